@@ -1,0 +1,112 @@
+package softlink
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// A key is an index into the table in its low bits and a random tag above, so
+// that looking it up is one load and one comparison, a stale key misses because
+// the slot's next user has another tag, and a forged one hits with probability
+// 2^-18 per guess (a wrong guess takes the endpoint down).
+const (
+	indexBits = 14
+	indexMask = 1<<indexBits - 1
+
+	// MaxRegions is how many regions a table holds.
+	MaxRegions = 1 << indexBits
+)
+
+// ErrTooManyRegions reports a full table.
+var ErrTooManyRegions = errors.New("too many registered regions (limit 16384): close some, or register larger ones")
+
+// Entry is one registered region, immutable.
+type Entry struct {
+	Base   uint64
+	Len    uint64
+	Key    uint32
+	Access fabric.Access
+}
+
+// contains reports whether [addr, addr+n) lies inside the entry.
+func (e *Entry) contains(addr, n uint64) bool {
+	off := addr - e.Base // wraps to something huge below Base
+	return off <= e.Len && n <= e.Len-off
+}
+
+// KeyTable maps keys to regions. Lookups are lock-free and may run while other
+// goroutines add and remove. The zero value is ready.
+type KeyTable struct {
+	slots [MaxRegions]atomic.Pointer[Entry]
+
+	mu   sync.Mutex
+	free []uint32 // released indices, oldest first
+	next uint32   // first index never used
+	live int
+}
+
+// Add registers [base, base+n) and returns its entry.
+func (t *KeyTable) Add(base, n uint64, access fabric.Access) (*Entry, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var idx uint32
+	switch {
+	case t.next < MaxRegions:
+		// Prefer fresh slots: a stale key then stays stale for long.
+		idx = t.next
+		t.next++
+	case len(t.free) > 0:
+		idx = t.free[0]
+		t.free = t.free[1:]
+	default:
+		return nil, ErrTooManyRegions
+	}
+	var r [4]byte
+	_, _ = rand.Read(r[:]) // never fails
+	e := &Entry{Base: base, Len: n, Access: access, Key: idx | binary.LittleEndian.Uint32(r[:])<<indexBits}
+	if old := t.slots[idx].Load(); e.Key == 0 || old != nil && old.Key == e.Key {
+		e.Key ^= 1 << indexBits // 0 is never a key; nor does a slot get the same key twice in a row
+	}
+	t.slots[idx].Store(e)
+	t.live++
+	return e, nil
+}
+
+// Remove withdraws the key. It reports whether it was there.
+func (t *KeyTable) Remove(key uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	idx := key & indexMask
+	e := t.slots[idx].Load()
+	if e == nil || e.Key != key || e.Len == deadLen {
+		return false
+	}
+	// The dead entry stays so that the next Add of this slot can tell its key.
+	t.slots[idx].Store(&Entry{Key: key, Base: 1, Len: deadLen})
+	t.free = append(t.free, idx)
+	t.live--
+	return true
+}
+
+// deadLen marks a withdrawn entry; with Base 1 and no rights it admits nothing.
+const deadLen = ^uint64(0)
+
+// Live returns the number of regions registered.
+func (t *KeyTable) Live() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live
+}
+
+// Allows reports whether key names a region that contains [addr, addr+n) and
+// has all the rights in need. n = 0 is allowed anywhere inside or at the end of
+// the region, with a valid key.
+func (t *KeyTable) Allows(key uint32, addr, n uint64, need fabric.Access) bool {
+	e := t.slots[key&indexMask].Load()
+	return e != nil && e.Key == key && e.Len != deadLen && e.Access&need == need && e.contains(addr, n)
+}

@@ -1,0 +1,111 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Status is how a work request ended.
+type Status uint8
+
+// Statuses. Links map what their device says to these; codes a link does not
+// know become StatusUnknown with the device's code in Completion.Vendor.
+const (
+	StatusOK              Status = iota
+	StatusLocalLength            // local pieces too short or too long
+	StatusLocalProtection        // local piece outside its region, wrong LKey or no right to write there
+	StatusRemoteAccess           // remote key, bounds or rights refused
+	StatusRemoteInvalid          // the target could not make sense of the request
+	StatusRemoteOp               // the target failed to carry it out
+	StatusFlushed                // not tried, or given up, because the endpoint failed or was closed
+	StatusPeerGone               // the peer died, closed or did not answer in time
+	StatusNotReady               // the target had no room for a notification for too long
+	StatusUnknown                // a code this version does not know
+	numStatus
+)
+
+// Sentinels for errors.Is. Every *OpError unwraps to one of them.
+var (
+	ErrLocalLength     = errors.New("local length error")
+	ErrLocalProtection = errors.New("local protection error: the piece lies outside its registered region, or the key is not that region's")
+	ErrRemoteAccess    = errors.New("remote access refused: stale or wrong remote key, address outside the region, or the region lacks the right")
+	ErrRemoteInvalid   = errors.New("request invalid at the target")
+	ErrRemoteOp        = errors.New("operation failed at the target")
+	ErrFlushed         = errors.New("flushed: an earlier request failed or the endpoint was closed")
+	ErrPeerGone        = errors.New("peer gone: it died, closed the endpoint or did not answer in time")
+	ErrNotReady        = errors.New("target not ready: its notification queue stayed full")
+	ErrUnknownStatus   = errors.New("unknown completion status")
+
+	ErrNotSupported = errors.New("not supported")
+	ErrNotConnected = errors.New("endpoint is not connected")
+	ErrDown         = errors.New("endpoint is down")
+	ErrClosed       = errors.New("closed")
+	ErrBadAddress   = errors.New("bad endpoint address")
+	ErrBadKey       = errors.New("bad remote key encoding")
+	ErrInvalidWR    = errors.New("invalid work request")
+	ErrRegionsOpen  = errors.New("regions still open")
+)
+
+var statusErr = [numStatus]error{
+	StatusLocalLength:     ErrLocalLength,
+	StatusLocalProtection: ErrLocalProtection,
+	StatusRemoteAccess:    ErrRemoteAccess,
+	StatusRemoteInvalid:   ErrRemoteInvalid,
+	StatusRemoteOp:        ErrRemoteOp,
+	StatusFlushed:         ErrFlushed,
+	StatusPeerGone:        ErrPeerGone,
+	StatusNotReady:        ErrNotReady,
+	StatusUnknown:         ErrUnknownStatus,
+}
+
+// Err returns the sentinel of the status, nil for StatusOK.
+func (s Status) Err() error {
+	if s >= numStatus {
+		return ErrUnknownStatus
+	}
+	return statusErr[s]
+}
+
+// String describes the status.
+func (s Status) String() string {
+	switch {
+	case s == StatusOK:
+		return "ok"
+	case s >= numStatus:
+		return fmt.Sprintf("status(%d)", uint8(s))
+	}
+	return statusErr[s].Error()
+}
+
+// OpError is a work request that failed.
+type OpError struct {
+	Op       Op
+	Status   Status
+	Endpoint uint32 // EndpointOptions.ID
+	Vendor   uint32 // device-specific detail, 0 if none
+}
+
+func (e *OpError) Error() string {
+	if e.Vendor != 0 {
+		return fmt.Sprintf("%v on endpoint %d: %v (vendor code %#x)", e.Op, e.Endpoint, e.Status, e.Vendor)
+	}
+	return fmt.Sprintf("%v on endpoint %d: %v", e.Op, e.Endpoint, e.Status)
+}
+
+// Unwrap returns the sentinel of the status.
+func (e *OpError) Unwrap() error { return e.Status.Err() }
+
+// WRError is a work request that Post refused; nothing of it was posted.
+// It unwraps to ErrInvalidWR.
+type WRError struct {
+	Index  int // in the list given to Post
+	Op     Op
+	Reason string
+}
+
+func (e *WRError) Error() string {
+	return fmt.Sprintf("post: work request %d (%v): %s", e.Index, e.Op, e.Reason)
+}
+
+// Unwrap returns ErrInvalidWR.
+func (e *WRError) Unwrap() error { return ErrInvalidWR }

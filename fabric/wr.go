@@ -1,0 +1,112 @@
+package fabric
+
+import "fmt"
+
+// Op names a one-sided operation, or the event a completion stands for.
+type Op uint8
+
+// Operations of a WR, and the events OpNotify and OpDown that appear in
+// completions only.
+const (
+	OpInvalid     Op = iota
+	OpWrite          // local pieces, in order → contiguous remote memory
+	OpRead           // contiguous remote memory → local pieces, in order
+	OpFetchAdd       // remote 8 bytes += Operand; the old value → one local piece of 8 bytes
+	OpCompareSwap    // if remote 8 bytes == Compare, = Operand; the old value → one local piece of 8 bytes
+	OpNotify         // event: a peer's write with FlagNotify has arrived; Imm and Bytes are set
+	OpDown           // event: the endpoint left the working state without being asked; once an endpoint
+)
+
+// String returns the name of the operation.
+func (o Op) String() string {
+	switch o {
+	case OpWrite:
+		return "write"
+	case OpRead:
+		return "read"
+	case OpFetchAdd:
+		return "fetch-add"
+	case OpCompareSwap:
+		return "compare-swap"
+	case OpNotify:
+		return "notify"
+	case OpDown:
+		return "down"
+	}
+	return fmt.Sprintf("op(%d)", uint8(o))
+}
+
+// Flags modify a WR.
+type Flags uint8
+
+// Flags of a WR.
+const (
+	// FlagSignaled asks for a completion on success.
+	FlagSignaled Flags = 1 << iota
+
+	// FlagInline copies the payload out of the local pieces during Post: they
+	// may be reused at once and their LKey is not looked at. At most
+	// Caps.MaxInline bytes. Writes only.
+	FlagInline
+
+	// FlagFence starts the request only after all earlier reads and atomics of
+	// the endpoint are complete.
+	FlagFence
+
+	// FlagNotify reports the write to the target as an OpNotify completion
+	// that carries Imm, after all its bytes are visible. Writes only, zero
+	// length included.
+	FlagNotify
+)
+
+// SGE is one piece of local memory: a scatter/gather element. Its layout is
+// that of struct ibv_sge, so that lists are handed to a device as they are.
+// Addr is an integer: the garbage collector does not see it, and the memory
+// must be off-heap or pinned. See [NewSGE].
+type SGE struct {
+	Addr uint64
+	Len  uint32
+	LKey uint32
+}
+
+// WR is one work request.
+type WR struct {
+	ID         uint64 // returned in the completion
+	Local      []SGE  // local pieces; empty means zero length
+	RemoteAddr uint64 // target address; 8-byte aligned for atomics
+	Compare    uint64 // OpCompareSwap
+	Operand    uint64 // OpFetchAdd: addend; OpCompareSwap: new value
+	RKey       uint32
+	Imm        uint32 // with FlagNotify
+	Op         Op
+	Flags      Flags
+}
+
+// Len is the number of bytes that the local pieces hold.
+func (w *WR) Len() uint64 {
+	var n uint64
+	for i := range w.Local {
+		n += uint64(w.Local[i].Len)
+	}
+	return n
+}
+
+// Completion is the end of one work request, or an event of an endpoint.
+type Completion struct {
+	ID     uint64 // of the WR; 0 for events
+	EP     uint32 // EndpointOptions.ID
+	Imm    uint32 // OpNotify
+	Bytes  uint32 // OpNotify: length of the write; else undefined
+	Vendor uint32 // device-specific detail of a failure, 0 if none
+	Op     Op
+	Status Status
+}
+
+// Err is nil for a successful completion, else an *OpError.
+// It allocates on failure only.
+func (c *Completion) Err() error {
+	if c.Status == StatusOK {
+		return nil
+	}
+	return &OpError{Op: c.Op, Status: c.Status, Endpoint: c.EP, Vendor: c.Vendor}
+}

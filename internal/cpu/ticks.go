@@ -1,0 +1,44 @@
+package cpu
+
+import (
+	"sync"
+	"time"
+)
+
+var calib struct {
+	once    sync.Once
+	nsPerTk float64
+}
+
+// NsPerTick is the length of one tick of [Ticks] in nanoseconds, measured once
+// against the monotonic clock (about 10 ms, at the first call).
+func NsPerTick() float64 {
+	calib.once.Do(func() {
+		// The clock is read between two reads of the counter; the tightest of
+		// several tries bounds what a preemption in between could add.
+		edge := func() (tk int64, at time.Time) {
+			best := int64(1<<63 - 1)
+			for range 16 {
+				a := Ticks()
+				now := time.Now()
+				b := Ticks()
+				if b-a < best {
+					best, tk, at = b-a, a+(b-a)/2, now
+				}
+			}
+			return tk, at
+		}
+		t0, c0 := edge()
+		for time.Since(c0) < 10*time.Millisecond {
+			Yield()
+		}
+		t1, c1 := edge()
+		calib.nsPerTk = float64(c1.Sub(c0)) / float64(t1-t0)
+	})
+	return calib.nsPerTk
+}
+
+// Duration converts a difference of two Ticks to time.
+func Duration(ticks int64) time.Duration {
+	return time.Duration(float64(ticks) * NsPerTick())
+}

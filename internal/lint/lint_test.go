@@ -1,0 +1,177 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/seed33544411/rma"
+
+// layers gives every package its floor in the house (docs/architecture.md).
+// The longest prefix counts. A package imports only from floors below its own,
+// or from its own family (same first path element, same floor).
+var layers = map[string]int{
+	"logp": 0, "flowctl": 0,
+	"verbs": 1, "internal/cpu": 1, "internal/offheap": 1, "internal/ring": 1,
+	"internal/topo": 1, "internal/wire": 1, "internal/deps": 1, "internal/testutil": 1,
+	"fabric": 2,
+	"mr":     3,
+	"gather": 4, "scatter": 4, "sampling": 4,
+	"eager": 5, "rdv": 5,
+	"internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6,
+	"":     7,
+	"coll": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/lint": 8,
+}
+
+func layer(rel string) (floor int, family string, ok bool) {
+	for p := rel; ; {
+		if l, found := layers[p]; found && (p != "" || rel == "") {
+			return l, p, true
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			return 0, "", false
+		}
+		p = p[:i]
+	}
+}
+
+type source struct {
+	rel  string // slash-separated path inside the module
+	pkg  string // directory part
+	file *ast.File
+	text string
+}
+
+func sources(t *testing.T) []source {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	var out []source
+	fset := token.NewFileSet()
+	require.NoError(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); p != root && (strings.HasPrefix(n, ".") || n == "testdata" || n == "out" || n == "bin") {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil && p != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, p, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		rel = filepath.ToSlash(rel)
+		dir := filepath.ToSlash(filepath.Dir(rel))
+		if dir == "." {
+			dir = ""
+		}
+		out = append(out, source{rel: rel, pkg: dir, file: f, text: string(text)})
+		return nil
+	}))
+	require.NotEmpty(t, out)
+	return out
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, s := range sources(t) {
+		from, family, ok := layer(s.pkg)
+		if !ok {
+			t.Errorf("%s: package %q has no floor: add it to layers in internal/lint", s.rel, s.pkg)
+			continue
+		}
+		for _, im := range s.file.Imports {
+			path, _ := strconv.Unquote(im.Path.Value)
+			if path != module && !strings.HasPrefix(path, module+"/") {
+				continue
+			}
+			rel := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+			to, toFamily, ok := layer(rel)
+			if !ok {
+				t.Errorf("%s imports %s, which has no floor", s.rel, path)
+				continue
+			}
+			if to < from || to == from && (family == toFamily || from == 8 || strings.HasSuffix(s.rel, "_test.go")) {
+				continue
+			}
+			if from == 6 && to == 6 {
+				continue // the engine room: progress, wireup, links and launch serve each other
+			}
+			t.Errorf("%s (floor %d) imports %s (floor %d): imports point down", s.rel, from, path, to)
+		}
+	}
+}
+
+func TestCgoAndUnsafeStayInTheirRooms(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, im := range s.file.Imports {
+			switch im.Path.Value {
+			case `"C"`:
+				if s.pkg != "verbs" {
+					t.Errorf(`%s: import "C" belongs in verbs only`, s.rel)
+				}
+			case `"unsafe"`:
+				if !strings.HasSuffix(s.rel, "_unsafe.go") && !strings.HasSuffix(s.rel, "_test.go") && s.pkg != "verbs" {
+					t.Errorf("%s: unsafe belongs in *_unsafe.go files", s.rel)
+				}
+			}
+		}
+	}
+}
+
+// A sleep is not synchronisation. Where a test must let real time pass (a
+// timer under test, a fault's duration) the line says why: "// sleep: reason".
+func TestNoSleepInTests(t *testing.T) {
+	for _, s := range sources(t) {
+		if !strings.HasSuffix(s.rel, "_test.go") || s.pkg == "internal/lint" {
+			continue
+		}
+		for i, line := range strings.Split(s.text, "\n") {
+			if strings.Contains(line, "time.Sleep(") && !strings.Contains(line, "// sleep: ") {
+				t.Errorf("%s:%d: time.Sleep in a test without a reason (// sleep: …)", s.rel, i+1)
+			}
+		}
+	}
+}
+
+// Every package says what it is for.
+func TestEveryPackageHasAComment(t *testing.T) {
+	has := map[string]bool{}
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.rel, "_test.go") {
+			continue
+		}
+		if _, seen := has[s.pkg]; !seen {
+			has[s.pkg] = false
+		}
+		if s.file.Doc != nil && len(strings.TrimSpace(s.file.Doc.Text())) > 20 {
+			has[s.pkg] = true
+		}
+	}
+	for pkg, ok := range has {
+		if !ok {
+			t.Errorf("package %q has no package comment", pkg)
+		}
+	}
+}

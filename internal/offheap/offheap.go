@@ -1,0 +1,114 @@
+// Package offheap hands out page-aligned memory outside the Go heap, counted
+// by purpose. The garbage collector neither moves nor scans nor frees it, so
+// devices and peers may be given its addresses.
+//
+// It imports nothing of the project. Freed memory is unmapped: a later access
+// faults instead of corrupting somebody else's data.
+package offheap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Purpose says what memory is used for; it indexes the counters.
+type Purpose uint8
+
+// Purposes of off-heap memory.
+const (
+	Regions  Purpose = iota // memory handed to applications
+	Rings                   // eager, rendezvous and notification rings
+	Staging                 // bounce buffers, frames
+	Scratch                 // benchmarks and tests
+	purposes                // number of purposes
+)
+
+// String returns the name under which statistics report the purpose.
+func (p Purpose) String() string {
+	switch p {
+	case Regions:
+		return "regions"
+	case Rings:
+		return "rings"
+	case Staging:
+		return "staging"
+	case Scratch:
+		return "scratch"
+	}
+	return fmt.Sprintf("purpose(%d)", uint8(p))
+}
+
+// ErrSize reports a size that is not positive or too large to round up.
+var ErrSize = errors.New("offheap: invalid size")
+
+// counter sits on a cache line of its own.
+type counter struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+var inUse [purposes]counter
+
+// PageSize is the size of a page in bytes.
+var PageSize = os.Getpagesize()
+
+// RoundUp rounds n up to whole pages.
+func RoundUp(n int) int { return (n + PageSize - 1) &^ (PageSize - 1) }
+
+// Alloc returns size bytes of zeroed memory that starts on a page boundary;
+// its capacity is the mapping, whole pages. Free it with Free.
+func Alloc(size int, p Purpose) ([]byte, error) {
+	if size <= 0 || size > 1<<46 {
+		return nil, fmt.Errorf("%w: %d", ErrSize, size)
+	}
+	b, err := unix.Mmap(-1, 0, RoundUp(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("offheap: mmap of %d bytes for %v: %w", size, p, err)
+	}
+	inUse[p].n.Add(int64(cap(b)))
+	return b[:size], nil
+}
+
+// Map maps size bytes of the file fd, shared and writable, from offset 0.
+// Free it with Free.
+func Map(fd, size int, p Purpose) ([]byte, error) {
+	if size <= 0 || size > 1<<46 {
+		return nil, fmt.Errorf("%w: %d", ErrSize, size)
+	}
+	b, err := unix.Mmap(fd, 0, RoundUp(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("offheap: mmap of %d bytes of descriptor %d for %v: %w", size, fd, p, err)
+	}
+	inUse[p].n.Add(int64(cap(b)))
+	return b[:size], nil
+}
+
+// Free unmaps memory that Alloc or Map returned, given with its original
+// start. Using the memory afterwards faults.
+func Free(b []byte, p Purpose) error {
+	if cap(b) == 0 {
+		return nil
+	}
+	n := int64(cap(b))
+	if err := unix.Munmap(b[:cap(b)]); err != nil {
+		return fmt.Errorf("offheap: munmap of %d bytes for %v: %w", n, p, err)
+	}
+	inUse[p].n.Add(-n)
+	return nil
+}
+
+// InUse returns the bytes mapped for p at the moment.
+func InUse(p Purpose) int64 { return inUse[p].n.Load() }
+
+// Total returns the bytes mapped for all purposes; leak checks compare it.
+func Total() int64 {
+	var n int64
+	for i := range inUse {
+		n += inUse[i].n.Load()
+	}
+	return n
+}

@@ -1,0 +1,53 @@
+package offheap
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestAllocIsAlignedZeroedAndCounted(t *testing.T) {
+	before := InUse(Scratch)
+	for _, size := range []int{1, PageSize - 1, PageSize, PageSize + 1, 1 << 20} {
+		b, err := Alloc(size, Scratch)
+		require.NoError(t, err)
+		require.Len(t, b, size)
+		require.Zero(t, uintptr(unsafe.Pointer(&b[0]))%uintptr(PageSize))
+		require.Equal(t, before+int64(RoundUp(size)), InUse(Scratch))
+		for i := range b {
+			require.Zero(t, b[i])
+			b[i] = byte(i)
+		}
+		require.NoError(t, Free(b, Scratch))
+		require.Equal(t, before, InUse(Scratch))
+	}
+}
+
+func TestMapSharesTheFile(t *testing.T) {
+	fd, err := unix.MemfdCreate("offheap-test", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Ftruncate(fd, int64(PageSize)))
+	a, err := Map(fd, 100, Scratch)
+	require.NoError(t, err)
+	b, err := Map(fd, 100, Scratch)
+	require.NoError(t, err)
+	a[99] = 42
+	require.Equal(t, byte(42), b[99])
+	require.NoError(t, Free(a, Scratch))
+	require.NoError(t, Free(b, Scratch))
+}
+
+func TestBadSizes(t *testing.T) {
+	for _, size := range []int{0, -1, 1<<62 + 1} {
+		_, err := Alloc(size, Scratch)
+		require.ErrorIs(t, err, ErrSize)
+		_, err = Map(0, size, Scratch)
+		require.ErrorIs(t, err, ErrSize)
+	}
+	require.NoError(t, Free(nil, Scratch))
+	require.Equal(t, "rings", Rings.String())
+	require.Equal(t, "purpose(99)", Purpose(99).String())
+}
