@@ -154,6 +154,17 @@ func TestMove(t *testing.T) {
 	require.Equal(t, 40, Scatter(out, src[:40]))
 }
 
+func TestAtomics(t *testing.T) {
+	m := scratch(t, 16)
+	a := fabric.Addr(m) + 8
+	Store64(a, ^uint64(0))
+	require.Equal(t, ^uint64(0), FetchAdd(a, 3), "wraps")
+	require.Equal(t, uint64(2), Load64(a))
+	require.Equal(t, uint64(2), CompareSwap(a, 1, 9), "miss")
+	require.Equal(t, uint64(2), CompareSwap(a, 2, 0x0102030405060708), "hit")
+	require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1}, m)
+}
+
 func TestHotPathAllocatesNothing(t *testing.T) {
 	var kt KeyTable
 	buf := scratch(t, 64)

@@ -1,0 +1,16 @@
+// Package testutil is what the project's tests share: payloads that show where
+// a byte came from, buffers with canaries, deadlines, leak checks, a second
+// process, and the rule for tests that need an RDMA device.
+//
+// For tests only; tests of every package may import it. It imports offheap and
+// cpu of this module, nothing else.
+//
+//	payload.go      Fill, Verify: bytes that depend on (seed, offset)
+//	guard.go        Guarded: a buffer between two canaries
+//	wait.go         Eventually, Within, Context: waits that end
+//	leak.go         Main, NoLeaks: goroutines, descriptors, off-heap memory
+//	child.go        Child: the test binary run again as another process
+//	rdma.go         RequireRDMA: skip with a reason, or fail
+//	mem.go          Scratch: off-heap memory for one test
+//	word_unsafe.go  Load64, Store64: words that a peer writes
+package testutil

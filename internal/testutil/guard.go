@@ -1,0 +1,34 @@
+package testutil
+
+import "fmt"
+
+// canarySeed names the payload of the canaries; tests use other seeds.
+const canarySeed = 0xca9a51
+
+// Guarded is a buffer inside larger memory whose every other byte is a canary.
+type Guarded struct {
+	Mem []byte // all of it
+	Buf []byte // the part in use
+	off int
+}
+
+// Guard makes mem[off:off+n] the buffer and fills the rest of mem with
+// canaries. The buffer itself is left as it is.
+func Guard(mem []byte, off, n int) *Guarded {
+	g := &Guarded{Mem: mem, Buf: mem[off : off+n : off+n], off: off}
+	Fill(mem[:off], canarySeed, 0)
+	Fill(mem[off+n:], canarySeed, uint64(off+n))
+	return g
+}
+
+// Check returns an error if a canary is dead.
+func (g *Guarded) Check() error {
+	if err := Verify(g.Mem[:g.off], canarySeed, 0); err != nil {
+		return fmt.Errorf("memory before the buffer was written: %w", err)
+	}
+	end := g.off + len(g.Buf)
+	if err := Verify(g.Mem[end:], canarySeed, uint64(end)); err != nil {
+		return fmt.Errorf("memory behind the buffer was written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package testutil
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// leakPatience is how long what tests left behind may take to disappear:
+// goroutines that were told to end, descriptors that a finaliser of os closes.
+var leakPatience = 3 * time.Second
+
+// Main is for TestMain: it runs the tests (or, in a process that Child.Start
+// made, the child's function) and fails the run if goroutines, descriptors or
+// off-heap memory are left over.
+//
+//	func TestMain(m *testing.M) { testutil.Main(m) }
+func Main(m *testing.M) {
+	runChild()
+	before := snapshot()
+	code := m.Run()
+	if code == 0 {
+		if err := before.leaks(); err != nil {
+			fmt.Fprintln(os.Stderr, "leak:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// NoLeaks fails the test if, after its cleanups registered later than this
+// call, there is more than now. Not for tests that run in parallel with others:
+// their leaks are found by Main.
+func NoLeaks(tb testing.TB) {
+	tb.Helper()
+	before := snapshot()
+	tb.Cleanup(func() {
+		if err := before.leaks(); err != nil {
+			tb.Error("leak: ", err)
+		}
+	})
+}
+
+type census struct {
+	routines goleak.Option
+	fds      map[string]string
+	offheap  int64
+}
+
+func snapshot() census {
+	// The first pipe starts the runtime's poller, which has descriptors of its
+	// own that stay.
+	if r, w, err := os.Pipe(); err == nil {
+		_, _ = r.Close(), w.Close()
+	}
+	return census{routines: goleak.IgnoreCurrent(), fds: OpenFDs(), offheap: offheap.Total()}
+}
+
+func (c census) leaks() error {
+	var err error
+	for end := time.Now().Add(leakPatience); ; time.Sleep(5 * time.Millisecond) {
+		if err = c.compare(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func (c census) compare() error {
+	var errs []error
+	if n := offheap.Total(); n > c.offheap {
+		errs = append(errs, fmt.Errorf("%d bytes off the heap, %d before", n, c.offheap))
+	}
+	now := OpenFDs()
+	if len(now) > len(c.fds) {
+		var names []string
+		for fd, target := range now {
+			if c.fds[fd] != target {
+				names = append(names, fd+" → "+target)
+			}
+		}
+		sort.Strings(names)
+		errs = append(errs, fmt.Errorf("%d descriptors, %d before; new: %s", len(now), len(c.fds), strings.Join(names, ", ")))
+	}
+	if len(errs) == 0 { // goleak is the slow one, it waits by itself
+		if err := goleak.Find(c.routines); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OpenFDs returns the open descriptors of this process and what they refer to.
+func OpenFDs() map[string]string {
+	const dir = "/proc/self/fd"
+	out := map[string]string{}
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		return out
+	}
+	for _, e := range es {
+		// The descriptor of the listing itself is gone by now and has no target.
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			out[e.Name()] = target
+		}
+	}
+	return out
+}

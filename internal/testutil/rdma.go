@@ -1,0 +1,32 @@
+package testutil
+
+import (
+	"os"
+	"testing"
+
+	"github.com/Mellanox/rdmamap"
+)
+
+// MustHaveRDMA reports whether a missing device is a failure: RMA_REQUIRE_RDMA=1.
+func MustHaveRDMA() bool { return os.Getenv("RMA_REQUIRE_RDMA") == "1" }
+
+// RequireRDMA returns the names of this machine's RDMA devices. Without one
+// the test is skipped, or fails if RMA_REQUIRE_RDMA=1.
+func RequireRDMA(tb testing.TB) []string {
+	tb.Helper()
+	devs := rdmamap.GetRdmaDeviceList()
+	if len(devs) == 0 {
+		NoRDMA(tb, "no RDMA device (nothing in %s): make softroce runs this test in a kernel that has one", rdmamap.RdmaClassDir)
+	}
+	return devs
+}
+
+// NoRDMA ends a test that needs what this machine's RDMA stack lacks: it skips
+// with the reason, or fails if RMA_REQUIRE_RDMA=1.
+func NoRDMA(tb testing.TB, format string, args ...any) {
+	tb.Helper()
+	if MustHaveRDMA() {
+		tb.Fatalf("RMA_REQUIRE_RDMA=1, but "+format, args...)
+	}
+	tb.Skipf(format, args...)
+}

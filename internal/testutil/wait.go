@@ -1,0 +1,43 @@
+package testutil
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Eventually calls done until it returns true, giving the processor away in
+// between, and ends the test if that takes longer than d.
+func Eventually(tb testing.TB, d time.Duration, done func() bool, format string, args ...any) {
+	tb.Helper()
+	var sp cpu.Spinner
+	for end := time.Now().Add(d); !done(); {
+		if sp.Wait() > 0 && time.Now().After(end) {
+			tb.Fatalf("not within %v: "+format, append([]any{d}, args...)...)
+		}
+	}
+}
+
+// Within runs f in a goroutine and ends the test if f takes longer than d.
+// f must not use tb.Fatal.
+func Within(tb testing.TB, d time.Duration, what string, f func()) {
+	tb.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	tm := time.NewTimer(d)
+	defer tm.Stop()
+	select {
+	case <-done:
+	case <-tm.C:
+		tb.Fatalf("%s: not done within %v", what, d)
+	}
+}
+
+// Context returns a context that ends after d or with the test.
+func Context(tb testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	tb.Cleanup(cancel)
+	return ctx
+}
