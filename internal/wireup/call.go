@@ -1,0 +1,182 @@
+package wireup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// cancelTime is how long a call that timed out waits for the server to say
+// whom it was waiting for.
+const cancelTime = 500 * time.Millisecond
+
+// Put publishes val as this rank's key for Get. A key is set once; a second
+// Put fails with ErrExists. val may be reused when Put returns.
+func (j *Job) Put(ctx context.Context, key string, val []byte) error {
+	if err := checkSizes("put", key, val, MaxValue); err != nil {
+		return err
+	}
+	_, err := j.call(ctx, "put", key, message{typ: msgPut, key: key, val: val})
+	return err
+}
+
+// Get returns what rank published under key and waits until it has. It fails
+// with a *PeerGoneError when the rank ended without publishing it, and with a
+// *TimeoutError.
+func (j *Job) Get(ctx context.Context, rank int, key string) ([]byte, error) {
+	if rank < 0 || rank >= j.cfg.Size {
+		return nil, fmt.Errorf("wireup: get %q: %w: %d of %d", key, ErrRank, rank, j.cfg.Size)
+	}
+	if err := checkSizes("get", key, nil, 0); err != nil {
+		return nil, err
+	}
+	m, err := j.call(ctx, "get", key, message{typ: msgGet, rank: uint32(rank), key: key})
+	if err == nil && m.typ != msgValue {
+		err = fmt.Errorf("wireup: get %q: %w: answered by frame type %d", key, ErrProtocol, m.typ)
+	}
+	return m.val, err
+}
+
+// AllGather gives every rank the values of all, indexed by rank. All ranks
+// must call it; the n-th call under a name joins the n-th of the others. A
+// value is at most min(MaxValue, MaxGather/Size) bytes. Errors as Get; after
+// one, the ranks may be out of step under this name.
+func (j *Job) AllGather(ctx context.Context, key string, val []byte) ([][]byte, error) {
+	return j.gather(ctx, "allgather", key, val)
+}
+
+// Barrier returns when all ranks have called it under the name.
+func (j *Job) Barrier(ctx context.Context, name string) error {
+	_, err := j.gather(ctx, "barrier", name, nil)
+	return err
+}
+
+func (j *Job) gather(ctx context.Context, op, key string, val []byte) ([][]byte, error) {
+	if err := checkSizes(op, key+"                      ", val, gatherMax(j.cfg.Size)); err != nil {
+		return nil, err
+	}
+	name := op[:1] + "/" + key
+	j.mu.Lock()
+	round := j.rounds[name]
+	j.rounds[name]++
+	j.mu.Unlock()
+	m, err := j.call(ctx, op, key, message{typ: msgGather, key: name + "/" + strconv.FormatUint(round, 36), val: val})
+	if err == nil && (m.typ != msgValues || len(m.vals) != j.cfg.Size) {
+		err = fmt.Errorf("wireup: %s %q: %w: frame type %d with %d values", op, key, ErrProtocol, m.typ, len(m.vals))
+	}
+	return m.vals, err
+}
+
+func checkSizes(op, key string, val []byte, maxVal int) error {
+	if len(key) > MaxKey || len(val) > maxVal {
+		return fmt.Errorf("wireup: %s %.40q: %w: key of %d bytes (at most %d), value of %d (at most %d)",
+			op, key, ErrTooLarge, len(key), MaxKey, len(val), maxVal)
+	}
+	return nil
+}
+
+// bound gives ctx the configured time-out if it has no deadline.
+func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has || j.cfg.Timeout < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, j.cfg.Timeout)
+}
+
+// call sends m and waits for its answer. An answer of msgDone other than OK
+// comes back as an error.
+func (j *Job) call(ctx context.Context, op, key string, m message) (message, error) {
+	ctx, cancel := j.bound(ctx)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
+	}
+	ch := make(chan message, 1)
+	j.mu.Lock()
+	if j.err != nil || j.closing {
+		err := j.err
+		j.mu.Unlock()
+		if err == nil {
+			err = ErrClosed
+		}
+		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
+	}
+	for j.calls[j.next] != nil {
+		j.next++
+	}
+	m.id = j.next
+	j.next++
+	j.calls[m.id] = ch
+	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		if j.calls[m.id] == ch {
+			delete(j.calls, m.id)
+		}
+		j.mu.Unlock()
+	}()
+	err := j.write(m)
+	if err != nil {
+		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
+	}
+	var late <-chan time.Time
+	expired := ctx.Done()
+	for {
+		select {
+		case r := <-ch:
+			return r, j.result(op, key, r)
+		case <-j.done:
+			select {
+			case r := <-ch: // it came just before the end
+				return r, j.result(op, key, r)
+			default:
+			}
+			return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, j.Err())
+		case <-expired:
+			werr := j.write(message{typ: msgCancel, id: m.id})
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || werr != nil {
+				return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, ctx.Err())
+			}
+			t := time.NewTimer(cancelTime)
+			defer t.Stop()
+			expired, late = nil, t.C
+		case <-late:
+			return message{}, &TimeoutError{Op: op, Key: key, Detail: "and the rendezvous server does not answer"}
+		}
+	}
+}
+
+func (j *Job) result(op, key string, r message) error {
+	if r.typ != msgDone || r.code == codeOK {
+		return nil
+	}
+	var ranks []int
+	for _, x := range r.ranks {
+		ranks = append(ranks, int(x))
+	}
+	switch r.code {
+	case codeTimeout:
+		return &TimeoutError{Op: op, Key: key, Missing: ranks, More: int(r.size), Detail: r.text}
+	case codeGone:
+		return &PeerGoneError{Op: op, Key: key, Ranks: ranks, Detail: r.text}
+	}
+	return fmt.Errorf("wireup: %s %q: %w", op, key, r.code.err())
+}
+
+// write sends one frame.
+func (j *Job) write(m message) error {
+	frame := m.append(nil)
+	j.wmu.Lock()
+	defer j.wmu.Unlock()
+	j.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := j.conn.Write(frame); err != nil {
+		j.conn.Close() // part of the frame may be out: nothing can follow it
+		if e := j.Err(); e != nil {
+			return e
+		}
+		return fmt.Errorf("%w: %w", ErrServerGone, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package wireup
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names of the environment variables that describe a job. rmarun sets them.
+const (
+	EnvRank      = "RMA_RANK"       // this process's rank, 0 … size-1
+	EnvSize      = "RMA_SIZE"       // ranks in the job
+	EnvRoot      = "RMA_ROOT"       // rendezvous server: unix:/path, tcp:host:port or host:port
+	EnvToken     = "RMA_TOKEN"      // secret of the job, hexadecimal
+	EnvJob       = "RMA_JOB"        // name of the job, for messages and names of shared objects
+	EnvLocalRank = "RMA_LOCAL_RANK" // rank among the job's processes of this host
+	EnvTimeout   = "RMA_TIMEOUT"    // Config.Timeout, as in "30s"
+)
+
+// DefaultTimeout bounds waits whose context has no deadline. It is long
+// against the start of a large job on a loaded machine and short against a
+// batch queue's patience.
+const DefaultTimeout = 2 * time.Minute
+
+// Config says which job to join. The zero value is a job of its own: rank 0 of 1.
+type Config struct {
+	Rank int
+	Size int // 0 means 1
+
+	// Root is the rendezvous server: "unix:/path", "tcp:host:port" or
+	// "host:port". It may be empty for a job of one.
+	Root string
+
+	// Token is the job's secret. Empty proves nothing to anybody.
+	Token []byte
+
+	// Job names the job. Empty is fine.
+	Job string
+
+	// LocalRank is the rank among the job's processes of this host.
+	LocalRank int
+
+	// Timeout bounds every wait whose context has no deadline, joining
+	// included. Zero means DefaultTimeout; negative waits for ever.
+	Timeout time.Duration
+}
+
+// InJob reports whether the environment describes a job.
+func InJob() bool { return os.Getenv(EnvRank) != "" || os.Getenv(EnvRoot) != "" }
+
+// FromEnv reads the job from the environment. Without one it returns a job of
+// its own, rank 0 of 1. Half a description is an error that wraps
+// ErrEnvironment.
+func FromEnv() (Config, error) { return fromEnv(os.Getenv) }
+
+func fromEnv(get func(string) string) (Config, error) {
+	c := Config{Size: 1, Job: get(EnvJob)}
+	bad := func(name, why string) (Config, error) {
+		return Config{}, fmt.Errorf("wireup: %w: %s=%q: %s", ErrEnvironment, name, get(name), why)
+	}
+	if s := get(EnvTimeout); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d == 0 {
+			return bad(EnvTimeout, "want a duration such as 30s")
+		}
+		c.Timeout = d
+	}
+	if get(EnvRank) == "" && get(EnvSize) == "" && get(EnvRoot) == "" {
+		return c, nil
+	}
+	var err error
+	if c.Size, err = strconv.Atoi(get(EnvSize)); err != nil || c.Size < 1 || c.Size > MaxRanks {
+		return bad(EnvSize, fmt.Sprintf("want 1 … %d", MaxRanks))
+	}
+	if c.Rank, err = strconv.Atoi(get(EnvRank)); err != nil || c.Rank < 0 || c.Rank >= c.Size {
+		return bad(EnvRank, fmt.Sprintf("want 0 … %d", c.Size-1))
+	}
+	if s := get(EnvLocalRank); s != "" {
+		if c.LocalRank, err = strconv.Atoi(s); err != nil || c.LocalRank < 0 {
+			return bad(EnvLocalRank, "want a number from 0")
+		}
+	}
+	if c.Token, err = hex.DecodeString(get(EnvToken)); err != nil {
+		// The value is a secret: it is not repeated.
+		return Config{}, fmt.Errorf("wireup: %w: %s is not hexadecimal", ErrEnvironment, EnvToken)
+	}
+	if c.Root = get(EnvRoot); c.Root == "" && c.Size > 1 {
+		return bad(EnvRoot, "a job of several ranks needs the rendezvous server's address")
+	}
+	if c.Root != "" {
+		if _, _, err := ParseRoot(c.Root); err != nil {
+			return Config{}, err
+		}
+	}
+	return c, nil
+}
+
+// Environ is the inverse of FromEnv: the variables that describe c.
+func (c Config) Environ() []string {
+	env := []string{
+		EnvRank + "=" + strconv.Itoa(c.Rank),
+		EnvSize + "=" + strconv.Itoa(max(c.Size, 1)),
+		EnvRoot + "=" + c.Root,
+		EnvToken + "=" + hex.EncodeToString(c.Token),
+		EnvJob + "=" + c.Job,
+		EnvLocalRank + "=" + strconv.Itoa(c.LocalRank),
+	}
+	if c.Timeout != 0 {
+		env = append(env, EnvTimeout+"="+c.Timeout.String())
+	}
+	return env
+}
+
+// ParseRoot splits a server address into what net.Dial and net.Listen take.
+func ParseRoot(root string) (network, address string, err error) {
+	switch {
+	case strings.HasPrefix(root, "unix:") && len(root) > len("unix:"):
+		return "unix", root[len("unix:"):], nil
+	case strings.HasPrefix(root, "tcp:") && len(root) > len("tcp:"):
+		return "tcp", root[len("tcp:"):], nil
+	case strings.Contains(root, ":") && !strings.HasPrefix(root, "unix:") && !strings.HasPrefix(root, "tcp:"):
+		return "tcp", root, nil
+	}
+	return "", "", fmt.Errorf("wireup: %w: server address %q: want unix:/path or host:port", ErrEnvironment, root)
+}

@@ -1,0 +1,55 @@
+// Package wireup brings the ranks of a job together: every rank joins a small
+// rendezvous server over a Unix or TCP socket and exchanges there what the
+// links need before they can talk by themselves (addresses, keys), and no more.
+// It is set-up, not data path.
+//
+//	rank 0 ──┐
+//	rank 1 ──┼── Server (run by rmarun, or by `rmabench serve`)
+//	rank n ──┘
+//
+// A rank holds a [Job]; it publishes values under keys ([Job.Put]), reads what
+// others published ([Job.Get], which waits), exchanges with all
+// ([Job.AllGather], [Job.Barrier]) and learns that a rank or the job has ended
+// ([Job.Gone], [Job.Done]). Without a job in the environment a process is rank
+// 0 of 1 and everything works the same, in memory.
+//
+// # Wire format
+//
+// Little-endian. Every frame is
+//
+//	length of the rest (4) | type (1) | body
+//
+// and its length is bounded: 256 bytes before the peer has proved that it
+// knows the job's token, [MaxValue] plus the key towards the server,
+// [MaxGather] towards the rank. The handshake is
+//
+//	server → rank   hello    "RMAW" | version (2) | nonce (32)
+//	rank → server   join     "RMAW" | version (2) | rank (4) | size (4) | nonce (32) | mac (32)
+//	server → rank   welcome  mac (32)        or   refuse  code (1) | version (2) | text
+//
+// where the macs are HMAC-SHA256 under the token over both nonces and what the
+// side claims, so that each side proves knowledge of the token and none sends
+// it. Afterwards traffic is authenticated by the connection only and not
+// encrypted: use it on networks where nobody rewrites packets. An empty token
+// is allowed and proves nothing.
+//
+// # Invariants
+//
+//   - A request is answered exactly once, or the connection ends.
+//   - The server never waits for a client: what a client does not read is
+//     queued up to a bound, then that client is dropped. A client that has not
+//     authenticated holds one of a bounded number of places for a bounded time.
+//   - A wait ends: by its value, by its context, by Config.Timeout, because the
+//     rank it waits for is gone, or because the job is torn down.
+//
+// # Files
+//
+//	codec.go    frames and messages
+//	auth.go     the challenge
+//	config.go   Config and the environment
+//	job.go      the rank's side; call.go its requests
+//	server.go   the rendezvous server; state.go what it remembers
+//	errors.go   errors
+//
+// It may import nothing of the project. Tests live beside the code.
+package wireup

@@ -1,0 +1,229 @@
+package wireup
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// raw is a client that speaks frames by hand.
+func raw(t *testing.T, root string) net.Conn {
+	network, addr, err := ParseRoot(root)
+	require.NoError(t, err)
+	c, err := net.Dial(network, addr)
+	require.NoError(t, err)
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// admitted is a raw connection that has joined as the rank.
+func admitted(t *testing.T, root string, rank, size uint32) net.Conn {
+	c := raw(t, root)
+	hello, err := readFrame(c, maxHandshake)
+	require.NoError(t, err)
+	m := message{typ: msgJoin, version: Version, rank: rank, size: size}
+	m.mac = joinMAC(testToken, hello.nonce, m.nonce, rank, size)
+	_, err = c.Write(m.append(nil))
+	require.NoError(t, err)
+	w, err := readFrame(c, maxHandshake)
+	require.NoError(t, err)
+	require.Equal(t, msgWelcome, w.typ)
+	return c
+}
+
+func ended(t *testing.T, c net.Conn) {
+	t.Helper()
+	_, err := io.Copy(io.Discard, c)
+	var ne net.Error
+	require.False(t, err != nil && (ne != nil && ne.Timeout()), "server keeps the connection")
+}
+
+func TestHostileHandshake(t *testing.T) {
+	t.Parallel()
+	_, root := serve(t, "unix", 2)
+	j := join(t, root, 0, 2)
+	join := message{typ: msgJoin, version: Version, rank: 1, size: 2}
+	other := message{typ: msgJoin, version: Version + 1}
+	for name, b := range map[string][]byte{
+		"http":          []byte("GET / HTTP/1.1\r\n\r\n"),
+		"huge length":   {0xff, 0xff, 0xff, 0xff, 1},
+		"zero length":   {0, 0, 0, 0},
+		"no mac":        join.append(nil),
+		"not a join":    (&message{typ: msgPut, key: "k"}).append(nil),
+		"wrong version": other.append(nil),
+		"early end":     join.append(nil)[:20],
+	} {
+		c := raw(t, root)
+		_, err := readFrame(c, maxHandshake)
+		require.NoError(t, err, name)
+		c.Write(b)
+		if name == "early end" {
+			c.Close()
+			continue
+		}
+		if name == "wrong version" {
+			m, err := readFrame(c, maxHandshake)
+			require.NoError(t, err)
+			require.Equal(t, codeVersion, m.code)
+			require.Equal(t, uint16(Version), m.version)
+		}
+		ended(t, c)
+	}
+	require.Empty(t, j.GoneReason(1))
+	admitted(t, root, 1, 2)
+}
+
+// A replayed join is worth nothing: the server's nonce differs.
+func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
+	_, root := serve(t, "unix", 2)
+	c1 := raw(t, root)
+	hello, err := readFrame(c1, maxHandshake)
+	require.NoError(t, err)
+	m := message{typ: msgJoin, version: Version, rank: 1, size: 2}
+	m.mac = joinMAC(testToken, hello.nonce, m.nonce, 1, 2)
+	c2 := raw(t, root)
+	_, err = readFrame(c2, maxHandshake)
+	require.NoError(t, err)
+	c2.Write(m.append(nil))
+	r, err := readFrame(c2, maxHandshake)
+	require.NoError(t, err)
+	require.Equal(t, msgRefuse, r.typ)
+	require.Equal(t, codeToken, r.code)
+}
+
+// Connections that say nothing cannot lock ranks out.
+func TestFloodOfSilentConnections(t *testing.T) {
+	t.Parallel()
+	srv, root := serve(t, "unix", 1)
+	var first net.Conn
+	for i := range maxUnproved + 20 {
+		c := raw(t, root)
+		if i == 0 {
+			first = c
+		}
+		_, err := readFrame(c, maxHandshake) // it has been accepted
+		require.NoError(t, err)
+	}
+	ended(t, first)
+	j := join(t, root, 0, 1)
+	require.NoError(t, j.Barrier(t.Context(), "b"))
+	srv.mu.Lock()
+	n := len(srv.unproved)
+	srv.mu.Unlock()
+	require.LessOrEqual(t, n, maxUnproved)
+	start := time.Now()
+	srv.Close()
+	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+func TestHostileMember(t *testing.T) {
+	t.Parallel()
+	_, root := serve(t, "unix", 6)
+	good := join(t, root, 0, 6)
+	rank := uint32(0)
+	for name, b := range map[string][]byte{
+		"server's frame": (&message{typ: msgValue}).append(nil),
+		"too long":       le.AppendUint32(nil, maxToServer+1),
+		"malformed":      {3, 0, 0, 0, byte(msgPut), 1, 1},
+		"same id twice": append((&message{typ: msgGet, id: 1, rank: 0, key: "a"}).append(nil),
+			(&message{typ: msgGet, id: 1, rank: 0, key: "b"}).append(nil)...),
+	} {
+		rank++
+		c := admitted(t, root, rank, 6)
+		_, err := c.Write(b)
+		require.NoError(t, err, name)
+		ended(t, c)
+		<-good.Gone(int(rank))
+	}
+	// Too many open requests.
+	c := admitted(t, root, 5, 6)
+	var b []byte
+	for id := range uint32(maxPending + 1) {
+		m := message{typ: msgGet, id: id, rank: 0, key: "never"}
+		b = m.append(b)
+	}
+	c.Write(b)
+	ended(t, c)
+	<-good.Gone(5)
+	require.NoError(t, good.Put(t.Context(), "k", nil), "the others go on")
+}
+
+// A member that asks and never reads its answers is dropped, and nobody waits
+// for it meanwhile.
+func TestSlowReaderIsDropped(t *testing.T) {
+	t.Parallel()
+	_, root := serve(t, "unix", 2)
+	good := join(t, root, 0, 2)
+	require.NoError(t, good.Put(t.Context(), "k", make([]byte, MaxValue)))
+	c := admitted(t, root, 1, 2)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for id := uint32(0); ; id++ {
+			m := message{typ: msgGet, id: id, rank: 0, key: "k"}
+			if _, err := c.Write(m.append(nil)); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-good.Gone(1):
+	case <-time.After(15 * time.Second):
+		t.Error("the server keeps queueing for a client that does not read")
+	}
+	require.Contains(t, good.GoneReason(1), "does not read")
+	c.Close()
+	<-done
+	_, err := good.Get(t.Context(), 0, "k")
+	require.NoError(t, err)
+}
+
+func TestEnvironment(t *testing.T) {
+	env := func(kv ...string) func(string) string {
+		m := map[string]string{}
+		for i := 0; i < len(kv); i += 2 {
+			m[kv[i]] = kv[i+1]
+		}
+		return func(k string) string { return m[k] }
+	}
+	c, err := fromEnv(env())
+	require.NoError(t, err)
+	require.Equal(t, Config{Size: 1}, c)
+	want := Config{Rank: 3, Size: 4, Root: "tcp:h:1", Token: []byte{1, 0xab}, Job: "j", LocalRank: 2, Timeout: 9 * time.Second}
+	m := map[string]string{}
+	for _, kv := range want.Environ() {
+		for i := range kv {
+			if kv[i] == '=' {
+				m[kv[:i]] = kv[i+1:]
+				break
+			}
+		}
+	}
+	c, err = fromEnv(func(k string) string { return m[k] })
+	require.NoError(t, err)
+	require.Equal(t, want, c)
+	for _, bad := range [][]string{
+		{EnvRank, "0"},
+		{EnvSize, "2"},
+		{EnvRoot, "unix:/x"},
+		{EnvRank, "2", EnvSize, "2", EnvRoot, "unix:/x"},
+		{EnvRank, "-1", EnvSize, "2", EnvRoot, "unix:/x"},
+		{EnvRank, "x", EnvSize, "2", EnvRoot, "unix:/x"},
+		{EnvRank, "0", EnvSize, "99999999", EnvRoot, "unix:/x"},
+		{EnvRank, "0", EnvSize, "2"},
+		{EnvRank, "0", EnvSize, "2", EnvRoot, "nowhere"},
+		{EnvRank, "0", EnvSize, "2", EnvRoot, "unix:"},
+		{EnvRank, "0", EnvSize, "2", EnvRoot, "unix:/x", EnvToken, "secret!"},
+		{EnvRank, "0", EnvSize, "2", EnvRoot, "unix:/x", EnvLocalRank, "-2"},
+		{EnvTimeout, "soon"},
+	} {
+		_, err := fromEnv(env(bad...))
+		require.ErrorIs(t, err, ErrEnvironment, "%v", bad)
+		require.NotContains(t, err.Error(), "secret!")
+	}
+}

@@ -1,0 +1,292 @@
+package wireup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Job is one rank's membership in its job. Its methods may be called from any
+// goroutine; calls of AllGather (or Barrier) under one name must be made in
+// the same order on every rank.
+type Job struct {
+	cfg  Config
+	conn net.Conn
+	own  *Server // of a job of one
+
+	wmu sync.Mutex // serialises writes of frames
+
+	mu      sync.Mutex
+	next    uint32
+	calls   map[uint32]chan message
+	rounds  map[string]uint64 // uses of each gather name
+	gone    map[int]chan struct{}
+	goneWhy map[int]string
+	err     error
+	closing bool
+
+	done    chan struct{}
+	readEnd chan struct{}
+}
+
+// Join joins the job that cfg describes and returns when the server has
+// admitted this rank; it does not wait for other ranks (Barrier does). While
+// the server is not there yet it tries again, until ctx ends or cfg.Timeout.
+// Errors wrap ErrVersion, ErrToken, ErrSize, ErrRank, ErrDuplicateRank,
+// ErrServerGone or ErrTimeout.
+func Join(ctx context.Context, cfg Config) (*Job, error) {
+	if cfg.Size == 0 {
+		cfg.Size = 1
+	}
+	if cfg.Size < 1 || cfg.Size > MaxRanks || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
+		return nil, fmt.Errorf("wireup: join: %w: rank %d of %d", ErrRank, cfg.Rank, cfg.Size)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	j := &Job{
+		cfg: cfg, calls: map[uint32]chan message{}, rounds: map[string]uint64{},
+		gone: map[int]chan struct{}{}, goneWhy: map[int]string{},
+		done: make(chan struct{}), readEnd: make(chan struct{}),
+	}
+	ctx, cancel := j.bound(ctx)
+	defer cancel()
+	in, err := j.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("wireup: rank %d of %d: join %q: %w", cfg.Rank, cfg.Size, cfg.Root, err)
+	}
+	go j.read(in)
+	return j, nil
+}
+
+func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
+	if j.cfg.Root == "" {
+		if j.cfg.Size > 1 {
+			return nil, fmt.Errorf("%w: no server address", ErrEnvironment)
+		}
+		srv, err := newServer(ServerConfig{Size: 1, Token: j.cfg.Token})
+		if err != nil {
+			return nil, err
+		}
+		here, there := net.Pipe()
+		srv.serveConn(there)
+		in, err := j.handshake(ctx, here)
+		if err != nil {
+			here.Close()
+			srv.Close()
+			return nil, err
+		}
+		j.own, j.conn = srv, here
+		return in, nil
+	}
+	network, address, err := ParseRoot(j.cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
+	for try := 0; ; try++ {
+		conn, err := d.DialContext(ctx, network, address)
+		if err == nil {
+			var in *bufio.Reader
+			if in, err = j.handshake(ctx, conn); err == nil {
+				j.conn = conn
+				return in, nil
+			}
+			conn.Close()
+			// Thrown out to make room, or the server is just going away.
+			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || try > 100 {
+				return nil, err
+			}
+		} else if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && ctx.Err() == nil {
+			return nil, fmt.Errorf("%w: %w", ErrServerGone, err)
+		}
+		t := time.NewTimer(min(time.Duration(try+1)*5*time.Millisecond, 250*time.Millisecond))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("%w: no server there: %w (last try: %w)", ErrTimeout, ctx.Err(), err)
+		}
+	}
+}
+
+// handshake proves to the server that this rank knows the token, and has it
+// prove the same.
+func (j *Job) handshake(ctx context.Context, conn net.Conn) (*bufio.Reader, error) {
+	if d, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(d)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	in := bufio.NewReader(conn)
+	hello, err := readFrame(in, maxHandshake)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("handshake: %w", err)
+	case hello.typ != msgHello:
+		return nil, fmt.Errorf("handshake: %w: the peer is no rendezvous server", ErrProtocol)
+	case hello.version != Version:
+		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
+	}
+	m := message{typ: msgJoin, version: Version, rank: uint32(j.cfg.Rank), size: uint32(j.cfg.Size), nonce: newNonce()}
+	m.mac = joinMAC(j.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)
+	if _, err := conn.Write(m.append(nil)); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	reply, err := readFrame(in, maxHandshake+maxText)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("handshake: %w", err)
+	case reply.typ == msgRefuse && reply.text != "":
+		return nil, fmt.Errorf("%w: %s", reply.code.err(), reply.text)
+	case reply.typ == msgRefuse:
+		return nil, reply.code.err()
+	case reply.typ != msgWelcome:
+		return nil, fmt.Errorf("handshake: %w: frame of type %d", ErrProtocol, reply.typ)
+	case !macEqual(reply.mac, welcomeMAC(j.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)):
+		return nil, fmt.Errorf("%w: the server does not know it", ErrToken)
+	}
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	return in, conn.SetDeadline(time.Time{})
+}
+
+// Rank is this process's number in the job, from 0.
+func (j *Job) Rank() int { return j.cfg.Rank }
+
+// Size is the number of ranks in the job.
+func (j *Job) Size() int { return j.cfg.Size }
+
+// Name is the job's name from its configuration, possibly empty.
+func (j *Job) Name() string { return j.cfg.Job }
+
+// LocalRank is the rank among the job's processes of this host.
+func (j *Job) LocalRank() int { return j.cfg.LocalRank }
+
+// Done is closed when the job is being torn down: aborted, its server gone, or
+// this membership closed. Err then says which.
+func (j *Job) Done() <-chan struct{} { return j.done }
+
+// Err is nil while the membership lasts; then it wraps ErrAborted,
+// ErrServerGone or ErrClosed.
+func (j *Job) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// Gone is closed when the server has seen the rank leave or die.
+// GoneReason says how.
+func (j *Job) Gone(rank int) <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.goneChan(rank)
+}
+
+// GoneReason is empty while the rank may still act.
+func (j *Job) GoneReason(rank int) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.goneWhy[rank]
+}
+
+func (j *Job) goneChan(rank int) chan struct{} {
+	ch := j.gone[rank]
+	if ch == nil {
+		ch = make(chan struct{})
+		j.gone[rank] = ch
+	}
+	return ch
+}
+
+// read delivers what the server sends until the connection ends.
+func (j *Job) read(in io.Reader) {
+	defer close(j.readEnd)
+	for {
+		m, err := readFrame(in, maxToRank)
+		if err != nil {
+			j.fail(fmt.Errorf("wireup: %w: %w", ErrServerGone, err))
+			return
+		}
+		switch m.typ {
+		case msgDone, msgValue, msgValues:
+			j.mu.Lock()
+			ch := j.calls[m.id]
+			delete(j.calls, m.id)
+			j.mu.Unlock()
+			if ch != nil { // else the caller has given up
+				ch <- m
+			}
+		case msgGone:
+			if m.rank >= uint32(j.cfg.Size) {
+				break
+			}
+			j.mu.Lock()
+			if r := int(m.rank); j.goneWhy[r] == "" {
+				j.goneWhy[r] = m.text
+				close(j.goneChan(r))
+			}
+			j.mu.Unlock()
+		case msgAbort:
+			j.fail(&AbortError{Rank: int(int32(m.rank)), Reason: m.text})
+		default:
+			j.fail(fmt.Errorf("wireup: %w: frame of type %d from the server", ErrProtocol, m.typ))
+			return
+		}
+	}
+}
+
+// fail ends the membership with its first reason.
+func (j *Job) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		return
+	}
+	if j.closing {
+		err = ErrClosed
+	}
+	j.err = err
+	close(j.done)
+}
+
+// Abort ends the job for every rank: their Done closes with the reason. It
+// returns when the server has passed it on, or after two seconds.
+func (j *Job) Abort(reason string) {
+	if j.write(message{typ: msgAbort, text: reason}) == nil {
+		t := time.NewTimer(2 * time.Second)
+		defer t.Stop()
+		select {
+		case <-j.done:
+		case <-t.C:
+		}
+	}
+	j.fail(&AbortError{Rank: j.cfg.Rank, Reason: reason})
+}
+
+// Close leaves the job. Calls under way fail with ErrClosed. Idempotent.
+func (j *Job) Close() error {
+	j.mu.Lock()
+	already := j.closing
+	j.closing = true
+	j.mu.Unlock()
+	if !already {
+		j.write(message{typ: msgLeave}) // if it fails the server sees the connection end
+		// The server answers by closing; when it does not, there is no need of it.
+		j.conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+	}
+	<-j.readEnd
+	j.fail(ErrClosed)
+	j.conn.Close()
+	if j.own != nil {
+		j.own.Close()
+	}
+	return nil
+}

@@ -1,0 +1,347 @@
+package wireup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// handshakeTime is how long a connection may take to authenticate: many
+	// round trips of any network, and many scheduling turns of a loaded host.
+	handshakeTime = 15 * time.Second
+
+	// writeTime is how long a client may leave a frame unread.
+	writeTime = 30 * time.Second
+
+	// maxUnproved bounds the connections that have not authenticated. When a
+	// further one comes, the oldest goes: a flood cannot lock ranks out for
+	// longer than it lasts.
+	maxUnproved = 256
+)
+
+// leftText is the reason of a rank that ended in good order.
+const leftText = "left"
+
+// ServerConfig configures the rendezvous server.
+type ServerConfig struct {
+	Size  int    // ranks of the job, 1 … MaxRanks
+	Token []byte // the job's secret; empty admits everybody who can connect
+
+	// Log gets refusals and lost ranks. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Server is the rendezvous server of one job. Its methods may be called from
+// any goroutine.
+type Server struct {
+	cfg  ServerConfig
+	ln   net.Listener // nil when only serveConn is used
+	stop func() bool  // ends the watch on the context
+
+	mu       sync.Mutex
+	st       *state
+	unproved []net.Conn // oldest first
+	conns    map[*client]struct{}
+	left     int
+	closed   bool
+
+	done     chan struct{} // closed on abort and by Close
+	finished chan struct{} // closed when every rank has joined and ended
+	wg       sync.WaitGroup
+}
+
+// Serve runs the server of one job on ln, which it owns from now on, until
+// Close or the end of ctx.
+func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, error) {
+	s, err := newServer(cfg)
+	if err != nil {
+		ln.Close()
+		return nil, err
+	}
+	s.ln = ln
+	s.wg.Add(1)
+	go s.accept()
+	s.mu.Lock()
+	s.stop = context.AfterFunc(ctx, func() { s.Close() })
+	s.mu.Unlock()
+	return s, nil
+}
+
+func newServer(cfg ServerConfig) (*Server, error) {
+	if cfg.Size < 1 || cfg.Size > MaxRanks {
+		return nil, fmt.Errorf("wireup: serve: %w: size %d, want 1 … %d", ErrSize, cfg.Size, MaxRanks)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, st: newState(cfg.Size), conns: map[*client]struct{}{},
+		done: make(chan struct{}), finished: make(chan struct{}),
+	}, nil
+}
+
+// Addr is the address the server listens on.
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+// Done is closed when the job is aborted or the server closed.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Finished is closed when every rank of the job has joined and ended.
+func (s *Server) Finished() <-chan struct{} { return s.finished }
+
+// Err is the *AbortError of an aborted job, ErrClosed of a closed server, else nil.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.st.aborted; a != nil {
+		return &AbortError{Rank: int(int32(a.rank)), Reason: a.text}
+	}
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Abort ends the job: every rank's Done closes with the reason.
+func (s *Server) Abort(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.st.abort(message{typ: msgAbort, rank: ^uint32(0), text: reason})
+	s.noteAbort()
+}
+
+// Lost tells the server that a rank's process has ended, for launchers that
+// know; those who wait for the rank are told at once, even if it never joined.
+func (s *Server) Lost(rank int, reason string) {
+	if rank < 0 || rank >= s.cfg.Size {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.st.clients[rank]; c != nil {
+		c.quit(reason)
+	}
+	s.ended(rank, reason)
+}
+
+// Close ends the server and all connections. Ranks still joined see it as
+// ErrServerGone. Idempotent; returns when everything has stopped.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	if !already {
+		if s.ln != nil {
+			s.ln.Close()
+		}
+		for _, c := range s.unproved {
+			c.Close()
+		}
+		for c := range s.conns {
+			c.quit("server closed")
+		}
+		s.noteAbort()
+	}
+	stop := s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	s.wg.Wait()
+	return nil
+}
+
+// noteAbort closes done, once. Under mu.
+func (s *Server) noteAbort() {
+	select {
+	case <-s.done:
+	default:
+		if s.closed || s.st.aborted != nil {
+			close(s.done)
+		}
+	}
+}
+
+// ended books the end of a rank. Under mu.
+func (s *Server) ended(rank int, why string) {
+	if s.st.gone[rank] != "" {
+		return
+	}
+	s.st.end(rank, why)
+	if s.left++; s.left == s.cfg.Size {
+		close(s.finished)
+	}
+}
+
+func (s *Server) accept() {
+	defer s.wg.Done()
+	for {
+		conn, err := s.ln.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of descriptors or memory: those who are connected go on, and
+			// the rest may come when some have left.
+			s.cfg.Log.Warn("wireup: accept failed", "err", err)
+			select {
+			case <-s.done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		s.serveConn(conn)
+	}
+}
+
+// serveConn takes one connection over.
+func (s *Server) serveConn(conn net.Conn) {
+	if tc, ok := conn.(*net.TCPConn); ok {
+		// A host that vanished is noticed in about a quarter of a minute.
+		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		conn.Close()
+		return
+	}
+	if len(s.unproved) == maxUnproved {
+		s.unproved[0].Close() // its goroutine takes it off the list
+		s.unproved = s.unproved[1:]
+	}
+	s.unproved = append(s.unproved, conn)
+	s.wg.Add(1)
+	go s.serve(conn)
+}
+
+func (s *Server) serve(conn net.Conn) {
+	defer s.wg.Done()
+	in := bufio.NewReader(conn)
+	c, err := s.handshake(conn, in)
+	s.mu.Lock()
+	for i, u := range s.unproved {
+		if u == conn {
+			s.unproved = append(s.unproved[:i:i], s.unproved[i+1:]...)
+			break
+		}
+	}
+	if c == nil {
+		s.mu.Unlock()
+		conn.Close()
+		s.cfg.Log.Warn("wireup: connection refused", "from", conn.RemoteAddr(), "err", err)
+		return
+	}
+	s.mu.Unlock()
+	why := ""
+	for why == "" {
+		m, err := readFrame(in, maxToServer)
+		if err == nil && m.typ == msgLeave {
+			why = leftText
+			break
+		}
+		s.mu.Lock()
+		if err == nil {
+			err = s.st.handle(c, m)
+			s.noteAbort()
+		}
+		if err != nil {
+			if why = c.why; why == "" {
+				why = endText(err)
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	c.quit(why)
+	delete(s.conns, c)
+	if !s.closed {
+		s.ended(c.rank, why)
+	}
+	s.mu.Unlock()
+	if why != leftText {
+		s.cfg.Log.Warn("wireup: rank lost", "rank", c.rank, "why", why)
+	}
+}
+
+func endText(err error) string {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "its process ended without leaving the job"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "its connection stalled"
+	}
+	return "its connection broke: " + err.Error()
+}
+
+// handshake authenticates the connection and enters its rank. It returns nil
+// if it refused, and why.
+func (s *Server) handshake(conn net.Conn, in io.Reader) (*client, error) {
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	hello := message{typ: msgHello, version: Version, nonce: newNonce()}
+	if _, err := conn.Write(hello.append(nil)); err != nil {
+		return nil, err
+	}
+	m, err := readFrame(in, maxHandshake)
+	if err != nil {
+		return nil, err
+	}
+	why, text := codeOK, ""
+	switch {
+	case m.typ != msgJoin:
+		why = codeProtocol
+	case m.version != Version:
+		why = codeVersion
+	case !macEqual(m.mac, joinMAC(s.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)):
+		why = codeToken
+	case m.size != uint32(s.cfg.Size):
+		why, text = codeSize, fmt.Sprintf("the server's job has %d ranks, rank %d says %d", s.cfg.Size, m.rank, m.size)
+	case m.rank >= m.size:
+		why, text = codeRank, fmt.Sprintf("rank %d of %d", m.rank, m.size)
+	}
+	if why == codeOK {
+		c := newClient(s, conn, int(m.rank))
+		s.mu.Lock()
+		switch {
+		case s.closed:
+			why = codeClosing
+		default:
+			if why = s.st.join(c); why == codeClosing {
+				text = "the job is aborted: " + s.st.aborted.text
+			}
+			if why == codeDuplicate {
+				text = fmt.Sprintf("rank %d", m.rank)
+				if g := s.st.gone[m.rank]; g != "" {
+					text += ", and is gone: " + g
+				}
+			}
+		}
+		if why == codeOK {
+			conn.SetDeadline(time.Time{})
+			c.send(message{typ: msgWelcome, mac: welcomeMAC(s.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)})
+			for r, text := range s.st.gone {
+				if text != "" {
+					c.send(message{typ: msgGone, rank: uint32(r), text: text})
+				}
+			}
+			s.conns[c] = struct{}{}
+			s.wg.Add(1)
+			go c.write()
+			s.mu.Unlock()
+			return c, nil
+		}
+		s.mu.Unlock()
+	}
+	refuse := message{typ: msgRefuse, code: why, version: Version, text: text}
+	conn.Write(refuse.append(nil))
+	return nil, fmt.Errorf("%w: %s", why.err(), text)
+}

@@ -1,0 +1,293 @@
+package wireup
+
+import "fmt"
+
+// Bounds of what one rank may make the server keep.
+const (
+	maxStored  = 16 << 20 // bytes of values, with keys
+	maxPending = 1024     // requests waiting at once
+	keyCost    = 128      // what an entry costs beside its bytes, about
+)
+
+// state is what the server remembers. The Server's mutex guards it; answers go
+// to the clients' queues and never block.
+type state struct {
+	size    int
+	clients []*client // by rank; nil before joining and after the end
+	joined  []bool
+	gone    []string // why the rank is gone; empty while it may still act
+	nGone   int
+	stored  []int
+
+	vals    map[rankKey][]byte
+	gets    map[rankKey]map[*wait]struct{}
+	gathers map[string]*gather
+
+	aborted *message // the abort frame, once
+}
+
+type rankKey struct {
+	rank int
+	key  string
+}
+
+// wait is a request that has no answer yet.
+type wait struct {
+	c   *client
+	id  uint32
+	get rankKey // of a get
+	key string  // of a gather, with g
+	g   *gather
+}
+
+type gather struct {
+	vals  [][]byte // by rank; nil until the rank contributes
+	have  int
+	waits map[*wait]struct{}
+}
+
+func newState(size int) *state {
+	return &state{
+		size: size, clients: make([]*client, size), joined: make([]bool, size), gone: make([]string, size),
+		stored: make([]int, size), vals: map[rankKey][]byte{}, gets: map[rankKey]map[*wait]struct{}{},
+		gathers: map[string]*gather{},
+	}
+}
+
+// join enters c as its rank.
+func (s *state) join(c *client) code {
+	switch {
+	case s.joined[c.rank] || s.gone[c.rank] != "":
+		return codeDuplicate
+	case s.aborted != nil:
+		return codeClosing
+	}
+	s.joined[c.rank], s.clients[c.rank] = true, c
+	return codeOK
+}
+
+// handle executes one frame of c. An error ends the client.
+func (s *state) handle(c *client, m message) error {
+	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather {
+		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending {
+			return fmt.Errorf("%w: request %d while %d are open", ErrProtocol, m.id, len(c.waits))
+		}
+	}
+	switch m.typ {
+	case msgPut:
+		s.put(c, m)
+	case msgGet:
+		s.get(c, m)
+	case msgGather:
+		s.gather(c, m)
+	case msgCancel:
+		s.cancel(c, m.id)
+	case msgAbort:
+		s.abort(message{typ: msgAbort, rank: uint32(c.rank), text: m.text})
+	default:
+		return fmt.Errorf("%w: frame of type %d from a rank", ErrProtocol, m.typ)
+	}
+	return nil
+}
+
+// charge books n bytes on the rank; false if that is more than it may store.
+func (s *state) charge(rank, n int) bool {
+	if s.stored[rank]+n > maxStored {
+		return false
+	}
+	s.stored[rank] += n
+	return true
+}
+
+func (s *state) put(c *client, m message) {
+	k := rankKey{c.rank, m.key}
+	if _, set := s.vals[k]; set {
+		c.done(m.id, codeExists, nil, 0, "")
+		return
+	}
+	if !s.charge(c.rank, len(m.val)+len(m.key)+keyCost) {
+		c.done(m.id, codeTooLarge, nil, 0, "")
+		return
+	}
+	s.vals[k] = m.val
+	c.done(m.id, codeOK, nil, 0, "")
+	for w := range s.gets[k] {
+		delete(w.c.waits, w.id)
+		w.c.send(message{typ: msgValue, id: w.id, val: m.val})
+	}
+	delete(s.gets, k)
+}
+
+func (s *state) get(c *client, m message) {
+	if m.rank >= uint32(s.size) {
+		c.done(m.id, codeRank, nil, 0, "")
+		return
+	}
+	k := rankKey{int(m.rank), m.key}
+	if v, ok := s.vals[k]; ok {
+		c.send(message{typ: msgValue, id: m.id, val: v})
+		return
+	}
+	if why := s.gone[k.rank]; why != "" {
+		c.done(m.id, codeGone, []int{k.rank}, 0, why)
+		return
+	}
+	w := &wait{c: c, id: m.id, get: k}
+	c.waits[m.id] = w
+	if s.gets[k] == nil {
+		s.gets[k] = map[*wait]struct{}{}
+	}
+	s.gets[k][w] = struct{}{}
+}
+
+// gatherMax is how long one rank's value of a gather may be.
+func gatherMax(size int) int { return min(MaxValue, MaxGather/size) }
+
+func (s *state) gather(c *client, m message) {
+	g := s.gathers[m.key]
+	if g == nil {
+		g = &gather{vals: make([][]byte, s.size), waits: map[*wait]struct{}{}}
+		s.gathers[m.key] = g
+	}
+	switch {
+	case g.vals[c.rank] != nil:
+		c.done(m.id, codeExists, nil, 0, "")
+		return
+	case len(m.val) > gatherMax(s.size) || !s.charge(c.rank, len(m.val)+len(m.key)+keyCost):
+		c.done(m.id, codeTooLarge, nil, 0, "")
+		return
+	}
+	if g.vals[c.rank] = m.val; m.val == nil {
+		g.vals[c.rank] = []byte{}
+	}
+	g.have++
+	w := &wait{c: c, id: m.id, key: m.key, g: g}
+	c.waits[m.id] = w
+	g.waits[w] = struct{}{}
+	if g.have == s.size {
+		body := appendVals(nil, g.vals)
+		for w := range g.waits {
+			delete(w.c.waits, w.id)
+			w.c.sendValues(w.id, body)
+		}
+		for r, v := range g.vals {
+			s.stored[r] -= len(v) + len(m.key) + keyCost
+		}
+		delete(s.gathers, m.key)
+		return
+	}
+	if s.nGone > 0 {
+		s.failGather(g)
+	}
+}
+
+// failGather answers everybody who waits for g if a rank that is gone has not
+// contributed. The contributions stay, so that latecomers get the same answer.
+func (s *state) failGather(g *gather) {
+	ranks, why := []int(nil), ""
+	for r, text := range s.gone {
+		if text != "" && g.vals[r] == nil {
+			if ranks, why = append(ranks, r), text; len(ranks) == MaxListed {
+				break
+			}
+		}
+	}
+	if ranks == nil {
+		return
+	}
+	for w := range g.waits {
+		delete(w.c.waits, w.id)
+		w.c.done(w.id, codeGone, ranks, 0, why)
+	}
+	clear(g.waits)
+}
+
+// cancel ends a wait that timed out at the rank, and says whom it waited for.
+// A wait that has been answered already needs nothing: the answer is under way.
+func (s *state) cancel(c *client, id uint32) {
+	w := c.waits[id]
+	if w == nil {
+		return
+	}
+	missing, more, absent := []int(nil), 0, []int(nil)
+	if w.g != nil {
+		for r, v := range w.g.vals {
+			if v != nil {
+				continue
+			}
+			if len(missing) == MaxListed {
+				more++
+				continue
+			}
+			if missing = append(missing, r); !s.joined[r] {
+				absent = append(absent, r)
+			}
+		}
+	} else if missing = []int{w.get.rank}; !s.joined[w.get.rank] {
+		absent = missing
+	}
+	text := ""
+	if len(absent) > 0 {
+		text = rankList(absent, 0) + " never joined"
+	}
+	s.forget(w)
+	c.done(id, codeTimeout, missing, more, text)
+}
+
+func (s *state) forget(w *wait) {
+	delete(w.c.waits, w.id)
+	if w.g != nil {
+		delete(w.g.waits, w)
+		return
+	}
+	delete(s.gets[w.get], w)
+	if len(s.gets[w.get]) == 0 {
+		delete(s.gets, w.get)
+	}
+}
+
+// end notes that the rank left or died, and tells everybody who waits for it.
+func (s *state) end(rank int, why string) {
+	if s.gone[rank] != "" {
+		return
+	}
+	s.gone[rank] = why
+	s.nGone++
+	if c := s.clients[rank]; c != nil {
+		for _, w := range c.waits {
+			s.forget(w)
+		}
+		s.clients[rank] = nil
+	}
+	for k, ws := range s.gets {
+		if k.rank != rank {
+			continue
+		}
+		for w := range ws {
+			delete(w.c.waits, w.id)
+			w.c.done(w.id, codeGone, []int{rank}, 0, why)
+		}
+		delete(s.gets, k)
+	}
+	for _, g := range s.gathers {
+		s.failGather(g)
+	}
+	s.broadcast(message{typ: msgGone, rank: uint32(rank), text: why})
+}
+
+func (s *state) abort(m message) {
+	if s.aborted != nil {
+		return
+	}
+	s.aborted = &m
+	s.broadcast(m)
+}
+
+func (s *state) broadcast(m message) {
+	frame := m.append(nil)
+	for _, c := range s.clients {
+		if c != nil {
+			c.push(outFrame{head: frame})
+		}
+	}
+}
