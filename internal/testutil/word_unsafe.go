@@ -18,3 +18,6 @@ func wordOf(b []byte) *uint64 {
 	}
 	return (*uint64)(p)
 }
+
+// Add64 adds v to the aligned word at the start of b and returns the sum.
+func Add64(b []byte, v uint64) uint64 { return atomic.AddUint64(wordOf(b), v) }

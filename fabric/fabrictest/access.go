@@ -1,0 +1,274 @@
+package fabrictest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+var accessCases = []Case{
+	{"RemoteAccess", remoteAccess},
+	{"LocalAccess", localAccess},
+	{"RegionClose", regionClose},
+}
+
+// sick checks everything that must hold after request bad of c ended with one
+// of sts: what was posted behind it is flushed, the endpoint is down and says
+// so once, and the peer's endpoint at most goes down with it.
+func (r *rig) sick(c, peer *conn, bad, behind uint64, sts []fabric.Status, what string) {
+	r.Helper()
+	var first, flushed, down int
+	count := func() bool {
+		for _, d := range c.side.done {
+			switch {
+			case d.EP != c.id:
+				r.Fatalf("%s: completion of another endpoint: %+v", what, d)
+			case d.Op == fabric.OpDown:
+				down++
+			case d.ID == bad:
+				first++
+				ok := false
+				for _, st := range sts {
+					ok = ok || d.Status == st
+				}
+				if !ok {
+					r.Fatalf("%s: ended with %q, want %q", what, d.Status, sts)
+				}
+			case d.ID == behind:
+				flushed++
+				if d.Status != fabric.StatusFlushed {
+					r.Fatalf("%s: request behind it ended with %q", what, d.Status)
+				}
+			case d.Status != fabric.StatusFlushed:
+				r.Fatalf("%s: unexpected completion %+v", what, d)
+			}
+		}
+		c.side.done = c.side.done[:0]
+		return first == 1 && flushed == 1 && down == 1
+	}
+	r.until(what+": failure, flush and OpDown", count)
+	for range 100 {
+		r.a.poll()
+		r.b.poll()
+	}
+	if count(); first != 1 || flushed != 1 || down != 1 {
+		r.Fatalf("%s: reported %d times, request behind it %d times, OpDown %d times", what, first, flushed, down)
+	}
+	for _, d := range peer.side.done {
+		if d.EP != peer.id || d.Op != fabric.OpDown {
+			r.Fatalf("%s: the target reports %+v", what, d)
+		}
+	}
+	peer.side.done = peer.side.done[:0]
+	if err := c.ep.Err(); err == nil || !errors.Is(err, sts[0].Err()) && len(sts) == 1 {
+		r.Fatalf("%s: endpoint's Err is %v", what, err)
+	}
+	if n, err := c.ep.Post([]fabric.WR{{Op: fabric.OpWrite}}); n != 0 || !errors.Is(err, fabric.ErrDown) {
+		r.Fatalf("%s: post afterwards took %d, %v; want ErrDown", what, n, err)
+	}
+}
+
+// attack is a request that the target must refuse.
+type attack struct {
+	name string
+	op   fabric.Op
+	mut  func(w *fabric.WR)
+}
+
+func remoteAccess(r *rig) {
+	const page, n = 4096, 1000
+	// The target registers part of its memory, so that a byte too far is seen.
+	mem := testutil.Scratch(r, 3*page)
+	g := testutil.Guard(mem, page, n)
+	testutil.Fill(g.Buf, 3, 0)
+	reg := func(m []byte, acc fabric.Access) fabric.Region {
+		x, err := r.b.link.Register(m, acc)
+		r.must(err, "register")
+		r.Cleanup(func() { r.must(x.Close(), "close region") })
+		return x
+	}
+	target := reg(g.Buf, fabric.AccessAll)
+	key := target.Key()
+	if key.Addr != fabric.Addr(g.Buf) || key.Len != n {
+		r.Fatalf("key of %d bytes at %#x: %+v", n, fabric.Addr(g.Buf), key)
+	}
+	none := reg(g.Buf, fabric.AccessLocalWrite).Key()
+	noWrite := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteWrite).Key()
+	noRead := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteRead).Key()
+	noAtomic := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteAtomic).Key()
+	stale, err := r.b.link.Register(g.Buf, fabric.AccessAll)
+	r.must(err, "register")
+	staleKey := stale.Key()
+	r.must(stale.Close(), "close region")
+	r.must(stale.Close(), "close region again")
+	alloc := r.b.region(page+n, fabric.AccessAll)
+	ag := testutil.Guard(alloc.Bytes(), 0, 0)
+
+	var attacks []attack
+	for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd, fabric.OpCompareSwap} {
+		atomic := op == fabric.OpFetchAdd || op == fabric.OpCompareSwap
+		add := func(name string, mut func(w *fabric.WR)) { attacks = append(attacks, attack{name, op, mut}) }
+		unit := uint64(1)
+		if atomic {
+			unit = 8
+		}
+		add("wrong key", func(w *fabric.WR) { w.RKey ^= 0x00a5a500 })
+		add("key 0", func(w *fabric.WR) { w.RKey = 0 })
+		add("stale key", func(w *fabric.WR) { w.RKey = staleKey.RKey })
+		add("one before", func(w *fabric.WR) { w.RemoteAddr = key.Addr - unit })
+		add("one behind", func(w *fabric.WR) { w.RemoteAddr = key.Addr + n - w.Len() + unit })
+		add("far away", func(w *fabric.WR) { w.RemoteAddr = 1 << 12 })
+		add("wraps", func(w *fabric.WR) { w.RemoteAddr = 1<<64 - 8 })
+		add("address 0", func(w *fabric.WR) { w.RemoteAddr = 0 })
+		add("one behind allocated", func(w *fabric.WR) {
+			w.RKey, w.RemoteAddr = alloc.Key().RKey, alloc.Addr()+page+n-w.Len()+unit
+		})
+		add("one before allocated", func(w *fabric.WR) { w.RKey, w.RemoteAddr = alloc.Key().RKey, alloc.Addr()-unit })
+		add("no rights", func(w *fabric.WR) { w.RKey = none.RKey })
+		switch {
+		case op == fabric.OpWrite:
+			add("no write right", func(w *fabric.WR) { w.RKey = noWrite.RKey })
+			add("one behind, inline", func(w *fabric.WR) {
+				w.RemoteAddr = key.Addr + n - w.Len() + 1
+				w.Flags |= fabric.FlagInline
+			})
+			add("one behind, notified", func(w *fabric.WR) {
+				w.RemoteAddr = key.Addr + n - w.Len() + 1
+				w.Flags |= fabric.FlagNotify
+			})
+		case op == fabric.OpRead:
+			add("no read right", func(w *fabric.WR) { w.RKey = noRead.RKey })
+		default:
+			add("no atomic right", func(w *fabric.WR) { w.RKey = noAtomic.RKey })
+		}
+	}
+
+	by, byPeer := r.pair(fabric.EndpointOptions{})
+	local := r.a.region(page, fabric.AccessAll)
+	byReg := r.b.region(64, fabric.AccessAll)
+	for i, at := range attacks {
+		what := fmt.Sprintf("%v, %s", at.op, at.name)
+		c, peer := r.pair(fabric.EndpointOptions{})
+		lg := testutil.Guard(local.Bytes(), 128, 0)
+		bad := req(at.op, local, 128, 8, target, 0)
+		if at.op == fabric.OpRead || at.op == fabric.OpWrite {
+			bad.Local = []fabric.SGE{sge(local, 128, 100), sge(local, 300, 100)}
+		}
+		bad.RemoteAddr = (key.Addr + 7) &^ 7
+		bad.Operand = 1
+		at.mut(&bad)
+		if bad.Flags&fabric.FlagInline != 0 {
+			bad.Local = bad.Local[:1]
+			bad.RemoteAddr = key.Addr + n - bad.Len() + 1
+		}
+		bad.ID = r.id()
+		if i%2 == 0 { // a failure is reported even if success was not asked for
+			bad.Flags |= fabric.FlagSignaled
+		}
+		good := req(fabric.OpWrite, local, 1000, 8, byReg, 8)
+		behind := req(fabric.OpWrite, local, 1000, 50, target, 100)
+		behind.Flags, behind.ID = fabric.FlagSignaled, r.id()
+		c.post(good, bad, behind)
+		r.sick(c, peer, bad.ID, behind.ID, []fabric.Status{fabric.StatusRemoteAccess}, what)
+		r.verify(g.Buf, 3, 0, what+": target")
+		r.intact(g, what+": target")
+		r.intact(ag, what+": allocated target")
+		r.intact(lg, what+": local") // a refused read or atomic stores nothing
+		// Bystanders: another endpoint, both ways.
+		by.ok(req(fabric.OpWrite, local, 2000, 8, byReg, 0))
+		byPeer.ok(req(fabric.OpRead, byReg, 16, 8, local, 2000))
+		r.must(c.ep.Close(), "close")
+		r.must(peer.ep.Close(), "close")
+		r.idle()
+	}
+}
+
+// localAccess: pieces with a wrong key, out of bounds, or not to be written to.
+func localAccess(r *rig) {
+	const page, n = 4096, 1000
+	mem := testutil.Scratch(r, 3*page)
+	g := testutil.Guard(mem, page, n)
+	testutil.Fill(g.Buf, 3, 0)
+	local, err := r.a.link.Register(g.Buf, fabric.AccessAll)
+	r.must(err, "register")
+	r.Cleanup(func() { r.must(local.Close(), "close region") })
+	ro, err := r.a.link.Register(g.Buf, fabric.AccessRemoteRead)
+	r.must(err, "register")
+	r.Cleanup(func() { r.must(ro.Close(), "close region") })
+	stale, err := r.a.link.Register(g.Buf, fabric.AccessAll)
+	r.must(err, "register")
+	staleKey := stale.LKey()
+	r.must(stale.Close(), "close region")
+	remote := r.b.region(page, fabric.AccessAll)
+	rg := testutil.Guard(remote.Bytes(), 0, 0)
+
+	for _, x := range []struct {
+		name  string
+		piece func() fabric.SGE
+		ops   []fabric.Op
+	}{
+		{"wrong key", func() fabric.SGE { s := sge(local, 8, 8); s.LKey ^= 0x00a5a500; return s },
+			[]fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd}},
+		{"stale key", func() fabric.SGE { s := sge(local, 8, 8); s.LKey = staleKey; return s },
+			[]fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpCompareSwap}},
+		{"one before", func() fabric.SGE { s := sge(local, 0, 8); s.Addr--; return s },
+			[]fabric.Op{fabric.OpWrite, fabric.OpRead}},
+		{"one behind", func() fabric.SGE { s := sge(local, n-8, 8); s.Addr++; return s },
+			[]fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd}},
+		{"not to be written to", func() fabric.SGE { return sge(ro, 8, 8) },
+			[]fabric.Op{fabric.OpRead, fabric.OpFetchAdd, fabric.OpCompareSwap}},
+	} {
+		for _, op := range x.ops {
+			what := fmt.Sprintf("%v, local piece %s", op, x.name)
+			c, peer := r.pair(fabric.EndpointOptions{})
+			bad := req(op, local, 0, 8, remote, 64)
+			bad.Local = []fabric.SGE{x.piece()}
+			bad.ID, bad.Flags, bad.Operand = r.id(), fabric.FlagSignaled, 1
+			behind := req(fabric.OpWrite, local, 0, 8, remote, 128)
+			behind.ID, behind.Flags = r.id(), fabric.FlagSignaled
+			c.post(bad, behind)
+			r.sick(c, peer, bad.ID, behind.ID, append([]fabric.Status{fabric.StatusLocalProtection}, r.f.LocalErrors...), what)
+			r.verify(g.Buf, 3, 0, what+": local")
+			r.intact(g, what+": local")
+			r.intact(rg, what+": remote")
+			r.must(c.ep.Close(), "close")
+			r.must(peer.ep.Close(), "close")
+			r.idle()
+		}
+	}
+	// Reading from a region without AccessLocalWrite is allowed.
+	c, _ := r.pair(fabric.EndpointOptions{})
+	c.ok(req(fabric.OpWrite, ro, 0, n, remote, 0))
+	r.verify(remote.Bytes()[:n], 3, 0, "write from a read-only region")
+}
+
+// regionClose: what was reachable is not any more, memory that comes to lie in
+// the same place is not either, and other regions stay.
+func regionClose(r *rig) {
+	const n = 4096
+	local := r.a.region(n, fabric.AccessAll)
+	keep := r.b.region(n, fabric.AccessAll)
+	for i := range r.times(20) {
+		c, peer := r.pair(fabric.EndpointOptions{})
+		reg, err := r.b.link.Alloc(n, fabric.AccessAll)
+		r.must(err, "alloc")
+		testutil.Fill(local.Bytes(), uint64(i+1), 0)
+		c.ok(req(fabric.OpWrite, local, 0, n, reg, 0))
+		r.verify(reg.Bytes(), uint64(i+1), 0, "write")
+		old := reg.Key()
+		r.must(reg.Close(), "close region")
+		again := r.b.region(n, fabric.AccessAll) // often at the same address
+		g := testutil.Guard(again.Bytes(), 0, 0)
+		bad := fabric.WR{Op: fabric.OpWrite, Local: []fabric.SGE{sge(local, 0, 64)}, RemoteAddr: old.Addr, RKey: old.RKey, ID: r.id(), Flags: fabric.FlagSignaled}
+		behind := req(fabric.OpWrite, local, 0, 8, keep, 0)
+		behind.ID, behind.Flags = r.id(), fabric.FlagSignaled
+		c.post(bad, behind)
+		r.sick(c, peer, bad.ID, behind.ID, []fabric.Status{fabric.StatusRemoteAccess}, "write to a closed region")
+		r.intact(g, "memory after a closed region")
+		r.must(c.ep.Close(), "close")
+		r.must(peer.ep.Close(), "close")
+		r.idle()
+	}
+}

@@ -1,0 +1,204 @@
+package fabrictest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+var atomicCases = []Case{
+	{"FetchAdd", fetchAdd},
+	{"CompareSwap", compareSwap},
+	{"AtomicContention", contention},
+	{"AtomicMisaligned", misaligned},
+}
+
+// atomicRig is a target word between canaries and a result word likewise.
+func atomicRig(r *rig) (c *conn, local, remote fabric.Region, lg, rg *testutil.Guarded) {
+	c, _ = r.pair(fabric.EndpointOptions{})
+	local, remote = r.a.region(4096, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
+	return c, local, remote, testutil.Guard(local.Bytes(), 24, 8), testutil.Guard(remote.Bytes(), 4096-8, 8)
+}
+
+func fetchAdd(r *rig) {
+	c, local, remote, lg, rg := atomicRig(r)
+	clear(rg.Buf)
+	var want uint64
+	for _, add := range []uint64{1, 0, 41, 1 << 32, 1 << 63, 1 << 63, ^uint64(0), 5} {
+		testutil.Store64(lg.Buf, 0x1111)
+		w := req(fabric.OpFetchAdd, local, 24, 8, remote, 4096-8)
+		w.Operand = add
+		c.ok(w)
+		if old := testutil.Load64(lg.Buf); old != want {
+			r.Fatalf("fetch-add of %#x returned %#x, want %#x", add, old, want)
+		}
+		want += add
+		if now := testutil.Load64(rg.Buf); now != want {
+			r.Fatalf("fetch-add of %#x left %#x, want %#x", add, now, want)
+		}
+	}
+	r.intact(lg, "fetch-add, local")
+	r.intact(rg, "fetch-add, remote")
+	r.idle()
+}
+
+func compareSwap(r *rig) {
+	c, local, remote, lg, rg := atomicRig(r)
+	testutil.Store64(rg.Buf, 7)
+	now := uint64(7)
+	for _, x := range []struct{ cmp, swap uint64 }{{7, 9}, {7, 10}, {9, ^uint64(0)}, {0, 3}, {^uint64(0), 0}, {0, 0}, {1 << 32, 4}, {0, 1 << 63}} {
+		testutil.Store64(lg.Buf, 0x1111)
+		w := req(fabric.OpCompareSwap, local, 24, 8, remote, 4096-8)
+		w.Compare, w.Operand = x.cmp, x.swap
+		c.ok(w)
+		if old := testutil.Load64(lg.Buf); old != now {
+			r.Fatalf("compare-swap %#x→%#x returned %#x, want %#x", x.cmp, x.swap, old, now)
+		}
+		if now == x.cmp {
+			now = x.swap
+		}
+		if got := testutil.Load64(rg.Buf); got != now {
+			r.Fatalf("compare-swap %#x→%#x left %#x, want %#x", x.cmp, x.swap, got, now)
+		}
+	}
+	r.intact(lg, "compare-swap, local")
+	r.intact(rg, "compare-swap, remote")
+	r.idle()
+}
+
+// contention has both sides, one of them through its own link to its own
+// memory's peer, change the same words: nothing may be lost.
+func contention(r *rig) {
+	ca, cb := r.pair(fabric.EndpointOptions{})
+	ca2, cb2 := r.pair(fabric.EndpointOptions{})
+	rounds := r.times(2000)
+	// One word at each side. Both words are changed through two endpoints.
+	wa, wb := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
+	run := func(s *side, cs [2]*conn, local, remote fabric.Region) func() error {
+		return func() error {
+			seen := map[uint64]bool{}
+			for i := range rounds {
+				for k, c := range cs {
+					w := req(fabric.OpFetchAdd, local, 16+8*k, 8, remote, 0)
+					w.Operand, w.Flags, w.ID = 1, fabric.FlagSignaled, uint64(i*2+k)
+					if err := c.postOwn(w); err != nil {
+						return err
+					}
+				}
+				if err := s.pollUntil("fetch-adds", func() bool { return len(s.done) >= 2 }); err != nil {
+					return err
+				}
+				for k := range cs {
+					if d := s.done[k]; d.Status != fabric.StatusOK || d.Op != fabric.OpFetchAdd {
+						return fmt.Errorf("fetch-add: %+v", d)
+					}
+					old := testutil.Load64(local.Bytes()[16+8*k:])
+					if seen[old] {
+						return fmt.Errorf("fetch-add returned %d twice", old)
+					}
+					seen[old] = true
+				}
+				s.done = s.done[:0]
+				// The target's own processor joins in where it may.
+				if s.caps.AtomicCPU {
+					testutil.Add64(local.Bytes(), 1)
+				}
+			}
+			return nil
+		}
+	}
+	finish := r.lastOut()
+	r.both(
+		finish(r.a, run(r.a, [2]*conn{ca, ca2}, wa, wb)),
+		finish(r.b, run(r.b, [2]*conn{cb, cb2}, wb, wa)))
+	for _, x := range []struct {
+		s *side
+		w fabric.Region
+	}{{r.a, wa}, {r.b, wb}} {
+		want := uint64(2 * rounds)
+		if x.s.caps.AtomicCPU {
+			want += uint64(rounds)
+		}
+		if got := testutil.Load64(x.w.Bytes()); got != want {
+			r.Fatalf("word at %s is %d after %d additions", x.s.name, got, want)
+		}
+	}
+
+	// A lock taken by compare-swap: the counter behind it is changed by read
+	// and write, so that two holders would lose an update.
+	turns := r.times(300)
+	lock := r.b.region(64, fabric.AccessAll)
+	locked := func(s *side, c *conn) func() error {
+		local := s.region(64, fabric.AccessAll)
+		one := func(w fabric.WR) error {
+			w.Flags |= fabric.FlagSignaled
+			if err := c.postOwn(w); err != nil {
+				return err
+			}
+			if err := s.pollUntil("a locked step", func() bool { return len(s.done) > 0 }); err != nil {
+				return err
+			}
+			d := s.done[0]
+			s.done = s.done[:0]
+			return d.Err()
+		}
+		return func() error {
+			for range turns {
+				for {
+					w := req(fabric.OpCompareSwap, local, 0, 8, lock, 0)
+					w.Compare, w.Operand = 0, uint64(s.name[0])
+					if err := one(w); err != nil {
+						return err
+					}
+					if testutil.Load64(local.Bytes()) == 0 {
+						break
+					}
+				}
+				if err := one(req(fabric.OpRead, local, 8, 8, lock, 8)); err != nil {
+					return err
+				}
+				testutil.Store64(local.Bytes()[8:], testutil.Load64(local.Bytes()[8:])+1)
+				if err := one(req(fabric.OpWrite, local, 8, 8, lock, 8)); err != nil {
+					return err
+				}
+				w := req(fabric.OpCompareSwap, local, 0, 8, lock, 0)
+				w.Compare, w.Operand = uint64(s.name[0]), 0
+				if err := one(w); err != nil {
+					return err
+				}
+				if testutil.Load64(local.Bytes()) != uint64(s.name[0]) {
+					return errors.New("somebody else held our lock")
+				}
+			}
+			return nil
+		}
+	}
+	// Side b reaches its own memory through an endpoint between two of its own.
+	c1, c2 := r.b.endpoint(fabric.EndpointOptions{}), r.b.endpoint(fabric.EndpointOptions{})
+	r.join(c1, c2)
+	finish = r.lastOut()
+	r.both(finish(r.a, locked(r.a, ca)), finish(r.b, locked(r.b, c1)))
+	if got := testutil.Load64(lock.Bytes()[8:]); got != uint64(2*turns) {
+		r.Fatalf("counter behind the lock is %d, want %d", got, 2*turns)
+	}
+}
+
+// misaligned atomics are refused at Post and harm nothing.
+func misaligned(r *rig) {
+	c, local, remote, _, _ := atomicRig(r)
+	g := testutil.Guard(remote.Bytes(), 0, 0)
+	for _, op := range []fabric.Op{fabric.OpFetchAdd, fabric.OpCompareSwap} {
+		for off := 1; off < 8; off++ {
+			w := req(op, local, 24, 8, remote, 64+off)
+			n, err := c.ep.Post([]fabric.WR{w})
+			if n != 0 || !errors.Is(err, fabric.ErrInvalidWR) {
+				r.Fatalf("%v at a multiple of 8 plus %d: took %d, %v; want ErrInvalidWR", op, off, n, err)
+			}
+		}
+	}
+	r.idle()
+	r.intact(g, "misaligned atomic")
+	c.ok(req(fabric.OpWrite, local, 0, 8, remote, 0)) // the endpoint still works
+}

@@ -1,0 +1,23 @@
+// Package fabrictest is the conformance suite of package fabric: what a
+// protocol may rely on, tested the same way on every link.
+//
+//	func TestConformance(t *testing.T) {
+//		fabrictest.Run(t, fabrictest.Factory{Open: openTwoLinks})
+//	}
+//
+// Every test opens two links in this process, joins endpoints of theirs and
+// plays both sides. Payload bytes depend on their position, buffers lie between
+// canaries, every wait has a deadline.
+//
+// For tests only. Imports fabric, internal/testutil, internal/cpu.
+//
+// # Files
+//
+//	fabrictest.go  Factory, Run, the list of cases
+//	rig.go         two links and what cases do with them
+//	data.go        sizes, alignment, gather, scatter, inline, notification
+//	atomics.go     fetch-add, compare-swap, contention
+//	order.go       what is visible when
+//	access.go      keys, bounds and rights, remote and local
+//	queue.go       full queues, every request exactly once, many endpoints
+package fabrictest

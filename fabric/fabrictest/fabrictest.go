@@ -1,0 +1,86 @@
+package fabrictest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Factory says how to get at the links under test.
+type Factory struct {
+	// Open opens two links in this process whose endpoints can be joined. The
+	// suite closes them. Whatever else has to go afterwards is for tb.Cleanup.
+	Open func(tb testing.TB) (a, b fabric.Link)
+
+	// Kill ends l as the death of its process would, without Close. Links that
+	// cannot do this in one process leave it nil; their own two-process tests
+	// take its place, and the case is skipped with this reason.
+	Kill func(tb testing.TB, l fabric.Link)
+
+	// Slow divides the number of repetitions and multiplies time limits; 0
+	// means 1. For an emulated machine.
+	Slow int
+
+	// Deadline bounds every single wait. 0 means 10 s times Slow.
+	Deadline time.Duration
+
+	// PeerTimeout for endpoints whose peer is going to vanish. 0 means 300 ms.
+	PeerTimeout time.Duration
+
+	// IdleDown says that an endpoint without outstanding requests notices, too,
+	// that its peer closed or died (queue pairs do not).
+	IdleDown bool
+
+	// LocalErrors are statuses besides StatusLocalProtection with which the
+	// link may end a request whose local piece is wrong.
+	LocalErrors []fabric.Status
+
+	// FullQueue is why a fresh queue may take less than its depth ("" if it may
+	// not): a link that feigns full queues.
+	FullQueue string
+
+	// NoAllocs is why allocations cannot be counted here ("" if they can), for
+	// instance under the race detector.
+	NoAllocs string
+}
+
+// Case is one test of the suite.
+type Case struct {
+	Name string
+	run  func(r *rig)
+}
+
+// Cases returns the suite in order.
+func Cases() []Case {
+	var all []Case
+	for _, g := range [][]Case{
+		dataCases, atomicCases, orderCases, accessCases, queueCases,
+	} {
+		all = append(all, g...)
+	}
+	return all
+}
+
+// Run runs the whole suite as subtests of t, one after the other.
+func Run(t *testing.T, f Factory) {
+	t.Helper()
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, f) })
+	}
+}
+
+// Run runs one case. Fatal failures end the calling goroutine, as in tests.
+func (c Case) Run(tb testing.TB, f Factory) {
+	tb.Helper()
+	if f.Slow < 1 {
+		f.Slow = 1
+	}
+	if f.Deadline == 0 {
+		f.Deadline = 10 * time.Second * time.Duration(f.Slow)
+	}
+	if f.PeerTimeout == 0 {
+		f.PeerTimeout = 300 * time.Millisecond
+	}
+	c.run(newRig(tb, &f))
+}

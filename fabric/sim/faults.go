@@ -1,0 +1,64 @@
+package sim
+
+import "github.com/seed33544411/rma/fabric"
+
+// FailAt makes the k-th request that this link posts from now on (counted from
+// 1, over all its endpoints) fail with st, untouched memory on both sides.
+func (l *Link) FailAt(k uint64, st fabric.Status) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	l.failIn, l.failSt = k, st
+}
+
+// Kill is the death of the process behind the link, noticed by its peers: their
+// endpoints fall with StatusPeerGone. What it had begun to write stays as far
+// as it was visible. Of the link itself only Close is of use afterwards.
+func (l *Link) Kill() {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	l.kill()
+}
+
+// KillAt is Kill when step comes, perhaps in the middle of a write.
+func (l *Link) KillAt(step uint64) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	l.killAt = step
+}
+
+func (l *Link) kill() {
+	if l.dead || l.closed {
+		return
+	}
+	l.dead, l.killAt = true, 0
+	for _, ep := range l.eps {
+		if ep.state == closed {
+			continue
+		}
+		ep.flush(ep.tail, fabric.StatusFlushed)
+		ep.state, ep.err, ep.downSeen = down, fabric.ErrClosed, true
+		delete(l.net.byAddr, ep.addr)
+		if ep.claimed != nil {
+			ep.claimed.fall(fabric.StatusPeerGone)
+		}
+	}
+	l.net.joined.Broadcast()
+}
+
+// Freeze stops all traffic from and to the link without notice, as a pulled
+// cable or a hung host does. Peers with a request outstanding give up after
+// their PeerTimeout; idle ones notice nothing.
+func (l *Link) Freeze() { l.setFrozen(true) }
+
+// Thaw undoes Freeze.
+func (l *Link) Thaw() { l.setFrozen(false) }
+
+func (l *Link) setFrozen(f bool) {
+	n := l.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.frozen = f
+	for _, x := range n.links {
+		x.event() // what waits for a step may go on, or must start to count
+	}
+}

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Network joins links. Its methods may be called from any goroutine.
+type Network struct {
+	opt   Options
+	id    uint64
+	start time.Time
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	steps  uint64
+	serial uint64
+	links  []*Link
+	byAddr map[addrKey]*Endpoint // endpoints not closed
+	active []*Endpoint           // those with requests not retired
+	joined *sync.Cond            // an endpoint connected or closed
+}
+
+var networks atomic.Uint64
+
+// NewNetwork returns a network without links. It needs no closing.
+func NewNetwork(o Options) *Network {
+	if o.Caps == (fabric.Caps{}) {
+		o.Caps = CapsLike("sim")
+	}
+	o.Pieces = min(o.Pieces, maxPieces)
+	n := &Network{
+		opt: o, id: networks.Add(1), start: time.Now(),
+		rng:    rand.New(rand.NewPCG(o.Seed, 0x5eed)),
+		byAddr: map[addrKey]*Endpoint{},
+	}
+	n.joined = sync.NewCond(&n.mu)
+	return n
+}
+
+// NewLink opens a link to the network.
+func (n *Network) NewLink() (*Link, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, errors.Join(errors.New("sim: eventfd for the link"), err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := &Link{net: n, fd: fd}
+	n.links = append(n.links, l)
+	return l, nil
+}
+
+// Step lets k steps pass, as k polls would.
+func (n *Network) Step(k int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for range k {
+		n.tick()
+		for _, l := range n.links {
+			n.drive(l)
+		}
+	}
+}
+
+// Steps returns how many steps have passed.
+func (n *Network) Steps() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.steps
+}
+
+// now is the network's time. Class: short.
+func (n *Network) now() time.Duration {
+	if n.opt.StepTime > 0 {
+		return time.Duration(n.steps) * n.opt.StepTime
+	}
+	return time.Since(n.start)
+}
+
+func (n *Network) tick() {
+	n.steps++
+	for _, l := range n.links {
+		if l.killAt != 0 && n.steps >= l.killAt {
+			l.kill()
+		}
+	}
+}
+
+// drive advances what a poll of l advances. Class: short.
+func (n *Network) drive(l *Link) {
+	kept := n.active[:0]
+	for _, ep := range n.active {
+		if !n.opt.Caps.TargetProgress || ep.peer.link == l {
+			ep.advance()
+		}
+		ep.expire()
+		ep.retire()
+		if ep.head != ep.tail {
+			kept = append(kept, ep)
+		} else {
+			ep.active = false
+		}
+	}
+	clear(n.active[len(kept):])
+	n.active = kept
+}
+
+// chance draws an event of probability p.
+func (n *Network) chance(p float64) bool { return p > 0 && n.rng.Float64() < p }
+
+// upTo draws from 0..k.
+func (n *Network) upTo(k int) uint64 {
+	if k <= 0 {
+		return 0
+	}
+	return n.rng.Uint64N(uint64(k) + 1)
+}
