@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes beside those of the ranks, as shells and timeout(1) have them.
+const (
+	ExitUsage    = 2
+	ExitTimeout  = 124
+	ExitNotExec  = 126
+	ExitNotFound = 127
+	exitSignal   = 128 // + the signal's number
+)
+
+// ErrSpec says that a Spec cannot be run as it is.
+var ErrSpec = errors.New("launch: bad specification")
+
+// RankError is the first rank that failed.
+type RankError struct {
+	Rank   int
+	Pid    int
+	Code   int            // exit code; 128 + signal if it was killed
+	Signal syscall.Signal // 0 if it exited
+}
+
+func (e *RankError) Error() string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("rank %d (pid %d) was killed by %s (%s)", e.Rank, e.Pid, unix.SignalName(e.Signal), e.Signal)
+	}
+	return fmt.Sprintf("rank %d (pid %d) exited with code %d", e.Rank, e.Pid, e.Code)
+}
+
+// TimeoutError says that the job took longer than Spec.Timeout.
+type TimeoutError struct {
+	Limit   time.Duration
+	Running []int // ranks that were still running
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("the job did not end within %v: ranks %v still running", e.Limit, e.Running)
+}
+
+// StartError says that a rank's process could not be started.
+type StartError struct {
+	Rank int
+	Path string
+	Err  error
+}
+
+func (e *StartError) Error() string {
+	return fmt.Sprintf("start rank %d: %s: %v", e.Rank, e.Path, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
+func (e *StartError) exitCode() int {
+	if errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, syscall.ENOENT) {
+		return ExitNotFound
+	}
+	return ExitNotExec
+}

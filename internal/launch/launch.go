@@ -1,0 +1,298 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// DefaultGrace is how long ranks may take to end after SIGTERM: enough to
+// write out what they hold, short enough for somebody who waits.
+const DefaultGrace = 5 * time.Second
+
+// Spec says what to run.
+type Spec struct {
+	N    int      // ranks
+	Path string   // program: a path, or a name to look up in PATH
+	Args []string // arguments, without the program's name
+	Env  []string // added to this process's environment
+	Dir  string   // working directory; empty: this process's
+
+	// Stdin goes to rank 0; the others read nothing. Nil: rank 0 as well.
+	Stdin io.Reader
+
+	// Stdout and Stderr get the output of all ranks. An *os.File is handed to
+	// the ranks as it is, unless Prefix is set. Nil discards.
+	Stdout, Stderr io.Writer
+
+	// Prefix passes on whole lines, tagged with the rank: "[3] line". A line
+	// above 1 MiB is cut.
+	Prefix bool
+
+	// Rendezvous is "unix" (default) or "tcp", over the loopback interface.
+	Rendezvous string
+
+	// Timeout ends the job (exit code 124). Zero: none.
+	Timeout time.Duration
+
+	// Grace is the time between SIGTERM and SIGKILL. Zero means DefaultGrace.
+	Grace time.Duration
+
+	// Say gets a line for the user when something ends the job early. May be nil.
+	Say func(text string)
+
+	// Log goes to the rendezvous server. May be nil.
+	Log *slog.Logger
+}
+
+// forwarded are the signals that Run passes on to the ranks.
+var forwarded = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// Run runs the job and returns its exit code: 0 if every rank exited with 0,
+// else that of the first rank that failed (128 + signal if it was killed), 124
+// after Spec.Timeout, 127 or 126 when the program cannot be found or started.
+// Unless it is 0 the error says why (*RankError, *TimeoutError, *StartError,
+// *wireup.AbortError, the context's, or one that wraps ErrSpec: code 2).
+//
+// While it runs it takes the forwarded signals of this process. A second
+// SIGINT or SIGTERM kills the ranks.
+func Run(ctx context.Context, s Spec) (code int, err error) {
+	if s.N < 1 || s.N > wireup.MaxRanks {
+		return ExitUsage, fmt.Errorf("%w: %d ranks, want 1 … %d", ErrSpec, s.N, wireup.MaxRanks)
+	}
+	if s.Grace <= 0 {
+		s.Grace = DefaultGrace
+	}
+	if s.Say == nil {
+		s.Say = func(string) {}
+	}
+	path, err := exec.LookPath(s.Path)
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		e := &StartError{Rank: 0, Path: s.Path, Err: err}
+		return e.exitCode(), e
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs // Dir must not change what a relative path means
+	}
+	sigs := make(chan os.Signal, 16)
+	signal.Notify(sigs, forwarded...)
+	defer signal.Stop(sigs)
+
+	ln, root, dir, err := listen(s.Rendezvous)
+	if err != nil {
+		return 1, err
+	}
+	if dir != "" {
+		defer os.RemoveAll(dir)
+	}
+	token := make([]byte, 32)
+	if _, err := rand.Read(token); err != nil {
+		return 1, err
+	}
+	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, Log: s.Log})
+	if err != nil {
+		return 1, err
+	}
+	defer srv.Close()
+
+	g := startGuard(dir)
+	defer g.close()
+	j := &job{spec: &s, srv: srv, guard: g, exits: make(chan exit, s.N)}
+	config := wireup.Config{Size: s.N, Root: root, Token: token, Job: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token[:4]))}
+	release := make(chan struct{})
+	defer close(release)
+	if err := j.start(path, config, release); err != nil {
+		j.stop(syscall.SIGKILL)
+		for j.running() > 0 {
+			j.note(<-j.exits)
+		}
+		return err.exitCode(), err
+	}
+	return j.run(ctx, sigs)
+}
+
+// listen opens the rendezvous socket: a Unix socket in a directory that only
+// this user may enter, or a loopback port.
+func listen(network string) (ln net.Listener, root, dir string, err error) {
+	switch network {
+	case "", "unix":
+		if dir, err = os.MkdirTemp("", "rma-"); err != nil {
+			return nil, "", "", fmt.Errorf("launch: directory of the rendezvous socket: %w", err)
+		}
+		path := filepath.Join(dir, "s")
+		if ln, err = net.Listen("unix", path); err != nil {
+			os.RemoveAll(dir)
+			return nil, "", "", fmt.Errorf("launch: rendezvous: %w (a shorter TMPDIR, or tcp, may help)", err)
+		}
+		return ln, "unix:" + path, dir, nil
+	case "tcp":
+		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, "", "", fmt.Errorf("launch: rendezvous: %w", err)
+		}
+		return ln, "tcp:" + ln.Addr().String(), "", nil
+	}
+	return nil, "", "", fmt.Errorf("%w: rendezvous %q, want unix or tcp", ErrSpec, network)
+}
+
+// job is a running job. run's goroutine owns it.
+type job struct {
+	spec  *Spec
+	srv   *wireup.Server
+	exits chan exit
+	ranks []*rank
+	ended int
+
+	out     sync.Mutex // serialises the ranks' output
+	guardMu sync.Mutex
+	guard   *guard
+
+	code     int
+	err      error // why the job failed, first reason
+	stopping bool
+	kill     <-chan time.Time
+}
+
+// start starts all ranks, from a goroutine that keeps its thread until
+// release closes: the kernel kills the ranks when that thread ends.
+func (j *job) start(path string, config wireup.Config, release <-chan struct{}) *StartError {
+	started := make(chan *StartError)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var failed *StartError
+		for no := range j.spec.N {
+			r := &rank{no: no}
+			config.Rank, config.LocalRank = no, no
+			if err := r.start(j.spec, path, environ(j.spec.Env, config), &j.out); err != nil {
+				failed = &StartError{Rank: no, Path: j.spec.Path, Err: err}
+				break
+			}
+			j.tellGuard((*guard).add, r.cmd.Process.Pid)
+			j.ranks = append(j.ranks, r)
+			go func() { j.exits <- r.wait(func(pgid int) { j.tellGuard((*guard).remove, pgid) }) }()
+		}
+		started <- failed
+		<-release
+	}()
+	return <-started
+}
+
+func (j *job) tellGuard(what func(*guard, int), pgid int) {
+	j.guardMu.Lock()
+	defer j.guardMu.Unlock()
+	what(j.guard, pgid)
+}
+
+func (j *job) running() int { return len(j.ranks) - j.ended }
+
+func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
+	var timeout <-chan time.Time
+	if j.spec.Timeout > 0 {
+		t := time.NewTimer(j.spec.Timeout)
+		defer t.Stop()
+		timeout = t.C
+	}
+	done, aborted, interrupts := ctx.Done(), j.srv.Done(), 0
+	for j.running() > 0 {
+		select {
+		case e := <-j.exits:
+			j.note(e)
+		case sig := <-sigs:
+			j.signal(sig.(syscall.Signal))
+			if sig == syscall.SIGINT || sig == syscall.SIGTERM {
+				if interrupts++; interrupts == 2 {
+					j.spec.Say("second interrupt: killing the ranks")
+					j.signal(syscall.SIGKILL)
+				}
+			}
+		case <-timeout:
+			j.fail(ExitTimeout, &TimeoutError{Limit: j.spec.Timeout, Running: j.alive()})
+		case <-done:
+			done = nil
+			j.fail(1, context.Cause(ctx))
+		case <-aborted:
+			aborted = nil
+			j.fail(1, j.srv.Err())
+		case <-j.kill:
+			j.kill = nil
+			j.spec.Say(fmt.Sprintf("ranks %v did not end within %v: killing them", j.alive(), j.spec.Grace))
+			j.signal(syscall.SIGKILL)
+		}
+	}
+	return j.code, j.err
+}
+
+// note books the end of a rank.
+func (j *job) note(e exit) {
+	r := j.ranks[e.rank]
+	r.ended = true
+	j.ended++
+	if e.code == 0 {
+		return // whoever still waits for it learns so from the rendezvous
+	}
+	re := &RankError{Rank: e.rank, Pid: r.cmd.Process.Pid, Code: e.code, Signal: e.signal}
+	j.srv.Lost(e.rank, re.Error())
+	if errors.Is(j.err, wireup.ErrAborted) && j.code == 1 && e.signal == 0 {
+		j.code = e.code // the rank that aborted the job says more by its own code
+	}
+	j.fail(e.code, re)
+}
+
+// fail ends the job with its first reason.
+func (j *job) fail(code int, err error) {
+	if j.err != nil {
+		return
+	}
+	j.code, j.err = code, err
+	if n := j.running(); n > 0 {
+		j.spec.Say(fmt.Sprintf("%v; stopping %d other rank(s)", err, n))
+	}
+	j.stop(syscall.SIGTERM)
+}
+
+// stop begins to end all ranks.
+func (j *job) stop(sig syscall.Signal) {
+	if j.stopping {
+		return
+	}
+	j.stopping = true
+	j.signal(sig)
+	j.signal(syscall.SIGCONT) // one that is stopped cannot hear
+	if sig != syscall.SIGKILL {
+		j.kill = time.After(j.spec.Grace)
+	}
+}
+
+func (j *job) signal(sig syscall.Signal) {
+	for _, r := range j.ranks {
+		if !r.ended {
+			r.signal(sig)
+		}
+	}
+}
+
+func (j *job) alive() (ranks []int) {
+	for _, r := range j.ranks {
+		if !r.ended {
+			ranks = append(ranks, r.no)
+		}
+	}
+	return ranks
+}

@@ -1,0 +1,106 @@
+package launch
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// rank is one process of the job.
+type rank struct {
+	no    int
+	cmd   *exec.Cmd
+	lines []*lineWriter
+	ended bool // noted by the job's loop
+
+	mu     sync.Mutex
+	reaped bool // the process id may be somebody else's from now on
+}
+
+// exit is how a rank ended.
+type exit struct {
+	rank   int
+	code   int
+	signal syscall.Signal
+}
+
+// start starts the process. Under Spec.Prefix, or where the destination is no
+// file, its output comes through pipes; else it writes to the file itself.
+func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error {
+	r.cmd = exec.Command(path, s.Args...)
+	r.cmd.Args[0] = s.Path
+	r.cmd.Dir, r.cmd.Env = s.Dir, env
+	// What is left in the pipes after the process ended is read for so long;
+	// a grandchild that holds them open does not keep the job.
+	r.cmd.WaitDelay = time.Second
+	r.cmd.Stdout = r.writer(s, s.Stdout, out)
+	r.cmd.Stderr = r.writer(s, s.Stderr, out)
+	ownGroup(r.cmd)
+	if r.no == 0 && s.Stdin != nil {
+		// Through a pipe: a process group in the background must not read the
+		// terminal itself. The copier may outlive the job in a blocked read.
+		in, err := r.cmd.StdinPipe()
+		if err != nil {
+			return err
+		}
+		if err := r.cmd.Start(); err != nil {
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(in, s.Stdin)
+			in.Close()
+		}()
+		return nil
+	}
+	return r.cmd.Start()
+}
+
+func (r *rank) writer(s *Spec, to io.Writer, mu *sync.Mutex) io.Writer {
+	switch f, file := to.(*os.File); {
+	case to == nil:
+		return nil
+	case s.Prefix:
+		w := newLineWriter(mu, to, r.no)
+		r.lines = append(r.lines, w)
+		return w
+	case file:
+		return f
+	}
+	return lockedWriter{mu, to}
+}
+
+// wait returns when the process has ended and its output is through. What the
+// process has left behind in its group is killed.
+func (r *rank) wait(reaping func(pgid int)) exit {
+	awaitExit(r.cmd.Process.Pid)
+	r.signal(syscall.SIGKILL)
+	r.mu.Lock()
+	r.reaped = true
+	r.mu.Unlock()
+	reaping(r.cmd.Process.Pid)
+	err := r.cmd.Wait()
+	for _, w := range r.lines {
+		w.flush()
+	}
+	e := exit{rank: r.no}
+	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.signal, e.code = ws.Signal(), exitSignal+int(ws.Signal())
+	} else if e.code = r.cmd.ProcessState.ExitCode(); e.code == 0 && err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		e.code = 1 // its output could not be passed on
+	}
+	return e
+}
+
+// signal sends sig to the rank's process group.
+func (r *rank) signal(sig syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reaped {
+		return
+	}
+	_ = syscall.Kill(-r.cmd.Process.Pid, sig)
+}

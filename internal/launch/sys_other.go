@@ -1,0 +1,15 @@
+//go:build !linux
+
+package launch
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// awaitExit has no portable counterpart: the group is signalled after reaping.
+func awaitExit(int) {}
