@@ -1,0 +1,81 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// ErrBadOffer says that a peer's offer makes no sense.
+var ErrBadOffer = errors.New("links: malformed offer")
+
+// MaxOffer bounds a marshalled Offer in bytes.
+const MaxOffer = 512
+
+// Offer is what a rank tells others about its links.
+type Offer struct {
+	// Host is equal for ranks that may share memory: same boot of the same
+	// kernel, same network namespace (the sockets of shm live there), same user.
+	Host  string
+	Links []string // links that it has open
+}
+
+// NewOffer describes this process with the given links open.
+func NewOffer(open []string) Offer { return Offer{Host: HostID(), Links: open} }
+
+// HostID is Offer.Host of this process.
+func HostID() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		name, _ := os.Hostname()
+		boot = []byte(name)
+	}
+	ns, _ := os.Readlink("/proc/self/ns/net")
+	id := fmt.Sprintf("%s/%s/%d", strings.TrimSpace(string(boot)), ns, os.Getuid())
+	return id[:min(len(id), MaxOffer/2)]
+}
+
+// Append appends the marshalled offer: host, 0, names separated by commas.
+func (o Offer) Append(b []byte) []byte {
+	b = append(b, o.Host...)
+	b = append(b, 0)
+	return append(b, strings.Join(o.Links, ",")...)
+}
+
+// ParseOffer reads a peer's offer. Names it does not know are kept: they match
+// nothing.
+func ParseOffer(b []byte) (Offer, error) {
+	host, names, ok := strings.Cut(string(b), "\x00")
+	if !ok || len(b) > MaxOffer || strings.ContainsRune(names, 0) {
+		return Offer{}, fmt.Errorf("%w of %d bytes", ErrBadOffer, len(b))
+	}
+	o := Offer{Host: host}
+	if names != "" {
+		o.Links = strings.Split(names, ",")
+	}
+	return o, nil
+}
+
+// Choose picks the link between two ranks from their offers: on one host shm,
+// else RDMA, else tcp, of those that both have. Both sides come to the same
+// result. forced, if not empty, is the only one considered.
+func Choose(a, b Offer, forced string) (string, error) {
+	for _, e := range registry {
+		switch {
+		case forced != "" && forced != e.name && forced != e.alias:
+		case e.sameHost && a.Host != b.Host:
+		case slices.Contains(a.Links, e.name) && slices.Contains(b.Links, e.name):
+			return e.name, nil
+		}
+	}
+	where := "on different hosts"
+	if a.Host == b.Host {
+		where = "on one host"
+	}
+	if forced == "" {
+		forced = "any"
+	}
+	return "", fmt.Errorf("links: %w: %s wanted %s; one side has %v, the other %v", ErrNoLink, forced, where, a.Links, b.Links)
+}

@@ -1,0 +1,75 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Job is the part of *wireup.Job that connecting needs.
+type Job interface {
+	Rank() int
+	Put(ctx context.Context, key string, val []byte) error
+	Get(ctx context.Context, rank int, key string) ([]byte, error)
+}
+
+// ConnectOptions configures Connect. The zero value is usable.
+type ConnectOptions struct {
+	fabric.EndpointOptions
+
+	// Tag tells several connections of one pair over one link apart. Both
+	// sides give the same; each may be used once in a job.
+	Tag string
+}
+
+// Connect makes an endpoint of l that is connected with the one that rank peer
+// makes by the same call. Both sides must call it; it returns when this side
+// may post. The addresses travel through the job.
+func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOptions) (fabric.Endpoint, error) {
+	fail := func(err error) (fabric.Endpoint, error) {
+		return nil, fmt.Errorf("links: connect rank %d with rank %d over %s: %w", job.Rank(), peer, l.Name(), err)
+	}
+	if peer == job.Rank() {
+		return fail(errors.New("a rank connects with itself by Loopback"))
+	}
+	ep, err := l.NewEndpoint(o.EndpointOptions)
+	if err != nil {
+		return fail(err)
+	}
+	key := func(to int) string { return fmt.Sprintf("ep/%s/%s/%d", l.Name(), o.Tag, to) }
+	var theirs []byte
+	if err = job.Put(ctx, key(peer), ep.Address()); err == nil {
+		if theirs, err = job.Get(ctx, peer, key(job.Rank())); err == nil {
+			err = ep.Connect(ctx, theirs)
+		}
+	}
+	if err != nil {
+		ep.Close()
+		return fail(err)
+	}
+	return ep, nil
+}
+
+// Loopback makes two endpoints of l that are connected with each other: what
+// is posted on one has this process as its target.
+func Loopback(ctx context.Context, l fabric.Link, a, b fabric.EndpointOptions) (ea, eb fabric.Endpoint, err error) {
+	if ea, err = l.NewEndpoint(a); err != nil {
+		return nil, nil, fmt.Errorf("links: loopback over %s: %w", l.Name(), err)
+	}
+	if eb, err = l.NewEndpoint(b); err == nil {
+		aa, ab := ea.Address(), eb.Address()
+		var g errgroup.Group
+		g.Go(func() error { return ea.Connect(ctx, ab) })
+		g.Go(func() error { return eb.Connect(ctx, aa) })
+		if err = g.Wait(); err == nil {
+			return ea, eb, nil
+		}
+		eb.Close()
+	}
+	ea.Close()
+	return nil, nil, fmt.Errorf("links: loopback over %s: %w", l.Name(), err)
+}

@@ -1,0 +1,106 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// ErrUnknown says that there is no link of that name.
+var ErrUnknown = errors.New("unknown link")
+
+// ErrNoLink says that two ranks have no link in common.
+var ErrNoLink = errors.New("no link to the peer")
+
+// Options configures the links. The zero value is usable. Each link looks at
+// its own fields only.
+type Options struct {
+	DisableCMA      bool // shm: no process_vm_readv/writev
+	DisableSegments bool // shm: Alloc hands out private memory
+
+	// Bind is the address that tcp listens on; the zero value is the loopback
+	// address: peers of this host only.
+	Bind netip.Addr
+
+	Device   string // ibv: device name; empty: the first that is usable
+	Port     int    // ibv: from 1; 0: the first that is up
+	GIDIndex *int   // ibv: entry of the GID table; nil: chosen by the rules of package verbs
+}
+
+// entry is one kind of link. A new one is a file with its open function and a
+// line here, in the order in which they are preferred between two ranks of a host.
+type entry struct {
+	name, alias string
+	sameHost    bool // reaches ranks of this host only
+	open        func(Options) (fabric.Link, error)
+}
+
+var registry = []entry{
+	{name: "shm", sameHost: true, open: openSHM},
+	{name: "ibv", alias: "verbs", open: openIBV},
+	{name: "tcp", open: openTCP},
+}
+
+// Names lists the links, the preferred first.
+func Names() []string {
+	var names []string
+	for _, e := range registry {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// Canonical returns the link's proper name: "ibv" for "verbs", and "" for ""
+// and "auto". The error wraps ErrUnknown.
+func Canonical(name string) (string, error) {
+	if name == "" || name == "auto" {
+		return "", nil
+	}
+	e, err := find(name)
+	if err != nil {
+		return "", err
+	}
+	return e.name, nil
+}
+
+func find(name string) (entry, error) {
+	for _, e := range registry {
+		if name != "" && (name == e.name || name == e.alias) {
+			return e, nil
+		}
+	}
+	return entry{}, fmt.Errorf("links: %w %q: want %s, verbs or auto", ErrUnknown, name, strings.Join(Names(), ", "))
+}
+
+// Open opens the link of that name. Where it cannot work here the error says
+// why (and wraps fabric.ErrNotSupported where the host lacks what it needs).
+func Open(name string, o Options) (fabric.Link, error) {
+	e, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	return e.open(o)
+}
+
+// Status says whether a link works here.
+type Status struct {
+	Name   string
+	Usable bool
+	Reason error // why not; nil where it is usable
+}
+
+// Probe opens and closes every link.
+func Probe(o Options) []Status {
+	var all []Status
+	for _, e := range registry {
+		l, err := e.open(o)
+		if err == nil {
+			err = l.Close()
+		}
+		all = append(all, Status{Name: e.name, Usable: err == nil, Reason: err})
+	}
+	return all
+}

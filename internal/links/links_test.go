@@ -1,0 +1,124 @@
+package links
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+func TestNames(t *testing.T) {
+	for in, want := range map[string]string{"": "", "auto": "", "shm": "shm", "tcp": "tcp", "ibv": "ibv", "verbs": "ibv"} {
+		got, err := Canonical(in)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := Canonical("pigeon")
+	require.ErrorIs(t, err, ErrUnknown)
+	require.EqualError(t, err, `links: unknown link "pigeon": want shm, ibv, tcp, verbs or auto`)
+	_, err = Open("", Options{})
+	require.ErrorIs(t, err, ErrUnknown)
+}
+
+func TestProbeTellsAllWithReasons(t *testing.T) {
+	all := Probe(Options{})
+	require.Len(t, all, len(registry))
+	for i, s := range all {
+		require.Equal(t, registry[i].name, s.Name)
+		require.Equal(t, s.Usable, s.Reason == nil)
+		if !s.Usable {
+			require.ErrorIs(t, s.Reason, fabric.ErrNotSupported, s.Name)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all := Names()
+	for _, c := range []struct {
+		a, b   Offer
+		forced string
+		want   string
+	}{
+		{Offer{"x", all}, Offer{"x", all}, "", "shm"},
+		{Offer{"x", all}, Offer{"y", all}, "", "ibv"},
+		{Offer{"x", all}, Offer{"x", []string{"tcp", "ibv"}}, "", "ibv"},
+		{Offer{"x", all}, Offer{"y", []string{"tcp"}}, "", "tcp"},
+		{Offer{"x", []string{"shm", "tcp"}}, Offer{"y", []string{"tcp", "shm"}}, "", "tcp"},
+		{Offer{"x", all}, Offer{"x", all}, "tcp", "tcp"},
+		{Offer{"x", all}, Offer{"x", all}, "verbs", "ibv"},
+		{Offer{"x", all}, Offer{"y", all}, "shm", ""},
+		{Offer{"x", all}, Offer{"y", nil}, "", ""},
+		{Offer{"x", []string{"warp"}}, Offer{"x", []string{"warp"}}, "", ""},
+	} {
+		got, err := Choose(c.a, c.b, c.forced)
+		back, _ := Choose(c.b, c.a, c.forced)
+		require.Equal(t, c.want, got)
+		require.Equal(t, got, back, "both sides choose alike")
+		if c.want == "" {
+			require.ErrorIs(t, err, ErrNoLink)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestOffer(t *testing.T) {
+	o := NewOffer([]string{"shm", "tcp"})
+	require.NotEmpty(t, o.Host)
+	got, err := ParseOffer(o.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, o, got)
+	got, err = ParseOffer([]byte("h\x00"))
+	require.NoError(t, err)
+	require.Equal(t, Offer{Host: "h"}, got)
+	for _, bad := range []string{"", "host only", "h\x00a\x00b", "h\x00" + strings.Repeat("x", MaxOffer)} {
+		_, err := ParseOffer([]byte(bad))
+		require.ErrorIs(t, err, ErrBadOffer)
+	}
+}
+
+func FuzzParseOffer(f *testing.F) {
+	f.Add([]byte("h\x00shm,tcp"))
+	f.Add([]byte("\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := ParseOffer(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrBadOffer)
+			return
+		}
+		require.Equal(t, string(b), string(o.Append(nil)))
+		_, _ = Choose(o, o, "")
+	})
+}
+
+func TestEnvironment(t *testing.T) {
+	env := map[string]string{}
+	get := func(k string) string { return env[k] }
+	five := 5
+	forced, o, err := fromEnv(Options{Device: "kept", Port: 2, GIDIndex: &five}, get)
+	require.NoError(t, err)
+	require.Empty(t, forced)
+	require.Equal(t, Options{Device: "kept", Port: 2, GIDIndex: &five}, o)
+	env = map[string]string{
+		EnvFabric: "verbs", EnvDisableCMA: "1", EnvDisableSegments: "true", EnvBind: "0.0.0.0",
+		EnvDevice: "rxe1", EnvPort: "1", EnvGIDIndex: "0",
+	}
+	zero := 0
+	forced, o, err = fromEnv(Options{}, get)
+	require.NoError(t, err)
+	require.Equal(t, "ibv", forced)
+	require.Equal(t, Options{
+		DisableCMA: true, DisableSegments: true, Bind: netip.IPv4Unspecified(), Device: "rxe1", Port: 1, GIDIndex: &zero,
+	}, o)
+	for k, v := range map[string]string{
+		EnvFabric: "x", EnvDisableCMA: "maybe", EnvDisableSegments: "2", EnvBind: "here", EnvPort: "0", EnvGIDIndex: "-1",
+	} {
+		env = map[string]string{k: v}
+		_, _, err := fromEnv(Options{}, get)
+		require.ErrorIs(t, err, ErrEnvironment, k)
+		require.ErrorContains(t, err, k)
+	}
+}
