@@ -1,0 +1,163 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cache is the folder kernels are kept in. Entries are named by content and
+// appear by rename, so an entry is whole or absent.
+type cache struct{ dir string }
+
+// openCache uses $RMA_SOFTROCE_CACHE, else rma-softroce in the user's cache
+// folder, and clears what killed commands left behind.
+func openCache() (*cache, error) {
+	dir := os.Getenv("RMA_SOFTROCE_CACHE")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("find cache folder: %w; set RMA_SOFTROCE_CACHE", err)
+		}
+		dir = filepath.Join(base, "rma-softroce")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &cache{dir: dir}
+	for _, d := range []string{dir, c.runs()} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, fmt.Errorf("make cache folder: %w; set RMA_SOFTROCE_CACHE to a folder you can write", err)
+		}
+	}
+	c.sweepRuns()
+	return c, nil
+}
+
+func (c *cache) runs() string { return filepath.Join(c.dir, "run") }
+
+// key names a cache entry: readable kind and version, then a hash of every
+// input that decides its content.
+func key(kind, version string, inputs ...string) string {
+	h := sha256.New()
+	for _, in := range append([]string{kind, version}, inputs...) {
+		fmt.Fprintf(h, "%d:%s", len(in), in) // lengths keep ("ab","c") and ("a","bc") apart
+	}
+	clean := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune(".-_", r) {
+			return r
+		}
+		return '_'
+	}, version)
+	return kind + "-" + clean + "-" + hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// get returns the folder of entry name, building it if it is not there. build
+// fills an empty folder; if it fails or the process dies, no entry appears.
+// One process builds at a time; the others wait and find it done.
+func (c *cache) get(name string, build func(dir string) error) (string, error) {
+	final := filepath.Join(c.dir, name)
+	if isDir(final) {
+		return final, nil
+	}
+	unlock, err := lockFile(filepath.Join(c.dir, "lock"), true, func() {
+		say("another process is building a kernel; waiting for it")
+	})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if isDir(final) {
+		return final, nil
+	}
+	// the lock is ours, so any half-built folder is a dead builder's
+	if old, err := filepath.Glob(filepath.Join(c.dir, "building-*")); err == nil {
+		for _, d := range old {
+			os.RemoveAll(d)
+		}
+	}
+	tmp, err := os.MkdirTemp(c.dir, "building-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", err
+	}
+	if err := build(tmp); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return "", fmt.Errorf("publish cache entry: %w", err)
+	}
+	return final, nil
+}
+
+// newRun makes a folder for one run. remove deletes it; if the process dies
+// first, a later command does, since the lock on it is gone.
+func (c *cache) newRun() (dir string, remove func(), err error) {
+	dir, err = os.MkdirTemp(c.runs(), "r")
+	if err != nil {
+		return "", nil, err
+	}
+	unlock, err := lockFile(filepath.Join(dir, "lock"), false, nil)
+	if err != nil {
+		os.RemoveAll(dir)
+		return "", nil, err
+	}
+	return dir, func() { os.RemoveAll(dir); unlock() }, nil
+}
+
+// sweepRuns removes run folders nobody holds the lock of. A folder without a
+// lock file is being made right now; leave it.
+func (c *cache) sweepRuns() {
+	dirs, _ := filepath.Glob(filepath.Join(c.runs(), "r*"))
+	for _, d := range dirs {
+		lock := filepath.Join(d, "lock")
+		if _, err := os.Stat(lock); err != nil {
+			continue
+		}
+		if unlock, err := lockFile(lock, false, nil); err == nil {
+			os.RemoveAll(d)
+			unlock()
+		}
+	}
+}
+
+// lockFile takes an exclusive lock on path. With wait it blocks, calling
+// waiting once first; without, a held lock is an error.
+func lockFile(path string, wait bool, waiting func()) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) && wait {
+		if waiting != nil {
+			waiting()
+		}
+		for {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func isDir(p string) bool {
+	st, err := os.Stat(p)
+	return err == nil && st.IsDir()
+}

@@ -1,0 +1,35 @@
+// Command softroce runs programs on real SoftRoCE (rdma_rxe), bringing a
+// kernel that has it where the host's has none.
+//
+//	tests/softroce/run -vm qemu -topology two -- ./my.test -test.v
+//
+// Three ways, one interface: native (the host's own rdma_rxe), qemu (Debian's
+// kernel, unpacked and never installed, in an emulated machine) and uml (a
+// User-Mode Linux kernel built once; the user code runs at native speed). The
+// program sees the host's root read-only under an overlay, in the same working
+// directory, and comes back with its output and exit code. Use is described in
+// docs/softroce.md.
+//
+// The binary has two lives. On the host it builds and caches kernels, starts
+// machines, copies output and cleans up. Inside a guest the same binary is
+// process 1: it mounts, loads modules, makes RDMA devices, runs the steps of a
+// plan and writes a result. The two talk through one shared folder holding
+// plan.json, stdout, stderr and result.json.
+//
+// It may import: nothing of this module, so that it can test all of it.
+//
+// Files: main.go options.go (commands, flags), packages.go doctor.go (what the
+// host lacks), cache.go (kernel cache, run folders), debkernel.go vmlinux.go
+// modules.go cpio.go (qemu's kernel), umlkernel.go (uml's), plan.go (what host
+// and guest tell each other), machine.go qemu.go uml.go native.go (starting and
+// stopping), output.go (live output), guest.go steps.go (inside),
+// topology.go (RDMA devices), run.go suite.go perf.go perfparse.go (the
+// commands).
+//
+// Invariants: a cache entry is complete or absent; nothing outlives the
+// command, whichever way it ends; exit code 125 is the harness's own failure,
+// every other code the program's.
+//
+// Tests: pure parts beside the code; the harness itself by the programs of
+// tests/softroce/smoke, which `make softroce` runs first.
+package main

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// cmdDoctor tells which ways work on this host and how to mend the others. It
+// fails if none does.
+func cmdDoctor(context.Context) (int, error) {
+	c, err := openCache()
+	if err != nil {
+		return harnessFailure, err
+	}
+	ways := 0
+	report := func(name string, err error, ok string) {
+		if err != nil {
+			fmt.Printf("%-8s no: %v\n", name, err)
+			return
+		}
+		fmt.Printf("%-8s ok: %s\n", name, ok)
+	}
+	count := func(name string, err error, ok string) {
+		if err == nil {
+			ways++
+		}
+		report(name, err, ok)
+	}
+	native := nativePossible()
+	if native == nil {
+		native = require("common")
+	}
+	count("native", native, "rdma_rxe is loaded")
+	count("qemu", require("common", "qemu"), cached(c, "qemu"))
+	count("uml", require("common", "uml"), cached(c, "uml"))
+	report("perftest", require("perf"), "installed")
+	report("headers", require("headers"), "libibverbs-dev is installed, verbs compiles with libibverbs")
+	fmt.Printf("%-8s %s\n", "cache", c.dir)
+	if m := missing("common", "qemu", "uml", "perf", "headers"); len(m) > 0 {
+		fmt.Printf("\nfor everything: %s\n", aptLine(m))
+	}
+	if ways == 0 {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func cached(c *cache, kind string) string {
+	found, _ := filepath.Glob(filepath.Join(c.dir, kind+"-*"))
+	if len(found) == 0 {
+		return "kernel not built yet, built at first use"
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, filepath.Base(f))
+	}
+	return "kernel in cache: " + strings.Join(names, " ")
+}
+
+// cmdPackages prints packages: of the sets named, or all; with -missing only
+// those not here, so that `make deps` can hand them to apt.
+func cmdPackages(args []string) error {
+	only := false
+	if len(args) > 0 && args[0] == "-missing" {
+		only, args = true, args[1:]
+	}
+	if len(args) == 0 {
+		args = []string{"common", "qemu", "uml", "perf", "headers"}
+	}
+	for _, a := range args {
+		if _, ok := needs[a]; !ok {
+			return usagef("no package set %q", a)
+		}
+	}
+	pkgs := packagesOf(args...)
+	if only {
+		pkgs = missing(args...)
+	}
+	if len(pkgs) > 0 {
+		fmt.Fprintln(os.Stdout, strings.Join(pkgs, " "))
+	}
+	return nil
+}

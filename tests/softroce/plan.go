@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Names of the files in the control folder host and guest share.
+const (
+	planFile   = "plan.json"
+	resultFile = "result.json"
+	stdoutFile = "stdout"
+	stderrFile = "stderr"
+)
+
+// ctlMount is where the guest's programs see the control folder.
+const ctlMount = "/run/softroce"
+
+// harnessFailure is the exit code that says the harness failed, not the
+// program: 125, as timeout(1), docker and git bisect use it.
+const harnessFailure = 125
+
+// timedOutCode is a step's code when its own time ran out, as in timeout(1).
+const timedOutCode = 124
+
+// Plan is all a guest needs to know. The host writes it before the guest
+// starts and never changes it.
+type Plan struct {
+	Kind     string   // native, qemu or uml: what the guest is
+	Topology string   // one, two or guests
+	Node     int      // which of Nodes this guest is
+	Nodes    int      // 1, or 2 where Topology is guests
+	Netem    string   // tc netem arguments that hold for every step, or ""
+	Dir      string   // working directory
+	Out      string   // the one writable folder, same path as on the host, or ""
+	Env      []string // environment of every step
+	CPUMHz   string   // for guests whose /proc/cpuinfo has no clock line
+	Steps    []Step
+}
+
+// Step is one program run by the guest. Steps run one after another; nothing
+// a step started lives on into the next.
+type Step struct {
+	Name    string // shown before the step; "" for the single step of run
+	Argv    []string
+	Dir     string   // "" means the plan's
+	Env     []string // added to the plan's
+	Netem   string   // "" means the plan's
+	Timeout time.Duration
+}
+
+// Result is what a guest leaves when it is done.
+type Result struct {
+	Error string // harness failure inside the guest, "" if none
+	Steps []StepResult
+	Ready float64 // seconds from power-on to RDMA devices up
+}
+
+// StepResult is the outcome of one step.
+type StepResult struct {
+	Name    string
+	Code    int // exit code; 128+n for signal n; 124 for its time-out
+	Seconds float64
+}
+
+// Code is the first step code that is not zero, or harnessFailure if the guest
+// itself failed or ran nothing.
+func (r Result) Code() int {
+	if r.Error != "" || len(r.Steps) == 0 {
+		return harnessFailure
+	}
+	for _, s := range r.Steps {
+		if s.Code != 0 {
+			return s.Code
+		}
+	}
+	return 0
+}
+
+// writeJSON makes v appear under path whole: written aside, then renamed.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = pushOut(f)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// readJSON reports false, nil while path does not exist yet.
+func readJSON(path string, v any) (bool, error) {
+	b, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,402 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// wireMTU lets RoCE use its largest MTU, 4096, with headers to spare.
+const wireMTU = 4200
+
+// endpoint is one RDMA device and the network interface below it.
+type endpoint struct {
+	dev, netdev, addr string
+}
+
+// layout is what a topology consists of. It is data, so that it can be tested
+// and printed without a kernel that could build it.
+type layout struct {
+	name string
+	ends []endpoint // in this guest
+	bits int        // prefix length of the addresses
+	peer string     // the other guest's address, or ""
+}
+
+// layoutOf describes topology name as node sees it.
+func layoutOf(name string, node int) (layout, error) {
+	switch name {
+	case "one":
+		return layout{name: name, bits: 24, ends: []endpoint{{"rxe0", "sr0", nodeAddr(0)}}}, nil
+	case "two":
+		return layout{name: name, bits: 32, ends: []endpoint{
+			{"rxe0", "sr0", nodeAddr(0)},
+			{"rxe1", "sr1", nodeAddr(1)},
+		}}, nil
+	case "guests":
+		return layout{name: name, bits: 24, peer: nodeAddr(1 - node),
+			ends: []endpoint{{"rxe0", "", nodeAddr(node)}}}, nil // the interface is the machine's NIC
+	}
+	return layout{}, fmt.Errorf("unknown topology %q", name)
+}
+
+func nodeAddr(node int) string { return fmt.Sprintf("10.9.0.%d", node+1) }
+
+// policyRule is one line of `ip rule`.
+type policyRule struct {
+	pref     int
+	table    int
+	iif      string
+	src, dst string
+}
+
+// Routing tables of the two directions over the veth pair.
+const (
+	tableAB    = 101
+	tableBA    = 102
+	tableLocal = unix.RT_TABLE_LOCAL
+)
+
+// rulesOf lists the routing rules that make packets between two addresses of
+// one host really cross the pair: the local table, which would short-cut them,
+// is asked only for packets that come in over the pair, and for all else last.
+// Rule 0, the local table first, has to go while these hold.
+func (l layout) rules() []policyRule {
+	if l.name != "two" {
+		return nil
+	}
+	a, b := l.ends[0], l.ends[1]
+	return []policyRule{
+		{pref: 10, iif: a.netdev, table: tableLocal},
+		{pref: 11, iif: b.netdev, table: tableLocal},
+		{pref: 20, src: a.addr, dst: b.addr, table: tableAB},
+		{pref: 21, src: b.addr, dst: a.addr, table: tableBA},
+		{pref: 100, table: tableLocal},
+	}
+}
+
+// sysctls are the settings a topology needs, in order.
+func (l layout) sysctls() [][2]string {
+	var s [][2]string
+	for _, e := range l.ends {
+		if e.netdev != "" { // no duplicate detection: its delay leaves devices without addresses
+			s = append(s, [2]string{"net/ipv6/conf/" + e.netdev + "/accept_dad", "0"})
+		}
+	}
+	if l.name == "two" {
+		s = append(s, [2]string{"net/ipv4/conf/all/rp_filter", "0"})
+		for _, e := range l.ends {
+			s = append(s,
+				[2]string{"net/ipv4/conf/" + e.netdev + "/rp_filter", "0"},
+				[2]string{"net/ipv4/conf/" + e.netdev + "/accept_local", "1"})
+		}
+	}
+	return s
+}
+
+// topology is a layout that stands. lower takes it down.
+type topology struct {
+	layout
+	undo []func() error
+}
+
+// env tells programs where they are.
+func (t *topology) env(p Plan) []string {
+	var devs, addrs []string
+	for _, e := range t.ends {
+		devs, addrs = append(devs, e.dev), append(addrs, e.addr)
+	}
+	env := []string{
+		"RMA_SOFTROCE=" + p.Kind,
+		"RMA_SOFTROCE_TOPOLOGY=" + t.name,
+		"RMA_SOFTROCE_DEVICES=" + strings.Join(devs, ","),
+		"RMA_SOFTROCE_ADDRS=" + strings.Join(addrs, ","),
+	}
+	if p.Out != "" {
+		env = append(env, "RMA_SOFTROCE_OUT="+p.Out)
+	}
+	if t.peer != "" {
+		env = append(env, fmt.Sprintf("NODE=%d", p.Node), "ME="+t.ends[0].addr, "PEER="+t.peer)
+	}
+	return env
+}
+
+// raise builds topology name. On failure nothing of it stays.
+func raise(name string, node int) (*topology, error) {
+	l, err := layoutOf(name, node)
+	if err != nil {
+		return nil, err
+	}
+	t := &topology{layout: l}
+	if err := t.build(); err != nil {
+		return nil, errors.Join(fmt.Errorf("make %s: %w", describe(name), err), t.lower())
+	}
+	return t, nil
+}
+
+func describe(topology string) string {
+	switch topology {
+	case "one":
+		return "one device"
+	case "two":
+		return "two devices"
+	}
+	return "two guests"
+}
+
+// lower undoes what raise did, last first.
+func (t *topology) lower() error {
+	var errs []error
+	for i := len(t.undo) - 1; i >= 0; i-- {
+		errs = append(errs, t.undo[i]())
+	}
+	t.undo = nil
+	return errors.Join(errs...)
+}
+
+func (t *topology) build() error {
+	if lo, err := netlink.LinkByName("lo"); err == nil {
+		if err := netlink.LinkSetUp(lo); err != nil {
+			return fmt.Errorf("set lo up: %w", err)
+		}
+	}
+	if err := t.addInterfaces(); err != nil {
+		return err
+	}
+	for _, s := range t.sysctls() {
+		if err := t.sysctl(s[0], s[1]); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.ends {
+		link, err := netlink.LinkByName(e.netdev)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", e.netdev, err)
+		}
+		if err := netlink.LinkSetMTU(link, wireMTU); err != nil {
+			return fmt.Errorf("set MTU of %s: %w", e.netdev, err)
+		}
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(e.addr).To4(), Mask: net.CIDRMask(t.bits, 32)}}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("give %s to %s: %w", e.addr, e.netdev, err)
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up: %w", e.netdev, err)
+		}
+	}
+	if t.name == "two" {
+		if err := t.route(); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.ends {
+		if err := netlink.RdmaLinkAdd(e.dev, "rxe", e.netdev); err != nil {
+			return fmt.Errorf("add %s on %s: %w", e.dev, e.netdev, err)
+		}
+		t.undo = append(t.undo, func() error { return netlink.RdmaLinkDel(e.dev) })
+	}
+	for _, e := range t.ends {
+		if err := waitDevice(e, 10*time.Second); err != nil {
+			return err
+		}
+	}
+	if t.peer != "" {
+		return waitPeer(t.peer, time.Minute)
+	}
+	return nil
+}
+
+func (t *topology) addInterfaces() error {
+	attrs := netlink.NewLinkAttrs()
+	var link netlink.Link
+	switch t.name {
+	case "one":
+		attrs.Name = t.ends[0].netdev
+		link = &netlink.Dummy{LinkAttrs: attrs}
+	case "two":
+		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = t.ends[0].netdev, 1, 1
+		link = &netlink.Veth{LinkAttrs: attrs, PeerName: t.ends[1].netdev}
+	case "guests":
+		nic, err := machineNIC()
+		t.ends[0].netdev = nic
+		return err
+	}
+	if err := netlink.LinkAdd(link); err != nil {
+		return fmt.Errorf("add %s %s: %w", link.Type(), attrs.Name, err)
+	}
+	t.undo = append(t.undo, func() error { return netlink.LinkDel(link) })
+	return nil
+}
+
+// machineNIC finds the interface with hardware, as far as a guest has any.
+func machineNIC() (string, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		name := l.Attrs().Name
+		if _, err := os.Stat(filepath.Join("/sys/class/net", name, "device")); err == nil {
+			return name, nil
+		}
+	}
+	return "", errors.New("this guest has no network interface")
+}
+
+// route installs the rules, routes and neighbours of two devices in one host.
+func (t *topology) route() error {
+	ends := []endpoint{t.ends[0], t.ends[1]}
+	for i, table := range []int{tableAB, tableBA} {
+		from, to := ends[i], ends[1-i]
+		link, err := netlink.LinkByName(from.netdev)
+		if err != nil {
+			return err
+		}
+		far, err := netlink.LinkByName(to.netdev)
+		if err != nil {
+			return err
+		}
+		dst := &net.IPNet{IP: net.ParseIP(to.addr).To4(), Mask: net.CIDRMask(32, 32)}
+		// routes and neighbours go with the interface
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Table: table,
+			Src: net.ParseIP(from.addr), Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("route %s to %s: %w", from.addr, to.addr, err)
+		}
+		if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT,
+			IP: dst.IP, HardwareAddr: far.Attrs().HardwareAddr}); err != nil {
+			return fmt.Errorf("neighbour %s: %w", to.addr, err)
+		}
+	}
+	for _, r := range t.rules() {
+		if err := t.addRule(r); err != nil {
+			return err
+		}
+	}
+	first := kernelRule(policyRule{pref: 0, table: tableLocal})
+	if err := netlink.RuleDel(first); err != nil {
+		return fmt.Errorf("take away rule 0: %w", err)
+	}
+	t.undo = append(t.undo, func() error { return netlink.RuleAdd(first) })
+	return nil
+}
+
+func (t *topology) addRule(r policyRule) error {
+	k := kernelRule(r)
+	if err := netlink.RuleAdd(k); err != nil {
+		return fmt.Errorf("add rule %d: %w", r.pref, err)
+	}
+	t.undo = append(t.undo, func() error { return netlink.RuleDel(k) })
+	return nil
+}
+
+func kernelRule(r policyRule) *netlink.Rule {
+	k := netlink.NewRule()
+	k.Family, k.Priority, k.Table, k.IifName = unix.AF_INET, r.pref, r.table, r.iif
+	host := func(s string) *net.IPNet {
+		if s == "" {
+			return nil
+		}
+		return &net.IPNet{IP: net.ParseIP(s).To4(), Mask: net.CIDRMask(32, 32)}
+	}
+	k.Src, k.Dst = host(r.src), host(r.dst)
+	return k
+}
+
+// sysctl sets a value under /proc/sys and remembers the old one.
+func (t *topology) sysctl(name, value string) error {
+	path := filepath.Join("/proc/sys", name)
+	old, err := os.ReadFile(path)
+	if os.IsNotExist(err) && strings.HasPrefix(name, "net/ipv6/") {
+		return nil // a host without IPv6
+	}
+	if err == nil {
+		err = os.WriteFile(path, []byte(value), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s: %w", name, err)
+	}
+	t.undo = append(t.undo, func() error {
+		err := os.WriteFile(path, old, 0o644)
+		if os.IsNotExist(err) {
+			return nil // went with its interface
+		}
+		return err
+	})
+	return nil
+}
+
+// shape puts netem on every wire this guest has; "" takes it off.
+func (t *topology) shape(netem string) error {
+	for _, e := range t.ends {
+		args := []string{"qdisc", "replace", "dev", e.netdev, "root", "netem"}
+		args = append(args, strings.Fields(netem)...)
+		if netem == "" {
+			args = []string{"qdisc", "del", "dev", e.netdev, "root"}
+		}
+		tc := findProgram("tc")
+		if tc == "" {
+			return fmt.Errorf("netem: no tc here: %s", aptLine([]string{"iproute2"}))
+		}
+		if out, err := exec.Command(tc, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// waitDevice waits until the port is active and has its IPv4 address as GID:
+// the kernel fills the table a moment after the device appears.
+func waitDevice(e endpoint, limit time.Duration) error {
+	dir := filepath.Join("/sys/class/infiniband", e.dev, "ports/1")
+	want := mappedGID(e.addr)
+	return poll(limit, fmt.Sprintf("%s has no active port with GID %s", e.dev, want), func() bool {
+		state, _ := os.ReadFile(filepath.Join(dir, "state"))
+		if !strings.Contains(string(state), "ACTIVE") {
+			return false
+		}
+		for i := range 8 {
+			gid, _ := os.ReadFile(filepath.Join(dir, "gids", fmt.Sprint(i)))
+			if strings.TrimSpace(string(gid)) == want {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// mappedGID is an IPv4 address as sysfs prints its GID.
+func mappedGID(addr string) string {
+	ip := net.ParseIP(addr).To4()
+	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", ip[0], ip[1], ip[2], ip[3])
+}
+
+// waitPeer waits until the other guest answers: with a refusal, since nothing
+// listens on that port.
+func waitPeer(addr string, limit time.Duration) error {
+	return poll(limit, "the other guest does not answer at "+addr, func() bool {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), 200*time.Millisecond)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil || errors.Is(err, syscall.ECONNREFUSED)
+	})
+}
+
+func poll(limit time.Duration, failure string, ok func() bool) error {
+	for end := time.Now().Add(limit); !ok(); {
+		if time.Now().After(end) {
+			return fmt.Errorf("%s after %v", failure, limit)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
