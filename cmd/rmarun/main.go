@@ -1,0 +1,133 @@
+// Command rmarun starts the ranks of a job as processes of this host, lets
+// them find each other, and sees to it that they end together.
+//
+//	rmarun -n 4 ./program args...
+//
+// main.go binds flags; the work is done by internal/launch. Tests with real
+// processes are in main_test.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/launch"
+)
+
+func main() {
+	code, err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "rmarun: %v\n", err)
+	}
+	os.Exit(code)
+}
+
+const long = `Start N ranks of a program on this host as one job.
+
+Every rank finds in its environment what rma.Open needs: RMA_RANK, RMA_SIZE,
+RMA_ROOT (the rendezvous that rmarun serves), RMA_TOKEN, RMA_JOB, RMA_LOCAL_RANK
+and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed on.
+
+Signals (INT, TERM, HUP, QUIT, USR1, USR2) go to all ranks; a second INT or TERM
+kills them. Standard input goes to rank 0. When a rank fails the others are
+stopped: SIGTERM, then SIGKILL after the grace time. When rmarun itself is
+killed, so are the ranks.
+
+Exit code:
+  0        all ranks exited with 0
+  1        rmarun failed, or a rank aborted the job
+  2        bad flags
+  124      --timeout has passed
+  126,127  the program cannot be started, cannot be found
+  else     that of the first rank that failed; 128 + signal if it was killed`
+
+const examples = `  rmarun -n 2 ./hello
+  rmarun -n 2 go run ./examples/hello
+  rmarun -n 4 --tag ./solver -steps 100
+  RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
+  rmarun -n 8 --timeout 5m --rendezvous tcp -- ./program --its-own --flags`
+
+// errUsage marks errors of the command line.
+type errUsage struct{ error }
+
+func (e errUsage) Unwrap() error { return e.error }
+
+// run is main without the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, err error) {
+	spec := launch.Spec{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:           "rmarun -n N [flags] program [args...]",
+		Short:         "Start N ranks of a program on this host as one job",
+		Long:          long,
+		Example:       examples,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errUsage{errors.New("no program given (see rmarun --help)")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case spec.Timeout < 0 || spec.Grace <= 0:
+				return errUsage{errors.New("--timeout and --grace want positive durations such as 30s")}
+			case spec.Rendezvous != "unix" && spec.Rendezvous != "tcp":
+				return errUsage{fmt.Errorf("--rendezvous %q: want unix or tcp", spec.Rendezvous)}
+			case spec.N < 1:
+				return errUsage{fmt.Errorf("-n %d: want at least 1 rank", spec.N)}
+			}
+			spec.Path, spec.Args = args[0], args[1:]
+			said := false
+			spec.Say = func(text string) {
+				said = true
+				fmt.Fprintf(stderr, "rmarun: %s\n", text)
+			}
+			level := slog.LevelError
+			if verbose {
+				level = slog.LevelInfo
+			}
+			spec.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+			var err error
+			code, err = launch.Run(cmd.Context(), spec)
+			if said {
+				return nil // the reason has been told when it happened
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the program is the program's
+	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required)")
+	f.BoolVar(&spec.Prefix, "tag", false, "pass on whole lines, tagged with the rank: [3] line")
+	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
+	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
+	f.StringVar(&spec.Rendezvous, "rendezvous", "unix", "socket by which the ranks meet: unix or tcp (loopback)")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log what the rendezvous sees")
+	if err := cmd.MarkFlagRequired("np"); err != nil {
+		return 1, err
+	}
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	err = cmd.ExecuteContext(ctx)
+	var usage errUsage
+	switch {
+	case err == nil:
+		return code, nil
+	case errors.As(err, &usage):
+		return launch.ExitUsage, err
+	case code == 0: // refused by cobra itself, as a required flag that is missing
+		return launch.ExitUsage, err
+	}
+	return code, err
+}

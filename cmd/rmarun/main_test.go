@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The test binary is rmarun itself when this is set: every test runs the real
+// command in a process of its own.
+const selfEnv = "RMARUN_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(selfEnv) != "" {
+		os.Unsetenv(selfEnv)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), selfEnv+"=1", "TMPDIR="+t.TempDir())
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+func rmarun(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := command(t, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "no program given"},
+		{[]string{"-n", "2"}, "no program given"},
+		{[]string{"true"}, `required flag(s) "np" not set`},
+		{[]string{"-n", "0", "true"}, "at least 1 rank"},
+		{[]string{"-n", "two", "true"}, "invalid argument"},
+		{[]string{"-n", "2", "--rendezvous", "x", "true"}, "want unix or tcp"},
+		{[]string{"-n", "2", "--timeout", "-1s", "true"}, "positive"},
+		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag"},
+	} {
+		code, out, errs := rmarun(t, c.args...)
+		require.Equal(t, 2, code, "%v: %s", c.args, errs)
+		require.Contains(t, errs, "rmarun: ")
+		require.Contains(t, errs, c.want)
+		require.Empty(t, out)
+	}
+	code, out, _ := rmarun(t, "--help")
+	require.Zero(t, code)
+	require.Contains(t, out, "rmarun -n 2 ./hello")
+	require.Contains(t, out, "124")
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"-n", "2", "true"}, 0, ""},
+		{[]string{"-n", "2", "sh", "-c", "exit 0", "--flag", "-n"}, 0, ""},
+		{[]string{"-n", "3", "sh", "-c", "[ $RMA_RANK = 1 ] && exit 9; exec sleep 60"}, 9, "rank 1 .* exited with code 9; stopping 2 other"},
+		{[]string{"-n", "1", "sh", "-c", "exit 9"}, 9, "rank 0 .* exited with code 9"},
+		{[]string{"-n", "2", "sh", "-c", "[ $RMA_RANK = 1 ] && kill -SEGV $$; exec sleep 60"}, 139, "rank 1 .* was killed by SIGSEGV"},
+		{[]string{"-n", "2", "--timeout", "100ms", "sleep", "60"}, 124, "did not end within 100ms"},
+		{[]string{"-n", "2", "no-such-program-anywhere"}, 127, "not found"},
+		{[]string{"-n", "2", "/etc"}, 126, "start rank 0: /etc"},
+	} {
+		code, out, errs := rmarun(t, c.args...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
+		require.Empty(t, out)
+		if c.want == "" {
+			require.Empty(t, errs)
+			continue
+		}
+		require.Regexp(t, c.want, errs)
+		require.Equal(t, 1, strings.Count(errs, "\n"), "one line says it: %s", errs)
+	}
+}
+
+// What ranks print arrives whole and in order, and nothing else is on standard output.
+func TestStandardStreams(t *testing.T) {
+	t.Parallel()
+	const lines = 5000
+	cmd := command(t, "-n", "2", "sh", "-c", "cat; [ $RMA_RANK = 1 ] && echo error >&2; exit 0")
+	var in strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&in, "line %d of the input\n", i)
+	}
+	cmd.Stdin = strings.NewReader(in.String())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Run())
+	require.Equal(t, in.String(), out.String())
+	require.Equal(t, "error\n", errs.String())
+
+	code, tagged, _ := rmarun(t, "-n", "3", "--tag", "sh", "-c", "printf 'a\nb'")
+	require.Zero(t, code)
+	for r := range 3 {
+		require.Contains(t, tagged, fmt.Sprintf("[%d] a\n", r))
+		require.Contains(t, tagged, fmt.Sprintf("[%d] b\n", r))
+	}
+	require.Equal(t, 6, strings.Count(tagged, "\n"))
+}
+
+func started(t *testing.T, script string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := command(t, "-n", "2", "sh", "-c", script)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd, bufio.NewReader(out)
+}
+
+func line(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	s, err := r.ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(s)
+}
+
+func TestSignalReachesTheRanks(t *testing.T) {
+	t.Parallel()
+	cmd, out := started(t, `trap 'echo hup' HUP; trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.05; done`)
+	require.Equal(t, "up", line(t, out))
+	require.Equal(t, "up", line(t, out))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	require.Equal(t, "hup", line(t, out))
+	require.Equal(t, "hup", line(t, out))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, "term", line(t, out))
+	require.Equal(t, "term", line(t, out))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 5, cmd.ProcessState.ExitCode())
+}
+
+func gone(t *testing.T, pid string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		return err != nil || strings.HasPrefix(rest, "Z") // a zombie waits for an init that reaps
+	}, 15*time.Second, 10*time.Millisecond, "process %s lives on", pid)
+}
+
+func TestKilledRankEndsTheJob(t *testing.T) {
+	t.Parallel()
+	cmd, out := started(t, `echo $$; exec sleep 300`)
+	a, b := line(t, out), line(t, out)
+	require.NoError(t, exec.Command("kill", "-KILL", a).Run())
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 137, cmd.ProcessState.ExitCode())
+	gone(t, a)
+	gone(t, b)
+}
+
+func TestKilledRmarunTakesItsRanksAlong(t *testing.T) {
+	t.Parallel()
+	cmd, out := started(t, `trap '' TERM HUP; sleep 300 & echo $$; echo $!; wait`)
+	var pids []string
+	for range 4 {
+		pids = append(pids, line(t, out))
+	}
+	require.NoError(t, cmd.Process.Kill())
+	cmd.Wait()
+	for _, pid := range pids {
+		gone(t, pid)
+	}
+}
