@@ -20,4 +20,9 @@
 //	order.go       what is visible when
 //	access.go      keys, bounds and rights, remote and local
 //	queue.go       full queues, every request exactly once, many endpoints
+//	wake.go        sleeping on FD
+//	gone.go        close, death, what is left of outstanding requests
+//	connect.go     addresses and deadlines
+//	alloc.go       no allocation on the small path
+//	model.go       random scripts against plain slices
 package fabrictest

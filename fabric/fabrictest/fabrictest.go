@@ -55,7 +55,8 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, g := range [][]Case{
-		dataCases, atomicCases, orderCases, accessCases, queueCases,
+		dataCases, atomicCases, orderCases, accessCases, queueCases, wakeCases,
+		goneCases, connectCases, allocCases, modelCases,
 	} {
 		all = append(all, g...)
 	}
