@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Control is the slow channel between the two measuring ranks: it carries
+// plans, keys and verdicts between measurements, never during one.
+type Control interface {
+	// Rank is 0 for the side that measures and reports, 1 for the other.
+	Rank() int
+
+	// Exchange hands mine to the other side and returns what the other side
+	// gave in its call of the same place in the sequence. It ends with an
+	// error when ctx does or when the other side is gone.
+	Exchange(ctx context.Context, mine []byte) ([]byte, error)
+}
+
+// KV is the part of a job's rendezvous that NewControl needs.
+type KV interface {
+	Put(ctx context.Context, key string, val []byte) error
+	Get(ctx context.Context, rank int, key string) ([]byte, error)
+}
+
+// kvControl exchanges over keys that count up.
+type kvControl struct {
+	kv   KV
+	rank int
+	n    int
+}
+
+// NewControl makes the control channel between ranks 0 and 1 of a job; rank is
+// the caller's, which must be one of them. One at a time and job.
+func NewControl(kv KV, rank int) Control { return &kvControl{kv: kv, rank: rank} }
+
+func (c *kvControl) Rank() int { return c.rank }
+
+func (c *kvControl) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	key := fmt.Sprintf("bench/%d", c.n)
+	c.n++
+	if err := c.kv.Put(ctx, key, mine); err != nil {
+		return nil, fmt.Errorf("exchange with the other rank: %w", err)
+	}
+	theirs, err := c.kv.Get(ctx, 1-c.rank, key)
+	if err != nil {
+		return nil, fmt.Errorf("exchange with the other rank: %w", err)
+	}
+	return theirs, nil
+}
+
+// ErrPeerFailed is wrapped by what the other rank reported as its own failure.
+var ErrPeerFailed = errors.New("the other rank failed")
+
+// verdict is what a side says at the end of every step.
+type verdict struct {
+	Err string `json:"err,omitempty"`
+}
+
+// lastWords is how long a side that failed waits to be heard: the time in which
+// the other reaches the end of a point. A variable for tests.
+var lastWords = 3 * time.Second
+
+// maxVerdict bounds how much of the other side's message is repeated.
+const maxVerdict = 400
+
+// agree ends a step: both sides call it with their own outcome, and both learn
+// whether either failed. The own error comes first.
+func agree(ctx context.Context, c Control, mine error) error {
+	var v verdict
+	if mine != nil {
+		v.Err = mine.Error()
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if mine != nil {
+		// Tell the other side, but do not hang on it: it may be the reason.
+		ctx, cancel := context.WithTimeout(ctx, lastWords)
+		defer cancel()
+		_, _ = c.Exchange(ctx, b)
+		return mine
+	}
+	theirs, err := c.Exchange(ctx, b)
+	if err != nil {
+		return err
+	}
+	v = verdict{}
+	if err := json.Unmarshal(theirs, &v); err != nil {
+		return fmt.Errorf("exchange with the other rank: not a verdict: %w", err)
+	}
+	if v.Err != "" {
+		return fmt.Errorf("%w: %s", ErrPeerFailed, printable(v.Err, maxVerdict))
+	}
+	return nil
+}
+
+// printable cuts s to n bytes and replaces what could confuse a terminal.
+func printable(s string, n int) string {
+	if len(s) > n {
+		s = s[:n] + "…"
+	}
+	r := []rune(s)
+	for i := range r {
+		if r[i] < 0x20 || r[i] == 0x7f {
+			r[i] = ' '
+		}
+	}
+	return string(r)
+}

@@ -1,0 +1,45 @@
+// Package bench measures links and channels between two ranks: latency,
+// bandwidth and message rate of one-sided operations, as numbers that can be
+// compared with perftest's.
+//
+// It stands at the top of the house beside the commands and may import
+// everything below; cmd/rmabench binds flags to it and nothing else. Rank 0
+// measures and reports, rank 1 answers; what to measure travels from rank 0
+// to rank 1, so that only one side needs options.
+//
+// # Definitions
+//
+//   - lat put, lat send: half of a round trip in which each side answers as
+//     soon as it sees the message in its memory (as ib_write_lat).
+//   - lat get, fadd, cas: from posting to the completion, the full operation
+//     (as ib_read_lat).
+//   - bw and rate: a window of requests is kept outstanding, posted as chains
+//     of which the last is signalled; bytes or messages over the time from the
+//     first post to the last completion. Their lat_us is a chain's time from
+//     posting to completion, not one message's latency.
+//   - MB/s are 1e6 bytes a second. Percentiles come from a histogram with three
+//     significant digits; minimum, maximum and mean are exact. One reading of
+//     the cycle counter lies in every sample and is not subtracted; its cost is
+//     reported as timer_ns.
+//
+// # Files
+//
+//	sizes.go      the syntax of --sizes
+//	plan.go       what to measure, and its checks on both sides
+//	result.go     what came out; machine.go, the machine it came from
+//	format.go     table, JSON lines, CSV, Go benchmark lines; read back
+//	record.go     samples and percentiles
+//	pattern.go    position-dependent payloads for validation
+//	control.go    the slow channel between the two ranks
+//	side.go       one side of the link: posting, polling, waiting
+//	latency.go    ping-pong and round trips
+//	stream.go     bandwidth and rate
+//	run.go        the sweep over operations, sizes and rounds
+//	cell_unsafe.go  atomic reads of memory that a peer writes
+//
+// # Invariants
+//
+// Timing loops allocate nothing, read time by internal/cpu.Ticks, and yield
+// when they wait. Everything that waits ends: by the peer's answer, by the
+// link's report that the peer is gone, or by a deadline.
+package bench

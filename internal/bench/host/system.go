@@ -1,0 +1,84 @@
+package host
+
+import (
+	"io/fs"
+	"time"
+)
+
+// System is what this package asks of a machine. Tests fill in their own.
+type System struct {
+	// Root is the file system, as os.DirFS("/").
+	Root fs.FS
+
+	// Memlock returns the soft limit of locked memory in bytes, ^0 if there is
+	// none.
+	Memlock func() (uint64, error)
+
+	// Files returns the soft limit of open files.
+	Files func() (uint64, error)
+
+	// OpenRW says whether a device file can be opened for reading and writing.
+	OpenRW func(path string) error
+
+	// Memfd makes, maps and touches a shared memory object of size bytes.
+	Memfd func(size int) error
+
+	// CMA copies memory between this process and a child of it.
+	CMA func() error
+
+	// ClockCost is the time that one reading of the clock takes.
+	ClockCost func() time.Duration
+
+	// CPUs is how many processors this process may use.
+	CPUs int
+
+	// Links tries to open every link.
+	Links func() []Link
+
+	// Verbs describes the RDMA devices and why verbs can or cannot be used.
+	Verbs func() Verbs
+}
+
+// Link is one link of the project, tried on this machine.
+type Link struct {
+	Name   string `json:"name"` // as --fabric takes it
+	Usable bool   `json:"usable"`
+	Why    string `json:"why,omitempty"` // not usable: the reason
+	Detail string `json:"detail,omitempty"`
+}
+
+// Verbs is what libibverbs and the devices say.
+type Verbs struct {
+	Usable  bool     `json:"usable"`
+	Reason  string   `json:"reason"` // library and version, or what is missing
+	Devices []Device `json:"devices,omitempty"`
+}
+
+// Device is an RDMA device.
+type Device struct {
+	Name   string   `json:"name"`
+	NetDev []string `json:"netdevs,omitempty"`
+	Err    string   `json:"error,omitempty"` // it could not be opened or asked
+	Ports  []Port   `json:"ports,omitempty"`
+	Limits string   `json:"limits,omitempty"`
+}
+
+// Port is a port of a device.
+type Port struct {
+	Number    int    `json:"number"`
+	State     string `json:"state"`
+	LinkLayer string `json:"link_layer"`
+	MTU       string `json:"mtu"`
+	GIDs      []GID  `json:"gids,omitempty"`
+	Choice    string `json:"choice,omitempty"` // which entry is taken, and why
+}
+
+// GID is an entry of a port's table.
+type GID struct {
+	Index  int    `json:"index"`
+	GID    string `json:"gid"`
+	Type   string `json:"type"`
+	NetDev string `json:"netdev,omitempty"`
+	Chosen bool   `json:"chosen,omitempty"`
+	Why    string `json:"why,omitempty"`
+}

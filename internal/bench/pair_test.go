@@ -1,0 +1,340 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// pipe is a Control between two goroutines.
+type pipe struct {
+	rank int
+	out  chan<- []byte
+	in   <-chan []byte
+}
+
+func newPipe() (a, b *pipe) {
+	x, y := make(chan []byte, 4), make(chan []byte, 4)
+	return &pipe{0, x, y}, &pipe{1, y, x}
+}
+
+func (p *pipe) Rank() int { return p.rank }
+
+func (p *pipe) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	select {
+	case p.out <- append([]byte(nil), mine...):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case b := <-p.in:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// simOpener joins both ranks over one simulated network. wrap may replace a
+// rank's endpoint.
+func simOpener(ctl Control, net *sim.Network, wrap func(rank int, ep fabric.Endpoint) fabric.Endpoint) Opener {
+	return func(ctx context.Context, name string, depth int) (Conn, func() error, error) {
+		if name != "sim" {
+			return Conn{}, nil, fmt.Errorf("fabric %q: %w", name, fabric.ErrNotSupported)
+		}
+		l, err := net.NewLink()
+		if err != nil {
+			return Conn{}, nil, err
+		}
+		ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
+		if err != nil {
+			return Conn{}, l.Close, err
+		}
+		addr, err := ctl.Exchange(ctx, ep.Address())
+		if err == nil {
+			err = ep.Connect(ctx, addr)
+		}
+		if wrap != nil {
+			ep = wrap(ctl.Rank(), ep)
+		}
+		var once sync.Once
+		return Conn{Fabric: name, Link: l, EP: ep}, func() (err error) {
+			once.Do(func() { err = l.Close() })
+			return err
+		}, err
+	}
+}
+
+// runPair measures req between two goroutines.
+func runPair(t *testing.T, o sim.Options, req Request, wrap func(int, fabric.Endpoint) fabric.Endpoint) (rs []Result, err0, err1 error) {
+	t.Helper()
+	ctx := testutil.Context(t, 60*time.Second)
+	net := sim.NewNetwork(o)
+	a, b := newPipe()
+	var wg sync.WaitGroup
+	wg.Go(func() { err1 = Run(ctx, b, simOpener(b, net, wrap), Request{}, nil) })
+	err0 = Run(ctx, a, simOpener(a, net, wrap), req, func(r Result) error { rs = append(rs, r); return nil })
+	wg.Wait()
+	return rs, err0, err1
+}
+
+func quick(test Test, op Op, sizes ...int) Plan {
+	return Plan{Test: test, Op: op, Size: sizes, Time: 2 * time.Millisecond, Iters: 40, Window: 16, Stall: 10 * time.Second}
+}
+
+var simKinds = []string{"sim", "ibv", "shm", "tcp"}
+
+// Every test and operation runs, on links of every kind, validated and not.
+func TestEveryPoint(t *testing.T) {
+	for _, kind := range simKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			req := Request{Fabric: "sim", Label: "x"}
+			points := 0
+			for _, validate := range []bool{false, true} {
+				for _, p := range []Plan{
+					quick(Lat, Put, 1, 3, 8, 100, 4096, 9000), quick(Lat, Get, 1, 8, 4097), quick(Lat, FAdd, 8), quick(Lat, CAS, 8),
+					quick(BW, Put, 7, 4096, 70_000), quick(BW, Get, 4096), quick(Rate, Put, 8), quick(Rate, Get, 1), quick(Rate, FAdd, 8), quick(Rate, CAS, 8),
+				} {
+					p.Validate, p.Count = validate, 1
+					req.Plans = append(req.Plans, p)
+					points += len(p.Size)
+				}
+			}
+			require.Equal(t, points, req.Points()) // defaults not filled in yet
+			rs, err0, err1 := runPair(t, sim.Options{Seed: 1, Caps: sim.CapsLike(kind)}, req, nil)
+			require.NoError(t, err0)
+			require.NoError(t, err1)
+			require.Len(t, rs, points)
+			for _, r := range rs {
+				require.GreaterOrEqual(t, r.Iters, int64(40), "%+v", r)
+				require.Equal(t, "sim", r.Fabric)
+				require.Equal(t, "x", r.Label)
+				l := r.LatUS
+				require.True(t, 0 < l.Min && l.Min <= l.P50 && l.P50 <= l.P90 && l.P90 <= l.P99 && l.P99 <= l.P999 && l.P999 <= l.Max, "%+v", r)
+				require.Greater(t, r.MBs, 0.0)
+				require.InEpsilon(t, r.MBs, r.Mmsgs*float64(r.Size), 1e-9)
+				if r.Test == Lat {
+					require.InEpsilon(t, r.LatUS.Mean, 1/r.Mmsgs, 1e-3)
+				}
+			}
+		})
+	}
+}
+
+// Delays, full queues, writes that appear in pieces: validation still holds,
+// because the loops rely on no more than the link promises.
+func TestPointsUnderHostileTiming(t *testing.T) {
+	for _, kind := range simKinds {
+		for _, lastByte := range []bool{true, false} {
+			t.Run(fmt.Sprint(kind, lastByte), func(t *testing.T) {
+				t.Parallel()
+				o := sim.Options{Seed: 3, Caps: sim.CapsLike(kind), MaxDelay: 5, MaxCompletionDelay: 5, QueueFull: 0.3, Pieces: 4}
+				o.Caps.LastByteLast = lastByte
+				req := Request{Fabric: "sim"}
+				for _, p := range []Plan{quick(Lat, Put, 8, 24, 30, 500), quick(Lat, Get, 100), quick(BW, Put, 64), quick(BW, Get, 64), quick(Rate, FAdd, 8), quick(Rate, Put, 8)} {
+					p.Validate = p.Test != Rate || p.Op == FAdd
+					req.Plans = append(req.Plans, p)
+				}
+				rs, err0, err1 := runPair(t, o, req, nil)
+				require.NoError(t, err0)
+				require.NoError(t, err1)
+				require.Len(t, rs, 9)
+			})
+		}
+	}
+}
+
+// corrupt writes a wrong byte to the remote memory behind the data request.
+type corrupt struct {
+	fabric.Endpoint
+	op   fabric.Op
+	left int
+}
+
+func (c *corrupt) Post(wrs []fabric.WR) (int, error) {
+	for i := range wrs {
+		w := &wrs[i]
+		if w.Op != c.op || len(w.Local) == 0 || w.Local[0].Len < 64 {
+			continue
+		}
+		if c.left--; c.left == 0 && w.Op == fabric.OpWrite {
+			fabric.BytesAt(w.Local[0].Addr, 64)[17] ^= 0x20
+		} else if c.left == 0 {
+			w.RemoteAddr++ // reads from a wrong place
+			defer func() { w.RemoteAddr-- }()
+		}
+	}
+	return c.Endpoint.Post(wrs)
+}
+
+// A byte that changes on the way is found, on whichever side it arrives, and
+// both sides end at once with the reason.
+func TestValidateFindsCorruption(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		plan Plan
+		rank int
+		op   fabric.Op
+	}{
+		{"ping", quick(Lat, Put, 512), 0, fabric.OpWrite},
+		{"pong", quick(Lat, Put, 512), 1, fabric.OpWrite},
+		{"get", quick(Lat, Get, 512), 0, fabric.OpRead},
+		{"put window", quick(BW, Put, 512), 0, fabric.OpWrite},
+		{"get window", quick(BW, Get, 512), 0, fabric.OpRead},
+	} {
+		for _, validate := range []bool{true, false} {
+			t.Run(fmt.Sprint(c.name, validate), func(t *testing.T) {
+				t.Parallel()
+				p := c.plan
+				p.Validate = validate
+				_, err0, err1 := runPair(t, sim.Options{Seed: 1}, Request{Fabric: "sim", Plans: []Plan{p}}, func(rank int, ep fabric.Endpoint) fabric.Endpoint {
+					if rank != c.rank {
+						return ep
+					}
+					return &corrupt{Endpoint: ep, op: c.op, left: 20}
+				})
+				if !validate {
+					require.NoError(t, errors.Join(err0, err1), "the corruption itself must not disturb")
+					return
+				}
+				require.Error(t, err0)
+				require.Error(t, err1)
+				require.True(t, errors.Is(err0, ErrValidate) || errors.Is(err0, ErrPeerFailed), "%v", err0)
+				require.Contains(t, err0.Error()+err1.Error(), "differs at byte")
+			})
+		}
+	}
+}
+
+// A peer that dies with notice ends the run at once, one that is cut off
+// without a word within the stall time; either way with a typed error.
+func TestDeadPeerEndsTheRun(t *testing.T) {
+	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8)} {
+		for _, kind := range simKinds {
+			for _, notice := range []bool{true, false} {
+				t.Run(fmt.Sprint(plan, kind, notice), func(t *testing.T) {
+					t.Parallel()
+					plan.Stall, plan.Time = 100*time.Millisecond, 30*time.Millisecond
+					plan.Count = 1000
+					ctx := testutil.Context(t, 30*time.Second)
+					net := sim.NewNetwork(sim.Options{Seed: 1, Caps: sim.CapsLike(kind)})
+					a, b := newPipe()
+					ctx1, cancel1 := context.WithCancel(ctx)
+					var peer *sim.Link
+					open1 := func(ctx context.Context, name string, depth int) (Conn, func() error, error) {
+						c, done, err := simOpener(b, net, nil)(ctx, name, depth)
+						peer, _ = c.Link.(*sim.Link)
+						return c, done, err
+					}
+					var wg sync.WaitGroup
+					var err1 error
+					wg.Go(func() { err1 = Run(ctx1, b, open1, Request{}, nil) })
+					err0 := Run(ctx, a, simOpener(a, net, nil), Request{Fabric: "sim", Plans: []Plan{plan}}, func(r Result) error {
+						if notice {
+							peer.Kill()
+						} else {
+							peer.Freeze()
+						}
+						return nil
+					})
+					cancel1()
+					wg.Wait()
+					require.Error(t, err1)
+					require.NoError(t, ctx.Err(), "rank 0 took too long")
+					if notice {
+						require.ErrorIs(t, err0, fabric.ErrPeerGone)
+					} else {
+						require.True(t, errors.Is(err0, ErrStalled) || errors.Is(err0, fabric.ErrPeerGone), "%v", err0)
+					}
+				})
+			}
+		}
+	}
+}
+
+// What rank 1 cannot do it says, and both sides end.
+func TestOpenFailureAndBadRequests(t *testing.T) {
+	t.Parallel()
+	_, err0, err1 := runPair(t, sim.Options{}, Request{Fabric: "warp", Plans: []Plan{quick(Lat, Put, 8)}}, nil)
+	require.ErrorIs(t, err0, fabric.ErrNotSupported)
+	require.ErrorIs(t, err1, fabric.ErrNotSupported)
+
+	// A request that only a broken or hostile rank 0 would send.
+	for _, raw := range []string{"", "{", `{"plans":[]}`, `{"fabric":"sim","plans":[{"test":"lat","op":"put","sizes":[-1]}]}`} {
+		a, b := newPipe()
+		ctx := testutil.Context(t, 10*time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _ = a.Exchange(ctx, []byte(raw))
+			_, _ = a.Exchange(ctx, []byte(`{}`))
+		})
+		require.Error(t, Run(ctx, b, nil, Request{}, nil), raw)
+		wg.Wait()
+	}
+}
+
+func TestEmitErrorEndsBothSides(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, 20*time.Second)
+	net := sim.NewNetwork(sim.Options{})
+	a, b := newPipe()
+	ctx1, cancel1 := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx1, b, simOpener(b, net, nil), Request{}, nil) }()
+	full := errors.New("disk full")
+	err := Run(ctx, a, simOpener(a, net, nil), Request{Fabric: "sim", Plans: []Plan{quick(Lat, Get, 8, 16)}}, func(Result) error { return full })
+	require.ErrorIs(t, err, full)
+	cancel1() // in a job, the launcher does this
+	require.Error(t, <-done)
+}
+
+// agree: the own error first, the other's otherwise; nothing a peer says can
+// write to a terminal.
+func TestAgree(t *testing.T) {
+	t.Parallel()
+	own := errors.New("own")
+	for _, c := range []struct{ mine, theirs, want error }{
+		{nil, nil, nil}, {own, nil, own}, {nil, own, ErrPeerFailed}, {own, errors.New("x"), own},
+	} {
+		a, b := newPipe()
+		ctx := testutil.Context(t, 10*time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = agree(ctx, b, c.theirs) })
+		err := agree(ctx, a, c.mine)
+		wg.Wait()
+		require.ErrorIs(t, err, c.want)
+	}
+	a, b := newPipe()
+	ctx := testutil.Context(t, 10*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = b.Exchange(ctx, []byte("\x1b]2;boo")) })
+	require.ErrorContains(t, agree(ctx, a, nil), "not a verdict")
+	wg.Wait()
+	require.Equal(t, "a b …", printable("a\nb\x1bccc", 4))
+}
+
+// Timing loops allocate nothing: many times the operations, the same number of
+// allocations.
+func TestTimingLoopsAllocateNothing(t *testing.T) {
+	for _, p := range []Plan{quick(Lat, Put, 64), quick(Lat, Get, 64), quick(Lat, FAdd, 8), quick(BW, Put, 64), quick(Rate, Get, 8)} {
+		allocs := func(iters int64) float64 {
+			q := p
+			q.Iters, q.Time = iters, time.Millisecond
+			return testing.AllocsPerRun(1, func() {
+				_, err0, err1 := runPair(t, sim.Options{Seed: 1, Caps: sim.CapsLike("tcp")}, Request{Fabric: "sim", Plans: []Plan{q}}, nil)
+				require.NoError(t, errors.Join(err0, err1))
+			})
+		}
+		few, many := allocs(100), allocs(3000)
+		require.Less(t, many-few, 200.0, "%v: %v allocations for 100, %v for 3000 operations", p, few, many)
+	}
+}

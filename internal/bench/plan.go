@@ -1,0 +1,186 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Test is a kind of measurement.
+type Test string
+
+// Tests.
+const (
+	Lat  Test = "lat"
+	BW   Test = "bw"
+	Rate Test = "rate"
+)
+
+// Op is an operation that can be measured.
+type Op string
+
+// Operations. Send is the eager channel's message; the others are one-sided
+// operations of the link itself.
+const (
+	Put  Op = "put"
+	Get  Op = "get"
+	Send Op = "send"
+	FAdd Op = "fadd"
+	CAS  Op = "cas"
+)
+
+// Fabrics are the names that --fabric takes. Verbs is the link called "ibv"
+// inside the project.
+var Fabrics = []string{"auto", "shm", "tcp", "verbs"}
+
+// ErrPlan is wrapped by every complaint about what to measure.
+var ErrPlan = errors.New("cannot measure that")
+
+// Bounds of a plan, checked on both sides: rank 1 takes the plan from the
+// wire.
+const (
+	maxWindow = 4096
+	maxIters  = 1 << 40
+	maxTime   = time.Hour
+	maxCount  = 1000
+)
+
+// DefaultIters is the least number of measured operations of a point: enough
+// for a median where one operation takes tens of milliseconds (4 MiB over an
+// emulated device), and irrelevant everywhere else because of Time.
+const DefaultIters = 20
+
+// DefaultWindow is how many requests bw and rate keep outstanding. 64 cover
+// the round trip of every link at 4 KiB; more only help message rate (rate
+// uses DefaultRateWindow) and cost cache.
+const (
+	DefaultWindow     = 64
+	DefaultRateWindow = 128
+)
+
+// Plan is one series: a test of one operation over sizes.
+type Plan struct {
+	Test Test  `json:"test"`
+	Op   Op    `json:"op"`
+	Size []int `json:"sizes"` // bytes
+
+	// Time is how long each size is measured; the warm-up comes on top, a
+	// fifth of it and at most 200 ms. Zero means one second.
+	Time time.Duration `json:"time"`
+
+	// Iters is the least number of operations of a point, whatever Time says.
+	// Zero means DefaultIters.
+	Iters int64 `json:"iters"`
+
+	// Window is how many requests bw and rate keep outstanding. Zero means
+	// DefaultWindow or DefaultRateWindow.
+	Window int `json:"window"`
+
+	// Count repeats the series.  Zero means once.
+	Count int `json:"count"`
+
+	// Validate fills every message with a pattern of its own and checks every
+	// byte at the receiver. The numbers then include filling and checking.
+	Validate bool `json:"validate"`
+
+	// Stall ends a run in which nothing arrives for so long. Zero means
+	// DefaultStall.
+	Stall time.Duration `json:"stall"`
+}
+
+// DefaultStall is long against every hiccup of an oversubscribed or emulated
+// machine (hundreds of ms) and short against a user's patience.
+const DefaultStall = 20 * time.Second
+
+// WithDefaults returns a copy in which every zero is replaced.
+func (p Plan) WithDefaults() Plan {
+	if p.Op == "" {
+		p.Op = Put
+	}
+	if len(p.Size) == 0 {
+		p.Size = DefaultSizes(p.Test, p.Op)
+	}
+	if p.Time == 0 {
+		p.Time = time.Second
+	}
+	if p.Iters == 0 {
+		p.Iters = DefaultIters
+	}
+	if p.Window == 0 {
+		p.Window = DefaultWindow
+		if p.Test == Rate {
+			p.Window = DefaultRateWindow
+		}
+	}
+	if p.Count == 0 {
+		p.Count = 1
+	}
+	if p.Stall == 0 {
+		p.Stall = DefaultStall
+	}
+	return p
+}
+
+// DefaultSizes is what is measured where no sizes are named.
+func DefaultSizes(t Test, op Op) []int {
+	switch {
+	case op == FAdd || op == CAS || t == Rate:
+		return []int{8}
+	case t == BW:
+		return []int{4 << 10, 64 << 10, 1 << 20, 4 << 20}
+	}
+	return []int{8, 64, 512, 4 << 10, 64 << 10, 1 << 20}
+}
+
+// Check says whether the plan, defaults filled in, can be measured.
+func (p Plan) Check() error {
+	if !slices.Contains([]Test{Lat, BW, Rate}, p.Test) {
+		return fmt.Errorf("%w: test %q, want lat, bw or rate", ErrPlan, p.Test)
+	}
+	atomic := p.Op == FAdd || p.Op == CAS
+	switch {
+	case !slices.Contains([]Op{Put, Get, Send, FAdd, CAS}, p.Op):
+		return fmt.Errorf("%w: operation %q, want put, get, send, fadd or cas", ErrPlan, p.Op)
+	case p.Test == BW && atomic:
+		return fmt.Errorf("%w: %s has no bandwidth, ask for its lat or rate", ErrPlan, p.Op)
+	case len(p.Size) == 0 || len(p.Size) > maxSizes:
+		return fmt.Errorf("%w: %d sizes", ErrPlan, len(p.Size))
+	}
+	for i, n := range p.Size {
+		switch {
+		case n < 1 || n > MaxSize:
+			return fmt.Errorf("%w: size %d is out of range 1 to %s", ErrPlan, n, FormatSize(MaxSize))
+		case atomic && n != 8:
+			return fmt.Errorf("%w: %s works on 8 bytes, not on %s", ErrPlan, p.Op, FormatSize(n))
+		case slices.Contains(p.Size[:i], n):
+			return fmt.Errorf("%w: size %s comes twice", ErrPlan, FormatSize(n))
+		}
+	}
+	switch {
+	case p.Time < time.Millisecond || p.Time > maxTime:
+		return fmt.Errorf("%w: time %v is out of range 1ms to %v", ErrPlan, p.Time, maxTime)
+	case p.Iters < 1 || p.Iters > maxIters:
+		return fmt.Errorf("%w: iters %d is out of range 1 to %d", ErrPlan, p.Iters, int64(maxIters))
+	case p.Window < 1 || p.Window > maxWindow:
+		return fmt.Errorf("%w: window %d is out of range 1 to %d", ErrPlan, p.Window, maxWindow)
+	case p.Count < 1 || p.Count > maxCount:
+		return fmt.Errorf("%w: count %d is out of range 1 to %d", ErrPlan, p.Count, maxCount)
+	case p.Stall < 10*time.Millisecond || p.Stall > maxTime:
+		return fmt.Errorf("%w: stall time %v is out of range 10ms to %v", ErrPlan, p.Stall, maxTime)
+	}
+	return nil
+}
+
+// points is how many results the plan gives.
+func (p Plan) points() int { return p.Count * len(p.Size) }
+
+// String is the plan as a heading: "lat put 8,64,4K".
+func (p Plan) String() string {
+	s := make([]string, len(p.Size))
+	for i, n := range p.Size {
+		s[i] = FormatSize(n)
+	}
+	return fmt.Sprintf("%s %s %s", p.Test, p.Op, strings.Join(s, ","))
+}

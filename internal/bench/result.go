@@ -1,0 +1,43 @@
+package bench
+
+import "time"
+
+// Latency summarises a distribution, in µs.
+type Latency struct {
+	Min  float64 `json:"min"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99_9"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// Result is one measured point. Its JSON form is one line of --format json;
+// fields are only ever added.
+type Result struct {
+	Test   Test    `json:"test"`
+	Fabric string  `json:"fabric"`
+	Op     Op      `json:"op"`
+	Size   int     `json:"size"` // bytes
+	Iters  int64   `json:"iters"`
+	LatUS  Latency `json:"lat_us"`
+	MBs    float64 `json:"mb_s"`   // 1e6 bytes a second
+	Mmsgs  float64 `json:"mmsg_s"` // 1e6 messages a second
+
+	Seconds   float64 `json:"seconds"`             // measured, without warm-up
+	Window    int     `json:"window,omitempty"`    // bw and rate
+	Round     int     `json:"round"`               // 0 … count-1
+	Validated bool    `json:"validated,omitempty"` // every byte was checked
+	Label     string  `json:"label,omitempty"`     // free text that keeps merged results apart
+	Machine   Machine `json:"machine"`
+}
+
+// fill derives the rates from messages and time.
+func (r *Result) fill(msgs int64, took time.Duration) {
+	r.Iters, r.Seconds = msgs, took.Seconds()
+	if took > 0 {
+		r.Mmsgs = float64(msgs) / r.Seconds / 1e6
+		r.MBs = r.Mmsgs * float64(r.Size)
+	}
+}

@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Request is what rank 0 wants measured, over one fabric.
+type Request struct {
+	Fabric string `json:"fabric"`
+	Plans  []Plan `json:"plans"`
+	Label  string `json:"label,omitempty"`
+}
+
+// maxPlans bounds what rank 1 takes from the wire.
+const maxPlans = 64
+
+// Check fills in defaults and says whether all of it can be measured.
+func (r *Request) Check() error {
+	if len(r.Plans) == 0 || len(r.Plans) > maxPlans {
+		return fmt.Errorf("%w: %d series, want 1 to %d", ErrPlan, len(r.Plans), maxPlans)
+	}
+	for i := range r.Plans {
+		r.Plans[i] = r.Plans[i].WithDefaults()
+		if err := r.Plans[i].Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Points is how many results the request gives.
+func (r *Request) Points() int {
+	n := 0
+	for i := range r.Plans {
+		n += r.Plans[i].points()
+	}
+	return n
+}
+
+// depth is the queue that the request needs.
+func (r *Request) depth() int {
+	n := 0
+	for i := range r.Plans {
+		n = max(n, r.Plans[i].Window)
+	}
+	return n + 2 // a stop, and the flag behind a ball
+}
+
+// Opener connects the calling rank with the other one. It is called on both
+// ranks with the same fabric; depth is the queue length that is needed. close
+// releases everything and may be called more than once.
+type Opener func(ctx context.Context, fabric string, depth int) (c Conn, close func() error, err error)
+
+// Run measures. Both ranks call it: rank 0 with what it wants and emit, which
+// gets every result as it comes; rank 1 with a zero Request and nil. It
+// returns an error on both sides if either fails. The garbage collector is off
+// meanwhile.
+func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(Result) error) (err error) {
+	rank := ctl.Rank()
+	if req, err = agreeOn(ctx, ctl, req); err != nil {
+		return err
+	}
+	conn, closeConn, err := open(ctx, req.Fabric, req.depth())
+	if err = agree(ctx, ctl, wrap("open "+req.Fabric, err)); err != nil {
+		if closeConn != nil {
+			err = errors.Join(err, closeConn())
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, closeConn()) }()
+
+	span, stall := 4096, time.Duration(0)
+	for i := range req.Plans {
+		p := &req.Plans[i]
+		stall = max(stall, p.Stall)
+		for _, n := range p.Size {
+			pt := point{Plan: p, size: n}
+			span = max(span, pt.span())
+		}
+	}
+	s, err := newSide(ctx, ctl, conn, span, stall)
+	if err != nil {
+		return wrap("prepare "+req.Fabric, err)
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+
+	// A collection inside a timing loop is somebody else's time. Nothing is
+	// allocated inside; what is allocated between points is small.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
+	rec := newRecorder()
+	machine := ThisMachine()
+	pt := point{}
+	for i := range req.Plans {
+		pt.Plan = &req.Plans[i]
+		for round := range pt.Count {
+			for _, pt.size = range pt.Size {
+				pt.epoch++
+				res := Result{Test: pt.Test, Fabric: conn.Fabric, Op: pt.Op, Size: pt.size,
+					Round: round, Validated: pt.Validate, Label: req.Label, Machine: machine}
+				if err := s.point(ctx, &pt, rec, &res); err != nil {
+					return fmt.Errorf("%s %s %s %d bytes: %w", conn.Fabric, pt.Test, pt.Op, pt.size, err)
+				}
+				if rank == 0 {
+					if err := emit(res); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return agree(ctx, ctl, nil)
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// agreeOn carries the request to rank 1, which trusts nothing in it.
+func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
+	var err error
+	if ctl.Rank() == 0 {
+		if err = req.Check(); err != nil {
+			return req, err
+		}
+		var b []byte
+		if b, err = json.Marshal(req); err != nil {
+			return req, err
+		}
+		if _, err = ctl.Exchange(ctx, b); err != nil {
+			return req, err
+		}
+	} else {
+		var b []byte
+		if b, err = ctl.Exchange(ctx, nil); err != nil {
+			return req, err
+		}
+		if err = json.Unmarshal(b, &req); err == nil {
+			err = req.Check()
+		}
+		err = wrap("request of rank 0", err)
+	}
+	return req, agree(ctx, ctl, err)
+}
+
+// point measures one point; both ranks come here in step.
+func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) error {
+	rank := s.ctl.Rank()
+	rec.reset()
+	if err := s.ready(ctx, p); err != nil {
+		return err
+	}
+	var (
+		msgs int64
+		took time.Duration
+		err  error
+	)
+	half := 1.0
+	switch {
+	case p.Op == Send:
+		err = fmt.Errorf("send: %w", errors.ErrUnsupported)
+	case p.Test != Lat && p.Validate && (p.Op == Put || p.Op == Get):
+		msgs, took, err = s.floodChecked(ctx, p, rec)
+	case p.Test != Lat && rank == 0:
+		msgs, took, err = s.flood(p, rec)
+	case p.Test != Lat:
+		err = s.serve(p.epoch)
+	case p.Op == Put && rank == 0:
+		half = 2
+		err = s.ping(p, rec)
+	case p.Op == Put:
+		err = s.pong(p)
+	case rank == 0:
+		err = s.roundTrip(p, rec)
+	default:
+		err = s.serve(p.epoch)
+	}
+	if rank == 0 && errors.Is(err, ErrValidate) {
+		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
+	}
+	if err = agree(ctx, s.ctl, err); err != nil {
+		return err
+	}
+	if rank != 0 {
+		return nil
+	}
+	res.LatUS = rec.latency(half)
+	if p.Test == Lat {
+		msgs = rec.count
+		took = time.Duration(res.LatUS.Mean * float64(msgs) * 1000)
+		res.fill(msgs, took)
+		res.Seconds *= half
+		return nil
+	}
+	res.Window = p.window()
+	res.fill(msgs, took)
+	return nil
+}
+
+// ready brings both sides' memory into the state in which a point starts.
+func (s *side) ready(ctx context.Context, p *point) error {
+	if err := s.drain(); err != nil {
+		return err
+	}
+	cellAt(s.mem, offFlag).store(0)
+	cellAt(s.mem, offAtomic).store(0)
+	in := s.in((p.size + 7) &^ 7)
+	clear(in)
+	if p.Validate && p.Op == Get && s.ctl.Rank() == 1 {
+		fill(in[:p.size], p.seed(1, 0))
+	}
+	return agree(ctx, s.ctl, nil)
+}

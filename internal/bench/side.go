@@ -1,0 +1,329 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Errors that end a run; the link's own (fabric.ErrPeerGone and so on) are the
+// others.
+var (
+	ErrStalled  = errors.New("nothing arrives from the other rank")
+	ErrValidate = errors.New("wrong data arrived")
+)
+
+// Conn is a connected pair as a side sees it.
+type Conn struct {
+	Fabric string // name for results: shm, tcp, verbs, sim
+	Link   fabric.Link
+	EP     fabric.Endpoint
+}
+
+// Layout of the region that each side offers. Words that different parties
+// write lie on cache lines of their own.
+const (
+	offStop   = 0         // rank 1: number of the point that is over
+	offFlag   = 128       // sequence number, where it cannot travel in the message
+	offAtomic = 256       // target of atomics
+	offResult = 384       // old values that atomics return, resultSlots of them
+	offOut    = 384 + 512 // source of flag and stop writes
+	offData   = 4096
+
+	resultSlots = 64
+)
+
+// signalEvery is how many ping-pong posts share one completion. Far below the
+// queue's depth, and seldom enough not to show in the time.
+const signalEvery = 16
+
+// napAfter is how long a wait yields before it sleeps on the link's
+// descriptor. A plain write does not wake on every link, so a nap costs up to
+// napTime of latency: that must not be seen in what is measured, which takes
+// less than 200 ms an operation even on an emulated device.
+const (
+	napAfter = 200 * time.Millisecond
+	napTime  = time.Millisecond
+)
+
+// side is one rank's end of the measurement. One goroutine at a time.
+type side struct {
+	Conn
+	ctx  context.Context
+	ctl  Control
+	caps fabric.Caps
+	reg  fabric.Region
+	mem  []byte
+	peer fabric.RemoteKey
+	span int // bytes of each of the two data areas
+
+	cs          [32]fabric.Completion
+	ids         [32]uint64 // of the completions of the last poll
+	sent, acked uint64     // signalled requests
+
+	sp       cpu.Spinner
+	misses   int
+	waiting  int64 // ticks when the present wait was first seen to be long, 0: not yet
+	nap, end int64 // napAfter and the stall time in ticks
+}
+
+// newSide registers memory for two data areas of span bytes and exchanges keys.
+func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Duration) (*side, error) {
+	span = (span + 4095) &^ 4095
+	s := &side{Conn: c, ctx: ctx, ctl: ctl, caps: c.Link.Caps(), span: span}
+	perNS := 1 / cpu.NsPerTick()
+	s.nap, s.end = int64(float64(napAfter)*perNS), int64(float64(stall)*perNS)
+	reg, err := c.Link.Alloc(offData+2*span, fabric.AccessAll)
+	if err == nil {
+		s.reg, s.mem = reg, reg.Bytes()
+		// Touch every page now: first use would be measured as latency.
+		for i := 0; i < len(s.mem); i += 4096 {
+			s.mem[i] = 0
+		}
+	}
+	if err = agree(ctx, ctl, err); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	theirs, err := ctl.Exchange(ctx, s.reg.Key().Append(nil))
+	if err == nil {
+		s.peer, _, err = fabric.ParseRemoteKey(theirs)
+	}
+	if err == nil && s.peer.Len < uint64(len(s.mem)) {
+		err = fmt.Errorf("the other rank offers %d bytes, want %d", s.peer.Len, len(s.mem))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *side) close() error {
+	if s.reg == nil {
+		return nil
+	}
+	return s.reg.Close()
+}
+
+// in and out are the areas that the peer writes and that this side sends from.
+func (s *side) in(size int) []byte  { return s.mem[offData : offData+size] }
+func (s *side) out(size int) []byte { return s.mem[offData+s.span : offData+s.span+size] }
+
+// sge names n bytes of the region at off.
+func (s *side) sge(off, n int) fabric.SGE {
+	return fabric.NewSGE(s.mem[off:off+n], s.reg.LKey())
+}
+
+// write is a request that puts n bytes at off of this region to offset to of
+// the peer's; inline where the link can.
+func (s *side) write(off, n, to int) fabric.WR {
+	w := fabric.WR{
+		Op: fabric.OpWrite, Local: []fabric.SGE{s.sge(off, n)},
+		RemoteAddr: s.peer.Addr + uint64(to), RKey: s.peer.RKey,
+	}
+	if n <= s.caps.MaxInline {
+		w.Flags |= fabric.FlagInline
+	}
+	return w
+}
+
+// post hands over all of wrs, of which signalled ask for a completion. Short.
+func (s *side) post(wrs []fabric.WR, signalled int) error {
+	s.sent += uint64(signalled)
+	n, err := s.EP.Post(wrs)
+	if err == nil && n == len(wrs) {
+		return nil
+	}
+	return s.postRest(wrs[n:], err)
+}
+
+func (s *side) postRest(wrs []fabric.WR, err error) error {
+	for s.begin(); ; {
+		if err != nil {
+			return s.because(err)
+		}
+		if len(wrs) == 0 {
+			return nil
+		}
+		if _, err = s.poll(); err == nil {
+			err = s.rest()
+		}
+		if err == nil {
+			var n int
+			n, err = s.EP.Post(wrs)
+			wrs = wrs[n:]
+		}
+	}
+}
+
+// poll takes completions; the identifiers of the successful requests among
+// them are in s.ids[:n]. Short.
+func (s *side) poll() (n int, err error) {
+	k := s.Link.Poll(s.cs[:])
+	for i := range k {
+		c := &s.cs[i]
+		if c.Status != fabric.StatusOK || c.Op == fabric.OpDown {
+			return n, s.failed(c)
+		}
+		if c.Op == fabric.OpNotify {
+			continue
+		}
+		s.ids[n] = c.ID
+		n++
+	}
+	s.acked += uint64(n)
+	return n, nil
+}
+
+// failed turns a failed completion into the error of the run.
+func (s *side) failed(c *fabric.Completion) error {
+	if c.Op == fabric.OpDown {
+		if err := s.EP.Err(); err != nil {
+			return err
+		}
+		return &fabric.OpError{Op: c.Op, Status: fabric.StatusPeerGone, Endpoint: c.EP, Vendor: c.Vendor}
+	}
+	return c.Err()
+}
+
+// because prefers the reason why an endpoint is down over the fact.
+func (s *side) because(err error) error {
+	if why := s.EP.Err(); why != nil && errors.Is(err, fabric.ErrDown) {
+		return fmt.Errorf("%w: %w", fabric.ErrDown, why)
+	}
+	return err
+}
+
+// begin starts a wait.
+func (s *side) begin() {
+	s.sp.Reset()
+	s.misses, s.waiting = 0, 0
+}
+
+// miss is one fruitless look at memory that the peer writes: it lets the link
+// progress and waits a moment. Completions found are only counted.
+func (s *side) miss() error {
+	s.misses++
+	if s.caps.TargetProgress || s.misses&15 == 0 {
+		if _, err := s.poll(); err != nil {
+			return err
+		}
+	}
+	return s.rest()
+}
+
+// rest waits a moment after a fruitless poll; with an error when the wait is
+// hopeless.
+func (s *side) rest() error {
+	if y := s.sp.Wait(); y&63 == 1 {
+		return s.long()
+	}
+	return nil
+}
+
+// long is the slow part of rest: deadline, cancellation, naps.
+func (s *side) long() error {
+	now := cpu.Ticks()
+	if s.waiting == 0 {
+		s.waiting = now
+	}
+	took := now - s.waiting
+	if took > s.end {
+		return fmt.Errorf("%w for %v: it hangs, or died without the link noticing", ErrStalled, cpu.Duration(took).Round(time.Millisecond))
+	}
+	if err := s.ctx.Err(); err != nil {
+		return context.Cause(s.ctx)
+	}
+	if took > s.nap {
+		return s.sleep(napTime)
+	}
+	return nil
+}
+
+// sleep waits for an event of the link, at most d.
+func (s *side) sleep(d time.Duration) error {
+	ok, err := s.Link.Arm()
+	if err != nil {
+		return err
+	}
+	if ok {
+		fds := []unix.PollFd{{Fd: int32(s.Link.FD()), Events: unix.POLLIN}}
+		_, err = unix.Poll(fds, int(d/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+	}
+	s.Link.Disarm()
+	return err
+}
+
+// drain waits until every signalled request has completed.
+func (s *side) drain() error {
+	for s.begin(); s.acked != s.sent; {
+		n, err := s.poll()
+		if err == nil && n == 0 {
+			err = s.rest()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop tells rank 1 that point epoch is over.
+func (s *side) stop(epoch uint64) error {
+	if err := s.drain(); err != nil {
+		return err
+	}
+	cellAt(s.mem, offOut).store(epoch)
+	w := s.write(offOut, 8, offStop)
+	w.Flags |= fabric.FlagSignaled | fabric.FlagNotify
+	if err := s.post([]fabric.WR{w}, 1); err != nil {
+		return err
+	}
+	return s.drain()
+}
+
+// serve is rank 1's part where it has nothing to do but to be there: until
+// rank 0 says that point epoch is over. How long rank 0 measures is not known
+// here, so the stall time does not apply: a dead rank 0 is an event of the link
+// or ends the context.
+func (s *side) serve(epoch uint64) error {
+	over := cellAt(s.mem, offStop)
+	for s.begin(); over.load() != epoch; {
+		if _, err := s.poll(); err != nil {
+			return err
+		}
+		if !s.caps.TargetProgress {
+			// The device or the peer does the work: stay out of its way. The
+			// stop carries a notification, which wakes.
+			if err := s.idle(); err != nil {
+				return err
+			}
+			continue
+		}
+		// This side executes the requests: be quick, never sleep. A yield lets
+		// the other rank run where both share a processor.
+		if y := s.sp.Wait(); y&1023 == 1023 && s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+	}
+	return nil
+}
+
+// idleTime bounds one sleep of serve, so that cancellation is noticed.
+const idleTime = 50 * time.Millisecond
+
+// idle sleeps until an event.
+func (s *side) idle() error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return s.sleep(idleTime)
+}
