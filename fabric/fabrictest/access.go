@@ -14,12 +14,26 @@ var accessCases = []Case{
 	{"RegionClose", regionClose},
 }
 
-// sick checks everything that must hold after request bad of c ended with one
-// of sts: what was posted behind it is flushed, the endpoint is down and says
-// so once, and the peer's endpoint at most goes down with it.
-func (r *rig) sick(c, peer *conn, bad, behind uint64, sts []fabric.Status, what string) {
+// sick posts ws, whose last but one must end with one of sts, and checks
+// everything that must hold then: what was posted behind it is flushed, the
+// endpoint is down and says so once, and the peer's endpoint at most goes down
+// with it.
+func (r *rig) sick(c, peer *conn, ws []fabric.WR, sts []fabric.Status, what string) {
 	r.Helper()
+	bad, behind := ws[len(ws)-2].ID, ws[len(ws)-1].ID
 	var first, flushed, down int
+	posted := 1 // of behind
+	for list := ws; len(list) > 0; {
+		n, err := c.ep.Post(list)
+		list = list[n:]
+		if errors.Is(err, fabric.ErrDown) && len(list) == 1 {
+			posted = 0 // a short Post, and the bad one has failed already
+			break
+		}
+		r.must(err, what+": post")
+		r.a.poll()
+		r.b.poll()
+	}
 	count := func() bool {
 		for _, d := range c.side.done {
 			switch {
@@ -46,14 +60,14 @@ func (r *rig) sick(c, peer *conn, bad, behind uint64, sts []fabric.Status, what 
 			}
 		}
 		c.side.done = c.side.done[:0]
-		return first == 1 && flushed == 1 && down == 1
+		return first == 1 && flushed == posted && down == 1
 	}
 	r.until(what+": failure, flush and OpDown", count)
 	for range 100 {
 		r.a.poll()
 		r.b.poll()
 	}
-	if count(); first != 1 || flushed != 1 || down != 1 {
+	if count(); first != 1 || flushed != posted || down != 1 {
 		r.Fatalf("%s: reported %d times, request behind it %d times, OpDown %d times", what, first, flushed, down)
 	}
 	for _, d := range peer.side.done {
@@ -169,9 +183,8 @@ func remoteAccess(r *rig) {
 		}
 		good := req(fabric.OpWrite, local, 1000, 8, byReg, 8)
 		behind := req(fabric.OpWrite, local, 1000, 50, target, 100)
-		behind.Flags, behind.ID = fabric.FlagSignaled, r.id()
-		c.post(good, bad, behind)
-		r.sick(c, peer, bad.ID, behind.ID, []fabric.Status{fabric.StatusRemoteAccess}, what)
+		behind.Flags, behind.ID = fabric.FlagSignaled|fabric.FlagFence, r.id()
+		r.sick(c, peer, []fabric.WR{good, bad, behind}, []fabric.Status{fabric.StatusRemoteAccess}, what)
 		r.verify(g.Buf, 3, 0, what+": target")
 		r.intact(g, what+": target")
 		r.intact(ag, what+": allocated target")
@@ -227,9 +240,8 @@ func localAccess(r *rig) {
 			bad.Local = []fabric.SGE{x.piece()}
 			bad.ID, bad.Flags, bad.Operand = r.id(), fabric.FlagSignaled, 1
 			behind := req(fabric.OpWrite, local, 0, 8, remote, 128)
-			behind.ID, behind.Flags = r.id(), fabric.FlagSignaled
-			c.post(bad, behind)
-			r.sick(c, peer, bad.ID, behind.ID, append([]fabric.Status{fabric.StatusLocalProtection}, r.f.LocalErrors...), what)
+			behind.ID, behind.Flags = r.id(), fabric.FlagSignaled|fabric.FlagFence
+			r.sick(c, peer, []fabric.WR{bad, behind}, append([]fabric.Status{fabric.StatusLocalProtection}, r.f.LocalErrors...), what)
 			r.verify(g.Buf, 3, 0, what+": local")
 			r.intact(g, what+": local")
 			r.intact(rg, what+": remote")
@@ -263,9 +275,8 @@ func regionClose(r *rig) {
 		g := testutil.Guard(again.Bytes(), 0, 0)
 		bad := fabric.WR{Op: fabric.OpWrite, Local: []fabric.SGE{sge(local, 0, 64)}, RemoteAddr: old.Addr, RKey: old.RKey, ID: r.id(), Flags: fabric.FlagSignaled}
 		behind := req(fabric.OpWrite, local, 0, 8, keep, 0)
-		behind.ID, behind.Flags = r.id(), fabric.FlagSignaled
-		c.post(bad, behind)
-		r.sick(c, peer, bad.ID, behind.ID, []fabric.Status{fabric.StatusRemoteAccess}, "write to a closed region")
+		behind.ID, behind.Flags = r.id(), fabric.FlagSignaled|fabric.FlagFence
+		r.sick(c, peer, []fabric.WR{bad, behind}, []fabric.Status{fabric.StatusRemoteAccess}, "write to a closed region")
 		r.intact(g, "memory after a closed region")
 		r.must(c.ep.Close(), "close")
 		r.must(peer.ep.Close(), "close")

@@ -192,7 +192,9 @@ func misaligned(r *rig) {
 	for _, op := range []fabric.Op{fabric.OpFetchAdd, fabric.OpCompareSwap} {
 		for off := 1; off < 8; off++ {
 			w := req(op, local, 24, 8, remote, 64+off)
-			n, err := c.ep.Post([]fabric.WR{w})
+			var n int
+			var err error
+			r.until("Post's verdict", func() bool { n, err = c.ep.Post([]fabric.WR{w}); return n > 0 || err != nil })
 			if n != 0 || !errors.Is(err, fabric.ErrInvalidWR) {
 				r.Fatalf("%v at a multiple of 8 plus %d: took %d, %v; want ErrInvalidWR", op, off, n, err)
 			}
