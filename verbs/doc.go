@@ -1,0 +1,61 @@
+// Package verbs is a binding of libibverbs, the library that programs RDMA
+// devices: InfiniBand, RoCE and iWARP adapters, and SoftRoCE (rdma_rxe).
+//
+// It is mechanism only: no retries, no caching, no thresholds, no goroutines,
+// no log. What to do with a full queue or a broken connection is decided by its
+// users (fabric/ibv here). Types carry Go names, and no C type appears in a
+// signature.
+//
+// # Without RDMA
+//
+// libibverbs is opened at run time. Where it is not installed, where its header
+// was missing when the program was built, or in a build without cgo, everything
+// returns an error that wraps [ErrNotSupported], and [Support] says which of the
+// three it was.
+//
+// # Objects
+//
+//	Devices → Open → *Context ┬ QueryDevice, QueryPort, GIDs → ChooseGID
+//	                          ├ CreateCompChannel → *CompChannel (FD, Event)
+//	                          ├ CreateCQ → *CQ (Poll, ReqNotify)
+//	                          └ AllocPD → *PD ┬ Register → *MR
+//	                                          ├ CreateQP → *QP (Modify, PostSend, PostRecv)
+//	                                          └ CreateSRQ, CreateAH, AllocMW
+//
+// Every object is released by its Close, children before parents; a parent with
+// children refuses with EBUSY and stays usable. Close is idempotent. Nothing is
+// released by the garbage collector.
+//
+// # Memory
+//
+// A device reads and writes memory long after the call that asked for it. Such
+// memory must not lie where Go may move or reuse it: take it from mmap
+// ([PD.Register]) or let [PD.RegisterPinned] pin a Go slice until the region is
+// closed. Work requests name memory by address ([SGE]), not by slice.
+//
+// # Crossings
+//
+// [QP.PostSend], [QP.PostRecv] and [CQ.Poll] are the data path: one crossing
+// into C for a whole list, no allocation, no lock. A queue that is full is a
+// count, not an error. PostSend of one queue pair is for one goroutine at a
+// time, so is PostRecv, and so is Poll of one queue; different objects are
+// independent. Everything else may be called from any goroutine, but not while
+// the object is being closed.
+//
+// # Files
+//
+//	support.go errors.go            is there a library; errors that say what to do
+//	device.go context.go attr.go    devices and their attributes
+//	gid.go gidchoice.go             addresses of a port, and which one to use
+//	pd.go mr.go                     protection domains, registered memory
+//	cq.go wc.go channel.go async.go completions and events
+//	qp.go qpattr.go                 queue pairs and their states
+//	wr.go post.go                   work requests
+//	srq.go ah.go mw.go              shared receive queues, address handles, memory windows
+//	enums.go                        the library's numbers with names
+//	raw_cgo.go raw_none.go          the crossing, and its twin without cgo
+//	shim_linux.h, *.c               the C side
+//
+// It imports nothing of the project. Tests that need a device skip without one,
+// unless RMA_REQUIRE_RDMA=1 is set, which makes them fail.
+package verbs

@@ -1,0 +1,112 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sentinels for errors.Is.
+var (
+	// ErrNotSupported: no libibverbs (see [Support]), or the device, its
+	// driver or the kernel does not have the function.
+	ErrNotSupported = errors.New("not supported")
+
+	// ErrNoDevice: there is no RDMA device of that name, or none at all.
+	ErrNoDevice = errors.New("no such RDMA device")
+
+	// ErrNoGID: no address of the port fits.
+	ErrNoGID = errors.New("no usable GID")
+
+	// ErrClosed: the object was closed.
+	ErrClosed = errors.New("closed")
+
+	// ErrInvalid: an argument cannot be what is meant.
+	ErrInvalid = errors.New("invalid argument")
+
+	// ErrMemlock: the limit on locked memory is too low (*MemlockError).
+	ErrMemlock = errors.New("not enough lockable memory")
+)
+
+// Error is a failed call of the library.
+type Error struct {
+	Op    string        // what was tried, with the arguments that matter
+	Errno syscall.Errno // what the library or the kernel said
+	Hint  string        // what to do, empty if nothing is known
+}
+
+func (e *Error) Error() string {
+	if e.Hint != "" {
+		return fmt.Sprintf("%s: %v: %s", e.Op, e.Errno, e.Hint)
+	}
+	return fmt.Sprintf("%s: %v", e.Op, e.Errno)
+}
+
+// Unwrap returns the errno.
+func (e *Error) Unwrap() error { return e.Errno }
+
+// Is makes errors.Is(err, ErrNotSupported) true where the errno means that.
+func (e *Error) Is(target error) bool {
+	return target == ErrNotSupported && (e.Errno == unix.ENOSYS || e.Errno == unix.EOPNOTSUPP || e.Errno == unix.EPROTONOSUPPORT)
+}
+
+// fail turns an errno into an error, nil for 0.
+func fail(op string, no syscall.Errno, hint string) error {
+	if no == 0 {
+		return nil
+	}
+	return &Error{Op: op, Errno: no, Hint: hint}
+}
+
+// closeFail is fail for the release of op's object.
+func closeFail(op string, no syscall.Errno) error {
+	hint := ""
+	if no == unix.EBUSY {
+		hint = "close what was made from it first"
+	}
+	return fail(op, no, hint)
+}
+
+// MemlockError is a registration or a queue refused because the process may not
+// lock that much memory. It unwraps to ErrMemlock and to the errno.
+type MemlockError struct {
+	Op    string
+	Errno syscall.Errno
+	Size  uint64 // bytes that were to be locked; 0 if unknown
+	Limit uint64 // RLIMIT_MEMLOCK, soft, in bytes; NoLimit if unlimited
+}
+
+// NoLimit is MemlockError.Limit where the limit is not the cause.
+const NoLimit = ^uint64(0)
+
+func (e *MemlockError) Error() string {
+	if e.Limit == NoLimit {
+		return fmt.Sprintf("%s: %v: RLIMIT_MEMLOCK is unlimited, so memory or a limit of the device or the cgroup is exhausted", e.Op, e.Errno)
+	}
+	return fmt.Sprintf("%s: %v: RLIMIT_MEMLOCK is %d bytes (%d KiB): raise it with \"ulimit -l unlimited\", "+
+		"\"* - memlock unlimited\" in /etc/security/limits.d, LimitMEMLOCK=infinity in a systemd unit, "+
+		"--ulimit memlock=-1 for a container, or give the process CAP_IPC_LOCK", e.Op, e.Errno, e.Limit, e.Limit>>10)
+}
+
+// Unwrap returns the sentinel and the errno.
+func (e *MemlockError) Unwrap() []error { return []error{ErrMemlock, e.Errno} }
+
+// memFail is fail for calls that lock memory.
+func memFail(op string, no syscall.Errno, size uint64, hint string) error {
+	if no == unix.ENOMEM || no == unix.EPERM || no == unix.EAGAIN {
+		return &MemlockError{Op: op, Errno: no, Size: size, Limit: MemlockLimit()}
+	}
+	return fail(op, no, hint)
+}
+
+// MemlockLimit is the soft RLIMIT_MEMLOCK of this process in bytes, NoLimit if
+// there is none.
+func MemlockLimit() uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return NoLimit
+	}
+	return l.Cur // RLIM_INFINITY is all ones
+}

@@ -1,0 +1,127 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// GID is a 128-bit address of a port, in network byte order. On RoCE v2 it is an
+// IPv6 address, or an IPv4 address in its IPv6-mapped form.
+type GID [16]byte
+
+// Addr returns the GID as an IP address, IPv4 where it is mapped.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// IsZero reports an empty entry.
+func (g GID) IsZero() bool { return g == GID{} }
+
+// String writes the GID as an IPv6 address.
+func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// GIDType is the protocol that a GID of the table stands for.
+type GIDType uint32
+
+// GID types.
+const (
+	GIDInfiniBand GIDType = iota
+	GIDRoCEv1
+	GIDRoCEv2
+)
+
+// String names the type.
+func (t GIDType) String() string {
+	return name("gid-type", []string{"InfiniBand", "RoCE v1", "RoCE v2"}, int(t))
+}
+
+// GIDEntry is one valid entry of the GID table of a port.
+type GIDEntry struct {
+	Index  int
+	GID    GID
+	Type   GIDType
+	NetDev string // interface behind the address, empty if none or unknown
+}
+
+// GIDs returns the valid entries of a port's GID table, in table order.
+func (c *Context) GIDs(port int) ([]GIDEntry, error) {
+	pa, err := c.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	op := fmt.Sprintf("read GID table of port %d of %s", port, c.name)
+	h, err := c.use(op)
+	if err != nil {
+		return nil, err
+	}
+	da, err := c.QueryDevice()
+	if err != nil {
+		return nil, err
+	}
+	// The call returns the valid entries of all ports. Its buffer may not be
+	// longer than 64 KiB, 2047 entries (the kernel's attributes have 16-bit
+	// lengths); a device with more than that says EINVAL.
+	max := min((pa.GIDs+1)*(da.Ports+1), 2000)
+	es, no := rawGIDTable(h, max)
+	if no == 0 {
+		out := make([]GIDEntry, 0, len(es))
+		for _, e := range es {
+			if e.port != uint32(port) {
+				continue
+			}
+			ge := GIDEntry{Index: int(e.index), GID: e.gid, Type: GIDType(e.typ)}
+			if e.ifindex != 0 {
+				if ifc, err := net.InterfaceByIndex(int(e.ifindex)); err == nil {
+					ge.NetDev = ifc.Name
+				}
+			}
+			out = append(out, ge)
+		}
+		return out, nil
+	}
+	if no != unix.ENOSYS && no != unix.EOPNOTSUPP && no != unix.EPROTONOSUPPORT && no != unix.EINVAL {
+		return nil, fail(op, no, "")
+	}
+	return c.gidsFromSysfs(op, h, port, pa)
+}
+
+// gidsFromSysfs serves libraries and kernels without the table query.
+func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]GIDEntry, error) {
+	var out []GIDEntry
+	for i := range pa.GIDs {
+		g, no := rawQueryGID(h, uint8(port), i)
+		if no != 0 {
+			if no == unix.ENODATA || no == unix.EAGAIN || no == unix.EINVAL {
+				continue
+			}
+			return nil, fail(op, no, fmt.Sprintf("at index %d", i))
+		}
+		if GID(g).IsZero() {
+			continue
+		}
+		attr := func(kind string) (string, error) {
+			b, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/gid_attrs/%s/%d", c.name, port, kind, i))
+			return strings.TrimSpace(string(b)), err
+		}
+		e := GIDEntry{Index: i, GID: g, Type: GIDInfiniBand}
+		t, err := attr("types")
+		if err != nil && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT)) && pa.LinkLayer == LinkEthernet {
+			continue // the entry went away meanwhile
+		}
+		switch t {
+		case "RoCE v2":
+			e.Type = GIDRoCEv2
+		case "IB/RoCE v1":
+			if pa.LinkLayer == LinkEthernet {
+				e.Type = GIDRoCEv1
+			}
+		}
+		e.NetDev, _ = attr("ndevs")
+		out = append(out, e)
+	}
+	return out, nil
+}

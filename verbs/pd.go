@@ -1,0 +1,47 @@
+package verbs
+
+import (
+	"fmt"
+)
+
+// PD is a protection domain: queue pairs reach only memory of their own.
+type PD struct {
+	ctx *Context
+	h   uintptr
+}
+
+// AllocPD creates a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	const op = "allocate protection domain"
+	h, err := c.use(op)
+	if err != nil {
+		return nil, err
+	}
+	pd, no := rawAllocPD(h)
+	if no != 0 {
+		return nil, memFail(op, no, 0, "")
+	}
+	return &PD{ctx: c, h: pd}, nil
+}
+
+// Context is the device of the domain.
+func (p *PD) Context() *Context { return p.ctx }
+
+// Close releases the domain.
+func (p *PD) Close() error {
+	if p.h == 0 {
+		return nil
+	}
+	if no := rawDeallocPD(p.h); no != 0 {
+		return closeFail("release protection domain", no)
+	}
+	p.h = 0
+	return nil
+}
+
+func (p *PD) use(op string) (uintptr, error) {
+	if p.h == 0 {
+		return 0, fmt.Errorf("%s: protection domain: %w", op, ErrClosed)
+	}
+	return p.h, nil
+}

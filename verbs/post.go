@@ -1,0 +1,330 @@
+package verbs
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A list of requests is written as a chain of struct ibv_send_wr into C memory
+// of the queue pair, and handed over in one crossing. Passing the caller's list
+// itself would pass Go pointers to Go pointers; converting it in C would mean a
+// call for every request.
+//
+// The layouts below are asserted against the header in shim_linux.c and in
+// TestLayouts. Pointers are integers here: they point into C memory, so the
+// collector needs to know nothing, and writing them needs no barrier.
+type (
+	sendWR struct {
+		id       uint64
+		next     uintptr
+		sgl      uintptr
+		numSGE   int32
+		op       uint32
+		flags    uint32
+		imm      uint32 // big-endian, or key to invalidate
+		remote   uint64 // ud: ah
+		rkeyOr   uint64 // rdma: rkey in the low-address half; atomic: compare or addend; ud: qpn, qkey
+		swap     uint64
+		atomKey  uint32
+		_        uint32
+		srqn     uint32
+		_        uint32
+		mw       uintptr
+		mwRKey   uint32
+		_        uint32
+		mwMR     uintptr
+		mwAddr   uint64
+		mwLen    uint64
+		mwAccess uint32
+		_        uint32
+	}
+	recvWR struct {
+		id     uint64
+		next   uintptr
+		sgl    uintptr
+		numSGE int32
+		_      uint32
+	}
+)
+
+const (
+	sendWRSize = 128
+	recvWRSize = 32
+
+	// chainMax is how many requests one crossing carries at most. At 64 a
+	// crossing (35-80 ns) is a nanosecond each; larger would only add to the
+	// memory of every queue pair (176 bytes a slot).
+	chainMax = 64
+
+	// chainSGEs is how many pieces a chain holds at least. A chain whose pieces
+	// do not fit is cut there, so requests of many pieces cost more crossings,
+	// each of which moves much data.
+	chainSGEs = 256
+)
+
+// chain is C memory for requests and their pieces.
+type chain struct {
+	mem    uintptr
+	sges   []SGE // in C memory
+	sgeMem uintptr
+	n      int // requests it holds
+	maxSGE int
+}
+
+func (c *chain) init(wrs, maxSGE, wrSize int) bool {
+	if wrs < 1 {
+		return true
+	}
+	c.n, c.maxSGE = min(wrs, chainMax), maxSGE
+	k := max(min(chainSGEs, c.n*maxSGE), maxSGE)
+	c.mem = rawCalloc(c.n*wrSize + k*int(unsafe.Sizeof(SGE{})))
+	if c.mem == 0 {
+		return false
+	}
+	c.sgeMem = c.mem + uintptr(c.n*wrSize)
+	c.sges = valuesAt[SGE](c.sgeMem, k)
+	return true
+}
+
+func (c *chain) free() {
+	if c.mem != 0 {
+		rawFree(c.mem)
+	}
+	*c = chain{}
+}
+
+type sendChain struct {
+	chain
+	wrs []sendWR // in C memory
+}
+
+func (c *sendChain) init(wrs, maxSGE int) bool {
+	if !c.chain.init(wrs, maxSGE, sendWRSize) {
+		return false
+	}
+	c.wrs = valuesAt[sendWR](c.mem, c.n)
+	for i := range c.wrs {
+		c.wrs[i].next = c.mem + uintptr(i+1)*sendWRSize
+	}
+	return true
+}
+
+func (c *sendChain) free() { c.wrs = nil; c.chain.free() }
+
+type recvChain struct {
+	chain
+	wrs []recvWR // in C memory
+}
+
+func (c *recvChain) init(wrs, maxSGE int) bool {
+	if !c.chain.init(wrs, maxSGE, recvWRSize) {
+		return false
+	}
+	c.wrs = valuesAt[recvWR](c.mem, c.n)
+	for i := range c.wrs {
+		c.wrs[i].next = c.mem + uintptr(i+1)*recvWRSize
+	}
+	return true
+}
+
+func (c *recvChain) free() { c.wrs = nil; c.chain.free() }
+
+// PostSend hands wrs to the send queue in order, in one crossing into C for up
+// to 64 requests. n < len(wrs) with a nil error means that the queue is full:
+// keep wrs[n:] and poll first. A non-nil error concerns wrs[n]; wrs[:n] were
+// posted. The list and its SGLs may be reused at once, the memory they name
+// after the completion. Class: short; does not allocate unless it fails.
+//
+// One goroutine at a time for each queue pair.
+func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
+	c := &q.sq
+	if q.h == 0 {
+		return 0, ErrClosed
+	}
+	for n < len(wrs) {
+		k, s := 0, 0
+		for k < len(c.wrs) && n+k < len(wrs) {
+			w := &wrs[n+k]
+			if len(w.SGL) > len(c.sges)-s {
+				if len(w.SGL) > c.maxSGE {
+					err = &PostError{Index: n + k, Reason: fmt.Sprintf("%d pieces, the queue pair takes %d", len(w.SGL), c.maxSGE)}
+				}
+				break
+			}
+			d := &c.wrs[k]
+			d.id = w.ID
+			d.sgl = c.sgeMem + uintptr(s)*unsafe.Sizeof(SGE{})
+			d.numSGE = int32(len(w.SGL))
+			d.op = uint32(w.Op)
+			d.flags = uint32(w.Flags)
+			if len(w.SGL) == 1 {
+				c.sges[s] = w.SGL[0]
+				s++
+			} else {
+				s += copy(c.sges[s:], w.SGL)
+			}
+			if reason := d.fill(w); reason != "" {
+				err = &PostError{Index: n + k, Reason: reason}
+				break
+			}
+			k++
+		}
+		if k == 0 {
+			return n, err
+		}
+		last := &c.wrs[k-1]
+		next := last.next
+		last.next = 0
+		rc := rawPostSend(q.h, c.mem)
+		last.next = next
+		if rc != 0 {
+			return posted(n, rc)
+		}
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// fill writes what depends on the operation, and returns what is wrong.
+func (d *sendWR) fill(w *SendWR) string {
+	switch w.Op {
+	case OpWrite, OpRead:
+		d.remote = w.RemoteAddr
+		d.setRKey(w.RKey)
+	case OpWriteWithImm:
+		d.remote = w.RemoteAddr
+		d.setRKey(w.RKey)
+		d.imm = ntoh32(w.Imm)
+	case OpFetchAdd:
+		d.remote, d.rkeyOr, d.atomKey = w.RemoteAddr, w.Operand, w.RKey
+	case OpCmpSwap:
+		d.remote, d.rkeyOr, d.swap, d.atomKey = w.RemoteAddr, w.Compare, w.Operand, w.RKey
+	case OpSend, OpSendWithImm, OpSendWithInv:
+		d.imm = ntoh32(w.Imm)
+		if w.Op == OpSendWithInv {
+			d.imm = w.RKey
+		}
+		if w.Datagram != nil {
+			if w.Datagram.AH == nil || w.Datagram.AH.h == 0 {
+				return "no open address handle"
+			}
+			d.remote = uint64(w.Datagram.AH.h)
+			p := (*[2]uint32)(unsafe.Pointer(&d.rkeyOr))
+			p[0], p[1] = w.Datagram.QPN, w.Datagram.QKey
+		}
+	case OpLocalInv:
+		d.imm = w.RKey
+	case OpBindMW:
+		b := w.Bind
+		if b == nil || b.MW == nil || b.MW.h == 0 || b.MR == nil || b.MR.h == 0 {
+			return "no open window and region to bind"
+		}
+		d.mw, d.mwRKey, d.mwMR = b.MW.h, b.RKey, b.MR.h
+		d.mwAddr, d.mwLen, d.mwAccess = b.Addr, b.Len, uint32(b.Access)
+	default:
+		return "unknown operation"
+	}
+	return ""
+}
+
+// setRKey stores the key where wr.rdma.rkey lies, the first half of its word.
+func (d *sendWR) setRKey(k uint32) { *(*uint32)(unsafe.Pointer(&d.rkeyOr)) = k }
+
+// PostRecv hands wrs to the receive queue. See [QP.PostSend].
+func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
+	if q.h == 0 {
+		return 0, ErrClosed
+	}
+	return q.rq.post(q.h, wrs, rawPostRecv)
+}
+
+func (c *recvChain) post(h uintptr, wrs []RecvWR, raw func(h, wr uintptr) uint64) (n int, err error) {
+	for n < len(wrs) {
+		k, s := 0, 0
+		for k < len(c.wrs) && n+k < len(wrs) {
+			w := &wrs[n+k]
+			if len(w.SGL) > len(c.sges)-s {
+				if len(w.SGL) > c.maxSGE {
+					err = &PostError{Index: n + k, Reason: fmt.Sprintf("%d pieces, the queue takes %d", len(w.SGL), c.maxSGE)}
+				}
+				break
+			}
+			d := &c.wrs[k]
+			d.id = w.ID
+			d.sgl = c.sgeMem + uintptr(s)*unsafe.Sizeof(SGE{})
+			d.numSGE = int32(len(w.SGL))
+			s += copy(c.sges[s:], w.SGL)
+			k++
+		}
+		if k == 0 {
+			if err == nil {
+				err = &PostError{Index: n, Reason: "the queue pair has no receive queue of its own"}
+			}
+			return n, err
+		}
+		last := &c.wrs[k-1]
+		next := last.next
+		last.next = 0
+		rc := raw(h, c.mem)
+		last.next = next
+		if rc != 0 {
+			return posted(n, rc)
+		}
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// posted decodes a refusal: base requests of earlier chains and those before
+// the refused one were taken.
+func posted(base int, rc uint64) (int, error) {
+	n := base + int(rc>>32)
+	no := syscall.Errno(uint32(rc))
+	if no == unix.ENOMEM || no == unix.EAGAIN {
+		return n, nil
+	}
+	reason := ""
+	switch no {
+	case unix.EINVAL:
+		reason = "wrong state or type of the queue pair, too much inline data, or a misaligned atomic"
+	case unix.ENOSYS, unix.EOPNOTSUPP:
+		reason = "the device does not have the operation"
+	}
+	return n, &PostError{Index: n, Errno: no, Reason: reason}
+}
+
+// PostError is a request that was not taken. It unwraps to ErrInvalid, or to
+// the errno of the library.
+type PostError struct {
+	Index  int           // in the list that was posted
+	Errno  syscall.Errno // 0 if the package itself refused
+	Reason string
+}
+
+func (e *PostError) Error() string {
+	s := fmt.Sprintf("post work request %d", e.Index)
+	if e.Errno != 0 {
+		s += ": " + e.Errno.Error()
+	}
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
+	return s
+}
+
+// Unwrap returns the errno, or ErrInvalid where there is none.
+func (e *PostError) Unwrap() error {
+	if e.Errno != 0 {
+		return e.Errno
+	}
+	return ErrInvalid
+}
