@@ -20,7 +20,7 @@
 //
 // Files: main.go options.go (commands, flags), packages.go doctor.go (what the
 // host lacks), cache.go (kernel cache, run folders), debkernel.go vmlinux.go
-// modules.go cpio.go (qemu's kernel), umlkernel.go (uml's), plan.go (what host
+// modules.go cpio.go (qemu's kernel), umlkernel.go umlpatch.go (uml's), plan.go (what host
 // and guest tell each other), machine.go qemu.go uml.go native.go (starting and
 // stopping), output.go (live output), guest.go steps.go (inside),
 // topology.go (RDMA devices), run.go suite.go perf.go perfparse.go (the

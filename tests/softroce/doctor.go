@@ -31,13 +31,13 @@ func cmdDoctor(context.Context) (int, error) {
 	}
 	native := nativePossible()
 	if native == nil {
-		native = require("common")
+		native = requirePackages("common")
 	}
 	count("native", native, "rdma_rxe is loaded")
-	count("qemu", require("common", "qemu"), cached(c, "qemu"))
-	count("uml", require("common", "uml"), cached(c, "uml"))
-	report("perftest", require("perf"), "installed")
-	report("headers", require("headers"), "libibverbs-dev is installed, verbs compiles with libibverbs")
+	count("qemu", requirePackages("common", "qemu"), cached(c, "qemu"))
+	count("uml", requirePackages("common", "uml"), cached(c, "uml"))
+	report("perftest", requirePackages("perf"), "installed")
+	report("headers", requirePackages("headers"), "libibverbs-dev is installed, verbs compiles with libibverbs")
 	fmt.Printf("%-8s %s\n", "cache", c.dir)
 	if m := missing("common", "qemu", "uml", "perf", "headers"); len(m) > 0 {
 		fmt.Printf("\nfor everything: %s\n", aptLine(m))

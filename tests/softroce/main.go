@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 )
 
@@ -23,6 +24,10 @@ const usage = `softroce runs programs on real SoftRoCE, in a kernel brought alon
 
 Every command takes -h. See docs/softroce.md.
 `
+
+// The kernel kills a child whose starting thread ends (see ownGroup). The main
+// thread lives as long as the process.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if kind, ok := guestKind(); ok {
@@ -95,7 +100,7 @@ func cmdBuild(ctx context.Context, args []string) error {
 	}
 	switch *vm {
 	case "qemu":
-		if err := require("qemu"); err != nil {
+		if err := requirePackages("qemu"); err != nil {
 			return err
 		}
 		k, err := buildQemuKernel(ctx, c)

@@ -116,8 +116,8 @@ func aptLine(pkgs []string) string {
 	return line
 }
 
-// require fails with the apt line if a set is incomplete.
-func require(sets ...string) error {
+// requirePackages fails with the apt line if a set is incomplete.
+func requirePackages(sets ...string) error {
 	if m := missing(sets...); len(m) > 0 {
 		return fmt.Errorf("packages are missing; run: %s", aptLine(m))
 	}

@@ -48,14 +48,14 @@ func openSession(ctx context.Context, opt Options) (*session, error) {
 		if err := nativePossible(); err != nil {
 			return nil, err
 		}
-		return s, require("common")
+		return s, requirePackages("common")
 	case "qemu":
-		if err := require("common", "qemu"); err != nil {
+		if err := requirePackages("common", "qemu"); err != nil {
 			return nil, err
 		}
 		s.qemu, err = buildQemuKernel(ctx, c)
 	case "uml":
-		if err := require("common"); err != nil {
+		if err := requirePackages("common"); err != nil {
 			return nil, err
 		}
 		s.uml, err = buildUML(ctx, c)

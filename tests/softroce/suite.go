@@ -1,6 +1,272 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
 
-func cmdSuite(context.Context, []string) (int, error) { return 0, usagef("later") }
-func cmdPerf(context.Context, []string) (int, error)  { return 0, usagef("later") }
+// target is one package whose tests have a part that needs a device.
+type target struct {
+	pkg string // folder in the module
+	// where its tests run; "guests" only where they know of NODE and PEER
+	topologies []string
+	// run selects tests under netem ("" all): the rest only costs time there
+	lossy string
+}
+
+// targets is the one list of what `make softroce` runs, in this order.
+var targets = []target{
+	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, lossy: "Pingpong"},
+	{pkg: "verbs", topologies: []string{"one", "two"}},
+	{pkg: "fabric/ibv", topologies: []string{"one", "two"}},
+	{pkg: "eager", topologies: []string{"one", "two"}},
+	{pkg: "internal/wireup", topologies: []string{"one", "guests"}},
+	{pkg: "tests/twoproc", topologies: []string{"one", "two", "guests"}},
+}
+
+// defaultNetem disturbs the wire enough that retransmission, duplicates and
+// reordering all happen in a short run, and not so much that rxe's go-back-N
+// makes it a long one. Reordering needs the delay: what overtakes is what was
+// not held up.
+const defaultNetem = "delay 300us reorder 95% loss 0.5% duplicate 0.5%"
+
+// stepTimeout bounds one test binary inside; Go's own time-out is a little
+// shorter so that its stacks are printed.
+const stepTimeout = 120 * time.Second
+
+type suiteOptions struct {
+	Options
+	Topologies string
+	Pkgs       []string
+	Run        string
+	Race       bool
+}
+
+func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
+	o := suiteOptions{}
+	fs := flag.NewFlagSet("suite", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintln(stderr, "usage: softroce suite [flags] [package folders...]\nWithout folders: every package of the list in suite.go.")
+		fs.PrintDefaults()
+	}
+	o.common(fs)
+	fs.StringVar(&o.Topologies, "topologies", "one,two,guests", "which of one, two, guests")
+	fs.StringVar(&o.Netem, "netem", defaultNetem, "disturbance for the second pass over two devices and two guests; \"\" leaves it out")
+	fs.StringVar(&o.Run, "run", "", "only tests matching this, as go test -run")
+	fs.BoolVar(&o.Race, "race", false, "build the tests with the race detector")
+	fs.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "time for each topology")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	o.Pkgs = fs.Args()
+	for _, topo := range strings.Split(o.Topologies, ",") {
+		o.Topology = topo
+		probe := o.Options
+		probe.Netem = ""
+		if probe.VM == "native" {
+			probe.VM = "auto" // guests are left out, or run in qemu, below
+		}
+		if err := probe.check(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// cmdSuite is `softroce suite`: build on the host, run inside, once for every
+// topology; all binaries of a topology in one boot.
+func cmdSuite(ctx context.Context, args []string) (int, error) {
+	o, err := parseSuite(args, os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return harnessFailure, err
+	}
+	chosen, err := chooseTargets(root, o.Pkgs)
+	if err != nil {
+		return harnessFailure, err
+	}
+	o.Topology = "one"
+	s, err := openSession(ctx, o.Options)
+	if err != nil {
+		return harnessFailure, err
+	}
+	kernel := time.Since(start)
+	bin, remove, err := s.cache.newRun()
+	if err != nil {
+		return harnessFailure, err
+	}
+	defer remove()
+	if err := buildTests(ctx, root, bin, chosen, o.Race); err != nil {
+		return harnessFailure, err
+	}
+	say("%s; kernel ready after %.1f s, %d test binaries built in %.1f s", s.kind, kernel.Seconds(), len(chosen), (time.Since(start) - kernel).Seconds())
+	code := 0
+	var summary []string
+	for _, topo := range strings.Split(o.Topologies, ",") {
+		ts := s
+		if topo == "guests" && s.kind == "native" {
+			opt := o.Options
+			opt.VM = "qemu"
+			if ts, err = openSession(ctx, opt); err != nil {
+				say("NOT RUN: two guests need qemu: %v", err)
+				summary = append(summary, fmt.Sprintf("NOT RUN  two guests: %v", err))
+				if os.Getenv("RMA_REQUIRE_RDMA") == "1" {
+					code = harnessFailure
+				}
+				continue
+			}
+		}
+		steps := suiteSteps(root, bin, topo, chosen, o)
+		if len(steps) == 0 {
+			continue
+		}
+		lines, c, err := runTopology(ctx, ts, topo, steps, o.Timeout)
+		summary = append(summary, lines...)
+		if err != nil {
+			return harnessFailure, err
+		}
+		if code == 0 {
+			code = c
+		}
+	}
+	fmt.Printf("\nsoftroce on %s:\n  %s\n", s.kind, strings.Join(summary, "\n  "))
+	say("done in %.1f s", time.Since(start).Seconds())
+	return code, nil
+}
+
+func runTopology(ctx context.Context, s *session, topo string, steps []Step, timeout time.Duration) (summary []string, code int, err error) {
+	start := time.Now()
+	plan, err := s.plan(topo, "", steps)
+	if err != nil {
+		return nil, 0, err
+	}
+	results, err := s.run(ctx, plan, timeout, os.Stdout, os.Stderr)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", describe(topo), err)
+	}
+	for n, r := range results {
+		for _, st := range r.Steps {
+			where := ""
+			if len(results) > 1 {
+				where = fmt.Sprintf(" (guest %d)", n)
+			}
+			summary = append(summary, fmt.Sprintf("%-4s %5.1f s  %s%s", map[bool]string{true: "ok", false: "FAIL"}[st.Code == 0], st.Seconds, st.Name, where))
+		}
+	}
+	say("%s: devices up after %.1f s, all %.1f s", describe(topo), results[0].Ready, time.Since(start).Seconds())
+	return summary, combine(results), nil
+}
+
+// chooseTargets returns the targets asked for, or all. A target of the list
+// that is not there is an error: a list that outlives its packages would pass
+// with nothing tested.
+func chooseTargets(root string, pkgs []string) ([]target, error) {
+	var out []target
+	for _, t := range targets {
+		if len(pkgs) > 0 && !slices.ContainsFunc(pkgs, func(p string) bool { return cleanPkg(p) == t.pkg }) {
+			continue
+		}
+		tests, err := filepath.Glob(filepath.Join(root, t.pkg, "*_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		if len(tests) == 0 {
+			return nil, fmt.Errorf("suite: no tests in %s; the list is in tests/softroce/suite.go", t.pkg)
+		}
+		out = append(out, t)
+	}
+	for _, p := range pkgs {
+		if !slices.ContainsFunc(targets, func(t target) bool { return cleanPkg(p) == t.pkg }) {
+			// any other package: on one and two devices
+			out = append(out, target{pkg: cleanPkg(p), topologies: []string{"one", "two"}})
+		}
+	}
+	return out, nil
+}
+
+func cleanPkg(p string) string { return strings.Trim(strings.TrimPrefix(p, "./"), "/") }
+
+// binaryName is the test binary of a package, unlike any other package's.
+func (t target) binaryName() string { return strings.ReplaceAll(t.pkg, "/", "_") + ".test" }
+
+// buildTests builds the test binaries on the host: inside an emulated machine
+// it would take ten times as long.
+func buildTests(ctx context.Context, root, bin string, chosen []target, race bool) error {
+	for _, t := range chosen {
+		args := []string{"test", "-c", "-o", filepath.Join(bin, t.binaryName())}
+		if race {
+			args = append(args, "-race")
+		}
+		cmd := exec.CommandContext(ctx, "go", append(args, "./"+t.pkg)...)
+		cmd.Dir = root
+		ownGroup(cmd)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build the tests of %s: %w\n%s", t.pkg, err, out)
+		}
+	}
+	return nil
+}
+
+// suiteSteps lists what one topology runs: every target, then again under
+// netem where there is a wire to disturb.
+func suiteSteps(root, bin, topo string, chosen []target, o suiteOptions) []Step {
+	var steps []Step
+	add := func(t target, netem string) {
+		argv := []string{filepath.Join(bin, t.binaryName()),
+			"-test.v", "-test.timeout=" + (stepTimeout - 5*time.Second).String()}
+		run := o.Run
+		name := t.pkg + ", " + describe(topo)
+		if netem != "" {
+			name += ", netem " + netem
+			argv = append(argv, "-test.short")
+			if run == "" {
+				run = t.lossy
+			}
+		}
+		if run != "" {
+			argv = append(argv, "-test.run="+run)
+		}
+		steps = append(steps, Step{
+			Name: name, Argv: argv, Dir: filepath.Join(root, t.pkg), Netem: netem, Timeout: stepTimeout,
+			Env: []string{"RMA_REQUIRE_RDMA=1"},
+		})
+	}
+	passes := []string{""}
+	if topo != "one" && o.Netem != "" {
+		passes = append(passes, o.Netem)
+	}
+	for _, netem := range passes {
+		for _, t := range chosen {
+			if slices.Contains(t.topologies, topo) {
+				add(t, netem)
+			}
+		}
+	}
+	return steps
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	mod := strings.TrimSpace(string(out))
+	if err != nil || mod == "" || mod == os.DevNull {
+		return "", fmt.Errorf("suite: not inside the module: run it from the project's folder")
+	}
+	return filepath.Dir(mod), nil
+}

@@ -9,11 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"runtime"
 )
 
 //go:embed uml.config
@@ -31,9 +30,9 @@ func buildUML(ctx context.Context, c *cache) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := key("uml", version, umlRecipe, umlConfig)
+	name := key("uml", version, umlRecipe, umlConfig, fmt.Sprint(umlPatches))
 	if !isDir(filepath.Join(c.dir, name)) {
-		if err := require("uml"); err != nil {
+		if err := requirePackages("uml"); err != nil {
 			return "", err
 		}
 	}
@@ -89,6 +88,9 @@ func compileUML(ctx context.Context, dir, version, tarball string) error {
 		return fmt.Errorf("unpack %s: %w: %s", tarball, err, lastLines(string(out), 3))
 	}
 	src := filepath.Join(work, umlSource)
+	if err := patchUML(src); err != nil {
+		return err
+	}
 	obj := filepath.Join(work, "obj")
 	if err := os.Mkdir(obj, 0o755); err != nil {
 		return err

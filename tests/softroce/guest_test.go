@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLayouts(t *testing.T) {
+	t.Parallel()
+	one, err := layoutOf("one", 0)
+	require.NoError(t, err)
+	require.Equal(t, []endpoint{{"rxe0", "sr0", "10.9.0.1"}}, one.ends)
+	require.Empty(t, one.rules())
+	require.Empty(t, one.peer)
+
+	two, err := layoutOf("two", 0)
+	require.NoError(t, err)
+	require.Equal(t, 32, two.bits, "a shared subnet would route past the pair")
+	require.Equal(t, []policyRule{
+		{pref: 10, table: tableLocal, iif: "sr0"},
+		{pref: 11, table: tableLocal, iif: "sr1"},
+		{pref: 20, table: tableAB, src: "10.9.0.1", dst: "10.9.0.2"},
+		{pref: 21, table: tableBA, src: "10.9.0.2", dst: "10.9.0.1"},
+		{pref: 100, table: tableLocal},
+	}, two.rules())
+	require.Contains(t, two.sysctls(), [2]string{"net/ipv4/conf/sr1/accept_local", "1"})
+	require.Contains(t, two.sysctls(), [2]string{"net/ipv4/conf/all/rp_filter", "0"})
+
+	a, _ := layoutOf("guests", 0)
+	b, _ := layoutOf("guests", 1)
+	require.Equal(t, a.ends[0].addr, b.peer)
+	require.Equal(t, b.ends[0].addr, a.peer)
+	require.NotEqual(t, a.peer, b.peer)
+
+	_, err = layoutOf("ring", 0)
+	require.Error(t, err)
+}
+
+func TestTopologyEnv(t *testing.T) {
+	t.Parallel()
+	l, _ := layoutOf("two", 0)
+	require.Equal(t, []string{
+		"RMA_SOFTROCE=qemu", "RMA_SOFTROCE_TOPOLOGY=two", "RMA_SOFTROCE_DEVICES=rxe0,rxe1",
+		"RMA_SOFTROCE_ADDRS=10.9.0.1,10.9.0.2", "RMA_SOFTROCE_OUT=/o",
+	}, (&topology{layout: l}).env(Plan{Kind: "qemu", Out: "/o"}))
+	l, _ = layoutOf("guests", 1)
+	env := (&topology{layout: l}).env(Plan{Kind: "uml", Node: 1})
+	require.Subset(t, env, []string{"NODE=1", "ME=10.9.0.2", "PEER=10.9.0.1", "RMA_SOFTROCE_DEVICES=rxe0"})
+}
+
+func TestMappedGID(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "0000:0000:0000:0000:0000:ffff:0a09:0002", mappedGID("10.9.0.2"))
+}
+
+func TestAddClock(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "processor\t: 0\ncpu MHz\t\t: 2600.0\nvendor_id\t: User Mode Linux\n",
+		addClock("processor\t: 0\nvendor_id\t: User Mode Linux\n", "2600.0"))
+}
+
+// steps runs programs on this host through the guest's step runner.
+func steps(t *testing.T, list ...Step) (results []StepResult, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	of, ef, err := openOutputs(dir)
+	require.NoError(t, err)
+	defer of.Close()
+	defer ef.Close()
+	l, _ := layoutOf("one", 0)
+	plan := Plan{Kind: "native", Topology: "one", Dir: dir, Env: []string{"FROM=plan"}, Steps: list}
+	results, err = runSteps(t.Context(), plan, &topology{layout: l}, of, ef, nil)
+	require.NoError(t, err)
+	so, _ := os.ReadFile(filepath.Join(dir, stdoutFile))
+	se, _ := os.ReadFile(filepath.Join(dir, stderrFile))
+	return results, string(so), string(se)
+}
+
+func TestStepCodes(t *testing.T) {
+	t.Parallel()
+	sh := func(script string) Step { return Step{Argv: []string{"sh", "-c", script}} }
+	slow := sh("sleep 60 & wait")
+	slow.Timeout = 100 * time.Millisecond
+	res, out, errs := steps(t,
+		sh("echo out; echo err >&2; exit 0"), sh("exit 7"), sh("kill -SEGV $$"), slow,
+		Step{Argv: []string{"no-such-program"}}, Step{Argv: []string{"./none"}})
+	var codes []int
+	for _, r := range res {
+		codes = append(codes, r.Code)
+	}
+	require.Equal(t, []int{0, 7, 128 + 11, timedOutCode, 127, 127}, codes)
+	require.Equal(t, "out\n", out)
+	require.Contains(t, errs, "err\n")
+	require.Contains(t, errs, "no end after 100ms")
+	require.Contains(t, errs, "no-such-program: not found")
+}
+
+func TestStepEnvAndDir(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, out, _ := steps(t, Step{Name: "show", Dir: dir, Env: []string{"OWN=step"},
+		Argv: []string{"sh", "-c", "pwd; echo $FROM $OWN $RMA_SOFTROCE_DEVICES ${USER-none}"}})
+	lines := strings.Split(out, "\n")
+	require.Equal(t, "--- show", lines[0])
+	require.Equal(t, dir, lines[1])
+	require.Equal(t, "plan step rxe0 none", lines[2])
+	require.Contains(t, lines[3], "--- show: ok")
+}
+
+func TestStepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	dir := t.TempDir()
+	of, ef, err := openOutputs(dir)
+	require.NoError(t, err)
+	defer of.Close()
+	defer ef.Close()
+	stop := errors.New("stop")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(stop) })
+	_, err = runSteps(ctx, Plan{Dir: dir, Steps: []Step{{Argv: []string{"sleep", "60"}}}}, &topology{}, of, ef, nil)
+	require.ErrorIs(t, err, stop)
+}
+
+func TestResultCode(t *testing.T) {
+	t.Parallel()
+	ok, bad := StepResult{Code: 0}, StepResult{Code: 3}
+	require.Equal(t, 0, Result{Steps: []StepResult{ok, ok}}.Code())
+	require.Equal(t, 3, Result{Steps: []StepResult{ok, bad, ok}}.Code())
+	require.Equal(t, harnessFailure, Result{}.Code())
+	require.Equal(t, harnessFailure, Result{Error: "x", Steps: []StepResult{ok}}.Code())
+	require.Equal(t, 3, combine([]Result{{}, {Steps: []StepResult{bad}}}), "the one that was cut short does not count")
+	require.Equal(t, 0, combine([]Result{{Steps: []StepResult{ok}}, {Steps: []StepResult{ok}}}))
+	require.Equal(t, harnessFailure, combine([]Result{{}, {}}))
+}
+
+func TestWriteJSONAppearsWhole(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), resultFile)
+	var r Result
+	ok, err := readJSON(path, &r)
+	require.NoError(t, err)
+	require.False(t, ok)
+	want := Result{Steps: []StepResult{{Name: "a", Code: 1, Seconds: 2}}, Ready: 3}
+	require.NoError(t, writeJSON(path, want))
+	ok, err = readJSON(path, &r)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, want, r)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+}
+
+func TestFollowerAndPrefixer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f")
+	var mu sync.Mutex
+	var got bytes.Buffer
+	p := &prefixer{w: &got, mu: &mu, prefix: "1| "}
+	f := &follower{path: path, w: p}
+	defer f.close()
+	require.NoError(t, f.drain(), "not there yet")
+	w, err := os.Create(path)
+	require.NoError(t, err)
+	defer w.Close()
+	for _, part := range []string{"one\ntw", "o\n", "\nlast"} {
+		w.WriteString(part)
+		require.NoError(t, f.drain())
+	}
+	require.Equal(t, "1| one\n1| two\n1| \n", got.String())
+	p.flush()
+	require.Equal(t, "1| one\n1| two\n1| \n1| last\n", got.String())
+}
+
+func TestSuiteSteps(t *testing.T) {
+	t.Parallel()
+	list := []target{{pkg: "a/b", topologies: []string{"one", "two"}}, {pkg: "c", topologies: []string{"two"}, lossy: "Ping"}}
+	o := suiteOptions{Options: Options{Netem: "loss 1%"}}
+	require.Len(t, suiteSteps("/m", "/b", "one", list, o), 1, "nothing to disturb inside one device")
+	two := suiteSteps("/m", "/b", "two", list, o)
+	require.Len(t, two, 4)
+	require.Equal(t, "/b/a_b.test", two[0].Argv[0])
+	require.Equal(t, "/m/a/b", two[0].Dir)
+	require.Equal(t, []string{"RMA_REQUIRE_RDMA=1"}, two[0].Env)
+	require.Empty(t, two[1].Netem)
+	require.Equal(t, "loss 1%", two[3].Netem)
+	require.Contains(t, two[3].Argv, "-test.run=Ping")
+	require.Empty(t, suiteSteps("/m", "/b", "guests", list, o))
+}
+
+func TestChooseTargetsNeedsThemToExist(t *testing.T) {
+	t.Parallel()
+	_, err := chooseTargets(t.TempDir(), nil)
+	require.ErrorContains(t, err, "no tests in")
+	got, err := chooseTargets("../..", []string{"./tests/softroce/smoke/", "some/pkg"})
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Equal(t, "tests/softroce/smoke", got[0].pkg)
+	require.Equal(t, "some/pkg", got[1].pkg)
+}
+
+func TestAptLine(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, aptLine([]string{"a", "b"}), "apt-get install -y --no-install-recommends a b")
+	require.False(t, need{"no-such-program-at-all", "p"}.present())
+	require.True(t, need{"sh", "dash"}.present())
+	require.Contains(t, packagesOf("qemu"), "qemu-system-x86")
+}

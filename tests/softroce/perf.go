@@ -1,0 +1,5 @@
+package main
+
+import "context"
+
+func cmdPerf(context.Context, []string) (int, error) { return 0, usagef("later") }
