@@ -76,10 +76,19 @@ func Alloc(size int, p Purpose) ([]byte, error) {
 // Map maps size bytes of the file fd, shared and writable, from offset 0.
 // Free it with Free.
 func Map(fd, size int, p Purpose) ([]byte, error) {
+	return mapFile(fd, size, unix.PROT_READ|unix.PROT_WRITE, p)
+}
+
+// MapRead is Map without the right to write: a store faults.
+func MapRead(fd, size int, p Purpose) ([]byte, error) {
+	return mapFile(fd, size, unix.PROT_READ, p)
+}
+
+func mapFile(fd, size, prot int, p Purpose) ([]byte, error) {
 	if size <= 0 || size > 1<<46 {
 		return nil, fmt.Errorf("%w: %d", ErrSize, size)
 	}
-	b, err := unix.Mmap(fd, 0, RoundUp(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.Mmap(fd, 0, RoundUp(size), prot, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("offheap: mmap of %d bytes of descriptor %d for %v: %w", size, fd, p, err)
 	}

@@ -51,3 +51,18 @@ func TestBadSizes(t *testing.T) {
 	require.Equal(t, "rings", Rings.String())
 	require.Equal(t, "purpose(99)", Purpose(99).String())
 }
+
+func TestMapReadSeesTheFile(t *testing.T) {
+	fd, err := unix.MemfdCreate("offheap-test", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Ftruncate(fd, int64(PageSize)))
+	w, err := Map(fd, 100, Scratch)
+	require.NoError(t, err)
+	r, err := MapRead(fd, 100, Scratch)
+	require.NoError(t, err)
+	w[7] = 42
+	require.Equal(t, byte(42), r[7])
+	require.NoError(t, Free(w, Scratch))
+	require.NoError(t, Free(r, Scratch))
+}
