@@ -1,0 +1,133 @@
+package shm
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// executeFar carries out wr on memory of the peer that is not mapped here:
+// writes and reads by process_vm_writev and process_vm_readv where they work
+// (cross-memory attach, CMA). Bulk path.
+func (ep *endpoint) executeFar(wr *fabric.WR, x *xlate, n uint64) (st fabric.Status, out outcome, fenced bool) {
+	if !ep.cma || wr.Op != fabric.OpWrite && wr.Op != fabric.OpRead {
+		return 0, needsPeer, false
+	}
+	// A process id outlives its process only until the kernel gives it to
+	// another one. The socket tells in time; it is looked at once a
+	// millisecond at most.
+	if now := cpu.Ticks(); now-ep.aliveAt > ep.link.houseStep {
+		ep.aliveAt = now
+		ep.drainSocket()
+		if ep.hup {
+			return fabric.StatusPeerGone, executed, false
+		}
+		if !ep.isUp() {
+			return 0, epDown, false
+		}
+		return ep.execute(wr) // what came through the socket may have moved x
+	}
+	if !ep.borrow(x) {
+		return fabric.StatusRemoteAccess, executed, false
+	}
+	errno := ep.transfer(wr, n)
+	ep.peerHdr.hazard.Store(0)
+	switch errno {
+	case nil:
+		return fabric.StatusOK, executed, true
+	case unix.ESRCH:
+		return fabric.StatusPeerGone, executed, false
+	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
+		// Refused from now on (or for want of memory): writes and reads may
+		// be repeated, so the whole request goes the other way.
+		ep.cma = errno == unix.ENOMEM
+		return 0, needsPeer, false
+	default:
+		return fabric.StatusRemoteOp, executed, false
+	}
+}
+
+// borrow announces that the region of x is in use by a system call and makes
+// sure that it is still valid. Ordering partner: link.inUse.
+func (ep *endpoint) borrow(x *xlate) bool {
+	ep.peerHdr.hazard.Store(x.key)
+	if x.gen == x.ent.gen.Load() {
+		return true
+	}
+	ep.peerHdr.hazard.Store(0)
+	return false
+}
+
+// transfer moves the n bytes of wr. The last aligned word of a write has a
+// call of its own, so that it becomes visible last.
+func (ep *endpoint) transfer(wr *fabric.WR, n uint64) error {
+	var c cursor
+	if wr.Op == fabric.OpWrite && n > 8 && endsOnWord(wr.RemoteAddr, n) {
+		if err := ep.moveFar(wr, &c, wr.RemoteAddr, n-8); err != nil {
+			return err
+		}
+		return ep.moveFar(wr, &c, wr.RemoteAddr+n-8, 8)
+	}
+	return ep.moveFar(wr, &c, wr.RemoteAddr, n)
+}
+
+// maxCall bounds one system call: below the kernel's own bound (2 GiB less a
+// page), and short enough that a stopped peer or a closing region is not kept
+// waiting long.
+const maxCall = 64 << 20
+
+// moveFar moves n bytes between the pieces from c on and the peer's memory at
+// remote, in as many calls as it takes.
+func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n uint64) error {
+	l := ep.link
+	for n > 0 {
+		k, size := c.iovecs(l.liov[:], wr.Local, min(n, maxCall))
+		l.riov[0] = unix.RemoteIovec{Base: uintptr(remote), Len: int(size)}
+		var got int
+		var err error
+		if wr.Op == fabric.OpWrite {
+			got, err = unix.ProcessVMWritev(ep.pid, l.liov[:k], l.riov[:], 0)
+		} else {
+			got, err = unix.ProcessVMReadv(ep.pid, l.liov[:k], l.riov[:], 0)
+		}
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return err
+		case got <= 0 || uint64(got) > size:
+			return unix.EFAULT
+		}
+		c.advance(wr.Local, uint64(got))
+		remote += uint64(got)
+		n -= uint64(got)
+	}
+	return nil
+}
+
+// iovecs names the next up to n bytes of the pieces in iov, and returns how
+// many elements and bytes that is. The cursor stays.
+func (c *cursor) iovecs(iov []unix.Iovec, sgl []fabric.SGE, n uint64) (k int, size uint64) {
+	off := c.off
+	for i := c.i; i < len(sgl) && k < len(iov) && size < n; i++ {
+		m := min(uint64(sgl[i].Len-off), n-size)
+		if m > 0 {
+			setIovec(&iov[k], sgl[i].Addr+uint64(off), int(m))
+			k++
+			size += m
+		}
+		off = 0
+	}
+	return k, size
+}
+
+// advance moves the cursor n bytes on.
+func (c *cursor) advance(sgl []fabric.SGE, n uint64) {
+	for n > 0 && c.i < len(sgl) {
+		s := &sgl[c.i]
+		k := min(uint64(s.Len-c.off), n)
+		c.skip(uint32(k), s.Len)
+		n -= k
+	}
+}

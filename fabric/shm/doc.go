@@ -1,0 +1,82 @@
+// Package shm is the link between processes of one host: remote memory is
+// mapped, so that a write is a copy and an atomic an instruction, and the
+// target takes no part.
+//
+// It imports fabric, fabric/internal/softlink, internal/cpu and
+// internal/offheap. Linux only; elsewhere Open says so.
+//
+// # What is shared
+//
+// A link has a control segment: a table of its regions (key, address, length,
+// rights, where in which segment) and the word that says whether the owner
+// sleeps. Peers map it read-only and look every remote key up there, so that
+// withdrawing a region takes effect at once and without a message. An endpoint
+// keeps the entries it used last, each guarded by its generation.
+//
+// An endpoint has a channel segment each way: a ring of 64-byte frames
+// (notifications, requests), replies and bounce buffers. layout.go has the
+// picture. Every region from Link.Alloc is a segment of its own.
+//
+// All of them are memfds sealed against changing their size, and travel as
+// descriptors over a Unix socket: at Connect and when regions are allocated
+// later. The receiver checks seals, size and file system before mapping, so
+// that no access can fault. What does not fit into the socket waits in the
+// sender's outbox; a segment that has not arrived is treated as private memory.
+//
+// # Ways to the memory
+//
+//   - mapped: memory from Link.Alloc (and memory registered inside of it).
+//     Loads, stores and processor atomics, in Post.
+//   - CMA: other registered memory, by process_vm_readv and process_vm_writev,
+//     in Post; used if a transfer tried at Connect works in both directions.
+//   - by the target: the rest (no CMA; atomics on private memory). Frames in
+//     the ring, executed by the target's Poll; see queue.
+//
+// # Promises and limits
+//
+//   - A request that is executed in Post is complete when Post returns; its
+//     completion is there at the next Poll. Order within an endpoint is the
+//     order of posting, always: FlagFence is free.
+//   - Caps.LastByteLast holds on all three ways. The last word of a write is one
+//     atomic store in mapped memory; the kernel's copy to private memory may in
+//     principle be seen half done, as any other memory that is not mapped.
+//   - Caps.WakesOnWrite: whoever polls plain memory looks at it once more
+//     between Link.Arm and sleeping.
+//   - A zero-length request touches nothing and looks at no key.
+//   - A full ring of notifications makes Post refuse the rest; when the target
+//     has made room, the poster is woken if it sleeps.
+//   - An endpoint that closes or fails leaves a last frame for its peer, which
+//     goes down at its next Poll. One that dies is noticed through the socket,
+//     within a millisecond of polling or by waking up from FD. Notifications
+//     from before are delivered first. A peer that lives but does not poll is given up after
+//     EndpointOptions.PeerTimeout if a request needs it.
+//   - A region is not touched by peers after Region.Close returned: a peer in
+//     the middle of a system call on it announces that in its hazard word, and
+//     Close waits for it (0.2 s at most; a peer killed there never says so).
+//     Mapped segments stay with the peer until it has read the news.
+//   - Memory: 1 MiB of addresses a link and 0.5 MiB an endpoint and side, of
+//     which a page each and the ring (16 KiB) are used until the bounce buffers
+//     are. Descriptors: four a link, one a segment, one an endpoint.
+//
+// # Trust
+//
+// Peers must run as the same user and prove that they were given the
+// endpoint's address. Keys, bounds and rights of mapped memory are checked by
+// the side that posts: they guard against mistakes, not against a process that
+// could use ptrace as well. What a peer writes to shared memory or the socket
+// is checked before use all the same; a corrupt peer takes down its endpoint,
+// with [ErrCorrupt], and nothing else.
+//
+// # Files
+//
+//	layout.go    shared layouts          frame.go     frame codec
+//	address.go   endpoint addresses      sock_linux.go messages, sealed memfds
+//	link_linux.go     Link: Poll, Arm    region_linux.go   regions, the table
+//	connect_linux.go  handshake          endpoint_linux.go state, going down
+//	segment_linux.go  the peer's table and segments
+//	post_linux.go     Post               move.go      copies, order of stores
+//	cma_linux.go      process_vm_*       queue_linux.go, serve_linux.go  by the target
+//
+// Tests: fabric/fabrictest runs over this link with every way forced; here are
+// layouts, codecs (fuzzed), two processes with kill -9, hostile peers, leaks.
+package shm

@@ -1,0 +1,6 @@
+#include "textflag.h"
+
+// func orderStores()
+TEXT ·orderStores(SB), NOSPLIT, $0-0
+	DMB $0xa // ISHST
+	RET

@@ -1,0 +1,114 @@
+package shm
+
+import "sync/atomic"
+
+// Layouts of what is shared between processes. Fixed width, naturally aligned,
+// words written by different sides on different cache lines; asserted in tests.
+//
+// Control segment: one a link, written by its owner, mapped read-only by peers.
+//
+//	0      ctlHeader
+//	4096   tableEntry × tableSlots (index: low bits of the remote key)
+//
+// Channel segment: one an endpoint, created by its owner and mapped writable by
+// the peer. It carries what flows from the peer to the owner (frames) and what
+// the peer answers to the owner's requests (replies), with the bounce buffers
+// of these requests.
+//
+//	0            chanHeader
+//	replyOff     reply × maxReqs
+//	frameOff     frame × slots (power of two)
+//	page-aligned bounce buffers, chunkSize × maxReqs
+const (
+	ctlMagic    = 0x31306c74_63616d72 // "rmactl01"
+	chanMagic   = 0x31306e68_63616d72 // "rmachn01"
+	tableOff    = 4096
+	tableSlots  = 1 << 14
+	entrySize   = 64
+	ctlSize     = tableOff + tableSlots*entrySize
+	lineSize    = 64
+	replyOff    = 256
+	frameOff    = replyOff + maxReqs*lineSize
+	minSlots    = 256
+	maxSlots    = 1 << 16
+	layoutPages = 4096
+	nonceOff    = 16  // of chanHeader.nonce
+	probeOff    = 192 // of chanHeader.probe
+)
+
+// maxReqs is how many requests to the target's progress engine are in flight
+// on one endpoint, and chunkSize what one of them moves. 16 × 32 KiB keep a
+// copying target busy while the initiator fills the next buffers and stay
+// inside a second-level cache; larger would evict what is being copied,
+// smaller pays the hand-over (about 0.2 µs) too often. The buffers cost
+// address space only until the path is used.
+const (
+	maxReqs   = 16
+	chunkSize = 32 << 10
+)
+
+// ctlHeader is the start of a control segment.
+type ctlHeader struct {
+	magic atomic.Uint64
+	_     [56]byte
+	sleep atomic.Uint64 // odd: the owner sleeps on Link.FD; grows by one at each Arm and Disarm
+	_     [56]byte
+}
+
+// tableEntry publishes one region under a sequence lock: gen is odd while the
+// owner changes the other words.
+type tableEntry struct {
+	gen    atomic.Uint32
+	key    atomic.Uint32 // 0: withdrawn
+	base   atomic.Uint64
+	size   atomic.Uint64
+	flags  atomic.Uint32 // fabric.Access
+	seg    atomic.Uint32 // segment that holds the region, 0: private memory
+	segOff atomic.Uint64 // where in the segment the region starts
+	_      [24]byte
+}
+
+// chanHeader is the start of a channel segment.
+type chanHeader struct {
+	magic atomic.Uint64
+	slots atomic.Uint32
+	_     [4]byte
+	nonce [2]atomic.Uint64 // the peer reads it through process_vm_readv
+	_     [32]byte
+
+	head atomic.Uint64 // owner: frames consumed, published from time to time
+	_    [56]byte
+
+	starved atomic.Uint32 // peer: wants to be woken when head moves
+	hazard  atomic.Uint32 // peer: key it is using with process_vm_*, 0 if none
+	_       [56]byte
+
+	probe atomic.Uint64 // peer: writes here through process_vm_writev
+	_     [56]byte
+}
+
+// reply is the peer's answer to one request of the owner. seq is stored last:
+// the request's number + 1.
+type reply struct {
+	seq    atomic.Uint64
+	status uint64
+	value  uint64
+	_      [40]byte
+}
+
+// frame is one slot of the ring from peer to owner. seq is stored last: the
+// frame's position + 1. Only the two parties' seq accesses order the words.
+type frame struct {
+	seq atomic.Uint64
+	w   frameWords
+}
+
+type frameWords [7]uint64
+
+// bounceOff is where the bounce buffers start in a channel with slots frames.
+func bounceOff(slots int) int {
+	return (frameOff + slots*lineSize + layoutPages - 1) &^ (layoutPages - 1)
+}
+
+// chanSize is the size of a channel segment with slots frames.
+func chanSize(slots int) int { return bounceOff(slots) + maxReqs*chunkSize }

@@ -1,0 +1,367 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+const (
+	// maxInline fits any control message and a small payload. A queued inline
+	// write keeps its bytes in the endpoint: Depth × maxInline of staging.
+	maxInline = 128
+
+	// maxIov is how many pieces one process_vm call takes (the kernel's limit
+	// is 1024; above 64 the per-piece cost outweighs the call).
+	maxIov = 64
+
+	// houseEvery is how often an idle Poll looks at the sockets (a system
+	// call, 0.3 µs): often enough to notice a dead peer or a withdrawn segment
+	// at once by human standards, at well below 0.1 % of a core.
+	houseEvery = time.Millisecond
+)
+
+// link implements fabric.Link. mu guards what other goroutines than the owner
+// change; all fields below "owner" belong to the owner.
+type link struct {
+	opts Options
+	caps fabric.Caps
+	host [16]byte
+
+	keys    *softlink.KeyTable
+	ctlFD   int
+	ctl     []byte
+	hdr     *ctlHeader
+	table   []tableEntry
+	serving atomic.Uint32 // key that Poll is using for a peer at the moment
+
+	mu       sync.Mutex
+	closed   bool
+	regions  map[*region]struct{}
+	segments map[uint32]*segment // own segments by id
+	lastSeg  uint32
+	all      map[*endpoint]struct{} // every endpoint not yet closed
+	joined   []*endpoint            // connected, not yet adopted by the owner
+	news     atomic.Bool            // joined or an endpoint's outbox is not empty
+
+	epfd, eventFD, timerFD int
+
+	// owner
+	eps       []*endpoint // adopted endpoints, and closed ones with completions left
+	byFD      map[int32]*endpoint
+	next      int // where Poll starts
+	busyPolls int
+	houseAt   int64 // Ticks of the next housekeeping
+	sweep     bool  // some endpoint of eps is finished
+	events    [32]unix.EpollEvent
+	rx        receiver
+	liov      [maxIov]unix.Iovec
+	riov      [1]unix.RemoteIovec
+	houseStep int64 // houseEvery in ticks
+}
+
+// Open opens the link. It fails with fabric.ErrNotSupported where the kernel
+// lacks sealed memory files.
+func Open(o Options) (fabric.Link, error) { return open(o) }
+
+func open(o Options) (l *link, err error) {
+	l = &link{
+		opts: o, keys: new(softlink.KeyTable), ctlFD: -1, epfd: -1, eventFD: -1, timerFD: -1,
+		regions: map[*region]struct{}{}, segments: map[uint32]*segment{},
+		all: map[*endpoint]struct{}{}, byFD: map[int32]*endpoint{},
+		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()),
+		caps: fabric.Caps{
+			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
+			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true,
+		},
+	}
+	defer func() {
+		if err != nil {
+			l.release()
+		}
+	}()
+	if l.host, err = hostID(); err != nil {
+		return nil, err
+	}
+	if l.ctlFD, err = newMemfd("rma-shm-control", ctlSize, false); err != nil {
+		return nil, errors.Join(fabric.ErrNotSupported, err)
+	}
+	if l.ctl, err = offheap.Map(l.ctlFD, ctlSize, offheap.Rings); err != nil {
+		return nil, err
+	}
+	l.hdr = overlay[ctlHeader](l.ctl, 0)
+	l.table = overlays[tableEntry](l.ctl, tableOff, tableSlots)
+	l.hdr.magic.Store(ctlMagic)
+	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("shm: epoll: %w", err)
+	}
+	if l.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("shm: eventfd: %w", err)
+	}
+	if l.timerFD, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("shm: timerfd: %w", err)
+	}
+	for _, fd := range []int{l.eventFD, l.timerFD} {
+		if err = l.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *link) watch(op, fd int, events uint32) error {
+	if err := unix.EpollCtl(l.epfd, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("shm: epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// Name implements fabric.Link.
+func (l *link) Name() string { return "shm" }
+
+// Caps implements fabric.Link.
+func (l *link) Caps() fabric.Caps { return l.caps }
+
+// FD implements fabric.Link: an epoll instance with the sockets of all
+// endpoints, a timer and an event for other goroutines in it.
+func (l *link) FD() int { return l.epfd }
+
+// Poll implements fabric.Link. Short path: an idle endpoint costs the load of
+// one shared word.
+func (l *link) Poll(cs []fabric.Completion) int {
+	if l.news.Load() {
+		l.attendNews()
+	}
+	n := 0
+	if k := len(l.eps); k > 0 {
+		at := l.next
+		if at >= k {
+			at = 0
+		}
+		for range k {
+			n += l.eps[at].poll(cs[n:])
+			if n == len(cs) {
+				l.next = at + 1 // the others first next time
+				break
+			}
+			if at++; at == k {
+				at = 0
+			}
+		}
+	}
+	// A busy link keeps house as well, only less eagerly.
+	if n == 0 || l.busyPolls >= 64 {
+		l.busyPolls = 0
+		if cpu.Ticks() >= l.houseAt {
+			l.keepHouse()
+		}
+	} else {
+		l.busyPolls++
+	}
+	if l.sweep {
+		l.sweepClosed()
+	}
+	return n
+}
+
+// keepHouse does what needs system calls: messages and hang-ups on the
+// sockets, announcements that were held back, time-outs.
+func (l *link) keepHouse() {
+	now := cpu.Ticks()
+	l.houseAt = now + l.houseStep
+	for {
+		n, err := unix.EpollWait(l.epfd, l.events[:], 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			n = 0
+		}
+		for i := range l.events[:n] {
+			l.event(l.events[i])
+		}
+		if n < len(l.events) {
+			break
+		}
+	}
+	for _, ep := range l.eps {
+		if ep.pending() != 0 && now-ep.progressAt > ep.timeout {
+			ep.expire()
+		}
+		if ep.stalled && ep.isUp() {
+			ep.flushOutbox()
+		}
+	}
+}
+
+func (l *link) event(ev unix.EpollEvent) {
+	switch fd := int(ev.Fd); fd {
+	case l.eventFD, l.timerFD:
+		var b [8]byte
+		_, _ = unix.Read(fd, b[:])
+	default:
+		ep := l.byFD[ev.Fd]
+		if ep == nil {
+			return
+		}
+		if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			ep.drainSocket()
+		}
+		if ev.Events&unix.EPOLLOUT != 0 && ep.isUp() {
+			ep.flushOutbox()
+		}
+	}
+}
+
+// attendNews adopts endpoints that Connect finished and retries announcements
+// that did not fit into a socket.
+func (l *link) attendNews() {
+	l.news.Store(false)
+	l.mu.Lock()
+	joined := l.joined
+	l.joined = nil
+	l.mu.Unlock()
+	for _, ep := range joined {
+		ep.adopted = true
+		l.eps = append(l.eps, ep)
+		if !ep.isUp() {
+			continue // failed or closed before anybody polled
+		}
+		l.byFD[int32(ep.sock)] = ep
+		if err := l.watch(unix.EPOLL_CTL_ADD, ep.sock, unix.EPOLLIN); err != nil {
+			ep.fail(fabric.StatusPeerGone, err)
+		}
+	}
+	for _, ep := range l.eps {
+		if ep.isUp() {
+			ep.flushOutbox()
+		}
+	}
+}
+
+// sweepClosed drops endpoints that are closed and have nothing to report.
+func (l *link) sweepClosed() {
+	l.sweep = false
+	kept := l.eps[:0]
+	for _, ep := range l.eps {
+		if !ep.finished() {
+			kept = append(kept, ep)
+		}
+	}
+	clear(l.eps[len(kept):])
+	l.eps = kept
+}
+
+// kick makes FD readable for the owner.
+func (l *link) kick() {
+	l.news.Store(true)
+	_, _ = unix.Write(l.eventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+// Arm implements fabric.Link. Ordering partner: endpoint.wakePeer. The store
+// to sleep comes before our looks at the rings, the peer's stores to the rings
+// before its look at sleep; one of the two sees the other.
+//
+// A plain write leaves no trace in the rings: whoever polls memory of his own
+// looks at it once more between Arm and sleeping.
+func (l *link) Arm() (bool, error) {
+	if l.hdr == nil {
+		return false, fmt.Errorf("shm: arm: %w", fabric.ErrClosed)
+	}
+	l.hdr.sleep.Store(l.hdr.sleep.Load() | 1)
+	pending := l.news.Load()
+	var wait int64 // ticks until the first time-out, 0 none
+	now := cpu.Ticks()
+	for _, ep := range l.eps {
+		if pending {
+			break
+		}
+		pending = ep.ready()
+		if left := ep.deadline(now); left != 0 && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	if pending {
+		l.awake()
+		return false, nil
+	}
+	if wait != 0 {
+		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(cpu.Duration(wait)) + int64(time.Millisecond))}
+		if err := unix.TimerfdSettime(l.timerFD, 0, &spec, nil); err != nil {
+			l.awake()
+			return false, fmt.Errorf("shm: timerfd_settime: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// awake withdraws the sleep word.
+func (l *link) awake() {
+	if s := l.hdr.sleep.Load(); s&1 != 0 {
+		l.hdr.sleep.Store(s + 1)
+	}
+}
+
+// Disarm implements fabric.Link.
+func (l *link) Disarm() {
+	if l.hdr == nil {
+		return
+	}
+	l.awake()
+	l.houseAt = 0 // what made FD readable is read at the next Poll
+	l.busyPolls = 64
+}
+
+// Close implements fabric.Link.
+func (l *link) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	var eps []*endpoint
+	for ep := range l.all {
+		eps = append(eps, ep)
+	}
+	var open []*region
+	for r := range l.regions {
+		open = append(open, r)
+	}
+	l.mu.Unlock()
+	for _, ep := range eps {
+		_ = ep.Close()
+	}
+	var err error
+	if len(open) > 0 {
+		err = fmt.Errorf("shm: close: %w: %d of them", fabric.ErrRegionsOpen, len(open))
+	}
+	for _, r := range open {
+		err = errors.Join(err, r.Close())
+	}
+	l.release()
+	return err
+}
+
+// release gives back what open made.
+func (l *link) release() {
+	for _, fd := range []*int{&l.ctlFD, &l.epfd, &l.eventFD, &l.timerFD} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+	_ = offheap.Free(l.ctl, offheap.Rings)
+	l.ctl, l.hdr, l.table = nil, nil, nil
+	l.eps, l.joined = nil, nil
+}

@@ -1,0 +1,98 @@
+package shm
+
+import (
+	"encoding/binary"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// cursor is a position in a list of local pieces.
+type cursor struct {
+	i   int
+	off uint32
+}
+
+// gather fills dst from the pieces and moves on. The pieces hold enough.
+func (c *cursor) gather(dst []byte, sgl []fabric.SGE) {
+	for n := 0; n < len(dst) && c.i < len(sgl); {
+		s := &sgl[c.i]
+		k := copy(dst[n:], fabric.BytesAt(s.Addr+uint64(c.off), int(s.Len-c.off)))
+		n += k
+		c.skip(uint32(k), s.Len)
+	}
+}
+
+// scatter stores src to the pieces and moves on. The pieces have room.
+func (c *cursor) scatter(src []byte, sgl []fabric.SGE) {
+	for n := 0; n < len(src) && c.i < len(sgl); {
+		s := &sgl[c.i]
+		k := copy(fabric.BytesAt(s.Addr+uint64(c.off), int(s.Len-c.off)), src[n:])
+		n += k
+		c.skip(uint32(k), s.Len)
+	}
+}
+
+// skip moves k bytes on inside the current piece of length n.
+func (c *cursor) skip(k, n uint32) {
+	if c.off += k; c.off == n {
+		c.i, c.off = c.i+1, 0
+	}
+}
+
+// endsOnWord reports whether n bytes at addr end with a whole aligned word.
+func endsOnWord(addr, n uint64) bool { return n >= 8 && (addr+n)&7 == 0 }
+
+// put stores the pieces, n bytes in all, to mapped memory at dst, the last
+// aligned word last and at once. It reports whether its last store was that
+// word's, which is a full fence against loads behind it. Short path.
+func put(dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
+	orderStores() // behind the stores of earlier requests
+	if len(sgl) == 1 {
+		src := sgl[0].Addr
+		if !endsOnWord(dst, n) {
+			copy(fabric.BytesAt(dst, int(n)), fabric.BytesAt(src, int(n)))
+			return false
+		}
+		last := load8(src + n - 8) // before the copy: the two may overlap
+		if n > 8 {
+			copy(fabric.BytesAt(dst, int(n-8)), fabric.BytesAt(src, int(n-8)))
+		}
+		word(dst + n - 8).Store(last)
+		return true
+	}
+	var c cursor
+	if !endsOnWord(dst, n) {
+		c.gather(fabric.BytesAt(dst, int(n)), sgl)
+		return false
+	}
+	c.gather(fabric.BytesAt(dst, int(n-8)), sgl)
+	var last [8]byte
+	c.gather(last[:], sgl)
+	word(dst + n - 8).Store(binary.NativeEndian.Uint64(last[:]))
+	return true
+}
+
+// get loads n bytes of mapped memory at src into the pieces. Short path.
+func get(sgl []fabric.SGE, src, n uint64) {
+	if n == 8 && len(sgl) == 1 && src&7 == 0 {
+		store8(sgl[0].Addr, word(src).Load())
+		return
+	}
+	var c cursor
+	c.scatter(fabric.BytesAt(src, int(n)), sgl)
+}
+
+// atomic8 executes an atomic on the aligned word at addr and returns the old
+// value.
+func atomic8(op fabric.Op, addr, compare, operand uint64) uint64 {
+	w := word(addr)
+	if op == fabric.OpFetchAdd {
+		return w.Add(operand) - operand
+	}
+	for {
+		old := w.Load()
+		if old != compare || w.CompareAndSwap(compare, operand) {
+			return old
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package shm
+
+import "errors"
+
+// Options configures a link. The zero value is usable.
+type Options struct {
+	// DisableCMA moves private memory by copies through a shared bounce area,
+	// executed by the target's Poll, instead of process_vm_readv/writev. The
+	// link does so by itself with a peer where a transfer tried at Connect
+	// fails (ptrace restrictions, seccomp, other PID namespace).
+	DisableCMA bool
+
+	// DisableSegments makes Alloc hand out private memory, which peers cannot
+	// map: every operation takes the path of registered memory. For tests and
+	// for comparing.
+	DisableSegments bool
+}
+
+var (
+	// ErrCorrupt reports that a peer's shared memory or socket holds what no
+	// correct peer writes there. The endpoint is down; others are not affected.
+	ErrCorrupt = errors.New("shm: what the peer shares is corrupt")
+
+	// ErrForeignUser reports a peer process of another user.
+	ErrForeignUser = errors.New("shm: peer runs as another user")
+)

@@ -1,0 +1,257 @@
+package shm
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// queue holds the requests of an endpoint that could not be executed in Post:
+// those that need the target's progress engine (private memory without CMA,
+// atomics on private memory) and, to keep their order, all behind them.
+//
+// A request for the target is cut into chunks. Each takes a request number r,
+// the bounce buffer and the reply slot r mod maxReqs of the own channel, and a
+// frame in the peer's ring. The target executes frames in ring order, so that
+// requests of this kind follow each other without waiting; any other request
+// waits until nothing is in flight.
+//
+// Indices grow for ever: head ≤ issue ≤ tail. [head, issue) is handed to the
+// target in full, issue perhaps in part, the rest waits.
+type queue struct {
+	reqs              []request
+	head, issue, tail uint64
+	sent, done        uint64 // request numbers: handed over, answered
+	chunk             [maxReqs]uint32
+	inline            []byte // payload of queued inline writes, maxInline each
+}
+
+// request is a queued work request.
+type request struct {
+	wr    fabric.WR    // Local is sges
+	sges  []fabric.SGE // own copy, room kept between uses
+	total uint64
+	sent  uint64 // bytes handed to the target
+	done  uint64 // bytes answered
+	src   cursor // position of sent in Local, writes
+	dst   cursor // position of done in Local, reads
+}
+
+// keptSGEs is the length of list that queueing never allocates for.
+const keptSGEs = 4
+
+func (q *queue) init(depth int) {
+	size := 1
+	for size < depth {
+		size *= 2
+	}
+	q.reqs = make([]request, size)
+	room := make([]fabric.SGE, size*keptSGEs)
+	for i := range q.reqs {
+		q.reqs[i].sges = room[i*keptSGEs : i*keptSGEs : (i+1)*keptSGEs]
+	}
+}
+
+func (q *queue) release() {
+	_ = offheap.Free(q.inline, offheap.Staging)
+	q.inline = nil
+}
+
+func (q *queue) len() int { return int(q.tail - q.head) }
+
+func (q *queue) at(i uint64) *request { return &q.reqs[i&uint64(len(q.reqs)-1)] }
+
+// inFlight is how many chunks the target has not answered.
+func (q *queue) inFlight() int { return int(q.sent - q.done) }
+
+// enqueue takes wr; there is room. Eager path of private memory without CMA.
+func (ep *endpoint) enqueue(wr *fabric.WR) {
+	q := &ep.q
+	if q.len() == 0 {
+		ep.progressAt = cpu.Ticks()
+	}
+	r := q.at(q.tail)
+	sges := append(r.sges[:0], wr.Local...)
+	*r = request{wr: *wr, sges: sges, total: wr.Len()}
+	if wr.Flags&fabric.FlagInline != 0 && r.total > 0 {
+		at := int(q.tail&uint64(len(q.reqs)-1)) * maxInline
+		keep := q.inline[at : at+int(r.total)]
+		softlink.Gather(keep, wr.Local)
+		r.sges = append(r.sges[:0], fabric.NewSGE(keep, 0))
+	}
+	r.wr.Local = r.sges
+	q.tail++
+}
+
+// advance collects answers and hands over what can go. It reports whether
+// anything moved. May take the endpoint down.
+func (ep *endpoint) advance() bool {
+	q := &ep.q
+	sent := q.sent
+	moved := ep.collect()
+	for ep.isUp() && q.issue != q.tail && ep.issueNext() {
+		moved = true
+	}
+	if !ep.isUp() {
+		return true
+	}
+	if q.sent != sent || moved {
+		ep.progressAt = cpu.Ticks()
+		ep.fullFence() // for writes executed from the queue
+		ep.wakePeer()
+		return true
+	}
+	return false
+}
+
+// issueNext hands request issue to the target or executes it. It reports
+// whether the request needs no more from here.
+func (ep *endpoint) issueNext() bool {
+	q := &ep.q
+	r := q.at(q.issue)
+	if r.sent == 0 {
+		if q.issue == q.head {
+			if done, gone := ep.executeQueued(r); done || gone {
+				return done
+			}
+		} else if !ep.mayFollow(r) {
+			return false
+		}
+	}
+	return ep.handOver(r)
+}
+
+// executeQueued tries the oldest request without the target's help. gone says
+// that it must wait or that the endpoint is down.
+func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
+	if r.wr.Flags&fabric.FlagNotify != 0 && !ep.roomOrStarve(1) {
+		return false, true
+	}
+	st, out, _ := ep.execute(&r.wr)
+	switch {
+	case out == epDown:
+		return false, true
+	case out == needsPeer:
+		return false, false
+	}
+	ep.q.issue++
+	if st == fabric.StatusOK && r.wr.Flags&fabric.FlagNotify != 0 {
+		ep.pushNotify(r.wr.Imm, uint32(r.total))
+	}
+	ep.complete(st)
+	return true, false
+}
+
+// mayFollow reports whether r is one for the target's progress engine too, and
+// valid as far as is known here.
+func (ep *endpoint) mayFollow(r *request) bool {
+	if r.total == 0 || !ep.link.keys.CheckLocal(&r.wr) {
+		return false
+	}
+	x := ep.lookup(r.wr.RKey, r.wr.RemoteAddr, r.total, softlink.RemoteNeed(r.wr.Op))
+	bulk := r.wr.Op == fabric.OpWrite || r.wr.Op == fabric.OpRead
+	return x != nil && x.mem == 0 && !(ep.cma && bulk)
+}
+
+// handOver sends the chunks of r as far as there is room. It reports whether
+// all are sent.
+func (ep *endpoint) handOver(r *request) bool {
+	q := &ep.q
+	notify := r.wr.Flags&fabric.FlagNotify != 0
+	for r.sent < r.total {
+		if q.inFlight() == maxReqs || !ep.roomOrStarve(2) {
+			return false
+		}
+		n := min(r.total-r.sent, chunkSize)
+		if rest := r.total - r.sent - n; rest > 0 && rest < 8 {
+			n -= 8 // the last chunk holds the last aligned word
+		}
+		slot := int(q.sent % maxReqs)
+		m := message{
+			slot: uint16(slot), addr: r.wr.RemoteAddr + r.sent, key: r.wr.RKey, bytes: uint32(n),
+			operand: r.wr.Operand, compare: r.wr.Compare, req: q.sent,
+		}
+		switch r.wr.Op {
+		case fabric.OpWrite:
+			m.kind = frameWrite
+			r.src.gather(bounce(ep.ownBnc, slot, int(n)), r.wr.Local)
+		case fabric.OpRead:
+			m.kind = frameRead
+		case fabric.OpFetchAdd:
+			m.kind = frameFetchAdd
+		default:
+			m.kind = frameCompareSwap
+		}
+		q.chunk[slot] = uint32(n)
+		q.sent++
+		r.sent += n
+		ep.push(&m)
+	}
+	if notify {
+		ep.pushNotify(r.wr.Imm, uint32(r.total))
+	}
+	q.issue++
+	return true
+}
+
+// bounce is the first n bytes of a bounce buffer.
+func bounce(b []byte, slot, n int) []byte { return b[slot*chunkSize : slot*chunkSize+n] }
+
+// collect takes the target's answers, in order, and completes requests. May
+// take the endpoint down.
+func (ep *endpoint) collect() (moved bool) {
+	q := &ep.q
+	for q.done != q.sent {
+		slot := int(q.done % maxReqs)
+		rp := &ep.replies[slot]
+		if rp.seq.Load() != q.done+1 {
+			break
+		}
+		moved = true
+		r := q.at(q.head)
+		if rp.status != 0 {
+			st := fabric.StatusRemoteOp
+			if s := fabric.Status(rp.status); rp.status < 256 && s.Err() != fabric.ErrUnknownStatus {
+				st = s
+			}
+			ep.complete(st)
+			return true
+		}
+		n := q.chunk[slot]
+		switch r.wr.Op {
+		case fabric.OpWrite:
+		case fabric.OpRead:
+			r.dst.scatter(bounce(ep.ownBnc, slot, int(n)), r.wr.Local)
+		default:
+			store8(r.wr.Local[0].Addr, rp.value)
+		}
+		q.done++
+		if r.done += uint64(n); r.done == r.total {
+			ep.complete(fabric.StatusOK)
+		}
+	}
+	return moved
+}
+
+// complete ends the oldest request. A failure takes the endpoint down.
+func (ep *endpoint) complete(st fabric.Status) {
+	r := ep.q.at(ep.q.head)
+	if st != fabric.StatusOK || r.wr.Flags&fabric.FlagSignaled != 0 {
+		ep.cq.Push(ep.failure(&r.wr, st))
+	}
+	ep.q.head++
+	if st != fabric.StatusOK {
+		ep.failRequest(st)
+	}
+}
+
+// flushQueue ends all queued requests, the oldest one with its own status.
+func (ep *endpoint) flushQueue(oldest fabric.Status) {
+	q := &ep.q
+	for st := oldest; q.head != q.tail; q.head++ {
+		ep.cq.Push(ep.failure(&q.at(q.head).wr, st))
+		st = fabric.StatusFlushed
+	}
+	q.issue, q.done = q.tail, q.sent
+}

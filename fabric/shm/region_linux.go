@@ -1,0 +1,216 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// segment is a memory file of this side that peers map.
+type segment struct {
+	id   uint32
+	fd   int
+	base uint64
+	size uint64
+}
+
+// region implements fabric.Region.
+type region struct {
+	link   *link
+	mem    []byte
+	entry  *softlink.Entry
+	own    *segment // the segment that closes with the region, nil if none
+	heap   bool     // mem is ours to free
+	closed atomic.Bool
+}
+
+func (r *region) Bytes() []byte         { return r.mem }
+func (r *region) Addr() uint64          { return r.entry.Base }
+func (r *region) LKey() uint32          { return r.entry.Key }
+func (r *region) Access() fabric.Access { return r.entry.Access }
+func (r *region) Key() fabric.RemoteKey {
+	return fabric.RemoteKey{Addr: r.entry.Base, Len: r.entry.Len, RKey: r.entry.Key}
+}
+
+// Register implements fabric.Link. Setup path. Memory inside a segment of the
+// same link (a part of an Alloc'ed region) is published as such: peers reach
+// it by plain loads and stores.
+func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
+	if len(mem) == 0 {
+		return nil, errors.New("shm: register: no memory given")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, err := l.addRegion(mem, access, l.segmentOf(fabric.Addr(mem), uint64(len(mem))))
+	if err != nil {
+		return nil, fmt.Errorf("shm: register: %w", err)
+	}
+	return r, nil
+}
+
+// Alloc implements fabric.Link. Setup path. The memory is committed: touching
+// it later cannot fail for want of memory.
+func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
+	if size <= 0 || size > maxSegment {
+		return nil, fmt.Errorf("shm: alloc: invalid size %d", size)
+	}
+	if l.opts.DisableSegments {
+		mem, err := offheap.Alloc(size, offheap.Regions)
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r, err := l.addRegion(mem, access, nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("shm: alloc: %w", err), offheap.Free(mem, offheap.Regions))
+		}
+		r.heap = true
+		return r, nil
+	}
+	whole := offheap.RoundUp(size)
+	fd, err := newMemfd("rma-shm-segment", whole, true)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := offheap.Map(fd, size, offheap.Regions)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastSeg++
+	if seg.id = l.lastSeg; seg.id == 0 {
+		err = errors.New("more than 2^32 segments")
+	}
+	var r *region
+	if err == nil {
+		l.segments[seg.id] = seg
+		r, err = l.addRegion(mem, access, seg)
+	}
+	if err != nil {
+		delete(l.segments, seg.id)
+		_ = unix.Close(fd)
+		return nil, errors.Join(fmt.Errorf("shm: alloc: %w", err), offheap.Free(mem, offheap.Regions))
+	}
+	r.own, r.heap = seg, true
+	for ep := range l.all {
+		ep.announce(note{typ: msgSegment, seg: seg.id, size: seg.size, fd: fd})
+	}
+	return r, nil
+}
+
+// segmentOf finds the own segment that holds [addr, addr+n). l.mu is held.
+func (l *link) segmentOf(addr, n uint64) *segment {
+	for _, s := range l.segments {
+		if off := addr - s.base; off <= s.size && n <= s.size-off {
+			return s
+		}
+	}
+	return nil
+}
+
+// addRegion registers and publishes mem. l.mu is held.
+func (l *link) addRegion(mem []byte, access fabric.Access, seg *segment) (*region, error) {
+	if l.closed {
+		return nil, fabric.ErrClosed
+	}
+	e, err := l.keys.Add(fabric.Addr(mem), uint64(len(mem)), access&fabric.AccessAll)
+	if err != nil {
+		return nil, err
+	}
+	r := &region{link: l, mem: mem, entry: e}
+	l.regions[r] = struct{}{}
+	var id uint32
+	var off uint64
+	if seg != nil {
+		id, off = seg.id, e.Base-seg.base
+	}
+	l.table[e.Key%tableSlots].publish(e, id, off)
+	return r, nil
+}
+
+// publish makes a region known to the peers that map the table. One writer at
+// a time (link.mu). Ordering partner: endpoint.fill.
+func (t *tableEntry) publish(e *softlink.Entry, seg uint32, off uint64) {
+	g := t.gen.Load()
+	t.gen.Store(g + 1)
+	t.key.Store(0)
+	t.base.Store(e.Base)
+	t.size.Store(e.Len)
+	t.flags.Store(uint32(e.Access))
+	t.seg.Store(seg)
+	t.segOff.Store(off)
+	t.key.Store(e.Key)
+	t.gen.Store(g + 2)
+}
+
+// withdraw makes the region unknown.
+func (t *tableEntry) withdraw() {
+	g := t.gen.Load()
+	t.gen.Store(g + 1)
+	t.key.Store(0)
+	t.gen.Store(g + 2)
+}
+
+// useWait bounds how long Region.Close waits for a peer that says it is using
+// the region through a system call: such a call moves megabytes in well below
+// this, and a peer that was stopped or killed in the middle says so for ever.
+const useWait = 200 * time.Millisecond
+
+// Close implements fabric.Region. Setup path. When it returns no peer that
+// plays by the rules reads or writes the memory any more, so that it may be
+// unmapped or reused.
+func (r *region) Close() error {
+	if !r.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	l := r.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.regions, r)
+	key := r.entry.Key
+	l.keys.Remove(key)
+	l.table[key%tableSlots].withdraw()
+	for start := cpu.Ticks(); l.inUse(key) && cpu.Duration(cpu.Ticks()-start) < useWait; {
+		cpu.Yield()
+	}
+	if s := r.own; s != nil {
+		delete(l.segments, s.id)
+		for ep := range l.all {
+			ep.announce(note{typ: msgGone, seg: s.id, fd: -1})
+		}
+		_ = unix.Close(s.fd)
+	}
+	mem := r.mem
+	r.mem = nil
+	if !r.heap {
+		return nil
+	}
+	return offheap.Free(mem, offheap.Regions)
+}
+
+// inUse reports whether this side's Poll or a peer's process_vm call is using
+// the withdrawn key. l.mu is held. Ordering partners: endpoint.borrow and
+// link.serve, which announce the key first and then look whether it is valid.
+func (l *link) inUse(key uint32) bool {
+	if l.serving.Load() == key {
+		return true
+	}
+	for ep := range l.all {
+		if ep.hazardOf() == key {
+			return true
+		}
+	}
+	return false
+}
