@@ -1,11 +1,10 @@
 package links
 
 import (
-	"fmt"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/tcp"
 )
 
-func openTCP(Options) (fabric.Link, error) {
-	return nil, fmt.Errorf("tcp: %w in this version", fabric.ErrNotSupported)
+func openTCP(o Options) (fabric.Link, error) {
+	return tcp.Open(&tcp.Config{Bind: o.Bind})
 }

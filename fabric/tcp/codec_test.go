@@ -1,0 +1,184 @@
+package tcp
+
+import (
+	"encoding/hex"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+func goodHeaders() []header {
+	return []header{
+		{op: opWrite, flags: wireAck | wireNotify, ack: 0x01020304, seq: 0x11121314, imm: 0x21222324, n: 0x31, rkey: 0x41424344, addr: 0x5152535455565758},
+		{op: opWrite, n: maxMessage, addr: ^uint64(0)},
+		{op: opRead, seq: 7, n: 1 << 20, rkey: 9, addr: 4096},
+		{op: opFetchAdd, seq: 8, n: operandsSize, rkey: 9, addr: 4096},
+		{op: opCompareSwap, seq: 9, n: operandsSize, rkey: 9, addr: 4100},
+		{op: opReadReply, ack: 8, seq: 7, n: 1 << 20},
+		{op: opAtomicReply, ack: 10, seq: 8, n: resultSize},
+		{op: opAck, ack: 77},
+		{op: opAck, flags: wireAck},
+		{op: opNak, ack: 5, seq: 5, status: fabric.StatusRemoteAccess},
+	}
+}
+
+func TestHeaderGolden(t *testing.T) {
+	h := goodHeaders()[0]
+	require.Equal(t, "01030000"+"04030201"+"14131211"+"24232221"+"31000000"+"44434241"+"5857565554535251", hex.EncodeToString(h.append(nil)))
+	require.Equal(t, uint64(headerSize+0x31), h.size())
+}
+
+func TestHeaderRoundTrip(t *testing.T) {
+	for _, want := range goodHeaders() {
+		b := want.append([]byte{1})[1:]
+		require.Len(t, b, headerSize)
+		var got header
+		require.NoError(t, got.parse(b), "%+v", want)
+		require.Equal(t, want, got)
+		for n := range headerSize {
+			require.ErrorIs(t, got.parse(b[:n]), errShortHeader)
+		}
+	}
+	require.Equal(t, uint64(headerSize), (&header{op: opRead, n: 9}).size())
+}
+
+func TestHeaderRefusesWhatItDoesNotMean(t *testing.T) {
+	for _, c := range []struct {
+		h    header
+		want error
+	}{
+		{header{}, errBadOp},
+		{header{op: numOps}, errBadOp},
+		{header{op: opWrite, flags: 4}, errBadFlags},
+		{header{op: opWrite, n: maxMessage + 1}, errBadLength},
+		{header{op: opWrite, imm: 1}, errBadField},
+		{header{op: opWrite, status: 1}, errBadField},
+		{header{op: opRead, flags: wireAck}, errBadFlags},
+		{header{op: opRead, n: maxMessage + 1}, errBadLength},
+		{header{op: opFetchAdd, n: 8}, errBadLength},
+		{header{op: opCompareSwap, n: operandsSize, imm: 1}, errBadField},
+		{header{op: opReadReply, addr: 1}, errBadField},
+		{header{op: opReadReply, rkey: 1}, errBadField},
+		{header{op: opAtomicReply, n: 4}, errBadLength},
+		{header{op: opAck, n: 1}, errBadLength},
+		{header{op: opAck, seq: 1}, errBadField},
+		{header{op: opAck, flags: wireNotify}, errBadFlags},
+		{header{op: opNak}, errBadStatus},
+		{header{op: opNak, status: fabric.StatusPeerGone}, errBadStatus},
+		{header{op: opNak, status: fabric.StatusRemoteOp, n: 1}, errBadLength},
+	} {
+		var got header
+		require.ErrorIs(t, got.parse(c.h.append(nil)), c.want, "%+v", c.h)
+	}
+	b := goodHeaders()[0].append(nil)
+	b[3] = 1
+	require.ErrorIs(t, new(header).parse(b), errBadField)
+}
+
+func TestHeaderAllocatesNothing(t *testing.T) {
+	var b [headerSize]byte
+	h := goodHeaders()[0]
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		h.put(b[:])
+		if h.parse(b[:]) != nil {
+			t.Fatal("unexpected")
+		}
+	}))
+}
+
+func (h header) clone() *header { return &h }
+
+func FuzzHeader(f *testing.F) {
+	for _, h := range goodHeaders() {
+		f.Add(h.append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h header
+		if h.parse(b) != nil {
+			return
+		}
+		require.Equal(t, b[:headerSize], h.clone().append(nil))
+		require.LessOrEqual(t, h.n, uint32(maxMessage))
+	})
+}
+
+func goodHello() hello {
+	h := hello{nonce: 0x0102030405060708, reads: 128}
+	for i := range h.token {
+		h.token[i] = byte(0xa0 + i)
+	}
+	return h
+}
+
+func TestHello(t *testing.T) {
+	want := goodHello()
+	b := want.append(nil)
+	require.Equal(t, "726d6154"+"0100"+"0000"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0807060504030201"+"80000000"+"00000000", hex.EncodeToString(b))
+	var got hello
+	require.NoError(t, got.parse(b))
+	require.Equal(t, want, got)
+	for n := range helloSize {
+		require.ErrorIs(t, got.parse(b[:n]), errNotHello)
+	}
+	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 34: errNotHello, 39: errNotHello} {
+		bad := append([]byte(nil), b...)
+		bad[at] ^= 0xff
+		require.ErrorIs(t, got.parse(bad), want, "byte %d", at)
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	h := goodHello()
+	f.Add(h.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h hello
+		if h.parse(b) == nil {
+			require.Equal(t, b[:helloSize], h.append(nil))
+		}
+	})
+}
+
+func goodAddress() address {
+	return address{token: goodHello().token, nonce: 5, port: 0x1234, hosts: []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::1")}}
+}
+
+func TestAddress(t *testing.T) {
+	want := goodAddress()
+	b := want.append(nil)
+	require.Equal(t, "5401"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
+	var got address
+	require.NoError(t, got.parse(b))
+	require.Equal(t, want, got)
+	for n := range b {
+		require.ErrorIs(t, got.parse(b[:n]), fabric.ErrBadAddress)
+	}
+	require.ErrorIs(t, got.parse(append(b, 0)), fabric.ErrBadAddress)
+	require.ErrorIs(t, got.parse(make([]byte, 600)), fabric.ErrBadAddress)
+	for at, v := range map[int]byte{0: 'x', 1: 9, 28: 0, 29: 5, 30: 0xe0} {
+		bad := append([]byte(nil), b...)
+		bad[at] = v
+		require.ErrorIs(t, got.parse(bad), fabric.ErrBadAddress, "byte %d", at)
+	}
+	full := goodAddress()
+	for len(full.hosts) < maxAddrs {
+		full.hosts = append(full.hosts, netip.MustParseAddr("2001:db8::1"))
+	}
+	require.LessOrEqual(t, len(full.append(nil)), fabric.MaxAddress)
+	require.NoError(t, got.parse(full.append(nil)))
+	full.hosts = append(full.hosts, full.hosts[0])
+	require.ErrorIs(t, got.parse(full.append(nil)), fabric.ErrBadAddress)
+}
+
+func FuzzAddress(f *testing.F) {
+	a := goodAddress()
+	f.Add(a.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a address
+		if a.parse(b) == nil {
+			require.Equal(t, b, a.append(nil))
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Config configures a link. The zero value is usable.
+type Config struct {
+	// Bind is the address to listen on. The zero value is 127.0.0.1: peers of
+	// this host only. 0.0.0.0 and :: listen on all interfaces.
+	Bind netip.Addr
+
+	// Advertise is the host addresses written into endpoint addresses, in the
+	// order in which peers try them; at most 8. Empty means Bind or, where that
+	// is unspecified, the global unicast addresses of the interfaces that are
+	// up, IPv4 first, and loopback if there is no other.
+	Advertise []netip.Addr
+
+	// SendBuffer and RecvBuffer are the socket buffers in bytes. Zero leaves
+	// them to the kernel, which grows them as needed (net.ipv4.tcp_wmem and
+	// tcp_rmem); a fixed size is doubled by the kernel and capped by
+	// net.core.wmem_max and rmem_max.
+	SendBuffer, RecvBuffer int
+
+	// HandshakeTimeout is how long a stranger that connected may take to show a
+	// token. Zero means 3 s.
+	HandshakeTimeout time.Duration
+}
+
+// maxPending bounds the connections that have not shown a token yet; the oldest
+// gives way to a newer one. An honest peer shows it in its first packet.
+const maxPending = 64
+
+func (c *Config) withDefaults() (Config, error) {
+	var d Config
+	if c != nil {
+		d = *c
+	}
+	if !d.Bind.IsValid() {
+		d.Bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if d.HandshakeTimeout == 0 {
+		d.HandshakeTimeout = 3 * time.Second
+	}
+	if d.HandshakeTimeout < 0 || d.SendBuffer < 0 || d.RecvBuffer < 0 {
+		return d, fmt.Errorf("tcp: open: negative size or time in Config")
+	}
+	if len(d.Advertise) > maxAddrs {
+		return d, fmt.Errorf("tcp: open: %d addresses to advertise, at most %d", len(d.Advertise), maxAddrs)
+	}
+	if len(d.Advertise) == 0 {
+		if !d.Bind.IsUnspecified() {
+			d.Advertise = []netip.Addr{d.Bind}
+		} else {
+			hosts, err := hostAddrs(d.Bind.Is4())
+			if err != nil {
+				return d, fmt.Errorf("tcp: open: list interfaces: %w", err)
+			}
+			d.Advertise = hosts
+		}
+	}
+	for _, a := range d.Advertise {
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+			return d, fmt.Errorf("tcp: open: peers cannot connect to %v: advertise an address of this host", a)
+		}
+	}
+	return d, nil
+}
+
+// hostAddrs lists the addresses by which other hosts may reach this one.
+func hostAddrs(only4 bool) ([]netip.Addr, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var v4, v6 []netip.Addr
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		if !ok {
+			continue
+		}
+		switch ip = ip.Unmap(); {
+		case !ip.IsGlobalUnicast(): // loopback, link-local
+		case ip.Is4():
+			v4 = append(v4, ip)
+		case !only4:
+			v6 = append(v6, ip)
+		}
+	}
+	all := append(v4, v6...)
+	if len(all) > maxAddrs {
+		all = all[:maxAddrs]
+	}
+	if len(all) == 0 {
+		all = append(all, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	}
+	return all, nil
+}

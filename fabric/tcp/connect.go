@@ -1,0 +1,281 @@
+//go:build linux
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+var (
+	errSelf      = fmt.Errorf("tcp: connect: %w: an endpoint cannot be connected to itself", fabric.ErrBadAddress)
+	errConnected = errors.New("tcp: connect: endpoint was connected before: make a new one")
+	errStranger  = errors.New("who answered is not the peer")
+)
+
+// incoming is a connection whose hello showed this endpoint's token.
+type incoming struct {
+	conn net.Conn
+	h    hello
+}
+
+// offer parks a connection until Connect fetches it. A newer one takes the place
+// of an older: the peer has given up on that and tries again.
+func (e *endpoint) offer(c net.Conn, h hello) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.state.Load(); s != epIdle && s != epConnecting {
+		return false
+	}
+	e.dropOffers()
+	e.incoming <- incoming{c, h} // has room: only offer sends, under mu
+	return true
+}
+
+// Address implements fabric.Endpoint.
+func (e *endpoint) Address() []byte {
+	a := address{token: e.token, nonce: e.nonce, port: e.l.port, hosts: e.l.cfg.Advertise}
+	return a.append(nil)
+}
+
+// Connect implements fabric.Endpoint. Class: setup.
+func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
+	var a address
+	if err := a.parse(peer); err != nil {
+		return err
+	}
+	if a.nonce == e.nonce {
+		return errSelf
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := e.startConnect(cancel); err != nil {
+		return err
+	}
+	var c net.Conn
+	var h hello
+	var err error
+	if e.nonce < a.nonce {
+		c, h, err = e.dial(ctx, &a)
+	} else {
+		c, h, err = e.await(ctx, &a)
+	}
+	fd := -1
+	if err == nil {
+		fd, err = e.l.takeSocket(c, e.peerTimeout)
+		_ = c.Close()
+	}
+	return e.endConnect(fd, h, err)
+}
+
+// startConnect claims the endpoint for one Connect.
+func (e *endpoint) startConnect(cancel context.CancelFunc) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.state.Load() {
+	case epIdle:
+		e.state.Store(epConnecting)
+		e.cancel = cancel
+		return nil
+	case epClosed:
+		return fmt.Errorf("tcp: connect: endpoint %w", fabric.ErrClosed)
+	}
+	return errConnected
+}
+
+// endConnect publishes the outcome. After a failure Connect may be tried again.
+func (e *endpoint) endConnect(fd int, h hello, err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancel = nil
+	if e.state.Load() == epClosed {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return fmt.Errorf("tcp: connect: endpoint %w", fabric.ErrClosed)
+	}
+	if err != nil {
+		e.state.Store(epIdle)
+		return fmt.Errorf("tcp: connect: %w", err)
+	}
+	e.attach(fd, h.reads)
+	l := e.l
+	l.mu.Lock()
+	delete(l.byToken, e.token)
+	l.joined = append(l.joined, e)
+	l.fresh.Add(1)
+	l.mu.Unlock()
+	e.state.Store(epUp)
+	l.wake()
+	e.dropOffers()
+	return nil
+}
+
+// dropOffers closes connections that were parked and are not wanted.
+func (e *endpoint) dropOffers() {
+	for {
+		select {
+		case in := <-e.incoming:
+			_ = in.conn.Close()
+		default:
+			return
+		}
+	}
+}
+
+// dial connects to the first of the peer's hosts that answers as the peer.
+func (e *endpoint) dial(ctx context.Context, a *address) (net.Conn, hello, error) {
+	var errs []error
+	for i, host := range a.hosts {
+		// A host that drops packets must not use up the time of those behind it.
+		hctx, cancel := ctx, context.CancelFunc(func() {})
+		if dl, ok := ctx.Deadline(); ok {
+			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
+		}
+		c, h, err := e.dialOne(hctx, netip.AddrPortFrom(host, a.port), a)
+		cancel()
+		if err == nil {
+			return c, h, nil
+		}
+		errs = append(errs, fmt.Errorf("%v: %w", netip.AddrPortFrom(host, a.port), err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	return nil, hello{}, errors.Join(errs...)
+}
+
+func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address) (net.Conn, hello, error) {
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	d.KeepAlive = -1 // takeSocket sets it
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, hello{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	mine := hello{token: a.token, nonce: e.nonce, reads: maxReads}
+	var buf [helloSize]byte
+	var h hello
+	if _, err = c.Write(mine.append(buf[:0])); err == nil {
+		if _, err = io.ReadFull(c, buf[:]); err == nil {
+			err = h.parse(buf[:])
+		}
+	}
+	if err == nil && (h.token != e.token || h.nonce != a.nonce) {
+		err = errStranger
+	}
+	if err == nil && !stop() {
+		err = ctx.Err() // the deadline was set already
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, hello{}, err
+	}
+	return c, h, nil
+}
+
+// await waits for the peer to dial. Who shows the right token but is another
+// endpoint than the one asked for is turned away, and waiting goes on.
+func (e *endpoint) await(ctx context.Context, a *address) (net.Conn, hello, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, hello{}, ctx.Err()
+		case in := <-e.incoming:
+			if in.h.nonce != a.nonce || !quiet(in.conn) {
+				_ = in.conn.Close()
+				continue
+			}
+			mine := hello{token: a.token, nonce: e.nonce, reads: maxReads}
+			// The first bytes on a fresh socket: they do not block.
+			_ = in.conn.SetDeadline(time.Now().Add(e.l.cfg.HandshakeTimeout))
+			if _, err := in.conn.Write(mine.append(nil)); err != nil {
+				_ = in.conn.Close() // the peer gave up; it may dial again
+				continue
+			}
+			return in.conn, in.h, nil
+		}
+	}
+}
+
+// quiet reports whether the other end of c still waits for our hello: it neither
+// hung up nor spoke out of turn.
+func quiet(c net.Conn) bool {
+	rc, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	var rerr error
+	if err := rc.Control(func(s uintptr) {
+		var b [1]byte
+		_, _, rerr = unix.Recvfrom(int(s), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	}); err != nil {
+		return false
+	}
+	return rerr == unix.EAGAIN
+}
+
+// takeSocket takes the descriptor out of c (which is closed by the caller) and
+// sets it up for raw use.
+func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, error) {
+	rc, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	var ferr error
+	if err := rc.Control(func(s uintptr) {
+		fd, ferr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
+	}); err != nil {
+		return -1, err
+	}
+	if ferr != nil {
+		return -1, ferr
+	}
+	if err := l.tune(fd, peerTimeout); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("set socket options: %w", err)
+	}
+	return fd, nil
+}
+
+// tune sets the options of a connected socket. Buffers are the kernel's to grow
+// unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
+// stock system), below what one fast stream needs.
+func (l *link) tune(fd int, peerTimeout time.Duration) error {
+	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
+	ms := max(1, int(peerTimeout.Milliseconds()))
+	secs := max(1, int(peerTimeout/(2*time.Second)))
+	errs := []error{
+		unix.SetNonblock(fd, true),
+		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		// Data unacknowledged for this long ends the connection; so does a
+		// keepalive probe that nobody answers.
+		set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms),
+		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, secs),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max(1, secs)),
+	}
+	if n := l.cfg.SendBuffer; n > 0 {
+		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_SNDBUF, n))
+	}
+	if n := l.cfg.RecvBuffer; n > 0 {
+		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_RCVBUF, n))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,51 @@
+// Package tcp is the link over TCP sockets: it works anywhere and needs nothing.
+//
+// One-sided operations travel as frames on one socket an endpoint and are
+// executed by the target's Poll (Caps.TargetProgress) while the target's
+// application does what it likes: a write is checked against the table of
+// registered regions before any byte of it lands, then its payload is received
+// straight into its place; a read is answered straight out of the region.
+//
+// # Rules
+//
+//   - The owner's calls (Poll, Post) use raw non-blocking sockets: no goroutine,
+//     no runtime poller, no allocation. One send for everything one Post hands
+//     over (as far as the socket takes it), one receive for everything that has
+//     arrived. Only connection set-up uses package net and goroutines.
+//   - Nothing the peer does makes this side's memory grow. Requests it may have
+//     outstanding are limited by the handshake; what goes back to it (replies,
+//     acknowledgements) is kept as descriptors in rings of that size and encoded
+//     when the socket has room. The receive side never waits for the send side,
+//     so two sides that flood each other cannot lock up.
+//   - Every field of a frame is checked before it is used. A malformed frame ends
+//     that endpoint and no other. A request that the regions do not admit is
+//     answered by a refusal, its payload is thrown away, and both ends go down in
+//     order: requests before it complete, requests behind it are flushed.
+//   - Region.Close returns only when no access of a peer is under way: accesses
+//     run inside a guard that Close waits for, each one a bounded system call or
+//     copy, and every continuation looks the key up again.
+//   - A signalled write completes when the target says that it has placed it.
+//     Acknowledgements are cumulative, ride on whatever goes that way, and have
+//     a frame of their own only if nothing does for two polls.
+//   - The last aligned 8 bytes of a write are stored last, in one atomic store.
+//
+// A peer whose host vanished is noticed by the kernel (TCP_USER_TIMEOUT and
+// keepalive): within PeerTimeout if data is under way, else within PeerTimeout
+// rounded up to whole seconds plus one. A peer that lives but takes nothing from
+// a full socket for PeerTimeout counts as gone as well.
+//
+// # Files
+//
+//	frame.go       header of every frame; hello.go, address.go: set-up formats
+//	config.go      Config
+//	link.go        link: opening, closing, regions in region.go
+//	poll.go        Poll, Arm, Disarm; direct and epoll modes
+//	accept.go      listener, strangers; connect.go: Endpoint.Connect
+//	endpoint.go    one connection: life, failure; sq.go: its work requests
+//	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
+//	*_unsafe.go    system calls and memory by address
+//
+// May import fabric, fabric/internal/softlink, internal/offheap, internal/cpu.
+// Unit, two-process and hostile-input tests are beside the code; the contract is
+// tested by fabric/fabrictest.
+package tcp

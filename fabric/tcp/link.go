@@ -1,0 +1,219 @@
+//go:build linux
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+)
+
+// Limits of the link, as Caps reports them.
+const (
+	// maxSGE is nominal: lists of any length go out as one frame.
+	maxSGE = 32
+
+	// maxInline is small enough that the space for it, one a work request, is
+	// cheap, and large enough for every control message of the protocols.
+	maxInline = 256
+
+	// maxReads covers a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
+	// target 48 bytes a read.
+	maxReads = 128
+)
+
+var linkCaps = fabric.Caps{
+	MaxSGE:         maxSGE,
+	MaxInline:      maxInline,
+	MaxMessage:     maxMessage,
+	MaxReads:       maxReads,
+	LastByteLast:   true,
+	WakesOnWrite:   true,
+	AtomicCPU:      true,
+	TargetProgress: true,
+}
+
+// link implements fabric.Link. The first group of fields is the owner's; what
+// other goroutines touch is below mu or atomic.
+type link struct {
+	keys  softlink.KeyTable
+	guard guard
+
+	active   []*endpoint // with an open socket
+	tab      []*endpoint // the same by epoll index; nil where free
+	gen      uint32      // tells a table entry's users apart
+	deferred []*endpoint // with something left to do at the next Poll or before sleeping
+	spare    []*endpoint // the other buffer of deferred
+	ready    readyList
+	events   [64]unix.EpollEvent
+	iov      [maxIov]iovec
+	msg      msghdr
+
+	epfd   int
+	wakefd int
+	cfg    Config
+	port   uint16
+
+	fresh  atomic.Int32 // endpoints in joined
+	closed atomic.Bool
+
+	mu      sync.Mutex
+	joined  []*endpoint // connected, not yet seen by the owner
+	all     map[*endpoint]struct{}
+	byToken map[token]*endpoint
+	regions map[*region]struct{}
+
+	ln      net.Listener
+	pending pendingConns
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// Open opens a link: it listens at once. cfg may be nil. The link has one
+// goroutine, which waits for connections; Close ends it.
+func Open(cfg *Config) (fabric.Link, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &link{
+		cfg:     c,
+		all:     map[*endpoint]struct{}{},
+		byToken: map[token]*endpoint{},
+		regions: map[*region]struct{}{},
+		epfd:    -1,
+		wakefd:  -1,
+	}
+	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
+		l.wakefd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	}
+	if err == nil {
+		err = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, l.wakefd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1})
+	}
+	if err != nil {
+		l.closeFDs()
+		return nil, fmt.Errorf("tcp: open: epoll: %w", err)
+	}
+	if err := l.listen(); err != nil {
+		l.closeFDs()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *link) closeFDs() {
+	for _, fd := range []*int{&l.epfd, &l.wakefd} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+		}
+	}
+}
+
+func (l *link) Name() string      { return "tcp" }
+func (l *link) Caps() fabric.Caps { return linkCaps }
+func (l *link) FD() int           { return l.epfd }
+
+// wake makes FD readable, for what no socket announces.
+func (l *link) wake() {
+	_, _ = unix.Write(l.wakefd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+// adopt takes newly connected endpoints into the owner's lists. Class: setup.
+func (l *link) adopt() {
+	var b [8]byte
+	_, _ = unix.Read(l.wakefd, b[:])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.joined {
+		if e.adopted || e.fd < 0 {
+			continue
+		}
+		idx := -1
+		for i, o := range l.tab {
+			if o == nil {
+				idx = i
+				break
+			}
+		}
+		if idx < 0 {
+			idx = len(l.tab)
+			l.tab = append(l.tab, nil)
+		}
+		l.gen++
+		e.idx, e.gen, e.adopted = idx, l.gen, true
+		l.tab[idx] = e
+		l.active = append(l.active, e)
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(idx), Pad: int32(e.gen)}
+		if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, e.fd, &ev); err != nil {
+			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: watch socket: %w", err))
+		}
+	}
+	l.joined = l.joined[:0]
+	l.fresh.Store(0)
+	if n := len(l.active); cap(l.deferred) < n {
+		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
+		l.spare = make([]*endpoint, 0, 2*n)
+	}
+}
+
+// forget takes e, whose socket is being closed, out of the owner's lists.
+func (l *link) forget(e *endpoint) {
+	if !e.adopted {
+		return
+	}
+	l.tab[e.idx] = nil
+	for i, o := range l.active {
+		if o == e {
+			last := len(l.active) - 1
+			l.active[i] = l.active[last]
+			l.active[last] = nil
+			l.active = l.active[:last]
+			break
+		}
+	}
+}
+
+func (l *link) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	l.stop()
+	_ = l.ln.Close()
+	l.pending.closeAll()
+	l.mu.Lock()
+	eps := make([]*endpoint, 0, len(l.all))
+	for e := range l.all {
+		eps = append(eps, e)
+	}
+	l.mu.Unlock()
+	for _, e := range eps {
+		_ = e.Close()
+		e.hangUp()
+		e.release()
+	}
+	l.wg.Wait()
+	l.mu.Lock()
+	open := make([]*region, 0, len(l.regions))
+	for r := range l.regions {
+		open = append(open, r)
+	}
+	l.mu.Unlock()
+	var errs []error
+	if len(open) > 0 {
+		errs = append(errs, fmt.Errorf("tcp: close: %w: %d", fabric.ErrRegionsOpen, len(open)))
+	}
+	for _, r := range open {
+		errs = append(errs, r.Close())
+	}
+	l.ready = readyList{}
+	l.closeFDs()
+	return errors.Join(errs...)
+}

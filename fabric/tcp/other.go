@@ -1,0 +1,15 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Open fails: the link uses epoll and exists on Linux only.
+func Open(*Config) (fabric.Link, error) {
+	return nil, fmt.Errorf("tcp: open on %s: %w", runtime.GOOS, fabric.ErrNotSupported)
+}

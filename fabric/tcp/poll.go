@@ -1,0 +1,191 @@
+//go:build linux
+
+package tcp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// directMax is up to how many endpoints Poll reads every socket itself. A
+// receive that finds nothing costs about as much as asking epoll, which then
+// needs the receive as well where there is something: reading directly is the
+// faster answer for one or two sockets and loses from about three.
+const directMax = 2
+
+// Poll implements fabric.Link. Class: short.
+func (l *link) Poll(cs []fabric.Completion) int {
+	n := 0
+	if l.ready.head != nil {
+		if n = l.deliver(cs); n == len(cs) {
+			return n
+		}
+	}
+	if l.fresh.Load() != 0 {
+		l.adopt()
+	}
+	if len(l.active) <= directMax {
+		// Backwards: an endpoint that goes down is replaced by the last.
+		for i := len(l.active) - 1; i >= 0; i-- {
+			if i < len(l.active) {
+				l.active[i].progress()
+			}
+		}
+	} else {
+		l.pollMany()
+	}
+	if l.ready.head != nil {
+		n += l.deliver(cs[n:])
+	}
+	return n
+}
+
+// pollMany asks epoll which sockets have something.
+func (l *link) pollMany() {
+	// What earlier polls left undone comes first: it is due by now.
+	todo := l.deferred
+	l.deferred = l.spare[:0]
+	for _, e := range todo {
+		e.inDeferred = false
+		if e.fd >= 0 {
+			e.progress()
+			e.deferRest()
+		}
+	}
+	l.spare = todo[:0]
+	if l.closed.Load() {
+		return
+	}
+	n, errno := readyNow(l.epfd, l.events[:])
+	if errno != 0 {
+		return // EINTR
+	}
+	for i := range l.events[:n] {
+		ev := &l.events[i]
+		if ev.Fd < 0 || int(ev.Fd) >= len(l.tab) {
+			continue // the wake-up descriptor: adopt empties it
+		}
+		// The entry may have changed hands since the kernel filled the list.
+		if e := l.tab[ev.Fd]; e != nil && int32(e.gen) == ev.Pad {
+			e.progress()
+			e.deferRest()
+		}
+	}
+}
+
+// deferRest notes that e needs a look at the next poll even if its socket says
+// nothing, and has epoll say when a full socket has room again.
+func (e *endpoint) deferRest() {
+	if e.fd < 0 {
+		return
+	}
+	e.watchOut(e.tx.blocked)
+	if e.unfinished() && !e.inDeferred {
+		e.inDeferred = true
+		e.l.deferred = append(e.l.deferred, e)
+	}
+}
+
+// unfinished reports work that no socket event will announce.
+func (e *endpoint) unfinished() bool {
+	return e.ackWant || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
+}
+
+// watchOut tells epoll whether room in the socket is an event.
+func (e *endpoint) watchOut(on bool) {
+	if e.outOn == on {
+		return
+	}
+	e.outOn = on
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
+	if on {
+		ev.Events |= unix.EPOLLOUT
+	}
+	_ = unix.EpollCtl(e.l.epfd, unix.EPOLL_CTL_MOD, e.fd, &ev)
+}
+
+// Arm implements fabric.Link. The descriptor is level-triggered and covers all
+// sockets, so that only what is already inside this process has to be settled
+// first: acknowledgements held back go out now.
+func (l *link) Arm() (bool, error) {
+	if l.closed.Load() {
+		return false, fabric.ErrClosed
+	}
+	if l.fresh.Load() != 0 {
+		l.adopt()
+	}
+	sleep := true
+	for i := len(l.active) - 1; i >= 0; i-- {
+		if i >= len(l.active) {
+			continue
+		}
+		e := l.active[i]
+		if e.ackWant {
+			e.ackNow = true
+			e.pump()
+		}
+		if e.refused {
+			e.progress()
+		}
+		if e.fd < 0 {
+			continue
+		}
+		e.watchOut(e.tx.blocked)
+		if e.rx.paused || e.tx.dead || !e.tx.blocked && e.canSend() {
+			sleep = false
+		}
+	}
+	return sleep && l.ready.head == nil, nil
+}
+
+// Disarm implements fabric.Link.
+func (l *link) Disarm() {}
+
+// readyList is the endpoints with completions to deliver, in order of arrival.
+type readyList struct {
+	head, tail *endpoint
+}
+
+// push queues c for delivery. The queue has room for all that can come: see
+// newEndpoint.
+func (e *endpoint) push(c fabric.Completion) {
+	e.comps.Push(c)
+	if e.inReady {
+		return
+	}
+	e.inReady = true
+	e.next = nil
+	if r := &e.l.ready; r.tail == nil {
+		r.head, r.tail = e, e
+	} else {
+		r.tail.next = e
+		r.tail = e
+	}
+}
+
+// deliver moves completions to cs.
+func (l *link) deliver(cs []fabric.Completion) int {
+	n := 0
+	for l.ready.head != nil && n < len(cs) {
+		e := l.ready.head
+		k := e.comps.Pop(cs[n:])
+		for i := range cs[n : n+k] {
+			switch op := cs[n+i].Op; {
+			case op < fabric.OpNotify:
+				e.sq.owed--
+			case op == fabric.OpNotify:
+				e.notes--
+			}
+		}
+		n += k
+		if e.comps.Len() > 0 {
+			break
+		}
+		if l.ready.head = e.next; e.next == nil {
+			l.ready.tail = nil
+		}
+		e.inReady, e.next = false, nil
+	}
+	return n
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package tcp
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// iovec and msghdr have the kernel's layout, with addresses as integers: they
+// name off-heap or pinned memory, and no write barrier is wanted.
+type iovec struct {
+	base uintptr
+	len  uintptr
+}
+
+type msghdr struct {
+	name       uintptr
+	namelen    uint32
+	iov        uintptr
+	iovlen     uintptr
+	control    uintptr
+	controllen uintptr
+	flags      int32
+}
+
+// longCall is the bytes from which a system call is announced to the Go
+// scheduler: below, the copy takes less than the announcement and its
+// consequences (20 µs without a processor for the other goroutines at worst).
+const longCall = 64 << 10
+
+// recvBytes receives up to n bytes to addr.
+func recvBytes(fd int, addr uint64, n int) (int, unix.Errno) {
+	if n > longCall {
+		r, _, e := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(addr), uintptr(n), 0, 0, 0)
+		return int(r), e
+	}
+	r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(addr), uintptr(n), 0, 0, 0)
+	return int(r), e
+}
+
+// recvVec receives into the pieces of v, total bytes long.
+func recvVec(fd int, v []iovec, total int) (int, unix.Errno) {
+	if total > longCall {
+		r, _, e := unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+		return int(r), e
+	}
+	r, _, e := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)))
+	return int(r), e
+}
+
+// sendBytes sends up to n bytes from addr.
+func sendBytes(fd int, addr uint64, n int) (int, unix.Errno) {
+	r, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(addr), uintptr(n), unix.MSG_NOSIGNAL, 0, 0)
+	return int(r), e
+}
+
+// sendVec sends the pieces of v, total bytes long. v is part of a heap object.
+func sendVec(fd int, m *msghdr, v []iovec, total int) (int, unix.Errno) {
+	m.iov = uintptr(unsafe.Pointer(&v[0]))
+	m.iovlen = uintptr(len(v))
+	if total > longCall {
+		r, _, e := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), unix.MSG_NOSIGNAL)
+		return int(r), e
+	}
+	r, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), unix.MSG_NOSIGNAL)
+	return int(r), e
+}
+
+// readyNow fills ev with the sockets that are ready, without waiting.
+func readyNow(epfd int, ev []unix.EpollEvent) (int, unix.Errno) {
+	r, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&ev[0])), uintptr(len(ev)), 0, 0, 0)
+	return int(r), e
+}
