@@ -1,0 +1,53 @@
+// Package progress makes the links of an engine advance: it polls them, hands
+// completions to the protocols, and sleeps when there is nothing to do.
+//
+// # One owner
+//
+// Links and protocols belong to one goroutine at a time, the owner. Ownership
+// is one word ([Engine] takes it by compare-and-swap) and is held for short
+// stretches:
+//
+//   - by an application goroutine that hands in work ([Engine.Kick]) or waits
+//     for it ([Engine.Wait], [Engine.Progress]): it drives the links itself, so
+//     that no hand-over between goroutines lies on the way of the completion it
+//     waits for;
+//   - else by the progress goroutine, one an engine, for one round of polls at a
+//     time.
+//
+// Who wants ownership and does not get it never blocks on it: work handed in
+// is taken over by the present owner before or right after it lets go, and a
+// second waiter parks until its own completion.
+//
+// # How the progress goroutine rests
+//
+//	awake   polls: at first without pause, then yielding the processor
+//	dozing  application goroutines drive: looks again after 0.1 … 1 ms
+//	asleep  links armed, waiting for their descriptors and for wake-ups
+//
+// Whoever becomes owner while it is asleep disarms the links and wakes it: the
+// links are never left armed by one and polled by another. It sleeps in the
+// runtime's poller, on an epoll descriptor that holds those of the links: it
+// occupies no thread, and GOMAXPROCS=1 is no special case.
+//
+// A goroutine that spins on memory which a peer writes should call
+// [Engine.Progress] in its loop: on links that need the target's help
+// (fabric.Caps.TargetProgress) it would else wait for the dozing goroutine.
+//
+// # Invariants
+//
+//   - A Waiter is finished exactly once; a finished one is never parked.
+//   - If work is pending and nobody owns the engine, somebody is about to:
+//     who releases looks at Pending afterwards.
+//   - If a waiter is parked, the progress goroutine is awake, or asleep with
+//     the links armed, or another goroutine drives and will wake it when done.
+//
+// # Files
+//
+//	engine.go   Engine: ownership, Kick, Do, Progress
+//	loop.go     the progress goroutine
+//	wait.go     Waiter, Wait
+//	events.go   the descriptor to sleep on
+//
+// It imports fabric and internal/cpu. Tests live beside the code and run over
+// the simulated link.
+package progress

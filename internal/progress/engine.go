@@ -1,0 +1,211 @@
+package progress
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// ErrClosed says that the engine has been closed.
+var ErrClosed = errors.New("progress: closed")
+
+// Protocol is what the links carry. The engine calls it as owner; it posts to
+// endpoints directly. None of its methods may block or call the engine, except
+// Waiter.Finish.
+type Protocol interface {
+	// Pending reports whether applications have handed in work that Step has
+	// not taken over. Called from any goroutine.
+	Pending() bool
+
+	// Step takes over what was handed in, posts what there is room for, and
+	// looks at memory that peers write. It reports whether it did anything.
+	Step() bool
+
+	// Complete takes completions of the link with that index. The slice is the
+	// engine's.
+	Complete(link int, cs []fabric.Completion)
+}
+
+// pollBatch is how many completions one poll takes: enough that a full send
+// queue of small writes drains in a few calls; more only costs cache.
+const pollBatch = 64
+
+// Owners.
+const (
+	ownerNone uint32 = iota
+	ownerApp         // an application goroutine
+	ownerLoop        // the progress goroutine
+)
+
+// How the progress goroutine rests.
+const (
+	awake uint32 = iota
+	dozing
+	asleep
+)
+
+// Engine polls links and drives a protocol. Its methods may be called from any
+// goroutine.
+type Engine struct {
+	owner atomic.Uint32
+	_     [60]byte // the words below are written by others than the owner
+
+	want   atomic.Int32 // goroutines that wait in Do for ownership
+	parked atomic.Int32 // goroutines that wait without driving
+	rest   atomic.Uint32
+	drives atomic.Uint64 // how often applications took to driving
+
+	// Owner's.
+	links []fabric.Link
+	proto Protocol
+	armed bool
+	cs    [pollBatch]fabric.Completion
+
+	events *events
+	nudge  chan struct{} // wakes from dozing
+	closed atomic.Bool
+	quit   chan struct{} // closed by Close
+	ended  chan struct{} // closed when the progress goroutine has ended
+	err    atomic.Pointer[error]
+}
+
+// New starts the progress goroutine for links, which stay the caller's to
+// close, after Close.
+func New(links []fabric.Link, p Protocol) (*Engine, error) {
+	e := &Engine{
+		links: links, proto: p,
+		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
+	var err error
+	if e.events, err = newEvents(links); err != nil {
+		return nil, fmt.Errorf("progress: %w", err)
+	}
+	go e.loop()
+	return e, nil
+}
+
+// Close ends the progress goroutine. Waiters that are not finished get
+// ErrClosed; the caller should have seen to it that there are none. Idempotent.
+func (e *Engine) Close() error {
+	if e.closed.CompareAndSwap(false, true) {
+		close(e.quit)
+		e.wake()
+	}
+	<-e.ended
+	return e.events.close()
+}
+
+// Err is an error of arming or waiting, after which the engine only polls
+// now and then instead of sleeping; nil as a rule.
+func (e *Engine) Err() error {
+	if p := e.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Kick lets the protocol take over work that was just handed in: at once if
+// nobody owns the engine, else by the owner. Short path: does not allocate,
+// block or poll.
+func (e *Engine) Kick() {
+	if !e.tryLock(ownerApp) {
+		return // the owner looks at Pending after it has let go
+	}
+	e.proto.Step()
+	e.release()
+}
+
+// Progress drives the links once, for goroutines that spin on memory peers
+// write. It reports whether anything happened; false as well if somebody else
+// is driving.
+func (e *Engine) Progress() bool {
+	if !e.tryLock(ownerApp) {
+		return false
+	}
+	e.drives.Add(1)
+	busy := e.pollOnce()
+	e.release()
+	return busy
+}
+
+// Do runs f as owner: for changes to links and endpoints that must not run
+// beside Poll. Set-up path. f must not call the engine.
+func (e *Engine) Do(f func()) {
+	e.want.Add(1)
+	var sp cpu.Spinner
+	for !e.tryLock(ownerApp) {
+		if sp.Wait() > 0 {
+			runtime.Gosched() // the owner may be a goroutine that waits for this thread
+		}
+	}
+	e.want.Add(-1)
+	f()
+	e.release()
+}
+
+// tryLock takes ownership if it is free. The links are polled by the owner, so
+// those that were armed for sleeping are disarmed, and the sleeper is told.
+func (e *Engine) tryLock(who uint32) bool {
+	if e.owner.Load() != ownerNone || !e.owner.CompareAndSwap(ownerNone, who) {
+		return false
+	}
+	if e.armed {
+		e.disarm(len(e.links))
+		e.wake()
+	}
+	return true
+}
+
+// release gives ownership up. Work that came meanwhile, whose Kick failed, is
+// taken over first; and if nobody drives any more, the progress goroutine does.
+func (e *Engine) release() {
+	var armed bool
+	for {
+		armed = e.armed
+		e.owner.Store(ownerNone)
+		if !e.proto.Pending() || !e.tryLock(ownerApp) {
+			break
+		}
+		e.proto.Step()
+	}
+	if !armed && e.parked.Load() > 0 {
+		e.wake()
+	}
+}
+
+func (e *Engine) disarm(n int) {
+	e.armed = false
+	for _, l := range e.links[:n] {
+		l.Disarm()
+	}
+}
+
+// pollOnce makes one round. Owner's. It reports whether anything happened.
+func (e *Engine) pollOnce() bool {
+	busy := e.proto.Step()
+	for i, l := range e.links {
+		if n := l.Poll(e.cs[:]); n > 0 {
+			e.proto.Complete(i, e.cs[:n])
+			busy = true
+		}
+	}
+	return busy
+}
+
+// wake ends the progress goroutine's rest.
+func (e *Engine) wake() {
+	switch {
+	case e.rest.Load() == awake:
+	case e.rest.CompareAndSwap(dozing, awake):
+		select {
+		case e.nudge <- struct{}{}:
+		default:
+		}
+	case e.rest.CompareAndSwap(asleep, awake):
+		e.events.wake()
+	}
+}

@@ -1,0 +1,123 @@
+package progress
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+const (
+	// maxYields is how many yields without event make a wait worth sleeping:
+	// with idle processors some 50 µs, several round trips over a loopback
+	// socket and more than a sleep and a wake-up cost. On a crowded host a
+	// yield lasts as long as others run, and costs nobody anything.
+	maxYields = 128
+
+	// The progress goroutine looks whether applications still drive after
+	// minDoze, then less and less often up to maxDoze: below, its wake-ups
+	// show as load; above, a peer that needs this side waits noticeably when
+	// the application has turned to something else.
+	minDoze = 100 * time.Microsecond
+	maxDoze = time.Millisecond
+)
+
+// loop is the progress goroutine.
+func (e *Engine) loop() {
+	defer close(e.ended)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var sp cpu.Spinner
+	var seen uint64
+	slice := minDoze
+	for !e.closed.Load() {
+		if !e.tryLock(ownerLoop) {
+			if e.owner.Load() == ownerApp {
+				e.doze(timer, minDoze, true)
+			}
+			continue
+		}
+		busy := e.pollOnce()
+		e.release()
+		if d := e.drives.Load(); d != seen && e.parked.Load() == 0 {
+			seen = d
+			e.doze(timer, slice, false)
+			slice = min(2*slice, maxDoze)
+			sp.Reset()
+			continue
+		}
+		slice = minDoze
+		switch {
+		case busy:
+			sp.Reset()
+		case sp.Wait() >= maxYields:
+			if e.Err() != nil {
+				e.doze(timer, maxDoze, false)
+			} else {
+				e.sleep()
+			}
+			sp.Reset()
+		}
+	}
+}
+
+// doze rests for d or until somebody needs the goroutine. Whoever drives when
+// this begins wakes it at the end if there are others to drive for; where
+// there is no such driver, the goroutine must not doze while others are parked.
+func (e *Engine) doze(timer *time.Timer, d time.Duration, driven bool) {
+	e.rest.Store(dozing)
+	if e.parked.Load() > 0 && !(driven && e.owner.Load() == ownerApp) || e.closed.Load() {
+		if !e.rest.CompareAndSwap(dozing, awake) {
+			<-e.nudge
+		}
+		return
+	}
+	timer.Reset(d)
+	select {
+	case <-e.nudge:
+	case <-timer.C:
+		if !e.rest.CompareAndSwap(dozing, awake) {
+			<-e.nudge
+		}
+	}
+}
+
+// sleep arms the links and waits for their descriptors or a wake-up.
+func (e *Engine) sleep() {
+	if !e.tryLock(ownerLoop) {
+		return
+	}
+	for i, l := range e.links {
+		quiet, err := l.Arm()
+		if err != nil {
+			err = fmt.Errorf("progress: arm %s: %w", l.Name(), err)
+			e.err.CompareAndSwap(nil, &err)
+		}
+		if err != nil || !quiet {
+			if err == nil {
+				i++ // Arm was called: Disarm ends what it began
+			}
+			e.disarm(i)
+			e.release()
+			return
+		}
+	}
+	// What a peer wrote between the last look and Arm is no event.
+	if e.proto.Step() {
+		e.disarm(len(e.links))
+		e.release()
+		return
+	}
+	e.armed = true
+	e.rest.Store(asleep)
+	e.release()
+	if e.closed.Load() {
+		e.wake() // Close may have found the goroutine awake
+	}
+	if err := e.events.wait(); err != nil && !e.closed.Load() {
+		err = fmt.Errorf("progress: wait for events: %w", err)
+		e.err.CompareAndSwap(nil, &err)
+	}
+	e.rest.Store(awake)
+	// The next tryLock, ours or another's, disarms.
+}

@@ -1,0 +1,126 @@
+package progress
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Waiter states.
+const (
+	waitPending uint32 = iota
+	waitParked
+	waitDone
+)
+
+// Waiter is the end of one piece of work. Init it before use; it may be reused
+// after it is done and nobody waits for it any more.
+type Waiter struct {
+	state atomic.Uint32
+	ch    chan struct{}
+}
+
+// Init makes w ready for its next use. It allocates the first time only.
+func (w *Waiter) Init() {
+	if w.ch == nil {
+		w.ch = make(chan struct{}, 1)
+	}
+	w.state.Store(waitPending)
+}
+
+// Done reports whether the work has ended; what the finisher wrote before
+// Finish may be read then.
+func (w *Waiter) Done() bool { return w.state.Load() == waitDone }
+
+// Finish marks the work as ended and wakes who waits. Once an Init; the
+// finisher must not touch the work afterwards.
+func (w *Waiter) Finish() {
+	if w.state.Swap(waitDone) == waitParked {
+		w.ch <- struct{}{} // never blocks: one place, one waiter
+	}
+}
+
+// driverTries is how often a goroutine that waits tries to become the owner
+// while the progress goroutine is polling: a round of polls of idle links lasts
+// well below a microsecond.
+const driverTries = 200
+
+// Wait returns nil when w is done, driving the links meanwhile if nobody else
+// does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
+// time. Short path: does not allocate when w is done soon.
+func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
+	var sp cpu.Spinner
+	for tries := 0; !w.Done(); {
+		if e.tryLock(ownerApp) {
+			e.drives.Add(1)
+			more := e.drive(ctx, w, &sp)
+			e.release()
+			if !more {
+				break
+			}
+			for e.want.Load() > 0 {
+				cpu.Yield()
+				runtime.Gosched()
+			}
+			continue
+		}
+		if tries++; tries > driverTries || e.owner.Load() == ownerApp {
+			break
+		}
+		cpu.Pause()
+	}
+	if w.Done() {
+		return nil
+	}
+	return e.park(ctx, w)
+}
+
+// drive polls until w is done, the patience of sp or ctx ends, or somebody
+// wants ownership; only then it returns true: try again.
+func (e *Engine) drive(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
+	for n := 1; ; n++ {
+		busy := e.pollOnce()
+		if w.Done() || e.closed.Load() {
+			return false
+		}
+		if e.want.Load() > 0 {
+			return true
+		}
+		if busy {
+			sp.Reset()
+		} else if sp.Wait() >= maxYields {
+			return false
+		}
+		if n&63 == 0 && ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// park waits while others drive.
+func (e *Engine) park(ctx context.Context, w *Waiter) error {
+	e.parked.Add(1)
+	defer e.parked.Add(-1)
+	if !w.state.CompareAndSwap(waitPending, waitParked) {
+		return nil
+	}
+	if e.owner.Load() != ownerApp {
+		e.wake() // an application goroutine that drives does it at its end
+	}
+	var err error
+	select {
+	case <-w.ch:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-e.quit:
+		err = ErrClosed
+	}
+	if !w.state.CompareAndSwap(waitParked, waitPending) {
+		<-w.ch // it is done after all
+		return nil
+	}
+	return err
+}
