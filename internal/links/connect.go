@@ -24,6 +24,19 @@ type ConnectOptions struct {
 	// Tag tells several connections of one pair over one link apart. Both
 	// sides give the same; each may be used once in a job.
 	Tag string
+
+	// Own runs its argument as the owner of the link (see package fabric):
+	// endpoints are closed so when connecting fails. Nil calls it at once, for
+	// callers that own the link or do not poll it meanwhile.
+	Own func(func())
+}
+
+func (o *ConnectOptions) close(ep fabric.Endpoint) {
+	if o.Own == nil {
+		ep.Close()
+		return
+	}
+	o.Own(func() { ep.Close() })
 }
 
 // Connect makes an endpoint of l that is connected with the one that rank peer
@@ -48,16 +61,18 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 		}
 	}
 	if err != nil {
-		ep.Close()
+		o.close(ep)
 		return fail(err)
 	}
 	return ep, nil
 }
 
 // Loopback makes two endpoints of l that are connected with each other: what
-// is posted on one has this process as its target.
-func Loopback(ctx context.Context, l fabric.Link, a, b fabric.EndpointOptions) (ea, eb fabric.Endpoint, err error) {
-	if ea, err = l.NewEndpoint(a); err != nil {
+// is posted on one has this process as its target. The second has the ID idB.
+func Loopback(ctx context.Context, l fabric.Link, o ConnectOptions, idB uint32) (ea, eb fabric.Endpoint, err error) {
+	b := o.EndpointOptions
+	b.ID = idB
+	if ea, err = l.NewEndpoint(o.EndpointOptions); err != nil {
 		return nil, nil, fmt.Errorf("links: loopback over %s: %w", l.Name(), err)
 	}
 	if eb, err = l.NewEndpoint(b); err == nil {
@@ -68,8 +83,8 @@ func Loopback(ctx context.Context, l fabric.Link, a, b fabric.EndpointOptions) (
 		if err = g.Wait(); err == nil {
 			return ea, eb, nil
 		}
-		eb.Close()
+		o.close(eb)
 	}
-	ea.Close()
+	o.close(ea)
 	return nil, nil, fmt.Errorf("links: loopback over %s: %w", l.Name(), err)
 }

@@ -1,11 +1,10 @@
 package links
 
 import (
-	"fmt"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/shm"
 )
 
-func openSHM(Options) (fabric.Link, error) {
-	return nil, fmt.Errorf("shm: %w in this version", fabric.ErrNotSupported)
+func openSHM(o Options) (fabric.Link, error) {
+	return shm.Open(shm.Options{DisableCMA: o.DisableCMA, DisableSegments: o.DisableSegments})
 }

@@ -5,6 +5,4 @@ import (
 	"github.com/seed33544411/rma/fabric/tcp"
 )
 
-func openTCP(o Options) (fabric.Link, error) {
-	return tcp.Open(&tcp.Config{Bind: o.Bind})
-}
+func openTCP(o Options) (fabric.Link, error) { return tcp.Open(&tcp.Config{Bind: o.Bind}) }
