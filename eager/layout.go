@@ -1,0 +1,87 @@
+package eager
+
+import "github.com/seed33544411/rma/flowctl"
+
+// Offsets in the region that the peer writes to. The cells keep two cache
+// lines' distance: processors fetch lines in pairs.
+const (
+	cursorCell = 0
+	creditCell = 128
+	ringStart  = 256
+)
+
+const (
+	trailerSize = 8
+	metaSize    = 8
+)
+
+// A trailer, from the low end: payload length 32, kind 8, flags 8, lap 16. In
+// the first block of a message the length is that of the message, in the
+// others what is left from this block on.
+type trailer uint64
+
+// Flags of a trailer.
+const (
+	flagFirst = 1 << iota
+	flagLast
+	flagMeta   // first block only: 8 bytes of meta before the trailer
+	flagsKnown = flagFirst | flagLast | flagMeta
+)
+
+func makeTrailer(n uint32, kind, flags uint8, lap uint16) trailer {
+	return trailer(n) | trailer(kind)<<32 | trailer(flags)<<40 | trailer(lap)<<48
+}
+
+func (t trailer) length() uint32 { return uint32(t) }
+func (t trailer) kind() uint8    { return uint8(t >> 32) }
+func (t trailer) flags() uint8   { return uint8(t >> 40) }
+func (t trailer) lap() uint16    { return uint16(t >> 48) }
+
+// ring is the shape of a ring as both ends know it.
+type ring struct {
+	flowctl.Geometry
+	size uint32 // bytes of a block
+	most uint32 // blocks of the longest message
+}
+
+func newRing(g flowctl.Geometry, blockSize uint32) ring {
+	return ring{Geometry: g, size: blockSize, most: max(uint32(g.MaxRun()), g.Control)}
+}
+
+// room is how much a block holds besides its trailer.
+func (r *ring) room() int { return int(r.size) - trailerSize }
+
+// bytes is the length of all blocks.
+func (r *ring) bytes() int { return int(r.Blocks) * int(r.size) }
+
+// offset is where block pos starts in the ring.
+func (r *ring) offset(pos uint64) int { return int(r.Slot(pos)) * int(r.size) }
+
+// split says how a message of n bytes lies in blocks: k of them, of which the
+// first holds fill bytes before its trailer (payload, zeros to a multiple of 8,
+// meta) and the others are full.
+func (r *ring) split(n uint64, meta bool) (k, fill int) {
+	total := (n + 7) &^ 7
+	if meta {
+		total += metaSize
+	}
+	room := uint64(r.room())
+	if total <= room {
+		return 1, int(total)
+	}
+	kk := (total + room - 1) / room
+	return int(kk), int(total - (kk-1)*room)
+}
+
+// limit is the longest payload of a message of class c.
+func (r *ring) limit(c flowctl.Class, meta bool) int {
+	k := r.MaxRun()
+	if c == flowctl.Control {
+		k = int(r.Control)
+	}
+	n := k * r.room()
+	if meta {
+		n -= metaSize
+	}
+	return n
+}

@@ -1,0 +1,59 @@
+package eager
+
+// Lease gives access to a message where it lies in the ring, without copying.
+// One lease of a channel may be open at a time; no other message can be
+// received before Release. The peer owns the memory in the sense that a
+// dishonest one can change it at any time: decode what must not change under
+// you only once, or copy it.
+type Lease struct {
+	c   *Channel
+	gen uint64
+}
+
+// Lease opens a lease on the next message. ok is false if there is none.
+// Short path.
+func (c *Channel) Lease() (l Lease, h Head, ok bool, err error) {
+	h, ok, err = c.Peek()
+	if !ok {
+		return l, h, false, err
+	}
+	c.lease++
+	c.leased = true
+	return Lease{c, c.lease}, h, true, nil
+}
+
+// open reports whether the lease still holds.
+func (l Lease) open() bool { return l.c != nil && l.c.leased && l.c.lease == l.gen }
+
+// Segments is the number of pieces in which the payload lies: one for each
+// block. 0 after Release.
+func (l Lease) Segments() int {
+	if !l.open() {
+		return 0
+	}
+	return l.c.cur.k
+}
+
+// Segment returns piece i of the payload, in the ring. It starts on an 8-byte
+// boundary and may be empty. Not to be used after Release. Panics if i is out
+// of range.
+func (l Lease) Segment(i int) ([]byte, error) {
+	if !l.open() {
+		return nil, ErrLeaseEnded
+	}
+	if uint(i) >= uint(l.c.cur.k) {
+		panic("eager: lease segment out of range")
+	}
+	return l.c.segment(i), nil
+}
+
+// Release gives the message's blocks back. A second call is ErrLeaseEnded.
+// Short path.
+func (l Lease) Release() error {
+	if !l.open() {
+		return ErrLeaseEnded
+	}
+	l.c.leased = false
+	l.c.consume()
+	return nil
+}

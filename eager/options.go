@@ -1,0 +1,145 @@
+package eager
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
+)
+
+// Mode is how the reader learns of a message.
+type Mode uint8
+
+// Modes.
+const (
+	ModeAuto   Mode = iota // ModeLap where Caps.LastByteLast, else ModeCursor
+	ModeLap                // lap number in the trailer of the block
+	ModeCursor             // a word written after the data
+)
+
+// String returns the name of the mode.
+func (m Mode) String() string {
+	switch m {
+	case ModeAuto:
+		return "auto"
+	case ModeLap:
+		return "lap"
+	case ModeCursor:
+		return "cursor"
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// Options configures one channel. The zero value is usable.
+type Options struct {
+	// Blocks is the number of blocks of the incoming ring, a power of two.
+	// Zero means 64: half a ring, after which credit comes back, is then 32
+	// messages, far more than are under way in one round trip of small
+	// messages over shm, and enough to hide it over a network. More only costs
+	// memory and cache.
+	Blocks int
+
+	// BlockSize is the size of a block in bytes, trailer included, a multiple
+	// of 64, at most 1 MiB. Zero means 4096: one page, and the range in which
+	// copying costs less than a rendezvous on every link. Smaller blocks waste
+	// less memory but split medium messages.
+	BlockSize int
+
+	// Control is the number of free blocks that only control messages may take.
+	// Zero means an eighth of Blocks.
+	Control int
+
+	// Every is the number of consumed blocks after which credit is returned.
+	// Zero means half of Blocks.
+	Every int
+
+	// Mode is how the incoming ring tells of messages. Zero chooses by the
+	// link's promises. ModeLap on a link without Caps.LastByteLast is refused.
+	Mode Mode
+
+	// Imm is what the peer puts into Completion.Imm of notifications.
+	Imm uint32
+
+	// IDTag stands in the top 16 bits of the WR IDs of the channel, so that
+	// others may post on the same endpoint under other tags.
+	IDTag uint16
+
+	// Depth is the depth of the endpoint's queue. Zero means
+	// fabric.DefaultDepth; at least 16.
+	Depth int
+
+	// Batch is how many work requests may wait for one Post. Zero means 16;
+	// at least 8.
+	Batch int
+
+	// MaxPeerRing bounds the ring that a peer may ask us to mirror, in bytes.
+	// Zero means 16 MiB or the size of our own ring, whichever is more.
+	MaxPeerRing int
+}
+
+const (
+	maxBlockSize = 1 << 20
+	maxRingBytes = 1 << 30 // a message length fits the 32 bits of the trailer
+	minDepth     = 16
+	minBatch     = 8
+)
+
+// effective returns o with defaults filled in, checked against the link.
+func (o Options) effective(caps fabric.Caps) (Options, flowctl.Geometry, error) {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	var g flowctl.Geometry
+	def(&o.Blocks, 64)
+	def(&o.BlockSize, 4096)
+	if o.Blocks < 2 || o.Blocks > flowctl.MaxBlocks || bits.OnesCount(uint(o.Blocks)) != 1 {
+		return o, g, fmt.Errorf("%w: %d blocks, want a power of two from 2 to %d", ErrOptions, o.Blocks, flowctl.MaxBlocks)
+	}
+	d := flowctl.DefaultGeometry(uint32(o.Blocks))
+	def(&o.Control, int(d.Control))
+	def(&o.Every, int(d.Every))
+	def(&o.Depth, fabric.DefaultDepth)
+	def(&o.Batch, 16)
+	if o.Control < 0 || o.Control > o.Blocks || o.Every < 0 || o.Every > o.Blocks || o.Depth < minDepth || o.Batch < minBatch ||
+		o.Batch > 1024 || o.MaxPeerRing < 0 {
+		return o, g, fmt.Errorf("%w: control %d, every %d, depth %d (at least %d), batch %d (%d to 1024), largest peer ring %d",
+			ErrOptions, o.Control, o.Every, o.Depth, minDepth, o.Batch, minBatch, o.MaxPeerRing)
+	}
+	switch o.Mode {
+	case ModeAuto:
+		o.Mode = ModeCursor
+		if caps.LastByteLast {
+			o.Mode = ModeLap
+		}
+	case ModeLap:
+		if !caps.LastByteLast {
+			return o, g, fmt.Errorf("%w: mode lap needs a link with Caps.LastByteLast: use mode cursor", ErrOptions)
+		}
+	case ModeCursor:
+	default:
+		return o, g, fmt.Errorf("%w: unknown %v", ErrOptions, o.Mode)
+	}
+	g = flowctl.Geometry{Blocks: uint32(o.Blocks), Control: uint32(o.Control), Every: uint32(o.Every)}
+	if err := checkRing(g, uint64(o.BlockSize)); err != nil {
+		return o, g, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	def(&o.MaxPeerRing, max(16<<20, o.Blocks*o.BlockSize))
+	return o, g, nil
+}
+
+// checkRing checks the shape of a ring, ours or a peer's.
+func checkRing(g flowctl.Geometry, blockSize uint64) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	if blockSize < 64 || blockSize > maxBlockSize || blockSize%64 != 0 {
+		return fmt.Errorf("block size %d: want a multiple of 64 from 64 to %d", blockSize, maxBlockSize)
+	}
+	if n := uint64(g.Blocks) * blockSize; n > maxRingBytes {
+		return fmt.Errorf("ring of %d bytes: at most %d", n, maxRingBytes)
+	}
+	return nil
+}

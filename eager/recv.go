@@ -1,0 +1,201 @@
+package eager
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Head describes a message that has arrived.
+type Head struct {
+	Meta    uint64
+	Len     int // bytes of payload
+	Kind    uint8
+	HasMeta bool
+}
+
+// message is the checked description of the message at the reader's cursor.
+type message struct {
+	Head
+	k    int // blocks, 0: none
+	fill int // bytes before the trailer of the first block
+}
+
+// Peek looks for the next message without taking it. Short path.
+func (c *Channel) Peek() (h Head, ok bool, err error) {
+	if c.leased {
+		return h, false, ErrLeased
+	}
+	if c.cur.k == 0 {
+		if ok, err := c.find(); !ok {
+			return h, false, err
+		}
+	}
+	return c.cur.Head, true, nil
+}
+
+// Recv copies the next message to dst and gives its blocks free. ok is false
+// if there is none. A dst shorter than the message is ErrShortBuffer, and the
+// message stays. Short path.
+func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
+	h, ok, err = c.Peek()
+	if !ok {
+		return h, false, err
+	}
+	if len(dst) < h.Len {
+		return h, false, fmt.Errorf("receive %d bytes into %d: %w", h.Len, len(dst), ErrShortBuffer)
+	}
+	n := 0
+	for i := range c.cur.k {
+		n += copy(dst[n:], c.segment(i))
+	}
+	c.consume()
+	return h, true, nil
+}
+
+// Drop takes the next message without looking at it.
+func (c *Channel) Drop() error {
+	_, ok, err := c.Peek()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrEmpty
+	}
+	c.consume()
+	return nil
+}
+
+// find looks for a message at the reader's cursor and checks it. Short path.
+func (c *Channel) find() (bool, error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	r := &c.rxRing
+	pos := c.rx.Next()
+	have := int(r.Blocks)
+	if !c.lapMode {
+		var err error
+		if have, err = c.rx.Arrived(load64(c.in, cursorCell)); err != nil {
+			return false, c.fail(err)
+		}
+		if have == 0 {
+			return false, nil
+		}
+	}
+	at := ringStart + r.offset(pos) + r.room()
+	t := trailer(load64(c.in, at))
+	if lap := r.Lap(pos); t.lap() != lap {
+		if c.lapMode && t.lap() == lap-1 {
+			return false, nil
+		}
+		return false, c.corrupt(pos, t, "wrong lap")
+	}
+	m, why := r.parse(t)
+	if why != "" {
+		return false, c.corrupt(pos, t, why)
+	}
+	if m.k > have {
+		return false, c.corrupt(pos, t, "message longer than what was announced")
+	}
+	if m.k > 1 {
+		if err := c.checkRest(pos, t, &m); err != nil {
+			return false, err
+		}
+	}
+	if m.HasMeta {
+		m.Meta = binary.LittleEndian.Uint64(c.in[at-metaSize:])
+	}
+	c.cur = m
+	return true, nil
+}
+
+// parse reads the trailer of a first block. why says what is wrong.
+func (r *ring) parse(t trailer) (m message, why string) {
+	f := t.flags()
+	switch {
+	case f&^flagsKnown != 0:
+		return m, "unknown flags"
+	case f&flagFirst == 0:
+		return m, "message does not begin with its first block"
+	}
+	m.Kind, m.HasMeta = t.kind(), f&flagMeta != 0
+	m.k, m.fill = r.split(uint64(t.length()), m.HasMeta)
+	switch {
+	case m.k > int(r.most):
+		return m, "length beyond what the ring may carry"
+	case (m.k == 1) != (f&flagLast != 0):
+		return m, "last flag contradicts the length"
+	}
+	m.Len = int(t.length())
+	return m, ""
+}
+
+// checkRest checks the trailers of the blocks behind the first: exactly one
+// value is right for each.
+func (c *Channel) checkRest(pos uint64, first trailer, m *message) error {
+	r := &c.rxRing
+	left := m.Len - m.fill
+	if m.HasMeta {
+		left += metaSize
+	}
+	for i := 1; i < m.k; i++ {
+		p := pos + uint64(i)
+		var flags uint8
+		if i == m.k-1 {
+			flags = flagLast
+		}
+		want := makeTrailer(uint32(left), first.kind(), flags, r.Lap(p))
+		if got := trailer(load64(c.in, ringStart+r.offset(p)+r.room())); got != want {
+			return c.corrupt(p, got, "does not continue the message")
+		}
+		left -= r.room()
+	}
+	return nil
+}
+
+func (c *Channel) corrupt(pos uint64, t trailer, why string) error {
+	return c.fail(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
+}
+
+// segment is the part of the current message in its block i.
+func (c *Channel) segment(i int) []byte {
+	r, m := &c.rxRing, &c.cur
+	block := c.in[ringStart+r.offset(c.rx.Next()+uint64(i)):][:r.size]
+	room := r.room()
+	var meta int
+	if m.HasMeta {
+		meta = metaSize
+	}
+	before := m.fill - meta // payload bytes of the first block, with padding if it is the only one
+	if i == 0 {
+		return block[room-m.fill:][:min(before, m.Len):min(before, m.Len)]
+	}
+	n := min(m.Len-before-(i-1)*room, room)
+	return block[:n:n]
+}
+
+// consume gives the blocks of the current message free and returns credit if
+// it is due. Short path.
+func (c *Channel) consume() {
+	c.stats.Received++
+	c.stats.ReceivedBytes += uint64(c.cur.Len)
+	c.rx.Consume(c.cur.k)
+	c.cur.k = 0
+	if c.live && c.rx.Due(false) {
+		_ = c.flush(false) // a failure stays in c.err, a full queue leaves it due
+	}
+}
+
+// Progress posts what waits and returns credit that is due, or, with force,
+// all that is owed. Call it when the link has made room and when idle. done is
+// false if something is left for the next call. Short path.
+func (c *Channel) Progress(force bool) (done bool, err error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	if !c.live {
+		return true, nil
+	}
+	err = c.flush(force)
+	return c.first == c.staged && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
+}

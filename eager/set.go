@@ -1,0 +1,207 @@
+package eager
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// SetOptions bounds the channels of one engine. The zero value is usable.
+type SetOptions struct {
+	// Channel is used for every channel; IDTag, Imm and Depth included.
+	Channel Options
+
+	// MaxChannels is how many channels there may be. Zero means 64: every look
+	// for messages reads one line of each ring, and 64 such misses cost a
+	// few microseconds. Negative means none.
+	MaxChannels int
+
+	// MaxMemory bounds rings and mirrors, in bytes. Zero means 64 MiB.
+	MaxMemory int
+
+	// After is how many messages to a peer make it worth a channel. Zero
+	// means the first one.
+	After int
+}
+
+// Set keeps the channels of one link: made when a peer has earned one, bounded
+// in number and memory. It belongs to the goroutine that owns the link's Poll.
+type Set struct {
+	link   fabric.Link
+	o      SetOptions
+	byPeer []setEntry
+	list   []Member
+}
+
+// Member is one channel of a Set.
+type Member struct {
+	Peer    uint32
+	Channel *Channel
+}
+
+type setEntry struct {
+	ch    *Channel
+	count int // messages seen by Wants
+}
+
+// MaxPeers bounds the peer numbers of a Set.
+const MaxPeers = 1 << 20
+
+// SetStats reports a Set.
+type SetStats struct {
+	Channels    int
+	MaxChannels int
+	Memory      int // bytes of rings and mirrors
+	MaxMemory   int
+}
+
+// NewSet returns an empty set for link.
+func NewSet(link fabric.Link, o SetOptions) (*Set, error) {
+	if _, _, err := o.Channel.effective(link.Caps()); err != nil {
+		return nil, fmt.Errorf("new eager set: %w", err)
+	}
+	switch {
+	case o.MaxChannels == 0:
+		o.MaxChannels = 64
+	case o.MaxChannels < 0:
+		o.MaxChannels = 0
+	}
+	if o.MaxMemory == 0 {
+		o.MaxMemory = 64 << 20
+	}
+	if o.MaxMemory < 0 || o.After < 0 {
+		return nil, fmt.Errorf("new eager set: %w: memory %d, after %d", ErrOptions, o.MaxMemory, o.After)
+	}
+	return &Set{link: link, o: o}, nil
+}
+
+func (s *Set) entry(peer uint32) *setEntry {
+	if peer >= MaxPeers {
+		return nil
+	}
+	if int(peer) >= len(s.byPeer) {
+		s.byPeer = append(s.byPeer, make([]setEntry, int(peer)+1-len(s.byPeer))...)
+	}
+	return &s.byPeer[peer]
+}
+
+// Get returns the peer's channel, nil if it has none. Short path.
+func (s *Set) Get(peer uint32) *Channel {
+	if int(peer) < len(s.byPeer) {
+		return s.byPeer[peer].ch
+	}
+	return nil
+}
+
+// Wants counts a message to or from peer, which has no channel yet, and
+// reports whether it has earned one and there is room: then Open it.
+func (s *Set) Wants(peer uint32) bool {
+	e := s.entry(peer)
+	if e == nil || e.ch != nil {
+		return false
+	}
+	e.count++
+	return e.count > s.o.After && s.room(s.ringBytes()) == nil
+}
+
+// ringBytes is what a channel's own ring takes.
+func (s *Set) ringBytes() int {
+	o, _, _ := s.o.Channel.effective(s.link.Caps())
+	return offheap.RoundUp(ringStart + o.Blocks*o.BlockSize)
+}
+
+func (s *Set) room(extra int) error {
+	st := s.Stats()
+	if st.Channels >= st.MaxChannels {
+		return fmt.Errorf("%w: %d channels", ErrLimit, st.Channels)
+	}
+	return s.roomFor(extra)
+}
+
+func (s *Set) roomFor(extra int) error {
+	if st := s.Stats(); extra > st.MaxMemory-st.Memory {
+		return fmt.Errorf("%w: %d bytes in use, %d more asked for, limit %d", ErrLimit, st.Memory, extra, st.MaxMemory)
+	}
+	return nil
+}
+
+// Open makes the channel to peer over ep. ErrLimit means that the set is full.
+// Both sides open, exchange Setup and Connect; a side that is full tells the
+// other, which closes its half. Setup path.
+func (s *Set) Open(peer uint32, ep fabric.Endpoint) (*Channel, error) {
+	e := s.entry(peer)
+	if e == nil {
+		return nil, fmt.Errorf("open eager channel: %w: peer %d, at most %d", ErrOptions, peer, MaxPeers)
+	}
+	if e.ch != nil {
+		return nil, fmt.Errorf("open eager channel to peer %d: %w", peer, ErrConnected)
+	}
+	if err := s.room(s.ringBytes()); err != nil {
+		return nil, fmt.Errorf("open eager channel to peer %d: %w", peer, err)
+	}
+	ch, err := Open(s.link, ep, s.o.Channel)
+	if err != nil {
+		return nil, err
+	}
+	e.ch, e.count = ch, 0
+	s.list = append(s.list, Member{peer, ch})
+	return ch, nil
+}
+
+// Connect is Channel.Connect within the set's memory. Setup path.
+func (s *Set) Connect(peer uint32, su Setup) error {
+	ch := s.Get(peer)
+	if ch == nil {
+		return fmt.Errorf("connect eager channel to peer %d: %w", peer, ErrNotConnected)
+	}
+	if n := uint64(su.Geometry.Blocks) * (uint64(su.BlockSize) + 8); n < maxRingBytes*2 {
+		if err := s.roomFor(offheap.RoundUp(int(n) + 8)); err != nil {
+			return fmt.Errorf("connect eager channel to peer %d: %w", peer, err)
+		}
+	}
+	return ch.Connect(su)
+}
+
+// Members are the channels in no particular order, for polling. The slice
+// is the set's own: not to be kept across Open and Close.
+func (s *Set) Members() []Member { return s.list }
+
+// Close closes and forgets the peer's channel; its endpoint must be closed
+// before. Nothing happens if there is none. Setup path.
+func (s *Set) Close(peer uint32) error {
+	ch := s.Get(peer)
+	if ch == nil {
+		return nil
+	}
+	s.byPeer[peer] = setEntry{}
+	for i := range s.list {
+		if s.list[i].Channel == ch {
+			last := len(s.list) - 1
+			s.list[i] = s.list[last]
+			s.list[last] = Member{}
+			s.list = s.list[:last]
+			break
+		}
+	}
+	return ch.Close()
+}
+
+// CloseAll closes all channels; their endpoints must be closed before.
+func (s *Set) CloseAll() error {
+	var err error
+	for len(s.list) > 0 {
+		err = errors.Join(err, s.Close(s.list[0].Peer))
+	}
+	return err
+}
+
+// Stats reports the set.
+func (s *Set) Stats() SetStats {
+	st := SetStats{Channels: len(s.list), MaxChannels: s.o.MaxChannels, MaxMemory: s.o.MaxMemory}
+	for i := range s.list {
+		st.Memory += s.list[i].Channel.memory
+	}
+	return st
+}

@@ -1,0 +1,16 @@
+package eager
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// load64 reads the word at offset off of ring memory with acquire order: what
+// the peer made visible before the word is seen by loads after it. off must be
+// a multiple of 8 inside mem, which starts on a page: both are checked here,
+// since a wrong offset would be silent. Words are little-endian on the wire;
+// see hostWord. Short path.
+func load64(mem []byte, off int) uint64 {
+	p := (*[8]byte)(mem[off : off+8])
+	return hostWord(atomic.LoadUint64((*uint64)(unsafe.Pointer(p))))
+}
