@@ -3,6 +3,7 @@ package fabrictest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -23,7 +24,11 @@ func (r *rig) sick(c, peer *conn, ws []fabric.WR, sts []fabric.Status, what stri
 	bad, behind := ws[len(ws)-2].ID, ws[len(ws)-1].ID
 	var first, flushed, down int
 	posted := 1 // of behind
+	end := time.Now().Add(r.f.Deadline)
 	for list := ws; len(list) > 0; {
+		if time.Now().After(end) {
+			r.Fatalf("%s: not posted within %v", what, r.f.Deadline)
+		}
 		n, err := c.ep.Post(list)
 		list = list[n:]
 		if errors.Is(err, fabric.ErrDown) && len(list) == 1 {

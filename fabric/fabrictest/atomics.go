@@ -3,6 +3,7 @@ package fabrictest
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -68,62 +69,86 @@ func compareSwap(r *rig) {
 	r.idle()
 }
 
-// contention has both sides, one of them through its own link to its own
-// memory's peer, change the same words: nothing may be lost.
+// contention: both sides change the same word, side b through an endpoint
+// between two of its own, and so does the processor of b where it may.
+// Nothing may be lost, no value be returned twice.
 func contention(r *rig) {
-	ca, cb := r.pair(fabric.EndpointOptions{})
-	ca2, cb2 := r.pair(fabric.EndpointOptions{})
-	rounds := r.times(2000)
-	// One word at each side. Both words are changed through two endpoints.
-	wa, wb := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
-	run := func(s *side, cs [2]*conn, local, remote fabric.Region) func() error {
+	ca, _ := r.pair(fabric.EndpointOptions{})
+	c1, c2 := r.b.endpoint(fabric.EndpointOptions{}), r.b.endpoint(fabric.EndpointOptions{})
+	r.join(c1, c2)
+	word := r.b.region(64, fabric.AccessAll)
+	la, lb := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
+	add := func(local fabric.Region, id int) fabric.WR {
+		w := req(fabric.OpFetchAdd, local, 0, 8, word, 8)
+		w.Operand, w.Flags, w.ID = 1, fabric.FlagSignaled, uint64(id)
+		return w
+	}
+	seen := map[uint64]bool{}
+	once := func(old uint64) error {
+		if seen[old] {
+			return fmt.Errorf("%d was returned twice", old)
+		}
+		seen[old] = true
+		return nil
+	}
+	cpuAdd := func() error {
+		if !r.b.caps.AtomicCPU {
+			return nil
+		}
+		return once(testutil.Add64(word.Bytes()[8:], 1) - 1)
+	}
+	// By one goroutine: both requests in flight at once.
+	alone := r.times(500)
+	for i := range alone {
+		ca.post(add(la, i))
+		c1.post(add(lb, i))
+		r.must(cpuAdd(), "addition by the processor")
+		if da, db := ca.take(1)[0], c1.take(1)[0]; da.Status != fabric.StatusOK || db.Status != fabric.StatusOK {
+			r.Fatalf("fetch-add: %+v, %+v", da, db)
+		}
+		r.must(once(testutil.Load64(la.Bytes())), "fetch-add of a")
+		r.must(once(testutil.Load64(lb.Bytes())), "fetch-add of b")
+	}
+	// By one goroutine a side.
+	rounds := r.times(5000)
+	var start sync.WaitGroup
+	start.Add(2)
+	run := func(c *conn, local fabric.Region, each func() error) func() error {
+		s := c.side
 		return func() error {
-			seen := map[uint64]bool{}
+			start.Done()
+			start.Wait()
 			for i := range rounds {
-				for k, c := range cs {
-					w := req(fabric.OpFetchAdd, local, 16+8*k, 8, remote, 0)
-					w.Operand, w.Flags, w.ID = 1, fabric.FlagSignaled, uint64(i*2+k)
-					if err := c.postOwn(w); err != nil {
-						return err
-					}
-				}
-				if err := s.pollUntil("fetch-adds", func() bool { return len(s.done) >= 2 }); err != nil {
+				if err := c.postOwn(add(local, i)); err != nil {
 					return err
 				}
-				for k := range cs {
-					if d := s.done[k]; d.Status != fabric.StatusOK || d.Op != fabric.OpFetchAdd {
-						return fmt.Errorf("fetch-add: %+v", d)
-					}
-					old := testutil.Load64(local.Bytes()[16+8*k:])
-					if seen[old] {
-						return fmt.Errorf("fetch-add returned %d twice", old)
-					}
-					seen[old] = true
+				if err := each(); err != nil {
+					return err
+				}
+				if err := s.pollUntil("fetch-add", func() bool { return len(s.done) > 0 }); err != nil {
+					return err
+				}
+				if d := s.done[0]; len(s.done) > 1 || d.Status != fabric.StatusOK || d.Op != fabric.OpFetchAdd || d.ID != uint64(i) {
+					return fmt.Errorf("fetch-add: %+v", s.done)
 				}
 				s.done = s.done[:0]
-				// The target's own processor joins in where it may.
-				if s.caps.AtomicCPU {
-					testutil.Add64(local.Bytes(), 1)
-				}
 			}
 			return nil
 		}
 	}
+	cpuTimes := 0
 	finish := r.lastOut()
 	r.both(
-		finish(r.a, run(r.a, [2]*conn{ca, ca2}, wa, wb)),
-		finish(r.b, run(r.b, [2]*conn{cb, cb2}, wb, wa)))
-	for _, x := range []struct {
-		s *side
-		w fabric.Region
-	}{{r.a, wa}, {r.b, wb}} {
-		want := uint64(2 * rounds)
-		if x.s.caps.AtomicCPU {
-			want += uint64(rounds)
-		}
-		if got := testutil.Load64(x.w.Bytes()); got != want {
-			r.Fatalf("word at %s is %d after %d additions", x.s.name, got, want)
-		}
+		finish(r.a, run(ca, la, func() error { return nil })),
+		finish(r.b, run(c1, lb, func() error {
+			if r.b.caps.AtomicCPU {
+				testutil.Add64(word.Bytes()[8:], 1)
+				cpuTimes++
+			}
+			return nil
+		})))
+	if got, want := testutil.Load64(word.Bytes()[8:]), uint64(len(seen)+2*rounds+cpuTimes); got != want {
+		r.Fatalf("word is %d after %d additions", got, want)
 	}
 
 	// A lock taken by compare-swap: the counter behind it is changed by read
@@ -175,9 +200,6 @@ func contention(r *rig) {
 			return nil
 		}
 	}
-	// Side b reaches its own memory through an endpoint between two of its own.
-	c1, c2 := r.b.endpoint(fabric.EndpointOptions{}), r.b.endpoint(fabric.EndpointOptions{})
-	r.join(c1, c2)
 	finish = r.lastOut()
 	r.both(finish(r.a, locked(r.a, ca)), finish(r.b, locked(r.b, c1)))
 	if got := testutil.Load64(lock.Bytes()[8:]); got != uint64(2*turns) {

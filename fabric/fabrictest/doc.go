@@ -7,7 +7,9 @@
 //
 // Every test opens two links in this process, joins endpoints of theirs and
 // plays both sides. Payload bytes depend on their position, buffers lie between
-// canaries, every wait has a deadline.
+// canaries, every wait has a deadline. That the cases can fail is tested, too:
+// mutant_test.go runs them on about a hundred links that are wrong on purpose, and
+// every case must catch one at least.
 //
 // For tests only. Imports fabric, internal/testutil, internal/cpu.
 //

@@ -17,16 +17,54 @@ var orderCases = []Case{
 	{"UnsignaledAreDone", unsignaledAreDone},
 }
 
-// pingpong lets side a write something and side b, in another goroutine, see
-// it by polling memory; then b lets a go on. prepare returns the requests of
-// turn i, check looks at b's memory once the word at flagOff holds i.
+// pingpong lets side a write something and side b see it by polling memory;
+// then b lets a go on. prepare returns the requests of turn i, check looks at
+// b's memory once the word at flagOff holds i. A third of the turns are made by
+// one goroutine that looks after every poll of either side: on a link that
+// advances by polling it sees every state there is. In the others each side
+// has a goroutine of its own.
 func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flagOff int,
 	prepare func(i int) []fabric.WR, check func(i int) error) {
+	look := func(i int) (bool, error) {
+		switch v := testutil.Load64(remote.Bytes()[flagOff:]); v {
+		case uint64(i):
+			if err := check(i); err != nil {
+				return false, fmt.Errorf("turn %d, as soon as the flag was seen: %w", i, err)
+			}
+			return true, nil
+		case uint64(i - 1):
+			return false, nil
+		default:
+			return false, fmt.Errorf("turn %d: the flag is %#x", i, v)
+		}
+	}
+	alone := turns / 3
+	for i := 1; i <= alone; i++ {
+		list := prepare(i)
+		r.until(fmt.Sprintf("flag %d", i), func() bool {
+			if len(list) > 0 {
+				n, err := ca.ep.Post(list[:1])
+				r.must(err, "post")
+				list = list[n:]
+			}
+			for _, s := range []*side{r.a, r.b} {
+				seen, err := look(i)
+				if err != nil {
+					r.Fatal(err)
+				}
+				if seen {
+					return len(list) == 0
+				}
+				s.poll()
+			}
+			return false
+		})
+	}
 	back := r.a.region(64, fabric.AccessAll)  // b's answer
 	reply := r.b.region(64, fabric.AccessAll) // where b writes it from
 	finish := r.lastOut()
 	r.both(finish(r.a, func() error {
-		for i := 1; i <= turns; i++ {
+		for i := alone + 1; i <= turns; i++ {
 			for _, w := range prepare(i) {
 				if err := ca.postOwn(w); err != nil {
 					return err
@@ -38,12 +76,14 @@ func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flag
 		}
 		return nil
 	}), finish(r.b, func() error {
-		for i := 1; i <= turns; i++ {
-			if err := r.b.pollUntil(fmt.Sprintf("flag %d", i), func() bool { return testutil.Load64(remote.Bytes()[flagOff:]) == uint64(i) }); err != nil {
-				return err
+		for i := alone + 1; i <= turns; i++ {
+			var seen bool
+			var err error
+			if e := r.b.pollUntil(fmt.Sprintf("flag %d", i), func() bool { seen, err = look(i); return seen || err != nil }); e != nil {
+				return e
 			}
-			if err := check(i); err != nil {
-				return fmt.Errorf("turn %d, as soon as the flag was seen: %w", i, err)
+			if err != nil {
+				return err
 			}
 			testutil.Store64(reply.Bytes(), uint64(i))
 			w := req(fabric.OpWrite, reply, 0, 8, back, 0)
@@ -108,36 +148,53 @@ func lastByteLast(r *rig) {
 		func(i int) error { return testutil.Verify(remote.Bytes()[flag-size(i):flag], uint64(i), 0) })
 }
 
-// neverBack: a word that counts up is never seen to go back, and ends right.
+// neverBack: a word that counts up is never seen to go back, and ends right;
+// first by one goroutine that looks after every step, then by two.
 func neverBack(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(64*8, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
 	rounds := uint64(r.times(5000))
+	alone := rounds / 3
+	next := func(i uint64) fabric.WR {
+		testutil.Store64(local.Bytes()[i%64*8:], i)
+		w := req(fabric.OpWrite, local, int(i%64*8), 8, remote, 0)
+		w.Flags = fabric.FlagInline
+		return w
+	}
+	last := uint64(0)
+	look := func() error {
+		v := testutil.Load64(remote.Bytes())
+		if v < last || v > rounds {
+			return fmt.Errorf("word went from %d to %d", last, v)
+		}
+		last = v
+		return nil
+	}
+	for i := uint64(1); last < alone; {
+		if i <= alone {
+			n, err := ca.ep.Post([]fabric.WR{next(i)})
+			r.must(err, "post")
+			i += uint64(n)
+		}
+		r.must(look(), "after post")
+		if r.rng.IntN(3) == 0 || i > alone {
+			r.until("a step", func() bool { r.must(look(), "after poll"); return true })
+			r.a.poll()
+			r.must(look(), "after poll")
+			r.b.poll()
+		}
+	}
 	finish := r.lastOut()
 	r.both(finish(r.a, func() error {
-		for i := uint64(1); i <= rounds; i++ {
-			testutil.Store64(local.Bytes()[i%64*8:], i)
-			w := req(fabric.OpWrite, local, int(i%64*8), 8, remote, 0)
-			w.Flags = fabric.FlagInline
-			if i%32 == 0 {
-				w.Flags |= fabric.FlagSignaled
-			}
-			if err := ca.postOwn(w); err != nil {
+		for i := alone + 1; i <= rounds; i++ {
+			if err := ca.postOwn(next(i)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}), finish(r.b, func() error {
-		last := uint64(0)
 		var back error
-		err := r.b.pollUntil("the last value", func() bool {
-			v := testutil.Load64(remote.Bytes())
-			if v < last || v > rounds {
-				back = fmt.Errorf("word went from %d to %d", last, v)
-			}
-			last = v
-			return v == rounds || back != nil
-		})
+		err := r.b.pollUntil("the last value", func() bool { back = look(); return last == rounds || back != nil })
 		if back != nil {
 			return back
 		}

@@ -34,6 +34,8 @@ type side struct {
 	eps   uint32
 	cs    [16]fabric.Completion
 	done  []fabric.Completion
+
+	sleeps atomic.Int64 // how often sleepUntil was about to sleep
 }
 
 // conn is one endpoint.
@@ -166,14 +168,14 @@ func (s *side) pollUntil(what string, cond func() bool) error {
 	var sp cpu.Spinner
 	end := time.Now().Add(s.r.f.Deadline)
 	for n := 0; !cond(); n++ {
+		if n&63 == 63 && time.Now().After(end) {
+			return fmt.Errorf("side %s: %s: not within %v", s.name, what, s.r.f.Deadline)
+		}
 		if s.poll() > 0 {
 			sp.Reset()
 			continue
 		}
 		sp.Wait()
-		if n&63 == 63 && time.Now().After(end) {
-			return fmt.Errorf("side %s: %s: not within %v", s.name, what, s.r.f.Deadline)
-		}
 	}
 	return nil
 }
@@ -184,14 +186,14 @@ func (r *rig) until(what string, cond func() bool) {
 	var sp cpu.Spinner
 	end := time.Now().Add(r.f.Deadline)
 	for n := 0; !cond(); n++ {
+		if n&63 == 63 && time.Now().After(end) {
+			r.Fatalf("%s: not within %v; reported so far: a %v, b %v", what, r.f.Deadline, r.a.done, r.b.done)
+		}
 		if r.a.poll()+r.b.poll() > 0 {
 			sp.Reset()
 			continue
 		}
 		sp.Wait()
-		if n&63 == 63 && time.Now().After(end) {
-			r.Fatalf("%s: not within %v; reported so far: a %v, b %v", what, r.f.Deadline, r.a.done, r.b.done)
-		}
 	}
 }
 

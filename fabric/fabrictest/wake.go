@@ -27,6 +27,9 @@ func readable(fd int, d time.Duration) (bool, error) {
 		if err == unix.EINTR {
 			continue
 		}
+		if err == nil && p[0].Revents&^unix.POLLIN != 0 {
+			err = fmt.Errorf("descriptor %d: events %#x", fd, p[0].Revents)
+		}
 		return n > 0, err
 	}
 }
@@ -50,6 +53,7 @@ func (s *side) sleepUntil(what string, lag int, cond func() bool) error {
 			return fmt.Errorf("arm: %w", err)
 		}
 		if ok && !cond() {
+			s.sleeps.Add(1)
 			woken, err := readable(s.link.FD(), time.Until(end))
 			if err != nil {
 				return fmt.Errorf("poll(2) on FD: %w", err)
@@ -244,6 +248,7 @@ func wakeOnDown(r *rig) {
 				r.Fatalf("post: %v", err)
 			}
 		}
+		slept := r.a.sleeps.Load()
 		finish := r.lastOut()
 		r.both(finish(r.a, func() error {
 			err := r.a.sleepUntil("OpDown", lagOf(i), func() bool {
@@ -252,8 +257,10 @@ func wakeOnDown(r *rig) {
 			r.a.done = r.a.done[:0]
 			return err
 		}), finish(r.b, func() error {
-			for range i % 7 {
-				cpu.Yield()
+			if i%2 == 0 { // it sleeps already, or is about to
+				if err := r.b.pollUntil("the other side to sleep", func() bool { return r.a.sleeps.Load() > slept }); err != nil {
+					return err
+				}
 			}
 			return cb.ep.Close()
 		}))
