@@ -1,15 +1,105 @@
-# Two commands do all: make bench, make test. See make help.
-GO ?= go
+# Two commands do all: `make bench` and `make test`. `make help` lists the rest.
+GO       ?= go
+VM       ?= auto
+FUZZTIME ?= 3s
+RACEPKGS ?= ./...
+OUT      ?= out
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test help
+.PHONY: build deps test unit bench lint race nocgo fuzz softroce softroce-selftest softroce-perf clean help
 
-build: ## build bin/
+SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
+
+
+build: ## build every package, and the commands into bin/
+	@mkdir -p bin
 	$(GO) build ./...
+	$(GO) build -o bin/ ./cmd/...
 
-test: ## all tests
-	$(GO) test ./...
+deps: ## install the packages everything needs (Debian, Ubuntu; as root)
+	@missing=$$($(call SOFTROCE,packages) -missing); \
+	if [ -z "$$missing" ]; then echo "deps: all packages are there"; exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "deps: not a Debian or Ubuntu: install what these packages hold: $$missing" >&2; exit 1; fi; \
+	if [ "$$(id -u)" != 0 ]; then echo "deps: not root; run: sudo apt-get install -y --no-install-recommends $$missing" >&2; exit 1; fi; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing
+
+# Device tests run where a device is: only the softroce part demands one.
+test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device tests
+	@start=$$SECONDS; unset MAKELEVEL; \
+	for t in lint unit race nocgo fuzz; do \
+	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
+	  env -u RMA_REQUIRE_RDMA $(MAKE) --no-print-directory $$t; \
+	done; \
+	missing=$$($(call SOFTROCE,packages) -missing common qemu headers); \
+	if [ -n "$$missing" ] && [ "$${RMA_REQUIRE_RDMA:-}" = 1 ] && [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory deps; missing=; fi; \
+	if [ -z "$$missing" ] || [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then \
+	  for t in softroce-selftest softroce; do \
+	    printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
+	    $(MAKE) --no-print-directory $$t VM=$(VM); \
+	  done; \
+	  printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
+	else \
+	  printf '\n==== make test: passed in %ds, but NOT RUN: the tests on RDMA devices. Packages are missing; run\n' $$((SECONDS-start)); \
+	  printf '     apt-get install -y --no-install-recommends %s\n' "$$missing"; \
+	fi
+
+unit: ## the tests of all packages, in random order
+	$(GO) test -shuffle=on ./...
+
+lint: ## gofmt, go vet, and golangci-lint if it is installed
+	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
+	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) mod verify
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
+
+race: ## all tests under the race detector
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
+	  set -x; $(GO) test -race -shuffle=on $(RACEPKGS); \
+	elif [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
+	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
+
+nocgo: ## build and test without cgo: shm, tcp and sim must do
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) test -shuffle=on ./...
+
+fuzz: ## every fuzz target over its corpus, then FUZZTIME=3s of new inputs each
+	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/{t[++n]=$$1} /^ok/{for(i=1;i<=n;i++)print $$2, t[i]; n=0}' | \
+	while read -r pkg name; do \
+	  echo "fuzz $$pkg $$name"; \
+	  $(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$pkg"; \
+	done
+
+softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
+	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
+
+softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing left behind
+	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -count=1 -run '^TestHarness' ./tests/softroce
+
+softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)
+	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)
+
+bench: build ## latency, bandwidth and rate of every link; report with plots in out/
+	@mkdir -p $(OUT)
+	bin/rmabench report --out $(OUT)/
+	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exit 0; fi; \
+	missing=$$($(call SOFTROCE,packages) -missing common qemu headers); \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory deps build; missing=; fi; \
+	if [ -n "$$missing" ]; then \
+	  echo "bench: verbs NOT MEASURED: no RDMA device here, and for a VM that has one packages are missing; run"; \
+	  echo "  apt-get install -y --no-install-recommends $$missing"; exit 0; fi; \
+	echo "bench: no RDMA device here: measuring verbs in a VM (emulated: compare within it only)"; \
+	mkdir -p $(OUT)/verbs; tests/softroce/run -vm $(VM) -timeout 15m -out $(OUT) -- bin/rmabench report --fabric verbs --out $(OUT)/verbs/
+
+clean: ## remove bin/, out/ and the harness's cached kernels
+	rm -rf bin $(OUT)
+	@$(call SOFTROCE,clean)
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -50,7 +50,7 @@ func TestTopologyEnv(t *testing.T) {
 	l, _ := layoutOf("two", 0)
 	require.Equal(t, []string{
 		"RMA_SOFTROCE=qemu", "RMA_SOFTROCE_TOPOLOGY=two", "RMA_SOFTROCE_DEVICES=rxe0,rxe1",
-		"RMA_SOFTROCE_ADDRS=10.9.0.1,10.9.0.2", "RMA_SOFTROCE_OUT=/o",
+		"RMA_SOFTROCE_ADDRS=10.9.0.1,10.9.0.2", "RMA_RDMA_DEVICE=rxe0", "RMA_RDMA_DEVICE2=rxe1", "RMA_SOFTROCE_OUT=/o",
 	}, (&topology{layout: l}).env(Plan{Kind: "qemu", Out: "/o"}))
 	l, _ = layoutOf("guests", 1)
 	env := (&topology{layout: l}).env(Plan{Kind: "uml", Node: 1})
@@ -126,7 +126,8 @@ func TestStepEndsWithItsContext(t *testing.T) {
 	defer ef.Close()
 	stop := errors.New("stop")
 	time.AfterFunc(50*time.Millisecond, func() { cancel(stop) })
-	_, err = runSteps(ctx, Plan{Dir: dir, Steps: []Step{{Argv: []string{"sleep", "60"}}}}, &topology{}, of, ef, nil)
+	l, _ := layoutOf("one", 0)
+	_, err = runSteps(ctx, Plan{Dir: dir, Steps: []Step{{Argv: []string{"sleep", "60"}}}}, &topology{layout: l}, of, ef, nil)
 	require.ErrorIs(t, err, stop)
 }
 

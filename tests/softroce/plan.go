@@ -62,7 +62,8 @@ type Result struct {
 // StepResult is the outcome of one step.
 type StepResult struct {
 	Name    string
-	Code    int // exit code; 128+n for signal n; 124 for its time-out
+	Code    int   // exit code; 128+n for signal n; 124 for its time-out
+	Wire    int64 // bytes that came in over the wire meanwhile
 	Seconds float64
 }
 

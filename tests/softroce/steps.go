@@ -81,13 +81,13 @@ func runSteps(ctx context.Context, plan Plan, topo *topology, stdout, stderr *os
 		if s.Name != "" {
 			fmt.Fprintf(stdout, "--- %s\n", s.Name)
 		}
-		start := time.Now()
+		start, wire := time.Now(), topo.crossed()
 		code, err := runStep(ctx, plan, s, topo, stdout, stderr)
 		if err != nil {
 			return out, err
 		}
 		took := time.Since(start)
-		out = append(out, StepResult{Name: s.Name, Code: code, Seconds: took.Seconds()})
+		out = append(out, StepResult{Name: s.Name, Code: code, Seconds: took.Seconds(), Wire: topo.crossed() - wire})
 		if s.Name != "" {
 			fmt.Fprintf(stdout, "--- %s: %s (%.1f s)\n", s.Name, codeText(code), took.Seconds())
 		}
@@ -113,8 +113,8 @@ func codeText(code int) string {
 // runStep runs one program and returns its exit code. A program that cannot
 // be started is that step's failure (126, 127, as in a shell), told on stderr.
 func runStep(ctx context.Context, plan Plan, s Step, topo *topology, stdout, stderr *os.File) (int, error) {
-	env := append(baseEnv(), plan.Env...)
-	env = append(env, topo.env(plan)...)
+	env := append(baseEnv(), topo.env(plan)...)
+	env = append(env, plan.Env...)
 	env = append(env, s.Env...)
 	dir := plan.Dir
 	if s.Dir != "" {

@@ -120,6 +120,8 @@ func (t *topology) env(p Plan) []string {
 		"RMA_SOFTROCE_TOPOLOGY=" + t.name,
 		"RMA_SOFTROCE_DEVICES=" + strings.Join(devs, ","),
 		"RMA_SOFTROCE_ADDRS=" + strings.Join(addrs, ","),
+		"RMA_RDMA_DEVICE=" + devs[0], // what the project's tests open at their two ends
+		"RMA_RDMA_DEVICE2=" + devs[len(devs)-1],
 	}
 	if p.Out != "" {
 		env = append(env, "RMA_SOFTROCE_OUT="+p.Out)
@@ -332,6 +334,22 @@ func (t *topology) sysctl(name, value string) error {
 		return err
 	})
 	return nil
+}
+
+// crossed counts the bytes that came in over the wires of this guest; 0 where
+// it has none.
+func (t *topology) crossed() (n int64) {
+	if t.name == "one" {
+		return 0
+	}
+	for _, e := range t.ends {
+		var v int64
+		if b, err := os.ReadFile(filepath.Join("/sys/class/net", e.netdev, "statistics/rx_bytes")); err == nil {
+			fmt.Sscan(string(b), &v)
+		}
+		n += v
+	}
+	return n
 }
 
 // shape puts netem on every wire this guest has; "" takes it off.

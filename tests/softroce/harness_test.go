@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The harness's promises about itself, kept with real machines: make
+// softroce-selftest. RMA_SOFTROCE_SELFTEST names the kind of machine.
+
+// selftest builds the tool and returns a maker of commands with a cache view
+// of its own: the kernels are the user's, the run folders are not.
+func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec.Cmd) {
+	t.Helper()
+	vm = os.Getenv("RMA_SOFTROCE_SELFTEST")
+	if vm == "" {
+		t.Skip("starts machines: run make softroce-selftest")
+	}
+	bin := filepath.Join(t.TempDir(), "softroce")
+	build := exec.Command("go", "build", "-o", bin, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	if vm == "auto" {
+		vm = "qemu"
+		if nativePossible() == nil {
+			vm = "native"
+		}
+	}
+	if vm != "native" {
+		out, err = exec.Command(bin, "build", "-vm", vm).Output()
+		require.NoError(t, err)
+	}
+	c, err := openCache()
+	require.NoError(t, err)
+	own := t.TempDir()
+	for _, kind := range []string{"qemu-*", "uml-*"} {
+		found, _ := filepath.Glob(filepath.Join(c.dir, kind))
+		for _, f := range found {
+			require.NoError(t, os.Symlink(f, filepath.Join(own, filepath.Base(f))))
+		}
+	}
+	return vm, filepath.Join(own, "run"), func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), bin, append([]string{"run", "-vm", vm}, args...)...)
+		cmd.Env = append(os.Environ(), "RMA_SOFTROCE_CACHE="+own, "RMA_SELFTEST=passed on")
+		return cmd
+	}
+}
+
+// nothingLeft checks that neither a run folder nor a process of one is there.
+func nothingLeft(t *testing.T, runs string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(runs, "r*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "run folders")
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, p := range procs {
+		b, _ := os.ReadFile(p)
+		require.NotContains(t, string(b), runs+"/", "process %s", p)
+	}
+}
+
+func run(t *testing.T, cmd *exec.Cmd) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	err := cmd.Run()
+	if _, ok := err.(*exec.ExitError); err != nil && !ok {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errb.String()
+}
+
+func TestHarnessRunsAProgramAsHere(t *testing.T) {
+	vm, runs, command := selftest(t)
+	out := t.TempDir()
+	cmd := command("-out", out, "-env", "EXTRA=a b", "--", "sh", "-c",
+		`pwd; echo "$RMA_SELFTEST $EXTRA $RMA_SOFTROCE"; echo to stderr >&2; echo kept > "$RMA_SOFTROCE_OUT/f"; ls /sys/class/infiniband; exit 42`)
+	code, stdout, stderr := run(t, cmd)
+	require.Equal(t, 42, code, "%s", stderr)
+	wd, err := os.Getwd()
+	require.NoError(t, err)
+	lines := strings.Split(stdout, "\n")
+	require.GreaterOrEqual(t, len(lines), 3, "%s", stdout)
+	require.Equal(t, wd, lines[0])
+	require.Equal(t, "passed on a b "+vm, lines[1])
+	require.Contains(t, lines[2:], "rxe0")
+	require.Contains(t, stderr, "to stderr\n")
+	kept, err := os.ReadFile(filepath.Join(out, "f"))
+	require.NoError(t, err)
+	require.Equal(t, "kept\n", string(kept))
+	nothingLeft(t, runs)
+}
+
+func TestHarnessStopsWhatDoesNotEnd(t *testing.T) {
+	_, runs, command := selftest(t)
+	start := time.Now()
+	code, _, stderr := run(t, command("-timeout", "8s", "--", "sleep", "1000"))
+	require.Equal(t, harnessFailure, code)
+	require.Contains(t, stderr, "time-out")
+	require.Less(t, time.Since(start), 60*time.Second)
+	nothingLeft(t, runs)
+}
+
+// waitGuest waits until the program inside has said it is there.
+func waitGuest(t *testing.T, runs string) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		outs, _ := filepath.Glob(filepath.Join(runs, "r*", "*", stdoutFile))
+		outs2, _ := filepath.Glob(filepath.Join(runs, "r*", stdoutFile)) // native
+		for _, o := range append(outs, outs2...) {
+			if b, _ := os.ReadFile(o); bytes.Contains(b, []byte("inside")) {
+				return
+			}
+		}
+		require.True(t, time.Now().Before(deadline), "the program did not start")
+		time.Sleep(20 * time.Millisecond) // sleep: a machine boots meanwhile
+	}
+}
+
+func TestHarnessLeavesNothingWhenInterrupted(t *testing.T) {
+	vm, runs, command := selftest(t)
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGKILL} {
+		if sig == unix.SIGKILL && vm == "native" {
+			continue // nobody is left to take the host's devices down
+		}
+		cmd := command("--", "sh", "-c", "echo inside; sleep 1000")
+		require.NoError(t, cmd.Start())
+		waitGuest(t, runs)
+		require.NoError(t, cmd.Process.Signal(sig))
+		_ = cmd.Wait()
+		if sig == unix.SIGINT {
+			require.Equal(t, 130, cmd.ProcessState.ExitCode())
+			nothingLeft(t, runs)
+		}
+	}
+	if vm == "native" {
+		return
+	}
+	// killed outright it cannot tidy; the machine ends all the same and the
+	// next command removes the folder
+	code, _, stderr := run(t, command("--", "true"))
+	require.Zero(t, code, "%s", stderr)
+	nothingLeft(t, runs)
+}
+
+func TestHarnessTellsItsOwnFailure(t *testing.T) {
+	vm, runs, command := selftest(t)
+	if vm == "native" {
+		t.Skip("a host does not panic for a test")
+	}
+	code, _, stderr := run(t, command("-mem", "32M", "--", "true")) // too little to boot or to live
+	require.Equal(t, harnessFailure, code)
+	require.Contains(t, stderr, "softroce: ")
+	nothingLeft(t, runs)
+	code, _, stderr = run(t, command("--", "no-such-program-at-all"))
+	require.Equal(t, 127, code)
+	require.Contains(t, stderr, "not found")
+}
