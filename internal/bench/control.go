@@ -82,15 +82,26 @@ func agree(ctx context.Context, c Control, mine error) error {
 		// Tell the other side, but do not hang on it: it may be the reason.
 		ctx, cancel := context.WithTimeout(ctx, lastWords)
 		defer cancel()
-		_, _ = c.Exchange(ctx, b)
+		theirs, err := c.Exchange(ctx, b)
+		if err == nil {
+			err = heard(theirs)
+		}
+		if errors.Is(err, ErrPeerFailed) {
+			return fmt.Errorf("%w; %w", mine, err)
+		}
 		return mine
 	}
 	theirs, err := c.Exchange(ctx, b)
 	if err != nil {
 		return err
 	}
-	v = verdict{}
-	if err := json.Unmarshal(theirs, &v); err != nil {
+	return heard(theirs)
+}
+
+// heard is the other side's verdict as an error.
+func heard(b []byte) error {
+	var v verdict
+	if err := json.Unmarshal(b, &v); err != nil {
 		return fmt.Errorf("exchange with the other rank: not a verdict: %w", err)
 	}
 	if v.Err != "" {

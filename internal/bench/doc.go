@@ -35,6 +35,7 @@
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
 //	run.go        the sweep over operations, sizes and rounds
+//	pin.go        a processor for each rank
 //	cell_unsafe.go  atomic reads of memory that a peer writes
 //
 // # Invariants

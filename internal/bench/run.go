@@ -14,6 +14,9 @@ type Request struct {
 	Fabric string `json:"fabric"`
 	Plans  []Plan `json:"plans"`
 	Label  string `json:"label,omitempty"`
+
+	// Pin keeps each rank on a processor of its own, where there are two.
+	Pin bool `json:"pin,omitempty"`
 }
 
 // maxPlans bounds what rank 1 takes from the wire.
@@ -65,6 +68,9 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	if req, err = agreeOn(ctx, ctl, req); err != nil {
 		return err
 	}
+	if req.Pin {
+		defer pin(rank)()
+	}
 	conn, closeConn, err := open(ctx, req.Fabric, req.depth())
 	if err = agree(ctx, ctl, wrap("open "+req.Fabric, err)); err != nil {
 		if closeConn != nil {
@@ -114,7 +120,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			}
 		}
 	}
-	return agree(ctx, ctl, nil)
+	return agree(ctx, s, nil)
 }
 
 func wrap(what string, err error) error {
@@ -153,7 +159,7 @@ func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
 
 // point measures one point; both ranks come here in step.
 func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) error {
-	rank := s.ctl.Rank()
+	rank := s.Rank()
 	rec.reset()
 	if err := s.ready(ctx, p); err != nil {
 		return err
@@ -186,7 +192,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	if rank == 0 && errors.Is(err, ErrValidate) {
 		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
 	}
-	if err = agree(ctx, s.ctl, err); err != nil {
+	if err = agree(ctx, s, err); err != nil {
 		return err
 	}
 	if rank != 0 {
@@ -214,8 +220,8 @@ func (s *side) ready(ctx context.Context, p *point) error {
 	cellAt(s.mem, offAtomic).store(0)
 	in := s.in((p.size + 7) &^ 7)
 	clear(in)
-	if p.Validate && p.Op == Get && s.ctl.Rank() == 1 {
+	if p.Validate && p.Op == Get && s.Rank() == 1 {
 		fill(in[:p.size], p.seed(1, 0))
 	}
-	return agree(ctx, s.ctl, nil)
+	return agree(ctx, s, nil)
 }

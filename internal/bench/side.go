@@ -56,7 +56,7 @@ const (
 type side struct {
 	Conn
 	ctx  context.Context
-	ctl  Control
+	ctl  Control // through Exchange, so that the link progresses meanwhile
 	caps fabric.Caps
 	reg  fabric.Region
 	mem  []byte
@@ -69,6 +69,7 @@ type side struct {
 
 	sp       cpu.Spinner
 	misses   int
+	broken   error // the link failed while nobody waited for it
 	waiting  int64 // ticks when the present wait was first seen to be long, 0: not yet
 	nap, end int64 // napAfter and the stall time in ticks
 }
@@ -87,10 +88,10 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 			s.mem[i] = 0
 		}
 	}
-	if err = agree(ctx, ctl, err); err != nil {
+	if err = agree(ctx, s, err); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	theirs, err := ctl.Exchange(ctx, s.reg.Key().Append(nil))
+	theirs, err := s.Exchange(ctx, s.reg.Key().Append(nil))
 	if err == nil {
 		s.peer, _, err = fabric.ParseRemoteKey(theirs)
 	}
@@ -108,6 +109,42 @@ func (s *side) close() error {
 		return nil
 	}
 	return s.reg.Close()
+}
+
+// Rank implements Control.
+func (s *side) Rank() int { return s.ctl.Rank() }
+
+// exchangePoll is how often the link is polled during an exchange: often
+// against the time that an exchange takes, seldom against what a poll costs.
+const exchangePoll = 100 * time.Microsecond
+
+// Exchange implements Control over s.ctl and lets the link progress meanwhile:
+// what the peer waits for (the acknowledgement of its last write) may need this
+// side's polls.
+func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	type answer struct {
+		b   []byte
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		b, err := s.ctl.Exchange(ctx, mine)
+		done <- answer{b, err}
+	}()
+	t := time.NewTicker(exchangePoll)
+	defer t.Stop()
+	for {
+		if s.broken == nil {
+			if _, err := s.poll(); err != nil {
+				s.broken = err // whoever needs the link next will see
+			}
+		}
+		select {
+		case a := <-done:
+			return a.b, a.err
+		case <-t.C:
+		}
+	}
 }
 
 // in and out are the areas that the peer writes and that this side sends from.
@@ -164,6 +201,9 @@ func (s *side) postRest(wrs []fabric.WR, err error) error {
 // poll takes completions; the identifiers of the successful requests among
 // them are in s.ids[:n]. Short.
 func (s *side) poll() (n int, err error) {
+	if s.broken != nil {
+		return 0, s.broken
+	}
 	k := s.Link.Poll(s.cs[:])
 	for i := range k {
 		c := &s.cs[i]

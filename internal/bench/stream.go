@@ -227,7 +227,7 @@ func (s *side) countAtomics(p *point, n int64) error {
 // timed.
 func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
 	var (
-		rank  = s.ctl.Rank()
+		rank  = s.Rank()
 		w     = p.window()
 		bud   = p.measure()
 		f     *flow
@@ -243,7 +243,7 @@ func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs 
 			more[0] = 1
 		}
 		s.prepare(p, w, round)
-		theirs, err := s.ctl.Exchange(ctx, more)
+		theirs, err := s.Exchange(ctx, more)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -266,7 +266,7 @@ func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs 
 		if err == nil && (rank == 0) == (p.Op == Get) {
 			err = s.inspect(p, w, round)
 		}
-		if err = agree(ctx, s.ctl, err); err != nil {
+		if err = agree(ctx, s, err); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -274,7 +274,7 @@ func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs 
 
 // prepare fills what is about to be sent and clears where it will arrive.
 func (s *side) prepare(p *point, w, round int) {
-	rank := s.ctl.Rank()
+	rank := s.Rank()
 	sends := (rank == 0) == (p.Op == Put)
 	for slot := range w {
 		at := offData + slot*stride(p.size)
@@ -294,7 +294,7 @@ func (s *side) prepare(p *point, w, round int) {
 func (s *side) inspect(p *point, w, round int) error {
 	for slot := range w {
 		at := offData + slot*stride(p.size)
-		if i := check(s.mem[at:at+p.size], p.seed(1-s.ctl.Rank(), uint64(round*w+slot))); i >= 0 {
+		if i := check(s.mem[at:at+p.size], p.seed(1-s.Rank(), uint64(round*w+slot))); i >= 0 {
 			return fmt.Errorf("%w: %s %s of %d bytes: message %d of window %d differs at byte %d",
 				ErrValidate, p.Test, p.Op, p.size, slot, round, i)
 		}

@@ -1,0 +1,153 @@
+// Command rmabench measures one-sided operations between two ranks: latency,
+// bandwidth and message rate over shared memory, TCP and RDMA verbs. It also
+// says what a machine offers (info) and what is in the way (doctor).
+//
+//	rmabench lat --fabric shm --sizes 8:4M
+//
+// The files bind flags; the work is done by internal/bench and the packages
+// below it:
+//
+//	main.go     the command tree, exit codes
+//	measure.go  lat, bw, rate
+//	remote.go   serve
+//	host.go     info, doctor; verbs.go what they say about RDMA devices
+//	output.go   --format, --out, progress
+//
+// Tests with real processes are in main_test.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench/host"
+	"github.com/seed33544411/rma/internal/bench/session"
+)
+
+func main() {
+	host.ServeCMA()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// streams are the standard streams; tests give their own.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError marks errors of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// errSilent is a failure that has been shown already.
+var errSilent = errors.New("failed")
+
+const long = `Measure one-sided operations between two ranks.
+
+  lat    latency: half round trip for put and send, full operation for get,
+         fadd and cas (the definitions of perftest)
+  bw     bandwidth with a window of requests outstanding, 1 MB = 1e6 bytes
+  rate   messages a second, 8 bytes each unless --sizes says otherwise
+
+The two ranks are started on this host. Under rmarun the job's ranks 0 and 1
+are used. Between two hosts run "rmabench serve ADDR" on one and add
+"--connect ADDR" on the other.
+
+Exit code: 0 measured, 1 failed, 2 wrong flags or sizes.`
+
+const examples = `  rmabench lat --fabric shm --sizes 8:4M
+  rmabench bw --op get --fabric tcp --sizes 4K,64K,1M --time 2s
+  rmabench rate --op put --format json --out rate.jsonl
+  rmabench lat --count 10 --format go > new.txt && benchstat old.txt new.txt
+  rmarun -n 2 rmabench lat --op cas
+  rmabench serve :7471                      # on host a
+  rmabench lat --fabric tcp --connect a:7471    # on host b
+  rmabench info; rmabench doctor`
+
+// run is main without the process.
+func run(ctx context.Context, args []string, s streams) int {
+	root := &cobra.Command{
+		Use: "rmabench", Short: "Measure one-sided operations between two ranks", Long: long, Example: examples,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage(fmt.Errorf("unknown command %q (see rmabench --help)", args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(measureCommands(s)...)
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), childCommand(s))
+	root.SetArgs(args)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	err := root.ExecuteContext(ctx)
+	var u usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errSilent), errors.Is(err, session.ErrToldAlready):
+		return exitFailed
+	}
+	fmt.Fprintf(s.err, "rmabench: %v\n", err)
+	if errors.As(err, &u) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// noArgs refuses arguments as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("unexpected argument %q (see %s --help)", args[0], cmd.CommandPath()))
+	}
+	return nil
+}
+
+// childCommand is what session.Local starts.
+func childCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.ChildArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.Child(cmd.Context(), s.in, s.out))
+		},
+	}
+}
+
+// shown silences the error of a rank that does not report.
+func shown(shows bool, err error) error {
+	if err != nil && !shows {
+		return errSilent
+	}
+	return err
+}

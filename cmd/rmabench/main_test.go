@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/host"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// envCommand makes the test binary be rmabench.
+const envCommand = "RMABENCH_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	host.ServeCMA()
+	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && os.Args[1] == session.ChildArg {
+		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	}
+	testutil.Main(m)
+}
+
+// rmabench runs the command in this process; its measuring ranks are others.
+func rmabench(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(testutil.Context(t, 60*time.Second), args, streams{strings.NewReader(""), &o, &e})
+	return code, o.String(), e.String()
+}
+
+// fast keeps real measurements short.
+func fast(args ...string) []string {
+	return append(args, "--time", "5ms", "--iters", "20", "--stall", "20s")
+}
+
+// fabrics are the links that processes of this host have in any case.
+var fabrics = []string{"shm", "tcp"}
+
+func TestMeasureOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		for _, c := range []string{"lat put 8,4K", "lat get 8,70K", "lat fadd 8", "lat cas 8", "bw put 4K,1M", "bw get 64K", "rate put 8", "rate fadd 8"} {
+			t.Run(fabric+" "+c, func(t *testing.T) {
+				f := strings.Fields(c)
+				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--format", "json")...)
+				require.Equal(t, exitOK, code, errs)
+				rs, err := bench.ReadJSON(strings.NewReader(out))
+				require.NoError(t, err, out)
+				sizes, err := bench.ParseSizes(f[2])
+				require.NoError(t, err)
+				require.Len(t, rs, len(sizes))
+				for i, r := range rs {
+					require.Equal(t, sizes[i], r.Size)
+					require.Equal(t, fabric, r.Fabric)
+					require.Equal(t, f[0], string(r.Test))
+					require.Equal(t, f[1], string(r.Op))
+					require.GreaterOrEqual(t, r.Iters, int64(20))
+					require.True(t, r.MBs > 0 && r.Mmsgs > 0 && r.LatUS.Min > 0 && r.LatUS.P50 <= r.LatUS.P99 && r.LatUS.P99 <= r.LatUS.Max, "%+v", r)
+					require.NotEmpty(t, r.Machine.Kernel)
+				}
+			})
+		}
+	}
+}
+
+func TestValidateOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		for _, c := range []string{"lat put 1,8,100,4K", "lat get 70000", "bw put 100,64K", "bw get 4K", "rate fadd 8", "lat cas 8"} {
+			t.Run(fabric+" "+c, func(t *testing.T) {
+				f := strings.Fields(c)
+				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--validate")...)
+				require.Equal(t, exitOK, code, errs)
+				require.Contains(t, out, "validated")
+			})
+		}
+	}
+}
+
+func TestFabricAutoChoosesSharedMemoryHere(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, fast("lat", "--sizes", "8", "--format", "json")...)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, `"fabric":"shm"`)
+}
+
+// Wrong flags end with 2 and say what is wrong, before anything is started.
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"fly": "unknown command", "lat --sizes 0": "zero", "lat --sizes -8": "negative", "lat --sizes 8,8": "twice", "lat --sizes 8x": "not a size",
+		"lat --sizes=": "empty", "lat --sizes 64:8": "backwards", "lat --sizes 2G": "out of range", "lat --op steal": "operation", "lat --op=": "operation",
+		"bw --op fadd": "no bandwidth", "lat --op cas --sizes 16": "8 bytes", "lat --fabric pigeon": "want auto", "lat --format xml": "want table",
+		"lat --time 0s": "positive", "lat --time -1s": "out of range", "lat --iters 0": "positive", "lat --iters -1": "out of range", "lat --window 3": "unknown flag",
+		"bw --window 0": "positive", "bw --window 100000": "out of range", "rate --count -2": "out of range", "lat --nonsense": "unknown flag", "lat 8": "unexpected argument",
+		"lat --connect h:1 --token xyz": "hexadecimal", "serve": "one address", "serve host": "host:port", "serve :0 --token x": "hexadecimal",
+		"info --format xml": "want text", "doctor --format xml": "want text", "lat --time soon": "invalid argument",
+	} {
+		code, out, errs := rmabench(t, strings.Fields(args)...)
+		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
+		require.Contains(t, errs, says, args)
+		require.Empty(t, out, args)
+		require.Equal(t, 1, strings.Count(errs, "\n"), "one line: %s", errs)
+	}
+}
+
+func TestFailuresEndWith1(t *testing.T) {
+	t.Parallel()
+	code, _, errs := rmabench(t, fast("lat", "--out", "/nonexistent/x.json")...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "--out")
+	code, _, errs = rmabench(t, fast("lat", "--out", t.TempDir())...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "folder")
+	code, _, errs = rmabench(t, fast("serve", "256.0.0.1:1")[:2]...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "serve")
+}
+
+func TestEveryCommandHasHelpWithExamples(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"", "lat", "bw", "rate", "serve", "info", "doctor"} {
+		code, out, errs := rmabench(t, append(strings.Fields(c), "--help")...)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, out, "Examples:", c)
+		require.Contains(t, out, "Usage:", c)
+	}
+}
+
+// A file appears complete or not at all.
+func TestOutIsAtomic(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.csv")
+	code, out, errs := rmabench(t, fast("lat", "--sizes", "8,16", "--format", "csv", "--out", path, "--fabric", "shm")...)
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, out)
+	require.Equal(t, "1/2 shm lat put 8\n2/2 shm lat put 16\n", errs)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, strings.Split(strings.TrimSpace(string(b)), "\n"), 3)
+
+	// A run that fails leaves the old file alone and nothing beside it.
+	k, err := newSink(io.Discard, "csv", path)
+	require.NoError(t, err)
+	require.NoError(t, k.Write(bench.Result{}))
+	k.discard()
+	again, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, b, again)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, k.commit(), "after discard: nothing to do")
+}
+
+// What benchstat's parser wants: a name, a count, then value and unit in pairs.
+func TestGoFormatIsABenchmark(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, fast("rate", "--count", "3", "--format", "go", "--fabric", "shm")...)
+	require.Equal(t, exitOK, code, errs)
+	line := regexp.MustCompile(`^Benchmark\S+-\d+\s+\d+(\s+[0-9.]+ \S+)+$`)
+	n := 0
+	for l := range strings.Lines(out) {
+		if strings.HasPrefix(l, "Benchmark") {
+			require.Regexp(t, line, strings.TrimSpace(l))
+			require.Contains(t, l, " ns/op")
+			n++
+		}
+	}
+	require.Equal(t, 3, n)
+}
+
+// Under a launcher the job's ranks measure, the others wait, rank 0 prints.
+func TestUnderALauncher(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, n := range []int{2, 4} {
+		var out, errs bytes.Buffer
+		code, err := launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
+			N: n, Path: self, Args: fast("lat", "--sizes", "8,64", "--fabric", "shm", "--format", "json"),
+			Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: 50 * time.Second,
+		})
+		require.NoError(t, err, errs.String())
+		require.Zero(t, code)
+		rs, err := bench.ReadJSON(&out)
+		require.NoError(t, err)
+		require.Len(t, rs, 2)
+	}
+	var out, errs bytes.Buffer
+	code, err := launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
+		N: 1, Path: self, Args: fast("lat"), Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: 50 * time.Second,
+	})
+	require.Error(t, err)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs.String(), "at least 2 ranks")
+}
+
+func command(ctx context.Context, t *testing.T, env []string, args ...string) (start func() (*bufio.Reader, func() error), errs *bytes.Buffer) {
+	t.Helper()
+	errs = &bytes.Buffer{}
+	return func() (*bufio.Reader, func() error) {
+		r, w := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			code := run(ctx, args, streams{strings.NewReader(""), w, errs})
+			w.Close()
+			if code != exitOK {
+				done <- errors.New("exit code not 0: " + errs.String())
+				return
+			}
+			done <- nil
+		}()
+		return bufio.NewReader(r), func() error { return <-done }
+	}, errs
+}
+
+// Two "hosts": serve and --connect find each other by address and token.
+func TestServeAndConnect(t *testing.T) {
+	ctx := testutil.Context(t, 60*time.Second)
+	for _, fabric := range fabrics {
+		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token", "00ff00ff")
+		out, wait := start()
+		l, err := out.ReadString('\n')
+		require.NoError(t, err)
+		addr := strings.TrimSpace(strings.TrimPrefix(l, "serving on "))
+		_, _, err = net.SplitHostPort(addr)
+		require.NoError(t, err, l)
+
+		code, _, errs := rmabench(t, fast("lat", "--connect", addr, "--token", "1234", "--sizes", "8")...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "token")
+
+		code, o, errs := rmabench(t, fast("bw", "--connect", addr, "--token", "00ff00ff", "--sizes", "8,4K", "--fabric", fabric, "--validate", "--pin=false")...)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, o, fabric)
+		require.NoError(t, wait())
+	}
+}
+
+// A measuring rank that is killed ends the run with a reason, quickly.
+func TestKilledRankEndsTheRun(t *testing.T) {
+	t.Parallel()
+	for _, fabric := range fabrics {
+		var o, e bytes.Buffer
+		ctx, cancel := context.WithCancel(testutil.Context(t, 60*time.Second))
+		killed := false
+		err := session.Local(ctx, bench.Request{Fabric: fabric, Plans: []bench.Plan{
+			{Test: bench.Lat, Op: bench.Put, Size: []int{8, 16}, Time: 10 * time.Millisecond, Count: 1000},
+		}}, &e, func(r bench.Result) error {
+			if !killed {
+				killed = true
+				killARank(t)
+			}
+			return nil
+		})
+		cancel()
+		require.Error(t, err)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, o.String())
+		require.True(t, killed)
+	}
+}
+
+// killARank kills one of this process's measuring children.
+func killARank(t *testing.T) {
+	pids, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	me := os.Getpid()
+	for _, p := range pids {
+		b, err := os.ReadFile(p)
+		if err != nil || !strings.HasSuffix(string(b), "\x00"+session.ChildArg+"\x00") {
+			continue
+		}
+		pid, ppid := ids(filepath.Dir(p))
+		if ppid != me {
+			continue
+		}
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		return
+	}
+	t.Error("no child found")
+}
+
+func ids(dir string) (pid, ppid int) {
+	b, _ := os.ReadFile(dir + "/status")
+	for l := range strings.Lines(string(b)) {
+		name, v, _ := strings.Cut(l, ":")
+		var n int
+		if json.Unmarshal([]byte(strings.TrimSpace(v)), &n) == nil {
+			switch name {
+			case "Pid":
+				pid = n
+			case "PPid":
+				ppid = n
+			}
+		}
+	}
+	return pid, ppid
+}
+
+func TestInfoAndDoctorForReal(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "info")
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"cpu", "kernel", "shm", "tcp", "verbs", "support"} {
+		require.Contains(t, out, want)
+	}
+	code, out, errs = rmabench(t, "info", "--format", "json")
+	require.Equal(t, exitOK, code, errs)
+	var in host.Info
+	require.NoError(t, json.Unmarshal([]byte(out), &in))
+	require.Len(t, in.Links, 3)
+	for _, l := range in.Links {
+		require.Equal(t, l.Usable, l.Why == "", "%+v", l)
+	}
+	require.NotEmpty(t, in.Verbs.Reason)
+
+	code, out, _ = rmabench(t, "doctor", "--format", "json")
+	var fs []host.Finding
+	require.NoError(t, json.Unmarshal([]byte(out), &fs))
+	require.Equal(t, host.Failed(fs), code == exitFailed)
+	code2, out, _ := rmabench(t, "doctor")
+	require.Equal(t, code, code2)
+	require.Contains(t, out, "memlock")
+}
+
+func TestProgressLines(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := newProgress(&b, 3)
+	p.step(bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 4096})
+	p.skip(2)
+	p.close(true)
+	require.Equal(t, "1/3 shm bw get 4K\n", b.String())
+	p = newProgress(nil, 1)
+	p.step(bench.Result{})
+	p.close(false)
+}
+
+func TestMachineWithoutAnAnswerIsNotATerminal(t *testing.T) {
+	t.Parallel()
+	require.False(t, isTerminal(&bytes.Buffer{}))
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer f.Close()
+	require.False(t, isTerminal(f))
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// measureFlags are the flags of lat, bw and rate.
+type measureFlags struct {
+	test    bench.Test
+	fabric  string
+	op      string
+	sizes   string
+	time    time.Duration
+	iters   int64
+	window  int
+	count   int
+	valid   bool
+	stall   time.Duration
+	format  string
+	out     string
+	label   string
+	connect string
+	token   string
+	quiet   bool
+	pin     bool
+}
+
+func measureCommands(s streams) []*cobra.Command {
+	var out []*cobra.Command
+	for _, c := range []struct {
+		test           bench.Test
+		short, example string
+		ops            string
+	}{
+		{bench.Lat, "Latency of an operation", "  rmabench lat\n  rmabench lat --op get --fabric tcp --sizes 8,4K,1M --time 500ms\n  rmabench lat --op fadd --format json\n  rmabench lat --fabric verbs --validate", "put, get, send, fadd or cas"},
+		{bench.BW, "Bandwidth of an operation", "  rmabench bw --sizes 4K:4M\n  rmabench bw --op get --window 16 --format csv --out bw.csv", "put, get or send"},
+		{bench.Rate, "Messages a second", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10", "put, get, send, fadd or cas"},
+	} {
+		f := &measureFlags{test: c.test}
+		cmd := &cobra.Command{
+			Use: string(c.test), Short: c.short, Example: c.example, Args: noArgs,
+			Long: c.short + " between two ranks.\n\nSee rmabench --help for what is measured and where the ranks come from.",
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				req, err := f.request(cmd.Flags().Changed)
+				if err != nil {
+					return usage(err)
+				}
+				return f.run(cmd.Context(), s, req)
+			},
+		}
+		fl := cmd.Flags()
+		fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
+		fl.StringVar(&f.op, "op", "put", c.ops)
+		fl.StringVar(&f.sizes, "sizes", "", "message sizes, a list such as 8,4K,1M or a range by powers of two such as 8:4M (default "+sizesText(c.test)+")")
+		fl.DurationVar(&f.time, "time", time.Second, "how long each size is measured, after a warm-up")
+		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "least number of operations a size, whatever --time says")
+		if c.test != bench.Lat {
+			def := bench.Plan{Test: c.test}.WithDefaults().Window
+			fl.IntVar(&f.window, "window", def, "requests kept outstanding")
+		}
+		fl.IntVar(&f.count, "count", 1, "repeat everything so often")
+		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
+		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "give up when nothing arrives for so long")
+		fl.StringVar(&f.format, "format", "table", "table, json (one object a line), csv, or go (for benchstat)")
+		fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
+		fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
+		fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
+		fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+		fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+		fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+		out = append(out, cmd)
+	}
+	return out
+}
+
+func sizesText(t bench.Test) string {
+	var s []string
+	for _, n := range bench.DefaultSizes(t, bench.Put) {
+		s = append(s, bench.FormatSize(n))
+	}
+	return strings.Join(s, ",")
+}
+
+// request turns flags into what is measured; its errors are the user's.
+func (f *measureFlags) request(changed func(string) bool) (bench.Request, error) {
+	p := bench.Plan{Test: f.test, Op: bench.Op(f.op), Time: f.time, Iters: f.iters, Window: f.window, Count: f.count, Validate: f.valid, Stall: f.stall}
+	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin}
+	if !slices.Contains(bench.Fabrics, f.fabric) {
+		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
+	}
+	if !slices.Contains(bench.Formats, f.format) {
+		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(bench.Formats, ", "))
+	}
+	if changed("sizes") {
+		var err error
+		if p.Size, err = bench.ParseSizes(f.sizes); err != nil {
+			return req, fmt.Errorf("--sizes: %w", err)
+		}
+	}
+	// Zero means the default inside; on the command line it is a mistake.
+	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0} {
+		if zero && changed(name) {
+			return req, fmt.Errorf("--%s 0: want a positive value", name)
+		}
+	}
+	if changed("op") && f.op == "" {
+		return req, errors.New("--op: want an operation")
+	}
+	req.Plans = []bench.Plan{p}
+	return req, req.Check()
+}
+
+// token is the secret of --token or the environment.
+func token(flag string) ([]byte, error) {
+	if flag == "" {
+		flag = os.Getenv(wireup.EnvToken)
+	}
+	if b, err := hex.DecodeString(flag); err == nil {
+		return b, nil
+	}
+	return nil, usage(errors.New("--token: not hexadecimal (openssl rand -hex 16 makes one)"))
+}
+
+// run measures and writes.
+func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) error {
+	inJob := wireup.InJob() && f.connect == ""
+	if inJob {
+		if cfg, err := wireup.FromEnv(); err == nil && cfg.Rank > 0 {
+			return shown(session.InJob(ctx, req, nil)) // has nothing to write
+		}
+	}
+	k, err := newSink(s.out, f.format, f.out)
+	if err != nil {
+		return err
+	}
+	defer k.discard()
+	bar := s.err
+	if f.quiet || f.out == "" {
+		bar = nil // the results themselves show the progress
+	}
+	p := newProgress(bar, req.Points())
+	emit := func(r bench.Result) error {
+		p.step(r)
+		return k.Write(r)
+	}
+	switch {
+	case f.connect != "":
+		var secret []byte
+		if secret, err = token(f.token); err == nil {
+			err = session.Connect(ctx, f.connect, secret, req, emit)
+		}
+	case inJob:
+		_, err = session.InJob(ctx, req, emit)
+	default:
+		err = session.Local(ctx, req, s.err, emit)
+	}
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	return k.commit()
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// sink writes results to standard output or, complete or not at all, to a
+// file.
+type sink struct {
+	bench.Writer
+	tmp  *os.File // nil: standard output
+	path string
+}
+
+// newSink prepares the output before anything is measured, so that a path that
+// cannot be written costs no time.
+func newSink(stdout io.Writer, format, path string) (*sink, error) {
+	k := &sink{path: path}
+	w := stdout
+	if path != "" {
+		tmp, err := createBeside(path)
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		k.tmp, w = tmp, tmp
+	}
+	var err error
+	if k.Writer, err = bench.NewWriter(w, format); err != nil {
+		k.discard()
+		return nil, usage(err)
+	}
+	return k, nil
+}
+
+// createBeside makes a temporary file in the folder of path, readable like any
+// other new file.
+func createBeside(path string) (*os.File, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return nil, fmt.Errorf("%s is a folder", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Chmod(0o644)
+}
+
+// commit makes the file appear under its name.
+func (k *sink) commit() error {
+	if k.tmp == nil {
+		return nil
+	}
+	err := errors.Join(k.tmp.Sync(), k.tmp.Close())
+	if err == nil {
+		err = os.Rename(k.tmp.Name(), k.path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(k.tmp.Name()))
+	}
+	k.tmp = nil
+	return err
+}
+
+// discard forgets what was written. After commit it does nothing.
+func (k *sink) discard() {
+	if k.tmp != nil {
+		k.tmp.Close()
+		os.Remove(k.tmp.Name())
+		k.tmp = nil
+	}
+}
+
+// writeFile writes a file complete or not at all.
+func writeFile(path string, b []byte) error {
+	f, err := createBeside(path)
+	if err != nil {
+		return err
+	}
+	k := &sink{tmp: f, path: path}
+	defer k.discard()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	return k.commit()
+}
+
+// isTerminal reports whether w is one.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// progress shows how far a run is: a bar on a terminal, else a line a point.
+type progress struct {
+	w     io.Writer
+	box   *mpb.Progress
+	bar   *mpb.Bar
+	n     int
+	total int
+	text  string
+}
+
+// newProgress shows total points on w; nil shows nothing.
+func newProgress(w io.Writer, total int) *progress {
+	p := &progress{w: w, total: total}
+	if w != nil && isTerminal(w) {
+		p.box = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48))
+		p.bar = p.box.AddBar(int64(total),
+			mpb.PrependDecorators(decor.CountersNoUnit("%3d / %d "), decor.Percentage(decor.WC{W: 5})),
+			mpb.AppendDecorators(decor.AverageETA(decor.ET_STYLE_MMSS), decor.Any(func(decor.Statistics) string { return "  " + p.text })))
+	}
+	return p
+}
+
+// step counts a point that is done.
+func (p *progress) step(r bench.Result) {
+	p.n++
+	text := fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
+	switch {
+	case p.bar != nil:
+		p.text = text
+		p.bar.Increment()
+	case p.w != nil:
+		fmt.Fprintf(p.w, "%d/%d %s\n", p.n, p.total, text)
+	}
+}
+
+// skip counts points that will not be measured.
+func (p *progress) skip(n int) {
+	p.n += n
+	if p.bar != nil {
+		p.bar.IncrBy(n)
+	}
+}
+
+// close ends the display; ok says whether everything was measured.
+func (p *progress) close(ok bool) {
+	if p.bar == nil {
+		return
+	}
+	if !ok || p.n < p.total {
+		p.bar.Abort(false)
+	}
+	p.box.Wait()
+}

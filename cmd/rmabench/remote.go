@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench/session"
+)
+
+func serveCommand(s streams) *cobra.Command {
+	var o session.ServeOptions
+	var secret string
+	cmd := &cobra.Command{
+		Use: "serve ADDR", Short: "Be the other host's rank for lat, bw and rate --connect",
+		Long: `Listen on ADDR (host:port, or :port for all addresses) and play the second
+rank for one client after the other, until interrupted. What is measured, and
+over which fabric, is the client's choice.
+
+Anybody who reaches ADDR and knows the token can make this process allocate
+memory and use its links: give a token, or listen on a private network only.`,
+		Example: `  rmabench serve :7471
+  RMA_TOKEN=$(openssl rand -hex 16) rmabench serve 10.0.0.1:7471 --once`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(fmt.Errorf("want one address such as :7471 (see %s --help)", cmd.CommandPath()))
+			}
+			if _, _, err := net.SplitHostPort(args[0]); err != nil {
+				return usage(fmt.Errorf("address %q: want host:port or :port", args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Token, err = token(secret); err != nil {
+				return err
+			}
+			o.Log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			o.Ready = func(a net.Addr) { fmt.Fprintf(s.out, "serving on %v\n", a) }
+			return session.Serve(cmd.Context(), args[0], o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Once, "once", false, "end after one client, with its result as exit code")
+	cmd.Flags().StringVar(&secret, "token", "", "secret that clients must know, hexadecimal (default: $RMA_TOKEN)")
+	return cmd
+}

@@ -1,0 +1,12 @@
+// Package session brings the two measuring ranks of internal/bench together:
+// started here as processes of this host ([Local]), found in the job of a
+// launcher ([InJob]), or on two hosts ([Serve], [Connect]).
+//
+// # Files
+//
+//	session.go  measuring in a job; how a fabric's link is opened and connected
+//	local.go    Local and Child, which it starts
+//	remote.go   Serve and Connect
+//
+// It may import what the commands may. Tests run real processes.
+package session

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// ChildArg is the argument with which Local starts a program again; it must
+// call Child then.
+const ChildArg = "measuring-rank"
+
+// maxRequest bounds what Child reads.
+const maxRequest = 1 << 20
+
+// Local measures between two processes that it starts on this host: this
+// program with ChildArg. Their diagnostics go to stderr.
+func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	in, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := &lines{emit: emit, other: stderr, fail: cancel}
+	code, err := launch.Run(ctx, launch.Spec{
+		N: 2, Path: self, Args: []string{ChildArg}, Stdin: bytes.NewReader(in), Stdout: out, Stderr: stderr,
+	})
+	if cause := context.Cause(ctx); cause != nil && out.failed {
+		return cause
+	}
+	var rank *launch.RankError
+	if errors.As(err, &rank) && rank.Signal == 0 {
+		return fmt.Errorf("%w (exit code %d)", ErrToldAlready, rank.Code)
+	}
+	if err == nil && code != 0 {
+		err = fmt.Errorf("the measuring ranks ended with exit code %d", code)
+	}
+	if err == nil && out.n != req.Points() {
+		err = fmt.Errorf("%d results arrived, want %d", out.n, req.Points())
+	}
+	return err
+}
+
+// ErrToldAlready is a failure whose reason a child has written to stderr.
+var ErrToldAlready = errors.New("measuring failed")
+
+// Child is what a program started with ChildArg does: it measures as the
+// request on in says and writes results as JSON lines to out.
+func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+	cfg, err := wireup.FromEnv()
+	if err != nil {
+		return true, err
+	}
+	var req bench.Request
+	if cfg.Rank == 0 {
+		b, err := io.ReadAll(io.LimitReader(in, maxRequest))
+		if err == nil {
+			err = json.Unmarshal(b, &req)
+		}
+		if err != nil {
+			return true, fmt.Errorf("request on standard input: %w", err)
+		}
+	}
+	w, err := bench.NewWriter(out, "json")
+	if err != nil {
+		return true, err
+	}
+	return InJob(ctx, req, w.Write)
+}
+
+// lines takes a child's standard output: results, and whatever else there is.
+type lines struct {
+	emit   Emit
+	other  io.Writer
+	fail   context.CancelCauseFunc
+	buf    []byte
+	n      int
+	failed bool
+}
+
+// maxPending bounds a line without an end.
+const maxPending = 64 << 10
+
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			break
+		}
+		l.line(append(l.buf, b[:i]...))
+		l.buf, b = l.buf[:0], b[i+1:]
+	}
+	if l.buf = append(l.buf, b...); len(l.buf) > maxPending {
+		l.line(l.buf)
+		l.buf = l.buf[:0]
+	}
+	return n, nil
+}
+
+func (l *lines) line(b []byte) {
+	rs, err := bench.ReadJSON(bytes.NewReader(b))
+	if err != nil || len(rs) != 1 {
+		fmt.Fprintf(l.other, "%s\n", b)
+		return
+	}
+	l.n++
+	if err := l.emit(rs[0]); err != nil && !l.failed {
+		l.failed = true
+		l.fail(err)
+	}
+}

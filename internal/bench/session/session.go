@@ -1,0 +1,204 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// Emit gets every result as it comes, on rank 0.
+type Emit func(bench.Result) error
+
+// ErrSize says that a job has too few ranks to measure between.
+var ErrSize = errors.New("measuring needs a job of at least 2 ranks")
+
+// InJob measures in the job that the environment describes, between its ranks
+// 0 and 1; the others wait. Every rank calls it, with the same request. The
+// result is true on rank 0, the only one that has something to show.
+func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err error) {
+	cfg, err := wireup.FromEnv()
+	if err != nil {
+		return true, err
+	}
+	if cfg.Size < 2 {
+		return true, fmt.Errorf("%w, this one has %d (rmarun -n 2 …)", ErrSize, cfg.Size)
+	}
+	job, err := wireup.Join(ctx, cfg)
+	if err != nil {
+		return cfg.Rank == 0, err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	if cfg.Rank > 1 {
+		return false, wait(ctx, job)
+	}
+	return cfg.Rank == 0, measure(ctx, job, links.Options{}, req, emit)
+}
+
+// wait lasts until the measuring ranks have left.
+func wait(ctx context.Context, job *wireup.Job) error {
+	for r := range 2 {
+		select {
+		case <-job.Gone(r):
+		case <-job.Done():
+			return job.Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// settle is how long a rank whose neighbour has left may still take to finish
+// by itself: what it needs was said before.
+const settle = 2 * time.Second
+
+// measure runs rank 0's or rank 1's part in a job.
+func measure(ctx context.Context, job *wireup.Job, o links.Options, req bench.Request, emit Emit) error {
+	forced, o, err := links.FromEnv(o)
+	if err != nil {
+		return err
+	}
+	if job.Rank() == 0 && forced != "" && (req.Fabric == "" || req.Fabric == "auto") {
+		req.Fabric = forced
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan struct{})
+	defer close(over)
+	other := 1 - job.Rank()
+	go func() {
+		// A link may not notice the death of a peer (shared memory) or late; the
+		// rendezvous does.
+		select {
+		case <-over:
+			return
+		case <-job.Done():
+		case <-job.Gone(other):
+		}
+		t := time.NewTimer(settle)
+		defer t.Stop()
+		select {
+		case <-over:
+		case <-t.C:
+			if err := job.Err(); err != nil {
+				cancel(err)
+				return
+			}
+			cancel(fmt.Errorf("%w: rank %d (%s)", wireup.ErrPeerGone, other, job.GoneReason(other)))
+		}
+	}()
+	err = bench.Run(ctx, bench.NewControl(job, job.Rank()), opener(job, o), req, emit)
+	if err != nil && job.Rank() == 1 {
+		// Rank 0 reports. A launcher that sees this rank fail first would stop
+		// it before it can.
+		select {
+		case <-job.Gone(0):
+		case <-job.Done():
+		case <-time.After(settle):
+		}
+	}
+	return err
+}
+
+// opener opens and connects the link of a fabric in a job.
+func opener(job *wireup.Job, o links.Options) bench.Opener {
+	return func(ctx context.Context, name string, depth int) (c bench.Conn, done func() error, err error) {
+		other := 1 - job.Rank()
+		if name, err = links.Canonical(name); err == nil && name == "" {
+			name, err = choose(ctx, job, o)
+		}
+		if err != nil {
+			return c, nil, err
+		}
+		l, err := links.Open(name, o)
+		if err != nil {
+			// The other side may be waiting in Connect.
+			return c, nil, errors.Join(err, tell(ctx, job, err))
+		}
+		if err := tell(ctx, job, nil); err != nil {
+			return c, nil, errors.Join(err, l.Close())
+		}
+		ep, err := links.Connect(ctx, job, l, other, links.ConnectOptions{EndpointOptions: fabric.EndpointOptions{ID: uint32(other), Depth: depth}, Tag: "bench"})
+		if err != nil {
+			return c, nil, errors.Join(err, l.Close())
+		}
+		if name == "ibv" {
+			name = "verbs"
+		}
+		done = sync.OnceValue(func() error { return errors.Join(ep.Close(), l.Close()) })
+		return bench.Conn{Fabric: name, Link: l, EP: ep}, done, nil
+	}
+}
+
+// errOther stands for a reason that the other rank has told already.
+var errOther = errors.New("the other rank could not open the link")
+
+// tell exchanges whether both ranks have the link open.
+func tell(ctx context.Context, job *wireup.Job, mine error) error {
+	text := []byte{}
+	if mine != nil {
+		text = []byte(mine.Error())
+	}
+	if err := job.Put(ctx, "bench/open", text[:min(len(text), 1000)]); err != nil {
+		return err
+	}
+	theirs, err := job.Get(ctx, 1-job.Rank(), "bench/open")
+	if err == nil && mine == nil && len(theirs) > 0 {
+		err = fmt.Errorf("%w: %w: %q", bench.ErrPeerFailed, errOther, theirs)
+	}
+	return err
+}
+
+// choose finds the link that `auto` stands for.
+func choose(ctx context.Context, job *wireup.Job, o links.Options) (string, error) {
+	var open []string
+	for _, s := range links.Probe(o) {
+		if s.Usable {
+			open = append(open, s.Name)
+		}
+	}
+	mine := links.NewOffer(open)
+	if err := job.Put(ctx, "bench/offer", mine.Append(nil)); err != nil {
+		return "", err
+	}
+	b, err := job.Get(ctx, 1-job.Rank(), "bench/offer")
+	if err != nil {
+		return "", err
+	}
+	theirs, err := links.ParseOffer(b)
+	if err != nil {
+		return "", err
+	}
+	if job.Rank() == 1 { // both sides must see the same order
+		mine, theirs = theirs, mine
+	}
+	return links.Choose(mine, theirs, "")
+}
+
+// Usable lists the fabrics that work on this machine, as --fabric takes them.
+func Usable() []string {
+	var out []string
+	for _, s := range links.Probe(links.Options{}) {
+		if s.Usable {
+			out = append(out, Display(s.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Display is a link's name as --fabric takes it.
+func Display(link string) string {
+	if link == "ibv" {
+		return "verbs"
+	}
+	return link
+}
