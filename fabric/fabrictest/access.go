@@ -244,11 +244,15 @@ func localAccess(r *rig) {
 			bad := req(op, local, 0, 8, remote, 64)
 			bad.Local = []fabric.SGE{x.piece()}
 			bad.ID, bad.Flags, bad.Operand = r.id(), fabric.FlagSignaled, 1
+			word := testutil.Load64(remote.Bytes()[64:])
 			behind := req(fabric.OpWrite, local, 0, 8, remote, 128)
 			behind.ID, behind.Flags = r.id(), fabric.FlagSignaled|fabric.FlagFence
 			r.sick(c, peer, []fabric.WR{bad, behind}, append([]fabric.Status{fabric.StatusLocalProtection}, r.f.LocalErrors...), what)
 			r.verify(g.Buf, 3, 0, what+": local")
 			r.intact(g, what+": local")
+			if now := testutil.Load64(remote.Bytes()[64:]); op == fabric.OpFetchAdd && r.f.AtomicBeforeLocal && now == word+1 {
+				testutil.Store64(remote.Bytes()[64:], word)
+			}
 			r.intact(rg, what+": remote")
 			r.must(c.ep.Close(), "close")
 			r.must(peer.ep.Close(), "close")

@@ -36,6 +36,11 @@ type Factory struct {
 	// link may end a request whose local piece is wrong.
 	LocalErrors []fabric.Status
 
+	// AtomicBeforeLocal says that an atomic whose local piece is wrong has
+	// happened at the target when that is found out, as with devices, which
+	// look at the local piece when the result comes back.
+	AtomicBeforeLocal bool
+
 	// FullQueue is why a fresh queue may take less than its depth ("" if it may
 	// not): a link that feigns full queues.
 	FullQueue string
