@@ -1,0 +1,97 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// An address on the wire, little-endian:
+//
+//	 0  magic "RMAi"
+//	 4  version, 1
+//	 5  path MTU, as verbs.MTU
+//	 6  reads and atomics answered at once
+//	 7  link layer, as verbs.LinkLayer
+//	 8  LID (2)
+//	10  0 (2)
+//	12  GID (16)
+//	28  queue pair number (4)
+//	32  first packet sequence number (4)
+//	36  CRC-32C of what is before (4)
+//
+// The sum is against accidents: a damaged address would otherwise name another
+// queue pair. It keeps out nobody who means harm; what an address can do at
+// worst is to have this side send packets to a wrong place until PeerTimeout.
+const (
+	addrMagic   = "RMAi"
+	addrVersion = 1
+	addrSize    = 40
+)
+
+type address struct {
+	mtu   verbs.MTU
+	reads uint8
+	layer verbs.LinkLayer
+	lid   uint16
+	gid   verbs.GID
+	qpn   uint32
+	psn   uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (a *address) append(b []byte) []byte {
+	n := len(b)
+	b = append(b, addrMagic...)
+	b = append(b, addrVersion, byte(a.mtu), a.reads, byte(a.layer))
+	b = binary.LittleEndian.AppendUint16(b, a.lid)
+	b = append(b, 0, 0)
+	b = append(b, a.gid[:]...)
+	b = binary.LittleEndian.AppendUint32(b, a.qpn)
+	b = binary.LittleEndian.AppendUint32(b, a.psn)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
+}
+
+// parseAddress reads what a peer claims to be. Errors wrap ErrBadAddress.
+func parseAddress(b []byte) (a address, err error) {
+	bad := func(format string, args ...any) (address, error) {
+		return address{}, fmt.Errorf("%w: %s", fabric.ErrBadAddress, fmt.Sprintf(format, args...))
+	}
+	if len(b) < 5 || string(b[:4]) != addrMagic {
+		return bad("not the address of an ibv endpoint (%d bytes)", len(b))
+	}
+	if b[4] != addrVersion {
+		return bad("version %d, want %d: both sides must run the same release", b[4], addrVersion)
+	}
+	if len(b) != addrSize {
+		return bad("%d bytes, want %d", len(b), addrSize)
+	}
+	if got, want := binary.LittleEndian.Uint32(b[36:]), crc32.Checksum(b[:36], castagnoli); got != want {
+		return bad("damaged (sum %#x, want %#x)", got, want)
+	}
+	a = address{
+		mtu: verbs.MTU(b[5]), reads: b[6], layer: verbs.LinkLayer(b[7]), lid: binary.LittleEndian.Uint16(b[8:]),
+		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]),
+	}
+	switch {
+	case b[10] != 0 || b[11] != 0:
+		return bad("reserved bytes are not zero")
+	case !a.mtu.Valid():
+		return bad("path MTU %v", a.mtu)
+	case a.reads == 0:
+		return bad("answers no reads")
+	case a.qpn < 2 || a.qpn > 0xffffff: // 0 and 1 are management
+		return bad("queue pair number %#x", a.qpn)
+	case a.psn > 0xffffff:
+		return bad("packet sequence number %#x", a.psn)
+	case a.layer != verbs.LinkInfiniBand && a.layer != verbs.LinkEthernet:
+		return bad("link layer %v", a.layer)
+	case a.gid.IsZero() && (a.layer == verbs.LinkEthernet || a.lid == 0):
+		return bad("no GID")
+	}
+	return a, nil
+}

@@ -1,0 +1,72 @@
+// Package ibv is the link over RDMA devices: reliable-connection queue pairs of
+// package verbs behind the seam of package fabric. It has no cgo of its own;
+// where verbs is not available [Open] returns an error that wraps
+// fabric.ErrNotSupported and says why.
+//
+// # How the contract is kept
+//
+//   - One completion queue serves all endpoints of a link. It is sized for every
+//     request and receive they can have outstanding, resized when an endpoint
+//     comes, so that it never overruns; if the device cannot, NewEndpoint fails
+//     with [ErrTooManyEndpoints].
+//   - A request is one slot of its endpoint's ring, a request of more pieces than
+//     the device takes several, of which the last completes and notifies. At
+//     least every fourth of a ring one request asks the device for a completion
+//     even if the caller did not, so that a ring of unsignalled requests makes
+//     room again; Poll keeps such completions to itself.
+//   - Post writes a chain and crosses into C once for up to 64 requests.
+//   - FlagNotify is a write with immediate. It takes one of the empty receives
+//     posted at the target ([recvDepth]) that Poll replenishes. A target that
+//     does not poll runs out of them: its device then asks ours to try again
+//     later, seven times ([rnrTimer]), for half of the target's PeerTimeout.
+//     Then the request ends as StatusNotReady.
+//   - A peer that is gone is noticed by the device: it repeats a request for
+//     PeerTimeout ([retries]) and gives up. A retry count of 7 would mean for
+//     ever on some devices and is not used. An endpoint without outstanding
+//     requests notices nothing.
+//   - The first failed completion takes the endpoint down: the queue pair is
+//     moved to the error state, so that the device touches no memory on behalf
+//     of what is still queued; then what is outstanding is reported, and what
+//     the device says later about this queue pair is ignored. So every
+//     signalled request is reported exactly once, even by devices that lose
+//     flushed completions.
+//   - Asynchronous events of the device take endpoints down as well. They are
+//     looked for when waking from sleep and every [asyncEvery] polls without
+//     completions, because looking is a system call.
+//
+// # Connecting
+//
+// Address carries port, queue pair number, first packet number, MTU and how many
+// reads this side answers at once. Connect moves the queue pair to ready and
+// returns without hearing from the peer: if the peer's Connect is later than our
+// first request, its device drops the packets, and ours repeats them after the
+// first of its seven time-outs (a seventh of PeerTimeout), so nothing is lost,
+// but the first request is slow. Whoever carries the addresses should have both
+// sides connect before either posts.
+//
+// # LastByteLast
+//
+// A responder places the packets of a write in order (InfiniBand requires it for
+// requests of one queue pair), and adapters write the bytes of one packet with
+// posted PCIe writes of ascending address, which stay in order as long as the
+// memory is not registered for relaxed ordering, which this link never asks for.
+// rdma_rxe copies packet by packet with the processor. Neither is promised by
+// the specification, so it can be switched off: [Options.LastByteLast], or
+// RMA_IBV_LAST_BYTE=0 in the environment when the link is opened.
+//
+// # Files
+//
+//	options.go   Options, choosing device, port and GID
+//	link.go      Link: opening, closing, capabilities
+//	region.go    registered memory
+//	address.go   what peers exchange
+//	timers.go    time-outs in the device's encodings
+//	endpoint.go  one queue pair: creating, connecting, going down
+//	post.go      requests to the device
+//	poll.go      completions from it
+//	wake.go      sleeping on FD
+//	status.go    the device's statuses in the seam's terms
+//
+// Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that
+// need a device are in device_test.go; see verbs for how they find it.
+package ibv

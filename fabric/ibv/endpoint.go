@@ -1,0 +1,362 @@
+package ibv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// States of an endpoint.
+const (
+	stNew       uint32 = iota // queue pair in INIT, receives posted
+	stConnected               // queue pair in RTS
+	stDown                    // queue pair in the error state, everything reported
+	stClosed                  // queue pair destroyed
+)
+
+// slot is one request in the send queue.
+type slot struct {
+	id    uint64
+	op    fabric.Op
+	flags uint8
+}
+
+// Flags of a slot.
+const (
+	slotSignaled uint8 = 1 << iota // the caller wants a completion
+	slotMore                       // a piece of a split request, not its last
+)
+
+// Bits of a request's ID at the device: the endpoint's place in Link.eps, the
+// generation of that place, and the number of the slot.
+const (
+	idRecv     = 1 << 63
+	idGenShift = 48
+	idGenMask  = 1<<15 - 1
+	idIdxShift = 32
+)
+
+// endpoint is one queue pair. Unless a field says otherwise it is the owner's,
+// or only written before the endpoint connects.
+type endpoint struct {
+	l     *Link
+	id    uint32 // EndpointOptions.ID
+	idx   uint32 // in Link.eps
+	gen   uint64
+	tag   uint64 // of wr_id: gen and idx
+	qp    *verbs.QP
+	opt   fabric.EndpointOptions
+	psn   uint32
+	state atomic.Uint32
+	err   atomic.Pointer[error]
+	mu    sync.Mutex // keeps Connect and Close apart
+
+	// Slots [head, tail) are with the device, counted modulo 2^32.
+	slots   []slot // length a power of two, at least depth
+	depth   uint32 // requests the send queue takes
+	head    uint32
+	tail    uint32
+	unasked uint32 // requests since the last that the device will complete
+	askAt   uint32 // ask at the latest then
+
+	closing   bool // the queue pair is gone
+	recvs     int  // receives the target side keeps posted
+	recvsUsed int  // of them, to be posted again
+}
+
+// recvDepth is how many notifications an endpoint takes without a poll: twice
+// what the peer may have outstanding at our own depth, so that one full queue of
+// them arrives while the next is being handled. A receive without pieces is 16
+// to 32 bytes. More would let a slow target fall further behind; fewer would
+// make a peer's device wait in ordinary operation, 10 ms and more each time.
+func recvDepth(depth int) int { return max(2*depth, 256) }
+
+// NewEndpoint implements fabric.Link.
+func (l *Link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
+	e, err := l.newEndpoint(o)
+	if err != nil {
+		return nil, fmt.Errorf("new ibv endpoint: %w", err)
+	}
+	return e, nil
+}
+
+func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
+	if o.Depth == 0 {
+		o.Depth = fabric.DefaultDepth
+	}
+	if o.PeerTimeout == 0 {
+		o.PeerTimeout = fabric.DefaultPeerTimeout
+	}
+	if o.Depth < 0 || o.PeerTimeout < 0 {
+		return nil, fmt.Errorf("depth %d, peer timeout %v: must not be negative", o.Depth, o.PeerTimeout)
+	}
+	if len(*l.eps.Load()) >= maxEndpoints {
+		return nil, fmt.Errorf("%w: %d", ErrTooManyEndpoints, maxEndpoints)
+	}
+	// A request of very many pieces becomes up to chainMax of the device's.
+	send := max(o.Depth, chainMax)
+	recv := recvDepth(send)
+	if max(send, recv) > l.dev.MaxQPWR {
+		return nil, fmt.Errorf("depth %d: the device has queues of at most %d requests", o.Depth, l.dev.MaxQPWR)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Load() {
+		return nil, fmt.Errorf("ibv link: %w", fabric.ErrClosed)
+	}
+	if err := l.growCQ(send + recv); err != nil {
+		return nil, err
+	}
+	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: send, MaxRecvWR: recv, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.caps.MaxInline})
+	if err != nil {
+		return nil, err
+	}
+	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, recvs: recv, depth: uint32(send), askAt: uint32(max(send/4, 1))}
+	size := 1
+	for size < send {
+		size *= 2
+	}
+	e.slots = make([]slot, size)
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	if l.dev.AtomicCap == verbs.AtomicNone {
+		access &^= verbs.AccessRemoteAtomic
+	}
+	if err := qp.ToInit(l.port, 0, access); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	e.pick()
+	e.recvsUsed = recv
+	if err := e.postRecvs(make([]verbs.RecvWR, recv)); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	e.publish()
+	l.cqUsed += send + recv
+	l.reserve.Add(int64(send + recv + 1))
+	return e, nil
+}
+
+// growCQ makes room for n more entries. Called with mu held.
+func (l *Link) growCQ(n int) error {
+	need := l.cqUsed + n
+	if need <= l.cq.Cap() {
+		return nil
+	}
+	err := fmt.Errorf("the device's limit is %d entries", l.dev.MaxCQE)
+	if size := min(max(need, 2*l.cq.Cap()), l.dev.MaxCQE); need <= size {
+		// The library locks the queue against Poll meanwhile.
+		if err = l.cq.Resize(size); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the completion queue has %d entries, %d are needed: %w", ErrTooManyEndpoints, l.cq.Cap(), need, err)
+}
+
+// pick chooses e's place in the table. Called with mu held.
+func (e *endpoint) pick() {
+	l := e.l
+	idx := slices.Index(*l.eps.Load(), nil)
+	if idx < 0 {
+		idx = len(*l.eps.Load())
+	}
+	if idx == len(l.gens) {
+		l.gens = append(l.gens, 0)
+	}
+	l.gens[idx]++
+	e.idx = uint32(idx)
+	e.gen = uint64(l.gens[idx]) & idGenMask
+	e.tag = e.gen<<idGenShift | uint64(idx)<<idIdxShift
+}
+
+// publish puts e into the table. Called with mu held, after pick.
+func (e *endpoint) publish() {
+	old := *e.l.eps.Load()
+	eps := make([]*endpoint, max(len(old), int(e.idx)+1))
+	copy(eps, old)
+	eps[e.idx] = e
+	e.l.eps.Store(&eps)
+}
+
+// remove takes e out of the table. Called with mu held.
+func (l *Link) remove(e *endpoint) {
+	eps := slices.Clone(*l.eps.Load())
+	eps[e.idx] = nil
+	l.eps.Store(&eps)
+}
+
+// Address implements fabric.Endpoint.
+func (e *endpoint) Address() []byte {
+	a := address{mtu: e.l.mtu, reads: uint8(e.l.opt.MaxReads), layer: e.l.attr.LinkLayer, lid: e.l.attr.LID,
+		gid: e.l.gid.GID, qpn: e.qp.Num(), psn: e.psn}
+	return a.append(nil)
+}
+
+// Connect implements fabric.Endpoint. It does not hear from the peer, see the
+// package comment. The kernel may look up the route to the peer, for up to some
+// seconds that ctx does not shorten.
+func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
+	if err := e.connect(ctx, peer); err != nil {
+		return fmt.Errorf("connect ibv endpoint %d: %w", e.id, err)
+	}
+	return nil
+}
+
+func (e *endpoint) connect(ctx context.Context, peer []byte) error {
+	a, err := parseAddress(peer)
+	if err != nil {
+		return err
+	}
+	l := e.l
+	if a.layer != l.attr.LinkLayer {
+		return fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
+	}
+	if a.qpn == e.qp.Num() && a.gid == l.gid.GID && a.lid == l.attr.LID {
+		return fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.mu.Lock() // not Link.mu: the kernel may take its time
+	defer e.mu.Unlock()
+	switch e.state.Load() {
+	case stConnected:
+		return errors.New("it is connected already")
+	case stDown, stClosed:
+		return fmt.Errorf("%w: %w", fabric.ErrDown, e.reason())
+	}
+	attr := &verbs.QPAttr{
+		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
+		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
+		MinRNRTimer: rnrTimer(e.opt.PeerTimeout), Timeout: retries(e.opt.PeerTimeout), RetryCount: maxRetries, RNRRetry: 6,
+		AH: verbs.AHAttr{DGID: a.gid, DLID: a.lid, SGIDIndex: uint8(l.gid.Index), HopLimit: 64, Port: uint8(l.port),
+			Global: a.layer == verbs.LinkEthernet || a.lid == 0},
+	}
+	if err := e.qp.ToRTR(attr); err != nil {
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+			return fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
+		}
+		return err
+	}
+	if err := e.qp.ToRTS(attr); err != nil {
+		return err
+	}
+	if !e.state.CompareAndSwap(stNew, stConnected) {
+		return e.reason()
+	}
+	return nil
+}
+
+// Err implements fabric.Endpoint.
+func (e *endpoint) Err() error {
+	if p := e.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (e *endpoint) reason() error {
+	if err := e.Err(); err != nil {
+		return err
+	}
+	return fabric.ErrClosed
+}
+
+// setErr keeps the first reason.
+func (e *endpoint) setErr(err error) { e.err.CompareAndSwap(nil, &err) }
+
+// down ends a working endpoint: the device stops, what is outstanding is
+// reported as flushed, then the event. Slot fail, if it is outstanding, ends
+// with the status of c.
+func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
+	if s := e.state.Load(); s == stDown || s == stClosed {
+		return
+	}
+	c.EP = e.id
+	if isSlot {
+		// A failed piece fails its request.
+		for e.slots[fail&e.mask()].flags&slotMore != 0 && fail+1 != e.tail {
+			fail++
+		}
+		s := &e.slots[fail&e.mask()]
+		c.ID, c.Op = s.id, s.op
+		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
+		e.l.push(c)
+		e.head = fail + 1
+	} else {
+		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
+	}
+	// Nothing can be done if this fails: the queue pair is in the error state
+	// already, as a rule.
+	_ = e.qp.ToErr()
+	e.flush()
+	e.state.Store(stDown)
+	e.l.push(fabric.Completion{EP: e.id, Op: fabric.OpDown, Status: c.Status, Vendor: c.Vendor})
+}
+
+// flush reports the signalled requests that are outstanding.
+func (e *endpoint) flush() {
+	for ; e.head != e.tail; e.head++ {
+		if s := &e.slots[e.head&e.mask()]; s.flags&slotSignaled != 0 && s.flags&slotMore == 0 {
+			e.l.push(fabric.Completion{ID: s.id, EP: e.id, Op: s.op, Status: fabric.StatusFlushed})
+		}
+	}
+}
+
+func (e *endpoint) mask() uint32 { return uint32(len(e.slots) - 1) }
+
+// Close implements fabric.Endpoint.
+func (e *endpoint) Close() error {
+	l := e.l
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state.Load() == stClosed {
+		return nil
+	}
+	// What has completed is reported as it ended; what the device has not done
+	// by now it does no more once the queue pair is gone.
+	l.pump()
+	if err := e.qp.Close(); err != nil {
+		return fmt.Errorf("close ibv endpoint %d: %w", e.id, err)
+	}
+	e.setErr(fmt.Errorf("ibv endpoint: %w", fabric.ErrClosed))
+	e.closing = true
+	l.pump()
+	e.flush()
+	e.state.Store(stClosed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(e)
+	l.cqUsed -= int(e.depth) + e.recvs
+	l.giveBack += int(e.depth) + e.recvs + 1
+	return nil
+}
+
+// postRecvs posts the receives that were used. wrs is scratch space.
+func (e *endpoint) postRecvs(wrs []verbs.RecvWR) error {
+	for e.recvsUsed > 0 {
+		k := min(e.recvsUsed, len(wrs))
+		for i := range k {
+			wrs[i] = verbs.RecvWR{ID: idRecv | e.tag}
+		}
+		n, err := e.qp.PostRecv(wrs[:k])
+		e.recvsUsed -= n
+		if err != nil {
+			return err
+		}
+		if n < k {
+			return errors.New("the receive queue takes less than it was created for")
+		}
+	}
+	return nil
+}
+
+var _ fabric.Endpoint = (*endpoint)(nil)
+var _ fabric.Link = (*Link)(nil)

@@ -1,0 +1,219 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/verbs"
+)
+
+const (
+	// chainMax is how many requests one crossing carries, and how many
+	// completions one takes. See verbs: more than 64 gains nothing.
+	chainMax = 64
+
+	// maxSGE bounds Caps.MaxSGE. Devices offer up to 32 or so; a slot of the
+	// send queue grows by 16 bytes for each.
+	maxSGE = 32
+
+	// wantInline is what is asked of the device for Caps.MaxInline: it fits
+	// into the room that 16 pieces take.
+	wantInline = 256
+
+	// firstCQ is the size of the completion queue before endpoints ask for
+	// more: six endpoints of default depth.
+	firstCQ = 6 * 3 * fabric.DefaultDepth
+
+	// maxEndpoints is limited by the 16 bits in a request's ID.
+	maxEndpoints = 1 << 16
+)
+
+// ErrTooManyEndpoints: the completion queue cannot be made large enough for one
+// more endpoint. Use smaller depths, or a second link.
+var ErrTooManyEndpoints = errors.New("too many endpoints")
+
+// Link is an RDMA port. It implements fabric.Link.
+type Link struct {
+	place
+	opt  Options
+	caps fabric.Caps
+	mtu  verbs.MTU
+	soft bool // a device made of software, see endpoint.failed
+
+	pd   *verbs.PD
+	ch   *verbs.CompChannel
+	cq   *verbs.CQ
+	epfd int
+
+	mu      sync.Mutex // guards what follows, for set-up
+	regions map[*region]struct{}
+	gens    []uint16 // how often each slot of eps was used
+	cqUsed  int      // entries that endpoints may need
+
+	closed  atomic.Bool
+	eps     atomic.Pointer[[]*endpoint] // replaced, never changed; nil where free
+	reserve atomic.Int64                // places in q to add; the owner does it
+
+	// The owner's.
+	q      softlink.CompQ // completions made here, and those met out of turn
+	wcs    [chainMax]verbs.WC
+	wrs    [chainMax]verbs.SendWR
+	rwrs   [chainMax]verbs.RecvWR
+	staged int                           // of wrs
+	spare  [chainMax * maxSGE]fabric.SGE // lists without their empty pieces
+	spared int                           // of spare
+	idle   uint32                        // polls without completion
+	armed  bool
+	refill bool // endpoints may lack receives
+
+	// giveBack is places of q that closed endpoints no longer need, once what
+	// they left in it has been taken.
+	giveBack int
+}
+
+// Open opens a link.
+func Open(o Options) (*Link, error) {
+	p, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{place: *p, opt: o, epfd: -1, regions: map[*region]struct{}{}}
+	if err := l.setup(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open ibv link on %s: %w", p.ctx.Name(), err), l.release())
+	}
+	return l, nil
+}
+
+func (l *Link) setup() (err error) {
+	l.mtu = l.attr.ActiveMTU
+	if m := verbs.MTUOf(l.opt.MTU); m != 0 {
+		l.mtu = min(l.mtu, m)
+	}
+	if l.opt.MaxReads == 0 {
+		l.opt.MaxReads = DefaultMaxReads
+	}
+	l.opt.MaxReads = max(1, min(l.opt.MaxReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget))
+	l.soft = l.dev.VendorID == 0xffffff // IB_OPENIB_OUI, of rxe and siw
+	if l.pd, err = l.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if l.ch, err = l.ctx.CreateCompChannel(); err != nil {
+		return err
+	}
+	if l.cq, err = l.ctx.CreateCQ(min(firstCQ, l.dev.MaxCQE), l.ch); err != nil {
+		return err
+	}
+	if err := l.probe(); err != nil {
+		return err
+	}
+	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("create epoll descriptor: %w", err)
+	}
+	for _, fd := range []int{l.ch.FD(), l.ctx.AsyncFD()} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return fmt.Errorf("add descriptor to epoll: %w", err)
+		}
+	}
+	eps := []*endpoint{}
+	l.eps.Store(&eps)
+	return nil
+}
+
+// probe finds out by a queue pair what endpoints will be given.
+func (l *Link) probe() error {
+	sge := min(l.dev.MaxSGE, maxSGE)
+	if l.dev.MaxSGERead > 0 {
+		sge = min(sge, l.dev.MaxSGERead)
+	}
+	inline := wantInline
+	var qp *verbs.QP
+	for {
+		var err error
+		qp, err = l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: chainMax, MaxRecvWR: chainMax, MaxSendSGE: sge, MaxInline: inline})
+		if err == nil {
+			break
+		}
+		switch { // devices do not say which of the two is too much
+		case inline >= 64:
+			inline /= 2
+		case sge > 4:
+			inline, sge = wantInline, sge/2
+		default:
+			return err
+		}
+	}
+	c := qp.Cap()
+	if err := qp.Close(); err != nil {
+		return err
+	}
+	l.caps = fabric.Caps{
+		MaxSGE:       min(c.MaxSendSGE, sge),
+		MaxInline:    min(c.MaxInline, inline),
+		MaxMessage:   uint64(l.attr.MaxMessage),
+		MaxReads:     l.opt.MaxReads,
+		LastByteLast: l.opt.lastByteLast(),
+		AtomicCPU:    l.dev.AtomicCap == verbs.AtomicGlobal,
+	}
+	return nil
+}
+
+// Name implements fabric.Link.
+func (l *Link) Name() string { return "ibv" }
+
+// Caps implements fabric.Link.
+func (l *Link) Caps() fabric.Caps { return l.caps }
+
+// Choice says which device, port and GID the link uses, and why.
+func (l *Link) Choice() string { return l.choice }
+
+// Close implements fabric.Link.
+func (l *Link) Close() error {
+	if l.closed.Load() {
+		return nil
+	}
+	var errs []error
+	for _, e := range *l.eps.Load() {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	l.mu.Lock()
+	l.closed.Store(true)
+	open := make([]*region, 0, len(l.regions))
+	for r := range l.regions {
+		open = append(open, r)
+	}
+	l.mu.Unlock()
+	if len(open) > 0 {
+		errs = append(errs, fmt.Errorf("close ibv link: %w: %d, closed now", fabric.ErrRegionsOpen, len(open)))
+	}
+	for _, r := range open {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(append(errs, l.release())...)
+}
+
+// release gives back what setup has acquired.
+func (l *Link) release() error {
+	var errs []error
+	if l.epfd >= 0 {
+		errs = append(errs, unix.Close(l.epfd))
+	}
+	if l.cq != nil {
+		errs = append(errs, l.cq.Close())
+	}
+	if l.ch != nil {
+		errs = append(errs, l.ch.Close())
+	}
+	if l.pd != nil {
+		errs = append(errs, l.pd.Close())
+	}
+	return errors.Join(append(errs, l.ctx.Close())...)
+}

@@ -1,0 +1,161 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// Options configures a link. The zero value takes the first device with an
+// active port and chooses everything else.
+type Options struct {
+	// Device is the name of the RDMA device, or of a network interface that
+	// one works over. Empty: the first that has a usable port.
+	Device string
+
+	// Port counts from 1. 0: the first that is active.
+	Port int
+
+	// GIDIndex is the entry of the port's GID table to send from. nil: chosen,
+	// see verbs.ChooseGID; Link.Choice says which and why.
+	GIDIndex *int
+
+	// MTU in bytes (256, 512, 1024, 2048, 4096) bounds the path MTU. 0: what
+	// the port has.
+	MTU int
+
+	// MaxReads bounds reads and atomics in flight on one endpoint, in each
+	// direction. 0: DefaultMaxReads. At most what device and peer can do.
+	MaxReads int
+
+	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil:
+	// true, unless RMA_IBV_LAST_BYTE=0 is set when the link is opened.
+	LastByteLast *bool
+}
+
+// DefaultMaxReads covers the latency of a switched network with 4 KiB reads;
+// adapters keep state for each, and 16 is what all of them have.
+const DefaultMaxReads = 16
+
+// ErrNoPort: there is a device, but no port of it can be used.
+var ErrNoPort = errors.New("no usable port")
+
+// place is the port that a link works on.
+type place struct {
+	ctx    *verbs.Context
+	dev    verbs.DeviceAttr
+	port   int
+	attr   verbs.PortAttr
+	gid    verbs.GIDEntry
+	choice string
+}
+
+func (o *Options) lastByteLast() bool {
+	if o.LastByteLast != nil {
+		return *o.LastByteLast
+	}
+	return os.Getenv("RMA_IBV_LAST_BYTE") != "0"
+}
+
+// open finds a device and port that fit.
+func (o *Options) open() (*place, error) {
+	if o.MTU != 0 && verbs.MTUOf(o.MTU) == 0 {
+		return nil, fmt.Errorf("open ibv link: MTU %d: want 256, 512, 1024, 2048 or 4096", o.MTU)
+	}
+	if o.MaxReads < 0 || o.MaxReads > 255 {
+		return nil, fmt.Errorf("open ibv link: MaxReads %d: want 0 to 255", o.MaxReads)
+	}
+	if s := verbs.Support(); s.Availability != verbs.Available {
+		return nil, fmt.Errorf("open ibv link: %w: %v", fabric.ErrNotSupported, s)
+	}
+	ds, err := verbs.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("open ibv link: %w", err)
+	}
+	want := o.Device
+	if want != "" {
+		if dev, err := verbs.DeviceForNetDev(want); err == nil {
+			want = dev
+		}
+	}
+	var why []string
+	for _, d := range ds {
+		if want != "" && d.Name != want {
+			continue
+		}
+		p, err := o.try(d)
+		if err == nil {
+			return p, nil
+		}
+		why = append(why, err.Error())
+	}
+	switch {
+	case len(ds) == 0:
+		return nil, fmt.Errorf("open ibv link: %w: %w: this host has none", fabric.ErrNotSupported, verbs.ErrNoDevice)
+	case len(why) == 0:
+		return nil, fmt.Errorf("open ibv link: %w: %s", verbs.ErrNoDevice, o.Device)
+	}
+	return nil, fmt.Errorf("open ibv link: %w: %w: %s", fabric.ErrNotSupported, ErrNoPort, strings.Join(why, "; "))
+}
+
+// try looks for a usable port of d.
+func (o *Options) try(d verbs.Device) (*place, error) {
+	if d.Transport != verbs.TransportIB {
+		return nil, fmt.Errorf("%s: transport %v: only InfiniBand and RoCE", d.Name, d.Transport)
+	}
+	ctx, err := verbs.Open(d.Name)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{ctx: ctx}
+	fail := func(err error) (*place, error) {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	if p.dev, err = ctx.QueryDevice(); err != nil {
+		return fail(err)
+	}
+	var why []string
+	for p.port = 1; p.port <= p.dev.Ports; p.port++ {
+		if o.Port != 0 && p.port != o.Port {
+			continue
+		}
+		if p.attr, err = ctx.QueryPort(p.port); err != nil {
+			return fail(err)
+		}
+		if p.attr.State != verbs.PortActive {
+			why = append(why, fmt.Sprintf("%s port %d is %v", d.Name, p.port, p.attr.State))
+			continue
+		}
+		table, err := ctx.GIDs(p.port)
+		if err != nil {
+			return fail(err)
+		}
+		index := -1
+		if o.GIDIndex != nil {
+			index = *o.GIDIndex
+			if index < 0 || index > 255 {
+				return fail(fmt.Errorf("%s port %d: GID index %d: want 0 to 255", d.Name, p.port, index))
+			}
+		}
+		c, err := verbs.ChooseGID(table, index)
+		if err != nil {
+			why = append(why, fmt.Sprintf("%s port %d: %v", d.Name, p.port, err))
+			continue
+		}
+		if c.Chosen.Index > 255 {
+			why = append(why, fmt.Sprintf("%s port %d: GID index %d cannot be expressed", d.Name, p.port, c.Chosen.Index))
+			continue
+		}
+		p.gid = c.Chosen
+		p.choice = fmt.Sprintf("device %s port %d, %s", d.Name, p.port, c.Reason)
+		return p, nil
+	}
+	if len(why) == 0 {
+		why = append(why, fmt.Sprintf("%s has no port %d", d.Name, o.Port))
+	}
+	return fail(errors.New(strings.Join(why, "; ")))
+}

@@ -1,0 +1,226 @@
+package ibv
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// asyncEvery is after how many polls without completions the device is asked
+// for asynchronous events. Asking is a system call (0.3 µs, 7 µs in a virtual
+// kernel) and a poll 50 ns or more, so this costs below one per cent; the events
+// concern failures, where 0.2 ms more do not matter.
+const asyncEvery = 4096
+
+// Poll implements fabric.Link. Class: short.
+func (l *Link) Poll(cs []fabric.Completion) int {
+	if l.reserve.Load() != 0 {
+		l.q.Reserve(int(l.reserve.Swap(0)))
+	}
+	n := 0
+	if l.q.Len() > 0 {
+		if n = l.q.Pop(cs); n == len(cs) {
+			return n
+		}
+	}
+	if l.giveBack != 0 {
+		l.q.Reserve(-l.giveBack)
+		l.giveBack = 0
+	}
+	if l.closed.Load() {
+		return n
+	}
+	if l.refill {
+		l.refillAll()
+	}
+	got, err := l.cq.Poll(l.wcs[:min(len(cs)-n, len(l.wcs))])
+	if err != nil {
+		l.broken()
+	}
+	if got == 0 {
+		if l.idle++; l.idle%asyncEvery == 0 {
+			l.asyncEvents()
+		}
+	}
+	for i := range got {
+		if l.handle(&l.wcs[i], &cs[n], true) {
+			n++
+		}
+	}
+	if n < len(cs) && l.q.Len() > 0 {
+		n += l.q.Pop(cs[n:])
+	}
+	return n
+}
+
+// pump takes what the completion queue holds into q, in places that were
+// reserved. It posts no receives, so that peers cannot fill q beyond them; the
+// next Poll does. It reports whether there was anything.
+func (l *Link) pump() bool {
+	if l.reserve.Load() != 0 {
+		l.q.Reserve(int(l.reserve.Swap(0)))
+	}
+	var c fabric.Completion
+	any := false
+	for range 1 + l.cq.Cap()/len(l.wcs) {
+		got, err := l.cq.Poll(l.wcs[:])
+		if err != nil {
+			l.broken()
+		}
+		for i := range got {
+			any = true
+			if l.handle(&l.wcs[i], &c, false) {
+				l.push(c)
+			}
+		}
+		if got < len(l.wcs) {
+			break
+		}
+	}
+	l.refill = l.refill || any
+	return any
+}
+
+// push appends to q, which has a place for everything that can be outstanding.
+func (l *Link) push(c fabric.Completion) {
+	if !l.q.Push(c) {
+		panic("ibv: more completions than requests and receives: slots miscounted")
+	}
+}
+
+// handle digests one completion. It reports whether c was made of it; what else
+// it leads to goes to q.
+func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
+	eps := *l.eps.Load()
+	idx := uint32(w.ID>>idIdxShift) & (maxEndpoints - 1)
+	if int(idx) >= len(eps) {
+		return false
+	}
+	e := eps[idx]
+	if e == nil || e.gen != w.ID>>idGenShift&idGenMask {
+		return false // of an endpoint closed since
+	}
+	st := e.state.Load()
+	if st == stDown || st == stClosed {
+		return false // reported when it went down
+	}
+	if w.ID&idRecv != 0 {
+		return e.received(w, c, refill)
+	}
+	seq := uint32(w.ID)
+	if seq-e.head >= e.tail-e.head {
+		return false // not outstanding: the device repeats itself
+	}
+	if w.Status != verbs.WCSuccess {
+		if e.closing {
+			return false // flushed by Close
+		}
+		l.failed(e, w, seq)
+		return false
+	}
+	s := &e.slots[seq&e.mask()]
+	e.head = seq + 1
+	if s.flags&(slotSignaled|slotMore) != slotSignaled {
+		return false
+	}
+	*c = fabric.Completion{ID: s.id, EP: e.id, Op: s.op}
+	return true
+}
+
+// received digests the completion of a receive.
+func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool {
+	if e.closing {
+		return false
+	}
+	if w.Status != verbs.WCSuccess {
+		// The queue pair is in the error state. If requests are outstanding,
+		// theirs say why, or at least that it is; they follow.
+		if e.head == e.tail {
+			st, vendor := statusOf(w.Status, w.VendorErr)
+			e.down(fabric.Completion{Op: fabric.OpDown, Status: st, Vendor: vendor}, 0, false)
+		}
+		return false
+	}
+	e.recvsUsed++
+	if refill && e.recvsUsed >= min(e.recvs/4, len(e.l.rwrs)) {
+		e.repost()
+	}
+	*c = fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: w.Imm(), Bytes: w.ByteLen}
+	return true
+}
+
+// repost replenishes the receives.
+func (e *endpoint) repost() {
+	if err := e.postRecvs(e.l.rwrs[:]); err != nil {
+		e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
+	}
+}
+
+// refillAll does for all endpoints what pump left out.
+func (l *Link) refillAll() {
+	l.refill = false
+	for _, e := range *l.eps.Load() {
+		if e == nil || e.recvsUsed < min(e.recvs/4, len(l.rwrs)) {
+			continue
+		}
+		if s := e.state.Load(); s != stDown && s != stClosed {
+			e.repost()
+		}
+	}
+}
+
+// failed takes e down because slot seq failed. Not hot.
+func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
+	st, vendor := statusOf(w.Status, w.VendorErr)
+	if st == fabric.StatusFlushed {
+		// Somebody moved the queue pair to the error state and it was not us.
+		// If it was the device, because of something that the peer did, there
+		// is an event.
+		l.asyncEvents()
+		if s := e.state.Load(); s == stDown || s == stClosed {
+			return
+		}
+		if l.soft {
+			// rdma_rxe of Linux 6.12 reports a bad local piece like this.
+			st = fabric.StatusLocalProtection
+		}
+	}
+	e.down(fabric.Completion{Status: st, Vendor: vendor}, seq, true)
+}
+
+// asyncEvents takes the device's asynchronous events. A system call at least.
+func (l *Link) asyncEvents() {
+	for {
+		ev, ok, err := l.ctx.AsyncEvent()
+		if err != nil || !ok {
+			return
+		}
+		if !ev.Fatal() {
+			continue
+		}
+		for _, e := range *l.eps.Load() {
+			if e == nil || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
+				continue
+			}
+			e.down(fabric.Completion{Op: fabric.OpDown, Status: eventStatus(ev.Type), Vendor: uint32(ev.Type)}, 0, false)
+		}
+	}
+}
+
+// eventStatus is why an endpoint is down after the event.
+func eventStatus(t verbs.EventType) fabric.Status {
+	switch t {
+	case verbs.EventQPAccessErr, verbs.EventQPReqErr:
+		// The peer asked for something that this side refused.
+		return fabric.StatusRemoteInvalid
+	}
+	return fabric.StatusUnknown
+}
+
+// broken takes all endpoints down: the completion queue no longer works.
+func (l *Link) broken() {
+	for _, e := range *l.eps.Load() {
+		if e != nil {
+			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
+		}
+	}
+}

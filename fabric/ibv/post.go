@@ -1,0 +1,187 @@
+package ibv
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// Post implements fabric.Endpoint. Class: short; one crossing for up to
+// chainMax requests, no allocation, no lock.
+func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
+	if e.state.Load() != stConnected {
+		return 0, e.refuse()
+	}
+	for n < len(wrs) {
+		m, full, err := e.chain(wrs, n)
+		if m > n {
+			k, perr := e.submit(wrs, n, m)
+			n = k
+			if perr != nil || k < m {
+				return n, perr
+			}
+		}
+		if err != nil || full {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (e *endpoint) refuse() error {
+	switch e.state.Load() {
+	case stNew:
+		return fabric.ErrNotConnected
+	case stClosed:
+		return fmt.Errorf("%w: %w", fabric.ErrDown, e.reason())
+	}
+	return e.reason() // wraps ErrDown
+}
+
+// chain writes requests from wrs[n] on into the link's list, to l.wrs[:l.staged],
+// as many as there is room for, and takes slots for them. It returns the first
+// it did not take, and whether that is for a full queue or because it is wrong.
+func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
+	l := e.l
+	l.staged, l.spared = 0, 0
+	for m = n; m < len(wrs); m++ {
+		w := &wrs[m]
+		if reason := softlink.CheckShape(w, &l.caps); reason != "" {
+			return m, false, &fabric.WRError{Index: m, Op: w.Op, Reason: reason}
+		}
+		list := w.Local
+		for i := range list {
+			if list[i].Len == 0 { // some devices take 0 for 2^31
+				if list = l.compact(list); list != nil {
+					break
+				}
+				if l.staged > 0 {
+					return m, false, nil // the next chain has room
+				}
+				return m, false, l.tooMany(m, w)
+			}
+		}
+		pieces := 1
+		if len(list) > l.caps.MaxSGE {
+			pieces = (len(list) + l.caps.MaxSGE - 1) / l.caps.MaxSGE
+			if pieces > chainMax {
+				return m, false, l.tooMany(m, w)
+			}
+		}
+		if e.depth-(e.tail-e.head) < uint32(pieces) {
+			return m, true, nil
+		}
+		if l.staged+pieces > chainMax {
+			return m, false, nil
+		}
+		e.stage(w, list, pieces)
+	}
+	return m, false, nil
+}
+
+func (l *Link) tooMany(m int, w *fabric.WR) error {
+	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*l.caps.MaxSGE)}
+}
+
+// compact copies the pieces that are not empty. It returns nil if there is no
+// room left in this chain; with an empty chain there always is.
+func (l *Link) compact(list []fabric.SGE) []fabric.SGE {
+	free := l.spare[l.spared:]
+	k := 0
+	for i := range list {
+		if list[i].Len == 0 {
+			continue
+		}
+		if k == len(free) {
+			return nil
+		}
+		free[k] = list[i]
+		k++
+	}
+	l.spared += k
+	return free[:k:k]
+}
+
+// stage appends w, in pieces, to the chain and takes slots for it.
+func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
+	l := e.l
+	remote := w.RemoteAddr
+	for ; pieces > 0; pieces-- {
+		part := list
+		if pieces > 1 {
+			part, list = list[:l.caps.MaxSGE], list[l.caps.MaxSGE:]
+		}
+		d := &l.wrs[l.staged]
+		l.staged++
+		s := &e.slots[e.tail&e.mask()]
+		*s = slot{id: w.ID, op: w.Op}
+		*d = verbs.SendWR{ID: e.tag | uint64(e.tail), SGL: sgl(part), RemoteAddr: remote, RKey: w.RKey}
+		e.tail++
+		e.unasked++
+		switch w.Op {
+		case fabric.OpWrite:
+			d.Op = verbs.OpWrite
+			if w.Flags&fabric.FlagInline != 0 {
+				d.Flags |= verbs.SendInline
+			}
+			if w.Flags&fabric.FlagNotify != 0 && pieces == 1 {
+				d.Op, d.Imm = verbs.OpWriteWithImm, w.Imm
+			}
+		case fabric.OpRead:
+			d.Op = verbs.OpRead
+		case fabric.OpFetchAdd:
+			d.Op, d.Operand = verbs.OpFetchAdd, w.Operand
+		case fabric.OpCompareSwap:
+			d.Op, d.Compare, d.Operand = verbs.OpCmpSwap, w.Compare, w.Operand
+		}
+		if w.Flags&fabric.FlagFence != 0 {
+			d.Flags |= verbs.SendFence
+		}
+		if w.Flags&fabric.FlagSignaled != 0 {
+			s.flags |= slotSignaled
+		}
+		if pieces > 1 {
+			s.flags |= slotMore
+			for i := range part {
+				remote += uint64(part[i].Len)
+			}
+		} else if s.flags&slotSignaled != 0 {
+			d.Flags |= verbs.SendSignaled
+		}
+		if e.unasked >= e.askAt {
+			d.Flags |= verbs.SendSignaled
+		}
+		if d.Flags&verbs.SendSignaled != 0 {
+			e.unasked = 0
+		}
+	}
+}
+
+// submit posts the chain, which holds wrs[n:m], and returns the first request
+// that was not posted. The device taking less than it was asked to have room for
+// is rare, but not an error.
+func (e *endpoint) submit(wrs []fabric.WR, n, m int) (int, error) {
+	l := e.l
+	k, err := e.qp.PostSend(l.wrs[:l.staged])
+	if k == l.staged {
+		return m, nil
+	}
+	// Give back the slots of what was not taken. Of a split request that was
+	// cut in the middle the first pieces are with the device; they do the same
+	// when the request is posted again.
+	back := uint32(l.staged - k)
+	e.tail -= back
+	for m = n; k > 0; k-- {
+		if e.slots[(e.tail-uint32(k))&e.mask()].flags&slotMore == 0 {
+			m++
+		}
+	}
+	// The last that the device will complete may be among those given back.
+	e.unasked = e.askAt
+	if err != nil {
+		return m, &fabric.WRError{Index: m, Op: wrs[m].Op, Reason: err.Error()}
+	}
+	return m, nil
+}

@@ -1,0 +1,107 @@
+package ibv
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// region is registered memory.
+type region struct {
+	l      *Link
+	mr     *verbs.MR
+	mem    []byte
+	key    fabric.RemoteKey
+	lkey   uint32
+	access fabric.Access
+	owned  bool // mem is from Alloc
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func rights(a fabric.Access) (v verbs.Access) {
+	if a&fabric.AccessLocalWrite != 0 {
+		v |= verbs.AccessLocalWrite
+	}
+	if a&fabric.AccessRemoteRead != 0 {
+		v |= verbs.AccessRemoteRead
+	}
+	// The library wants the local right with the remote one.
+	if a&fabric.AccessRemoteWrite != 0 {
+		v |= verbs.AccessRemoteWrite | verbs.AccessLocalWrite
+	}
+	if a&fabric.AccessRemoteAtomic != 0 {
+		v |= verbs.AccessRemoteAtomic | verbs.AccessLocalWrite
+	}
+	return v
+}
+
+// Register implements fabric.Link.
+func (l *Link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
+	r, err := l.register(mem, access)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (l *Link) register(mem []byte, access fabric.Access) (*region, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Load() {
+		return nil, fmt.Errorf("register %d bytes: ibv link: %w", len(mem), fabric.ErrClosed)
+	}
+	mr, err := l.pd.Register(mem, rights(access))
+	if err != nil {
+		return nil, err
+	}
+	r := &region{l: l, mr: mr, mem: mem, lkey: mr.LKey(), access: access,
+		key: fabric.RemoteKey{Addr: mr.Addr(), Len: uint64(len(mem)), RKey: mr.RKey()}}
+	l.regions[r] = struct{}{}
+	return r, nil
+}
+
+// Alloc implements fabric.Link.
+func (l *Link) Alloc(size int, access fabric.Access) (fabric.Region, error) {
+	mem, err := offheap.Alloc(size, offheap.Regions)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.register(mem, access)
+	if err != nil {
+		_ = offheap.Free(mem, offheap.Regions)
+		return nil, err
+	}
+	r.owned = true
+	return r, nil
+}
+
+func (r *region) Bytes() []byte         { return r.mem }
+func (r *region) Addr() uint64          { return r.key.Addr }
+func (r *region) LKey() uint32          { return r.lkey }
+func (r *region) Key() fabric.RemoteKey { return r.key }
+func (r *region) Access() fabric.Access { return r.access }
+
+// Close implements fabric.Region.
+func (r *region) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	if err := r.mr.Close(); err != nil {
+		return err
+	}
+	r.closed = true
+	r.l.mu.Lock()
+	delete(r.l.regions, r)
+	r.l.mu.Unlock()
+	if !r.owned {
+		return nil
+	}
+	return offheap.Free(r.mem, offheap.Regions)
+}
