@@ -1,11 +1,14 @@
 package links
 
 import (
-	"fmt"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
 )
 
-func openIBV(Options) (fabric.Link, error) {
-	return nil, fmt.Errorf("ibv: %w in this version", fabric.ErrNotSupported)
+func openIBV(o Options) (fabric.Link, error) {
+	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
