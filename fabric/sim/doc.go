@@ -49,5 +49,6 @@
 //	exec.go      carrying out requests
 //	faults.go    faults by hand: FailAt, Kill, KillAt, Freeze
 //
-// Tests: the conformance suite over many Options (conformance_test.go).
+// Tests: the conformance suite over many Options (conformance_test.go), the
+// liberties it takes (sim_test.go), the faults by hand (faults_test.go).
 package sim

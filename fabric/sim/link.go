@@ -93,7 +93,7 @@ func (l *Link) Arm() (bool, error) {
 	for _, ep := range n.active {
 		mine, aimed := ep.link == l, ep.peer.link == l
 		switch {
-		case !mine && !aimed:
+		case !mine && !aimed, ep.head == ep.tail:
 		case mine && ep.exec != ep.head: // carried out, not yet retired
 			return false, nil
 		case ep.stuck():
