@@ -25,6 +25,7 @@ const (
 // loop is the progress goroutine.
 func (e *Engine) loop() {
 	defer close(e.ended)
+	defer e.Do(func() {}) // leaves no link armed
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var sp cpu.Spinner
@@ -90,8 +91,7 @@ func (e *Engine) sleep() {
 	for i, l := range e.links {
 		quiet, err := l.Arm()
 		if err != nil {
-			err = fmt.Errorf("progress: arm %s: %w", l.Name(), err)
-			e.err.CompareAndSwap(nil, &err)
+			e.fail("arm "+l.Name(), err)
 		}
 		if err != nil || !quiet {
 			if err == nil {
@@ -115,9 +115,14 @@ func (e *Engine) sleep() {
 		e.wake() // Close may have found the goroutine awake
 	}
 	if err := e.events.wait(); err != nil && !e.closed.Load() {
-		err = fmt.Errorf("progress: wait for events: %w", err)
-		e.err.CompareAndSwap(nil, &err)
+		e.fail("wait for events", err)
 	}
 	e.rest.Store(awake)
 	// The next tryLock, ours or another's, disarms.
+}
+
+// fail notes the first reason for which the engine cannot sleep.
+func (e *Engine) fail(what string, err error) {
+	err = fmt.Errorf("progress: %s: %w", what, err)
+	e.err.CompareAndSwap(nil, &err)
 }

@@ -28,6 +28,7 @@ type Job struct {
 	rounds  map[string]uint64 // uses of each gather name
 	gone    map[int]chan struct{}
 	goneWhy map[int]string
+	onGone  func(rank int, why string)
 	err     error
 	closing bool
 
@@ -197,6 +198,33 @@ func (j *Job) GoneReason(rank int) string {
 	return j.goneWhy[rank]
 }
 
+// NotifyGone has f called once for every rank that is gone or goes, whatever
+// way. f must not block nor call the Job. One function a Job.
+func (j *Job) NotifyGone(f func(rank int, why string)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.onGone = f
+	for r, why := range j.goneWhy {
+		f(r, why)
+	}
+}
+
+func (j *Job) noteGone(rank int, why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.goneWhy[rank] != "" {
+		return
+	}
+	if why == "" {
+		why = "gone"
+	}
+	j.goneWhy[rank] = why
+	close(j.goneChan(rank))
+	if j.onGone != nil {
+		j.onGone(rank, why)
+	}
+}
+
 func (j *Job) goneChan(rank int) chan struct{} {
 	ch := j.gone[rank]
 	if ch == nil {
@@ -228,12 +256,7 @@ func (j *Job) read(in io.Reader) {
 			if m.rank >= uint32(j.cfg.Size) {
 				break
 			}
-			j.mu.Lock()
-			if r := int(m.rank); j.goneWhy[r] == "" {
-				j.goneWhy[r] = m.text
-				close(j.goneChan(r))
-			}
-			j.mu.Unlock()
+			j.noteGone(int(m.rank), m.text)
 		case msgAbort:
 			j.fail(&AbortError{Rank: int(int32(m.rank)), Reason: m.text})
 		default:

@@ -293,6 +293,8 @@ func TestDeathIsReported(t *testing.T) {
 	wg.Go(func() { errs[1] = js[0].Barrier(t.Context(), "b") })
 	wg.Go(func() { errs[2] = js[1].Barrier(t.Context(), "b") })
 	wg.Go(func() { _, errs[3] = js[1].Get(t.Context(), 2, "never") })
+	told := make(chan int, 2)
+	js[0].NotifyGone(func(rank int, why string) { told <- rank })
 	js[2].conn.Close() // as the kernel does for a process that died
 	wg.Wait()
 	for i, err := range errs {
@@ -303,6 +305,9 @@ func TestDeathIsReported(t *testing.T) {
 		require.ErrorContains(t, err, "rank 2 gone (its process ended without leaving the job)")
 	}
 	<-js[0].Gone(2)
+	require.Equal(t, 2, <-told)
+	js[0].NotifyGone(func(rank int, why string) { told <- rank }) // told of the past as well
+	require.Equal(t, 2, <-told)
 	require.NotEmpty(t, js[0].GoneReason(2))
 	require.Empty(t, js[0].GoneReason(1))
 	_, err := js[0].Get(t.Context(), 2, "never")

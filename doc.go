@@ -1,0 +1,56 @@
+// Package rma gives the ranks of a job one-sided access to each other's
+// memory: put, get and atomics that need no call of the target.
+//
+//	eng, err := rma.Open(ctx, nil)
+//	defer eng.Close()
+//	mem, err := eng.Alloc(1 << 20)
+//	keys, err := rma.AllGatherKeys(ctx, eng, mem)
+//	err = eng.Peer(1).Put(keys[1].At(0), mem.Slice(0, 64)).Wait(ctx)
+//	err = eng.Barrier(ctx)
+//
+// [Open] finds its job in the environment (start programs with rmarun); alone,
+// a process is rank 0 of 1. Ranks on one host talk through shared memory, others
+// by RDMA where there is a device that reaches both, else over TCP; RMA_FABRIC or
+// [Config.Fabric] forces one.
+//
+// # Completion
+//
+// Operations do not block: they return a request. When its Wait returns nil, a
+// put or an atomic has taken place in the target's memory, and what a get
+// fetched is in the local buffer. Until then the local buffer belongs to the
+// engine. Operations of one goroutine to one peer start in the order of the
+// calls; puts and atomics become visible at the target in that order. A later
+// put may overtake the fetch of an earlier get: wait for the get first.
+//
+// # Failure
+//
+// A peer that dies fails the operations under way to it, and later ones, with a
+// [*PeerError] that wraps [ErrPeerGone], within Config.PeerTimeout or as soon as
+// the job's rendezvous tells. Other peers are not affected. An operation that the
+// target refuses (a stale key) takes the connection with that peer down: those
+// behind it fail with [ErrFlushed].
+//
+// # Memory
+//
+// Per peer, the engine holds one connection with Config.Depth requests; what is
+// handed in beyond waits in a list of the requests themselves. Regions live
+// outside the Go heap.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine, except that one goroutine at a
+// time may wait for a request.
+//
+// # Files
+//
+//	config.go   Config
+//	engine.go   Engine: open, barrier, close; setup.go links and connections
+//	region.go   Region, Buffer; key.go Key, Remote
+//	peer.go     Peer: the operations
+//	op.go       operations under way; proto.go what drives them
+//	request.go  Request, AtomicRequest
+//	errors.go   errors; stats.go counters
+//
+// It imports every floor below it. Tests over shm and tcp in one process are
+// beside the code, over several processes in examples/hello.
+package rma

@@ -1,0 +1,177 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// Engine is this process's membership in a job: its memory, its peers, and the
+// links to them.
+type Engine struct {
+	cfg     Config
+	opts    links.Options
+	job     *wireup.Job
+	links   []fabric.Link
+	numbers []uint8 // linkNumber of each link
+	peers   []*Peer
+	proto   *proto
+	prog    *progress.Engine
+
+	mu      sync.Mutex // guards regions, and the setting of closed
+	losing  sync.WaitGroup
+	regions map[*Region]struct{}
+	closed  atomic.Bool
+	ended   chan struct{} // closed when Close is through
+	err     error         // of Close
+}
+
+// Open joins the job and connects with all its ranks; it returns when all have.
+// cfg may be nil. Where ctx has no deadline, Config.SetupTimeout bounds it.
+func Open(ctx context.Context, cfg *Config) (*Engine, error) {
+	c, o, w, err := cfg.effective()
+	if err != nil {
+		return nil, fmt.Errorf("rma: open: %w", err)
+	}
+	if w.Timeout == 0 {
+		w.Timeout = wireup.DefaultTimeout
+	}
+	if _, has := ctx.Deadline(); !has && w.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
+		defer cancel()
+	}
+	e := &Engine{cfg: c, opts: o, regions: map[*Region]struct{}{}, ended: make(chan struct{}), proto: &proto{}}
+	if e.job, err = wireup.Join(ctx, w); err == nil {
+		if err = e.setup(ctx); err == nil {
+			return e, nil
+		}
+		err = errors.Join(err, e.Close())
+	}
+	return nil, fmt.Errorf("rma: open: %w", err)
+}
+
+// Rank is this process's number in the job, from 0.
+func (e *Engine) Rank() int { return e.job.Rank() }
+
+// Size is the number of ranks in the job.
+func (e *Engine) Size() int { return e.job.Size() }
+
+// Peer returns the peer of that rank, this process itself included. It panics
+// if there is none.
+func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
+
+// Barrier returns when all ranks have called it. It says nothing about
+// operations under way: wait for their requests first.
+func (e *Engine) Barrier(ctx context.Context) error {
+	if err := e.job.Barrier(ctx, "rma/barrier"); err != nil {
+		return fmt.Errorf("rma: %w", err)
+	}
+	return nil
+}
+
+// Progress drives the links once, for goroutines that spin on memory which a
+// peer writes. It reports whether anything happened.
+func (e *Engine) Progress() bool { return e.prog.Progress() }
+
+// closeTime bounds how long Close waits for links to give requests back.
+const closeTime = 5 * time.Second
+
+// Close leaves the job and releases everything; operations under way fail with
+// ErrClosed, and peers lose access to this process's memory: call Barrier first
+// where they may still need it. Idempotent; returns when all has stopped.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	already := e.closed.Swap(true)
+	e.mu.Unlock()
+	if already {
+		<-e.ended
+		return e.err
+	}
+	defer close(e.ended)
+	e.losing.Wait()
+	var errs []error
+	if e.prog != nil {
+		e.prog.Do(e.disconnect)
+		for end := time.Now().Add(closeTime); ; {
+			flying := 0
+			e.prog.Do(func() {
+				for _, p := range e.peers {
+					flying += p.flying
+				}
+			})
+			if flying == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				errs = append(errs, fmt.Errorf("%d requests did not come back from the links", flying))
+				break
+			}
+			e.prog.Progress()
+		}
+		errs = append(errs, e.prog.Close())
+	}
+	e.mu.Lock()
+	for r := range e.regions {
+		errs = append(errs, r.release())
+	}
+	clear(e.regions)
+	e.mu.Unlock()
+	for i := range e.proto.slots {
+		errs = append(errs, e.proto.slots[i].region.Close())
+	}
+	for _, l := range e.links {
+		errs = append(errs, l.Close())
+	}
+	errs = append(errs, e.job.Close())
+	if e.err = errors.Join(errs...); e.err != nil {
+		e.err = fmt.Errorf("rma: close: %w", e.err)
+	}
+	return e.err
+}
+
+// disconnect closes all connections. Owner's.
+func (e *Engine) disconnect() {
+	for _, p := range e.peers {
+		e.proto.downWith(p, ErrClosed)
+		p.close()
+	}
+}
+
+// close ends the connection; what is under way comes back flushed. Owner's.
+func (p *Peer) close() {
+	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
+		if ep != nil {
+			_ = ep.Close() // it is the reports of the requests that count
+		}
+	}
+}
+
+// lost is called when the job's rendezvous has seen the end of a rank.
+func (e *Engine) lost(rank int, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if rank == e.Rank() || e.closed.Load() {
+		return
+	}
+	e.cfg.Logger.Warn("rma: peer lost", "rank", rank, "why", why)
+	p := e.peers[rank]
+	// Not from here: the caller must not wait for the owner of the links.
+	e.losing.Go(func() {
+		e.prog.Do(func() {
+			e.proto.downWith(p, fmt.Errorf("%w (%s)", ErrPeerGone, why))
+			p.close()
+		})
+	})
+}
+
+func anyAddr() netip.Addr { return netip.IPv4Unspecified() }

@@ -1,0 +1,466 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// fabrics are the links that every host has.
+var fabrics = []string{"shm", "tcp"}
+
+func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
+	for _, name := range fabrics {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
+	}
+}
+
+// rendezvous serves a job of n ranks and returns rank r's configuration.
+func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
+	require.NoError(t, err)
+	t.Cleanup(func() { srv.Close() })
+	return func(r int) *Config {
+		return &Config{
+			Job:    &Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+			Fabric: fabric, SetupTimeout: 60 * time.Second, PeerTimeout: time.Second,
+		}
+	}
+}
+
+// open opens the engines of a whole job in this process.
+func open(t testing.TB, n int, fabric string) []*Engine {
+	t.Helper()
+	config := rendezvous(t, n, fabric)
+	es := make([]*Engine, n)
+	var g errgroup.Group
+	for r := range es {
+		g.Go(func() (err error) {
+			es[r], err = Open(context.Background(), config(r))
+			return err
+		})
+	}
+	err := g.Wait()
+	t.Cleanup(func() {
+		for _, e := range es {
+			if e != nil {
+				require.NoError(t, e.Close())
+			}
+		}
+	})
+	require.NoError(t, err)
+	return es
+}
+
+// share has each engine allocate size bytes and exchange the keys.
+func share(t testing.TB, es []*Engine, size int) ([]*Region, []Key) {
+	t.Helper()
+	mems := make([]*Region, len(es))
+	keys := make([][]Key, len(es))
+	var g errgroup.Group
+	for r, e := range es {
+		g.Go(func() (err error) {
+			if mems[r], err = e.Alloc(size); err != nil {
+				return err
+			}
+			keys[r], err = AllGatherKeys(testutil.Context(t, 30*time.Second), e, mems[r])
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	return mems, keys[0]
+}
+
+func TestPutGetAtomics(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 3, fabric)
+		const size = 1 << 20
+		mems, keys := share(t, es, size)
+		for from, e := range es {
+			for to := range es {
+				p := e.Peer(to)
+				require.Equal(t, fabric, p.Link())
+				require.Equal(t, to, p.Rank())
+				base := from * 100_000
+				for i, n := range []int{0, 1, 7, 64, 4097, 70_001} {
+					seed := uint64(from*100 + to*10 + i)
+					src, dst := mems[from].Bytes()[500_000:], mems[to].Bytes()[base:]
+					testutil.Fill(src[:n], seed, 0)
+					clear(dst[:n+32])
+					require.NoError(t, p.Put(keys[to].At(uint64(base+16)), mems[from].Slice(500_000, n)).Wait(ctx))
+					require.NoError(t, testutil.Verify(dst[16:16+n], seed, 0))
+					require.Equal(t, make([]byte, 16), dst[:16])
+					require.Equal(t, make([]byte, 16), dst[16+n:32+n])
+					clear(src[:n+32])
+					require.NoError(t, p.Get(mems[from].Slice(500_008, n), keys[to].At(uint64(base+16))).Wait(ctx))
+					require.NoError(t, testutil.Verify(src[8:8+n], seed, 0))
+					require.Equal(t, make([]byte, 8), src[:8])
+					require.Equal(t, make([]byte, 24), src[8+n:32+n])
+				}
+				word := mems[to].Bytes()[size-64:]
+				binary.NativeEndian.PutUint64(word, 41)
+				at := keys[to].At(size - 64)
+				v, err := p.FetchAdd(at, 1).Wait(ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, 41, v)
+				v, err = p.CompareSwap(at, 41, 7).Wait(ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, 42, v)
+				v, err = p.CompareSwap(at, 42, 7).Wait(ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, 42, v)
+				require.EqualValues(t, 7, binary.NativeEndian.Uint64(word))
+			}
+		}
+		s := es[1].Stats()
+		require.EqualValues(t, 18, s.Puts)
+		require.EqualValues(t, 18, s.Gets)
+		require.EqualValues(t, 9, s.Atomics)
+		require.EqualValues(t, 3*(1+7+64+4097+70_001), s.PutBytes)
+		require.Zero(t, s.Failed+uint64(s.InFlight+s.Queued))
+	})
+}
+
+func TestAlone(t *testing.T) {
+	ctx := testutil.Context(t, 30*time.Second)
+	e, err := Open(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, 0, e.Rank())
+	require.Equal(t, 1, e.Size())
+	mem, err := e.Alloc(4096)
+	require.NoError(t, err)
+	keys, err := AllGatherKeys(ctx, e, mem)
+	require.NoError(t, err)
+	testutil.Fill(mem.Bytes()[:100], 1, 0)
+	require.NoError(t, e.Peer(0).Put(keys[0].At(1000), mem.Slice(0, 100)).Wait(ctx))
+	require.NoError(t, testutil.Verify(mem.Bytes()[1000:1100], 1, 0))
+	require.NoError(t, e.Barrier(ctx))
+	require.NoError(t, mem.Close())
+	require.NoError(t, mem.Close())
+	require.NoError(t, e.Close())
+	require.NoError(t, e.Close())
+	var pe *PeerError
+	require.ErrorAs(t, e.Peer(0).FetchAdd(keys[0].At(0), 1).r.err, &pe)
+	require.ErrorIs(t, pe, ErrClosed)
+	_, err = e.Alloc(10)
+	require.Error(t, err)
+}
+
+func TestRegisteredMemory(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 2, fabric)
+		mine := testutil.Payload(10_000, 3, 0)
+		r, err := es[0].Register(mine)
+		require.NoError(t, err)
+		mems, keys := share(t, es, 1<<16)
+		require.NoError(t, es[0].Peer(1).Put(keys[1].At(5), r.Slice(1, 9000)).Wait(ctx))
+		require.NoError(t, testutil.Verify(mems[1].Bytes()[5:9005], 3, 1))
+		k := r.Key()
+		require.NoError(t, es[1].Peer(0).Get(mems[1].Slice(20_000, 9000), k.At(1000)).Wait(ctx))
+		require.NoError(t, testutil.Verify(mems[1].Bytes()[20_000:29_000], 3, 1000))
+		require.NoError(t, r.Close())
+		_, err = es[0].Register(nil)
+		require.ErrorIs(t, err, ErrBounds)
+	})
+}
+
+func TestMisuseIsRefusedHere(t *testing.T) {
+	ctx := testutil.Context(t, 60*time.Second)
+	es := open(t, 2, "shm")
+	mems, keys := share(t, es, 4096)
+	p := es[0].Peer(1)
+	for name, c := range map[string]struct {
+		r    Request
+		want error
+	}{
+		"local beyond":    {p.Put(keys[1].At(0), mems[0].Slice(4090, 10)), ErrBounds},
+		"local negative":  {p.Put(keys[1].At(0), mems[0].Slice(-1, 10)), ErrBounds},
+		"negative length": {p.Get(mems[0].Slice(0, -1), keys[1].At(0)), ErrBounds},
+		"remote beyond":   {p.Put(keys[1].At(4090), mems[0].Slice(0, 10)), ErrBounds},
+		"remote wraps":    {p.Put(keys[1].At(^uint64(0)), mems[0].Slice(0, 10)), ErrBounds},
+		"foreign buffer":  {p.Put(keys[1].At(0), mems[1].Slice(0, 10)), ErrForeign},
+		"no buffer":       {p.Put(keys[1].At(0), Buffer{}), ErrForeign},
+		"no key":          {p.Put(Remote{}, mems[0].Slice(0, 10)), ErrBadKey},
+		"empty key":       {p.Put((&Key{}).At(0), mems[0].Slice(0, 10)), ErrBadKey},
+		"unaligned":       {p.FetchAdd(keys[1].At(4), 1).r, ErrAlign},
+	} {
+		err := c.r.Wait(ctx)
+		require.ErrorIs(t, err, c.want, name)
+		var pe *PeerError
+		require.ErrorAs(t, err, &pe, name)
+		require.Equal(t, 1, pe.Rank)
+	}
+	require.ErrorIs(t, Request{}.Wait(ctx), ErrRequestUsed)
+	r := p.Put(keys[1].At(0), mems[0].Slice(0, 10))
+	require.NoError(t, r.Wait(ctx))
+	require.ErrorIs(t, r.Wait(ctx), ErrRequestUsed)
+	require.True(t, r.Done())
+}
+
+// A key that the target has withdrawn: refused there, memory untouched, what
+// is behind flushed; other peers go on.
+func TestStaleKey(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 3, fabric)
+		mems, keys := share(t, es, 4096)
+		extra, err := es[1].Alloc(4096)
+		require.NoError(t, err)
+		stale := extra.Key()
+		require.NoError(t, extra.Close())
+		p := es[0].Peer(1)
+		err = p.Put(stale.At(0), mems[0].Slice(0, 64)).Wait(ctx)
+		var pe *PeerError
+		require.ErrorAs(t, err, &pe)
+		require.Equal(t, "put", pe.Op)
+		require.ErrorIs(t, err, ErrRemoteAccess)
+		err = p.Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx)
+		require.ErrorIs(t, err, ErrFlushed)
+		require.NoError(t, es[0].Peer(2).Put(keys[2].At(0), mems[0].Slice(0, 64)).Wait(ctx))
+		require.NoError(t, es[2].Peer(1).Put(keys[1].At(0), mems[2].Slice(0, 64)).Wait(ctx))
+	})
+}
+
+// Goroutines of every rank add to one counter and write to all, with more
+// operations than queues hold.
+func TestConcurrentUse(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 90*time.Second)
+		es := open(t, 3, fabric)
+		mems, keys := share(t, es, 1<<20)
+		const workers, each = 6, 100
+		var g errgroup.Group
+		for from, e := range es {
+			for w := range workers {
+				g.Go(func() error {
+					var adds []AtomicRequest
+					var puts []Request
+					lane := (from*workers + w + 1) * 1024
+					testutil.Fill(mems[from].Bytes()[lane:lane+1024], uint64(lane), 0)
+					for i := range each {
+						adds = append(adds, e.Peer(0).FetchAdd(keys[0].At(0), 1))
+						to := i % len(es)
+						if to != from {
+							puts = append(puts, e.Peer(to).Put(keys[to].At(uint64(lane)), mems[from].Slice(lane, 1024)))
+						}
+					}
+					for _, a := range adds {
+						if _, err := a.Wait(ctx); err != nil {
+							return err
+						}
+					}
+					for _, p := range puts {
+						if err := p.Wait(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+		}
+		require.NoError(t, g.Wait())
+		require.EqualValues(t, 3*workers*each, binary.NativeEndian.Uint64(mems[0].Bytes()))
+		for _, m := range mems {
+			for lane := 1; lane <= 3*workers; lane++ {
+				require.NoError(t, testutil.Verify(m.Bytes()[lane*1024:(lane+1)*1024], uint64(lane*1024), 0))
+			}
+		}
+	})
+}
+
+// A queue of two takes hundreds of operations, in order.
+func TestSmallQueue(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		config := rendezvous(t, 1, fabric)(0)
+		config.Depth = 2
+		e, err := Open(ctx, config)
+		require.NoError(t, err)
+		defer e.Close()
+		mem, err := e.Alloc(1 << 16)
+		require.NoError(t, err)
+		k := mem.Key()
+		var rs []Request
+		for i := range 500 {
+			binary.NativeEndian.PutUint64(mem.Bytes()[8+8*i:], uint64(i))
+			rs = append(rs, e.Peer(0).Put(k.At(0), mem.Slice(8+8*i, 8)))
+		}
+		for i := len(rs) - 1; i >= 0; i-- {
+			require.NoError(t, rs[i].Wait(ctx))
+		}
+		require.EqualValues(t, 499, binary.NativeEndian.Uint64(mem.Bytes()))
+	})
+}
+
+func TestContextEndsAWaitNotTheOperation(t *testing.T) {
+	es := open(t, 2, "tcp")
+	mems, keys := share(t, es, 4096)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8))
+	if err := r.Wait(done); err != nil { // it may be complete already
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, r.Wait(testutil.Context(t, 30*time.Second)))
+	}
+}
+
+// While the target's application only computes, everything is served.
+func TestTargetOnlyComputes(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 1<<16)
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for x := uint64(1); !stop.Load(); { // no call of the engine in here
+				for range 1000 {
+					x = x*6364136223846793005 + 1
+				}
+			}
+		})
+		p := es[0].Peer(1)
+		for i := range 100 {
+			n := 1 + i*113
+			testutil.Fill(mems[0].Bytes()[:n], uint64(i), 0)
+			require.NoError(t, p.Put(keys[1].At(8), mems[0].Slice(0, n)).Wait(ctx))
+			require.NoError(t, p.Get(mems[0].Slice(20_000, n), keys[1].At(8)).Wait(ctx))
+			require.NoError(t, testutil.Verify(mems[0].Bytes()[20_000:20_000+n], uint64(i), 0))
+			v, err := p.FetchAdd(keys[1].At(0), 1).Wait(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, i, v)
+		}
+		stop.Store(true)
+		wg.Wait()
+	})
+}
+
+func TestCloseFailsWhatIsUnderWay(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		var g errgroup.Group
+		var n atomic.Int64
+		for range 4 {
+			g.Go(func() error {
+				for {
+					if err := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(context.Background()); err != nil {
+						return err
+					}
+					n.Add(1)
+				}
+			})
+		}
+		testutil.Eventually(t, 30*time.Second, func() bool { return n.Load() > 100 }, "puts")
+		require.NoError(t, es[0].Close())
+		require.ErrorIs(t, g.Wait(), ErrClosed)
+	})
+}
+
+func TestPeerThatLeaves(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 3, fabric)
+		mems, keys := share(t, es, 4096)
+		require.NoError(t, es[2].Close())
+		p := es[0].Peer(2)
+		var err error
+		testutil.Eventually(t, 30*time.Second, func() bool {
+			err = p.Put(keys[2].At(0), mems[0].Slice(0, 64)).Wait(ctx)
+			return err != nil
+		}, "an error")
+		require.ErrorIs(t, err, ErrPeerGone)
+		var pe *PeerError
+		require.True(t, errors.As(err, &pe))
+		require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx))
+	})
+}
+
+func TestSmallPathDoesNotAllocate(t *testing.T) {
+	for _, fabric := range fabrics {
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		p, ctx := es[0].Peer(1), context.Background()
+		put := func() {
+			if p.Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx) != nil {
+				panic("put failed")
+			}
+		}
+		add := func() {
+			if _, err := p.FetchAdd(keys[1].At(64), 1).Wait(ctx); err != nil {
+				panic(err)
+			}
+		}
+		put()
+		add()
+		runtime.GC()
+		require.Zero(t, testing.AllocsPerRun(500, put), fabric)
+		require.Zero(t, testing.AllocsPerRun(500, add), fabric)
+	}
+}
+
+// Sixteen ranks meet again and again, on however few processors.
+func TestManyRanks(t *testing.T) {
+	start := time.Now()
+	es := open(t, 16, "")
+	require.Equal(t, "shm", es[3].Peer(5).Link())
+	_, keys := share(t, es, 4096)
+	ctx := testutil.Context(t, 60*time.Second)
+	var g errgroup.Group
+	for _, e := range es {
+		g.Go(func() error {
+			for range 10 {
+				if err := e.Barrier(ctx); err != nil {
+					return err
+				}
+			}
+			for to := range es {
+				if _, err := e.Peer(to).FetchAdd(keys[to].At(0), 1).Wait(ctx); err != nil {
+					return fmt.Errorf("rank %d to %d: %w", e.Rank(), to, err)
+				}
+			}
+			return e.Barrier(ctx)
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Less(t, time.Since(start), 30*time.Second)
+}
+
+func TestOpenFails(t *testing.T) {
+	for _, c := range []*Config{
+		{Fabric: "pigeon"},
+		{Depth: -1},
+		{PeerTimeout: -1},
+		{Job: &Job{Rank: 3, Size: 2}},
+		{Job: &Job{Size: 2, Root: "unix:" + t.TempDir() + "/none"}, SetupTimeout: 50 * time.Millisecond},
+	} {
+		_, err := Open(context.Background(), c)
+		require.Error(t, err, "%+v", c)
+	}
+	// One rank of two only: the time-out names the other.
+	config := rendezvous(t, 2, "")(0)
+	config.SetupTimeout = 100 * time.Millisecond
+	_, err := Open(context.Background(), config)
+	require.ErrorIs(t, err, wireup.ErrTimeout)
+	require.ErrorContains(t, err, "rank 1 never joined")
+}

@@ -1,0 +1,69 @@
+package rma
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// op is one operation, from the call to the end of its request. The calling
+// goroutine fills it; from the hand-over on it is the engine's, until Finish;
+// then it is the waiter's, who recycles it.
+type op struct {
+	progress.Waiter
+	next *op // in the stack of those handed in, then in the peer's list
+	peer *Peer
+	gen  atomic.Uint32 // which use of the op a Request means
+
+	sge              fabric.SGE
+	remote           uint64
+	compare, operand uint64
+	rkey             uint32
+	kind             fabric.Op
+
+	slot  int32  // of the result of an atomic, -1 if none
+	value uint64 // what an atomic found
+	err   error
+}
+
+var ops = sync.Pool{New: func() any { return new(op) }}
+
+func newOp(p *Peer, kind fabric.Op) *op {
+	o := ops.Get().(*op)
+	o.Init()
+	o.peer, o.kind, o.slot, o.err, o.next = p, kind, -1, nil, nil
+	return o
+}
+
+// recycle ends this use of o: requests that mean it are used up.
+func (o *op) recycle() {
+	o.gen.Add(1)
+	o.peer, o.err = nil, nil
+	ops.Put(o)
+}
+
+// inbox is where applications hand operations in: a stack that the owner of
+// the engine takes as a whole.
+type inbox struct{ top atomic.Pointer[op] }
+
+func (in *inbox) push(o *op) {
+	for {
+		o.next = in.top.Load()
+		if in.top.CompareAndSwap(o.next, o) {
+			return
+		}
+	}
+}
+
+// take returns what was handed in, in the order of handing in.
+func (in *inbox) take() *op {
+	var first *op
+	for o := in.top.Swap(nil); o != nil; {
+		next := o.next
+		o.next = first
+		first, o = o, next
+	}
+	return first
+}

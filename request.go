@@ -1,0 +1,59 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// Request is an operation under way. It is a value; one Wait that returns
+// anything but the context's error uses it up.
+type Request struct {
+	eng *Engine
+	op  *op
+	gen uint32
+	err error // the operation was refused at once
+}
+
+// Wait returns nil when the operation is complete (see the package comment), a
+// *PeerError when it failed, the context's error when that ended first: the
+// operation goes on then, and may be waited for again.
+func (r Request) Wait(ctx context.Context) error {
+	_, err := r.wait(ctx)
+	return err
+}
+
+// Done reports whether Wait would return at once.
+func (r Request) Done() bool {
+	return r.op == nil || r.op.gen.Load() != r.gen || r.op.Done()
+}
+
+func (r Request) wait(ctx context.Context) (uint64, error) {
+	switch {
+	case r.err != nil:
+		return 0, r.err
+	case r.op == nil || r.op.gen.Load() != r.gen:
+		return 0, ErrRequestUsed
+	}
+	if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
+		if errors.Is(err, progress.ErrClosed) {
+			return 0, ErrClosed
+		}
+		return 0, fmt.Errorf("rma: wait: %w", err)
+	}
+	v, err := r.op.value, r.op.err
+	r.op.recycle()
+	return v, err
+}
+
+// AtomicRequest is an atomic operation under way.
+type AtomicRequest struct{ r Request }
+
+// Wait returns what the target's word held before the operation. Errors as
+// Request.Wait.
+func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) { return a.r.wait(ctx) }
+
+// Done reports whether Wait would return at once.
+func (a AtomicRequest) Done() bool { return a.r.Done() }

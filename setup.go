@@ -1,0 +1,193 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// connecting is how many connections are set up at once.
+const connecting = 16
+
+// selfID marks the passive end of the connection with oneself.
+const selfID = 1 << 31
+
+// setup opens the links that the job needs and connects with every rank. Every
+// step that exchanges something is taken by all ranks or by none: what decides
+// is known to all alike.
+func (e *Engine) setup(ctx context.Context) error {
+	hosts, err := e.offers(ctx, links.NewOffer(nil))
+	if err != nil {
+		return err
+	}
+	oneHost := true
+	for _, h := range hosts {
+		oneHost = oneHost && h.Host == hosts[0].Host
+	}
+	if !oneHost && !e.opts.Bind.IsValid() {
+		e.opts.Bind = anyAddr()
+	}
+	names := links.Names()
+	switch {
+	case e.cfg.Fabric != "":
+		names = []string{e.cfg.Fabric}
+	case oneHost:
+		names = []string{"shm"} // the others only if that does not work for all
+	}
+	chosen, why, err := e.agree(ctx, names)
+	if err == nil && chosen == nil && e.cfg.Fabric == "" && oneHost {
+		chosen, why, err = e.agree(ctx, links.Names())
+	}
+	if err != nil {
+		return err
+	}
+	if chosen == nil {
+		return why
+	}
+	if err := e.keep(chosen); err != nil {
+		return err
+	}
+	if e.prog, err = progress.New(e.links, e.proto); err != nil {
+		return err
+	}
+	if err := e.connect(ctx); err != nil {
+		return err
+	}
+	e.job.NotifyGone(e.lost)
+	return e.job.Barrier(ctx, "rma/open")
+}
+
+func (e *Engine) offers(ctx context.Context, mine links.Offer) ([]links.Offer, error) {
+	all, err := e.job.AllGather(ctx, "rma/offer", mine.Append(nil))
+	if err != nil {
+		return nil, err
+	}
+	offers := make([]links.Offer, len(all))
+	for r, b := range all {
+		if offers[r], err = links.ParseOffer(b); err != nil {
+			return nil, fmt.Errorf("from rank %d: %w", r, err)
+		}
+	}
+	return offers, nil
+}
+
+// agree opens links, tells the others, and chooses one for each rank. If any
+// two ranks of the job have none in common, chosen is nil on every rank, and
+// why says which.
+func (e *Engine) agree(ctx context.Context, names []string) (chosen []string, why, err error) {
+	var open []string
+	var reasons []error
+	for _, l := range e.links {
+		open = append(open, l.Name())
+	}
+next:
+	for _, name := range names {
+		for _, have := range open {
+			if have == name {
+				continue next
+			}
+		}
+		l, err := links.Open(name, e.opts)
+		if err != nil {
+			reasons = append(reasons, err)
+			continue
+		}
+		e.links = append(e.links, l)
+		open = append(open, name)
+	}
+	offers, err := e.offers(ctx, links.NewOffer(open))
+	if err != nil {
+		return nil, nil, err
+	}
+	me := e.Rank()
+	chosen = make([]string, e.Size())
+	for a := range offers {
+		for b := range offers[:a+1] {
+			name, err := links.Choose(offers[a], offers[b], e.cfg.Fabric)
+			if err != nil {
+				reasons = append([]error{fmt.Errorf("ranks %d and %d: %w", b, a, err)}, reasons...)
+				return nil, errors.Join(reasons...), nil
+			}
+			switch me {
+			case a:
+				chosen[b] = name
+			case b:
+				chosen[a] = name
+			}
+		}
+	}
+	return chosen, nil, nil
+}
+
+// keep closes the links that no peer is reached by, and makes the peers.
+func (e *Engine) keep(chosen []string) error {
+	index := map[string]int{}
+	var kept []fabric.Link
+	for _, l := range e.links {
+		used := false
+		for _, name := range chosen {
+			used = used || name == l.Name()
+		}
+		if !used {
+			if err := l.Close(); err != nil {
+				e.cfg.Logger.Warn("rma: close of an unused link", "link", l.Name(), "err", err)
+			}
+			continue
+		}
+		index[l.Name()] = len(kept)
+		kept = append(kept, l)
+	}
+	e.links = kept
+	for _, l := range kept {
+		s, err := newSlots(l)
+		if err != nil {
+			return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
+		}
+		e.proto.slots = append(e.proto.slots, s)
+		e.numbers = append(e.numbers, linkNumber[l.Name()])
+	}
+	for rank, name := range chosen {
+		i := index[name]
+		p := &Peer{eng: e, rank: rank, link: i, num: e.numbers[i], max: min(e.links[i].Caps().MaxMessage, 1<<32-1)}
+		e.peers = append(e.peers, p)
+		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
+	}
+	e.proto.peers = e.peers
+	return nil
+}
+
+// connect makes the connections. In round k a rank meets (k - rank) mod size:
+// partners meet in the same round, so that bounding how many are set up at once
+// cannot make ranks wait in a circle.
+func (e *Engine) connect(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(connecting)
+	me, n := e.Rank(), e.Size()
+	for k := range n {
+		p := e.peers[((k-me)%n+n)%n]
+		g.Go(func() error {
+			o := links.ConnectOptions{
+				EndpointOptions: fabric.EndpointOptions{ID: uint32(p.rank), Depth: e.cfg.Depth, PeerTimeout: e.cfg.PeerTimeout},
+				Own:             e.prog.Do,
+			}
+			var ep, self fabric.Endpoint
+			var err error
+			if p.rank == me {
+				ep, self, err = links.Loopback(ctx, e.links[p.link], o, selfID)
+			} else {
+				ep, err = links.Connect(ctx, e.job, e.links[p.link], p.rank, o)
+			}
+			if err == nil {
+				e.prog.Do(func() { p.ep, p.self = ep, self })
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}

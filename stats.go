@@ -1,0 +1,23 @@
+package rma
+
+// Stats counts what an engine has done. Operations are counted when they end.
+type Stats struct {
+	Puts, Gets, Atomics uint64 // ended well
+	PutBytes, GetBytes  uint64 // moved by them
+	Failed              uint64 // operations that failed
+	Queued, InFlight    int    // operations not posted yet, and under way
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() (s Stats) {
+	e.prog.Do(func() {
+		s = e.proto.stats
+		for _, p := range e.peers {
+			s.InFlight += p.flying
+			for o := p.head; o != nil; o = o.next {
+				s.Queued++
+			}
+		}
+	})
+	return s
+}
