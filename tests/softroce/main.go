@@ -71,6 +71,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return cmdSuite(ctx, args)
 	case "perftest":
 		return cmdPerf(ctx, args)
+	case insidePerf:
+		return cmdInsidePerf(ctx, args)
 	case "build":
 		return 0, cmdBuild(ctx, args)
 	case "doctor":
