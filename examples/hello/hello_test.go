@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// The test binary is also the program that the ranks of its jobs run.
+const roleEnv = "RMA_HELLO_TEST_ROLE"
+
+var roles = map[string]func(context.Context) error{"hello": hello, "compute": compute, "death": death}
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleEnv)
+	if role == "" {
+		testutil.Main(m)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := roles[role](ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// job runs n processes in the role and returns their output.
+func job(t *testing.T, n int, fabric, role, rendezvous string) (string, int, error) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	var out buffer
+	code, err := launch.Run(testutil.Context(t, 90*time.Second), launch.Spec{
+		N: n, Path: exe, Env: []string{roleEnv + "=" + role, "RMA_FABRIC=" + fabric}, Rendezvous: rendezvous,
+		Stdout: &out, Stderr: &out, Prefix: true, Grace: 2 * time.Second,
+	})
+	return out.String(), code, err
+}
+
+func TestHello(t *testing.T) {
+	for _, c := range []struct {
+		n          int
+		fabric     string
+		link       string
+		rendezvous string
+	}{{2, "", "shm", "unix"}, {2, "shm", "shm", "tcp"}, {2, "tcp", "tcp", "unix"}, {5, "tcp", "tcp", "tcp"}, {1, "", "shm", "unix"}} {
+		t.Run(fmt.Sprintf("%d ranks %s", c.n, c.fabric), func(t *testing.T) {
+			t.Parallel()
+			out, _, err := job(t, c.n, c.fabric, "hello", c.rendezvous)
+			require.NoError(t, err, out)
+			for r := range c.n {
+				from := (r + c.n - 1) % c.n
+				require.Contains(t, out, fmt.Sprintf("[%d] rank %d got \"hello from rank %d of %d\" over %s\n", r, r, from, c.n, c.link))
+			}
+		})
+	}
+}
+
+// compute is a job whose rank 1 computes without any call of the engine, while
+// rank 0 reads, writes and counts in its memory.
+func compute(ctx context.Context) error {
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(1 << 16)
+	if err != nil {
+		return err
+	}
+	keys, err := rma.AllGatherKeys(ctx, eng, mem)
+	if err != nil {
+		return err
+	}
+	if eng.Rank() == 1 {
+		last := mem.Bytes()[1<<16-8:]
+		for x := uint64(1); binary.NativeEndian.Uint64(last) != 100; {
+			for range 1 << 12 {
+				x = x*6364136223846793005 + 1
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if x == 0 {
+				fmt.Println("never")
+			}
+		}
+		return eng.Barrier(ctx)
+	}
+	p := eng.Peer(1)
+	for i := range 100 {
+		n := 1 + i*50
+		testutil.Fill(mem.Bytes()[:n], uint64(i), 0)
+		if err := p.Put(keys[1].At(16), mem.Slice(0, n)).Wait(ctx); err != nil {
+			return err
+		}
+		if err := p.Get(mem.Slice(30_000, n), keys[1].At(16)).Wait(ctx); err != nil {
+			return err
+		}
+		if err := testutil.Verify(mem.Bytes()[30_000:30_000+n], uint64(i), 0); err != nil {
+			return err
+		}
+		v, err := p.FetchAdd(keys[1].At(1<<16-8), 1).Wait(ctx)
+		if err != nil || v != uint64(i) {
+			return fmt.Errorf("fetch-add %d: %d, %w", i, v, err)
+		}
+	}
+	return eng.Barrier(ctx)
+}
+
+func TestTargetOnlyComputes(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			t.Parallel()
+			out, _, err := job(t, 2, fabric, "compute", "unix")
+			require.NoError(t, err, out)
+		})
+	}
+}
+
+// death is a job whose rank 1 kills itself while rank 0 and 2 write to it; they
+// must get a typed error soon, go on with each other, and end well.
+func death(ctx context.Context) error {
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		return err
+	}
+	keys, err := rma.AllGatherKeys(ctx, eng, mem)
+	if err != nil {
+		return err
+	}
+	if eng.Rank() == 1 {
+		for binary.NativeEndian.Uint64(mem.Bytes()) == 0 || binary.NativeEndian.Uint64(mem.Bytes()[8:]) == 0 {
+			eng.Progress()
+		}
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	// The launcher ends the others by SIGTERM when one dies: they look first.
+	signal.Ignore(syscall.SIGTERM)
+	cell := keys[1].At(uint64(eng.Rank() / 2 * 8))
+	for {
+		start := time.Now()
+		_, err := eng.Peer(1).FetchAdd(cell, 1).Wait(ctx)
+		if err == nil {
+			continue
+		}
+		var pe *rma.PeerError
+		if !errors.As(err, &pe) || pe.Rank != 1 || !errors.Is(err, rma.ErrPeerGone) {
+			return fmt.Errorf("unexpected error: %w", err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			return fmt.Errorf("noticed after %v only", took)
+		}
+		break
+	}
+	other := 2 - eng.Rank()
+	if _, err := eng.Peer(other).FetchAdd(keys[other].At(64), 1).Wait(ctx); err != nil && !errors.Is(err, rma.ErrPeerGone) {
+		return err // it may have ended by now
+	}
+	fmt.Println("survived")
+	return nil
+}
+
+func TestDeathOfAPeer(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			t.Parallel()
+			out, code, err := job(t, 3, fabric, "death", "unix")
+			require.Equal(t, 137, code, out)
+			require.ErrorContains(t, err, "rank 1 ")
+			require.Contains(t, out, "[0] survived\n")
+			require.Contains(t, out, "[2] survived\n")
+		})
+	}
+}
