@@ -1,6 +1,7 @@
 // Command rmabench measures one-sided operations between two ranks: latency,
 // bandwidth and message rate over shared memory, TCP and RDMA verbs. It also
-// says what a machine offers (info) and what is in the way (doctor).
+// says what a machine offers (info) and what is in the way (doctor), and makes
+// a report with plots.
 //
 //	rmabench lat --fabric shm --sizes 8:4M
 //
@@ -11,6 +12,7 @@
 //	measure.go  lat, bw, rate
 //	remote.go   serve
 //	host.go     info, doctor; verbs.go what they say about RDMA devices
+//	report.go   report
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -87,6 +89,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmarun -n 2 rmabench lat --op cas
   rmabench serve :7471                      # on host a
   rmabench lat --fabric tcp --connect a:7471    # on host b
+  rmabench report --out out/                # everything, with plots
   rmabench info; rmabench doctor`
 
 // run is main without the process.
@@ -103,7 +106,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), childCommand(s))
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), childCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

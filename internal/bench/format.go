@@ -172,6 +172,13 @@ func (g *goWriter) Write(r Result) error {
 	return err
 }
 
+// Bounds of what is read back: any real figure is far below (µs, MB/s), and
+// names have to fit into a legend.
+const (
+	maxFigure = 1e12
+	maxText   = 200
+)
+
 // maxLine bounds one line of results that are read back.
 const maxLine = 64 << 10
 
@@ -206,10 +213,14 @@ func parseLine(b []byte) (Result, error) {
 	if err := p.Check(); err != nil {
 		return r, err
 	}
-	for _, x := range []float64{r.MBs, r.Mmsgs, r.LatUS.Min, r.LatUS.P50, r.LatUS.P99, r.LatUS.Max} {
-		if x < 0 {
-			return r, errors.New("negative figure")
+	l := r.LatUS
+	for _, x := range []float64{r.MBs, r.Mmsgs, r.Seconds, l.Min, l.P50, l.P90, l.P99, l.P999, l.Max, l.Mean} {
+		if x < 0 || x > maxFigure {
+			return r, fmt.Errorf("figure %g is out of range 0 to %g", x, maxFigure)
 		}
+	}
+	if r.Iters < 0 || len(r.Fabric)+len(r.Label) > maxText {
+		return r, errors.New("negative iterations or an overlong name")
 	}
 	if r.Fabric == "" {
 		return r, errors.New("no fabric")

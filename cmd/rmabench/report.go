@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/report"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// Default sizes of a report's curves: every power of two of what messages are
+// made of for latency, from where bandwidth means something for bandwidth.
+const (
+	reportLatSizes = "8:4M"
+	reportBWSizes  = "64:4M"
+)
+
+// reportFlags are the flags of report.
+type reportFlags struct {
+	fabrics, tests, ops []string
+	sizes               string
+	time                time.Duration
+	count               int
+	format, out, label  string
+	add                 []string
+	quiet, pin, valid   bool
+}
+
+func reportCommand(s streams) *cobra.Command {
+	f := &reportFlags{}
+	cmd := &cobra.Command{
+		Use: "report", Aliases: []string{"sweep"}, Short: "Measure everything and make a report with plots", Args: noArgs,
+		Long: `Measure latency, bandwidth and rate of every operation over every fabric that
+works here, and write to the folder --out:
+
+  report.html    plots and tables, one file that needs nothing else
+  results.jsonl  the same as JSON, one object a line
+
+A table goes to standard output. --add puts results measured elsewhere into the
+same report (of another machine, or of a virtual one on this host), --fabrics
+none measures nothing. With --format json only the lines are written, to the file
+--out or to standard output: for measuring where somebody else reports.
+
+Fabrics that are named must work; without --fabrics those that do not are left
+out.`,
+		Example: `  rmabench report
+  rmabench report --fabrics shm,tcp --out out/ --time 500ms
+  rmabench report --fabrics verbs --format json --out verbs.jsonl    # in a VM
+  rmabench report --fabrics none --add out/results.jsonl --add verbs.jsonl --out out/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			reqs, err := f.requests(cmd.Flags().Changed)
+			if err != nil {
+				return usage(err)
+			}
+			return f.run(cmd.Context(), s, reqs)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.fabrics, "fabrics", nil, "shm, tcp, verbs, or none (default: those that work here)")
+	fl.StringSliceVar(&f.fabrics, "fabric", nil, "same as --fabrics")
+	fl.StringSliceVar(&f.tests, "tests", []string{"lat", "bw", "rate"}, "lat, bw, rate")
+	fl.StringSliceVar(&f.ops, "ops", []string{"put", "get", "send", "fadd", "cas"}, "put, get, send, fadd, cas")
+	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+")")
+	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long each size is measured")
+	fl.IntVar(&f.count, "count", 1, "repeat everything so often; plots show the median round")
+	fl.StringVar(&f.format, "format", "html", "html (a folder with the page and the lines) or json (the lines only)")
+	fl.StringVar(&f.out, "out", "", "folder of html (default out/), file of json (default: standard output)")
+	fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
+	fl.StringArrayVar(&f.add, "add", nil, "merge results from this file of JSON lines (may be repeated)")
+	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
+	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// oneOf checks the values of a list flag.
+func oneOf(flag string, values, allowed []string) error {
+	for i, v := range values {
+		if !slices.Contains(allowed, v) {
+			return fmt.Errorf("--%s %q: want some of %s", flag, v, strings.Join(allowed, ", "))
+		}
+		if slices.Contains(values[:i], v) {
+			return fmt.Errorf("--%s: %s comes twice", flag, v)
+		}
+	}
+	if len(values) == 0 {
+		return fmt.Errorf("--%s: want some of %s", flag, strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+// requests turns flags into one request for each fabric; its errors are the
+// user's.
+func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, error) {
+	named := changed("fabrics") || changed("fabric")
+	if named {
+		if err := oneOf("fabrics", f.fabrics, []string{"shm", "tcp", "verbs", "none"}); err != nil {
+			return nil, err
+		}
+		if slices.Contains(f.fabrics, "none") {
+			if len(f.fabrics) > 1 {
+				return nil, errors.New("--fabrics none stands alone")
+			}
+			if len(f.add) == 0 {
+				return nil, errors.New("--fabrics none without --add: want something to report")
+			}
+			f.fabrics = nil
+		}
+	}
+	if f.format != "html" && f.format != "json" {
+		return nil, fmt.Errorf("--format %q: want html or json", f.format)
+	}
+	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "fadd", "cas"})); err != nil {
+		return nil, err
+	}
+	plans, err := f.plans(changed("sizes"))
+	if err != nil {
+		return nil, err
+	}
+	check := bench.Request{Plans: slices.Clone(plans)}
+	if err := check.Check(); err != nil {
+		return nil, err
+	}
+	if !named {
+		f.fabrics = session.Usable()
+	}
+	var out []bench.Request
+	for _, fabric := range f.fabrics {
+		out = append(out, bench.Request{Fabric: fabric, Plans: slices.Clone(plans), Label: f.label, Pin: f.pin})
+	}
+	return out, nil
+}
+
+// plans are the series measured over every fabric.
+func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
+	sizes := map[bench.Test]string{bench.Lat: reportLatSizes, bench.BW: reportBWSizes}
+	if sized {
+		sizes = map[bench.Test]string{bench.Lat: f.sizes, bench.BW: f.sizes}
+	}
+	var out []bench.Plan
+	for _, t := range f.tests {
+		for _, o := range f.ops {
+			p := bench.Plan{Test: bench.Test(t), Op: bench.Op(o), Time: f.time, Count: f.count, Validate: f.valid}
+			atomic := p.Op == bench.FAdd || p.Op == bench.CAS
+			if atomic && p.Test == bench.BW {
+				continue
+			}
+			if s := sizes[p.Test]; s != "" && !atomic || sized && s == "" && p.Test != bench.Rate {
+				var err error
+				if p.Size, err = bench.ParseSizes(s); err != nil {
+					return nil, fmt.Errorf("--sizes: %w", err)
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// run measures and reports.
+func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) error {
+	if wireup.InJob() {
+		return usage(errors.New("report starts its ranks by itself: not under a launcher"))
+	}
+	rep := &report.Report{When: time.Now()}
+	for _, name := range f.add {
+		rs, err := readResults(name)
+		if err != nil {
+			return fmt.Errorf("--add: %w", err)
+		}
+		rep.Results = append(rep.Results, rs...)
+	}
+	if f.format == "json" {
+		return f.lines(ctx, s, reqs, rep)
+	}
+	if f.out == "" {
+		f.out = "out"
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	failed := f.measure(ctx, s, reqs, rep)
+	if ctx.Err() != nil {
+		return failed
+	}
+	return errors.Join(failed, f.write(s, rep))
+}
+
+func readResults(name string) ([]bench.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rs, err := bench.ReadJSON(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return rs, nil
+}
+
+// measure adds the results of every request. A fabric that fails is noted, and
+// the others are measured all the same.
+func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Request, rep *report.Report) error {
+	total := 0
+	for i := range reqs {
+		_ = reqs[i].Check() // checked before; fills in what Points counts
+		total += reqs[i].Points()
+	}
+	var bar io.Writer
+	if !f.quiet {
+		bar = s.err
+	}
+	p := newProgress(bar, total)
+	var failed error
+	for _, req := range reqs {
+		n := 0
+		// A bar and other text on one terminal do not go together.
+		var said bytes.Buffer
+		err := session.Local(ctx, req, &said, func(r bench.Result) error {
+			n++
+			p.step(r)
+			rep.Results = append(rep.Results, r)
+			return nil
+		})
+		if err != nil {
+			text := strings.TrimSpace(said.String())
+			if text == "" {
+				text = err.Error()
+			}
+			note := fmt.Sprintf("%s: %d of %d points measured: %s", req.Fabric, n, req.Points(), strings.TrimPrefix(text, "rmabench: "))
+			rep.Notes = append(rep.Notes, note)
+			failed = errors.Join(failed, errors.New(note))
+			p.skip(req.Points() - n)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	p.close(failed == nil)
+	return failed
+}
+
+// write makes the folder's files and the table.
+func (f *reportFlags) write(s streams, rep *report.Report) error {
+	bench.Sort(rep.Results)
+	var html, lines bytes.Buffer
+	if err := rep.WriteHTML(&html); err != nil {
+		return err
+	}
+	if err := writeAll(&lines, "json", rep.Results); err != nil {
+		return err
+	}
+	page := filepath.Join(f.out, "report.html")
+	if err := errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(f.out, "results.jsonl"), lines.Bytes())); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err := writeAll(s.out, "table", rep.Results); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.out, "\n%s: %d points\n", page, len(rep.Results))
+	return err
+}
+
+func writeAll(w io.Writer, format string, rs []bench.Result) error {
+	out, err := bench.NewWriter(w, format)
+	if err != nil {
+		return err
+	}
+	for _, r := range rs {
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines is --format json.
+func (f *reportFlags) lines(ctx context.Context, s streams, reqs []bench.Request, rep *report.Report) error {
+	k, err := newSink(s.out, "json", f.out)
+	if err != nil {
+		return err
+	}
+	defer k.discard()
+	failed := f.measure(ctx, s, reqs, rep)
+	for _, r := range rep.Results {
+		if err := k.Write(r); err != nil {
+			return err
+		}
+	}
+	if len(rep.Results) == 0 {
+		return failed
+	}
+	return errors.Join(failed, k.commit()) // what was measured is kept
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/session"
+)
+
+func results(t *testing.T, path string) []bench.Result {
+	t.Helper()
+	rs, err := readResults(path)
+	require.NoError(t, err)
+	return rs
+}
+
+func TestReportOverRealProcesses(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new", "out")
+	code, out, errs := rmabench(t, "report", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--out", dir)
+	require.Equal(t, exitOK, code, errs)
+	rs := results(t, filepath.Join(dir, "results.jsonl"))
+	// each fabric: lat 4+4+1, bw 4+4, rate 3
+	require.Len(t, rs, 2*(9+8+3))
+	require.Equal(t, 40, strings.Count(errs, "\n"), "a line of progress a point: %s", errs)
+	require.Contains(t, errs, "40/40 tcp rate fadd 8")
+	require.Contains(t, out, "report.html: 40 points")
+	require.Contains(t, out, "# latency of put, half round trip")
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	require.Equal(t, 5, bytes.Count(page, []byte("<svg")))
+
+	// Lines measured elsewhere join; nothing is measured.
+	lines := filepath.Join(t.TempDir(), "vm.jsonl")
+	code, out, errs = rmabench(t, "report", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, out+errs)
+	require.Len(t, results(t, lines), 2)
+	merged := t.TempDir()
+	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", filepath.Join(dir, "results.jsonl"), "--add", lines, "--out", merged)
+	require.Equal(t, exitOK, code, errs)
+	require.Len(t, results(t, filepath.Join(merged, "results.jsonl")), 42)
+	page, err = os.ReadFile(filepath.Join(merged, "report.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "shm elsewhere")
+}
+
+// A fabric that was named and cannot be had: the others are measured and
+// reported, the page says so, and the exit code tells.
+func TestReportGoesOnWithoutAFabric(t *testing.T) {
+	t.Parallel()
+	for _, f := range session.Usable() {
+		if f == "verbs" {
+			t.Skip("this machine has an RDMA device: no fabric is missing")
+		}
+	}
+	dir := t.TempDir()
+	code, out, errs := rmabench(t, "report", "--fabrics", "verbs,shm", "--tests", "rate", "--ops", "put", "--time", "1ms", "--out", dir)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "verbs: 0 of 1 points measured")
+	require.Contains(t, out, "shm")
+	require.Len(t, results(t, filepath.Join(dir, "results.jsonl")), 1)
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "verbs: 0 of 1 points measured")
+
+	// Nothing at all: no file.
+	file := filepath.Join(dir, "v.jsonl")
+	code, _, errs = rmabench(t, "report", "--fabrics", "verbs", "--tests", "rate", "--ops", "put", "--format", "json", "--out", file)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "verbs")
+	require.NoFileExists(t, file)
+}
+
+func TestReportRefusesBadFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.jsonl")
+	require.NoError(t, os.WriteFile(bad, []byte("{\"test\":\"lat\"}\n"), 0o644))
+	for _, f := range []string{bad, filepath.Join(dir, "none.jsonl"), dir} {
+		code, _, errs := rmabench(t, "report", "--fabrics", "none", "--add", f, "--out", filepath.Join(dir, "o"))
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "--add")
+	}
+	code, _, errs := rmabench(t, "report", "--fabrics", "none", "--add", bad, "--out", bad)
+	require.Equal(t, exitFailed, code, errs)
+}
+
+// An interrupt ends a sweep at once and leaves no half-written file.
+func TestReportInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	dir := t.TempDir()
+	var o bytes.Buffer
+	code := run(ctx, []string{"report", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "1h", "--iters", "1", "--out", dir},
+		streams{strings.NewReader(""), &o, &o})
+	require.Equal(t, exitUsage, code, "report has no --iters: %s", o.String())
+	r := &cancelAfter{cancel: cancel}
+	code = run(ctx, []string{"report", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", dir},
+		streams{strings.NewReader(""), &o, r})
+	require.Equal(t, exitFailed, code)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, files)
+}
+
+// cancelAfter cancels at the first line of progress.
+type cancelAfter struct{ cancel func() }
+
+func (c *cancelAfter) Write(b []byte) (int, error) {
+	c.cancel()
+	return len(b), nil
+}

@@ -1,0 +1,15 @@
+// Package report turns measured results into one HTML page that needs nothing
+// else: curves of latency and bandwidth over message size, bars of message
+// rates, and tables of all figures. Results of other machines (or of a virtual
+// machine on this one) are shown as series of their own.
+//
+// # Files
+//
+//	report.go   Report and the page
+//	page.html   its template
+//	series.go   which results form a curve, its name and colour
+//	plots.go    curves and bars as SVG
+//
+// It imports internal/bench and the plotting library. Tests are beside the
+// code.
+package report

@@ -1,0 +1,186 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"image/color"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Report is what a page is made of.
+type Report struct {
+	Results []bench.Result
+	When    time.Time
+	Notes   []string // what the reader must know, such as fabrics that failed
+}
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"size": bench.FormatSize, "num": number,
+}).Parse(pageText))
+
+// Plot is one figure as SVG.
+type Plot struct {
+	Name string // lat-put, bw-get, rate: unique in the report
+	SVG  []byte
+}
+
+var (
+	tests = []bench.Test{bench.Lat, bench.BW, bench.Rate}
+	ops   = []bench.Op{bench.Put, bench.Get, bench.Send, bench.FAdd, bench.CAS}
+)
+
+// Plots draws all figures that the results allow.
+func (r *Report) Plots() ([]Plot, error) {
+	h, cs := home(r.Results), colors(r.Results)
+	var out []Plot
+	for _, t := range []bench.Test{bench.Lat, bench.BW} {
+		for _, op := range ops {
+			ss := split(r.Results, t, op, h, cs)
+			if !curved(ss) {
+				continue
+			}
+			title, y := fmt.Sprintf("Bandwidth of %s", op), "MB/s (1e6 bytes)"
+			value, upper := func(r bench.Result) float64 { return r.MBs }, (func(bench.Result) float64)(nil)
+			if t == bench.Lat {
+				title, y = fmt.Sprintf("Latency of %s, %s: median, shaded up to p99", op, direction(op)), "µs"
+				value = func(r bench.Result) float64 { return r.LatUS.P50 }
+				upper = func(r bench.Result) float64 { return r.LatUS.P99 }
+			}
+			p, ok, err := curve(title, y, ss, value, upper)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			b, err := svg(p)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, Plot{fmt.Sprintf("%s-%s", t, op), b})
+		}
+	}
+	byOp := map[bench.Op][]series{}
+	var names []string
+	for _, op := range ops {
+		byOp[op] = split(r.Results, bench.Rate, op, h, cs)
+		for _, s := range byOp[op] {
+			if !slices.Contains(names, s.name) {
+				names = append(names, s.name)
+			}
+		}
+	}
+	slices.Sort(names)
+	if p, ok := rates("Message rate of 8-byte operations", ops, byOp, names, cs); ok {
+		b, err := svg(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Plot{"rate", b})
+	}
+	return out, nil
+}
+
+// curved reports whether any series has more than one point: one does not make
+// a curve, and is in the tables.
+func curved(ss []series) bool {
+	return slices.ContainsFunc(ss, func(s series) bool { return len(s.rs) > 1 })
+}
+
+func direction(op bench.Op) string {
+	if op == bench.Put || op == bench.Send {
+		return "half round trip"
+	}
+	return "full operation"
+}
+
+// table is one test and operation as figures.
+type table struct {
+	Title string
+	Rows  []row
+}
+
+type row struct {
+	Series string
+	Color  template.CSS
+	bench.Result
+}
+
+// machine is a row of the list of machines.
+type machine struct {
+	bench.Machine
+	Series []string
+}
+
+func (r *Report) tables() []table {
+	h, cs := home(r.Results), colors(r.Results)
+	var out []table
+	for _, t := range tests {
+		for _, op := range ops {
+			tb := table{Title: fmt.Sprintf("%s %s", t, op)}
+			if t == bench.Lat {
+				tb.Title += ", " + direction(op)
+			}
+			for _, s := range split(r.Results, t, op, h, cs) {
+				for _, res := range s.rs {
+					tb.Rows = append(tb.Rows, row{s.name, css(s.color), res})
+				}
+			}
+			if len(tb.Rows) > 0 {
+				out = append(out, tb)
+			}
+		}
+	}
+	return out
+}
+
+func css(c color.NRGBA) template.CSS {
+	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
+}
+
+func (r *Report) machines() []machine {
+	h := home(r.Results)
+	var out []machine
+	for _, res := range r.Results {
+		m := res.Machine
+		m.TimerNS = 0 // differs from run to run
+		i := slices.IndexFunc(out, func(x machine) bool { y := x.Machine; y.TimerNS = 0; return y == m })
+		if i < 0 {
+			i = len(out)
+			out = append(out, machine{Machine: res.Machine})
+		}
+		if n := seriesName(res, h); !slices.Contains(out[i].Series, n) {
+			out[i].Series = append(out[i].Series, n)
+		}
+	}
+	return out
+}
+
+// WriteHTML writes the page.
+func (r *Report) WriteHTML(w io.Writer) error {
+	plots, err := r.Plots()
+	if err != nil {
+		return err
+	}
+	type figure struct {
+		Name string
+		SVG  template.HTML
+	}
+	var figs []figure
+	for _, p := range plots {
+		// Text in it was escaped by the SVG writer.
+		figs = append(figs, figure{p.Name, template.HTML(p.SVG)})
+	}
+	return page.Execute(w, map[string]any{
+		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figs,
+		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
+	})
+}

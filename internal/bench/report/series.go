@@ -1,0 +1,126 @@
+package report
+
+import (
+	"cmp"
+	"image/color"
+	"slices"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// series is one curve: the results of one test and operation that share a
+// name, by size. Of several rounds the median round counts.
+type series struct {
+	name  string
+	color color.NRGBA
+	rs    []bench.Result
+}
+
+// seriesName tells results apart that do not belong on one curve: the fabric,
+// the label, and the virtual machine if it is not where most were measured.
+func seriesName(r bench.Result, home string) string {
+	name := r.Fabric
+	if r.Label != "" {
+		name += " " + r.Label
+	}
+	if v := r.Machine.Virtual; v != home {
+		if v == "" {
+			v = "bare metal"
+		}
+		name += " (" + v + ")"
+	}
+	return name
+}
+
+// home is the virtual machine, "" for none, on which most results were made.
+func home(rs []bench.Result) string {
+	n := map[string]int{}
+	best := ""
+	for _, r := range rs {
+		v := r.Machine.Virtual
+		if n[v]++; n[v] > n[best] || n[v] == n[best] && v < best {
+			best = v
+		}
+	}
+	return best
+}
+
+// fabricColors are distinct for all kinds of colour vision (Okabe and Ito).
+var fabricColors = map[string]color.NRGBA{
+	"shm":   {0x00, 0x72, 0xb2, 0xff},
+	"tcp":   {0xd5, 0x5e, 0x00, 0xff},
+	"verbs": {0x00, 0x9e, 0x73, 0xff},
+}
+
+var spareColors = []color.NRGBA{
+	{0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x44, 0x44, 0x44, 0xff}, {0x8c, 0x6d, 0x31, 0xff},
+}
+
+// colors gives every series name of the report one colour, the same in all
+// plots.
+func colors(rs []bench.Result) map[string]color.NRGBA {
+	h := home(rs)
+	out := map[string]color.NRGBA{}
+	used := map[string]bool{}
+	spare := 0
+	var names []string
+	fabric := map[string]string{}
+	for _, r := range rs {
+		n := seriesName(r, h)
+		if _, ok := fabric[n]; !ok {
+			fabric[n] = r.Fabric
+			names = append(names, n)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { // the plain one of a fabric keeps its colour
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+	for _, n := range names {
+		f := fabric[n]
+		if c, ok := fabricColors[f]; ok && !used[f] {
+			out[n], used[f] = c, true
+			continue
+		}
+		out[n] = spareColors[spare%len(spareColors)]
+		spare++
+	}
+	return out
+}
+
+// split groups the results of one test and operation into series.
+func split(rs []bench.Result, t bench.Test, op bench.Op, home string, cs map[string]color.NRGBA) []series {
+	by := map[string]map[int][]bench.Result{}
+	for _, r := range rs {
+		if r.Test == t && r.Op == op {
+			n := seriesName(r, home)
+			if by[n] == nil {
+				by[n] = map[int][]bench.Result{}
+			}
+			by[n][r.Size] = append(by[n][r.Size], r)
+		}
+	}
+	var out []series
+	for n, sizes := range by {
+		s := series{name: n, color: cs[n]}
+		for _, rounds := range sizes {
+			s.rs = append(s.rs, median(rounds))
+		}
+		slices.SortFunc(s.rs, func(a, b bench.Result) int { return cmp.Compare(a.Size, b.Size) })
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b series) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// median is the round whose figure of merit is in the middle.
+func median(rounds []bench.Result) bench.Result {
+	rounds = slices.Clone(rounds)
+	slices.SortStableFunc(rounds, func(a, b bench.Result) int {
+		if a.Test == bench.Lat {
+			return cmp.Compare(a.LatUS.P50, b.LatUS.P50)
+		}
+		return cmp.Compare(a.Mmsgs, b.Mmsgs)
+	})
+	return rounds[(len(rounds)-1)/2]
+}
