@@ -107,7 +107,15 @@ func (e *endpoint) endConnect(fd int, h hello, err error) error {
 		e.state.Store(epIdle)
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
-	e.attach(fd, h.reads)
+	e.publish(fd, h.reads)
+	e.dropOffers()
+	return nil
+}
+
+// publish gives the endpoint its socket and hands it to the owner. mu is held.
+func (e *endpoint) publish(fd int, peerReads uint32) {
+	e.fd = fd
+	e.rq.init(peerReads)
 	l := e.l
 	l.mu.Lock()
 	delete(l.byToken, e.token)
@@ -116,8 +124,6 @@ func (e *endpoint) endConnect(fd int, h hello, err error) error {
 	l.mu.Unlock()
 	e.state.Store(epUp)
 	l.wake()
-	e.dropOffers()
-	return nil
 }
 
 // dropOffers closes connections that were parked and are not wanted.

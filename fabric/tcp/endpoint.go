@@ -89,7 +89,7 @@ type endpoint struct {
 }
 
 // NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and,
-// for each work request of its depth, 64 bytes of slot, 64 of SGEs and 256 for
+// for each work request of its depth, 56 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
 // inline payload that is touched only when the socket is full.
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	depth := o.Depth
@@ -124,12 +124,6 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	l.all[e] = struct{}{}
 	l.byToken[e.token] = e
 	return e, nil
-}
-
-// attach gives the endpoint its socket, before it is published to the owner.
-func (e *endpoint) attach(fd int, peerReads uint32) {
-	e.fd = fd
-	e.rq.init(peerReads)
 }
 
 // Post implements fabric.Endpoint. Class: short.
@@ -169,6 +163,9 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 	}
 	if bad {
 		e.retire()
+	}
+	if len(e.l.active) > directMax {
+		e.deferRest()
 	}
 	return i, err
 }

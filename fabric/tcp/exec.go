@@ -5,6 +5,7 @@ package tcp
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -12,7 +13,7 @@ import (
 var (
 	errBadSeq       = errors.New("request out of sequence")
 	errTooManyReads = errors.New("more reads and atomics outstanding than announced")
-	errRegionClosed = errors.New("tcp: region closed while a peer's read of it was being answered")
+	errRegionClosed = fmt.Errorf("tcp: connection given up (%w): region closed while a peer's read of it was being answered", fabric.ErrPeerGone)
 )
 
 // Kinds of replies.

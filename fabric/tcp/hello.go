@@ -22,7 +22,7 @@ const (
 	tokenSize   = 16
 )
 
-// maxPeerReads bounds what a peer may ask us to keep track of (48 bytes each).
+// maxPeerReads bounds what a peer may ask us to keep track of (24 bytes each).
 const maxPeerReads = 4096
 
 var (

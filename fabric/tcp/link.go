@@ -26,7 +26,7 @@ const (
 	maxInline = 256
 
 	// maxReads covers a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
-	// target 48 bytes a read.
+	// target 24 bytes a read.
 	maxReads = 128
 )
 
@@ -161,6 +161,11 @@ func (l *link) adopt() {
 	if n := len(l.active); cap(l.deferred) < n {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)
+	}
+	if len(l.active) > directMax { // perhaps not before: epoll must know who waits for what
+		for _, e := range l.active {
+			e.deferRest()
+		}
 	}
 }
 
