@@ -61,7 +61,7 @@ func Cases() []Case {
 	var all []Case
 	for _, g := range [][]Case{
 		dataCases, atomicCases, orderCases, accessCases, queueCases, wakeCases,
-		goneCases, connectCases, allocCases, modelCases,
+		goneCases, connectCases, setupCases, allocCases, modelCases,
 	} {
 		all = append(all, g...)
 	}
