@@ -84,14 +84,16 @@
 //	options.go       Options, modes, defaults
 //	setup.go         Setup, the blob peers exchange
 //	layout.go        cells, trailer, how a message splits into blocks
-//	words_unsafe.go  atomic access to cells and trailers
+//	words_*.go       atomic loads of cells and trailers
 //	channel.go       Channel: open, connect, completions, close
 //	send.go          staging and posting
-//	recv.go          finding, copying, leasing
+//	recv.go          finding, checking, copying
+//	lease.go         Lease: access in place
 //	sleep.go         sleep bit and Nap
 //	set.go           Set: lazily made, bounded channels
 //	errors.go        errors
 //
-// Tests are beside the code, over fabric/sim; links_test.go runs the random scripts over
-// shm, tcp and ibv as well.
+// Tests are beside the code, over fabric/sim; script_test.go compares random
+// scripts with a plain queue, hostile_test.go plays a bad peer, links_test.go and
+// ibv_test.go run over shm, tcp and ibv, bench_test.go measures.
 package eager

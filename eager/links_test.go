@@ -13,7 +13,7 @@ import (
 )
 
 // realLinks are the links of this host with the channel's promises put to the
-// test; ibv is in links_ibv_test.go.
+// test; ibv is in ibv_test.go.
 var realLinks = map[string]opener{
 	"shm": two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
 	"shm without segments": two(func() (fabric.Link, error) {

@@ -17,7 +17,7 @@ func TestTwoOwners(t *testing.T) {
 	for link, open := range realLinks {
 		for _, mode := range bothModes {
 			t.Run(fmt.Sprintf("%s/%v", link, mode), func(t *testing.T) {
-				twoOwners(t, open, mode, 3000)
+				twoOwners(t, open, mode, 600)
 			})
 		}
 	}

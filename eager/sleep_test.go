@@ -186,8 +186,13 @@ func TestSleepInterleavings(t *testing.T) {
 // another goroutine: on a link where plain writes do not wake.
 func TestSleepingReaderGetsEverything(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, simLinks(sim.Options{Caps: sim.CapsLike("ibv"), MaxDelay: 2}), Options{Blocks: 8, BlockSize: 64}, Options{Blocks: 8, BlockSize: 64})
-	const total = 2000
+	for _, mode := range bothModes {
+		napTest(t, simLinks(sim.Options{Caps: sim.CapsLike("ibv"), MaxDelay: 2}), Options{Blocks: 8, BlockSize: 64, Mode: mode}, 250)
+	}
+}
+
+func napTest(t *testing.T, open opener, o Options, total int) {
+	a, b := pair(t, open, o, o)
 	errs := make(chan error, 1)
 	go func() {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -221,7 +226,7 @@ func TestSleepingReaderGetsEverything(t *testing.T) {
 	var nap Nap
 	slept := 0
 	end := time.Now().Add(20 * time.Second)
-	for got := uint64(0); got < total; {
+	for got := uint64(0); got < uint64(total); {
 		require.False(t, time.Now().After(end), "reader stuck at %d after %d naps", got, slept)
 		b.poll()
 		h, ok, err := b.ch.Recv(nil)

@@ -2,7 +2,6 @@ package fabrictest
 
 import (
 	"fmt"
-	"testing"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -17,7 +16,6 @@ var dataCases = []Case{
 	{"Inline", inline},
 	{"ZeroLength", zeroLength},
 	{"Notify", notify},
-	{"LargeBothWays", largeBothWays},
 }
 
 const maxSize = 1 << 20
@@ -261,46 +259,6 @@ func notify(r *rig) {
 		}
 		r.verify(remote.Bytes()[off:off+n], uint64(got), 0, fmt.Sprintf("data of notification %d", got))
 		got++
-	}
-	r.idle()
-}
-
-// largeBothWays has both sides move much at once, more than buffers on the way
-// hold, so that a link that waits for one direction before it serves the other
-// stands still.
-func largeBothWays(r *rig) {
-	ca, cb := r.pair(fabric.EndpointOptions{})
-	size := 6<<20 + 13
-	if r.f.Slow > 1 || testing.Short() {
-		size = 1<<20 + 13
-	}
-	const count = 3
-	type way struct {
-		c             *conn
-		local, remote fabric.Region
-		seed          uint64
-	}
-	var ways []way
-	for i, c := range []*conn{ca, cb} {
-		w := way{c, c.side.region(2*size, fabric.AccessAll), c.side.other.region(size, fabric.AccessAll), uint64(10 * i)}
-		ways = append(ways, w)
-	}
-	for round := range uint64(count) {
-		for _, w := range ways {
-			testutil.Fill(w.local.Bytes()[:size], w.seed+round, 0)
-			clear(w.local.Bytes()[size:])
-			put := req(fabric.OpWrite, w.local, 0, size, w.remote, 0)
-			get := req(fabric.OpRead, w.local, size, size, w.remote, 0)
-			get.Flags, get.ID = fabric.FlagSignaled, r.id()
-			w.c.post(put, get)
-		}
-		for _, w := range ways {
-			if c := w.c.take(1)[0]; c.Status != fabric.StatusOK || c.Op != fabric.OpRead {
-				r.Fatalf("%+v", c)
-			}
-			r.verify(w.remote.Bytes(), w.seed+round, 0, "large write")
-			r.verify(w.local.Bytes()[size:], w.seed+round, 0, "large read")
-		}
 	}
 	r.idle()
 }

@@ -25,7 +25,6 @@
 //	wake.go        sleeping on FD
 //	gone.go        close, death, what is left of outstanding requests
 //	connect.go     addresses and deadlines
-//	setup.go       registering and connecting beside the owner
 //	alloc.go       no allocation on the small path
 //	model.go       random scripts against plain slices
 package fabrictest

@@ -61,7 +61,7 @@ func Cases() []Case {
 	var all []Case
 	for _, g := range [][]Case{
 		dataCases, atomicCases, orderCases, accessCases, queueCases, wakeCases,
-		goneCases, connectCases, setupCases, allocCases, modelCases,
+		goneCases, connectCases, allocCases, modelCases,
 	} {
 		all = append(all, g...)
 	}

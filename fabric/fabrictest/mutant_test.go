@@ -43,7 +43,6 @@ type mutLink struct {
 	fabric.Link
 	h     *hooks
 	n     int // for the hooks: counts events
-	key   uint32
 	last  fabric.Completion
 	extra []fabric.Completion // reported by the next polls
 	mu    sync.Mutex

@@ -10,7 +10,7 @@ import (
 
 func mutants() []mutant {
 	return slices.Concat(dataMutants, atomicMutants, orderMutants, accessMutants, queueMutants,
-		wakeMutants, setupMutants, goneMutants, connectMutants, allocMutants)
+		wakeMutants, goneMutants, connectMutants, allocMutants)
 }
 
 // each is a post hook that changes every request.

@@ -87,19 +87,7 @@ func invalidRequest(r *rig) {
 	local, remote := r.a.region(1<<16, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
 	at := remote.Addr()
 	key := remote.Key().RKey
-	// Pieces that add up to more than a message may hold; nobody gets to look
-	// at them.
-	const huge = 1<<32 - 1
-	var tooLong []fabric.SGE
-	for range min(r.a.caps.MaxMessage/huge+1, 1<<12) {
-		tooLong = append(tooLong, fabric.SGE{Addr: local.Addr(), Len: huge, LKey: local.LKey()})
-	}
-	if uint64(len(tooLong))*huge <= r.a.caps.MaxMessage {
-		r.Fatalf("Caps.MaxMessage is %d: no link moves that", r.a.caps.MaxMessage)
-	}
 	for i, bad := range []fabric.WR{
-		{Op: fabric.OpWrite, Local: tooLong},
-		{Op: fabric.OpRead, Local: tooLong},
 		{},
 		{Op: fabric.OpNotify},
 		{Op: fabric.OpDown},

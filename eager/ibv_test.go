@@ -1,0 +1,27 @@
+package eager
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// The same over queue pairs, where plain writes wake nobody and packets split
+// messages where they like.
+func TestIBV(t *testing.T) {
+	testutil.RequireRDMA(t)
+	open := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) })
+	t.Run("scripts", func(t *testing.T) { overLink(t, open) })
+	for _, mode := range bothModes {
+		t.Run(fmt.Sprintf("owners/%v", mode), func(t *testing.T) { twoOwners(t, open, mode, 1000) })
+		t.Run(fmt.Sprintf("nap/%v", mode), func(t *testing.T) { napTest(t, open, Options{Blocks: 8, BlockSize: 256, Mode: mode}, 300) })
+	}
+	no := false
+	unordered := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{LastByteLast: &no}) })
+	t.Run("no order inside a write", func(t *testing.T) {
+		twoOwners(t, unordered, ModeAuto, 500)
+	})
+}
