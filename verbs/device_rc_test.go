@@ -334,11 +334,12 @@ func TestErrorsAreTypedAndTouchNothing(t *testing.T) {
 			w.RemoteAddr = roMR.Addr()
 		}), ro, []verbs.WCStatus{verbs.WCRemAccessErr}},
 		{"deregistered region", with(func(w *verbs.SendWR) { w.RKey = goneKey; w.RemoteAddr = goneMR.Addr() }), gone, []verbs.WCStatus{verbs.WCRemAccessErr}},
-		// Linux 6.12's rxe reports this one as flushed.
+		// Linux 6.12's rxe reports these two as flushed, 6.1's the second as an
+		// operation error.
 		{"local piece past the end", with(func(w *verbs.SendWR) {
 			w.SGL = []verbs.SGE{{Addr: a.mr.Addr() + memSize - 32, Len: 64, LKey: a.mr.LKey()}}
 		}), b.mem, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCFlushErr}},
-		{"wrong local key", with(func(w *verbs.SendWR) { w.SGL = []verbs.SGE{{Addr: a.mr.Addr(), Len: 64, LKey: a.mr.LKey() ^ 0x77}} }), b.mem, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCFlushErr}},
+		{"wrong local key", with(func(w *verbs.SendWR) { w.SGL = []verbs.SGE{{Addr: a.mr.Addr(), Len: 64, LKey: a.mr.LKey() ^ 0x77}} }), b.mem, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCLocQPOpErr, verbs.WCFlushErr}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect(t, c.mem, 0, nil, func() {

@@ -15,6 +15,10 @@ func statusOf(s verbs.WCStatus, vendorErr uint32) (st fabric.Status, vendor uint
 		return fabric.StatusLocalLength, vendorErr
 	case verbs.WCLocProtErr, verbs.WCLocAccessErr, verbs.WCMWBindErr:
 		return fabric.StatusLocalProtection, vendorErr
+	case verbs.WCLocQPOpErr:
+		// Nothing that Post lets through is wrong for a queue pair of this
+		// kind, except a local key (rdma_rxe of Linux 6.1).
+		return fabric.StatusLocalProtection, vendorErr
 	case verbs.WCFlushErr:
 		return fabric.StatusFlushed, vendorErr
 	case verbs.WCRemAccessErr:
