@@ -126,12 +126,18 @@ type path struct {
 // join moves the queue pairs of a and b from RESET to RTS.
 func join(tb testing.TB, a, b *end, qa, qb *verbs.QP, p path) {
 	tb.Helper()
+	joinWith(tb, a, b, qa, qb, p, allAccess)
+}
+
+// joinWith is join with other rights of the peers.
+func joinWith(tb testing.TB, a, b *end, qa, qb *verbs.QP, p path, access verbs.Access) {
+	tb.Helper()
 	if !p.set {
 		// A retry count of 7 would mean for ever on some devices.
 		p = path{timeout: 14, retry: 6, rnr: 6}
 	}
 	one := func(e, peer *end, q, pq *verbs.QP) {
-		require.NoError(tb, q.ToInit(1, 0, allAccess))
+		require.NoError(tb, q.ToInit(1, 0, access))
 		require.NoError(tb, q.ToRTR(&verbs.QPAttr{
 			PathMTU: min(a.port.ActiveMTU, b.port.ActiveMTU), DestQPN: pq.Num(), RQPSN: 0xabcdef & pq.Num(), MaxReadsDest: 16, MinRNRTimer: 12,
 			AH: verbs.AHAttr{DGID: peer.gid.GID, DLID: peer.port.LID, SGIDIndex: uint8(e.gid.Index), HopLimit: 64, Global: true, Port: 1},
