@@ -27,6 +27,11 @@ const (
 	reportBWSizes  = "64:4M"
 )
 
+// sendable are the sizes that send can have.
+func sendable(sizes []int) []int {
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bench.MaxSend })
+}
+
 // reportFlags are the flags of report.
 type reportFlags struct {
 	fabrics, tests, ops []string
@@ -72,7 +77,7 @@ out.`,
 	fl.StringSliceVar(&f.fabrics, "fabric", nil, "same as --fabrics")
 	fl.StringSliceVar(&f.tests, "tests", []string{"lat", "bw", "rate"}, "lat, bw, rate")
 	fl.StringSliceVar(&f.ops, "ops", []string{"put", "get", "send", "fadd", "cas"}, "put, get, send, fadd, cas")
-	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+")")
+	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+"; of send up to "+bench.FormatSize(bench.MaxSend)+")")
 	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long each size is measured")
 	fl.IntVar(&f.count, "count", 1, "repeat everything so often; plots show the median round")
 	fl.StringVar(&f.format, "format", "html", "html (a folder with the page and the lines) or json (the lines only)")
@@ -161,6 +166,11 @@ func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 				var err error
 				if p.Size, err = bench.ParseSizes(s); err != nil {
 					return nil, fmt.Errorf("--sizes: %w", err)
+				}
+				if p.Op == bench.Send {
+					if p.Size = sendable(p.Size); len(p.Size) == 0 {
+						continue
+					}
 				}
 			}
 			out = append(out, p)

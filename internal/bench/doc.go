@@ -34,6 +34,7 @@
 //	side.go       one side of the link: posting, polling, waiting
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
+//	send.go       messages of the eager channel
 //	run.go        the sweep over operations, sizes and rounds
 //	pin.go        a processor for each rank
 //	cell_unsafe.go  atomic reads of memory that a peer writes

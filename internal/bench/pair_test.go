@@ -103,6 +103,7 @@ func TestEveryPoint(t *testing.T) {
 				for _, p := range []Plan{
 					quick(Lat, Put, 1, 3, 8, 100, 4096, 9000), quick(Lat, Get, 1, 8, 4097), quick(Lat, FAdd, 8), quick(Lat, CAS, 8),
 					quick(BW, Put, 7, 4096, 70_000), quick(BW, Get, 4096), quick(Rate, Put, 8), quick(Rate, Get, 1), quick(Rate, FAdd, 8), quick(Rate, CAS, 8),
+					quick(Lat, Send, 1, 8, 4096, MaxSend), quick(BW, Send, 700, 50_000), quick(Rate, Send, 8),
 				} {
 					p.Validate, p.Count = validate, 1
 					req.Plans = append(req.Plans, p)
@@ -140,14 +141,14 @@ func TestPointsUnderHostileTiming(t *testing.T) {
 				o := sim.Options{Seed: 3, Caps: sim.CapsLike(kind), MaxDelay: 5, MaxCompletionDelay: 5, QueueFull: 0.3, Pieces: 4}
 				o.Caps.LastByteLast = lastByte
 				req := Request{Fabric: "sim"}
-				for _, p := range []Plan{quick(Lat, Put, 8, 24, 30, 500), quick(Lat, Get, 100), quick(BW, Put, 64), quick(BW, Get, 64), quick(Rate, FAdd, 8), quick(Rate, Put, 8)} {
+				for _, p := range []Plan{quick(Lat, Put, 8, 24, 30, 500), quick(Lat, Get, 100), quick(BW, Put, 64), quick(BW, Get, 64), quick(Rate, FAdd, 8), quick(Rate, Put, 8), quick(Lat, Send, 100, 9000), quick(BW, Send, 5000)} {
 					p.Validate = p.Test != Rate || p.Op == FAdd
 					req.Plans = append(req.Plans, p)
 				}
 				rs, err0, err1 := runPair(t, o, req, nil)
 				require.NoError(t, err0)
 				require.NoError(t, err1)
-				require.Len(t, rs, 9)
+				require.Len(t, rs, 12)
 			})
 		}
 	}
@@ -188,6 +189,9 @@ func TestValidateFindsCorruption(t *testing.T) {
 		{"ping", quick(Lat, Put, 512), 0, fabric.OpWrite},
 		{"pong", quick(Lat, Put, 512), 1, fabric.OpWrite},
 		{"get", quick(Lat, Get, 512), 0, fabric.OpRead},
+		{"send", quick(Lat, Send, 512), 0, fabric.OpWrite},
+		{"send back", quick(Lat, Send, 512), 1, fabric.OpWrite},
+		{"send stream", quick(BW, Send, 512), 0, fabric.OpWrite},
 		{"put window", quick(BW, Put, 512), 0, fabric.OpWrite},
 		{"get window", quick(BW, Get, 512), 0, fabric.OpRead},
 	} {
@@ -218,7 +222,7 @@ func TestValidateFindsCorruption(t *testing.T) {
 // A peer that dies with notice ends the run at once, one that is cut off
 // without a word within the stall time; either way with a typed error.
 func TestDeadPeerEndsTheRun(t *testing.T) {
-	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8)} {
+	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8), quick(Lat, Send, 8), quick(Rate, Send, 8)} {
 		for _, kind := range simKinds {
 			for _, notice := range []bool{true, false} {
 				t.Run(fmt.Sprint(plan, kind, notice), func(t *testing.T) {
@@ -325,7 +329,7 @@ func TestAgree(t *testing.T) {
 // Timing loops allocate nothing: many times the operations, the same number of
 // allocations.
 func TestTimingLoopsAllocateNothing(t *testing.T) {
-	for _, p := range []Plan{quick(Lat, Put, 64), quick(Lat, Get, 64), quick(Lat, FAdd, 8), quick(BW, Put, 64), quick(Rate, Get, 8)} {
+	for _, p := range []Plan{quick(Lat, Put, 64), quick(Lat, Get, 64), quick(Lat, FAdd, 8), quick(BW, Put, 64), quick(Rate, Get, 8), quick(Lat, Send, 64), quick(Rate, Send, 8)} {
 		allocs := func(iters int64) float64 {
 			q := p
 			q.Iters, q.Time = iters, time.Millisecond

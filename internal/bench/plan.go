@@ -128,6 +128,10 @@ func DefaultSizes(t Test, op Op) []int {
 	switch {
 	case op == FAdd || op == CAS || t == Rate:
 		return []int{8}
+	case op == Send && t == BW:
+		return []int{512, 4 << 10, 64 << 10}
+	case op == Send:
+		return []int{8, 64, 512, 4 << 10, 64 << 10}
 	case t == BW:
 		return []int{4 << 10, 64 << 10, 1 << 20, 4 << 20}
 	}
@@ -152,6 +156,8 @@ func (p Plan) Check() error {
 		switch {
 		case n < 1 || n > MaxSize:
 			return fmt.Errorf("%w: size %d is out of range 1 to %s", ErrPlan, n, FormatSize(MaxSize))
+		case p.Op == Send && n > MaxSend:
+			return fmt.Errorf("%w: send goes through the eager channel, whose messages are at most %s, not %s", ErrPlan, FormatSize(MaxSend), FormatSize(n))
 		case atomic && n != 8:
 			return fmt.Errorf("%w: %s works on 8 bytes, not on %s", ErrPlan, p.Op, FormatSize(n))
 		case slices.Contains(p.Size[:i], n):

@@ -51,6 +51,9 @@ func (r *Request) depth() int {
 	for i := range r.Plans {
 		n = max(n, r.Plans[i].Window)
 	}
+	if r.hasSend() {
+		n = max(n, sendDepth)
+	}
 	return n + 2 // a stop, and the flag behind a ball
 }
 
@@ -94,6 +97,11 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		return wrap("prepare "+req.Fabric, err)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if req.hasSend() {
+		if err := s.openChannel(ctx); err != nil {
+			return err
+		}
+	}
 
 	// A collection inside a timing loop is somebody else's time. Nothing is
 	// allocated inside; what is allocated between points is small.
@@ -171,8 +179,13 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	)
 	half := 1.0
 	switch {
+	case p.Op == Send && rank == 1:
+		err = s.sendEcho(p)
+	case p.Op == Send && p.Test == Lat:
+		half = 2
+		err = s.sendPing(p, rec)
 	case p.Op == Send:
-		err = fmt.Errorf("send: %w", errors.ErrUnsupported)
+		msgs, took, err = s.sendFlood(p, rec)
 	case p.Test != Lat && p.Validate && (p.Op == Put || p.Op == Get):
 		msgs, took, err = s.floodChecked(ctx, p, rec)
 	case p.Test != Lat && rank == 0:
@@ -191,6 +204,9 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	}
 	if rank == 0 && errors.Is(err, ErrValidate) {
 		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
+	}
+	if err != nil {
+		err = s.because(err)
 	}
 	if err = agree(ctx, s, err); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
 )
@@ -63,6 +64,9 @@ type side struct {
 	peer fabric.RemoteKey
 	span int // bytes of each of the two data areas
 
+	ch    *eager.Channel // if send is measured, else nil
+	turns int            // counts reap
+
 	cs          [32]fabric.Completion
 	ids         [32]uint64 // of the completions of the last poll
 	sent, acked uint64     // signalled requests
@@ -104,11 +108,14 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	return s, nil
 }
 
+// close releases the channel and the memory; the channel takes the endpoint
+// with it.
 func (s *side) close() error {
+	err := s.closeChannel()
 	if s.reg == nil {
-		return nil
+		return err
 	}
-	return s.reg.Close()
+	return errors.Join(err, s.reg.Close())
 }
 
 // Rank implements Control.
@@ -210,7 +217,7 @@ func (s *side) poll() (n int, err error) {
 		if c.Status != fabric.StatusOK || c.Op == fabric.OpDown {
 			return n, s.failed(c)
 		}
-		if c.Op == fabric.OpNotify {
+		if c.Op == fabric.OpNotify || s.ch != nil && s.ch.OnCompletion(c) {
 			continue
 		}
 		s.ids[n] = c.ID

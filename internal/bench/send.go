@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// MaxSend is the largest message that send measures, which fits into a part of
+// the eager channel's default ring. A larger ring would be measured with small
+// messages as well, which it slows down (every lap touches all of it); larger
+// messages are the business of a rendezvous, not of this channel.
+const MaxSend = 64 << 10
+
+const (
+	// sendTag marks the channel's work requests: those of this package have 0
+	// in the top bits.
+	sendTag = 1
+
+	// sendImm marks the channel's notifications; a stop carries 0.
+	sendImm = 1
+
+	// sendDepth is the channel's share of the endpoint's queue.
+	sendDepth = 128
+
+	// Kinds of messages.
+	kindData = 0
+	kindLast = 1 // asks for the number of messages since the last one
+	kindSum  = 2 // the answer, in Meta
+)
+
+// hasSend reports whether the request needs an eager channel.
+func (r *Request) hasSend() bool {
+	for i := range r.Plans {
+		if r.Plans[i].Op == Send {
+			return true
+		}
+	}
+	return false
+}
+
+// openChannel makes the eager channel; both sides call it.
+func (s *side) openChannel(ctx context.Context) error {
+	ch, err := eager.Open(s.Link, s.EP, eager.Options{IDTag: sendTag, Imm: sendImm, Depth: sendDepth})
+	if err = agree(ctx, s, wrap("open the eager channel", err)); err != nil {
+		if ch != nil {
+			s.ch = ch
+		}
+		return err
+	}
+	s.ch = ch
+	mine := ch.Setup()
+	b, err := s.Exchange(ctx, mine.Append(nil))
+	if err != nil {
+		return err
+	}
+	theirs, rest, err := eager.ParseSetup(b)
+	if err == nil && len(rest) > 0 {
+		err = errors.New("bytes behind the channel's set-up")
+	}
+	if err == nil {
+		err = ch.Connect(theirs)
+	}
+	return agree(ctx, s, wrap("connect the eager channel", err))
+}
+
+// closeChannel closes the endpoint first, as the channel asks for.
+func (s *side) closeChannel() error {
+	if s.ch == nil {
+		return nil
+	}
+	err := s.EP.Close()
+	for range 64 { // what the closing flushed
+		if s.Link.Poll(s.cs[:]) == 0 {
+			break
+		}
+	}
+	return errors.Join(err, s.ch.Close())
+}
+
+// chMiss is one fruitless look at the channel: credit, what waits, the link.
+func (s *side) chMiss() error {
+	if _, err := s.poll(); err != nil {
+		return err
+	}
+	if _, err := s.ch.Progress(false); err != nil {
+		return err
+	}
+	return s.rest()
+}
+
+// push sends one message; it waits for room. Short.
+func (s *side) push(e eager.Envelope, b []byte) error {
+	for s.begin(); ; {
+		r, err := s.ch.Send(e, b)
+		if err != nil || r == eager.Accepted {
+			return err
+		}
+		if err := s.chMiss(); err != nil {
+			return err
+		}
+	}
+}
+
+// pull takes the next message into buf; it waits. Short.
+func (s *side) pull(buf []byte) (eager.Head, error) {
+	for s.begin(); ; {
+		h, ok, err := s.ch.Recv(buf)
+		if ok || err != nil {
+			return h, err
+		}
+		if err := s.chMiss(); err != nil {
+			return h, err
+		}
+	}
+}
+
+// sendPing is rank 0's part of the latency of send.
+func (s *side) sendPing(p *point, rec *recorder) error {
+	n, err := s.sendPhase(p, rec, p.warmup(), 0)
+	if err == nil {
+		rec.reset()
+		_, err = s.sendPhase(p, rec, p.measure(), n)
+	}
+	if err != nil {
+		return err
+	}
+	return s.stop(p.epoch)
+}
+
+// sendPhase plays until bud is used up. Short: no allocation inside.
+func (s *side) sendPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
+	out, in := s.out(p.size), s.in(p.size)
+	last := cpu.Ticks()
+	until := last + bud.ticks
+	for k := int64(0); k < bud.iters || last < until; k++ {
+		n++
+		if p.Validate {
+			fill(out, p.seed(0, n))
+		}
+		if err := s.push(eager.Envelope{}, out); err != nil {
+			return n, err
+		}
+		h, err := s.pull(in)
+		if err != nil {
+			return n, err
+		}
+		now := cpu.Ticks()
+		rec.add(now - last)
+		last = now
+		if p.Validate {
+			if err := s.verifySend(p, h, in, 1, n); err != nil {
+				return n, err
+			}
+		}
+		if err := s.reap(); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// reap looks at the link now and then where no wait does it: completions make
+// room in the channel's queue.
+func (s *side) reap() error {
+	if s.turns++; s.turns&15 != 0 {
+		return nil
+	}
+	_, err := s.poll()
+	return err
+}
+
+func (s *side) verifySend(p *point, h eager.Head, b []byte, rank int, n uint64) error {
+	if h.Len != p.size {
+		return fmt.Errorf("%w: %s send of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, h.Len)
+	}
+	if i := check(b, p.seed(rank, n)); i >= 0 {
+		return fmt.Errorf("%w: %s send of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.size, n, i)
+	}
+	return nil
+}
+
+// sendEcho is rank 1's part of everything about send: it takes messages until
+// rank 0 says that the point is over, returns each of them (lat) or their
+// number when asked (bw, rate).
+func (s *side) sendEcho(p *point) error {
+	var (
+		over  = cellAt(s.mem, offStop)
+		in    = s.in(p.size)
+		out   = s.out(p.size)
+		n     uint64 // messages
+		since uint64 // of them since the last question
+		wrong error
+	)
+	for s.begin(); ; {
+		h, ok, err := s.ch.Recv(in)
+		switch {
+		case err != nil:
+			return firstOf(wrong, err)
+		case !ok:
+			if over.load() == p.epoch {
+				return wrong
+			}
+			if err := s.chMiss(); err != nil {
+				return firstOf(wrong, err)
+			}
+			continue
+		case h.Kind == kindLast:
+			if err := s.push(eager.Envelope{Kind: kindSum, HasMeta: true, Meta: since}, nil); err != nil {
+				return firstOf(wrong, err)
+			}
+			since = 0
+		default:
+			n++
+			since++
+			if p.Validate && wrong == nil {
+				wrong = s.verifySend(p, h, in, 0, n)
+			}
+			if p.Test == Lat {
+				if p.Validate {
+					fill(out, p.seed(1, n))
+				}
+				if err := s.push(eager.Envelope{}, out); err != nil {
+					return firstOf(wrong, err)
+				}
+			}
+		}
+		if err := s.reap(); err != nil {
+			return firstOf(wrong, err)
+		}
+		s.begin()
+	}
+}
+
+// sendFlood is rank 0's part of bw and rate of send. Samples are the time in
+// which the channel takes a chain of messages.
+func (s *side) sendFlood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
+	warm, _, err := s.sendFlow(p, rec, p.warmup(), 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	rec.reset()
+	msgs, ticks, err := s.sendFlow(p, rec, p.measure(), uint64(warm))
+	if err != nil {
+		return 0, 0, err
+	}
+	return msgs, cpu.Duration(ticks), s.stop(p.epoch)
+}
+
+// sendFlow sends until bud is used up and then asks how many arrived; n
+// messages were sent before. Short: no allocation inside.
+func (s *side) sendFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
+	out := s.out(p.size)
+	chain := chainLen(p.window())
+	start := cpu.Ticks()
+	last := start
+	for last-start < bud.ticks || msgs < bud.iters {
+		for range chain {
+			n++
+			if p.Validate {
+				fill(out, p.seed(0, n))
+			}
+			if err := s.stage(out); err != nil {
+				return msgs, 0, err
+			}
+		}
+		if _, err := s.ch.Flush(); err != nil {
+			return msgs, 0, err
+		}
+		if _, err := s.poll(); err != nil {
+			return msgs, 0, err
+		}
+		msgs += int64(chain)
+		now := cpu.Ticks()
+		rec.add(now - last)
+		last = now
+	}
+	if err := s.push(eager.Envelope{Kind: kindLast}, nil); err != nil {
+		return msgs, 0, err
+	}
+	h, err := s.pull(nil)
+	if err != nil {
+		return msgs, 0, err
+	}
+	ticks = cpu.Ticks() - start
+	if h.Kind != kindSum || h.Meta != uint64(msgs) {
+		return msgs, 0, fmt.Errorf("%w: %s send: %d messages sent, %d arrived", ErrValidate, p.Test, msgs, h.Meta)
+	}
+	return msgs, ticks, nil
+}
+
+// stage adds one message to what the next Flush sends; it waits for room.
+// Short.
+func (s *side) stage(b []byte) error {
+	for s.begin(); ; {
+		r, err := s.ch.Stage(eager.Envelope{}, b)
+		if err != nil || r == eager.Accepted {
+			return err
+		}
+		if err := s.chMiss(); err != nil {
+			return err
+		}
+	}
+}
