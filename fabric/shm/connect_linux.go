@@ -106,8 +106,12 @@ func (ep *endpoint) makeChannel() (fd int, err error) {
 		return -1, err
 	}
 	mem, err := offheap.Map(fd, chanSize(slots), offheap.Rings)
+	if err == nil {
+		err = seal(fd, false)
+	}
 	if err != nil {
 		_ = unix.Close(fd)
+		_ = offheap.Free(mem, offheap.Rings)
 		return -1, err
 	}
 	hdr := overlay[chanHeader](mem, 0)

@@ -57,6 +57,7 @@ type endpoint struct {
 	downNote   bool // OpDown is still to be reported
 	downStatus fabric.Status
 	adopted    bool
+	index      int  // in link.eps, once adopted
 	stalled    bool // announcements wait for something no event tells of
 	wantOut    bool // the socket is watched for room
 	progressAt int64
@@ -160,6 +161,13 @@ func (ep *endpoint) Err() error {
 
 func (ep *endpoint) isUp() bool { return ep.state.Load() == stateUp }
 
+// warm makes the next Poll look at the endpoint.
+func (ep *endpoint) warm() {
+	if ep.adopted {
+		ep.link.heat[ep.index] = coldAfter
+	}
+}
+
 // pending is how many requests wait in the queue.
 func (ep *endpoint) pending() int { return ep.q.len() }
 
@@ -223,8 +231,7 @@ func (ep *endpoint) ready() bool {
 		return true
 	}
 	if ep.starved && ep.room(1) {
-		ep.starved = false
-		ep.peerHdr.starved.Store(0)
+		ep.satisfied()
 		return true
 	}
 	return ep.q.len() != 0 && (ep.advance() || ep.cq.Len() != 0 || !ep.isUp())
@@ -283,6 +290,7 @@ func (ep *endpoint) goDown(status, oldest fabric.Status, reason error) {
 	ep.err.Store(&err)
 	ep.downStatus, ep.downNote = status, true
 	ep.state.Store(stateDown)
+	ep.warm()
 	ep.flushQueue(oldest)
 	ep.teardown()
 }
@@ -313,6 +321,7 @@ func (ep *endpoint) Close() error {
 		ep.err.Store(&err)
 	}
 	ep.state.Store(stateClosed)
+	ep.warm()
 	ep.flushQueue(fabric.StatusFlushed)
 	ep.link.sweep = true
 	ep.teardown()

@@ -35,7 +35,7 @@ func TestHostilePeer(t *testing.T) {
 		t.Cleanup(func() { unix.Close(fd) })
 		require.NoError(t, unix.Ftruncate(fd, int64(size)))
 		if sealed {
-			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 			require.NoError(t, err)
 		}
 		return fd
@@ -146,6 +146,27 @@ func TestHostilePeer(t *testing.T) {
 			require.Equal(t, fabric.StatusOK, c.Status)
 			require.NoError(t, testutil.Verify(keep.Bytes(), 5, 0))
 		})
+	}
+}
+
+// What is shared with peers cannot change its size, and the control segment
+// cannot be written by them.
+func TestSharedFilesAreSealed(t *testing.T) {
+	a, _ := openPair(t, Options{})
+	r := alloc(t, a, 4096)
+	_ = r
+	for fd, readOnly := range map[int]bool{a.ctlFD: true, a.segments[1].fd: false} {
+		require.ErrorIs(t, unix.Ftruncate(fd, 0), unix.EPERM)
+		require.ErrorIs(t, unix.Ftruncate(fd, 1<<30), unix.EPERM)
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
+		require.ErrorIs(t, err, unix.EPERM)
+		m, err := offheap.Map(fd, 4096, offheap.Scratch)
+		if readOnly {
+			require.ErrorIs(t, err, unix.EPERM)
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, offheap.Free(m, offheap.Scratch))
 	}
 }
 

@@ -58,6 +58,9 @@ type link struct {
 
 	// owner
 	eps       []*endpoint // adopted endpoints, and closed ones with completions left
+	heat      []uint16    // by index in eps: polls until the endpoint counts as cold
+	turn      int         // which of the cold ones Poll visits
+	visitAll  bool        // the next Poll leaves none out
 	byFD      map[int32]*endpoint
 	next      int // where Poll starts
 	busyPolls int
@@ -99,6 +102,9 @@ func open(o Options) (l *link, err error) {
 	if l.ctl, err = offheap.Map(l.ctlFD, ctlSize, offheap.Rings); err != nil {
 		return nil, err
 	}
+	if err = seal(l.ctlFD, true); err != nil {
+		return nil, err
+	}
 	l.hdr = overlay[ctlHeader](l.ctl, 0)
 	l.table = overlays[tableEntry](l.ctl, tableOff, tableSlots)
 	l.hdr.magic.Store(ctlMagic)
@@ -136,23 +142,39 @@ func (l *link) Caps() fabric.Caps { return l.caps }
 // endpoints, a timer and an event for other goroutines in it.
 func (l *link) FD() int { return l.epfd }
 
-// Poll implements fabric.Link. Short path: an idle endpoint costs the load of
-// one shared word.
+// Looking at an endpoint costs 5 to 7 ns (the load of a shared word and of our
+// own state), so that with many, those without traffic get a look at every
+// coldTurns-th Poll only: 64 idle ones cost 0.1 µs instead of 0.4 µs, and the
+// first message after a pause waits for less than coldTurns such polls. Fewer
+// than warmFew are cheaper to look at than to choose from.
+const (
+	coldAfter = 1024 // polls without anything
+	coldTurns = 8
+	warmFew   = 8
+)
+
+// Poll implements fabric.Link. Short path.
 func (l *link) Poll(cs []fabric.Completion) int {
 	if l.news.Load() {
 		l.attendNews()
 	}
 	n := 0
 	if k := len(l.eps); k > 0 {
+		all := l.visitAll || k <= warmFew
+		l.visitAll = false
+		l.turn++
 		at := l.next
 		if at >= k {
 			at = 0
 		}
 		for range k {
-			n += l.eps[at].poll(cs[n:])
-			if n == len(cs) {
-				l.next = at + 1 // the others first next time
-				break
+			if all || l.heat[at] != 0 || (at^l.turn)%coldTurns == 0 {
+				n += l.visit(at, cs[n:])
+				if n == len(cs) {
+					l.next = at + 1 // the others first next time
+					l.visitAll = all
+					break
+				}
 			}
 			if at++; at == k {
 				at = 0
@@ -170,6 +192,19 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	}
 	if l.sweep {
 		l.sweepClosed()
+	}
+	return n
+}
+
+// visit polls endpoint at and keeps account of how busy it is.
+func (l *link) visit(at int, cs []fabric.Completion) int {
+	ep := l.eps[at]
+	head := ep.inHead
+	n := ep.poll(cs)
+	if n != 0 || head != ep.inHead || ep.q.len() != 0 {
+		l.heat[at] = coldAfter
+	} else if l.heat[at] != 0 {
+		l.heat[at]--
 	}
 	return n
 }
@@ -232,8 +267,9 @@ func (l *link) attendNews() {
 	l.joined = nil
 	l.mu.Unlock()
 	for _, ep := range joined {
-		ep.adopted = true
+		ep.adopted, ep.index = true, len(l.eps)
 		l.eps = append(l.eps, ep)
+		l.heat = append(l.heat, coldAfter)
 		if !ep.isUp() {
 			continue // failed or closed before anybody polled
 		}
@@ -255,11 +291,15 @@ func (l *link) sweepClosed() {
 	kept := l.eps[:0]
 	for _, ep := range l.eps {
 		if !ep.finished() {
+			l.heat[len(kept)] = l.heat[ep.index]
+			ep.index = len(kept)
 			kept = append(kept, ep)
+		} else {
+			ep.adopted = false
 		}
 	}
 	clear(l.eps[len(kept):])
-	l.eps = kept
+	l.eps, l.heat = kept, l.heat[:len(kept)]
 }
 
 // kick makes FD readable for the owner.
@@ -293,6 +333,7 @@ func (l *link) Arm() (bool, error) {
 	}
 	if pending {
 		l.awake()
+		l.visitAll = true
 		return false, nil
 	}
 	if wait != 0 {
@@ -320,6 +361,7 @@ func (l *link) Disarm() {
 	l.awake()
 	l.houseAt = 0 // what made FD readable is read at the next Poll
 	l.busyPolls = 64
+	l.visitAll = true
 }
 
 // Close implements fabric.Link.
@@ -363,5 +405,5 @@ func (l *link) release() {
 	}
 	_ = offheap.Free(l.ctl, offheap.Rings)
 	l.ctl, l.hdr, l.table = nil, nil, nil
-	l.eps, l.joined = nil, nil
+	l.eps, l.heat, l.joined = nil, nil, nil
 }

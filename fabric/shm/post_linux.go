@@ -67,6 +67,9 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if s := ep.state.Load(); s != stateUp {
 		return n, refusal(s)
 	}
+	if ep.cq.Len()+ep.q.len() != 0 {
+		ep.warm()
+	}
 	if ep.q.len() != 0 {
 		ep.advance()
 	}
@@ -155,6 +158,9 @@ func (ep *endpoint) room(k int) bool {
 // that it wakes us when there is.
 func (ep *endpoint) roomOrStarve(k int) bool {
 	if ep.room(k) {
+		if ep.starved {
+			ep.satisfied()
+		}
 		return true
 	}
 	if !ep.isUp() {
@@ -163,6 +169,12 @@ func (ep *endpoint) roomOrStarve(k int) bool {
 	ep.starved = true
 	ep.peerHdr.starved.Store(1)
 	return ep.room(k)
+}
+
+// satisfied withdraws what roomOrStarve left with the peer.
+func (ep *endpoint) satisfied() {
+	ep.starved = false
+	ep.peerHdr.starved.Store(0)
 }
 
 // push publishes a frame; there is room.

@@ -82,9 +82,12 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 		return nil, err
 	}
 	mem, err := offheap.Map(fd, size, offheap.Regions)
+	if err == nil {
+		err = seal(fd, false)
+	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, err
+		return nil, errors.Join(err, offheap.Free(mem, offheap.Regions))
 	}
 	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole)}
 	l.mu.Lock()

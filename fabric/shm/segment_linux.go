@@ -123,6 +123,7 @@ func (ep *endpoint) drainSocket() {
 		case err != nil || len(b) == 0:
 			closeFDs(fds)
 			ep.hup = true
+			ep.warm()
 			return
 		case len(b) == 1 && b[0] == msgWake && len(fds) == 0:
 			continue

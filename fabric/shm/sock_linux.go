@@ -148,11 +148,9 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	return r.buf[:n], fds, nil
 }
 
-// seals keep a segment from changing size under those who map it.
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
-// newMemfd creates a segment of size bytes that cannot change its size. With
-// commit its memory is set aside now, so that a later access cannot fail.
+// newMemfd creates a segment of size bytes that cannot change its size; seal
+// finishes it. With commit its memory is set aside now, so that a later access
+// cannot fail.
 func newMemfd(name string, size int, commit bool) (fd int, err error) {
 	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
@@ -162,16 +160,48 @@ func newMemfd(name string, size int, commit bool) (fd int, err error) {
 		return -1, fmt.Errorf("shm: memfd_create: %w", err)
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil && commit {
-		err = unix.Fallocate(fd, 0, 0, int64(size))
+		err = commitMemory(fd, int64(size))
 	}
 	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("shm: memfd of %d bytes: %w", size, err)
 	}
 	return fd, nil
+}
+
+// commitMemory gives the file its pages. A signal (the runtime sends some)
+// makes the kernel undo and stop, so it goes in steps small enough to finish.
+func commitMemory(fd int, size int64) error {
+	const step = 16 << 20
+	for off := int64(0); off < size; {
+		n := min(size-off, step)
+		switch err := unix.Fallocate(fd, 0, off, n); err {
+		case nil:
+			off += n
+		case unix.EINTR:
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// seal makes the seals final. With readOnly, whoever maps the file from now on
+// cannot write to it (before Linux 5.1: is trusted not to).
+func seal(fd int, readOnly bool) error {
+	if readOnly {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+		if err != nil && err != unix.EINVAL {
+			return fmt.Errorf("shm: seal: %w", err)
+		}
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("shm: seal: %w", err)
+	}
+	return nil
 }
 
 // checkMemfd makes sure that mapping size bytes of a descriptor from a peer
