@@ -52,9 +52,11 @@ func (s *Spinner) Wait() int {
 	}
 	s.yields++
 	Yield()
-	if s.yields&63 == 0 {
+	if s.yields&3 == 0 {
 		// Other goroutines of this process deserve a turn as well, even where
-		// GOMAXPROCS is 1.
+		// GOMAXPROCS is 1. Not every time: with nothing else to run it costs as
+		// much as the yield. Nor seldom: on a busy host each yield may last a
+		// time slice.
 		runtime.Gosched()
 	}
 	return s.yields
