@@ -11,25 +11,31 @@ import (
 	"github.com/seed33544411/rma/fabric/fabrictest"
 )
 
-func openTwo(cfg Config) func(tb testing.TB) (fabric.Link, fabric.Link) {
+func openTwo(cfg Config, direct int) func(tb testing.TB) (fabric.Link, fabric.Link) {
 	return func(tb testing.TB) (fabric.Link, fabric.Link) {
 		a, err := Open(&cfg)
 		require.NoError(tb, err)
 		b, err := Open(&cfg)
 		require.NoError(tb, err)
+		a.(*link).direct, b.(*link).direct = direct, direct
 		return a, b
 	}
 }
 
-// The suite runs with the kernel's buffers, and with a small send
-// buffer, so that every frame is sent and received in parts.
+// The suite runs with the kernel's buffers; with a small send buffer, so that
+// every frame is sent and received in parts; and with epoll for the few
+// endpoints that would be read directly.
 func TestConformance(t *testing.T) {
-	for name, cfg := range map[string]Config{
-		"plain": {},
-		"tiny":  {SendBuffer: 64 << 10},
+	for name, c := range map[string]struct {
+		cfg    Config
+		direct int
+	}{
+		"plain": {Config{}, directMax},
+		"tiny":  {Config{SendBuffer: 64 << 10}, directMax},
+		"epoll": {Config{SendBuffer: 64 << 10}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fabrictest.Run(t, fabrictest.Factory{Open: openTwo(cfg), IdleDown: true})
+			fabrictest.Run(t, fabrictest.Factory{Open: openTwo(c.cfg, c.direct), IdleDown: true})
 		})
 	}
 }

@@ -164,7 +164,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 	if bad {
 		e.retire()
 	}
-	if len(e.l.active) > directMax {
+	if len(e.l.active) > e.l.direct {
 		e.deferRest()
 	}
 	return i, err

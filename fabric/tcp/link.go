@@ -50,6 +50,7 @@ type link struct {
 	active   []*endpoint // with an open socket
 	tab      []*endpoint // the same by epoll index; nil where free
 	gen      uint32      // tells a table entry's users apart
+	direct   int         // directMax, except in tests
 	deferred []*endpoint // with something left to do at the next Poll or before sleeping
 	spare    []*endpoint // the other buffer of deferred
 	ready    readyList
@@ -86,6 +87,7 @@ func Open(cfg *Config) (fabric.Link, error) {
 	}
 	l := &link{
 		cfg:     c,
+		direct:  directMax,
 		all:     map[*endpoint]struct{}{},
 		byToken: map[token]*endpoint{},
 		regions: map[*region]struct{}{},
@@ -162,7 +164,7 @@ func (l *link) adopt() {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)
 	}
-	if len(l.active) > directMax { // perhaps not before: epoll must know who waits for what
+	if len(l.active) > l.direct { // perhaps not before: epoll must know who waits for what
 		for _, e := range l.active {
 			e.deferRest()
 		}

@@ -25,7 +25,7 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	if l.fresh.Load() != 0 {
 		l.adopt()
 	}
-	if len(l.active) <= directMax {
+	if len(l.active) <= l.direct {
 		// Backwards: an endpoint that goes down is replaced by the last.
 		for i := len(l.active) - 1; i >= 0; i-- {
 			if i < len(l.active) {
