@@ -29,7 +29,7 @@ type Config struct {
 	Device string
 
 	// Depth is how many requests may be under way with one peer. Zero means
-	// fabric.DefaultDepth (256).
+	// fabric.DefaultDepth (256); less than 16 means 16.
 	Depth int
 
 	// PeerTimeout bounds how long a link may take to notice that a peer is
@@ -44,6 +44,9 @@ type Config struct {
 	// is logged.
 	Logger *slog.Logger
 }
+
+// minDepth is what a message channel needs at least.
+const minDepth = 16
 
 // Job names a job and this process's place in it, for programs that are not
 // started by rmarun.
@@ -72,6 +75,7 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	if d.Depth == 0 {
 		d.Depth = fabric.DefaultDepth
 	}
+	d.Depth = max(d.Depth, minDepth)
 	if d.PeerTimeout < 0 {
 		return fail(fmt.Errorf("config: negative peer time-out %v", d.PeerTimeout))
 	}

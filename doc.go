@@ -22,6 +22,10 @@
 // calls; puts and atomics become visible at the target in that order. A later
 // put may overtake the fetch of an earlier get: wait for the get first.
 //
+// [Peer.Send] and [Peer.Recv] move messages of up to some hundred KiB in order,
+// copied at both ends. A send is complete when its memory may be used again,
+// and waits where the receiver lags behind.
+//
 // # Failure
 //
 // A peer that dies fails the operations under way to it, and later ones, with a
@@ -47,6 +51,7 @@
 //	engine.go   Engine: open, barrier, close; setup.go links and connections
 //	region.go   Region, Buffer; key.go Key, Remote
 //	peer.go     Peer: the operations
+//	message.go  Send and Recv; talk.go the channels that carry them
 //	op.go       operations under way; proto.go what drives them
 //	request.go  Request, AtomicRequest
 //	errors.go   errors; stats.go counters

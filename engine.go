@@ -27,8 +27,10 @@ type Engine struct {
 	proto   *proto
 	prog    *progress.Engine
 
-	mu      sync.Mutex // guards regions, and the setting of closed
-	losing  sync.WaitGroup
+	mu      sync.Mutex     // guards regions, and the setting of closed
+	tasks   sync.WaitGroup // goroutines of the engine beside the progress one
+	life    context.Context
+	die     context.CancelFunc // ends life
 	regions map[*Region]struct{}
 	closed  atomic.Bool
 	ended   chan struct{} // closed when Close is through
@@ -51,12 +53,14 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		defer cancel()
 	}
 	e := &Engine{cfg: c, opts: o, regions: map[*Region]struct{}{}, ended: make(chan struct{}), proto: &proto{}}
+	e.life, e.die = context.WithCancel(context.Background())
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		if err = e.setup(ctx); err == nil {
 			return e, nil
 		}
 		err = errors.Join(err, e.Close())
 	}
+	e.die()
 	return nil, fmt.Errorf("rma: open: %w", err)
 }
 
@@ -98,7 +102,8 @@ func (e *Engine) Close() error {
 		return e.err
 	}
 	defer close(e.ended)
-	e.losing.Wait()
+	e.die()
+	e.tasks.Wait()
 	var errs []error
 	if e.prog != nil {
 		e.prog.Do(e.disconnect)
@@ -126,6 +131,11 @@ func (e *Engine) Close() error {
 	}
 	clear(e.regions)
 	e.mu.Unlock()
+	for _, p := range e.peers {
+		if p.talk.ch != nil {
+			errs = append(errs, p.talk.ch.Close())
+		}
+	}
 	for i := range e.proto.slots {
 		errs = append(errs, e.proto.slots[i].region.Close())
 	}
@@ -166,7 +176,7 @@ func (e *Engine) lost(rank int, why string) {
 	e.cfg.Logger.Warn("rma: peer lost", "rank", rank, "why", why)
 	p := e.peers[rank]
 	// Not from here: the caller must not wait for the owner of the links.
-	e.losing.Go(func() {
+	e.tasks.Go(func() {
 		e.prog.Do(func() {
 			e.proto.downWith(p, fmt.Errorf("%w (%s)", ErrPeerGone, why))
 			p.close()

@@ -288,7 +288,7 @@ func TestConcurrentUse(t *testing.T) {
 	})
 }
 
-// A queue of two takes hundreds of operations, in order.
+// A small queue takes hundreds of operations, in order.
 func TestSmallQueue(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -397,6 +397,9 @@ func TestPeerThatLeaves(t *testing.T) {
 }
 
 func TestSmallPathDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool forget: see race_on_test.go")
+	}
 	for _, fabric := range fabrics {
 		es := open(t, 2, fabric)
 		mems, keys := share(t, es, 4096)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -23,14 +24,15 @@ var (
 	ErrAlign       = errors.New("address of an atomic is not a multiple of 8")
 	ErrForeign     = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey      = fabric.ErrBadKey
-	ErrTooLarge    = errors.New("larger than the link moves in one request: split it")
+	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
+	ErrShortBuffer = eager.ErrShortBuffer // a message is longer than the buffer; it stays
 	ErrRequestUsed = errors.New("request has been waited for already")
 )
 
 // PeerError is an operation that failed. It wraps what happened.
 type PeerError struct {
 	Rank int
-	Op   string // "put", "get", "fetch-add", "compare-swap"
+	Op   string // "put", "get", "fetch-add", "compare-swap", "send", "receive"
 	Err  error
 }
 
@@ -45,6 +47,10 @@ func opName(o fabric.Op) string {
 		return "put"
 	case fabric.OpRead:
 		return "get"
+	case kindSend:
+		return "send"
+	case kindRecv:
+		return "receive"
 	}
 	return o.String()
 }

@@ -22,6 +22,7 @@ type op struct {
 	compare, operand uint64
 	rkey             uint32
 	kind             fabric.Op
+	buf              []byte // of a message
 
 	slot  int32  // of the result of an atomic, -1 if none
 	value uint64 // what an atomic found
@@ -40,8 +41,42 @@ func newOp(p *Peer, kind fabric.Op) *op {
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
-	o.peer, o.err = nil, nil
+	o.peer, o.err, o.buf = nil, nil, nil
 	ops.Put(o)
+}
+
+// Messages are operations of this package beyond the links'.
+const (
+	kindSend fabric.Op = 128 + iota
+	kindRecv
+)
+
+// opQueue is a list of operations in order.
+type opQueue struct{ head, tail *op }
+
+func (q *opQueue) push(o *op) {
+	if q.tail == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
+	}
+	q.tail = o
+}
+
+func (q *opQueue) pop() *op {
+	o := q.head
+	if q.head = o.next; q.head == nil {
+		q.tail = nil
+	}
+	o.next = nil
+	return o
+}
+
+func (q *opQueue) len() (n int) {
+	for o := q.head; o != nil; o = o.next {
+		n++
+	}
+	return n
 }
 
 // inbox is where applications hand operations in: a stack that the owner of

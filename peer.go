@@ -13,13 +13,15 @@ type Peer struct {
 	max  uint64 // bytes of one request
 
 	// Owner's.
-	ep         fabric.Endpoint
-	self       fabric.Endpoint // the other end of the connection with oneself
-	head, tail *op             // handed in, not posted
-	flying     int             // posted, not complete
-	full       bool            // the queue was full; ask again after a completion
-	active     bool            // on the protocol's list of peers with something to post
-	down       error           // why the connection is no more
+	ep     fabric.Endpoint
+	self   fabric.Endpoint // the other end of the connection with oneself
+	posts  opQueue         // handed in, not posted
+	flying int             // posted, not complete
+	full   bool            // the queue was full; ask again after a completion
+	active bool            // on the protocol's list of peers with something to post
+	down   error           // why the connection is no more
+
+	talk talk
 }
 
 // Rank is the peer's rank.

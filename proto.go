@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -23,7 +24,9 @@ type proto struct {
 	in     inbox
 	peers  []*Peer // by rank
 	active []*Peer // peers with something to post
-	flying []*op   // by work request ID less 1
+	talks  []*Peer // peers with messages to send or receive
+	nap    eager.Nap
+	flying []*op // by work request ID less 1
 	free   []uint32
 	slots  []slots // by link
 	stats  Stats
@@ -73,7 +76,7 @@ func (t *proto) Step() bool {
 		if t.post(p) {
 			did = true
 		}
-		if p.head != nil {
+		if p.posts.head != nil {
 			i++
 			continue
 		}
@@ -83,7 +86,7 @@ func (t *proto) Step() bool {
 		t.active[last] = nil
 		t.active = t.active[:last]
 	}
-	return did
+	return t.stepTalks() || did
 }
 
 func (t *proto) enqueue(o *op) {
@@ -92,12 +95,11 @@ func (t *proto) enqueue(o *op) {
 		t.fail(o, p.down)
 		return
 	}
-	if p.tail == nil {
-		p.head = o
-	} else {
-		p.tail.next = o
+	if o.kind >= kindSend {
+		t.enqueueMessage(p, o)
+		return
 	}
-	p.tail = o
+	p.posts.push(o)
 	if !p.active {
 		p.active = true
 		t.active = append(t.active, p)
@@ -108,7 +110,7 @@ func (t *proto) enqueue(o *op) {
 // reports whether any were taken.
 func (t *proto) post(p *Peer) bool {
 	did := false
-	for p.head != nil && !(p.full && p.flying > 0) {
+	for p.posts.head != nil && !(p.full && p.flying > 0) {
 		n := t.build(p)
 		if n == 0 {
 			return did // no slot for a result: one comes with a completion
@@ -117,7 +119,7 @@ func (t *proto) post(p *Peer) bool {
 		for i := range n {
 			o := t.flying[t.ids[i]]
 			if i < took {
-				p.pop()
+				p.posts.pop()
 				p.flying++
 				did = true
 				continue
@@ -131,7 +133,7 @@ func (t *proto) post(p *Peer) bool {
 				return true // full of nothing: stay awake and ask again
 			}
 		case errors.Is(err, fabric.ErrInvalidWR):
-			t.fail(p.pop(), err)
+			t.fail(p.posts.pop(), err)
 			did = true
 		default:
 			t.downWith(p, err)
@@ -144,7 +146,7 @@ func (t *proto) post(p *Peer) bool {
 // build makes work requests of the first operations of the peer.
 func (t *proto) build(p *Peer) int {
 	n := 0
-	for o := p.head; o != nil && n < chain; o = o.next {
+	for o := p.posts.head; o != nil && n < chain; o = o.next {
 		if o.kind >= fabric.OpFetchAdd {
 			s := &t.slots[p.link]
 			if len(s.free) == 0 {
@@ -171,15 +173,6 @@ func (t *proto) build(p *Peer) int {
 	return n
 }
 
-func (p *Peer) pop() *op {
-	o := p.head
-	if p.head = o.next; p.head == nil {
-		p.tail = nil
-	}
-	o.next = nil
-	return o
-}
-
 // forget frees what build took for o.
 func (t *proto) forget(id uint32, o *op) {
 	t.flying[id] = nil
@@ -195,9 +188,9 @@ func (t *proto) forget(id uint32, o *op) {
 func (t *proto) Complete(link int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
-		if c.Op == fabric.OpDown {
-			if int64(c.EP) < int64(len(t.peers)) {
-				t.peers[c.EP].reportDown(t, c.Err())
+		if c.Op >= fabric.OpNotify || c.ID>>48 == talkTag {
+			if int64(c.EP) < int64(len(t.peers)) { // else the passive end of the connection with oneself
+				t.completeTalk(t.peers[c.EP], c)
 			}
 			continue
 		}
@@ -280,7 +273,9 @@ func (t *proto) downWith(p *Peer, err error) {
 			p.down = because(ErrFlushed, err)
 		}
 	}
-	for p.head != nil {
-		t.fail(p.pop(), p.down)
+	for _, q := range []*opQueue{&p.posts, &p.talk.sends, &p.talk.recvs} {
+		for q.head != nil {
+			t.fail(q.pop(), p.down)
+		}
 	}
 }

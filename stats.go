@@ -2,10 +2,10 @@ package rma
 
 // Stats counts what an engine has done. Operations are counted when they end.
 type Stats struct {
-	Puts, Gets, Atomics uint64 // ended well
-	PutBytes, GetBytes  uint64 // moved by them
-	Failed              uint64 // operations that failed
-	Queued, InFlight    int    // operations not posted yet, and under way
+	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
+	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
+	Failed                                   uint64 // operations that failed
+	Queued, InFlight                         int    // operations not posted yet, and under way
 }
 
 // Stats returns the counters.
@@ -14,9 +14,7 @@ func (e *Engine) Stats() (s Stats) {
 		s = e.proto.stats
 		for _, p := range e.peers {
 			s.InFlight += p.flying
-			for o := p.head; o != nil; o = o.next {
-				s.Queued++
-			}
+			s.Queued += p.posts.len() + p.talk.sends.len() + p.talk.recvs.len()
 		}
 	})
 	return s

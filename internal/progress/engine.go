@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
@@ -24,6 +25,13 @@ type Protocol interface {
 	// Step takes over what was handed in, posts what there is room for, and
 	// looks at memory that peers write. It reports whether it did anything.
 	Step() bool
+
+	// Rest tells that the owner is about to sleep until a link has an event
+	// (true), and that it will poll again (false; also without true before).
+	// After true it returns how long the sleep may last, 0 for as long as it
+	// likes: for protocols that look at memory which links do not wake for.
+	// Step is called once more before the sleep.
+	Rest(on bool) time.Duration
 
 	// Complete takes completions of the link with that index. The slice is the
 	// engine's.
@@ -179,6 +187,7 @@ func (e *Engine) release() {
 
 func (e *Engine) disarm(n int) {
 	e.armed = false
+	e.proto.Rest(false)
 	for _, l := range e.links[:n] {
 		l.Disarm()
 	}

@@ -53,10 +53,14 @@ func newEvents(links []fabric.Link) (*events, error) {
 	return ev, nil
 }
 
-// wait returns when a descriptor is readable, or after sleepSlice. For one
+// wait returns when a descriptor is readable, or after d, rounded up to
+// milliseconds; at the latest, and where d is 0, after sleepSlice. For one
 // goroutine.
-func (ev *events) wait() error {
-	_, err := unix.EpollWait(ev.epFD, ev.found[:], int(sleepSlice/time.Millisecond))
+func (ev *events) wait(d time.Duration) error {
+	if d <= 0 || d > sleepSlice {
+		d = sleepSlice
+	}
+	_, err := unix.EpollWait(ev.epFD, ev.found[:], int((d+time.Millisecond-1)/time.Millisecond))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}

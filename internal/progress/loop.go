@@ -102,6 +102,7 @@ func (e *Engine) sleep() {
 			return
 		}
 	}
+	nap := e.proto.Rest(true)
 	// What a peer wrote between the last look and Arm is no event.
 	if e.proto.Step() {
 		e.disarm(len(e.links))
@@ -114,7 +115,7 @@ func (e *Engine) sleep() {
 	if e.closed.Load() {
 		e.wake() // Close may have found the goroutine awake
 	}
-	if err := e.events.wait(); err != nil && !e.closed.Load() {
+	if err := e.events.wait(nap); err != nil && !e.closed.Load() {
 		e.fail("wait for events", err)
 	}
 	e.rest.Store(awake)

@@ -47,6 +47,8 @@ type side struct {
 
 func (s *side) Pending() bool { return s.in.Load() != nil }
 
+func (s *side) Rest(bool) time.Duration { return 0 }
+
 func (s *side) push(o *op) {
 	o.Init()
 	for {
