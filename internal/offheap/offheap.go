@@ -53,6 +53,10 @@ type counter struct {
 
 var inUse [purposes]counter
 
+// maxSize keeps rounding up from overflowing, with room to spare below what any
+// processor maps. An int64: int has 32 bits on some.
+const maxSize int64 = 1 << 46
+
 // PageSize is the size of a page in bytes.
 var PageSize = os.Getpagesize()
 
@@ -62,7 +66,7 @@ func RoundUp(n int) int { return (n + PageSize - 1) &^ (PageSize - 1) }
 // Alloc returns size bytes of zeroed memory that starts on a page boundary;
 // its capacity is the mapping, whole pages. Free it with Free.
 func Alloc(size int, p Purpose) ([]byte, error) {
-	if size <= 0 || size > 1<<46 {
+	if size <= 0 || int64(size) > maxSize {
 		return nil, fmt.Errorf("%w: %d", ErrSize, size)
 	}
 	b, err := unix.Mmap(-1, 0, RoundUp(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -85,7 +89,7 @@ func MapRead(fd, size int, p Purpose) ([]byte, error) {
 }
 
 func mapFile(fd, size, prot int, p Purpose) ([]byte, error) {
-	if size <= 0 || size > 1<<46 {
+	if size <= 0 || int64(size) > maxSize {
 		return nil, fmt.Errorf("%w: %d", ErrSize, size)
 	}
 	b, err := unix.Mmap(fd, 0, RoundUp(size), prot, unix.MAP_SHARED)

@@ -1,6 +1,7 @@
 package offheap
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 
@@ -41,7 +42,7 @@ func TestMapSharesTheFile(t *testing.T) {
 }
 
 func TestBadSizes(t *testing.T) {
-	for _, size := range []int{0, -1, 1<<62 + 1} {
+	for _, size := range []int{0, -1, math.MaxInt} {
 		_, err := Alloc(size, Scratch)
 		require.ErrorIs(t, err, ErrSize)
 		_, err = Map(0, size, Scratch)
