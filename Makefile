@@ -95,7 +95,8 @@ bench: build ## latency, bandwidth and rate of every link; report with plots in 
 	  echo "bench: verbs NOT MEASURED: no RDMA device here, and for a VM that has one packages are missing; run"; \
 	  echo "  apt-get install -y --no-install-recommends $$missing"; exit 0; fi; \
 	echo "bench: no RDMA device here: measuring verbs in a VM (emulated: compare within it only)"; \
-	mkdir -p $(OUT)/verbs; tests/softroce/run -vm $(VM) -timeout 15m -out $(OUT) -- bin/rmabench report --fabric verbs --out $(OUT)/verbs/
+	tests/softroce/run -vm $(VM) -timeout 15m -out $(OUT) -- bin/rmabench report --fabrics verbs --format json --out $(OUT)/verbs.jsonl; \
+	bin/rmabench report --fabrics none --add $(OUT)/results.jsonl --add $(OUT)/verbs.jsonl --out $(OUT)/
 
 clean: ## remove bin/, out/ and the harness's cached kernels
 	rm -rf bin $(OUT)

@@ -37,6 +37,7 @@
 //	send.go       messages of the eager channel
 //	run.go        the sweep over operations, sizes and rounds
 //	pin.go        a processor for each rank
+//	wait.go       spin and yield
 //	cell_unsafe.go  atomic reads of memory that a peer writes
 //
 // # Invariants

@@ -92,7 +92,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			span = max(span, pt.span())
 		}
 	}
-	s, err := newSide(ctx, ctl, conn, span, stall)
+	s, err := newSide(ctx, ctl, conn, span, stall, req.Pin)
 	if err != nil {
 		return wrap("prepare "+req.Fabric, err)
 	}
