@@ -22,12 +22,26 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// fabrics are the links that every host has.
-var fabrics = []string{"shm", "tcp"}
-
+// onEach runs f over every link; the one that needs a device where there is one.
 func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
-	for _, name := range fabrics {
+	for _, name := range []string{"shm", "tcp"} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
+	}
+	t.Run("ibv", func(t *testing.T) {
+		testutil.RequireRDMA(t)
+		f(t, "ibv")
+	})
+}
+
+// alone is onEach for tests that nothing may run beside.
+func alone(t *testing.T, f func(t *testing.T, fabric string)) {
+	for _, name := range []string{"shm", "tcp", "ibv"} {
+		t.Run(name, func(t *testing.T) {
+			if name == "ibv" {
+				testutil.RequireRDMA(t)
+			}
+			f(t, name)
+		})
 	}
 }
 
@@ -400,7 +414,7 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool forget: see race_on_test.go")
 	}
-	for _, fabric := range fabrics {
+	alone(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
 		mems, keys := share(t, es, 4096)
 		p, ctx := es[0].Peer(1), context.Background()
@@ -419,7 +433,7 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 		runtime.GC()
 		require.Zero(t, testing.AllocsPerRun(500, put), fabric)
 		require.Zero(t, testing.AllocsPerRun(500, add), fabric)
-	}
+	})
 }
 
 // Sixteen ranks meet again and again, on however few processors.

@@ -149,7 +149,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool forget: see race_on_test.go")
 	}
-	for _, fabric := range fabrics {
+	alone(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
 		ctx := context.Background()
 		out, in := make([]byte, 64), make([]byte, 64)
@@ -165,5 +165,5 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		ping()
 		runtime.GC()
 		require.Zero(t, testing.AllocsPerRun(500, ping), fabric)
-	}
+	})
 }

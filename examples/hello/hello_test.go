@@ -63,15 +63,25 @@ func job(t *testing.T, n int, fabric, role, rendezvous string) (string, int, err
 	return out.String(), code, err
 }
 
+// parallel lets the test run beside others, but for the link that needs a
+// device: there it has to be one.
+func parallel(t *testing.T, link string) {
+	if link == "ibv" {
+		testutil.RequireRDMA(t)
+		return
+	}
+	t.Parallel()
+}
+
 func TestHello(t *testing.T) {
 	for _, c := range []struct {
 		n          int
 		fabric     string
 		link       string
 		rendezvous string
-	}{{2, "", "shm", "unix"}, {2, "shm", "shm", "tcp"}, {2, "tcp", "tcp", "unix"}, {5, "tcp", "tcp", "tcp"}, {1, "", "shm", "unix"}} {
+	}{{2, "", "shm", "unix"}, {2, "shm", "shm", "tcp"}, {2, "tcp", "tcp", "unix"}, {5, "tcp", "tcp", "tcp"}, {2, "verbs", "ibv", "unix"}, {1, "", "shm", "unix"}} {
 		t.Run(fmt.Sprintf("%d ranks %s", c.n, c.fabric), func(t *testing.T) {
-			t.Parallel()
+			parallel(t, c.link)
 			out, _, err := job(t, c.n, c.fabric, "hello", c.rendezvous)
 			require.NoError(t, err, out)
 			for r := range c.n {
@@ -135,9 +145,9 @@ func compute(ctx context.Context) error {
 }
 
 func TestTargetOnlyComputes(t *testing.T) {
-	for _, fabric := range []string{"shm", "tcp"} {
+	for _, fabric := range []string{"shm", "tcp", "ibv"} {
 		t.Run(fabric, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, fabric)
 			out, _, err := job(t, 2, fabric, "compute", "unix")
 			require.NoError(t, err, out)
 		})
@@ -193,9 +203,9 @@ func death(ctx context.Context) error {
 }
 
 func TestDeathOfAPeer(t *testing.T) {
-	for _, fabric := range []string{"shm", "tcp"} {
+	for _, fabric := range []string{"shm", "tcp", "ibv"} {
 		t.Run(fabric, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, fabric)
 			out, code, err := job(t, 3, fabric, "death", "unix")
 			require.Equal(t, 137, code, out)
 			require.ErrorContains(t, err, "rank 1 ")

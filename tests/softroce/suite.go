@@ -30,6 +30,9 @@ var targets = []target{
 	{pkg: "examples/rcpingpong", topologies: []string{"one"}},
 	{pkg: "eager", topologies: []string{"one"}},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
+	{pkg: "internal/links", topologies: []string{"one"}},
+	{pkg: ".", topologies: []string{"one"}},
+	{pkg: "examples/hello", topologies: []string{"one"}},
 }
 
 // defaultNetem disturbs the wire enough that retransmission, duplicates and
@@ -218,7 +221,12 @@ func chooseTargets(root string, pkgs []string) ([]target, error) {
 func cleanPkg(p string) string { return strings.Trim(strings.TrimPrefix(p, "./"), "/") }
 
 // binaryName is the test binary of a package, unlike any other package's.
-func (t target) binaryName() string { return strings.ReplaceAll(t.pkg, "/", "_") + ".test" }
+func (t target) binaryName() string {
+	if t.pkg == "." {
+		return "rma.test"
+	}
+	return strings.ReplaceAll(t.pkg, "/", "_") + ".test"
+}
 
 // buildTests builds the test binaries on the host: inside an emulated machine
 // it would take ten times as long.
