@@ -74,3 +74,21 @@ func TestRandomScripts(t *testing.T) {
 		})
 	}
 }
+
+// FuzzScript lets the fuzzer choose network, rings and script.
+func FuzzScript(f *testing.F) {
+	for i := range networks {
+		f.Add(uint64(i)*31, uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, network uint8) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		o := networks[int(network)%len(networks)].opt
+		o.Seed = seed
+		caps := o.Caps
+		if caps == (fabric.Caps{}) {
+			caps = sim.CapsLike("sim")
+		}
+		a, b := pair(t, simLinks(o), randomOptions(rng, caps), randomOptions(rng, caps))
+		newScript(t, seed, a, b).run(400)
+	})
+}
