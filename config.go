@@ -12,7 +12,7 @@ import (
 )
 
 // Config configures an engine. The zero value, and nil, are usable. Open takes
-// a copy. Environment variables (see the README) have the last word.
+// a copy. Environment variables (docs/environment.md) have the last word.
 type Config struct {
 	// Job is the job to join. Nil: the one in the environment, or rank 0 of 1.
 	Job *Job
