@@ -169,6 +169,12 @@ type Caps struct {
 	// atomics of the target as well, not only against each other.
 	AtomicCPU bool
 
+	// MapsAlloc says that peers reach memory of Link.Alloc by a shorter way than
+	// memory given to Register, so that long-lived memory should come from
+	// there. Where it is false both are alike, and whoever wants memory of a
+	// kind of its own (huge pages) may bring it.
+	MapsAlloc bool
+
 	// TargetProgress says that peers' requests are executed by this side's
 	// Poll, so that somebody must poll or sleep on FD for peers to advance.
 	TargetProgress bool

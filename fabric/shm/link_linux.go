@@ -86,6 +86,7 @@ func open(o Options) (l *link, err error) {
 		caps: fabric.Caps{
 			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
 			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true,
+			MapsAlloc: !o.DisableSegments,
 		},
 	}
 	defer func() {

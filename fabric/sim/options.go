@@ -61,7 +61,7 @@ func CapsLike(name string) fabric.Caps {
 	case "ibv":
 		c.MaxSGE, c.WakesOnWrite, c.AtomicCPU = 30, false, false
 	case "shm":
-		c.MaxSGE, c.MaxInline = 64, 4096
+		c.MaxSGE, c.MaxInline, c.MapsAlloc = 64, 4096, true
 	case "tcp":
 		c.MaxSGE, c.TargetProgress = 64, true
 	default:

@@ -1,0 +1,57 @@
+package offheap
+
+import "fmt"
+
+// Kind is how a mapping of AllocHuge is backed.
+type Kind uint8
+
+// Kinds of backing.
+const (
+	Small   Kind = iota // ordinary pages: the system has no larger ones for us
+	Advised             // transparent huge pages were asked for; the kernel uses them as it can
+	HugeTLB             // reserved huge pages, all of it
+)
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	switch k {
+	case Small:
+		return "small pages"
+	case Advised:
+		return "transparent huge pages asked for"
+	case HugeTLB:
+		return "reserved huge pages"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// HugePage is the size in bytes of the huge pages that AllocHuge asks for: the
+// default of x86-64 and of arm64 with 4 KiB pages.
+const HugePage = 2 << 20
+
+// AllocHuge is Alloc for large memory that devices and peers use: of reserved
+// huge pages if size is a multiple of HugePage and the system has them free,
+// else with the advice to use transparent ones, given before anything touches
+// or registers the memory. It says which it was. Free it with Free.
+func AllocHuge(size int, p Purpose) ([]byte, Kind, error) {
+	if size > 0 && size <= 1<<46 && size%HugePage == 0 {
+		if b := mapHugeTLB(size); b != nil {
+			inUse[p].n.Add(int64(cap(b)))
+			return b, HugeTLB, nil
+		}
+	}
+	b, err := Alloc(size, p)
+	if err != nil {
+		return nil, Small, err
+	}
+	return b, AdviseHuge(b), nil
+}
+
+// AdviseHuge asks for transparent huge pages behind b, which starts on a page
+// boundary. It says what the answer was, Advised or Small.
+func AdviseHuge(b []byte) Kind {
+	if len(b) < HugePage || !adviseHuge(b) {
+		return Small
+	}
+	return Advised
+}

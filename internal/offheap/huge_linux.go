@@ -1,0 +1,19 @@
+package offheap
+
+import "golang.org/x/sys/unix"
+
+// hugeShift is log2 of HugePage, as mmap wants it.
+const hugeShift = 21
+
+// mapHugeTLB maps reserved huge pages, nil if there are not enough. The kernel
+// reserves all of them at once: touching the memory later cannot fail.
+func mapHugeTLB(size int) []byte {
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|hugeShift<<unix.MAP_HUGE_SHIFT)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func adviseHuge(b []byte) bool { return unix.Madvise(b, unix.MADV_HUGEPAGE) == nil }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package offheap
+
+func mapHugeTLB(int) []byte { return nil }
+
+func adviseHuge([]byte) bool { return false }
