@@ -198,6 +198,12 @@ func death(ctx context.Context) error {
 	if _, err := eng.Peer(other).FetchAdd(keys[other].At(64), 1).Wait(ctx); err != nil && !errors.Is(err, rma.ErrPeerGone) {
 		return err // it may have ended by now
 	}
+	for mine := mem.Bytes()[64:]; binary.NativeEndian.Uint64(mine) == 0; { // not before the other has been here
+		eng.Progress()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
 	fmt.Println("survived")
 	return nil
 }

@@ -104,7 +104,8 @@ func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || try > 100 {
 				return nil, err
 			}
-		} else if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && ctx.Err() == nil {
+		} else if ne := net.Error(nil); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) &&
+			!(errors.As(err, &ne) && ne.Timeout()) && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: %w", ErrServerGone, err)
 		}
 		t := time.NewTimer(min(time.Duration(try+1)*5*time.Millisecond, 250*time.Millisecond))
