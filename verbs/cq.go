@@ -57,7 +57,8 @@ func (q *CQ) ID() uint64 { return q.id }
 // Cap is the number of entries, at least what was asked for.
 func (q *CQ) Cap() int { return q.cap }
 
-// Resize changes the number of entries. Not while another goroutine polls.
+// Resize changes the number of entries. Providers lock the queue against Poll
+// meanwhile, so another goroutine may go on polling.
 func (q *CQ) Resize(n int) error {
 	op := fmt.Sprintf("resize completion queue to %d entries", n)
 	if q.h == 0 {

@@ -68,5 +68,6 @@
 //	status.go    the device's statuses in the seam's terms
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that
-// need a device are in device_test.go; see verbs for how they find it.
+// need a device are in device_test.go and death_test.go (two processes); see verbs
+// for how they find it.
 package ibv
