@@ -209,6 +209,17 @@ func TestChooseTargetsNeedsThemToExist(t *testing.T) {
 	require.Equal(t, "some/pkg", got[1].pkg)
 }
 
+func TestTargetsAreListedOnce(t *testing.T) {
+	t.Parallel()
+	pkgs, names := map[string]bool{}, map[string]bool{}
+	for _, g := range targets {
+		require.False(t, pkgs[g.pkg], "%s twice", g.pkg)
+		require.False(t, names[g.binaryName()], "%s twice", g.binaryName())
+		pkgs[g.pkg], names[g.binaryName()] = true, true
+		require.Equal(t, g.pkg, cleanPkg("./"+g.pkg+"/"))
+	}
+}
+
 func TestAptLine(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, aptLine([]string{"a", "b"}), "apt-get install -y --no-install-recommends a b")

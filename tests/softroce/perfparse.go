@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -43,6 +44,10 @@ func (c comparison) unit() string {
 	return "MB/s"
 }
 
+// errNoClock is how perftest fails when it could not measure the processor's
+// clock, which it does by sampling and which a busy host upsets now and then.
+var errNoClock = errors.New("no usable clock")
+
 // parsePerftest takes the result out of a perftest program's output: the
 // typical (median) latency in µs, or the average bandwidth in MB/s of 10^6
 // bytes (perftest prints 2^20).
@@ -53,7 +58,7 @@ func parsePerftest(out string, c comparison) (float64, error) {
 			continue
 		}
 		col, scale := 4, 1.0 // bytes iterations min max typical …
-		switch { // bytes iterations peak average rate: take the one with more digits
+		switch {             // bytes iterations peak average rate: take the one with more digits
 		case !c.latency() && c.size <= 4096:
 			scale = float64(c.size) // millions of messages a second
 		case !c.latency():
@@ -61,7 +66,7 @@ func parsePerftest(out string, c comparison) (float64, error) {
 		}
 		v, err := strconv.ParseFloat(f[col], 64)
 		if err != nil || !(v > 0) || v > 1e12 {
-			return 0, fmt.Errorf("%s printed %q: no usable clock? (see docs/softroce.md)", c.tool, f[col])
+			return 0, fmt.Errorf("%s printed %q: %w (see docs/softroce.md)", c.tool, f[col], errNoClock)
 		}
 		return v * scale, nil
 	}

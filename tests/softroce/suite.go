@@ -28,6 +28,7 @@ var targets = []target{
 	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, lossy: "Pingpong"},
 	{pkg: "verbs", topologies: []string{"one", "two"}},
 	{pkg: "examples/rcpingpong", topologies: []string{"one"}},
+	{pkg: "fabric/ibv", topologies: []string{"one", "two"}},
 	{pkg: "eager", topologies: []string{"one"}},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
 	{pkg: "internal/links", topologies: []string{"one"}},
@@ -218,7 +219,7 @@ func chooseTargets(root string, pkgs []string) ([]target, error) {
 	return out, nil
 }
 
-func cleanPkg(p string) string { return strings.Trim(strings.TrimPrefix(p, "./"), "/") }
+func cleanPkg(p string) string { return filepath.ToSlash(filepath.Clean(p)) }
 
 // binaryName is the test binary of a package, unlike any other package's.
 func (t target) binaryName() string {
