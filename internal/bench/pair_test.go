@@ -227,7 +227,11 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 			for _, notice := range []bool{true, false} {
 				t.Run(fmt.Sprint(plan, kind, notice), func(t *testing.T) {
 					t.Parallel()
+					plan := plan // one for each of the parallel tests
 					plan.Stall, plan.Time = 100*time.Millisecond, 30*time.Millisecond
+					if notice {
+						plan.Stall = 20 * time.Second // a busy machine must not be taken for silence
+					}
 					plan.Count = 1000
 					ctx := testutil.Context(t, 30*time.Second)
 					net := sim.NewNetwork(sim.Options{Seed: 1, Caps: sim.CapsLike(kind)})
