@@ -79,6 +79,12 @@ func open(o options, server bool) (p *pingPong, err error) {
 	if !server {
 		p.sendBuf = mem[o.size:]
 	}
+	// Now: once connected, the server's memory may be the peer's to write.
+	for i := range p.sendBuf {
+		if p.sendBuf[i] = filler; o.check && i%pageSize == 0 {
+			p.sendBuf[i] = 0
+		}
+	}
 	if p.mr, err = p.pd.RegisterPinned(mem, verbs.AccessLocalWrite); err != nil {
 		return p, err
 	}
@@ -194,11 +200,6 @@ type result struct {
 
 // run exchanges o.iters messages. The queue pair is connected.
 func (p *pingPong) run(ctx context.Context) (r result, err error) {
-	for i := range p.sendBuf {
-		if p.sendBuf[i] = filler; p.o.check && i%pageSize == 0 {
-			p.sendBuf[i] = 0
-		}
-	}
 	if p.o.events {
 		if err := p.cq.ReqNotify(false); err != nil {
 			return r, err
