@@ -254,8 +254,8 @@ func TestServeAndConnect(t *testing.T) {
 }
 
 // A measuring rank that is killed ends the run with a reason, quickly.
+// Not parallel: it kills any child of this process.
 func TestKilledRankEndsTheRun(t *testing.T) {
-	t.Parallel()
 	for _, fabric := range fabrics {
 		var o, e bytes.Buffer
 		ctx, cancel := context.WithCancel(testutil.Context(t, 60*time.Second))

@@ -11,7 +11,8 @@
 // Every rank leads a process group of its own: what it has started is killed
 // with it. Should the launcher itself be killed, the kernel kills the ranks
 // (PDEATHSIG), and a guard, a tiny shell that holds the other end of a pipe,
-// kills their groups and removes the socket's directory. Without /bin/sh there
+// kills their groups (and, while ranks are being started, whatever carries the
+// name of the job in its environment) and removes the socket's directory. Without /bin/sh there
 // is no guard, and grandchildren of a killed launcher live on.
 //
 // # Files

@@ -177,6 +177,7 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var failed *StartError
+		j.guard.starting(config.Job)
 		for no := range j.spec.N {
 			r := &rank{no: no}
 			config.Rank, config.LocalRank = no, no
@@ -188,6 +189,7 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 			j.ranks = append(j.ranks, r)
 			go func() { j.exits <- r.wait(func(pgid int) { j.tellGuard((*guard).remove, pgid) }) }()
 		}
+		j.tellGuard(func(g *guard, _ int) { g.started() }, 0)
 		started <- failed
 		<-release
 	}()
