@@ -58,6 +58,9 @@ lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 
+# A process under the race detector sleeps a second before it exits, and tests
+# start many: let it be short.
+race: export GORACE := atexit_sleep_ms=20
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 	  set -x; $(GO) test -race -shuffle=on $(RACEPKGS); \
