@@ -1,0 +1,123 @@
+package logp
+
+import "fmt"
+
+// Flags say what is known about a message.
+type Flags uint64
+
+// Flags of messages.
+const (
+	// Registered: the source is registered memory; it can be sent in place.
+	Registered Flags = 1 << iota
+	// DestRegistered: the destination is known and registered, so a scatter
+	// places it without registering at the receiver.
+	DestRegistered
+	// InPlace: the receiver consumes the message in the ring, without copy.
+	InPlace
+	// Urgent: goes first, eager, if an eager message can hold it.
+	Urgent
+	// Joined: the source begins where that of the message before it in the
+	// batch ends, under the same key: one read can fetch both.
+	Joined
+
+	knownFlags = 1<<5 - 1
+)
+
+// Message is what the model needs to know of one message.
+type Message struct {
+	Size  int64
+	Flags Flags
+}
+
+// MaxMessages bounds a batch. A send queue that holds more is cut: the gain
+// from aggregating saturates long before.
+const MaxMessages = 4096
+
+// Limits are those of the link and of the wire format, constant as long as the
+// peer is connected. The zero value permits nothing.
+type Limits struct {
+	// EagerMax is the largest payload of an eager message; negative: no eager.
+	EagerMax int64
+	// EagerBlock is the receiver memory that one eager message takes, for ties.
+	EagerBlock int64
+	// GatherMax bounds header and payload of one gather in bytes (a share of
+	// the ring); 0: no gather.
+	GatherMax int64
+	// GatherCopy is the size up to which gather stages even registered
+	// messages behind its header rather than spend a piece on them.
+	GatherCopy int64
+	// MaxSGE is the number of pieces of a work request. One is the header with
+	// all staged messages.
+	MaxSGE int32
+	// ScatterSegs is the number of messages one descriptor holds; 0: no scatter.
+	ScatterSegs int32
+	// Wire sizes in bytes: gather header without (c) and per message (h), the
+	// same of the scatter descriptor (c, d), a read request (r).
+	Header, Segment, DescSegment, ReadRequest int32
+	// Cursor: arrival is told by a cursor word written behind the data.
+	Cursor bool
+}
+
+// Validate checks l. Errors wrap ErrBatch.
+func (l *Limits) Validate() error {
+	for _, v := range [...]int64{l.EagerBlock, l.GatherMax, l.GatherCopy, int64(l.MaxSGE), int64(l.ScatterSegs),
+		int64(l.Header), int64(l.Segment), int64(l.DescSegment), int64(l.ReadRequest)} {
+		if v < 0 || v > MaxSize {
+			return fmt.Errorf("%w: limits %+v: want 0 to %d", ErrBatch, *l, int64(MaxSize))
+		}
+	}
+	for _, v := range [...]int32{l.Header, l.Segment, l.DescSegment, l.ReadRequest} {
+		if v > 1<<16 {
+			return fmt.Errorf("%w: wire size of %d bytes", ErrBatch, v)
+		}
+	}
+	if l.EagerMax > MaxSize {
+		return fmt.Errorf("%w: eager payload of %d bytes, at most %d", ErrBatch, l.EagerMax, int64(MaxSize))
+	}
+	return nil
+}
+
+// Batch is the backlog to one destination. It belongs to the caller; nothing
+// here keeps a reference to Messages.
+type Batch struct {
+	Messages []Message
+	Limits   Limits
+	// Wait is the expected time in ns until each mode has the credit it needs.
+	Wait [NumModes]float64
+}
+
+// Validate checks b. Errors wrap ErrBatch.
+func (b *Batch) Validate() error {
+	if len(b.Messages) > MaxMessages {
+		return fmt.Errorf("%w: %d messages, at most %d", ErrBatch, len(b.Messages), MaxMessages)
+	}
+	for i := range b.Messages {
+		if m := &b.Messages[i]; uint64(m.Size) > MaxSize || m.Flags > knownFlags {
+			return fmt.Errorf("%w: message %d: size %d, flags %#x", ErrBatch, i, m.Size, uint64(m.Flags))
+		}
+	}
+	for _, w := range b.Wait {
+		if !(w >= 0 && w <= MaxNS) {
+			return fmt.Errorf("%w: wait %v ns", ErrBatch, b.Wait)
+		}
+	}
+	return b.Limits.Validate()
+}
+
+// Bytes returns the sum of the sizes.
+func (b *Batch) Bytes() (s int64) {
+	for i := range b.Messages {
+		s += b.Messages[i].Size
+	}
+	return s
+}
+
+// Uniform returns n registered messages of one size with known, registered
+// destinations: the batches that are usually reasoned about.
+func Uniform(n int, size int64) []Message {
+	ms := make([]Message, n)
+	for i := range ms {
+		ms[i] = Message{Size: size, Flags: Registered | DestRegistered}
+	}
+	return ms
+}

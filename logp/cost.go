@@ -1,0 +1,254 @@
+package logp
+
+import "fmt"
+
+// Term names a part of a cost. See the package comment for the formulas.
+type Term uint8
+
+// Terms.
+const (
+	TermPost     Term = iota // a + b·w: processor time of posting, both ends
+	TermSend                 // Os of eager and gather writes
+	TermDesc                 // Os of scatter descriptors
+	TermRequest              // k·Os(r): read requests
+	TermData                 // Os of the data that reads return
+	TermGap                  // g between operations
+	TermCursor               // Os(0) + g: cursor updates
+	TermReceive              // Or of what arrives in rings
+	TermCopyOut              // C at the sender
+	TermCopyIn               // C at the receiver
+	TermRegister             // R at either end
+	TermSoft                 // Ls, or 2·Ls
+	TermHard                 // Lh
+	TermCredit               // expected wait for credit
+	TermExtra                // Params.Extra
+	TermLearned              // what Params.Scale adds or takes away
+
+	NumTerms = 16
+)
+
+var termNames = [NumTerms]string{"post", "send", "desc", "request", "data", "gap", "cursor", "receive",
+	"copy_out", "copy_in", "register", "soft", "hard", "credit", "extra", "learned"}
+
+// String returns the name of the term.
+func (t Term) String() string {
+	if t < NumTerms {
+		return termNames[t]
+	}
+	return fmt.Sprintf("term(%d)", uint8(t))
+}
+
+// Cost is a predicted time, term by term, in ns.
+type Cost struct {
+	Terms [NumTerms]float64
+	Ops   int   // work requests posted by the sender, cursor updates included
+	Reads int   // posted by the receiver
+	Ring  int64 // bytes of receiver memory taken
+}
+
+// Total returns the sum of the terms.
+func (c *Cost) Total() (t float64) {
+	for _, x := range c.Terms {
+		t += x
+	}
+	return t
+}
+
+// Cost returns the cost of moving the whole batch in mode m, in the order of
+// the batch, cut where a limit asks for it. The error wraps ErrInfeasible when a
+// message cannot go this way. It does not allocate. The batch must be valid.
+func (p *Params) Cost(b *Batch, m Mode) (Cost, error) {
+	t := tally{p: p, b: b}
+	for i := range b.Messages {
+		if err := p.Feasible(&b.Limits, b.Messages[i], m); err != nil {
+			return Cost{}, err
+		}
+	}
+	for i := 0; i < len(b.Messages); {
+		n := p.take(b, m, i)
+		t.begin(m)
+		for j := i; j < i+n; j++ {
+			t.add(j)
+		}
+		t.end()
+		i += n
+	}
+	return t.cost(), nil
+}
+
+// take returns how many messages from i on fit in one part of mode m. At least
+// 1: a message alone is known to be feasible.
+func (p *Params) take(b *Batch, m Mode, i int) int {
+	var r room
+	j := i
+	for ; j < len(b.Messages) && r.fits(&b.Limits, b.Messages[j], m); j++ {
+	}
+	return max(j-i, 1)
+}
+
+// room counts what the messages of one part take of its limits.
+type room struct {
+	bytes int64
+	n     int32
+	sge   int32
+}
+
+// fits adds x and says whether a part of mode m still holds everything.
+func (r *room) fits(l *Limits, x Message, m Mode) bool {
+	r.n++
+	switch m {
+	case Gather:
+		r.bytes += x.Size + int64(l.Segment)
+		if !l.staged(x) {
+			r.sge++
+		}
+		return r.bytes+int64(l.Header) <= l.GatherMax && 1+r.sge <= l.MaxSGE
+	case Scatter:
+		return r.n <= l.ScatterSegs
+	}
+	return true
+}
+
+// tally adds up a plan part by part. It is the definition of the model; what
+// the planner computes faster is tested against it.
+type tally struct {
+	p     *Params
+	b     *Batch
+	c     Cost
+	terms [NumTerms]float64 // of the part at hand, before scaling
+	mode  Mode
+	used  ModeSet
+	ops   int // operations on the sending link that g separates
+
+	n      int
+	bytes  int64 // of the part
+	region int64 // of the contiguous source region at hand (scatter)
+	reads  int
+	last   int // message added before
+}
+
+func (t *tally) begin(m Mode) {
+	t.mode, t.terms = m, [NumTerms]float64{}
+	t.n, t.bytes, t.region, t.reads, t.last = 0, 0, 0, 0, -2
+}
+
+// add puts message i of the batch into the part.
+func (t *tally) add(i int) {
+	p, l, x := t.p, &t.b.Limits, t.b.Messages[i]
+	t.n++
+	t.bytes += x.Size
+	e := &p.Extra[t.mode]
+	t.terms[TermExtra] += e.PerMessage + e.PerByte*float64(x.Size)
+	switch t.mode {
+	case Eager:
+		t.operation(TermSend, x.Size)
+		t.terms[TermCopyOut] += p.C.At(x.Size)
+	case Gather:
+		if l.staged(x) {
+			t.terms[TermCopyOut] += p.C.At(x.Size)
+		}
+	case Scatter:
+		if x.Flags&Registered == 0 {
+			t.terms[TermRegister] += p.R.At(x.Size)
+		}
+		if x.Flags&DestRegistered == 0 {
+			t.terms[TermRegister] += p.R.At(x.Size)
+		}
+		if x.Flags&Joined == 0 || t.last != i-1 {
+			t.endRegion()
+			t.reads++
+		}
+		t.region += x.Size
+	}
+	if t.mode != Scatter && x.Flags&InPlace == 0 {
+		t.terms[TermCopyIn] += p.C.At(x.Size)
+	}
+	t.last = i
+}
+
+// operation is one write of m bytes into the peer's ring.
+func (t *tally) operation(term Term, m int64) {
+	p := t.p
+	t.terms[term] += p.Os.At(m)
+	t.terms[TermGap] += p.G
+	t.terms[TermPost] += p.CPU.B
+	t.terms[TermReceive] += p.Or.At(m)
+	t.terms[TermExtra] += p.Extra[t.mode].PerOp
+	t.c.Ops++
+}
+
+func (t *tally) endRegion() {
+	if t.reads > 0 {
+		t.terms[TermData] += t.p.Os.At(t.region)
+	}
+	t.region = 0
+}
+
+// end closes the part.
+func (t *tally) end() {
+	p, l := t.p, &t.b.Limits
+	switch t.mode {
+	case Eager:
+		t.c.Ring += int64(t.n) * l.EagerBlock
+	case Gather:
+		m := t.bytes + int64(t.n)*int64(l.Segment) + int64(l.Header)
+		t.operation(TermSend, m)
+		t.c.Ring += m
+	case Scatter:
+		m := int64(t.n)*int64(l.DescSegment) + int64(l.Header)
+		t.endRegion()
+		t.operation(TermDesc, m)
+		t.c.Ring += m
+		t.c.Reads += t.reads
+		t.terms[TermRequest] += float64(t.reads) * p.Os.At(int64(l.ReadRequest))
+		t.terms[TermGap] += float64(t.reads-1) * p.G
+		t.terms[TermPost] += p.CPU.A + p.CPU.B*float64(t.reads)
+	}
+	if !t.used.Has(t.mode) {
+		t.used = t.used.With(t.mode)
+		t.terms[TermExtra] += p.Extra[t.mode].Fixed
+		if l.Cursor {
+			t.terms[TermCursor] += p.Os.At(0) + p.G
+			t.terms[TermPost] += p.CPU.B
+			t.c.Ops++
+		}
+	}
+	s, sum := p.scale(t.mode), 0.0
+	for i, x := range t.terms {
+		t.c.Terms[i] += x
+		sum += x
+	}
+	t.c.Terms[TermLearned] += (s - 1) * sum
+}
+
+// cost closes the plan: what all parts share is added once.
+func (t *tally) cost() Cost {
+	if t.used == 0 {
+		return t.c
+	}
+	t.c.Terms[TermPost] += t.p.CPU.A
+	t.c.Terms[TermGap] -= t.p.G
+	var far Mode
+	farthest, wait := -1.0, 0.0
+	for m := range Mode(NumModes) {
+		if !t.used.Has(m) {
+			continue
+		}
+		wait = max(wait, t.b.Wait[m])
+		if x := t.p.tail(m); x > farthest {
+			far, farthest = m, x
+		}
+	}
+	soft, hard := t.p.latency(far)
+	t.c.Terms[TermSoft] += soft
+	t.c.Terms[TermHard] += hard
+	t.c.Terms[TermLearned] += farthest - soft - hard
+	t.c.Terms[TermCredit] += wait
+	return t.c
+}
+
+// tail returns the corrected latency of mode m.
+func (p *Params) tail(m Mode) float64 {
+	soft, hard := p.latency(m)
+	return p.scale(m) * (soft + hard)
+}

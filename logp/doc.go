@@ -1,0 +1,72 @@
+// Package logp is the cost model of the engine: a parameterised LogP
+// description of one direction of a link ([Params]), the predicted time of every
+// way to move a batch of messages over it ([Params.Cost]), and the choice among
+// them ([Params.Choose]). It is pure: no clock, no goroutine, no
+// I/O, nothing but the standard library.
+//
+// # Units
+//
+// Times are nanoseconds in float64, sizes are bytes in int64.
+//
+// # Modes
+//
+//	eager    one write a message into the next block of the peer's ring
+//	gather   one write for many messages: header, then a list of pieces
+//	scatter  a descriptor is written; the receiver reads into final places
+//
+// # Formulas
+//
+// For messages m1…mn of one part, S = Σ mi; c, h, d and r are the wire sizes in
+// [Limits], k the number of contiguous source regions:
+//
+//	eager    Σ Os(mi) + (n−1)·g + Ls
+//	gather   Os(S + h·n + c) + Ls
+//	scatter  Os(d·n + c) + k·Os(r) + Σ Os(region) + (k−1)·g + 2·Ls + Lh
+//
+// These are the costs of R. Prou, "Gestion des communications centrée sur les
+// accès mémoire à distance", 2015 (hal-01252752), sections 2.2.2, 2.2.3, 2.3.1
+// and 2.3.2; scatter there has one source region. With [Limits.Cursor] each mode
+// adds one cursor update Os(0) + g (sections 2.4.1, 2.4.2). The thesis leaves out,
+// and [Params.Cost] adds:
+//
+//	post      a + b·w for w work requests of one posting call; scatter posts its
+//	          reads in a call of its own: a + b·k
+//	receive   Or of every operation that arrives in a ring (write or descriptor)
+//	copy out  C(m) at the sender: eager always, gather for what is staged
+//	copy in   C(m) from ring to destination: eager and gather, unless InPlace
+//	register  R(m) at the end whose buffer is not registered: scatter
+//	credit    the expected wait for room in the ring, Batch.Wait
+//	extra     what a link needs beyond that, Params.Extra, fitted by measurement
+//	learned   (Scale−1) × everything above but credit and the shared terms
+//
+// A gather beyond [Limits.MaxSGE] or [Limits.GatherMax], and a scatter beyond
+// [Limits.ScatterSegs], is cut into several work requests, g apart.
+//
+// The parts of a plan share one posting call and one link: their occupancies
+// add up, g lies between any two operations, their latencies overlap. Thus
+//
+//	total = a + Σ occupancy + (operations−1)·g + max latency + max credit
+//
+// which for one part is the formula of its mode. docs/model.md explains all of
+// this at leisure, with a worked example.
+//
+// # Concurrency and ownership
+//
+// [Curve] and [Params] are values, never changed once built, and may be read by
+// any number of goroutines.
+//
+// # Errors
+//
+// Everything decoded ([ParseParams], UnmarshalJSON) is hostile until checked.
+// Errors wrap ErrCurve, ErrParams, ErrBatch or ErrInfeasible.
+//
+// # Files
+//
+//	curve.go    Curve: piecewise-linear size → time; fit.go: monotone fit
+//	params.go   Params: the sampled description of a link direction
+//	mode.go     Mode, ModeSet
+//	batch.go    Message, Limits, Batch; feasible.go: which mode can carry what
+//	cost.go     Term, Cost, and the formulas above
+//	choose.go   Decision, Choose: the best single mode
+//	errors.go   sentinels
+package logp

@@ -1,0 +1,44 @@
+package logp
+
+// Feasible returns nil when mode m can carry message x of a batch with limits
+// l, else an error that wraps ErrInfeasible and says why. It does not allocate.
+func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
+	switch m {
+	case Eager:
+		if x.Size > l.EagerMax {
+			return ErrEagerBlock
+		}
+	case Gather:
+		if x.Size+int64(l.Segment)+int64(l.Header) > l.GatherMax {
+			return ErrGatherRing
+		}
+		if l.MaxSGE < 1 || l.MaxSGE < 2 && !l.staged(x) {
+			return ErrGatherSGE
+		}
+	case Scatter:
+		if l.ScatterSegs < 1 {
+			return ErrScatterOff
+		}
+		if x.Flags&(Registered|DestRegistered) != Registered|DestRegistered && !p.R.Known() {
+			return ErrUnregistered
+		}
+	default:
+		return ErrNoMode
+	}
+	return nil
+}
+
+// staged says whether gather copies x behind its header.
+func (l *Limits) staged(x Message) bool {
+	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy
+}
+
+// Modes returns the modes that can carry x.
+func (p *Params) Modes(l *Limits, x Message) (s ModeSet) {
+	for m := range Mode(NumModes) {
+		if p.Feasible(l, x, m) == nil {
+			s = s.With(m)
+		}
+	}
+	return s
+}

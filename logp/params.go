@@ -1,0 +1,126 @@
+package logp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Params describes one direction of a link between two classes of peers: the
+// parameterised LogP of Kielmann et al. (2000) with the additions of the package
+// comment. The zero value describes a link that costs nothing.
+type Params struct {
+	// Os(m) is how long the sending adapter is occupied by an operation of m
+	// bytes.
+	Os Curve `json:"os"`
+	// Or(m) is what the receiver's software does for one operation of m bytes
+	// that arrives in a ring: find, check, account. Without copies.
+	Or Curve `json:"or"`
+	// C(m) is a local copy of m bytes.
+	C Curve `json:"copy"`
+	// R(m) is registering and deregistering m bytes. Unknown: never register
+	// for a transfer.
+	R Curve `json:"register"`
+
+	G  float64 `json:"g"`  // ns between two operations of a link, beyond Os
+	Ls float64 `json:"ls"` // ns of soft latency: through the software of both ends
+	Lh float64 `json:"lh"` // ns of hard latency: an answer without software at the target
+
+	// CPU is what posting costs the processor.
+	CPU Posting `json:"ocpu"`
+
+	// Extra is what a mode costs beyond the formulas: header and descriptor
+	// processing, matching, completions. Fitted from measured batches.
+	Extra [NumModes]Extra `json:"extra"`
+
+	// Scale corrects a mode by a factor that a Refiner has learned. 0 means 1.
+	Scale [NumModes]float64 `json:"scale"`
+}
+
+// Posting is the cost of one posting call with k work requests: A + B·k.
+type Posting struct {
+	A float64 `json:"a"`
+	B float64 `json:"b"`
+}
+
+// Extra is a linear correction of one mode in ns. Terms may be negative: where
+// copies overlap with transfers the formulas say too much.
+type Extra struct {
+	Fixed      float64 `json:"fixed"`       // once a plan that uses the mode
+	PerOp      float64 `json:"per_op"`      // per eager write, gather write, descriptor
+	PerMessage float64 `json:"per_message"` // per message
+	PerByte    float64 `json:"per_byte"`    // per byte of payload
+}
+
+const (
+	// MinScale and MaxScale bound a correction: a model that is wrong by more
+	// than four needs new samples, not a factor.
+	MinScale = 0.25
+	MaxScale = 4
+)
+
+// Validate checks p. Errors wrap ErrParams.
+func (p *Params) Validate() error {
+	for _, v := range []struct {
+		name string
+		x    float64
+	}{{"g", p.G}, {"ls", p.Ls}, {"lh", p.Lh}, {"ocpu.a", p.CPU.A}, {"ocpu.b", p.CPU.B}} {
+		if !(v.x >= 0 && v.x <= MaxNS) {
+			return fmt.Errorf("%w: %s is %v ns, want 0 to %v", ErrParams, v.name, v.x, MaxNS)
+		}
+	}
+	for m, e := range p.Extra {
+		for _, x := range []float64{e.Fixed, e.PerOp, e.PerMessage, e.PerByte} {
+			if !(x >= -MaxNS && x <= MaxNS) {
+				return fmt.Errorf("%w: extra of %v is %+v", ErrParams, Mode(m), e)
+			}
+		}
+	}
+	for m, s := range p.Scale {
+		if s != 0 && !(s >= MinScale && s <= MaxScale) {
+			return fmt.Errorf("%w: scale of %v is %v, want 0 or %v to %v", ErrParams, Mode(m), s, MinScale, MaxScale)
+		}
+	}
+	return nil
+}
+
+// scale returns the effective correction of mode m.
+func (p *Params) scale(m Mode) float64 {
+	if s := p.Scale[m]; s != 0 {
+		return s
+	}
+	return 1
+}
+
+// latency returns how long after the last occupancy of mode m data is there.
+func (p *Params) latency(m Mode) (soft, hard float64) {
+	if m == Scatter {
+		return 2 * p.Ls, p.Lh
+	}
+	return p.Ls, 0
+}
+
+// maxParamsJSON bounds what ParseParams reads: four full curves are 80 KiB.
+const maxParamsJSON = 1 << 20
+
+// ParseParams reads Params from JSON, refusing unknown fields, trailing data
+// and whatever Validate refuses. Errors wrap ErrParams.
+func ParseParams(b []byte) (Params, error) {
+	var p Params
+	if len(b) > maxParamsJSON {
+		return p, fmt.Errorf("%w: %d bytes of JSON, at most %d", ErrParams, len(b), maxParamsJSON)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return Params{}, fmt.Errorf("%w: %w", ErrParams, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return Params{}, fmt.Errorf("%w: data after the parameters", ErrParams)
+	}
+	if err := p.Validate(); err != nil {
+		return Params{}, err
+	}
+	return p, nil
+}
