@@ -167,7 +167,7 @@ var wakeMutants = []mutant{
 	{name: "FD changes", by: []string{"SleepIsQuiet"}, hooks: hooks{fd: func(l *mutLink) int { l.n++; return l.Link.FD() + l.n%2 }}},
 	{name: "plain writes do not wake, though promised", by: []string{"WakeOnWrite"}, opt: sim.Options{Caps: sim.CapsLike("ibv")},
 		hooks: hooks{caps: func(c *fabric.Caps) { c.WakesOnWrite = true }}},
-	{name: "FD is another's", by: []string{"WakeOnNotify", "WakeOnCompletion", "WakeOnDown"},
+	{name: "FD is another's", opt: sim.Options{MaxDelay: 50, MaxCompletionDelay: 50}, by: []string{"WakeOnNotify", "WakeOnCompletion", "WakeOnDown"},
 		hooks: hooks{fd: func(*mutLink) int { return 0x7fff }}},
 }
 
