@@ -65,8 +65,8 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	// The call returns the valid entries of all ports. Its buffer may not be
 	// longer than 64 KiB, 2047 entries (the kernel's attributes have 16-bit
 	// lengths); a device with more than that says EINVAL.
-	max := min((pa.GIDs+1)*(da.Ports+1), 2000)
-	es, no := rawGIDTable(h, max)
+	most := min((pa.GIDs+1)*(da.Ports+1), 2000)
+	es, no := rawGIDTable(h, most)
 	if no == 0 {
 		out := make([]GIDEntry, 0, len(es))
 		for _, e := range es {

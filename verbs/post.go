@@ -30,7 +30,7 @@ type (
 		swap     uint64
 		atomKey  uint32
 		_        uint32
-		srqn     uint32
+		_        uint32 // srqn
 		_        uint32
 		mw       uintptr
 		mwRKey   uint32

@@ -109,10 +109,10 @@ func rawQueryPort(h uintptr, port uint8) (PortAttr, syscall.Errno) {
 	}, 0
 }
 
-func rawGIDTable(h uintptr, max int) ([]rawGID, syscall.Errno) {
-	es := make([]C.struct_rv_gid_entry, max)
+func rawGIDTable(h uintptr, most int) ([]rawGID, syscall.Errno) {
+	es := make([]C.struct_rv_gid_entry, most)
 	var n C.int
-	if rc := C.rv_query_gid_table(C.rv_h(h), &es[0], C.int(max), &n); rc != 0 {
+	if rc := C.rv_query_gid_table(C.rv_h(h), &es[0], C.int(most), &n); rc != 0 {
 		return nil, errno(rc)
 	}
 	out := make([]rawGID, n)

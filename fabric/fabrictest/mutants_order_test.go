@@ -2,6 +2,7 @@ package fabrictest
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -251,7 +252,7 @@ var accessMutants = []mutant{
 	{name: "Post to a failed endpoint succeeds", by: []string{"RemoteAccess", "LocalAccess", "PeerCloses", "PeerDies", "IdlePeerGone", "CloseFlushes"},
 		hooks: hooks{post: func(e *mutEP, ws []fabric.WR) (int, error) {
 			n, err := e.Endpoint.Post(ws)
-			if err == fabric.ErrDown {
+			if errors.Is(err, fabric.ErrDown) {
 				return len(ws), nil
 			}
 			return n, err

@@ -217,7 +217,7 @@ var connectMutants = []mutant{
 	{name: "posting before Connect", by: []string{"NotConnected"}, hooks: hooks{
 		post: func(e *mutEP, ws []fabric.WR) (int, error) {
 			n, err := e.Endpoint.Post(ws)
-			if err == fabric.ErrNotConnected {
+			if errors.Is(err, fabric.ErrNotConnected) {
 				return len(ws), nil
 			}
 			return n, err

@@ -1,6 +1,7 @@
 package fabrictest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,7 @@ func readable(fd int, d time.Duration) (bool, error) {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(p, int(d/time.Millisecond))
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err == nil && p[0].Revents&^unix.POLLIN != 0 {

@@ -34,7 +34,7 @@ const (
 	maxEndpoints = 1 << 16
 )
 
-// ErrTooManyEndpoints: the completion queue cannot be made large enough for one
+// ErrTooManyEndpoints says that the completion queue cannot be made large enough for one
 // more endpoint. Use smaller depths, or a second link.
 var ErrTooManyEndpoints = errors.New("too many endpoints")
 

@@ -41,7 +41,7 @@ type Options struct {
 // adapters keep state for each, and 16 is what all of them have.
 const DefaultMaxReads = 16
 
-// ErrNoPort: there is a device, but no port of it can be used.
+// ErrNoPort says that there is a device, but no port of it can be used.
 var ErrNoPort = errors.New("no usable port")
 
 // place is the port that a link works on.

@@ -60,14 +60,14 @@ func (l *Link) pump() bool {
 		l.q.Reserve(int(l.reserve.Swap(0)))
 	}
 	var c fabric.Completion
-	any := false
+	some := false
 	for range 1 + l.cq.Cap()/len(l.wcs) {
 		got, err := l.cq.Poll(l.wcs[:])
 		if err != nil {
 			l.broken()
 		}
 		for i := range got {
-			any = true
+			some = true
 			if l.handle(&l.wcs[i], &c, false) {
 				l.push(c)
 			}
@@ -76,8 +76,8 @@ func (l *Link) pump() bool {
 			break
 		}
 	}
-	l.refill = l.refill || any
-	return any
+	l.refill = l.refill || some
+	return some
 }
 
 // push appends to q, which has a place for everything that can be outstanding.

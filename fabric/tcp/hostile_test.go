@@ -242,7 +242,7 @@ func TestRegionClosedUnderAWrite(t *testing.T) {
 		for range 50 {
 			s.poll()
 		}
-		require.Equal(t, part, int(size-s.ep.rx.left))
+		require.Equal(t, part, size-s.ep.rx.left)
 		require.NoError(t, reg.Close())
 		clear(mem)
 		go func() { _, _ = s.peer.Write(rest[part:]) }()

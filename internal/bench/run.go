@@ -60,7 +60,7 @@ func (r *Request) depth() int {
 // Opener connects the calling rank with the other one. It is called on both
 // ranks with the same fabric; depth is the queue length that is needed. close
 // releases everything and may be called more than once.
-type Opener func(ctx context.Context, fabric string, depth int) (c Conn, close func() error, err error)
+type Opener func(ctx context.Context, fabric string, depth int) (c Conn, done func() error, err error)
 
 // Run measures. Both ranks call it: rank 0 with what it wants and emit, which
 // gets every result as it comes; rank 1 with a zero Request and nil. It

@@ -26,7 +26,6 @@ type op struct {
 	Waiter
 	next   *op
 	status fabric.Status
-	id     uint64
 	off    uint64
 }
 

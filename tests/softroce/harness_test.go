@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,8 +37,8 @@ func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec
 		}
 	}
 	if vm != "native" {
-		out, err = exec.Command(bin, "build", "-vm", vm).Output()
-		require.NoError(t, err)
+		out, err = exec.Command(bin, "build", "-vm", vm).CombinedOutput()
+		require.NoError(t, err, "%s", out)
 	}
 	c, err := openCache()
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func run(t *testing.T, cmd *exec.Cmd) (code int, stdout, stderr string) {
 	var out, errb bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errb
 	err := cmd.Run()
-	if _, ok := err.(*exec.ExitError); err != nil && !ok {
+	if e := (*exec.ExitError)(nil); err != nil && !errors.As(err, &e) {
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errb.String()

@@ -29,7 +29,7 @@ func TestKeyTable(t *testing.T) {
 		need    fabric.Access
 		want    bool
 	}
-	const max = ^uint64(0)
+	const top = ^uint64(0)
 	for _, p := range []probe{
 		{e.Key, 0x1000, 0x100, fabric.AccessRemoteRead, true},
 		{e.Key, 0x10ff, 1, fabric.AccessRemoteWrite, true},
@@ -37,9 +37,9 @@ func TestKeyTable(t *testing.T) {
 		{e.Key, 0x1000, 0x101, fabric.AccessRemoteRead, false},
 		{e.Key, 0x0fff, 1, fabric.AccessRemoteRead, false},
 		{e.Key, 0x1101, 0, fabric.AccessRemoteRead, false},
-		{e.Key, 0x1080, max, fabric.AccessRemoteRead, false},
-		{e.Key, max, 2, fabric.AccessRemoteRead, false},
-		{e.Key, 0, max, fabric.AccessRemoteRead, false},
+		{e.Key, 0x1080, top, fabric.AccessRemoteRead, false},
+		{e.Key, top, 2, fabric.AccessRemoteRead, false},
+		{e.Key, 0, top, fabric.AccessRemoteRead, false},
 		{e.Key, 0x1000, 8, fabric.AccessRemoteAtomic, false},
 		{e.Key, 0x1000, 8, fabric.AccessRemoteRead | fabric.AccessRemoteAtomic, false},
 		{e.Key ^ 1<<31, 0x1000, 8, fabric.AccessRemoteRead, false},
