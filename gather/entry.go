@@ -1,0 +1,91 @@
+package gather
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what the entries of a header carry besides sizes. A changed layout
+// gets a new kind.
+type Kind uint8
+
+// Kinds.
+const (
+	Seq  Kind = 1 + iota // Entry.At is a sequence number
+	Dest                 // Entry.At is an offset in region Entry.Region of the receiver
+)
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	switch k {
+	case Seq:
+		return "seq"
+	case Dest:
+		return "dest"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// MaxCount is how many segments a gather holds at most: the count has 16 bits.
+const MaxCount = 1<<16 - 1
+
+// Entry describes one segment.
+type Entry struct {
+	At     uint64 // Seq: sequence number; Dest: offset in bytes
+	Size   uint32 // bytes
+	Region uint32 // Dest: which destination; Seq: 0
+}
+
+// Sentinels for errors.Is.
+var (
+	// ErrHeader is a header that no honest sender makes.
+	ErrHeader = errors.New("bad gather header")
+
+	// ErrDestination is a destination that does not exist here or is too small.
+	ErrDestination = errors.New("gather destination out of bounds")
+
+	// ErrOrder is a list of entries that a header cannot express: places that do
+	// not ascend, overlap or wrap.
+	ErrOrder = errors.New("gather entries must ascend and not overlap")
+
+	// ErrTooLarge is a message that fits no gather: use rendezvous.
+	ErrTooLarge = errors.New("message too large for a gather: use rendezvous")
+
+	// ErrReleased is the use of a payload after its lease has ended.
+	ErrReleased = errors.New("gather used after the release of its lease")
+)
+
+// HeaderError says what is wrong with a header. It unwraps to ErrHeader.
+type HeaderError struct {
+	Entry  int // index of the entry, -1: the header as a whole
+	Reason string
+}
+
+func (e *HeaderError) Error() string {
+	if e.Entry < 0 {
+		return fmt.Sprintf("split: %v: %s", ErrHeader, e.Reason)
+	}
+	return fmt.Sprintf("split: %v: entry %d: %s", ErrHeader, e.Entry, e.Reason)
+}
+
+// Unwrap returns ErrHeader.
+func (e *HeaderError) Unwrap() error { return ErrHeader }
+
+// DestinationError is an entry whose destination is refused. It unwraps to
+// ErrDestination.
+type DestinationError struct {
+	Index int // of the entry
+	Entry Entry
+	Have  int // bytes of the region, -1: there is none of this number
+}
+
+func (e *DestinationError) Error() string {
+	if e.Have < 0 {
+		return fmt.Sprintf("scatter: entry %d: %v: no region %d", e.Index, ErrDestination, e.Entry.Region)
+	}
+	return fmt.Sprintf("scatter: entry %d: %v: %d bytes at %d of region %d, which has %d",
+		e.Index, ErrDestination, e.Entry.Size, e.Entry.At, e.Entry.Region, e.Have)
+}
+
+// Unwrap returns ErrDestination.
+func (e *DestinationError) Unwrap() error { return ErrDestination }

@@ -1,0 +1,221 @@
+package gather
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A header is the prelude, the entries and zeros to a multiple of 8:
+//
+//	0        2        3        4        8                16
+//	| count  | widths |   0    | region | base           | entry 0 | entry 1 | ...
+//
+// An entry is size, gap and, if it is so in widths, region.
+const preludeSize = 16
+
+// layout is how wide the fields of all entries are: bits 0-1 the code of the
+// size (1, 2, 4 bytes), bits 2-4 that of the gap (0, 1, 2, 4, 8), bit 5 a region
+// of 4 bytes.
+type layout uint8
+
+const (
+	layoutRegion = 1 << 5
+	layoutKnown  = 1<<6 - 1
+)
+
+func (l layout) size() int { return 1 << (l & 3) }
+func (l layout) gap() int  { return 1 << (l >> 2 & 7) >> 1 }
+
+func (l layout) region() int {
+	if l&layoutRegion != 0 {
+		return 4
+	}
+	return 0
+}
+
+// entry is the length of one entry.
+func (l layout) entry() int { return l.size() + l.gap() + l.region() }
+
+// valid reports whether l can stand in a header of kind k.
+func (l layout) valid(k Kind) bool {
+	return l&^layoutKnown == 0 && l&3 < 3 && l>>2&7 < 5 && (k == Dest || l&layoutRegion == 0)
+}
+
+// headerLen is the length of a header of n entries.
+func headerLen(n int, l layout) int { return (preludeSize + n*l.entry() + 7) &^ 7 }
+
+func sizeCode(v uint32) layout {
+	switch {
+	case v < 1<<8:
+		return 0
+	case v < 1<<16:
+		return 1
+	}
+	return 2
+}
+
+func gapCode(v uint64) layout {
+	switch {
+	case v == 0:
+		return 0
+	case v < 1<<8:
+		return 1
+	case v < 1<<16:
+		return 2
+	case v < 1<<32:
+		return 3
+	}
+	return 4
+}
+
+// walk follows entries: where the next one would stand without a gap.
+type walk struct {
+	next   uint64
+	region uint32
+	full   bool // nothing comes after: next would be 2^64
+}
+
+// gap is the distance from where the entry before ends to e. ok is false if e
+// lies before that, or ends beyond 2^64. newRegion says that e opens one.
+func (w *walk) gap(k Kind, e Entry) (gap uint64, newRegion, ok bool) {
+	from, full := w.next, w.full
+	if k == Seq {
+		if e.Region != 0 {
+			return 0, false, false
+		}
+	} else if e.Region != w.region {
+		if e.Region < w.region {
+			return 0, false, false
+		}
+		from, full, newRegion = 0, false, true
+	}
+	if full || e.At < from {
+		return 0, false, false
+	}
+	return e.At - from, newRegion, k == Seq || e.At+uint64(e.Size) >= e.At
+}
+
+// step moves behind e, which gap has accepted.
+func (w *walk) step(k Kind, e Entry) {
+	if k == Seq {
+		w.next = e.At + 1
+		w.full = w.next == 0
+		return
+	}
+	w.next, w.full, w.region = e.At+uint64(e.Size), false, e.Region
+}
+
+// shape is what a header under construction needs.
+type shape struct {
+	w      walk
+	layout layout
+	n      int
+}
+
+// with returns the shape with e behind the others. ok is false if e cannot
+// stand there. Short path.
+func (s shape) with(k Kind, e Entry) (_ shape, ok bool) {
+	if s.n == MaxCount {
+		return s, false
+	}
+	if s.n == 0 {
+		s.w = walk{next: e.At, region: e.Region}
+	}
+	gap, newRegion, ok := s.w.gap(k, e)
+	if !ok {
+		return s, false
+	}
+	s.w.step(k, e)
+	s.layout = max(s.layout&3, sizeCode(e.Size)) | max(s.layout>>2&7, gapCode(gap))<<2 | s.layout&layoutRegion
+	if newRegion {
+		s.layout |= layoutRegion
+	}
+	s.n++
+	return s, true
+}
+
+// HeaderLen is the length in bytes of the header that AppendHeader would make,
+// 0 if it would fail.
+func HeaderLen(k Kind, entries []Entry) int {
+	var s shape
+	for _, e := range entries {
+		var ok bool
+		if s, ok = s.with(k, e); !ok {
+			return 0
+		}
+	}
+	if s.n == 0 {
+		return 0
+	}
+	return headerLen(s.n, s.layout)
+}
+
+// AppendHeader appends the header for entries to b. Errors wrap ErrOrder, and
+// nothing was appended. It allocates only to grow b. Short path.
+func AppendHeader(b []byte, k Kind, entries []Entry) ([]byte, error) {
+	var s shape
+	for i, e := range entries {
+		var ok bool
+		if s, ok = s.with(k, e); !ok {
+			return b, fmt.Errorf("gather header: entry %d of %d (%v %d, %d bytes): %w", i, len(entries), k, e.At, e.Size, ErrOrder)
+		}
+	}
+	if s.n == 0 {
+		return b, fmt.Errorf("gather header: %w: there are none", ErrOrder)
+	}
+	return s.append(b, k, entries), nil
+}
+
+// append appends the header for entries, whose shape is s.
+func (s shape) append(b []byte, k Kind, entries []Entry) []byte {
+	start := len(b)
+	b = binary.LittleEndian.AppendUint16(b, uint16(s.n))
+	b = append(b, byte(s.layout), 0)
+	b = binary.LittleEndian.AppendUint32(b, entries[0].Region)
+	b = binary.LittleEndian.AppendUint64(b, entries[0].At)
+	w := walk{next: entries[0].At, region: entries[0].Region}
+	size, gapLen, region := s.layout.size(), s.layout.gap(), s.layout.region()
+	for _, e := range entries {
+		gap, _, _ := w.gap(k, e)
+		w.step(k, e)
+		b = appendUint(b, uint64(e.Size), size)
+		b = appendUint(b, gap, gapLen)
+		if region != 0 {
+			b = binary.LittleEndian.AppendUint32(b, e.Region)
+		}
+	}
+	for (len(b)-start)%8 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// appendUint appends the low n bytes of v.
+func appendUint(b []byte, v uint64, n int) []byte {
+	switch n {
+	case 0:
+		return b
+	case 1:
+		return append(b, byte(v))
+	case 2:
+		return binary.LittleEndian.AppendUint16(b, uint16(v))
+	case 4:
+		return binary.LittleEndian.AppendUint32(b, uint32(v))
+	}
+	return binary.LittleEndian.AppendUint64(b, v)
+}
+
+// loadUint reads n bytes at the front of b.
+func loadUint(b []byte, n int) uint64 {
+	switch n {
+	case 0:
+		return 0
+	case 1:
+		return uint64(b[0])
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(b))
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
+}

@@ -1,0 +1,110 @@
+package gather
+
+import "fmt"
+
+// DefaultThreshold is the size in bytes from which registered memory is taken in
+// place. See BenchmarkThreshold in package eager: below, copying is cheaper than
+// a piece of its own on every link measured; above, it depends on the link and
+// the difference grows slowly, so that a larger value would cost more where
+// pieces are cheap than it wins where they are dear.
+const DefaultThreshold = 512
+
+// Message is one message of a batch.
+type Message struct {
+	Data       []byte
+	At         uint64 // sequence number or offset of the destination
+	Region     uint32 // Dest: number of the destination region
+	LKey       uint32 // of Registered memory
+	Registered bool   // Data may be taken in place
+}
+
+// Limits is what one gather may be.
+type Limits struct {
+	Bytes   int // longest payload, header included
+	InPlace int // pieces in place; 0: all is copied
+	Count   int // segments; 0 means MaxCount
+}
+
+// Packer makes gathers of batches. Its buffers are used again.
+type Packer struct {
+	kind      Kind
+	threshold int
+	limits    Limits
+	entries   []Entry
+	pieces    []Piece
+	header    []byte
+	bytes     int
+}
+
+// NewPacker returns a Packer for gathers of kind k. Registered messages of at
+// least threshold bytes are taken in place; 0 means DefaultThreshold, negative
+// means never.
+func NewPacker(k Kind, l Limits, threshold int) *Packer {
+	if threshold == 0 {
+		threshold = DefaultThreshold
+	}
+	if l.Count <= 0 || l.Count > MaxCount {
+		l.Count = MaxCount
+	}
+	return &Packer{kind: k, threshold: threshold, limits: l}
+}
+
+// Pack makes a gather of as many of the first messages as one can hold and
+// returns their number: the next gather begins with msgs[n]. A gather ends where
+// the limits say so, and before a message whose place does not ascend or
+// overlaps the one before. An error, with n == 0, concerns msgs[0], which no
+// gather can hold: ErrTooLarge or ErrOrder. Short path: no allocation once the
+// buffers have grown.
+func (p *Packer) Pack(msgs []Message) (n int, err error) {
+	p.entries, p.pieces, p.header, p.bytes = p.entries[:0], p.pieces[:0], p.header[:0], 0
+	if len(msgs) == 0 {
+		return 0, nil
+	}
+	var s shape
+	body, inPlace := 0, 0
+	p.pieces = append(p.pieces, Piece{}) // the header
+	for i := range msgs {
+		m := &msgs[i]
+		if i == p.limits.Count || len(m.Data) > p.limits.Bytes-body {
+			break
+		}
+		e := Entry{At: m.At, Size: uint32(len(m.Data)), Region: m.Region}
+		next, ok := s.with(p.kind, e)
+		if !ok || headerLen(next.n, next.layout)+body+len(m.Data) > p.limits.Bytes {
+			break
+		}
+		direct := m.Registered && p.threshold >= 0 && len(m.Data) >= p.threshold && len(m.Data) > 0 && p.limits.InPlace > 0
+		if direct {
+			if inPlace == p.limits.InPlace {
+				break
+			}
+			inPlace++
+		}
+		s = next
+		body += len(m.Data)
+		p.entries = append(p.entries, e)
+		p.pieces = append(p.pieces, Piece{Data: m.Data, LKey: m.LKey, InPlace: direct})
+	}
+	if s.n == 0 {
+		p.pieces = p.pieces[:0]
+		m := &msgs[0]
+		if s, ok := s.with(p.kind, Entry{At: m.At, Size: uint32(min(len(m.Data), p.limits.Bytes)), Region: m.Region}); ok {
+			return 0, fmt.Errorf("pack %d bytes, limit %d with a header of %d: %w", len(m.Data), p.limits.Bytes, headerLen(1, s.layout), ErrTooLarge)
+		}
+		return 0, fmt.Errorf("pack %d bytes at %d: %w", len(m.Data), m.At, ErrOrder)
+	}
+	p.header = s.append(p.header, p.kind, p.entries)
+	p.pieces[0].Data = p.header
+	p.bytes = len(p.header) + body
+	return s.n, nil
+}
+
+// Pieces is the payload of the gather packed last, header first. Valid until the
+// next Pack.
+func (p *Packer) Pieces() []Piece { return p.pieces }
+
+// Bytes is its length.
+func (p *Packer) Bytes() int { return p.bytes }
+
+// Kind is the kind of its header.
+func (p *Packer) Kind() Kind { return p.kind }

@@ -1,0 +1,166 @@
+package gather
+
+import "encoding/binary"
+
+// Header is a parsed and checked header. The zero value is ready for Parse; its
+// buffer is used again.
+type Header struct {
+	raw    []byte // our own copy of the entries
+	base   walk   // before the first entry
+	body   uint64 // bytes of all segments
+	n      int
+	length int // of the header
+	kind   Kind
+	layout layout
+}
+
+// Count is the number of segments, 0 before a successful Parse.
+func (h *Header) Count() int { return h.n }
+
+// Kind is what the entries carry.
+func (h *Header) Kind() Kind { return h.kind }
+
+// Len is the length of the header in the payload in bytes, a multiple of 8.
+func (h *Header) Len() int { return h.length }
+
+// Body is the number of bytes of all segments.
+func (h *Header) Body() uint64 { return h.body }
+
+// Parse reads the header at the front of a payload, given as the parts in which
+// it lies, and checks it against the payload's length. It copies what it checks:
+// the payload may change afterwards. A failure is a *HeaderError and leaves h
+// empty. It allocates only to grow its buffer, to at most the length of the
+// payload. Short path.
+func (h *Header) Parse(k Kind, payload ...[]byte) error {
+	total := uint64(0)
+	for _, p := range payload {
+		total += uint64(len(p))
+	}
+	*h = Header{raw: h.raw[:0], kind: k}
+	if k != Seq && k != Dest {
+		return &HeaderError{-1, "unknown " + k.String()}
+	}
+	var pre [preludeSize]byte
+	if n, _ := copyAt(pre[:], 0, payload); n < preludeSize {
+		return &HeaderError{-1, "truncated prelude"}
+	}
+	n, l := int(binary.LittleEndian.Uint16(pre[:])), layout(pre[2])
+	w := walk{next: binary.LittleEndian.Uint64(pre[8:]), region: binary.LittleEndian.Uint32(pre[4:])}
+	switch {
+	case n == 0:
+		return &HeaderError{-1, "no segment"}
+	case !l.valid(k) || pre[3] != 0:
+		return &HeaderError{-1, "unknown field widths"}
+	case k == Seq && w.region != 0:
+		return &HeaderError{-1, "region in a header of sequence numbers"}
+	}
+	length := headerLen(n, l)
+	if uint64(length) > total {
+		return &HeaderError{-1, "more entries than the payload holds"}
+	}
+	size := length - preludeSize
+	if cap(h.raw) < size {
+		h.raw = make([]byte, size)
+	}
+	h.raw = h.raw[:size]
+	copyAt(h.raw, preludeSize, payload)
+	body, err := check(k, l, n, w, h.raw)
+	if err != nil {
+		return err
+	}
+	if body != total-uint64(length) {
+		return &HeaderError{-1, "sizes do not add up to the payload"}
+	}
+	h.n, h.layout, h.base, h.body, h.length = n, l, w, body, length
+	return nil
+}
+
+// check goes through all entries and the padding.
+func check(k Kind, l layout, n int, w walk, raw []byte) (body uint64, err error) {
+	it := Iter{raw: raw, w: w, left: n, kind: k, layout: l}
+	for i := range n {
+		e, why := it.step()
+		if why != "" {
+			return 0, &HeaderError{i, why}
+		}
+		if i == 0 && (e.At != w.next || e.Region != w.region) {
+			return 0, &HeaderError{i, "base is not the first entry"}
+		}
+		body += uint64(e.Size)
+	}
+	for _, b := range it.raw {
+		if b != 0 {
+			return 0, &HeaderError{-1, "padding is not zero"}
+		}
+	}
+	return body, nil
+}
+
+// copyAt copies to dst what lies in parts from off on.
+func copyAt(dst []byte, off int, parts [][]byte) (n int, whole bool) {
+	for _, p := range parts {
+		if off >= len(p) {
+			off -= len(p)
+			continue
+		}
+		n += copy(dst[n:], p[off:])
+		if off = 0; n == len(dst) {
+			break
+		}
+	}
+	return n, n == len(dst)
+}
+
+// Iter walks the entries of a header. It is valid until the header is parsed
+// again.
+type Iter struct {
+	raw    []byte
+	w      walk
+	left   int
+	kind   Kind
+	layout layout
+}
+
+// Iter starts at the first entry.
+func (h *Header) Iter() Iter {
+	return Iter{raw: h.raw, w: h.base, left: h.n, kind: h.kind, layout: h.layout}
+}
+
+// Next returns the next entry. Short path.
+func (it *Iter) Next() (e Entry, ok bool) {
+	if it.left == 0 {
+		return e, false
+	}
+	e, _ = it.step()
+	return e, true
+}
+
+// step reads one entry. why says what is wrong with it.
+func (it *Iter) step() (e Entry, why string) {
+	b, l := it.raw, it.layout
+	size, gapLen := l.size(), l.gap()
+	it.left--
+	e.Size = uint32(loadUint(b, size))
+	gap := loadUint(b[size:], gapLen)
+	e.Region = it.w.region
+	from, full := it.w.next, it.w.full
+	if l&layoutRegion != 0 {
+		e.Region = binary.LittleEndian.Uint32(b[size+gapLen:])
+		switch {
+		case e.Region < it.w.region:
+			return e, "regions do not ascend"
+		case e.Region > it.w.region:
+			from, full = 0, false
+		}
+	}
+	it.raw = b[l.entry():]
+	e.At = from + gap
+	switch {
+	case full || e.At < from:
+		return e, "place beyond 2^64"
+	case it.kind == Dest && e.At+uint64(e.Size) < e.At:
+		return e, "segment ends beyond 2^64"
+	}
+	it.w.step(it.kind, e)
+	return e, ""
+}

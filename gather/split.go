@@ -1,0 +1,180 @@
+package gather
+
+// maxParts is in how many parts a payload may lie: the first block of a message,
+// the run behind it up to the end of the ring, the run from its start.
+const maxParts = 3
+
+// Splitter takes a gather apart, segment by segment:
+//
+//	for s.Next() {
+//		e := s.Entry()
+//		if b, ok := s.Bytes(); ok { use b in place } else { s.Copy(dst) }
+//	}
+//	err := s.Err()
+//
+// The zero value is ready for Open; its buffers are used again.
+type Splitter struct {
+	h     Header
+	it    Iter
+	cur   Entry
+	index int
+	parts [maxParts][]byte
+	n     int // parts
+	at    int // offset of the current segment in the payload
+	next  int // of the one behind it
+	alive *uint64
+	gen   uint64
+	err   error
+}
+
+// Open parses the header of a payload, given as the 1 to 3 parts in which it
+// lies. Segments are valid while *alive, if given, keeps its value: a lease counts
+// it on when it ends. Errors are a *HeaderError. Short path.
+func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
+	if len(payload) > maxParts {
+		panic("gather: payload in more than 3 parts")
+	}
+	s.alive, s.gen = alive, 0
+	if alive != nil {
+		s.gen = *alive
+	}
+	s.parts = [maxParts][]byte{}
+	s.n = copy(s.parts[:], payload)
+	if s.err = s.h.Parse(k, s.parts[:s.n]...); s.err != nil {
+		s.n = 0
+	}
+	s.rewind()
+	return s.err
+}
+
+// rewind goes back before the first segment.
+func (s *Splitter) rewind() {
+	s.it = s.h.Iter()
+	s.cur, s.index, s.at, s.next = Entry{}, -1, 0, s.h.Len()
+}
+
+// live reports whether the payload may still be looked at.
+func (s *Splitter) live() bool {
+	if s.alive != nil && *s.alive != s.gen {
+		s.err = ErrReleased
+		s.parts, s.n = [maxParts][]byte{}, 0
+	}
+	return s.err == nil
+}
+
+// Next goes to the next segment. false means the end, or Err. Short path.
+func (s *Splitter) Next() bool {
+	if !s.live() {
+		return false
+	}
+	e, ok := s.it.Next()
+	if !ok {
+		return false
+	}
+	s.cur = e
+	s.index++
+	s.at = s.next
+	s.next += int(e.Size)
+	return true
+}
+
+// Err is why Next or an access failed: ErrReleased, or what Open returned.
+func (s *Splitter) Err() error { return s.err }
+
+// Count is the number of segments.
+func (s *Splitter) Count() int { return s.h.Count() }
+
+// Header is the parsed header.
+func (s *Splitter) Header() *Header { return &s.h }
+
+// Entry describes the current segment.
+func (s *Splitter) Entry() Entry { return s.cur }
+
+// Index is the number of the current segment.
+func (s *Splitter) Index() int { return s.index }
+
+// Bytes is the current segment in place. ok is false if it lies in two or three
+// parts (see Parts, Copy) or if the lease has ended (see Err). The bytes are the
+// peer's to change and end with the lease. Short path.
+func (s *Splitter) Bytes() (b []byte, ok bool) {
+	if !s.live() {
+		return nil, false
+	}
+	off, n := s.at, int(s.cur.Size)
+	for i := range s.n {
+		p := s.parts[i]
+		if off < len(p) || n == 0 {
+			if n > len(p)-min(off, len(p)) {
+				return nil, false
+			}
+			off = min(off, len(p))
+			return p[off : off+n : off+n], true
+		}
+		off -= len(p)
+	}
+	return nil, false
+}
+
+// Parts returns the parts of the current segment, in place, in order; n is how
+// many of them count. The same holds as for Bytes.
+func (s *Splitter) Parts() (parts [maxParts][]byte, n int) {
+	if !s.live() {
+		return parts, 0
+	}
+	off, left := s.at, int(s.cur.Size)
+	for i := 0; i < s.n && left > 0; i++ {
+		p := s.parts[i]
+		if off >= len(p) {
+			off -= len(p)
+			continue
+		}
+		m := min(left, len(p)-off)
+		parts[n] = p[off : off+m : off+m]
+		n++
+		off, left = 0, left-m
+	}
+	return parts, n
+}
+
+// Copy copies the current segment to dst and returns how many bytes it copied:
+// fewer than the segment has if dst is shorter, 0 if the lease has ended. Short
+// path.
+func (s *Splitter) Copy(dst []byte) int {
+	if !s.live() {
+		return 0
+	}
+	n, _ := copyAt(dst[:min(len(dst), int(s.cur.Size))], s.at, s.parts[:s.n])
+	return n
+}
+
+// Scatter copies every segment of a gather of kind Dest to its destination:
+// regions[Entry.Region] from Entry.At on. All destinations are checked before the
+// first byte is written; a bad one is a *DestinationError. The position of Next
+// starts over. Class: bulk.
+func (s *Splitter) Scatter(regions [][]byte) error {
+	if !s.live() {
+		return s.err
+	}
+	if s.h.kind != Dest {
+		return &HeaderError{-1, "scatter of a gather without destinations"}
+	}
+	it := s.h.Iter()
+	for i := 0; ; i++ {
+		e, ok := it.Next()
+		if !ok {
+			break
+		}
+		if uint64(e.Region) >= uint64(len(regions)) {
+			return &DestinationError{Index: i, Entry: e, Have: -1}
+		}
+		if n := uint64(len(regions[e.Region])); e.At > n || uint64(e.Size) > n-e.At {
+			return &DestinationError{Index: i, Entry: e, Have: int(n)}
+		}
+	}
+	s.rewind()
+	for s.Next() {
+		s.Copy(regions[s.cur.Region][s.cur.At:][:s.cur.Size])
+	}
+	s.rewind()
+	return nil
+}
