@@ -18,14 +18,14 @@ type Channel struct {
 	rx      flowctl.Receiver
 	rxRing  ring
 	cur     message
-	lease   uint64 // number of leases made; the newest is open while leased
-	leased  bool
-	lapMode bool // of the incoming ring
-	live    bool // connected and not failed
+	lease   uint64 // odd while a lease is open; counts on when it ends
+	lapMode bool   // of the incoming ring
+	live    bool   // connected and not failed
 
 	// Sending.
 	cursorOut bool // the peer wants a write cursor (its mode)
 	creditOut bool // a credit write from unsent memory is outstanding
+	borrowed  bool // memory taken in place since the last signalled request
 	out       []byte
 	tx        flowctl.Sender
 	txRing    ring
@@ -37,6 +37,8 @@ type Channel struct {
 	sges      []fabric.SGE
 	first     int // wrs[first:staged] wait for Post
 	staged    int
+	pieces    int // sges[:pieces] are used by wrs[:staged]
+	inPlace   int // pieces in place that one message may have
 	ep        fabric.Endpoint
 	err       error
 	peer      Setup
@@ -64,6 +66,7 @@ type Stats struct {
 	Credits                 uint64 // credit words written
 	Notifies                uint64 // requests posted with a notification
 	Wakeups                 uint64 // notifications that came
+	InPlace                 uint64 // pieces of messages taken in place
 	NoCredit, QueueFull     uint64 // refusals
 	Memory                  int    // bytes of rings and mirrors
 }
@@ -80,7 +83,8 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		link: link, ep: ep, opt: o, caps: caps,
 		rxRing: newRing(g, uint32(o.BlockSize)), rx: flowctl.NewReceiver(g),
 		lapMode: o.Mode == ModeLap, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
-		wrs: make([]fabric.WR, o.Batch), sges: make([]fabric.SGE, o.Batch),
+		wrs: make([]fabric.WR, o.Batch), sges: make([]fabric.SGE, o.Pieces),
+		inPlace: inPlaceLimit(o.Batch, o.Pieces, caps.MaxSGE),
 	}
 	size := ringStart + c.rxRing.bytes()
 	if c.inReg, err = link.Alloc(size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err != nil {
@@ -229,7 +233,8 @@ func (c *Channel) Close() error {
 		return nil
 	}
 	c.closed = true
-	c.live, c.leased = false, false
+	c.live = false
+	c.endLease()
 	c.err = ErrClosed
 	c.in = nil
 	err := c.inReg.Close()

@@ -22,23 +22,47 @@
 //	| unused ... | payload | 0-7 zeros | meta (optional, 8) | trailer (8) |
 //	                                                        ^ polled by the reader
 //
-// The trailer carries a 16-bit lap number. Every block is written in every lap,
-// and always with a trailer there, so the word the reader finds is that of this
-// lap or that of the last; nothing is ever zeroed, and any other value is a
-// corruption. docs/wire.md has the bytes.
+// The trailer carries a 16-bit lap number. A message that is longer than a block
+// has one trailer all the same, in its first block; what does not fit before it is
+// the run, the memory of the blocks behind, without a gap:
+//
+//	| unused | payload | meta | trailer |  payload, over blocks p+1 ... p+k-1  |
+//	  block p                              run: at most cut where the ring ends
+//
+// A gather of a hundred messages is then two writes with one list of pieces
+// each, a megabyte is copied in two moves, and small blocks cost long messages
+// next to nothing. The price: payload stands where trailers of the next lap will
+// be looked for. So the reader, when it gives the blocks of a run back, puts a mark
+// where their trailers would have been: a trailer of this lap, of no message. The
+// credit that lets the writer come again is posted behind those stores. Hence the
+// invariant of mode lap: the word which the reader polls is that of this lap, or
+// a trailer or mark of the last; any other value is a corruption. Nothing else is
+// ever written by the reader. docs/wire.md has the bytes.
 //
 // # When a message is visible
 //
 // ModeLap (default where Caps.LastByteLast): the trailer is the last word of
 // its write. The link promises that for the last word only, so a message of
-// several blocks goes out as blocks 1..k-1 first and block 0 last, in a write
-// of its own: who sees the trailer of block 0 sees the whole message, because
-// writes of an endpoint become visible in order. Inner trailers are never
-// polled; they are checked once the message is there.
+// several blocks goes out as its run first and its first block last, in a write
+// of its own: who sees the trailer sees the whole message, because writes of an
+// endpoint become visible in order. Blocks of a run are not polled before the run
+// has been consumed, and marked, so that what lies there never matters.
 //
-// ModeCursor (default elsewhere): all blocks in one write (two at the end of
-// the ring), then the position behind them as a second write to the cursor
-// cell, in the same Post. Several messages staged together share that write.
+// ModeCursor (default elsewhere): all in one write (two at the end of the ring),
+// then the position behind it as a second write to the cursor cell, in the same
+// Post. Several messages staged together share that write. The reader looks at
+// trailers only where the cursor says that there is one; it makes no marks.
+//
+// More writes than that only where a list of pieces is longer than the link takes
+// ([Channel.SendVec]); their order is the same.
+//
+// # In place
+//
+// [Channel.SendVec] sends one message made of pieces, of which some are copied to
+// the mirror, as always, and some read by the link where they lie. The mirror is
+// also the staging area: copied neighbours lie side by side in it and share one
+// SGE. Pieces in place are the link's until [Channel.Done]. Package gather makes
+// such pieces of batches, and [Lease.Split] takes gathers apart.
 //
 // Both modes, and credit, assume of every link that an aligned 8-byte write is
 // seen whole or not at all.
@@ -79,16 +103,19 @@
 //
 // # Imports and files
 //
-// Imports fabric, flowctl and internal/offheap.
+// Imports fabric, flowctl, gather and internal/offheap.
 //
 //	options.go       Options, modes, defaults
 //	setup.go         Setup, the blob peers exchange
 //	layout.go        cells, trailer, how a message splits into blocks
 //	words_*.go       atomic loads of cells and trailers
 //	channel.go       Channel: open, connect, completions, close
-//	send.go          staging and posting
-//	recv.go          finding, checking, copying
+//	send.go          sending and posting
+//	compose.go       a message in the mirror, and the requests that write it
+//	vec.go           messages of pieces, some in place
+//	recv.go          finding, checking, copying, marks
 //	lease.go         Lease: access in place
+//	gather.go        Lease.Split: a gather, in place
 //	sleep.go         sleep bit and Nap
 //	set.go           Set: lazily made, bounded channels
 //	errors.go        errors

@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/gather"
 )
 
 // Two peers on a simulated network. In a program they are two processes, and
@@ -75,4 +76,51 @@ func ExampleChannel_Lease() {
 	// Output:
 	// 8 in place
 	// lease used after its release
+}
+
+// Many messages as one gather.
+func ExampleChannel_SendVec() {
+	net := sim.NewNetwork(sim.Options{})
+	link, _ := net.NewLink()
+	ea, _ := link.NewEndpoint(fabric.EndpointOptions{ID: 1})
+	eb, _ := link.NewEndpoint(fabric.EndpointOptions{ID: 2})
+	_ = ea.Connect(context.Background(), eb.Address())
+	_ = eb.Connect(context.Background(), ea.Address())
+	a, _ := eager.Open(link, ea, eager.Options{})
+	b, _ := eager.Open(link, eb, eager.Options{})
+	_ = a.Connect(b.Setup())
+	_ = b.Connect(a.Setup())
+
+	msgs := []gather.Message{{At: 1, Data: []byte("one")}, {At: 2, Data: []byte("two")}, {At: 5, Data: []byte("five")}}
+	p := gather.NewPacker(gather.Seq, a.GatherLimits(eager.Envelope{}), 0)
+	n, err := p.Pack(msgs)
+	fmt.Println(n, err)
+	_, res, err := a.SendVec(eager.Envelope{Kind: uint8(p.Kind())}, p.Pieces())
+	fmt.Println(res, err)
+
+	if l, h, ok, err := b.Lease(); ok && err == nil {
+		var s gather.Splitter
+		fmt.Println(l.Split(&s, gather.Kind(h.Kind)))
+		for s.Next() {
+			seg, whole := s.Bytes()
+			fmt.Println(s.Entry().At, string(seg), whole)
+		}
+		fmt.Println(l.Release())
+		fmt.Println(s.Next(), s.Err())
+	}
+
+	_ = ea.Close()
+	_ = eb.Close()
+	_ = a.Close()
+	_ = b.Close()
+	_ = link.Close()
+	// Output:
+	// 3 <nil>
+	// accepted <nil>
+	// <nil>
+	// 1 one true
+	// 2 two true
+	// 5 five true
+	// <nil>
+	// false gather used after the release of its lease
 }

@@ -15,16 +15,16 @@ const (
 	metaSize    = 8
 )
 
-// A trailer, from the low end: payload length 32, kind 8, flags 8, lap 16. In
-// the first block of a message the length is that of the message, in the
-// others what is left from this block on.
+// A trailer, from the low end: payload length of the message 32, kind 8, flags 8,
+// lap 16. It stands in the first block of a message; the reader puts a mark of
+// the same form, length and flags 0, into the others when it gives them back.
 type trailer uint64
 
 // Flags of a trailer.
 const (
-	flagFirst = 1 << iota
-	flagLast
-	flagMeta   // first block only: 8 bytes of meta before the trailer
+	flagFirst  = 1 << iota
+	flagLast   // the message has no other block
+	flagMeta   // 8 bytes of meta before the trailer
 	flagsKnown = flagFirst | flagLast | flagMeta
 )
 
@@ -59,18 +59,28 @@ func (r *ring) offset(pos uint64) int { return int(r.Slot(pos)) * int(r.size) }
 
 // split says how a message of n bytes lies in blocks: k of them, of which the
 // first holds fill bytes before its trailer (payload, zeros to a multiple of 8,
-// meta) and the others are full.
+// meta); the rest of payload and zeros is the run, the front of the memory of the
+// k-1 blocks behind it, without a gap.
 func (r *ring) split(n uint64, meta bool) (k, fill int) {
-	total := (n + 7) &^ 7
+	body := (n + 7) &^ 7
+	extra := uint64(0)
 	if meta {
-		total += metaSize
+		extra = metaSize
 	}
-	room := uint64(r.room())
-	if total <= room {
-		return 1, int(total)
+	room, size := uint64(r.room())-extra, uint64(r.size)
+	if body <= room {
+		return 1, int(body + extra)
 	}
-	kk := (total + room - 1) / room
-	return int(kk), int(total - (kk-1)*room)
+	behind := (body - room + size - 1) / size
+	first := body - min(body, behind*size)
+	return int(behind) + 1, int(first + extra)
+}
+
+// runs says where the run of n bytes behind block pos lies: whole bytes at at, the
+// others at the start of the ring.
+func (r *ring) runs(pos uint64, n int) (at, whole int) {
+	at = r.offset(pos + 1)
+	return at, min(n, r.bytes()-at)
 }
 
 // limit is the longest payload of a message of class c.
@@ -79,7 +89,7 @@ func (r *ring) limit(c flowctl.Class, meta bool) int {
 	if c == flowctl.Control {
 		k = int(r.Control)
 	}
-	n := k * r.room()
+	n := k*int(r.size) - trailerSize
 	if meta {
 		n -= metaSize
 	}

@@ -18,20 +18,23 @@ func (c *Channel) Lease() (l Lease, h Head, ok bool, err error) {
 		return l, h, false, err
 	}
 	c.lease++
-	c.leased = true
 	return Lease{c, c.lease}, h, true, nil
 }
 
 // open reports whether the lease still holds.
-func (l Lease) open() bool { return l.c != nil && l.c.leased && l.c.lease == l.gen }
+func (l Lease) open() bool { return l.c != nil && l.c.lease == l.gen }
 
-// Segments is the number of pieces in which the payload lies: one for each
-// block. 0 after Release.
+// endLease ends the open lease, if there is one.
+func (c *Channel) endLease() { c.lease = (c.lease + 1) &^ 1 }
+
+// Segments is the number of pieces in which the payload lies, 1 to 3: what is in
+// its first block, the run of the blocks behind it, and the rest of the run where
+// the ring ended in between. 0 after Release.
 func (l Lease) Segments() int {
 	if !l.open() {
 		return 0
 	}
-	return l.c.cur.k
+	return l.c.segments()
 }
 
 // Segment returns piece i of the payload, in the ring. It starts on an 8-byte
@@ -41,7 +44,7 @@ func (l Lease) Segment(i int) ([]byte, error) {
 	if !l.open() {
 		return nil, ErrLeaseEnded
 	}
-	if uint(i) >= uint(l.c.cur.k) {
+	if uint(i) >= uint(l.c.segments()) {
 		panic("eager: lease segment out of range")
 	}
 	return l.c.segment(i), nil
@@ -53,7 +56,7 @@ func (l Lease) Release() error {
 	if !l.open() {
 		return ErrLeaseEnded
 	}
-	l.c.leased = false
+	l.c.endLease()
 	l.c.consume()
 	return nil
 }

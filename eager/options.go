@@ -38,6 +38,10 @@ type Options struct {
 	// messages, far more than are under way in one round trip of small
 	// messages over shm, and enough to hide it over a network. More only costs
 	// memory and cache.
+	//
+	// A message longer than a block lies in a run of blocks without a gap and
+	// costs little more than its bytes, so that a large ring for gathers is made
+	// of many blocks, not of large ones; every message takes one block at least.
 	Blocks int
 
 	// BlockSize is the size of a block in bytes, trailer included, a multiple
@@ -73,6 +77,12 @@ type Options struct {
 	// at least 8.
 	Batch int
 
+	// Pieces is how many local pieces (SGEs) may wait for one Post: about two
+	// for each part of a message that SendVec takes in place. Zero means 16 for
+	// each of Batch, 4 KiB at the default: a gather of a hundred parts in place on
+	// devices that take 16 or 30 pieces a request. At least Batch.
+	Pieces int
+
 	// MaxPeerRing bounds the ring that a peer may ask us to mirror, in bytes.
 	// Zero means 16 MiB or the size of our own ring, whichever is more.
 	MaxPeerRing int
@@ -83,6 +93,7 @@ const (
 	maxRingBytes = 1 << 30 // a message length fits the 32 bits of the trailer
 	minDepth     = 16
 	minBatch     = 8
+	maxPieces    = 1 << 16
 )
 
 // effective returns o with defaults filled in, checked against the link.
@@ -103,10 +114,11 @@ func (o Options) effective(caps fabric.Caps) (Options, flowctl.Geometry, error) 
 	def(&o.Every, int(d.Every))
 	def(&o.Depth, fabric.DefaultDepth)
 	def(&o.Batch, 16)
+	def(&o.Pieces, 16*o.Batch)
 	if o.Control < 0 || o.Control > o.Blocks || o.Every < 0 || o.Every > o.Blocks || o.Depth < minDepth || o.Batch < minBatch ||
-		o.Batch > 1024 || o.MaxPeerRing < 0 {
-		return o, g, fmt.Errorf("%w: control %d, every %d, depth %d (at least %d), batch %d (%d to 1024), largest peer ring %d",
-			ErrOptions, o.Control, o.Every, o.Depth, minDepth, o.Batch, minBatch, o.MaxPeerRing)
+		o.Batch > 1024 || o.Pieces < o.Batch || o.Pieces > maxPieces || o.MaxPeerRing < 0 {
+		return o, g, fmt.Errorf("%w: control %d, every %d, depth %d (at least %d), batch %d (%d to 1024), pieces %d (batch to %d), largest peer ring %d",
+			ErrOptions, o.Control, o.Every, o.Depth, minDepth, o.Batch, minBatch, o.Pieces, maxPieces, o.MaxPeerRing)
 	}
 	switch o.Mode {
 	case ModeAuto:

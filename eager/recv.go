@@ -18,11 +18,12 @@ type message struct {
 	Head
 	k    int // blocks, 0: none
 	fill int // bytes before the trailer of the first block
+	run  int // bytes of payload behind the first block
 }
 
 // Peek looks for the next message without taking it. Short path.
 func (c *Channel) Peek() (h Head, ok bool, err error) {
-	if c.leased {
+	if c.lease&1 != 0 {
 		return h, false, ErrLeased
 	}
 	if c.cur.k == 0 {
@@ -45,7 +46,7 @@ func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
 		return h, false, fmt.Errorf("receive %d bytes into %d: %w", h.Len, len(dst), ErrShortBuffer)
 	}
 	n := 0
-	for i := range c.cur.k {
+	for i := range c.segments() {
 		n += copy(dst[n:], c.segment(i))
 	}
 	c.consume()
@@ -97,11 +98,6 @@ func (c *Channel) find() (bool, error) {
 	if m.k > have {
 		return false, c.corrupt(pos, t, "message longer than what was announced")
 	}
-	if m.k > 1 {
-		if err := c.checkRest(pos, t, &m); err != nil {
-			return false, err
-		}
-	}
 	if m.HasMeta {
 		m.Meta = binary.LittleEndian.Uint64(c.in[at-metaSize:])
 	}
@@ -127,51 +123,59 @@ func (r *ring) parse(t trailer) (m message, why string) {
 		return m, "last flag contradicts the length"
 	}
 	m.Len = int(t.length())
+	if m.k > 1 {
+		if m.run = m.Len - m.fill; m.HasMeta {
+			m.run += metaSize
+		}
+	}
 	return m, ""
-}
-
-// checkRest checks the trailers of the blocks behind the first: exactly one
-// value is right for each.
-func (c *Channel) checkRest(pos uint64, first trailer, m *message) error {
-	r := &c.rxRing
-	left := m.Len - m.fill
-	if m.HasMeta {
-		left += metaSize
-	}
-	for i := 1; i < m.k; i++ {
-		p := pos + uint64(i)
-		var flags uint8
-		if i == m.k-1 {
-			flags = flagLast
-		}
-		want := makeTrailer(uint32(left), first.kind(), flags, r.Lap(p))
-		if got := trailer(load64(c.in, ringStart+r.offset(p)+r.room())); got != want {
-			return c.corrupt(p, got, "does not continue the message")
-		}
-		left -= r.room()
-	}
-	return nil
 }
 
 func (c *Channel) corrupt(pos uint64, t trailer, why string) error {
 	return c.fail(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
 }
 
-// segment is the part of the current message in its block i.
+// segments is in how many parts the current message lies: what is in its first
+// block, the run, the rest of the run from the start of the ring.
+func (c *Channel) segments() int {
+	m := &c.cur
+	if m.k <= 1 {
+		return m.k
+	}
+	if _, whole := c.rxRing.runs(c.rx.Next(), m.run); whole < m.run {
+		return 3
+	}
+	return 2
+}
+
+// segment is part i of the current message.
 func (c *Channel) segment(i int) []byte {
 	r, m := &c.rxRing, &c.cur
-	block := c.in[ringStart+r.offset(c.rx.Next()+uint64(i)):][:r.size]
-	room := r.room()
-	var meta int
-	if m.HasMeta {
-		meta = metaSize
-	}
-	before := m.fill - meta // payload bytes of the first block, with padding if it is the only one
+	ring := c.in[ringStart:]
 	if i == 0 {
-		return block[room-m.fill:][:min(before, m.Len):min(before, m.Len)]
+		n := m.Len - m.run
+		block := ring[r.offset(c.rx.Next()):][:r.size]
+		return block[r.room()-m.fill:][:n:n]
 	}
-	n := min(m.Len-before-(i-1)*room, room)
-	return block[:n:n]
+	at, whole := r.runs(c.rx.Next(), m.run)
+	if i == 1 {
+		return ring[at : at+whole : at+whole]
+	}
+	n := m.run - whole
+	return ring[:n:n]
+}
+
+// mark leaves in the blocks behind the first what their trailers would have been,
+// so that the next lap finds a word of this one and not payload that may look
+// like anything. The stores are before the credit that lets the peer write there
+// again. Short path.
+func (c *Channel) mark() {
+	r := &c.rxRing
+	pos := c.rx.Next()
+	for i := 1; i < c.cur.k; i++ {
+		p := pos + uint64(i)
+		binary.LittleEndian.PutUint64(c.in[ringStart+r.offset(p)+r.room():], uint64(makeTrailer(0, 0, 0, r.Lap(p))))
+	}
 }
 
 // consume gives the blocks of the current message free and returns credit if
@@ -179,6 +183,9 @@ func (c *Channel) segment(i int) []byte {
 func (c *Channel) consume() {
 	c.stats.Received++
 	c.stats.ReceivedBytes += uint64(c.cur.Len)
+	if c.lapMode && c.cur.k > 1 {
+		c.mark()
+	}
 	c.rx.Consume(c.cur.k)
 	c.cur.k = 0
 	if c.live && c.rx.Due(false) {

@@ -24,6 +24,7 @@ type side struct {
 	ch    *Channel
 	cs    [16]fabric.Completion
 	notes int
+	pool  pool // registered memory for messages taken in place
 }
 
 // poll polls the link once and dispatches. Completions of other endpoints of
@@ -86,6 +87,8 @@ func pair(tb testing.TB, open opener, oa, ob Options) (a, b *side) {
 	require.NoError(tb, ca.Connect(cb.Setup()))
 	require.NoError(tb, cb.Connect(ca.Setup()))
 	a, b = &side{link: la, ep: ea, ch: ca}, &side{link: lb, ep: eb, ch: cb}
+	a.pool.open(tb, la)
+	b.pool.open(tb, lb)
 	tb.Cleanup(func() { a.close(tb, b) })
 	return a, b
 }
@@ -99,6 +102,8 @@ func (s *side) close(tb testing.TB, peer *side) {
 	}
 	require.NoError(tb, s.ch.Close())
 	require.NoError(tb, peer.ch.Close())
+	require.NoError(tb, s.pool.reg.Close())
+	require.NoError(tb, peer.pool.reg.Close())
 }
 
 // sent is what the reference model remembers of a message.
@@ -149,7 +154,9 @@ func (s *script) sendOne(i int) {
 	}
 	var res Result
 	var err error
-	switch s.rng.IntN(3) {
+	switch s.rng.IntN(6) {
+	case 3, 4, 5:
+		res, err = s.sendVec(x, e, p)
 	case 0:
 		res, err = x.ch.Send(e, p)
 	case 1:
@@ -266,6 +273,9 @@ func randomOptions(rng *rand.Rand, caps fabric.Caps) Options {
 		o := Options{
 			Blocks: 2 << rng.IntN(5), BlockSize: 64 * (1 + rng.IntN(8)), Imm: rng.Uint32(), IDTag: uint16(rng.Uint32()),
 			Depth: 16 << rng.IntN(4), Batch: 8 + rng.IntN(20), Mode: Mode(rng.IntN(3)),
+		}
+		if rng.IntN(3) == 0 {
+			o.Pieces = o.Batch + rng.IntN(60)
 		}
 		if rng.IntN(2) == 0 {
 			o.Control, o.Every = 1+rng.IntN(o.Blocks), 1+rng.IntN(o.Blocks)

@@ -58,10 +58,13 @@ func TestRandomScripts(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 5))
 				o := nw.opt
 				o.Seed = seed
-				caps := o.Caps
-				if caps == (fabric.Caps{}) {
-					caps = sim.CapsLike("sim")
+				if o.Caps == (fabric.Caps{}) {
+					o.Caps = sim.CapsLike("sim")
 				}
+				if seed%3 != 0 {
+					o.Caps.MaxSGE = 1 + rng.IntN(7)
+				}
+				caps := o.Caps
 				oa, ob := randomOptions(rng, caps), randomOptions(rng, caps)
 				ok := t.Run(fmt.Sprintf("%d/%s/%s", seed, name(oa), name(ob)), func(t *testing.T) {
 					a, b := pair(t, simLinks(o), oa, ob)

@@ -96,8 +96,8 @@ func (c *Channel) Flush() (done bool, err error) {
 	return c.first == c.staged && !c.rx.Due(false), err
 }
 
-// messageWRs is how many requests a message takes at most: blocks behind the
-// first in two pieces, and the first. flushWRs is what a flush may add: write
+// messageWRs is how many requests a copied message takes at most: the run in two
+// pieces, and the first block. flushWRs is what a flush may add: write
 // cursor and credit.
 const (
 	messageWRs = 3
@@ -119,148 +119,60 @@ func (c *Channel) stage(e *Envelope, pieces [][]byte) (Result, error) {
 	if n > c.txRing.limit(e.Class, e.HasMeta) {
 		return NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, c.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
 	}
-	if !c.makeRoom(messageWRs + flushWRs) {
+	if !c.makeRoom(messageWRs+flushWRs, messageWRs+flushWRs) {
 		c.stats.QueueFull++
 		return QueueFull, nil
 	}
 	k, fill := c.txRing.split(uint64(n), e.HasMeta)
-	pos, ok := c.tx.Reserve(k, e.Class)
+	pos, ok, err := c.reserve(k, e.Class)
 	if !ok {
-		// Credit is looked at when needed, and in every flush.
-		if err := c.applyCredit(); err != nil {
-			return NoCredit, err
-		}
-		if pos, ok = c.tx.Reserve(k, e.Class); !ok {
-			c.stats.NoCredit++
-			return NoCredit, nil
-		}
+		return NoCredit, err
 	}
-	c.fill(e, pos, k, fill, n, pieces)
-	c.request(pos, k, fill)
+	p := c.place(pos, k, fill, n, e.HasMeta)
+	c.fill(e, &p, n, pieces)
+	c.request(&p)
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return Accepted, nil
 }
 
-// makeRoom makes sure that n more requests can be staged.
-func (c *Channel) makeRoom(n int) bool {
-	if c.staged+n <= len(c.wrs) {
+// makeRoom makes sure that n more requests with pieces SGEs between them can be
+// staged.
+func (c *Channel) makeRoom(n, pieces int) bool {
+	if c.staged+n <= len(c.wrs) && c.pieces+pieces <= len(c.sges) {
 		return true
 	}
-	if c.staged-c.first+n > len(c.wrs) {
+	used := 0 // by requests that wait
+	for i := c.first; i < c.staged; i++ {
+		used += len(c.wrs[i].Local)
+	}
+	if c.staged-c.first+n > len(c.wrs) || used+pieces > len(c.sges) {
 		return false
 	}
-	for i := range c.staged - c.first {
-		c.sges[i] = c.sges[c.first+i]
-		c.wrs[i] = c.wrs[c.first+i]
-		c.wrs[i].Local = c.sges[i : i+1]
+	copy(c.sges, c.sges[c.pieces-used:c.pieces])
+	copy(c.wrs, c.wrs[c.first:c.staged])
+	c.staged, c.first, c.pieces = c.staged-c.first, 0, 0
+	for i := range c.staged {
+		w := &c.wrs[i]
+		w.Local = c.sges[c.pieces : c.pieces+len(w.Local)]
+		c.pieces += len(w.Local)
 	}
-	c.staged -= c.first
-	c.first = 0
 	return true
 }
 
-// fill writes the message to the mirror: fill bytes against the trailer of the
-// first block, the other blocks full, zeros to a multiple of 8, trailers.
-func (c *Channel) fill(e *Envelope, pos uint64, k, fill, n int, pieces [][]byte) {
-	r := &c.txRing
-	size, room := int(r.size), r.room()
-	block := c.out[r.offset(pos):][:size]
-	head := room
-	var flags uint8 = flagFirst
-	if e.HasMeta {
-		head -= metaSize
-		flags |= flagMeta
-		binary.LittleEndian.PutUint64(block[head:], e.Meta)
+// reserve takes k blocks of the ring. Short path.
+func (c *Channel) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err error) {
+	if pos, ok = c.tx.Reserve(k, class); ok {
+		return pos, true, nil
 	}
-	if k == 1 {
-		flags |= flagLast
+	// Credit is looked at when needed, and in every flush.
+	if err := c.applyCredit(); err != nil {
+		return 0, false, err
 	}
-	binary.LittleEndian.PutUint64(block[room:], uint64(makeTrailer(uint32(n), e.Kind, flags, r.Lap(pos))))
-	dst := block[room-fill : head]
-	left := n - len(dst) // behind the first block; below 1 if there is only one
-	for _, p := range pieces {
-		for len(p) > 0 {
-			if len(dst) == 0 {
-				pos++
-				block = c.out[r.offset(pos):][:size]
-				dst = block[:room]
-				flags = 0
-				if left <= room {
-					flags = flagLast
-				}
-				binary.LittleEndian.PutUint64(block[room:], uint64(makeTrailer(uint32(left), e.Kind, flags, r.Lap(pos))))
-				left -= room
-			}
-			m := copy(dst, p)
-			dst, p = dst[m:], p[m:]
-		}
+	if pos, ok = c.tx.Reserve(k, class); !ok {
+		c.stats.NoCredit++
 	}
-	if len(dst) > 0 {
-		// Padding of up to 7 bytes, and in the last block of several what its
-		// full write covers.
-		clear(dst)
-	}
-}
-
-// request appends the requests that write the message.
-func (c *Channel) request(pos uint64, k, fill int) {
-	r := &c.txRing
-	size := int(r.size)
-	start := r.offset(pos) + r.room() - fill
-	head := c.tx.Head()
-	if c.cursorOut {
-		// The write cursor follows; these are done only as far as pos, because
-		// the word of the cursor of this message is still to come.
-		whole := min(k, int(r.Blocks-r.Slot(pos)))
-		c.write(start, r.offset(pos)+whole*size-start, pos)
-		if whole < k {
-			c.write(0, (k-whole)*size, pos)
-		}
-		c.sign(c.staged-1, pos)
-		return
-	}
-	if k > 1 {
-		// Blocks behind the first go first, see the package comment.
-		next := r.Slot(pos + 1)
-		whole := min(k-1, int(r.Blocks-next))
-		c.write(int(next)*size, whole*size, pos)
-		if whole < k-1 {
-			c.write(0, (k-1-whole)*size, pos)
-		}
-	}
-	c.write(start, fill+trailerSize, head)
-	c.sign(c.staged-1, head)
-}
-
-// write appends the write of n bytes at off of the mirror to the same place of
-// the ring. pos is the position that its completion stands for.
-func (c *Channel) write(off, n int, pos uint64) {
-	c.append(fabric.NewSGE(c.out[off:off+n], c.outKey), ringStart+off, c.id(pos))
-}
-
-func (c *Channel) append(s fabric.SGE, remote int, id uint64) {
-	i := c.staged
-	c.sges[i] = s
-	w := &c.wrs[i]
-	*w = fabric.WR{
-		ID: id, Local: c.sges[i : i+1], RemoteAddr: c.peer.Region.Addr + uint64(remote),
-		RKey: c.peer.Region.RKey, Imm: c.peer.Imm, Op: fabric.OpWrite,
-	}
-	if int(s.Len) <= c.inline {
-		w.Flags = fabric.FlagInline
-	}
-	c.staged++
-	c.quiet++
-}
-
-// sign makes the staged request i, whose completion stands for pos, signalled
-// if it is time: a quarter queue of requests, or Geometry.SignalEvery blocks.
-func (c *Channel) sign(i int, pos uint64) {
-	if c.quiet >= c.signalWRs || c.tx.Head()-c.signaled >= uint64(c.txRing.SignalEvery()) && pos != c.signaled {
-		c.wrs[i].Flags |= fabric.FlagSignaled
-		c.quiet, c.signaled = 0, pos
-	}
+	return pos, ok, nil
 }
 
 // applyCredit takes the credit word if it has changed. Short path.
@@ -285,7 +197,7 @@ func (c *Channel) flush(force bool) error {
 	if err := c.applyCredit(); err != nil {
 		return err
 	}
-	if head := c.tx.Head(); c.cursorOut && c.told != head && c.makeRoom(1) {
+	if head := c.tx.Head(); c.cursorOut && c.told != head && c.makeRoom(1, 1) {
 		// The word lives with the last block it announces: it is free again
 		// when that block is.
 		off := c.txRing.bytes() + 8*int(c.txRing.Slot(head-1))
@@ -296,13 +208,16 @@ func (c *Channel) flush(force bool) error {
 	}
 	// A credit's completion stands for the head, so its cursor must be out.
 	if c.rx.Due(c.first != c.staged) || force && c.rx.Owed() > 0 {
-		if !c.creditOut && (!c.cursorOut || c.told == c.tx.Head()) && c.makeRoom(1) {
+		if !c.creditOut && (!c.cursorOut || c.told == c.tx.Head()) && c.makeRoom(1, 1) {
 			c.stageCredit()
 		}
 	}
 	if c.first == c.staged {
-		c.first, c.staged = 0, 0
+		c.first, c.staged, c.pieces = 0, 0, 0
 		return nil
+	}
+	if c.borrowed {
+		c.signBorrowed()
 	}
 	if c.tx.PeerSleeps() {
 		if w := &c.wrs[c.staged-1]; w.Flags&fabric.FlagNotify == 0 {
@@ -318,7 +233,7 @@ func (c *Channel) flush(force bool) error {
 		return c.fail(err)
 	}
 	if c.first == c.staged {
-		c.first, c.staged = 0, 0
+		c.first, c.staged, c.pieces = 0, 0, 0
 	}
 	return nil
 }

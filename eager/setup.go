@@ -11,7 +11,7 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 24 + fabric.RemoteKeySize
 
-const setupVersion = 1
+const setupVersion = 2
 
 // Setup is what a side tells its peer about the region that the peer writes
 // to. It travels by other means (internal/wireup), see docs/wire.md.
