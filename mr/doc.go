@@ -1,0 +1,60 @@
+// Package mr is registered memory: who may reach it, under which key, and
+// until when.
+//
+// A [Domain] is the set of links that memory is registered with, called rails
+// here, and the table of what is registered. [Domain.Alloc], [Domain.Register]
+// and [Domain.RegisterForeign] make a [Registration], visible on all rails at
+// once.
+//
+// # Keys, and who enforces them
+//
+// A [Key] names registered memory to peers: address and length, rights, the
+// remote key of each rail, and a [Ref], which is a slot of the domain's table
+// and the epoch of the slot's present user. An access by key is checked up to
+// three times:
+//
+//   - By its holder, before it posts ([Key.Check]): a refusal by the target
+//     takes the endpoint down, so that an honest mistake is better found here.
+//     It is the only check that knows of a key narrowed by [Key.Slice].
+//   - By the link of the target, for one-sided operations: the rail's remote
+//     key stands for one registration, with its bounds and rights (an adapter
+//     does this in hardware). It knows neither narrowed keys nor epochs; what
+//     makes an old key stale there is that links do not give a remote key
+//     twice within a long time.
+//   - By this package, for descriptors that the target carries out itself
+//     (a rendezvous descriptor that names memory of the side that executes it,
+//     a destination offset in a gather header): [Domain.Resolve] looks the
+//     reference up among the live registrations, compares the epoch, checks
+//     bounds and rights, and holds the registration so that it cannot go away
+//     under the copy. What a descriptor names at the far side needs no check
+//     here: the far side's link makes it.
+//
+// Bounds and rights are those of the registration, at the target always. A
+// grant that must be narrower, or must end sooner, needs a registration of its
+// own over that part. A refused access is a [*KeyError] (ErrStale, ErrBounds,
+// ErrRights; always fabric.ErrRemoteAccess too) and touches nothing.
+//
+// An epoch is a count of registrations and 32 random bits. A stale reference
+// misses for certain for 2^32 registrations; a guess hits with probability
+// 2^-32, and only in a slot in use. It is not a secret from who was given the
+// key: peers of one job trust each other with the memory they were shown.
+//
+// # Lifetime
+//
+// Operations under way hold what they use ([Registration.Hold], Release).
+// [Registration.Close] makes the reference stale at once, and withdraws the
+// memory from the links when nobody holds it. Memory of the Go heap is pinned,
+// memory of Alloc stays mapped, until then.
+//
+// # Concurrency
+//
+// Domain and Registration: any goroutine.
+//
+// # Files
+//
+//	domain.go        Domain, Rail: registering, resolving
+//	registration.go  Registration: holds, closing
+//	table.go         slots and epochs
+//	key.go           Key, Ref and their marshalled form (docs/wire.md)
+//	errors.go        sentinels, KeyError, InUseError
+package mr

@@ -1,0 +1,186 @@
+package mr
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// Rail is a link and its number in keys. Which number means which link is an
+// agreement between the peers, made above this package.
+type Rail struct {
+	Link   fabric.Link
+	Number uint8 // below MaxRails
+}
+
+// Domain is the set of links that memory is registered with, and the table of
+// what is registered. Its methods may be called from any goroutine. The links
+// stay their owner's: close the domain before them.
+type Domain struct {
+	rails []Rail
+	from  int // index of the rail whose Alloc peers map, -1 if none
+	table table
+}
+
+// NewDomain makes a domain over rails, whose order is that of the indices given
+// to Registration.SGE and LKey.
+func NewDomain(rails ...Rail) (*Domain, error) {
+	d := &Domain{rails: append([]Rail(nil), rails...), from: -1}
+	var seen uint8
+	for i, r := range rails {
+		if r.Number >= MaxRails || seen>>r.Number&1 != 0 {
+			return nil, fmt.Errorf("mr: rail number %d is taken or not below %d", r.Number, MaxRails)
+		}
+		seen |= 1 << r.Number
+		if d.from < 0 && r.Link.Caps().MapsAlloc {
+			d.from = i
+		}
+	}
+	if len(rails) == 0 {
+		return nil, errors.New("mr: a domain needs a link")
+	}
+	return d, nil
+}
+
+// Alloc returns size bytes of zeroed, page-aligned memory outside the Go heap,
+// registered with all rails. Where a link's peers map memory that the link
+// allocates, it comes from there; else from huge pages as far as the system has
+// them, counted under p. Closing the registration frees it.
+func (d *Domain) Alloc(size int, access fabric.Access, p offheap.Purpose) (*Registration, error) {
+	return d.alloc(size, access, p, true)
+}
+
+func (d *Domain) alloc(size int, access fabric.Access, p offheap.Purpose, huge bool) (*Registration, error) {
+	r := &Registration{dom: d, owner: -1, purpose: p}
+	var err error
+	switch {
+	case size <= 0:
+		return nil, fmt.Errorf("mr: alloc of %d bytes: %w", size, ErrSize)
+	case d.from >= 0:
+		var reg fabric.Region
+		if reg, err = d.rails[d.from].Link.Alloc(size, access); err == nil {
+			r.owner, r.mem, r.regs[d.from] = d.from, reg.Bytes(), reg
+		}
+	case huge:
+		r.mem, r.kind, err = offheap.AllocHuge(size, p)
+		r.owned = true
+	default:
+		r.mem, err = offheap.Alloc(size, p)
+		r.owned = true
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mr: alloc of %d bytes: %w", size, err)
+	}
+	return d.enter(r, access)
+}
+
+// Register makes memory of the caller reachable by all rails, exactly mem and
+// not a byte around it. An object of the Go heap is pinned until the
+// registration is closed.
+func (d *Domain) Register(mem []byte, access fabric.Access) (*Registration, error) {
+	if len(mem) == 0 {
+		return nil, fmt.Errorf("mr: register no bytes: %w", ErrSize)
+	}
+	r := &Registration{dom: d, owner: -1, mem: mem[:len(mem):len(mem)], pin: new(runtime.Pinner)}
+	r.pin.Pin(&mem[0]) // does nothing for memory outside the Go heap
+	return d.enter(r, access)
+}
+
+// RegisterForeign registers n bytes at addr that a mapping of somebody else
+// (mmap, a C library, a device) put there. The range must stay mapped, with the
+// protection that access needs, until the registration is closed. That all of
+// it is mapped now is checked (ErrNotMapped); memory of the Go heap is for
+// Register.
+func (d *Domain) RegisterForeign(addr uint64, n int, access fabric.Access) (*Registration, error) {
+	page := uint64(offheap.PageSize)
+	if n <= 0 || addr == 0 || uint64(n) > math.MaxInt-2*page || addr > uint64(^uintptr(0))-uint64(n)-page {
+		return nil, fmt.Errorf("mr: register %d bytes at %#x: %w", n, addr, ErrSize)
+	}
+	mem := fabric.BytesAt(addr, n)
+	if err := mapped(addr, n); err != nil {
+		return nil, fmt.Errorf("mr: register %d bytes at %#x: %w (%w)", n, addr, ErrNotMapped, err)
+	}
+	return d.enter(&Registration{dom: d, owner: -1, mem: mem}, access)
+}
+
+// mapped asks the kernel whether it knows all pages of a range. An asynchronous
+// msync does nothing else.
+func mapped(addr uint64, n int) error {
+	page := uint64(offheap.PageSize)
+	first := addr &^ (page - 1)
+	last := (addr + uint64(n) - 1) &^ (page - 1)
+	return unix.Msync(fabric.BytesAt(first, int(last-first+page)), unix.MS_ASYNC)
+}
+
+// enter registers r.mem with the rails that do not know it yet, and enters it
+// in the table.
+func (d *Domain) enter(r *Registration, access fabric.Access) (*Registration, error) {
+	access &= fabric.AccessAll
+	r.key = Key{Addr: fabric.Addr(r.mem), Len: uint64(len(r.mem)), Rights: access}
+	for i, rail := range d.rails {
+		if r.regs[i] == nil {
+			reg, err := rail.Link.Register(r.mem, access)
+			if err != nil {
+				err = fmt.Errorf("mr: register %d bytes with %s: %w", len(r.mem), rail.Link.Name(), err)
+				return nil, errors.Join(err, r.release())
+			}
+			r.regs[i] = reg
+		}
+		r.lkeys[i] = r.regs[i].LKey()
+		r.key.RKeys[rail.Number] = r.regs[i].Key().RKey
+		r.key.Rails |= 1 << rail.Number
+	}
+	if err := d.table.add(r, func(ref Ref) { r.key.Ref = ref }); err != nil {
+		return nil, errors.Join(err, r.release())
+	}
+	return r, nil
+}
+
+// Resolve checks what a peer's descriptor claims about memory of this side: that
+// ref is live, that [addr, addr+n) is inside it, and that it grants need. It
+// returns the memory and its registration, held: call Release when the
+// descriptor is carried out. Errors are *KeyError, and nothing is held then.
+// Does not allocate on success; safe beside registration and Close.
+func (d *Domain) Resolve(ref Ref, addr, n uint64, need fabric.Access) ([]byte, *Registration, error) {
+	r := d.table.find(ref)
+	if r == nil || !r.Hold() {
+		return nil, nil, &KeyError{Ref: ref, Addr: addr, Len: n, Need: need, Err: ErrStale}
+	}
+	if err := r.key.Check(addr, n, need); err != nil {
+		_ = r.Release() // releases memory only if it is being closed; Close's caller hears of that
+		return nil, nil, err
+	}
+	off := addr - r.key.Addr
+	return r.mem[off : off+n : off+n], r, nil
+}
+
+// Live returns the number of registrations that are not released yet.
+func (d *Domain) Live() int {
+	d.table.mu.Lock()
+	defer d.table.mu.Unlock()
+	return len(d.table.live)
+}
+
+// Close ends the domain: nothing more is registered, and what is registered
+// still is closed. Registrations in use stay until they are released, and the
+// error wraps ErrInUse: call Close again then, before the links are closed.
+func (d *Domain) Close() error {
+	d.table.mu.Lock()
+	d.table.down = true
+	var all []*Registration
+	for r := range d.table.live {
+		all = append(all, r)
+	}
+	d.table.mu.Unlock()
+	var errs []error
+	for _, r := range all {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,167 @@
+package mr
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// Registration is memory registered with all rails of a domain. Its methods may
+// be called from any goroutine.
+type Registration struct {
+	dom   *Domain
+	mem   []byte
+	key   Key
+	lkeys [MaxRails]uint32        // by rail index
+	regs  [MaxRails]fabric.Region // by rail index
+	state atomic.Int64            // holds, plus closing
+
+	owner   int             // index of the region that owns mem, -1 if none
+	owned   bool            // mem is from offheap, of purpose
+	purpose offheap.Purpose //
+	kind    offheap.Kind    // of pages
+	pin     *runtime.Pinner // of memory that the caller brought
+
+	mu   sync.Mutex // guards what release does
+	done bool
+}
+
+// closing marks a registration that nobody may take hold of any more.
+const closing = 1 << 62
+
+// Bytes is the memory. Not to be used after Close: it may be unmapped then.
+func (r *Registration) Bytes() []byte { return r.mem }
+
+// Key is what peers need to reach the memory.
+func (r *Registration) Key() Key { return r.key }
+
+// Access is the rights given at registration.
+func (r *Registration) Access() fabric.Access { return r.key.Rights }
+
+// Kind says which pages Alloc found. Small for memory that others provided.
+func (r *Registration) Kind() offheap.Kind { return r.kind }
+
+// LKey is the local key for the rail with that index in NewDomain's list.
+func (r *Registration) LKey(rail int) uint32 { return r.lkeys[rail] }
+
+// SGE names n bytes from off on for the rail with that index. The error is
+// ErrBounds or ErrNoRail. Does not allocate.
+func (r *Registration) SGE(rail, off, n int) (fabric.SGE, error) {
+	if uint(off) > uint(len(r.mem)) || uint(n) > uint(len(r.mem)-off) || uint64(n) > 1<<32-1 {
+		return fabric.SGE{}, ErrBounds
+	}
+	if uint(rail) >= uint(len(r.dom.rails)) {
+		return fabric.SGE{}, ErrNoRail
+	}
+	return fabric.SGE{Addr: r.key.Addr + uint64(off), Len: uint32(n), LKey: r.lkeys[rail]}, nil
+}
+
+// Hold keeps the memory registered until Release. It reports whether that was
+// still possible: not after Close. Does not allocate.
+func (r *Registration) Hold() bool {
+	for {
+		s := r.state.Load()
+		if s >= closing {
+			return false
+		}
+		if r.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
+// Release ends a Hold. The last one after Close withdraws the memory from the
+// links, and frees it if it is the registration's. Releasing what nobody holds
+// gives ErrReleased.
+func (r *Registration) Release() error {
+	for {
+		s := r.state.Load()
+		if s&^closing == 0 {
+			return fmt.Errorf("mr: release: %w", ErrReleased)
+		}
+		if r.state.CompareAndSwap(s, s-1) {
+			if s-1 == closing {
+				return r.release()
+			}
+			return nil
+		}
+	}
+}
+
+// Holds returns how many operations hold the memory at the moment.
+func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
+
+// Close withdraws the registration: references to it are stale from now on, and
+// unless operations hold it, peers' requests are refused by the links when it
+// returns. If some do, the error wraps ErrInUse, the last Release does the
+// rest, and Close may be called again to learn whether that has happened: the
+// caller must not unmap or reuse the memory before it gets nil. Idempotent.
+func (r *Registration) Close() error {
+	for {
+		s := r.state.Load()
+		if !r.state.CompareAndSwap(s, s|closing) {
+			continue
+		}
+		if s&closing == 0 {
+			r.dom.table.withdraw(r)
+		}
+		if n := s &^ closing; n != 0 {
+			return &InUseError{Op: "mr: close registration", Holds: int(n)}
+		}
+		return r.release()
+	}
+}
+
+// closeIdle is Close if nobody holds the memory; else it changes nothing and
+// returns false.
+func (r *Registration) closeIdle() (bool, error) {
+	if !r.state.CompareAndSwap(0, closing) {
+		return false, nil
+	}
+	r.dom.table.withdraw(r)
+	return true, r.release()
+}
+
+// release withdraws the memory from the links, the one that owns it last. A
+// link that fails keeps the memory pinned and mapped: its device may still
+// write there. A later call tries again.
+func (r *Registration) release() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return nil
+	}
+	var errs []error
+	for i, reg := range r.regs {
+		if reg == nil || i == r.owner {
+			continue
+		}
+		if err := reg.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("mr: close registration with %s: %w", r.dom.rails[i].Link.Name(), err))
+		}
+	}
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	if r.owner >= 0 {
+		if err := r.regs[r.owner].Close(); err != nil {
+			return fmt.Errorf("mr: close registration with %s: %w", r.dom.rails[r.owner].Link.Name(), err)
+		}
+	}
+	if r.owned {
+		if err := offheap.Free(r.mem, r.purpose); err != nil {
+			return err
+		}
+	}
+	if r.pin != nil {
+		r.pin.Unpin()
+	}
+	r.done = true
+	r.dom.table.forget(r)
+	return nil
+}

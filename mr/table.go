@@ -1,0 +1,104 @@
+package mr
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	pageSlots  = 256
+	tablePages = 64
+
+	// MaxRegistrations is how many registrations a domain holds: as many as the
+	// key tables of the software links.
+	MaxRegistrations = tablePages * pageSlots
+)
+
+// table maps references to live registrations. Lookups are lock-free and run
+// beside add and remove. Pages are made as they are needed.
+type table struct {
+	pages [tablePages]atomic.Pointer[tablePage]
+
+	mu    sync.Mutex
+	free  []uint32 // slots given back
+	next  uint32   // first slot never used
+	count uint32   // registrations ever, modulo 2^32
+	live  map[*Registration]struct{}
+	down  bool
+}
+
+type tablePage [pageSlots]atomic.Pointer[Registration]
+
+// add gives r a slot and an epoch. finish is called before lookups may find r.
+//
+// The count in the epoch makes a stale reference miss for certain until 2^32
+// registrations later, whatever the slot's history; the random half makes one
+// that was made up hit with probability 2^-32 a guess.
+func (t *table) add(r *Registration, finish func(Ref)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.down {
+		return fmt.Errorf("mr: register: domain %w", ErrClosed)
+	}
+	var slot uint32
+	switch n := len(t.free); {
+	case n > 0:
+		slot, t.free = t.free[n-1], t.free[:n-1]
+	case t.next < MaxRegistrations:
+		slot = t.next
+		t.next++
+	default:
+		return fmt.Errorf("mr: register: %w: %d registrations are open", ErrLimit, MaxRegistrations)
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	if t.count++; t.count == 0 {
+		t.count = 1 // an epoch is never 0
+	}
+	finish(Ref{Slot: slot, Epoch: uint64(t.count)<<32 | uint64(binary.LittleEndian.Uint32(b[:]))})
+	p := t.pages[slot/pageSlots].Load()
+	if p == nil {
+		p = new(tablePage)
+		t.pages[slot/pageSlots].Store(p)
+	}
+	if t.live == nil {
+		t.live = map[*Registration]struct{}{}
+	}
+	t.live[r] = struct{}{}
+	p[slot%pageSlots].Store(r)
+	return nil
+}
+
+// withdraw makes the reference of r stale. Once for each registration.
+func (t *table) withdraw(r *Registration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := r.key.Ref.Slot
+	t.pages[slot/pageSlots].Load()[slot%pageSlots].Store(nil)
+	t.free = append(t.free, slot)
+}
+
+// forget ends the bookkeeping of r, whose memory is released.
+func (t *table) forget(r *Registration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.live, r)
+}
+
+// find returns the live registration that ref names, or nil.
+func (t *table) find(ref Ref) *Registration {
+	if ref.Slot >= MaxRegistrations {
+		return nil
+	}
+	p := t.pages[ref.Slot/pageSlots].Load()
+	if p == nil {
+		return nil
+	}
+	if r := p[ref.Slot%pageSlots].Load(); r != nil && r.key.Ref.Epoch == ref.Epoch {
+		return r
+	}
+	return nil
+}
