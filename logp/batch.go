@@ -83,6 +83,8 @@ type Batch struct {
 	Messages []Message
 	Limits   Limits
 	// Wait is the expected time in ns until each mode has the credit it needs.
+	// A Planner rounds it up to two bits behind the leading one, by less than
+	// 25 %, so that shapes repeat.
 	Wait [NumModes]float64
 }
 

@@ -1,7 +1,8 @@
 // Package logp is the cost model of the engine: a parameterised LogP
 // description of one direction of a link ([Params]), the predicted time of every
-// way to move a batch of messages over it ([Params.Cost]), and the choice among
-// them ([Params.Choose]). It is pure: no clock, no goroutine, no
+// way to move a batch of messages over it ([Params.Cost]), the choice among
+// them ([Params.Choose]), and the partition of a batch that takes least
+// ([Planner.Plan]). It is pure: no clock, no goroutine, no
 // I/O, nothing but the standard library.
 //
 // # Units
@@ -53,7 +54,7 @@
 // # Concurrency and ownership
 //
 // [Curve] and [Params] are values, never changed once built, and may be read by
-// any number of goroutines.
+// any number of goroutines. A [Planner] belongs to one goroutine.
 //
 // # Errors
 //
@@ -68,5 +69,8 @@
 //	batch.go    Message, Limits, Batch; feasible.go: which mode can carry what
 //	cost.go     Term, Cost, and the formulas above
 //	choose.go   Decision, Choose: the best single mode
+//	plan.go     Plan, Part, CheckParts, PlanCost
+//	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
 //	errors.go   sentinels
 package logp

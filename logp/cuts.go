@@ -1,0 +1,106 @@
+package logp
+
+import "math/bits"
+
+// ends fills gEnd and xEnd: how far a gather or a descriptor that begins at a
+// position can reach.
+func (s *search) ends(l *Limits) {
+	n := len(s.ord)
+	t := &s.pre[n]
+	s.bounds = t.bad != [NumModes]int32{} || n > int(l.ScatterSegs) ||
+		1+t.sge > l.MaxSGE || t.bytes+int64(n)*int64(l.Segment)+int64(l.Header) > l.GatherMax
+	if !s.bounds {
+		return
+	}
+	s.gEnd, s.xEnd = grow(s.gEnd, n), grow(s.xEnd, n)
+	j, k := 0, 0
+	for i := range n {
+		a := &s.pre[i]
+		for j = max(i, j); j < n; j++ {
+			b := &s.pre[j+1]
+			if b.bad[Gather] != a.bad[Gather] || 1+b.sge-a.sge > l.MaxSGE ||
+				b.bytes-a.bytes+int64(j+1-i)*int64(l.Segment)+int64(l.Header) > l.GatherMax {
+				break
+			}
+		}
+		for k = max(i, k); k < n && k-i < int(l.ScatterSegs) && s.pre[k+1].bad[Scatter] == a.bad[Scatter]; k++ {
+		}
+		s.gEnd[i], s.xEnd[i] = int32(j), int32(k)
+	}
+}
+
+// chooseCuts fills cuts, the positions where runs may begin and end.
+func (s *search) chooseCuts() {
+	n := len(s.ord)
+	s.cuts = append(s.cuts[:0], 0)
+	if n <= fewMessages {
+		for i := range n {
+			s.cuts = append(s.cuts, int32(i+1))
+		}
+		return
+	}
+	prev := &s.items[s.ord[0]]
+	for k := 1; k < n; k++ {
+		t := &s.items[s.ord[k]]
+		if t.ok != prev.ok || t.kind != prev.kind || bits.Len64(uint64(t.size)) != bits.Len64(uint64(prev.size)) {
+			s.cuts = append(s.cuts, int32(k))
+		}
+		prev = t
+	}
+	s.cuts = append(s.cuts, int32(n))
+	if len(s.cuts) > maxCuts+1 {
+		s.thin()
+	}
+	if len(s.cuts) <= 4 {
+		s.quarter()
+	}
+}
+
+// thin keeps maxCuts runs, those cuts first that change what is possible.
+func (s *search) thin() {
+	must := 0
+	for _, c := range s.cuts[1 : len(s.cuts)-1] {
+		if s.items[s.ord[c]].ok != s.items[s.ord[c-1]].ok {
+			must++
+		}
+	}
+	may := len(s.cuts) - 2 - must
+	keepMust, keepMay := min(must, maxCuts-1), min(may, maxCuts-1-min(must, maxCuts-1))
+	out := s.cuts[:1]
+	i, j := 0, 0
+	last := s.cuts[len(s.cuts)-1]
+	for _, c := range s.cuts[1 : len(s.cuts)-1] {
+		// Of each kind, keep evenly spread ones.
+		if s.items[s.ord[c]].ok != s.items[s.ord[c-1]].ok {
+			if i*keepMust/must != (i+1)*keepMust/must {
+				out = append(out, c)
+			}
+			i++
+		} else {
+			if j*keepMay/may != (j+1)*keepMay/may {
+				out = append(out, c)
+			}
+			j++
+		}
+	}
+	s.cuts = append(out, last)
+}
+
+// quarter cuts the few, large runs there are into four each: where Os grows
+// faster than its argument, several gathers beat one.
+func (s *search) quarter() {
+	var fine [4*3 + 1]int32
+	n := 1
+	for k := 1; k < len(s.cuts); k++ {
+		a, b := s.cuts[k-1], s.cuts[k]
+		for q := int32(1); q < 4; q++ {
+			if c := a + (b-a)*q/4; c > fine[n-1] {
+				fine[n] = c
+				n++
+			}
+		}
+		fine[n] = b
+		n++
+	}
+	s.cuts = append(s.cuts[:0], fine[:n]...)
+}

@@ -1,0 +1,128 @@
+package logp
+
+import "math"
+
+// path is a way over the cuts: for each cut where its last run began and in
+// which mode that went.
+type path struct {
+	total float64
+	from  [maxCuts + 1]uint8
+	mode  [maxCuts + 1]Mode
+}
+
+// edges prices every run between two cuts in every mode.
+func (s *search) edges(r *prices) {
+	inf := math.Inf(1)
+	for i, c := range s.cuts[:len(s.cuts)-1] {
+		a, b := &s.pre[c], &s.pre[s.cuts[i+1]]
+		s.eCost[i] = b.e - a.e
+		if a.bad[Eager] != b.bad[Eager] {
+			s.eCost[i] = inf
+		}
+		g, x := &s.gCost[i], &s.xCost[i]
+		if s.bounds {
+			s.cutEdges(r, i)
+			continue
+		}
+		for j := i + 1; j < len(s.cuts); j++ {
+			d := s.cuts[j]
+			b := &s.pre[d]
+			n := int(d - c)
+			g[j] = r.gather(n, b.bytes-a.bytes) + b.g - a.g
+			x[j] = r.scatter(n) + b.x - a.x + a.split
+		}
+	}
+}
+
+// cutEdges is the part of edges for runs that begin at cut i and that limits
+// cut into several work requests.
+func (s *search) cutEdges(r *prices, i int) {
+	inf := math.Inf(1)
+	from := s.cuts[i]
+	a := &s.pre[from]
+	begin, before := from, 0.0
+	for j := i + 1; j < len(s.cuts); j++ {
+		d := s.cuts[j]
+		for s.gEnd[begin] < d && s.gEnd[begin] > begin {
+			before += r.gather(int(s.gEnd[begin]-begin), s.pre[s.gEnd[begin]].bytes-s.pre[begin].bytes)
+			begin = s.gEnd[begin]
+		}
+		if s.gEnd[begin] < d {
+			for ; j < len(s.cuts); j++ {
+				s.gCost[i][j] = inf
+			}
+			break
+		}
+		b := &s.pre[d]
+		s.gCost[i][j] = before + r.gather(int(d-begin), b.bytes-s.pre[begin].bytes) + b.g - a.g
+	}
+	begin, before = from, a.split
+	for j := i + 1; j < len(s.cuts); j++ {
+		d := s.cuts[j]
+		for s.xEnd[begin] < d && s.xEnd[begin] > begin {
+			before += r.scatter(int(s.xEnd[begin] - begin))
+			begin = s.xEnd[begin]
+			before += s.pre[begin].split
+		}
+		if s.xEnd[begin] < d {
+			for ; j < len(s.cuts); j++ {
+				s.xCost[i][j] = inf
+			}
+			break
+		}
+		b := &s.pre[d]
+		s.xCost[i][j] = before + r.scatter(int(d-begin)) + b.x - a.x
+	}
+}
+
+// shortest returns the cheapest path over all sets of modes; base is what every
+// plan costs besides, and used the modes it uses anyhow.
+func (s *search) shortest(r *prices, b *Batch, used ModeSet, base float64, best *path) {
+	best.total = math.Inf(1)
+	var shared [AllModes + 1]float64
+	for set := ModeSet(1); set <= AllModes; set++ {
+		shared[set] = r.shared(&b.Wait, set|used)
+	}
+	var p path
+next:
+	for set := AllModes; set > 0; set-- {
+		// A larger set that costs no more leaves nothing to find here.
+		for more := set + 1; more <= AllModes; more++ {
+			if more&set == set && shared[more] <= shared[set] {
+				continue next
+			}
+		}
+		s.within(set, &p)
+		if p.total += base + shared[set]; p.total < best.total {
+			*best = p
+		}
+	}
+}
+
+// within finds the shortest path with modes of set only.
+func (s *search) within(set ModeSet, p *path) {
+	inf := math.Inf(1)
+	var f [maxCuts + 1]float64
+	for j := 1; j < len(s.cuts); j++ {
+		least, from, mode := inf, 0, Eager
+		if set.Has(Eager) {
+			least, from = f[j-1]+s.eCost[j-1], j-1
+		}
+		if set.Has(Gather) {
+			for i := range j {
+				if c := f[i] + s.gCost[i][j]; c < least {
+					least, from, mode = c, i, Gather
+				}
+			}
+		}
+		if set.Has(Scatter) {
+			for i := range j {
+				if c := f[i] + s.xCost[i][j]; c < least {
+					least, from, mode = c, i, Scatter
+				}
+			}
+		}
+		f[j], p.from[j], p.mode[j] = least, uint8(from), mode
+	}
+	p.total = f[len(s.cuts)-1]
+}

@@ -1,0 +1,222 @@
+package logp
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func planner(tb testing.TB, p *Params) *Planner {
+	pl, err := NewPlanner(p, nil)
+	require.NoError(tb, err)
+	return pl
+}
+
+// obeys says whether parts send urgent messages eager wherever that can be.
+func rounded(b *Batch) *Batch {
+	c := *b
+	for m := range c.Wait {
+		if c.Wait[m] != 0 {
+			c.Wait[m] = coarse(c.Wait[m])
+		}
+	}
+	return &c
+}
+
+// checkPlan checks what every plan must satisfy.
+func checkPlan(tb testing.TB, p *Params, b *Batch, plan *Plan) {
+	require.NoError(tb, p.CheckParts(b, plan.Parts))
+	c := p.PlanCost(rounded(b), plan.Parts)
+	require.InEpsilon(tb, 1+c.Total(), 1+plan.Total, 1e-9, "%v: total", plan)
+	for k, q := range plan.Parts {
+		for _, i := range q.Messages {
+			if m := b.Messages[i]; m.Flags&Urgent != 0 && p.Feasible(&b.Limits, m, Eager) == nil {
+				require.Equal(tb, Eager, q.Mode)
+				require.Zero(tb, k, "urgent messages go first")
+			}
+		}
+	}
+}
+
+// singles returns the least cost of one mode for all, urgent ones apart.
+func singles(p *Params, b *Batch) float64 {
+	best := math.Inf(1)
+	for m := range Mode(NumModes) {
+		t, ok := tally{p: p, b: b}, true
+		var urgent, rest []int32
+		for i, x := range b.Messages {
+			if x.Flags&Urgent != 0 && p.Feasible(&b.Limits, x, Eager) == nil {
+				urgent = append(urgent, int32(i))
+			} else {
+				ok = ok && p.Feasible(&b.Limits, x, m) == nil
+				rest = append(rest, int32(i))
+			}
+		}
+		if !ok {
+			continue
+		}
+		part := func(m Mode, idx []int32) {
+			t.begin(m)
+			for _, i := range idx {
+				t.add(int(i))
+			}
+			t.end()
+		}
+		if len(urgent) > 0 {
+			part(Eager, urgent)
+		}
+		for len(rest) > 0 {
+			k := take(b, m, rest)
+			part(m, rest[:k])
+			rest = rest[k:]
+		}
+		c := t.cost()
+		best = min(best, c.Total())
+	}
+	return best
+}
+
+func TestPlanIsNeverWorseThanOneMode(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(31, 1))
+	var mixed, one, none int
+	for range 6000 {
+		p, b := randParams(t, r), randBatch(r, r.IntN(100))
+		plan, err := planner(t, p).Plan(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInfeasible)
+			none++
+			continue
+		}
+		checkPlan(t, p, b, plan)
+		best := singles(p, rounded(b))
+		require.LessOrEqual(t, plan.Total, best+1e-6*math.Abs(best), "%v of %v", plan, b)
+		if plan.Why == WhySingle {
+			one++
+		} else {
+			mixed++
+		}
+	}
+	require.Greater(t, mixed, 500)
+	require.Greater(t, one, 500)
+	require.Less(t, none, 3000)
+}
+
+// brute returns the least cost over all partitions into parts and all modes:
+// all set partitions, all assignments of modes to them.
+func brute(p *Params, b *Batch) float64 {
+	best := math.Inf(1)
+	n := len(b.Messages)
+	var parts []Part
+	var walk func(i int)
+	walk = func(i int) {
+		if i == n {
+			c := p.PlanCost(b, parts)
+			best = min(best, c.Total())
+			return
+		}
+		x := b.Messages[i]
+		modes := p.Modes(&b.Limits, x)
+		if x.Flags&Urgent != 0 && modes.Has(Eager) {
+			modes = ModeSet(0).With(Eager)
+		}
+		for k := range parts { // join a part there is
+			if !modes.Has(parts[k].Mode) {
+				continue
+			}
+			parts[k].Messages = append(parts[k].Messages, int32(i))
+			var r room
+			ok := true
+			for _, j := range parts[k].Messages {
+				ok = r.fits(&b.Limits, b.Messages[j], parts[k].Mode) && ok
+			}
+			if ok {
+				walk(i + 1)
+			}
+			parts[k].Messages = parts[k].Messages[:len(parts[k].Messages)-1]
+		}
+		for m := range Mode(NumModes) { // or begin one; one eager part is enough
+			eager := m == Eager
+			for k := range parts {
+				eager = eager && parts[k].Mode != Eager
+			}
+			if modes.Has(m) && (m != Eager || eager) {
+				parts = append(parts, Part{Mode: m, Messages: []int32{int32(i)}})
+				walk(i + 1)
+				parts = parts[:len(parts)-1]
+			}
+		}
+	}
+	walk(0)
+	return best
+}
+
+// The family of plans that is searched holds the optimum nearly always, and
+// never misses it by much.
+func TestPlanAgainstAllPartitions(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(32, 1))
+	var optimal, count int
+	worst, sum := 0.0, 0.0
+	rounds := 3000
+	if testing.Short() {
+		rounds = 500
+	}
+	for range rounds {
+		p, b := randParams(t, r), rounded(randBatch(r, 1+r.IntN(6)))
+		for i := range b.Messages { // their cost depends on the order in a part, too
+			b.Messages[i].Flags &^= Joined
+		}
+		plan, err := planner(t, p).Plan(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInfeasible)
+			continue
+		}
+		best := brute(p, b)
+		require.GreaterOrEqual(t, plan.Total, best*(1-1e-9), "better than the best: the model disagrees with itself")
+		excess := plan.Total/best - 1
+		count++
+		if excess < 1e-9 {
+			optimal++
+		}
+		sum += max(excess, 0)
+		if excess > worst {
+			worst = excess
+			t.Logf("%.1f%% over: %v for %+v", 100*excess, plan, b)
+		}
+	}
+	t.Logf("%d plans, %.1f%% optimal, mean excess %.3f%%, worst %.1f%%", count, 100*float64(optimal)/float64(count), 100*sum/float64(count), 100*worst)
+	require.Greater(t, float64(optimal)/float64(count), 0.9)
+	require.Less(t, sum/float64(count), 0.005)
+	require.Less(t, worst, 0.15)
+}
+
+func shapes() map[string]func(n int) *Batch {
+	r := rand.New(rand.NewPCG(99, 1))
+	return map[string]func(n int) *Batch{
+		"uniform": func(n int) *Batch { return &Batch{Messages: Uniform(n, 64), Limits: usual()} },
+		"heavy": func(n int) *Batch {
+			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
+			for i := range b.Messages {
+				b.Messages[i] = Message{Size: randSize(r), Flags: Registered | DestRegistered}
+			}
+			return b
+		},
+		"flags": func(n int) *Batch {
+			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
+			for i := range b.Messages {
+				b.Messages[i] = Message{Size: randSize(r), Flags: Flags(r.IntN(knownFlags + 1))}
+			}
+			return b
+		},
+	}
+}
+
+func typical(tb testing.TB) *Params {
+	r := rand.New(rand.NewPCG(98, 1))
+	p := randParams(tb, r)
+	p.R = grid(tb, r, 3000, 0.05)
+	return p
+}

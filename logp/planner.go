@@ -1,0 +1,148 @@
+package logp
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// PlannerConfig configures a Planner. The zero value is usable.
+type PlannerConfig struct {
+	Policy Policy
+	// Shapes is how many batch shapes keep their plans. Zero means 128: a
+	// program's steady state repeats a handful for each peer; more than 128 and
+	// finding one misses the processor's caches, which costs what planning does.
+	// Negative keeps none.
+	Shapes int
+}
+
+// maxCached is the largest batch whose plan is kept: 128 shapes of it are
+// about 1 MiB.
+const maxCached = 256
+
+// Planner makes plans for one direction of one link, and remembers them by
+// batch shape. It belongs to one goroutine.
+type Planner struct {
+	policy Policy
+	p      Params
+	gen    uint64 // of p: plans of earlier parameters are not used
+	pr     prices
+
+	ways    []shape // two for each set
+	recent  []uint8 // way of each set used last
+	scratch shape   // for what is not kept
+
+	search search
+	stats  PlannerStats
+}
+
+// PlannerStats counts what a Planner did.
+type PlannerStats struct {
+	Hits, Misses uint64 // shapes found, shapes planned
+}
+
+// shape is a batch seen before, and its plan.
+type shape struct {
+	gen      uint64 // 0: empty
+	hash     uint64
+	messages []Message
+	limits   Limits
+	wait     [NumModes]float64
+	plan     Plan
+}
+
+// NewPlanner makes a planner. Nil cfg means defaults. Errors wrap ErrParams.
+func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
+	if cfg == nil {
+		cfg = &PlannerConfig{}
+	}
+	if err := cfg.Policy.Validate(); err != nil {
+		return nil, err
+	}
+	pl := &Planner{policy: cfg.Policy}
+	pl.policy.Table = append([]Rule(nil), cfg.Policy.Table...)
+	n := cfg.Shapes
+	if n == 0 {
+		n = 128
+	}
+	if n > 1<<16 {
+		return nil, fmt.Errorf("%w: cache of %d shapes, at most %d", ErrParams, n, 1<<16)
+	}
+	if n > 0 {
+		sets := 1 << bits.Len(uint(n-1)/2)
+		pl.ways, pl.recent = make([]shape, 2*sets), make([]uint8, sets)
+	}
+	return pl, pl.SetParams(p)
+}
+
+// SetParams makes plans from now on follow p, which is copied. What is cached
+// is forgotten. Allocates; call it when parameters have moved, not per batch.
+// Errors wrap ErrParams and change nothing.
+func (pl *Planner) SetParams(p *Params) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	pl.p = *p
+	pl.gen++
+	pl.pr.set(&pl.p)
+	return nil
+}
+
+// Params returns the parameters in use.
+func (pl *Planner) Params() Params { return pl.p }
+
+// Stats returns what the planner has done so far.
+func (pl *Planner) Stats() PlannerStats { return pl.stats }
+
+// Plan returns the cheapest partition of b that it finds: never predicted
+// slower than the best single mode, with urgent messages eager and first wherever
+// an eager message can hold them. The plan belongs to the planner and is valid
+// until the next call of Plan; b is not kept. Waits are rounded up by up to 25 %
+// (see Batch.Wait). Errors wrap ErrBatch, or ErrInfeasible when a message fits no
+// mode. A repeated shape allocates nothing.
+func (pl *Planner) Plan(b *Batch) (*Plan, error) {
+	var wait [NumModes]float64
+	for m, w := range b.Wait {
+		if w != 0 {
+			wait[m] = coarse(w)
+		}
+	}
+	h := hash(b.Messages)
+	s := &pl.scratch
+	if len(b.Messages) <= maxCached && len(pl.ways) > 0 {
+		set := h & uint64(len(pl.recent)-1)
+		ways := (*[2]shape)(pl.ways[2*set:])
+		for w := range ways {
+			if ways[w].is(pl.gen, h, b, &wait) {
+				pl.recent[set] = uint8(w)
+				pl.stats.Hits++
+				return &ways[w].plan, nil
+			}
+		}
+		w := 1 - pl.recent[set]
+		pl.recent[set] = w
+		s = &ways[w]
+	}
+	pl.stats.Misses++
+	return pl.fill(s, h, b, &wait)
+}
+
+// is says whether s is the shape of b.
+func (s *shape) is(gen, h uint64, b *Batch, wait *[NumModes]float64) bool {
+	return s.hash == h && s.gen == gen && s.wait == *wait && s.limits == b.Limits && same(s.messages, b.Messages)
+}
+
+// fill plans b into s.
+func (pl *Planner) fill(s *shape, h uint64, b *Batch, wait *[NumModes]float64) (*Plan, error) {
+	s.gen = 0 // should what follows fail
+	if err := b.Validate(); err != nil {
+		return nil, err
+	}
+	s.hash, s.limits, s.wait = h, b.Limits, *wait
+	s.messages = append(s.messages[:0], b.Messages...)
+	rounded := Batch{Messages: s.messages, Limits: b.Limits, Wait: *wait}
+	if err := pl.plan(&rounded, &s.plan); err != nil {
+		return nil, err
+	}
+	s.gen = pl.gen
+	return &s.plan, nil
+}

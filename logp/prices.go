@@ -1,0 +1,138 @@
+package logp
+
+// prices is Params rearranged for planning: curves that are always evaluated
+// together are added up once, constants are folded. cost.go is the definition;
+// tests hold the two together.
+type prices struct {
+	p Params
+
+	os, arrive Curve    // Os; Os + Or
+	eager      [2]Curve // Os + Or + C + C; with InPlace Os + Or + C
+	scale      [NumModes]float64
+	tail       [NumModes]float64
+	op         [NumModes]float64 // of each write or descriptor, besides curves
+	msg        [NumModes]float64 // of each message
+	byte       [NumModes]float64 // of each byte
+	once       float64           // of every plan: a − g
+	registers  bool              // R is known
+
+	// For one Limits, the last seen.
+	l     Limits
+	bound bool
+	read  float64           // of each read: Os(r) + g + b
+	fixed [NumModes]float64 // of the first use of a mode
+}
+
+func (r *prices) set(p *Params) {
+	*r = prices{p: *p}
+	r.os, r.arrive = p.Os, sum(p.Os, p.Or)
+	r.eager[0], r.eager[1] = sum(p.Os, p.Or, p.C, p.C), sum(p.Os, p.Or, p.C)
+	for m := range Mode(NumModes) {
+		r.scale[m], r.tail[m] = p.scale(m), p.tail(m)
+		r.op[m] = p.G + p.CPU.B + p.Extra[m].PerOp
+		r.msg[m], r.byte[m] = p.Extra[m].PerMessage, p.Extra[m].PerByte
+	}
+	r.op[Scatter] += p.CPU.A - p.G // reads post in a call; g lies between them only
+	r.once = p.CPU.A - p.G
+	r.registers = p.R.Known()
+}
+
+// bind prepares for batches with limits l.
+func (r *prices) bind(l *Limits) {
+	if r.bound && r.l == *l {
+		return
+	}
+	r.l, r.bound = *l, true
+	p := &r.p
+	r.read = p.Os.At(int64(l.ReadRequest)) + p.G + p.CPU.B
+	for m := range Mode(NumModes) {
+		r.fixed[m] = p.Extra[m].Fixed
+		if l.Cursor {
+			r.fixed[m] += p.Os.At(0) + p.G + p.CPU.B
+		}
+		r.fixed[m] *= r.scale[m]
+	}
+}
+
+// shared is what a plan costs that uses the modes of s, besides its edges.
+func (r *prices) shared(wait *[NumModes]float64, s ModeSet) float64 {
+	t, tail, w := r.once, 0.0, 0.0
+	for m := range Mode(NumModes) {
+		if s.Has(m) {
+			t += r.fixed[m]
+			tail = max(tail, r.tail[m])
+			w = max(w, wait[m])
+		}
+	}
+	return t + tail + w
+}
+
+// item is one message with its price in every mode, in so far as it depends on
+// nothing but the message.
+type item struct {
+	size    int64
+	e, g, x float64
+	sge     int32
+	ok      ModeSet
+	kind    Flags
+	joined  bool
+}
+
+// kinds are the flags by which prices of messages of one size differ.
+const kinds = Registered | DestRegistered | InPlace
+
+// item prices m. Which modes are possible is what Feasible says.
+func (r *prices) item(m Message) item {
+	l := &r.l
+	t := item{size: m.Size, kind: m.Flags & kinds, joined: m.Flags&Joined != 0}
+	bytes := float64(m.Size)
+	in := int(m.Flags / InPlace & 1)
+	copies := 1 - in
+	if m.Flags&Registered == 0 || m.Size <= l.GatherCopy {
+		copies++
+	} else {
+		t.sge = 1
+	}
+	if m.Size <= l.EagerMax {
+		t.ok = t.ok.With(Eager)
+		t.e = r.scale[Eager] * (r.eager[in].At(m.Size) + r.op[Eager] + r.msg[Eager] + r.byte[Eager]*bytes)
+	}
+	if m.Size+int64(l.Segment)+int64(l.Header) <= l.GatherMax && t.sge < l.MaxSGE {
+		t.ok = t.ok.With(Gather)
+		t.g = r.msg[Gather] + r.byte[Gather]*bytes
+		if copies > 0 {
+			t.g += float64(copies) * r.p.C.At(m.Size)
+		}
+		t.g *= r.scale[Gather]
+	}
+	there := m.Flags & (Registered | DestRegistered)
+	if l.ScatterSegs > 0 && (there == Registered|DestRegistered || r.registers) {
+		t.ok = t.ok.With(Scatter)
+		t.x = r.os.At(m.Size) + r.read + r.msg[Scatter] + r.byte[Scatter]*bytes
+		switch there {
+		case 0:
+			t.x += 2 * r.p.R.At(m.Size)
+		case Registered, DestRegistered:
+			t.x += r.p.R.At(m.Size)
+		}
+		t.x *= r.scale[Scatter]
+	}
+	return t
+}
+
+// gather is the price of one write of n messages of together m bytes, besides
+// that of its items.
+func (r *prices) gather(n int, m int64) float64 {
+	return r.scale[Gather] * (r.arrive.At(m+int64(n)*int64(r.l.Segment)+int64(r.l.Header)) + r.op[Gather])
+}
+
+// scatter is the price of one descriptor of n messages, besides its items.
+func (r *prices) scatter(n int) float64 {
+	return r.scale[Scatter] * (r.arrive.At(int64(n)*int64(r.l.DescSegment)+int64(r.l.Header)) + r.op[Scatter])
+}
+
+// join is what a read of m bytes saves that goes on from one of region bytes.
+func (r *prices) join(region, m int64) float64 {
+	alone := r.read + r.os.At(m)
+	return r.scale[Scatter] * (alone - (r.os.At(region+m) - r.os.At(region)))
+}

@@ -1,0 +1,162 @@
+package logp
+
+import "math"
+
+// The search.
+//
+// Messages are sorted so that what gains most from scatter comes last: by size,
+// or, where some are registered and others not, by what scatter saves over
+// gather. A plan cuts this order into runs; an eager run is priced message by
+// message, a gather or scatter run is one work request, or several where limits
+// cut it. Shortest path over the cuts then gives the best plan of this family,
+// exactly, for each set of modes that may be used (latency, waits and fixed costs
+// depend on the set, not on the run).
+//
+// Cuts may lie between any two of few messages; of many, only where the size
+// passes a power of two or where other modes become possible, plus some inside of
+// large classes. That bounds the work at maxCuts² edges.
+const (
+	fewMessages = 12
+	maxCuts     = 16
+)
+
+// search holds the scratch memory of the planner.
+type search struct {
+	items []item
+	keys  []uint32
+	tmp   []uint32
+	all   []int32 // urgent ones, then the rest in order of the batch
+	urge  int     // how many of all are urgent and go eager
+	ord   []int32 // the rest, sorted
+	pre   []prefix
+	gEnd  []int32 // where a gather that begins here must end
+	xEnd  []int32
+	cuts  []int32
+
+	joined bool // some message is Joined
+	joins  bool // in sorted order, too, some read covers several messages
+	bounds bool // limits cut some run
+
+	gCost, xCost [maxCuts + 1][maxCuts + 1]float64
+	eCost        [maxCuts + 1]float64
+}
+
+// prefix holds sums over the sorted messages before a position.
+type prefix struct {
+	bytes   int64
+	e, g, x float64
+	split   float64 // not a sum: added to x by a descriptor that begins here
+	sge     int32
+	bad     [NumModes]int32 // infeasible messages
+}
+
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/2)
+	}
+	return s[:n]
+}
+
+// prepare prices and sorts the messages.
+func (s *search) prepare(r *prices, b *Batch) error {
+	n := len(b.Messages)
+	s.items, s.keys, s.tmp = grow(s.items, n), grow(s.keys, n), grow(s.tmp, n)
+	s.all, s.joined, s.joins = grow(s.all, n)[:0], false, false
+	r.bind(&b.Limits)
+	rest, mixed := 0, false
+	var bytes int64
+	var first *item
+	for i := range b.Messages {
+		m, t := b.Messages[i], &s.items[i]
+		if i > 0 && m == b.Messages[i-1] {
+			*t = s.items[i-1]
+		} else {
+			*t = r.item(m)
+		}
+		if t.ok == 0 {
+			return ErrNoMode
+		}
+		if m.Flags&Urgent != 0 && t.ok.Has(Eager) {
+			s.all = append(s.all, int32(i))
+			continue
+		}
+		if first == nil {
+			first = t
+		}
+		s.joined = s.joined || t.joined
+		mixed = mixed || t.kind != first.kind
+		bytes += t.size
+		s.keys[rest] = sizeKey(t.size)<<keyShift | uint32(i)
+		rest++
+	}
+	s.urge = len(s.all)
+	s.keys = s.keys[:rest]
+	for _, k := range s.keys {
+		s.all = append(s.all, int32(k&(1<<keyShift-1)))
+	}
+	if mixed {
+		s.byGain(r, bytes)
+	}
+	sortKeys(s.keys, s.tmp)
+	s.ord = grow(s.ord, rest)
+	for i, k := range s.keys {
+		s.ord[i] = int32(k & (1<<keyShift - 1))
+	}
+	s.sums(r)
+	s.ends(&b.Limits)
+	s.chooseCuts()
+	return nil
+}
+
+// byGain replaces the sort keys by what scatter saves over gather.
+func (s *search) byGain(r *prices, bytes int64) {
+	perByte := 0.0
+	if bytes > 1 {
+		perByte = r.scale[Gather] * (r.arrive.At(bytes) - r.arrive.At(bytes/2)) / float64(bytes-bytes/2)
+	}
+	for k, w := range s.keys {
+		i := w & (1<<keyShift - 1)
+		t := &s.items[i]
+		gain := t.g + perByte*float64(t.size) - t.x
+		if !t.ok.Has(Scatter) {
+			gain = math.Inf(-1)
+		} else if !t.ok.Has(Gather) {
+			gain = math.Inf(1)
+		}
+		s.keys[k] = floatKey(gain)<<keyShift | i
+	}
+}
+
+// sums fills pre.
+func (s *search) sums(r *prices) {
+	n := len(s.ord)
+	s.pre = grow(s.pre, n+1)
+	var a prefix
+	var region int64
+	for k, i := range s.ord {
+		t := &s.items[i]
+		x := t.x
+		a.split = 0
+		if t.joined && k > 0 && s.ord[k-1] == i-1 && t.ok.Has(Scatter) && s.items[i-1].ok.Has(Scatter) {
+			// One read fetches this one and the one before.
+			a.split = r.join(region, t.size)
+			x -= a.split
+			region += t.size
+			s.joins = true
+		} else {
+			region = t.size
+		}
+		s.pre[k] = a
+		a.bytes += t.size
+		a.e += t.e
+		a.g += t.g
+		a.x += x
+		a.sge += t.sge
+		bad := ^t.ok
+		a.bad[Eager] += int32(bad & 1)
+		a.bad[Gather] += int32(bad >> 1 & 1)
+		a.bad[Scatter] += int32(bad >> 2 & 1)
+	}
+	a.split = 0
+	s.pre[n] = a
+}
