@@ -1,0 +1,114 @@
+package rdv
+
+import (
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/flowctl"
+)
+
+// ctl is an answer that waits for room in the ring.
+type ctl struct {
+	kind Kind
+	id   ID
+	arg  uint32
+}
+
+// ctlQueue is a FIFO of fixed capacity. Every slot of the channel owns a bounded
+// number of its places, so that it cannot overflow: consuming what the peer
+// sends never waits for sending.
+type ctlQueue struct {
+	q       []ctl
+	head, n int
+}
+
+func (q *ctlQueue) init(capacity int) { q.q = make([]ctl, capacity) }
+
+func (q *ctlQueue) push(x ctl) {
+	if q.n == len(q.q) {
+		panic("rdv: more answers than slots") // our bug, whatever the peer does
+	}
+	q.q[(q.head+q.n)%len(q.q)] = x
+	q.n++
+}
+
+func (q *ctlQueue) pop() {
+	q.head = (q.head + 1) % len(q.q)
+	q.n--
+}
+
+// send puts a control message into the ring; false: no room. Messages that wait
+// go first.
+func (c *Channel) send(k Kind, id ID, arg uint32, payload []byte) bool {
+	res, err := c.ring.Send(eager.Envelope{Meta: meta(id, arg), HasMeta: true, Kind: uint8(k), Class: flowctl.Control}, payload)
+	if err != nil {
+		c.fail(err)
+		return false
+	}
+	return res == eager.Accepted
+}
+
+// flushControl sends the answers that wait. Short path.
+func (c *Channel) flushControl() bool {
+	did := false
+	for c.live && c.control.n > 0 {
+		x := c.control.q[c.control.head]
+		if !c.send(x.kind, x.id, x.arg, nil) {
+			return did
+		}
+		c.control.pop()
+		if x.kind == KindFIN {
+			c.freeIncoming(&c.in[x.id.slot()])
+		}
+		did = true
+	}
+	return did
+}
+
+// receiveBatch bounds the control messages taken in one Progress.
+const receiveBatch = 32
+
+// receive takes control messages. Short path.
+func (c *Channel) receive() bool {
+	did := false
+	for range receiveBatch {
+		if !c.live {
+			break
+		}
+		h, ok, err := c.ring.Recv(c.messages)
+		if err != nil {
+			if c.ring.Err() == nil { // longer than any legal one
+				err = &ProtocolError{Kind(h.Kind), 0, ErrMessage, uint64(h.Len), uint64(len(c.messages))}
+			}
+			c.fail(err)
+			break
+		}
+		if !ok {
+			break
+		}
+		did = true
+		if err := c.dispatch(h, c.messages[:h.Len]); err != nil {
+			c.fail(err)
+		}
+	}
+	return did
+}
+
+// dispatch acts on one control message of the peer. Short path.
+func (c *Channel) dispatch(h eager.Head, payload []byte) error {
+	k, id, arg := Kind(h.Kind), ID(h.Meta), uint32(h.Meta>>32)
+	if !h.HasMeta {
+		return &ProtocolError{k, 0, ErrMessage, 0, 0}
+	}
+	switch k {
+	case KindRTS:
+		return c.onRTS(id, arg, payload)
+	case KindFIN, KindCancel:
+		if len(payload) != 0 {
+			return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
+		}
+		if k == KindFIN {
+			return c.onFIN(id, arg)
+		}
+		return c.onCancel(id)
+	}
+	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
+}

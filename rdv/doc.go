@@ -1,0 +1,81 @@
+// Package rdv moves large messages by rendezvous: the side that has the data
+// says where it lies, and the side that wants it fetches it with remote reads
+// straight into its final place. Nothing is copied at either end, and no step
+// waits for a call of either application: whoever owns the link drives it.
+//
+// A [Channel] joins two peers and serves both directions. It sits on an
+// endpoint that others may use as well, and talks over a small ring of its own
+// (an eager.Channel under the class flowctl.Control).
+//
+// # Read
+//
+//	S  Send ── RTS: descriptor ──────────────► R  Match: a destination for each message,
+//	   sources                                    or Later (Accept follows), or Refuse
+//	   stay put ◄────────── remote reads ───────  in runs of neighbours, several in flight
+//	                                              Received, message by message
+//	S  Sent ◄──────────── FIN: status ──────────  when the last one ended
+//
+// A batch whose messages find their destinations one after the other is fetched
+// in that order; nobody waits for the whole batch to be matched. Cancel asks the
+// receiver to stop: what it is reading it finishes, what it has not begun it
+// drops, and the FIN says which. A cancellation may cross the FIN.
+//
+// # Who owns which memory
+//
+//   - Sources belong to the transfer from Send to Handler.Sent. After a failure
+//     of the channel alone (a peer that broke the rules) that is when the endpoint
+//     is down or Sever was called: until then the peer may be reading.
+//   - Destinations belong to it from Match or Accept to Handler.Received, which
+//     comes only when no read into them is in flight.
+//   - Descriptors, piece lists and tokens are copied by the call.
+//
+// Every transfer and every message ends exactly once, whatever fails.
+//
+// # Bounds
+//
+// Both sides agree at set-up how many transfers of how many messages and regions
+// may be outstanding; all state is made for that, and no message of a peer makes
+// it grow. Answers wait in a queue with a place for each slot, so that taking
+// the peer's messages never waits for room to answer. Too much of our own is a
+// value, [Busy].
+//
+// Reads in flight are bounded by Caps.MaxReads, over all transfers in turn:
+// a link would queue more, and in its queue they would hold up FINs and
+// everybody else's requests.
+//
+// # Hostile peers
+//
+// Ids are slot and generation, chosen by the side that begins; the other
+// expects exactly the next generation of a slot that is free. Everything else
+// (unknown kind, bad descriptor, unknown or repeated id, bad status, more than
+// agreed) is a [*ProtocolError] and ends this channel, nothing else. What a
+// descriptor says about memory is checked by the link of the peer that owns it:
+// a bad key fails the read and thereby the endpoint. A peer that says FIN and
+// goes on reading gets what it deserves.
+//
+// # Concurrency
+//
+// A channel belongs to the goroutine that owns the link's Poll. It polls the
+// link, hands completions of the endpoint to OnCompletion and calls Progress.
+// [Handler] is called from within these. Messages and descriptors do not
+// allocate once the slots have grown to their size.
+//
+// # Imports and files
+//
+// Imports eager, scatter, fabric, flowctl.
+//
+//	channel.go  Channel: open, connect, progress, completions, failure, close
+//	handler.go  Handler and Matcher: the layer above
+//	source.go   transfers of this side: Send, Cancel, FIN
+//	sink.go     transfers of the peer: matching, runs, ends
+//	post.go     building and posting requests
+//	control.go  control messages: queue of answers, dispatch
+//	wire.go     their codec
+//	setup.go    Setup, the blob peers exchange
+//	options.go  Options
+//	errors.go   errors
+//
+// Tests: script_test.go plays random scripts on both sides over simulated and
+// real links against a plain model (app_test.go), faults_test.go with failures
+// and death, hostile_test.go a peer without rules; bench_test.go measures.
+package rdv

@@ -1,0 +1,69 @@
+package rdv
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels for errors.Is.
+var (
+	// ErrProtocol is a peer that broke the rules. It ends the channel and
+	// nothing else. Every *ProtocolError wraps it and one of the next five.
+	ErrProtocol = errors.New("rendezvous protocol violated")
+
+	ErrMessage   = errors.New("malformed control message")
+	ErrUnknownID = errors.New("no such transfer")
+	ErrIDReused  = errors.New("transfer id in use or out of turn")
+	ErrTooMany   = errors.New("more outstanding than agreed")
+	ErrSize      = errors.New("size does not match what was announced")
+
+	// ErrRefused is a transfer of which the receiver did not want all messages.
+	ErrRefused = errors.New("refused by the receiver")
+
+	// ErrCancelled is a transfer, or a message of one, that was given up
+	// before it was fetched.
+	ErrCancelled = errors.New("transfer cancelled")
+
+	// ErrDeclined is an advertised destination that the peer did not use.
+	ErrDeclined = errors.New("advertised destination not used by the sender")
+
+	// ErrPieces are destination pieces that do not add up to the message.
+	ErrPieces = errors.New("destination pieces do not add up to the size of the message")
+
+	// ErrHandle is a handle of a message that is over, or out of place.
+	ErrHandle = errors.New("stale or unknown handle")
+
+	// ErrTooLarge is a batch that the peer's bounds exclude for ever: cut it.
+	ErrTooLarge = errors.New("larger than the peer accepts")
+
+	// ErrSetup is a set-up blob that is malformed or asks for what we refuse.
+	ErrSetup = errors.New("bad rendezvous set-up")
+
+	// ErrOptions is an Options value that makes no sense.
+	ErrOptions = errors.New("invalid rendezvous options")
+
+	// ErrNotConnected is the use of a channel before Connect.
+	ErrNotConnected = errors.New("channel is not connected")
+
+	// ErrConnected is a second Connect.
+	ErrConnected = errors.New("channel is connected already")
+
+	// ErrClosed is the use of a closed channel.
+	ErrClosed = errors.New("channel is closed")
+)
+
+// ProtocolError says what the peer did wrong.
+type ProtocolError struct {
+	Kind Kind   // of the control message
+	ID   ID     // of the transfer it names
+	Why  error  // a sentinel, or an error that wraps one
+	Have uint64 // the offending number
+	Want uint64 // its bound
+}
+
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("%v: %v for %v: %v (%#x, bound %#x)", ErrProtocol, e.Kind, e.ID, e.Why, e.Have, e.Want)
+}
+
+// Unwrap returns ErrProtocol and the reason.
+func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Why} }

@@ -1,0 +1,77 @@
+package rdv
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// Incoming is a message that the peer has to give.
+type Incoming struct {
+	Pos    uint64 // sequence number or destination offset
+	Size   uint32 // bytes
+	Tag    uint32 // as the sender gave it, for the whole batch
+	Form   scatter.Form
+	Handle Handle // names the message until Received, or until it is refused
+}
+
+// Handle names an incoming message.
+type Handle uint64
+
+func makeHandle(id ID, index int) Handle { return Handle(id) | Handle(index)<<32 }
+
+func (h Handle) id() ID     { return ID(h) }
+func (h Handle) index() int { return int(h >> 32) }
+
+// Verdict is what a Matcher says.
+type Verdict uint8
+
+// Verdicts.
+const (
+	Take   Verdict = iota // into the pieces returned with it
+	Later                 // no destination yet: Channel.Accept or Refuse will follow
+	Refuse                // not wanted; the sender is told, Received is not called
+)
+
+// Matcher finds destinations.
+type Matcher interface {
+	// Match is asked once for every message of a batch, in order. With Take it
+	// returns the local pieces for exactly m.Size bytes, registered for local
+	// writing; they are the channel's until Received. The slice itself is
+	// copied.
+	Match(m Incoming) (dst []fabric.SGE, v Verdict)
+}
+
+// Advert is a destination that the peer has advertised.
+type Advert struct {
+	Pos uint64 // as the peer gave it
+	Len uint32 // bytes that may be written
+	ID  ID     // names the advert until it is answered or revoked
+}
+
+// Handler is the layer above. Its methods are called by the owner from within
+// Progress, OnCompletion, Sever and Close; they may call Send, SendUnregistered,
+// Accept, Refuse, Cancel, Advertise, Revoke, Write and Decline, but none of the
+// four.
+type Handler interface {
+	Matcher
+
+	// Received ends a message that was taken or left for later, exactly once:
+	// its bytes are in place (err nil), or the pieces are not touched any more.
+	Received(m Incoming, err error)
+
+	// Sent ends a transfer of this side, exactly once: nobody reads its sources
+	// any more. err is nil if the peer has fetched everything, or if the write
+	// is placed.
+	Sent(token uint64, err error)
+
+	// Advertised reports a destination. Write or Decline is due, now or later.
+	Advertised(a Advert)
+
+	// Revoked takes back what Advertised reported, before it was used.
+	Revoked(a Advert)
+
+	// Filled ends an advert of this side, exactly once: n bytes of it are
+	// written, or err says why none are (ErrDeclined: the data comes another
+	// way, or not at all).
+	Filled(token uint64, n uint32, err error)
+}

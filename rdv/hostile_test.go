@@ -1,0 +1,231 @@
+package rdv
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// quiet is a handler that leaves everything for later and counts.
+type quiet struct {
+	met            []Incoming
+	received, sent []error
+	adverts        []Advert
+	revoked        []Advert
+	filled         []error
+	filledBytes    []uint32
+	verdict        Verdict
+	dst            []fabric.SGE
+}
+
+func (q *quiet) Match(m Incoming) ([]fabric.SGE, Verdict) {
+	q.met = append(q.met, m)
+	return q.dst, q.verdict
+}
+func (q *quiet) Received(_ Incoming, err error) { q.received = append(q.received, err) }
+func (q *quiet) Sent(_ uint64, err error)       { q.sent = append(q.sent, err) }
+func (q *quiet) Advertised(a Advert)            { q.adverts = append(q.adverts, a) }
+func (q *quiet) Revoked(a Advert)               { q.revoked = append(q.revoked, a) }
+func (q *quiet) Filled(_ uint64, n uint32, err error) {
+	q.filled, q.filledBytes = append(q.filled, err), append(q.filledBytes, n)
+}
+
+func wait() *quiet { return &quiet{verdict: Later} }
+
+// inject lets side s send a control message that its channel would not.
+func (s *side) inject(t *testing.T, k Kind, id ID, arg uint32, payload []byte) {
+	require.True(t, s.ch.send(k, id, arg, payload))
+}
+
+func oneMessage(pos uint64) []byte {
+	d := scatter.Descriptor{
+		Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: pos, Size: 8}},
+		Regions: []scatter.Region{{Addr: 0x1000, Len: 8, RKey: 1}},
+	}
+	b, err := d.Append(nil)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// What each side may hear from a peer that does not keep to the rules.
+func TestHostileControl(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		play func(t *testing.T, evil *side)
+		want error
+	}{
+		"unknown kind":      {func(t *testing.T, e *side) { e.inject(t, 99, 0, 0, nil) }, ErrMessage},
+		"invalid kind":      {func(t *testing.T, e *side) { e.inject(t, KindInvalid, 0, 0, nil) }, ErrMessage},
+		"rts beyond slots":  {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(2, 1), 0, oneMessage(1)) }, ErrTooMany},
+		"rts far beyond":    {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(65535, 1), 0, oneMessage(1)) }, ErrTooMany},
+		"rts out of turn":   {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 2), 0, oneMessage(1)) }, ErrIDReused},
+		"rts generation 0":  {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 0), 0, oneMessage(1)) }, ErrIDReused},
+		"rts with nothing":  {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 1), 0, nil) }, scatter.ErrTruncated},
+		"rts truncated":     {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1)[:39]) }, scatter.ErrTruncated},
+		"rts with a tail":   {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 1), 0, append(oneMessage(1), 0)) }, ErrMessage},
+		"rts beyond bounds": {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 1), 0, tooManyRegions()) }, scatter.ErrCount},
+		"rts twice": {func(t *testing.T, e *side) {
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+		}, ErrIDReused},
+		"rts on a slot in use": {func(t *testing.T, e *side) {
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+			e.inject(t, KindRTS, makeID(0, 2), 0, oneMessage(2))
+		}, ErrIDReused},
+		"fin without transfer": {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(1, 1), 0, nil) }, ErrUnknownID},
+		"fin beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(7, 1), 0, nil) }, ErrUnknownID},
+		"fin generation":       {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 2), 0, nil) }, ErrUnknownID},
+		"fin status":           {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), numStatus, nil) }, ErrMessage},
+		"fin with payload":     {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), 0, []byte{1}) }, ErrMessage},
+		"fin cancels unasked":  {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), statusCancelled, nil) }, ErrMessage},
+		"fin twice": {func(t *testing.T, e *side) {
+			e.inject(t, KindFIN, makeID(0, 1), 0, nil)
+			e.inject(t, KindFIN, makeID(0, 1), 0, nil)
+		}, ErrUnknownID},
+		"cancel without transfer": {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"cancel beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(9, 0), 0, nil) }, ErrUnknownID},
+		"cancel of nothing ever":  {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(0, 0), 0, nil) }, ErrUnknownID},
+		"cancel twice": {func(t *testing.T, e *side) {
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
+			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
+		}, ErrUnknownID},
+		"no meta word": {func(t *testing.T, e *side) {
+			_, err := e.ch.ring.Send(eager.Envelope{Kind: uint8(KindFIN), Class: flowctl.Control})
+			require.NoError(t, err)
+		}, ErrMessage},
+		"longer than any message": {func(t *testing.T, e *side) { e.inject(t, KindRTS, makeID(0, 1), 0, make([]byte, 400)) }, ErrMessage},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := Options{Transfers: 2, Messages: 4, Regions: 4, Ring: eager.Options{Blocks: 16, BlockSize: 128, Control: 4, Every: 4}}
+			hg, he := wait(), wait()
+			good, evil := pair(t, simLinks(sim.Options{}), hg, he, o, o)
+			src := newMemory(t, good.link, 1, 4096)
+			// One transfer of the victim is outstanding, in slot 0.
+			d := scatter.Descriptor{
+				Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
+				Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
+			}
+			id, res, err := good.ch.Send(&d, 0, 1)
+			require.NoError(t, err)
+			require.Equal(t, Accepted, res)
+			require.Equal(t, makeID(0, 1), id)
+
+			c.play(t, evil)
+			for range 3 {
+				_ = good.turn()
+			}
+			err = good.ch.Err()
+			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorIs(t, err, c.want)
+			var pe *ProtocolError
+			require.ErrorAs(t, err, &pe)
+			require.NotEmpty(t, pe.Error())
+			require.NoError(t, good.ep.Err(), "the endpoint is not the channel's to end")
+
+			// What the peer announced is over; our source is not, the peer may
+			// still be reading it.
+			require.Len(t, hg.received, countWaiting(hg))
+			if len(hg.sent) == 0 {
+				_, _, err = good.ch.Send(&d, 0, 2)
+				require.ErrorIs(t, err, ErrProtocol)
+				good.ch.Sever(nil)
+				require.Len(t, hg.sent, 1)
+				require.ErrorIs(t, hg.sent[0], ErrProtocol)
+			} else {
+				require.Equal(t, "fin twice", what)
+			}
+		})
+	}
+}
+
+// countWaiting is how many of the messages met are to be ended by Received.
+func countWaiting(q *quiet) int { return len(q.met) }
+
+func tooManyRegions() []byte {
+	d := scatter.Descriptor{Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: 5}}}
+	for i := range uint64(5) {
+		d.Regions = append(d.Regions, scatter.Region{Addr: 0x1000 * (i + 1), Len: 1})
+	}
+	b, err := d.Append(nil)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// A cancellation that crosses the FIN is no violation.
+func TestCancelCrossesFIN(t *testing.T) {
+	t.Parallel()
+	ha, hb := wait(), &quiet{verdict: Refuse}
+	a, b := pair(t, simLinks(sim.Options{}), ha, hb, Options{}, Options{})
+	src := newMemory(t, a.link, 1, 4096)
+	d := scatter.Descriptor{
+		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
+		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
+	}
+	for range 40 {
+		id, _, err := a.ch.Send(&d, 0, 1)
+		require.NoError(t, err)
+		require.NoError(t, b.turn()) // refused, FIN on its way
+		require.NoError(t, a.ch.Cancel(id))
+		require.NoError(t, a.ch.Cancel(id), "once more does nothing")
+		for range 3 {
+			require.NoError(t, a.turn())
+			require.NoError(t, b.turn())
+		}
+		require.ErrorIs(t, a.ch.Cancel(id), ErrHandle)
+	}
+	require.Len(t, ha.sent, 40)
+	require.ErrorIs(t, errors.Join(ha.sent...), ErrRefused)
+	require.True(t, a.ch.Idle())
+	require.True(t, b.ch.Idle())
+}
+
+// Handles outlive their messages; using them then is an error, not a mistake.
+func TestStaleHandles(t *testing.T) {
+	t.Parallel()
+	ha, hb := wait(), wait()
+	a, b := pair(t, simLinks(sim.Options{}), ha, hb, Options{}, Options{})
+	src, dst := newMemory(t, a.link, 1, 4096), newMemory(t, b.link, 1, 4096)
+	d := scatter.Descriptor{
+		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}, {Pos: 64, Size: 8}},
+		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 72, RKey: src.reg.Key().RKey}},
+	}
+	_, _, err := a.ch.Send(&d, 9, 1)
+	require.NoError(t, err)
+	require.NoError(t, b.turn())
+	require.Len(t, hb.met, 2)
+	require.Equal(t, uint32(9), hb.met[0].Tag)
+	h0, h1 := hb.met[0].Handle, hb.met[1].Handle
+	piece := []fabric.SGE{fabric.NewSGE(dst.mem[:64], dst.reg.LKey())}
+	require.ErrorIs(t, b.ch.Accept(makeHandle(h0.id(), 2), piece), ErrHandle)
+	require.ErrorIs(t, b.ch.Accept(makeHandle(h0.id()+1<<16, 0), piece), ErrHandle)
+	require.ErrorIs(t, b.ch.Accept(makeHandle(makeID(999, 1), 0), piece), ErrHandle)
+	require.NoError(t, b.ch.Accept(h0, piece))
+	require.ErrorIs(t, b.ch.Accept(h0, piece), ErrHandle)
+	ok, err := b.ch.Refuse(h0)
+	require.NoError(t, err)
+	require.False(t, ok, "it is being fetched")
+	require.NoError(t, b.ch.Accept(h1, piece), "the pieces are wrong, which Received tells")
+	for range 3 {
+		require.NoError(t, b.turn())
+		require.NoError(t, a.turn())
+	}
+	require.ErrorIs(t, hb.received[0], ErrPieces)
+	require.NoError(t, hb.received[1])
+	_, err = b.ch.Refuse(h1)
+	require.ErrorIs(t, err, ErrHandle)
+	require.Len(t, ha.sent, 1)
+	require.ErrorIs(t, ha.sent[0], ErrRefused)
+}

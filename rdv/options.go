@@ -1,0 +1,113 @@
+package rdv
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// Options configures one channel. The zero value is usable.
+type Options struct {
+	// Transfers is how many transfers of either direction may be outstanding.
+	// Zero means 16, as many as links keep reads in flight: more transfers only
+	// queue here instead of at the sender. At most 4096.
+	Transfers int
+
+	// Adverts is how many advertised destinations of either direction may be
+	// outstanding. Zero means 16. At most 4096.
+	Adverts int
+
+	// Messages and Regions bound one batch. Zero means 64, beyond which the
+	// descriptor's bytes are no longer small against what batching saves. At
+	// most 1024.
+	Messages, Regions int
+
+	// Chunk bounds the bytes of one request. Zero means 1 MiB: at 100 Gb/s that
+	// is 80 µs, so that a request's fixed costs are below 2 %, and other
+	// transfers and control messages wait no longer than that.
+	Chunk int
+
+	// Chunks is how many announced chunks of one unregistered message may
+	// be outstanding. Zero means 8: with two, copying and fetching overlap;
+	// the others cover the way of the acknowledgement. At most 64.
+	Chunks int
+
+	// Staging is the memory for chunks of unregistered messages, in bytes.
+	// It is allocated at the first such message. Zero means 2 MiB. Negative
+	// means none: SendUnregistered is refused.
+	Staging int
+
+	// FirstChunk is the size of the first chunk in bytes. Zero means 64 KiB:
+	// nothing is in flight while it is being copied, so it is small; below
+	// that the fixed cost of a read dominates.
+	FirstChunk int
+
+	// CopyRate and LinkRate are the sampled bandwidths of copying into staging
+	// and of the link, in bytes per second. A chunk is larger than the one
+	// before by their ratio. Zero means that it is unknown; the ratio is then 2.
+	CopyRate, LinkRate float64
+
+	// Ring configures the ring for control messages. Zero fields mean 32 blocks
+	// of 256 bytes, 8 of them for the longest descriptor, and credit every 8.
+	// Its IDTag is given by the field below.
+	Ring eager.Options
+
+	// IDTag is the first of two tags, IDTag and IDTag+1, in the top 16 bits of
+	// the WR IDs: the ring's and the data's.
+	IDTag uint16
+}
+
+const (
+	maxSlots  = 4096
+	maxBatch  = 1024
+	maxChunks = 64
+	// batchWRs is how many requests are handed over in one Post.
+	batchWRs = 8
+)
+
+// effective returns o with defaults filled in, checked.
+func (o Options) effective(caps fabric.Caps) (Options, error) {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&o.Transfers, 16)
+	def(&o.Adverts, 16)
+	def(&o.Messages, 64)
+	def(&o.Regions, 64)
+	def(&o.Chunk, 1<<20)
+	def(&o.Chunks, 8)
+	def(&o.Staging, 2<<20)
+	def(&o.FirstChunk, 64<<10)
+	def(&o.Ring.Blocks, 32)
+	def(&o.Ring.BlockSize, 256)
+	def(&o.Ring.Control, max(o.Ring.Blocks/4, 1))
+	def(&o.Ring.Every, max(o.Ring.Blocks/4, 1))
+	o.Ring.IDTag = o.IDTag
+	for _, x := range []struct {
+		name     string
+		v, limit int
+	}{
+		{"transfers", o.Transfers, maxSlots}, {"adverts", o.Adverts, maxSlots}, {"messages", o.Messages, maxBatch},
+		{"regions", o.Regions, maxBatch}, {"chunk", o.Chunk, 1 << 30}, {"chunks", o.Chunks, maxChunks},
+		{"first chunk", o.FirstChunk, 1 << 30}, {"staging", max(o.Staging, 1), 1 << 30},
+	} {
+		if x.v < 1 || x.v > x.limit {
+			return o, fmt.Errorf("%w: %s %d, want 1 to %d", ErrOptions, x.name, x.v, x.limit)
+		}
+	}
+	if o.CopyRate < 0 || o.LinkRate < 0 {
+		return o, fmt.Errorf("%w: rates %g and %g bytes per second", ErrOptions, o.CopyRate, o.LinkRate)
+	}
+	if caps.MaxSGE < 1 || caps.MaxReads < 1 {
+		return o, fmt.Errorf("%w: the link takes %d pieces and %d reads", ErrOptions, caps.MaxSGE, caps.MaxReads)
+	}
+	return o, nil
+}
+
+func (o *Options) bounds() scatter.Bounds {
+	return scatter.Bounds{Messages: o.Messages, Regions: o.Regions}
+}

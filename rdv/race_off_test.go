@@ -1,0 +1,5 @@
+//go:build !race
+
+package rdv
+
+const raceEnabled = false

@@ -1,0 +1,144 @@
+package rdv
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/shm"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+type opener func(tb testing.TB) (a, b fabric.Link)
+
+func simLinks(o sim.Options) opener {
+	return func(tb testing.TB) (fabric.Link, fabric.Link) {
+		n := sim.NewNetwork(o)
+		return closing(tb, func() (fabric.Link, error) { return n.NewLink() })
+	}
+}
+
+func two(open func() (fabric.Link, error)) opener {
+	return func(tb testing.TB) (fabric.Link, fabric.Link) { return closing(tb, open) }
+}
+
+func closing(tb testing.TB, open func() (fabric.Link, error)) (fabric.Link, fabric.Link) {
+	a, err := open()
+	require.NoError(tb, err)
+	b, err := open()
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		require.NoError(tb, a.Close())
+		require.NoError(tb, b.Close())
+	})
+	return a, b
+}
+
+var realLinks = map[string]opener{
+	"shm":           two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
+	"shm by bounce": two(func() (fabric.Link, error) { return shm.Open(shm.Options{DisableSegments: true, DisableCMA: true}) }),
+	"tcp":           two(func() (fabric.Link, error) { return tcp.Open(nil) }),
+}
+
+// side is one end: a link, its endpoint, the channel on it and the layer above.
+type side struct {
+	link fabric.Link
+	ep   fabric.Endpoint
+	ch   *Channel
+	cs   [16]fabric.Completion
+}
+
+// poll polls the link once and hands completions over.
+func (s *side) poll() {
+	n := s.link.Poll(s.cs[:])
+	for i := range s.cs[:n] {
+		if c := &s.cs[i]; c.EP == 7 {
+			s.ch.OnCompletion(c)
+		}
+	}
+}
+
+// turn polls and lets the channel progress.
+func (s *side) turn() error {
+	s.poll()
+	_, err := s.ch.Progress()
+	return err
+}
+
+// join connects two endpoints with ID 7.
+func join(tb testing.TB, a, b fabric.Link, depth int) (fabric.Endpoint, fabric.Endpoint) {
+	ea, err := a.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
+	require.NoError(tb, err)
+	eb, err := b.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
+	require.NoError(tb, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	aa, ab := ea.Address(), eb.Address()
+	go func() { done <- ea.Connect(ctx, ab) }()
+	require.NoError(tb, eb.Connect(ctx, aa))
+	require.NoError(tb, <-done)
+	return ea, eb
+}
+
+// pair joins two channels whose handlers are given.
+func pair(tb testing.TB, open opener, ha, hb Handler, oa, ob Options) (a, b *side) {
+	la, lb := open(tb)
+	return pairOn(tb, la, lb, ha, hb, oa, ob)
+}
+
+// pairOn is pair on links that are there.
+func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (a, b *side) {
+	ea, eb := join(tb, la, lb, max(oa.Ring.Depth, ob.Ring.Depth))
+	ca, err := Open(la, ea, ha, oa)
+	require.NoError(tb, err)
+	cb, err := Open(lb, eb, hb, ob)
+	require.NoError(tb, err)
+	require.NoError(tb, ca.Connect(cb.Setup()))
+	require.NoError(tb, cb.Connect(ca.Setup()))
+	a, b = &side{link: la, ep: ea, ch: ca}, &side{link: lb, ep: eb, ch: cb}
+	tb.Cleanup(func() { hangUp(tb, a, b) })
+	return a, b
+}
+
+// hangUp closes endpoints, drains completions, closes channels.
+func hangUp(tb testing.TB, a, b *side) {
+	require.NoError(tb, a.ep.Close())
+	require.NoError(tb, b.ep.Close())
+	for range 64 {
+		a.poll()
+		b.poll()
+	}
+	require.NoError(tb, a.ch.Close())
+	require.NoError(tb, b.ch.Close())
+}
+
+// memory is a registered arena cut into cells.
+type memory struct {
+	reg  fabric.Region
+	mem  []byte
+	size int
+	free []int
+}
+
+func newMemory(tb testing.TB, l fabric.Link, cells, size int) *memory {
+	reg, err := l.Alloc(cells*size, fabric.AccessAll)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, reg.Close()) })
+	m := &memory{reg: reg, mem: reg.Bytes(), size: size}
+	for i := range cells {
+		m.free = append(m.free, i)
+	}
+	return m
+}
+
+func (m *memory) cell(i int) []byte { return m.mem[i*m.size:][:m.size:m.size] }
+
+func (m *memory) addr(b []byte) uint64 { return fabric.Addr(b) }

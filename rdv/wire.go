@@ -1,0 +1,132 @@
+package rdv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// Kind names a control message. It is the kind of its eager envelope.
+type Kind uint8
+
+// Control messages. S is the side that has the data, R the one that wants it.
+const (
+	KindInvalid Kind = iota
+	KindRTS          // S→R: descriptor; arg is the tag
+	KindFIN          // R→S: the last word about an RTS; arg is a status
+	KindCancel       // S→R: give the RTS up, if there is still time
+	KindAdvert       // R→S: position and key of a destination
+	KindDone         // S→R: the last word about an advert; arg is a status, payload the bytes written
+	KindRevoke       // R→S: give the advert up, if there is still time
+	KindOffer        // S→R: a message that comes in chunks; arg is the tag
+	KindReady        // R→S: the offer has a destination
+	KindChunk        // S→R: region of the next chunk
+	KindAck          // R→S: arg is how many chunks were fetched so far
+	numKinds
+)
+
+var kindNames = [numKinds]string{"invalid", "rts", "fin", "cancel", "advert", "done", "revoke", "offer", "ready", "chunk", "ack"}
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	if k < numKinds {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ID names a transfer or an advert: slot in the low 16 bits, generation of the
+// slot above. The side that begins chooses it.
+type ID uint32
+
+func makeID(slot int, gen uint16) ID { return ID(slot) | ID(gen)<<16 }
+
+func (i ID) slot() int   { return int(i & math.MaxUint16) }
+func (i ID) gen() uint16 { return uint16(i >> 16) }
+
+// String formats the id as slot.generation.
+func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
+
+// Statuses of FIN and Done.
+const (
+	statusOK uint32 = iota
+	statusRefused
+	statusCancelled
+	numStatus
+)
+
+func statusErr(s uint32) error {
+	switch s {
+	case statusRefused:
+		return ErrRefused
+	case statusCancelled:
+		return ErrCancelled
+	}
+	return nil
+}
+
+// The meta word of an envelope: id in the low half, argument in the high one.
+func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }
+
+// Lengths of payloads of fixed length, in bytes.
+const (
+	advertSize = 8 + fabric.RemoteKeySize
+	doneSize   = 8
+	offerSize  = 16
+	chunkSize  = scatter.RegionSize
+)
+
+func appendAdvert(b []byte, pos uint64, k fabric.RemoteKey) []byte {
+	return k.Append(binary.LittleEndian.AppendUint64(b, pos))
+}
+
+// parseAdvert reads an advert. why is nil if it makes sense.
+func parseAdvert(b []byte) (pos uint64, k fabric.RemoteKey, why error) {
+	if len(b) != advertSize {
+		return 0, k, ErrMessage
+	}
+	pos = binary.LittleEndian.Uint64(b)
+	k, _, err := fabric.ParseRemoteKey(b[8:])
+	if err != nil || k.Len > math.MaxUint32 {
+		return 0, k, ErrMessage
+	}
+	return pos, k, nil
+}
+
+func appendOffer(b []byte, f scatter.Form, m scatter.Message) []byte {
+	b = append(b, byte(f), 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, m.Size)
+	return binary.LittleEndian.AppendUint64(b, m.Pos)
+}
+
+func parseOffer(b []byte) (f scatter.Form, m scatter.Message, why error) {
+	if len(b) != offerSize || b[1]|b[2]|b[3] != 0 {
+		return 0, m, ErrMessage
+	}
+	f = scatter.Form(b[0])
+	m = scatter.Message{Size: binary.LittleEndian.Uint32(b[4:]), Pos: binary.LittleEndian.Uint64(b[8:])}
+	if f != scatter.FormSequence && f != scatter.FormOffset || m.Size == 0 {
+		return 0, m, ErrMessage
+	}
+	return f, m, nil
+}
+
+func appendChunk(b []byte, r scatter.Region) []byte {
+	b = binary.LittleEndian.AppendUint64(b, r.Addr)
+	b = binary.LittleEndian.AppendUint32(b, r.Len)
+	return binary.LittleEndian.AppendUint32(b, r.RKey)
+}
+
+func parseChunk(b []byte) (r scatter.Region, why error) {
+	if len(b) != chunkSize {
+		return r, ErrMessage
+	}
+	r = scatter.Region{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint32(b[8:]), RKey: binary.LittleEndian.Uint32(b[12:])}
+	if r.Len == 0 || uint64(r.Len) > math.MaxUint64-r.Addr {
+		return r, ErrMessage
+	}
+	return r, nil
+}
