@@ -59,31 +59,26 @@ func (c *Cost) Total() (t float64) {
 // message cannot go this way. It does not allocate. The batch must be valid.
 func (p *Params) Cost(b *Batch, m Mode) (Cost, error) {
 	t := tally{p: p, b: b}
+	var r room
 	for i := range b.Messages {
-		if err := p.Feasible(&b.Limits, b.Messages[i], m); err != nil {
+		x := b.Messages[i]
+		if err := p.Feasible(&b.Limits, x, m); err != nil {
 			return Cost{}, err
 		}
-	}
-	for i := 0; i < len(b.Messages); {
-		n := p.take(b, m, i)
-		t.begin(m)
-		for j := i; j < i+n; j++ {
-			t.add(j)
+		if i == 0 || !r.fits(&b.Limits, x, m) {
+			if i > 0 {
+				t.end()
+			}
+			t.begin(m)
+			r = room{}
+			r.fits(&b.Limits, x, m)
 		}
+		t.add(i)
+	}
+	if len(b.Messages) > 0 {
 		t.end()
-		i += n
 	}
 	return t.cost(), nil
-}
-
-// take returns how many messages from i on fit in one part of mode m. At least
-// 1: a message alone is known to be feasible.
-func (p *Params) take(b *Batch, m Mode, i int) int {
-	var r room
-	j := i
-	for ; j < len(b.Messages) && r.fits(&b.Limits, b.Messages[j], m); j++ {
-	}
-	return max(j-i, 1)
 }
 
 // room counts what the messages of one part take of its limits.
@@ -118,7 +113,7 @@ type tally struct {
 	terms [NumTerms]float64 // of the part at hand, before scaling
 	mode  Mode
 	used  ModeSet
-	ops   int // operations on the sending link that g separates
+	load  [NumModes]float64 // what Scale multiplies, mode by mode
 
 	n      int
 	bytes  int64 // of the part
@@ -219,6 +214,7 @@ func (t *tally) end() {
 		sum += x
 	}
 	t.c.Terms[TermLearned] += (s - 1) * sum
+	t.load[t.mode] += sum
 }
 
 // cost closes the plan: what all parts share is added once.
@@ -243,6 +239,7 @@ func (t *tally) cost() Cost {
 	t.c.Terms[TermSoft] += soft
 	t.c.Terms[TermHard] += hard
 	t.c.Terms[TermLearned] += farthest - soft - hard
+	t.load[far] += soft + hard
 	t.c.Terms[TermCredit] += wait
 	return t.c
 }

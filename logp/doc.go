@@ -54,7 +54,8 @@
 // # Concurrency and ownership
 //
 // [Curve] and [Params] are values, never changed once built, and may be read by
-// any number of goroutines. A [Planner] belongs to one goroutine.
+// any number of goroutines. A [Planner] and a [Refiner] belong to
+// one goroutine.
 //
 // # Errors
 //
@@ -71,6 +72,8 @@
 //	choose.go   Decision, Choose: the best single mode
 //	plan.go     Plan, Part, CheckParts, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	explain.go  Explain: every candidate, term by term, and why
+//	refine.go   Refiner: corrections learned from measured batches
 //	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
 //	errors.go   sentinels
 package logp
