@@ -9,7 +9,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test unit bench lint race nocgo fuzz softroce softroce-selftest softroce-perf clean help
+.PHONY: build deps test unit bench lint race nocgo cross test32 fuzz softroce softroce-selftest softroce-perf clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -72,11 +72,25 @@ nocgo: ## build and test without cgo: shm, tcp and sim must do
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test -shuffle=on ./...
 
+# Systems beside this one that the module builds for. Links work on linux; elsewhere
+# what cannot says so when it is opened.
+CROSS ?= linux/amd64 linux/arm64 linux/386 linux/s390x darwin/arm64 freebsd/amd64 windows/amd64
+
+cross: ## build and vet for other systems and processors, tests included
+	@for t in $(CROSS); do \
+	  echo "cross $$t"; \
+	  export CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/}; \
+	  $(GO) build ./... && $(GO) vet ./... || { echo "cross: $$t failed" >&2; exit 1; }; \
+	done
+
+test32: ## the tests where int and pointers have 32 bits (linux/386, on amd64)
+	CGO_ENABLED=0 GOARCH=386 $(GO) test -shuffle=on . ./eager ./fabric/... ./flowctl ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
+
 fuzz: ## every fuzz target over its corpus, then FUZZTIME=3s of new inputs each
 	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/{t[++n]=$$1} /^ok/{for(i=1;i<=n;i++)print $$2, t[i]; n=0}' | \
 	while read -r pkg name; do \
 	  echo "fuzz $$pkg $$name"; \
-	  $(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$pkg"; \
+	  $(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=5x "$$pkg"; \
 	done
 
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)

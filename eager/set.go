@@ -89,7 +89,7 @@ func (s *Set) entry(peer uint32) *setEntry {
 
 // Get returns the peer's channel, nil if it has none. Short path.
 func (s *Set) Get(peer uint32) *Channel {
-	if int(peer) < len(s.byPeer) {
+	if peer < uint32(len(s.byPeer)) { // not as int: it may have 32 bits
 		return s.byPeer[peer].ch
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func goodSetup() Setup {
@@ -140,7 +141,7 @@ func TestOptions(t *testing.T) {
 	for _, bad := range []Options{
 		{Blocks: 3}, {Blocks: -4}, {Blocks: 1}, {BlockSize: 65}, {BlockSize: -64}, {BlockSize: 2 << 20}, {Control: -1}, {Control: 64},
 		{Every: 60}, {Mode: 9}, {Depth: 15}, {Depth: -1}, {Batch: 7}, {Batch: 5000}, {MaxPeerRing: -1},
-		{Blocks: 1 << 20, BlockSize: 1 << 20}, {Control: 1 << 40}, {Every: 1 << 40},
+		{Blocks: 1 << 20, BlockSize: 1 << 20}, {Control: math.MaxInt}, {Every: math.MaxInt},
 	} {
 		_, _, err := bad.effective(caps)
 		require.ErrorIs(t, err, ErrOptions, "%+v", bad)
@@ -190,8 +191,8 @@ func TestSizes(t *testing.T) {
 	require.Zero(t, ringStart%64)
 	require.Equal(t, 128, creditCell-cursorCell)
 	require.Equal(t, 44, SetupSize)
-	require.Equal(t, uintptr(744), unsafe.Sizeof(Channel{}), "twelve lines; growth must be worth it")
-	require.Equal(t, uintptr(16), unsafe.Sizeof(Lease{}))
-	require.Equal(t, uintptr(16), unsafe.Sizeof(Envelope{}))
-	require.Equal(t, uintptr(24), unsafe.Sizeof(Head{}))
+	testutil.Size(t, 744, unsafe.Sizeof(Channel{})) // twelve lines; growth must be worth it
+	testutil.Size(t, 16, unsafe.Sizeof(Lease{}))
+	testutil.Size(t, 16, unsafe.Sizeof(Envelope{}))
+	testutil.Size(t, 24, unsafe.Sizeof(Head{}))
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 func TestSleepBitAsksForNotification(t *testing.T) {
@@ -246,9 +246,8 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 		_, unread, err := b.ch.Peek()
 		require.NoError(t, err)
 		if quiet && !unread {
-			fds := []unix.PollFd{{Fd: int32(b.link.FD()), Events: unix.POLLIN}}
-			ts := unix.NsecToTimespec(int64(nap.Next()))
-			_, _ = unix.Ppoll(fds, &ts, nil)
+			_, err := event.Wait(b.link.FD(), nap.Next())
+			require.NoError(t, err)
 			slept++
 		}
 		b.link.Disarm()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // Sizes and offsets that device lists and hot loops rely on.
@@ -16,8 +17,8 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, uintptr(0), unsafe.Offsetof(SGE{}.Addr))
 	require.Equal(t, uintptr(8), unsafe.Offsetof(SGE{}.Len))
 	require.Equal(t, uintptr(12), unsafe.Offsetof(SGE{}.LKey))
-	require.Equal(t, uintptr(72), unsafe.Sizeof(WR{}))
-	require.Equal(t, uintptr(32), unsafe.Sizeof(Completion{}))
+	testutil.Size(t, 72, unsafe.Sizeof(WR{}))
+	testutil.Size(t, 32, unsafe.Sizeof(Completion{}))
 }
 
 func TestEveryStatusHasAnError(t *testing.T) {

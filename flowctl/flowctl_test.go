@@ -7,12 +7,14 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // One of each per peer and direction; growth must be worth it.
 func TestSizes(t *testing.T) {
-	require.Equal(t, uintptr(40), unsafe.Sizeof(Sender{}))
-	require.Equal(t, uintptr(40), unsafe.Sizeof(Receiver{}))
+	testutil.Size(t, 40, unsafe.Sizeof(Sender{}))
+	testutil.Size(t, 40, unsafe.Sizeof(Receiver{}))
 	require.Equal(t, uintptr(12), unsafe.Sizeof(Geometry{}))
 }
 

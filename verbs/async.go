@@ -1,6 +1,6 @@
 package verbs
 
-import "golang.org/x/sys/unix"
+import "syscall"
 
 // AsyncEvent is something that happened to a device, outside of any completion.
 type AsyncEvent struct {
@@ -29,7 +29,7 @@ func (c *Context) AsyncEvent() (e AsyncEvent, ok bool, err error) {
 		return e, false, err
 	}
 	e, no := rawAsyncEvent(h)
-	if no == unix.EAGAIN || no == unix.EINTR {
+	if no == syscall.EAGAIN || no == syscall.EINTR {
 		return AsyncEvent{}, false, nil
 	}
 	return e, no == 0, fail(op, no, "")

@@ -3,8 +3,7 @@ package verbs
 import (
 	"fmt"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // CompChannel carries events of completion queues to a descriptor that can be
@@ -47,7 +46,7 @@ func (ch *CompChannel) Event() (*CQ, error) {
 	id, no := rawCQEvent(h)
 	switch no {
 	case 0:
-	case unix.EAGAIN, unix.EINTR:
+	case syscall.EAGAIN, syscall.EINTR:
 		return nil, nil
 	default:
 		return nil, fail(op, no, "")

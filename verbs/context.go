@@ -3,8 +3,7 @@ package verbs
 import (
 	"fmt"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Context is an opened device. See the package comment for what is made from
@@ -42,9 +41,9 @@ func Open(name string) (*Context, error) {
 	switch no {
 	case 0:
 		return &Context{name: name, h: h, fd: fd}, nil
-	case unix.ENODEV, unix.ENOSYS:
+	case syscall.ENODEV, syscall.ENOSYS:
 		return nil, fmt.Errorf("%s: %w", op, ErrNoDevice)
-	case unix.EACCES, unix.EPERM:
+	case syscall.EACCES, syscall.EPERM:
 		return nil, fail(op, no, "no permission on /dev/infiniband/uverbs*: add the user to the rdma group")
 	}
 	return nil, fail(op, no, "is the provider library installed (ibverbs-providers) and /dev/infiniband present?")

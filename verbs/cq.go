@@ -2,8 +2,7 @@ package verbs
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // CQ is a completion queue.
@@ -42,7 +41,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 			ch.remove(q)
 		}
 		hint := ""
-		if no == unix.EINVAL {
+		if no == syscall.EINVAL {
 			hint = "more than DeviceAttr.MaxCQE?"
 		}
 		return nil, memFail(op, no, 0, hint)
@@ -89,7 +88,7 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 }
 
 func pollErr(n int) error {
-	return &Error{Op: "poll completion queue", Errno: unix.EIO, Hint: fmt.Sprintf("the library said %d: the queue is broken, was it overrun?", n)}
+	return &Error{Op: "poll completion queue", Errno: syscall.EIO, Hint: fmt.Sprintf("the library said %d: the queue is broken, was it overrun?", n)}
 }
 
 // ReqNotify asks for one event on the channel at the next completion, or only

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Sentinels for errors.Is.
@@ -49,7 +47,7 @@ func (e *Error) Unwrap() error { return e.Errno }
 
 // Is makes errors.Is(err, ErrNotSupported) true where the errno means that.
 func (e *Error) Is(target error) bool {
-	return target == ErrNotSupported && (e.Errno == unix.ENOSYS || e.Errno == unix.EOPNOTSUPP || e.Errno == unix.EPROTONOSUPPORT)
+	return target == ErrNotSupported && (e.Errno == syscall.ENOSYS || e.Errno == syscall.EOPNOTSUPP || e.Errno == syscall.EPROTONOSUPPORT)
 }
 
 // fail turns an errno into an error, nil for 0.
@@ -63,7 +61,7 @@ func fail(op string, no syscall.Errno, hint string) error {
 // closeFail is fail for the release of op's object.
 func closeFail(op string, no syscall.Errno) error {
 	hint := ""
-	if no == unix.EBUSY {
+	if no == syscall.EBUSY {
 		hint = "close what was made from it first"
 	}
 	return fail(op, no, hint)
@@ -95,7 +93,7 @@ func (e *MemlockError) Unwrap() []error { return []error{ErrMemlock, e.Errno} }
 
 // memFail is fail for calls that lock memory.
 func memFail(op string, no syscall.Errno, size uint64, hint string) error {
-	if no == unix.ENOMEM || no == unix.EPERM || no == unix.EAGAIN {
+	if no == syscall.ENOMEM || no == syscall.EPERM || no == syscall.EAGAIN {
 		return &MemlockError{Op: op, Errno: no, Size: size, Limit: MemlockLimit()}
 	}
 	return fail(op, no, hint)
@@ -104,9 +102,5 @@ func memFail(op string, no syscall.Errno, size uint64, hint string) error {
 // MemlockLimit is the soft RLIMIT_MEMLOCK of this process in bytes, NoLimit if
 // there is none.
 func MemlockLimit() uint64 {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		return NoLimit
-	}
-	return l.Cur // RLIM_INFINITY is all ones
+	return memlockLimit()
 }

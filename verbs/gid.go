@@ -7,8 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // GID is a 128-bit address of a port, in network byte order. On RoCE v2 it is an
@@ -83,7 +82,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 		}
 		return out, nil
 	}
-	if no != unix.ENOSYS && no != unix.EOPNOTSUPP && no != unix.EPROTONOSUPPORT && no != unix.EINVAL {
+	if no != syscall.ENOSYS && no != syscall.EOPNOTSUPP && no != syscall.EPROTONOSUPPORT && no != syscall.EINVAL {
 		return nil, fail(op, no, "")
 	}
 	return c.gidsFromSysfs(op, h, port, pa)
@@ -95,7 +94,7 @@ func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]
 	for i := range pa.GIDs {
 		g, no := rawQueryGID(h, uint8(port), i)
 		if no != 0 {
-			if no == unix.ENODATA || no == unix.EAGAIN || no == unix.EINVAL {
+			if no == errNoData || no == syscall.EAGAIN || no == syscall.EINVAL {
 				continue
 			}
 			return nil, fail(op, no, fmt.Sprintf("at index %d", i))
@@ -109,7 +108,7 @@ func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]
 		}
 		e := GIDEntry{Index: i, GID: g, Type: GIDInfiniBand}
 		t, err := attr("types")
-		if err != nil && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT)) && pa.LinkLayer == LinkEthernet {
+		if err != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT)) && pa.LinkLayer == LinkEthernet {
 			continue // the entry went away meanwhile
 		}
 		switch t {

@@ -3,9 +3,8 @@ package verbs
 import (
 	"fmt"
 	"runtime"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // MR is a registered memory region.
@@ -65,9 +64,9 @@ func (p *PD) register(mem []byte, access Access, iova *uint64, pin bool) (*MR, e
 		}
 		hint := ""
 		switch no {
-		case unix.EFAULT:
+		case syscall.EFAULT:
 			hint = "part of it is not mapped, or mapped without the right that the region asks for"
-		case unix.EINVAL, unix.EOPNOTSUPP:
+		case syscall.EINVAL, syscall.EOPNOTSUPP:
 			hint = "the device or its driver does not know one of these rights"
 		}
 		return nil, memFail(op, no, uint64(len(mem)), hint)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A list of requests is written as a chain of struct ibv_send_wr into C memory
@@ -289,14 +287,14 @@ func (c *recvChain) post(h uintptr, wrs []RecvWR, raw func(h, wr uintptr) uint64
 func posted(base int, rc uint64) (int, error) {
 	n := base + int(rc>>32)
 	no := syscall.Errno(uint32(rc))
-	if no == unix.ENOMEM || no == unix.EAGAIN {
+	if no == syscall.ENOMEM || no == syscall.EAGAIN {
 		return n, nil
 	}
 	reason := ""
 	switch no {
-	case unix.EINVAL:
+	case syscall.EINVAL:
 		reason = "wrong state or type of the queue pair, too much inline data, or a misaligned atomic"
-	case unix.ENOSYS, unix.EOPNOTSUPP:
+	case syscall.ENOSYS, syscall.EOPNOTSUPP:
 		reason = "the device does not have the operation"
 	}
 	return n, &PostError{Index: n, Errno: no, Reason: reason}

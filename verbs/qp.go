@@ -2,9 +2,8 @@ package verbs
 
 import (
 	"fmt"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // QPOptions says what queue pair to create. Counts that are zero mean 1 where
@@ -70,7 +69,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	qh, num, got, no := rawCreateQP(h, o.SendCQ.h, o.RecvCQ.h, srq, o.Type, o.SignalAll, c)
 	if no != 0 {
 		hint := ""
-		if no == unix.EINVAL {
+		if no == syscall.EINVAL {
 			hint = "more than the device can do? see DeviceAttr.MaxQPWR and MaxSGE, and try fewer bytes inline"
 		}
 		return nil, memFail(op, no, 0, hint)
@@ -78,7 +77,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	q := &QP{h: qh, num: num, typ: o.Type, cap: got}
 	if !q.sq.init(got.MaxSendWR, got.MaxSendSGE) || o.SRQ == nil && !q.rq.init(got.MaxRecvWR, got.MaxRecvSGE) {
 		_ = q.Close()
-		return nil, fail(op, unix.ENOMEM, "")
+		return nil, fail(op, syscall.ENOMEM, "")
 	}
 	return q, nil
 }

@@ -2,8 +2,7 @@ package verbs
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // AttrMask says which fields of a QPAttr count.
@@ -99,9 +98,9 @@ func (q *QP) Modify(a *QPAttr, mask AttrMask) error {
 	}
 	hint := ""
 	switch no {
-	case unix.EINVAL:
+	case syscall.EINVAL:
 		hint = fmt.Sprintf("the state does not allow it, or one of these attributes is out of range or missing: %v", mask)
-	case unix.ETIMEDOUT, unix.ENETUNREACH, unix.EHOSTUNREACH:
+	case syscall.ETIMEDOUT, syscall.ENETUNREACH, syscall.EHOSTUNREACH:
 		hint = "no route to the peer's address from this GID: check the GID index and the route"
 	}
 	return fail(op(), no, hint)

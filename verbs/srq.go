@@ -2,8 +2,7 @@ package verbs
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // SRQ is a shared receive queue: receives that several queue pairs take from.
@@ -35,7 +34,7 @@ func (p *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	sh, got, no := rawCreateSRQ(h, s.id, a)
 	if no != 0 {
 		hint := ""
-		if no == unix.EINVAL {
+		if no == syscall.EINVAL {
 			hint = "more than DeviceAttr.MaxSRQWR or MaxSRQSGE?"
 		}
 		return nil, memFail(op, no, 0, hint)
@@ -43,7 +42,7 @@ func (p *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	s.h, s.maxWR, s.maxSGE = sh, got.MaxWR, got.MaxSGE
 	if !s.rq.init(got.MaxWR, max(got.MaxSGE, 1)) {
 		_ = s.Close()
-		return nil, fail(op, unix.ENOMEM, "")
+		return nil, fail(op, syscall.ENOMEM, "")
 	}
 	return s, nil
 }

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/internal/bench"
 )
@@ -100,8 +100,7 @@ func isTerminal(w io.Writer) bool {
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return cwriter.IsTerminal(int(f.Fd()))
 }
 
 // progress shows how far a run is: a bar on a terminal, else a line a point.

@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/event"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -294,12 +293,11 @@ func (p *pingPong) wait(ctx context.Context, r *result) (int, error) {
 // sleep waits for a completion event and asks for the next. The caller polls
 // afterwards: what completed in between gives no event.
 func (p *pingPong) sleep(ctx context.Context, r *result) error {
-	ms := 1000
+	nap := time.Second
 	if t, ok := ctx.Deadline(); ok {
-		ms = int(min(time.Until(t).Milliseconds()+1, 1000))
+		nap = min(time.Until(t), nap)
 	}
-	fds := []unix.PollFd{{Fd: int32(p.ch.FD()), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds, max(ms, 0)); err != nil && !errors.Is(err, unix.EINTR) {
+	if _, err := event.Wait(p.ch.FD(), nap); err != nil {
 		return fmt.Errorf("sleep on the completion channel: %w", err)
 	}
 	if ctx.Err() != nil {

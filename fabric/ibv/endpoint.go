@@ -8,8 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/verbs"
@@ -240,7 +239,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 			Global: a.layer == verbs.LinkEthernet || a.lid == 0},
 	}
 	if err := e.qp.ToRTR(attr); err != nil {
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
 			return fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
 		}
 		return err

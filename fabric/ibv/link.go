@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/verbs"
@@ -112,14 +110,8 @@ func (l *Link) setup() (err error) {
 	if err := l.probe(); err != nil {
 		return err
 	}
-	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("create epoll descriptor: %w", err)
-	}
-	for _, fd := range []int{l.ch.FD(), l.ctx.AsyncFD()} {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
-		if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-			return fmt.Errorf("add descriptor to epoll: %w", err)
-		}
+	if l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD()); err != nil {
+		return err
 	}
 	eps := []*endpoint{}
 	l.eps.Store(&eps)
@@ -204,7 +196,7 @@ func (l *Link) Close() error {
 func (l *Link) release() error {
 	var errs []error
 	if l.epfd >= 0 {
-		errs = append(errs, unix.Close(l.epfd))
+		errs = append(errs, closeFD(l.epfd))
 	}
 	if l.cq != nil {
 		errs = append(errs, l.cq.Close())

@@ -3,8 +3,6 @@ package ibv
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -37,13 +35,9 @@ func (l *Link) Disarm() {
 	if l.closed.Load() {
 		return
 	}
-	var evs [2]unix.EpollEvent
-	n, err := unix.EpollWait(l.epfd, evs[:], 0)
-	if err != nil {
-		return // EINTR: the next Disarm sees it
-	}
-	for i := range n {
-		if evs[i].Fd != int32(l.ch.FD()) {
+	fds, n := readyFDs(l.epfd)
+	for _, fd := range fds[:n] {
+		if fd != l.ch.FD() {
 			l.pump()
 			l.asyncEvents()
 			continue

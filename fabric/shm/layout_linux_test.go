@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // What one version of the program writes the next one reads.
@@ -48,7 +49,7 @@ func TestLayout(t *testing.T) {
 
 // An endpoint's memory is paid for every peer.
 func TestSizes(t *testing.T) {
-	require.EqualValues(t, 48, unsafe.Sizeof(xlate{}))
+	testutil.Size(t, 48, unsafe.Sizeof(xlate{}))
 	require.LessOrEqual(t, unsafe.Sizeof(request{}), uintptr(160))
 	require.LessOrEqual(t, unsafe.Sizeof(endpoint{}), uintptr(4400))
 }

@@ -59,7 +59,7 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 // Alloc implements fabric.Link. Setup path. The memory is committed: touching
 // it later cannot fail for want of memory.
 func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
-	if size <= 0 || size > maxSegment {
+	if size <= 0 || uint64(size) > maxSegment {
 		return nil, fmt.Errorf("shm: alloc: invalid size %d", size)
 	}
 	if l.opts.DisableSegments {

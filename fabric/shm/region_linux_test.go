@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func TestRegionCloseWaitsForUsers(t *testing.T) {
 
 func TestInvalidSizes(t *testing.T) {
 	a, _ := openPair(t, Options{})
-	for _, n := range []int{0, -1, maxSegment + 1} {
+	for _, n := range []int{0, -1, math.MaxInt} {
 		_, err := a.Alloc(n, fabric.AccessAll)
 		require.Error(t, err)
 	}

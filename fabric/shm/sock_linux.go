@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
@@ -227,6 +228,9 @@ func checkMemfd(fd int, size uint64) error {
 func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
 	if err := checkMemfd(fd, size); err != nil {
 		return nil, err
+	}
+	if size > math.MaxInt {
+		return nil, fmt.Errorf("shm: memfd of %d bytes: more than this processor addresses", size)
 	}
 	return offheap.Map(fd, int(size), p)
 }

@@ -6,16 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 // Link is one side's access to a Network. See fabric.Link for the contract.
 type Link struct {
-	net *Network
-	fd  int // eventfd
+	net  *Network
+	wake event.Event
 
 	keys softlink.KeyTable
 
@@ -41,7 +40,7 @@ func (l *Link) Name() string { return "sim" }
 func (l *Link) Caps() fabric.Caps { return l.net.opt.Caps }
 
 // FD returns the event descriptor.
-func (l *Link) FD() int { return l.fd }
+func (l *Link) FD() int { return l.wake.FD() }
 
 // Poll lets a step pass and returns completions. Class: short.
 func (l *Link) Poll(cs []fabric.Completion) int {
@@ -132,16 +131,14 @@ func (l *Link) Disarm() {
 		l.timer = nil
 	}
 	if !l.closed {
-		var b [8]byte
-		_, _ = unix.Read(l.fd, b[:]) // EAGAIN: nothing woke us
+		l.wake.Clear()
 	}
 }
 
 // event wakes the owner if it sleeps. Class: short.
 func (l *Link) event() {
 	if l.armed && !l.closed {
-		one := [8]byte{1}
-		_, _ = unix.Write(l.fd, one[:])
+		l.wake.Set()
 	}
 }
 
@@ -174,6 +171,6 @@ func (l *Link) Close() error {
 	for _, r := range open {
 		errs = append(errs, r.Close())
 	}
-	errs = append(errs, unix.Close(l.fd))
+	errs = append(errs, l.wake.Close())
 	return errors.Join(errs...)
 }

@@ -2,14 +2,14 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 // Network joins links. Its methods may be called from any goroutine.
@@ -47,13 +47,16 @@ func NewNetwork(o Options) *Network {
 
 // NewLink opens a link to the network.
 func (n *Network) NewLink() (*Link, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	wake, err := event.New()
 	if err != nil {
-		return nil, errors.Join(errors.New("sim: eventfd for the link"), err)
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = errors.Join(fabric.ErrNotSupported, err)
+		}
+		return nil, fmt.Errorf("sim: event of the link: %w", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := &Link{net: n, fd: fd}
+	l := &Link{net: n, wake: wake}
 	n.links = append(n.links, l)
 	return l, nil
 }

@@ -16,9 +16,9 @@ import (
 
 // Sizes that endpoints multiply, and layouts that the kernel reads.
 func TestSizes(t *testing.T) {
-	require.Equal(t, uintptr(56), unsafe.Sizeof(slot{}))
-	require.Equal(t, uintptr(32), unsafe.Sizeof(seg{}))
-	require.Equal(t, uintptr(24), unsafe.Sizeof(reply{}))
+	testutil.Size(t, 56, unsafe.Sizeof(slot{}))
+	testutil.Size(t, 32, unsafe.Sizeof(seg{}))
+	testutil.Size(t, 24, unsafe.Sizeof(reply{}))
 	require.Equal(t, unsafe.Sizeof(unix.Iovec{}), unsafe.Sizeof(iovec{}))
 	require.Equal(t, unsafe.Sizeof(unix.Msghdr{}), unsafe.Sizeof(msghdr{}))
 	require.Equal(t, unsafe.Offsetof(unix.Msghdr{}.Iov), unsafe.Offsetof(msghdr{}.iov))

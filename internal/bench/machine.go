@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/cpuid/v2"
-	"golang.org/x/sys/unix"
 )
 
 // Machine is what a result's numbers belong to. No names of hosts or users.
@@ -25,12 +24,8 @@ type Machine struct {
 // ThisMachine describes the machine that the process runs on.
 var ThisMachine = sync.OnceValue(func() Machine {
 	m := Machine{
-		CPU: cpuid.CPU.BrandName, CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		CPU: cpuid.CPU.BrandName, CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernel(),
 		Go: runtime.Version(), TimerNS: float64(int(timerNS()*10)) / 10,
-	}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		m.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
 	switch b, _ := os.ReadFile("/proc/cpuinfo"); {
 	case strings.Contains(string(b), "User Mode Linux"):

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 // Errors that end a run; the link's own (fabric.ErrPeerGone and so on) are the
@@ -299,11 +298,7 @@ func (s *side) sleep(d time.Duration) error {
 		return err
 	}
 	if ok {
-		fds := []unix.PollFd{{Fd: int32(s.Link.FD()), Events: unix.POLLIN}}
-		_, err = unix.Poll(fds, int(d/time.Millisecond))
-		if errors.Is(err, unix.EINTR) {
-			err = nil
-		}
+		_, err = event.Wait(s.Link.FD(), d)
 	}
 	s.Link.Disarm()
 	return err

@@ -1,15 +1,6 @@
 package cpu
 
-import (
-	"runtime"
-
-	"golang.org/x/sys/unix"
-)
-
-// Yield gives the processor to another runnable thread of the system
-// (sched_yield). runtime.Gosched would only run other goroutines of this
-// process; the peer we wait for is usually another process or a kernel thread.
-func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+import "runtime"
 
 // defaultSpins is how often Wait pauses before it yields, where there is more
 // than one processor. A pause is up to 140 cycles, so 256 are about 5-10 µs:

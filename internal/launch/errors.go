@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Exit codes beside those of the ranks, as shells and timeout(1) have them.
@@ -32,7 +30,7 @@ type RankError struct {
 
 func (e *RankError) Error() string {
 	if e.Signal != 0 {
-		return fmt.Sprintf("rank %d (pid %d) was killed by %s (%s)", e.Rank, e.Pid, unix.SignalName(e.Signal), e.Signal)
+		return fmt.Sprintf("rank %d (pid %d) was killed by %s (%s)", e.Rank, e.Pid, signalName(e.Signal), e.Signal)
 	}
 	return fmt.Sprintf("rank %d (pid %d) exited with code %d", e.Rank, e.Pid, e.Code)
 }

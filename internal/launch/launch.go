@@ -60,11 +60,6 @@ type Spec struct {
 	Log *slog.Logger
 }
 
-// forwarded are the signals that Run passes on to the ranks.
-var forwarded = []os.Signal{
-	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-}
-
 // Run runs the job and returns its exit code: 0 if every rank exited with 0,
 // else that of the first rank that failed (128 + signal if it was killed), 124
 // after Spec.Timeout, 127 or 126 when the program cannot be found or started.
@@ -74,6 +69,9 @@ var forwarded = []os.Signal{
 // While it runs it takes the forwarded signals of this process. A second
 // SIGINT or SIGTERM kills the ranks.
 func Run(ctx context.Context, s Spec) (code int, err error) {
+	if err := supported(); err != nil {
+		return 1, err
+	}
 	if s.N < 1 || s.N > wireup.MaxRanks {
 		return ExitUsage, fmt.Errorf("%w: %d ranks, want 1 … %d", ErrSpec, s.N, wireup.MaxRanks)
 	}
@@ -276,7 +274,7 @@ func (j *job) stop(sig syscall.Signal) {
 	}
 	j.stopping = true
 	j.signal(sig)
-	j.signal(syscall.SIGCONT) // one that is stopped cannot hear
+	j.signal(sigCont) // one that is stopped cannot hear
 	if sig != syscall.SIGKILL {
 		j.kill = time.After(j.spec.Grace)
 	}

@@ -102,5 +102,5 @@ func (r *rank) signal(sig syscall.Signal) {
 	if r.reaped {
 		return
 	}
-	_ = syscall.Kill(-r.cmd.Process.Pid, sig)
+	signalGroup(r.cmd.Process.Pid, sig)
 }

@@ -15,8 +15,6 @@ func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
-
 // awaitExit returns when the process has ended, without reaping it: its id,
 // and the group's, cannot be taken by anybody else before cmd.Wait.
 func awaitExit(pid int) {

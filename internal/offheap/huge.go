@@ -34,7 +34,7 @@ const HugePage = 2 << 20
 // else with the advice to use transparent ones, given before anything touches
 // or registers the memory. It says which it was. Free it with Free.
 func AllocHuge(size int, p Purpose) ([]byte, Kind, error) {
-	if size > 0 && size <= 1<<46 && size%HugePage == 0 {
+	if size > 0 && size <= maxSize && size%HugePage == 0 {
 		if b := mapHugeTLB(size); b != nil {
 			inUse[p].n.Add(int64(cap(b)))
 			return b, HugeTLB, nil

@@ -3,16 +3,16 @@
 // devices and peers may be given its addresses.
 //
 // It imports nothing of the project. Freed memory is unmapped: a later access
-// faults instead of corrupting somebody else's data.
+// faults instead of corrupting somebody else's data. On systems that are no
+// unix every allocation fails with an error that wraps errors.ErrUnsupported.
 package offheap
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // Purpose says what memory is used for; it indexes the counters.
@@ -53,9 +53,9 @@ type counter struct {
 
 var inUse [purposes]counter
 
-// maxSize keeps rounding up from overflowing, with room to spare below what any
-// processor maps. An int64: int has 32 bits on some.
-const maxSize int64 = 1 << 46
+// maxSize keeps rounding up from overflowing (pages have 64 KiB at most), with
+// room to spare below what any processor maps.
+const maxSize = min(1<<46, math.MaxInt-64<<10)
 
 // PageSize is the size of a page in bytes.
 var PageSize = os.Getpagesize()
@@ -66,10 +66,10 @@ func RoundUp(n int) int { return (n + PageSize - 1) &^ (PageSize - 1) }
 // Alloc returns size bytes of zeroed memory that starts on a page boundary;
 // its capacity is the mapping, whole pages. Free it with Free.
 func Alloc(size int, p Purpose) ([]byte, error) {
-	if size <= 0 || int64(size) > maxSize {
+	if size <= 0 || size > maxSize {
 		return nil, fmt.Errorf("%w: %d", ErrSize, size)
 	}
-	b, err := unix.Mmap(-1, 0, RoundUp(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := mapPrivate(RoundUp(size))
 	if err != nil {
 		return nil, fmt.Errorf("offheap: mmap of %d bytes for %v: %w", size, p, err)
 	}
@@ -80,19 +80,19 @@ func Alloc(size int, p Purpose) ([]byte, error) {
 // Map maps size bytes of the file fd, shared and writable, from offset 0.
 // Free it with Free.
 func Map(fd, size int, p Purpose) ([]byte, error) {
-	return mapFile(fd, size, unix.PROT_READ|unix.PROT_WRITE, p)
+	return mapFile(fd, size, true, p)
 }
 
 // MapRead is Map without the right to write: a store faults.
 func MapRead(fd, size int, p Purpose) ([]byte, error) {
-	return mapFile(fd, size, unix.PROT_READ, p)
+	return mapFile(fd, size, false, p)
 }
 
-func mapFile(fd, size, prot int, p Purpose) ([]byte, error) {
-	if size <= 0 || int64(size) > maxSize {
+func mapFile(fd, size int, write bool, p Purpose) ([]byte, error) {
+	if size <= 0 || size > maxSize {
 		return nil, fmt.Errorf("%w: %d", ErrSize, size)
 	}
-	b, err := unix.Mmap(fd, 0, RoundUp(size), prot, unix.MAP_SHARED)
+	b, err := mapShared(fd, RoundUp(size), write)
 	if err != nil {
 		return nil, fmt.Errorf("offheap: mmap of %d bytes of descriptor %d for %v: %w", size, fd, p, err)
 	}
@@ -107,7 +107,7 @@ func Free(b []byte, p Purpose) error {
 		return nil
 	}
 	n := int64(cap(b))
-	if err := unix.Munmap(b[:cap(b)]); err != nil {
+	if err := unmap(b[:cap(b)]); err != nil {
 		return fmt.Errorf("offheap: munmap of %d bytes for %v: %w", n, p, err)
 	}
 	inUse[p].n.Add(-n)

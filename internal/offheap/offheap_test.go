@@ -1,12 +1,14 @@
+//go:build unix
+
 package offheap
 
 import (
 	"math"
+	"os"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func TestAllocIsAlignedZeroedAndCounted(t *testing.T) {
@@ -26,11 +28,17 @@ func TestAllocIsAlignedZeroedAndCounted(t *testing.T) {
 	}
 }
 
-func TestMapSharesTheFile(t *testing.T) {
-	fd, err := unix.MemfdCreate("offheap-test", unix.MFD_CLOEXEC)
+// pageFile returns the descriptor of a file of one page.
+func pageFile(t *testing.T) int {
+	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
-	defer unix.Close(fd)
-	require.NoError(t, unix.Ftruncate(fd, int64(PageSize)))
+	t.Cleanup(func() { f.Close() })
+	require.NoError(t, f.Truncate(int64(PageSize)))
+	return int(f.Fd())
+}
+
+func TestMapSharesTheFile(t *testing.T) {
+	fd := pageFile(t)
 	a, err := Map(fd, 100, Scratch)
 	require.NoError(t, err)
 	b, err := Map(fd, 100, Scratch)
@@ -54,10 +62,7 @@ func TestBadSizes(t *testing.T) {
 }
 
 func TestMapReadSeesTheFile(t *testing.T) {
-	fd, err := unix.MemfdCreate("offheap-test", unix.MFD_CLOEXEC)
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	require.NoError(t, unix.Ftruncate(fd, int64(PageSize)))
+	fd := pageFile(t)
 	w, err := Map(fd, 100, Scratch)
 	require.NoError(t, err)
 	r, err := MapRead(fd, 100, Scratch)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 )
@@ -45,16 +43,10 @@ func copyParent(job string) error {
 		return fmt.Errorf("%s=%q: bad request", envCMA, job)
 	}
 	buf := make([]byte, n)
-	local := []unix.Iovec{{Base: &buf[0]}}
-	local[0].SetLen(n)
-	got, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}, 0)
-	if err != nil {
-		return fmt.Errorf("process_vm_readv: %w", err)
+	if err := readProcess(buf, pid, addr); err != nil {
+		return err
 	}
-	if got != n {
-		return fmt.Errorf("process_vm_readv: %d of %d bytes", got, n)
-	}
-	_, err = os.Stdout.Write(buf)
+	_, err := os.Stdout.Write(buf)
 	return err
 }
 

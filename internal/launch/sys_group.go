@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build unix && !linux
 
 package launch
 
@@ -8,8 +8,6 @@ import (
 )
 
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
-
-func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // awaitExit has no portable counterpart: the group is signalled after reaping.
 func awaitExit(int) {}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package fabrictest
+
+import (
+	"errors"
+	"time"
+)
+
+// readable fails: links have no descriptor here, and cannot be opened.
+func readable(int, time.Duration) (bool, error) { return false, errors.ErrUnsupported }

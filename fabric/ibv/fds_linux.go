@@ -1,0 +1,36 @@
+package ibv
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// joinFDs returns an epoll descriptor over a and b.
+func joinFDs(a, b int) (int, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("create epoll descriptor: %w", err)
+	}
+	for _, fd := range []int{a, b} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			unix.Close(ep)
+			return -1, fmt.Errorf("add descriptor to epoll: %w", err)
+		}
+	}
+	return ep, nil
+}
+
+// readyFDs says which of the descriptors that ep joins are readable. Interrupted
+// by a signal it says none; the next call sees them.
+func readyFDs(ep int) (fds [2]int, n int) {
+	var evs [2]unix.EpollEvent
+	got, _ := unix.EpollWait(ep, evs[:], 0)
+	for i := range max(got, 0) {
+		fds[i] = int(evs[i].Fd)
+	}
+	return fds, max(got, 0)
+}
+
+func closeFD(fd int) error { return unix.Close(fd) }

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package ibv
+
+import "github.com/seed33544411/rma/fabric"
+
+// Open fails before any of these: there is no libibverbs here.
+
+func joinFDs(int, int) (int, error) { return -1, fabric.ErrNotSupported }
+
+func readyFDs(int) (fds [2]int, n int) { return }
+
+func closeFD(int) error { return nil }

@@ -1,0 +1,88 @@
+//go:build unix
+
+package event
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Wait waits until fd is readable (or broken: reading it tells) or d, rounded up
+// to milliseconds, is over, and says which. A signal may end it early.
+func Wait(fd int, d time.Duration) (ready bool, err error) {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], millis(d))
+	if errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	return n > 0, err
+}
+
+// pipe is an event of unixes without eventfd: what was written is not yet read.
+type pipe struct{ r, w int }
+
+func newPipe() (pipe, error) {
+	var p [2]int
+	syscall.ForkLock.RLock() // no child may inherit the descriptors: not all systems have pipe2
+	err := unix.Pipe(p[:])
+	if err == nil {
+		unix.CloseOnExec(p[0])
+		unix.CloseOnExec(p[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return pipe{-1, -1}, fmt.Errorf("pipe: %w", err)
+	}
+	e := pipe{p[0], p[1]}
+	if err := errors.Join(unix.SetNonblock(e.r, true), unix.SetNonblock(e.w, true)); err != nil {
+		return pipe{-1, -1}, errors.Join(fmt.Errorf("pipe: %w", err), e.Close())
+	}
+	return e, nil
+}
+
+func (e pipe) FD() int { return e.r }
+
+func (e pipe) Set() {
+	one := [1]byte{1}
+	_, _ = unix.Write(e.w, one[:]) // EAGAIN: full, so it is set
+}
+
+func (e pipe) Clear() {
+	var b [512]byte
+	for {
+		if n, err := unix.Read(e.r, b[:]); n < len(b) && err != unix.EINTR {
+			return // EAGAIN, or all that there was
+		}
+	}
+}
+
+func (e pipe) Close() error { return errors.Join(unix.Close(e.r), unix.Close(e.w)) }
+
+// pollSet is a set of unixes without epoll. A handful of descriptors, so that
+// handing all of them over at each wait costs nothing that matters.
+type pollSet struct{ fds []unix.PollFd }
+
+func newPollSet(fds ...int) (*pollSet, error) {
+	s := &pollSet{}
+	for _, fd := range fds {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			return nil, fmt.Errorf("watch descriptor %d: %w", fd, err)
+		}
+		s.fds = append(s.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return s, nil
+}
+
+func (s *pollSet) Wait(d time.Duration) error {
+	_, err := unix.Poll(s.fds, millis(d))
+	if errors.Is(err, unix.EINTR) {
+		return nil
+	}
+	return err
+}
+
+func (s *pollSet) Close() error { return nil }
