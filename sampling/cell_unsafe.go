@@ -1,0 +1,31 @@
+package sampling
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+)
+
+// word is the aligned 8-byte word at off of mem, which starts on a page.
+func word(mem []byte, off int) *uint64 {
+	p := (*[8]byte)(mem[off : off+8])
+	return (*uint64)(unsafe.Pointer(p))
+}
+
+// loadWord reads a word that the peer writes, with acquire order: what the peer
+// made visible before it is seen by loads after. Little-endian. Short.
+func loadWord(mem []byte, off int) uint64 {
+	return swap(atomic.LoadUint64(word(mem, off)))
+}
+
+// storeWord writes a word that a work request will take. Short.
+func storeWord(mem []byte, off int, v uint64) {
+	atomic.StoreUint64(word(mem, off), swap(v))
+}
+
+// swap converts between the processor's order and little-endian.
+func swap(v uint64) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return binary.LittleEndian.Uint64(b[:])
+}

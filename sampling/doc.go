@@ -1,0 +1,77 @@
+// Package sampling measures a link into the parameters of package logp: one
+// connected endpoint pair, in both directions, within a budget, both peers
+// ending with the same tables.
+//
+// A [Session] at either end of the connection measures in its turn while the
+// other serves: on a machine with fewer processors than processes two that
+// measure at once would measure each other. The result is kept in a [Store], so
+// that the next start only asks whether it is still plausible.
+//
+//	s, err := sampling.Open(link, ep, sampling.Options{First: rank < peer, EP: id, Store: store})
+//	blob := s.Setup().Append(nil)        // to the peer, by other means
+//	err = s.Connect(theirs)              // what came from there, parsed
+//	res, err := s.Run(ctx)               // on both sides
+//	out, in := res.Out(), res.In()
+//
+// A session polls the link itself. It runs before the progress engine starts,
+// or as the link's owner instead of it.
+//
+// # A turn
+//
+//	the budget    starts when the peer has answered for the first time
+//	ball          8 bytes there and back, the peer looking all the time       Ls
+//	hush          from here on the peer naps, unless its link needs its polls
+//	reads         8 bytes                                                     Lh
+//	chains of 8   one write against 16 posted with one call                   g, Ocpu
+//	locally       idle looks, copies, registrations                           Or, C, R
+//	grid          one write against a chain, powers of two                    Os
+//	refine        points where the curve bends, then the worst known points
+//
+// half.go has the formulas. Each part has a share of the turn, so that a slow
+// first part cannot use up the budget of the others; an operation that would not
+// fit is not begun. What no time was left for is taken from [Defaults] with
+// confidence 0. Samples are medians without outliers, curves are fitted never to
+// fall, and every figure carries a confidence (stat.go).
+//
+// # Agreement
+//
+// Each side's half travels to the other; both merge the same two halves in the
+// same order, so that tables agree to the last bit. A saved profile counts only
+// if both sides hold one with the same digest, and the first side's verdict on
+// its plausibility counts for both.
+//
+// # Hostile peers
+//
+// Set-ups, messages and files are checked before use: sizes, numbers, ranges,
+// sequence. A peer can make this side's figures wrong, which it could by
+// being slow; it cannot make it touch memory outside the session's region,
+// allocate without bound, or hang: every wait has a deadline.
+//
+// # Units, concurrency, ownership
+//
+// Times are ns in float64 except where time.Duration says so; sizes are bytes. A
+// Session belongs to one goroutine, and owns the link during Run. Store may be
+// shared. Link and endpoint stay the caller's; close the endpoint before the
+// Session when Run failed.
+//
+// # Imports and files
+//
+// Imports fabric, logp, internal/cpu, internal/offheap.
+//
+//	options.go   Options, Mode; errors.go sentinels
+//	setup.go     the region's layout, Setup
+//	session.go   Open, Connect, Run: who does what when
+//	mailbox.go   messages between the sides, serving
+//	wait.go      posting, polling, waiting; cell_unsafe.go words that the peer writes
+//	turn.go      one side's measurement; refine.go, local.go parts of it
+//	stat.go      medians, outliers, confidence
+//	half.go      from samples to parameters
+//	merge.go     Tables, Result, agreement
+//	recheck.go   is a profile plausible
+//	profile.go   Key, Profile and its codec; store.go files
+//	defaults.go  parameters that nobody measured
+//	drift.go     comparing two measurements
+//
+// Tests: model_test.go recovers known parameters from a link with a virtual
+// clock; links_test.go and ibv_test.go run over real ones.
+package sampling

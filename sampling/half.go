@@ -1,0 +1,206 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// Half is what one side measured: itself as the sender, and as the receiver
+// (Or). Params.Extra holds what reads take beyond writes.
+type Half struct {
+	Params logp.Params `json:"params"`
+	// Complete(m) is a single write from posting to its completion: the
+	// observation behind Os. Os is less, because operations overlap.
+	Complete logp.Curve `json:"complete"`
+
+	RoundTrip float64 `json:"round_trip"` // of 8 bytes, ns
+	Read      float64 `json:"read"`       // of 8 bytes, posting to completion, ns
+	Conf      Conf    `json:"conf"`
+
+	Spent   float64 `json:"spent"`   // ns
+	Samples int     `json:"samples"` // operations timed
+	Dropped int     `json:"dropped"` // outliers among the samples kept
+	Cut     bool    `json:"cut"`     // the budget ended it, not confidence
+}
+
+// Conf is the confidence of what is not a curve.
+type Conf struct {
+	G   float64 `json:"g"`
+	Ls  float64 `json:"ls"`
+	Lh  float64 `json:"lh"`
+	CPU float64 `json:"ocpu"`
+}
+
+// validate checks what a peer or a file says; errors wrap logp's, or are plain.
+func (h *Half) validate() error {
+	if err := h.Params.Validate(); err != nil {
+		return err
+	}
+	for _, c := range []logp.Curve{h.Params.Os, h.Params.Or, h.Params.C} {
+		if !c.Known() {
+			return fmt.Errorf("a curve without points")
+		}
+	}
+	for _, v := range []float64{h.RoundTrip, h.Read, h.Spent} {
+		if !(v >= 0 && v <= logp.MaxNS) {
+			return fmt.Errorf("time of %v ns", v)
+		}
+	}
+	for _, v := range []float64{h.Conf.G, h.Conf.Ls, h.Conf.Lh, h.Conf.CPU} {
+		if !(v >= 0 && v <= 1) {
+			return fmt.Errorf("confidence of %v", v)
+		}
+	}
+	for _, s := range h.Params.Scale {
+		if s != 0 {
+			return fmt.Errorf("a learned factor in a measurement")
+		}
+	}
+	return nil
+}
+
+// half derives the parameters from the series.
+//
+// A chain of k writes takes a + b·k + k·Os(m) + (k−1)·g and a latency that a
+// single one has as well. Of the cost of one more write, P(m), b is the
+// processor's; what the smallest write needs beyond that is the gap, since it
+// carries next to nothing that could occupy the adapter; what bytes add is Os:
+//
+//	P(m) = (T_k(m) − T_1(m)) / (k−1)
+//	g = P(8) − b        Os(m) = P(m) − P(8), Os(0) = 0
+//	Ls = round trip/2 − a − b
+//	Lh = read − a − b − Ls
+//
+// A single write is thus predicted as half a round trip, n of them as a chain.
+// What there was no budget for is taken from Defaults, with confidence 0.
+func (t *turn) half() (*Half, error) {
+	def := Defaults(t.s.link.Name())
+	ball, read, empty := t.ball.estimate(), t.read.estimate(), t.empty.marginal()
+	post1, postK := t.post1.estimate(), t.postK.estimate()
+	h := &Half{RoundTrip: grain(ball.v), Read: grain(read.v), Samples: t.ops, Cut: t.cut}
+	p := def
+	h.Conf = Conf{G: grain(empty.conf(t.tol)), CPU: grain(min(post1.conf(t.tol), postK.conf(t.tol)))}
+	if empty.n > 0 {
+		p.CPU.B = min(max(0, postK.v-post1.v)/float64(t.empty.k-1), empty.v)
+		p.CPU.A = max(0, post1.v-p.CPU.B)
+		p.G = empty.v - p.CPU.B
+	}
+	if ball.n > 0 {
+		p.Ls = max(0, ball.v/2-p.CPU.A-p.CPU.B)
+		h.Conf.Ls = grain(ball.conf(t.tol))
+	}
+	if read.n > 0 {
+		p.Lh = max(0, read.v-p.CPU.A-p.CPU.B-p.Ls)
+		h.Conf.Lh = grain(read.conf(t.tol))
+	}
+	for _, x := range []*float64{&p.G, &p.Ls, &p.Lh, &p.CPU.A, &p.CPU.B} {
+		*x = grain(*x)
+	}
+	if err := t.occupancy(&p, empty, h); err != nil {
+		return nil, err
+	}
+	t.back(&p)
+	if idle := t.idle.estimate(); idle.n > 0 {
+		or, err := logp.NewCurve(round([]logp.Point{{NS: idle.v, Conf: idle.conf(t.tol)}}))
+		if err != nil {
+			return nil, err
+		}
+		p.Or = or
+	}
+	for _, c := range []struct {
+		to *logp.Curve
+		ps []*pointSeries
+	}{{&p.C, t.copy}, {&p.R, t.reg}} {
+		fitted, err := t.fit(c.ps)
+		if err != nil {
+			return nil, err
+		}
+		if fitted.Known() {
+			*c.to = fitted
+		}
+	}
+	h.Params = p
+	h.Dropped = ball.dropped + read.dropped + empty.dropped
+	for _, c := range t.sizes {
+		h.Dropped += c.marginal().dropped
+	}
+	return h, h.validate()
+}
+
+// occupancy fits Os and Complete. The confidence of Os is that of the whole
+// cost of one more write: an Os that is nothing beside the gap is well known
+// when the sum is.
+func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
+	first := t.empty.one.estimate()
+	os := []logp.Point{{Size: 0, Conf: empty.conf(t.tol)}, {Size: least, Conf: empty.conf(t.tol)}}
+	all := []logp.Point{{Size: least, NS: first.v, Conf: first.conf(t.tol)}}
+	for _, c := range t.sizes {
+		if m := c.marginal(); m.n > 0 && empty.n > 0 {
+			os = append(os, logp.Point{Size: int64(c.size), NS: max(0, m.v-empty.v), Conf: m.conf(t.tol)})
+		}
+		if one := c.one.estimate(); one.n > 0 {
+			all = append(all, logp.Point{Size: int64(c.size), NS: one.v, Conf: one.conf(t.tol)})
+		}
+	}
+	if len(os) > 2 { // else the slope is that of Defaults
+		if p.Os, err = logp.FitMonotone(round(believed(os))); err != nil {
+			return err
+		}
+	}
+	h.Complete, err = logp.FitMonotone(round(believed(all)))
+	return err
+}
+
+// believed leaves out what is hardly more than a rumour, as long as something
+// remains that is: a point with one disturbed sample at the end of a curve would
+// bend all that lies beyond.
+func believed(ps []logp.Point) []logp.Point {
+	const rumour = 0.05
+	var out []logp.Point
+	for _, p := range ps {
+		if p.Conf >= rumour || p.Size <= least {
+			out = append(out, p)
+		}
+	}
+	if len(out) < 4 {
+		return ps
+	}
+	return out
+}
+
+// back notes what a byte costs more, or less, when it is read than Os says.
+func (t *turn) back(p *logp.Params) {
+	a, b := t.reads[0].t.estimate(), t.reads[1].t.estimate()
+	if a.n < minSamples || b.n < minSamples || t.reads[0].size == t.reads[1].size {
+		return
+	}
+	x, y := int64(t.reads[0].size), int64(t.reads[1].size)
+	more := (b.v - a.v) - (p.Os.At(y) - p.Os.At(x))
+	// Noise is not a bandwidth.
+	if math.Abs(more) > 3*math.Hypot(a.se, b.se) {
+		p.Extra[logp.Scatter].PerByte = math.Round(more/float64(y-x)*1e6) / 1e6
+	}
+}
+
+// fit makes a curve of the points that were measured.
+func (t *turn) fit(ps []*pointSeries) (logp.Curve, error) {
+	var out []logp.Point
+	for _, p := range ps {
+		if e := p.t.estimate(); e.n > 0 {
+			out = append(out, logp.Point{Size: int64(p.size), NS: e.v, Conf: e.conf(t.tol)})
+		}
+	}
+	return logp.FitMonotone(round(believed(out)))
+}
+
+// round rounds what is written down: the digits behind are noise.
+func round(ps []logp.Point) []logp.Point {
+	for i := range ps {
+		ps[i].NS, ps[i].Conf = grain(ps[i].NS), grain(ps[i].Conf)
+	}
+	return ps
+}
+
+func grain(x float64) float64 { return math.Round(x*1000) / 1000 }

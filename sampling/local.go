@@ -1,0 +1,105 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// local measures what needs no peer: an idle look of the receiver, copies, and
+// registration.
+func (t *turn) local() error {
+	if err := t.looks(); err != nil {
+		return err
+	}
+	if err := t.copies(); err != nil {
+		return err
+	}
+	return t.registrations()
+}
+
+// atLeast is how long a timed loop should last, against the clock's grain.
+const atLeast = 1500 // ns
+
+// maxLoop bounds a timed loop where the clock stands still.
+const maxLoop = 4096
+
+// looped returns the time of one call of f, timed over as many as take long
+// enough. n keeps how many those are.
+func (t *turn) looped(n *int, f func()) float64 {
+	for {
+		a := t.s.now()
+		for range *n {
+			f()
+		}
+		if d := t.since(a); d >= atLeast || *n >= maxLoop {
+			return d / float64(*n)
+		}
+		*n *= 4
+	}
+}
+
+// looks measures what an arrival costs the receiver at least: one poll of the
+// link that finds nothing, and one load of a word that the peer writes.
+func (t *turn) looks() error {
+	n := 16
+	return t.sample(&t.idle, shareLocal, func() (v float64, err error) {
+		v = t.looped(&n, func() {
+			if _, e := t.s.poll(); e != nil {
+				err = e
+			}
+			_ = loadWord(t.s.mem, offPing)
+		})
+		return v, err
+	})
+}
+
+// copies measures C: from one half of the region's data to the other, the
+// same bytes every time, as a message that was just made is.
+func (t *turn) copies() error {
+	s := t.s
+	in, out := s.mem[offData:offData+s.max], s.mem[offData+s.mine.MaxSize:]
+	last := 0.0
+	for size := 8; size <= s.max; size *= 4 {
+		p := &pointSeries{size: size}
+		t.copy = append(t.copy, p)
+		n := 1
+		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {
+			last = t.looped(&n, func() { copy(out[:size], in[:size]) })
+			p.t.add(last)
+		}
+	}
+	return nil
+}
+
+// registrations measures R: registering memory that is in use, and giving the
+// registration back.
+func (t *turn) registrations() error {
+	mem, err := offheap.Alloc(t.s.max, offheap.Scratch)
+	if err != nil {
+		return fmt.Errorf("memory to register: %w", err)
+	}
+	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // fails only for memory that is not ours
+	for i := 0; i < len(mem); i += offheap.PageSize {
+		mem[i] = 1 // as memory with a message in it is
+	}
+	last := 0.0
+	for size := 4 << 10; size <= t.s.max; size *= 4 {
+		p := &pointSeries{size: size}
+		t.reg = append(t.reg, p)
+		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {
+			a := t.s.now()
+			r, err := t.s.link.Register(mem[:size], fabric.AccessLocalWrite|fabric.AccessRemoteRead)
+			if err == nil {
+				err = r.Close()
+			}
+			if err != nil {
+				return fmt.Errorf("register %d bytes: %w", size, err)
+			}
+			last = t.since(a)
+			p.t.add(last)
+		}
+	}
+	return nil
+}

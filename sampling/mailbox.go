@@ -1,0 +1,201 @@
+package sampling
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// message is what the sides tell each other when the turn passes.
+type message struct {
+	// Verdict on the saved tables, of the side that measures first.
+	Verdict verdict `json:"verdict,omitempty"`
+	// Half is what the sender has measured.
+	Half *Half `json:"half,omitempty"`
+	// Made is when the first side finished, in seconds of Unix time, so that
+	// both save the same profile.
+	Made int64 `json:"made,omitempty"`
+	// Error is why the sender gives up.
+	Error string `json:"error,omitempty"`
+}
+
+type verdict string
+
+const (
+	keep    verdict = "keep"
+	measure verdict = "measure"
+)
+
+// maxError bounds what is repeated of a peer's error.
+const maxError = 300
+
+// The word behind a message: its number and its length.
+func turnWord(seq uint32, n int) uint64        { return uint64(seq)<<32 | uint64(n) }
+func splitTurn(w uint64) (seq uint32, n int64) { return uint32(w >> 32), int64(uint32(w)) }
+
+// tell passes a message, and with it the turn. The word goes as a write of its
+// own: no order inside one write is relied on. It wakes a peer that naps.
+func (s *Session) tell(m message) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(b) > mail {
+		return fmt.Errorf("message of %d bytes, the mailbox holds %d", len(b), mail)
+	}
+	if err := s.drain(); err != nil {
+		return err
+	}
+	return s.put(b, 1)
+}
+
+// lastWord is tell without waiting for anything: the peer leaves when it has
+// heard, and may not acknowledge. It is not signalled, so that no completion
+// comes when the link has another owner; its source stays until Close.
+func (s *Session) lastWord(m message) error {
+	b, err := json.Marshal(m)
+	if err != nil || len(b) > mail {
+		b = []byte(`{"error":"a reason too long to tell"}`)
+	}
+	err = s.put(b, 0)
+	for range lingerPolls {
+		if _, e := s.poll(); e != nil {
+			break // the peer has left already
+		}
+	}
+	return err
+}
+
+// lingerPolls is how often a side that is done polls the link: links on which
+// the target carries requests out send the last acknowledgement so.
+const lingerPolls = 16
+
+func (s *Session) put(b []byte, signalled int) error {
+	s.told++
+	copy(s.mem[offOutMail:], b)
+	storeWord(s.mem, offOutTurn, turnWord(s.told, len(b)))
+	body, turn := s.write(offOutMail, len(b), offMail), s.write(offOutTurn, 8, offTurn)
+	turn.Flags |= fabric.FlagNotify
+	if signalled > 0 {
+		turn.Flags |= fabric.FlagSignaled
+	}
+	return s.post([]fabric.WR{body, turn}, signalled)
+}
+
+// heard returns the peer's next message if it is there.
+func (s *Session) heard() (m message, ok bool, err error) {
+	w := loadWord(s.mem, offTurn)
+	seq, n := splitTurn(w)
+	if seq == s.listened {
+		return m, false, nil
+	}
+	if seq != s.listened+1 || n > mail {
+		return m, false, fmt.Errorf("%w: message %d of %d bytes, expected number %d of at most %d", ErrProtocol, seq, n, s.listened+1, mail)
+	}
+	s.listened = seq
+	// A copy: the peer may go on writing there.
+	if m, err = parseMessage(bytes.Clone(s.mem[offMail : offMail+int(n)])); err != nil {
+		return m, false, err
+	}
+	if m.Error != "" {
+		return m, false, fmt.Errorf("%w: %s", ErrPeerFailed, printable(m.Error))
+	}
+	return m, true, nil
+}
+
+// parseMessage reads what a peer wrote; errors wrap ErrProtocol.
+func parseMessage(b []byte) (m message, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err = d.Decode(&m)
+	if err == nil {
+		if _, e := d.Token(); e != io.EOF {
+			err = fmt.Errorf("data behind the message")
+		}
+	}
+	if err == nil && m.Half != nil {
+		err = m.Half.validate()
+	}
+	if err != nil {
+		return message{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return m, nil
+}
+
+// printable cuts s and replaces what could confuse a terminal.
+func printable(s string) string {
+	r := []rune(s)
+	r = r[:min(len(r), maxError)]
+	for i := range r {
+		if r[i] < 0x20 || r[i] == 0x7f {
+			r[i] = ' '
+		}
+	}
+	return string(r)
+}
+
+// quiet is the bit of a ball that asks the peer to stay out of the way until
+// the turn passes. It is not answered.
+const quiet = 1 << 63
+
+// serve is this side's part while the peer measures: it answers the ball and
+// lets the link progress, until the peer's next message. d is how long the peer
+// may measure.
+func (s *Session) serve(d time.Duration) (message, error) {
+	s.begin(d)
+	still := false
+	for {
+		switch w := loadWord(s.mem, offPing); w {
+		case s.ball:
+		case s.ball | quiet:
+			still = true
+		case s.ball + 1:
+			s.ball++
+			if err := s.bounce(0); err != nil {
+				return message{}, err
+			}
+			s.spin.Reset()
+			continue
+		default:
+			return message{}, fmt.Errorf("%w: ball %#x, expected %#x", ErrProtocol, w, s.ball+1)
+		}
+		m, ok, err := s.heard()
+		if ok || err != nil {
+			return m, err
+		}
+		if still && !s.caps.TargetProgress {
+			if _, err = s.poll(); err == nil {
+				err = s.nap()
+			}
+		} else {
+			err = s.look()
+		}
+		if err != nil {
+			return message{}, err
+		}
+	}
+}
+
+// signalEvery is how many writes of the ball share one completion: below the
+// depth of any queue, and seldom enough not to show.
+const signalEvery = 8
+
+// bounce sends the ball with its present number. Short.
+func (s *Session) bounce(flags uint64) error {
+	storeWord(s.mem, offOutPing, s.ball|flags)
+	w := &s.ping[0]
+	w.Flags &^= fabric.FlagSignaled | fabric.FlagNotify
+	signalled := 0
+	if s.ball%signalEvery == 0 || flags != 0 {
+		w.Flags |= fabric.FlagSignaled
+		signalled = 1
+	}
+	if flags != 0 {
+		w.Flags |= fabric.FlagNotify
+	}
+	return s.post(s.ping[:], signalled)
+}

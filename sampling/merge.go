@@ -1,0 +1,206 @@
+package sampling
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// Tables are the parameters of a link between two peers. Both peers hold the
+// same.
+type Tables struct {
+	Forward  logp.Params `json:"forward"`  // from the first side to the second
+	Backward logp.Params `json:"backward"` // from the second to the first
+	// Both is for decisions that both sides must take alike, whoever sends:
+	// the middle of the two directions.
+	Both logp.Params `json:"both"`
+}
+
+// Digest tells tables apart.
+type Digest [16]byte
+
+// Digest returns the digest of the tables, never zero.
+func (t *Tables) Digest() (d Digest) {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return d // cannot happen: Params are numbers; zero means "no profile"
+	}
+	sum := sha256.Sum256(b)
+	copy(d[:], sum[:])
+	d[0] |= 1
+	return d
+}
+
+func (t *Tables) validate() error {
+	for i, p := range []*logp.Params{&t.Forward, &t.Backward, &t.Both} {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+		if !p.Os.Known() || !p.Or.Known() || !p.C.Known() {
+			return fmt.Errorf("table %d lacks a curve", i)
+		}
+	}
+	return nil
+}
+
+// same are the tables of a link that is alike in both directions.
+func same(p logp.Params) Tables { return Tables{Forward: p, Backward: p, Both: p} }
+
+// Source says where tables come from.
+type Source uint8
+
+// Sources.
+const (
+	FromDefaults Source = iota
+	FromProfile
+	FromMeasurement
+)
+
+var sourceNames = [...]string{"defaults", "profile", "measurement"}
+
+// String returns the name of the source.
+func (s Source) String() string {
+	if int(s) < len(sourceNames) {
+		return sourceNames[s]
+	}
+	return fmt.Sprintf("source(%d)", uint8(s))
+}
+
+// Result is what Run brings.
+type Result struct {
+	Tables
+	Source Source
+	Made   time.Time // of the measurement; zero for defaults
+
+	// Halves are what the first and the second side measured; nil unless
+	// Source is FromMeasurement.
+	Halves [2]*Half
+
+	// SaveErr is why the profile was not saved. The tables are good all the
+	// same.
+	SaveErr error
+
+	first bool
+}
+
+// Out returns the parameters for what this side sends.
+func (r *Result) Out() logp.Params {
+	if r.first {
+		return r.Forward
+	}
+	return r.Backward
+}
+
+// In returns the parameters for what the peer sends.
+func (r *Result) In() logp.Params {
+	if r.first {
+		return r.Backward
+	}
+	return r.Forward
+}
+
+// merge makes the tables of the first side's half a and the second's, b. Both
+// sides call it with the same halves in the same order, so that even the last
+// bit agrees. What happens at either end is the middle of both ends'.
+func merge(a, b *Half) (t Tables, err error) {
+	m, err := middleParams(&a.Params, &b.Params)
+	if err != nil {
+		return t, err
+	}
+	t.Forward, t.Backward, t.Both = a.Params, b.Params, m
+	if t.Forward.Os, err = extend(a.Params.Os, b.Params.Os); err != nil {
+		return t, err
+	}
+	if t.Backward.Os, err = extend(b.Params.Os, a.Params.Os); err != nil {
+		return t, err
+	}
+	t.Forward.Or, t.Backward.Or = b.Params.Or, a.Params.Or // of the receiver
+	for _, p := range []*logp.Params{&t.Forward, &t.Backward} {
+		p.C, p.R = m.C, m.R // one curve stands for both ends
+	}
+	return t, t.validate()
+}
+
+// middleParams is halfway between p and q.
+func middleParams(p, q *logp.Params) (m logp.Params, err error) {
+	for _, c := range []struct {
+		to   *logp.Curve
+		a, b logp.Curve
+	}{{&m.Os, p.Os, q.Os}, {&m.Or, p.Or, q.Or}, {&m.C, p.C, q.C}, {&m.R, p.R, q.R}} {
+		if *c.to, err = middleCurve(c.a, c.b); err != nil {
+			return m, err
+		}
+	}
+	m.G, m.Ls, m.Lh = mid(p.G, q.G), mid(p.Ls, q.Ls), mid(p.Lh, q.Lh)
+	m.CPU = logp.Posting{A: mid(p.CPU.A, q.CPU.A), B: mid(p.CPU.B, q.CPU.B)}
+	for i := range m.Extra {
+		x, y := p.Extra[i], q.Extra[i]
+		m.Extra[i] = logp.Extra{
+			Fixed: mid(x.Fixed, y.Fixed), PerOp: mid(x.PerOp, y.PerOp),
+			PerMessage: mid(x.PerMessage, y.PerMessage), PerByte: mid(x.PerByte, y.PerByte),
+		}
+	}
+	return m, nil
+}
+
+func mid(a, b float64) float64 { return (a + b) / 2 }
+
+// middleCurve is halfway between a and b at the sizes that either has. A side
+// that knows nothing does not count.
+func middleCurve(a, b logp.Curve) (logp.Curve, error) {
+	if !a.Known() {
+		return b, nil
+	}
+	if !b.Known() {
+		return a, nil
+	}
+	a, err := extend(a, b)
+	if err == nil {
+		b, err = extend(b, a)
+	}
+	if err != nil {
+		return a, err
+	}
+	var out []logp.Point
+	pa, pb := a.Points(), b.Points()
+	for i, j := 0, 0; i < len(pa) || j < len(pb); {
+		var x int64
+		switch {
+		case j == len(pb) || i < len(pa) && pa[i].Size < pb[j].Size:
+			x = pa[i].Size
+			i++
+		case i == len(pa) || pb[j].Size < pa[i].Size:
+			x = pb[j].Size
+			j++
+		default:
+			x = pa[i].Size
+			i, j = i+1, j+1
+		}
+		if len(out) < logp.MaxPoints {
+			out = append(out, logp.Point{Size: x, NS: mid(a.At(x), b.At(x)), Conf: mid(a.Confidence(x), b.Confidence(x))})
+		}
+	}
+	return logp.NewCurve(out)
+}
+
+// extend continues c, where it ends before o does, in parallel to o: how the
+// other direction goes on is a better guess than the last two points of this
+// one. With half the confidence.
+func extend(c, o logp.Curve) (logp.Curve, error) {
+	if !c.Known() || !o.Known() {
+		return c, nil
+	}
+	ps := c.Points()
+	last := ps[len(ps)-1]
+	for _, p := range o.Points() {
+		if p.Size > last.Size && len(ps) < logp.MaxPoints {
+			ps = append(ps, logp.Point{
+				Size: p.Size, NS: min(last.NS+max(0, p.NS-o.At(last.Size)), logp.MaxNS), Conf: p.Conf / 2,
+			})
+		}
+	}
+	return logp.NewCurve(ps)
+}

@@ -1,0 +1,94 @@
+package sampling
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// someHalf is a valid half, different for every seed.
+func someHalf(seed uint64) *Half {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	curve := func(slope float64) logp.Curve {
+		ps := []logp.Point{{Size: 0, NS: rng.Float64(), Conf: 0.5}}
+		for m := int64(8); m <= 1<<16; m *= int64(2 + rng.IntN(3)) {
+			ps = append(ps, logp.Point{Size: m, NS: slope * (1 + rng.Float64()) * float64(m), Conf: rng.Float64()})
+		}
+		c, err := logp.FitMonotone(ps)
+		if err != nil {
+			panic(err)
+		}
+		return c
+	}
+	h := &Half{Complete: curve(1), RoundTrip: 1000, Read: 1000}
+	h.Params = logp.Params{
+		Os: curve(0.3), Or: curve(0.01), C: curve(0.1), R: curve(0.2),
+		G: rng.Float64() * 100, Ls: rng.Float64() * 1000, Lh: 10, CPU: logp.Posting{A: 30, B: rng.Float64()},
+	}
+	return h
+}
+
+func halfJSON() string {
+	b, err := json.Marshal(someHalf(1))
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func TestMerge(t *testing.T) {
+	for seed := range uint64(50) {
+		a, b := someHalf(2*seed), someHalf(2*seed+1)
+		// What the other side holds has been through JSON.
+		ma, err := json.Marshal(message{Half: a})
+		require.NoError(t, err)
+		got, err := parseMessage(ma)
+		require.NoError(t, err)
+		x, err := merge(a, b)
+		require.NoError(t, err)
+		y, err := merge(got.Half, b)
+		require.NoError(t, err)
+		require.Equal(t, x.Digest(), y.Digest())
+		require.Equal(t, a.Params.Os.At(4096), x.Forward.Os.At(4096))
+		require.Equal(t, b.Params.Os.At(4096), x.Backward.Os.At(4096))
+		require.Equal(t, b.Params.Or, x.Forward.Or, "who receives")
+		require.Equal(t, (a.Params.G+b.Params.G)/2, x.Both.G)
+		for m := int64(1); m < 1<<14; m = m*3 + 1 {
+			want := (a.Params.C.At(m) + b.Params.C.At(m)) / 2
+			require.InEpsilon(t, want, x.Both.C.At(m), 1e-9)
+		}
+	}
+	var none logp.Curve
+	one, err := middleCurve(none, someHalf(1).Params.R)
+	require.NoError(t, err)
+	require.Equal(t, someHalf(1).Params.R, one)
+}
+
+// A side whose budget ended early goes on as the other does.
+func TestExtend(t *testing.T) {
+	short, err := logp.NewCurve([]logp.Point{{Size: 8, NS: 10, Conf: 1}, {Size: 64, NS: 500, Conf: 0.1}})
+	require.NoError(t, err)
+	long, err := logp.NewCurve([]logp.Point{{Size: 0, NS: 100, Conf: 1}, {Size: 1024, NS: 1124, Conf: 0.8}})
+	require.NoError(t, err)
+	got, err := extend(short, long)
+	require.NoError(t, err)
+	require.Equal(t, 500.0+960, got.At(1024))
+	require.Equal(t, 0.4, got.Confidence(1024))
+	got, err = extend(long, short)
+	require.NoError(t, err)
+	require.Equal(t, long, got)
+}
+
+func TestDigest(t *testing.T) {
+	a, b := same(Defaults("shm")), same(Defaults("tcp"))
+	require.NotEqual(t, a.Digest(), b.Digest())
+	require.NotZero(t, a.Digest())
+	for _, l := range []string{"shm", "ibv", "tcp", "?"} {
+		d := same(Defaults(l))
+		require.NoError(t, d.validate())
+	}
+}

@@ -1,0 +1,161 @@
+package sampling
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Mode says where parameters come from.
+type Mode uint8
+
+// Modes. Where the two sides differ, Off wins, then Force.
+const (
+	Cached Mode = iota // the saved profile where both sides hold the same valid one, else measure
+	Force              // measure in any case
+	Off                // neither: Defaults
+	numModes
+)
+
+var modeNames = [numModes]string{"cached", "force", "off"}
+
+// String returns the name of the mode.
+func (m Mode) String() string {
+	if m < numModes {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// ParseMode is the inverse of String.
+func ParseMode(s string) (Mode, error) {
+	for i, n := range modeNames {
+		if s == n {
+			return Mode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: mode %q, want cached, force or off", ErrOptions, s)
+}
+
+// Defaults of Options, and bounds.
+const (
+	// DefaultBudget is enough for three or more samples of every point on a
+	// device made of software (10 µs an operation, 600 MB/s), and little beside
+	// what starting a job takes.
+	DefaultBudget = 50 * time.Millisecond
+	// MaxBudget bounds what a peer may make this side wait for.
+	MaxBudget = 10 * time.Second
+
+	// DefaultMaxSize is where the curves of links measured so far have long
+	// become straight lines, which is how logp goes on. Twice as much would
+	// double the time of the whole sampling.
+	DefaultMaxSize = 1 << 20
+	minMaxSize     = 4 << 10
+	maxMaxSize     = 64 << 20
+
+	// DefaultTolerance is how far a measured point may lie from the straight
+	// line between its neighbours before points are added, and how far the
+	// standard error of a point may lie from it for confidence ½.
+	DefaultTolerance = 0.05
+
+	// DefaultStepTimeout is long against a turn of every other process of a busy
+	// machine, and short against a user's patience.
+	DefaultStepTimeout = 5 * time.Second
+)
+
+// Options configures a Session. The zero value is usable but for First, which
+// one side of the two must set.
+type Options struct {
+	// First is set on one side only, by convention the lower rank: it measures
+	// first, and its verdict on a saved profile counts.
+	First bool
+
+	// EP is the EndpointOptions.ID of the endpoint.
+	EP uint32
+
+	// Other gets completions of other endpoints of the link. Nil drops them:
+	// nobody else uses the link meanwhile.
+	Other func(*fabric.Completion)
+
+	Mode Mode
+
+	// Budget bounds the time of both sides' measurements together, on this
+	// side's clock; it is exceeded by one operation at most. Zero means
+	// DefaultBudget; the sides' smaller one counts. Waiting for a slow peer is
+	// not part of it, see StepTimeout.
+	Budget time.Duration
+
+	// MaxSize is the largest size measured, in bytes, a power of two from 4 KiB
+	// to 64 MiB. Zero means DefaultMaxSize; the sides' smaller one counts. The
+	// session's memory is twice that.
+	MaxSize int
+
+	// Tolerance as a fraction, up to 1. Zero means DefaultTolerance.
+	Tolerance float64
+
+	// StepTimeout ends every wait for the peer, beyond the time that the peer
+	// may spend on its measurement. Zero means DefaultStepTimeout.
+	StepTimeout time.Duration
+
+	// Store holds saved profiles; nil means none are read or written.
+	Store *Store
+	// Key names the profile; Link and Version are filled in where empty.
+	Key Key
+
+	// For tests: time in ns, and what to do instead of spinning and napping.
+	clock func() int64
+	pause func()
+}
+
+// withDefaults returns the effective options.
+func (o Options) withDefaults(l fabric.Link) (Options, error) {
+	if o.Budget == 0 {
+		o.Budget = DefaultBudget
+	}
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	if o.StepTimeout == 0 {
+		o.StepTimeout = DefaultStepTimeout
+	}
+	if o.Key.Link == "" {
+		o.Key.Link = l.Name()
+	}
+	if o.Key.Version == "" {
+		o.Key.Version = Version
+	}
+	switch {
+	case o.Mode >= numModes:
+		return o, fmt.Errorf("%w: %v", ErrOptions, o.Mode)
+	case o.Budget < time.Millisecond || o.Budget > MaxBudget:
+		return o, fmt.Errorf("%w: budget %v, want 1ms to %v", ErrOptions, o.Budget, MaxBudget)
+	case !goodSize(o.MaxSize):
+		return o, fmt.Errorf("%w: largest size %d, want a power of two from %d to %d", ErrOptions, o.MaxSize, minMaxSize, maxMaxSize)
+	case !(o.Tolerance > 0 && o.Tolerance <= 1):
+		return o, fmt.Errorf("%w: tolerance %v, want above 0 to 1", ErrOptions, o.Tolerance)
+	case o.StepTimeout < time.Millisecond:
+		return o, fmt.Errorf("%w: step time-out %v, want 1ms or more", ErrOptions, o.StepTimeout)
+	}
+	if err := o.Key.validate(); err != nil {
+		return o, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return o, nil
+}
+
+func goodSize(n int) bool {
+	return n >= minMaxSize && n <= maxMaxSize && bits.OnesCount(uint(n)) == 1
+}
+
+// ticks is the default clock: the cycle counter, because reading the clock is a
+// system call on some kernels. The first use in a process calibrates it, for
+// about 10 ms, which no budget counts.
+func ticks() func() int64 {
+	ns, t0 := cpu.NsPerTick(), cpu.Ticks()
+	return func() int64 { return int64(float64(cpu.Ticks()-t0) * ns) }
+}

@@ -1,0 +1,121 @@
+package sampling
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Version is that of the measurement's meaning: profiles of another are not
+// used. It changes whenever a table comes to mean something else.
+const Version = "plogp-1"
+
+// Class says how near the peer is.
+type Class string
+
+// Classes.
+const (
+	SameHost   Class = "host"   // shared memory can reach it
+	SameDevice Class = "device" // through the same adapter, back to this host
+	Remote     Class = "remote"
+)
+
+// Key names a profile.
+type Key struct {
+	Link    string `json:"link"`             // fabric.Link.Name
+	Device  string `json:"device,omitempty"` // adapter or interface, where the link has several
+	Class   Class  `json:"class,omitempty"`
+	Version string `json:"version"`
+}
+
+// maxName bounds each part of a key.
+const maxName = 128
+
+func (k Key) validate() error {
+	for _, s := range []string{k.Link, k.Device, string(k.Class), k.Version} {
+		if len(s) > maxName {
+			return fmt.Errorf("a part of the profile's key has %d bytes, at most %d", len(s), maxName)
+		}
+	}
+	switch k.Class {
+	case "", SameHost, SameDevice, Remote:
+		return nil
+	}
+	return fmt.Errorf("unknown peer class %q", k.Class)
+}
+
+// Caps are the properties of a link on which the figures depend.
+type Caps struct {
+	MaxSGE         int  `json:"max_sge"`
+	MaxInline      int  `json:"max_inline"`
+	MapsAlloc      bool `json:"maps_alloc"`
+	TargetProgress bool `json:"target_progress"`
+}
+
+func capsOf(c fabric.Caps) Caps {
+	return Caps{MaxSGE: c.MaxSGE, MaxInline: c.MaxInline, MapsAlloc: c.MapsAlloc, TargetProgress: c.TargetProgress}
+}
+
+// Profile is what is saved of a measurement.
+type Profile struct {
+	Key    Key       `json:"key"`
+	Caps   Caps      `json:"caps"`
+	Made   time.Time `json:"made"`
+	Tables Tables    `json:"tables"`
+}
+
+// file is a profile on disk.
+type file struct {
+	Format int `json:"format"`
+	Profile
+}
+
+const (
+	profileFormat = 1
+	// maxProfile bounds a file: three tables of three curves of 60 points of 60
+	// bytes are 40 KiB.
+	maxProfile = 256 << 10
+)
+
+// Marshal returns the profile as it is saved.
+func (p *Profile) Marshal() ([]byte, error) {
+	b, err := json.Marshal(file{Format: profileFormat, Profile: *p})
+	return append(b, '\n'), err
+}
+
+// ParseProfile reads what Marshal made. Errors wrap ErrProfile, or ErrStale for
+// a format of another version.
+func ParseProfile(b []byte) (*Profile, error) {
+	if len(b) > maxProfile {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrProfile, len(b), maxProfile)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	var f file
+	if err := d.Decode(&f); err != nil {
+		var v struct {
+			Format int `json:"format"`
+		}
+		if json.Unmarshal(b, &v) == nil && v.Format > profileFormat {
+			return nil, fmt.Errorf("%w: format %d, this version reads %d", ErrStale, v.Format, profileFormat)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("%w: data behind the profile", ErrProfile)
+	}
+	if f.Format != profileFormat {
+		return nil, fmt.Errorf("%w: format %d, this version reads %d", ErrStale, f.Format, profileFormat)
+	}
+	if err := f.Key.validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if err := f.Tables.validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	return &f.Profile, nil
+}

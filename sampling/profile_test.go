@@ -1,0 +1,246 @@
+package sampling
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric/sim"
+)
+
+func someProfile() *Profile {
+	t, err := merge(someHalf(1), someHalf(2))
+	if err != nil {
+		panic(err)
+	}
+	return &Profile{
+		Key:  Key{Link: "sim", Device: "dev/../0", Class: SameHost, Version: Version},
+		Caps: capsOf(sim.CapsLike("sim")), Made: time.Now().UTC().Truncate(time.Second), Tables: t,
+	}
+}
+
+func TestStoreRoundTrip(t *testing.T) {
+	s := &Store{Dir: filepath.Join(t.TempDir(), "new", "folder")}
+	p := someProfile()
+	caps := sim.CapsLike("sim")
+	_, err := s.Load(p.Key, caps)
+	require.ErrorIs(t, err, ErrNoProfile)
+	require.NoError(t, s.Save(p))
+	require.NoError(t, s.Save(p), "again")
+	got, err := s.Load(p.Key, caps)
+	require.NoError(t, err)
+	require.Equal(t, p, got)
+	require.Equal(t, p.Tables.Digest(), got.Tables.Digest())
+	es, err := os.ReadDir(s.Dir)
+	require.NoError(t, err)
+	require.Len(t, es, 1, "no temporary files stay")
+	require.Equal(t, s.Dir, filepath.Dir(s.Path(p.Key)), "a device's name does not lead out of the folder")
+
+	other := p.Key
+	other.Device = "dev0" // the same readable part
+	_, err = s.Load(other, caps)
+	require.ErrorIs(t, err, ErrNoProfile)
+}
+
+func TestStoreRefuses(t *testing.T) {
+	caps := sim.CapsLike("sim")
+	now := time.Now()
+	for what, c := range map[string]struct {
+		spoil func(*Profile)
+		want  error
+	}{
+		"old":        {func(p *Profile) { p.Made = now.Add(-31 * 24 * time.Hour) }, ErrStale},
+		"of tomorow": {func(p *Profile) { p.Made = now.Add(24 * time.Hour) }, ErrStale},
+		"other caps": {func(p *Profile) { p.Caps.MaxSGE++ }, ErrStale},
+		"no curve": {func(p *Profile) {
+			p.Tables.Both.Os = p.Tables.Both.R
+			p.Tables.Both.C = Defaults("").Os
+			p.Tables = Tables{}
+		}, ErrProfile},
+		"negative":  {func(p *Profile) { p.Tables.Forward.G = -1 }, ErrProfile},
+		"bad class": {func(p *Profile) { p.Key.Class = "" }, ErrNoProfile},
+	} {
+		s := &Store{Dir: t.TempDir(), now: func() time.Time { return now }}
+		p := someProfile()
+		key := p.Key
+		c.spoil(p)
+		require.NoError(t, s.Save(p), what)
+		_, err := s.Load(key, caps)
+		require.ErrorIs(t, err, c.want, what)
+	}
+	// A file under the right name with another key inside.
+	s := &Store{Dir: t.TempDir()}
+	p := someProfile()
+	path := s.Path(p.Key)
+	p.Key.Version = "older"
+	b, err := p.Marshal()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	_, err = s.Load(someProfile().Key, caps)
+	require.ErrorIs(t, err, ErrStale)
+
+	require.NoError(t, os.WriteFile(path, make([]byte, maxProfile+1), 0o600))
+	_, err = s.Load(someProfile().Key, caps)
+	require.ErrorIs(t, err, ErrProfile)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	_, err = s.Load(someProfile().Key, caps)
+	require.ErrorIs(t, err, ErrProfile, "a pipe without a writer does not hang")
+}
+
+func TestStoreThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	s := &Store{Dir: filepath.Join(dir, "file")}
+	require.Error(t, s.Save(someProfile()))
+
+	// It does not cost the session its result.
+	o := Options{Mode: Force, Store: s, MaxSize: 4096, StepTimeout: 30 * time.Second}
+	a, b := sessions(t, simLinks(sim.Options{}), o, o)
+	r, _ := agreed(t, a, b)
+	require.Error(t, r.SaveErr)
+	require.Equal(t, FromMeasurement, r.Source)
+}
+
+func TestParseProfileOfOtherFormats(t *testing.T) {
+	for text, want := range map[string]error{
+		``: ErrProfile, `{}`: ErrStale, `null`: ErrStale, `[]`: ErrProfile, `{"format":1}`: ErrProfile,
+		`{"format":2,"new":true}`: ErrStale, `{"format":0}`: ErrStale, `{"format":1}{}`: ErrProfile,
+	} {
+		_, err := ParseProfile([]byte(text))
+		require.ErrorIs(t, err, want, text)
+	}
+}
+
+func FuzzParseProfile(f *testing.F) {
+	b, err := someProfile().Marshal()
+	require.NoError(f, err)
+	f.Add(b)
+	f.Add([]byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := ParseProfile(b)
+		if err != nil {
+			require.True(t, errors.Is(err, ErrProfile) || errors.Is(err, ErrStale), "%v", err)
+			return
+		}
+		require.NoError(t, p.Tables.validate())
+		b, err = p.Marshal()
+		require.NoError(t, err)
+		q, err := ParseProfile(b)
+		require.NoError(t, err)
+		require.Equal(t, p.Tables.Digest(), q.Tables.Digest())
+	})
+}
+
+func FuzzParseMessage(f *testing.F) {
+	b, err := json.Marshal(message{Half: someHalf(3), Made: 5})
+	require.NoError(f, err)
+	f.Add(b)
+	f.Add([]byte(`{"verdict":"keep"}`))
+	f.Add([]byte(`{"error":"x"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parseMessage(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrProtocol)
+			return
+		}
+		if m.Half != nil {
+			_, err := merge(m.Half, someHalf(1))
+			require.NoError(t, err)
+		}
+	})
+}
+
+// The second start takes the profile of the first, on both sides; a damaged
+// one, or one that only one side has, is measured again.
+func cachedOver(t *testing.T, open opener) {
+	key := Key{Class: SameHost}
+	sa, sb := &Store{Dir: t.TempDir()}, &Store{Dir: t.TempDir()}
+	run := func() Result {
+		oa := Options{Store: sa, Key: key, StepTimeout: 30 * time.Second}
+		ob := oa
+		ob.Store = sb
+		a, b := sessions(t, open, oa, ob)
+		r, rb := agreed(t, a, b)
+		require.NoError(t, errors.Join(r.SaveErr, rb.SaveErr))
+		return r
+	}
+	one := run()
+	require.Equal(t, FromMeasurement, one.Source)
+	// Whether the link is plausible a moment later is up to the machine's load;
+	// the tables are the same in that case.
+	two := run()
+	if two.Source == FromProfile {
+		require.Equal(t, one.Digest(), two.Digest())
+		require.Equal(t, one.Made, two.Made)
+	}
+	es, err := filepath.Glob(filepath.Join(sb.Dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, es, 1)
+	require.NoError(t, os.Remove(es[0]))
+	require.Equal(t, FromMeasurement, run().Source, "only one side has it")
+	es, err = filepath.Glob(filepath.Join(sa.Dir, "*"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(es[0], 100))
+	require.Equal(t, FromMeasurement, run().Source, "damaged")
+}
+
+func TestCached(t *testing.T) {
+	for name, open := range realLinks {
+		t.Run(name, func(t *testing.T) { cachedOver(t, open) })
+	}
+}
+
+func TestImplausibleProfileIsMeasuredAgain(t *testing.T) {
+	o := Options{Store: &Store{Dir: t.TempDir()}, StepTimeout: 30 * time.Second}
+	a, b := sessions(t, simLinks(sim.Options{}), o, o)
+	p := someProfile()
+	p.Key, p.Caps = a.opt.Key, capsOf(a.caps)
+	p.Tables = same(Defaults("shm"))
+	p.Tables.Forward.Ls, p.Tables.Forward.G = 1e9, 1e9 // a second: no machine is as busy as that
+	require.NoError(t, o.Store.Save(p))
+	require.NoError(t, closeBoth(a, b))
+	a, b = sessions(t, simLinks(sim.Options{}), o, o)
+	require.NotNil(t, a.saved)
+	r, _ := agreed(t, a, b)
+	require.Equal(t, FromMeasurement, r.Source)
+}
+
+func closeBoth(a, b *Session) error { return errors.Join(a.Close(), b.Close()) }
+
+func TestModes(t *testing.T) {
+	o := Options{Store: &Store{Dir: t.TempDir()}, StepTimeout: 30 * time.Second, MaxSize: 4096}
+	for _, c := range []struct {
+		a, b Mode
+		want Source
+	}{
+		{Off, Force, FromDefaults}, {Cached, Off, FromDefaults}, {Cached, Force, FromMeasurement}, {Force, Cached, FromMeasurement},
+	} {
+		oa, ob := o, o
+		oa.Mode, ob.Mode = c.a, c.b
+		a, b := sessions(t, simLinks(sim.Options{}), oa, ob)
+		r, _ := agreed(t, a, b)
+		require.Equal(t, c.want, r.Source)
+		require.NotEmpty(t, r.Source.String())
+	}
+	require.True(t, strings.HasPrefix(Source(9).String(), "source("))
+}
+
+func BenchmarkLoadProfile(b *testing.B) {
+	s := &Store{Dir: b.TempDir()}
+	p := someProfile()
+	require.NoError(b, s.Save(p))
+	caps := sim.CapsLike("sim")
+	for b.Loop() {
+		if _, err := s.Load(p.Key, caps); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/shm"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+type opener func(tb testing.TB) (a, b fabric.Link)
+
+func two(open func() (fabric.Link, error)) opener {
+	return func(tb testing.TB) (fabric.Link, fabric.Link) {
+		a, err := open()
+		require.NoError(tb, err)
+		b, err := open()
+		require.NoError(tb, err)
+		tb.Cleanup(func() {
+			require.NoError(tb, a.Close())
+			require.NoError(tb, b.Close())
+		})
+		return a, b
+	}
+}
+
+func simLinks(o sim.Options) opener {
+	n := sim.NewNetwork(o)
+	return two(func() (fabric.Link, error) { return n.NewLink() })
+}
+
+var realLinks = map[string]opener{
+	"shm": two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
+	"shm by bounce": two(func() (fabric.Link, error) {
+		return shm.Open(shm.Options{DisableSegments: true, DisableCMA: true})
+	}),
+	"tcp": two(func() (fabric.Link, error) { return tcp.Open(nil) }),
+}
+
+const epID = 7
+
+// join connects two endpoints on links a and b.
+func join(tb testing.TB, a, b fabric.Link, o fabric.EndpointOptions) (fabric.Endpoint, fabric.Endpoint) {
+	o.ID = epID
+	ea, err := a.NewEndpoint(o)
+	require.NoError(tb, err)
+	eb, err := b.NewEndpoint(o)
+	require.NoError(tb, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	aa, ab := ea.Address(), eb.Address()
+	go func() { done <- ea.Connect(ctx, ab) }()
+	require.NoError(tb, eb.Connect(ctx, aa))
+	require.NoError(tb, <-done)
+	return ea, eb
+}
+
+// sessions opens and connects both sides; oa's is the first.
+func sessions(tb testing.TB, open opener, oa, ob Options) (a, b *Session) {
+	la, lb := open(tb)
+	ea, eb := join(tb, la, lb, fabric.EndpointOptions{PeerTimeout: time.Second})
+	oa.First, oa.EP, ob.EP = true, epID, epID
+	a, err := Open(la, ea, oa)
+	require.NoError(tb, err)
+	b, err = Open(lb, eb, ob)
+	require.NoError(tb, err)
+	require.NoError(tb, a.Connect(b.Setup()))
+	require.NoError(tb, b.Connect(a.Setup()))
+	tb.Cleanup(func() { closeAll(tb, a, b) })
+	return a, b
+}
+
+func closeAll(tb testing.TB, ss ...*Session) {
+	for _, s := range ss {
+		require.NoError(tb, s.ep.Close())
+	}
+	for range 64 {
+		for _, s := range ss {
+			s.link.Poll(s.cs[:])
+		}
+	}
+	for _, s := range ss {
+		require.NoError(tb, s.Close())
+	}
+}
+
+type outcome struct {
+	r   Result
+	err error
+}
+
+// both runs the sides on goroutines of their own.
+func both(ctx context.Context, a, b *Session) (oa, ob outcome) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ob.r, ob.err = b.Run(ctx)
+	}()
+	oa.r, oa.err = a.Run(ctx)
+	<-done
+	return oa, ob
+}
+
+// agreed runs both sides and returns what they agree on.
+func agreed(tb testing.TB, a, b *Session) (ra, rb Result) {
+	tb.Helper()
+	oa, ob := both(testutil.Context(tb, 60*time.Second), a, b)
+	require.NoError(tb, errors.Join(oa.err, ob.err))
+	require.Equal(tb, oa.r.Tables, ob.r.Tables, "both sides hold the same tables, to the last bit")
+	require.Equal(tb, oa.r.Digest(), ob.r.Digest())
+	require.Equal(tb, oa.r.Source, ob.r.Source)
+	require.Equal(tb, oa.r.Out(), ob.r.In())
+	require.Equal(tb, oa.r.In(), ob.r.Out())
+	return oa.r, ob.r
+}

@@ -1,0 +1,234 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Session measures one connected endpoint together with the session at the
+// other end. It owns the link while Run runs. Not for concurrent use.
+type Session struct {
+	link fabric.Link
+	ep   fabric.Endpoint
+	opt  Options
+	caps fabric.Caps
+	reg  fabric.Region
+	mem  []byte
+
+	mine, peer Setup
+	connected  bool
+	max        int           // largest size, agreed
+	budget     time.Duration // agreed
+	saved      *Profile      // valid for this link, nil if none
+	why        error         // why saved is nil
+
+	ctx      context.Context
+	now      func() int64 // ns
+	spin     cpu.Spinner
+	looks    int
+	deadline int64
+
+	cs          [16]fabric.Completion
+	sent, acked uint64 // signalled requests
+	broken      error
+
+	ping     [1]fabric.WR
+	ball     uint64
+	told     uint32 // messages
+	listened uint32
+}
+
+// Open prepares a session over endpoint ep of link l: it looks the profile up
+// and registers memory. The endpoint may be connected before or after; both stay
+// the caller's.
+func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
+	o, err := o.withDefaults(l)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{link: l, ep: ep, opt: o, caps: l.Caps()}
+	s.mine = Setup{First: o.First, Mode: o.Mode, MaxSize: o.MaxSize, Budget: o.Budget}
+	if o.Mode == Cached && o.Store != nil {
+		if s.saved, s.why = o.Store.Load(o.Key, s.caps); s.why == nil {
+			s.mine.Digest = s.saved.Tables.Digest()
+		}
+	}
+	if s.reg, err = l.Alloc(regionSize(o.MaxSize), fabric.AccessAll); err != nil {
+		return nil, fmt.Errorf("sampling: memory to measure with: %w", err)
+	}
+	s.mem = s.reg.Bytes()
+	s.mine.Region = s.reg.Key()
+	return s, nil
+}
+
+// Setup is what the peer's Connect needs, to be carried there by other means.
+func (s *Session) Setup() Setup { return s.mine }
+
+// Connect takes the peer's set-up. It only checks: nothing is sent.
+func (s *Session) Connect(peer Setup) error {
+	if s.connected || s.reg == nil {
+		return fmt.Errorf("connect: %w", ErrState)
+	}
+	if _, _, err := ParseSetup(peer.Append(nil)); err != nil {
+		return err
+	}
+	if peer.First == s.mine.First {
+		return fmt.Errorf("%w: both sides, or none, want to be the first", ErrSetup)
+	}
+	s.peer, s.connected = peer, true
+	s.max = min(s.mine.MaxSize, peer.MaxSize)
+	s.budget = min(s.mine.Budget, peer.Budget)
+	s.ping[0] = s.write(offOutPing, 8, offPing)
+	return nil
+}
+
+// mode is what both sides do.
+func (s *Session) mode() Mode {
+	a, b := s.mine.Mode, s.peer.Mode
+	switch {
+	case a == Off || b == Off:
+		return Off
+	case a == Force || b == Force:
+		return Force
+	}
+	return Cached
+}
+
+// Run brings this side's tables, equal to the peer's: both must call it. It
+// returns when both sides have them; after an error nothing is known of the
+// peer's outcome. ctx cancels it; every wait has a deadline besides.
+// Once a session.
+func (s *Session) Run(ctx context.Context) (Result, error) {
+	if !s.connected || s.ctx != nil || s.reg == nil {
+		return Result{}, fmt.Errorf("sampling: %w", ErrState)
+	}
+	s.ctx = ctx
+	if s.mode() == Off {
+		return Result{Tables: same(Defaults(s.link.Name())), Source: FromDefaults, first: s.opt.First}, nil
+	}
+	// A short run of a plausible profile must not pay for the calibration of the
+	// cycle counter.
+	if s.now = s.opt.clock; s.now == nil {
+		t0 := time.Now()
+		s.now = func() int64 { return int64(time.Since(t0)) }
+	}
+	r, err := s.run()
+	if err != nil {
+		return Result{}, fmt.Errorf("sampling over %s: %w", s.link.Name(), err)
+	}
+	return r, nil
+}
+
+func (s *Session) run() (Result, error) {
+	if s.mode() == Cached && s.saved != nil && s.mine.Digest == s.peer.Digest {
+		ok, err := s.recheck()
+		if err != nil {
+			return Result{}, err
+		}
+		if ok {
+			r := Result{Tables: s.saved.Tables, Source: FromProfile, first: s.opt.First, Made: s.saved.Made}
+			if s.opt.First {
+				_, err = s.serve(0)
+			} else {
+				err = s.tell(message{})
+			}
+			if err != nil {
+				return Result{}, err
+			}
+			return r, s.part()
+		}
+	}
+	if s.opt.clock == nil {
+		s.now = ticks()
+	}
+	var a, b *Half // the first side's, and the second's
+	var made int64
+	var err error
+	if s.opt.First {
+		if a, err = s.turn(); err != nil {
+			return Result{}, s.giveUp(err)
+		}
+		made = time.Now().Unix()
+		if err = s.tell(message{Half: a, Made: made}); err == nil {
+			b, _, err = s.await()
+		}
+	} else {
+		if a, made, err = s.await(); err != nil {
+			return Result{}, err
+		}
+		if b, err = s.turn(); err != nil {
+			return Result{}, s.giveUp(err)
+		}
+		err = s.tell(message{Half: b})
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	t, err := merge(a, b)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	r := Result{Tables: t, Source: FromMeasurement, first: s.opt.First, Made: time.Unix(made, 0).UTC(), Halves: [2]*Half{a, b}}
+	if err := s.part(); err != nil {
+		return Result{}, err
+	}
+	if s.opt.Store != nil {
+		r.SaveErr = s.opt.Store.Save(&Profile{Key: s.opt.Key, Caps: capsOf(s.caps), Made: r.Made, Tables: t})
+	}
+	return r, nil
+}
+
+// await serves until the peer has handed over its half.
+func (s *Session) await() (*Half, int64, error) {
+	m, err := s.serve(s.budget)
+	if err == nil && m.Half == nil {
+		err = fmt.Errorf("%w: a message without measurements", ErrProtocol)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if m.Made < 0 || m.Made > 1<<40 {
+		return nil, 0, fmt.Errorf("%w: made at %d", ErrProtocol, m.Made)
+	}
+	return m.Half, m.Made, nil
+}
+
+// giveUp tells the peer why, where it can still be told.
+func (s *Session) giveUp(err error) error {
+	if s.broken == nil && s.ctx.Err() == nil && !errors.Is(err, ErrTimeout) {
+		_ = s.lastWord(message{Error: err.Error()}) // the peer may be gone as well; err is the reason
+	}
+	return err
+}
+
+// part ends the session so that neither side leaves while the other still
+// needs its polls: the second has said something last, and the first confirms
+// that it has heard.
+func (s *Session) part() error {
+	if s.opt.First {
+		return s.lastWord(message{})
+	}
+	if _, err := s.serve(0); err != nil {
+		return err
+	}
+	if err := s.drain(); err != nil && s.broken == nil {
+		return err
+	}
+	return nil
+}
+
+// Close withdraws the memory. Close the endpoint before when Run failed: the
+// peer may still be writing, and so may this side's requests. Idempotent.
+func (s *Session) Close() error {
+	if s.reg == nil {
+		return nil
+	}
+	err := s.reg.Close()
+	s.reg, s.mem = nil, nil
+	return err
+}

@@ -1,0 +1,124 @@
+package sampling
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	// maxSamples bounds a series; later samples replace the oldest. The
+	// standard error of a median falls with the root of the number: more than
+	// this is time better spent on other points.
+	maxSamples = 31
+	// minSamples is how many a point needs to tell an outlier from the rest.
+	minSamples = 3
+	// enough is the confidence at which a point is left alone.
+	enough = 0.85
+	// outlier is how many standard deviations from the median a sample may lie.
+	outlier = 6
+	// disturbed is how many times the lower quartile a sample may be. Noise only
+	// adds: a turn of another process, on a busy machine in more than half of
+	// the samples, takes a hundred times what most operations do, while the
+	// jitter of the operations themselves is within a factor of two.
+	disturbed = 3
+)
+
+// series collects samples of one quantity in ns.
+type series struct {
+	buf [maxSamples]float64
+	n   int // ever added
+}
+
+func (s *series) add(x float64) {
+	s.buf[s.n%maxSamples] = x
+	s.n++
+}
+
+// estimate is the middle of a series. se is its standard error.
+type estimate struct {
+	v, se   float64
+	n       int // samples kept
+	dropped int
+}
+
+// estimate returns the median of the samples without outliers. Spread is taken
+// from the median absolute deviation, which a disturbed sample in three does not
+// move. Of a single sample nothing is known but its size. Does not allocate.
+func (s *series) estimate() estimate {
+	var x, d [maxSamples]float64
+	n := copy(x[:], s.buf[:min(s.n, maxSamples)])
+	if n == 0 {
+		return estimate{se: math.Inf(1)}
+	}
+	slices.Sort(x[:n])
+	hi := n
+	for x[hi-1] > disturbed*x[(n-1)/4] {
+		hi--
+	}
+	lo := 0
+	med := middle(x[:hi])
+	if sd := deviation(d[:], x[:hi], med); sd > 0 {
+		for x[hi-1]-med > outlier*sd {
+			hi--
+		}
+		for med-x[lo] > outlier*sd {
+			lo++
+		}
+	}
+	kept := x[lo:hi]
+	e := estimate{v: middle(kept), n: len(kept), dropped: n - len(kept)}
+	if e.n == 1 {
+		e.se = e.v
+		return e
+	}
+	// A median varies by 1.25 times what a mean does. Samples that all agree
+	// still share the clock's and the loop's granularity.
+	e.se = max(1.2533*deviation(d[:], kept, e.v)/math.Sqrt(float64(e.n)), 0.002*e.v)
+	return e
+}
+
+// least is the smallest sample: what the quantity takes undisturbed, on the
+// optimistic side.
+func (s *series) least() float64 {
+	if s.n == 0 {
+		return 0
+	}
+	return slices.Min(s.buf[:min(s.n, maxSamples)])
+}
+
+// middle is the median of sorted x.
+func middle(x []float64) float64 {
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
+
+// deviation is the standard deviation that a normal distribution with x's
+// median absolute deviation from med would have. d is scratch.
+func deviation(d, x []float64, med float64) float64 {
+	d = d[:len(x)]
+	for i, v := range x {
+		d[i] = math.Abs(v - med)
+	}
+	slices.Sort(d)
+	return 1.4826 * middle(d)
+}
+
+// confidence turns a standard error se of a quantity of size v from n samples
+// into 0 … 1: ½ where the error is tol·v, and less where samples are few: they
+// may all be disturbed, of 3 samples with chance 1/4, of 5 with 1/10.
+func confidence(v, se float64, n int, tol float64) float64 {
+	if n == 0 || math.IsInf(se, 0) || math.IsNaN(se) {
+		return 0
+	}
+	c := 1 - math.Exp2(-float64(n)/1.5)
+	if se <= 0 {
+		return c
+	}
+	if v <= 0 {
+		return 0
+	}
+	r := se / v / tol
+	return c / (1 + r*r)
+}
+
+func (e estimate) conf(tol float64) float64 { return confidence(e.v, e.se, e.n, tol) }

@@ -1,0 +1,151 @@
+package sampling
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// DefaultMaxAge is how long a profile is believed: firmware, kernels and
+// neighbours change within weeks, and measuring again costs 50 ms.
+const DefaultMaxAge = 30 * 24 * time.Hour
+
+// Store is a folder of profiles, one file a key. It may be used by any number
+// of goroutines and processes: files appear complete or not at all.
+type Store struct {
+	// Dir is made when something is saved. See DefaultDir.
+	Dir string
+	// MaxAge of a profile; zero means DefaultMaxAge.
+	MaxAge time.Duration
+
+	now func() time.Time // for tests
+}
+
+// DefaultDir is the folder rma in the user's cache directory.
+func DefaultDir() (string, error) {
+	d, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("sampling: folder for profiles: %w", err)
+	}
+	return filepath.Join(d, "rma"), nil
+}
+
+// Path is the file of key k: readable parts, and a digest that tells apart
+// what they do not.
+func (s *Store) Path(k Key) string {
+	b, _ := json.Marshal(k) // strings only
+	sum := sha256.Sum256(b)
+	name := "plogp"
+	for _, part := range []string{k.Link, k.Device, string(k.Class)} {
+		if part = plain(part); part != "" {
+			name += "-" + part
+		}
+	}
+	return filepath.Join(s.Dir, fmt.Sprintf("%s-%x.json", name, sum[:6]))
+}
+
+// plain keeps what is harmless in the name of a file.
+func plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return -1
+	}, s)
+	return s[:min(len(s), 24)]
+}
+
+// Load returns the profile of key k if it is valid for a link with these caps.
+// Errors wrap ErrNoProfile, ErrStale or ErrProfile, or are the system's.
+func (s *Store) Load(k Key, caps fabric.Caps) (*Profile, error) {
+	path := s.Path(k)
+	b, err := readRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrNoProfile, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saved profile: %w", err)
+	}
+	p, err := ParseProfile(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	now := time.Now
+	if s.now != nil {
+		now = s.now
+	}
+	limit := s.MaxAge
+	if limit == 0 {
+		limit = DefaultMaxAge
+	}
+	switch age := now().Sub(p.Made); {
+	case p.Key != k:
+		err = fmt.Errorf("%w: it is of %+v", ErrStale, p.Key)
+	case p.Caps != capsOf(caps):
+		err = fmt.Errorf("%w: the link has changed: %+v, was %+v", ErrStale, capsOf(caps), p.Caps)
+	case age > limit:
+		err = fmt.Errorf("%w: it is %v old", ErrStale, age.Round(time.Second))
+	case age < -time.Hour:
+		err = fmt.Errorf("%w: it is of the future, %v", ErrStale, p.Made)
+	default:
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// readRegular reads a file that is no more than a profile may be, and not a
+// pipe, on which reading would hang.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxProfile {
+		return nil, fmt.Errorf("%w: %s is not a file of at most %d bytes", ErrProfile, path, maxProfile)
+	}
+	return io.ReadAll(io.LimitReader(f, maxProfile+1))
+}
+
+// Save writes p under its key, complete or not at all.
+func (s *Store) Save(p *Profile) (err error) {
+	b, err := p.Marshal()
+	if err != nil {
+		return fmt.Errorf("save profile: %w", err)
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("save profile: %w", err)
+	}
+	path := s.Path(p.Key)
+	f, err := os.CreateTemp(s.Dir, ".plogp-*")
+	if err != nil {
+		return fmt.Errorf("save profile: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("save profile: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	// No fsync: after a crash of the machine a torn file is refused and
+	// measured again, and syncing may take longer than measuring.
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
