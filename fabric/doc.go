@@ -15,6 +15,9 @@
 //   - Addresses are target virtual addresses, guarded by a remote key, as in
 //     InfiniBand verbs. A request whose key, bounds or rights are wrong
 //     completes with [StatusRemoteAccess] and touches no byte of the target.
+//   - A read or write of zero bytes touches nothing, so nobody looks at its
+//     address and key, valid or not: it succeeds, and notifies if it carries
+//     [FlagNotify]. That is InfiniBand's rule (C9-88), and a device's to keep.
 //   - A signalled request completes exactly once. An unsignalled one completes
 //     at most once and only when it failed; that it succeeded is known from the
 //     completion of a later signalled request of the same endpoint.

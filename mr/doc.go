@@ -53,6 +53,7 @@
 // # Files
 //
 //	domain.go        Domain, Rail: registering, resolving
+//	mapped_*.go      is foreign memory mapped
 //	registration.go  Registration: holds, closing
 //	table.go         slots and epochs
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)

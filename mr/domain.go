@@ -6,8 +6,6 @@ import (
 	"math"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 )
@@ -107,15 +105,6 @@ func (d *Domain) RegisterForeign(addr uint64, n int, access fabric.Access) (*Reg
 		return nil, fmt.Errorf("mr: register %d bytes at %#x: %w (%w)", n, addr, ErrNotMapped, err)
 	}
 	return d.enter(&Registration{dom: d, owner: -1, mem: mem}, access)
-}
-
-// mapped asks the kernel whether it knows all pages of a range. An asynchronous
-// msync does nothing else.
-func mapped(addr uint64, n int) error {
-	page := uint64(offheap.PageSize)
-	first := addr &^ (page - 1)
-	last := (addr + uint64(n) - 1) &^ (page - 1)
-	return unix.Msync(fabric.BytesAt(first, int(last-first+page)), unix.MS_ASYNC)
 }
 
 // enter registers r.mem with the rails that do not know it yet, and enters it

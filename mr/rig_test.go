@@ -138,4 +138,3 @@ func (r *rail) access(tb testing.TB, op fabric.Op, k fabric.RemoteKey, addr uint
 	}
 	return res
 }
-

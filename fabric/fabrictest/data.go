@@ -199,7 +199,8 @@ func inline(r *rig) {
 	}
 }
 
-// zeroLength moves nothing, successfully, at the start and the end of a region.
+// zeroLength moves nothing, successfully, at the start and the end of a region,
+// and where there is no region: no key is looked at.
 func zeroLength(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(4096, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
@@ -213,6 +214,11 @@ func zeroLength(r *rig) {
 		}
 	}
 	ca.ok(fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagInline, RemoteAddr: remote.Addr(), RKey: remote.Key().RKey})
+	for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead} {
+		ca.ok(fabric.WR{Op: op, RemoteAddr: remote.Addr() + 4097, RKey: remote.Key().RKey})
+		ca.ok(fabric.WR{Op: op, RemoteAddr: 1, RKey: ^remote.Key().RKey})
+		ca.ok(fabric.WR{Op: op})
+	}
 	r.intact(g, "zero length, remote")
 	r.intact(l, "zero length, local")
 	r.idle()

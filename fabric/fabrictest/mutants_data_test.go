@@ -175,6 +175,13 @@ var dataMutants = []mutant{
 			}
 			return e.Endpoint.Post(ws)
 		}}},
+	{name: "zero length wants a key", by: []string{"ZeroLength"}, hooks: hooks{
+		post: func(e *mutEP, ws []fabric.WR) (int, error) {
+			if len(ws) > 0 && ws[0].Len() == 0 && ws[0].RKey == 0 {
+				return 0, &fabric.WRError{Op: ws[0].Op, Reason: "no key"}
+			}
+			return e.Endpoint.Post(ws)
+		}}},
 	{name: "zero length writes a byte", by: []string{"ZeroLength"},
 		hooks: each(func(_ *mutEP, w *fabric.WR) {
 			if isWrite(w) && w.Len() == 0 && len(w.Local) == 1 {

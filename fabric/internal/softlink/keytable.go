@@ -104,8 +104,8 @@ func (t *KeyTable) Live() int {
 }
 
 // Allows reports whether key names a region that contains [addr, addr+n) and
-// has all the rights in need. n = 0 is allowed anywhere inside or at the end of
-// the region, with a valid key.
+// has all the rights in need; for n = 0 addr may be the region's end as well.
+// Links do not ask for remote accesses of zero bytes, which need no key.
 func (t *KeyTable) Allows(key uint32, addr, n uint64, need fabric.Access) bool {
 	e := t.slots[key&indexMask].Load()
 	return e != nil && e.Key == key && e.Len != deadLen && e.Access&need == need && e.contains(addr, n)
