@@ -142,7 +142,7 @@ func TestOptions(t *testing.T) {
 	require.False(t, (&Options{LastByteLast: &no}).lastByteLast())
 	require.True(t, (&Options{}).lastByteLast())
 	t.Setenv("RMA_IBV_LAST_BYTE", "0")
-	require.False(t, (&Options{}).lastByteLast())
+	require.True(t, (&Options{}).lastByteLast(), "internal/links reads the environment, nobody else")
 	for _, o := range []Options{{MTU: 1500}, {MaxReads: 256}, {MaxReads: -1}} {
 		_, err := Open(o)
 		require.ErrorContains(t, err, "want")

@@ -51,8 +51,8 @@
 // posted PCIe writes of ascending address, which stay in order as long as the
 // memory is not registered for relaxed ordering, which this link never asks for.
 // rdma_rxe copies packet by packet with the processor. Neither is promised by
-// the specification, so it can be switched off: [Options.LastByteLast], or
-// RMA_IBV_LAST_BYTE=0 in the environment when the link is opened.
+// the specification, so it can be switched off: [Options.LastByteLast], which
+// internal/links sets by RMA_IBV_LAST_BYTE.
 //
 // # Files
 //

@@ -3,7 +3,6 @@ package ibv
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/seed33544411/rma/fabric"
@@ -32,8 +31,7 @@ type Options struct {
 	// direction. 0: DefaultMaxReads. At most what device and peer can do.
 	MaxReads int
 
-	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil:
-	// true, unless RMA_IBV_LAST_BYTE=0 is set when the link is opened.
+	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil: true.
 	LastByteLast *bool
 }
 
@@ -55,10 +53,7 @@ type place struct {
 }
 
 func (o *Options) lastByteLast() bool {
-	if o.LastByteLast != nil {
-		return *o.LastByteLast
-	}
-	return os.Getenv("RMA_IBV_LAST_BYTE") != "0"
+	return o.LastByteLast == nil || *o.LastByteLast
 }
 
 // open finds a device and port that fit.

@@ -17,6 +17,7 @@
 //	RMA_IBV_DEVICE        RDMA device, as rxe0 or mlx5_0
 //	RMA_IBV_PORT          its port, from 1
 //	RMA_IBV_GID_INDEX     entry of the port's GID table
+//	RMA_IBV_LAST_BYTE     0: do not rely on the last word of a write coming last
 //
 // # Files
 //

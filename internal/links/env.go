@@ -17,6 +17,7 @@ const (
 	EnvDevice          = "RMA_IBV_DEVICE"
 	EnvPort            = "RMA_IBV_PORT"
 	EnvGIDIndex        = "RMA_IBV_GID_INDEX"
+	EnvLastByte        = "RMA_IBV_LAST_BYTE"
 )
 
 // ErrEnvironment says that a variable has a value that makes no sense.
@@ -60,6 +61,13 @@ func fromEnv(o Options, get func(string) string) (string, Options, error) {
 			return bad(EnvGIDIndex, "0 … 255")
 		}
 		o.GIDIndex = &i
+	}
+	if s := get(EnvLastByte); s != "" {
+		rely, err := strconv.ParseBool(s)
+		if err != nil {
+			return bad(EnvLastByte, "0 or 1")
+		}
+		o.LastByteLast = &rely
 	}
 	return forced, o, nil
 }

@@ -28,6 +28,10 @@ type Options struct {
 	Device   string // ibv: device name; empty: the first that is usable
 	Port     int    // ibv: from 1; 0: the first that is up
 	GIDIndex *int   // ibv: entry of the GID table; nil: chosen by the rules of package verbs
+
+	// LastByteLast is whether ibv promises that the last word of a write is
+	// visible last; nil: yes, see fabric/ibv.
+	LastByteLast *bool
 }
 
 // entry is one kind of link. A new one is a file with its open function and a

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -178,6 +179,51 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	for pkg, ok := range has {
 		if !ok {
 			t.Errorf("package %q has no package comment", pkg)
+		}
+	}
+}
+
+// docs/architecture.md has every package on its floor, and none that is gone.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/architecture.md")
+	require.NoError(t, err)
+	told := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			told[strings.TrimPrefix(name[1], "rma")] = int(row[1][0] - '0')
+		}
+	}
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		if seen[s.pkg] {
+			continue
+		}
+		seen[s.pkg] = true
+		floor, _, _ := layer(s.pkg)
+		if at, ok := told[s.pkg]; !ok || at != floor {
+			t.Errorf("package %q (floor %d) is not on that floor in the table of docs/architecture.md", s.pkg, floor)
+		}
+	}
+	for name := range told {
+		if !seen[name] {
+			t.Errorf("docs/architecture.md names package %q, which does not exist", name)
+		}
+	}
+}
+
+// docs/environment.md names every variable that the program reads.
+func TestEnvironmentIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/environment.md")
+	require.NoError(t, err)
+	variable := regexp.MustCompile(`"(RMA_[A-Z_]*[A-Z])"`)
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.rel, "_test.go") || s.pkg == "internal/testutil" || strings.HasPrefix(s.pkg, "tests/") {
+			continue
+		}
+		for _, m := range variable.FindAllStringSubmatch(s.text, -1) {
+			if !strings.Contains(string(text), "`"+m[1]+"`") {
+				t.Errorf("%s: %s is not in docs/environment.md", s.rel, m[1])
+			}
 		}
 	}
 }
