@@ -20,7 +20,17 @@ type batch struct {
 	id        ID
 	d         scatter.Descriptor
 	src       []piece
+	plain     []byte // unregistered
+	write     bool   // into an advert
 	cancelled bool
+}
+
+// promise is an advert as its maker remembers it.
+type promise struct {
+	id      ID
+	pos     uint64
+	at      piece
+	revoked bool
 }
 
 // inbound is a message as its receiver remembers it.
@@ -52,21 +62,26 @@ type app struct {
 	next uint64 // sequence number
 	last uint64 // token
 
-	sizes   map[uint64]uint32  // of all messages sent, by sequence number
-	results map[uint64]outcome // of all messages that came, by sequence number
-	sent    map[uint64]*batch  // outstanding, by token
-	later   []inbound          // without destination
-	taken   map[Handle]inbound // with destination
-	ended   map[uint64]error   // tokens over
-	failing bool               // faults are being played: errors are expected
-	forge   uint32             // spoils the keys of sources
-	count   struct{ received, sent, refused, cancelled, failed int }
+	sizes   map[uint64]uint32   // of all messages sent, by sequence number
+	results map[uint64]outcome  // of all messages that came, by sequence number
+	sent    map[uint64]*batch   // outstanding, by token
+	later   []inbound           // without destination
+	taken   map[Handle]inbound  // with destination
+	ended   map[uint64]error    // tokens over
+	failing bool                // faults are being played: errors are expected
+	forge   uint32              // spoils the keys of sources
+	offers  map[uint64]*promise // adverts made, by token
+	open    []Advert            // adverts of the peer, not answered
+	written map[uint64]uint32   // adverts of the peer written, by position: bytes
+	spurned map[uint64]bool     // adverts of the peer declined
+	count   struct{ received, sent, refused, cancelled, failed, filled, chunked int }
 }
 
 func newApp(t testing.TB, seed uint64) *app {
 	return &app{
 		t: t, rng: rand.New(rand.NewPCG(seed, 21)), sizes: map[uint64]uint32{}, results: map[uint64]outcome{},
 		sent: map[uint64]*batch{}, taken: map[Handle]inbound{}, ended: map[uint64]error{},
+		offers: map[uint64]*promise{}, written: map[uint64]uint32{}, spurned: map[uint64]bool{},
 	}
 }
 
@@ -177,7 +192,7 @@ func (a *app) send() {
 // cancel gives up one of the outstanding batches.
 func (a *app) cancel() {
 	for token := range a.last {
-		if b := a.sent[token+1]; b != nil && a.rng.IntN(3) == 0 {
+		if b := a.sent[token+1]; b != nil && !b.write && a.rng.IntN(3) == 0 {
 			b.cancelled = true
 			if err := a.s.ch.Cancel(b.id); err != nil {
 				require.True(a.t, a.failing, "%v", err)
@@ -316,6 +331,7 @@ func (a *app) Sent(token uint64, err error) {
 	b := a.sent[token]
 	require.NotNil(a.t, b, "token %d is not outstanding", token)
 	delete(a.sent, token)
+	testutil.Fill(b.plain, canary, 1) // ours again
 	a.ended[token] = err
 	a.count.sent++
 	var bad, cancels int
@@ -344,12 +360,8 @@ func (a *app) Sent(token uint64, err error) {
 	a.release(a.src, b.src)
 }
 
-func (a *app) Advertised(Advert)            {}
-func (a *app) Revoked(Advert)               {}
-func (a *app) Filled(uint64, uint32, error) {}
-
 // outstanding is what both sides still wait for.
-func (a *app) outstanding() int { return len(a.sent) + len(a.later) + len(a.taken) }
+func (a *app) outstanding() int { return len(a.sent) + len(a.later) + len(a.taken) + len(a.offers) }
 
 // intact checks that nothing was written where it must not be.
 func (a *app) intact() {

@@ -25,10 +25,19 @@ type Channel struct {
 	in       []incoming // the peer's transfers
 	out      []outgoing // ours
 	outFree  []uint16
-	messages []byte   // scratch for payloads received
-	payload  []byte   // scratch for payloads to send
-	control  ctlQueue // answers that wait for room in the ring
-	turns    turnQueue
+	pipes    []pipe    // of ours that are staged, by slot; made when needed
+	streams  turnQueue // of ours that have chunks to send
+	stage    staging
+	messages []byte    // scratch for payloads received
+	payload  []byte    // scratch for payloads to send
+	control  ctlQueue  // answers that wait for room in the ring
+	turns    turnQueue // those with requests to hand out
+
+	mine     []myAdvert // destinations we advertised
+	mineFree []uint16
+	theirs   []theirAdvert // those of the peer
+	jobs     []writeJob    // writes into those
+	jobsFree []uint16
 
 	// Requests handed to the link: wrs[first:staged] wait for Post.
 	wrs           []fabric.WR
@@ -52,7 +61,11 @@ type Stats struct {
 	Reads, Writes              uint64 // work requests posted
 	QueueFull                  uint64 // posts that the link took in part
 	Busy                       uint64 // refusals for want of slot or credit
+	Chunks                     uint64 // of unregistered messages, sent
+	NoStaging                  uint64 // times a chunk had to wait for room in the staging memory
+	Written                    uint64 // adverts of the peer that were written
 	Outgoing, Incoming         int    // transfers outstanding
+	Advertised, Writing        int    // adverts of ours and writes outstanding
 	Memory                     int    // bytes of ring and staging
 }
 
@@ -132,16 +145,27 @@ func (c *Channel) Connect(s Setup) error {
 	}
 	c.peer = s
 	n := min(int(s.Transfers), c.opt.Transfers)
-	c.out, c.outFree = make([]outgoing, n), make([]uint16, n)
-	for i := range c.outFree {
-		c.outFree[i] = uint16(n - 1 - i)
-	}
-	// Answers that can wait at once: a FIN for each incoming transfer, a
-	// cancellation for each outgoing one.
-	c.control.init(len(c.in) + len(c.out))
-	c.turns.init(len(c.in))
+	c.out, c.outFree = make([]outgoing, n), freeList(n)
+	n = min(int(s.Adverts), c.opt.Adverts)
+	c.mine, c.mineFree = make([]myAdvert, n), freeList(n)
+	c.theirs, c.jobs, c.jobsFree = make([]theirAdvert, n), make([]writeJob, n), freeList(n)
+	// Answers that can wait at once: ready, ack and FIN for each incoming
+	// transfer; a cancellation for each outgoing one; an answer to each advert
+	// of the peer; a revocation of each of ours.
+	c.control.init(3*len(c.in) + len(c.out) + 2*n)
+	c.turns.init(len(c.in) + len(c.jobs))
+	c.streams.init(len(c.out))
 	c.live = true
 	return nil
+}
+
+// freeList names all of n slots, the first one last.
+func freeList(n int) []uint16 {
+	f := make([]uint16, n)
+	for i := range f {
+		f[i] = uint16(n - 1 - i)
+	}
+	return f
 }
 
 // Err is why the channel ended, nil while it works.
@@ -156,7 +180,8 @@ func (c *Channel) Stats() Stats {
 			s.Incoming++
 		}
 	}
-	s.Memory = c.ring.Stats().Memory
+	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
+	s.Memory = c.ring.Stats().Memory + len(c.stage.mem)
 	return s
 }
 
@@ -164,7 +189,7 @@ func (c *Channel) Stats() Stats {
 // waits to be posted.
 func (c *Channel) Idle() bool {
 	s := c.Stats()
-	return s.Outgoing == 0 && s.Incoming == 0 && c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
+	return s.Outgoing+s.Incoming+s.Advertised+s.Writing == 0 && c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
 }
 
 // Progress does what can be done: takes the peer's control messages, posts
@@ -175,6 +200,7 @@ func (c *Channel) Progress() (did bool, err error) {
 		did = c.receive()
 		did = c.post() || did
 		did = c.flushControl() || did
+		did = c.stream() || did
 	}
 	if c.live {
 		if _, err := c.ring.Progress(false); err != nil {
@@ -234,12 +260,20 @@ func (c *Channel) sweep() {
 			c.abandon(t)
 		}
 	}
-	if !c.severed {
-		return
+	for i := range c.jobs {
+		if j := &c.jobs[i]; j.busy && j.inflight == 0 {
+			c.endJob(i, c.err)
+		}
 	}
 	for i := range c.out {
-		if o := &c.out[i]; o.state != outFree {
+		// The peer never sees the source of what is copied.
+		if o := &c.out[i]; o.state != outFree && (c.severed || o.by == Copy) {
 			c.endOutgoing(i, c.err)
+		}
+	}
+	for i := range c.mine {
+		if c.mine[i].state != mineFree && c.severed {
+			c.endAdvert(i, 0, c.err)
 		}
 	}
 }
@@ -267,9 +301,12 @@ func (c *Channel) Close() error {
 	for i := range c.in {
 		c.in[i].inflight = 0
 	}
+	for i := range c.jobs {
+		c.jobs[i].inflight = 0
+	}
 	c.Sever(ErrClosed)
-	if err := c.ring.Close(); err != nil {
-		return errors.Join(errors.New("close rendezvous channel"), err)
+	if err := errors.Join(c.stage.close(), c.ring.Close()); err != nil {
+		return fmt.Errorf("close rendezvous channel: %w", err)
 	}
 	return nil
 }

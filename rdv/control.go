@@ -51,12 +51,20 @@ func (c *Channel) flushControl() bool {
 	did := false
 	for c.live && c.control.n > 0 {
 		x := c.control.q[c.control.head]
+		if x.kind == KindAck { // the newest count will do
+			x.arg = c.in[x.id.slot()].fetched
+		}
 		if !c.send(x.kind, x.id, x.arg, nil) {
 			return did
 		}
 		c.control.pop()
-		if x.kind == KindFIN {
+		switch x.kind {
+		case KindFIN:
 			c.freeIncoming(&c.in[x.id.slot()])
+		case KindAck:
+			c.in[x.id.slot()].acking = false
+		case KindDone, KindDecline:
+			c.theirs[x.id.slot()].state = theirsFree
 		}
 		did = true
 	}
@@ -98,17 +106,32 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 	if !h.HasMeta {
 		return &ProtocolError{k, 0, ErrMessage, 0, 0}
 	}
-	switch k {
+	switch k { // those with a payload
 	case KindRTS:
 		return c.onRTS(id, arg, payload)
-	case KindFIN, KindCancel:
-		if len(payload) != 0 {
-			return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
-		}
-		if k == KindFIN {
-			return c.onFIN(id, arg)
-		}
+	case KindOffer:
+		return c.onOffer(id, arg, payload)
+	case KindChunk:
+		return c.onChunk(id, payload)
+	case KindAdvert:
+		return c.onAdvert(id, payload)
+	}
+	if len(payload) != 0 {
+		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
+	}
+	switch k {
+	case KindFIN:
+		return c.onFIN(id, arg)
+	case KindCancel:
 		return c.onCancel(id)
+	case KindReady:
+		return c.onReady(id)
+	case KindAck:
+		return c.onAck(id, arg)
+	case KindDone, KindDecline:
+		return c.onAnswer(k, id, arg)
+	case KindRevoke:
+		return c.onRevoke(id)
 	}
 	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
 }

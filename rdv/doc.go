@@ -20,6 +20,28 @@
 // receiver to stop: what it is reading it finishes, what it has not begun it
 // drops, and the FIN says which. A cancellation may cross the FIN.
 //
+// # Receiver first
+//
+//	R  Advertise ── destination ────────────► S  Advertised: Write or Decline, now or later
+//	   memory stays  ◄──── remote writes ──────
+//	R  Filled ◄─────── done, or decline ───────  Sent when the writes are complete
+//
+// Cheaper by a hard latency where the receiver knows the destination before the
+// sender has the data. "Done" follows the writes on the same endpoint, so who
+// sees it sees them. Each advert gets one answer, also when it is revoked, or
+// when the data takes another way (a Send that crossed it: the sender declines);
+// until then the memory is the peer's to write. Position and tag are for the
+// layer above, which knows what belongs together.
+//
+// # Unregistered memory
+//
+// SendUnregistered offers a message; when the receiver has a destination for it,
+// chunks are copied into staging memory, or registered where they lie, one ahead
+// of those that are being fetched: a superpipeline, see growth.go. Nothing is
+// staged before the receiver is ready, so that a message nobody wants yet cannot
+// hold the staging memory that others wait for. Staging is bounded; without room,
+// chunks wait.
+//
 // # Who owns which memory
 //
 //   - Sources belong to the transfer from Send to Handler.Sent. After a failure
@@ -27,6 +49,9 @@
 //     is down or Sever was called: until then the peer may be reading.
 //   - Destinations belong to it from Match or Accept to Handler.Received, which
 //     comes only when no read into them is in flight.
+//   - Sources of Write belong to it until Handler.Sent, advertised destinations until
+//     Handler.Filled (after a failure of the channel alone: as above), unregistered
+//     sources until Handler.Sent.
 //   - Descriptors, piece lists and tokens are copied by the call.
 //
 // Every transfer and every message ends exactly once, whatever fails.
@@ -48,7 +73,7 @@
 // Ids are slot and generation, chosen by the side that begins; the other
 // expects exactly the next generation of a slot that is free. Everything else
 // (unknown kind, bad descriptor, unknown or repeated id, bad status, more than
-// agreed) is a [*ProtocolError] and ends this channel, nothing else. What a
+// agreed, sizes that do not match) is a [*ProtocolError] and ends this channel, nothing else. What a
 // descriptor says about memory is checked by the link of the peer that owns it:
 // a bad key fails the read and thereby the endpoint. A peer that says FIN and
 // goes on reading gets what it deserves.
@@ -68,6 +93,10 @@
 //	handler.go  Handler and Matcher: the layer above
 //	source.go   transfers of this side: Send, Cancel, FIN
 //	sink.go     transfers of the peer: matching, runs, ends
+//	advert.go   receiver first: Advertise, Write
+//	pipe.go     unregistered memory: both ends of an offer
+//	growth.go   sizes of chunks
+//	staging.go  memory for them
 //	post.go     building and posting requests
 //	control.go  control messages: queue of answers, dispatch
 //	wire.go     their codec

@@ -94,7 +94,7 @@ func faulty(t *testing.T, o sim.Options, seed uint64, play func(*rand.Rand, *app
 		x.over(t)
 		require.Error(t, x.s.ch.Err())
 		for token, err := range x.ended {
-			require.True(t, err == nil || typed(err) || errors.Is(err, ErrRefused) || errors.Is(err, ErrCancelled), "token %d: %v", token, err)
+			require.True(t, err == nil || typed(err) || errors.Is(err, ErrRefused) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrDeclined), "token %d: %v", token, err)
 		}
 		require.Equal(t, int(x.last), len(x.ended))
 		x.intact()

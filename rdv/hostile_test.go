@@ -81,7 +81,7 @@ func TestHostileControl(t *testing.T) {
 			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
 			e.inject(t, KindRTS, makeID(0, 2), 0, oneMessage(2))
 		}, ErrIDReused},
-		"fin without transfer": {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(1, 1), 0, nil) }, ErrUnknownID},
+		"fin without transfer": {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(1, 2), 0, nil) }, ErrUnknownID},
 		"fin beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(7, 1), 0, nil) }, ErrUnknownID},
 		"fin generation":       {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 2), 0, nil) }, ErrUnknownID},
 		"fin status":           {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), numStatus, nil) }, ErrMessage},
@@ -99,6 +99,41 @@ func TestHostileControl(t *testing.T) {
 			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
 			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
 		}, ErrUnknownID},
+
+		// The victim has advert 0.1 of 100 bytes outstanding, and offer 1.1 of 100.
+		"done unknown":          {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(1, 1), 0, nil) }, ErrUnknownID},
+		"done beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(9, 1), 0, nil) }, ErrUnknownID},
+		"done too much":         {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 101, nil) }, ErrSize},
+		"done with payload":     {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 1, []byte{0}) }, ErrMessage},
+		"decline unknown":       {func(t *testing.T, e *side) { e.inject(t, KindDecline, makeID(0, 2), 0, nil) }, ErrUnknownID},
+		"advert beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(2, 1), 0, anAdvert(8)) }, ErrTooMany},
+		"advert out of turn":    {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 2), 0, anAdvert(8)) }, ErrIDReused},
+		"advert truncated":      {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8)[:27]) }, ErrMessage},
+		"advert of 4 GiB":       {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<32)) }, ErrMessage},
+		"advert wraps":          {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<64-1)) }, ErrMessage},
+		"revoke unknown":        {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"revoke beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(2, 0), 0, nil) }, ErrUnknownID},
+		"ready for an rts":      {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"ready unknown":         {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(9, 1), 0, nil) }, ErrUnknownID},
+		"ack before any chunk":  {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 1, nil) }, ErrSize},
+		"ack of nothing":        {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 0, nil) }, ErrSize},
+		"ack for an rts":        {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(0, 1), 1, nil) }, ErrUnknownID},
+		"fin before the chunks": {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(1, 1), 0, nil) }, ErrSize},
+		"chunk without offer":   {func(t *testing.T, e *side) { e.inject(t, KindChunk, makeID(0, 1), 0, aChunk(1, 8)) }, ErrUnknownID},
+		"chunk for an rts": {func(t *testing.T, e *side) {
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+			e.inject(t, KindChunk, makeID(0, 1), 0, aChunk(1, 8))
+		}, ErrUnknownID},
+		"chunk before ready": {func(t *testing.T, e *side) {
+			e.inject(t, KindOffer, makeID(0, 1), 0, anOffer(16))
+			e.inject(t, KindChunk, makeID(0, 1), 0, aChunk(1, 8))
+		}, ErrUnknownID},
+		"offer beyond slots": {func(t *testing.T, e *side) { e.inject(t, KindOffer, makeID(2, 1), 0, anOffer(1)) }, ErrTooMany},
+		"offer of nothing":   {func(t *testing.T, e *side) { e.inject(t, KindOffer, makeID(0, 1), 0, anOffer(0)) }, ErrMessage},
+		"offer truncated":    {func(t *testing.T, e *side) { e.inject(t, KindOffer, makeID(0, 1), 0, anOffer(1)[:15]) }, ErrMessage},
+		"offer form": {func(t *testing.T, e *side) {
+			e.inject(t, KindOffer, makeID(0, 1), 0, appendOffer(nil, 3, scatter.Message{Size: 1}))
+		}, ErrMessage},
 		"no meta word": {func(t *testing.T, e *side) {
 			_, err := e.ch.ring.Send(eager.Envelope{Kind: uint8(KindFIN), Class: flowctl.Control})
 			require.NoError(t, err)
@@ -107,7 +142,7 @@ func TestHostileControl(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			o := Options{Transfers: 2, Messages: 4, Regions: 4, Ring: eager.Options{Blocks: 16, BlockSize: 128, Control: 4, Every: 4}}
+			o := Options{Transfers: 2, Adverts: 2, Messages: 4, Regions: 4, Ring: eager.Options{Blocks: 16, BlockSize: 128, Control: 4, Every: 4}}
 			hg, he := wait(), wait()
 			good, evil := pair(t, simLinks(sim.Options{}), hg, he, o, o)
 			src := newMemory(t, good.link, 1, 4096)
@@ -120,6 +155,13 @@ func TestHostileControl(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
 			require.Equal(t, makeID(0, 1), id)
+
+			_, res, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
+			require.NoError(t, err)
+			require.Equal(t, Accepted, res)
+			_, res, err = good.ch.Advertise(5, fabric.RemoteKey{Addr: src.reg.Addr(), Len: 100, RKey: src.reg.Key().RKey}, 3)
+			require.NoError(t, err)
+			require.Equal(t, Accepted, res)
 
 			c.play(t, evil)
 			for range 3 {
@@ -135,22 +177,132 @@ func TestHostileControl(t *testing.T) {
 
 			// What the peer announced is over; our source is not, the peer may
 			// still be reading it.
-			require.Len(t, hg.received, countWaiting(hg))
-			if len(hg.sent) == 0 {
-				_, _, err = good.ch.Send(&d, 0, 2)
-				require.ErrorIs(t, err, ErrProtocol)
-				good.ch.Sever(nil)
+			require.Len(t, hg.received, len(hg.met))
+			for _, err := range hg.received {
+				require.True(t, errors.Is(err, ErrProtocol) || errors.Is(err, ErrCancelled), "%v", err)
+			}
+			if what == "fin twice" {
+				require.NoError(t, hg.sent[0])
+			} else {
+				// That the peer never saw where the unregistered message lies.
 				require.Len(t, hg.sent, 1)
 				require.ErrorIs(t, hg.sent[0], ErrProtocol)
-			} else {
-				require.Equal(t, "fin twice", what)
 			}
+			require.Empty(t, hg.filled)
+			_, _, err = good.ch.Send(&d, 0, 2)
+			require.ErrorIs(t, err, ErrProtocol)
+			_, _, err = good.ch.Advertise(1, fabric.RemoteKey{}, 2)
+			require.ErrorIs(t, err, ErrProtocol)
+			good.ch.Sever(nil)
+			require.Len(t, hg.sent, 2)
+			require.Len(t, hg.filled, 1)
+			require.ErrorIs(t, hg.filled[0], ErrProtocol)
 		})
 	}
 }
 
-// countWaiting is how many of the messages met are to be ended by Received.
-func countWaiting(q *quiet) int { return len(q.met) }
+func anAdvert(n uint64) []byte {
+	return appendAdvert(nil, 1, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1})
+}
+func anOffer(n uint32) []byte {
+	return appendOffer(nil, scatter.FormSequence, scatter.Message{Pos: 1, Size: n})
+}
+func aChunk(addr uint64, n uint32) []byte {
+	return appendChunk(nil, scatter.Region{Addr: addr, Len: n, RKey: 1})
+}
+
+// Chunks that are more, or larger, than what was agreed.
+func TestHostileChunks(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		chunks []scatter.Region
+		want   error
+	}{
+		"beyond the message": {[]scatter.Region{{Addr: 1, Len: 60}, {Addr: 1, Len: 41}}, ErrSize},
+		"far beyond":         {[]scatter.Region{{Addr: 1, Len: 1<<32 - 1}}, ErrSize},
+		"empty":              {[]scatter.Region{{Addr: 1}}, ErrMessage},
+		"wraps":              {[]scatter.Region{{Addr: 1<<64 - 1, Len: 2}}, ErrMessage},
+		"more than agreed":   {[]scatter.Region{{Addr: 1, Len: 1}, {Addr: 1, Len: 1}, {Addr: 1, Len: 1}}, ErrTooMany},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := Options{Chunks: 2}
+			// Requests take a while, so that the chunks are all outstanding.
+			hg := &quiet{verdict: Take}
+			good, evil := pair(t, simLinks(sim.Options{Caps: sim.CapsLike("tcp")}), hg, wait(), o, o)
+			dst := newMemory(t, good.link, 1, 4096)
+			hg.dst = []fabric.SGE{fabric.NewSGE(dst.mem[:100], dst.reg.LKey())}
+			evil.inject(t, KindOffer, makeID(0, 1), 0, anOffer(100))
+			for _, r := range c.chunks {
+				evil.inject(t, KindChunk, makeID(0, 1), 0, appendChunk(nil, r))
+			}
+			_ = good.turn()
+			require.ErrorIs(t, good.ch.Err(), ErrProtocol)
+			require.ErrorIs(t, good.ch.Err(), c.want)
+			require.Len(t, hg.received, 1)
+			require.ErrorIs(t, hg.received[0], c.want)
+		})
+	}
+}
+
+// FuzzControl plays arbitrary control messages to a side that has one of
+// everything outstanding. It must not panic, end in a typed error or go on, and
+// end everything exactly once.
+func FuzzControl(f *testing.F) {
+	message := func(k Kind, id ID, arg uint32, payload []byte) []byte {
+		b := append([]byte{byte(k), byte(id), byte(id >> 16), byte(arg), byte(len(payload))}, payload...)
+		return b
+	}
+	f.Add(message(KindRTS, makeID(0, 1), 0, oneMessage(1)))
+	f.Add(append(message(KindReady, makeID(1, 1), 0, nil), message(KindAck, makeID(1, 1), 1, nil)...))
+	f.Add(append(message(KindOffer, makeID(0, 1), 0, anOffer(9)), message(KindChunk, makeID(0, 1), 0, aChunk(1, 9))...))
+	f.Add(append(message(KindAdvert, makeID(0, 1), 0, anAdvert(9)), message(KindRevoke, makeID(0, 1), 0, nil)...))
+	f.Add(append(message(KindDone, makeID(0, 1), 9, nil), message(KindFIN, makeID(0, 1), 0, nil)...))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		o := Options{Transfers: 2, Adverts: 2, Messages: 4, Regions: 4, Chunks: 2}
+		hg := &quiet{verdict: Verdict(len(script) % 3)}
+		good, evil := pair(t, simLinks(sim.Options{}), hg, wait(), o, o)
+		mem := newMemory(t, good.link, 1, 4096)
+		hg.dst = []fabric.SGE{fabric.NewSGE(mem.mem[:8], mem.reg.LKey())}
+		key := mem.reg.Key()
+		d := scatter.Descriptor{
+			Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
+			Regions: []scatter.Region{{Addr: key.Addr, Len: 64, RKey: key.RKey}},
+		}
+		_, _, err := good.ch.Send(&d, 0, 1)
+		require.NoError(t, err)
+		_, _, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
+		require.NoError(t, err)
+		_, _, err = good.ch.Advertise(5, fabric.RemoteKey{Addr: key.Addr, Len: 100, RKey: key.RKey}, 3)
+		require.NoError(t, err)
+		for len(script) >= 5 && good.ch.Err() == nil {
+			n := min(int(script[4]), len(script)-5)
+			evil.poll()
+			_, err := evil.ch.ring.Progress(true) // takes credit, looks at nothing
+			require.NoError(t, err)
+			for evil.ch.ring.Drop() == nil {
+			}
+			evil.inject(t, Kind(script[0]), makeID(int(script[1]), uint16(script[2])), uint32(script[3]), script[5:5+n])
+			script = script[5+n:]
+			_ = good.turn()
+			_, _ = good.ch.ring.Progress(true)
+		}
+		if err := good.ch.Err(); err != nil && !typed(err) {
+			t.Fatalf("untyped error: %v", err)
+		}
+		require.NoError(t, good.ep.Close())
+		for range 8 {
+			good.poll()
+		}
+		good.ch.Sever(nil)
+		require.Len(t, hg.sent, 2)
+		require.Len(t, hg.filled, 1)
+		require.LessOrEqual(t, len(hg.received), len(hg.met))
+		if hg.verdict != Refuse {
+			require.Len(t, hg.received, len(hg.met))
+		}
+	})
+}
 
 func tooManyRegions() []byte {
 	d := scatter.Descriptor{Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: 5}}}

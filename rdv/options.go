@@ -44,10 +44,11 @@ type Options struct {
 	// that the fixed cost of a read dominates.
 	FirstChunk int
 
-	// CopyRate and LinkRate are the sampled bandwidths of copying into staging
-	// and of the link, in bytes per second. A chunk is larger than the one
-	// before by their ratio. Zero means that it is unknown; the ratio is then 2.
-	CopyRate, LinkRate float64
+	// CopyRate, RegisterRate and LinkRate are the sampled bandwidths of copying
+	// into staging, of registering and of the link, in bytes per second. A chunk
+	// is larger than the one before by the ratio of preparing to sending. Zero
+	// means unknown; the ratio is then 2.
+	CopyRate, RegisterRate, LinkRate float64
 
 	// Ring configures the ring for control messages. Zero fields mean 32 blocks
 	// of 256 bytes, 8 of them for the longest descriptor, and credit every 8.
@@ -99,8 +100,8 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 			return o, fmt.Errorf("%w: %s %d, want 1 to %d", ErrOptions, x.name, x.v, x.limit)
 		}
 	}
-	if o.CopyRate < 0 || o.LinkRate < 0 {
-		return o, fmt.Errorf("%w: rates %g and %g bytes per second", ErrOptions, o.CopyRate, o.LinkRate)
+	if o.CopyRate < 0 || o.RegisterRate < 0 || o.LinkRate < 0 {
+		return o, fmt.Errorf("%w: rates %g, %g and %g bytes per second", ErrOptions, o.CopyRate, o.RegisterRate, o.LinkRate)
 	}
 	if caps.MaxSGE < 1 || caps.MaxReads < 1 {
 		return o, fmt.Errorf("%w: the link takes %d pieces and %d reads", ErrOptions, caps.MaxSGE, caps.MaxReads)

@@ -16,8 +16,19 @@ import (
 // step lets one side do something at random.
 func (a *app) step() {
 	switch a.rng.IntN(10) {
-	case 0, 1:
+	case 0:
 		a.send()
+	case 1:
+		switch a.rng.IntN(4) {
+		case 0:
+			a.sendUnregistered()
+		case 1:
+			a.advertise()
+		case 2:
+			a.answer()
+		case 3:
+			a.send()
+		}
 	case 2, 3:
 		a.acceptOne()
 	case 4:
@@ -44,6 +55,7 @@ func drain(t testing.TB, xs ...*app) {
 			_, err := x.s.ch.Progress()
 			require.NoError(t, err)
 			x.acceptOne()
+			x.answer()
 			left += x.outstanding()
 			if !x.s.ch.Idle() {
 				left++
@@ -70,6 +82,11 @@ func randomOptions(rng *rand.Rand) Options {
 	o := Options{
 		Transfers: 1 + rng.IntN(8), Messages: 8, Regions: maxRegions, Chunk: 200 + rng.IntN(3000), IDTag: uint16(rng.IntN(1000)),
 		Ring: eager.Options{Blocks: 8 << rng.IntN(3), BlockSize: 128, Imm: rng.Uint32(), Depth: 16 << rng.IntN(3), Batch: 8 + rng.IntN(9)},
+	}
+	o.Adverts, o.Chunks = 1+rng.IntN(5), 1+rng.IntN(5)
+	o.Staging, o.FirstChunk = 600+rng.IntN(8000), 100+rng.IntN(1000)
+	if rng.IntN(2) == 0 {
+		o.CopyRate, o.RegisterRate, o.LinkRate = rng.Float64()*9, rng.Float64()*9, 1+rng.Float64()
 	}
 	o.Ring.Control = 4
 	o.Ring.Every = 1 + rng.IntN(o.Ring.Blocks-4)

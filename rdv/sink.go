@@ -42,8 +42,15 @@ type incoming struct {
 	status   uint32 // for the FIN
 	gen      uint16
 	state    uint8
+
+	// Offers: chunks announced, given to the plan, fetched; bytes announced.
+	announced, fed, fetched uint32
+	bytes                   uint64
+
 	matching bool // inside onRTS: runs start at its end
 	queued   bool // in turns
+	chunked  bool // an offer: d.Regions are its chunks, in a ring
+	acking   bool // an acknowledgement is queued
 	late     bool // a cancellation may still arrive for the generation
 }
 
@@ -83,6 +90,8 @@ func (t *incoming) begin(id ID, tag uint32) {
 	t.id, t.gen, t.tag = id, id.gen(), tag
 	t.state, t.status, t.late = inActive, statusOK, true
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
+	t.chunked, t.acking = false, false
+	t.announced, t.fed, t.fetched, t.bytes = 0, 0, 0, 0
 	t.dest, t.msgs = t.dest[:0], t.msgs[:0]
 	t.left = len(t.d.Messages)
 	var end uint64
@@ -158,7 +167,7 @@ func (c *Channel) Accept(h Handle, dst []fabric.SGE) error {
 	}
 	c.take(t, i, dst)
 	c.advance(t)
-	return c.err
+	return nil
 }
 
 // Refuse ends a message that was left for later, or that was taken and is not
@@ -176,7 +185,7 @@ func (c *Channel) Refuse(h Handle) (ok bool, err error) {
 	}
 	c.endMessage(t, i, ErrRefused)
 	c.advance(t)
-	return true, c.err
+	return true, nil
 }
 
 func (c *Channel) findMessage(h Handle) (*incoming, int) {
@@ -244,6 +253,10 @@ func (c *Channel) advance(t *incoming) {
 		if !t.nextRun(c.lim) {
 			return
 		}
+		if t.chunked {
+			c.control.push(ctl{KindReady, t.id, 0})
+			return
+		}
 		if t.plan.Done() { // empty messages only
 			t.upto = t.runEnd
 			c.endRun(t, t.runEnd)
@@ -279,7 +292,9 @@ func (t *incoming) nextRun(lim scatter.Limits) bool {
 	}
 	t.runEnd = i
 	t.plan.Reset(t.dest[first:next], lim)
-	t.plan.Feed(t.d.Regions, t.planned)
+	if !t.chunked {
+		t.plan.Feed(t.d.Regions, t.planned)
+	}
 	return true
 }
 

@@ -20,6 +20,7 @@ type outgoing struct {
 	token uint64
 	gen   uint16
 	state uint8
+	by    Means
 }
 
 // Send announces a batch that lies in registered memory; the peer fetches it.
@@ -54,7 +55,7 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 	}
 	c.outFree = c.outFree[:len(c.outFree)-1]
 	o.gen++
-	o.state, o.token = outAnnounced, token
+	o.state, o.token, o.by = outAnnounced, token, byReference
 	return id, Accepted, nil
 }
 
@@ -116,6 +117,9 @@ func (c *Channel) onFIN(id ID, status uint32) error {
 		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(c.out))}
 	case status >= numStatus:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), uint64(numStatus)}
+	case status == statusOK && o.by != byReference && !c.pipes[id.slot()].announced():
+		p := &c.pipes[id.slot()]
+		return &ProtocolError{KindFIN, id, ErrSize, uint64(p.off), uint64(len(p.src))}
 	case status == statusCancelled && o.state != outCancelled:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), 0}
 	}
@@ -129,6 +133,9 @@ func (c *Channel) onFIN(id ID, status uint32) error {
 // endOutgoing frees the slot, then tells: the handler may use it at once.
 func (c *Channel) endOutgoing(slot int, err error) {
 	o := &c.out[slot]
+	if o.by != byReference {
+		c.endPipe(&c.pipes[slot])
+	}
 	o.state = outFree
 	c.outFree = append(c.outFree, uint16(slot))
 	c.h.Sent(o.token, err)

@@ -19,7 +19,8 @@ const (
 	KindFIN          // R→S: the last word about an RTS; arg is a status
 	KindCancel       // S→R: give the RTS up, if there is still time
 	KindAdvert       // R→S: position and key of a destination
-	KindDone         // S→R: the last word about an advert; arg is a status, payload the bytes written
+	KindDone         // S→R: the advertised destination is written; arg is how many bytes
+	KindDecline      // S→R: the advertised destination is not going to be written
 	KindRevoke       // R→S: give the advert up, if there is still time
 	KindOffer        // S→R: a message that comes in chunks; arg is the tag
 	KindReady        // R→S: the offer has a destination
@@ -28,7 +29,7 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"invalid", "rts", "fin", "cancel", "advert", "done", "revoke", "offer", "ready", "chunk", "ack"}
+var kindNames = [numKinds]string{"invalid", "rts", "fin", "cancel", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack"}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -50,7 +51,7 @@ func (i ID) gen() uint16 { return uint16(i >> 16) }
 // String formats the id as slot.generation.
 func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
 
-// Statuses of FIN and Done.
+// Statuses of a FIN.
 const (
 	statusOK uint32 = iota
 	statusRefused
@@ -74,7 +75,6 @@ func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }
 // Lengths of payloads of fixed length, in bytes.
 const (
 	advertSize = 8 + fabric.RemoteKeySize
-	doneSize   = 8
 	offerSize  = 16
 	chunkSize  = scatter.RegionSize
 )

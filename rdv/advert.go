@@ -1,0 +1,274 @@
+package rdv
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// States of an advert of ours.
+const (
+	mineFree    uint8 = iota
+	mineOpen          // the peer's answer ends it
+	mineRevoked       // revocation queued or sent: the answer still ends it
+)
+
+// myAdvert is a destination of ours that the peer may write until it answers,
+// or until the endpoint is down.
+type myAdvert struct {
+	token uint64
+	len   uint32
+	gen   uint16
+	state uint8
+}
+
+// States of an advert of the peer.
+const (
+	theirsFree     uint8 = iota
+	theirsOpen           // Write or Decline is due
+	theirsWriting        // writes are being posted
+	theirsAnswered       // the answer waits for room in the ring
+)
+
+type theirAdvert struct {
+	pos   uint64
+	key   fabric.RemoteKey
+	gen   uint16
+	state uint8
+	late  bool // a revocation may still arrive for the generation
+}
+
+// writeJob writes into an advert. It outlives the advert: the peer may hear of
+// the data, and use the slot again, before the completion is seen here.
+type writeJob struct {
+	plan     scatter.Plan
+	src      []fabric.SGE
+	region   [1]scatter.Region
+	token    uint64
+	advert   ID
+	bytes    uint32
+	inflight int
+	busy     bool
+}
+
+// Advertise offers the peer a destination for what it has to say about pos
+// (uninterpreted): k.Len bytes, at most 4 GiB - 1, registered for remote
+// writing. Handler.Filled with token ends the advert; until then the memory is
+// the peer's to write. Short path.
+func (c *Channel) Advertise(pos uint64, k fabric.RemoteKey, token uint64) (ID, Result, error) {
+	if err := c.ready(); err != nil {
+		return 0, Busy, err
+	}
+	if k.Len > math.MaxUint32 {
+		return 0, Busy, fmt.Errorf("advertise %d bytes: %w: %d", k.Len, ErrTooLarge, uint32(math.MaxUint32))
+	}
+	c.flushControl()
+	if c.control.n > 0 || len(c.mineFree) == 0 {
+		c.stats.Busy++
+		return 0, Busy, c.err
+	}
+	slot := int(c.mineFree[len(c.mineFree)-1])
+	a := &c.mine[slot]
+	id := makeID(slot, a.gen+1)
+	c.payload = appendAdvert(c.payload[:0], pos, k)
+	if !c.send(KindAdvert, id, 0, c.payload) {
+		c.stats.Busy++
+		return 0, Busy, c.err
+	}
+	c.mineFree = c.mineFree[:len(c.mineFree)-1]
+	a.gen++
+	a.state, a.token, a.len = mineOpen, token, uint32(k.Len)
+	return id, Accepted, nil
+}
+
+// Revoke asks for an advert of ours back. Filled says what became of it:
+// ErrCancelled if it was not used. ErrHandle means that it is over. Short path.
+func (c *Channel) Revoke(id ID) error {
+	a := c.findMine(id)
+	switch {
+	case a == nil:
+		return fmt.Errorf("revoke %v: %w", id, ErrHandle)
+	case c.err != nil || a.state == mineRevoked:
+		return c.err
+	}
+	a.state = mineRevoked
+	c.control.push(ctl{KindRevoke, id, 0})
+	c.flushControl()
+	return c.err
+}
+
+func (c *Channel) findMine(id ID) *myAdvert {
+	if id.slot() >= len(c.mine) {
+		return nil
+	}
+	if a := &c.mine[id.slot()]; a.state != mineFree && a.gen == id.gen() {
+		return a
+	}
+	return nil
+}
+
+// onAnswer ends an advert of ours.
+func (c *Channel) onAnswer(k Kind, id ID, n uint32) error {
+	a := c.findMine(id)
+	switch {
+	case a == nil:
+		return &ProtocolError{k, id, ErrUnknownID, uint64(id), uint64(len(c.mine))}
+	case k == KindDone && n > a.len:
+		return &ProtocolError{k, id, ErrSize, uint64(n), uint64(a.len)}
+	case k == KindDone:
+		c.endAdvert(id.slot(), n, nil)
+	case a.state == mineRevoked:
+		c.endAdvert(id.slot(), 0, ErrCancelled)
+	default:
+		c.endAdvert(id.slot(), 0, ErrDeclined)
+	}
+	return nil
+}
+
+func (c *Channel) endAdvert(slot int, n uint32, err error) {
+	a := &c.mine[slot]
+	a.state = mineFree
+	c.mineFree = append(c.mineFree, uint16(slot))
+	c.h.Filled(a.token, n, err)
+}
+
+// onAdvert takes a destination of the peer.
+func (c *Channel) onAdvert(id ID, payload []byte) error {
+	if id.slot() >= len(c.theirs) {
+		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(len(c.theirs))}
+	}
+	a := &c.theirs[id.slot()]
+	if a.state != theirsFree || id.gen() != a.gen+1 {
+		return &ProtocolError{KindAdvert, id, ErrIDReused, uint64(id.gen()), uint64(a.gen + 1)}
+	}
+	pos, key, why := parseAdvert(payload)
+	if why != nil {
+		return &ProtocolError{KindAdvert, id, why, uint64(len(payload)), advertSize}
+	}
+	*a = theirAdvert{pos: pos, key: key, gen: id.gen(), state: theirsOpen, late: true}
+	c.h.Advertised(a.describe(id))
+	return nil
+}
+
+func (a *theirAdvert) describe(id ID) Advert {
+	return Advert{Pos: a.pos, Len: uint32(a.key.Len), ID: id}
+}
+
+// onRevoke takes an advert back if it was not used yet. One that was answered a
+// moment ago may still be revoked, in vain.
+func (c *Channel) onRevoke(id ID) error {
+	if id.slot() >= len(c.theirs) {
+		return &ProtocolError{KindRevoke, id, ErrUnknownID, uint64(id.slot()), uint64(len(c.theirs))}
+	}
+	a := &c.theirs[id.slot()]
+	if a.gen != id.gen() || !a.late {
+		return &ProtocolError{KindRevoke, id, ErrUnknownID, uint64(id.gen()), uint64(a.gen)}
+	}
+	a.late = false
+	if a.state == theirsOpen {
+		c.decline(a, id)
+		c.h.Revoked(a.describe(id))
+	}
+	return nil
+}
+
+func (c *Channel) decline(a *theirAdvert, id ID) {
+	a.state = theirsAnswered
+	c.control.push(ctl{KindDecline, id, 0})
+}
+
+func (c *Channel) findTheirs(id ID) *theirAdvert {
+	if id.slot() >= len(c.theirs) {
+		return nil
+	}
+	if a := &c.theirs[id.slot()]; a.state == theirsOpen && a.gen == id.gen() {
+		return a
+	}
+	return nil
+}
+
+// Decline answers an advert of the peer that is not going to be used. ErrHandle
+// means that it was revoked or answered. Short path.
+func (c *Channel) Decline(id ID) error {
+	a := c.findTheirs(id)
+	switch {
+	case c.err != nil:
+		return c.err
+	case a == nil:
+		return fmt.Errorf("decline %v: %w", id, ErrHandle)
+	}
+	c.decline(a, id)
+	c.flushControl()
+	return c.err
+}
+
+// Write answers an advert of the peer with data: the pieces of src, in order,
+// are written to its front, and the peer is told behind them. The list is
+// copied; the memory is the channel's until Handler.Sent with token, which may
+// come from within the call if there is nothing to write. ErrTooLarge and
+// ErrHandle (revoked or answered) concern this call only; the advert stays.
+// Short path.
+func (c *Channel) Write(id ID, src []fabric.SGE, token uint64) (Result, error) {
+	if err := c.ready(); err != nil {
+		return Busy, err
+	}
+	a := c.findTheirs(id)
+	if a == nil {
+		return Busy, fmt.Errorf("write to advert %v: %w", id, ErrHandle)
+	}
+	var n uint64
+	for i := range src {
+		n += uint64(src[i].Len)
+	}
+	if n > a.key.Len {
+		return Busy, fmt.Errorf("write %d bytes to advert %v: %w: %d", n, id, ErrTooLarge, a.key.Len)
+	}
+	if len(c.jobsFree) == 0 {
+		c.stats.Busy++
+		return Busy, nil
+	}
+	slot := c.jobsFree[len(c.jobsFree)-1]
+	c.jobsFree = c.jobsFree[:len(c.jobsFree)-1]
+	j := &c.jobs[slot]
+	j.busy, j.token, j.advert, j.bytes = true, token, id, uint32(n)
+	if n == 0 {
+		a.state = theirsAnswered
+		c.control.push(ctl{KindDone, id, 0})
+		c.flushControl()
+		c.endJob(int(slot), nil)
+		return Accepted, nil
+	}
+	a.state = theirsWriting
+	j.src = append(j.src[:0], src...)
+	j.region[0] = scatter.Region{Addr: a.key.Addr, Len: uint32(n), RKey: a.key.RKey}
+	j.plan.Reset(j.src, c.lim)
+	j.plan.Feed(j.region[:], 0)
+	c.turns.push(slot | turnWrite)
+	return Accepted, nil
+}
+
+// requestWrite builds one write of j.
+func (c *Channel) requestWrite(j *writeJob, slot uint16) (more, ok bool) {
+	w := c.wrs[c.staged : c.staged+1]
+	j.plan.Next(fabric.OpWrite, w, c.sges[c.pieces:], 0) // writes are not bounded by Caps.MaxReads
+	c.pieces += len(w[0].Local)
+	w[0].ID = uint64(c.opt.IDTag+1)<<48 | idWrite | uint64(slot)<<idSlotShift
+	w[0].Flags = fabric.FlagSignaled
+	if j.plan.Done() {
+		w[0].ID |= idEnd
+	}
+	c.staged++
+	c.writes++
+	j.inflight++
+	return !j.plan.Done(), true
+}
+
+// endJob ends a write: no request uses its sources any more.
+func (c *Channel) endJob(slot int, err error) {
+	j := &c.jobs[slot]
+	j.busy = false
+	c.jobsFree = append(c.jobsFree, uint16(slot))
+	c.h.Sent(j.token, err)
+}

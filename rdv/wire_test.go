@@ -1,0 +1,60 @@
+package rdv
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+func TestControlGolden(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, ID(0x00070003), makeID(3, 7))
+	require.Equal(t, uint64(0x0000000900070003), meta(makeID(3, 7), 9))
+	require.Equal(t, "3.7", makeID(3, 7).String())
+
+	key := fabric.RemoteKey{Addr: 0x1122334455667788, Len: 0x99aabbcc, RKey: 0xddeeff01}
+	advert := appendAdvert(nil, 0x0102030405060708, key)
+	require.Equal(t, []byte{
+		8, 7, 6, 5, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+		0xcc, 0xbb, 0xaa, 0x99, 0, 0, 0, 0, 1, 0xff, 0xee, 0xdd,
+	}, advert)
+	pos, k, why := parseAdvert(advert)
+	require.NoError(t, why)
+	require.Equal(t, uint64(0x0102030405060708), pos)
+	require.Equal(t, key, k)
+
+	m := scatter.Message{Pos: 0x0102030405060708, Size: 0x11223344}
+	offer := appendOffer(nil, scatter.FormOffset, m)
+	require.Equal(t, []byte{2, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5, 4, 3, 2, 1}, offer)
+	form, got, why := parseOffer(offer)
+	require.NoError(t, why)
+	require.Equal(t, scatter.FormOffset, form)
+	require.Equal(t, m, got)
+
+	r := scatter.Region{Addr: 0x1122334455667788, Len: 0x01020304, RKey: 0xa0b0c0d0}
+	chunk := appendChunk(nil, r)
+	require.Equal(t, []byte{0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 4, 3, 2, 1, 0xd0, 0xc0, 0xb0, 0xa0}, chunk)
+	region, why := parseChunk(chunk)
+	require.NoError(t, why)
+	require.Equal(t, r, region)
+
+	for n := range advertSize {
+		_, _, why := parseAdvert(advert[:n])
+		require.ErrorIs(t, why, ErrMessage)
+	}
+	for n := range offerSize {
+		_, _, why := parseOffer(offer[:n])
+		require.ErrorIs(t, why, ErrMessage)
+		_, why = parseChunk(chunk[:n])
+		require.ErrorIs(t, why, ErrMessage)
+	}
+	for i := 1; i < 4; i++ {
+		bad := append([]byte(nil), offer...)
+		bad[i] = 1
+		_, _, why := parseOffer(bad)
+		require.ErrorIs(t, why, ErrMessage, "reserved byte %d", i)
+	}
+}
