@@ -4,10 +4,10 @@ import "math/bits"
 
 // ends fills gEnd and xEnd: how far a gather or a descriptor that begins at a
 // position can reach.
-func (s *search) ends(l *Limits) {
-	n := len(s.ord)
+func (s *search) ends(r *prices) {
+	l, n := &r.l, len(s.ord)
 	t := &s.pre[n]
-	s.bounds = t.bad != [NumModes]int32{} || n > int(l.ScatterSegs) ||
+	s.bounds = r.steep || t.bad != [NumModes]int32{} || n > int(l.ScatterSegs) ||
 		1+t.sge > l.MaxSGE || t.bytes+int64(n)*int64(l.Segment)+int64(l.Header) > l.GatherMax
 	if !s.bounds {
 		return
@@ -27,10 +27,34 @@ func (s *search) ends(l *Limits) {
 		}
 		s.gEnd[i], s.xEnd[i] = int32(j), int32(k)
 	}
+	if r.steep {
+		s.sweetEnds(r)
+	}
+}
+
+// sweetEnds fills sEnd: as gEnd, but no further than the size at which gathers
+// cost least a byte, of the sizes that there can be.
+func (s *search) sweetEnds(r *prices) {
+	n := len(s.ord)
+	s.sEnd = grow(s.sEnd, n)
+	h, c := int64(r.l.Segment), int64(r.l.Header)
+	most := int64(1)
+	for i, e := range s.gEnd {
+		most = max(most, s.pre[e].bytes-s.pre[i].bytes+int64(int(e)-i)*h+c)
+	}
+	size := r.sweet(most)
+	size += size / 16 // headers and one small message more do not count
+	j := 0
+	for i := range n {
+		a, end := &s.pre[i], int(s.gEnd[i])
+		for j = max(i, j); j < end && (j == i || s.pre[j+1].bytes-a.bytes+int64(j+1-i)*h+c <= size); j++ {
+		}
+		s.sEnd[i] = int32(j)
+	}
 }
 
 // chooseCuts fills cuts, the positions where runs may begin and end.
-func (s *search) chooseCuts() {
+func (s *search) chooseCuts(steep bool) {
 	n := len(s.ord)
 	s.cuts = append(s.cuts[:0], 0)
 	if n <= fewMessages {
@@ -51,7 +75,7 @@ func (s *search) chooseCuts() {
 	if len(s.cuts) > maxCuts+1 {
 		s.thin()
 	}
-	if len(s.cuts) <= 4 {
+	if steep && len(s.cuts) <= 4 {
 		s.quarter()
 	}
 }

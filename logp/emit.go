@@ -88,6 +88,8 @@ func (s *search) emit(p *path, out *Plan) {
 			ends := s.gEnd
 			if m == Scatter {
 				ends = s.xEnd
+			} else if s.sweet[p.from[j]][j] {
+				ends = s.sEnd
 			}
 			for a < b {
 				e := min(ends[a], b)

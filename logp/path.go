@@ -37,26 +37,20 @@ func (s *search) edges(r *prices) {
 // cutEdges is the part of edges for runs that begin at cut i and that limits
 // cut into several work requests.
 func (s *search) cutEdges(r *prices, i int) {
-	inf := math.Inf(1)
 	from := s.cuts[i]
-	a := &s.pre[from]
-	begin, before := from, 0.0
-	for j := i + 1; j < len(s.cuts); j++ {
-		d := s.cuts[j]
-		for s.gEnd[begin] < d && s.gEnd[begin] > begin {
-			before += r.gather(int(s.gEnd[begin]-begin), s.pre[s.gEnd[begin]].bytes-s.pre[begin].bytes)
-			begin = s.gEnd[begin]
-		}
-		if s.gEnd[begin] < d {
-			for ; j < len(s.cuts); j++ {
-				s.gCost[i][j] = inf
+	s.gatherEdges(r, i, s.gEnd, &s.gCost[i])
+	s.sweet[i] = [maxCuts + 1]bool{}
+	if r.steep {
+		var c [maxCuts + 1]float64
+		s.gatherEdges(r, i, s.sEnd, &c)
+		for j := i + 1; j < len(s.cuts); j++ {
+			if c[j] < s.gCost[i][j] {
+				s.gCost[i][j], s.sweet[i][j] = c[j], true
 			}
-			break
 		}
-		b := &s.pre[d]
-		s.gCost[i][j] = before + r.gather(int(d-begin), b.bytes-s.pre[begin].bytes) + b.g - a.g
 	}
-	begin, before = from, a.split
+	a := &s.pre[from]
+	begin, before := from, a.split
 	for j := i + 1; j < len(s.cuts); j++ {
 		d := s.cuts[j]
 		for s.xEnd[begin] < d && s.xEnd[begin] > begin {
@@ -65,13 +59,36 @@ func (s *search) cutEdges(r *prices, i int) {
 			before += s.pre[begin].split
 		}
 		if s.xEnd[begin] < d {
-			for ; j < len(s.cuts); j++ {
-				s.xCost[i][j] = inf
-			}
-			break
+			s.no(&s.xCost[i], j)
+			return
+		}
+		s.xCost[i][j] = before + r.scatter(int(d-begin)) + s.pre[d].x - a.x
+	}
+}
+
+// gatherEdges prices gathers from cut i on, each reaching as far as ends says.
+func (s *search) gatherEdges(r *prices, i int, ends []int32, cost *[maxCuts + 1]float64) {
+	a := &s.pre[s.cuts[i]]
+	begin, before := s.cuts[i], 0.0
+	for j := i + 1; j < len(s.cuts); j++ {
+		d := s.cuts[j]
+		for e := ends[begin]; e < d && e > begin; e = ends[begin] {
+			before += r.gather(int(e-begin), s.pre[e].bytes-s.pre[begin].bytes)
+			begin = e
+		}
+		if ends[begin] < d {
+			s.no(cost, j)
+			return
 		}
 		b := &s.pre[d]
-		s.xCost[i][j] = before + r.scatter(int(d-begin)) + b.x - a.x
+		cost[j] = before + r.gather(int(d-begin), b.bytes-s.pre[begin].bytes) + b.g - a.g
+	}
+}
+
+// no marks the edges to cut j and beyond as impossible.
+func (s *search) no(cost *[maxCuts + 1]float64, j int) {
+	for ; j < len(s.cuts); j++ {
+		cost[j] = math.Inf(1)
 	}
 }
 

@@ -1,5 +1,7 @@
 package logp
 
+import "math"
+
 // prices is Params rearranged for planning: curves that are always evaluated
 // together are added up once, constants are folded. cost.go is the definition;
 // tests hold the two together.
@@ -15,6 +17,8 @@ type prices struct {
 	byte       [NumModes]float64 // of each byte
 	once       float64           // of every plan: a − g
 	registers  bool              // R is known
+	steep      bool              // somewhere two writes beat one of both sizes
+	perByte    []float64         // of a gather as large as each node of arrive
 
 	// For one Limits, the last seen.
 	l     Limits
@@ -35,6 +39,15 @@ func (r *prices) set(p *Params) {
 	r.op[Scatter] += p.CPU.A - p.G // reads post in a call; g lies between them only
 	r.once = p.CPU.A - p.G
 	r.registers = p.R.Known()
+	// Where no segment, drawn on to the left, meets the axis below −(g + …),
+	// (f(m) + g)/m never rises, so f + g is subadditive: cutting a gather never
+	// pays. A tenth is left to noise.
+	if d := r.arrive.d; d != nil {
+		for _, n := range d.nodes {
+			r.steep = r.steep || n.y-n.slope*float64(n.x)+r.op[Gather] < -n.y/10
+			r.perByte = append(r.perByte, (n.y+r.op[Gather])/float64(n.x))
+		}
+	}
 }
 
 // bind prepares for batches with limits l.
@@ -52,6 +65,27 @@ func (r *prices) bind(l *Limits) {
 		}
 		r.fixed[m] *= r.scale[m]
 	}
+}
+
+// sweet returns the size up to m at which a gather costs least a byte.
+func (r *prices) sweet(m int64) int64 {
+	best, size := math.Inf(1), m
+	for i, n := range r.arrive.d.nodes {
+		x := n.x
+		if i == 0 {
+			continue // nothing sent
+		}
+		if x >= m {
+			break
+		}
+		if c := r.perByte[i]; c < best {
+			best, size = c, x
+		}
+	}
+	if (r.arrive.At(m)+r.op[Gather])/float64(m) <= best {
+		return m
+	}
+	return size
 }
 
 // shared is what a plan costs that uses the modes of s, besides its edges.
@@ -81,10 +115,10 @@ type item struct {
 // kinds are the flags by which prices of messages of one size differ.
 const kinds = Registered | DestRegistered | InPlace
 
-// item prices m. Which modes are possible is what Feasible says.
-func (r *prices) item(m Message) item {
+// item prices m into t. Which modes are possible is what Feasible says.
+func (r *prices) item(m Message, t *item) {
 	l := &r.l
-	t := item{size: m.Size, kind: m.Flags & kinds, joined: m.Flags&Joined != 0}
+	*t = item{size: m.Size, kind: m.Flags & kinds, joined: m.Flags&Joined != 0}
 	bytes := float64(m.Size)
 	in := int(m.Flags / InPlace & 1)
 	copies := 1 - in
@@ -117,7 +151,6 @@ func (r *prices) item(m Message) item {
 		}
 		t.x *= r.scale[Scatter]
 	}
-	return t
 }
 
 // gather is the price of one write of n messages of together m bytes, besides
