@@ -73,6 +73,7 @@
 //	plan.go     Plan, Part, CheckParts, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
 //	explain.go  Explain: every candidate, term by term, and why
+//	fitextra.go FitExtra: what the curves leave out, from measured batches
 //	refine.go   Refiner: corrections learned from measured batches
 //	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
 //	errors.go   sentinels

@@ -1,0 +1,198 @@
+package logp
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Sample is one measured batch: how long it took, all of it in one mode.
+type Sample struct {
+	Batch *Batch
+	NS    float64
+}
+
+// FitExtra returns the Extra of mode m with which the model comes nearest to
+// samples: least squares of the relative error, reweighted twice so that outliers
+// lose their pull, drawn slightly towards 0 so that what the samples do not tell
+// apart stays small. The present Extra and Scale of the mode are not counted.
+//
+// The curves of Params are measured one operation at a time; what overlaps when
+// many follow each other, or is spent per batch, shows in whole batches only. This
+// is where it goes. A negative term never outweighs what it corrects: every
+// operation, message and byte keeps at least a twentieth of its price.
+//
+// Samples that mode m cannot carry, are invalid or took no time are left out; an
+// error wraps ErrParams when none remain. About 20 samples over different n and
+// sizes are needed for four meaningful terms.
+func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
+	if m >= NumModes {
+		return Extra{}, fmt.Errorf("%w: unknown %v", ErrParams, m)
+	}
+	if err := p.Validate(); err != nil {
+		return Extra{}, err
+	}
+	bare := *p
+	bare.Extra[m], bare.Scale[m] = Extra{}, 1
+	var rows []fitRow
+	var size [4]float64
+	for _, s := range samples {
+		if !(s.NS > 0 && s.NS <= MaxNS) || s.Batch.Validate() != nil || len(s.Batch.Messages) == 0 {
+			continue
+		}
+		base, err := bare.Cost(s.Batch, m)
+		if err != nil {
+			continue
+		}
+		row := fitRow{y: (s.NS - base.Total()) / s.NS, w: 1}
+		row.x = [4]float64{1, float64(operations(&bare, s.Batch, m)), float64(len(s.Batch.Messages)), float64(s.Batch.Bytes())}
+		for k := range row.x {
+			row.x[k] /= s.NS
+			size[k] += row.x[k] * row.x[k]
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return Extra{}, fmt.Errorf("%w: no usable sample of %v", ErrParams, m)
+	}
+	var x [4]float64
+	for range 3 {
+		x = solve(rows, size)
+		reweigh(rows, x)
+	}
+	return bare.bound(m, Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3]}), nil
+}
+
+type fitRow struct {
+	x    [4]float64 // of Fixed, PerOp, PerMessage, PerByte, over the time
+	y, w float64
+}
+
+// operations returns how many writes or descriptors carry b in mode m.
+func operations(p *Params, b *Batch, m Mode) int {
+	c, _ := p.Cost(b, m)
+	if b.Limits.Cursor {
+		return c.Ops - 1
+	}
+	return c.Ops
+}
+
+// solve returns the weighted ridge solution of rows; size scales the ridge, so
+// that units do not matter.
+func solve(rows []fitRow, size [4]float64) (x [4]float64) {
+	const ridge = 1e-3
+	var a [4][5]float64
+	for _, r := range rows {
+		for i := range 4 {
+			for j := range 4 {
+				a[i][j] += r.w * r.x[i] * r.x[j]
+			}
+			a[i][4] += r.w * r.x[i] * r.y
+		}
+	}
+	for i := range 4 {
+		a[i][i] += ridge*size[i] + math.SmallestNonzeroFloat64
+	}
+	for i := range 4 { // Gauss: positive definite, so the diagonal will do
+		for k := i + 1; k < 4; k++ {
+			f := a[k][i] / a[i][i]
+			for j := i; j < 5; j++ {
+				a[k][j] -= f * a[i][j]
+			}
+		}
+	}
+	for i := 3; i >= 0; i-- {
+		x[i] = a[i][4]
+		for j := i + 1; j < 4; j++ {
+			x[i] -= a[i][j] * x[j]
+		}
+		x[i] /= a[i][i]
+	}
+	for i := range x {
+		if math.IsNaN(x[i]) || math.IsInf(x[i], 0) {
+			x[i] = 0
+		}
+	}
+	return x
+}
+
+// reweigh gives rows that are off by more than 1.5 median errors the weight
+// that makes their pull that of those (Huber).
+func reweigh(rows []fitRow, x [4]float64) {
+	off := make([]float64, len(rows))
+	for i, r := range rows {
+		e := r.y
+		for k := range x {
+			e -= r.x[k] * x[k]
+		}
+		off[i] = math.Abs(e)
+	}
+	sorted := slices.Clone(off)
+	slices.Sort(sorted)
+	limit := 1.5*sorted[len(sorted)/2] + 1e-9
+	for i := range rows {
+		rows[i].w = min(1, limit/max(off[i], 1e-300))
+	}
+}
+
+// bound keeps negative terms smaller than what they correct.
+func (p *Params) bound(m Mode, e Extra) Extra {
+	const most = 0.95
+	var r prices
+	r.set(p)
+	per := r.eager[1] // what a byte costs in any case
+	op := p.G + p.CPU.B + per.At(0)
+	switch m {
+	case Gather:
+		per = r.arrive
+		op = p.G + p.CPU.B
+	case Scatter:
+		per = p.Os
+		op = p.CPU.A + p.CPU.B
+	}
+	least := math.Inf(1)
+	if d := per.d; d != nil {
+		for i, n := range d.nodes {
+			if i > 0 {
+				least = min(least, (n.y-d.nodes[0].y)/float64(n.x))
+			}
+		}
+		least = min(least, d.nodes[len(d.nodes)-1].slope)
+	}
+	if math.IsInf(least, 1) {
+		least = 0
+	}
+	soft, hard := p.latency(m)
+	msg := 0.0
+	if m == Eager { // a message is an operation
+		msg, op = op/2, op/2
+	}
+	if m == Scatter {
+		msg = p.CPU.B + p.Os.At(0)
+	}
+	e.Fixed = min(max(e.Fixed, -most*(soft+hard)), MaxNS)
+	e.PerOp = min(max(e.PerOp, -most*op), MaxNS)
+	e.PerMessage = min(max(e.PerMessage, -most*msg), MaxNS)
+	e.PerByte = min(max(e.PerByte, -most*max(least, 0)), MaxNS)
+	return e
+}
+
+// PredictionErrors returns the median and the 95th percentile of
+// |predicted/measured − 1| over the samples that mode m can carry, and their
+// number.
+func PredictionErrors(p *Params, m Mode, samples []Sample) (median, p95 float64, n int) {
+	var errs []float64
+	for _, s := range samples {
+		if !(s.NS > 0) || s.Batch.Validate() != nil {
+			continue
+		}
+		if c, err := p.Cost(s.Batch, m); err == nil {
+			errs = append(errs, math.Abs(c.Total()/s.NS-1))
+		}
+	}
+	if len(errs) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(errs)
+	return errs[len(errs)/2], errs[(len(errs)-1)*95/100], len(errs)
+}
