@@ -72,6 +72,7 @@
 //	choose.go   Decision, Choose: the best single mode
 //	plan.go     Plan, Part, CheckParts, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	switch.go   Switches: the sizes at which the best mode changes
 //	explain.go  Explain: every candidate, term by term, and why
 //	fitextra.go FitExtra: what the curves leave out, from measured batches
 //	refine.go   Refiner: corrections learned from measured batches

@@ -82,6 +82,7 @@ func ExamplePlanner_Explain() {
 	//        total      -  55.867   90.149  48.693
 	//        posts      -       1        1       2
 	//        reads      -       0       32       2
+	//   confidence      -    1.00     1.00    1.00
 	//   ring bytes      -  125328     1040    2496
 	// eager: logp: infeasible: message larger than an eager message may be
 	// cheapest partition: scatter×2 + gather×30, 48.69 µs; gather alone 55.87 µs (+15 %), saved most in copies and registration (11.74 µs)
@@ -104,4 +105,14 @@ func ExampleRefiner() {
 	plan, _ = pl.Plan(&b)
 	fmt.Printf("error %.0f %%, drift: %v\n", 100*math.Abs(plan.Total/took-1), r.Drift().Has(logp.Gather))
 	// Output: error 2 %, drift: true
+}
+
+func ExampleParams_Switches() {
+	l := limits()
+	for _, s := range params().Switches(&l, 1, logp.Registered|logp.DestRegistered, 1<<20) {
+		fmt.Printf("%v below %d bytes, then %v\n", s.From, s.Size, s.To)
+	}
+	// Output:
+	// eager below 257 bytes, then gather
+	// gather below 31151 bytes, then scatter
 }

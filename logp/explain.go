@@ -24,7 +24,10 @@ type Candidate struct {
 	Name  string // of the mode, or "plan"
 	Parts []Part
 	Cost  Cost
-	Err   error // why it cannot be; nothing else is set then
+	// Confidence is the least confidence of Os at the sizes that are written
+	// or read: how far the prediction is to be believed, 0 to 1.
+	Confidence float64
+	Err        error // why it cannot be; nothing else is set then
 }
 
 // Plan returns the chosen candidate.
@@ -58,6 +61,7 @@ func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	for _, q := range plan.Parts {
 		chosen.Parts = append(chosen.Parts, Part{q.Mode, append([]int32(nil), q.Messages...)})
 	}
+	chosen.Confidence = pl.p.confidence(&c, chosen.Parts)
 	e.Candidates = append(e.Candidates, chosen)
 	e.Reason = e.reason(plan)
 	return e, nil
@@ -81,7 +85,26 @@ func (p *Params) candidate(b *Batch, m Mode) Candidate {
 		c.Parts = append(c.Parts, Part{m, all[:n:n]})
 		all = all[n:]
 	}
+	c.Confidence = p.confidence(b, c.Parts)
 	return c
+}
+
+// confidence returns the least confidence of Os at the sizes of parts.
+func (p *Params) confidence(b *Batch, parts []Part) float64 {
+	least := 1.0
+	for _, q := range parts {
+		var sum int64
+		for _, i := range q.Messages {
+			sum += b.Messages[i].Size
+			if q.Mode != Gather {
+				least = min(least, p.Os.Confidence(b.Messages[i].Size))
+			}
+		}
+		if q.Mode == Gather {
+			least = min(least, p.Os.Confidence(sum+int64(len(q.Messages))*int64(b.Limits.Segment)+int64(b.Limits.Header)))
+		}
+	}
+	return least
 }
 
 // reason says what the plan gains over the best mode, and where most of it.
@@ -171,6 +194,7 @@ func (e *Explanation) String() string {
 	row("total", func(c *Candidate) string { return fmt.Sprintf("%.3f", c.Cost.Total()/1000) })
 	row("posts", func(c *Candidate) string { return fmt.Sprint(c.Cost.Ops) })
 	row("reads", func(c *Candidate) string { return fmt.Sprint(c.Cost.Reads) })
+	row("confidence", func(c *Candidate) string { return fmt.Sprintf("%.2f", c.Confidence) })
 	row("ring bytes", func(c *Candidate) string { return fmt.Sprint(c.Cost.Ring) })
 	_ = w.Flush() // into memory
 	for i := range e.Candidates {
@@ -184,8 +208,8 @@ func (e *Explanation) String() string {
 }
 
 // MarshalJSON writes {messages, bytes, why, reason, candidates: [{name, total_ns,
-// terms: {name: ns}, posts, reads, ring_bytes, parts: [{mode, messages}]} or
-// {name, infeasible}]}. Terms that are 0 are left out.
+// terms: {name: ns}, posts, reads, ring_bytes, confidence, parts: [{mode,
+// messages}]} or {name, infeasible}]}. Terms that are 0 are left out.
 func (e *Explanation) MarshalJSON() ([]byte, error) {
 	type part struct {
 		Mode     Mode    `json:"mode"`
@@ -199,6 +223,7 @@ func (e *Explanation) MarshalJSON() ([]byte, error) {
 		Posts      int                `json:"posts,omitempty"`
 		Reads      int                `json:"reads,omitempty"`
 		Ring       int64              `json:"ring_bytes,omitempty"`
+		Confidence float64            `json:"confidence,omitempty"`
 		Parts      []part             `json:"parts,omitempty"`
 	}
 	out := struct {
@@ -218,7 +243,7 @@ func (e *Explanation) MarshalJSON() ([]byte, error) {
 		}
 		total := c.Cost.Total()
 		j.Total, j.Terms = &total, map[string]float64{}
-		j.Posts, j.Reads, j.Ring = c.Cost.Ops, c.Cost.Reads, c.Cost.Ring
+		j.Posts, j.Reads, j.Ring, j.Confidence = c.Cost.Ops, c.Cost.Reads, c.Cost.Ring, c.Confidence
 		for t, x := range c.Cost.Terms {
 			if x != 0 {
 				j.Terms[Term(t).String()] = x

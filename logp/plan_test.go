@@ -82,7 +82,7 @@ func TestPlanIsNeverWorseThanOneMode(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(31, 1))
 	var mixed, one, none int
-	for range 6000 {
+	for range 4000 {
 		p, b := randParams(t, r), randBatch(r, r.IntN(100))
 		plan, err := planner(t, p).Plan(b)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestPlanAgainstAllPartitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	var optimal, count int
 	worst, sum := 0.0, 0.0
-	rounds := 3000
+	rounds := 2000
 	if testing.Short() {
 		rounds = 500
 	}
@@ -219,4 +219,44 @@ func typical(tb testing.TB) *Params {
 	p := randParams(tb, r)
 	p.R = grid(tb, r, 3000, 0.05)
 	return p
+}
+
+// The order in which messages were handed over does not change what the plan
+// costs (where no read covers neighbours), nor does the unit of time.
+func TestPlanMetamorphic(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(33, 1))
+	for range 500 {
+		p, b := randParams(t, r), randBatch(r, 1+r.IntN(12))
+		for i := range b.Messages {
+			b.Messages[i].Flags &^= Joined
+		}
+		pl := planner(t, p)
+		plan, err := pl.Plan(b)
+		if err != nil {
+			continue
+		}
+		want := plan.Total
+		c := *b
+		c.Messages = append([]Message(nil), b.Messages...)
+		r.Shuffle(len(c.Messages), func(i, j int) { c.Messages[i], c.Messages[j] = c.Messages[j], c.Messages[i] })
+		plan, err = pl.Plan(&c)
+		require.NoError(t, err)
+		// Cutting at limits is greedy, and may go another way.
+		require.InEpsilon(t, want, plan.Total, 0.15)
+
+		d := *b
+		for m := range d.Wait {
+			d.Wait[m] = 8 * coarse(d.Wait[m])
+		}
+		plan, err = planner(t, times(t, p, 8)).Plan(&d)
+		require.NoError(t, err)
+		require.InEpsilon(t, 8*want, plan.Total, 1e-9)
+
+		d = *b
+		d.Wait[r.IntN(NumModes)] += 10000 * r.Float64()
+		plan, err = pl.Plan(&d)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, plan.Total, want*(1-1e-9), "waiting longer is no gain")
+	}
 }
