@@ -46,9 +46,16 @@
 // memory from the links when nobody holds it. Memory of the Go heap is pinned,
 // memory of Alloc stays mapped, until then.
 //
+// # Arenas
+//
+// An [Arena] cuts registered slabs into pieces, without allocation and in some
+// tens of ns, for rings, staging buffers and small memory of the application;
+// it is bounded, counts by purpose, and knows a piece that was freed.
+//
 // # Concurrency
 //
-// Domain and Registration: any goroutine.
+// Domain and Registration: any goroutine. Arena: one goroutine at a time, the
+// owner of the data path that uses it.
 //
 // # Files
 //
@@ -57,5 +64,10 @@
 //	registration.go  Registration: holds, closing
 //	table.go         slots and epochs
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)
+//	arena.go         Arena: slabs by size class, limit, purposes
+//	class.go         size classes
+//	slab.go          one slab: slots, generations, free list
+//	piece.go         Piece
+//	poison.go        finding writes to free memory
 //	errors.go        sentinels, KeyError, InUseError
 package mr

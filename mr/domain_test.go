@@ -172,9 +172,6 @@ func TestCloseWaitsForHolds(t *testing.T) {
 		_, _, err = d.Resolve(key.Ref, key.Addr, 1, 0)
 		require.ErrorIs(t, err, ErrStale)
 		require.False(t, r.Hold())
-		done, err := r.closeIdle()
-		require.False(t, done)
-		require.NoError(t, err)
 		mem[4095] = 1 // still mapped
 		require.ErrorIs(t, d.Close(), ErrInUse)
 		require.NoError(t, held.Release())

@@ -117,16 +117,6 @@ func (r *Registration) Close() error {
 	}
 }
 
-// closeIdle is Close if nobody holds the memory; else it changes nothing and
-// returns false.
-func (r *Registration) closeIdle() (bool, error) {
-	if !r.state.CompareAndSwap(0, closing) {
-		return false, nil
-	}
-	r.dom.table.withdraw(r)
-	return true, r.release()
-}
-
 // release withdraws the memory from the links, the one that owns it last. A
 // link that fails keeps the memory pinned and mapped: its device may still
 // write there. A later call tries again.

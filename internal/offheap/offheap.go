@@ -24,8 +24,12 @@ const (
 	Rings                   // eager, rendezvous and notification rings
 	Staging                 // bounce buffers, frames
 	Scratch                 // benchmarks and tests
+	Arenas                  // slabs that an arena cuts into pieces; it counts those by purpose
 	purposes                // number of purposes
 )
+
+// Purposes is the number of purposes, for tables that they index.
+const Purposes = int(purposes)
 
 // String returns the name under which statistics report the purpose.
 func (p Purpose) String() string {
@@ -38,6 +42,8 @@ func (p Purpose) String() string {
 		return "staging"
 	case Scratch:
 		return "scratch"
+	case Arenas:
+		return "arenas"
 	}
 	return fmt.Sprintf("purpose(%d)", uint8(p))
 }

@@ -1,0 +1,98 @@
+package mr
+
+// Slot words: the generation of the slot above linkBits, and below it the
+// purpose of a live piece, or the number of the next free slot plus 1. The
+// generation is odd while the slot is live; it returns after 2^42 uses.
+const (
+	linkBits = 21 // a slab of 64 MiB has 2^20 slots of 64 bytes
+	linkMask = 1<<linkBits - 1
+)
+
+// slab is one registration cut into pieces of one class. What it knows of its
+// pieces lies in the Go heap, never in the registered memory, where a peer or a
+// stray write could change it.
+type slab struct {
+	arena      *Arena
+	reg        *Registration
+	mem        []byte
+	next, prev *slab // in the class's list of slabs with room, or the pool
+
+	slots []uint64
+	size  int    // of a piece, bytes
+	class int    // large if it is a piece of its own
+	per   uint32 // pieces that fit
+	live  uint32 // pieces handed out
+	fresh uint32 // slots from here on were not used since the slab was cut
+	free  uint32 // first free slot below fresh, plus 1
+	base  uint64 // generation that fresh slots start from, even
+	top   uint64 // no slot ever had a higher one
+}
+
+// large is the class of pieces that are slabs of their own.
+const large = -1
+
+// cut makes an empty slab one of class c. What the slots held stays: their
+// generations are even, those of pieces are odd, and new ones start above.
+func (s *slab) cut(c int) {
+	s.class, s.size = c, classSize(c)
+	s.per = uint32(len(s.mem) / s.size)
+	s.recut()
+}
+
+func (s *slab) recut() {
+	if uint32(cap(s.slots)) < s.per {
+		s.slots = make([]uint64, s.per)
+	}
+	s.slots = s.slots[:s.per]
+	s.fresh, s.free, s.live, s.base = 0, 0, 0, s.top
+}
+
+// take hands out a slot. The slab has room. used says that the slot has been
+// in use since the slab was cut.
+func (s *slab) take(purpose uint64) (slot uint32, gen uint64, used bool) {
+	if s.free != 0 {
+		slot = s.free - 1
+		w := s.slots[slot]
+		s.free = uint32(w & linkMask)
+		gen = w>>linkBits + 1
+		used = true
+	} else {
+		slot = s.fresh
+		s.fresh++
+		gen = s.base + 1
+	}
+	s.slots[slot] = gen<<linkBits | purpose
+	s.live++
+	return slot, gen, used
+}
+
+// give takes a live slot back.
+func (s *slab) give(slot uint32, gen uint64) {
+	s.slots[slot] = (gen+1)<<linkBits | uint64(s.free)
+	s.free = slot + 1
+	s.live--
+	s.top = max(s.top, gen+1)
+}
+
+// list is a doubly linked list of slabs.
+type list struct{ head *slab }
+
+func (l *list) push(s *slab) {
+	s.next, s.prev = l.head, nil
+	if l.head != nil {
+		l.head.prev = s
+	}
+	l.head = s
+}
+
+func (l *list) remove(s *slab) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		l.head = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.next, s.prev = nil, nil
+}
