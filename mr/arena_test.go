@@ -126,6 +126,9 @@ func TestArenaAgainstModel(t *testing.T) {
 				} else if len(live) > 0 {
 					free(rng.IntN(len(live)))
 				}
+				if step%8 != 0 {
+					continue
+				}
 				bound := int64(0)
 				for c, m := range peak {
 					per := int(slab) / classSize(c)

@@ -270,7 +270,7 @@ func TestTableIsBounded(t *testing.T) {
 // it is released.
 func TestResolveBesideClose(t *testing.T) {
 	d, _ := open(t, "sim", "shm", "tcp")
-	refs := make(chan Key, 64)
+	refs := make(chan Key)
 	var wg sync.WaitGroup
 	for g := range 2 {
 		wg.Go(func() {
