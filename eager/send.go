@@ -255,3 +255,7 @@ func (c *Channel) stageCredit() {
 	}
 	c.stats.Credits++
 }
+
+// Free is how many blocks a message of class cl may take, as far as this side
+// knows: credit is looked at by Flush and Progress. Short path.
+func (c *Channel) Free(cl flowctl.Class) int { return c.tx.Free(cl) }

@@ -1,0 +1,127 @@
+package message
+
+import (
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// announce sends descriptors of the messages that the peer is to fetch, in
+// order. It returns the number of the first message that could not go, which
+// those in the ring must not overtake, and whether all went.
+func (c *Channel) announce() (stop uint64, all bool) {
+	most := int(c.batch.Limits.ScatterSegs)
+	d := &c.desc
+	d.Form = scatter.FormSequence
+	for i := 0; i < len(c.first); {
+		if c.modes[i] != logp.Scatter {
+			i++
+			continue
+		}
+		d.Messages, d.Regions = d.Messages[:0], d.Regions[:0]
+		var head, tail *Out
+		from := i
+		for ; i < len(c.first) && len(d.Messages) < most; i++ {
+			if c.modes[i] != logp.Scatter {
+				continue
+			}
+			o := c.first[i]
+			if head != nil && o.Tag != head.Tag {
+				break
+			}
+			if err := c.describe(o); err != nil {
+				if head == nil {
+					o.gone = true
+					c.sent(o, err)
+					continue
+				}
+				break // its turn comes, and its error with it
+			}
+			if o.next = nil; head == nil {
+				head = o
+			} else {
+				tail.next = o
+			}
+			tail = o
+		}
+		if head == nil {
+			continue
+		}
+		token := c.groups.put(head)
+		_, res, err := c.long.Send(d, head.Tag, token)
+		if err != nil || res != rdv.Accepted {
+			c.groups.take(token)
+			if err != nil {
+				c.fail(err)
+			}
+			return c.first[firstScatter(c.modes, from)].seq, false
+		}
+		c.stats.Descriptors++
+		c.count(logp.Scatter, len(d.Messages))
+		for o := head; o != nil; o = o.next {
+			o.gone = true
+		}
+	}
+	return math.MaxUint64, true
+}
+
+func firstScatter(modes []logp.Mode, i int) int {
+	for modes[i] != logp.Scatter {
+		i++
+	}
+	return i
+}
+
+// describe appends a message and its memory to the descriptor, registering it
+// where that was not done.
+func (c *Channel) describe(o *Out) error {
+	m := scatter.Message{Pos: o.seq, Size: uint32(len(o.Data))}
+	if len(o.Data) > 0 {
+		rkey := o.RKey
+		if !o.Registered {
+			if o.pin == nil {
+				p, err := newPin(c.link, o.Data, fabric.AccessRemoteRead)
+				if err != nil {
+					return err
+				}
+				o.pin = p
+			}
+			rkey = o.pin.region.Key().RKey
+		}
+		at := fabric.Addr(o.Data)
+		r := c.desc.Regions
+		if n := len(r); n > 0 && r[n-1].RKey == rkey && r[n-1].Addr+uint64(r[n-1].Len) == at &&
+			uint64(r[n-1].Len)+uint64(len(o.Data)) <= math.MaxUint32 {
+			r[n-1].Len += uint32(len(o.Data))
+		} else {
+			c.desc.Regions = append(r, scatter.Region{Addr: at, Len: uint32(len(o.Data)), RKey: rkey})
+		}
+	}
+	c.desc.Messages = append(c.desc.Messages, m)
+	return nil
+}
+
+// handler is what the rendezvous channel calls.
+type handler struct{ *Channel }
+
+// Sent ends a transfer of this side.
+func (h handler) Sent(token uint64, err error) {
+	for o := h.groups.take(token); o != nil; {
+		next := o.next
+		h.sent(o, err)
+		o = next
+	}
+	h.wakes = true
+}
+
+// Advertised is not for this release: receivers of it do not advertise.
+func (h handler) Advertised(rdv.Advert) { h.refuse(peerError("a destination advertised")) }
+
+// Revoked has nothing to take back.
+func (h handler) Revoked(rdv.Advert) {}
+
+// Filled does not happen: this side advertises nothing.
+func (h handler) Filled(uint64, uint32, error) {}

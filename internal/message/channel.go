@@ -1,0 +1,232 @@
+package message
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// Channel carries messages between this rank and one other, both ways. Make it
+// with Open, exchange Setup, then Connect. It belongs to the owner of its link.
+type Channel struct {
+	link fabric.Link
+	opt  Options
+	ring *eager.Channel
+	long *rdv.Channel
+	plan *logp.Planner
+	err  error
+	live bool
+
+	// Sending.
+	backlog  outQueue
+	seq      uint64 // of the last message handed in
+	alone    int    // longest message that goes eager without planning
+	ringBusy bool   // refused, for as long as freeWas and wakes stay
+	freeWas  int    // free blocks of the ring when it refused
+	wakes    bool   // a completion came since the ring refused
+	flying   pending
+	groups   groups
+	batch    logp.Batch
+	first    []*Out // of the backlog, as many as the batch has messages
+	modes    []logp.Mode
+	packer   *gather.Packer
+	packs    []gather.Message
+	tags     []byte
+	desc     scatter.Descriptor
+
+	// Receiving.
+	posted inQueue
+	next   uint64 // sequence number of the next message
+	held   heldQueue
+	unexp  unexpected
+	open   bool // a gather is being taken apart
+	lease  eager.Lease
+	split  gather.Splitter
+	tagsIn tagReader
+	tag    uint32 // of the current segment
+	parts  [3][]byte
+	dst    [1]fabric.SGE
+	lie    error // of the peer, found within rdv
+	fetch  map[rdv.Handle]*In
+
+	stats Stats
+}
+
+// Stats counts what a channel did.
+type Stats struct {
+	Sent, SentBytes         uint64 // messages that ended well
+	Received, ReceivedBytes uint64
+	Plans                   uint64                // backlogs planned
+	Messages                [logp.NumModes]uint64 // sent each way
+	Gathers, Descriptors    uint64
+	Unexpected              uint64 // messages copied aside
+	Backlog                 int    // waiting
+}
+
+// Open makes a channel on an endpoint that is, or is about to be, connected.
+// Setup path.
+func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
+	c := &Channel{link: link, opt: o.effective(), next: 1, fetch: map[rdv.Handle]*In{}}
+	o = c.opt
+	var err error
+	if c.plan, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {
+		return nil, fmt.Errorf("open message channel: %w", err)
+	}
+	if c.ring, err = eager.Open(link, ep, o.Ring); err != nil {
+		return nil, fmt.Errorf("open message channel: %w", err)
+	}
+	if c.long, err = rdv.Open(link, ep, handler{c}, o.Rendezvous); err != nil {
+		return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.ring.Close())
+	}
+	c.unexp.limit = max(o.Unexpected, 0)
+	return c, nil
+}
+
+// Connect takes the peer's set-up. Setup path.
+func (c *Channel) Connect(setup []byte) error {
+	ring, long, err := parseSetup(setup)
+	if err == nil {
+		err = c.ring.Connect(ring)
+	}
+	if err == nil {
+		err = c.long.Connect(long)
+	}
+	if err != nil {
+		return fmt.Errorf("connect message channel: %w", err)
+	}
+	c.limit(long)
+	c.live = true
+	return nil
+}
+
+// Err is why the channel ended, nil while it works.
+func (c *Channel) Err() error { return c.err }
+
+// Stats returns the counters.
+func (c *Channel) Stats() Stats {
+	s := c.stats
+	s.Backlog = c.backlog.n
+	return s
+}
+
+// Memory is what the channel holds, in bytes.
+func (c *Channel) Memory() int {
+	return c.ring.Stats().Memory + c.long.Stats().Memory + c.unexp.bytes
+}
+
+// Send hands a message in. Nothing is posted before Progress. Messages over
+// MaxSize end at once with ErrTooLarge. Short path.
+func (c *Channel) Send(o *Out) {
+	switch {
+	case c.err != nil:
+		c.sent(o, c.err)
+		return
+	case uint64(len(o.Data)) > MaxSize:
+		c.sent(o, fmt.Errorf("send %d bytes: %w: at most %d", len(o.Data), ErrTooLarge, uint64(MaxSize)))
+		return
+	}
+	c.seq++
+	o.seq, o.gone, o.overtaken = c.seq, false, false
+	c.backlog.push(o)
+}
+
+// Progress does what can be done: takes what came, posts what waits, ends what
+// is through. Call it after the link was polled. more says that something is
+// left that Progress has to be called for. A non-nil error is the channel's
+// end. Short path.
+func (c *Channel) Progress() (did, more bool, err error) {
+	if !c.live {
+		return false, false, c.err
+	}
+	busy, err := c.long.Progress()
+	if err != nil {
+		return true, false, c.fail(err)
+	}
+	did = c.arrive() || busy
+	did = c.transmit() || did
+	did = c.reap() || did
+	done := true
+	if c.err == nil {
+		if done, err = c.ring.Progress(false); err != nil {
+			c.fail(err)
+		}
+	}
+	more = !done || c.backlog.n > 0 || c.flying.n > 0 || c.posted.n > 0 || !c.long.Idle()
+	return did, more, c.err
+}
+
+// OnCompletion takes a completion or an event of the channel's endpoint. It
+// returns false if it is not the channel's. Short path.
+func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
+	c.wakes = true
+	a, b := c.ring.OnCompletion(cpl), c.long.OnCompletion(cpl)
+	if a || b {
+		if err := c.ring.Err(); err != nil {
+			c.fail(err)
+		}
+		if err := c.long.Err(); err != nil {
+			c.fail(err)
+		}
+	}
+	return a || b
+}
+
+// Sleep sets or clears the sleep bit at the peer, see eager.Channel.Sleep.
+func (c *Channel) Sleep(on bool) (done bool, err error) {
+	a, err := c.ring.Sleep(on)
+	b, err2 := c.long.Sleep(on)
+	return a && b, errors.Join(err, err2)
+}
+
+// fail ends the channel: what waits, ends; what the link or the peer may still
+// touch ends at Sever.
+func (c *Channel) fail(err error) error {
+	if c.err != nil {
+		return c.err
+	}
+	c.err, c.live = err, false
+	for c.backlog.n > 0 {
+		c.sent(c.backlog.pop(), err)
+	}
+	for c.posted.n > 0 {
+		c.received(c.posted.pop(), 0, 0, err)
+	}
+	c.unexp.clear()
+	return err
+}
+
+// Sever says that the peer and the link cannot reach this side's memory any
+// more: the endpoint was closed and its requests have come back. It ends all
+// that has not ended.
+func (c *Channel) Sever(reason error) {
+	if reason == nil {
+		reason = ErrClosed
+	}
+	c.fail(reason)
+	c.long.Sever(c.err)
+	for c.flying.n > 0 {
+		c.sent(c.flying.pop(), c.err)
+	}
+}
+
+// Close ends everything and releases the rings. The endpoint must be closed
+// before, and its completions drained. Idempotent. Setup path.
+func (c *Channel) Close() error {
+	c.Sever(ErrClosed)
+	if c.open {
+		c.open = false
+		_ = c.lease.Release() // the ring goes with it
+	}
+	err := c.long.Close()
+	for h, in := range c.fetch {
+		delete(c.fetch, h)
+		c.received(in, 0, 0, c.err)
+	}
+	return errors.Join(err, c.ring.Close())
+}

@@ -1,0 +1,69 @@
+// Package message moves the messages of one pair of ranks: it holds what the
+// application hands in, decides for the whole backlog how to move it, and gives
+// messages to receives in the order in which they were sent, whatever way each
+// of them took.
+//
+// # From backlog to wire
+//
+// Send appends to a list. Progress takes what has gathered there, asks the cost
+// model (package logp) for a plan, and carries it out:
+//
+//	eager    one ring message each                        eager.Channel
+//	gather   runs of messages in one ring message         gather, eager.Channel
+//	scatter  descriptors; the peer reads                  scatter, rdv.Channel
+//
+// While the ring has no credit, the link's queue is full, or the peer keeps as
+// many transfers as it may, messages wait here and are planned together when
+// that ends: a busy link is what makes batches.
+//
+// A message alone that is so small that nothing beats eager is not planned: the
+// bound is computed when the parameters are set.
+//
+// # Order
+//
+// Every message has a sequence number, counted from 1 in the order of Send. Two
+// streams carry them, the ring and the descriptors, and each is in rising order:
+// a message that cannot be announced now stops those behind it that would go
+// through the ring, and one that was overtaken by an announcement is not announced
+// itself, whatever a later plan says. The receiver therefore merges two sorted streams: the next number is at
+// the head of one of them, or on its way. Nothing is parked, and nothing waits
+// for ever: descriptors never wait behind data.
+//
+// # Matching
+//
+// A receive takes the first message, in order, whose tag it asks for. A message
+// that nobody asks for is copied aside, up to Options.Unexpected bytes; beyond
+// that it stays in the ring and stops the sender for want of credit. Large
+// messages that nobody asks for stay at the sender, who has announced them.
+//
+// # Memory
+//
+// The caller's memory is free when the message's Completer is called: at once
+// where it was copied, when the link is done with it where it was taken in
+// place, when the peer has fetched it where it was announced. Destinations of
+// announced messages that are not registered are pinned and registered for the
+// transfer.
+//
+// # Failure
+//
+// What a peer sends is checked here, in eager, gather, scatter and rdv. A lie
+// ends this channel with an error that wraps ErrPeer; the link and other
+// channels go on. Everything handed in ends exactly once: what waits, at once;
+// what the link or the peer may still touch, at Sever.
+//
+// # Concurrency and files
+//
+// A Channel belongs to the owner of its link. It imports eager, rdv, gather,
+// scatter, logp, fabric.
+//
+//	channel.go     Channel: open, connect, progress, close
+//	options.go     Options and defaults; setup.go what peers exchange
+//	out.go         Out and the backlog; pending.go what the link still reads
+//	plan.go        the backlog as the model sees it
+//	transmit.go    carrying out a plan; ring.go, announce.go its two streams
+//	in.go          In, matching; unexpected.go messages nobody asked for
+//	arrive.go      merging the streams; ringin.go, fetch.go their heads
+//	tags.go        tags of a gather
+//	pin.go         registering for one transfer
+//	errors.go      errors
+package message

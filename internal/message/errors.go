@@ -1,0 +1,46 @@
+package message
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels for errors.Is.
+var (
+	// ErrPeer is a peer that broke the rules. It ends the channel and nothing
+	// else.
+	ErrPeer = errors.New("peer sent what no honest peer sends")
+
+	// ErrShortBuffer is a receive whose buffer is shorter than the message,
+	// which stays for the next one.
+	ErrShortBuffer = errors.New("buffer shorter than the message")
+
+	// ErrTooLarge is a message longer than MaxSize.
+	ErrTooLarge = errors.New("message too large")
+
+	// ErrSetup is a set-up blob that is malformed.
+	ErrSetup = errors.New("bad message channel set-up")
+
+	// ErrClosed is the use of a closed channel.
+	ErrClosed = errors.New("message channel is closed")
+)
+
+// MaxSize is the longest message in bytes: sizes have 32 bits on the wire.
+const MaxSize = 1<<32 - 1
+
+// SequenceError is a message out of turn. It unwraps to ErrPeer.
+type SequenceError struct {
+	Stream     string // "ring" or "descriptors"
+	Have, Want uint64
+}
+
+func (e *SequenceError) Error() string {
+	return fmt.Sprintf("%v: message %d in the %s, expected %d or later", ErrPeer, e.Have, e.Stream, e.Want)
+}
+
+// Unwrap returns ErrPeer.
+func (e *SequenceError) Unwrap() error { return ErrPeer }
+
+func peerError(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrPeer, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,144 @@
+package message
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// heldQueue holds announced messages that wait for their turn, by rising
+// number. It is bounded by what rdv lets a peer have outstanding.
+type heldQueue struct {
+	buf   []announced
+	first int
+}
+
+func (q *heldQueue) len() int { return len(q.buf) - q.first }
+
+func (q *heldQueue) head() *announced { return &q.buf[q.first] }
+
+func (q *heldQueue) push(a announced) {
+	if q.first > 0 && q.first == len(q.buf) {
+		q.buf, q.first = q.buf[:0], 0
+	}
+	q.buf = append(q.buf, a)
+}
+
+func (q *heldQueue) pop() announced {
+	a := q.buf[q.first]
+	if q.first++; q.first == len(q.buf) {
+		q.buf, q.first = q.buf[:0], 0
+	}
+	return a
+}
+
+// Match takes a message whose turn has come and for which there is a receive;
+// others are held until then. Neighbours that are taken here are fetched together.
+func (h handler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
+	c := h.Channel
+	want := c.next
+	if n := c.held.len(); n > 0 {
+		want = c.held.buf[len(c.held.buf)-1].seq + 1
+	}
+	if m.Form != scatter.FormSequence || m.Pos < want {
+		c.refuse(&SequenceError{"descriptors", m.Pos, want})
+		return nil, rdv.Refuse
+	}
+	a := announced{seq: m.Pos, tag: m.Tag, size: m.Size, handle: m.Handle}
+	if m.Pos != c.next || c.held.len() > 0 {
+		c.held.push(a)
+		return nil, rdv.Later
+	}
+	c.next++
+	in := c.match(a.tag, int(a.size), false)
+	if in == nil {
+		c.unexp.announce(a)
+		return nil, rdv.Later
+	}
+	dst, err := c.prepare(in, a)
+	if err != nil {
+		c.received(in, a.tag, 0, err)
+		return nil, rdv.Refuse // the sender hears of it
+	}
+	c.fetch[a.handle] = in
+	return dst, rdv.Take
+}
+
+// refuse notes that the peer lies. The channel ends in the next step of
+// Progress: this one runs within rdv.
+func (c *Channel) refuse(err error) {
+	if c.lie == nil {
+		c.lie = err
+	}
+}
+
+// takeHeld delivers the message at the head of the announced ones, whose turn
+// it is.
+func (c *Channel) takeHeld() bool {
+	a := *c.held.head()
+	in := c.match(a.tag, int(a.size), false)
+	if in == nil {
+		c.unexp.announce(a)
+	} else {
+		c.accept(in, a)
+	}
+	c.held.pop()
+	c.next++
+	return true
+}
+
+// accept has a message fetched into a receive.
+func (c *Channel) accept(in *In, a announced) {
+	dst, err := c.prepare(in, a)
+	if err != nil {
+		_, _ = c.long.Refuse(a.handle) // the sender hears of it
+		c.received(in, a.tag, 0, err)
+		return
+	}
+	c.fetch[a.handle] = in
+	if err := c.long.Accept(a.handle, dst); err != nil && c.fetch[a.handle] == in {
+		delete(c.fetch, a.handle)
+		c.received(in, a.tag, 0, err)
+	}
+}
+
+// prepare returns the pieces of in for a message; valid until the next call.
+func (c *Channel) prepare(in *In, a announced) ([]fabric.SGE, error) {
+	in.tag, in.size = a.tag, a.size
+	if a.size == 0 {
+		return nil, nil
+	}
+	s, err := c.destination(in, int(a.size))
+	c.dst[0] = s
+	return c.dst[:], err
+}
+
+// Received ends a message of the peer's: fetched, cancelled or failed.
+func (h handler) Received(m rdv.Incoming, err error) {
+	c := h.Channel
+	in := c.fetch[m.Handle]
+	if in == nil {
+		// Cancelled or failed before a receive asked for it. Its number counts
+		// all the same.
+		c.withdraw(m.Handle, err)
+		return
+	}
+	delete(c.fetch, m.Handle)
+	if err == nil && in.Use != nil {
+		part := [1][]byte{in.Buf[:m.Size]}
+		in.Use(m.Tag, part[:])
+	}
+	c.received(in, m.Tag, int(m.Size), err)
+}
+
+// withdraw marks an announced message as void.
+func (c *Channel) withdraw(h rdv.Handle, err error) {
+	if c.err != nil {
+		return
+	}
+	// This side's peer never cancels: its channel is failing, and so is ours.
+	if err == nil {
+		err = rdv.ErrCancelled
+	}
+	c.refuse(err)
+}

@@ -1,0 +1,18 @@
+package message
+
+import (
+	"testing"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// The same scripts over queue pairs.
+func TestIBV(t *testing.T) {
+	testutil.RequireRDMA(t)
+	open := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) })
+	for policy := range policies {
+		t.Run(policy, func(t *testing.T) { script(t, open, 5, policy, 300, 200000) })
+	}
+}

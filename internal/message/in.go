@@ -1,0 +1,153 @@
+package message
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/rdv"
+)
+
+// In is a receive. The caller fills the first part; from Recv to
+// Completer.Complete it belongs to the channel.
+type In struct {
+	Buf        []byte
+	LKey       uint32 // of the registered region that Buf lies in
+	Tag        uint32
+	Any        bool // any tag
+	Registered bool // LKey is valid
+
+	// Use, if set, is called with the message in place instead of copying it to
+	// Buf, in one to three parts, which are the peer's to change and valid for
+	// the call only. Messages that the peer announced come in one part, in Buf.
+	Use func(tag uint32, parts [][]byte)
+
+	Done Completer
+
+	next *In
+	pin  *pin
+	tag  uint32
+	size uint32
+}
+
+// takes reports whether in asks for tag.
+func (in *In) takes(tag uint32) bool { return in.Any || in.Tag == tag }
+
+// inQueue is a list of receives, oldest first.
+type inQueue struct {
+	head, tail *In
+	n          int
+}
+
+func (q *inQueue) push(in *In) {
+	in.next = nil
+	if q.tail == nil {
+		q.head = in
+	} else {
+		q.tail.next = in
+	}
+	q.tail = in
+	q.n++
+}
+
+func (q *inQueue) pop() *In {
+	in := q.head
+	q.remove(nil, in)
+	return in
+}
+
+// find returns the first receive that takes tag, and the one before it.
+func (q *inQueue) find(tag uint32) (before, in *In) {
+	for in = q.head; in != nil && !in.takes(tag); before, in = in, in.next {
+	}
+	return before, in
+}
+
+// remove takes out in, which stands behind before.
+func (q *inQueue) remove(before, in *In) {
+	if before == nil {
+		q.head = in.next
+	} else {
+		before.next = in.next
+	}
+	if q.tail == in {
+		q.tail = before
+	}
+	in.next = nil
+	q.n--
+}
+
+// Recv hands a receive in. It may end at once, if a message that was put aside
+// matches. Short path.
+func (c *Channel) Recv(in *In) {
+	if c.err != nil {
+		c.received(in, 0, 0, c.err)
+		return
+	}
+	if c.unexp.n > 0 && c.takeAside(in) {
+		return
+	}
+	c.posted.push(in)
+}
+
+// match takes the receive for a message of tag and size off the list; nil if
+// there is none. Receives whose buffer is too short end with an error; those that
+// use a message of the ring in place need none.
+func (c *Channel) match(tag uint32, size int, ring bool) *In {
+	for {
+		before, in := c.posted.find(tag)
+		if in == nil {
+			return nil
+		}
+		c.posted.remove(before, in)
+		if size <= len(in.Buf) || in.Use != nil && ring {
+			return in
+		}
+		c.received(in, tag, 0, shortBuffer(size, in))
+	}
+}
+
+func shortBuffer(size int, in *In) error {
+	return fmt.Errorf("receive %d bytes into %d: %w", size, len(in.Buf), ErrShortBuffer)
+}
+
+// received ends a receive.
+func (c *Channel) received(in *In, tag uint32, n int, err error) {
+	if in.pin != nil {
+		in.pin.release()
+		in.pin = nil
+	}
+	if err == nil {
+		c.stats.Received++
+		c.stats.ReceivedBytes += uint64(n)
+	}
+	done := in.Done
+	in.Buf, in.Use = nil, nil
+	if done != nil {
+		done.Complete(tag, n, err)
+	}
+}
+
+// destination is the registered memory of in for n bytes.
+func (c *Channel) destination(in *In, n int) (fabric.SGE, error) {
+	lkey := in.LKey
+	if !in.Registered {
+		if in.pin == nil {
+			p, err := newPin(c.link, in.Buf[:n], fabric.AccessLocalWrite)
+			if err != nil {
+				return fabric.SGE{}, err
+			}
+			in.pin = p
+		}
+		lkey = in.pin.region.LKey()
+	}
+	return fabric.NewSGE(in.Buf[:n], lkey), nil
+}
+
+// announced is a message that the peer has announced and that waits for its
+// turn, or for a receive.
+type announced struct {
+	seq    uint64
+	tag    uint32
+	size   uint32
+	handle rdv.Handle
+}

@@ -1,0 +1,77 @@
+package message
+
+import "github.com/seed33544411/rma/logp"
+
+// Completer is who handed a message or a receive in. It is called by the owner
+// of the channel, from within the channel's methods, exactly once.
+type Completer interface {
+	// Complete ends a message that was sent (n is its length) or a receive (n
+	// is the length of the message, tag its tag). The memory is the caller's
+	// again. It may call Send and Recv.
+	Complete(tag uint32, n int, err error)
+}
+
+// Out is a message to send. The caller fills the first part; from Send to
+// Completer.Complete it belongs to the channel.
+type Out struct {
+	Data       []byte
+	LKey, RKey uint32 // of the registered region that Data lies in
+	Tag        uint32
+	Registered bool // LKey and RKey are valid, and peers may read Data
+	Urgent     bool // not to wait for others
+	Done       Completer
+
+	next *Out
+	seq  uint64
+	pos  uint64 // of the ring, behind which the link has read Data
+	pin  *pin
+	gone bool // handed to a stream, while a plan is being carried out
+
+	// A later message has been announced: announcing this one would break the
+	// order of the descriptors, and the peer may have room for no more of them
+	// until it has got this one. It goes through the ring, as was planned.
+	overtaken bool
+	mode      logp.Mode
+}
+
+// outQueue is a list of messages, oldest first.
+type outQueue struct {
+	head, tail *Out
+	n          int
+}
+
+func (q *outQueue) push(o *Out) {
+	o.next = nil
+	if q.tail == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
+	}
+	q.tail = o
+	q.n++
+}
+
+func (q *outQueue) pop() *Out {
+	o := q.head
+	if q.head = o.next; q.head == nil {
+		q.tail = nil
+	}
+	o.next = nil
+	q.n--
+	return o
+}
+
+// restore puts those of first that are not gone back, in order, before the rest.
+func (q *outQueue) restore(first []*Out) {
+	for i := len(first) - 1; i >= 0; i-- {
+		o := first[i]
+		if o.gone {
+			continue
+		}
+		if o.next = q.head; q.head == nil {
+			q.tail = o
+		}
+		q.head = o
+		q.n++
+	}
+}

@@ -1,0 +1,112 @@
+package message
+
+import (
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// limit fills in what the model must know of the link, the wire formats and
+// the peer.
+func (c *Channel) limit(peer rdv.Setup) {
+	caps := c.link.Caps()
+	threshold := c.opt.InPlace
+	if threshold == 0 {
+		threshold = gather.DefaultThreshold
+	}
+	most := c.ring.GatherLimits(eager.Envelope{Kind: kindTagged})
+	const (
+		perSegment = 3  // size of two bytes, tag of one, consecutive numbers
+		slack      = 64 // header and tags of a gather of one message are shorter
+	)
+	c.batch.Limits = logp.Limits{
+		EagerMax:    int64(c.ring.MaxPayload(flowctl.Data, true)),
+		EagerBlock:  int64(c.opt.Ring.BlockSize),
+		GatherMax:   max(int64(most.Bytes)-slack, 0),
+		GatherCopy:  int64(threshold - 1),
+		MaxSGE:      int32(min(caps.MaxSGE, most.InPlace+1)),
+		ScatterSegs: int32(min(int(peer.Messages), int(peer.Regions), c.opt.Rendezvous.Messages, c.opt.Rendezvous.Regions)),
+		Header:      16, Segment: perSegment,
+		DescSegment: scatter.SequenceMessageSize + scatter.RegionSize, ReadRequest: 28,
+		Cursor: c.ring.Mode() == eager.ModeCursor,
+	}
+	c.packer = gather.NewPacker(gather.Seq, most, threshold)
+	c.bound()
+}
+
+// SetParams makes later plans follow p. Allocates. Errors wrap logp.ErrParams.
+func (c *Channel) SetParams(p *logp.Params) error {
+	if err := c.plan.SetParams(p); err != nil {
+		return err
+	}
+	c.bound()
+	return nil
+}
+
+// Params are those in use.
+func (c *Channel) Params() logp.Params { return c.plan.Params() }
+
+// Limits are those that the model is given.
+func (c *Channel) Limits() logp.Limits { return c.batch.Limits }
+
+// bound finds the length up to which a message alone goes eager for certain.
+func (c *Channel) bound() {
+	c.alone = -1
+	eagerAt := func(n int64) bool {
+		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: c.batch.Limits}
+		p, err := c.plan.Plan(&b)
+		return err == nil && p.Modes() == logp.ModeSet(0).With(logp.Eager)
+	}
+	for n := int64(0); n <= c.batch.Limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
+		c.alone = int(n)
+	}
+}
+
+// view takes the first messages off the backlog, to c.first, describes them to
+// the model, and plans: their modes are in c.modes.
+func (c *Channel) view() error {
+	b := &c.batch
+	b.Messages, c.first, c.modes = b.Messages[:0], c.first[:0], c.modes[:0]
+	var end uint64 // of the message before, 0 if it cannot be joined
+	var key uint32
+	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
+		o := c.backlog.pop()
+		f := logp.DestRegistered // not known here: assume the best, the peer pays the rest
+		if o.Registered {
+			f |= logp.Registered
+			if at := fabric.Addr(o.Data); at != 0 {
+				if at == end && o.RKey == key {
+					f |= logp.Joined
+				}
+				end, key = at+uint64(len(o.Data)), o.RKey
+			}
+		} else {
+			end = 0
+		}
+		if o.Urgent {
+			f |= logp.Urgent
+		}
+		b.Messages = append(b.Messages, logp.Message{Size: int64(len(o.Data)), Flags: f})
+		c.first = append(c.first, o)
+		c.modes = append(c.modes, logp.Eager)
+	}
+	plan, err := c.plan.Plan(b)
+	if err != nil {
+		return err
+	}
+	c.stats.Plans++
+	for i := range plan.Parts {
+		p := &plan.Parts[i]
+		for _, k := range p.Messages {
+			c.modes[k] = p.Mode
+			if o := c.first[k]; o.overtaken && p.Mode == logp.Scatter {
+				c.modes[k] = o.mode
+			}
+		}
+	}
+	return nil
+}

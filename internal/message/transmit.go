@@ -1,0 +1,64 @@
+package message
+
+import (
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/logp"
+)
+
+// transmit sends what can be sent of the backlog. Short path.
+func (c *Channel) transmit() (did bool) {
+	for c.backlog.n > 0 && c.err == nil {
+		if c.ringBusy && !c.wakes && c.ring.Free(flowctl.Data) == c.freeWas {
+			break
+		}
+		c.ringBusy, c.wakes = false, false
+		if o := c.backlog.head; c.backlog.n == 1 && len(o.Data) <= c.alone {
+			if !c.sendAlone(o) {
+				break
+			}
+			did = true
+			continue
+		}
+		moved, all := c.sendBatch()
+		did = did || moved
+		if !all {
+			break
+		}
+	}
+	return did
+}
+
+// sendBatch plans the first of the backlog and carries the plan out as far as
+// the two streams take it. moved: some messages went; all: none is left over.
+func (c *Channel) sendBatch() (moved, all bool) {
+	err := c.view()
+	if err == nil {
+		var stop uint64
+		stop, all = c.announce()
+		all = c.fill(stop) && all
+	} else {
+		c.fail(err)
+	}
+	announced := false
+	for i := len(c.first) - 1; i >= 0; i-- {
+		o := c.first[i]
+		announced = announced || o.gone && c.modes[i] == logp.Scatter
+		if announced && !o.gone && !o.overtaken {
+			o.overtaken, o.mode = true, c.modes[i]
+		}
+		if moved = moved || o.gone; !o.gone && c.err != nil {
+			o.gone = true
+			c.sent(o, c.err)
+		}
+	}
+	c.backlog.restore(c.first)
+	return moved, all && c.err == nil
+}
+
+// refused notes that the ring took nothing more.
+func (c *Channel) refused() {
+	c.ringBusy, c.freeWas = true, c.ring.Free(flowctl.Data)
+}
+
+// count counts messages handed to a stream.
+func (c *Channel) count(m logp.Mode, n int) { c.stats.Messages[m] += uint64(n) }
