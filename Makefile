@@ -9,7 +9,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test unit bench lint race nocgo cross test32 fuzz softroce softroce-selftest softroce-perf clean help
+.PHONY: build deps test unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -86,12 +86,22 @@ cross: ## build and vet for other systems and processors, tests included
 test32: ## the tests where int and pointers have 32 bits (linux/386, on amd64)
 	CGO_ENABLED=0 GOARCH=386 $(GO) test -shuffle=on . ./eager ./fabric/... ./flowctl ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
 
+portable: ## the tests of tcp with the system calls of macOS and FreeBSD
+	CGO_ENABLED=0 $(GO) test -shuffle=on -tags rma_portable ./fabric/tcp
+
+# One instrumented test binary a package, not one a target; minimising an input that
+# was merely interesting may take longer than the search itself, so it is bounded.
 fuzz: ## every fuzz target over its corpus, then FUZZTIME=3s of new inputs each
-	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/{t[++n]=$$1} /^ok/{for(i=1;i<=n;i++)print $$2, t[i]; n=0}' | \
-	while read -r pkg name; do \
-	  echo "fuzz $$pkg $$name"; \
-	  $(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=5x "$$pkg"; \
-	done
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; start=$$SECONDS; \
+	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
+	while read -r dir name; do \
+	  bin=$$tmp/$${dir//\//_}.test; \
+	  [ -e "$$bin" ] || $(GO) test -c -fuzz=. -o "$$bin" "$$dir"; \
+	  echo "fuzz $$dir $$name"; \
+	  (cd "$$dir" && "$$bin" -test.run='^$$' -test.fuzz="^$$name\$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=5x \
+	    -test.fuzzcachedir="$$($(GO) env GOCACHE)/fuzz/$${dir#./}"); \
+	done <"$$tmp/targets"; \
+	echo "fuzz: $$(wc -l <"$$tmp/targets") targets in $$((SECONDS-start))s"
 
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)

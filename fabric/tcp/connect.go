@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux || darwin || freebsd
 
 package tcp
 
@@ -264,16 +264,15 @@ func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, error) {
 // stock system), below what one fast stream needs.
 func (l *link) tune(fd int, peerTimeout time.Duration) error {
 	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
-	ms := max(1, int(peerTimeout.Milliseconds()))
 	secs := max(1, int(peerTimeout/(2*time.Second)))
 	errs := []error{
 		unix.SetNonblock(fd, true),
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		// Data unacknowledged for this long ends the connection; so does a
 		// keepalive probe that nobody answers.
-		set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms),
+		userTimeout(fd, peerTimeout),
 		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, secs),
+		set(unix.IPPROTO_TCP, keepIdle, secs),
 		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
 		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max(1, secs)),
 	}

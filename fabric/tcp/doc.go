@@ -39,13 +39,22 @@
 //	frame.go       header of every frame; hello.go, address.go: set-up formats
 //	config.go      Config
 //	link.go        link: opening, closing, regions in region.go
-//	poll.go        Poll, Arm, Disarm; direct and epoll modes
+//	poll.go        Poll, Arm, Disarm; one or two sockets, or many
 //	accept.go      listener, strangers; connect.go: Endpoint.Connect
 //	endpoint.go    one connection: life, failure; sq.go: its work requests
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
-//	*_unsafe.go    system calls and memory by address
+//	poller_*.go    which sockets are ready: epoll, kqueue
+//	tune_*.go      socket options that systems name differently
+//	sys_*.go       socket calls: Linux' without allocation, portable ones
+//	mem_unsafe.go  memory by address
 //
-// May import fabric, fabric/internal/softlink, internal/offheap, internal/cpu.
+// Linux is what it is made for and tested on. macOS and FreeBSD have the same
+// code above kqueue and the portable calls of package unix, which allocate; the
+// build tag rma_portable has Linux use the latter, so that they are tested.
+// Elsewhere Open says that it cannot.
+//
+// May import fabric, fabric/internal/softlink, internal/offheap, internal/cpu,
+// internal/event.
 // Unit, two-process and hostile-input tests are beside the code; the contract is
 // tested by fabric/fabrictest.
 package tcp

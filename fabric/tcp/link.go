@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux || darwin || freebsd
 
 package tcp
 
@@ -10,10 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 // Limits of the link, as Caps reports them.
@@ -48,18 +47,17 @@ type link struct {
 	guard guard
 
 	active   []*endpoint // with an open socket
-	tab      []*endpoint // the same by epoll index; nil where free
+	tab      []*endpoint // the same by index in the poller; nil where free
 	gen      uint32      // tells a table entry's users apart
 	direct   int         // directMax, except in tests
 	deferred []*endpoint // with something left to do at the next Poll or before sleeping
 	spare    []*endpoint // the other buffer of deferred
 	ready    readyList
-	events   [64]unix.EpollEvent
 	iov      [maxIov]iovec
 	msg      msghdr
 
-	epfd   int
-	wakefd int
+	poller poller
+	waking event.Event
 	cfg    Config
 	port   uint16
 
@@ -91,18 +89,13 @@ func Open(cfg *Config) (fabric.Link, error) {
 		all:     map[*endpoint]struct{}{},
 		byToken: map[token]*endpoint{},
 		regions: map[*region]struct{}{},
-		epfd:    -1,
-		wakefd:  -1,
 	}
-	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-		l.wakefd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if l.waking, err = event.New(); err != nil {
+		return nil, fmt.Errorf("tcp: open: %w", err)
 	}
-	if err == nil {
-		err = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, l.wakefd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1})
-	}
-	if err != nil {
-		l.closeFDs()
-		return nil, fmt.Errorf("tcp: open: epoll: %w", err)
+	if err := l.poller.open(l.waking.FD()); err != nil {
+		_ = l.waking.Close()
+		return nil, fmt.Errorf("tcp: open: %w", err)
 	}
 	if err := l.listen(); err != nil {
 		l.closeFDs()
@@ -112,26 +105,20 @@ func Open(cfg *Config) (fabric.Link, error) {
 }
 
 func (l *link) closeFDs() {
-	for _, fd := range []*int{&l.epfd, &l.wakefd} {
-		if *fd >= 0 {
-			_ = unix.Close(*fd)
-		}
-	}
+	_ = l.poller.close()
+	_ = l.waking.Close()
 }
 
 func (l *link) Name() string      { return "tcp" }
 func (l *link) Caps() fabric.Caps { return linkCaps }
-func (l *link) FD() int           { return l.epfd }
+func (l *link) FD() int           { return l.poller.fd }
 
 // wake makes FD readable, for what no socket announces.
-func (l *link) wake() {
-	_, _ = unix.Write(l.wakefd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-}
+func (l *link) wake() { l.waking.Set() }
 
 // adopt takes newly connected endpoints into the owner's lists. Class: setup.
 func (l *link) adopt() {
-	var b [8]byte
-	_, _ = unix.Read(l.wakefd, b[:])
+	l.waking.Clear()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.joined {
@@ -153,8 +140,7 @@ func (l *link) adopt() {
 		e.idx, e.gen, e.adopted = idx, l.gen, true
 		l.tab[idx] = e
 		l.active = append(l.active, e)
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(idx), Pad: int32(e.gen)}
-		if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, e.fd, &ev); err != nil {
+		if err := l.poller.add(e); err != nil {
 			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: watch socket: %w", err))
 		}
 	}

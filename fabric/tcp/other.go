@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !(linux || darwin || freebsd)
 
 package tcp
 
@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Open fails: the link uses epoll and exists on Linux only.
+// Open fails: the link needs epoll or kqueue.
 func Open(*Config) (fabric.Link, error) {
 	return nil, fmt.Errorf("tcp: open on %s: %w", runtime.GOOS, fabric.ErrNotSupported)
 }

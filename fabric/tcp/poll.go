@@ -1,12 +1,8 @@
-//go:build linux
+//go:build linux || darwin || freebsd
 
 package tcp
 
-import (
-	"golang.org/x/sys/unix"
-
-	"github.com/seed33544411/rma/fabric"
-)
+import "github.com/seed33544411/rma/fabric"
 
 // directMax is up to how many endpoints Poll reads every socket itself. A
 // receive that finds nothing costs about as much as asking epoll, which then
@@ -41,7 +37,7 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
-// pollMany asks epoll which sockets have something.
+// pollMany asks the system which sockets have something.
 func (l *link) pollMany() {
 	// What earlier polls left undone comes first: it is due by now.
 	todo := l.deferred
@@ -57,17 +53,8 @@ func (l *link) pollMany() {
 	if l.closed.Load() {
 		return
 	}
-	n, errno := readyNow(l.epfd, l.events[:])
-	if errno != 0 {
-		return // EINTR
-	}
-	for i := range l.events[:n] {
-		ev := &l.events[i]
-		if ev.Fd < 0 || int(ev.Fd) >= len(l.tab) {
-			continue // the wake-up descriptor: adopt empties it
-		}
-		// The entry may have changed hands since the kernel filled the list.
-		if e := l.tab[ev.Fd]; e != nil && int32(e.gen) == ev.Pad {
+	for i := range l.poller.ready() {
+		if e := l.poller.at(i, l.tab); e != nil {
 			e.progress()
 			e.deferRest()
 		}
@@ -75,7 +62,7 @@ func (l *link) pollMany() {
 }
 
 // deferRest notes that e needs a look at the next poll even if its socket says
-// nothing, and has epoll say when a full socket has room again.
+// nothing, and has the system say when a full socket has room again.
 func (e *endpoint) deferRest() {
 	if e.fd < 0 {
 		return
@@ -92,17 +79,13 @@ func (e *endpoint) unfinished() bool {
 	return e.ackWant || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
 }
 
-// watchOut tells epoll whether room in the socket is an event.
+// watchOut tells the poller whether room in the socket is an event.
 func (e *endpoint) watchOut(on bool) {
 	if e.outOn == on {
 		return
 	}
 	e.outOn = on
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
-	if on {
-		ev.Events |= unix.EPOLLOUT
-	}
-	_ = unix.EpollCtl(e.l.epfd, unix.EPOLL_CTL_MOD, e.fd, &ev)
+	e.l.poller.out(e, on)
 }
 
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all

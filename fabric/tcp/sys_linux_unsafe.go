@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !rma_portable
 
 package tcp
 
@@ -24,11 +24,6 @@ type msghdr struct {
 	controllen uintptr
 	flags      int32
 }
-
-// longCall is the bytes from which a system call is announced to the Go
-// scheduler: below, the copy takes less than the announcement and its
-// consequences (20 µs without a processor for the other goroutines at worst).
-const longCall = 64 << 10
 
 // recvBytes receives up to n bytes to addr.
 func recvBytes(fd int, addr uint64, n int) (int, unix.Errno) {
@@ -65,11 +60,5 @@ func sendVec(fd int, m *msghdr, v []iovec, total int) (int, unix.Errno) {
 		return int(r), e
 	}
 	r, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), unix.MSG_NOSIGNAL)
-	return int(r), e
-}
-
-// readyNow fills ev with the sockets that are ready, without waiting.
-func readyNow(epfd int, ev []unix.EpollEvent) (int, unix.Errno) {
-	r, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&ev[0])), uintptr(len(ev)), 0, 0, 0)
 	return int(r), e
 }

@@ -14,15 +14,11 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Sizes that endpoints multiply, and layouts that the kernel reads.
+// Sizes that endpoints multiply.
 func TestSizes(t *testing.T) {
 	testutil.Size(t, 56, unsafe.Sizeof(slot{}))
 	testutil.Size(t, 32, unsafe.Sizeof(seg{}))
 	testutil.Size(t, 24, unsafe.Sizeof(reply{}))
-	require.Equal(t, unsafe.Sizeof(unix.Iovec{}), unsafe.Sizeof(iovec{}))
-	require.Equal(t, unsafe.Sizeof(unix.Msghdr{}), unsafe.Sizeof(msghdr{}))
-	require.Equal(t, unsafe.Offsetof(unix.Msghdr{}.Iov), unsafe.Offsetof(msghdr{}.iov))
-	require.Equal(t, unsafe.Offsetof(unix.Msghdr{}.Iovlen), unsafe.Offsetof(msghdr{}.iovlen))
 	require.Less(t, unsafe.Sizeof(endpoint{}), uintptr(4096))
 }
 
@@ -82,33 +78,6 @@ func TestStagingRing(t *testing.T) {
 		}
 	}
 	require.Greater(t, sent, 10*stageSize)
-}
-
-func TestHotPathAllocatesNothing(t *testing.T) {
-	a, b := pair(t, Config{}, 1<<20)
-	key := b.reg.Key()
-	for name, wr := range map[string]fabric.WR{
-		"inline": a.write(0, 8, key, fabric.FlagSignaled|fabric.FlagInline),
-		"small":  a.write(0, 64, key, fabric.FlagSignaled),
-		"notify": a.write(0, 64, key, fabric.FlagSignaled|fabric.FlagNotify),
-		"large":  a.write(0, 1<<20, key, fabric.FlagSignaled),
-		"read":   {Op: fabric.OpRead, Local: a.sge(0, 4096), RemoteAddr: key.Addr, RKey: key.RKey, Flags: fabric.FlagSignaled},
-		"fetch":  {Op: fabric.OpFetchAdd, Local: a.sge(0, 8), RemoteAddr: key.Addr, RKey: key.RKey, Flags: fabric.FlagSignaled},
-	} {
-		wrs := []fabric.WR{wr}
-		var cs [4]fabric.Completion
-		require.Zero(t, testing.AllocsPerRun(100, func() {
-			if n, err := a.ep.Post(wrs); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-			for a.l.Poll(cs[:]) == 0 {
-				b.l.Poll(cs[:])
-			}
-			if cs[0].Status != fabric.StatusOK {
-				t.Fatal(cs[0].Err())
-			}
-		}), name)
-	}
 }
 
 // Acknowledgements: none for unsignalled writes, one for a batch, none at all

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux || darwin || freebsd
 
 package tcp
 
@@ -309,6 +309,11 @@ func (e *endpoint) unroom(n uint32) {
 	last.end -= n
 	t.stTail -= n
 }
+
+// longCall is the bytes from which a system call is announced to the Go
+// scheduler: below, the copy takes less than the announcement and its
+// consequences (20 µs without a processor for the other goroutines at worst).
+const longCall = 64 << 10
 
 // send hands the front of the stream to the socket. It reports whether all of
 // it was taken. Class: short, bulk.

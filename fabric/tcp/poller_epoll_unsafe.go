@@ -1,0 +1,67 @@
+//go:build linux
+
+package tcp
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// poller knows which sockets are ready. For the link's owner.
+type poller struct {
+	fd    int // readable if any of them is
+	found [64]unix.EpollEvent
+}
+
+// open opens it; it watches the descriptor wake as well.
+func (p *poller) open(wake int) (err error) {
+	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	if err = unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1}); err != nil {
+		_ = unix.Close(p.fd)
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+func (p *poller) close() error { return unix.Close(p.fd) }
+
+// add watches e's socket for data, until it is closed.
+func (p *poller) add(e *endpoint) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
+	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, e.fd, &ev)
+}
+
+// out watches e's socket for room, or no longer.
+func (p *poller) out(e *endpoint, on bool) {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
+	if on {
+		ev.Events |= unix.EPOLLOUT
+	}
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, e.fd, &ev)
+}
+
+// ready asks, without waiting, how many sockets are ready. Class: short.
+func (p *poller) ready() int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
+	if errno != 0 {
+		return 0 // EINTR
+	}
+	return int(n)
+}
+
+// at returns the endpoint of ready socket i, nil if it is none: the wake-up
+// descriptor, or one whose place in tab has changed hands since.
+func (p *poller) at(i int, tab []*endpoint) *endpoint {
+	ev := &p.found[i]
+	if ev.Fd < 0 || int(ev.Fd) >= len(tab) {
+		return nil
+	}
+	if e := tab[ev.Fd]; e != nil && int32(e.gen) == ev.Pad {
+		return e
+	}
+	return nil
+}
