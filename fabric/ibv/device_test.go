@@ -44,11 +44,15 @@ func slow() int {
 	return max(n, 1)
 }
 
-func open2(tb testing.TB) (fabric.Link, fabric.Link) {
+func open2(tb testing.TB) (fabric.Link, fabric.Link) { return open2Of(tb, Options{}) }
+
+func open2Of(tb testing.TB, o Options) (fabric.Link, fabric.Link) {
 	da, db := need(tb)
-	a, err := Open(Options{Device: da})
+	o.Device = da
+	a, err := Open(o)
 	require.NoError(tb, err)
-	b, err := Open(Options{Device: db})
+	o.Device = db
+	b, err := Open(o)
 	require.NoError(tb, err)
 	return a, b
 }
@@ -70,8 +74,10 @@ type side struct {
 	cs  [64]fabric.Completion
 }
 
-func pair(tb testing.TB, o fabric.EndpointOptions) (a, b *side) {
-	la, lb := open2(tb)
+func pair(tb testing.TB, o fabric.EndpointOptions) (a, b *side) { return pairOf(tb, Options{}, o) }
+
+func pairOf(tb testing.TB, lo Options, o fabric.EndpointOptions) (a, b *side) {
+	la, lb := open2Of(tb, lo)
 	mk := func(l fabric.Link) *side {
 		s := &side{tb: tb, l: l.(*Link)}
 		tb.Cleanup(func() { require.NoError(tb, l.Close()) })

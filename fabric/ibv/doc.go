@@ -54,6 +54,38 @@
 // the specification, so it can be switched off: [Options.LastByteLast], which
 // internal/links sets by RMA_IBV_LAST_BYTE.
 //
+// # rdma_rxe
+//
+// SoftRoCE breaks the rules of a reliable connection when packets are lost,
+// repeated or reordered (packet traces of Linux 6.12; verbs/device_lossy_test.go
+// shows the first three, docs/softroce.md tells more):
+//
+//  1. A request that is fenced and has to be sent again waits for reads and atomics
+//     that were posted behind it, which wait for it. Nothing ends that. So Post
+//     holds fenced requests back itself, taking nothing from them on, until the
+//     reads and atomics before have completed; the device sees no fence.
+//  2. An acknowledgement that arrives between the packets of a read ends it, as a
+//     success, with data missing.
+//  3. A repeated write is acknowledged with the number of the atomic behind it,
+//     which ends the atomic, as a success, without its result.
+//  4. A read whose answer was lost is refused or ignored when it, or what was
+//     carried out last, is empty.
+//
+// 1 is avoided on every connection of such a device. Against the others,
+// connections that leave the device are guarded ([Options.Guard] decides
+// otherwise): reads go to the device in pieces of one packet; empty requests are
+// empty messages, which take a receive of the target, as notifications do; an
+// atomic is posted when nothing is outstanding, and the place of its result holds
+// a random word until then. If that is still there afterwards, because a repeated
+// write was held up in the network for longer than the atomic took, the request
+// has failed with StatusUnknown and [VendorLostResult], and the endpoint is down:
+// the atomic has happened, and what it returned is lost.
+//
+// Guarded reads of many packets are slower, atomics do not overlap. rdma_rxe also
+// counts failures until something is acknowledged, every 64 packets in a long
+// write: a wire that disturbs several packets in a hundred ends large writes as
+// StatusPeerGone.
+//
 // # Files
 //
 //	options.go   Options, choosing device, port and GID
@@ -63,11 +95,13 @@
 //	timers.go    time-outs in the device's encodings
 //	endpoint.go  one queue pair: creating, connecting, going down
 //	post.go      requests to the device
+//	guard.go     what is different on rdma_rxe
+//	split.go     reads in pieces of one packet
 //	poll.go      completions from it
 //	wake.go      sleeping on FD
 //	status.go    the device's statuses in the seam's terms
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that
-// need a device are in device_test.go and death_test.go (two processes); see verbs
+// need a device are in device_test.go, guard_test.go and death_test.go (two processes); see verbs
 // for how they find it.
 package ibv

@@ -33,6 +33,8 @@ type slot struct {
 const (
 	slotSignaled uint8 = 1 << iota // the caller wants a completion
 	slotMore                       // a piece of a split request, not its last
+	slotCounted                    // in endpoint.reads
+	slotPoison                     // endpoint.cell is its result's place
 )
 
 // Bits of a request's ID at the device: the endpoint's place in Link.eps, the
@@ -66,6 +68,14 @@ type endpoint struct {
 	tail    uint32
 	unasked uint32 // requests since the last that the device will complete
 	askAt   uint32 // ask at the latest then
+
+	reads      uint32 // reads and atomics among the slots; counted on soft devices only
+	guarded    bool   // see the package comment, also for what follows
+	packet     uint64 // bytes of the path MTU
+	split      split
+	cell       []byte // where the one outstanding atomic puts its result
+	poisonWord uint64 // what is there until then,
+	before     uint64 // and what was before
 
 	closing   bool // the queue pair is gone
 	recvs     int  // receives the target side keeps posted
@@ -139,7 +149,7 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	}
 	e.publish()
 	l.cqUsed += send + recv
-	l.reserve.Add(int64(send + recv + 1))
+	l.reserve.Add(int64(send + recv + 2)) // and a split, and the end
 	return e, nil
 }
 
@@ -247,6 +257,11 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	if err := e.qp.ToRTS(attr); err != nil {
 		return err
 	}
+	if e.guarded = l.guards(a.gid != l.gid.GID); e.guarded {
+		e.packet = uint64(attr.PathMTU.Bytes())
+		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
+		e.poisonWord = rand.Uint64()
+	}
 	if !e.state.CompareAndSwap(stNew, stConnected) {
 		return e.reason()
 	}
@@ -286,6 +301,9 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 		}
 		s := &e.slots[fail&e.mask()]
 		c.ID, c.Op = s.id, s.op
+		if s.flags&slotMore != 0 {
+			e.dropSplit() // the pieces of none other can be missing
+		}
 		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
 		e.l.push(c)
 		e.head = fail + 1
@@ -302,10 +320,14 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 
 // flush reports the signalled requests that are outstanding.
 func (e *endpoint) flush() {
+	e.cure()
 	for ; e.head != e.tail; e.head++ {
 		if s := &e.slots[e.head&e.mask()]; s.flags&slotSignaled != 0 && s.flags&slotMore == 0 {
 			e.l.push(fabric.Completion{ID: s.id, EP: e.id, Op: s.op, Status: fabric.StatusFlushed})
 		}
+	}
+	if w := &e.split.wr; e.dropSplit() && w.Flags&fabric.FlagSignaled != 0 {
+		e.l.push(fabric.Completion{ID: w.ID, EP: e.id, Op: w.Op, Status: fabric.StatusFlushed})
 	}
 }
 
@@ -334,7 +356,7 @@ func (e *endpoint) Close() error {
 	defer l.mu.Unlock()
 	l.remove(e)
 	l.cqUsed -= int(e.depth) + e.recvs
-	l.giveBack += int(e.depth) + e.recvs + 1
+	l.giveBack += int(e.depth) + e.recvs + 2
 	return nil
 }
 

@@ -42,7 +42,7 @@ type Link struct {
 	opt  Options
 	caps fabric.Caps
 	mtu  verbs.MTU
-	soft bool // a device made of software, see endpoint.failed
+	soft bool // a device made of software, rdma_rxe: see the package comment
 
 	pd   *verbs.PD
 	ch   *verbs.CompChannel
@@ -69,6 +69,8 @@ type Link struct {
 	idle   uint32                        // polls without completion
 	armed  bool
 	refill bool // endpoints may lack receives
+
+	splitting int // endpoints whose split is not done
 
 	// giveBack is places of q that closed endpoints no longer need, once what
 	// they left in it has been taken.

@@ -33,6 +33,11 @@ type Options struct {
 
 	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil: true.
 	LastByteLast *bool
+
+	// Guard says whether connections are guarded against what rdma_rxe does on a
+	// wire that loses, repeats or reorders packets, see the package comment. nil:
+	// on rdma_rxe, to peers behind a wire.
+	Guard *bool
 }
 
 // DefaultMaxReads covers the latency of a switched network with 4 KiB reads;
@@ -54,6 +59,15 @@ type place struct {
 
 func (o *Options) lastByteLast() bool {
 	return o.LastByteLast == nil || *o.LastByteLast
+}
+
+// guards says whether a connection is guarded that leaves the device (wire) or
+// does not.
+func (l *Link) guards(wire bool) bool {
+	if l.opt.Guard != nil {
+		return *l.opt.Guard
+	}
+	return l.soft && wire
 }
 
 // open finds a device and port that fit.

@@ -46,6 +46,9 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 			n++
 		}
 	}
+	if l.splitting > 0 {
+		l.advanceAll()
+	}
 	if n < len(cs) && l.q.Len() > 0 {
 		n += l.q.Pop(cs[n:])
 	}
@@ -118,7 +121,12 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 		return false
 	}
 	s := &e.slots[seq&e.mask()]
+	if e.lost(s) {
+		e.down(fabric.Completion{Status: fabric.StatusUnknown, Vendor: VendorLostResult}, seq, true)
+		return false
+	}
 	e.head = seq + 1
+	e.uncount(s)
 	if s.flags&(slotSignaled|slotMore) != slotSignaled {
 		return false
 	}
@@ -143,6 +151,9 @@ func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool
 	e.recvsUsed++
 	if refill && e.recvsUsed >= min(e.recvs/4, len(e.l.rwrs)) {
 		e.repost()
+	}
+	if w.Op == verbs.WCRecv && w.Flags&verbs.WCWithImm == 0 {
+		return false // an empty request, see endpoint.soften
 	}
 	*c = fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: w.Imm(), Bytes: w.ByteLen}
 	return true

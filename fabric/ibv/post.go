@@ -14,7 +14,26 @@ func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if e.state.Load() != stConnected {
 		return 0, e.refuse()
 	}
+	if e.split.left > 0 {
+		if e.advance(); e.split.left > 0 || e.state.Load() != stConnected {
+			return 0, e.Err()
+		}
+	}
 	for n < len(wrs) {
+		if w := &wrs[n]; e.splits(w) {
+			if reason := softlink.CheckShape(w, &e.l.caps); reason != "" {
+				return n, &fabric.WRError{Index: n, Op: w.Op, Reason: reason}
+			}
+			if e.held(w) || e.tail-e.head >= e.depth {
+				return n, nil
+			}
+			e.begin(w)
+			n++
+			if e.split.left > 0 || e.state.Load() != stConnected {
+				return n, nil
+			}
+			continue
+		}
 		m, full, err := e.chain(wrs, n)
 		if m > n {
 			k, perr := e.submit(wrs, n, m)
@@ -48,6 +67,12 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 	l.staged, l.spared = 0, 0
 	for m = n; m < len(wrs); m++ {
 		w := &wrs[m]
+		if e.held(w) {
+			return m, true, nil
+		}
+		if e.splits(w) {
+			return m, false, nil // Post's
+		}
 		if reason := softlink.CheckShape(w, &l.caps); reason != "" {
 			return m, false, &fabric.WRError{Index: m, Op: w.Op, Reason: reason}
 		}
@@ -136,7 +161,9 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
 		case fabric.OpCompareSwap:
 			d.Op, d.Compare, d.Operand = verbs.OpCmpSwap, w.Compare, w.Operand
 		}
-		if w.Flags&fabric.FlagFence != 0 {
+		if l.soft {
+			e.soften(w, d, s)
+		} else if w.Flags&fabric.FlagFence != 0 {
 			d.Flags |= verbs.SendFence
 		}
 		if w.Flags&fabric.FlagSignaled != 0 {
@@ -171,8 +198,7 @@ func (e *endpoint) submit(wrs []fabric.WR, n, m int) (int, error) {
 	// Give back the slots of what was not taken. Of a split request that was
 	// cut in the middle the first pieces are with the device; they do the same
 	// when the request is posted again.
-	back := uint32(l.staged - k)
-	e.tail -= back
+	e.giveBack(uint32(l.staged - k))
 	for m = n; k > 0; k-- {
 		if e.slots[(e.tail-uint32(k))&e.mask()].flags&slotMore == 0 {
 			m++

@@ -17,7 +17,7 @@ func (l *Link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fmt.Errorf("arm ibv link: %w", fabric.ErrClosed)
 	}
-	if l.q.Len() > 0 {
+	if l.q.Len() > 0 || l.splitting > 0 && l.stalled() {
 		return false, nil
 	}
 	if !l.armed {

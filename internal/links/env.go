@@ -18,6 +18,7 @@ const (
 	EnvPort            = "RMA_IBV_PORT"
 	EnvGIDIndex        = "RMA_IBV_GID_INDEX"
 	EnvLastByte        = "RMA_IBV_LAST_BYTE"
+	EnvGuard           = "RMA_IBV_GUARD"
 )
 
 // ErrEnvironment says that a variable has a value that makes no sense.
@@ -62,12 +63,14 @@ func fromEnv(o Options, get func(string) string) (string, Options, error) {
 		}
 		o.GIDIndex = &i
 	}
-	if s := get(EnvLastByte); s != "" {
-		rely, err := strconv.ParseBool(s)
-		if err != nil {
-			return bad(EnvLastByte, "0 or 1")
+	for name, to := range map[string]**bool{EnvLastByte: &o.LastByteLast, EnvGuard: &o.Guard} {
+		if s := get(name); s != "" {
+			v, err := strconv.ParseBool(s)
+			if err != nil {
+				return bad(name, "0 or 1")
+			}
+			*to = &v
 		}
-		o.LastByteLast = &rely
 	}
 	return forced, o, nil
 }

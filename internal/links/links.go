@@ -32,6 +32,10 @@ type Options struct {
 	// LastByteLast is whether ibv promises that the last word of a write is
 	// visible last; nil: yes, see fabric/ibv.
 	LastByteLast *bool
+
+	// Guard is whether ibv guards connections against the faults of rdma_rxe on
+	// a lossy wire. nil: where it has to.
+	Guard *bool
 }
 
 // entry is one kind of link. A new one is a file with its open function and a

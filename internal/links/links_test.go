@@ -104,17 +104,17 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, Options{Device: "kept", Port: 2, GIDIndex: &five}, o)
 	env = map[string]string{
 		EnvFabric: "verbs", EnvDisableCMA: "1", EnvDisableSegments: "true", EnvBind: "0.0.0.0",
-		EnvDevice: "rxe1", EnvPort: "1", EnvGIDIndex: "0", EnvLastByte: "0",
+		EnvDevice: "rxe1", EnvPort: "1", EnvGIDIndex: "0", EnvLastByte: "0", EnvGuard: "0",
 	}
 	zero, no := 0, false
 	forced, o, err = fromEnv(Options{}, get)
 	require.NoError(t, err)
 	require.Equal(t, "ibv", forced)
 	require.Equal(t, Options{
-		DisableCMA: true, DisableSegments: true, Bind: netip.IPv4Unspecified(), Device: "rxe1", Port: 1, GIDIndex: &zero, LastByteLast: &no,
+		DisableCMA: true, DisableSegments: true, Bind: netip.IPv4Unspecified(), Device: "rxe1", Port: 1, GIDIndex: &zero, LastByteLast: &no, Guard: &no,
 	}, o)
 	for k, v := range map[string]string{
-		EnvFabric: "x", EnvDisableCMA: "maybe", EnvDisableSegments: "2", EnvBind: "here", EnvPort: "0", EnvGIDIndex: "-1", EnvLastByte: "never",
+		EnvFabric: "x", EnvDisableCMA: "maybe", EnvDisableSegments: "2", EnvBind: "here", EnvPort: "0", EnvGIDIndex: "-1", EnvLastByte: "never", EnvGuard: "maybe",
 	} {
 		env = map[string]string{k: v}
 		_, _, err := fromEnv(Options{}, get)

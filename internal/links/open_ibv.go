@@ -6,7 +6,7 @@ import (
 )
 
 func openIBV(o Options) (fabric.Link, error) {
-	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast})
+	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,167 @@
+package ibv
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// split is the read of an endpoint that goes to the device in pieces of one
+// packet, see the package comment. There is one at a time: Post takes nothing
+// behind it until its last piece is with the device; Poll hands over what is
+// left as the queue makes room.
+type split struct {
+	list []fabric.SGE // a copy of the caller's
+	at   int          // the piece of list that comes next,
+	off  uint32       // and where in it
+	wr   fabric.WR    // without Local; RemoteAddr is where the next piece starts
+	left uint64       // bytes not yet with the device; 0: there is no split
+}
+
+// splits reports whether w has to be cut.
+func (e *endpoint) splits(w *fabric.WR) bool {
+	return e.guarded && w.Op == fabric.OpRead && w.Len() > e.packet
+}
+
+// begin takes w as the endpoint's split, and hands over what there is room for.
+func (e *endpoint) begin(w *fabric.WR) {
+	s := &e.split
+	s.list = append(s.list[:0], w.Local...)
+	s.at, s.off = 0, 0
+	s.wr, s.left = *w, w.Len()
+	s.wr.Local = nil
+	e.l.splitting++
+	e.advance()
+}
+
+// advance hands over pieces of the split while there is room. A device that
+// refuses one, other than for a full queue, ends the endpoint.
+func (e *endpoint) advance() {
+	l, s := e.l, &e.split
+	for s.left > 0 {
+		l.staged, l.spared = 0, 0
+		start := *s
+		for s.left > 0 && l.staged < chainMax && e.tail-e.head < e.depth {
+			if !e.cut() {
+				break // no room for lists in this chain
+			}
+		}
+		if l.staged == 0 {
+			return // full
+		}
+		k, err := e.qp.PostSend(l.wrs[:l.staged])
+		if k < l.staged {
+			back := uint64(0)
+			for _, d := range l.wrs[k:l.staged] {
+				for i := range d.SGL {
+					back += uint64(d.SGL[i].Len)
+				}
+			}
+			done := start.left - s.left - back
+			*s = start
+			s.skip(done)
+			e.giveBack(uint32(l.staged - k))
+			if err != nil {
+				e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
+			}
+			return
+		}
+	}
+	l.splitting--
+}
+
+// cut appends the next piece of the split to the chain: at most a packet, and
+// at most as many local pieces as the device takes. It reports false, and
+// changes nothing, if the chain has no room for a list of that length.
+func (e *endpoint) cut() bool {
+	l, s := e.l, &e.split
+	free := l.spare[l.spared:]
+	if len(free) < l.caps.MaxSGE {
+		return false
+	}
+	sent := uint64(0)
+	k := 0
+	for at, off := s.at, s.off; sent < min(e.packet, s.left) && k < l.caps.MaxSGE; at, off = at+1, 0 {
+		p := s.list[at]
+		p.Addr += uint64(off)
+		p.Len = uint32(min(uint64(p.Len-off), e.packet-sent))
+		if p.Len == 0 {
+			continue
+		}
+		free[k] = p
+		k++
+		sent += uint64(p.Len)
+	}
+	l.spared += k
+	d := &l.wrs[l.staged]
+	l.staged++
+	*d = verbs.SendWR{ID: e.tag | uint64(e.tail), Op: verbs.OpRead, SGL: sgl(free[:k:k]), RemoteAddr: s.wr.RemoteAddr, RKey: s.wr.RKey, Flags: verbs.SendSignaled}
+	t := &e.slots[e.tail&e.mask()]
+	*t = slot{id: s.wr.ID, op: fabric.OpRead}
+	e.count(t)
+	if s.wr.Flags&fabric.FlagSignaled != 0 {
+		t.flags |= slotSignaled
+	}
+	e.tail++
+	e.unasked = 0
+	if s.skip(sent); s.left > 0 {
+		t.flags |= slotMore
+	}
+	return true
+}
+
+// skip moves the split n bytes on.
+func (s *split) skip(n uint64) {
+	s.left -= n
+	s.wr.RemoteAddr += n
+	for n > 0 {
+		rest := uint64(s.list[s.at].Len - s.off)
+		if n < rest {
+			s.off += uint32(n)
+			return
+		}
+		n -= rest
+		s.at, s.off = s.at+1, 0
+	}
+}
+
+// giveBack takes back the last n slots, which the device did not take.
+func (e *endpoint) giveBack(n uint32) {
+	for ; n > 0; n-- {
+		e.tail--
+		s := &e.slots[e.tail&e.mask()]
+		e.uncount(s)
+		if s.flags&slotPoison != 0 {
+			e.cure()
+		}
+	}
+}
+
+// dropSplit forgets what is left of the split. It reports whether there was any.
+func (e *endpoint) dropSplit() bool {
+	if e.split.left == 0 {
+		return false
+	}
+	e.split.left = 0
+	e.l.splitting--
+	return true
+}
+
+// stalled reports whether a split has nothing with the device, so that nothing
+// would wake whoever has to go on with it.
+func (l *Link) stalled() bool {
+	for _, e := range *l.eps.Load() {
+		if e != nil && e.split.left > 0 && e.head == e.tail {
+			return true
+		}
+	}
+	return false
+}
+
+// advanceAll goes on with the splits of all endpoints.
+func (l *Link) advanceAll() {
+	for _, e := range *l.eps.Load() {
+		if e != nil && e.split.left > 0 && e.state.Load() == stConnected {
+			e.advance()
+		}
+	}
+}
