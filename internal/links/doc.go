@@ -18,6 +18,7 @@
 //	RMA_IBV_PORT          its port, from 1
 //	RMA_IBV_GID_INDEX     entry of the port's GID table
 //	RMA_IBV_LAST_BYTE     0: do not rely on the last word of a write coming last
+//	RMA_IBV_GUARD         0, 1: never or always guard against rdma_rxe on a lossy wire
 //
 // # Files
 //

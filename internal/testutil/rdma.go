@@ -21,6 +21,21 @@ func RequireRDMA(tb testing.TB) []string {
 	return devs
 }
 
+// RDMAPair returns the devices of the two ends of a test: RMA_RDMA_DEVICE and
+// RMA_RDMA_DEVICE2, by default the first device for both. Without a device it is
+// as RequireRDMA.
+func RDMAPair(tb testing.TB) (a, b string) {
+	tb.Helper()
+	a = RequireRDMA(tb)[0]
+	if v := os.Getenv("RMA_RDMA_DEVICE"); v != "" {
+		a = v
+	}
+	if b = os.Getenv("RMA_RDMA_DEVICE2"); b == "" {
+		b = a
+	}
+	return a, b
+}
+
 // NoRDMA ends a test that needs what this machine's RDMA stack lacks: it skips
 // with the reason, or fails if RMA_REQUIRE_RDMA=1.
 func NoRDMA(tb testing.TB, format string, args ...any) {

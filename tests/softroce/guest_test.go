@@ -186,17 +186,24 @@ func TestFollowerAndPrefixer(t *testing.T) {
 
 func TestSuiteSteps(t *testing.T) {
 	t.Parallel()
-	list := []target{{pkg: "a/b", topologies: []string{"one", "two"}}, {pkg: "c", topologies: []string{"two"}, lossy: "Ping"}}
-	o := suiteOptions{Options: Options{Netem: "loss 1%"}}
+	list := []target{{pkg: "a/b", topologies: []string{"one", "two"}}, {pkg: "c", topologies: []string{"two"}, slow: "3", omit: []omission{
+		{tests: "!Ping", why: "a"}, {tests: "Pong", netem: "loss", why: "b"}, {tests: "Peng", netem: "delay", why: "c"}}}}
+	o := suiteOptions{Options: Options{Netem: "loss 1%; delay 1ms"}}
 	require.Len(t, suiteSteps("/m", "/b", "one", list, o), 1, "nothing to disturb inside one device")
 	two := suiteSteps("/m", "/b", "two", list, o)
-	require.Len(t, two, 4)
+	require.Len(t, two, 6)
 	require.Equal(t, "/b/a_b.test", two[0].Argv[0])
 	require.Equal(t, "/m/a/b", two[0].Dir)
 	require.Equal(t, []string{"RMA_REQUIRE_RDMA=1"}, two[0].Env)
 	require.Empty(t, two[1].Netem)
 	require.Equal(t, "loss 1%", two[3].Netem)
 	require.Contains(t, two[3].Argv, "-test.run=Ping")
+	require.Contains(t, two[3].Argv, "-test.skip=Pong")
+	require.Equal(t, []string{"left out: all but Ping: a", "left out: Pong: b"}, two[3].Notes)
+	require.Equal(t, []string{"RMA_REQUIRE_RDMA=1", "RMA_TEST_SLOW=3"}, two[3].Env)
+	require.Empty(t, two[1].Notes)
+	require.Equal(t, "delay 1ms", two[5].Netem)
+	require.Contains(t, two[5].Argv, "-test.skip=Peng")
 	require.Empty(t, suiteSteps("/m", "/b", "guests", list, o))
 }
 

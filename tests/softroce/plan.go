@@ -46,7 +46,8 @@ type Plan struct {
 // Step is one program run by the guest. Steps run one after another; nothing
 // a step started lives on into the next.
 type Step struct {
-	Name    string // shown before the step; "" for the single step of run
+	Name    string   // shown before the step; "" for the single step of run
+	Notes   []string // shown behind the name
 	Argv    []string
 	Dir     string   // "" means the plan's
 	Env     []string // added to the plan's

@@ -82,6 +82,9 @@ func runSteps(ctx context.Context, plan Plan, topo *topology, stdout, stderr *os
 		}
 		if s.Name != "" {
 			fmt.Fprintf(stdout, "--- %s\n", s.Name)
+			for _, n := range s.Notes {
+				fmt.Fprintf(stdout, "    %s\n", n)
+			}
 		}
 		start, wire := time.Now(), topo.crossed()
 		code, err := runStep(ctx, plan, s, topo, stdout, stderr)

@@ -16,37 +16,12 @@ import (
 	"time"
 )
 
-// target is one package whose tests have a part that needs a device.
-type target struct {
-	pkg string // folder in the module
-	// where its tests run; "guests" only where they know of NODE and PEER
-	topologies []string
-	// run selects tests under netem ("" all): the rest only costs time there
-	lossy string
-}
-
-// targets is the one list of what `make softroce` runs, in this order.
-var targets = []target{
-	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, lossy: "Pingpong"},
-	{pkg: "verbs", topologies: []string{"one", "two"}},
-	{pkg: "examples/rcpingpong", topologies: []string{"one"}},
-	{pkg: "fabric/ibv", topologies: []string{"one", "two"}},
-	{pkg: "eager", topologies: []string{"one"}},
-	{pkg: "internal/wireup", topologies: []string{"one"}},
-	{pkg: "internal/links", topologies: []string{"one"}},
-	{pkg: ".", topologies: []string{"one"}},
-	{pkg: "examples/hello", topologies: []string{"one"}},
-}
-
-// defaultNetem disturbs the wire enough that retransmission, duplicates and
-// reordering all happen in a short run, and not so much that rxe's go-back-N
-// makes it a long one. Reordering needs the delay: what overtakes is what was
-// not held up.
-const defaultNetem = "delay 300us reorder 95% loss 0.5% duplicate 0.5%"
-
 // stepTimeout bounds one test binary inside; Go's own time-out is a little
 // shorter so that its stacks are printed.
-const stepTimeout = 120 * time.Second
+const (
+	stepTimeout = 120 * time.Second
+	stepGrace   = 5 * time.Second
+)
 
 type suiteOptions struct {
 	Options
@@ -66,7 +41,7 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 	}
 	o.common(fs)
 	fs.StringVar(&o.Topologies, "topologies", "one,two,guests", "which of one, two, guests")
-	fs.StringVar(&o.Netem, "netem", defaultNetem, "disturbance for the second pass over two devices and two guests; \"\" leaves it out")
+	fs.StringVar(&o.Netem, "netem", defaultNetem, "disturbances, separated by semicolons, each one more pass over two devices and two guests; \"\" for none")
 	fs.StringVar(&o.Run, "run", "", "only tests matching this, as go test -run")
 	fs.BoolVar(&o.Race, "race", false, "build the tests with the race detector")
 	fs.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "time for each topology")
@@ -228,7 +203,11 @@ func (t target) binaryName() string {
 	if t.pkg == "." {
 		return "rma.test"
 	}
-	return strings.ReplaceAll(t.pkg, "/", "_") + ".test"
+	name := strings.ReplaceAll(t.pkg, "/", "_")
+	if t.script != "" {
+		return name
+	}
+	return name + ".test"
 }
 
 // buildTests builds the test binaries on the host: inside an emulated machine
@@ -236,6 +215,9 @@ func (t target) binaryName() string {
 func buildTests(ctx context.Context, root, bin string, chosen []target, race bool) error {
 	for _, t := range chosen {
 		args := []string{"test", "-c", "-o", filepath.Join(bin, t.binaryName())}
+		if t.script != "" {
+			args = []string{"build", "-o", filepath.Join(bin, t.binaryName())}
+		}
 		if race {
 			args = append(args, "-race")
 		}
@@ -247,44 +229,6 @@ func buildTests(ctx context.Context, root, bin string, chosen []target, race boo
 		}
 	}
 	return nil
-}
-
-// suiteSteps lists what one topology runs: every target, then again under
-// netem where there is a wire to disturb.
-func suiteSteps(root, bin, topo string, chosen []target, o suiteOptions) []Step {
-	var steps []Step
-	add := func(t target, netem string) {
-		argv := []string{filepath.Join(bin, t.binaryName()),
-			"-test.v", "-test.timeout=" + (stepTimeout - 5*time.Second).String()}
-		run := o.Run
-		name := t.pkg + ", " + describe(topo)
-		if netem != "" {
-			name += ", netem " + netem
-			argv = append(argv, "-test.short")
-			if run == "" {
-				run = t.lossy
-			}
-		}
-		if run != "" {
-			argv = append(argv, "-test.run="+run)
-		}
-		steps = append(steps, Step{
-			Name: name, Argv: argv, Dir: filepath.Join(root, t.pkg), Netem: netem, Timeout: stepTimeout,
-			Env: []string{"RMA_REQUIRE_RDMA=1"},
-		})
-	}
-	passes := []string{""}
-	if topo != "one" && o.Netem != "" {
-		passes = append(passes, o.Netem)
-	}
-	for _, netem := range passes {
-		for _, t := range chosen {
-			if slices.Contains(t.topologies, topo) {
-				add(t, netem)
-			}
-		}
-	}
-	return steps
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// target is one package whose tests have a part that needs a device.
+type target struct {
+	pkg string // folder in the module
+	// where its tests run; "guests" only where they know of NODE and PEER
+	topologies []string
+	// script is run by sh in place of tests, with $0 the command built of pkg
+	script string
+	// slow is RMA_TEST_SLOW under netem: fewer repetitions, more patience
+	slow string
+	omit []omission
+}
+
+// omission is tests that a target leaves out under netem.
+type omission struct {
+	tests string // as go test -skip
+	netem string // only where the disturbance contains this word
+	why   string
+}
+
+const (
+	reorders  = "reorder" // as netem spells it
+	whyNAK    = "the one packet that says why a request was refused may be lost; then the request times out"
+	whyRefill = "rdma_rxe counts lost packets until something is acknowledged, and here nothing is: it may give up before the time that is measured"
+)
+
+// targets is the one list of what `make softroce` runs, in this order.
+var targets = []target{
+	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, omit: []omission{
+		{tests: "!Pingpong", why: "of its tests only Pingpong moves data in both directions"}}},
+	{pkg: "verbs", topologies: []string{"one", "two"}, omit: []omission{
+		{tests: "TestDatagrams", why: "a datagram that is lost is lost"},
+		{tests: "TestErrorsAreTypedAndTouchNothing|TestMemoryWindows", why: whyNAK},
+		{tests: "TestReadScatters", netem: reorders, why: "rdma_rxe takes a late acknowledgement for the end of a read, see docs/softroce.md; fabric/ibv knows how to avoid it"},
+	}},
+	{pkg: "examples/rcpingpong", topologies: []string{"one"}},
+	{pkg: "fabric/ibv", topologies: []string{"one", "two"}, slow: "8", omit: []omission{
+		{tests: "TestConformance/(RemoteAccess|RegionClose)|TestTargetLearnsOfARefusal", why: whyNAK},
+		{tests: "TestNotificationsWithoutReceives", why: whyRefill},
+		{tests: "TestConformance/NoAllocation", why: "the wire does not change what is allocated"},
+		{tests: "TestConformance/(AtomicsInOrder|ExactlyOnce|Model|WakeOnCompletion)", netem: reorders,
+			why: "an atomic behind a write may lose its result on rdma_rxe, which is an error of its own, see fabric/ibv"},
+	}},
+	{pkg: "eager", topologies: []string{"one", "two"}, slow: "4"},
+	{pkg: "internal/wireup", topologies: []string{"one"}},
+	{pkg: "internal/links", topologies: []string{"one"}},
+	{pkg: ".", topologies: []string{"one"}},
+	{pkg: "examples/hello", topologies: []string{"one"}},
+	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
+}
+
+// betweenGuests measures, and validates every byte, from the second guest to the
+// first, which may not listen yet when the second starts.
+const betweenGuests = `set -e
+export RMA_TOKEN=5eed5eed5eed5eed
+if [ "$NODE" = 0 ]; then exec "$0" serve --once "$ME:7471"; fi
+until "$0" lat --connect "$PEER:7471" --fabric verbs --op "${OP:-put}" --sizes 8,4K,64K --time 100ms --validate --quiet 2>err; do
+	grep -q "connection refused" err || { cat err >&2; exit 1; }
+	sleep 0.1 # the other guest is still on its way
+done
+`
+
+// defaultNetem is the disturbances of a wire, each a pass of its own. Between
+// them retransmission, duplicates and reordering all happen in a short run, and
+// not so often that rdma_rxe, which goes back to the first packet lost and counts
+// failures until the next acknowledgement, gives up or takes minutes.
+// Reordering needs the delay: what overtakes is what was not held up.
+const defaultNetem = "loss 0.5% duplicate 0.5%; delay 300us reorder 99% loss 0.3% duplicate 0.3%"
+
+// passes splits a list of disturbances; "" is none.
+func passes(netem string) (out []string) {
+	for p := range strings.SplitSeq(netem, ";") {
+		if p = strings.TrimSpace(p); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// without returns what t leaves out under netem: as -test.run and -test.skip want
+// it, and in words.
+func (t target) without(netem string) (run, skip string, words []string) {
+	var tests []string
+	for _, o := range t.omit {
+		if netem == "" || !strings.Contains(netem, o.netem) {
+			continue
+		}
+		if only, ok := strings.CutPrefix(o.tests, "!"); ok {
+			run = only
+			words = append(words, "all but "+only+": "+o.why)
+			continue
+		}
+		tests = append(tests, o.tests)
+		words = append(words, o.tests+": "+o.why)
+	}
+	return run, strings.Join(tests, "|"), words
+}
+
+// step is t under netem ("" for none) in topology topo.
+func (t target) step(root, bin, topo, netem string, o suiteOptions) Step {
+	s := Step{
+		Name: t.pkg + ", " + describe(topo), Netem: netem, Timeout: stepTimeout,
+		Dir: filepath.Join(root, t.pkg), Env: []string{"RMA_REQUIRE_RDMA=1"},
+	}
+	exe := filepath.Join(bin, t.binaryName())
+	if netem != "" {
+		s.Name += ", netem " + netem
+		if t.slow != "" {
+			s.Env = append(s.Env, "RMA_TEST_SLOW="+t.slow)
+		}
+	}
+	if t.script != "" {
+		s.Argv, s.Dir = []string{"sh", "-c", t.script, exe}, guestHome
+		return s
+	}
+	s.Argv = []string{exe, "-test.v", "-test.timeout=" + (stepTimeout - stepGrace).String()}
+	run, skip, words := t.without(netem)
+	for _, w := range words {
+		s.Notes = append(s.Notes, "left out: "+w)
+	}
+	if netem != "" {
+		s.Argv = append(s.Argv, "-test.short")
+	}
+	if o.Run != "" {
+		run = o.Run
+	}
+	if run != "" {
+		s.Argv = append(s.Argv, "-test.run="+run)
+	}
+	if skip != "" {
+		s.Argv = append(s.Argv, "-test.skip="+skip)
+	}
+	return s
+}
+
+// suiteSteps lists what one topology runs: every target, then again under each
+// disturbance where there is a wire to disturb.
+func suiteSteps(root, bin, topo string, chosen []target, o suiteOptions) []Step {
+	var steps []Step
+	disturbances := []string{""}
+	if topo != "one" {
+		disturbances = append(disturbances, passes(o.Netem)...)
+	}
+	for _, netem := range disturbances {
+		for _, t := range chosen {
+			if slices.Contains(t.topologies, topo) {
+				steps = append(steps, t.step(root, bin, topo, netem, o))
+			}
+		}
+	}
+	return steps
+}
