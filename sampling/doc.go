@@ -56,7 +56,7 @@
 //
 // # Imports and files
 //
-// Imports fabric, logp, internal/cpu, internal/offheap.
+// Imports fabric, logp, internal/cpu, internal/event, internal/offheap.
 //
 //	options.go   Options, Mode; errors.go sentinels
 //	setup.go     the region's layout, Setup
@@ -68,9 +68,12 @@
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
 //	recheck.go   is a profile plausible
-//	profile.go   Key, Profile and its codec; store.go files
+//	profile.go   Key, Profile and its codec; store.go files, nonblock_*.go
 //	defaults.go  parameters that nobody measured
 //	drift.go     comparing two measurements
+//
+// Learning from completed transfers is logp.Refiner's, which [Result.Refiner]
+// starts.
 //
 // Tests: model_test.go recovers known parameters from a link with a virtual
 // clock; links_test.go and ibv_test.go run over real ones.

@@ -31,9 +31,10 @@ const (
 	driftConf = 0.5
 )
 
-// Compare lists every figure of two tables: scalars, and curves at the sizes of
-// powers of eight that both know. conf is that of the scalars of both.
-func Compare(old, now *logp.Params, oldConf, nowConf Conf) []Change {
+// Compare lists every figure of two tables, those of Both: scalars, and curves at sizes of
+// powers of eight that both know.
+func Compare(before, after *Tables) []Change {
+	old, now, oldConf, nowConf := &before.Both, &after.Both, before.Conf, after.Conf
 	var out []Change
 	add := func(name string, size int64, a, b, ca, cb float64) {
 		c := Change{Name: name, Size: size, Old: a, New: b}

@@ -33,6 +33,15 @@ type Conf struct {
 	CPU float64 `json:"ocpu"`
 }
 
+func (c *Conf) validate() error {
+	for _, v := range []float64{c.G, c.Ls, c.Lh, c.CPU} {
+		if !(v >= 0 && v <= 1) {
+			return fmt.Errorf("confidence of %v", v)
+		}
+	}
+	return nil
+}
+
 // validate checks what a peer or a file says; errors wrap logp's, or are plain.
 func (h *Half) validate() error {
 	if err := h.Params.Validate(); err != nil {
@@ -48,10 +57,8 @@ func (h *Half) validate() error {
 			return fmt.Errorf("time of %v ns", v)
 		}
 	}
-	for _, v := range []float64{h.Conf.G, h.Conf.Ls, h.Conf.Lh, h.Conf.CPU} {
-		if !(v >= 0 && v <= 1) {
-			return fmt.Errorf("confidence of %v", v)
-		}
+	if err := h.Conf.validate(); err != nil {
+		return err
 	}
 	for _, s := range h.Params.Scale {
 		if s != 0 {

@@ -17,6 +17,9 @@ type Tables struct {
 	// Both is for decisions that both sides must take alike, whoever sends:
 	// the middle of the two directions.
 	Both logp.Params `json:"both"`
+	// Conf is how far the figures that are no curves are to be believed: the
+	// lower of both sides'.
+	Conf Conf `json:"conf"`
 }
 
 // Digest tells tables apart.
@@ -43,7 +46,7 @@ func (t *Tables) validate() error {
 			return fmt.Errorf("table %d lacks a curve", i)
 		}
 	}
-	return nil
+	return t.Conf.validate()
 }
 
 // same are the tables of a link that is alike in both directions.
@@ -94,6 +97,14 @@ func (r *Result) Out() logp.Params {
 	return r.Backward
 }
 
+// Refiner returns what goes on learning from completed batches of this side,
+// starting from Out: with bounded weight, and with a flag for drift, on which
+// Store.Remove makes the next start measure.
+func (r *Result) Refiner() (*logp.Refiner, error) {
+	p := r.Out()
+	return logp.NewRefiner(&p)
+}
+
 // In returns the parameters for what the peer sends.
 func (r *Result) In() logp.Params {
 	if r.first {
@@ -121,6 +132,8 @@ func merge(a, b *Half) (t Tables, err error) {
 	for _, p := range []*logp.Params{&t.Forward, &t.Backward} {
 		p.C, p.R = m.C, m.R // one curve stands for both ends
 	}
+	x, y := a.Conf, b.Conf
+	t.Conf = Conf{G: min(x.G, y.G), Ls: min(x.Ls, y.Ls), Lh: min(x.Lh, y.Lh), CPU: min(x.CPU, y.CPU)}
 	return t, t.validate()
 }
 

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -107,7 +105,7 @@ func (s *Store) Load(k Key, caps fabric.Caps) (*Profile, error) {
 // readRegular reads a file that is no more than a profile may be, and not a
 // pipe, on which reading would hang.
 func readRegular(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -148,4 +146,13 @@ func (s *Store) Save(p *Profile) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// Remove forgets the profile of key k, so that the next start measures: for who
+// learns while the program runs (logp.Refiner.Drift) that it holds no more.
+func (s *Store) Remove(k Key) error {
+	if err := os.Remove(s.Path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget profile: %w", err)
+	}
+	return nil
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 // poll takes completions and counts those of this session. Short.
@@ -110,10 +109,7 @@ func (s *Session) nap() error {
 	}
 	ok, err := s.link.Arm()
 	if err == nil && ok {
-		fds := []unix.PollFd{{Fd: int32(s.link.FD()), Events: unix.POLLIN}}
-		if _, err = unix.Poll(fds, 1); errors.Is(err, unix.EINTR) {
-			err = nil
-		}
+		_, err = event.Wait(s.link.FD(), time.Millisecond)
 	}
 	s.link.Disarm()
 	return err

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package sampling
+
+const nonblock = 0
