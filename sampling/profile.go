@@ -68,6 +68,12 @@ type Profile struct {
 	Tables Tables    `json:"tables"`
 }
 
+// NewProfile is what Store.Save keeps of a result. Run does so by itself where
+// Options.Store is set.
+func NewProfile(k Key, c fabric.Caps, r Result) *Profile {
+	return &Profile{Key: k, Caps: capsOf(c), Made: r.Made, Tables: r.Tables}
+}
+
 // file is a profile on disk.
 type file struct {
 	Format int `json:"format"`

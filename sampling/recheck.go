@@ -64,7 +64,7 @@ func (s *Session) plausible() (bool, error) {
 	t := &turn{s: s, start: s.now(), end: s.now() + int64(time.Second)}
 	size := min(recheckSz, s.max)
 	single, chain := math.Inf(1), math.Inf(1)
-	k := chainLength(size)
+	k := t.chainLength(size)
 	wrs := t.writes(size, k)
 	for range recheckN {
 		v, err := t.trip(wrs[k-1:])

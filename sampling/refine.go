@@ -73,7 +73,7 @@ func (t *turn) missed() *chain {
 			if size*4 < gap[0].size*5 || size == gap[0].size || t.find(size) != nil {
 				continue
 			}
-			n := &chain{size: size, k: chainLength(size)}
+			n := &chain{size: size, k: t.chainLength(size)}
 			if t.fits(float64(n.k+1)*n.guess(t), 1) {
 				return n
 			}

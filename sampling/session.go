@@ -178,7 +178,7 @@ func (s *Session) run() (Result, error) {
 		return Result{}, err
 	}
 	if s.opt.Store != nil {
-		r.SaveErr = s.opt.Store.Save(&Profile{Key: s.opt.Key, Caps: capsOf(s.caps), Made: r.Made, Tables: t})
+		r.SaveErr = s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
 	}
 	return r, nil
 }

@@ -218,7 +218,16 @@ const least = 8
 // empties measures the gap and what posting costs the processor.
 func (t *turn) empties() error {
 	t.empty = &chain{size: least, k: 16}
-	one, many := t.writes(least, 1), t.writes(least, t.empty.k)
+	one := t.writes(least, 1)
+	for range minSamples {
+		v, err := t.trip(one)
+		if err != nil {
+			return err
+		}
+		t.empty.one.add(v)
+	}
+	t.empty.k = t.chainLength(least)
+	many := t.writes(least, t.empty.k)
 	timed := func(wrs []fabric.WR, post *series) (float64, error) {
 		a := t.s.now()
 		if err := t.s.post(wrs, 1); err != nil {
@@ -301,9 +310,12 @@ func (c *chain) guess(t *turn) float64 {
 }
 
 // chainLength is how many writes of a size go into a chain: many where the
-// difference to one is small against noise, few where they take long anyway.
-func chainLength(size int) int {
+// difference to one is small against the noise of one, few where they take long
+// anyway. The longest needs a queue of 64.
+func (t *turn) chainLength(size int) int {
 	switch {
+	case size <= 4<<10 && t.empty != nil && t.empty.one.least() > longTrip:
+		return 48
 	case size <= 4<<10:
 		return 16
 	case size <= 64<<10:
@@ -313,6 +325,10 @@ func chainLength(size int) int {
 	}
 	return 2
 }
+
+// longTrip in ns: a link whose single write takes longer has latency worth
+// many writes, and jitter worth one.
+const longTrip = 4000
 
 // grid takes the first samples of the powers of two: a few sizes first, from
 // which the rest could be guessed if the budget ended, then all of them. It goes
@@ -344,7 +360,7 @@ func (t *turn) grid() error {
 
 // first adds a size, with one sample if there is budget.
 func (t *turn) first(size int) error {
-	c := &chain{size: size, k: chainLength(size)}
+	c := &chain{size: size, k: t.chainLength(size)}
 	i, _ := slices.BinarySearchFunc(t.sizes, size, func(c *chain, n int) int { return c.size - n })
 	t.sizes = slices.Insert(t.sizes, i, c)
 	if err := t.chainSample(c, 1); err != nil && !errors.Is(err, errCut) {

@@ -13,6 +13,7 @@
 //	remote.go   serve
 //	host.go     info, doctor; verbs.go what they say about RDMA devices
 //	report.go   report
+//	plogp.go    plogp
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -90,6 +91,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench serve :7471                      # on host a
   rmabench lat --fabric tcp --connect a:7471    # on host b
   rmabench report --out out/                # everything, with plots
+  rmabench plogp --fabric shm               # parameters of the cost model
   rmabench info; rmabench doctor`
 
 // run is main without the process.
@@ -106,7 +108,8 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), childCommand(s))
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s),
+		childCommand(s), plogpChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -32,7 +32,7 @@ const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	host.ServeCMA()
-	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && os.Args[1] == session.ChildArg {
+	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && (os.Args[1] == session.ChildArg || os.Args[1] == session.PlogpArg) {
 		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	testutil.Main(m)

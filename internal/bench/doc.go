@@ -35,6 +35,7 @@
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
 //	send.go       messages of the eager channel
+//	plogp.go      sampling a link; plogptext.go its tables
 //	run.go        the sweep over operations, sizes and rounds
 //	pin.go        a processor for each rank
 //	wait.go       spin and yield

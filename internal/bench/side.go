@@ -24,6 +24,7 @@ type Conn struct {
 	Fabric string // name for results: shm, tcp, verbs, sim
 	Link   fabric.Link
 	EP     fabric.Endpoint
+	ID     uint32 // EndpointOptions.ID of EP
 }
 
 // Layout of the region that each side offers. Words that different parties

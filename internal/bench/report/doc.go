@@ -9,6 +9,7 @@
 //	page.html   its template
 //	series.go   which results form a curve, its name and colour
 //	plots.go    curves and bars as SVG
+//	plogp.go    the page of sampled parameters; plogp.html its template
 //
 // It imports internal/bench and the plotting library. Tests are beside the
 // code.

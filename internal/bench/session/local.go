@@ -27,6 +27,25 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	if err := req.Check(); err != nil {
 		return err
 	}
+	n := 0
+	err := local(ctx, ChildArg, req, stderr, func(b []byte) (bool, error) {
+		rs, err := bench.ReadJSON(bytes.NewReader(b))
+		if err != nil || len(rs) != 1 {
+			return false, nil
+		}
+		n++
+		return true, emit(rs[0])
+	})
+	if err == nil && n != req.Points() {
+		err = fmt.Errorf("%d results arrived, want %d", n, req.Points())
+	}
+	return err
+}
+
+// local runs this program as two ranks with argument arg and the request on
+// standard input. Every line of their standard output goes to take, which says
+// whether it was a result; what was not goes to stderr.
+func local(ctx context.Context, arg string, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -37,9 +56,9 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	out := &lines{emit: emit, other: stderr, fail: cancel}
+	out := &lines{take: take, other: stderr, fail: cancel}
 	code, err := launch.Run(ctx, launch.Spec{
-		N: 2, Path: self, Args: []string{ChildArg}, Stdin: bytes.NewReader(in), Stdout: out, Stderr: stderr,
+		N: 2, Path: self, Args: []string{arg}, Stdin: bytes.NewReader(in), Stdout: out, Stderr: stderr,
 	})
 	if cause := context.Cause(ctx); cause != nil && out.failed {
 		return cause
@@ -51,9 +70,6 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the measuring ranks ended with exit code %d", code)
 	}
-	if err == nil && out.n != req.Points() {
-		err = fmt.Errorf("%d results arrived, want %d", out.n, req.Points())
-	}
 	return err
 }
 
@@ -63,19 +79,9 @@ var ErrToldAlready = errors.New("measuring failed")
 // Child is what a program started with ChildArg does: it measures as the
 // request on in says and writes results as JSON lines to out.
 func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	cfg, err := wireup.FromEnv()
-	if err != nil {
-		return true, err
-	}
 	var req bench.Request
-	if cfg.Rank == 0 {
-		b, err := io.ReadAll(io.LimitReader(in, maxRequest))
-		if err == nil {
-			err = json.Unmarshal(b, &req)
-		}
-		if err != nil {
-			return true, fmt.Errorf("request on standard input: %w", err)
-		}
+	if err := childRequest(in, &req); err != nil {
+		return true, err
 	}
 	w, err := bench.NewWriter(out, "json")
 	if err != nil {
@@ -84,18 +90,33 @@ func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err er
 	return InJob(ctx, req, w.Write)
 }
 
+// childRequest reads rank 0's request; the other ranks have none.
+func childRequest(in io.Reader, req any) error {
+	cfg, err := wireup.FromEnv()
+	if err != nil || cfg.Rank != 0 {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxRequest))
+	if err == nil {
+		err = json.Unmarshal(b, req)
+	}
+	if err != nil {
+		return fmt.Errorf("request on standard input: %w", err)
+	}
+	return nil
+}
+
 // lines takes a child's standard output: results, and whatever else there is.
 type lines struct {
-	emit   Emit
+	take   func(line []byte) (result bool, err error)
 	other  io.Writer
 	fail   context.CancelCauseFunc
 	buf    []byte
-	n      int
 	failed bool
 }
 
 // maxPending bounds a line without an end.
-const maxPending = 64 << 10
+const maxPending = 1 << 20
 
 func (l *lines) Write(b []byte) (int, error) {
 	n := len(b)
@@ -115,13 +136,11 @@ func (l *lines) Write(b []byte) (int, error) {
 }
 
 func (l *lines) line(b []byte) {
-	rs, err := bench.ReadJSON(bytes.NewReader(b))
-	if err != nil || len(rs) != 1 {
+	ok, err := l.take(b)
+	if !ok {
 		fmt.Fprintf(l.other, "%s\n", b)
-		return
 	}
-	l.n++
-	if err := l.emit(rs[0]); err != nil && !l.failed {
+	if err != nil && !l.failed {
 		l.failed = true
 		l.fail(err)
 	}

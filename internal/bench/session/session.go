@@ -24,6 +24,13 @@ var ErrSize = errors.New("measuring needs a job of at least 2 ranks")
 // 0 and 1; the others wait. Every rank calls it, with the same request. The
 // result is true on rank 0, the only one that has something to show.
 func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err error) {
+	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
+		return measure(ctx, job, links.Options{}, req, emit)
+	})
+}
+
+// inJob runs both, the part of ranks 0 and 1, in the job of the environment.
+func inJob(ctx context.Context, both func(context.Context, *wireup.Job) error) (shows bool, err error) {
 	cfg, err := wireup.FromEnv()
 	if err != nil {
 		return true, err
@@ -39,7 +46,7 @@ func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err e
 	if cfg.Rank > 1 {
 		return false, wait(ctx, job)
 	}
-	return cfg.Rank == 0, measure(ctx, job, links.Options{}, req, emit)
+	return cfg.Rank == 0, both(ctx, job)
 }
 
 // wait lasts until the measuring ranks have left.
@@ -60,14 +67,22 @@ func wait(ctx context.Context, job *wireup.Job) error {
 // by itself: what it needs was said before.
 const settle = 2 * time.Second
 
-// measure runs rank 0's or rank 1's part in a job.
+// measure runs rank 0's or rank 1's part of a measurement in a job.
 func measure(ctx context.Context, job *wireup.Job, o links.Options, req bench.Request, emit Emit) error {
+	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+		return bench.Run(ctx, ctl, open, req, emit)
+	})
+}
+
+// between runs what ranks 0 and 1 do with each other, and ends it when either
+// is gone. On rank 0 the environment may choose the fabric where nobody did.
+func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *string, run func(context.Context, bench.Control, bench.Opener) error) error {
 	forced, o, err := links.FromEnv(o)
 	if err != nil {
 		return err
 	}
-	if job.Rank() == 0 && forced != "" && (req.Fabric == "" || req.Fabric == "auto") {
-		req.Fabric = forced
+	if job.Rank() == 0 && forced != "" && (*fabric == "" || *fabric == "auto") {
+		*fabric = forced
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -95,7 +110,7 @@ func measure(ctx context.Context, job *wireup.Job, o links.Options, req bench.Re
 			cancel(fmt.Errorf("%w: rank %d (%s)", wireup.ErrPeerGone, other, job.GoneReason(other)))
 		}
 	}()
-	err = bench.Run(ctx, bench.NewControl(job, job.Rank()), opener(job, o), req, emit)
+	err = run(ctx, bench.NewControl(job, job.Rank()), opener(job, o))
 	if err != nil && job.Rank() == 1 {
 		// Rank 0 reports. A launcher that sees this rank fail first would stop
 		// it before it can.
@@ -134,7 +149,7 @@ func opener(job *wireup.Job, o links.Options) bench.Opener {
 			name = "verbs"
 		}
 		done = sync.OnceValue(func() error { return errors.Join(ep.Close(), l.Close()) })
-		return bench.Conn{Fabric: name, Link: l, EP: ep}, done, nil
+		return bench.Conn{Fabric: name, Link: l, EP: ep, ID: uint32(other)}, done, nil
 	}
 }
 

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/report"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// plogpFlags are the flags of plogp.
+type plogpFlags struct {
+	fabric, format, out, label, profiles string
+	budget                               time.Duration
+	max                                  string
+	compare, save, pin, quiet            bool
+	add                                  []string
+}
+
+var plogpFormats = []string{"table", "json", "html"}
+
+func plogpCommand(s streams) *cobra.Command {
+	f := &plogpFlags{}
+	cmd := &cobra.Command{
+		Use: "plogp", Short: "Sample a link into the parameters of the cost model", Args: noArgs,
+		Long: `Sample the link between two ranks into the parameters of the cost model, as the
+engine does when it starts: what an operation of m bytes occupies the sender (Os),
+the gap between operations (g), latency through both sides' software (Ls) and of
+reads (Lh), the processor's share of posting (a + b for each request), copies (C),
+registration (R) and an idle look of the receiver (Or).
+
+Every figure comes with its confidence from 0, a guess, to 1. The sampling stops
+when all are known well, or when the budget is used.
+
+With --compare the link is sampled and held against the saved profile, or, where
+there is none, against a sampling just before; drift gives exit code 1.
+
+  --format table   for reading; html: a page with plots in the folder --out
+  --format json    one object a line; html --add shows such lines, of a virtual
+                   machine for instance, beside the others`,
+		Example: `  rmabench plogp
+  rmabench plogp --fabric tcp --budget 200ms --format json
+  rmabench plogp --fabric shm --save && rmabench plogp --fabric shm --compare
+  rmabench plogp --fabric shm --format html --add verbs.jsonl --out out/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request()
+			if err != nil {
+				return usage(err)
+			}
+			return f.run(cmd.Context(), s, req)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks; none: only what --add has")
+	fl.DurationVar(&f.budget, "budget", sampling.DefaultBudget, "time for both directions together")
+	fl.StringVar(&f.max, "max", bench.FormatSize(sampling.DefaultMaxSize), "largest size, a power of two")
+	fl.StringVar(&f.format, "format", "table", "table, json or html")
+	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
+	fl.StringVar(&f.label, "label", "", "free text in the result")
+	fl.BoolVar(&f.compare, "compare", false, "say what has changed, and whether it is drift")
+	fl.BoolVar(&f.save, "save", false, "save the result as the profile of the fabric")
+	fl.StringVar(&f.profiles, "profiles", "", "folder of saved profiles (default: rma in the user's cache folder)")
+	fl.StringArrayVar(&f.add, "add", nil, "html: show results of this file of JSON lines as well (may be repeated)")
+	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "nothing on standard error but errors")
+	return cmd
+}
+
+// request turns flags into what is sampled; its errors are the user's.
+func (f *plogpFlags) request() (bench.PlogpRequest, error) {
+	req := bench.PlogpRequest{Fabric: f.fabric, Budget: f.budget, Compare: f.compare, Save: f.save, Pin: f.pin, Label: f.label, Profiles: f.profiles}
+	if f.fabric != "none" && !slices.Contains(bench.Fabrics, f.fabric) {
+		return req, fmt.Errorf("--fabric %q: want %s or none", f.fabric, strings.Join(bench.Fabrics, ", "))
+	}
+	if !slices.Contains(plogpFormats, f.format) {
+		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(plogpFormats, ", "))
+	}
+	if len(f.add) > 0 && f.format != "html" {
+		return req, errors.New("--add is for --format html")
+	}
+	if f.fabric == "none" && len(f.add) == 0 {
+		return req, errors.New("--fabric none without --add: want something to show")
+	}
+	if f.budget == 0 {
+		return req, errors.New("--budget 0: want a positive value")
+	}
+	sizes, err := bench.ParseSizes(f.max)
+	if err != nil {
+		return req, fmt.Errorf("--max: %w", err)
+	}
+	if len(sizes) != 1 || sizes[0]&(sizes[0]-1) != 0 || sizes[0] < 4<<10 || sizes[0] > 64<<20 {
+		return req, fmt.Errorf("--max %q: want one power of two from 4K to 64M", f.max)
+	}
+	req.MaxSize = sizes[0]
+	if req.Profiles == "" && (f.compare || f.save) {
+		if req.Profiles, err = sampling.DefaultDir(); err != nil {
+			return req, fmt.Errorf("--profiles: %w", err)
+		}
+	}
+	return req, req.Check()
+}
+
+// run samples and writes.
+func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest) error {
+	var all []bench.PlogpResult
+	for _, name := range f.add {
+		rs, err := readPlogp(name)
+		if err != nil {
+			return fmt.Errorf("--add: %w", err)
+		}
+		all = append(all, rs...)
+	}
+	drift := false
+	if f.fabric != "none" {
+		if !f.quiet && isTerminal(s.err) {
+			fmt.Fprintf(s.err, "sampling %s, %v\n", f.fabric, f.budget)
+		}
+		var res *bench.PlogpResult
+		var err error
+		if wireup.InJob() {
+			var shows bool
+			if res, shows, err = session.PlogpInJob(ctx, req); err != nil || !shows {
+				return shown(shows, err)
+			}
+		} else if res, err = session.PlogpLocal(ctx, req, s.err); err != nil {
+			return err
+		}
+		drift = res.Drift
+		all = append([]bench.PlogpResult{*res}, all...)
+	}
+	if err := f.write(s, all); err != nil {
+		return err
+	}
+	if drift {
+		return errSilent // shown in what was written
+	}
+	return nil
+}
+
+func readPlogp(name string) ([]bench.PlogpResult, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	rs, err := bench.ReadPlogp(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return rs, nil
+}
+
+// write shows the results in the format asked for.
+func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
+	var text, lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	for i := range rs {
+		if i > 0 {
+			text.WriteByte('\n')
+		}
+		if err := errors.Join(rs[i].WriteText(&text), enc.Encode(&rs[i])); err != nil {
+			return err
+		}
+	}
+	if f.format == "html" {
+		return f.page(s, rs, text.Bytes(), lines.Bytes())
+	}
+	b := text.Bytes()
+	if f.format == "json" {
+		b = lines.Bytes()
+	}
+	if f.out == "" {
+		_, err := s.out.Write(b)
+		return err
+	}
+	if err := writeFile(f.out, b); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
+}
+
+// page writes plogp.html and plogp.jsonl to the folder, and the tables to
+// standard output.
+func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte) error {
+	dir := f.out
+	if dir == "" {
+		dir = "out"
+	}
+	var html bytes.Buffer
+	if err := report.WritePlogp(&html, rs, time.Now()); err != nil {
+		return err
+	}
+	page := filepath.Join(dir, "plogp.html")
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(dir, "plogp.jsonl"), lines))
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	_, err = fmt.Fprintf(s.out, "%s\n%s\n", text, page)
+	return err
+}
+
+// plogpChildCommand is what session.PlogpLocal starts.
+func plogpChildCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.PlogpArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.PlogpChild(cmd.Context(), s.in, s.out))
+		},
+	}
+}

@@ -1,0 +1,72 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// PlogpArg is ChildArg for PlogpLocal; the program must call PlogpChild then.
+const PlogpArg = "sampling-rank"
+
+// plogpInput is a request as it travels to the child: with what rank 1 is not
+// told.
+type plogpInput struct {
+	bench.PlogpRequest
+	Profiles string `json:"profiles"`
+	Save     bool   `json:"save"`
+	Device   string `json:"device"`
+}
+
+// PlogpLocal samples between two processes that it starts on this host.
+func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (res *bench.PlogpResult, err error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	in := plogpInput{PlogpRequest: req, Profiles: req.Profiles, Save: req.Save, Device: req.Device}
+	err = local(ctx, PlogpArg, in, stderr, func(b []byte) (bool, error) {
+		var r bench.PlogpResult
+		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
+			return false, nil
+		}
+		res = &r
+		return true, nil
+	})
+	if err == nil && res == nil {
+		err = errors.New("no result arrived")
+	}
+	return res, err
+}
+
+// PlogpChild is what a program started with PlogpArg does.
+func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+	var req plogpInput
+	if err := childRequest(in, &req); err != nil {
+		return true, err
+	}
+	r := req.PlogpRequest
+	r.Profiles, r.Save, r.Device = req.Profiles, req.Save, req.Device
+	res, shows, err := PlogpInJob(ctx, r)
+	if err == nil && res != nil {
+		err = json.NewEncoder(out).Encode(res)
+	}
+	return shows, err
+}
+
+// PlogpInJob samples in the job that the environment describes, between its
+// ranks 0 and 1. Rank 0 gets the result, the others nil.
+func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpResult, shows bool, err error) {
+	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
+		return between(ctx, job, links.Options{}, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+			var err error
+			res, err = bench.Plogp(ctx, ctl, open, req)
+			return err
+		})
+	})
+	return res, shows, err
+}
