@@ -24,6 +24,7 @@ func TestIBV(t *testing.T) {
 	}
 	open := opener(ibv.Options{})
 	t.Run("scripts", func(t *testing.T) { overLink(t, open) })
+	t.Run("gathers", func(t *testing.T) { gathersOver(t, open) })
 	for _, mode := range bothModes {
 		t.Run(fmt.Sprintf("owners/%v", mode), func(t *testing.T) { twoOwners(t, open, mode, 1000) })
 		t.Run(fmt.Sprintf("nap/%v", mode), func(t *testing.T) { napTest(t, open, Options{Blocks: 8, BlockSize: 256, Mode: mode}, 300) })
@@ -32,5 +33,7 @@ func TestIBV(t *testing.T) {
 	unordered := opener(ibv.Options{LastByteLast: &no})
 	t.Run("no order inside a write", func(t *testing.T) {
 		twoOwners(t, unordered, ModeAuto, 500)
+		a, b := pair(t, unordered, Options{Blocks: 256, BlockSize: 1024}, Options{Blocks: 256, BlockSize: 1024})
+		newBatches(t, 1, a, b).run(30)
 	})
 }

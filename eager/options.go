@@ -42,6 +42,9 @@ type Options struct {
 	// A message longer than a block lies in a run of blocks without a gap and
 	// costs little more than its bytes, so that a large ring for gathers is made
 	// of many blocks, not of large ones; every message takes one block at least.
+	// A gather of 1 MiB through a ring of 4 MiB takes the same time with blocks of
+	// 1 KiB as of 64 KiB; with blocks of 256 bytes, twice as long over shm, for the
+	// marks.
 	Blocks int
 
 	// BlockSize is the size of a block in bytes, trailer included, a multiple
@@ -55,7 +58,9 @@ type Options struct {
 	Control int
 
 	// Every is the number of consumed blocks after which credit is returned.
-	// Zero means half of Blocks.
+	// Zero means half of Blocks. The longest message is Blocks - Control -
+	// (Every-1) blocks: a ring for gathers of more than a third of its size returns
+	// credit more often.
 	Every int
 
 	// Mode is how the incoming ring tells of messages. Zero chooses by the

@@ -25,6 +25,7 @@ type side struct {
 	cs    [16]fabric.Completion
 	notes int
 	pool  pool // registered memory for messages taken in place
+	regs  []fabric.Region
 }
 
 // poll polls the link once and dispatches. Completions of other endpoints of
@@ -102,8 +103,9 @@ func (s *side) close(tb testing.TB, peer *side) {
 	}
 	require.NoError(tb, s.ch.Close())
 	require.NoError(tb, peer.ch.Close())
-	require.NoError(tb, s.pool.reg.Close())
-	require.NoError(tb, peer.pool.reg.Close())
+	for _, reg := range append(append(s.regs, peer.regs...), s.pool.reg, peer.pool.reg) {
+		require.NoError(tb, reg.Close())
+	}
 }
 
 // sent is what the reference model remembers of a message.

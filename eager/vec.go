@@ -10,8 +10,8 @@ import (
 // SendVec hands over one message whose payload is pieces, in order, and posts it.
 // Pieces that are to be taken in place are read by the link from where they lie;
 // the others are copied to the mirror, where neighbours share one SGE. If the
-// result is Accepted, memory in place is the link's until Done(pos): the last
-// request of the post is signalled for it. If the channel fails it stays so until
+// result is Accepted, memory that was to be taken in place is the link's until
+// Done(pos): the last request of the post is signalled for it. If the channel fails it stays so until
 // the endpoint is closed and drained. Pieces in place beyond MaxInPlace are
 // copied. Does not block or allocate. Errors are those of Send. Short path.
 func (c *Channel) SendVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
@@ -47,7 +47,8 @@ func (c *Channel) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res R
 
 // Done reports whether the link is done with all memory of messages up to the
 // position that SendVec or StageVec returned. It becomes true when completions
-// are handed to OnCompletion, and stays so.
+// are handed to OnCompletion, and stays so; without more traffic only if there
+// were pieces to be taken in place.
 func (c *Channel) Done(pos uint64) bool { return int64(c.tx.Done()-pos) >= 0 }
 
 // MaxInPlace is how many pieces of one message may be taken in place.
@@ -93,6 +94,7 @@ func (c *Channel) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, 
 	if n > c.txRing.limit(e.Class, e.HasMeta) {
 		return 0, NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, c.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
 	}
+	asked := m > 2
 	m = min(m, c.inPlace)
 	if !c.makeRoom(vecWRs(m, c.caps.MaxSGE)+flushWRs, vecSGEs(m)+flushWRs) {
 		c.stats.QueueFull++
@@ -105,10 +107,8 @@ func (c *Channel) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, 
 	}
 	p := c.place(pos, k, fill, n, e.HasMeta)
 	block, head := c.seal(e, &p, n)
-	if taken := c.lay(&p, block, head, gather.NewList(pieces, m)); taken > 0 {
-		c.borrowed = true
-		c.stats.InPlace += uint64(taken)
-	}
+	c.stats.InPlace += uint64(c.lay(&p, block, head, gather.NewList(pieces, m)))
+	c.borrowed = c.borrowed || asked
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return c.tx.Head(), Accepted, nil

@@ -3,10 +3,12 @@ package gather
 import "fmt"
 
 // DefaultThreshold is the size in bytes from which registered memory is taken in
-// place. See BenchmarkThreshold in package eager: below, copying is cheaper than
-// a piece of its own on every link measured; above, it depends on the link and
-// the difference grows slowly, so that a larger value would cost more where
-// pieces are cheap than it wins where they are dear.
+// place. BenchmarkThreshold of package eager, 32 messages, memory reused after
+// each gather: the two ways cost the same at 128 bytes over shm and at 512 over
+// tcp. Not smaller: a piece in place asks for a completion and holds the sender's
+// memory until it comes, and below 512 bytes shm gains at most 200 ns a message.
+// Not larger: at 1 KiB copying costs 1.6 times as much over shm, 1.1 times over
+// tcp; at 16 KiB twice and 1.5 times.
 const DefaultThreshold = 512
 
 // Message is one message of a batch.
