@@ -83,9 +83,9 @@ func TestArenaAgainstModel(t *testing.T) {
 				}
 				dead = append(dead, m)
 			}
-			for step := range 4000 {
+			for step := range 2000 {
 				grow := 60
-				if step/1000%2 == 1 {
+				if step/500%2 == 1 {
 					grow = 44
 				}
 				if rng.IntN(100) < grow {
@@ -153,7 +153,7 @@ func TestArenaAgainstModel(t *testing.T) {
 			require.NoError(t, a.Trim())
 			require.Zero(t, a.Held())
 			require.Positive(t, limited, "the limit was not tried")
-			require.Greater(t, len(dead), 1000)
+			require.Greater(t, len(dead), 500)
 		}
 	})
 }

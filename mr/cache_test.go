@@ -93,7 +93,7 @@ func TestCacheAgainstModel(t *testing.T) {
 				outs = slices.Delete(outs, i, i+1)
 			}
 			var hits, limits, refusals, moves int
-			for step := range 2000 {
+			for step := range 1200 {
 				b := bufs[rng.IntN(len(bufs))]
 				off := rng.IntN(len(b))
 				n := 1 + rng.IntN(len(b)-off)
