@@ -13,6 +13,7 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Engine is this process's membership in a job: its memory, its peers, and the
@@ -26,15 +27,15 @@ type Engine struct {
 	peers   []*Peer
 	proto   *proto
 	prog    *progress.Engine
+	memory  *mr.Domain // what is registered, with all links
 
-	mu      sync.Mutex     // guards regions, and the setting of closed
-	tasks   sync.WaitGroup // goroutines of the engine beside the progress one
-	life    context.Context
-	die     context.CancelFunc // ends life
-	regions map[*Region]struct{}
-	closed  atomic.Bool
-	ended   chan struct{} // closed when Close is through
-	err     error         // of Close
+	mu     sync.Mutex     // guards the setting of closed, against lost
+	tasks  sync.WaitGroup // goroutines of the engine beside the progress one
+	life   context.Context
+	die    context.CancelFunc // ends life
+	closed atomic.Bool
+	ended  chan struct{} // closed when Close is through
+	err    error         // of Close
 }
 
 // Open joins the job and connects with all its ranks; it returns when all have.
@@ -52,7 +53,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, opts: o, regions: map[*Region]struct{}{}, ended: make(chan struct{}), proto: &proto{}}
+	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: &proto{}}
 	e.life, e.die = context.WithCancel(context.Background())
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		if err = e.setup(ctx); err == nil {
@@ -125,12 +126,9 @@ func (e *Engine) Close() error {
 		}
 		errs = append(errs, e.prog.Close())
 	}
-	e.mu.Lock()
-	for r := range e.regions {
-		errs = append(errs, r.release())
+	if e.memory != nil {
+		errs = append(errs, e.memory.Close())
 	}
-	clear(e.regions)
-	e.mu.Unlock()
 	for _, p := range e.peers {
 		if p.talk.ch != nil {
 			errs = append(errs, p.talk.ch.Close())

@@ -74,14 +74,14 @@ func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 func (p *Peer) submit(o *op, at Remote, n uint64) Request {
 	var err error
 	switch k := at.key; {
-	case k == nil || k.has>>p.num&1 == 0:
+	case k == nil || k.k.Rails>>p.num&1 == 0:
 		err = ErrBadKey
-	case at.off > k.length || n > k.length-at.off:
+	case at.off > k.k.Len || n > k.k.Len-at.off:
 		err = ErrBounds
-	case o.kind >= fabric.OpFetchAdd && (k.addr+at.off)%8 != 0:
+	case o.kind >= fabric.OpFetchAdd && (k.k.Addr+at.off)%8 != 0:
 		err = ErrAlign
 	default:
-		o.remote, o.rkey = k.addr+at.off, k.rkeys[p.num]
+		o.remote, o.rkey = k.k.Addr+at.off, k.k.RKeys[p.num]
 	}
 	kind := o.kind
 	if err == nil && p.eng.closed.Load() {

@@ -10,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/mr"
 )
 
 // connecting is how many connections are set up at once.
@@ -144,6 +145,7 @@ func (e *Engine) keep(chosen []string) error {
 		kept = append(kept, l)
 	}
 	e.links = kept
+	var rails []mr.Rail
 	for _, l := range kept {
 		s, err := newSlots(l)
 		if err != nil {
@@ -151,6 +153,11 @@ func (e *Engine) keep(chosen []string) error {
 		}
 		e.proto.slots = append(e.proto.slots, s)
 		e.numbers = append(e.numbers, linkNumber[l.Name()])
+		rails = append(rails, mr.Rail{Link: l, Number: linkNumber[l.Name()]})
+	}
+	var err error
+	if e.memory, err = mr.NewDomain(rails...); err != nil {
+		return err
 	}
 	for rank, name := range chosen {
 		i := index[name]

@@ -75,6 +75,9 @@ func (r *Registration) Hold() bool {
 	}
 }
 
+// Live reports whether Close has not been called.
+func (r *Registration) Live() bool { return r.state.Load() < closing }
+
 // Release ends a Hold. The last one after Close withdraws the memory from the
 // links, and frees it if it is the registration's. Releasing what nobody holds
 // gives ErrReleased.
