@@ -46,8 +46,9 @@ type Limits struct {
 	// GatherCopy is the size up to which gather stages even registered
 	// messages behind its header rather than spend a piece on them.
 	GatherCopy int64
-	// MaxSGE is the number of pieces of a work request. One is the header with
-	// all staged messages.
+	// MaxSGE is one more than the number of messages that a gather may take in
+	// place: header and staged messages are the other piece. Below 2 gather
+	// stages everything.
 	MaxSGE int32
 	// ScatterSegs is the number of messages one descriptor holds; 0: no scatter.
 	ScatterSegs int32

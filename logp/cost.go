@@ -97,7 +97,7 @@ func (r *room) fits(l *Limits, x Message, m Mode) bool {
 		if !l.staged(x) {
 			r.sge++
 		}
-		return r.bytes+int64(l.Header) <= l.GatherMax && 1+r.sge <= l.MaxSGE
+		return r.bytes+int64(l.Header) <= l.GatherMax && (r.sge == 0 || 1+r.sge <= l.MaxSGE)
 	case Scatter:
 		return r.n <= l.ScatterSegs
 	}

@@ -8,7 +8,7 @@ func (s *search) ends(r *prices) {
 	l, n := &r.l, len(s.ord)
 	t := &s.pre[n]
 	s.bounds = r.steep || t.bad != [NumModes]int32{} || n > int(l.ScatterSegs) ||
-		1+t.sge > l.MaxSGE || t.bytes+int64(n)*int64(l.Segment)+int64(l.Header) > l.GatherMax
+		1+t.sge > max(l.MaxSGE, 1) || t.bytes+int64(n)*int64(l.Segment)+int64(l.Header) > l.GatherMax
 	if !s.bounds {
 		return
 	}
@@ -18,7 +18,7 @@ func (s *search) ends(r *prices) {
 		a := &s.pre[i]
 		for j = max(i, j); j < n; j++ {
 			b := &s.pre[j+1]
-			if b.bad[Gather] != a.bad[Gather] || 1+b.sge-a.sge > l.MaxSGE ||
+			if b.bad[Gather] != a.bad[Gather] || 1+b.sge-a.sge > max(l.MaxSGE, 1) ||
 				b.bytes-a.bytes+int64(j+1-i)*int64(l.Segment)+int64(l.Header) > l.GatherMax {
 				break
 			}

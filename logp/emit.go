@@ -36,10 +36,9 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	switch {
 	case math.IsInf(p.total, 1):
 		pl.assign(b, out, WhyFallback, func(t *item, _ int) Mode { return t.cheapest(r) })
-	case s.joins:
+	case s.joined: // what neighbours save is exact only now
 		s.emit(&p, out)
-		c := r.p.PlanCost(b, out.Parts)
-		out.Total = c.Total()
+		s.reprice(r, &p, out)
 	case one.total > p.total+tie*math.Abs(p.total):
 		s.emit(&p, out)
 		return nil
@@ -98,7 +97,30 @@ func (s *search) emit(p *path, out *Plan) {
 			}
 		}
 		if m == Eager { // all runs are one part
-			out.Parts = append(out.Parts, Part{Mode: Eager, Messages: out.order[k:len(out.order):len(out.order)]})
+			out.close(Eager, k)
+		}
+	}
+}
+
+// reprice replaces in the total what the path says of reads: in a part messages
+// ascend, so more of them may be neighbours than in sorted order.
+func (s *search) reprice(r *prices, p *path, out *Plan) {
+	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
+		if p.mode[j] != Scatter {
+			continue
+		}
+		for a, b := s.cuts[p.from[j]], s.cuts[j]; a < b; {
+			e := b
+			if s.bounds {
+				e = min(s.xEnd[a], b)
+			}
+			out.Total -= s.pre[e].x - s.pre[a].x + s.pre[a].split
+			a = e
+		}
+	}
+	for i := range out.Parts {
+		if out.Parts[i].Mode == Scatter {
+			out.Total += s.regions(r, &r.l, out.Parts[i].Messages)
 		}
 	}
 }

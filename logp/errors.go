@@ -15,7 +15,6 @@ var (
 var (
 	ErrEagerBlock   error = &infeasible{"message larger than an eager message may be"}
 	ErrGatherRing   error = &infeasible{"message and header larger than a gather may be"}
-	ErrGatherSGE    error = &infeasible{"too few pieces in a work request for header and message"}
 	ErrScatterOff   error = &infeasible{"link takes no scatter descriptors"}
 	ErrUnregistered error = &infeasible{"memory not registered, and the cost of registering unknown"}
 	ErrNoMode       error = &infeasible{"no mode can carry the message"}

@@ -12,9 +12,6 @@ func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
 		if x.Size+int64(l.Segment)+int64(l.Header) > l.GatherMax {
 			return ErrGatherRing
 		}
-		if l.MaxSGE < 1 || l.MaxSGE < 2 && !l.staged(x) {
-			return ErrGatherSGE
-		}
 	case Scatter:
 		if l.ScatterSegs < 1 {
 			return ErrScatterOff
@@ -30,7 +27,7 @@ func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
 
 // staged says whether gather copies x behind its header.
 func (l *Limits) staged(x Message) bool {
-	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy
+	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy || l.MaxSGE < 2
 }
 
 // Modes returns the modes that can carry x.

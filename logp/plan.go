@@ -2,6 +2,7 @@ package logp
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 )
 
@@ -9,7 +10,8 @@ import (
 // gather, one write for all; scatter, one descriptor for all.
 type Part struct {
 	Mode Mode
-	// Messages are indices into the batch, in the order of transfer.
+	// Messages are indices into the batch, ascending: gather headers and
+	// descriptors want ascending sequence numbers.
 	Messages []int32
 }
 
@@ -75,31 +77,63 @@ func (p *Plan) reset(n int, why Why) {
 	p.order, p.Parts, p.Total, p.Why = p.order[:0], p.Parts[:0], 0, why
 }
 
-// add appends a part; the order must have room for it.
+// add appends a part of messages idx; the order must have room for them.
 func (p *Plan) add(m Mode, idx []int32) {
 	if len(idx) == 0 {
 		return
 	}
 	k := len(p.order)
 	p.order = append(p.order, idx...)
-	p.Parts = append(p.Parts, Part{Mode: m, Messages: p.order[k:len(p.order):len(p.order)]})
+	p.close(m, k)
 }
 
-// CheckParts says whether parts carry every message of b exactly once, each
-// within the limits of its mode. Errors wrap ErrBatch or ErrInfeasible.
+// close makes a part of what stands in the order from k on.
+func (p *Plan) close(m Mode, k int) {
+	part := p.order[k:len(p.order):len(p.order)]
+	ascend(part)
+	p.Parts = append(p.Parts, Part{Mode: m, Messages: part})
+}
+
+// ascend sorts distinct indices of messages: a bit for each, then bit by bit.
+func ascend(idx []int32) {
+	sorted := true
+	for i := 1; i < len(idx); i++ {
+		sorted = sorted && idx[i-1] < idx[i]
+	}
+	if sorted {
+		return
+	}
+	var set [MaxMessages / 64]uint64
+	low, high := int32(MaxMessages), int32(0)
+	for _, i := range idx {
+		set[i/64] |= 1 << (i % 64)
+		low, high = min(low, i/64), max(high, i/64)
+	}
+	k := 0
+	for w := low; w <= high; w++ {
+		for s := set[w]; s != 0; s &= s - 1 {
+			idx[k] = w*64 + int32(bits.TrailingZeros64(s))
+			k++
+		}
+	}
+}
+
+// CheckParts says whether parts carry every message of b exactly once, in
+// ascending order within a part, each within the limits of its mode. Errors wrap ErrBatch or ErrInfeasible.
 func (p *Params) CheckParts(b *Batch, parts []Part) error {
 	seen := make([]bool, len(b.Messages))
 	left := len(seen)
 	for k, q := range parts {
 		var r room
+		last := int32(-1)
 		if len(q.Messages) == 0 {
 			return fmt.Errorf("%w: part %d is empty", ErrBatch, k)
 		}
 		for _, i := range q.Messages {
-			if i < 0 || int(i) >= len(seen) || seen[i] {
-				return fmt.Errorf("%w: part %d: message %d unknown or sent twice", ErrBatch, k, i)
+			if i < 0 || int(i) >= len(seen) || seen[i] || i <= last {
+				return fmt.Errorf("%w: part %d: message %d unknown, sent twice or out of order", ErrBatch, k, i)
 			}
-			seen[i] = true
+			seen[i], last = true, i
 			left--
 			if err := p.Feasible(&b.Limits, b.Messages[i], q.Mode); err != nil {
 				return fmt.Errorf("part %d, message %d: %w", k, i, err)

@@ -14,7 +14,7 @@ func planner(tb testing.TB, p *Params) *Planner {
 	return pl
 }
 
-// obeys says whether parts send urgent messages eager wherever that can be.
+// rounded is b with waits as a planner rounds them.
 func rounded(b *Batch) *Batch {
 	c := *b
 	for m := range c.Wait {

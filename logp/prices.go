@@ -122,7 +122,7 @@ func (r *prices) item(m Message, t *item) {
 	bytes := float64(m.Size)
 	in := int(m.Flags / InPlace & 1)
 	copies := 1 - in
-	if m.Flags&Registered == 0 || m.Size <= l.GatherCopy {
+	if l.staged(m) {
 		copies++
 	} else {
 		t.sge = 1
@@ -131,7 +131,7 @@ func (r *prices) item(m Message, t *item) {
 		t.ok = t.ok.With(Eager)
 		t.e = r.scale[Eager] * (r.eager[in].At(m.Size) + r.op[Eager] + r.msg[Eager] + r.byte[Eager]*bytes)
 	}
-	if m.Size+int64(l.Segment)+int64(l.Header) <= l.GatherMax && t.sge < l.MaxSGE {
+	if m.Size+int64(l.Segment)+int64(l.Header) <= l.GatherMax {
 		t.ok = t.ok.With(Gather)
 		t.g = r.msg[Gather] + r.byte[Gather]*bytes
 		if copies > 0 {

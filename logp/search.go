@@ -40,7 +40,6 @@ type search struct {
 	cuts  []int32
 
 	joined bool // some message is Joined
-	joins  bool // in sorted order, too, some read covers several messages
 	bounds bool // limits cut some run
 
 	gCost, xCost [maxCuts + 1][maxCuts + 1]float64
@@ -68,7 +67,7 @@ func grow[T any](s []T, n int) []T {
 func (s *search) prepare(r *prices, b *Batch) error {
 	n := len(b.Messages)
 	s.items, s.keys, s.tmp = grow(s.items, n), grow(s.keys, n), grow(s.tmp, n)
-	s.all, s.joined, s.joins = grow(s.all, n)[:0], false, false
+	s.all, s.joined = grow(s.all, n)[:0], false
 	r.bind(&b.Limits)
 	rest, mixed := 0, false
 	var bytes int64
@@ -149,7 +148,6 @@ func (s *search) sums(r *prices) {
 			a.split = r.join(region, t.size)
 			x -= a.split
 			region += t.size
-			s.joins = true
 		} else {
 			region = t.size
 		}

@@ -70,7 +70,7 @@ func (s *search) takeGather(l *Limits, idx []int32) (k int, bytes int64) {
 	for ; k < len(idx); k++ {
 		t := &s.items[idx[k]]
 		sge += t.sge
-		if k > 0 && (sge > l.MaxSGE || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
+		if k > 0 && (sge > max(l.MaxSGE, 1) || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
 			break
 		}
 		bytes += t.size
