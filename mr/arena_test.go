@@ -57,152 +57,152 @@ type modelPiece struct {
 // A random run against a model: pieces hold what was written to them (so that
 // none overlap), sizes, alignment, purposes, the limit and the bound on waste
 // hold, freed pieces are dead.
-func TestArenaAgainstModel(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		for seed := range uint64(3) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			o := ArenaOptions{Slab: []int{64 << 10, 20 << 10, 128 << 10}[seed], Poison: seed == 1, SmallPages: seed == 2}
-			o.Limit = 24 * int64(o.Slab)
-			a := newArena(t, d, o)
-			slab := int64(offheap.RoundUp(o.Slab))
-			var live, dead []modelPiece
-			var use, largeBytes [offheap.Purposes]int64
-			peak, count := map[int]int{}, map[int]int{}
-			limited := 0
-			free := func(i int) {
-				m := live[i]
-				require.NoError(t, testutil.Verify(m.Bytes(), m.seed, 0))
-				require.NoError(t, a.Free(m.Piece))
-				live = slices.Delete(live, i, i+1)
-				if m.n > a.small {
-					use[m.p] -= int64(offheap.RoundUp(m.n))
-					largeBytes[m.p] -= int64(offheap.RoundUp(m.n))
-				} else {
-					use[m.p] -= int64(classSize(classOf(m.n)))
-					count[classOf(m.n)]--
-				}
-				dead = append(dead, m)
+func TestArenaAgainstModel(t *testing.T) { eachLink(t, arenaModel) }
+
+func arenaModel(t *testing.T, d *Domain, rails []*rail) {
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		o := ArenaOptions{Slab: []int{64 << 10, 20 << 10, 128 << 10}[seed], Poison: seed == 1, SmallPages: seed == 2}
+		o.Limit = 24 * int64(o.Slab)
+		a := newArena(t, d, o)
+		slab := int64(offheap.RoundUp(o.Slab))
+		var live, dead []modelPiece
+		var use, largeBytes [offheap.Purposes]int64
+		peak, count := map[int]int{}, map[int]int{}
+		limited := 0
+		free := func(i int) {
+			m := live[i]
+			require.NoError(t, testutil.Verify(m.Bytes(), m.seed, 0))
+			require.NoError(t, a.Free(m.Piece))
+			live = slices.Delete(live, i, i+1)
+			if m.n > a.small {
+				use[m.p] -= int64(offheap.RoundUp(m.n))
+				largeBytes[m.p] -= int64(offheap.RoundUp(m.n))
+			} else {
+				use[m.p] -= int64(classSize(classOf(m.n)))
+				count[classOf(m.n)]--
 			}
-			for step := range 2000 {
-				grow := 60
-				if step/500%2 == 1 {
-					grow = 44
-				}
-				if rng.IntN(100) < grow {
-					n := 1 + int(math.Exp(rng.Float64()*math.Log(float64(o.Slab))))
-					p := offheap.Purpose(rng.IntN(offheap.Purposes))
-					held := a.Held()
-					piece, err := a.Alloc(n, p)
-					if err != nil {
-						require.ErrorIs(t, err, ErrLimit)
-						need := slab
-						if n > a.small {
-							need = int64(offheap.RoundUp(n))
-						}
-						require.Greater(t, a.Held()+need, o.Limit)
-						require.LessOrEqual(t, a.Held(), held)
-						limited++
-						if len(live) > 0 {
-							free(rng.IntN(len(live)))
-						}
-						continue
-					}
-					m := modelPiece{Piece: piece, p: p, seed: uint64(step)}
-					b := m.Bytes()
-					require.Len(t, b, n)
-					require.Equal(t, n, cap(b))
-					require.Zero(t, fabric.Addr(b)%unit)
-					testutil.Fill(b, m.seed, 0)
-					live = append(live, m)
+			dead = append(dead, m)
+		}
+		for step := range 2000 {
+			grow := 60
+			if step/500%2 == 1 {
+				grow = 44
+			}
+			if rng.IntN(100) < grow {
+				n := 1 + int(math.Exp(rng.Float64()*math.Log(float64(o.Slab))))
+				p := offheap.Purpose(rng.IntN(offheap.Purposes))
+				held := a.Held()
+				piece, err := a.Alloc(n, p)
+				if err != nil {
+					require.ErrorIs(t, err, ErrLimit)
+					need := slab
 					if n > a.small {
-						use[p] += int64(offheap.RoundUp(n))
-						largeBytes[p] += int64(offheap.RoundUp(n))
-					} else {
-						c := classOf(n)
-						use[p] += int64(classSize(c))
-						count[c]++
-						peak[c] = max(peak[c], count[c])
+						need = int64(offheap.RoundUp(n))
 					}
-				} else if len(live) > 0 {
-					free(rng.IntN(len(live)))
-				}
-				if step%8 != 0 {
+					require.Greater(t, a.Held()+need, o.Limit)
+					require.LessOrEqual(t, a.Held(), held)
+					limited++
+					if len(live) > 0 {
+						free(rng.IntN(len(live)))
+					}
 					continue
 				}
-				bound := int64(0)
-				for c, m := range peak {
-					per := int(slab) / classSize(c)
-					bound += slab * int64((m+per-1)/per)
+				m := modelPiece{Piece: piece, p: p, seed: uint64(step)}
+				b := m.Bytes()
+				require.Len(t, b, n)
+				require.Equal(t, n, cap(b))
+				require.Zero(t, fabric.Addr(b)%unit)
+				testutil.Fill(b, m.seed, 0)
+				live = append(live, m)
+				if n > a.small {
+					use[p] += int64(offheap.RoundUp(n))
+					largeBytes[p] += int64(offheap.RoundUp(n))
+				} else {
+					c := classOf(n)
+					use[p] += int64(classSize(c))
+					count[c]++
+					peak[c] = max(peak[c], count[c])
 				}
-				for p := range use {
-					require.Equal(t, use[p], a.InUse(offheap.Purpose(p)))
-					bound += largeBytes[p]
-				}
-				require.LessOrEqual(t, a.Held(), bound)
-				require.LessOrEqual(t, a.Held(), o.Limit)
+			} else if len(live) > 0 {
+				free(rng.IntN(len(live)))
 			}
-			for _, m := range dead {
-				require.False(t, m.Live())
-				require.Nil(t, m.Bytes())
-				require.ErrorIs(t, a.Free(m.Piece), ErrFreed)
+			if step%8 != 0 {
+				continue
 			}
-			require.ErrorIs(t, a.Close(), ErrInUse)
-			for len(live) > 0 {
-				free(len(live) - 1)
+			bound := int64(0)
+			for c, m := range peak {
+				per := int(slab) / classSize(c)
+				bound += slab * int64((m+per-1)/per)
 			}
-			require.NoError(t, a.Trim())
-			require.Zero(t, a.Held())
-			require.Positive(t, limited, "the limit was not tried")
-			require.Greater(t, len(dead), 500)
+			for p := range use {
+				require.Equal(t, use[p], a.InUse(offheap.Purpose(p)))
+				bound += largeBytes[p]
+			}
+			require.LessOrEqual(t, a.Held(), bound)
+			require.LessOrEqual(t, a.Held(), o.Limit)
 		}
-	})
+		for _, m := range dead {
+			require.False(t, m.Live())
+			require.Nil(t, m.Bytes())
+			require.ErrorIs(t, a.Free(m.Piece), ErrFreed)
+		}
+		require.ErrorIs(t, a.Close(), ErrInUse)
+		for len(live) > 0 {
+			free(len(live) - 1)
+		}
+		require.NoError(t, a.Trim())
+		require.Zero(t, a.Held())
+		require.Positive(t, limited, "the limit was not tried")
+		require.Greater(t, len(dead), 500)
+	}
 }
 
 // Peers reach a piece by its key, the owner by its SGEs, on every rail; and the
 // pieces beside it keep their bytes.
-func TestPiecesOverLinks(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		a := newArena(t, d, ArenaOptions{Slab: 64 << 10})
-		for _, n := range []int{200, 4096, 16 << 10, 40000} {
-			var ps [3]Piece
-			for i := range ps {
-				var err error
-				ps[i], err = a.Alloc(n, offheap.Staging)
-				require.NoError(t, err)
-				testutil.Fill(ps[i].Bytes(), uint64(i), 0)
-			}
-			k, err := ps[1].RemoteKey()
+func TestPiecesOverLinks(t *testing.T) { eachLink(t, pieces) }
+
+func pieces(t *testing.T, d *Domain, rails []*rail) {
+	a := newArena(t, d, ArenaOptions{Slab: 64 << 10})
+	for _, n := range []int{200, 4096, 16 << 10, 40000} {
+		var ps [3]Piece
+		for i := range ps {
+			var err error
+			ps[i], err = a.Alloc(n, offheap.Staging)
 			require.NoError(t, err)
-			require.EqualValues(t, n, k.Len)
-			require.Equal(t, fabric.Addr(ps[1].Bytes()), k.Addr)
-			for i, x := range rails {
-				rk, err := k.On(uint8(i + 1))
-				require.NoError(t, err)
-				if x.local == nil {
-					x.connect(t)
-				}
-				testutil.Fill(x.local.Bytes()[:n], 77, 0)
-				require.NoError(t, x.access(t, fabric.OpWrite, rk, k.Addr, n))
-				require.NoError(t, testutil.Verify(ps[1].Bytes(), 77, 0))
-				require.NoError(t, testutil.Verify(ps[0].Bytes(), 0, 0))
-				require.NoError(t, testutil.Verify(ps[2].Bytes(), 2, 0))
-				s, err := ps[1].SGE(i, 7, 9)
-				require.NoError(t, err)
-				require.Equal(t, fabric.NewSGE(ps[1].Bytes()[7:16], ps[1].slab.reg.LKey(i)), s)
-			}
-			for _, c := range [][2]int{{-1, 1}, {0, -1}, {0, n + 1}, {n, 1}, {1, n}, {math.MaxInt, 1}} {
-				_, err = ps[1].SGE(0, c[0], c[1])
-				require.ErrorIs(t, err, ErrBounds)
-			}
-			for _, p := range ps {
-				require.NoError(t, a.Free(p))
-				_, err = p.SGE(0, 0, 1)
-				require.ErrorIs(t, err, ErrFreed)
-				_, err = p.RemoteKey()
-				require.ErrorIs(t, err, ErrFreed)
-			}
+			testutil.Fill(ps[i].Bytes(), uint64(i), 0)
 		}
-	})
+		k, err := ps[1].RemoteKey()
+		require.NoError(t, err)
+		require.EqualValues(t, n, k.Len)
+		require.Equal(t, fabric.Addr(ps[1].Bytes()), k.Addr)
+		for i, x := range rails {
+			rk, err := k.On(uint8(i + 1))
+			require.NoError(t, err)
+			if x.local == nil {
+				x.connect(t)
+			}
+			testutil.Fill(x.local.Bytes()[:n], 77, 0)
+			require.NoError(t, x.access(t, fabric.OpWrite, rk, k.Addr, n))
+			require.NoError(t, testutil.Verify(ps[1].Bytes(), 77, 0))
+			require.NoError(t, testutil.Verify(ps[0].Bytes(), 0, 0))
+			require.NoError(t, testutil.Verify(ps[2].Bytes(), 2, 0))
+			s, err := ps[1].SGE(i, 7, 9)
+			require.NoError(t, err)
+			require.Equal(t, fabric.NewSGE(ps[1].Bytes()[7:16], ps[1].slab.reg.LKey(i)), s)
+		}
+		for _, c := range [][2]int{{-1, 1}, {0, -1}, {0, n + 1}, {n, 1}, {1, n}, {math.MaxInt, 1}} {
+			_, err = ps[1].SGE(0, c[0], c[1])
+			require.ErrorIs(t, err, ErrBounds)
+		}
+		for _, p := range ps {
+			require.NoError(t, a.Free(p))
+			_, err = p.SGE(0, 0, 1)
+			require.ErrorIs(t, err, ErrFreed)
+			_, err = p.RemoteKey()
+			require.ErrorIs(t, err, ErrFreed)
+		}
+	}
 }
 
 func TestArenaMisuse(t *testing.T) {

@@ -79,123 +79,123 @@ type out struct {
 // Random requests, releases and invalidations against a model: what is leased is
 // registered with the range and rights asked for, hits are those of a linear
 // search, limits hold, misuse is told, and at the end no region is left.
-func TestCacheAgainstModel(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		for seed := range uint64(3) {
-			rng := rand.New(rand.NewPCG(seed, 2))
-			bufs := [][]byte{make([]byte, 1<<16), testutil.Scratch(t, 1<<16), make([]byte, 3000)}
-			c := newCache(t, d, CacheOptions{Limit: 150 << 10, Entries: 12})
-			var outs []out
-			var old []Lease
-			release := func(i int) {
-				require.NoError(t, c.Release(outs[i].Lease))
-				old = append(old, outs[i].Lease)
-				outs = slices.Delete(outs, i, i+1)
-			}
-			var hits, limits, refusals, moves int
-			for step := range 1200 {
-				b := bufs[rng.IntN(len(bufs))]
-				off := rng.IntN(len(b))
-				n := 1 + rng.IntN(len(b)-off)
-				if rng.IntN(3) > 0 {
-					n = 1 + n/32
-				}
-				mem := b[off : off+n]
-				lo, hi := fabric.Addr(mem), fabric.Addr(mem)+uint64(n)
-				switch k := rng.IntN(20); {
-				case k < 10:
-					access := fabric.Access(rng.IntN(int(fabric.AccessAll) + 1))
-					if rng.IntN(2) == 0 {
-						access = fabric.AccessRemoteRead
-					}
-					inside, enough, poor := false, false, false
-					for _, s := range c.index {
-						if s.e.base <= lo && hi <= s.e.end {
-							inside = true
-							enough = enough || s.e.access&access == access
-							poor = poor || s.e.access&access != access
-						}
-					}
-					covers := c.Covers(mem, access)
-					before := c.stats
-					l, err := c.Acquire(mem, access)
-					if err != nil {
-						require.ErrorIs(t, err, ErrLimit)
-						require.False(t, covers)
-						limits++
-						if len(outs) > 0 {
-							release(rng.IntN(len(outs)))
-						}
-						break
-					}
-					hit := c.stats.Hits > before.Hits
-					require.Equal(t, covers, hit)
-					if !inside || !enough {
-						require.False(t, hit)
-					} else if !poor {
-						require.True(t, hit)
-					}
-					if hit {
-						hits++
-					}
-					outs = append(outs, out{l, mem, access})
-				case k < 17 && len(outs) > 0:
-					release(rng.IntN(len(outs)))
-				case k < 18:
-					used := false
-					for _, o := range outs {
-						e := c.leases.slots[o.slot].e
-						used = used || e.base < hi && lo < e.end
-					}
-					err := c.Invalidate(lo, hi-lo)
-					if used {
-						require.ErrorIs(t, err, ErrInUse)
-						refusals++
-						break
-					}
-					require.NoError(t, err)
-					for _, s := range c.index {
-						require.False(t, s.e.base < hi && lo < s.e.end)
-					}
-				case k < 19 && len(old) > 0:
-					l := old[rng.IntN(len(old))]
-					require.False(t, l.Live())
-					require.ErrorIs(t, c.Release(l), ErrReleased)
-					_, err := l.SGE(0, mem)
-					require.ErrorIs(t, err, ErrReleased)
-					_, err = l.RemoteKey(mem)
-					require.ErrorIs(t, err, ErrReleased)
-				case len(outs) > 0 && step%8 == 0:
-					o := outs[rng.IntN(len(outs))]
-					moves++
-					move(t, rng, o, bufs, rails)
-				}
-				if step%4 != 0 {
-					continue
-				}
-				for _, o := range outs {
-					require.True(t, o.Live())
-					require.Equal(t, o.access, o.reg.Access()&o.access)
-					s, err := o.SGE(0, o.mem)
-					require.NoError(t, err)
-					require.Equal(t, fabric.NewSGE(o.mem, o.reg.LKey(0)), s)
-				}
-				c.check(t)
-			}
-			require.ErrorIs(t, c.Close(), ErrInUse)
-			_, err := c.Acquire(bufs[0], 0)
-			require.ErrorIs(t, err, ErrClosed)
-			for len(outs) > 0 {
-				require.ErrorIs(t, c.Close(), ErrInUse)
-				release(0)
-			}
-			require.NoError(t, c.Close())
-			require.Zero(t, d.Live())
-			for _, n := range []int{hits, limits, refusals, moves} {
-				require.Positive(t, n, "%d hits, %d times the limit, %d invalidations refused, %d moves", hits, limits, refusals, moves)
-			}
+func TestCacheAgainstModel(t *testing.T) { eachLink(t, cacheModel) }
+
+func cacheModel(t *testing.T, d *Domain, rails []*rail) {
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		bufs := [][]byte{make([]byte, 1<<16), testutil.Scratch(t, 1<<16), make([]byte, 3000)}
+		c := newCache(t, d, CacheOptions{Limit: 150 << 10, Entries: 12})
+		var outs []out
+		var old []Lease
+		release := func(i int) {
+			require.NoError(t, c.Release(outs[i].Lease))
+			old = append(old, outs[i].Lease)
+			outs = slices.Delete(outs, i, i+1)
 		}
-	})
+		var hits, limits, refusals, moves int
+		for step := range 1200 {
+			b := bufs[rng.IntN(len(bufs))]
+			off := rng.IntN(len(b))
+			n := 1 + rng.IntN(len(b)-off)
+			if rng.IntN(3) > 0 {
+				n = 1 + n/32
+			}
+			mem := b[off : off+n]
+			lo, hi := fabric.Addr(mem), fabric.Addr(mem)+uint64(n)
+			switch k := rng.IntN(20); {
+			case k < 10:
+				access := fabric.Access(rng.IntN(int(fabric.AccessAll) + 1))
+				if rng.IntN(2) == 0 {
+					access = fabric.AccessRemoteRead
+				}
+				inside, enough, poor := false, false, false
+				for _, s := range c.index {
+					if s.e.base <= lo && hi <= s.e.end {
+						inside = true
+						enough = enough || s.e.access&access == access
+						poor = poor || s.e.access&access != access
+					}
+				}
+				covers := c.Covers(mem, access)
+				before := c.stats
+				l, err := c.Acquire(mem, access)
+				if err != nil {
+					require.ErrorIs(t, err, ErrLimit)
+					require.False(t, covers)
+					limits++
+					if len(outs) > 0 {
+						release(rng.IntN(len(outs)))
+					}
+					break
+				}
+				hit := c.stats.Hits > before.Hits
+				require.Equal(t, covers, hit)
+				if !inside || !enough {
+					require.False(t, hit)
+				} else if !poor {
+					require.True(t, hit)
+				}
+				if hit {
+					hits++
+				}
+				outs = append(outs, out{l, mem, access})
+			case k < 17 && len(outs) > 0:
+				release(rng.IntN(len(outs)))
+			case k < 18:
+				used := false
+				for _, o := range outs {
+					e := c.leases.slots[o.slot].e
+					used = used || e.base < hi && lo < e.end
+				}
+				err := c.Invalidate(lo, hi-lo)
+				if used {
+					require.ErrorIs(t, err, ErrInUse)
+					refusals++
+					break
+				}
+				require.NoError(t, err)
+				for _, s := range c.index {
+					require.False(t, s.e.base < hi && lo < s.e.end)
+				}
+			case k < 19 && len(old) > 0:
+				l := old[rng.IntN(len(old))]
+				require.False(t, l.Live())
+				require.ErrorIs(t, c.Release(l), ErrReleased)
+				_, err := l.SGE(0, mem)
+				require.ErrorIs(t, err, ErrReleased)
+				_, err = l.RemoteKey(mem)
+				require.ErrorIs(t, err, ErrReleased)
+			case len(outs) > 0 && step%8 == 0:
+				o := outs[rng.IntN(len(outs))]
+				moves++
+				move(t, rng, o, bufs, rails)
+			}
+			if step%4 != 0 {
+				continue
+			}
+			for _, o := range outs {
+				require.True(t, o.Live())
+				require.Equal(t, o.access, o.reg.Access()&o.access)
+				s, err := o.SGE(0, o.mem)
+				require.NoError(t, err)
+				require.Equal(t, fabric.NewSGE(o.mem, o.reg.LKey(0)), s)
+			}
+			c.check(t)
+		}
+		require.ErrorIs(t, c.Close(), ErrInUse)
+		_, err := c.Acquire(bufs[0], 0)
+		require.ErrorIs(t, err, ErrClosed)
+		for len(outs) > 0 {
+			require.ErrorIs(t, c.Close(), ErrInUse)
+			release(0)
+		}
+		require.NoError(t, c.Close())
+		require.Zero(t, d.Live())
+		for _, n := range []int{hits, limits, refusals, moves} {
+			require.Positive(t, n, "%d hits, %d times the limit, %d invalidations refused, %d moves", hits, limits, refusals, moves)
+		}
+	}
 }
 
 // move lets a peer write what was leased, if it may, and compares all memory

@@ -54,54 +54,54 @@ func refused(t *testing.T, k Key, mem []byte, addr uint64, rails []*rail) {
 	}
 }
 
-func TestOneRegistrationOnAllRails(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		for what, register := range map[string]func() (*Registration, error){
-			"alloc": func() (*Registration, error) { return d.Alloc(100000, fabric.AccessAll, offheap.Scratch) },
-			"go":    func() (*Registration, error) { return d.Register(make([]byte, 8000), fabric.AccessAll) },
-			"foreign": func() (*Registration, error) {
-				m := testutil.Scratch(t, 3*offheap.PageSize)
-				return d.RegisterForeign(fabric.Addr(m)+100, 2*offheap.PageSize, fabric.AccessAll)
-			},
-		} {
-			t.Run(what, func(t *testing.T) {
-				r, err := register()
+func TestOneRegistrationOnAllRails(t *testing.T) { eachLink(t, oneRegistration) }
+
+func oneRegistration(t *testing.T, d *Domain, rails []*rail) {
+	for what, register := range map[string]func() (*Registration, error){
+		"alloc": func() (*Registration, error) { return d.Alloc(100000, fabric.AccessAll, offheap.Scratch) },
+		"go":    func() (*Registration, error) { return d.Register(make([]byte, 8000), fabric.AccessAll) },
+		"foreign": func() (*Registration, error) {
+			m := testutil.Scratch(t, 3*offheap.PageSize)
+			return d.RegisterForeign(fabric.Addr(m)+100, 2*offheap.PageSize, fabric.AccessAll)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r, err := register()
+			require.NoError(t, err)
+			runtime.GC()
+			reach(t, r, rails)
+			for i := range rails {
+				s, err := r.SGE(i, 10, 20)
 				require.NoError(t, err)
-				runtime.GC()
-				reach(t, r, rails)
-				for i := range rails {
-					s, err := r.SGE(i, 10, 20)
-					require.NoError(t, err)
-					require.Equal(t, fabric.NewSGE(r.Bytes()[10:30], r.regs[i].LKey()), s)
-					require.Equal(t, r.regs[i].LKey(), r.LKey(i))
-				}
-				// Past the end, on each rail.
-				refused(t, r.Key(), r.Bytes(), r.Key().Addr+r.Key().Len-32, rails)
-				require.NoError(t, r.Close())
-				require.NoError(t, r.Close(), "idempotent")
-			})
-		}
-	})
+				require.Equal(t, fabric.NewSGE(r.Bytes()[10:30], r.regs[i].LKey()), s)
+				require.Equal(t, r.regs[i].LKey(), r.LKey(i))
+			}
+			// Past the end, on each rail.
+			refused(t, r.Key(), r.Bytes(), r.Key().Addr+r.Key().Len-32, rails)
+			require.NoError(t, r.Close())
+			require.NoError(t, r.Close(), "idempotent")
+		})
+	}
 }
 
 // A key of memory that was withdrawn, its address registered anew: refused by
 // every link and by Resolve, and nothing is touched.
-func TestStaleKeys(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		mem := testutil.Scratch(t, 4096)
-		old, err := d.Register(mem, fabric.AccessAll)
-		require.NoError(t, err)
-		stale := old.Key()
-		require.NoError(t, old.Close())
-		again, err := d.Register(mem, fabric.AccessAll)
-		require.NoError(t, err)
-		require.Equal(t, stale.Ref.Slot, again.Key().Ref.Slot, "the slot is not used again: the test tests nothing")
-		refused(t, stale, mem, stale.Addr, rails)
-		_, _, err = d.Resolve(stale.Ref, stale.Addr, 1, 0)
-		require.ErrorIs(t, err, ErrStale)
-		reach(t, again, rails)
-		require.NoError(t, again.Close())
-	})
+func TestStaleKeys(t *testing.T) { eachLink(t, staleKeys) }
+
+func staleKeys(t *testing.T, d *Domain, rails []*rail) {
+	mem := testutil.Scratch(t, 4096)
+	old, err := d.Register(mem, fabric.AccessAll)
+	require.NoError(t, err)
+	stale := old.Key()
+	require.NoError(t, old.Close())
+	again, err := d.Register(mem, fabric.AccessAll)
+	require.NoError(t, err)
+	require.Equal(t, stale.Ref.Slot, again.Key().Ref.Slot, "the slot is not used again: the test tests nothing")
+	refused(t, stale, mem, stale.Addr, rails)
+	_, _, err = d.Resolve(stale.Ref, stale.Addr, 1, 0)
+	require.ErrorIs(t, err, ErrStale)
+	reach(t, again, rails)
+	require.NoError(t, again.Close())
 }
 
 func TestForgedKeys(t *testing.T) {
@@ -155,35 +155,35 @@ func TestForgedKeys(t *testing.T) {
 }
 
 // Close while somebody holds the memory: stale at once, there until released.
-func TestCloseWaitsForHolds(t *testing.T) {
-	eachLink(t, func(t *testing.T, d *Domain, rails []*rail) {
-		before := offheap.Total()
-		r, err := d.Alloc(4096, fabric.AccessAll, offheap.Scratch)
-		require.NoError(t, err)
-		key := r.Key()
-		mem, held, err := d.Resolve(key.Ref, key.Addr, 4096, 0)
-		require.NoError(t, err)
-		require.True(t, held.Hold())
-		err = r.Close()
-		require.ErrorIs(t, err, ErrInUse)
-		var in *InUseError
-		require.ErrorAs(t, err, &in)
-		require.Equal(t, 2, in.Holds)
-		_, _, err = d.Resolve(key.Ref, key.Addr, 1, 0)
-		require.ErrorIs(t, err, ErrStale)
-		require.False(t, r.Hold())
-		mem[4095] = 1 // still mapped
-		require.ErrorIs(t, d.Close(), ErrInUse)
-		require.NoError(t, held.Release())
-		require.ErrorIs(t, r.Close(), ErrInUse)
-		require.Equal(t, 1, d.Live())
-		require.NoError(t, held.Release())
-		require.Zero(t, d.Live())
-		require.Equal(t, before, offheap.Total())
-		require.NoError(t, r.Close())
-		_, err = d.Register(make([]byte, 1), 0)
-		require.ErrorIs(t, err, ErrClosed)
-	})
+func TestCloseWaitsForHolds(t *testing.T) { eachLink(t, closeWaits) }
+
+func closeWaits(t *testing.T, d *Domain, rails []*rail) {
+	before := offheap.Total()
+	r, err := d.Alloc(4096, fabric.AccessAll, offheap.Scratch)
+	require.NoError(t, err)
+	key := r.Key()
+	mem, held, err := d.Resolve(key.Ref, key.Addr, 4096, 0)
+	require.NoError(t, err)
+	require.True(t, held.Hold())
+	err = r.Close()
+	require.ErrorIs(t, err, ErrInUse)
+	var in *InUseError
+	require.ErrorAs(t, err, &in)
+	require.Equal(t, 2, in.Holds)
+	_, _, err = d.Resolve(key.Ref, key.Addr, 1, 0)
+	require.ErrorIs(t, err, ErrStale)
+	require.False(t, r.Hold())
+	mem[4095] = 1 // still mapped
+	require.ErrorIs(t, d.Close(), ErrInUse)
+	require.NoError(t, held.Release())
+	require.ErrorIs(t, r.Close(), ErrInUse)
+	require.Equal(t, 1, d.Live())
+	require.NoError(t, held.Release())
+	require.Zero(t, d.Live())
+	require.Equal(t, before, offheap.Total())
+	require.NoError(t, r.Close())
+	_, err = d.Register(make([]byte, 1), 0)
+	require.ErrorIs(t, err, ErrClosed)
 }
 
 func TestWhatCannotBeRegistered(t *testing.T) {

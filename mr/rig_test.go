@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/fabric/shm"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/fabric/tcp"
@@ -28,7 +29,7 @@ type rail struct {
 	cs        [8]fabric.Completion
 }
 
-// openers are the links that tests run over.
+// openers are the links that tests run over; ibv is in TestIBV.
 var openers = map[string]func(tb testing.TB) (a, b fabric.Link){
 	"sim": func(tb testing.TB) (fabric.Link, fabric.Link) {
 		n := sim.NewNetwork(sim.Options{})
@@ -54,6 +55,16 @@ var openers = map[string]func(tb testing.TB) (a, b fabric.Link){
 	},
 }
 
+// openIBV opens two links of RDMA devices.
+func openIBV(tb testing.TB) (fabric.Link, fabric.Link) {
+	devA, devB := testutil.RDMAPair(tb)
+	a, err := ibv.Open(ibv.Options{Device: devA})
+	require.NoError(tb, err)
+	b, err := ibv.Open(ibv.Options{Device: devB})
+	require.NoError(tb, err)
+	return a, b
+}
+
 // open opens the links called names and a domain over them; the number of a
 // rail is its index plus one. When the test ends no region may be left.
 func open(tb testing.TB, names ...string) (*Domain, []*rail) {
@@ -61,7 +72,11 @@ func open(tb testing.TB, names ...string) (*Domain, []*rail) {
 	var list []Rail
 	for i, name := range names {
 		r := &rail{tb: tb}
-		r.own, r.peer = openers[name](tb)
+		if name == "ibv" {
+			r.own, r.peer = openIBV(tb)
+		} else {
+			r.own, r.peer = openers[name](tb)
+		}
 		rails = append(rails, r)
 		list = append(list, Rail{Link: r.own, Number: uint8(i + 1)})
 		tb.Cleanup(func() {
