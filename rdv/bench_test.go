@@ -2,11 +2,14 @@ package rdv
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/scatter"
 )
 
@@ -23,6 +26,8 @@ type steady struct {
 type counter struct {
 	dst            []fabric.SGE
 	received, sent int
+	filled         int
+	advert         Advert
 	err            error
 }
 
@@ -39,14 +44,20 @@ func (c *counter) Sent(_ uint64, err error) {
 		c.err = err
 	}
 }
-func (c *counter) Advertised(Advert)            {}
-func (c *counter) Revoked(Advert)               {}
-func (c *counter) Filled(uint64, uint32, error) {}
+func (c *counter) Advertised(a Advert) { c.advert = a }
+func (c *counter) Revoked(Advert)      {}
+func (c *counter) Filled(_ uint64, _ uint32, err error) {
+	c.filled++
+	if err != nil {
+		c.err = err
+	}
+}
 
 func newSteady(tb testing.TB, open opener, size int, o Options) *steady {
 	s := &steady{ha: &counter{}, hb: &counter{}}
 	la, lb := open(tb)
 	s.src, s.dst = newMemory(tb, la, 1, size), newMemory(tb, lb, 1, size)
+	testutil.Fill(s.src.mem, 1, 0) // memory that was never written reads faster than any
 	s.a, s.b = pairOn(tb, la, lb, s.ha, s.hb, o, o)
 	s.d = scatter.Descriptor{
 		Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: uint32(size)}},
@@ -56,13 +67,10 @@ func newSteady(tb testing.TB, open opener, size int, o Options) *steady {
 	return s
 }
 
-// transfer makes one from beginning to end.
-func (s *steady) transfer() error {
-	_, res, err := s.a.ch.Send(&s.d, 0, 0)
-	if err != nil || res != Accepted {
-		return fmt.Errorf("send: %v, %w", res, err)
-	}
-	for want := s.ha.sent + 1; s.ha.sent != want; {
+// finish lets both sides work until the sender has been told of n transfers,
+// and the receiver of filled adverts.
+func (s *steady) finish(n, filled int) error {
+	for s.ha.sent < n || s.hb.filled < filled {
 		if err := s.b.turn(); err != nil {
 			return err
 		}
@@ -73,19 +81,72 @@ func (s *steady) transfer() error {
 	return s.hb.err
 }
 
+// read makes one transfer from beginning to end.
+func (s *steady) read() error {
+	_, res, err := s.a.ch.Send(&s.d, 0, 0)
+	if err != nil || res != Accepted {
+		return fmt.Errorf("send: %v, %w", res, err)
+	}
+	return s.finish(s.ha.sent+1, s.hb.filled)
+}
+
+// chunks sends the same without its registration.
+func (s *steady) chunks() error {
+	_, res, err := s.a.ch.SendUnregistered(scatter.FormSequence, 1, s.src.mem[:s.d.Messages[0].Size], Copy, 0, 0)
+	if err != nil || res != Accepted {
+		return fmt.Errorf("send unregistered: %v, %w", res, err)
+	}
+	return s.finish(s.ha.sent+1, s.hb.filled)
+}
+
+// write lets the receiver go first.
+func (s *steady) write() error {
+	_, res, err := s.b.ch.Advertise(1, s.dst.reg.Key(), 0)
+	if err != nil || res != Accepted {
+		return fmt.Errorf("advertise: %v, %w", res, err)
+	}
+	for s.ha.advert.Len == 0 {
+		if err := s.a.turn(); err != nil {
+			return err
+		}
+		if err := s.b.turn(); err != nil {
+			return err
+		}
+	}
+	piece := [1]fabric.SGE{fabric.NewSGE(s.src.mem[:s.d.Messages[0].Size], s.src.reg.LKey())}
+	res, err = s.a.ch.Write(s.ha.advert.ID, piece[:], 0)
+	if err != nil || res != Accepted {
+		return fmt.Errorf("write: %v, %w", res, err)
+	}
+	s.ha.advert = Advert{}
+	return s.finish(s.ha.sent+1, s.hb.filled+1)
+}
+
+// ways are the three variants.
+var ways = []struct {
+	name string
+	one  func(*steady) error
+}{{"read", (*steady).read}, {"write", (*steady).write}, {"chunks", (*steady).chunks}}
+
 func TestTransferDoesNotAllocate(t *testing.T) {
+	for name, open := range realLinks {
+		t.Run(name, func(t *testing.T) { steadyDoesNotAllocate(t, open) })
+	}
+}
+
+func steadyDoesNotAllocate(t *testing.T, open opener) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for name, open := range realLinks {
-		t.Run(name, func(t *testing.T) {
-			s := newSteady(t, open, 64<<10, Options{Chunk: 16 << 10})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := newSteady(t, open, 64<<10, Options{Chunk: 16 << 10, FirstChunk: 8 << 10})
 			for range 20 {
-				require.NoError(t, s.transfer())
+				require.NoError(t, way.one(s))
 			}
 			var err error
 			require.Zero(t, testing.AllocsPerRun(50, func() {
-				if e := s.transfer(); e != nil {
+				if e := way.one(s); e != nil {
 					err = e
 				}
 			}))
@@ -94,37 +155,115 @@ func TestTransferDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkRead compares a rendezvous with the bare read of the same size over
-// the same endpoints, in turns within one run: raw is the read and its
-// completion, rdv the whole from Send to Sent. Both ends are in one goroutine.
-func BenchmarkRead(b *testing.B) {
+// BenchmarkOne is one transfer of each variant from beginning to end, both ends
+// in one goroutine.
+func BenchmarkOne(b *testing.B) {
 	for _, link := range []string{"shm", "tcp"} {
-		for _, size := range []int{16 << 10, 256 << 10, 1 << 20, 4 << 20} {
-			s := newSteady(b, realLinks[link], size, Options{})
-			wr := []fabric.WR{{
-				ID: 1, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: s.hb.dst,
-				RemoteAddr: s.src.reg.Addr(), RKey: s.src.reg.Key().RKey,
-			}}
-			b.Run(fmt.Sprintf("%s/%d/raw", link, size), func(b *testing.B) {
-				b.SetBytes(int64(size))
+		for _, way := range ways {
+			for _, size := range []int{16 << 10, 1 << 20} {
+				b.Run(fmt.Sprintf("%s/%s/%d", link, way.name, size), func(b *testing.B) {
+					s := newSteady(b, realLinks[link], size, Options{})
+					b.SetBytes(int64(size))
+					b.ReportAllocs()
+					for b.Loop() {
+						if err := way.one(s); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// rawID is under no tag of the channel.
+const rawID = 99 << 48
+
+// window is how many reads and transfers BenchmarkReadBandwidth keeps in flight.
+const window = 8
+
+// BenchmarkReadBandwidth compares a stream of rendezvous with a stream of bare
+// reads of the same size over the same endpoints, both with the same number in
+// flight, in turns within one run, because the machine's speed is not the same
+// from one second to the next. rdv/raw is the median of the rounds' ratios.
+func BenchmarkReadBandwidth(b *testing.B) {
+	for _, link := range []string{"shm", "tcp"} {
+		for _, size := range []int{64 << 10, 256 << 10, 1 << 20, 4 << 20} {
+			b.Run(fmt.Sprintf("%s/%d", link, size), func(b *testing.B) {
+				s := newSteady(b, realLinks[link], size, Options{})
+				wr := []fabric.WR{{
+					ID: rawID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: s.hb.dst,
+					RemoteAddr: s.src.reg.Addr(), RKey: s.src.reg.Key().RKey,
+				}}
+				const each = 4 * window
+				var ratios, raws, rdvs []float64
 				for b.Loop() {
-					if n, err := s.b.ep.Post(wr); n != 1 || err != nil {
-						b.Fatal(n, err)
-					}
-					for s.b.link.Poll(s.b.cs[:]) == 0 {
-						s.a.poll()
-					}
+					raw := timed(b, func() error { return s.rawStream(wr, each) })
+					rdv := timed(b, func() error { return s.stream(each) })
+					ratios = append(ratios, raw/rdv)
+					raws, rdvs = append(raws, raw), append(rdvs, rdv)
 				}
-			})
-			b.Run(fmt.Sprintf("%s/%d/rdv", link, size), func(b *testing.B) {
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := s.transfer(); err != nil {
-						b.Fatal(err)
-					}
-				}
+				median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
+				mb := each * float64(size) / 1e6
+				b.ReportMetric(median(ratios), "rdv/raw")
+				b.ReportMetric(mb/median(raws), "raw-MB/s")
+				b.ReportMetric(mb/median(rdvs), "rdv-MB/s")
 			})
 		}
 	}
+}
+
+func timed(b *testing.B, f func() error) float64 {
+	start := time.Now()
+	if err := f(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start).Seconds()
+}
+
+// rawStream makes n reads.
+func (s *steady) rawStream(wr []fabric.WR, n int) error {
+	for posted, done := 0, 0; done < n; {
+		if posted < n && posted-done < window {
+			k, err := s.b.ep.Post(wr)
+			if err != nil {
+				return err
+			}
+			posted += k
+		}
+		k := s.b.link.Poll(s.b.cs[:])
+		for i := range s.b.cs[:k] {
+			if c := &s.b.cs[i]; c.ID == rawID {
+				done++
+			} else {
+				s.b.ch.OnCompletion(c)
+			}
+		}
+		s.a.poll()
+	}
+	return nil
+}
+
+// stream makes n transfers.
+func (s *steady) stream(n int) error {
+	first := s.ha.sent
+	for begun := 0; s.ha.sent-first < n; {
+		for begun < n && begun-(s.ha.sent-first) < window {
+			_, res, err := s.a.ch.Send(&s.d, 0, 0)
+			if err != nil {
+				return err
+			}
+			if res != Accepted {
+				break
+			}
+			begun++
+		}
+		if err := s.b.turn(); err != nil {
+			return err
+		}
+		if err := s.a.turn(); err != nil {
+			return err
+		}
+	}
+	return s.hb.err
 }

@@ -61,7 +61,7 @@ type Stats struct {
 	Reads, Writes              uint64 // work requests posted
 	QueueFull                  uint64 // posts that the link took in part
 	Busy                       uint64 // refusals for want of slot or credit
-	Chunks                     uint64 // of unregistered messages, sent
+	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
 	NoStaging                  uint64 // times a chunk had to wait for room in the staging memory
 	Written                    uint64 // adverts of the peer that were written
 	Outgoing, Incoming         int    // transfers outstanding

@@ -104,7 +104,10 @@
 //	options.go  Options
 //	errors.go   errors
 //
-// Tests: script_test.go plays random scripts on both sides over simulated and
-// real links against a plain model (app_test.go), faults_test.go with failures
-// and death, hostile_test.go a peer without rules; bench_test.go measures.
+// Tests: exhaustive_test.go plays every order of the steps of two sides up to a
+// length; script_test.go random scripts on both sides, over simulated and real
+// links, against a plain model (app_test.go); faults_test.go the same with
+// failures and death; hostile_test.go a peer without rules; owners_test.go two
+// goroutines with everything at once; ibv_test.go all that over queue pairs;
+// bench_test.go measures and holds the allocations at none.
 package rdv

@@ -17,6 +17,7 @@ import (
 type quiet struct {
 	met            []Incoming
 	received, sent []error
+	ended          []Handle
 	adverts        []Advert
 	revoked        []Advert
 	filled         []error
@@ -29,10 +30,12 @@ func (q *quiet) Match(m Incoming) ([]fabric.SGE, Verdict) {
 	q.met = append(q.met, m)
 	return q.dst, q.verdict
 }
-func (q *quiet) Received(_ Incoming, err error) { q.received = append(q.received, err) }
-func (q *quiet) Sent(_ uint64, err error)       { q.sent = append(q.sent, err) }
-func (q *quiet) Advertised(a Advert)            { q.adverts = append(q.adverts, a) }
-func (q *quiet) Revoked(a Advert)               { q.revoked = append(q.revoked, a) }
+func (q *quiet) Received(m Incoming, err error) {
+	q.received, q.ended = append(q.received, err), append(q.ended, m.Handle)
+}
+func (q *quiet) Sent(_ uint64, err error) { q.sent = append(q.sent, err) }
+func (q *quiet) Advertised(a Advert)      { q.adverts = append(q.adverts, a) }
+func (q *quiet) Revoked(a Advert)         { q.revoked = append(q.revoked, a) }
 func (q *quiet) Filled(_ uint64, n uint32, err error) {
 	q.filled, q.filledBytes = append(q.filled, err), append(q.filledBytes, n)
 }

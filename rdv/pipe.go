@@ -89,6 +89,7 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	c.outFree = c.outFree[:len(c.outFree)-1]
 	o.gen++
 	o.state, o.token, o.by = outAnnounced, token, by
+	c.stats.Offers++
 	most, rate := c.opt.Chunk, c.opt.CopyRate
 	if by == Copy {
 		most = min(most, len(c.stage.mem)/2)
