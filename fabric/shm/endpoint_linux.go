@@ -186,7 +186,8 @@ func (ep *endpoint) poll(cs []fabric.Completion) int {
 			ep.advance()
 			n += ep.cq.Pop(cs[n:])
 		}
-		if ep.hup && !ep.frameReady() {
+		// Up still: what the peer left behind its last frame may be garbage.
+		if ep.hup && ep.isUp() && !ep.frameReady() {
 			ep.fail(fabric.StatusPeerGone, fabric.ErrPeerGone)
 		}
 	}
