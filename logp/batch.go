@@ -38,6 +38,9 @@ const MaxMessages = 4096
 type Limits struct {
 	// EagerMax is the largest payload of an eager message; negative: no eager.
 	EagerMax int64
+	// EagerInPlace is the size from which eager takes registered messages in
+	// place, without a copy at the sender; 0: never.
+	EagerInPlace int64
 	// EagerBlock is the receiver memory that one eager message takes, for ties.
 	EagerBlock int64
 	// GatherMax bounds header and payload of one gather in bytes (a share of
@@ -61,7 +64,7 @@ type Limits struct {
 
 // Validate checks l. Errors wrap ErrBatch.
 func (l *Limits) Validate() error {
-	for _, v := range [...]int64{l.EagerBlock, l.GatherMax, l.GatherCopy, int64(l.MaxSGE), int64(l.ScatterSegs),
+	for _, v := range [...]int64{l.EagerInPlace, l.EagerBlock, l.GatherMax, l.GatherCopy, int64(l.MaxSGE), int64(l.ScatterSegs),
 		int64(l.Header), int64(l.Segment), int64(l.DescSegment), int64(l.ReadRequest)} {
 		if v < 0 || v > MaxSize {
 			return fmt.Errorf("%w: limits %+v: want 0 to %d", ErrBatch, *l, int64(MaxSize))

@@ -137,7 +137,9 @@ func (t *tally) add(i int) {
 	switch t.mode {
 	case Eager:
 		t.operation(TermSend, x.Size)
-		t.terms[TermCopyOut] += p.C.At(x.Size)
+		if l.copied(x) {
+			t.terms[TermCopyOut] += p.C.At(x.Size)
+		}
 	case Gather:
 		if l.staged(x) {
 			t.terms[TermCopyOut] += p.C.At(x.Size)

@@ -131,6 +131,9 @@ func TestAddedTerms(t *testing.T) {
 	}
 	copies := p.C.At(100) + p.C.At(5000)
 	require.InDelta(t, copies, term(Eager, TermCopyOut), 1e-9)
+	b.Limits.EagerInPlace = 1000
+	require.InDelta(t, p.C.At(100), term(Eager, TermCopyOut), 1e-9, "the large one goes in place")
+	b.Limits.EagerInPlace = 0
 	require.InDelta(t, p.C.At(100), term(Gather, TermCopyOut), 1e-9, "the small one is staged")
 	require.Zero(t, term(Scatter, TermCopyOut))
 	require.InDelta(t, copies, term(Eager, TermCopyIn), 1e-9)

@@ -33,7 +33,8 @@
 //	post      a + b·w for w work requests of one posting call; scatter posts its
 //	          reads in a call of its own: a + b·k
 //	receive   Or of every operation that arrives in a ring (write or descriptor)
-//	copy out  C(m) at the sender: eager always, gather for what is staged
+//	copy out  C(m) at the sender: eager below Limits.EagerInPlace, gather for
+//	          what is staged
 //	copy in   C(m) from ring to destination: eager and gather, unless InPlace
 //	register  R(m) at the end whose buffer is not registered: scatter
 //	credit    the expected wait for room in the ring, Batch.Wait

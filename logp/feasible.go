@@ -30,6 +30,11 @@ func (l *Limits) staged(x Message) bool {
 	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy || l.MaxSGE < 2
 }
 
+// copied says whether eager copies x at the sender.
+func (l *Limits) copied(x Message) bool {
+	return x.Flags&Registered == 0 || l.EagerInPlace == 0 || x.Size < l.EagerInPlace
+}
+
 // Modes returns the modes that can carry x.
 func (p *Params) Modes(l *Limits, x Message) (s ModeSet) {
 	for m := range Mode(NumModes) {

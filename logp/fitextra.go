@@ -140,11 +140,10 @@ func (p *Params) bound(m Mode, e Extra) Extra {
 	const most = 0.95
 	var r prices
 	r.set(p)
-	per := r.eager[1] // what a byte costs in any case
+	per := r.arrive // what a byte costs in any case
 	op := p.G + p.CPU.B + per.At(0)
 	switch m {
 	case Gather:
-		per = r.arrive
 		op = p.G + p.CPU.B
 	case Scatter:
 		per = p.Os

@@ -18,7 +18,7 @@ func script(in []byte) *Batch {
 		return binary.LittleEndian.Uint64(b[:])
 	}
 	b := &Batch{Limits: Limits{
-		EagerMax: int64(next(4)) - 1, EagerBlock: int64(next(3)), GatherMax: int64(next(5)), GatherCopy: int64(next(3)),
+		EagerMax: int64(next(4)) - 1, EagerInPlace: int64(next(2)), EagerBlock: int64(next(3)), GatherMax: int64(next(5)), GatherCopy: int64(next(3)),
 		MaxSGE: int32(next(1)), ScatterSegs: int32(next(1)), Header: int32(next(1)), Segment: int32(next(1)),
 		DescSegment: int32(next(2)), ReadRequest: int32(next(1)), Cursor: next(1)&1 != 0,
 	}}

@@ -9,7 +9,7 @@ type prices struct {
 	p Params
 
 	os, arrive Curve    // Os; Os + Or
-	eager      [2]Curve // Os + Or + C + C; with InPlace Os + Or + C
+	eager      [3]Curve // Os + Or, and C for each copy
 	scale      [NumModes]float64
 	tail       [NumModes]float64
 	op         [NumModes]float64 // of each write or descriptor, besides curves
@@ -30,7 +30,7 @@ type prices struct {
 func (r *prices) set(p *Params) {
 	*r = prices{p: *p}
 	r.os, r.arrive = p.Os, sum(p.Os, p.Or)
-	r.eager[0], r.eager[1] = sum(p.Os, p.Or, p.C, p.C), sum(p.Os, p.Or, p.C)
+	r.eager = [3]Curve{r.arrive, sum(p.Os, p.Or, p.C), sum(p.Os, p.Or, p.C, p.C)}
 	for m := range Mode(NumModes) {
 		r.scale[m], r.tail[m] = p.scale(m), p.tail(m)
 		r.op[m] = p.G + p.CPU.B + p.Extra[m].PerOp
@@ -120,16 +120,20 @@ func (r *prices) item(m Message, t *item) {
 	l := &r.l
 	*t = item{size: m.Size, kind: m.Flags & kinds, joined: m.Flags&Joined != 0}
 	bytes := float64(m.Size)
-	in := int(m.Flags / InPlace & 1)
-	copies := 1 - in
+	in := 1 - int(m.Flags/InPlace&1) // copies at the receiver
+	copies := in
 	if l.staged(m) {
 		copies++
 	} else {
 		t.sge = 1
 	}
 	if m.Size <= l.EagerMax {
+		n := in
+		if l.copied(m) {
+			n++
+		}
 		t.ok = t.ok.With(Eager)
-		t.e = r.scale[Eager] * (r.eager[in].At(m.Size) + r.op[Eager] + r.msg[Eager] + r.byte[Eager]*bytes)
+		t.e = r.scale[Eager] * (r.eager[n].At(m.Size) + r.op[Eager] + r.msg[Eager] + r.byte[Eager]*bytes)
 	}
 	if m.Size+int64(l.Segment)+int64(l.Header) <= l.GatherMax {
 		t.ok = t.ok.With(Gather)

@@ -80,6 +80,7 @@ func randParams(tb testing.TB, r *rand.Rand) *Params {
 func randLimits(r *rand.Rand) Limits {
 	l := usual()
 	l.EagerMax = []int64{-1, 64, 4080, 65536, 1 << 30}[r.IntN(5)]
+	l.EagerInPlace = []int64{0, 0, 1, 1024}[r.IntN(4)]
 	l.GatherMax = []int64{0, 4096, 65536, 1 << 20, 1 << 30}[r.IntN(5)]
 	l.GatherCopy = []int64{0, 64, 512}[r.IntN(3)]
 	l.MaxSGE = []int32{1, 2, 3, 4, 30}[r.IntN(5)]
