@@ -84,7 +84,7 @@ cross: ## build and vet for other systems and processors, tests included
 	done
 
 test32: ## the tests where int and pointers have 32 bits (linux/386, on amd64)
-	CGO_ENABLED=0 GOARCH=386 $(GO) test -shuffle=on . ./eager ./fabric/... ./flowctl ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
+	CGO_ENABLED=0 GOARCH=386 $(GO) test -shuffle=on . ./eager ./fabric/... ./flowctl ./gather ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
 
 portable: ## the tests of tcp with the system calls of macOS and FreeBSD
 	CGO_ENABLED=0 $(GO) test -shuffle=on -tags rma_portable ./fabric/tcp

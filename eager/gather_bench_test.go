@@ -3,12 +3,17 @@ package eager
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/gather"
 	"github.com/seed33544411/rma/internal/testutil"
 )
+
+var benchLinks = []string{"shm", "tcp", "ibv"}
 
 // bed is a pair of channels with registered messages, driven by one goroutine:
 // what protocol and link cost in processor time.
@@ -21,10 +26,17 @@ type bed struct {
 	pos    uint64
 	buf    []byte
 	sum    byte
+	idle   int // polls since something moved
+	quiet  time.Time
 }
 
 func newBed(b *testing.B, link string, o Options, n, size, threshold int) *bed {
-	x, y := pair(b, realLinks[link], o, o)
+	open := realLinks[link]
+	if link == "ibv" {
+		testutil.RequireRDMA(b)
+		open = two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) })
+	}
+	x, y := pair(b, open, o, o)
 	mem := testutil.Scratch(b, max(n*size, 1))
 	reg, err := x.link.Register(mem, 0)
 	require.NoError(b, err)
@@ -38,10 +50,25 @@ func newBed(b *testing.B, link string, o Options, n, size, threshold int) *bed {
 	return d
 }
 
+// poll lets both sides progress. It ends a benchmark in which nothing does.
 func (d *bed) poll() {
-	d.x.poll()
-	d.y.poll()
+	for _, s := range []*side{d.x, d.y} {
+		s.poll()
+		if _, err := s.ch.Progress(false); err != nil {
+			d.b.Fatal(err)
+		}
+	}
+	if d.idle++; d.idle&(1<<16-1) == 0 {
+		if d.quiet.IsZero() {
+			d.quiet = time.Now()
+		} else if time.Since(d.quiet) > 20*time.Second {
+			d.b.Fatalf("stuck: sender %+v, receiver %+v", d.x.ch.Stats(), d.y.ch.Stats())
+		}
+	}
 }
+
+// moved says that something did.
+func (d *bed) moved() { d.idle, d.quiet = 0, time.Time{} }
 
 // eager sends every message by itself, each posted alone or all staged.
 func (d *bed) eager(stage bool) {
@@ -89,6 +116,7 @@ func (d *bed) drain() (n int) {
 		if !ok {
 			return n
 		}
+		d.moved()
 		n++
 	}
 }
@@ -124,6 +152,7 @@ func (d *bed) reuse() {
 	for !d.x.ch.Done(d.pos) {
 		d.poll()
 	}
+	d.moved()
 }
 
 func (d *bed) take(inPlace bool) (n int) {
@@ -134,6 +163,7 @@ func (d *bed) take(inPlace bool) (n int) {
 	if !ok {
 		return 0
 	}
+	d.moved()
 	if err := l.Split(&d.split, gather.Seq); err != nil {
 		d.b.Fatal(err)
 	}
@@ -155,7 +185,7 @@ func (d *bed) take(inPlace bool) (n int) {
 
 // The same batch as messages posted one by one, staged together, and as a gather.
 func BenchmarkBatch(b *testing.B) {
-	for _, link := range []string{"shm", "tcp"} {
+	for _, link := range benchLinks {
 		for _, mode := range bothModes {
 			for _, c := range []struct{ n, size int }{{4, 64}, {64, 64}, {64, 512}, {64, 4096}} {
 				for _, how := range []string{"posted", "staged", "gather", "gather in place"} {
@@ -185,7 +215,7 @@ func BenchmarkBatch(b *testing.B) {
 // From which size on a piece of its own is cheaper than a copy, memory reused
 // after every gather.
 func BenchmarkThreshold(b *testing.B) {
-	for _, link := range []string{"shm", "tcp"} {
+	for _, link := range benchLinks {
 		for _, size := range []int{64, 128, 256, 512, 1024, 2048, 4096, 16384} {
 			for _, threshold := range []int{-1, 1} {
 				b.Run(fmt.Sprintf("%s/%d/%s", link, size, map[int]string{-1: "copied", 1: "in place"}[threshold]), func(b *testing.B) {
@@ -205,7 +235,7 @@ func BenchmarkThreshold(b *testing.B) {
 // What the size of a block costs in a ring of 4 MiB: a gather of 1 MiB in 16
 // pieces, one of 64 small messages, and a small message alone.
 func BenchmarkBlockSize(b *testing.B) {
-	for _, link := range []string{"shm", "tcp"} {
+	for _, link := range benchLinks {
 		for _, block := range []int{256, 1024, 4096, 16384, 65536} {
 			o := Options{Blocks: 4 << 20 / block, BlockSize: block}
 			b.Run(fmt.Sprintf("%s/%d/16x64K", link, block), func(b *testing.B) {

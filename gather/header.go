@@ -3,6 +3,7 @@ package gather
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // A header is the prelude, the entries and zeros to a multiple of 8:
@@ -35,6 +36,9 @@ func (l layout) region() int {
 
 // entry is the length of one entry.
 func (l layout) entry() int { return l.size() + l.gap() + l.region() }
+
+// plain reports whether entries are sizes and nothing else.
+func (l layout) plain() bool { return l < 3 }
 
 // valid reports whether l can stand in a header of kind k.
 func (l layout) valid(k Kind) bool {
@@ -112,26 +116,41 @@ type shape struct {
 	n      int
 }
 
-// with returns the shape with e behind the others. ok is false if e cannot
-// stand there. Short path.
-func (s shape) with(k Kind, e Entry) (_ shape, ok bool) {
+// add puts e behind the others. ok is false, and s as it was, if e cannot stand
+// there or if the header would then be longer than room. Short path.
+func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
+	size := sizeCode(e.Size)
+	if s.n > 0 && e.At == s.w.next && e.Region == s.w.region && size <= s.layout&3 && !s.w.full && s.n < MaxCount {
+		// The usual case: it follows without a gap and makes no field wider.
+		if k == Dest && e.At+uint64(e.Size) < e.At || headerLen(s.n+1, s.layout) > room {
+			return false
+		}
+		s.w.step(k, e)
+		s.n++
+		return true
+	}
 	if s.n == MaxCount {
-		return s, false
+		return false
 	}
+	w := s.w
 	if s.n == 0 {
-		s.w = walk{next: e.At, region: e.Region}
+		w = walk{next: e.At, region: e.Region}
 	}
-	gap, newRegion, ok := s.w.gap(k, e)
+	gap, newRegion, ok := w.gap(k, e)
 	if !ok {
-		return s, false
+		return false
 	}
-	s.w.step(k, e)
-	s.layout = max(s.layout&3, sizeCode(e.Size)) | max(s.layout>>2&7, gapCode(gap))<<2 | s.layout&layoutRegion
+	l := max(s.layout&3, size) | max(s.layout>>2&7, gapCode(gap))<<2 | s.layout&layoutRegion
 	if newRegion {
-		s.layout |= layoutRegion
+		l |= layoutRegion
 	}
+	if headerLen(s.n+1, l) > room {
+		return false
+	}
+	w.step(k, e)
+	s.w, s.layout = w, l
 	s.n++
-	return s, true
+	return true
 }
 
 // HeaderLen is the length in bytes of the header that AppendHeader would make,
@@ -139,8 +158,7 @@ func (s shape) with(k Kind, e Entry) (_ shape, ok bool) {
 func HeaderLen(k Kind, entries []Entry) int {
 	var s shape
 	for _, e := range entries {
-		var ok bool
-		if s, ok = s.with(k, e); !ok {
+		if !s.add(k, e, math.MaxInt) {
 			return 0
 		}
 	}
@@ -155,8 +173,7 @@ func HeaderLen(k Kind, entries []Entry) int {
 func AppendHeader(b []byte, k Kind, entries []Entry) ([]byte, error) {
 	var s shape
 	for i, e := range entries {
-		var ok bool
-		if s, ok = s.with(k, e); !ok {
+		if !s.add(k, e, math.MaxInt) {
 			return b, fmt.Errorf("gather header: entry %d of %d (%v %d, %d bytes): %w", i, len(entries), k, e.At, e.Size, ErrOrder)
 		}
 	}
@@ -167,7 +184,7 @@ func AppendHeader(b []byte, k Kind, entries []Entry) ([]byte, error) {
 }
 
 // append appends the header for entries, whose shape is s.
-func (s shape) append(b []byte, k Kind, entries []Entry) []byte {
+func (s *shape) append(b []byte, k Kind, entries []Entry) []byte {
 	start := len(b)
 	b = binary.LittleEndian.AppendUint16(b, uint16(s.n))
 	b = append(b, byte(s.layout), 0)
@@ -175,6 +192,12 @@ func (s shape) append(b []byte, k Kind, entries []Entry) []byte {
 	b = binary.LittleEndian.AppendUint64(b, entries[0].At)
 	w := walk{next: entries[0].At, region: entries[0].Region}
 	size, gapLen, region := s.layout.size(), s.layout.gap(), s.layout.region()
+	if s.layout.plain() {
+		for i := range entries {
+			b = appendUint(b, uint64(entries[i].Size), size)
+		}
+		entries = nil
+	}
 	for _, e := range entries {
 		gap, _, _ := w.gap(k, e)
 		w.step(k, e)

@@ -1,6 +1,9 @@
 package gather
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // DefaultThreshold is the size in bytes from which registered memory is taken in
 // place. BenchmarkThreshold of package eager, 32 messages, memory reused after
@@ -71,10 +74,6 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 			break
 		}
 		e := Entry{At: m.At, Size: uint32(len(m.Data)), Region: m.Region}
-		next, ok := s.with(p.kind, e)
-		if !ok || headerLen(next.n, next.layout)+body+len(m.Data) > p.limits.Bytes {
-			break
-		}
 		direct := m.Registered && p.threshold >= 0 && len(m.Data) >= p.threshold && len(m.Data) > 0 && p.limits.InPlace > 0
 		if direct {
 			if inPlace == p.limits.InPlace {
@@ -82,7 +81,9 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 			}
 			inPlace++
 		}
-		s = next
+		if !s.add(p.kind, e, p.limits.Bytes-body-len(m.Data)) {
+			break
+		}
 		body += len(m.Data)
 		p.entries = append(p.entries, e)
 		p.pieces = append(p.pieces, Piece{Data: m.Data, LKey: m.LKey, InPlace: direct})
@@ -90,7 +91,7 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	if s.n == 0 {
 		p.pieces = p.pieces[:0]
 		m := &msgs[0]
-		if s, ok := s.with(p.kind, Entry{At: m.At, Size: uint32(min(len(m.Data), p.limits.Bytes)), Region: m.Region}); ok {
+		if s.add(p.kind, Entry{At: m.At, Size: uint32(min(len(m.Data), max(p.limits.Bytes, 0))), Region: m.Region}, math.MaxInt) {
 			return 0, fmt.Errorf("pack %d bytes, limit %d with a header of %d: %w", len(m.Data), p.limits.Bytes, headerLen(1, s.layout), ErrTooLarge)
 		}
 		return 0, fmt.Errorf("pack %d bytes at %d: %w", len(m.Data), m.At, ErrOrder)
