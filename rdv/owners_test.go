@@ -164,7 +164,7 @@ func (o *owner) begin(total int) (did bool) {
 	}
 	if o.offered < total/4 && len(o.dst.free) > 6 {
 		c, _ := takeCell(o.dst)
-		token := uint64(1<<40 + o.offered)
+		token := 1<<40 + uint64(o.offered)
 		k := fabric.RemoteKey{Addr: fabric.Addr(o.dst.cell(c)), Len: ownerCell, RKey: o.dst.reg.Key().RKey}
 		o.offer[token] = c
 		_, res, err := o.s.ch.Advertise(token, k, token)
