@@ -27,7 +27,7 @@ func TestFormulasOfTheSource(t *testing.T) {
 	t.Parallel()
 	p, l := thesis(t), plain()
 	r := rand.New(rand.NewPCG(11, 1))
-	for range 500 {
+	for range cases(500) {
 		n := 1 + r.IntN(20)
 		b := &Batch{Limits: l}
 		var sum, s float64
@@ -209,7 +209,7 @@ func TestFeasible(t *testing.T) {
 func TestCostIsMonotone(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(13, 1))
-	for range 2000 {
+	for range cases(2000) {
 		p, b := randParams(t, r), randBatch(r, 1+r.IntN(8))
 		b.Limits = plain()
 		b.Limits.Cursor = r.IntN(2) == 0
@@ -233,7 +233,7 @@ func TestCostIsMonotone(t *testing.T) {
 func TestScaleInvariance(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(14, 1))
-	for range 1000 {
+	for range cases(1000) {
 		p, b := randParams(t, r), randBatch(r, 1+r.IntN(8))
 		const k = 8 // a power of two: exact in floating point
 		q, c := times(t, p, k), *b

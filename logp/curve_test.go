@@ -34,7 +34,7 @@ func slow(ps []Point, m int64) float64 {
 func TestCurveAgainstDefinition(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range cases(200) {
 		var ps []Point
 		x := int64(r.IntN(3))
 		for range 1 + r.IntN(MaxPoints) {

@@ -14,7 +14,7 @@ import (
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(61, 1))
-	for range 500 {
+	for range cases(400) {
 		p, b := randParams(t, r), randBatch(r, r.IntN(30))
 		pl := planner(t, p)
 		e, err := pl.Explain(b)

@@ -64,10 +64,7 @@ func TestFewCutsSuffice(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(71, 1))
 	sum, worst, count := 0.0, 0.0, 0
-	rounds := 120
-	if testing.Short() {
-		rounds = 30
-	}
+	rounds := cases(120)
 	for range rounds {
 		p, b := randParams(t, r), rounded(randBatch(r, fewMessages+1+r.IntN(50)))
 		for i := range b.Messages {

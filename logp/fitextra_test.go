@@ -30,7 +30,7 @@ func fitSamples(r *rand.Rand, truth *Params, m Mode, n int, noise float64) []Sam
 func TestFitExtraFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(81, 1))
-	for range 50 {
+	for range cases(48) {
 		p := randParams(t, r)
 		p.Extra, p.Scale = [NumModes]Extra{}, [NumModes]float64{}
 		for m := range Mode(NumModes) {
@@ -60,7 +60,7 @@ func TestFitExtraFindsWhatIsMissing(t *testing.T) {
 func TestFitExtraStaysPositive(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(82, 1))
-	for range 100 {
+	for range cases(64) {
 		p := randParams(t, r)
 		p.Extra, p.Scale = [NumModes]Extra{}, [NumModes]float64{}
 		for m := range Mode(NumModes) {

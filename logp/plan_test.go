@@ -82,7 +82,7 @@ func TestPlanIsNeverWorseThanOneMode(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(31, 1))
 	var mixed, one, none int
-	for range 4000 {
+	for range cases(4000) {
 		p, b := randParams(t, r), randBatch(r, r.IntN(100))
 		plan, err := planner(t, p).Plan(b)
 		if err != nil {
@@ -99,9 +99,9 @@ func TestPlanIsNeverWorseThanOneMode(t *testing.T) {
 			mixed++
 		}
 	}
-	require.Greater(t, mixed, 500)
-	require.Greater(t, one, 500)
-	require.Less(t, none, 3000)
+	require.Greater(t, mixed, cases(400))
+	require.Greater(t, one, cases(400))
+	require.Less(t, none, cases(3000))
 }
 
 // brute returns the least cost over all partitions into parts and all modes:
@@ -160,11 +160,7 @@ func TestPlanAgainstAllPartitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	var optimal, count int
 	worst, sum := 0.0, 0.0
-	rounds := 2000
-	if testing.Short() {
-		rounds = 500
-	}
-	for range rounds {
+	for range cases(2000) {
 		p, b := randParams(t, r), rounded(randBatch(r, 1+r.IntN(6)))
 		for i := range b.Messages { // their cost depends on the order in a part, too
 			b.Messages[i].Flags &^= Joined
@@ -226,7 +222,7 @@ func typical(tb testing.TB) *Params {
 func TestPlanMetamorphic(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(33, 1))
-	for range 500 {
+	for range cases(500) {
 		p, b := randParams(t, r), randBatch(r, 1+r.IntN(12))
 		for i := range b.Messages {
 			b.Messages[i].Flags &^= Joined

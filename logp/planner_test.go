@@ -193,7 +193,7 @@ func TestPlannerRefuses(t *testing.T) {
 func TestForcedMode(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(44, 1))
-	for range 1000 {
+	for range cases(600) {
 		p, b := randParams(t, r), randBatch(r, 1+r.IntN(30))
 		for m := range Mode(NumModes) {
 			pl, err := NewPlanner(p, &PlannerConfig{Policy: Policy{Forced: true, Mode: m}})

@@ -53,7 +53,7 @@ func TestRefinerLearns(t *testing.T) {
 func TestOneBadSampleHasNoWeight(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(51, 1))
-	for range 500 {
+	for range cases(300) {
 		p := thesis(t)
 		p.G = 0
 		r, b := refiner(t, p), &Batch{Messages: Uniform(4, 500), Limits: plain()}

@@ -8,6 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// cases is how many random cases to look at, of n.
+func cases(n int) int {
+	if raceEnabled || testing.Short() {
+		return n / 8
+	}
+	return n
+}
+
 func mustCurve(tb testing.TB, ps ...Point) Curve {
 	c, err := NewCurve(ps)
 	require.NoError(tb, err)

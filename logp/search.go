@@ -14,7 +14,7 @@ import "math"
 //
 // Cuts may lie between any two of few messages; of many, only where the size
 // passes a power of two or where other modes become possible, at most maxCuts
-// runs. That bounds the work at maxCuts² edges, and costs 0.2 % of the predicted
+// runs. That bounds the work at maxCuts² edges, and costs 0.3 % of the predicted
 // time on average against cuts everywhere (family_test.go); 16 runs instead of 12
 // gain nothing that can be seen and take a quarter longer.
 //

@@ -1,0 +1,5 @@
+//go:build !race
+
+package logp
+
+const raceEnabled = false
