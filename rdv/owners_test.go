@@ -180,7 +180,7 @@ func (o *owner) begin(total int) (did bool) {
 		a := o.open[0]
 		c, _ := takeCell(o.src)
 		testutil.Fill(o.src.cell(c)[:50000], o.seed+a.Pos, 0)
-		token := uint64(1<<50 + o.writes)
+		token := 1<<50 + uint64(o.writes)
 		o.batch[token] = c
 		res, err := o.s.ch.Write(a.ID, []fabric.SGE{fabric.NewSGE(o.src.cell(c)[:50000], o.src.reg.LKey())}, token)
 		o.fail(err)
