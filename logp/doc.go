@@ -49,7 +49,8 @@
 //
 //	total = a + Σ occupancy + (operations−1)·g + max latency + max credit
 //
-// which for one part is the formula of its mode. docs/model.md explains all of
+// which for one part is the formula of its mode; cursor updates and Extra.Fixed
+// count once for each mode that the plan uses. docs/model.md explains all of
 // this at leisure, with a worked example.
 //
 // # Concurrency and ownership
