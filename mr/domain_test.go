@@ -248,13 +248,16 @@ func TestTableIsBounded(t *testing.T) {
 	mem := testutil.Scratch(t, 64)
 	var all []*Registration
 	refs := map[Ref]bool{}
+	random := map[uint32]bool{}
 	for range MaxRegistrations {
 		r, err := d.Register(mem, 0)
 		require.NoError(t, err)
 		require.False(t, refs[r.key.Ref])
 		refs[r.key.Ref] = true
+		random[uint32(r.key.Ref.Epoch)] = true
 		all = append(all, r)
 	}
+	require.Greater(t, len(random), MaxRegistrations-8, "the random halves repeat")
 	_, err := d.Register(mem, 0)
 	require.Error(t, err)
 	for _, r := range all {

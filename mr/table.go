@@ -28,6 +28,9 @@ type table struct {
 	count uint32   // registrations ever, modulo 2^32
 	live  map[*Registration]struct{}
 	down  bool
+
+	random [256]byte // read in advance: a system call is dear in a virtual machine
+	unused int       // bytes of random, at its end
 }
 
 type tablePage [pageSlots]atomic.Pointer[Registration]
@@ -53,12 +56,16 @@ func (t *table) add(r *Registration, finish func(Ref)) error {
 	default:
 		return fmt.Errorf("mr: register: %w: %d registrations are open", ErrLimit, MaxRegistrations)
 	}
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
+	if t.unused < 4 {
+		_, _ = rand.Read(t.random[:]) // never fails
+		t.unused = len(t.random)
+	}
+	b := t.random[len(t.random)-t.unused:]
+	t.unused -= 4
 	if t.count++; t.count == 0 {
 		t.count = 1 // an epoch is never 0
 	}
-	finish(Ref{Slot: slot, Epoch: uint64(t.count)<<32 | uint64(binary.LittleEndian.Uint32(b[:]))})
+	finish(Ref{Slot: slot, Epoch: uint64(t.count)<<32 | uint64(binary.LittleEndian.Uint32(b))})
 	p := t.pages[slot/pageSlots].Load()
 	if p == nil {
 		p = new(tablePage)
