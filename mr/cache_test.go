@@ -392,8 +392,7 @@ type strict struct {
 
 type strictRegion struct {
 	fabric.Region
-	l    *strict
-	fail *error
+	l *strict
 }
 
 var errStrict = errors.New("the device has no room")
