@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/logp"
 )
 
 // Config configures an engine. The zero value, and nil, are usable. Open takes
@@ -28,6 +30,11 @@ type Config struct {
 	// Device is the RDMA device. Empty: the first usable one.
 	Device string
 
+	// Mode sends all messages one way, where it can carry them: "eager",
+	// "gather" or "scatter". Empty or "auto": the cheapest way for each batch.
+	// RMA_MODE overrides it.
+	Mode string
+
 	// Depth is how many requests may be under way with one peer. Zero means
 	// fabric.DefaultDepth (256); less than 16 means 16.
 	Depth int
@@ -43,6 +50,18 @@ type Config struct {
 	// Logger gets the links chosen (debug) and peers lost (warn). Nil: nothing
 	// is logged.
 	Logger *slog.Logger
+}
+
+// EnvMode overrides Config.Mode.
+const EnvMode = "RMA_MODE"
+
+// policy is what Mode asks for. The mode is valid.
+func (c *Config) policy() (p logp.Policy) {
+	if c.Mode != "" && c.Mode != "auto" {
+		p.Forced = true
+		p.Mode, _ = logp.ParseMode(c.Mode)
+	}
+	return p
 }
 
 // minDepth is what a message channel needs at least.
@@ -84,6 +103,14 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if v := os.Getenv(EnvMode); v != "" {
+		d.Mode = v
+	}
+	if d.Mode != "" && d.Mode != "auto" {
+		if _, err := logp.ParseMode(d.Mode); err != nil {
+			return fail(fmt.Errorf("config: mode %q: want auto, eager, gather or scatter", d.Mode))
+		}
 	}
 	forced, o, err := links.FromEnv(links.Options{Bind: d.Bind, Device: d.Device})
 	if err != nil {

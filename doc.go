@@ -22,9 +22,15 @@
 // calls; puts and atomics become visible at the target in that order. A later
 // put may overtake the fetch of an earlier get: wait for the get first.
 //
-// [Peer.Send] and [Peer.Recv] move messages of up to some hundred KiB in order,
-// copied at both ends. A send is complete when its memory may be used again,
-// and waits where the receiver lags behind.
+// # Messages
+//
+// [Peer.Send] and [Peer.Recv], and their forms with tags, move messages of any
+// size in the order of the calls. What has gathered for a peer while its link was
+// busy, and what a [Batch] holds, is planned as a whole: each message goes through
+// the peer's ring, alone or with others in one write, or is announced and fetched
+// by the peer, whichever the cost model says is soonest for all. A send is
+// complete when its memory may be used again, and waits where the receiver lags
+// behind. No step of this needs a call by either application.
 //
 // # Failure
 //
@@ -51,7 +57,7 @@
 //	engine.go   Engine: open, barrier, close; setup.go links and connections
 //	region.go   Region, Buffer; key.go Key, Remote
 //	peer.go     Peer: the operations
-//	message.go  Send and Recv; talk.go the channels that carry them
+//	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
 //	op.go       operations under way; proto.go what drives them
 //	request.go  Request, AtomicRequest
 //	errors.go   errors; stats.go counters

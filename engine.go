@@ -152,6 +152,9 @@ func (e *Engine) disconnect() {
 	for _, p := range e.peers {
 		e.proto.downWith(p, ErrClosed)
 		p.close()
+		if p.talk.ch != nil {
+			p.talk.ch.Sever(p.down)
+		}
 	}
 }
 

@@ -63,12 +63,19 @@ func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {
 // open opens the engines of a whole job in this process.
 func open(t testing.TB, n int, fabric string) []*Engine {
 	t.Helper()
+	return openWith(t, n, fabric, func(*Config) {})
+}
+
+func openWith(t testing.TB, n int, fabric string, change func(*Config)) []*Engine {
+	t.Helper()
 	config := rendezvous(t, n, fabric)
 	es := make([]*Engine, n)
 	var g errgroup.Group
 	for r := range es {
 		g.Go(func() (err error) {
-			es[r], err = Open(context.Background(), config(r))
+			c := config(r)
+			change(c)
+			es[r], err = Open(context.Background(), c)
 			return err
 		})
 	}

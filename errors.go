@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 )
 
 // Sentinels for errors.Is. Those of operations come inside a *PeerError.
@@ -25,7 +25,7 @@ var (
 	ErrForeign     = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey      = fabric.ErrBadKey
 	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
-	ErrShortBuffer = eager.ErrShortBuffer // a message is longer than the buffer; it stays
+	ErrShortBuffer = message.ErrShortBuffer // a message is longer than the buffer; it stays
 	ErrRequestUsed = errors.New("request has been waited for already")
 )
 
@@ -51,6 +51,8 @@ func opName(o fabric.Op) string {
 		return "send"
 	case kindRecv:
 		return "receive"
+	case kindBatch:
+		return "batch"
 	}
 	return o.String()
 }

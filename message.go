@@ -6,42 +6,125 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Send sends msg to the peer, whose Recv takes messages in the order of the
-// calls. The request is complete when msg may be used again; whether the peer
-// has taken the message is not known then. While the peer's ring is full, or
-// the peer has not called Send or Recv for this rank yet, it waits. A message
-// larger than the ring takes at once is refused with an error that wraps
-// ErrTooLarge. Short path: does not allocate, after the first one to a peer.
-func (p *Peer) Send(msg []byte) Request { return p.message(kindSend, msg) }
+// Send sends msg to the peer, with tag 0. Receives take messages in the order of
+// the calls, whatever way each of them goes. The request is complete when msg may
+// be used again: soon where it was copied, when the peer has fetched it where it
+// is large. Whether the peer has received the message is not known then. While
+// the peer has no room, or has not called Send or Recv for this rank yet, it
+// waits; what waits for the same peer goes together in the cheapest way. Short
+// path: does not allocate, after the first one to a peer.
+func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
-// Recv takes the next message of the peer. Until the request is complete buf
-// belongs to the engine. A message longer than buf fails the request with an
-// error that wraps ErrShortBuffer, and stays for the next.
-func (p *Peer) Recv(buf []byte) RecvRequest { return RecvRequest{p.message(kindRecv, buf)} }
+// SendTag is Send with a tag for the receiver to choose by.
+func (p *Peer) SendTag(tag uint32, msg []byte) Request {
+	o := p.newMessage(kindSend)
+	o.out.Data, o.out.Tag = msg, tag
+	return p.message(o)
+}
+
+// SendBuffer is SendTag of registered memory, which large messages are fetched
+// from without copying, registering or pinning.
+func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
+	o := p.newMessage(kindSend)
+	o.out.Tag = tag
+	if err := b.out(p, &o.out.Data, &o.out.LKey, &o.out.RKey); err != nil {
+		o.recycle()
+		return p.refuse(kindSend, err)
+	}
+	o.out.Registered = true
+	return p.message(o)
+}
+
+// Recv takes the next message of the peer, whatever its tag. Until the request
+// is complete buf belongs to the engine. A message longer than buf fails the
+// request with an error that wraps ErrShortBuffer, and stays for the next.
+func (p *Peer) Recv(buf []byte) RecvRequest {
+	o := p.newMessage(kindRecv)
+	o.in.Buf, o.in.Any = buf, true
+	return RecvRequest{p.message(o)}
+}
+
+// RecvTag takes the next message of the peer that has this tag.
+func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
+	o := p.newMessage(kindRecv)
+	o.in.Buf, o.in.Tag = buf, tag
+	return RecvRequest{p.message(o)}
+}
+
+// RecvBuffer is RecvTag into registered memory, where large messages come to
+// without copying, registering or pinning.
+func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
+	o := p.newMessage(kindRecv)
+	o.in.Tag = tag
+	if err := b.out(p, &o.in.Buf, &o.in.LKey, nil); err != nil {
+		o.recycle()
+		return RecvRequest{p.refuse(kindRecv, err)}
+	}
+	o.in.Registered = true
+	return RecvRequest{p.message(o)}
+}
+
+// RecvFunc is RecvTag for a message that is used where it arrived: use is called
+// with it, in one to three parts, which are valid during the call only and may
+// be changed by a dishonest peer meanwhile. A message that is too large to come
+// through the ring is fetched to buf, and given to use there. use runs in the
+// progress engine: it must not wait for anything.
+func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]byte)) RecvRequest {
+	o := p.newMessage(kindRecv)
+	o.in.Buf, o.in.Tag, o.in.Use = buf, tag, use
+	return RecvRequest{p.message(o)}
+}
 
 // RecvRequest is a receive under way.
 type RecvRequest struct{ r Request }
 
 // Wait returns the length of the message. Errors as Request.Wait.
 func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
-	v, err := r.r.wait(ctx)
-	return int(v), err
+	_, n, err = r.WaitTag(ctx)
+	return n, err
+}
+
+// WaitTag returns the tag of the message as well.
+func (r RecvRequest) WaitTag(ctx context.Context) (tag uint32, n int, err error) {
+	v, err := r.r.wait(ctx, &tag)
+	return tag, int(v), err
 }
 
 // Done reports whether Wait would return at once.
 func (r RecvRequest) Done() bool { return r.r.Done() }
 
-func (p *Peer) message(kind fabric.Op, buf []byte) Request {
+// newMessage begins a message, a batch or a receive.
+func (p *Peer) newMessage(kind fabric.Op) *op {
+	o := newOp(p, kind)
+	o.out.Done, o.in.Done = o, o
+	return o
+}
+
+// message hands o in.
+func (p *Peer) message(o *op) Request {
 	if p.eng.closed.Load() {
+		kind := o.kind
+		o.recycle()
 		return p.refuse(kind, ErrClosed)
 	}
 	if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
 		p.startTalk()
 	}
-	o := newOp(p, kind)
-	o.buf = buf
 	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}
 	p.eng.proto.in.push(o)
 	p.eng.prog.Kick()
 	return r
+}
+
+// out names the buffer's memory and its keys on the link to p.
+func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) error {
+	s, err := b.sge(p.eng, p.link)
+	if err != nil {
+		return err
+	}
+	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
+	if rkey != nil {
+		*rkey = b.region.Key().k.RKeys[p.num]
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ func TestMessages(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 90*time.Second)
 		es := open(t, 3, fabric)
-		sizes := []int{0, 1, 8, 100, 4000, 4096, 20_000, 100_000}
+		sizes := []int{0, 1, 8, 100, 4000, 4096, 20_000, 100_000, 1 << 20}
 		const rounds = 60
 		var g errgroup.Group
 		for from, e := range es {
@@ -37,7 +37,7 @@ func TestMessages(t *testing.T) {
 					return nil
 				})
 				g.Go(func() error { // receiver of the other direction
-					buf := make([]byte, 100_000)
+					buf := make([]byte, 1<<20)
 					for i := range rounds {
 						n, err := e.Peer(to).Recv(buf).Wait(ctx)
 						if err == nil && n != sizes[i%len(sizes)] {
@@ -110,11 +110,11 @@ func TestMessageErrors(t *testing.T) {
 			require.Equal(t, "twelve bytes", string(buf[:n]))
 			require.NoError(t, g.Wait())
 		}
-		err := es[0].Peer(1).Send(make([]byte, 1<<20)).Wait(ctx)
-		require.ErrorIs(t, err, ErrTooLarge)
+		_, err := es[0].Peer(1).RecvBuffer(0, Buffer{}).Wait(ctx)
+		require.ErrorIs(t, err, ErrForeign)
 		var pe *PeerError
 		require.ErrorAs(t, err, &pe)
-		require.Equal(t, "send", pe.Op)
+		require.Equal(t, "receive", pe.Op)
 		// Nobody sends: a wait ends with its context.
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()

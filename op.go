@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 )
 
@@ -22,10 +23,13 @@ type op struct {
 	compare, operand uint64
 	rkey             uint32
 	kind             fabric.Op
-	buf              []byte // of a message
+	out              message.Out // of a send
+	in               message.In  // of a receive
+	batch            *Batch
 
 	slot  int32  // of the result of an atomic, -1 if none
-	value uint64 // what an atomic found
+	tag   uint32 // of the message received
+	value uint64 // what an atomic found; the length of a message
 	err   error
 }
 
@@ -41,7 +45,8 @@ func newOp(p *Peer, kind fabric.Op) *op {
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
-	o.peer, o.err, o.buf = nil, nil, nil
+	o.peer, o.err, o.batch = nil, nil, nil
+	o.out, o.in = message.Out{}, message.In{}
 	ops.Put(o)
 }
 
@@ -49,6 +54,7 @@ func (o *op) recycle() {
 const (
 	kindSend fabric.Op = 128 + iota
 	kindRecv
+	kindBatch
 )
 
 // opQueue is a list of operations in order.

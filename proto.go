@@ -188,7 +188,7 @@ func (t *proto) forget(id uint32, o *op) {
 func (t *proto) Complete(link int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
-		if c.Op >= fabric.OpNotify || c.ID>>48 == talkTag {
+		if c.Op >= fabric.OpNotify || c.ID>>48-talkTag < talkTags {
 			if int64(c.EP) < int64(len(t.peers)) { // else the passive end of the connection with oneself
 				t.completeTalk(t.peers[c.EP], c)
 			}
@@ -278,4 +278,8 @@ func (t *proto) downWith(p *Peer, err error) {
 			t.fail(q.pop(), p.down)
 		}
 	}
+	if p.talk.ch != nil {
+		t.listen(p) // its messages end in the next step
+	}
+	p.talk.loop.Sever(p.down)
 }

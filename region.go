@@ -67,6 +67,9 @@ func (r *Region) Close() error { return r.reg.Close() }
 // sge names the buffer for the link with that index.
 func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	r := b.region
+	if r != nil && r.eng == e && e.closed.Load() {
+		return fabric.SGE{}, ErrClosed // which closes the regions
+	}
 	if r == nil || r.eng != e || !r.reg.Live() {
 		return fabric.SGE{}, ErrForeign
 	}

@@ -21,7 +21,7 @@ type Request struct {
 // *PeerError when it failed, the context's error when that ended first: the
 // operation goes on then, and may be waited for again.
 func (r Request) Wait(ctx context.Context) error {
-	_, err := r.wait(ctx)
+	_, err := r.wait(ctx, nil)
 	return err
 }
 
@@ -30,7 +30,7 @@ func (r Request) Done() bool {
 	return r.op == nil || r.op.gen.Load() != r.gen || r.op.Done()
 }
 
-func (r Request) wait(ctx context.Context) (uint64, error) {
+func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
 	switch {
 	case r.err != nil:
 		return 0, r.err
@@ -44,6 +44,9 @@ func (r Request) wait(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("rma: wait: %w", err)
 	}
 	v, err := r.op.value, r.op.err
+	if tag != nil {
+		*tag = r.op.tag
+	}
 	r.op.recycle()
 	return v, err
 }
@@ -53,7 +56,7 @@ type AtomicRequest struct{ r Request }
 
 // Wait returns what the target's word held before the operation. Errors as
 // Request.Wait.
-func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) { return a.r.wait(ctx) }
+func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) { return a.r.wait(ctx, nil) }
 
 // Done reports whether Wait would return at once.
 func (a AtomicRequest) Done() bool { return a.r.Done() }

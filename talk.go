@@ -10,12 +10,16 @@ import (
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// talkTag stands in the top bits of the request IDs of message channels; those
-// of one-sided operations are small numbers.
-const talkTag = 1
+// talkTag stands in the top bits of the request IDs of message channels, which
+// take three; those of one-sided operations are small numbers.
+const (
+	talkTag  = 1
+	talkTags = 3
+)
 
 // talk is the message side of a peer. Its channel is made at the first message
 // in either direction; both sides make theirs, and exchange what the other
@@ -24,11 +28,12 @@ type talk struct {
 	begun atomic.Bool
 
 	// Owner's.
-	ch           *eager.Channel // nil until both sides are ready; always with oneself
-	sends, recvs opQueue
-	on           bool  // on the protocol's list
-	asleep       bool  // the peer was told that this side sleeps
-	err          error // why there is no channel
+	ch           *message.Channel // nil until both sides are ready; always with oneself
+	loop         message.Loop     // with oneself
+	sends, recvs opQueue          // for as long as ch is nil
+	on           bool             // on the protocol's list
+	asleep       bool             // the peer was told that this side sleeps
+	err          error            // why there is no channel
 }
 
 // startTalk begins to make the channel.
@@ -51,7 +56,9 @@ func (p *Peer) startTalk() {
 			p.talk.ch = ch
 			if err != nil {
 				e.proto.endTalk(p, err)
+				return
 			}
+			e.proto.beginTalk(p)
 		})
 	})
 }
@@ -59,51 +66,115 @@ func (p *Peer) startTalk() {
 // openTalk makes this side's channel and waits for the peer to make its own,
 // for as long as both are in the job. The channel, if any, is the engine's to
 // close.
-func (p *Peer) openTalk() (*eager.Channel, error) {
+func (p *Peer) openTalk() (*message.Channel, error) {
 	e := p.eng
 	// The rendezvous bounds waits without deadline; this one lasts until the
 	// peer talks back, leaves or dies.
 	ctx, cancel := context.WithTimeout(e.life, 10*365*24*time.Hour)
 	defer cancel()
-	ch, err := eager.Open(e.links[p.link], p.ep, eager.Options{IDTag: talkTag, Depth: e.cfg.Depth})
+	ch, err := message.Open(e.links[p.link], p.ep, message.Options{
+		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := ch.Setup()
-	if err := e.job.Put(ctx, "talk/"+strconv.Itoa(p.rank), s.Append(nil)); err != nil {
+	if err := e.job.Put(ctx, "talk/"+strconv.Itoa(p.rank), ch.Setup()); err != nil {
 		return ch, err
 	}
 	b, err := e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
 	if errors.Is(err, wireup.ErrPeerGone) {
 		err = fmt.Errorf("%w: %w", ErrPeerGone, err)
 	}
-	if err != nil {
-		return ch, err
-	}
-	theirs, rest, err := eager.ParseSetup(b)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%w: %d bytes too many", eager.ErrSetup, len(rest))
-	}
 	if err == nil {
-		err = ch.Connect(theirs)
+		err = ch.Connect(b)
 	}
 	return ch, err
 }
 
+// enqueueMessage hands a message, a batch or a receive on.
 func (t *proto) enqueueMessage(p *Peer, o *op) {
+	k := &p.talk
 	switch {
-	case p.talk.err != nil:
-		t.fail(o, p.talk.err)
+	case k.err != nil:
+		t.fail(o, k.err)
 		return
-	case o.kind == kindSend:
-		p.talk.sends.push(o)
+	case p.self != nil:
+		k.hand(o)
+		return
+	case k.ch != nil:
+		k.hand(o)
+	case o.kind == kindRecv:
+		k.recvs.push(o)
 	default:
-		p.talk.recvs.push(o)
+		k.sends.push(o)
 	}
+	t.listen(p)
+}
+
+// listen puts p on the list of peers with messages under way.
+func (t *proto) listen(p *Peer) {
 	if !p.talk.on {
 		p.talk.on = true
 		t.talks = append(t.talks, p)
 	}
+}
+
+// hand gives an operation to the channel.
+func (k *talk) hand(o *op) {
+	switch {
+	case o.kind == kindBatch:
+		o.batch.hand(k)
+	case o.kind == kindSend:
+		k.send(&o.out)
+	case k.ch != nil:
+		k.ch.Recv(&o.in)
+	default:
+		k.loop.Recv(&o.in)
+	}
+}
+
+func (k *talk) send(o *message.Out) {
+	if k.ch != nil {
+		k.ch.Send(o)
+	} else {
+		k.loop.Send(o)
+	}
+}
+
+// beginTalk hands the channel what has waited for it.
+func (t *proto) beginTalk(p *Peer) {
+	for _, q := range []*opQueue{&p.talk.recvs, &p.talk.sends} {
+		for q.head != nil {
+			p.talk.hand(q.pop())
+		}
+	}
+	t.listen(p)
+}
+
+// Complete implements message.Completer for messages and receives.
+func (o *op) Complete(tag uint32, n int, err error) {
+	t := o.peer.eng.proto
+	switch {
+	case err != nil:
+		t.fail(o, tooLarge(err))
+		return
+	case o.kind == kindRecv:
+		t.stats.Receives++
+		t.stats.RecvBytes += uint64(n)
+	default:
+		t.stats.Sends++
+		t.stats.SentBytes += uint64(n)
+	}
+	o.tag, o.value = tag, uint64(n)
+	o.Finish()
+}
+
+// tooLarge makes an error of the message layer one of this package.
+func tooLarge(err error) error {
+	if errors.Is(err, message.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return err
 }
 
 // stepTalks sends and receives what can be. Short path.
@@ -133,77 +204,20 @@ func (t *proto) stepTalks() bool {
 // stepTalk reports whether anything moved, and whether there is more to do.
 func (t *proto) stepTalk(p *Peer) (did, more bool) {
 	k := &p.talk
-	if p.self != nil {
-		for k.sends.head != nil && k.recvs.head != nil {
-			t.selfMessage(p)
-			did = true
-		}
-		return did, k.sends.head != nil || k.recvs.head != nil
+	switch {
+	case k.ch == nil:
+		return false, p.down == nil && (k.sends.head != nil || k.recvs.head != nil)
+	case p.down != nil:
+		p.close()
+		k.ch.Sever(p.down)
+		return true, false
 	}
-	ch := k.ch
-	if ch == nil || p.down != nil {
-		return false, k.sends.head != nil || k.recvs.head != nil
-	}
-	for k.recvs.head != nil {
-		o := k.recvs.head
-		h, ok, err := ch.Recv(o.buf)
-		if !ok && err == nil {
-			break
-		}
-		did = true
-		switch k.recvs.pop(); {
-		case err == nil:
-			o.value = uint64(h.Len)
-			t.stats.Receives++
-			t.stats.RecvBytes += o.value
-			o.Finish()
-		default:
-			t.fail(o, err)
-		}
-	}
-	for k.sends.head != nil && ch.Err() == nil {
-		o := k.sends.head
-		n := len(o.buf)
-		res, err := ch.Send(eager.Envelope{}, o.buf)
-		if err == nil && res != eager.Accepted {
-			break
-		}
-		did = true
-		switch k.sends.pop(); {
-		case err == nil:
-			t.stats.Sends++
-			t.stats.SentBytes += uint64(n)
-			o.Finish()
-		case errors.Is(err, eager.ErrTooLarge):
-			t.fail(o, fmt.Errorf("%w: %w", ErrTooLarge, err))
-		default:
-			t.fail(o, err)
-		}
-	}
-	done, err := ch.Progress(false)
+	did, more, err := k.ch.Progress()
 	if err != nil {
 		t.endTalk(p, err)
 		return true, false
 	}
-	return did, !done || k.sends.head != nil || k.recvs.head != nil
-}
-
-// selfMessage copies a message of this rank to itself.
-func (t *proto) selfMessage(p *Peer) {
-	from, to := p.talk.sends.head, p.talk.recvs.pop()
-	if len(to.buf) < len(from.buf) {
-		t.fail(to, fmt.Errorf("receive %d bytes into %d: %w", len(from.buf), len(to.buf), ErrShortBuffer))
-		return
-	}
-	n := copy(to.buf, from.buf)
-	p.talk.sends.pop()
-	t.stats.Sends++
-	t.stats.Receives++
-	t.stats.SentBytes += uint64(n)
-	t.stats.RecvBytes += uint64(n)
-	to.value = uint64(n)
-	from.Finish()
-	to.Finish()
+	return did, more
 }
 
 // completeTalk takes an event of the peer's connection, or a completion of its
@@ -221,7 +235,8 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 }
 
 // endTalk fails the messages of a channel that cannot go on. One-sided
-// operations are not affected.
+// operations are not affected: what the link or the peer may still touch ends
+// with the connection.
 func (t *proto) endTalk(p *Peer, err error) {
 	if p.talk.err == nil {
 		p.talk.err = err

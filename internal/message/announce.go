@@ -21,9 +21,8 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			i++
 			continue
 		}
-		d.Messages, d.Regions = d.Messages[:0], d.Regions[:0]
+		d.Messages, d.Regions, c.group = d.Messages[:0], d.Regions[:0], c.group[:0]
 		var head, tail *Out
-		from := i
 		for ; i < len(c.first) && len(d.Messages) < most; i++ {
 			if c.modes[i] != logp.Scatter {
 				continue
@@ -34,7 +33,7 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			}
 			if err := c.describe(o); err != nil {
 				if head == nil {
-					o.gone = true
+					c.gone[i] = true
 					c.sent(o, err)
 					continue
 				}
@@ -46,6 +45,7 @@ func (c *Channel) announce() (stop uint64, all bool) {
 				tail.next = o
 			}
 			tail = o
+			c.group = append(c.group, i)
 		}
 		if head == nil {
 			continue
@@ -57,22 +57,15 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			if err != nil {
 				c.fail(err)
 			}
-			return c.first[firstScatter(c.modes, from)].seq, false
+			return head.seq, false
 		}
 		c.stats.Descriptors++
 		c.count(logp.Scatter, len(d.Messages))
-		for o := head; o != nil; o = o.next {
-			o.gone = true
+		for _, k := range c.group {
+			c.gone[k] = true
 		}
 	}
 	return math.MaxUint64, true
-}
-
-func firstScatter(modes []logp.Mode, i int) int {
-	for modes[i] != logp.Scatter {
-		i++
-	}
-	return i
 }
 
 // describe appends a message and its memory to the descriptor, registering it

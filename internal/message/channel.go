@@ -35,6 +35,8 @@ type Channel struct {
 	batch    logp.Batch
 	first    []*Out // of the backlog, as many as the batch has messages
 	modes    []logp.Mode
+	gone     []bool // handed to a stream: no longer ours
+	group    []int  // of the messages of one descriptor, in first
 	packer   *gather.Packer
 	packs    []gather.Message
 	tags     []byte
@@ -132,7 +134,7 @@ func (c *Channel) Send(o *Out) {
 		return
 	}
 	c.seq++
-	o.seq, o.gone, o.overtaken = c.seq, false, false
+	o.seq, o.overtaken = c.seq, false
 	c.backlog.push(o)
 }
 

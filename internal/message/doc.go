@@ -64,6 +64,7 @@
 //	in.go          In, matching; unexpected.go messages nobody asked for
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	tags.go        tags of a gather
+//	loop.go        Loop: a rank and itself
 //	pin.go         registering for one transfer
 //	errors.go      errors
 package message

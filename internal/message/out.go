@@ -25,8 +25,6 @@ type Out struct {
 	seq  uint64
 	pos  uint64 // of the ring, behind which the link has read Data
 	pin  *pin
-	gone bool // handed to a stream, while a plan is being carried out
-
 	// A later message has been announced: announcing this one would break the
 	// order of the descriptors, and the peer may have room for no more of them
 	// until it has got this one. It goes through the ring, as was planned.
@@ -61,13 +59,28 @@ func (q *outQueue) pop() *Out {
 	return o
 }
 
+// remove takes out o, which stands behind before.
+func (q *outQueue) remove(before, o *Out) {
+	if before == nil {
+		q.head = o.next
+	} else {
+		before.next = o.next
+	}
+	if q.tail == o {
+		q.tail = before
+	}
+	o.next = nil
+	q.n--
+}
+
 // restore puts those of first that are not gone back, in order, before the rest.
-func (q *outQueue) restore(first []*Out) {
+// Those that are gone may be in use again: they are not looked at.
+func (q *outQueue) restore(first []*Out, gone []bool) {
 	for i := len(first) - 1; i >= 0; i-- {
-		o := first[i]
-		if o.gone {
+		if gone[i] {
 			continue
 		}
+		o := first[i]
 		if o.next = q.head; q.head == nil {
 			q.tail = o
 		}

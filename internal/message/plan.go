@@ -70,7 +70,7 @@ func (c *Channel) bound() {
 // the model, and plans: their modes are in c.modes.
 func (c *Channel) view() error {
 	b := &c.batch
-	b.Messages, c.first, c.modes = b.Messages[:0], c.first[:0], c.modes[:0]
+	b.Messages, c.first, c.modes, c.gone = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0]
 	var end uint64 // of the message before, 0 if it cannot be joined
 	var key uint32
 	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
@@ -93,6 +93,7 @@ func (c *Channel) view() error {
 		b.Messages = append(b.Messages, logp.Message{Size: int64(len(o.Data)), Flags: f})
 		c.first = append(c.first, o)
 		c.modes = append(c.modes, logp.Eager)
+		c.gone = append(c.gone, false)
 	}
 	plan, err := c.plan.Plan(b)
 	if err != nil {

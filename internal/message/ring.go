@@ -56,7 +56,7 @@ func (c *Channel) fill(stop uint64) (all bool) {
 			from = -1
 		}
 		if all && i < n {
-			all = c.stage(c.first[i])
+			all = c.stage(i)
 		}
 	}
 	if c.err == nil {
@@ -69,7 +69,8 @@ func (c *Channel) fill(stop uint64) (all bool) {
 }
 
 // stage stages one message, eager.
-func (c *Channel) stage(o *Out) bool {
+func (c *Channel) stage(i int) bool {
+	o := c.first[i]
 	res, err := c.ring.Stage(eager.Envelope{Kind: kindPlain, HasMeta: true, Meta: meta(o.Tag, o.seq)}, o.Data)
 	switch {
 	case err != nil:
@@ -79,7 +80,7 @@ func (c *Channel) stage(o *Out) bool {
 		c.refused()
 		return false
 	}
-	o.gone = true
+	c.gone[i] = true
 	c.count(logp.Eager, 1)
 	c.sent(o, nil)
 	return true
@@ -132,8 +133,8 @@ func (c *Channel) gather(from, to int) bool {
 				i++
 			}
 			o := c.first[i]
+			c.gone[i] = true
 			i++
-			o.gone = true
 			if pieces[k].InPlace {
 				o.pos = pos
 				c.flying.push(o)

@@ -41,17 +41,21 @@ func (c *Channel) sendBatch() (moved, all bool) {
 	}
 	announced := false
 	for i := len(c.first) - 1; i >= 0; i-- {
+		if c.gone[i] {
+			moved = true
+			announced = announced || c.modes[i] == logp.Scatter
+			continue
+		}
 		o := c.first[i]
-		announced = announced || o.gone && c.modes[i] == logp.Scatter
-		if announced && !o.gone && !o.overtaken {
+		if announced && !o.overtaken {
 			o.overtaken, o.mode = true, c.modes[i]
 		}
-		if moved = moved || o.gone; !o.gone && c.err != nil {
-			o.gone = true
+		if c.err != nil {
+			c.gone[i] = true
 			c.sent(o, c.err)
 		}
 	}
-	c.backlog.restore(c.first)
+	c.backlog.restore(c.first, c.gone)
 	return moved, all && c.err == nil
 }
 

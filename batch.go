@@ -1,0 +1,100 @@
+package rma
+
+import (
+	"github.com/seed33544411/rma/internal/message"
+)
+
+// Batch is a list of messages that are handed over at once: the engine decides
+// for all of them together how they go. It may be used again when its request
+// is complete. For one goroutine.
+type Batch struct {
+	peer *Peer
+	outs []message.Out
+	err  error // of Add
+	o    *op
+	left int
+	n    int // bytes
+	why  error
+}
+
+// Batch returns an empty batch of messages to the peer.
+func (p *Peer) Batch() *Batch { return &Batch{peer: p} }
+
+// Add appends a message. msg belongs to the engine until the batch is complete.
+func (b *Batch) Add(tag uint32, msg []byte) {
+	b.outs = append(b.outs, message.Out{Data: msg, Tag: tag})
+}
+
+// AddBuffer appends a message in registered memory. A buffer that cannot be sent
+// fails the whole batch in Send.
+func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
+	o := message.Out{Tag: tag, Registered: true}
+	if err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey); err != nil {
+		if b.err == nil {
+			b.err = err
+		}
+		return
+	}
+	b.outs = append(b.outs, o)
+}
+
+// Len is the number of messages.
+func (b *Batch) Len() int { return len(b.outs) }
+
+// Reset empties the batch, keeping its memory. Not while it is under way.
+func (b *Batch) Reset() {
+	clear(b.outs)
+	b.outs, b.err = b.outs[:0], nil
+}
+
+// Send hands the batch in. The request is complete when all its messages are,
+// as in Peer.Send; its error is the first of theirs. Short path: does not
+// allocate.
+func (b *Batch) Send() Request {
+	p := b.peer
+	if b.err != nil {
+		return p.refuse(kindBatch, b.err)
+	}
+	o := p.newMessage(kindBatch)
+	o.batch, b.o, b.left, b.n, b.why = b, o, len(b.outs), 0, nil
+	for i := range b.outs {
+		b.outs[i].Done = b
+	}
+	return p.message(o)
+}
+
+// hand gives the messages to a channel, or to this rank itself.
+func (b *Batch) hand(k *talk) {
+	if len(b.outs) == 0 {
+		b.end()
+		return
+	}
+	for i, n := 0, len(b.outs); i < n; i++ { // the last one may end the batch
+		k.send(&b.outs[i])
+	}
+}
+
+// Complete implements message.Completer for each of the messages.
+func (b *Batch) Complete(_ uint32, n int, err error) {
+	if err != nil && b.why == nil {
+		b.why = err
+	}
+	b.n += n
+	if b.left--; b.left == 0 {
+		b.end()
+	}
+}
+
+// end completes the request.
+func (b *Batch) end() {
+	o, t := b.o, b.peer.eng.proto
+	b.o = nil
+	if b.why != nil {
+		t.fail(o, tooLarge(b.why))
+		return
+	}
+	t.stats.Batches++
+	t.stats.Sends += uint64(len(b.outs))
+	t.stats.SentBytes += uint64(b.n)
+	o.Finish()
+}
