@@ -70,13 +70,16 @@
 //     which ends the atomic, as a success, without its result.
 //  4. A read whose answer was lost is refused or ignored when it, or what was
 //     carried out last, is empty.
+//  5. A request posted restarts the timer that would repeat those before it, so a
+//     side that posts often enough never repeats what got lost.
 //
 // 1 is avoided on every connection of such a device. Against the others,
 // connections that leave the device are guarded ([Options.Guard] decides
 // otherwise): reads go to the device in pieces of one packet; empty requests are
 // empty messages, which take a receive of the target, as notifications do; an
 // atomic is posted when nothing is outstanding, and the place of its result holds
-// a random word until then. If that is still there afterwards, because a repeated
+// a random word until then; and Post takes nothing while nothing has completed for
+// the device's time-out. If the word is still there afterwards, because a repeated
 // write was held up in the network for longer than the atomic took, the request
 // has failed with StatusUnknown and [VendorLostResult], and the endpoint is down:
 // the atomic has happened, and what it returned is lost.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -76,6 +77,8 @@ type endpoint struct {
 	cell       []byte // where the one outstanding atomic puts its result
 	poisonWord uint64 // what is there until then,
 	before     uint64 // and what was before
+	moved      int64  // when a request completed last, or the first was posted; ticks
+	patience   int64  // the device's time-out, in ticks
 
 	closing   bool // the queue pair is gone
 	recvs     int  // receives the target side keeps posted
@@ -261,6 +264,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		e.packet = uint64(attr.PathMTU.Bytes())
 		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
 		e.poisonWord = rand.Uint64()
+		e.patience = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
 	}
 	if !e.state.CompareAndSwap(stNew, stConnected) {
 		return e.reason()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -24,6 +25,20 @@ func (e *endpoint) held(w *fabric.WR) bool {
 		return e.tail != e.head
 	}
 	return e.reads != 0 && w.Flags&fabric.FlagFence != 0
+}
+
+// silent reports whether Post has to leave the device alone: nothing has
+// completed for as long as the device waits before it repeats a request, and
+// every request posted would make it wait as long again.
+func (e *endpoint) silent() bool {
+	if !e.guarded {
+		return false
+	}
+	if e.head == e.tail {
+		e.moved = cpu.Ticks()
+		return false
+	}
+	return cpu.Ticks()-e.moved > e.patience
 }
 
 // soften changes the request d in slot s, made of w, for rdma_rxe.
@@ -58,6 +73,14 @@ func (e *endpoint) count(s *slot) {
 func (e *endpoint) uncount(s *slot) {
 	if s.flags&slotCounted != 0 {
 		e.reads--
+	}
+}
+
+// completed is told of every slot that the device has completed.
+func (e *endpoint) completed(s *slot) {
+	e.uncount(s)
+	if e.guarded {
+		e.moved = cpu.Ticks()
 	}
 }
 

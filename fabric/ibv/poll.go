@@ -126,7 +126,7 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 		return false
 	}
 	e.head = seq + 1
-	e.uncount(s)
+	e.completed(s)
 	if s.flags&(slotSignaled|slotMore) != slotSignaled {
 		return false
 	}

@@ -160,7 +160,7 @@ func (l *Link) stalled() bool {
 // advanceAll goes on with the splits of all endpoints.
 func (l *Link) advanceAll() {
 	for _, e := range *l.eps.Load() {
-		if e != nil && e.split.left > 0 && e.state.Load() == stConnected {
+		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !e.silent() {
 			e.advance()
 		}
 	}
