@@ -29,6 +29,7 @@ type suiteOptions struct {
 	Pkgs       []string
 	Run        string
 	Race       bool
+	emulated   bool // the guest's processors are slow
 }
 
 func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
@@ -113,6 +114,7 @@ func cmdSuite(ctx context.Context, args []string) (int, error) {
 				continue
 			}
 		}
+		o.emulated = ts.kind == "qemu"
 		steps := suiteSteps(root, bin, topo, chosen, o)
 		if len(steps) == 0 {
 			continue

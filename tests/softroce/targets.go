@@ -15,7 +15,10 @@ type target struct {
 	topologies []string
 	// script is run by sh in place of tests, with $0 the command built of pkg
 	script string
-	// slow is RMA_TEST_SLOW under netem: fewer repetitions, more patience
+	// run selects the tests that use a device, "" all
+	run string
+	// slow is RMA_TEST_SLOW under netem and emulation: fewer repetitions, more
+	// patience
 	slow string
 	omit []omission
 }
@@ -50,13 +53,13 @@ var targets = []target{
 		{tests: "TestConformance/(AtomicsInOrder|ExactlyOnce|Model|WakeOnCompletion)", netem: reorders,
 			why: "an atomic behind a write may lose its result on rdma_rxe, which is an error of its own, see fabric/ibv"},
 	}},
-	{pkg: "mr", topologies: []string{"one", "two"}, omit: []omission{
+	{pkg: "mr", topologies: []string{"one", "two"}, run: "IBV", omit: []omission{
 		{tests: "TestIBV/.*/(one_registration|stale_keys)", why: whyNAK},
 	}},
-	{pkg: "eager", topologies: []string{"one", "two"}, slow: "4"},
+	{pkg: "eager", topologies: []string{"one", "two"}, run: "IBV"},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
 	{pkg: "internal/links", topologies: []string{"one"}},
-	{pkg: ".", topologies: []string{"one"}},
+	{pkg: ".", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "examples/hello", topologies: []string{"one"}},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
@@ -117,9 +120,9 @@ func (t target) step(root, bin, topo, netem string, o suiteOptions) Step {
 	exe := filepath.Join(bin, t.binaryName())
 	if netem != "" {
 		s.Name += ", netem " + netem
-		if t.slow != "" {
-			s.Env = append(s.Env, "RMA_TEST_SLOW="+t.slow)
-		}
+	}
+	if t.slow != "" && (netem != "" || o.emulated) {
+		s.Env = append(s.Env, "RMA_TEST_SLOW="+t.slow)
 	}
 	if t.script != "" {
 		s.Argv, s.Dir = []string{"sh", "-c", t.script, exe}, guestHome
@@ -127,10 +130,13 @@ func (t target) step(root, bin, topo, netem string, o suiteOptions) Step {
 	}
 	s.Argv = []string{exe, "-test.v", "-test.timeout=" + (stepTimeout - stepGrace).String()}
 	run, skip, words := t.without(netem)
+	if run == "" {
+		run = t.run
+	}
 	for _, w := range words {
 		s.Notes = append(s.Notes, "left out: "+w)
 	}
-	if netem != "" {
+	if netem != "" || o.emulated {
 		s.Argv = append(s.Argv, "-test.short")
 	}
 	if o.Run != "" {
