@@ -299,7 +299,7 @@ func (t *turn) chainSample(c *chain, share float64) error {
 func (c *chain) guess(t *turn) float64 {
 	v := t.empty.one.least()
 	for _, o := range t.sizes {
-		if o != c && o.one.n > 1 && o.size <= c.size {
+		if o != c && o.one.n > 0 && o.size <= c.size {
 			v = max(v, o.one.least()*float64(c.size)/float64(o.size)/2, o.one.least())
 		}
 	}
