@@ -29,11 +29,12 @@ func overLink(t *testing.T, open opener) {
 		t.Logf("C %v", h.Params.C.Points())
 		t.Logf("R %v", h.Params.R.Points())
 		require.NoError(t, h.validate())
-		require.Positive(t, h.RoundTrip)
-		require.Positive(t, h.Read)
 		require.Positive(t, h.Samples)
+		require.Positive(t, h.RoundTrip)
 		require.True(t, h.Params.Os.Monotone())
 		require.Positive(t, h.Params.CPU.A+h.Params.CPU.B+h.Params.G)
-		require.GreaterOrEqual(t, h.Params.Os.Points()[len(h.Params.Os.Points())-1].Size, int64(64), "at least small sizes fit into any budget")
+		// On a busy machine a few operations may use the budget up.
+		require.True(t, h.Cut || h.Read > 0)
+		require.True(t, h.Cut || h.Params.Os.Points()[len(h.Params.Os.Points())-1].Size == DefaultMaxSize)
 	}
 }

@@ -22,18 +22,18 @@ func (t *turn) local() error {
 // atLeast is how long a timed loop should last, against the clock's grain.
 const atLeast = 1500 // ns
 
-// maxLoop bounds a timed loop where the clock stands still.
+// maxLoop bounds a timed loop, also where the clock stands still.
 const maxLoop = 4096
 
 // looped returns the time of one call of f, timed over as many as take long
-// enough. n keeps how many those are.
-func (t *turn) looped(n *int, f func()) float64 {
+// enough, at most limit. n keeps how many those are.
+func (t *turn) looped(n *int, limit int, f func()) float64 {
 	for {
 		a := t.s.now()
 		for range *n {
 			f()
 		}
-		if d := t.since(a); d >= atLeast || *n >= maxLoop {
+		if d := t.since(a); d >= atLeast || *n >= limit {
 			return d / float64(*n)
 		}
 		*n *= 4
@@ -45,7 +45,7 @@ func (t *turn) looped(n *int, f func()) float64 {
 func (t *turn) looks() error {
 	n := 16
 	return t.sample(&t.idle, shareLocal, func() (v float64, err error) {
-		v = t.looped(&n, func() {
+		v = t.looped(&n, maxLoop, func() {
 			if _, e := t.s.poll(); e != nil {
 				err = e
 			}
@@ -59,14 +59,13 @@ func (t *turn) looks() error {
 // same bytes every time, as a message that was just made is.
 func (t *turn) copies() error {
 	s := t.s
-	in, out := s.mem[offData:offData+s.max], s.mem[offData+s.mine.MaxSize:]
 	last := 0.0
 	for size := 8; size <= s.max; size *= 4 {
 		p := &pointSeries{size: size}
 		t.copy = append(t.copy, p)
 		n := 1
 		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {
-			last = t.looped(&n, func() { copy(out[:size], in[:size]) })
+			last = t.looped(&n, min(maxLoop, 256<<10/size+1), func() { copy(t.out[:size], t.in[:size]) })
 			p.t.add(last)
 		}
 	}
@@ -76,7 +75,10 @@ func (t *turn) copies() error {
 // registrations measures R: registering memory that is in use, and giving the
 // registration back.
 func (t *turn) registrations() error {
-	mem, err := offheap.Alloc(t.s.max, offheap.Scratch)
+	// Beyond this size registration is a straight line in the number of pages,
+	// and touching more of them first would cost more than it tells.
+	top := min(t.s.max, 256<<10)
+	mem, err := offheap.Alloc(top, offheap.Scratch)
 	if err != nil {
 		return fmt.Errorf("memory to register: %w", err)
 	}
@@ -85,7 +87,7 @@ func (t *turn) registrations() error {
 		mem[i] = 1 // as memory with a message in it is
 	}
 	last := 0.0
-	for size := 4 << 10; size <= t.s.max; size *= 4 {
+	for size := 4 << 10; size <= top; size *= 4 {
 		p := &pointSeries{size: size}
 		t.reg = append(t.reg, p)
 		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {

@@ -14,6 +14,8 @@ import (
 type message struct {
 	// Verdict on the saved tables, of the side that measures first.
 	Verdict verdict `json:"verdict,omitempty"`
+	// Data is the sender's region to measure with, marshalled.
+	Data []byte `json:"data,omitempty"`
 	// Half is what the sender has measured.
 	Half *Half `json:"half,omitempty"`
 	// Made is when the first side finished, in seconds of Unix time, so that
@@ -159,6 +161,7 @@ func (s *Session) serve(d time.Duration) (message, error) {
 				return message{}, err
 			}
 			s.spin.Reset()
+			s.waits = 0
 			continue
 		default:
 			return message{}, fmt.Errorf("%w: ball %#x, expected %#x", ErrProtocol, w, s.ball+1)

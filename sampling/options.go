@@ -90,7 +90,7 @@ type Options struct {
 
 	// MaxSize is the largest size measured, in bytes, a power of two from 4 KiB
 	// to 64 MiB. Zero means DefaultMaxSize; the sides' smaller one counts. The
-	// session's memory is twice that.
+	// session takes twice that while it measures, and 68 KiB before.
 	MaxSize int
 
 	// Tolerance as a fraction, up to 1. Zero means DefaultTolerance.
@@ -104,6 +104,11 @@ type Options struct {
 	Store *Store
 	// Key names the profile; Link and Version are filled in where empty.
 	Key Key
+
+	// Locked says that the goroutine of Run is locked to its thread, and that no
+	// other goroutine of the process is needed meanwhile: waits then do without
+	// runtime.Gosched, which costs such a goroutine two changes of threads.
+	Locked bool
 
 	// For tests: time in ns, and what to do instead of spinning and napping.
 	clock func() int64

@@ -3,7 +3,6 @@ package sampling
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 // Limits of a plausible profile. A host that is busy just now may take several
@@ -61,8 +60,11 @@ func (s *Session) plausible() (bool, error) {
 	if near(trip, one+p.Os.At(8)+p.Ls+q.CPU.A+q.CPU.B+q.Os.At(8)+q.Ls) {
 		return true, nil
 	}
-	t := &turn{s: s, start: s.now(), end: s.now() + int64(time.Second)}
-	size := min(recheckSz, s.max)
+	// Writes go to the peer's mailbox, which it does not look at before the next
+	// message is there.
+	t := &turn{s: s, out: s.mem[offOutMail : offOutMail+mail], lkey: s.reg.LKey(), to: s.peer.Region}
+	t.to.Addr, t.to.Len = t.to.Addr+offMail, mail
+	const size = recheckSz
 	single, chain := math.Inf(1), math.Inf(1)
 	k := t.chainLength(size)
 	wrs := t.writes(size, k)
@@ -78,7 +80,7 @@ func (s *Session) plausible() (bool, error) {
 		chain = min(chain, v)
 	}
 	n := float64(k - 1)
-	return near(max(0, chain-single), n*(p.CPU.B+p.G+p.Os.At(int64(size)))), nil
+	return near(max(0, chain-single), n*(p.CPU.B+p.G+p.Os.At(size))), nil
 }
 
 func near(got, want float64) bool {

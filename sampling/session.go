@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Session measures one connected endpoint together with the session at the
@@ -17,11 +18,13 @@ type Session struct {
 	ep   fabric.Endpoint
 	opt  Options
 	caps fabric.Caps
-	reg  fabric.Region
+	reg  fabric.Region // balls and messages
 	mem  []byte
+	data fabric.Region // what is measured with; nil until something is
 
 	mine, peer Setup
 	connected  bool
+	peerData   fabric.RemoteKey
 	max        int           // largest size, agreed
 	budget     time.Duration // agreed
 	saved      *Profile      // valid for this link, nil if none
@@ -31,6 +34,7 @@ type Session struct {
 	now      func() int64 // ns
 	spin     cpu.Spinner
 	looks    int
+	waits    int
 	deadline int64
 
 	cs          [16]fabric.Completion
@@ -44,7 +48,7 @@ type Session struct {
 }
 
 // Open prepares a session over endpoint ep of link l: it looks the profile up
-// and registers memory. The endpoint may be connected before or after; both stay
+// and registers a little memory. The endpoint may be connected before or after; both stay
 // the caller's.
 func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	o, err := o.withDefaults(l)
@@ -58,7 +62,7 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 			s.mine.Digest = s.saved.Tables.Digest()
 		}
 	}
-	if s.reg, err = l.Alloc(regionSize(o.MaxSize), fabric.AccessAll); err != nil {
+	if s.reg, err = l.Alloc(regionSize, fabric.AccessAll); err != nil {
 		return nil, fmt.Errorf("sampling: memory to measure with: %w", err)
 	}
 	s.mem = s.reg.Bytes()
@@ -146,6 +150,9 @@ func (s *Session) run() (Result, error) {
 	if s.opt.clock == nil {
 		s.now = ticks()
 	}
+	if err := s.prepare(); err != nil {
+		return Result{}, err
+	}
 	var a, b *Half // the first side's, and the second's
 	var made int64
 	var err error
@@ -181,6 +188,37 @@ func (s *Session) run() (Result, error) {
 		r.SaveErr = s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
 	}
 	return r, nil
+}
+
+// prepare makes the memory to measure with, touches it, and exchanges keys.
+func (s *Session) prepare() (err error) {
+	if s.data, err = s.link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
+		return s.giveUp(fmt.Errorf("memory to measure with: %w", err))
+	}
+	mem := s.data.Bytes()
+	for i := 0; i < len(mem); i += offheap.PageSize {
+		mem[i] = 1 // first use is not the link's time
+	}
+	hello := message{Data: s.data.Key().Append(nil)}
+	if !s.opt.First {
+		if err := s.tell(hello); err != nil {
+			return err
+		}
+	}
+	m, err := s.serve(0)
+	if err != nil {
+		return err
+	}
+	if s.peerData, _, err = fabric.ParseRemoteKey(m.Data); err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	if k := s.peerData; len(m.Data) != fabric.RemoteKeySize || k.Len != uint64(dataSize(s.max)) || k.Addr == 0 || k.Addr%8 != 0 {
+		return fmt.Errorf("%w: memory of %d bytes at %#x, want %d", ErrProtocol, k.Len, k.Addr, dataSize(s.max))
+	}
+	if s.opt.First {
+		return s.tell(hello)
+	}
+	return nil
 }
 
 // await serves until the peer has handed over its half.
@@ -229,6 +267,9 @@ func (s *Session) Close() error {
 		return nil
 	}
 	err := s.reg.Close()
-	s.reg, s.mem = nil, nil
+	if s.data != nil {
+		err = errors.Join(err, s.data.Close())
+	}
+	s.reg, s.mem, s.data = nil, nil, nil
 	return err
 }

@@ -8,20 +8,23 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Layout of the region that each side offers. Words that different parties
+// Layout of the region that each side offers for balls and messages. Words that different parties
 // write lie on cache lines of their own, and not on neighbouring ones.
 const (
 	offPing    = 0   // written by the peer: ball of the ping-pong, or a command
 	offTurn    = 256 // written by the peer: number and length of what is in the mailbox
 	offOutPing = 512 // sources of the same at the peer
 	offOutTurn = 768
-	offMail    = 4096              // written by the peer
-	offOutMail = offMail + mail    // source
-	offData    = offOutMail + mail // in: written and read by the peer; out: source and destination here
+	offMail    = 4096           // written by the peer
+	offOutMail = offMail + mail // source
+	regionSize = offOutMail + mail
 	mail       = 32 << 10
 )
 
-func regionSize(maxSize int) int { return offData + 2*maxSize }
+// dataSize is that of the region to measure with, which is made only when there
+// is something to measure: first the bytes that the peer writes and reads, then
+// as many that are source and destination here.
+func dataSize(maxSize int) int { return 2 * maxSize }
 
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 32 + fabric.RemoteKeySize
@@ -91,8 +94,8 @@ func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 	if s.Region.Addr == 0 || s.Region.Addr%8 != 0 {
 		return bad("region at %#x, want a multiple of 8", s.Region.Addr)
 	}
-	if want := uint64(regionSize(s.MaxSize)); s.Region.Len != want {
-		return bad("region of %d bytes, want %d", s.Region.Len, want)
+	if s.Region.Len != regionSize {
+		return bad("region of %d bytes, want %d", s.Region.Len, regionSize)
 	}
 	return s, rest, nil
 }

@@ -14,7 +14,7 @@ import (
 func goodSetup() Setup {
 	return Setup{
 		First: true, Mode: Force, MaxSize: 1 << 16, Budget: 50 * time.Millisecond, Digest: Digest{1, 2, 15: 3},
-		Region: fabric.RemoteKey{Addr: 0x7f0000001000, Len: uint64(regionSize(1 << 16)), RKey: 0x55667788},
+		Region: fabric.RemoteKey{Addr: 0x7f0000001000, Len: regionSize, RKey: 0x55667788},
 	}
 }
 
@@ -28,7 +28,7 @@ func TestSetupGolden(t *testing.T) {
 		0x80, 0xf0, 0xfa, 2, 0, 0, 0, 0, // budget
 		1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, // digest
 		0, 0x10, 0, 0, 0, 0x7f, 0, 0, // address
-		0, 0x10, 3, 0, 0, 0, 0, 0, // length
+		0, 0x10, 1, 0, 0, 0, 0, 0, // length
 		0x88, 0x77, 0x66, 0x55, // key
 	}, b)
 	require.Len(t, b, 1+SetupSize)
@@ -46,8 +46,8 @@ func TestSetupRefusesHostile(t *testing.T) {
 	for what, spoil := range map[string]func(*Setup){
 		"unknown mode":     func(s *Setup) { s.Mode = numModes },
 		"no size":          func(s *Setup) { s.MaxSize = 0 },
-		"odd size":         func(s *Setup) { s.MaxSize = 5000; s.Region.Len = uint64(regionSize(5000)) },
-		"endless size":     func(s *Setup) { s.MaxSize = 1 << 30; s.Region.Len = offData + 2<<30 },
+		"odd size":         func(s *Setup) { s.MaxSize = 5000 },
+		"endless size":     func(s *Setup) { s.MaxSize = 1 << 30 },
 		"top bit":          func(s *Setup) { s.MaxSize = math.MinInt32 },
 		"no budget":        func(s *Setup) { s.Budget = 0 },
 		"endless budget":   func(s *Setup) { s.Budget = math.MaxInt64 },
@@ -84,7 +84,7 @@ func FuzzParseSetup(f *testing.F) {
 		}
 		require.Equal(t, b, append(s.Append(nil), rest...))
 		require.True(t, goodSize(s.MaxSize))
-		require.Equal(t, uint64(regionSize(s.MaxSize)), s.Region.Len)
+		require.Equal(t, uint64(regionSize), s.Region.Len)
 	})
 }
 

@@ -12,6 +12,9 @@ import (
 // turn is one side's measurement. All times in ns.
 type turn struct {
 	s          *Session
+	in, out    []byte // of this side's data; out's key is lkey
+	lkey       uint32
+	to         fabric.RemoteKey // where writes go
 	tol        float64
 	start, end int64
 	overhead   float64 // of reading the clock
@@ -64,7 +67,12 @@ func (s *Session) turn() (*Half, error) {
 	if err := s.throw(); err != nil {
 		return nil, err
 	}
-	t := &turn{s: s, tol: s.opt.Tolerance, start: s.now()}
+	mem := s.data.Bytes()
+	t := &turn{
+		s: s, in: mem[:s.max], out: mem[s.max : 2*s.max], lkey: s.data.LKey(), to: s.peerData,
+		tol: s.opt.Tolerance, start: s.now(),
+	}
+	t.to.Len = uint64(s.max) // the other half is the peer's own
 	t.end = t.start + int64(s.budget)/2
 	t.overhead = t.clockCost()
 	for _, part := range []func() error{t.balls, t.hush, t.readTrips, t.empties, t.local, t.grid, t.refine} {
@@ -197,11 +205,9 @@ func (t *turn) trip(wrs []fabric.WR) (float64, error) {
 
 // readRequest reads size bytes of the peer's data.
 func (t *turn) readRequest(size int) []fabric.WR {
-	s := t.s
-	off := offData + s.mine.MaxSize
 	return []fabric.WR{{
-		Op: fabric.OpRead, Flags: fabric.FlagSignaled, RKey: s.peer.Region.RKey, RemoteAddr: s.peer.Region.Addr + offData,
-		Local: []fabric.SGE{fabric.NewSGE(s.mem[off:off+size], s.reg.LKey())},
+		Op: fabric.OpRead, Flags: fabric.FlagSignaled, RKey: t.to.RKey, RemoteAddr: t.to.Addr,
+		Local: []fabric.SGE{fabric.NewSGE(t.out[:size], t.lkey)},
 	}}
 }
 
@@ -254,15 +260,17 @@ func (t *turn) empties() error {
 // writes is a chain of k writes of size bytes, the last signalled. Their
 // targets are one behind the other, as in a ring, where the area has room.
 func (t *turn) writes(size, k int) []fabric.WR {
-	s := t.s
 	wrs := make([]fabric.WR, k)
 	step := (size + 63) &^ 63
+	places := max(1, int(t.to.Len)/step)
 	for i := range wrs {
-		at := 0
-		if step > 0 {
-			at = i % max(1, s.max/step) * step
+		wrs[i] = fabric.WR{
+			Op: fabric.OpWrite, RKey: t.to.RKey, RemoteAddr: t.to.Addr + uint64(i%places*step),
+			Local: []fabric.SGE{fabric.NewSGE(t.out[:size], t.lkey)},
 		}
-		wrs[i] = s.write(offData+s.mine.MaxSize, size, offData+at)
+		if size <= t.s.caps.MaxInline {
+			wrs[i].Flags |= fabric.FlagInline // as protocols post small writes
+		}
 	}
 	wrs[k-1].Flags |= fabric.FlagSignaled
 	return wrs

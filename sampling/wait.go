@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/event"
 )
 
@@ -49,7 +51,7 @@ func (s *Session) reason(c *fabric.Completion) error {
 // begin starts a wait that may last the step time-out and d more.
 func (s *Session) begin(d time.Duration) {
 	s.spin.Reset()
-	s.looks = 0
+	s.looks, s.waits = 0, 0
 	s.deadline = s.now() + int64(s.opt.StepTimeout+d)
 }
 
@@ -60,11 +62,35 @@ func (s *Session) rest() error {
 		s.opt.pause()
 		return s.late()
 	}
+	if s.opt.Locked {
+		return s.restLocked()
+	}
 	if y := s.spin.Wait(); y&63 == 1 {
 		return s.late()
 	}
 	return nil
 }
+
+// restLocked is rest for a goroutine that is locked to its thread: the same
+// steps as cpu.Spinner's, without a turn for other goroutines. Short.
+func (s *Session) restLocked() error {
+	const polls, pauses = 64, 64 + 256
+	s.waits++
+	switch {
+	case severalCPUs && s.waits <= polls:
+		return nil
+	case severalCPUs && s.waits <= pauses:
+		cpu.Pause()
+		return nil
+	}
+	cpu.Yield()
+	if s.waits&63 == 1 {
+		return s.late()
+	}
+	return nil
+}
+
+var severalCPUs = runtime.NumCPU() > 1
 
 // late is the slow part of rest.
 func (s *Session) late() error {
@@ -181,11 +207,11 @@ func (s *Session) drain() error {
 }
 
 // write is a request that puts n bytes at off of this region to offset to of
-// the peer's; inline where the link can, as protocols post small writes.
+// the peer's; inline where the link can.
 func (s *Session) write(off, n, to int) fabric.WR {
-	w := fabric.WR{Op: fabric.OpWrite, RemoteAddr: s.peer.Region.Addr + uint64(to), RKey: s.peer.Region.RKey}
-	if n > 0 {
-		w.Local = []fabric.SGE{fabric.NewSGE(s.mem[off:off+n], s.reg.LKey())}
+	w := fabric.WR{
+		Op: fabric.OpWrite, RemoteAddr: s.peer.Region.Addr + uint64(to), RKey: s.peer.Region.RKey,
+		Local: []fabric.SGE{fabric.NewSGE(s.mem[off:off+n], s.reg.LKey())},
 	}
 	if n <= s.caps.MaxInline {
 		w.Flags |= fabric.FlagInline

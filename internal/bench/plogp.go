@@ -168,7 +168,7 @@ func baseline(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, sto
 func sampleOnce(ctx context.Context, ctl Control, conn Conn, req PlogpRequest) (r sampling.Result, err error) {
 	s, err := sampling.Open(conn.Link, conn.EP, sampling.Options{
 		First: ctl.Rank() == 0, EP: conn.ID, Mode: sampling.Force, Budget: req.Budget, MaxSize: req.MaxSize,
-		StepTimeout: DefaultStall,
+		StepTimeout: DefaultStall, Locked: req.Pin,
 	})
 	if err = agree(ctx, ctl, err); err != nil {
 		if s != nil {
