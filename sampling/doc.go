@@ -19,10 +19,11 @@
 // # A turn
 //
 //	the budget    starts when the peer has answered for the first time
-//	ball          8 bytes there and back, the peer looking all the time       Ls
 //	hush          from here on the peer naps, unless its link needs its polls
 //	reads         8 bytes                                                     Lh
-//	chains of 8   one write against 16 posted with one call                   g, Ocpu
+//	chains of 8   one write against many posted with one call                 g, Ocpu
+//	ball          8 bytes there and back, the peer looking all the time       Ls
+//	hush          it naps again
 //	locally       idle looks, copies, registrations                           Or, C, R
 //	grid          one write against a chain, powers of two                    Os
 //	refine        points where the curve bends, then the worst known points

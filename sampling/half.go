@@ -84,7 +84,7 @@ func (h *Half) validate() error {
 // What there was no budget for is taken from Defaults, with confidence 0.
 func (t *turn) half() (*Half, error) {
 	def := Defaults(t.s.link.Name())
-	ball, read, empty := t.ball.estimate(), t.read.estimate(), t.empty.marginal()
+	ball, read, empty := t.ball.estimate(), t.read.estimate(), t.marginal(t.empty)
 	post1, postK := t.post1.estimate(), t.postK.estimate()
 	h := &Half{RoundTrip: grain(ball.v), Read: grain(read.v), Samples: t.ops, Cut: t.cut}
 	p := def
@@ -131,7 +131,7 @@ func (t *turn) half() (*Half, error) {
 	h.Params = p
 	h.Dropped = ball.dropped + read.dropped + empty.dropped
 	for _, c := range t.sizes {
-		h.Dropped += c.marginal().dropped
+		h.Dropped += t.marginal(c).dropped
 	}
 	return h, h.validate()
 }
@@ -144,7 +144,7 @@ func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 	os := []logp.Point{{Size: 0, Conf: empty.conf(t.tol)}, {Size: least, Conf: empty.conf(t.tol)}}
 	all := []logp.Point{{Size: least, NS: first.v, Conf: first.conf(t.tol)}}
 	for _, c := range t.sizes {
-		if m := c.marginal(); m.n > 0 && empty.n > 0 {
+		if m := t.marginal(c); m.n > 0 && empty.n > 0 {
 			os = append(os, logp.Point{Size: int64(c.size), NS: max(0, m.v-empty.v), Conf: m.conf(t.tol)})
 		}
 		if one := c.one.estimate(); one.n > 0 {
@@ -160,19 +160,22 @@ func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 	return err
 }
 
-// believed leaves out what is hardly more than a rumour, as long as something
-// remains that is: a point with one disturbed sample at the end of a curve would
-// bend all that lies beyond.
+// believed leaves out what is hardly more than a rumour, between points that are
+// more. At the end of a curve a rumour is better than none: the last slope
+// stands for all sizes beyond.
 func believed(ps []logp.Point) []logp.Point {
 	const rumour = 0.05
-	var out []logp.Point
-	for _, p := range ps {
-		if p.Conf >= rumour || p.Size <= least {
-			out = append(out, p)
+	last := 0
+	for i, p := range ps {
+		if p.Conf >= rumour {
+			last = i
 		}
 	}
-	if len(out) < 4 {
-		return ps
+	var out []logp.Point
+	for i, p := range ps {
+		if p.Conf >= rumour || p.Size <= least || i > last {
+			out = append(out, p)
+		}
 	}
 	return out
 }

@@ -30,11 +30,10 @@ func overLink(t *testing.T, open opener) {
 		t.Logf("R %v", h.Params.R.Points())
 		require.NoError(t, h.validate())
 		require.Positive(t, h.Samples)
-		require.Positive(t, h.RoundTrip)
 		require.True(t, h.Params.Os.Monotone())
 		require.Positive(t, h.Params.CPU.A+h.Params.CPU.B+h.Params.G)
 		// On a busy machine a few operations may use the budget up.
-		require.True(t, h.Cut || h.Read > 0)
+		require.True(t, h.Cut || h.Read > 0 && h.RoundTrip > 0)
 		require.True(t, h.Cut || h.Params.Os.Points()[len(h.Params.Os.Points())-1].Size == DefaultMaxSize)
 	}
 }

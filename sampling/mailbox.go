@@ -144,6 +144,10 @@ func printable(s string) string {
 // the turn passes. It is not answered.
 const quiet = 1 << 63
 
+// loud, given to bounce, has the write notify the peer, which may be napping.
+// It does not travel.
+const loud = 1 << 62
+
 // serve is this side's part while the peer measures: it answers the ball and
 // lets the link progress, until the peer's next message. d is how long the peer
 // may measure.
@@ -157,6 +161,7 @@ func (s *Session) serve(d time.Duration) (message, error) {
 			still = true
 		case s.ball + 1:
 			s.ball++
+			still = false
 			if err := s.bounce(0); err != nil {
 				return message{}, err
 			}
@@ -189,7 +194,7 @@ const signalEvery = 8
 
 // bounce sends the ball with its present number. Short.
 func (s *Session) bounce(flags uint64) error {
-	storeWord(s.mem, offOutPing, s.ball|flags)
+	storeWord(s.mem, offOutPing, s.ball|flags&^loud)
 	w := &s.ping[0]
 	w.Flags &^= fabric.FlagSignaled | fabric.FlagNotify
 	signalled := 0

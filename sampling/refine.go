@@ -36,8 +36,8 @@ func (t *turn) worst() *chain {
 	var worst *chain
 	low := enough
 	for _, c := range t.sizes {
-		m := c.marginal()
-		if c.many.n >= maxSamples {
+		m := t.marginal(c)
+		if c.one.n >= maxSamples {
 			continue
 		}
 		if conf := m.conf(t.tol); conf < low && t.fits(c.guess(t)*float64(c.k+1), 1) {
@@ -56,7 +56,7 @@ func (t *turn) missed() *chain {
 	}
 	for i := 1; i+1 < len(t.sizes); i++ {
 		a, b, c := t.sizes[i-1], t.sizes[i], t.sizes[i+1]
-		ma, mb, mc := a.marginal(), b.marginal(), c.marginal()
+		ma, mb, mc := t.marginal(a), t.marginal(b), t.marginal(c)
 		if min(ma.n, mb.n, mc.n) < minSamples {
 			continue // first know the points that there are
 		}

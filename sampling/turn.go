@@ -34,7 +34,7 @@ type turn struct {
 }
 
 // chain is one size's two series: a single write, and k of them posted with one
-// call; both from posting to the last completion.
+// call; both from posting to the last completion. With k of 1 only the first.
 type chain struct {
 	size, k   int
 	one, many series
@@ -54,9 +54,9 @@ type pointSeries struct {
 // whole: the parts are in order of what a wrong value costs the choice. The
 // last part has the rest.
 const (
-	shareBall  = 0.12
-	shareRead  = 0.20
-	shareEmpty = 0.32
+	shareRead  = 0.08
+	shareEmpty = 0.20
+	shareBall  = 0.35
 	shareLocal = 0.50
 )
 
@@ -75,7 +75,7 @@ func (s *Session) turn() (*Half, error) {
 	t.to.Len = uint64(s.max) // the other half is the peer's own
 	t.end = t.start + int64(s.budget)/2
 	t.overhead = t.clockCost()
-	for _, part := range []func() error{t.balls, t.hush, t.readTrips, t.empties, t.local, t.grid, t.refine} {
+	for _, part := range []func() error{t.hush, t.readTrips, t.empties, t.balls, t.hush, t.local, t.grid, t.refine} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -147,8 +147,15 @@ func (t *turn) sample(x *series, share float64, f func() (float64, error)) error
 
 // throw sends the ball and waits until it is back.
 func (s *Session) throw() error {
+	return s.throwWith(0)
+}
+
+// wake throws the ball to a peer that naps.
+func (s *Session) wake() error { return s.throwWith(loud) }
+
+func (s *Session) throwWith(flags uint64) error {
 	s.ball++
-	if err := s.bounce(0); err != nil {
+	if err := s.bounce(flags); err != nil {
 		return err
 	}
 	s.begin(0)
@@ -166,8 +173,14 @@ func (s *Session) throw() error {
 	}
 }
 
-// balls measures the round trip.
+// balls measures the round trip. Not at once: a process that has only just
+// begun runs through its code and touches its pages for the first time.
 func (t *turn) balls() error {
+	for range 2 {
+		if err := t.s.wake(); err != nil {
+			return err
+		}
+	}
 	burst := 0.0
 	return t.sample(&t.ball, shareBall, func() (float64, error) {
 		a := t.s.now()
@@ -291,6 +304,9 @@ func (t *turn) chainSample(c *chain, share float64) error {
 		return err
 	}
 	c.one.add(v)
+	if c.k == 1 {
+		return nil
+	}
 	if !t.fits(v*float64(c.k), share) {
 		return errCut
 	}
@@ -326,13 +342,17 @@ func (t *turn) chainLength(size int) int {
 		return 48
 	case size <= 4<<10:
 		return 16
-	case size <= 64<<10:
+	case size <= wide:
 		return 6
-	case size <= 256<<10:
-		return 3
 	}
-	return 2
+	return 1
 }
+
+// wide is the size up to which a chain is measured. Beyond, one more write takes
+// as much more as a single one does, on every link that moves the bytes of one
+// write no slower than those of two: chains would only cost time, three times as
+// much for the sizes that cost most.
+const wide = 64 << 10
 
 // longTrip in ns: a link whose single write takes longer has latency worth
 // many writes, and jitter worth one.
@@ -410,11 +430,29 @@ func (t *turn) find(size int) *chain {
 }
 
 // marginal is what one more write of c's size costs behind others.
-func (c *chain) marginal() estimate {
+func (t *turn) marginal(c *chain) estimate {
 	a, b := c.one.estimate(), c.many.estimate()
+	if c.k == 1 {
+		return t.beyond(a)
+	}
 	if a.n == 0 || b.n == 0 {
 		return estimate{se: math.Inf(1)}
 	}
 	d := float64(c.k - 1)
 	return estimate{v: max(0, b.v-a.v) / d, se: math.Hypot(a.se, b.se) / d, n: min(a.n, b.n), dropped: a.dropped + b.dropped}
+}
+
+// beyond is marginal for a size of which a single write takes a: as much more
+// than the largest chained size as the single write takes more. Without that,
+// as much more than the smallest.
+func (t *turn) beyond(a estimate) estimate {
+	from := t.find(wide)
+	if from == nil || from.many.n == 0 {
+		from = t.empty
+	}
+	one, p := from.one.estimate(), t.marginal(from)
+	if a.n == 0 || p.n == 0 {
+		return estimate{se: math.Inf(1)}
+	}
+	return estimate{v: max(p.v, p.v+a.v-one.v), se: math.Hypot(a.se, math.Hypot(one.se, p.se)), n: a.n, dropped: a.dropped}
 }
