@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Config configures an engine. The zero value, and nil, are usable. Open takes
@@ -35,6 +36,17 @@ type Config struct {
 	// RMA_MODE overrides it.
 	Mode string
 
+	// Sampling says where the cost model's figures of a link come from: "cached",
+	// a saved measurement, or a new one where there is none that is valid; "force",
+	// a new one; "off", figures of the kind of link. Empty means "cached".
+	// Measuring takes 50 ms at the first start, by one pair of ranks for each
+	// kind of link. RMA_SAMPLING overrides it.
+	Sampling string
+
+	// Profiles is the folder of saved measurements. Empty: rma in the user's
+	// cache directory. RMA_PROFILES overrides it.
+	Profiles string
+
 	// Depth is how many requests may be under way with one peer. Zero means
 	// fabric.DefaultDepth (256); less than 16 means 16.
 	Depth int
@@ -52,8 +64,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// EnvMode overrides Config.Mode.
-const EnvMode = "RMA_MODE"
+// Environment variables that override Config.
+const (
+	EnvMode     = "RMA_MODE"
+	EnvSampling = "RMA_SAMPLING"
+	EnvProfiles = "RMA_PROFILES"
+)
 
 // policy is what Mode asks for. The mode is valid.
 func (c *Config) policy() (p logp.Policy) {
@@ -104,8 +120,16 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	if v := os.Getenv(EnvMode); v != "" {
-		d.Mode = v
+	for name, field := range map[string]*string{EnvMode: &d.Mode, EnvSampling: &d.Sampling, EnvProfiles: &d.Profiles} {
+		if v := os.Getenv(name); v != "" {
+			*field = v
+		}
+	}
+	if d.Sampling == "" {
+		d.Sampling = sampling.Cached.String()
+	}
+	if _, err := sampling.ParseMode(d.Sampling); err != nil {
+		return fail(fmt.Errorf("config: sampling %q: want cached, force or off", d.Sampling))
 	}
 	if d.Mode != "" && d.Mode != "auto" {
 		if _, err := logp.ParseMode(d.Mode); err != nil {

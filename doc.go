@@ -54,7 +54,8 @@
 // # Files
 //
 //	config.go   Config
-//	engine.go   Engine: open, barrier, close; setup.go links and connections
+//	engine.go   Engine: open, barrier, close; setup.go links and connections;
+//	            calibrate.go what the cost model knows of them
 //	region.go   Region, Buffer; key.go Key, Remote
 //	peer.go     Peer: the operations
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them

@@ -14,6 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Engine is this process's membership in a job: its memory, its peers, and the
@@ -27,7 +28,10 @@ type Engine struct {
 	peers   []*Peer
 	proto   *proto
 	prog    *progress.Engine
-	memory  *mr.Domain // what is registered, with all links
+	pairs   map[string]pair     // who measures a link
+	params  []linkParams        // by link
+	halves  []*sampling.Session // that failed
+	memory  *mr.Domain          // what is registered, with all links
 
 	mu     sync.Mutex     // guards the setting of closed, against lost
 	tasks  sync.WaitGroup // goroutines of the engine beside the progress one
@@ -133,6 +137,9 @@ func (e *Engine) Close() error {
 		if p.talk.ch != nil {
 			errs = append(errs, p.talk.ch.Close())
 		}
+	}
+	for _, s := range e.halves {
+		errs = append(errs, s.Close())
 	}
 	for i := range e.proto.slots {
 		errs = append(errs, e.proto.slots[i].region.Close())

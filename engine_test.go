@@ -74,6 +74,7 @@ func openWith(t testing.TB, n int, fabric string, change func(*Config)) []*Engin
 	for r := range es {
 		g.Go(func() (err error) {
 			c := config(r)
+			c.Sampling = "off" // TestCalibration is about it
 			change(c)
 			es[r], err = Open(context.Background(), c)
 			return err

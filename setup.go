@@ -60,6 +60,9 @@ func (e *Engine) setup(ctx context.Context) error {
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
+	if err := e.calibrate(ctx); err != nil {
+		return err
+	}
 	e.job.NotifyGone(e.lost)
 	return e.job.Barrier(ctx, "rma/open")
 }
@@ -107,6 +110,7 @@ next:
 		return nil, nil, err
 	}
 	me := e.Rank()
+	e.pairs = map[string]pair{}
 	chosen = make([]string, e.Size())
 	for a := range offers {
 		for b := range offers[:a+1] {
@@ -114,6 +118,9 @@ next:
 			if err != nil {
 				reasons = append([]error{fmt.Errorf("ranks %d and %d: %w", b, a, err)}, reasons...)
 				return nil, errors.Join(reasons...), nil
+			}
+			if _, has := e.pairs[name]; !has && a != b {
+				e.pairs[name] = pair{b, a, offers[a].Host == offers[b].Host}
 			}
 			switch me {
 			case a:

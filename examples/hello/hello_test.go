@@ -59,7 +59,7 @@ func job(t *testing.T, n int, fabric, role, rendezvous string) (string, int, err
 	require.NoError(t, err)
 	var out buffer
 	code, err := launch.Run(testutil.Context(t, 90*time.Second), launch.Spec{
-		N: n, Path: exe, Env: []string{roleEnv + "=" + role, "RMA_FABRIC=" + fabric}, Rendezvous: rendezvous,
+		N: n, Path: exe, Env: []string{roleEnv + "=" + role, "RMA_FABRIC=" + fabric, "RMA_PROFILES=" + t.TempDir()}, Rendezvous: rendezvous,
 		Stdout: &out, Stderr: &out, Prefix: true, Grace: 2 * time.Second,
 	})
 	return out.String(), code, err

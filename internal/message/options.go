@@ -56,6 +56,11 @@ func (o Options) effective() Options {
 	if o.Params == nil {
 		o.Params = DefaultParams()
 	}
+	if !o.Params.R.Known() { // else memory that is not registered could not be announced
+		p := *o.Params
+		p.R = DefaultParams().R
+		o.Params = &p
+	}
 	if o.Batch <= 0 {
 		o.Batch = 256
 	}

@@ -1,0 +1,164 @@
+package rma
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// pair is who measures a kind of link for the job: two ranks, low first.
+type pair struct {
+	low, high int
+	sameHost  bool
+}
+
+// linkParams are the figures of a link, from lower ranks to higher ones and
+// back. Nil: round figures.
+type linkParams struct{ up, down *logp.Params }
+
+// to is what describes the way from a rank to another.
+func (l *linkParams) to(from, to int) *logp.Params {
+	if from < to {
+		return l.up
+	}
+	return l.down
+}
+
+// calibrate gets the figures of every link: the first pair of ranks that a kind
+// of link joins loads or measures them, and tells the others. A measurement that
+// fails costs precision, nothing else.
+func (e *Engine) calibrate(ctx context.Context) error {
+	e.params = make([]linkParams, len(e.links))
+	mode, _ := sampling.ParseMode(e.cfg.Sampling) // checked with the config
+	for i, l := range e.links {
+		figures := sampling.Defaults(l.Name())
+		e.params[i] = linkParams{&figures, &figures}
+		who, has := e.pairs[l.Name()]
+		if mode == sampling.Off || !has {
+			continue
+		}
+		topic := "profile/" + l.Name()
+		me := e.Rank()
+		if me != who.low && me != who.high {
+			b, err := e.job.Get(ctx, who.low, topic)
+			if err != nil {
+				return err
+			}
+			if err := e.params[i].parse(b); err != nil {
+				e.cfg.Logger.Warn("rma: figures of a link", "link", l.Name(), "from", who.low, "err", err)
+			}
+			continue
+		}
+		res, err := e.sample(ctx, i, who, mode)
+		var blob []byte
+		if err == nil {
+			e.params[i] = linkParams{new(logp.Params), new(logp.Params)}
+			up, down := res.Out(), res.In()
+			if me == who.high {
+				up, down = down, up
+			}
+			*e.params[i].up, *e.params[i].down = up, down
+			blob, err = json.Marshal([]logp.Params{up, down})
+			e.cfg.Logger.Debug("rma: link measured", "link", l.Name(), "source", res.Source)
+		}
+		if err == nil && res.SaveErr != nil {
+			e.cfg.Logger.Warn("rma: figures of a link are not saved", "link", l.Name(), "err", res.SaveErr)
+		}
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, fabric.ErrPeerGone) {
+				return fmt.Errorf("measure %s: %w", l.Name(), err)
+			}
+			e.cfg.Logger.Warn("rma: link not measured", "link", l.Name(), "err", err)
+			blob = nil
+		}
+		if me == who.low {
+			if err := e.job.Put(ctx, topic, blob); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parse reads figures that another rank has published.
+func (l *linkParams) parse(b []byte) error {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil || len(raw) != 2 {
+		return fmt.Errorf("no figures: %w", err)
+	}
+	up, err := logp.ParseParams(raw[0])
+	if err != nil {
+		return err
+	}
+	down, err := logp.ParseParams(raw[1])
+	if err == nil {
+		*l = linkParams{&up, &down}
+	}
+	return err
+}
+
+// sample runs this side of the measurement of a link.
+func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.Mode) (res sampling.Result, err error) {
+	peer, me := who.high, e.Rank()
+	if me == who.high {
+		peer = who.low
+	}
+	class := sampling.Remote
+	if who.sameHost {
+		class = sampling.SameHost
+	}
+	dir := e.cfg.Profiles
+	if dir == "" {
+		if dir, err = sampling.DefaultDir(); err != nil {
+			e.cfg.Logger.Debug("rma: no folder for figures of links", "err", err)
+		}
+	}
+	o := sampling.Options{
+		First: me == who.low, EP: uint32(peer), Mode: mode,
+		Key: sampling.Key{Device: e.cfg.Device, Class: class},
+		Other: func(c *fabric.Completion) {
+			one := [1]fabric.Completion{*c}
+			e.proto.Complete(link, one[:])
+		},
+	}
+	if dir != "" {
+		o.Store = &sampling.Store{Dir: dir}
+	}
+	s, err := sampling.Open(e.links[link], e.peers[peer].ep, o)
+	if err != nil {
+		return res, err
+	}
+	ran := false
+	defer func() {
+		if ran && err != nil {
+			// The peer may still write into the session's memory, and must not
+			// find it gone: that would take the connection down.
+			e.halves = append(e.halves, s)
+			return
+		}
+		err = errors.Join(err, s.Close())
+	}()
+	setup, topic := s.Setup(), "sample/"+e.links[link].Name()+"/"
+	if err = e.job.Put(ctx, topic+strconv.Itoa(peer), setup.Append(nil)); err != nil {
+		return res, err
+	}
+	b, err := e.job.Get(ctx, peer, topic+strconv.Itoa(me))
+	if err != nil {
+		return res, err
+	}
+	theirs, _, err := sampling.ParseSetup(b)
+	if err == nil {
+		err = s.Connect(theirs)
+	}
+	if err == nil {
+		ran = true
+		e.prog.Do(func() { res, err = s.Run(ctx) })
+	}
+	return res, err
+}

@@ -1,0 +1,38 @@
+package rma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/sampling"
+)
+
+// The first pair measures, all ranks know, and the next start finds it saved.
+func TestCalibration(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		dir := t.TempDir()
+		var first []*Engine
+		for start := range 2 {
+			es := openWith(t, 3, fabric, func(c *Config) { c.Sampling, c.Profiles = "", dir })
+			for r, e := range es {
+				require.Len(t, e.params, 1)
+				for _, p := range []linkParams{e.params[0]} {
+					require.NoError(t, p.up.Validate())
+					require.Equal(t, es[0].params[0].up, p.up, "rank %d", r)
+					require.Equal(t, es[0].params[0].down, p.down, "rank %d", r)
+				}
+			}
+			require.NotEqual(t, sampling.Defaults(es[0].links[0].Name()), *es[0].params[0].up)
+			if start == 0 {
+				first = es
+				continue
+			}
+			// Saved, or found implausible on a machine that is busier or less busy
+			// now: then measured again.
+			t.Log("saved figures used:", first[0].params[0].up.Ls == es[0].params[0].up.Ls)
+		}
+		_, _, _, err := (&Config{Sampling: "sometimes"}).effective()
+		require.ErrorContains(t, err, "cached, force or off")
+	})
+}
