@@ -8,9 +8,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/gather"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
+
+// sendThirds sends p with its second third in place, if there is memory for it.
+func (s *side) sendThirds(e Envelope, p []byte) (Result, error) {
+	s.pool.reclaim(s.ch)
+	i, j := len(p)/3, len(p)*2/3
+	var claimed []int
+	pieces := []gather.Piece{{Data: p[:i]}, {Data: p[i:j]}, {Data: p[j:]}}
+	if mem := s.pool.take(p[i:j], &claimed); mem != nil {
+		pieces[1] = gather.Piece{Data: mem, LKey: s.pool.reg.LKey(), InPlace: true}
+	}
+	pos, res, err := s.ch.SendVec(e, pieces)
+	s.pool.settle(claimed, pos, err == nil && res == Accepted)
+	return res, err
+}
 
 // Two goroutines, each the owner of its link, with traffic both ways at once.
 func TestTwoOwners(t *testing.T) {
@@ -38,7 +53,14 @@ func twoOwners(t *testing.T, open opener, mode Mode, total int) {
 			moved := false
 			if sent < total {
 				testutil.Fill(p[:size(sent)], out, uint64(sent))
-				res, err := x.ch.Send(Envelope{Kind: uint8(sent)}, p[:size(sent)])
+				e := Envelope{Kind: uint8(sent)}
+				var res Result
+				var err error
+				if sent%3 == 0 {
+					res, err = x.ch.Send(e, p[:size(sent)])
+				} else {
+					res, err = x.sendThirds(e, p[:size(sent)])
+				}
 				if err != nil {
 					return err
 				}
