@@ -87,6 +87,18 @@ func (pl *Planner) SetParams(p *Params) error {
 	return nil
 }
 
+// SetPolicy makes plans from now on follow o, which is copied. What is cached is
+// forgotten. Errors wrap ErrParams and change nothing.
+func (pl *Planner) SetPolicy(o Policy) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	pl.policy = o
+	pl.policy.Table = append([]Rule(nil), o.Table...)
+	pl.gen++
+	return nil
+}
+
 // Params returns the parameters in use.
 func (pl *Planner) Params() Params { return pl.p }
 

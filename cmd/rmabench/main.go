@@ -14,6 +14,7 @@
 //	host.go     info, doctor; verbs.go what they say about RDMA devices
 //	report.go   report
 //	plogp.go    plogp
+//	choice.go   choice, explain
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -92,6 +93,8 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench lat --fabric tcp --connect a:7471    # on host b
   rmabench report --out out/                # everything, with plots
   rmabench plogp --fabric shm               # parameters of the cost model
+  rmabench choice --fabric shm              # does the model choose right?
+  rmabench explain --batch 64x128,2x1M      # why a batch goes the way it goes
   rmabench info; rmabench doctor`
 
 // run is main without the process.
@@ -108,8 +111,8 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s),
-		childCommand(s), plogpChildCommand(s))
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s),
+		childCommand(s), plogpChildCommand(s), choiceChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	host.ServeCMA()
-	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && (os.Args[1] == session.ChildArg || os.Args[1] == session.PlogpArg) {
+	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg}, os.Args[1]) {
 		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	testutil.Main(m)

@@ -127,14 +127,18 @@ func newProgress(w io.Writer, total int) *progress {
 
 // step counts a point that is done.
 func (p *progress) step(r bench.Result) {
+	p.text = fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
+	p.done()
+}
+
+// done counts a point, which p.text describes.
+func (p *progress) done() {
 	p.n++
-	text := fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
 	switch {
 	case p.bar != nil:
-		p.text = text
 		p.bar.Increment()
 	case p.w != nil:
-		fmt.Fprintf(p.w, "%d/%d %s\n", p.n, p.total, text)
+		fmt.Fprintf(p.w, "%d/%d %s\n", p.n, p.total, p.text)
 	}
 }
 

@@ -37,6 +37,7 @@
 //	send.go       messages of the eager channel
 //	plogp.go      sampling a link; plogptext.go its tables
 //	run.go        the sweep over operations, sizes and rounds
+//	rank.go       what measurements of other packages share
 //	pin.go        a processor for each rank
 //	wait.go       spin and yield
 //	cell_unsafe.go  atomic reads of memory that a peer writes

@@ -43,7 +43,20 @@ func (c *Channel) SetParams(p *logp.Params) error {
 	if err := c.plan.SetParams(p); err != nil {
 		return err
 	}
-	c.bound()
+	if c.live {
+		c.bound()
+	}
+	return nil
+}
+
+// SetPolicy makes later plans follow o. Allocates. Errors wrap logp.ErrParams.
+func (c *Channel) SetPolicy(o logp.Policy) error {
+	if err := c.plan.SetPolicy(o); err != nil {
+		return err
+	}
+	if c.live {
+		c.bound()
+	}
 	return nil
 }
 

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/report"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// choiceFlags are the flags of choice and explain.
+type choiceFlags struct {
+	fabric, grid, batch    string
+	seed                   uint64
+	rounds                 int
+	time, budget, sampling time.Duration
+	bare, pin, quiet       bool
+	measure                bool
+	format, out, html      string
+	add                    []string
+}
+
+func (f *choiceFlags) common(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
+	fl.IntVar(&f.rounds, "rounds", choice.DefaultRounds, "how often every series takes its turn")
+	fl.DurationVar(&f.time, "time", choice.DefaultTime, "how long a batch is measured")
+	fl.DurationVar(&f.sampling, "sampling", sampling.DefaultBudget, "budget of sampling, and again of calibration")
+	fl.BoolVar(&f.bare, "no-calibration", false, "leave out the terms that are fitted to whole batches")
+	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.StringVar(&f.format, "format", "table", "table or json")
+	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+}
+
+func choiceCommand(s streams) *cobra.Command {
+	f := &choiceFlags{}
+	cmd := &cobra.Command{
+		Use: "choice", Short: "Compare the automatic choice with every forced mode", Args: noArgs,
+		Long: `Play batches between two ranks, each in every mode (eager, gather, scatter) and
+by the automatic choice, in turns, and compare. A time is half a round trip of
+the whole batch, receives posted and memory registered before.
+
+  regret   time of the automatic choice over that of the best forced mode, less 1
+  noise    the difference between two series of the same mode
+  error    predicted over measured time, less 1, for eager/gather/scatter
+
+Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed
+sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
+"bytes":1048576}; mixes are sizes, bimodal, heavy (long-tailed) and huge (one of
+1 MiB among 64 bytes); batches of more than so many bytes are left out.`,
+		Example: `  rmabench choice --fabric shm
+  rmabench choice --fabric tcp --format json --out choice.jsonl --html choice.html
+  rmabench choice --fabric verbs --grid small --budget 60s
+  rmarun -n 2 rmabench choice --grid small`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request(cmd.Flags().Changed)
+			if err == nil {
+				req.Grid, err = choice.ParseGrid(f.grid)
+			}
+			if err == nil {
+				err = req.Check()
+			}
+			if err != nil {
+				return usage(err)
+			}
+			return f.compare(cmd.Context(), s, req)
+		},
+	}
+	f.common(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
+	fl.Uint64Var(&f.seed, "seed", 1, "of the random sizes")
+	fl.DurationVar(&f.budget, "budget", 0, "begin no further batch after this time (default: no limit)")
+	fl.StringVar(&f.html, "html", "", "also write a page with heat maps to this file")
+	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+func explainCommand(s streams) *cobra.Command {
+	f := &choiceFlags{}
+	cmd := &cobra.Command{
+		Use: "explain", Short: "Explain how a batch goes, term by term", Args: noArgs,
+		Long: `Sample the link, and show what the cost model predicts for a batch: every mode's
+time term by term, the plan, and why. With --measure the batch is played in every
+mode and as planned, for comparison.`,
+		Example: `  rmabench explain --batch 64x128,2x1M
+  rmabench explain --fabric tcp --batch 16x4K --measure`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request(cmd.Flags().Changed)
+			if err == nil {
+				req.Batch, err = choice.ParseBatch(f.batch)
+				req.Measure = f.measure
+			}
+			if err == nil {
+				err = req.Check()
+			}
+			if err != nil {
+				return usage(err)
+			}
+			return f.explain(cmd.Context(), s, req)
+		},
+	}
+	f.common(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.batch, "batch", "", "messages, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
+	fl.BoolVar(&f.measure, "measure", false, "play the batch in every mode and as planned")
+	return cmd
+}
+
+// request turns the common flags into a request; its errors are the user's.
+func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error) {
+	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Bare: f.bare, Pin: f.pin}
+	if !slices.Contains(bench.Fabrics, f.fabric) {
+		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
+	}
+	if !slices.Contains(choice.Formats, f.format) {
+		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(choice.Formats, ", "))
+	}
+	// Zero means the default inside; on the command line it is a mistake.
+	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0} {
+		if zero && changed(name) {
+			return req, fmt.Errorf("--%s 0: want a positive value", name)
+		}
+	}
+	return req, nil
+}
+
+// output is standard output, or a buffer that becomes the file.
+func (f *choiceFlags) output(s streams) (w io.Writer, commit func() error) {
+	if f.out == "" {
+		return s.out, func() error { return nil }
+	}
+	var b bytes.Buffer
+	return &b, func() error {
+		if err := writeFile(f.out, b.Bytes()); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		return nil
+	}
+}
+
+// compare measures and writes.
+func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
+	inJob := wireup.InJob()
+	if inJob {
+		if cfg, err := wireup.FromEnv(); err == nil && cfg.Rank > 0 {
+			return shown(session.ChoiceInJob(ctx, req, nil, nil)) // has nothing to write
+		}
+	}
+	out, commit := f.output(s)
+	w, err := choice.NewWriter(out, f.format)
+	if err != nil {
+		return usage(err)
+	}
+	var bar io.Writer = s.err
+	if f.quiet || f.out == "" && !isTerminal(s.err) {
+		bar = nil // the results themselves show the progress
+	}
+	total := len(req.Cells())
+	p := newProgress(bar, total)
+	var rs []choice.Result
+	emit := func(r choice.Result) error {
+		p.text = fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix)
+		p.done()
+		rs = append(rs, r)
+		return w.Write(r)
+	}
+	if inJob {
+		_, err = session.ChoiceInJob(ctx, req, emit, nil)
+	} else {
+		err = session.ChoiceLocal(ctx, req, s.err, emit)
+	}
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	sum := choice.Summarize(rs)
+	sum.Seed, sum.Cut = req.Seed, len(rs) < total
+	if err := errors.Join(w.Close(sum), commit()); err != nil {
+		return err
+	}
+	if f.html == "" {
+		return nil
+	}
+	ss := []choice.Summary{sum}
+	for _, name := range f.add {
+		r, s, err := readChoice(name)
+		if err != nil {
+			return fmt.Errorf("--add: %w", err)
+		}
+		rs, ss = append(rs, r...), append(ss, s...)
+	}
+	var page bytes.Buffer
+	err = report.WriteChoice(&page, rs, ss, time.Now())
+	if err == nil {
+		err = writeFile(f.html, page.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}
+
+// explain explains and writes.
+func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
+	var x *choice.Explanation
+	if wireup.InJob() {
+		var shows bool
+		shows, err = session.ChoiceInJob(ctx, req, nil, func(y choice.Explanation) error { x = &y; return nil })
+		if err != nil || !shows {
+			return shown(shows, err)
+		}
+	} else if x, err = session.ExplainLocal(ctx, req, s.err); err != nil {
+		return err
+	}
+	out, commit := f.output(s)
+	if f.format == "json" {
+		err = json.NewEncoder(out).Encode(x)
+	} else {
+		err = x.WriteText(out)
+	}
+	return errors.Join(err, commit())
+}
+
+// readChoice reads a file of JSON lines.
+func readChoice(name string) ([]choice.Result, []choice.Summary, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	rs, ss, err := choice.Read(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return rs, ss, nil
+}
+
+// choiceChildCommand is what session.ChoiceLocal starts.
+func choiceChildCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.ChoiceArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.ChoiceChild(cmd.Context(), s.in, s.out))
+		},
+	}
+}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench/choice"
+)
+
+// tinyGrid is a grid that any machine plays in no time.
+func tinyGrid(t *testing.T) string {
+	name := filepath.Join(t.TempDir(), "grid.json")
+	require.NoError(t, os.WriteFile(name, []byte(`{"n":[1,16],"mixes":["64","64K","bimodal"]}`), 0o600))
+	return name
+}
+
+func TestChoiceOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		t.Run(fabric, func(t *testing.T) {
+			page := filepath.Join(t.TempDir(), "choice.html")
+			code, out, errs := rmabench(t, "choice", "--fabric", fabric, "--grid", tinyGrid(t), "--time", "5ms", "--rounds", "3", "--format", "json", "--html", page)
+			require.Equal(t, exitOK, code, errs)
+			rs, ss, err := choice.Read(strings.NewReader(out))
+			require.NoError(t, err)
+			require.Len(t, rs, 6)
+			require.Len(t, ss, 1)
+			require.Equal(t, 6, ss[0].Cells)
+			require.False(t, ss[0].Cut)
+			for _, r := range rs {
+				require.Equal(t, fabric, r.Fabric)
+				m := r.Modes
+				for _, x := range []float64{m.Eager, m.Gather, m.Scatter, r.AutoUS, r.Predicted.Eager, r.Predicted.Gather, r.Predicted.Scatter, r.PredictedAuto} {
+					require.Positive(t, x)
+					require.Less(t, x, 60e6)
+				}
+				require.InDelta(t, r.AutoUS/min(m.Eager, m.Gather, m.Scatter)-1, r.Regret, 1e-9)
+				require.NotEmpty(t, r.Plan)
+				require.GreaterOrEqual(t, r.Noise, 0.0)
+			}
+			html, err := os.ReadFile(page)
+			require.NoError(t, err)
+			require.Contains(t, string(html), "<h2>"+fabric+"</h2>")
+			require.Contains(t, string(html), "bimodal")
+		})
+	}
+}
+
+func TestChoiceEndsWithItsBudget(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")
+	require.Equal(t, exitOK, code, errs)
+	rs, ss, err := choice.Read(strings.NewReader(out))
+	require.NoError(t, err)
+	require.Empty(t, rs)
+	require.Len(t, ss, 1)
+	require.True(t, ss[0].Cut)
+}
+
+func TestExplainOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		t.Run(fabric, func(t *testing.T) {
+			code, out, errs := rmabench(t, "explain", "--fabric", fabric, "--batch", "8x128,1x1M", "--measure", "--time", "5ms", "--rounds", "3", "--format", "json")
+			require.Equal(t, exitOK, code, errs)
+			var x choice.Explanation
+			require.NoError(t, json.Unmarshal([]byte(out), &x))
+			require.Equal(t, 9, x.Messages)
+			require.Equal(t, int64(8*128+1<<20), x.Bytes)
+			require.Len(t, x.Ways, 4)
+			for _, w := range x.Ways {
+				if w.Err != "" {
+					continue
+				}
+				require.Positive(t, w.MeasuredUS)
+				total := 0.0
+				for _, v := range w.Terms {
+					total += v
+				}
+				require.InEpsilon(t, w.PredictUS, total, 1e-6)
+			}
+			require.Equal(t, "plan", x.Ways[3].Name)
+			require.NotEmpty(t, x.Reason)
+		})
+	}
+}
+
+func TestExplainWithoutMeasuring(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "explain", "--fabric", "shm", "--batch", "64x64")
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "plan: ")
+	require.Contains(t, out, "predicted")
+	require.NotContains(t, out, "measured")
+}
+
+func TestChoiceUsageErrors(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
+		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument",
+		"explain": "batch", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "explain --batch 8 --time 0s": "positive",
+	} {
+		code, out, errs := rmabench(t, strings.Fields(args)...)
+		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
+		require.Contains(t, errs, says, args)
+		require.Empty(t, out, args)
+	}
+}

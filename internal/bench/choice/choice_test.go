@@ -1,0 +1,238 @@
+package choice
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+func TestGridsAreWhatTheySay(t *testing.T) {
+	t.Parallel()
+	g := Default()
+	require.NoError(t, g.Check())
+	cs := g.Cells(1)
+	require.Len(t, cs, 79, "8 × 10 less 128 × 1M")
+	require.NotContains(t, cs, Cell{128, "1M"})
+	small := Small()
+	require.NoError(t, small.Check())
+	require.NotContains(t, small.Cells(1), Cell{64, "256K"})
+	for _, c := range append(cs, small.Cells(1)...) {
+		a, err := c.Sizes(7)
+		require.NoError(t, err)
+		require.Len(t, a, c.N)
+		b, err := c.Sizes(7)
+		require.NoError(t, err)
+		require.Equal(t, a, b, "the same seed, the same sizes")
+		for _, n := range a {
+			require.True(t, n >= 8 && n <= 1<<20)
+		}
+	}
+}
+
+func TestMixes(t *testing.T) {
+	t.Parallel()
+	count := func(c Cell, seed uint64) map[int]int {
+		s, err := c.Sizes(seed)
+		require.NoError(t, err)
+		m := map[int]int{}
+		for _, n := range s {
+			m[n]++
+		}
+		return m
+	}
+	require.Equal(t, map[int]int{4096: 16}, count(Cell{16, "4K"}, 1))
+	require.Equal(t, map[int]int{64: 31, 1 << 20: 1}, count(Cell{32, Huge}, 1))
+	m := count(Cell{128, Bimodal}, 1)
+	require.Len(t, m, 2)
+	require.True(t, m[64] > 32 && m[16<<10] > 32, "%v", m)
+	heavy := count(Cell{128, Heavy}, 1)
+	require.Greater(t, len(heavy), 64)
+	below := 0
+	for n, k := range heavy {
+		if n < 256 {
+			below += k
+		}
+	}
+	require.Greater(t, below, 64, "most are small")
+	require.NotEqual(t, count(Cell{128, Heavy}, 1), count(Cell{128, Heavy}, 2))
+}
+
+func TestParseGrid(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "grid.json")
+	write := func(s string) { require.NoError(t, os.WriteFile(name, []byte(s), 0o600)) }
+	write(`{"n":[1,3],"mixes":["100","huge"],"bytes":2000000}`)
+	g, err := ParseGrid(name)
+	require.NoError(t, err)
+	require.Equal(t, []Cell{{1, "100"}, {3, "100"}, {1, "huge"}, {3, "huge"}}, g.Cells(1))
+	for _, bad := range []string{``, `{}`, `{"n":[0],"mixes":["8"]}`, `{"n":[1000],"mixes":["8"]}`, `{"n":[1],"mixes":["fat"]}`, `{"n":[1],"mixes":["8"],"x":1}`,
+		`{"n":[1],"mixes":["8"],"bytes":-1}`, `{"n":[2],"mixes":["4K"],"bytes":4096}`, `{"n":[1],"mixes":["8:64"]}`} {
+		write(bad)
+		_, err := ParseGrid(name)
+		require.ErrorIs(t, err, ErrGrid, bad)
+	}
+	_, err = ParseGrid(name + ".none")
+	require.ErrorIs(t, err, ErrGrid)
+}
+
+func TestParseBatch(t *testing.T) {
+	t.Parallel()
+	got, err := ParseBatch("2x128, 1M,1x7")
+	require.NoError(t, err)
+	require.Equal(t, []int{128, 128, 1 << 20, 7}, got)
+	for _, bad := range []string{"", "x8", "0x8", "-1x8", "2x", "8,", "1000x8", "2x1:8", "1.5x8", "1G", "+2x8", "128x8M"} {
+		_, err := ParseBatch(bad)
+		require.ErrorIs(t, err, ErrGrid, bad)
+	}
+}
+
+func TestRequestChecks(t *testing.T) {
+	t.Parallel()
+	ok := func() Request { return Request{Grid: Small()} }
+	r := ok()
+	require.NoError(t, r.Check())
+	require.Equal(t, DefaultRounds, r.Rounds)
+	require.Equal(t, DefaultTime, r.Time)
+	for _, f := range []func(*Request){
+		func(r *Request) { r.Rounds = -1 }, func(r *Request) { r.Rounds = 1001 }, func(r *Request) { r.Time = -1 }, func(r *Request) { r.Budget = -1 },
+		func(r *Request) { r.Sampling = time.Hour }, func(r *Request) { r.Stall = -1 }, func(r *Request) { r.Grid.N = nil },
+		func(r *Request) { r.Batch = []int{-1} }, func(r *Request) { r.Batch = make([]int, maxN+1) }, func(r *Request) { r.Batch = []int{maxBytes, 1} },
+	} {
+		r := ok()
+		f(&r)
+		require.ErrorIs(t, r.Check(), ErrGrid, "%+v", r)
+	}
+}
+
+func TestResultArithmetic(t *testing.T) {
+	t.Parallel()
+	r := Result{Modes: Modes{10, 8, 20}, AutoUS: 9, Predicted: Modes{12, 8, 10}, PredictedAuto: 8.1}
+	r.fill(7.6, 8)
+	require.Equal(t, "gather", r.Best)
+	require.InDelta(t, 0.125, r.Regret, 1e-12)
+	require.InDelta(t, 0.05, r.Noise, 1e-12)
+	require.InDelta(t, 0.2, r.Error.Eager, 1e-12)
+	require.InDelta(t, 0, r.Error.Gather, 1e-12)
+	require.InDelta(t, -0.5, r.Error.Scatter, 1e-12)
+	require.InDelta(t, -0.1, r.ErrorAuto, 1e-12)
+	require.InDelta(t, -0.1, r.VsEager(), 1e-12)
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Summary{Summary: true}, Summarize(nil))
+	rs := []Result{
+		{Fabric: "shm", Modes: Modes{10, 20, 30}, AutoUS: 11, Regret: 0.10, Noise: 0.02, Error: Modes{0.1, -0.3, 9}, Mixed: []string{"scatter"}, ErrorAuto: -0.1},
+		{Fabric: "shm", Modes: Modes{20, 10, 30}, AutoUS: 10, Regret: 0, Noise: 0.01, Error: Modes{-0.2, 0.4, 0.5}, ErrorAuto: 0.2},
+		{Fabric: "shm", Modes: Modes{20, 10, 30}, AutoUS: 11.1, Regret: 0.11, Noise: 0.01, Error: Modes{0.3, 0.1, 0.6}, ErrorAuto: 0.3},
+		{Fabric: "shm", Modes: Modes{10, 20, 30}, AutoUS: 12, Regret: 0.2, Noise: 0.04, Error: Modes{0, 0, 0}, ErrorAuto: 0},
+	}
+	s := Summarize(rs)
+	require.Equal(t, 4, s.Cells)
+	require.Equal(t, "shm", s.Fabric)
+	require.InDelta(t, 0.1025, s.MeanRegret, 1e-12)
+	require.InDelta(t, 0.2, s.P95Regret, 1e-12)
+	require.InDelta(t, 0.2, s.MaxRegret, 1e-12)
+	require.InDelta(t, 0.75, s.Within10pct, 1e-12, "0.11 is within the noise of 0.01, 0.2 is not")
+	require.InDelta(t, 0.5, s.Within10pctRaw, 1e-12)
+	require.InDelta(t, 0.16, s.MaxVsEager, 1e-12)
+	require.InDelta(t, 0.015, s.MedianNoise, 1e-12)
+	// Without the mixed one: 0 0 0 .1 .1 .2 .3 .3 .4 .5 .6
+	require.InDelta(t, 0.2, s.MedianAbsPredictionError, 1e-12)
+	require.InDelta(t, 0.15, s.PerMode.Eager, 1e-12)
+	require.InDelta(t, 0.2, s.PerMode.Gather, 1e-12)
+	require.InDelta(t, 0.5, s.PerMode.Scatter, 1e-12)
+	require.InDelta(t, 0.15, s.Auto, 1e-12)
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	x := []float64{5, 1, 4, 2, 3}
+	require.Equal(t, 3.0, quantile(x, 0.5))
+	require.Equal(t, 5.0, quantile(x, 1))
+	require.Equal(t, 5.0, quantile(x, 0.95))
+	require.Equal(t, 4.0, quantile(x, 0.8))
+	require.Equal(t, 1.0, quantile(x, 0))
+	require.Equal(t, 3.0, quantile([]float64{5, 1, 4, 2}, 0.5), "the middle of two")
+	require.Equal(t, []float64{5, 1, 4, 2, 3}, x, "not sorted in place")
+}
+
+func TestLinesCarryTheContract(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	w, err := NewWriter(&b, "json")
+	require.NoError(t, err)
+	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Modes: Modes{1, 2, 3}, AutoUS: 1.5, Plan: "eager×4"}
+	r.fill(1, 1)
+	require.NoError(t, w.Write(r))
+	s := Summarize([]Result{r})
+	require.NoError(t, w.Close(s))
+	ls := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Len(t, ls, 2)
+	var cell, sum map[string]any
+	require.NoError(t, json.Unmarshal([]byte(ls[0]), &cell))
+	require.NoError(t, json.Unmarshal([]byte(ls[1]), &sum))
+	for _, k := range []string{"fabric", "n", "mix", "modes", "auto_us", "plan", "regret", "noise"} {
+		require.Contains(t, cell, k)
+	}
+	for _, m := range []string{"eager", "gather", "scatter"} {
+		require.Contains(t, cell["modes"], m)
+	}
+	for _, k := range []string{"cells", "mean_regret", "p95_regret", "max_regret", "within10pct", "median_abs_prediction_error"} {
+		require.Contains(t, sum, k)
+	}
+	rs, ss, err := Read(&b)
+	require.NoError(t, err)
+	require.Equal(t, []Result{r}, rs)
+	require.Equal(t, []Summary{s}, ss)
+	for _, bad := range []string{"x", "{}", `{"fabric":"shm"}`, `[1]`} {
+		_, _, err := Read(strings.NewReader(bad))
+		require.Error(t, err, bad)
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	w, err := NewWriter(&b, "table")
+	require.NoError(t, err)
+	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Modes: Modes{1, 2, 3}, AutoUS: 1.5, Plan: "eager×4"}
+	r.fill(1, 1)
+	require.NoError(t, w.Write(r))
+	require.NoError(t, w.Close(Summarize([]Result{r})))
+	require.Contains(t, b.String(), "+50.0%")
+	require.Contains(t, b.String(), "eager×4")
+	require.Contains(t, b.String(), "1 cells")
+	_, err = NewWriter(&b, "xml")
+	require.Error(t, err)
+}
+
+func TestPlanText(t *testing.T) {
+	t.Parallel()
+	p := logp.Plan{Parts: []logp.Part{
+		{Mode: logp.Scatter, Messages: []int32{1}}, {Mode: logp.Gather, Messages: []int32{2, 3}}, {Mode: logp.Gather, Messages: []int32{0}},
+	}}
+	require.Equal(t, "scatter×1 + gather×3 in 2", planText(&p))
+}
+
+func TestExplanationText(t *testing.T) {
+	t.Parallel()
+	x := Explanation{Fabric: "shm", Messages: 2, Bytes: 128, Plan: "gather×2", Reason: "because", Ways: []Way{
+		{Name: "eager", PredictUS: 3, Terms: map[string]float64{"soft": 1, "send": 2}, MeasuredUS: 2},
+		{Name: "gather", Err: "too large"},
+	}}
+	var b bytes.Buffer
+	require.NoError(t, x.WriteText(&b))
+	for _, want := range []string{"soft", "send", "predicted", "cannot", "+50%", "gather: too large", "plan: gather×2"} {
+		require.Contains(t, b.String(), want)
+	}
+	require.NotContains(t, b.String(), "hard")
+}

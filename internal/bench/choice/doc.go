@@ -1,0 +1,28 @@
+// Package choice proves the choices of the cost model: it plays batches between
+// two ranks in every forced mode and by the automatic choice, taking turns, and
+// compares the times with each other and with what the model predicts.
+//
+// # Definitions
+//
+//   - A time is half a round trip of a whole batch (package pingpong): the
+//     median over rounds of the medians of a round's trips.
+//   - regret = auto / least forced − 1. Negative where a mixed plan beats every
+//     single mode.
+//   - noise: two series of one mode, taking turns like the others; the
+//     difference is what the machine adds by itself.
+//   - prediction error = predicted/measured − 1.
+//
+// The link is sampled (package sampling) and the channel calibrated
+// (pingpong.Side.Calibrate) when a run begins; nothing is learned afterwards, so
+// that all cells are predicted by the same parameters. Cells are no part of what
+// is calibrated with, though some may coincide.
+//
+// # Files
+//
+//	grid.go     Cell, Grid, the mixes of sizes; batches on the command line
+//	request.go  Request and its checks on both sides
+//	run.go      Run: set-up and schedule
+//	result.go   Result, Summary
+//	format.go   table and JSON lines
+//	explain.go  one batch, term by term
+package choice

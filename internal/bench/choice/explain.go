@@ -1,0 +1,144 @@
+package choice
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// Explanation is how a batch would go each way, and why it goes as it does.
+type Explanation struct {
+	Fabric   string `json:"fabric"`
+	Messages int    `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+	Plan     string `json:"plan"`
+	Reason   string `json:"reason"`
+	Ways     []Way  `json:"ways"` // the modes, then the plan
+}
+
+// Way is one way to move the batch. Times are µs.
+type Way struct {
+	Name       string             `json:"name"`
+	PredictUS  float64            `json:"predicted_us"`
+	Terms      map[string]float64 `json:"terms_us,omitempty"` // those that are not 0
+	Confidence float64            `json:"confidence"`
+	Err        string             `json:"err,omitempty"` // why it cannot be
+	MeasuredUS float64            `json:"measured_us,omitempty"`
+}
+
+// explain predicts the request's batch, and plays it where asked. Both ranks
+// come here; rank 0 gets the explanation.
+func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
+	if err := k.side.Load(k.req.Batch); err != nil {
+		return nil, err
+	}
+	var res Result
+	if k.req.Measure {
+		if _, err := k.cell(ctx, k.req.Batch, false, &res); err != nil {
+			return nil, err
+		}
+	}
+	if k.ctl.Rank() != 0 {
+		return nil, nil
+	}
+	b := k.side.Batch()
+	pl, err := logp.NewPlanner(&k.params, nil)
+	if err != nil {
+		return nil, err
+	}
+	e, err := pl.Explain(b)
+	if err != nil {
+		return nil, err
+	}
+	x = &Explanation{Fabric: k.fabric, Messages: e.Messages, Bytes: e.Bytes, Reason: e.Reason}
+	plan, err := pl.Plan(b)
+	if err != nil {
+		return nil, err
+	}
+	x.Plan = planText(plan)
+	took := res.Modes.array()
+	for i := range e.Candidates {
+		c := &e.Candidates[i]
+		w := Way{Name: c.Name, Confidence: c.Confidence, MeasuredUS: res.AutoUS}
+		if i < len(took) {
+			w.MeasuredUS = took[i]
+		}
+		if c.Err != nil {
+			w.Err, w.MeasuredUS = c.Err.Error(), 0
+		} else {
+			w.PredictUS, w.Terms = c.Cost.Total()/1e3, map[string]float64{}
+			for t := range logp.Term(logp.NumTerms) {
+				if v := c.Cost.Terms[t]; v != 0 {
+					w.Terms[t.String()] = v / 1e3
+				}
+			}
+		}
+		x.Ways = append(x.Ways, w)
+	}
+	return x, nil
+}
+
+// WriteText writes the explanation as a table, a term a row.
+func (x *Explanation) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "%d messages, %d bytes over %s\nplan: %s\n%s\n\n", x.Messages, x.Bytes, x.Fabric, x.Plan, x.Reason)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, f func(*Way) string) {
+		fmt.Fprintf(t, "%s\t", name)
+		for i := range x.Ways {
+			fmt.Fprintf(t, "%s\t", f(&x.Ways[i]))
+		}
+		fmt.Fprintln(t)
+	}
+	row("µs", func(w *Way) string { return w.Name })
+	for term := range logp.Term(logp.NumTerms) {
+		some := false
+		for i := range x.Ways {
+			some = some || x.Ways[i].Terms[term.String()] != 0
+		}
+		if some {
+			row(term.String(), func(w *Way) string {
+				if v := w.Terms[term.String()]; v != 0 {
+					return fmt.Sprintf("%.2f", v)
+				}
+				return "-"
+			})
+		}
+	}
+	row("predicted", func(w *Way) string {
+		if w.Err != "" {
+			return "cannot"
+		}
+		return fmt.Sprintf("%.2f", w.PredictUS)
+	})
+	measured := false
+	for i := range x.Ways {
+		measured = measured || x.Ways[i].MeasuredUS != 0
+	}
+	if measured {
+		row("measured", func(w *Way) string {
+			if w.MeasuredUS == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%.2f", w.MeasuredUS)
+		})
+		row("error", func(w *Way) string {
+			if w.MeasuredUS == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%+.0f%%", 100*(w.PredictUS/w.MeasuredUS-1))
+		})
+	}
+	row("confidence", func(w *Way) string { return fmt.Sprintf("%.2f", w.Confidence) })
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range x.Ways {
+		if e := x.Ways[i].Err; e != "" {
+			fmt.Fprintf(w, "%s: %s\n", x.Ways[i].Name, e)
+		}
+	}
+	return nil
+}

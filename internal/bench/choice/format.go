@@ -1,0 +1,102 @@
+package choice
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Formats are what NewWriter takes.
+var Formats = []string{"table", "json"}
+
+// Writer writes results as they come, and the summary at the end.
+type Writer interface {
+	Write(Result) error
+	Close(Summary) error
+}
+
+// NewWriter makes a writer of a format.
+func NewWriter(w io.Writer, format string) (Writer, error) {
+	switch format {
+	case "json":
+		return &lines{json.NewEncoder(w)}, nil
+	case "table":
+		return &table{w: w}, nil
+	}
+	return nil, fmt.Errorf("--format %q: want %s", format, strings.Join(Formats, ", "))
+}
+
+type lines struct{ enc *json.Encoder }
+
+func (l *lines) Write(r Result) error  { return l.enc.Encode(r) }
+func (l *lines) Close(s Summary) error { return l.enc.Encode(s) }
+
+// Read reads what a json writer wrote; a file may hold several runs.
+func Read(r io.Reader) (rs []Result, ss []Summary, err error) {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 1<<20)
+	for n := 1; sc.Scan(); n++ {
+		b := sc.Bytes()
+		if len(strings.TrimSpace(string(b))) == 0 {
+			continue
+		}
+		var kind struct{ Summary bool }
+		if err := json.Unmarshal(b, &kind); err != nil {
+			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if kind.Summary {
+			var s Summary
+			if err := json.Unmarshal(b, &s); err != nil {
+				return nil, nil, fmt.Errorf("line %d: %w", n, err)
+			}
+			ss = append(ss, s)
+			continue
+		}
+		var x Result
+		if err := json.Unmarshal(b, &x); err != nil {
+			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if x.Fabric == "" || x.N < 1 {
+			return nil, nil, fmt.Errorf("line %d: neither a cell nor a summary", n)
+		}
+		rs = append(rs, x)
+	}
+	return rs, ss, sc.Err()
+}
+
+type table struct {
+	w io.Writer
+	n int
+}
+
+func (t *table) Write(r Result) error {
+	if t.n%40 == 0 {
+		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
+			"eager µs", "gather µs", "scatter µs", "auto µs", "regret", "noise", "error e/g/s", "auto", "plan"); err != nil {
+			return err
+		}
+	}
+	t.n++
+	e := r.Error
+	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f %+7.1f%% %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
+		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, 100*r.Regret, 100*r.Noise, 100*e.Eager, 100*e.Gather, 100*e.Scatter, 100*r.ErrorAuto, r.Plan)
+	return err
+}
+
+func (t *table) Close(s Summary) error {
+	cut := ""
+	if s.Cut {
+		cut = " (cut by the budget)"
+	}
+	_, err := fmt.Fprintf(t.w, `
+%s: %d cells%s, seed %d
+regret             mean %.1f %%, p95 %.1f %%, max %.1f %%
+within 10 %%        %.1f %% of the cells beyond their noise (%.1f %% without); noise %.1f %% in the median
+against eager      at most %+.1f %% beyond noise
+prediction error   %.1f %% in the median (eager %.1f, gather %.1f, scatter %.1f, chosen plan %.1f)
+`, s.Fabric, s.Cells, cut, s.Seed, 100*s.MeanRegret, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, 100*s.Within10pctRaw, 100*s.MedianNoise,
+		100*s.MaxVsEager, 100*s.MedianAbsPredictionError, 100*s.PerMode.Eager, 100*s.PerMode.Gather, 100*s.PerMode.Scatter, 100*s.Auto)
+	return err
+}

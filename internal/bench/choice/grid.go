@@ -1,0 +1,200 @@
+package choice
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Cell is one batch: n messages of a mix of sizes.
+type Cell struct {
+	N   int    `json:"n"`
+	Mix string `json:"mix"`
+}
+
+// Mixes of sizes beside the fixed ones, which are called by their size.
+const (
+	Bimodal = "bimodal" // 64 bytes or 16 KiB, as likely
+	Heavy   = "heavy"   // Pareto from 64 bytes with exponent 0.9, up to 1 MiB
+	Huge    = "huge"    // one of 1 MiB anywhere among messages of 64 bytes
+)
+
+var mixNames = []string{Bimodal, Heavy, Huge}
+
+// Grid is the batches that are compared.
+type Grid struct {
+	N     []int    `json:"n"`
+	Mixes []string `json:"mixes"`
+	// Bytes bounds a batch: larger ones are left out. Zero means 64 MiB.
+	Bytes int `json:"bytes,omitempty"`
+}
+
+// Bounds of a grid; rank 1 takes it from the wire.
+const (
+	maxN     = 256 // planned together, see message.Options.Batch
+	maxBytes = 256 << 20
+	maxCells = 1024
+)
+
+// ErrGrid is wrapped by every complaint about a grid or a request.
+var ErrGrid = errors.New("cannot compare that")
+
+// Default and Small are the grids of these names.
+func Default() Grid {
+	return Grid{
+		N:     []int{1, 2, 4, 8, 16, 32, 64, 128},
+		Mixes: []string{"8", "64", "512", "4K", "32K", "256K", "1M", Bimodal, Heavy, Huge},
+		Bytes: 64 << 20,
+	}
+}
+
+// Small is a sixth of Default, for tests and slow machines.
+func Small() Grid {
+	return Grid{N: []int{1, 8, 64}, Mixes: []string{"64", "4K", "256K", Bimodal, Huge}, Bytes: 4 << 20}
+}
+
+// ParseGrid returns the grid of a name, or the one in the file of that name, as
+// JSON: {"n":[1,8],"mixes":["64","4K","bimodal"],"bytes":1048576}.
+func ParseGrid(name string) (Grid, error) {
+	switch name {
+	case "", "default":
+		return Default(), nil
+	case "small":
+		return Small(), nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return Grid{}, fmt.Errorf("%w: neither default nor small, nor a file: %w", ErrGrid, err)
+	}
+	defer f.Close()
+	var g Grid
+	d := json.NewDecoder(io.LimitReader(f, 1<<20))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&g); err != nil {
+		return Grid{}, fmt.Errorf("%w: %s: %w", ErrGrid, name, err)
+	}
+	return g, g.Check()
+}
+
+// Check fills in defaults and says whether the grid can be measured.
+func (g *Grid) Check() error {
+	if g.Bytes == 0 {
+		g.Bytes = 64 << 20
+	}
+	if g.Bytes < 0 || g.Bytes > maxBytes {
+		return fmt.Errorf("%w: batches of up to %d bytes, want 1 to %d", ErrGrid, g.Bytes, maxBytes)
+	}
+	if len(g.N) == 0 || len(g.Mixes) == 0 || len(g.N)*len(g.Mixes) > maxCells {
+		return fmt.Errorf("%w: %d × %d cells, want 1 to %d", ErrGrid, len(g.N), len(g.Mixes), maxCells)
+	}
+	for _, n := range g.N {
+		if n < 1 || n > maxN {
+			return fmt.Errorf("%w: batch of %d messages, want 1 to %d", ErrGrid, n, maxN)
+		}
+	}
+	for _, m := range g.Mixes {
+		if _, err := (Cell{1, m}).Sizes(0); err != nil {
+			return err
+		}
+	}
+	if len(g.Cells(0)) == 0 {
+		return fmt.Errorf("%w: no batch of at most %d bytes", ErrGrid, g.Bytes)
+	}
+	return nil
+}
+
+// Cells lists the batches that are not too large, mix by mix.
+func (g *Grid) Cells(seed uint64) (cs []Cell) {
+	for _, m := range g.Mixes {
+		for _, n := range g.N {
+			c := Cell{n, m}
+			if s, err := c.Sizes(seed); err == nil && sum(s) <= g.Bytes {
+				cs = append(cs, c)
+			}
+		}
+	}
+	return cs
+}
+
+func sum(sizes []int) (t int) {
+	for _, n := range sizes {
+		t += n
+	}
+	return t
+}
+
+// Sizes returns the sizes of the messages, the same for the same seed.
+func (c Cell) Sizes(seed uint64) ([]int, error) {
+	out := make([]int, c.N)
+	var h uint64
+	for _, b := range []byte(c.Mix) {
+		h = h*131 + uint64(b)
+	}
+	rnd := rand.New(rand.NewPCG(seed, h<<16|uint64(c.N)))
+	switch c.Mix {
+	case Bimodal:
+		for i := range out {
+			out[i] = 64
+			if rnd.IntN(2) == 1 {
+				out[i] = 16 << 10
+			}
+		}
+	case Heavy:
+		for i := range out {
+			out[i] = int(min(64*math.Pow(1-rnd.Float64(), -1/0.9), 1<<20))
+		}
+	case Huge:
+		for i := range out {
+			out[i] = 64
+		}
+		out[rnd.IntN(c.N)] = 1 << 20
+	default:
+		size, err := bench.ParseSizes(c.Mix)
+		if err != nil || len(size) != 1 {
+			return nil, fmt.Errorf("%w: mix %q: want a size, %s", ErrGrid, c.Mix, strings.Join(mixNames, ", "))
+		}
+		if size[0] > maxBytes {
+			return nil, fmt.Errorf("%w: messages of %d bytes, at most %d", ErrGrid, size[0], maxBytes)
+		}
+		for i := range out {
+			out[i] = size[0]
+		}
+	}
+	return out, nil
+}
+
+// ParseBatch reads a batch such as 64x128,2x1M: 64 messages of 128 bytes, then 2
+// of 1 MiB.
+func ParseBatch(s string) ([]int, error) {
+	var out []int
+	for _, part := range strings.Split(s, ",") {
+		count, size := 1, strings.TrimSpace(part)
+		if a, b, ok := strings.Cut(size, "x"); ok {
+			if _, err := fmt.Sscanf(a, "%d", &count); err != nil || fmt.Sprint(count) != a {
+				return nil, fmt.Errorf("%w: batch %q: %q is not a number of messages", ErrGrid, s, a)
+			}
+			size = b
+		}
+		n, err := bench.ParseSizes(size)
+		if err != nil || len(n) != 1 {
+			return nil, fmt.Errorf("%w: batch %q: want parts such as 64x128 or 2x1M", ErrGrid, s)
+		}
+		if count < 1 || len(out)+count > maxN || n[0] > maxBytes {
+			return nil, fmt.Errorf("%w: batch %q: want 1 to %d messages of up to %d bytes", ErrGrid, s, maxN, maxBytes)
+		}
+		for range count {
+			out = append(out, n[0])
+		}
+	}
+	if sum(out) > maxBytes {
+		return nil, fmt.Errorf("%w: batch %q: %d bytes, at most %d", ErrGrid, s, sum(out), maxBytes)
+	}
+	return out, nil
+}

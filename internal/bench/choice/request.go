@@ -1,0 +1,96 @@
+package choice
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// Request is what rank 0 wants compared.
+type Request struct {
+	Fabric string `json:"fabric"`
+	Grid   Grid   `json:"grid"`
+	Seed   uint64 `json:"seed"`
+
+	// Rounds is how often every series of a cell takes its turn. Zero means
+	// DefaultRounds.
+	Rounds int `json:"rounds"`
+	// Time is what a cell may take; every series has one round trip a round in
+	// any case. Zero means DefaultTime.
+	Time time.Duration `json:"time"`
+	// Budget ends the run before the first cell that would begin later. Zero
+	// means none.
+	Budget time.Duration `json:"budget"`
+	// Sampling is the budget of sampling, and again of calibration. Zero means
+	// sampling.DefaultBudget.
+	Sampling time.Duration `json:"sampling"`
+	// Bare leaves calibration out: what the model says of itself.
+	Bare bool `json:"bare,omitempty"`
+
+	Pin   bool          `json:"pin,omitempty"`
+	Stall time.Duration `json:"stall"`
+
+	// Batch, if not empty, is the one batch to explain instead of a grid;
+	// Measure says whether to play it.
+	Batch   []int `json:"batch,omitempty"`
+	Measure bool  `json:"measure,omitempty"`
+}
+
+// Defaults and bounds.
+const (
+	// DefaultRounds is odd, for a median; seven see through two that were
+	// disturbed on either side.
+	DefaultRounds = 7
+	// DefaultTime makes a run over the default grid one of half a minute.
+	DefaultTime = 250 * time.Millisecond
+
+	maxRounds = 1000
+	maxTime   = time.Hour
+	maxTrips  = 2000
+)
+
+// Check fills in defaults and says whether it can be carried out, on both sides.
+func (r *Request) Check() error {
+	if len(r.Batch) > 0 {
+		r.Grid = Grid{N: []int{1}, Mixes: []string{"8"}}
+		if len(r.Batch) > maxN || sum(r.Batch) > maxBytes {
+			return fmt.Errorf("%w: batch of %d messages, %d bytes: want at most %d, %d", ErrGrid, len(r.Batch), sum(r.Batch), maxN, maxBytes)
+		}
+		for _, n := range r.Batch {
+			if n < 0 || n > maxBytes {
+				return fmt.Errorf("%w: message of %d bytes", ErrGrid, n)
+			}
+		}
+	}
+	if err := r.Grid.Check(); err != nil {
+		return err
+	}
+	if r.Rounds == 0 {
+		r.Rounds = DefaultRounds
+	}
+	if r.Time == 0 {
+		r.Time = DefaultTime
+	}
+	if r.Sampling == 0 {
+		r.Sampling = sampling.DefaultBudget
+	}
+	if r.Stall == 0 {
+		r.Stall = bench.DefaultStall
+	}
+	switch {
+	case r.Rounds < 1 || r.Rounds > maxRounds:
+		return fmt.Errorf("%w: %d rounds, want 1 to %d", ErrGrid, r.Rounds, maxRounds)
+	case r.Time < 0 || r.Time > maxTime || r.Budget < 0 || r.Budget > 24*time.Hour:
+		return fmt.Errorf("%w: %v a cell, %v in all", ErrGrid, r.Time, r.Budget)
+	case r.Sampling < time.Millisecond || r.Sampling > sampling.MaxBudget:
+		return fmt.Errorf("%w: sampling budget %v, want 1ms to %v", ErrGrid, r.Sampling, sampling.MaxBudget)
+	case r.Stall < time.Millisecond || r.Stall > maxTime:
+		return fmt.Errorf("%w: stall time %v, want 1ms to %v", ErrGrid, r.Stall, maxTime)
+	}
+	return nil
+}
+
+// Cells lists what will be measured.
+func (r *Request) Cells() []Cell { return r.Grid.Cells(r.Seed) }

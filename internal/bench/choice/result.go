@@ -1,0 +1,168 @@
+package choice
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// Modes holds a figure for each mode.
+type Modes struct {
+	Eager   float64 `json:"eager"`
+	Gather  float64 `json:"gather"`
+	Scatter float64 `json:"scatter"`
+}
+
+func modesOf(x [logp.NumModes]float64) Modes { return Modes{x[0], x[1], x[2]} }
+
+func (m Modes) array() [logp.NumModes]float64 {
+	return [logp.NumModes]float64{m.Eager, m.Gather, m.Scatter}
+}
+
+// Result is one cell. Times are µs: medians of half round trips.
+type Result struct {
+	Fabric string `json:"fabric"`
+	N      int    `json:"n"`
+	Mix    string `json:"mix"`
+	Bytes  int    `json:"bytes"`
+
+	Modes  Modes   `json:"modes"` // forced; what a mode cannot carry goes the cheapest other way
+	AutoUS float64 `json:"auto_us"`
+	Plan   string  `json:"plan"` // of the automatic choice
+	Best   string  `json:"best"` // fastest forced mode
+
+	// Regret is auto_us over the least of modes, less 1. Noise is how far two
+	// series of the same mode, which took turns with the others, differ.
+	Regret float64 `json:"regret"`
+	Noise  float64 `json:"noise"`
+
+	// What the model says, and predicted/measured − 1.
+	Predicted     Modes    `json:"predicted_us"`
+	PredictedAuto float64  `json:"predicted_auto_us"`
+	Error         Modes    `json:"prediction_error"`
+	ErrorAuto     float64  `json:"prediction_error_auto"`
+	Mixed         []string `json:"mixed,omitempty"` // modes that cannot carry everything
+
+	Rounds int `json:"rounds"`
+	Trips  int `json:"trips"` // round trips of a series in a round
+}
+
+// fill computes what follows from the times.
+func (r *Result) fill(noiseUS, noiseOf float64) {
+	t, p := r.Modes.array(), r.Predicted.array()
+	best := 0
+	var e [logp.NumModes]float64
+	for m := range t {
+		if t[m] < t[best] {
+			best = m
+		}
+		e[m] = p[m]/t[m] - 1
+	}
+	r.Best = logp.Mode(best).String()
+	r.Regret = r.AutoUS/t[best] - 1
+	r.Noise = math.Abs(noiseUS/noiseOf - 1)
+	r.Error, r.ErrorAuto = modesOf(e), r.PredictedAuto/r.AutoUS-1
+}
+
+// planText writes a plan in short: mode×messages, "in k" gathers or descriptors.
+func planText(p *logp.Plan) string {
+	var out []string
+	for i := 0; i < len(p.Parts); {
+		m, n, k := p.Parts[i].Mode, 0, 0
+		for ; i < len(p.Parts) && p.Parts[i].Mode == m; i++ {
+			n += len(p.Parts[i].Messages)
+			k++
+		}
+		s := fmt.Sprintf("%v×%d", m, n)
+		if k > 1 && m != logp.Eager {
+			s += fmt.Sprintf(" in %d", k)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, " + ")
+}
+
+// VsEager is how much longer the automatic choice takes than always eager.
+func (r *Result) VsEager() float64 { return r.AutoUS/r.Modes.Eager - 1 }
+
+// Summary is the last line.
+type Summary struct {
+	Summary bool   `json:"summary"` // true: tells the line from a cell
+	Fabric  string `json:"fabric"`
+	Cells   int    `json:"cells"`
+
+	MeanRegret float64 `json:"mean_regret"`
+	P95Regret  float64 `json:"p95_regret"`
+	MaxRegret  float64 `json:"max_regret"`
+	// Within10pct is the share of cells whose regret is at most 0.1 above their
+	// noise; Within10pctRaw takes no noise away.
+	Within10pct    float64 `json:"within10pct"`
+	Within10pctRaw float64 `json:"within10pct_raw"`
+	// MaxVsEager is the most that a cell takes longer than always eager, beyond
+	// its noise.
+	MaxVsEager  float64 `json:"max_vs_eager"`
+	MedianNoise float64 `json:"median_noise"`
+
+	// Over all cells and the modes that can carry them.
+	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`
+	PerMode                  Modes   `json:"median_abs_prediction_error_modes"`
+	Auto                     float64 `json:"median_abs_prediction_error_auto"`
+
+	Seed uint64 `json:"seed"`
+	Cut  bool   `json:"cut,omitempty"` // the budget was used up before all cells
+}
+
+// Summarize adds results up.
+func Summarize(rs []Result) (s Summary) {
+	s.Summary, s.Cells = true, len(rs)
+	if len(rs) == 0 {
+		return s
+	}
+	s.Fabric = rs[0].Fabric
+	var regret, noise, all, auto []float64
+	var per [logp.NumModes][]float64
+	s.MaxVsEager = math.Inf(-1)
+	within, raw := 0, 0
+	for i := range rs {
+		r := &rs[i]
+		s.MeanRegret += r.Regret / float64(len(rs))
+		regret, noise = append(regret, r.Regret), append(noise, r.Noise)
+		if r.Regret-r.Noise <= 0.1 {
+			within++
+		}
+		if r.Regret <= 0.1 {
+			raw++
+		}
+		s.MaxVsEager = max(s.MaxVsEager, r.VsEager()-r.Noise)
+		auto = append(auto, math.Abs(r.ErrorAuto))
+		for m, e := range r.Error.array() {
+			if !slices.Contains(r.Mixed, logp.Mode(m).String()) {
+				all, per[m] = append(all, math.Abs(e)), append(per[m], math.Abs(e))
+			}
+		}
+	}
+	s.P95Regret, s.MaxRegret = quantile(regret, 0.95), quantile(regret, 1)
+	s.Within10pct, s.Within10pctRaw = float64(within)/float64(len(rs)), float64(raw)/float64(len(rs))
+	s.MedianNoise = quantile(noise, 0.5)
+	s.MedianAbsPredictionError, s.Auto = quantile(all, 0.5), quantile(auto, 0.5)
+	s.PerMode = Modes{quantile(per[0], 0.5), quantile(per[1], 0.5), quantile(per[2], 0.5)}
+	return s
+}
+
+// quantile returns the least value that at least a share q of x does not exceed,
+// the middle of two for an even median; 0 for none.
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Clone(x)
+	slices.Sort(x)
+	n := len(x)
+	if q == 0.5 && n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[min(max(int(math.Ceil(q*float64(n)-1e-9))-1, 0), n-1)]
+}

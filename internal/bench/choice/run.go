@@ -1,0 +1,324 @@
+package choice
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/pingpong"
+	"github.com/seed33544411/rma/logp"
+)
+
+// rank is one of the two, with its link open and the model in place.
+type rank struct {
+	ctl    bench.Control
+	req    *Request
+	fabric string
+	side   *pingpong.Side
+	params logp.Params
+	close  func() error
+}
+
+// idTag is the first of the channel's work request tags.
+const idTag = 8
+
+// start brings both ranks to where they can play: link open, sampled, channel
+// connected, calibrated. Both call it.
+func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Request) (k *rank, err error) {
+	if err := bench.Share(ctx, ctl, req, req.Check); err != nil {
+		return nil, err
+	}
+	k = &rank{ctl: ctl, req: req, close: func() error { return nil }}
+	onClose := func(f func() error) {
+		before := k.close
+		k.close = func() error { return errors.Join(f(), before()) }
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.close())
+		}
+	}()
+	if req.Pin {
+		undo := bench.Pin(ctl.Rank())
+		onClose(func() error { undo(); return nil })
+	}
+	conn, done, err := open(ctx, req.Fabric, fabric.DefaultDepth)
+	if done != nil {
+		onClose(done)
+	}
+	if err = bench.Agree(ctx, ctl, err); err != nil {
+		return k, fmt.Errorf("open %s: %w", req.Fabric, err)
+	}
+	k.fabric = conn.Fabric
+	// A collection inside a timing loop is somebody else's time.
+	gc := debug.SetGCPercent(-1)
+	onClose(func() error { debug.SetGCPercent(gc); return nil })
+
+	sampled, err := bench.Sample(ctx, ctl, conn, req.Sampling)
+	if err != nil {
+		return k, err
+	}
+	k.params = sampled.Both
+
+	span := pingpong.CalibrationSpan + 64<<10
+	for _, c := range req.Cells() {
+		sizes, err := c.Sizes(req.Seed)
+		if err != nil {
+			return k, err
+		}
+		span = max(span, pingpong.Need(sizes))
+	}
+	span = max(span, pingpong.Need(req.Batch))
+	side, err := pingpong.Open(conn.Link, conn.EP, pingpong.Options{
+		First: ctl.Rank() == 0, Span: span, Stall: req.Stall, Wait: bench.Waiter(req.Pin),
+		Channel: message.Options{IDTag: idTag, Params: &k.params},
+	})
+	if side != nil {
+		k.side = side
+		onClose(side.Close)
+	}
+	if err = bench.Agree(ctx, ctl, err); err != nil {
+		return k, fmt.Errorf("open the channel: %w", err)
+	}
+	theirs, err := k.exchange(ctx, side.Setup())
+	if err == nil {
+		err = side.Connect(theirs)
+	}
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return k, fmt.Errorf("connect the channel: %w", err)
+	}
+	if !req.Bare {
+		p, _, err := side.Calibrate(ctx, k.params, req.Sampling)
+		if err = bench.Agree(ctx, k.polling(), err); err != nil {
+			return k, fmt.Errorf("calibrate: %w", err)
+		}
+		k.params = p
+	}
+	return k, nil
+}
+
+// control is the control channel for times when the link needs polls.
+type control struct{ k *rank }
+
+func (k *rank) polling() bench.Control { return control{k} }
+
+func (c control) Rank() int { return c.k.ctl.Rank() }
+
+func (c control) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	return c.k.side.Exchange(ctx, func(ctx context.Context) ([]byte, error) { return c.k.ctl.Exchange(ctx, mine) })
+}
+
+func (k *rank) exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	return control{k}.Exchange(ctx, mine)
+}
+
+// Run compares, or explains where the request has a batch. Both ranks call it:
+// rank 0 with what it wants, emit, which gets every cell as it comes, and
+// explain; rank 1 with a zero Request and nil.
+func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request, emit func(Result) error, explain func(Explanation) error) (err error) {
+	k, err := start(ctx, ctl, open, &req)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.close()) }()
+	if len(req.Batch) > 0 {
+		x, err := k.explain(ctx)
+		if err == nil && x != nil {
+			err = explain(*x)
+		}
+		return errors.Join(err, bench.Agree(ctx, k.polling(), err))
+	}
+	began := time.Now()
+	for _, c := range req.Cells() {
+		sizes, err := c.Sizes(req.Seed)
+		if err != nil {
+			return err
+		}
+		res := Result{Fabric: k.fabric, N: c.N, Mix: c.Mix, Bytes: sum(sizes)}
+		late := req.Budget > 0 && time.Since(began) > req.Budget
+		more, err := k.cell(ctx, sizes, late, &res)
+		if err != nil {
+			return fmt.Errorf("%s, %d × %s: %w", k.fabric, c.N, c.Mix, err)
+		}
+		if !more {
+			break
+		}
+		if ctl.Rank() == 0 {
+			if err := emit(res); err != nil {
+				return err
+			}
+		}
+	}
+	return bench.Agree(ctx, k.polling(), nil)
+}
+
+// Series of a cell: the modes, the automatic choice, and the mode that the
+// pilot found fastest once more.
+const (
+	auto   = logp.NumModes
+	again  = auto + 1
+	series = again + 1
+)
+
+func policy(series, best int) logp.Policy {
+	if series == again {
+		series = best
+	}
+	if series == auto {
+		return logp.Policy{}
+	}
+	return logp.Policy{Forced: true, Mode: logp.Mode(series)}
+}
+
+// orders is what rank 0 says after the pilot.
+type orders struct {
+	Err   string `json:"err,omitempty"`
+	Trips int    `json:"trips"` // 0: stop here
+	Best  int    `json:"best"`
+}
+
+// cell measures one batch. Both ranks come here in step. more is false when
+// rank 0 was late.
+func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (more bool, err error) {
+	if err = k.side.Load(sizes); err != nil {
+		return false, err
+	}
+	var o orders
+	pilot, failed := k.pilot(ctx)
+	if failed != nil {
+		o.Err = failed.Error()
+	} else if k.ctl.Rank() == 0 && !late {
+		total := 0.0
+		for s := range pilot {
+			total += 2 * pilot[s]
+			if s < auto && pilot[s] < pilot[o.Best] {
+				o.Best = s
+			}
+		}
+		total += 2 * pilot[o.Best]
+		o.Trips = min(max(int(float64(k.req.Time)/float64(k.req.Rounds)/total)-1, 1), maxTrips)
+	}
+	if o, err = k.order(ctx, o, failed); err != nil || o.Trips == 0 {
+		return false, err
+	}
+	med, err := k.rounds(ctx, o)
+	if err != nil || k.ctl.Rank() != 0 {
+		return true, err
+	}
+	var t [logp.NumModes]float64
+	for m := range t {
+		t[m] = med[m] / 1e3
+	}
+	res.Modes, res.AutoUS, res.Rounds, res.Trips = modesOf(t), med[auto]/1e3, k.req.Rounds, o.Trips
+	if err := k.predict(res); err != nil {
+		return true, err
+	}
+	res.fill(med[again], med[o.Best])
+	return true, nil
+}
+
+// pilot plays each series a little, checks what arrives, and returns the least
+// time of each in ns.
+func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
+	var times [3]int64
+	for s := range ns {
+		if err := k.side.Channel().SetPolicy(policy(s, 0)); err != nil {
+			return ns, err
+		}
+		k.side.Forget()
+		if err := k.side.Play(ctx, times[:]); err != nil {
+			return ns, err
+		}
+		if err := k.side.Check(); err != nil {
+			return ns, fmt.Errorf("%v: %w", policy(s, 0), err)
+		}
+		ns[s] = max(float64(slices.Min(times[1:]))*cpu.NsPerTick(), 1)
+	}
+	return ns, nil
+}
+
+// order tells both ranks what follows; failed is this rank's failure.
+func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error) {
+	if failed != nil {
+		return o, bench.Agree(ctx, k.polling(), failed)
+	}
+	if err := bench.Agree(ctx, k.polling(), nil); err != nil {
+		return o, err
+	}
+	mine, err := json.Marshal(o)
+	if err != nil {
+		return o, err
+	}
+	theirs, err := k.exchange(ctx, mine)
+	if err != nil || k.ctl.Rank() == 0 {
+		return o, err
+	}
+	if err = json.Unmarshal(theirs, &o); err == nil && (o.Trips < 0 || o.Trips > maxTrips || o.Best < 0 || o.Best >= logp.NumModes) {
+		err = fmt.Errorf("%w: orders %+v", ErrGrid, o)
+	}
+	return o, err
+}
+
+// rounds plays every series in turn, each round beginning with another, and
+// returns the median of each over the rounds' medians, in ns.
+func (k *rank) rounds(ctx context.Context, o orders) (med [series]float64, err error) {
+	times := make([]int64, o.Trips+1)
+	var all [series][]float64
+	for r := range k.req.Rounds {
+		for i := range series {
+			s := (i + r) % series
+			if err := k.side.Channel().SetPolicy(policy(s, o.Best)); err != nil {
+				return med, err
+			}
+			if err := k.side.Play(ctx, times); err != nil {
+				return med, err
+			}
+			all[s] = append(all[s], median(times[1:])*cpu.NsPerTick()) // the first trip plans
+		}
+	}
+	for s := range all {
+		med[s] = quantile(all[s], 0.5)
+	}
+	return med, k.side.Channel().SetPolicy(logp.Policy{})
+}
+
+// median sorts x.
+func median(x []int64) float64 {
+	slices.Sort(x)
+	n := len(x)
+	return (float64(x[(n-1)/2]) + float64(x[n/2])) / 2
+}
+
+// predict fills in what the model says of the loaded batch.
+func (k *rank) predict(res *Result) error {
+	b := k.side.Batch()
+	var p [logp.NumModes]float64
+	for s := range auto + 1 {
+		pl, err := logp.NewPlanner(&k.params, &logp.PlannerConfig{Policy: policy(s, 0), Shapes: -1})
+		if err != nil {
+			return err
+		}
+		plan, err := pl.Plan(b)
+		if err != nil {
+			return err
+		}
+		if s == auto {
+			res.Plan, res.PredictedAuto = planText(plan), plan.Total/1e3
+			break
+		}
+		p[s] = plan.Total / 1e3
+		if plan.Modes() != logp.ModeSet(0).With(logp.Mode(s)) {
+			res.Mixed = append(res.Mixed, logp.Mode(s).String())
+		}
+	}
+	res.Predicted = modesOf(p)
+	return nil
+}

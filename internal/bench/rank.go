@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/seed33544411/rma/sampling"
+)
+
+// Pin keeps the calling goroutine on a processor of its own for rank 0 or 1,
+// where there are two, until undo is called.
+func Pin(rank int) (undo func()) { return pin(rank) }
+
+// Waiter waits as the measuring loops of this package do; pinned says that Pin
+// was called. Not for concurrent use.
+func Waiter(pinned bool) func(n int) {
+	w := waiter{alone: pinned}
+	return func(n int) {
+		if n == 1 {
+			w.reset()
+		}
+		w.wait()
+	}
+}
+
+// Agree ends a step: both ranks call it with their own outcome, and both learn
+// whether either failed.
+func Agree(ctx context.Context, c Control, mine error) error { return agree(ctx, c, mine) }
+
+// Share carries rank 0's request to rank 1, which trusts nothing in it: check
+// is called on both sides.
+func Share(ctx context.Context, c Control, req any, check func() error) error {
+	var mine []byte
+	if c.Rank() == 0 {
+		err := check()
+		if err == nil {
+			mine, err = json.Marshal(req)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b, err := c.Exchange(ctx, mine)
+	if err != nil {
+		return err
+	}
+	if c.Rank() == 1 {
+		if err = json.Unmarshal(b, req); err == nil {
+			err = check()
+		}
+		err = wrap("request of rank 0", err)
+	}
+	return agree(ctx, c, err)
+}
+
+// Sample measures the link into parameters of the cost model. Both ranks call
+// it. Afterwards the link is as before.
+func Sample(ctx context.Context, c Control, conn Conn, budget time.Duration) (sampling.Result, error) {
+	return sampleOnce(ctx, c, conn, PlogpRequest{Budget: budget, MaxSize: sampling.DefaultMaxSize})
+}

@@ -1,0 +1,106 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/internal/bench/choice"
+)
+
+//go:embed choice.html
+var choiceText string
+
+var choicePage = template.Must(template.New("choice").Parse(choiceText))
+
+// heatMap is one figure of all cells of a fabric: mixes down, batch sizes across.
+type heatMap struct {
+	Title string
+	N     []int
+	Rows  []heatRow
+}
+
+type heatRow struct {
+	Mix   string
+	Cells []heatCell
+}
+
+type heatCell struct {
+	Text, Tip string
+	Color     template.CSS
+}
+
+// WriteChoice writes a page with heat maps of every fabric in rs.
+func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, when time.Time) error {
+	type section struct {
+		Fabric string
+		Lines  []string
+		Maps   []heatMap
+	}
+	var out []section
+	for _, r := range rs {
+		if slices.ContainsFunc(out, func(s section) bool { return s.Fabric == r.Fabric }) {
+			continue
+		}
+		s := section{Fabric: r.Fabric}
+		for _, x := range ss {
+			if x.Fabric == r.Fabric {
+				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean, p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% beyond noise; prediction error %.1f %% in the median",
+					x.Cells, 100*x.MeanRegret, 100*x.P95Regret, 100*x.MaxRegret, 100*x.Within10pct, 100*x.MedianAbsPredictionError))
+			}
+		}
+		own := slices.DeleteFunc(slices.Clone(rs), func(x choice.Result) bool { return x.Fabric != r.Fabric })
+		s.Maps = []heatMap{
+			heat("Regret, %", own, func(r *choice.Result) (string, template.CSS) {
+				return fmt.Sprintf("%.0f", 100*r.Regret), shade(r.Regret/0.3, false)
+			}),
+			heat("Prediction error of the plan, %", own, func(r *choice.Result) (string, template.CSS) {
+				return fmt.Sprintf("%+.0f", 100*r.ErrorAuto), shade(r.ErrorAuto, true)
+			}),
+			heat("Noise, %", own, func(r *choice.Result) (string, template.CSS) {
+				return fmt.Sprintf("%.0f", 100*r.Noise), shade(r.Noise/0.3, false)
+			}),
+			heat("Plan, and best single mode", own, func(r *choice.Result) (string, template.CSS) {
+				return r.Plan + " / " + r.Best, modeColors[r.Best]
+			}),
+		}
+		out = append(out, s)
+	}
+	return choicePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Sections": out})
+}
+
+var modeColors = map[string]template.CSS{"eager": "#d6e8f5", "gather": "#dcefd9", "scatter": "#fbe3cc"}
+
+// shade colours x: white at 0 or below, red at 1; with sign, blue at -1.
+func shade(x float64, sign bool) template.CSS {
+	k := func(x float64) int { return 255 - int(150*min(max(x, 0), 1)) }
+	if sign && x < 0 {
+		return template.CSS(fmt.Sprintf("#%02x%02xff", k(-x), k(-x)))
+	}
+	return template.CSS(fmt.Sprintf("#ff%02x%02x", k(x), k(x)))
+}
+
+func heat(title string, rs []choice.Result, show func(*choice.Result) (string, template.CSS)) heatMap {
+	h := heatMap{Title: title}
+	for _, r := range rs {
+		if !slices.Contains(h.N, r.N) {
+			h.N = append(h.N, r.N)
+		}
+	}
+	slices.Sort(h.N)
+	for i := range rs {
+		r := &rs[i]
+		k := slices.IndexFunc(h.Rows, func(x heatRow) bool { return x.Mix == r.Mix })
+		if k < 0 {
+			k = len(h.Rows)
+			h.Rows = append(h.Rows, heatRow{r.Mix, make([]heatCell, len(h.N))})
+		}
+		text, color := show(r)
+		h.Rows[k].Cells[slices.Index(h.N, r.N)] = heatCell{text, fmt.Sprintf("%d × %s: eager %.2f, gather %.2f, scatter %.2f, auto %.2f µs (predicted %.2f); plan %s; noise %.1f %%",
+			r.N, r.Mix, r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, r.PredictedAuto, r.Plan, 100*r.Noise), color}
+	}
+	return h
+}

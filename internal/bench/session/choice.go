@@ -1,0 +1,77 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// ChoiceArg is ChildArg for ChoiceLocal and ExplainLocal; the program must call
+// ChoiceChild then.
+const ChoiceArg = "comparing-rank"
+
+// ChoiceLocal compares modes between two processes that it starts on this host.
+func ChoiceLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit func(choice.Result) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	n := 0
+	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
+		var r choice.Result
+		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
+			return false, nil
+		}
+		n++
+		return true, emit(r)
+	})
+	if err == nil && n != len(req.Cells()) && req.Budget == 0 {
+		err = fmt.Errorf("%d results arrived, want %d", n, len(req.Cells()))
+	}
+	return err
+}
+
+// ExplainLocal explains a batch between two processes that it starts.
+func ExplainLocal(ctx context.Context, req choice.Request, stderr io.Writer) (x *choice.Explanation, err error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	err = local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
+		var y choice.Explanation
+		if json.Unmarshal(b, &y) != nil || y.Fabric == "" {
+			return false, nil
+		}
+		x = &y
+		return true, nil
+	})
+	if err == nil && x == nil {
+		err = errors.New("no explanation arrived")
+	}
+	return x, err
+}
+
+// ChoiceChild is what a program started with ChoiceArg does.
+func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+	var req choice.Request
+	if err := childRequest(in, &req); err != nil {
+		return true, err
+	}
+	enc := json.NewEncoder(out)
+	return ChoiceInJob(ctx, req, func(r choice.Result) error { return enc.Encode(r) }, func(x choice.Explanation) error { return enc.Encode(x) })
+}
+
+// ChoiceInJob compares, or explains where the request has a batch, in the job
+// that the environment describes, between its ranks 0 and 1.
+func ChoiceInJob(ctx context.Context, req choice.Request, emit func(choice.Result) error, explain func(choice.Explanation) error) (shows bool, err error) {
+	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
+		return between(ctx, job, links.Options{}, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+			return choice.Run(ctx, ctl, open, req, emit, explain)
+		})
+	})
+}

@@ -1,0 +1,199 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+func TestPlayInEveryModeOverEveryLink(t *testing.T) {
+	for link := range links {
+		t.Run(link, func(t *testing.T) {
+			t.Parallel()
+			a, b := pair(t, link, Options{Span: 2 << 20})
+			times := make([]int64, 3)
+			for _, sizes := range [][]int{{8}, {64, 64, 0, 5000, 64}, {1 << 20, 8, 8, 100_000}} {
+				for _, p := range []logp.Policy{{}, {Forced: true, Mode: logp.Eager}, {Forced: true, Mode: logp.Gather}, {Forced: true, Mode: logp.Scatter}} {
+					together(t, a, b, func(ctx context.Context, s *Side) error {
+						if err := s.Load(sizes); err != nil {
+							return err
+						}
+						if err := s.Channel().SetPolicy(p); err != nil {
+							return err
+						}
+						s.Forget()
+						ts := times
+						if !s.opt.First {
+							ts = make([]int64, len(times))
+						}
+						return s.Play(ctx, ts)
+					})
+					require.NoError(t, a.Check())
+					require.NoError(t, b.Check())
+					for _, x := range times {
+						require.Positive(t, x)
+					}
+				}
+			}
+			for _, s := range []*Side{a, b} {
+				n := s.Channel().Stats().Messages
+				require.Positive(t, n[logp.Eager])
+				require.Positive(t, n[logp.Gather])
+				require.Positive(t, n[logp.Scatter])
+			}
+		})
+	}
+}
+
+func TestCheckSeesWhatDidNotArrive(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, "sim", Options{})
+	for _, s := range []*Side{a, b} {
+		require.NoError(t, s.Load([]int{100, 200}))
+		s.Forget()
+	}
+	together(t, a, b, func(ctx context.Context, s *Side) error { return s.Play(ctx, make([]int64, 1)) })
+	require.NoError(t, a.Check())
+	mem := a.reg.Bytes()[a.opt.Span:]
+	mem[a.at[1]+199] ^= 1
+	require.ErrorIs(t, a.Check(), ErrWrong)
+	mem[a.at[1]+199] ^= 1
+	mem[a.at[1]+200] ^= 1 // behind the message
+	require.NoError(t, a.Check())
+}
+
+func TestLoadRefusesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, "sim", Options{Span: 8192})
+	require.NoError(t, a.Load([]int{4000, 4000}))
+	require.ErrorIs(t, a.Load([]int{4096, 4096}), ErrSpan)
+	require.ErrorIs(t, a.Load(nil), ErrSpan)
+	for _, sizes := range [][]int{{1}, {64}, {65, 1}, {0, 0}} {
+		require.LessOrEqual(t, sizes[0]+64, Need(sizes))
+	}
+}
+
+func TestASilentPeerEndsTheWait(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, "sim", Options{Stall: 20 * time.Millisecond})
+	require.NoError(t, a.Load([]int{8}))
+	require.ErrorIs(t, a.Play(context.Background(), make([]int64, 1)), ErrStalled)
+}
+
+func TestACancelledContextEndsTheWait(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, "sim", Options{})
+	require.NoError(t, a.Load([]int{8}))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, a.Play(ctx, make([]int64, 1)), context.Canceled)
+}
+
+func TestBothSidesGetTheSameCalibration(t *testing.T) {
+	for link := range links {
+		t.Run(link, func(t *testing.T) {
+			t.Parallel()
+			a, b := pair(t, link, Options{Span: CalibrationSpan})
+			// A model that is far off, as one of another machine would be.
+			p := a.Channel().Params()
+			p.Ls, p.Lh, p.G = 300_000, 300_000, 2000
+			var got, other logp.Params
+			var samples *Samples
+			together(t, a, b, func(ctx context.Context, s *Side) (err error) {
+				if s == a {
+					got, samples, err = s.Calibrate(ctx, p, time.Second)
+				} else {
+					other, _, err = s.Calibrate(ctx, p, time.Nanosecond) // the first side's counts
+				}
+				return err
+			})
+			require.Equal(t, got, other)
+			require.Equal(t, got, a.Channel().Params())
+			require.Equal(t, got, b.Channel().Params())
+			require.NoError(t, got.Validate())
+			require.NotEqual(t, p.Extra, got.Extra)
+			for m := range samples {
+				require.NotEmpty(t, samples[m], "one probe fits into any budget")
+				for _, x := range samples[m] {
+					require.Positive(t, x.NS)
+				}
+				want, err := logp.FitExtra(&p, logp.Mode(m), samples[m])
+				require.NoError(t, err)
+				require.Equal(t, want, got.Extra[m])
+			}
+		})
+	}
+}
+
+func TestAnEmptyBudgetChangesNothing(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, "sim", Options{Span: CalibrationSpan})
+	p := a.Channel().Params()
+	together(t, a, b, func(ctx context.Context, s *Side) error {
+		q, _, err := s.Calibrate(ctx, p, -1)
+		if err == nil && !reflect.DeepEqual(q, p) {
+			err = errors.New("changed")
+		}
+		return err
+	})
+}
+
+func TestExtraOnTheWire(t *testing.T) {
+	t.Parallel()
+	var e [logp.NumModes]logp.Extra
+	for m := range e {
+		e[m] = logp.Extra{Fixed: float64(m) - 7.5, PerOp: 2, PerMessage: -3, PerByte: 0.25}
+	}
+	b := appendExtra(nil, &e)
+	require.LessOrEqual(t, len(b), wordSize)
+	got, err := parseExtra(b)
+	require.NoError(t, err)
+	require.Equal(t, e, got)
+	for n := range b {
+		_, err := parseExtra(b[:n])
+		require.ErrorIs(t, err, ErrWrong)
+	}
+	for _, x := range []float64{math.NaN(), math.Inf(1), -1e300} {
+		bad := e
+		bad[1].PerByte = x
+		_, err := parseExtra(appendExtra(nil, &bad))
+		require.ErrorIs(t, err, logp.ErrParams)
+	}
+}
+
+func TestPlayingAllocatesNothing(t *testing.T) {
+	a, b := pair(t, "shm", Options{})
+	for _, s := range []*Side{a, b} {
+		require.NoError(t, s.Load([]int{64, 64, 64, 64}))
+	}
+	const runs, trips = 5, 20
+	done := make(chan error, 1)
+	go func() {
+		times := make([]int64, trips)
+		for range runs + 1 {
+			if err := b.Play(context.Background(), times); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	times := make([]int64, trips)
+	var err error
+	// The count is of both goroutines; the runtime itself allocates now and then.
+	n := testing.AllocsPerRun(runs, func() {
+		if e := a.Play(context.Background(), times); e != nil {
+			err = e
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.Less(t, n, float64(trips)/2)
+}

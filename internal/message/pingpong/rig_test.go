@@ -1,0 +1,106 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/shm"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// links open two links of one kind.
+var links = map[string]func() (a, b fabric.Link, err error){
+	"shm": func() (fabric.Link, fabric.Link, error) {
+		return two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) })
+	},
+	"tcp": func() (fabric.Link, fabric.Link, error) {
+		return two(func() (fabric.Link, error) { return tcp.Open(nil) })
+	},
+	"sim": func() (fabric.Link, fabric.Link, error) {
+		n := sim.NewNetwork(sim.Options{})
+		return two(func() (fabric.Link, error) { return n.NewLink() })
+	},
+}
+
+func two(open func() (fabric.Link, error)) (a, b fabric.Link, err error) {
+	if a, err = open(); err == nil {
+		b, err = open()
+	}
+	return a, b, err
+}
+
+// pair joins two sides, the first one first.
+func pair(t *testing.T, link string, o Options) (a, b *Side) {
+	t.Helper()
+	la, lb, err := links[link]()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, la.Close())
+		require.NoError(t, lb.Close())
+	})
+	ea, err := la.NewEndpoint(fabric.EndpointOptions{ID: 7})
+	require.NoError(t, err)
+	eb, err := lb.NewEndpoint(fabric.EndpointOptions{ID: 7})
+	require.NoError(t, err)
+	aa, ab := ea.Address(), eb.Address()
+	both(t, func(ctx context.Context) error { return ea.Connect(ctx, ab) }, func(ctx context.Context) error { return eb.Connect(ctx, aa) })
+	if o.Stall == 0 {
+		o.Stall = 30 * time.Second
+	}
+	o.Channel = message.Options{IDTag: 3}
+	o.First = true
+	a, err = Open(la, ea, o)
+	require.NoError(t, err)
+	o.First = false
+	b, err = Open(lb, eb, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
+	require.NoError(t, a.Connect(b.Setup()))
+	require.NoError(t, b.Connect(a.Setup()))
+	return a, b
+}
+
+// together runs f on both sides at once. Who is through goes on polling until
+// the other is.
+func together(t *testing.T, a, b *Side, f func(context.Context, *Side) error) {
+	t.Helper()
+	over := make(chan struct{})
+	var left atomic.Int32
+	left.Store(2)
+	run := func(s *Side) func(context.Context) error {
+		return func(ctx context.Context) error {
+			err := f(ctx, s)
+			if left.Add(-1) == 0 || err != nil {
+				close(over)
+			}
+			_, e := s.Exchange(ctx, func(context.Context) ([]byte, error) { <-over; return nil, nil })
+			return errors.Join(err, e)
+		}
+	}
+	both(t, run(a), run(b))
+}
+
+// both runs two functions at once.
+func both(t *testing.T, f, g func(context.Context) error) {
+	t.Helper()
+	var e errgroup.Group
+	ctx := testutil.Context(t, 60*time.Second)
+	e.Go(func() error { return f(ctx) })
+	e.Go(func() error { return g(ctx) })
+	require.NoError(t, e.Wait())
+}
