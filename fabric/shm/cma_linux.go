@@ -29,7 +29,7 @@ func (ep *endpoint) executeFar(wr *fabric.WR, x *xlate, n uint64) (st fabric.Sta
 		return ep.execute(wr) // what came through the socket may have moved x
 	}
 	if !ep.borrow(x) {
-		return fabric.StatusRemoteAccess, executed, false
+		return ep.refused(), executed, false
 	}
 	errno := ep.transfer(wr, n)
 	ep.peerHdr.hazard.Store(0)

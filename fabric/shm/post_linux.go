@@ -121,7 +121,7 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 		if !ep.isUp() {
 			return 0, epDown, false
 		}
-		return fabric.StatusRemoteAccess, executed, false
+		return ep.refused(), executed, false
 	}
 	if x.mem == 0 {
 		return ep.executeFar(wr, x, n)
@@ -136,6 +136,16 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 		store8(wr.Local[0].Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
 	}
 	return fabric.StatusOK, executed, true
+}
+
+// refused is the status of a request whose key is not valid: a peer that closes
+// withdraws its regions behind its endpoint, and who asks late has lost a peer
+// rather than named a wrong key.
+func (ep *endpoint) refused() fabric.Status {
+	if ep.drainSocket(); ep.hup {
+		return fabric.StatusPeerGone
+	}
+	return fabric.StatusRemoteAccess
 }
 
 // room reports whether k more frames fit into the peer's ring. The peer's head
