@@ -41,15 +41,11 @@ var faults = []struct {
 // a typed error, and memory that was given back is not touched any more.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	rounds := uint64(8)
-	if testing.Short() {
-		rounds = 2
-	}
 	for _, f := range faults {
 		for _, nw := range networks {
 			t.Run(f.name+"/"+nw.name, func(t *testing.T) {
 				t.Parallel()
-				for seed := range rounds {
+				for seed := range rounds(6) {
 					o := nw.opt
 					o.Seed = seed
 					o.TargetFails = seed%2 == 0

@@ -104,18 +104,23 @@ func TestHostileControl(t *testing.T) {
 		}, ErrUnknownID},
 
 		// The victim has advert 0.1 of 100 bytes outstanding, and offer 1.1 of 100.
-		"done unknown":          {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(1, 1), 0, nil) }, ErrUnknownID},
-		"done beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(9, 1), 0, nil) }, ErrUnknownID},
-		"done too much":         {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 101, nil) }, ErrSize},
-		"done with payload":     {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 1, []byte{0}) }, ErrMessage},
-		"decline unknown":       {func(t *testing.T, e *side) { e.inject(t, KindDecline, makeID(0, 2), 0, nil) }, ErrUnknownID},
-		"advert beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(2, 1), 0, anAdvert(8)) }, ErrTooMany},
-		"advert out of turn":    {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 2), 0, anAdvert(8)) }, ErrIDReused},
-		"advert truncated":      {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8)[:27]) }, ErrMessage},
-		"advert of 4 GiB":       {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<32)) }, ErrMessage},
-		"advert wraps":          {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<64-1)) }, ErrMessage},
-		"revoke unknown":        {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(0, 1), 0, nil) }, ErrUnknownID},
-		"revoke beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(2, 0), 0, nil) }, ErrUnknownID},
+		"done unknown":        {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(1, 1), 0, nil) }, ErrUnknownID},
+		"done beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(9, 1), 0, nil) }, ErrUnknownID},
+		"done too much":       {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 101, nil) }, ErrSize},
+		"done with payload":   {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 1, []byte{0}) }, ErrMessage},
+		"decline unknown":     {func(t *testing.T, e *side) { e.inject(t, KindDecline, makeID(0, 2), 0, nil) }, ErrUnknownID},
+		"advert beyond slots": {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(2, 1), 0, anAdvert(8)) }, ErrTooMany},
+		"advert out of turn":  {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 2), 0, anAdvert(8)) }, ErrIDReused},
+		"advert truncated":    {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8)[:27]) }, ErrMessage},
+		"advert of 4 GiB":     {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<32)) }, ErrMessage},
+		"advert wraps":        {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<64-1)) }, ErrMessage},
+		"revoke unknown":      {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"revoke beyond slots": {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(2, 0), 0, nil) }, ErrUnknownID},
+		"revoke twice": {func(t *testing.T, e *side) {
+			e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8))
+			e.inject(t, KindRevoke, makeID(0, 1), 0, nil)
+			e.inject(t, KindRevoke, makeID(0, 1), 0, nil)
+		}, ErrUnknownID},
 		"ready for an rts":      {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(0, 1), 0, nil) }, ErrUnknownID},
 		"ready unknown":         {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(9, 1), 0, nil) }, ErrUnknownID},
 		"ack before any chunk":  {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 1, nil) }, ErrSize},
@@ -246,6 +251,47 @@ func TestHostileChunks(t *testing.T) {
 			require.ErrorIs(t, hg.received[0], c.want)
 		})
 	}
+}
+
+// A channel that ends while its own reads and writes are under way keeps their
+// memory until they are back, and does not believe them any more.
+func TestFailureWithRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	// The target's poll carries requests out: until then they are in flight.
+	ha, hb := &quiet{verdict: Take}, wait()
+	a, b := pair(t, simLinks(sim.Options{Caps: sim.CapsLike("tcp")}), ha, hb, Options{}, Options{})
+	src, dst := newMemory(t, b.link, 1, 4096), newMemory(t, a.link, 1, 4096)
+	ha.dst = []fabric.SGE{fabric.NewSGE(dst.mem[:64], dst.reg.LKey())}
+	d := scatter.Descriptor{
+		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
+		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
+	}
+	_, _, err := b.ch.Send(&d, 0, 1)
+	require.NoError(t, err)
+	_, _, err = b.ch.Advertise(1, src.reg.Key(), 2)
+	require.NoError(t, err)
+	require.NoError(t, a.turn()) // posts the read
+	require.Len(t, ha.adverts, 1)
+	_, err = a.ch.Write(ha.adverts[0].ID, ha.dst, 3)
+	require.NoError(t, err)
+	require.NoError(t, a.turn()) // posts the write
+	require.Equal(t, uint64(1), a.ch.Stats().Reads)
+	require.Equal(t, uint64(1), a.ch.Stats().Writes)
+
+	b.inject(t, 99, 0, 0, nil)
+	for range 5 {
+		_ = a.turn()
+	}
+	require.ErrorIs(t, a.ch.Err(), ErrProtocol)
+	require.Empty(t, ha.received, "the read may still write there")
+	require.Empty(t, ha.sent, "the write may still read there")
+	b.poll()
+	a.poll()
+	require.Len(t, ha.received, 1)
+	require.ErrorIs(t, ha.received[0], ErrProtocol)
+	require.Len(t, ha.sent, 1)
+	require.ErrorIs(t, ha.sent[0], ErrProtocol)
+	require.NoError(t, a.ep.Err())
 }
 
 // FuzzControl plays arbitrary control messages to a side that has one of

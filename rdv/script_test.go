@@ -15,6 +15,7 @@ import (
 
 // step lets one side do something at random.
 func (a *app) step() {
+	require.LessOrEqual(a.t, a.s.ch.reads, a.s.link.Caps().MaxReads)
 	switch a.rng.IntN(10) {
 	case 0:
 		a.send()
@@ -117,18 +118,22 @@ var networks = []struct {
 		Caps: caps("tcp", func(c *fabric.Caps) { c.LastByteLast = false })}},
 }
 
+// rounds is how many seeds are played: n, fewer where everything takes longer.
+func rounds(n uint64) uint64 {
+	if testing.Short() || raceEnabled {
+		return (n + 3) / 4
+	}
+	return n
+}
+
 // Whatever the network and the options: every message arrives once and whole, or
 // both sides know why not.
 func TestRandomScripts(t *testing.T) {
 	t.Parallel()
-	rounds := uint64(10)
-	if testing.Short() {
-		rounds = 3
-	}
 	for _, nw := range networks {
 		t.Run(nw.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range rounds {
+			for seed := range rounds(10) {
 				rng := rand.New(rand.NewPCG(seed, 5))
 				o := nw.opt
 				o.Seed = seed

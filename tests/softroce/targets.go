@@ -57,6 +57,7 @@ var targets = []target{
 		{tests: "TestIBV/.*/(one_registration|stale_keys)", why: whyNAK},
 	}},
 	{pkg: "eager", topologies: []string{"one", "two"}, run: "IBV"},
+	{pkg: "rdv", topologies: []string{"one", "two"}, run: "IBV"},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
 	{pkg: "internal/links", topologies: []string{"one"}},
 	{pkg: ".", topologies: []string{"one"}, run: "/ibv"},
