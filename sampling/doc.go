@@ -69,7 +69,7 @@
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
 //	recheck.go   is a profile plausible
-//	profile.go   Key, Profile and its codec; store.go files, nonblock_*.go
+//	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
 //	defaults.go  parameters that nobody measured
 //	drift.go     comparing two measurements
 //

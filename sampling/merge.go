@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -27,11 +26,15 @@ type Digest [16]byte
 
 // Digest returns the digest of the tables, never zero.
 func (t *Tables) Digest() (d Digest) {
-	b, err := json.Marshal(t)
+	b, err := marshalTables(t)
 	if err != nil {
 		return d // cannot happen: Params are numbers; zero means "no profile"
 	}
-	sum := sha256.Sum256(b)
+	return digestOf(b)
+}
+
+func digestOf(tables []byte) (d Digest) {
+	sum := sha256.Sum256(tables)
 	copy(d[:], sum[:])
 	d[0] |= 1
 	return d

@@ -62,10 +62,12 @@ func capsOf(c fabric.Caps) Caps {
 
 // Profile is what is saved of a measurement.
 type Profile struct {
-	Key    Key       `json:"key"`
-	Caps   Caps      `json:"caps"`
-	Made   time.Time `json:"made"`
-	Tables Tables    `json:"tables"`
+	Key    Key
+	Caps   Caps
+	Made   time.Time
+	Tables Tables
+
+	digest Digest // of the tables as they were read; zero if they were not
 }
 
 // NewProfile is what Store.Save keeps of a result. Run does so by itself where
@@ -74,10 +76,14 @@ func NewProfile(k Key, c fabric.Caps, r Result) *Profile {
 	return &Profile{Key: k, Caps: capsOf(c), Made: r.Made, Tables: r.Tables}
 }
 
-// file is a profile on disk.
+// file is a profile on disk. The tables are kept as they stand there, so that
+// their digest costs no second encoding.
 type file struct {
-	Format int `json:"format"`
-	Profile
+	Format int             `json:"format"`
+	Key    Key             `json:"key"`
+	Caps   Caps            `json:"caps"`
+	Made   time.Time       `json:"made"`
+	Tables json.RawMessage `json:"tables"`
 }
 
 const (
@@ -89,7 +95,11 @@ const (
 
 // Marshal returns the profile as it is saved.
 func (p *Profile) Marshal() ([]byte, error) {
-	b, err := json.Marshal(file{Format: profileFormat, Profile: *p})
+	t, err := marshalTables(&p.Tables)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(file{profileFormat, p.Key, p.Caps, p.Made, t})
 	return append(b, '\n'), err
 }
 
@@ -120,8 +130,10 @@ func ParseProfile(b []byte) (*Profile, error) {
 	if err := f.Key.validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	if err := f.Tables.validate(); err != nil {
+	p := &Profile{Key: f.Key, Caps: f.Caps, Made: f.Made, digest: digestOf(f.Tables)}
+	var err error
+	if p.Tables, err = parseTables(f.Tables); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	return &f.Profile, nil
+	return p, nil
 }

@@ -59,7 +59,7 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	s.mine = Setup{First: o.First, Mode: o.Mode, MaxSize: o.MaxSize, Budget: o.Budget}
 	if o.Mode == Cached && o.Store != nil {
 		if s.saved, s.why = o.Store.Load(o.Key, s.caps); s.why == nil {
-			s.mine.Digest = s.saved.Tables.Digest()
+			s.mine.Digest = s.saved.digest
 		}
 	}
 	if s.reg, err = l.Alloc(regionSize, fabric.AccessAll); err != nil {
