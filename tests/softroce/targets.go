@@ -58,6 +58,8 @@ var targets = []target{
 	}},
 	{pkg: "eager", topologies: []string{"one", "two"}, run: "IBV"},
 	{pkg: "rdv", topologies: []string{"one", "two"}, run: "IBV"},
+	{pkg: "sampling", topologies: []string{"one"}, run: "IBV"},
+	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
 	{pkg: "internal/links", topologies: []string{"one"}},
 	{pkg: ".", topologies: []string{"one"}, run: "/ibv"},
