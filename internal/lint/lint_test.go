@@ -23,7 +23,7 @@ const module = "github.com/seed33544411/rma"
 var layers = map[string]int{
 	"logp": 0, "flowctl": 0, "internal/cpu": 0, "internal/event": 0, "internal/offheap": 0,
 	"verbs": 1, "internal/ring": 1,
-	"internal/topo": 1, "internal/wire": 1, "internal/deps": 1, "internal/testutil": 1,
+	"internal/topo": 1, "internal/wire": 1, "internal/testutil": 1,
 	"fabric": 2,
 	"mr":     3,
 	"gather": 4, "scatter": 4, "sampling": 4,
