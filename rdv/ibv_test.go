@@ -11,11 +11,20 @@ import (
 // The same over queue pairs, where reads are bounded by the device and a
 // refused one takes the queue pair down.
 func TestIBV(t *testing.T) {
-	testutil.RequireRDMA(t)
-	open := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) })
+	devs := [2]string{}
+	devs[0], devs[1] = testutil.RDMAPair(t)
+	opener := func(o ibv.Options) opener {
+		n := 0
+		return two(func() (fabric.Link, error) { // one end after the other
+			o.Device = devs[n%2]
+			n++
+			return ibv.Open(o)
+		})
+	}
+	open := opener(ibv.Options{})
 	t.Run("scripts", func(t *testing.T) { overLink(t, open) })
 	t.Run("owners", func(t *testing.T) { twoOwners(t, open, 60) })
 	t.Run("allocations", func(t *testing.T) { steadyDoesNotAllocate(t, open) })
-	one := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{MaxReads: 1}) })
+	one := opener(ibv.Options{MaxReads: 1})
 	t.Run("one read at a time", func(t *testing.T) { overLink(t, one) })
 }
