@@ -57,11 +57,18 @@ func (s *Session) tell(m message) error {
 
 // lastWord is tell without waiting for anything: the peer leaves when it has
 // heard, and may not acknowledge. It is not signalled, so that no completion
-// comes when the link has another owner; its source stays until Close.
+// comes when the link has another owner, nor is its source needed any more. Where
+// the link cannot copy it inline it is a device that needs nobody to acknowledge.
 func (s *Session) lastWord(m message) error {
 	b, err := json.Marshal(m)
 	if err != nil || len(b) > mail {
 		b = []byte(`{"error":"a reason too long to tell"}`)
+	}
+	if max(8, len(b)) > s.caps.MaxInline {
+		if err = s.put(b, 1); err == nil {
+			err = s.drain()
+		}
+		return err
 	}
 	err = s.put(b, 0)
 	for range lingerPolls {

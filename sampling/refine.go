@@ -57,8 +57,8 @@ func (t *turn) missed() *chain {
 	for i := 1; i+1 < len(t.sizes); i++ {
 		a, b, c := t.sizes[i-1], t.sizes[i], t.sizes[i+1]
 		ma, mb, mc := t.marginal(a), t.marginal(b), t.marginal(c)
-		if min(ma.n, mb.n, mc.n) < minSamples {
-			continue // first know the points that there are
+		if min(ma.n, mb.n, mc.n) < minSamples+2 {
+			continue // first know the points that there are, and their noise
 		}
 		w := float64(b.size-a.size) / float64(c.size-a.size)
 		line := ma.v*(1-w) + mc.v*w

@@ -249,7 +249,11 @@ func (s *Session) giveUp(err error) error {
 // that it has heard.
 func (s *Session) part() error {
 	if s.opt.First {
-		return s.lastWord(message{})
+		err := s.lastWord(message{})
+		if s.broken != nil {
+			return nil // the peer that has heard may be gone by now
+		}
+		return err
 	}
 	if _, err := s.serve(0); err != nil {
 		return err

@@ -317,20 +317,25 @@ func (t *turn) chainSample(c *chain, share float64) error {
 	return nil
 }
 
-// guess is how long a single write of c takes at least: measured, or what is
-// known of other sizes says. A first sample that was disturbed must not keep the
-// second from being taken.
+// guess is how long a single write of c takes at least: measured, or from the
+// next smaller size that is, the bytes taking in proportion. A first sample that
+// was disturbed must not keep the second from being taken.
 func (c *chain) guess(t *turn) float64 {
-	v := t.empty.one.least()
+	base := t.empty.one.least()
+	v, from := base, 0
 	for _, o := range t.sizes {
-		if o != c && o.one.n > 0 && o.size <= c.size {
-			v = max(v, o.one.least()*float64(c.size)/float64(o.size)/2, o.one.least())
+		if o != c && o.one.n > 0 && o.size <= c.size && o.size > from {
+			from = o.size
+			v = base + max(0, o.one.least()-base)*float64(c.size)/float64(o.size)
 		}
 	}
-	if c.one.n == 1 {
+	switch c.one.n {
+	case 0:
+		return v
+	case 1:
 		return min(c.one.least(), disturbed*max(v, atLeast))
 	}
-	return max(v, c.one.least())
+	return c.one.least()
 }
 
 // chainLength is how many writes of a size go into a chain: many where the
