@@ -26,10 +26,12 @@ type Channel struct {
 	// Sending.
 	backlog  outQueue
 	seq      uint64 // of the last message handed in
-	alone    int    // longest message that goes eager without planning
-	ringBusy bool   // refused, for as long as freeWas and wakes stay
-	freeWas  int    // free blocks of the ring when it refused
-	wakes    bool   // a completion came since the ring refused
+	inPlace  int    // size from which registered memory is taken in place
+	piece    [1]gather.Piece
+	alone    int  // longest message that goes eager without planning
+	ringBusy bool // refused, for as long as freeWas and wakes stay
+	freeWas  int  // free blocks of the ring when it refused
+	wakes    bool // a completion came since the ring refused
 	flying   pending
 	groups   groups
 	batch    logp.Batch

@@ -22,8 +22,9 @@ type Options struct {
 	// Batch bounds how many messages are planned together. Zero means 256.
 	Batch int
 
-	// InPlace is the size from which a gather takes registered memory in
-	// place. Zero means gather.DefaultThreshold.
+	// InPlace is the size from which messages in registered memory are taken in
+	// place by the ring, alone and in gathers. Zero means
+	// gather.DefaultThreshold; negative means never.
 	InPlace int
 
 	// Unexpected bounds copies of messages that nobody has asked for, in

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"math"
+
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
@@ -23,14 +25,18 @@ func (c *Channel) limit(peer rdv.Setup) {
 		perSegment = 3  // size of two bytes, tag of one, consecutive numbers
 		slack      = 64 // header and tags of a gather of one message are shorter
 	)
+	if c.inPlace = threshold; threshold < 0 || c.ring.MaxInPlace() == 0 {
+		c.inPlace = math.MaxInt
+	}
 	c.batch.Limits = logp.Limits{
-		EagerMax:    int64(c.ring.MaxPayload(flowctl.Data, true)),
-		EagerBlock:  int64(c.opt.Ring.BlockSize),
-		GatherMax:   max(int64(most.Bytes)-slack, 0),
-		GatherCopy:  int64(threshold - 1),
-		MaxSGE:      int32(min(caps.MaxSGE, most.InPlace+1)),
-		ScatterSegs: int32(min(int(peer.Messages), int(peer.Regions), c.opt.Rendezvous.Messages, c.opt.Rendezvous.Regions)),
-		Header:      16, Segment: perSegment,
+		EagerMax:     int64(c.ring.MaxPayload(flowctl.Data, true)),
+		EagerInPlace: min(int64(c.inPlace), logp.MaxSize),
+		EagerBlock:   int64(c.opt.Ring.BlockSize),
+		GatherMax:    max(int64(most.Bytes)-slack, 0),
+		GatherCopy:   min(int64(c.inPlace)-1, logp.MaxSize),
+		MaxSGE:       int32(min(caps.MaxSGE, most.InPlace+1)),
+		ScatterSegs:  int32(min(int(peer.Messages), int(peer.Regions), c.opt.Rendezvous.Messages, c.opt.Rendezvous.Regions)),
+		Header:       16, Segment: perSegment,
 		DescSegment: scatter.SequenceMessageSize + scatter.RegionSize, ReadRequest: 28,
 		Cursor: c.ring.Mode() == eager.ModeCursor,
 	}

@@ -15,9 +15,20 @@ const (
 
 func meta(tag uint32, seq uint64) uint64 { return uint64(tag)<<32 | seq&0xffffffff }
 
-// sendAlone sends the only message there is, eager. Short path.
-func (c *Channel) sendAlone(o *Out) bool {
-	res, err := c.ring.Send(eager.Envelope{Kind: kindPlain, HasMeta: true, Meta: meta(o.Tag, o.seq)}, o.Data)
+// put stages a message, eager: copied, or in place where that is cheaper. The
+// message is no longer the caller's if the ring took it. Short path.
+func (c *Channel) put(o *Out) bool {
+	e := eager.Envelope{Kind: kindPlain, HasMeta: true, Meta: meta(o.Tag, o.seq)}
+	var pos uint64
+	var res eager.Result
+	var err error
+	inPlace := o.Registered && len(o.Data) >= c.inPlace
+	if inPlace {
+		c.piece[0] = gather.Piece{Data: o.Data, LKey: o.LKey, InPlace: true}
+		pos, res, err = c.ring.StageVec(e, c.piece[:])
+	} else {
+		res, err = c.ring.Stage(e, o.Data)
+	}
 	switch {
 	case err != nil:
 		c.fail(err)
@@ -26,9 +37,30 @@ func (c *Channel) sendAlone(o *Out) bool {
 		c.refused()
 		return false
 	}
-	c.backlog.pop()
 	c.count(logp.Eager, 1)
-	c.sent(o, nil)
+	if inPlace {
+		o.pos = pos
+		c.flying.push(o)
+	} else {
+		c.sent(o, nil)
+	}
+	return true
+}
+
+// sendAlone sends the only message there is, eager. Short path.
+func (c *Channel) sendAlone() bool {
+	o := c.backlog.pop()
+	if !c.put(o) {
+		if c.err != nil {
+			c.sent(o, c.err)
+		} else {
+			c.backlog.push(o)
+		}
+		return false
+	}
+	if _, err := c.ring.Flush(); err != nil {
+		c.fail(err)
+	}
 	return true
 }
 
@@ -56,7 +88,9 @@ func (c *Channel) fill(stop uint64) (all bool) {
 			from = -1
 		}
 		if all && i < n {
-			all = c.stage(i)
+			if all = c.put(c.first[i]); all {
+				c.gone[i] = true
+			}
 		}
 	}
 	if c.err == nil {
@@ -66,24 +100,6 @@ func (c *Channel) fill(stop uint64) (all bool) {
 		}
 	}
 	return all && c.err == nil
-}
-
-// stage stages one message, eager.
-func (c *Channel) stage(i int) bool {
-	o := c.first[i]
-	res, err := c.ring.Stage(eager.Envelope{Kind: kindPlain, HasMeta: true, Meta: meta(o.Tag, o.seq)}, o.Data)
-	switch {
-	case err != nil:
-		c.fail(err)
-		return false
-	case res != eager.Accepted:
-		c.refused()
-		return false
-	}
-	c.gone[i] = true
-	c.count(logp.Eager, 1)
-	c.sent(o, nil)
-	return true
 }
 
 // gather stages the messages of first[from:to] that are to be gathered, in as

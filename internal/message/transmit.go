@@ -12,8 +12,8 @@ func (c *Channel) transmit() (did bool) {
 			break
 		}
 		c.ringBusy, c.wakes = false, false
-		if o := c.backlog.head; c.backlog.n == 1 && len(o.Data) <= c.alone {
-			if !c.sendAlone(o) {
+		if c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
+			if !c.sendAlone() {
 				break
 			}
 			did = true
