@@ -16,7 +16,7 @@ func TestStaging(t *testing.T) {
 	l, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	const size = 4096
+	const size = 64 // so small that what just fits, and just does not, is common
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var s staging
