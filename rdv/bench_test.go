@@ -183,8 +183,8 @@ const rawID = 99 << 48
 const window = 8
 
 // BenchmarkReadBandwidth compares a stream of rendezvous with a stream of bare
-// reads of the same size over the same endpoints, both with the same number in
-// flight, in turns within one run, because the machine's speed is not the same
+// reads of the same size over the same endpoints, both keeping the same
+// number in flight, in turns within one run, because the machine's speed is not the same
 // from one second to the next. rdv/raw is the median of the rounds' ratios; best-rdv/raw
 // that of the best rounds, which were disturbed least.
 func BenchmarkReadBandwidth(b *testing.B) {
@@ -226,7 +226,7 @@ func timed(b *testing.B, f func() error) float64 {
 // rawStream makes n reads.
 func (s *steady) rawStream(wr []fabric.WR, n int) error {
 	for posted, done := 0, 0; done < n; {
-		if posted < n && posted-done < window {
+		for posted < n && posted-done < window {
 			k, err := s.b.ep.Post(wr)
 			if err != nil {
 				return err
