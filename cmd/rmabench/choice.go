@@ -19,19 +19,19 @@ import (
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/wireup"
-	"github.com/seed33544411/rma/sampling"
 )
 
 // choiceFlags are the flags of choice and explain.
 type choiceFlags struct {
-	fabric, grid, batch    string
-	seed                   uint64
-	rounds                 int
-	time, budget, sampling time.Duration
-	bare, pin, quiet       bool
-	measure                bool
-	format, out, html      string
-	add                    []string
+	fabric, grid, batch   string
+	seed                  uint64
+	rounds                int
+	time, budget          time.Duration
+	sampling, calibration time.Duration
+	bare, pin, quiet      bool
+	measure               bool
+	format, out, html     string
+	add                   []string
 }
 
 func (f *choiceFlags) common(cmd *cobra.Command) {
@@ -39,7 +39,8 @@ func (f *choiceFlags) common(cmd *cobra.Command) {
 	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 	fl.IntVar(&f.rounds, "rounds", choice.DefaultRounds, "how often every series takes its turn")
 	fl.DurationVar(&f.time, "time", choice.DefaultTime, "how long a batch is measured")
-	fl.DurationVar(&f.sampling, "sampling", sampling.DefaultBudget, "budget of sampling, and again of calibration")
+	fl.DurationVar(&f.sampling, "sampling", choice.DefaultSampling, "budget of sampling")
+	fl.DurationVar(&f.calibration, "calibration", choice.DefaultCalibration, "budget of fitting the model to whole batches")
 	fl.BoolVar(&f.bare, "no-calibration", false, "leave out the terms that are fitted to whole batches")
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
 	fl.StringVar(&f.format, "format", "table", "table or json")
@@ -124,7 +125,7 @@ mode and as planned, for comparison.`,
 
 // request turns the common flags into a request; its errors are the user's.
 func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error) {
-	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Bare: f.bare, Pin: f.pin}
+	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Bare: f.bare, Pin: f.pin}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}
@@ -132,7 +133,7 @@ func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error)
 		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(choice.Formats, ", "))
 	}
 	// Zero means the default inside; on the command line it is a mistake.
-	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0} {
+	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
 		if zero && changed(name) {
 			return req, fmt.Errorf("--%s 0: want a positive value", name)
 		}

@@ -103,7 +103,7 @@ func TestRequestChecks(t *testing.T) {
 	require.Equal(t, DefaultTime, r.Time)
 	for _, f := range []func(*Request){
 		func(r *Request) { r.Rounds = -1 }, func(r *Request) { r.Rounds = 1001 }, func(r *Request) { r.Time = -1 }, func(r *Request) { r.Budget = -1 },
-		func(r *Request) { r.Sampling = time.Hour }, func(r *Request) { r.Stall = -1 }, func(r *Request) { r.Grid.N = nil },
+		func(r *Request) { r.Sampling = time.Hour }, func(r *Request) { r.Stall = -1 }, func(r *Request) { r.Calibration = -1 }, func(r *Request) { r.Grid.N = nil },
 		func(r *Request) { r.Batch = []int{-1} }, func(r *Request) { r.Batch = make([]int, maxN+1) }, func(r *Request) { r.Batch = []int{maxBytes, 1} },
 	} {
 		r := ok()

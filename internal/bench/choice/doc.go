@@ -5,7 +5,8 @@
 // # Definitions
 //
 //   - A time is half a round trip of a whole batch (package pingpong): the
-//     median over rounds of the medians of a round's trips.
+//     lower quartile of all trips of all rounds. What else runs on a machine
+//     only adds, and on a busy one the median is its share, not the link's.
 //   - regret = auto / least forced − 1. Negative where a mixed plan beats every
 //     single mode.
 //   - noise: two series of one mode, taking turns like the others; the

@@ -23,9 +23,10 @@ type Request struct {
 	// Budget ends the run before the first cell that would begin later. Zero
 	// means none.
 	Budget time.Duration `json:"budget"`
-	// Sampling is the budget of sampling, and again of calibration. Zero means
-	// sampling.DefaultBudget.
-	Sampling time.Duration `json:"sampling"`
+	// Sampling and Calibration are the budgets of either. Zero means DefaultSampling
+	// and DefaultCalibration.
+	Sampling    time.Duration `json:"sampling"`
+	Calibration time.Duration `json:"calibration"`
 	// Bare leaves calibration out: what the model says of itself.
 	Bare bool `json:"bare,omitempty"`
 
@@ -45,6 +46,13 @@ const (
 	DefaultRounds = 7
 	// DefaultTime makes a run over the default grid one of half a minute.
 	DefaultTime = 250 * time.Millisecond
+
+	// DefaultSampling is more than what an engine spends when it starts: on a
+	// machine with more to do than processors a single turn of the others lasts as
+	// long as that, and what is compared here is the choice, not the luck of its
+	// sampling. DefaultCalibration is enough for all batches of a slow link.
+	DefaultSampling    = 200 * time.Millisecond
+	DefaultCalibration = 500 * time.Millisecond
 
 	maxRounds = 1000
 	maxTime   = time.Hour
@@ -74,7 +82,10 @@ func (r *Request) Check() error {
 		r.Time = DefaultTime
 	}
 	if r.Sampling == 0 {
-		r.Sampling = sampling.DefaultBudget
+		r.Sampling = DefaultSampling
+	}
+	if r.Calibration == 0 {
+		r.Calibration = DefaultCalibration
 	}
 	if r.Stall == 0 {
 		r.Stall = bench.DefaultStall
@@ -86,6 +97,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: %v a cell, %v in all", ErrGrid, r.Time, r.Budget)
 	case r.Sampling < time.Millisecond || r.Sampling > sampling.MaxBudget:
 		return fmt.Errorf("%w: sampling budget %v, want 1ms to %v", ErrGrid, r.Sampling, sampling.MaxBudget)
+	case r.Calibration < time.Millisecond || r.Calibration > maxTime:
+		return fmt.Errorf("%w: calibration budget %v, want 1ms to %v", ErrGrid, r.Calibration, maxTime)
 	case r.Stall < time.Millisecond || r.Stall > maxTime:
 		return fmt.Errorf("%w: stall time %v, want 1ms to %v", ErrGrid, r.Stall, maxTime)
 	}

@@ -22,7 +22,7 @@ func (m Modes) array() [logp.NumModes]float64 {
 	return [logp.NumModes]float64{m.Eager, m.Gather, m.Scatter}
 }
 
-// Result is one cell. Times are µs: medians of half round trips.
+// Result is one cell. Times are µs: lower quartiles of half round trips.
 type Result struct {
 	Fabric string `json:"fabric"`
 	N      int    `json:"n"`

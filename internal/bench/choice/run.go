@@ -96,7 +96,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, fmt.Errorf("connect the channel: %w", err)
 	}
 	if !req.Bare {
-		p, _, err := side.Calibrate(ctx, k.params, req.Sampling)
+		p, _, err := side.Calibrate(ctx, k.params, req.Calibration)
 		if err = bench.Agree(ctx, k.polling(), err); err != nil {
 			return k, fmt.Errorf("calibrate: %w", err)
 		}
@@ -209,19 +209,19 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 	if o, err = k.order(ctx, o, failed); err != nil || o.Trips == 0 {
 		return false, err
 	}
-	med, err := k.rounds(ctx, o)
+	ns, err := k.rounds(ctx, o)
 	if err != nil || k.ctl.Rank() != 0 {
 		return true, err
 	}
 	var t [logp.NumModes]float64
 	for m := range t {
-		t[m] = med[m] / 1e3
+		t[m] = ns[m] / 1e3
 	}
-	res.Modes, res.AutoUS, res.Rounds, res.Trips = modesOf(t), med[auto]/1e3, k.req.Rounds, o.Trips
+	res.Modes, res.AutoUS, res.Rounds, res.Trips = modesOf(t), ns[auto]/1e3, k.req.Rounds, o.Trips
 	if err := k.predict(res); err != nil {
 		return true, err
 	}
-	res.fill(med[again], med[o.Best])
+	res.fill(ns[again], ns[o.Best])
 	return true, nil
 }
 
@@ -268,33 +268,28 @@ func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error
 }
 
 // rounds plays every series in turn, each round beginning with another, and
-// returns the median of each over the rounds' medians, in ns.
-func (k *rank) rounds(ctx context.Context, o orders) (med [series]float64, err error) {
+// returns the lower quartile of all trips of each, in ns.
+func (k *rank) rounds(ctx context.Context, o orders) (ns [series]float64, err error) {
 	times := make([]int64, o.Trips+1)
 	var all [series][]float64
 	for r := range k.req.Rounds {
 		for i := range series {
 			s := (i + r) % series
 			if err := k.side.Channel().SetPolicy(policy(s, o.Best)); err != nil {
-				return med, err
+				return ns, err
 			}
 			if err := k.side.Play(ctx, times); err != nil {
-				return med, err
+				return ns, err
 			}
-			all[s] = append(all[s], median(times[1:])*cpu.NsPerTick()) // the first trip plans
+			for _, t := range times[1:] { // the first trip plans
+				all[s] = append(all[s], float64(t)*cpu.NsPerTick())
+			}
 		}
 	}
 	for s := range all {
-		med[s] = quantile(all[s], 0.5)
+		ns[s] = max(quantile(all[s], 0.25), 1)
 	}
-	return med, k.side.Channel().SetPolicy(logp.Policy{})
-}
-
-// median sorts x.
-func median(x []int64) float64 {
-	slices.Sort(x)
-	n := len(x)
-	return (float64(x[(n-1)/2]) + float64(x[n/2])) / 2
+	return ns, k.side.Channel().SetPolicy(logp.Policy{})
 }
 
 // predict fills in what the model says of the loaded batch.

@@ -18,24 +18,45 @@ const wordSize = 128
 // wordTag is no batch's: those have tag 0.
 const wordTag = 1<<32 - 1
 
-// probes are the batches that Calibrate plays, by rising bytes: what a budget
-// cuts off are the ones that the curves of the link describe best. Each of the
-// four terms of logp.Extra varies by itself somewhere: one message of many
-// sizes, many messages of few bytes, several writes or descriptors.
+// probes are the batches that Calibrate plays. Each of the four terms of
+// logp.Extra varies by itself somewhere: one message of many sizes, many messages
+// of few bytes, several writes or descriptors. The first enough of them cover the
+// range by themselves, so that a budget that ends early costs accuracy between
+// points, and never makes the fit go on beyond what it has seen.
 var probes = [...]struct{ n, size int }{
-	{1, 8}, {8, 8}, {64, 8}, {1, 512}, {2, 64}, {16, 512}, {1, 4 << 10}, {128, 64}, {4, 4 << 10}, {64, 512},
-	{1, 32 << 10}, {32, 2 << 10}, {16, 8 << 10}, {128, 1 << 10}, {1, 128 << 10}, {4, 64 << 10}, {64, 4 << 10}, {1, 512 << 10}, {16, 32 << 10},
+	{1, 8}, {64, 64}, {4, 32 << 10}, {8, 512}, {1, 128 << 10}, {32, 2 << 10}, {1, 4 << 10}, {128, 8},
+	{8, 8}, {64, 4 << 10}, {1, 512}, {16, 8 << 10}, {2, 64}, {64, 512}, {4, 4 << 10}, {16, 64}, {1, 512 << 10}, {1, 32 << 10}, {128, 1 << 10}, {16, 32 << 10}, {4, 8}, {16, 512},
 }
+
+// enough is how many probes a fit needs.
+const enough = 8
 
 // CalibrationSpan is the Options.Span that Calibrate needs.
 const CalibrationSpan = 1 << 20
 
-// maxTrips bounds the round trips of a probe.
-const maxTrips = 32
+// Round trips of a probe; the first is not counted. The lower quartile of the
+// others is: what else runs on the machine only adds.
+const (
+	minTrips = 5
+	maxTrips = 32
+)
 
-// trips is how many round trips a probe makes, the first of which is not
-// counted: a median of many for what is short, and is disturbed most.
-func trips(n, size int) int { return min(max((128<<10)/(n*(size+128)), 4), maxTrips) }
+// trips shares what is left of the budget among the probes that are left: ns is
+// what a trip of the slowest mode is expected to take.
+func trips(left, probes int, ns float64) int {
+	each := float64(left) * cpu.NsPerTick() / float64(2*logp.NumModes*probes)
+	return int(min(max(each/ns, minTrips), maxTrips))
+}
+
+// slowest predicts the slowest mode, in ns.
+func slowest(p *logp.Params, b *logp.Batch) (ns float64) {
+	for m := range logp.Mode(logp.NumModes) {
+		if c, err := p.Cost(b, m); err == nil {
+			ns = max(ns, c.Total())
+		}
+	}
+	return max(ns, 1)
+}
 
 // warm touches every block of the rings, descriptors and queues at both ends: the
 // first lap pays for the pages. It is not part of the budget, and does the same
@@ -49,8 +70,8 @@ var warm = [...]struct {
 type Samples [logp.NumModes][]logp.Sample
 
 // Calibrate returns p with the Extra with which the model comes nearest to
-// batches that are played now, all of them in one mode, until budget is used up on
-// the first side's clock. Both sides call it and get the same; what they learn
+// batches that are played now, each of them in every mode, until budget is used up on
+// the first side's clock; with p as it is when that is too soon for a fit. Both sides call it and get the same; what they learn
 // is in use on the channel when it returns, with no policy. It ends with an error
 // where it would have to believe nonsense of the peer. Setup path.
 func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duration) (logp.Params, *Samples, error) {
@@ -72,35 +93,25 @@ func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duratio
 	}
 	var word [wordSize]byte
 	until := cpu.Ticks() + int64(float64(budget)/cpu.NsPerTick())
+	played, slow := 0, 1.0 // slow: measured over predicted, of the probe before
 	for _, q := range probes {
-		// One word before each probe: go on, or here is what came out.
-		if s.opt.First {
-			word[0] = 1
-			if cpu.Ticks() > until {
-				word[0] = 0
-			}
-			if err := s.tell(ctx, word[:1]); err != nil {
-				return p, nil, err
-			}
-			if word[0] == 0 {
-				break
-			}
-		} else {
-			b, err := s.hear(ctx, word[:])
-			if err != nil {
-				return p, nil, err
-			}
-			if len(b) != 1 || b[0] > 1 {
-				return p, nil, fmt.Errorf("calibrate: %w: a word of %d bytes", ErrWrong, len(b))
-			}
-			if b[0] == 0 {
-				break
-			}
-		}
 		if err := s.Load(slices.Repeat([]int{q.size}, q.n)); err != nil {
 			return p, nil, err
 		}
-		b, times := s.Batch(), buf[:trips(q.n, q.size)]
+		b := s.Batch()
+		guess := slowest(&p, b)
+		n := 0
+		if left := until - cpu.Ticks(); left > 0 {
+			n = trips(int(left), len(probes)-played, guess*slow)
+		}
+		n, err := s.agree(ctx, n, &word)
+		if err != nil {
+			return p, nil, err
+		}
+		if n == 0 {
+			break
+		}
+		times, took := buf[:n], 0.0
 		for m := range logp.Mode(logp.NumModes) {
 			if _, err := p.Cost(b, m); err != nil {
 				continue // on both sides: the limits are those of the same channel
@@ -112,15 +123,21 @@ func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duratio
 				return p, nil, err
 			}
 			slices.Sort(times[1:])
-			ns := float64(times[len(times)/2]) * cpu.NsPerTick()
+			ns := max(float64(times[1+(n-2)/4])*cpu.NsPerTick(), 1)
 			samples[m] = append(samples[m], logp.Sample{Batch: b, NS: ns})
+			took = max(took, ns)
 		}
 		if err := s.ch.SetPolicy(logp.Policy{}); err != nil {
 			return p, nil, err
 		}
+		slow = took / guess
+		played++
 	}
 	if s.opt.First {
 		for m := range samples {
+			if played < enough {
+				break
+			}
 			if e, err := logp.FitExtra(&p, logp.Mode(m), samples[m]); err == nil {
 				p.Extra[m] = e
 			}
@@ -138,6 +155,22 @@ func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duratio
 		}
 	}
 	return p, samples, s.ch.SetParams(&p)
+}
+
+// agree carries the number of trips of the next probe to the second side; 0 ends.
+func (s *Side) agree(ctx context.Context, n int, word *[wordSize]byte) (int, error) {
+	if s.opt.First {
+		word[0] = byte(n)
+		return n, s.tell(ctx, word[:1])
+	}
+	b, err := s.hear(ctx, word[:])
+	if err == nil && (len(b) != 1 || b[0] != 0 && (b[0] < minTrips || b[0] > maxTrips)) {
+		err = fmt.Errorf("calibrate: %w: number of trips %v", ErrWrong, b)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(b[0]), nil
 }
 
 // appendExtra appends twelve float64, little-endian.

@@ -108,7 +108,7 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 			var samples *Samples
 			together(t, a, b, func(ctx context.Context, s *Side) (err error) {
 				if s == a {
-					got, samples, err = s.Calibrate(ctx, p, time.Second)
+					got, samples, err = s.Calibrate(ctx, p, 20*time.Second)
 				} else {
 					other, _, err = s.Calibrate(ctx, p, time.Nanosecond) // the first side's counts
 				}
@@ -120,7 +120,7 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 			require.NoError(t, got.Validate())
 			require.NotEqual(t, p.Extra, got.Extra)
 			for m := range samples {
-				require.NotEmpty(t, samples[m], "one probe fits into any budget")
+				require.GreaterOrEqual(t, len(samples[m]), 4, "mode %v", logp.Mode(m))
 				for _, x := range samples[m] {
 					require.Positive(t, x.NS)
 				}
