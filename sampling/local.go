@@ -59,14 +59,15 @@ func (t *turn) looks() error {
 // same bytes every time, as a message that was just made is.
 func (t *turn) copies() error {
 	s := t.s
-	last := 0.0
 	for size := 8; size <= s.max; size *= 4 {
 		p := &pointSeries{size: size}
 		t.copy = append(t.copy, p)
 		n := 1
-		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {
-			last = t.looped(&n, min(maxLoop, 256<<10/size+1), func() { copy(t.out[:size], t.in[:size]) })
-			p.t.add(last)
+		err := t.sample(&p.t, shareLocal, func() (float64, error) {
+			return t.looped(&n, min(maxLoop, 256<<10/size+1), func() { copy(t.out[:size], t.in[:size]) }), nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -86,21 +87,22 @@ func (t *turn) registrations() error {
 	for i := 0; i < len(mem); i += offheap.PageSize {
 		mem[i] = 1 // as memory with a message in it is
 	}
-	last := 0.0
 	for size := 4 << 10; size <= top; size *= 4 {
 		p := &pointSeries{size: size}
 		t.reg = append(t.reg, p)
-		for p.t.n < minSamples+2 && t.fits(4*last, shareLocal) {
+		err := t.sample(&p.t, shareLocal, func() (float64, error) {
 			a := t.s.now()
 			r, err := t.s.link.Register(mem[:size], fabric.AccessLocalWrite|fabric.AccessRemoteRead)
 			if err == nil {
 				err = r.Close()
 			}
 			if err != nil {
-				return fmt.Errorf("register %d bytes: %w", size, err)
+				return 0, fmt.Errorf("register %d bytes: %w", size, err)
 			}
-			last = t.since(a)
-			p.t.add(last)
+			return t.since(a), nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

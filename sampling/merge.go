@@ -120,7 +120,7 @@ func (r *Result) In() logp.Params {
 // sides call it with the same halves in the same order, so that even the last
 // bit agrees. What happens at either end is the middle of both ends'.
 func merge(a, b *Half) (t Tables, err error) {
-	m, err := middleParams(&a.Params, &b.Params)
+	m, err := middleParams(a, b)
 	if err != nil {
 		return t, err
 	}
@@ -140,8 +140,9 @@ func merge(a, b *Half) (t Tables, err error) {
 	return t, t.validate()
 }
 
-// middleParams is halfway between p and q.
-func middleParams(p, q *logp.Params) (m logp.Params, err error) {
+// middleParams is between what both halves say, nearer to what is believed.
+func middleParams(a, b *Half) (m logp.Params, err error) {
+	p, q := &a.Params, &b.Params
 	for _, c := range []struct {
 		to   *logp.Curve
 		a, b logp.Curve
@@ -150,8 +151,11 @@ func middleParams(p, q *logp.Params) (m logp.Params, err error) {
 			return m, err
 		}
 	}
-	m.G, m.Ls, m.Lh = mid(p.G, q.G), mid(p.Ls, q.Ls), mid(p.Lh, q.Lh)
-	m.CPU = logp.Posting{A: mid(p.CPU.A, q.CPU.A), B: mid(p.CPU.B, q.CPU.B)}
+	m.G = between(p.G, q.G, a.Conf.G, b.Conf.G)
+	m.Ls = between(p.Ls, q.Ls, a.Conf.Ls, b.Conf.Ls)
+	m.Lh = between(p.Lh, q.Lh, a.Conf.Lh, b.Conf.Lh)
+	m.CPU.A = between(p.CPU.A, q.CPU.A, a.Conf.CPU, b.Conf.CPU)
+	m.CPU.B = between(p.CPU.B, q.CPU.B, a.Conf.CPU, b.Conf.CPU)
 	for i := range m.Extra {
 		x, y := p.Extra[i], q.Extra[i]
 		m.Extra[i] = logp.Extra{
@@ -164,8 +168,15 @@ func middleParams(p, q *logp.Params) (m logp.Params, err error) {
 
 func mid(a, b float64) float64 { return (a + b) / 2 }
 
-// middleCurve is halfway between a and b at the sizes that either has. A side
-// that knows nothing does not count.
+// between is the mean of x and y, weighted by their confidence.
+func between(x, y, cx, cy float64) float64 {
+	const least = 1e-3
+	cx, cy = max(cx, least), max(cy, least)
+	return (x*cx + y*cy) / (cx + cy)
+}
+
+// middleCurve is between a and b at the sizes that either has, nearer to the
+// one that is believed there. A side that knows nothing does not count.
 func middleCurve(a, b logp.Curve) (logp.Curve, error) {
 	if !a.Known() {
 		return b, nil
@@ -196,10 +207,11 @@ func middleCurve(a, b logp.Curve) (logp.Curve, error) {
 			i, j = i+1, j+1
 		}
 		if len(out) < logp.MaxPoints {
-			out = append(out, logp.Point{Size: x, NS: mid(a.At(x), b.At(x)), Conf: mid(a.Confidence(x), b.Confidence(x))})
+			ca, cb := a.Confidence(x), b.Confidence(x)
+			out = append(out, logp.Point{Size: x, NS: between(a.At(x), b.At(x), ca, cb), Conf: mid(ca, cb)})
 		}
 	}
-	return logp.NewCurve(out)
+	return logp.FitMonotone(out)
 }
 
 // extend continues c, where it ends before o does, in parallel to o: how the

@@ -56,16 +56,39 @@ func TestMerge(t *testing.T) {
 		require.Equal(t, a.Params.Os.At(4096), x.Forward.Os.At(4096))
 		require.Equal(t, b.Params.Os.At(4096), x.Backward.Os.At(4096))
 		require.Equal(t, b.Params.Or, x.Forward.Or, "who receives")
-		require.Equal(t, (a.Params.G+b.Params.G)/2, x.Both.G)
+		require.InEpsilon(t, (a.Params.G+b.Params.G)/2, x.Both.G, 1e-12)
 		for m := int64(1); m < 1<<14; m = m*3 + 1 {
-			want := (a.Params.C.At(m) + b.Params.C.At(m)) / 2
-			require.InEpsilon(t, want, x.Both.C.At(m), 1e-9)
+			lo, hi := a.Params.C.At(m), b.Params.C.At(m)
+			require.GreaterOrEqual(t, x.Both.C.At(m), 0.5*min(lo, hi), "%d bytes", m)
+			require.LessOrEqual(t, x.Both.C.At(m), 2*max(lo, hi), "%d bytes", m)
 		}
 	}
 	var none logp.Curve
 	one, err := middleCurve(none, someHalf(1).Params.R)
 	require.NoError(t, err)
 	require.Equal(t, someHalf(1).Params.R, one)
+}
+
+func TestTheBelievedSideCounts(t *testing.T) {
+	a, b := someHalf(1), someHalf(2)
+	a.Params.Ls, b.Params.Ls = 100, 1000
+	a.Conf.Ls, b.Conf.Ls = 0.9, 0
+	x, err := merge(a, b)
+	require.NoError(t, err)
+	require.InDelta(t, 101, x.Both.Ls, 1)
+	require.Equal(t, 1000.0, x.Backward.Ls)
+	c := func(ns, conf float64) logp.Curve {
+		k, err := logp.NewCurve([]logp.Point{{Size: 8, NS: ns, Conf: conf}, {Size: 64, NS: 2 * ns, Conf: conf}})
+		require.NoError(t, err)
+		return k
+	}
+	k, err := middleCurve(c(10, 0.5), c(20, 0.5))
+	require.NoError(t, err)
+	require.Equal(t, 15.0, k.At(8))
+	require.Equal(t, 30.0, k.At(64))
+	k, err = middleCurve(c(10, 0.9), c(20, 0.1))
+	require.NoError(t, err)
+	require.InDelta(t, 11, k.At(8), 1e-9)
 }
 
 // A side whose budget ended early goes on as the other does.
