@@ -89,12 +89,15 @@
 //
 // Imports eager, scatter, fabric, flowctl.
 //
-//	channel.go  Channel: open, connect, progress, completions, failure, close
+//	channel.go  Channel: open, connect, progress, completions
 //	handler.go  Handler and Matcher: the layer above
 //	source.go   transfers of this side: Send, Cancel, FIN
-//	sink.go     transfers of the peer: matching, runs, ends
+//	end.go      failure, Sever, Close
+//	sink.go     transfers of the peer: matching, ends
+//	run.go      which of their messages are fetched next
 //	advert.go   receiver first: Advertise, Write
-//	pipe.go     unregistered memory: both ends of an offer
+//	pipe.go     unregistered memory: the sender's end of an offer
+//	chunks.go   and the receiver's
 //	growth.go   sizes of chunks
 //	staging.go  memory for them
 //	post.go     building and posting requests

@@ -2,6 +2,7 @@ package rdv
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,4 +104,19 @@ func TestLifeCycle(t *testing.T) {
 	require.Equal(t, "accepted", Accepted.String())
 	require.Equal(t, "result(9)", Result(9).String())
 	require.Equal(t, "kind(99)", Kind(99).String())
+}
+
+// What a channel costs for each slot; growth needs a reason.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the numbers are for 64 bits")
+	}
+	require.Equal(t, uintptr(16), unsafe.Sizeof(outgoing{}))
+	require.Equal(t, uintptr(16), unsafe.Sizeof(myAdvert{}))
+	require.Equal(t, uintptr(40), unsafe.Sizeof(theirAdvert{}))
+	require.Equal(t, uintptr(24), unsafe.Sizeof(message{}))
+	require.Equal(t, uintptr(280), unsafe.Sizeof(incoming{}))
+	require.Equal(t, uintptr(152), unsafe.Sizeof(writeJob{}))
+	require.Equal(t, uintptr(144), unsafe.Sizeof(pipe{}))
 }

@@ -1,0 +1,70 @@
+package rdv
+
+import (
+	"errors"
+	"fmt"
+)
+
+// sweep ends, after a failure, what no request is using any more: incoming
+// transfers without reads in flight at once; outgoing ones, whose sources the
+// peer may be reading, when it cannot any more.
+func (c *Channel) sweep() {
+	if c.err == nil {
+		return
+	}
+	c.dropStaged()
+	for i := range c.in {
+		if t := &c.in[i]; t.state != inFree && t.inflight == 0 {
+			c.abandon(t)
+		}
+	}
+	for i := range c.jobs {
+		if j := &c.jobs[i]; j.busy && j.inflight == 0 {
+			c.endJob(i, c.err)
+		}
+	}
+	for i := range c.out {
+		// The peer never sees the source of what is copied.
+		if o := &c.out[i]; o.state != outFree && (c.severed || o.by == Copy) {
+			c.endOutgoing(i, c.err)
+		}
+	}
+	for i := range c.mine {
+		if c.mine[i].state != mineFree && c.severed {
+			c.endAdvert(i, 0, c.err)
+		}
+	}
+}
+
+// Sever says that the peer cannot reach this side's memory any more: the
+// endpoint was closed, or the keys were withdrawn. It ends what has waited for
+// that after the channel failed, and fails it with reason if it had not.
+func (c *Channel) Sever(reason error) {
+	if reason == nil {
+		reason = ErrClosed
+	}
+	c.severed = true
+	c.fail(reason)
+	c.sweep()
+}
+
+// Close ends everything outstanding and releases the ring. The endpoint must
+// be closed before, and its completions drained, so that neither the link nor
+// the peer still uses memory of the transfers. Idempotent. Setup path.
+func (c *Channel) Close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	for i := range c.in {
+		c.in[i].inflight = 0
+	}
+	for i := range c.jobs {
+		c.jobs[i].inflight = 0
+	}
+	c.Sever(ErrClosed)
+	if err := errors.Join(c.stage.close(), c.ring.Close()); err != nil {
+		return fmt.Errorf("close rendezvous channel: %w", err)
+	}
+	return nil
+}
