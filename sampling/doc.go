@@ -64,7 +64,9 @@
 //	session.go   Open, Connect, Run: who does what when
 //	mailbox.go   messages between the sides, serving
 //	wait.go      posting, polling, waiting; cell_unsafe.go words that the peer writes
-//	turn.go      one side's measurement; refine.go, local.go parts of it
+//	turn.go      one side's measurement: its parts, shares and samples
+//	trips.go     balls, reads, posting; grid.go chains over the sizes;
+//	refine.go    where more samples go; local.go what needs no peer
 //	stat.go      medians, outliers, confidence
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
@@ -77,5 +79,5 @@
 // starts.
 //
 // Tests: model_test.go recovers known parameters from a link with a virtual
-// clock; links_test.go and ibv_test.go run over real ones.
+// clock (world_test.go); links_test.go and ibv_test.go run over real ones.
 package sampling

@@ -1,0 +1,201 @@
+package sampling
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// writes is a chain of k writes of size bytes, the last signalled. Their
+// targets are one behind the other, as in a ring, where the area has room.
+func (t *turn) writes(size, k int) []fabric.WR {
+	wrs := make([]fabric.WR, k)
+	step := (size + 63) &^ 63
+	places := max(1, int(t.to.Len)/step)
+	for i := range wrs {
+		wrs[i] = fabric.WR{
+			Op: fabric.OpWrite, RKey: t.to.RKey, RemoteAddr: t.to.Addr + uint64(i%places*step),
+			Local: []fabric.SGE{fabric.NewSGE(t.out[:size], t.lkey)},
+		}
+		if size <= t.s.caps.MaxInline {
+			wrs[i].Flags |= fabric.FlagInline // as protocols post small writes
+		}
+	}
+	wrs[k-1].Flags |= fabric.FlagSignaled
+	return wrs
+}
+
+// errCut ends a part whose next operation does not fit.
+var errCut = errors.New("budget used")
+
+// chainSample takes one sample of both series of c.
+func (t *turn) chainSample(c *chain, share float64) error {
+	one := c.guess(t)
+	if !t.fits(one, share) {
+		return errCut
+	}
+	wrs := t.writes(c.size, c.k)
+	v, err := t.trip(wrs[c.k-1:])
+	if err != nil {
+		return err
+	}
+	c.one.add(v)
+	if c.k == 1 {
+		return nil
+	}
+	if !t.fits(v*float64(c.k), share) {
+		return errCut
+	}
+	if v, err = t.trip(wrs); err != nil {
+		return err
+	}
+	c.many.add(v)
+	return nil
+}
+
+// guess is how long a single write of c takes at least: measured, or from the
+// next smaller size that is, the bytes taking in proportion. A first sample that
+// was disturbed must not keep the second from being taken.
+func (c *chain) guess(t *turn) float64 {
+	base := t.empty.one.least()
+	v, from := base, 0
+	for _, o := range t.sizes {
+		if o != c && o.one.n > 0 && o.size <= c.size && o.size > from {
+			from = o.size
+			v = base + max(0, o.one.least()-base)*float64(c.size)/float64(o.size)
+		}
+	}
+	switch c.one.n {
+	case 0:
+		return v
+	case 1:
+		return min(c.one.least(), disturbed*max(v, atLeast))
+	}
+	return c.one.least()
+}
+
+// chainLength is how many writes of a size go into a chain: many where the
+// difference to one is small against the noise of one, few where they take long
+// anyway. The longest needs a queue of 64.
+func (t *turn) chainLength(size int) int {
+	switch {
+	case size <= 4<<10 && t.empty != nil && t.empty.one.least() > longTrip:
+		return 48
+	case size <= 4<<10:
+		return 16
+	case size <= wide:
+		return 6
+	}
+	return 1
+}
+
+// wide is the size up to which a chain is measured. Beyond, one more write takes
+// as much more as a single one does, on every link that moves the bytes of one
+// write no slower than those of two: chains would only cost time, three times as
+// much for the sizes that cost most.
+const wide = 64 << 10
+
+// longTrip in ns: a link whose single write takes longer has latency worth
+// many writes, and jitter worth one.
+const longTrip = 4000
+
+// grid takes the first samples of the powers of two: a few sizes first, from
+// which the rest could be guessed if the budget ended, then all of them. It goes
+// round, so that a disturbance does not hit all samples of one point.
+func (t *turn) grid() error {
+	for _, step := range []int{16, 2} {
+		for size := 2 * least; size <= t.s.max; size *= step {
+			if t.find(size) == nil {
+				if err := t.first(size); err != nil {
+					return err
+				}
+			}
+		}
+		if t.find(t.s.max) == nil {
+			if err := t.first(t.s.max); err != nil {
+				return err
+			}
+		}
+	}
+	for range minSamples - 1 {
+		for _, c := range t.sizes {
+			if err := t.chainSample(c, 1); err != nil && !errors.Is(err, errCut) {
+				return err
+			}
+		}
+	}
+	return t.bigReads()
+}
+
+// first adds a size, with one sample if there is budget.
+func (t *turn) first(size int) error {
+	c := &chain{size: size, k: t.chainLength(size)}
+	i, _ := slices.BinarySearchFunc(t.sizes, size, func(c *chain, n int) int { return c.size - n })
+	t.sizes = slices.Insert(t.sizes, i, c)
+	if err := t.chainSample(c, 1); err != nil && !errors.Is(err, errCut) {
+		return err
+	}
+	return nil
+}
+
+// bigReads measures the bandwidth of reads: the way back may be slower or
+// faster than the way there.
+func (t *turn) bigReads() error {
+	for i, size := range []int{t.s.max / 8, t.s.max} {
+		p := &t.reads[i]
+		p.size = size
+		wrs := t.readRequest(size)
+		last := 2 * t.find(size).guess(t)
+		for range minSamples {
+			if !t.fits(last, 1) {
+				return nil
+			}
+			v, err := t.trip(wrs)
+			if err != nil {
+				return err
+			}
+			p.t.add(v)
+			last = v
+		}
+	}
+	return nil
+}
+
+func (t *turn) find(size int) *chain {
+	for _, c := range t.sizes {
+		if c.size == size {
+			return c
+		}
+	}
+	return nil
+}
+
+// marginal is what one more write of c's size costs behind others.
+func (t *turn) marginal(c *chain) estimate {
+	a, b := c.one.estimate(), c.many.estimate()
+	if c.k == 1 {
+		return t.beyond(a)
+	}
+	if a.n == 0 || b.n == 0 {
+		return estimate{se: math.Inf(1)}
+	}
+	d := float64(c.k - 1)
+	return estimate{v: max(0, b.v-a.v) / d, se: math.Hypot(a.se, b.se) / d, n: min(a.n, b.n), dropped: a.dropped + b.dropped}
+}
+
+// beyond is marginal for a size of which a single write takes a: as much more
+// than the largest chained size as the single write takes more. Without that,
+// as much more than the smallest.
+func (t *turn) beyond(a estimate) estimate {
+	from := t.find(wide)
+	if from == nil || from.many.n == 0 {
+		from = t.empty
+	}
+	one, p := from.one.estimate(), t.marginal(from)
+	if a.n == 0 || p.n == 0 {
+		return estimate{se: math.Inf(1)}
+	}
+	return estimate{v: max(p.v, p.v+a.v-one.v), se: math.Hypot(a.se, math.Hypot(one.se, p.se)), n: a.n, dropped: a.dropped}
+}

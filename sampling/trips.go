@@ -1,0 +1,132 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// throw sends the ball and waits until it is back.
+func (s *Session) throw() error {
+	return s.throwWith(0)
+}
+
+// wake throws the ball to a peer that naps.
+func (s *Session) wake() error { return s.throwWith(loud) }
+
+func (s *Session) throwWith(flags uint64) error {
+	s.ball++
+	if err := s.bounce(flags); err != nil {
+		return err
+	}
+	s.begin(0)
+	for {
+		switch w := loadWord(s.mem, offPing); w &^ quiet {
+		case s.ball:
+			return nil
+		case s.ball - 1:
+		default:
+			return fmt.Errorf("%w: ball %#x came back as %#x", ErrProtocol, s.ball, w)
+		}
+		if err := s.look(); err != nil {
+			return err
+		}
+	}
+}
+
+// balls measures the round trip. Not at once: a process that has only just
+// begun runs through its code and touches its pages for the first time.
+func (t *turn) balls() error {
+	for range 2 {
+		if err := t.s.wake(); err != nil {
+			return err
+		}
+	}
+	burst := 0.0
+	return t.sample(&t.ball, shareBall, func() (float64, error) {
+		a := t.s.now()
+		for range max(1, int(burst)) {
+			if err := t.s.throw(); err != nil {
+				return 0, err
+			}
+		}
+		v := t.since(a) / max(1, burst)
+		burst = min(8, atLeast/max(v, 1)) // short trips by the dozen, against the clock's grain
+		return v, nil
+	})
+}
+
+// hush sends the peer out of the way: what follows needs it no more than its
+// link does.
+func (t *turn) hush() error {
+	if err := t.s.bounce(quiet); err != nil {
+		return err
+	}
+	return t.s.drain()
+}
+
+// trip is one signalled request, from posting to completion.
+func (t *turn) trip(wrs []fabric.WR) (float64, error) {
+	a := t.s.now()
+	if err := t.s.post(wrs, 1); err != nil {
+		return 0, err
+	}
+	if err := t.s.drain(); err != nil {
+		return 0, err
+	}
+	return t.since(a), nil
+}
+
+// readRequest reads size bytes of the peer's data.
+func (t *turn) readRequest(size int) []fabric.WR {
+	return []fabric.WR{{
+		Op: fabric.OpRead, Flags: fabric.FlagSignaled, RKey: t.to.RKey, RemoteAddr: t.to.Addr,
+		Local: []fabric.SGE{fabric.NewSGE(t.out[:size], t.lkey)},
+	}}
+}
+
+func (t *turn) readTrips() error {
+	wrs := t.readRequest(8)
+	return t.sample(&t.read, shareRead, func() (float64, error) { return t.trip(wrs) })
+}
+
+// least is the size of the smallest operation, which stands for one without
+// bytes: what cursors and flags take. A write of no bytes at all costs next to
+// nothing on links that look at the length first.
+const least = 8
+
+// empties measures the gap and what posting costs the processor.
+func (t *turn) empties() error {
+	t.empty = &chain{size: least, k: 16}
+	one := t.writes(least, 1)
+	for range minSamples {
+		v, err := t.trip(one)
+		if err != nil {
+			return err
+		}
+		t.empty.one.add(v)
+	}
+	t.empty.k = t.chainLength(least)
+	many := t.writes(least, t.empty.k)
+	timed := func(wrs []fabric.WR, post *series) (float64, error) {
+		a := t.s.now()
+		if err := t.s.post(wrs, 1); err != nil {
+			return 0, err
+		}
+		b := t.s.now()
+		if err := t.s.drain(); err != nil {
+			return 0, err
+		}
+		v := t.since(a)
+		post.add(max(0, float64(b-a)-t.overhead))
+		return max(0, v-t.overhead), nil
+	}
+	return t.sample(&t.empty.many, shareEmpty, func() (float64, error) {
+		v, err := timed(one, &t.post1)
+		if err != nil {
+			return 0, err
+		}
+		t.empty.one.add(v)
+		return timed(many, &t.postK)
+	})
+}
