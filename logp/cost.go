@@ -1,6 +1,9 @@
 package logp
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Term names a part of a cost. See the package comment for the formulas.
 type Term uint8
@@ -203,7 +206,7 @@ func (t *tally) end() {
 	}
 	if !t.used.Has(t.mode) {
 		t.used = t.used.With(t.mode)
-		t.terms[TermExtra] += p.Extra[t.mode].Fixed
+		t.terms[TermExtra] += max(p.Extra[t.mode].Fixed, 0)
 		if l.Cursor {
 			t.terms[TermCursor] += p.Os.At(0) + p.G
 			t.terms[TermPost] += p.CPU.B
@@ -227,7 +230,7 @@ func (t *tally) cost() Cost {
 	t.c.Terms[TermPost] += t.p.CPU.A
 	t.c.Terms[TermGap] -= t.p.G
 	var far Mode
-	farthest, wait := -1.0, 0.0
+	farthest, wait := math.Inf(-1), 0.0
 	for m := range Mode(NumModes) {
 		if !t.used.Has(m) {
 			continue
@@ -240,14 +243,18 @@ func (t *tally) cost() Cost {
 	soft, hard := t.p.latency(far)
 	t.c.Terms[TermSoft] += soft
 	t.c.Terms[TermHard] += hard
-	t.c.Terms[TermLearned] += farthest - soft - hard
-	t.load[far] += soft + hard
+	less := min(t.p.Extra[far].Fixed, 0)
+	t.c.Terms[TermExtra] += less
+	t.c.Terms[TermLearned] += farthest - soft - hard - less
+	t.load[far] += soft + hard + less
 	t.c.Terms[TermCredit] += wait
 	return t.c
 }
 
-// tail returns the corrected latency of mode m.
+// tail returns the corrected latency of mode m. What Extra.Fixed takes away is
+// part of it: of a plan of several modes the longest tail counts, so that a mode
+// that is used besides never makes a plan cheaper.
 func (p *Params) tail(m Mode) float64 {
 	soft, hard := p.latency(m)
-	return p.scale(m) * (soft + hard)
+	return p.scale(m) * (soft + hard + min(p.Extra[m].Fixed, 0))
 }

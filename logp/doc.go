@@ -50,7 +50,8 @@
 //	total = a + Σ occupancy + (operations−1)·g + max latency + max credit
 //
 // which for one part is the formula of its mode; cursor updates and Extra.Fixed
-// count once for each mode that the plan uses. docs/model.md explains all of
+// count once for each mode that the plan uses, where Extra.Fixed is below 0 as
+// part of the mode's latency. docs/model.md explains all of
 // this at leisure, with a worked example.
 //
 // # Concurrency and ownership

@@ -57,10 +57,45 @@ func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 	}
 	var x [4]float64
 	for range 3 {
-		x = solve(rows, size)
+		x = bare.within(m, rows, size)
 		reweigh(rows, x)
 	}
-	return bare.bound(m, Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3]}), nil
+	return bare.bound(m, extraOf(x)), nil
+}
+
+func extraOf(x [4]float64) Extra {
+	return Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3]}
+}
+
+// within is solve with the terms kept to their bounds: one that hits its bound
+// stays there, and the others are solved again around it.
+func (p *Params) within(m Mode, rows []fitRow, size [4]float64) (x [4]float64) {
+	var held [4]bool
+	free := slices.Clone(rows)
+	for range len(x) {
+		y := solve(free, size)
+		for k := range y {
+			if !held[k] {
+				x[k] = y[k]
+			}
+		}
+		b := p.bound(m, extraOf(x))
+		more := false
+		for k, v := range [...]float64{b.Fixed, b.PerOp, b.PerMessage, b.PerByte} {
+			if held[k] || v == x[k] {
+				continue
+			}
+			held[k], more, x[k] = true, true, v
+			for i := range free {
+				free[i].y -= free[i].x[k] * v
+				free[i].x[k] = 0
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	return x
 }
 
 type fitRow struct {
@@ -141,10 +176,13 @@ func (p *Params) bound(m Mode, e Extra) Extra {
 	var r prices
 	r.set(p)
 	per := r.arrive // what a byte costs in any case
-	op := p.G + p.CPU.B + per.At(0)
+	soft, hard := p.latency(m)
+	// A plan has one gap less than operations, and posts once.
+	g := min(p.G, soft+hard+p.CPU.A)
+	op := g + p.CPU.B + per.At(0)
 	switch m {
 	case Gather:
-		op = p.G + p.CPU.B
+		op = g + p.CPU.B
 	case Scatter:
 		per = p.Os
 		op = p.CPU.A + p.CPU.B
@@ -161,7 +199,6 @@ func (p *Params) bound(m Mode, e Extra) Extra {
 	if math.IsInf(least, 1) {
 		least = 0
 	}
-	soft, hard := p.latency(m)
 	msg := 0.0
 	if m == Eager { // a message is an operation
 		msg, op = op/2, op/2
@@ -169,7 +206,7 @@ func (p *Params) bound(m Mode, e Extra) Extra {
 	if m == Scatter {
 		msg = p.CPU.B + p.Os.At(0)
 	}
-	e.Fixed = min(max(e.Fixed, -most*(soft+hard)), MaxNS)
+	e.Fixed = min(max(e.Fixed, -most*(soft+hard+p.CPU.A-g)), MaxNS)
 	e.PerOp = min(max(e.PerOp, -most*op), MaxNS)
 	e.PerMessage = min(max(e.PerMessage, -most*msg), MaxNS)
 	e.PerByte = min(max(e.PerByte, -most*max(least, 0)), MaxNS)

@@ -47,7 +47,7 @@ type Posting struct {
 // Extra is a linear correction of one mode in ns. Terms may be negative: where
 // copies overlap with transfers the formulas say too much.
 type Extra struct {
-	Fixed      float64 `json:"fixed"`       // once a plan that uses the mode
+	Fixed      float64 `json:"fixed"`       // once a plan that uses the mode; below 0: off its latency
 	PerOp      float64 `json:"per_op"`      // per eager write, gather write, descriptor
 	PerMessage float64 `json:"per_message"` // per message
 	PerByte    float64 `json:"per_byte"`    // per byte of payload

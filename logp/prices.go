@@ -59,7 +59,7 @@ func (r *prices) bind(l *Limits) {
 	p := &r.p
 	r.read = p.Os.At(int64(l.ReadRequest)) + p.G + p.CPU.B
 	for m := range Mode(NumModes) {
-		r.fixed[m] = p.Extra[m].Fixed
+		r.fixed[m] = max(p.Extra[m].Fixed, 0) // the rest is in tail
 		if l.Cursor {
 			r.fixed[m] += p.Os.At(0) + p.G + p.CPU.B
 		}
@@ -90,13 +90,16 @@ func (r *prices) sweet(m int64) int64 {
 
 // shared is what a plan costs that uses the modes of s, besides its edges.
 func (r *prices) shared(wait *[NumModes]float64, s ModeSet) float64 {
-	t, tail, w := r.once, 0.0, 0.0
+	t, tail, w := r.once, math.Inf(-1), 0.0
 	for m := range Mode(NumModes) {
 		if s.Has(m) {
 			t += r.fixed[m]
 			tail = max(tail, r.tail[m])
 			w = max(w, wait[m])
 		}
+	}
+	if s == 0 {
+		tail = 0
 	}
 	return t + tail + w
 }
