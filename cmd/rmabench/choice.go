@@ -160,7 +160,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 	inJob := wireup.InJob()
 	if inJob {
 		if cfg, err := wireup.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.ChoiceInJob(ctx, req, nil, nil)) // has nothing to write
+			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
 		}
 	}
 	out, commit := f.output(s)
@@ -182,7 +182,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 		return w.Write(r)
 	}
 	if inJob {
-		_, err = session.ChoiceInJob(ctx, req, emit, nil)
+		_, err = session.ChoiceInJob(ctx, req, choice.Emit{Cell: emit})
 	} else {
 		err = session.ChoiceLocal(ctx, req, s.err, emit)
 	}
@@ -222,7 +222,7 @@ func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request
 	var x *choice.Explanation
 	if wireup.InJob() {
 		var shows bool
-		shows, err = session.ChoiceInJob(ctx, req, nil, func(y choice.Explanation) error { x = &y; return nil })
+		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }})
 		if err != nil || !shows {
 			return shown(shows, err)
 		}
@@ -236,6 +236,69 @@ func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request
 		err = x.WriteText(out)
 	}
 	return errors.Join(err, commit())
+}
+
+func ablateCommand(s streams) *cobra.Command {
+	f := &choiceFlags{}
+	cmd := &cobra.Command{
+		Use: "ablate", Short: "Measure what single design choices bring", Args: noArgs,
+		Long: `Play batches over channels that differ in one thing only, in turns:
+
+  arrival         a lap flag in each block, or a cursor word behind the data
+  credit          consumed blocks, of 64, after which credit is returned
+  gather source   messages taken in place (the default: from 512 bytes), or copied
+  posting         one post for a chain, or one each
+
+Ratios are to the first variant, which is the default; noise is the first variant
+against itself. Over links whose writes do not promise the last byte last there is
+no lap flag.`,
+		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request(cmd.Flags().Changed)
+			req.Ablate = true
+			if err == nil {
+				err = req.Check()
+			}
+			if err != nil {
+				return usage(err)
+			}
+			return f.ablate(cmd.Context(), s, req)
+		},
+	}
+	f.common(cmd)
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// ablate measures and writes.
+func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request) error {
+	bar := s.err
+	if f.quiet {
+		bar = nil
+	}
+	if cfg, err := wireup.FromEnv(); wireup.InJob() && err == nil && cfg.Rank > 0 {
+		bar = nil
+	}
+	p := newProgress(bar, choice.AblationRows())
+	var as []choice.Ablation
+	emit := func(a choice.Ablation) error {
+		p.text = fmt.Sprintf("%s %s %s", a.Fabric, a.Study, a.Batch)
+		p.done()
+		as = append(as, a)
+		return nil
+	}
+	shows, err := true, error(nil)
+	if wireup.InJob() {
+		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Ablation: emit})
+	} else {
+		err = session.AblateLocal(ctx, req, s.err, emit)
+	}
+	p.close(err == nil)
+	if err != nil || !shows {
+		return shown(shows, err)
+	}
+	out, commit := f.output(s)
+	return errors.Join(choice.WriteAblations(out, f.format, as), commit())
 }
 
 // readChoice reads a file of JSON lines.

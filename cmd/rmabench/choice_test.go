@@ -104,11 +104,36 @@ func TestChoiceUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument",
-		"explain": "batch", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "explain --batch 8 --time 0s": "positive",
+		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "unknown flag", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
 		require.Contains(t, errs, says, args)
 		require.Empty(t, out, args)
+	}
+}
+
+func TestAblateOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		t.Run(fabric, func(t *testing.T) {
+			code, out, errs := rmabench(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "3", "--format", "json")
+			require.Equal(t, exitOK, code, errs)
+			ls := strings.Split(strings.TrimSpace(out), "\n")
+			require.Len(t, ls, choice.AblationRows())
+			seen := map[string]bool{}
+			for _, l := range ls {
+				var a choice.Ablation
+				require.NoError(t, json.Unmarshal([]byte(l), &a))
+				require.Equal(t, fabric, a.Fabric)
+				require.Equal(t, len(a.Variants), len(a.US))
+				require.Equal(t, len(a.Variants), len(a.Ratio))
+				for i, us := range a.US {
+					require.Positive(t, us)
+					require.InEpsilon(t, us/a.US[0], a.Ratio[i], 1e-9)
+				}
+				seen[a.Study] = true
+			}
+			require.Len(t, seen, 4)
+		})
 	}
 }

@@ -14,7 +14,7 @@
 //	host.go     info, doctor; verbs.go what they say about RDMA devices
 //	report.go   report
 //	plogp.go    plogp
-//	choice.go   choice, explain
+//	choice.go   choice, explain, ablate
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -95,6 +95,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench plogp --fabric shm               # parameters of the cost model
   rmabench choice --fabric shm              # does the model choose right?
   rmabench explain --batch 64x128,2x1M      # why a batch goes the way it goes
+  rmabench ablate --fabric tcp              # what single design choices bring
   rmabench info; rmabench doctor`
 
 // run is main without the process.
@@ -111,7 +112,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s),
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s),
 		childCommand(s), plogpChildCommand(s), choiceChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)

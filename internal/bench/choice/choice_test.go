@@ -236,3 +236,36 @@ func TestExplanationText(t *testing.T) {
 	}
 	require.NotContains(t, b.String(), "hard")
 }
+
+func TestAblationArithmetic(t *testing.T) {
+	t.Parallel()
+	a := Ablation{Fabric: "shm", Study: "arrival", Batch: "1x8", Variants: []string{"lap", "cursor"}, US: []float64{2, 3}}
+	a.fill(2.2)
+	require.Equal(t, []float64{1, 1.5}, a.Ratio)
+	require.InDelta(t, 0.1, a.Noise, 1e-12)
+	var b bytes.Buffer
+	require.NoError(t, WriteAblations(&b, "table", []Ablation{a}))
+	require.Contains(t, b.String(), "cursor 3.00 (1.50)")
+	b.Reset()
+	require.NoError(t, WriteAblations(&b, "json", []Ablation{a, a}))
+	require.Equal(t, 2, strings.Count(b.String(), "\n"))
+}
+
+func TestStudiesAreWellFormed(t *testing.T) {
+	t.Parallel()
+	for _, lap := range []bool{false, true} {
+		rows := 0
+		for _, s := range studies(lap) {
+			require.NotEmpty(t, s.variants)
+			for _, v := range s.variants {
+				require.NotNil(t, v.set)
+			}
+			for _, b := range s.batches {
+				_, err := ParseBatch(b)
+				require.NoError(t, err)
+				rows++
+			}
+		}
+		require.Equal(t, AblationRows(), rows, "the same over every link")
+	}
+}

@@ -26,4 +26,5 @@
 //	result.go   Result, Summary
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
+//	ablate.go   single design choices, each with all else equal
 package choice

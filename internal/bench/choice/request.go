@@ -37,6 +37,9 @@ type Request struct {
 	// Measure says whether to play it.
 	Batch   []int `json:"batch,omitempty"`
 	Measure bool  `json:"measure,omitempty"`
+
+	// Ablate asks for the studies of ablate.go instead of a grid.
+	Ablate bool `json:"ablate,omitempty"`
 }
 
 // Defaults and bounds.
@@ -61,7 +64,7 @@ const (
 
 // Check fills in defaults and says whether it can be carried out, on both sides.
 func (r *Request) Check() error {
-	if len(r.Batch) > 0 {
+	if len(r.Batch) > 0 || r.Ablate {
 		r.Grid = Grid{N: []int{1}, Mixes: []string{"8"}}
 		if len(r.Batch) > maxN || sum(r.Batch) > maxBytes {
 			return fmt.Errorf("%w: batch of %d messages, %d bytes: want at most %d, %d", ErrGrid, len(r.Batch), sum(r.Batch), maxN, maxBytes)

@@ -24,7 +24,10 @@ type rank struct {
 	fabric string
 	side   *pingpong.Side
 	params logp.Params
-	close  func() error
+	conn   bench.Conn
+
+	close   func() error
+	onClose func(func() error) // before what was opened until now
 }
 
 // idTag is the first of the channel's work request tags.
@@ -68,6 +71,10 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	}
 	k.params = sampled.Both
 
+	k.conn, k.onClose = conn, onClose
+	if req.Ablate { // opens channels of its own
+		return k, nil
+	}
 	span := pingpong.CalibrationSpan + 64<<10
 	for _, c := range req.Cells() {
 		sizes, err := c.Sizes(req.Seed)
@@ -77,32 +84,39 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		span = max(span, pingpong.Need(sizes))
 	}
 	span = max(span, pingpong.Need(req.Batch))
-	side, err := pingpong.Open(conn.Link, conn.EP, pingpong.Options{
-		First: ctl.Rank() == 0, Span: span, Stall: req.Stall, Wait: bench.Waiter(req.Pin),
-		Channel: message.Options{IDTag: idTag, Params: &k.params},
-	})
-	if side != nil {
-		k.side = side
-		onClose(side.Close)
-	}
-	if err = bench.Agree(ctx, ctl, err); err != nil {
-		return k, fmt.Errorf("open the channel: %w", err)
-	}
-	theirs, err := k.exchange(ctx, side.Setup())
-	if err == nil {
-		err = side.Connect(theirs)
-	}
-	if err = bench.Agree(ctx, k.polling(), err); err != nil {
-		return k, fmt.Errorf("connect the channel: %w", err)
+	if k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}); err != nil {
+		return k, err
 	}
 	if !req.Bare {
-		p, _, err := side.Calibrate(ctx, k.params, req.Calibration)
+		p, _, err := k.side.Calibrate(ctx, k.params, req.Calibration)
 		if err = bench.Agree(ctx, k.polling(), err); err != nil {
 			return k, fmt.Errorf("calibrate: %w", err)
 		}
 		k.params = p
 	}
 	return k, nil
+}
+
+// open makes one more channel on the endpoint and connects it.
+func (k *rank) open(ctx context.Context, span int, o message.Options) (*pingpong.Side, error) {
+	o.Params = &k.params
+	side, err := pingpong.Open(k.conn.Link, k.conn.EP, pingpong.Options{
+		First: k.ctl.Rank() == 0, Span: span, Stall: k.req.Stall, Wait: bench.Waiter(k.req.Pin), Channel: o,
+	})
+	if side != nil {
+		k.onClose(side.Close)
+	}
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return nil, fmt.Errorf("open the channel: %w", err)
+	}
+	theirs, err := k.exchange(ctx, side.Setup())
+	if err == nil {
+		err = side.Connect(theirs)
+	}
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return nil, fmt.Errorf("connect the channel: %w", err)
+	}
+	return side, nil
 }
 
 // control is the control channel for times when the link needs polls.
@@ -113,6 +127,9 @@ func (k *rank) polling() bench.Control { return control{k} }
 func (c control) Rank() int { return c.k.ctl.Rank() }
 
 func (c control) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
+	if c.k.side == nil {
+		return c.k.ctl.Exchange(ctx, mine)
+	}
 	return c.k.side.Exchange(ctx, func(ctx context.Context) ([]byte, error) { return c.k.ctl.Exchange(ctx, mine) })
 }
 
@@ -120,19 +137,30 @@ func (k *rank) exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	return control{k}.Exchange(ctx, mine)
 }
 
-// Run compares, or explains where the request has a batch. Both ranks call it:
-// rank 0 with what it wants, emit, which gets every cell as it comes, and
-// explain; rank 1 with a zero Request and nil.
-func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request, emit func(Result) error, explain func(Explanation) error) (err error) {
+// Emit gets results on rank 0, as they come. What the request does not ask for
+// may be nil.
+type Emit struct {
+	Cell     func(Result) error
+	Explain  func(Explanation) error
+	Ablation func(Ablation) error
+}
+
+// Run does what the request asks for: compares, explains a batch, or measures
+// design choices. Both ranks call it: rank 0 with what it wants, rank 1 with a
+// zero Request and Emit.
+func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request, emit Emit) (err error) {
 	k, err := start(ctx, ctl, open, &req)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.close()) }()
-	if len(req.Batch) > 0 {
+	switch {
+	case req.Ablate:
+		return k.ablations(ctx, emit.Ablation)
+	case len(req.Batch) > 0:
 		x, err := k.explain(ctx)
 		if err == nil && x != nil {
-			err = explain(*x)
+			err = emit.Explain(*x)
 		}
 		return errors.Join(err, bench.Agree(ctx, k.polling(), err))
 	}
@@ -152,7 +180,7 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 			break
 		}
 		if ctl.Rank() == 0 {
-			if err := emit(res); err != nil {
+			if err := emit.Cell(res); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// ChoiceArg is ChildArg for ChoiceLocal and ExplainLocal; the program must call
+// ChoiceArg is ChildArg for ChoiceLocal, ExplainLocal and AblateLocal; the program must call
 // ChoiceChild then.
 const ChoiceArg = "comparing-rank"
 
@@ -56,6 +56,27 @@ func ExplainLocal(ctx context.Context, req choice.Request, stderr io.Writer) (x 
 	return x, err
 }
 
+// AblateLocal measures design choices between two processes that it starts.
+func AblateLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit func(choice.Ablation) error) error {
+	req.Ablate = true
+	if err := req.Check(); err != nil {
+		return err
+	}
+	n := 0
+	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
+		var a choice.Ablation
+		if json.Unmarshal(b, &a) != nil || a.Study == "" {
+			return false, nil
+		}
+		n++
+		return true, emit(a)
+	})
+	if err == nil && n != choice.AblationRows() {
+		err = fmt.Errorf("%d results arrived, want %d", n, choice.AblationRows())
+	}
+	return err
+}
+
 // ChoiceChild is what a program started with ChoiceArg does.
 func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req choice.Request
@@ -63,15 +84,19 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 		return true, err
 	}
 	enc := json.NewEncoder(out)
-	return ChoiceInJob(ctx, req, func(r choice.Result) error { return enc.Encode(r) }, func(x choice.Explanation) error { return enc.Encode(x) })
+	return ChoiceInJob(ctx, req, choice.Emit{
+		Cell:     func(r choice.Result) error { return enc.Encode(r) },
+		Explain:  func(x choice.Explanation) error { return enc.Encode(x) },
+		Ablation: func(a choice.Ablation) error { return enc.Encode(a) },
+	})
 }
 
-// ChoiceInJob compares, or explains where the request has a batch, in the job
-// that the environment describes, between its ranks 0 and 1.
-func ChoiceInJob(ctx context.Context, req choice.Request, emit func(choice.Result) error, explain func(choice.Explanation) error) (shows bool, err error) {
+// ChoiceInJob does what the request asks for in the job that the environment
+// describes, between its ranks 0 and 1.
+func ChoiceInJob(ctx context.Context, req choice.Request, emit choice.Emit) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
 		return between(ctx, job, links.Options{}, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
-			return choice.Run(ctx, ctl, open, req, emit, explain)
+			return choice.Run(ctx, ctl, open, req, emit)
 		})
 	})
 }

@@ -197,3 +197,20 @@ func TestPlayingAllocatesNothing(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Less(t, n, float64(trips)/2)
 }
+
+func TestOneMessageEach(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, "sim", Options{})
+	for _, s := range []*Side{a, b} {
+		require.NoError(t, s.Load([]int{64, 64, 64, 64}))
+		require.NoError(t, s.Channel().SetPolicy(logp.Policy{Forced: true, Mode: logp.Gather}))
+		s.SetEach(true)
+	}
+	play := func(ctx context.Context, s *Side) error { return s.Play(ctx, make([]int64, 2)) }
+	together(t, a, b, play)
+	n := a.Channel().Stats().Plans
+	require.Equal(t, uint64(8), n, "a plan a message")
+	a.SetEach(false)
+	together(t, a, b, play)
+	require.Equal(t, uint64(2), a.Channel().Stats().Plans-n, "a plan a batch")
+}

@@ -112,6 +112,11 @@ func (s *Side) send() {
 		at := s.at[i]
 		o.Data, o.LKey, o.RKey, o.Registered, o.Done = mem[at:at+m:at+m], lkey, rkey, true, &s.done
 		s.ch.Send(o)
+		if s.each {
+			if _, _, err := s.ch.Progress(); err != nil && s.down == nil {
+				s.down = err
+			}
+		}
 	}
 	if err := s.progress(); err != nil && s.down == nil {
 		s.down = err // the wait that follows reports it

@@ -56,6 +56,9 @@ type Side struct {
 	answer message.In
 	told   counter
 
+	group []*Side // which share the endpoint, this one among them; nil: it alone
+	each  bool    // see SetEach
+
 	spin   cpu.Spinner
 	misses int
 	since  int64 // ticks of the first long look of this wait
@@ -111,6 +114,19 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 
 // Channel is the channel that is played on.
 func (s *Side) Channel() *message.Channel { return s.ch }
+
+// Group makes sides that share an endpoint progress together: while one plays,
+// the others answer what the peer still wants of them. Both ends form the same
+// groups; each channel has WR tags of its own (message.Options.IDTag).
+func Group(sides ...*Side) {
+	for _, s := range sides {
+		s.group = sides
+	}
+}
+
+// SetEach makes this side hand every message to the link by itself, instead of
+// the batch as a whole: one post a message, and no plan over several.
+func (s *Side) SetEach(on bool) { s.each = on }
 
 // Setup is what the peer's Connect needs.
 func (s *Side) Setup() []byte { return s.ch.Setup() }

@@ -23,7 +23,18 @@ func (s *Side) progress() error {
 			}
 			return fmt.Errorf("%w: %v", fabric.ErrDown, c.Status)
 		}
-		s.ch.OnCompletion(c)
+		if !s.ch.OnCompletion(c) {
+			for _, o := range s.group {
+				o.ch.OnCompletion(c) // what is not its own changes nothing
+			}
+		}
+	}
+	for _, o := range s.group {
+		if o != s {
+			if _, _, err := o.ch.Progress(); err != nil {
+				return err
+			}
+		}
 	}
 	_, _, err := s.ch.Progress()
 	return err
