@@ -2,6 +2,7 @@ package rma
 
 import (
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/logp"
 )
 
 // Batch is a list of messages that are handed over at once: the engine decides
@@ -45,6 +46,28 @@ func (b *Batch) Len() int { return len(b.outs) }
 func (b *Batch) Reset() {
 	clear(b.outs)
 	b.outs, b.err = b.outs[:0], nil
+}
+
+// Explain says how the batch would go now, and why: every way with its predicted
+// time, term by term, and the plan. It sends nothing. It needs a peer with which
+// messages have been exchanged before; with oneself there is nothing to explain.
+// Errors wrap ErrNotTalking, or are those of a connection that has ended.
+func (b *Batch) Explain() (string, error) {
+	p := b.peer
+	if b.err != nil {
+		return "", b.err
+	}
+	var x *logp.Explanation
+	err := ErrNotTalking
+	p.eng.prog.Do(func() {
+		if p.talk.ch != nil {
+			x, err = p.talk.ch.Explain(b.outs)
+		}
+	})
+	if err != nil {
+		return "", &PeerError{Rank: p.rank, Op: "explain", Err: err}
+	}
+	return x.String(), nil
 }
 
 // Send hands the batch in. The request is complete when all its messages are,

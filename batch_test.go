@@ -74,6 +74,11 @@ func TestBatch(t *testing.T) {
 						}
 						require.NoError(t, sent.Wait(ctx))
 					}
+					if to == 1 {
+						why, err := b.Explain()
+						require.NoError(t, err)
+						require.Contains(t, why, "gather")
+					}
 					empty := es[0].Peer(to).Batch().Send()
 					require.NoError(t, empty.Wait(ctx))
 				}
@@ -91,6 +96,8 @@ func TestBatchErrors(t *testing.T) {
 		mem, err := es[0].Alloc(100)
 		require.NoError(t, err)
 		b := es[0].Peer(1).Batch()
+		_, err = b.Explain()
+		require.ErrorIs(t, err, ErrNotTalking)
 		b.AddBuffer(0, mem.Slice(50, 51))
 		require.ErrorIs(t, b.Send().Wait(ctx), ErrBounds)
 		b.Reset()

@@ -1,6 +1,8 @@
 package rma
 
 import (
+	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +16,10 @@ func TestCalibration(t *testing.T) {
 		dir := t.TempDir()
 		var first []*Engine
 		for start := range 2 {
-			es := openWith(t, 3, fabric, func(c *Config) { c.Sampling, c.Profiles = "", dir })
+			es := openWith(t, 3, fabric, func(c *Config) {
+				c.Sampling, c.Profiles = "", dir
+				c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+			})
 			for r, e := range es {
 				require.Len(t, e.params, 1)
 				for _, p := range []linkParams{e.params[0]} {
@@ -23,7 +28,13 @@ func TestCalibration(t *testing.T) {
 					require.Equal(t, es[0].params[0].down, p.down, "rank %d", r)
 				}
 			}
-			require.NotEqual(t, sampling.Defaults(es[0].links[0].Name()), *es[0].params[0].up)
+			// On a busy machine the budget may end before anything was measured: then
+			// nothing is saved.
+			saved, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			if len(saved) > 0 {
+				require.NotEqual(t, sampling.Defaults(es[0].links[0].Name()), *es[0].params[0].up)
+			}
 			if start == 0 {
 				first = es
 				continue

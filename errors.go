@@ -26,6 +26,7 @@ var (
 	ErrBadKey      = fabric.ErrBadKey
 	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
 	ErrShortBuffer = message.ErrShortBuffer // a message is longer than the buffer; it stays
+	ErrNotTalking  = errors.New("no messages were exchanged with this rank yet")
 	ErrRequestUsed = errors.New("request has been waited for already")
 )
 

@@ -24,6 +24,10 @@ var (
 	// ErrState is a call out of order: Run before Connect, Connect twice.
 	ErrState = errors.New("sampling session is not in that state")
 
+	// ErrUnsure is why a measurement was not saved that came to nothing within its
+	// budget: the processors were busy with other things.
+	ErrUnsure = errors.New("too little was measured to be kept")
+
 	// ErrNoProfile is a profile that does not exist.
 	ErrNoProfile = errors.New("no saved profile")
 

@@ -21,6 +21,12 @@ type Tables struct {
 	Conf Conf `json:"conf"`
 }
 
+// known says that something was measured: tables of defaults, after a budget that
+// others used up, are not worth keeping.
+func (t *Tables) known() bool {
+	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) && t.Both.Os.Confidence(64) > 0
+}
+
 // Digest tells tables apart.
 type Digest [16]byte
 

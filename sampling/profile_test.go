@@ -167,17 +167,28 @@ func FuzzParseMessage(f *testing.F) {
 func cachedOver(t *testing.T, open opener) {
 	key := Key{Class: SameHost}
 	sa, sb := &Store{Dir: t.TempDir()}, &Store{Dir: t.TempDir()}
+	unsure := false
 	run := func() Result {
-		oa := Options{Store: sa, Key: key, StepTimeout: 30 * time.Second}
+		// Ample: on a busy machine 50 ms may pass with nothing measured, which is
+		// not saved.
+		oa := Options{Store: sa, Key: key, Budget: 500 * time.Millisecond, StepTimeout: 30 * time.Second}
 		ob := oa
 		ob.Store = sb
 		a, b := sessions(t, open, oa, ob)
 		r, rb := agreed(t, a, b)
-		require.NoError(t, errors.Join(r.SaveErr, rb.SaveErr))
+		unsure = savedUnlessUnsure(t, r, rb)
 		return r
 	}
 	one := run()
 	require.Equal(t, FromMeasurement, one.Source)
+	if unsure {
+		for _, s := range []*Store{sa, sb} {
+			es, err := filepath.Glob(filepath.Join(s.Dir, "*"))
+			require.NoError(t, err)
+			require.Empty(t, es, "nothing was measured")
+		}
+		return
+	}
 	// Whether the link is plausible a moment later is up to the machine's load;
 	// the tables are the same in that case.
 	two := run()
@@ -190,10 +201,25 @@ func cachedOver(t *testing.T, open opener) {
 	require.Len(t, es, 1)
 	require.NoError(t, os.Remove(es[0]))
 	require.Equal(t, FromMeasurement, run().Source, "only one side has it")
+	if unsure {
+		return
+	}
 	es, err = filepath.Glob(filepath.Join(sa.Dir, "*"))
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(es[0], 100))
 	require.Equal(t, FromMeasurement, run().Source, "damaged")
+}
+
+// savedUnlessUnsure checks that both sides saved, or found together that they
+// had measured too little: the budget may pass while a busy machine does other
+// things.
+func savedUnlessUnsure(t *testing.T, a, b Result) (unsure bool) {
+	if errors.Is(a.SaveErr, ErrUnsure) {
+		require.ErrorIs(t, b.SaveErr, ErrUnsure)
+		return true
+	}
+	require.NoError(t, errors.Join(a.SaveErr, b.SaveErr))
+	return false
 }
 
 func TestCached(t *testing.T) {

@@ -184,7 +184,11 @@ func (s *Session) run() (Result, error) {
 	if err := s.part(); err != nil {
 		return Result{}, err
 	}
-	if s.opt.Store != nil {
+	switch {
+	case s.opt.Store == nil:
+	case !t.known():
+		r.SaveErr = ErrUnsure
+	default:
 		r.SaveErr = s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
 	}
 	return r, nil

@@ -85,31 +85,59 @@ func (c *Channel) bound() {
 	}
 }
 
+// neighbour is where the message before ended, 0 if nothing can be joined to it.
+type neighbour struct {
+	end uint64
+	key uint32
+}
+
+// describe says of a message what the model must know.
+func (n *neighbour) describe(o *Out) logp.Message {
+	f := logp.DestRegistered // not known here: assume the best, the peer pays the rest
+	if o.Registered {
+		f |= logp.Registered
+		if at := fabric.Addr(o.Data); at != 0 {
+			if at == n.end && o.RKey == n.key {
+				f |= logp.Joined
+			}
+			n.end, n.key = at+uint64(len(o.Data)), o.RKey
+		}
+	} else {
+		n.end = 0
+	}
+	if o.Urgent {
+		f |= logp.Urgent
+	}
+	return logp.Message{Size: int64(len(o.Data)), Flags: f}
+}
+
+// Explain says how outs would go if they were the backlog, and why, without
+// sending them. It allocates. Errors are the planner's, or that of a channel that
+// is not connected or has ended.
+func (c *Channel) Explain(outs []Out) (*logp.Explanation, error) {
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case !c.live:
+		return nil, eager.ErrNotConnected
+	}
+	b := logp.Batch{Limits: c.batch.Limits}
+	var n neighbour
+	for i := range outs {
+		b.Messages = append(b.Messages, n.describe(&outs[i]))
+	}
+	return c.plan.Explain(&b)
+}
+
 // view takes the first messages off the backlog, to c.first, describes them to
 // the model, and plans: their modes are in c.modes.
 func (c *Channel) view() error {
 	b := &c.batch
 	b.Messages, c.first, c.modes, c.gone = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0]
-	var end uint64 // of the message before, 0 if it cannot be joined
-	var key uint32
+	var n neighbour
 	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
 		o := c.backlog.pop()
-		f := logp.DestRegistered // not known here: assume the best, the peer pays the rest
-		if o.Registered {
-			f |= logp.Registered
-			if at := fabric.Addr(o.Data); at != 0 {
-				if at == end && o.RKey == key {
-					f |= logp.Joined
-				}
-				end, key = at+uint64(len(o.Data)), o.RKey
-			}
-		} else {
-			end = 0
-		}
-		if o.Urgent {
-			f |= logp.Urgent
-		}
-		b.Messages = append(b.Messages, logp.Message{Size: int64(len(o.Data)), Flags: f})
+		b.Messages = append(b.Messages, n.describe(o))
 		c.first = append(c.first, o)
 		c.modes = append(c.modes, logp.Eager)
 		c.gone = append(c.gone, false)
