@@ -419,8 +419,8 @@ func TestPeerThatLeaves(t *testing.T) {
 }
 
 func TestSmallPathDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool forget: see race_on_test.go")
+	if testutil.Race {
+		t.Skip("the race detector makes sync.Pool forget")
 	}
 	alone(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)

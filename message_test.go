@@ -146,8 +146,8 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestMessagesDoNotAllocate(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool forget: see race_on_test.go")
+	if testutil.Race {
+		t.Skip("the race detector makes sync.Pool forget")
 	}
 	alone(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)

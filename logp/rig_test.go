@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // cases is how many random cases to look at, of n.
 func cases(n int) int {
-	if raceEnabled || testing.Short() {
+	if testutil.Race || testing.Short() {
 		return n / 8
 	}
 	return n

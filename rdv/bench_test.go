@@ -135,7 +135,7 @@ func TestTransferDoesNotAllocate(t *testing.T) {
 }
 
 func steadyDoesNotAllocate(t *testing.T, open opener) {
-	if raceEnabled {
+	if testutil.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, way := range ways {

@@ -151,7 +151,7 @@ func (d *duel) begin(id ID, res Result, err error) bool {
 func TestEveryInterleaving(t *testing.T) {
 	t.Parallel()
 	length := 6 // of 8, with 600 000 scripts each, nothing more is found
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testutil.Race {
 		length = 5
 	}
 	for name, own := range scenarios {

@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // step lets one side do something at random.
@@ -120,7 +121,7 @@ var networks = []struct {
 
 // rounds is how many seeds are played: n, fewer where everything takes longer.
 func rounds(n uint64) uint64 {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testutil.Race {
 		return (n + 3) / 4
 	}
 	return n

@@ -60,7 +60,7 @@ func open2Of(tb testing.TB, o Options) (fabric.Link, fabric.Link) {
 func TestConformance(t *testing.T) {
 	need(t)
 	f := fabrictest.Factory{Open: open2, Slow: slow(), AtomicBeforeLocal: true}
-	if raceEnabled {
+	if testutil.Race {
 		f.NoAllocs = "the race detector allocates"
 	}
 	fabrictest.Run(t, f)

@@ -12,5 +12,6 @@
 //	child.go        Child: the test binary run again as another process
 //	rdma.go         RequireRDMA: skip with a reason, or fail
 //	mem.go          Scratch: off-heap memory for one test
+//	race_*.go       Race
 //	word_unsafe.go  Load64, Store64: words that a peer writes
 package testutil

@@ -1,5 +1,0 @@
-//go:build race
-
-package ibv
-
-const raceEnabled = true

@@ -1,5 +1,0 @@
-//go:build !race
-
-package logp
-
-const raceEnabled = false

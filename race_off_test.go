@@ -1,5 +1,0 @@
-//go:build !race
-
-package rma
-
-const raceEnabled = false

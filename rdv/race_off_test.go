@@ -1,5 +1,0 @@
-//go:build !race
-
-package rdv
-
-const raceEnabled = false
