@@ -25,7 +25,7 @@ import (
 type choiceFlags struct {
 	fabric, grid, batch   string
 	seed                  uint64
-	rounds                int
+	rounds, recalibrate   int
 	time, budget          time.Duration
 	sampling, calibration time.Duration
 	bare, pin, quiet      bool
@@ -86,6 +86,7 @@ sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the random sizes")
 	fl.DurationVar(&f.budget, "budget", 0, "begin no further batch after this time (default: no limit)")
+	fl.IntVar(&f.recalibrate, "recalibrate", 0, "fit the model again before every so many batches, on a machine whose speed changes (default: once)")
 	fl.StringVar(&f.html, "html", "", "also write a page with heat maps to this file")
 	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
@@ -125,7 +126,7 @@ mode and as planned, for comparison.`,
 
 // request turns the common flags into a request; its errors are the user's.
 func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error) {
-	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Bare: f.bare, Pin: f.pin}
+	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}

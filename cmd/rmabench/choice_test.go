@@ -104,7 +104,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument",
-		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "unknown flag", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "explain --batch 8 --time 0s": "positive",
+		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "unknown flag", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
@@ -133,7 +133,7 @@ func TestAblateOverRealProcesses(t *testing.T) {
 				}
 				seen[a.Study] = true
 			}
-			require.Len(t, seen, 4)
+			require.Len(t, seen, 5)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/seed33544411/rma/eager"
@@ -78,12 +79,51 @@ func (a *Ablation) fill(again float64) {
 	a.Noise = math.Abs(again/a.US[0] - 1)
 }
 
+// rendezvousSizes are the messages of the study read against receiver first.
+var rendezvousSizes = []int{4 << 10, 64 << 10, 1 << 20}
+
+// rendezvous compares the two ways of a rendezvous: the receiver reads what was
+// announced, or the sender writes to where it was told before.
+func (k *rank) rendezvous(ctx context.Context, tag uint16, emit func(Ablation) error) error {
+	last := rendezvousSizes[len(rendezvousSizes)-1]
+	r, err := pingpong.OpenRendezvous(k.conn.Link, k.conn.EP, pingpong.Options{
+		First: k.ctl.Rank() == 0, Span: last, Stall: k.req.Stall, Wait: bench.Waiter(k.req.Pin),
+	}, tag)
+	if r != nil {
+		k.onClose(r.Close)
+	}
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return err
+	}
+	theirs, err := k.exchange(ctx, r.Setup())
+	if err == nil {
+		err = r.Connect(theirs)
+	}
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return err
+	}
+	k.side, k.polls = nil, r
+	for _, size := range rendezvousSizes {
+		a := Ablation{Fabric: k.fabric, Study: "rendezvous", Mode: logp.Scatter.String(), Batch: "1x" + bench.FormatSize(size), Variants: []string{"read", "receiver first"}}
+		var check func() error = func() error { return r.Check(size) }
+		if err := k.vary(ctx, len(a.Variants), func(v int, times []int64) error { return r.Play(ctx, size, v == 1, times) }, check, &a); err != nil {
+			return fmt.Errorf("%s: %w", a.Batch, err)
+		}
+		if k.ctl.Rank() == 0 {
+			if err := emit(a); err != nil {
+				return err
+			}
+		}
+	}
+	return bench.Agree(ctx, k.polling(), nil)
+}
+
 // AblationRows is how many rows Request.Ablate brings over any link.
 func AblationRows() (n int) {
 	for _, s := range studies(false) {
 		n += len(s.batches)
 	}
-	return n
+	return n + len(rendezvousSizes)
 }
 
 // ablations measures what single design choices bring, each with all else equal.
@@ -92,7 +132,7 @@ func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 	tag := uint16(idTag)
 	for _, st := range studies(k.conn.Link.Caps().LastByteLast) {
 		span := 0
-		for _, b := range st.batches {
+		for _, b := range append([]string{lapBatch}, st.batches...) {
 			sizes, err := ParseBatch(b)
 			if err != nil {
 				return err
@@ -113,6 +153,11 @@ func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 			k.side = side // exchanges poll the group from now on
 		}
 		pingpong.Group(sides...)
+		for _, s := range sides {
+			if err := lap(ctx, s, st.mode); err != nil {
+				return fmt.Errorf("%s: %w", st.name, err)
+			}
+		}
 		for _, b := range st.batches {
 			a := Ablation{Fabric: k.fabric, Study: st.name, Mode: st.mode.String(), Batch: b}
 			for _, v := range st.variants {
@@ -131,7 +176,7 @@ func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 			return err
 		}
 	}
-	return nil
+	return k.rendezvous(ctx, tag, emit)
 }
 
 // ablate measures one row.
@@ -140,31 +185,42 @@ func (k *rank) ablate(ctx context.Context, sides []*pingpong.Side, a *Ablation) 
 	if err != nil {
 		return err
 	}
-	var pilot [3]int64
-	total := 0.0
-	var failed error
 	for _, s := range sides {
 		if err := s.Load(sizes); err != nil {
 			return err
 		}
 		s.Forget()
-		if err := s.Play(ctx, pilot[:]); err != nil {
-			return err
-		}
-		failed = errors.Join(failed, s.Check())
-		total += 2 * float64(pilot[2]) * cpu.NsPerTick()
 	}
-	o := orders{Trips: min(max(int(float64(k.req.Time)/float64(k.req.Rounds)/(2*max(total, 1)))-1, 2), maxTrips)}
-	if o, err = k.order(ctx, o, failed); err != nil {
+	check := func() (err error) {
+		for _, s := range sides {
+			err = errors.Join(err, s.Check())
+		}
 		return err
 	}
-	n := len(sides)
+	return k.vary(ctx, len(sides), func(v int, times []int64) error { return sides[v].Play(ctx, times) }, check, a)
+}
+
+// vary times n variants, which take turns, and fills in a.
+func (k *rank) vary(ctx context.Context, n int, play func(v int, times []int64) error, check func() error, a *Ablation) error {
+	var pilot [4]int64
+	total := 0.0
+	for v := range n {
+		if err := play(v, pilot[:]); err != nil {
+			return err
+		}
+		total += 2 * float64(slices.Min(pilot[1:])) * cpu.NsPerTick()
+	}
+	o := orders{Trips: min(max(int(float64(k.req.Time)/float64(k.req.Rounds)/(2*max(total, 1)))-1, 2), maxTrips)}
+	o, err := k.order(ctx, o, check())
+	if err != nil {
+		return err
+	}
 	times := make([]int64, o.Trips+1)
 	all := make([][]float64, n+1)
 	for r := range k.req.Rounds {
 		for i := range n + 1 {
 			v := (i + r) % (n + 1) // the last is the first once more
-			if err := sides[v%n].Play(ctx, times); err != nil {
+			if err := play(v%n, times); err != nil {
 				return err
 			}
 			for _, t := range times[1:] {
@@ -178,6 +234,29 @@ func (k *rank) ablate(ctx context.Context, sides []*pingpong.Side, a *Ablation) 
 	a.fill(max(quantile(all[n], 0.25), 1) / 1e3)
 	return nil
 }
+
+// lap makes a side's messages pass every page of its rings once: first use is
+// paid for here.
+func lap(ctx context.Context, s *pingpong.Side, mode logp.Mode) error {
+	sizes, err := ParseBatch(lapBatch)
+	if err == nil {
+		err = s.Load(sizes)
+	}
+	if err == nil {
+		err = s.Channel().SetPolicy(logp.Policy{Forced: true, Mode: logp.Eager})
+	}
+	var times [2]int64
+	if err == nil {
+		err = s.Play(ctx, times[:])
+	}
+	if err == nil {
+		err = s.Channel().SetPolicy(logp.Policy{Forced: true, Mode: mode})
+	}
+	return err
+}
+
+// lapBatch fills a ring of 64 blocks of 8 KiB.
+const lapBatch = "70x7K"
 
 // WriteAblations writes rows as a table, or as JSON lines.
 func WriteAblations(w io.Writer, format string, as []Ablation) error {

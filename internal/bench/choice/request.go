@@ -29,6 +29,9 @@ type Request struct {
 	Calibration time.Duration `json:"calibration"`
 	// Bare leaves calibration out: what the model says of itself.
 	Bare bool `json:"bare,omitempty"`
+	// Recalibrate calibrates again before every so many cells. Zero: never, the
+	// parameters of the start hold for all.
+	Recalibrate int `json:"recalibrate,omitempty"`
 
 	Pin   bool          `json:"pin,omitempty"`
 	Stall time.Duration `json:"stall"`
@@ -102,6 +105,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: sampling budget %v, want 1ms to %v", ErrGrid, r.Sampling, sampling.MaxBudget)
 	case r.Calibration < time.Millisecond || r.Calibration > maxTime:
 		return fmt.Errorf("%w: calibration budget %v, want 1ms to %v", ErrGrid, r.Calibration, maxTime)
+	case r.Recalibrate < 0:
+		return fmt.Errorf("%w: calibrate every %d cells", ErrGrid, r.Recalibrate)
 	case r.Stall < time.Millisecond || r.Stall > maxTime:
 		return fmt.Errorf("%w: stall time %v, want 1ms to %v", ErrGrid, r.Stall, maxTime)
 	}

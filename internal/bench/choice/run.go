@@ -19,12 +19,14 @@ import (
 
 // rank is one of the two, with its link open and the model in place.
 type rank struct {
-	ctl    bench.Control
-	req    *Request
-	fabric string
-	side   *pingpong.Side
-	params logp.Params
-	conn   bench.Conn
+	ctl     bench.Control
+	req     *Request
+	fabric  string
+	side    *pingpong.Side
+	polls   *pingpong.Rendezvous // instead of side, where not nil
+	sampled logp.Params          // before calibration
+	params  logp.Params          // in use
+	conn    bench.Conn
 
 	close   func() error
 	onClose func(func() error) // before what was opened until now
@@ -69,7 +71,8 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	if err != nil {
 		return k, err
 	}
-	k.params = sampled.Both
+	k.sampled = sampled.Both
+	k.params = k.sampled
 
 	k.conn, k.onClose = conn, onClose
 	if req.Ablate { // opens channels of its own
@@ -88,13 +91,19 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, err
 	}
 	if !req.Bare {
-		p, _, err := k.side.Calibrate(ctx, k.params, req.Calibration)
-		if err = bench.Agree(ctx, k.polling(), err); err != nil {
-			return k, fmt.Errorf("calibrate: %w", err)
-		}
-		k.params = p
+		return k, k.calibrate(ctx)
 	}
 	return k, nil
+}
+
+// calibrate fits the sampled parameters to batches.
+func (k *rank) calibrate(ctx context.Context) error {
+	p, _, err := k.side.Calibrate(ctx, k.sampled, k.req.Calibration)
+	if err = bench.Agree(ctx, k.polling(), err); err != nil {
+		return fmt.Errorf("calibrate: %w", err)
+	}
+	k.params = p
+	return nil
 }
 
 // open makes one more channel on the endpoint and connects it.
@@ -127,10 +136,14 @@ func (k *rank) polling() bench.Control { return control{k} }
 func (c control) Rank() int { return c.k.ctl.Rank() }
 
 func (c control) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
-	if c.k.side == nil {
-		return c.k.ctl.Exchange(ctx, mine)
+	f := func(ctx context.Context) ([]byte, error) { return c.k.ctl.Exchange(ctx, mine) }
+	switch {
+	case c.k.polls != nil:
+		return c.k.polls.Exchange(ctx, f)
+	case c.k.side != nil:
+		return c.k.side.Exchange(ctx, f)
 	}
-	return c.k.side.Exchange(ctx, func(ctx context.Context) ([]byte, error) { return c.k.ctl.Exchange(ctx, mine) })
+	return f(ctx)
 }
 
 func (k *rank) exchange(ctx context.Context, mine []byte) ([]byte, error) {
@@ -165,10 +178,15 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 		return errors.Join(err, bench.Agree(ctx, k.polling(), err))
 	}
 	began := time.Now()
-	for _, c := range req.Cells() {
+	for i, c := range req.Cells() {
 		sizes, err := c.Sizes(req.Seed)
 		if err != nil {
 			return err
+		}
+		if n := req.Recalibrate; n > 0 && i > 0 && i%n == 0 && !req.Bare {
+			if err := k.calibrate(ctx); err != nil {
+				return err
+			}
 		}
 		res := Result{Fabric: k.fabric, N: c.N, Mix: c.Mix, Bytes: sum(sizes)}
 		late := req.Budget > 0 && time.Since(began) > req.Budget

@@ -23,7 +23,8 @@
 //	side.go       Side: memory, channel, set-up
 //	play.go       Load, Play, Check
 //	wait.go       polling and deadlines
+//	rendezvous.go Rendezvous: single messages, read or receiver first
 //	calibrate.go  Calibrate: logp.Params.Extra from forced batches
 //
-// Imports internal/message, fabric, logp, internal/cpu.
+// Imports internal/message, rdv, scatter, fabric, logp, internal/cpu.
 package pingpong

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -213,4 +215,69 @@ func TestOneMessageEach(t *testing.T) {
 	a.SetEach(false)
 	together(t, a, b, play)
 	require.Equal(t, uint64(2), a.Channel().Stats().Plans-n, "a plan a batch")
+}
+
+func TestRendezvousBothWays(t *testing.T) {
+	for link := range links {
+		t.Run(link, func(t *testing.T) {
+			t.Parallel()
+			la, lb, err := links[link]()
+			require.NoError(t, err)
+			ea, err := la.NewEndpoint(fabric.EndpointOptions{ID: 7})
+			require.NoError(t, err)
+			eb, err := lb.NewEndpoint(fabric.EndpointOptions{ID: 7})
+			require.NoError(t, err)
+			aa, ab := ea.Address(), eb.Address()
+			both(t, func(ctx context.Context) error { return ea.Connect(ctx, ab) }, func(ctx context.Context) error { return eb.Connect(ctx, aa) })
+			o := Options{First: true, Span: 1 << 20, Stall: 30 * time.Second}
+			a, err := OpenRendezvous(la, ea, o, 3)
+			require.NoError(t, err)
+			o.First = false
+			b, err := OpenRendezvous(lb, eb, o, 3)
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				require.NoError(t, errors.Join(a.Close(), b.Close(), la.Close(), lb.Close()))
+			})
+			require.NoError(t, a.Connect(b.Setup()))
+			require.NoError(t, b.Connect(a.Setup()))
+			over := make(chan struct{}, 2)
+			for _, first := range []bool{false, true, false} {
+				for _, size := range []int{1, 5000, 1 << 20} {
+					times := make([]int64, 3)
+					play := func(r *Rendezvous, times []int64) func(context.Context) error {
+						return func(ctx context.Context) error {
+							err := r.Play(ctx, size, first, times)
+							over <- struct{}{}
+							_, e := r.Exchange(ctx, func(ctx context.Context) ([]byte, error) {
+								for len(over)%2 == 1 && ctx.Err() == nil {
+									runtime.Gosched()
+								}
+								return nil, ctx.Err()
+							})
+							return errors.Join(err, e)
+						}
+					}
+					both(t, play(a, times), play(b, make([]int64, 3)))
+					<-over
+					<-over
+					require.NoError(t, a.Check(size))
+					require.NoError(t, b.Check(size))
+					for _, x := range times {
+						require.Positive(t, x)
+					}
+				}
+			}
+			require.ErrorIs(t, a.Play(context.Background(), 2<<20, false, nil), ErrSpan)
+		})
+	}
+}
+
+func TestASilentPeerEndsTheRendezvous(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, "sim", Options{})
+	r, err := OpenRendezvous(a.link, a.ep, Options{First: true, Stall: 20 * time.Millisecond}, 20)
+	require.NoError(t, err)
+	require.Error(t, r.Play(context.Background(), 64, false, make([]int64, 1)), "not connected")
+	require.ErrorIs(t, r.until(context.Background(), &r.got, 1), ErrStalled)
+	require.NoError(t, r.Close())
 }

@@ -149,6 +149,14 @@ func (s *Side) Close() error {
 // Exchange runs f, which waits for the peer by other means, and lets the link
 // progress meanwhile: the peer's last message may need this side's polls.
 func (s *Side) Exchange(ctx context.Context, f func(context.Context) ([]byte, error)) ([]byte, error) {
+	return exchange(ctx, f, func() {
+		if s.down == nil {
+			s.down = s.progress() // whoever plays next will see
+		}
+	})
+}
+
+func exchange(ctx context.Context, f func(context.Context) ([]byte, error), poll func()) ([]byte, error) {
 	type answer struct {
 		b   []byte
 		err error
@@ -161,9 +169,7 @@ func (s *Side) Exchange(ctx context.Context, f func(context.Context) ([]byte, er
 	t := time.NewTicker(100 * time.Microsecond)
 	defer t.Stop()
 	for {
-		if s.down == nil {
-			s.down = s.progress() // whoever plays next will see
-		}
+		poll()
 		select {
 		case a := <-c:
 			return a.b, a.err

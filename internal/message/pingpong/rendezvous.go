@@ -1,0 +1,253 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// Rendezvous plays single large messages over a rendezvous channel of its own, in
+// either of its two ways: the receiver reads what was announced, or the sender
+// writes where the receiver has said before. Ownership and order of calls are
+// those of Side.
+type Rendezvous struct {
+	link fabric.Link
+	ep   fabric.Endpoint
+	ch   *rdv.Channel
+	reg  fabric.Region
+	opt  Options
+
+	desc scatter.Descriptor
+	src  [1]fabric.SGE
+	dst  [1]fabric.SGE
+
+	got, sent, seen counter // messages here, sources free, adverts of the peer
+	advert          rdv.ID
+	seq             uint64
+
+	spin  cpu.Spinner
+	cs    [32]fabric.Completion
+	limit int64
+}
+
+// OpenRendezvous makes a side over a connected endpoint. Options.Span is the
+// longest message; Options.Channel is not used. Setup path.
+func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16) (*Rendezvous, error) {
+	o.Span = (max(o.Span, 1) + 4095) &^ 4095
+	if o.Stall == 0 {
+		o.Stall = 20 * time.Second
+	}
+	r := &Rendezvous{link: link, ep: ep, opt: o, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
+	var err error
+	if r.reg, err = link.Alloc(2*o.Span, fabric.AccessAll); err != nil {
+		return nil, fmt.Errorf("memory to play with: %w", err)
+	}
+	mem := r.reg.Bytes()
+	for i := range mem[:o.Span] {
+		mem[i] = byte(i*7 + i>>8 + 1)
+	}
+	clear(mem[o.Span:])
+	if r.ch, err = rdv.Open(link, ep, rdvHandler{r}, rdv.Options{IDTag: tag}); err != nil {
+		return nil, errors.Join(err, r.reg.Close())
+	}
+	return r, nil
+}
+
+// Setup is what the peer's Connect needs.
+func (r *Rendezvous) Setup() []byte { s := r.ch.Setup(); return s.Append(nil) }
+
+// Connect takes the peer's set-up.
+func (r *Rendezvous) Connect(b []byte) error {
+	s, rest, err := rdv.ParseSetup(b)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%w: %d bytes too many", ErrWrong, len(rest))
+	}
+	if err != nil {
+		return err
+	}
+	return r.ch.Connect(s)
+}
+
+// Close closes the endpoint and releases the rest.
+func (r *Rendezvous) Close() error {
+	err := r.ep.Close()
+	for range 64 { // what the closing flushed
+		if r.link.Poll(r.cs[:]) == 0 {
+			break
+		}
+	}
+	return errors.Join(err, r.ch.Close(), r.reg.Close())
+}
+
+// Play plays len(times) round trips of one message of size bytes; the first side
+// notes half of each. With receiverFirst every destination is advertised before
+// its trip begins, outside of the time; else the receiver reads.
+func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, times []int64) error {
+	if size < 1 || size > r.opt.Span {
+		return fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSpan, size, r.opt.Span)
+	}
+	mem := r.reg.Bytes()
+	r.src[0] = fabric.NewSGE(mem[:size], r.reg.LKey())
+	r.dst[0] = fabric.NewSGE(mem[r.opt.Span:r.opt.Span+size], r.reg.LKey())
+	base := r.got.n
+	if receiverFirst {
+		if err := r.advertise(size); err != nil {
+			return err
+		}
+	}
+	for i := range times {
+		if receiverFirst {
+			if err := r.until(ctx, &r.seen, r.seen.n|1); err != nil {
+				return err
+			}
+		}
+		t := cpu.Ticks()
+		if !r.opt.First {
+			if err := r.until(ctx, &r.got, base+i+1); err != nil {
+				return err
+			}
+		}
+		free := r.sent.n + 1
+		if err := r.send(size, receiverFirst); err != nil {
+			return err
+		}
+		if r.opt.First {
+			if err := r.until(ctx, &r.got, base+i+1); err != nil {
+				return err
+			}
+			times[i] = (cpu.Ticks() - t) / 2
+		}
+		if receiverFirst && i+1 < len(times) {
+			if err := r.advertise(size); err != nil {
+				return err
+			}
+		}
+		if err := r.until(ctx, &r.sent, free); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send lets one message go.
+func (r *Rendezvous) send(size int, write bool) (err error) {
+	var res rdv.Result
+	if write {
+		r.seen.n++ // used: even
+		res, err = r.ch.Write(r.advert, r.src[:], 0)
+	} else {
+		r.seq++
+		r.desc.Form = scatter.FormSequence
+		r.desc.Messages = append(r.desc.Messages[:0], scatter.Message{Pos: r.seq, Size: uint32(size)})
+		r.desc.Regions = append(r.desc.Regions[:0], scatter.Region{Addr: fabric.Addr(r.reg.Bytes()), Len: uint32(size), RKey: r.reg.Key().RKey})
+		_, res, err = r.ch.Send(&r.desc, 0, 0)
+	}
+	if err == nil && res != rdv.Accepted {
+		err = fmt.Errorf("rendezvous: %v with nothing outstanding", res)
+	}
+	if err == nil {
+		_, err = r.ch.Progress()
+	}
+	return err
+}
+
+// advertise offers the destination.
+func (r *Rendezvous) advertise(size int) error {
+	k := r.reg.Key()
+	k.Addr, k.Len = k.Addr+uint64(r.opt.Span), uint64(size)
+	_, res, err := r.ch.Advertise(0, k, 0)
+	if err == nil && res != rdv.Accepted {
+		err = fmt.Errorf("rendezvous: advert: %v with nothing outstanding", res)
+	}
+	return err
+}
+
+// Progress polls the link and lets the channel do what it can.
+func (r *Rendezvous) Progress() error {
+	n := r.link.Poll(r.cs[:])
+	for i := range r.cs[:n] {
+		if c := &r.cs[i]; c.Op == fabric.OpDown {
+			return errors.Join(fabric.ErrDown, r.ep.Err())
+		} else {
+			r.ch.OnCompletion(c)
+		}
+	}
+	_, err := r.ch.Progress()
+	return err
+}
+
+// Exchange is Side.Exchange.
+func (r *Rendezvous) Exchange(ctx context.Context, f func(context.Context) ([]byte, error)) ([]byte, error) {
+	var down error
+	return exchange(ctx, f, func() {
+		if down == nil {
+			down = r.Progress() // whoever plays next meets it again
+		}
+	})
+}
+
+// until plays on until k has counted to want.
+func (r *Rendezvous) until(ctx context.Context, k *counter, want int) error {
+	r.spin.Reset()
+	var since int64
+	for misses := 1; k.n < want; misses++ {
+		if err := r.Progress(); err != nil {
+			return err
+		}
+		if r.opt.Wait != nil {
+			r.opt.Wait(misses)
+		} else {
+			r.spin.Wait()
+		}
+		if misses&1023 != 0 {
+			continue
+		}
+		now := cpu.Ticks()
+		if since == 0 {
+			since = now
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if now-since > r.limit {
+			return fmt.Errorf("%w for %v", ErrStalled, r.opt.Stall)
+		}
+	}
+	return k.err
+}
+
+// Check says whether the size bytes that came last are what the peer sent.
+func (r *Rendezvous) Check(size int) error {
+	mem := r.reg.Bytes()
+	for i := range size {
+		if mem[i] != mem[r.opt.Span+i] {
+			return fmt.Errorf("%w: byte %d of %d", ErrWrong, i, size)
+		}
+	}
+	clear(mem[r.opt.Span:])
+	return nil
+}
+
+// rdvHandler is what the rendezvous channel calls.
+type rdvHandler struct{ *Rendezvous }
+
+func (h rdvHandler) Match(rdv.Incoming) ([]fabric.SGE, rdv.Verdict) { return h.dst[:], rdv.Take }
+
+func (h rdvHandler) Received(_ rdv.Incoming, err error) { h.got.Complete(0, 0, err) }
+
+func (h rdvHandler) Sent(_ uint64, err error) { h.sent.Complete(0, 0, err) }
+
+func (h rdvHandler) Advertised(a rdv.Advert) {
+	h.advert = a.ID
+	h.seen.Complete(0, 0, nil) // there: odd
+}
+
+func (h rdvHandler) Revoked(rdv.Advert) { h.seen.Complete(0, 0, rdv.ErrCancelled) }
+
+func (h rdvHandler) Filled(_ uint64, _ uint32, err error) { h.got.Complete(0, 0, err) }
