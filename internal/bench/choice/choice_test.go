@@ -254,7 +254,7 @@ func TestAblationArithmetic(t *testing.T) {
 func TestStudiesAreWellFormed(t *testing.T) {
 	t.Parallel()
 	for _, lap := range []bool{false, true} {
-		rows := 0
+		rows := len(rendezvousSizes)
 		for _, s := range studies(lap) {
 			require.NotEmpty(t, s.variants)
 			for _, v := range s.variants {

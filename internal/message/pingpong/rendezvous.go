@@ -28,6 +28,7 @@ type Rendezvous struct {
 	dst  [1]fabric.SGE
 
 	got, sent, seen counter // messages here, sources free, adverts of the peer
+	want            int     // total that got shall reach; a fast peer may be ahead of Play
 	advert          rdv.ID
 	seq             uint64
 
@@ -94,14 +95,13 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 	}
 	mem := r.reg.Bytes()
 	r.src[0] = fabric.NewSGE(mem[:size], r.reg.LKey())
-	r.dst[0] = fabric.NewSGE(mem[r.opt.Span:r.opt.Span+size], r.reg.LKey())
-	base := r.got.n
 	if receiverFirst {
 		if err := r.advertise(size); err != nil {
 			return err
 		}
 	}
 	for i := range times {
+		r.want++
 		if receiverFirst {
 			if err := r.until(ctx, &r.seen, r.seen.n|1); err != nil {
 				return err
@@ -109,7 +109,7 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 		}
 		t := cpu.Ticks()
 		if !r.opt.First {
-			if err := r.until(ctx, &r.got, base+i+1); err != nil {
+			if err := r.until(ctx, &r.got, r.want); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 			return err
 		}
 		if r.opt.First {
-			if err := r.until(ctx, &r.got, base+i+1); err != nil {
+			if err := r.until(ctx, &r.got, r.want); err != nil {
 				return err
 			}
 			times[i] = (cpu.Ticks() - t) / 2
@@ -196,7 +196,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, f func(context.Context) ([]by
 func (r *Rendezvous) until(ctx context.Context, k *counter, want int) error {
 	r.spin.Reset()
 	var since int64
-	for misses := 1; k.n < want; misses++ {
+	for misses := 1; k.n < want && k.err == nil; misses++ {
 		if err := r.Progress(); err != nil {
 			return err
 		}
@@ -237,7 +237,14 @@ func (r *Rendezvous) Check(size int) error {
 // rdvHandler is what the rendezvous channel calls.
 type rdvHandler struct{ *Rendezvous }
 
-func (h rdvHandler) Match(rdv.Incoming) ([]fabric.SGE, rdv.Verdict) { return h.dst[:], rdv.Take }
+func (h rdvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
+	if int64(m.Size) > int64(h.opt.Span) {
+		h.got.err = fmt.Errorf("%w: message of %d bytes", ErrWrong, m.Size)
+		return nil, rdv.Refuse
+	}
+	h.dst[0] = fabric.NewSGE(h.reg.Bytes()[h.opt.Span:h.opt.Span+int(m.Size)], h.reg.LKey())
+	return h.dst[:], rdv.Take
+}
 
 func (h rdvHandler) Received(_ rdv.Incoming, err error) { h.got.Complete(0, 0, err) }
 
