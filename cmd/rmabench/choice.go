@@ -247,7 +247,8 @@ func ablateCommand(s streams) *cobra.Command {
 
   arrival         a lap flag in each block, or a cursor word behind the data
   credit          consumed blocks, of 64, after which credit is returned
-  gather source   messages taken in place (the default: from 512 bytes), or copied
+  gather source,  registered messages taken in place from some size on (default),
+  eager source    always, or copied
   posting         one post for a chain, or one each
 
 Ratios are to the first variant, which is the default; noise is the first variant

@@ -24,7 +24,7 @@ type Options struct {
 
 	// InPlace is the size from which messages in registered memory are taken in
 	// place by the ring, alone and in gathers. Zero means
-	// gather.DefaultThreshold; negative means never.
+	// gather.DefaultThreshold, over tcp 16 KiB; negative means never.
 	InPlace int
 
 	// Unexpected bounds copies of messages that nobody has asked for, in

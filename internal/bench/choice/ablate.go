@@ -54,6 +54,9 @@ func studies(lap bool) []study {
 		{"gather source", logp.Gather, []string{"16x64", "16x512", "16x1K", "16x2K", "16x4K", "4x32K"}, []variant{
 			{name: "default", set: plain}, inPlace("in place", 1), inPlace("copied", 1<<30),
 		}},
+		{"eager source", logp.Eager, []string{"1x1K", "16x512", "16x2K", "4x16K"}, []variant{
+			{name: "default", set: plain}, inPlace("in place", 1), inPlace("copied", 1<<30),
+		}},
 		{"posting", logp.Eager, []string{"2x64", "16x64", "64x64"}, []variant{{name: "one chain", set: plain}, {name: "each", set: plain, each: true}}},
 	}
 }
