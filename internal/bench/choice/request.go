@@ -17,7 +17,7 @@ type Request struct {
 	// Rounds is how often every series of a cell takes its turn. Zero means
 	// DefaultRounds.
 	Rounds int `json:"rounds"`
-	// Time is what a cell may take; every series has one round trip a round in
+	// Time is what a cell may take; every series has minTrips round trips a round in
 	// any case. Zero means DefaultTime.
 	Time time.Duration `json:"time"`
 	// Budget ends the run before the first cell that would begin later. Zero
@@ -63,6 +63,7 @@ const (
 	maxRounds = 1000
 	maxTime   = time.Hour
 	maxTrips  = 2000
+	minTrips  = 3 // a lower quartile of fewer is the luck of one
 )
 
 // Check fills in defaults and says whether it can be carried out, on both sides.

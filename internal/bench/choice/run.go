@@ -250,7 +250,7 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 			}
 		}
 		total += 2 * pilot[o.Best]
-		o.Trips = min(max(int(float64(k.req.Time)/float64(k.req.Rounds)/total)-1, 1), maxTrips)
+		o.Trips = min(max(int(float64(k.req.Time)/float64(k.req.Rounds)/total)-1, minTrips), maxTrips)
 	}
 	if o, err = k.order(ctx, o, failed); err != nil || o.Trips == 0 {
 		return false, err
