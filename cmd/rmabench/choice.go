@@ -56,7 +56,8 @@ by the automatic choice, in turns, and compare. A time is half a round trip of
 the whole batch, receives posted and memory registered before.
 
   regret   time of the automatic choice over that of the best forced mode, less 1
-  noise    the difference between two series of the same mode
+  noise    the difference between series that did the same: the best mode played
+           twice, the automatic choice and a mode of the same plan
   error    predicted over measured time, less 1, for eager/gather/scatter
 
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed

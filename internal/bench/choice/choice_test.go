@@ -124,6 +124,11 @@ func TestResultArithmetic(t *testing.T) {
 	require.InDelta(t, -0.5, r.Error.Scatter, 1e-12)
 	require.InDelta(t, -0.1, r.ErrorAuto, 1e-12)
 	require.InDelta(t, -0.1, r.VsEager(), 1e-12)
+
+	// A forced mode that does the same as the automatic choice shows noise.
+	r.Plan, r.plans = "gather×1", [3]string{"eager×1", "gather×1", "scatter×1"}
+	r.fill(7.6, 8)
+	require.InDelta(t, 0.125, r.Noise, 1e-12)
 }
 
 func TestSummary(t *testing.T) {

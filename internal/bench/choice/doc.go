@@ -9,8 +9,9 @@
 //     only adds, and on a busy one the median is its share, not the link's.
 //   - regret = auto / least forced − 1. Negative where a mixed plan beats every
 //     single mode.
-//   - noise: two series of one mode, taking turns like the others; the
-//     difference is what the machine adds by itself.
+//   - noise: how far series that do the same differ, which is what the machine
+//     adds by itself: two series of the best mode, and the automatic choice and
+//     a forced mode where their plans are the same.
 //   - prediction error = predicted/measured − 1.
 //
 // The link is sampled (package sampling) and the channel calibrated

@@ -34,8 +34,9 @@ type Result struct {
 	Plan   string  `json:"plan"` // of the automatic choice
 	Best   string  `json:"best"` // fastest forced mode
 
-	// Regret is auto_us over the least of modes, less 1. Noise is how far two
-	// series of the same mode, which took turns with the others, differ.
+	// Regret is auto_us over the least of modes, less 1. Noise is how far series
+	// that did the same, in turns with the others, differ: two of the best mode,
+	// and the automatic choice and a forced mode of the same plan.
 	Regret float64 `json:"regret"`
 	Noise  float64 `json:"noise"`
 
@@ -48,6 +49,8 @@ type Result struct {
 
 	Rounds int `json:"rounds"`
 	Trips  int `json:"trips"` // round trips of a series in a round
+
+	plans [logp.NumModes]string // of the forced modes
 }
 
 // fill computes what follows from the times.
@@ -64,6 +67,11 @@ func (r *Result) fill(noiseUS, noiseOf float64) {
 	r.Best = logp.Mode(best).String()
 	r.Regret = r.AutoUS/t[best] - 1
 	r.Noise = math.Abs(noiseUS/noiseOf - 1)
+	for m := range t {
+		if r.plans[m] != "" && r.plans[m] == r.Plan {
+			r.Noise = max(r.Noise, math.Abs(r.AutoUS/t[m]-1))
+		}
+	}
 	r.Error, r.ErrorAuto = modesOf(e), r.PredictedAuto/r.AutoUS-1
 }
 

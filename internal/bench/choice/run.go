@@ -355,7 +355,7 @@ func (k *rank) predict(res *Result) error {
 			res.Plan, res.PredictedAuto = planText(plan), plan.Total/1e3
 			break
 		}
-		p[s] = plan.Total / 1e3
+		p[s], res.plans[s] = plan.Total/1e3, planText(plan)
 		if plan.Modes() != logp.ModeSet(0).With(logp.Mode(s)) {
 			res.Mixed = append(res.Mixed, logp.Mode(s).String())
 		}
