@@ -36,7 +36,8 @@
 //
 // A peer that dies fails the operations under way to it, and later ones, with a
 // [*PeerError] that wraps [ErrPeerGone], within Config.PeerTimeout or as soon as
-// the job's rendezvous tells. Other peers are not affected. An operation that the
+// the job's rendezvous tells; on RDMA, operations under way while a process is
+// being killed may fail with [ErrRemoteAccess] just before. Other peers are not affected. An operation that the
 // target refuses (a stale key) takes the connection with that peer down: those
 // behind it fail with [ErrFlushed].
 //

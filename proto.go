@@ -267,8 +267,11 @@ func (t *proto) fail(o *op, err error) {
 
 // downWith notes that the connection with p is no more, and fails what has not
 // been posted. What has been comes back flushed.
+//
+// That the peer is gone is the better reason, also when it comes later: a device
+// refuses access to a dying process before anybody knows that it dies.
 func (t *proto) downWith(p *Peer, err error) {
-	if p.down == nil {
+	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
 		if p.down = err; !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrClosed) {
 			p.down = because(ErrFlushed, err)
 		}
