@@ -70,12 +70,15 @@
 //     which ends the atomic, as a success, without its result.
 //  4. A read whose answer was lost is refused or ignored when it, or what was
 //     carried out last, is empty.
-//  5. A request posted restarts the timer that would repeat those before it, so a
+//  5. Failures are counted until something is acknowledged, every 64 packets in a
+//     long write, and seven are too many, whatever was delivered meanwhile.
+//  6. A request posted restarts the timer that would repeat those before it, so a
 //     side that posts often enough never repeats what got lost.
 //
 // 1 is avoided on every connection of such a device. Against the others,
 // connections that leave the device are guarded ([Options.Guard] decides
-// otherwise): reads go to the device in pieces of one packet; empty requests are
+// otherwise): reads go to the device in pieces of one packet, writes without
+// notification in pieces of 16; empty requests are
 // empty messages, which take a receive of the target, as notifications do; an
 // atomic is posted when nothing is outstanding, and the place of its result holds
 // a random word until then; and Post takes nothing while nothing has completed for
@@ -84,10 +87,8 @@
 // has failed with StatusUnknown and [VendorLostResult], and the endpoint is down:
 // the atomic has happened, and what it returned is lost.
 //
-// Guarded reads of many packets are slower, atomics do not overlap. rdma_rxe also
-// counts failures until something is acknowledged, every 64 packets in a long
-// write: a wire that disturbs several packets in a hundred ends large writes as
-// StatusPeerGone.
+// Guarded reads of many packets are slower, atomics do not overlap, and a wire that
+// disturbs several packets in ten still ends writes as StatusPeerGone.
 //
 // # Files
 //

@@ -33,7 +33,8 @@ func TestCutCoversTheRead(t *testing.T) {
 				remote++
 			}
 		}
-		s.wr = fabric.WR{ID: 9, RemoteAddr: 1 << 30, RKey: 5, Flags: fabric.FlagSignaled}
+		op := []fabric.Op{fabric.OpRead, fabric.OpWrite}[rng.IntN(2)]
+		s.wr = fabric.WR{ID: 9, Op: op, RemoteAddr: 1 << 30, RKey: 5, Flags: fabric.FlagSignaled}
 		s.left = uint64(len(want))
 		for s.left > 0 {
 			l := e.l
@@ -51,7 +52,8 @@ func TestCutCoversTheRead(t *testing.T) {
 				}
 				n += uint64(p.Len)
 			}
-			require.LessOrEqual(t, n, e.packet)
+			require.LessOrEqual(t, n, e.piece(op))
+			require.Equal(t, op, e.slots[(e.tail-1)&e.mask()].op)
 			require.Equal(t, s.left > 0, e.slots[(e.tail-1)&e.mask()].flags&slotMore != 0)
 			e.head = e.tail
 		}

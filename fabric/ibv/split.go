@@ -5,8 +5,8 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// split is the read of an endpoint that goes to the device in pieces of one
-// packet, see the package comment. There is one at a time: Post takes nothing
+// split is the read or write of an endpoint that goes to the device in pieces, see
+// the package comment. There is one at a time: Post takes nothing
 // behind it until its last piece is with the device; Poll hands over what is
 // left as the queue makes room.
 type split struct {
@@ -17,9 +17,22 @@ type split struct {
 	left uint64       // bytes not yet with the device; 0: there is no split
 }
 
-// splits reports whether w has to be cut.
+// writePackets is how many packets a piece of a write has: few against what a wire
+// loses, many against what a request costs.
+const writePackets = 16
+
+// piece is the most that a request of op may move, in bytes.
+func (e *endpoint) piece(op fabric.Op) uint64 {
+	if op == fabric.OpRead {
+		return e.packet
+	}
+	return writePackets * e.packet
+}
+
+// splits reports whether w has to be cut. A write with notification is not: the
+// target is told its length.
 func (e *endpoint) splits(w *fabric.WR) bool {
-	return e.guarded && w.Op == fabric.OpRead && w.Len() > e.packet
+	return e.guarded && !isAtomic(w.Op) && w.Flags&fabric.FlagNotify == 0 && w.Len() > e.piece(w.Op)
 }
 
 // begin takes w as the endpoint's split, and hands over what there is room for.
@@ -69,7 +82,7 @@ func (e *endpoint) advance() {
 	l.splitting--
 }
 
-// cut appends the next piece of the split to the chain: at most a packet, and
+// cut appends the next piece of the split to the chain: at most e.piece, and
 // at most as many local pieces as the device takes. It reports false, and
 // changes nothing, if the chain has no room for a list of that length.
 func (e *endpoint) cut() bool {
@@ -78,12 +91,12 @@ func (e *endpoint) cut() bool {
 	if len(free) < l.caps.MaxSGE {
 		return false
 	}
-	sent := uint64(0)
+	sent, most := uint64(0), min(e.piece(s.wr.Op), s.left)
 	k := 0
-	for at, off := s.at, s.off; sent < min(e.packet, s.left) && k < l.caps.MaxSGE; at, off = at+1, 0 {
+	for at, off := s.at, s.off; sent < most && k < l.caps.MaxSGE; at, off = at+1, 0 {
 		p := s.list[at]
 		p.Addr += uint64(off)
-		p.Len = uint32(min(uint64(p.Len-off), e.packet-sent))
+		p.Len = uint32(min(uint64(p.Len-off), most-sent))
 		if p.Len == 0 {
 			continue
 		}
@@ -96,8 +109,12 @@ func (e *endpoint) cut() bool {
 	l.staged++
 	*d = verbs.SendWR{ID: e.tag | uint64(e.tail), Op: verbs.OpRead, SGL: sgl(free[:k:k]), RemoteAddr: s.wr.RemoteAddr, RKey: s.wr.RKey, Flags: verbs.SendSignaled}
 	t := &e.slots[e.tail&e.mask()]
-	*t = slot{id: s.wr.ID, op: fabric.OpRead}
-	e.count(t)
+	*t = slot{id: s.wr.ID, op: s.wr.Op}
+	if s.wr.Op == fabric.OpRead {
+		e.count(t)
+	} else {
+		d.Op = verbs.OpWrite
+	}
 	if s.wr.Flags&fabric.FlagSignaled != 0 {
 		t.flags |= slotSignaled
 	}
