@@ -57,7 +57,9 @@ var targets = []target{
 		{tests: "TestIBV/.*/(one_registration|stale_keys)", why: whyNAK},
 	}},
 	{pkg: "eager", topologies: []string{"one", "two"}, run: "IBV"},
-	{pkg: "rdv", topologies: []string{"one", "two"}, run: "IBV"},
+	{pkg: "rdv", topologies: []string{"one", "two"}, run: "IBV", omit: []omission{
+		{tests: "TestIBV/scripts", netem: reorders, why: "a read of rdma_rxe may end with a local protection error that nobody caused; not understood yet, see docs/softroce.md"},
+	}},
 	{pkg: "sampling", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/wireup", topologies: []string{"one"}},
