@@ -57,13 +57,14 @@ func TestBatch(t *testing.T) {
 								r = es[to].Peer(0).RecvBuffer(uint32(i), dst.Slice(at, n))
 								buf = dst.Bytes()[at:][:n]
 							case 3:
-								into := make([]byte, 0, n)
+								into := make([]byte, n)
 								r = es[to].Peer(0).RecvFunc(uint32(i), buf, func(_ uint32, parts [][]byte) {
+									at := 0
 									for _, p := range parts {
-										into = append(into, p...)
+										at += copy(into[at:], p)
 									}
 								})
-								buf = into[:n]
+								buf = into
 							}
 							tag, got, err := r.WaitTag(ctx)
 							require.NoError(t, err)
