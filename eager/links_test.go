@@ -25,20 +25,6 @@ var realLinks = map[string]opener{
 	"tcp": two(func() (fabric.Link, error) { return tcp.Open(nil) }),
 }
 
-func two(open func() (fabric.Link, error)) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) {
-		a, err := open()
-		require.NoError(tb, err)
-		b, err := open()
-		require.NoError(tb, err)
-		tb.Cleanup(func() {
-			require.NoError(tb, a.Close())
-			require.NoError(tb, b.Close())
-		})
-		return a, b
-	}
-}
-
 // The random scripts of TestRandomScripts over what is real, in both modes.
 func TestScriptsOverRealLinks(t *testing.T) {
 	for link, open := range realLinks {

@@ -1,7 +1,6 @@
 package eager
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -44,37 +43,16 @@ func (s *side) poll() {
 	}
 }
 
-type opener func(tb testing.TB) (a, b fabric.Link)
+type opener = linktest.Opener
 
-func simLinks(o sim.Options) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) {
-		n := sim.NewNetwork(o)
-		a, err := n.NewLink()
-		require.NoError(tb, err)
-		b, err := n.NewLink()
-		require.NoError(tb, err)
-		tb.Cleanup(func() {
-			require.NoError(tb, a.Close())
-			require.NoError(tb, b.Close())
-		})
-		return a, b
-	}
-}
+var (
+	two      = linktest.Two
+	simLinks = linktest.Sim
+)
 
 // join connects two endpoints with ID 7 on links a and b.
 func join(tb testing.TB, a, b fabric.Link, depth int) (fabric.Endpoint, fabric.Endpoint) {
-	ea, err := a.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
-	require.NoError(tb, err)
-	eb, err := b.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
-	require.NoError(tb, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	aa, ab := ea.Address(), eb.Address()
-	go func() { done <- ea.Connect(ctx, ab) }()
-	require.NoError(tb, eb.Connect(ctx, aa))
-	require.NoError(tb, <-done)
-	return ea, eb
+	return linktest.Join(tb, a, b, fabric.EndpointOptions{ID: 7, Depth: depth})
 }
 
 // pair joins two channels.

@@ -1,51 +1,24 @@
 package rdv
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/fabric/shm"
-	"github.com/seed33544411/rma/fabric/sim"
-	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-type opener func(tb testing.TB) (a, b fabric.Link)
+type opener = linktest.Opener
 
-func simLinks(o sim.Options) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) {
-		n := sim.NewNetwork(o)
-		return closing(tb, func() (fabric.Link, error) { return n.NewLink() })
-	}
-}
-
-func two(open func() (fabric.Link, error)) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) { return closing(tb, open) }
-}
-
-func closing(tb testing.TB, open func() (fabric.Link, error)) (fabric.Link, fabric.Link) {
-	a, err := open()
-	require.NoError(tb, err)
-	b, err := open()
-	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		require.NoError(tb, a.Close())
-		require.NoError(tb, b.Close())
-	})
-	return a, b
-}
-
-var realLinks = map[string]opener{
-	"shm":           two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
-	"shm by bounce": two(func() (fabric.Link, error) { return shm.Open(shm.Options{DisableSegments: true, DisableCMA: true}) }),
-	"tcp":           two(func() (fabric.Link, error) { return tcp.Open(nil) }),
-}
+var (
+	two       = linktest.Two
+	simLinks  = linktest.Sim
+	realLinks = linktest.Real()
+)
 
 // side is one end: a link, its endpoint, the channel on it and the layer above.
 type side struct {
@@ -74,18 +47,7 @@ func (s *side) turn() error {
 
 // join connects two endpoints with ID 7.
 func join(tb testing.TB, a, b fabric.Link, depth int) (fabric.Endpoint, fabric.Endpoint) {
-	ea, err := a.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
-	require.NoError(tb, err)
-	eb, err := b.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
-	require.NoError(tb, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	aa, ab := ea.Address(), eb.Address()
-	go func() { done <- ea.Connect(ctx, ab) }()
-	require.NoError(tb, eb.Connect(ctx, aa))
-	require.NoError(tb, <-done)
-	return ea, eb
+	return linktest.Join(tb, a, b, fabric.EndpointOptions{ID: 7, Depth: depth})
 }
 
 // pair joins two channels whose handlers are given.

@@ -9,60 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/fabric/shm"
-	"github.com/seed33544411/rma/fabric/sim"
-	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-type opener func(tb testing.TB) (a, b fabric.Link)
+type opener = linktest.Opener
 
-func two(open func() (fabric.Link, error)) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) {
-		a, err := open()
-		require.NoError(tb, err)
-		b, err := open()
-		require.NoError(tb, err)
-		tb.Cleanup(func() {
-			require.NoError(tb, a.Close())
-			require.NoError(tb, b.Close())
-		})
-		return a, b
-	}
-}
-
-func simLinks(o sim.Options) opener {
-	n := sim.NewNetwork(o)
-	return two(func() (fabric.Link, error) { return n.NewLink() })
-}
-
-var realLinks = map[string]opener{
-	"shm": two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
-	"shm by bounce": two(func() (fabric.Link, error) {
-		return shm.Open(shm.Options{DisableSegments: true, DisableCMA: true})
-	}),
-	"tcp": two(func() (fabric.Link, error) { return tcp.Open(nil) }),
-}
+var (
+	two       = linktest.Two
+	simLinks  = linktest.Sim
+	realLinks = linktest.Real()
+)
 
 const epID = 7
 
 // join connects two endpoints on links a and b.
 func join(tb testing.TB, a, b fabric.Link, o fabric.EndpointOptions) (fabric.Endpoint, fabric.Endpoint) {
 	o.ID = epID
-	ea, err := a.NewEndpoint(o)
-	require.NoError(tb, err)
-	eb, err := b.NewEndpoint(o)
-	require.NoError(tb, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	aa, ab := ea.Address(), eb.Address()
-	go func() { done <- ea.Connect(ctx, ab) }()
-	require.NoError(tb, eb.Connect(ctx, aa))
-	require.NoError(tb, <-done)
-	return ea, eb
+	return linktest.Join(tb, a, b, o)
 }
 
 // sessions opens and connects both sides; oa's is the first.

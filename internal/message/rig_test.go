@@ -1,52 +1,25 @@
 package message
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/fabric/shm"
-	"github.com/seed33544411/rma/fabric/sim"
-	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-type opener func(tb testing.TB) (a, b fabric.Link)
+type opener = linktest.Opener
 
-func simLinks(o sim.Options) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) {
-		n := sim.NewNetwork(o)
-		return closing(tb, func() (fabric.Link, error) { return n.NewLink() })
-	}
-}
-
-func two(open func() (fabric.Link, error)) opener {
-	return func(tb testing.TB) (fabric.Link, fabric.Link) { return closing(tb, open) }
-}
-
-func closing(tb testing.TB, open func() (fabric.Link, error)) (fabric.Link, fabric.Link) {
-	a, err := open()
-	require.NoError(tb, err)
-	b, err := open()
-	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		require.NoError(tb, a.Close())
-		require.NoError(tb, b.Close())
-	})
-	return a, b
-}
-
-var realLinks = map[string]opener{
-	"shm":           two(func() (fabric.Link, error) { return shm.Open(shm.Options{}) }),
-	"shm by bounce": two(func() (fabric.Link, error) { return shm.Open(shm.Options{DisableSegments: true, DisableCMA: true}) }),
-	"tcp":           two(func() (fabric.Link, error) { return tcp.Open(nil) }),
-}
+var (
+	two       = linktest.Two
+	simLinks  = linktest.Sim
+	realLinks = linktest.Real()
+)
 
 // policies are the model's choice and what overrides it.
 var policies = map[string]logp.Policy{
@@ -85,23 +58,18 @@ func (s *side) turn() error {
 func pair(tb testing.TB, open opener, mem int, oa, ob Options) (a, b *side) {
 	la, lb := open(tb)
 	a, b = &side{link: la}, &side{link: lb}
-	for s, o := range map[*side]Options{a: oa, b: ob} {
+	for _, s := range []*side{a, b} {
 		var err error
 		s.reg, err = s.link.Alloc(max(mem, 64), fabric.AccessAll)
 		require.NoError(tb, err)
 		tb.Cleanup(func() { require.NoError(tb, s.reg.Close()) })
-		s.ep, err = s.link.NewEndpoint(fabric.EndpointOptions{ID: 7})
-		require.NoError(tb, err)
+	}
+	a.ep, b.ep = linktest.Join(tb, a.link, b.link, fabric.EndpointOptions{ID: 7})
+	for s, o := range map[*side]Options{a: oa, b: ob} {
+		var err error
 		s.ch, err = Open(s.link, s.ep, o)
 		require.NoError(tb, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	aa, ab := a.ep.Address(), b.ep.Address()
-	go func() { done <- a.ep.Connect(ctx, ab) }()
-	require.NoError(tb, b.ep.Connect(ctx, aa))
-	require.NoError(tb, <-done)
 	require.NoError(tb, a.ch.Connect(b.ch.Setup()))
 	require.NoError(tb, b.ch.Connect(a.ch.Setup()))
 	tb.Cleanup(func() {
