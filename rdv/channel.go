@@ -173,22 +173,27 @@ func (c *Channel) Err() error { return c.err }
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Outgoing = len(c.out) - len(c.outFree)
-	for i := range c.in {
-		if c.in[i].state != inFree {
-			s.Incoming++
-		}
-	}
+	s.Outgoing, s.Incoming = len(c.out)-len(c.outFree), c.incoming()
 	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
 	s.Memory = c.ring.Stats().Memory + len(c.stage.mem)
 	return s
 }
 
+// incoming is how many of the peer's transfers are outstanding.
+func (c *Channel) incoming() (n int) {
+	for i := range c.in {
+		if c.in[i].state != inFree {
+			n++
+		}
+	}
+	return n
+}
+
 // Idle reports that nothing is outstanding in either direction and nothing
-// waits to be posted.
+// waits to be posted. Short path: it is asked in every round.
 func (c *Channel) Idle() bool {
-	s := c.Stats()
-	return s.Outgoing+s.Incoming+s.Advertised+s.Writing == 0 && c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
+	return len(c.outFree) == len(c.out) && len(c.mineFree) == len(c.mine) && len(c.jobsFree) == len(c.jobs) &&
+		c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0 && c.incoming() == 0
 }
 
 // Progress does what can be done: takes the peer's control messages, posts

@@ -3,6 +3,8 @@ package message
 import (
 	"errors"
 	"fmt"
+
+	"github.com/seed33544411/rma/eager"
 )
 
 // Sentinels for errors.Is.
@@ -13,7 +15,7 @@ var (
 
 	// ErrShortBuffer is a receive whose buffer is shorter than the message,
 	// which stays for the next one.
-	ErrShortBuffer = errors.New("buffer shorter than the message")
+	ErrShortBuffer = eager.ErrShortBuffer
 
 	// ErrTooLarge is a message longer than MaxSize.
 	ErrTooLarge = errors.New("message too large")

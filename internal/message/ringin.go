@@ -1,6 +1,8 @@
 package message
 
 import (
+	"cmp"
+
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/gather"
 )
@@ -70,7 +72,7 @@ func (c *Channel) useRing(in *In, tag uint32) bool {
 			in.Use(tag, c.parts[:n])
 		}
 		c.parts = [3][]byte{}
-		err = firstError(err, l.Release())
+		err = cmp.Or(err, l.Release())
 	}
 	c.next++
 	if err != nil {
@@ -78,15 +80,6 @@ func (c *Channel) useRing(in *In, tag uint32) bool {
 	}
 	c.received(in, tag, h.Len, err)
 	return true
-}
-
-func firstError(errs ...error) error {
-	for _, e := range errs {
-		if e != nil {
-			return e
-		}
-	}
-	return nil
 }
 
 // openGather begins to take the gather at the head of the ring apart.
@@ -98,7 +91,7 @@ func (c *Channel) openGather(h eager.Head) bool {
 	var ok bool
 	var err error
 	if c.lease, _, ok, err = c.ring.Lease(); err != nil || !ok {
-		c.fail(firstError(err, peerError("ring message that vanished")))
+		c.fail(cmp.Or(err, peerError("ring message that vanished")))
 		return false
 	}
 	c.open = true
@@ -137,7 +130,7 @@ func (c *Channel) nextSegment() bool {
 		return true
 	}
 	c.open = false
-	if err := firstError(c.split.Err(), c.lease.Release()); err != nil {
+	if err := cmp.Or(c.split.Err(), c.lease.Release()); err != nil {
 		c.fail(err)
 		return false
 	}
