@@ -76,7 +76,7 @@ type Stats struct {
 // Open makes a channel on an endpoint that is, or is about to be, connected.
 // Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
-	c := &Channel{link: link, opt: o.effective(), next: 1, fetch: map[rdv.Handle]*In{}}
+	c := &Channel{link: link, opt: o.effective(link.Name()), next: 1, fetch: map[rdv.Handle]*In{}}
 	o = c.opt
 	var err error
 	if c.plan, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {

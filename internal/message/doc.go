@@ -54,7 +54,7 @@
 // # Concurrency and files
 //
 // A Channel belongs to the owner of its link. It imports eager, rdv, gather,
-// scatter, logp, fabric.
+// scatter, sampling (for its defaults), logp, fabric.
 //
 //	channel.go     Channel: open, connect, progress, close
 //	options.go     Options and defaults; setup.go what peers exchange

@@ -4,6 +4,7 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Options configures one channel. The zero value is usable.
@@ -13,7 +14,8 @@ type Options struct {
 	Ring       eager.Options
 	Rendezvous rdv.Options
 
-	// Params describes the link. Nil means a guess: see DefaultParams.
+	// Params describes the link. Nil means a guess: see
+	// sampling.Defaults.
 	Params *logp.Params
 
 	// Policy overrides the model.
@@ -36,8 +38,8 @@ type Options struct {
 	IDTag uint16
 }
 
-// effective returns o with defaults filled in.
-func (o Options) effective() Options {
+// effective returns o with defaults filled in, on a link of that name.
+func (o Options) effective(link string) Options {
 	if o.Ring.Blocks == 0 {
 		o.Ring.Blocks = 64
 	}
@@ -54,12 +56,13 @@ func (o Options) effective() Options {
 	if o.Rendezvous.Ring.Depth == 0 {
 		o.Rendezvous.Ring.Depth = o.Ring.Depth
 	}
+	guess := sampling.Defaults(link)
 	if o.Params == nil {
-		o.Params = DefaultParams()
+		o.Params = &guess
 	}
 	if !o.Params.R.Known() { // else memory that is not registered could not be announced
 		p := *o.Params
-		p.R = DefaultParams().R
+		p.R = guess.R
 		o.Params = &p
 	}
 	if o.Batch <= 0 {
@@ -70,21 +73,4 @@ func (o Options) effective() Options {
 		o.Unexpected = 1 << 20
 	}
 	return o
-}
-
-// DefaultParams describes no link in particular: what is used where nothing
-// was sampled. 10 GB/s of wire and of copying, 200 ns between operations, 1 µs
-// of latency: the choices that follow are those that most systems compile in.
-func DefaultParams() *logp.Params {
-	line := func(at0, at1M float64) logp.Curve {
-		c, err := logp.NewCurve([]logp.Point{{Size: 0, NS: at0}, {Size: 1 << 20, NS: at1M}})
-		if err != nil {
-			panic(err) // constants
-		}
-		return c
-	}
-	return &logp.Params{
-		Os: line(200, 105e3), Or: line(100, 100), C: line(10, 105e3), R: line(2000, 40e3),
-		G: 200, Ls: 1000, Lh: 1000, CPU: logp.Posting{A: 50, B: 50},
-	}
 }
