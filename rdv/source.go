@@ -59,6 +59,10 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 	return id, Accepted, nil
 }
 
+// Full reports that as many transfers are outstanding as may be: Send is refused
+// until one has ended. Short path.
+func (c *Channel) Full() bool { return len(c.outFree) == 0 }
+
 // ready reports why nothing can be sent.
 func (c *Channel) ready() error {
 	switch {

@@ -57,6 +57,7 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			if err != nil {
 				c.fail(err)
 			}
+			c.longBusy = true
 			return head.seq, false
 		}
 		c.stats.Descriptors++
@@ -107,7 +108,6 @@ func (h handler) Sent(token uint64, err error) {
 		h.sent(o, err)
 		o = next
 	}
-	h.wakes = true
 }
 
 // Advertised is not for this release: receivers of it do not advertise.

@@ -29,9 +29,9 @@ type Channel struct {
 	inPlace  int    // size from which registered memory is taken in place
 	piece    [1]gather.Piece
 	alone    int  // longest message that goes eager without planning
-	ringBusy bool // refused, for as long as freeWas and wakes stay
+	ringBusy bool // out of credit when freeWas blocks were free
 	freeWas  int  // free blocks of the ring when it refused
-	wakes    bool // a completion came since the ring refused
+	longBusy bool // descriptors were refused
 	flying   pending
 	groups   groups
 	batch    logp.Batch
@@ -168,7 +168,6 @@ func (c *Channel) Progress() (did, more bool, err error) {
 // OnCompletion takes a completion or an event of the channel's endpoint. It
 // returns false if it is not the channel's. Short path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
-	c.wakes = true
 	a, b := c.ring.OnCompletion(cpl), c.long.OnCompletion(cpl)
 	if a || b {
 		if err := c.ring.Err(); err != nil {

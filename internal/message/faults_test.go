@@ -155,3 +155,35 @@ func TestPinsAreReleased(t *testing.T) {
 	require.Equal(t, data, buf)
 	// The links' Close, in pair's clean-up, would find regions still open.
 }
+
+// A backlog that cannot go is not planned again in every round.
+func TestRefusedIsNotPlannedAgain(t *testing.T) {
+	t.Parallel()
+	const n = 40 // more than may be announced at once, with a tag each
+	a, b := pair(t, simLinks(sim.Options{}), n*20000, Options{Policy: policies["scatter"]}, Options{})
+	var sent, got note
+	for i := range n {
+		data := a.reg.Bytes()[i*20000:][:20000]
+		a.ch.Send(&Out{Data: data, LKey: a.reg.LKey(), RKey: a.reg.Key().RKey, Registered: true, Tag: uint32(i), Done: &sent})
+	}
+	turn := func() {
+		require.NoError(t, a.turn())
+		require.NoError(t, b.turn())
+	}
+	for range 100 {
+		turn()
+	}
+	planned := a.ch.Stats().Plans
+	for range 1000 {
+		turn()
+	}
+	require.Equal(t, planned, a.ch.Stats().Plans)
+	require.Positive(t, a.ch.Stats().Backlog)
+	for range n {
+		b.ch.Recv(&In{Buf: make([]byte, 20000), Any: true, Done: &got})
+	}
+	for i := 0; sent.n < n || got.n < n; i++ {
+		require.Less(t, i, 1_000_000)
+		turn()
+	}
+}

@@ -34,7 +34,7 @@ func (c *Channel) put(o *Out) bool {
 		c.fail(err)
 		return false
 	case res != eager.Accepted:
-		c.refused()
+		c.refused(res)
 		return false
 	}
 	c.count(logp.Eager, 1)
@@ -138,7 +138,7 @@ func (c *Channel) gather(from, to int) bool {
 			c.fail(err)
 			return false
 		case res != eager.Accepted:
-			c.refused()
+			c.refused(res)
 			return false
 		}
 		c.stats.Gathers++

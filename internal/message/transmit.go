@@ -1,6 +1,7 @@
 package message
 
 import (
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/logp"
 )
@@ -8,10 +9,10 @@ import (
 // transmit sends what can be sent of the backlog. Short path.
 func (c *Channel) transmit() (did bool) {
 	for c.backlog.n > 0 && c.err == nil {
-		if c.ringBusy && !c.wakes && c.ring.Free(flowctl.Data) == c.freeWas {
+		if c.blocked() {
 			break
 		}
-		c.ringBusy, c.wakes = false, false
+		c.ringBusy, c.longBusy = false, false
 		if c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
 			if !c.sendAlone() {
 				break
@@ -26,6 +27,17 @@ func (c *Channel) transmit() (did bool) {
 		}
 	}
 	return did
+}
+
+// blocked reports that what was refused would be refused again, so that planning it
+// once more would be in vain: the ring has no more room than it had, or the peer
+// keeps as many transfers as it may. A full queue of the link is not waited for:
+// nothing tells when it has room.
+func (c *Channel) blocked() bool {
+	if c.ringBusy {
+		return c.ring.Free(flowctl.Data) == c.freeWas
+	}
+	return c.longBusy && c.long.Full()
 }
 
 // sendBatch plans the first of the backlog and carries the plan out as far as
@@ -59,9 +71,9 @@ func (c *Channel) sendBatch() (moved, all bool) {
 	return moved, all && c.err == nil
 }
 
-// refused notes that the ring took nothing more.
-func (c *Channel) refused() {
-	c.ringBusy, c.freeWas = true, c.ring.Free(flowctl.Data)
+// refused notes that the ring took nothing more, and why.
+func (c *Channel) refused(r eager.Result) {
+	c.ringBusy, c.freeWas = r == eager.NoCredit, c.ring.Free(flowctl.Data)
 }
 
 // count counts messages handed to a stream.
