@@ -26,9 +26,9 @@ func newShapes(tb testing.TB, mix string, n int) (*Planner, []*Batch) {
 	pl, err := NewPlanner(typical(tb), &PlannerConfig{Shapes: -1})
 	require.NoError(tb, err)
 	var batches []*Batch
-	make := shapes()[mix]
+	shape := shapes()[mix]
 	for range 32 {
-		batches = append(batches, make(n))
+		batches = append(batches, shape(n))
 	}
 	return pl, batches
 }

@@ -87,11 +87,11 @@ func TestChoiceComesBack(t *testing.T) {
 		d, err := p.Choose(b)
 		require.NoError(t, err)
 		// Only where the choice is not within the noise anyway.
-		clear := true
+		sure := true
 		for m := range Mode(NumModes) {
-			clear = clear && (m == d.Mode || d.Costs[m].Total() > 1.15*d.Costs[d.Mode].Total())
+			sure = sure && (m == d.Mode || d.Costs[m].Total() > 1.15*d.Costs[d.Mode].Total())
 		}
-		if !clear {
+		if !sure {
 			continue
 		}
 		r := refiner(t, p)

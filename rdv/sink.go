@@ -1,6 +1,7 @@
 package rdv
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
@@ -232,14 +233,14 @@ func (c *Channel) endMessage(t *incoming, i int, err error) {
 	}
 	m.state = msgEnded
 	t.left--
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		c.stats.Messages++
 		c.stats.Bytes += uint64(t.d.Messages[i].Size)
-	case ErrRefused:
+	case errors.Is(err, ErrRefused):
 		t.status = max(t.status, statusRefused)
 		return
-	case ErrCancelled:
+	case errors.Is(err, ErrCancelled):
 		t.status = statusCancelled
 	default:
 		t.status = max(t.status, statusRefused)

@@ -255,7 +255,7 @@ func (s *Session) part() error {
 	if s.opt.First {
 		err := s.lastWord(message{})
 		if s.broken != nil {
-			return nil // the peer that has heard may be gone by now
+			return nil //nolint:nilerr // the peer that has heard may be gone by now
 		}
 		return err
 	}

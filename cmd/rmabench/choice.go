@@ -290,7 +290,8 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 		as = append(as, a)
 		return nil
 	}
-	shows, err := true, error(nil)
+	shows := true
+	var err error
 	if wireup.InJob() {
 		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Ablation: emit})
 	} else {

@@ -64,7 +64,7 @@ func (u *uml) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 func memDir(fallback string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Flags&unix.ST_NOEXEC != 0 ||
-		uint64(st.Bavail)*uint64(st.Bsize) < 3<<30 || unix.Access("/dev/shm", unix.W_OK) != nil {
+		st.Bavail*uint64(st.Bsize) < 3<<30 || unix.Access("/dev/shm", unix.W_OK) != nil {
 		return fallback
 	}
 	return "/dev/shm"

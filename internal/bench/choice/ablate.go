@@ -108,7 +108,7 @@ func (k *rank) rendezvous(ctx context.Context, tag uint16, emit func(Ablation) e
 	k.side, k.polls = nil, r
 	for _, size := range rendezvousSizes {
 		a := Ablation{Fabric: k.fabric, Study: "rendezvous", Mode: logp.Scatter.String(), Batch: "1x" + bench.FormatSize(size), Variants: []string{"read", "receiver first"}}
-		var check func() error = func() error { return r.Check(size) }
+		check := func() error { return r.Check(size) }
 		if err := k.vary(ctx, len(a.Variants), func(v int, times []int64) error { return r.Play(ctx, size, v == 1, times) }, check, &a); err != nil {
 			return fmt.Errorf("%s: %w", a.Batch, err)
 		}

@@ -26,7 +26,7 @@ func ChoiceLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
 		var r choice.Result
 		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
-			return false, nil
+			return false, nil //nolint:nilerr // a line that is no result is passed on
 		}
 		n++
 		return true, emit(r)
@@ -45,7 +45,7 @@ func ExplainLocal(ctx context.Context, req choice.Request, stderr io.Writer) (x 
 	err = local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
 		var y choice.Explanation
 		if json.Unmarshal(b, &y) != nil || y.Fabric == "" {
-			return false, nil
+			return false, nil //nolint:nilerr // a line that is no result is passed on
 		}
 		x = &y
 		return true, nil
@@ -66,7 +66,7 @@ func AblateLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
 		var a choice.Ablation
 		if json.Unmarshal(b, &a) != nil || a.Study == "" {
-			return false, nil
+			return false, nil //nolint:nilerr // a line that is no result is passed on
 		}
 		n++
 		return true, emit(a)

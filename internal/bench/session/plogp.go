@@ -32,7 +32,7 @@ func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (
 	err = local(ctx, PlogpArg, in, stderr, func(b []byte) (bool, error) {
 		var r bench.PlogpResult
 		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
-			return false, nil
+			return false, nil //nolint:nilerr // a line that is no result is passed on
 		}
 		res = &r
 		return true, nil
