@@ -182,7 +182,29 @@ func (t *turn) marginal(c *chain) estimate {
 		return estimate{se: math.Inf(1)}
 	}
 	d := float64(c.k - 1)
-	return estimate{v: max(0, b.v-a.v) / d, se: math.Hypot(a.se, b.se) / d, n: min(a.n, b.n), dropped: a.dropped + b.dropped}
+	e := estimate{v: max(0, b.v-a.v) / d, se: math.Hypot(a.se, b.se) / d, n: min(a.n, b.n), dropped: a.dropped + b.dropped}
+	return t.alone(c, a, e)
+}
+
+// alone bounds e, what one more write of c's size takes, by a, what a single one
+// takes from posting to completion: the adapter cannot be occupied by it for
+// longer than that. A chain takes more where its writes are in each other's way: by
+// the memory of all of them, which logp counts for a batch as a whole, or in a
+// software adapter that waits for acknowledgements. Which is no property of a
+// write of that size, and a gather of a batch is a single write.
+func (t *turn) alone(c *chain, a, e estimate) estimate {
+	if c == t.empty {
+		return e
+	}
+	post := t.post1.estimate()
+	if post.n == 0 {
+		return e
+	}
+	most := max(0, a.v-post.v) + t.marginal(t.empty).v
+	if e.v > most {
+		e.v, e.se = most, max(e.se, a.se)
+	}
+	return e
 }
 
 // beyond is marginal for a size of which a single write takes a: as much more

@@ -62,6 +62,20 @@ func TestKnownParametersAreRecovered(t *testing.T) {
 	}
 }
 
+// Where writes in a chain hold each other up, Os is what a write alone takes.
+func TestCrowdedChains(t *testing.T) {
+	w := adapter()
+	w.crowd = 0.8
+	a, b := inWorld(t, w, Options{Mode: Force, MaxSize: 1 << 18})
+	for _, h := range inTurns(t, w, a, b).Halves {
+		for m := 32 << 10; m <= 1<<18; m *= 2 {
+			got := h.Params.Os.At(int64(m))
+			require.LessOrEqual(t, got, w.os(m)+w.ls+10, "%d bytes", m)
+			require.GreaterOrEqual(t, got, w.os(m)*0.99, "%d bytes", m)
+		}
+	}
+}
+
 func TestRecoveredThroughNoise(t *testing.T) {
 	w := adapter()
 	w.jitter, w.hiccup = 0.1, 0.02

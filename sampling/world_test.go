@@ -34,6 +34,7 @@ type world struct {
 	reg             func(m int) float64
 	jitter          float64 // of the one-way time, as a fraction, only ever added
 	hiccup          float64 // chance that an operation takes a time slice more
+	crowd           float64 // an operation behind another takes this fraction longer
 }
 
 type happening struct {
@@ -154,6 +155,9 @@ func (e *slowEP) Post(wrs []fabric.WR) (int, error) {
 	for _, r := range wrs {
 		start := math.Max(w.t, e.free)
 		busy := w.os(int(r.Len()))
+		if start > w.t {
+			busy *= 1 + w.crowd
+		}
 		e.free = start + busy + w.g
 		arrive := start + busy + w.extra(w.ls) + w.ls
 		r.Local = append([]fabric.SGE(nil), r.Local...)
