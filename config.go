@@ -1,75 +1,84 @@
 package rma
 
 import (
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"time"
 
-	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/links"
-	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/logp"
-	"github.com/seed33544411/rma/sampling"
 )
 
-// Config configures an engine. The zero value, and nil, are usable. Open takes
-// a copy. Environment variables (docs/environment.md) have the last word.
+// Config configures an engine. The zero value, and nil, are usable: the zero
+// value of every field means its default. Open takes a copy.
+//
+// Variables and a settings file override what is set here, so that a program can
+// be run in another way without changing it; docs/configuration.md lists them all,
+// with the same names, and says why each default is what it is.
 type Config struct {
-	// Job is the job to join. Nil: the one in the environment, or rank 0 of 1.
+	// Job is the job to join. Nil: the one in the environment, or rank 0 of 1:
+	// a program should not know how it was started.
 	Job *Job
 
-	// Fabric is the only kind of link to use: "shm", "tcp" or "verbs". Empty
-	// or "auto": the best that both sides have. RMA_FABRIC overrides it.
+	// File is a settings file, with lines "name = value". RMA_CONFIG overrides
+	// it. Empty: none. A file that is named must be there.
+	File string
+
+	// Settings sets by name, as in a settings file, what has no field here, such
+	// as {"ibv_gid_index": "3"}. A name that is also a field overrides the field.
+	Settings map[string]string
+
+	// Fabric is the only kind of link to use: "shm", "tcp" or "verbs". RMA_FABRIC
+	// overrides it. Empty or "auto": the best that both sides have; shared memory
+	// on one host, RDMA between hosts, TCP where there is neither.
 	Fabric string
 
-	// Bind is the address that the TCP link listens on. Zero: the loopback
-	// address in a job of one host, else all interfaces.
+	// Bind is the address that the TCP link listens on. RMA_TCP_BIND overrides it.
+	// Zero: the loopback address in a job of one host, which nobody else should
+	// reach, else all interfaces.
 	Bind netip.Addr
 
-	// Device is the RDMA device. Empty: the first usable one.
+	// Device is the RDMA device. RMA_IBV_DEVICE overrides it. Empty: the first
+	// usable one; most hosts have one.
 	Device string
 
 	// Mode sends all messages one way, where it can carry them: "eager",
-	// "gather" or "scatter". Empty or "auto": the cheapest way for each batch.
-	// RMA_MODE overrides it.
+	// "gather" or "scatter". RMA_MODE overrides it. Empty or "auto": the cheapest
+	// way for each batch, by the cost model; none is the best for all.
 	Mode string
 
 	// Sampling says where the cost model's figures of a link come from: "cached",
 	// a saved measurement, or a new one where there is none that is valid; "force",
-	// a new one; "off", figures of the kind of link. Empty means "cached".
-	// Measuring takes 50 ms at the first start, by one pair of ranks for each
-	// kind of link. RMA_SAMPLING overrides it.
+	// a new one; "off", figures of the kind of link. RMA_SAMPLING overrides it.
+	// Empty: "cached". Measuring takes 50 ms at the first start, by one pair of
+	// ranks for each kind of link, and pays in every batch after.
 	Sampling string
 
-	// Profiles is the folder of saved measurements. Empty: rma in the user's
-	// cache directory. RMA_PROFILES overrides it.
+	// Profiles is the folder of saved measurements. RMA_PROFILES overrides it.
+	// Empty: rma in the user's cache directory: they belong to the machine, not
+	// to a program.
 	Profiles string
 
-	// Depth is how many requests may be under way with one peer. Zero means
-	// fabric.DefaultDepth (256); less than 16 means 16.
+	// Depth is how many requests may be under way with one peer, at most 65536;
+	// less than 16 means 16. RMA_DEPTH overrides it. Zero: 256, which covers the
+	// bandwidth-delay product of every link measured; more costs memory for each
+	// peer, less stalls streams of small operations.
 	Depth int
 
-	// PeerTimeout bounds how long a link may take to notice that a peer is
-	// gone. Zero means fabric.DefaultPeerTimeout (2 s).
+	// PeerTimeout bounds how long a link may take to notice that a peer is gone,
+	// at least 1 ms. RMA_PEER_TIMEOUT overrides it. Zero: 2 s, long against a
+	// pause of a busy process, short against the patience of whoever waits.
 	PeerTimeout time.Duration
 
-	// SetupTimeout bounds Open, and Barrier, where the context has no
-	// deadline. Zero means 2 minutes; negative waits for ever.
+	// SetupTimeout bounds Open, Barrier and exchanges through the job, where the
+	// context has no deadline; negative waits for ever. RMA_TIMEOUT overrides it.
+	// Zero: 2 minutes, long against the start of a large job on a loaded machine.
 	SetupTimeout time.Duration
 
-	// Logger gets the links chosen (debug) and peers lost (warn). Nil: nothing
-	// is logged.
+	// Logger gets what docs/observability.md lists: links chosen (debug), peers
+	// lost (warn). Nil: nothing is logged, unless RMA_LOG asks for a text log on
+	// standard error.
 	Logger *slog.Logger
 }
-
-// Environment variables that override Config.
-const (
-	EnvMode     = "RMA_MODE"
-	EnvSampling = "RMA_SAMPLING"
-	EnvProfiles = "RMA_PROFILES"
-)
 
 // policy is what Mode asks for. The mode is valid.
 func (c *Config) policy() (p logp.Policy) {
@@ -93,68 +102,4 @@ type Job struct {
 
 	// Token is the secret shared by the server and all ranks.
 	Token []byte
-}
-
-// effective is the copy of c that an engine works with.
-func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
-	var d Config
-	if c != nil {
-		d = *c
-	}
-	fail := func(err error) (Config, links.Options, wireup.Config, error) {
-		return d, links.Options{}, wireup.Config{}, err
-	}
-	if d.Depth < 0 || d.Depth > 1<<16 {
-		return fail(fmt.Errorf("config: depth %d, want 0 … %d", d.Depth, 1<<16))
-	}
-	if d.Depth == 0 {
-		d.Depth = fabric.DefaultDepth
-	}
-	d.Depth = max(d.Depth, minDepth)
-	if d.PeerTimeout < 0 {
-		return fail(fmt.Errorf("config: negative peer time-out %v", d.PeerTimeout))
-	}
-	if d.PeerTimeout == 0 {
-		d.PeerTimeout = fabric.DefaultPeerTimeout
-	}
-	if d.Logger == nil {
-		d.Logger = slog.New(slog.DiscardHandler)
-	}
-	for name, field := range map[string]*string{EnvMode: &d.Mode, EnvSampling: &d.Sampling, EnvProfiles: &d.Profiles} {
-		if v := os.Getenv(name); v != "" {
-			*field = v
-		}
-	}
-	if d.Sampling == "" {
-		d.Sampling = sampling.Cached.String()
-	}
-	if _, err := sampling.ParseMode(d.Sampling); err != nil {
-		return fail(fmt.Errorf("config: sampling %q: want cached, force or off", d.Sampling))
-	}
-	if d.Mode != "" && d.Mode != "auto" {
-		if _, err := logp.ParseMode(d.Mode); err != nil {
-			return fail(fmt.Errorf("config: mode %q: want auto, eager, gather or scatter", d.Mode))
-		}
-	}
-	forced, o, err := links.FromEnv(links.Options{Bind: d.Bind, Device: d.Device})
-	if err != nil {
-		return fail(err)
-	}
-	if forced == "" {
-		if forced, err = links.Canonical(d.Fabric); err != nil {
-			return fail(err)
-		}
-	}
-	d.Fabric, d.Bind = forced, o.Bind
-	w, err := wireup.FromEnv()
-	if d.Job != nil {
-		w, err = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}, nil
-	}
-	if err != nil {
-		return fail(err)
-	}
-	if d.SetupTimeout != 0 {
-		w.Timeout = d.SetupTimeout
-	}
-	return d, o, w, nil
 }

@@ -35,15 +35,21 @@ func system() host.System {
 
 func infoCommand(s streams) *cobra.Command {
 	var format string
+	var showSettings bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "What this machine offers: links, RDMA devices, caches, processors",
 		Long: "Show the links that can be used here and why others cannot, RDMA devices with\n" +
 			"their ports and GID tables and the entry that would be chosen, and the facts of\n" +
-			"the machine that measurements depend on.",
-		Example: "  rmabench info\n  rmabench info --format json", Args: noArgs,
+			"the machine that measurements depend on.\n\n" +
+			"With --settings: every setting that is in effect in this environment, and where\n" +
+			"it comes from; exit code 1 if something is wrong with them.",
+		Example: "  rmabench info\n  rmabench info --format json\n  RMA_CONFIG=/etc/rma.conf rmabench info --settings", Args: noArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if err := textOrJSON(format); err != nil {
 				return err
+			}
+			if showSettings {
+				return writeSettings(s, format)
 			}
 			in := host.Collect(system())
 			if format == "json" {
@@ -53,6 +59,7 @@ func infoCommand(s streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	cmd.Flags().BoolVar(&showSettings, "settings", false, "show settings, their values and where they come from, instead")
 	return cmd
 }
 

@@ -11,7 +11,8 @@
 //	main.go     the command tree, exit codes
 //	measure.go  lat, bw, rate
 //	remote.go   serve
-//	host.go     info, doctor; verbs.go what they say about RDMA devices
+//	host.go     info, doctor; verbs.go what they say about RDMA devices;
+//	            settings.go info --settings
 //	report.go   report
 //	plogp.go    plogp
 //	choice.go   choice, explain, ablate

@@ -24,7 +24,7 @@ import (
 )
 
 // The test binary is also the program that the ranks of its jobs run.
-const roleEnv = "RMA_HELLO_TEST_ROLE"
+const roleEnv = "RMA_TEST_HELLO_ROLE"
 
 var roles = map[string]func(context.Context) error{"hello": hello, "compute": compute, "death": death}
 

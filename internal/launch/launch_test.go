@@ -25,7 +25,7 @@ import (
 )
 
 // The test binary is also what the tests launch, and a launcher to be killed.
-const roleEnv = "RMA_LAUNCH_TEST_ROLE"
+const roleEnv = "RMA_TEST_LAUNCH_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {

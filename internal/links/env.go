@@ -1,14 +1,12 @@
 package links
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
-	"os"
-	"strconv"
+
+	"github.com/seed33544411/rma/internal/settings"
 )
 
-// Names of the environment variables; see the package comment.
+// Variables of settings that links read; docs/configuration.md explains them.
 const (
 	EnvFabric          = "RMA_FABRIC"
 	EnvDisableCMA      = "RMA_DISABLE_CMA"
@@ -21,56 +19,47 @@ const (
 	EnvGuard           = "RMA_IBV_GUARD"
 )
 
-// ErrEnvironment says that a variable has a value that makes no sense.
-var ErrEnvironment = errors.New("bad environment variable")
+// ErrEnvironment says that a setting has a value that makes no sense.
+var ErrEnvironment = settings.ErrInvalid
 
-// FromEnv reads the environment on top of o; variables that are not set leave
-// o as it is. forced is the link to use, "" for any.
-func FromEnv(o Options) (forced string, _ Options, err error) { return fromEnv(o, os.Getenv) }
-
-func fromEnv(o Options, get func(string) string) (string, Options, error) {
-	bad := func(name, want string) (string, Options, error) {
-		return "", o, fmt.Errorf("links: %w: %s=%q: want %s", ErrEnvironment, name, get(name), want)
-	}
-	forced, err := Canonical(get(EnvFabric))
+// FromEnv reads environment and settings file on top of o, for programs without
+// a rma.Config. forced is the link to use, "" for any. Errors list everything
+// that is wrong.
+func FromEnv(o Options) (forced string, _ Options, err error) {
+	v, err := settings.Environment()
 	if err != nil {
-		return bad(EnvFabric, "auto, shm, tcp or verbs")
+		return "", o, fmt.Errorf("links: %w", err)
 	}
+	forced, o = FromSettings(v, o)
+	return forced, o, nil
+}
+
+// FromSettings puts settings on top of o; those without a value leave o as it is.
+// forced is the link to use, "" for any.
+func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
+	forced, _ = Canonical(v.Text(EnvFabric)) // the registry has the same names: a test says so
 	for name, to := range map[string]*bool{EnvDisableCMA: &o.DisableCMA, EnvDisableSegments: &o.DisableSegments} {
-		if s := get(name); s != "" {
-			if *to, err = strconv.ParseBool(s); err != nil {
-				return bad(name, "0 or 1")
-			}
+		if v.Get(name).Origin != settings.Default {
+			*to, _ = v.Switch(name)
 		}
 	}
-	if s := get(EnvBind); s != "" {
-		if o.Bind, err = netip.ParseAddr(s); err != nil {
-			return bad(EnvBind, "an IP address")
-		}
+	if a := v.Addr(EnvBind); a.IsValid() {
+		o.Bind = a
 	}
-	if s := get(EnvDevice); s != "" {
+	if s := v.Text(EnvDevice); s != "" {
 		o.Device = s
 	}
-	if s := get(EnvPort); s != "" {
-		if o.Port, err = strconv.Atoi(s); err != nil || o.Port < 1 || o.Port > 255 {
-			return bad(EnvPort, "1 … 255")
-		}
+	if n := v.Int(EnvPort); n != 0 {
+		o.Port = int(n)
 	}
-	if s := get(EnvGIDIndex); s != "" {
-		i, err := strconv.Atoi(s)
-		if err != nil || i < 0 || i > 255 {
-			return bad(EnvGIDIndex, "0 … 255")
-		}
+	if v.Text(EnvGIDIndex) != "" {
+		i := int(v.Int(EnvGIDIndex))
 		o.GIDIndex = &i
 	}
 	for name, to := range map[string]**bool{EnvLastByte: &o.LastByteLast, EnvGuard: &o.Guard} {
-		if s := get(name); s != "" {
-			v, err := strconv.ParseBool(s)
-			if err != nil {
-				return bad(name, "0 or 1")
-			}
-			*to = &v
+		if on, _ := v.Switch(name); v.Get(name).Origin != settings.Default {
+			*to = &on
 		}
 	}
-	return forced, o, nil
+	return forced, o
 }

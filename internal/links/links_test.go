@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 func TestNames(t *testing.T) {
@@ -95,19 +96,25 @@ func FuzzParseOffer(f *testing.F) {
 }
 
 func TestEnvironment(t *testing.T) {
-	env := map[string]string{}
-	get := func(k string) string { return env[k] }
+	from := func(o Options, env map[string]string) (string, Options, error) {
+		list := []string{}
+		for k, v := range env {
+			list = append(list, k+"="+v)
+		}
+		v, err := settings.Load(settings.Source{Environ: list})
+		forced, o := FromSettings(v, o)
+		return forced, o, err
+	}
 	five := 5
-	forced, o, err := fromEnv(Options{Device: "kept", Port: 2, GIDIndex: &five}, get)
+	forced, o, err := from(Options{Device: "kept", Port: 2, GIDIndex: &five}, nil)
 	require.NoError(t, err)
 	require.Empty(t, forced)
 	require.Equal(t, Options{Device: "kept", Port: 2, GIDIndex: &five}, o)
-	env = map[string]string{
+	zero, no := 0, false
+	forced, o, err = from(Options{}, map[string]string{
 		EnvFabric: "verbs", EnvDisableCMA: "1", EnvDisableSegments: "true", EnvBind: "0.0.0.0",
 		EnvDevice: "rxe1", EnvPort: "1", EnvGIDIndex: "0", EnvLastByte: "0", EnvGuard: "0",
-	}
-	zero, no := 0, false
-	forced, o, err = fromEnv(Options{}, get)
+	})
 	require.NoError(t, err)
 	require.Equal(t, "ibv", forced)
 	require.Equal(t, Options{
@@ -116,9 +123,23 @@ func TestEnvironment(t *testing.T) {
 	for k, v := range map[string]string{
 		EnvFabric: "x", EnvDisableCMA: "maybe", EnvDisableSegments: "2", EnvBind: "here", EnvPort: "0", EnvGIDIndex: "-1", EnvLastByte: "never", EnvGuard: "maybe",
 	} {
-		env = map[string]string{k: v}
-		_, _, err := fromEnv(Options{}, get)
+		_, _, err := from(Options{}, map[string]string{k: v})
 		require.ErrorIs(t, err, ErrEnvironment, k)
 		require.ErrorContains(t, err, k)
+	}
+	t.Setenv(EnvFabric, "x")
+	_, _, err = FromEnv(Options{})
+	require.ErrorIs(t, err, ErrEnvironment)
+}
+
+// What a user may say is what there is.
+func TestSettingsNameTheLinks(t *testing.T) {
+	words := settings.Lookup(EnvFabric).Type.Values
+	for _, w := range words {
+		_, err := Canonical(w)
+		require.NoError(t, err)
+	}
+	for _, n := range Names() {
+		require.Contains(t, words, n)
 	}
 }

@@ -53,7 +53,7 @@ func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec
 	}
 	return vm, filepath.Join(own, "run"), func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), bin, append([]string{"run", "-vm", vm}, args...)...)
-		cmd.Env = append(os.Environ(), "RMA_SOFTROCE_CACHE="+own, "RMA_SELFTEST=passed on")
+		cmd.Env = append(os.Environ(), "RMA_SOFTROCE_CACHE="+own, "RMA_TEST_SELF=passed on")
 		return cmd
 	}
 }
@@ -87,7 +87,7 @@ func TestHarnessRunsAProgramAsHere(t *testing.T) {
 	vm, runs, command := selftest(t)
 	out := t.TempDir()
 	cmd := command("-out", out, "-env", "EXTRA=a b", "--", "sh", "-c",
-		`pwd; echo "$RMA_SELFTEST $EXTRA $RMA_SOFTROCE"; echo to stderr >&2; echo kept > "$RMA_SOFTROCE_OUT/f"; ls /sys/class/infiniband; exit 42`)
+		`pwd; echo "$RMA_TEST_SELF $EXTRA $RMA_SOFTROCE"; echo to stderr >&2; echo kept > "$RMA_SOFTROCE_OUT/f"; ls /sys/class/infiniband; exit 42`)
 	code, stdout, stderr := run(t, cmd)
 	require.Equal(t, 42, code, "%s", stderr)
 	wd, err := os.Getwd()

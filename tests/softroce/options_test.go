@@ -56,6 +56,6 @@ func TestParseSuite(t *testing.T) {
 
 func TestPassEnv(t *testing.T) {
 	t.Parallel()
-	got := passEnv([]string{"RMA_X=1", "RMA_SOFTROCE_CACHE=/c", "HOME=/h", "GOMAXPROCS=2", "PATH=/p", "GODEBUG=a=b"}, []string{"K=V"})
-	require.Equal(t, []string{"RMA_X=1", "GOMAXPROCS=2", "GODEBUG=a=b", "K=V"}, got)
+	got := passEnv([]string{"RMA_TEST_X=1", "RMA_SOFTROCE_CACHE=/c", "HOME=/h", "GOMAXPROCS=2", "PATH=/p", "GODEBUG=a=b"}, []string{"K=V"})
+	require.Equal(t, []string{"RMA_TEST_X=1", "GOMAXPROCS=2", "GODEBUG=a=b", "K=V"}, got)
 }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/seed33544411/rma/internal/settings"
+)
+
+// setting is one line of info --settings. Name, value and origin are stable.
+type setting struct {
+	Name   string `json:"name"`
+	Env    string `json:"variable"`
+	Value  string `json:"value"` // as written; empty: see default
+	Else   string `json:"otherwise,omitempty"`
+	Origin string `json:"origin"` // default, file or env
+	At     string `json:"at,omitempty"`
+}
+
+// writeSettings shows what an engine without a Config would work with here. What
+// is wrong is shown as well, and is a failure.
+func writeSettings(s streams, format string) error {
+	v, wrong := settings.Environment()
+	var list []setting
+	for _, x := range v.All() {
+		if x.Group == settings.Tests || x.Group == settings.Job && x.Origin == settings.Default {
+			continue
+		}
+		one := setting{Name: x.Name(), Env: x.Env, Value: x.Shown(), Origin: x.Origin.String(), At: x.At}
+		if x.Text == "" {
+			one.Value, one.Else = "", x.Shown()
+		}
+		list = append(list, one)
+	}
+	var err error
+	if format == "json" {
+		err = encode(s, list)
+	} else {
+		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "setting\tvalue\torigin")
+		for _, x := range list {
+			value, origin := x.Value, x.Origin
+			if value == "" {
+				value = x.Else
+			}
+			if x.At != "" {
+				origin += " (" + x.At + ")"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", x.Name, value, origin)
+		}
+		err = w.Flush()
+	}
+	for _, e := range v.Unknown {
+		fmt.Fprintf(s.err, "rmabench: warning: %v\n", e)
+	}
+	if err == nil && wrong != nil {
+		err = wrong
+	}
+	return err
+}

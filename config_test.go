@@ -1,0 +1,215 @@
+package rma
+
+import (
+	"bytes"
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/settings"
+	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// clean takes the settings of the environment that the tests run in away.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, settings.Prefix) {
+			t.Setenv(name, "")
+		}
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	clean(t)
+	var nobody *Config
+	for _, c := range []*Config{nobody, {}} {
+		d, _, w, err := c.effective()
+		require.NoError(t, err)
+		require.Equal(t, fabric.DefaultDepth, d.Depth)
+		require.Equal(t, fabric.DefaultPeerTimeout, d.PeerTimeout)
+		require.Equal(t, wireup.DefaultTimeout, d.SetupTimeout)
+		require.Equal(t, wireup.DefaultTimeout, w.Timeout)
+		require.Equal(t, sampling.Cached.String(), d.Sampling)
+		require.Equal(t, "auto", d.Mode)
+		require.Empty(t, d.Fabric)
+		require.False(t, d.Bind.IsValid())
+		require.NotNil(t, d.Logger)
+		require.False(t, d.Logger.Enabled(t.Context(), slog.LevelError))
+		require.Equal(t, 1, w.Size)
+	}
+}
+
+// Every setting with a field reaches it, from the environment and from a file,
+// and what code says is kept where neither says anything.
+func TestConfigSources(t *testing.T) {
+	clean(t)
+	code := Config{
+		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off",
+		Profiles: "/a", Depth: 32, PeerTimeout: time.Second, SetupTimeout: time.Second,
+	}
+	other := Config{
+		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force",
+		Profiles: "/b", Depth: 64, PeerTimeout: 2 * time.Minute, SetupTimeout: -1,
+	}
+	same := func(want, got Config) {
+		t.Helper()
+		got.Logger, got.File, got.Settings = nil, "", nil
+		require.Equal(t, want, got)
+	}
+	d, _, _, err := code.effective()
+	require.NoError(t, err)
+	same(code, d)
+
+	var lines []string
+	named := map[string]string{}
+	for _, f := range other.fields() {
+		if v := f.get(); v != "" {
+			lines = append(lines, settings.Lookup(f.env).Name()+" = "+v)
+			named[settings.Lookup(f.env).Name()] = v
+		}
+	}
+	require.Len(t, lines, reflect.TypeFor[Config]().NumField()-4, "all but Job, File, Settings and Logger")
+	c := code
+	c.Settings = named
+	d, _, _, err = c.effective()
+	require.NoError(t, err)
+	same(other, d)
+
+	c = code
+	c.File = filepath.Join(t.TempDir(), "rma.conf")
+	require.NoError(t, os.WriteFile(c.File, []byte(strings.Join(lines, "\n")), 0o600))
+	d, _, _, err = c.effective()
+	require.NoError(t, err)
+	same(other, d)
+
+	for _, f := range other.fields() {
+		if v := f.get(); v != "" {
+			t.Setenv(f.env, v)
+		}
+	}
+	d, _, w, err := code.effective()
+	require.NoError(t, err)
+	same(other, d)
+	require.Negative(t, w.Timeout)
+}
+
+func TestConfigErrors(t *testing.T) {
+	clean(t)
+	t.Setenv("RMA_FABRICS", "tcp")
+	t.Setenv("RMA_DEPTH", "many")
+	t.Setenv("RMA_RANK", "1")
+	_, err := Open(t.Context(), &Config{Depth: -1, Mode: "fast", PeerTimeout: -time.Second, Settings: map[string]string{"gid_index": "1", "strict": "1"}})
+	require.ErrorIs(t, err, settings.ErrInvalid)
+	require.ErrorIs(t, err, wireup.ErrEnvironment)
+	for _, want := range []string{
+		"Config.Depth = -1: want a number of requests, 16 … 65536",
+		"Config.Mode = fast: want auto, eager, gather or scatter",
+		"Config.PeerTimeout = -1s: want a duration",
+		`unknown setting "gid_index": did you mean ibv_gid_index?`,
+		`RMA_DEPTH="many": want a number`,
+		"RMA_FABRICS: unknown variable: did you mean RMA_FABRIC?",
+		`RMA_SIZE=""`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	t.Setenv("RMA_DEPTH", "")
+	d, _, _, err := (&Config{Depth: 3, Job: &Job{Size: 1}}).effective()
+	require.NoError(t, err, "whoever brings a job does not care for the environment's; unknown variables are a warning")
+	require.Equal(t, minDepth, d.Depth)
+}
+
+func TestConfigIsLogged(t *testing.T) {
+	clean(t)
+	t.Setenv("RMA_FABRICS", "tcp")
+	t.Setenv("RMA_DISABLE_CMA", "1")
+	var b bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	eng, err := Open(t.Context(), &Config{Fabric: "shm", Logger: log})
+	require.NoError(t, err)
+	require.NoError(t, eng.Close())
+	require.Contains(t, b.String(), `level=DEBUG msg="rma: setting" name=disable_cma value=1 origin=env at=RMA_DISABLE_CMA`)
+	require.Contains(t, b.String(), `level=DEBUG msg="rma: setting" name=fabric value=shm origin=code at=Config.Fabric`)
+	require.Contains(t, b.String(), `level=WARN msg="rma: unknown variable" name=RMA_FABRICS why="unknown variable: did you mean RMA_FABRIC?"`)
+	require.NotContains(t, b.String(), "name=depth")
+}
+
+func TestLogVariable(t *testing.T) {
+	clean(t)
+	at := func(c *Config) slog.Level {
+		d, _, _, err := c.effective()
+		require.NoError(t, err)
+		for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+			if d.Logger.Enabled(context.Background(), l) {
+				return l
+			}
+		}
+		return 99
+	}
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": 99} {
+		if text != "debug" { // which would log the settings themselves
+			t.Setenv(envLog, text)
+			require.Equal(t, want, at(nil), text)
+		}
+	}
+	t.Setenv(envLog, "off")
+	require.Equal(t, slog.LevelError, at(&Config{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}))
+}
+
+// Fields, registry and documentation say the same: every field of Config is a
+// setting or one of a few that cannot be text; its comment names the variable.
+func TestConfigIsDocumented(t *testing.T) {
+	others := map[string]bool{"Job": true, "Settings": true, "Logger": true}
+	declared := map[string]string{}
+	for _, s := range settings.All() {
+		if s.Field != "" {
+			declared[s.Field] = s.Env
+		}
+	}
+	bound := map[string]bool{}
+	for _, f := range new(Config).fields() {
+		require.NotNil(t, settings.Lookup(f.env), f.env)
+		bound[f.env] = true
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "Config" {
+			return true
+		}
+		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+			name := f.Names[0].Name
+			seen[name] = true
+			doc := strings.Join(strings.Fields(f.Doc.Text()), " ")
+			require.NotEmpty(t, doc, "Config.%s has no comment", name)
+			if others[name] {
+				continue
+			}
+			env := declared[name]
+			require.NotEmpty(t, env, "Config.%s is not in internal/settings", name)
+			require.True(t, bound[env], "Config.%s: %s is not in Config.fields", name, env)
+			require.Contains(t, doc, env+" overrides it", "Config.%s", name)
+			require.Regexp(t, "Zero:|Empty:|Empty or ", doc, "Config.%s: what is its default?", name)
+		}
+		return false
+	})
+	require.Len(t, seen, reflect.TypeFor[Config]().NumField())
+	for field, env := range declared {
+		require.True(t, seen[field], "internal/settings says that %s has a field Config.%s", env, field)
+	}
+}

@@ -1,0 +1,136 @@
+package rma
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/settings"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// Variables of settings that only this package acts on.
+const (
+	envMode        = "RMA_MODE"
+	envSampling    = "RMA_SAMPLING"
+	envProfiles    = "RMA_PROFILES"
+	envDepth       = "RMA_DEPTH"
+	envPeerTimeout = "RMA_PEER_TIMEOUT"
+	envLog         = "RMA_LOG" // the text log of programs without Config.Logger
+)
+
+// field joins a field of Config with its setting.
+type field struct {
+	env string // the setting's variable
+	get func() string
+	set func(*settings.Values)
+}
+
+// fields lists the fields of c that are settings. Whoever adds a field adds a
+// line; a test compares both with the registry.
+func (c *Config) fields() []field {
+	return []field{
+		textField(settings.EnvConfig, &c.File),
+		textField(links.EnvFabric, &c.Fabric),
+		{links.EnvBind, func() string {
+			if c.Bind == (netip.Addr{}) {
+				return ""
+			}
+			return c.Bind.String()
+		}, func(v *settings.Values) { c.Bind = v.Addr(links.EnvBind) }},
+		textField(links.EnvDevice, &c.Device),
+		textField(envMode, &c.Mode),
+		textField(envSampling, &c.Sampling),
+		textField(envProfiles, &c.Profiles),
+		intField(envDepth, &c.Depth),
+		durationField(envPeerTimeout, &c.PeerTimeout),
+		durationField(wireup.EnvTimeout, &c.SetupTimeout),
+	}
+}
+
+func textField(env string, p *string) field {
+	return field{env, func() string { return *p }, func(v *settings.Values) { *p = v.Text(env) }}
+}
+
+func intField(env string, p *int) field {
+	return field{env, func() string {
+		if *p == 0 {
+			return ""
+		}
+		return strconv.Itoa(*p)
+	}, func(v *settings.Values) { *p = int(v.Int(env)) }}
+}
+
+func durationField(env string, p *time.Duration) field {
+	return field{env, func() string {
+		if *p == 0 {
+			return ""
+		}
+		return p.String()
+	}, func(v *settings.Values) { *p = v.Duration(env) }}
+}
+
+// effective is the copy of c that an engine works with: defaults filled in, and
+// what the environment and the settings file say on top. Its error is everything
+// that is wrong.
+func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
+	var d Config
+	if c != nil {
+		d = *c
+	}
+	if d.Depth > 0 {
+		d.Depth = max(d.Depth, minDepth)
+	}
+	src := settings.Source{Fields: map[string]string{}, Named: d.Settings}
+	for _, f := range d.fields() {
+		if text := f.get(); text != "" {
+			src.Fields[f.env] = text
+		}
+	}
+	v, err := settings.Load(src)
+	w, jobErr := wireup.FromEnv()
+	if d.Job != nil {
+		w, jobErr = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}, nil
+	}
+	if err = errors.Join(err, jobErr); err != nil {
+		return d, links.Options{}, wireup.Config{}, fmt.Errorf("config: %w", err)
+	}
+	for _, f := range d.fields() {
+		f.set(v)
+	}
+	forced, o := links.FromSettings(v, links.Options{})
+	d.Fabric = forced
+	w.Timeout = d.SetupTimeout
+	d.Logger = logger(d.Logger, v)
+	d.report(v)
+	return d, o, w, nil
+}
+
+// logger is the program's, or one that RMA_LOG asks for, or one that says nothing.
+func logger(own *slog.Logger, v *settings.Values) *slog.Logger {
+	if own != nil {
+		return own
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(v.Text(envLog))); err != nil { // "off"
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// report logs what is not a default, and variables that look like slips.
+func (c *Config) report(v *settings.Values) {
+	for _, x := range v.All() {
+		if x.Origin != settings.Default && x.Group <= settings.Links {
+			c.Logger.Debug("rma: setting", "name", x.Name(), "value", x.Shown(), "origin", x.Origin.String(), "at", x.At)
+		}
+	}
+	for _, e := range v.Unknown {
+		c.Logger.Warn("rma: unknown variable", "name", e.At, "why", e.What)
+	}
+}

@@ -1,0 +1,47 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed33544411/rma/internal/settings"
+)
+
+// A variable that is read, set or spoken of in code is declared in
+// internal/settings: it then has bounds, a reason, a place in the reference page,
+// and is not reported as a slip. Tests call their own RMA_TEST_….
+func TestVariablesAreDeclared(t *testing.T) {
+	variable := regexp.MustCompile(`\bRMA_[A-Z0-9_]*[A-Z0-9]\b`)
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		if strings.HasPrefix(s.rel, "internal/settings/") || s.pkg == "internal/lint" || s.rel == "config_test.go" { // where slips are under test
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(lit.Value)
+			if err != nil {
+				return true
+			}
+			for _, name := range variable.FindAllString(text, -1) {
+				seen[name] = true
+				if settings.Lookup(name) == nil && !strings.HasPrefix(name, settings.TestPrefix) {
+					t.Errorf("%s: %s is not declared in internal/settings (variables of tests begin with %s)", s.rel, name, settings.TestPrefix)
+				}
+			}
+			return true
+		})
+	}
+	for _, s := range settings.All() {
+		if !seen[s.Env] && s.Env != settings.EnvConfig && s.Env != settings.EnvStrict {
+			t.Errorf("%s is declared in internal/settings, and nothing uses it", s.Env)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package settings
+
+import "time"
+
+// engineSettings are those of rma.Config.
+var engineSettings = []Setting{
+	{
+		Env: EnvConfig, Field: "File", Type: Type{Kind: Path}, Else: "no file", EnvOnly: true,
+		What:  "settings file to read, with lines `name = value`",
+		Why:   "a file that is read without being asked for surprises whoever inherits the machine",
+		Where: "internal/settings", Since: "0.1",
+	},
+	{
+		Env: EnvStrict, Type: Type{Kind: Switch}, Default: "0",
+		What:  "unknown variables that begin with `RMA_` stop `Open`; else they are a warning in the log",
+		Why:   "a variable left over from another version should not stop a production job; in tests of a deployment it should",
+		Where: "internal/settings", Since: "0.1",
+	},
+	{
+		Env: "RMA_FABRIC", Field: "Fabric", Type: Type{Kind: Enum, Values: []string{"auto", "shm", "tcp", "verbs", "ibv"}}, Default: "auto",
+		What:  "the only link to use; `auto`: shm on one host, else verbs where a device reaches both ranks, else tcp. `ibv` is another name of `verbs`",
+		Why:   "on one host shared memory beats every adapter, between hosts RDMA beats the kernel's TCP",
+		Where: "internal/links", Since: "0.1",
+	},
+	{
+		Env: "RMA_TCP_BIND", Field: "Bind", Type: Type{Kind: Address}, Else: "loopback in a job of one host, else all interfaces",
+		What:  "address that the TCP link listens on; `0.0.0.0`: all interfaces",
+		Why:   "a job of one host should not be reachable from others",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
+		Env: "RMA_IBV_DEVICE", Field: "Device", Type: Type{Kind: Text}, Else: "the first usable one",
+		What:  "RDMA device, such as `mlx5_0` or `rxe0`",
+		Why:   "most hosts have one",
+		Where: "fabric/ibv", Since: "0.1",
+	},
+	{
+		Env: "RMA_MODE", Field: "Mode", Type: Type{Kind: Enum, Values: []string{"auto", "eager", "gather", "scatter"}}, Default: "auto",
+		What:  "the only way for messages, where it can carry them; `auto`: the cost model chooses for each batch",
+		Why:   "no fixed way is best for all sizes ([model.md](model.md)); forcing one is for finding out",
+		Where: "internal/message", Since: "0.1",
+	},
+	{
+		Env: "RMA_SAMPLING", Field: "Sampling", Type: Type{Kind: Enum, Values: []string{"cached", "force", "off"}}, Default: "cached",
+		What:  "where the cost model's figures of a link come from: `cached`, a saved measurement, else a new one; `force`, a new one; `off`, round figures of the kind of link",
+		Why:   "measuring takes tens of milliseconds at the first start, by one pair of ranks for each kind of link, and figures of the real link choose better",
+		Where: "sampling", Since: "0.1",
+	},
+	{
+		Env: "RMA_PROFILES", Field: "Profiles", Type: Type{Kind: Path}, Else: "`rma` in the user's cache directory",
+		What:  "folder of saved measurements",
+		Why:   "figures belong to a machine, not to a program; on hosts that share home directories give each a folder of its own",
+		Where: "sampling", Since: "0.1",
+	},
+	{
+		Env: "RMA_DEPTH", Field: "Depth", Type: Type{Kind: Count, Unit: "requests", Min: 16, Max: 1 << 16}, Default: "256",
+		What:  "requests that may be under way with one peer; what is handed in beyond waits in the process",
+		Why:   "covers the bandwidth-delay product of every link measured; more costs queue memory for each peer, less stalls streams of small operations",
+		Where: "fabric", Since: "0.1",
+	},
+	{
+		Env: "RMA_PEER_TIMEOUT", Field: "PeerTimeout", Type: Type{Kind: Duration, Min: int64(time.Millisecond)}, Default: "2s",
+		What:  "how long a link may take to notice that a peer is gone; its operations fail then",
+		Why:   "long against a pause of a busy process, short against the patience of whoever waits",
+		Where: "fabric", Since: "0.1",
+	},
+	{
+		Env: "RMA_TIMEOUT", Field: "SetupTimeout", Type: Type{Kind: Duration, Min: 1, Negative: "wait for ever"}, Default: "2m0s",
+		What:  "bound of `Open`, of `Barrier` and of exchanges through the job where the context has no deadline",
+		Why:   "long against the start of a large job on a loaded machine, short against a batch queue's patience",
+		Where: "internal/wireup", Since: "0.1",
+	},
+	{
+		Env: "RMA_LOG", Type: Type{Kind: Enum, Values: []string{"off", "error", "warn", "info", "debug"}}, Default: "off",
+		What:  "level of a text log on standard error, for programs that give no `Config.Logger` ([observability.md](observability.md#log))",
+		Why:   "a library writes nothing unless asked to",
+		Where: "rma", Since: "0.1",
+	},
+}

@@ -1,0 +1,40 @@
+package settings
+
+// linkSettings are for experts: they have no field of their own in rma.Config and
+// are given there in Config.Settings.
+var linkSettings = []Setting{
+	{
+		Env: "RMA_DISABLE_CMA", Group: Links, Type: Type{Kind: Switch}, Default: "0",
+		What:  "shm moves private memory by copies through the segment, not by `process_vm_readv` and `writev`",
+		Why:   "one copy instead of two; where the kernel forbids it (Yama, seccomp, other user namespaces) shm finds out by itself",
+		Where: "fabric/shm", Since: "0.1",
+	},
+	{
+		Env: "RMA_DISABLE_SEGMENTS", Group: Links, Type: Type{Kind: Switch}, Default: "0",
+		What:  "shm's `Alloc` hands out private memory, which peers cannot map",
+		Why:   "mapped memory is reached by plain loads and stores; the switch is for tests of the other path and for hosts with a tiny `/dev/shm`",
+		Where: "fabric/shm", Since: "0.1",
+	},
+	{
+		Env: "RMA_IBV_PORT", Group: Links, Type: Type{Kind: Count, Min: 1, Max: 255}, Else: "the first that is up",
+		What: "port of the RDMA device", Where: "fabric/ibv", Since: "0.1",
+	},
+	{
+		Env: "RMA_IBV_GID_INDEX", Group: Links, Type: Type{Kind: Count, Min: 0, Max: 255}, Else: "chosen: RoCE v2 before v1, routable before link-local, IPv4-mapped before IPv6",
+		What:  "entry of the port's GID table to send from; `rmabench info` shows the table and the choice",
+		Why:   "the rule fits networks with one routed RoCEv2 address; with VLANs or several addresses name the entry",
+		Where: "fabric/ibv", Since: "0.1",
+	},
+	{
+		Env: "RMA_IBV_LAST_BYTE", Group: Links, Type: Type{Kind: Switch}, Default: "1",
+		What:  "rely on the last word of a write becoming visible last ([memory-model.md](memory-model.md))",
+		Why:   "adapters behave so, and it saves a write for every message; the specification does not promise it, so it can be switched off",
+		Where: "fabric/ibv", Since: "0.1",
+	},
+	{
+		Env: "RMA_IBV_GUARD", Group: Links, Type: Type{Kind: Switch}, Else: "on rdma_rxe between hosts",
+		What:  "guard connections against the faults of `rdma_rxe` on a lossy wire: always, or never",
+		Why:   "costs round trips, and adapters do not need it",
+		Where: "fabric/ibv", Since: "0.1",
+	},
+}
