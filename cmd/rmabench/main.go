@@ -74,8 +74,8 @@ var errSilent = errors.New("failed")
 
 const long = `Measure one-sided operations between two ranks.
 
-  lat    latency: half round trip for put and send, full operation for get,
-         fadd and cas (the definitions of perftest)
+  lat    latency: half round trip for put, send and eager, full operation for
+         get, fadd and cas (the definitions of perftest)
   bw     bandwidth with a window of requests outstanding, 1 MB = 1e6 bytes
   rate   messages a second, 8 bytes each unless --sizes says otherwise
 

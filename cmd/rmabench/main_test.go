@@ -57,7 +57,7 @@ var fabrics = []string{"shm", "tcp"}
 
 func TestMeasureOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
-		for _, c := range []string{"lat put 8,4K", "lat get 8,70K", "lat fadd 8", "lat cas 8", "bw put 4K,1M", "bw get 64K", "rate put 8", "rate fadd 8", "lat send 8,4K,64K", "bw send 4K", "rate send 8"} {
+		for _, c := range []string{"lat put 8,4K", "lat get 8,70K", "lat fadd 8", "lat cas 8", "bw put 4K,1M", "bw get 64K", "rate put 8", "rate fadd 8", "lat eager 8,4K,64K", "bw eager 4K", "rate eager 8", "lat send 8,64K,3M", "bw send 4K,1M", "rate send 8"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
 				f := strings.Fields(c)
 				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--format", "json")...)
@@ -83,7 +83,7 @@ func TestMeasureOverRealProcesses(t *testing.T) {
 
 func TestValidateOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
-		for _, c := range []string{"lat put 1,8,100,4K", "lat get 70000", "bw put 100,64K", "bw get 4K", "rate fadd 8", "lat cas 8", "lat send 1,8,9000", "bw send 10000"} {
+		for _, c := range []string{"lat put 1,8,100,4K", "lat get 70000", "bw put 100,64K", "bw get 4K", "rate fadd 8", "lat cas 8", "lat eager 1,8,9000", "bw eager 10000", "lat send 1,8,9000,700K", "bw send 1,10000,2M"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
 				f := strings.Fields(c)
 				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--validate")...)
@@ -110,7 +110,7 @@ func TestUsageErrors(t *testing.T) {
 		"bw --op fadd": "no bandwidth", "lat --op cas --sizes 16": "8 bytes", "lat --fabric pigeon": "want auto", "lat --format xml": "want table",
 		"lat --time 0s": "positive", "lat --time -1s": "out of range", "lat --iters 0": "positive", "lat --iters -1": "out of range", "lat --window 3": "unknown flag",
 		"bw --window 0": "positive", "bw --window 100000": "out of range", "rate --count -2": "out of range", "lat --nonsense": "unknown flag", "lat 8": "unexpected argument",
-		"lat --op send --sizes 1M": "at most 64K", "lat --connect h:1 --token xyz": "hexadecimal", "serve": "one address", "serve host": "host:port", "serve :0 --token x": "hexadecimal",
+		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "lat --op send --sampling 0s": "positive", "lat --connect h:1 --token xyz": "hexadecimal", "serve": "one address", "serve host": "host:port", "serve :0 --token x": "hexadecimal",
 		"info --format xml": "want text", "doctor --format xml": "want text", "lat --time soon": "invalid argument",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)

@@ -36,6 +36,10 @@ type measureFlags struct {
 	token   string
 	quiet   bool
 	pin     bool
+	mode    string
+	tags    int
+
+	sampling, calibration time.Duration
 }
 
 func measureCommands(s streams) []*cobra.Command {
@@ -45,14 +49,21 @@ func measureCommands(s streams) []*cobra.Command {
 		short, example string
 		ops            string
 	}{
-		{bench.Lat, "Latency of an operation", "  rmabench lat\n  rmabench lat --op get --fabric tcp --sizes 8,4K,1M --time 500ms\n  rmabench lat --op fadd --format json\n  rmabench lat --fabric verbs --validate", "put, get, send, fadd or cas"},
-		{bench.BW, "Bandwidth of an operation", "  rmabench bw --sizes 4K:4M\n  rmabench bw --op get --window 16 --format csv --out bw.csv", "put, get or send"},
-		{bench.Rate, "Messages a second", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10", "put, get, send, fadd or cas"},
+		{bench.Lat, "Latency of an operation", "  rmabench lat\n  rmabench lat --op get --fabric tcp --sizes 8,4K,1M --time 500ms\n  rmabench lat --op fadd --format json\n  rmabench lat --fabric verbs --validate", "put, get, send, eager, fadd or cas"},
+		{bench.BW, "Bandwidth of an operation", "  rmabench bw --sizes 4K:4M\n  rmabench bw --op get --window 16 --format csv --out bw.csv\n  rmabench bw --op send --mode scatter --sizes 64K:16M --fabric tcp", "put, get, send or eager"},
+		{bench.Rate, "Messages a second", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10\n  rmabench rate --op send --mode gather --sizes 64", "put, get, send, eager, fadd or cas"},
 	} {
 		f := &measureFlags{test: c.test}
 		cmd := &cobra.Command{
 			Use: string(c.test), Short: c.short, Example: c.example, Args: noArgs,
-			Long: c.short + " between two ranks.\n\nSee rmabench --help for what is measured and where the ranks come from.",
+			Long: c.short + ` between two ranks.
+
+put, get, fadd and cas are operations of the link. send is a message as an
+application sends it, over the path that the engine uses: eagerly, in a gather or
+by rendezvous, as the cost model chooses or --mode says; the table tells how the
+messages really went. eager is the bare ring below it, up to ` + bench.FormatSize(bench.MaxEager) + `.
+
+See rmabench --help for what is measured and where the ranks come from.`,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				req, err := f.request(cmd.Flags().Changed)
 				if err != nil {
@@ -64,12 +75,16 @@ func measureCommands(s streams) []*cobra.Command {
 		fl := cmd.Flags()
 		fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 		fl.StringVar(&f.op, "op", "put", c.ops)
+		fl.StringVar(&f.mode, "mode", "", "send: "+strings.Join(bench.Modes, ", ")+" (default auto)")
+		fl.DurationVar(&f.sampling, "sampling", bench.DefaultSampling, "send, mode auto: budget of sampling the link")
+		fl.DurationVar(&f.calibration, "calibration", bench.DefaultCalibration, "send, mode auto: budget of fitting the model to whole batches")
 		fl.StringVar(&f.sizes, "sizes", "", "message sizes, a list such as 8,4K,1M or a range by powers of two such as 8:4M (default "+sizesText(c.test)+")")
 		fl.DurationVar(&f.time, "time", time.Second, "how long each size is measured, after a warm-up")
 		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "least number of operations a size, whatever --time says")
 		if c.test != bench.Lat {
 			def := bench.Plan{Test: c.test}.WithDefaults().Window
 			fl.IntVar(&f.window, "window", def, "requests kept outstanding")
+			fl.IntVar(&f.tags, "tags", 1, "send: how many tags the messages carry in turn")
 		}
 		fl.IntVar(&f.count, "count", 1, "repeat everything so often")
 		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
@@ -96,8 +111,11 @@ func sizesText(t bench.Test) string {
 
 // request turns flags into what is measured; its errors are the user's.
 func (f *measureFlags) request(changed func(string) bool) (bench.Request, error) {
-	p := bench.Plan{Test: f.test, Op: bench.Op(f.op), Time: f.time, Iters: f.iters, Window: f.window, Count: f.count, Validate: f.valid, Stall: f.stall}
-	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin}
+	p := bench.Plan{Test: f.test, Op: bench.Op(f.op), Time: f.time, Iters: f.iters, Window: f.window, Count: f.count, Validate: f.valid, Stall: f.stall, Mode: f.mode}
+	if f.tags != 1 {
+		p.Tags = f.tags
+	}
+	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin, Sampling: f.sampling, Calibration: f.calibration}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}
@@ -111,7 +129,7 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 		}
 	}
 	// Zero means the default inside; on the command line it is a mistake.
-	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0} {
+	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0, "tags": f.tags == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
 		if zero && changed(name) {
 			return req, fmt.Errorf("--%s 0: want a positive value", name)
 		}

@@ -27,9 +27,9 @@ const (
 	reportBWSizes  = "64:4M"
 )
 
-// sendable are the sizes that send can have.
-func sendable(sizes []int) []int {
-	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bench.MaxSend })
+// ringable are the sizes that the bare eager ring can have.
+func ringable(sizes []int) []int {
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bench.MaxEager })
 }
 
 // reportFlags are the flags of report.
@@ -76,8 +76,8 @@ out.`,
 	fl.StringSliceVar(&f.fabrics, "fabrics", nil, "shm, tcp, verbs, or none (default: those that work here)")
 	fl.StringSliceVar(&f.fabrics, "fabric", nil, "same as --fabrics")
 	fl.StringSliceVar(&f.tests, "tests", []string{"lat", "bw", "rate"}, "lat, bw, rate")
-	fl.StringSliceVar(&f.ops, "ops", []string{"put", "get", "send", "fadd", "cas"}, "put, get, send, fadd, cas")
-	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+"; of send up to "+bench.FormatSize(bench.MaxSend)+")")
+	fl.StringSliceVar(&f.ops, "ops", []string{"put", "get", "send", "fadd", "cas"}, "put, get, send, eager, fadd, cas")
+	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+"; of eager up to "+bench.FormatSize(bench.MaxEager)+")")
 	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long each size is measured")
 	fl.IntVar(&f.count, "count", 1, "repeat everything so often; plots show the median round")
 	fl.StringVar(&f.format, "format", "html", "html (a folder with the page and the lines) or json (the lines only)")
@@ -127,7 +127,7 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	if f.format != "html" && f.format != "json" {
 		return nil, fmt.Errorf("--format %q: want html or json", f.format)
 	}
-	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "fadd", "cas"})); err != nil {
+	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "eager", "fadd", "cas"})); err != nil {
 		return nil, err
 	}
 	plans, err := f.plans(changed("sizes"))
@@ -167,8 +167,8 @@ func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 				if p.Size, err = bench.ParseSizes(s); err != nil {
 					return nil, fmt.Errorf("--sizes: %w", err)
 				}
-				if p.Op == bench.Send {
-					if p.Size = sendable(p.Size); len(p.Size) == 0 {
+				if p.Op == bench.Eager {
+					if p.Size = ringable(p.Size); len(p.Size) == 0 {
 						continue
 					}
 				}

@@ -9,14 +9,17 @@
 //
 // # Definitions
 //
-//   - lat put, lat send: half of a round trip in which each side answers as
+//   - lat put, send, eager: half of a round trip in which each side answers as
 //     soon as it sees the message in its memory (as ib_write_lat).
 //   - lat get, fadd, cas: from posting to the completion, the full operation
 //     (as ib_read_lat).
 //   - bw and rate: a window of requests is kept outstanding, posted as chains
 //     of which the last is signalled; bytes or messages over the time from the
 //     first post to the last completion. Their lat_us is a chain's time from
-//     posting to completion, not one message's latency.
+//     posting to completion, not one message's latency. Of send: messages are handed
+//     in by chains while fewer than a window are under way, the receiver keeps a
+//     window of receives posted, and the time ends when it has said that all are
+//     there.
 //   - MB/s are 1e6 bytes a second. Percentiles come from a histogram with three
 //     significant digits; minimum, maximum and mean are exact. One reading of
 //     the cycle counter lies in every sample and is not subtracted; its cost is
@@ -34,7 +37,9 @@
 //	side.go       one side of the link: posting, polling, waiting
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
-//	send.go       messages of the eager channel
+//	message.go    messages: the channel, the model it chooses by
+//	messagelat.go, messagestream.go  their ping-pong and streams
+//	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
 //	run.go        the sweep over operations, sizes and rounds
 //	rank.go       what measurements of other packages share

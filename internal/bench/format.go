@@ -72,7 +72,7 @@ func (t *tableWriter) Write(r Result) error {
 // describe is the heading of a table.
 func describe(t Test, op Op) string {
 	switch {
-	case t == Lat && (op == Put || op == Send):
+	case t == Lat && (op == Put || op == Send || op == Eager):
 		return fmt.Sprintf("latency of %s, half round trip", op)
 	case t == Lat:
 		return fmt.Sprintf("latency of %s, full operation", op)
@@ -86,6 +86,12 @@ func suffix(r Result) string {
 	s := ""
 	if r.Round > 0 {
 		s += "  round " + strconv.Itoa(r.Round+1)
+	}
+	if r.Mode != "" && r.Mode != Modes[0] {
+		s += "  " + r.Mode
+	}
+	if r.Ways != nil && r.Ways.String() != r.Mode {
+		s += "  (" + r.Ways.String() + ")"
 	}
 	if r.Validated {
 		s += "  validated"
@@ -118,7 +124,7 @@ type csvWriter struct {
 // the end.
 var csvColumns = []string{"test", "fabric", "op", "size", "iters", "lat_us_min", "lat_us_p50", "lat_us_p90", "lat_us_p99",
 	"lat_us_p99_9", "lat_us_max", "lat_us_mean", "mb_s", "mmsg_s", "seconds", "window", "round", "validated", "label",
-	"cpu", "cpus", "kernel", "virtual", "go", "timer_ns"}
+	"cpu", "cpus", "kernel", "virtual", "go", "timer_ns", "mode"}
 
 func (c *csvWriter) Write(r Result) error {
 	if !c.headed {
@@ -132,7 +138,7 @@ func (c *csvWriter) Write(r Result) error {
 	err := c.w.Write([]string{string(r.Test), r.Fabric, string(r.Op), strconv.Itoa(r.Size), strconv.FormatInt(r.Iters, 10),
 		f(l.Min), f(l.P50), f(l.P90), f(l.P99), f(l.P999), f(l.Max), f(l.Mean), f(r.MBs), f(r.Mmsgs), f(r.Seconds),
 		strconv.Itoa(r.Window), strconv.Itoa(r.Round), strconv.FormatBool(r.Validated), r.Label,
-		m.CPU, strconv.Itoa(m.CPUs), m.Kernel, m.Virtual, m.Go, f(m.TimerNS)})
+		m.CPU, strconv.Itoa(m.CPUs), m.Kernel, m.Virtual, m.Go, f(m.TimerNS), r.Mode})
 	c.w.Flush()
 	return errors.Join(err, c.w.Error())
 }
@@ -158,8 +164,11 @@ func (g *goWriter) Write(r Result) error {
 		nsop = 1000 / r.Mmsgs
 	}
 	label := ""
+	if r.Mode != "" {
+		label = "/mode=" + r.Mode
+	}
 	if r.Label != "" {
-		label = "/label=" + strings.Map(func(c rune) rune {
+		label += "/label=" + strings.Map(func(c rune) rune {
 			if c <= ' ' || c == '/' {
 				return '_'
 			}
@@ -209,7 +218,7 @@ func parseLine(b []byte) (Result, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, err
 	}
-	p := Plan{Test: r.Test, Op: r.Op, Size: []int{r.Size}}.WithDefaults()
+	p := Plan{Test: r.Test, Op: r.Op, Mode: r.Mode, Size: []int{r.Size}}.WithDefaults()
 	if err := p.Check(); err != nil {
 		return r, err
 	}
@@ -232,8 +241,8 @@ func parseLine(b []byte) (Result, error) {
 func Sort(rs []Result) {
 	rank := func(r Result) string {
 		t := slices.Index([]Test{Lat, BW, Rate}, r.Test)
-		o := slices.Index([]Op{Put, Get, Send, FAdd, CAS}, r.Op)
-		return fmt.Sprintf("%d %d %s %s %12d %6d", t, o, r.Fabric, r.Label, r.Size, r.Round)
+		o, m := slices.Index(Ops, r.Op), slices.Index(Modes, r.Mode)
+		return fmt.Sprintf("%d %d %s %d %s %12d %6d", t, o, r.Fabric, m+1, r.Label, r.Size, r.Round)
 	}
 	slices.SortStableFunc(rs, func(a, b Result) int { return strings.Compare(rank(a), rank(b)) })
 }

@@ -78,12 +78,22 @@ func runPair(t *testing.T, o sim.Options, req Request, wrap func(int, fabric.End
 	t.Helper()
 	ctx := testutil.Context(t, 60*time.Second)
 	net := sim.NewNetwork(o)
+	if req.Sampling == 0 {
+		req.Sampling, req.Calibration = -1, -1
+	}
 	a, b := newPipe()
 	var wg sync.WaitGroup
 	wg.Go(func() { err1 = Run(ctx, b, simOpener(b, net, wrap), Request{}, nil) })
 	err0 = Run(ctx, a, simOpener(a, net, wrap), req, func(r Result) error { rs = append(rs, r); return nil })
 	wg.Wait()
 	return rs, err0, err1
+}
+
+// forced is quick with a mode and tags.
+func forced(test Test, mode string, tags int, sizes ...int) Plan {
+	p := quick(test, Send, sizes...)
+	p.Mode, p.Tags = mode, tags
+	return p
 }
 
 func quick(test Test, op Op, sizes ...int) Plan {
@@ -103,7 +113,10 @@ func TestEveryPoint(t *testing.T) {
 				for _, p := range []Plan{
 					quick(Lat, Put, 1, 3, 8, 100, 4096, 9000), quick(Lat, Get, 1, 8, 4097), quick(Lat, FAdd, 8), quick(Lat, CAS, 8),
 					quick(BW, Put, 7, 4096, 70_000), quick(BW, Get, 4096), quick(Rate, Put, 8), quick(Rate, Get, 1), quick(Rate, FAdd, 8), quick(Rate, CAS, 8),
-					quick(Lat, Send, 1, 8, 4096, MaxSend), quick(BW, Send, 700, 50_000), quick(Rate, Send, 8),
+					quick(Lat, Eager, 1, 8, 4096, MaxEager), quick(BW, Eager, 700, 50_000), quick(Rate, Eager, 8),
+					quick(Lat, Send, 1, 8, 4096, 200_000), quick(BW, Send, 700, 50_000), quick(Rate, Send, 8),
+					forced(Lat, "eager", 1, 9), forced(Lat, "gather", 3, 100), forced(Lat, "scatter", 1, 5, 70_000),
+					forced(BW, "eager", 2, 300), forced(BW, "gather", 5, 64, 9000), forced(BW, "scatter", 3, 64, 100_000),
 				} {
 					p.Validate, p.Count = validate, 1
 					req.Plans = append(req.Plans, p)
@@ -123,6 +136,13 @@ func TestEveryPoint(t *testing.T) {
 				require.True(t, 0 < l.Min && l.Min <= l.P50 && l.P50 <= l.P90 && l.P90 <= l.P99 && l.P99 <= l.P999 && l.P999 <= l.Max, "%+v", r)
 				require.Greater(t, r.MBs, 0.0)
 				require.InEpsilon(t, r.MBs, r.Mmsgs*float64(r.Size), 1e-9)
+				if r.Op == Send {
+					require.NotNil(t, r.Ways)
+					require.Equal(t, uint64(r.Iters), r.Ways.Eager+r.Ways.Gather+r.Ways.Scatter, "%+v", r)
+					if r.Mode != "auto" {
+						require.Equal(t, r.Mode, r.Ways.String(), "%+v", r)
+					}
+				}
 				if r.Test == Lat {
 					require.InEpsilon(t, r.LatUS.Mean, 1/r.Mmsgs, 1e-3)
 				}
@@ -141,14 +161,14 @@ func TestPointsUnderHostileTiming(t *testing.T) {
 				o := sim.Options{Seed: 3, Caps: sim.CapsLike(kind), MaxDelay: 5, MaxCompletionDelay: 5, QueueFull: 0.3, Pieces: 4}
 				o.Caps.LastByteLast = lastByte
 				req := Request{Fabric: "sim"}
-				for _, p := range []Plan{quick(Lat, Put, 8, 24, 30, 500), quick(Lat, Get, 100), quick(BW, Put, 64), quick(BW, Get, 64), quick(Rate, FAdd, 8), quick(Rate, Put, 8), quick(Lat, Send, 100, 9000), quick(BW, Send, 5000)} {
+				for _, p := range []Plan{quick(Lat, Put, 8, 24, 30, 500), quick(Lat, Get, 100), quick(BW, Put, 64), quick(BW, Get, 64), quick(Rate, FAdd, 8), quick(Rate, Put, 8), quick(Lat, Eager, 100, 9000), quick(BW, Eager, 5000), quick(Lat, Send, 100, 90_000), quick(BW, Send, 5000)} {
 					p.Validate = p.Test != Rate || p.Op == FAdd
 					req.Plans = append(req.Plans, p)
 				}
 				rs, err0, err1 := runPair(t, o, req, nil)
 				require.NoError(t, err0)
 				require.NoError(t, err1)
-				require.Len(t, rs, 12)
+				require.Len(t, rs, 15)
 			})
 		}
 	}
@@ -189,9 +209,13 @@ func TestValidateFindsCorruption(t *testing.T) {
 		{"ping", quick(Lat, Put, 512), 0, fabric.OpWrite},
 		{"pong", quick(Lat, Put, 512), 1, fabric.OpWrite},
 		{"get", quick(Lat, Get, 512), 0, fabric.OpRead},
-		{"send", quick(Lat, Send, 512), 0, fabric.OpWrite},
-		{"send back", quick(Lat, Send, 512), 1, fabric.OpWrite},
-		{"send stream", quick(BW, Send, 512), 0, fabric.OpWrite},
+		{"eager", quick(Lat, Eager, 512), 0, fabric.OpWrite},
+		{"eager back", quick(Lat, Eager, 512), 1, fabric.OpWrite},
+		{"eager stream", quick(BW, Eager, 512), 0, fabric.OpWrite},
+		{"message", forced(Lat, "eager", 1, 512), 0, fabric.OpWrite},
+		{"message back", forced(Lat, "eager", 1, 512), 1, fabric.OpWrite},
+		{"message fetched", forced(Lat, "scatter", 1, 512), 1, fabric.OpRead},
+		{"messages fetched", forced(BW, "scatter", 2, 512), 1, fabric.OpRead},
 		{"put window", quick(BW, Put, 512), 0, fabric.OpWrite},
 		{"get window", quick(BW, Get, 512), 0, fabric.OpRead},
 	} {
@@ -222,7 +246,7 @@ func TestValidateFindsCorruption(t *testing.T) {
 // A peer that dies with notice ends the run at once, one that is cut off
 // without a word within the stall time; either way with a typed error.
 func TestDeadPeerEndsTheRun(t *testing.T) {
-	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8), quick(Lat, Send, 8), quick(Rate, Send, 8)} {
+	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8), quick(Lat, Eager, 8), quick(Rate, Eager, 8), quick(Lat, Send, 8), quick(Rate, Send, 8)} {
 		for _, kind := range simKinds {
 			for _, notice := range []bool{true, false} {
 				t.Run(fmt.Sprint(plan, kind, notice), func(t *testing.T) {
@@ -246,7 +270,7 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 					var wg sync.WaitGroup
 					var err1 error
 					wg.Go(func() { err1 = Run(ctx1, b, open1, Request{}, nil) })
-					err0 := Run(ctx, a, simOpener(a, net, nil), Request{Fabric: "sim", Plans: []Plan{plan}}, func(r Result) error {
+					err0 := Run(ctx, a, simOpener(a, net, nil), Request{Fabric: "sim", Plans: []Plan{plan}, Sampling: -1, Calibration: -1}, func(r Result) error {
 						if notice {
 							peer.Kill()
 						} else {
@@ -333,7 +357,7 @@ func TestAgree(t *testing.T) {
 // Timing loops allocate nothing: many times the operations, the same number of
 // allocations.
 func TestTimingLoopsAllocateNothing(t *testing.T) {
-	for _, p := range []Plan{quick(Lat, Put, 64), quick(Lat, Get, 64), quick(Lat, FAdd, 8), quick(BW, Put, 64), quick(Rate, Get, 8), quick(Lat, Send, 64), quick(Rate, Send, 8)} {
+	for _, p := range []Plan{quick(Lat, Put, 64), quick(Lat, Get, 64), quick(Lat, FAdd, 8), quick(BW, Put, 64), quick(Rate, Get, 8), quick(Lat, Eager, 64), quick(Rate, Eager, 8), quick(Lat, Send, 64), quick(Rate, Send, 8)} {
 		allocs := func(iters int64) float64 {
 			q := p
 			q.Iters, q.Time = iters, time.Millisecond

@@ -21,15 +21,23 @@ const (
 // Op is an operation that can be measured.
 type Op string
 
-// Operations. Send is the eager channel's message; the others are one-sided
-// operations of the link itself.
+// Operations. Send is a message, which goes as the cost model says or as
+// Plan.Mode does; Eager a message of the bare ring below it; the others are
+// one-sided operations of the link itself.
 const (
-	Put  Op = "put"
-	Get  Op = "get"
-	Send Op = "send"
-	FAdd Op = "fadd"
-	CAS  Op = "cas"
+	Put   Op = "put"
+	Get   Op = "get"
+	Send  Op = "send"
+	Eager Op = "eager"
+	FAdd  Op = "fadd"
+	CAS   Op = "cas"
 )
+
+// Ops are all operations, in the order of reports.
+var Ops = []Op{Put, Get, Send, Eager, FAdd, CAS}
+
+// Modes are the names that Plan.Mode takes.
+var Modes = []string{"auto", "eager", "gather", "scatter"}
 
 // Fabrics are the names that --fabric takes. Verbs is the link called "ibv"
 // inside the project.
@@ -45,6 +53,7 @@ const (
 	maxIters  = 1 << 40
 	maxTime   = time.Hour
 	maxCount  = 1000
+	maxTags   = 1 << 20
 )
 
 // DefaultIters is the least number of measured operations of a point: enough
@@ -77,6 +86,13 @@ type Plan struct {
 	// Window is how many requests bw and rate keep outstanding. Zero means
 	// DefaultWindow or DefaultRateWindow.
 	Window int `json:"window"`
+
+	// Mode is how messages of Send go. Empty means "auto": as the model says.
+	Mode string `json:"mode,omitempty"`
+
+	// Tags is how many tags the messages of a stream of Send carry in turn. Zero
+	// means one.
+	Tags int `json:"tags,omitempty"`
 
 	// Count repeats the series.  Zero means once.
 	Count int `json:"count"`
@@ -117,6 +133,12 @@ func (p Plan) WithDefaults() Plan {
 	if p.Count == 0 {
 		p.Count = 1
 	}
+	if p.Op == Send {
+		if p.Mode == "" {
+			p.Mode = Modes[0]
+		}
+		p.Tags = max(p.Tags, 1)
+	}
 	if p.Stall == 0 {
 		p.Stall = DefaultStall
 	}
@@ -128,9 +150,9 @@ func DefaultSizes(t Test, op Op) []int {
 	switch {
 	case op == FAdd || op == CAS || t == Rate:
 		return []int{8}
-	case op == Send && t == BW:
+	case op == Eager && t == BW:
 		return []int{512, 4 << 10, 64 << 10}
-	case op == Send:
+	case op == Eager:
 		return []int{8, 64, 512, 4 << 10, 64 << 10}
 	case t == BW:
 		return []int{4 << 10, 64 << 10, 1 << 20, 4 << 20}
@@ -145,8 +167,14 @@ func (p Plan) Check() error {
 	}
 	atomic := p.Op == FAdd || p.Op == CAS
 	switch {
-	case !slices.Contains([]Op{Put, Get, Send, FAdd, CAS}, p.Op):
-		return fmt.Errorf("%w: operation %q, want put, get, send, fadd or cas", ErrPlan, p.Op)
+	case !slices.Contains(Ops, p.Op):
+		return fmt.Errorf("%w: operation %q, want put, get, send, eager, fadd or cas", ErrPlan, p.Op)
+	case p.Op == Send && !slices.Contains(Modes, p.Mode):
+		return fmt.Errorf("%w: mode %q, want %s", ErrPlan, p.Mode, strings.Join(Modes, ", "))
+	case p.Op != Send && (p.Mode != "" || p.Tags > 1):
+		return fmt.Errorf("%w: %s has neither modes nor tags, send has", ErrPlan, p.Op)
+	case p.Tags < 0 || p.Tags > maxTags:
+		return fmt.Errorf("%w: tags %d is out of range 1 to %d", ErrPlan, p.Tags, maxTags)
 	case p.Test == BW && atomic:
 		return fmt.Errorf("%w: %s has no bandwidth, ask for its lat or rate", ErrPlan, p.Op)
 	case len(p.Size) == 0 || len(p.Size) > maxSizes:
@@ -156,8 +184,8 @@ func (p Plan) Check() error {
 		switch {
 		case n < 1 || n > MaxSize:
 			return fmt.Errorf("%w: size %d is out of range 1 to %s", ErrPlan, n, FormatSize(MaxSize))
-		case p.Op == Send && n > MaxSend:
-			return fmt.Errorf("%w: send goes through the eager channel, whose messages are at most %s, not %s", ErrPlan, FormatSize(MaxSend), FormatSize(n))
+		case p.Op == Eager && n > MaxEager:
+			return fmt.Errorf("%w: messages of the bare eager ring are at most %s, not %s; send takes any", ErrPlan, FormatSize(MaxEager), FormatSize(n))
 		case atomic && n != 8:
 			return fmt.Errorf("%w: %s works on 8 bytes, not on %s", ErrPlan, p.Op, FormatSize(n))
 		case slices.Contains(p.Size[:i], n):
@@ -187,6 +215,9 @@ func (p Plan) String() string {
 	s := make([]string, len(p.Size))
 	for i, n := range p.Size {
 		s[i] = FormatSize(n)
+	}
+	if p.Mode != "" {
+		return fmt.Sprintf("%s %s %s %s", p.Test, p.Op, p.Mode, strings.Join(s, ","))
 	}
 	return fmt.Sprintf("%s %s %s", p.Test, p.Op, strings.Join(s, ","))
 }

@@ -10,7 +10,7 @@ import (
 func TestPlanDefaultsAreMeasurable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []Test{Lat, BW, Rate} {
-		for _, op := range []Op{Put, Get, Send, FAdd, CAS} {
+		for _, op := range Ops {
 			p := Plan{Test: test, Op: op}.WithDefaults()
 			if test == BW && (op == FAdd || op == CAS) {
 				require.ErrorIs(t, p.Check(), ErrPlan)
@@ -42,6 +42,11 @@ func TestPlanCheckRefuses(t *testing.T) {
 		"iters":       func(p *Plan) { p.Iters = -1 },
 		"window":      func(p *Plan) { p.Window = maxWindow + 1 },
 		"count":       func(p *Plan) { p.Count = -1 },
+		"mode of get": func(p *Plan) { p.Mode = "eager" },
+		"tags of get": func(p *Plan) { p.Tags = 2 },
+		"mode":        func(p *Plan) { p.Op, p.Mode = Send, "x" },
+		"tags":        func(p *Plan) { p.Op, p.Mode, p.Tags = Send, "auto", maxTags+1 },
+		"eager size":  func(p *Plan) { p.Op, p.Size = Eager, []int{MaxEager + 1} },
 		"stall":       func(p *Plan) { p.Stall = time.Nanosecond },
 	} {
 		p := good
@@ -64,4 +69,31 @@ func TestWindowIsWholeChains(t *testing.T) {
 			require.LessOrEqual(t, p.span(), max(checkedBytes, stride(n)))
 		}
 	}
+}
+
+// Series that take turns: a size of each before the next size, rounds in
+// alternating order.
+func TestStepsTakeTurns(t *testing.T) {
+	t.Parallel()
+	r := Request{Plans: []Plan{
+		{Test: BW, Op: Send, Mode: "scatter", Size: []int{8, 16}, Count: 2},
+		{Test: BW, Op: Get, Size: []int{8, 16}, Count: 2},
+	}}
+	require.NoError(t, r.Check())
+	require.Equal(t, []step{{0, 0, 8}, {0, 0, 16}, {0, 1, 8}, {0, 1, 16}, {1, 0, 8}, {1, 0, 16}, {1, 1, 8}, {1, 1, 16}}, r.steps())
+	r.Interleave = true
+	require.NoError(t, r.Check())
+	require.Equal(t, []step{{0, 0, 8}, {1, 0, 8}, {0, 0, 16}, {1, 0, 16}, {1, 1, 16}, {0, 1, 16}, {1, 1, 8}, {0, 1, 8}}, r.steps())
+	require.Len(t, r.steps(), r.Points())
+	r.Plans[1].Size = []int{8}
+	require.ErrorIs(t, r.Check(), ErrPlan)
+	r.Plans[1].Size, r.Plans[1].Count = []int{8, 16}, 3
+	require.ErrorIs(t, r.Check(), ErrPlan)
+}
+
+func TestWaysAreNamed(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "gather", (&Ways{Gather: 7}).String())
+	require.Equal(t, "eager 25 %, scatter 75 %", (&Ways{Eager: 1, Scatter: 3}).String())
+	require.Empty(t, (&Ways{}).String())
 }

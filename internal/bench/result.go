@@ -1,6 +1,10 @@
 package bench
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Latency summarises a distribution, in µs.
 type Latency struct {
@@ -31,6 +35,33 @@ type Result struct {
 	Validated bool    `json:"validated,omitempty"` // every byte was checked
 	Label     string  `json:"label,omitempty"`     // free text that keeps merged results apart
 	Machine   Machine `json:"machine"`
+
+	Mode string `json:"mode,omitempty"` // of send: auto, or the mode that was forced
+	Ways *Ways  `json:"ways,omitempty"` // of send: how the messages really went
+}
+
+// Ways counts the messages that went each way.
+type Ways struct {
+	Eager   uint64 `json:"eager"`
+	Gather  uint64 `json:"gather"`
+	Scatter uint64 `json:"scatter"`
+}
+
+// String names the ways in use, with their share in percent where there are
+// several: "gather" or "eager 3 %, gather 97 %".
+func (w *Ways) String() string {
+	total := float64(w.Eager + w.Gather + w.Scatter)
+	var used, shares []string
+	for i, n := range []uint64{w.Eager, w.Gather, w.Scatter} {
+		if n > 0 {
+			used = append(used, Modes[i+1])
+			shares = append(shares, fmt.Sprintf("%s %.0f %%", Modes[i+1], 100*float64(n)/total))
+		}
+	}
+	if len(used) == 1 {
+		return used[0]
+	}
+	return strings.Join(shares, ", ")
 }
 
 // fill derives the rates from messages and time.

@@ -6,7 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Request is what rank 0 wants measured, over one fabric.
@@ -17,6 +22,19 @@ type Request struct {
 
 	// Pin keeps each rank on a processor of its own, where there are two.
 	Pin bool `json:"pin,omitempty"`
+
+	// Interleave measures a size of all series before the next size, and all
+	// sizes before the next round, each round in the opposite order of the one
+	// before: for series that are compared with each other. All series then have
+	// the same number of sizes and rounds.
+	Interleave bool `json:"interleave,omitempty"`
+
+	// Sampling and Calibration are what may be spent on learning what the model
+	// chooses by, if a series of Send leaves the choice to it. Zero means
+	// DefaultSampling and DefaultCalibration; negative leaves it out, and a guess
+	// has to do.
+	Sampling    time.Duration `json:"sampling,omitempty"`
+	Calibration time.Duration `json:"calibration,omitempty"`
 }
 
 // maxPlans bounds what rank 1 takes from the wire.
@@ -29,11 +47,53 @@ func (r *Request) Check() error {
 	}
 	for i := range r.Plans {
 		r.Plans[i] = r.Plans[i].WithDefaults()
-		if err := r.Plans[i].Check(); err != nil {
+		p := &r.Plans[i]
+		if err := p.Check(); err != nil {
 			return err
 		}
+		if q := &r.Plans[0]; r.Interleave && (p.Count != q.Count || len(p.Size) != len(q.Size)) {
+			return fmt.Errorf("%w: series taking turns have %d × %d and %d × %d points", ErrPlan, q.Count, len(q.Size), p.Count, len(p.Size))
+		}
+	}
+	if r.Sampling == 0 {
+		r.Sampling = DefaultSampling
+	}
+	if r.Calibration == 0 {
+		r.Calibration = DefaultCalibration
+	}
+	if r.Sampling > maxTime || r.Calibration > maxTime {
+		return fmt.Errorf("%w: sampling for %v, calibration for %v", ErrPlan, r.Sampling, r.Calibration)
 	}
 	return nil
+}
+
+// step is one point of a run.
+type step struct{ plan, round, size int }
+
+// steps are the points in the order in which they are measured.
+func (r *Request) steps() (out []step) {
+	if !r.Interleave {
+		for i := range r.Plans {
+			for round := range r.Plans[i].Count {
+				for _, n := range r.Plans[i].Size {
+					out = append(out, step{i, round, n})
+				}
+			}
+		}
+		return out
+	}
+	for round := range r.Plans[0].Count {
+		from := len(out)
+		for k := range r.Plans[0].Size {
+			for i := range r.Plans {
+				out = append(out, step{i, round, r.Plans[i].Size[k]})
+			}
+		}
+		if round%2 == 1 {
+			slices.Reverse(out[from:])
+		}
+	}
+	return out
 }
 
 // Points is how many results the request gives.
@@ -51,8 +111,11 @@ func (r *Request) depth() int {
 	for i := range r.Plans {
 		n = max(n, r.Plans[i].Window)
 	}
-	if r.hasSend() {
-		n = max(n, sendDepth)
+	if r.hasOp(Eager) {
+		n = max(n, eagerDepth)
+	}
+	if r.hasOp(Send) {
+		n = max(n, fabric.DefaultDepth)
 	}
 	return n + 2 // a stop, and the flag behind a ball
 }
@@ -83,6 +146,14 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	}
 	defer func() { err = errors.Join(err, closeConn()) }()
 
+	var params *logp.Params // nil: a guess
+	if req.chooses() && req.Sampling > 0 {
+		r, err := sampleOnce(ctx, ctl, conn, PlogpRequest{Budget: req.Sampling, MaxSize: sampling.DefaultMaxSize, Pin: req.Pin})
+		if err != nil {
+			return wrap("sample "+req.Fabric, err)
+		}
+		params = &r.Both
+	}
 	span, stall := 4096, time.Duration(0)
 	for i := range req.Plans {
 		p := &req.Plans[i]
@@ -97,8 +168,8 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		return wrap("prepare "+req.Fabric, err)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if req.hasSend() {
-		if err := s.openChannel(ctx); err != nil {
+	if req.hasOp(Eager) {
+		if err := s.openRing(ctx); err != nil {
 			return err
 		}
 	}
@@ -107,24 +178,29 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	// allocated inside; what is allocated between points is small.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
+	if req.hasOp(Send) {
+		calibration := req.Calibration
+		if !req.chooses() {
+			calibration = 0
+		}
+		if err := s.openMessages(ctx, params, calibration, stall, req.Pin); err != nil {
+			return err
+		}
+	}
 	rec := newRecorder()
 	machine := ThisMachine()
 	pt := point{}
-	for i := range req.Plans {
-		pt.Plan = &req.Plans[i]
-		for round := range pt.Count {
-			for _, pt.size = range pt.Size {
-				pt.epoch++
-				res := Result{Test: pt.Test, Fabric: conn.Fabric, Op: pt.Op, Size: pt.size,
-					Round: round, Validated: pt.Validate, Label: req.Label, Machine: machine}
-				if err := s.point(ctx, &pt, rec, &res); err != nil {
-					return fmt.Errorf("%s %s %s %d bytes: %w", conn.Fabric, pt.Test, pt.Op, pt.size, err)
-				}
-				if rank == 0 {
-					if err := emit(res); err != nil {
-						return err
-					}
-				}
+	for _, st := range req.steps() {
+		pt.Plan, pt.size = &req.Plans[st.plan], st.size
+		pt.epoch++
+		res := Result{Test: pt.Test, Fabric: conn.Fabric, Op: pt.Op, Size: pt.size,
+			Round: st.round, Validated: pt.Validate, Label: req.Label, Machine: machine, Mode: pt.Mode}
+		if err := s.point(ctx, &pt, rec, &res); err != nil {
+			return fmt.Errorf("%s %s %s %d bytes: %w", conn.Fabric, pt.Test, pt.Op, pt.size, err)
+		}
+		if rank == 0 {
+			if err := emit(res); err != nil {
+				return err
 			}
 		}
 	}
@@ -169,23 +245,44 @@ func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
 func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) error {
 	rank := s.Rank()
 	rec.reset()
-	if err := s.ready(ctx, p); err != nil {
-		return err
-	}
 	var (
 		msgs int64
 		took time.Duration
-		err  error
+		in   *inbox
 	)
+	if p.Op == Send {
+		if err := s.setMode(p); err != nil {
+			return err
+		}
+		if rank == 0 {
+			res.Ways = new(Ways)
+		}
+		if rank == 1 && p.Test != Lat {
+			in = s.openInbox(p)
+		}
+	}
+	err := s.ready(ctx, p)
+	if err != nil {
+		return err
+	}
 	half := 1.0
 	switch {
+	case p.Op == Send && rank == 1 && p.Test == Lat:
+		err = s.messagePong(p)
 	case p.Op == Send && rank == 1:
-		err = s.sendEcho(p)
+		err = s.messageSink(p, in)
 	case p.Op == Send && p.Test == Lat:
 		half = 2
-		err = s.sendPing(p, rec)
+		err = s.messagePing(p, rec, res.Ways)
 	case p.Op == Send:
-		msgs, took, err = s.sendFlood(p, rec)
+		msgs, took, err = s.messageFlood(p, rec, res.Ways)
+	case p.Op == Eager && rank == 1:
+		err = s.eagerEcho(p)
+	case p.Op == Eager && p.Test == Lat:
+		half = 2
+		err = s.eagerPing(p, rec)
+	case p.Op == Eager:
+		msgs, took, err = s.eagerFlood(p, rec)
 	case p.Test != Lat && p.Validate && (p.Op == Put || p.Op == Get):
 		msgs, took, err = s.floodChecked(ctx, p, rec)
 	case p.Test != Lat && rank == 0:

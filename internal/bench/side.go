@@ -35,6 +35,8 @@ const (
 	offAtomic = 256       // target of atomics
 	offResult = 384       // old values that atomics return, resultSlots of them
 	offOut    = 384 + 512 // source of flag and stop writes
+	offTell   = 1024      // source of control messages about messages
+	offHear   = 1024 + 128
 	offData   = 4096
 
 	resultSlots = 64
@@ -64,7 +66,8 @@ type side struct {
 	peer fabric.RemoteKey
 	span int // bytes of each of the two data areas
 
-	ch    *eager.Channel // if send is measured, else nil
+	ring  *eager.Channel // if the bare ring is measured, else nil
+	msg   *messages      // if messages are measured, else nil
 	turns int            // counts reap
 
 	cs          [32]fabric.Completion
@@ -108,10 +111,10 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	return s, nil
 }
 
-// close releases the channel and the memory; the channel takes the endpoint
-// with it.
+// close releases the channels and the memory; channels take the endpoint with
+// them.
 func (s *side) close() error {
-	err := s.closeChannel()
+	err := errors.Join(s.closeRing(), s.closeMessages())
 	if s.reg == nil {
 		return err
 	}
@@ -142,7 +145,11 @@ func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	defer t.Stop()
 	for {
 		if s.broken == nil {
-			if _, err := s.poll(); err != nil {
+			_, err := s.poll()
+			if err == nil && s.msg != nil {
+				_, _, err = s.msg.ch.Progress()
+			}
+			if err != nil {
 				s.broken = err // whoever needs the link next will see
 			}
 		}
@@ -217,7 +224,7 @@ func (s *side) poll() (n int, err error) {
 		if c.Status != fabric.StatusOK || c.Op == fabric.OpDown {
 			return n, s.failed(c)
 		}
-		if c.Op == fabric.OpNotify || s.ch != nil && s.ch.OnCompletion(c) {
+		if c.Op == fabric.OpNotify || s.ring != nil && s.ring.OnCompletion(c) || s.msg != nil && s.msg.ch.OnCompletion(c) {
 			continue
 		}
 		s.ids[n] = c.ID

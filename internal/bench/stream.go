@@ -37,7 +37,7 @@ func chainLen(window int) int { return min(max(window/4, 1), 32) }
 // message needs a place of its own, to checkedBytes.
 func (p *point) window() int {
 	w := p.Window
-	if p.Validate && p.Op != Send {
+	if p.Validate && p.Op != Eager {
 		w = max(min(w, checkedBytes/stride(p.size)), 1)
 	}
 	c := chainLen(w)
@@ -50,7 +50,7 @@ func stride(size int) int { return (size + line - 1) &^ (line - 1) }
 // validation messages cycle through 4 KiB, as perftest's do.
 func (p *point) span() int {
 	switch {
-	case p.Test == Lat || p.Op == Send:
+	case p.Test == Lat || p.Op == Eager:
 		return p.size
 	case p.Validate:
 		return p.window() * stride(p.size)

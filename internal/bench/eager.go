@@ -10,22 +10,22 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// MaxSend is the largest message that send measures, which fits into a part of
-// the eager channel's default ring. A larger ring would be measured with small
-// messages as well, which it slows down (every lap touches all of it); larger
+// MaxEager is the largest message that the bare eager ring is measured with,
+// which fits into a part of its default size. A larger ring would be measured with
+// small messages as well, which it slows down (every lap touches all of it); larger
 // messages are the business of a rendezvous, not of this channel.
-const MaxSend = 64 << 10
+const MaxEager = 64 << 10
 
 const (
-	// sendTag marks the channel's work requests: those of this package have 0
+	// eagerTag marks the channel's work requests: those of this package have 0
 	// in the top bits.
-	sendTag = 1
+	eagerTag = 1
 
-	// sendImm marks the channel's notifications; a stop carries 0.
-	sendImm = 1
+	// eagerImm marks the channel's notifications; a stop carries 0.
+	eagerImm = 1
 
-	// sendDepth is the channel's share of the endpoint's queue.
-	sendDepth = 128
+	// eagerDepth is the channel's share of the endpoint's queue.
+	eagerDepth = 128
 
 	// Kinds of messages.
 	kindData = 0
@@ -33,26 +33,16 @@ const (
 	kindSum  = 2 // the answer, in Meta
 )
 
-// hasSend reports whether the request needs an eager channel.
-func (r *Request) hasSend() bool {
-	for i := range r.Plans {
-		if r.Plans[i].Op == Send {
-			return true
-		}
-	}
-	return false
-}
-
-// openChannel makes the eager channel; both sides call it.
-func (s *side) openChannel(ctx context.Context) error {
-	ch, err := eager.Open(s.Link, s.EP, eager.Options{IDTag: sendTag, Imm: sendImm, Depth: sendDepth})
+// openRing makes the eager channel; both sides call it.
+func (s *side) openRing(ctx context.Context) error {
+	ch, err := eager.Open(s.Link, s.EP, eager.Options{IDTag: eagerTag, Imm: eagerImm, Depth: eagerDepth})
 	if err = agree(ctx, s, wrap("open the eager channel", err)); err != nil {
 		if ch != nil {
-			s.ch = ch
+			s.ring = ch
 		}
 		return err
 	}
-	s.ch = ch
+	s.ring = ch
 	mine := ch.Setup()
 	b, err := s.Exchange(ctx, mine.Append(nil))
 	if err != nil {
@@ -68,9 +58,9 @@ func (s *side) openChannel(ctx context.Context) error {
 	return agree(ctx, s, wrap("connect the eager channel", err))
 }
 
-// closeChannel closes the endpoint first, as the channel asks for.
-func (s *side) closeChannel() error {
-	if s.ch == nil {
+// closeRing closes the endpoint first, as the channel asks for.
+func (s *side) closeRing() error {
+	if s.ring == nil {
 		return nil
 	}
 	err := s.EP.Close()
@@ -79,15 +69,15 @@ func (s *side) closeChannel() error {
 			break
 		}
 	}
-	return errors.Join(err, s.ch.Close())
+	return errors.Join(err, s.ring.Close())
 }
 
-// chMiss is one fruitless look at the channel: credit, what waits, the link.
-func (s *side) chMiss() error {
+// ringMiss is one fruitless look at the channel: credit, what waits, the link.
+func (s *side) ringMiss() error {
 	if _, err := s.poll(); err != nil {
 		return err
 	}
-	if _, err := s.ch.Progress(false); err != nil {
+	if _, err := s.ring.Progress(false); err != nil {
 		return err
 	}
 	return s.rest()
@@ -96,11 +86,11 @@ func (s *side) chMiss() error {
 // push sends one message; it waits for room. Short.
 func (s *side) push(e eager.Envelope, b []byte) error {
 	for s.begin(); ; {
-		r, err := s.ch.Send(e, b)
+		r, err := s.ring.Send(e, b)
 		if err != nil || r == eager.Accepted {
 			return err
 		}
-		if err := s.chMiss(); err != nil {
+		if err := s.ringMiss(); err != nil {
 			return err
 		}
 	}
@@ -109,22 +99,22 @@ func (s *side) push(e eager.Envelope, b []byte) error {
 // pull takes the next message into buf; it waits. Short.
 func (s *side) pull(buf []byte) (eager.Head, error) {
 	for s.begin(); ; {
-		h, ok, err := s.ch.Recv(buf)
+		h, ok, err := s.ring.Recv(buf)
 		if ok || err != nil {
 			return h, err
 		}
-		if err := s.chMiss(); err != nil {
+		if err := s.ringMiss(); err != nil {
 			return h, err
 		}
 	}
 }
 
-// sendPing is rank 0's part of the latency of send.
-func (s *side) sendPing(p *point, rec *recorder) error {
-	n, err := s.sendPhase(p, rec, p.warmup(), 0)
+// eagerPing is rank 0's part of the latency of eager.
+func (s *side) eagerPing(p *point, rec *recorder) error {
+	n, err := s.eagerPhase(p, rec, p.warmup(), 0)
 	if err == nil {
 		rec.reset()
-		_, err = s.sendPhase(p, rec, p.measure(), n)
+		_, err = s.eagerPhase(p, rec, p.measure(), n)
 	}
 	if err != nil {
 		return err
@@ -132,8 +122,8 @@ func (s *side) sendPing(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// sendPhase plays until bud is used up. Short: no allocation inside.
-func (s *side) sendPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
+// eagerPhase plays until bud is used up. Short: no allocation inside.
+func (s *side) eagerPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
 	out, in := s.out(p.size), s.in(p.size)
 	last := cpu.Ticks()
 	until := last + bud.ticks
@@ -153,7 +143,7 @@ func (s *side) sendPhase(p *point, rec *recorder, bud budget, n uint64) (uint64,
 		rec.add(now - last)
 		last = now
 		if p.Validate {
-			if err := s.verifySend(p, h, in, 1, n); err != nil {
+			if err := s.verifyEager(p, h, in, 1, n); err != nil {
 				return n, err
 			}
 		}
@@ -174,20 +164,20 @@ func (s *side) reap() error {
 	return err
 }
 
-func (s *side) verifySend(p *point, h eager.Head, b []byte, rank int, n uint64) error {
+func (s *side) verifyEager(p *point, h eager.Head, b []byte, rank int, n uint64) error {
 	if h.Len != p.size {
-		return fmt.Errorf("%w: %s send of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, h.Len)
+		return fmt.Errorf("%w: %s eager of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, h.Len)
 	}
 	if i := check(b, p.seed(rank, n)); i >= 0 {
-		return fmt.Errorf("%w: %s send of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.size, n, i)
+		return fmt.Errorf("%w: %s eager of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.size, n, i)
 	}
 	return nil
 }
 
-// sendEcho is rank 1's part of everything about send: it takes messages until
+// eagerEcho is rank 1's part of everything about eager: it takes messages until
 // rank 0 says that the point is over, returns each of them (lat) or their
 // number when asked (bw, rate).
-func (s *side) sendEcho(p *point) error {
+func (s *side) eagerEcho(p *point) error {
 	var (
 		over  = cellAt(s.mem, offStop)
 		in    = s.in(p.size)
@@ -197,7 +187,7 @@ func (s *side) sendEcho(p *point) error {
 		wrong error
 	)
 	for s.begin(); ; {
-		h, ok, err := s.ch.Recv(in)
+		h, ok, err := s.ring.Recv(in)
 		switch {
 		case err != nil:
 			return firstOf(wrong, err)
@@ -205,7 +195,7 @@ func (s *side) sendEcho(p *point) error {
 			if over.load() == p.epoch {
 				return wrong
 			}
-			if err := s.chMiss(); err != nil {
+			if err := s.ringMiss(); err != nil {
 				return firstOf(wrong, err)
 			}
 			continue
@@ -218,7 +208,7 @@ func (s *side) sendEcho(p *point) error {
 			n++
 			since++
 			if p.Validate && wrong == nil {
-				wrong = s.verifySend(p, h, in, 0, n)
+				wrong = s.verifyEager(p, h, in, 0, n)
 			}
 			if p.Test == Lat {
 				if p.Validate {
@@ -236,24 +226,24 @@ func (s *side) sendEcho(p *point) error {
 	}
 }
 
-// sendFlood is rank 0's part of bw and rate of send. Samples are the time in
+// eagerFlood is rank 0's part of bw and rate of eager. Samples are the time in
 // which the channel takes a chain of messages.
-func (s *side) sendFlood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
-	warm, _, err := s.sendFlow(p, rec, p.warmup(), 0)
+func (s *side) eagerFlood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
+	warm, _, err := s.eagerFlow(p, rec, p.warmup(), 0)
 	if err != nil {
 		return 0, 0, err
 	}
 	rec.reset()
-	msgs, ticks, err := s.sendFlow(p, rec, p.measure(), uint64(warm))
+	msgs, ticks, err := s.eagerFlow(p, rec, p.measure(), uint64(warm))
 	if err != nil {
 		return 0, 0, err
 	}
 	return msgs, cpu.Duration(ticks), s.stop(p.epoch)
 }
 
-// sendFlow sends until bud is used up and then asks how many arrived; n
+// eagerFlow sends until bud is used up and then asks how many arrived; n
 // messages were sent before. Short: no allocation inside.
-func (s *side) sendFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
+func (s *side) eagerFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
 	out := s.out(p.size)
 	chain := chainLen(p.window())
 	start := cpu.Ticks()
@@ -268,7 +258,7 @@ func (s *side) sendFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ti
 				return msgs, 0, err
 			}
 		}
-		if _, err := s.ch.Flush(); err != nil {
+		if _, err := s.ring.Flush(); err != nil {
 			return msgs, 0, err
 		}
 		if _, err := s.poll(); err != nil {
@@ -288,7 +278,7 @@ func (s *side) sendFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ti
 	}
 	ticks = cpu.Ticks() - start
 	if h.Kind != kindSum || h.Meta != uint64(msgs) {
-		return msgs, 0, fmt.Errorf("%w: %s send: %d messages sent, %d arrived", ErrValidate, p.Test, msgs, h.Meta)
+		return msgs, 0, fmt.Errorf("%w: %s eager: %d messages sent, %d arrived", ErrValidate, p.Test, msgs, h.Meta)
 	}
 	return msgs, ticks, nil
 }
@@ -297,11 +287,11 @@ func (s *side) sendFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ti
 // Short.
 func (s *side) stage(b []byte) error {
 	for s.begin(); ; {
-		r, err := s.ch.Stage(eager.Envelope{}, b)
+		r, err := s.ring.Stage(eager.Envelope{}, b)
 		if err != nil || r == eager.Accepted {
 			return err
 		}
-		if err := s.chMiss(); err != nil {
+		if err := s.ringMiss(); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/pingpong"
+	"github.com/seed33544411/rma/logp"
+)
+
+// Messages are measured over the channel that the engine sends them through
+// (package message), polled by the measuring loop itself.
+
+const (
+	// messageTag is the first of the channel's three WR tags; eagerTag and 0 are
+	// taken.
+	messageTag = 8
+
+	// controlTag is the tag of questions and answers, which no data has:
+	// those have less than maxTags.
+	controlTag = 1<<32 - 2
+)
+
+// Budgets of what the automatic choice is made by; see Request.Sampling. Those
+// of package choice, for the same reasons.
+const (
+	DefaultSampling    = 200 * time.Millisecond
+	DefaultCalibration = 500 * time.Millisecond
+)
+
+// messages is one end of the message channel.
+type messages struct {
+	play   *pingpong.Side // owns the channel, calibrates it
+	ch     *message.Channel
+	params logp.Params
+	asked  tally // control messages received
+	told   tally // and sent
+	answer tally // data messages of lat received
+	sent   tally // and sent
+	in     message.In
+	out    message.Out
+	ctlIn  message.In
+	ctlOut message.Out
+	rkey   uint32 // of the region of the side
+}
+
+// tally counts completions; it is a message.Completer.
+type tally struct {
+	n    int
+	size int // of the last
+	err  error
+}
+
+// Complete implements message.Completer.
+func (t *tally) Complete(_ uint32, n int, err error) {
+	t.n++
+	t.size = n
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+}
+
+// hasOp reports whether the request measures op.
+func (r *Request) hasOp(op Op) bool {
+	for i := range r.Plans {
+		if r.Plans[i].Op == op {
+			return true
+		}
+	}
+	return false
+}
+
+// chooses reports whether the request needs the model to be right.
+func (r *Request) chooses() bool {
+	for i := range r.Plans {
+		if r.Plans[i].Op == Send && r.Plans[i].Mode == Modes[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// openMessages makes the message channel, and calibrates it where calibration
+// is positive. Both sides call it.
+func (s *side) openMessages(ctx context.Context, p *logp.Params, calibration, stall time.Duration, pinned bool) error {
+	play, err := pingpong.Open(s.Link, s.EP, pingpong.Options{
+		First: s.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: stall, Wait: Waiter(pinned),
+		Channel: message.Options{IDTag: messageTag, Params: p},
+	})
+	if play != nil {
+		s.msg = &messages{play: play, ch: play.Channel()}
+	}
+	if err = agree(ctx, s, wrap("open the message channel", err)); err != nil {
+		return err
+	}
+	theirs, err := s.Exchange(ctx, play.Setup())
+	if err == nil {
+		err = play.Connect(theirs)
+	}
+	if err = agree(ctx, s, wrap("connect the message channel", err)); err != nil {
+		return err
+	}
+	s.msg.rkey, s.msg.params = s.reg.Key().RKey, s.msg.ch.Params()
+	if calibration > 0 {
+		s.msg.params, _, err = play.Calibrate(ctx, s.msg.params, calibration)
+		if err = agree(ctx, s, wrap("calibrate", err)); err != nil {
+			return err
+		}
+	}
+	s.postControl()
+	return nil
+}
+
+func (s *side) closeMessages() error {
+	if s.msg == nil {
+		return nil
+	}
+	return s.msg.play.Close()
+}
+
+// setMode makes messages go as the plan says.
+func (s *side) setMode(p *point) error {
+	var pol logp.Policy
+	for m := range logp.Mode(logp.NumModes) {
+		if m.String() == p.Mode {
+			pol = logp.Policy{Forced: true, Mode: m}
+		}
+	}
+	return s.msg.ch.SetPolicy(pol)
+}
+
+// ways is how many messages have gone each way until now.
+func (m *messages) ways() Ways {
+	n := m.ch.Stats().Messages
+	return Ways{Eager: n[logp.Eager], Gather: n[logp.Gather], Scatter: n[logp.Scatter]}
+}
+
+// since is what was added to before.
+func (w Ways) since(before Ways) Ways {
+	return Ways{w.Eager - before.Eager, w.Gather - before.Gather, w.Scatter - before.Scatter}
+}
+
+// turn polls the link and lets the channel do what it can. Short.
+func (s *side) turn() error {
+	if _, err := s.poll(); err != nil {
+		return err
+	}
+	_, _, err := s.msg.ch.Progress()
+	return err
+}
+
+// until waits for t to count to n. Short.
+func (s *side) until(t *tally, n int) error {
+	for s.begin(); t.n < n; {
+		if err := s.turn(); err != nil {
+			return err
+		}
+		if t.n >= n {
+			break
+		}
+		if err := s.rest(); err != nil {
+			return err
+		}
+	}
+	return t.err
+}
+
+// source and target describe size bytes at off of the region to the channel.
+func (s *side) source(o *message.Out, off, size int, tag uint32) {
+	o.Data, o.Tag = s.mem[off:off+size:off+size], tag
+	o.LKey, o.RKey, o.Registered = s.reg.LKey(), s.msg.rkey, true
+}
+
+func (s *side) target(in *message.In, off, size int, tag uint32) {
+	in.Buf, in.Tag = s.mem[off:off+size:off+size], tag
+	in.LKey, in.Registered = s.reg.LKey(), true
+}
+
+// controlSize is that of a control message, which is a number.
+const controlSize = 8
+
+// postControl keeps the one receive for control messages posted.
+func (s *side) postControl() {
+	m := s.msg
+	s.target(&m.ctlIn, offHear, controlSize, controlTag)
+	m.ctlIn.Done = &m.asked
+	m.ch.Recv(&m.ctlIn)
+}
+
+// tellNumber sends a control message and waits until the channel is done with
+// it.
+func (s *side) tellNumber(n uint64) error {
+	m, want := s.msg, s.msg.told.n+1
+	binary.LittleEndian.PutUint64(s.mem[offTell:], n)
+	s.source(&m.ctlOut, offTell, controlSize, controlTag)
+	m.ctlOut.Done = &m.told
+	m.ch.Send(&m.ctlOut)
+	return s.until(&m.told, want)
+}
+
+// heardNumber is what the last control message said; the receive is posted
+// again.
+func (s *side) heardNumber() (uint64, error) {
+	m := s.msg
+	if m.asked.err != nil {
+		return 0, m.asked.err
+	}
+	if m.asked.size != controlSize {
+		return 0, fmt.Errorf("%w: control message of %d bytes", ErrValidate, m.asked.size)
+	}
+	n := binary.LittleEndian.Uint64(s.mem[offHear:])
+	s.postControl()
+	return n, nil
+}
