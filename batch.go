@@ -116,8 +116,9 @@ func (b *Batch) end() {
 		t.fail(o, tooLarge(b.why))
 		return
 	}
-	t.stats.Batches++
-	t.stats.Sends += uint64(len(b.outs))
-	t.stats.SentBytes += uint64(b.n)
+	c := &b.peer.counts
+	c.Batches++
+	c.Sends += uint64(len(b.outs))
+	c.SentBytes += uint64(b.n)
 	o.Finish()
 }

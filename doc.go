@@ -54,7 +54,7 @@
 //
 // # Files
 //
-//	config.go   Config
+//	config.go   Config; effective.go what it becomes with file and environment
 //	engine.go   Engine: open, barrier, close; setup.go links and connections;
 //	            calibrate.go what the cost model knows of them
 //	region.go   Region, Buffer; key.go Key, Remote
@@ -62,7 +62,7 @@
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
 //	op.go       operations under way; proto.go what drives them
 //	request.go  Request, AtomicRequest
-//	errors.go   errors; stats.go counters
+//	errors.go   errors; stats.go counters; trace.go regions of execution traces
 //
 // It imports every floor below it. Tests over shm and tcp in one process are
 // beside the code, over several processes in examples/hello.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ type Engine struct {
 // Open joins the job and connects with all its ranks; it returns when all have.
 // cfg may be nil. Where ctx has no deadline, Config.SetupTimeout bounds it.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
+	defer trace.StartRegion(ctx, regionOpen).End()
 	c, o, w, err := cfg.effective()
 	if err != nil {
 		return nil, fmt.Errorf("rma: open: %w", err)
@@ -82,6 +84,7 @@ func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 // Barrier returns when all ranks have called it. It says nothing about
 // operations under way: wait for their requests first.
 func (e *Engine) Barrier(ctx context.Context) error {
+	defer trace.StartRegion(ctx, regionBarrier).End()
 	if err := e.job.Barrier(ctx, "rma/barrier"); err != nil {
 		return fmt.Errorf("rma: %w", err)
 	}

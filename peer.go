@@ -20,6 +20,7 @@ type Peer struct {
 	full   bool            // the queue was full; ask again after a completion
 	active bool            // on the protocol's list of peers with something to post
 	down   error           // why the connection is no more
+	counts Counts
 
 	talk talk
 }

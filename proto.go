@@ -29,7 +29,6 @@ type proto struct {
 	flying []*op // by work request ID less 1
 	free   []uint32
 	slots  []slots // by link
-	stats  Stats
 
 	wrs  [chain]fabric.WR
 	sges [chain]fabric.SGE
@@ -129,6 +128,9 @@ func (t *proto) post(p *Peer) bool {
 		switch {
 		case err == nil:
 			p.full = took < n
+			if p.full {
+				p.counts.Retries++
+			}
 			if p.full && p.flying == 0 {
 				return true // full of nothing: stay awake and ask again
 			}
@@ -247,20 +249,21 @@ func because(err, cause error) error {
 }
 
 func (t *proto) count(o *op) {
+	c := &o.peer.counts
 	switch o.kind {
 	case fabric.OpWrite:
-		t.stats.Puts++
-		t.stats.PutBytes += uint64(o.sge.Len)
+		c.Puts++
+		c.PutBytes += uint64(o.sge.Len)
 	case fabric.OpRead:
-		t.stats.Gets++
-		t.stats.GetBytes += uint64(o.sge.Len)
+		c.Gets++
+		c.GetBytes += uint64(o.sge.Len)
 	default:
-		t.stats.Atomics++
+		c.Atomics++
 	}
 }
 
 func (t *proto) fail(o *op, err error) {
-	t.stats.Failed++
+	o.peer.counts.Failed++
 	o.err = &PeerError{Rank: o.peer.rank, Op: opName(o.kind), Err: err}
 	o.Finish()
 }

@@ -1,8 +1,10 @@
 package rma
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
@@ -25,6 +27,7 @@ type Buffer struct {
 // Alloc returns size bytes of zeroed memory outside the Go heap, registered
 // for access by all peers.
 func (e *Engine) Alloc(size int) (*Region, error) {
+	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Alloc(size, fabric.AccessAll, offheap.Regions)
 	return e.region(reg, err)
 }
@@ -35,6 +38,7 @@ func (e *Engine) Register(mem []byte) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
 	}
+	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Register(mem, fabric.AccessAll)
 	return e.region(reg, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
 
 	"github.com/seed33544411/rma/internal/progress"
 )
@@ -37,7 +38,15 @@ func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
 	case r.op == nil || r.op.gen.Load() != r.gen:
 		return 0, ErrRequestUsed
 	}
-	if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
+	var region *trace.Region
+	if trace.IsEnabled() {
+		region = r.trace(ctx)
+	}
+	err := r.eng.prog.Wait(ctx, &r.op.Waiter)
+	if region != nil {
+		region.End()
+	}
+	if err != nil {
 		if errors.Is(err, progress.ErrClosed) {
 			return 0, ErrClosed
 		}

@@ -1,22 +1,135 @@
 package rma
 
-// Stats counts what an engine has done. Operations are counted when they end.
-type Stats struct {
+import (
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/logp"
+)
+
+// Counts are operations since the engine was opened. Each is counted once, when
+// it ends. Batches count as one here, and their messages as Sends.
+type Counts struct {
 	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
 	Batches                                  uint64 // whose messages are among Sends
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
 	Failed                                   uint64 // operations that failed
-	Queued, InFlight                         int    // operations not posted yet, and under way
+	Retries                                  uint64 // times that the link's queue was full: what was refused is handed in again
 }
 
-// Stats returns the counters.
-func (e *Engine) Stats() (s Stats) {
+// MessageStats are what became of the messages with a peer, or with all. Those
+// that a rank sends to itself are in Counts only.
+type MessageStats struct {
+	Eager, Gathered, Fetched uint64 // sent each way: alone through the ring, with others in one write, fetched by the receiver
+	Plans                    uint64 // backlogs that the cost model was asked about
+	Writes                   uint64 // gathered writes; Gathered/Writes messages share one
+	Descriptors              uint64 // announcements of what is to be fetched
+	CreditWaits              uint64 // times that the peer's ring, or its list of transfers, was full
+	Retries                  uint64 // times that the link's queue was full
+	Unexpected               uint64 // received before anybody asked, and copied aside
+	Backlog                  int    // handed in, not on their way
+	Memory                   int    // bytes that rings and staging hold on this side
+}
+
+// PeerStats is what an engine has done with one peer.
+type PeerStats struct {
+	Counts
+	Messages         MessageStats
+	Rank             int
+	Link             string
+	Queued, InFlight int   // operations not posted yet, and under way
+	Talking          bool  // a message channel is open
+	Err              error // why the connection is no more; nil while it works
+}
+
+// Stats is what an engine has done: sums over its peers, itself included, and
+// what belongs to none of them.
+type Stats struct {
+	Counts
+	Messages         MessageStats
+	Rank, Size       int
+	Queued, InFlight int // operations not posted yet, and under way
+	PeersTalking     int // with an open message channel
+	PeersDown        int // whose connection is no more
+	Regions          int // registered and not closed
+}
+
+// Stats returns the counters. They are the progress engine's own, so counting
+// costs operations nothing; a call takes well under a microsecond for each peer,
+// during which nothing is posted or polled: meant for every second, not for every
+// operation. The counters are consistent with each other.
+func (e *Engine) Stats() Stats {
+	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	e.prog.Do(func() {
-		s = e.proto.stats
 		for _, p := range e.peers {
-			s.InFlight += p.flying
-			s.Queued += p.posts.len() + p.talk.sends.len() + p.talk.recvs.len()
+			one := p.stats()
+			s.Counts.add(&one.Counts)
+			s.Messages.add(&one.Messages)
+			s.InFlight += one.InFlight
+			s.Queued += one.Queued
+			if one.Talking {
+				s.PeersTalking++
+			}
+			if one.Err != nil {
+				s.PeersDown++
+			}
 		}
 	})
 	return s
+}
+
+// Stats returns the peer's part of the engine's counters, at the same cost as for
+// one peer of Engine.Stats.
+func (p *Peer) Stats() (s PeerStats) {
+	p.eng.prog.Do(func() { s = p.stats() })
+	return s
+}
+
+// stats is Stats for the owner.
+func (p *Peer) stats() PeerStats {
+	s := PeerStats{
+		Counts: p.counts, Rank: p.rank, Link: p.Link(), Err: p.down,
+		InFlight: p.flying, Queued: p.posts.len() + p.talk.sends.len() + p.talk.recvs.len(),
+	}
+	if p.talk.ch != nil {
+		s.Talking = p.down == nil && p.talk.err == nil
+		s.Messages = messageStats(p.talk.ch)
+	}
+	return s
+}
+
+func messageStats(ch *message.Channel) MessageStats {
+	s := ch.Stats()
+	return MessageStats{
+		Eager: s.Messages[logp.Eager], Gathered: s.Messages[logp.Gather], Fetched: s.Messages[logp.Scatter],
+		Plans: s.Plans, Writes: s.Gathers, Descriptors: s.Descriptors,
+		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(),
+	}
+}
+
+func (c *Counts) add(o *Counts) {
+	c.Puts += o.Puts
+	c.Gets += o.Gets
+	c.Atomics += o.Atomics
+	c.Sends += o.Sends
+	c.Receives += o.Receives
+	c.Batches += o.Batches
+	c.PutBytes += o.PutBytes
+	c.GetBytes += o.GetBytes
+	c.SentBytes += o.SentBytes
+	c.RecvBytes += o.RecvBytes
+	c.Failed += o.Failed
+	c.Retries += o.Retries
+}
+
+func (m *MessageStats) add(o *MessageStats) {
+	m.Eager += o.Eager
+	m.Gathered += o.Gathered
+	m.Fetched += o.Fetched
+	m.Plans += o.Plans
+	m.Writes += o.Writes
+	m.Descriptors += o.Descriptors
+	m.CreditWaits += o.CreditWaits
+	m.Retries += o.Retries
+	m.Unexpected += o.Unexpected
+	m.Backlog += o.Backlog
+	m.Memory += o.Memory
 }

@@ -154,17 +154,17 @@ func (t *proto) beginTalk(p *Peer) {
 
 // Complete implements message.Completer for messages and receives.
 func (o *op) Complete(tag uint32, n int, err error) {
-	t := o.peer.eng.proto
+	t, c := o.peer.eng.proto, &o.peer.counts
 	switch {
 	case err != nil:
 		t.fail(o, tooLarge(err))
 		return
 	case o.kind == kindRecv:
-		t.stats.Receives++
-		t.stats.RecvBytes += uint64(n)
+		c.Receives++
+		c.RecvBytes += uint64(n)
 	default:
-		t.stats.Sends++
-		t.stats.SentBytes += uint64(n)
+		c.Sends++
+		c.SentBytes += uint64(n)
 	}
 	o.tag, o.value = tag, uint64(n)
 	o.Finish()

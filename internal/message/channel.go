@@ -70,6 +70,8 @@ type Stats struct {
 	Messages                [logp.NumModes]uint64 // sent each way
 	Gathers, Descriptors    uint64
 	Unexpected              uint64 // messages copied aside
+	NoCredit                uint64 // refusals for want of room at the peer
+	QueueFull               uint64 // and of the link's queue
 	Backlog                 int    // waiting
 }
 
@@ -116,6 +118,8 @@ func (c *Channel) Err() error { return c.err }
 func (c *Channel) Stats() Stats {
 	s := c.stats
 	s.Backlog = c.backlog.n
+	ring, long := c.ring.Stats(), c.long.Stats()
+	s.NoCredit, s.QueueFull = ring.NoCredit+long.Busy, ring.QueueFull+long.QueueFull
 	return s
 }
 

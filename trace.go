@@ -1,0 +1,24 @@
+package rma
+
+import (
+	"context"
+	"runtime/trace"
+)
+
+// Regions of execution traces; docs/observability.md lists them. Without a trace
+// the only cost is the question whether there is one: a load and a branch.
+const (
+	regionOpen     = "rma.open"
+	regionBarrier  = "rma.barrier"
+	regionRegister = "rma.register"
+	regionWait     = "rma.wait." // and the operation's name
+)
+
+// trace begins the region of a wait, and says for whom. The request is good. What
+// peer a receive is from may only be known in the end.
+func (r Request) trace(ctx context.Context) *trace.Region {
+	if r.op.kind != kindRecv {
+		trace.Logf(ctx, "rma", "rank %d", r.op.peer.rank)
+	}
+	return trace.StartRegion(ctx, regionWait+opName(r.op.kind))
+}
