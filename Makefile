@@ -49,15 +49,17 @@ test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device test
 	  printf '     apt-get install -y --no-install-recommends %s\n' "$$missing"; \
 	fi
 
-unit: ## the tests of all packages, in random order
+unit: ## the tests of all packages, metrics/ included, in random order
 	$(GO) test -shuffle=on ./...
+	cd metrics && $(GO) test -shuffle=on ./...
 
 lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
 	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) mod verify
-	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	cd metrics && $(GO) vet ./... && $(GO) mod tidy -diff
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...); \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 
 # A process under the race detector sleeps a second before it exits, and tests
@@ -65,7 +67,7 @@ lint: ## gofmt, go vet, and golangci-lint if it is installed
 race: export GORACE := atexit_sleep_ms=20
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-	  set -x; $(GO) test -race -shuffle=on $(RACEPKGS); \
+	  set -x; $(GO) test -race -shuffle=on $(RACEPKGS); (cd metrics && $(GO) test -race ./...); \
 	elif [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 

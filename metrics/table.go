@@ -1,0 +1,105 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed33544411/rma"
+)
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// metric is a family: its values, one for each value of its label, or one.
+type metric[S any] struct {
+	name, help string
+	kind       prometheus.ValueType
+	label      string
+	values     []value[S]
+}
+
+// value is where a number comes from.
+type value[S any] struct {
+	label string
+	of    func(*S) float64
+}
+
+func (m *metric[S]) names() []string {
+	if m.label == "" {
+		return nil
+	}
+	return []string{m.label}
+}
+
+func (v *value[S]) labels() []string {
+	if v.label == "" {
+		return nil
+	}
+	return []string{v.label}
+}
+
+// one is the value of a family without label.
+func one[S any](of func(*S) float64) []value[S] { return []value[S]{{of: of}} }
+
+// totals are the metrics of an engine.
+var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.Stats]{
+	{"rma_operations_queued", "Operations handed in and not posted yet.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Queued) })},
+	{"rma_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.InFlight) })},
+	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
+	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersTalking) })},
+	{"rma_peers_down", "Peers whose connection is no more.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersDown) })},
+	{"rma_regions", "Memory regions registered and not closed.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Regions) })},
+}...)
+
+// eachPeer are the metrics of single peers.
+var eachPeer = append(common("rma_peer_", func(s *rma.PeerStats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.PeerStats]{
+	{"rma_peer_operations_queued", "Operations handed in and not posted yet.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Queued) })},
+	{"rma_peer_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.InFlight) })},
+	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Talking) })},
+	{"rma_peer_up", "Whether the connection works.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Err == nil) })},
+}...)
+
+// common are the metrics that an engine and a peer both have.
+func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) []metric[S] {
+	c := func(label string, f func(*rma.Counts) uint64) value[S] {
+		return value[S]{label, func(s *S) float64 { c, _ := of(s); return float64(f(c)) }}
+	}
+	m := func(label string, f func(*rma.MessageStats) uint64) value[S] {
+		return value[S]{label, func(s *S) float64 { _, m := of(s); return float64(f(m)) }}
+	}
+	return []metric[S]{
+		{prefix + "operations_total", "Operations that ended well.", counter, "op", []value[S]{
+			c("put", func(c *rma.Counts) uint64 { return c.Puts }), c("get", func(c *rma.Counts) uint64 { return c.Gets }),
+			c("atomic", func(c *rma.Counts) uint64 { return c.Atomics }), c("send", func(c *rma.Counts) uint64 { return c.Sends }),
+			c("receive", func(c *rma.Counts) uint64 { return c.Receives }),
+		}},
+		{prefix + "bytes_total", "Bytes that operations moved.", counter, "op", []value[S]{
+			c("put", func(c *rma.Counts) uint64 { return c.PutBytes }), c("get", func(c *rma.Counts) uint64 { return c.GetBytes }),
+			c("send", func(c *rma.Counts) uint64 { return c.SentBytes }), c("receive", func(c *rma.Counts) uint64 { return c.RecvBytes }),
+		}},
+		{prefix + "operations_failed_total", "Operations that failed.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.Failed })}},
+		{prefix + "batches_total", "Batches sent; their messages count as sends.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.Batches })}},
+		{prefix + "messages_total", "Messages sent each way.", counter, "mode", []value[S]{
+			m("eager", func(m *rma.MessageStats) uint64 { return m.Eager }), m("gather", func(m *rma.MessageStats) uint64 { return m.Gathered }),
+			m("scatter", func(m *rma.MessageStats) uint64 { return m.Fetched }),
+		}},
+		{prefix + "gathered_writes_total", "Writes that carried several messages.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Writes })}},
+		{prefix + "descriptors_total", "Announcements of messages that the receiver fetches.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Descriptors })}},
+		{prefix + "plans_total", "Backlogs that the cost model was asked about.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Plans })}},
+		{prefix + "unexpected_messages_total", "Messages that came before anybody asked, and were copied aside.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Unexpected })}},
+		{prefix + "credit_waits_total", "Times that the receiver had no room.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.CreditWaits })}},
+		{prefix + "retries_total", "Times that the link's queue was full.", counter, "path", []value[S]{
+			c("onesided", func(c *rma.Counts) uint64 { return c.Retries }), m("messages", func(m *rma.MessageStats) uint64 { return m.Retries }),
+		}},
+		{prefix + "messages_backlog", "Messages handed in and not on their way.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
+		{prefix + "message_memory_bytes", "Memory of rings and staging on this side.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Memory) })}},
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
