@@ -56,11 +56,11 @@ func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o := p.newMessage(kindRecv)
 	o.in.Tag = tag
-	if err := b.out(p, &o.in.Buf, &o.in.LKey, nil); err != nil {
+	if err := b.out(p, &o.in.Buf, &o.in.LKey, &o.in.RKey); err != nil {
 		o.recycle()
 		return RecvRequest{p.refuse(kindRecv, err)}
 	}
-	o.in.Registered = true
+	o.in.Registered, o.in.Remote = true, true
 	return RecvRequest{p.message(o)}
 }
 
@@ -123,8 +123,6 @@ func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) error {
 		return err
 	}
 	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
-	if rkey != nil {
-		*rkey = b.region.Key().k.RKeys[p.num]
-	}
+	*rkey = b.region.Key().k.RKeys[p.num]
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/scatter"
 )
 
@@ -33,11 +34,17 @@ const (
 )
 
 type theirAdvert struct {
-	pos   uint64
+	want  Want // as advertised; once written, what the answer is going to say
 	key   fabric.RemoteKey
 	gen   uint16
 	state uint8
 	late  bool // a revocation may still arrive for the generation
+}
+
+// doneNote is what a done says besides how many bytes were written.
+type doneNote struct {
+	pos uint64
+	tag uint32
 }
 
 // writeJob writes into an advert. It outlives the advert: the peer may hear of
@@ -53,11 +60,11 @@ type writeJob struct {
 	busy     bool
 }
 
-// Advertise offers the peer a destination for what it has to say about pos
-// (uninterpreted): k.Len bytes, at most 4 GiB - 1, registered for remote
-// writing. Handler.Filled with token ends the advert; until then the memory is
-// the peer's to write. Short path.
-func (c *Channel) Advertise(pos uint64, k fabric.RemoteKey, token uint64) (ID, Result, error) {
+// Advertise offers the peer a destination for what w says (uninterpreted): k.Len
+// bytes, at most 4 GiB - 1, registered for remote writing. Handler.Filled with
+// token ends the advert; until then the memory is the peer's to write. Short
+// path.
+func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, error) {
 	if err := c.ready(); err != nil {
 		return 0, Busy, err
 	}
@@ -72,8 +79,8 @@ func (c *Channel) Advertise(pos uint64, k fabric.RemoteKey, token uint64) (ID, R
 	slot := int(c.mineFree[len(c.mineFree)-1])
 	a := &c.mine[slot]
 	id := makeID(slot, a.gen+1)
-	c.payload = appendAdvert(c.payload[:0], pos, k)
-	if !c.send(KindAdvert, id, 0, c.payload) {
+	c.payload = appendAdvert(c.payload[:0], w, k)
+	if !c.send(KindAdvert, id, w.Tag, c.payload) {
 		c.stats.Busy++
 		return 0, Busy, c.err
 	}
@@ -109,33 +116,45 @@ func (c *Channel) findMine(id ID) *myAdvert {
 	return nil
 }
 
-// onAnswer ends an advert of ours.
-func (c *Channel) onAnswer(k Kind, id ID, n uint32) error {
+// onDone ends an advert of ours that was written.
+func (c *Channel) onDone(id ID, n uint32, payload []byte) error {
+	a := c.findMine(id)
+	note, why := parseDone(payload)
+	switch {
+	case why != nil:
+		return &ProtocolError{KindDone, id, why, uint64(len(payload)), doneSize}
+	case a == nil:
+		return &ProtocolError{KindDone, id, ErrUnknownID, uint64(id), uint64(len(c.mine))}
+	case n > a.len:
+		return &ProtocolError{KindDone, id, ErrSize, uint64(n), uint64(a.len)}
+	}
+	c.endAdvert(id.slot(), Answer{Bytes: n, Pos: note.pos, Tag: note.tag}, nil)
+	return nil
+}
+
+// onDecline ends an advert of ours that was not.
+func (c *Channel) onDecline(id ID, why uint32) error {
 	a := c.findMine(id)
 	switch {
 	case a == nil:
-		return &ProtocolError{k, id, ErrUnknownID, uint64(id), uint64(len(c.mine))}
-	case k == KindDone && n > a.len:
-		return &ProtocolError{k, id, ErrSize, uint64(n), uint64(a.len)}
-	case k == KindDone:
-		c.endAdvert(id.slot(), n, nil)
+		return &ProtocolError{KindDecline, id, ErrUnknownID, uint64(id), uint64(len(c.mine))}
 	case a.state == mineRevoked:
-		c.endAdvert(id.slot(), 0, ErrCancelled)
+		c.endAdvert(id.slot(), Answer{Why: why}, ErrCancelled)
 	default:
-		c.endAdvert(id.slot(), 0, ErrDeclined)
+		c.endAdvert(id.slot(), Answer{Why: why}, ErrDeclined)
 	}
 	return nil
 }
 
-func (c *Channel) endAdvert(slot int, n uint32, err error) {
+func (c *Channel) endAdvert(slot int, x Answer, err error) {
 	a := &c.mine[slot]
 	a.state = mineFree
 	c.mineFree = append(c.mineFree, uint16(slot))
-	c.h.Filled(a.token, n, err)
+	c.h.Filled(a.token, x, err)
 }
 
 // onAdvert takes a destination of the peer.
-func (c *Channel) onAdvert(id ID, payload []byte) error {
+func (c *Channel) onAdvert(id ID, tag uint32, payload []byte) error {
 	if id.slot() >= len(c.theirs) {
 		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(len(c.theirs))}
 	}
@@ -143,17 +162,18 @@ func (c *Channel) onAdvert(id ID, payload []byte) error {
 	if a.state != theirsFree || id.gen() != a.gen+1 {
 		return &ProtocolError{KindAdvert, id, ErrIDReused, uint64(id.gen()), uint64(a.gen + 1)}
 	}
-	pos, key, why := parseAdvert(payload)
+	want, key, why := parseAdvert(payload)
 	if why != nil {
 		return &ProtocolError{KindAdvert, id, why, uint64(len(payload)), advertSize}
 	}
-	*a = theirAdvert{pos: pos, key: key, gen: id.gen(), state: theirsOpen, late: true}
+	want.Tag = tag
+	*a = theirAdvert{want: want, key: key, gen: id.gen(), state: theirsOpen, late: true}
 	c.h.Advertised(a.describe(id))
 	return nil
 }
 
 func (a *theirAdvert) describe(id ID) Advert {
-	return Advert{Pos: a.pos, Len: uint32(a.key.Len), ID: id}
+	return Advert{Want: a.want, Len: uint32(a.key.Len), ID: id}
 }
 
 // onRevoke takes an advert back if it was not used yet. One that was answered a
@@ -168,15 +188,15 @@ func (c *Channel) onRevoke(id ID) error {
 	}
 	a.late = false
 	if a.state == theirsOpen {
-		c.decline(a, id)
+		c.decline(a, id, 0)
 		c.h.Revoked(a.describe(id))
 	}
 	return nil
 }
 
-func (c *Channel) decline(a *theirAdvert, id ID) {
+func (c *Channel) decline(a *theirAdvert, id ID, why uint32) {
 	a.state = theirsAnswered
-	c.control.push(ctl{KindDecline, id, 0})
+	c.control.push(ctl{KindDecline, id, why})
 }
 
 func (c *Channel) findTheirs(id ID) *theirAdvert {
@@ -189,9 +209,10 @@ func (c *Channel) findTheirs(id ID) *theirAdvert {
 	return nil
 }
 
-// Decline answers an advert of the peer that is not going to be used. ErrHandle
-// means that it was revoked or answered. Short path.
-func (c *Channel) Decline(id ID) error {
+// Decline answers an advert of the peer that is not going to be used; why travels
+// with it, uninterpreted. ErrHandle means that it was revoked or answered. Short
+// path.
+func (c *Channel) Decline(id ID, why uint32) error {
 	a := c.findTheirs(id)
 	switch {
 	case c.err != nil:
@@ -199,18 +220,18 @@ func (c *Channel) Decline(id ID) error {
 	case a == nil:
 		return fmt.Errorf("decline %v: %w", id, ErrHandle)
 	}
-	c.decline(a, id)
+	c.decline(a, id, why)
 	c.flushControl()
 	return c.err
 }
 
 // Write answers an advert of the peer with data: the pieces of src, in order,
-// are written to its front, and the peer is told behind them. The list is
-// copied; the memory is the channel's until Handler.Sent with token, which may
+// are written to its front, and the peer is told behind them, with pos and tag of
+// the message (uninterpreted). The list is copied; the memory is the channel's until Handler.Sent with token, which may
 // come from within the call if there is nothing to write. ErrTooLarge and
 // ErrHandle (revoked or answered) concern this call only; the advert stays.
 // Short path.
-func (c *Channel) Write(id ID, src []fabric.SGE, token uint64) (Result, error) {
+func (c *Channel) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token uint64) (Result, error) {
 	if err := c.ready(); err != nil {
 		return Busy, err
 	}
@@ -233,6 +254,7 @@ func (c *Channel) Write(id ID, src []fabric.SGE, token uint64) (Result, error) {
 	c.jobsFree = c.jobsFree[:len(c.jobsFree)-1]
 	j := &c.jobs[slot]
 	j.busy, j.token, j.advert, j.bytes = true, token, id, uint32(n)
+	a.want = Want{Pos: pos, Tag: tag}
 	if n == 0 {
 		a.state = theirsAnswered
 		c.control.push(ctl{KindDone, id, 0})
@@ -247,6 +269,15 @@ func (c *Channel) Write(id ID, src []fabric.SGE, token uint64) (Result, error) {
 	j.plan.Feed(j.region[:], 0)
 	c.turns.push(slot | turnWrite)
 	return Accepted, nil
+}
+
+// MayWrite reports that Write has room for one more. Short path.
+func (c *Channel) MayWrite() bool { return len(c.jobsFree) > 0 }
+
+// MayAdvertise is how many more adverts there is room for: slots, and half of what
+// the ring takes, so that announcements and answers are not held up. Short path.
+func (c *Channel) MayAdvertise() int {
+	return min(len(c.mineFree), c.ring.Free(flowctl.Control)/2)
 }
 
 // requestWrite builds one write of j.

@@ -61,7 +61,7 @@ func (a *app) advertise() {
 	token := a.last + 1
 	key := a.dst.reg.Key()
 	key.Addr, key.Len = a.dst.addr(a.dst.cell(at.cell))+uint64(at.off), uint64(at.n)
-	id, res, err := a.s.ch.Advertise(token, key, token)
+	id, res, err := a.s.ch.Advertise(Want{Pos: token, Tag: uint32(token) + 1, Note: uint32(token) + 2}, key, token)
 	if err != nil {
 		require.True(a.t, a.failing, "%v", err)
 	}
@@ -100,7 +100,7 @@ func (a *app) answer() {
 	if a.rng.IntN(4) == 0 {
 		gone()
 		a.spurned[ad.Pos] = true
-		if err := a.s.ch.Decline(ad.ID); err != nil {
+		if err := a.s.ch.Decline(ad.ID, ad.Note); err != nil {
 			require.True(a.t, a.failing, "%v", err)
 		}
 		return
@@ -120,13 +120,13 @@ func (a *app) answer() {
 	}
 	if a.rng.IntN(8) == 0 && n > 0 {
 		whole := fabric.SGE{Addr: list[0].Addr, Len: ad.Len + 1, LKey: list[0].LKey}
-		_, err := a.s.ch.Write(ad.ID, []fabric.SGE{whole}, 0)
+		_, err := a.s.ch.Write(ad.ID, ad.Pos+7, ad.Tag, []fabric.SGE{whole}, 0)
 		require.Error(a.t, err)
 	}
 	token := a.last + 1
 	a.sent[token] = &batch{src: src, write: true}
 	a.written[ad.Pos] = uint32(n)
-	res, err := a.s.ch.Write(ad.ID, list, token)
+	res, err := a.s.ch.Write(ad.ID, ad.Pos+7, ad.Tag, list, token)
 	if err != nil {
 		require.True(a.t, a.failing, "%v", err)
 	}
@@ -143,7 +143,8 @@ func (a *app) answer() {
 }
 
 // Filled checks what the peer made of an advert.
-func (a *app) Filled(token uint64, n uint32, err error) {
+func (a *app) Filled(token uint64, x Answer, err error) {
+	n := x.Bytes
 	if a.t.Failed() {
 		return
 	}
@@ -158,12 +159,13 @@ func (a *app) Filled(token uint64, n uint32, err error) {
 	case err == nil:
 		want, ok := a.peer.written[o.pos]
 		require.True(a.t, ok, "advert %d was not written", o.pos)
-		require.Equal(a.t, want, n)
+		require.Equal(a.t, Answer{Bytes: want, Pos: o.pos + 7, Tag: uint32(o.pos) + 1}, x)
 		to += int(n)
 		require.NoError(a.t, testutil.Verify(cell[from:to], o.pos, 0), "advert %d", o.pos)
 		a.count.filled++
 	case errors.Is(err, ErrDeclined):
 		require.True(a.t, a.peer.spurned[o.pos])
+		require.Equal(a.t, Answer{Why: uint32(o.pos) + 2}, x)
 	case errors.Is(err, ErrCancelled):
 		require.True(a.t, a.peer.spurned[o.pos])
 		require.True(a.t, o.revoked)

@@ -46,7 +46,7 @@ func (c *counter) Sent(_ uint64, err error) {
 }
 func (c *counter) Advertised(a Advert) { c.advert = a }
 func (c *counter) Revoked(Advert)      {}
-func (c *counter) Filled(_ uint64, _ uint32, err error) {
+func (c *counter) Filled(_ uint64, _ Answer, err error) {
 	c.filled++
 	if err != nil {
 		c.err = err
@@ -101,7 +101,7 @@ func (s *steady) chunks() error {
 
 // write lets the receiver go first.
 func (s *steady) write() error {
-	_, res, err := s.b.ch.Advertise(1, s.dst.reg.Key(), 0)
+	_, res, err := s.b.ch.Advertise(Want{Pos: 1}, s.dst.reg.Key(), 0)
 	if err != nil || res != Accepted {
 		return fmt.Errorf("advertise: %v, %w", res, err)
 	}
@@ -114,7 +114,7 @@ func (s *steady) write() error {
 		}
 	}
 	piece := [1]fabric.SGE{fabric.NewSGE(s.src.mem[:s.d.Messages[0].Size], s.src.reg.LKey())}
-	res, err = s.a.ch.Write(s.ha.advert.ID, piece[:], 0)
+	res, err = s.a.ch.Write(s.ha.advert.ID, 1, 2, piece[:], 0)
 	if err != nil || res != Accepted {
 		return fmt.Errorf("write: %v, %w", res, err)
 	}

@@ -27,8 +27,9 @@ type Channel struct {
 	pipes    []pipe    // of ours that are staged, by slot; made when needed
 	streams  turnQueue // of ours that have chunks to send
 	stage    staging
-	messages []byte    // scratch for payloads received
-	payload  []byte    // scratch for payloads to send
+	messages []byte // scratch for payloads received
+	payload  []byte // scratch for payloads to send
+	note     [doneSize]byte
 	control  ctlQueue  // answers that wait for room in the ring
 	turns    turnQueue // those with requests to hand out
 

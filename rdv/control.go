@@ -54,7 +54,12 @@ func (c *Channel) flushControl() bool {
 		if x.kind == KindAck { // the newest count will do
 			x.arg = c.in[x.id.slot()].fetched
 		}
-		if !c.send(x.kind, x.id, x.arg, nil) {
+		payload := c.note[:0] // not c.payload, which callers have filled
+		if x.kind == KindDone {
+			w := &c.theirs[x.id.slot()].want
+			payload = appendDone(payload, doneNote{w.Pos, w.Tag})
+		}
+		if !c.send(x.kind, x.id, x.arg, payload) {
 			return did
 		}
 		c.control.pop()
@@ -114,7 +119,9 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 	case KindChunk:
 		return c.onChunk(id, payload)
 	case KindAdvert:
-		return c.onAdvert(id, payload)
+		return c.onAdvert(id, arg, payload)
+	case KindDone:
+		return c.onDone(id, arg, payload)
 	}
 	if len(payload) != 0 {
 		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
@@ -128,8 +135,8 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onReady(id)
 	case KindAck:
 		return c.onAck(id, arg)
-	case KindDone, KindDecline:
-		return c.onAnswer(k, id, arg)
+	case KindDecline:
+		return c.onDecline(id, arg)
 	case KindRevoke:
 		return c.onRevoke(id)
 	}

@@ -22,7 +22,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(append(message(KindReady, makeID(1, 1), 0, nil), message(KindAck, makeID(1, 1), 1, nil)...))
 	f.Add(append(message(KindOffer, makeID(0, 1), 0, anOffer(9)), message(KindChunk, makeID(0, 1), 0, aChunk(1, 9))...))
 	f.Add(append(message(KindAdvert, makeID(0, 1), 0, anAdvert(9)), message(KindRevoke, makeID(0, 1), 0, nil)...))
-	f.Add(append(message(KindDone, makeID(0, 1), 9, nil), message(KindFIN, makeID(0, 1), 0, nil)...))
+	f.Add(append(message(KindDone, makeID(0, 1), 9, aDone()), message(KindFIN, makeID(0, 1), 0, nil)...))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		o := Options{Transfers: 2, Adverts: 2, Messages: 4, Regions: 4, Chunks: 2}
 		hg := &quiet{verdict: Verdict(len(script) % 3)}
@@ -38,7 +38,7 @@ func FuzzControl(f *testing.F) {
 		require.NoError(t, err)
 		_, _, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
 		require.NoError(t, err)
-		_, _, err = good.ch.Advertise(5, fabric.RemoteKey{Addr: key.Addr, Len: 100, RKey: key.RKey}, 3)
+		_, _, err = good.ch.Advertise(Want{Pos: 5}, fabric.RemoteKey{Addr: key.Addr, Len: 100, RKey: key.RKey}, 3)
 		require.NoError(t, err)
 		for len(script) >= 5 && good.ch.Err() == nil {
 			n := min(int(script[4]), len(script)-5)

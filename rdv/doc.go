@@ -30,8 +30,9 @@
 // sender has the data. "Done" follows the writes on the same endpoint, so who
 // sees it sees them. Each advert gets one answer, also when it is revoked, or
 // when the data takes another way (a Send that crossed it: the sender declines);
-// until then the memory is the peer's to write. Position and tag are for the
-// layer above, which knows what belongs together.
+// until then the memory is the peer's to write. What an advert is wanted for, what
+// was written and why not are for the layer above, which knows what belongs
+// together: internal/message matches receives and messages by it.
 //
 // # Unregistered memory
 //

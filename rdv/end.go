@@ -31,7 +31,7 @@ func (c *Channel) sweep() {
 	}
 	for i := range c.mine {
 		if c.mine[i].state != mineFree && c.severed {
-			c.endAdvert(i, 0, c.err)
+			c.endAdvert(i, Answer{}, c.err)
 		}
 	}
 }

@@ -26,9 +26,9 @@ func (p *printer) Received(m rdv.Incoming, err error) {
 func (p *printer) Sent(token uint64, err error) {
 	fmt.Printf("%s: transfer %d is over, %v\n", p.name, token, err)
 }
-func (p *printer) Advertised(rdv.Advert)        {}
-func (p *printer) Revoked(rdv.Advert)           {}
-func (p *printer) Filled(uint64, uint32, error) {}
+func (p *printer) Advertised(rdv.Advert)            {}
+func (p *printer) Revoked(rdv.Advert)               {}
+func (p *printer) Filled(uint64, rdv.Answer, error) {}
 
 // A message is announced, fetched by the receiver with a remote read, and the
 // sender is told.

@@ -111,7 +111,7 @@ var scenarios = map[string][]action{
 		if d.begun {
 			return false
 		}
-		return d.begin(d.r.ch.Advertise(1, fabric.RemoteKey{Addr: d.dst.reg.Addr(), Len: duelBytes, RKey: d.dst.reg.Key().RKey}, 1))
+		return d.begin(d.r.ch.Advertise(Want{Pos: 1}, fabric.RemoteKey{Addr: d.dst.reg.Addr(), Len: duelBytes, RKey: d.dst.reg.Key().RKey}, 1))
 	}}, {"R.revoke", func(d *duel) bool {
 		if !d.begun || d.asked || len(d.hr.filled) > 0 {
 			return false
@@ -125,7 +125,7 @@ var scenarios = map[string][]action{
 		}
 		d.wrote = true
 		piece := []fabric.SGE{fabric.NewSGE(d.src.mem[:duelBytes], d.src.reg.LKey())}
-		res, err := d.s.ch.Write(d.hs.adverts[0].ID, piece, 1)
+		res, err := d.s.ch.Write(d.hs.adverts[0].ID, 1, 2, piece, 1)
 		require.NoError(d.t, err)
 		require.Equal(d.t, Accepted, res)
 		return true
@@ -134,7 +134,7 @@ var scenarios = map[string][]action{
 			return false
 		}
 		d.declined = true
-		require.NoError(d.t, d.s.ch.Decline(d.hs.adverts[0].ID))
+		require.NoError(d.t, d.s.ch.Decline(d.hs.adverts[0].ID, 0))
 		return true
 	}}},
 }
@@ -201,7 +201,7 @@ func (d *duel) play(all []action, script []int) int {
 		accept.do(d)
 		if len(d.hs.adverts) > 0 && len(d.hs.revoked) == 0 && !d.wrote && !d.declined {
 			d.declined = true
-			require.NoError(d.t, d.s.ch.Decline(d.hs.adverts[0].ID))
+			require.NoError(d.t, d.s.ch.Decline(d.hs.adverts[0].ID, 0))
 		}
 		for _, e := range engines {
 			e.do(d)

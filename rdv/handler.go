@@ -41,11 +41,25 @@ type Matcher interface {
 	Match(m Incoming) (dst []fabric.SGE, v Verdict)
 }
 
+// Want says what an advert is good for. It is carried, not interpreted.
+type Want struct {
+	Pos       uint64
+	Tag, Note uint32
+}
+
 // Advert is a destination that the peer has advertised.
 type Advert struct {
-	Pos uint64 // as the peer gave it
-	Len uint32 // bytes that may be written
-	ID  ID     // names the advert until it is answered or revoked
+	Want        // as the peer gave it
+	Len  uint32 // bytes that may be written
+	ID   ID     // names the advert until it is answered or revoked
+}
+
+// Answer is what the peer said to an advert.
+type Answer struct {
+	Bytes uint32 // written
+	Tag   uint32 // of the message that was written,
+	Pos   uint64 // and its position, as Write gave them
+	Why   uint32 // as Decline gave it
 }
 
 // Handler is the layer above. Its methods are called by the owner from within
@@ -70,8 +84,8 @@ type Handler interface {
 	// Revoked takes back what Advertised reported, before it was used.
 	Revoked(a Advert)
 
-	// Filled ends an advert of this side, exactly once: n bytes of it are
+	// Filled ends an advert of this side, exactly once: a.Bytes of it are
 	// written, or err says why none are (ErrDeclined: the data comes another
 	// way, or not at all).
-	Filled(token uint64, n uint32, err error)
+	Filled(token uint64, a Answer, err error)
 }

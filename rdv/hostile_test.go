@@ -36,7 +36,8 @@ func (q *quiet) Received(m Incoming, err error) {
 func (q *quiet) Sent(_ uint64, err error) { q.sent = append(q.sent, err) }
 func (q *quiet) Advertised(a Advert)      { q.adverts = append(q.adverts, a) }
 func (q *quiet) Revoked(a Advert)         { q.revoked = append(q.revoked, a) }
-func (q *quiet) Filled(_ uint64, n uint32, err error) {
+func (q *quiet) Filled(_ uint64, x Answer, err error) {
+	n := x.Bytes
 	q.filled, q.filledBytes = append(q.filled, err), append(q.filledBytes, n)
 }
 
@@ -104,14 +105,14 @@ func TestHostileControl(t *testing.T) {
 		}, ErrUnknownID},
 
 		// The victim has advert 0.1 of 100 bytes outstanding, and offer 1.1 of 100.
-		"done unknown":        {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(1, 1), 0, nil) }, ErrUnknownID},
-		"done beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(9, 1), 0, nil) }, ErrUnknownID},
-		"done too much":       {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 101, nil) }, ErrSize},
-		"done with payload":   {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 1, []byte{0}) }, ErrMessage},
+		"done unknown":        {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(1, 1), 0, aDone()) }, ErrUnknownID},
+		"done beyond slots":   {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(9, 1), 0, aDone()) }, ErrUnknownID},
+		"done too much":       {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 101, aDone()) }, ErrSize},
+		"done truncated":      {func(t *testing.T, e *side) { e.inject(t, KindDone, makeID(0, 1), 1, aDone()[:11]) }, ErrMessage},
 		"decline unknown":     {func(t *testing.T, e *side) { e.inject(t, KindDecline, makeID(0, 2), 0, nil) }, ErrUnknownID},
 		"advert beyond slots": {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(2, 1), 0, anAdvert(8)) }, ErrTooMany},
 		"advert out of turn":  {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 2), 0, anAdvert(8)) }, ErrIDReused},
-		"advert truncated":    {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8)[:27]) }, ErrMessage},
+		"advert truncated":    {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(8)[:advertSize-1]) }, ErrMessage},
 		"advert of 4 GiB":     {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<32)) }, ErrMessage},
 		"advert wraps":        {func(t *testing.T, e *side) { e.inject(t, KindAdvert, makeID(0, 1), 0, anAdvert(1<<64-1)) }, ErrMessage},
 		"revoke unknown":      {func(t *testing.T, e *side) { e.inject(t, KindRevoke, makeID(0, 1), 0, nil) }, ErrUnknownID},
@@ -167,7 +168,7 @@ func TestHostileControl(t *testing.T) {
 			_, res, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
-			_, res, err = good.ch.Advertise(5, fabric.RemoteKey{Addr: src.reg.Addr(), Len: 100, RKey: src.reg.Key().RKey}, 3)
+			_, res, err = good.ch.Advertise(Want{Pos: 5}, fabric.RemoteKey{Addr: src.reg.Addr(), Len: 100, RKey: src.reg.Key().RKey}, 3)
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
 
@@ -199,7 +200,7 @@ func TestHostileControl(t *testing.T) {
 			require.Empty(t, hg.filled)
 			_, _, err = good.ch.Send(&d, 0, 2)
 			require.ErrorIs(t, err, ErrProtocol)
-			_, _, err = good.ch.Advertise(1, fabric.RemoteKey{}, 2)
+			_, _, err = good.ch.Advertise(Want{Pos: 1}, fabric.RemoteKey{}, 2)
 			require.ErrorIs(t, err, ErrProtocol)
 			good.ch.Sever(nil)
 			require.Len(t, hg.sent, 2)
@@ -210,8 +211,9 @@ func TestHostileControl(t *testing.T) {
 }
 
 func anAdvert(n uint64) []byte {
-	return appendAdvert(nil, 1, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1})
+	return appendAdvert(nil, Want{Pos: 1}, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1})
 }
+func aDone() []byte { return appendDone(nil, doneNote{1, 2}) }
 func anOffer(n uint32) []byte {
 	return appendOffer(nil, scatter.FormSequence, scatter.Message{Pos: 1, Size: n})
 }
@@ -268,11 +270,11 @@ func TestFailureWithRequestsInFlight(t *testing.T) {
 	}
 	_, _, err := b.ch.Send(&d, 0, 1)
 	require.NoError(t, err)
-	_, _, err = b.ch.Advertise(1, src.reg.Key(), 2)
+	_, _, err = b.ch.Advertise(Want{Pos: 1}, src.reg.Key(), 2)
 	require.NoError(t, err)
 	require.NoError(t, a.turn()) // posts the read
 	require.Len(t, ha.adverts, 1)
-	_, err = a.ch.Write(ha.adverts[0].ID, ha.dst, 3)
+	_, err = a.ch.Write(ha.adverts[0].ID, 1, 2, ha.dst, 3)
 	require.NoError(t, err)
 	require.NoError(t, a.turn()) // posts the write
 	require.Equal(t, uint64(1), a.ch.Stats().Reads)

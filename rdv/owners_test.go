@@ -106,7 +106,8 @@ func (o *owner) Sent(token uint64, err error) {
 func (o *owner) Advertised(a Advert) { o.open = append(o.open, a) }
 func (o *owner) Revoked(Advert)      { o.fail(errors.New("revoked, but nobody revokes")) }
 
-func (o *owner) Filled(token uint64, n uint32, err error) {
+func (o *owner) Filled(token uint64, x Answer, err error) {
+	n := x.Bytes
 	c := o.offer[token]
 	delete(o.offer, token)
 	o.fail(err)
@@ -167,7 +168,7 @@ func (o *owner) begin(total int) (did bool) {
 		token := 1<<40 + uint64(o.offered)
 		k := fabric.RemoteKey{Addr: fabric.Addr(o.dst.cell(c)), Len: ownerCell, RKey: o.dst.reg.Key().RKey}
 		o.offer[token] = c
-		_, res, err := o.s.ch.Advertise(token, k, token)
+		_, res, err := o.s.ch.Advertise(Want{Pos: token}, k, token)
 		o.fail(err)
 		if res == Accepted {
 			o.offered++
@@ -182,7 +183,7 @@ func (o *owner) begin(total int) (did bool) {
 		testutil.Fill(o.src.cell(c)[:50000], o.seed+a.Pos, 0)
 		token := 1<<50 + uint64(o.writes)
 		o.batch[token] = c
-		res, err := o.s.ch.Write(a.ID, []fabric.SGE{fabric.NewSGE(o.src.cell(c)[:50000], o.src.reg.LKey())}, token)
+		res, err := o.s.ch.Write(a.ID, 1, 2, []fabric.SGE{fabric.NewSGE(o.src.cell(c)[:50000], o.src.reg.LKey())}, token)
 		o.fail(err)
 		if res == Accepted {
 			o.open = o.open[1:]

@@ -27,7 +27,7 @@ func TestSetupGolden(t *testing.T) {
 	s := goodSetup()
 	b := s.Append(nil)
 	require.Len(t, b, SetupSize)
-	require.Equal(t, []byte{1, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
+	require.Equal(t, []byte{2, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
 	require.Equal(t, s.Ring.Append(nil), b[12:])
 	got, rest, err := ParseSetup(append(b, 9))
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestSetupRefusals(t *testing.T) {
 		require.ErrorIs(t, err, ErrSetup, what)
 	}
 	b := goodSetup()
-	for i, v := range map[int]byte{0: 2, 1: 1} {
+	for i, v := range map[int]byte{0: 1, 1: 1} {
 		raw := b.Append(nil)
 		raw[i] = v
 		_, _, err := ParseSetup(raw)
@@ -114,7 +114,7 @@ func TestSizes(t *testing.T) {
 	}
 	require.Equal(t, uintptr(16), unsafe.Sizeof(outgoing{}))
 	require.Equal(t, uintptr(16), unsafe.Sizeof(myAdvert{}))
-	require.Equal(t, uintptr(40), unsafe.Sizeof(theirAdvert{}))
+	require.Equal(t, uintptr(48), unsafe.Sizeof(theirAdvert{}))
 	require.Equal(t, uintptr(24), unsafe.Sizeof(message{}))
 	require.Equal(t, uintptr(280), unsafe.Sizeof(incoming{}))
 	require.Equal(t, uintptr(152), unsafe.Sizeof(writeJob{}))

@@ -18,9 +18,9 @@ const (
 	KindRTS          // S→R: descriptor; arg is the tag
 	KindFIN          // R→S: the last word about an RTS; arg is a status
 	KindCancel       // S→R: give the RTS up, if there is still time
-	KindAdvert       // R→S: position and key of a destination
+	KindAdvert       // R→S: what for, and key of a destination; arg is the tag
 	KindDone         // S→R: the advertised destination is written; arg is how many bytes
-	KindDecline      // S→R: the advertised destination is not going to be written
+	KindDecline      // S→R: the advertised destination is not going to be written; arg is why
 	KindRevoke       // R→S: give the advert up, if there is still time
 	KindOffer        // S→R: a message that comes in chunks; arg is the tag
 	KindReady        // R→S: the offer has a destination
@@ -74,26 +74,41 @@ func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }
 
 // Lengths of payloads of fixed length, in bytes.
 const (
-	advertSize = 8 + fabric.RemoteKeySize
+	advertSize = 8 + fabric.RemoteKeySize + 4
+	doneSize   = 12
 	offerSize  = 16
 	chunkSize  = scatter.RegionSize
 )
 
-func appendAdvert(b []byte, pos uint64, k fabric.RemoteKey) []byte {
-	return k.Append(binary.LittleEndian.AppendUint64(b, pos))
+func appendAdvert(b []byte, w Want, k fabric.RemoteKey) []byte {
+	b = k.Append(binary.LittleEndian.AppendUint64(b, w.Pos))
+	return binary.LittleEndian.AppendUint32(b, w.Note)
 }
 
-// parseAdvert reads an advert. why is nil if it makes sense.
-func parseAdvert(b []byte) (pos uint64, k fabric.RemoteKey, why error) {
+// parseAdvert reads an advert, but for the tag. why is nil if it makes sense.
+func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, why error) {
 	if len(b) != advertSize {
-		return 0, k, ErrMessage
+		return w, k, ErrMessage
 	}
-	pos = binary.LittleEndian.Uint64(b)
-	k, _, err := fabric.ParseRemoteKey(b[8:])
+	w.Pos = binary.LittleEndian.Uint64(b)
+	k, rest, err := fabric.ParseRemoteKey(b[8:])
 	if err != nil || k.Len > math.MaxUint32 {
-		return 0, k, ErrMessage
+		return w, k, ErrMessage
 	}
-	return pos, k, nil
+	w.Note = binary.LittleEndian.Uint32(rest)
+	return w, k, nil
+}
+
+func appendDone(b []byte, d doneNote) []byte {
+	b = binary.LittleEndian.AppendUint64(b, d.pos)
+	return binary.LittleEndian.AppendUint32(b, d.tag)
+}
+
+func parseDone(b []byte) (d doneNote, why error) {
+	if len(b) != doneSize {
+		return d, ErrMessage
+	}
+	return doneNote{pos: binary.LittleEndian.Uint64(b), tag: binary.LittleEndian.Uint32(b[8:])}, nil
 }
 
 func appendOffer(b []byte, f scatter.Form, m scatter.Message) []byte {

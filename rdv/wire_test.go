@@ -16,15 +16,25 @@ func TestControlGolden(t *testing.T) {
 	require.Equal(t, "3.7", makeID(3, 7).String())
 
 	key := fabric.RemoteKey{Addr: 0x1122334455667788, Len: 0x99aabbcc, RKey: 0xddeeff01}
-	advert := appendAdvert(nil, 0x0102030405060708, key)
+	advert := appendAdvert(nil, Want{Pos: 0x0102030405060708, Note: 0x11121314}, key)
 	require.Equal(t, []byte{
 		8, 7, 6, 5, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-		0xcc, 0xbb, 0xaa, 0x99, 0, 0, 0, 0, 1, 0xff, 0xee, 0xdd,
+		0xcc, 0xbb, 0xaa, 0x99, 0, 0, 0, 0, 1, 0xff, 0xee, 0xdd, 0x14, 0x13, 0x12, 0x11,
 	}, advert)
-	pos, k, why := parseAdvert(advert)
+	w, k, why := parseAdvert(advert)
 	require.NoError(t, why)
-	require.Equal(t, uint64(0x0102030405060708), pos)
+	require.Equal(t, Want{Pos: 0x0102030405060708, Note: 0x11121314}, w)
 	require.Equal(t, key, k)
+
+	done := appendDone(nil, doneNote{0x0102030405060708, 0x11121314})
+	require.Equal(t, []byte{8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11}, done)
+	note, why := parseDone(done)
+	require.NoError(t, why)
+	require.Equal(t, doneNote{0x0102030405060708, 0x11121314}, note)
+	for n := range doneSize {
+		_, why := parseDone(done[:n])
+		require.ErrorIs(t, why, ErrMessage)
+	}
 
 	m := scatter.Message{Pos: 0x0102030405060708, Size: 0x11223344}
 	offer := appendOffer(nil, scatter.FormOffset, m)

@@ -32,12 +32,14 @@ func (c *Channel) announce() (stop uint64, all bool) {
 				break
 			}
 			if err := c.describe(o); err != nil {
-				if head == nil {
-					c.gone[i] = true
-					c.sent(o, err)
-					continue
+				if head != nil {
+					break // its turn comes
 				}
-				break // its turn comes, and its error with it
+				if !c.sendCopied(o) {
+					return o.seq, false
+				}
+				c.gone[i] = true
+				continue
 			}
 			if o.next = nil; head == nil {
 				head = o
@@ -76,12 +78,8 @@ func (c *Channel) describe(o *Out) error {
 	if len(o.Data) > 0 {
 		rkey := o.RKey
 		if !o.Registered {
-			if o.pin == nil {
-				p, err := newPin(c.link, o.Data, fabric.AccessRemoteRead)
-				if err != nil {
-					return err
-				}
-				o.pin = p
+			if err := c.pinOut(o); err != nil {
+				return err
 			}
 			rkey = o.pin.region.Key().RKey
 		}
@@ -110,11 +108,4 @@ func (h handler) Sent(token uint64, err error) {
 	}
 }
 
-// Advertised is not for this release: receivers of it do not advertise.
-func (h handler) Advertised(rdv.Advert) { h.refuse(peerError("a destination advertised")) }
-
-// Revoked has nothing to take back.
-func (h handler) Revoked(rdv.Advert) {}
-
-// Filled does not happen: this side advertises nothing.
-func (h handler) Filled(uint64, uint32, error) {}
+const scatterForm = scatter.FormSequence

@@ -7,7 +7,18 @@ func (c *Channel) arrive() (did bool) {
 		switch {
 		case c.lie != nil:
 			c.fail(c.lie)
-		case c.held.len() > 0 && c.held.head().seq == c.next:
+		case len(c.ads.written) > 0 && c.ads.written[0].seq <= c.next:
+			if n := c.ads.written[0].seq; n < c.next {
+				c.fail(&SequenceError{"written messages", n, c.next})
+				break
+			}
+			c.takeWritten()
+			did = true
+		case c.held.len() > 0 && c.held.head().seq <= c.next:
+			if n := c.held.head().seq; n < c.next {
+				c.fail(&SequenceError{"descriptors", n, c.next})
+				break
+			}
 			c.takeHeld()
 			did = true
 		case c.takeRing():

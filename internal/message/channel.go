@@ -32,17 +32,22 @@ type Channel struct {
 	ringBusy bool // out of credit when freeWas blocks were free
 	freeWas  int  // free blocks of the ring when it refused
 	longBusy bool // descriptors were refused
-	flying   pending
-	groups   groups
-	batch    logp.Batch
-	first    []*Out // of the backlog, as many as the batch has messages
-	modes    []logp.Mode
-	gone     []bool // handed to a stream: no longer ours
-	group    []int  // of the messages of one descriptor, in first
-	packer   *gather.Packer
-	packs    []gather.Message
-	tags     []byte
-	desc     scatter.Descriptor
+	// Writes were refused.
+	writeBusy bool
+	wants     wants
+	src       [1]fabric.SGE
+	flying    pending
+	groups    groups
+	batch     logp.Batch
+	first     []*Out // of the backlog, as many as the batch has messages
+	modes     []logp.Mode
+	planned   []int  // places in first of those that the batch has
+	gone      []bool // handed to a stream: no longer ours
+	group     []int  // of the messages of one descriptor, in first
+	packer    *gather.Packer
+	packs     []gather.Message
+	tags      []byte
+	desc      scatter.Descriptor
 
 	// Receiving.
 	posted inQueue
@@ -58,6 +63,7 @@ type Channel struct {
 	dst    [1]fabric.SGE
 	lie    error // of the peer, found within rdv
 	fetch  map[rdv.Handle]*In
+	ads    adverts
 
 	stats Stats
 }
@@ -69,6 +75,9 @@ type Stats struct {
 	Plans                   uint64                // backlogs planned
 	Messages                [logp.NumModes]uint64 // sent each way
 	Gathers, Descriptors    uint64
+	Written                 uint64 // of those scattered: written to an advertised destination
+	Copied                  uint64 // of those scattered: from memory that could not be registered
+	Adverts, LateAdverts    uint64 // of this side; of these, made when a message was on its way
 	Unexpected              uint64 // messages copied aside
 	NoCredit                uint64 // refusals for want of room at the peer
 	QueueFull               uint64 // and of the link's queue
@@ -140,7 +149,7 @@ func (c *Channel) Send(o *Out) {
 		return
 	}
 	c.seq++
-	o.seq, o.overtaken = c.seq, false
+	o.seq, o.overtaken, o.assigned, o.wanted = c.seq, false, false, false
 	c.backlog.push(o)
 }
 
@@ -159,6 +168,7 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	did = c.arrive() || busy
 	did = c.transmit() || did
 	did = c.reap() || did
+	did = c.advertise() || did
 	done := true
 	if c.err == nil {
 		if done, err = c.ring.Progress(false); err != nil {
@@ -205,6 +215,7 @@ func (c *Channel) fail(err error) error {
 		c.received(c.posted.pop(), 0, 0, err)
 	}
 	c.unexp.clear()
+	c.ads.written, c.ads.waiting = nil, 0
 	return err
 }
 

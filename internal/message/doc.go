@@ -11,6 +11,7 @@
 //	eager    one ring message each                        eager.Channel
 //	gather   runs of messages in one ring message         gather, eager.Channel
 //	scatter  descriptors; the peer reads                  scatter, rdv.Channel
+//	direct   writes to where the peer wants it            rdv.Channel
 //
 // While the ring has no credit, the link's queue is full, or the peer keeps as
 // many transfers as it may, messages wait here and are planned together when
@@ -29,6 +30,35 @@
 // the head of one of them, or on its way. Nothing is parked, and nothing waits
 // for ever: descriptors never wait behind data.
 //
+// The numbers of written messages are a third stream, in no order: they wait
+// in a list, as long as there may be adverts, until their turn has come.
+//
+// # Receiver first
+//
+// A receive as large as messages that are announced is advertised to the peer,
+// who writes the message that takes it in place. The peer must know which one that
+// is: it does if it knows all receives that compete with this one, and how each of
+// them ended. docs/wire.md has the rules, ADR 9 why they are enough. One receive:
+//
+//	state      event                         then
+//	posted     offer                         open
+//	open       done, its turn comes          over, settled
+//	open       a message comes another way   copied or read to Buf; over when settled
+//	open       decline: spoken for           settled, still posted
+//	open       decline: late                 posted, to be advertised again later
+//	open       the channel ends              over at Sever: the peer may write until then
+//	settled    its message comes             over
+//
+// and one message at the sender, looked at once, in order (assign):
+//
+//	first advert of its tag    is long enough     written there, its turn in the ring skipped
+//	                           is too short       declined; the next advert is looked at
+//	                           message is small   declined; it goes through the ring
+//	none                       -                  adverts made before it was seen are late
+//
+// An advert that is declined has cost two control messages, so receives are
+// advertised only where the last ones of their tag got large messages.
+//
 // # Matching
 //
 // A receive takes the first message, in order, whose tag it asks for. A message
@@ -42,7 +72,7 @@
 // where it was copied, when the link is done with it where it was taken in
 // place, when the peer has fetched it where it was announced. Destinations of
 // announced messages that are not registered are pinned and registered for the
-// transfer.
+// transfer. A receive is not over while its advert is open.
 //
 // # Failure
 //
@@ -61,7 +91,9 @@
 //	out.go         Out and the backlog; pending.go what the link still reads
 //	plan.go        the backlog as the model sees it
 //	transmit.go    carrying out a plan; ring.go, announce.go its two streams
+//	direct.go      messages that go to advertised receives
 //	in.go          In, matching; unexpected.go messages nobody asked for
+//	advert.go      receives that are advertised
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	tags.go        tags of a gather
 //	loop.go        Loop: a rank and itself

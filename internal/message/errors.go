@@ -23,6 +23,8 @@ var (
 	// ErrSetup is a set-up blob that is malformed.
 	ErrSetup = errors.New("bad message channel set-up")
 
+	errNoMemory = errors.New("message cannot be registered, nor copied")
+
 	// ErrClosed is the use of a closed channel.
 	ErrClosed = errors.New("message channel is closed")
 )

@@ -55,6 +55,7 @@ func (h handler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 		c.unexp.announce(a)
 		return nil, rdv.Later
 	}
+	c.large(in)
 	dst, err := c.prepare(in, a)
 	if err != nil {
 		c.received(in, a.tag, 0, err)
@@ -80,6 +81,7 @@ func (c *Channel) takeHeld() bool {
 	if in == nil {
 		c.unexp.announce(a)
 	} else {
+		c.large(in)
 		c.accept(in, a)
 	}
 	c.held.pop()

@@ -13,6 +13,8 @@ func TestIBV(t *testing.T) {
 	testutil.RequireRDMA(t)
 	open := two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) })
 	for policy := range policies {
-		t.Run(policy, func(t *testing.T) { script(t, open, 5, policy, 300, 200000) })
+		for name, how := range firsts {
+			t.Run(policy+"/"+name, func(t *testing.T) { script(t, open, 5, policy, how, 300, 200000) })
+		}
 	}
 }

@@ -15,6 +15,8 @@ type In struct {
 	Tag        uint32
 	Any        bool // any tag
 	Registered bool // LKey is valid
+	RKey       uint32
+	Remote     bool // RKey is valid: the peer may write Buf
 
 	// Use, if set, is called with the message in place instead of copying it to
 	// Buf, in one to three parts, which are the peer's to change and valid for
@@ -27,6 +29,14 @@ type In struct {
 	pin  *pin
 	tag  uint32
 	size uint32
+
+	after   uint64 // not to be advertised before the message behind that one
+	err     error  // how it ended, while its advert is open
+	ad      uint8  // state of its advert
+	waits   bool   // may be advertised
+	tries   uint8  // times that it was
+	matched bool   // a message took it
+	ended   bool   // but for the answer to its advert
 }
 
 // takes reports whether in asks for tag.
@@ -79,6 +89,7 @@ func (q *inQueue) remove(before, in *In) {
 // Recv hands a receive in. It may end at once, if a message that was put aside
 // matches. Short path.
 func (c *Channel) Recv(in *In) {
+	in.ad, in.waits, in.tries, in.after, in.matched, in.ended, in.err = adNone, false, 0, 0, false, false, nil
 	if c.err != nil {
 		c.received(in, 0, 0, c.err)
 		return
@@ -87,6 +98,7 @@ func (c *Channel) Recv(in *In) {
 		return
 	}
 	c.posted.push(in)
+	c.watch(in)
 }
 
 // match takes the receive for a message of tag and size off the list; nil if
@@ -99,6 +111,8 @@ func (c *Channel) match(tag uint32, size int, ring bool) *In {
 			return nil
 		}
 		c.posted.remove(before, in)
+		in.matched = true
+		c.unwatch(in)
 		if size <= len(in.Buf) || in.Use != nil && ring {
 			return in
 		}
@@ -110,8 +124,13 @@ func shortBuffer(size int, in *In) error {
 	return fmt.Errorf("receive %d bytes into %d: %w", size, len(in.Buf), ErrShortBuffer)
 }
 
-// received ends a receive.
+// received ends a receive, now or when the peer has answered its advert: until
+// then it may write there.
 func (c *Channel) received(in *In, tag uint32, n int, err error) {
+	if in.ad == adOpen {
+		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
+		return
+	}
 	if in.pin != nil {
 		in.pin.release()
 		in.pin = nil

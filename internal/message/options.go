@@ -29,6 +29,10 @@ type Options struct {
 	// gather.DefaultThreshold, over tcp 16 KiB; negative means never.
 	InPlace int
 
+	// Adverts bounds the receives that are advertised to the peer at a time, for
+	// it to write their messages in place. Zero means 16; negative means none.
+	Adverts int
+
 	// Unexpected bounds copies of messages that nobody has asked for, in
 	// bytes. Zero means 1 MiB; negative means none.
 	Unexpected int
@@ -47,6 +51,9 @@ func (o Options) effective(link string) Options {
 		o.Ring.BlockSize = 8192
 	}
 	o.Ring.IDTag, o.Rendezvous.IDTag = o.IDTag, o.IDTag+1
+	if o.Rendezvous.Adverts = o.Adverts; o.Adverts < 0 {
+		o.Rendezvous.Adverts = 0 // those of the peer are answered all the same
+	}
 	if o.Rendezvous.Messages == 0 {
 		o.Rendezvous.Messages = 64
 	}

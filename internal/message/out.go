@@ -1,6 +1,9 @@
 package message
 
-import "github.com/seed33544411/rma/logp"
+import (
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/rdv"
+)
 
 // Completer is who handed a message or a receive in. It is called by the owner
 // of the channel, from within the channel's methods, exactly once.
@@ -30,6 +33,9 @@ type Out struct {
 	// until it has got this one. It goes through the ring, as was planned.
 	overtaken bool
 	mode      logp.Mode
+	assigned  bool   // it is known whether an advert waits for it
+	wanted    bool   // want does
+	want      rdv.ID //
 }
 
 // outQueue is a list of messages, oldest first.

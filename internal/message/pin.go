@@ -25,6 +25,14 @@ func newPin(link fabric.Link, mem []byte, access fabric.Access) (*pin, error) {
 	return p, nil
 }
 
+// pinOut registers the memory of o, if that was not done.
+func (c *Channel) pinOut(o *Out) (err error) {
+	if o.pin == nil {
+		o.pin, err = newPin(c.link, o.Data, fabric.AccessRemoteRead)
+	}
+	return err
+}
+
 func (p *pin) release() {
 	_ = p.region.Close() // nothing uses it any more
 	p.pinner.Unpin()

@@ -96,6 +96,24 @@ func (c *Channel) bound() {
 	for n := int64(0); n <= c.batch.Limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
 		c.alone = int(n)
 	}
+	c.boundLarge()
+}
+
+// boundLarge finds the length from which on a message alone is announced, and
+// that from which on one is written where its destination is known.
+func (c *Channel) boundLarge() {
+	c.ads.min, c.wants.from = math.MaxInt, math.MaxInt
+	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: c.batch.Limits}
+	for n := int64(1); n <= 1<<30; n *= 2 {
+		b.Messages[0] = logp.Message{Size: n, Flags: logp.Registered | logp.DestRegistered}
+		if p, err := c.plan.Plan(&b); err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter) {
+			c.ads.min = int(n)
+			break
+		}
+	}
+	if c.wants.from = c.ads.min; c.opt.Adverts < 0 {
+		c.ads.min = math.MaxInt
+	}
 }
 
 // neighbour is where the message before ended, 0 if nothing can be joined to it.
@@ -146,14 +164,24 @@ func (c *Channel) Explain(outs []Out) (*logp.Explanation, error) {
 // the model, and plans: their modes are in c.modes.
 func (c *Channel) view() error {
 	b := &c.batch
-	b.Messages, c.first, c.modes, c.gone = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0]
+	b.Messages, c.first, c.modes, c.gone, c.planned = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0], c.planned[:0]
 	var n neighbour
 	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
 		o := c.backlog.pop()
-		b.Messages = append(b.Messages, n.describe(o))
+		c.assign(o)
 		c.first = append(c.first, o)
-		c.modes = append(c.modes, logp.Eager)
 		c.gone = append(c.gone, false)
+		if o.wanted {
+			c.modes = append(c.modes, direct)
+			n.end = 0
+			continue
+		}
+		c.planned = append(c.planned, len(c.modes))
+		c.modes = append(c.modes, logp.Eager)
+		b.Messages = append(b.Messages, n.describe(o))
+	}
+	if len(b.Messages) == 0 {
+		return nil
 	}
 	plan, err := c.plan.Plan(b)
 	if err != nil {
@@ -163,6 +191,7 @@ func (c *Channel) view() error {
 	for i := range plan.Parts {
 		p := &plan.Parts[i]
 		for _, k := range p.Messages {
+			k := c.planned[k]
 			c.modes[k] = p.Mode
 			if o := c.first[k]; o.overtaken && p.Mode == logp.Scatter {
 				c.modes[k] = o.mode

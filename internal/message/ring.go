@@ -50,6 +50,10 @@ func (c *Channel) put(o *Out) bool {
 // sendAlone sends the only message there is, eager. Short path.
 func (c *Channel) sendAlone() bool {
 	o := c.backlog.pop()
+	if c.assign(o); o.wanted { // not so small that anybody would plan it
+		o.wanted = false
+		c.decline(o.want, whySpoken)
+	}
 	if !c.put(o) {
 		if c.err != nil {
 			c.sent(o, c.err)
@@ -80,7 +84,7 @@ func (c *Channel) fill(stop uint64) (all bool) {
 			}
 			continue
 		}
-		if i < n && c.modes[i] == logp.Scatter {
+		if i < n && (c.modes[i] == logp.Scatter || c.modes[i] == direct) {
 			continue
 		}
 		if from >= 0 {

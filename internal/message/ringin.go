@@ -41,6 +41,7 @@ func (c *Channel) takeRing() bool {
 	case in != nil && in.Use != nil:
 		return c.useRing(in, tag)
 	case in != nil:
+		c.small(in)
 		dst = in.Buf
 	case c.unexp.room(h.Len):
 		dst = c.unexp.add(c.next, tag, h.Len)
@@ -154,6 +155,7 @@ func (c *Channel) takeSegment() bool {
 		parts, n := c.split.Parts()
 		in.Use(c.tag, parts[:n])
 	case in != nil:
+		c.small(in)
 		c.split.Copy(in.Buf)
 	case c.unexp.room(int(e.Size)):
 		c.split.Copy(c.unexp.add(c.next, c.tag, int(e.Size)))

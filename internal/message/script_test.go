@@ -38,6 +38,7 @@ type player struct {
 	s    *side
 	seed uint64
 	big  int
+	use  int // one receive in so many uses messages in place
 	at   int // of registered memory
 	sent []*plain
 	recv []*receipt
@@ -94,7 +95,7 @@ func (p *player) send() {
 func (p *player) post(in In) {
 	r := &receipt{in: in}
 	r.in.Done = &r.note
-	if p.rng.IntN(4) == 0 {
+	if p.rng.IntN(p.use) == 0 {
 		r.in.Use = func(tag uint32, parts [][]byte) {
 			r.used++
 			for _, b := range parts {
@@ -119,7 +120,8 @@ func (p *player) receive() {
 		if p.rng.IntN(8) == 0 {
 			n = p.size() // too short, perhaps
 		}
-		in.Buf, in.LKey, _, in.Registered = p.memory(n)
+		in.Buf, in.LKey, in.RKey, in.Registered = p.memory(n)
+		in.Remote = in.Registered && p.rng.IntN(4) > 0
 		p.post(in)
 	}
 }
@@ -176,17 +178,41 @@ func randomOptions(rng *rand.Rand) Options {
 	}
 	o.Unexpected = []int{-1, 500, 20000, 1 << 20}[rng.IntN(4)]
 	o.InPlace = []int{1, 100, 512}[rng.IntN(3)]
+	o.Adverts = 1 + rng.IntN(16)
 	return o
 }
 
+// first is how a script treats receives that are there before their message.
+type first int
+
+const (
+	never  first = iota // nobody advertises
+	guess               // those that are likely to be used
+	always              // all, however small
+)
+
+var firsts = map[string]first{"read": never, "guess": guess, "first": always}
+
 // script plays messages both ways at random and drains at the end.
-func script(t *testing.T, open opener, seed uint64, policy string, steps, big int) (modes [3]uint64) {
+func script(t *testing.T, open opener, seed uint64, policy string, how first, steps, big int) (modes [3]uint64, written, late uint64) {
 	rng := rand.New(rand.NewPCG(seed, 31))
 	oa, ob := randomOptions(rng), randomOptions(rng)
 	oa.Policy, ob.Policy = policies[policy], policies[policy]
+	atLeast, from := 1+rng.IntN(2000), 1+rng.IntN(5000)
+	if how == never {
+		oa.Adverts, ob.Adverts = -1, -1
+	}
 	sa, sb := pair(t, open, scriptMem, oa, ob)
-	a := &player{t: t, rng: rng, s: sa, seed: seed*2 + 1, big: big}
-	b := &player{t: t, rng: rng, s: sb, seed: seed*2 + 2, big: big}
+	if how == always {
+		for _, s := range []*side{sa, sb} {
+			s.ch.ads.min, s.ch.wants.from, s.ch.ads.odds.always = atLeast, from, true
+		}
+	}
+	a := &player{t: t, rng: rng, s: sa, seed: seed*2 + 1, big: big, use: 4}
+	b := &player{t: t, rng: rng, s: sb, seed: seed*2 + 2, big: big, use: 4}
+	if how == always {
+		a.use, b.use = 50, 50 // those behind it cannot be advertised
+	}
 	turn := func() {
 		require.NoError(t, sa.turn())
 		require.NoError(t, sb.turn())
@@ -198,9 +224,16 @@ func script(t *testing.T, open opener, seed uint64, policy string, steps, big in
 		}
 		switch rng.IntN(6) {
 		case 0:
+			for range rng.IntN(1 + int(how)/2*60) { // adverts are there before the message
+				turn()
+			}
 			p.send()
 		case 1:
 			p.receive()
+			if how == always { // more often before the messages
+				p.receive()
+				p.receive()
+			}
 		default:
 			require.NoError(t, p.s.turn())
 		}
@@ -234,10 +267,17 @@ func script(t *testing.T, open opener, seed uint64, policy string, steps, big in
 			require.Equal(t, 1, m.note.n, "message %d", k)
 		}
 	}
-	for i := range modes {
-		modes[i] = sa.ch.Stats().Messages[i] + sb.ch.Stats().Messages[i]
+	for _, s := range []Stats{sa.ch.Stats(), sb.ch.Stats()} {
+		for i := range modes {
+			modes[i] += s.Messages[i]
+		}
+		written += s.Written
+		late += s.LateAdverts
 	}
-	return modes
+	if how == never {
+		require.Zero(t, written)
+	}
+	return modes, written, late
 }
 
 // ended counts messages that some receive got.
@@ -276,8 +316,13 @@ func TestScripts(t *testing.T) {
 				for seed := range uint64(4) {
 					o := o
 					o.Seed = seed
-					m := script(t, simLinks(o), seed, policy, 250, 40000)
-					require.Positive(t, m[0]+m[1]+m[2])
+					for _, how := range firsts {
+						if how == guess && seed%2 == 1 {
+							continue // as never, but for large messages
+						}
+						m, _, _ := script(t, simLinks(o), seed, policy, how, 250, 40000)
+						require.Positive(t, m[0]+m[1]+m[2])
+					}
 				}
 			})
 		}
@@ -288,7 +333,7 @@ func TestScripts(t *testing.T) {
 func TestModesAreUsed(t *testing.T) {
 	t.Parallel()
 	for policy, p := range policies {
-		m := script(t, simLinks(sim.Options{Seed: 9}), 9, policy, 400, 40000)
+		m, _, _ := script(t, simLinks(sim.Options{Seed: 9}), 9, policy, never, 400, 40000)
 		t.Logf("%s: %v", policy, m)
 		if p.Forced {
 			require.Greater(t, m[p.Mode], (m[0]+m[1]+m[2])/2, policy)
@@ -303,10 +348,12 @@ func TestModesAreUsed(t *testing.T) {
 func TestScriptsOverRealLinks(t *testing.T) {
 	for link, open := range realLinks {
 		for policy := range policies {
-			t.Run(fmt.Sprintf("%s/%s", link, policy), func(t *testing.T) {
-				t.Parallel()
-				script(t, open, 77, policy, 300, 300000)
-			})
+			for name, how := range firsts {
+				t.Run(fmt.Sprintf("%s/%s/%s", link, policy, name), func(t *testing.T) {
+					t.Parallel()
+					script(t, open, 77, policy, how, 300, 300000)
+				})
+			}
 		}
 	}
 }

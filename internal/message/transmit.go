@@ -12,7 +12,7 @@ func (c *Channel) transmit() (did bool) {
 		if c.blocked() {
 			break
 		}
-		c.ringBusy, c.longBusy = false, false
+		c.ringBusy, c.longBusy, c.writeBusy = false, false, false
 		if c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
 			if !c.sendAlone() {
 				break
@@ -37,7 +37,7 @@ func (c *Channel) blocked() bool {
 	if c.ringBusy {
 		return c.ring.Free(flowctl.Data) == c.freeWas
 	}
-	return c.longBusy && c.long.Full()
+	return c.longBusy && c.long.Full() || c.writeBusy && !c.long.MayWrite()
 }
 
 // sendBatch plans the first of the backlog and carries the plan out as far as
@@ -46,8 +46,11 @@ func (c *Channel) sendBatch() (moved, all bool) {
 	err := c.view()
 	if err == nil {
 		var stop uint64
-		stop, all = c.announce()
-		all = c.fill(stop) && all
+		var stop2 uint64
+		var all2 bool
+		stop, all = c.write()
+		stop2, all2 = c.announce()
+		all = c.fill(min(stop, stop2)) && all && all2
 	} else {
 		c.fail(err)
 	}

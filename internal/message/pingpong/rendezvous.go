@@ -140,7 +140,7 @@ func (r *Rendezvous) send(size int, write bool) (err error) {
 	var res rdv.Result
 	if write {
 		r.seen.n++ // used: even
-		res, err = r.ch.Write(r.advert, r.src[:], 0)
+		res, err = r.ch.Write(r.advert, 0, 0, r.src[:], 0)
 	} else {
 		r.seq++
 		r.desc.Form = scatter.FormSequence
@@ -161,7 +161,7 @@ func (r *Rendezvous) send(size int, write bool) (err error) {
 func (r *Rendezvous) advertise(size int) error {
 	k := r.reg.Key()
 	k.Addr, k.Len = k.Addr+uint64(r.opt.Span), uint64(size)
-	_, res, err := r.ch.Advertise(0, k, 0)
+	_, res, err := r.ch.Advertise(rdv.Want{}, k, 0)
 	if err == nil && res != rdv.Accepted {
 		err = fmt.Errorf("rendezvous: advert: %v with nothing outstanding", res)
 	}
@@ -257,4 +257,4 @@ func (h rdvHandler) Advertised(a rdv.Advert) {
 
 func (h rdvHandler) Revoked(rdv.Advert) { h.seen.Complete(0, 0, rdv.ErrCancelled) }
 
-func (h rdvHandler) Filled(_ uint64, _ uint32, err error) { h.got.Complete(0, 0, err) }
+func (h rdvHandler) Filled(_ uint64, _ rdv.Answer, err error) { h.got.Complete(0, 0, err) }

@@ -106,6 +106,9 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 		mem[i] = byte(x >> 32)
 	}
 	clear(mem[o.Span:])
+	if o.Channel.Adverts == 0 {
+		o.Channel.Adverts = -1 // receives are always there first here, and the model is about reads
+	}
 	if s.ch, err = message.Open(link, ep, o.Channel); err != nil {
 		return nil, errors.Join(err, s.reg.Close())
 	}

@@ -1,0 +1,234 @@
+package message
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/rdv"
+)
+
+// Scripts that advertise write messages in place, and come too late at times.
+func TestAdvertsAreUsed(t *testing.T) {
+	t.Parallel()
+	var written, late uint64
+	for seed := range uint64(6) {
+		_, w, l := script(t, simLinks(sim.Options{Seed: seed, MaxDelay: 5}), seed, "auto", always, 300, 40000)
+		t.Logf("%d written, %d adverts late", w, l)
+		written, late = written+w, late+l
+	}
+	require.Greater(t, written, uint64(50))
+	require.Positive(t, late)
+}
+
+// firstPair joins two channels that advertise receives of 100 bytes and more,
+// and write what is as long.
+func firstPair(t *testing.T, o sim.Options) (a, b *side) {
+	a, b = pair(t, simLinks(o), 1<<16, Options{}, Options{})
+	for _, s := range []*side{a, b} {
+		s.ch.ads.min, s.ch.wants.from, s.ch.ads.odds.always, s.ch.alone = 100, 100, true, 99
+	}
+	return a, b
+}
+
+func (s *side) recv(at, n int, tag uint32, k *note) []byte {
+	buf := s.reg.Bytes()[at:][:n]
+	s.ch.Recv(&In{Buf: buf, LKey: s.reg.LKey(), RKey: s.reg.Key().RKey, Registered: true, Remote: true, Tag: tag, Any: tag == 0, Done: k})
+	return buf
+}
+
+func (s *side) send(at, n int, tag uint32, k *note) []byte {
+	data := s.reg.Bytes()[at:][:n]
+	testutil.Fill(data, uint64(tag), uint64(at))
+	s.ch.Send(&Out{Data: data, LKey: s.reg.LKey(), RKey: s.reg.Key().RKey, Registered: true, Tag: tag, Done: k})
+	return data
+}
+
+func turns(t *testing.T, n int, sides ...*side) {
+	for range n {
+		for _, s := range sides {
+			require.NoError(t, s.turn())
+		}
+	}
+}
+
+// Receives for two tags and for any, messages of all kinds: each lands where
+// matching puts it, and what could be written was.
+func TestReceiverFirst(t *testing.T) {
+	t.Parallel()
+	a, b := firstPair(t, sim.Options{})
+	var got [6]note
+	bufs := [][]byte{
+		b.recv(0, 1000, 1, &got[0]),
+		b.recv(1000, 500, 2, &got[1]),
+		b.recv(2000, 2000, 2, &got[2]),
+		b.recv(4000, 1000, 0, &got[3]),
+		b.recv(5000, 1000, 1, &got[4]),
+		b.recv(6000, 1000, 0, &got[5]),
+	}
+	turns(t, 4, b, a)
+	require.Equal(t, uint64(6), b.ch.Stats().Adverts)
+	require.Len(t, a.ch.wants.open, 6)
+	var sent note
+	m1 := a.send(0, 800, 2, &sent)     // too long for receive 1, which ends: written to 2
+	m2 := a.send(1000, 50, 1, &sent)   // short: through the ring, to receive 0
+	m3 := a.send(2000, 1000, 7, &sent) // written to 3
+	m4 := a.send(3000, 999, 1, &sent)  // written to 4
+	m5 := a.send(4000, 100, 1, &sent)  // written to 5
+	turns(t, 20, a, b)
+	require.Equal(t, 5, sent.n)
+	require.ErrorIs(t, got[1].err, ErrShortBuffer)
+	for i, want := range map[int][]byte{2: m1, 0: m2, 3: m3, 4: m4, 5: m5} {
+		require.Equal(t, 1, got[i].n, i)
+		require.NoError(t, got[i].err)
+		require.Equal(t, want, bufs[i][:got[i].size], i)
+	}
+	require.Equal(t, uint32(7), got[3].tag)
+	require.Equal(t, uint64(4), a.ch.Stats().Written)
+	require.Zero(t, b.ch.Stats().LateAdverts)
+}
+
+// An advert that crosses the message comes too late; the receive behind it, which
+// the message does not take, is advertised again when that is known.
+func TestAdvertCrossesMessage(t *testing.T) {
+	t.Parallel()
+	for size, name := range map[int]string{50: "ring", 30000: "announced"} {
+		t.Run(name, func(t *testing.T) {
+			a, b := firstPair(t, sim.Options{})
+			var sent, first, second note
+			m1 := a.send(0, size, 3, &sent)
+			require.NoError(t, a.turn()) // on its way
+			buf := b.recv(0, 30000, 3, &first)
+			b.recv(30000, 30000, 3, &second)
+			b.ch.advertise() // before what came is looked at
+			require.Equal(t, uint64(2), b.ch.Stats().Adverts)
+			turns(t, 20, b, a)
+			require.Equal(t, 1, first.n)
+			require.Equal(t, m1, buf[:first.size])
+			require.Zero(t, second.n)
+			require.GreaterOrEqual(t, b.ch.Stats().LateAdverts, uint64(2))
+			require.Zero(t, a.ch.Stats().Written)
+
+			m2 := a.send(0, 30000, 3, &sent)
+			turns(t, 20, a, b)
+			require.Equal(t, uint64(1), a.ch.Stats().Written)
+			require.Equal(t, 1, second.n)
+			require.Equal(t, m2, b.reg.Bytes()[30000:60000])
+		})
+	}
+}
+
+// A receive whose message has come is not over before its advert is answered:
+// until then the peer may write there.
+func TestReceiveWaitsForAnswer(t *testing.T) {
+	t.Parallel()
+	a, b := firstPair(t, sim.Options{})
+	var sent, got note
+	a.send(0, 50, 3, &sent)
+	require.NoError(t, a.turn())
+	b.recv(0, 1000, 3, &got)
+	b.ch.advertise()
+	turns(t, 5, b) // the peer does nothing meanwhile
+	require.Equal(t, uint64(1), b.ch.Stats().Adverts)
+	require.Zero(t, got.n)
+	turns(t, 5, a, b)
+	require.Equal(t, 1, got.n)
+	require.NoError(t, got.err)
+	require.Equal(t, 50, got.size)
+}
+
+// Nor when the channel ends: only when the peer cannot reach the memory.
+func TestFailureKeepsAdvertised(t *testing.T) {
+	t.Parallel()
+	a, b := firstPair(t, sim.Options{})
+	var open, plain note
+	b.recv(0, 1000, 3, &open)
+	b.recv(2000, 50, 4, &plain)
+	turns(t, 3, b, a)
+	b.ch.fail(ErrPeer)
+	require.Equal(t, 1, plain.n)
+	require.Zero(t, open.n)
+	require.NoError(t, b.ep.Close())
+	b.poll()
+	b.ch.Sever(nil)
+	require.Equal(t, 1, open.n)
+	require.ErrorIs(t, open.err, ErrPeer)
+}
+
+// What a peer may lie about adverts ends the channel with a typed error, and
+// nothing is delivered where it does not belong.
+func TestAdvertLies(t *testing.T) {
+	t.Parallel()
+	for name, lie := range map[string]func(t *testing.T, liar, victim *side, ads []want){
+		"number of the past": func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[0].id, 0, 1) },
+		"wrong tag":          func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[0].id, 1, 9) },
+		"the second first":   func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[1].id, 1, 1) },
+		"a number twice": func(t *testing.T, liar, _ *side, ads []want) {
+			liar.lie(t, ads[0].id, 1, 1)
+			liar.lie(t, ads[1].id, 1, 1)
+		},
+		"a number twice, later": func(t *testing.T, liar, _ *side, ads []want) {
+			liar.lie(t, ads[0].id, 2, 1)
+			liar.lie(t, ads[1].id, 2, 1)
+			var n note
+			liar.ch.Send(&Out{Data: []byte{1}, Tag: 5, Done: &n}) // number 1
+			liar.ch.wants.open = nil
+		},
+		"sent and written": func(t *testing.T, liar, victim *side, ads []want) {
+			liar.ch.wants.open = nil
+			var n note
+			liar.ch.Send(&Out{Data: []byte{1}, Tag: 1, Done: &n})
+			turns(t, 2, liar, victim)
+			liar.lie(t, ads[0].id, 2, 1)
+		},
+		"declined for no reason": func(t *testing.T, liar, _ *side, ads []want) {
+			require.NoError(t, liar.ch.long.Decline(ads[0].id, 5))
+		},
+		"revoked": func(t *testing.T, liar, victim *side, _ []want) {
+			id := liar.advert(t, rdv.Want{Pos: 1, Tag: 1})
+			require.NoError(t, liar.ch.long.Revoke(id))
+		},
+		"advert of the future": func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 2, Tag: 1}) },
+		"advert of nothing":    func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Tag: 1}) },
+		"any and a tag":        func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: noteAny}) },
+		"answers of the future": func(t *testing.T, liar, _ *side, _ []want) {
+			liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			liar, victim := firstPair(t, sim.Options{})
+			var got [2]note
+			victim.recv(0, 1000, 1, &got[0])
+			victim.recv(1000, 1000, 1, &got[1])
+			turns(t, 3, victim, liar)
+			ads := append([]want(nil), liar.ch.wants.open...)
+			require.Len(t, ads, 2)
+			lie(t, liar, victim, ads)
+			for range 10 {
+				_, _ = liar.turn(), victim.turn()
+			}
+			require.ErrorIs(t, victim.ch.Err(), ErrPeer)
+			require.NoError(t, victim.ep.Err(), "only the channel ends")
+			victim.ch.Sever(nil)
+			for i := range got {
+				require.Equal(t, 1, got[i].n)
+			}
+		})
+	}
+}
+
+// lie writes to an advert what matching would not.
+func (s *side) lie(t *testing.T, id rdv.ID, pos uint64, tag uint32) {
+	_, err := s.ch.long.Write(id, pos, tag, []fabric.SGE{fabric.NewSGE(s.reg.Bytes()[:100], s.reg.LKey())}, s.ch.groups.put(nil))
+	require.NoError(t, err)
+}
+
+func (s *side) advert(t *testing.T, w rdv.Want) rdv.ID {
+	id, _, err := s.ch.long.Advertise(w, s.reg.Key(), s.ch.ads.put(&In{}))
+	require.NoError(t, err)
+	return id
+}
