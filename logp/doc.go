@@ -78,6 +78,7 @@
 //	switch.go   Switches: the sizes at which the best mode changes
 //	explain.go  Explain: every candidate, term by term, and why
 //	fitextra.go FitExtra: what the curves leave out, from measured batches
+//	fitheld.go  FitExtraHeldOut: the same from few batches, tried on unseen ones
 //	refine.go   Refiner: corrections learned from measured batches
 //	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
 //	errors.go   sentinels

@@ -26,16 +26,25 @@ type Sample struct {
 // error wraps ErrParams when none remain. About 20 samples over different n and
 // sizes are needed for four meaningful terms.
 func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
-	if m >= NumModes {
-		return Extra{}, fmt.Errorf("%w: unknown %v", ErrParams, m)
-	}
-	if err := p.Validate(); err != nil {
+	bare, rows, size, err := fitRows(p, m, samples)
+	if err != nil {
 		return Extra{}, err
 	}
-	bare := *p
+	lim := bare.fitLimits(m)
+	return lim.bound(extraOf(lim.robust(rows, size, allTerms))), nil
+}
+
+// fitRows is a row of the least squares for each sample that counts; bare is p
+// without what is fitted. size scales the ridge.
+func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, size [4]float64, err error) {
+	if m >= NumModes {
+		return bare, nil, size, fmt.Errorf("%w: unknown %v", ErrParams, m)
+	}
+	if err := p.Validate(); err != nil {
+		return bare, nil, size, err
+	}
+	bare = *p
 	bare.Extra[m], bare.Scale[m] = Extra{}, 1
-	var rows []fitRow
-	var size [4]float64
 	for _, s := range samples {
 		if !(s.NS > 0 && s.NS <= MaxNS) || s.Batch.Validate() != nil || len(s.Batch.Messages) == 0 {
 			continue
@@ -53,14 +62,26 @@ func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		return Extra{}, fmt.Errorf("%w: no usable sample of %v", ErrParams, m)
+		return bare, nil, size, fmt.Errorf("%w: no usable sample of %v", ErrParams, m)
 	}
-	var x [4]float64
+	return bare, rows, size, nil
+}
+
+// terms is a set of the four terms of an Extra, a bit for each.
+type terms uint8
+
+const allTerms terms = 1<<4 - 1
+
+// robust solves three times, reweighing rows between.
+func (l *fitLimits) robust(rows []fitRow, size [4]float64, use terms) (x [4]float64) {
+	for i := range rows {
+		rows[i].w = 1
+	}
 	for range 3 {
-		x = bare.within(m, rows, size)
+		x = l.within(rows, size, use)
 		reweigh(rows, x)
 	}
-	return bare.bound(m, extraOf(x)), nil
+	return x
 }
 
 func extraOf(x [4]float64) Extra {
@@ -69,9 +90,17 @@ func extraOf(x [4]float64) Extra {
 
 // within is solve with the terms kept to their bounds: one that hits its bound
 // stays there, and the others are solved again around it.
-func (p *Params) within(m Mode, rows []fitRow, size [4]float64) (x [4]float64) {
+func (l *fitLimits) within(rows []fitRow, size [4]float64, use terms) (x [4]float64) {
 	var held [4]bool
 	free := slices.Clone(rows)
+	for k := range held {
+		if use>>k&1 == 0 {
+			held[k] = true
+			for i := range free {
+				free[i].x[k] = 0
+			}
+		}
+	}
 	for range len(x) {
 		y := solve(free, size)
 		for k := range y {
@@ -79,7 +108,7 @@ func (p *Params) within(m Mode, rows []fitRow, size [4]float64) (x [4]float64) {
 				x[k] = y[k]
 			}
 		}
-		b := p.bound(m, extraOf(x))
+		b := l.bound(extraOf(x))
 		more := false
 		for k, v := range [...]float64{b.Fixed, b.PerOp, b.PerMessage, b.PerByte} {
 			if held[k] || v == x[k] {
@@ -170,8 +199,11 @@ func reweigh(rows []fitRow, x [4]float64) {
 	}
 }
 
-// bound keeps negative terms smaller than what they correct.
-func (p *Params) bound(m Mode, e Extra) Extra {
+// fitLimits is how negative the terms of a mode may be.
+type fitLimits [4]float64
+
+// fitLimits keeps negative terms smaller than what they correct.
+func (p *Params) fitLimits(m Mode) (l fitLimits) {
 	const most = 0.95
 	var r prices
 	r.set(p)
@@ -206,10 +238,15 @@ func (p *Params) bound(m Mode, e Extra) Extra {
 	if m == Scatter {
 		msg = p.CPU.B + p.Os.At(0)
 	}
-	e.Fixed = min(max(e.Fixed, -most*(soft+hard+p.CPU.A-g)), MaxNS)
-	e.PerOp = min(max(e.PerOp, -most*op), MaxNS)
-	e.PerMessage = min(max(e.PerMessage, -most*msg), MaxNS)
-	e.PerByte = min(max(e.PerByte, -most*max(least, 0)), MaxNS)
+	return fitLimits{-most * (soft + hard + p.CPU.A - g), -most * op, -most * msg, -most * max(least, 0)}
+}
+
+// bound applies the limits.
+func (l *fitLimits) bound(e Extra) Extra {
+	e.Fixed = min(max(e.Fixed, l[0]), MaxNS)
+	e.PerOp = min(max(e.PerOp, l[1]), MaxNS)
+	e.PerMessage = min(max(e.PerMessage, l[2]), MaxNS)
+	e.PerByte = min(max(e.PerByte, l[3]), MaxNS)
 	return e
 }
 

@@ -1,0 +1,115 @@
+package logp
+
+import (
+	"math"
+	"math/bits"
+)
+
+// HeldOut is a fit that was tried on samples which it had not seen.
+type HeldOut struct {
+	Extra Extra
+	Terms int // how many of the four terms the samples support
+	Rows  int // usable samples
+	// Before and After are the mean absolute errors without and with the fit,
+	// each of samples that were not fitted, as fractions of what was measured, none
+	// counting for more than 1. Equal where there is no fit.
+	Before, After float64
+}
+
+const (
+	// Each term of a fit takes rowsPerTerm samples at least, beyond the first
+	// rowsFirst: of few one outlier would decide.
+	rowsPerTerm, rowsFirst = 2, 4
+	// folds is how many parts take turns at being held out.
+	folds = 5
+	// A term that makes held-out errors smaller by less than heldGain/samples, as
+	// a part, describes the noise.
+	heldGain = 1.0
+)
+
+// shrinks are how much of a fit is taken: all, or less where less predicts better.
+var shrinks = [...]float64{1, 0.75, 0.5, 0.25}
+
+// FitExtraHeldOut is FitExtra for samples that are too few to be trusted with four
+// terms, as what a start has time for. Terms are added one at a time, the one
+// first with which samples that were left out are predicted best, as long as that
+// pays and there are samples enough; and only as much of them is taken as
+// predicts best. Where nothing predicts better than no correction, the result is none:
+// a fit is never worse than none as far as the samples can tell. Errors as
+// FitExtra.
+func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
+	bare, rows, size, err := fitRows(p, m, samples)
+	if err != nil {
+		return HeldOut{}, err
+	}
+	lim := bare.fitLimits(m)
+	h := HeldOut{Rows: len(rows)}
+	h.Before = shortfall(rows, make([]float64, len(rows)), 0)
+	h.After = h.Before
+	var use terms
+	shrink := 1.0
+	for bits.OnesCount8(uint8(use))+1 <= min(4, (len(rows)-rowsFirst)/rowsPerTerm) {
+		best, with, share := math.Inf(1), use, 1.0
+		for k := range 4 {
+			if use>>k&1 == 1 {
+				continue
+			}
+			said := lim.heldOut(rows, use|1<<k)
+			for _, s := range shrinks {
+				if e := shortfall(rows, said, s); e < best {
+					best, with, share = e, use|1<<k, s
+				}
+			}
+		}
+		if best > h.After*(1-heldGain/float64(len(rows))) {
+			break
+		}
+		use, shrink, h.After = with, share, best
+	}
+	if use == 0 {
+		return h, nil
+	}
+	x := lim.robust(rows, size, use)
+	for k := range x {
+		x[k] *= shrink
+	}
+	h.Extra, h.Terms = lim.bound(extraOf(x)), bits.OnesCount8(uint8(use))
+	return h, nil
+}
+
+// heldOut returns for each row what a fit to the rows of the other folds adds,
+// as a fraction of what was measured. Neighbours go to different folds: they are
+// alike.
+func (l *fitLimits) heldOut(rows []fitRow, use terms) []float64 {
+	said := make([]float64, len(rows))
+	seen := make([]fitRow, 0, len(rows))
+	n := min(folds, len(rows))
+	for f := range n {
+		var size [4]float64
+		seen = seen[:0]
+		for i, r := range rows {
+			if i%n == f {
+				continue
+			}
+			seen = append(seen, r)
+			for k := range r.x {
+				size[k] += r.x[k] * r.x[k]
+			}
+		}
+		x := l.robust(seen, size, use)
+		for i := f; i < len(rows); i += n {
+			for k := range x {
+				said[i] += x[k] * rows[i].x[k]
+			}
+		}
+	}
+	return said
+}
+
+// shortfall is the mean error that is left when a share of what is said is added.
+func shortfall(rows []fitRow, said []float64, share float64) (sum float64) {
+	for i, r := range rows {
+		sum += min(math.Abs(r.y-share*said[i]), 1)
+	}
+	return sum / float64(len(rows))
+}
