@@ -8,11 +8,11 @@ import (
 // HeldOut is a fit that was tried on samples which it had not seen.
 type HeldOut struct {
 	Extra Extra
-	Terms int // how many of the four terms the samples support
+	Terms int // how many of the four terms were fitted; 0: Extra is as it was, or none
 	Rows  int // usable samples
-	// Before and After are the mean absolute errors without and with the fit,
-	// each of samples that were not fitted, as fractions of what was measured, none
-	// counting for more than 1. Equal where there is no fit.
+	// Before and After are the mean absolute errors with the Extra that there was
+	// and with the fit, each of samples that were not fitted, as fractions of what was
+	// measured, none counting for more than 1. Equal where there is no fit.
 	Before, After float64
 }
 
@@ -34,8 +34,8 @@ var shrinks = [...]float64{1, 0.75, 0.5, 0.25}
 // terms, as what a start has time for. Terms are added one at a time, the one
 // first with which samples that were left out are predicted best, as long as that
 // pays and there are samples enough; and only as much of them is taken as
-// predicts best. Where nothing predicts better than no correction, the result is none:
-// a fit is never worse than none as far as the samples can tell. Errors as
+// predicts best. Where nothing predicts better than the present Extra, the result is
+// that: a fit is never worse than none as far as the samples can tell. Errors as
 // FitExtra.
 func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	bare, rows, size, err := fitRows(p, m, samples)
@@ -43,9 +43,18 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 		return HeldOut{}, err
 	}
 	lim := bare.fitLimits(m)
-	h := HeldOut{Rows: len(rows)}
-	h.Before = shortfall(rows, make([]float64, len(rows)), 0)
+	h := HeldOut{Extra: p.Extra[m], Rows: len(rows)}
+	said := make([]float64, len(rows))
+	left := shortfall(rows, said, 0) // without any Extra
+	for i := range rows {
+		e := &p.Extra[m]
+		for k, x := range [...]float64{e.Fixed, e.PerOp, e.PerMessage, e.PerByte} {
+			said[i] += x * rows[i].x[k]
+		}
+	}
+	h.Before = shortfall(rows, said, 1)
 	h.After = h.Before
+	pays := 1 - heldGain/float64(len(rows))
 	var use terms
 	shrink := 1.0
 	for bits.OnesCount8(uint8(use))+1 <= min(4, (len(rows)-rowsFirst)/rowsPerTerm) {
@@ -61,12 +70,18 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 				}
 			}
 		}
-		if best > h.After*(1-heldGain/float64(len(rows))) {
+		if best > left*pays {
 			break
 		}
-		use, shrink, h.After = with, share, best
+		use, shrink, left = with, share, best
 	}
+	// No terms at all may be better than those that there were, too.
+	if left > h.Before*pays || len(rows) < rowsFirst+rowsPerTerm {
+		return h, nil
+	}
+	h.After = left
 	if use == 0 {
+		h.Extra = Extra{}
 		return h, nil
 	}
 	x := lim.robust(rows, size, use)

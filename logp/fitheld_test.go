@@ -77,7 +77,19 @@ func TestHeldOutFitFindsNothingInNoise(t *testing.T) {
 		fresh := fitSamples(r, p, m, 60, 0)
 		require.Less(t, meanError(t, &q, m, fresh), 0.13, "%+v", h) // a fifteenth of the fresh ones is off by 0.8
 	}
-	_, err := FitExtraHeldOut(thesis(t), NumModes, nil)
+	// What was known before is kept, and measured against, unless it is wrong.
+	p := thesis(t)
+	p.Extra[Scatter] = Extra{Fixed: 5000, PerMessage: 300}
+	h, err := FitExtraHeldOut(p, Scatter, fitSamples(r, p, Scatter, 20, 0.05))
+	require.NoError(t, err)
+	require.Equal(t, p.Extra[Scatter], h.Extra)
+	require.Less(t, h.Before, 0.3)
+	require.Equal(t, h.Before, h.After)
+	h, err = FitExtraHeldOut(p, Scatter, fitSamples(r, thesis(t), Scatter, 20, 0))
+	require.NoError(t, err)
+	require.Less(t, h.After, h.Before/2)
+	require.Less(t, h.Extra.Fixed, 1000.)
+	_, err = FitExtraHeldOut(thesis(t), NumModes, nil)
 	require.ErrorIs(t, err, ErrParams)
 	_, err = FitExtraHeldOut(thesis(t), Gather, nil)
 	require.ErrorIs(t, err, ErrParams)

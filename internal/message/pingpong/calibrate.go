@@ -2,9 +2,7 @@ package pingpong
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -12,226 +10,215 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// wordSize is the room of a control message: the extra terms of all modes.
-const wordSize = 128
-
-// wordTag is no batch's: those have tag 0.
-const wordTag = 1<<32 - 1
-
-// probes are the batches that Calibrate plays. Each of the four terms of
-// logp.Extra varies by itself somewhere: one message of many sizes, many messages
-// of few bytes, several writes or descriptors. The first enough of them cover the
-// range by themselves, so that a budget that ends early costs accuracy between
-// points, and never makes the fit go on beyond what it has seen.
-var probes = [...]struct{ n, size int }{
-	{1, 8}, {64, 64}, {4, 32 << 10}, {8, 512}, {1, 128 << 10}, {32, 2 << 10}, {1, 4 << 10}, {128, 8},
-	{8, 8}, {64, 4 << 10}, {1, 512}, {16, 8 << 10}, {2, 64}, {64, 512}, {4, 4 << 10}, {16, 64}, {1, 512 << 10}, {1, 32 << 10}, {128, 1 << 10}, {16, 32 << 10}, {4, 8}, {16, 512},
-}
-
-// enough is how many probes a fit needs.
-const enough = 8
-
-// CalibrationSpan is the Options.Span that Calibrate needs.
-const CalibrationSpan = 1 << 20
-
-// Round trips of a probe; the first is not counted. The lower quartile of the
-// others is: what else runs on the machine only adds.
-const (
-	minTrips = 5
-	maxTrips = 32
-)
-
-// trips shares what is left of the budget among the probes that are left: ns is
-// what a trip of the slowest mode is expected to take.
-func trips(left, probes int, ns float64) int {
-	each := float64(left) * cpu.NsPerTick() / float64(2*logp.NumModes*probes)
-	return int(min(max(each/ns, minTrips), maxTrips))
-}
-
-// slowest predicts the slowest mode, in ns.
-func slowest(p *logp.Params, b *logp.Batch) (ns float64) {
-	for m := range logp.Mode(logp.NumModes) {
-		if c, err := p.Cost(b, m); err == nil {
-			ns = max(ns, c.Total())
-		}
-	}
-	return max(ns, 1)
-}
-
-// warm touches every block of the rings, descriptors and queues at both ends: the
-// first lap pays for the pages. It is not part of the budget, and does the same
-// whatever is measured afterwards.
-var warm = [...]struct {
-	n, size int
-	mode    logp.Mode
-}{{128, 64, logp.Eager}, {64, 1 << 10, logp.Gather}, {64, 4 << 10, logp.Eager}, {128, 64, logp.Scatter}}
-
-// Samples are measured batches, by the mode in which they went.
-type Samples [logp.NumModes][]logp.Sample
-
 // Calibrate returns p with the Extra with which the model comes nearest to
-// batches that are played now, each of them in every mode, until budget is used up on
-// the first side's clock; with p as it is when that is too soon for a fit. Both sides call it and get the same; what they learn
-// is in use on the channel when it returns, with no policy. It ends with an error
-// where it would have to believe nonsense of the peer. Setup path.
-func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duration) (logp.Params, *Samples, error) {
-	samples := new(Samples)
+// batches that are played now, each of them in every mode: as many as the budget,
+// on the first side's clock, has time for, and as many terms as they support. It
+// ends early when the model predicts what comes. Operations are not begun that
+// would not fit, as far as is known: a link that is far slower than p says costs a
+// round trip or two beyond the budget. Both sides call it and get the same Params, Probes and
+// Error; what they learn is in use on the channel when it returns, with no
+// policy. It ends with an error where it would have to believe nonsense of the
+// peer. Setup path.
+func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duration) (logp.Params, *Outcome, error) {
+	fail := func(err error) (logp.Params, *Outcome, error) {
+		return p, nil, fmt.Errorf("calibrate: %w", err)
+	}
 	if err := s.ch.SetParams(&p); err != nil {
-		return p, nil, err
+		return fail(err)
 	}
-	var buf [maxTrips]int64
-	for _, q := range warm {
-		if err := s.Load(slices.Repeat([]int{q.size}, q.n)); err != nil {
-			return p, nil, err
-		}
-		if err := s.ch.SetPolicy(logp.Policy{Forced: true, Mode: q.mode}); err != nil {
-			return p, nil, err
-		}
-		if err := s.Play(ctx, buf[:2]); err != nil {
-			return p, nil, err
-		}
+	out, fitted := new(Outcome), p
+	var err error
+	if s.opt.First {
+		err = s.lead(ctx, &fitted, out, newPurse(s.now, budget))
+	} else {
+		err = s.follow(ctx, &fitted, out)
 	}
-	var word [wordSize]byte
-	until := cpu.Ticks() + int64(float64(budget)/cpu.NsPerTick())
-	played, slow := 0, 1.0 // slow: measured over predicted, of the probe before
-	for _, q := range probes {
-		if err := s.Load(slices.Repeat([]int{q.size}, q.n)); err != nil {
-			return p, nil, err
-		}
-		b := s.Batch()
-		guess := slowest(&p, b)
-		n := 0
-		if left := until - cpu.Ticks(); left > 0 {
-			n = trips(int(left), len(probes)-played, guess*slow)
-		}
-		n, err := s.agree(ctx, n, &word)
+	if err == nil {
+		err = s.ch.SetPolicy(logp.Policy{})
+	}
+	if err == nil {
+		err = s.ch.SetParams(&fitted)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return fitted, out, nil
+}
+
+// lead says what is played, takes the times, and fits.
+func (s *Side) lead(ctx context.Context, p *logp.Params, out *Outcome, left *purse) error {
+	for i, q := range warm {
+		b, err := s.load(orderWarm, i)
 		if err != nil {
-			return p, nil, err
+			return err
 		}
-		if n == 0 {
+		c, err := p.Cost(b, q.mode)
+		if err != nil {
+			continue
+		}
+		ns := max(c.Total(), 1)
+		if 2*ns*left.slow[q.mode] > warmPart*left.budget || !left.affords(1, q.mode, ns) {
+			continue
+		}
+		took, err := s.play(ctx, order{orderWarm, byte(i), q.mode, 1}, out)
+		if err != nil {
+			return err
+		}
+		left.learn(q.mode, ns, s.ns(took[0]))
+	}
+	quiet := 0 // probes in a row that the model has predicted
+	for i := range probes {
+		if left.left() <= 0 {
 			break
 		}
-		times, took := buf[:n], 0.0
-		for m := range logp.Mode(logp.NumModes) {
-			if _, err := p.Cost(b, m); err != nil {
-				continue // on both sides: the limits are those of the same channel
-			}
-			if err := s.ch.SetPolicy(logp.Policy{Forced: true, Mode: m}); err != nil {
-				return p, nil, err
-			}
-			if err := s.Play(ctx, times); err != nil {
-				return p, nil, err
-			}
-			slices.Sort(times[1:])
-			ns := max(float64(times[1+(n-2)/4])*cpu.NsPerTick(), 1)
-			samples[m] = append(samples[m], logp.Sample{Batch: b, NS: ns})
-			took = max(took, ns)
-		}
-		if err := s.ch.SetPolicy(logp.Policy{}); err != nil {
-			return p, nil, err
-		}
-		slow = took / guess
-		played++
-	}
-	if s.opt.First {
-		for m := range samples {
-			if played < enough {
-				break
-			}
-			if e, err := logp.FitExtra(&p, logp.Mode(m), samples[m]); err == nil {
-				p.Extra[m] = e
-			}
-		}
-		if err := s.tell(ctx, appendExtra(word[:0], &p.Extra)); err != nil {
-			return p, nil, err
-		}
-	} else {
-		b, err := s.hear(ctx, word[:])
-		if err == nil {
-			p.Extra, err = parseExtra(b)
-		}
+		b, err := s.load(orderProbe, i)
 		if err != nil {
-			return p, nil, fmt.Errorf("calibrate: %w", err)
+			return err
+		}
+		var ns [logp.NumModes]float64
+		for m := range ns {
+			if ns[m], err = s.probe(ctx, i, logp.Mode(m), p, b, out, left); err != nil {
+				return err
+			}
+		}
+		if ns == [logp.NumModes]float64{} {
+			continue
+		}
+		if quiet++; out.surprises(p, b, &ns) > settledAt {
+			quiet = 0
+		}
+		out.Probes++
+		for m, t := range ns {
+			if t > 0 {
+				out.Samples[m] = append(out.Samples[m], logp.Sample{Batch: b, NS: t})
+			}
+		}
+		if out.Settled = quiet >= settledAfter && out.Probes >= fewest; out.Settled {
+			break
 		}
 	}
-	return p, samples, s.ch.SetParams(&p)
+	out.fit(p)
+	var word [wordSize]byte
+	if err := s.tell(ctx, order{}.append(word[:0])); err != nil {
+		return err
+	}
+	err := s.tell(ctx, appendOutcome(word[:0], &p.Extra, out))
+	out.Spent = time.Duration(s.now() - left.start)
+	return err
 }
 
-// agree carries the number of trips of the next probe to the second side; 0 ends.
-func (s *Side) agree(ctx context.Context, n int, word *[wordSize]byte) (int, error) {
-	if s.opt.First {
-		word[0] = byte(n)
-		return n, s.tell(ctx, word[:1])
+// probe plays the batch that is loaded in one mode, and returns how long it takes
+// in ns; 0 if it cannot go this way, or there is no time.
+func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b *logp.Batch, out *Outcome, left *purse) (float64, error) {
+	c, err := p.Cost(b, m)
+	if err != nil {
+		return 0, nil //nolint:nilerr // a message that cannot go this way: on either side, limits are the same
 	}
-	b, err := s.hear(ctx, word[:])
-	if err == nil && (len(b) != 1 || b[0] != 0 && (b[0] < minTrips || b[0] > maxTrips)) {
-		err = fmt.Errorf("calibrate: %w: number of trips %v", ErrWrong, b)
+	guess := max(c.Total(), 1)
+	if !left.affords(pilotTrips, m, guess) {
+		left.shares--
+		return 0, nil
 	}
+	took, err := s.play(ctx, order{orderProbe, byte(i), m, pilotTrips}, out)
 	if err != nil {
 		return 0, err
 	}
-	return int(b[0]), nil
-}
-
-// appendExtra appends twelve float64, little-endian.
-func appendExtra(b []byte, e *[logp.NumModes]logp.Extra) []byte {
-	for _, x := range e {
-		for _, f := range [...]float64{x.Fixed, x.PerOp, x.PerMessage, x.PerByte} {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
+	took = took[1:]
+	least := max(s.ns(slices.Min(took)), 1)
+	left.learn(m, guess, least)
+	times := append(make([]int64, 0, pilotTrips+maxTrips), took...)
+	if n := left.more(least); n > 0 {
+		if took, err = s.play(ctx, order{orderProbe, byte(i), m, byte(n)}, out); err != nil {
+			return 0, err
 		}
+		times = append(times, took...)
 	}
-	return b
+	return max(s.ns(quartile(times)), 1), nil
 }
 
-func parseExtra(b []byte) (e [logp.NumModes]logp.Extra, err error) {
-	if len(b) != 8*4*logp.NumModes {
-		return e, fmt.Errorf("%w: extra terms of %d bytes", ErrWrong, len(b))
-	}
-	next := func() float64 {
-		f := math.Float64frombits(binary.LittleEndian.Uint64(b))
-		b = b[8:]
-		return f
-	}
-	for m := range e {
-		e[m] = logp.Extra{Fixed: next(), PerOp: next(), PerMessage: next(), PerByte: next()}
-	}
-	p := logp.Params{Extra: e}
-	return e, p.Validate()
-}
-
-// tell sends a control message; it waits until its memory is free.
-func (s *Side) tell(ctx context.Context, b []byte) error {
-	at := 2 * s.opt.Span
-	mem := s.reg.Bytes()[at : at+wordSize]
-	o := &s.word
-	o.Data, o.LKey, o.RKey, o.Registered, o.Tag, o.Done = mem[:copy(mem, b)], s.reg.LKey(), s.reg.Key().RKey, true, wordTag, &s.told
-	s.ch.Send(o)
-	return s.until(ctx, &s.told, s.told.n+1)
-}
-
-// hear takes the peer's control message into b.
-func (s *Side) hear(ctx context.Context, b []byte) ([]byte, error) {
-	at := 2*s.opt.Span + wordSize
-	mem := s.reg.Bytes()[at : at+wordSize]
-	in := &s.answer
-	k := length{&s.told, 0}
-	in.Buf, in.LKey, in.Registered, in.Tag, in.Done = mem, s.reg.LKey(), true, wordTag, &k
-	want := s.told.n + 1
-	s.ch.Recv(in)
-	if err := s.until(ctx, &s.told, want); err != nil {
+// play gives an order to the second side and carries it out. The times are valid
+// until the next call.
+func (s *Side) play(ctx context.Context, o order, out *Outcome) ([]int64, error) {
+	var word [wordSize]byte
+	if err := s.tell(ctx, o.append(word[:0])); err != nil {
 		return nil, err
 	}
-	return b[:copy(b, mem[:k.n])], nil
+	out.Trips += int(o.trips)
+	return s.times[:o.trips], s.carry(ctx, o)
 }
 
-// length is a counter that keeps the length of the message.
-type length struct {
-	*counter
-	n int
+// follow carries out what the first side says.
+func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
+	var word [wordSize]byte
+	loaded := order{kind: orderEnd}
+	for {
+		b, err := s.hear(ctx, word[:])
+		if err != nil {
+			return err
+		}
+		o, err := parseOrder(b)
+		if err != nil {
+			return err
+		}
+		if o.kind == orderEnd {
+			break
+		}
+		if o.kind != loaded.kind || o.probe != loaded.probe {
+			if _, err := s.load(o.kind, int(o.probe)); err != nil {
+				return err
+			}
+			loaded = o
+		}
+		if err := s.carry(ctx, o); err != nil {
+			return err
+		}
+	}
+	b, err := s.hear(ctx, word[:])
+	if err != nil {
+		return err
+	}
+	extra, heard, err := parseOutcome(b)
+	if err != nil {
+		return err
+	}
+	p.Extra, *out = extra, heard
+	return nil
 }
 
-// Complete implements message.Completer.
-func (l *length) Complete(tag uint32, n int, err error) {
-	l.n = n
-	l.counter.Complete(tag, n, err)
+// carry plays what is loaded as ordered.
+func (s *Side) carry(ctx context.Context, o order) error {
+	if err := s.ch.SetPolicy(logp.Policy{Forced: true, Mode: o.mode}); err != nil {
+		return err
+	}
+	return s.Play(ctx, s.times[:o.trips])
 }
+
+// load loads a batch of either list.
+func (s *Side) load(kind byte, i int) (*logp.Batch, error) {
+	n, size := probes[i%len(probes)].n, probes[i%len(probes)].size
+	if kind == orderWarm {
+		n, size = warm[i].n, warm[i].size
+	}
+	if err := s.Load(slices.Repeat([]int{size}, n)); err != nil {
+		return nil, err
+	}
+	return s.Batch(), nil
+}
+
+// ticks is the clock of Play, ns what a difference of two of its readings is.
+func (s *Side) ticks() int64 {
+	if s.opt.clock != nil {
+		return s.opt.clock()
+	}
+	return cpu.Ticks()
+}
+
+func (s *Side) ns(ticks int64) float64 {
+	if s.opt.clock != nil {
+		return float64(ticks)
+	}
+	return float64(ticks) * cpu.NsPerTick()
+}
+
+// now is the clock of a budget, in ns.
+func (s *Side) now() int64 { return int64(s.ns(s.ticks())) }

@@ -25,6 +25,8 @@
 //	wait.go       polling and deadlines
 //	rendezvous.go Rendezvous: single messages, read or receiver first
 //	calibrate.go  Calibrate: logp.Params.Extra from forced batches
+//	probes.go     which batches, how often: the budget; Outcome
+//	words.go      control messages
 //
 // Imports internal/message, rdv, scatter, fabric, logp, internal/cpu.
 package pingpong

@@ -3,7 +3,6 @@ package pingpong
 import (
 	"context"
 	"errors"
-	"math"
 	"reflect"
 	"runtime"
 	"testing"
@@ -107,12 +106,12 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 			p := a.Channel().Params()
 			p.Ls, p.Lh, p.G = 300_000, 300_000, 2000
 			var got, other logp.Params
-			var samples *Samples
+			var out, theirs *Outcome
 			together(t, a, b, func(ctx context.Context, s *Side) (err error) {
 				if s == a {
-					got, samples, err = s.Calibrate(ctx, p, 20*time.Second)
+					got, out, err = s.Calibrate(ctx, p, 20*time.Second)
 				} else {
-					other, _, err = s.Calibrate(ctx, p, time.Nanosecond) // the first side's counts
+					other, theirs, err = s.Calibrate(ctx, p, time.Nanosecond) // the first side's counts
 				}
 				return err
 			})
@@ -121,14 +120,16 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 			require.Equal(t, got, b.Channel().Params())
 			require.NoError(t, got.Validate())
 			require.NotEqual(t, p.Extra, got.Extra)
-			for m := range samples {
-				require.GreaterOrEqual(t, len(samples[m]), 4, "mode %v", logp.Mode(m))
-				for _, x := range samples[m] {
+			require.Equal(t, out.Probes, theirs.Probes)
+			require.Equal(t, out.Error, theirs.Error)
+			for m, samples := range out.Samples {
+				require.GreaterOrEqual(t, len(samples), 4, "mode %v", logp.Mode(m))
+				for _, x := range samples {
 					require.Positive(t, x.NS)
 				}
-				want, err := logp.FitExtra(&p, logp.Mode(m), samples[m])
+				want, err := logp.FitExtraHeldOut(&p, logp.Mode(m), samples)
 				require.NoError(t, err)
-				require.Equal(t, want, got.Extra[m])
+				require.Equal(t, want.Extra, got.Extra[m])
 			}
 		})
 	}
@@ -145,29 +146,6 @@ func TestAnEmptyBudgetChangesNothing(t *testing.T) {
 		}
 		return err
 	})
-}
-
-func TestExtraOnTheWire(t *testing.T) {
-	t.Parallel()
-	var e [logp.NumModes]logp.Extra
-	for m := range e {
-		e[m] = logp.Extra{Fixed: float64(m) - 7.5, PerOp: 2, PerMessage: -3, PerByte: 0.25}
-	}
-	b := appendExtra(nil, &e)
-	require.LessOrEqual(t, len(b), wordSize)
-	got, err := parseExtra(b)
-	require.NoError(t, err)
-	require.Equal(t, e, got)
-	for n := range b {
-		_, err := parseExtra(b[:n])
-		require.ErrorIs(t, err, ErrWrong)
-	}
-	for _, x := range []float64{math.NaN(), math.Inf(1), -1e300} {
-		bad := e
-		bad[1].PerByte = x
-		_, err := parseExtra(appendExtra(nil, &bad))
-		require.ErrorIs(t, err, logp.ErrParams)
-	}
 }
 
 func TestPlayingAllocatesNothing(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/logp"
 )
@@ -57,12 +56,12 @@ func (s *Side) Play(ctx context.Context, times []int64) error {
 	if s.opt.First {
 		for i := range times {
 			s.post(0)
-			t := cpu.Ticks()
+			t := s.ticks()
 			s.send()
 			if err := s.until(ctx, &s.got, s.want); err != nil {
 				return err
 			}
-			times[i] = (cpu.Ticks() - t) / 2
+			times[i] = (s.ticks() - t) / 2
 			if err := s.until(ctx, &s.done, s.sent); err != nil {
 				return err
 			}

@@ -44,6 +44,12 @@ func two(open func() (fabric.Link, error)) (a, b fabric.Link, err error) {
 // pair joins two sides, the first one first.
 func pair(t *testing.T, link string, o Options) (a, b *Side) {
 	t.Helper()
+	return pairOver(t, link, o, func(ep fabric.Endpoint) fabric.Endpoint { return ep })
+}
+
+// pairOver is pair over endpoints that are wrapped.
+func pairOver(t *testing.T, link string, o Options, wrap func(fabric.Endpoint) fabric.Endpoint) (a, b *Side) {
+	t.Helper()
 	la, lb, err := links[link]()
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -61,10 +67,10 @@ func pair(t *testing.T, link string, o Options) (a, b *Side) {
 	}
 	o.Channel = message.Options{IDTag: 3}
 	o.First = true
-	a, err = Open(la, ea, o)
+	a, err = Open(la, wrap(ea), o)
 	require.NoError(t, err)
 	o.First = false
-	b, err = Open(lb, eb, o)
+	b, err = Open(lb, wrap(eb), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())

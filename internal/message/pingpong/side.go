@@ -35,6 +35,12 @@ type Options struct {
 	// Wait is called after the n-th fruitless look in a row, n from 1. Nil spins,
 	// pauses and yields as cpu.Spinner does.
 	Wait func(n int)
+	// Other gets completions of other endpoints of the link than this one, whose
+	// EndpointOptions.ID is EP. Nil: there are no others.
+	Other func(*fabric.Completion)
+	EP    uint32
+
+	clock func() int64 // ns, for tests; nil: cycles
 }
 
 // Side is one end.
@@ -52,7 +58,8 @@ type Side struct {
 	got, done  counter
 	want, sent int // totals that got and done shall reach
 
-	word   message.Out // control message, see tell
+	times  [maxTrips]int64 // of Calibrate
+	word   message.Out     // control message, see tell
 	answer message.In
 	told   counter
 
@@ -142,8 +149,12 @@ func (s *Side) Connect(setup []byte) error { return s.ch.Connect(setup) }
 func (s *Side) Close() error {
 	err := s.ep.Close()
 	for range 64 { // what the closing flushed
-		if n := s.link.Poll(s.cs[:]); n == 0 {
+		n := s.link.Poll(s.cs[:])
+		if n == 0 {
 			break
+		}
+		for i := range s.cs[:n] {
+			s.foreign(&s.cs[i])
 		}
 	}
 	return errors.Join(err, s.ch.Close(), s.reg.Close())

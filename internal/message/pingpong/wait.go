@@ -17,6 +17,9 @@ func (s *Side) progress() error {
 	n := s.link.Poll(s.cs[:])
 	for i := range s.cs[:n] {
 		c := &s.cs[i]
+		if s.foreign(c) {
+			continue
+		}
 		if c.Op == fabric.OpDown {
 			if err := s.ep.Err(); err != nil {
 				return err
@@ -38,6 +41,15 @@ func (s *Side) progress() error {
 	}
 	_, _, err := s.ch.Progress()
 	return err
+}
+
+// foreign hands on what is not of this side's endpoint.
+func (s *Side) foreign(c *fabric.Completion) bool {
+	if s.opt.Other == nil || c.EP == s.opt.EP {
+		return false
+	}
+	s.opt.Other(c)
+	return true
 }
 
 // until plays on until k has counted to want. Short path.
