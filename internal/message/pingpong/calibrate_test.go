@@ -67,8 +67,8 @@ func inCosts(t *testing.T, w *costs, budget time.Duration) (p, got logp.Params, 
 // fifth more at the most.
 func TestCalibrationKeepsItsBudget(t *testing.T) {
 	t.Parallel()
-	for _, budget := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, time.Second} {
-		for _, w := range []*costs{{op: 1000, byte: 1}, {op: 300, byte: 0.05}, {op: 10_000, byte: 1}, {op: 1000, byte: 10}, {op: 8000, byte: 8}} {
+	for _, budget := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		for _, w := range []*costs{{op: 300, byte: 0.05}, {op: 10_000, byte: 1}, {op: 1000, byte: 10}, {op: 8000, byte: 8}} {
 			before := w.t.Load()
 			_, _, out := inCosts(t, w, budget)
 			spent := time.Duration(w.t.Load() - before)
@@ -76,7 +76,7 @@ func TestCalibrationKeepsItsBudget(t *testing.T) {
 				budget, w.op, w.byte, spent, out.Probes, out.Trips, out.Settled, out.Error)
 			require.LessOrEqual(t, spent, budget*6/5, "%v ns an operation, %v a byte", w.op, w.byte)
 			require.InDelta(t, float64(spent), float64(out.Spent), float64(budget)/20)
-			if budget >= time.Second {
+			if budget >= 50*time.Millisecond {
 				require.Positive(t, out.Probes)
 			}
 		}
@@ -90,7 +90,7 @@ func TestCalibrationPredicts(t *testing.T) {
 		w      *costs
 		budget time.Duration
 		within float64
-	}{{&costs{op: 5000, byte: 1}, time.Second, 0.15}, {&costs{op: 5000, byte: 1}, 100 * time.Millisecond, 0.25}} {
+	}{{&costs{op: 5000, byte: 1}, 300 * time.Millisecond, 0.15}, {&costs{op: 5000, byte: 1}, 100 * time.Millisecond, 0.2}} {
 		p, got, out := inCosts(t, c.w, c.budget)
 		for m, h := range out.Fits {
 			t.Logf("%v: %+v", logp.Mode(m), h)

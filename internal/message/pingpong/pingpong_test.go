@@ -109,7 +109,7 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 			var out, theirs *Outcome
 			together(t, a, b, func(ctx context.Context, s *Side) (err error) {
 				if s == a {
-					got, out, err = s.Calibrate(ctx, p, 20*time.Second)
+					got, out, err = s.Calibrate(ctx, p, 3*time.Second)
 				} else {
 					other, theirs, err = s.Calibrate(ctx, p, time.Nanosecond) // the first side's counts
 				}
