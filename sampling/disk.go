@@ -17,6 +17,7 @@ type (
 		Backward diskParams `json:"backward"`
 		Both     diskParams `json:"both"`
 		Conf     Conf       `json:"conf"`
+		Fit      Fit        `json:"fit"`
 	}
 	diskParams struct {
 		Os    []float64                 `json:"os"`
@@ -34,7 +35,7 @@ type (
 // marshalTables is the saved form. Learned factors are not saved: they are of a
 // time and its load.
 func marshalTables(t *Tables) ([]byte, error) {
-	return json.Marshal(diskTables{flat(&t.Forward), flat(&t.Backward), flat(&t.Both), t.Conf})
+	return json.Marshal(diskTables{flat(&t.Forward), flat(&t.Backward), flat(&t.Both), t.Conf, t.Fit})
 }
 
 func flat(p *logp.Params) diskParams {
@@ -60,7 +61,7 @@ func parseTables(b []byte) (t Tables, err error) {
 	if err = dec.Decode(&d); err != nil {
 		return t, err
 	}
-	t.Conf = d.Conf
+	t.Conf, t.Fit = d.Conf, d.Fit
 	for _, x := range []struct {
 		to   *logp.Params
 		from *diskParams

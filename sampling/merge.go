@@ -19,6 +19,36 @@ type Tables struct {
 	// Conf is how far the figures that are no curves are to be believed: the
 	// lower of both sides'.
 	Conf Conf `json:"conf"`
+	// Fit is where Extra of the parameters comes from.
+	Fit Fit `json:"fit"`
+}
+
+// Fit tells of whole batches, played in every mode, that Extra was fitted to. Zero:
+// none were.
+type Fit struct {
+	Probes int                    `json:"probes"` // batches
+	Error  [logp.NumModes]float64 `json:"error"`  // mean, of batches that were not fitted, as a fraction of what was measured
+}
+
+// maxProbes bounds Fit.Probes.
+const maxProbes = 1 << 16
+
+// SetExtra takes over what whole batches say beyond the figures of single
+// operations. It is that of both directions: batches go to and fro.
+func (t *Tables) SetExtra(e [logp.NumModes]logp.Extra, f Fit) {
+	t.Forward.Extra, t.Backward.Extra, t.Both.Extra, t.Fit = e, e, e, f
+}
+
+func (f *Fit) validate() error {
+	if f.Probes < 0 || f.Probes > maxProbes {
+		return fmt.Errorf("a fit to %d batches", f.Probes)
+	}
+	for _, e := range f.Error {
+		if !(e >= 0 && e <= 1) {
+			return fmt.Errorf("a fit with an error of %v", e)
+		}
+	}
+	return nil
 }
 
 // known says that something was measured: tables of defaults, after a budget that
@@ -54,6 +84,9 @@ func (t *Tables) validate() error {
 		if !p.Os.Known() || !p.Or.Known() || !p.C.Known() {
 			return fmt.Errorf("table %d lacks a curve", i)
 		}
+	}
+	if err := t.Fit.validate(); err != nil {
+		return err
 	}
 	return t.Conf.validate()
 }
@@ -95,6 +128,11 @@ type Result struct {
 	// same.
 	SaveErr error
 
+	// Budget is what both sides agreed on, Posts how many requests this side has
+	// posted.
+	Budget time.Duration
+	Posts  int
+
 	first bool
 }
 
@@ -108,7 +146,7 @@ func (r *Result) Out() logp.Params {
 
 // Refiner returns what goes on learning from completed batches of this side,
 // starting from Out: with bounded weight, and with a flag for drift, on which
-// Store.Remove makes the next start measure.
+// Store.Retire makes the next start measure.
 func (r *Result) Refiner() (*logp.Refiner, error) {
 	p := r.Out()
 	return logp.NewRefiner(&p)
@@ -120,6 +158,16 @@ func (r *Result) In() logp.Params {
 		return r.Backward
 	}
 	return r.Forward
+}
+
+// Spent is how long both sides measured, in turn.
+func (r *Result) Spent() (d time.Duration) {
+	for _, h := range r.Halves {
+		if h != nil {
+			d += time.Duration(h.Spent)
+		}
+	}
+	return d
 }
 
 // merge makes the tables of the first side's half a and the second's, b. Both

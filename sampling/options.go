@@ -102,6 +102,8 @@ type Options struct {
 
 	// Store holds saved profiles; nil means none are read or written.
 	Store *Store
+	// Later leaves saving to who adds to what was measured: see Session.Save.
+	Later bool
 	// Key names the profile; Link and Version are filled in where empty.
 	Key Key
 

@@ -87,7 +87,9 @@ type file struct {
 }
 
 const (
-	profileFormat = 1
+	// profileFormat 1 knew single operations only: a start that used such a profile
+	// would go on without Extra.
+	profileFormat = 2
 	// maxProfile bounds a file: three tables of three curves of 60 points of 60
 	// bytes are 40 KiB.
 	maxProfile = 256 << 10

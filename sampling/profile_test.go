@@ -92,8 +92,8 @@ func TestStoreRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, make([]byte, maxProfile+1), 0o600))
 	_, err = s.Load(someProfile().Key, caps)
 	require.ErrorIs(t, err, ErrProfile)
-	require.NoError(t, s.Remove(someProfile().Key))
-	require.NoError(t, s.Remove(someProfile().Key), "it is gone already")
+	require.NoError(t, s.Retire(someProfile().Key))
+	require.NoError(t, s.Retire(someProfile().Key), "it is gone already")
 	require.NoError(t, os.Mkdir(path, 0o700))
 	_, err = s.Load(someProfile().Key, caps)
 	require.Error(t, err)
@@ -115,8 +115,8 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 
 func TestParseProfileOfOtherFormats(t *testing.T) {
 	for text, want := range map[string]error{
-		``: ErrProfile, `{}`: ErrStale, `null`: ErrStale, `[]`: ErrProfile, `{"format":1}`: ErrProfile,
-		`{"format":2,"new":true}`: ErrStale, `{"format":0}`: ErrStale, `{"format":1}{}`: ErrProfile,
+		``: ErrProfile, `{}`: ErrStale, `null`: ErrStale, `[]`: ErrProfile, `{"format":2}`: ErrProfile, `{"format":1}`: ErrStale,
+		`{"format":3,"new":true}`: ErrStale, `{"format":0}`: ErrStale, `{"format":2}{}`: ErrProfile,
 	} {
 		_, err := ParseProfile([]byte(text))
 		require.ErrorIs(t, err, want, text)

@@ -39,6 +39,7 @@ type Session struct {
 
 	cs          [16]fabric.Completion
 	sent, acked uint64 // signalled requests
+	posts       int    // requests, all
 	broken      error
 
 	ping     [1]fabric.WR
@@ -125,6 +126,7 @@ func (s *Session) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("sampling over %s: %w", s.link.Name(), err)
 	}
+	r.Budget, r.Posts = s.budget, s.posts
 	return r, nil
 }
 
@@ -184,14 +186,22 @@ func (s *Session) run() (Result, error) {
 	if err := s.part(); err != nil {
 		return Result{}, err
 	}
-	switch {
-	case s.opt.Store == nil:
-	case !t.known():
-		r.SaveErr = ErrUnsure
-	default:
-		r.SaveErr = s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
+	if !s.opt.Later {
+		r.SaveErr = s.Save(r)
 	}
 	return r, nil
+}
+
+// Save keeps r, of this session's Run, for later starts, where there is a store;
+// nothing that came from there. Errors are ErrUnsure and the system's.
+func (s *Session) Save(r Result) error {
+	switch {
+	case s.opt.Store == nil || r.Source != FromMeasurement:
+		return nil
+	case !r.known():
+		return ErrUnsure
+	}
+	return s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
 }
 
 // prepare makes the memory to measure with, touches it, and exchanges keys.

@@ -148,11 +148,14 @@ func (s *Store) Save(p *Profile) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Remove forgets the profile of key k, so that the next start measures: for who
-// learns while the program runs (logp.Refiner.Drift) that it holds no more.
-func (s *Store) Remove(k Key) error {
-	if err := os.Remove(s.Path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget profile: %w", err)
+// Retire puts the profile of key k aside, so that the next start measures: for who
+// learns while the program runs (logp.Refiner.Drift) that it holds no more. What it
+// said stays beside it, in a file whose name ends in ".drifted", for whoever wants to
+// know what has changed. It is no error if there is none.
+func (s *Store) Retire(k Key) error {
+	path := s.Path(k)
+	if err := os.Rename(path, path+".drifted"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("retire profile: %w", err)
 	}
 	return nil
 }

@@ -144,6 +144,7 @@ func (s *Session) nap() error {
 // post hands over all of wrs, of which signalled ask for a completion. Short.
 func (s *Session) post(wrs []fabric.WR, signalled int) error {
 	s.sent += uint64(signalled)
+	s.posts += len(wrs)
 	n, err := s.ep.Post(wrs)
 	if err == nil && n == len(wrs) {
 		return nil
