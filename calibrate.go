@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
@@ -65,7 +66,9 @@ func (e *Engine) calibrate(ctx context.Context) error {
 			}
 			*e.params[i].up, *e.params[i].down = up, down
 			blob, err = json.Marshal([]logp.Params{up, down})
-			e.cfg.Logger.Debug("rma: link measured", "link", l.Name(), "source", res.Source)
+			e.cfg.Logger.Debug("rma: link measured", "link", l.Name(), "source", res.Source,
+				"took", res.Spent(), "batches", res.Fit.Probes, "errors", res.Fit.Error)
+			e.measured = append(e.measured, res)
 		}
 		if err == nil && res.SaveErr != nil {
 			e.cfg.Logger.Warn("rma: figures of a link are not saved", "link", l.Name(), "err", res.SaveErr)
@@ -103,7 +106,8 @@ func (l *linkParams) parse(b []byte) error {
 	return err
 }
 
-// sample runs this side of the measurement of a link.
+// sample runs this side of the measurement of a link: of single operations, and,
+// where those were not in a profile, of whole batches.
 func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.Mode) (res sampling.Result, err error) {
 	peer, me := who.high, e.Rank()
 	if me == who.high {
@@ -120,12 +124,10 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 		}
 	}
 	o := sampling.Options{
-		First: me == who.low, EP: uint32(peer), Mode: mode,
-		Key: sampling.Key{Device: e.cfg.Device, Class: class},
-		Other: func(c *fabric.Completion) {
-			one := [1]fabric.Completion{*c}
-			e.proto.Complete(link, one[:])
-		},
+		First: me == who.low, EP: uint32(peer), Mode: mode, Later: true,
+		Budget: time.Duration(curveShare * float64(e.cfg.SamplingBudget)),
+		Key:    sampling.Key{Device: e.cfg.Device, Class: class},
+		Other:  e.others(link),
 	}
 	if dir != "" {
 		o.Store = &sampling.Store{Dir: dir}
@@ -145,10 +147,7 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 		err = errors.Join(err, s.Close())
 	}()
 	setup, topic := s.Setup(), "sample/"+e.links[link].Name()+"/"
-	if err = e.job.Put(ctx, topic+strconv.Itoa(peer), setup.Append(nil)); err != nil {
-		return res, err
-	}
-	b, err := e.job.Get(ctx, peer, topic+strconv.Itoa(me))
+	b, err := e.swap(ctx, peer, topic, setup.Append(nil))
 	if err != nil {
 		return res, err
 	}
@@ -156,9 +155,33 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 	if err == nil {
 		err = s.Connect(theirs)
 	}
-	if err == nil {
-		ran = true
-		e.prog.Do(func() { res, err = s.Run(ctx) })
+	if err != nil {
+		return res, err
 	}
-	return res, err
+	ran = true
+	e.prog.Do(func() { res, err = s.Run(ctx) })
+	if err != nil || res.Source != sampling.FromMeasurement {
+		return res, err
+	}
+	if err := e.fit(ctx, link, peer, o.First, &res); err != nil {
+		return res, err
+	}
+	res.SaveErr = s.Save(res)
+	return res, nil
+}
+
+// others hands on completions that are not a measurement's.
+func (e *Engine) others(link int) func(*fabric.Completion) {
+	return func(c *fabric.Completion) {
+		one := [1]fabric.Completion{*c}
+		e.proto.Complete(link, one[:])
+	}
+}
+
+// swap gives b to a peer, and takes what it gives.
+func (e *Engine) swap(ctx context.Context, peer int, topic string, b []byte) ([]byte, error) {
+	if err := e.job.Put(ctx, topic+strconv.Itoa(peer), b); err != nil {
+		return nil, err
+	}
+	return e.job.Get(ctx, peer, topic+strconv.Itoa(e.Rank()))
 }

@@ -22,6 +22,22 @@ func TestCalibration(t *testing.T) {
 			})
 			for r, e := range es {
 				require.Len(t, e.params, 1)
+				if r == 2 {
+					require.Empty(t, e.measured, "the first pair measures")
+					require.Equal(t, es[0].params[0].up, e.params[0].up)
+					continue
+				}
+				require.Len(t, e.measured, 1)
+				m := e.measured[0]
+				require.Equal(t, es[0].measured[0].Tables, m.Tables, "rank %d", r)
+				if m.Source == sampling.FromProfile {
+					require.Equal(t, first[0].measured[0].Tables, m.Tables)
+					require.Zero(t, e.fits, "a start with a profile plays no batches")
+					require.LessOrEqual(t, m.Posts, 10, "nor does it measure anything else")
+				} else {
+					require.Equal(t, 1, e.fits)
+				}
+				t.Logf("rank %d: %v, %v and %d requests for curves, %d batches, errors %.2f", r, m.Source, m.Spent(), m.Posts, m.Fit.Probes, m.Fit.Error)
 				for _, p := range []linkParams{e.params[0]} {
 					require.NoError(t, p.up.Validate())
 					require.Equal(t, es[0].params[0].up, p.up, "rank %d", r)

@@ -49,9 +49,14 @@ type Config struct {
 	// Sampling says where the cost model's figures of a link come from: "cached",
 	// a saved measurement, or a new one where there is none that is valid; "force",
 	// a new one; "off", figures of the kind of link. RMA_SAMPLING overrides it.
-	// Empty: "cached". Measuring takes 50 ms at the first start, by one pair of
-	// ranks for each kind of link, and pays in every batch after.
+	// Empty: "cached". Measuring is done at the first start, by one pair of ranks
+	// for each kind of link, and pays in every batch after.
 	Sampling string
+
+	// SamplingBudget bounds the time that measuring a kind of link takes, 2 ms to
+	// 10 s. RMA_SAMPLING_BUDGET overrides it. Zero: 50 ms, little beside what
+	// starting a job takes. Slow links gain from more, once: the result is saved.
+	SamplingBudget time.Duration
 
 	// Profiles is the folder of saved measurements. RMA_PROFILES overrides it.
 	// Empty: rma in the user's cache directory: they belong to the machine, not

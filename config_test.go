@@ -44,6 +44,7 @@ func TestConfigDefaults(t *testing.T) {
 		require.Equal(t, wireup.DefaultTimeout, d.SetupTimeout)
 		require.Equal(t, wireup.DefaultTimeout, w.Timeout)
 		require.Equal(t, sampling.Cached.String(), d.Sampling)
+		require.Equal(t, sampling.DefaultBudget, d.SamplingBudget)
 		require.Equal(t, "auto", d.Mode)
 		require.Empty(t, d.Fabric)
 		require.False(t, d.Bind.IsValid())
@@ -58,11 +59,11 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
-		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off",
+		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off", SamplingBudget: time.Second,
 		Profiles: "/a", Depth: 32, PeerTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
-		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force",
+		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force", SamplingBudget: 20 * time.Millisecond,
 		Profiles: "/b", Depth: 64, PeerTimeout: 2 * time.Minute, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {

@@ -18,6 +18,7 @@ import (
 const (
 	envMode        = "RMA_MODE"
 	envSampling    = "RMA_SAMPLING"
+	envBudget      = "RMA_SAMPLING_BUDGET"
 	envProfiles    = "RMA_PROFILES"
 	envDepth       = "RMA_DEPTH"
 	envPeerTimeout = "RMA_PEER_TIMEOUT"
@@ -46,6 +47,7 @@ func (c *Config) fields() []field {
 		textField(links.EnvDevice, &c.Device),
 		textField(envMode, &c.Mode),
 		textField(envSampling, &c.Sampling),
+		durationField(envBudget, &c.SamplingBudget),
 		textField(envProfiles, &c.Profiles),
 		intField(envDepth, &c.Depth),
 		durationField(envPeerTimeout, &c.PeerTimeout),

@@ -32,7 +32,10 @@ type Engine struct {
 	pairs   map[string]pair     // who measures a link
 	params  []linkParams        // by link
 	halves  []*sampling.Session // that failed
-	memory  *mr.Domain          // what is registered, with all links
+	// measured is what this rank has measured, or found saved.
+	measured []sampling.Result
+	fits     int        // how often it has played batches
+	memory   *mr.Domain // what is registered, with all links
 
 	mu     sync.Mutex     // guards the setting of closed, against lost
 	tasks  sync.WaitGroup // goroutines of the engine beside the progress one

@@ -24,7 +24,7 @@ import (
 // plogpFlags are the flags of plogp.
 type plogpFlags struct {
 	fabric, format, out, label, profiles string
-	budget                               time.Duration
+	budget, calibrate                    time.Duration
 	max                                  string
 	compare, save, pin, quiet            bool
 	add                                  []string
@@ -53,6 +53,7 @@ there is none, against a sampling just before; drift gives exit code 1.
                    machine for instance, beside the others`,
 		Example: `  rmabench plogp
   rmabench plogp --fabric tcp --budget 200ms --format json
+  rmabench plogp --fabric shm --budget 1s --calibrate 2s --save
   rmabench plogp --fabric shm --save && rmabench plogp --fabric shm --compare
   rmabench plogp --fabric shm --format html --add verbs.jsonl --out out/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +67,7 @@ there is none, against a sampling just before; drift gives exit code 1.
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks; none: only what --add has")
 	fl.DurationVar(&f.budget, "budget", sampling.DefaultBudget, "time for both directions together")
+	fl.DurationVar(&f.calibrate, "calibrate", 0, "play whole batches for as long, and fit what single operations do not show")
 	fl.StringVar(&f.max, "max", bench.FormatSize(sampling.DefaultMaxSize), "largest size, a power of two")
 	fl.StringVar(&f.format, "format", "table", "table, json or html")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
@@ -81,7 +83,7 @@ there is none, against a sampling just before; drift gives exit code 1.
 
 // request turns flags into what is sampled; its errors are the user's.
 func (f *plogpFlags) request() (bench.PlogpRequest, error) {
-	req := bench.PlogpRequest{Fabric: f.fabric, Budget: f.budget, Compare: f.compare, Save: f.save, Pin: f.pin, Label: f.label, Profiles: f.profiles}
+	req := bench.PlogpRequest{Fabric: f.fabric, Budget: f.budget, Calibrate: f.calibrate, Compare: f.compare, Save: f.save, Pin: f.pin, Label: f.label, Profiles: f.profiles}
 	if f.fabric != "none" && !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s or none", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}

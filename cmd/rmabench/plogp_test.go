@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // sampleQuick keeps samplings short; what comes out is rough.
@@ -95,6 +96,26 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 	code, out, errs = rmabench(t, sampleQuick("--fabric", "shm", "--compare", "--profiles", t.TempDir())...)
 	require.Contains(t, out, "against a sampling just before", errs)
 	require.Equal(t, strings.Contains(out, "no drift"), code == exitOK, out)
+}
+
+// A profile with batches is what an engine's first start would save.
+func TestPlogpCalibrates(t *testing.T) {
+	for _, fabric := range fabrics {
+		dir := t.TempDir()
+		code, out, errs := rmabench(t, sampleQuick("--fabric", fabric, "--calibrate", "300ms", "--save", "--profiles", dir)...)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, out, "beyond that, fitted to ")
+		es, err := filepath.Glob(filepath.Join(dir, "*.json"))
+		require.NoError(t, err)
+		require.Len(t, es, 1)
+		b, err := os.ReadFile(es[0])
+		require.NoError(t, err)
+		p, err := sampling.ParseProfile(b)
+		require.NoError(t, err)
+		require.Positive(t, p.Tables.Fit.Probes)
+		require.Equal(t, p.Tables.Both.Extra, p.Tables.Forward.Extra)
+		require.Equal(t, p.Tables.Both.Extra, p.Tables.Backward.Extra)
+	}
 }
 
 func TestPlogpRefuses(t *testing.T) {

@@ -17,6 +17,8 @@ type PlogpRequest struct {
 	Budget  time.Duration `json:"budget"`   // zero means sampling.DefaultBudget
 	MaxSize int           `json:"max_size"` // zero means sampling.DefaultMaxSize
 	Compare bool          `json:"compare,omitempty"`
+	// Calibrate is how long whole batches are played as well; zero: not at all.
+	Calibrate time.Duration `json:"calibrate,omitempty"`
 	// Profiles is the folder of saved profiles, Save whether the result goes
 	// there, Device the adapter that the profile is for. They are rank 0's: rank
 	// 1 neither reads nor writes files for it.
@@ -59,6 +61,9 @@ func (r *PlogpRequest) Check() error {
 	if r.Budget < time.Millisecond || r.Budget > sampling.MaxBudget {
 		return fmt.Errorf("%w: budget %v, want 1ms to %v", ErrPlan, r.Budget, sampling.MaxBudget)
 	}
+	if r.Calibrate < 0 || r.Calibrate > maxCalibrate {
+		return fmt.Errorf("%w: calibration of %v, want 0 to %v", ErrPlan, r.Calibrate, maxCalibrate)
+	}
 	return nil
 }
 
@@ -92,6 +97,9 @@ func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res
 		}
 	}
 	r, err := sampleOnce(ctx, ctl, conn, req)
+	if err == nil && req.Calibrate > 0 {
+		err = fitBatches(ctx, ctl, conn, req, &r)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,9 @@ func (r *PlogpResult) WriteText(w io.Writer) error {
 	} {
 		fmt.Fprintf(b, "%-34s %10s %10s %10s %6.2f\n", row.name, nanos(row.x), nanos(row.y), nanos(row.z), row.conf)
 	}
-	if e, g := f.Extra[logp.Scatter].PerByte, k.Extra[logp.Scatter].PerByte; e != 0 || g != 0 {
+	if r.Tables.Fit.Probes > 0 {
+		r.writeFit(b)
+	} else if e, g := f.Extra[logp.Scatter].PerByte, k.Extra[logp.Scatter].PerByte; e != 0 || g != 0 {
 		fmt.Fprintf(b, "%-34s %10.4f %10.4f %10.4f\n", "      a byte read beyond Os, ns", e, g, p.Extra[logp.Scatter].PerByte)
 	}
 	fmt.Fprintf(b, "\n%8s %10s %6s %10s %6s %10s %6s %10s %6s\n", "bytes", "Os", "conf", "one write", "conf", "copy C", "conf", "register R", "conf")

@@ -53,6 +53,12 @@ var engineSettings = []Setting{
 		Where: "sampling", Since: "0.1",
 	},
 	{
+		Env: "RMA_SAMPLING_BUDGET", Field: "SamplingBudget", Type: Type{Kind: Duration, Min: int64(2 * time.Millisecond), Max: int64(10 * time.Second)}, Default: "50ms",
+		What:  "time for measuring a link where that is necessary: single operations first, whole batches with what is left",
+		Why:   "enough for figures that choose well on links of microseconds, and little beside what starting a job takes; slow links gain from more ([model.md](model.md#when-the-model-is-wrong))",
+		Where: "rma", Since: "0.1",
+	},
+	{
 		Env: "RMA_DEPTH", Field: "Depth", Type: Type{Kind: Count, Unit: "requests", Min: 16, Max: 1 << 16}, Default: "256",
 		What:  "requests that may be under way with one peer; what is handed in beyond waits in the process",
 		Why:   "covers the bandwidth-delay product of every link measured; more costs queue memory for each peer, less stalls streams of small operations",

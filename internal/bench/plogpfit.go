@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/pingpong"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// maxCalibrate bounds PlogpRequest.Calibrate.
+const maxCalibrate = time.Minute
+
+// fitTag is the first of the request tags of the channel that batches are played
+// over.
+const fitTag = 16
+
+// fitBatches plays whole batches and adds what they say to the tables, as an engine
+// does at its first start, with as much time as is asked for. It closes the
+// endpoint.
+func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r *sampling.Result) (err error) {
+	side, err := pingpong.Open(conn.Link, conn.EP, pingpong.Options{
+		First: ctl.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: DefaultStall, Wait: Waiter(req.Pin),
+		Channel: message.Options{IDTag: fitTag, Params: &r.Both},
+	})
+	if side != nil {
+		defer func() { err = errors.Join(err, side.Close()) }()
+	}
+	if err = agree(ctx, ctl, wrap("open the channel", err)); err != nil {
+		return err
+	}
+	theirs, err := ctl.Exchange(ctx, side.Setup())
+	if err == nil {
+		err = side.Connect(theirs)
+	}
+	if err = agree(ctx, ctl, wrap("connect the channel", err)); err != nil {
+		return err
+	}
+	p, out, err := side.Calibrate(ctx, r.Both, req.Calibrate)
+	// The other side may still need this one's polls.
+	_, e := side.Exchange(ctx, func(ctx context.Context) ([]byte, error) {
+		return nil, agree(ctx, ctl, wrap("calibrate", err))
+	})
+	if err = errors.Join(err, e); err == nil {
+		r.SetExtra(p.Extra, sampling.Fit{Probes: out.Probes, Error: out.Error})
+	}
+	return err
+}
+
+// writeFit shows what batches have taught.
+func (r *PlogpResult) writeFit(b io.Writer) {
+	t := &r.Tables
+	fmt.Fprintf(b, "\nbeyond that, fitted to %d batches, ns:\n%-10s %10s %10s %10s %10s %18s\n",
+		t.Fit.Probes, "", "a plan", "operation", "message", "byte", "error of others")
+	for m, e := range t.Both.Extra {
+		fmt.Fprintf(b, "%-10v %10.0f %10.0f %10.0f %10.4f %16.0f %%\n", logp.Mode(m), e.Fixed, e.PerOp, e.PerMessage, e.PerByte, 100*t.Fit.Error[m])
+	}
+}
