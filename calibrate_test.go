@@ -33,7 +33,8 @@ func TestCalibration(t *testing.T) {
 				if m.Source == sampling.FromProfile {
 					require.Equal(t, first[0].measured[0].Tables, m.Tables)
 					require.Zero(t, e.fits, "a start with a profile plays no batches")
-					require.LessOrEqual(t, m.Posts, 10, "nor does it measure anything else")
+					// Ten requests; on a machine so busy that those say little, 85 more.
+					require.LessOrEqual(t, m.Posts, 95, "nor does it measure anything else")
 				} else {
 					require.Equal(t, 1, e.fits)
 				}
