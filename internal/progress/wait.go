@@ -12,6 +12,7 @@ import (
 const (
 	waitPending uint32 = iota
 	waitParked
+	waitDetached
 	waitDone
 )
 
@@ -34,13 +35,22 @@ func (w *Waiter) Init() {
 // Finish may be read then.
 func (w *Waiter) Done() bool { return w.state.Load() == waitDone }
 
-// Finish marks the work as ended and wakes who waits. Once an Init; the
-// finisher must not touch the work afterwards.
-func (w *Waiter) Finish() {
-	if w.state.Swap(waitDone) == waitParked {
-		w.ch <- struct{}{} // never blocks: one place, one waiter
+// Finish marks the work as ended and wakes who waits. Once an Init; unless it
+// returns true the finisher must not touch the work afterwards. True means that
+// the work was detached and is the finisher's.
+func (w *Waiter) Finish() (detached bool) {
+	switch w.state.Swap(waitDone) {
+	case waitParked:
+		w.ch <- struct{}{} // never blocks: a place for each that parks
+	case waitDetached:
+		return true
 	}
+	return false
 }
+
+// Detach says that nobody will wait: the finisher takes care of the work. False
+// means that it has ended already and stays the caller's. Nobody may be waiting.
+func (w *Waiter) Detach() bool { return w.state.CompareAndSwap(waitPending, waitDetached) }
 
 // driverTries is how often a goroutine that waits tries to become the owner
 // while the progress goroutine is polling: a round of polls of idle links lasts

@@ -1,0 +1,141 @@
+package progress
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Waiters are the ends of several pieces of work, for WaitAny. Nil entries are
+// passed over.
+type Waiters []*Waiter
+
+// done returns the first that is done, from start on and around; -1 if none is.
+func (ws Waiters) done(start int) int {
+	for i := range ws {
+		j := start + i
+		if j >= len(ws) {
+			j -= len(ws)
+		}
+		if ws[j] != nil && ws[j].Done() {
+			return j
+		}
+	}
+	return -1
+}
+
+// bells are what several waiters that are parked together ring.
+var bells = sync.Pool{New: func() any { return new(bell) }}
+
+type bell struct {
+	ch   chan struct{}
+	kept []chan struct{}
+}
+
+// WaitAny returns the index of one of ws that is done, the first from start on,
+// driving the links meanwhile if nobody else does; or -1 and the error of ctx, or
+// ErrClosed. Others must not wait for any of them meanwhile. Short path: does not
+// allocate when one is done soon.
+func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
+	var sp cpu.Spinner
+	for n := 1; ; n++ {
+		if i := ws.done(start); i >= 0 {
+			return i, nil
+		}
+		busy := e.Progress()
+		switch {
+		case e.closed.Load():
+			if i := ws.done(start); i >= 0 {
+				return i, nil
+			}
+			return -1, ErrClosed
+		case busy:
+			sp.Reset()
+		case sp.Wait() >= maxYields:
+			return e.parkAny(ctx, start, ws)
+		}
+		for e.want.Load() > 0 {
+			cpu.Yield()
+			runtime.Gosched()
+		}
+		if n&63 == 0 && ctx.Err() != nil {
+			return e.parkAny(ctx, start, ws)
+		}
+	}
+}
+
+// parkAny waits while others drive. Every waiter that is parked rings the same
+// bell; those that do get their own back before it returns.
+func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error) {
+	b := bells.Get().(*bell)
+	defer bells.Put(b)
+	if cap(b.ch) < len(ws) {
+		b.ch = make(chan struct{}, len(ws))
+	}
+	b.kept = b.kept[:0]
+	e.parked.Add(1)
+	defer e.parked.Add(-1)
+	found := false
+	for _, w := range ws {
+		if w == nil {
+			b.kept = append(b.kept, nil)
+			continue
+		}
+		if w.Done() {
+			found = true
+			break
+		}
+		b.kept = append(b.kept, w.ch)
+		w.ch = b.ch
+		if !w.state.CompareAndSwap(waitPending, waitParked) {
+			w.ch = b.kept[len(b.kept)-1] // it rings nobody, or is in ws twice
+			b.kept[len(b.kept)-1] = nil
+			if w.Done() {
+				found = true
+				break
+			}
+		}
+	}
+	var err error
+	rung := 0
+	if !found {
+		if e.owner.Load() != ownerApp {
+			e.wake()
+		}
+		select {
+		case <-b.ch:
+			rung++
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-e.quit:
+			err = ErrClosed
+		}
+	}
+	// Those still parked are pending again; each of the others rings, or has rung,
+	// once, and reads its bell for that: it gets its own back only afterwards.
+	for i, own := range b.kept {
+		if own == nil {
+			continue
+		}
+		if ws[i].state.CompareAndSwap(waitParked, waitPending) {
+			ws[i].ch, b.kept[i] = own, nil
+		} else {
+			rung--
+		}
+	}
+	for ; rung < 0; rung++ {
+		<-b.ch
+	}
+	for i, own := range b.kept {
+		if own != nil {
+			ws[i].ch = own
+		}
+	}
+	clear(b.kept)
+	if i := ws.done(start); i >= 0 {
+		return i, nil
+	}
+	return -1, err
+}
