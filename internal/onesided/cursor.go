@@ -1,0 +1,109 @@
+package onesided
+
+import "github.com/seed33544411/rma/fabric"
+
+// Cursor walks the two sides of a transfer in step. The zero value is an empty
+// transfer; a Cursor may be set again and again, and keeps the memory of its
+// lists.
+type Cursor struct {
+	local, remote   side
+	locals, remotes []Piece
+	pos, total      uint64
+}
+
+// Mark is a place in a Cursor's walk.
+type Mark struct {
+	pos, lOff, rOff uint64
+	l, r            int
+}
+
+// Done reports whether nothing is left behind the mark.
+func (m Mark) Done(c *Cursor) bool { return m.pos >= c.total }
+
+// keepPieces is how many pieces a Cursor that is put aside keeps room for.
+const keepPieces = 1024
+
+// Reset empties the cursor.
+func (c *Cursor) Reset() {
+	if cap(c.locals) > keepPieces || cap(c.remotes) > keepPieces {
+		c.locals, c.remotes = nil, nil
+	}
+	c.locals, c.remotes = c.locals[:0], c.remotes[:0]
+	c.pos, c.total = 0, 0
+}
+
+// AddLocal appends a piece of this side's memory to the transfer; End completes
+// the lists.
+func (c *Cursor) AddLocal(p Piece) { c.locals = join(c.locals, p) }
+
+// AddRemote appends a piece of the target's memory.
+func (c *Cursor) AddRemote(p Piece) { c.remotes = join(c.remotes, p) }
+
+// End says that the lists are complete. It reports whether both hold the same
+// number of bytes.
+func (c *Cursor) End() bool {
+	var l, r uint64
+	for i := range c.locals {
+		l += c.locals[i].Len
+	}
+	for i := range c.remotes {
+		r += c.remotes[i].Len
+	}
+	c.local.setList(c.locals)
+	c.remote.setList(c.remotes)
+	c.pos, c.total = 0, l
+	return l == r
+}
+
+// Overlap reports whether pieces of the local list, or of the remote one,
+// overlap.
+func (c *Cursor) Overlap(remote bool) bool {
+	if remote {
+		return overlap(c.remotes)
+	}
+	return overlap(c.locals)
+}
+
+// SetShape makes the cursor walk a shape that passed Check, from the two places.
+func (c *Cursor) SetShape(local, remote Piece, s Shape, p Plan) {
+	c.pos, c.total = 0, p.Total
+	c.local.setShape(local, s, false)
+	c.remote.setShape(remote, s, true)
+}
+
+// Len is the number of bytes of the transfer.
+func (c *Cursor) Len() uint64 { return c.total }
+
+// Done reports whether the walk is at its end.
+func (c *Cursor) Done() bool { return c.pos >= c.total }
+
+// Mark is the place that the walk has come to.
+func (c *Cursor) Mark() Mark {
+	return Mark{pos: c.pos, lOff: c.local.off, rOff: c.remote.off, l: c.local.i, r: c.remote.i}
+}
+
+// Seek goes to a place that Mark gave.
+func (c *Cursor) Seek(m Mark) {
+	if c.pos = m.pos; m.pos >= c.total {
+		return
+	}
+	c.local.resume(m.pos, m.l, m.lOff)
+	c.remote.resume(m.pos, m.r, m.rOff)
+}
+
+// Next fills sges with the pieces of the next work request, which moves n bytes
+// to or from remote; n is at most limit, and k pieces are used. len(sges) and
+// limit must be positive, and the walk not at its end. Does not allocate.
+func (c *Cursor) Next(sges []fabric.SGE, limit uint64) (k int, remote Piece, n uint64) {
+	remote = Piece{Addr: c.remote.addr + c.remote.off, Key: c.remote.key}
+	for want := min(limit, c.remote.left()); n < want && k < len(sges); k++ {
+		step := min(c.local.left(), want-n, maxSGE)
+		sges[k] = c.local.sge(step)
+		c.local.advance(step)
+		n += step
+	}
+	remote.Len = n
+	c.remote.advance(n)
+	c.pos += n
+	return k, remote, n
+}

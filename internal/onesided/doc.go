@@ -1,0 +1,33 @@
+// Package onesided is the machinery of one-sided operations that are more than
+// one request to a link: how lists of pieces and strided shapes become work
+// requests, and atomics that no adapter has. It posts nothing and waits for nothing; package
+// rma drives it.
+//
+// # Pieces
+//
+// A [Cursor] walks two sides in step: local memory and remote memory, each a list
+// of pieces or a [Shape]. [Cursor.Next] yields the next work request: one
+// contiguous remote range and the local pieces it maps to, as long as the link
+// and the room for pieces allow. Nothing is expanded in advance: a shape of
+// millions of runs takes no memory. A [Mark] is a place in the walk, to go back to
+// when a link took only some of the requests made.
+//
+// # Atomics
+//
+// Links add and compare-and-swap 8-byte words. [RMW] is every other atomic: a
+// function from the word's old value to its new one, for a loop of
+// compare-and-swaps. Those of 4 bytes change their half of the aligned word.
+//
+// # Concurrency
+//
+// No globals; each value is for one goroutine at a time.
+//
+// # Files
+//
+//	shape.go          Shape, Dim: checks, extent, overlap
+//	side.go           one side's walk; cursor.go both sides in step
+//	overlap.go        do pieces of a list overlap
+//	rmw.go            atomics as functions of a word; order.go byte order
+//
+// It imports fabric.
+package onesided

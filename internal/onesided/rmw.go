@@ -1,0 +1,68 @@
+package onesided
+
+// Func is what an atomic makes of a word.
+type Func uint8
+
+// Functions of an RMW.
+const (
+	Add Func = iota
+	Set
+	And
+	Or
+	Xor
+	SetIf // if the word equals Compare
+)
+
+// RMW is an atomic read-modify-write of a word of 8 bytes, or of an aligned
+// half of one, as a function of the word: for a loop of compare-and-swaps.
+type RMW struct {
+	Arg, Compare uint64
+	Func         Func
+	Half         bool  // 4 bytes
+	Shift        uint8 // where in the word the half begins, in bits
+}
+
+// Shift is where in its aligned word of 8 bytes the half at addr begins, in bits,
+// on a machine of this byte order.
+func Shift(addr uint64) uint8 {
+	if bigEndian == (addr&4 == 0) {
+		return 32
+	}
+	return 0
+}
+
+// Value is what the atomic finds in the word.
+func (m *RMW) Value(word uint64) uint64 {
+	if m.Half {
+		return uint64(uint32(word >> m.Shift))
+	}
+	return word
+}
+
+// Apply returns the word that old becomes. ok is false if it does not change and
+// need not be written, which only SetIf can say.
+func (m *RMW) Apply(old uint64) (now uint64, ok bool) {
+	v := m.Value(old)
+	switch m.Func {
+	case Add:
+		v += m.Arg
+	case Set:
+		v = m.Arg
+	case And:
+		v &= m.Arg
+	case Or:
+		v |= m.Arg
+	case Xor:
+		v ^= m.Arg
+	case SetIf:
+		if v != m.Compare {
+			return old, false
+		}
+		v = m.Arg
+	}
+	if m.Half {
+		const low = 1<<32 - 1
+		v = old&^(low<<m.Shift) | (v&low)<<m.Shift
+	}
+	return v, true
+}
