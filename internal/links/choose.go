@@ -70,6 +70,9 @@ func Choose(a, b Offer, forced string) (string, error) {
 			return e.name, nil
 		}
 	}
+	if forced == "sim" && simulated != nil && slices.Contains(a.Links, forced) && slices.Contains(b.Links, forced) {
+		return forced, nil
+	}
 	where := "on different hosts"
 	if a.Host == b.Host {
 		where = "on one host"
