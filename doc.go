@@ -58,9 +58,12 @@
 //	engine.go   Engine: open, barrier, close; setup.go links and connections;
 //	            calibrate.go what the cost model knows of them
 //	region.go   Region, Buffer; key.go Key, Remote
-//	peer.go     Peer: the operations
+//	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces
+//	atomic.go   atomics; signal.go data with a flag, and waiting for it
+//	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
-//	op.go       operations under way; proto.go what drives them
+//	op.go       operations under way; proto.go what drives them: post.go to the
+//	            links, complete.go back
 //	request.go  Request, AtomicRequest
 //	errors.go   errors; stats.go counters; trace.go regions of execution traces
 //

@@ -181,7 +181,7 @@ func TestAlone(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.NoError(t, e.Close())
 	var pe *PeerError
-	require.ErrorAs(t, e.Peer(0).FetchAdd(keys[0].At(0), 1).r.err, &pe)
+	require.ErrorAs(t, e.Peer(0).FetchAdd(keys[0].At(0), 1).Request.err, &pe)
 	require.ErrorIs(t, pe, ErrClosed)
 	_, err = e.Alloc(10)
 	require.Error(t, err)
@@ -224,7 +224,7 @@ func TestMisuseIsRefusedHere(t *testing.T) {
 		"no buffer":       {p.Put(keys[1].At(0), Buffer{}), ErrForeign},
 		"no key":          {p.Put(Remote{}, mems[0].Slice(0, 10)), ErrBadKey},
 		"empty key":       {p.Put((&Key{}).At(0), mems[0].Slice(0, 10)), ErrBadKey},
-		"unaligned":       {p.FetchAdd(keys[1].At(4), 1).r, ErrAlign},
+		"unaligned":       {p.FetchAdd(keys[1].At(4), 1).Request, ErrAlign},
 	} {
 		err := c.r.Wait(ctx)
 		require.ErrorIs(t, err, c.want, name)
@@ -424,23 +424,48 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 	}
 	alone(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		mems, keys := share(t, es, 4096)
+		mems, keys := share(t, es, 1<<16)
 		p, ctx := es[0].Peer(1), context.Background()
-		put := func() {
-			if p.Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx) != nil {
-				panic("put failed")
-			}
-		}
-		add := func() {
-			if _, err := p.FetchAdd(keys[1].At(64), 1).Wait(ctx); err != nil {
+		m, k := mems[0], &keys[1]
+		must := func(err error) {
+			if err != nil {
 				panic(err)
 			}
 		}
-		put()
-		add()
-		runtime.GC()
-		require.Zero(t, testing.AllocsPerRun(500, put), fabric)
-		require.Zero(t, testing.AllocsPerRun(500, add), fabric)
+		local := []Buffer{m.Slice(0, 100), m.Slice(200, 28)}
+		remote := []Span{k.Slice(300, 28), k.Slice(500, 100)}
+		var turn uint64
+		for name, f := range map[string]func(){
+			"put": func() { must(p.Put(k.At(0), m.Slice(0, 64)).Wait(ctx)) },
+			"get": func() { must(p.Get(m.Slice(0, 64), k.At(0)).Wait(ctx)) },
+			"fetch-add": func() {
+				_, err := p.FetchAdd(k.At(64), 1).Wait(ctx)
+				must(err)
+			},
+			"vector":  func() { must(p.PutV(remote, local).Wait(ctx)) },
+			"strided": func() { must(p.PutStrided(k.At(0), m.Slice(0, 4096), Shape2D(40, 8, 16, 24)).Wait(ctx)) },
+			"signal": func() {
+				turn++
+				must(p.PutSignal(k.At(0), m.Slice(0, 64), k.At(128), SignalSet, turn).Wait(ctx))
+				_, err := es[1].WaitSignal(ctx, mems[1].Slice(128, 8), EQ, turn)
+				must(err)
+			},
+			"wait all, forget, fence, flush": func() {
+				p.Put(k.At(0), m.Slice(0, 64)).Forget()
+				p.Fence()
+				must(WaitAll(ctx, p.Put(k.At(0), m.Slice(0, 64)), p.Flush()))
+			},
+			"wait any": func() {
+				a, b := p.Put(k.At(0), m.Slice(0, 64)), p.Put(k.At(0), m.Slice(0, 64))
+				_, err := WaitAny(ctx, a, b)
+				must(err)
+				must(WaitAll(ctx, a, b))
+			},
+		} {
+			f()
+			runtime.GC()
+			require.Zero(t, testing.AllocsPerRun(300, f), "%s over %s", name, fabric)
+		}
 	})
 }
 

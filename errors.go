@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // Sentinels for errors.Is. Those of operations come inside a *PeerError.
@@ -22,8 +23,13 @@ var (
 	ErrClosed      = errors.New("rma: engine is closed")
 	ErrBounds      = errors.New("outside the region")
 	ErrAlign       = errors.New("address of an atomic is not a multiple of 8")
+	ErrInvalid     = errors.New("argument is none of the constants for it")
 	ErrForeign     = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey      = fabric.ErrBadKey
+	ErrWrongPeer   = errors.New("the key is that of another rank's memory")
+	ErrShape       = onesided.ErrShape   // a shape of a strided transfer that makes no sense
+	ErrOverlap     = onesided.ErrOverlap // pieces of the destination overlap
+	ErrLength      = errors.New("the two sides differ in length")
 	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
 	ErrShortBuffer = message.ErrShortBuffer // a message is longer than the buffer; it stays
 	ErrNotTalking  = errors.New("no messages were exchanged with this rank yet")
@@ -33,7 +39,7 @@ var (
 // PeerError is an operation that failed. It wraps what happened.
 type PeerError struct {
 	Rank int
-	Op   string // "put", "get", "fetch-add", "compare-swap", "send", "receive"
+	Op   string // "put", "get", "fetch-add", "put-signal", "send", "receive" and so on
 	Err  error
 }
 
@@ -48,6 +54,12 @@ func opName(o fabric.Op) string {
 		return "put"
 	case fabric.OpRead:
 		return "get"
+	case kindPutSignal:
+		return "put-signal"
+	case kindAwait:
+		return "wait for a signal"
+	case kindFlush:
+		return "flush"
 	case kindSend:
 		return "send"
 	case kindRecv:

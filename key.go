@@ -12,7 +12,10 @@ var linkNumber = map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}
 
 // Key names a region of a peer: all that is needed to reach it. It is a value,
 // of a fixed size when marshalled.
-type Key struct{ k mr.Key }
+type Key struct {
+	k    mr.Key
+	rank int32 // whose it is, plus 1; 0 where that is not known. Not marshalled
+}
 
 // KeySize is the size of a marshalled Key in bytes; docs/wire.md has the layout.
 const KeySize = mr.KeySize
@@ -42,7 +45,7 @@ func ParseKey(b []byte) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("rma: %w", err)
 	}
-	return Key{k}, nil
+	return Key{k: k}, nil
 }
 
 // AllGatherKeys exchanges the keys of one region of each rank and returns them
@@ -58,6 +61,7 @@ func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
 		if keys[r], err = ParseKey(b); err != nil {
 			return nil, fmt.Errorf("rma: exchange keys: from rank %d: %w", r, err)
 		}
+		keys[r].rank = int32(r) + 1
 	}
 	return keys, nil
 }

@@ -12,7 +12,7 @@ import (
 // of links, which are part of it.
 func TestKeyEncoding(t *testing.T) {
 	require.Equal(t, map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}, linkNumber)
-	k := Key{mr.Key{Addr: 4096, Len: 0x1122, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1<<0 | 1<<2,
+	k := Key{k: mr.Key{Addr: 4096, Len: 0x1122, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1<<0 | 1<<2,
 		RKeys: [mr.MaxRails]uint32{0xaabbccdd, 0, 0x11223344}}}
 	b := k.Append([]byte{0xee})
 	require.Len(t, b, 1+KeySize)
@@ -29,7 +29,7 @@ func TestKeyEncoding(t *testing.T) {
 }
 
 func FuzzParseKey(f *testing.F) {
-	k := Key{mr.Key{Addr: 4096, Len: 8192, Ref: mr.Ref{Epoch: 1}, Rails: 3, RKeys: [mr.MaxRails]uint32{1, 2}}}
+	k := Key{k: mr.Key{Addr: 4096, Len: 8192, Ref: mr.Ref{Epoch: 1}, Rails: 3, RKeys: [mr.MaxRails]uint32{1, 2}}}
 	f.Add(k.Append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -103,9 +103,7 @@ func (p *Peer) newMessage(kind fabric.Op) *op {
 // message hands o in.
 func (p *Peer) message(o *op) Request {
 	if p.eng.closed.Load() {
-		kind := o.kind
-		o.recycle()
-		return p.refuse(kind, ErrClosed)
+		return p.drop(o, ErrClosed)
 	}
 	if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
 		p.startTalk()

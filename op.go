@@ -6,12 +6,14 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/progress"
 )
 
 // op is one operation, from the call to the end of its request. The calling
 // goroutine fills it; from the hand-over on it is the engine's, until Finish;
-// then it is the waiter's, who recycles it.
+// then it is the waiter's, who recycles it, or, if nobody is to wait, goes back
+// at once.
 type op struct {
 	progress.Waiter
 	next *op // in the stack of those handed in, then in the peer's list
@@ -23,6 +25,11 @@ type op struct {
 	compare, operand uint64
 	rkey             uint32
 	kind             fabric.Op
+	queued           bool   // on the peer's list: not all of it is posted
+	id               uint32 // of its work requests, while it has any
+	pending          int32  // work requests posted and not complete; of a flush, operations
+	epoch            uint32 // the flushes that wait for it: those of this epoch, and later ones
+	more             *more
 	out              message.Out // of a send
 	in               message.In  // of a receive
 	batch            *Batch
@@ -31,6 +38,7 @@ type op struct {
 	tag   uint32 // of the message received
 	value uint64 // what an atomic found; the length of a message
 	err   error
+	hook  func(error) // called at the end of a detached operation
 }
 
 var ops = sync.Pool{New: func() any { return new(op) }}
@@ -38,24 +46,78 @@ var ops = sync.Pool{New: func() any { return new(op) }}
 func newOp(p *Peer, kind fabric.Op) *op {
 	o := ops.Get().(*op)
 	o.Init()
-	o.peer, o.kind, o.slot, o.err, o.next = p, kind, -1, nil, nil
+	o.peer, o.kind, o.slot, o.err, o.next, o.sge = p, kind, -1, nil, nil, fabric.SGE{}
 	return o
 }
 
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
-	o.peer, o.err, o.batch = nil, nil, nil
-	o.out, o.in = message.Out{}, message.In{}
+	o.peer, o.err, o.batch, o.hook = nil, nil, nil, nil
+	if o.kind >= kindSend {
+		o.out, o.in = message.Out{}, message.In{}
+	}
+	if o.more != nil {
+		o.more.recycle()
+		o.more = nil
+	}
 	ops.Put(o)
 }
 
-// Messages are operations of this package beyond the links'.
+// Finish ends o: who waits is woken. What nobody is to wait for goes back here,
+// after its callback.
+func (o *op) Finish() {
+	if !o.Waiter.Finish() {
+		return
+	}
+	hook, err := o.hook, o.err
+	if hook == nil && err != nil {
+		o.peer.blame(err)
+	}
+	o.recycle()
+	if hook != nil {
+		hook(err)
+	}
+}
+
+// Operations of this package beyond the links'.
+const (
+	kindPutSignal fabric.Op = 64 + iota
+	kindAwait
+	kindFence
+	kindFlush
+)
+
+// Messages.
 const (
 	kindSend fabric.Op = 128 + iota
 	kindRecv
 	kindBatch
 )
+
+// more is what most operations do without.
+type more struct {
+	cur   onesided.Cursor // of an operation of many pieces
+	phase phase           // of an operation of several steps
+	flag  flag            // of a PutSignal
+	word  word            // that a WaitSignal looks at
+}
+
+var mores = sync.Pool{New: func() any { return new(more) }}
+
+func (m *more) recycle() {
+	m.cur.Reset()
+	m.phase, m.flag, m.word = 0, flag{}, word{}
+	mores.Put(m)
+}
+
+// extend gives o what most operations do without.
+func (o *op) extend() *more {
+	if o.more == nil {
+		o.more = mores.Get().(*more)
+	}
+	return o.more
+}
 
 // opQueue is a list of operations in order.
 type opQueue struct{ head, tail *op }

@@ -1,6 +1,8 @@
 package rma
 
 import (
+	"sync/atomic"
+
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -11,16 +13,26 @@ type Peer struct {
 	link int // index of the link that reaches it
 	num  uint8
 	max  uint64 // bytes of one request
+	sges int    // local pieces of one request
+
+	wakes  bool // a plain write wakes it
+	inline bool // the link takes a flag along with its request
 
 	// Owner's.
-	ep     fabric.Endpoint
-	self   fabric.Endpoint // the other end of the connection with oneself
-	posts  opQueue         // handed in, not posted
-	flying int             // posted, not complete
-	full   bool            // the queue was full; ask again after a completion
-	active bool            // on the protocol's list of peers with something to post
-	down   error           // why the connection is no more
-	counts Counts
+	ep      fabric.Endpoint
+	self    fabric.Endpoint // the other end of the connection with oneself
+	posts   opQueue         // handed in, not posted; the first perhaps in part
+	flying  int             // requests posted, not complete
+	full    bool            // the queue was full; ask again after a completion
+	active  bool            // on the protocol's list of peers with something to post
+	fenced  bool            // the next request waits for all reads before it
+	down    error           // why the connection is no more
+	counts  Counts
+	open    int32   // one-sided operations handed in, not ended
+	epoch   uint32  // of those handed in now
+	flushes opQueue // that wait for operations
+
+	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
 
 	talk talk
 }
@@ -42,55 +54,47 @@ func (p *Peer) Get(dst Buffer, src Remote) Request {
 }
 
 func (p *Peer) move(kind fabric.Op, remote Remote, local Buffer) Request {
+	if uint64(local.n) > p.max {
+		return p.moveLong(kind, remote, local)
+	}
 	sge, err := local.sge(p.eng, p.link)
 	if err != nil {
 		return p.refuse(kind, err)
-	}
-	if uint64(local.n) > p.max {
-		return p.refuse(kind, ErrTooLarge)
 	}
 	o := newOp(p, kind)
 	o.sge = sge
 	return p.submit(o, remote, uint64(local.n))
 }
 
-// FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,
-// and returns what it held before.
-func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
-	o := newOp(p, fabric.OpFetchAdd)
-	o.operand = add
-	return AtomicRequest{p.submit(o, dst, 8)}
-}
-
-// CompareSwap sets the 8-byte word at dst, which must lie on a multiple of 8,
-// to swap if it holds compare, and returns what it held before.
-func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
-	o := newOp(p, fabric.OpCompareSwap)
-	o.compare, o.operand = compare, swap
-	return AtomicRequest{p.submit(o, dst, 8)}
-}
-
-// submit hands o in. What the key says is checked here as a courtesy, so that
-// a slip of this side does not cost the connection; the target checks again.
-func (p *Peer) submit(o *op, at Remote, n uint64) Request {
-	var err error
+// reach checks n bytes of the peer's memory against what the key says, as a
+// courtesy, so that a slip of this side does not cost the connection; the target
+// checks again.
+func (p *Peer) reach(at Remote, n uint64) (addr uint64, rkey uint32, err error) {
 	switch k := at.key; {
 	case k == nil || k.k.Rails>>p.num&1 == 0:
-		err = ErrBadKey
+		return 0, 0, ErrBadKey
+	case k.rank != 0 && int(k.rank) != p.rank+1:
+		return 0, 0, ErrWrongPeer
 	case at.off > k.k.Len || n > k.k.Len-at.off:
-		err = ErrBounds
-	case o.kind >= fabric.OpFetchAdd && (k.k.Addr+at.off)%8 != 0:
-		err = ErrAlign
+		return 0, 0, ErrBounds
 	default:
-		o.remote, o.rkey = k.k.Addr+at.off, k.k.RKeys[p.num]
+		return k.k.Addr + at.off, k.k.RKeys[p.num], nil
 	}
-	kind := o.kind
-	if err == nil && p.eng.closed.Load() {
-		err = ErrClosed
+}
+
+// submit checks the n bytes of the peer's memory that o is about, and hands o in.
+func (p *Peer) submit(o *op, at Remote, n uint64) Request {
+	var err error
+	if o.remote, o.rkey, err = p.reach(at, n); err != nil {
+		return p.drop(o, err)
 	}
-	if err != nil {
-		o.recycle()
-		return p.refuse(kind, err)
+	return p.handIn(o)
+}
+
+// handIn hands o in.
+func (p *Peer) handIn(o *op) Request {
+	if p.eng.closed.Load() {
+		return p.drop(o, ErrClosed)
 	}
 	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}
 	p.eng.proto.in.push(o)
@@ -98,6 +102,13 @@ func (p *Peer) submit(o *op, at Remote, n uint64) Request {
 	return r
 }
 
+// drop refuses an operation that has been begun.
+func (p *Peer) drop(o *op, err error) Request {
+	kind := o.kind
+	o.recycle()
+	return p.refuse(kind, err)
+}
+
 func (p *Peer) refuse(kind fabric.Op, err error) Request {
-	return Request{err: &PeerError{Rank: p.rank, Op: opName(kind), Err: err}}
+	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: opName(kind), Err: err}}
 }

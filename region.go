@@ -62,7 +62,7 @@ func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
 
 // Key is what peers need to reach the region.
-func (r *Region) Key() Key { return Key{k: r.reg.Key()} }
+func (r *Region) Key() Key { return Key{k: r.reg.Key(), rank: int32(r.eng.Rank()) + 1} }
 
 // Close withdraws the region: later operations of peers are refused. The
 // caller makes sure that none of its own still uses it. Idempotent.

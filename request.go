@@ -2,11 +2,7 @@ package rma
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime/trace"
-
-	"github.com/seed33544411/rma/internal/progress"
 )
 
 // Request is an operation under way. It is a value; one Wait that returns
@@ -47,10 +43,7 @@ func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
 		region.End()
 	}
 	if err != nil {
-		if errors.Is(err, progress.ErrClosed) {
-			return 0, ErrClosed
-		}
-		return 0, fmt.Errorf("rma: wait: %w", err)
+		return 0, waitError(err)
 	}
 	v, err := r.op.value, r.op.err
 	if tag != nil {
@@ -60,12 +53,10 @@ func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
 	return v, err
 }
 
-// AtomicRequest is an atomic operation under way.
-type AtomicRequest struct{ r Request }
+// AtomicRequest is an atomic operation under way, or a wait for a signal. Its
+// Request is for WaitAny and the like.
+type AtomicRequest struct{ Request }
 
-// Wait returns what the target's word held before the operation. Errors as
-// Request.Wait.
-func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) { return a.r.wait(ctx, nil) }
-
-// Done reports whether Wait would return at once.
-func (a AtomicRequest) Done() bool { return a.r.Done() }
+// Wait returns what the target's word held before the operation; of a wait for a
+// signal, what the word holds. Errors as Request.Wait.
+func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) { return a.wait(ctx, nil) }

@@ -168,7 +168,11 @@ func (e *Engine) keep(chosen []string) error {
 	}
 	for rank, name := range chosen {
 		i := index[name]
-		p := &Peer{eng: e, rank: rank, link: i, num: e.numbers[i], max: min(e.links[i].Caps().MaxMessage, 1<<32-1)}
+		caps := e.links[i].Caps()
+		p := &Peer{
+			eng: e, rank: rank, link: i, num: e.numbers[i],
+			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8,
+		}
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}

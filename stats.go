@@ -11,6 +11,7 @@ type Counts struct {
 	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
 	Batches                                  uint64 // whose messages are among Sends
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
+	Signals                                  uint64 // ended well; their data is among PutBytes
 	Failed                                   uint64 // operations that failed
 	Retries                                  uint64 // times that the link's queue was full: what was refused is handed in again
 }
@@ -116,6 +117,7 @@ func (c *Counts) add(o *Counts) {
 	c.GetBytes += o.GetBytes
 	c.SentBytes += o.SentBytes
 	c.RecvBytes += o.RecvBytes
+	c.Signals += o.Signals
 	c.Failed += o.Failed
 	c.Retries += o.Retries
 }

@@ -249,9 +249,9 @@ func (t *proto) endTalk(p *Peer, err error) {
 	}
 }
 
-// Rest implements progress.Protocol: where a plain write does not wake this
-// side, peers that it waits for are asked to notify.
-func (t *proto) Rest(on bool) time.Duration {
+// restTalks tells peers where a plain write does not wake this side, and it waits
+// for them, to notify. It returns how long the rest may last, 0 for ever.
+func (t *proto) restTalks(on bool) time.Duration {
 	waits := false
 	for _, p := range t.talks {
 		if p.talk.ch != nil && p.down == nil && !p.eng.links[p.link].Caps().WakesOnWrite {

@@ -1,6 +1,8 @@
 package links
 
 import (
+	"strings"
+
 	"fmt"
 
 	"github.com/seed33544411/rma/internal/settings"
@@ -38,6 +40,9 @@ func FromEnv(o Options) (forced string, _ Options, err error) {
 // forced is the link to use, "" for any.
 func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	forced, _ = Canonical(v.Text(EnvFabric)) // the registry has the same names: a test says so
+	if simulated != nil && strings.HasPrefix(v.Text(EnvDevice), "sim") {
+		forced = "sim"
+	}
 	for name, to := range map[string]*bool{EnvDisableCMA: &o.DisableCMA, EnvDisableSegments: &o.DisableSegments} {
 		if v.Get(name).Origin != settings.Default {
 			*to, _ = v.Switch(name)

@@ -55,8 +55,9 @@ var registry = []entry{
 // simulated opens the simulated link, if Simulate has been called.
 var simulated func(Options) (fabric.Link, error)
 
-// Simulate makes a link called "sim" available, for tests: it is used where it is
-// asked for by name, never chosen. Call it before anything else of this package.
+// Simulate makes a link called "sim" available, for tests: it is used where
+// Options.Device begins with that name, never chosen. Call it before anything else
+// of this package.
 func Simulate(open func(Options) (fabric.Link, error)) { simulated = open }
 
 // Names lists the links, the preferred first.

@@ -1,0 +1,161 @@
+package rma
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Complete implements progress.Protocol. Short path.
+func (t *proto) Complete(link int, cs []fabric.Completion) {
+	for i := range cs {
+		c := &cs[i]
+		if c.Op >= fabric.OpNotify || c.ID>>48-talkTag < talkTags {
+			switch {
+			case c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic:
+				t.notified(c)
+			case int64(c.EP) < int64(len(t.peers)): // else the passive end of the connection with oneself
+				t.completeTalk(t.peers[c.EP], c)
+			}
+			continue
+		}
+		if c.ID == 0 || c.ID > uint64(len(t.flying)) || t.flying[c.ID-1] == nil {
+			continue // an event that nobody here waits for
+		}
+		o := t.flying[c.ID-1]
+		p := o.peer
+		p.flying--
+		p.full = false
+		o.pending--
+		if c.Status == fabric.StatusOK {
+			if o.slot >= 0 {
+				o.value = binary.NativeEndian.Uint64(t.slots[link].bytes(o.slot))
+			}
+			if o.pending == 0 && !o.queued {
+				t.end(o)
+			}
+			continue
+		}
+		err := c.Err()
+		if c.Status == fabric.StatusFlushed {
+			p.reportDown(t, nil)
+			err = because(err, p.down)
+		}
+		t.note(o, err)
+		if o.pending == 0 && !o.queued {
+			t.end(o)
+		}
+		t.downWith(p, err)
+	}
+}
+
+// note keeps the first error of o.
+func (t *proto) note(o *op, err error) {
+	if o.err == nil {
+		o.err = &PeerError{Rank: o.peer.rank, Op: opName(o.kind), Err: err}
+	}
+}
+
+// end finishes a one-sided operation of which nothing is under way any more.
+func (t *proto) end(o *op) {
+	if o.id != 0 || o.slot >= 0 {
+		t.forget(o)
+	}
+	if o.kind == kindFence {
+		o.recycle()
+		return
+	}
+	p := o.peer
+	p.open--
+	if o.err != nil {
+		p.counts.Failed++
+	} else {
+		o.count(&p.counts)
+	}
+	epoch, err := o.epoch, o.err
+	o.Finish()
+	if p.flushes.head != nil {
+		t.flushed(p, epoch, err)
+	}
+}
+
+// count counts an operation that ended well.
+func (o *op) count(c *Counts) {
+	n := uint64(o.sge.Len)
+	if o.more != nil {
+		n += o.more.cur.Len()
+	}
+	switch o.kind {
+	case fabric.OpWrite:
+		c.Puts++
+		c.PutBytes += n
+	case fabric.OpRead:
+		c.Gets++
+		c.GetBytes += n
+	case kindPutSignal:
+		c.Signals++
+		c.PutBytes += n
+	default:
+		c.Atomics++
+	}
+}
+
+// fail ends a message, or what waits for nothing of a link, with an error.
+func (t *proto) fail(o *op, err error) {
+	o.peer.counts.Failed++
+	t.note(o, err)
+	o.Finish()
+}
+
+// reportDown notes the end of a connection that the link reports, with the
+// endpoint's own reason.
+func (p *Peer) reportDown(t *proto, err error) {
+	if p.ep != nil {
+		if why := p.ep.Err(); why != nil {
+			err = because(err, why)
+		}
+	}
+	if err == nil {
+		err = fabric.ErrDown
+	}
+	t.downWith(p, err)
+}
+
+// because joins an error with its cause, in one line.
+func because(err, cause error) error {
+	switch {
+	case err == nil:
+		return cause
+	case cause == nil || errors.Is(err, cause):
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// downWith notes that the connection with p is no more, and fails what has not
+// been posted. What has been comes back flushed.
+//
+// That the peer is gone is the better reason, also when it comes later: a device
+// refuses access to a dying process before anybody knows that it dies.
+func (t *proto) downWith(p *Peer, err error) {
+	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
+		if p.down = err; !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrClosed) {
+			p.down = because(ErrFlushed, err)
+		}
+	}
+	for p.posts.head != nil {
+		t.spoil(p, p.down)
+	}
+	for _, q := range []*opQueue{&p.talk.sends, &p.talk.recvs} {
+		for q.head != nil {
+			t.fail(q.pop(), p.down)
+		}
+	}
+	t.endAwaits()
+	if p.talk.ch != nil {
+		t.listen(p) // its messages end in the next step
+	}
+	p.talk.loop.Sever(p.down)
+}

@@ -1,0 +1,136 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// After a flush, what was handed in before it is in the target's memory, though
+// nobody waited for it.
+func TestFlush(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 1<<16)
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			me := e.Rank()
+			for i := range 5 {
+				testutil.Fill(mems[me].Bytes()[:8192], uint64(100*me+i), 0)
+				for to := range es {
+					for k := range 16 {
+						at := 8192 + 8192*me + 512*k
+						e.Peer(to).Put(keys[to].At(uint64(at)), mems[me].Slice(512*k, 512)).Forget()
+					}
+				}
+				if i%2 == 0 {
+					if err := e.FlushAll(ctx); err != nil {
+						return err
+					}
+				} else {
+					for to := range es {
+						if err := e.Peer(to).Flush().Wait(ctx); err != nil {
+							return err
+						}
+					}
+				}
+				for to := range es {
+					if err := testutil.Verify(mems[to].Bytes()[8192+8192*me:][:8192], uint64(100*me+i), 0); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		for _, e := range es {
+			s := e.Stats()
+			require.EqualValues(t, 5*3*16, s.Puts)
+			for _, p := range e.peers {
+				require.Zero(t, p.open)
+				require.Nil(t, p.flushes.head)
+			}
+		}
+	})
+}
+
+// Errors of operations that were given up are told by the next flush, once.
+func TestFlushTellsWhatWasForgotten(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		p.Put(keys[1].At(4096), mems[0].Slice(0, 8)).Forget()
+		p.Put(keys[1].At(0), mems[0].Slice(0, 8)).Forget()
+		require.ErrorIs(t, p.Flush().Wait(ctx), ErrBounds)
+		require.NoError(t, p.Flush().Wait(ctx))
+
+		extra, err := es[1].Alloc(64)
+		require.NoError(t, err)
+		stale := extra.Key()
+		require.NoError(t, extra.Close())
+		p.Put(stale.At(0), mems[0].Slice(0, 8)).Forget()
+		require.ErrorIs(t, es[0].FlushAll(ctx), ErrRemoteAccess)
+		require.ErrorIs(t, p.Flush().Wait(ctx), ErrFlushed)
+		p.Put(keys[1].At(0), mems[0].Slice(0, 8)).Forget()
+		require.ErrorIs(t, es[0].FlushAll(ctx), ErrFlushed)
+	})
+}
+
+// A fenced put does not overtake the get before it, whatever the link would do.
+func TestFence(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		b := mems[0].Bytes()
+		for i := range uint64(200) {
+			binary.NativeEndian.PutUint64(b[8:], i+1)
+			get := p.Get(mems[0].Slice(0, 8), keys[1].At(0))
+			if i%2 == 0 {
+				p.Fence()
+			} else {
+				es[0].FenceAll()
+			}
+			put := p.Put(keys[1].At(0), mems[0].Slice(8, 8))
+			require.NoError(t, WaitAll(ctx, get, put))
+			require.Equal(t, i, binary.NativeEndian.Uint64(b))
+		}
+		p.Fence() // with nothing around it
+		require.NoError(t, p.Flush().Wait(ctx))
+	})
+}
+
+// Goroutines flush beside others that put: each flush covers its own.
+func TestFlushFromManyGoroutines(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 1<<16)
+		p := es[0].Peer(1)
+		var wg sync.WaitGroup
+		for w := range 4 {
+			wg.Go(func() {
+				at := 1024 * (w + 1)
+				mem := mems[0].Bytes()[at : at+8]
+				for i := range uint64(60) {
+					binary.NativeEndian.PutUint64(mem, i)
+					p.Put(keys[1].At(uint64(at)), mems[0].Slice(at, 8)).Forget()
+					if i%3 == 0 {
+						p.Fence()
+					}
+					if err := p.Flush().Wait(ctx); err != nil {
+						t.Error(err)
+						return
+					}
+					if got := load64(mems[1].Bytes()[at:]); got != i {
+						t.Errorf("goroutine %d: flushed %d, found %d", w, i, got)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -1,0 +1,193 @@
+package rma
+
+import (
+	"errors"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+// made is a work request that build made of an operation.
+type made struct {
+	o     *op
+	mark  onesided.Mark // where the operation had come to before it
+	phase phase
+	last  bool // nothing of the operation is left behind it
+}
+
+// post hands the peer's operations to its link until its queue is full. It
+// reports whether any were taken. Short path.
+func (t *proto) post(p *Peer) bool {
+	did := false
+	for p.posts.head != nil && !(p.full && p.flying > 0) {
+		if p.posts.head.kind == kindFence {
+			p.fenced = true
+			p.posts.pop().recycle()
+			did = true
+			continue
+		}
+		n := t.build(p)
+		if n == 0 {
+			return did // no slot for a result: one comes with a completion
+		}
+		took, err := p.ep.Post(t.wrs[:n])
+		t.took(p, took)
+		t.giveBack(t.made[took:n])
+		did = did || took > 0
+		switch {
+		case err == nil:
+			p.full = took < n
+			if p.full {
+				p.counts.Retries++
+			}
+			if p.full && p.flying == 0 {
+				return true // full of nothing: stay awake and ask again
+			}
+		case errors.Is(err, fabric.ErrInvalidWR):
+			t.spoil(p, err)
+			did = true
+		default:
+			t.downWith(p, err)
+			return true
+		}
+	}
+	return did
+}
+
+// took notes that the link has the first n requests made.
+func (t *proto) took(p *Peer, n int) {
+	for i := range n {
+		m := &t.made[i]
+		m.o.pending++
+		if m.last {
+			p.posts.pop()
+			m.o.queued = false
+		}
+	}
+	p.flying += n
+	if n > 0 {
+		p.fenced = false
+	}
+}
+
+// giveBack undoes the making of requests that the link did not take, the last
+// first, so that each operation ends where it began.
+func (t *proto) giveBack(ms []made) {
+	for i := len(ms) - 1; i >= 0; i-- {
+		m := &ms[i]
+		if x := m.o.more; x != nil {
+			x.cur.Seek(m.mark)
+			x.phase = m.phase
+		}
+		if m.o.pending == 0 {
+			t.forget(m.o)
+		}
+	}
+}
+
+// spoil ends the first operation of the peer, which its link cannot carry out.
+func (t *proto) spoil(p *Peer, err error) {
+	o := p.posts.pop()
+	o.queued = false
+	t.note(o, err)
+	if o.pending == 0 {
+		t.end(o)
+	}
+}
+
+// build makes work requests of the first operations of the peer. Short path.
+func (t *proto) build(p *Peer) int {
+	n := 0
+	t.used = 0
+	for o := p.posts.head; o != nil && n < chain && o.kind != kindFence; o = o.next {
+		if o.more != nil {
+			var whole bool
+			if n, whole = t.buildMore(p, o, n); !whole {
+				break
+			}
+			continue
+		}
+		if o.kind >= fabric.OpFetchAdd {
+			if !t.slot(o) {
+				break
+			}
+			s := &t.slots[p.link]
+			o.sge = fabric.NewSGE(s.bytes(o.slot), s.region.LKey())
+		}
+		if t.used == pieces {
+			break
+		}
+		local := t.sges[t.used : t.used+1 : t.used+1]
+		local[0] = o.sge
+		t.used++
+		t.made[n] = made{o: o, last: true}
+		t.wrs[n] = fabric.WR{
+			ID: t.id(o), Op: o.kind, Flags: fabric.FlagSignaled, Local: local,
+			RemoteAddr: o.remote, RKey: o.rkey, Compare: o.compare, Operand: o.operand,
+		}
+		n++
+	}
+	if p.fenced && n > 0 {
+		t.wrs[0].Flags |= fabric.FlagFence
+	}
+	return n
+}
+
+// buildMore makes work requests of an operation of many pieces or several steps,
+// from where it has come to. It returns how many there are now, and whether
+// nothing of the operation is left.
+func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
+	x := o.more
+	for ; n < chain; n++ {
+		m := made{o: o, mark: x.cur.Mark(), phase: x.phase}
+		wr := &t.wrs[n]
+		*wr = fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagSignaled}
+		switch x.phase {
+		case phaseData:
+			room := min(p.sges, pieces-t.used)
+			if room == 0 || room < p.sges && n > 0 && !x.cur.Done() {
+				return n, false // full lists are worth another Post
+			}
+			if !t.data(p, o, wr, room) {
+				return n, false
+			}
+		case phaseFlag:
+			if t.used == pieces || !t.flag(p, o, wr) {
+				return n, false
+			}
+		case phaseNotify:
+			t.notify(p, o, wr)
+		}
+		wr.ID = t.id(o)
+		m.last = x.phase == phaseEnd
+		t.made[n] = m
+		if m.last {
+			return n + 1, true
+		}
+	}
+	return n, false
+}
+
+// data makes the next request of the operation's data.
+func (t *proto) data(p *Peer, o *op, wr *fabric.WR, room int) bool {
+	x := o.more
+	wr.Op = o.kind
+	if o.kind == kindPutSignal {
+		wr.Op = fabric.OpWrite
+	}
+	if x.cur.Len() == 0 { // one piece, or none
+		wr.Local = t.sges[t.used : t.used+1 : t.used+1]
+		wr.Local[0] = o.sge
+		wr.RemoteAddr, wr.RKey = o.remote, o.rkey
+		t.used++
+	} else {
+		k, remote, _ := x.cur.Next(t.sges[t.used:t.used+room], p.max)
+		wr.Local = t.sges[t.used : t.used+k : t.used+k]
+		wr.RemoteAddr, wr.RKey = remote.Addr, remote.Key
+		t.used += k
+	}
+	if x.cur.Done() {
+		x.phase = o.after(phaseData)
+	}
+	return true
+}

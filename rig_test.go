@@ -1,0 +1,59 @@
+package rma
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// networks are the simulated ones, by what Config.Device asks for.
+var networks = map[string]*sim.Network{
+	"sim": sim.NewNetwork(sim.Options{Seed: 1}),
+	// Nothing more is promised than every link must: writes do not wake, appear in
+	// pieces, completions are late, queues refuse.
+	"simhard": sim.NewNetwork(sim.Options{
+		Seed: 2, Caps: hardCaps(), MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 4, Overtake: 0.3,
+	}),
+}
+
+func hardCaps() fabric.Caps {
+	c := sim.CapsLike("ibv")
+	c.MaxSGE, c.LastByteLast, c.MaxMessage, c.MaxInline = 3, false, 1<<16, 0
+	return c
+}
+
+func init() {
+	links.Simulate(func(o links.Options) (fabric.Link, error) { return networks[o.Device].NewLink() })
+}
+
+// simulate opens the engines of a job over that network.
+func simulate(t testing.TB, n int, device string) []*Engine {
+	t.Helper()
+	return openWith(t, n, "", func(c *Config) { c.Device = device })
+}
+
+// onAll runs f over every link, two simulated ones included, with n ranks.
+func onAll(t *testing.T, n int, f func(t *testing.T, es []*Engine)) {
+	for device := range networks {
+		t.Run(device, func(t *testing.T) { t.Parallel(); f(t, simulate(t, n, device)) })
+	}
+	onEach(t, func(t *testing.T, fabric string) { f(t, open(t, n, fabric)) })
+}
+
+// together runs f for every rank at once.
+func together(t testing.TB, es []*Engine, f func(ctx context.Context, e *Engine) error) {
+	t.Helper()
+	var g errgroup.Group
+	ctx := testutil.Context(t, patience)
+	for _, e := range es {
+		g.Go(func() error { return f(ctx, e) })
+	}
+	require.NoError(t, g.Wait())
+}

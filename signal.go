@@ -1,0 +1,318 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/mr"
+)
+
+// SignalOp is what a signal does to the word that the target waits on.
+type SignalOp uint8
+
+// Operations of signals.
+const (
+	SignalSet SignalOp = iota // the word becomes the value
+	SignalAdd                 // the value is added to it, atomically as FetchAdd does
+)
+
+// Cond is what WaitSignal compares the word with its value for. Words and values
+// are unsigned.
+type Cond uint8
+
+// Conditions.
+const (
+	EQ Cond = iota // equal
+	NE             // not equal
+	GE             // greater or equal
+	GT             // greater
+	LE             // less or equal
+	LT             // less
+)
+
+func (c Cond) holds(word, value uint64) bool {
+	switch c {
+	case EQ:
+		return word == value
+	case NE:
+		return word != value
+	case GE:
+		return word >= value
+	case GT:
+		return word > value
+	case LE:
+		return word <= value
+	}
+	return word < value
+}
+
+// PutSignal copies src to dst, and then changes the 8-byte word at sig, which
+// must lie on a multiple of 8, by op with value: a rank that has seen the word
+// changed, with WaitSignal, sees the data. It wakes the target if it sleeps there. The
+// request is complete when both have taken place. Short path: does not allocate or
+// block, and data and flag are handed to the link together.
+func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
+	o := newOp(p, kindPutSignal)
+	x := o.extend()
+	var err error
+	if src.n > 0 {
+		if uint64(src.n) <= p.max {
+			if o.sge, err = src.sge(p.eng, p.link); err == nil {
+				o.remote, o.rkey, err = p.reach(dst, uint64(src.n))
+			}
+		} else {
+			err = p.long(o, dst, src)
+		}
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	return p.signal(o, x, sig, op, value)
+}
+
+// Signal changes the word at sig as PutSignal does, after all that was handed in for
+// the peer before. Short path: does not allocate or block.
+func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
+	o := newOp(p, kindPutSignal)
+	return p.signal(o, o.extend(), sig, op, value)
+}
+
+// signal hands in o with its flag. The data, if any, is set.
+func (p *Peer) signal(o *op, x *more, sig Remote, op SignalOp, value uint64) Request {
+	addr, rkey, err := p.reach(sig, 8)
+	switch {
+	case err != nil:
+	case addr%8 != 0:
+		err = ErrAlign
+	case op > SignalAdd:
+		err = ErrInvalid
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	x.flag = flag{addr: addr, rkey: rkey, add: op == SignalAdd}
+	o.operand = value
+	if o.sge.Len == 0 && x.cur.Len() == 0 {
+		x.phase = phaseFlag
+	}
+	return p.handIn(o)
+}
+
+// flag is the word that a PutSignal changes.
+type flag struct {
+	addr uint64
+	rkey uint32
+	add  bool
+}
+
+// phase is how far an operation of several steps has come.
+type phase uint8
+
+const (
+	phaseData   phase = iota
+	phaseFlag         // of a PutSignal: the flag
+	phaseNotify       // where nothing else wakes the target
+	phaseEnd
+)
+
+// after returns the phase that follows one.
+func (o *op) after(ph phase) phase {
+	switch {
+	case o.kind != kindPutSignal:
+		return phaseEnd
+	case ph == phaseData:
+		return phaseFlag
+	case ph == phaseFlag && o.more.flag.add && !o.peer.wakes:
+		return phaseNotify // an atomic cannot notify by itself
+	}
+	return phaseEnd
+}
+
+// Notifications of one-sided operations have this in the upper half of their
+// immediate value; message channels have 0 there.
+const notifyMagic = 0x5241
+
+// noteSignal says that a word was changed that the target may be waiting for: it
+// looks at those whenever anything happens.
+const noteSignal = notifyMagic << 16
+
+// flag makes the request that changes the word of a PutSignal; false if there is
+// no slot now.
+func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
+	if !t.slot(o) {
+		return false
+	}
+	x := o.more
+	s := &t.slots[p.link]
+	mem := s.bytes(o.slot)
+	wr.Local = t.sges[t.used : t.used+1 : t.used+1]
+	wr.Local[0] = fabric.NewSGE(mem, s.region.LKey())
+	wr.RemoteAddr, wr.RKey = x.flag.addr, x.flag.rkey
+	t.used++
+	if x.flag.add {
+		wr.Op, wr.Operand = fabric.OpFetchAdd, o.operand
+	} else {
+		binary.NativeEndian.PutUint64(mem, o.operand)
+		if p.inline {
+			wr.Flags |= fabric.FlagInline
+		}
+		if !p.wakes {
+			wr.Flags |= fabric.FlagNotify
+			wr.Imm = noteSignal
+		}
+	}
+	x.phase = o.after(phaseFlag)
+	return true
+}
+
+// notify makes an empty request that notifies the target.
+func (t *proto) notify(_ *Peer, o *op, wr *fabric.WR) {
+	wr.Flags |= fabric.FlagNotify
+	wr.Imm = noteSignal
+	o.more.phase = o.after(phaseNotify)
+}
+
+// notified takes a notification of a one-sided operation.
+func (t *proto) notified(*fabric.Completion) {
+	// noteSignal: the words are looked at in the next step.
+}
+
+// word is a word of this rank that somebody waits for.
+type word struct {
+	reg  *mr.Registration // held
+	mem  []byte
+	cond Cond
+	from *Peer // who is to change it, nil if anybody
+}
+
+// WaitSignal waits until the 8-byte word, which must lie on a multiple of 8, meets
+// cond with value, and returns what it holds then. All data of PutSignals that
+// changed the word so far may be read. It spins for some microseconds and then
+// sleeps; PutSignal and Signal wake it, on every link, other operations and this
+// rank's own stores are seen after a while at the latest (1 s). The error is the context's,
+// ErrClosed, or about the buffer. Short path: does not allocate.
+func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
+}
+
+// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the
+// peer is gone and the word is not as it should be, the error is a *PeerError.
+func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return p.waitSignal(ctx, w, cond, value, p)
+}
+
+// AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns what the
+// word held when it was found to meet the condition. It lasts until then, or until
+// Close. Meanwhile Close of the word's region fails, and takes effect afterwards.
+func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
+	return AtomicRequest{e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
+}
+
+func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64, from *Peer) (uint64, error) {
+	r := p.awaitSignal(w, cond, value, from)
+	v, err := r.wait(ctx, nil)
+	if err != nil && r.waitable() { // the wait ended, not the operation
+		p.eng.prog.Do(func() { p.eng.proto.cancelAwait(r.op) })
+	}
+	return v, err
+}
+
+func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Request {
+	o := newOp(p, kindAwait)
+	s, err := w.sge(p.eng, p.link)
+	switch {
+	case err != nil:
+	case w.n != 8:
+		err = ErrLength
+	case s.Addr%8 != 0:
+		err = ErrAlign
+	case cond > LT:
+		err = ErrInvalid
+	case !w.region.reg.Hold():
+		err = ErrForeign
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	x := o.extend()
+	x.word = word{reg: w.region.reg, mem: w.region.reg.Bytes()[w.off : w.off+8], cond: cond, from: from}
+	o.operand = value
+	r := p.handIn(o)
+	if r.err != nil {
+		_ = w.region.reg.Release()
+	}
+	return r
+}
+
+// await begins to wait for a word.
+func (t *proto) await(o *op) {
+	if !t.meets(o) {
+		t.awaits = append(t.awaits, o)
+	}
+}
+
+// meets reports whether o has ended: its word is as it should be, or never will be.
+func (t *proto) meets(o *op) bool {
+	x := o.more
+	v := load64(x.word.mem)
+	switch from := x.word.from; {
+	case x.word.cond.holds(v, o.operand):
+		o.value = v
+	case o.peer.eng.closed.Load():
+		o.err = ErrClosed
+	case from != nil && from.down != nil:
+		o.err = &PeerError{Rank: from.rank, Op: opName(kindAwait), Err: from.down}
+	default:
+		return false
+	}
+	t.endAwait(o)
+	return true
+}
+
+func (t *proto) endAwait(o *op) {
+	_ = o.more.word.reg.Release() // who closed the region meanwhile hears of failures
+	if o.err != nil {
+		o.peer.counts.Failed++
+	}
+	o.Finish()
+}
+
+// look looks at all words that are waited for. It reports whether any wait ended.
+func (t *proto) look() bool {
+	n := len(t.awaits)
+	t.awaits = slices.DeleteFunc(t.awaits, t.meets)
+	if len(t.awaits) == n {
+		return false
+	}
+	t.doze.Reset()
+	return true
+}
+
+// cancelAwait ends a wait that nobody waits for any more.
+func (t *proto) cancelAwait(o *op) {
+	t.takeOver()
+	if i := slices.Index(t.awaits, o); i >= 0 {
+		t.awaits = slices.Delete(t.awaits, i, i+1)
+		_ = o.more.word.reg.Release()
+	}
+	o.recycle()
+}
+
+// endAwaits looks again, because a peer is gone or the engine closes.
+func (t *proto) endAwaits() {
+	if len(t.awaits) > 0 {
+		t.look()
+	}
+}
+
+// deaf reports whether there is a link on which plain writes do not wake this side.
+func (t *proto) deaf() bool {
+	for _, p := range t.peers {
+		if !p.wakes {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Who has seen the signal sees the data: every size, set and add, both ways in
+// turns, sleeping or not.
+func TestPutSignalCarriesItsData(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		const size = 1 << 17
+		mems, keys := share(t, es, size)
+		sizes := []int{8, 0, 1, 200, 5000, 70_000}
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			me, you := e.Rank(), 1-e.Rank()
+			p, mem := e.Peer(you), mems[e.Rank()]
+			var reqs []Request
+			for i := range 60 {
+				n := sizes[i%len(sizes)]
+				if i%2 == me {
+					testutil.Fill(mem.Bytes()[1024:1024+n], uint64(i), 0)
+					op, v := SignalSet, uint64(i+1)
+					if i%4 < 2 {
+						op, v = SignalAdd, uint64(i+1)-binary.NativeEndian.Uint64(mem.Bytes()[16:])
+					}
+					binary.NativeEndian.PutUint64(mem.Bytes()[16:], uint64(i+1))
+					reqs = append(reqs, p.PutSignal(keys[you].At(1024), mem.Slice(1024, n), keys[you].At(0), op, v))
+					continue
+				}
+				if i%8 == 5 {
+					time.Sleep(5 * time.Millisecond) // sleep: the engine of the waiting side goes to sleep now and then
+				}
+				v, err := e.WaitSignal(ctx, mem.Slice(0, 8), GE, uint64(i+1))
+				if err != nil || v != uint64(i+1) {
+					return fmt.Errorf("step %d: %d, %w", i, v, err)
+				}
+				if err := testutil.Verify(mem.Bytes()[1024:1024+n], uint64(i), 0); err != nil {
+					return fmt.Errorf("step %d, %d bytes: %w", i, n, err)
+				}
+			}
+			return WaitAll(ctx, reqs...)
+		})
+		require.EqualValues(t, 30, es[0].Stats().Signals)
+	})
+}
+
+// A target that sleeps is woken by a signal without data, on every link.
+func TestSignalWakesASleeper(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 64)
+		for i := range uint64(3) {
+			r := es[1].AwaitSignal(mems[1].Slice(8, 8), EQ, i+1)
+			time.Sleep(30 * time.Millisecond) // sleep: long enough for both engines to sleep
+			require.False(t, r.Done())
+			require.NoError(t, es[0].Peer(1).Signal(keys[1].At(8), SignalAdd, 1).Wait(ctx))
+			v, err := r.Wait(ctx)
+			require.NoError(t, err)
+			require.Equal(t, i+1, v)
+		}
+	})
+}
+
+func TestConditions(t *testing.T) {
+	for c, want := range map[Cond][3]bool{
+		EQ: {false, true, false}, NE: {true, false, true}, GE: {false, true, true},
+		GT: {false, false, true}, LE: {true, true, false}, LT: {true, false, false},
+	} {
+		for i, v := range []uint64{4, 5, 1 << 63} {
+			require.Equal(t, want[i], c.holds(v, 5), "%d %d", c, v)
+		}
+	}
+}
+
+func TestWaitSignalEnds(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, _ := share(t, es, 64)
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		_, err := es[0].WaitSignal(short, mems[0].Slice(0, 8), NE, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+
+		extra, err := es[0].Alloc(8)
+		require.NoError(t, err)
+		r := es[0].AwaitSignal(extra.Slice(0, 8), NE, 0)
+		require.Error(t, extra.Close(), "somebody looks at it")
+
+		// A wait for a peer ends when the peer is gone; one for anybody goes on.
+		gone := make(chan error, 1)
+		go func() {
+			_, err := es[0].Peer(1).WaitSignal(ctx, mems[0].Slice(8, 8), EQ, 5)
+			gone <- err
+		}()
+		require.NoError(t, es[1].Close())
+		err = <-gone
+		require.ErrorIs(t, err, ErrPeerGone)
+		var pe *PeerError
+		require.True(t, errors.As(err, &pe))
+		require.Equal(t, 1, pe.Rank)
+		require.False(t, r.Done())
+
+		require.NoError(t, es[0].Close())
+		_, err = r.Wait(ctx)
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = es[0].WaitSignal(ctx, mems[0].Slice(0, 8), EQ, 0)
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestSignalRefusals(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 64)
+	p, m := es[0].Peer(1), mems[0]
+	for i, c := range []struct {
+		r    Request
+		want error
+	}{
+		{p.Signal(keys[1].At(4), SignalSet, 1), ErrAlign},
+		{p.Signal(keys[1].At(64), SignalSet, 1), ErrBounds},
+		{p.Signal(keys[0].At(0), SignalSet, 1), ErrWrongPeer},
+		{p.Signal(keys[1].At(0), 2, 1), ErrInvalid},
+		{p.PutSignal(keys[1].At(60), m.Slice(0, 5), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{p.PutSignal(keys[1].At(0), m.Slice(60, 5), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{es[0].AwaitSignal(m.Slice(0, 4), EQ, 0).Request, ErrLength},
+		{es[0].AwaitSignal(m.Slice(4, 8), EQ, 0).Request, ErrAlign},
+		{es[0].AwaitSignal(m.Slice(60, 8), EQ, 0).Request, ErrBounds},
+		{es[0].AwaitSignal(mems[1].Slice(0, 8), EQ, 0).Request, ErrForeign},
+		{es[0].AwaitSignal(m.Slice(0, 8), 6, 0).Request, ErrInvalid},
+	} {
+		require.ErrorIs(t, c.r.Wait(ctx), c.want, "%d", i)
+	}
+	require.Equal(t, make([]byte, 64), mems[1].Bytes())
+	for _, m := range mems {
+		require.NoError(t, m.Close(), "nothing is held")
+	}
+}

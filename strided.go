@@ -1,0 +1,82 @@
+package rma
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+// Shape is a block of memory cut out of an array of any number of dimensions, up
+// to MaxDims: Run contiguous bytes, repeated along Dims, of which the first varies
+// slowest. The two sides of a transfer may lie in arrays of different strides.
+//
+// A halo column of a matrix of float64 with 1000 columns, sent to one of 500:
+//
+//	rma.Shape{Run: 8, Dims: []rma.Dim{{Count: rows, Local: 8 * 1000, Remote: 8 * 500}}}
+type Shape struct {
+	Run  int
+	Dims []Dim
+}
+
+// Dim is one dimension of a Shape: Count runs (or planes, or volumes) that begin
+// Local bytes apart on this side and Remote bytes apart on the other. Strides are
+// not negative; one of 0 repeats a source.
+type Dim struct {
+	Count, Local, Remote int
+}
+
+// MaxDims bounds the dimensions of a Shape.
+const MaxDims = onesided.MaxDims
+
+// Shape2D is rows runs of rowBytes bytes that begin local bytes apart here and
+// remote bytes apart at the peer.
+func Shape2D(rows, rowBytes, local, remote int) Shape {
+	return Shape{Run: rowBytes, Dims: []Dim{{Count: rows, Local: local, Remote: remote}}}
+}
+
+// PutStrided copies runs of src to runs at dst as shape says; both begin with the
+// first run. What the shape spans on this side must lie inside src (ErrBounds), what it
+// spans at the peer inside the key's memory. Runs must not overlap at the
+// destination (ErrOverlap): each dimension steps over all that those of smaller
+// strides reach. Nothing is expanded: a shape of millions of runs costs no
+// memory. All is checked before anything moves; the order in which runs become visible
+// is not defined. Short path: does not allocate or block.
+func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
+	return p.strided(fabric.OpWrite, src, dst, shape)
+}
+
+// GetStrided copies runs at src to runs of dst. As PutStrided.
+func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
+	return p.strided(fabric.OpRead, dst, src, shape)
+}
+
+func (p *Peer) strided(kind fabric.Op, local Buffer, remote Remote, shape Shape) Request {
+	o := newOp(p, kind)
+	here, err := local.piece(p.eng, p.link)
+	if err != nil {
+		return p.drop(o, err)
+	}
+	var dims [MaxDims]onesided.Dim
+	s := onesided.Shape{Run: shape.Run, Dims: dims[:min(len(shape.Dims), MaxDims)]}
+	for i := range s.Dims {
+		dims[i] = onesided.Dim(shape.Dims[i])
+	}
+	plan, err := s.Check()
+	switch {
+	case err != nil:
+	case len(shape.Dims) > MaxDims:
+		err = ErrShape
+	case plan.Local > here.Len:
+		err = ErrBounds
+	case s.Overlaps(kind == fabric.OpWrite):
+		err = ErrOverlap
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	there := onesided.Piece{Len: plan.Remote}
+	if there.Addr, there.Key, err = p.reach(remote, plan.Remote); err != nil {
+		return p.drop(o, err)
+	}
+	o.extend().cur.SetShape(here, there, s, plan)
+	return p.handIn(o)
+}

@@ -1,0 +1,97 @@
+package rma
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+// Span is n bytes of a peer's memory.
+type Span struct {
+	at Remote
+	n  int
+}
+
+// Span names n bytes from the place on. What lies outside the key's memory is
+// refused by the operation that it is given to.
+func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
+
+// Slice names n bytes from off on.
+func (k *Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
+
+// PutV copies the pieces of src, one after the other, to the pieces of dst, as if
+// both were joined: they need not be cut alike, but must hold the same number of bytes.
+// Pieces of dst must not overlap (ErrOverlap). All is checked before anything
+// moves; the order in which pieces become visible is not defined. The lists may be reused
+// when PutV returns. Short path: does not allocate or block for lists seen before
+// that were as long.
+func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(fabric.OpWrite, src, dst) }
+
+// GetV copies the pieces of src to those of dst. As PutV.
+func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(fabric.OpRead, dst, src) }
+
+func (p *Peer) vector(kind fabric.Op, local []Buffer, remote []Span) Request {
+	o := newOp(p, kind)
+	c := &o.extend().cur
+	for _, b := range local {
+		s, err := b.piece(p.eng, p.link)
+		if err != nil {
+			return p.drop(o, err)
+		}
+		c.AddLocal(s)
+	}
+	for _, s := range remote {
+		if s.n < 0 {
+			return p.drop(o, ErrBounds)
+		}
+		addr, rkey, err := p.reach(s.at, uint64(s.n))
+		if err != nil {
+			return p.drop(o, err)
+		}
+		c.AddRemote(onesided.Piece{Addr: addr, Len: uint64(s.n), Key: rkey})
+	}
+	switch {
+	case !c.End():
+		return p.drop(o, ErrLength)
+	case c.Overlap(kind == fabric.OpWrite):
+		return p.drop(o, ErrOverlap)
+	}
+	return p.handIn(o)
+}
+
+// moveLong is move for what is too long for one request.
+func (p *Peer) moveLong(kind fabric.Op, remote Remote, local Buffer) Request {
+	o := newOp(p, kind)
+	if err := p.long(o, remote, local); err != nil {
+		return p.drop(o, err)
+	}
+	return p.handIn(o)
+}
+
+// long makes o a transfer of one piece that takes several requests.
+func (p *Peer) long(o *op, remote Remote, local Buffer) error {
+	s, err := local.piece(p.eng, p.link)
+	if err != nil {
+		return err
+	}
+	addr, rkey, err := p.reach(remote, s.Len)
+	if err != nil {
+		return err
+	}
+	c := &o.extend().cur
+	c.AddLocal(s)
+	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
+	c.End()
+	return nil
+}
+
+// piece names the buffer for the link with that index. It may be longer than an
+// SGE can say.
+func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
+	whole := b
+	whole.n = 0
+	s, err := whole.sge(e, link)
+	if err == nil && (b.n < 0 || b.n > len(b.region.reg.Bytes())-b.off) {
+		err = ErrBounds
+	}
+	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
+}

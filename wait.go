@@ -1,0 +1,122 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// WaitAll waits until all requests are complete and returns nil, or the errors of
+// those that failed, joined. If ctx ends first it returns that error and leaves all
+// of them as they were: they may be waited for again. Else they are used up. Zero
+// requests, and ones that are used up already, are passed over. Short path: does
+// not allocate.
+func WaitAll(ctx context.Context, reqs ...Request) error {
+	for i := range reqs {
+		if r := &reqs[i]; r.waitable() {
+			if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
+				return waitError(err)
+			}
+		}
+	}
+	var all error
+	for i := range reqs {
+		r := &reqs[i]
+		if r.err == nil && !r.waitable() {
+			continue
+		}
+		_, err := r.wait(ctx, nil)
+		all = joined(all, err)
+	}
+	return all
+}
+
+// WaitAny waits until one of the requests is complete and returns its index; call
+// its Wait for the result, which returns at once, and put Request{} in its place
+// before the next WaitAny. Zero requests, and ones that are used up, are passed over:
+// if there are no others the error is ErrRequestUsed. Else it is the context's, or
+// ErrClosed; the index is -1 then. Short path: does not allocate for up to 16.
+func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
+	var room [16]*progress.Waiter
+	ws := progress.Waiters(room[:0])
+	if len(reqs) > len(room) {
+		ws = make(progress.Waiters, 0, len(reqs))
+	}
+	var eng *Engine
+	for i := range reqs {
+		r := &reqs[i]
+		switch {
+		case r.refused(), r.waitable() && r.op.Done():
+			return i, nil // Wait says how it ended
+		case !r.waitable():
+			ws = append(ws, nil)
+		default:
+			ws = append(ws, &r.op.Waiter)
+			eng = r.eng
+		}
+	}
+	if eng == nil {
+		return -1, ErrRequestUsed
+	}
+	i, err := eng.prog.WaitAny(ctx, 0, ws)
+	if err != nil {
+		return -1, waitError(err)
+	}
+	return i, nil
+}
+
+// Then has f called with the operation's error, once, when it is complete: by
+// whatever goroutine drives the engine then, or by this one before Then returns if
+// it is complete already. f must not block or wait for anything of the engine; it
+// may begin operations. The request is used up.
+func (r Request) Then(f func(error)) {
+	if r.err != nil || !r.waitable() {
+		if r.err == nil {
+			r.err = ErrRequestUsed
+		}
+		if f != nil {
+			f(r.err)
+		} else if pe := (*PeerError)(nil); errors.As(r.err, &pe) {
+			r.eng.peers[pe.Rank].blame(pe)
+		}
+		return
+	}
+	o := r.op
+	o.hook = f
+	o.gen.Add(1)
+	if o.Detach() {
+		return
+	}
+	err := o.err
+	if pe := (*PeerError)(nil); f == nil && errors.As(err, &pe) {
+		r.eng.peers[pe.Rank].blame(pe)
+	}
+	o.recycle()
+	if f != nil {
+		f(err)
+	}
+}
+
+// Forget gives the request up: the operation goes on, nobody waits for it, and if
+// it fails the next Flush of its peer says so. The request is used up. Short path:
+// does not allocate.
+func (r Request) Forget() { r.Then(nil) }
+
+// blame keeps the error of an operation that nobody waits for, for the next flush.
+func (p *Peer) blame(err error) { p.forgotten.CompareAndSwap(nil, &err) }
+
+// waitable reports whether there is an operation that the request means.
+func (r *Request) waitable() bool { return r.op != nil && r.op.gen.Load() == r.gen }
+
+// refused reports whether the operation was never begun.
+func (r *Request) refused() bool { return r.err != nil }
+
+// waitError is the error of a wait that did not come to its end.
+func waitError(err error) error {
+	if errors.Is(err, progress.ErrClosed) {
+		return ErrClosed
+	}
+	return fmt.Errorf("rma: wait: %w", err)
+}

@@ -1,0 +1,113 @@
+package rma
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestWaitAllAndAny(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 1<<16)
+		p := es[0].Peer(1)
+		var reqs []Request
+		for i := range 40 {
+			reqs = append(reqs, p.Put(keys[1].At(uint64(64*i)), mems[0].Slice(64*i, 64)))
+		}
+		for n := range 40 {
+			i, err := WaitAny(ctx, reqs...)
+			require.NoError(t, err, n)
+			require.NoError(t, reqs[i].Wait(ctx))
+			if n%2 == 0 {
+				reqs[i] = Request{}
+			}
+		}
+		_, err := WaitAny(ctx, reqs...)
+		require.ErrorIs(t, err, ErrRequestUsed)
+		require.NoError(t, WaitAll(ctx, reqs...))
+
+		for i := range reqs {
+			reqs[i] = p.Get(mems[0].Slice(64*i, 64), keys[1].At(uint64(64*i)))
+		}
+		bad := p.Get(mems[0].Slice(0, 8), keys[0].At(0))
+		err = WaitAll(ctx, append(reqs, bad, p.Put(keys[1].At(1<<16), mems[0].Slice(0, 1)))...)
+		require.ErrorIs(t, err, ErrWrongPeer)
+		require.ErrorIs(t, err, ErrBounds)
+		for _, r := range reqs {
+			require.ErrorIs(t, r.Wait(ctx), ErrRequestUsed)
+		}
+		i, err := WaitAny(ctx, Request{}, bad)
+		require.NoError(t, err)
+		require.Equal(t, 1, i, "refused is complete")
+	})
+}
+
+// A context that ends leaves all requests as they were.
+func TestWaitAllEndsWithItsContext(t *testing.T) {
+	es := simulate(t, 1, "sim")
+	mems, keys := share(t, es, 64)
+	never := es[0].AwaitSignal(mems[0].Slice(0, 8), EQ, 5)
+	put := es[0].Peer(0).Put(keys[0].At(8), mems[0].Slice(16, 8))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, WaitAll(ctx, put, never.Request), context.DeadlineExceeded)
+	require.NoError(t, put.Wait(t.Context()))
+	_, err := WaitAny(ctx, put, never.Request)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, es[0].Peer(0).Signal(keys[0].At(0), SignalSet, 5).Wait(t.Context()))
+	i, err := WaitAny(t.Context(), put, never.Request)
+	require.NoError(t, err)
+	require.Equal(t, 1, i)
+	v, err := never.Wait(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 5, v)
+}
+
+// Callbacks are called once each, may begin operations, and get the error.
+func TestThen(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		const chains, links = 4, 50
+		var done atomic.Int64
+		finished := make(chan struct{}, chains)
+		for range chains {
+			var next func(error)
+			n := 0
+			next = func(err error) {
+				if err != nil {
+					panic(err)
+				}
+				done.Add(1)
+				if n++; n < links {
+					p.Put(keys[1].At(0), mems[0].Slice(0, 64)).Then(next)
+					return
+				}
+				finished <- struct{}{}
+			}
+			p.Put(keys[1].At(0), mems[0].Slice(0, 64)).Then(next)
+		}
+		for range chains {
+			select {
+			case <-finished:
+			case <-ctx.Done():
+				t.Fatal("callbacks missing")
+			}
+		}
+		require.EqualValues(t, chains*links, done.Load())
+		r := p.Put(keys[1].At(0), mems[0].Slice(0, 8))
+		require.NoError(t, r.Wait(ctx))
+		var got error
+		r.Then(func(err error) { got = err })
+		require.ErrorIs(t, got, ErrRequestUsed)
+		p.Put(keys[1].At(4096), mems[0].Slice(0, 8)).Then(func(err error) { got = err })
+		require.ErrorIs(t, got, ErrBounds)
+	})
+}

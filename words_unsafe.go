@@ -1,0 +1,13 @@
+package rma
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// load64 loads the 8-byte word at the start of b, which must lie on a multiple of
+// 8. Peers write such words in one piece; what they wrote before may be read
+// after it.
+func load64(b []byte) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))))
+}
