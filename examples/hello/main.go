@@ -20,12 +20,12 @@ func main() {
 }
 
 func hello(ctx context.Context) error {
-	eng, err := rma.Open(ctx, nil)
+	eng, err := rma.Open(ctx, nil) // finds its job in the environment; alone: rank 0 of 1
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
-	mem, err := eng.Alloc(4096) // the first half is mine, the second my neighbour's
+	mem, err := eng.Alloc(4096) // registered memory outside the Go heap
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ var linkSettings = []Setting{
 	{
 		Env: "RMA_DISABLE_SEGMENTS", Group: Links, Type: Type{Kind: Switch}, Default: "0",
 		What:  "shm's `Alloc` hands out private memory, which peers cannot map",
-		Why:   "mapped memory is reached by plain loads and stores; the switch is for tests of the other path and for hosts with a tiny `/dev/shm`",
+		Why:   "mapped memory is reached by plain loads and stores; the switch is for tests of the other path",
 		Where: "fabric/shm", Since: "0.1",
 	},
 	{

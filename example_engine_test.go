@@ -1,0 +1,173 @@
+package rma_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// A configuration in code. Whoever starts the program can override all of it by
+// variables or a file: RMA_FABRIC=tcp, RMA_CONFIG=/etc/rma.conf.
+func ExampleConfig() {
+	eng, err := rma.Open(context.Background(), &rma.Config{
+		PeerTimeout: 500 * time.Millisecond,                  // a peer that is silent for so long is gone
+		Settings:    map[string]string{"disable_cma": "yes"}, // what has no field
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+
+	_, err = rma.Open(context.Background(), &rma.Config{Depth: 1 << 20, Fabric: "shmem"})
+	fmt.Println(err)
+	// Output:
+	// rma: open: config: 2 settings are wrong:
+	// 	Config.Depth = 1048576: want a number of requests, 16 … 65536
+	// 	Config.Fabric = shmem: want auto, shm, tcp, verbs or ibv
+}
+
+// A program that knows its job from somewhere else than the environment.
+func ExampleJob() {
+	eng, err := rma.Open(context.Background(), &rma.Config{
+		Job: &rma.Job{Rank: 0, Size: 1}, // of several ranks: Root and Token as well
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	fmt.Printf("rank %d of %d\n", eng.Rank(), eng.Size())
+	// Output: rank 0 of 1
+}
+
+// Ranks meet in barriers; whoever needs the memory of others closes after one.
+func ExampleEngine() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	for r := range eng.Size() {
+		fmt.Println("rank", eng.Peer(r).Rank())
+	}
+	if err := eng.Barrier(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: rank 0
+}
+
+// Errors of operations say which peer and which operation, and wrap the cause.
+func ExamplePeerError() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	err = eng.Peer(0).Put(key.At(4000), mem.Slice(0, 1000)).Wait(ctx) // 4000 + 1000 > 4096
+	var pe *rma.PeerError
+	if errors.As(err, &pe) {
+		fmt.Println(pe.Op, pe.Rank)
+	}
+	switch {
+	case errors.Is(err, rma.ErrBounds):
+		fmt.Println("a slip of this program")
+	case errors.Is(err, rma.ErrPeerGone):
+		fmt.Println("go on without that rank, or end")
+	}
+	// Output:
+	// put 0
+	// a slip of this program
+}
+
+// What an engine has done, and with whom.
+func ExampleStats() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	for range 10 {
+		if err := eng.Peer(0).Put(key.At(64), mem.Slice(0, 64)).Wait(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	s := eng.Stats()
+	fmt.Println(s.Puts, s.PutBytes, s.Failed, s.Regions)
+	// Output: 10 640 0 1
+}
+
+// The part of one peer; its Err says why a connection is no more.
+func ExamplePeerStats() {
+	eng, err := rma.Open(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	for r := range eng.Size() {
+		if s := eng.Peer(r).Stats(); s.Err != nil {
+			fmt.Println(s.Rank, s.Link, s.Err)
+		}
+	}
+	// Output:
+}
+
+// Counts of two moments give what happened between them.
+func ExampleCounts() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	before := eng.Stats().Counts
+	if _, err := eng.Peer(0).FetchAdd(key.At(0), 1).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(eng.Stats().Atomics - before.Atomics)
+	// Output: 1
+}
+
+// Messages to oneself are copied from request to request: no way was chosen.
+func ExampleMessageStats() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	r := eng.Peer(0).Recv(make([]byte, 16))
+	if err := eng.Peer(0).Send([]byte("to myself")).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := r.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	s := eng.Stats()
+	fmt.Println(s.Sends, s.Messages.Eager+s.Messages.Gathered+s.Messages.Fetched)
+	// Output: 1 0
+}

@@ -1,0 +1,94 @@
+package rma_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/seed33544411/rma"
+)
+
+// Memory of the application can be registered in place; Alloc's is better: it
+// lies outside the Go heap, and peers of the same host map it.
+func ExampleRegion() {
+	eng, err := rma.Open(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	table := make([]byte, 1<<16)
+	mem, err := eng.Register(table) // pinned until Close
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	key := mem.Key()
+	fmt.Println(key.Len())
+	// Output: 65536
+}
+
+// A buffer is a piece of a region. Taking one costs nothing and checks nothing:
+// the operation that it is given to does.
+func ExampleBuffer() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	copy(mem.Bytes(), "halo")
+	row := mem.Slice(0, 4)
+	if err := eng.Peer(0).Put(key.At(100), row).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", mem.Bytes()[100:104])
+	// Output: halo
+}
+
+// Keys are values of a fixed size: send them as you like. What comes from a peer
+// is a claim that only the peer itself can confirm.
+func ExampleKey() {
+	eng, err := rma.Open(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	wire := key.Append(nil)
+	fmt.Println(len(wire) == rma.KeySize)
+	again, err := rma.ParseKey(wire)
+	fmt.Println(again.Len(), err)
+	// Output:
+	// true
+	// 4096 <nil>
+}
+
+// A remote is a place in the memory of a peer: a key and an offset.
+func ExampleRemote() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	var at rma.Remote = key.At(8)
+	if _, err := eng.Peer(0).FetchAdd(at, 5).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mem.Bytes()[8] + mem.Bytes()[15]) // 5, at one end or the other
+	// Output: 5
+}

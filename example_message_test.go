@@ -1,0 +1,121 @@
+package rma_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// A request is a value. Its end may be asked for, and waited for as long as a
+// context lasts, and again.
+func ExampleRequest() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	buf := make([]byte, 16)
+	recv := eng.Peer(0).Recv(buf)
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err = recv.Wait(soon) // nobody has sent
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), recv.Done())
+
+	var send rma.Request = eng.Peer(0).Send([]byte("late"))
+	n, err := recv.Wait(ctx)
+	fmt.Println(string(buf[:n]), err)
+	fmt.Println(send.Wait(ctx))
+	fmt.Println(send.Wait(ctx))
+	// Output:
+	// true false
+	// late <nil>
+	// <nil>
+	// request has been waited for already
+}
+
+// A lock that nobody serves: whoever swaps 0 for 1 has it.
+func ExampleAtomicRequest() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := mem.Key()
+	lock := key.At(0)
+	for range 2 {
+		var swap rma.AtomicRequest = eng.Peer(0).CompareSwap(lock, 0, 1)
+		was, err := swap.Wait(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(was == 0)
+	}
+	// Output:
+	// true
+	// false
+}
+
+// A message may be chosen by its tag; one that is too long is an error and stays.
+func ExampleRecvRequest() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	me := eng.Peer(0)
+	const work = 7
+	sent := me.SendTag(work, []byte("a piece of work"))
+	buf := make([]byte, 64)
+	_, err = me.RecvTag(work, buf[:4]).Wait(ctx)
+	fmt.Println(errors.Is(err, rma.ErrShortBuffer))
+	tag, n, err := me.Recv(buf).WaitTag(ctx)
+	fmt.Println(tag, string(buf[:n]), err, sent.Wait(ctx))
+	// Output:
+	// true
+	// 7 a piece of work <nil> <nil>
+}
+
+// Many messages, one decision: the cost model sees them all.
+func ExampleBatch() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	me := eng.Peer(0)
+	parts := [][]byte{[]byte("one"), []byte("two"), []byte("three")}
+
+	b := me.Batch()
+	for tag, part := range parts {
+		b.Add(uint32(tag), part)
+	}
+	sent := b.Send()
+
+	buf := make([]byte, 64)
+	for tag := range parts {
+		n, err := me.RecvTag(uint32(tag), buf).Wait(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(buf[:n]))
+	}
+	if err := sent.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// one
+	// two
+	// three
+}

@@ -1,0 +1,145 @@
+//go:build unix
+
+package migrating
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// both runs f on the two ranks of a job in this process.
+func both(t *testing.T, f func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error) {
+	t.Parallel()
+	ctx := testutil.Context(t, time.Minute)
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2, Token: []byte("t")})
+	require.NoError(t, err)
+	defer srv.Close()
+	var g errgroup.Group
+	for r := range 2 {
+		g.Go(func() error {
+			eng, err := rma.Open(ctx, &rma.Config{
+				Job:      &rma.Job{Rank: r, Size: 2, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+				Sampling: "off",
+			})
+			if err != nil {
+				return err
+			}
+			defer eng.Close()
+			mem, err := eng.Alloc(4096)
+			if err != nil {
+				return err
+			}
+			keys, err := rma.AllGatherKeys(ctx, eng, mem)
+			if err == nil {
+				err = f(ctx, eng, mem, keys)
+			}
+			if err == nil {
+				err = eng.Barrier(ctx)
+			}
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+}
+
+func TestHalo(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		me, other := eng.Rank(), 1-eng.Rank()
+		testutil.Fill(mem.Bytes()[:100], uint64(me), 0)
+		if err := halo(ctx, eng, mem, keys, mem.Slice(0, 100), other, 2048); err != nil {
+			return err
+		}
+		return testutil.Verify(mem.Bytes()[2048:2148], uint64(other), 0)
+	})
+}
+
+func TestSendrecvAndDraw(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		me, other := eng.Rank(), 1-eng.Rank()
+		in := make([]byte, 1000)
+		n, err := sendrecv(ctx, eng, other, 9, testutil.Payload(500+me, uint64(me), 0), in)
+		if err != nil {
+			return err
+		}
+		require.Equal(t, 500+other, n)
+		if err := testutil.Verify(in[:n], uint64(other), 0); err != nil {
+			return err
+		}
+		if _, err := draw(ctx, eng, keys[0].At(8)); err != nil {
+			return err
+		}
+		if err := eng.Barrier(ctx); err != nil {
+			return err
+		}
+		v, err := draw(ctx, eng, keys[0].At(8))
+		require.GreaterOrEqual(t, v, uint64(2))
+		return err
+	})
+}
+
+func TestAdvertiseAndStore(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		if eng.Rank() == 0 {
+			testutil.Fill(mem.Bytes()[:300], 5, 0)
+			if err := store(ctx, eng, 1, mem.Slice(0, 300)); err != nil {
+				return err
+			}
+			return eng.Barrier(ctx)
+		}
+		own := make([]byte, 512)
+		region, err := advertise(ctx, eng, own, 0)
+		if err != nil {
+			return err
+		}
+		defer region.Close()
+		if err := eng.Barrier(ctx); err != nil {
+			return err
+		}
+		return testutil.Verify(own[:300], 5, 0)
+	})
+}
+
+func TestLookupAndCall(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		if eng.Rank() == 1 {
+			testutil.Fill(mem.Bytes()[3*rowSize:4*rowSize], 3, 0)
+			if err := eng.Barrier(ctx); err != nil {
+				return err
+			}
+			return serve(ctx, eng, 0, bytes.ToUpper)
+		}
+		if err := eng.Barrier(ctx); err != nil {
+			return err
+		}
+		if err := lookup(ctx, eng, 1, &keys[1], 3, mem.Slice(0, rowSize)); err != nil {
+			return err
+		}
+		if err := testutil.Verify(mem.Bytes()[:rowSize], 3, 0); err != nil {
+			return err
+		}
+		buf := make([]byte, 100)
+		for id := range uint32(3) {
+			n, err := call(ctx, eng, 1, id, []byte("question"), buf)
+			if err != nil {
+				return err
+			}
+			require.Equal(t, "QUESTION", string(buf[:n]))
+		}
+		return eng.Peer(1).Send(nil).Wait(ctx)
+	})
+}
