@@ -85,7 +85,7 @@ func ExampleRemote() {
 		log.Fatal(err)
 	}
 	key := mem.Key()
-	var at rma.Remote = key.At(8)
+	at := key.At(8)
 	if _, err := eng.Peer(0).FetchAdd(at, 5).Wait(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func ExampleRequest() {
 	_, err = recv.Wait(soon) // nobody has sent
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), recv.Done())
 
-	var send rma.Request = eng.Peer(0).Send([]byte("late"))
+	send := eng.Peer(0).Send([]byte("late"))
 	n, err := recv.Wait(ctx)
 	fmt.Println(string(buf[:n]), err)
 	fmt.Println(send.Wait(ctx))
@@ -53,7 +53,7 @@ func ExampleAtomicRequest() {
 	key := mem.Key()
 	lock := key.At(0)
 	for range 2 {
-		var swap rma.AtomicRequest = eng.Peer(0).CompareSwap(lock, 0, 1)
+		swap := eng.Peer(0).CompareSwap(lock, 0, 1)
 		was, err := swap.Wait(ctx)
 		if err != nil {
 			log.Fatal(err)
