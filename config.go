@@ -107,4 +107,9 @@ type Job struct {
 
 	// Token is the secret shared by the server and all ranks.
 	Token []byte
+
+	// Serve runs the server in this process, at Root: on one rank of a job
+	// that nothing else serves. Close then waits until the other ranks have
+	// left, up to SetupTimeout.
+	Serve bool
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -95,9 +96,12 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 		}
 	}
 	v, err := settings.Load(src)
-	w, jobErr := wireup.FromEnv()
+	w, jobErr := jobenv.FromEnv()
 	if d.Job != nil {
 		w, jobErr = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}, nil
+		if d.Job.Serve {
+			w.Prepare = jobenv.ListenAt(d.Job.Root)
+		}
 	}
 	if err = errors.Join(err, jobErr); err != nil {
 		return d, links.Options{}, wireup.Config{}, fmt.Errorf("config: %w", err)
@@ -109,6 +113,7 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	d.Fabric = forced
 	w.Timeout = d.SetupTimeout
 	d.Logger = logger(d.Logger, v)
+	w.Log = d.Logger
 	d.report(v)
 	return d, o, w, nil
 }

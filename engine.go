@@ -68,6 +68,9 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		if err = e.setup(ctx); err == nil {
 			return e, nil
 		}
+		if e.job.Serves() { // the others are told why, and not waited for
+			e.job.Abort("rma: open: " + err.Error())
+		}
 		err = errors.Join(err, e.Close())
 	}
 	e.die()

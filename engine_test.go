@@ -512,5 +512,5 @@ func TestOpenFails(t *testing.T) {
 	config.SetupTimeout = 100 * time.Millisecond
 	_, err := Open(context.Background(), config)
 	require.ErrorIs(t, err, wireup.ErrTimeout)
-	require.ErrorContains(t, err, "rank 1 never joined")
+	require.ErrorContains(t, err, "rank 1 of 2 has not joined")
 }

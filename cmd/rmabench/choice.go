@@ -18,7 +18,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // choiceFlags are the flags of choice and explain.
@@ -159,9 +159,9 @@ func (f *choiceFlags) output(s streams) (w io.Writer, commit func() error) {
 
 // compare measures and writes.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
-	inJob := wireup.InJob()
+	inJob := jobenv.InJob()
 	if inJob {
-		if cfg, err := wireup.FromEnv(); err == nil && cfg.Rank > 0 {
+		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
 			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
 		}
 	}
@@ -222,7 +222,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 // explain explains and writes.
 func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
 	var x *choice.Explanation
-	if wireup.InJob() {
+	if jobenv.InJob() {
 		var shows bool
 		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }})
 		if err != nil || !shows {
@@ -279,7 +279,7 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	if f.quiet {
 		bar = nil
 	}
-	if cfg, err := wireup.FromEnv(); wireup.InJob() && err == nil && cfg.Rank > 0 {
+	if cfg, err := jobenv.FromEnv(); jobenv.InJob() && err == nil && cfg.Rank > 0 {
 		bar = nil
 	}
 	p := newProgress(bar, choice.AblationRows())
@@ -292,7 +292,7 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	}
 	shows := true
 	var err error
-	if wireup.InJob() {
+	if jobenv.InJob() {
 		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Ablation: emit})
 	} else {
 		err = session.AblateLocal(ctx, req, s.err, emit)

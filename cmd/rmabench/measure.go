@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -154,9 +155,9 @@ func token(flag string) ([]byte, error) {
 
 // run measures and writes.
 func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) error {
-	inJob := wireup.InJob() && f.connect == ""
+	inJob := jobenv.InJob() && f.connect == ""
 	if inJob {
-		if cfg, err := wireup.FromEnv(); err == nil && cfg.Rank > 0 {
+		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
 			return shown(session.InJob(ctx, req, nil)) // has nothing to write
 		}
 	}

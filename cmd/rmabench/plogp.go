@@ -17,7 +17,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -132,7 +132,7 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 		}
 		var res *bench.PlogpResult
 		var err error
-		if wireup.InJob() {
+		if jobenv.InJob() {
 			var shows bool
 			if res, shows, err = session.PlogpInJob(ctx, req); err != nil || !shows {
 				return shown(shows, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // Default sizes of a report's curves: every power of two of what messages are
@@ -181,7 +181,7 @@ func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 
 // run measures and reports.
 func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) error {
-	if wireup.InJob() {
+	if jobenv.InJob() {
 		return usage(errors.New("report starts its ranks by itself: not under a launcher"))
 	}
 	rep := &report.Report{When: time.Now()}

@@ -15,7 +15,7 @@ const EnvLocalSize = "RMA_LOCAL_SIZE"
 // its own.
 var jobVars = map[string]bool{
 	wireup.EnvRank: true, wireup.EnvSize: true, wireup.EnvRoot: true, wireup.EnvToken: true,
-	wireup.EnvJob: true, wireup.EnvLocalRank: true, EnvLocalSize: true,
+	wireup.EnvTokenFile: true, wireup.EnvJob: true, wireup.EnvLocalRank: true, EnvLocalSize: true,
 }
 
 // environ is the environment of one rank: ours without an outer job, what the

@@ -93,6 +93,10 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	signal.Notify(sigs, forwarded...)
 	defer signal.Stop(sigs)
 
+	tls, err := wireup.TLSFrom(os.Getenv) // the ranks will want it
+	if err != nil {
+		return 1, err
+	}
 	ln, root, dir, err := listen(s.Rendezvous)
 	if err != nil {
 		return 1, err
@@ -104,7 +108,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	if _, err := rand.Read(token); err != nil {
 		return 1, err
 	}
-	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, Log: s.Log})
+	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, TLS: tls, Log: s.Log})
 	if err != nil {
 		return 1, err
 	}

@@ -1,7 +1,8 @@
 package settings
 
-// jobSettings say which process of which job this is. Launchers set them; set
-// them by hand to start ranks in another way. internal/wireup checks them.
+// jobSettings say which process of which job this is, and how its ranks meet.
+// rmarun sets most of them; others' launchers are understood without
+// (docs/launching.md). internal/wireup and internal/jobenv check them.
 var jobSettings = []Setting{
 	{
 		Env: "RMA_RANK", Group: Job, Type: Type{Kind: Count}, Else: "0 of a job of one", EnvOnly: true,
@@ -16,8 +17,41 @@ var jobSettings = []Setting{
 		What: "the rendezvous server: `unix:/path` or `host:port`", Where: "internal/wireup", Since: "0.1",
 	},
 	{
+		Env: "RMA_SERVE", Group: Job, Type: Type{Kind: Switch}, Else: "0 where RMA_RANK is set, 1 under launchers that bring no server", EnvOnly: true,
+		What: "rank 0 runs the rendezvous server within itself, at RMA_ROOT", Where: "internal/jobenv", Since: "0.1",
+	},
+	{
+		Env: "RMA_LAUNCHER", Group: Job, EnvOnly: true, Default: "auto",
+		Type: Type{Kind: Enum, Values: []string{"auto", "none", "rma", "openmpi", "mpich", "slurm", "kubernetes"}},
+		What: "whose variables describe the job; `none`: this process is alone", Where: "internal/jobenv", Since: "0.1",
+	},
+	{
+		Env: "RMA_SERVICE", Group: Job, Type: Type{Kind: Text}, Else: "none", EnvOnly: true,
+		What: "headless service of the pods of an indexed Kubernetes Job, with `:port` if it is not 7117", Where: "internal/jobenv", Since: "0.1",
+	},
+	{
 		Env: "RMA_TOKEN", Group: Job, Type: Type{Kind: Secret}, Else: "empty: proves nothing", EnvOnly: true,
 		What: "the job's secret, the same for the server and all ranks; proved by both sides, never sent", Where: "internal/wireup", Since: "0.1",
+	},
+	{
+		Env: "RMA_TOKEN_FILE", Group: Job, Type: Type{Kind: Path}, Else: "none", EnvOnly: true,
+		What: "file that holds the secret, hexadecimal, where RMA_TOKEN is not set", Where: "internal/wireup", Since: "0.1",
+	},
+	{
+		Env: "RMA_INSECURE", Group: Job, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
+		What: "ranks on several hosts may meet without a secret", Why: "whoever reaches the port could join, and write to the ranks' memory", Where: "internal/jobenv", Since: "0.1",
+	},
+	{
+		Env: "RMA_TLS_CERT", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,
+		What: "this process's certificate (PEM) for the way to the rendezvous server", Where: "internal/wireup", Since: "0.1",
+	},
+	{
+		Env: "RMA_TLS_KEY", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,
+		What: "its key", Where: "internal/wireup", Since: "0.1",
+	},
+	{
+		Env: "RMA_TLS_CA", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,
+		What: "certificates by which those of the other processes must be signed", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_JOB", Group: Job, Type: Type{Kind: Text}, Else: "no name", EnvOnly: true,

@@ -8,6 +8,14 @@ var testSettings = []Setting{
 		What: "a test that finds no RDMA device fails instead of being skipped", Where: "internal/testutil", Since: "0.1",
 	},
 	{
+		Env: "RMA_LAUNCHERS", Group: Tests, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
+		What: "run the tests under real launchers; `make launchers` sets it", Where: "tests/launchers", Since: "0.1",
+	},
+	{
+		Env: "RMA_REQUIRE_LAUNCHERS", Group: Tests, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
+		What: "of those, one whose launcher is missing fails instead of being skipped", Where: "tests/launchers", Since: "0.1",
+	},
+	{
 		Env: "RMA_RDMA_DEVICE", Group: Tests, Type: Type{Kind: Text}, Else: "the first one", EnvOnly: true,
 		What: "device of one end of a test", Where: "internal/testutil", Since: "0.1",
 	},

@@ -90,6 +90,7 @@ func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 func (j *Job) call(ctx context.Context, op, key string, m message) (message, error) {
 	ctx, cancel := j.bound(ctx)
 	defer cancel()
+	start := time.Now()
 	if err := ctx.Err(); err != nil {
 		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
 	}
@@ -126,11 +127,11 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 	for {
 		select {
 		case r := <-ch:
-			return r, j.result(op, key, r)
+			return r, j.result(op, key, start, r)
 		case <-j.done:
 			select {
 			case r := <-ch: // it came just before the end
-				return r, j.result(op, key, r)
+				return r, j.result(op, key, start, r)
 			default:
 			}
 			return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, j.Err())
@@ -143,12 +144,12 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 			defer t.Stop()
 			expired, late = nil, t.C
 		case <-late:
-			return message{}, &TimeoutError{Op: op, Key: key, Detail: "and the rendezvous server does not answer"}
+			return message{}, &TimeoutError{Op: op, Key: key, After: time.Since(start), Detail: "the rendezvous server does not answer"}
 		}
 	}
 }
 
-func (j *Job) result(op, key string, r message) error {
+func (j *Job) result(op, key string, start time.Time, r message) error {
 	if r.typ != msgDone || r.code == codeOK {
 		return nil
 	}
@@ -158,7 +159,7 @@ func (j *Job) result(op, key string, r message) error {
 	}
 	switch r.code {
 	case codeTimeout:
-		return &TimeoutError{Op: op, Key: key, Missing: ranks, More: int(r.size), Detail: r.text}
+		return &TimeoutError{Op: op, Key: key, After: time.Since(start), Missing: ranks, More: int(r.size), Detail: r.text}
 	case codeGone:
 		return &PeerGoneError{Op: op, Key: key, Ranks: ranks, Detail: r.text}
 	}

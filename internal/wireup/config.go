@@ -1,8 +1,12 @@
 package wireup
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +19,10 @@ const (
 	EnvSize      = "RMA_SIZE"       // ranks in the job
 	EnvRoot      = "RMA_ROOT"       // rendezvous server: unix:/path, tcp:host:port or host:port
 	EnvToken     = "RMA_TOKEN"      // secret of the job, hexadecimal
+	EnvTokenFile = "RMA_TOKEN_FILE" // file that holds it
+	EnvTLSCert   = "RMA_TLS_CERT"   // see LoadTLS: this process's certificate,
+	EnvTLSKey    = "RMA_TLS_KEY"    // its key,
+	EnvTLSCA     = "RMA_TLS_CA"     // and who has to have signed the others'
 	EnvJob       = "RMA_JOB"        // name of the job, for messages and names of shared objects
 	EnvLocalRank = "RMA_LOCAL_RANK" // rank among the job's processes of this host
 	EnvTimeout   = "RMA_TIMEOUT"    // Config.Timeout, as in "30s"
@@ -31,8 +39,25 @@ type Config struct {
 	Size int // 0 means 1
 
 	// Root is the rendezvous server: "unix:/path", "tcp:host:port" or
-	// "host:port". It may be empty for a job of one.
+	// "host:port", or several of these, separated by commas, that are tried in
+	// turn. It may be empty for a job of one.
 	Root string
+
+	// Listener makes this rank run the server of the job, on it: of a job that
+	// no launcher serves. Join owns it. Close then waits for the other ranks to
+	// leave, up to Timeout. Root is for messages only.
+	Listener net.Listener
+
+	// Prepare, if set, completes Root, Listener and Token before Join joins:
+	// where that takes talking to a launcher or opening sockets.
+	Prepare func(ctx context.Context, c *Config) error
+
+	// TLS protects the way to the server, unless that is a Unix socket. Both
+	// sides must have it. See LoadTLS.
+	TLS *tls.Config
+
+	// Log gets what the server of this rank refuses and loses. May be nil.
+	Log *slog.Logger
 
 	// Token is the job's secret. Empty proves nothing to anybody.
 	Token []byte
@@ -48,30 +73,24 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// InJob reports whether the environment describes a job.
-func InJob() bool { return os.Getenv(EnvRank) != "" || os.Getenv(EnvRoot) != "" }
-
 // FromEnv reads the job from the environment. Without one it returns a job of
 // its own, rank 0 of 1. Half a description is an error that wraps
 // ErrEnvironment.
-func FromEnv() (Config, error) { return fromEnv(os.Getenv) }
+func FromEnv() (Config, error) { return From(os.Getenv) }
 
-func fromEnv(get func(string) string) (Config, error) {
+// From is FromEnv of another environment.
+func From(get func(string) string) (Config, error) {
 	c := Config{Size: 1, Job: get(EnvJob)}
 	bad := func(name, why string) (Config, error) {
 		return Config{}, fmt.Errorf("wireup: %w: %s=%q: %s", ErrEnvironment, name, get(name), why)
 	}
-	if s := get(EnvTimeout); s != "" {
-		d, err := time.ParseDuration(s)
-		if err != nil || d == 0 {
-			return bad(EnvTimeout, "want a duration such as 30s")
-		}
-		c.Timeout = d
+	var err error
+	if c.Timeout, err = TimeoutFrom(get); err != nil {
+		return Config{}, err
 	}
 	if get(EnvRank) == "" && get(EnvSize) == "" && get(EnvRoot) == "" {
 		return c, nil
 	}
-	var err error
 	if c.Size, err = strconv.Atoi(get(EnvSize)); err != nil || c.Size < 1 || c.Size > MaxRanks {
 		return bad(EnvSize, fmt.Sprintf("want 1 … %d", MaxRanks))
 	}
@@ -83,19 +102,34 @@ func fromEnv(get func(string) string) (Config, error) {
 			return bad(EnvLocalRank, "want a number from 0")
 		}
 	}
-	if c.Token, err = hex.DecodeString(get(EnvToken)); err != nil {
-		// The value is a secret: it is not repeated.
-		return Config{}, fmt.Errorf("wireup: %w: %s is not hexadecimal", ErrEnvironment, EnvToken)
+	if c.Token, err = TokenFrom(get); err != nil {
+		return Config{}, err
+	}
+	if c.TLS, err = TLSFrom(get); err != nil {
+		return Config{}, err
 	}
 	if c.Root = get(EnvRoot); c.Root == "" && c.Size > 1 {
 		return bad(EnvRoot, "a job of several ranks needs the rendezvous server's address")
 	}
 	if c.Root != "" {
-		if _, _, err := ParseRoot(c.Root); err != nil {
+		if _, err := parseRoots(c.Root); err != nil {
 			return Config{}, err
 		}
 	}
 	return c, nil
+}
+
+// TimeoutFrom reads RMA_TIMEOUT; 0 if it is not set.
+func TimeoutFrom(get func(string) string) (time.Duration, error) {
+	s := get(EnvTimeout)
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d == 0 {
+		return 0, fmt.Errorf("wireup: %w: %s=%q: want a duration such as 30s", ErrEnvironment, EnvTimeout, s)
+	}
+	return d, nil
 }
 
 // Environ is the inverse of FromEnv: the variables that describe c.
@@ -125,4 +159,18 @@ func ParseRoot(root string) (network, address string, err error) {
 		return "tcp", root, nil
 	}
 	return "", "", fmt.Errorf("wireup: %w: server address %q: want unix:/path or host:port", ErrEnvironment, root)
+}
+
+// address is one place where the server may be.
+type address struct{ network, address string }
+
+func parseRoots(root string) (all []address, err error) {
+	for r := range strings.SplitSeq(root, ",") {
+		network, a, err := ParseRoot(r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, address{network, a})
+	}
+	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Sentinels for errors.Is.
@@ -31,20 +32,24 @@ var (
 type TimeoutError struct {
 	Op      string // "get", "allgather", "barrier"
 	Key     string
-	Missing []int  // ranks waited for, the first MaxListed of them; nil if the server did not say
-	More    int    // how many further ranks are missing
-	Detail  string // which of them never joined
+	After   time.Duration // how long it was waited for
+	Missing []int         // ranks waited for, the first MaxListed of them; nil if the server did not say
+	More    int           // how many further ranks are missing
+	Detail  string        // who is missing, and whether they ever joined
 }
 
 func (e *TimeoutError) Error() string {
-	s := fmt.Sprintf("wireup: %s %q: timed out", e.Op, e.Key)
-	if len(e.Missing) > 0 {
-		s += " waiting for " + rankList(e.Missing, e.More)
+	return fmt.Sprintf("wireup: %s %q: timed out: after %v %s", e.Op, e.Key, rounded(e.After), e.Detail)
+}
+
+// rounded is d with two or three digits.
+func rounded(d time.Duration) time.Duration {
+	for unit := time.Second; unit > time.Nanosecond; unit /= 1000 {
+		if d >= unit {
+			return d.Round(unit / 10)
+		}
 	}
-	if e.Detail != "" {
-		s += " (" + e.Detail + ")"
-	}
-	return s
+	return d
 }
 
 // Unwrap returns ErrTimeout and context.DeadlineExceeded.
@@ -60,7 +65,7 @@ type PeerGoneError struct {
 }
 
 func (e *PeerGoneError) Error() string {
-	s := fmt.Sprintf("wireup: %s %q: %s gone", e.Op, e.Key, rankList(e.Ranks, 0))
+	s := fmt.Sprintf("wireup: %s %q: %s gone", e.Op, e.Key, rankList(e.Ranks))
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
 	}
@@ -87,24 +92,46 @@ func (e *AbortError) Error() string {
 // Unwrap returns ErrAborted.
 func (e *AbortError) Unwrap() error { return ErrAborted }
 
-// MaxListed bounds how many ranks an error names.
+// MaxListed bounds how many ranks, or runs of ranks, an error names.
 const MaxListed = 32
 
-func rankList(ranks []int, more int) string {
+// rankList names ranks, which are in order, and joins those that follow each
+// other: "ranks 3, 7-12".
+func rankList(ranks []int) string {
 	var b strings.Builder
-	if len(ranks)+more == 1 {
+	if len(ranks) == 1 {
 		b.WriteString("rank ")
 	} else {
 		b.WriteString("ranks ")
 	}
-	for i, r := range ranks {
+	for i, runs := 0, 0; i < len(ranks); runs++ {
+		end := i
+		for end+1 < len(ranks) && ranks[end+1] == ranks[end]+1 {
+			end++
+		}
+		if runs == MaxListed {
+			fmt.Fprintf(&b, " and %d more", len(ranks)-i)
+			break
+		}
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(strconv.Itoa(r))
-	}
-	if more > 0 {
-		fmt.Fprintf(&b, " and %d more", more)
+		b.WriteString(strconv.Itoa(ranks[i]))
+		switch {
+		case end == i+1:
+			fmt.Fprintf(&b, ", %d", ranks[end])
+		case end > i:
+			fmt.Fprintf(&b, "-%d", ranks[end])
+		}
+		i = end + 1
 	}
 	return b.String()
+}
+
+// have is the verb for a number of ranks.
+func have(ranks []int) string {
+	if len(ranks) == 1 {
+		return "has"
+	}
+	return "have"
 }

@@ -191,7 +191,7 @@ func TestEnvironment(t *testing.T) {
 		}
 		return func(k string) string { return m[k] }
 	}
-	c, err := fromEnv(env())
+	c, err := From(env())
 	require.NoError(t, err)
 	require.Equal(t, Config{Size: 1}, c)
 	want := Config{Rank: 3, Size: 4, Root: "tcp:h:1", Token: []byte{1, 0xab}, Job: "j", LocalRank: 2, Timeout: 9 * time.Second}
@@ -204,7 +204,7 @@ func TestEnvironment(t *testing.T) {
 			}
 		}
 	}
-	c, err = fromEnv(func(k string) string { return m[k] })
+	c, err = From(func(k string) string { return m[k] })
 	require.NoError(t, err)
 	require.Equal(t, want, c)
 	for _, bad := range [][]string{
@@ -222,7 +222,7 @@ func TestEnvironment(t *testing.T) {
 		{EnvRank, "0", EnvSize, "2", EnvRoot, "unix:/x", EnvLocalRank, "-2"},
 		{EnvTimeout, "soon"},
 	} {
-		_, err := fromEnv(env(bad...))
+		_, err := From(env(bad...))
 		require.ErrorIs(t, err, ErrEnvironment, "%v", bad)
 		require.NotContains(t, err.Error(), "secret!")
 	}

@@ -3,10 +3,12 @@ package wireup
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -18,7 +20,9 @@ import (
 type Job struct {
 	cfg  Config
 	conn net.Conn
-	own  *Server // of a job of one
+
+	own     *Server // in this process, or nil
+	ownOnce sync.Once
 
 	wmu sync.Mutex // serialises writes of frames
 
@@ -58,41 +62,36 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	}
 	ctx, cancel := j.bound(ctx)
 	defer cancel()
+	if cfg.Prepare != nil {
+		if err := cfg.Prepare(ctx, &j.cfg); err != nil {
+			return nil, fmt.Errorf("wireup: rank %d of %d: %w", cfg.Rank, cfg.Size, err)
+		}
+	}
 	in, err := j.connect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("wireup: rank %d of %d: join %q: %w", cfg.Rank, cfg.Size, cfg.Root, err)
+		if j.cfg.Listener != nil {
+			j.cfg.Listener.Close()
+		}
+		return nil, fmt.Errorf("wireup: rank %d of %d: join %q: %w", cfg.Rank, cfg.Size, j.cfg.Root, err)
 	}
 	go j.read(in)
 	return j, nil
 }
 
 func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
-	if j.cfg.Root == "" {
-		if j.cfg.Size > 1 {
-			return nil, fmt.Errorf("%w: no server address", ErrEnvironment)
-		}
-		srv, err := newServer(ServerConfig{Size: 1, Token: j.cfg.Token})
-		if err != nil {
-			return nil, err
-		}
-		here, there := net.Pipe()
-		srv.serveConn(there)
-		in, err := j.handshake(ctx, here)
-		if err != nil {
-			here.Close()
-			srv.Close()
-			return nil, err
-		}
-		j.own, j.conn = srv, here
-		return in, nil
+	if j.cfg.Listener != nil || j.cfg.Root == "" && j.cfg.Size == 1 {
+		return j.serve(ctx)
 	}
-	network, address, err := ParseRoot(j.cfg.Root)
+	if j.cfg.Root == "" {
+		return nil, fmt.Errorf("%w: no server address", ErrEnvironment)
+	}
+	roots, err := parseRoots(j.cfg.Root)
 	if err != nil {
 		return nil, err
 	}
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
+	start := time.Now()
 	for try := 0; ; try++ {
-		conn, err := d.DialContext(ctx, network, address)
+		conn, err := j.dial(ctx, roots[try%len(roots)], len(roots) > 1)
 		if err == nil {
 			var in *bufio.Reader
 			if in, err = j.handshake(ctx, conn); err == nil {
@@ -104,8 +103,7 @@ func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || try > 100 {
 				return nil, err
 			}
-		} else if ne := net.Error(nil); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) &&
-			!(errors.As(err, &ne) && ne.Timeout()) && ctx.Err() == nil {
+		} else if !mayCome(err) && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: %w", ErrServerGone, err)
 		}
 		t := time.NewTimer(min(time.Duration(try+1)*5*time.Millisecond, 250*time.Millisecond))
@@ -113,9 +111,34 @@ func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, fmt.Errorf("%w: no server there: %w (last try: %w)", ErrTimeout, ctx.Err(), err)
+			return nil, fmt.Errorf("%w: no server there after %v: %w (last try: %w)", ErrTimeout, rounded(time.Since(start)), ctx.Err(), err)
 		}
 	}
+}
+
+// dialTime bounds one try where there are other addresses to try.
+const dialTime = 2 * time.Second
+
+func (j *Job) dial(ctx context.Context, to address, others bool) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
+	if others {
+		d.Timeout = dialTime
+	}
+	conn, err := d.DialContext(ctx, to.network, to.address)
+	if err == nil && j.cfg.TLS != nil && to.network != "unix" {
+		conn = tls.Client(conn, j.cfg.TLS)
+	}
+	return conn, err
+}
+
+// mayCome reports whether a dial failed as it does while the server, its host
+// or its host's name is not there yet.
+func mayCome(err error) bool {
+	var ne net.Error
+	var dns *net.DNSError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) ||
+		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) ||
+		errors.As(err, &ne) && ne.Timeout() || errors.As(err, &dns)
 }
 
 // handshake proves to the server that this rank knows the token, and has it
@@ -129,6 +152,8 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*bufio.Reader, erro
 	in := bufio.NewReader(conn)
 	hello, err := readFrame(in, maxHandshake)
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && j.cfg.TLS == nil:
+		return nil, fmt.Errorf("handshake: the server is silent, as one that wants TLS (%s): %w", EnvTLSCert, err)
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)
 	case hello.typ != msgHello:
@@ -310,7 +335,7 @@ func (j *Job) Close() error {
 	j.fail(ErrClosed)
 	j.conn.Close()
 	if j.own != nil {
-		j.own.Close()
+		j.endOwn()
 	}
 	return nil
 }

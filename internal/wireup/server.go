@@ -3,6 +3,7 @@ package wireup
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,10 @@ type ServerConfig struct {
 	Size  int    // ranks of the job, 1 … MaxRanks
 	Token []byte // the job's secret; empty admits everybody who can connect
 
+	// TLS protects connections from other hosts: of listeners that are not Unix
+	// sockets. See LoadTLS. Nil: none.
+	TLS *tls.Config
+
 	// Log gets refusals and lost ranks. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -48,7 +53,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	st       *state
-	unproved []net.Conn // oldest first
+	unproved []net.Conn // oldest first; without what wraps them, whose Close may wait
 	conns    map[*client]struct{}
 	left     int
 	closed   bool
@@ -66,13 +71,18 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, err
 		ln.Close()
 		return nil, err
 	}
-	s.ln = ln
-	s.wg.Add(1)
-	go s.accept()
+	s.listen(ln)
 	s.mu.Lock()
 	s.stop = context.AfterFunc(ctx, func() { s.Close() })
 	s.mu.Unlock()
 	return s, nil
+}
+
+// listen takes connections of ln from now on. Once, before Close.
+func (s *Server) listen(ln net.Listener) {
+	s.ln = ln
+	s.wg.Add(1)
+	go s.accept()
 }
 
 func newServer(cfg ServerConfig) (*Server, error) {
@@ -199,13 +209,17 @@ func (s *Server) accept() {
 			}
 			continue
 		}
-		s.serveConn(conn)
+		raw := conn
+		if s.cfg.TLS != nil && conn.LocalAddr().Network() != "unix" {
+			conn = tls.Server(conn, s.cfg.TLS)
+		}
+		s.serveConn(raw, conn)
 	}
 }
 
-// serveConn takes one connection over.
-func (s *Server) serveConn(conn net.Conn) {
-	if tc, ok := conn.(*net.TCPConn); ok {
+// serveConn takes one connection over: conn, which is raw or wraps it.
+func (s *Server) serveConn(raw, conn net.Conn) {
+	if tc, ok := raw.(*net.TCPConn); ok {
 		// A host that vanished is noticed in about a quarter of a minute.
 		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3})
 	}
@@ -219,25 +233,25 @@ func (s *Server) serveConn(conn net.Conn) {
 		s.unproved[0].Close() // its goroutine takes it off the list
 		s.unproved = s.unproved[1:]
 	}
-	s.unproved = append(s.unproved, conn)
+	s.unproved = append(s.unproved, raw)
 	s.wg.Add(1)
-	go s.serve(conn)
+	go s.serve(raw, conn)
 }
 
-func (s *Server) serve(conn net.Conn) {
+func (s *Server) serve(raw, conn net.Conn) {
 	defer s.wg.Done()
 	in := bufio.NewReader(conn)
 	c, err := s.handshake(conn, in)
 	s.mu.Lock()
 	for i, u := range s.unproved {
-		if u == conn {
+		if u == raw {
 			s.unproved = append(s.unproved[:i:i], s.unproved[i+1:]...)
 			break
 		}
 	}
 	if c == nil {
 		s.mu.Unlock()
-		conn.Close()
+		raw.Close()
 		s.cfg.Log.Warn("wireup: connection refused", "from", conn.RemoteAddr(), "err", err)
 		return
 	}

@@ -1,6 +1,9 @@
 package wireup
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Bounds of what one rank may make the server keep.
 const (
@@ -209,27 +212,35 @@ func (s *state) cancel(c *client, id uint32) {
 	if w == nil {
 		return
 	}
-	missing, more, absent := []int(nil), 0, []int(nil)
+	what, missing := "has not published it", []int{w.get.rank}
 	if w.g != nil {
+		what, missing = "has not called it", nil
 		for r, v := range w.g.vals {
-			if v != nil {
-				continue
-			}
-			if len(missing) == MaxListed {
-				more++
-				continue
-			}
-			if missing = append(missing, r); !s.joined[r] {
-				absent = append(absent, r)
+			if v == nil {
+				missing = append(missing, r)
 			}
 		}
-	} else if missing = []int{w.get.rank}; !s.joined[w.get.rank] {
-		absent = missing
+	}
+	var absent, late []int
+	for _, r := range missing {
+		if s.joined[r] {
+			late = append(late, r)
+		} else {
+			absent = append(absent, r)
+		}
 	}
 	text := ""
 	if len(absent) > 0 {
-		text = rankList(absent, 0) + " never joined"
+		text = fmt.Sprintf("%s of %d %s not joined", rankList(absent), s.size, have(absent))
 	}
+	if len(late) > 0 {
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %s%s", rankList(late), have(late), strings.TrimPrefix(what, "has"))
+	}
+	more := max(0, len(missing)-MaxListed)
+	missing = missing[:len(missing)-more]
 	s.forget(w)
 	c.done(id, codeTimeout, missing, more, text)
 }

@@ -10,8 +10,8 @@ import (
 	"os"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/launch"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // ChildArg is the argument with which Local starts a program again; it must
@@ -92,7 +92,7 @@ func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err er
 
 // childRequest reads rank 0's request; the other ranks have none.
 func childRequest(in io.Reader, req any) error {
-	cfg, err := wireup.FromEnv()
+	cfg, err := jobenv.FromEnv()
 	if err != nil || cfg.Rank != 0 {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -31,7 +32,7 @@ func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err e
 
 // inJob runs both, the part of ranks 0 and 1, in the job of the environment.
 func inJob(ctx context.Context, both func(context.Context, *wireup.Job) error) (shows bool, err error) {
-	cfg, err := wireup.FromEnv()
+	cfg, err := jobenv.FromEnv()
 	if err != nil {
 		return true, err
 	}

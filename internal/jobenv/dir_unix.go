@@ -1,0 +1,48 @@
+//go:build unix
+
+package jobenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// ErrUnsafeDir says that the directory for sockets may be entered by others.
+var ErrUnsafeDir = errors.New("directory is not this user's alone")
+
+// socketDir is a directory that nobody but this user may enter, the same for all
+// of the user's processes on this host: "rma" in XDG_RUNTIME_DIR, else
+// /tmp/rma-UID. TMPDIR is not asked: it may differ between ranks.
+func socketDir() (string, error) {
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && ownDir(run) == nil {
+		if dir, err := makeDir(filepath.Join(run, "rma")); err == nil {
+			return dir, nil
+		}
+	}
+	return makeDir(filepath.Join("/tmp", "rma-"+strconv.Itoa(os.Getuid())))
+}
+
+func makeDir(dir string) (string, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("jobenv: directory of the rendezvous socket: %w", err)
+	}
+	return dir, ownDir(dir)
+}
+
+// ownDir checks that dir is a directory, no link, of this user and closed to
+// others.
+func ownDir(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("jobenv: directory of the rendezvous socket: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("jobenv: %s: %w (mode %v)", dir, ErrUnsafeDir, info.Mode())
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package jobenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// Names of the environment variables that steer Find.
+const (
+	EnvLauncher = "RMA_LAUNCHER" // a launcher's name, or none; empty or auto: found by its variables
+	EnvServe    = "RMA_SERVE"    // 1, 0: rank 0 does, does not, run the rendezvous server itself
+	EnvInsecure = "RMA_INSECURE" // 1: several hosts may meet without a secret
+	EnvService  = "RMA_SERVICE"  // Kubernetes: headless service of the job's pods, with :port if need be
+)
+
+// Errors of environments that describe a job which cannot meet. They wrap
+// wireup.ErrEnvironment.
+var (
+	ErrNoRoot  = fmt.Errorf("%w: cannot tell where the ranks are to meet", wireup.ErrEnvironment)
+	ErrNoToken = fmt.Errorf("%w: ranks on several hosts need a secret", wireup.ErrEnvironment)
+)
+
+// Found is the job of this process.
+type Found struct {
+	wireup.Config
+	Launcher  string // "rma", "openmpi", "mpich" (any PMI-1), "slurm", "kubernetes"; "none" for a job of one
+	LocalSize int    // ranks on this host; 0 if the launcher does not say
+}
+
+// InJob reports whether the environment describes a job of some launcher, or
+// half of one, which Find refuses.
+func InJob() bool {
+	return find(os.Getenv) != nil || os.Getenv(wireup.EnvRoot) != "" && os.Getenv(EnvLauncher) != "none"
+}
+
+// Find finds the job of this process. Without one it returns rank 0 of 1.
+// Errors wrap wireup.ErrEnvironment.
+func Find() (Found, error) { return from(os.Getenv) }
+
+// FromEnv is Find for those who only want to join.
+func FromEnv() (wireup.Config, error) {
+	f, err := Find()
+	return f.Config, err
+}
+
+// env is an environment; tests have their own.
+type env func(name string) string
+
+// launcher is a way to describe a job. here reports whether this one did; read
+// reads it.
+type launcher struct {
+	name string
+	here func(env) bool
+	read func(env) (*place, error)
+}
+
+// launchers in the order in which they are believed. What the user says comes
+// first; then what is closest to the process: mpirun inside an srun or sbatch
+// leaves the variables of both.
+var launchers = []launcher{
+	{"rma", func(e env) bool { return e(wireup.EnvRank) != "" }, nil},
+	{"openmpi", func(e env) bool { return e("OMPI_COMM_WORLD_RANK") != "" }, openMPI},
+	{"mpich", func(e env) bool { return e("PMI_RANK") != "" && (e("PMI_FD") != "" || e("PMI_PORT") != "") }, pmi},
+	{"slurm", func(e env) bool { return e("SLURM_PROCID") != "" && e("SLURM_STEP_ID") != "" }, slurm},
+	{"kubernetes", func(e env) bool {
+		return e("JOB_COMPLETION_INDEX") != "" && (e(wireup.EnvSize) != "" || e(EnvService) != "")
+	}, kubernetes},
+}
+
+// find returns the launcher of this process, or nil.
+func find(e env) *launcher {
+	forced := e(EnvLauncher)
+	for i := range launchers {
+		l := &launchers[i]
+		if forced == "" || forced == "auto" {
+			if l.here(e) {
+				return l
+			}
+		} else if forced == l.name {
+			return l
+		}
+	}
+	return nil
+}
+
+func from(e env) (Found, error) {
+	l := find(e)
+	if l == nil {
+		switch forced := e(EnvLauncher); {
+		case forced == "none":
+			return alone(e)
+		case forced != "" && forced != "auto":
+			return Found{}, fmt.Errorf("jobenv: %w: %s=%q: want auto, none, rma, openmpi, mpich, slurm or kubernetes",
+				wireup.ErrEnvironment, EnvLauncher, forced)
+		}
+		c, err := wireup.From(e) // half a description is an error
+		return Found{Config: c, Launcher: "none"}, err
+	}
+	if l.read == nil {
+		c, err := wireup.From(e)
+		f := Found{Config: c, Launcher: l.name}
+		if err == nil && c.Rank == 0 && c.Size > 1 && e(EnvServe) == "1" {
+			f.Prepare = ListenAt(c.Root)
+		}
+		return f, err
+	}
+	p, err := l.read(e)
+	if err == nil {
+		err = p.complete(e)
+	}
+	if err != nil {
+		return Found{}, fmt.Errorf("jobenv: under %s: %w", l.name, err)
+	}
+	p.Launcher = l.name
+	return p.Found, nil
+}
+
+// alone is a process that is to ignore its launcher.
+func alone(e env) (Found, error) {
+	c, err := wireup.From(func(name string) string {
+		if name == wireup.EnvTimeout {
+			return e(name)
+		}
+		return ""
+	})
+	return Found{Config: c, Launcher: "none"}, err
+}
+
+// number reads a variable that has to be there.
+func (e env) number(name string, least, most int) (int, error) {
+	n, err := strconv.Atoi(e(name))
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%w: %s=%q: want %d … %d", wireup.ErrEnvironment, name, e(name), least, most)
+	}
+	return n, nil
+}
+
+// numbers reads the rank, the size and the local rank from the first of the
+// variables of each that is set; the last may be missing.
+func (e env) numbers(rank, size, local string) (c wireup.Config, err error) {
+	var errs [3]error
+	c.Size, errs[0] = e.number(size, 1, wireup.MaxRanks)
+	c.Rank, errs[1] = e.number(rank, 0, max(c.Size, 1)-1)
+	if e(local) != "" {
+		c.LocalRank, errs[2] = e.number(local, 0, wireup.MaxRanks-1)
+	}
+	return c, errors.Join(errs[:]...)
+}
+
+// is reports whether a variable that may be missing has that number.
+func (e env) is(name string, n int) bool {
+	return strings.TrimSpace(e(name)) == strconv.Itoa(n)
+}

@@ -1,0 +1,153 @@
+package jobenv
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// pmi reads what a launcher gives processes that speak PMI-1: Hydra (mpirun of
+// MPICH and what descends from it) and srun --mpi=pmi2. The launcher's own store
+// carries the address of rank 0, and a secret that rank 0 makes.
+func pmi(e env) (*place, error) {
+	c, err := e.numbers("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
+	if err != nil {
+		return nil, err
+	}
+	p := &place{
+		id:      "pmi " + e("PMI_JOBID"),
+		oneHost: e.is("MPI_LOCALNRANKS", c.Size) || e("MPI_LOCALNRANKS") == "" && e.is("SLURM_STEP_NUM_NODES", 1),
+		hint:    "without RMA_ROOT the launcher brings one; else export RMA_TOKEN=$(openssl rand -hex 32) before mpirun",
+	}
+	p.Config = c
+	if p.oneHost {
+		p.LocalSize = c.Size
+	}
+	host := e("MPIR_CVAR_CH3_INTERFACE_HOSTNAME") // what the launcher calls this host
+	if host == "" {
+		host = e("SLURMD_NODENAME")
+	}
+	p.prepare = func(ctx context.Context, c *wireup.Config) error {
+		conn, err := pmiConn(ctx, e)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := p.exchange(ctx, conn, host, c); err != nil {
+			if c.Listener != nil {
+				c.Listener.Close()
+				c.Listener = nil
+			}
+			return fmt.Errorf("jobenv: ask the launcher (PMI) where rank 0 is: %w", err)
+		}
+		return nil
+	}
+	return p, nil
+}
+
+// pmiKey is what rank 0 publishes its address and secret under.
+const pmiKey = "rma-root"
+
+// exchange has rank 0 listen and publish where, and the others read it.
+func (p *place) exchange(ctx context.Context, conn net.Conn, host string, c *wireup.Config) error {
+	w := newPMIWire(ctx, conn)
+	defer w.stop()
+	if c.Rank == 0 {
+		secret := make([]byte, 32)
+		rand.Read(secret) // never fails
+		var err error
+		if c.Root, c.Listener, err = p.open(host, hex.EncodeToString(secret[:8])); err != nil {
+			return err
+		}
+		if c.Token == nil {
+			c.Token = secret
+		}
+	}
+	// Spaces and equals signs have a meaning there: hexadecimal has none.
+	text, err := w.share(c.Rank == 0, pmiKey, hex.EncodeToString([]byte(c.Root+"\n"+hex.EncodeToString(c.Token))))
+	if err != nil {
+		return err
+	}
+	if c.Rank == 0 {
+		return nil
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("%w: value of %s", errPMI, pmiKey)
+	}
+	root, token, _ := strings.Cut(string(raw), "\n")
+	given := c.Token
+	if c.Token, err = hex.DecodeString(token); err != nil {
+		return fmt.Errorf("%w: value of %s", errPMI, pmiKey)
+	}
+	if given != nil {
+		c.Token = given // a wrong one is to be noticed
+	}
+	c.Root = root
+	return nil
+}
+
+// open opens the server's socket under a name that nobody has used.
+func (p *place) open(host, unique string) (root string, ln net.Listener, err error) {
+	if p.oneHost {
+		dir, err := socketDir()
+		if err != nil {
+			return "", nil, err
+		}
+		root = "unix:" + filepath.Join(dir, "pmi-"+unique)
+		ln, err = listen(root)
+		return root, ln, err
+	}
+	if ln, err = net.Listen("tcp", ":0"); err != nil {
+		return "", nil, err
+	}
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	if host == "" {
+		host, _ = os.Hostname()
+	}
+	var roots []string
+	if host != "" {
+		roots = append(roots, net.JoinHostPort(host, port))
+	}
+	for _, ip := range hostAddrs() {
+		if len(roots) < maxHosts/2 {
+			roots = append(roots, net.JoinHostPort(ip.String(), port))
+		}
+	}
+	return strings.Join(roots, ","), ln, nil
+}
+
+// pmiConn connects with the launcher: by a socket that it left open, or by an
+// address.
+func pmiConn(ctx context.Context, e env) (net.Conn, error) {
+	if fd := e("PMI_FD"); fd != "" {
+		n, err := strconv.Atoi(fd)
+		if err != nil || n < 3 {
+			return nil, fmt.Errorf("jobenv: %w: PMI_FD=%q: want the number of an open socket", wireup.ErrEnvironment, fd)
+		}
+		conn, err := connOf(n)
+		if err != nil {
+			return nil, fmt.Errorf("jobenv: %w: PMI_FD=%d is no open socket (was it closed on the way from mpirun, or is this the second job of one process?); set %s=host:port: %w",
+				wireup.ErrEnvironment, n, wireup.EnvRoot, err)
+		}
+		return conn, nil
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", e("PMI_PORT"))
+	if err != nil {
+		return nil, fmt.Errorf("jobenv: PMI_PORT=%q: %w", e("PMI_PORT"), err)
+	}
+	if err := introduce(ctx, conn, e("PMI_ID")); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("jobenv: PMI_PORT=%q: %w", e("PMI_PORT"), err)
+	}
+	return conn, nil
+}

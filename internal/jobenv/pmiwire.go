@@ -1,0 +1,119 @@
+package jobenv
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// errPMI says that the launcher does not answer as PMI-1 wants it.
+var errPMI = errors.New("PMI protocol error")
+
+// pmiWire is one end of PMI-1: lines of key=value pairs, a command first; every
+// command has one line of answer.
+type pmiWire struct {
+	conn net.Conn
+	in   *bufio.Reader
+	ctx  context.Context
+	end  func() bool
+}
+
+// maxPMILine bounds an answer: values are at most 1024 bytes.
+const maxPMILine = 4096
+
+func newPMIWire(ctx context.Context, conn net.Conn) *pmiWire {
+	if t, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(t)
+	}
+	w := &pmiWire{conn: conn, in: bufio.NewReaderSize(conn, maxPMILine), ctx: ctx}
+	w.end = context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	return w
+}
+
+func (w *pmiWire) stop() { w.end() }
+
+// call sends one command and returns the pairs of its answer, which must be
+// what is wanted.
+func (w *pmiWire) call(line, want string) (map[string]string, error) {
+	if _, err := w.conn.Write([]byte(line + "\n")); err != nil {
+		return nil, w.why(line, err)
+	}
+	return w.answer(line, want)
+}
+
+func (w *pmiWire) answer(line, want string) (map[string]string, error) {
+	cmd, _, _ := strings.Cut(line, " ")
+	b, err := w.in.ReadSlice('\n')
+	if err != nil {
+		return nil, w.why(cmd, err)
+	}
+	pairs := map[string]string{}
+	for _, f := range strings.Fields(string(b)) {
+		k, v, _ := strings.Cut(f, "=")
+		pairs[k] = v
+	}
+	if rc := pairs["rc"]; pairs["cmd"] != want || rc != "" && rc != "0" {
+		return nil, fmt.Errorf("%w: %q answered by %.100q", errPMI, cmd, b)
+	}
+	return pairs, nil
+}
+
+// why says that the time is over, where that is the reason.
+func (w *pmiWire) why(cmd string, err error) error {
+	if w.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w: not all processes that the launcher started have come", cmd, w.ctx.Err())
+	}
+	return fmt.Errorf("%s: %w", cmd, err)
+}
+
+// share publishes value under key on one rank and returns what that one
+// published on all.
+func (w *pmiWire) share(publish bool, key, value string) (string, error) {
+	if _, err := w.call("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init"); err != nil {
+		return "", err
+	}
+	a, err := w.call("cmd=get_my_kvsname", "my_kvsname")
+	if err != nil {
+		return "", err
+	}
+	kvs := a["kvsname"]
+	if publish {
+		if _, err := w.call("cmd=put kvsname="+kvs+" key="+key+" value="+value, "put_result"); err != nil {
+			return "", err
+		}
+	}
+	if _, err := w.call("cmd=barrier_in", "barrier_out"); err != nil {
+		return "", err
+	}
+	if !publish {
+		a, err := w.call("cmd=get kvsname="+kvs+" key="+key, "get_result")
+		if err != nil {
+			return "", err
+		}
+		value = a["value"]
+	}
+	// Unless it is told so, the launcher takes the end of a process for a crash.
+	if _, err := w.call("cmd=finalize", "finalize_ack"); err != nil {
+		return "", err
+	}
+	return value, nil
+}
+
+// introduce tells a launcher that is reached by its address who calls.
+func introduce(ctx context.Context, conn net.Conn, id string) error {
+	w := newPMIWire(ctx, conn)
+	defer w.stop()
+	if _, err := w.call("cmd=initack pmiid="+id, "initack"); err != nil {
+		return err
+	}
+	for range 3 { // size, rank and debug, which the environment has told already
+		if _, err := w.answer("cmd=initack", "set"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

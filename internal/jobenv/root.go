@@ -1,0 +1,206 @@
+package jobenv
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// place is a job as its launcher describes it, on the way to a Found.
+type place struct {
+	Found
+	id      string // names the job, the same on all ranks and on no other's
+	oneHost bool
+	root    string // where ranks of several hosts meet, if the launcher tells
+	noRoot  string // why root is empty, and what would help
+	secret  []byte // known to the job's processes only, if the launcher gives one
+	hint    string // how a secret is handed to all ranks
+	prepare func(ctx context.Context, c *wireup.Config) error
+}
+
+// Derived ports lie above those that Linux hands out by itself (up to 60999).
+const (
+	firstPort = 61000
+	ports     = 4000
+)
+
+func digest(id string) [sha256.Size]byte { return sha256.Sum256([]byte("rma job " + id)) }
+
+// port is derived from the name of the job.
+func port(id string) string { return strconv.Itoa(int(portNumber(id))) }
+
+func portNumber(id string) uint16 {
+	d := digest(id)
+	return firstPort + uint16(binary.LittleEndian.Uint32(d[:])%ports)
+}
+
+// complete decides where the ranks meet, and with which secret.
+func (p *place) complete(e env) error {
+	var err error
+	if p.Timeout, err = wireup.TimeoutFrom(e); err != nil {
+		return err
+	}
+	if p.Job = p.id; p.Size == 1 {
+		return nil
+	}
+	if p.TLS, err = wireup.TLSFrom(e); err != nil {
+		return err
+	}
+	if p.Token, err = wireup.TokenFrom(e); err != nil {
+		return err
+	}
+	if p.Token == nil {
+		p.Token = p.secret
+	}
+	explicit := e(wireup.EnvRoot)
+	switch {
+	case explicit != "":
+		p.Root = explicit
+	case p.prepare != nil:
+		p.Prepare = p.prepare
+		return nil
+	case p.oneHost:
+		p.Prepare = p.atSocket
+		return nil
+	case p.root != "":
+		p.Root = p.root
+	default:
+		return fmt.Errorf("%w: %s, so %s=host:port has to be set: a host of rank 0 that all reach", ErrNoRoot, p.noRoot, wireup.EnvRoot)
+	}
+	network, address, err := wireup.ParseRoot(strings.SplitN(p.Root, ",", 2)[0])
+	if err != nil {
+		return err
+	}
+	if network != "unix" && !isLoopback(address) {
+		if err := p.checkSecret(e); err != nil {
+			return err
+		}
+	}
+	if p.Rank == 0 && e(EnvServe) != "0" {
+		p.Prepare = ListenAt(p.Root)
+	}
+	return nil
+}
+
+// atSocket meets at a socket whose name is derived from the job's, in a
+// directory that only this user may enter. All look at the directory: were it
+// somebody else's, the server could be, too.
+func (p *place) atSocket(_ context.Context, c *wireup.Config) error {
+	dir, err := socketDir()
+	if err != nil {
+		return err
+	}
+	d := digest(p.id)
+	c.Root = "unix:" + filepath.Join(dir, p.Launcher+"-"+hex.EncodeToString(d[:8]))
+	if c.Token == nil {
+		c.Token = d[8:] // no secret, but tells jobs apart
+	}
+	if c.Rank == 0 {
+		c.Listener, err = listen(c.Root)
+	}
+	return err
+}
+
+// ListenAt is the Prepare function of the rank that serves at a root which all
+// ranks know.
+func ListenAt(root string) func(context.Context, *wireup.Config) error {
+	return func(_ context.Context, c *wireup.Config) (err error) {
+		c.Listener, err = listen(strings.SplitN(root, ",", 2)[0])
+		return err
+	}
+}
+
+// listen opens the socket of the server. A name is what others call this host
+// by; what it means here may be something else (127.0.1.1), so that all
+// addresses are listened on.
+func listen(root string) (net.Listener, error) {
+	network, address, err := wireup.ParseRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		return listenUnix(address)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("jobenv: %w: %s=%q: %w", wireup.ErrEnvironment, wireup.EnvRoot, root, err)
+	}
+	at := net.JoinHostPort("", port)
+	if isLoopback(address) {
+		at = address
+	} else if ip, err := netip.ParseAddr(host); err == nil && isLocal(ip) {
+		at = address
+	}
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("jobenv: rank 0 serves the rendezvous at %s: %w (another port: %s)", root, err, wireup.EnvRoot)
+	}
+	return ln, nil
+}
+
+// listenUnix takes over what a crashed process has left behind.
+func listenUnix(path string) (net.Listener, error) {
+	ln, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		c, dialErr := net.Dial("unix", path)
+		if dialErr == nil {
+			c.Close()
+			return nil, fmt.Errorf("jobenv: %s: %w: another process serves the rendezvous of this job there", path, wireup.ErrDuplicateRank)
+		}
+		if errors.Is(dialErr, syscall.ECONNREFUSED) && os.Remove(path) == nil {
+			ln, err = net.Listen("unix", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("jobenv: rank 0 serves the rendezvous: %w", err)
+	}
+	return ln, nil
+}
+
+// isLoopback reports whether only this host reaches the address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// isLocal reports whether the address is one of this host's.
+func isLocal(ip netip.Addr) bool {
+	for _, a := range hostAddrs() {
+		if a == ip.Unmap().WithZone("") {
+			return true
+		}
+	}
+	return false
+}
+
+// hostAddrs lists the addresses by which other hosts may reach this one.
+func hostAddrs() (all []netip.Addr) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap().IsGlobalUnicast() {
+				all = append(all, ip.Unmap())
+			}
+		}
+	}
+	return all
+}

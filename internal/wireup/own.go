@@ -1,0 +1,62 @@
+package wireup
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"time"
+)
+
+// failedLinger is how long a rank that serves the rendezvous stays for the
+// others when the job is being torn down: long enough that they hear of it.
+const failedLinger = 2 * time.Second
+
+// serve runs the server of the job inside this rank: rank 0 of a job that no
+// launcher serves, and jobs of one.
+func (j *Job) serve(ctx context.Context) (*bufio.Reader, error) {
+	srv, err := newServer(ServerConfig{Size: j.cfg.Size, Token: j.cfg.Token, TLS: j.cfg.TLS, Log: j.cfg.Log})
+	if err != nil {
+		return nil, err // the caller closes the listener
+	}
+	if j.cfg.Listener != nil {
+		srv.listen(j.cfg.Listener)
+	}
+	here, there := net.Pipe()
+	srv.serveConn(there, there)
+	in, err := j.handshake(ctx, here)
+	if err != nil {
+		here.Close()
+		srv.Close()
+		return nil, err
+	}
+	j.own, j.conn = srv, here
+	return in, nil
+}
+
+// Serves reports whether the rendezvous server of a job of several ranks runs
+// inside this one.
+func (j *Job) Serves() bool { return j.own != nil && j.cfg.Size > 1 }
+
+// endOwn ends the server, when the other ranks have left: they may still need
+// it. Called after this rank's leave, by everybody who closes.
+func (j *Job) endOwn() {
+	j.ownOnce.Do(func() {
+		linger := j.cfg.Timeout
+		if j.own.Err() != nil {
+			linger = failedLinger
+		}
+		var late <-chan time.Time
+		if linger > 0 {
+			t := time.NewTimer(linger)
+			defer t.Stop()
+			late = t.C
+		}
+		if j.Serves() {
+			select {
+			case <-j.own.Finished():
+			case <-late:
+			}
+		}
+		j.own.Close()
+	})
+}

@@ -1,0 +1,56 @@
+package wireup
+
+import (
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxTokenFile bounds what is read of a token file.
+const maxTokenFile = 4096
+
+// TokenFrom reads the job's secret from RMA_TOKEN, else from the file that
+// RMA_TOKEN_FILE names; nil without either. Errors wrap ErrEnvironment and do
+// not repeat the secret.
+func TokenFrom(get func(string) string) ([]byte, error) {
+	text, from := get(EnvToken), EnvToken
+	if path := get(EnvTokenFile); text == "" && path != "" {
+		from = EnvTokenFile + "=" + path
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
+		if err != nil {
+			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
+		}
+		if text = strings.TrimSpace(string(b)); text == "" {
+			return nil, fmt.Errorf("wireup: %w: %s is empty", ErrEnvironment, from)
+		}
+	}
+	if text == "" {
+		return nil, nil
+	}
+	token, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("wireup: %w: %s is not hexadecimal", ErrEnvironment, from)
+	}
+	return token, nil
+}
+
+// TLSFrom loads what RMA_TLS_CERT, RMA_TLS_KEY and RMA_TLS_CA name; nil where
+// none is set.
+func TLSFrom(get func(string) string) (*tls.Config, error) {
+	cert, key, ca := get(EnvTLSCert), get(EnvTLSKey), get(EnvTLSCA)
+	switch {
+	case cert == "" && key == "" && ca == "":
+		return nil, nil
+	case cert == "" || key == "" || ca == "":
+		return nil, fmt.Errorf("wireup: %w: of %s, %s and %s all are needed, or none", ErrEnvironment, EnvTLSCert, EnvTLSKey, EnvTLSCA)
+	}
+	return LoadTLS(cert, key, ca)
+}
