@@ -10,6 +10,6 @@ import (
 // ErrUnsafeDir says that the directory for sockets may be entered by others.
 var ErrUnsafeDir = errors.New("directory is not this user's alone")
 
-func socketDir() (string, error) {
+func socketDir(env) (string, error) {
 	return "", fmt.Errorf("jobenv: sockets in a private directory: %w (set RMA_ROOT=host:port)", errors.ErrUnsupported)
 }

@@ -17,8 +17,8 @@ var ErrUnsafeDir = errors.New("directory is not this user's alone")
 // socketDir is a directory that nobody but this user may enter, the same for all
 // of the user's processes on this host: "rma" in XDG_RUNTIME_DIR, else
 // /tmp/rma-UID. TMPDIR is not asked: it may differ between ranks.
-func socketDir() (string, error) {
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && ownDir(run) == nil {
+func socketDir(e env) (string, error) {
+	if run := e("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && ownDir(run) == nil {
 		if dir, err := makeDir(filepath.Join(run, "rma")); err == nil {
 			return dir, nil
 		}

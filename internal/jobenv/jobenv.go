@@ -65,7 +65,7 @@ type launcher struct {
 var launchers = []launcher{
 	{"rma", func(e env) bool { return e(wireup.EnvRank) != "" }, nil},
 	{"openmpi", func(e env) bool { return e("OMPI_COMM_WORLD_RANK") != "" }, openMPI},
-	{"mpich", func(e env) bool { return e("PMI_RANK") != "" && (e("PMI_FD") != "" || e("PMI_PORT") != "") }, pmi},
+	{"mpich", func(e env) bool { return e("PMI_FD") != "" || e("PMI_PORT") != "" }, pmi},
 	{"slurm", func(e env) bool { return e("SLURM_PROCID") != "" && e("SLURM_STEP_ID") != "" }, slurm},
 	{"kubernetes", func(e env) bool {
 		return e("JOB_COMPLETION_INDEX") != "" && (e(wireup.EnvSize) != "" || e(EnvService) != "")

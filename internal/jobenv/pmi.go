@@ -18,6 +18,9 @@ import (
 // MPICH and what descends from it) and srun --mpi=pmi2. The launcher's own store
 // carries the address of rank 0, and a secret that rank 0 makes.
 func pmi(e env) (*place, error) {
+	if e("PMI_FD") == "" {
+		return nil, fmt.Errorf("%w: PMI_PORT without PMI_FD: run mpirun without -pmi-port, or set RMA_RANK, RMA_SIZE and RMA_ROOT", wireup.ErrEnvironment)
+	}
 	c, err := e.numbers("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
 	if err != nil {
 		return nil, err
@@ -36,12 +39,12 @@ func pmi(e env) (*place, error) {
 		host = e("SLURMD_NODENAME")
 	}
 	p.prepare = func(ctx context.Context, c *wireup.Config) error {
-		conn, err := pmiConn(ctx, e)
+		conn, err := pmiConn(e)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if err := p.exchange(ctx, conn, host, c); err != nil {
+		if err := p.exchange(ctx, conn, e, host, c); err != nil {
 			if c.Listener != nil {
 				c.Listener.Close()
 				c.Listener = nil
@@ -57,14 +60,14 @@ func pmi(e env) (*place, error) {
 const pmiKey = "rma-root"
 
 // exchange has rank 0 listen and publish where, and the others read it.
-func (p *place) exchange(ctx context.Context, conn net.Conn, host string, c *wireup.Config) error {
+func (p *place) exchange(ctx context.Context, conn net.Conn, e env, host string, c *wireup.Config) error {
 	w := newPMIWire(ctx, conn)
 	defer w.stop()
 	if c.Rank == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails
 		var err error
-		if c.Root, c.Listener, err = p.open(host, hex.EncodeToString(secret[:8])); err != nil {
+		if c.Root, c.Listener, err = p.open(e, host, hex.EncodeToString(secret[:8])); err != nil {
 			return err
 		}
 		if c.Token == nil {
@@ -96,9 +99,9 @@ func (p *place) exchange(ctx context.Context, conn net.Conn, host string, c *wir
 }
 
 // open opens the server's socket under a name that nobody has used.
-func (p *place) open(host, unique string) (root string, ln net.Listener, err error) {
+func (p *place) open(e env, host, unique string) (root string, ln net.Listener, err error) {
 	if p.oneHost {
-		dir, err := socketDir()
+		dir, err := socketDir(e)
 		if err != nil {
 			return "", nil, err
 		}
@@ -125,29 +128,16 @@ func (p *place) open(host, unique string) (root string, ln net.Listener, err err
 	return strings.Join(roots, ","), ln, nil
 }
 
-// pmiConn connects with the launcher: by a socket that it left open, or by an
-// address.
-func pmiConn(ctx context.Context, e env) (net.Conn, error) {
-	if fd := e("PMI_FD"); fd != "" {
-		n, err := strconv.Atoi(fd)
-		if err != nil || n < 3 {
-			return nil, fmt.Errorf("jobenv: %w: PMI_FD=%q: want the number of an open socket", wireup.ErrEnvironment, fd)
-		}
-		conn, err := connOf(n)
-		if err != nil {
-			return nil, fmt.Errorf("jobenv: %w: PMI_FD=%d is no open socket (was it closed on the way from mpirun, or is this the second job of one process?); set %s=host:port: %w",
-				wireup.ErrEnvironment, n, wireup.EnvRoot, err)
-		}
-		return conn, nil
+// pmiConn connects with the launcher, by the socket that it left open.
+func pmiConn(e env) (net.Conn, error) {
+	fd, err := strconv.Atoi(e("PMI_FD"))
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("jobenv: %w: PMI_FD=%q: want the number of an open socket", wireup.ErrEnvironment, e("PMI_FD"))
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", e("PMI_PORT"))
+	conn, err := connOf(fd)
 	if err != nil {
-		return nil, fmt.Errorf("jobenv: PMI_PORT=%q: %w", e("PMI_PORT"), err)
-	}
-	if err := introduce(ctx, conn, e("PMI_ID")); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("jobenv: PMI_PORT=%q: %w", e("PMI_PORT"), err)
+		return nil, fmt.Errorf("jobenv: %w: PMI_FD=%d is no open socket (was it closed on the way from mpirun, or is this the second job of one process?); set %s=host:port: %w",
+			wireup.ErrEnvironment, fd, wireup.EnvRoot, err)
 	}
 	return conn, nil
 }

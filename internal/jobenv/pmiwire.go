@@ -26,9 +26,6 @@ type pmiWire struct {
 const maxPMILine = 4096
 
 func newPMIWire(ctx context.Context, conn net.Conn) *pmiWire {
-	if t, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(t)
-	}
 	w := &pmiWire{conn: conn, in: bufio.NewReaderSize(conn, maxPMILine), ctx: ctx}
 	w.end = context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	return w
@@ -42,10 +39,6 @@ func (w *pmiWire) call(line, want string) (map[string]string, error) {
 	if _, err := w.conn.Write([]byte(line + "\n")); err != nil {
 		return nil, w.why(line, err)
 	}
-	return w.answer(line, want)
-}
-
-func (w *pmiWire) answer(line, want string) (map[string]string, error) {
 	cmd, _, _ := strings.Cut(line, " ")
 	b, err := w.in.ReadSlice('\n')
 	if err != nil {
@@ -101,19 +94,4 @@ func (w *pmiWire) share(publish bool, key, value string) (string, error) {
 		return "", err
 	}
 	return value, nil
-}
-
-// introduce tells a launcher that is reached by its address who calls.
-func introduce(ctx context.Context, conn net.Conn, id string) error {
-	w := newPMIWire(ctx, conn)
-	defer w.stop()
-	if _, err := w.call("cmd=initack pmiid="+id, "initack"); err != nil {
-		return err
-	}
-	for range 3 { // size, rank and debug, which the environment has told already
-		if _, err := w.answer("cmd=initack", "set"); err != nil {
-			return err
-		}
-	}
-	return nil
 }

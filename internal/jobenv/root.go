@@ -72,7 +72,7 @@ func (p *place) complete(e env) error {
 		p.Prepare = p.prepare
 		return nil
 	case p.oneHost:
-		p.Prepare = p.atSocket
+		p.Prepare = func(_ context.Context, c *wireup.Config) error { return p.atSocket(e, c) }
 		return nil
 	case p.root != "":
 		p.Root = p.root
@@ -97,8 +97,8 @@ func (p *place) complete(e env) error {
 // atSocket meets at a socket whose name is derived from the job's, in a
 // directory that only this user may enter. All look at the directory: were it
 // somebody else's, the server could be, too.
-func (p *place) atSocket(_ context.Context, c *wireup.Config) error {
-	dir, err := socketDir()
+func (p *place) atSocket(e env, c *wireup.Config) error {
+	dir, err := socketDir(e)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,8 @@ func listenUnix(path string) (net.Listener, error) {
 			c.Close()
 			return nil, fmt.Errorf("jobenv: %s: %w: another process serves the rendezvous of this job there", path, wireup.ErrDuplicateRank)
 		}
-		if errors.Is(dialErr, syscall.ECONNREFUSED) && os.Remove(path) == nil {
+		info, statErr := os.Lstat(path)
+		if errors.Is(dialErr, syscall.ECONNREFUSED) && statErr == nil && info.Mode().Type() == os.ModeSocket && os.Remove(path) == nil {
 			ln, err = net.Listen("unix", path)
 		}
 	}
