@@ -11,7 +11,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf clean help
+.PHONY: build deps test unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -22,7 +22,7 @@ build: ## build every package, and the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
 
 deps: ## install the packages everything needs (Debian, Ubuntu; as root)
-	@missing=$$($(call SOFTROCE,packages) -missing); \
+	@missing="$$($(call SOFTROCE,packages) -missing) $$(tests/launchers/run -missing)"; missing=$$(echo $$missing); \
 	if [ -z "$$missing" ]; then echo "deps: all packages are there"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then echo "deps: not a Debian or Ubuntu: install what these packages hold: $$missing" >&2; exit 1; fi; \
 	if [ "$$(id -u)" != 0 ]; then echo "deps: not root; run: sudo apt-get install -y --no-install-recommends $$missing" >&2; exit 1; fi; \
@@ -32,7 +32,7 @@ deps: ## install the packages everything needs (Debian, Ubuntu; as root)
 # Device tests run where a device is: only the softroce part demands one.
 test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device tests
 	@start=$$SECONDS; unset MAKELEVEL; \
-	for t in lint unit race nocgo fuzz; do \
+	for t in lint unit race nocgo fuzz launchers; do \
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
 	  env -u RMA_REQUIRE_RDMA $(MAKE) --no-print-directory $$t; \
 	done; \
@@ -106,6 +106,12 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	    -test.fuzzcachedir="$$($(GO) env GOCACHE)/fuzz/$${dir#./}"); \
 	done <"$$tmp/targets"; \
 	echo "fuzz: $$(wc -l <"$$tmp/targets") targets in $$((SECONDS-start))s"
+
+launchers: ## jobs under mpirun (Open MPI, MPICH) and srun, for real
+	@missing=$$(tests/launchers/run -missing); \
+	if [ -z "$$missing" ] || [ "$${RMA_REQUIRE_LAUNCHERS:-}" = 1 ]; then tests/launchers/run; \
+	else echo "launchers: NOT RUN: packages are missing; run"; \
+	  echo "  apt-get install -y --no-install-recommends $$missing"; fi
 
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -198,4 +200,30 @@ func TestPlacesDiffer(t *testing.T) {
 		require.Empty(t, roots[f.Root], "%v and %s", changes, roots[f.Root])
 		roots[f.Root] = strings.Join(changes, " ") + " "
 	}
+}
+
+// The manifest of the examples describes a job, and its parts agree.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../examples/kubernetes/job.yaml")
+	require.NoError(t, err)
+	one := func(pattern string) string {
+		all := regexp.MustCompile(`(?m)` + pattern).FindAllStringSubmatch(string(text), -1)
+		require.Len(t, all, 1, pattern)
+		return all[0][1]
+	}
+	n, err := strconv.Atoi(one(`^  completions: (\d+)`))
+	require.NoError(t, err)
+	require.Equal(t, strconv.Itoa(n), one(`^  parallelism: (\d+)`))
+	require.Equal(t, "Indexed", one(`completionMode: (\w+)`))
+	vars := []string{"RMA_TOKEN=000102030405060708090a0b0c0d0e0f", "HOSTNAME=hello-1", "JOB_COMPLETION_INDEX=1"}
+	for _, kv := range regexp.MustCompile(`- name: (RMA_\w+)\s+value: "?([^"\s]+)"?`).FindAllStringSubmatch(string(text), -1) {
+		vars = append(vars, kv[1]+"="+kv[2])
+	}
+	f, err := from(recorded(t, "", vars...))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, n}, []int{f.Rank, f.Size})
+	require.Equal(t, "hello-0."+one(`subdomain: (\S+)`)+":"+one(`^      port: (\d+)`), f.Root)
+	require.Contains(t, string(text), "kind: Service\nmetadata:\n  name: "+one(`subdomain: (\S+)`)+"\n")
+	require.Contains(t, string(text), "kind: Job\nmetadata:\n  name: hello\n")
 }

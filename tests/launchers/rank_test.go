@@ -17,7 +17,7 @@ import (
 )
 
 // roleEnv makes the test binary a rank.
-const roleEnv = "RMA_LAUNCHERS_ROLE"
+const roleEnv = "RMA_TEST_LAUNCHERS_ROLE"
 
 var roles = map[string]func(context.Context, jobenv.Found) error{"ring": ring, "absent": absent, "token": wrongToken}
 
