@@ -208,7 +208,7 @@ func TestManifest(t *testing.T) {
 	text, err := os.ReadFile("../../examples/kubernetes/job.yaml")
 	require.NoError(t, err)
 	one := func(pattern string) string {
-		all := regexp.MustCompile(`(?m)` + pattern).FindAllStringSubmatch(string(text), -1)
+		all := regexp.MustCompile(`(?m)`+pattern).FindAllStringSubmatch(string(text), -1)
 		require.Len(t, all, 1, pattern)
 		return all[0][1]
 	}
