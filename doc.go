@@ -11,7 +11,36 @@
 // [Open] finds its job in the environment (start programs with rmarun); alone,
 // a process is rank 0 of 1. Ranks on one host talk through shared memory, others
 // by RDMA where there is a device that reaches both, else over TCP; RMA_FABRIC or
-// [Config.Fabric] forces one.
+// [Config.Fabric] forces one. What a program sees is the same on all of them.
+//
+// # The nouns
+//
+//   - A job is a fixed set of processes that start together, its ranks, numbered
+//     from 0. An [Engine] is one process's membership.
+//   - A [Region] is memory that others may reach: new, from [Engine.Alloc], or the
+//     application's own, by [Engine.Register]. A [Buffer] is a piece of one, on
+//     this side of an operation.
+//   - A [Key] is what others need to reach a region; it is a small value that may
+//     be sent like any other, or be exchanged by all with [AllGatherKeys]. With an offset it is a
+//     [Remote], the other side of an operation.
+//   - A [Peer] is a rank as a target. There is no connecting: all are there.
+//   - A [Request] is an operation under way. Start many, then wait: their latencies
+//     overlap. That is most of what there is to know about being fast.
+//
+// # How the other side learns of it
+//
+// The target of a put does nothing, and so knows nothing. From the cheapest to
+// the dearest way to tell it:
+//
+//   - [Peer.PutSignal] changes a word of the target after the data is there, and
+//     [Engine.WaitSignal] waits for that word: for neighbours in an inner loop.
+//   - A message carries its data, finds a buffer, and can be chosen by tag:
+//     for work whose place only the receiver knows, and for questions and answers.
+//   - [Engine.Barrier] says that everybody has come so far: for phases. It knows
+//     nothing of operations; wait for those first.
+//
+// And often nobody needs to be told: counters, locks and tickets live in a word
+// that all change by atomics, and tables are read where they lie by those who need them.
 //
 // # Completion
 //
@@ -46,6 +75,14 @@
 // Per peer, the engine holds one connection with Config.Depth requests; what is
 // handed in beyond waits in a list of the requests themselves. Regions live
 // outside the Go heap.
+//
+// # Configuration and observation
+//
+// Nothing needs to be set. Each field of [Config] is also a variable and a line in
+// a settings file, which override it, so that a job can be run in another way without a new
+// binary: docs/configuration.md. [Engine.Stats] and [Peer.Stats] count; the module
+// metrics offers that to Prometheus; [Config.Logger] hears what is rare and worth
+// knowing; execution traces show who waited for what: docs/observability.md.
 //
 // # Concurrency
 //

@@ -143,3 +143,31 @@ func TestLookupAndCall(t *testing.T) {
 		return eng.Peer(1).Send(nil).Wait(ctx)
 	})
 }
+
+func TestColumn(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		const rows, columns = 5, 7
+		me, other := eng.Rank(), 1-eng.Rank()
+		mine, halo, flag := 0, 2048, 4088 // in the region
+		at := func(base, row, col int) []byte { return mem.Bytes()[base+8*(row*columns+col):][:8] }
+		for step := range 3 {
+			for r := range rows {
+				testutil.Fill(at(mine, r, 3), uint64(100*me+step), uint64(8*r))
+			}
+			err := column(ctx, eng, mem.Slice(mine+8*3, 8*columns*rows-8*3), keys[other].At(uint64(halo)), keys[other].At(uint64(flag)), other, rows, columns, uint64(step+1))
+			if err == nil {
+				err = await(ctx, eng, mem.Slice(flag, 8), uint64(step+1))
+			}
+			for r := 0; r < rows && err == nil; r++ {
+				err = testutil.Verify(at(halo, r, 0), uint64(100*other+step), uint64(8*r))
+			}
+			if err == nil {
+				err = eng.Barrier(ctx) // the halo may be overwritten
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

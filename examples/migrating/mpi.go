@@ -30,3 +30,20 @@ func sendrecv(ctx context.Context, eng *rma.Engine, with int, tag uint32, out, i
 func draw(ctx context.Context, eng *rma.Engine, counter rma.Remote) (uint64, error) {
 	return eng.Peer(0).FetchAdd(counter, 1).Wait(ctx)
 }
+
+// column writes a column of this rank's matrix of float64 into one of the
+// neighbour's, and tells it so: MPI_Put with MPI_Type_vector, and a notification.
+// Each step has a number, from 1.
+func column(ctx context.Context, eng *rma.Engine, mine rma.Buffer, theirs, flag rma.Remote, to, rows, columns int, step uint64) error {
+	shape := rma.Shape2D(rows, 8, 8*columns, 8*columns)
+	if err := eng.Peer(to).PutStrided(theirs, mine, shape).Wait(ctx); err != nil {
+		return err
+	}
+	return eng.Peer(to).Signal(flag, rma.SignalSet, step).Wait(ctx)
+}
+
+// await waits for the neighbour's column of a step.
+func await(ctx context.Context, eng *rma.Engine, flag rma.Buffer, step uint64) error {
+	_, err := eng.WaitSignal(ctx, flag, rma.GE, step)
+	return err
+}
