@@ -69,6 +69,18 @@ type Config struct {
 	// peer, less stalls streams of small operations.
 	Depth int
 
+	// PinnedLimit is how much memory, in bytes, that the application brings without
+	// registering it, each link keeps pinned and registered between messages;
+	// negative: none. RMA_PINNED_LIMIT overrides it. Zero: 64 MiB, a window of 16
+	// messages of 4 MiB. What is kept is not garbage, see Engine.Invalidate.
+	PinnedLimit int
+
+	// Adverts is how many receives are shown to each peer before their messages
+	// come, so that large ones are written where they belong and need not be
+	// fetched; negative: none. RMA_ADVERTS overrides it. Zero: 16, as many as
+	// links keep reads in flight.
+	Adverts int
+
 	// PeerTimeout bounds how long a link may take to notice that a peer is gone,
 	// at least 1 ms. RMA_PEER_TIMEOUT overrides it. Zero: 2 s, long against a
 	// pause of a busy process, short against the patience of whoever waits.

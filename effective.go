@@ -22,6 +22,8 @@ const (
 	envBudget      = "RMA_SAMPLING_BUDGET"
 	envProfiles    = "RMA_PROFILES"
 	envDepth       = "RMA_DEPTH"
+	envPinned      = "RMA_PINNED_LIMIT"
+	envAdverts     = "RMA_ADVERTS"
 	envPeerTimeout = "RMA_PEER_TIMEOUT"
 	envLog         = "RMA_LOG" // the text log of programs without Config.Logger
 )
@@ -51,6 +53,8 @@ func (c *Config) fields() []field {
 		durationField(envBudget, &c.SamplingBudget),
 		textField(envProfiles, &c.Profiles),
 		intField(envDepth, &c.Depth),
+		intField(envPinned, &c.PinnedLimit),
+		intField(envAdverts, &c.Adverts),
 		durationField(envPeerTimeout, &c.PeerTimeout),
 		durationField(wireup.EnvTimeout, &c.SetupTimeout),
 	}

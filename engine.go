@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
@@ -34,8 +35,9 @@ type Engine struct {
 	halves  []*sampling.Session // that failed
 	// measured is what this rank has measured, or found saved.
 	measured []sampling.Result
-	fits     int        // how often it has played batches
-	memory   *mr.Domain // what is registered, with all links
+	fits     int             // how often it has played batches
+	memory   *mr.Domain      // what is registered, with all links
+	pins     []*message.Pins // by link: what was not, and messages use
 
 	mu     sync.Mutex     // guards the setting of closed, against lost
 	tasks  sync.WaitGroup // goroutines of the engine beside the progress one
@@ -146,6 +148,9 @@ func (e *Engine) Close() error {
 		if p.talk.ch != nil {
 			errs = append(errs, p.talk.ch.Close())
 		}
+	}
+	for _, p := range e.pins {
+		errs = append(errs, p.Close())
 	}
 	for _, s := range e.halves {
 		errs = append(errs, s.Close())

@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Sentinels for errors.Is. Those of operations come inside a *PeerError.
@@ -32,6 +33,7 @@ var (
 	ErrLength      = errors.New("the two sides differ in length")
 	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
 	ErrShortBuffer = message.ErrShortBuffer // a message is longer than the buffer; it stays
+	ErrInUse       = mr.ErrInUse            // a message is under way in that memory
 	ErrNotTalking  = errors.New("no messages were exchanged with this rank yet")
 	ErrRequestUsed = errors.New("request has been waited for already")
 )

@@ -43,6 +43,35 @@ func (e *Engine) Register(mem []byte) (*Region, error) {
 	return e.region(reg, err)
 }
 
+// Invalidate forgets memory that messages came from or went to without being
+// registered. The engine keeps such memory pinned and registered, for the next
+// message, up to Config.PinnedLimit bytes of the last used: memory of the Go heap
+// stays reachable, and peers that were given a key can reach it, until it is evicted
+// or invalidated. Call it
+//
+//   - before memory that is not Go's (mmap, C) is unmapped or mapped anew, always:
+//     an adapter would go on using the old pages;
+//   - when memory of the heap is to be collected, or kept from peers, at once.
+//
+// All that shares a byte with mem is forgotten. The error wraps ErrInUse while a
+// message is under way there; nothing is forgotten then. Not for memory of Alloc
+// and Register: close the region.
+func (e *Engine) Invalidate(mem []byte) error {
+	if e.closed.Load() {
+		return nil // Close forgets everything
+	}
+	var errs []error
+	e.prog.Do(func() {
+		for _, p := range e.pins {
+			errs = append(errs, p.Invalidate(mem))
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("rma: %w", err)
+	}
+	return nil
+}
+
 func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 	switch {
 	case errors.Is(err, mr.ErrClosed):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/mr"
 )
@@ -159,6 +160,11 @@ func (e *Engine) keep(chosen []string) error {
 			return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
 		}
 		e.proto.slots = append(e.proto.slots, s)
+		pins, err := message.NewPins(l, int64(e.cfg.PinnedLimit))
+		if err != nil {
+			return fmt.Errorf("memory kept registered on %s: %w", l.Name(), err)
+		}
+		e.pins = append(e.pins, pins)
 		e.numbers = append(e.numbers, linkNumber[l.Name()])
 		rails = append(rails, mr.Rail{Link: l, Number: linkNumber[l.Name()]})
 	}

@@ -20,6 +20,8 @@ type Counts struct {
 // that a rank sends to itself are in Counts only.
 type MessageStats struct {
 	Eager, Gathered, Fetched uint64 // sent each way: alone through the ring, with others in one write, fetched by the receiver
+	Written                  uint64 // written to where the receiver wanted them
+	Adverts, LateAdverts     uint64 // receives shown to the peer; of these, when their message was under way already
 	Plans                    uint64 // backlogs that the cost model was asked about
 	Writes                   uint64 // gathered writes; Gathered/Writes messages share one
 	Descriptors              uint64 // announcements of what is to be fetched
@@ -47,10 +49,13 @@ type Stats struct {
 	Counts
 	Messages         MessageStats
 	Rank, Size       int
-	Queued, InFlight int // operations not posted yet, and under way
-	PeersTalking     int // with an open message channel
-	PeersDown        int // whose connection is no more
-	Regions          int // registered and not closed
+	Queued, InFlight int    // operations not posted yet, and under way
+	PeersTalking     int    // with an open message channel
+	PeersDown        int    // whose connection is no more
+	Regions          int    // registered and not closed
+	Pinned           int    // bytes kept registered that the application did not register
+	PinHits          uint64 // messages whose memory was
+	PinMisses        uint64 // and was not
 }
 
 // Stats returns the counters. They are the progress engine's own, so counting
@@ -60,6 +65,12 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	e.prog.Do(func() {
+		for _, p := range e.pins {
+			one := p.Stats()
+			s.Pinned += int(one.Bytes)
+			s.PinHits += one.Hits
+			s.PinMisses += one.Misses
+		}
 		for _, p := range e.peers {
 			one := p.stats()
 			s.Counts.add(&one.Counts)
@@ -100,7 +111,8 @@ func (p *Peer) stats() PeerStats {
 func messageStats(ch *message.Channel) MessageStats {
 	s := ch.Stats()
 	return MessageStats{
-		Eager: s.Messages[logp.Eager], Gathered: s.Messages[logp.Gather], Fetched: s.Messages[logp.Scatter],
+		Eager: s.Messages[logp.Eager], Gathered: s.Messages[logp.Gather], Fetched: s.Messages[logp.Scatter] - s.Written,
+		Written: s.Written, Adverts: s.Adverts, LateAdverts: s.LateAdverts,
 		Plans: s.Plans, Writes: s.Gathers, Descriptors: s.Descriptors,
 		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(),
 	}
@@ -126,6 +138,9 @@ func (m *MessageStats) add(o *MessageStats) {
 	m.Eager += o.Eager
 	m.Gathered += o.Gathered
 	m.Fetched += o.Fetched
+	m.Written += o.Written
+	m.Adverts += o.Adverts
+	m.LateAdverts += o.LateAdverts
 	m.Plans += o.Plans
 	m.Writes += o.Writes
 	m.Descriptors += o.Descriptors

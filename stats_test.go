@@ -16,7 +16,7 @@ func TestStatsOfMessages(t *testing.T) {
 	for mode, of := range map[string]func(MessageStats) uint64{
 		"eager":   func(m MessageStats) uint64 { return m.Eager },
 		"gather":  func(m MessageStats) uint64 { return m.Gathered },
-		"scatter": func(m MessageStats) uint64 { return m.Fetched },
+		"scatter": func(m MessageStats) uint64 { return m.Fetched + m.Written },
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestStatsOfMessages(t *testing.T) {
 			require.NoError(t, req.Wait(ctx))
 			s := es[0].Peer(1).Stats()
 			require.EqualValues(t, n, of(s.Messages))
-			require.EqualValues(t, n, s.Messages.Eager+s.Messages.Gathered+s.Messages.Fetched)
+			require.EqualValues(t, n, s.Messages.Eager+s.Messages.Gathered+s.Messages.Fetched+s.Messages.Written)
 			require.EqualValues(t, 1, s.Batches)
 			require.EqualValues(t, n, s.Sends)
 			require.EqualValues(t, n*size, s.SentBytes)

@@ -74,6 +74,7 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	defer cancel()
 	ch, err := message.Open(e.links[p.link], p.ep, message.Options{
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
+		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Params: e.params[p.link].to(e.Rank(), p.rank),
 	})
 	if err != nil {

@@ -49,6 +49,10 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
 	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersTalking) })},
 	{"rma_peers_down", "Peers whose connection is no more.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersDown) })},
+	{"rma_pinned_bytes", "Memory kept registered for messages that the application did not register.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Pinned) })},
+	{"rma_pins_total", "Messages from or to such memory.", counter, "found", []value[rma.Stats]{
+		{"registered", func(s *rma.Stats) float64 { return float64(s.PinHits) }}, {"unregistered", func(s *rma.Stats) float64 { return float64(s.PinMisses) }},
+	}},
 	{"rma_regions", "Memory regions registered and not closed.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Regions) })},
 }...)
 
@@ -82,10 +86,13 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		{prefix + "batches_total", "Batches sent; their messages count as sends.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.Batches })}},
 		{prefix + "messages_total", "Messages sent each way.", counter, "mode", []value[S]{
 			m("eager", func(m *rma.MessageStats) uint64 { return m.Eager }), m("gather", func(m *rma.MessageStats) uint64 { return m.Gathered }),
-			m("scatter", func(m *rma.MessageStats) uint64 { return m.Fetched }),
+			m("scatter", func(m *rma.MessageStats) uint64 { return m.Fetched }), m("written", func(m *rma.MessageStats) uint64 { return m.Written }),
 		}},
 		{prefix + "gathered_writes_total", "Writes that carried several messages.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Writes })}},
 		{prefix + "descriptors_total", "Announcements of messages that the receiver fetches.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Descriptors })}},
+		{prefix + "adverts_total", "Receives shown to peers before their message; late ones were of no use.", counter, "when", []value[S]{
+			m("all", func(m *rma.MessageStats) uint64 { return m.Adverts }), m("late", func(m *rma.MessageStats) uint64 { return m.LateAdverts }),
+		}},
 		{prefix + "plans_total", "Backlogs that the cost model was asked about.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Plans })}},
 		{prefix + "unexpected_messages_total", "Messages that came before anybody asked, and were copied aside.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Unexpected })}},
 		{prefix + "credit_waits_total", "Times that the receiver had no room.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.CreditWaits })}},

@@ -149,15 +149,11 @@ func (c *Channel) unwatch(in *In) {
 func (c *Channel) offer(in *In) bool {
 	k := fabric.RemoteKey{Addr: fabric.Addr(in.Buf), Len: uint64(len(in.Buf)), RKey: in.RKey}
 	if !in.Remote {
-		if in.pin == nil {
-			p, err := newPin(c.link, in.Buf, fabric.AccessLocalWrite|fabric.AccessRemoteWrite)
-			if err != nil {
-				c.unwatch(in)
-				return false
-			}
-			in.pin = p
+		if err := c.pinIn(in, len(in.Buf)); err != nil {
+			c.unwatch(in)
+			return false
 		}
-		k.RKey = in.pin.region.Key().RKey
+		k.RKey = in.pin.rkey
 	}
 	w := rdv.Want{Pos: c.next, Tag: in.Tag, Note: c.ads.heard & noteEpoch}
 	if in.Any {

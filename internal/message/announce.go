@@ -81,7 +81,7 @@ func (c *Channel) describe(o *Out) error {
 			if err := c.pinOut(o); err != nil {
 				return err
 			}
-			rkey = o.pin.region.Key().RKey
+			rkey = o.pin.rkey
 		}
 		at := fabric.Addr(o.Data)
 		r := c.desc.Regions

@@ -20,6 +20,7 @@ type Channel struct {
 	ring *eager.Channel
 	long *rdv.Channel
 	plan *logp.Planner
+	pins *Pins
 	err  error
 	live bool
 
@@ -98,6 +99,11 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	}
 	if c.long, err = rdv.Open(link, ep, handler{c}, o.Rendezvous); err != nil {
 		return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.ring.Close())
+	}
+	if c.pins = o.Pins; c.pins == nil {
+		if c.pins, err = NewPins(link, o.Pinned); err != nil {
+			return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.long.Close(), c.ring.Close())
+		}
 	}
 	c.unexp.limit = max(o.Unexpected, 0)
 	return c, nil
@@ -245,6 +251,9 @@ func (c *Channel) Close() error {
 	for h, in := range c.fetch {
 		delete(c.fetch, h)
 		c.received(in, 0, 0, c.err)
+	}
+	if c.opt.Pins == nil {
+		err = errors.Join(err, c.pins.Close())
 	}
 	return errors.Join(err, c.ring.Close())
 }

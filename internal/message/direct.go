@@ -142,7 +142,7 @@ func (c *Channel) source(o *Out) ([]fabric.SGE, error) {
 		if err := c.pinOut(o); err != nil {
 			return nil, err
 		}
-		lkey = o.pin.region.LKey()
+		lkey = o.pin.lkey
 	}
 	c.src[0] = fabric.NewSGE(o.Data, lkey)
 	return c.src[:], nil

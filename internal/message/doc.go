@@ -70,9 +70,10 @@
 //
 // The caller's memory is free when the message's Completer is called: at once
 // where it was copied, when the link is done with it where it was taken in
-// place, when the peer has fetched it where it was announced. Destinations of
-// announced messages that are not registered are pinned and registered for the
-// transfer. A receive is not over while its advert is open.
+// place, when the peer has fetched it where it was announced. A receive is not over
+// while its advert is open. Sources and destinations of large messages that are
+// not registered are pinned and registered by Pins, which keeps them so up to a limit
+// (ADR 10); sources that cannot be are copied through staging memory.
 //
 // # Failure
 //
@@ -97,6 +98,6 @@
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	tags.go        tags of a gather
 //	loop.go        Loop: a rank and itself
-//	pin.go         registering for one transfer
+//	pin.go         Pins: memory of applications, kept registered
 //	errors.go      errors
 package message

@@ -26,7 +26,7 @@ type In struct {
 	Done Completer
 
 	next *In
-	pin  *pin
+	pin  pin
 	tag  uint32
 	size uint32
 
@@ -131,10 +131,7 @@ func (c *Channel) received(in *In, tag uint32, n int, err error) {
 		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
 		return
 	}
-	if in.pin != nil {
-		in.pin.release()
-		in.pin = nil
-	}
+	c.pins.release(&in.pin)
 	if err == nil {
 		c.stats.Received++
 		c.stats.ReceivedBytes += uint64(n)
@@ -150,14 +147,10 @@ func (c *Channel) received(in *In, tag uint32, n int, err error) {
 func (c *Channel) destination(in *In, n int) (fabric.SGE, error) {
 	lkey := in.LKey
 	if !in.Registered {
-		if in.pin == nil {
-			p, err := newPin(c.link, in.Buf[:n], fabric.AccessLocalWrite)
-			if err != nil {
-				return fabric.SGE{}, err
-			}
-			in.pin = p
+		if err := c.pinIn(in, n); err != nil {
+			return fabric.SGE{}, err
 		}
-		lkey = in.pin.region.LKey()
+		lkey = in.pin.lkey
 	}
 	return fabric.NewSGE(in.Buf[:n], lkey), nil
 }

@@ -29,6 +29,12 @@ type Options struct {
 	// gather.DefaultThreshold, over tcp 16 KiB; negative means never.
 	InPlace int
 
+	// Pins keeps memory registered that messages and receives bring without
+	// registering it; it stays the caller's to close, after the channel. Nil: the
+	// channel has its own, of Pinned bytes as for NewPins.
+	Pins   *Pins
+	Pinned int64
+
 	// Adverts bounds the receives that are advertised to the peer at a time, for
 	// it to write their messages in place. Zero means 16; negative means none.
 	Adverts int

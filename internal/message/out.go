@@ -27,7 +27,7 @@ type Out struct {
 	next *Out
 	seq  uint64
 	pos  uint64 // of the ring, behind which the link has read Data
-	pin  *pin
+	pin  pin
 	// A later message has been announced: announcing this one would break the
 	// order of the descriptors, and the peer may have room for no more of them
 	// until it has got this one. It goes through the ring, as was planned.

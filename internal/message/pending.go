@@ -66,10 +66,7 @@ func (g *groups) take(token uint64) *Out {
 
 // sent ends a message.
 func (c *Channel) sent(o *Out, err error) {
-	if o.pin != nil {
-		o.pin.release()
-		o.pin = nil
-	}
+	c.pins.release(&o.pin)
 	n := len(o.Data)
 	if err == nil {
 		c.stats.Sent++

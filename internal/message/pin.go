@@ -1,39 +1,171 @@
 package message
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/mr"
 )
 
-// pin is memory registered for one transfer: what the application brought
-// without registering it.
+// DefaultPinned is how many bytes Pins keep registered by default. Less would not
+// hold a window of 16 messages of 4 MiB, which is where registering costs most; more
+// keeps more garbage alive than most processes should have to explain.
+const DefaultPinned = 64 << 20
+
+// Pins keeps memory that applications bring without registering it pinned and
+// registered between transfers, for all channels of a link. It belongs to the
+// link's owner, as they do.
+//
+// A slice of the Go heap is kept from the collector as long as it is in here:
+// pages that the runtime gave back to the kernel, or memory that it handed out
+// again, can never be what an adapter still writes to. The price is that garbage
+// stays, up to the limit; Invalidate lets it go. Memory that the collector does not
+// know (mmap, C) is not kept by anything: Invalidate must be called before it is
+// unmapped, see mr.Cache.
+type Pins struct {
+	link  fabric.Link
+	dom   *mr.Domain
+	cache *mr.Cache // nil: nothing is kept
+	stats PinStats
+}
+
+// PinStats counts what Pins did, and says what it holds now.
+type PinStats struct {
+	Hits, Misses uint64 // memory that was registered already; that was not
+	Evictions    uint64 // to make room
+	Once         uint64 // of the misses: not kept, for want of room
+	Entries      int    // registrations kept, in use and idle
+	Bytes        int64  // that they cover
+}
+
+// NewPins keeps up to limit bytes registered: DefaultPinned if that is 0, none if it
+// is negative. What operations in flight need beyond that is registered for them
+// alone. Errors wrap mr.ErrSize.
+func NewPins(link fabric.Link, limit int64) (*Pins, error) {
+	p := &Pins{link: link}
+	if limit < 0 {
+		return p, nil
+	}
+	if limit == 0 {
+		limit = DefaultPinned
+	}
+	var err error
+	if p.dom, err = mr.NewDomain(mr.Rail{Link: link}); err == nil {
+		p.cache, err = mr.NewCache(p.dom, mr.CacheOptions{Limit: limit})
+	}
+	return p, err
+}
+
+// Invalidate forgets all that shares a byte with mem. The error wraps mr.ErrInUse
+// while transfers use it: nothing is forgotten then.
+func (p *Pins) Invalidate(mem []byte) error {
+	if p.cache == nil || len(mem) == 0 {
+		return nil
+	}
+	return p.cache.Invalidate(fabric.Addr(mem), uint64(len(mem)))
+}
+
+// Stats returns the counts.
+func (p *Pins) Stats() PinStats {
+	s := p.stats
+	if p.cache != nil {
+		c := p.cache.Stats()
+		s.Hits, s.Misses, s.Evictions, s.Entries, s.Bytes = c.Hits, c.Misses, c.Evictions, c.Entries, c.Bytes
+	}
+	return s
+}
+
+// Close forgets everything. No transfer may be under way. Idempotent.
+func (p *Pins) Close() error {
+	if p.cache == nil {
+		return nil
+	}
+	return errors.Join(p.cache.Close(), p.dom.Close())
+}
+
+// pin is memory registered for a transfer under way. The zero value is none.
 type pin struct {
+	lease      mr.Lease
+	once       *once
+	lkey, rkey uint32
+	held       bool
+}
+
+// once is a registration that ends with its transfer.
+type once struct {
 	region fabric.Region
 	pinner runtime.Pinner
 }
 
-func newPin(link fabric.Link, mem []byte, access fabric.Access) (*pin, error) {
-	p := &pin{}
-	p.pinner.Pin(&mem[0])
-	var err error
-	if p.region, err = link.Register(mem, access); err != nil {
-		p.pinner.Unpin()
-		return nil, fmt.Errorf("register %d bytes for one transfer: %w", len(mem), err)
+// take pins and registers mem, which is not empty. A hit does not allocate.
+func (p *Pins) take(mem []byte, access fabric.Access) (pin, error) {
+	if p.cache != nil {
+		l, err := p.cache.Acquire(mem, access)
+		switch {
+		case err == nil:
+			return leased(l, mem)
+		case !errors.Is(err, mr.ErrLimit):
+			return pin{}, fmt.Errorf("pin %d bytes: %w", len(mem), err)
+		}
+		p.stats.Once++
 	}
-	return p, nil
+	p.stats.Misses++
+	o := &once{}
+	o.pinner.Pin(&mem[0])
+	var err error
+	if o.region, err = p.link.Register(mem, access); err != nil {
+		o.pinner.Unpin()
+		return pin{}, fmt.Errorf("register %d bytes for one transfer: %w", len(mem), err)
+	}
+	return pin{once: o, lkey: o.region.LKey(), rkey: o.region.Key().RKey, held: true}, nil
 }
+
+// leased is the pin of a lease on mem.
+func leased(l mr.Lease, mem []byte) (pin, error) {
+	s, err := l.SGE(0, mem[:1])
+	k, err2 := l.RemoteKey(mem)
+	if err = errors.Join(err, err2); err != nil {
+		return pin{}, err
+	}
+	return pin{lease: l, lkey: s.LKey, rkey: k.RKeys[0], held: true}, nil
+}
+
+// release ends the transfer's use. What the cache cannot withdraw now, it tries
+// again later.
+func (p *Pins) release(x *pin) {
+	if !x.held {
+		return
+	}
+	if x.once != nil {
+		_ = x.once.region.Close() // nothing uses it any more
+		x.once.pinner.Unpin()
+	} else {
+		_ = p.cache.Release(x.lease)
+	}
+	*x = pin{}
+}
+
+// Rights that memory of applications is registered with: what any transfer of its
+// direction may need, so that it need not be registered again for the next.
+const (
+	sourceRights = fabric.AccessRemoteRead
+	destRights   = fabric.AccessLocalWrite | fabric.AccessRemoteWrite
+)
 
 // pinOut registers the memory of o, if that was not done.
 func (c *Channel) pinOut(o *Out) (err error) {
-	if o.pin == nil {
-		o.pin, err = newPin(c.link, o.Data, fabric.AccessRemoteRead)
+	if !o.pin.held {
+		o.pin, err = c.pins.take(o.Data, sourceRights)
 	}
 	return err
 }
 
-func (p *pin) release() {
-	_ = p.region.Close() // nothing uses it any more
-	p.pinner.Unpin()
+// pinIn registers n bytes of the buffer of in, if that was not done.
+func (c *Channel) pinIn(in *In, n int) (err error) {
+	if !in.pin.held {
+		in.pin, err = c.pins.take(in.Buf[:n], destRights)
+	}
+	return err
 }

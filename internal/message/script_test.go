@@ -179,6 +179,7 @@ func randomOptions(rng *rand.Rand) Options {
 	o.Unexpected = []int{-1, 500, 20000, 1 << 20}[rng.IntN(4)]
 	o.InPlace = []int{1, 100, 512}[rng.IntN(3)]
 	o.Adverts = 1 + rng.IntN(16)
+	o.Pinned = []int64{-1, 1000, 100000, 0}[rng.IntN(4)]
 	return o
 }
 

@@ -65,6 +65,18 @@ var engineSettings = []Setting{
 		Where: "fabric", Since: "0.1",
 	},
 	{
+		Env: "RMA_PINNED_LIMIT", Field: "PinnedLimit", Type: Type{Kind: Bytes, Min: 4096, Max: 1<<31 - 1, Negative: "none"}, Default: "64M",
+		What:  "memory that applications bring without registering it, and that each link keeps pinned and registered between messages",
+		Why:   "less would not hold a window of 16 messages of 4 MiB, where registering costs most; more keeps more garbage from the collector",
+		Where: "internal/message", Since: "0.1",
+	},
+	{
+		Env: "RMA_ADVERTS", Field: "Adverts", Type: Type{Kind: Count, Unit: "receives", Min: 1, Max: 4096, Negative: "none"}, Default: "16",
+		What:  "receives shown to a peer at a time before their messages come, so that large ones are written where they belong",
+		Why:   "as many as links keep reads in flight; more would fill the ring for announcements",
+		Where: "internal/message", Since: "0.1",
+	},
+	{
 		Env: "RMA_PEER_TIMEOUT", Field: "PeerTimeout", Type: Type{Kind: Duration, Min: int64(time.Millisecond)}, Default: "2s",
 		What:  "how long a link may take to notice that a peer is gone; its operations fail then",
 		Why:   "long against a pause of a busy process, short against the patience of whoever waits",
