@@ -33,7 +33,7 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 			if o.slot >= 0 {
 				o.value = binary.NativeEndian.Uint64(t.slots[link].bytes(o.slot))
 			}
-			if o.pending == 0 && !o.queued {
+			if o.pending == 0 && !o.queued && (o.kind != kindLoop || !t.again(o)) {
 				t.end(o)
 			}
 			continue
@@ -68,6 +68,13 @@ func (t *proto) end(o *op) {
 		return
 	}
 	p := o.peer
+	if o.loose {
+		o.loose = false
+		p.loose--
+	}
+	if o.kind == kindLoop {
+		t.endLoop(o)
+	}
 	p.open--
 	if o.err != nil {
 		p.counts.Failed++
@@ -145,8 +152,14 @@ func (t *proto) downWith(p *Peer, err error) {
 			p.down = because(ErrFlushed, err)
 		}
 	}
-	for p.posts.head != nil {
-		t.spoil(p, p.down)
+	for _, q := range []*opQueue{&p.posts, &p.loops.redo} {
+		for q.head != nil {
+			t.spoil(q, p.down)
+		}
+	}
+	p.fences = 0
+	if len(t.later) > 0 {
+		t.resume()
 	}
 	for _, q := range []*opQueue{&p.talk.sends, &p.talk.recvs} {
 		for q.head != nil {

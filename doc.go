@@ -94,9 +94,10 @@
 //	config.go   Config; effective.go what it becomes with file and environment
 //	engine.go   Engine: open, barrier, close; setup.go links and connections;
 //	            calibrate.go what the cost model knows of them
-//	region.go   Region, Buffer; key.go Key, Remote
+//	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
+//	            view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces
-//	atomic.go   atomics; signal.go data with a flag, and waiting for it
+//	atomic.go   atomics, and loop.go those that no link has; signal.go data with a flag, and waiting for it
 //	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
 //	op.go       operations under way; proto.go what drives them: post.go to the

@@ -23,7 +23,8 @@ var (
 
 	ErrClosed      = errors.New("rma: engine is closed")
 	ErrBounds      = errors.New("outside the region")
-	ErrAlign       = errors.New("address of an atomic is not a multiple of 8")
+	ErrAlign       = errors.New("address of an atomic or a signal is not a multiple of its size")
+	ErrContention  = errors.New("others kept changing the word: the atomic was given up, without effect")
 	ErrInvalid     = errors.New("argument is none of the constants for it")
 	ErrForeign     = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey      = fabric.ErrBadKey
@@ -60,6 +61,8 @@ func opName(o fabric.Op) string {
 		return "put-signal"
 	case kindAwait:
 		return "wait for a signal"
+	case kindLoop:
+		return "atomic"
 	case kindFlush:
 		return "flush"
 	case kindSend:

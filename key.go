@@ -2,6 +2,7 @@ package rma
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 
 	"github.com/seed33544411/rma/mr"
@@ -34,6 +35,36 @@ type Remote struct {
 
 // Append appends the marshalled key to b.
 func (k *Key) Append(b []byte) []byte { return k.k.Append(b) }
+
+// MarshalBinary implements encoding.BinaryMarshaler: KeySize bytes.
+func (k Key) MarshalBinary() ([]byte, error) { return k.Append(nil), nil }
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler; see ParseKey.
+func (k *Key) UnmarshalBinary(b []byte) error {
+	got, err := ParseKey(b)
+	if err == nil {
+		*k = got
+	}
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler: unpadded URL-safe base64, for
+// JSON, command lines and names.
+func (k Key) MarshalText() ([]byte, error) {
+	return base64.RawURLEncoding.AppendEncode(nil, k.Append(nil)), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. Errors wrap ErrBadKey.
+func (k *Key) UnmarshalText(text []byte) error {
+	b, err := base64.RawURLEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("rma: %w: %w", ErrBadKey, err)
+	}
+	return k.UnmarshalBinary(b)
+}
+
+// String is the text form.
+func (k Key) String() string { return base64.RawURLEncoding.EncodeToString(k.Append(nil)) }
 
 // ParseKey reads a key that Append made. It is a peer's claim: only the target
 // decides whether it is valid. Errors wrap ErrBadKey.

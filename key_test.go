@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,27 @@ func TestKeyEncoding(t *testing.T) {
 	}
 	_, err = ParseKey(append(b[1:], 0))
 	require.ErrorIs(t, err, ErrBadKey, "a byte too many")
+}
+
+func TestKeyMarshals(t *testing.T) {
+	k := Key{k: mr.Key{Addr: 4096, Len: 8, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1, RKeys: [mr.MaxRails]uint32{7}}}
+	type config struct{ Key Key }
+	text, err := json.Marshal(config{k})
+	require.NoError(t, err)
+	var got config
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, k, got.Key)
+	require.Contains(t, string(text), k.String())
+	b, err := k.MarshalBinary()
+	require.NoError(t, err)
+	require.Len(t, b, KeySize)
+	var again Key
+	require.NoError(t, again.UnmarshalBinary(b))
+	require.Equal(t, k, again)
+	require.ErrorIs(t, again.UnmarshalBinary(b[1:]), ErrBadKey)
+	require.ErrorIs(t, again.UnmarshalText([]byte("=")), ErrBadKey)
+	require.ErrorIs(t, again.UnmarshalText([]byte("AAAA")), ErrBadKey)
+	require.Equal(t, k, again, "unchanged by errors")
 }
 
 func FuzzParseKey(f *testing.F) {

@@ -26,6 +26,7 @@ type op struct {
 	rkey             uint32
 	kind             fabric.Op
 	queued           bool   // on the peer's list: not all of it is posted
+	loose            bool   // does not take place in the order of the link's requests
 	id               uint32 // of its work requests, while it has any
 	pending          int32  // work requests posted and not complete; of a flush, operations
 	epoch            uint32 // the flushes that wait for it: those of this epoch, and later ones
@@ -86,6 +87,7 @@ const (
 	kindAwait
 	kindFence
 	kindFlush
+	kindLoop // an atomic that is a loop of compare-and-swaps
 )
 
 // Messages.
@@ -101,13 +103,14 @@ type more struct {
 	phase phase           // of an operation of several steps
 	flag  flag            // of a PutSignal
 	word  word            // that a WaitSignal looks at
+	loop                  // of an atomic that no link has
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}
 
 func (m *more) recycle() {
 	m.cur.Reset()
-	m.phase, m.flag, m.word = 0, flag{}, word{}
+	m.phase, m.flag, m.word, m.loop = 0, flag{}, word{}, loop{}
 	mores.Put(m)
 }
 

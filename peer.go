@@ -31,6 +31,9 @@ type Peer struct {
 	open    int32   // one-sided operations handed in, not ended
 	epoch   uint32  // of those handed in now
 	flushes opQueue // that wait for operations
+	fences  int     // in posts
+	loose   int     // operations that do not take place in the order of requests
+	loops   loops
 
 	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
 

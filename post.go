@@ -19,19 +19,31 @@ type made struct {
 // reports whether any were taken. Short path.
 func (t *proto) post(p *Peer) bool {
 	did := false
-	for p.posts.head != nil && !(p.full && p.flying > 0) {
-		if p.posts.head.kind == kindFence {
+	if p.loops.redo.head != nil {
+		did = t.postList(p, &p.loops.redo)
+	}
+	return t.postList(p, &p.posts) || did
+}
+
+func (t *proto) postList(p *Peer, q *opQueue) bool {
+	did := false
+	for q.head != nil && !(p.full && p.flying > 0) {
+		if q.head.kind == kindFence {
+			if p.loose > 0 {
+				return did
+			}
 			p.fenced = true
-			p.posts.pop().recycle()
+			p.fences--
+			q.pop().recycle()
 			did = true
 			continue
 		}
-		n := t.build(p)
+		n := t.build(p, q)
 		if n == 0 {
 			return did // no slot for a result: one comes with a completion
 		}
 		took, err := p.ep.Post(t.wrs[:n])
-		t.took(p, took)
+		t.took(p, q, took)
 		t.giveBack(t.made[took:n])
 		did = did || took > 0
 		switch {
@@ -44,7 +56,7 @@ func (t *proto) post(p *Peer) bool {
 				return true // full of nothing: stay awake and ask again
 			}
 		case errors.Is(err, fabric.ErrInvalidWR):
-			t.spoil(p, err)
+			t.spoil(q, err)
 			did = true
 		default:
 			t.downWith(p, err)
@@ -55,13 +67,16 @@ func (t *proto) post(p *Peer) bool {
 }
 
 // took notes that the link has the first n requests made.
-func (t *proto) took(p *Peer, n int) {
+func (t *proto) took(p *Peer, q *opQueue, n int) {
 	for i := range n {
 		m := &t.made[i]
 		m.o.pending++
 		if m.last {
-			p.posts.pop()
+			q.pop()
 			m.o.queued = false
+			if m.o.kind >= kindLoop {
+				t.loosen(m.o)
+			}
 		}
 	}
 	p.flying += n
@@ -75,7 +90,7 @@ func (t *proto) took(p *Peer, n int) {
 func (t *proto) giveBack(ms []made) {
 	for i := len(ms) - 1; i >= 0; i-- {
 		m := &ms[i]
-		if x := m.o.more; x != nil {
+		if x := m.o.more; x != nil && m.o.kind != kindLoop {
 			x.cur.Seek(m.mark)
 			x.phase = m.phase
 		}
@@ -85,9 +100,9 @@ func (t *proto) giveBack(ms []made) {
 	}
 }
 
-// spoil ends the first operation of the peer, which its link cannot carry out.
-func (t *proto) spoil(p *Peer, err error) {
-	o := p.posts.pop()
+// spoil ends the first operation of the list, which the link cannot carry out.
+func (t *proto) spoil(q *opQueue, err error) {
+	o := q.pop()
 	o.queued = false
 	t.note(o, err)
 	if o.pending == 0 {
@@ -96,11 +111,11 @@ func (t *proto) spoil(p *Peer, err error) {
 }
 
 // build makes work requests of the first operations of the peer. Short path.
-func (t *proto) build(p *Peer) int {
+func (t *proto) build(p *Peer, q *opQueue) int {
 	n := 0
 	t.used = 0
-	for o := p.posts.head; o != nil && n < chain && o.kind != kindFence; o = o.next {
-		if o.more != nil {
+	for o := q.head; o != nil && n < chain && o.kind != kindFence; o = o.next {
+		if o.more != nil && o.kind != kindLoop {
 			var whole bool
 			if n, whole = t.buildMore(p, o, n); !whole {
 				break
@@ -121,8 +136,12 @@ func (t *proto) build(p *Peer) int {
 		local[0] = o.sge
 		t.used++
 		t.made[n] = made{o: o, last: true}
+		kind := o.kind
+		if kind == kindLoop {
+			kind = fabric.OpCompareSwap
+		}
 		t.wrs[n] = fabric.WR{
-			ID: t.id(o), Op: o.kind, Flags: fabric.FlagSignaled, Local: local,
+			ID: t.id(o), Op: kind, Flags: fabric.FlagSignaled, Local: local,
 			RemoteAddr: o.remote, RKey: o.rkey, Compare: o.compare, Operand: o.operand,
 		}
 		n++

@@ -29,6 +29,8 @@ type proto struct {
 	active []*Peer // peers with something to post
 	talks  []*Peer // peers with messages to send or receive
 	awaits []*op   // words that are waited for
+	later  []*op   // atomics that back off
+	began  time.Time
 	nap    eager.Nap
 	doze   eager.Nap // where words are waited for
 	flying []*op     // by work request ID less 1
@@ -111,12 +113,15 @@ func (t *proto) Pending() bool { return t.in.top.Load() != nil }
 // Step implements progress.Protocol.
 func (t *proto) Step() bool {
 	did := t.takeOver()
+	if len(t.later) > 0 && t.resume() {
+		did = true
+	}
 	for i := 0; i < len(t.active); {
 		p := t.active[i]
 		if t.post(p) {
 			did = true
 		}
-		if p.posts.head != nil {
+		if p.posts.head != nil || p.loops.redo.head != nil {
 			i++
 			continue
 		}
@@ -173,6 +178,12 @@ func (t *proto) enqueue(o *op) {
 		t.end(o)
 		return
 	}
+	switch {
+	case o.kind == kindFence:
+		p.fences++
+	case o.kind == kindLoop && !t.queueLoop(p, o):
+		return
+	}
 	o.queued = true
 	p.posts.push(o)
 	t.wake(p)
@@ -193,6 +204,9 @@ func (t *proto) Rest(on bool) time.Duration {
 		if n := t.doze.Next(); d == 0 || n < d {
 			d = n
 		}
+	}
+	if on && len(t.later) > 0 {
+		d = time.Millisecond // the shortest that sleeps can be
 	}
 	return d
 }

@@ -97,6 +97,17 @@ func (r *Region) Key() Key { return Key{k: r.reg.Key(), rank: int32(r.eng.Rank()
 // caller makes sure that none of its own still uses it. Idempotent.
 func (r *Region) Close() error { return r.reg.Close() }
 
+// bytes is the buffer's memory.
+func (b Buffer) bytes() ([]byte, error) {
+	switch {
+	case b.region == nil || !b.region.reg.Live():
+		return nil, ErrForeign
+	case uint(b.off) > uint(len(b.region.reg.Bytes())) || uint(b.n) > uint(len(b.region.reg.Bytes())-b.off):
+		return nil, ErrBounds
+	}
+	return b.region.reg.Bytes()[b.off : b.off+b.n : b.off+b.n], nil
+}
+
 // sge names the buffer for the link with that index.
 func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	r := b.region

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -182,7 +183,7 @@ func (e *Engine) keep(chosen []string) error {
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}
-	e.proto.peers = e.peers
+	e.proto.peers, e.proto.began = e.peers, time.Now()
 	return nil
 }
 

@@ -12,6 +12,7 @@ type Counts struct {
 	Batches                                  uint64 // whose messages are among Sends
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
 	Signals                                  uint64 // ended well; their data is among PutBytes
+	AtomicRetries                            uint64 // compare-and-swaps that an emulated atomic had to repeat
 	Failed                                   uint64 // operations that failed
 	Retries                                  uint64 // times that the link's queue was full: what was refused is handed in again
 }
@@ -130,6 +131,7 @@ func (c *Counts) add(o *Counts) {
 	c.SentBytes += o.SentBytes
 	c.RecvBytes += o.RecvBytes
 	c.Signals += o.Signals
+	c.AtomicRetries += o.AtomicRetries
 	c.Failed += o.Failed
 	c.Retries += o.Retries
 }

@@ -99,6 +99,7 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		{prefix + "retries_total", "Times that the link's queue was full.", counter, "path", []value[S]{
 			c("onesided", func(c *rma.Counts) uint64 { return c.Retries }), m("messages", func(m *rma.MessageStats) uint64 { return m.Retries }),
 		}},
+		{prefix + "atomic_retries_total", "Compare-and-swaps that emulated atomics had to repeat.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.AtomicRetries })}},
 		{prefix + "messages_backlog", "Messages handed in and not on their way.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
 		{prefix + "message_memory_bytes", "Memory of rings and staging on this side.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Memory) })}},
 	}

@@ -1,0 +1,34 @@
+package rma
+
+import "unsafe"
+
+// Number is every type of number that memory may be viewed as.
+type Number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64 | ~complex64 | ~complex128
+}
+
+// View is the buffer's memory as numbers of this machine's byte order. Its length
+// must be a multiple of the number's size (ErrLength), its address one of the number's
+// alignment (ErrAlign); other errors are about the buffer. Not to be used after
+// Close of the region.
+func View[T Number](b Buffer) ([]T, error) {
+	mem, err := b.bytes()
+	if err != nil {
+		return nil, err
+	}
+	size := int(unsafe.Sizeof(*new(T)))
+	switch p := unsafe.SliceData(mem); {
+	case len(mem)%size != 0:
+		return nil, ErrLength
+	case uintptr(unsafe.Pointer(p))%unsafe.Alignof(*new(T)) != 0:
+		return nil, ErrAlign
+	default:
+		return unsafe.Slice((*T)(unsafe.Pointer(p)), len(mem)/size), nil
+	}
+}
+
+// Bytes is the memory of s, for PutBytes, GetBytes, Register, Send and the like.
+func Bytes[T Number](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
+}

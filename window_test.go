@@ -1,0 +1,132 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Every rank reaches every part by rank and offset; parts may differ in size; Free
+// waits for all.
+func TestWindow(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		before := make([]int, len(es))
+		for r, e := range es {
+			before[r] = e.Stats().Regions
+		}
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			me := e.Rank()
+			w, err := e.Window(ctx, 4096*(me+1))
+			if err != nil {
+				return err
+			}
+			for to := range es {
+				if n := w.Len(to); n < uint64(4096*(to+1)) {
+					return fmt.Errorf("part %d has %d bytes", to, n)
+				}
+				binary.NativeEndian.PutUint64(w.Bytes()[8*to:], uint64(100*me+to+1))
+				if err := e.Peer(to).Put(w.At(to, uint64(1024+8*me)), w.Slice(8*to, 8)).Wait(ctx); err != nil {
+					return err
+				}
+				if _, err := e.Peer(to).FetchAdd(w.At(to, 2048), uint64(me+1)).Wait(ctx); err != nil {
+					return err
+				}
+			}
+			// The last of them says that all have been there.
+			v, err := e.WaitSignal(ctx, w.Slice(2048, 8), EQ, 6)
+			if err != nil {
+				return fmt.Errorf("count %d: %w", v, err)
+			}
+			for from := range es {
+				if got := binary.NativeEndian.Uint64(w.Bytes()[1024+8*from:]); got != uint64(100*from+me+1) {
+					return fmt.Errorf("rank %d found %d of rank %d", me, got, from)
+				}
+			}
+			e.Peer((me+1)%3).Put(w.At((me+1)%3, 0), w.Slice(0, 8)).Forget()
+			return w.Free(ctx)
+		})
+		for r, e := range es {
+			require.Equal(t, before[r], e.Stats().Regions)
+		}
+	})
+}
+
+func TestWindowOf(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		mem, err := e.Register(make([]byte, 100))
+		if err != nil {
+			return err
+		}
+		w, err := e.WindowOf(ctx, mem)
+		if err != nil {
+			return err
+		}
+		mem.Bytes()[1] = byte(10 + e.Rank())
+		you := 1 - e.Rank()
+		if err := e.Peer(you).Put(w.At(you, 50), w.Slice(1, 1)).Wait(ctx); err != nil {
+			return err
+		}
+		if err := w.Free(ctx); err != nil {
+			return err
+		}
+		if got := mem.Bytes()[50]; got != byte(10+you) {
+			return fmt.Errorf("found %d", got)
+		}
+		return mem.Close()
+	})
+}
+
+// If one rank cannot, none gets a window, and nothing is left over.
+func TestWindowFailsForAll(t *testing.T) {
+	es := simulate(t, 3, "sim")
+	before := es[0].Stats().Regions
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		size := 4096
+		if e.Rank() == 1 {
+			size = -1
+		}
+		_, err := e.Window(ctx, size)
+		if err == nil {
+			return errors.New("no error")
+		}
+		_, err = e.WindowOf(ctx, nil)
+		if !errors.Is(err, ErrForeign) {
+			return err
+		}
+		return nil
+	})
+	require.Equal(t, before, es[0].Stats().Regions)
+	ctx := testutil.Context(t, patience)
+	require.NoError(t, es[2].Close())
+	_, err := es[2].Window(ctx, 10)
+	require.Error(t, err)
+}
+
+func TestView(t *testing.T) {
+	es := simulate(t, 1, "sim")
+	mem, err := es[0].Alloc(4096)
+	require.NoError(t, err)
+	f, err := View[float64](mem.Slice(8, 80))
+	require.NoError(t, err)
+	require.Len(t, f, 10)
+	f[1] = 2.5
+	again, err := View[float64](mem.Slice(16, 8))
+	require.NoError(t, err)
+	require.Equal(t, []float64{2.5}, again)
+	require.Equal(t, mem.Bytes()[8:88], Bytes(f))
+	require.Empty(t, Bytes([]int32(nil)))
+	for want, b := range map[error]Buffer{ErrAlign: mem.Slice(4, 8), ErrLength: mem.Slice(0, 9), ErrBounds: mem.Slice(4090, 8), ErrForeign: {}} {
+		_, err := View[int64](b)
+		require.ErrorIs(t, err, want)
+	}
+	require.NoError(t, mem.Close())
+	_, err = View[int64](mem.Slice(0, 8))
+	require.ErrorIs(t, err, ErrForeign)
+}
