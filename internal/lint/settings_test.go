@@ -45,3 +45,35 @@ func TestVariablesAreDeclared(t *testing.T) {
 		}
 	}
 }
+
+// What is read of launchers' variables is in the reference page, and nothing else.
+func TestForeignVariablesAreDeclared(t *testing.T) {
+	variable := regexp.MustCompile(`^((OMPI|PMIX?|MPIR?|SLURMD?|JOB|XDG)_\w+|HOSTNAME)$`)
+	seen, declared := map[string]bool{}, map[string]bool{}
+	for _, f := range settings.ForeignVars {
+		declared[f.Env] = true
+	}
+	for _, s := range sources(t) {
+		if s.pkg != "internal/jobenv" || strings.HasSuffix(s.rel, "_test.go") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			if name, err := strconv.Unquote(lit.Value); err == nil && variable.MatchString(name) {
+				seen[name] = true
+				if !declared[name] {
+					t.Errorf("%s: %s is not in settings.ForeignVars", s.rel, name)
+				}
+			}
+			return true
+		})
+	}
+	for name := range declared {
+		if !seen[name] {
+			t.Errorf("settings.ForeignVars has %s, which nothing reads", name)
+		}
+	}
+}

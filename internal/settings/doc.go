@@ -29,6 +29,7 @@
 // # Files
 //
 //	setting.go      Setting, Group; registry_*.go the declarations
+//	foreign.go      variables of launchers
 //	kind.go         types: how values are written, and their bounds
 //	file.go         the file
 //	load.go         Load: which source wins; values.go what it gives

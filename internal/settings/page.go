@@ -59,6 +59,14 @@ Durations are written as in Go (` + "`50ms`, `2s`, `1m30s`" + `), sizes with K, 
 (also true, false, on, off, yes, no).
 `
 
+const foreignHead = `
+Variables of others that are read, never set, where ` + "`RMA_RANK`" + ` is not; [launching.md](launching.md) tells which of them
+count:
+
+| variable | set by | what is taken from it |
+|---|---|---|
+`
+
 var groupHeads = [numGroups]string{
 	Engine: "## Engine\n",
 	Links: `## Links
@@ -67,8 +75,8 @@ For experts. In code: ` + "`Config.Settings: map[string]string{\"ibv_gid_index\"
 `,
 	Job: `## Job
 
-Which process this is: launchers set these, and Config.Job overrides them. Set them by hand to start ranks in another
-way. They are not read from files or Config.Settings.
+Which process of which job this is ([launching.md](launching.md)): launchers set these, and Config.Job overrides them. They
+are not read from files or Config.Settings.
 `,
 	Tests: `## Tests
 
@@ -83,6 +91,9 @@ func Page() string {
 	group := numGroups
 	for _, s := range All() {
 		if s.Group != group {
+			if group == Job {
+				foreign(&b)
+			}
 			group = s.Group
 			b.WriteString("\n" + groupHeads[group] + "\n")
 			if group <= Links {
@@ -94,6 +105,14 @@ func Page() string {
 		s.row(&b)
 	}
 	return b.String()
+}
+
+// foreign lists what launchers say.
+func foreign(b *strings.Builder) {
+	b.WriteString(foreignHead)
+	for _, f := range ForeignVars {
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Env, f.By, f.What)
+	}
 }
 
 func (s *Setting) row(b *strings.Builder) {
