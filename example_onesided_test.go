@@ -1,0 +1,185 @@
+package rma_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log"
+
+	"github.com/seed33544411/rma"
+)
+
+// alone opens a job of one rank and a window of it: the same code runs on any
+// number.
+func alone(size int) (*rma.Engine, *rma.Window) {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := eng.Window(ctx, size)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return eng, w
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Every rank has a part of a window, and reaches those of others by rank and
+// offset.
+func ExampleWindow() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	check(err)
+	defer eng.Close()
+	w, err := eng.Window(ctx, 4096)
+	check(err)
+	to := (eng.Rank() + 1) % eng.Size()
+	n := copy(w.Bytes(), "from the left")
+	check(eng.Peer(to).Put(w.At(to, 1024), w.Slice(0, n)).Wait(ctx))
+	check(eng.Barrier(ctx))
+	fmt.Printf("%s\n", w.Bytes()[1024:1024+n])
+	check(w.Free(ctx))
+	// Output: from the left
+}
+
+// Pieces that lie apart, on either side, move in one operation.
+func ExampleSpan() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	copy(w.Bytes(), "one-sided")
+	dst := []rma.Span{w.Span(0, 1000, 3), w.Span(0, 2000, 5)}
+	src := []rma.Buffer{w.Slice(4, 5), w.Slice(0, 3)}
+	check(eng.Peer(0).PutV(dst, src).Wait(ctx))
+	fmt.Printf("%s %s\n", w.Bytes()[1000:1003], w.Bytes()[2000:2005])
+	// Output: sid edone
+}
+
+// The left column of a matrix of 4 by 4 goes into the right one of another.
+func ExampleShape() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	a, err := rma.View[float64](w.Slice(0, 16*8))
+	check(err)
+	b, err := rma.View[float64](w.Slice(1024, 16*8))
+	check(err)
+	for row := range 4 {
+		a[4*row] = float64(row + 1)
+	}
+	column := rma.Shape{Run: 8, Dims: []rma.Dim{{Count: 4, Local: 4 * 8, Remote: 4 * 8}}}
+	check(eng.Peer(0).PutStrided(w.At(0, 1024+3*8), w.Slice(0, 16*8), column).Wait(ctx))
+	fmt.Println(b[3], b[7], b[11], b[15])
+	// Output: 1 2 3 4
+}
+
+// A box of 2 by 2 by 2 bytes out of a cube of 4 by 4 by 4, packed at the target.
+func ExampleDim() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	for i := range 64 {
+		w.Bytes()[i] = byte(i)
+	}
+	box := rma.Shape{Run: 2, Dims: []rma.Dim{
+		{Count: 2, Local: 16, Remote: 4}, // planes
+		{Count: 2, Local: 4, Remote: 2},  // rows
+	}}
+	check(eng.Peer(0).PutStrided(w.At(0, 1024), w.Slice(21, 43), box).Wait(ctx))
+	fmt.Println(w.Bytes()[1024:1032])
+	// Output: [21 22 25 26 37 38 41 42]
+}
+
+// A consumer waits for a count; whoever has seen it has the data.
+func ExampleCond() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	me := eng.Rank()
+	n := copy(w.Bytes(), "halo")
+	check(eng.Peer(me).PutSignal(w.At(me, 1024), w.Slice(0, n), w.At(me, 2048), rma.SignalAdd, 1).Wait(ctx))
+	count, err := eng.WaitSignal(ctx, w.Slice(2048, 8), rma.GE, 1)
+	check(err)
+	fmt.Printf("%d %s\n", count, w.Bytes()[1024:1024+n])
+	// Output: 1 halo
+}
+
+// A flag may be set, for one writer, or added to, for many.
+func ExampleSignalOp() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	check(p.Signal(w.At(0, 0), rma.SignalSet, 40).Wait(ctx))
+	check(p.Signal(w.At(0, 0), rma.SignalAdd, 2).Wait(ctx))
+	v, err := eng.WaitSignal(ctx, w.Slice(0, 8), rma.EQ, 42)
+	check(err)
+	fmt.Println(v)
+	// Output: 42
+}
+
+// Two counters of 4 bytes in one word do not disturb each other.
+func ExampleAtomicRequest32() {
+	ctx := context.Background()
+	eng, w := alone(64)
+	defer eng.Close()
+	p := eng.Peer(0)
+	check(p.FetchAdd32(w.At(0, 0), ^uint32(0)).Request.Wait(ctx))
+	old, err := p.FetchAdd32(w.At(0, 0), 2).Wait(ctx)
+	check(err)
+	next, err := p.FetchOr32(w.At(0, 4), 8).Wait(ctx)
+	check(err)
+	fmt.Println(old, next, binary.NativeEndian.Uint32(w.Bytes()), binary.NativeEndian.Uint32(w.Bytes()[4:]))
+	// Output: 4294967295 0 1 8
+}
+
+// Registered memory as numbers.
+func ExampleNumber() {
+	eng, w := alone(4096)
+	defer eng.Close()
+	xs, err := rma.View[int32](w.Slice(0, 12))
+	check(err)
+	copy(xs, []int32{1, 2, 3})
+	fmt.Println(len(rma.Bytes(xs)), xs)
+	// Output: 12 [1 2 3]
+}
+
+// Puts whose requests nobody keeps: the flush waits for all of them, and tells
+// what failed.
+func ExamplePeer_Flush() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	for i := range 10 {
+		p.Put(w.At(0, uint64(2048+64*i)), w.Slice(64*i, 64)).Forget()
+	}
+	check(p.Flush().Wait(ctx))
+	fmt.Println("all there")
+	// Output: all there
+}
+
+// What is ready first is used first.
+func ExampleWaitAny() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	var reqs []rma.Request
+	for i := range 3 {
+		reqs = append(reqs, eng.Peer(0).Get(w.Slice(64*i, 64), w.At(0, 1024)))
+	}
+	for range reqs {
+		i, err := rma.WaitAny(ctx, reqs...)
+		check(err)
+		check(reqs[i].Wait(ctx))
+		reqs[i] = rma.Request{}
+	}
+	fmt.Println("three")
+	// Output: three
+}
