@@ -143,20 +143,6 @@ func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error)
 	return req, nil
 }
 
-// output is standard output, or a buffer that becomes the file.
-func (f *choiceFlags) output(s streams) (w io.Writer, commit func() error) {
-	if f.out == "" {
-		return s.out, func() error { return nil }
-	}
-	var b bytes.Buffer
-	return &b, func() error {
-		if err := writeFile(f.out, b.Bytes()); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		return nil
-	}
-}
-
 // compare measures and writes.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
 	inJob := jobenv.InJob()
@@ -165,7 +151,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
 		}
 	}
-	out, commit := f.output(s)
+	out, commit := output(s, f.out)
 	w, err := choice.NewWriter(out, f.format)
 	if err != nil {
 		return usage(err)
@@ -231,7 +217,7 @@ func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request
 	} else if x, err = session.ExplainLocal(ctx, req, s.err); err != nil {
 		return err
 	}
-	out, commit := f.output(s)
+	out, commit := output(s, f.out)
 	if f.format == "json" {
 		err = json.NewEncoder(out).Encode(x)
 	} else {
@@ -301,7 +287,7 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	if err != nil || !shows {
 		return shown(shows, err)
 	}
-	out, commit := f.output(s)
+	out, commit := output(s, f.out)
 	return errors.Join(choice.WriteAblations(out, f.format, as), commit())
 }
 

@@ -175,20 +175,26 @@ func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) er
 		p.step(r)
 		return k.Write(r)
 	}
+	err = measure(ctx, s, req, f.connect, f.token, inJob, emit)
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	return k.commit()
+}
+
+// measure finds the ranks as the flags say and measures req.
+func measure(ctx context.Context, s streams, req bench.Request, connect, secret string, inJob bool, emit session.Emit) (err error) {
 	switch {
-	case f.connect != "":
-		var secret []byte
-		if secret, err = token(f.token); err == nil {
-			err = session.Connect(ctx, f.connect, secret, req, emit)
+	case connect != "":
+		var b []byte
+		if b, err = token(secret); err == nil {
+			err = session.Connect(ctx, connect, b, req, emit)
 		}
 	case inJob:
 		_, err = session.InJob(ctx, req, emit)
 	default:
 		err = session.Local(ctx, req, s.err, emit)
 	}
-	p.close(err == nil)
-	if err != nil {
-		return err
-	}
-	return k.commit()
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -92,6 +93,20 @@ func writeFile(path string, b []byte) error {
 		return err
 	}
 	return k.commit()
+}
+
+// output is standard output, or a buffer that commit makes the file of that name.
+func output(s streams, name string) (w io.Writer, commit func() error) {
+	if name == "" {
+		return s.out, func() error { return nil }
+	}
+	var b bytes.Buffer
+	return &b, func() error {
+		if err := writeFile(name, b.Bytes()); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		return nil
+	}
 }
 
 // isTerminal reports whether w is one.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/verbs"
@@ -80,4 +81,40 @@ func portInfo(ctx *verbs.Context, n int) host.Port {
 		})
 	}
 	return out
+}
+
+// verbsPlace finds the adapter that the link to this host's ranks uses: the one
+// that the environment names, else the first, and the GID on it.
+func verbsPlace() (compare.Place, error) {
+	devs, err := verbs.Devices()
+	if err != nil {
+		return compare.Place{}, err
+	}
+	want := os.Getenv(links.EnvDevice)
+	for _, d := range devs {
+		if want != "" && d.Name != want {
+			continue
+		}
+		return gidOf(d.Name)
+	}
+	return compare.Place{}, fmt.Errorf("verbs: no device %s", want)
+}
+
+// gidOf is port 1 of a device.
+func gidOf(device string) (at compare.Place, err error) {
+	ctx, err := verbs.Open(device)
+	if err != nil {
+		return at, err
+	}
+	defer ctx.Close()
+	table, err := ctx.GIDs(1)
+	if err != nil {
+		return at, err
+	}
+	forced := -1
+	if i, err := strconv.Atoi(os.Getenv(links.EnvGIDIndex)); err == nil {
+		forced = i
+	}
+	c, err := verbs.ChooseGID(table, forced)
+	return compare.Place{Device: device, Port: 1, GID: c.Chosen.Index}, err
 }

@@ -39,6 +39,7 @@
 //	stream.go     bandwidth and rate
 //	message.go    messages: the channel, the model it chooses by
 //	messagelat.go, messagestream.go  their ping-pong and streams
+//	rendezvous.go  streams of messages beside raw reads; ratio.go medians
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
 //	run.go        the sweep over operations, sizes and rounds

@@ -36,6 +36,16 @@ func pin(rank int) (undo func()) {
 	}
 }
 
+// Cores are two processors, one for each of two sides that are measured, as the
+// ranks have them; none where there are not two to be had.
+func Cores() []int {
+	var old unix.CPUSet
+	if unix.SchedGetaffinity(0, &old) != nil {
+		return nil
+	}
+	return twoCPUs(&old, coreOf)
+}
+
 // spareProcessor gives the runtime a second P where the machine has one CPU,
 // unless the user chose. With a single P the runtime takes it from a call into
 // C that lasts longer than 20 µs, as a post of 64 KiB does on a device made of

@@ -10,3 +10,6 @@ func pin(int) (undo func()) {
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
 }
+
+// Cores are none: processors cannot be chosen here.
+func Cores() []int { return nil }

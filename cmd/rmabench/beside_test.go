@@ -1,0 +1,95 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/compare"
+)
+
+// jsonLines reads one object a line.
+func jsonLines[T any](t *testing.T, out string) (rows []T) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var r T
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func TestRendezvousOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		code, out, errs := rmabench(t, "rendezvous", "--fabric", fabric, "--sizes", "64K,1M", "--rounds", "2", "--time", "2ms", "--window", "4", "--format", "json")
+		require.Equal(t, exitOK, code, errs)
+		require.Equal(t, 12, strings.Count(errs, "\n"), "a line of progress a point: %s", errs)
+		rows := jsonLines[bench.Beside](t, out)
+		require.Len(t, rows, 2)
+		for _, r := range rows {
+			require.Equal(t, fabric, r.Fabric)
+			require.Equal(t, "scatter", r.Ways.String())
+			require.True(t, 0 < r.RatioMin && r.RatioMin <= r.Ratio && r.Ratio <= r.RatioMax, "%+v", r)
+		}
+	}
+}
+
+// A program in PATH by the name of the peer's that always fails, or none.
+func TestCompareWithoutItsPeer(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	code, out, errs := rmabench(t, "compare", "--fabric", "shm", "--tests", "rate:64")
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, out)
+	require.Contains(t, errs, "apt-get install -y --no-install-recommends ucx-utils")
+
+	require.NoError(t, os.WriteFile(dir+"/ucx_perftest", []byte("#!/bin/sh\necho no such transport >&2\nexit 3\n"), 0o755))
+	code, out, errs = rmabench(t, "compare", "--fabric", "shm", "--tests", "rate:64", "--check")
+	require.Equal(t, exitFailed, code, errs)
+	require.Contains(t, out, "not measured")
+	require.Contains(t, out, "no such transport")
+}
+
+func TestCompareWithUCX(t *testing.T) {
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		t.Skip("ucx_perftest is not installed (ucx-utils)")
+	}
+	for _, fabric := range fabrics {
+		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "rate:64", "--mode", "gather", "--rounds", "1", "--time", "5ms", "--format", "json")
+		require.Equal(t, exitOK, code, errs)
+		rows := jsonLines[compare.Row](t, out)
+		require.Len(t, rows, 1)
+		r := rows[0]
+		require.Equal(t, "ucx", r.Peer)
+		require.Equal(t, fabric, r.Fabric)
+		require.Equal(t, bench.Rate, r.Test)
+		require.Equal(t, "gather", r.Mode)
+		if r.Rounds == 1 { // on a busy machine theirs may come to no end in its time
+			require.True(t, r.Ours > 0 && r.Theirs > 0 && r.Ratio > 0, "%+v", r)
+		} else {
+			require.NotEmpty(t, r.Why)
+		}
+	}
+}
+
+func TestBesideUsageErrors(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
+		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
+		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
+		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
+	} {
+		code, out, errs := rmabench(t, strings.Fields(args)...)
+		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
+		require.Contains(t, errs, says, args)
+		require.Empty(t, out, args)
+	}
+}

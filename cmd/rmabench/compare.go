@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/compare"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
+)
+
+// compareFlags are the flags of compare.
+type compareFlags struct {
+	fabric, tests, mode string
+	peers               []string
+	rounds, window      int
+	time, limit         time.Duration
+	format, out         string
+	pin, quiet, check   bool
+}
+
+// compareFabrics are those where it is known what the other side uses.
+var compareFabrics = []string{"shm", "tcp", "verbs"}
+
+func compareCommand(s streams) *cobra.Command {
+	f := &compareFlags{}
+	cmd := &cobra.Command{
+		Use: "compare", Short: "Measure another library's messages beside ours, on the same link", Args: noArgs,
+		Long: `Measure messages of this library and of others over the same link, in turns, and
+say who is ahead. Both sides run as two processes of this host, each on a processor of
+its own where there are two.
+
+  lat:SIZE   half a round trip, the median, µs
+  bw:SIZE    bandwidth of a stream, 1e6 bytes a second
+  rate:SIZE  messages a second of a stream, millions
+
+A ratio of more than 1 means that ours is ahead, also for latency; it is the median
+of the rounds' ratios. docs/perf.md says what exactly each side measures.
+
+  ucx        ucx_perftest, tag-matched messages (Debian: ucx-utils)`,
+		Example: `  rmabench compare --fabric tcp --peers ucx
+  rmabench compare --fabric shm --tests rate:64 --mode gather --rounds 9
+  rmabench compare --fabric verbs --tests rate:64,lat:8 --format json   # in a VM`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request(cmd.Flags().Changed)
+			if err != nil {
+				return usage(err)
+			}
+			return f.run(cmd.Context(), s, req)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "shm", strings.Join(compareFabrics, ", "))
+	fl.StringSliceVar(&f.peers, "peers", compare.Names(), "whom to compare with: "+strings.Join(compare.Names(), ", "))
+	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
+	fl.StringVar(&f.mode, "mode", bench.Modes[0], "how our messages go: "+strings.Join(bench.Modes, ", "))
+	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
+	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "how often both sides take their turn")
+	fl.DurationVar(&f.time, "time", compare.DefaultTime, "how long a test is measured on either side, in each round")
+	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "give up on a run of theirs after this time")
+	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
+	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+	fl.BoolVar(&f.pin, "pin", true, "keep each process on a processor of its own")
+	fl.BoolVar(&f.check, "check", false, "exit code 1 if ours is behind anywhere")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// request turns flags into what is compared; its errors are the user's.
+func (f *compareFlags) request(changed func(string) bool) (req compare.Request, err error) {
+	req = compare.Request{Fabric: f.fabric, Rounds: f.rounds, Time: f.time, Limit: f.limit}
+	switch {
+	case !slices.Contains(compareFabrics, f.fabric):
+		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
+	case !slices.Contains(compare.Formats, f.format):
+		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(compare.Formats, ", "))
+	case f.rounds <= 0 || f.time <= 0 || f.limit <= 0:
+		return req, errors.New("--rounds, --time and --limit: want positive values")
+	}
+	if req.Tests, err = compare.ParseTests(f.tests); err != nil {
+		return req, fmt.Errorf("--tests: %w", err)
+	}
+	if req.Peers, err = compare.Find(f.peers); err != nil {
+		return req, fmt.Errorf("--peers: %w", err)
+	}
+	for _, t := range req.Tests {
+		r := f.ours(t)
+		if err := r.Check(); err != nil {
+			return req, err
+		}
+	}
+	return req, nil
+}
+
+// ours is what we measure for a test.
+func (f *compareFlags) ours(t compare.Test) bench.Request {
+	p := bench.Plan{Test: t.Kind, Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window}
+	return bench.Request{Fabric: f.fabric, Plans: []bench.Plan{p}, Pin: f.pin}
+}
+
+// run compares and writes.
+func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) error {
+	if jobenv.InJob() {
+		return usage(errors.New("compare starts its processes by itself: not under a launcher"))
+	}
+	if f.fabric == "verbs" {
+		at, err := verbsPlace()
+		if err != nil {
+			return err
+		}
+		req.Place = at
+	}
+	if f.pin {
+		req.Place.Cores = bench.Cores()
+	}
+	if err := req.Check(); err != nil {
+		return err
+	}
+	out, commit := output(s, f.out)
+	var bar io.Writer
+	if !f.quiet {
+		bar = s.err
+	}
+	p := newProgress(bar, len(req.Tests)*len(req.Peers))
+	var rows []compare.Row
+	err := compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
+		err = session.Local(ctx, f.ours(t), s.err, func(r bench.Result) error { res = r; return nil })
+		return res, err
+	}, func(r compare.Row) error {
+		p.text = fmt.Sprintf("%s %s %s %s", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size))
+		p.done()
+		rows = append(rows, r)
+		return nil
+	})
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(compare.Write(out, f.format, rows), commit()); err != nil {
+		return err
+	}
+	behind := func(r compare.Row) bool { return r.Rounds == 0 || r.Ratio < 1 }
+	if f.check && slices.ContainsFunc(rows, behind) {
+		return errSilent // shown in what was written
+	}
+	return nil
+}

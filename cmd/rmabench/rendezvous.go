@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
+)
+
+// rendezvousFlags are the flags of rendezvous.
+type rendezvousFlags struct {
+	fabric, sizes, mode, format, out, connect, token string
+	rounds, window                                   int
+	time                                             time.Duration
+	pin, quiet, valid, check                         bool
+}
+
+const rendezvousSizes = "64K:16M"
+
+func rendezvousCommand(s streams) *cobra.Command {
+	f := &rendezvousFlags{}
+	cmd := &cobra.Command{
+		Use: "rendezvous", Short: "Bandwidth of large messages beside raw reads of the link", Args: noArgs,
+		Long: `Measure, in turns within one run and with the same window, the bandwidth of
+
+  messages   sent from rank 0 and fetched by rank 1 (--mode scatter), and of
+  raw reads  by rank 0 from rank 1, with nothing above the link
+
+and print their ratio: what announcing, matching and ending a transfer cost. Raw reads
+are measured twice in every round; how far those two differ is the noise.`,
+		Example: `  rmabench rendezvous --fabric shm
+  rmabench rendezvous --fabric tcp --sizes 1M --rounds 15
+  rmabench rendezvous --fabric verbs --format json      # in a VM
+  rmabench rendezvous --connect a:7471 --check`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request()
+			if err != nil {
+				return usage(err)
+			}
+			return f.run(cmd.Context(), s, req)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
+	fl.StringVar(&f.sizes, "sizes", rendezvousSizes, "message sizes")
+	fl.StringVar(&f.mode, "mode", "scatter", "how messages go: "+strings.Join(bench.Modes, ", "))
+	fl.IntVar(&f.window, "window", 16, "messages, and reads, kept outstanding")
+	fl.IntVar(&f.rounds, "rounds", 7, "how often both sides take their turn")
+	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long either is measured, at each size and in each round")
+	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
+	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
+	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
+	fl.BoolVar(&f.check, "check", false, fmt.Sprintf("exit code 1 if a ratio is below %v beyond the noise", bench.RendezvousGoal))
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// request turns flags into what is measured; its errors are the user's.
+func (f *rendezvousFlags) request() (req bench.Request, err error) {
+	switch {
+	case !slices.Contains(bench.Fabrics, f.fabric):
+		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
+	case f.format != "table" && f.format != "json":
+		return req, fmt.Errorf("--format %q: want table or json", f.format)
+	case f.rounds <= 0 || f.time <= 0 || f.window <= 0:
+		return req, errors.New("--rounds, --time and --window: want positive values")
+	}
+	sizes, err := bench.ParseSizes(f.sizes)
+	if err != nil {
+		return req, fmt.Errorf("--sizes: %w", err)
+	}
+	req = bench.RendezvousRequest(f.fabric, bench.Plan{Mode: f.mode, Size: sizes, Time: f.time, Window: f.window, Count: f.rounds, Validate: f.valid})
+	req.Pin = f.pin
+	return req, req.Check()
+}
+
+// run measures and writes.
+func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request) error {
+	inJob := jobenv.InJob() && f.connect == ""
+	if inJob {
+		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
+			return shown(session.InJob(ctx, req, nil)) // has nothing to write
+		}
+	}
+	out, commit := output(s, f.out)
+	var bar io.Writer
+	if !f.quiet {
+		bar = s.err
+	}
+	p := newProgress(bar, req.Points())
+	var rs []bench.Result
+	err := measure(ctx, s, req, f.connect, f.token, inJob, func(r bench.Result) error {
+		p.step(r)
+		rs = append(rs, r)
+		return nil
+	})
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	rows, err := bench.BesideReads(rs)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(bench.WriteBeside(out, f.format, rows), commit()); err != nil {
+		return err
+	}
+	if f.check && slices.ContainsFunc(rows, func(b bench.Beside) bool { return !b.Reached() }) {
+		return errSilent // shown in what was written
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package compare measures other libraries beside this one: the same test on the
+// same link, in turns within one run, so that what the machine does meanwhile
+// falls on both.
+//
+// A [Peer] is a table of functions: which program, how its two sides are started,
+// how its output is read. What is ours is a function that the caller gives, so
+// that this package starts the others' processes only.
+//
+// # Definitions
+//
+//   - lat: half a round trip of a message, the median, µs; less is better.
+//   - bw: bytes of a stream of messages over its time, 1e6 bytes a second.
+//   - rate: messages of such a stream, 1e6 a second.
+//   - ratio: ours over theirs, for lat theirs over ours, so that more than 1 is
+//     always ahead. The ratio of a row is the median of the rounds' ratios.
+//
+// # Files
+//
+//	test.go     Test, and its syntax
+//	peer.go     Peer, Place, the table of peers
+//	ucx.go      ucx_perftest
+//	process.go  the two processes of a peer
+//	run.go      Run: rounds, turns
+//	row.go      Row: table and JSON lines
+//
+// Output of the programs as it was recorded is in testdata. Every wait has a
+// deadline; processes end with the context.
+package compare

@@ -1,0 +1,86 @@
+package compare
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Row is one test beside one peer. Its JSON form is one line of --format json;
+// fields are only ever added.
+type Row struct {
+	Peer   string     `json:"peer"`
+	Fabric string     `json:"fabric"`
+	Test   bench.Test `json:"test"`
+	Size   int        `json:"size"`
+	Ours   float64    `json:"ours"` // median of the rounds, in Unit
+	Theirs float64    `json:"theirs"`
+	Ratio  float64    `json:"ratio"`  // median of the rounds' ratios; more than 1: ours is ahead
+	Rounds int        `json:"rounds"` // that both sides ended
+
+	Unit     string        `json:"unit"`
+	RatioMin float64       `json:"ratio_min"`
+	RatioMax float64       `json:"ratio_max"`
+	Mode     string        `json:"mode"`              // of ours
+	Ways     *bench.Ways   `json:"ways,omitempty"`    // how ours went
+	Version  string        `json:"version,omitempty"` // of the peer
+	Failed   int           `json:"failed,omitempty"`  // rounds that the peer did not end
+	Why      string        `json:"why,omitempty"`     // the last of them
+	Machine  bench.Machine `json:"machine"`
+}
+
+// pair is one round.
+type pair struct{ ours, theirs float64 }
+
+// fill computes what follows from the rounds.
+func (r *Row) fill(t Test, ps []pair) {
+	var ours, theirs, ratios []float64
+	for _, p := range ps {
+		ours, theirs = append(ours, p.ours), append(theirs, p.theirs)
+		ratios = append(ratios, t.ratio(p.ours, p.theirs))
+	}
+	r.Test, r.Size, r.Unit, r.Rounds = t.Kind, t.Size, t.Unit(), len(ps)
+	if len(ps) == 0 {
+		return
+	}
+	r.Ours, r.Theirs, r.Ratio = bench.Median(ours), bench.Median(theirs), bench.Median(ratios)
+	r.RatioMin, r.RatioMax = slices.Min(ratios), slices.Max(ratios)
+}
+
+// Formats are the names that Write takes.
+var Formats = []string{"table", "json"}
+
+// Write writes rows as a table or as JSON lines.
+func Write(w io.Writer, format string, rows []Row) error {
+	if format == "json" {
+		enc := json.NewEncoder(w)
+		for i := range rows {
+			if err := enc.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "peer\tfabric\ttest\tsize\tours\ttheirs\tunit\tratio\trange\trounds\t\t")
+	for i := range rows {
+		r := &rows[i]
+		verdict := "ahead"
+		switch {
+		case r.Rounds == 0:
+			verdict = "not measured: " + r.Why
+		case r.Ratio < 1:
+			verdict = "behind"
+		}
+		if r.Rounds > 0 && r.Failed > 0 {
+			verdict += fmt.Sprintf(" (%d rounds failed: %s)", r.Failed, r.Why)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\t%.2f\t%.2f–%.2f\t%d\t%s\t\n", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size),
+			r.Ours, r.Theirs, r.Unit, r.Ratio, r.RatioMin, r.RatioMax, r.Rounds, verdict)
+	}
+	return t.Flush()
+}

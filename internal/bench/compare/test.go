@@ -1,0 +1,84 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Test is what both sides measure: messages of Size bytes.
+type Test struct {
+	Kind bench.Test // lat, bw or rate
+	Size int
+}
+
+// ErrTest is a test that nobody can make.
+var ErrTest = errors.New("bad test")
+
+// MaxSize bounds messages in bytes: both sides hold a window of them.
+const MaxSize = 64 << 20
+
+// Defaults are the tests that a comparison makes unless told otherwise: the rate
+// of the small messages that gathering is for, latency, and bandwidth on either side
+// of where a rendezvous begins.
+const Defaults = "rate:64,lat:8,bw:64K,bw:1M"
+
+// ParseTests reads a list such as "rate:64,lat:8,bw:64K".
+func ParseTests(s string) ([]Test, error) {
+	var out []Test
+	for item := range strings.SplitSeq(s, ",") {
+		kind, size, ok := strings.Cut(strings.TrimSpace(item), ":")
+		k := bench.Test(kind)
+		if !ok || !slices.Contains([]bench.Test{bench.Lat, bench.BW, bench.Rate}, k) {
+			return nil, fmt.Errorf("%w %q: want lat:SIZE, bw:SIZE or rate:SIZE", ErrTest, item)
+		}
+		ns, err := bench.ParseSizes(size)
+		if err != nil {
+			return nil, fmt.Errorf("%w %q: %w", ErrTest, item, err)
+		}
+		for _, n := range ns {
+			t := Test{k, n}
+			if n > MaxSize || slices.Contains(out, t) {
+				return nil, fmt.Errorf("%w %q: over %s, or twice", ErrTest, item, bench.FormatSize(MaxSize))
+			}
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// String is the syntax of ParseTests.
+func (t Test) String() string { return string(t.Kind) + ":" + bench.FormatSize(t.Size) }
+
+// Unit is that of the test's figure.
+func (t Test) Unit() string {
+	switch t.Kind {
+	case bench.Lat:
+		return "µs"
+	case bench.BW:
+		return "MB/s"
+	}
+	return "Mmsg/s"
+}
+
+// Figure is the one of r that the test is about.
+func (t Test) Figure(r bench.Result) float64 {
+	switch t.Kind {
+	case bench.Lat:
+		return r.LatUS.P50
+	case bench.BW:
+		return r.MBs
+	}
+	return r.Mmsgs
+}
+
+// ratio is more than 1 where ours is ahead.
+func (t Test) ratio(ours, theirs float64) float64 {
+	if t.Kind == bench.Lat {
+		return theirs / ours
+	}
+	return ours / theirs
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+)
+
+// RendezvousGoal is the share of the raw read bandwidth that messages fetched by
+// their receiver are to reach.
+const RendezvousGoal = 0.95
+
+// RendezvousRequest asks for a stream of messages beside two of raw reads, with
+// the sizes, window, time and rounds of p, taking turns.
+func RendezvousRequest(fabric string, p Plan) Request {
+	p.Test, p.Op = BW, Send
+	read := p
+	read.Op, read.Mode = Get, ""
+	return Request{Fabric: fabric, Plans: []Plan{read, p, read}, Interleave: true}
+}
+
+// Beside is one size of a stream of messages beside raw reads. Its JSON form is
+// one line; fields are only ever added.
+type Beside struct {
+	Fabric   string  `json:"fabric"`
+	Size     int     `json:"size"`
+	Mode     string  `json:"mode"`
+	Ways     *Ways   `json:"ways"` // of all rounds
+	Window   int     `json:"window"`
+	SendMBs  float64 `json:"send_mb_s"` // median of the rounds
+	GetMBs   float64 `json:"get_mb_s"`  // of all rounds, each of which has two
+	Ratio    float64 `json:"ratio"`     // median of the rounds' ratios
+	RatioMin float64 `json:"ratio_min"`
+	RatioMax float64 `json:"ratio_max"`
+	Noise    float64 `json:"noise"` // how far the two of a round differ from their mean, the median
+	Rounds   int     `json:"rounds"`
+	Machine  Machine `json:"machine"`
+}
+
+// Reached reports whether the ratio is at least RendezvousGoal, or is not known
+// to be less for noise.
+func (b *Beside) Reached() bool { return b.Ratio+b.Noise >= RendezvousGoal }
+
+// BesideReads adds up the results of a RendezvousRequest.
+func BesideReads(rs []Result) ([]Beside, error) {
+	var out []Beside
+	for _, first := range rs {
+		if slices.ContainsFunc(out, func(b Beside) bool { return b.Size == first.Size }) {
+			continue
+		}
+		b := Beside{Fabric: first.Fabric, Size: first.Size, Window: first.Window, Ways: new(Ways), Machine: first.Machine}
+		var send, get, ratio, noise []float64
+		for round := 0; ; round++ {
+			var reads []float64
+			var sent *Result
+			for i := range rs {
+				switch r := &rs[i]; {
+				case r.Size != first.Size || r.Round != round:
+				case r.Op == Get:
+					reads = append(reads, r.MBs)
+				case r.Op == Send:
+					sent = r
+				}
+			}
+			if sent == nil && len(reads) == 0 {
+				break
+			}
+			if sent == nil || sent.Ways == nil || len(reads) != 2 || reads[0] <= 0 || reads[1] <= 0 {
+				return nil, fmt.Errorf("%s, round %d: %w", FormatSize(first.Size), round, errors.New("results are missing"))
+			}
+			mean := (reads[0] + reads[1]) / 2
+			send, get, ratio = append(send, sent.MBs), append(get, reads...), append(ratio, sent.MBs/mean)
+			noise = append(noise, math.Abs(reads[0]/mean-1))
+			b.Mode, b.Rounds = sent.Mode, round+1
+			b.Ways.Eager, b.Ways.Gather, b.Ways.Scatter = b.Ways.Eager+sent.Ways.Eager, b.Ways.Gather+sent.Ways.Gather, b.Ways.Scatter+sent.Ways.Scatter
+		}
+		b.SendMBs, b.GetMBs, b.Ratio, b.Noise = Median(send), Median(get), Median(ratio), Median(noise)
+		b.RatioMin, b.RatioMax = slices.Min(ratio), slices.Max(ratio)
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b Beside) int { return a.Size - b.Size })
+	return out, nil
+}
+
+// WriteBeside writes rows as a table or as JSON lines.
+func WriteBeside(w io.Writer, format string, rows []Beside) error {
+	if format == "json" {
+		enc := json.NewEncoder(w)
+		for i := range rows {
+			if err := enc.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "fabric\tsize\twindow\tmessages MB/s\treads MB/s\tratio\trange\tnoise\trounds\twent\t")
+	for i := range rows {
+		b := &rows[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%.3f\t%.2f–%.2f\t%.1f %%\t%d\t%s\t\n", b.Fabric, FormatSize(b.Size), b.Window, digits(b.SendMBs), digits(b.GetMBs),
+			b.Ratio, b.RatioMin, b.RatioMax, 100*b.Noise, b.Rounds, b.Ways)
+	}
+	return t.Flush()
+}
