@@ -11,13 +11,17 @@ const (
 	regionOpen     = "rma.open"
 	regionBarrier  = "rma.barrier"
 	regionRegister = "rma.register"
-	regionWait     = "rma.wait." // and the operation's name
+	regionWait     = "rma.wait." // and the operation's name, signal, all or any
 )
 
 // trace begins the region of a wait, and says for whom. The request is good. What
 // peer a receive is from may only be known in the end.
 func (r Request) trace(ctx context.Context) *trace.Region {
-	if r.op.kind != kindRecv {
+	switch r.op.kind {
+	case kindAwait:
+		return trace.StartRegion(ctx, regionWait+"signal")
+	case kindRecv:
+	default:
 		trace.Logf(ctx, "rma", "rank %d", r.op.peer.rank)
 	}
 	return trace.StartRegion(ctx, regionWait+opName(r.op.kind))

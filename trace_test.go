@@ -34,6 +34,11 @@ func TestTraceRegions(t *testing.T) {
 	require.NoError(t, p.Send([]byte("x")).Wait(ctx))
 	_, err = r.Wait(ctx)
 	require.NoError(t, err)
+	require.NoError(t, WaitAll(ctx, p.Put(k.At(64), mem.Slice(0, 8)), p.PutSignal(k.At(64), mem.Slice(0, 8), k.At(128), SignalSet, 1)))
+	_, err = WaitAny(ctx, p.Put(k.At(64), mem.Slice(0, 8)))
+	require.NoError(t, err)
+	_, err = e.WaitSignal(ctx, mem.Slice(128, 8), EQ, 1)
+	require.NoError(t, err)
 	require.NoError(t, e.Barrier(ctx))
 	var b bytes.Buffer
 	_, err = rec.WriteTo(&b)
@@ -41,6 +46,7 @@ func TestTraceRegions(t *testing.T) {
 	for _, name := range []string{
 		regionOpen, regionBarrier, regionRegister,
 		"rma.wait.put", "rma.wait.get", "rma.wait.fetch-add", "rma.wait.send", "rma.wait.receive",
+		"rma.wait.all", "rma.wait.put-signal", "rma.wait.signal",
 	} {
 		require.Contains(t, b.String(), name)
 	}

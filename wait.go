@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
 
 	"github.com/seed33544411/rma/internal/progress"
 )
@@ -14,6 +15,9 @@ import (
 // requests, and ones that are used up already, are passed over. Short path: does
 // not allocate.
 func WaitAll(ctx context.Context, reqs ...Request) error {
+	if trace.IsEnabled() {
+		defer trace.StartRegion(ctx, regionWait+"all").End()
+	}
 	for i := range reqs {
 		if r := &reqs[i]; r.waitable() {
 			if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
@@ -59,6 +63,9 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	}
 	if eng == nil {
 		return -1, ErrRequestUsed
+	}
+	if trace.IsEnabled() {
+		defer trace.StartRegion(ctx, regionWait+"any").End()
 	}
 	i, err := eng.prog.WaitAny(ctx, 0, ws)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/settings"
+
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -59,6 +61,9 @@ func healthy() (System, fstest.MapFS, *Verbs) {
 			return []Link{{Name: "shm", Usable: true, Detail: "cma"}, {Name: "verbs", Why: "no device"}}
 		},
 		Verbs: func() Verbs { return *v },
+		Settings: func() (*settings.Values, error) {
+			return settings.Load(settings.Source{Environ: []string{"RMA_FABRIC=tcp"}})
+		},
 	}
 	return s, root, v
 }
@@ -67,7 +72,7 @@ func TestDoctorFindsNothingOnAHealthyMachine(t *testing.T) {
 	t.Parallel()
 	s, _, _ := healthy()
 	fs := Diagnose(s)
-	require.Len(t, fs, 12)
+	require.Len(t, fs, 13)
 	for _, f := range fs {
 		require.Equal(t, OK, f.Status, "%+v", f)
 		require.Empty(t, f.Fix)
@@ -142,6 +147,16 @@ func TestDoctorFindsEachFault(t *testing.T) {
 		"powersave": {func(_ *System, r fstest.MapFS, _ *Verbs) {
 			r["sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"] = file("powersave")
 		}, "cpu governor", Warn, "cpupower"},
+		"a setting that makes no sense": {func(s *System, _ fstest.MapFS, _ *Verbs) {
+			s.Settings = func() (*settings.Values, error) {
+				return settings.Load(settings.Source{Environ: []string{"RMA_DEPTH=1", "RMA_MODE=fast"}})
+			}
+		}, "settings", Fail, "info --settings"},
+		"a variable that is misspelt": {func(s *System, _ fstest.MapFS, _ *Verbs) {
+			s.Settings = func() (*settings.Values, error) {
+				return settings.Load(settings.Source{Environ: []string{"RMA_TEST_=1", "RMA_=1", "RMA_MODUS=eager"}})
+			}
+		}, "settings", Warn, "unset it"},
 	} {
 		s, root, v := healthy()
 		c.spoil(&s, root, v)

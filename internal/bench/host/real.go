@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 // Real is the machine that the process runs on. Links and Verbs are nil: the
@@ -21,6 +22,7 @@ func Real() System {
 		CMA:       CheckCMA,
 		ClockCost: clockCost,
 		CPUs:      runtime.NumCPU(),
+		Settings:  settings.Environment,
 	}
 }
 

@@ -3,6 +3,8 @@ package host
 import (
 	"io/fs"
 	"time"
+
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 // System is what this package asks of a machine. Tests fill in their own.
@@ -34,6 +36,9 @@ type System struct {
 
 	// Links tries to open every link.
 	Links func() []Link
+
+	// Settings loads what is set by variables and a settings file.
+	Settings func() (*settings.Values, error)
 
 	// Verbs describes the RDMA devices and why verbs can or cannot be used.
 	Verbs func() Verbs
