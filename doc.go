@@ -21,8 +21,9 @@
 //     application's own, by [Engine.Register]. A [Buffer] is a piece of one, on
 //     this side of an operation.
 //   - A [Key] is what others need to reach a region; it is a small value that may
-//     be sent like any other, or be exchanged by all with [AllGatherKeys]. With an offset it is a
-//     [Remote], the other side of an operation.
+//     be sent like any other, or be exchanged by all with [AllGatherKeys]. With an
+//     offset it is a [Remote], the other side of an operation. A [Window] is memory
+//     of all ranks at once, whose keys are exchanged already.
 //   - A [Peer] is a rank as a target. There is no connecting: all are there.
 //   - A [Request] is an operation under way. Start many, then wait: their latencies
 //     overlap. That is most of what there is to know about being fast.

@@ -60,11 +60,18 @@ func both(t *testing.T, f func(ctx context.Context, eng *rma.Engine, mem *rma.Re
 func TestHalo(t *testing.T) {
 	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
 		me, other := eng.Rank(), 1-eng.Rank()
-		testutil.Fill(mem.Bytes()[:100], uint64(me), 0)
-		if err := halo(ctx, eng, mem, keys, mem.Slice(0, 100), other, 2048); err != nil {
+		win, err := open(ctx, eng)
+		if err != nil {
 			return err
 		}
-		return testutil.Verify(mem.Bytes()[2048:2148], uint64(other), 0)
+		testutil.Fill(win.Bytes()[:100], uint64(me), 0)
+		if err := halo(ctx, eng, win, other, 100, 2048); err != nil {
+			return err
+		}
+		if err := testutil.Verify(win.Bytes()[2048:2148], uint64(other), 0); err != nil {
+			return err
+		}
+		return win.Free(ctx)
 	})
 }
 

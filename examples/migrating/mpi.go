@@ -6,10 +6,20 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// halo writes this rank's edge into the neighbour's memory: MPI_Put between two
-// MPI_Win_fence.
-func halo(ctx context.Context, eng *rma.Engine, grid *rma.Region, keys []rma.Key, edge rma.Buffer, to int, off uint64) error {
-	if err := eng.Peer(to).Put(keys[to].At(off), edge).Wait(ctx); err != nil { // it is there
+// open makes memory that all reach: MPI_Win_allocate.
+func open(ctx context.Context, eng *rma.Engine) (*rma.Window, error) {
+	win, err := eng.Window(ctx, 1<<20) // by all ranks together
+	if err != nil {
+		return nil, err
+	}
+	clear(win.Bytes())
+	return win, eng.Barrier(ctx) // nobody writes before all have cleared theirs
+}
+
+// halo writes the first n bytes of this rank's memory into the neighbour's:
+// MPI_Put between two MPI_Win_fence.
+func halo(ctx context.Context, eng *rma.Engine, win *rma.Window, to, n int, off uint64) error {
+	if err := eng.Peer(to).Put(win.At(to, off), win.Slice(0, n)).Wait(ctx); err != nil { // it is there
 		return err
 	}
 	return eng.Barrier(ctx) // everybody's is
