@@ -54,7 +54,7 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 // note keeps the first error of o.
 func (t *proto) note(o *op, err error) {
 	if o.err == nil {
-		o.err = &PeerError{Rank: o.peer.rank, Op: opName(o.kind), Err: err}
+		o.err = &PeerError{Rank: o.rank(), Op: opName(o.kind), Err: err}
 	}
 }
 
@@ -167,8 +167,10 @@ func (t *proto) downWith(p *Peer, err error) {
 		}
 	}
 	t.endAwaits()
+	p.talk.loop.Sever(p.down)
 	if p.talk.ch != nil {
 		t.listen(p) // its messages end in the next step
+	} else {
+		t.ended(p, p.down)
 	}
-	p.talk.loop.Sever(p.down)
 }

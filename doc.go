@@ -62,6 +62,13 @@
 // complete when its memory may be used again, and waits where the receiver lags
 // behind. No step of this needs a call by either application.
 //
+// Receives take from one peer ([Peer.Recv]) or from any ([Engine.Recv]); a probe
+// ([Peer.Probe]) looks without taking; Cancel withdraws what has not matched. A
+// handler ([Engine.Handle]) gets every message of a tag, in the progress engine or
+// on goroutines of its own, and a [Receiver] is for libraries that choose the memory
+// of each message as it comes. [Event] is how a goroutine waits for what these find
+// out. All these have one order: a message goes to the first that asks for it.
+//
 // # Failure
 //
 // A peer that dies fails the operations under way to it, and later ones, with a
@@ -101,6 +108,8 @@
 //	atomic.go   atomics, and loop.go those that no link has; signal.go data with a flag, and waiting for it
 //	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
+//	anysource.go receives from any peer; cancel.go Cancel and Probe
+//	handle.go   Handler; receiver.go Receiver; event.go Event
 //	op.go       operations under way; proto.go what drives them: post.go to the
 //	            links, complete.go back
 //	request.go  Request, AtomicRequest

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"runtime/trace"
 	"sync"
 	"sync/atomic"
@@ -39,13 +40,14 @@ type Engine struct {
 	memory   *mr.Domain      // what is registered, with all links
 	pins     []*message.Pins // by link: what was not, and messages use
 
-	mu     sync.Mutex     // guards the setting of closed, against lost
-	tasks  sync.WaitGroup // goroutines of the engine beside the progress one
-	life   context.Context
-	die    context.CancelFunc // ends life
-	closed atomic.Bool
-	ended  chan struct{} // closed when Close is through
-	err    error         // of Close
+	mu       sync.Mutex     // guards the setting of closed, against lost
+	tasks    sync.WaitGroup // goroutines of the engine beside the progress one
+	life     context.Context
+	die      context.CancelFunc // ends life
+	closed   atomic.Bool
+	handlers []*Handler    // whose workers end with the engine
+	ended    chan struct{} // closed when Close is through
+	err      error         // of Close
 }
 
 // Open joins the job and connects with all its ranks; it returns when all have.
@@ -141,6 +143,9 @@ func (e *Engine) Close() error {
 		}
 		errs = append(errs, e.prog.Close())
 	}
+	for _, h := range e.handlers {
+		h.stop()
+	}
 	if e.memory != nil {
 		errs = append(errs, e.memory.Close())
 	}
@@ -170,12 +175,14 @@ func (e *Engine) Close() error {
 
 // disconnect closes all connections. Owner's.
 func (e *Engine) disconnect() {
+	e.proto.shared.End(ErrClosed)
 	for _, p := range e.peers {
 		e.proto.downWith(p, ErrClosed)
 		p.close()
 		if p.talk.ch != nil {
 			p.talk.ch.Sever(p.down)
 		}
+		e.proto.ended(p, p.down)
 	}
 }
 
@@ -199,11 +206,24 @@ func (e *Engine) lost(rank int, why string) {
 	p := e.peers[rank]
 	// Not from here: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {
+		e.lastWords()
 		e.prog.Do(func() {
 			e.proto.downWith(p, fmt.Errorf("%w (%s)", ErrPeerGone, why))
 			p.close()
 		})
 	})
+}
+
+// lastWords lets links take in what a peer sent before it left: the rendezvous may
+// have told of that before the link has been looked at.
+func (e *Engine) lastWords() {
+	const looks, idle = 1000, 4 // a look takes in 100 KB and more
+	for i, quiet := 0, 0; i < looks && quiet < idle; i++ {
+		if quiet++; e.prog.Progress() {
+			quiet = 0
+		}
+		runtime.Gosched()
+	}
 }
 
 func anyAddr() netip.Addr { return netip.IPv4Unspecified() }

@@ -41,12 +41,17 @@ var (
 
 // PeerError is an operation that failed. It wraps what happened.
 type PeerError struct {
-	Rank int
+	Rank int    // AnyRank: of no rank in particular
 	Op   string // "put", "get", "fetch-add", "put-signal", "send", "receive" and so on
 	Err  error
 }
 
-func (e *PeerError) Error() string { return fmt.Sprintf("%s with rank %d: %v", e.Op, e.Rank, e.Err) }
+func (e *PeerError) Error() string {
+	if e.Rank == AnyRank {
+		return fmt.Sprintf("%s from any rank: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("%s with rank %d: %v", e.Op, e.Rank, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
@@ -67,7 +72,7 @@ func opName(o fabric.Op) string {
 		return "flush"
 	case kindSend:
 		return "send"
-	case kindRecv:
+	case kindRecv, kindRecvAny:
 		return "receive"
 	case kindBatch:
 		return "batch"

@@ -35,9 +35,21 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	return p.message(o)
 }
 
-// Recv takes the next message of the peer, whatever its tag. Until the request
-// is complete buf belongs to the engine. A message longer than buf fails the
-// request with an error that wraps ErrShortBuffer, and stays for the next.
+// SendFunc is SendTag for those who do not wait: done is called once when msg may
+// be used again, or with the error. It runs in the progress engine, perhaps before
+// SendFunc returns: it must not wait for anything. done may be nil. Short path:
+// does not allocate.
+func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
+	if done == nil {
+		done = func(error) {}
+	}
+	p.SendTag(tag, msg).Then(done)
+}
+
+// Recv takes the next message of the peer, whatever its tag (below LibraryTags).
+// Until the request is complete buf belongs to the engine. A message longer than
+// buf fails the request with a *ShortBufferError, which wraps ErrShortBuffer, and
+// stays for the next.
 func (p *Peer) Recv(buf []byte) RecvRequest {
 	o := p.newMessage(kindRecv)
 	o.in.Buf, o.in.Any = buf, true
@@ -86,8 +98,14 @@ func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
 
 // WaitTag returns the tag of the message as well.
 func (r RecvRequest) WaitTag(ctx context.Context) (tag uint32, n int, err error) {
-	v, err := r.r.wait(ctx, &tag)
-	return tag, int(v), err
+	m, err := r.WaitFrom(ctx)
+	return m.Tag, m.Len, err
+}
+
+// WaitFrom returns all that is known of the message.
+func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
+	_, err = r.r.wait(ctx, &m)
+	return m, err
 }
 
 // Done reports whether Wait would return at once.
@@ -105,7 +123,9 @@ func (p *Peer) message(o *op) Request {
 	if p.eng.closed.Load() {
 		return p.drop(o, ErrClosed)
 	}
-	if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
+	if o.kind == kindRecvAny {
+		p.eng.hear(0)
+	} else if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
 		p.startTalk()
 	}
 	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}

@@ -34,9 +34,12 @@ type op struct {
 	out              message.Out // of a send
 	in               message.In  // of a receive
 	batch            *Batch
+	target           Request    // of a cancellation
+	resume           *Receiving // of a resumption
 
 	slot  int32  // of the result of an atomic, -1 if none
 	tag   uint32 // of the message received
+	from  int    // its sender
 	value uint64 // what an atomic found; the length of a message
 	err   error
 	hook  func(error) // called at the end of a detached operation
@@ -54,7 +57,7 @@ func newOp(p *Peer, kind fabric.Op) *op {
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
-	o.peer, o.err, o.batch, o.hook = nil, nil, nil, nil
+	o.peer, o.err, o.batch, o.hook, o.target, o.resume = nil, nil, nil, nil, Request{}, nil
 	if o.kind >= kindSend {
 		o.out, o.in = message.Out{}, message.In{}
 	}
@@ -81,6 +84,14 @@ func (o *op) Finish() {
 	}
 }
 
+// rank is the one that errors name.
+func (o *op) rank() int {
+	if o.kind == kindRecvAny {
+		return AnyRank
+	}
+	return o.peer.rank
+}
+
 // Operations of this package beyond the links'.
 const (
 	kindPutSignal fabric.Op = 64 + iota
@@ -95,6 +106,9 @@ const (
 	kindSend fabric.Op = 128 + iota
 	kindRecv
 	kindBatch
+	kindRecvAny
+	kindCancel
+	kindResume
 )
 
 // more is what most operations do without.

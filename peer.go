@@ -113,5 +113,9 @@ func (p *Peer) drop(o *op, err error) Request {
 }
 
 func (p *Peer) refuse(kind fabric.Op, err error) Request {
-	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: opName(kind), Err: err}}
+	rank := p.rank
+	if kind == kindRecvAny {
+		rank = AnyRank
+	}
+	return Request{eng: p.eng, err: &PeerError{Rank: rank, Op: opName(kind), Err: err}}
 }

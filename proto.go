@@ -1,10 +1,12 @@
 package rma
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 )
 
 const (
@@ -34,8 +36,14 @@ type proto struct {
 	nap    eager.Nap
 	doze   eager.Nap // where words are waited for
 	flying []*op     // by work request ID less 1
-	free   []uint32
-	slots  []slots // by link
+
+	hears     atomic.Bool    // the channels of all peers are being made
+	shared    message.Shared // receives from any peer
+	receivers []*Receiving
+	turn      int // the peer whose waiting messages are looked at first
+
+	free  []uint32
+	slots []slots // by link
 
 	wrs  [chain]fabric.WR
 	made [chain]made
@@ -155,6 +163,14 @@ func (t *proto) takeOver() bool {
 func (t *proto) enqueue(o *op) {
 	p := o.peer
 	switch {
+	case o.kind == kindCancel:
+		t.cancel(o.target)
+		o.recycle()
+		return
+	case o.kind == kindResume:
+		t.resume(o.resume)
+		o.recycle()
+		return
 	case o.kind >= kindSend:
 		if p.down != nil {
 			t.fail(o, p.down)

@@ -27,7 +27,7 @@ func (r Request) Done() bool {
 	return r.op == nil || r.op.gen.Load() != r.gen || r.op.Done()
 }
 
-func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
+func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	switch {
 	case r.err != nil:
 		return 0, r.err
@@ -46,8 +46,8 @@ func (r Request) wait(ctx context.Context, tag *uint32) (uint64, error) {
 		return 0, waitError(err)
 	}
 	v, err := r.op.value, r.op.err
-	if tag != nil {
-		*tag = r.op.tag
+	if m != nil {
+		*m = Envelope{From: r.op.from, Tag: r.op.tag, Len: int(v)}
 	}
 	r.op.recycle()
 	return v, err

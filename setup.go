@@ -180,6 +180,7 @@ func (e *Engine) keep(chosen []string) error {
 			eng: e, rank: rank, link: i, num: e.numbers[i],
 			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8,
 		}
+		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}

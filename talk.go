@@ -34,6 +34,7 @@ type talk struct {
 	on           bool             // on the protocol's list
 	asleep       bool             // the peer was told that this side sleeps
 	err          error            // why there is no channel
+	ended        error            // that no more comes was told to those who wait for any peer
 }
 
 // startTalk begins to make the channel.
@@ -75,7 +76,7 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	ch, err := message.Open(e.links[p.link], p.ep, message.Options{
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
-		Params: e.params[p.link].to(e.Rank(), p.rank),
+		Params: e.params[p.link].to(e.Rank(), p.rank), From: p.rank, Shared: &e.proto.shared,
 	})
 	if err != nil {
 		return nil, err
@@ -96,6 +97,13 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 // enqueueMessage hands a message, a batch or a receive on.
 func (t *proto) enqueueMessage(p *Peer, o *op) {
 	k := &p.talk
+	switch {
+	case o.kind == kindRecvAny:
+		t.enqueueAny(o)
+		return
+	case o.kind == kindRecv:
+		o.in.Order = t.shared.Order()
+	}
 	switch {
 	case k.err != nil:
 		t.fail(o, k.err)
@@ -160,7 +168,11 @@ func (o *op) Complete(tag uint32, n int, err error) {
 	case err != nil:
 		t.fail(o, tooLarge(err))
 		return
-	case o.kind == kindRecv:
+	case o.in.Peek:
+		o.from = o.in.From
+	case o.kind == kindRecv || o.kind == kindRecvAny:
+		o.from = o.in.From
+		c = &t.peers[o.from].counts
 		c.Receives++
 		c.RecvBytes += uint64(n)
 	default:
@@ -210,8 +222,11 @@ func (t *proto) stepTalk(p *Peer) (did, more bool) {
 	case k.ch == nil:
 		return false, p.down == nil && (k.sends.head != nil || k.recvs.head != nil)
 	case p.down != nil:
-		p.close()
+		if p.close(); !errors.Is(p.down, ErrClosed) {
+			k.ch.Drain()
+		}
 		k.ch.Sever(p.down)
+		t.ended(p, p.down)
 		return true, false
 	}
 	did, more, err := k.ch.Progress()
@@ -246,6 +261,20 @@ func (t *proto) endTalk(p *Peer, err error) {
 	for _, q := range []*opQueue{&p.talk.sends, &p.talk.recvs} {
 		for q.head != nil {
 			t.fail(q.pop(), err)
+		}
+	}
+	t.ended(p, err)
+}
+
+// hear begins to make the channels of all peers that messages are wanted from:
+// of rank only-1, or of all if that is 0.
+func (e *Engine) hear(only int) {
+	if only == 0 && e.proto.hears.Swap(true) {
+		return
+	}
+	for _, p := range e.peers {
+		if (only == 0 || only == p.rank+1) && !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
+			p.startTalk()
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (r Request) Then(f func(error)) {
 		}
 		if f != nil {
 			f(r.err)
-		} else if pe := (*PeerError)(nil); errors.As(r.err, &pe) {
+		} else if pe := (*PeerError)(nil); errors.As(r.err, &pe) && pe.Rank != AnyRank {
 			r.eng.peers[pe.Rank].blame(pe)
 		}
 		return
@@ -97,7 +97,7 @@ func (r Request) Then(f func(error)) {
 		return
 	}
 	err := o.err
-	if pe := (*PeerError)(nil); f == nil && errors.As(err, &pe) {
+	if pe := (*PeerError)(nil); f == nil && errors.As(err, &pe) && pe.Rank != AnyRank {
 		r.eng.peers[pe.Rank].blame(pe)
 	}
 	o.recycle()

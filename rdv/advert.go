@@ -90,8 +90,12 @@ func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Resul
 	return id, Accepted, nil
 }
 
+// WhyRevoked is the reason of an answer to an advert that was given back because
+// it was revoked: answers that crossed the revocation have another.
+const WhyRevoked = 1 << 30
+
 // Revoke asks for an advert of ours back. Filled says what became of it:
-// ErrCancelled if it was not used. ErrHandle means that it is over. Short path.
+// ErrCancelled if it was not used, with WhyRevoked if the peer gave it back. ErrHandle means that it is over. Short path.
 func (c *Channel) Revoke(id ID) error {
 	a := c.findMine(id)
 	switch {
@@ -188,8 +192,9 @@ func (c *Channel) onRevoke(id ID) error {
 	}
 	a.late = false
 	if a.state == theirsOpen {
-		c.decline(a, id, 0)
-		c.h.Revoked(a.describe(id))
+		if c.h.Revoked(a.describe(id)) {
+			c.decline(a, id, WhyRevoked)
+		}
 	}
 	return nil
 }

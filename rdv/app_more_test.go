@@ -75,18 +75,19 @@ func (a *app) advertise() {
 
 func (a *app) Advertised(ad Advert) { a.open = append(a.open, ad) }
 
-func (a *app) Revoked(ad Advert) {
+func (a *app) Revoked(ad Advert) bool {
 	if a.t.Failed() {
-		return
+		return true
 	}
 	for i := range a.open {
 		if a.open[i] == ad {
 			a.open = append(a.open[:i], a.open[i+1:]...)
 			a.spurned[ad.Pos] = true
-			return
+			return true
 		}
 	}
 	require.Fail(a.t, "an advert revoked that was not open", "%+v", ad)
+	return true
 }
 
 // answer writes to an advert of the peer, or declines it.

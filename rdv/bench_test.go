@@ -45,7 +45,7 @@ func (c *counter) Sent(_ uint64, err error) {
 	}
 }
 func (c *counter) Advertised(a Advert) { c.advert = a }
-func (c *counter) Revoked(Advert)      {}
+func (c *counter) Revoked(Advert) bool { return true }
 func (c *counter) Filled(_ uint64, _ Answer, err error) {
 	c.filled++
 	if err != nil {

@@ -27,7 +27,7 @@ func (p *printer) Sent(token uint64, err error) {
 	fmt.Printf("%s: transfer %d is over, %v\n", p.name, token, err)
 }
 func (p *printer) Advertised(rdv.Advert)            {}
-func (p *printer) Revoked(rdv.Advert)               {}
+func (p *printer) Revoked(rdv.Advert) bool          { return true }
 func (p *printer) Filled(uint64, rdv.Answer, error) {}
 
 // A message is announced, fetched by the receiver with a remote read, and the

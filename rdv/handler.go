@@ -81,8 +81,10 @@ type Handler interface {
 	// Advertised reports a destination. Write or Decline is due, now or later.
 	Advertised(a Advert)
 
-	// Revoked takes back what Advertised reported, before it was used.
-	Revoked(a Advert)
+	// Revoked is asked to give back what Advertised reported and nothing has
+	// answered yet; false keeps it, to be written or declined as if nothing had
+	// happened. After true it is answered.
+	Revoked(a Advert) bool
 
 	// Filled ends an advert of this side, exactly once: a.Bytes of it are
 	// written, or err says why none are (ErrDeclined: the data comes another

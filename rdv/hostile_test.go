@@ -35,7 +35,7 @@ func (q *quiet) Received(m Incoming, err error) {
 }
 func (q *quiet) Sent(_ uint64, err error) { q.sent = append(q.sent, err) }
 func (q *quiet) Advertised(a Advert)      { q.adverts = append(q.adverts, a) }
-func (q *quiet) Revoked(a Advert)         { q.revoked = append(q.revoked, a) }
+func (q *quiet) Revoked(a Advert) bool    { q.revoked = append(q.revoked, a); return true }
 func (q *quiet) Filled(_ uint64, x Answer, err error) {
 	n := x.Bytes
 	q.filled, q.filledBytes = append(q.filled, err), append(q.filledBytes, n)

@@ -104,7 +104,7 @@ func (o *owner) Sent(token uint64, err error) {
 }
 
 func (o *owner) Advertised(a Advert) { o.open = append(o.open, a) }
-func (o *owner) Revoked(Advert)      { o.fail(errors.New("revoked, but nobody revokes")) }
+func (o *owner) Revoked(Advert) bool { o.fail(errors.New("revoked, but nobody revokes")); return true }
 
 func (o *owner) Filled(token uint64, x Answer, err error) {
 	n := x.Bytes

@@ -99,10 +99,14 @@ func (c *Channel) advertise() (did bool) {
 		if looked++; looked > advertScan {
 			break
 		}
-		if in.ad != adNone {
+		if in.ad != adNone || in.Peek {
 			continue
 		}
-		if free := in.Any && others == 0 || !in.Any && !slices.Contains(other[:others], in.Tag); free && in.waits && c.next > in.after && c.ads.odds.good(in) {
+		free := in.Any && others == 0 || !in.Any && in.Ignore == 0 && !slices.Contains(other[:others], in.Tag)
+		if free && in.waits && c.opt.Shared != nil {
+			free = !c.opt.Shared.rivals(in, c.opt.From)
+		}
+		if free && in.waits && c.next > in.after && c.ads.odds.good(in) {
 			if room == 0 {
 				a.dirty = true
 				break
@@ -116,7 +120,7 @@ func (c *Channel) advertise() (did bool) {
 				break
 			}
 		}
-		if in.Any || others == len(other) {
+		if in.Any || in.Ignore != 0 || others == len(other) {
 			break
 		}
 		other[others] = in.Tag
@@ -160,7 +164,7 @@ func (c *Channel) offer(in *In) bool {
 		w.Tag, w.Note = 0, w.Note|noteAny
 	}
 	token := c.ads.put(in)
-	_, res, err := c.long.Advertise(w, k, token)
+	id, res, err := c.long.Advertise(w, k, token)
 	if err != nil {
 		c.fail(err)
 	}
@@ -169,7 +173,7 @@ func (c *Channel) offer(in *In) bool {
 		c.ads.dirty = true
 		return false
 	}
-	in.ad = adOpen
+	in.ad, in.adID = adOpen, id
 	in.tries++
 	c.unwatch(in)
 	c.stats.Adverts++
@@ -183,7 +187,13 @@ func (h handler) Filled(token uint64, a rdv.Answer, err error) {
 	in.ad = adSettled
 	c.ads.dirty = true
 	declined := errors.Is(err, rdv.ErrDeclined)
+	if errors.Is(err, rdv.ErrCancelled) {
+		declined = a.Why != rdv.WhyRevoked // it was answered before it was revoked
+	}
 	switch {
+	case errors.Is(err, rdv.ErrCancelled) && !declined:
+		c.ads.heard++
+		in.ad = adNone
 	case declined && a.Why&whyLate != 0:
 		c.ads.heard++
 		c.stats.LateAdverts++
@@ -207,6 +217,10 @@ func (h handler) Filled(token uint64, a rdv.Answer, err error) {
 			i--
 		}
 		c.ads.written = slices.Insert(c.ads.written, i, w)
+	}
+	if in.cancel && in.ad == adNone && !in.matched {
+		c.Cancel(in)
+		return
 	}
 	if in.ended {
 		c.received(in, in.tag, int(in.size), in.err)

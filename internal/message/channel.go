@@ -181,7 +181,7 @@ func (c *Channel) Progress() (did, more bool, err error) {
 			c.fail(err)
 		}
 	}
-	more = !done || c.backlog.n > 0 || c.flying.n > 0 || c.posted.n > 0 || !c.long.Idle()
+	more = !done || c.backlog.n > 0 || c.flying.n > 0 || c.posted.n > 0 || c.opt.Shared != nil && c.opt.Shared.Len() > 0 || !c.long.Idle()
 	return did, more, c.err
 }
 

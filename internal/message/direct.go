@@ -3,6 +3,7 @@ package message
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
@@ -42,10 +43,7 @@ func (h handler) Advertised(a rdv.Advert) {
 		c.refuse(peerError("advert for messages from %d on, tag %#x, note %#x; %d were sent", a.Pos, a.Tag, a.Note, c.seq))
 		return
 	}
-	last := w.any
-	if !anyTag {
-		last = w.free[spread(a.Tag)%uint32(len(w.free))]
-	}
+	last := w.last(anyTag, a.Tag)
 	if behind != 0 || last >= a.Pos {
 		w.late++
 		c.decline(a.ID, whyLate|uint32(last)&lateNumber)
@@ -54,8 +52,38 @@ func (h handler) Advertised(a rdv.Advert) {
 	w.open = append(w.open, want{id: a.ID, tag: a.Tag, len: a.Len, any: anyTag})
 }
 
-// Revoked does not happen: this release's receivers keep what they advertise.
-func (h handler) Revoked(rdv.Advert) { h.refuse(peerError("an advert revoked")) }
+// Revoked gives an advert back that no message takes yet. Those behind it that
+// compete with it are declined as too late: this side has just lost count of which
+// messages they take.
+func (h handler) Revoked(a rdv.Advert) bool {
+	c := h.Channel
+	w := &c.wants
+	at := slices.IndexFunc(w.open, func(x want) bool { return x.id == a.ID })
+	if at < 0 {
+		return false
+	}
+	x, kept := w.open[at], w.open[:at]
+	w.late++
+	for _, y := range w.open[at+1:] {
+		if !x.any && !y.any && x.tag != y.tag {
+			kept = append(kept, y)
+			continue
+		}
+		w.late++
+		c.decline(y.id, whyLate|uint32(w.last(y.any, y.tag))&lateNumber)
+	}
+	w.open = kept
+	return true
+}
+
+// last is the number of the last message that a receive of that tag, or of any,
+// may take and for which there was no advert.
+func (w *wants) last(any bool, tag uint32) uint64 {
+	if any {
+		return w.any
+	}
+	return w.free[spread(tag)%uint32(len(w.free))]
+}
 
 func (c *Channel) decline(id rdv.ID, why uint32) {
 	if err := c.long.Decline(id, why); err != nil {
@@ -74,7 +102,7 @@ func (c *Channel) assign(o *Out) {
 	w := &c.wants
 	for i := 0; i < len(w.open); {
 		x := w.open[i]
-		if !x.any && x.tag != o.Tag {
+		if !x.any && x.tag != o.Tag || x.any && o.Tag >= LibraryTags {
 			i++
 			continue
 		}
@@ -90,7 +118,10 @@ func (c *Channel) assign(o *Out) {
 		}
 		return
 	}
-	w.free[spread(o.Tag)%uint32(len(w.free))], w.any = o.seq, o.seq
+	w.free[spread(o.Tag)%uint32(len(w.free))] = o.seq
+	if o.Tag < LibraryTags {
+		w.any = o.seq
+	}
 }
 
 // write writes messages to the destinations that wait for them. It returns the

@@ -46,6 +46,7 @@
 //	open       a message comes another way   copied or read to Buf; over when settled
 //	open       decline: spoken for           settled, still posted
 //	open       decline: late                 posted, to be advertised again later
+//	open       revoked; decline: revoked     withdrawn, unless a message came meanwhile
 //	open       the channel ends              over at Sever: the peer may write until then
 //	settled    its message comes             over
 //
@@ -55,6 +56,11 @@
 //	                           is too short       declined; the next advert is looked at
 //	                           message is small   declined; it goes through the ring
 //	none                       -                  adverts made before it was seen are late
+//
+// A receive that stands behind one of a Shared which may take its message is not
+// advertised: the peer does not know of those. One that is withdrawn is revoked first;
+// the peer gives it back if it has not assigned it, and declines those behind it that
+// compete as late, since both sides would not number the same receives any more.
 //
 // An advert that is declined has cost two control messages, so receives are
 // advertised only where the last ones of their tag got large messages.
@@ -95,6 +101,7 @@
 //	direct.go      messages that go to advertised receives
 //	in.go          In, matching; unexpected.go messages nobody asked for
 //	advert.go      receives that are advertised
+//	shared.go      receives from any of several channels, order, cancelling
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	tags.go        tags of a gather
 //	loop.go        Loop: a rank and itself

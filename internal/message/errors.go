@@ -25,12 +25,26 @@ var (
 
 	errNoMemory = errors.New("message cannot be registered, nor copied")
 
+	// ErrCanceled is the end of a receive that was withdrawn.
+	ErrCanceled = errors.New("receive was withdrawn")
+
 	// ErrClosed is the use of a closed channel.
 	ErrClosed = errors.New("message channel is closed")
 )
 
 // MaxSize is the longest message in bytes: sizes have 32 bits on the wire.
 const MaxSize = 1<<32 - 1
+
+// ShortBufferError is a message of Need bytes that met a receive with a buffer of
+// Have. It unwraps to ErrShortBuffer.
+type ShortBufferError struct{ Need, Have int }
+
+func (e *ShortBufferError) Error() string {
+	return fmt.Sprintf("receive %d bytes into %d: %v", e.Need, e.Have, ErrShortBuffer)
+}
+
+// Unwrap returns ErrShortBuffer.
+func (e *ShortBufferError) Unwrap() error { return ErrShortBuffer }
 
 // SequenceError is a message out of turn. It unwraps to ErrPeer.
 type SequenceError struct {

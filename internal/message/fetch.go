@@ -107,6 +107,9 @@ func (c *Channel) accept(in *In, a announced) {
 // prepare returns the pieces of in for a message; valid until the next call.
 func (c *Channel) prepare(in *In, a announced) ([]fabric.SGE, error) {
 	in.tag, in.size = a.tag, a.size
+	if in.Refuse != nil {
+		return nil, in.Refuse
+	}
 	if a.size == 0 {
 		return nil, nil
 	}

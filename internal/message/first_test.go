@@ -187,10 +187,6 @@ func TestAdvertLies(t *testing.T) {
 		"declined for no reason": func(t *testing.T, liar, _ *side, ads []want) {
 			require.NoError(t, liar.ch.long.Decline(ads[0].id, 5))
 		},
-		"revoked": func(t *testing.T, liar, victim *side, _ []want) {
-			id := liar.advert(t, rdv.Want{Pos: 1, Tag: 1})
-			require.NoError(t, liar.ch.long.Revoke(id))
-		},
 		"advert of the future": func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 2, Tag: 1}) },
 		"advert of nothing":    func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Tag: 1}) },
 		"any and a tag":        func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: noteAny}) },

@@ -1,8 +1,6 @@
 package message
 
 import (
-	"fmt"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
 )
@@ -13,10 +11,19 @@ type In struct {
 	Buf        []byte
 	LKey       uint32 // of the registered region that Buf lies in
 	Tag        uint32
-	Any        bool // any tag
-	Registered bool // LKey is valid
 	RKey       uint32
-	Remote     bool // RKey is valid: the peer may write Buf
+	Ignore     uint32 // bits of tags that are not compared
+	Any        bool   // any tag below LibraryTags
+	Registered bool   // LKey is valid
+	Remote     bool   // RKey is valid: the peer may write Buf
+	Peek       bool   // ends with tag and size of the message, which stays
+
+	// Of receives in the order of a Shared.
+	Order  uint64 // from Shared.Order
+	Only   int    // Options.From of the only channel, plus 1; 0: any
+	Source Source // makes a receive for each message; this one stays
+	Refuse error  // of receives from a Source: the announced message is not wanted, for this reason
+	From   int    // out: Options.From of the message's channel
 
 	// Use, if set, is called with the message in place instead of copying it to
 	// Buf, in one to three parts, which are the peer's to change and valid for
@@ -37,10 +44,20 @@ type In struct {
 	tries   uint8  // times that it was
 	matched bool   // a message took it
 	ended   bool   // but for the answer to its advert
+	cancel  bool   // wanted back, as soon as the peer has given it back
+	adID    rdv.ID // of its advert
 }
 
 // takes reports whether in asks for tag.
-func (in *In) takes(tag uint32) bool { return in.Any || in.Tag == tag }
+func (in *In) takes(tag uint32) bool {
+	if in.Any {
+		return tag < LibraryTags
+	}
+	return (in.Tag^tag)&^in.Ignore == 0
+}
+
+// LibraryTags is the first tag that receives of any tag do not take.
+const LibraryTags = 1 << 31
 
 // inQueue is a list of receives, oldest first.
 type inQueue struct {
@@ -89,7 +106,7 @@ func (q *inQueue) remove(before, in *In) {
 // Recv hands a receive in. It may end at once, if a message that was put aside
 // matches. Short path.
 func (c *Channel) Recv(in *In) {
-	in.ad, in.waits, in.tries, in.after, in.matched, in.ended, in.err = adNone, false, 0, 0, false, false, nil
+	in.ad, in.waits, in.tries, in.after, in.matched, in.ended, in.cancel, in.err = adNone, false, 0, 0, false, false, false, nil
 	if c.err != nil {
 		c.received(in, 0, 0, c.err)
 		return
@@ -106,11 +123,18 @@ func (c *Channel) Recv(in *In) {
 // use a message of the ring in place need none.
 func (c *Channel) match(tag uint32, size int, ring bool) *In {
 	for {
-		before, in := c.posted.find(tag)
+		q, before, in := pick(&c.posted, c.opt.Shared, c.opt.From, tag)
 		if in == nil {
 			return nil
 		}
-		c.posted.remove(before, in)
+		if in.Source != nil {
+			return in.Source.Take(c.opt.From, tag, size, ring)
+		}
+		q.remove(before, in)
+		if in.From = c.opt.From; in.Peek {
+			c.peeked(in, tag, size)
+			continue
+		}
 		in.matched = true
 		c.unwatch(in)
 		if size <= len(in.Buf) || in.Use != nil && ring {
@@ -120,9 +144,14 @@ func (c *Channel) match(tag uint32, size int, ring bool) *In {
 	}
 }
 
-func shortBuffer(size int, in *In) error {
-	return fmt.Errorf("receive %d bytes into %d: %w", size, len(in.Buf), ErrShortBuffer)
+// peeked ends a receive that leaves the message where it is.
+func (c *Channel) peeked(in *In, tag uint32, size int) {
+	if in.Done != nil {
+		in.Done.Complete(tag, size, nil)
+	}
 }
+
+func shortBuffer(size int, in *In) error { return &ShortBufferError{Need: size, Have: len(in.Buf)} }
 
 // received ends a receive, now or when the peer has answered its advert: until
 // then it may write there.

@@ -4,6 +4,8 @@ package message
 // first message that it takes. The zero value is ready. It belongs to one
 // goroutine.
 type Loop struct {
+	From    int     // as Options.From
+	Shared  *Shared // as Options.Shared
 	backlog outQueue
 	posted  inQueue
 	err     error
@@ -16,12 +18,16 @@ func (l *Loop) Send(o *Out) {
 		return
 	}
 	for {
-		before, in := l.posted.find(o.Tag)
+		q, before, in := pick(&l.posted, l.Shared, l.From, o.Tag)
+		if in != nil && in.Source != nil {
+			in = in.Source.Take(l.From, o.Tag, len(o.Data), true)
+		} else if in != nil {
+			q.remove(before, in)
+		}
 		if in == nil {
 			l.backlog.push(o)
 			return
 		}
-		l.posted.remove(before, in)
 		if l.pass(o, in) {
 			return
 		}
@@ -34,25 +40,41 @@ func (l *Loop) Recv(in *In) {
 		in.Done.Complete(0, 0, l.err)
 		return
 	}
+	if !l.takeWaiting(in) {
+		l.posted.push(in)
+	}
+}
+
+// takeWaiting gives in the first message that it takes.
+func (l *Loop) takeWaiting(in *In) bool {
 	var before *Out
 	for o := l.backlog.head; o != nil; before, o = o, o.next {
 		if !in.takes(o.Tag) {
 			continue
 		}
-		if len(o.Data) <= len(in.Buf) || in.Use != nil {
+		if in.Source != nil {
+			if in = in.Source.Take(l.From, o.Tag, len(o.Data), true); in == nil {
+				return false
+			}
+		}
+		if !in.Peek && (len(o.Data) <= len(in.Buf) || in.Use != nil) {
 			l.backlog.remove(before, o)
 		}
 		l.pass(o, in)
-		return
+		return true
 	}
-	l.posted.push(in)
+	return false
 }
 
-// pass gives o to in and ends both; false if it was too long for in, which ends
-// alone.
+// pass gives o to in and ends both; false if in ends alone, because o is too long
+// for it, or because it only looks.
 func (l *Loop) pass(o *Out, in *In) bool {
 	n, tag := len(o.Data), o.Tag
+	in.From = l.From
 	switch {
+	case in.Peek:
+		in.Done.Complete(tag, n, nil)
+		return false
 	case in.Use != nil:
 		part := [1][]byte{o.Data}
 		in.Use(tag, part[:])

@@ -43,6 +43,11 @@ type Options struct {
 	// bytes. Zero means 1 MiB; negative means none.
 	Unexpected int
 
+	// From names the channel to receives that take messages of several, which
+	// are in Shared. Shared may be nil.
+	From   int
+	Shared *Shared
+
 	// IDTag is the first of three tags, IDTag to IDTag+2, in the top 16 bits of
 	// the channel's WR IDs.
 	IDTag uint16

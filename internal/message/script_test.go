@@ -25,23 +25,25 @@ type plain struct {
 
 // receipt is a receive as the model knows it.
 type receipt struct {
-	in   In
-	note note
-	got  []byte // by Use
-	used int
+	in     In
+	note   note
+	got    []byte // by Use
+	used   int
+	shared bool // on the list for several channels
 }
 
 // player sends and receives at random, and remembers.
 type player struct {
-	t    *testing.T
-	rng  *rand.Rand
-	s    *side
-	seed uint64
-	big  int
-	use  int // one receive in so many uses messages in place
-	at   int // of registered memory
-	sent []*plain
-	recv []*receipt
+	t      *testing.T
+	rng    *rand.Rand
+	s      *side
+	seed   uint64
+	big    int
+	use    int // one receive in so many uses messages in place
+	at     int // of registered memory
+	sent   []*plain
+	recv   []*receipt
+	shared *Shared
 }
 
 const scriptMem = 8 << 20
@@ -76,7 +78,7 @@ func (p *player) send() {
 	for range 1 + p.rng.IntN(12) {
 		m := &plain{tag: p.rng.Uint32N(3), size: p.size()}
 		if p.rng.IntN(20) == 0 {
-			m.tag = 1<<32 - 1
+			m.tag = LibraryTags - 1
 		}
 		m.out = &Out{Tag: m.tag, Urgent: p.rng.IntN(10) == 0, Done: &m.note}
 		m.out.Data, m.out.LKey, m.out.RKey, m.out.Registered = p.memory(m.size)
@@ -110,7 +112,27 @@ func (p *player) post(in In) {
 		}
 	}
 	p.recv = append(p.recv, r)
-	p.s.ch.Recv(&r.in)
+	r.in.Order = p.shared.Order()
+	if r.shared = p.rng.IntN(5) == 0; !r.shared {
+		p.s.ch.Recv(&r.in)
+	} else if !p.s.ch.Offer(&r.in) {
+		p.shared.Post(&r.in)
+	}
+}
+
+// cancel withdraws one of the last receives.
+func (p *player) cancel() {
+	if len(p.recv) == 0 {
+		return
+	}
+	r := p.recv[len(p.recv)-1-p.rng.IntN(min(10, len(p.recv)))]
+	switch {
+	case r.note.n > 0:
+	case !r.shared:
+		p.s.ch.Cancel(&r.in)
+	case p.shared.Cancel(&r.in):
+		r.note.Complete(0, 0, ErrCanceled)
+	}
 }
 
 func (p *player) receive() {
@@ -132,6 +154,10 @@ func (p *player) receive() {
 func (p *player) check(peer *player) (left int) {
 	taken := make([]bool, len(peer.sent))
 	for i, r := range p.recv {
+		if errors.Is(r.note.err, ErrCanceled) {
+			require.Equal(p.t, 1, r.note.n, "receive %d", i)
+			continue // as if it had not been
+		}
 		k := 0
 		for k < len(peer.sent) && (taken[k] || !(r.in.Any || r.in.Tag == peer.sent[k].tag)) {
 			k++
@@ -203,14 +229,15 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 	if how == never {
 		oa.Adverts, ob.Adverts = -1, -1
 	}
+	oa.Shared, ob.Shared = &Shared{}, &Shared{}
 	sa, sb := pair(t, open, scriptMem, oa, ob)
 	if how == always {
 		for _, s := range []*side{sa, sb} {
 			s.ch.ads.min, s.ch.wants.from, s.ch.ads.odds.always = atLeast, from, true
 		}
 	}
-	a := &player{t: t, rng: rng, s: sa, seed: seed*2 + 1, big: big, use: 4}
-	b := &player{t: t, rng: rng, s: sb, seed: seed*2 + 2, big: big, use: 4}
+	a := &player{t: t, rng: rng, s: sa, shared: oa.Shared, seed: seed*2 + 1, big: big, use: 4}
+	b := &player{t: t, rng: rng, s: sb, shared: ob.Shared, seed: seed*2 + 2, big: big, use: 4}
 	if how == always {
 		a.use, b.use = 50, 50 // those behind it cannot be advertised
 	}
@@ -223,7 +250,9 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 		if rng.IntN(2) == 0 {
 			p = b
 		}
-		switch rng.IntN(6) {
+		switch rng.IntN(7) {
+		case 6:
+			p.cancel()
 		case 0:
 			for range rng.IntN(1 + int(how)/2*60) { // adverts are there before the message
 				turn()
@@ -334,7 +363,7 @@ func TestScripts(t *testing.T) {
 func TestModesAreUsed(t *testing.T) {
 	t.Parallel()
 	for policy, p := range policies {
-		m, _, _ := script(t, simLinks(sim.Options{Seed: 9}), 9, policy, never, 400, 40000)
+		m, _, _ := script(t, simLinks(sim.Options{Seed: 9}), 11, policy, never, 400, 40000)
 		t.Logf("%s: %v", policy, m)
 		if p.Forced {
 			require.Greater(t, m[p.Mode], (m[0]+m[1]+m[2])/2, policy)

@@ -55,7 +55,17 @@ func (c *Channel) takeAside(in *In) bool {
 		if !in.takes(a.tag) {
 			continue
 		}
-		if int(a.size) > len(in.Buf) && (in.Use == nil || !a.copy) {
+		if in.Source != nil {
+			if in = in.Source.Take(c.opt.From, a.tag, int(a.size), a.copy); in == nil {
+				return false
+			}
+		}
+		in.From = c.opt.From
+		if in.Peek {
+			c.peeked(in, a.tag, int(a.size))
+			return true
+		}
+		if in.Refuse == nil && int(a.size) > len(in.Buf) && (in.Use == nil || !a.copy) {
 			c.received(in, a.tag, 0, shortBuffer(int(a.size), in))
 			return true
 		}

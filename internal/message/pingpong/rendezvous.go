@@ -255,6 +255,6 @@ func (h rdvHandler) Advertised(a rdv.Advert) {
 	h.seen.Complete(0, 0, nil) // there: odd
 }
 
-func (h rdvHandler) Revoked(rdv.Advert) { h.seen.Complete(0, 0, rdv.ErrCancelled) }
+func (h rdvHandler) Revoked(rdv.Advert) bool { h.seen.Complete(0, 0, rdv.ErrCancelled); return true }
 
 func (h rdvHandler) Filled(_ uint64, _ rdv.Answer, err error) { h.got.Complete(0, 0, err) }

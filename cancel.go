@@ -1,0 +1,84 @@
+package rma
+
+import (
+	"github.com/seed33544411/rma/internal/message"
+)
+
+// ErrCanceled is the end of a receive that was withdrawn. It comes inside a
+// *PeerError.
+var ErrCanceled = message.ErrCanceled
+
+// Cancel asks for the receive to be withdrawn; it does not wait. Wait then soon
+// returns an error that wraps ErrCanceled if no message had been matched, and the
+// message if one had: it is never lost, and the buffer is the engine's until Wait
+// has returned. That the context of a Wait ended withdraws nothing. Calls for a
+// receive that has ended do nothing.
+func (r RecvRequest) Cancel() {
+	if r.Done() || r.r.eng.closed.Load() {
+		return // what an engine that closes has not matched ends anyway
+	}
+	e := r.r.eng
+	o := newOp(e.peers[e.Rank()], kindCancel)
+	o.target = r.r
+	e.proto.in.push(o)
+	e.prog.Kick()
+}
+
+// cancel withdraws what r means, if that is still possible. Owner's: what is not
+// done now does not end, and is not used again, meanwhile.
+func (t *proto) cancel(r Request) {
+	o := r.op
+	if o.Done() || o.gen.Load() != r.gen {
+		return
+	}
+	k := &o.peer.talk
+	switch {
+	case o.kind == kindRecvAny:
+		if t.shared.Cancel(&o.in) {
+			o.Complete(0, 0, ErrCanceled)
+		}
+	case o.peer.self != nil:
+		k.loop.Cancel(&o.in)
+	case k.ch != nil:
+		k.ch.Cancel(&o.in)
+	case k.recvs.remove(o):
+		o.Complete(0, 0, ErrCanceled)
+	}
+}
+
+// remove takes o off the list; false if it is not there.
+func (q *opQueue) remove(o *op) bool {
+	var before *op
+	for x := q.head; x != nil; before, x = x, x.next {
+		if x != o {
+			continue
+		}
+		if before == nil {
+			q.head = o.next
+		} else {
+			before.next = o.next
+		}
+		if q.tail == o {
+			q.tail = before
+		}
+		o.next = nil
+		return true
+	}
+	return false
+}
+
+// Probe asks for the next message of the peer that has this tag, and leaves it
+// where it is. Wait and its kin tell tag and length when there is one; Done says
+// whether there is now; Cancel ends the question. It has its place in the order of
+// receives: messages that receives handed in before take are not for it. Another
+// goroutine may receive the message between the answer and the next call: where
+// several receive the same tag, use a handler.
+func (p *Peer) Probe(tag uint32) RecvRequest {
+	o := p.newMessage(kindRecv)
+	o.in.Tag, o.in.Peek = tag, true
+	return RecvRequest{p.message(o)}
+}
+
+// ShortBufferError is a message that did not fit: Need bytes into Have. It unwraps
+// to ErrShortBuffer.
+type ShortBufferError = message.ShortBufferError

@@ -1,0 +1,258 @@
+package rma
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Handlers get every message once, those of a peer in order, whatever way each
+// took, in the engine or on goroutines, also those that came before them.
+func TestHandlers(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		for _, workers := range []int{0, 1, 3} {
+			t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+				ctx := testutil.Context(t, 90*time.Second)
+				es := open(t, 3, fabric)
+				const n = 120
+				sizes := []int{8, 9, 3000, 200_000, 64}
+				var g errgroup.Group
+				for r, e := range es {
+					g.Go(func() error {
+						for i := range n {
+							msg := testutil.Payload(sizes[i%len(sizes)], uint64(r), uint64(i))
+							if err := e.Peer(0).SendTag(0x100+uint32(i&15), msg).Wait(ctx); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}
+				var mu sync.Mutex
+				next := make([]int, len(es))
+				var bad error
+				all := es[0].NewEvent()
+				h, err := es[0].HandleWith(HandlerOptions{Tag: 0x100, Ignore: 0xf, Workers: workers, Backlog: 3}, func(m Envelope, parts [][]byte) {
+					b := slices.Concat(parts...)
+					if workers > 0 {
+						runtime.Gosched()
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					i := next[m.From]
+					err := testutil.Verify(b, uint64(m.From), uint64(i))
+					if err == nil && (len(b) != sizes[i%len(sizes)] || len(b) != m.Len || m.Tag != 0x100+uint32(i&15)) {
+						err = fmt.Errorf("%d bytes, %+v", len(b), m)
+					}
+					if err != nil && bad == nil {
+						bad = fmt.Errorf("message %d of %d: %w", i, m.From, err)
+					}
+					if next[m.From]++; next[0]+next[1]+next[2] == 3*n {
+						all.Set()
+					}
+				})
+				require.NoError(t, err)
+				require.NoError(t, all.Wait(ctx))
+				require.NoError(t, g.Wait())
+				mu.Lock()
+				require.NoError(t, bad)
+				require.Equal(t, []int{n, n, n}, next)
+				mu.Unlock()
+				h.Close()
+				h.Close()
+				// What comes later is for others.
+				s := es[1].Peer(0).SendTag(0x100, []byte("late"))
+				got := make([]byte, 4)
+				_, err = es[0].Recv(got).WaitFrom(ctx)
+				require.NoError(t, err)
+				require.Equal(t, "late", string(got))
+				require.NoError(t, s.Wait(ctx))
+			})
+		}
+	})
+}
+
+// A handler that lags stops its peer, whose messages wait there, and nobody else.
+func TestHandlerBacklog(t *testing.T) {
+	es := open(t, 3, "shm")
+	ctx := testutil.Context(t, 60*time.Second)
+	var calls atomic.Int64
+	gate := make(chan struct{})
+	h, err := es[0].Peer(1).Handle(1, func(Envelope, [][]byte) { t.Error("closed before anything came") })
+	require.NoError(t, err)
+	h.Close()
+	h, err = es[0].HandleWith(HandlerOptions{Tag: 1, Workers: 1, Backlog: 4}, func(Envelope, [][]byte) {
+		<-gate
+		calls.Add(1)
+	})
+	require.NoError(t, err)
+	var sent atomic.Int64
+	const n = 4000
+	msg := make([]byte, 1000)
+	for range n {
+		es[1].Peer(0).SendFunc(1, msg, func(err error) {
+			if err == nil {
+				sent.Add(1)
+			}
+		})
+	}
+	require.NoError(t, es[2].Peer(0).SendTag(2, []byte("x")).Wait(ctx))
+	_, err = es[0].RecvTag(2, make([]byte, 1)).WaitFrom(ctx)
+	require.NoError(t, err)
+	require.Less(t, sent.Load(), int64(n)) // ring and copies aside hold less
+	close(gate)
+	testutil.Eventually(t, 30*time.Second, func() bool { return calls.Load() == n }, "all handled")
+	require.EqualValues(t, n, sent.Load())
+	h.Close()
+}
+
+func TestHandlerOptions(t *testing.T) {
+	es := open(t, 2, "tcp")
+	ctx := testutil.Context(t, 60*time.Second)
+	_, err := es[0].HandleWith(HandlerOptions{Workers: -1}, nil)
+	require.Error(t, err)
+	var got atomic.Int64
+	_, err = es[0].HandleWith(HandlerOptions{Tag: 4, MaxSize: 1000}, func(m Envelope, _ [][]byte) { got.Add(int64(m.Len)) })
+	require.NoError(t, err)
+	// Announced messages that are too long fail at the sender; in the ring they
+	// are dropped.
+	require.Error(t, es[1].Peer(0).SendTag(4, make([]byte, 4<<20)).Wait(ctx))
+	require.NoError(t, es[1].Peer(0).SendTag(4, make([]byte, 1001)).Wait(ctx))
+	require.NoError(t, es[1].Peer(0).SendTag(4, make([]byte, 1000)).Wait(ctx))
+	require.NoError(t, es[0].Peer(0).SendTag(4, make([]byte, 1001)).Wait(ctx))
+	testutil.Eventually(t, 20*time.Second, func() bool { return got.Load() == 1000 }, "the one that fits")
+	require.NoError(t, es[0].Close())
+	_, err = es[0].Handle(4, nil)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestHandlerDoesNotAllocate(t *testing.T) {
+	if testutil.Race {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	es := open(t, 2, "shm")
+	ctx := testutil.Context(t, 60*time.Second)
+	ev := es[1].NewEvent()
+	var sum int
+	_, err := es[1].Handle(1, func(m Envelope, parts [][]byte) {
+		sum += m.Len
+		ev.Set()
+	})
+	require.NoError(t, err)
+	msg := make([]byte, 100)
+	ping := func() {
+		ev.Reset()
+		es[0].Peer(1).SendFunc(1, msg, nil)
+		if err := ev.Wait(ctx); err != nil {
+			panic(err)
+		}
+	}
+	ping()
+	runtime.GC()
+	require.Zero(t, testing.AllocsPerRun(300, ping))
+}
+
+// gatherer is a Receiver that keeps what it is told.
+type gatherer struct {
+	mu     sync.Mutex
+	later  bool
+	began  []Envelope
+	bodies [][]byte
+	gone   map[int]error
+}
+
+func (g *gatherer) Arriving(m Envelope, inPlace bool) Landing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.later {
+		return Landing{Later: true}
+	}
+	g.began = append(g.began, m)
+	g.bodies = append(g.bodies, nil)
+	l := Landing{Token: len(g.began) - 1}
+	if !inPlace {
+		l.Buf = make([]byte, m.Len)
+	}
+	return l
+}
+
+func (g *gatherer) Arrived(_ Envelope, token any, parts [][]byte, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bodies[token.(int)] = slices.Concat(parts...)
+}
+
+func (g *gatherer) Gone(rank int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gone[rank] = err
+}
+
+// Messages come to a Receiver in their order; what it leaves comes again, and
+// that a peer is gone is told behind its last message.
+func TestReceiver(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := open(t, 3, fabric)
+		g := &gatherer{gone: map[int]error{}, later: true}
+		r, err := es[0].Receive(LibraryTags+77, 0xff, g)
+		require.NoError(t, err)
+		const n = 30
+		var sends []Request
+		for i := range n {
+			msg := bytes.Repeat([]byte{byte(i)}, 4+i%3*100_000)
+			binary.LittleEndian.PutUint32(msg, uint32(i))
+			sends = append(sends, es[1].Peer(0).SendTag(LibraryTags+uint32(i), msg))
+		}
+		require.NoError(t, es[2].Peer(0).Send([]byte("x")).Wait(ctx))
+		_, err = es[0].Recv(make([]byte, 1)).WaitFrom(ctx)
+		require.NoError(t, err)
+		g.mu.Lock()
+		require.Empty(t, g.began)
+		g.later = false
+		g.mu.Unlock()
+		r.Resume()
+		for _, s := range sends {
+			require.NoError(t, s.Wait(ctx))
+		}
+		testutil.Eventually(t, 20*time.Second, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.bodies) == n && !slices.ContainsFunc(g.bodies, func(b []byte) bool { return b == nil })
+		}, "all messages")
+		g.mu.Lock()
+		for i, m := range g.began {
+			require.Equal(t, Envelope{From: 1, Tag: LibraryTags + uint32(i), Len: 4 + i%3*100_000}, m)
+			require.EqualValues(t, i, binary.LittleEndian.Uint32(g.bodies[i]))
+		}
+		require.Empty(t, g.gone)
+		g.mu.Unlock()
+		require.NoError(t, es[1].Close())
+		testutil.Eventually(t, 20*time.Second, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.gone[1] != nil
+		}, "told that rank 1 is gone")
+		late := &gatherer{gone: map[int]error{}}
+		_, err = es[0].Receive(LibraryTags+77, 0xff, late)
+		require.NoError(t, err)
+		require.ErrorIs(t, late.gone[1], ErrPeerGone)
+		require.Len(t, late.gone, 1)
+		r.Close()
+		require.NoError(t, es[0].Close())
+		require.Len(t, late.gone, 3)
+		require.ErrorIs(t, late.gone[2], ErrClosed)
+		require.Len(t, g.gone, 1) // closed before
+	})
+}

@@ -1,0 +1,161 @@
+package message
+
+// Shared is a list of receives that take messages from several channels, and
+// the order of all receives: of this list, of each channel, and of the Loop. The
+// zero value is ready. It belongs to the owner of the channels' links.
+//
+// A message takes the first receive, in the order of [Shared.Order], that asks
+// for it, whichever list that is in. Receives from several channels that are
+// handed in later than the message came are offered to the channels one by one
+// (Channel.Offer, Loop.Offer) before they are put on the list (Shared.Post).
+type Shared struct {
+	posted inQueue
+	order  uint64
+}
+
+// Order is the next place in the order of receives, for In.Order.
+func (s *Shared) Order() uint64 {
+	s.order++
+	return s.order
+}
+
+// Len is the number of receives on the list.
+func (s *Shared) Len() int { return s.posted.n }
+
+// Post puts a receive on the list. Its Order must be set.
+func (s *Shared) Post(in *In) { s.posted.push(in) }
+
+// Cancel takes a receive off the list; false if it is not there. It does not
+// complete it.
+func (s *Shared) Cancel(in *In) bool { return s.posted.cancel(in) }
+
+// rivals reports whether a receive of the list stands before in and may take a
+// message of the channel named from that in may take.
+func (s *Shared) rivals(in *In, from int) bool {
+	for i := s.posted.head; i != nil && i.Order < in.Order; i = i.next {
+		if i.Peek || i.Only != 0 && i.Only != from+1 {
+			continue
+		}
+		switch {
+		case !in.Any && i.takes(in.Tag), in.Any && i.Any:
+			return true
+		case in.Any && (i.Tag&^i.Ignore < LibraryTags):
+			return true
+		}
+	}
+	return false
+}
+
+// End ends all receives with err, but for those with a Source, which stay.
+func (s *Shared) End(err error) {
+	for before, in := (*In)(nil), s.posted.head; in != nil; {
+		next := in.next
+		if in.Source != nil {
+			before, in = in, next
+			continue
+		}
+		s.posted.remove(before, in)
+		in.Done.Complete(0, 0, err)
+		in = next
+	}
+}
+
+// Source is a receive for many messages: it stays on its list.
+type Source interface {
+	// Take returns the receive for one message of that tag and size, which has
+	// room for it; nil leaves the message where it is, like one that nobody asks
+	// for, until the source is offered to the channel again. inPlace: the
+	// message may be seen in place, so that In.Use without In.Buf will do.
+	Take(from int, tag uint32, size int, inPlace bool) *In
+}
+
+// pick returns the first receive of own and s that takes the message, with the
+// list it stands in and the one before it.
+func pick(own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
+	q = own
+	before, in = own.find(tag)
+	if s == nil || s.posted.n == 0 {
+		return q, before, in
+	}
+	for b, i := (*In)(nil), s.posted.head; i != nil; b, i = i, i.next {
+		if in != nil && in.Order < i.Order {
+			break
+		}
+		if i.takes(tag) && (i.Only == 0 || i.Only == from+1) {
+			return &s.posted, b, i
+		}
+	}
+	return q, before, in
+}
+
+// cancel takes in off the list; false if it is not there.
+func (q *inQueue) cancel(in *In) bool {
+	for b, i := (*In)(nil), q.head; i != nil; b, i = i, i.next {
+		if i == in {
+			q.remove(b, i)
+			return true
+		}
+	}
+	return false
+}
+
+// Offer gives in the first message that was put aside and that it takes, as
+// Recv does, but does not put in on the list if there is none. A receive with a
+// Source gets all such messages.
+func (c *Channel) Offer(in *In) (taken bool) {
+	if c.err != nil || in.Only != 0 && in.Only != c.opt.From+1 {
+		return false
+	}
+	many := in.Source != nil
+	for c.unexp.n > 0 && c.takeAside(in) {
+		if taken = true; !many {
+			break // in is its owner's again
+		}
+	}
+	return taken
+}
+
+// Cancel withdraws a receive that was handed in and has not ended. It ends with
+// ErrCanceled, or with the message if one takes it first: at once, or when the
+// peer, who may be about to write there, has answered.
+func (c *Channel) Cancel(in *In) {
+	switch {
+	case in.matched || c.err != nil || in.ad == adSettled: // it ends by itself
+	case in.ad == adOpen:
+		in.cancel = true
+		if err := c.long.Revoke(in.adID); err != nil {
+			c.fail(err)
+		}
+	case c.posted.cancel(in):
+		c.unwatch(in)
+		c.received(in, 0, 0, ErrCanceled)
+	}
+}
+
+// Drain gives receives what is left in the ring of a peer that is gone. Announced
+// messages, and those behind them, are lost.
+func (c *Channel) Drain() {
+	for c.live && c.err == nil && c.lie == nil && c.held.len() == 0 && c.takeRing() {
+	}
+}
+
+// Offer is Channel.Offer.
+func (l *Loop) Offer(in *In) (taken bool) {
+	if l.err != nil || in.Only != 0 && in.Only != l.From+1 {
+		return false
+	}
+	many := in.Source != nil
+	for l.backlog.n > 0 && l.takeWaiting(in) {
+		if taken = true; !many {
+			break // in is its owner's again
+		}
+	}
+	return taken
+}
+
+// Cancel is Channel.Cancel.
+func (l *Loop) Cancel(in *In) {
+	if l.posted.cancel(in) {
+		in.Done.Complete(0, 0, ErrCanceled)
+	}
+}
