@@ -25,14 +25,15 @@ type Channel struct {
 	live bool
 
 	// Sending.
-	backlog  outQueue
-	seq      uint64 // of the last message handed in
-	inPlace  int    // size from which registered memory is taken in place
-	piece    [1]gather.Piece
-	alone    int  // longest message that goes eager without planning
-	ringBusy bool // out of credit when freeWas blocks were free
-	freeWas  int  // free blocks of the ring when it refused
-	longBusy bool // descriptors were refused
+	backlog   outQueue
+	seq       uint64 // of the last message handed in
+	inPlace   int    // size from which registered memory is taken in place
+	piece     [1]gather.Piece
+	alone     int  // longest message that goes eager without planning
+	ringBusy  bool // out of credit when freeWas blocks were free
+	freeWas   int  // free blocks of the ring when it refused
+	longBusy  bool // descriptors were refused
+	queueFull bool // the link's queue refused what was for the ring
 	// Writes were refused.
 	writeBusy bool
 	wants     wants

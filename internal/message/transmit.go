@@ -12,7 +12,7 @@ func (c *Channel) transmit() (did bool) {
 		if c.blocked() {
 			break
 		}
-		c.ringBusy, c.longBusy, c.writeBusy = false, false, false
+		c.ringBusy, c.queueFull, c.longBusy, c.writeBusy = false, false, false, false
 		if c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
 			if !c.sendAlone() {
 				break
@@ -34,6 +34,9 @@ func (c *Channel) transmit() (did bool) {
 // keeps as many transfers as it may. A full queue of the link is not waited for:
 // nothing tells when it has room.
 func (c *Channel) blocked() bool {
+	if c.queueFull {
+		return false
+	}
 	if c.ringBusy {
 		return c.ring.Free(flowctl.Data) == c.freeWas
 	}
@@ -76,6 +79,7 @@ func (c *Channel) sendBatch() (moved, all bool) {
 
 // refused notes that the ring took nothing more, and why.
 func (c *Channel) refused(r eager.Result) {
+	c.queueFull = r != eager.NoCredit
 	c.ringBusy, c.freeWas = r == eager.NoCredit, c.ring.Free(flowctl.Data)
 }
 
