@@ -168,7 +168,7 @@ func (t *proto) enqueue(o *op) {
 		o.recycle()
 		return
 	case o.kind == kindResume:
-		t.resume(o.resume)
+		t.offerAgain(o.resume)
 		o.recycle()
 		return
 	case o.kind >= kindSend:

@@ -195,8 +195,8 @@ func (a *arrival) Complete(_ uint32, n int, err error) {
 	a.next, r.free = r.free, a
 }
 
-// resume offers a receiver what it left.
-func (t *proto) resume(r *Receiving) {
+// offerAgain offers a receiver what it left.
+func (t *proto) offerAgain(r *Receiving) {
 	if r.closed {
 		return
 	}
