@@ -57,8 +57,8 @@
 // # Concurrency and ownership
 //
 // [Curve] and [Params] are values, never changed once built, and may be read by
-// any number of goroutines. A [Planner] and a [Refiner] belong to
-// one goroutine.
+// any number of goroutines. A [Planner], a [Refiner] and an [Observer]
+// belong to one goroutine.
 //
 // # Errors
 //
@@ -80,6 +80,7 @@
 //	fitextra.go FitExtra: what the curves leave out, from measured batches
 //	fitheld.go  FitExtraHeldOut: the same from few batches, tried on unseen ones
 //	refine.go   Refiner: corrections learned from measured batches
+//	observe.go  SenderSees, Observer: the same from what a sender sees
 //	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
 //	errors.go   sentinels
 package logp

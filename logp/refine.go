@@ -11,7 +11,8 @@ import "math"
 // fault) has no weight at all; the median is clipped to a factor of 1.5, so that
 // bad samples in a row have little; and 1/16 of it is applied. What is learned is
 // published only when it is off what was published by more than 3 %, so that
-// cached plans are not thrown away for noise. Modes that are not used fade back to
+// cached plans are not thrown away for noise. A mode that was learned to be slow
+// and turns out far faster comes back in steps of a quarter. Modes that are not used fade back to
 // what was sampled.
 type Refiner struct {
 	p    Params // as sampled, with the published Scale
@@ -32,6 +33,10 @@ const (
 	// averages noise of 20 % down to 4 %.
 	refineWeight = 1.0 / 16
 	refineClip   = 0.405 // ln 1.5
+	// refineRecover is the weight of errors that say that a slow mode is far
+	// faster than was learned: it is hardly used, so that it gives few samples, and to go
+	// back to what was sampled is no risk.
+	refineRecover = 1.0 / 4
 	// refineAfter samples a mode's factor is published: below that it is
 	// mostly the first sample.
 	refineAfter   = 8
@@ -106,7 +111,11 @@ func (r *Refiner) learn(m Mode, took, load, ns float64) bool {
 		return false // no median yet
 	}
 	step := min(max(mid-l.log, -refineClip), refineClip)
-	l.log += refineWeight * step
+	weight := refineWeight
+	if step == -refineClip && l.log >= refineClip {
+		weight = refineRecover
+	}
+	l.log += weight * step
 	changed := r.publish(m)
 	for o := range r.mode {
 		if o := Mode(o); o != m && r.mode[o].log != 0 {
