@@ -116,6 +116,7 @@
 //	recv.go          finding, checking, copying, marks
 //	lease.go         Lease: access in place
 //	gather.go        Lease.Split: a gather, in place
+//	sign.go          asking for a completion
 //	sleep.go         sleep bit and Nap
 //	set.go           Set: lazily made, bounded channels
 //	errors.go        errors

@@ -19,6 +19,7 @@ type Channel struct {
 
 	live    bool // connected and not failed
 	severed bool // the peer cannot reach our memory any more
+	waited  bool // what the last FIN said
 	closed  bool
 
 	in       []incoming // the peer's transfers

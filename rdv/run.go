@@ -25,6 +25,9 @@ func (c *Channel) advance(t *incoming) {
 	if t.state == inActive && !t.matching && t.left == 0 && t.inflight == 0 && c.live {
 		t.state = inEnding
 		c.stats.Transfers++
+		if t.waited && t.status == statusOK {
+			t.status = statusWaited
+		}
 		c.control.push(ctl{KindFIN, t.id, t.status})
 	}
 }

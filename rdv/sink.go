@@ -52,6 +52,7 @@ type incoming struct {
 	queued   bool // in turns
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
+	waited   bool // a destination came later than the announcement
 	late     bool // a cancellation may still arrive for the generation
 }
 
@@ -89,7 +90,7 @@ func (c *Channel) claim(k Kind, id ID) (*incoming, error) {
 // begin makes t an active transfer of the messages in t.d.
 func (t *incoming) begin(id ID, tag uint32) {
 	t.id, t.gen, t.tag = id, id.gen(), tag
-	t.state, t.status, t.late = inActive, statusOK, true
+	t.state, t.status, t.late, t.waited = inActive, statusOK, true, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
 	t.chunked, t.acking = false, false
 	t.announced, t.fed, t.fetched, t.bytes = 0, 0, 0, 0
@@ -166,6 +167,7 @@ func (c *Channel) Accept(h Handle, dst []fabric.SGE) error {
 	case t == nil || t.msgs[i].state != msgWaiting:
 		return fmt.Errorf("accept message %d of %v: %w", h.index(), h.id(), ErrHandle)
 	}
+	t.waited = true
 	c.take(t, i, dst)
 	c.advance(t)
 	return nil

@@ -116,6 +116,9 @@ func (c *Channel) Cancel(id ID) error {
 // onFIN ends an outgoing transfer.
 func (c *Channel) onFIN(id ID, status uint32) error {
 	o := c.findOutgoing(id)
+	if c.waited = status == statusWaited; c.waited {
+		status = statusOK
+	}
 	switch {
 	case o == nil:
 		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(c.out))}
@@ -133,6 +136,10 @@ func (c *Channel) onFIN(id ID, status uint32) error {
 	c.endOutgoing(id.slot(), statusErr(status))
 	return nil
 }
+
+// Waited says, within Handler.Sent, whether the transfer waited at the peer for
+// somebody to want it: how long it took is not the link's doing then.
+func (c *Channel) Waited() bool { return c.waited }
 
 // endOutgoing frees the slot, then tells: the handler may use it at once.
 func (c *Channel) endOutgoing(slot int, err error) {

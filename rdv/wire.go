@@ -56,6 +56,7 @@ const (
 	statusOK uint32 = iota
 	statusRefused
 	statusCancelled
+	statusWaited // all fetched, but not at once: the receiver had no destination yet
 	numStatus
 )
 

@@ -63,6 +63,11 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			return head.seq, false
 		}
 		c.stats.Descriptors++
+		if c.learn.sign {
+			c.learn.token = token
+		} else {
+			c.learn.left -= learnDescriptor - learnPlanned
+		}
 		c.count(logp.Scatter, len(d.Messages))
 		for _, k := range c.group {
 			c.gone[k] = true
@@ -101,6 +106,9 @@ type handler struct{ *Channel }
 
 // Sent ends a transfer of this side.
 func (h handler) Sent(token uint64, err error) {
+	if token == h.learn.token {
+		h.fetched(err)
+	}
 	for o := h.groups.take(token); o != nil; {
 		next := o.next
 		h.sent(o, err)

@@ -67,6 +67,7 @@ type Channel struct {
 	fetch  map[rdv.Handle]*In
 	ads    adverts
 
+	learn learner
 	stats Stats
 }
 
@@ -84,6 +85,7 @@ type Stats struct {
 	NoCredit                uint64 // refusals for want of room at the peer
 	QueueFull               uint64 // and of the link's queue
 	Backlog                 int    // waiting
+	Learn                   LearnStats
 }
 
 // Open makes a channel on an endpoint that is, or is about to be, connected.
@@ -93,6 +95,9 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	o = c.opt
 	var err error
 	if c.plan, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {
+		return nil, fmt.Errorf("open message channel: %w", err)
+	}
+	if err = c.learn.open(&o); err != nil {
 		return nil, fmt.Errorf("open message channel: %w", err)
 	}
 	if c.ring, err = eager.Open(link, ep, o.Ring); err != nil {
@@ -133,7 +138,7 @@ func (c *Channel) Err() error { return c.err }
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Backlog = c.backlog.n
+	s.Backlog, s.Learn = c.backlog.n, c.learn.snapshot()
 	ring, long := c.ring.Stats(), c.long.Stats()
 	s.NoCredit, s.QueueFull = ring.NoCredit+long.Busy, ring.QueueFull+long.QueueFull
 	return s
@@ -191,6 +196,9 @@ func (c *Channel) Progress() (did, more bool, err error) {
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	a, b := c.ring.OnCompletion(cpl), c.long.OnCompletion(cpl)
 	if a || b {
+		if c.learn.step >= timing {
+			c.seen()
+		}
 		if err := c.ring.Err(); err != nil {
 			c.fail(err)
 		}

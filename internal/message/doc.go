@@ -104,6 +104,7 @@
 //	shared.go      receives from any of several channels, order, cancelling
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	tags.go        tags of a gather
+//	learn.go       timing a backlog now and then; what plans learn of it
 //	loop.go        Loop: a rank and itself
 //	pin.go         Pins: memory of applications, kept registered
 //	errors.go      errors

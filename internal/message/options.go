@@ -48,9 +48,22 @@ type Options struct {
 	From   int
 	Shared *Shared
 
+	// Learn is how many messages that go alone pass between two that are timed to
+	// find out whether the link is what Params say, backlogs that are planned
+	// counting for four; what is learned moves the plans. See DefaultLearn. Zero
+	// means never. Without effect under a Policy.
+	Learn int
+
+	// Drift is called by the owner, from within the channel's methods, when a mode
+	// turns out to be so far from Params that the link should be measured again:
+	// those that are. Nil: only Stats tell.
+	Drift func(logp.ModeSet)
+
 	// IDTag is the first of three tags, IDTag to IDTag+2, in the top 16 bits of
 	// the channel's WR IDs.
 	IDTag uint16
+
+	clock func() int64 // ns, for tests; nil: cycles
 }
 
 // effective returns o with defaults filled in, on a link of that name.

@@ -45,6 +45,9 @@ type groups struct {
 	free  []uint32
 }
 
+// used is how many transfers are announced and not over.
+func (g *groups) used() int { return len(g.heads) - len(g.free) }
+
 func (g *groups) put(head *Out) (token uint64) {
 	if len(g.free) == 0 {
 		g.free = append(g.free, uint32(len(g.heads)))

@@ -57,8 +57,16 @@ func inPlaceFrom(link string) int {
 	return gather.DefaultThreshold
 }
 
-// SetParams makes later plans follow p. Allocates. Errors wrap logp.ErrParams.
+// SetParams makes later plans follow p, and forgets what was learned. Allocates. Errors wrap logp.ErrParams.
 func (c *Channel) SetParams(p *logp.Params) error {
+	if err := c.replan(p); err != nil {
+		return err
+	}
+	return c.learn.restart(p)
+}
+
+// replan is SetParams without forgetting what was learned.
+func (c *Channel) replan(p *logp.Params) error {
 	if err := c.plan.SetParams(p); err != nil {
 		return err
 	}
@@ -188,6 +196,7 @@ func (c *Channel) view() error {
 		return err
 	}
 	c.stats.Plans++
+	c.learn.total = plan.Total
 	for i := range plan.Parts {
 		p := &plan.Parts[i]
 		for _, k := range p.Messages {

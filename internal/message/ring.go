@@ -98,6 +98,9 @@ func (c *Channel) fill(stop uint64) (all bool) {
 		}
 	}
 	if c.err == nil {
+		if c.learn.sign {
+			c.learn.pos, c.learn.signed = c.ring.Sign()
+		}
 		if _, err := c.ring.Flush(); err != nil {
 			c.fail(err)
 			return false

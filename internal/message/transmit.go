@@ -13,14 +13,18 @@ func (c *Channel) transmit() (did bool) {
 			break
 		}
 		c.ringBusy, c.queueFull, c.longBusy, c.writeBusy = false, false, false, false
-		if c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
+		learn := false
+		if c.learn.left--; c.learn.left <= 0 {
+			learn = c.timeNext()
+		}
+		if !learn && c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
 			if !c.sendAlone() {
 				break
 			}
 			did = true
 			continue
 		}
-		moved, all := c.sendBatch()
+		moved, all := c.sendBatch(learn)
 		did = did || moved
 		if !all {
 			break
@@ -44,16 +48,25 @@ func (c *Channel) blocked() bool {
 }
 
 // sendBatch plans the first of the backlog and carries the plan out as far as
-// the two streams take it. moved: some messages went; all: none is left over.
-func (c *Channel) sendBatch() (moved, all bool) {
+// the two streams take it. moved: some messages went; all: none is left over. learn:
+// the backlog is to be signalled or timed, see learner.
+func (c *Channel) sendBatch(learn bool) (moved, all bool) {
 	err := c.view()
 	if err == nil {
+		if learn {
+			c.begin()
+		} else {
+			c.learn.left -= learnPlanned - 1
+		}
 		var stop uint64
 		var stop2 uint64
 		var all2 bool
 		stop, all = c.write()
 		stop2, all2 = c.announce()
 		all = c.fill(min(stop, stop2)) && all && all2
+		if learn {
+			c.timed(all)
+		}
 	} else {
 		c.fail(err)
 	}

@@ -1,0 +1,261 @@
+package message
+
+import (
+	"math"
+	"time"
+
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/logp"
+)
+
+// DefaultLearn is how many messages that go alone pass between two that are timed:
+// what is not timed pays for one decrement, what is for some 500 ns, so that learning
+// costs 2 ns a message. Every 64th backlog that is planned is timed: a mode that has
+// become slow is left after some 1500.
+const DefaultLearn = 256
+
+const (
+	// A backlog that is planned counts for learnPlanned messages, one with a
+	// descriptor for more: they cost more by themselves, and a wrong choice does.
+	learnPlanned    = 4
+	learnDescriptor = 32
+	// learnPublish timed backlogs pass between two changes of the planner's parameters,
+	// at least: each forgets its plans.
+	learnPublish = 8
+	// learnRetry is the part of the interval after which a link that was busy is
+	// tried again.
+	learnRetry = 8
+)
+
+// learner times a backlog now and then, from the first step of sending it to the
+// last sign of it that the sender sees, and learns from it (logp.Observer). Times
+// count only if nothing else of this channel was under way: the backlog before is
+// signalled, and if it is not through by then, the link was busy.
+type learner struct {
+	left  int // backlogs to the next step
+	every int // 0: off
+	obs   *logp.Observer
+	clock func() int64
+	scale func() float64 // ns of a tick of the clock; 0: not known yet
+
+	step   learnStep
+	sign   bool // the backlog at hand ends with a completion
+	signed bool // and has something to be completed
+	pos    uint64
+	token  uint64 // of the descriptor that is timed; 0: none
+	sent   uint64 // descriptors before
+	start  int64
+	mode   logp.Mode
+	batch  logp.Batch // that is timed
+	total  float64    // of the plan at hand
+	untold int        // timed since the planner was told; from learnPublish on it may be
+	moved  bool       // there is something to tell
+	drift  logp.ModeSet
+	stats  LearnStats
+}
+
+type learnStep uint8
+
+const (
+	resting learnStep = iota
+	quiet             // the backlog before is signalled
+	timing            // a backlog is on its way
+	late              // for a whole interval
+)
+
+// LearnStats counts what a channel has learned from.
+type LearnStats struct {
+	Timed, Busy, Lost uint64 // backlogs; not timed because the link was busy; timed in vain
+	Waited            uint64 // transfers that waited for a receive
+	Tried             uint64 // backlogs that went in a mode that is avoided, to see
+	Told              uint64 // times that the planner's parameters changed
+	Modes             [logp.NumModes]logp.Learned
+	Drift             logp.ModeSet // modes that are so far off that the link should be measured again
+}
+
+// open starts learning from what p says, where that makes sense.
+func (l *learner) open(o *Options) error {
+	l.left = math.MaxInt
+	if o.Learn <= 0 || o.Policy.Forced || len(o.Policy.Table) > 0 {
+		return nil
+	}
+	l.every, l.left, l.untold = o.Learn, o.Learn, learnPublish
+	l.clock, l.scale = o.clock, func() float64 { return 1 }
+	if l.clock == nil {
+		l.clock, l.scale = cpu.Ticks, sinceOpen()
+	}
+	return l.restart(o.Params)
+}
+
+// restart forgets what was learned.
+func (l *learner) restart(p *logp.Params) (err error) {
+	if l.every > 0 {
+		l.obs, err = logp.NewObserver(p)
+		l.step, l.token, l.moved, l.drift = resting, 0, false, 0
+	}
+	return err
+}
+
+// sinceOpen measures the length of a tick with the time that passes anyway: by
+// itself that would take longer than starting a channel may.
+func sinceOpen() func() float64 {
+	const enough = 20 * time.Millisecond
+	t, ticks, ns := time.Now(), cpu.Ticks(), 0.0
+	return func() float64 {
+		if ns == 0 {
+			if d := time.Since(t); d >= enough {
+				ns = float64(d) / float64(cpu.Ticks()-ticks)
+			}
+		}
+		return ns
+	}
+}
+
+// timeNext is called every so many backlogs, and says whether the one at hand is to
+// be signalled or timed.
+func (c *Channel) timeNext() bool {
+	l := &c.learn
+	if l.every == 0 {
+		l.left = math.MaxInt
+		return false
+	}
+	l.left = l.every
+	switch l.step {
+	case timing:
+		l.step = late
+		return false
+	case late: // the link or the peer is stuck, or there was more traffic than it has completed
+		l.step, l.token = resting, 0
+		l.stats.Lost++
+		return false
+	case quiet:
+		l.step = resting
+		// Where nothing was signalled, the backlog before was announced, and what went
+		// before it is through when that is.
+		if l.signed && !c.ring.Done(l.pos) || c.groups.used() > 0 {
+			l.left = max(l.every/learnRetry, 1)
+			l.stats.Busy++
+			return false
+		}
+		l.step = timing
+		return true
+	}
+	l.step, l.left = quiet, 1
+	return true
+}
+
+// begin is called when the backlog at hand has been planned: it is the one that
+// timeNext has said yes to.
+func (c *Channel) begin() {
+	l := &c.learn
+	l.sign, l.signed, l.token, l.sent = true, false, 0, c.stats.Descriptors
+	if l.step != timing {
+		return
+	}
+	m, one := c.oneMode()
+	if !one {
+		l.step = resting
+		l.stats.Lost++
+		return
+	}
+	if try, ok := l.obs.Try(&c.batch, l.total); ok && try != m {
+		m = try
+		for i := range c.modes {
+			c.modes[i] = m
+		}
+		l.stats.Tried++
+	}
+	l.mode = m
+	l.batch.Messages = append(l.batch.Messages[:0], c.batch.Messages...)
+	l.batch.Limits = c.batch.Limits
+	l.start = l.clock()
+}
+
+// oneMode says whether the whole backlog goes in one mode, as planned.
+func (c *Channel) oneMode() (m logp.Mode, ok bool) {
+	if len(c.planned) == 0 || len(c.planned) < len(c.first) {
+		return 0, false
+	}
+	m = c.modes[0]
+	for i, o := range c.first {
+		if c.modes[i] != m || o.overtaken {
+			return 0, false
+		}
+	}
+	return m, true
+}
+
+// timed is called when the backlog has been handed to the streams, all of it or not.
+func (c *Channel) timed(all bool) {
+	l := &c.learn
+	l.sign = false
+	switch {
+	case l.step != timing:
+	case !all, l.mode != logp.Scatter && !l.signed,
+		l.mode == logp.Scatter && (l.token == 0 || c.stats.Descriptors != l.sent+1):
+		l.step, l.token = resting, 0
+		l.stats.Lost++
+	}
+}
+
+// seen is called with every completion while a backlog is timed.
+func (c *Channel) seen() {
+	l := &c.learn
+	if l.mode != logp.Scatter && c.ring.Done(l.pos) {
+		c.learned(l.clock() - l.start)
+	}
+}
+
+// fetched is called when the descriptor that is timed has been fetched.
+func (c *Channel) fetched(err error) {
+	l := &c.learn
+	l.token = 0
+	switch {
+	case l.step < timing: // the backlog before the one to be timed
+	case err != nil:
+		l.step = resting
+		l.stats.Lost++
+	case c.long.Waited():
+		l.step = resting
+		l.stats.Waited++
+	default:
+		c.learned(l.clock() - l.start)
+	}
+}
+
+// learned takes note of a time.
+func (c *Channel) learned(ticks int64) {
+	l := &c.learn
+	l.step = resting
+	ns := float64(ticks) * l.scale()
+	if ns == 0 {
+		return
+	}
+	l.stats.Timed++
+	l.untold++
+	l.moved = l.obs.Observe(&l.batch, l.mode, ns) || l.moved
+	if l.moved && l.untold > learnPublish {
+		p := l.obs.Refiner().Params()
+		if c.replan(&p) == nil {
+			l.moved, l.untold = false, 0
+			l.stats.Told++
+		}
+	}
+	was := l.drift
+	if l.drift = l.obs.Refiner().Drift(); l.drift&^was != 0 && c.opt.Drift != nil {
+		c.opt.Drift(l.drift)
+	}
+}
+
+// snapshot returns the counters.
+func (l *learner) snapshot() LearnStats {
+	s := l.stats
+	s.Drift = l.drift
+	for m := range s.Modes {
+		s.Modes[m].Factor = 1
+		if l.obs != nil {
+			s.Modes[m] = l.obs.Refiner().Learned(logp.Mode(m))
+		}
+	}
+	return s
+}
