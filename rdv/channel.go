@@ -217,6 +217,22 @@ func (c *Channel) Progress() (did bool, err error) {
 	return did, c.err
 }
 
+// Flush posts what was handed in since the last Progress, which else does it: to be
+// called behind the last of several Send, Write, Advertise or Decline, where
+// nothing is to wait for the next look at the link. Short path.
+func (c *Channel) Flush() error {
+	if c.live {
+		c.post()
+		c.flushControl()
+	}
+	if c.live {
+		if _, err := c.ring.Flush(); err != nil {
+			c.fail(err)
+		}
+	}
+	return c.err
+}
+
 // Sleep sets or clears the sleep bit at the peer, see eager.Channel.Sleep.
 func (c *Channel) Sleep(on bool) (done bool, err error) { return c.ring.Sleep(on) }
 

@@ -35,10 +35,10 @@ func (q *ctlQueue) pop() {
 	q.n--
 }
 
-// send puts a control message into the ring; false: no room. Messages that wait
-// go first.
+// send puts a control message into the ring; false: no room. It goes out with the
+// others of the same Progress or Flush, in one post.
 func (c *Channel) send(k Kind, id ID, arg uint32, payload []byte) bool {
-	res, err := c.ring.Send(eager.Envelope{Meta: meta(id, arg), HasMeta: true, Kind: uint8(k), Class: flowctl.Control}, payload)
+	res, err := c.ring.Stage(eager.Envelope{Meta: meta(id, arg), HasMeta: true, Kind: uint8(k), Class: flowctl.Control}, payload)
 	if err != nil {
 		c.fail(err)
 		return false

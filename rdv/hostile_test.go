@@ -46,6 +46,8 @@ func wait() *quiet { return &quiet{verdict: Later} }
 // inject lets side s send a control message that its channel would not.
 func (s *side) inject(t *testing.T, k Kind, id ID, arg uint32, payload []byte) {
 	require.True(t, s.ch.send(k, id, arg, payload))
+	_, err := s.ch.ring.Flush()
+	require.NoError(t, err)
 }
 
 func oneMessage(pos uint64) []byte {
@@ -272,6 +274,7 @@ func TestFailureWithRequestsInFlight(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.ch.Advertise(Want{Pos: 1}, src.reg.Key(), 2)
 	require.NoError(t, err)
+	require.NoError(t, b.ch.Flush())
 	require.NoError(t, a.turn()) // posts the read
 	require.Len(t, ha.adverts, 1)
 	_, err = a.ch.Write(ha.adverts[0].ID, 1, 2, ha.dst, 3)
@@ -348,6 +351,7 @@ func TestStaleHandles(t *testing.T) {
 	}
 	_, _, err := a.ch.Send(&d, 9, 1)
 	require.NoError(t, err)
+	require.NoError(t, a.ch.Flush())
 	require.NoError(t, b.turn())
 	require.Len(t, hb.met, 2)
 	require.Equal(t, uint32(9), hb.met[0].Tag)

@@ -174,6 +174,7 @@ func (c *Channel) offer(in *In) bool {
 		return false
 	}
 	in.ad, in.adID = adOpen, id
+	c.longNew = true
 	in.tries++
 	c.unwatch(in)
 	c.stats.Adverts++

@@ -62,6 +62,7 @@ func (c *Channel) announce() (stop uint64, all bool) {
 			c.longBusy = true
 			return head.seq, false
 		}
+		c.longNew = true
 		c.stats.Descriptors++
 		if c.learn.sign {
 			c.learn.token = token

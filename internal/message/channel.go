@@ -34,6 +34,7 @@ type Channel struct {
 	freeWas   int  // free blocks of the ring when it refused
 	longBusy  bool // descriptors were refused
 	queueFull bool // the link's queue refused what was for the ring
+	longNew   bool // something was handed to long, and waits for its Flush
 	// Writes were refused.
 	writeBusy bool
 	wants     wants
@@ -181,6 +182,7 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	did = c.transmit() || did
 	did = c.reap() || did
 	did = c.advertise() || did
+	c.flushLong()
 	done := true
 	if c.err == nil {
 		if done, err = c.ring.Progress(false); err != nil {

@@ -86,6 +86,7 @@ func (w *wants) last(any bool, tag uint32) uint64 {
 }
 
 func (c *Channel) decline(id rdv.ID, why uint32) {
+	c.longNew = true
 	if err := c.long.Decline(id, why); err != nil {
 		c.refuse(err)
 	}
@@ -157,6 +158,7 @@ func (c *Channel) write() (stop uint64, all bool) {
 			stop = o.seq
 			continue
 		}
+		c.longNew = true
 		c.stats.Written++
 		c.count(logp.Scatter, 1)
 	}
@@ -193,6 +195,7 @@ func (c *Channel) sendCopied(o *Out) bool {
 		c.longBusy = true
 		return false
 	}
+	c.longNew = true
 	c.stats.Copied++
 	c.count(logp.Scatter, 1)
 	return true

@@ -63,6 +63,7 @@ func (c *Channel) sendBatch(learn bool) (moved, all bool) {
 		var all2 bool
 		stop, all = c.write()
 		stop2, all2 = c.announce()
+		c.flushLong() // before the ring: data moves while messages are staged
 		all = c.fill(min(stop, stop2)) && all && all2
 		if learn {
 			c.timed(all)
@@ -88,6 +89,17 @@ func (c *Channel) sendBatch(learn bool) (moved, all bool) {
 	}
 	c.backlog.restore(c.first, c.gone)
 	return moved, all && c.err == nil
+}
+
+// flushLong posts what was handed to the rendezvous channel.
+func (c *Channel) flushLong() {
+	if !c.longNew {
+		return
+	}
+	c.longNew = false
+	if err := c.long.Flush(); err != nil {
+		c.fail(err)
+	}
 }
 
 // refused notes that the ring took nothing more, and why.

@@ -57,6 +57,9 @@ func studies(lap bool) []study {
 		{"eager source", logp.Eager, []string{"1x1K", "16x512", "16x2K", "4x16K"}, []variant{
 			{name: "default", set: plain}, inPlace("in place", 1), inPlace("copied", 1<<30),
 		}},
+		{"message", logp.Scatter, []string{"1x16K", "1x64K", "1x1M", "8x64K"}, []variant{
+			{name: "read", set: func(o *message.Options) { o.Adverts = -1 }}, {name: "receiver first", set: func(o *message.Options) { o.Adverts = 16 }},
+		}},
 		{"posting", logp.Eager, []string{"2x64", "16x64", "64x64"}, []variant{{name: "one chain", set: plain}, {name: "each", set: plain, each: true}}},
 	}
 }

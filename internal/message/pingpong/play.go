@@ -96,6 +96,7 @@ func (s *Side) post(set int) {
 		in := &ins[i]
 		at := s.at[i]
 		in.Buf, in.LKey, in.Registered, in.Done = mem[at:at+m:at+m], s.reg.LKey(), true, &s.got
+		in.RKey, in.Remote = s.reg.Key().RKey, true
 		s.ch.Recv(in)
 	}
 	s.want += len(s.sizes)
