@@ -81,6 +81,20 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// What an operator writes into a file reaches the ranks; a variable wins over it.
+func TestSettingsFile(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "rma.conf")
+	require.NoError(t, os.WriteFile(file, []byte("fabric = tcp # for a test\nlog = debug\nsampling = off\n"), 0o600))
+	out := job(t, 2, exe, roleEnv+"=start", "RMA_CONFIG="+file)
+	require.Contains(t, out, `msg="rma: setting" name=fabric value=tcp origin=file at=`+file+":1")
+	require.Contains(t, out, `msg="rma: link chosen" rank=1 link=tcp`)
+	out = job(t, 2, exe, roleEnv+"=start", "RMA_CONFIG="+file, "RMA_FABRIC=shm")
+	require.Contains(t, out, `msg="rma: link chosen" rank=1 link=shm`)
+}
+
 func TestSurvive(t *testing.T) {
 	err := survive(&rma.PeerError{Rank: 3, Op: "put", Err: rma.ErrPeerGone})
 	require.ErrorContains(t, err, "rank 3 died")

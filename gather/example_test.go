@@ -1,0 +1,78 @@
+package gather_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/gather"
+)
+
+// Three messages become the payload of one, and are taken apart where it came to.
+func Example() {
+	p := gather.NewPacker(gather.Seq, gather.Limits{Bytes: 4096, InPlace: 4}, 0)
+	n, err := p.Pack([]gather.Message{
+		{Data: []byte("one"), At: 7}, {Data: []byte("two"), At: 8}, {Data: []byte("three"), At: 9},
+	})
+	fmt.Println(n, "messages,", p.Bytes(), "bytes,", err)
+
+	var payload []byte // what a channel would do: lay the pieces out in one write
+	for _, piece := range p.Pieces() {
+		payload = append(payload, piece.Data...)
+	}
+
+	var s gather.Splitter
+	if err := s.Open(gather.Seq, nil, payload); err != nil {
+		fmt.Println(err)
+	}
+	for s.Next() {
+		b, _ := s.Bytes() // in place
+		fmt.Println(s.Entry().At, string(b))
+	}
+	fmt.Println(s.Err())
+	// Output:
+	// 3 messages, 35 bytes, <nil>
+	// 7 one
+	// 8 two
+	// 9 three
+	// <nil>
+}
+
+// With destinations the receiver knows where each segment belongs; all of them
+// are checked before the first byte is written.
+func ExampleSplitter_Scatter() {
+	p := gather.NewPacker(gather.Dest, gather.Limits{Bytes: 4096, InPlace: 4}, 0)
+	_, _ = p.Pack([]gather.Message{{Data: []byte("left"), At: 0}, {Data: []byte("right"), At: 10}})
+	var payload []byte
+	for _, piece := range p.Pieces() {
+		payload = append(payload, piece.Data...)
+	}
+	var s gather.Splitter
+	_ = s.Open(gather.Dest, nil, payload)
+	region := []byte("...............")
+	fmt.Println(s.Scatter([][]byte{region}), string(region))
+
+	_ = s.Open(gather.Dest, nil, payload)
+	var de *gather.DestinationError
+	fmt.Println(errors.As(s.Scatter([][]byte{region[:12]}), &de), de.Index, de.Have)
+	// Output:
+	// <nil> left......right
+	// true 1 12
+}
+
+// A header that no honest sender makes.
+func ExampleHeader() {
+	b, err := gather.AppendHeader(nil, gather.Seq, []gather.Entry{{At: 1, Size: 100}})
+	fmt.Println(len(b) == gather.HeaderLen(gather.Seq, []gather.Entry{{At: 1, Size: 100}}), err)
+	var h gather.Header
+	err = h.Parse(gather.Seq, b, make([]byte, 50)) // 50 of 100 bytes
+	var he *gather.HeaderError
+	fmt.Println(errors.As(err, &he), errors.Is(err, gather.ErrHeader), h.Count())
+	err = h.Parse(gather.Seq, b, make([]byte, 100))
+	it := h.Iter()
+	e, ok := it.Next()
+	fmt.Println(err, h.Body(), e.Size, ok)
+	// Output:
+	// true <nil>
+	// true true 0
+	// <nil> 100 100 true
+}
