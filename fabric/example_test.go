@@ -43,7 +43,7 @@ func ExampleEndpoint() {
 	dst, _ := b.Alloc(64, fabric.AccessAll)
 	defer dst.Close()
 	copy(src.Bytes(), "payload")
-	var at fabric.RemoteKey = dst.Key() // which a peer would have sent
+	at := dst.Key() // which a peer would have sent
 
 	n, err := ea.Post([]fabric.WR{
 		{
