@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/compare"
 )
 
@@ -84,6 +87,7 @@ func TestBesideUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
+		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "batch sizes", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --format xml": "want table",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
@@ -91,5 +95,37 @@ func TestBesideUsageErrors(t *testing.T) {
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
 		require.Contains(t, errs, says, args)
 		require.Empty(t, out, args)
+	}
+}
+
+func TestSwitchOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		page := filepath.Join(t.TempDir(), "switch.html")
+		code, out, errs := rmabench(t, "switch", "--fabric", fabric, "-n", "1,16", "--rounds", "3", "--time", "1ms", "--sampling", "50ms", "--calibration", "100ms", "--format", "json", "--html", page)
+		require.Equal(t, exitOK, code, errs)
+		cs, err := choice.ReadCurves(strings.NewReader(out))
+		require.NoError(t, err)
+		require.Len(t, cs, 2)
+		for i, n := range []int{1, 16} {
+			c := cs[i]
+			require.Equal(t, fabric, c.Fabric)
+			require.Equal(t, n, c.N)
+			require.Equal(t, 3, c.Rounds)
+			require.True(t, slices.IsSortedFunc(c.Points, func(a, b choice.Point) int { return a.Size - b.Size }))
+			has := func(size int) bool {
+				return slices.ContainsFunc(c.Points, func(p choice.Point) bool { return p.Size == size && p.US > 0 && p.MBs > 0 && p.Plan != "" })
+			}
+			require.True(t, has(8) && has(1<<20))
+			for _, s := range c.Steps {
+				for d := -3; d <= 3; d++ {
+					require.True(t, s.Size+d < 1 || has(s.Size+d), "%d around %d", d, s.Size)
+				}
+				require.Positive(t, s.Below)
+				require.Positive(t, s.Above)
+			}
+		}
+		html, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Contains(t, string(html), "<svg")
 	}
 }

@@ -16,6 +16,7 @@
 //	report.go   report
 //	plogp.go    plogp
 //	choice.go   choice, explain, ablate
+//	switch.go   switch
 //	rendezvous.go  rendezvous
 //	compare.go  compare
 //	output.go   --format, --out, progress
@@ -99,6 +100,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench choice --fabric shm              # does the model choose right?
   rmabench explain --batch 64x128,2x1M      # why a batch goes the way it goes
   rmabench ablate --fabric tcp              # what single design choices bring
+  rmabench switch --fabric shm              # steps in bandwidth where the choice changes
   rmabench rendezvous --fabric tcp          # large messages beside raw reads
   rmabench compare --fabric tcp --peers ucx # the same tests by another library
   rmabench info; rmabench doctor`
@@ -117,7 +119,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s),
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s),
 		childCommand(s), plogpChildCommand(s), choiceChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)

@@ -136,7 +136,7 @@ func TestFailuresEndWith1(t *testing.T) {
 
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
-	for _, c := range []string{"", "lat", "bw", "rate", "serve", "info", "doctor", "report", "rendezvous", "compare", "choice", "explain", "ablate", "plogp"} {
+	for _, c := range []string{"", "lat", "bw", "rate", "serve", "info", "doctor", "report", "rendezvous", "compare", "switch", "choice", "explain", "ablate", "plogp"} {
 		code, out, errs := rmabench(t, append(strings.Fields(c), "--help")...)
 		require.Equal(t, exitOK, code, errs)
 		require.Contains(t, out, "Examples:", c)

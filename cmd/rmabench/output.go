@@ -175,3 +175,17 @@ func (p *progress) close(ok bool) {
 	}
 	p.box.Wait()
 }
+
+// readLines reads a file of JSON lines; errors name it.
+func readLines[T any](name string, read func(io.Reader) ([]T, error)) ([]T, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rs, err := read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return rs, nil
+}

@@ -27,5 +27,6 @@
 //	result.go   Result, Summary
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
+//	curve.go    bandwidth over size, step by step around every switch
 //	ablate.go   single design choices, each with all else equal
 package choice

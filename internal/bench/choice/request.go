@@ -41,6 +41,10 @@ type Request struct {
 	Batch   []int `json:"batch,omitempty"`
 	Measure bool  `json:"measure,omitempty"`
 
+	// Curves, if not empty, asks for the curves of batches of so many messages
+	// instead of a grid (curve.go).
+	Curves []int `json:"curves,omitempty"`
+
 	// Ablate asks for the studies of ablate.go instead of a grid.
 	Ablate bool `json:"ablate,omitempty"`
 }
@@ -68,7 +72,15 @@ const (
 
 // Check fills in defaults and says whether it can be carried out, on both sides.
 func (r *Request) Check() error {
-	if len(r.Batch) > 0 || r.Ablate {
+	for _, n := range r.Curves {
+		if n < 1 || n > maxN {
+			return fmt.Errorf("%w: curve of batches of %d, want 1 to %d", ErrGrid, n, maxN)
+		}
+	}
+	if len(r.Curves) > maxN {
+		return fmt.Errorf("%w: %d curves", ErrGrid, len(r.Curves))
+	}
+	if len(r.Batch) > 0 || r.Ablate || len(r.Curves) > 0 {
 		r.Grid = Grid{N: []int{1}, Mixes: []string{"8"}}
 		if len(r.Batch) > maxN || sum(r.Batch) > maxBytes {
 			return fmt.Errorf("%w: batch of %d messages, %d bytes: want at most %d, %d", ErrGrid, len(r.Batch), sum(r.Batch), maxN, maxBytes)

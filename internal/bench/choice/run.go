@@ -87,6 +87,9 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		span = max(span, pingpong.Need(sizes))
 	}
 	span = max(span, pingpong.Need(req.Batch))
+	for _, n := range req.Curves {
+		span = max(span, pingpong.Need(slices.Repeat([]int{curveMax(n)}, n)))
+	}
 	if k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}); err != nil {
 		return k, err
 	}
@@ -156,6 +159,7 @@ type Emit struct {
 	Cell     func(Result) error
 	Explain  func(Explanation) error
 	Ablation func(Ablation) error
+	Curve    func(Curve) error
 }
 
 // Run does what the request asks for: compares, explains a batch, or measures
@@ -170,6 +174,8 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 	switch {
 	case req.Ablate:
 		return k.ablations(ctx, emit.Ablation)
+	case len(req.Curves) > 0:
+		return k.curves(ctx, emit.Curve)
 	case len(req.Batch) > 0:
 		x, err := k.explain(ctx)
 		if err == nil && x != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// ChoiceArg is ChildArg for ChoiceLocal, ExplainLocal and AblateLocal; the program must call
+// ChoiceArg is ChildArg for ChoiceLocal, ExplainLocal, AblateLocal and
+// CurvesLocal; the program must call
 // ChoiceChild then.
 const ChoiceArg = "comparing-rank"
 
@@ -77,6 +78,26 @@ func AblateLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	return err
 }
 
+// CurvesLocal measures curves between two processes that it starts.
+func CurvesLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit func(choice.Curve) error) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	n := 0
+	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
+		var c choice.Curve
+		if json.Unmarshal(b, &c) != nil || len(c.Points) == 0 {
+			return false, nil //nolint:nilerr // a line that is no result is passed on
+		}
+		n++
+		return true, emit(c)
+	})
+	if err == nil && n != len(req.Curves) {
+		err = fmt.Errorf("%d curves arrived, want %d", n, len(req.Curves))
+	}
+	return err
+}
+
 // ChoiceChild is what a program started with ChoiceArg does.
 func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req choice.Request
@@ -88,6 +109,7 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 		Cell:     func(r choice.Result) error { return enc.Encode(r) },
 		Explain:  func(x choice.Explanation) error { return enc.Encode(x) },
 		Ablation: func(a choice.Ablation) error { return enc.Encode(a) },
+		Curve:    func(c choice.Curve) error { return enc.Encode(c) },
 	})
 }
 

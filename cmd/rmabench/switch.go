@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/report"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
+)
+
+// switchFlags are those of switch beside what it shares with choice.
+type switchFlags struct {
+	choiceFlags
+	n     []int
+	check bool
+}
+
+func switchCommand(s streams) *cobra.Command {
+	f := &switchFlags{}
+	cmd := &cobra.Command{
+		Use: "switch", Short: "Look for steps in bandwidth where the model's choice changes", Args: noArgs,
+		Long: `Find the sizes at which the cost model's choice for batches of n equal messages
+changes, and measure bandwidth at every size within 3 bytes of each, and at every power
+of two, in turns. A good model changes its mind where both ways take the same time:
+bandwidth must not step down.
+
+  step   bandwidth from the switch on over that below it, less 1; of rounds, the median
+  noise  what the step may be off: twice its standard error, or the difference of two
+         sizes on one side, whichever is more
+
+A step down is one of more than 2 % beyond noise. Bandwidth is that of a batch played to
+and fro: bytes over half a round trip.`,
+		Example: `  rmabench switch --fabric shm
+  rmabench switch --fabric tcp -n 1,64 --rounds 15 --check
+  rmabench switch --fabric verbs --format json --out switch.jsonl    # in a VM
+  rmabench switch --fabric shm --html switch.html --add switch.jsonl`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.request(cmd.Flags().Changed)
+			if req.Curves = f.n; len(f.n) == 0 {
+				err = errors.Join(err, errors.New("-n: want batch sizes such as 1,16"))
+			}
+			if err == nil {
+				err = req.Check()
+			}
+			if err != nil {
+				return usage(err)
+			}
+			return f.run(cmd.Context(), s, req)
+		},
+	}
+	f.common(cmd)
+	fl := cmd.Flags()
+	fl.Lookup("time").DefValue, f.time = (100 * time.Millisecond).String(), 100*time.Millisecond
+	fl.Lookup("time").Usage = "how long a size is measured"
+	fl.IntSliceVarP(&f.n, "batches", "n", choice.DefaultCurves, "messages in a batch")
+	fl.BoolVar(&f.check, "check", false, "exit code 1 if there is a step down")
+	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
+	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// run measures and writes.
+func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
+	inJob := jobenv.InJob()
+	if inJob {
+		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
+			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
+		}
+	}
+	var bar io.Writer
+	if !f.quiet {
+		bar = s.err
+	}
+	p := newProgress(bar, len(req.Curves))
+	var cs []choice.Curve
+	emit := func(c choice.Curve) error {
+		p.text = c.Fabric + " n=" + strconv.Itoa(c.N)
+		p.done()
+		cs = append(cs, c)
+		return nil
+	}
+	var err error
+	if inJob {
+		_, err = session.ChoiceInJob(ctx, req, choice.Emit{Curve: emit})
+	} else {
+		err = session.CurvesLocal(ctx, req, s.err, emit)
+	}
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	out, commit := output(s, f.out)
+	if err := errors.Join(choice.WriteCurves(out, f.format, cs), commit()); err != nil {
+		return err
+	}
+	if f.html != "" {
+		if err := f.page(cs); err != nil {
+			return err
+		}
+	}
+	if f.check && slices.ContainsFunc(cs, func(c choice.Curve) bool { return c.Down() }) {
+		return errSilent // shown in what was written
+	}
+	return nil
+}
+
+// page writes --html.
+func (f *switchFlags) page(cs []choice.Curve) error {
+	for _, name := range f.add {
+		more, err := readLines(name, choice.ReadCurves)
+		if err != nil {
+			return fmt.Errorf("--add: %w", err)
+		}
+		cs = append(cs, more...)
+	}
+	var page bytes.Buffer
+	err := report.WriteCurves(&page, cs, time.Now())
+	if err == nil {
+		err = writeFile(f.html, page.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}

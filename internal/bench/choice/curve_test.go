@@ -1,0 +1,101 @@
+package choice
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// times makes ns[point][round] of a time by point.
+func times(rounds int, at func(i, r int) float64, points int) [][]float64 {
+	out := make([][]float64, points)
+	for i := range out {
+		for r := range rounds {
+			out[i] = append(out[i], at(i, r))
+		}
+	}
+	return out
+}
+
+func TestStepAt(t *testing.T) {
+	t.Parallel()
+	sw := logp.Switch{Size: 1000, From: logp.Eager, To: logp.Scatter}
+	sizes := []int{8, 997, 998, 999, 1000, 1001, 1002, 1003, 4096}
+	side := func(i int) int { return map[bool]int{true: 1}[sizes[i] >= 1000] }
+
+	// A third slower from the switch on, the machine half as fast in every second
+	// round: that is no noise, both sides have it.
+	s := stepAt(sw, 4, sizes, times(6, func(i, r int) float64 { return float64(sizes[i]) * (3 + float64(side(i))) * float64(1+r%2) }, len(sizes)))
+	require.Equal(t, 1000, s.Size)
+	require.Equal(t, "eager", s.From)
+	require.InDelta(t, -0.25, s.Step, 1e-9)
+	require.InDelta(t, 0.0, s.Noise, 0.01)
+	require.True(t, s.Down)
+	require.InDelta(t, 4e3/3*0.75, s.Below, 1, "median of fast and slow rounds")
+	require.InDelta(t, s.Below*0.75, s.Above, 1)
+
+	// Faster is no step down.
+	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(3 - side(i)) }, len(sizes)))
+	require.InDelta(t, 0.5, s.Step, 0.01)
+	require.False(t, s.Down)
+
+	// One percent less is within the tolerance, a tenth within noise where one side
+	// differs as much from itself.
+	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(sizes[i]) * (100 + float64(side(i))) }, len(sizes)))
+	require.False(t, s.Down)
+	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(sizes[i]) * (10 + float64(side(i)) + float64(i%4)/2) }, len(sizes)))
+	require.Less(t, s.Step, -0.05)
+	require.Greater(t, s.Noise, 0.08)
+	require.False(t, s.Down)
+
+	// No sizes on one side: nothing to say.
+	s = stepAt(logp.Switch{Size: 1}, 1, []int{1, 2}, times(2, func(int, int) float64 { return 1 }, 2))
+	require.Zero(t, s.Step)
+	require.False(t, s.Down)
+}
+
+func TestStandardError(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, standardError([]float64{1, 1, 1}))
+	calm := standardError([]float64{1, 1.1, 0.9, 1, 1.05, 0.95, 1})
+	require.InDelta(t, calm, standardError([]float64{1, 1.1, 0.9, 1, 1.05, 0.95, 100}), calm, "one disturbed round is little")
+	require.Positive(t, calm)
+}
+
+func TestCurvesReadBack(t *testing.T) {
+	t.Parallel()
+	cs := []Curve{{Fabric: "shm", N: 4, Rounds: 3, Points: []Point{{Size: 8, US: 1, MBs: 32, Plan: "eager×4"}, {Size: 9, US: 1, MBs: 36, Step: 0.125}},
+		Steps: []Step{{Size: 9, From: "eager", To: "gather", Below: 32, Above: 24, Step: -0.25, Noise: 0.1, Down: true}}}, {Fabric: "tcp", N: 1, Points: []Point{{Size: 8}}}}
+	var b bytes.Buffer
+	require.NoError(t, WriteCurves(&b, "json", cs))
+	got, err := ReadCurves(&b)
+	require.NoError(t, err)
+	require.Equal(t, cs[0], got[0])
+	require.True(t, got[0].Down())
+	require.False(t, got[1].Down())
+	b.Reset()
+	require.NoError(t, WriteCurves(&b, "table", cs))
+	require.Contains(t, b.String(), "eager to gather at 9: 32 to 24 MB/s, -25.0 %, noise 10.0 %: STEP DOWN")
+	require.Contains(t, b.String(), "one mode for all sizes")
+	for _, bad := range []string{"{", `{"fabric":"shm"}`, `{"fabric":"shm","n":1,"points":[]}`, "[]"} {
+		_, err := ReadCurves(strings.NewReader(bad))
+		require.Error(t, err, bad)
+	}
+}
+
+// What rank 1 takes from the wire is bounded.
+func TestCurvePlanCheck(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, (&curvePlan{Sizes: []int{1, curveMax(4)}}).check(4))
+	for _, p := range []curvePlan{{}, {Sizes: []int{0}}, {Sizes: []int{curveMax(4) + 1}}, {Sizes: make([]int, maxPoints+1)}} {
+		require.ErrorIs(t, p.check(4), ErrGrid)
+	}
+	for _, n := range []int{0, -1, maxN + 1} {
+		r := Request{Curves: []int{n}}
+		require.ErrorIs(t, r.Check(), ErrGrid)
+	}
+}
