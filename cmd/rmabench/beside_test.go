@@ -87,7 +87,7 @@ func TestBesideUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
-		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "batch sizes", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --format xml": "want table",
+		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
@@ -101,7 +101,7 @@ func TestBesideUsageErrors(t *testing.T) {
 func TestSwitchOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		page := filepath.Join(t.TempDir(), "switch.html")
-		code, out, errs := rmabench(t, "switch", "--fabric", fabric, "-n", "1,16", "--rounds", "3", "--time", "1ms", "--sampling", "50ms", "--calibration", "100ms", "--format", "json", "--html", page)
+		code, out, errs := rmabench(t, "switch", "--fabric", fabric, "-n", "1,16", "--max", "32K", "--rounds", "3", "--time", "1ms", "--sampling", "50ms", "--calibration", "100ms", "--format", "json", "--html", page)
 		require.Equal(t, exitOK, code, errs)
 		cs, err := choice.ReadCurves(strings.NewReader(out))
 		require.NoError(t, err)
@@ -115,10 +115,10 @@ func TestSwitchOverRealProcesses(t *testing.T) {
 			has := func(size int) bool {
 				return slices.ContainsFunc(c.Points, func(p choice.Point) bool { return p.Size == size && p.US > 0 && p.MBs > 0 && p.Plan != "" })
 			}
-			require.True(t, has(8) && has(1<<20))
+			require.True(t, has(8) && has(32<<10))
 			for _, s := range c.Steps {
 				for d := -3; d <= 3; d++ {
-					require.True(t, s.Size+d < 1 || has(s.Size+d), "%d around %d", d, s.Size)
+					require.True(t, s.Size+d < 1 || s.Size+d > 32<<10 || has(s.Size+d), "%d around %d", d, s.Size)
 				}
 				require.Positive(t, s.Below)
 				require.Positive(t, s.Above)

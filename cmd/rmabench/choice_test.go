@@ -133,7 +133,7 @@ func TestAblateOverRealProcesses(t *testing.T) {
 				}
 				seen[a.Study] = true
 			}
-			require.Len(t, seen, 6)
+			require.Len(t, seen, 7)
 		})
 	}
 }

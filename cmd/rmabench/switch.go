@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
@@ -22,6 +23,7 @@ import (
 type switchFlags struct {
 	choiceFlags
 	n     []int
+	most  string
 	check bool
 }
 
@@ -49,6 +51,15 @@ and fro: bytes over half a round trip.`,
 			if req.Curves = f.n; len(f.n) == 0 {
 				err = errors.Join(err, errors.New("-n: want batch sizes such as 1,16"))
 			}
+			sizes, bad := bench.ParseSizes(f.most)
+			switch {
+			case bad != nil:
+				err = errors.Join(err, fmt.Errorf("--max: %w", bad))
+			case len(sizes) != 1:
+				err = errors.Join(err, fmt.Errorf("--max %q: want one size", f.most))
+			default:
+				req.Most = sizes[0]
+			}
 			if err == nil {
 				err = req.Check()
 			}
@@ -63,6 +74,7 @@ and fro: bytes over half a round trip.`,
 	fl.Lookup("time").DefValue, f.time = (100 * time.Millisecond).String(), 100*time.Millisecond
 	fl.Lookup("time").Usage = "how long a size is measured"
 	fl.IntSliceVarP(&f.n, "batches", "n", choice.DefaultCurves, "messages in a batch")
+	fl.StringVar(&f.most, "max", bench.FormatSize(choice.DefaultMost), "largest message; batches have at most 16M")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if there is a step down")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")

@@ -65,7 +65,6 @@ const (
 	StepTolerance = 0.02
 
 	around    = 3        // bytes on either side of a switch
-	curveMost = 4 << 20  // largest message of a curve
 	curveSpan = 16 << 20 // and batch
 	maxPoints = 256
 )
@@ -80,11 +79,11 @@ type curvePlan struct {
 }
 
 // curveMax is the largest message of the curve of n.
-func curveMax(n int) int { return min(curveMost, curveSpan/n) }
+func (r *Request) curveMax(n int) int { return min(r.Most, curveSpan/n) }
 
 // planCurve finds the sizes of the curve of n.
 func (k *rank) planCurve(n int) curvePlan {
-	most := curveMax(n)
+	most := k.req.curveMax(n)
 	limits := k.side.Channel().Limits()
 	p := curvePlan{Switches: k.params.Switches(&limits, n, logp.Registered|logp.DestRegistered, int64(most))}
 	for m := 8; m <= most; m *= 2 {
@@ -104,12 +103,12 @@ func (k *rank) planCurve(n int) curvePlan {
 }
 
 // check is for what rank 1 takes from the wire.
-func (p *curvePlan) check(n int) error {
+func (p *curvePlan) check(most int) error {
 	if len(p.Sizes) == 0 || len(p.Sizes) > maxPoints {
 		return fmt.Errorf("%w: curve of %d sizes", ErrGrid, len(p.Sizes))
 	}
 	for _, m := range p.Sizes {
-		if m < 1 || m > curveMax(n) {
+		if m < 1 || m > most {
 			return fmt.Errorf("%w: curve with messages of %d bytes", ErrGrid, m)
 		}
 	}
@@ -154,7 +153,7 @@ func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 	}
 	err := k.share(ctx, &p)
 	if err == nil {
-		err = p.check(n)
+		err = p.check(k.req.curveMax(n))
 	}
 	if err = bench.Agree(ctx, k.polling(), err); err != nil {
 		return nil, err

@@ -90,12 +90,20 @@ func TestCurvesReadBack(t *testing.T) {
 // What rank 1 takes from the wire is bounded.
 func TestCurvePlanCheck(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, (&curvePlan{Sizes: []int{1, curveMax(4)}}).check(4))
-	for _, p := range []curvePlan{{}, {Sizes: []int{0}}, {Sizes: []int{curveMax(4) + 1}}, {Sizes: make([]int, maxPoints+1)}} {
-		require.ErrorIs(t, p.check(4), ErrGrid)
+	require.NoError(t, (&curvePlan{Sizes: []int{1, 4096}}).check(4096))
+	for _, p := range []curvePlan{{}, {Sizes: []int{0}}, {Sizes: []int{4097}}, {Sizes: make([]int, maxPoints+1)}} {
+		require.ErrorIs(t, p.check(4096), ErrGrid)
 	}
 	for _, n := range []int{0, -1, maxN + 1} {
 		r := Request{Curves: []int{n}}
+		require.ErrorIs(t, r.Check(), ErrGrid)
+	}
+	r := Request{Curves: []int{1, 64}}
+	require.NoError(t, r.Check())
+	require.Equal(t, DefaultMost, r.curveMax(1))
+	require.Equal(t, curveSpan/64, r.curveMax(64))
+	for _, most := range []int{-1, 7, curveSpan + 1} {
+		r.Most = most
 		require.ErrorIs(t, r.Check(), ErrGrid)
 	}
 }

@@ -44,6 +44,8 @@ type Request struct {
 	// Curves, if not empty, asks for the curves of batches of so many messages
 	// instead of a grid (curve.go).
 	Curves []int `json:"curves,omitempty"`
+	// Most is the largest message of a curve, in bytes. Zero means DefaultMost.
+	Most int `json:"most,omitempty"`
 
 	// Ablate asks for the studies of ablate.go instead of a grid.
 	Ablate bool `json:"ablate,omitempty"`
@@ -64,6 +66,9 @@ const (
 	DefaultSampling    = 200 * time.Millisecond
 	DefaultCalibration = 500 * time.Millisecond
 
+	// DefaultMost is beyond where any link changes its mode.
+	DefaultMost = 4 << 20
+
 	maxRounds = 1000
 	maxTime   = time.Hour
 	maxTrips  = 2000
@@ -76,6 +81,12 @@ func (r *Request) Check() error {
 		if n < 1 || n > maxN {
 			return fmt.Errorf("%w: curve of batches of %d, want 1 to %d", ErrGrid, n, maxN)
 		}
+	}
+	if r.Most == 0 {
+		r.Most = DefaultMost
+	}
+	if r.Most < 8 || r.Most > curveSpan {
+		return fmt.Errorf("%w: curve up to %d bytes, want 8 to %d", ErrGrid, r.Most, curveSpan)
 	}
 	if len(r.Curves) > maxN {
 		return fmt.Errorf("%w: %d curves", ErrGrid, len(r.Curves))

@@ -88,7 +88,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	}
 	span = max(span, pingpong.Need(req.Batch))
 	for _, n := range req.Curves {
-		span = max(span, pingpong.Need(slices.Repeat([]int{curveMax(n)}, n)))
+		span = max(span, pingpong.Need(slices.Repeat([]int{req.curveMax(n)}, n)))
 	}
 	if k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}); err != nil {
 		return k, err
