@@ -75,6 +75,7 @@
 //	choose.go   Decision, Choose: the best single mode
 //	plan.go     Plan, Part, CheckParts, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	direct.go   Direct: a message that is written to a destination known before
 //	switch.go   Switches: the sizes at which the best mode changes
 //	explain.go  Explain: every candidate, term by term, and why
 //	fitextra.go FitExtra: what the curves leave out, from measured batches

@@ -17,6 +17,7 @@ type Explanation struct {
 	Candidates []Candidate // one for each mode, then the plan
 	Why        Why         // of the plan
 	Reason     string      // the same, in a sentence with numbers
+	Written    Written     // messages besides, see AddDirect
 }
 
 // Candidate is one way to move the batch.
@@ -204,12 +205,17 @@ func (e *Explanation) String() string {
 	}
 	s.WriteString(e.Reason)
 	s.WriteByte('\n')
+	if e.Written.Messages > 0 {
+		s.WriteString(e.Written.String())
+		s.WriteByte('\n')
+	}
 	return s.String()
 }
 
 // MarshalJSON writes {messages, bytes, why, reason, candidates: [{name, total_ns,
 // terms: {name: ns}, posts, reads, ring_bytes, confidence, parts: [{mode,
-// messages}]} or {name, infeasible}]}. Terms that are 0 are left out.
+// messages}]} or {name, infeasible}], written: {messages, bytes, total_ns, terms}}.
+// Terms that are 0 are left out, and written if there is nothing.
 func (e *Explanation) MarshalJSON() ([]byte, error) {
 	type part struct {
 		Mode     Mode    `json:"mode"`
@@ -226,13 +232,32 @@ func (e *Explanation) MarshalJSON() ([]byte, error) {
 		Confidence float64            `json:"confidence,omitempty"`
 		Parts      []part             `json:"parts,omitempty"`
 	}
+	type written struct {
+		Messages int                `json:"messages"`
+		Bytes    int64              `json:"bytes"`
+		Total    float64            `json:"total_ns"`
+		Terms    map[string]float64 `json:"terms"`
+	}
+	terms := func(c *Cost) map[string]float64 {
+		m := map[string]float64{}
+		for t, x := range c.Terms {
+			if x != 0 {
+				m[Term(t).String()] = x
+			}
+		}
+		return m
+	}
 	out := struct {
 		Messages   int         `json:"messages"`
 		Bytes      int64       `json:"bytes"`
 		Why        string      `json:"why"`
 		Reason     string      `json:"reason"`
 		Candidates []candidate `json:"candidates"`
-	}{e.Messages, e.Bytes, e.Why.String(), e.Reason, nil}
+		Written    *written    `json:"written,omitempty"`
+	}{e.Messages, e.Bytes, e.Why.String(), e.Reason, nil, nil}
+	if w := &e.Written; w.Messages > 0 {
+		out.Written = &written{w.Messages, w.Bytes, w.Cost.Total(), terms(&w.Cost)}
+	}
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
 		j := candidate{Name: c.Name}
@@ -242,13 +267,8 @@ func (e *Explanation) MarshalJSON() ([]byte, error) {
 			continue
 		}
 		total := c.Cost.Total()
-		j.Total, j.Terms = &total, map[string]float64{}
+		j.Total, j.Terms = &total, terms(&c.Cost)
 		j.Posts, j.Reads, j.Ring, j.Confidence = c.Cost.Ops, c.Cost.Reads, c.Cost.Ring, c.Confidence
-		for t, x := range c.Cost.Terms {
-			if x != 0 {
-				j.Terms[Term(t).String()] = x
-			}
-		}
 		for _, q := range c.Parts {
 			j.Parts = append(j.Parts, part(q))
 		}

@@ -85,6 +85,14 @@ func (w *wants) last(any bool, tag uint32) uint64 {
 	return w.free[spread(tag)%uint32(len(w.free))]
 }
 
+// takes reports whether the receive behind x takes a message of tag.
+func (x *want) takes(tag uint32) bool {
+	if x.any {
+		return tag < LibraryTags
+	}
+	return x.tag == tag
+}
+
 func (c *Channel) decline(id rdv.ID, why uint32) {
 	c.longNew = true
 	if err := c.long.Decline(id, why); err != nil {
@@ -103,7 +111,7 @@ func (c *Channel) assign(o *Out) {
 	w := &c.wants
 	for i := 0; i < len(w.open); {
 		x := w.open[i]
-		if !x.any && x.tag != o.Tag || x.any && o.Tag >= LibraryTags {
+		if !x.takes(o.Tag) {
 			i++
 			continue
 		}

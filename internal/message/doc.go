@@ -97,6 +97,7 @@
 //	options.go     Options and defaults; setup.go what peers exchange
 //	out.go         Out and the backlog; pending.go what the link still reads
 //	plan.go        the backlog as the model sees it
+//	explain.go     Explain, and what is large
 //	transmit.go    carrying out a plan; ring.go, announce.go its two streams
 //	direct.go      messages that go to advertised receives
 //	in.go          In, matching; unexpected.go messages nobody asked for

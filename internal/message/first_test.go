@@ -24,6 +24,22 @@ func TestAdvertsAreUsed(t *testing.T) {
 	require.Positive(t, late)
 }
 
+// Where the model chooses, a message is written from a size on that is not above
+// the one from which it would be announced.
+func TestWrittenFrom(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]func(c *Channel) bool{
+		"auto":    func(c *Channel) bool { return c.alone < c.wants.from && c.wants.from <= c.ads.min && c.ads.min < 1<<20 },
+		"eager":   func(c *Channel) bool { return c.wants.from == c.ads.min && int64(c.wants.from) > c.Limits().EagerMax },
+		"scatter": func(c *Channel) bool { return c.wants.from == 1 && c.ads.min == 1 },
+		"table":   func(c *Channel) bool { return c.wants.from == 4096 && c.ads.min == 4096 },
+	} {
+		a, _ := pair(t, simLinks(sim.Options{}), 64, Options{}, Options{})
+		require.NoError(t, a.ch.SetPolicy(policies[policy]))
+		require.True(t, want(a.ch), "%s: alone %d, written from %d, announced from %d", policy, a.ch.alone, a.ch.wants.from, a.ch.ads.min)
+	}
+}
+
 // firstPair joins two channels that advertise receives of 100 bytes and more,
 // and write what is as long.
 func firstPair(t *testing.T, o sim.Options) (a, b *side) {
@@ -71,6 +87,15 @@ func TestReceiverFirst(t *testing.T) {
 	}
 	turns(t, 4, b, a)
 	require.Equal(t, uint64(6), b.ch.Stats().Adverts)
+	require.Len(t, a.ch.wants.open, 6)
+	x, err := a.ch.Explain([]Out{
+		{Data: make([]byte, 800), Tag: 2}, {Data: make([]byte, 50), Tag: 1},
+		{Data: make([]byte, 1000), Tag: 7}, {Data: make([]byte, 1000), Tag: 2},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, x.Messages)
+	require.Equal(t, 3, x.Written.Messages)
+	require.Contains(t, x.String(), "3 messages, 2800 bytes, written")
 	require.Len(t, a.ch.wants.open, 6)
 	var sent note
 	m1 := a.send(0, 800, 2, &sent)     // too long for receive 1, which ends: written to 2

@@ -81,6 +81,7 @@ func (c *Channel) SetPolicy(o logp.Policy) error {
 	if err := c.plan.SetPolicy(o); err != nil {
 		return err
 	}
+	c.opt.Policy = o
 	if c.live {
 		c.bound()
 	}
@@ -107,23 +108,6 @@ func (c *Channel) bound() {
 	c.boundLarge()
 }
 
-// boundLarge finds the length from which on a message alone is announced, and
-// that from which on one is written where its destination is known.
-func (c *Channel) boundLarge() {
-	c.ads.min, c.wants.from = math.MaxInt, math.MaxInt
-	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: c.batch.Limits}
-	for n := int64(1); n <= 1<<30; n *= 2 {
-		b.Messages[0] = logp.Message{Size: n, Flags: logp.Registered | logp.DestRegistered}
-		if p, err := c.plan.Plan(&b); err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter) {
-			c.ads.min = int(n)
-			break
-		}
-	}
-	if c.wants.from = c.ads.min; c.opt.Adverts < 0 {
-		c.ads.min = math.MaxInt
-	}
-}
-
 // neighbour is where the message before ended, 0 if nothing can be joined to it.
 type neighbour struct {
 	end uint64
@@ -148,24 +132,6 @@ func (n *neighbour) describe(o *Out) logp.Message {
 		f |= logp.Urgent
 	}
 	return logp.Message{Size: int64(len(o.Data)), Flags: f}
-}
-
-// Explain says how outs would go if they were the backlog, and why, without
-// sending them. It allocates. Errors are the planner's, or that of a channel that
-// is not connected or has ended.
-func (c *Channel) Explain(outs []Out) (*logp.Explanation, error) {
-	switch {
-	case c.err != nil:
-		return nil, c.err
-	case !c.live:
-		return nil, eager.ErrNotConnected
-	}
-	b := logp.Batch{Limits: c.batch.Limits}
-	var n neighbour
-	for i := range outs {
-		b.Messages = append(b.Messages, n.describe(&outs[i]))
-	}
-	return c.plan.Explain(&b)
 }
 
 // view takes the first messages off the backlog, to c.first, describes them to

@@ -1,0 +1,101 @@
+package logp
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// doneBytes is what is written behind a message that went to its destination
+// directly: a block of a ring with number and tag.
+const doneBytes = 32
+
+// Direct is the cost of a message that is written to where its receiver wanted it,
+// known before: one write, and one notification behind it.
+//
+//	a + 2·b + Os(m) + Os(done) + g + Or(done) + Ls
+//
+// and R(m) where the source is not registered. No descriptor, no read request, no
+// copy, one soft latency, and nothing hard: 2·Ls + Lh − Ls less than scatter. No
+// mode: the receiver has chosen, batches do not contain such messages. x.Flags
+// other than Registered have no meaning. Does not allocate.
+func (p *Params) Direct(x Message) Cost {
+	c := Cost{Ops: 2}
+	c.Terms[TermPost] = p.CPU.A + 2*p.CPU.B
+	c.Terms[TermData] = p.Os.At(x.Size)
+	c.Terms[TermSend] = p.Os.At(doneBytes)
+	c.Terms[TermGap] = p.G
+	c.Terms[TermReceive] = p.Or.At(doneBytes)
+	c.Terms[TermSoft] = p.Ls
+	if x.Flags&Registered == 0 {
+		c.Terms[TermRegister] = p.R.At(x.Size)
+	}
+	return c
+}
+
+// DirectFrom is the size from which on Direct costs less than the ring does, as far
+// as powers of two and halves between them tell; MaxSize if it never does. For
+// registered memory at both ends.
+func (p *Params) DirectFrom(l *Limits) int64 {
+	b := Batch{Messages: make([]Message, 1), Limits: *l}
+	from := int64(MaxSize)
+	for n := int64(1) << 30; n >= 16; n = n * 3 / 4 {
+		x := Message{Size: n, Flags: Registered | DestRegistered}
+		b.Messages[0] = x
+		ring := math.Inf(1)
+		for _, m := range [...]Mode{Eager, Gather} {
+			if c, err := p.Cost(&b, m); err == nil {
+				ring = min(ring, c.Total())
+			}
+		}
+		if c := p.Direct(x); c.Total() >= ring {
+			break
+		}
+		from = n
+	}
+	return from
+}
+
+// Written are messages of an explained backlog that are not part of its batch:
+// their receivers have said where they want them.
+type Written struct {
+	Messages int
+	Bytes    int64
+	Cost     Cost // of all of them, one after the other
+}
+
+// AddDirect says that ms, besides the batch, are written to where their receivers
+// want them.
+func (e *Explanation) AddDirect(p *Params, ms []Message) {
+	for i, x := range ms {
+		c := p.Direct(x)
+		if i > 0 { // one posting call, and latencies overlap
+			c.Terms[TermPost] -= p.CPU.A
+			c.Terms[TermSoft] = 0
+			c.Terms[TermGap] += p.G
+		}
+		for t := range c.Terms {
+			e.Written.Cost.Terms[t] += c.Terms[t]
+		}
+		e.Written.Cost.Ops += c.Ops
+		e.Written.Messages++
+		e.Written.Bytes += x.Size
+	}
+}
+
+// String is one line: what, how long, and the terms that are not 0.
+func (w *Written) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%d messages, %d bytes, written where their receivers want them: %s", w.Messages, w.Bytes, us(w.Cost.Total()))
+	sep := " ("
+	for t, x := range w.Cost.Terms {
+		if x != 0 {
+			fmt.Fprintf(&s, "%s%v %.3f", sep, Term(t), x/1000)
+			sep = ", "
+		}
+	}
+	if sep != " (" {
+		s.WriteByte(')')
+	}
+	return s.String()
+}
