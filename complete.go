@@ -21,14 +21,19 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 			}
 			continue
 		}
-		if c.ID == 0 || c.ID > uint64(len(t.flying)) || t.flying[c.ID-1] == nil {
-			continue // an event that nobody here waits for
+		id := c.ID & (1<<slotShift - 1)
+		if id == 0 || id > uint64(len(t.flying)) || t.flying[id-1] == nil {
+			t.completeAck(c)
+			continue
 		}
-		o := t.flying[c.ID-1]
+		o := t.flying[id-1]
 		p := o.peer
 		p.flying--
 		p.full = false
 		o.pending--
+		if o.kind == kindAccumulate {
+			p.asks.written(uint8(c.ID >> slotShift))
+		}
 		if c.Status == fabric.StatusOK {
 			if o.slot >= 0 {
 				o.value = binary.NativeEndian.Uint64(t.slots[link].bytes(o.slot))
@@ -48,6 +53,20 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 			t.end(o)
 		}
 		t.downWith(p, err)
+	}
+}
+
+// completeAck takes the completion of an acknowledgement, or one that nobody here
+// waits for.
+func (t *proto) completeAck(c *fabric.Completion) {
+	if c.ID != ackID || int64(c.EP) >= int64(len(t.peers)) {
+		return
+	}
+	p := t.peers[c.EP]
+	p.flying--
+	p.full = false
+	if c.Status != fabric.StatusOK {
+		p.reportDown(t, c.Err())
 	}
 }
 
@@ -72,8 +91,12 @@ func (t *proto) end(o *op) {
 		o.loose = false
 		p.loose--
 	}
-	if o.kind == kindLoop {
+	switch {
+	case o.more == nil:
+	case o.kind == kindLoop:
 		t.endLoop(o)
+	case o.more.user.mem != nil:
+		t.unstage(o)
 	}
 	p.open--
 	if o.err != nil {
@@ -101,6 +124,9 @@ func (o *op) count(c *Counts) {
 	case fabric.OpRead:
 		c.Gets++
 		c.GetBytes += n
+	case kindAccumulate:
+		c.Accumulates++
+		c.PutBytes += uint64(len(o.more.acc.src))
 	case kindPutSignal:
 		c.Signals++
 		c.PutBytes += n
@@ -157,7 +183,8 @@ func (t *proto) downWith(p *Peer, err error) {
 			t.spoil(q, p.down)
 		}
 	}
-	p.fences = 0
+	p.fences, p.acks = 0, p.acks[:0]
+	t.endAsks(p)
 	if len(t.later) > 0 {
 		t.resume()
 	}

@@ -146,12 +146,20 @@ func (e *Engine) Close() error {
 	for _, h := range e.handlers {
 		h.stop()
 	}
+	if e.proto.arena != nil {
+		errs = append(errs, e.proto.arena.Close())
+	}
 	if e.memory != nil {
 		errs = append(errs, e.memory.Close())
 	}
 	for _, p := range e.peers {
 		if p.talk.ch != nil {
 			errs = append(errs, p.talk.ch.Close())
+		}
+		for _, r := range []fabric.Region{p.asks.mine, p.serves.region} {
+			if r != nil {
+				errs = append(errs, r.Close())
+			}
 		}
 	}
 	for _, p := range e.pins {

@@ -21,22 +21,23 @@ var (
 	// ErrFlushed says that an earlier operation with the same peer failed.
 	ErrFlushed = fabric.ErrFlushed
 
-	ErrClosed      = errors.New("rma: engine is closed")
-	ErrBounds      = errors.New("outside the region")
-	ErrAlign       = errors.New("address of an atomic or a signal is not a multiple of its size")
-	ErrContention  = errors.New("others kept changing the word: the atomic was given up, without effect")
-	ErrInvalid     = errors.New("argument is none of the constants for it")
-	ErrForeign     = errors.New("buffer belongs to another engine or its region is closed")
-	ErrBadKey      = fabric.ErrBadKey
-	ErrWrongPeer   = errors.New("the key is that of another rank's memory")
-	ErrShape       = onesided.ErrShape   // a shape of a strided transfer that makes no sense
-	ErrOverlap     = onesided.ErrOverlap // pieces of the destination overlap
-	ErrLength      = errors.New("the two sides differ in length")
-	ErrTooLarge    = errors.New("larger than one request or message may be: split it")
-	ErrShortBuffer = message.ErrShortBuffer // a message is longer than the buffer; it stays
-	ErrInUse       = mr.ErrInUse            // a message is under way in that memory
-	ErrNotTalking  = errors.New("no messages were exchanged with this rank yet")
-	ErrRequestUsed = errors.New("request has been waited for already")
+	ErrClosed         = errors.New("rma: engine is closed")
+	ErrBounds         = errors.New("outside the region")
+	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")
+	ErrContention     = errors.New("others kept changing the word: the atomic was given up, without effect")
+	ErrPeerMisbehaves = errors.New("the peer does not keep to the protocol")
+	ErrInvalid        = errors.New("argument is none of the constants for it")
+	ErrForeign        = errors.New("buffer belongs to another engine or its region is closed")
+	ErrBadKey         = fabric.ErrBadKey
+	ErrWrongPeer      = errors.New("the key is that of another rank's memory")
+	ErrShape          = onesided.ErrShape   // a shape of a strided transfer that makes no sense
+	ErrOverlap        = onesided.ErrOverlap // pieces of the destination overlap
+	ErrLength         = errors.New("the two sides differ in length")
+	ErrTooLarge       = errors.New("larger than one request or message may be: split it")
+	ErrShortBuffer    = message.ErrShortBuffer // a message is longer than the buffer; it stays
+	ErrInUse          = mr.ErrInUse            // a message is under way in that memory
+	ErrNotTalking     = errors.New("no messages were exchanged with this rank yet")
+	ErrRequestUsed    = errors.New("request has been waited for already")
 )
 
 // PeerError is an operation that failed. It wraps what happened.
@@ -68,6 +69,8 @@ func opName(o fabric.Op) string {
 		return "wait for a signal"
 	case kindLoop:
 		return "atomic"
+	case kindAccumulate:
+		return "accumulate"
 	case kindFlush:
 		return "flush"
 	case kindSend:

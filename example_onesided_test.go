@@ -183,3 +183,59 @@ func ExampleWaitAny() {
 	fmt.Println("three")
 	// Output: three
 }
+
+// A histogram of all ranks in the memory of one: the data travels once, and the
+// target's engine adds it up.
+func ExampleAccumulate() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	check(rma.Accumulate(p, w.At(0, 0), rma.Sum, []float64{1, 2, 3}).Wait(ctx))
+	check(rma.Accumulate(p, w.At(0, 8), rma.Sum, []float64{10, 10}).Wait(ctx))
+	bins, err := rma.View[float64](w.Slice(0, 24))
+	check(err)
+	fmt.Println(bins)
+	// Output: [1 12 13]
+}
+
+// The largest that any rank has seen.
+func ExampleReduction() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	for _, seen := range []int64{3, 9, 4} {
+		check(rma.Accumulate(p, w.At(0, 0), rma.Max, []int64{seen}).Wait(ctx))
+	}
+	best, err := rma.View[int64](w.Slice(0, 8))
+	check(err)
+	fmt.Println(rma.Max, best[0])
+	// Output: max 9
+}
+
+// Types of one's own are elements too.
+func ExampleElement() {
+	type meters float32
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	check(rma.Accumulate(eng.Peer(0), w.At(0, 0), rma.Sum, []meters{1.5}).Wait(ctx))
+	sum, err := rma.View[meters](w.Slice(0, 4))
+	check(err)
+	fmt.Println(sum[0])
+	// Output: 1.5
+}
+
+// Memory of the Go heap as it is: pinned until the request is complete.
+func ExamplePeer_PutBytes() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	check(p.PutBytes(w.At(0, 0), rma.Bytes([]uint32{7, 8, 9})).Wait(ctx))
+	back := make([]uint32, 3)
+	check(p.GetBytes(rma.Bytes(back), w.At(0, 0)).Wait(ctx))
+	fmt.Println(back)
+	// Output: [7 8 9]
+}

@@ -98,7 +98,8 @@ const (
 	kindAwait
 	kindFence
 	kindFlush
-	kindLoop // an atomic that is a loop of compare-and-swaps
+	kindLoop       // an atomic that is a loop of compare-and-swaps
+	kindAccumulate // carried out by the target's engine
 )
 
 // Messages.
@@ -118,13 +119,15 @@ type more struct {
 	flag  flag            // of a PutSignal
 	word  word            // that a WaitSignal looks at
 	loop                  // of an atomic that no link has
+	user  user            // memory of an operation on memory of any kind
+	acc   accumulate
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}
 
 func (m *more) recycle() {
 	m.cur.Reset()
-	m.phase, m.flag, m.word, m.loop = 0, flag{}, word{}, loop{}
+	m.phase, m.flag, m.word, m.loop, m.acc = 0, flag{}, word{}, loop{}, accumulate{}
 	mores.Put(m)
 }
 

@@ -34,6 +34,9 @@ type Peer struct {
 	fences  int     // in posts
 	loose   int     // operations that do not take place in the order of requests
 	loops   loops
+	acks    []uint32 // notifications to be posted before anything else
+	asks    requests // that the peer accumulates
+	serves  serving  // the peer's requests
 
 	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
 

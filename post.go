@@ -12,15 +12,23 @@ type made struct {
 	o     *op
 	mark  onesided.Mark // where the operation had come to before it
 	phase phase
-	last  bool // nothing of the operation is left behind it
+	last  bool  // nothing of the operation is left behind it
+	slot  uint8 // of a request to accumulate
+	n     int32 // bytes of its elements
 }
+
+// slotShift is where in the work request ID of an accumulate its slot stands.
+const slotShift = 40
 
 // post hands the peer's operations to its link until its queue is full. It
 // reports whether any were taken. Short path.
 func (t *proto) post(p *Peer) bool {
 	did := false
+	if len(p.acks) > 0 {
+		did = t.postAcks(p)
+	}
 	if p.loops.redo.head != nil {
-		did = t.postList(p, &p.loops.redo)
+		did = t.postList(p, &p.loops.redo) || did
 	}
 	return t.postList(p, &p.posts) || did
 }
@@ -28,13 +36,10 @@ func (t *proto) post(p *Peer) bool {
 func (t *proto) postList(p *Peer, q *opQueue) bool {
 	did := false
 	for q.head != nil && !(p.full && p.flying > 0) {
-		if q.head.kind == kindFence {
-			if p.loose > 0 {
+		if q.head.stops(p) {
+			if !t.pass(p, q) {
 				return did
 			}
-			p.fenced = true
-			p.fences--
-			q.pop().recycle()
 			did = true
 			continue
 		}
@@ -66,11 +71,43 @@ func (t *proto) postList(p *Peer, q *opQueue) bool {
 	return did
 }
 
+// stops reports whether the operation is for its turn to come, and no request of
+// the link.
+func (o *op) stops(p *Peer) bool {
+	return o.kind == kindFence || o.kind == kindAccumulate && (p.rank == p.eng.Rank() || p.asks.state == wayFailed)
+}
+
+// pass carries out the first operation of the list, which stops the others. It
+// returns false if something has to end before.
+func (t *proto) pass(p *Peer, q *opQueue) bool {
+	o := q.head
+	switch {
+	case p.asks.state == wayFailed && o.kind == kindAccumulate:
+		t.spoil(q, p.asks.err)
+	case o.kind == kindAccumulate:
+		if p.flying > 0 {
+			return false // this rank's requests to itself
+		}
+		q.pop().queued = false
+		t.self(p, o)
+	case p.loose > 0:
+		return false
+	default:
+		p.fenced = true
+		p.fences--
+		q.pop().recycle()
+	}
+	return true
+}
+
 // took notes that the link has the first n requests made.
 func (t *proto) took(p *Peer, q *opQueue, n int) {
 	for i := range n {
 		m := &t.made[i]
 		m.o.pending++
+		if m.o.kind == kindAccumulate {
+			p.asks.asked(m)
+		}
 		if m.last {
 			q.pop()
 			m.o.queued = false
@@ -90,7 +127,10 @@ func (t *proto) took(p *Peer, q *opQueue, n int) {
 func (t *proto) giveBack(ms []made) {
 	for i := len(ms) - 1; i >= 0; i-- {
 		m := &ms[i]
-		if x := m.o.more; x != nil && m.o.kind != kindLoop {
+		if m.o.kind == kindAccumulate {
+			m.o.peer.asks.unask(m)
+			m.o.more.phase = m.phase
+		} else if x := m.o.more; x != nil && m.o.kind != kindLoop {
 			x.cur.Seek(m.mark)
 			x.phase = m.phase
 		}
@@ -114,7 +154,7 @@ func (t *proto) spoil(q *opQueue, err error) {
 func (t *proto) build(p *Peer, q *opQueue) int {
 	n := 0
 	t.used = 0
-	for o := q.head; o != nil && n < chain && o.kind != kindFence; o = o.next {
+	for o := q.head; o != nil && n < chain && !o.stops(p); o = o.next {
 		if o.more != nil && o.kind != kindLoop {
 			var whole bool
 			if n, whole = t.buildMore(p, o, n); !whole {
@@ -161,8 +201,13 @@ func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
 		m := made{o: o, mark: x.cur.Mark(), phase: x.phase}
 		wr := &t.wrs[n]
 		*wr = fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagSignaled}
-		switch x.phase {
-		case phaseData:
+		switch {
+		case o.kind == kindAccumulate:
+			if !t.ask(p, o, &m, wr) {
+				return n, false
+			}
+			wr.ID = uint64(m.slot) << slotShift
+		case x.phase == phaseData:
 			room := min(p.sges, pieces-t.used)
 			if room == 0 || room < p.sges && n > 0 && !x.cur.Done() {
 				return n, false // full lists are worth another Post
@@ -170,14 +215,14 @@ func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
 			if !t.data(p, o, wr, room) {
 				return n, false
 			}
-		case phaseFlag:
+		case x.phase == phaseFlag:
 			if t.used == pieces || !t.flag(p, o, wr) {
 				return n, false
 			}
-		case phaseNotify:
+		case x.phase == phaseNotify:
 			t.notify(p, o, wr)
 		}
-		wr.ID = t.id(o)
+		wr.ID |= t.id(o)
 		m.last = x.phase == phaseEnd
 		t.made[n] = m
 		if m.last {

@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/mr"
 )
 
 const (
@@ -33,6 +34,7 @@ type proto struct {
 	awaits []*op   // words that are waited for
 	later  []*op   // atomics that back off
 	began  time.Time
+	arena  *mr.Arena // for copies of small memory of applications
 	nap    eager.Nap
 	doze   eager.Nap // where words are waited for
 	flying []*op     // by work request ID less 1
@@ -129,7 +131,7 @@ func (t *proto) Step() bool {
 		if t.post(p) {
 			did = true
 		}
-		if p.posts.head != nil || p.loops.redo.head != nil {
+		if p.posts.head != nil || p.loops.redo.head != nil || len(p.acks) > 0 {
 			i++
 			continue
 		}
@@ -193,6 +195,13 @@ func (t *proto) enqueue(o *op) {
 		t.note(o, p.down)
 		t.end(o)
 		return
+	}
+	if o.more != nil && o.more.user.mem != nil {
+		if err := t.stage(p, o); err != nil {
+			t.note(o, err)
+			t.end(o)
+			return
+		}
 	}
 	switch {
 	case o.kind == kindFence:

@@ -130,14 +130,6 @@ func (o *op) after(ph phase) phase {
 	return phaseEnd
 }
 
-// Notifications of one-sided operations have this in the upper half of their
-// immediate value; message channels have 0 there.
-const notifyMagic = 0x5241
-
-// noteSignal says that a word was changed that the target may be waiting for: it
-// looks at those whenever anything happens.
-const noteSignal = notifyMagic << 16
-
 // flag makes the request that changes the word of a PutSignal; false if there is
 // no slot now.
 func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
@@ -160,7 +152,7 @@ func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
 		}
 		if !p.wakes {
 			wr.Flags |= fabric.FlagNotify
-			wr.Imm = noteSignal
+			wr.Imm = note(noteSignal, 0, 0)
 		}
 	}
 	x.phase = o.after(phaseFlag)
@@ -170,13 +162,8 @@ func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
 // notify makes an empty request that notifies the target.
 func (t *proto) notify(_ *Peer, o *op, wr *fabric.WR) {
 	wr.Flags |= fabric.FlagNotify
-	wr.Imm = noteSignal
+	wr.Imm = note(noteSignal, 0, 0)
 	o.more.phase = o.after(phaseNotify)
-}
-
-// notified takes a notification of a one-sided operation.
-func (t *proto) notified(*fabric.Completion) {
-	// noteSignal: the words are looked at in the next step.
 }
 
 // word is a word of this rank that somebody waits for.

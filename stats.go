@@ -12,6 +12,8 @@ type Counts struct {
 	Batches                                  uint64 // whose messages are among Sends
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
 	Signals                                  uint64 // ended well; their data is among PutBytes
+	Accumulates                              uint64 // ended well; their data is among PutBytes
+	Served                                   uint64 // requests of peers to accumulate here
 	AtomicRetries                            uint64 // compare-and-swaps that an emulated atomic had to repeat
 	Failed                                   uint64 // operations that failed
 	Retries                                  uint64 // times that the link's queue was full: what was refused is handed in again
@@ -131,6 +133,8 @@ func (c *Counts) add(o *Counts) {
 	c.SentBytes += o.SentBytes
 	c.RecvBytes += o.RecvBytes
 	c.Signals += o.Signals
+	c.Accumulates += o.Accumulates
+	c.Served += o.Served
 	c.AtomicRetries += o.AtomicRetries
 	c.Failed += o.Failed
 	c.Retries += o.Retries

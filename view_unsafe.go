@@ -17,7 +17,7 @@ func View[T Number](b Buffer) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := int(unsafe.Sizeof(*new(T)))
+	size := sizeOf[T]()
 	switch p := unsafe.SliceData(mem); {
 	case len(mem)%size != 0:
 		return nil, ErrLength
@@ -27,6 +27,9 @@ func View[T Number](b Buffer) ([]T, error) {
 		return unsafe.Slice((*T)(unsafe.Pointer(p)), len(mem)/size), nil
 	}
 }
+
+// sizeOf is the size of a T in bytes.
+func sizeOf[T Number]() int { return int(unsafe.Sizeof(*new(T))) }
 
 // Bytes is the memory of s, for PutBytes, GetBytes, Register, Send and the like.
 func Bytes[T Number](s []T) []byte {

@@ -77,6 +77,7 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 			c("put", func(c *rma.Counts) uint64 { return c.Puts }), c("get", func(c *rma.Counts) uint64 { return c.Gets }),
 			c("atomic", func(c *rma.Counts) uint64 { return c.Atomics }), c("send", func(c *rma.Counts) uint64 { return c.Sends }),
 			c("receive", func(c *rma.Counts) uint64 { return c.Receives }), c("signal", func(c *rma.Counts) uint64 { return c.Signals }),
+			c("accumulate", func(c *rma.Counts) uint64 { return c.Accumulates }), c("served", func(c *rma.Counts) uint64 { return c.Served }),
 		}},
 		{prefix + "bytes_total", "Bytes that operations moved.", counter, "op", []value[S]{
 			c("put", func(c *rma.Counts) uint64 { return c.PutBytes }), c("get", func(c *rma.Counts) uint64 { return c.GetBytes }),

@@ -107,6 +107,6 @@
 //	tags.go        tags of a gather
 //	learn.go       timing a backlog now and then; what plans learn of it
 //	loop.go        Loop: a rank and itself
-//	pin.go         Pins: memory of applications, kept registered
+//	pin.go         Pins: memory of applications, kept registered; pinned.go for operations beside messages
 //	errors.go      errors
 package message

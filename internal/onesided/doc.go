@@ -1,6 +1,7 @@
 // Package onesided is the machinery of one-sided operations that are more than
 // one request to a link: how lists of pieces and strided shapes become work
-// requests, and atomics that no adapter has. It posts nothing and waits for nothing; package
+// requests, atomics that no adapter has, and accumulates, which the target's
+// progress engine carries out. It posts nothing and waits for nothing; package
 // rma drives it.
 //
 // # Pieces
@@ -18,6 +19,12 @@
 // function from the word's old value to its new one, for a loop of
 // compare-and-swaps. Those of 4 bytes change their half of the aligned word.
 //
+// # Accumulates
+//
+// A [Request] is what the initiator writes into the target's memory, header and
+// elements; [Serve] carries it out, element by element with
+// compare-and-swaps of the processor. docs/wire.md has the bytes.
+//
 // # Concurrency
 //
 // No globals; each value is for one goroutine at a time.
@@ -28,6 +35,9 @@
 //	side.go           one side's walk; cursor.go both sides in step
 //	overlap.go        do pieces of a list overlap
 //	rmw.go            atomics as functions of a word; order.go byte order
+//	request.go        the header of an accumulate, carrying it out
+//	reduce.go         kernels by type and operation
+//	reduce_unsafe.go  elements as atomic words
 //
-// It imports fabric.
+// It imports fabric and mr.
 package onesided

@@ -1,0 +1,93 @@
+package rma
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+// Reduction is how Accumulate combines two elements.
+type Reduction uint8
+
+// Reductions. Integers wrap around. If either number is NaN, so are the smaller and
+// the larger of them.
+const (
+	Sum     = Reduction(onesided.Sum)
+	Min     = Reduction(onesided.Min)
+	Max     = Reduction(onesided.Max)
+	Prod    = Reduction(onesided.Prod)
+	Replace = Reduction(onesided.Replace) // the new element, whatever was there
+)
+
+// String is the name of the reduction.
+func (r Reduction) String() string { return onesided.Reduction(r).String() }
+
+// Element is what Accumulate works on.
+type Element interface {
+	~int32 | ~int64 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// Accumulate combines the elements of src with those that lie at dst in the
+// peer's memory, which must be aligned to their size: dst[i] = op(dst[i], src[i]). The
+// target's engine does it, its application need not call anything; the data travels
+// once. src may be memory of any kind and belongs to the engine until the request is
+// complete, which is when all elements have been combined.
+//
+// Each element is combined atomically, with respect to other Accumulates at the same
+// target, to its own sync/atomic, and, except over RDMA, to atomics of peers. The order of
+// combinations between ranks is not defined. Accumulates of one rank take place after
+// everything it handed in for the peer before, and in order among themselves; what is handed in
+// later may overtake them: see Fence. The first Accumulate to a peer sets up memory
+// for it, 64 KiB on either side. Short path: does not allocate or block.
+func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
+	return p.accumulate(dst, op, typeOf[T](), Bytes(src))
+}
+
+// typeOf names T on the wire.
+func typeOf[T Element]() onesided.Type {
+	var zero T
+	long := sizeOf[T]() == 8
+	switch signed := zero-1 < 0; {
+	case (zero+1)/2 != 0 && long:
+		return onesided.Float64
+	case (zero+1)/2 != 0:
+		return onesided.Float32
+	case signed && long:
+		return onesided.Int64
+	case signed:
+		return onesided.Int32
+	case long:
+		return onesided.Uint64
+	}
+	return onesided.Uint32
+}
+
+func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte) Request {
+	o := newOp(p, kindAccumulate)
+	addr, rkey, err := p.reach(dst, uint64(len(src)))
+	switch {
+	case err != nil:
+	case !onesided.Reduction(op).Known():
+		err = ErrInvalid
+	case addr%uint64(t.Size()) != 0:
+		err = ErrAlign
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	if len(src) == 0 {
+		o.kind = fabric.OpWrite // of nothing, in its turn
+		return p.handIn(o)
+	}
+	o.remote, o.rkey = addr, rkey
+	a := &o.extend().acc
+	a.src = src
+	a.req = onesided.Request{Op: onesided.Reduction(op), Type: t, Ref: dst.key.k.Ref, Addr: addr}
+	return p.handIn(o)
+}
+
+// accumulate is what an Accumulate needs, in more.
+type accumulate struct {
+	src []byte
+	pos int // what has been handed to the link
+	req onesided.Request
+}

@@ -1,0 +1,284 @@
+package rma
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+type celsius float32
+
+func TestTypeOf(t *testing.T) {
+	require.Equal(t, onesided.Int32, typeOf[int32]())
+	require.Equal(t, onesided.Int64, typeOf[time.Duration]())
+	require.Equal(t, onesided.Uint32, typeOf[uint32]())
+	require.Equal(t, onesided.Uint64, typeOf[uint64]())
+	require.Equal(t, onesided.Float32, typeOf[celsius]())
+	require.Equal(t, onesided.Float64, typeOf[float64]())
+}
+
+// All ranks add to the same elements of all, from many goroutines, in pieces of
+// more than a slot, while the targets' applications only compute: nothing is lost.
+func TestAccumulate(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		const n, workers, rounds = 3000, 2, 4
+		mems, keys := share(t, es, 8*n+64)
+		var stop atomic.Bool
+		defer stop.Store(true)
+		go func() {
+			for x := 1; !stop.Load(); x *= 3 { // computes, and calls nothing
+				runtime.Gosched()
+			}
+		}()
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			var g errgroup.Group
+			for w := range workers {
+				g.Go(func() error {
+					xs := make([]float64, n)
+					for i := range xs {
+						xs[i] = float64(1+w) + float64(i)
+					}
+					var reqs []Request
+					for range rounds {
+						for to := range es {
+							reqs = append(reqs, Accumulate(e.Peer(to), keys[to].At(8), Sum, xs))
+						}
+					}
+					return WaitAll(ctx, reqs...)
+				})
+			}
+			return g.Wait()
+		})
+		for _, m := range mems {
+			got, err := View[float64](m.Slice(8, 8*n))
+			require.NoError(t, err)
+			for i, x := range got {
+				require.Equal(t, float64(3*rounds*(3+2*i)), x, "element %d", i)
+			}
+			require.Equal(t, make([]byte, 8), m.Bytes()[:8])
+			require.Equal(t, make([]byte, 56), m.Bytes()[8+8*n:])
+		}
+		s := es[0].Stats()
+		require.EqualValues(t, workers*rounds*3, s.Accumulates)
+		require.Positive(t, s.Served)
+		require.Zero(t, s.Failed)
+	})
+}
+
+// Each reduction, on every type; what was put before is seen, accumulates of one
+// rank come in order, and a fence keeps later operations behind them.
+func TestAccumulateOrder(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		mine, err := View[int64](mems[0].Slice(0, 80))
+		require.NoError(t, err)
+		for to := range es {
+			p, k := es[0].Peer(to), &keys[to]
+			for i := range 20 {
+				for j := range mine {
+					mine[j] = int64(10*j - i)
+				}
+				put := p.Put(k.At(1024), mems[0].Slice(0, 80))
+				a := Accumulate(p, k.At(1024), Prod, []int64{2, 3, 4})
+				b := Accumulate(p, k.At(1024), Sum, []int64{1, 1, 1, 1})
+				c := Accumulate(p, k.At(1024+8*4), Max, []int64{0, 1000})
+				d := Accumulate(p, k.At(1024+8*6), Min, []int64{-1000, 5})
+				f := Accumulate(p, k.At(1024+8*8), Replace, []int64{77})
+				none := Accumulate(p, k.At(1024), Sum, []int64{})
+				p.Fence()
+				get := p.Get(mems[0].Slice(2048, 80), k.At(1024))
+				require.NoError(t, get.Wait(ctx))
+				x := int64(i)
+				got, err := View[int64](mems[0].Slice(2048, 80))
+				require.NoError(t, err)
+				require.Equal(t, []int64{
+					2*(0-x) + 1, 3*(10-x) + 1, 4*(20-x) + 1, 30 - x + 1, max(0, 40-x), 1000, -1000, min(5, 70-x), 77, 90 - x,
+				}, got, "round %d", i)
+				require.NoError(t, WaitAll(ctx, put, a, b, c, d, f, none))
+			}
+			f32 := []celsius{1.5, 2.5}
+			require.NoError(t, Accumulate(p, k.At(2000), Replace, f32).Wait(ctx))
+			require.NoError(t, Accumulate(p, k.At(2000), Prod, f32).Wait(ctx))
+			got, err := View[celsius](mems[to].Slice(2000, 8))
+			require.NoError(t, err)
+			require.Equal(t, []celsius{2.25, 6.25}, got)
+		}
+	})
+}
+
+// What the target refuses fails that accumulate alone: the connection goes on.
+func TestAccumulateRefusals(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		_, keys := share(t, es, 64)
+		for to := range es {
+			extra, err := es[to].Alloc(64)
+			require.NoError(t, err)
+			stale := extra.Key()
+			require.NoError(t, extra.Close())
+			p, k := es[0].Peer(to), &keys[to]
+			one := []uint64{1}
+			for want, r := range map[error]Request{
+				ErrBounds:       Accumulate(p, k.At(64), Sum, one),
+				ErrAlign:        Accumulate(p, k.At(4), Sum, one),
+				ErrInvalid:      Accumulate(p, k.At(0), 9, one),
+				ErrWrongPeer:    Accumulate(p, keys[1-to].At(0), Sum, one),
+				ErrRemoteAccess: Accumulate(p, stale.At(0), Sum, make([]int32, 16)),
+				nil:             Accumulate(p, k.At(56), Sum, one),
+			} {
+				require.ErrorIs(t, r.Wait(ctx), want)
+			}
+			require.NoError(t, p.Flush().Wait(ctx))
+		}
+	})
+}
+
+// A target that dies fails the accumulates under way, with its end of the way or
+// without.
+func TestAccumulateToAPeerThatLeaves(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		_, keys := share(t, es, 1<<16)
+		xs := make([]float32, 1<<14)
+		for _, to := range []int{1, 2} {
+			p := es[0].Peer(to)
+			var reqs []Request
+			if to == 1 {
+				require.NoError(t, Accumulate(p, keys[to].At(0), Sum, xs).Wait(ctx))
+			}
+			for range 20 {
+				reqs = append(reqs, Accumulate(p, keys[to].At(0), Sum, xs))
+			}
+			p.Fence()
+			reqs = append(reqs, p.FetchAdd(keys[to].At(0), 1).Request)
+			require.NoError(t, es[to].Close())
+			for _, r := range reqs {
+				_ = r.Wait(ctx) // the first ones may have come through
+			}
+			testutil.Eventually(t, patience, func() bool { return Accumulate(p, keys[to].At(0), Sum, xs[:1]).Wait(ctx) != nil }, "an error")
+			es[0].prog.Do(func() {
+				require.Zero(t, p.open)
+				require.Zero(t, p.loose)
+				require.Zero(t, p.fences)
+			})
+		}
+	})
+}
+
+// A hostile peer's notifications and slots change nothing that its keys do not
+// cover, and break nothing.
+func TestHostileAccumulates(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 64)
+	turn := uint64(0)
+	good := func() {
+		// Acknowledgements of what was asked for behind this side's back have come.
+		turn++
+		require.NoError(t, es[1].Peer(0).Signal(keys[0].At(8), SignalSet, turn).Wait(ctx))
+		_, err := es[0].WaitSignal(ctx, mems[0].Slice(8, 8), EQ, turn)
+		require.NoError(t, err)
+		for es[0].Progress() {
+		}
+		require.NoError(t, Accumulate(es[0].Peer(1), keys[1].At(0), Sum, []uint64{1}).Wait(ctx))
+	}
+	t0, p := es[0].proto, es[0].Peer(1)
+	send := func(imm uint32) { // from rank 0 to 1, past all checks
+		es[0].prog.Do(func() {
+			p.acks = append(p.acks, imm)
+			t0.wake(p)
+		})
+		testutil.Eventually(t, patience, func() bool {
+			es[0].Progress()
+			left := 0
+			es[0].prog.Do(func() { left = len(p.acks) })
+			return left == 0
+		}, "the notification to be posted")
+	}
+	served := uint64(0)
+	ask := func(slot int) { // a request that is not in time with its acknowledgement
+		send(note(noteRequest, slot, 0))
+		served++
+		testutil.Eventually(t, patience, func() bool { return es[1].Stats().Served >= served }, "the request to be served")
+	}
+	send(note(noteRequest, 0, 0)) // no slots yet
+	send(note(noteAck, 3, 0))
+	good()
+	served++
+	for slot := range 16 {
+		send(note(noteAck, slot, onesided.Status(slot)))
+		if slot < onesided.Slots {
+			ask(slot)
+		} else {
+			send(note(noteRequest, slot, 0))
+		}
+	}
+	send(note(noteOpen, 0, 0))
+	send(note(15, 15, 255))
+	// Rubbish in a slot, and an honest header with a dishonest length.
+	for i := range 200 {
+		es[0].prog.Do(func() { testutil.Fill(p.asks.mine.Bytes()[:onesided.SlotSize], uint64(i), 0) })
+		rubbish := Request{}
+		es[0].prog.Do(func() { rubbish = writeSlot(es[0], p, onesided.HeaderSize+i) })
+		require.NoError(t, rubbish.Wait(ctx))
+		ask(0)
+	}
+	good()
+	v, err := es[0].Peer(1).FetchAdd(keys[1].At(0), 0).Wait(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, v, "two good ones, and slot 0 once more")
+	require.NoError(t, p.Flush().Wait(ctx))
+
+	// More requests than slots, none of them acknowledged yet.
+	victim := es[1].Peer(0)
+	es[1].prog.Do(func() {
+		for range 2 * maxAcks {
+			es[1].proto.serve(victim, 1)
+		}
+	})
+	require.ErrorIs(t, victim.Stats().Err, ErrPeerMisbehaves)
+	testutil.Eventually(t, patience, func() bool { return Accumulate(p, keys[1].At(0), Sum, []uint64{1}).Wait(ctx) != nil }, "an error")
+}
+
+// writeSlot puts n bytes of this side's slot 0 into the peer's.
+func writeSlot(e *Engine, p *Peer, n int) Request {
+	o := newOp(p, fabric.OpWrite)
+	o.sge = fabric.NewSGE(p.asks.mine.Bytes()[:n], p.asks.mine.LKey())
+	o.remote, o.rkey = p.asks.there.Addr, p.asks.there.RKey
+	r := Request{eng: e, op: o, gen: o.gen.Load()}
+	e.proto.in.push(o)
+	return r
+}
+
+func TestAccumulateAllocatesNothing(t *testing.T) {
+	if testutil.Race {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	alone(t, func(t *testing.T, name string) {
+		es := open(t, 2, name)
+		_, keys := share(t, es, 1<<16)
+		p, ctx := es[0].Peer(1), context.Background()
+		xs := make([]float64, 4000)
+		for _, n := range []int{1, len(xs)} {
+			f := func() {
+				if err := Accumulate(p, keys[1].At(0), Sum, xs[:n]).Wait(ctx); err != nil {
+					panic(fmt.Sprint(n, err))
+				}
+			}
+			f()
+			runtime.GC()
+			require.Zero(t, testing.AllocsPerRun(100, f), "%d elements over %s", n, name)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package onesided
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func appendNative(b []byte, v uint64) []byte { return binary.NativeEndian.AppendUint64(b, v) }
+
+// table runs every reduction on values of one type.
+func table[T number](t *testing.T, ty Type, put func(b []byte, v T), get func(b []byte) T, values []T) {
+	size := ty.Size()
+	for r, plain := range map[Reduction]func(a, b T) T{
+		Sum: func(a, b T) T { return a + b }, Prod: func(a, b T) T { return a * b },
+		Replace: func(_, b T) T { return b },
+		Min: func(a, b T) T {
+			if a != a || b != b {
+				return a + b // NaN
+			}
+			if a < b {
+				return a
+			}
+			return b
+		},
+		Max: func(a, b T) T {
+			if a != a || b != b {
+				return a + b
+			}
+			if a > b {
+				return a
+			}
+			return b
+		},
+	} {
+		dst, src := make([]byte, 0, 1024), make([]byte, 0, 1024)
+		var want []T
+		var buf [8]byte
+		for _, a := range values {
+			for _, b := range values {
+				put(buf[:size], a)
+				dst = append(dst, buf[:size]...)
+				put(buf[:size], b)
+				src = append(src, buf[:size]...)
+				want = append(want, plain(a, b))
+			}
+		}
+		Reduce(r, ty, dst, src)
+		for i, w := range want {
+			got := get(dst[i*size:])
+			if w != w {
+				require.True(t, got != got, "%v of %v", r, ty)
+				continue
+			}
+			require.Equal(t, w, got, "%v of type %d", r, ty)
+		}
+	}
+}
+
+func TestReduce(t *testing.T) {
+	n := binary.NativeEndian
+	table(t, Int32, func(b []byte, v int32) { n.PutUint32(b, uint32(v)) }, func(b []byte) int32 { return int32(n.Uint32(b)) },
+		[]int32{0, 1, -1, 7, math.MinInt32, math.MaxInt32})
+	table(t, Uint32, func(b []byte, v uint32) { n.PutUint32(b, v) }, n.Uint32, []uint32{0, 1, 7, math.MaxUint32, 1 << 31})
+	table(t, Int64, func(b []byte, v int64) { n.PutUint64(b, uint64(v)) }, func(b []byte) int64 { return int64(n.Uint64(b)) },
+		[]int64{0, 1, -1, 7, math.MinInt64, math.MaxInt64})
+	table(t, Uint64, func(b []byte, v uint64) { n.PutUint64(b, v) }, n.Uint64, []uint64{0, 1, 7, math.MaxUint64, 1 << 63})
+	inf := math.Inf(1)
+	table(t, Float32, func(b []byte, v float32) { n.PutUint32(b, math.Float32bits(v)) },
+		func(b []byte) float32 { return math.Float32frombits(n.Uint32(b)) }, []float32{0, 1.5, -2.25, float32(inf), float32(math.NaN())})
+	table(t, Float64, func(b []byte, v float64) { n.PutUint64(b, math.Float64bits(v)) },
+		func(b []byte) float64 { return math.Float64frombits(n.Uint64(b)) }, []float64{0, 1.5, -2.25, inf, -inf, math.NaN()})
+	require.Equal(t, "max", Max.String())
+	require.Equal(t, "reduction(9)", Reduction(9).String())
+}
