@@ -165,7 +165,7 @@ func ExampleReceiver() {
 	}
 	eng.Peer(0).SendFunc(tags|1, []byte("second"), nil)
 	eng.Peer(0).SendFunc(tags|7, []byte("not wanted"), nil)
-	eng.Peer(0).SendFunc(tags|0, []byte("first"), nil)
+	eng.Peer(0).SendFunc(tags, []byte("first"), nil)
 	if err := c.done.Wait(ctx); err != nil {
 		log.Fatal(err)
 	}

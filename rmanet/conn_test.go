@@ -1,0 +1,338 @@
+package rmanet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Bytes of all write sizes come whole and in order, on many connections at once,
+// both ways, read in pieces of all sizes; what was written before Close arrives.
+func TestStreams(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric)
+		const total = 3 << 20
+		var g errgroup.Group
+		for i := range 4 {
+			a, b := connect(t, es, i%2, 1-i/2)
+			for k, c := range []*Conn{a, b} {
+				seed := uint64(i*2 + k)
+				rng := rand.New(rand.NewPCG(seed, 1))
+				g.Go(func() error {
+					for off := 0; off < total; {
+						n := min([]int{1, 50, 4000, 20_000, 70_000, 700_000}[rng.IntN(6)], total-off)
+						m, err := c.Write(testutil.Payload(n, seed, uint64(off)))
+						if err != nil || m != n {
+							return fmt.Errorf("write %d: %d, %w", n, m, err)
+						}
+						off += n
+					}
+					return c.CloseWrite()
+				})
+				peer := []*Conn{b, a}[k]
+				g.Go(func() error {
+					rng := rand.New(rand.NewPCG(seed, 2))
+					buf := make([]byte, 1<<20)
+					for off := 0; ; {
+						n, err := peer.Read(buf[:1+rng.IntN(1<<(1+rng.IntN(20)))])
+						if errors.Is(err, io.EOF) && off == total {
+							return nil
+						}
+						if err == nil {
+							err = testutil.Verify(buf[:n], seed, uint64(off))
+						}
+						if err != nil {
+							return fmt.Errorf("read at %d: %w", off, err)
+						}
+						off += n
+					}
+				})
+			}
+		}
+		require.NoError(t, g.Wait())
+		require.NoError(t, Of(es[0]).Drain(testutil.Context(t, 20*time.Second)))
+		require.NoError(t, Of(es[1]).Drain(testutil.Context(t, 20*time.Second)))
+	})
+}
+
+// A reader that does not read stops its own writer, at the window, and nobody else.
+func TestSlowReader(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric)
+		_, err := Configure(es[1], Config{Window: 64 << 10})
+		require.NoError(t, err)
+		_, err = Configure(es[1], Config{})
+		require.Error(t, err)
+		slow, _ := connect(t, es, 0, 1)
+		quick, other := connect(t, es, 0, 1)
+		require.NoError(t, slow.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+		done := 0
+		for err == nil || done == 0 {
+			var n int
+			n, err = slow.Write(make([]byte, 1000))
+			done += n
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		var ne net.Error
+		require.ErrorAs(t, err, &ne)
+		require.True(t, ne.Timeout())
+		require.Equal(t, 64<<10, done)
+		var g errgroup.Group
+		g.Go(func() error {
+			_, err := quick.Write(make([]byte, 1<<20))
+			return err
+		})
+		_, err = io.ReadFull(other, make([]byte, 1<<20))
+		require.NoError(t, err)
+		require.NoError(t, g.Wait())
+	})
+}
+
+func TestHalfClose(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric)
+		a, b := connect(t, es, 0, 1)
+		_, err := a.Write([]byte("question"))
+		require.NoError(t, err)
+		require.NoError(t, a.CloseWrite())
+		_, err = a.Write([]byte("more"))
+		require.ErrorIs(t, err, syscall.EPIPE)
+		all, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Equal(t, "question", string(all))
+		_, err = b.Write([]byte("answer"))
+		require.NoError(t, err)
+		require.NoError(t, b.Close())
+		require.NoError(t, b.Close())
+		all, err = io.ReadAll(a)
+		require.NoError(t, err)
+		require.Equal(t, "answer", string(all))
+		require.NoError(t, a.Close())
+		_, err = a.Read(make([]byte, 1))
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = a.Write(nil)
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, a.CloseWrite(), net.ErrClosed)
+		require.ErrorIs(t, a.CloseRead(), net.ErrClosed)
+		require.ErrorIs(t, a.SetDeadline(time.Time{}), net.ErrClosed)
+
+		// A reader that has closed tells the writer, large or small.
+		for _, n := range []int{100, 100_000} {
+			a, b = connect(t, es, 1, 0)
+			require.NoError(t, b.CloseRead())
+			require.Eventually(t, func() bool {
+				_, err = a.Write(make([]byte, n))
+				return errors.Is(err, syscall.EPIPE)
+			}, 20*time.Second, time.Millisecond)
+			_, err = b.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			_, err = b.Write([]byte("still here"))
+			require.NoError(t, err)
+			require.NoError(t, b.Close())
+			all, err = io.ReadAll(a)
+			require.NoError(t, err)
+			require.Equal(t, "still here", string(all))
+			require.NoError(t, a.Close())
+		}
+		require.NoError(t, Of(es[0]).Drain(testutil.Context(t, 20*time.Second)))
+
+		a, b = connect(t, es, 0, 1)
+		require.NoError(t, a.Abort())
+		_, err = b.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.Eventually(t, func() bool {
+			_, err = b.Write([]byte("x"))
+			return errors.Is(err, syscall.ECONNRESET)
+		}, 20*time.Second, time.Millisecond)
+		require.NoError(t, b.Close())
+	})
+}
+
+func TestListen(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, 60*time.Second)
+		es := job(t, 3, fabric)
+		_, err := Configure(es[0], Config{Backlog: 2, Streams: 3})
+		require.NoError(t, err)
+		l, err := Listen(es[0], "8080")
+		require.NoError(t, err)
+		require.Equal(t, "rma://0/8080", l.Addr().String())
+		require.Equal(t, "rma", l.Addr().Network())
+		_, err = Listen(es[0], "8080")
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		for _, bad := range []string{"", "~1", string(make([]byte, MaxService+1))} {
+			_, err = Listen(es[0], bad)
+			require.Error(t, err)
+		}
+		for _, bad := range []string{"8080", "x:8080", "-1:8080", "7:8080", "rma://0:8080", "0:"} {
+			_, err = Dial(ctx, es[1], bad)
+			var ae *net.AddrError
+			require.ErrorAs(t, err, &ae, bad)
+		}
+		_, err = Dial(ctx, es[1], "0:9090")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		var conns []net.Conn
+		for range 2 {
+			c, err := Dial(ctx, es[1], "0:8080")
+			require.NoError(t, err)
+			conns = append(conns, c)
+		}
+		_, err = Dial(ctx, es[1], "0:8080") // the backlog is full
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		for _, c := range conns {
+			d, err := l.Accept()
+			require.NoError(t, err)
+			require.Equal(t, c.LocalAddr(), d.RemoteAddr())
+			require.Equal(t, c.RemoteAddr(), d.LocalAddr())
+			defer d.Close()
+		}
+		third, err := Dial(ctx, es[1], "0:8080")
+		require.NoError(t, err)
+		_, err = Dial(ctx, es[1], "0:8080") // three streams are open
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.NoError(t, l.Close()) // which resets the third
+		_, err = third.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		_, err = l.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+		l2, err := Of(es[0]).Listen("8080")
+		require.NoError(t, err)
+		require.NoError(t, l2.SetDeadline(time.Now()))
+		_, err = l2.Accept()
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+		// A rank that does not use the package yet keeps Dial waiting.
+		soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		l3 := make(chan error, 1)
+		_, err = Dial(soon, es[0], "2:late")
+		require.Error(t, err)
+		require.NotErrorIs(t, err, syscall.ECONNREFUSED)
+		go func() {
+			l, err := Listen(es[2], "late")
+			if err == nil {
+				var c net.Conn
+				for err == nil { // the first is of the Dial that has given up
+					if c, err = l.Accept(); err == nil {
+						_, _ = c.Write([]byte("hi"))
+						c.Close()
+					}
+				}
+			}
+			l3 <- err
+		}()
+		require.Eventually(t, func() bool {
+			c, err := Dial(ctx, es[0], "2:late")
+			if err != nil {
+				return false
+			}
+			b, err := io.ReadAll(c)
+			return err == nil && string(b) == "hi" && c.Close() == nil
+		}, 30*time.Second, 10*time.Millisecond)
+		require.NoError(t, es[2].Close())
+		require.ErrorIs(t, <-l3, net.ErrClosed)
+		_, err = Listen(es[2], "late")
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = Dial(ctx, es[2], "0:8080")
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.Eventually(t, func() bool {
+			_, err = Dial(ctx, es[0], "2:late")
+			return errors.Is(err, rma.ErrPeerGone) && errors.Is(err, syscall.ECONNRESET)
+		}, 20*time.Second, time.Millisecond)
+	})
+}
+
+// Calls under way when the peer's engine ends, and this side's.
+func TestPeerLeaves(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := job(t, 3, fabric)
+		a, b := connect(t, es, 0, 1)
+		half, bHalf := connect(t, es, 0, 1)
+		other, rest := connect(t, es, 0, 2)
+		_, err := bHalf.Write([]byte("last words"))
+		require.NoError(t, err)
+		require.NoError(t, bHalf.CloseWrite())
+		testutil.Eventually(t, 20*time.Second, func() bool {
+			half.mu.Lock()
+			defer half.mu.Unlock()
+			return half.rd.fin
+		}, "the end of the stream has come")
+		reads, writes := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := a.Read(make([]byte, 10))
+			reads <- err
+		}()
+		go func() {
+			_, err := a.Write(make([]byte, 8<<20))
+			writes <- err
+		}()
+		testutil.Eventually(t, 20*time.Second, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.rd.came > 100_000
+		}, "the write has begun")
+		require.NoError(t, es[1].Close())
+		for _, ch := range []chan error{reads, writes} {
+			err := <-ch
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.ErrorIs(t, err, rma.ErrPeerGone)
+			var op *net.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, "rma", op.Net)
+		}
+		all, err := io.ReadAll(half)
+		require.NoError(t, err)
+		require.Equal(t, "last words", string(all))
+		_, err = io.Copy(io.Discard, b)
+		require.ErrorIs(t, err, net.ErrClosed)
+		// Others go on.
+		_, err = other.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(rest, make([]byte, 1))
+		require.NoError(t, err)
+		go func() {
+			_, err := other.Read(make([]byte, 10))
+			reads <- err
+		}()
+		require.NoError(t, es[0].Close())
+		require.ErrorIs(t, <-reads, net.ErrClosed)
+		require.NoError(t, a.Close())
+	})
+}
+
+// Small reads and writes do not allocate.
+func TestNoAllocation(t *testing.T) {
+	if testutil.Race {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	es := job(t, 2, "shm")
+	a, b := connect(t, es, 0, 1)
+	out, in := make([]byte, 100), make([]byte, 100)
+	ping := func() {
+		if _, err := a.Write(out); err != nil {
+			panic(err)
+		}
+		if _, err := io.ReadFull(b, in); err != nil {
+			panic(err)
+		}
+	}
+	for range 100 {
+		ping()
+	}
+	runtime.GC()
+	require.Less(t, testing.AllocsPerRun(500, ping), 0.5) // credit, now and then
+}

@@ -1,0 +1,76 @@
+package rmanet
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// onEach runs f over every link; the one that needs a device where there is one.
+func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
+	for _, name := range []string{"shm", "tcp"} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
+	}
+	t.Run("ibv", func(t *testing.T) {
+		testutil.RequireRDMA(t)
+		f(t, "ibv")
+	})
+}
+
+// job opens the engines of a job of n ranks in this process.
+func job(t testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma.Engine {
+	t.Helper()
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
+	require.NoError(t, err)
+	es := make([]*rma.Engine, n)
+	t.Cleanup(func() {
+		for _, e := range es {
+			if e != nil {
+				require.NoError(t, e.Close())
+			}
+		}
+		srv.Close()
+	})
+	var g errgroup.Group
+	for r := range es {
+		g.Go(func() (err error) {
+			c := &rma.Config{
+				Job:    &rma.Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+				Fabric: fabric, SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
+			}
+			for _, f := range change {
+				f(c)
+			}
+			es[r], err = rma.Open(context.Background(), c)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	return es
+}
+
+// connect returns the ends of a new connection from rank a to rank b.
+func connect(t testing.TB, es []*rma.Engine, a, b int) (dialled, accepted *Conn) {
+	t.Helper()
+	l, err := Of(es[b]).Listen("pair")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := Of(es[a]).Dial(testutil.Context(t, 30*time.Second), Addr{b, "pair"}.String())
+	require.NoError(t, err)
+	d, err := l.Accept()
+	require.NoError(t, err)
+	return c.(*Conn), d.(*Conn)
+}
