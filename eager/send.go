@@ -259,3 +259,10 @@ func (c *Channel) stageCredit() {
 // Free is how many blocks a message of class cl may take, as far as this side
 // knows: credit is looked at by Flush and Progress. Short path.
 func (c *Channel) Free(cl flowctl.Class) int { return c.tx.Free(cl) }
+
+// Window is the ring of the peer, in bytes: how much of it data may fill, after how
+// much of it credit comes back, and a block. All 0 before Connect.
+func (c *Channel) Window() (data, credit, block int) {
+	r := &c.txRing
+	return int(r.Blocks-r.Control) * int(r.size), int(r.Every) * int(r.size), int(r.size)
+}

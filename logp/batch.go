@@ -41,8 +41,13 @@ type Limits struct {
 	// EagerInPlace is the size from which eager takes registered messages in
 	// place, without a copy at the sender; 0: never.
 	EagerInPlace int64
-	// EagerBlock is the receiver memory that one eager message takes, for ties.
+	// EagerBlock is the size of a block of the ring: what is written there takes
+	// whole ones.
 	EagerBlock int64
+	// Ring is how much of the ring the sender may fill before it hears of the
+	// receiver, in bytes; 0: without bound. Credit is after how much the
+	// receiver lets it hear.
+	Ring, Credit int64
 	// GatherMax bounds header and payload of one gather in bytes (a share of
 	// the ring); 0: no gather.
 	GatherMax int64
@@ -64,7 +69,7 @@ type Limits struct {
 
 // Validate checks l. Errors wrap ErrBatch.
 func (l *Limits) Validate() error {
-	for _, v := range [...]int64{l.EagerInPlace, l.EagerBlock, l.GatherMax, l.GatherCopy, int64(l.MaxSGE), int64(l.ScatterSegs),
+	for _, v := range [...]int64{l.EagerInPlace, l.EagerBlock, l.Ring, l.Credit, l.GatherMax, l.GatherCopy, int64(l.MaxSGE), int64(l.ScatterSegs),
 		int64(l.Header), int64(l.Segment), int64(l.DescSegment), int64(l.ReadRequest)} {
 		if v < 0 || v > MaxSize {
 			return fmt.Errorf("%w: limits %+v: want 0 to %d", ErrBatch, *l, int64(MaxSize))
@@ -86,7 +91,9 @@ func (l *Limits) Validate() error {
 type Batch struct {
 	Messages []Message
 	Limits   Limits
-	// Wait is the expected time in ns until each mode has the credit it needs.
+	// Wait is the expected time in ns until each mode has the credit to begin
+	// with: what is in the ring of earlier batches. That a batch of itself is
+	// larger than the ring is known from Limits.
 	// A Planner rounds it up to two bits behind the leading one, by less than
 	// 25 %, so that shapes repeat.
 	Wait [NumModes]float64

@@ -23,15 +23,16 @@ const (
 	TermRegister             // R at either end
 	TermSoft                 // Ls, or 2·Ls
 	TermHard                 // Lh
-	TermCredit               // expected wait for credit
+	TermCredit               // expected wait for credit, before and within
+	TermMemory               // what the batch as a whole is beyond the caches
 	TermExtra                // Params.Extra
 	TermLearned              // what Params.Scale adds or takes away
 
-	NumTerms = 16
+	NumTerms = 17
 )
 
 var termNames = [NumTerms]string{"post", "send", "desc", "request", "data", "gap", "cursor", "receive",
-	"copy_out", "copy_in", "register", "soft", "hard", "credit", "extra", "learned"}
+	"copy_out", "copy_in", "register", "soft", "hard", "credit", "memory", "extra", "learned"}
 
 // String returns the name of the term.
 func (t Term) String() string {
@@ -117,6 +118,8 @@ type tally struct {
 	mode  Mode
 	used  ModeSet
 	load  [NumModes]float64 // what Scale multiplies, mode by mode
+	flow  flow
+	total int64 // bytes of all parts
 
 	n      int
 	bytes  int64 // of the part
@@ -135,11 +138,13 @@ func (t *tally) add(i int) {
 	p, l, x := t.p, &t.b.Limits, t.b.Messages[i]
 	t.n++
 	t.bytes += x.Size
+	t.total += x.Size
 	e := &p.Extra[t.mode]
 	t.terms[TermExtra] += e.PerMessage + e.PerByte*float64(x.Size)
 	switch t.mode {
 	case Eager:
 		t.operation(TermSend, x.Size)
+		t.flow.put(l.held(x.Size + int64(l.Header)))
 		if l.copied(x) {
 			t.terms[TermCopyOut] += p.C.At(x.Size)
 		}
@@ -193,6 +198,7 @@ func (t *tally) end() {
 	case Gather:
 		m := t.bytes + int64(t.n)*int64(l.Segment) + int64(l.Header)
 		t.operation(TermSend, m)
+		t.flow.put(l.held(m))
 		t.c.Ring += m
 	case Scatter:
 		m := int64(t.n)*int64(l.DescSegment) + int64(l.Header)
@@ -220,6 +226,9 @@ func (t *tally) end() {
 	}
 	t.c.Terms[TermLearned] += (s - 1) * sum
 	t.load[t.mode] += sum
+	if t.mode != Scatter {
+		t.flow.work += s * (t.terms[TermReceive] + t.terms[TermCopyIn])
+	}
 }
 
 // cost closes the plan: what all parts share is added once.
@@ -247,7 +256,8 @@ func (t *tally) cost() Cost {
 	t.c.Terms[TermExtra] += less
 	t.c.Terms[TermLearned] += farthest - soft - hard - less
 	t.load[far] += soft + hard + less
-	t.c.Terms[TermCredit] += wait
+	t.c.Terms[TermCredit] += wait + t.b.Limits.stall(t.p.creditTrip(), &t.flow)
+	t.c.Terms[TermMemory] += t.p.Memory.At(t.total)
 	return t.c
 }
 

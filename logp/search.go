@@ -39,6 +39,17 @@ type search struct {
 	xEnd  []int32
 	cuts  []int32
 
+	way   []Mode  // of each message, while gathers are put in order
+	head  []int32 // first message of its part
+	chain []int32 // messages that go through the ring
+	alt   Plan    // another try at that
+
+	memory       float64 // of the batch
+	wide         bool    // it may be larger than the ring
+	urgent, full flow    // of the urgent messages; of all, eager
+	copied       float64 // receiver's copies of what is not urgent
+	ring         []ringItem
+
 	joined bool // some message is Joined
 	bounds bool // limits cut some run
 
@@ -70,7 +81,7 @@ func (s *search) prepare(r *prices, b *Batch) error {
 	s.all, s.joined = grow(s.all, n)[:0], false
 	r.bind(&b.Limits)
 	rest, mixed := 0, false
-	var bytes int64
+	var bytes, all int64
 	var first *item
 	for i := range b.Messages {
 		m, t := b.Messages[i], &s.items[i]
@@ -82,6 +93,7 @@ func (s *search) prepare(r *prices, b *Batch) error {
 		if t.ok == 0 {
 			return ErrNoMode
 		}
+		all += t.size
 		if m.Flags&Urgent != 0 && t.ok.Has(Eager) {
 			s.all = append(s.all, int32(i))
 			continue
@@ -102,6 +114,12 @@ func (s *search) prepare(r *prices, b *Batch) error {
 	}
 	if mixed {
 		s.byGain(r, bytes)
+	}
+	s.memory = r.p.Memory.At(all)
+	l := &b.Limits
+	s.wide = l.Ring > 0 && all+int64(n)*(int64(l.Segment)+int64(l.Header)+l.EagerBlock) > l.Ring
+	if r.per = 0; s.wide {
+		s.widen(r)
 	}
 	sortKeys(s.keys, s.tmp)
 	s.ord = grow(s.ord, rest)

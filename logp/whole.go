@@ -20,8 +20,8 @@ func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whol
 		if s.pre[len(s.ord)].bad[m] != 0 {
 			continue
 		}
-		w := s.whole(r, b, m)
-		w.total += base + r.shared(&b.Wait, used.With(m))
+		w, f := s.whole(r, b, m)
+		w.total += base + r.shared(&b.Wait, used.With(m)) + s.credit(r, &f)
 		eps := tie * math.Abs(w.total)
 		if w.total < best.total-eps || w.total <= best.total+eps && w.ring < best.ring {
 			best = w
@@ -30,22 +30,27 @@ func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whol
 	return best
 }
 
-// whole prices mode m for everything, without what all plans share.
-func (s *search) whole(r *prices, b *Batch, m Mode) whole {
+// whole prices mode m for everything, without what all plans share. f is what
+// goes through the ring, urgent messages included.
+func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	l, n, sums := &b.Limits, len(s.ord), &s.pre[len(s.ord)]
-	w := whole{mode: m}
+	w, f = whole{mode: m}, s.urgent
 	rest := s.all[s.urge:]
 	switch m {
 	case Eager:
-		w.total, w.ring = sums.e, int64(n)*l.EagerBlock
+		w.total, w.ring, f = sums.e, int64(n)*l.EagerBlock, s.full
 	case Gather:
 		w.total = sums.g
 		for i := 0; i < n; {
 			k, bytes := s.takeGather(l, rest[i:])
 			w.total += r.gather(k, bytes)
+			if s.wide {
+				f.gather(r, k, bytes)
+			}
 			w.ring += bytes + int64(k)*int64(l.Segment) + int64(l.Header)
 			i += k
 		}
+		f.work += r.scale[Gather] * s.copied
 	case Scatter:
 		w.total = sums.x
 		if s.joined {
@@ -58,19 +63,20 @@ func (s *search) whole(r *prices, b *Batch, m Mode) whole {
 			i += k
 		}
 	}
-	return w
+	return w, f
 }
 
-// takeGather returns how many of idx one gather carries, and their bytes.
+// takeGather returns how many of idx one gather carries, and their bytes. It ends
+// before an urgent message: those go between others in the order of the batch.
 func (s *search) takeGather(l *Limits, idx []int32) (k int, bytes int64) {
-	if !s.bounds {
+	if !s.bounds && s.urge == 0 {
 		return len(idx), s.pre[len(s.ord)].bytes
 	}
 	sge := int32(1)
 	for ; k < len(idx); k++ {
 		t := &s.items[idx[k]]
 		sge += t.sge
-		if k > 0 && (sge > max(l.MaxSGE, 1) || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
+		if k > 0 && (idx[k] != idx[k-1]+1 || sge > max(l.MaxSGE, 1) || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
 			break
 		}
 		bytes += t.size

@@ -23,6 +23,7 @@ type (
 		Os    []float64                 `json:"os"`
 		Or    []float64                 `json:"or"`
 		C     []float64                 `json:"copy"`
+		M     []float64                 `json:"memory"`
 		R     []float64                 `json:"register"`
 		G     float64                   `json:"g"`
 		Ls    float64                   `json:"ls"`
@@ -47,7 +48,7 @@ func flat(p *logp.Params) diskParams {
 		return out
 	}
 	return diskParams{
-		Os: list(p.Os), Or: list(p.Or), C: list(p.C), R: list(p.R),
+		Os: list(p.Os), Or: list(p.Or), C: list(p.C), M: list(p.Memory), R: list(p.R),
 		G: p.G, Ls: p.Ls, Lh: p.Lh, CPU: p.CPU, Extra: p.Extra,
 	}
 }
@@ -81,7 +82,7 @@ func (d *diskParams) params() (p logp.Params, err error) {
 	for _, c := range []struct {
 		to   *logp.Curve
 		list []float64
-	}{{&p.Os, d.Os}, {&p.Or, d.Or}, {&p.C, d.C}, {&p.R, d.R}} {
+	}{{&p.Os, d.Os}, {&p.Or, d.Or}, {&p.C, d.C}, {&p.Memory, d.M}, {&p.R, d.R}} {
 		n := len(c.list) / 3
 		if len(c.list)%3 != 0 || n > logp.MaxPoints {
 			return p, fmt.Errorf("a curve of %d numbers", len(c.list))

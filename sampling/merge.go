@@ -189,6 +189,13 @@ func merge(a, b *Half) (t Tables, err error) {
 	for _, p := range []*logp.Params{&t.Forward, &t.Backward} {
 		p.C, p.R = m.C, m.R // one curve stands for both ends
 	}
+	// Now that the directions are known as well as they will be, tell what an
+	// operation takes from what its bytes take beyond the caches.
+	for _, p := range []*logp.Params{&t.Forward, &t.Backward, &t.Both} {
+		if p.Os, p.Memory, err = p.Os.Split(p.G + p.CPU.B + p.Or.At(0)); err != nil {
+			return t, err
+		}
+	}
 	x, y := a.Conf, b.Conf
 	t.Conf = Conf{G: min(x.G, y.G), Ls: min(x.Ls, y.Ls), Lh: min(x.Lh, y.Lh), CPU: min(x.CPU, y.CPU)}
 	return t, t.validate()

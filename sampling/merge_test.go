@@ -53,8 +53,17 @@ func TestMerge(t *testing.T) {
 		y, err := merge(got.Half, b)
 		require.NoError(t, err)
 		require.Equal(t, x.Digest(), y.Digest())
-		require.Equal(t, a.Params.Os.At(4096), x.Forward.Os.At(4096))
-		require.Equal(t, b.Params.Os.At(4096), x.Backward.Os.At(4096))
+		for _, d := range []struct {
+			mine, other *Half
+			to          *logp.Params
+		}{{a, b, &x.Forward}, {b, a, &x.Backward}} {
+			whole, err := extend(d.mine.Params.Os, d.other.Params.Os)
+			require.NoError(t, err)
+			os, memory, err := whole.Split(d.to.G + d.to.CPU.B + d.to.Or.At(0))
+			require.NoError(t, err)
+			require.Equal(t, os, d.to.Os)
+			require.Equal(t, memory, d.to.Memory)
+		}
 		require.Equal(t, b.Params.Or, x.Forward.Or, "who receives")
 		require.InEpsilon(t, (a.Params.G+b.Params.G)/2, x.Both.G, 1e-12)
 		for m := int64(1); m < 1<<14; m = m*3 + 1 {

@@ -10,11 +10,11 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// An adapter like those of the source: flat up to 8 KiB, then 1 byte a ns.
+// An adapter that is limited by operations up to 3 KiB, then by 13 bytes a ns.
 func adapter() *world {
 	return &world{
 		a: 40, b: 30, g: 220, ls: 900, lh: 350,
-		os:  func(m int) float64 { return math.Max(0, float64(m)-8192) + float64(m)/64 },
+		os:  func(m int) float64 { return math.Max(0, float64(m-3072)/16) + float64(m)/64 },
 		reg: func(m int) float64 { return 2000 + float64(m)/20 },
 	}
 }
@@ -49,7 +49,7 @@ func TestKnownParametersAreRecovered(t *testing.T) {
 	r := inTurns(t, w, a, b)
 	checkRecovered(t, w, r, 0.03)
 	require.Greater(t, r.Conf.G, 0.8)
-	// The bend at 8 KiB is between powers of two of which neighbours miss it.
+	// The bend at 3 KiB is between powers of two of which neighbours miss it.
 	var extra []int64
 	for _, p := range r.Halves[0].Params.Os.Points() {
 		if p.Size&(p.Size-1) != 0 {
@@ -58,7 +58,7 @@ func TestKnownParametersAreRecovered(t *testing.T) {
 	}
 	require.NotEmpty(t, extra, "points where a line does not do")
 	for _, m := range extra {
-		require.True(t, m > 4<<10 && m < 64<<10, "extra point at %d, where the curve is straight", m)
+		require.True(t, m > 1<<10 && m < 32<<10, "extra point at %d, where the curve is straight", m)
 	}
 }
 

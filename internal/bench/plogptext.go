@@ -43,10 +43,10 @@ func (r *PlogpResult) WriteText(w io.Writer) error {
 	} else if e, g := f.Extra[logp.Scatter].PerByte, k.Extra[logp.Scatter].PerByte; e != 0 || g != 0 {
 		fmt.Fprintf(b, "%-34s %10.4f %10.4f %10.4f\n", "      a byte read beyond Os, ns", e, g, p.Extra[logp.Scatter].PerByte)
 	}
-	fmt.Fprintf(b, "\n%8s %10s %6s %10s %6s %10s %6s %10s %6s\n", "bytes", "Os", "conf", "one write", "conf", "copy C", "conf", "register R", "conf")
+	fmt.Fprintf(b, "\n%8s %10s %6s %10s %6s %10s %6s %10s %6s %10s %6s\n", "bytes", "Os", "conf", "memory", "conf", "one write", "conf", "copy C", "conf", "register R", "conf")
 	for _, pt := range p.Os.Points() {
 		fmt.Fprintf(b, "%8s", FormatSize(int(pt.Size)))
-		for _, c := range []logp.Curve{p.Os, r.Halves[0].Complete, p.C, p.R} {
+		for _, c := range []logp.Curve{p.Os, p.Memory, r.Halves[0].Complete, p.C, p.R} {
 			if ps := c.Points(); len(ps) == 0 || pt.Size > ps[len(ps)-1].Size || pt.Size < ps[0].Size && len(ps) > 1 {
 				fmt.Fprintf(b, " %10s %6s", "-", "")
 				continue

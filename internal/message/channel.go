@@ -44,9 +44,10 @@ type Channel struct {
 	batch     logp.Batch
 	first     []*Out // of the backlog, as many as the batch has messages
 	modes     []logp.Mode
-	planned   []int  // places in first of those that the batch has
-	gone      []bool // handed to a stream: no longer ours
-	group     []int  // of the messages of one descriptor, in first
+	part      []int32 // of the plan, in which each message travels
+	planned   []int   // places in first of those that the batch has
+	gone      []bool  // handed to a stream: no longer ours
+	group     []int   // of the messages of one descriptor, in first
 	packer    *gather.Packer
 	packs     []gather.Message
 	tags      []byte

@@ -96,7 +96,7 @@
 //	channel.go     Channel: open, connect, progress, close
 //	options.go     Options and defaults; setup.go what peers exchange
 //	out.go         Out and the backlog; pending.go what the link still reads
-//	plan.go        the backlog as the model sees it
+//	plan.go        the backlog as the model sees it; waits.go what it waits for
 //	explain.go     Explain, and what is large
 //	transmit.go    carrying out a plan; ring.go, announce.go its two streams
 //	direct.go      messages that go to advertised receives

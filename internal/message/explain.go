@@ -42,6 +42,7 @@ func (c *Channel) Explain(outs []Out) (*logp.Explanation, error) {
 			b.Messages = append(b.Messages, m)
 		}
 	}
+	c.waits(&b)
 	x, err := c.plan.Explain(&b)
 	if err == nil {
 		p := c.plan.Params()

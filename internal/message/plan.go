@@ -20,6 +20,7 @@ func (c *Channel) limit(peer rdv.Setup) {
 	if threshold == 0 {
 		threshold = inPlaceFrom(c.link.Name())
 	}
+	window, credit, block := c.ring.Window()
 	most := c.ring.GatherLimits(eager.Envelope{Kind: kindTagged})
 	const (
 		perSegment = 3  // size of two bytes, tag of one, consecutive numbers
@@ -31,7 +32,9 @@ func (c *Channel) limit(peer rdv.Setup) {
 	c.batch.Limits = logp.Limits{
 		EagerMax:     int64(c.ring.MaxPayload(flowctl.Data, true)),
 		EagerInPlace: min(int64(c.inPlace), logp.MaxSize),
-		EagerBlock:   int64(c.opt.Ring.BlockSize),
+		EagerBlock:   int64(block),
+		Ring:         int64(window),
+		Credit:       int64(credit),
 		GatherMax:    max(int64(most.Bytes)-slack, 0),
 		GatherCopy:   min(int64(c.inPlace)-1, logp.MaxSize),
 		MaxSGE:       int32(min(caps.MaxSGE, most.InPlace+1)),
@@ -135,15 +138,18 @@ func (n *neighbour) describe(o *Out) logp.Message {
 }
 
 // view takes the first messages off the backlog, to c.first, describes them to
-// the model, and plans: their modes are in c.modes.
+// the model, and plans: their modes are in c.modes, the parts
+// of the plan that they belong to in c.part.
 func (c *Channel) view() error {
 	b := &c.batch
 	b.Messages, c.first, c.modes, c.gone, c.planned = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0], c.planned[:0]
+	c.part = c.part[:0]
 	var n neighbour
 	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
 		o := c.backlog.pop()
 		c.assign(o)
 		c.first = append(c.first, o)
+		c.part = append(c.part, 0)
 		c.gone = append(c.gone, false)
 		if o.wanted {
 			c.modes = append(c.modes, direct)
@@ -157,6 +163,7 @@ func (c *Channel) view() error {
 	if len(b.Messages) == 0 {
 		return nil
 	}
+	c.waits(b)
 	plan, err := c.plan.Plan(b)
 	if err != nil {
 		return err
@@ -167,7 +174,7 @@ func (c *Channel) view() error {
 		p := &plan.Parts[i]
 		for _, k := range p.Messages {
 			k := c.planned[k]
-			c.modes[k] = p.Mode
+			c.modes[k], c.part[k] = p.Mode, int32(i)
 			if o := c.first[k]; o.overtaken && p.Mode == logp.Scatter {
 				c.modes[k] = o.mode
 			}

@@ -76,9 +76,15 @@ func (c *Channel) fill(stop uint64) (all bool) {
 		n++
 	}
 	all = true
-	from := -1 // first of a run to gather
+	from := -1 // first of a gather of the plan
 	for i := 0; i <= n && all; i++ {
 		if i < n && c.modes[i] == logp.Gather {
+			if from >= 0 && c.part[i] != c.part[from] {
+				if all = c.gather(from, i); !all {
+					break
+				}
+				from = -1
+			}
 			if from < 0 {
 				from = i
 			}

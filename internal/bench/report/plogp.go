@@ -70,6 +70,7 @@ func PlogpPlots(rs []bench.PlogpResult) ([]Plot, error) {
 		{"os", "Os: what one more write occupies the sender", func(r *bench.PlogpResult) (logp.Curve, float64) {
 			return r.Tables.Both.Os, r.Tables.Both.G + r.Tables.Both.CPU.B
 		}},
+		{"memory", "Memory: what a batch of that many bytes takes beyond the caches", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Tables.Both.Memory, 0 }},
 		{"complete", "A single write, from posting to completion", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Halves[0].Complete, 0 }},
 		{"copy", "C: a local copy", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Tables.Both.C, 0 }},
 		{"register", "R: registering and giving back", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Tables.Both.R, 0 }},

@@ -1,0 +1,126 @@
+package message
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/logp"
+)
+
+// strange is a link of random costs, on which any plan may be best: where bytes
+// become dearer with size, gathers are cut.
+func strange(t *testing.T, rng *rand.Rand) logp.Params {
+	curve := func(base, perByte float64) logp.Curve {
+		y := base * rng.Float64()
+		ps := []logp.Point{{Size: 0, NS: y}}
+		prev := int64(0)
+		for x := int64(64); x <= 1<<20; x *= 4 {
+			y += float64(x-prev) * perByte * 2 * math.Pow(rng.Float64(), 3)
+			prev = x
+			ps = append(ps, logp.Point{Size: x, NS: y})
+		}
+		c, err := logp.NewCurve(ps)
+		require.NoError(t, err)
+		return c
+	}
+	return logp.Params{
+		Os: curve(100, 0.5), Or: curve(100, 0), C: curve(20, 0.1), R: curve(2000, 0.1),
+		G: 300 * rng.Float64(), Ls: 500 * rng.Float64(), Lh: 200 * rng.Float64(),
+		CPU: logp.Posting{A: 100 * rng.Float64(), B: 50 * rng.Float64()},
+	}
+}
+
+// What Explain shows is what goes over the wire: as many gathers, descriptors and
+// eager messages, and each message the way it says.
+func TestThePlanIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 1))
+	kinds := map[logp.ModeSet]int{}
+	cut := 0
+	rounds := 60
+	if testutil.Race {
+		rounds = 15
+	}
+	for range rounds {
+		p := strange(t, rng)
+		o := Options{Params: &p, Ring: eager.Options{Blocks: 1024, BlockSize: 1024, Every: 128}}
+		a, b := pair(t, simLinks(sim.Options{}), 4<<20, o, o)
+		mem, theirs := a.reg.Bytes(), b.reg.Bytes()
+		for range 6 {
+			n, at := 2+rng.IntN(60), 0
+			outs, ins := make([]Out, n), make([]In, n)
+			notes, got := make([]note, n), make([]note, n)
+			for i := range outs {
+				size := min(int(math.Exp2(15*rng.Float64())), 500<<10/n)
+				o := &outs[i]
+				o.Data, o.Done = mem[at:at+size:at+size], &notes[i]
+				if rng.IntN(4) > 0 {
+					o.LKey, o.RKey, o.Registered = a.reg.LKey(), a.reg.Key().RKey, true
+				}
+				o.Urgent = rng.IntN(30) == 0
+				ins[i] = In{Buf: theirs[at : at+size], LKey: b.reg.LKey(), Registered: true, Done: &got[i]}
+				at += size + 1 // no neighbours: they would share a read
+			}
+			testutil.Eventually(t, 10*time.Second, func() bool { // an empty ring
+				require.NoError(t, a.turn())
+				require.NoError(t, b.turn())
+				l := a.ch.Limits()
+				return a.ch.ring.Free(0) > int(l.Ring/l.EagerBlock)*3/4 && !a.ch.long.Full()
+			}, "room in the rings")
+			e, err := a.ch.Explain(outs)
+			require.NoError(t, err)
+			before := a.ch.Stats()
+			for i := range outs {
+				a.ch.Send(&outs[i])
+			}
+			_, _, err = a.ch.Progress()
+			require.NoError(t, err)
+			s := a.ch.Stats()
+			require.Zero(t, s.Backlog, "all went at once")
+			var parts [logp.NumModes]int
+			var messages [logp.NumModes]uint64
+			for _, q := range e.Plan().Parts {
+				parts[q.Mode]++
+				messages[q.Mode] += uint64(len(q.Messages))
+				for _, k := range q.Messages {
+					require.Equal(t, q.Mode, a.ch.modes[k], "message %d", k)
+				}
+			}
+			require.EqualValues(t, parts[logp.Gather], s.Gathers-before.Gathers, "%s", e.Reason)
+			require.EqualValues(t, parts[logp.Scatter], s.Descriptors-before.Descriptors, "%s", e.Reason)
+			for m := range messages {
+				require.Equal(t, messages[m], s.Messages[m]-before.Messages[m], "%v: %s", logp.Mode(m), e.Reason)
+			}
+			var used logp.ModeSet
+			for m, k := range messages {
+				if k > 0 {
+					used = used.With(logp.Mode(m))
+				}
+			}
+			kinds[used]++
+			if parts[logp.Gather] > 1 {
+				cut++
+			}
+			for i := range ins { // not before: known destinations need no plan
+				b.ch.Recv(&ins[i])
+			}
+			testutil.Eventually(t, 10*time.Second, func() bool {
+				require.NoError(t, a.turn())
+				require.NoError(t, b.turn())
+				return notes[n-1].n+got[n-1].n == 2
+			}, "all messages there")
+			for i := range got {
+				require.NoError(t, got[i].err)
+			}
+		}
+	}
+	require.Greater(t, len(kinds), 3, "%v", kinds)
+	require.Greater(t, cut, rounds/2)
+}

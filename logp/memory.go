@@ -1,0 +1,89 @@
+package logp
+
+import "math"
+
+// What several writes of a batch take cannot be less than what one takes that
+// carries all of it, but for what operations cost: the same bytes cross the same
+// link. Measured one size at a time, a curve may say otherwise. A small message
+// that is sent again and again is in the processor's nearest cache; one of a
+// megabyte is not, and neither is a batch of a megabyte, however small its
+// messages are. So the time beyond the caches is a matter of the batch:
+//
+//	memory = Memory(S)
+//
+// and Os holds what is left. It is the same for every mode and so decides
+// nothing, but with it in Os a gather of many messages looks slower than the
+// messages alone.
+
+// Split takes from c, with fixed ns that every operation costs besides, what makes
+// operations of more bytes dearer a byte than smaller ones:
+//
+//	c(x) = near(x) + far(x)     far convex and never falling, 0 up to where
+//	                            (c(x) + fixed)/x is least
+//
+// far is the greatest convex function below c + fixed that begins at 0, less the
+// straight line with which that begins. (near + fixed)/x does not rise but between
+// points, so cutting an operation never pays. Points count at the upper end of
+// what they may be by their confidence. Where c + fixed does not rise a byte, as
+// with an adapter that is limited by operations first and by bytes then, far is 0. The
+// confidence of both is that of c.
+func (c Curve) Split(fixed float64) (near, far Curve, err error) {
+	if c.d == nil {
+		return c, Curve{}, nil
+	}
+	hull := []node{{}}
+	slope := func(a, b node) float64 { return (b.y - a.y) / float64(b.x-a.x) }
+	nodes := c.d.nodes
+	last := nodes[len(nodes)-1]
+	for _, n := range nodes {
+		if n.x == 0 {
+			continue
+		}
+		n.y = (n.y + fixed) * (1 + doubt(c.Confidence(n.x)))
+		for k := len(hull); k > 1 && slope(hull[k-2], hull[k-1]) >= slope(hull[k-2], n); k-- {
+			hull = hull[:k-1]
+		}
+		hull = append(hull, n)
+	}
+	if len(hull) < 2 {
+		return c, Curve{}, nil
+	}
+	// The curve goes on with its last slope.
+	for k := len(hull); k > 2 && slope(hull[k-2], hull[k-1]) > last.slope; k-- {
+		hull = hull[:k-1]
+	}
+	base := slope(hull[0], hull[1])
+	if len(hull) == 2 && last.slope <= base {
+		return c, Curve{}, nil
+	}
+	beyond := func(n node) float64 { return max(n.y-base*float64(n.x), 0) }
+	var a, b []Point
+	for i, n := range hull {
+		y := 0.0 // up to the least; what is computed is rounding
+		if i > 1 {
+			y = beyond(n)
+		}
+		b = append(b, Point{Size: n.x, NS: y, Conf: c.Confidence(n.x)})
+	}
+	if end := hull[len(hull)-1]; end.x < MaxSize-octave {
+		end.x += octave
+		end.y += last.slope * octave
+		b = append(b, Point{Size: end.x, NS: beyond(end), Conf: c.Confidence(end.x)})
+	}
+	if far, err = NewCurve(b); err != nil {
+		return c, Curve{}, err
+	}
+	for _, q := range c.d.points {
+		a = append(a, Point{Size: q.Size, NS: max(q.NS-far.At(q.Size), 0), Conf: q.Conf})
+	}
+	near, err = FitMonotone(a)
+	return near, far, err
+}
+
+// doubt is how far a point of that confidence may lie below what is true, as a
+// fraction: noise at ½. The least of many points is the one that is most wrong, and
+// all others would be held against it.
+func doubt(conf float64) float64 { return noise * math.Sqrt(1/max(conf, 1e-4)-1) }
+
+// octave is how far the last slope of a split curve is drawn.
+const octave = 1 << 20

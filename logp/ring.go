@@ -1,0 +1,189 @@
+package logp
+
+import "math"
+
+// What goes through the ring leaves it in the order of the batch: eager messages
+// and gathers follow each other there, and a gather holds neighbours among them.
+// So do descriptors, which are as long as can be. The search sorts messages
+// otherwise. Which mode each of them takes is its result; what lies together in a
+// gather or a descriptor is settled here.
+
+// order makes gathers of a plan lie in the order of the ring, where the search has
+// left them otherwise, and prices it. finer: it cuts gathers further than limits do.
+func (s *search) order(r *prices, b *Batch, out *Plan) (finer bool) {
+	gathers, lawful := s.ways(out, int(r.l.ScatterSegs))
+	switch {
+	case lawful:
+		out.Total = s.price(r, b, out.Parts)
+	case len(s.chain) <= fewMessages:
+		s.segment(r, b)
+		s.again(r, b, out, true)
+	default:
+		s.again(r, b, out, false)
+		// Eager messages between gathers cut them: try to gather all.
+		more := false
+		for _, i := range s.all[s.urge:] {
+			if s.way[i] == Eager && s.items[i].ok.Has(Gather) {
+				s.way[i], more = Gather, true
+			}
+		}
+		if more {
+			s.again(r, b, &s.alt, false)
+			s.prefer(out, 1)
+		}
+		return false
+	}
+	if gathers < 2 {
+		return false
+	}
+	s.again(r, b, &s.alt, false)
+	s.prefer(out, 1+noise)
+	return len(out.Parts) > len(s.alt.Parts)
+}
+
+// prefer takes the other plan where it costs at most so many times as much.
+func (s *search) prefer(out *Plan, times float64) {
+	if s.alt.Total <= times*out.Total && len(s.alt.Parts) < len(out.Parts) || s.alt.Total < out.Total {
+		*out, s.alt = s.alt, *out
+	}
+}
+
+// ways notes which mode each message takes, and in chain which of them go
+// through the ring, in its order. It returns how many gathers there are, and
+// whether all parts are in order.
+func (s *search) ways(out *Plan, segs int) (gathers int, lawful bool) {
+	n := len(s.items)
+	s.way, s.head, s.chain = grow(s.way, n), grow(s.head, n), grow(s.chain, n)[:0]
+	for i := range out.Parts {
+		q := &out.Parts[i]
+		for _, k := range q.Messages {
+			s.way[k], s.head[k] = q.Mode, q.Messages[0]
+		}
+		if q.Mode == Gather {
+			gathers++
+		}
+	}
+	lawful = true
+	last := int32(-1) // first message of the gather before
+	scattered, head := 0, int32(0)
+	for i := range int32(n) {
+		switch s.way[i] {
+		case Scatter:
+			if scattered%segs == 0 {
+				head = i
+			}
+			lawful = lawful && s.head[i] == head
+			scattered++
+			continue
+		case Eager:
+			last = -1
+		case Gather:
+			// Who comes back to a gather after another begins at a later
+			// message than its first.
+			lawful = lawful && (s.head[i] == last || s.head[i] == i)
+			last = s.head[i]
+		}
+		s.chain = append(s.chain, i)
+	}
+	return gathers, lawful
+}
+
+// again makes the plan of the modes in way.
+func (s *search) again(r *prices, b *Batch, out *Plan, heads bool) {
+	out.reset(len(s.items), WhyCheapest)
+	s.byWay(b, out, heads)
+	out.Total = s.price(r, b, out.Parts)
+}
+
+// segment decides anew, for few messages, which of those in chain to gather with
+// their neighbours and which to send alone: the shortest path over their order.
+func (s *search) segment(r *prices, b *Batch) {
+	n := len(s.chain)
+	var f [fewMessages + 1]float64
+	var from [fewMessages + 1]int
+	for j := 1; j <= n; j++ {
+		i := s.chain[j-1]
+		t := &s.items[i]
+		urgent := b.Messages[i].Flags&Urgent != 0 && t.ok.Has(Eager)
+		f[j], from[j] = math.Inf(1), -1
+		if t.ok.Has(Eager) {
+			f[j] = f[j-1] + t.e
+		}
+		if urgent {
+			continue
+		}
+		var bytes int64
+		price, sge := 0.0, int32(1)
+		for k := j; k > 0; k-- {
+			x := &s.items[s.chain[k-1]]
+			bytes += x.size
+			price += x.g
+			sge += x.sge
+			if !x.ok.Has(Gather) || b.Messages[s.chain[k-1]].Flags&Urgent != 0 && x.ok.Has(Eager) ||
+				sge > max(r.l.MaxSGE, 1) || bytes+int64(j-k+1)*int64(r.l.Segment)+int64(r.l.Header) > r.l.GatherMax {
+				break
+			}
+			if c := f[k-1] + price + r.gather(j-k+1, bytes); c < f[j] {
+				f[j], from[j] = c, k-1
+			}
+		}
+	}
+	for j := n; j > 0; {
+		k := from[j]
+		if k < 0 {
+			s.way[s.chain[j-1]] = Eager
+			j--
+			continue
+		}
+		for ; j > k; j-- {
+			s.way[s.chain[j-1]], s.head[s.chain[j-1]] = Gather, s.chain[k]
+		}
+	}
+}
+
+// byWay makes parts of the modes in way: descriptors, eager messages, gathers. Those
+// are as large as can be, or begin where head says.
+func (s *search) byWay(b *Batch, out *Plan, heads bool) {
+	var used ModeSet
+	for _, w := range s.way[:len(s.items)] {
+		used = used.With(w)
+	}
+	for _, m := range [...]Mode{Scatter, Eager, Gather} {
+		if !used.Has(m) {
+			continue
+		}
+		var q room
+		k := len(out.order)
+		for i, w := range s.way[:len(s.items)] {
+			open := len(out.order) > k
+			if open && m == Gather && w == Eager {
+				out.close(m, k)
+				k, q = len(out.order), room{}
+			}
+			if w != m {
+				continue
+			}
+			x := b.Messages[i]
+			open = len(out.order) > k
+			if fits := q.fits(&b.Limits, x, m); open && (!fits || heads && m == Gather && s.head[i] == int32(i)) {
+				out.close(m, k)
+				k, q = len(out.order), room{}
+				q.fits(&b.Limits, x, m)
+			}
+			out.order = append(out.order, int32(i))
+		}
+		if len(out.order) > k {
+			out.close(m, k)
+		}
+	}
+}
+
+// runs counts the runs of mode m on p.
+func (p *path) runs(s *search, m Mode) (n int) {
+	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
+		if p.mode[j] == m {
+			n++
+		}
+	}
+	return n
+}
