@@ -113,25 +113,12 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 	if me == who.high {
 		peer = who.low
 	}
-	class := sampling.Remote
-	if who.sameHost {
-		class = sampling.SameHost
-	}
-	dir := e.cfg.Profiles
-	if dir == "" {
-		if dir, err = sampling.DefaultDir(); err != nil {
-			e.cfg.Logger.Debug("rma: no folder for figures of links", "err", err)
-		}
-	}
 	o := sampling.Options{
 		First: me == who.low, EP: uint32(peer), Mode: mode, Later: true,
 		Budget: time.Duration(curveShare * float64(e.cfg.SamplingBudget)),
-		Key:    sampling.Key{Device: e.cfg.Device, Class: class},
 		Other:  e.others(link),
 	}
-	if dir != "" {
-		o.Store = &sampling.Store{Dir: dir}
-	}
+	o.Store, o.Key = e.profile(link)
 	s, err := sampling.Open(e.links[link], e.peers[peer].ep, o)
 	if err != nil {
 		return res, err
@@ -168,6 +155,25 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 	}
 	res.SaveErr = s.Save(res)
 	return res, nil
+}
+
+// profile is where the figures of a link are kept, nil if nowhere, and under
+// which key: those of the class of the first pair that it joins stand for all.
+func (e *Engine) profile(link int) (*sampling.Store, sampling.Key) {
+	name := e.links[link].Name()
+	k := sampling.Key{Link: name, Device: e.cfg.Device, Class: sampling.Remote, Version: sampling.Version}
+	if e.pairs[name].sameHost {
+		k.Class = sampling.SameHost
+	}
+	dir := e.cfg.Profiles
+	if dir == "" {
+		var err error
+		if dir, err = sampling.DefaultDir(); err != nil {
+			e.cfg.Logger.Debug("rma: no folder for figures of links", "err", err)
+			return nil, k
+		}
+	}
+	return &sampling.Store{Dir: dir}, k
 }
 
 // others hands on completions that are not a measurement's.

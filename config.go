@@ -58,6 +58,12 @@ type Config struct {
 	// starting a job takes. Slow links gain from more, once: the result is saved.
 	SamplingBudget time.Duration
 
+	// Learn is how many messages sent alone pass between two that are timed, to find
+	// out whether a link is what was measured; batches that are planned count for
+	// four. What is learned moves the choice. Negative: never, nor is anything learned
+	// with Sampling "off". RMA_LEARN overrides it. Zero: 256, which costs 2 ns a message.
+	Learn int
+
 	// Profiles is the folder of saved measurements. RMA_PROFILES overrides it.
 	// Empty: rma in the user's cache directory: they belong to the machine, not
 	// to a program.

@@ -20,6 +20,7 @@ const (
 	envMode        = "RMA_MODE"
 	envSampling    = "RMA_SAMPLING"
 	envBudget      = "RMA_SAMPLING_BUDGET"
+	envLearn       = "RMA_LEARN"
 	envProfiles    = "RMA_PROFILES"
 	envDepth       = "RMA_DEPTH"
 	envPinned      = "RMA_PINNED_LIMIT"
@@ -51,6 +52,7 @@ func (c *Config) fields() []field {
 		textField(envMode, &c.Mode),
 		textField(envSampling, &c.Sampling),
 		durationField(envBudget, &c.SamplingBudget),
+		intField(envLearn, &c.Learn),
 		textField(envProfiles, &c.Profiles),
 		intField(envDepth, &c.Depth),
 		intField(envPinned, &c.PinnedLimit),

@@ -1,6 +1,8 @@
 package rma
 
 import (
+	"math/bits"
+
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/logp"
 )
@@ -31,6 +33,9 @@ type MessageStats struct {
 	CreditWaits              uint64 // times that the peer's ring, or its list of transfers, was full
 	Retries                  uint64 // times that the link's queue was full
 	Unexpected               uint64 // received before anybody asked, and copied aside
+	Timed                    uint64 // backlogs that were timed, to learn whether the link is as measured
+	Replans                  uint64 // times that the choice of ways was changed by that
+	Drifting                 int    // ways, of three for each peer, that take so much more or less time than measured that the next start measures again
 	Backlog                  int    // handed in, not on their way
 	Memory                   int    // bytes that rings and staging hold on this side
 }
@@ -118,6 +123,7 @@ func messageStats(ch *message.Channel) MessageStats {
 		Written: s.Written, Adverts: s.Adverts, LateAdverts: s.LateAdverts,
 		Plans: s.Plans, Writes: s.Gathers, Descriptors: s.Descriptors,
 		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(),
+		Timed: s.Learn.Timed, Replans: s.Learn.Told, Drifting: bits.OnesCount8(uint8(s.Learn.Drift)),
 	}
 }
 
@@ -153,6 +159,9 @@ func (m *MessageStats) add(o *MessageStats) {
 	m.CreditWaits += o.CreditWaits
 	m.Retries += o.Retries
 	m.Unexpected += o.Unexpected
+	m.Timed += o.Timed
+	m.Replans += o.Replans
+	m.Drifting += o.Drifting
 	m.Backlog += o.Backlog
 	m.Memory += o.Memory
 }

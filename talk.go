@@ -34,6 +34,7 @@ type talk struct {
 	on           bool             // on the protocol's list
 	asleep       bool             // the peer was told that this side sleeps
 	err          error            // why there is no channel
+	warned       time.Time        // when it was last said that the link has changed
 	ended        error            // that no more comes was told to those who wait for any peer
 }
 
@@ -76,6 +77,7 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	ch, err := message.Open(e.links[p.link], p.ep, message.Options{
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
+		Learn: e.learns(), Drift: p.drifted,
 		Params: e.params[p.link].to(e.Rank(), p.rank), From: p.rank, Shared: &e.proto.shared,
 	})
 	if err != nil {

@@ -101,6 +101,9 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 			c("onesided", func(c *rma.Counts) uint64 { return c.Retries }), m("messages", func(m *rma.MessageStats) uint64 { return m.Retries }),
 		}},
 		{prefix + "atomic_retries_total", "Compare-and-swaps that emulated atomics had to repeat.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.AtomicRetries })}},
+		{prefix + "backlogs_timed_total", "Backlogs that were timed, to learn whether a link is as measured.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Timed })}},
+		{prefix + "replans_total", "Times that the choice of ways was changed by what was timed.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Replans })}},
+		{prefix + "ways_drifting", "Ways of messages, of three for each peer, on a link that is not what was measured.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Drifting) })}},
 		{prefix + "messages_backlog", "Messages handed in and not on their way.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
 		{prefix + "message_memory_bytes", "Memory of rings and staging on this side.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Memory) })}},
 	}

@@ -59,6 +59,12 @@ var engineSettings = []Setting{
 		Where: "rma", Since: "0.1",
 	},
 	{
+		Env: "RMA_LEARN", Field: "Learn", Type: Type{Kind: Count, Unit: "messages", Min: 1, Max: 1 << 30, Negative: "never"}, Default: "256",
+		What:  "messages sent alone between two that are timed, to find out whether a link is what was measured; batches that are planned count for four. What is learned moves the choice ([model.md](model.md#while-running))",
+		Why:   "2 ns a message, and a way that has become slow is left after some thousand batches",
+		Where: "internal/message", Since: "0.1",
+	},
+	{
 		Env: "RMA_DEPTH", Field: "Depth", Type: Type{Kind: Count, Unit: "requests", Min: 16, Max: 1 << 16}, Default: "256",
 		What:  "requests that may be under way with one peer; what is handed in beyond waits in the process",
 		Why:   "covers the bandwidth-delay product of every link measured; more costs queue memory for each peer, less stalls streams of small operations",
