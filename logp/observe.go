@@ -31,13 +31,13 @@ func (p *Params) SenderSees(b *Batch, m Mode) (float64, error) {
 }
 
 // Observer makes a Refiner learn from what a sender sees of its own batches. It
-// learns how much slower than usual the link has become, mode by mode, and leaves it to calibration how far the model is off: what a sender sees is too
-// little to tell that, but how it changes is enough to tell a change.
+// learns how much slower than usual the link has become, mode by mode, and leaves
+// it to calibration how far the model is off: what a sender sees is too little to
+// tell that, but how it changes is enough to tell a change.
 //
 // Samples are held against others of the same mode and about the same size. Of
-// the last four the least counts, so that what else runs on the machine has no
-// weight unless it hits four in a row. The
-// Refiner then takes the median of three such, and a small step. It belongs to one
+// the last eight the least counts, so that what else runs on the machine has no
+// weight unless it hits eight in a row. The Refiner then takes the median of three such, and a small step. It belongs to one
 // goroutine, and does not allocate after it was made.
 type Observer struct {
 	r      *Refiner
@@ -50,9 +50,9 @@ const (
 	// observeSizes is how many classes of batches there are: a factor of four in
 	// bytes each, with ten bytes more for each message.
 	observeSizes = 12
-	observeLast  = 4
+	observeLast  = 8
 	// observeFirst samples of a class only find out what is normal.
-	observeFirst = 8
+	observeFirst = 12
 	// observeNear is how far from usual a sample may be and still tell what is
 	// usual, with a weight of 1/observeSlow: figures within it are noise, or of
 	// no consequence. What is slower is a change, and does not become usual; what is
@@ -68,7 +68,7 @@ const (
 
 // level is what is known of a class.
 type level struct {
-	last  [observeLast]float64 // observed over predicted
+	last  [observeLast]float32 // observed over predicted
 	n     uint32
 	usual float64
 }
@@ -117,14 +117,14 @@ func sizeClass(b *Batch) int {
 
 // take returns how much slower than usual the class is.
 func (l *level) take(x float64) (ratio float64, known bool) {
-	l.last[l.n%observeLast] = x
+	l.last[l.n%observeLast] = float32(x)
 	l.n++
 	if l.n < observeLast {
 		return 0, false
 	}
-	least := l.last[0]
-	for _, y := range l.last[1:] {
-		least = min(least, y)
+	least := math.Inf(1)
+	for _, y := range l.last {
+		least = min(least, float64(y))
 	}
 	switch {
 	case l.n <= observeFirst:

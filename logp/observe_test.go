@@ -99,7 +99,7 @@ func TestObserverFollowsTheLink(t *testing.T) {
 		s.slow[best] = 8
 		n := 0
 		for ; s.send(t, b, 1) == best; n++ {
-			require.Less(t, n, 120)
+			require.Less(t, n, 60)
 		}
 		t.Logf("model off by %v: left after %d samples", wrong, n)
 		for range 500 {
@@ -115,7 +115,7 @@ func TestObserverFollowsTheLink(t *testing.T) {
 		require.True(t, s.o.Refiner().Drift().Has(best))
 		s.slow[best] = 1
 		for n = 0; s.send(t, b, 1) != best; n++ {
-			require.Less(t, n, 200)
+			require.Less(t, n, 100)
 		}
 		t.Logf("model off by %v: taken again after %d samples", wrong, n)
 		for range 300 {

@@ -22,6 +22,11 @@ const (
 	// learnPublish timed backlogs pass between two changes of the planner's parameters,
 	// at least: each forgets its plans.
 	learnPublish = 8
+	// driftFactor: a mode that is found to be so much slower driftAfter times in a
+	// row is another link's. Less is what a busy machine does: plans follow that, and
+	// it passes.
+	driftFactor = 2
+	driftAfter  = 32
 	// learnRetry is the part of the interval after which a link that was busy is
 	// tried again.
 	learnRetry = 8
@@ -51,6 +56,7 @@ type learner struct {
 	untold int        // timed since the planner was told; from learnPublish on it may be
 	moved  bool       // there is something to tell
 	drift  logp.ModeSet
+	slow   [logp.NumModes]int // times in a row that a mode was found to be
 	stats  LearnStats
 }
 
@@ -91,7 +97,7 @@ func (l *learner) open(o *Options) error {
 func (l *learner) restart(p *logp.Params) (err error) {
 	if l.every > 0 {
 		l.obs, err = logp.NewObserver(p)
-		l.step, l.token, l.moved, l.drift = resting, 0, false, 0
+		l.step, l.token, l.moved, l.drift, l.slow = resting, 0, false, 0, [logp.NumModes]int{}
 	}
 	return err
 }
@@ -242,7 +248,18 @@ func (c *Channel) learned(ticks int64) {
 		}
 	}
 	was := l.drift
-	if l.drift = l.obs.Refiner().Drift(); l.drift&^was != 0 && c.opt.Drift != nil {
+	switch x := l.obs.Refiner().Learned(l.mode); {
+	case !x.Drift:
+		l.drift &^= 1 << l.mode
+		l.slow[l.mode] = 0
+	case x.Factor < driftFactor:
+		l.slow[l.mode] = 0
+	default:
+		if l.slow[l.mode]++; l.slow[l.mode] >= driftAfter {
+			l.drift = l.drift.With(l.mode)
+		}
+	}
+	if l.drift&^was != 0 && c.opt.Drift != nil {
 		c.opt.Drift(l.drift)
 	}
 }

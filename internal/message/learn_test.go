@@ -150,7 +150,7 @@ func TestPlansFollowTheLink(t *testing.T) {
 	w.slow[logp.Gather] = 4
 	n := until(logp.Eager, 16*60)
 	t.Logf("left after %d batches", n)
-	for range 3000 {
+	for range 8000 {
 		p.send(t)
 	}
 	s = a.ch.Stats().Learn
