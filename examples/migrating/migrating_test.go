@@ -125,29 +125,52 @@ func TestLookupAndCall(t *testing.T) {
 	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
 		if eng.Rank() == 1 {
 			testutil.Fill(mem.Bytes()[3*rowSize:4*rowSize], 3, 0)
-			if err := eng.Barrier(ctx); err != nil {
-				return err
+			h, err := serve(eng, bytes.ToUpper)
+			if err == nil {
+				defer h.Close()
+				err = eng.Barrier(ctx)
 			}
-			return serve(ctx, eng, 0, bytes.ToUpper)
+			if err == nil {
+				err = eng.Barrier(ctx) // rank 0 has asked
+			}
+			return err
 		}
 		if err := eng.Barrier(ctx); err != nil {
 			return err
 		}
-		if err := lookup(ctx, eng, 1, &keys[1], 3, mem.Slice(0, rowSize)); err != nil {
+		row := make([]byte, rowSize)
+		if err := lookup(ctx, eng, 1, &keys[1], 3, row); err != nil {
 			return err
 		}
-		if err := testutil.Verify(mem.Bytes()[:rowSize], 3, 0); err != nil {
+		if err := testutil.Verify(row, 3, 0); err != nil {
 			return err
 		}
 		buf := make([]byte, 100)
-		for id := range uint32(3) {
-			n, err := call(ctx, eng, 1, id, []byte("question"), buf)
+		for id := range byte(3) {
+			n, err := call(ctx, eng, 1, 100+id, []byte("question"), buf)
 			if err != nil {
 				return err
 			}
 			require.Equal(t, "QUESTION", string(buf[:n]))
 		}
-		return eng.Peer(1).Send(nil).Wait(ctx)
+		return eng.Barrier(ctx)
+	})
+}
+
+// total adds up on rank 0 what all have.
+func TestTotal(t *testing.T) {
+	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+		sums, err := rma.View[float64](mem.Slice(64, 24))
+		if err != nil {
+			return err
+		}
+		if err := total(ctx, eng, keys[0].At(64), []float64{1, 2, float64(eng.Rank())}); err != nil {
+			return err
+		}
+		if eng.Rank() == 0 {
+			require.Equal(t, []float64{2, 4, 1}, sums)
+		}
+		return nil
 	})
 }
 

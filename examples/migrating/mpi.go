@@ -57,3 +57,12 @@ func await(ctx context.Context, eng *rma.Engine, flag rma.Buffer, step uint64) e
 	_, err := eng.WaitSignal(ctx, flag, rma.GE, step)
 	return err
 }
+
+// total adds every rank's values to those in the memory of rank 0: MPI_Accumulate
+// with MPI_SUM, or MPI_Reduce.
+func total(ctx context.Context, eng *rma.Engine, sums rma.Remote, mine []float64) error {
+	if err := rma.Accumulate(eng.Peer(0), sums, rma.Sum, mine).Wait(ctx); err != nil {
+		return err
+	}
+	return eng.Barrier(ctx)
+}
