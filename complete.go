@@ -104,11 +104,13 @@ func (t *proto) end(o *op) {
 	} else {
 		o.count(&p.counts)
 	}
+	if p.flushes.head == nil {
+		o.Finish()
+		return
+	}
 	epoch, err := o.epoch, o.err
 	o.Finish()
-	if p.flushes.head != nil {
-		t.flushed(p, epoch, err)
-	}
+	t.flushed(p, epoch, err)
 }
 
 // count counts an operation that ended well.

@@ -50,16 +50,27 @@ var ops = sync.Pool{New: func() any { return new(op) }}
 func newOp(p *Peer, kind fabric.Op) *op {
 	o := ops.Get().(*op)
 	o.Init()
-	o.peer, o.kind, o.slot, o.err, o.next, o.sge = p, kind, -1, nil, nil, fabric.SGE{}
+	if o.peer != p {
+		o.peer = p
+	}
+	o.kind, o.slot, o.sge = kind, -1, fabric.SGE{}
 	return o
 }
 
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
-	o.peer, o.err, o.batch, o.hook, o.target, o.resume = nil, nil, nil, nil, Request{}, nil
 	if o.kind >= kindSend {
 		o.out, o.in = message.Out{}, message.In{}
+		o.batch, o.target, o.resume = nil, Request{}, nil
+	}
+	// What is nil mostly is looked at before it is written: the write would tell
+	// the collector.
+	if o.err != nil {
+		o.err = nil
+	}
+	if o.hook != nil {
+		o.hook = nil
 	}
 	if o.more != nil {
 		o.more.recycle()

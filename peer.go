@@ -17,6 +17,7 @@ type Peer struct {
 
 	wakes  bool // a plain write wakes it
 	inline bool // the link takes a flag along with its request
+	soon   bool // requests are often complete when they are posted
 
 	// Owner's.
 	ep      fabric.Endpoint
@@ -97,14 +98,21 @@ func (p *Peer) submit(o *op, at Remote, n uint64) Request {
 	return p.handIn(o)
 }
 
-// handIn hands o in.
+// handIn hands o in: to the link at once if nobody else is at work, else to whoever
+// is. Short path.
 func (p *Peer) handIn(o *op) Request {
-	if p.eng.closed.Load() {
+	e := p.eng
+	if e.closed.Load() {
 		return p.drop(o, ErrClosed)
 	}
-	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}
-	p.eng.proto.in.push(o)
-	p.eng.prog.Kick()
+	r := Request{eng: e, op: o, gen: o.gen.Load()}
+	if !e.prog.Own() {
+		e.proto.in.push(o)
+		e.prog.Kick()
+		return r
+	}
+	e.proto.handOver(p, o)
+	e.prog.Disown()
 	return r
 }
 

@@ -175,15 +175,15 @@ func (t *proto) build(p *Peer, q *opQueue) int {
 		local := t.sges[t.used : t.used+1 : t.used+1]
 		local[0] = o.sge
 		t.used++
-		t.made[n] = made{o: o, last: true}
+		m := &t.made[n]
+		m.o, m.last = o, true
 		kind := o.kind
 		if kind == kindLoop {
 			kind = fabric.OpCompareSwap
 		}
-		t.wrs[n] = fabric.WR{
-			ID: t.id(o), Op: kind, Flags: fabric.FlagSignaled, Local: local,
-			RemoteAddr: o.remote, RKey: o.rkey, Compare: o.compare, Operand: o.operand,
-		}
+		wr := &t.wrs[n] // field by field: a literal would be made elsewhere and copied
+		wr.ID, wr.Op, wr.Flags, wr.Local = t.id(o), kind, fabric.FlagSignaled, local
+		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = o.remote, o.rkey, o.compare, o.operand
 		n++
 	}
 	if p.fenced && n > 0 {

@@ -50,7 +50,8 @@ type proto struct {
 	wrs  [chain]fabric.WR
 	made [chain]made
 	sges [pieces]fabric.SGE
-	used int // of sges
+	used int                  // of sges
+	cs   [8]fabric.Completion // polled for by who hands in
 }
 
 // slots are words in registered memory that results of atomics come to, and
@@ -145,6 +146,22 @@ func (t *proto) Step() bool {
 		did = true
 	}
 	return t.stepTalks() || did
+}
+
+// handOver takes o over, behind what was handed in before, and does with it what can
+// be done at once. Owner's. Short path.
+func (t *proto) handOver(p *Peer, o *op) {
+	t.takeOver()
+	t.enqueue(o)
+	if !p.active {
+		return
+	}
+	t.post(p)
+	if p.soon && p.flying > 0 {
+		if n := p.eng.links[p.link].Poll(t.cs[:]); n > 0 {
+			t.Complete(p.link, t.cs[:n])
+		}
+	}
 }
 
 // takeOver takes over what was handed in. It reports whether there was anything.

@@ -178,7 +178,7 @@ func (e *Engine) keep(chosen []string) error {
 		caps := e.links[i].Caps()
 		p := &Peer{
 			eng: e, rank: rank, link: i, num: e.numbers[i],
-			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8,
+			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
 		}
 		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
 		e.peers = append(e.peers, p)

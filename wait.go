@@ -111,6 +111,13 @@ func (r Request) Then(f func(error)) {
 // does not allocate.
 func (r Request) Forget() { r.Then(nil) }
 
+// blame keeps the error of an operation of any peer.
+func (e *Engine) blame(err error) {
+	if pe := (*PeerError)(nil); errors.As(err, &pe) && uint(pe.Rank) < uint(len(e.peers)) {
+		e.peers[pe.Rank].blame(err)
+	}
+}
+
 // blame keeps the error of an operation that nobody waits for, for the next flush.
 func (p *Peer) blame(err error) { p.forgotten.CompareAndSwap(nil, &err) }
 

@@ -175,6 +175,10 @@ type Caps struct {
 	// kind of its own (huge pages) may bring it.
 	MapsAlloc bool
 
+	// Immediate says that a request is often complete when Post has taken it, so
+	// that it pays to poll at once. A hint, not a promise.
+	Immediate bool
+
 	// TargetProgress says that peers' requests are executed by this side's
 	// Poll, so that somebody must poll or sleep on FD for peers to advance.
 	TargetProgress bool

@@ -85,7 +85,7 @@ func open(o Options) (l *link, err error) {
 		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()),
 		caps: fabric.Caps{
 			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
-			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true,
+			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true, Immediate: true,
 			MapsAlloc: !o.DisableSegments,
 		},
 	}

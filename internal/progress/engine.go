@@ -65,13 +65,13 @@ type Engine struct {
 	want   atomic.Int32 // goroutines that wait in Do for ownership
 	parked atomic.Int32 // goroutines that wait without driving
 	rest   atomic.Uint32
-	drives atomic.Uint64 // how often applications took to driving
 
 	// Owner's.
-	links []fabric.Link
-	proto Protocol
-	armed bool
-	cs    [pollBatch]fabric.Completion
+	links  []fabric.Link
+	proto  Protocol
+	armed  bool
+	drives uint64 // how often applications took to driving
+	cs     [pollBatch]fabric.Completion
 
 	events *events
 	nudge  chan struct{} // wakes from dozing
@@ -127,6 +127,20 @@ func (e *Engine) Kick() {
 	e.release()
 }
 
+// Own takes ownership if nobody has it, for a moment: to hand in work without a
+// detour, and to take what is complete at once. The protocol's Pending work comes
+// first. Disown ends it. Short path: does not allocate, block or poll.
+func (e *Engine) Own() bool {
+	if !e.tryLock(ownerApp) {
+		return false
+	}
+	e.drives++
+	return true
+}
+
+// Disown ends what Own began.
+func (e *Engine) Disown() { e.release() }
+
 // Progress drives the links once, for goroutines that spin on memory peers
 // write. It reports whether anything happened; false as well if somebody else
 // is driving.
@@ -134,7 +148,7 @@ func (e *Engine) Progress() bool {
 	if !e.tryLock(ownerApp) {
 		return false
 	}
-	e.drives.Add(1)
+	e.drives++
 	busy := e.pollOnce()
 	e.release()
 	return busy

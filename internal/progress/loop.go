@@ -39,8 +39,9 @@ func (e *Engine) loop() {
 			continue
 		}
 		busy := e.pollOnce()
+		d := e.drives
 		e.release()
-		if d := e.drives.Load(); d != seen && e.parked.Load() == 0 {
+		if d != seen && e.parked.Load() == 0 {
 			seen = d
 			e.doze(timer, slice, false)
 			slice = min(2*slice, maxDoze)

@@ -19,7 +19,7 @@ const (
 // Waiter is the end of one piece of work. Init it before use; it may be reused
 // after it is done and nobody waits for it any more.
 type Waiter struct {
-	state atomic.Uint32
+	state uint32 // atomically, but for Init: nobody else has it then
 	ch    chan struct{}
 }
 
@@ -28,18 +28,18 @@ func (w *Waiter) Init() {
 	if w.ch == nil {
 		w.ch = make(chan struct{}, 1)
 	}
-	w.state.Store(waitPending)
+	w.state = waitPending
 }
 
 // Done reports whether the work has ended; what the finisher wrote before
 // Finish may be read then.
-func (w *Waiter) Done() bool { return w.state.Load() == waitDone }
+func (w *Waiter) Done() bool { return atomic.LoadUint32(&w.state) == waitDone }
 
 // Finish marks the work as ended and wakes who waits. Once an Init; unless it
 // returns true the finisher must not touch the work afterwards. True means that
 // the work was detached and is the finisher's.
 func (w *Waiter) Finish() (detached bool) {
-	switch w.state.Swap(waitDone) {
+	switch atomic.SwapUint32(&w.state, waitDone) {
 	case waitParked:
 		w.ch <- struct{}{} // never blocks: a place for each that parks
 	case waitDetached:
@@ -50,7 +50,9 @@ func (w *Waiter) Finish() (detached bool) {
 
 // Detach says that nobody will wait: the finisher takes care of the work. False
 // means that it has ended already and stays the caller's. Nobody may be waiting.
-func (w *Waiter) Detach() bool { return w.state.CompareAndSwap(waitPending, waitDetached) }
+func (w *Waiter) Detach() bool {
+	return atomic.CompareAndSwapUint32(&w.state, waitPending, waitDetached)
+}
 
 // driverTries is how often a goroutine that waits tries to become the owner
 // while the progress goroutine is polling: a round of polls of idle links lasts
@@ -64,7 +66,7 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
 	var sp cpu.Spinner
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
-			e.drives.Add(1)
+			e.drives++
 			more := e.drive(ctx, w, &sp)
 			e.release()
 			if !more {
@@ -113,7 +115,7 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
 func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	e.parked.Add(1)
 	defer e.parked.Add(-1)
-	if !w.state.CompareAndSwap(waitPending, waitParked) {
+	if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
 		return nil
 	}
 	if e.owner.Load() != ownerApp {
@@ -128,7 +130,7 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	case <-e.quit:
 		err = ErrClosed
 	}
-	if !w.state.CompareAndSwap(waitParked, waitPending) {
+	if !atomic.CompareAndSwapUint32(&w.state, waitParked, waitPending) {
 		<-w.ch // it is done after all
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/cpu"
 )
@@ -89,7 +90,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 		}
 		b.kept = append(b.kept, w.ch)
 		w.ch = b.ch
-		if !w.state.CompareAndSwap(waitPending, waitParked) {
+		if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
 			w.ch = b.kept[len(b.kept)-1] // it rings nobody, or is in ws twice
 			b.kept[len(b.kept)-1] = nil
 			if w.Done() {
@@ -119,7 +120,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 		if own == nil {
 			continue
 		}
-		if ws[i].state.CompareAndSwap(waitParked, waitPending) {
+		if atomic.CompareAndSwapUint32(&ws[i].state, waitParked, waitPending) {
 			ws[i].ch, b.kept[i] = own, nil
 		} else {
 			rung--
