@@ -31,6 +31,7 @@ type choiceFlags struct {
 	bare, pin, quiet      bool
 	measure               bool
 	format, out, html     string
+	connect, token        string
 	add                   []string
 }
 
@@ -43,6 +44,8 @@ func (f *choiceFlags) common(cmd *cobra.Command) {
 	fl.DurationVar(&f.calibration, "calibration", choice.DefaultCalibration, "budget of fitting the model to whole batches")
 	fl.BoolVar(&f.bare, "no-calibration", false, "leave out the terms that are fitted to whole batches")
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
+	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
 	fl.StringVar(&f.format, "format", "table", "table or json")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 }
@@ -143,13 +146,36 @@ func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error)
 	return req, nil
 }
 
+// inJob reports whether the ranks are those of a launcher's job; silent, whether
+// this is one that has nothing to show.
+func (f *choiceFlags) inJob() (yes, silent bool) {
+	if f.connect != "" || !jobenv.InJob() {
+		return false, false
+	}
+	cfg, err := jobenv.FromEnv()
+	return true, err == nil && cfg.Rank > 0
+}
+
+// play does what req asks for where the ranks are: two hosts, a job, or here, by
+// local.
+func (f *choiceFlags) play(ctx context.Context, req choice.Request, emit choice.Emit, local func() error) (err error) {
+	if f.connect != "" {
+		var secret []byte
+		if secret, err = token(f.token); err == nil {
+			err = session.ChoiceConnect(ctx, f.connect, secret, req, emit)
+		}
+		return err
+	}
+	if yes, _ := f.inJob(); yes {
+		return shown(session.ChoiceInJob(ctx, req, emit))
+	}
+	return local()
+}
+
 // compare measures and writes.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
-	inJob := jobenv.InJob()
-	if inJob {
-		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
-		}
+	if _, silent := f.inJob(); silent {
+		return f.play(ctx, req, choice.Emit{}, nil)
 	}
 	out, commit := output(s, f.out)
 	w, err := choice.NewWriter(out, f.format)
@@ -169,11 +195,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 		rs = append(rs, r)
 		return w.Write(r)
 	}
-	if inJob {
-		_, err = session.ChoiceInJob(ctx, req, choice.Emit{Cell: emit})
-	} else {
-		err = session.ChoiceLocal(ctx, req, s.err, emit)
-	}
+	err = f.play(ctx, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
 	if err != nil {
 		return err
@@ -208,13 +230,12 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 // explain explains and writes.
 func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
 	var x *choice.Explanation
-	if jobenv.InJob() {
-		var shows bool
-		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }})
-		if err != nil || !shows {
-			return shown(shows, err)
-		}
-	} else if x, err = session.ExplainLocal(ctx, req, s.err); err != nil {
+	emit := choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }}
+	err = f.play(ctx, req, emit, func() (err error) {
+		x, err = session.ExplainLocal(ctx, req, s.err)
+		return err
+	})
+	if _, silent := f.inJob(); silent || err != nil {
 		return err
 	}
 	out, commit := output(s, f.out)
@@ -265,7 +286,8 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	if f.quiet {
 		bar = nil
 	}
-	if cfg, err := jobenv.FromEnv(); jobenv.InJob() && err == nil && cfg.Rank > 0 {
+	_, silent := f.inJob()
+	if silent {
 		bar = nil
 	}
 	p := newProgress(bar, choice.AblationRows())
@@ -276,16 +298,10 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 		as = append(as, a)
 		return nil
 	}
-	shows := true
-	var err error
-	if jobenv.InJob() {
-		shows, err = session.ChoiceInJob(ctx, req, choice.Emit{Ablation: emit})
-	} else {
-		err = session.AblateLocal(ctx, req, s.err, emit)
-	}
+	err := f.play(ctx, req, choice.Emit{Ablation: emit}, func() error { return session.AblateLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
-	if err != nil || !shows {
-		return shown(shows, err)
+	if err != nil || silent {
+		return err
 	}
 	out, commit := output(s, f.out)
 	return errors.Join(choice.WriteAblations(out, f.format, as), commit())

@@ -13,7 +13,7 @@
 //	remote.go   serve
 //	host.go     info, doctor; verbs.go what they say about RDMA devices;
 //	            settings.go info --settings
-//	report.go   report
+//	report.go   report; reportmodel.go what it shows of the cost model
 //	plogp.go    plogp
 //	choice.go   choice, explain, ablate
 //	switch.go   switch

@@ -257,6 +257,34 @@ func TestServeAndConnect(t *testing.T) {
 	}
 }
 
+// Whatever else two ranks can do goes between two hosts as well.
+func TestServeEverything(t *testing.T) {
+	ctx := testutil.Context(t, 5*time.Minute)
+	for args, want := range map[string]string{
+		"plogp --budget 20ms --max 16K --format json":                                               `"tables"`,
+		"plogp --budget 20ms --max 16K --compare --format json":                                     `"changes"`,
+		"explain --batch 4x64 --sampling 20ms --no-calibration":                                     "plan: ",
+		"switch -n 2 --max 64 --sampling 20ms --no-calibration --rounds 1 --time 1ms --format json": `"points"`,
+		"rendezvous --sizes 64K --rounds 1 --time 1ms --window 2 --format json":                     `"ratio"`,
+	} {
+		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token", "00ff00ff")
+		out, wait := start()
+		l, err := out.ReadString('\n')
+		require.NoError(t, err)
+		addr := strings.TrimSpace(strings.TrimPrefix(l, "serving on "))
+		profiles := []string{}
+		if strings.HasPrefix(args, "plogp") {
+			profiles = []string{"--profiles", t.TempDir()}
+		}
+		code, o, errs := rmabench(t, slices.Concat(strings.Fields(args), []string{"--connect", addr, "--token", "00ff00ff", "--fabric", "tcp", "--pin=false"}, profiles)...)
+		if !strings.Contains(args, "--compare") { // drift, on a busy machine
+			require.Equal(t, exitOK, code, "%s: %s", args, errs)
+		}
+		require.Contains(t, o, want, args)
+		require.NoError(t, wait(), args)
+	}
+}
+
 // A measuring rank that is killed ends the run with a reason, quickly.
 // Not parallel: it kills any child of this process.
 func TestKilledRankEndsTheRun(t *testing.T) {

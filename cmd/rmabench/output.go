@@ -19,7 +19,8 @@ import (
 // file.
 type sink struct {
 	bench.Writer
-	tmp  *os.File // nil: standard output
+	w    io.Writer // below it
+	tmp  *os.File  // nil: standard output
 	path string
 }
 
@@ -35,6 +36,7 @@ func newSink(stdout io.Writer, format, path string) (*sink, error) {
 		}
 		k.tmp, w = tmp, tmp
 	}
+	k.w = w
 	var err error
 	if k.Writer, err = bench.NewWriter(w, format); err != nil {
 		k.discard()

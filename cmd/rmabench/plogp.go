@@ -24,6 +24,7 @@ import (
 // plogpFlags are the flags of plogp.
 type plogpFlags struct {
 	fabric, format, out, label, profiles string
+	connect, token                       string
 	budget, calibrate                    time.Duration
 	max                                  string
 	compare, save, pin, quiet            bool
@@ -55,6 +56,7 @@ there is none, against a sampling just before; drift gives exit code 1.
   rmabench plogp --fabric tcp --budget 200ms --format json
   rmabench plogp --fabric shm --budget 1s --calibrate 2s --save
   rmabench plogp --fabric shm --save && rmabench plogp --fabric shm --compare
+  rmabench plogp --connect a:7471 --compare      # between two hosts
   rmabench plogp --fabric shm --format html --add verbs.jsonl --out out/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request()
@@ -72,6 +74,8 @@ there is none, against a sampling just before; drift gives exit code 1.
 	fl.StringVar(&f.format, "format", "table", "table, json or html")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
 	fl.StringVar(&f.label, "label", "", "free text in the result")
+	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
+	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
 	fl.BoolVar(&f.compare, "compare", false, "say what has changed, and whether it is drift")
 	fl.BoolVar(&f.save, "save", false, "save the result as the profile of the fabric")
 	fl.StringVar(&f.profiles, "profiles", "", "folder of saved profiles (default: rma in the user's cache folder)")
@@ -132,13 +136,24 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 		}
 		var res *bench.PlogpResult
 		var err error
-		if jobenv.InJob() {
+		switch {
+		case f.connect != "":
+			var secret []byte
+			if secret, err = token(f.token); err == nil {
+				res, err = session.PlogpConnect(ctx, f.connect, secret, req)
+			}
+			if err != nil {
+				return err
+			}
+		case jobenv.InJob():
 			var shows bool
 			if res, shows, err = session.PlogpInJob(ctx, req); err != nil || !shows {
 				return shown(shows, err)
 			}
-		} else if res, err = session.PlogpLocal(ctx, req, s.err); err != nil {
-			return err
+		default:
+			if res, err = session.PlogpLocal(ctx, req, s.err); err != nil {
+				return err
+			}
 		}
 		drift = res.Drift
 		all = append([]bench.PlogpResult{*res}, all...)

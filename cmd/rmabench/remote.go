@@ -14,7 +14,7 @@ func serveCommand(s streams) *cobra.Command {
 	var o session.ServeOptions
 	var secret string
 	cmd := &cobra.Command{
-		Use: "serve ADDR", Short: "Be the other host's rank for lat, bw and rate --connect",
+		Use: "serve ADDR", Short: "Be the other host's rank for commands with --connect",
 		Long: `Listen on ADDR (host:port, or :port for all addresses) and play the second
 rank for one client after the other, until interrupted. What is measured, and
 over which fabric, is the client's choice.

@@ -41,6 +41,7 @@ type reportFlags struct {
 	format, out, label  string
 	add                 []string
 	quiet, pin, valid   bool
+	choice              string
 }
 
 func reportCommand(s streams) *cobra.Command {
@@ -57,6 +58,10 @@ A table goes to standard output. --add puts results measured elsewhere into the
 same report (of another machine, or of a virtual one on this host), --fabrics
 none measures nothing. With --format json only the lines are written, to the file
 --out or to standard output: for measuring where somebody else reports.
+
+It also shows what the cost model knows of every fabric, how well it chooses (heat
+maps), bandwidth where the choice changes, and one batch explained; --choice none
+leaves that out, --choice full plays the whole grid.
 
 Fabrics that are named must work; without --fabrics those that do not are left
 out.`,
@@ -84,6 +89,7 @@ out.`,
 	fl.StringVar(&f.out, "out", "", "folder of html (default out/), file of json (default: standard output)")
 	fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
 	fl.StringArrayVar(&f.add, "add", nil, "merge results from this file of JSON lines (may be repeated)")
+	fl.StringVar(&f.choice, "choice", "small", "grid of the comparison of modes: none, small or full")
 	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
@@ -133,6 +139,9 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	plans, err := f.plans(changed("sizes"))
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains([]string{"none", "small", "full"}, f.choice) {
+		return nil, fmt.Errorf("--choice %q: want none, small or full", f.choice)
 	}
 	check := bench.Request{Plans: slices.Clone(plans)}
 	if err := check.Check(); err != nil {
@@ -186,11 +195,9 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	}
 	rep := &report.Report{When: time.Now()}
 	for _, name := range f.add {
-		rs, err := readResults(name)
-		if err != nil {
+		if err := addFile(rep, name); err != nil {
 			return fmt.Errorf("--add: %w", err)
 		}
-		rep.Results = append(rep.Results, rs...)
 	}
 	if f.format == "json" {
 		return f.lines(ctx, s, reqs, rep)
@@ -208,17 +215,17 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	return errors.Join(failed, f.write(s, rep))
 }
 
-func readResults(name string) ([]bench.Result, error) {
+// addFile adds a file of JSON lines.
+func addFile(rep *report.Report, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	rs, err := bench.ReadJSON(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if err := rep.Add(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return rs, nil
+	return nil
 }
 
 // measure adds the results of every request. A fabric that fails is noted, and
@@ -227,7 +234,7 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 	total := 0
 	for i := range reqs {
 		_ = reqs[i].Check() // checked before; fills in what Points counts
-		total += reqs[i].Points()
+		total += reqs[i].Points() + f.modelSteps()
 	}
 	var bar io.Writer
 	if !f.quiet {
@@ -253,7 +260,10 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 			note := fmt.Sprintf("%s: %d of %d points measured: %s", req.Fabric, n, req.Points(), strings.TrimPrefix(text, "rmabench: "))
 			rep.Notes = append(rep.Notes, note)
 			failed = errors.Join(failed, errors.New(note))
-			p.skip(req.Points() - n)
+			p.skip(req.Points() - n + f.modelSteps())
+		} else if err := f.model(ctx, req.Fabric, rep, p); err != nil {
+			rep.Notes = append(rep.Notes, err.Error())
+			failed = errors.Join(failed, err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -270,7 +280,7 @@ func (f *reportFlags) write(s streams, rep *report.Report) error {
 	if err := rep.WriteHTML(&html); err != nil {
 		return err
 	}
-	if err := writeAll(&lines, "json", rep.Results); err != nil {
+	if err := rep.WriteLines(&lines); err != nil {
 		return err
 	}
 	page := filepath.Join(f.out, "report.html")
@@ -305,13 +315,11 @@ func (f *reportFlags) lines(ctx context.Context, s streams, reqs []bench.Request
 	}
 	defer k.discard()
 	failed := f.measure(ctx, s, reqs, rep)
-	for _, r := range rep.Results {
-		if err := k.Write(r); err != nil {
-			return err
-		}
-	}
 	if len(rep.Results) == 0 {
 		return failed
+	}
+	if err := rep.WriteLines(k.w); err != nil {
+		return err
 	}
 	return errors.Join(failed, k.commit()) // what was measured is kept
 }

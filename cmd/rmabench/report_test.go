@@ -13,20 +13,52 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
 )
 
 func results(t *testing.T, path string) []bench.Result {
 	t.Helper()
-	rs, err := readResults(path)
-	require.NoError(t, err)
-	return rs
+	var rep report.Report
+	require.NoError(t, addFile(&rep, path))
+	return rep.Results
+}
+
+// What the model knows and does is part of the page, of its lines, and of pages
+// that take them.
+func TestReportShowsTheModel(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := rmabench(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, errs, "tcp explain 64x128,2x1M")
+	check := func(dir string) {
+		page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+		require.NoError(t, err)
+		for _, want := range []string{"Automatic choice against forced modes", "Regret, %", "Sampled parameters", `id="plogp-os"`, "A batch explained", "66 messages", "Bandwidth around the switches", "batches of 16", "</html>"} {
+			require.Contains(t, string(page), want)
+		}
+	}
+	check(dir)
+	var rep report.Report
+	lines := filepath.Join(dir, "results.jsonl")
+	require.NoError(t, addFile(&rep, lines))
+	require.Len(t, rep.Results, 2)
+	require.Len(t, rep.Plogp, 1)
+	require.NotEmpty(t, rep.Cells)
+	require.Len(t, rep.Summaries, 1)
+	require.Len(t, rep.Curves, 2)
+	require.Len(t, rep.Explained, 1)
+
+	merged := t.TempDir()
+	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)
+	require.Equal(t, exitOK, code, errs)
+	check(merged)
 }
 
 func TestReportOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "out")
-	code, out, errs := rmabench(t, "report", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--out", dir)
+	code, out, errs := rmabench(t, "report", "--choice", "none", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--out", dir)
 	require.Equal(t, exitOK, code, errs)
 	rs := results(t, filepath.Join(dir, "results.jsonl"))
 	// each fabric: lat 4+4+1, bw 4+4, rate 3
@@ -41,7 +73,7 @@ func TestReportOverRealProcesses(t *testing.T) {
 
 	// Lines measured elsewhere join; nothing is measured.
 	lines := filepath.Join(t.TempDir(), "vm.jsonl")
-	code, out, errs = rmabench(t, "report", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
+	code, out, errs = rmabench(t, "report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
 	require.Equal(t, exitOK, code, errs)
 	require.Empty(t, out+errs)
 	require.Len(t, results(t, lines), 2)
@@ -64,7 +96,7 @@ func TestReportGoesOnWithoutAFabric(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	code, out, errs := rmabench(t, "report", "--fabrics", "verbs,shm", "--tests", "rate", "--ops", "put", "--time", "1ms", "--out", dir)
+	code, out, errs := rmabench(t, "report", "--choice", "none", "--fabrics", "verbs,shm", "--tests", "rate", "--ops", "put", "--time", "1ms", "--out", dir)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "verbs: 0 of 1 points measured")
 	require.Contains(t, out, "shm")
@@ -75,7 +107,7 @@ func TestReportGoesOnWithoutAFabric(t *testing.T) {
 
 	// Nothing at all: no file.
 	file := filepath.Join(dir, "v.jsonl")
-	code, _, errs = rmabench(t, "report", "--fabrics", "verbs", "--tests", "rate", "--ops", "put", "--format", "json", "--out", file)
+	code, _, errs = rmabench(t, "report", "--choice", "none", "--fabrics", "verbs", "--tests", "rate", "--ops", "put", "--format", "json", "--out", file)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "verbs")
 	require.NoFileExists(t, file)
@@ -101,11 +133,11 @@ func TestReportInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()
 	var o bytes.Buffer
-	code := run(ctx, []string{"report", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "1h", "--iters", "1", "--out", dir},
+	code := run(ctx, []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "1h", "--iters", "1", "--out", dir},
 		streams{strings.NewReader(""), &o, &o})
 	require.Equal(t, exitUsage, code, "report has no --iters: %s", o.String())
 	r := &cancelAfter{cancel: cancel}
-	code = run(ctx, []string{"report", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", dir},
+	code = run(ctx, []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", dir},
 		streams{strings.NewReader(""), &o, r})
 	require.Equal(t, exitFailed, code)
 	files, err := os.ReadDir(dir)

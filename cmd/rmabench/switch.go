@@ -16,7 +16,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // switchFlags are those of switch beside what it shares with choice.
@@ -84,11 +83,8 @@ and fro: bytes over half a round trip.`,
 
 // run measures and writes.
 func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
-	inJob := jobenv.InJob()
-	if inJob {
-		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.ChoiceInJob(ctx, req, choice.Emit{})) // has nothing to write
-		}
+	if _, silent := f.inJob(); silent {
+		return f.play(ctx, req, choice.Emit{}, nil)
 	}
 	var bar io.Writer
 	if !f.quiet {
@@ -102,12 +98,7 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 		cs = append(cs, c)
 		return nil
 	}
-	var err error
-	if inJob {
-		_, err = session.ChoiceInJob(ctx, req, choice.Emit{Curve: emit})
-	} else {
-		err = session.CurvesLocal(ctx, req, s.err, emit)
-	}
+	err := f.play(ctx, req, choice.Emit{Curve: emit}, func() error { return session.CurvesLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
 	if err != nil {
 		return err

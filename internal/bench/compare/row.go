@@ -72,15 +72,20 @@ func Write(w io.Writer, format string, rows []Row) error {
 		verdict := "ahead"
 		switch {
 		case r.Rounds == 0:
-			verdict = "not measured: " + r.Why
+			verdict = "not measured"
 		case r.Ratio < 1:
 			verdict = "behind"
-		}
-		if r.Rounds > 0 && r.Failed > 0 {
-			verdict += fmt.Sprintf(" (%d rounds failed: %s)", r.Failed, r.Why)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\t%.2f\t%.2f–%.2f\t%d\t%s\t\n", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size),
 			r.Ours, r.Theirs, r.Unit, r.Ratio, r.RatioMin, r.RatioMax, r.Rounds, verdict)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range rows {
+		if r := &rows[i]; r.Failed > 0 {
+			fmt.Fprintf(w, "%s, %s %s: %d rounds failed: %s\n", r.Peer, r.Test, bench.FormatSize(r.Size), r.Failed, r.Why)
+		}
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 var ucx = &Peer{
 	Name: "ucx", Program: "ucx_perftest", Package: "ucx-utils",
 	VersionProgram: "ucx_info", VersionArgs: []string{"-v"},
-	Env: ucxEnv, Trial: 2000,
+	Env: ucxEnv, Trial: 500,
 	Server: func(port int) []string { return []string{"-p", strconv.Itoa(port)} },
 	Client: func(t Test, addr string, port, iters int) ([]string, error) {
 		name := "tag_bw"

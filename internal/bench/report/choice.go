@@ -14,7 +14,7 @@ import (
 //go:embed choice.html
 var choiceText string
 
-var choicePage = template.Must(template.New("choice").Parse(choiceText))
+var choicePage = template.Must(template.New("choice page").Parse(choiceText))
 
 // heatMap is one figure of all cells of a fabric: mixes down, batch sizes across.
 type heatMap struct {
@@ -35,17 +35,22 @@ type heatCell struct {
 
 // WriteChoice writes a page with heat maps of every fabric in rs.
 func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, when time.Time) error {
-	type section struct {
-		Fabric string
-		Lines  []string
-		Maps   []heatMap
-	}
-	var out []section
+	return choicePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Sections": choiceSections(rs, ss)})
+}
+
+// choiceSection is what a page shows of one fabric.
+type choiceSection struct {
+	Fabric string
+	Lines  []string
+	Maps   []heatMap
+}
+
+func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSection) {
 	for _, r := range rs {
-		if slices.ContainsFunc(out, func(s section) bool { return s.Fabric == r.Fabric }) {
+		if slices.ContainsFunc(out, func(s choiceSection) bool { return s.Fabric == r.Fabric }) {
 			continue
 		}
-		s := section{Fabric: r.Fabric}
+		s := choiceSection{Fabric: r.Fabric}
 		for _, x := range ss {
 			if x.Fabric == r.Fabric {
 				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean, p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% beyond noise; prediction error %.1f %% in the median",
@@ -69,7 +74,7 @@ func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, when time
 		}
 		out = append(out, s)
 	}
-	return choicePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Sections": out})
+	return out
 }
 
 var modeColors = map[string]template.CSS{"eager": "#d6e8f5", "gather": "#dcefd9", "scatter": "#fbe3cc"}

@@ -17,7 +17,7 @@ import (
 //go:embed curve.html
 var curveText string
 
-var curvePage = template.Must(template.New("curve").Parse(curveText))
+var curvePage = template.Must(template.New("curve page").Parse(curveText))
 
 // CurvePlots draws bandwidth over size for every fabric, a series for each batch
 // size, with a hollow mark wherever the choice changes.

@@ -216,13 +216,5 @@ func WritePlogp(w io.Writer, rs []bench.PlogpResult, when time.Time) error {
 		}
 		rows = append(rows, x)
 	}
-	type figure struct {
-		Name string
-		SVG  template.HTML
-	}
-	var figs []figure
-	for _, p := range plots {
-		figs = append(figs, figure{p.Name, template.HTML(p.SVG)}) // text in it was escaped by the SVG writer
-	}
-	return plogpPage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Rows": rows, "Figures": figs})
+	return plogpPage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Rows": rows, "Figures": figures(plots)})
 }

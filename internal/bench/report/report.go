@@ -1,7 +1,9 @@
 package report
 
 import (
+	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"image/color"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
 )
 
 // Report is what a page is made of.
@@ -17,6 +20,13 @@ type Report struct {
 	Results []bench.Result
 	When    time.Time
 	Notes   []string // what the reader must know, such as fabrics that failed
+
+	// What the cost model knows and does. Any may be empty.
+	Plogp     []bench.PlogpResult
+	Cells     []choice.Result
+	Summaries []choice.Summary
+	Curves    []choice.Curve
+	Explained []choice.Explanation
 }
 
 //go:embed page.html
@@ -26,6 +36,12 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"size": bench.FormatSize, "num": number,
 }).Parse(pageText))
 
+func init() {
+	for _, text := range []string{choiceText, curveText} { // for the parts that they define
+		template.Must(page.New("").Parse(text))
+	}
+}
+
 // Plot is one figure as SVG.
 type Plot struct {
 	Name string // lat-put, bw-get, rate: unique in the report
@@ -34,7 +50,7 @@ type Plot struct {
 
 var (
 	tests = []bench.Test{bench.Lat, bench.BW, bench.Rate}
-	ops   = []bench.Op{bench.Put, bench.Get, bench.Send, bench.FAdd, bench.CAS}
+	ops   = bench.Ops
 )
 
 // Plots draws all figures that the results allow.
@@ -96,7 +112,7 @@ func curved(ss []series) bool {
 }
 
 func direction(op bench.Op) string {
-	if op == bench.Put || op == bench.Send {
+	if op == bench.Put || op == bench.Send || op == bench.Eager {
 		return "half round trip"
 	}
 	return "full operation"
@@ -170,17 +186,46 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	type figure struct {
-		Name string
-		SVG  template.HTML
+	params, err := PlogpPlots(r.Plogp)
+	if err != nil {
+		return err
 	}
-	var figs []figure
-	for _, p := range plots {
-		// Text in it was escaped by the SVG writer.
-		figs = append(figs, figure{p.Name, template.HTML(p.SVG)})
+	curves, err := newCurveSection(r.Curves)
+	if err != nil {
+		return err
+	}
+	texts := func(n int, write func(i int, w io.Writer) error) (out []string, err error) {
+		for i := range n {
+			var b bytes.Buffer
+			err = errors.Join(err, write(i, &b))
+			out = append(out, b.String())
+		}
+		return out, err
+	}
+	tables, err := texts(len(r.Plogp), func(i int, w io.Writer) error { return r.Plogp[i].WriteText(w) })
+	if err != nil {
+		return err
+	}
+	explained, err := texts(len(r.Explained), func(i int, w io.Writer) error { return r.Explained[i].WriteText(w) })
+	if err != nil {
+		return err
 	}
 	return page.Execute(w, map[string]any{
-		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figs,
+		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figures(plots),
 		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
+		"Params": figures(params), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
 	})
+}
+
+// figure is a plot inside a page.
+type figure struct {
+	Name string
+	SVG  template.HTML
+}
+
+func figures(plots []Plot) (out []figure) {
+	for _, p := range plots {
+		out = append(out, figure{p.Name, template.HTML(p.SVG)}) // text in it was escaped by the SVG writer
+	}
+	return out
 }

@@ -117,8 +117,13 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 // describes, between its ranks 0 and 1.
 func ChoiceInJob(ctx context.Context, req choice.Request, emit choice.Emit) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
-		return between(ctx, job, links.Options{}, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
-			return choice.Run(ctx, ctl, open, req, emit)
-		})
+		return choiceBetween(ctx, job, links.Options{}, req, emit)
+	})
+}
+
+// choiceBetween does it between ranks 0 and 1 of a job.
+func choiceBetween(ctx context.Context, job *wireup.Job, o links.Options, req choice.Request, emit choice.Emit) error {
+	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+		return choice.Run(ctx, ctl, open, req, emit)
 	})
 }

@@ -62,11 +62,18 @@ func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, e
 // ranks 0 and 1. Rank 0 gets the result, the others nil.
 func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpResult, shows bool, err error) {
 	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
-		return between(ctx, job, links.Options{}, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
-			var err error
-			res, err = bench.Plogp(ctx, ctl, open, req)
-			return err
-		})
+		return plogpBetween(ctx, job, links.Options{}, &req, &res)
 	})
 	return res, shows, err
+}
+
+// plogpBetween samples between ranks 0 and 1 of a job; rank 0 gets the result.
+func plogpBetween(ctx context.Context, job *wireup.Job, o links.Options, req *bench.PlogpRequest, res **bench.PlogpResult) error {
+	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+		r, err := bench.Plogp(ctx, ctl, open, *req)
+		if res != nil {
+			*res = r
+		}
+		return err
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -64,7 +65,7 @@ func serveOne(ctx context.Context, ln net.Listener, o ServeOptions) (err error) 
 	if err != nil {
 		return err
 	}
-	err = measure(ctx, job, links.Options{Bind: bindFor(ln.Addr())}, bench.Request{}, nil)
+	err = attend(ctx, job, links.Options{Bind: bindFor(ln.Addr())})
 	err = errors.Join(err, job.Close())
 	if err == nil {
 		// Rank 0 may still want what this rank said last.
@@ -96,11 +97,85 @@ func bindFor(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
+// What two hosts do together; rank 0 says it first.
+const (
+	kindKey    = "bench/kind"
+	kindPoints = "points" // bench.Run
+	kindPlogp  = "plogp"
+	kindChoice = "choice" // choice.Run
+)
+
+// attend is rank 1's part of whatever rank 0 wants.
+func attend(ctx context.Context, job *wireup.Job, o links.Options) error {
+	kind, err := wanted(ctx, job)
+	if err != nil {
+		return fmt.Errorf("what the client wants: %w", err)
+	}
+	switch string(kind) {
+	case kindPoints:
+		return measure(ctx, job, o, bench.Request{}, nil)
+	case kindPlogp:
+		return plogpBetween(ctx, job, o, &bench.PlogpRequest{}, nil)
+	case kindChoice:
+		return choiceBetween(ctx, job, o, choice.Request{}, choice.Emit{})
+	}
+	return fmt.Errorf("%w: %q", ErrKind, kind)
+}
+
+// wanted is the kind of work that rank 0 says, unless it leaves without a word.
+func wanted(ctx context.Context, job *wireup.Job) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-over:
+		case <-job.Gone(0):
+			cancel(fmt.Errorf("%w: rank 0 (%s)", wireup.ErrPeerGone, job.GoneReason(0)))
+		}
+	}()
+	return job.Get(ctx, 0, kindKey)
+}
+
+// ErrKind is a client that wants what this release does not know.
+var ErrKind = errors.New("client of another release")
+
 // Connect measures between this process, rank 0, and `serve` at addr.
-func Connect(ctx context.Context, addr string, token []byte, req bench.Request, emit Emit) (err error) {
+func Connect(ctx context.Context, addr string, token []byte, req bench.Request, emit Emit) error {
 	if err := req.Check(); err != nil {
 		return err
 	}
+	return connect(ctx, addr, token, kindPoints, func(job *wireup.Job, o links.Options) error {
+		return measure(ctx, job, o, req, emit)
+	})
+}
+
+// PlogpConnect samples between this process and `serve` at addr.
+func PlogpConnect(ctx context.Context, addr string, token []byte, req bench.PlogpRequest) (res *bench.PlogpResult, err error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	err = connect(ctx, addr, token, kindPlogp, func(job *wireup.Job, o links.Options) error {
+		return plogpBetween(ctx, job, o, &req, &res)
+	})
+	return res, err
+}
+
+// ChoiceConnect does what the request asks for between this process and `serve` at
+// addr.
+func ChoiceConnect(ctx context.Context, addr string, token []byte, req choice.Request, emit choice.Emit) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	return connect(ctx, addr, token, kindChoice, func(job *wireup.Job, o links.Options) error {
+		return choiceBetween(ctx, job, o, req, emit)
+	})
+}
+
+// connect joins the job of `serve` at addr as rank 0, says what kind of work
+// follows, and does its part.
+func connect(ctx context.Context, addr string, token []byte, kind string, part func(*wireup.Job, links.Options) error) (err error) {
 	// The address from which this host reaches the other is where the tcp link
 	// listens. The datagram socket only asks the routing table.
 	var d net.Dialer
@@ -117,5 +192,8 @@ func Connect(ctx context.Context, addr string, token []byte, req bench.Request, 
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	return measure(ctx, job, links.Options{Bind: bind}, req, emit)
+	if err := job.Put(ctx, kindKey, []byte(kind)); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return part(job, links.Options{Bind: bind})
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/report"
+	"github.com/seed33544411/rma/internal/bench/session"
+)
+
+// reportBatch is the batch that reports explain: many small messages, and two
+// that are not.
+const reportBatch = "64x128,2x1M"
+
+// reportCurves are the batches whose curves a report shows.
+var reportCurves = []int{1, 16}
+
+// reportMost is their largest message.
+const reportMost = 256 << 10
+
+// grid is that of --choice.
+func (f *reportFlags) grid() choice.Grid {
+	if f.choice == "full" {
+		return choice.Default()
+	}
+	return choice.Small()
+}
+
+// cells is what a report compares.
+func (f *reportFlags) cells(fabric string) choice.Request {
+	return choice.Request{Fabric: fabric, Grid: f.grid(), Seed: 1, Pin: f.pin, Time: f.time}
+}
+
+// modelSteps is how many steps of progress model makes for a fabric.
+func (f *reportFlags) modelSteps() int {
+	if f.choice == "none" {
+		return 0
+	}
+	r := f.cells("")
+	return 1 + len(r.Cells()) + 1 + len(reportCurves)
+}
+
+// model adds what the cost model knows and does on a fabric: its parameters, the
+// comparison of modes, a batch explained, and the curves around its switches.
+func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Report, p *progress) error {
+	left := f.modelSteps()
+	if left == 0 {
+		return nil
+	}
+	defer func() { p.skip(left) }()
+	step := func(text string) {
+		left--
+		p.text = fabric + " " + text
+		p.done()
+	}
+	var said bytes.Buffer // a bar and other text on one terminal do not go together
+	for _, part := range []struct {
+		name string
+		do   func() error
+	}{
+		{"plogp", func() error {
+			res, err := session.PlogpLocal(ctx, bench.PlogpRequest{Fabric: fabric, Budget: choice.DefaultSampling, Pin: f.pin, Label: f.label}, &said)
+			if err == nil {
+				rep.Plogp = append(rep.Plogp, *res)
+				step("plogp")
+			}
+			return err
+		}},
+		{"choice", func() error {
+			var rs []choice.Result
+			err := session.ChoiceLocal(ctx, f.cells(fabric), &said, func(r choice.Result) error {
+				step(fmt.Sprintf("%d × %s", r.N, r.Mix))
+				rs = append(rs, r)
+				return nil
+			})
+			if len(rs) > 0 {
+				sum := choice.Summarize(rs)
+				sum.Seed = 1
+				rep.Cells, rep.Summaries = append(rep.Cells, rs...), append(rep.Summaries, sum)
+			}
+			return err
+		}},
+		{"explain", func() error {
+			sizes, err := choice.ParseBatch(reportBatch)
+			if err != nil {
+				return err
+			}
+			x, err := session.ExplainLocal(ctx, choice.Request{Fabric: fabric, Batch: sizes, Measure: true, Pin: f.pin, Time: f.time}, &said)
+			if err == nil {
+				rep.Explained = append(rep.Explained, *x)
+				step("explain " + reportBatch)
+			}
+			return err
+		}},
+		{"switch", func() error {
+			return session.CurvesLocal(ctx, choice.Request{Fabric: fabric, Curves: reportCurves, Most: reportMost, Pin: f.pin, Time: f.time}, &said, func(c choice.Curve) error {
+				step(fmt.Sprintf("switch n=%d", c.N))
+				rep.Curves = append(rep.Curves, c)
+				return nil
+			})
+		}},
+	} {
+		if err := part.do(); err != nil {
+			if text := strings.TrimSpace(said.String()); text != "" {
+				return fmt.Errorf("%s %s: %s", fabric, part.name, strings.TrimPrefix(text, "rmabench: "))
+			}
+			return fmt.Errorf("%s %s: %w", fabric, part.name, err)
+		}
+	}
+	return nil
+}

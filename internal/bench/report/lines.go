@@ -1,0 +1,89 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
+)
+
+// maxLine bounds one line of results that are read back.
+const maxLine = 1 << 20
+
+// Add reads JSON lines of any of rmabench's results into the report: of lat, bw
+// and rate, of plogp, choice, switch and explain. Errors wrap bench.ErrFormat and
+// name the line.
+func (r *Report) Add(rd io.Reader) error {
+	sc := bufio.NewScanner(rd)
+	sc.Buffer(nil, maxLine)
+	for n := 1; sc.Scan(); n++ {
+		line := bytes.TrimSpace(sc.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if err := r.addLine(line); err != nil {
+			return fmt.Errorf("%w: line %d: %w", bench.ErrFormat, n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("%w: %w", bench.ErrFormat, err)
+	}
+	return nil
+}
+
+// addLine tells kinds of lines apart by a field that the others have not.
+func (r *Report) addLine(line []byte) (err error) {
+	var has struct{ Test, Tables, Points, Summary, Mix, Messages json.RawMessage }
+	if err := json.Unmarshal(line, &has); err != nil {
+		return err
+	}
+	rd := bytes.NewReader(line)
+	switch {
+	case has.Test != nil:
+		var rs []bench.Result
+		rs, err = bench.ReadJSON(rd)
+		r.Results = append(r.Results, rs...)
+	case has.Tables != nil:
+		var rs []bench.PlogpResult
+		rs, err = bench.ReadPlogp(rd)
+		r.Plogp = append(r.Plogp, rs...)
+	case has.Points != nil:
+		var cs []choice.Curve
+		cs, err = choice.ReadCurves(rd)
+		r.Curves = append(r.Curves, cs...)
+	case has.Summary != nil, has.Mix != nil:
+		var rs []choice.Result
+		var ss []choice.Summary
+		rs, ss, err = choice.Read(rd)
+		r.Cells, r.Summaries = append(r.Cells, rs...), append(r.Summaries, ss...)
+	case has.Messages != nil:
+		var x choice.Explanation
+		if err = json.Unmarshal(line, &x); err == nil && x.Fabric == "" {
+			err = errors.New("no fabric")
+		}
+		r.Explained = append(r.Explained, x)
+	default:
+		err = errors.New("no result of rmabench")
+	}
+	return err
+}
+
+// WriteLines writes everything that Add reads.
+func (r *Report) WriteLines(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	return errors.Join(encode(enc, r.Results), encode(enc, r.Plogp), encode(enc, r.Cells), encode(enc, r.Summaries), encode(enc, r.Curves), encode(enc, r.Explained))
+}
+
+func encode[T any](enc *json.Encoder, vs []T) error {
+	for i := range vs {
+		if err := enc.Encode(&vs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
