@@ -85,8 +85,8 @@ func (r Request) Then(f func(error)) {
 		}
 		if f != nil {
 			f(r.err)
-		} else if pe := (*PeerError)(nil); errors.As(r.err, &pe) && pe.Rank != AnyRank {
-			r.eng.peers[pe.Rank].blame(pe)
+		} else {
+			r.eng.blame(r.err)
 		}
 		return
 	}
@@ -97,8 +97,8 @@ func (r Request) Then(f func(error)) {
 		return
 	}
 	err := o.err
-	if pe := (*PeerError)(nil); f == nil && errors.As(err, &pe) && pe.Rank != AnyRank {
-		r.eng.peers[pe.Rank].blame(pe)
+	if f == nil && err != nil {
+		r.eng.blame(err)
 	}
 	o.recycle()
 	if f != nil {
