@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -143,4 +144,17 @@ rma_regions{rank="0"} 1
 	require.Contains(t, scrape(t, NewCollector(eng, &Options{PerPeer: true})), `rma_peer_operations_total{link="`+eng.Peer(0).Link()+`",op="put",peer="0",rank="0"} 3`)
 	require.NoError(t, eng.Close())
 	require.Contains(t, scrape(t, c), `rma_bytes_total{op="put",rank="0"} 192`)
+}
+
+// The page that says what to alert on speaks of metrics that there are.
+func TestPageNamesMetrics(t *testing.T) {
+	page, err := os.ReadFile("../docs/observability.md")
+	require.NoError(t, err)
+	c, _ := fixed(t)
+	out := scrape(t, c)
+	names := regexp.MustCompile(`\brma_[a-z_]+[a-z]`).FindAllString(string(page), -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		require.Contains(t, out, "# TYPE "+name+" ")
+	}
 }

@@ -3,10 +3,13 @@ package lint
 import (
 	"go/ast"
 	"go/token"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/settings"
 )
@@ -32,7 +35,7 @@ func TestVariablesAreDeclared(t *testing.T) {
 			}
 			for _, name := range variable.FindAllString(text, -1) {
 				seen[name] = true
-				if settings.Lookup(name) == nil && !strings.HasPrefix(name, settings.TestPrefix) {
+				if !settings.Known(name) {
 					t.Errorf("%s: %s is not declared in internal/settings (variables of tests begin with %s)", s.rel, name, settings.TestPrefix)
 				}
 			}
@@ -74,6 +77,24 @@ func TestForeignVariablesAreDeclared(t *testing.T) {
 	for name := range declared {
 		if !seen[name] {
 			t.Errorf("settings.ForeignVars has %s, which nothing reads", name)
+		}
+	}
+}
+
+// A page, a script or the Makefile that speaks of a variable speaks of one there is.
+func TestVariablesInPagesAreDeclared(t *testing.T) {
+	variable := regexp.MustCompile(`\bRMA_[A-Z0-9_]*[A-Z0-9]\b`)
+	texts := pages(t)
+	for _, name := range []string{"../../Makefile", "../../.ci/run", "../../tests/softroce/run"} {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		texts[name] = string(b)
+	}
+	for page, text := range texts {
+		for _, name := range variable.FindAllString(text, -1) {
+			if !settings.Known(name) {
+				t.Errorf("%s: %s is no setting", page, name)
+			}
 		}
 	}
 }

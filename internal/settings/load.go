@@ -167,7 +167,7 @@ func (l *loader) environ() {
 		s := Lookup(name)
 		switch {
 		case s == nil:
-			if !exempt(name) {
+			if !Known(name) {
 				what := "unknown variable"
 				if n := nearest(strings.TrimPrefix(name, Prefix), names(true)); n != "" {
 					what += ": did you mean " + Prefix + strings.ToUpper(n) + "?"
@@ -185,6 +185,10 @@ func (l *loader) environ() {
 // service matches the variables that Kubernetes sets in a container for every
 // service of the namespace: one called "rma" or "rma-root" begins with RMA_, too.
 var service = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// Known reports whether a variable that begins with RMA_ is a setting, or somebody
+// else's.
+func Known(name string) bool { return Lookup(name) != nil || exempt(name) }
 
 // exempt reports whether an unknown variable is somebody else's.
 func exempt(name string) bool {
