@@ -2,6 +2,7 @@ package progress
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/seed33544411/rma/internal/cpu"
@@ -41,6 +42,7 @@ func (e *Engine) loop() {
 		busy := e.pollOnce()
 		d := e.drives
 		e.release()
+		e.letIn()
 		if d != seen && e.parked.Load() == 0 {
 			seen = d
 			e.doze(timer, slice, false)
@@ -60,6 +62,16 @@ func (e *Engine) loop() {
 			}
 			sp.Reset()
 		}
+	}
+}
+
+// letIn lets goroutines that wait in Do have the engine first. Whoever polls
+// again and again would leave them a moment between two rounds only, which they
+// may miss for as long as the links are busy.
+func (e *Engine) letIn() {
+	for e.want.Load() > 0 {
+		cpu.Yield()
+		runtime.Gosched()
 	}
 }
 

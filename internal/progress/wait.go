@@ -2,7 +2,6 @@ package progress
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/cpu"
@@ -72,10 +71,7 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
 			if !more {
 				break
 			}
-			for e.want.Load() > 0 {
-				cpu.Yield()
-				runtime.Gosched()
-			}
+			e.letIn()
 			continue
 		}
 		if tries++; tries > driverTries || e.owner.Load() == ownerApp {

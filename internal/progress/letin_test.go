@@ -1,0 +1,47 @@
+//go:build unix
+
+package progress
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// busy is a protocol that always has something to do: the progress goroutine
+// never rests.
+type busy struct{ rounds atomic.Int64 }
+
+func (b *busy) Pending() bool                     { return false }
+func (b *busy) Step() bool                        { b.rounds.Add(1); return true }
+func (b *busy) Rest(bool) time.Duration           { return 0 }
+func (b *busy) Complete(int, []fabric.Completion) {}
+
+// The progress goroutine does not poll on while somebody waits in Do, however
+// busy the links are; else Do would depend on luck.
+func TestBusyLoopLetsOthersIn(t *testing.T) {
+	p := &busy{}
+	e, err := New(nil, p)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > 1000 }, "rounds")
+	e.want.Add(1)
+	testutil.Eventually(t, 20*time.Second, func() bool {
+		before := p.rounds.Load()
+		time.Sleep(5 * time.Millisecond) // sleep: rounds that should not be
+		return p.rounds.Load() == before
+	}, "the end of the rounds")
+	before := p.rounds.Load()
+	time.Sleep(50 * time.Millisecond)                 // sleep: rounds that should not be
+	require.LessOrEqual(t, p.rounds.Load(), before+1) // one may have been under way
+	e.want.Add(-1)
+	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > before+1000 }, "rounds again")
+	for range 100 {
+		e.Do(func() {})
+	}
+}
