@@ -101,7 +101,7 @@ func (t *proto) offer(in *message.In) bool {
 		p := t.peers[(first+i)%n]
 		var took bool
 		switch {
-		case p.self != nil:
+		case p.own:
 			took = p.talk.loop.Offer(in)
 		case p.talk.ch != nil:
 			took = p.talk.ch.Offer(in)
@@ -134,7 +134,7 @@ func (t *proto) noSender() error {
 	}
 	var why error
 	for _, p := range t.peers {
-		if p.self != nil {
+		if p.own {
 			continue
 		}
 		if p.talk.ended == nil {

@@ -119,7 +119,11 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 		Other:  e.others(link),
 	}
 	o.Store, o.Key = e.profile(link)
-	s, err := sampling.Open(e.links[link], e.peers[peer].ep, o)
+	ep, err := e.peers[peer].connected(ctx)
+	if err != nil {
+		return res, err
+	}
+	s, err := sampling.Open(e.links[link], ep, o)
 	if err != nil {
 		return res, err
 	}

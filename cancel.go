@@ -37,7 +37,7 @@ func (t *proto) cancel(r Request) {
 		if t.shared.Cancel(&o.in) {
 			o.Complete(0, 0, ErrCanceled)
 		}
-	case o.peer.self != nil:
+	case o.peer.own:
 		k.loop.Cancel(&o.in)
 	case k.ch != nil:
 		k.ch.Cancel(&o.in)

@@ -176,7 +176,7 @@ func because(err, cause error) error {
 // refuses access to a dying process before anybody knows that it dies.
 func (t *proto) downWith(p *Peer, err error) {
 	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
-		if p.down = err; !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrClosed) {
+		if p.down = err; !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
 			p.down = because(ErrFlushed, err)
 		}
 	}

@@ -24,7 +24,8 @@
 //     be sent like any other, or be exchanged by all with [AllGatherKeys]. With an
 //     offset it is a [Remote], the other side of an operation. A [Window] is memory
 //     of all ranks at once, whose keys are exchanged already.
-//   - A [Peer] is a rank as a target. There is no connecting: all are there.
+//   - A [Peer] is a rank as a target. There is no connecting: the engine does
+//     it at the first operation with a peer, in the background on both sides.
 //   - A [Request] is an operation under way. Start many, then wait: their latencies
 //     overlap. That is most of what there is to know about being fast.
 //
@@ -80,7 +81,8 @@
 //
 // # Memory
 //
-// Per peer, the engine holds one connection with Config.Depth requests; what is
+// Per peer that there have been operations with, the engine holds one connection
+// with Config.Depth requests; what is
 // handed in beyond waits in a list of the requests themselves. Regions live
 // outside the Go heap.
 //
@@ -100,7 +102,7 @@
 // # Files
 //
 //	config.go   Config; effective.go what it becomes with file and environment
-//	engine.go   Engine: open, barrier, close; setup.go links and connections;
+//	engine.go   Engine: open, barrier, close; setup.go links; dial.go connections;
 //	            calibrate.go what the cost model knows of them
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers

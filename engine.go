@@ -50,7 +50,9 @@ type Engine struct {
 	err      error         // of Close
 }
 
-// Open joins the job and connects with all its ranks; it returns when all have.
+// Open joins the job; it returns when all ranks have. Connections are made at the
+// first operation with a peer, in the background: on either side the operation is
+// all it takes.
 // cfg may be nil. Where ctx has no deadline, Config.SetupTimeout bounds it.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	defer trace.StartRegion(ctx, regionOpen).End()
@@ -212,11 +214,15 @@ func (e *Engine) lost(rank int, why string) {
 	}
 	e.cfg.Logger.Warn("rma: peer lost", "rank", rank, "why", why)
 	p := e.peers[rank]
+	gone := fmt.Errorf("%w (%s)", ErrPeerGone, why)
+	if p.dial.hangUp != nil {
+		p.dial.hangUp(gone)
+	}
 	// Not from here: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {
 		e.lastWords()
 		e.prog.Do(func() {
-			e.proto.downWith(p, fmt.Errorf("%w (%s)", ErrPeerGone, why))
+			e.proto.downWith(p, gone)
 			p.close()
 		})
 	})

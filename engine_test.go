@@ -47,12 +47,18 @@ func alone(t *testing.T, f func(t *testing.T, fabric string)) {
 
 // rendezvous serves a job of n ranks and returns rank r's configuration.
 func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {
+	_, config := rendezvousServer(t, n, fabric)
+	return config
+}
+
+// rendezvousServer is rendezvous for who does something to the server.
+func rendezvousServer(t testing.TB, n int, fabric string) (*wireup.Server, func(r int) *Config) {
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
 	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
 	require.NoError(t, err)
 	t.Cleanup(func() { srv.Close() })
-	return func(r int) *Config {
+	return srv, func(r int) *Config {
 		return &Config{
 			Job:    &Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
 			Fabric: fabric, SetupTimeout: 60 * time.Second, PeerTimeout: time.Second,
@@ -68,7 +74,11 @@ func open(t testing.TB, n int, fabric string) []*Engine {
 
 func openWith(t testing.TB, n int, fabric string, change func(*Config)) []*Engine {
 	t.Helper()
-	config := rendezvous(t, n, fabric)
+	return openAll(t, n, rendezvous(t, n, fabric), change)
+}
+
+func openAll(t testing.TB, n int, config func(r int) *Config, change func(*Config)) []*Engine {
+	t.Helper()
 	es := make([]*Engine, n)
 	var g errgroup.Group
 	for r := range es {

@@ -21,6 +21,10 @@ var (
 	// ErrFlushed says that an earlier operation with the same peer failed.
 	ErrFlushed = fabric.ErrFlushed
 
+	// ErrNoConnection says that the connection with the peer could not be made:
+	// it did not answer within Config.SetupTimeout, or a link failed.
+	ErrNoConnection = errors.New("no connection with the peer")
+
 	ErrClosed         = errors.New("rma: engine is closed")
 	ErrBounds         = errors.New("outside the region")
 	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")

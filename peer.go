@@ -19,8 +19,11 @@ type Peer struct {
 	inline bool // the link takes a flag along with its request
 	soon   bool // requests are often complete when they are posted
 
+	own  bool // this process itself
+	dial dial
+
 	// Owner's.
-	ep      fabric.Endpoint
+	ep      fabric.Endpoint // nil until connected
 	self    fabric.Endpoint // the other end of the connection with oneself
 	posts   opQueue         // handed in, not posted; the first perhaps in part
 	flying  int             // requests posted, not complete

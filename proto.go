@@ -221,6 +221,9 @@ func (t *proto) enqueue(o *op) {
 		}
 	}
 	switch {
+	case o.kind == kindFence && p.ep == nil && p.posts.head == nil:
+		o.recycle() // there is nothing before it
+		return
 	case o.kind == kindFence:
 		p.fences++
 	case o.kind == kindLoop && !t.queueLoop(p, o):
@@ -231,8 +234,13 @@ func (t *proto) enqueue(o *op) {
 	t.wake(p)
 }
 
-// wake puts p on the list of peers with something to post.
+// wake puts p on the list of peers with something to post, once there is a
+// connection to post to.
 func (t *proto) wake(p *Peer) {
+	if p.ep == nil {
+		p.call()
+		return
+	}
 	if !p.active {
 		p.active = true
 		t.active = append(t.active, p)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/message"
@@ -15,13 +13,8 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// connecting is how many connections are set up at once.
-const connecting = 16
-
-// selfID marks the passive end of the connection with oneself.
-const selfID = 1 << 31
-
-// setup opens the links that the job needs and connects with every rank. Every
+// setup opens the links that the job needs. Connections are made later, at the
+// first operation with a peer (see dial), but for those that are measured. Every
 // step that exchanges something is taken by all ranks or by none: what decides
 // is known to all alike.
 func (e *Engine) setup(ctx context.Context) error {
@@ -59,13 +52,11 @@ func (e *Engine) setup(ctx context.Context) error {
 	if e.prog, err = progress.New(e.links, e.proto); err != nil {
 		return err
 	}
-	if err := e.connect(ctx); err != nil {
-		return err
-	}
+	e.job.NotifyGone(e.lost)
+	e.job.NotifyTold(e.told)
 	if err := e.calibrate(ctx); err != nil {
 		return err
 	}
-	e.job.NotifyGone(e.lost)
 	return e.job.Barrier(ctx, "rma/open")
 }
 
@@ -177,7 +168,7 @@ func (e *Engine) keep(chosen []string) error {
 		i := index[name]
 		caps := e.links[i].Caps()
 		p := &Peer{
-			eng: e, rank: rank, link: i, num: e.numbers[i],
+			eng: e, rank: rank, own: rank == e.Rank(), dial: newDial(), link: i, num: e.numbers[i],
 			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
 		}
 		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
@@ -186,34 +177,4 @@ func (e *Engine) keep(chosen []string) error {
 	}
 	e.proto.peers, e.proto.began = e.peers, time.Now()
 	return nil
-}
-
-// connect makes the connections. In round k a rank meets (k - rank) mod size:
-// partners meet in the same round, so that bounding how many are set up at once
-// cannot make ranks wait in a circle.
-func (e *Engine) connect(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(connecting)
-	me, n := e.Rank(), e.Size()
-	for k := range n {
-		p := e.peers[((k-me)%n+n)%n]
-		g.Go(func() error {
-			o := links.ConnectOptions{
-				EndpointOptions: fabric.EndpointOptions{ID: uint32(p.rank), Depth: e.cfg.Depth, PeerTimeout: e.cfg.PeerTimeout},
-				Own:             e.prog.Do,
-			}
-			var ep, self fabric.Endpoint
-			var err error
-			if p.rank == me {
-				ep, self, err = links.Loopback(ctx, e.links[p.link], o, selfID)
-			} else {
-				ep, err = links.Connect(ctx, e.job, e.links[p.link], p.rank, o)
-			}
-			if err == nil {
-				e.prog.Do(func() { p.ep, p.self = ep, self })
-			}
-			return err
-		})
-	}
-	return g.Wait()
 }

@@ -47,6 +47,7 @@ type PeerStats struct {
 	Rank             int
 	Link             string
 	Queued, InFlight int   // operations not posted yet, and under way
+	Connected        bool  // there is a connection: operations have used one
 	Talking          bool  // a message channel is open
 	Err              error // why the connection is no more; nil while it works
 }
@@ -58,6 +59,7 @@ type Stats struct {
 	Messages         MessageStats
 	Rank, Size       int
 	Queued, InFlight int    // operations not posted yet, and under way
+	PeersConnected   int    // which operations have gone to or come from
 	PeersTalking     int    // with an open message channel
 	PeersDown        int    // whose connection is no more
 	Regions          int    // registered and not closed
@@ -85,6 +87,9 @@ func (e *Engine) Stats() Stats {
 			s.Messages.add(&one.Messages)
 			s.InFlight += one.InFlight
 			s.Queued += one.Queued
+			if one.Connected {
+				s.PeersConnected++
+			}
 			if one.Talking {
 				s.PeersTalking++
 			}
@@ -109,6 +114,7 @@ func (p *Peer) stats() PeerStats {
 		Counts: p.counts, Rank: p.rank, Link: p.Link(), Err: p.down,
 		InFlight: p.flying, Queued: p.posts.len() + p.talk.sends.len() + p.talk.recvs.len(),
 	}
+	s.Connected = p.ep != nil && p.down == nil
 	if p.talk.ch != nil {
 		s.Talking = p.down == nil && p.talk.err == nil
 		s.Messages = messageStats(p.talk.ch)

@@ -41,7 +41,7 @@ type talk struct {
 // startTalk begins to make the channel.
 func (p *Peer) startTalk() {
 	e := p.eng
-	if p.rank == e.Rank() {
+	if p.own {
 		return // messages to oneself are copied from request to request
 	}
 	e.mu.Lock()
@@ -74,7 +74,11 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	// peer talks back, leaves or dies.
 	ctx, cancel := context.WithTimeout(e.life, 10*365*24*time.Hour)
 	defer cancel()
-	ch, err := message.Open(e.links[p.link], p.ep, message.Options{
+	ep, err := p.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := message.Open(e.links[p.link], ep, message.Options{
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.learns(), Drift: p.drifted,
@@ -110,7 +114,7 @@ func (t *proto) enqueueMessage(p *Peer, o *op) {
 	case k.err != nil:
 		t.fail(o, k.err)
 		return
-	case p.self != nil:
+	case p.own:
 		k.hand(o)
 		return
 	case k.ch != nil:

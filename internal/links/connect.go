@@ -49,20 +49,35 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 	if peer == job.Rank() {
 		return fail(errors.New("a rank connects with itself by Loopback"))
 	}
-	ep, err := l.NewEndpoint(o.EndpointOptions)
+	key := func(to int) string { return fmt.Sprintf("ep/%s/%s/%d", l.Name(), o.Tag, to) }
+	ep, err := Join(ctx, l, o, func(mine []byte) ([]byte, error) {
+		if err := job.Put(ctx, key(peer), mine); err != nil {
+			return nil, err
+		}
+		return job.Get(ctx, peer, key(job.Rank()))
+	})
 	if err != nil {
 		return fail(err)
 	}
-	key := func(to int) string { return fmt.Sprintf("ep/%s/%s/%d", l.Name(), o.Tag, to) }
-	var theirs []byte
-	if err = job.Put(ctx, key(peer), ep.Address()); err == nil {
-		if theirs, err = job.Get(ctx, peer, key(job.Rank())); err == nil {
-			err = ep.Connect(ctx, theirs)
-		}
+	return ep, nil
+}
+
+// Join makes an endpoint of l that is connected with the one that another process
+// makes by the same call. swap gives this one's address to that process and
+// returns that one's; the peer's answer is not trusted. It returns when this side
+// may post.
+func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine []byte) ([]byte, error)) (fabric.Endpoint, error) {
+	ep, err := l.NewEndpoint(o.EndpointOptions)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := swap(ep.Address())
+	if err == nil {
+		err = ep.Connect(ctx, theirs)
 	}
 	if err != nil {
 		o.close(ep)
-		return fail(err)
+		return nil, err
 	}
 	return ep, nil
 }

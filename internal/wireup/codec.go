@@ -7,7 +7,7 @@ import (
 )
 
 // Version of the protocol. It changes with every change of a frame.
-const Version = 1
+const Version = 2
 
 // Bounds of what the protocol carries. Addresses and keys are hundreds of
 // bytes: larger values would make the server a data path, smaller ones would
@@ -17,6 +17,7 @@ const (
 	MaxValue  = 64 << 10 // bytes of one value
 	MaxGather = 64 << 20 // bytes of all values of one AllGather
 	MaxRanks  = 1 << 16  // ranks in a job
+	MaxTell   = 1 << 10  // bytes of what one rank tells another: an address, and room
 
 	maxText      = 512
 	maxHandshake = 256
@@ -43,6 +44,8 @@ const (
 	msgValue  // id, val
 	msgValues // id, vals
 	msgGone   // rank, text
+	msgTell   // id, rank, key, val → done
+	msgTold   // rank, key, val
 	numMsg
 )
 
@@ -126,6 +129,15 @@ func (m *message) append(b []byte) []byte {
 		b = le.AppendUint32(b, m.id)
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, m.key)
+	case msgTell:
+		b = le.AppendUint32(b, m.id)
+		b = le.AppendUint32(b, m.rank)
+		b = appendString(b, m.key)
+		b = appendBytes(b, m.val)
+	case msgTold:
+		b = le.AppendUint32(b, m.rank)
+		b = appendString(b, m.key)
+		b = appendBytes(b, m.val)
 	case msgCancel:
 		b = le.AppendUint32(b, m.id)
 	case msgAbort, msgGone:
@@ -188,6 +200,15 @@ func parse(b []byte) (message, error) {
 		m.id = r.u32()
 		m.rank = r.u32()
 		m.key = r.str(MaxKey)
+	case msgTell:
+		m.id = r.u32()
+		m.rank = r.u32()
+		m.key = r.str(MaxKey)
+		m.val = r.bytes(MaxTell)
+	case msgTold:
+		m.rank = r.u32()
+		m.key = r.str(MaxKey)
+		m.val = r.bytes(MaxTell)
 	case msgCancel:
 		m.id = r.u32()
 	case msgAbort, msgGone:

@@ -4,12 +4,12 @@
 // It is set-up, not data path.
 //
 //	rank 0 ──┐
-//	rank 1 ──┼── Server (run by rmarun, or by `rmabench serve`)
+//	rank 1 ──┼── Server (run by rmarun, by `rmabench serve`, or inside rank 0)
 //	rank n ──┘
 //
 // A rank holds a [Job]; it publishes values under keys ([Job.Put]), reads what
 // others published ([Job.Get], which waits), exchanges with all
-// ([Job.AllGather], [Job.Barrier]) and learns that a rank or the job has ended
+// ([Job.AllGather], [Job.Barrier]), tells another something ([Job.Tell]) and learns that a rank or the job has ended
 // ([Job.Gone], [Job.Done]). Without a job in the environment a process is rank
 // 0 of 1 and everything works the same, in memory.
 //
@@ -30,8 +30,8 @@
 // where the macs are HMAC-SHA256 under the token over both nonces and what the
 // side claims, so that each side proves knowledge of the token and none sends
 // it. Afterwards traffic is authenticated by the connection only and not
-// encrypted: use it on networks where nobody rewrites packets. An empty token
-// is allowed and proves nothing.
+// encrypted: use it on networks where nobody rewrites packets, or with TLS
+// ([LoadTLS]). An empty token is allowed and proves nothing.
 //
 // # Invariants
 //
@@ -47,7 +47,9 @@
 //	codec.go    frames and messages
 //	auth.go     the challenge
 //	config.go   Config and the environment
-//	job.go      the rank's side; call.go its requests
+//	job.go      the rank's side; call.go its requests; tell.go between two ranks
+//	own.go      a rank that runs the server itself
+//	secret.go   tokens; tls.go certificates
 //	server.go   the rendezvous server; state.go what it remembers
 //	errors.go   errors
 //

@@ -33,6 +33,8 @@ type Job struct {
 	gone    map[int]chan struct{}
 	goneWhy map[int]string
 	onGone  func(rank int, why string)
+	onTold  func(from int, key string, val []byte)
+	early   []told // before onTold was set
 	err     error
 	closing bool
 
@@ -283,6 +285,8 @@ func (j *Job) read(in io.Reader) {
 				break
 			}
 			j.noteGone(int(m.rank), m.text)
+		case msgTold:
+			j.noteTold(m)
 		case msgAbort:
 			j.fail(&AbortError{Rank: int(int32(m.rank)), Reason: m.text})
 		default:

@@ -71,7 +71,7 @@ func (s *state) join(c *client) code {
 
 // handle executes one frame of c. An error ends the client.
 func (s *state) handle(c *client, m message) error {
-	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather {
+	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgTell {
 		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending {
 			return fmt.Errorf("%w: request %d while %d are open", ErrProtocol, m.id, len(c.waits))
 		}
@@ -83,6 +83,8 @@ func (s *state) handle(c *client, m message) error {
 		s.get(c, m)
 	case msgGather:
 		s.gather(c, m)
+	case msgTell:
+		s.tell(c, m)
 	case msgCancel:
 		s.cancel(c, m.id)
 	case msgAbort:
@@ -141,6 +143,22 @@ func (s *state) get(c *client, m message) {
 		s.gets[k] = map[*wait]struct{}{}
 	}
 	s.gets[k][w] = struct{}{}
+}
+
+// tell passes on what one rank tells another. Nothing is kept for later: a rank
+// that has not joined does not hear it.
+func (s *state) tell(c *client, m message) {
+	switch to := int(m.rank); {
+	case m.rank >= uint32(s.size):
+		c.done(m.id, codeRank, nil, 0, "")
+	case s.gone[to] != "":
+		c.done(m.id, codeGone, []int{to}, 0, s.gone[to])
+	case s.clients[to] == nil:
+		c.done(m.id, codeGone, []int{to}, 0, "it has not joined")
+	default:
+		s.clients[to].send(message{typ: msgTold, rank: uint32(c.rank), key: m.key, val: m.val})
+		c.done(m.id, codeOK, nil, 0, "")
+	}
 }
 
 // gatherMax is how long one rank's value of a gather may be.

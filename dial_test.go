@@ -1,0 +1,278 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// connectedTo lists the ranks that e has a connection with.
+func connectedTo(e *Engine) (ranks []int) {
+	for r := range e.Size() {
+		if e.Peer(r).Stats().Connected {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// Of three ranks two talk: there is one connection, and nobody else pays for it.
+func TestOnlyWhoTalksIsConnected(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		for _, e := range es {
+			require.Empty(t, connectedTo(e))
+			e.Peer(2).Fence() // of nothing
+			require.NoError(t, e.Peer(2).Flush().Wait(ctx))
+			require.NoError(t, e.FlushAll(ctx))
+		}
+		together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
+		require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx))
+		require.Equal(t, []int{1}, connectedTo(es[0]))
+		testutil.Eventually(t, patience, func() bool { return len(connectedTo(es[1])) == 1 }, "the other side")
+		require.Equal(t, []int{0}, connectedTo(es[1]))
+		require.Empty(t, connectedTo(es[2]))
+		require.Equal(t, 1, es[0].Stats().PeersConnected)
+		require.Zero(t, es[2].Stats().PeersConnected)
+	})
+}
+
+// First operations of both sides, and of several goroutines, cross: one connection
+// results, and everything arrives in order.
+func TestSimultaneousFirstUse(t *testing.T) {
+	const n, each = 6, 40
+	onAll(t, n, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 1<<16)
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			var g errgroup.Group
+			for to := range es {
+				for lane := range 2 {
+					g.Go(func() error {
+						cell := 1024 + 16*(e.Rank()*2+lane)
+						var last Request
+						for i := range each {
+							src := 8192 + 8*((to*2+lane)*each+i)
+							binary.NativeEndian.PutUint64(mems[e.Rank()].Bytes()[src:], uint64(i+1))
+							last = e.Peer(to).Put(keys[to].At(uint64(cell)), mems[e.Rank()].Slice(src, 8))
+						}
+						if _, err := e.Peer(to).FetchAdd(keys[to].At(0), 1).Wait(ctx); err != nil {
+							return err
+						}
+						return last.Wait(ctx)
+					})
+				}
+			}
+			return g.Wait()
+		})
+		for r, e := range es {
+			require.EqualValues(t, 2*n, binary.NativeEndian.Uint64(mems[r].Bytes()))
+			for from := range 2 * n {
+				require.EqualValues(t, each, binary.NativeEndian.Uint64(mems[r].Bytes()[1024+16*from:]))
+			}
+			require.Len(t, connectedTo(e), n)
+		}
+	})
+}
+
+// A receive connects as well, and a message finds a receiver that waits.
+func TestMessagesConnect(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		ctx := testutil.Context(t, patience)
+		buf := make([]byte, 8)
+		recv := es[1].Peer(0).Recv(buf)
+		require.NoError(t, es[0].Peer(1).Send([]byte("hello")).Wait(ctx))
+		n, err := recv.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(buf[:n]))
+		recv = es[0].Peer(0).Recv(buf)
+		require.NoError(t, es[0].Peer(0).Send([]byte("me")).Wait(ctx))
+		_, err = recv.Wait(ctx)
+		require.NoError(t, err)
+		require.False(t, es[0].Peer(0).Stats().Connected)
+	})
+}
+
+// impostor is a member of the job, as rank 1 of 2, that is no engine: it opens as
+// one does, and answers no knock by itself. told gets what it is told.
+func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan [2]string) {
+	config := rendezvous(t, 2, fabric)
+	told = make(chan [2]string, 16)
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		c := config(0)
+		c.Sampling = "off"
+		e, err = Open(context.Background(), c)
+		return err
+	})
+	g.Go(func() (err error) {
+		c := config(1)
+		if j, err = wireup.Join(context.Background(), wireup.Config{Rank: 1, Size: 2, Root: c.Job.Root, Token: c.Job.Token}); err != nil {
+			return err
+		}
+		j.NotifyTold(func(_ int, key string, val []byte) { told <- [2]string{key, string(val)} })
+		ctx := testutil.Context(t, patience)
+		for _, open := range [][]string{nil, {fabric}} {
+			if _, err := j.AllGather(ctx, "rma/offer", links.NewOffer(open).Append(nil)); err != nil {
+				return err
+			}
+		}
+		return j.Barrier(ctx, "rma/open")
+	})
+	require.NoError(t, g.Wait())
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		require.NoError(t, j.Close())
+	})
+	return e, j, told
+}
+
+// anyKey names memory of rank 1 that is never looked at.
+func anyKey(e *Engine) *Key {
+	mem, err := e.Alloc(4096)
+	if err != nil {
+		panic(err)
+	}
+	k := mem.Key()
+	k.rank = 2
+	return &k
+}
+
+func TestPeerThatDoesNotConnect(t *testing.T) {
+	const link = "tcp"
+	num := []byte{linkNumber[link]}
+	for name, c := range map[string]struct {
+		patience time.Duration
+		do       func(t *testing.T, j *wireup.Job)
+		is       []error
+		says     string
+	}{
+		"silent": {100 * time.Millisecond, nil, []error{ErrNoConnection, context.DeadlineExceeded}, "no answer within 100ms"},
+		"leaves": {time.Hour, func(t *testing.T, j *wireup.Job) { require.NoError(t, j.Close()) }, []error{ErrPeerGone}, "left"},
+		"no address": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "nonsense"...)))
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+		"nothing": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, nil))
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+		"another link": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, []byte{linkNumber["ibv"], 1, 2, 3}))
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			require.NoError(t, j.Tell(t.Context(), 0, keyRefuse, []byte("out of \x00 queues")))
+		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
+		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			require.NoError(t, j.Tell(t.Context(), 0, "knock", []byte("x")))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "nonsense"...)))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "again"...)))
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testutil.Context(t, patience)
+			e, j, told := impostor(t, link)
+			e.cfg.SetupTimeout = c.patience
+			k := anyKey(e)
+			mem, err := e.Alloc(64)
+			require.NoError(t, err)
+			put, send := e.Peer(1).Put(k.At(0), mem.Slice(0, 8)), e.Peer(1).Send([]byte("x"))
+			knock := <-told
+			require.Equal(t, keyKnock, knock[0])
+			require.Equal(t, num[0], knock[1][0])
+			if c.do != nil {
+				c.do(t, j)
+			}
+			err = put.Wait(ctx)
+			var pe *PeerError
+			require.ErrorAs(t, err, &pe)
+			for _, is := range c.is {
+				require.ErrorIs(t, err, is)
+			}
+			require.ErrorContains(t, err, c.says)
+			require.ErrorIs(t, send.Wait(ctx), c.is[0])
+			// It stays so, at once; oneself is not concerned.
+			require.ErrorIs(t, e.Peer(1).Put(k.At(0), mem.Slice(0, 8)).Wait(ctx), c.is[0])
+			require.ErrorIs(t, e.Peer(1).Recv(nil).r.Wait(ctx), c.is[0])
+			own := mem.Key()
+			require.NoError(t, e.Peer(0).Put(own.At(8), mem.Slice(0, 8)).Wait(ctx))
+			require.Error(t, e.Peer(1).Stats().Err)
+		})
+	}
+}
+
+// A peer knocks that then neither connects nor goes: this side has called for
+// nothing, and is not held up at its end either.
+func TestKnockWithoutConnection(t *testing.T) {
+	for _, link := range []string{"shm", "tcp"} {
+		t.Run(link, func(t *testing.T) {
+			t.Parallel()
+			e, j, told := impostor(t, link)
+			l, err := links.Open(link, links.Options{})
+			require.NoError(t, err)
+			ep, err := l.NewEndpoint(fabric.EndpointOptions{})
+			require.NoError(t, err)
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append([]byte{linkNumber[link]}, ep.Address()...)))
+			require.Equal(t, keyKnock, (<-told)[0], "the answer")
+			require.False(t, e.Peer(1).Stats().Connected)
+			require.NoError(t, e.Close())
+			require.NoError(t, ep.Close())
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+// An engine that is closed while it waits for a peer says so.
+func TestCloseWhileConnecting(t *testing.T) {
+	t.Parallel()
+	e, _, told := impostor(t, "shm")
+	mem, err := e.Alloc(64)
+	require.NoError(t, err)
+	put, recv := e.Peer(1).Put(anyKey(e).At(0), mem.Slice(0, 8)), e.Peer(1).Recv(make([]byte, 8))
+	<-told
+	require.NoError(t, e.Close())
+	require.ErrorIs(t, put.Wait(t.Context()), ErrClosed)
+	require.ErrorIs(t, recv.r.Wait(t.Context()), ErrClosed)
+}
+
+// A side that has given up tells the other when that comes, so that it need not
+// wait for its own time-out.
+func TestLateKnockIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, patience)
+	es := open(t, 2, "tcp")
+	mems, keys := share(t, es, 4096)
+	es[0].cfg.SetupTimeout = time.Nanosecond
+	es[1].cfg.SetupTimeout = time.Hour
+	err := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx)
+	require.ErrorIs(t, err, ErrNoConnection)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	err = es[1].Peer(0).Put(keys[0].At(0), mems[1].Slice(0, 8)).Wait(ctx)
+	require.ErrorIs(t, err, ErrNoConnection)
+	require.ErrorContains(t, err, "rank 0: ")
+}
+
+// Without its rendezvous server a job goes on with the connections that it has.
+func TestServerGoneBeforeFirstUse(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, patience)
+	srv, config := rendezvousServer(t, 3, "shm")
+	es := openAll(t, 3, config, func(*Config) {})
+	mems, keys := share(t, es, 4096)
+	require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx))
+	require.NoError(t, srv.Close())
+	<-es[0].job.Done()
+	require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx))
+	err := es[0].Peer(2).Put(keys[2].At(0), mems[0].Slice(0, 8)).Wait(ctx)
+	require.True(t, errors.Is(err, ErrNoConnection) && errors.Is(err, wireup.ErrServerGone), "%v", err)
+}

@@ -1,0 +1,53 @@
+package wireup
+
+import (
+	"context"
+	"fmt"
+)
+
+// told is what a rank was told before it listened.
+type told struct {
+	from int
+	key  string
+	val  []byte
+}
+
+// Tell has the function that rank gave NotifyTold called there with key and val,
+// of at most MaxTell bytes. What one rank tells another arrives in the order of
+// the calls. It returns when the server has passed it on; a rank that is gone, or
+// has not joined yet, does not hear it: *PeerGoneError.
+func (j *Job) Tell(ctx context.Context, rank int, key string, val []byte) error {
+	if rank < 0 || rank >= j.cfg.Size {
+		return fmt.Errorf("wireup: tell %q: %w: %d of %d", key, ErrRank, rank, j.cfg.Size)
+	}
+	if err := checkSizes("tell", key, val, MaxTell); err != nil {
+		return err
+	}
+	_, err := j.call(ctx, "tell", key, message{typ: msgTell, rank: uint32(rank), key: key, val: val})
+	return err
+}
+
+// NotifyTold has f called with what other ranks tell this one. f must not block
+// nor call the Job; val is its own. What came before is kept, up to a bound of
+// two for each rank. One function a Job.
+func (j *Job) NotifyTold(f func(from int, key string, val []byte)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.onTold = f
+	for _, t := range j.early {
+		f(t.from, t.key, t.val)
+	}
+	j.early = nil
+}
+
+func (j *Job) noteTold(m message) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case m.rank >= uint32(j.cfg.Size):
+	case j.onTold != nil:
+		j.onTold(int(m.rank), m.key, m.val)
+	case len(j.early) < 2*j.cfg.Size:
+		j.early = append(j.early, told{int(m.rank), m.key, m.val})
+	}
+}
