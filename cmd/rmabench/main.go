@@ -14,7 +14,7 @@
 //	host.go     info, doctor; verbs.go what they say about RDMA devices;
 //	            settings.go info --settings
 //	report.go   report; reportmodel.go what it shows of the cost model
-//	plogp.go    plogp
+//	plogp.go    plogp; startup.go plogp --startup
 //	choice.go   choice, explain, ablate
 //	switch.go   switch
 //	rendezvous.go  rendezvous
@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s),
-		childCommand(s), plogpChildCommand(s), choiceChildCommand(s))
+		childCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -27,7 +27,8 @@ type plogpFlags struct {
 	connect, token                       string
 	budget, calibrate                    time.Duration
 	max                                  string
-	compare, save, pin, quiet            bool
+	compare, save, pin, quiet, startup   bool
+	rounds                               int
 	add                                  []string
 }
 
@@ -49,6 +50,9 @@ when all are known well, or when the budget is used.
 With --compare the link is sampled and held against the saved profile, or, where
 there is none, against a sampling just before; drift gives exit code 1.
 
+With --startup engines of two ranks start without sampling, with a saved profile,
+and without again, in turns; the difference is what a saved profile adds.
+
   --format table   for reading; html: a page with plots in the folder --out
   --format json    one object a line; html --add shows such lines, of a virtual
                    machine for instance, beside the others`,
@@ -56,12 +60,16 @@ there is none, against a sampling just before; drift gives exit code 1.
   rmabench plogp --fabric tcp --budget 200ms --format json
   rmabench plogp --fabric shm --budget 1s --calibrate 2s --save
   rmabench plogp --fabric shm --save && rmabench plogp --fabric shm --compare
+  rmabench plogp --fabric shm --startup
   rmabench plogp --connect a:7471 --compare      # between two hosts
   rmabench plogp --fabric shm --format html --add verbs.jsonl --out out/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request()
 			if err != nil {
 				return usage(err)
+			}
+			if f.startup {
+				return f.runStartup(cmd.Context(), s, cmd.Flags().Changed("budget"))
 			}
 			return f.run(cmd.Context(), s, req)
 		},
@@ -77,6 +85,8 @@ there is none, against a sampling just before; drift gives exit code 1.
 	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
 	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
 	fl.BoolVar(&f.compare, "compare", false, "say what has changed, and whether it is drift")
+	fl.BoolVar(&f.startup, "startup", false, "measure what sampling, and a saved profile, add to the start of an engine")
+	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: how often engines start each way")
 	fl.BoolVar(&f.save, "save", false, "save the result as the profile of the fabric")
 	fl.StringVar(&f.profiles, "profiles", "", "folder of saved profiles (default: rma in the user's cache folder)")
 	fl.StringArrayVar(&f.add, "add", nil, "html: show results of this file of JSON lines as well (may be repeated)")

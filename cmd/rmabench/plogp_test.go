@@ -134,3 +134,20 @@ func TestPlogpRefuses(t *testing.T) {
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "not a result of plogp")
 }
+
+func TestStartupOverRealProcesses(t *testing.T) {
+	for _, fabric := range fabrics {
+		code, out, errs := rmabench(t, "plogp", "--fabric", fabric, "--startup", "--rounds", "3", "--budget", "10ms", "--format", "json")
+		require.Equal(t, exitOK, code, errs)
+		rs := jsonLines[bench.Startup](t, out)
+		require.Len(t, rs, 1)
+		r := rs[0]
+		require.Equal(t, fabric, r.Fabric)
+		require.Equal(t, 3, r.Rounds)
+		require.True(t, r.Off > 0 && r.Cached > 0 && r.Measured > 0 && r.Noise >= 0, "%+v", r)
+	}
+	for _, args := range []string{"--save", "--compare", "--format html", "--fabric none --format html --add x", "--rounds 0", "--connect a:1"} {
+		code, _, errs := rmabench(t, append([]string{"plogp", "--startup", "--profiles", t.TempDir()}, strings.Fields(args)...)...)
+		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
+	}
+}

@@ -42,6 +42,7 @@
 //	rendezvous.go  streams of messages beside raw reads; ratio.go medians
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
+//	startup.go    what sampling adds to the start of an engine
 //	run.go        the sweep over operations, sizes and rounds
 //	rank.go       what measurements of other packages share
 //	pin.go        a processor for each rank

@@ -7,6 +7,7 @@
 //	session.go  measuring in a job; how a fabric's link is opened and connected
 //	local.go    Local and Child, which it starts
 //	plogp.go    the same for sampling
+//	startup.go  the same for starts of engines
 //	choice.go   the same for comparing modes
 //	remote.go   Serve and Connect
 //

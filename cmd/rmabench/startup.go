@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
+)
+
+// runStartup is plogp --startup: what a saved profile adds to the start of an engine.
+func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) error {
+	req := bench.StartupRequest{Fabric: f.fabric, Rounds: f.rounds}
+	if budgeted {
+		req.Budget = f.budget
+	}
+	switch {
+	case jobenv.InJob() || f.connect != "":
+		return usage(errors.New("--startup starts its ranks by itself, on this host"))
+	case f.compare || f.save || f.format == "html" || f.fabric == "none":
+		return usage(errors.New("--startup stands alone: with a fabric, --rounds, --budget, --format table or json, --out"))
+	case f.rounds <= 0:
+		return usage(errors.New("--rounds: want a positive value"))
+	}
+	if err := req.Check(); err != nil {
+		return usage(err)
+	}
+	res, err := session.StartupLocal(ctx, req, s.err)
+	if err != nil {
+		return err
+	}
+	out, commit := output(s, f.out)
+	if f.format == "json" {
+		err = json.NewEncoder(out).Encode(res)
+	} else {
+		err = res.WriteText(out)
+	}
+	return errors.Join(err, commit())
+}
+
+// startupChildCommand is what session.StartupLocal starts.
+func startupChildCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.StartupArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.StartupChild(cmd.Context(), s.in, s.out))
+		},
+	}
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// StartupRequest asks what the parameters of the cost model cost an engine that
+// starts.
+type StartupRequest struct {
+	Fabric string        `json:"fabric"`
+	Rounds int           `json:"rounds"` // zero means DefaultStartupRounds
+	Budget time.Duration `json:"budget"` // of measuring; zero means the engine's default
+}
+
+// DefaultStartupRounds is enough for medians of differences of tens of µs between
+// starts that take milliseconds.
+const DefaultStartupRounds = 41
+
+// StartupGoal is what a saved profile may add to a start, in µs.
+const StartupGoal = 1000
+
+// Startup is what Open takes on rank 0, µs. Its JSON form is one line; fields are
+// only ever added.
+type Startup struct {
+	Fabric   string  `json:"fabric"`
+	Off      float64 `json:"off_us"`      // without any sampling, the median
+	Cached   float64 `json:"cached_us"`   // with a saved profile, the median
+	Measured float64 `json:"measured_us"` // the first start, which measures and saves
+	Added    float64 `json:"added_us"`    // median of the rounds' cached less off
+	Noise    float64 `json:"noise_us"`    // median difference of two starts without sampling
+	Rounds   int     `json:"rounds"`
+	Machine  Machine `json:"machine"`
+}
+
+// Check says whether the request can be carried out, on both sides.
+func (r *StartupRequest) Check() error {
+	if r.Rounds == 0 {
+		r.Rounds = DefaultStartupRounds
+	}
+	if r.Rounds < 1 || r.Rounds > maxCount {
+		return fmt.Errorf("%w: %d rounds, want 1 to %d", ErrPlan, r.Rounds, maxCount)
+	}
+	if r.Budget < 0 || r.Budget > maxTime {
+		return fmt.Errorf("%w: budget %v", ErrPlan, r.Budget)
+	}
+	return nil
+}
+
+// starts of a round: without sampling twice, so that what the machine does by
+// itself is known.
+var starts = [...]string{"off", "cached", "off"}
+
+// MeasureStartup starts engines of two ranks again and again, with and without a
+// saved profile, in turns. Both ranks call it, rank 1 with a zero request; rank 0
+// gets the result, rank 1 nil. Profiles are in a folder of its own, which is
+// removed.
+func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *Startup, err error) {
+	if err := Share(ctx, ctl, &req, req.Check); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "rmabench-")
+	if err = agree(ctx, ctl, err); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := &starter{ctl: ctl, req: &req, dir: dir}
+	first, err := s.start(ctx, "cached") // finds nothing saved
+	if err != nil {
+		return nil, err
+	}
+	var took [len(starts)][]float64
+	for r := range req.Rounds {
+		for i := range starts {
+			i = (i + r) % len(starts)
+			us, err := s.start(ctx, starts[i])
+			if err != nil {
+				return nil, err
+			}
+			took[i] = append(took[i], us)
+		}
+	}
+	if ctl.Rank() != 0 {
+		return nil, nil
+	}
+	var added, noise []float64
+	for r := range req.Rounds {
+		off := (took[0][r] + took[2][r]) / 2
+		added, noise = append(added, took[1][r]-off), append(noise, max(took[0][r]-took[2][r], took[2][r]-took[0][r]))
+	}
+	return &Startup{Fabric: s.fabric, Off: Median(slices.Concat(took[0], took[2])), Cached: Median(took[1]), Measured: first,
+		Added: Median(added), Noise: Median(noise), Rounds: req.Rounds, Machine: ThisMachine()}, nil
+}
+
+// starter starts one engine after the other.
+type starter struct {
+	ctl    Control
+	req    *StartupRequest
+	dir    string
+	n      int
+	fabric string // that the peer is reached by
+}
+
+// start opens an engine on both ranks and returns how long that took here, in
+// µs.
+func (s *starter) start(ctx context.Context, sampling string) (us float64, err error) {
+	s.n++
+	root := ""
+	if s.ctl.Rank() == 0 {
+		root = "unix:" + filepath.Join(s.dir, fmt.Sprint(s.n))
+		var ln net.Listener
+		if ln, err = new(net.ListenConfig).Listen(ctx, "unix", root[len("unix:"):]); err == nil {
+			var srv *wireup.Server
+			if srv, err = wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2}); err == nil {
+				defer func() { err = errors.Join(err, srv.Close()) }()
+			}
+		}
+	}
+	if err := agree(ctx, s.ctl, err); err != nil {
+		return 0, err
+	}
+	theirs, err := s.ctl.Exchange(ctx, []byte(root))
+	if err != nil {
+		return 0, err
+	}
+	if s.ctl.Rank() == 1 {
+		root = string(theirs)
+	}
+	cfg := &rma.Config{Job: &rma.Job{Rank: s.ctl.Rank(), Size: 2, Root: root}, Sampling: sampling, SamplingBudget: s.req.Budget, Profiles: s.dir}
+	if s.req.Fabric != "auto" {
+		cfg.Fabric = s.req.Fabric
+	}
+	t := cpu.Ticks()
+	e, err := rma.Open(ctx, cfg)
+	us = float64(cpu.Ticks()-t) * cpu.NsPerTick() / 1e3
+	if err == nil {
+		s.fabric = e.Peer(1 - s.ctl.Rank()).Link()
+		err = errors.Join(e.Barrier(ctx), e.Close())
+	}
+	return us, agree(ctx, s.ctl, err)
+}
+
+// WriteText writes the figures for reading.
+func (s *Startup) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "start of an engine over %s, two ranks, %d rounds\tµs\t\n", s.Fabric, s.Rounds)
+	for _, r := range []struct {
+		name string
+		us   float64
+	}{{"without sampling", s.Off}, {"with a saved profile", s.Cached}, {"that measures and saves one", s.Measured}, {"added by a saved profile", s.Added}, {"noise of a round", s.Noise}} {
+		fmt.Fprintf(t, "%s\t%.0f\t\n", r.name, r.us)
+	}
+	return t.Flush()
+}
