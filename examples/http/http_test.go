@@ -18,7 +18,7 @@ import (
 )
 
 // The test binary is also the program that the ranks of its jobs run.
-const rankEnv = "RMA_HTTP_TEST_RANK"
+const rankEnv = "RMA_TEST_HTTP_RANK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(rankEnv) == "" {

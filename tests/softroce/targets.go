@@ -66,6 +66,8 @@ var targets = []target{
 	{pkg: "internal/links", topologies: []string{"one"}},
 	{pkg: ".", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "examples/hello", topologies: []string{"one"}},
+	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "examples/http", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
 
