@@ -131,8 +131,12 @@ func (c *Channel) advertise() (did bool) {
 
 // watch notes a receive that was posted: it may be advertised if it is as large as
 // a message that is announced. One that uses messages in place may not: it takes
-// longer ones from the ring than its buffer, so that the peer would not know.
+// longer ones from the ring than its buffer, so that the peer would not know. Nor
+// is memory registered a second time that the caller has registered for itself alone.
 func (c *Channel) watch(in *In) {
+	if in.Registered && !in.Remote {
+		return
+	}
 	if len(in.Buf) >= c.ads.min && in.Use == nil && uint64(len(in.Buf)) <= math.MaxUint32 {
 		in.waits = true
 		c.ads.waiting++
@@ -280,7 +284,7 @@ func (c *Channel) small(in *In) {
 // large notes that a receive that could have been advertised got a message that
 // was announced.
 func (c *Channel) large(in *In) {
-	if in.tries == 0 && in.ad == adNone && in.Use == nil {
+	if in.tries == 0 && (in.Remote || !in.Registered) && in.ad == adNone && in.Use == nil {
 		c.ads.odds.change(in, 1)
 	}
 }

@@ -15,7 +15,7 @@ type In struct {
 	Ignore     uint32 // bits of tags that are not compared
 	Any        bool   // any tag below LibraryTags
 	Registered bool   // LKey is valid
-	Remote     bool   // RKey is valid: the peer may write Buf
+	Remote     bool   // RKey is valid: the peer may write Buf, before the message is known
 	Peek       bool   // ends with tag and size of the message, which stays
 
 	// Of receives in the order of a Shared.
