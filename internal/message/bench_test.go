@@ -2,10 +2,123 @@ package message
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/linktest"
 )
+
+// stream keeps 16 messages of one size under way, or reads beside the channel.
+type stream struct {
+	s, r      *side
+	size      int
+	outs      [16]Out
+	ins       [32]In
+	sent, got note
+}
+
+func newStream(b *testing.B, open linktest.Opener, size, adverts int) *stream {
+	o := Options{Policy: policies["scatter"], Adverts: adverts}
+	x := &stream{size: size}
+	x.s, x.r = pair(b, open, size, o, o)
+	return x
+}
+
+// messages sends n; receives are there before.
+func (x *stream) messages(n int) error {
+	x.sent.n, x.got.n = 0, 0
+	posted, begun := 0, 0
+	for x.sent.n < n || x.got.n < n {
+		for ; posted < n && posted-x.got.n < len(x.ins); posted++ {
+			in := &x.ins[posted%len(x.ins)]
+			*in = In{Buf: x.r.reg.Bytes()[:x.size], LKey: x.r.reg.LKey(), RKey: x.r.reg.Key().RKey, Registered: true, Remote: true, Done: &x.got}
+			x.r.ch.Recv(in)
+		}
+		for ; begun < n && begun-x.sent.n < len(x.outs); begun++ {
+			out := &x.outs[begun%len(x.outs)]
+			*out = Out{Data: x.s.reg.Bytes()[:x.size], LKey: x.s.reg.LKey(), RKey: x.s.reg.Key().RKey, Registered: true, Done: &x.sent}
+			x.s.ch.Send(out)
+		}
+		if err := x.s.turn(); err != nil {
+			return err
+		}
+		if err := x.r.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raw makes n reads of the link.
+func (x *stream) raw(n int) error {
+	wr := [1]fabric.WR{{
+		ID: 99 << 48, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: []fabric.SGE{fabric.NewSGE(x.r.reg.Bytes()[:x.size], x.r.reg.LKey())},
+		RemoteAddr: x.s.reg.Addr(), RKey: x.s.reg.Key().RKey,
+	}}
+	for posted, done := 0, 0; done < n; {
+		for posted < n && posted-done < len(x.outs) {
+			k, err := x.r.ep.Post(wr[:])
+			if err != nil {
+				return err
+			}
+			posted += k
+		}
+		k := x.r.link.Poll(x.r.cs[:])
+		for i := range x.r.cs[:k] {
+			if x.r.cs[i].ID == wr[0].ID {
+				done++
+			} else {
+				x.r.ch.OnCompletion(&x.r.cs[i])
+			}
+		}
+		x.s.poll()
+	}
+	return nil
+}
+
+// BenchmarkStream compares streams of messages, fetched and written to receives
+// that were there first, with raw reads of the link, in turns: both sides are one
+// goroutine, so that the machine's other work weighs on all alike. The ratios are
+// medians.
+func BenchmarkStream(b *testing.B) {
+	for link, open := range linktest.Real() {
+		for _, size := range []int{64 << 10, 256 << 10, 1 << 20, 4 << 20} {
+			b.Run(fmt.Sprintf("%s/%d", link, size), func(b *testing.B) {
+				read, first := newStream(b, open, size, -1), newStream(b, open, size, 16)
+				const n = 64
+				var raws, reads, firsts []float64
+				for b.Loop() {
+					for _, f := range []struct {
+						run func(int) error
+						to  *[]float64
+					}{{read.raw, &raws}, {read.messages, &reads}, {first.messages, &firsts}} {
+						start := time.Now()
+						if err := f.run(n); err != nil {
+							b.Fatal(err)
+						}
+						*f.to = append(*f.to, time.Since(start).Seconds())
+					}
+				}
+				ratio := func(x []float64) float64 {
+					var r []float64
+					for i := range x {
+						r = append(r, raws[i]/x[i])
+					}
+					slices.Sort(r)
+					return r[len(r)/2]
+				}
+				b.ReportMetric(ratio(reads), "read/raw")
+				b.ReportMetric(ratio(firsts), "first/raw")
+				b.ReportMetric(n*float64(size)/1e6/slices.Min(raws), "raw-MB/s")
+				if st := first.s.ch.Stats(); st.Written == 0 {
+					b.Fatalf("%+v", st)
+				}
+			})
+		}
+	}
+}
 
 // Messages of 1 MiB from and to memory that nobody registered, the same each time.
 func BenchmarkUnregistered(b *testing.B) {
