@@ -49,9 +49,10 @@ test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device test
 	  printf '     apt-get install -y --no-install-recommends %s\n' "$$missing"; \
 	fi
 
-unit: ## the tests of all packages, metrics/ included, in random order
+unit: ## the tests of all packages, metrics/ and examples/grpc/ included, in random order
 	$(GO) test -shuffle=on ./...
 	cd metrics && $(GO) test -shuffle=on ./...
+	cd examples/grpc && $(GO) test -shuffle=on ./...
 
 lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
@@ -59,6 +60,7 @@ lint: ## gofmt, go vet, and golangci-lint if it is installed
 	$(GO) vet ./...
 	$(GO) mod verify
 	cd metrics && $(GO) vet ./... && $(GO) mod tidy -diff
+	cd examples/grpc && $(GO) vet ./... && $(GO) mod tidy -diff
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...); \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 

@@ -12,6 +12,7 @@
 //
 // gRPC takes grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn,
 // error) { return rmanet.Dial(ctx, eng, addr) }) and the target "passthrough:///1:8080".
+// examples/http and examples/grpc do it.
 //
 // # How streams travel
 //
