@@ -3,14 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,61 +17,17 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
-	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/launch/launchtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// The test binary is also the program that the ranks of its jobs run.
-const roleEnv = "RMA_TEST_HELLO_ROLE"
+var roles = map[string]launchtest.Role{"hello": hello, "compute": compute, "death": death}
 
-var roles = map[string]func(context.Context) error{"hello": hello, "compute": compute, "death": death}
-
-func TestMain(m *testing.M) {
-	role := os.Getenv(roleEnv)
-	if role == "" {
-		testutil.Main(m)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	if err := roles[role](ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-type buffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
+func TestMain(m *testing.M) { launchtest.Main(m, roles) }
 
 // job runs n processes in the role and returns their output.
 func job(t *testing.T, n int, fabric, role, rendezvous string) (string, int, error) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	var out buffer
-	code, err := launch.Run(testutil.Context(t, 90*time.Second), launch.Spec{
-		N: n, Path: exe, Env: []string{roleEnv + "=" + role, "RMA_FABRIC=" + fabric, "RMA_PROFILES=" + t.TempDir()}, Rendezvous: rendezvous,
-		Stdout: &out, Stderr: &out, Prefix: true, Grace: 2 * time.Second,
-	})
-	return out.String(), code, err
-}
-
-// parallel lets the test run beside others, but for the link that needs a
-// device: there it has to be one.
-func parallel(t *testing.T, link string) {
-	if link == "ibv" {
-		testutil.RequireRDMA(t)
-		return
-	}
-	t.Parallel()
+	return launchtest.Job{N: n, Fabric: fabric, Role: role, Rendezvous: rendezvous, Sampling: "cached"}.Run(t)
 }
 
 func TestHello(t *testing.T) {
@@ -84,7 +38,7 @@ func TestHello(t *testing.T) {
 		rendezvous string
 	}{{2, "", "shm", "unix"}, {2, "shm", "shm", "tcp"}, {2, "tcp", "tcp", "unix"}, {5, "tcp", "tcp", "tcp"}, {2, "verbs", "ibv", "unix"}, {1, "", "shm", "unix"}} {
 		t.Run(fmt.Sprintf("%d ranks %s", c.n, c.fabric), func(t *testing.T) {
-			parallel(t, c.link)
+			launchtest.Parallel(t, c.link)
 			out, _, err := job(t, c.n, c.fabric, "hello", c.rendezvous)
 			require.NoError(t, err, out)
 			for r := range c.n {
@@ -150,7 +104,7 @@ func compute(ctx context.Context) error {
 func TestTargetOnlyComputes(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp", "ibv"} {
 		t.Run(fabric, func(t *testing.T) {
-			parallel(t, fabric)
+			launchtest.Parallel(t, fabric)
 			out, _, err := job(t, 2, fabric, "compute", "unix")
 			require.NoError(t, err, out)
 		})
@@ -222,7 +176,7 @@ func death(ctx context.Context) error {
 func TestDeathOfAPeer(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp", "ibv"} {
 		t.Run(fabric, func(t *testing.T) {
-			parallel(t, fabric)
+			launchtest.Parallel(t, fabric)
 			out, code, err := job(t, 3, fabric, "death", "unix")
 			require.Equal(t, 137, code, out)
 			require.ErrorContains(t, err, "rank 1 ")

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,48 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma"
-	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/launch/launchtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// The test binary is also the program that the ranks of its jobs run.
-const roleEnv = "RMA_TEST_START_ROLE"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) == "" {
-		testutil.Main(m)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// job runs n processes of a program and returns their output.
-func job(t *testing.T, n int, path string, env ...string) string {
-	t.Helper()
-	var out bytes.Buffer
-	_, err := launch.Run(testutil.Context(t, 90*time.Second), launch.Spec{
-		N: n, Path: path, Env: append(env, "RMA_PROFILES="+t.TempDir()), Stdout: &out, Stderr: &out, Grace: 2 * time.Second,
-	})
-	require.NoError(t, err, out.String())
-	return out.String()
-}
+func TestMain(m *testing.M) { launchtest.Main(m, map[string]launchtest.Role{"start": run}) }
 
 func TestStart(t *testing.T) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
 	for _, c := range []struct {
 		n      int
 		fabric string
 	}{{1, ""}, {2, "shm"}, {3, "tcp"}} {
 		t.Run(fmt.Sprintf("%d %s", c.n, c.fabric), func(t *testing.T) {
 			t.Parallel()
-			out := job(t, c.n, exe, roleEnv+"=start", "RMA_FABRIC="+c.fabric)
+			out := launchtest.Job{N: c.n, Role: "start", Fabric: c.fabric}.Output(t)
 			var tickets []string
 			for _, m := range regexp.MustCompile(`has ticket (\d+)`).FindAllStringSubmatch(out, -1) {
 				tickets = append(tickets, m[1])
@@ -84,14 +55,14 @@ func TestStart(t *testing.T) {
 // What an operator writes into a file reaches the ranks; a variable wins over it.
 func TestSettingsFile(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "rma.conf")
 	require.NoError(t, os.WriteFile(file, []byte("fabric = tcp # for a test\nlog = debug\nsampling = off\n"), 0o600))
-	out := job(t, 2, exe, roleEnv+"=start", "RMA_CONFIG="+file)
+	job := launchtest.Job{N: 2, Role: "start", Env: []string{"RMA_CONFIG=" + file}}
+	out := job.Output(t)
 	require.Contains(t, out, `msg="rma: setting" name=fabric value=tcp origin=file at=`+file+":1")
 	require.Contains(t, out, `msg="rma: link chosen" rank=1 link=tcp`)
-	out = job(t, 2, exe, roleEnv+"=start", "RMA_CONFIG="+file, "RMA_FABRIC=shm")
+	job.Fabric = "shm"
+	out = job.Output(t)
 	require.Contains(t, out, `msg="rma: link chosen" rank=1 link=shm`)
 }
 
@@ -130,7 +101,7 @@ func TestGettingStartedFromScratch(t *testing.T) {
 	goTool("mod", "init", "example.com/hello")
 	goTool("mod", "edit", "-go=1.26", "-require=github.com/seed33544411/rma@v0.0.0", "-replace=github.com/seed33544411/rma="+root)
 	goTool("build", "-o", "hello", ".")
-	out := job(t, 2, filepath.Join(dir, "hello"), "RMA_FABRIC=shm")
+	out := launchtest.Job{N: 2, Path: filepath.Join(dir, "hello"), Fabric: "shm"}.Output(t)
 	require.Contains(t, out, `rank 0 got "hello from rank 1 of 2" over shm`)
 	require.Contains(t, out, `rank 1 got "hello from rank 0 of 2" over shm`)
 }
