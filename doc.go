@@ -102,7 +102,7 @@
 // # Files
 //
 //	config.go   Config; effective.go what it becomes with file and environment
-//	engine.go   Engine: open, barrier, close; setup.go links; dial.go connections;
+//	engine.go   Engine: open, close; barrier.go Barrier; setup.go links; dial.go connections;
 //	            calibrate.go what the cost model knows of them
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers

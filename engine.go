@@ -36,8 +36,9 @@ type Engine struct {
 	halves  []*sampling.Session // that failed
 	// measured is what this rank has measured, or found saved.
 	measured []sampling.Result
-	fits     int             // how often it has played batches
-	memory   *mr.Domain      // what is registered, with all links
+	fits     int        // how often it has played batches
+	memory   *mr.Domain // what is registered, with all links
+	barrier  barrier
 	pins     []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost
@@ -68,7 +69,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: &proto{}}
+	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: &proto{}, barrier: barrier{turn: make(chan struct{}, 1)}}
 	e.life, e.die = context.WithCancel(context.Background())
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		if err = e.setup(ctx); err == nil {
@@ -92,16 +93,6 @@ func (e *Engine) Size() int { return e.job.Size() }
 // Peer returns the peer of that rank, this process itself included. It panics
 // if there is none.
 func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
-
-// Barrier returns when all ranks have called it. It says nothing about
-// operations under way: wait for their requests first.
-func (e *Engine) Barrier(ctx context.Context) error {
-	defer trace.StartRegion(ctx, regionBarrier).End()
-	if err := e.job.Barrier(ctx, "rma/barrier"); err != nil {
-		return fmt.Errorf("rma: %w", err)
-	}
-	return nil
-}
 
 // Progress drives the links once, for goroutines that spin on memory which a
 // peer writes. It reports whether anything happened.

@@ -1,0 +1,154 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// insist has the engines meet from rank to rank, however few processors there are.
+func insist(es []*Engine) []*Engine {
+	for _, e := range es {
+		e.barrier.insist = true
+	}
+	return es
+}
+
+// Nobody is through a barrier before all have come to it, in any of many, and
+// waits that end are taken up again.
+func TestBarrier(t *testing.T) {
+	onAll(t, 5, func(t *testing.T, es []*Engine) {
+		const phases = 60
+		insist(es)
+		var come [phases]atomic.Int64
+		resumed := atomic.Int64{}
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			rng := rand.New(rand.NewPCG(uint64(e.Rank()), 7))
+			for i := range phases {
+				if i%7 == e.Rank() {
+					time.Sleep(time.Millisecond) // sleep: one rank is late, so that others give up and come back
+				}
+				come[i].Add(1)
+				err := errors.New("not yet")
+				if i > seldom && rng.IntN(2) == 0 {
+					short, cancel := context.WithTimeout(ctx, 200*time.Microsecond)
+					if err = e.Barrier(short); err != nil {
+						resumed.Add(1)
+					}
+					cancel()
+				}
+				if err != nil {
+					err = e.Barrier(ctx)
+				}
+				if err != nil {
+					return fmt.Errorf("phase %d: %w", i, err)
+				}
+				if n := come[i].Load(); n != 5 {
+					return fmt.Errorf("phase %d: through after %d", i, n)
+				}
+			}
+			return nil
+		})
+		require.Positive(t, resumed.Load())
+	})
+}
+
+// Several goroutines of each rank: as many barriers as calls.
+func TestBarrierOfManyGoroutines(t *testing.T) {
+	es := insist(simulate(t, 3, "sim"))
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		var g errgroup.Group
+		for range 4 {
+			g.Go(func() error {
+				for range 10 {
+					if err := e.Barrier(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return g.Wait()
+	})
+}
+
+// A rank that dies ends the barrier on all the others, also on those that do not wait
+// for a word of it; and no barrier begins again.
+func TestBarrierWithoutAPeer(t *testing.T) {
+	onAll(t, 6, func(t *testing.T, es []*Engine) {
+		insist(es)
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			for range seldom + 2 {
+				if err := e.Barrier(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		go es[3].Close()
+		together(t, append(append([]*Engine{}, es[:3]...), es[4:]...), func(ctx context.Context, e *Engine) error {
+			for range 2 {
+				if err := e.Barrier(ctx); !errors.Is(err, ErrPeerGone) {
+					return fmt.Errorf("rank %d: %w", e.Rank(), err)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// Who has been through a barrier may leave at once.
+func TestBarrierAndLeave(t *testing.T) {
+	for range 10 {
+		es := insist(simulate(t, 4, "sim"))
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			for range seldom + 3 {
+				if err := e.Barrier(ctx); err != nil {
+					return err
+				}
+			}
+			return e.Close()
+		})
+	}
+	es := simulate(t, 2, "sim")
+	require.NoError(t, es[0].Close())
+	require.ErrorIs(t, es[0].Barrier(testutil.Context(t, patience)), ErrClosed)
+}
+
+// benchRanks is how many ranks BenchmarkBarrier has.
+const benchRanks = 2
+
+// A barrier of ranks in one process: through the job's server, and from rank to
+// rank.
+func BenchmarkBarrier(b *testing.B) {
+	for name, through := range map[string]func(context.Context, *Engine) error{
+		"server": func(ctx context.Context, e *Engine) error { return e.job.Barrier(ctx, "bench") },
+		"ranks":  func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			es := insist(open(b, benchRanks, "shm"))
+			meet := func(n int) {
+				together(b, es, func(ctx context.Context, e *Engine) error {
+					for range n {
+						if err := through(ctx, e); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			meet(seldom + 2)
+			b.ResetTimer()
+			meet(b.N)
+		})
+	}
+}
