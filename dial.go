@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
@@ -15,6 +16,7 @@ import (
 const (
 	keyKnock  = "ep"    // link number (1), address of an endpoint: connect with it
 	keyRefuse = "ep/no" // why not
+	keyTalk   = "talk"  // nothing: there will be messages, if the other side makes its channel
 )
 
 // selfID marks the passive end of the connection with oneself.
@@ -82,6 +84,7 @@ func (p *Peer) connect(ctx context.Context) {
 	}
 	ep, self, err := p.join(ctx)
 	if err != nil {
+		p.awaitReason(ctx)
 		err = unconnected(ctx, err)
 	}
 	e.mu.Lock()
@@ -134,6 +137,25 @@ func (p *Peer) join(ctx context.Context) (ep, self fabric.Endpoint, err error) {
 	return ep, nil, err
 }
 
+// newsTime is how many PeerTimeouts a connection that could not be made waits for
+// the reason: a peer that is leaving closes its end before the job tells of it.
+const newsTime = 3
+
+// awaitReason returns when ctx has ended, with the reason as its cause, or when
+// there seems to be none.
+func (p *Peer) awaitReason(ctx context.Context) {
+	if p.own {
+		return
+	}
+	t := time.NewTimer(newsTime * p.eng.cfg.PeerTimeout)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-p.eng.job.Done():
+	case <-t.C:
+	}
+}
+
 // unconnected says in this package's terms why a connection was not made.
 func unconnected(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
@@ -179,6 +201,8 @@ func (e *Engine) told(from int, key string, val []byte) {
 		if p.dial.hangUp != nil {
 			p.dial.hangUp(fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, from, val))
 		}
+	case key == keyTalk:
+		p.wanted()
 	case key != keyKnock || p.dial.heard:
 		e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
 	default:

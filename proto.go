@@ -39,7 +39,7 @@ type proto struct {
 	doze   eager.Nap // where words are waited for
 	flying []*op     // by work request ID less 1
 
-	hears     atomic.Bool    // the channels of all peers are being made
+	hears     atomic.Bool    // messages of all peers are wanted
 	shared    message.Shared // receives from any peer
 	receivers []*Receiving
 	turn      int // the peer whose waiting messages are looked at first

@@ -25,7 +25,8 @@ const (
 // in either direction; both sides make theirs, and exchange what the other
 // needs through the job.
 type talk struct {
-	begun atomic.Bool
+	begun  atomic.Bool
+	wanted bool // the peer has begun; under Engine.mu
 
 	// Owner's.
 	ch           *message.Channel // nil until both sides are ready; always with oneself
@@ -40,14 +41,16 @@ type talk struct {
 
 // startTalk begins to make the channel.
 func (p *Peer) startTalk() {
+	p.eng.mu.Lock()
+	defer p.eng.mu.Unlock()
+	p.startTalkLocked()
+}
+
+// startTalkLocked is startTalk under Engine.mu.
+func (p *Peer) startTalkLocked() {
 	e := p.eng
-	if p.own {
+	if p.own || e.closed.Load() {
 		return // messages to oneself are copied from request to request
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return
 	}
 	e.tasks.Go(func() {
 		ch, err := p.openTalk()
@@ -90,7 +93,12 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	if err := e.job.Put(ctx, "talk/"+strconv.Itoa(p.rank), ch.Setup()); err != nil {
 		return ch, err
 	}
-	b, err := e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
+	// Who receives from any peer is not waiting for this one in particular.
+	err = e.job.Tell(ctx, p.rank, keyTalk, nil)
+	var b []byte
+	if err == nil {
+		b, err = e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
+	}
 	if errors.Is(err, wireup.ErrPeerGone) {
 		err = fmt.Errorf("%w: %w", ErrPeerGone, err)
 	}
@@ -272,16 +280,28 @@ func (t *proto) endTalk(p *Peer, err error) {
 	t.ended(p, err)
 }
 
-// hear begins to make the channels of all peers that messages are wanted from:
-// of rank only-1, or of all if that is 0.
+// hear begins to make the channels that messages are wanted from: the one of rank
+// only-1, or, if that is 0, those of all peers that have begun to make theirs, or
+// will: peers that never send cost nothing.
 func (e *Engine) hear(only int) {
 	if only == 0 && e.proto.hears.Swap(true) {
 		return
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for _, p := range e.peers {
-		if (only == 0 || only == p.rank+1) && !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
-			p.startTalk()
+		if (only == 0 && p.talk.wanted || only == p.rank+1) && p.talk.begun.CompareAndSwap(false, true) {
+			p.startTalkLocked()
 		}
+	}
+}
+
+// wanted notes that the peer has begun to make its side of the channel. Under
+// Engine.mu.
+func (p *Peer) wanted() {
+	p.talk.wanted = true
+	if p.eng.proto.hears.Load() && p.talk.begun.CompareAndSwap(false, true) {
+		p.startTalkLocked()
 	}
 }
 
