@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
@@ -19,6 +20,10 @@ const reportBatch = "64x128,2x1M"
 // reportCurves are the batches whose curves a report shows.
 var reportCurves = []int{1, 16}
 
+// reportBudget ends the small grid on machines so slow, or so busy, that a report
+// would be one of it alone: a few seconds elsewhere.
+const reportBudget = time.Minute
+
 // reportMost is their largest message.
 const reportMost = 256 << 10
 
@@ -32,7 +37,11 @@ func (f *reportFlags) grid() choice.Grid {
 
 // cells is what a report compares.
 func (f *reportFlags) cells(fabric string) choice.Request {
-	return choice.Request{Fabric: fabric, Grid: f.grid(), Seed: 1, Pin: f.pin, Time: f.time}
+	r := choice.Request{Fabric: fabric, Grid: f.grid(), Seed: 1, Pin: f.pin, Time: f.time}
+	if f.choice == "small" {
+		r.Budget = reportBudget
+	}
+	return r
 }
 
 // modelSteps is how many steps of progress model makes for a fabric.
@@ -72,14 +81,16 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 		}},
 		{"choice", func() error {
 			var rs []choice.Result
-			err := session.ChoiceLocal(ctx, f.cells(fabric), &said, func(r choice.Result) error {
+			req := f.cells(fabric)
+			n := len(req.Cells())
+			err := session.ChoiceLocal(ctx, req, &said, func(r choice.Result) error {
 				step(fmt.Sprintf("%d × %s", r.N, r.Mix))
 				rs = append(rs, r)
 				return nil
 			})
 			if len(rs) > 0 {
 				sum := choice.Summarize(rs)
-				sum.Seed = 1
+				sum.Seed, sum.Cut = 1, len(rs) < n
 				rep.Cells, rep.Summaries = append(rep.Cells, rs...), append(rep.Summaries, sum)
 			}
 			return err
