@@ -50,8 +50,11 @@ const (
 	// not seen, to this part in every mode does not get better by more of them.
 	settledAt    = 0.07
 	settledAfter = 4
-	// fewest is how many probes there are at least before the model may settle.
-	fewest = 6
+	// fewest probes are played before the model may settle: what has not been seen
+	// by then is large, and there is time for it or not.
+	fewest = 12
+	// fitFrom is how many samples of a mode tell more than none.
+	fitFrom = 6
 )
 
 // purse is what is left of a budget, and who is to get it. All times in ns.
@@ -135,7 +138,7 @@ func (o *Outcome) surprises(p *logp.Params, b *logp.Batch, ns *[logp.NumModes]fl
 			continue
 		}
 		q := *p
-		if len(o.Samples[m]) >= fewest {
+		if len(o.Samples[m]) >= fitFrom {
 			if e, err := logp.FitExtra(p, m, o.Samples[m]); err == nil {
 				q.Extra[m] = e
 			}
