@@ -68,8 +68,8 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		var stop atomic.Bool
 		seen := watch(es[1], &stop, func() error {
-			b, a := load64(dst[2048:]), uint64(0)
-			if a = load64(dst); a < b {
+			b := load64(dst[2048:]) // before a: what is there later may only be more
+			if a := load64(dst); a < b {
 				return fmt.Errorf("the second put, %d, is there before the first, %d", b, a)
 			}
 			return nil
