@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -232,5 +234,47 @@ func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 			require.Zero(t, p.open)
 			require.Empty(t, p.loops.heads)
 		})
+	})
+}
+
+// A loop that others keep failing goes on at once a few times, then backs off,
+// longer and longer, and gives up after many tries and a while.
+func TestLoopsBackOff(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	ctx := testutil.Context(t, patience)
+	_, keys := share(t, es, 64)
+	p := es[0].Peer(1)
+	_, err := p.Swap(keys[1].At(0), 1).Wait(ctx) // connects
+	require.NoError(t, err)
+	es[0].prog.Do(func() {
+		pt := es[0].proto
+		o := newOp(p, kindLoop)
+		o.remote = 64
+		o.extend().rmw.Func = onesided.Set
+		for i := range minTries + 1 {
+			o.value = o.compare + 1 // somebody has changed it
+			require.True(t, pt.again(o), "try %d", i)
+			if i < eagerTries {
+				require.Same(t, o, p.loops.redo.pop())
+				continue
+			}
+			require.Equal(t, []*op{o}, pt.later)
+			pt.later = pt.later[:0]
+			wait := o.more.until - o.more.since
+			require.LessOrEqual(t, o.more.until-pt.now(), maxBackoff)
+			require.GreaterOrEqual(t, wait, time.Duration(0))
+		}
+		require.NoError(t, o.err)
+		o.value, o.more.since = o.compare+1, pt.now()-2*es[0].cfg.PeerTimeout
+		require.False(t, pt.again(o))
+		require.ErrorIs(t, o.err, ErrContention)
+		require.EqualValues(t, minTries+2, p.counts.AtomicRetries)
+		// One that finds what it does not want to change has read it, and is done.
+		o.err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
+		o.value = 6
+		o.compare = 5
+		require.False(t, pt.again(o))
+		require.NoError(t, o.err)
+		o.recycle()
 	})
 }

@@ -452,6 +452,17 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 				_, err := p.FetchAdd(k.At(64), 1).Wait(ctx)
 				must(err)
 			},
+			"swap": func() {
+				turn++
+				_, err := p.Swap(k.At(72), turn).Wait(ctx)
+				must(err)
+			},
+			"fetch-add of 4 bytes": func() {
+				_, err := p.FetchAdd32(k.At(80), 1).Wait(ctx)
+				must(err)
+				_, err = p.FetchAdd32(k.At(84), 1).Wait(ctx)
+				must(err)
+			},
 			"vector":  func() { must(p.PutV(remote, local).Wait(ctx)) },
 			"strided": func() { must(p.PutStrided(k.At(0), m.Slice(0, 4096), Shape2D(40, 8, 16, 24)).Wait(ctx)) },
 			"signal": func() {
