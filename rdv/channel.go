@@ -33,6 +33,8 @@ type Channel struct {
 	note     [doneSize]byte
 	control  ctlQueue  // answers that wait for room in the ring
 	turns    turnQueue // those with requests to hand out
+	hold     bool      // Accept and Refuse collect
+	changed  []uint16  // slots that they have changed
 
 	mine     []myAdvert // destinations we advertised
 	mineFree []uint16
@@ -155,6 +157,7 @@ func (c *Channel) Connect(s Setup) error {
 	// of the peer; a revocation of each of ours.
 	c.control.init(3*len(c.in) + len(c.out) + 2*n)
 	c.turns.init(len(c.in) + len(c.jobs))
+	c.changed = make([]uint16, 0, len(c.in))
 	c.streams.init(len(c.out))
 	c.live = true
 	return nil

@@ -95,7 +95,7 @@
 //	source.go   transfers of this side: Send, Cancel, FIN
 //	end.go      failure, Sever, Close
 //	sink.go     transfers of the peer: matching, ends
-//	run.go      which of their messages are fetched next
+//	run.go      which of their messages are fetched next; hold.go several at once
 //	advert.go   receiver first: Advertise, Write
 //	pipe.go     unregistered memory: the sender's end of an offer
 //	chunks.go   and the receiver's

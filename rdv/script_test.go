@@ -31,8 +31,14 @@ func (a *app) step() {
 		case 3:
 			a.send()
 		}
-	case 2, 3:
+	case 2:
 		a.acceptOne()
+	case 3:
+		a.s.ch.Hold()
+		for range 1 + a.rng.IntN(3) {
+			a.acceptOne()
+		}
+		a.s.ch.Release()
 	case 4:
 		if a.rng.IntN(4) == 0 {
 			a.cancel()

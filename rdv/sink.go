@@ -50,6 +50,7 @@ type incoming struct {
 
 	matching bool // inside onRTS: runs start at its end
 	queued   bool // in turns
+	changed  bool // in Channel.changed
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
 	waited   bool // a destination came later than the announcement
@@ -169,7 +170,7 @@ func (c *Channel) Accept(h Handle, dst []fabric.SGE) error {
 	}
 	t.waited = true
 	c.take(t, i, dst)
-	c.advance(t)
+	c.step(t)
 	return nil
 }
 
@@ -187,7 +188,7 @@ func (c *Channel) Refuse(h Handle) (ok bool, err error) {
 		return false, nil
 	}
 	c.endMessage(t, i, ErrRefused)
-	c.advance(t)
+	c.step(t)
 	return true, nil
 }
 

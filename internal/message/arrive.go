@@ -1,8 +1,20 @@
 package message
 
-// arrive delivers the messages whose turn it is, for as long as there are such
-// at the head of one of the two streams. Short path.
+// arrive delivers the messages whose turn it is. Announced ones are fetched together
+// if they are. Short path.
 func (c *Channel) arrive() (did bool) {
+	if c.held.len() == 0 {
+		return c.deliver()
+	}
+	c.long.Hold()
+	did = c.deliver()
+	c.long.Release()
+	return did
+}
+
+// deliver gives messages to receives for as long as there are such at the head of
+// one of the streams. Short path.
+func (c *Channel) deliver() (did bool) {
 	for c.err == nil {
 		switch {
 		case c.lie != nil:
