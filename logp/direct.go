@@ -13,7 +13,7 @@ const doneBytes = 32
 // Direct is the cost of a message that is written to where its receiver wanted it,
 // known before: one write, and one notification behind it.
 //
-//	a + 2·b + Os(m) + Os(done) + g + Or(done) + Ls
+//	a + 2·b + Os(m) + Memory(m) + Os(done) + g + Or(done) + Ls
 //
 // and R(m) where the source is not registered. No descriptor, no read request, no
 // copy, one soft latency, and nothing hard: 2·Ls + Lh − Ls less than scatter. No
@@ -27,6 +27,7 @@ func (p *Params) Direct(x Message) Cost {
 	c.Terms[TermGap] = p.G
 	c.Terms[TermReceive] = p.Or.At(doneBytes)
 	c.Terms[TermSoft] = p.Ls
+	c.Terms[TermMemory] = p.Memory.At(x.Size)
 	if x.Flags&Registered == 0 {
 		c.Terms[TermRegister] = p.R.At(x.Size)
 	}

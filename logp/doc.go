@@ -37,7 +37,9 @@
 //	          what is staged
 //	copy in   C(m) from ring to destination: eager and gather, unless InPlace
 //	register  R(m) at the end whose buffer is not registered: scatter
-//	credit    the expected wait for room in the ring, Batch.Wait
+//	credit    the expected wait for room in the ring, Batch.Wait, and within a batch
+//	          that is larger than it: credit.go
+//	memory    Memory(S) once: what a batch takes beyond the caches, memory.go
 //	extra     what a link needs beyond that, Params.Extra, fitted by measurement
 //	learned   (Scale−1) × everything above but credit and the shared terms
 //
@@ -82,6 +84,8 @@
 //	fitheld.go  FitExtraHeldOut: the same from few batches, tried on unseen ones
 //	refine.go   Refiner: corrections learned from measured batches
 //	observe.go  SenderSees, Observer: the same from what a sender sees
-//	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go
+//	credit.go   waiting for credit; memory.go what is beyond the caches
+//	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go,
+//	            ring.go (parts in order), turns.go (batches larger than the ring)
 //	errors.go   sentinels
 package logp

@@ -23,7 +23,7 @@ import "math"
 //
 // far is the greatest convex function below c + fixed that begins at 0, less the
 // straight line with which that begins. (near + fixed)/x does not rise but between
-// points, so cutting an operation never pays. Points count at the upper end of
+// points, so cutting an operation never pays (see pool). Points count at the upper end of
 // what they may be by their confidence. Where c + fixed does not rise a byte, as
 // with an adapter that is limited by operations first and by bytes then, far is 0. The
 // confidence of both is that of c.
@@ -53,8 +53,13 @@ func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 		hull = hull[:k-1]
 	}
 	base := slope(hull[0], hull[1])
-	if len(hull) == 2 && last.slope <= base {
-		return c, Curve{}, nil
+	if len(hull) == 2 && last.slope <= base { // nothing is the memory's
+		a := c.Points()
+		if pool(a, fixed) {
+			near, err = FitMonotone(a)
+			return near, far, err
+		}
+		return c, far, nil
 	}
 	beyond := func(n node) float64 { return max(n.y-base*float64(n.x), 0) }
 	var a, b []Point
@@ -76,8 +81,43 @@ func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 	for _, q := range c.d.points {
 		a = append(a, Point{Size: q.Size, NS: max(q.NS-far.At(q.Size), 0), Conf: q.Conf})
 	}
+	pool(a, fixed)
 	near, err = FitMonotone(a)
 	return near, far, err
+}
+
+// pool makes (ns + fixed)/size of points never rise: where it does, neighbours are
+// made alike, by their confidence. What rises and is not believed to be the memory's
+// is noise.
+func pool(ps []Point, fixed float64) (changed bool) {
+	type block struct {
+		rate, weight float64
+		n            int
+	}
+	var blocks [MaxPoints]block
+	k, skip := 0, 0
+	for _, p := range ps {
+		if p.Size == 0 {
+			skip++
+			continue
+		}
+		q := block{(p.NS + fixed) / float64(p.Size), max(p.Conf, 1e-3), 1}
+		for ; k > 0 && blocks[k-1].rate < q.rate; k-- {
+			b := blocks[k-1]
+			w := b.weight + q.weight
+			q = block{(b.rate*b.weight + q.rate*q.weight) / w, w, b.n + q.n}
+		}
+		blocks[k] = q
+		k++
+	}
+	i := skip
+	for _, q := range blocks[:k] {
+		for k := i; k < i+q.n && q.n > 1; k++ {
+			ps[k].NS, changed = max(q.rate*float64(ps[k].Size)-fixed, 0), true
+		}
+		i += q.n
+	}
+	return changed
 }
 
 // doubt is how far a point of that confidence may lie below what is true, as a
