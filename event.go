@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/progress"
@@ -18,8 +19,15 @@ import (
 type Event struct {
 	eng   *Engine
 	w     progress.Waiter
-	armed atomic.Bool
+	state atomic.Uint32
 }
+
+// States of an Event.
+const (
+	eventSet     uint32 = iota // since the last Reset, if there was one
+	eventArmed                 // Set has an effect
+	eventSetting               // somebody is in Set
+)
 
 // NewEvent returns an event that is not set.
 func (e *Engine) NewEvent() *Event {
@@ -30,18 +38,25 @@ func (e *Engine) NewEvent() *Event {
 
 // Reset makes later calls of Wait wait for a Set after this one. For the waiter.
 func (ev *Event) Reset() {
-	if ev.armed.Load() {
-		return // nobody has called Set since
+	for {
+		switch ev.state.Load() {
+		case eventArmed:
+			return // nobody has called Set since
+		case eventSet:
+			ev.w.Init()
+			ev.state.Store(eventArmed)
+			return
+		}
+		runtime.Gosched() // Set is about to be through: it waits for nothing
 	}
-	ev.w.Init()
-	ev.armed.Store(true)
 }
 
 // Set ends the Wait, or the next one before a Reset. From any goroutine, any
 // number of times; does not wait or allocate.
 func (ev *Event) Set() {
-	if ev.armed.CompareAndSwap(true, false) {
+	if ev.state.CompareAndSwap(eventArmed, eventSetting) {
 		ev.w.Finish()
+		ev.state.Store(eventSet)
 	}
 }
 

@@ -57,8 +57,9 @@ type reading struct {
 	stopped  bool   // nobody reads any more
 	err      error
 	claim    []byte // of a Read that waits: bytes may go there
-	claimed  int    // that many have
-	arriving bool   // more are on their way there
+	claimed  int    // that many have, or are about to
+	torn     bool   // some of them did not arrive, and err says why
+	arriving int    // messages on their way there
 }
 
 func newConn(s *session, num uint32, opener bool) *Conn {
@@ -104,7 +105,7 @@ func (c *Conn) read(p []byte) (int, error) {
 		c.rctx.ch = c.rdl.wait()
 		r.ev.Reset()
 		c.mu.Lock()
-		if r.arriving {
+		if r.arriving > 0 {
 			// The engine is filling p: that ends soon, whatever else has ended.
 			c.mu.Unlock()
 			if err := r.ev.Wait(forever); err != nil {
@@ -113,7 +114,7 @@ func (c *Conn) read(p []byte) (int, error) {
 			continue
 		}
 		r.claim = nil
-		if n := r.claimed; n > 0 {
+		if n := r.claimed; n > 0 && !r.torn {
 			r.claimed = 0
 			c.took(n)
 			return n, nil
@@ -155,6 +156,8 @@ func (c *Conn) readable(want int) (*chunk, error) {
 		return nil, nil
 	case r.stopped:
 		return nil, io.EOF
+	case r.torn: // what is behind the gap is of no use
+		return nil, r.err
 	case c.cur != nil:
 		return c.cur, nil
 	}

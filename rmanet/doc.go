@@ -30,7 +30,7 @@
 // Each stream has a window ([Config.Window]) that its reader opens by reading. A
 // writer never hands over more, so that messages of streams are always taken from the
 // ring at once: a reader that is slow, or does nothing, stops its own writer and no
-// other stream. What this side holds for a peer is bounded by streams × window, and
+// other stream. What this side holds for a peer is bounded by streams × two windows, and
 // only what has come is held.
 //
 // # Ends

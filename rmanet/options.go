@@ -5,7 +5,8 @@ import "fmt"
 // Config configures the connections of an engine; zero fields mean the defaults.
 type Config struct {
 	// Window is how many bytes of a connection may be on their way to, or
-	// waiting for, its reader: what a connection holds at most on this side.
+	// waiting for, its reader. What a connection holds on this side is at most
+	// twice that: memory comes in powers of two.
 	// Zero means 1 MiB: less makes writers wait for credit between two frames
 	// on their way through a fast link; more only lets a slow reader hoard.
 	// At least 4 KiB, at most 1 GiB.

@@ -12,28 +12,45 @@ type chunk struct {
 	buf   []byte // len: what has arrived, or arrives
 	off   int    // read up to here
 	ready bool   // the bytes are there
-	small bool   // from the pool
+	kept  bool   // used again
 	void  bool   // nobody is going to read it
 	c     *Conn
 	next  *chunk
 }
 
-var chunks = sync.Pool{New: func() any { return &chunk{buf: make([]byte, 0, smallChunk), small: true} }}
+// classes is how many sizes of chunks are kept: smallChunk << 0 … classes-1. Memory
+// that is used again is registered already when something is fetched to it.
+const classes = 8
 
-// newChunk has room for n bytes.
-func newChunk(c *Conn, n int) *chunk {
-	if n <= smallChunk {
-		k := chunks.Get().(*chunk)
-		k.c, k.buf, k.off, k.ready, k.void, k.next = c, k.buf[:0], 0, false, false, nil
-		return k
+var chunks [classes]sync.Pool
+
+// class is the kind of chunk that has room for n bytes; classes if none has.
+func class(n int) int {
+	i := 0
+	for i < classes && smallChunk<<i < n {
+		i++
 	}
-	return &chunk{c: c, buf: make([]byte, 0, n)}
+	return i
+}
+
+// newChunk has room for n bytes, and no more than twice that above smallChunk.
+func newChunk(c *Conn, n int) *chunk {
+	i := class(n)
+	if i == classes {
+		return &chunk{c: c, buf: make([]byte, 0, n)}
+	}
+	k, _ := chunks[i].Get().(*chunk)
+	if k == nil {
+		k = &chunk{buf: make([]byte, 0, smallChunk<<i), kept: true}
+	}
+	k.c, k.buf, k.off, k.ready, k.void, k.next = c, k.buf[:0], 0, false, false, nil
+	return k
 }
 
 func (k *chunk) free() {
-	if k.small {
+	if k.kept {
 		k.c, k.next = nil, nil
-		chunks.Put(k)
+		chunks[class(cap(k.buf))].Put(k)
 	}
 }
 

@@ -234,9 +234,10 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 	if inPlace {
 		return rma.Landing{Token: c}, nil
 	}
-	if r.q.head == nil && !r.arriving && n <= len(r.claim)-r.claimed {
-		r.arriving = true
-		return rma.Landing{Buf: r.claim[r.claimed : r.claimed+n], Token: (*claimant)(c)}, nil
+	if r.q.head == nil && n <= len(r.claim)-r.claimed {
+		r.arriving++
+		r.claimed += n
+		return rma.Landing{Buf: r.claim[r.claimed-n : r.claimed], Token: (*claimant)(c)}, nil
 	}
 	k := newChunk(c, n)
 	k.buf = k.buf[:n]
@@ -266,7 +267,7 @@ func (s *session) arrived(token any, parts [][]byte, err error) {
 	case *Conn:
 		t.arrived(parts)
 	case *claimant:
-		(*Conn)(t).claimed(parts, err)
+		(*Conn)(t).claimed(err)
 	case *chunk:
 		t.c.filled(t, err)
 	}
@@ -280,7 +281,7 @@ func (c *Conn) arrived(parts [][]byte) {
 		if r.stopped {
 			break
 		}
-		if r.q.head == nil && !r.arriving && r.claimed < len(r.claim) {
+		if r.q.head == nil && r.claimed < len(r.claim) {
 			n := copy(r.claim[r.claimed:], b)
 			r.claimed += n
 			b = b[n:]
@@ -292,14 +293,15 @@ func (c *Conn) arrived(parts [][]byte) {
 }
 
 // claimed takes bytes that are in Read's memory.
-func (c *Conn) claimed(parts [][]byte, err error) {
+func (c *Conn) claimed(err error) {
 	c.mu.Lock()
 	r := &c.rd
-	r.arriving = false
-	if err == nil {
-		r.claimed += len(parts[0])
-	} else if r.err == nil {
-		r.err = connReset(err)
+	r.arriving--
+	if err != nil {
+		r.torn = true
+		if r.err == nil {
+			r.err = connReset(err)
+		}
 	}
 	c.mu.Unlock()
 	r.ev.Set()
