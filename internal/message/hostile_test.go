@@ -2,13 +2,16 @@ package message
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/scatter"
 )
 
@@ -16,7 +19,9 @@ import (
 // there: script is a list of (kind, length, number, payload).
 func attack(tb testing.TB, script []byte) (victim *side) {
 	liar, victim := pair(tb, simLinks(sim.Options{}), 1<<16, Options{}, Options{})
+	victim.ch.ads.min, victim.ch.wants.from, victim.ch.ads.odds.always = 100, 100, true
 	var got [8]note
+	var sent []*note
 	for i := range got {
 		victim.ch.Recv(&In{Buf: make([]byte, 100*i), Any: i > 2, Done: &got[i]})
 	}
@@ -37,6 +42,22 @@ func attack(tb testing.TB, script []byte) (victim *side) {
 			if _, err := p.Pack([]gather.Message{{Data: data[:half], At: seq}, {Data: data[half:], At: seq + uint64(at)}}); err == nil {
 				_, _, _ = liar.ch.ring.SendVec(eager.Envelope{Kind: kindGather + at&1}, p.Pieces())
 			}
+		case kind == 6: // an advert, for a message that the victim is about to send
+			w := rdv.Want{Pos: seq + uint64(at&3) - 1, Tag: uint32(at & 4), Note: uint32(at&8)<<28 | uint32(at>>4)}
+			_, _, _ = liar.ch.long.Advertise(w, fabric.RemoteKey{Addr: liar.reg.Addr(), Len: uint64(n), RKey: liar.reg.Key().RKey}, liar.ch.ads.put(&In{}))
+			k := &note{}
+			sent = append(sent, k)
+			victim.ch.Send(&Out{Data: victim.reg.Bytes()[:120], LKey: victim.reg.LKey(), RKey: victim.reg.Key().RKey, Registered: true, Tag: uint32(at & 4), Done: k})
+		case kind == 7: // an answer to one of the victim's
+			if open := liar.ch.wants.open; len(open) > 0 {
+				id := open[int(at)%len(open)].id
+				if n&1 == 0 {
+					_ = liar.ch.long.Decline(id, uint32(n)<<24)
+				} else {
+					_, _ = liar.ch.long.Write(id, seq, uint32(at&3), []fabric.SGE{fabric.NewSGE(liar.reg.Bytes()[:n], liar.reg.LKey())}, liar.ch.groups.put(nil))
+				}
+				liar.ch.wants.open = slices.DeleteFunc(open, func(x want) bool { return x.id == id })
+			}
 		default:
 			d := scatter.Descriptor{Form: scatter.Form(1 + at&1), Messages: []scatter.Message{{Pos: seq, Size: uint32(n)}}}
 			if n > 0 {
@@ -54,6 +75,9 @@ func attack(tb testing.TB, script []byte) (victim *side) {
 	}
 	for i := range got {
 		require.LessOrEqual(tb, got[i].n, 1)
+	}
+	for _, k := range sent {
+		require.LessOrEqual(tb, k.n, 1)
 	}
 	return victim
 }
@@ -116,6 +140,7 @@ func TestSetupChecks(t *testing.T) {
 
 func FuzzLies(f *testing.F) {
 	f.Add([]byte{kindPlain, 3, 0, 1, 'a', 'b', 'c', 4, 8, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 5, 9, 0, 1})
+	f.Add([]byte{6, 200, 0, 1, 6, 250, 1, 1, 7, 99, 3, 1, 7, 128, 0, 1, 7, 101, 2, 0})
 	f.Add([]byte{kindTagged, 6, 128, 1, 2, 0, 1, 0, 1, 9})
 	f.Fuzz(func(t *testing.T, script []byte) { attack(t, script[:min(len(script), 400)]) })
 }
