@@ -18,3 +18,8 @@ func TestIBV(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkUnregisteredIBV(b *testing.B) {
+	testutil.RequireRDMA(b)
+	unregistered(b, two(func() (fabric.Link, error) { return ibv.Open(ibv.Options{}) }))
+}
