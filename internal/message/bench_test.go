@@ -14,32 +14,63 @@ import (
 type stream struct {
 	s, r      *side
 	size      int
-	outs      [16]Out
-	ins       [32]In
-	sent, got note
+	outs      [16]slot
+	ins       [32]slot
+	sent, got slots
+}
+
+// slot is a message or a receive; they do not end in order.
+type slot struct {
+	out Out
+	in  In
+	of  *slots
+}
+
+type slots struct {
+	free  []*slot
+	ended int
+}
+
+func (s *slot) Complete(uint32, int, error) {
+	s.of.ended++
+	s.of.free = append(s.of.free, s)
+}
+
+func (s *slots) take() *slot {
+	x := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return x
 }
 
 func newStream(b *testing.B, open linktest.Opener, size, adverts int) *stream {
 	o := Options{Policy: policies["scatter"], Adverts: adverts}
 	x := &stream{size: size}
 	x.s, x.r = pair(b, open, size, o, o)
+	for i := range x.outs {
+		x.outs[i].of = &x.sent
+		x.sent.free = append(x.sent.free, &x.outs[i])
+	}
+	for i := range x.ins {
+		x.ins[i].of = &x.got
+		x.got.free = append(x.got.free, &x.ins[i])
+	}
 	return x
 }
 
 // messages sends n; receives are there before.
 func (x *stream) messages(n int) error {
-	x.sent.n, x.got.n = 0, 0
+	x.sent.ended, x.got.ended = 0, 0
 	posted, begun := 0, 0
-	for x.sent.n < n || x.got.n < n {
-		for ; posted < n && posted-x.got.n < len(x.ins); posted++ {
-			in := &x.ins[posted%len(x.ins)]
-			*in = In{Buf: x.r.reg.Bytes()[:x.size], LKey: x.r.reg.LKey(), RKey: x.r.reg.Key().RKey, Registered: true, Remote: true, Done: &x.got}
-			x.r.ch.Recv(in)
+	for x.sent.ended < n || x.got.ended < n {
+		for ; posted < n && len(x.got.free) > 0; posted++ {
+			k := x.got.take()
+			k.in = In{Buf: x.r.reg.Bytes()[:x.size], LKey: x.r.reg.LKey(), RKey: x.r.reg.Key().RKey, Registered: true, Remote: true, Done: k}
+			x.r.ch.Recv(&k.in)
 		}
-		for ; begun < n && begun-x.sent.n < len(x.outs); begun++ {
-			out := &x.outs[begun%len(x.outs)]
-			*out = Out{Data: x.s.reg.Bytes()[:x.size], LKey: x.s.reg.LKey(), RKey: x.s.reg.Key().RKey, Registered: true, Done: &x.sent}
-			x.s.ch.Send(out)
+		for ; begun < n && len(x.sent.free) > 0; begun++ {
+			k := x.sent.take()
+			k.out = Out{Data: x.s.reg.Bytes()[:x.size], LKey: x.s.reg.LKey(), RKey: x.s.reg.Key().RKey, Registered: true, Done: k}
+			x.s.ch.Send(&k.out)
 		}
 		if err := x.s.turn(); err != nil {
 			return err
