@@ -78,8 +78,8 @@ func (h handler) Revoked(a rdv.Advert) bool {
 
 // last is the number of the last message that a receive of that tag, or of any,
 // may take and for which there was no advert.
-func (w *wants) last(any bool, tag uint32) uint64 {
-	if any {
+func (w *wants) last(anyTag bool, tag uint32) uint64 {
+	if anyTag {
 		return w.any
 	}
 	return w.free[spread(tag)%uint32(len(w.free))]
