@@ -35,7 +35,7 @@ func newShapes(tb testing.TB, mix string, n int) (*Planner, []*Batch) {
 
 // least-ns/op is the figure to look at on a busy machine.
 func BenchmarkPlan(b *testing.B) {
-	for _, mix := range []string{"uniform", "heavy", "flags"} {
+	for _, mix := range []string{"uniform", "heavy", "flags", "ring"} {
 		for _, n := range []int{1, 8, 64, 256} {
 			b.Run(fmt.Sprintf("new/%s/%d", mix, n), func(b *testing.B) {
 				pl, batches := newShapes(b, mix, n)

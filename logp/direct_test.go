@@ -33,7 +33,7 @@ func TestDirect(t *testing.T) {
 func TestDirectFrom(t *testing.T) {
 	t.Parallel()
 	p, l := thesis(t), plain()
-	require.EqualValues(t, MaxSize, p.DirectFrom(&l), "where copies cost nothing")
+	require.Equal(t, int64(MaxSize), p.DirectFrom(&l), "where copies cost nothing")
 	p.C = mustCurve(t, Point{0, 10, 1}, Point{1 << 20, 100000, 1})
 	from := p.DirectFrom(&l)
 	require.Positive(t, from)

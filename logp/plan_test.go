@@ -209,6 +209,14 @@ func shapes() map[string]func(n int) *Batch {
 			}
 			return b
 		},
+		"ring": func(n int) *Batch { // larger than it
+			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
+			ring(&b.Limits, 64)
+			for i := range b.Messages {
+				b.Messages[i] = Message{Size: randSize(r), Flags: Registered | DestRegistered}
+			}
+			return b
+		},
 		"flags": func(n int) *Batch {
 			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
 			for i := range b.Messages {

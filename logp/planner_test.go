@@ -23,7 +23,7 @@ func TestRepeatedShapeAllocatesNothing(t *testing.T) {
 // With its scratch memory grown, a planner allocates nothing for new shapes
 // either.
 func TestNewShapeAllocatesNothing(t *testing.T) {
-	for _, mix := range []string{"uniform", "heavy", "flags"} {
+	for _, mix := range []string{"uniform", "heavy", "flags", "ring"} {
 		pl, batches := newShapes(t, mix, 64)
 		i := 0
 		plan := func() {
