@@ -93,9 +93,43 @@ func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n
 // Key is what peers need to reach the region.
 func (r *Region) Key() Key { return Key{k: r.reg.Key(), rank: int32(r.eng.Rank()) + 1} }
 
-// Close withdraws the region: later operations of peers are refused. The
-// caller makes sure that none of its own still uses it. Idempotent.
-func (r *Region) Close() error { return r.reg.Close() }
+// Close withdraws the region: later operations of peers are refused, its memory is
+// unmapped or unpinned. While one-sided operations of this rank are under way in it, it
+// stays as it is and the error wraps ErrInUse; messages in it are the caller's to wait
+// for. Idempotent.
+func (r *Region) Close() error {
+	busy := false
+	k := r.reg.Key()
+	r.eng.prog.Do(func() { busy = r.eng.proto.uses(k.Addr, k.Addr+k.Len) })
+	if busy && r.reg.Live() {
+		return fmt.Errorf("rma: close region: %w: operations are under way", ErrInUse)
+	}
+	return r.reg.Close()
+}
+
+// uses reports whether an operation that is under way has to do with local memory in
+// [lo, hi). Owner's. Set-up path: whoever closes pays, and no operation does.
+func (t *proto) uses(lo, hi uint64) bool {
+	t.takeOver()
+	for _, o := range t.flying {
+		if o != nil && o.uses(lo, hi) {
+			return true
+		}
+	}
+	for _, p := range t.peers {
+		for o := p.posts.head; o != nil; o = o.next {
+			if o.uses(lo, hi) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (o *op) uses(lo, hi uint64) bool {
+	a := o.sge.Addr
+	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
+}
 
 // bytes is the buffer's memory.
 func (b Buffer) bytes() ([]byte, error) {

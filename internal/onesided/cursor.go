@@ -9,6 +9,7 @@ type Cursor struct {
 	local, remote   side
 	locals, remotes []Piece
 	pos, total      uint64
+	lo, hi          uint64 // of a shape: what it spans of local memory
 }
 
 // Mark is a place in a Cursor's walk.
@@ -29,7 +30,7 @@ func (c *Cursor) Reset() {
 		c.locals, c.remotes = nil, nil
 	}
 	c.locals, c.remotes = c.locals[:0], c.remotes[:0]
-	c.pos, c.total = 0, 0
+	c.pos, c.total, c.lo, c.hi = 0, 0, 0, 0
 }
 
 // AddLocal appends a piece of this side's memory to the transfer; End completes
@@ -67,8 +68,19 @@ func (c *Cursor) Overlap(remote bool) bool {
 // SetShape makes the cursor walk a shape that passed Check, from the two places.
 func (c *Cursor) SetShape(local, remote Piece, s Shape, p Plan) {
 	c.pos, c.total = 0, p.Total
+	c.lo, c.hi = local.Addr, local.Addr+p.Local
 	c.local.setShape(local, s, false)
 	c.remote.setShape(remote, s, true)
+}
+
+// Uses reports whether the transfer's local side has to do with [lo, hi).
+func (c *Cursor) Uses(lo, hi uint64) bool {
+	for i := range c.locals {
+		if p := &c.locals[i]; p.Addr < hi && lo < p.Addr+p.Len {
+			return true
+		}
+	}
+	return c.lo < hi && lo < c.hi
 }
 
 // Len is the number of bytes of the transfer.

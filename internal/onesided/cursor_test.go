@@ -103,6 +103,9 @@ func TestShapeAgainstLoops(t *testing.T) {
 		require.EqualValues(t, len(ls), p.Total)
 		var c Cursor
 		c.SetShape(Piece{Addr: 1000, Key: 5}, Piece{Addr: 9000, Key: 6}, s, p)
+		require.Equal(t, p.Total > 0, c.Uses(1000+p.Local-min(1, p.Local), 5000))
+		require.False(t, c.Uses(1000+p.Local, 5000))
+		require.False(t, c.Uses(0, 1000))
 		all := walk(t, rng, &c)
 		for i, b := range all {
 			require.Equal(t, step{ls[i], rs[i], 5, 6}, b)
@@ -193,6 +196,10 @@ func TestListsAgainstBytes(t *testing.T) {
 			return false
 		}
 		require.Equal(t, twice(ls), c.Overlap(false))
+		for _, b := range ls {
+			require.True(t, c.Uses(b.local, b.local+1))
+		}
+		require.False(t, c.Uses(200_000, 300_000))
 		require.Equal(t, twice(rs), c.Overlap(true))
 		if twice(ls) {
 			overlaps++

@@ -1,0 +1,50 @@
+package rma
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// A region stays while operations of this rank are under way in it, whatever they
+// are, and goes afterwards. Nothing is written to memory that has gone.
+func TestRegionStaysWhileItIsUsed(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		_, keys := share(t, es, 1<<20)
+		p, k := es[0].Peer(1), &keys[1]
+		refused := 0
+		for round := range 12 {
+			mem := make([]byte, 1<<19)
+			r, err := es[0].Register(mem)
+			require.NoError(t, err)
+			var reqs []Request
+			for i := range 20 {
+				switch b := r.Slice(i*4096, 4000); round % 3 {
+				case 0:
+					reqs = append(reqs, p.Get(b, k.At(0)))
+				case 1:
+					reqs = append(reqs, p.GetV([]Buffer{b}, []Span{k.Slice(0, 2000), k.Slice(4000, 2000)}))
+				default:
+					reqs = append(reqs, p.GetStrided(b, k.At(0), Shape2D(100, 20, 40, 60)))
+				}
+			}
+			if err := r.Close(); err != nil {
+				refused++
+				require.ErrorIs(t, err, ErrInUse)
+				require.NoError(t, WaitAll(ctx, reqs...), "nothing was taken from under them")
+				require.NoError(t, r.Close())
+			} else {
+				require.NoError(t, WaitAll(ctx, reqs...), "they were complete")
+			}
+			require.NoError(t, r.Close())
+			require.True(t, errors.Is(p.Get(r.Slice(0, 8), k.At(0)).Wait(ctx), ErrForeign))
+		}
+		if !es[0].links[0].Caps().Immediate {
+			require.Positive(t, refused)
+		}
+	})
+}
