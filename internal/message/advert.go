@@ -132,9 +132,10 @@ func (c *Channel) advertise() (did bool) {
 // watch notes a receive that was posted: it may be advertised if it is as large as
 // a message that is announced. One that uses messages in place may not: it takes
 // longer ones from the ring than its buffer, so that the peer would not know. Nor
-// is memory registered a second time that the caller has registered for itself alone.
+// is memory registered a second time that the caller has registered for itself alone,
+// or registered at all, before the message is known, that would not be kept after.
 func (c *Channel) watch(in *In) {
-	if in.Registered && !in.Remote {
+	if !in.Remote && (in.Registered || int64(len(in.Buf)) > c.pins.most) {
 		return
 	}
 	if len(in.Buf) >= c.ads.min && in.Use == nil && uint64(len(in.Buf)) <= math.MaxUint32 {

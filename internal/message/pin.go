@@ -28,6 +28,7 @@ type Pins struct {
 	link  fabric.Link
 	dom   *mr.Domain
 	cache *mr.Cache // nil: nothing is kept
+	most  int64     // bytes that are registered for a message that is not there yet
 	stats PinStats
 }
 
@@ -51,6 +52,7 @@ func NewPins(link fabric.Link, limit int64) (*Pins, error) {
 	if limit == 0 {
 		limit = DefaultPinned
 	}
+	p.most = limit / 4
 	var err error
 	if p.dom, err = mr.NewDomain(mr.Rail{Link: link}); err == nil {
 		p.cache, err = mr.NewCache(p.dom, mr.CacheOptions{Limit: limit})
