@@ -84,7 +84,11 @@ func TestLies(t *testing.T) {
 			require.NoError(t, err)
 			victim := c.(*Conn)
 			lie(l)
-			testutil.Eventually(t, 20*time.Second, func() bool { return victim.s.why() != nil }, "found out")
+			testutil.Eventually(t, 20*time.Second, func() bool {
+				victim.mu.Lock()
+				defer victim.mu.Unlock()
+				return victim.wr.err != nil
+			}, "found out")
 			require.ErrorIs(t, victim.s.why(), ErrProtocol)
 			_, err = victim.Write([]byte("x"))
 			require.ErrorIs(t, err, syscall.ECONNRESET)
