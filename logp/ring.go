@@ -29,7 +29,8 @@ func (s *search) order(r *prices, b *Batch, out *Plan) (finer bool) {
 		}
 		if more {
 			s.again(r, b, &s.alt, false)
-			s.prefer(out, 1)
+			s.prefer(out, 1+noise)
+			return len(out.Parts) > len(s.alt.Parts)
 		}
 		return false
 	}
