@@ -109,7 +109,7 @@
 //	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces,
 //	            bytes.go those on memory of any kind
 //	atomic.go   atomics, and loop.go those that no link has; signal.go data with a
-//	            flag, and waiting for it
+//	            flag, await.go waiting for it
 //	accumulate.go  Accumulate; ask.go, serve.go how the target is had to do it
 //	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them

@@ -1,0 +1,146 @@
+package rma
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seed33544411/rma/mr"
+)
+
+// word is a word of this rank that somebody waits for.
+type word struct {
+	reg  *mr.Registration // held
+	mem  []byte
+	cond Cond
+	from *Peer // who is to change it, nil if anybody
+}
+
+// WaitSignal waits until the 8-byte word, which must lie on a multiple of 8, meets
+// cond with value, and returns what it holds then. All data of PutSignals that
+// changed the word so far may be read. It spins for some microseconds and then
+// sleeps; PutSignal and Signal wake it, on every link, other operations and this
+// rank's own stores are seen after a while at the latest (1 s). The error is the context's,
+// ErrClosed, or about the buffer. Short path: does not allocate.
+func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
+}
+
+// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the
+// peer is gone and the word is not as it should be, the error is a *PeerError.
+func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return p.waitSignal(ctx, w, cond, value, p)
+}
+
+// AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns what the
+// word held when it was found to meet the condition. It lasts until then, or until
+// Close. Meanwhile Close of the word's region fails, and takes effect afterwards.
+func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
+	return AtomicRequest{e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
+}
+
+func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64, from *Peer) (uint64, error) {
+	r := p.awaitSignal(w, cond, value, from)
+	v, err := r.wait(ctx, nil)
+	if err != nil && r.waitable() { // the wait ended, not the operation
+		p.eng.prog.Do(func() { p.eng.proto.cancelAwait(r.op) })
+	}
+	return v, err
+}
+
+func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Request {
+	o := newOp(p, kindAwait)
+	s, err := w.sge(p.eng, p.link)
+	switch {
+	case err != nil:
+	case w.n != 8:
+		err = ErrLength
+	case s.Addr%8 != 0:
+		err = ErrAlign
+	case cond > LT:
+		err = ErrInvalid
+	case !w.region.reg.Hold():
+		err = ErrForeign
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	x := o.extend()
+	x.word = word{reg: w.region.reg, mem: w.region.reg.Bytes()[w.off : w.off+8], cond: cond, from: from}
+	o.operand = value
+	r := p.handIn(o)
+	if r.err != nil {
+		_ = w.region.reg.Release()
+	}
+	return r
+}
+
+// await begins to wait for a word.
+func (t *proto) await(o *op) {
+	if !t.meets(o) {
+		t.awaits = append(t.awaits, o)
+	}
+}
+
+// meets reports whether o has ended: its word is as it should be, or never will be.
+func (t *proto) meets(o *op) bool {
+	x := o.more
+	v := load64(x.word.mem)
+	switch from := x.word.from; {
+	case x.word.cond.holds(v, o.operand):
+		o.value = v
+	case o.peer.eng.closed.Load():
+		o.err = ErrClosed
+	case from != nil && from.down != nil:
+		o.err = &PeerError{Rank: from.rank, Op: opName(kindAwait), Err: from.down}
+	default:
+		return false
+	}
+	t.endAwait(o)
+	return true
+}
+
+func (t *proto) endAwait(o *op) {
+	_ = o.more.word.reg.Release() // who closed the region meanwhile hears of failures
+	if o.err != nil {
+		o.peer.counts.Failed++
+	}
+	o.Finish()
+}
+
+// look looks at all words that are waited for. It reports whether any wait ended.
+func (t *proto) look() bool {
+	n := len(t.awaits)
+	t.awaits = slices.DeleteFunc(t.awaits, t.meets)
+	if len(t.awaits) == n {
+		return false
+	}
+	t.doze.Reset()
+	return true
+}
+
+// cancelAwait ends a wait that nobody waits for any more.
+func (t *proto) cancelAwait(o *op) {
+	t.takeOver()
+	if i := slices.Index(t.awaits, o); i >= 0 {
+		t.awaits = slices.Delete(t.awaits, i, i+1)
+		_ = o.more.word.reg.Release()
+	}
+	o.recycle()
+}
+
+// endAwaits looks again, because a peer is gone or the engine closes.
+func (t *proto) endAwaits() {
+	if len(t.awaits) > 0 {
+		t.look()
+	}
+}
+
+// deaf reports whether there is a link on which plain writes do not wake this side.
+func (t *proto) deaf() bool {
+	for _, p := range t.peers {
+		if !p.wakes {
+			return true
+		}
+	}
+	return false
+}
