@@ -195,6 +195,11 @@ func TestSlurm(t *testing.T) {
 		text, err = os.ReadFile(dir + "/out")
 		return err == nil && strings.Contains(string(text), "ended ")
 	}, "end of the batch script")
+	queue := launcher{argv: []string{"squeue", "--noheader"}, env: env}
+	testutil.Eventually(t, 30*time.Second, func() bool { // Slurm has noticed, too
+		out, err := queue.run(t, "", "--all")
+		return err == nil && out == ""
+	}, "an empty queue")
 	require.Contains(t, string(text), "ring: rank 0 of 1, local 0, under none over")
 	require.Contains(t, string(text), "ended 0\n")
 	require.Contains(t, string(text), "ring: rank 2 of 3, local 2, under slurm over shm")

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +88,7 @@ func cluster(t *testing.T) []string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	env := []string{"SLURM_CONF=" + filepath.Join(dir, "slurm.conf")}
+	t.Cleanup(func() { endSteps(t, env[0]) }) // after the daemons, which start them
 	var daemons []<-chan struct{}
 	for _, d := range [][]string{
 		{"munged", "--foreground", "--key-file=" + dir + "/munge.key", "--socket=" + dir + "/munge.s", "--pid-file=" + dir + "/munge.pid",
@@ -114,6 +117,20 @@ func cluster(t *testing.T) []string {
 		return err == nil && strings.Count(string(out), "idle") == 2
 	}, "two idle nodes")
 	return env
+}
+
+// endSteps ends what slurmd has started and left to itself: steps whose end it
+// did not live to hear of. They have the cluster's configuration in their environment.
+func endSteps(t *testing.T, conf string) {
+	ids, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, p := range ids {
+		text, err := os.ReadFile(p + "/environ")
+		pid, _ := strconv.Atoi(filepath.Base(p))
+		if err == nil && pid != os.Getpid() && slices.Contains(strings.Split(string(text), "\x00"), conf) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by now
+		}
+	}
 }
 
 // daemon starts a server in the foreground, and stops it when the test ends. If
