@@ -131,8 +131,12 @@ func (l launcher) checkHello(t *testing.T, n int) {
 func TestOpenMPI(t *testing.T) {
 	need(t, "mpirun.openmpi")
 	agent := filepath.Join(t.TempDir(), "agent")
-	require.NoError(t, os.WriteFile(agent, []byte("#!/bin/sh\n# ssh that stays here\nshift\nexec sh -c \"$*\"\n"), 0o755))
-	env := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "TMPDIR=" + shortDir(t)}
+	tmp := shortDir(t)
+	// Daemons of two hosts that are one need temporary directories of their own:
+	// they would make and remove each other's, and now and then hang.
+	ssh := "#!/bin/sh\n# ssh that stays here\nexport TMPDIR=" + tmp + "/$1\nmkdir -p \"$TMPDIR\"\nshift\nexec sh -c \"$*\"\n"
+	require.NoError(t, os.WriteFile(agent, []byte(ssh), 0o755))
+	env := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "TMPDIR=" + tmp}
 	on := func(n int, more ...string) launcher {
 		argv := []string{"mpirun.openmpi", "--oversubscribe", "-n", strconv.Itoa(n), "-x", roleEnv, "-x", "RMA_SAMPLING"}
 		return launcher{argv: append(argv, more...), env: env}
