@@ -180,6 +180,10 @@ func (t *proto) downWith(p *Peer, err error) {
 			p.down = because(ErrFlushed, err)
 		}
 	}
+	if p.noticed != nil {
+		close(p.noticed)
+		p.noticed = nil
+	}
 	for _, q := range []*opQueue{&p.posts, &p.loops.redo} {
 		for q.head != nil {
 			t.spoil(q, p.down)

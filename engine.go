@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"runtime/trace"
 	"sync"
 	"sync/atomic"
@@ -211,7 +210,7 @@ func (e *Engine) lost(rank int, why string) {
 	}
 	// Not from here: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {
-		e.lastWords()
+		e.lastWords(p)
 		e.prog.Do(func() {
 			e.proto.downWith(p, gone)
 			p.close()
@@ -219,15 +218,28 @@ func (e *Engine) lost(rank int, why string) {
 	})
 }
 
-// lastWords lets links take in what a peer sent before it left: the rendezvous may
-// have told of that before the link has been looked at.
-func (e *Engine) lastWords() {
-	const looks, idle = 1000, 4 // a look takes in 100 KB and more
-	for i, quiet := 0, 0; i < looks && quiet < idle; i++ {
-		if quiet++; e.prog.Progress() {
-			quiet = 0
+// lastWait bounds how long the news that a rank is gone waits for what the rank sent
+// before.
+const lastWait = 250 * time.Millisecond
+
+// lastWords lets the link of a peer that is gone take in what it had sent, and say
+// itself that it is gone: the rendezvous may be faster than the link, and some links do
+// not notice at all.
+func (e *Engine) lastWords(p *Peer) {
+	noticed := make(chan struct{})
+	e.prog.Do(func() {
+		if p.ep == nil || p.down != nil {
+			close(noticed)
+			return
 		}
-		runtime.Gosched()
+		p.noticed = noticed
+	})
+	limit := time.NewTimer(min(lastWait, e.cfg.PeerTimeout))
+	defer limit.Stop()
+	select {
+	case <-noticed:
+	case <-limit.C:
+	case <-e.life.Done():
 	}
 }
 

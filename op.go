@@ -138,7 +138,7 @@ var mores = sync.Pool{New: func() any { return new(more) }}
 
 func (m *more) recycle() {
 	m.cur.Reset()
-	m.phase, m.flag, m.word, m.loop, m.acc = 0, flag{}, word{}, loop{}, accumulate{}
+	m.phase, m.flag, m.word, m.loop, m.user, m.acc = 0, flag{}, word{}, loop{}, user{}, accumulate{}
 	mores.Put(m)
 }
 

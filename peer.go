@@ -31,6 +31,7 @@ type Peer struct {
 	active  bool            // on the protocol's list of peers with something to post
 	fenced  bool            // the next request waits for all reads before it
 	down    error           // why the connection is no more
+	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
 	counts  Counts
 	open    int32   // one-sided operations handed in, not ended
 	epoch   uint32  // of those handed in now

@@ -254,6 +254,9 @@ func (t *proto) stepTalk(p *Peer) (did, more bool) {
 // completeTalk takes an event of the peer's connection, or a completion of its
 // channel.
 func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
+	if c.Op == fabric.OpDown {
+		t.takeOver() // receives handed in before the news get what came before it
+	}
 	if ch := p.talk.ch; ch != nil {
 		ch.OnCompletion(c)
 		if err := ch.Err(); err != nil && c.Op != fabric.OpDown {

@@ -197,6 +197,9 @@ func (c *Channel) Progress() (did, more bool, err error) {
 // OnCompletion takes a completion or an event of the channel's endpoint. It
 // returns false if it is not the channel's. Short path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
+	if cpl.Op == fabric.OpDown || cpl.Status != fabric.StatusOK {
+		c.Drain() // what the peer wrote before it went was here first
+	}
 	a, b := c.ring.OnCompletion(cpl), c.long.OnCompletion(cpl)
 	if a || b {
 		if c.learn.step >= timing {
