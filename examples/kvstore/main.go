@@ -40,11 +40,13 @@
 // Clients check all that they read: a value says by itself whether somebody has written
 // it, and versions of a key never go back. -keys 1 -writes 0.5 has all clients hammer one
 // slot: reads that meet a write are done again. A slot is written in some tens of
-// nanoseconds, so these are few; a test has rank 0 write without a pause.
+// nanoseconds, so these are few; a test writes in two steps, and meets many.
 //
 // The pace of the owner's application: over shm and RDMA reads take nothing from it as long
 // as ranks have a processor each (with more ranks than processors, they share those). Over tcp
-// (RMA_FABRIC=tcp) its engine answers each fetch, on a processor of the same host.
+// (RMA_FABRIC=tcp) its engine answers each fetch, and needs a processor for that: where the
+// applications leave none idle, a read takes as long as the scheduler has the engine wait,
+// milliseconds perhaps. So does a write, over any link.
 //
 // Left out: values longer than a slot (a slot would name memory elsewhere), growth, and what
 // becomes of a shard whose rank dies.

@@ -99,7 +99,6 @@ func tear(ctx context.Context, c *client) error {
 		if err := peer.PutBytes(at, next[:half]).Wait(ctx); err != nil {
 			return err
 		}
-		before := c.torn.Load()
 		c.limit = time.Millisecond
 		_, _, err := c.get(ctx, key)
 		if err := expect("get of half a slot", err, errTorn); err != nil {
@@ -107,7 +106,7 @@ func tear(ctx context.Context, c *client) error {
 		}
 		c.limit = tearLimit
 		result := make(chan error, 1)
-		before = max(before, c.torn.Load())
+		before := c.torn.Load()
 		go func() {
 			value, version, err := c.get(ctx, key)
 			result <- errors.Join(err, check(key, value), expect("version", version, uint64(3)))
@@ -132,7 +131,9 @@ func tear(ctx context.Context, c *client) error {
 	return nil
 }
 
-// hammer has rank 0's application write one key as fast as it can, and rank 1 read it.
+// hammer has rank 0's application write one key as fast as it can, each time in two steps
+// that are cut somewhere else. Rank 1 reads until it has met both enough values and
+// enough torn slots.
 func hammer(ctx context.Context) error {
 	eng, err := rma.Open(ctx, nil)
 	if err != nil {
@@ -144,9 +145,19 @@ func hammer(ctx context.Context) error {
 		return err
 	}
 	key := []byte("key")
-	s := shard{layout: small(2), mem: win.Bytes()}
+	own := shard{layout: small(2), mem: make([]byte, small(2).bytes(0))}
+	write := func(n uint64) error {
+		_, err := own.put(0, key, valueOf(key, n))
+		cut := int(n*8) % slotSize
+		next, slot := own.mem[tableAt:][:slotSize], win.Bytes()[tableAt:]
+		copy(slot[:cut], next)
+		runtime.Gosched()
+		copy(slot[cut:], next[cut:])
+		runtime.Gosched()
+		return errors.Join(err, ctx.Err())
+	}
 	if eng.Rank() == 0 {
-		if _, err := s.put(0, key, valueOf(key, 0)); err != nil {
+		if err := write(0); err != nil {
 			return err
 		}
 	}
@@ -158,15 +169,8 @@ func hammer(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var values [64][]byte
-		for n := range values {
-			values[n] = valueOf(key, uint64(n))
-		}
-		for n := 0; atomic.LoadUint64(&done[0]) == 0; n++ {
-			if _, err := s.put(0, key, values[n%len(values)]); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
+		for n := uint64(1); atomic.LoadUint64(&done[0]) == 0; n++ {
+			if err := write(n); err != nil {
 				return err
 			}
 		}
@@ -177,8 +181,11 @@ func hammer(ctx context.Context) error {
 		return err
 	}
 	l := newLoad(c, 0, 1)
-	for range 2000 {
+	for values := 0; values < 20 || c.torn.Load() < 20; {
 		value, version, err := c.get(ctx, key)
+		if version > l.seen[0] {
+			values++
+		}
 		if err := errors.Join(err, check(key, value), l.see(0, version)); err != nil {
 			return err
 		}

@@ -68,6 +68,8 @@ var targets = []target{
 	{pkg: "examples/hello", topologies: []string{"one"}},
 	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "examples/http", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "examples/kvstore", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "examples/paramserver", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
 
