@@ -34,6 +34,9 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	s.shortest(r, b, used, base, &p)
 	one := s.bestWhole(r, b, used, base)
 	margin := tie
+	if p.mixed(s) {
+		margin = pl.margin
+	}
 	switch {
 	case math.IsInf(p.total, 1):
 		pl.assign(b, out, WhyFallback, func(t *item, _ int) Mode { return t.cheapest(r) })
@@ -41,9 +44,9 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		// What it costs shows only when its parts are in the order of the ring.
 		s.emit(&p, out)
 		if s.order(r, b, out) {
-			margin = noise
+			margin = max(margin, noise)
 		}
-	case one.total > p.total+tie*math.Abs(p.total):
+	case one.total > p.total+margin*math.Abs(p.total):
 		s.emit(&p, out)
 		return nil
 	default:

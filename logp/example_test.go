@@ -47,17 +47,17 @@ func ExamplePlanner_Plan() {
 	if err != nil {
 		panic(err)
 	}
-	b := logp.Batch{Messages: append(logp.Uniform(6, 64), logp.Uniform(2, 1<<20)...), Limits: limits()}
+	b := logp.Batch{Messages: append(logp.Uniform(30, 64), logp.Uniform(2, 60<<10)...), Limits: limits()}
 	plan, err := pl.Plan(&b)
 	if err != nil {
 		panic(err)
 	}
 	for _, part := range plan.Parts {
-		fmt.Println(part.Mode, part.Messages)
+		fmt.Println(part.Mode, len(part.Messages), "from", part.Messages[0])
 	}
 	// Output:
-	// scatter [6 7]
-	// gather [0 1 2 3 4 5]
+	// scatter 2 from 30
+	// gather 30 from 0
 }
 
 func ExamplePlanner_Explain() {

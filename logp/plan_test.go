@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// planner looks for the best plan, by however little it is better.
 func planner(tb testing.TB, p *Params) *Planner {
-	pl, err := NewPlanner(p, nil)
+	pl, err := NewPlanner(p, &PlannerConfig{Margin: -1})
 	require.NoError(tb, err)
 	return pl
 }
@@ -82,6 +83,48 @@ func singles(p *Params, b *Batch) float64 {
 		best = min(best, c.Total())
 	}
 	return best
+}
+
+// By default a plan of several modes is a tenth better than each of them alone, or
+// there is none that could carry all.
+func TestMixingMustGain(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(77, 1))
+	var kept, dropped int
+	for range cases(3000) {
+		p, b := randParams(t, r), randBatch(r, 2+r.IntN(60))
+		for i := range b.Messages {
+			b.Messages[i].Flags &^= Urgent
+		}
+		pl, err := NewPlanner(p, nil)
+		require.NoError(t, err)
+		plan, err := pl.Plan(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInfeasible)
+			continue
+		}
+		checkPlan(t, p, b, plan)
+		free, err := planner(t, p).Plan(b)
+		require.NoError(t, err)
+		best := singles(p, rounded(b))
+		require.LessOrEqual(t, plan.Total, best+1e-6*math.Abs(best))
+		modes := func(q *Plan) (set ModeSet) {
+			for _, part := range q.Parts {
+				set = set.With(part.Mode)
+			}
+			return set
+		}
+		several := func(s ModeSet) bool { return s != 0 && s&(s-1) != 0 }
+		switch {
+		case several(modes(plan)):
+			require.LessOrEqual(t, plan.Total+0.1*math.Abs(plan.Total), best*(1+1e-9), "%v of %v", plan, b)
+			kept++
+		case several(modes(free)):
+			dropped++
+		}
+	}
+	require.Greater(t, kept, cases(100))
+	require.Greater(t, dropped, cases(100))
 }
 
 func TestPlanIsNeverWorseThanOneMode(t *testing.T) {

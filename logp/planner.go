@@ -13,6 +13,12 @@ type PlannerConfig struct {
 	// finding one misses the processor's caches, which costs what planning does.
 	// Negative keeps none.
 	Shapes int
+
+	// Margin is by which share a plan that mixes modes must be better than the best
+	// single one. Its predicted time adds the errors of two modes, and what whole
+	// batches have taught is about one mode at a time. Zero means 0.1, what
+	// calibrated predictions are off by; negative means that any gain counts.
+	Margin float64
 }
 
 // maxCached is the largest batch whose plan is kept: 128 shapes of it are
@@ -23,6 +29,7 @@ const maxCached = 256
 // batch shape. It belongs to one goroutine.
 type Planner struct {
 	policy Policy
+	margin float64 // of plans of several modes
 	p      Params
 	gen    uint64 // of p: plans of earlier parameters are not used
 	pr     prices
@@ -58,7 +65,10 @@ func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, err
 	}
-	pl := &Planner{policy: cfg.Policy}
+	pl := &Planner{policy: cfg.Policy, margin: max(cfg.Margin, tie)}
+	if cfg.Margin == 0 {
+		pl.margin = noise
+	}
 	pl.policy.Table = append([]Rule(nil), cfg.Policy.Table...)
 	n := cfg.Shapes
 	if n == 0 {

@@ -4,7 +4,7 @@ import "math"
 
 // noise is by how much a plan must be better that cuts gathers further than limits
 // do: it pays operations, which are certain, for the difference of two points of
-// a sampled curve.
+// a sampled curve. So must, by default, one that mixes modes, see PlannerConfig.Margin.
 const noise = 0.1
 
 // prices is Params rearranged for planning: curves that are always evaluated

@@ -188,3 +188,18 @@ func (p *path) runs(s *search, m Mode) (n int) {
 	}
 	return n
 }
+
+// mixed reports whether p uses more than one mode.
+func (p *path) mixed(s *search) bool {
+	k := len(s.cuts) - 1
+	if k <= 0 {
+		return false
+	}
+	first := p.mode[k]
+	for j := k; j > 0; j = int(p.from[j]) {
+		if p.mode[j] != first {
+			return true
+		}
+	}
+	return false
+}
