@@ -1,0 +1,42 @@
+package rma
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// A message that has been received makes visible what its sender put before: if the put
+// was complete, and, for messages that come through the ring, if it was handed in
+// before.
+func TestMessageBehindPut(t *testing.T) {
+	behind := func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 1<<16)
+		p, word := es[0].Peer(1), mems[1].Bytes()[1<<16-8:]
+		src := mems[0].Bytes()
+		buf := make([]byte, 8)
+		for i := uint64(1); i <= 200; i++ {
+			size := []int{8, 512, 20_000}[i%3] // the word is the last of it
+			binary.NativeEndian.PutUint64(src[size-8:], i)
+			put := p.Put(keys[1].At(uint64(1<<16-size)), mems[0].Slice(0, size))
+			if i%2 == 0 {
+				require.NoError(t, put.Wait(ctx))
+			}
+			recv := es[1].Peer(0).Recv(buf)
+			sent := p.Send(buf[:0])
+			_, err := recv.Wait(ctx)
+			require.NoError(t, err)
+			require.Equal(t, i, binary.NativeEndian.Uint64(word), "put of %d bytes, waited for: %v", size, i%2 == 0)
+			if i%2 == 1 {
+				require.NoError(t, put.Wait(ctx))
+			}
+			require.NoError(t, sent.Wait(ctx))
+		}
+	}
+	t.Run("sim", func(t *testing.T) { t.Parallel(); behind(t, simulate(t, 2, "sim")) })
+	onEach(t, func(t *testing.T, fabric string) { behind(t, open(t, 2, fabric)) })
+}
