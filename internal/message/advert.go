@@ -42,8 +42,7 @@ const (
 
 // adverts are the destinations that this side has advertised.
 type adverts struct {
-	ins     []*In // by token less one
-	free    []uint32
+	tokens[In]
 	written []written // messages that wait for their turn, by rising number
 	heard   uint32    // late answers
 	min     int       // buffers from that size on are advertised
@@ -58,25 +57,6 @@ type written struct {
 	tag  uint32
 	size uint32
 	in   *In
-}
-
-func (a *adverts) put(in *In) (token uint64) {
-	if len(a.free) == 0 {
-		a.free = append(a.free, uint32(len(a.ins)))
-		a.ins = append(a.ins, nil)
-	}
-	i := a.free[len(a.free)-1]
-	a.free = a.free[:len(a.free)-1]
-	a.ins[i] = in
-	return uint64(i) + 1
-}
-
-func (a *adverts) take(token uint64) *In {
-	i := uint32(token - 1)
-	in := a.ins[i]
-	a.ins[i] = nil
-	a.free = append(a.free, i)
-	return in
 }
 
 // advertise tells the peer of receives whose message it does not have on its way

@@ -40,7 +40,7 @@ type Channel struct {
 	wants     wants
 	src       [1]fabric.SGE
 	flying    pending
-	groups    groups
+	groups    tokens[Out] // announced transfers
 	batch     logp.Batch
 	first     []*Out // of the backlog, as many as the batch has messages
 	modes     []logp.Mode

@@ -39,32 +39,34 @@ func (c *Channel) reap() (did bool) {
 	return did
 }
 
-// groups are announced transfers, by token less one.
-type groups struct {
-	heads []*Out // lists of the messages of a transfer
-	free  []uint32
+// tokens name things under way by small numbers, from 1, that the peer sends back.
+// Transfers are announced under the token of the list of their messages, destinations
+// advertised under that of their receive.
+type tokens[T any] struct {
+	held []*T // by token less one
+	free []uint32
 }
 
-// used is how many transfers are announced and not over.
-func (g *groups) used() int { return len(g.heads) - len(g.free) }
+// used is how many tokens are out.
+func (t *tokens[T]) used() int { return len(t.held) - len(t.free) }
 
-func (g *groups) put(head *Out) (token uint64) {
-	if len(g.free) == 0 {
-		g.free = append(g.free, uint32(len(g.heads)))
-		g.heads = append(g.heads, nil)
+func (t *tokens[T]) put(x *T) (token uint64) {
+	if len(t.free) == 0 {
+		t.free = append(t.free, uint32(len(t.held)))
+		t.held = append(t.held, nil)
 	}
-	i := g.free[len(g.free)-1]
-	g.free = g.free[:len(g.free)-1]
-	g.heads[i] = head
+	i := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	t.held[i] = x
 	return uint64(i) + 1
 }
 
-func (g *groups) take(token uint64) *Out {
+func (t *tokens[T]) take(token uint64) *T {
 	i := uint32(token - 1)
-	head := g.heads[i]
-	g.heads[i] = nil
-	g.free = append(g.free, i)
-	return head
+	x := t.held[i]
+	t.held[i] = nil
+	t.free = append(t.free, i)
+	return x
 }
 
 // sent ends a message.
