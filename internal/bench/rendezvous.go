@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,13 +88,7 @@ func BesideReads(rs []Result) ([]Beside, error) {
 // WriteBeside writes rows as a table or as JSON lines.
 func WriteBeside(w io.Writer, format string, rows []Beside) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		for i := range rows {
-			if err := enc.Encode(&rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return WriteLines(w, rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "fabric\tsize\twindow\tmessages MB/s\treads MB/s\tratio\trange\tnoise\trounds\twent\t")

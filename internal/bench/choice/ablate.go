@@ -2,7 +2,6 @@ package choice
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -267,13 +266,7 @@ const lapBatch = "70x7K"
 // WriteAblations writes rows as a table, or as JSON lines.
 func WriteAblations(w io.Writer, format string, as []Ablation) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		for i := range as {
-			if err := enc.Encode(&as[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, as)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "fabric\tstudy\tmode\tbatch\tnoise\tµs, and the ratio to the first")

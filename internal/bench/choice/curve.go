@@ -292,13 +292,7 @@ func standardError(v []float64) float64 {
 // WriteCurves writes curves as a table, or as JSON lines.
 func WriteCurves(w io.Writer, format string, cs []Curve) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		for i := range cs {
-			if err := enc.Encode(&cs[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, cs)
 	}
 	for i := range cs {
 		c := &cs[i]

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -57,13 +56,7 @@ var Formats = []string{"table", "json"}
 // Write writes rows as a table or as JSON lines.
 func Write(w io.Writer, format string, rows []Row) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		for i := range rows {
-			if err := enc.Encode(&rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "peer\tfabric\ttest\tsize\tours\ttheirs\tunit\tratio\trange\trounds\t\t")

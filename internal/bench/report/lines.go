@@ -75,15 +75,6 @@ func (r *Report) addLine(line []byte) (err error) {
 
 // WriteLines writes everything that Add reads.
 func (r *Report) WriteLines(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	return errors.Join(encode(enc, r.Results), encode(enc, r.Plogp), encode(enc, r.Cells), encode(enc, r.Summaries), encode(enc, r.Curves), encode(enc, r.Explained))
-}
-
-func encode[T any](enc *json.Encoder, vs []T) error {
-	for i := range vs {
-		if err := enc.Encode(&vs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(bench.WriteLines(w, r.Results), bench.WriteLines(w, r.Plogp), bench.WriteLines(w, r.Cells),
+		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained))
 }
