@@ -125,12 +125,17 @@ const (
 
 // more is what most operations do without.
 type more struct {
-	cur   onesided.Cursor // of an operation of many pieces
-	phase phase           // of an operation of several steps
-	flag  flag            // of a PutSignal
-	word  word            // that a WaitSignal looks at
-	loop                  // of an atomic that no link has
-	user  user            // memory of an operation on memory of any kind
+	cur onesided.Cursor // of an operation of many pieces; keeps the capacity of its lists
+	extra
+}
+
+// extra is all of more that a new use must find zero.
+type extra struct {
+	phase phase // of an operation of several steps
+	flag  flag  // of a PutSignal
+	word  word  // that a WaitSignal looks at
+	loop        // of an atomic that no link has
+	user  user  // memory of an operation on memory of any kind
 	acc   accumulate
 }
 
@@ -138,7 +143,7 @@ var mores = sync.Pool{New: func() any { return new(more) }}
 
 func (m *more) recycle() {
 	m.cur.Reset()
-	m.phase, m.flag, m.word, m.loop, m.user, m.acc = 0, flag{}, word{}, loop{}, user{}, accumulate{}
+	m.extra = extra{}
 	mores.Put(m)
 }
 
