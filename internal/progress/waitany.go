@@ -84,19 +84,22 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 			b.kept = append(b.kept, nil)
 			continue
 		}
-		if w.Done() {
+		state := atomic.LoadUint32(&w.state)
+		if state == waitDone {
 			found = true
 			break
+		}
+		if state == waitParked { // by us: it is in ws twice, and its finisher may be reading ch
+			b.kept = append(b.kept, nil)
+			continue
 		}
 		b.kept = append(b.kept, w.ch)
 		w.ch = b.ch
 		if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
-			w.ch = b.kept[len(b.kept)-1] // it rings nobody, or is in ws twice
+			w.ch = b.kept[len(b.kept)-1] // it has ended and rings nobody
 			b.kept[len(b.kept)-1] = nil
-			if w.Done() {
-				found = true
-				break
-			}
+			found = true
+			break
 		}
 	}
 	var err error

@@ -5,6 +5,7 @@ package progress
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -52,6 +53,31 @@ func TestWaitAny(t *testing.T) {
 				require.NoError(t, a.eng.Wait(ctx, w))
 			}
 		}
+	}
+}
+
+// A waiter that is named twice is parked once: its finisher may be reading its
+// channel when the second mention is looked at.
+func TestWaitAnyOfOneNamedTwice(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	ctx := testutil.Context(t, 30*time.Second)
+	for range 200 {
+		own, all := waiters(1)
+		for range 64 {
+			all = append(all, own[0])
+		}
+		go func() {
+			for a.eng.parked.Load() == 0 {
+				runtime.Gosched()
+			}
+			own[0].Finish()
+		}()
+		i, err := a.eng.WaitAny(ctx, 0, all)
+		require.NoError(t, err)
+		require.NotZero(t, i)
+		own[0].Init()
+		go own[0].Finish()
+		require.NoError(t, a.eng.Wait(ctx, own[0]), "it has its own channel again")
 	}
 }
 
