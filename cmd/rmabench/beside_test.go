@@ -72,7 +72,7 @@ func TestCompareWithUCX(t *testing.T) {
 		r := rows[0]
 		require.Equal(t, "ucx", r.Peer)
 		require.Equal(t, fabric, r.Fabric)
-		require.Equal(t, bench.Rate, r.Test)
+		require.Equal(t, compare.Rate, r.Test)
 		require.Equal(t, "gather", r.Mode)
 		if r.Rounds == 1 { // on a busy machine theirs may come to no end in its time
 			require.True(t, r.Ours > 0 && r.Theirs > 0 && r.Ratio > 0, "%+v", r)

@@ -59,7 +59,7 @@ of the rounds' ratios. docs/perf.md says what exactly each side measures.
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "shm", strings.Join(compareFabrics, ", "))
-	fl.StringSliceVar(&f.peers, "peers", compare.Names(), "whom to compare with: "+strings.Join(compare.Names(), ", "))
+	fl.StringSliceVar(&f.peers, "peers", []string{"ucx"}, "whom to compare with: all that are installed, or "+strings.Join(compare.Names(), ", "))
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
 	fl.StringVar(&f.mode, "mode", bench.Modes[0], "how our messages go: "+strings.Join(bench.Modes, ", "))
 	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
@@ -91,6 +91,8 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 	if req.Peers, err = compare.Find(f.peers); err != nil {
 		return req, fmt.Errorf("--peers: %w", err)
 	}
+	req.AnyPeer = slices.Equal(f.peers, []string{compare.All})
+	req.AnyTest = req.AnyPeer || !changed("tests")
 	for _, t := range req.Tests {
 		r := f.ours(t)
 		if err := r.Check(); err != nil {
@@ -102,7 +104,7 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 
 // ours is what we measure for a test.
 func (f *compareFlags) ours(t compare.Test) bench.Request {
-	p := bench.Plan{Test: t.Kind, Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window}
+	p := bench.Plan{Test: bench.Test(t.Kind), Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window}
 	return bench.Request{Fabric: f.fabric, Plans: []bench.Plan{p}, Pin: f.pin}
 }
 
@@ -121,8 +123,12 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	if f.pin {
 		req.Place.Cores = bench.Cores()
 	}
-	if err := req.Check(); err != nil {
+	left, err := req.Check()
+	if err != nil {
 		return err
+	}
+	for _, why := range left {
+		fmt.Fprintf(s.err, "rmabench: left out: %v\n", why)
 	}
 	out, commit := output(s, f.out)
 	var bar io.Writer
@@ -131,7 +137,7 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	}
 	p := newProgress(bar, len(req.Tests)*len(req.Peers))
 	var rows []compare.Row
-	err := compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
+	err = compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
 		err = session.Local(ctx, f.ours(t), s.err, func(r bench.Result) error { res = r; return nil })
 		return res, err
 	}, func(r compare.Row) error {

@@ -116,5 +116,5 @@ func gidOf(device string) (at compare.Place, err error) {
 		forced = i
 	}
 	c, err := verbs.ChooseGID(table, forced)
-	return compare.Place{Device: device, Port: 1, GID: c.Chosen.Index}, err
+	return compare.Place{Device: device, DevicePort: 1, GID: c.Chosen.Index}, err
 }

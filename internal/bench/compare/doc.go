@@ -17,9 +17,11 @@
 // # Files
 //
 //	test.go     Test, and its syntax
-//	peer.go     Peer, Place, the table of peers
-//	ucx.go      ucx_perftest
-//	process.go  the two processes of a peer
+//	peer.go     Peer, Job, Place, Plan, the table of peers
+//	need.go     programs and packages
+//	ucx.go      ucx_perftest; parse.go what parsers share
+//	process.go  the processes of a run: group_unix.go ends them, pin_linux.go keeps them
+//	            on processors, listen.go finds out when a server is ready
 //	run.go      Run: rounds, turns
 //	row.go      Row: table and JSON lines
 //

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -8,48 +9,91 @@ import (
 	"strings"
 )
 
-// Peer is another library's measuring program. A new peer is one file and one
-// line in Peers.
+// Peer is another library and its measuring programs, as a table of functions: a
+// new peer is one file and one line in Peers.
 type Peer struct {
-	Name    string // as --peers takes it
-	Program string // looked for in PATH
-	Package string // Debian's, which brings it
+	Name  string // as --peers takes it
+	About string // what is run, for the help text
 
-	// VersionArgs make VersionProgram say its version in the first line.
-	VersionProgram string
-	VersionArgs    []string
+	// Needs are the programs that are run, and what brings them.
+	Needs []Need
 
-	// Env is the environment that makes the program use the link of a fabric.
-	// An error says that it cannot.
-	Env func(fabric string, at Place) ([]string, error)
+	// Tests are the kinds of tests that it makes, by fabric.
+	Tests map[string][]Kind
 
-	// Server and Client are the arguments of the two sides; the client prints. An
-	// error says that there is no such test.
-	Server func(port int) []string
-	Client func(t Test, addr string, port, iters int) ([]string, error)
+	// Version is a program and its arguments that print the peer's version in the
+	// first line. Empty: it does not say.
+	Version []string
 
-	// Pin adds to the arguments what keeps a side on a processor.
-	Pin func(args []string, cpu int) []string
+	// Prepare makes what no package brings, once before a comparison: a program
+	// compiled. Its result lies in dir, which is the peer's own until the comparison
+	// ends. Nil: there is nothing to make.
+	Prepare func(ctx context.Context, dir string) error
 
-	// Parse reads the client's output.
-	Parse func(out []byte, t Test) (float64, error)
+	// Plan says how one run is started. An error says that the place cannot be
+	// used. It starts nothing.
+	Plan func(j Job) (Plan, error)
+
+	// Parse reads the figure, in the test's unit, out of what the client printed.
+	// Errors are *OutputError.
+	Parse func(out []byte, j Job) (float64, error)
 
 	// Trial is how many iterations the first run has, which finds out how many
 	// fill the time.
 	Trial int
 }
 
+// Job is one run.
+type Job struct {
+	Fabric string // shm, tcp or verbs
+	Place
+	Test  Test
+	Iters int
+	Port  int    // TCP, which nothing listens on
+	Dir   string // what Prepare has filled; a run may write files there, named after its port
+}
+
 // Place says where the fabric is.
 type Place struct {
-	Addr   string // address of this host on it; of shm, the loopback
-	Device string // verbs: the adapter, its port, its GID
-	Port   int
-	GID    int
-	Cores  []int // one for each side; fewer than two: nothing is pinned
+	Addr       string // address of this host on it; of shm, the loopback
+	Device     string // verbs: the adapter, its port, its GID
+	DevicePort int
+	GID        int
+	Cores      []int // one for each side; fewer than two: nothing is pinned
+}
+
+// Core is the processor of a side, and false if nothing is pinned.
+func (p *Place) Core(side int) (int, bool) {
+	if len(p.Cores) < 2 {
+		return 0, false
+	}
+	return p.Cores[side], true
+}
+
+// The sides of a run. The client begins the measurement and prints.
+const (
+	clientSide = iota
+	serverSide
+)
+
+// Plan is how one run is started.
+type Plan struct {
+	// Env is added to the environment of both processes: it restricts the library
+	// to the fabric.
+	Env []string
+
+	// Server and Client are a program and its arguments each. The client is started
+	// when the server listens: on Job.Port, or on the Unix socket at Socket. No
+	// server: the client is a launcher that starts both sides, and pins them.
+	Server, Client []string
+	Socket         string
 }
 
 // Peers are those there are.
 var Peers = []*Peer{ucx}
+
+// All is the name that stands for every peer that is installed.
+const All = "all"
 
 // Names are their names.
 func Names() (out []string) {
@@ -60,33 +104,41 @@ func Names() (out []string) {
 }
 
 // ErrPeer is an unknown peer, ErrMissing one whose program is not installed,
-// ErrFabric one that cannot use the fabric, ErrOutput one that printed no figure,
-// ErrStuck one that came to no end.
+// ErrFabric one that cannot use the fabric, ErrRefused one that does not make the
+// test, ErrOutput one that printed no figure, ErrStuck one that came to no end.
 var (
 	ErrPeer    = errors.New("unknown peer")
 	ErrMissing = errors.New("program is not installed")
 	ErrFabric  = errors.New("peer cannot use the fabric")
+	ErrRefused = errors.New("peer does not make this test")
 	ErrOutput  = errors.New("no figure in the output")
 	ErrStuck   = errors.New("came to no end")
 )
 
-// MissingError says which package brings a program. It unwraps to ErrMissing.
-type MissingError struct{ Program, Package string }
-
-func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s: %v: apt-get install -y --no-install-recommends %s", e.Program, ErrMissing, e.Package)
+// OutputError is output that does not say what it should. It unwraps to ErrOutput.
+type OutputError struct {
+	Program string
+	Want    string // what was looked for
+	Line    string // what is there instead: the line in question, or the last one
 }
 
-// Unwrap returns ErrMissing.
-func (e *MissingError) Unwrap() error { return ErrMissing }
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("%s: %v: want %s, there is %.200q", e.Program, ErrOutput, e.Want, e.Line)
+}
 
-// Find returns the peers of the names.
+// Unwrap returns ErrOutput.
+func (e *OutputError) Unwrap() error { return ErrOutput }
+
+// Find returns the peers of the names; All stands for all of them.
 func Find(names []string) ([]*Peer, error) {
+	if len(names) == 1 && names[0] == All {
+		return Peers, nil
+	}
 	var out []*Peer
 	for _, n := range names {
 		i := slices.IndexFunc(Peers, func(p *Peer) bool { return p.Name == n })
 		if i < 0 {
-			return nil, fmt.Errorf("%w %q: want some of %s", ErrPeer, n, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("%w %q: want %s, or some of %s", ErrPeer, n, All, strings.Join(Names(), ", "))
 		}
 		if slices.Contains(out, Peers[i]) {
 			return nil, fmt.Errorf("%w: %s comes twice", ErrPeer, n)
@@ -99,20 +151,36 @@ func Find(names []string) ([]*Peer, error) {
 	return out, nil
 }
 
-// Check says whether the program is there.
-func (p *Peer) Check() error {
-	if _, err := exec.LookPath(p.Program); err != nil {
-		return &MissingError{p.Program, p.Package}
+// Does says whether the peer makes tests of a kind over a fabric; the error says
+// which it makes.
+func (p *Peer) Does(fabric string, k Kind) error {
+	kinds, has := p.Tests[fabric]
+	switch {
+	case !has:
+		return fmt.Errorf("%s over %s: %w", p.Name, fabric, ErrFabric)
+	case !slices.Contains(kinds, k):
+		return fmt.Errorf("%s: %s over %s: %w: want %s", p.Name, k, fabric, ErrRefused, joined(kinds, ", "))
 	}
 	return nil
 }
 
-// version is the first line of what the program says of itself, or nothing.
-func (p *Peer) version() string {
-	out, err := exec.Command(p.VersionProgram, p.VersionArgs...).Output()
+func joined(kinds []Kind, sep string) string {
+	var s []string
+	for _, k := range kinds {
+		s = append(s, string(k))
+	}
+	return strings.Join(s, sep)
+}
+
+// version is the first line of what the peer says of itself, or nothing.
+func (p *Peer) version(ctx context.Context) string {
+	if len(p.Version) == 0 {
+		return ""
+	}
+	out, err := exec.CommandContext(ctx, p.Version[0], p.Version[1:]...).Output()
 	if err != nil {
 		return ""
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
-	return strings.TrimLeft(line, "# ")
+	return strings.TrimSpace(strings.TrimLeft(line, "# "))
 }

@@ -4,134 +4,150 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // Bounds of one run of a peer.
 const (
 	listenTime = 20 * time.Second // until its server listens: emulated machines take seconds
 	askEvery   = 5 * time.Millisecond
+	graceTime  = 2 * time.Second // from the wish that a process ends to its death
 	maxOutput  = 1 << 20
 )
 
 // program is a peer ready to run.
 type program struct {
 	*Peer
-	at    Place
-	env   []string
+	job   Job           // without what differs from run to run
 	limit time.Duration // of one run
+	pairs int           // of processes, which run at once
 }
 
-// once makes one run of iters iterations and returns its figure.
-func (p *program) once(ctx context.Context, t Test, iters int) (float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: %w in %v", p.Program, ErrStuck, p.limit))
+// Sample is what one run gave.
+type Sample struct {
+	Figure float64 // in the test's unit; of several pairs the sum of rates, the median of times
+
+	// CPU is what the processes have used, of the user's and the system's time: with
+	// their start, and with that of their own children.
+	CPU time.Duration
+}
+
+// once makes one run of iters iterations, of all pairs at once.
+func (p *program) once(ctx context.Context, t Test, iters int) (Sample, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: %w in %v", p.Name, ErrStuck, p.limit))
 	defer cancel()
-	port, err := freePort()
+	all := make([]Sample, max(p.pairs, 1))
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range all {
+		g.Go(func() (err error) {
+			all[i], err = p.pair(gctx, t, iters)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Sample{}, err
+	}
+	return t.combine(all), nil
+}
+
+// combine makes one sample of those of pairs that ran at once.
+func (t Test) combine(all []Sample) (s Sample) {
+	var figures []float64
+	for _, x := range all {
+		figures = append(figures, x.Figure)
+		s.Figure += x.Figure
+		s.CPU += x.CPU
+	}
+	if t.less() {
+		s.Figure = bench.Median(figures)
+	}
+	return s
+}
+
+// pair makes one run of one pair of processes.
+func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err error) {
+	job := p.job
+	job.Test, job.Iters = t, iters
+	if job.Port, err = freePort(); err != nil {
+		return s, err
+	}
+	plan, err := p.Plan(job)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
-	client, err := p.Client(t, p.at.Addr, port, iters)
-	if err != nil {
-		return 0, err
-	}
-	server := p.Server(port)
-	if len(p.at.Cores) > 1 {
-		server, client = p.Pin(server, p.at.Cores[1]), p.Pin(client, p.at.Cores[0])
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var said, out bounded
-	srv := p.command(ctx, server, &said)
-	if err := srv.Start(); err != nil {
-		return 0, fmt.Errorf("start %s: %w", p.Program, err)
-	}
+	var srv *exec.Cmd
 	var served error // once done is closed
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		served = srv.Wait()
-	}()
-	err = p.listens(ctx, port, done)
+	if len(plan.Server) > 0 {
+		srv = command(ctx, plan.Server, plan.Env, &said)
+		if err := start(srv, &job.Place, serverSide); err != nil {
+			return s, fmt.Errorf("start %s: %w", plan.Server[0], err)
+		}
+		go func() {
+			defer close(done)
+			served = wait(srv)
+		}()
+		err = ready(ctx, plan.Socket, job.Port, done)
+	}
+	cli := command(ctx, plan.Client, plan.Env, &out)
 	if err == nil {
-		err = p.command(ctx, client, &out).Run()
+		if srv == nil {
+			job.Cores = nil // a launcher needs them all
+		}
+		if err = start(cli, &job.Place, clientSide); err == nil {
+			err = wait(cli)
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		cancel()
-		<-done
-		return 0, fmt.Errorf("%s %v: %w%s", p.Program, t, err, tail(&out, &said))
+		if srv != nil {
+			<-done
+		}
+		return s, fmt.Errorf("%s %v: %w%s", plan.Client[0], t, err, tail(&out, &said))
 	}
-	if <-done; served != nil {
-		return 0, fmt.Errorf("%s %v, server: %w%s", p.Program, t, served, tail(&said))
+	s.CPU = spent(cli)
+	if srv != nil {
+		if <-done; served != nil {
+			return s, fmt.Errorf("%s %v, server: %w%s", plan.Server[0], t, served, tail(&said))
+		}
+		s.CPU += spent(srv)
 	}
-	return p.Parse(out.Bytes(), t)
+	s.Figure, err = p.Parse(out.Bytes(), job)
+	return s, err
 }
 
-// command is one side; it dies with ctx.
-func (p *program) command(ctx context.Context, args []string, out *bounded) *exec.Cmd {
-	c := exec.CommandContext(ctx, p.Program, args...)
-	c.Env = append(os.Environ(), p.env...)
+// command is one process; it ends with ctx, and with it the group of processes
+// that it leads: asked first, for a launcher stops what it has started.
+func command(ctx context.Context, args, env []string, out *bounded) *exec.Cmd {
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Env = append(os.Environ(), env...)
 	c.Stdout, c.Stderr = out, out
-	c.WaitDelay = time.Second
+	c.WaitDelay = graceTime // then it is killed
+	lead(c)
 	return c
 }
 
-// listens waits until the server listens. The kernel's table is asked, because
-// such programs take a connection for their peer.
-func (p *program) listens(ctx context.Context, port int, ended <-chan struct{}) error {
-	deadline := time.NewTimer(listenTime)
-	defer deadline.Stop()
-	look := time.NewTicker(askEvery)
-	defer look.Stop()
-	for !listening(port) {
-		select {
-		case <-look.C:
-		case <-deadline.C:
-			return fmt.Errorf("server does not listen after %v: %w", listenTime, ErrStuck)
-		case <-ended:
-			return fmt.Errorf("server ended before its client came: %w", ErrOutput)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+// wait waits for c, and ends whatever it leaves behind.
+func wait(c *exec.Cmd) error {
+	defer sweep(c)
+	return c.Wait()
 }
 
-// listening asks the kernel whether something listens on a TCP port.
-func listening(port int) bool {
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, _ := os.ReadFile(name)
-		if listens(string(b), port) {
-			return true
-		}
-	}
-	return false
-}
-
-// listens looks a port up in a table of the form of /proc/net/tcp.
-func listens(table string, port int) bool {
-	want := fmt.Sprintf(":%04X", port)
-	for line := range strings.Lines(table) {
-		f := strings.Fields(line)
-		if len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" { // LISTEN
-			return true
-		}
-	}
-	return false
-}
-
-// freePort is one that nothing listens on now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+func spent(c *exec.Cmd) time.Duration {
+	return c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 }
 
 // bounded is a buffer that forgets what exceeds maxOutput.
@@ -148,10 +164,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 // tail is the last line that any of outs holds, for an error.
 func tail(outs ...*bounded) string {
 	for _, o := range outs {
-		lines := strings.Split(strings.TrimSpace(o.String()), "\n")
-		if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		if last := lastLine(o.Bytes()); last != "" {
 			return fmt.Sprintf(": %.200q", last)
 		}
 	}
 	return ""
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
 }

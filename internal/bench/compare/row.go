@@ -12,14 +12,14 @@ import (
 // Row is one test beside one peer. Its JSON form is one line of --format json;
 // fields are only ever added.
 type Row struct {
-	Peer   string     `json:"peer"`
-	Fabric string     `json:"fabric"`
-	Test   bench.Test `json:"test"`
-	Size   int        `json:"size"`
-	Ours   float64    `json:"ours"` // median of the rounds, in Unit
-	Theirs float64    `json:"theirs"`
-	Ratio  float64    `json:"ratio"`  // median of the rounds' ratios; more than 1: ours is ahead
-	Rounds int        `json:"rounds"` // that both sides ended
+	Peer   string  `json:"peer"`
+	Fabric string  `json:"fabric"`
+	Test   Kind    `json:"test"`
+	Size   int     `json:"size"`
+	Ours   float64 `json:"ours"` // median of the rounds, in Unit
+	Theirs float64 `json:"theirs"`
+	Ratio  float64 `json:"ratio"`  // median of the rounds' ratios; more than 1: ours is ahead
+	Rounds int     `json:"rounds"` // that both sides ended
 
 	Unit     string        `json:"unit"`
 	RatioMin float64       `json:"ratio_min"`

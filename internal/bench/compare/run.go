@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -16,9 +17,14 @@ type Request struct {
 	Peers  []*Peer
 	Tests  []Test
 	Rounds int           // zero means DefaultRounds
+	Pairs  int           // of processes of a peer, which run at once; zero means 1
 	Time   time.Duration // of one run of either; zero means DefaultTime
 	Limit  time.Duration // of one run of a peer, see ErrStuck; zero means DefaultLimit
 	Place  Place
+
+	// AnyPeer leaves out the peers that are not installed or cannot use the fabric,
+	// AnyTest the tests that a peer does not make.
+	AnyPeer, AnyTest bool
 }
 
 // Defaults and bounds.
@@ -32,14 +38,16 @@ const (
 
 	maxRounds = 1000
 	maxIters  = 50_000_000
+	maxPairs  = 64
 )
 
 // Ours measures t with this library, on the request's fabric.
 type Ours func(ctx context.Context, t Test) (bench.Result, error)
 
 // Check fills in defaults and says whether it can be carried out. A program that
-// is not there is a *MissingError.
-func (r *Request) Check() error {
+// is not there is a *MissingError. What may be left out, and is, is told by left;
+// where no peer is left it is an error.
+func (r *Request) Check() (left []error, err error) {
 	if r.Rounds == 0 {
 		r.Rounds = DefaultRounds
 	}
@@ -49,26 +57,57 @@ func (r *Request) Check() error {
 	if r.Limit == 0 {
 		r.Limit = max(DefaultLimit, 20*r.Time)
 	}
+	if r.Pairs == 0 {
+		r.Pairs = 1
+	}
 	if r.Place.Addr == "" {
 		r.Place.Addr = "127.0.0.1"
 	}
 	switch {
 	case len(r.Tests) == 0 || len(r.Peers) == 0:
-		return fmt.Errorf("%w: nothing to compare", ErrTest)
+		return nil, fmt.Errorf("%w: nothing to compare", ErrTest)
 	case r.Rounds < 1 || r.Rounds > maxRounds:
-		return fmt.Errorf("%w: %d rounds, want 1 to %d", ErrTest, r.Rounds, maxRounds)
+		return nil, fmt.Errorf("%w: %d rounds, want 1 to %d", ErrTest, r.Rounds, maxRounds)
 	case r.Time < time.Millisecond || r.Time > time.Hour:
-		return fmt.Errorf("%w: time %v, want 1ms to 1h", ErrTest, r.Time)
+		return nil, fmt.Errorf("%w: time %v, want 1ms to 1h", ErrTest, r.Time)
+	case r.Pairs < 1 || r.Pairs > maxPairs:
+		return nil, fmt.Errorf("%w: %d pairs, want 1 to %d", ErrTest, r.Pairs, maxPairs)
 	}
+	var peers []*Peer
 	for _, p := range r.Peers {
-		if err := p.Check(); err != nil {
-			return err
+		refused, err := r.checkPeer(p)
+		if err != nil && !r.AnyPeer {
+			return nil, err
 		}
-		if _, err := p.Env(r.Fabric, r.Place); err != nil {
-			return err
+		if left = append(left, refused...); err != nil {
+			left = append(left, err)
+			continue
+		}
+		peers = append(peers, p)
+	}
+	if len(peers) == 0 {
+		return nil, errors.Join(append([]error{fmt.Errorf("%w: no peer is left", ErrTest)}, left...)...)
+	}
+	r.Peers = peers
+	return left, nil
+}
+
+// checkPeer says whether a peer can do what is asked; refused are the tests that
+// are left out.
+func (r *Request) checkPeer(p *Peer) (refused []error, err error) {
+	for _, t := range r.Tests {
+		if err := p.Does(r.Fabric, t.Kind); err != nil {
+			refused = append(refused, err)
 		}
 	}
-	return nil
+	if len(refused) > 0 && (!r.AnyTest || len(refused) == len(r.Tests)) {
+		return nil, refused[0]
+	}
+	if err := p.Missing(r.Fabric); err != nil {
+		return nil, err
+	}
+	_, err = p.Plan(Job{Fabric: r.Fabric, Place: r.Place, Test: r.Tests[0], Iters: p.Trial, Port: 1})
+	return refused, err
 }
 
 // Run compares, test by test, and gives every row as it is done. Within a row the
@@ -76,24 +115,41 @@ func (r *Request) Check() error {
 // does not bring to an end is counted and told in the row; what fails of ours ends
 // the run.
 func Run(ctx context.Context, r Request, ours Ours, emit func(Row) error) error {
-	if err := r.Check(); err != nil {
+	if _, err := r.Check(); err != nil {
 		return err
 	}
 	for _, peer := range r.Peers {
-		env, err := peer.Env(r.Fabric, r.Place)
-		if err != nil {
+		if err := r.peer(ctx, peer, ours, emit); err != nil {
 			return err
 		}
-		p := &program{Peer: peer, at: r.Place, env: env, limit: r.Limit}
-		version := peer.version()
-		for _, t := range r.Tests {
-			row := Row{Peer: peer.Name, Fabric: r.Fabric, Version: version, Machine: bench.ThisMachine()}
-			if err := r.row(ctx, p, t, ours, &row); err != nil {
-				return err
-			}
-			if err := emit(row); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// peer measures all tests beside one peer.
+func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row) error) (err error) {
+	dir, err := os.MkdirTemp("", "rmabench-"+peer.Name+"-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if peer.Prepare != nil {
+		if err := peer.Prepare(ctx, dir); err != nil {
+			return fmt.Errorf("%s: %w", peer.Name, err)
+		}
+	}
+	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir}, limit: r.Limit, pairs: r.Pairs}
+	version := peer.version(ctx)
+	for _, t := range r.Tests {
+		if peer.Does(r.Fabric, t.Kind) != nil {
+			continue // told by Check
+		}
+		row := Row{Peer: peer.Name, Fabric: r.Fabric, Version: version, Machine: bench.ThisMachine()}
+		if err := r.row(ctx, p, t, ours, &row); err != nil {
+			return err
+		}
+		if err := emit(row); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -115,7 +171,7 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 	if err != nil {
 		return failed(err)
 	}
-	iters := iterations(t, pilot, r.Time)
+	iters := iterations(t, pilot.Figure, r.Time)
 	for round := range r.Rounds {
 		var q pair
 		var theirs error
@@ -125,7 +181,12 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 				q.ours, row.Mode, row.Ways = t.Figure(res), res.Mode, res.Ways
 				return err
 			},
-			func() error { q.theirs, theirs = p.once(ctx, t, iters); return nil },
+			func() error {
+				var s Sample
+				s, theirs = p.once(ctx, t, iters)
+				q.theirs = s.Figure
+				return nil
+			},
 		}
 		if round%2 == 1 {
 			sides[0], sides[1] = sides[1], sides[0]
@@ -153,9 +214,9 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 func iterations(t Test, figure float64, d time.Duration) int {
 	var us float64 // of one
 	switch t.Kind {
-	case bench.Lat:
+	case Lat, Put:
 		us = 2 * figure
-	case bench.BW:
+	case BW, PutBW:
 		us = float64(t.Size) / figure
 	default:
 		us = 1 / figure

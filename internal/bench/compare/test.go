@@ -9,9 +9,25 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Test is what both sides measure: messages of Size bytes.
+// Kind is a kind of test.
+type Kind string
+
+// Kinds of tests: three of messages, two of one-sided writes. See the package
+// comment.
+const (
+	Lat   Kind = "lat"
+	BW    Kind = "bw"
+	Rate  Kind = "rate"
+	Put   Kind = "put"
+	PutBW Kind = "putbw"
+)
+
+// Kinds are all kinds, in the order of the documentation.
+var Kinds = []Kind{Lat, BW, Rate, Put, PutBW}
+
+// Test is what both sides measure: messages or writes of Size bytes.
 type Test struct {
-	Kind bench.Test // lat, bw or rate
+	Kind Kind
 	Size int
 }
 
@@ -31,9 +47,9 @@ func ParseTests(s string) ([]Test, error) {
 	var out []Test
 	for item := range strings.SplitSeq(s, ",") {
 		kind, size, ok := strings.Cut(strings.TrimSpace(item), ":")
-		k := bench.Test(kind)
-		if !ok || !slices.Contains([]bench.Test{bench.Lat, bench.BW, bench.Rate}, k) {
-			return nil, fmt.Errorf("%w %q: want lat:SIZE, bw:SIZE or rate:SIZE", ErrTest, item)
+		k := Kind(kind)
+		if !ok || !slices.Contains(Kinds, k) {
+			return nil, fmt.Errorf("%w %q: want %s and :SIZE", ErrTest, item, joined(Kinds, ", "))
 		}
 		ns, err := bench.ParseSizes(size)
 		if err != nil {
@@ -56,9 +72,9 @@ func (t Test) String() string { return string(t.Kind) + ":" + bench.FormatSize(t
 // Unit is that of the test's figure.
 func (t Test) Unit() string {
 	switch t.Kind {
-	case bench.Lat:
+	case Lat, Put:
 		return "µs"
-	case bench.BW:
+	case BW, PutBW:
 		return "MB/s"
 	}
 	return "Mmsg/s"
@@ -67,17 +83,20 @@ func (t Test) Unit() string {
 // Figure is the one of r that the test is about.
 func (t Test) Figure(r bench.Result) float64 {
 	switch t.Kind {
-	case bench.Lat:
+	case Lat, Put:
 		return r.LatUS.P50
-	case bench.BW:
+	case BW, PutBW:
 		return r.MBs
 	}
 	return r.Mmsgs
 }
 
+// less says that less is better.
+func (t Test) less() bool { return t.Kind == Lat || t.Kind == Put }
+
 // ratio is more than 1 where ours is ahead.
 func (t Test) ratio(ours, theirs float64) float64 {
-	if t.Kind == bench.Lat {
+	if t.less() {
 		return theirs / ours
 	}
 	return ours / theirs

@@ -1,0 +1,26 @@
+package compare
+
+import (
+	"os/exec"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// start starts c on the processor of a side: a process begins with the mask of the
+// thread that makes it.
+func start(c *exec.Cmd, at *Place, side int) error {
+	core, pinned := at.Core(side)
+	var old, one unix.CPUSet
+	if !pinned || unix.SchedGetaffinity(0, &old) != nil {
+		return c.Start()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	one.Set(core)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return err
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &old) }() // as it was: allowed
+	return c.Start()
+}

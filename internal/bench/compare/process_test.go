@@ -1,0 +1,99 @@
+//go:build unix
+
+package compare
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// What a launcher has started ends with it, also if neither listens to being
+// asked.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"sleep 600 & echo $!; wait", "trap '' TERM; (trap '' TERM; sleep 600) & echo $!; wait"} {
+		ctx, cancel := context.WithCancel(testutil.Context(t, 60*time.Second))
+		var out bounded
+		c := command(ctx, []string{"/bin/sh", "-c", script}, nil, &out)
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		c.Stdout = w
+		require.NoError(t, start(c, &Place{}, clientSide))
+		require.NoError(t, w.Close())
+		b := make([]byte, 64)
+		n, err := r.Read(b)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		child, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+		require.NoError(t, err)
+		cancel()
+		require.Error(t, wait(c))
+		require.Eventually(t, func() bool {
+			// Nobody may reap it here, where this process is no init.
+			s, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
+			return err != nil && syscall.Kill(child, 0) != nil || strings.Contains(string(s), ") Z ")
+		}, 20*time.Second, time.Millisecond)
+	}
+}
+
+// Several pairs run at once; the figures of a stream add up.
+func TestPairs(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	p := &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}}, limit: 30 * time.Second, pairs: 3}
+	s, err := p.once(testutil.Context(t, 60*time.Second), Test{Rate, 64}, 5)
+	require.NoError(t, err)
+	require.Equal(t, 6.0, s.Figure)
+	require.Positive(t, s.CPU)
+	s, err = p.once(testutil.Context(t, 60*time.Second), Test{Lat, 64}, 5)
+	require.NoError(t, err)
+	require.Equal(t, 2.0, s.Figure)
+}
+
+func TestListensUnix(t *testing.T) {
+	t.Parallel()
+	const table = `Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 20484 /tmp/a
+0000000000000000: 00000003 00000000 00000000 0001 03 20485 /tmp/b
+`
+	require.True(t, listensUnix(table, "/tmp/a"))
+	require.False(t, listensUnix(table, "/tmp/b"), "connected")
+	require.False(t, listensUnix(table, "/tmp"))
+}
+
+func TestAnyPeerAnyTest(t *testing.T) {
+	t.Parallel()
+	gone := fakePeer(t, "well")
+	gone.Name, gone.Needs = "gone", []Need{{Program: "no-such-program", Package: "nothing"}}
+	p := fakePeer(t, "well")
+	tests := []Test{{Rate, 8}, {Put, 8}}
+	r := Request{Fabric: "shm", Peers: []*Peer{gone, p}, Tests: tests}
+	_, err := r.Check()
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "want lat, rate")
+	r.AnyTest = true
+	_, err = r.Check()
+	require.ErrorIs(t, err, ErrMissing)
+	r.AnyPeer = true
+	left, err := r.Check()
+	require.NoError(t, err)
+	require.Equal(t, []*Peer{p}, r.Peers)
+	require.Len(t, left, 2)
+	require.ErrorIs(t, left[0], ErrMissing)
+	require.ErrorIs(t, left[1], ErrRefused)
+	r.Tests = tests[1:]
+	_, err = r.Check()
+	require.ErrorIs(t, err, ErrTest, "nobody is left")
+	r = Request{Fabric: "tcp", Peers: []*Peer{p}, Tests: tests}
+	_, err = r.Check()
+	require.ErrorIs(t, err, ErrFabric)
+}
