@@ -61,7 +61,7 @@ func TestWaitAny(t *testing.T) {
 func TestWaitAnyOfOneNamedTwice(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
 	ctx := testutil.Context(t, 30*time.Second)
-	for range 200 {
+	for range 40 {
 		own, all := waiters(1)
 		for range 64 {
 			all = append(all, own[0])

@@ -8,10 +8,22 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
+// patience is how long a wait of d may really take. Limits of seconds are there
+// to end a hang, not to measure: under the race detector on a machine with other
+// work everything takes longer, a limit as well. Short limits are part of what is
+// tested and stay.
+func patience(d time.Duration) time.Duration {
+	if Race && d >= 5*time.Second {
+		return 4 * d
+	}
+	return d
+}
+
 // Eventually calls done until it returns true, giving the processor away in
 // between, and ends the test if that takes longer than d.
 func Eventually(tb testing.TB, d time.Duration, done func() bool, format string, args ...any) {
 	tb.Helper()
+	d = patience(d)
 	var sp cpu.Spinner
 	for end := time.Now().Add(d); !done(); {
 		if sp.Wait() > 0 && time.Now().After(end) {
@@ -24,6 +36,7 @@ func Eventually(tb testing.TB, d time.Duration, done func() bool, format string,
 // f must not use tb.Fatal.
 func Within(tb testing.TB, d time.Duration, what string, f func()) {
 	tb.Helper()
+	d = patience(d)
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	tm := time.NewTimer(d)
@@ -37,7 +50,7 @@ func Within(tb testing.TB, d time.Duration, what string, f func()) {
 
 // Context returns a context that ends after d or with the test.
 func Context(tb testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(d))
 	tb.Cleanup(cancel)
 	return ctx
 }

@@ -3,6 +3,7 @@ package pingpong
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,13 +87,14 @@ func pairOver(t *testing.T, link string, o Options, wrap func(fabric.Endpoint) f
 func together(t *testing.T, a, b *Side, f func(context.Context, *Side) error) {
 	t.Helper()
 	over := make(chan struct{})
+	end := sync.OnceFunc(func() { close(over) }) // both may fail
 	var left atomic.Int32
 	left.Store(2)
 	run := func(s *Side) func(context.Context) error {
 		return func(ctx context.Context) error {
 			err := f(ctx, s)
 			if left.Add(-1) == 0 || err != nil {
-				close(over)
+				end()
 			}
 			_, e := s.Exchange(ctx, func(context.Context) ([]byte, error) { <-over; return nil, nil })
 			return errors.Join(err, e)
