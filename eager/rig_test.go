@@ -134,7 +134,16 @@ func (s *script) sendOne(i int) {
 	}
 	var res Result
 	var err error
-	switch s.rng.IntN(6) {
+	switch s.rng.IntN(7) {
+	case 6:
+		var room Room
+		if room, res, err = x.ch.Compose(e, n); res == Accepted && err == nil {
+			_, at := room.Put(0, p[:cut1])
+			_, at = room.Put(at, p[cut1:cut2])
+			left, at := room.Put(at, p[cut2:])
+			require.Equal(s.tb, len(left), at, "the room is as long as the message")
+			require.Zero(s.tb, len(room.Next())+len(room.Next()))
+		}
 	case 3, 4, 5:
 		res, err = s.sendVec(x, e, p)
 	case 0:

@@ -106,34 +106,43 @@ const (
 
 // stage copies a message to the mirror and appends its requests. Short path.
 func (c *Channel) stage(e *Envelope, pieces [][]byte) (Result, error) {
-	if !c.live {
-		if c.err != nil {
-			return NoCredit, c.err
-		}
-		return NoCredit, ErrNotConnected
-	}
 	n := 0
 	for _, p := range pieces {
 		n += len(p)
 	}
+	p, res, err := c.claim(e, n)
+	if res != Accepted || err != nil {
+		return res, err
+	}
+	c.fill(e, &p, n, pieces)
+	c.request(&p)
+	return Accepted, nil
+}
+
+// claim takes the blocks for a message of n bytes that is to be copied, once it is
+// certain that its requests can be staged. Short path.
+func (c *Channel) claim(e *Envelope, n int) (place, Result, error) {
+	if !c.live {
+		if c.err != nil {
+			return place{}, NoCredit, c.err
+		}
+		return place{}, NoCredit, ErrNotConnected
+	}
 	if n > c.txRing.limit(e.Class, e.HasMeta) {
-		return NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, c.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
+		return place{}, NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, c.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
 	}
 	if !c.makeRoom(messageWRs+flushWRs, messageWRs+flushWRs) {
 		c.stats.QueueFull++
-		return QueueFull, nil
+		return place{}, QueueFull, nil
 	}
 	k, fill := c.txRing.split(uint64(n), e.HasMeta)
 	pos, ok, err := c.reserve(k, e.Class)
 	if !ok {
-		return NoCredit, err
+		return place{}, NoCredit, err
 	}
-	p := c.place(pos, k, fill, n, e.HasMeta)
-	c.fill(e, &p, n, pieces)
-	c.request(&p)
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
-	return Accepted, nil
+	return c.place(pos, k, fill, n, e.HasMeta), Accepted, nil
 }
 
 // makeRoom makes sure that n more requests with pieces SGEs between them can be

@@ -41,6 +41,23 @@ func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	return pl.explain(b, plan), nil
+}
+
+// ExplainTrain accounts for b going by gathers alone, unplanned, because all batches of
+// its kind do (WhyTrain). Errors wrap ErrBatch or ErrInfeasible.
+func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
+	if err := b.Validate(); err != nil {
+		return nil, err
+	}
+	c := pl.p.candidate(b, Gather)
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	return pl.explain(b, &Plan{Parts: c.Parts, Total: c.Cost.Total(), Why: WhyTrain}), nil
+}
+
+func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 	c := *b
 	for m, w := range c.Wait { // as Plan sees it
 		if w != 0 {
@@ -65,7 +82,7 @@ func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	chosen.Confidence = pl.p.confidence(&c, chosen.Parts)
 	e.Candidates = append(e.Candidates, chosen)
 	e.Reason = e.reason(plan)
-	return e, nil
+	return e
 }
 
 // candidate is mode m for all messages in the order of the batch.
@@ -118,7 +135,7 @@ func (e *Explanation) reason(plan *Plan) string {
 	rival, least := -1, math.Inf(1)
 	for i := range e.Candidates[:NumModes] {
 		c := &e.Candidates[i]
-		own := plan.Why == WhySingle && plan.Modes() == ModeSet(0).With(Mode(i))
+		own := (plan.Why == WhySingle || plan.Why == WhyTrain) && plan.Modes() == ModeSet(0).With(Mode(i))
 		if t := c.Cost.Total(); c.Err == nil && !own && t < least {
 			rival, least = i, t
 		}

@@ -25,9 +25,10 @@ const (
 	WhyForced              // Policy.Forced
 	WhyTable               // Policy.Table
 	WhyFallback            // limits leave no contiguous partition: message by message
+	WhyTrain               // small messages only, of which it is known that they are gathered
 )
 
-var whyNames = [...]string{"cheapest partition", "one mode is cheapest", "forced mode", "manual table", "message by message"}
+var whyNames = [...]string{"cheapest partition", "one mode is cheapest", "forced mode", "manual table", "message by message", "small messages are gathered"}
 
 // String returns the reason in words.
 func (w Why) String() string {

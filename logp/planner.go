@@ -168,3 +168,22 @@ func (pl *Planner) fill(s *shape, h uint64, b *Batch, wait *[NumModes]float64) (
 	s.gen = pl.gen
 	return &s.plan, nil
 }
+
+// Single returns the mode in which all of b would go if it went in one: the forced
+// one or the cheapest. Waits are not looked at. Errors are those of Plan, and
+// ErrParams under a table.
+func (pl *Planner) Single(b *Batch) (Mode, error) {
+	if len(pl.policy.Table) > 0 && !pl.policy.Forced {
+		return 0, fmt.Errorf("%w: a table decides message by message", ErrParams)
+	}
+	if err := b.Validate(); err != nil {
+		return 0, err
+	}
+	if pl.policy.Forced {
+		if _, err := pl.p.Cost(b, pl.policy.Mode); err == nil {
+			return pl.policy.Mode, nil
+		}
+	}
+	d, err := pl.p.Choose(b)
+	return d.Mode, err
+}

@@ -52,6 +52,9 @@ type Channel struct {
 	packs     []gather.Message
 	tags      []byte
 	desc      scatter.Descriptor
+	train     train
+	head      []byte     // of a gather, while it is made
+	probe     logp.Batch // that the model is asked about
 
 	// Receiving.
 	posted inQueue
@@ -61,6 +64,7 @@ type Channel struct {
 	open   bool // a gather is being taken apart
 	lease  eager.Lease
 	split  gather.Splitter
+	run    segments // instead of split, where it can be
 	tagsIn tagReader
 	tag    uint32 // of the current segment
 	parts  [3][]byte

@@ -127,6 +127,11 @@ func (c *Channel) assign(o *Out) {
 		}
 		return
 	}
+	w.pass(o)
+}
+
+// pass notes that o takes no advert.
+func (w *wants) pass(o *Out) {
 	w.free[spread(o.Tag)%uint32(len(w.free))] = o.seq
 	if o.Tag < LibraryTags {
 		w.any = o.seq

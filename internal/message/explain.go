@@ -43,7 +43,11 @@ func (c *Channel) Explain(outs []Out) (*logp.Explanation, error) {
 		}
 	}
 	c.waits(&b)
-	x, err := c.plan.Explain(&b)
+	explain := c.plan.Explain
+	if len(c.wants.open) == 0 && c.isTrain(&b) {
+		explain = c.plan.ExplainTrain
+	}
+	x, err := explain(&b)
 	if err == nil {
 		p := c.plan.Params()
 		x.AddDirect(&p, written)

@@ -37,15 +37,21 @@ type In struct {
 	tag  uint32
 	size uint32
 
-	after   uint64 // not to be advertised before the message behind that one
-	err     error  // how it ended, while its advert is open
-	ad      uint8  // state of its advert
-	waits   bool   // may be advertised
-	tries   uint8  // times that it was
-	matched bool   // a message took it
-	ended   bool   // but for the answer to its advert
-	cancel  bool   // wanted back, as soon as the peer has given it back
-	adID    rdv.ID // of its advert
+	after uint64 // not to be advertised before the message behind that one
+	err   error  // how it ended, while its advert is open
+	adID  rdv.ID // of its advert
+	inState
+}
+
+// inState is what a new use of a receive must find zero.
+type inState struct {
+	ad      uint8 // state of its advert
+	waits   bool  // may be advertised
+	tries   uint8 // times that it was
+	matched bool  // a message took it
+	ended   bool  // but for the answer to its advert
+	cancel  bool  // wanted back, as soon as the peer has given it back
+	plain   bool  // takes messages of the ring by copying them, and nothing else
 }
 
 // takes reports whether in asks for tag.
@@ -106,7 +112,10 @@ func (q *inQueue) remove(before, in *In) {
 // Recv hands a receive in. It may end at once, if a message that was put aside
 // matches. Short path.
 func (c *Channel) Recv(in *In) {
-	in.ad, in.waits, in.tries, in.after, in.matched, in.ended, in.cancel, in.err = adNone, false, 0, 0, false, false, false, nil
+	in.inState, in.after = inState{}, 0
+	if in.err != nil {
+		in.err = nil
+	}
 	if c.err != nil {
 		c.received(in, 0, 0, c.err)
 		return
@@ -116,6 +125,7 @@ func (c *Channel) Recv(in *In) {
 	}
 	c.posted.push(in)
 	c.watch(in)
+	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < c.ads.min
 }
 
 // match takes the receive for a message of tag and size off the list; nil if

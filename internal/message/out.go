@@ -79,6 +79,14 @@ func (q *outQueue) remove(before, o *Out) {
 	q.n--
 }
 
+// drop takes out the first n, behind which next stands.
+func (q *outQueue) drop(n int, next *Out) {
+	if q.head = next; next == nil {
+		q.tail = nil
+	}
+	q.n -= n
+}
+
 // restore puts those of first that are not gone back, in order, before the rest.
 // Those that are gone may be in use again: they are not looked at.
 func (q *outQueue) restore(first []*Out, gone []bool) {

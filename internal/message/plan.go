@@ -44,6 +44,7 @@ func (c *Channel) limit(peer rdv.Setup) {
 		Cursor: c.ring.Mode() == eager.ModeCursor,
 	}
 	c.packer = gather.NewPacker(gather.Seq, most, threshold)
+	c.train.room = most.Bytes
 	c.bound()
 }
 
@@ -109,6 +110,7 @@ func (c *Channel) bound() {
 		c.alone = int(n)
 	}
 	c.boundLarge()
+	c.boundTrain()
 }
 
 // neighbour is where the message before ended, 0 if nothing can be joined to it.

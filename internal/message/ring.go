@@ -118,6 +118,19 @@ func (c *Channel) fill(stop uint64) (all bool) {
 // gather stages the messages of first[from:to] that are to be gathered, in as
 // many ring messages as it takes.
 func (c *Channel) gather(from, to int) bool {
+	if run, made, ok := c.asRun(from, to); ok {
+		if !c.couple(run, &made) {
+			return false
+		}
+		for i := from; i < to; i++ {
+			if o := c.first[i]; c.modes[i] == logp.Gather {
+				c.gone[i] = true
+				c.sent(o, nil)
+			}
+		}
+		clear(run)
+		return true
+	}
 	tagged := false
 	c.packs = append(c.packs[:0], gather.Message{}) // for the tags
 	for i := from; i < to; i++ {

@@ -10,6 +10,9 @@ import (
 // takeRing delivers the message at the head of the ring, if it is there and its
 // turn has come. Short path.
 func (c *Channel) takeRing() bool {
+	if c.run.n > 0 {
+		return c.takeRun()
+	}
 	if c.open {
 		return c.takeSegment()
 	}
@@ -101,6 +104,9 @@ func (c *Channel) openGather(h eager.Head) bool {
 		return false
 	}
 	c.tagsIn.none()
+	if base, sizes, width, body, ok := c.split.Run(); ok {
+		return c.openRun(segments{base: base, sizes: sizes, width: width, body: body, n: len(sizes) / width}, h.Kind == kindTagged)
+	}
 	if h.Kind == kindTagged {
 		if !c.split.Next() {
 			c.fail(peerError("gather without the tags it should have"))

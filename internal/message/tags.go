@@ -45,6 +45,18 @@ func (c *Channel) appendTags(b []byte, i, to, n int) []byte {
 	return b
 }
 
+// appendRunTags is appendTags for a run.
+func appendRunTags(b []byte, run []*Out, made *consist) []byte {
+	if made.diff == 0 {
+		return binary.AppendUvarint(append(b, tagsSame), uint64(made.tag))
+	}
+	b = append(b, tagsEach)
+	for _, o := range run {
+		b = binary.AppendUvarint(b, uint64(o.Tag))
+	}
+	return b
+}
+
 // tagReader hands out the tags of a gather. They are copied first: the ring is
 // the peer's to change.
 type tagReader struct {

@@ -24,7 +24,14 @@ func (c *Channel) transmit() (did bool) {
 			did = true
 			continue
 		}
-		moved, all := c.sendBatch(learn)
+		moved, all, ok := false, false, false
+		if !learn {
+			moved, ok = c.sendTrain()
+			all = moved // what did not fit, or came meanwhile, goes next
+		}
+		if !ok {
+			moved, all = c.sendBatch(learn)
+		}
 		did = did || moved
 		if !all {
 			break
