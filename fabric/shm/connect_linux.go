@@ -75,7 +75,10 @@ func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 	if err := ep.mapChannel(fds); err != nil {
 		return err
 	}
-	ep.cma = !ep.link.opts.DisableCMA && ep.probeCMA(theirs.nonceAddr)
+	if ep.noCMA = ep.probeCMA(theirs.nonceAddr); ep.noCMA == "" {
+		ep.cma = true
+	}
+	ep.meet()
 	if ep.q.inline, err = offheap.Alloc(len(ep.q.reqs)*maxInline, offheap.Staging); err != nil {
 		return err
 	}
@@ -92,6 +95,7 @@ func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
 	}
 	l.joined = append(l.joined, ep)
+	l.countUsers()
 	l.kick()
 	return nil
 }
@@ -171,27 +175,30 @@ func (ep *endpoint) mapChannel(fds []int) (err error) {
 
 // probeCMA tries process_vm_readv and process_vm_writev on the peer's channel,
 // which is mapped here as well, so that both can be seen to reach the memory
-// they should.
-func (ep *endpoint) probeCMA(nonceAddr uint64) bool {
-	if ep.pid <= 0 {
-		return false
+// they should. It returns why they cannot be used, "" if they can.
+func (ep *endpoint) probeCMA(nonceAddr uint64) (reason string) {
+	switch {
+	case ep.link.opts.DisableCMA:
+		return "disabled by configuration"
+	case ep.pid <= 0:
+		return "the peer lives in a process-id namespace that is not seen here"
 	}
 	var got, put [2]uint64
 	var iov [1]unix.Iovec
 	buf, err := offheap.Alloc(16, offheap.Staging)
 	if err != nil {
-		return false
+		return err.Error()
 	}
 	defer offheap.Free(buf, offheap.Staging)
 	setIovec(&iov[0], fabric.Addr(buf), 16)
 	remote := []unix.RemoteIovec{{Base: uintptr(nonceAddr), Len: 16}}
 	if n, err := unix.ProcessVMReadv(ep.pid, iov[:], remote, 0); n != 16 || err != nil {
-		return false
+		return refusalCMA("process_vm_readv", n, err)
 	}
 	for i := range got {
 		got[i] = binary.NativeEndian.Uint64(buf[8*i:])
 		if got[i] != ep.peerHdr.nonce[i].Load() {
-			return false
+			return "process_vm_readv reads another process: process ids differ between the two"
 		}
 	}
 	_, _ = rand.Read(buf[:8])
@@ -199,7 +206,26 @@ func (ep *endpoint) probeCMA(nonceAddr uint64) bool {
 	setIovec(&iov[0], fabric.Addr(buf), 8)
 	remote[0] = unix.RemoteIovec{Base: uintptr(nonceAddr - nonceOff + probeOff), Len: 8}
 	n, err := unix.ProcessVMWritev(ep.pid, iov[:], remote, 0)
-	return n == 8 && err == nil && ep.peerHdr.probe.Load() == put[0]
+	switch {
+	case n != 8 || err != nil:
+		return refusalCMA("process_vm_writev", n, err)
+	case ep.peerHdr.probe.Load() != put[0]:
+		return "process_vm_writev does not reach the peer's memory"
+	}
+	return ""
+}
+
+// refusalCMA says what a process_vm call's refusal means.
+func refusalCMA(call string, n int, err error) string {
+	switch err {
+	case nil:
+		return fmt.Sprintf("%s moves %d bytes only", call, n)
+	case unix.EPERM:
+		return call + ": not permitted: ptrace restrictions (kernel.yama.ptrace_scope, another user namespace, PR_SET_DUMPABLE)"
+	case unix.ENOSYS:
+		return call + ": not in this kernel, or forbidden by seccomp"
+	}
+	return call + ": " + err.Error()
 }
 
 // dial knocks at the peer's listener and exchanges hellos.

@@ -26,7 +26,8 @@
 // # Ways to the memory
 //
 //   - mapped: memory from Link.Alloc (and memory registered inside of it).
-//     Loads, stores and processor atomics, in Post.
+//     Loads, stores and processor atomics, in Post. Large ones in the way that
+//     internal/bulk finds best for their size, past the cache in the end.
 //   - CMA: other registered memory, by process_vm_readv and process_vm_writev,
 //     in Post; used if a transfer tried at Connect works in both directions.
 //   - by the target: the rest (no CMA; atomics on private memory). Frames in
@@ -75,6 +76,7 @@
 //	connect_linux.go  handshake          endpoint_linux.go state, going down
 //	segment_linux.go  the peer's table and segments
 //	post_linux.go     Post               move.go      copies, order of stores
+//	bulk.go           copies of large blocks   copies_linux.go from which sizes on; how near a peer is
 //	cma_linux.go      process_vm_*       queue_linux.go, serve_linux.go  by the target
 //
 // Tests: fabric/fabrictest runs over this link with every way forced; here are

@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // States of an endpoint. new → up in Connect (any goroutine), the rest by the
@@ -65,7 +66,10 @@ type endpoint struct {
 	timeout    int64 // EndpointOptions.PeerTimeout in ticks
 
 	cma       bool
+	noCMA     string // why the peer's private memory is not reached by process_vm calls; constant
 	pid       int
+	cpus      topo.Set // that the peer may run on; empty if unknown
+	near      topo.Near
 	segs      map[uint32][]byte // the peer's segments mapped here
 	peerTable []tableEntry
 	peerBnc   []byte  // bounce buffers of the peer's requests
@@ -328,6 +332,7 @@ func (ep *endpoint) Close() error {
 	ep.teardown()
 	ep.link.mu.Lock()
 	delete(ep.link.all, ep)
+	ep.link.countUsers()
 	ep.link.mu.Unlock()
 	return nil
 }

@@ -54,6 +54,8 @@ type link struct {
 	joined   []*endpoint            // connected, not yet adopted by the owner
 	news     atomic.Bool            // joined or an endpoint's outbox is not empty
 
+	copies copies
+
 	epfd, eventFD, timerFD int
 
 	// owner
@@ -97,6 +99,7 @@ func open(o Options) (l *link, err error) {
 	if l.host, err = hostID(); err != nil {
 		return nil, err
 	}
+	l.initCopies()
 	if l.ctlFD, err = newMemfd("rma-shm-control", ctlSize, false); err != nil {
 		return nil, errors.Join(fabric.ErrNotSupported, err)
 	}

@@ -14,6 +14,12 @@ type Options struct {
 	// map: every operation takes the path of registered memory. For tests and
 	// for comparing.
 	DisableSegments bool
+
+	// StreamFrom and StringFrom are sizes in bytes from which on requests on mapped
+	// memory are copied with non-temporal stores, and by the string instruction (see
+	// internal/bulk). Zero derives them from the host's caches, until somebody who has
+	// measured calls SetCopies; negative is never.
+	StreamFrom, StringFrom int64
 }
 
 var (

@@ -129,8 +129,15 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 	at := x.mem + (wr.RemoteAddr - x.base)
 	switch wr.Op {
 	case fabric.OpWrite:
+		if n >= ep.link.copies.from.Load() {
+			return fabric.StatusOK, executed, putBulk(ep.link.copies.plan.Load(), at, wr.Local, n)
+		}
 		return fabric.StatusOK, executed, put(at, wr.Local, n)
 	case fabric.OpRead:
+		if n >= ep.link.copies.from.Load() {
+			getBulk(ep.link.copies.plan.Load(), wr.Local, at, n)
+			break
+		}
 		get(wr.Local, at, n)
 	default:
 		store8(wr.Local[0].Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))

@@ -13,6 +13,8 @@ const (
 	EnvFabric          = "RMA_FABRIC"
 	EnvDisableCMA      = "RMA_DISABLE_CMA"
 	EnvDisableSegments = "RMA_DISABLE_SEGMENTS"
+	EnvCopyStream      = "RMA_COPY_STREAM"
+	EnvCopyString      = "RMA_COPY_STRING"
 	EnvBind            = "RMA_TCP_BIND"
 	EnvDevice          = "RMA_IBV_DEVICE"
 	EnvPort            = "RMA_IBV_PORT"
@@ -46,6 +48,11 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	for name, to := range map[string]*bool{EnvDisableCMA: &o.DisableCMA, EnvDisableSegments: &o.DisableSegments} {
 		if v.Get(name).Origin != settings.Default {
 			*to, _ = v.Switch(name)
+		}
+	}
+	for name, to := range map[string]*int64{EnvCopyStream: &o.StreamFrom, EnvCopyString: &o.StringFrom} {
+		if n := v.Int(name); n != 0 {
+			*to = n
 		}
 	}
 	if a := v.Addr(EnvBind); a.IsValid() {

@@ -21,6 +21,10 @@ type Options struct {
 	DisableCMA      bool // shm: no process_vm_readv/writev
 	DisableSegments bool // shm: Alloc hands out private memory
 
+	// StreamFrom and StringFrom are sizes in bytes from which on shm copies past the
+	// cache, and by the string instruction; 0: found out, negative: never.
+	StreamFrom, StringFrom int64
+
 	// Bind is the address that tcp listens on; the zero value is the loopback
 	// address: peers of this host only.
 	Bind netip.Addr

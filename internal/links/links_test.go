@@ -113,15 +113,17 @@ func TestEnvironment(t *testing.T) {
 	zero, no := 0, false
 	forced, o, err = from(Options{}, map[string]string{
 		EnvFabric: "verbs", EnvDisableCMA: "1", EnvDisableSegments: "true", EnvBind: "0.0.0.0",
+		EnvCopyStream: "3M", EnvCopyString: "-1",
 		EnvDevice: "rxe1", EnvPort: "1", EnvGIDIndex: "0", EnvLastByte: "0", EnvGuard: "0",
 	})
 	require.NoError(t, err)
 	require.Equal(t, "ibv", forced)
 	require.Equal(t, Options{
-		DisableCMA: true, DisableSegments: true, Bind: netip.IPv4Unspecified(), Device: "rxe1", Port: 1, GIDIndex: &zero, LastByteLast: &no, Guard: &no,
+		DisableCMA: true, DisableSegments: true, StreamFrom: 3 << 20, StringFrom: -1, Bind: netip.IPv4Unspecified(), Device: "rxe1", Port: 1, GIDIndex: &zero, LastByteLast: &no, Guard: &no,
 	}, o)
 	for k, v := range map[string]string{
 		EnvFabric: "x", EnvDisableCMA: "maybe", EnvDisableSegments: "2", EnvBind: "here", EnvPort: "0", EnvGIDIndex: "-1", EnvLastByte: "never", EnvGuard: "maybe",
+		EnvCopyStream: "1", EnvCopyString: "much",
 	} {
 		_, _, err := from(Options{}, map[string]string{k: v})
 		require.ErrorIs(t, err, ErrEnvironment, k)

@@ -6,5 +6,8 @@ import (
 )
 
 func openSHM(o Options) (fabric.Link, error) {
-	return shm.Open(shm.Options{DisableCMA: o.DisableCMA, DisableSegments: o.DisableSegments})
+	return shm.Open(shm.Options{
+		DisableCMA: o.DisableCMA, DisableSegments: o.DisableSegments,
+		StreamFrom: o.StreamFrom, StringFrom: o.StringFrom,
+	})
 }

@@ -16,6 +16,18 @@ var linkSettings = []Setting{
 		Where: "fabric/shm", Since: "0.1",
 	},
 	{
+		Env: "RMA_COPY_STREAM", Group: Links, Type: Type{Kind: Bytes, Min: 4 << 10, Max: 1 << 46, Negative: "never"}, Else: "measured, or cache / (2 × processes that use it)",
+		What:  "size from which shm copies with non-temporal stores, past the cache",
+		Why:   "below, the reader finds the data in the shared cache; above, they would evict each other; `rmabench explain` shows what holds",
+		Where: "fabric/shm", Since: "0.1",
+	},
+	{
+		Env: "RMA_COPY_STRING", Group: Links, Type: Type{Kind: Bytes, Min: 4 << 10, Max: 1 << 46, Negative: "never"}, Else: "measured, or the size of the first cache",
+		What:  "size from which shm copies with the processor's string instruction (`rep movsb`), where it has a fast one",
+		Why:   "it overwrites lines without reading them, but takes long to start",
+		Where: "fabric/shm", Since: "0.1",
+	},
+	{
 		Env: "RMA_IBV_PORT", Group: Links, Type: Type{Kind: Count, Min: 1, Max: 255}, Else: "the first that is up",
 		What: "port of the RDMA device", Where: "fabric/ibv", Since: "0.1",
 	},

@@ -1,0 +1,39 @@
+package fabric
+
+import "github.com/seed33544411/rma/internal/bulk"
+
+// CopyTuner is implemented by links that move large blocks with the processor and
+// let others say from which sizes on it does so in which way. Methods may be called
+// from any goroutine at any time; requests under way keep the way they began in.
+type CopyTuner interface {
+	// Copies is what the link goes by at the moment.
+	Copies() CopyChoice
+
+	// SetCopies replaces the switch points, found for two processes on the host's
+	// largest cache; source says where they come from, in a word. Points that the
+	// user has forced stay.
+	SetCopies(plan bulk.Plan, source string)
+}
+
+// CopyChoice is from which sizes on a link copies in which way, and why.
+type CopyChoice struct {
+	Plan   bulk.Plan
+	Kernel string // instructions of bulk.Stream: see bulk.Kernel
+	Source string // "caches", "measured", "profile", "forced"
+	Cache  uint64 // bytes of the largest cache that this process uses, 0 if unknown
+	Users  int    // processes that use it, as far as the link knows them: at least 1
+}
+
+// Neighbour is implemented by endpoints to processes of the same host.
+type Neighbour interface {
+	// Near is how near the peer's processors are to this process's, and the way to
+	// its private memory. Constant once Connect has returned.
+	Near() Vicinity
+}
+
+// Vicinity is what is known of a peer on the same host.
+type Vicinity struct {
+	Class   string // topo.Near: "core", "l2", "l3", "socket", "far"; "" if it depends or is unknown
+	Private string // how its private memory is reached: "process_vm" or "bounce"
+	Reason  string // why not by process_vm, "" if it is
+}

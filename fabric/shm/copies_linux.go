@@ -1,0 +1,113 @@
+package shm
+
+import (
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/topo"
+)
+
+// copies is from which size on requests are copied in which way. The owner reads from
+// and plan at each request; the rest is behind link.mu.
+type copies struct {
+	from atomic.Uint64 // the least size that plan makes a difference for
+	plan atomic.Pointer[bulk.Plan]
+
+	base   bulk.Plan // for two users of the cache
+	source string
+	cache  topo.Cache
+	users  int
+}
+
+// initCopies takes the switch points from the host's caches and the options.
+func (l *link) initCopies() {
+	c := &l.copies
+	host, on := topo.Local(), topo.Allowed()
+	c.cache, _ = host.Shared(on)
+	c.base, c.source, c.users = bulk.Default(host, on, 2), "caches", 1
+	l.setPlan()
+}
+
+// setPlan puts base, the number of users and what is forced together. l.mu is held,
+// or nobody else knows l yet.
+func (l *link) setPlan() {
+	c := &l.copies
+	p := c.base
+	if users := uint64(min(c.users, max(c.cache.CPUs.Len(), 2))); users > 2 && p.Stream != bulk.Never {
+		p.Stream = max(2*p.Stream/users, bulk.MinStream)
+	}
+	p.Stream = forced(l.opts.StreamFrom, p.Stream)
+	p.String = forced(l.opts.StringFrom, p.String)
+	c.plan.Store(&p)
+	c.from.Store(min(p.Stream, p.String))
+}
+
+// forced is the size of an option: 0 leaves auto, negative is never.
+func forced(option int64, auto uint64) uint64 {
+	switch {
+	case option < 0:
+		return bulk.Never
+	case option > 0:
+		return uint64(option)
+	}
+	return auto
+}
+
+// Copies implements fabric.CopyTuner.
+func (l *link) Copies() fabric.CopyChoice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &l.copies
+	choice := fabric.CopyChoice{
+		Plan: *c.plan.Load(), Kernel: bulk.Kernel(), Source: c.source, Cache: c.cache.Size, Users: c.users,
+	}
+	if l.opts.StreamFrom != 0 && l.opts.StringFrom != 0 {
+		choice.Source = "forced"
+	}
+	return choice
+}
+
+// SetCopies implements fabric.CopyTuner.
+func (l *link) SetCopies(plan bulk.Plan, source string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copies.base, l.copies.source = plan, source
+	l.setPlan()
+}
+
+// countUsers counts the processes that use the same largest cache: this one and the
+// peers that may run on its processors, or of which that is not known. l.mu is held.
+func (l *link) countUsers() {
+	users := 1
+	for ep := range l.all {
+		known := ep.cpus.Len() > 0 && l.copies.cache.CPUs.Len() > 0
+		if ep.isUp() && (!known || ep.cpus.Meets(l.copies.cache.CPUs)) {
+			users++
+		}
+	}
+	if users != l.copies.users {
+		l.copies.users = users
+		l.setPlan()
+	}
+}
+
+// meet learns which processors the peer may run on. Set-up path, before the endpoint
+// is up.
+func (ep *endpoint) meet() {
+	if ep.pid > 0 {
+		ep.cpus = topo.AllowedTo(ep.pid)
+	}
+	ep.near = topo.Local().Between(topo.Allowed(), ep.cpus)
+}
+
+// Near implements fabric.Neighbour.
+func (ep *endpoint) Near() fabric.Vicinity {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	v := fabric.Vicinity{Class: ep.near.String(), Private: "process_vm", Reason: ep.noCMA}
+	if ep.noCMA != "" {
+		v.Private = "bounce"
+	}
+	return v
+}

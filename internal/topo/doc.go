@@ -1,0 +1,21 @@
+// Package topo knows how the processors of this host are arranged: which of them
+// share a core, a cache, a package or a memory node.
+//
+// [Read] takes it from sysfs; [Local] is this host's, read once, with the sizes of
+// caches from the processor itself where there is no sysfs. Two questions are
+// asked of it: how near two processes are to each other ([Host.Between], from the
+// processors that each may run on), and from which size on a copy should bypass
+// the cache ([DMAMin], [Host.Shared]).
+//
+// Nothing here changes after reading: all methods are for any number of
+// goroutines. A host may lie (virtual machines invent topologies, containers hide
+// them); wrong answers cost speed, never correctness.
+//
+// It imports nothing of the project.
+//
+//	set.go      Set: processors as a bit set, and lists like 0-3,8
+//	host.go     Host, Cache, Read
+//	local.go    this host; allowed_linux.go the processors of this process
+//	near.go     Near: how near two processes are
+//	dmamin.go   the size from which a copy bypasses the cache
+package topo

@@ -1,0 +1,95 @@
+package topo
+
+// Near says how near two processes of a host are, from the processors that each
+// may run on. Costs of a transfer differ by factors between these, so that figures
+// measured for one do not hold for another.
+type Near uint8
+
+// Degrees of nearness.
+const (
+	Unknown Near = iota // the host does not tell, or it depends on where the scheduler puts them
+	Core                // always on one core: they share all caches, and its time or its threads
+	L2                  // always on processors that share a cache of level 2
+	L3                  // always on processors that share a cache of level 3 or above
+	Socket              // always in one package, without a cache in common
+	Far                 // always in different packages
+)
+
+// String is the name under which profiles and explanations know it; "" for Unknown.
+func (n Near) String() string {
+	switch n {
+	case Core:
+		return "core"
+	case L2:
+		return "l2"
+	case L3:
+		return "l3"
+	case Socket:
+		return "socket"
+	case Far:
+		return "far"
+	}
+	return ""
+}
+
+// Between says how near processes are that may run on the processors a and b. Where
+// they may be nearer or farther from one moment to the next it is what holds always:
+// two that roam one shared cache are L3, two that roam several sockets Unknown.
+func (h *Host) Between(a, b Set) Near {
+	a, b = a.And(h.Online), b.And(h.Online)
+	if a.Len() == 0 || b.Len() == 0 {
+		return Unknown
+	}
+	both := a.Or(b)
+	if a.Len() == 1 && both.Len() == 1 || inOne(h.Cores, both) {
+		return Core
+	}
+	for _, c := range h.Caches { // lower levels first: the nearest counts
+		if c.Level >= 2 && both.Within(c.CPUs) {
+			if c.Level == 2 {
+				return L2
+			}
+			return L3
+		}
+	}
+	switch {
+	case inOne(h.Packages, both):
+		if h.mayShare(a, b) {
+			return Unknown
+		}
+		return Socket
+	case h.apart(a, b):
+		return Far
+	}
+	return Unknown
+}
+
+func inOne(sets []Set, s Set) bool {
+	for _, t := range sets {
+		if s.Within(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayShare reports whether there is a cache beyond level 1 that a processor of a
+// and one of b share.
+func (h *Host) mayShare(a, b Set) bool {
+	for _, c := range h.Caches {
+		if c.Level >= 2 && c.CPUs.Meets(a) && c.CPUs.Meets(b) {
+			return true
+		}
+	}
+	return a.Meets(b)
+}
+
+// apart reports whether no package has processors of both.
+func (h *Host) apart(a, b Set) bool {
+	for _, p := range h.Packages {
+		if p.Meets(a) && p.Meets(b) {
+			return false
+		}
+	}
+	return len(h.Packages) > 1
+}
