@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // join connects two endpoints.
 func join(tb testing.TB, x, y fabric.Endpoint) {
