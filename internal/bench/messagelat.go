@@ -12,14 +12,16 @@ import (
 // tag is that of message n of the point.
 func (p *point) tag(n uint64) uint32 { return uint32(n % uint64(max(p.Tags, 1))) }
 
-// postMessage hands in a message of size bytes and returns what m.sent will have
-// counted to when it is through. Short.
+// postMessage hands in a message of size bytes, which goes out at once if the link
+// has room, as it does from an engine that nobody else drives, and returns what
+// m.sent will have counted to when it is through. Short.
 func (s *side) postMessage(p *point, size int, n uint64) (want int) {
 	m := s.msg
 	want = m.sent.n + 1
 	s.source(&m.out, offData+s.span, size, p.tag(n))
 	m.out.Done = &m.sent
 	m.ch.Send(&m.out)
+	_, _, _ = m.ch.Progress() // an error is the channel's end: the wait for m.sent meets it
 	return want
 }
 

@@ -210,6 +210,11 @@ func (e *Engine) disarm(n int) {
 // pollOnce makes one round. Owner's. It reports whether anything happened.
 func (e *Engine) pollOnce() bool {
 	busy := e.proto.Step()
+	return e.pollLinks() || busy
+}
+
+// pollLinks takes what the links have. Owner's. It reports whether they had any.
+func (e *Engine) pollLinks() (busy bool) {
 	for i, l := range e.links {
 		if n := l.Poll(e.cs[:]); n > 0 {
 			e.proto.Complete(i, e.cs[:n])

@@ -89,7 +89,11 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
 // wants ownership; only then it returns true: try again.
 func (e *Engine) drive(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
 	for n := 1; ; n++ {
-		busy := e.pollOnce()
+		busy := e.proto.Step()
+		if w.Done() {
+			return false // polling once more would keep what has come waiting
+		}
+		busy = e.pollLinks() || busy
 		if w.Done() || e.closed.Load() {
 			return false
 		}

@@ -45,10 +45,12 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 		if i := ws.done(start); i >= 0 {
 			return i, nil
 		}
-		busy := e.Progress()
+		busy, i := e.progressFor(start, ws)
 		switch {
+		case i >= 0:
+			return i, nil
 		case e.closed.Load():
-			if i := ws.done(start); i >= 0 {
+			if i = ws.done(start); i >= 0 {
 				return i, nil
 			}
 			return -1, ErrClosed
@@ -65,6 +67,23 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 			return e.parkAny(ctx, start, ws)
 		}
 	}
+}
+
+// progressFor is Progress for who waits for one of ws: what the protocol has ended
+// by itself does not wait for one more poll.
+func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
+	if !e.tryLock(ownerApp) {
+		return false, -1
+	}
+	e.drives++
+	if busy, done = e.proto.Step(), -1; busy {
+		done = ws.done(start)
+	}
+	if done < 0 {
+		busy = e.pollLinks() || busy
+	}
+	e.release()
+	return busy, done
 }
 
 // parkAny waits while others drive. Every waiter that is parked rings the same
