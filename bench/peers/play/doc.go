@@ -34,5 +34,6 @@
 //	control.go   the two sides meet: Serve, Run
 //	loop.go      the timed loops; call.go those of calls
 //	result.go    Result: the line that the client prints
+//	version.go   what is measured
 //	pin_*.go     a process on one processor
 package play

@@ -32,8 +32,8 @@ const (
 	exitUsage
 )
 
-// Main is a measuring program: `serve` or `run`, see the package. It returns the
-// exit code.
+// Main is a measuring program: `serve` or `run`, see the package, or `version`. It
+// returns the exit code.
 func Main(t Transport, args []string, out, errs io.Writer) int {
 	o := options{}
 	f := flag.NewFlagSet(t.Name(), flag.ContinueOnError)
@@ -79,6 +79,8 @@ func Main(t Transport, args []string, out, errs io.Writer) int {
 			fmt.Fprintln(out, "listening on", l.Addr())
 			err = Serve(ctx, t, l, func(p *Plan) error { return settle(t, p, o.cpu) })
 		}
+	case "version":
+		fmt.Fprintln(out, version(t))
 	case "run":
 		var r Result
 		err = o.Check(t)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 type plain struct{ lose bool }
 
 func (plain) Name() string      { return "plain" }
+func (plain) Module() string    { return "example.org/plain" }
 func (plain) Nets() []string    { return []string{"tcp", "unix"} }
 func (plain) How(*Plan) string  { return "as it is" }
 func (plain) Pins(p *Plan) bool { return true }
@@ -231,6 +233,14 @@ func TestMainSaysWhatIsWrong(t *testing.T) {
 		require.Empty(t, out.String())
 		require.Contains(t, errs.String(), c.want, c.args)
 	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "plain ("+runtime.Version()+")", version(plain{}))
+	var out, errs bytes.Buffer
+	require.Equal(t, exitOK, Main(plain{}, []string{"version"}, &out, &errs))
+	require.Equal(t, version(plain{})+"\n", out.String())
 }
 
 func TestMedian(t *testing.T) {

@@ -7,6 +7,9 @@ type Transport interface {
 	// Name is what the library is called in results.
 	Name() string
 
+	// Module is the path of the library's module, "" if it is Go's own.
+	Module() string
+
 	// Nets are the kinds of connection it can use; the first is the default.
 	Nets() []string
 

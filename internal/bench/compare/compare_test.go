@@ -241,6 +241,10 @@ func TestParseTests(t *testing.T) {
 
 func TestIterationsFillTheTime(t *testing.T) {
 	t.Parallel()
+	require.Equal(t, 500, Test{Rate, 64}.trial(500))
+	require.Equal(t, 256, Test{BW, 1 << 20}.trial(500))
+	require.Equal(t, 20, Test{BW, 64 << 20}.trial(500))
+	require.Equal(t, 7, Test{BW, 64 << 20}.trial(7))
 	require.Equal(t, 300_000, iterations(Test{Rate, 64}, 1, 300*time.Millisecond))
 	require.Equal(t, 15_000, iterations(Test{Lat, 8}, 10, 300*time.Millisecond))
 	require.Equal(t, 1000, iterations(Test{BW, 1000}, 10, 100*time.Millisecond))

@@ -20,6 +20,7 @@
 //	peer.go     Peer, Job, Place, Plan, the table of peers
 //	need.go     programs and packages
 //	ucx.go      ucx_perftest; parse.go what parsers share
+//	gopeer.go   libraries of Go, by the programs of bench/peers; gotool.go builds them
 //	process.go  the processes of a run: group_unix.go ends them, pin_linux.go keeps them
 //	            on processors, listen.go finds out when a server is ready
 //	run.go      Run: rounds, turns

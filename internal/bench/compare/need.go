@@ -11,6 +11,7 @@ import (
 type Need struct {
 	Program string   // looked for in PATH
 	Package string   // Debian's, which brings it
+	Go      string   // or the import path of a Go program, see gotool.go
 	Fabrics []string // that it is needed on; none: on all
 }
 
@@ -19,15 +20,32 @@ type Need struct {
 type MissingError struct {
 	Peer               string
 	Programs, Packages []string
+	Go                 []string // import paths of Go programs
+	Tool               error    // ErrTool, if that is all that is in the way of them
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s: %s: %v: --install, or apt-get install -y --no-install-recommends %s", e.Peer,
-		strings.Join(e.Programs, ", "), ErrMissing, strings.Join(e.Packages, " "))
+	s := fmt.Sprintf("%s: %s: %v: ", e.Peer, strings.Join(e.Programs, ", "), ErrMissing)
+	if e.Tool != nil {
+		return s + e.Tool.Error()
+	}
+	var how []string
+	if len(e.Packages) > 0 {
+		how = append(how, "apt-get install -y --no-install-recommends "+strings.Join(e.Packages, " "))
+	}
+	for _, path := range e.Go {
+		how = append(how, "go install "+path+"@latest (into a folder of PATH)")
+	}
+	return s + "--install, or " + strings.Join(how, "; ")
 }
 
-// Unwrap returns ErrMissing.
-func (e *MissingError) Unwrap() error { return ErrMissing }
+// Unwrap returns ErrMissing, and ErrTool if that is why.
+func (e *MissingError) Unwrap() []error {
+	if e.Tool != nil {
+		return []error{ErrMissing, e.Tool}
+	}
+	return []error{ErrMissing}
+}
 
 // Missing says whether the programs for a fabric are there; the error is a
 // *MissingError.
@@ -40,7 +58,15 @@ func (p *Peer) Missing(fabric string) error {
 		if _, err := exec.LookPath(n.Program); err == nil {
 			continue
 		}
+		can, err := n.buildable()
+		if can {
+			continue
+		}
 		e.Programs = append(e.Programs, n.Program)
+		if n.Go != "" {
+			e.Go, e.Tool = append(e.Go, n.Go), err
+			continue
+		}
 		if !slices.Contains(e.Packages, n.Package) {
 			e.Packages = append(e.Packages, n.Package)
 		}

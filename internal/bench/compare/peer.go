@@ -87,10 +87,13 @@ type Plan struct {
 	// server: the client is a launcher that starts both sides, and pins them.
 	Server, Client []string
 	Socket         string
+
+	// PinsItself says that the programs keep themselves on processors.
+	PinsItself bool
 }
 
 // Peers are those there are.
-var Peers = []*Peer{ucx}
+var Peers = []*Peer{ucx, shmipcPeer, grpcPeer, netPeer, netBatch}
 
 // All is the name that stands for every peer that is installed.
 const All = "all"
@@ -173,11 +176,11 @@ func joined(kinds []Kind, sep string) string {
 }
 
 // version is the first line of what the peer says of itself, or nothing.
-func (p *Peer) version(ctx context.Context) string {
+func (p *Peer) version(ctx context.Context, dir string) string {
 	if len(p.Version) == 0 {
 		return ""
 	}
-	out, err := exec.CommandContext(ctx, p.Version[0], p.Version[1:]...).Output()
+	out, err := exec.CommandContext(ctx, built(dir, p.Version[0]), p.Version[1:]...).Output()
 	if err != nil {
 		return ""
 	}

@@ -82,6 +82,9 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 	if err != nil {
 		return s, err
 	}
+	if plan.PinsItself {
+		job.Cores = nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var said, out bounded

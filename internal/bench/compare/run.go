@@ -39,6 +39,8 @@ const (
 	maxRounds = 1000
 	maxIters  = 50_000_000
 	maxPairs  = 64
+
+	trialBytes = 256 << 20 // of a trial, or 20 messages
 )
 
 // Ours measures t with this library, on the request's fabric.
@@ -139,7 +141,7 @@ func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row
 		}
 	}
 	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir}, limit: r.Limit, pairs: r.Pairs}
-	version := peer.version(ctx)
+	version := peer.version(ctx, dir)
 	for _, t := range r.Tests {
 		if peer.Does(r.Fabric, t.Kind) != nil {
 			continue // told by Check
@@ -167,7 +169,7 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 		return nil
 	}
 	defer func() { row.fill(t, ps) }()
-	pilot, err := p.once(ctx, t, p.Trial)
+	pilot, err := p.once(ctx, t, t.trial(p.Trial))
 	if err != nil {
 		return failed(err)
 	}
@@ -209,6 +211,9 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 	}
 	return nil
 }
+
+// trial is how many iterations of the n that a trial has are made of large messages.
+func (t Test) trial(n int) int { return max(min(n, trialBytes/t.Size), min(n, 20)) }
 
 // iterations is how many fill d, going by the figure of a trial.
 func iterations(t Test, figure float64, d time.Duration) int {

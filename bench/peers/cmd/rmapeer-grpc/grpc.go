@@ -14,6 +14,7 @@ import (
 type transport struct{}
 
 func (transport) Name() string   { return "grpc" }
+func (transport) Module() string { return "google.golang.org/grpc" }
 func (transport) Nets() []string { return []string{"tcp", "unix"} }
 
 func (transport) How(p *play.Plan) string {

@@ -14,6 +14,7 @@ import (
 type transport struct{}
 
 func (transport) Name() string   { return "net" }
+func (transport) Module() string { return "" }
 func (transport) Nets() []string { return []string{"tcp", "unix"} }
 
 func (transport) How(p *play.Plan) string {

@@ -16,6 +16,7 @@ import (
 type transport struct{}
 
 func (transport) Name() string   { return "shmipc" }
+func (transport) Module() string { return "github.com/cloudwego/shmipc-go" }
 func (transport) Nets() []string { return []string{"unix"} }
 
 func (transport) How(p *play.Plan) string {
