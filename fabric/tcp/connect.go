@@ -70,11 +70,12 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 		c, h, err = e.await(ctx, &a)
 	}
 	fd := -1
+	var p path
 	if err == nil {
-		fd, err = e.l.takeSocket(c, e.peerTimeout)
+		fd, p, err = e.l.takeSocket(c, e.peerTimeout)
 		_ = c.Close()
 	}
-	return e.endConnect(fd, h, err)
+	return e.endConnect(fd, p, h, err)
 }
 
 // startConnect claims the endpoint for one Connect.
@@ -93,7 +94,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be tried again.
-func (e *endpoint) endConnect(fd int, h hello, err error) error {
+func (e *endpoint) endConnect(fd int, p path, h hello, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
@@ -107,6 +108,7 @@ func (e *endpoint) endConnect(fd int, h hello, err error) error {
 		e.state.Store(epIdle)
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
+	e.path, e.chunk = p, wholeSegments(maxAccess, p.mss)
 	e.publish(fd, h.reads)
 	e.dropOffers()
 	return nil
@@ -233,54 +235,4 @@ func quiet(c net.Conn) bool {
 		return false
 	}
 	return rerr == unix.EAGAIN
-}
-
-// takeSocket takes the descriptor out of c (which is closed by the caller) and
-// sets it up for raw use.
-func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, error) {
-	rc, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	fd := -1
-	var ferr error
-	if err := rc.Control(func(s uintptr) {
-		fd, ferr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
-	}); err != nil {
-		return -1, err
-	}
-	if ferr != nil {
-		return -1, ferr
-	}
-	if err := l.tune(fd, peerTimeout); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("set socket options: %w", err)
-	}
-	return fd, nil
-}
-
-// tune sets the options of a connected socket. Buffers are the kernel's to grow
-// unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
-// stock system), below what one fast stream needs.
-func (l *link) tune(fd int, peerTimeout time.Duration) error {
-	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
-	secs := max(1, int(peerTimeout/(2*time.Second)))
-	errs := []error{
-		unix.SetNonblock(fd, true),
-		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		// Data unacknowledged for this long ends the connection; so does a
-		// keepalive probe that nobody answers.
-		userTimeout(fd, peerTimeout),
-		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
-		set(unix.IPPROTO_TCP, keepIdle, secs),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max(1, secs)),
-	}
-	if n := l.cfg.SendBuffer; n > 0 {
-		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_SNDBUF, n))
-	}
-	if n := l.cfg.RecvBuffer; n > 0 {
-		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_RCVBUF, n))
-	}
-	return errors.Join(errs...)
 }

@@ -44,6 +44,8 @@
 //	endpoint.go    one connection: life, failure; sq.go: its work requests
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
 //	poller_*.go    which sockets are ready: epoll, kqueue
+//	class.go       classes of peers; congestion_*.go: congestion control, round trip
+//	socket.go      a connection's options; chunk.go: how much a send hands over
 //	tune_*.go      socket options that systems name differently
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
 //	mem_unsafe.go  memory by address

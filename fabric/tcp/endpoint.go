@@ -51,6 +51,8 @@ type endpoint struct {
 	id    uint32
 	state atomic.Uint32
 	fd    int // -1 without a socket
+	path  path
+	chunk int // the most that one send hands over
 
 	rx    rx
 	tx    tx
@@ -99,7 +101,7 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	if depth < 0 || depth > maxDepth {
 		return nil, fmt.Errorf("tcp: new endpoint: depth %d, allowed 1 to %d", o.Depth, maxDepth)
 	}
-	e := &endpoint{l: l, id: o.ID, fd: -1, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1)}
+	e := &endpoint{l: l, id: o.ID, fd: -1, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1)}
 	if e.peerTimeout <= 0 {
 		e.peerTimeout = fabric.DefaultPeerTimeout
 	}

@@ -83,6 +83,9 @@ func Open(cfg *Config) (fabric.Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Congestion, err = c.Congestion.check(); err != nil {
+		return nil, fmt.Errorf("tcp: open: %w", err)
+	}
 	l := &link{
 		cfg:     c,
 		direct:  directMax,

@@ -320,9 +320,9 @@ const longCall = 64 << 10
 func (e *endpoint) send() bool {
 	t, l := &e.tx, e.l
 	k, total, guarded := 0, 0, false
-	for i := t.head; i != t.tail && total < maxAccess; i++ {
+	for i := t.head; i != t.tail && total < e.chunk; i++ {
 		s := &t.segs[i%maxSegs]
-		n := min(int(s.n), maxAccess-total)
+		n := min(int(s.n), e.chunk-total)
 		l.iov[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
 		total += n
 		k++

@@ -16,6 +16,9 @@ const (
 	EnvCopyStream      = "RMA_COPY_STREAM"
 	EnvCopyString      = "RMA_COPY_STRING"
 	EnvBind            = "RMA_TCP_BIND"
+	EnvCongestion      = "RMA_TCP_CONGESTION"
+	EnvUnsent          = "RMA_TCP_UNSENT"
+	EnvLongRTT         = "RMA_TCP_LONG_RTT"
 	EnvDevice          = "RMA_IBV_DEVICE"
 	EnvPort            = "RMA_IBV_PORT"
 	EnvGIDIndex        = "RMA_IBV_GID_INDEX"
@@ -57,6 +60,15 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	}
 	if a := v.Addr(EnvBind); a.IsValid() {
 		o.Bind = a
+	}
+	if s := v.Text(EnvCongestion); s != "" {
+		o.Congestion = s
+	}
+	if v.Get(EnvUnsent).Origin != settings.Default {
+		o.Unsent = int(v.Int(EnvUnsent))
+	}
+	if v.Get(EnvLongRTT).Origin != settings.Default {
+		o.LongRTT = v.Duration(EnvLongRTT)
 	}
 	if s := v.Text(EnvDevice); s != "" {
 		o.Device = s

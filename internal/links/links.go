@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -28,6 +29,10 @@ type Options struct {
 	// Bind is the address that tcp listens on; the zero value is the loopback
 	// address: peers of this host only.
 	Bind netip.Addr
+
+	Congestion string        // tcp: as tcp.ParseCongestion reads it
+	Unsent     int           // tcp: see tcp.Config
+	LongRTT    time.Duration // tcp: see tcp.Config
 
 	Device   string // ibv: device name; empty: the first that is usable
 	Port     int    // ibv: from 1; 0: the first that is up

@@ -1,8 +1,16 @@
 package links
 
 import (
+	"fmt"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/tcp"
 )
 
-func openTCP(o Options) (fabric.Link, error) { return tcp.Open(&tcp.Config{Bind: o.Bind}) }
+func openTCP(o Options) (fabric.Link, error) {
+	c, err := tcp.ParseCongestion(o.Congestion)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: %w: %s: %w", ErrEnvironment, EnvCongestion, err)
+	}
+	return tcp.Open(&tcp.Config{Bind: o.Bind, Congestion: c, Unsent: o.Unsent, LongRTT: o.LongRTT})
+}

@@ -1,5 +1,7 @@
 package settings
 
+import "time"
+
 // linkSettings are for experts: they have no field of their own in rma.Config and
 // are given there in Config.Settings.
 var linkSettings = []Setting{
@@ -26,6 +28,24 @@ var linkSettings = []Setting{
 		What:  "size from which shm copies with the processor's string instruction (`rep movsb`), where it has a fast one",
 		Why:   "it overwrites lines without reading them, but takes long to start",
 		Where: "fabric/shm", Since: "0.1",
+	},
+	{
+		Env: "RMA_TCP_CONGESTION", Group: Links, Type: Type{Kind: Text}, Else: "the system's default; within a host `reno` where that default is one that paces",
+		What:  "congestion control of tcp's connections: one name for all, or `class=name,…` with the classes `host`, `near` and `long` of peers; `auto` and `kernel` (the system's default) are names too",
+		Why:   "between hosts the administrator's choice is as good as any. Within a host pacing halves the bandwidth ([perf.md](perf.md#bulk-over-tcp))",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
+		Env: "RMA_TCP_UNSENT", Group: Links, Type: Type{Kind: Bytes, Min: 4096, Max: 1 << 30, Negative: "no bound"}, Default: "256K",
+		What:  "bytes that a socket takes beyond what the network takes at the moment (`TCP_NOTSENT_LOWAT`)",
+		Why:   "what is urgent does not overtake inside the kernel, so little should wait there; less would let fast networks run dry between two writes",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
+		Env: "RMA_TCP_LONG_RTT", Group: Links, Type: Type{Kind: Duration, Min: int64(time.Microsecond)}, Default: "1ms",
+		What:  "round trip beyond which a tcp peer is of the class `long`",
+		Why:   "ten times the round trip of a large data centre, a tenth of that between two cities",
+		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
 		Env: "RMA_IBV_PORT", Group: Links, Type: Type{Kind: Count, Min: 1, Max: 255}, Else: "the first that is up",

@@ -1,0 +1,89 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// path is what is known of the way to a peer.
+type path struct {
+	rtt        time.Duration // shortest seen while connecting; 0: the system does not say
+	congestion string        // in use; "": the system does not say
+	mss        int           // bytes in a full segment
+	class      Class
+}
+
+// takeSocket takes the descriptor out of c (which is closed by the caller) and
+// sets it up for raw use.
+func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, path, error) {
+	rc, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return -1, path{}, err
+	}
+	fd := -1
+	var ferr error
+	if err := rc.Control(func(s uintptr) {
+		fd, ferr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
+	}); err != nil {
+		return -1, path{}, err
+	}
+	if ferr != nil {
+		return -1, path{}, ferr
+	}
+	p := path{rtt: roundTrip(fd)}
+	p.class = classify(hostOf(c.LocalAddr()), hostOf(c.RemoteAddr()), p.rtt, l.cfg.LongRTT)
+	if err := l.tune(fd, p.class, peerTimeout); err != nil {
+		_ = unix.Close(fd)
+		return -1, path{}, fmt.Errorf("set socket options: %w", err)
+	}
+	p.congestion = congestionOf(fd)
+	p.mss, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	return fd, p, nil
+}
+
+// hostOf is the host part of a TCP address.
+func hostOf(a net.Addr) netip.Addr {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip, _ := netip.AddrFromSlice(t.IP)
+	return ip.Unmap()
+}
+
+// tune sets the options of a connected socket. Buffers are the kernel's to grow
+// unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
+// stock system), below what one fast stream needs.
+func (l *link) tune(fd int, class Class, peerTimeout time.Duration) error {
+	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
+	secs := max(1, int(peerTimeout/(2*time.Second)))
+	errs := []error{
+		unix.SetNonblock(fd, true),
+		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		setCongestion(fd, l.cfg.Congestion[class]),
+		// Data unacknowledged for this long ends the connection; so does a
+		// keepalive probe that nobody answers.
+		userTimeout(fd, peerTimeout),
+		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		set(unix.IPPROTO_TCP, keepIdle, secs),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max(1, secs)),
+	}
+	if n := l.cfg.Unsent; n > 0 {
+		errs = append(errs, lowWater(fd, n))
+	}
+	if n := l.cfg.SendBuffer; n > 0 {
+		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_SNDBUF, n))
+	}
+	if n := l.cfg.RecvBuffer; n > 0 {
+		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_RCVBUF, n))
+	}
+	return errors.Join(errs...)
+}
