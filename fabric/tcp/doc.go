@@ -40,6 +40,7 @@
 //	config.go      Config
 //	link.go        link: opening, closing, regions in region.go
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
+//	watch.go       which sockets the system watches for us, and when not
 //	accept.go      listener, strangers; connect.go: Endpoint.Connect
 //	endpoint.go    one connection: life, failure; sq.go: its work requests
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side

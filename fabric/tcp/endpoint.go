@@ -74,7 +74,7 @@ type endpoint struct {
 	adopted    bool
 	inDeferred bool
 	inReady    bool
-	outOn      bool
+	watched    watch
 	idx        int
 	gen        uint32
 	next       *endpoint // in readyList

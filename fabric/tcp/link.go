@@ -53,6 +53,7 @@ type link struct {
 	deferred []*endpoint // with something left to do at the next Poll or before sleeping
 	spare    []*endpoint // the other buffer of deferred
 	ready    readyList
+	received int // receives since all sockets were watched, see unwatch
 	iov      [maxIov]iovec
 	msg      msghdr
 
@@ -143,9 +144,7 @@ func (l *link) adopt() {
 		e.idx, e.gen, e.adopted = idx, l.gen, true
 		l.tab[idx] = e
 		l.active = append(l.active, e)
-		if err := l.poller.add(e); err != nil {
-			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: watch socket: %w", err))
-		}
+		e.mustWatch(watchIn)
 	}
 	l.joined = l.joined[:0]
 	l.fresh.Store(0)
@@ -153,9 +152,12 @@ func (l *link) adopt() {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)
 	}
+	l.received = 0
 	if len(l.active) > l.direct { // perhaps not before: epoll must know who waits for what
-		for _, e := range l.active {
-			e.deferRest()
+		for i := len(l.active) - 1; i >= 0; i-- {
+			if i < len(l.active) {
+				l.active[i].deferRest()
+			}
 		}
 	}
 }

@@ -28,6 +28,9 @@ func (l *link) Poll(cs []fabric.Completion) int {
 				l.active[i].progress()
 			}
 		}
+		if l.received > unwatchAfter {
+			l.unwatch()
+		}
 	} else {
 		l.pollMany()
 	}
@@ -67,8 +70,8 @@ func (e *endpoint) deferRest() {
 	if e.fd < 0 {
 		return
 	}
-	e.watchOut(e.tx.blocked)
-	if e.unfinished() && !e.inDeferred {
+	e.mustWatch(e.wanted())
+	if e.fd >= 0 && e.unfinished() && !e.inDeferred {
 		e.inDeferred = true
 		e.l.deferred = append(e.l.deferred, e)
 	}
@@ -79,15 +82,6 @@ func (e *endpoint) unfinished() bool {
 	return e.ackWant || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
 }
 
-// watchOut tells the poller whether room in the socket is an event.
-func (e *endpoint) watchOut(on bool) {
-	if e.outOn == on {
-		return
-	}
-	e.outOn = on
-	e.l.poller.out(e, on)
-}
-
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all
 // sockets, so that only what is already inside this process has to be settled
 // first: acknowledgements held back go out now.
@@ -95,6 +89,7 @@ func (l *link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fabric.ErrClosed
 	}
+	l.received = 0
 	if l.fresh.Load() != 0 {
 		l.adopt()
 	}
@@ -114,7 +109,9 @@ func (l *link) Arm() (bool, error) {
 		if e.fd < 0 {
 			continue
 		}
-		e.watchOut(e.tx.blocked)
+		if err := e.watch(e.wanted()); err != nil {
+			return false, err
+		}
 		if e.rx.paused || e.tx.dead || !e.tx.blocked && e.canSend() {
 			sleep = false
 		}

@@ -29,19 +29,23 @@ func (p *poller) open(wake int) (err error) {
 
 func (p *poller) close() error { return unix.Close(p.fd) }
 
-// add watches e's socket for data, until it is closed.
-func (p *poller) add(e *endpoint) error {
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
-	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, e.fd, &ev)
-}
-
-// out watches e's socket for room, or no longer.
-func (p *poller) out(e *endpoint, on bool) {
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(e.idx), Pad: int32(e.gen)}
-	if on {
+// set has e's socket watched for want, where that was e.watched.
+func (p *poller) set(e *endpoint, want watch) error {
+	ev := unix.EpollEvent{Fd: int32(e.idx), Pad: int32(e.gen)}
+	if want&watchIn != 0 {
+		ev.Events |= unix.EPOLLIN
+	}
+	if want&watchOut != 0 {
 		ev.Events |= unix.EPOLLOUT
 	}
-	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, e.fd, &ev)
+	op := unix.EPOLL_CTL_MOD
+	switch {
+	case e.watched == 0:
+		op = unix.EPOLL_CTL_ADD
+	case want == 0:
+		op = unix.EPOLL_CTL_DEL
+	}
+	return unix.EpollCtl(p.fd, op, e.fd, &ev)
 }
 
 // ready asks, without waiting, how many sockets are ready. Class: short.

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ func (p *poller) open(wake int) (err error) {
 		return fmt.Errorf("kqueue: %w", err)
 	}
 	unix.CloseOnExec(p.fd)
-	if err = p.set(wake, unix.EVFILT_READ, unix.EV_ADD); err != nil {
+	if err = p.filter(wake, unix.EVFILT_READ, unix.EV_ADD); err != nil {
 		_ = unix.Close(p.fd)
 		return fmt.Errorf("kqueue: %w", err)
 	}
@@ -30,22 +31,28 @@ func (p *poller) open(wake int) (err error) {
 
 func (p *poller) close() error { return unix.Close(p.fd) }
 
-func (p *poller) set(fd, filter, flags int) error {
+func (p *poller) filter(fd, filter, flags int) error {
 	unix.SetKevent(&p.change[0], fd, filter, flags)
 	_, err := unix.Kevent(p.fd, p.change[:], nil, nil)
 	return err
 }
 
-// add watches e's socket for data, until it is closed.
-func (p *poller) add(e *endpoint) error { return p.set(e.fd, unix.EVFILT_READ, unix.EV_ADD) }
-
-// out watches e's socket for room, or no longer.
-func (p *poller) out(e *endpoint, on bool) {
-	flags := unix.EV_DELETE
-	if on {
-		flags = unix.EV_ADD
+// set has e's socket watched for want, where that was e.watched.
+func (p *poller) set(e *endpoint, want watch) (err error) {
+	for _, f := range [...]struct {
+		w      watch
+		filter int
+	}{{watchIn, unix.EVFILT_READ}, {watchOut, unix.EVFILT_WRITE}} {
+		if (want^e.watched)&f.w == 0 {
+			continue
+		}
+		flags := unix.EV_DELETE
+		if want&f.w != 0 {
+			flags = unix.EV_ADD
+		}
+		err = errors.Join(err, p.filter(e.fd, f.filter, flags))
 	}
-	_ = p.set(e.fd, unix.EVFILT_WRITE, flags)
+	return err
 }
 
 // ready asks, without waiting, how many sockets are ready. Class: short.

@@ -93,6 +93,7 @@ func (e *endpoint) receive() bool {
 			e.fail(fabric.StatusPeerGone, errHungUp)
 			return false
 		}
+		e.l.received++
 		if !e.parse() || x.paused {
 			return false
 		}

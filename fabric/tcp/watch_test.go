@@ -1,0 +1,98 @@
+//go:build linux
+
+package tcp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// put writes v to the first word of to, from h, and waits until it is there.
+func (h *host) put(to *host, v uint64) {
+	testutil.Store64(h.reg.Bytes(), v)
+	n, err := h.ep.Post([]fabric.WR{h.write(0, 8, to.reg.Key(), fabric.FlagInline)})
+	require.NoError(h.tb, err)
+	require.Equal(h.tb, 1, n)
+	until(h.tb, "a word", func() bool { return testutil.Load64(to.reg.Bytes()) == v }, h, to)
+}
+
+func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, Config{}, 64)
+	require.Equal(t, watchIn, func() watch { b.put(a, 1); return b.ep.watched }(), "too early")
+	for v := uint64(2); v < unwatchAfter+8; v++ {
+		a.put(b, v)
+		b.put(a, v)
+	}
+	require.Zero(t, a.ep.watched)
+	require.Zero(t, b.ep.watched)
+
+	ready := func() bool {
+		ok, err := event.Wait(b.l.FD(), 0)
+		require.NoError(t, err)
+		return ok
+	}
+	// What came before Arm announces itself all the same.
+	testutil.Store64(a.reg.Bytes(), 99)
+	n, err := a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagInline)})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	ok, err := event.Wait(b.ep.fd, patience)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.False(t, ready())
+	sleep, err := b.l.Arm()
+	require.NoError(t, err)
+	require.True(t, !sleep || ready())
+	b.l.Disarm()
+	until(t, "a word", func() bool { return testutil.Load64(b.reg.Bytes()) == 99 }, b)
+
+	// And so does what comes behind it.
+	sleep, err = b.l.Arm()
+	require.NoError(t, err)
+	require.True(t, sleep)
+	require.False(t, ready())
+	testutil.Store64(a.reg.Bytes(), 100)
+	n, err = a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagInline)})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	ok, err = event.Wait(b.l.FD(), patience)
+	require.NoError(t, err)
+	require.True(t, ok)
+	b.l.Disarm()
+	require.Equal(t, watchIn, b.ep.watched)
+}
+
+// A third connection makes Poll ask the poller, which must know all of them.
+func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, Config{}, 64)
+	a.l.direct, b.l.direct = 1, 1
+	for v := uint64(1); v < unwatchAfter+8; v++ {
+		a.put(b, v)
+		b.put(a, v)
+	}
+	require.Zero(t, a.ep.watched)
+	c, err := a.l.NewEndpoint(fabric.EndpointOptions{ID: 3})
+	require.NoError(t, err)
+	d := newHost(t, Config{}, fabric.EndpointOptions{ID: 4}, 64)
+	first := a.ep
+	a.ep = c.(*endpoint)
+	join(t, a, d)
+	a.ep = first
+	a.poll()
+	require.Equal(t, watchIn, a.ep.watched)
+	for v := uint64(1000); v < 1000+2*unwatchAfter; v++ {
+		a.put(b, v)
+		b.put(a, v)
+	}
+	require.Equal(t, watchIn, a.ep.watched)
+	ev := unix.EpollEvent{Events: unix.EPOLLIN}
+	require.ErrorIs(t, unix.EpollCtl(a.l.poller.fd, unix.EPOLL_CTL_ADD, a.ep.fd, &ev), unix.EEXIST)
+}
