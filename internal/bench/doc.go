@@ -46,6 +46,7 @@
 //	run.go        the sweep over operations, sizes and rounds
 //	rank.go       what measurements of other packages share
 //	pin.go        a processor for each rank
+//	meter*.go     processor time of both ranks
 //	wait.go       spin and yield
 //	cell_unsafe.go  atomic reads of memory that a peer writes
 //

@@ -17,6 +17,7 @@ type recorder struct {
 	count    int64
 	min, max int64
 	sum      float64
+	meter    *meter // begins anew with the samples; nil: there is none
 }
 
 // maxTicks is the top of the histogram: some 20 s at 5 GHz. Samples beyond
@@ -32,6 +33,9 @@ func newRecorder() *recorder {
 func (r *recorder) reset() {
 	r.hist.Reset()
 	r.n, r.count, r.min, r.max, r.sum = 0, 0, math.MaxInt64, 0, 0
+	if r.meter != nil {
+		r.meter.start()
+	}
 }
 
 // add takes one sample.

@@ -29,6 +29,11 @@ type Result struct {
 	MBs    float64 `json:"mb_s"`   // 1e6 bytes a second
 	Mmsgs  float64 `json:"mmsg_s"` // 1e6 messages a second
 
+	// CPUNS is the processor time, of the user and the system, that both ranks'
+	// processes used for an operation; of a ping-pong, of which a round trip has two,
+	// for either. Zero: not known (ranks on two hosts, not Linux), or validated.
+	CPUNS float64 `json:"cpu_ns,omitempty"`
+
 	Seconds   float64 `json:"seconds"`             // measured, without warm-up
 	Window    int     `json:"window,omitempty"`    // bw and rate
 	Round     int     `json:"round"`               // 0 … count-1

@@ -134,6 +134,10 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	if req, err = agreeOn(ctx, ctl, req); err != nil {
 		return err
 	}
+	meter, err := newMeter(ctx, ctl)
+	if err != nil {
+		return err
+	}
 	if req.Pin {
 		defer pin(rank)()
 	}
@@ -188,6 +192,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		}
 	}
 	rec := newRecorder()
+	rec.meter = meter
 	machine := ThisMachine()
 	pt := point{}
 	for _, st := range req.steps() {
@@ -299,6 +304,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	default:
 		err = s.serve(p.epoch)
 	}
+	used, known := rec.meter.spent()
 	if rank == 0 && errors.Is(err, ErrValidate) {
 		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
 	}
@@ -317,10 +323,14 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 		took = time.Duration(res.LatUS.Mean * float64(msgs) * 1000)
 		res.fill(msgs, took)
 		res.Seconds *= half
-		return nil
+	} else {
+		res.Window = p.window()
+		res.fill(msgs, took)
+		half = 1
 	}
-	res.Window = p.window()
-	res.fill(msgs, took)
+	if known && !p.Validate && msgs > 0 {
+		res.CPUNS = float64(used) / (float64(msgs) * half)
+	}
 	return nil
 }
 

@@ -105,7 +105,7 @@ func TestRunTakesTurns(t *testing.T) {
 		Fabric: "shm", Peers: []*Peer{fakePeer(t, "well")}, Tests: []Test{{Rate, 64}, {Lat, 8}}, Rounds: 3,
 	}, func(_ context.Context, test Test) (bench.Result, error) {
 		n++
-		return bench.Result{Mmsgs: 4, LatUS: bench.Latency{P50: 1}, Mode: "auto", Ways: &bench.Ways{Gather: 1}}, nil
+		return bench.Result{Mmsgs: 4, LatUS: bench.Latency{P50: 1}, CPUNS: 1500, Mode: "auto", Ways: &bench.Ways{Gather: 1}}, nil
 	}, func(r Row) error { rows = append(rows, r); return nil })
 	require.NoError(t, err)
 	require.Equal(t, 6, n)
@@ -125,6 +125,8 @@ func TestRunTakesTurns(t *testing.T) {
 	b.Reset()
 	require.NoError(t, Write(&b, "table", rows))
 	require.Contains(t, b.String(), "ahead")
+	require.Contains(t, b.String(), "  1.5  ")
+	require.Equal(t, 1500.0, rows[0].OursCPU)
 }
 
 // What a peer does not do is told in its row; the others are measured.

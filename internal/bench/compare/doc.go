@@ -13,6 +13,7 @@
 //   - rate: messages of such a stream, 1e6 a second.
 //   - ratio: ours over theirs, for lat theirs over ours, so that more than 1 is
 //     always ahead. The ratio of a row is the median of the rounds' ratios.
+//   - cpu: processor time for a message, of both processes together.
 //
 // # Files
 //
@@ -24,6 +25,7 @@
 //	process.go  the processes of a run: group_unix.go ends them, pin_linux.go keeps them
 //	            on processors, listen.go finds out when a server is ready
 //	run.go      Run: rounds, turns
+//	cpu.go      processor time of theirs
 //	row.go      Row: table and JSON lines
 //
 // Output of the programs as it was recorded is in testdata. Every wait has a

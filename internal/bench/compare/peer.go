@@ -38,6 +38,10 @@ type Peer struct {
 	// Errors are *OutputError.
 	Parse func(out []byte, j Job) (float64, error)
 
+	// WarmUp is how many iterations a run of n makes besides, which count for
+	// processor time. Nil: a fifth, at least 10.
+	WarmUp func(n int) int
+
 	// Trial is how many iterations the first run has, which finds out how many
 	// fill the time.
 	Trial int

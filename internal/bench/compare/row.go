@@ -21,6 +21,11 @@ type Row struct {
 	Ratio  float64 `json:"ratio"`  // median of the rounds' ratios; more than 1: ours is ahead
 	Rounds int     `json:"rounds"` // that both sides ended
 
+	// Processor time for a message or a put, of the user and the system, of both
+	// processes together; medians. Zero: not known.
+	OursCPU   float64 `json:"ours_cpu_ns,omitempty"`
+	TheirsCPU float64 `json:"theirs_cpu_ns,omitempty"`
+
 	Unit     string        `json:"unit"`
 	RatioMin float64       `json:"ratio_min"`
 	RatioMax float64       `json:"ratio_max"`
@@ -33,13 +38,14 @@ type Row struct {
 }
 
 // pair is one round.
-type pair struct{ ours, theirs float64 }
+type pair struct{ ours, theirs, oursCPU, theirsCPU float64 }
 
 // fill computes what follows from the rounds.
 func (r *Row) fill(t Test, ps []pair) {
-	var ours, theirs, ratios []float64
+	var ours, theirs, ratios, oursCPU, theirsCPU []float64
 	for _, p := range ps {
 		ours, theirs = append(ours, p.ours), append(theirs, p.theirs)
+		oursCPU, theirsCPU = append(oursCPU, p.oursCPU), append(theirsCPU, p.theirsCPU)
 		ratios = append(ratios, t.ratio(p.ours, p.theirs))
 	}
 	r.Test, r.Size, r.Unit, r.Rounds = t.Kind, t.Size, t.Unit(), len(ps)
@@ -48,6 +54,15 @@ func (r *Row) fill(t Test, ps []pair) {
 	}
 	r.Ours, r.Theirs, r.Ratio = bench.Median(ours), bench.Median(theirs), bench.Median(ratios)
 	r.RatioMin, r.RatioMax = slices.Min(ratios), slices.Max(ratios)
+	r.OursCPU, r.TheirsCPU = bench.Median(oursCPU), bench.Median(theirsCPU)
+}
+
+// cpuText is processor time for people, in µs.
+func cpuText(ns float64) string {
+	if ns <= 0 {
+		return "?"
+	}
+	return fmt.Sprintf("%.3g", ns/1000)
 }
 
 // Formats are the names that Write takes.
@@ -59,7 +74,7 @@ func Write(w io.Writer, format string, rows []Row) error {
 		return bench.WriteLines(w, rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "peer\tfabric\ttest\tsize\tours\ttheirs\tunit\tratio\trange\trounds\t\t")
+	fmt.Fprintln(t, "peer\tfabric\ttest\tsize\tours\ttheirs\tunit\tratio\trange\trounds\tcpu, µs\ttheirs\t\t")
 	for i := range rows {
 		r := &rows[i]
 		verdict := "ahead"
@@ -69,8 +84,8 @@ func Write(w io.Writer, format string, rows []Row) error {
 		case r.Ratio < 1:
 			verdict = "behind"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\t%.2f\t%.2f–%.2f\t%d\t%s\t\n", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size),
-			r.Ours, r.Theirs, r.Unit, r.Ratio, r.RatioMin, r.RatioMax, r.Rounds, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\t%.2f\t%.2f–%.2f\t%d\t%s\t%s\t%s\t\n", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size),
+			r.Ours, r.Theirs, r.Unit, r.Ratio, r.RatioMin, r.RatioMax, r.Rounds, cpuText(r.OursCPU), cpuText(r.TheirsCPU), verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

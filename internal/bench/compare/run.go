@@ -169,7 +169,8 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 		return nil
 	}
 	defer func() { row.fill(t, ps) }()
-	pilot, err := p.once(ctx, t, t.trial(p.Trial))
+	short := t.trial(p.Trial)
+	pilot, err := p.once(ctx, t, short)
 	if err != nil {
 		return failed(err)
 	}
@@ -181,12 +182,14 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 			func() error {
 				res, err := ours(ctx, t)
 				q.ours, row.Mode, row.Ways = t.Figure(res), res.Mode, res.Ways
+				q.oursCPU = res.CPUNS
 				return err
 			},
 			func() error {
 				var s Sample
 				s, theirs = p.once(ctx, t, iters)
 				q.theirs = s.Figure
+				q.theirsCPU = p.cpu(t, short, pilot, iters, s)
 				return nil
 			},
 		}
