@@ -87,6 +87,16 @@ type Config struct {
 	// links keep reads in flight.
 	Adverts int
 
+	// Spin is how many looks a wait makes before it yields the processor; negative:
+	// none. RMA_SPIN overrides it. Zero: what fits the ranks and processors of the
+	// host, which Open finds out.
+	Spin int
+
+	// Yields is how often a wait yields the processor before it sleeps; negative:
+	// never. RMA_YIELDS overrides it. Zero: what fits the ranks and processors of
+	// the host.
+	Yields int
+
 	// PeerTimeout bounds how long a link may take to notice that a peer is gone,
 	// at least 1 ms. RMA_PEER_TIMEOUT overrides it. Zero: 2 s, long against a
 	// pause of a busy process, short against the patience of whoever waits.

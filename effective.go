@@ -25,6 +25,8 @@ const (
 	envDepth       = "RMA_DEPTH"
 	envPinned      = "RMA_PINNED_LIMIT"
 	envAdverts     = "RMA_ADVERTS"
+	envSpin        = "RMA_SPIN"
+	envYields      = "RMA_YIELDS"
 	envPeerTimeout = "RMA_PEER_TIMEOUT"
 	envLog         = "RMA_LOG" // the text log of programs without Config.Logger
 )
@@ -57,6 +59,8 @@ func (c *Config) fields() []field {
 		intField(envDepth, &c.Depth),
 		intField(envPinned, &c.PinnedLimit),
 		intField(envAdverts, &c.Adverts),
+		intField(envSpin, &c.Spin),
+		intField(envYields, &c.Yields),
 		durationField(envPeerTimeout, &c.PeerTimeout),
 		durationField(wireup.EnvTimeout, &c.SetupTimeout),
 	}

@@ -49,7 +49,7 @@ func (e *Engine) setup(ctx context.Context) error {
 	if err := e.keep(chosen); err != nil {
 		return err
 	}
-	if e.prog, err = progress.New(e.links, e.proto); err != nil {
+	if e.prog, err = progress.New(e.links, e.proto, e.patience(hosts)); err != nil {
 		return err
 	}
 	e.job.NotifyGone(e.lost)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -15,12 +16,12 @@ func Pin(rank int) (undo func()) { return pin(rank) }
 // Waiter waits as the measuring loops of this package do; pinned says that Pin
 // was called. Not for concurrent use.
 func Waiter(pinned bool) func(n int) {
-	w := waiter{alone: pinned}
+	s := cpu.Spinner{Locked: pinned}
 	return func(n int) {
 		if n == 1 {
-			w.reset()
+			s.Reset()
 		}
-		w.wait()
+		s.Wait()
 	}
 }
 

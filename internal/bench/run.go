@@ -23,6 +23,11 @@ type Request struct {
 	// Pin keeps each rank on a processor of its own, where there are two.
 	Pin bool `json:"pin,omitempty"`
 
+	// Ranks is how many measuring processes there are on each host meanwhile, those
+	// of this request included: with more than processors, waits yield sooner. Zero
+	// means those of this request alone.
+	Ranks int `json:"ranks,omitempty"`
+
 	// Interleave measures a size of all series before the next size, and all
 	// sizes before the next round, each round in the opposite order of the one
 	// before: for series that are compared with each other. All series then have
@@ -38,7 +43,10 @@ type Request struct {
 }
 
 // maxPlans bounds what rank 1 takes from the wire.
-const maxPlans = 64
+const (
+	maxPlans = 64
+	maxRanks = 4096
+)
 
 // Check fills in defaults and says whether all of it can be measured.
 func (r *Request) Check() error {
@@ -54,6 +62,9 @@ func (r *Request) Check() error {
 		if q := &r.Plans[0]; r.Interleave && (p.Count != q.Count || len(p.Size) != len(q.Size)) {
 			return fmt.Errorf("%w: series taking turns have %d × %d and %d × %d points", ErrPlan, q.Count, len(q.Size), p.Count, len(p.Size))
 		}
+	}
+	if r.Ranks < 0 || r.Ranks > maxRanks {
+		return fmt.Errorf("%w: %d ranks, want up to %d", ErrPlan, r.Ranks, maxRanks)
 	}
 	if r.Sampling == 0 {
 		r.Sampling = DefaultSampling
@@ -167,7 +178,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			span = max(span, pt.span())
 		}
 	}
-	s, err := newSide(ctx, ctl, conn, span, stall, req.Pin)
+	s, err := newSide(ctx, ctl, conn, span, stall, req.spinner())
 	if err != nil {
 		return wrap("prepare "+req.Fabric, err)
 	}

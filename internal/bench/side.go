@@ -74,7 +74,7 @@ type side struct {
 	ids         [32]uint64 // of the completions of the last poll
 	sent, acked uint64     // signalled requests
 
-	sp       waiter
+	sp       cpu.Spinner
 	misses   int
 	broken   error // the link failed while nobody waited for it
 	waiting  int64 // ticks when the present wait was first seen to be long, 0: not yet
@@ -82,9 +82,9 @@ type side struct {
 }
 
 // newSide registers memory for two data areas of span bytes and exchanges keys.
-func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Duration, pinned bool) (*side, error) {
+func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Duration, sp cpu.Spinner) (*side, error) {
 	span = (span + 4095) &^ 4095
-	s := &side{Conn: c, ctx: ctx, ctl: ctl, caps: c.Link.Caps(), span: span, sp: waiter{alone: pinned}}
+	s := &side{Conn: c, ctx: ctx, ctl: ctl, caps: c.Link.Caps(), span: span, sp: sp}
 	perNS := 1 / cpu.NsPerTick()
 	s.nap, s.end = int64(float64(napAfter)*perNS), int64(float64(stall)*perNS)
 	reg, err := c.Link.Alloc(offData+2*span, fabric.AccessAll)
@@ -255,7 +255,7 @@ func (s *side) because(err error) error {
 
 // begin starts a wait.
 func (s *side) begin() {
-	s.sp.reset()
+	s.sp.Reset()
 	s.misses, s.waiting = 0, 0
 }
 
@@ -274,7 +274,7 @@ func (s *side) miss() error {
 // rest waits a moment after a fruitless poll; with an error when the wait is
 // hopeless.
 func (s *side) rest() error {
-	if y := s.sp.wait(); y&63 == 1 {
+	if y := s.sp.Wait(); y&63 == 1 {
 		return s.long()
 	}
 	return nil
@@ -360,7 +360,7 @@ func (s *side) serve(epoch uint64) error {
 		}
 		// This side executes the requests: be quick, never sleep. A yield lets
 		// the other rank run where both share a processor.
-		if y := s.sp.wait(); y&1023 == 1023 && s.ctx.Err() != nil {
+		if y := s.sp.Wait(); y&1023 == 1023 && s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
 	}

@@ -19,18 +19,36 @@ func TestTicksFollowTheClock(t *testing.T) {
 	require.InDelta(t, float64(want), float64(got), float64(want)/4)
 }
 
-func TestSpinnerYieldsInTheEndAndAllocatesNothing(t *testing.T) {
-	var s Spinner
-	n := 0
-	for s.Wait() == 0 {
-		n++
-		require.Less(t, n, 10_000, "spins without ever yielding")
+func TestSpinnerTakesItsSteps(t *testing.T) {
+	for _, p := range []Patience{Roomy, Crowded, Single, {Looks: 1, Yields: 3}} {
+		s := Spinner{Patience: &p}
+		for range 2 {
+			n := 0
+			for s.Wait() == 0 {
+				n++
+				require.Less(t, n, 10_000, "spins without ever yielding")
+			}
+			require.Equal(t, p.Looks+p.Pauses, n)
+			for y := 2; y < p.Yields; y++ {
+				require.False(t, s.Weary())
+				require.Equal(t, y, s.Wait())
+			}
+			s.Wait()
+			require.True(t, s.Weary())
+			s.Reset()
+		}
 	}
-	require.Greater(t, s.Wait(), 1)
-	s.Reset()
-	if multi {
+}
+
+func TestSpinnerByDefault(t *testing.T) {
+	var s Spinner
+	d := Default()
+	for range d.Looks + d.Pauses {
 		require.Zero(t, s.Wait())
 	}
+	require.Equal(t, 1, s.Wait())
+	require.False(t, s.Weary())
+	s.Locked = true
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Wait(); Ticks(); Pause() }))
 }
 

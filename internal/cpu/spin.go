@@ -2,48 +2,43 @@ package cpu
 
 import "runtime"
 
-// defaultSpins is how often Wait pauses before it yields, where there is more
-// than one processor. A pause is up to 140 cycles, so 256 are about 5-10 µs:
-// several round trips over shared memory, one over a loopback socket. Fewer
-// would yield (0.3 µs and a possible context switch) within an ordinary round
-// trip; more would burn what an oversubscribed peer needs to answer.
-const defaultSpins = 256
-
-// spinPolls is how many polls a Wait without a pause lasts at most: the first
-// few misses cost nothing but the poll itself, for the lowest latency.
-const spinPolls = 64
-
-// Spinner is the state of one wait. The zero value is ready; Reset it whenever
-// the wait succeeded. Not for concurrent use.
+// Spinner is the state of one wait. The zero value is ready, and as patient as
+// [Default]; Reset it whenever the wait succeeded. Not for concurrent use.
 //
 //	for !done() {
 //		if sp.Wait() >= limit { sleep on an event }
 //	}
 type Spinner struct {
+	Patience *Patience // nil: Default
+	// Locked is for a goroutine that is locked to its thread: runtime.Gosched costs
+	// it two changes of threads, so others of the process get no turn by it.
+	Locked bool
+
 	n      int
 	yields int
 }
 
-// multi is whether spinning can help at all: with one processor the peer only
-// runs when we do not.
-var multi = runtime.NumCPU() > 1
+var byDefault = Default()
 
 // Wait waits a moment: at first not at all, then a pause, then a yield. It
 // returns how often it has yielded since Reset, for the caller to decide when
-// to sleep instead.
+// to sleep instead. Short.
 func (s *Spinner) Wait() int {
+	p := s.Patience
+	if p == nil {
+		p = &byDefault
+	}
 	s.n++
 	switch {
-	case !multi:
-	case s.n <= spinPolls:
+	case s.n <= p.Looks:
 		return 0
-	case s.n <= spinPolls+defaultSpins:
+	case s.n <= p.Looks+p.Pauses:
 		Pause()
 		return 0
 	}
 	s.yields++
 	Yield()
-	if s.yields&3 == 0 {
+	if s.yields&3 == 0 && !s.Locked {
 		// Other goroutines of this process deserve a turn as well, even where
 		// GOMAXPROCS is 1. Not every time: with nothing else to run it costs as
 		// much as the yield. Nor seldom: on a busy host each yield may last a
@@ -53,5 +48,15 @@ func (s *Spinner) Wait() int {
 	return s.yields
 }
 
+// Weary reports whether the wait has yielded as often as its patience allows:
+// time to sleep, for those who can.
+func (s *Spinner) Weary() bool {
+	p := s.Patience
+	if p == nil {
+		p = &byDefault
+	}
+	return s.yields >= p.Yields
+}
+
 // Reset starts a new wait.
-func (s *Spinner) Reset() { *s = Spinner{} }
+func (s *Spinner) Reset() { s.n, s.yields = 0, 0 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // ErrBadOffer says that a peer's offer makes no sense.
@@ -20,10 +22,12 @@ type Offer struct {
 	// kernel, same network namespace (the sockets of shm live there), same user.
 	Host  string
 	Links []string // links that it has open
+	// CPUs are the processors that the rank may use; empty if it did not say.
+	CPUs cpu.Set
 }
 
 // NewOffer describes this process with the given links open.
-func NewOffer(open []string) Offer { return Offer{Host: HostID(), Links: open} }
+func NewOffer(open []string) Offer { return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed()} }
 
 // HostID is Offer.Host of this process.
 func HostID() string {
@@ -37,11 +41,26 @@ func HostID() string {
 	return id[:min(len(id), MaxOffer/2)]
 }
 
-// Append appends the marshalled offer: host, 0, names separated by commas.
+// cpusName begins the name of a link that is none: what follows are the rank's
+// processors, a list with + for the comma. Ranks that do not know it find a link
+// that they do not have.
+const cpusName = "cpus:"
+
+// Append appends the marshalled offer: host, 0, names separated by commas. A list of
+// processors that is too long is left out.
 func (o Offer) Append(b []byte) []byte {
+	start := len(b)
 	b = append(b, o.Host...)
 	b = append(b, 0)
-	return append(b, strings.Join(o.Links, ",")...)
+	b = append(b, strings.Join(o.Links, ",")...)
+	cpus := strings.ReplaceAll(o.CPUs.String(), ",", "+")
+	if cpus == "" || len(b)-start+1+len(cpusName)+len(cpus) > MaxOffer {
+		return b
+	}
+	if len(o.Links) > 0 {
+		b = append(b, ',')
+	}
+	return append(append(b, cpusName...), cpus...)
 }
 
 // ParseOffer reads a peer's offer. Names it does not know are kept: they match
@@ -52,8 +71,17 @@ func ParseOffer(b []byte) (Offer, error) {
 		return Offer{}, fmt.Errorf("%w of %d bytes", ErrBadOffer, len(b))
 	}
 	o := Offer{Host: host}
-	if names != "" {
-		o.Links = strings.Split(names, ",")
+	for name := range strings.SplitSeq(names, ",") {
+		list, isCPUs := strings.CutPrefix(name, cpusName)
+		switch {
+		case isCPUs:
+			var err error
+			if o.CPUs, err = cpu.ParseSet(strings.ReplaceAll(list, "+", ",")); err != nil {
+				return Offer{}, fmt.Errorf("%w: %w", ErrBadOffer, err)
+			}
+		case name != "":
+			o.Links = append(o.Links, name)
+		}
 	}
 	return o, nil
 }

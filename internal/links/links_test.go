@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 )
 
@@ -43,16 +44,16 @@ func TestChoose(t *testing.T) {
 		forced string
 		want   string
 	}{
-		{Offer{"x", all}, Offer{"x", all}, "", "shm"},
-		{Offer{"x", all}, Offer{"y", all}, "", "ibv"},
-		{Offer{"x", all}, Offer{"x", []string{"tcp", "ibv"}}, "", "ibv"},
-		{Offer{"x", all}, Offer{"y", []string{"tcp"}}, "", "tcp"},
-		{Offer{"x", []string{"shm", "tcp"}}, Offer{"y", []string{"tcp", "shm"}}, "", "tcp"},
-		{Offer{"x", all}, Offer{"x", all}, "tcp", "tcp"},
-		{Offer{"x", all}, Offer{"x", all}, "verbs", "ibv"},
-		{Offer{"x", all}, Offer{"y", all}, "shm", ""},
-		{Offer{"x", all}, Offer{"y", nil}, "", ""},
-		{Offer{"x", []string{"warp"}}, Offer{"x", []string{"warp"}}, "", ""},
+		{Offer{Host: "x", Links: all}, Offer{Host: "x", Links: all}, "", "shm"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "y", Links: all}, "", "ibv"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "x", Links: []string{"tcp", "ibv"}}, "", "ibv"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "y", Links: []string{"tcp"}}, "", "tcp"},
+		{Offer{Host: "x", Links: []string{"shm", "tcp"}}, Offer{Host: "y", Links: []string{"tcp", "shm"}}, "", "tcp"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "x", Links: all}, "tcp", "tcp"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "x", Links: all}, "verbs", "ibv"},
+		{Offer{Host: "x", Links: all}, Offer{Host: "y", Links: all}, "shm", ""},
+		{Offer{Host: "x", Links: all}, Offer{Host: "y", Links: nil}, "", ""},
+		{Offer{Host: "x", Links: []string{"warp"}}, Offer{Host: "x", Links: []string{"warp"}}, "", ""},
 	} {
 		got, err := Choose(c.a, c.b, c.forced)
 		back, _ := Choose(c.b, c.a, c.forced)
@@ -75,7 +76,17 @@ func TestOffer(t *testing.T) {
 	got, err = ParseOffer([]byte("h\x00"))
 	require.NoError(t, err)
 	require.Equal(t, Offer{Host: "h"}, got)
-	for _, bad := range []string{"", "host only", "h\x00a\x00b", "h\x00" + strings.Repeat("x", MaxOffer)} {
+	got, err = ParseOffer([]byte("h\x00cpus:0-1+8,tcp"))
+	require.NoError(t, err)
+	require.Equal(t, Offer{Host: "h", Links: []string{"tcp"}, CPUs: cpu.Set{0x103}}, got)
+	var all cpu.Set // a list too long to be told is left out
+	for i := 0; i < 1000; i += 2 {
+		all.Add(i)
+	}
+	got, err = ParseOffer(Offer{Host: "h", Links: []string{"tcp"}, CPUs: all}.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, Offer{Host: "h", Links: []string{"tcp"}}, got)
+	for _, bad := range []string{"", "host only", "h\x00cpus:3-1", "h\x00tcp,cpus:x", "h\x00a\x00b", "h\x00" + strings.Repeat("x", MaxOffer)} {
 		_, err := ParseOffer([]byte(bad))
 		require.ErrorIs(t, err, ErrBadOffer)
 	}
@@ -90,7 +101,9 @@ func FuzzParseOffer(f *testing.F) {
 			require.ErrorIs(t, err, ErrBadOffer)
 			return
 		}
-		require.Equal(t, string(b), string(o.Append(nil)))
+		again, err := ParseOffer(o.Append(nil))
+		require.NoError(t, err)
+		require.Equal(t, o, again)
 		_, _ = Choose(o, o, "")
 	})
 }

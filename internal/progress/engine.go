@@ -64,6 +64,7 @@ type Engine struct {
 
 	want   atomic.Int32 // goroutines that wait in Do for ownership
 	parked atomic.Int32 // goroutines that wait without driving
+	tired  atomic.Bool  // one of them has been patient already: no need to be so again
 	rest   atomic.Uint32
 
 	// Owner's.
@@ -72,6 +73,8 @@ type Engine struct {
 	armed  bool
 	drives uint64 // how often applications took to driving
 	cs     [pollBatch]fabric.Completion
+
+	patience cpu.Patience
 
 	events *events
 	nudge  chan struct{} // wakes from dozing
@@ -82,10 +85,10 @@ type Engine struct {
 }
 
 // New starts the progress goroutine for links, which stay the caller's to
-// close, after Close.
-func New(links []fabric.Link, p Protocol) (*Engine, error) {
+// close, after Close. Waits are as patient as said.
+func New(links []fabric.Link, p Protocol, patience cpu.Patience) (*Engine, error) {
 	e := &Engine{
-		links: links, proto: p,
+		links: links, proto: p, patience: patience,
 		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	var err error
@@ -115,6 +118,9 @@ func (e *Engine) Err() error {
 	}
 	return nil
 }
+
+// Patience is how long waits spin and yield.
+func (e *Engine) Patience() cpu.Patience { return e.patience }
 
 // Kick lets the protocol take over work that was just handed in: at once if
 // nobody owns the engine, else by the owner. Short path: does not allocate,
@@ -158,7 +164,7 @@ func (e *Engine) Progress() bool {
 // beside Poll. Set-up path. f must not call the engine.
 func (e *Engine) Do(f func()) {
 	e.want.Add(1)
-	var sp cpu.Spinner
+	sp := cpu.Spinner{Patience: &e.patience}
 	for !e.tryLock(ownerApp) {
 		if sp.Wait() > 0 {
 			runtime.Gosched() // the owner may be a goroutine that waits for this thread

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -26,7 +27,7 @@ func (b *busy) Complete(int, []fabric.Completion) {}
 // busy the links are; else Do would depend on luck.
 func TestBusyLoopLetsOthersIn(t *testing.T) {
 	p := &busy{}
-	e, err := New(nil, p)
+	e, err := New(nil, p, cpu.Default())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > 1000 }, "rounds")

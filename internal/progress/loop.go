@@ -9,12 +9,6 @@ import (
 )
 
 const (
-	// maxYields is how many yields without event make a wait worth sleeping:
-	// with idle processors some 50 µs, several round trips over a loopback
-	// socket and more than a sleep and a wake-up cost. On a crowded host a
-	// yield lasts as long as others run, and costs nobody anything.
-	maxYields = 128
-
 	// The progress goroutine looks whether applications still drive after
 	// minDoze, then less and less often up to maxDoze: below, its wake-ups
 	// show as load; above, a peer that needs this side waits noticeably when
@@ -29,7 +23,7 @@ func (e *Engine) loop() {
 	defer e.Do(func() {}) // leaves no link armed
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var sp cpu.Spinner
+	sp := cpu.Spinner{Patience: &e.patience}
 	var seen uint64
 	slice := minDoze
 	for !e.closed.Load() {
@@ -54,7 +48,7 @@ func (e *Engine) loop() {
 		switch {
 		case busy:
 			sp.Reset()
-		case sp.Wait() >= maxYields:
+		case e.tired.Swap(false), sp.Wait() != 0 && sp.Weary():
 			if e.Err() != nil {
 				e.doze(timer, maxDoze, false)
 			} else {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -121,7 +122,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 	require.NoError(t, g.Wait())
 	for _, s := range sides {
 		var err error
-		s.eng, err = New([]fabric.Link{s.link}, s)
+		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default())
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {

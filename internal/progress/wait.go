@@ -62,7 +62,7 @@ const driverTries = 200
 // does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
 // time. Short path: does not allocate when w is done soon.
 func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
-	var sp cpu.Spinner
+	sp := cpu.Spinner{Patience: &e.patience}
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
@@ -102,7 +102,8 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
 		}
 		if busy {
 			sp.Reset()
-		} else if sp.Wait() >= maxYields {
+		} else if sp.Wait() != 0 && sp.Weary() {
+			e.tired.Store(true)
 			return false
 		}
 		if n&63 == 0 && ctx.Err() != nil {

@@ -40,7 +40,7 @@ type bell struct {
 // ErrClosed. Others must not wait for any of them meanwhile. Short path: does not
 // allocate when one is done soon.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
-	var sp cpu.Spinner
+	sp := cpu.Spinner{Patience: &e.patience}
 	for n := 1; ; n++ {
 		if i := ws.done(start); i >= 0 {
 			return i, nil
@@ -56,7 +56,8 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 			return -1, ErrClosed
 		case busy:
 			sp.Reset()
-		case sp.Wait() >= maxYields:
+		case sp.Wait() != 0 && sp.Weary():
+			e.tired.Store(true)
 			return e.parkAny(ctx, start, ws)
 		}
 		for e.want.Load() > 0 {

@@ -83,6 +83,18 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
+		Env: "RMA_SPIN", Field: "Spin", Type: Type{Kind: Count, Unit: "looks", Min: 1, Max: 1 << 24, Negative: "none"}, Else: "320 where every rank of the host has a processor, 48 where not, none where all share one",
+		What:  "looks of a wait, the first 64 without a pause in between, before it yields the processor",
+		Why:   "longer than a round trip, so that a peer that runs is never missed, and no longer where others could use the processor ([perf.md](perf.md#more-ranks-than-processors))",
+		Where: "internal/cpu", Since: "0.1",
+	},
+	{
+		Env: "RMA_YIELDS", Field: "Yields", Type: Type{Kind: Count, Unit: "yields", Min: 1, Max: 1 << 24, Negative: "none"}, Else: "32 where the host has more ranks than processors, else 128",
+		What:  "yields of a wait before it sleeps on the links' descriptors",
+		Why:   "on a host with room they last as long as a sleep and a wake-up cost; on a crowded one each lasts as long as the others run, and whoever sleeps gets the processor back sooner than who stands in line",
+		Where: "internal/progress", Since: "0.1",
+	},
+	{
 		Env: "RMA_PEER_TIMEOUT", Field: "PeerTimeout", Type: Type{Kind: Duration, Min: int64(time.Millisecond)}, Default: "2s",
 		What:  "how long a link may take to notice that a peer is gone; its operations fail then",
 		Why:   "long against a pause of a busy process, short against the patience of whoever waits",

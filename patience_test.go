@@ -1,0 +1,52 @@
+package rma
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+func TestConfiguredPatience(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cfg  Config
+		want cpu.Patience
+	}{
+		{Config{}, cpu.Crowded},
+		{Config{Spin: 100}, cpu.Patience{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
+		{Config{Spin: -1, Yields: 7}, cpu.Patience{Yields: 7}},
+		{Config{Yields: -1}, cpu.Patience{Looks: cpu.Crowded.Looks}},
+	} {
+		require.Equal(t, c.want, c.cfg.patient(cpu.Crowded))
+	}
+}
+
+// All ranks of a job share the processors of this host, so all of them are as patient
+// as fits their number, and messages between more ranks than processors arrive.
+func TestPatienceOfAJob(t *testing.T) {
+	t.Parallel()
+	cpus := cpu.Allowed().Len()
+	for _, size := range []int{2, min(2*cpus+1, 9)} {
+		es := simulate(t, size, "sim")
+		for _, e := range es {
+			require.Equal(t, cpu.For(float64(size)/float64(cpus), cpus), e.prog.Patience())
+		}
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			right, left := e.Peer((e.Rank()+1)%size), e.Peer((e.Rank()+size-1)%size)
+			var b [8]byte
+			for range 20 {
+				r := left.Recv(b[:])
+				if err := right.Send(b[:]).Wait(ctx); err != nil {
+					return err
+				}
+				if _, err := r.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
