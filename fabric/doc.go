@@ -49,6 +49,7 @@
 // # Files
 //
 //	fabric.go      Link, Endpoint, Region, Caps
+//	direct.go      Direct: small requests where the peer's memory is mapped
 //	wr.go          WR, SGE, Op, Flags, Completion
 //	status.go      Status and the errors it maps to
 //	key.go         RemoteKey, the marshalled name of remote memory

@@ -1,0 +1,8 @@
+//go:build !amd64 && !arm64
+
+package cpu
+
+import "sync/atomic"
+
+// StoreRelease stores v at p, which must be aligned, behind all stores before it.
+func StoreRelease(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
