@@ -112,6 +112,7 @@
 //	channel.go       Channel: open, connect, completions, close
 //	send.go          sending and posting
 //	compose.go       a message in the mirror, and the requests that write it
+//	short.go         one message through the peer's memory, without requests
 //	vec.go           messages of pieces, some in place
 //	recv.go          finding, checking, copying, marks
 //	lease.go         Lease: access in place

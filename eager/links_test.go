@@ -28,11 +28,14 @@ var realLinks = map[string]opener{
 // The random scripts of TestRandomScripts over what is real, in both modes.
 func TestScriptsOverRealLinks(t *testing.T) {
 	for link, open := range realLinks {
-		t.Run(link, func(t *testing.T) { overLink(t, open) })
+		t.Run(link, func(t *testing.T) {
+			short := overLink(t, open)
+			require.Equal(t, link == "shm", short > 0, "messages that went without requests")
+		})
 	}
 }
 
-func overLink(t *testing.T, open opener) {
+func overLink(t *testing.T, open opener) (short int) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		for _, mode := range []Mode{ModeLap, ModeCursor} {
@@ -44,7 +47,9 @@ func overLink(t *testing.T, open opener) {
 				s := newScript(t, seed, a, b)
 				s.run(1500)
 				require.Positive(t, s.got)
+				short += s.short
 			})
 		}
 	}
+	return short
 }

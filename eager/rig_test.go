@@ -103,6 +103,7 @@ type script struct {
 	seq    uint64
 	buf    []byte
 	got    int
+	short  int // sent without requests
 	busy   [3]int
 }
 
@@ -134,8 +135,10 @@ func (s *script) sendOne(i int) {
 	}
 	var res Result
 	var err error
-	switch s.rng.IntN(7) {
-	case 6:
+	switch how := s.rng.IntN(8); {
+	case how == 7 && e.HasMeta && e.Class == flowctl.Data && x.ch.SendShort(e.Kind, e.Meta, p):
+		s.short++
+	case how >= 6:
 		var room Room
 		if room, res, err = x.ch.Compose(e, n); res == Accepted && err == nil {
 			_, at := room.Put(0, p[:cut1])
@@ -144,13 +147,13 @@ func (s *script) sendOne(i int) {
 			require.Equal(s.tb, len(left), at, "the room is as long as the message")
 			require.Zero(s.tb, len(room.Next())+len(room.Next()))
 		}
-	case 3, 4, 5:
+	case how >= 3:
 		res, err = s.sendVec(x, e, p)
-	case 0:
+	case how == 0:
 		res, err = x.ch.Send(e, p)
-	case 1:
+	case how == 1:
 		res, err = x.ch.Send(e, p[:cut1], p[cut1:cut2], nil, p[cut2:])
-	case 2:
+	default:
 		res, err = x.ch.Stage(e, p[:cut1], p[cut1:])
 	}
 	require.NoError(s.tb, err)

@@ -3,6 +3,8 @@ package eager
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // load64 reads the word at offset off of ring memory with acquire order: what
@@ -13,4 +15,11 @@ import (
 func load64(mem []byte, off int) uint64 {
 	p := (*[8]byte)(mem[off : off+8])
 	return hostWord(atomic.LoadUint64((*uint64)(unsafe.Pointer(p))))
+}
+
+// store64 writes a word of the peer's ring with release order, aligned as in load64.
+// Short path.
+func store64(mem []byte, off int, v uint64) {
+	p := (*[8]byte)(mem[off : off+8])
+	cpu.StoreRelease((*uint64)(unsafe.Pointer(p)), hostWord(v))
 }

@@ -23,6 +23,7 @@ type Channel struct {
 	closed  bool
 
 	in       []incoming // the peer's transfers
+	fetching int        // of them, not free
 	out      []outgoing // ours
 	outFree  []uint16
 	pipes    []pipe    // of ours that are staged, by slot; made when needed
@@ -178,34 +179,24 @@ func (c *Channel) Err() error { return c.err }
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Outgoing, s.Incoming = len(c.out)-len(c.outFree), c.incoming()
+	s.Outgoing, s.Incoming = len(c.out)-len(c.outFree), c.fetching
 	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
 	s.Memory = c.ring.Stats().Memory + len(c.stage.mem)
 	return s
-}
-
-// incoming is how many of the peer's transfers are outstanding.
-func (c *Channel) incoming() (n int) {
-	for i := range c.in {
-		if c.in[i].state != inFree {
-			n++
-		}
-	}
-	return n
 }
 
 // Idle reports that nothing is outstanding in either direction and nothing
 // waits to be posted. Short path: it is asked in every round.
 func (c *Channel) Idle() bool {
 	return len(c.outFree) == len(c.out) && len(c.mineFree) == len(c.mine) && len(c.jobsFree) == len(c.jobs) &&
-		c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0 && c.incoming() == 0
+		c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0 && c.fetching == 0
 }
 
 // Progress does what can be done: takes the peer's control messages, posts
 // requests and answers, returns credit. Call it after the link was polled, and
 // again while did is true. A non-nil error is the channel's end. Short path.
 func (c *Channel) Progress() (did bool, err error) {
-	if c.live {
+	if c.live && (c.busy() || c.ring.Waiting()) {
 		did = c.receive()
 		did = c.post() || did
 		did = c.flushControl() || did
@@ -218,6 +209,12 @@ func (c *Channel) Progress() (did bool, err error) {
 	}
 	c.sweep()
 	return did, c.err
+}
+
+// busy reports whether this side has anything to do of its own. Short path: it is asked
+// in every round.
+func (c *Channel) busy() bool {
+	return c.first != c.staged || c.turns.n != 0 || c.control.n != 0 || c.streams.n != 0
 }
 
 // Flush posts what was handed in since the last Progress, which else does it: to be

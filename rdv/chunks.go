@@ -16,6 +16,7 @@ func (c *Channel) onOffer(id ID, tag uint32, payload []byte) error {
 	}
 	t.d.Form = form
 	t.d.Messages = append(t.d.Messages[:0], m)
+	c.fetching++
 	t.begin(id, tag)
 	t.chunked = true
 	t.d.Regions = t.d.Regions[:0]

@@ -117,6 +117,7 @@ func (c *Channel) onRTS(id ID, tag uint32, payload []byte) error {
 	if len(rest) > 0 {
 		return &ProtocolError{KindRTS, id, ErrMessage, uint64(len(payload)), uint64(len(payload) - len(rest))}
 	}
+	c.fetching++
 	t.begin(id, tag)
 	c.match(t)
 	return nil
@@ -261,4 +262,9 @@ func (c *Channel) abandon(t *incoming) {
 	c.freeIncoming(t)
 }
 
-func (c *Channel) freeIncoming(t *incoming) { t.state, t.queued = inFree, false }
+func (c *Channel) freeIncoming(t *incoming) {
+	if t.state != inFree {
+		c.fetching--
+	}
+	t.state, t.queued = inFree, false
+}
