@@ -69,6 +69,7 @@ type side struct {
 	ring  *eager.Channel // if the bare ring is measured, else nil
 	msg   *messages      // if messages are measured, else nil
 	turns int            // counts reap
+	lucky int            // waits that ended before a turn
 
 	cs          [32]fabric.Completion
 	ids         [32]uint64 // of the completions of the last poll

@@ -127,14 +127,14 @@ func (c *Channel) assign(o *Out) {
 		}
 		return
 	}
-	w.pass(o)
+	w.pass(o.Tag, o.seq)
 }
 
-// pass notes that o takes no advert.
-func (w *wants) pass(o *Out) {
-	w.free[spread(o.Tag)%uint32(len(w.free))] = o.seq
-	if o.Tag < LibraryTags {
-		w.any = o.seq
+// pass notes that message seq takes no advert.
+func (w *wants) pass(tag uint32, seq uint64) {
+	w.free[spread(tag)%uint32(len(w.free))] = seq
+	if tag < LibraryTags {
+		w.any = seq
 	}
 }
 

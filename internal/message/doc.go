@@ -99,6 +99,7 @@
 //	plan.go        the backlog as the model sees it; waits.go what it waits for
 //	explain.go     Explain, and what is large
 //	transmit.go    carrying out a plan; ring.go, announce.go its two streams
+//	short.go       one message at once, and looking for one
 //	direct.go      messages that go to advertised receives
 //	in.go          In, matching; unexpected.go messages nobody asked for
 //	advert.go      receives that are advertised

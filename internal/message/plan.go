@@ -101,10 +101,18 @@ func (c *Channel) Limits() logp.Limits { return c.batch.Limits }
 // bound finds the length up to which a message alone goes eager for certain.
 func (c *Channel) bound() {
 	c.alone = -1
+	// A gather of one message is the same write with a header more: where the model
+	// thinks it faster, it has learned that from larger ones.
+	chosen := !c.opt.Policy.Forced && len(c.opt.Policy.Table) == 0
 	eagerAt := func(n int64) bool {
 		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: c.batch.Limits}
 		p, err := c.plan.Plan(&b)
-		return err == nil && p.Modes() == logp.ModeSet(0).With(logp.Eager)
+		if err != nil {
+			return false
+		}
+		m := p.Modes()
+		one := logp.ModeSet(0)
+		return m == one.With(logp.Eager) || chosen && m == one.With(logp.Gather) && n < int64(c.inPlace)
 	}
 	for n := int64(0); n <= c.batch.Limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
 		c.alone = int(n)

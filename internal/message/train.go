@@ -246,6 +246,6 @@ func (c *Channel) overtake(run []*Out, made *consist) {
 		run = run[len(run)-1:] // the last of a tag is what counts
 	}
 	for _, o := range run {
-		w.pass(o)
+		w.pass(o.Tag, o.seq)
 	}
 }
