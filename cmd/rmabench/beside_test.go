@@ -54,7 +54,11 @@ func TestCompareWithoutItsPeer(t *testing.T) {
 	require.Contains(t, errs, "apt-get install -y --no-install-recommends ucx-utils")
 
 	require.NoError(t, os.WriteFile(dir+"/ucx_perftest", []byte("#!/bin/sh\necho no such transport >&2\nexit 3\n"), 0o755))
-	code, out, errs = rmabench(t, "compare", "--fabric", "shm", "--tests", "rate:64", "--check")
+	page := filepath.Join(t.TempDir(), "page.html")
+	code, out, errs = rmabench(t, "compare", "--fabric", "shm", "--tests", "rate:64", "--check", "--plot", "--html", page)
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(b), "not measured")
 	require.Equal(t, exitFailed, code, errs)
 	require.Contains(t, out, "not measured")
 	require.Contains(t, out, "no such transport")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/compare"
+	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
 )
@@ -23,7 +25,8 @@ type compareFlags struct {
 	peers               []string
 	rounds, window      int
 	time, limit         time.Duration
-	format, out         string
+	format, out, html   string
+	plot                bool
 	pin, quiet, check   bool
 }
 
@@ -68,6 +71,8 @@ of the rounds' ratios. docs/perf.md says what exactly each side measures.
 	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "give up on a run of theirs after this time")
 	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
+	fl.BoolVar(&f.plot, "plot", false, "also draw the ratios as bars of text")
 	fl.BoolVar(&f.pin, "pin", true, "keep each process on a processor of its own")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if ours is behind anywhere")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
@@ -82,6 +87,8 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
 	case !slices.Contains(compare.Formats, f.format):
 		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(compare.Formats, ", "))
+	case f.plot && f.format == "json":
+		return req, errors.New("--plot goes with the table, not with --format json")
 	case f.rounds <= 0 || f.time <= 0 || f.limit <= 0:
 		return req, errors.New("--rounds, --time and --limit: want positive values")
 	}
@@ -150,12 +157,33 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(compare.Write(out, f.format, rows), commit()); err != nil {
+	err = compare.Write(out, f.format, rows)
+	if err == nil && f.plot {
+		_, err = fmt.Fprintln(out)
+		err = errors.Join(err, compare.WritePlot(out, rows))
+	}
+	if err := errors.Join(err, commit(), f.writePage(rows)); err != nil {
 		return err
 	}
 	behind := func(r compare.Row) bool { return r.Rounds == 0 || r.Ratio < 1 }
 	if f.check && slices.ContainsFunc(rows, behind) {
 		return errSilent // shown in what was written
+	}
+	return nil
+}
+
+// writePage writes the page of --html.
+func (f *compareFlags) writePage(rows []compare.Row) error {
+	if f.html == "" {
+		return nil
+	}
+	var page bytes.Buffer
+	err := report.WriteCompare(&page, rows, time.Now())
+	if err == nil {
+		err = writeFile(f.html, page.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
 	}
 	return nil
 }

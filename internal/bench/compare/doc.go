@@ -26,7 +26,7 @@
 //	            on processors, listen.go finds out when a server is ready
 //	run.go      Run: rounds, turns
 //	cpu.go      processor time of theirs
-//	row.go      Row: table and JSON lines
+//	row.go      Row: table and JSON lines; plot.go bars of text
 //
 // Output of the programs as it was recorded is in testdata. Every wait has a
 // deadline; processes end with the context.

@@ -17,10 +17,7 @@ var (
 	netBatch   = goPeer("net", "the same, with one write for 32 messages", []string{"shm", "tcp"}, "--batch", "32")
 )
 
-func init() {
-	netBatch.Name = "netbatch"
-	netBatch.Tests = map[string][]Kind{"shm": {Rate}, "tcp": {Rate}} // of others it is the same
-}
+func init() { netBatch.Name = "netbatch" }
 
 // goNets are the programs' names of connections.
 var goNets = map[string]string{"shm": "unix", "tcp": "tcp"}

@@ -1,0 +1,181 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"image/color"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/compare"
+)
+
+//go:embed compare.html
+var compareText string
+
+var comparePage = template.Must(template.New("compare page").Funcs(template.FuncMap{
+	"size": bench.FormatSize, "num": number, "two": func(x float64) string { return fmt.Sprintf("%.2f", x) },
+	"us": func(ns float64) string { return number(ns / 1000) },
+}).Parse(compareText))
+
+// Colours of ahead and behind.
+var (
+	aheadColor  = fabricColors["shm"]
+	behindColor = fabricColors["tcp"]
+	spreadColor = color.NRGBA{0x22, 0x22, 0x22, 0xff}
+)
+
+// ComparePlots draws a figure for every test and fabric: a bar for each peer from 1 to
+// its ratio, and a line over it from the least to the greatest of the rounds. A second
+// kind of figure has the processor time of theirs over ours.
+func ComparePlots(rows []compare.Row) (out []Plot, err error) {
+	type test struct {
+		fabric string
+		kind   compare.Kind
+		size   int
+	}
+	var order []test
+	of := map[test][]compare.Row{}
+	for _, r := range rows {
+		k := test{r.Fabric, r.Test, r.Size}
+		if of[k] == nil {
+			order = append(order, k)
+		}
+		of[k] = append(of[k], r)
+	}
+	for _, k := range order {
+		name := fmt.Sprintf("%s, %s of %s", k.fabric, compareTitles[k.kind], bench.FormatSize(k.size))
+		var speed, cpu ratioBars
+		var labels []string
+		for _, r := range of[k] {
+			if r.Rounds == 0 || r.Ratio <= 0 {
+				continue
+			}
+			labels = append(labels, r.Peer)
+			speed = append(speed, ratioBar{r.Ratio, r.RatioMin, r.RatioMax})
+			c := ratioBar{}
+			if r.OursCPU > 0 && r.TheirsCPU > 0 {
+				c.ratio = r.TheirsCPU / r.OursCPU
+			}
+			cpu = append(cpu, c)
+		}
+		id := fmt.Sprintf("%s-%s-%d", k.fabric, k.kind, k.size)
+		for _, f := range []struct {
+			id, title, y string
+			bars         ratioBars
+		}{{id, name, "times as fast as theirs", speed}, {id + "-cpu", name + ": processor time", "theirs over ours", cpu}} {
+			p, ok := f.bars.plot(f.title, f.y, labels)
+			if !ok {
+				continue
+			}
+			b, err := svg(p)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, Plot{f.id, b})
+		}
+	}
+	return out, nil
+}
+
+// compareTitles are what a kind of test is called in a title.
+var compareTitles = map[compare.Kind]string{
+	compare.Lat: "latency of messages", compare.BW: "bandwidth of messages", compare.Rate: "rate of messages",
+	compare.Put: "latency of puts", compare.PutBW: "bandwidth of puts",
+}
+
+// ratioBars are drawn from 1 up or down on a logarithmic axis.
+type ratioBars []ratioBar
+
+// ratioBar is one of them; ratio 0: none; hi 0: without a spread.
+type ratioBar struct{ ratio, lo, hi float64 }
+
+// plot is a figure of bars with names below; false if there is nothing to show.
+func (b ratioBars) plot(title, y string, names []string) (*plot.Plot, bool) {
+	lo, hi := 1/1.5, 1.5
+	some := false
+	for _, x := range b {
+		if x.ratio <= 0 || math.IsInf(x.ratio, 0) || math.IsNaN(x.ratio) {
+			continue
+		}
+		some = true
+		lo, hi = min(lo, x.ratio), max(hi, x.ratio, x.hi)
+		if x.lo > 0 {
+			lo = min(lo, x.lo)
+		}
+	}
+	if !some {
+		return nil, false
+	}
+	p := newPlot(title, "", y)
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+	p.Y.Min, p.Y.Max = lo/1.4, hi*1.4 // room for the figures
+	var labels []plot.Tick
+	for i, n := range names {
+		labels = append(labels, plot.Tick{Value: float64(i), Label: n})
+	}
+	p.X.Tick.Marker, p.X.Tick.Length = plot.ConstantTicks(labels), 0
+	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
+	p.Add(lines{}, b)
+	return p, true
+}
+
+// Plot implements plot.Plotter.
+func (b ratioBars) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	label := p.X.Tick.Label
+	label.Font.Size = 7.5
+	label.XAlign = draw.XCenter
+	for i, x := range b {
+		if x.ratio <= 0 || math.IsInf(x.ratio, 0) || math.IsNaN(x.ratio) {
+			continue
+		}
+		x0, x1, mid := tx(float64(i)-0.3), tx(float64(i)+0.3), tx(float64(i))
+		fill, tip := aheadColor, max(x.ratio, x.hi)
+		label.YAlign = draw.YBottom
+		if x.ratio < 1 {
+			fill, tip = behindColor, x.ratio
+			if x.lo > 0 {
+				tip = min(tip, x.lo)
+			}
+			label.YAlign = draw.YTop
+		}
+		c.FillPolygon(fill, []vg.Point{{X: x0, Y: ty(1)}, {X: x1, Y: ty(1)}, {X: x1, Y: ty(x.ratio)}, {X: x0, Y: ty(x.ratio)}})
+		if x.lo > 0 && x.hi > x.lo {
+			c.StrokeLine2(draw.LineStyle{Color: spreadColor, Width: 1}, mid, ty(x.lo), mid, ty(x.hi))
+		}
+		at := vg.Point{X: mid, Y: ty(tip) + 2}
+		if x.ratio < 1 {
+			at.Y = ty(tip) - 2
+		}
+		c.FillText(label, at, number(x.ratio))
+	}
+	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 0.8}, c.Min.X, ty(1), c.Max.X, ty(1))
+}
+
+// WriteCompare writes a page with figures and all rows.
+func WriteCompare(w io.Writer, rows []compare.Row, when time.Time) error {
+	plots, err := ComparePlots(rows)
+	if err != nil {
+		return err
+	}
+	var machines []bench.Machine
+	for _, r := range rows {
+		m := r.Machine
+		m.TimerNS = 0 // differs from run to run
+		if !slices.Contains(machines, m) {
+			machines = append(machines, m)
+		}
+	}
+	return comparePage.Execute(w, map[string]any{
+		"When": when.UTC().Format("2006-01-02 15:04 MST"), "Figures": figures(plots), "Rows": rows, "Machines": machines,
+	})
+}
