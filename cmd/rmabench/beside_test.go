@@ -49,9 +49,10 @@ func TestCompareWithoutItsPeer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	code, out, errs := rmabench(t, "compare", "--fabric", "shm", "--tests", "rate:64")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, exitMissing, code)
 	require.Empty(t, out)
 	require.Contains(t, errs, "apt-get install -y --no-install-recommends ucx-utils")
+	require.Contains(t, errs, "--install")
 
 	require.NoError(t, os.WriteFile(dir+"/ucx_perftest", []byte("#!/bin/sh\necho no such transport >&2\nexit 3\n"), 0o755))
 	page := filepath.Join(t.TempDir(), "page.html")
@@ -86,13 +87,32 @@ func TestCompareWithUCX(t *testing.T) {
 	}
 }
 
+// Puts go through the engine; what a peer does not make is refused by name.
+func TestComparePuts(t *testing.T) {
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		t.Skip("ucx_perftest is not installed (ucx-utils)")
+	}
+	for _, fabric := range fabrics {
+		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "put:8,putbw:64K", "--rounds", "1", "--time", "5ms", "--limit", "5s", "--format", "json")
+		require.Equal(t, exitOK, code, errs)
+		rows := jsonLines[compare.Row](t, out)
+		require.Len(t, rows, 2)
+		for i, kind := range []compare.Kind{compare.Put, compare.PutBW} {
+			require.Equal(t, kind, rows[i].Test)
+			if rows[i].Rounds == 1 {
+				require.True(t, rows[i].Ours > 0 && rows[i].Theirs > 0, "%+v", rows[i])
+			}
+		}
+	}
+}
+
 func TestBesideUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
-		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
+		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)

@@ -22,13 +22,21 @@ import (
 // compareFlags are the flags of compare.
 type compareFlags struct {
 	fabric, tests, mode string
+	through             string
 	peers               []string
 	rounds, window      int
 	time, limit         time.Duration
 	format, out, html   string
 	plot                bool
 	pin, quiet, check   bool
+	install             bool
 }
+
+// What our messages go through. Puts always go through the engine.
+const (
+	throughEngine  = "engine"
+	throughChannel = "channel"
+)
 
 // compareFabrics are those where it is known what the other side uses.
 var compareFabrics = []string{"shm", "tcp", "verbs"}
@@ -41,15 +49,26 @@ func compareCommand(s streams) *cobra.Command {
 say who is ahead. Both sides run as two processes of this host, each on a processor of
 its own where there are two.
 
-  lat:SIZE   half a round trip, the median, µs
-  bw:SIZE    bandwidth of a stream, 1e6 bytes a second
-  rate:SIZE  messages a second of a stream, millions
+  lat:SIZE    half a round trip of a message, the median, µs
+  bw:SIZE     bandwidth of a stream of messages, 1e6 bytes a second
+  rate:SIZE   messages a second of such a stream, millions
+  put:SIZE    half a round trip of puts into memory that the target polls, µs
+  putbw:SIZE  bandwidth of a stream of puts
 
 A ratio of more than 1 means that ours is ahead, also for latency; it is the median
-of the rounds' ratios. docs/perf.md says what exactly each side measures.
+of the rounds' ratios. docs/perf.md says what exactly each side measures, and where
+a definition favours one of them.
 
-  ucx        ucx_perftest, tag-matched messages (Debian: ucx-utils)`,
+Peers, and what they measure:
+
+` + compare.Help() + `
+Peers that are not installed are an error, unless --peers is all: then they are left
+out, which is said. --install installs them.
+
+Exit code: 0 measured, 1 failed, or behind somewhere and --check, 2 wrong flags, 3 a
+peer that is named is not installed.`,
 		Example: `  rmabench compare --fabric tcp --peers ucx
+  rmabench compare --fabric shm --peers all --install --tests put:8,lat:8,rate:8,bw:1M
   rmabench compare --fabric shm --tests rate:64 --mode gather --rounds 9
   rmabench compare --fabric verbs --tests rate:64,lat:8 --format json   # in a VM`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,6 +84,7 @@ of the rounds' ratios. docs/perf.md says what exactly each side measures.
 	fl.StringSliceVar(&f.peers, "peers", []string{"ucx"}, "whom to compare with: all that are installed, or "+strings.Join(compare.Names(), ", "))
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
 	fl.StringVar(&f.mode, "mode", bench.Modes[0], "how our messages go: "+strings.Join(bench.Modes, ", "))
+	fl.StringVar(&f.through, "through", throughEngine, "what carries our messages: engine, the public interface, or channel, what is below it")
 	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
 	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "how often both sides take their turn")
 	fl.DurationVar(&f.time, "time", compare.DefaultTime, "how long a test is measured on either side, in each round")
@@ -74,6 +94,7 @@ of the rounds' ratios. docs/perf.md says what exactly each side measures.
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.BoolVar(&f.plot, "plot", false, "also draw the ratios as bars of text")
 	fl.BoolVar(&f.pin, "pin", true, "keep each process on a processor of its own")
+	fl.BoolVar(&f.install, "install", false, "install the Debian packages that peers lack, with apt-get (as root)")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if ours is behind anywhere")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
@@ -85,6 +106,8 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 	switch {
 	case !slices.Contains(compareFabrics, f.fabric):
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
+	case f.through != throughEngine && f.through != throughChannel:
+		return req, fmt.Errorf("--through %q: want %s or %s", f.through, throughEngine, throughChannel)
 	case !slices.Contains(compare.Formats, f.format):
 		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(compare.Formats, ", "))
 	case f.plot && f.format == "json":
@@ -112,6 +135,12 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 // ours is what we measure for a test.
 func (f *compareFlags) ours(t compare.Test) bench.Request {
 	p := bench.Plan{Test: bench.Test(t.Kind), Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window}
+	switch t.Kind {
+	case compare.Put:
+		p.Test, p.Op, p.Mode = bench.Lat, bench.Put, ""
+	case compare.PutBW:
+		p.Test, p.Op, p.Mode = bench.BW, bench.Put, ""
+	}
 	return bench.Request{Fabric: f.fabric, Plans: []bench.Plan{p}, Pin: f.pin}
 }
 
@@ -130,6 +159,11 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	if f.pin {
 		req.Place.Cores = bench.Cores()
 	}
+	if f.install {
+		if err := compare.Install(ctx, req.Fabric, req.Peers, s.err); err != nil {
+			return err
+		}
+	}
 	left, err := req.Check()
 	if err != nil {
 		return err
@@ -145,8 +179,11 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	p := newProgress(bar, len(req.Tests)*len(req.Peers))
 	var rows []compare.Row
 	err = compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
-		err = session.Local(ctx, f.ours(t), s.err, func(r bench.Result) error { res = r; return nil })
-		return res, err
+		take := func(r bench.Result) error { res = r; return nil }
+		if f.through == throughEngine || t.OneSided() {
+			return res, session.EngineLocal(ctx, f.ours(t), 1, s.err, take)
+		}
+		return res, session.Local(ctx, f.ours(t), s.err, take)
 	}, func(r compare.Row) error {
 		p.text = fmt.Sprintf("%s %s %s %s", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size))
 		p.done()

@@ -35,6 +35,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
 )
@@ -58,6 +59,9 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+
+	// exitMissing is a peer of compare that was named and is not installed.
+	exitMissing = 3
 )
 
 // usageError marks errors of the command line.
@@ -120,7 +124,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s),
-		childCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s))
+		childCommand(s), engineChildCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -137,8 +141,11 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitFailed
 	}
 	fmt.Fprintf(s.err, "rmabench: %v\n", err)
-	if errors.As(err, &u) {
+	switch {
+	case errors.As(err, &u):
 		return exitUsage
+	case errors.Is(err, compare.ErrMissing):
+		return exitMissing
 	}
 	return exitFailed
 }
@@ -157,6 +164,16 @@ func childCommand(s streams) *cobra.Command {
 		Use: session.ChildArg, Hidden: true, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return shown(session.Child(cmd.Context(), s.in, s.out))
+		},
+	}
+}
+
+// engineChildCommand is what session.EngineLocal starts.
+func engineChildCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.EngineArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.EngineChild(cmd.Context(), s.in, s.out))
 		},
 	}
 }

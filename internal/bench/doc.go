@@ -43,6 +43,8 @@
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
 //	startup.go    what sampling adds to the start of an engine
+//	engine.go     puts and messages through package rma, as applications do; engineplay.go
+//	              what the ranks of a pair do
 //	run.go        the sweep over operations, sizes and rounds
 //	rank.go       what measurements of other packages share
 //	pin.go        a processor for each rank

@@ -11,7 +11,9 @@
 //   - lat: half a round trip of a message, the median, µs; less is better.
 //   - bw: bytes of a stream of messages over its time, 1e6 bytes a second.
 //   - rate: messages of such a stream, 1e6 a second.
-//   - ratio: ours over theirs, for lat theirs over ours, so that more than 1 is
+//   - put, putbw: the same of one-sided writes; the target polls its memory, or does
+//     nothing.
+//   - ratio: ours over theirs, for lat and put theirs over ours, so that more than 1 is
 //     always ahead. The ratio of a row is the median of the rounds' ratios.
 //   - cpu: processor time for a message, of both processes together.
 //
@@ -19,8 +21,9 @@
 //
 //	test.go     Test, and its syntax
 //	peer.go     Peer, Job, Place, Plan, the table of peers
-//	need.go     programs and packages
-//	ucx.go      ucx_perftest; parse.go what parsers share
+//	need.go     programs and packages; install.go brings them; help.go who does what
+//	ucx.go, libfabric.go, mpi.go, netpipe.go, raw.go, perftest.go  the peers
+//	parse.go    what parsers share; csource.go programs of ours in C, csrc
 //	gopeer.go   libraries of Go, by the programs of bench/peers; gotool.go builds them
 //	process.go  the processes of a run: group_unix.go ends them, pin_linux.go keeps them
 //	            on processors, listen.go finds out when a server is ready

@@ -2,8 +2,8 @@ package compare
 
 import "strconv"
 
-// numbers reads n fields, all of which must be plausible figures: finite, not
-// negative.
+// numbers reads n fields, all of which must be plausible figures: 0, or so large and
+// so small that what is computed of them is finite.
 func numbers(fields []string, n int) ([]float64, bool) {
 	if len(fields) != n {
 		return nil, false
@@ -11,7 +11,7 @@ func numbers(fields []string, n int) ([]float64, bool) {
 	v := make([]float64, n)
 	for i, f := range fields {
 		x, err := strconv.ParseFloat(f, 64)
-		if err != nil || !(x >= 0 && x < 1e15) {
+		if err != nil || x != 0 && !(x > 1e-12 && x < 1e15) {
 			return nil, false
 		}
 		v[i] = x

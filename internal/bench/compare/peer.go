@@ -34,7 +34,7 @@ type Peer struct {
 	// used. It starts nothing.
 	Plan func(j Job) (Plan, error)
 
-	// Parse reads the figure, in the test's unit, out of what the client printed.
+	// Parse reads the figure, in the test's unit, out of the client's standard output.
 	// Errors are *OutputError.
 	Parse func(out []byte, j Job) (float64, error)
 
@@ -97,7 +97,7 @@ type Plan struct {
 }
 
 // Peers are those there are.
-var Peers = []*Peer{ucx, shmipcPeer, grpcPeer, netPeer, netBatch}
+var Peers = []*Peer{ucx, libfabric, openmpi, mpich, netpipe, raw, perftest, shmipcPeer, grpcPeer, netPeer, netBatch}
 
 // All is the name that stands for every peer that is installed.
 const All = "all"

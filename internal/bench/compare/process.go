@@ -87,12 +87,12 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var said, out bounded
+	var said, out, told bounded // by the server, by the client: output, diagnostics
 	var srv *exec.Cmd
 	var served error // once done is closed
 	done := make(chan struct{})
 	if len(plan.Server) > 0 {
-		srv = command(ctx, plan.Server, plan.Env, &said)
+		srv = command(ctx, plan.Server, plan.Env, &said, &said)
 		if err := start(srv, &job.Place, serverSide); err != nil {
 			return s, fmt.Errorf("start %s: %w", plan.Server[0], err)
 		}
@@ -102,7 +102,7 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 		}()
 		err = ready(ctx, plan.Socket, job.Port, done)
 	}
-	cli := command(ctx, plan.Client, plan.Env, &out)
+	cli := command(ctx, plan.Client, plan.Env, &out, &told)
 	if err == nil {
 		if srv == nil {
 			job.Cores = nil // a launcher needs them all
@@ -119,7 +119,7 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 		if srv != nil {
 			<-done
 		}
-		return s, fmt.Errorf("%s %v: %w%s", plan.Client[0], t, err, tail(&out, &said))
+		return s, fmt.Errorf("%s %v: %w%s", plan.Client[0], t, err, tail(&told, &out, &said))
 	}
 	s.CPU = spent(cli)
 	if srv != nil {
@@ -134,10 +134,10 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 
 // command is one process; it ends with ctx, and with it the group of processes
 // that it leads: asked first, for a launcher stops what it has started.
-func command(ctx context.Context, args, env []string, out *bounded) *exec.Cmd {
+func command(ctx context.Context, args, env []string, out, diag *bounded) *exec.Cmd {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
-	c.Stdout, c.Stderr = out, out
+	c.Stdout, c.Stderr = out, diag
 	c.WaitDelay = graceTime // then it is killed
 	lead(c)
 	return c

@@ -23,7 +23,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for _, script := range []string{"sleep 600 & echo $!; wait", "trap '' TERM; (trap '' TERM; sleep 600) & echo $!; wait"} {
 		ctx, cancel := context.WithCancel(testutil.Context(t, 60*time.Second))
 		var out bounded
-		c := command(ctx, []string{"/bin/sh", "-c", script}, nil, &out)
+		c := command(ctx, []string{"/bin/sh", "-c", script}, nil, &out, &out)
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
 		c.Stdout = w

@@ -40,7 +40,8 @@ const (
 	maxIters  = 50_000_000
 	maxPairs  = 64
 
-	trialBytes = 256 << 20 // of a trial, or 20 messages
+	minIters   = 20        // of any run: with fewer, clocks of a µs show
+	trialBytes = 256 << 20 // of a trial, or minIters messages
 )
 
 // Ours measures t with this library, on the request's fabric.
@@ -216,7 +217,7 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 }
 
 // trial is how many iterations of the n that a trial has are made of large messages.
-func (t Test) trial(n int) int { return max(min(n, trialBytes/t.Size), min(n, 20)) }
+func (t Test) trial(n int) int { return max(min(n, trialBytes/t.Size), min(n, minIters)) }
 
 // iterations is how many fill d, going by the figure of a trial.
 func iterations(t Test, figure float64, d time.Duration) int {
@@ -230,5 +231,5 @@ func iterations(t Test, figure float64, d time.Duration) int {
 		us = 1 / figure
 	}
 	n := float64(d.Microseconds()) / us
-	return int(math.Ceil(min(max(n, 20), maxIters)))
+	return int(math.Ceil(min(max(n, minIters), maxIters)))
 }

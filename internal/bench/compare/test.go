@@ -91,6 +91,9 @@ func (t Test) Figure(r bench.Result) float64 {
 	return r.Mmsgs
 }
 
+// OneSided says that the test is of puts, not of messages.
+func (t Test) OneSided() bool { return t.Kind == Put || t.Kind == PutBW }
+
 // less says that less is better.
 func (t Test) less() bool { return t.Kind == Lat || t.Kind == Put }
 

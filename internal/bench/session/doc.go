@@ -8,6 +8,7 @@
 //	local.go    Local and Child, which it starts
 //	plogp.go    the same for sampling
 //	startup.go  the same for starts of engines
+//	engine.go   the same through package rma, for pairs of ranks
 //	choice.go   the same for comparing modes
 //	remote.go   Serve and Connect
 //

@@ -46,6 +46,11 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 // standard input. Every line of their standard output goes to take, which says
 // whether it was a result; what was not goes to stderr.
 func local(ctx context.Context, arg string, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
+	return localRanks(ctx, launch.Spec{N: 2, Args: []string{arg}}, req, stderr, take)
+}
+
+// localRanks is local for the ranks, arguments and environment of spec.
+func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -57,9 +62,8 @@ func local(ctx context.Context, arg string, req any, stderr io.Writer, take func
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := &lines{take: take, other: stderr, fail: cancel}
-	code, err := launch.Run(ctx, launch.Spec{
-		N: 2, Path: self, Args: []string{arg}, Stdin: bytes.NewReader(in), Stdout: out, Stderr: stderr,
-	})
+	spec.Path, spec.Stdin, spec.Stdout, spec.Stderr = self, bytes.NewReader(in), out, stderr
+	code, err := launch.Run(ctx, spec)
 	if cause := context.Cause(ctx); cause != nil && out.failed {
 		return cause
 	}

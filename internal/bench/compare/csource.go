@@ -1,0 +1,85 @@
+package compare
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Programs in C that say what no packaged program does.
+//
+//go:embed csrc/*.c
+var sources embed.FS
+
+// compileTime bounds a compilation.
+const compileTime = time.Minute
+
+// compile is a Prepare that compiles one of the sources to dir/play.
+func compile(cc, source string) func(ctx context.Context, dir string) error {
+	return func(ctx context.Context, dir string) error {
+		text, err := sources.ReadFile("csrc/" + source)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, source)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, compileTime)
+		defer cancel()
+		var out bounded
+		c := command(ctx, []string{cc, "-O2", "-o", compiled(dir), path}, nil, &out, &out)
+		if err := c.Start(); err != nil {
+			return err
+		}
+		if err := wait(c); err != nil {
+			return fmt.Errorf("%s %s: %w%s", filepath.Base(cc), source, err, tail(&out))
+		}
+		return nil
+	}
+}
+
+// compiled is where compile puts its result.
+func compiled(dir string) string { return filepath.Join(dir, "play") }
+
+// parseC reads the line that our programs in C print: test, size, operations,
+// seconds; of a ping-pong half the seconds.
+func parseC(program string) func(out []byte, j Job) (float64, error) {
+	return func(out []byte, j Job) (float64, error) {
+		want := []string{cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			if len(f) == 0 || f[0] != want[0] {
+				continue
+			}
+			if len(f) == 4 && f[1] == want[1] && f[2] == want[2] {
+				if v, ok := numbers(f[3:], 1); ok && v[0] > 0 {
+					return j.figure(v[0]), nil
+				}
+			}
+			return 0, &OutputError{Program: program, Want: strings.Join(want, " ") + " and seconds", Line: strings.TrimSpace(line)}
+		}
+		return 0, &OutputError{Program: program, Want: strings.Join(want, " ") + " and seconds", Line: lastLine(out)}
+	}
+}
+
+// cTests are the names of tests in those programs.
+var cTests = map[Kind]string{Lat: "lat", BW: "bw", Rate: "bw", Put: "put", PutBW: "putbw"}
+
+// figure turns the seconds that all iterations took, half of them of a ping-pong,
+// into the test's unit.
+func (j *Job) figure(seconds float64) float64 {
+	n := float64(j.Iters)
+	switch j.Test.Kind {
+	case Lat, Put:
+		return seconds * 1e6 / n
+	case Rate:
+		return n / seconds / 1e6
+	}
+	return n * float64(j.Test.Size) / seconds / 1e6
+}

@@ -1,0 +1,77 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// installTime bounds an installation: packages come over a network.
+const installTime = 15 * time.Minute
+
+// ErrInstall is an installation that was asked for and did not come about.
+var ErrInstall = errors.New("cannot install")
+
+// Install brings the Debian packages that peers lack on a fabric; what is said
+// meanwhile goes to w. Programs of Go are built or are the user's to install. It does
+// nothing where nothing is missing.
+func Install(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
+	return install(ctx, fabric, peers, w, os.Geteuid() == 0)
+}
+
+func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, root bool) error {
+	names := lacking(fabric, peers)
+	if len(names) == 0 {
+		return nil
+	}
+	args := append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, names...)
+	if _, err := exec.LookPath(args[0]); err != nil {
+		return fmt.Errorf("%w %s: no apt-get: this is not Debian, or alike", ErrInstall, strings.Join(names, ", "))
+	}
+	if !root {
+		return fmt.Errorf("%w without being root: sudo %s", ErrInstall, strings.Join(args, " "))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, installTime, fmt.Errorf("apt-get: %w in %v", ErrStuck, installTime))
+	defer cancel()
+	fmt.Fprintln(w, strings.Join(args, " "))
+	var out bounded
+	c := command(ctx, args, []string{"DEBIAN_FRONTEND=noninteractive"}, &out, &out)
+	err := c.Start()
+	if err == nil {
+		err = wait(c)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("%w: apt-get: %w%s (is the list of packages old? apt-get update)", ErrInstall, err, tail(&out))
+	}
+	if rest := lacking(fabric, peers); len(rest) > 0 {
+		return fmt.Errorf("%w %s: installed, and its programs are not there", ErrInstall, strings.Join(rest, ", "))
+	}
+	return nil
+}
+
+// lacking are the packages of programs that are not there.
+func lacking(fabric string, peers []*Peer) (names []string) {
+	for _, p := range peers {
+		var m *MissingError
+		if p.Tests[fabric] == nil || !errors.As(p.Missing(fabric), &m) {
+			continue
+		}
+		for _, list := range m.Packages {
+			for _, n := range strings.Fields(list) {
+				if !slices.Contains(names, n) {
+					names = append(names, n)
+				}
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,95 @@
+package compare
+
+import (
+	"os"
+	"strconv"
+)
+
+// openmpi is Open MPI; ping-pong by NetPIPE, the others by csrc/mpi.c, because no
+// package has a program for them.
+var openmpi = &Peer{
+	Name: "openmpi", About: "Open MPI: NPopenmpi; streams and puts by a program of ours, with mpicc",
+	Needs: []Need{
+		{Program: "mpirun.openmpi", Package: "openmpi-bin"},
+		{Program: "NPopenmpi", Package: "netpipe-openmpi"},
+		{Program: "mpicc.openmpi", Package: "libopenmpi-dev"},
+	},
+	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
+	Version: []string{"mpirun.openmpi", "--version"},
+	Plan:    openmpiPlan, Prepare: compile("mpicc.openmpi", "mpi.c"), Parse: parseMPI("NPopenmpi"), Trial: 200,
+}
+
+// openmpiPlan leaves one path between the ranks: the ob1 layer above one byte
+// transfer layer. Windows of ranks on one host would be shared memory without it,
+// so that component is left out on tcp.
+func openmpiPlan(j Job) (Plan, error) {
+	launch := []string{"mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "orte_tmpdir_base", j.Dir}
+	switch j.Fabric {
+	case "shm":
+		launch = append(launch, "--mca", "btl", "self,vader")
+	default:
+		launch = append(launch, "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "osc", "^sm")
+	}
+	var env []string
+	if os.Geteuid() == 0 { // it refuses root otherwise; in a container there is nobody else
+		env = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
+	}
+	return Plan{Env: env, Client: mpiRanks(launch, "NPopenmpi", &j)}, nil
+}
+
+// mpich is MPICH, in Debian's build above UCX; see openmpi.
+var mpich = &Peer{
+	Name: "mpich", About: "MPICH: NPmpich2; streams and puts by a program of ours, with mpicc",
+	Needs: []Need{
+		{Program: "mpirun.mpich", Package: "mpich"},
+		{Program: "NPmpich2", Package: "netpipe-mpich2"},
+		{Program: "mpicc.mpich", Package: "libmpich-dev"},
+	},
+	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
+	Version: []string{"mpichversion"},
+	Plan:    mpichPlan, Prepare: compile("mpicc.mpich", "mpi.c"), Parse: parseMPI("NPmpich2"), Trial: 200,
+}
+
+// mpichPlan restricts UCX as for the peer of that name. On tcp the ranks are made to
+// believe that they are on different hosts: else MPICH's own shared memory is first.
+func mpichPlan(j Job) (Plan, error) {
+	env, err := ucxEnv(j.Fabric, &j.Place)
+	if j.Fabric == "tcp" {
+		env = append(env, "MPIR_CVAR_NOLOCAL=1")
+	}
+	return Plan{Env: env, Client: mpiRanks([]string{"mpirun.mpich"}, "NPmpich2", &j)}, err
+}
+
+// mpiRanks are the arguments of a launcher for two ranks, each on its processor:
+// launchers number processors in their own ways, taskset does not.
+func mpiRanks(launch []string, pingpong string, j *Job) []string {
+	program := append([]string{pingpong}, netpipeArgs(j)...)
+	if j.Test.Kind != Lat {
+		program = []string{compiled(j.Dir), cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
+	}
+	for side, out := range []string{"/dev/stdout", "/dev/null"} {
+		if side > 0 {
+			launch = append(launch, ":")
+		}
+		launch = append(launch, "-n", "1")
+		if core, pinned := j.Core(side); pinned {
+			launch = append(launch, "taskset", "-c", strconv.Itoa(core))
+		}
+		launch = append(launch, program...)
+		if j.Test.Kind == Lat {
+			launch = append(launch, "-o", out)
+		}
+	}
+	return launch
+}
+
+// parseMPI reads the output of the program that mpiRanks chose.
+func parseMPI(pingpong string) func(out []byte, j Job) (float64, error) {
+	np, c := parseNetpipe(pingpong), parseC("mpi.c")
+	return func(out []byte, j Job) (float64, error) {
+		if j.Test.Kind == Lat {
+			return np(out, j)
+		}
+		return c(out, j)
+	}
+}

@@ -1,0 +1,48 @@
+package compare
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// netpipe is NetPIPE over a TCP socket that blocks. Its streams are left out: it
+// opens its sockets anew before each trial, and its client may come before the server
+// listens.
+var netpipe = &Peer{
+	Name: "netpipe", About: "NPtcp: ping-pong of a TCP socket that blocks",
+	Needs:   []Need{{Program: "NPtcp", Package: "netpipe-tcp"}},
+	Tests:   map[string][]Kind{"tcp": {Lat}},
+	Version: []string{"dpkg-query", "-W", "-f", "NetPIPE ${Version}\n", "netpipe-tcp"},
+	Plan: func(j Job) (Plan, error) {
+		args := append([]string{"NPtcp", "-P", strconv.Itoa(j.Port)}, netpipeArgs(&j)...)
+		return Plan{Server: append(args[:len(args):len(args)], "-o", "/dev/null"), Client: append(args, "-o", "/dev/stdout", "-h", j.Addr)}, nil
+	},
+	Parse: parseNetpipe("NPtcp"), Trial: 200,
+}
+
+// netpipeArgs are those of both sides: one size, without others around it.
+func netpipeArgs(j *Job) []string {
+	size := strconv.Itoa(j.Test.Size)
+	return []string{"-l", size, "-u", size, "-p", "0", "-n", strconv.Itoa(j.Iters)}
+}
+
+// parseNetpipe reads the line that goes to the output file: bytes, rate in 2^20
+// bits a second, seconds a message one way. The rate has more digits.
+func parseNetpipe(program string) func(out []byte, j Job) (float64, error) {
+	return func(out []byte, j Job) (float64, error) {
+		size := strconv.Itoa(j.Test.Size)
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			if len(f) != 3 || f[0] != size {
+				continue
+			}
+			if v, ok := numbers(f[1:], 2); ok && v[0] > 0 {
+				one := float64(j.Test.Size) * 8 / (v[0] * (1 << 20)) // seconds
+				return j.figure(one * float64(j.Iters)), nil
+			}
+			return 0, &OutputError{Program: program, Want: "bytes, rate, time", Line: strings.TrimSpace(line)}
+		}
+		return 0, &OutputError{Program: program, Want: fmt.Sprintf("a line of 3 columns for %s bytes", size), Line: lastLine(out)}
+	}
+}

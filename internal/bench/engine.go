@@ -1,0 +1,330 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// Measurements through package rma alone, as an application would write them: put
+// and send of Plan. What Run measures is one floor below (links, channels); the
+// difference is what the engine costs.
+//
+// Ranks come in pairs: rank r of the first half plays with rank r + size/2, all
+// pairs at once. A phase is a number of operations that both know; it is told by a
+// message.
+
+// Tags of messages of the engine's measurements; data have 0.
+const (
+	engineAsk    = 1 + iota // origin to target: a phase, or the request
+	engineAnswer            // target to origin: the phase is over, all has come
+	engineResult            // origin to rank 0
+)
+
+// engineMeet is told instead of a phase: all ranks meet. 0 ends a point.
+const engineMeet = -1
+
+// engineMaxControl bounds a control message, which is JSON.
+const engineMaxControl = 64 << 10
+
+// engineSide is one rank of a pair.
+type engineSide struct {
+	eng    *rma.Engine
+	peer   *rma.Peer
+	win    *rma.Window
+	other  int // rank
+	origin bool
+	size   int
+	span   int // bytes of each of the two areas of the window
+	window int
+	stall  int64 // ticks
+	w      cpu.Spinner
+	cpu    time.Duration     // of both processes, in the last phase; negative: not known
+	reqs   []rma.Request     // the window of a stream
+	recvs  []rma.RecvRequest // and of its receiver
+	buf    []byte
+	seq    uint64 // of puts
+}
+
+// offIn is where the areas of a window begin: in, out. The words before them are
+// flags and their source.
+const (
+	offWord    = 0
+	offWordOut = 128
+	offIn      = 4096
+)
+
+// RunEngine measures req.Plans, of put and send, between the ranks of an engine.
+// Every rank calls it, rank 0 with what it wants and emit. The garbage collector is
+// off meanwhile.
+func RunEngine(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) error) error {
+	if eng.Size() < 2 || eng.Size()%2 != 0 {
+		return fmt.Errorf("%w: %d ranks, want pairs", ErrPlan, eng.Size())
+	}
+	if err := engineShare(ctx, eng, &req); err != nil {
+		return err
+	}
+	pairs := eng.Size() / 2
+	if req.Pin {
+		defer pin(eng.Rank() / pairs)()
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	machine, rec := ThisMachine(), newRecorder()
+	for _, st := range req.steps() {
+		p := &req.Plans[st.plan]
+		res := Result{Test: p.Test, Op: p.Op, Size: st.size, Round: st.round, Label: req.Label, Machine: machine, Mode: p.Mode}
+		if err := enginePoint(ctx, eng, p, st.size, req.Pin, rec, &res); err != nil {
+			return fmt.Errorf("engine: %s %s %d bytes: %w", p.Test, p.Op, st.size, err)
+		}
+		if eng.Rank() == 0 {
+			if err := emit(res); err != nil {
+				return err
+			}
+		}
+	}
+	return eng.Barrier(ctx)
+}
+
+// CheckEngine says whether RunEngine can measure the plans.
+func (r *Request) CheckEngine() error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	for i := range r.Plans {
+		if p := &r.Plans[i]; p.Op != Put && p.Op != Send || p.Validate || p.Tags > 1 {
+			return fmt.Errorf("%w: %s through the engine: want put or send, one tag, no validation", ErrPlan, p.Op)
+		}
+	}
+	return nil
+}
+
+// engineShare carries rank 0's request to all, who trust nothing in it.
+func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
+	if eng.Rank() != 0 {
+		buf := make([]byte, engineMaxControl)
+		n, err := eng.Peer(0).RecvTag(engineAsk, buf).Wait(ctx)
+		if err == nil {
+			err = json.Unmarshal(buf[:n], req)
+		}
+		if err == nil {
+			err = req.CheckEngine()
+		}
+		return wrap("request of rank 0", err)
+	}
+	if err := req.CheckEngine(); err != nil {
+		return err
+	}
+	b, err := json.Marshal(req)
+	if err == nil && len(b) > engineMaxControl {
+		err = fmt.Errorf("%w: %d bytes of request", ErrPlan, len(b))
+	}
+	for r := 1; r < eng.Size() && err == nil; r++ {
+		err = eng.Peer(r).SendTag(engineAsk, b).Wait(ctx)
+	}
+	return err
+}
+
+// enginePoint measures one size; the result is that of all pairs, on rank 0.
+func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, pinned bool, rec *recorder, res *Result) (err error) {
+	span := (size + 4095) &^ 4095
+	win, err := eng.Window(ctx, offIn+2*span)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, win.Free(ctx)) }()
+	for i := 0; i < offIn+2*span; i += 4096 {
+		win.Bytes()[i] = 0 // first use would be measured
+	}
+	pairs := eng.Size() / 2
+	s := &engineSide{
+		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: span,
+		stall: ticksOf(p.Stall), w: cpu.Spinner{Locked: pinned}, buf: make([]byte, 8),
+		window: max(min(p.Window, engineWindowBytes/size), 2),
+	}
+	s.peer = eng.Peer(s.other)
+	s.reqs, s.recvs = make([]rma.Request, s.window), make([]rma.RecvRequest, s.window)
+	res.Fabric = s.peer.Link()
+	if res.Fabric == "ibv" {
+		res.Fabric = "verbs"
+	}
+	if p.Test != Lat {
+		res.Window = s.window
+	}
+	play, parts := s.game(p)
+	if !s.origin {
+		return s.serve(ctx, play)
+	}
+	msgs, took, err := s.measure(ctx, p, play, rec)
+	if err != nil {
+		return err
+	}
+	res.LatUS = rec.latency(parts)
+	res.fill(msgs, took)
+	if s.cpu >= 0 {
+		res.CPUNS = float64(s.cpu) / (float64(msgs) * parts)
+	}
+	return engineCollect(ctx, eng, p, res)
+}
+
+// engineWindowBytes bounds what a stream has under way.
+const engineWindowBytes = 64 << 20
+
+// game is what a plan plays, and how many parts of a sample are its latency.
+func (s *engineSide) game(p *Plan) (play func(ctx context.Context, n int64, rec *recorder) error, parts float64) {
+	switch {
+	case p.Op == Put && p.Test == Lat:
+		return s.putPing, 2
+	case p.Op == Put:
+		return s.putStream, 1
+	case p.Test == Lat:
+		return s.sendPing, 2
+	}
+	return s.sendStream, 1
+}
+
+// measure is the origin's part: phases that grow until they have warmed up, then,
+// all pairs at once, one that takes as long as the plan says.
+func (s *engineSide) measure(ctx context.Context, p *Plan, play func(context.Context, int64, *recorder) error, rec *recorder) (n int64, took time.Duration, err error) {
+	warm := max(min(p.Time/5, 200*time.Millisecond), time.Millisecond)
+	n = max(2, min(p.Iters, 10))
+	for took < warm {
+		if took, err = s.phase(ctx, n, play, nil); err != nil {
+			return 0, 0, err
+		}
+		n *= 2
+	}
+	n = max(p.Iters, int64(float64(n/2)*float64(p.Time)/float64(took)))
+	if err := s.tell(ctx, engineAsk, engineMeet); err != nil {
+		return 0, 0, err
+	}
+	if err := s.eng.Barrier(ctx); err != nil {
+		return 0, 0, err
+	}
+	rec.reset()
+	took, err = s.phase(ctx, n, play, rec)
+	if err != nil {
+		return 0, 0, err
+	}
+	return n, took, s.tell(ctx, engineAsk, 0)
+}
+
+// phase plays n operations, from the first to the target's answer that all has
+// come.
+func (s *engineSide) phase(ctx context.Context, n int64, play func(context.Context, int64, *recorder) error, rec *recorder) (time.Duration, error) {
+	if err := s.tell(ctx, engineAsk, n); err != nil {
+		return 0, err
+	}
+	if _, err := s.hear(ctx, engineAnswer); err != nil { // it is ready
+		return 0, err
+	}
+	used := s.meter()
+	start := cpu.Ticks()
+	err := play(ctx, n, rec)
+	var theirs int64
+	if err == nil {
+		theirs, err = s.hear(ctx, engineAnswer)
+	}
+	took := cpu.Duration(cpu.Ticks() - start)
+	if s.cpu = used(); s.cpu >= 0 && theirs >= 0 {
+		s.cpu += time.Duration(theirs)
+	} else {
+		s.cpu = -1
+	}
+	return took, err
+}
+
+// meter begins to measure the processor time of this process; what it returns says
+// how much it was, negative if that is not known.
+func (s *engineSide) meter() func() time.Duration {
+	begun, err := processTime(os.Getpid())
+	return func() time.Duration {
+		now, err2 := processTime(os.Getpid())
+		if err != nil || err2 != nil {
+			return -1
+		}
+		return now - begun
+	}
+}
+
+// serve is the target's part.
+func (s *engineSide) serve(ctx context.Context, play func(context.Context, int64, *recorder) error) error {
+	for {
+		n, err := s.hear(ctx, engineAsk)
+		switch {
+		case err != nil || n == 0:
+			return err
+		case n == engineMeet:
+			if err := s.eng.Barrier(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		used := s.meter()
+		if err = s.tell(ctx, engineAnswer, n); err == nil {
+			err = play(ctx, n, nil)
+		}
+		if err == nil {
+			err = s.tell(ctx, engineAnswer, int64(used()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *engineSide) tell(ctx context.Context, tag uint32, n int64) error {
+	binary.LittleEndian.PutUint64(s.buf, uint64(n))
+	return s.peer.SendTag(tag, s.buf).Wait(ctx)
+}
+
+func (s *engineSide) hear(ctx context.Context, tag uint32) (int64, error) {
+	n, err := s.peer.RecvTag(tag, s.buf).Wait(ctx)
+	if err == nil && n != len(s.buf) {
+		err = fmt.Errorf("%w: control message of %d bytes", ErrValidate, n)
+	}
+	return int64(binary.LittleEndian.Uint64(s.buf)), err
+}
+
+// engineCollect adds up what the origins have measured, on rank 0: rates, and the
+// medians of latencies.
+func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) error {
+	if eng.Rank() != 0 {
+		b, err := json.Marshal(res)
+		if err == nil {
+			err = eng.Peer(0).SendTag(engineResult, b).Wait(ctx)
+		}
+		return err
+	}
+	all := []Result{*res}
+	buf := make([]byte, engineMaxControl)
+	for r := 1; r < eng.Size()/2; r++ {
+		var x Result
+		n, err := eng.Peer(r).RecvTag(engineResult, buf).Wait(ctx)
+		if err == nil {
+			err = json.Unmarshal(buf[:n], &x)
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b Result) int { return int((a.LatUS.P50 - b.LatUS.P50) * 1e6) })
+	if p.Test == Lat {
+		res.LatUS = all[len(all)/2].LatUS
+		return nil
+	}
+	res.Mmsgs, res.MBs, res.Iters = 0, 0, 0
+	for i := range all {
+		res.Mmsgs, res.MBs, res.Iters = res.Mmsgs+all[i].Mmsgs, res.MBs+all[i].MBs, res.Iters+all[i].Iters
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// engines are those of a job, all in this process.
+func engines(t *testing.T, n int, fabric string) []*rma.Engine {
+	t.Helper()
+	ctx := testutil.Context(t, 60*time.Second)
+	path := filepath.Join(t.TempDir(), "job")
+	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	require.NoError(t, err)
+	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n})
+	require.NoError(t, err)
+	es := make([]*rma.Engine, n)
+	var g errgroup.Group
+	for r := range es {
+		g.Go(func() (err error) {
+			es[r], err = rma.Open(ctx, &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: fabric, Sampling: "off"})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	t.Cleanup(func() {
+		var g errgroup.Group
+		for _, e := range es {
+			g.Go(e.Close)
+		}
+		require.NoError(t, g.Wait())
+		require.NoError(t, srv.Close())
+	})
+	return es
+}
+
+func TestRunEngine(t *testing.T) {
+	plan := func(test Test, op Op, size ...int) Plan {
+		return Plan{Test: test, Op: op, Size: size, Time: time.Millisecond, Window: 8}
+	}
+	req := Request{Plans: []Plan{plan(Lat, Put, 8, 100), plan(BW, Put, 8, 64<<10), plan(Lat, Send, 8, 4096), plan(Rate, Send, 8), plan(BW, Send, 1<<20)}}
+	for _, fabric := range []string{"shm", "tcp"} {
+		for _, ranks := range []int{2, 4} {
+			t.Run(fmt.Sprint(fabric, ranks), func(t *testing.T) {
+				es := engines(t, ranks, fabric)
+				ctx := testutil.Context(t, 60*time.Second)
+				var rs []Result
+				var mu sync.Mutex
+				var g errgroup.Group
+				for r, e := range es {
+					g.Go(func() error {
+						mine := Request{}
+						if r == 0 {
+							mine = req
+						}
+						return RunEngine(ctx, e, mine, func(x Result) error {
+							mu.Lock()
+							defer mu.Unlock()
+							rs = append(rs, x)
+							return nil
+						})
+					})
+				}
+				require.NoError(t, g.Wait())
+				require.Len(t, rs, req.Points())
+				for _, x := range rs {
+					require.Equal(t, fabric, x.Fabric)
+					require.Positive(t, x.Mmsgs)
+					require.GreaterOrEqual(t, x.Iters, int64(DefaultIters))
+					if x.Test == Lat {
+						require.Positive(t, x.LatUS.P50)
+					} else {
+						require.Positive(t, x.MBs)
+						require.Equal(t, 8, x.Window)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestCheckEngine(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []Plan{
+		{Test: Lat, Op: Get, Size: []int{8}}, {Test: Lat, Op: Put, Size: []int{8}, Validate: true},
+		{Test: Rate, Op: Send, Size: []int{8}, Tags: 2}, {Test: Lat, Op: Send, Mode: "rocket"},
+	} {
+		r := Request{Plans: []Plan{bad}}
+		require.ErrorIs(t, r.CheckEngine(), ErrPlan)
+	}
+	es := engines(t, 1, "shm")
+	require.ErrorIs(t, RunEngine(testutil.Context(t, time.Minute), es[0], Request{}, nil), ErrPlan)
+}

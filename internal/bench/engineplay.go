@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
+)
+
+// What the two sides of a pair do in a phase of n operations, as an application
+// would. The first half of the ranks are origins.
+
+// lookBefore is how often a word is looked at before the engine is driven: the
+// answer of a link without system calls has come by then.
+const lookBefore = 64
+
+// await spins until the word that the peer puts is seq.
+func (s *engineSide) await(ctx context.Context, seq uint64) error {
+	word := cellAt(s.win.Bytes(), offWord)
+	var since int64
+	s.w.Reset()
+	for i := 0; word.load() != seq; i++ {
+		if i < lookBefore {
+			continue
+		}
+		if s.eng.Progress() {
+			continue
+		}
+		if y := s.w.Wait(); y&63 != 1 {
+			continue
+		}
+		now := cpu.Ticks()
+		switch {
+		case since == 0:
+			since = now
+		case now-since > s.stall:
+			return fmt.Errorf("%w for %v", ErrStalled, cpu.Duration(now-since))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// put writes message seq to the other side. Eight bytes are the word that is looked
+// at; of other sizes the word is changed behind them.
+func (s *engineSide) put(seq uint64) rma.Request {
+	mem := s.win.Bytes()
+	if s.size == 8 {
+		cellAt(mem, offWordOut).store(seq)
+		return s.peer.Put(s.win.At(s.other, offWord), s.win.Slice(offWordOut, 8))
+	}
+	return s.peer.PutSignal(s.win.At(s.other, offIn), s.win.Slice(offIn+s.span, s.size), s.win.At(s.other, offWord), rma.SignalSet, seq)
+}
+
+// putPing is a ping-pong of puts: either side puts as soon as it sees the other's.
+func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error {
+	last := cpu.Ticks()
+	for range n {
+		s.seq++
+		var r rma.Request
+		if s.origin {
+			r = s.put(s.seq)
+		}
+		if err := s.await(ctx, s.seq); err != nil {
+			return err
+		}
+		if !s.origin {
+			r = s.put(s.seq)
+		} else if rec != nil {
+			now := cpu.Ticks()
+			rec.add(now - last)
+			last = now
+		}
+		r.Forget() // the answer says that it is there; Flush, if it is not
+	}
+	return s.peer.Flush().Wait(ctx)
+}
+
+// putStream puts n times, to the same place, with a window of puts under way, until
+// all are in the other's memory. The target does nothing.
+func (s *engineSide) putStream(ctx context.Context, n int64, _ *recorder) error {
+	if !s.origin {
+		return nil
+	}
+	to, from := s.win.At(s.other, offIn), s.win.Slice(offIn+s.span, s.size)
+	for i := range n {
+		r := &s.reqs[i%int64(s.window)]
+		if i >= int64(s.window) {
+			if err := r.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		*r = s.peer.Put(to, from)
+	}
+	return s.settle(ctx, n)
+}
+
+// settle waits for the requests of the window that are left.
+func (s *engineSide) settle(ctx context.Context, n int64) error {
+	return rma.WaitAll(ctx, s.reqs[:min(n, int64(s.window))]...)
+}
+
+// sendPing is a ping-pong of messages; a receive is posted before what it answers.
+func (s *engineSide) sendPing(ctx context.Context, n int64, rec *recorder) error {
+	in, out := s.win.Slice(offIn, s.size), s.win.Slice(offIn+s.span, s.size)
+	last := cpu.Ticks()
+	for range n {
+		r := s.peer.RecvBuffer(0, in)
+		if !s.origin {
+			if err := s.received(ctx, r); err != nil {
+				return err
+			}
+		}
+		q := s.peer.SendBuffer(0, out)
+		if s.origin {
+			if err := s.received(ctx, r); err != nil {
+				return err
+			}
+			if rec != nil {
+				now := cpu.Ticks()
+				rec.add(now - last)
+				last = now
+			}
+		}
+		if err := q.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *engineSide) received(ctx context.Context, r rma.RecvRequest) error {
+	n, err := r.Wait(ctx)
+	if err == nil && n != s.size {
+		err = fmt.Errorf("%w: a message of %d bytes, want %d", ErrValidate, n, s.size)
+	}
+	return err
+}
+
+// sendStream sends n messages with a window of them under way; the target has as
+// many receives posted. All have the same memory, as in the programs of others.
+func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error {
+	in, out := s.win.Slice(offIn, s.size), s.win.Slice(offIn+s.span, s.size)
+	w := int64(s.window)
+	if s.origin {
+		for i := range n {
+			r := &s.reqs[i%w]
+			if i >= w {
+				if err := r.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			*r = s.peer.SendBuffer(0, out)
+		}
+		return s.settle(ctx, n)
+	}
+	for i := range min(n, w) {
+		s.recvs[i] = s.peer.RecvBuffer(0, in)
+	}
+	for i := range n {
+		r := &s.recvs[i%w]
+		if err := s.received(ctx, *r); err != nil {
+			return err
+		}
+		if i+w < n {
+			*r = s.peer.RecvBuffer(0, in)
+		}
+	}
+	return nil
+}

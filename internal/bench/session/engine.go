@@ -1,0 +1,78 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/jobenv"
+	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/links"
+)
+
+// EngineArg is ChildArg for EngineLocal; the program must call EngineChild then.
+const EngineArg = "engine-rank"
+
+// engineSampling is what an engine may spend on sampling before it measures: its
+// own default, for a start, is less.
+const engineSampling = 200 * time.Millisecond
+
+// EngineLocal measures through package rma between pairs of processes that it
+// starts on this host. The engine's mode is that of the first plan.
+func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Writer, emit Emit) error {
+	if err := req.CheckEngine(); err != nil {
+		return err
+	}
+	n := 0
+	spec := launch.Spec{N: 2 * pairs, Args: []string{EngineArg}, Env: []string{"RMA_MODE=" + req.Plans[0].Mode}}
+	if req.Fabric != "" && req.Fabric != "auto" {
+		spec.Env = append(spec.Env, links.EnvFabric+"="+req.Fabric)
+	}
+	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
+		rs, err := bench.ReadJSON(bytes.NewReader(b))
+		if err != nil || len(rs) != 1 {
+			return false, nil //nolint:nilerr // a line that is no result is passed on
+		}
+		n++
+		return true, emit(rs[0])
+	})
+	if err == nil && n != req.Points() {
+		err = fmt.Errorf("%d results arrived, want %d", n, req.Points())
+	}
+	return err
+}
+
+// EngineChild is what a program started with EngineArg does. The model's figures
+// are sampled anew, into a folder that is removed: those that the user has saved
+// may be of a busier time, and are not touched.
+func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+	cfg, err := jobenv.FromEnv()
+	if err != nil {
+		return true, err
+	}
+	var req bench.Request
+	if err := childRequest(in, &req); err != nil {
+		return true, err
+	}
+	dir, err := os.MkdirTemp("", "rmabench-")
+	if err != nil {
+		return true, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	eng, err := rma.Open(ctx, &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir})
+	if err != nil {
+		return cfg.Rank == 0, err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	w, err := bench.NewWriter(out, "json")
+	if err != nil {
+		return true, err
+	}
+	return cfg.Rank == 0, bench.RunEngine(ctx, eng, req, w.Write)
+}
