@@ -21,7 +21,10 @@ type pair struct {
 
 // linkParams are the figures of a link, from lower ranks to higher ones and
 // back. Nil: round figures.
-type linkParams struct{ up, down *logp.Params }
+type linkParams struct {
+	up, down *logp.Params
+	class    sampling.Class // of the pair that they were measured by; "" if nobody measured
+}
 
 // to is what describes the way from a rank to another.
 func (l *linkParams) to(from, to int) *logp.Params {
@@ -39,7 +42,7 @@ func (e *Engine) calibrate(ctx context.Context) error {
 	mode, _ := sampling.ParseMode(e.cfg.Sampling) // checked with the config
 	for i, l := range e.links {
 		figures := sampling.Defaults(l.Name())
-		e.params[i] = linkParams{&figures, &figures}
+		e.params[i] = linkParams{up: &figures, down: &figures}
 		who, has := e.pairs[l.Name()]
 		if mode == sampling.Off || !has {
 			continue
@@ -51,21 +54,27 @@ func (e *Engine) calibrate(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := e.params[i].parse(b); err != nil {
+			extra, err := e.params[i].parse(b)
+			if err != nil {
 				e.cfg.Logger.Warn("rma: figures of a link", "link", l.Name(), "from", who.low, "err", err)
 			}
+			e.useCopies(i, extra)
 			continue
 		}
 		res, err := e.sample(ctx, i, who, mode)
 		var blob []byte
 		if err == nil {
-			e.params[i] = linkParams{new(logp.Params), new(logp.Params)}
 			up, down := res.Out(), res.In()
 			if me == who.high {
 				up, down = down, up
 			}
-			*e.params[i].up, *e.params[i].down = up, down
-			blob, err = json.Marshal([]logp.Params{up, down})
+			e.params[i].up, e.params[i].down = &up, &down
+			extra := linkExtra{Class: e.params[i].class}
+			if me == who.low {
+				extra.Copies = e.findCopies(i, mode, extra.Class)
+				e.useCopies(i, extra)
+			}
+			blob, err = json.Marshal([]any{up, down, extra})
 			e.cfg.Logger.Debug("rma: link measured", "link", l.Name(), "source", res.Source,
 				"took", res.Spent(), "batches", res.Fit.Probes, "errors", res.Fit.Error)
 			e.measured = append(e.measured, res)
@@ -81,29 +90,35 @@ func (e *Engine) calibrate(ctx context.Context) error {
 			blob = nil
 		}
 		if me == who.low {
-			if err := e.job.Put(ctx, topic, blob); err != nil {
-				return err
-			}
+			err = e.job.Put(ctx, topic, blob)
+		} else {
+			err = e.hearCopies(ctx, i, who.low, topic)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// parse reads figures that another rank has published.
-func (l *linkParams) parse(b []byte) error {
+// parse reads figures that another rank has published, and what came with them.
+func (l *linkParams) parse(b []byte) (extra linkExtra, err error) {
 	var raw []json.RawMessage
-	if err := json.Unmarshal(b, &raw); err != nil || len(raw) != 2 {
-		return fmt.Errorf("no figures: %w", err)
+	if err := json.Unmarshal(b, &raw); err != nil || len(raw) != 3 {
+		return extra, fmt.Errorf("no figures: %w", err)
 	}
 	up, err := logp.ParseParams(raw[0])
 	if err != nil {
-		return err
+		return extra, err
 	}
 	down, err := logp.ParseParams(raw[1])
-	if err == nil {
-		*l = linkParams{&up, &down}
+	if err != nil {
+		return extra, err
 	}
-	return err
+	if extra, err = parseExtra(raw[2]); err == nil {
+		*l = linkParams{&up, &down, extra.Class}
+	}
+	return extra, err
 }
 
 // sample runs this side of the measurement of a link: of single operations, and,
@@ -118,11 +133,12 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 		Budget: time.Duration(curveShare * float64(e.cfg.SamplingBudget)),
 		Other:  e.others(link),
 	}
-	o.Store, o.Key = e.profile(link)
 	ep, err := e.peers[peer].connected(ctx)
 	if err != nil {
 		return res, err
 	}
+	e.params[link].class = sampling.ClassOf(ep, who.sameHost)
+	o.Store, o.Key = e.profile(link)
 	s, err := sampling.Open(e.links[link], ep, o)
 	if err != nil {
 		return res, err
@@ -162,13 +178,11 @@ func (e *Engine) sample(ctx context.Context, link int, who pair, mode sampling.M
 }
 
 // profile is where the figures of a link are kept, nil if nowhere, and under
-// which key: those of the class of the first pair that it joins stand for all.
+// which key: those of the class of the first pair that it joins stand for all, once
+// that is known.
 func (e *Engine) profile(link int) (*sampling.Store, sampling.Key) {
 	name := e.links[link].Name()
-	k := sampling.Key{Link: name, Device: e.cfg.Device, Class: sampling.Remote, Version: sampling.Version}
-	if e.pairs[name].sameHost {
-		k.Class = sampling.SameHost
-	}
+	k := sampling.Key{Link: name, Device: e.cfg.Device, Class: e.params[link].class, Version: sampling.Version}
 	dir := e.cfg.Profiles
 	if dir == "" {
 		var err error

@@ -57,7 +57,7 @@
 //
 // # Imports and files
 //
-// Imports fabric, logp, internal/cpu, internal/event, internal/offheap.
+// Imports fabric, logp, internal/bulk, internal/cpu, internal/event, internal/offheap, internal/topo.
 //
 //	options.go   Options, Mode; errors.go sentinels
 //	setup.go     the region's layout, Setup
@@ -71,6 +71,7 @@
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
 //	recheck.go   is a profile plausible
+//	near.go      classes of peers on this host; copies.go how large blocks are copied to them
 //	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
 //	defaults.go  parameters that nobody measured
 //	drift.go     comparing two measurements

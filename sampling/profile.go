@@ -19,7 +19,7 @@ type Class string
 
 // Classes.
 const (
-	SameHost   Class = "host"   // shared memory can reach it
+	SameHost   Class = "host"   // shared memory can reach it; nearer classes are in near.go
 	SameDevice Class = "device" // through the same adapter, back to this host
 	Remote     Class = "remote"
 )
@@ -41,8 +41,7 @@ func (k Key) validate() error {
 			return fmt.Errorf("a part of the profile's key has %d bytes, at most %d", len(s), maxName)
 		}
 	}
-	switch k.Class {
-	case "", SameHost, SameDevice, Remote:
+	if k.Class.known() {
 		return nil
 	}
 	return fmt.Errorf("unknown peer class %q", k.Class)

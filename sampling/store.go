@@ -79,15 +79,8 @@ func (s *Store) Load(k Key, caps fabric.Caps) (*Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	now := time.Now
-	if s.now != nil {
-		now = s.now
-	}
-	limit := s.MaxAge
-	if limit == 0 {
-		limit = DefaultMaxAge
-	}
-	switch age := now().Sub(p.Made); {
+	limit := s.maxAge()
+	switch age := s.clock().Sub(p.Made); {
 	case p.Key != k:
 		err = fmt.Errorf("%w: it is of %+v", ErrStale, p.Key)
 	case p.Caps != capsOf(caps):
@@ -121,31 +114,29 @@ func readRegular(path string) ([]byte, error) {
 }
 
 // Save writes p under its key, complete or not at all.
-func (s *Store) Save(p *Profile) (err error) {
+func (s *Store) Save(p *Profile) error {
 	b, err := p.Marshal()
 	if err != nil {
 		return fmt.Errorf("save profile: %w", err)
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := s.write(s.Path(p.Key), b); err != nil {
 		return fmt.Errorf("save profile: %w", err)
 	}
-	path := s.Path(p.Key)
-	f, err := os.CreateTemp(s.Dir, ".plogp-*")
-	if err != nil {
-		return fmt.Errorf("save profile: %w", err)
+	return nil
+}
+
+func (s *Store) clock() time.Time {
+	if s.now != nil {
+		return s.now()
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("save profile: %w", errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	// No fsync: after a crash of the machine a torn file is refused and
-	// measured again, and syncing may take longer than measuring.
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	return time.Now()
+}
+
+func (s *Store) maxAge() time.Duration {
+	if s.MaxAge == 0 {
+		return DefaultMaxAge
 	}
-	return os.Rename(f.Name(), path)
+	return s.MaxAge
 }
 
 // Retire puts the profile of key k aside, so that the next start measures: for who

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
@@ -92,12 +93,29 @@ func (l *link) countUsers() {
 	}
 }
 
-// meet learns which processors the peer may run on. Set-up path, before the endpoint
-// is up.
-func (ep *endpoint) meet() {
-	if ep.pid > 0 {
-		ep.cpus = topo.AllowedTo(ep.pid)
+// tellCPUs publishes which processors this process may run on, once. Where one of
+// them has too high a number nothing is told.
+func (h *ctlHeader) tellCPUs(on topo.Set) {
+	cpus := on.CPUs()
+	if n := len(cpus); n == 0 || cpus[n-1] >= maxCPUs {
+		return
 	}
+	for _, c := range cpus {
+		w := &h.cpus[c/64]
+		w.Store(w.Load() | 1<<(c%64))
+	}
+}
+
+// meet learns which processors the peer may run on; a peer that lies about them is
+// served more slowly. Set-up path, before the endpoint is up.
+func (ep *endpoint) meet() {
+	var cpus []int
+	for i := range ep.peerCtl.cpus {
+		for w := ep.peerCtl.cpus[i].Load(); w != 0; w &= w - 1 {
+			cpus = append(cpus, 64*i+bits.TrailingZeros64(w))
+		}
+	}
+	ep.cpus = topo.Of(cpus...)
 	ep.near = topo.Local().Between(topo.Allowed(), ep.cpus)
 }
 

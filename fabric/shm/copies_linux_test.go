@@ -127,6 +127,24 @@ func TestNear(t *testing.T) {
 	require.Equal(t, fabric.Vicinity{Class: v.Class, Private: "bounce", Reason: "disabled by configuration"}, x.Near())
 }
 
+func TestTellCPUs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ list, want string }{{"", ""}, {"0-1", "0-1"}, {"3,63-65,4095", "3,63-65,4095"}, {"0,4096", ""}} {
+		on, err := topo.ParseList(c.list)
+		require.NoError(t, err)
+		ep := &endpoint{peerCtl: &ctlHeader{}}
+		ep.peerCtl.tellCPUs(on)
+		ep.meet()
+		require.Equal(t, c.want, ep.cpus.String())
+	}
+	ep := &endpoint{peerCtl: &ctlHeader{}}
+	for i := range ep.peerCtl.cpus {
+		ep.peerCtl.cpus[i].Store(1<<64 - 1) // a peer may say anything
+	}
+	ep.meet()
+	require.Equal(t, maxCPUs, ep.cpus.Len())
+}
+
 // What the kernel says is told so that somebody can do something about it.
 func TestRefusalsOfCMA(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,11 @@ type ctlHeader struct {
 	_     [56]byte
 	sleep atomic.Uint64 // odd: the owner sleeps on Link.FD; grows by one at each Arm and Disarm
 	_     [56]byte
+	cpus  [maxCPUs / 64]atomic.Uint64 // processors that the owner's process may run on, a bit each; 0: not told
 }
+
+// maxCPUs bounds the numbers of processors that a control segment tells of.
+const maxCPUs = 4096
 
 // tableEntry publishes one region under a sequence lock: gen is odd while the
 // owner changes the other words.

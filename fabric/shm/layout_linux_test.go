@@ -12,7 +12,9 @@ import (
 
 // What one version of the program writes the next one reads.
 func TestLayout(t *testing.T) {
-	require.EqualValues(t, 128, unsafe.Sizeof(ctlHeader{}))
+	require.EqualValues(t, 128+maxCPUs/8, unsafe.Sizeof(ctlHeader{}))
+	require.LessOrEqual(t, unsafe.Sizeof(ctlHeader{}), uintptr(tableOff))
+	require.EqualValues(t, 128, unsafe.Offsetof(ctlHeader{}.cpus))
 	require.EqualValues(t, 64, unsafe.Offsetof(ctlHeader{}.sleep))
 
 	require.EqualValues(t, entrySize, unsafe.Sizeof(tableEntry{}))

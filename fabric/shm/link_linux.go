@@ -14,6 +14,7 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 const (
@@ -117,6 +118,7 @@ func open(o Options) (l *link, err error) {
 	l.hdr = overlay[ctlHeader](l.ctl, 0)
 	l.table = overlays[tableEntry](l.ctl, tableOff, tableSlots)
 	l.hdr.magic.Store(ctlMagic)
+	l.hdr.tellCPUs(topo.Allowed())
 	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("shm: epoll: %w", err)
 	}

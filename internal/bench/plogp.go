@@ -88,7 +88,7 @@ func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection is not the link's time
 
 	store := &sampling.Store{Dir: req.Profiles}
-	key := sampling.Key{Link: conn.Link.Name(), Device: req.Device, Class: sampling.SameHost, Version: sampling.Version}
+	key := sampling.Key{Link: conn.Link.Name(), Device: req.Device, Class: sampling.ClassOf(conn.EP, true), Version: sampling.Version}
 	res = &PlogpResult{Fabric: conn.Fabric, Label: req.Label, Budget: req.Budget, Machine: ThisMachine()}
 	var before *sampling.Tables
 	if req.Compare {
@@ -174,6 +174,9 @@ func baseline(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, sto
 
 // sampleOnce runs one session.
 func sampleOnce(ctx context.Context, ctl Control, conn Conn, req PlogpRequest) (r sampling.Result, err error) {
+	if err = agree(ctx, ctl, wrap("copies", tuneCopies(ctx, ctl, conn))); err != nil {
+		return r, err
+	}
 	s, err := sampling.Open(conn.Link, conn.EP, sampling.Options{
 		First: ctl.Rank() == 0, EP: conn.ID, Mode: sampling.Force, Budget: req.Budget, MaxSize: req.MaxSize,
 		StepTimeout: DefaultStall, Locked: req.Pin,

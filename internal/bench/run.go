@@ -161,8 +161,14 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	}
 	defer func() { err = errors.Join(err, closeConn()) }()
 
+	samples := req.chooses() && req.Sampling > 0
+	if !samples && req.large() { // sampling begins with that
+		if err := agree(ctx, ctl, wrap("copies", tuneCopies(ctx, ctl, conn))); err != nil {
+			return err
+		}
+	}
 	var params *logp.Params // nil: a guess
-	if req.chooses() && req.Sampling > 0 {
+	if samples {
 		r, err := sampleOnce(ctx, ctl, conn, PlogpRequest{Budget: req.Sampling, MaxSize: sampling.DefaultMaxSize, Pin: req.Pin})
 		if err != nil {
 			return wrap("sample "+req.Fabric, err)

@@ -3,6 +3,7 @@ package bulk
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -25,13 +26,13 @@ type Measured struct {
 }
 
 const (
-	// gain is what a way has to bring, and to go on bringing, before it is taken:
+	// gain is what another plan has to bring before it is taken, summed over the sizes:
 	// differences below it come and go with where the pages of a process happen to be.
 	gain = 0.05
 	// most bounds the largest block that is tried. Larger caches exist, but touching the
 	// memory would take longer than all the rest.
 	most = 8 << 20
-	// tries is how often each way copies a block at least; medians are compared.
+	// tries is how often each way is timed at least; medians are compared.
 	tries = 3
 )
 
@@ -40,9 +41,8 @@ const (
 // then, which is what a peer has to do as well: a way that leaves nothing in the cache
 // is not preferred for that. Ways take turns, so that a busy moment meets all of them.
 //
-// Stream is moved down to where it begins to win, and up to twice the larger of
-// base.Stream and the largest block tried if it wins nowhere up to there. Sizes that
-// the budget did not reach leave base as it is. The error is of memory not to be had.
+// Sizes that the budget did not reach leave base as it is there. The error is of memory
+// not to be had.
 func Measure(base Plan, budget time.Duration) (Measured, error) {
 	top := uint64(most)
 	if base.Stream != Never {
@@ -56,12 +56,12 @@ func Measure(base Plan, budget time.Duration) (Measured, error) {
 	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // fails only for memory that is not ours
 	// Destination and source are a page and a bit apart, as two allocations are.
 	from, to := mem[:top], mem[int(top)+offheap.PageSize:]
-	for i := 0; i < len(mem); i += offheap.PageSize {
-		mem[i] = 1
-	}
 	end := cpu.Ticks() + int64(float64(budget.Nanoseconds())/cpu.NsPerTick())
 	m := Measured{Plan: base}
 	for size := MinString; size <= int(top); size *= 2 {
+		for i := size / 2; i < size; i += 4096 {
+			from[i] = 1 // what is read must not be the kernel's page of zeroes
+		}
 		p, ok := measure(to[:size], from[:size], end)
 		if !ok {
 			break
@@ -76,20 +76,23 @@ func Measure(base Plan, budget time.Duration) (Measured, error) {
 // the blocks are small. ok is false if the time ended before.
 func measure(dst, src []byte, end int64) (p Point, ok bool) {
 	p.Size = len(src)
-	rounds := min(max(tries, 2<<20/len(src)), 33)
+	rounds := min(max(tries, 1<<20/len(src)), 17)
 	var took [ways][]float64
-	for r := -1; r < rounds; r++ { // the first round warms up
+	for range rounds {
 		for w := range ways {
 			if w == Stream && !hasStream() || w == String && !hasString() {
 				continue
 			}
-			start := cpu.Ticks()
-			Copy(w, dst, src)
-			runtime.KeepAlive(read(dst))
-			stop := cpu.Ticks()
-			if r >= 0 {
-				took[w] = append(took[w], float64(stop-start)*cpu.NsPerTick())
+			// Twice, and the second counts: the first one pays for what the way before
+			// has left in the caches, dirty lines above all.
+			var start int64
+			for range 2 {
+				start = cpu.Ticks()
+				Copy(w, dst, src)
+				runtime.KeepAlive(read(dst))
 			}
+			stop := cpu.Ticks()
+			took[w] = append(took[w], float64(stop-start)*cpu.NsPerTick())
 			if stop > end {
 				return p, false
 			}
@@ -114,43 +117,51 @@ func read(b []byte) (sum uint64) {
 	return sum
 }
 
-// decide moves the switch points of base to where the points say. A way is taken from
-// the least size on from which it wins at every larger one that was tried.
+// decide moves the switch points of base to where the points say: to the pair of sizes,
+// of those that were tried, with the least product of times over all points, so that one
+// size that met a busy moment does not decide alone. base stays if that brings less than
+// gain in all. A way that is best put behind the largest block tried is taken as far
+// beyond as base says, but Stream, where base has it begin within what was tried, from
+// twice that on: there the copy overflows the cache whoever else uses it.
 func decide(base Plan, points []Point) Plan {
-	plan := base
 	if len(points) == 0 {
-		return plan
-	}
-	from := func(w Way, against ...Way) uint64 {
-		at := uint64(Never)
-		for i := len(points) - 1; i >= 0; i-- {
-			p := &points[i]
-			for _, v := range against {
-				if p.NS[v] > 0 && p.NS[w] > (1-gain)*p.NS[v] {
-					return at
-				}
-			}
-			at = uint64(p.Size)
-		}
-		return at
+		return base
 	}
 	last := uint64(points[len(points)-1].Size)
-	if base.String != Never {
-		plan.String = from(String, Cached)
-	}
-	if base.Stream != Never {
-		switch plan.Stream = from(Stream, Cached, String); {
-		case plan.Stream == Never && 2*last > base.Stream:
-			// It has lost where the formula has it win. Beyond twice that the copy
-			// overflows the cache whoever else uses it.
-			plan.Stream = 2 * max(base.Stream, last)
-		case plan.Stream == Never:
-			plan.Stream = base.Stream
+	strings, streams := candidates(base.String, points, MinString), candidates(base.Stream, points, MinStream)
+	best, least := base, logCost(base, points)-gain
+	for _, p := range strings {
+		for _, q := range streams {
+			plan := Plan{String: p, Stream: q}
+			if c := logCost(plan, points); c < least {
+				best, least = plan, c
+			}
 		}
-		plan.Stream = max(plan.Stream, MinStream)
 	}
-	if plan.String != Never {
-		plan.String = max(plan.String, MinString)
+	if base.Stream != Never && best.Stream == Never {
+		best.Stream = max(base.Stream, 2*last)
 	}
-	return plan
+	return best
+}
+
+// candidates are the sizes that a switch point may be moved to.
+func candidates(base uint64, points []Point, least uint64) []uint64 {
+	if base == Never { // the processor lacks it
+		return []uint64{Never}
+	}
+	sizes := []uint64{base, Never}
+	for i := range points {
+		if n := uint64(points[i].Size); n >= least {
+			sizes = append(sizes, n)
+		}
+	}
+	return sizes
+}
+
+// logCost is the sum of the logarithms of what the points cost by the plan.
+func logCost(plan Plan, points []Point) (sum float64) {
+	for i := range points {
+		sum += math.Log(points[i].NS[plan.Way(uint64(points[i].Size))])
+	}
+	return sum
 }

@@ -25,15 +25,17 @@ func TestDecide(t *testing.T) {
 		points []Point
 		want   Plan
 	}{
-		"nothing measured":           {base, nil, base},
-		"string wins, stream later":  {base, points([3]float64{10, 8, 20}, [3]float64{20, 15, 40}, [3]float64{90, 80, 40}), Plan{64 << 10, 256 << 10}},
-		"string wins from 128K":      {base, points([3]float64{10, 10, 20}, [3]float64{20, 15, 40}), Plan{128 << 10, 8 << 20}},
-		"string wins below only":     {base, points([3]float64{10, 8, 20}, [3]float64{20, 21, 40}), Plan{Never, 8 << 20}},
-		"within noise":               {base, points([3]float64{100, 96, 98}, [3]float64{200, 196, 198}), Plan{Never, 8 << 20}},
-		"stream loses at the top":    {Plan{Never, 128 << 10}, points([3]float64{10, 0, 20}, [3]float64{20, 0, 40}), Plan{Never, 256 << 10}},
-		"no string here":             {Plan{Never, 8 << 20}, points([3]float64{10, 0, 20}, [3]float64{20, 0, 10}), Plan{Never, 128 << 10}},
-		"nothing special here":       {Plan{Never, Never}, points([3]float64{10, 0, 0}), Plan{Never, Never}},
-		"never below the least size": {base, points([3]float64{10, 20, 5}, [3]float64{20, 40, 10}), Plan{Never, MinStream}},
+		"nothing measured":          {base, nil, base},
+		"string wins, stream later": {base, points([3]float64{10, 8, 20}, [3]float64{20, 15, 40}, [3]float64{90, 80, 40}), Plan{48 << 10, 256 << 10}},
+		"string wins from 128K":     {base, points([3]float64{10, 12, 20}, [3]float64{20, 15, 40}), Plan{128 << 10, 8 << 20}},
+		"one bad moment":            {base, points([3]float64{10, 8, 20}, [3]float64{20, 22, 40}, [3]float64{40, 30, 80}), base},
+		"string loses":              {base, points([3]float64{10, 12, 20}, [3]float64{20, 25, 40}), Plan{Never, 8 << 20}},
+		"within noise":              {base, points([3]float64{100, 101, 98}, [3]float64{200, 202, 198}), base},
+		"stream loses at the top":   {Plan{Never, 128 << 10}, points([3]float64{10, 0, 20}, [3]float64{20, 0, 40}), Plan{Never, 256 << 10}},
+		"stream later than said":    {Plan{Never, 128 << 10}, points([3]float64{10, 0, 20}, [3]float64{20, 0, 40}, [3]float64{40, 0, 20}), Plan{Never, 256 << 10}},
+		"no string here":            {Plan{Never, 8 << 20}, points([3]float64{10, 0, 20}, [3]float64{20, 0, 10}), Plan{Never, 128 << 10}},
+		"nothing special here":      {Plan{Never, Never}, points([3]float64{10, 0, 0}), Plan{Never, Never}},
+		"never below the least":     {base, points([3]float64{10, 20, 5}, [3]float64{20, 40, 10}), Plan{Never, MinStream}},
 	} {
 		require.Equal(t, c.want, decide(c.base, c.points), name)
 	}
@@ -46,16 +48,18 @@ func TestMeasure(t *testing.T) {
 		base.String = 48 << 10
 	}
 	if hasStream() {
-		base.Stream = 1 << 20
+		base.Stream = 8 << 20
 	}
 	m, err := Measure(base, time.Minute)
 	require.NoError(t, err)
 	require.NotEmpty(t, m.Points)
 	for _, p := range m.Points {
+		t.Logf("%8d %.0f", p.Size, p.NS)
 		require.Positive(t, p.NS[Cached])
 		require.Equal(t, hasString(), p.NS[String] > 0)
 		require.Equal(t, hasStream(), p.NS[Stream] > 0)
 	}
+	t.Logf("%+v", m.Plan)
 	require.GreaterOrEqual(t, m.Plan.Stream, uint64(MinStream))
 	require.GreaterOrEqual(t, m.Plan.String, uint64(MinString))
 

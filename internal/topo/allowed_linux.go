@@ -2,16 +2,18 @@ package topo
 
 import "golang.org/x/sys/unix"
 
-// Allowed is the set of processors that this process may run on: the affinity of its
-// main thread, which a launcher or a container sets. Threads may be bound more
-// narrowly. Empty if the system does not tell.
-func Allowed() Set { return AllowedTo(unix.Getpid()) }
+// allowed is taken before the program binds threads of its own.
+var allowed = readAllowed()
 
-// AllowedTo is Allowed of another process. Empty if there is none of that number.
-func AllowedTo(pid int) Set {
+// Allowed is the set of processors that this process was started on: what a launcher,
+// taskset or a container left it. Threads may be bound more narrowly later. Empty if
+// the system does not tell.
+func Allowed() Set { return allowed }
+
+func readAllowed() Set {
 	var u unix.CPUSet
 	var s Set
-	if pid <= 0 || unix.SchedGetaffinity(pid, &u) != nil {
+	if unix.SchedGetaffinity(0, &u) != nil {
 		return s
 	}
 	for c := range 64 * len(u) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -17,6 +18,8 @@ type Explanation struct {
 	Plan     string `json:"plan"`
 	Reason   string `json:"reason"`
 	Ways     []Way  `json:"ways"` // the modes, then the plan
+
+	Copies bench.Copies `json:"copies,omitzero"` // how large blocks are moved, on links of this host
 }
 
 // Way is one way to move the batch. Times are µs.
@@ -58,7 +61,7 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	x.Plan = planText(plan)
+	x.Plan, x.Copies = planText(plan), bench.CopiesOf(k.conn)
 	took := res.Modes.array()
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
@@ -83,7 +86,11 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 
 // WriteText writes the explanation as a table, a term a row.
 func (x *Explanation) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "%d messages, %d bytes over %s\nplan: %s\n%s\n\n", x.Messages, x.Bytes, x.Fabric, x.Plan, x.Reason)
+	fmt.Fprintf(w, "%d messages, %d bytes over %s\nplan: %s\n%s\n", x.Messages, x.Bytes, x.Fabric, x.Plan, x.Reason)
+	if err := x.Copies.WriteText(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, f func(*Way) string) {
 		fmt.Fprintf(t, "%s\t", name)

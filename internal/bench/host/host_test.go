@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/bulk"
 	"github.com/seed33544411/rma/internal/settings"
 
 	"github.com/seed33544411/rma/internal/testutil"
@@ -270,4 +271,19 @@ func TestBytesText(t *testing.T) {
 		require.Equal(t, want, bytesText(n))
 	}
 	require.True(t, strings.HasSuffix(bytesText(123456789012), " GiB"))
+}
+
+func TestCopiesInInfo(t *testing.T) {
+	s, root, _ := healthy()
+	root["sys/devices/system/cpu/online"] = file("0-1")
+	c := copies(s.Root)
+	require.Equal(t, bulk.Kernel(), c.Kernel)
+	if c.Stream != 0 { // an L1 of 48 KiB for two: the least size that is streamed
+		require.EqualValues(t, bulk.MinStream, c.Stream)
+	}
+	require.Contains(t, c.text(), "before sampling")
+	require.Contains(t, Copies{Kernel: "none"}.text(), "never")
+	require.Contains(t, Copies{Placement: "l3"}.text(), "host-l3")
+	delete(root, "sys/devices/system/cpu/online")
+	require.NotEmpty(t, copies(s.Root).text(), "this host's own")
 }

@@ -24,6 +24,7 @@ type Info struct {
 	MemTotal uint64        `json:"mem_total"` // bytes
 	MemAvail uint64        `json:"mem_available"`
 	Nodes    int           `json:"numa_nodes"`
+	Copies   Copies        `json:"copies"`
 	Links    []Link        `json:"links"`
 	Verbs    Verbs         `json:"verbs"`
 }
@@ -49,6 +50,7 @@ func Collect(s System) Info {
 			in.Features = append(in.Features, strings.ToLower(f.String()))
 		}
 	}
+	in.Copies = copies(s.Root)
 	mem := meminfo(s.Root)
 	in.MemTotal, in.MemAvail = mem["MemTotal"], mem["MemAvailable"]
 	if len(in.Caches) == 0 { // no sysfs entry (some virtual machines): ask the processor
@@ -128,6 +130,7 @@ func (in Info) WriteText(w io.Writer) error {
 	for _, c := range in.Caches {
 		p.row(fmt.Sprintf("L%d %s", c.Level, strings.ToLower(c.Type)), "%s, line %d%s", bytesText(c.Size), c.Line, prefixed(", processors ", c.Shared))
 	}
+	p.row("copies", "%s", in.Copies.text())
 	p.row("memory", "%s, %s available, %d NUMA node(s)", bytesText(in.MemTotal), bytesText(in.MemAvail), max(in.Nodes, 1))
 	p.row("kernel", "%s %s%s", m.OS, m.Kernel, prefixed(", virtual: ", m.Virtual))
 	p.row("go", "%s %s/%s; reading the cycle counter takes %.1f ns", m.Go, m.OS, m.Arch, m.TimerNS)

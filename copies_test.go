@@ -1,0 +1,73 @@
+package rma
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/topo"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// One rank finds out how large blocks are copied, and all go by it; the next start
+// finds it saved. The figures of the link are kept under the class of the pair.
+func TestCopiesOfAJob(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []string{"measured", "profile"} {
+		es := openWith(t, 3, "shm", func(c *Config) { c.Sampling, c.Profiles = "", dir })
+		first := es[0].links[0].(fabric.CopyTuner).Copies()
+		if want == "profile" {
+			saved, err := filepath.Glob(filepath.Join(dir, "copies-*"))
+			require.NoError(t, err)
+			if len(saved) == 0 {
+				want = "measured" // so busy a machine that nothing was measured
+			}
+		}
+		require.Equal(t, want, first.Source)
+		class := sampling.ClassOf(nil, true)
+		if n := topo.Local().Between(topo.Allowed(), topo.Allowed()).String(); n != "" {
+			class += sampling.Class("-" + n)
+		}
+		for _, e := range es {
+			c := e.links[0].(fabric.CopyTuner).Copies()
+			require.Equal(t, first.Source, c.Source)
+			require.Equal(t, first.Plan.String, c.Plan.String)
+			require.Equal(t, class, e.params[0].class)
+			_, key := e.profile(0)
+			require.Equal(t, class, key.Class)
+		}
+		for _, e := range es {
+			require.NoError(t, e.Close())
+		}
+	}
+	es := openWith(t, 2, "shm", func(c *Config) { c.Sampling = "off" })
+	require.Equal(t, "caches", es[0].links[0].(fabric.CopyTuner).Copies().Source)
+}
+
+// The user's sizes stand whatever is measured.
+func TestCopiesForced(t *testing.T) {
+	t.Setenv("RMA_COPY_STREAM", "3M")
+	t.Setenv("RMA_COPY_STRING", "-1")
+	es := openWith(t, 2, "shm", func(c *Config) { c.Sampling, c.Profiles = "", t.TempDir() })
+	for _, e := range es {
+		c := e.links[0].(fabric.CopyTuner).Copies()
+		require.Equal(t, "forced", c.Source)
+		require.Equal(t, bulk.Plan{String: bulk.Never, Stream: 3 << 20}, c.Plan)
+	}
+}
+
+func TestParseExtra(t *testing.T) {
+	x, err := parseExtra([]byte(`{"class":"host-l3","copies":{"plan":{"String":65536,"Stream":1048576},"source":"measured"}}`))
+	require.NoError(t, err)
+	require.Equal(t, linkExtra{sampling.SharedL3, &foundCopies{bulk.Plan{String: 65536, Stream: 1 << 20}, "measured"}}, x)
+	x, err = parseExtra([]byte(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, linkExtra{}, x)
+	for _, bad := range []string{``, `[]`, `{"copies":{}}`, `{"copies":{"plan":{"String":1,"Stream":1048576}}}`, `{"copies":{"plan":{"String":65536,"Stream":-1}}}`} {
+		_, err := parseExtra([]byte(bad))
+		require.Error(t, err, bad)
+	}
+}

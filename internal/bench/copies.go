@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// Copies says how a link of the same host moves large blocks to the peer, for
+// explanations. The zero value is of links that do not copy with the processor.
+type Copies struct {
+	Class   sampling.Class `json:"class,omitempty"`   // how near the peer is
+	Private string         `json:"private,omitempty"` // the way to the peer's private memory: process_vm or bounce
+	Reason  string         `json:"reason,omitempty"`  // why not by process_vm
+	String  uint64         `json:"string,omitempty"`  // bytes from which on the string instruction copies
+	Stream  uint64         `json:"stream,omitempty"`  // bytes from which on non-temporal stores do
+	Kernel  string         `json:"kernel,omitempty"`
+	Source  string         `json:"source,omitempty"` // of the two sizes: caches, measured, forced
+	Cache   uint64         `json:"cache,omitempty"`  // bytes of the largest cache
+	Users   int            `json:"users,omitempty"`  // processes that use it
+}
+
+// CopiesOf is what holds for a connection at the moment.
+func CopiesOf(conn Conn) (c Copies) {
+	if n, ok := conn.EP.(fabric.Neighbour); ok {
+		v := n.Near()
+		c.Class, c.Private, c.Reason = sampling.ClassOf(conn.EP, true), v.Private, v.Reason
+	}
+	if t, ok := conn.Link.(fabric.CopyTuner); ok {
+		x := t.Copies()
+		c.String, c.Stream, c.Kernel, c.Source, c.Cache, c.Users = x.Plan.String, x.Plan.Stream, x.Kernel, x.Source, x.Cache, x.Users
+	}
+	return c
+}
+
+// tuneCopies measures on rank 0, as an engine does at its start, how large blocks are
+// best copied, and tells both links. Both ranks call it; links that do not copy, or were
+// told by the user, cost an exchange.
+func tuneCopies(ctx context.Context, ctl Control, conn Conn) error {
+	var mine []byte
+	t, ok := conn.Link.(fabric.CopyTuner)
+	if ok && ctl.Rank() == 0 && t.Copies().Source != "forced" {
+		// Where there is no memory to measure with, what the caches say stays.
+		if m, _, err := sampling.Copies(nil, sampling.SameHost, sampling.Force, sampling.CopiesBudget); err == nil {
+			mine, _ = json.Marshal(m.Plan) // numbers only
+		}
+	}
+	theirs, err := ctl.Exchange(ctx, mine)
+	if err != nil || !ok {
+		return err
+	}
+	if ctl.Rank() != 0 {
+		mine = theirs
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	var p bulk.Plan
+	if err := json.Unmarshal(mine, &p); err != nil || p.Stream < bulk.MinStream || p.String < bulk.MinString {
+		return fmt.Errorf("copies of rank 0: %+v: %w", p, ErrPlan)
+	}
+	t.SetCopies(p, "measured")
+	return nil
+}
+
+// large reports whether a size is measured for which links may have several ways to copy.
+func (r *Request) large() bool {
+	for i := range r.Plans {
+		for _, n := range r.Plans[i].Size {
+			if n >= bulk.MinString {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WriteText writes two lines, or none.
+func (c *Copies) WriteText(w io.Writer) error {
+	if c.Class != "" {
+		how := c.Private
+		if c.Reason != "" {
+			how += " (" + c.Reason + ")"
+		}
+		if _, err := fmt.Fprintf(w, "peer: class %s, private memory by %s\n", c.Class, how); err != nil {
+			return err
+		}
+	}
+	if c.Source == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "copies: string instruction from %s, non-temporal (%s) from %s: %s; cache of %s, %d users\n",
+		sizeOrNever(c.String), c.Kernel, sizeOrNever(c.Stream), c.Source, FormatSize(int(c.Cache)), c.Users)
+	return err
+}
+
+func sizeOrNever(n uint64) string {
+	if n == bulk.Never {
+		return "never"
+	}
+	return FormatSize(int(n))
+}

@@ -1,0 +1,53 @@
+package host
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/topo"
+)
+
+// Copies is what the caches say of how two ranks of this host copy large blocks, before
+// anybody has measured. Sizes are bytes.
+type Copies struct {
+	Placement string `json:"placement"`        // how near two ranks are that nobody binds; "" if it depends
+	String    uint64 `json:"string,omitempty"` // from here on by the string instruction; 0: never
+	Stream    uint64 `json:"stream,omitempty"` // from here on with non-temporal stores; 0: never
+	Kernel    string `json:"kernel"`
+}
+
+func copies(root fs.FS) Copies {
+	h, err := topo.Read(root)
+	if err != nil {
+		h = topo.Local()
+	}
+	on := topo.Allowed()
+	if !on.Meets(h.Online) {
+		on = h.Online
+	}
+	p := bulk.Default(h, on, 2)
+	c := Copies{Placement: h.Between(on, on).String(), Kernel: bulk.Kernel()}
+	if p.String != bulk.Never {
+		c.String = p.String
+	}
+	if p.Stream != bulk.Never {
+		c.Stream = p.Stream
+	}
+	return c
+}
+
+// text is for people.
+func (c Copies) text() string {
+	from := func(n uint64) string {
+		if n == 0 {
+			return "never"
+		}
+		return "from " + bytesText(n)
+	}
+	where := ""
+	if c.Placement != "" {
+		where = "; two ranks here are of class host-" + c.Placement
+	}
+	return fmt.Sprintf("string instruction %s, non-temporal stores (%s) %s, before sampling%s", from(c.String), c.Kernel, from(c.Stream), where)
+}
