@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
@@ -43,7 +42,7 @@ func (e *Engine) findCopies(link int, mode sampling.Mode, class sampling.Class) 
 		return nil
 	}
 	store, _ := e.profile(link)
-	m, source, err := sampling.Copies(store, class, mode, min(sampling.CopiesBudget, time.Duration(e.cfg.SamplingBudget)/2))
+	m, source, err := sampling.Copies(store, class, mode, min(sampling.CopiesBudget, e.cfg.SamplingBudget/2))
 	if err != nil {
 		e.cfg.Logger.Warn("rma: copies", "source", source, "err", err)
 	}

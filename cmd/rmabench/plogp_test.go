@@ -60,7 +60,7 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errs := rmabench(t, sampleQuick("--fabric", "shm", "--save", "--profiles", dir)...)
 	require.Equal(t, exitOK, code, errs)
-	es, err := filepath.Glob(filepath.Join(dir, "plogp-shm-host-*.json"))
+	es, err := filepath.Glob(filepath.Join(dir, "plogp-shm-host*.json"))
 	require.NoError(t, err)
 	require.Len(t, es, 1)
 
