@@ -94,7 +94,7 @@ peer that is named is not installed.`,
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.BoolVar(&f.plot, "plot", false, "also draw the ratios as bars of text")
 	fl.BoolVar(&f.pin, "pin", true, "keep each process on a processor of its own")
-	fl.BoolVar(&f.install, "install", false, "install the Debian packages that peers lack, with apt-get (as root)")
+	fl.BoolVar(&f.install, "install", false, "install what peers lack: Debian packages with apt-get (as root), programs of Go with go install")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if ours is behind anywhere")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd

@@ -30,7 +30,7 @@ func goPeer(name, about string, fabrics []string, more ...string) *Peer {
 		Needs:   []Need{{Program: program, Go: goModule + "/cmd/" + program}},
 		Tests:   map[string][]Kind{},
 		Version: []string{program, "version"},
-		Parse:   parseGo, Trial: 300,
+		Parse:   parseGo, Trial: 300, WarmUp: aFifth,
 	}
 	for _, f := range fabrics {
 		p.Tests[f] = []Kind{Lat, BW, Rate}

@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,9 +41,9 @@ func TestGoProgramsThatAreMissing(t *testing.T) {
 	err := p.Missing("shm")
 	require.ErrorIs(t, err, ErrMissing)
 	require.ErrorIs(t, err, ErrTool, "this is the source tree")
-	var m *MissingError
-	require.ErrorAs(t, err, &m)
-	require.ErrorIs(t, m.InstallGo(t.Context(), "latest"), ErrTool)
+	err = Install(t.Context(), "shm", []*Peer{p}, io.Discard)
+	require.ErrorIs(t, err, ErrInstall)
+	require.ErrorIs(t, err, ErrTool)
 
 	t.Chdir(t.TempDir())
 	err = p.Missing("shm")
@@ -50,10 +52,27 @@ func TestGoProgramsThatAreMissing(t *testing.T) {
 	require.ErrorContains(t, err, "go install "+goModule+"/cmd/rmapeer-nothing@latest")
 	require.Equal(t, "rmapeer-nothing", built(t.TempDir(), "rmapeer-nothing"))
 
-	bin := t.TempDir()
-	t.Setenv("PATH", bin)
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "rmapeer-nothing"), []byte("#!/bin/sh\n"), 0o755))
+	err = Install(t.Context(), "shm", []*Peer{p}, io.Discard)
+	require.ErrorIs(t, err, ErrInstall)
+	require.ErrorIs(t, err, ErrTool)
+
+	// A go that installs what it is told to, where it says that it does.
+	bin, gobin := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", bin+":/bin:/usr/bin")
+	script := "#!/bin/sh\ncase $1 in\nenv) echo " + gobin + "; echo /nowhere;;\ninstall) echo '#!/bin/sh' >" + gobin + "/${2##*/}; cd " + gobin +
+		" && mv ${2##*/} rmapeer-nothing && chmod +x rmapeer-nothing;;\nesac\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, goTool), []byte(script), 0o755))
+	require.ErrorIs(t, p.Missing("shm"), ErrMissing)
+	var said bytes.Buffer
+	require.NoError(t, Install(t.Context(), "shm", []*Peer{p, p}, &said))
+	require.Equal(t, "go install "+goModule+"/cmd/rmapeer-nothing@latest\n", said.String())
 	require.NoError(t, p.Missing("shm"))
+	dir := t.TempDir()
+	require.NoError(t, p.Prepare(t.Context(), dir))
+	require.Equal(t, filepath.Join(dir, "rmapeer-nothing"), built(dir, "rmapeer-nothing"))
+
+	t.Setenv("PATH", gobin)
+	require.NoError(t, p.Missing("shm"), "in PATH")
 }
 
 func TestGoPlan(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -58,12 +60,19 @@ func (n *Need) buildable() (bool, error) {
 }
 
 // build builds the Go programs of a peer into dir, if this is the source tree.
-// Otherwise those of PATH are used.
+// Otherwise it links to those that are installed.
 func (p *Peer) build(ctx context.Context, dir string) error {
 	for i := range p.Needs {
 		n := &p.Needs[i]
 		if can, _ := n.buildable(); !can {
-			continue // found in PATH by Missing
+			at, err := n.look()
+			if err == nil {
+				err = os.Symlink(at, filepath.Join(dir, n.Program))
+			}
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		c := exec.CommandContext(ctx, goTool, "build", "-o", dir+string(filepath.Separator), n.Go)
 		c.Dir = sourceTree()
@@ -75,33 +84,68 @@ func (p *Peer) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// InstallGo installs the Go programs that are missing, by `go install`, at a version
-// of their module ("latest"). They then lie in Go's folder of programs, which is to be
-// in PATH.
-func (e *MissingError) InstallGo(ctx context.Context, version string) error {
-	if len(e.Go) == 0 {
+// installGo installs the Go programs that peers lack, at the newest version of their
+// module. Go's folder of programs need not be in PATH, see look.
+func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
+	args := []string{goTool, "install"}
+	for _, p := range peers {
+		var m *MissingError
+		if p.Tests[fabric] == nil || !errors.As(p.Missing(fabric), &m) {
+			continue
+		}
+		if m.Tool != nil {
+			return fmt.Errorf("%w %s: %w", ErrInstall, strings.Join(m.Programs, ", "), m.Tool)
+		}
+		for _, path := range m.Go {
+			if path += "@latest"; !slices.Contains(args, path) {
+				args = append(args, path)
+			}
+		}
+	}
+	if len(args) == 2 {
 		return nil
 	}
 	if _, err := exec.LookPath(goTool); err != nil {
-		return ErrTool
+		return fmt.Errorf("%w %s: %w", ErrInstall, strings.Join(args[2:], ", "), ErrTool)
 	}
-	args := []string{"install"}
-	for _, path := range e.Go {
-		args = append(args, path+"@"+version)
-	}
-	if out, err := exec.CommandContext(ctx, goTool, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %.500s", goTool, strings.Join(args, " "), err, bytes.TrimSpace(out))
+	ctx, cancel := context.WithTimeoutCause(ctx, installTime, fmt.Errorf("%s: %w in %v", goTool, ErrStuck, installTime))
+	defer cancel()
+	fmt.Fprintln(w, strings.Join(args, " "))
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("%w: %s: %w: %.500s", ErrInstall, goTool, err, bytes.TrimSpace(out))
 	}
 	return nil
 }
 
-// built is a program of dir if it was built there, else of PATH.
-func built(dir, program string) string {
-	if dir == "" {
-		return program
+// look finds a program in PATH, a Go program also where `go install` puts it.
+func (n *Need) look() (string, error) {
+	at, err := exec.LookPath(n.Program)
+	if err == nil || n.Go == "" {
+		return at, err
 	}
+	out, err := exec.Command(goTool, "env", "GOBIN", "GOPATH").Output()
+	if err != nil {
+		return "", err
+	}
+	bin, path, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
+	if bin == "" {
+		list := filepath.SplitList(path)
+		if len(list) == 0 {
+			return "", exec.ErrNotFound
+		}
+		bin = filepath.Join(list[0], "bin")
+	}
+	return exec.LookPath(filepath.Join(bin, n.Program))
+}
+
+// built is a program of dir if it was built there or linked to, else of PATH.
+func built(dir, program string) string {
 	at := filepath.Join(dir, program)
-	if _, err := os.Stat(at); err != nil {
+	if _, err := os.Stat(at); dir == "" || err != nil {
 		return program
 	}
 	return at

@@ -18,11 +18,14 @@ const installTime = 15 * time.Minute
 // ErrInstall is an installation that was asked for and did not come about.
 var ErrInstall = errors.New("cannot install")
 
-// Install brings the Debian packages that peers lack on a fabric; what is said
-// meanwhile goes to w. Programs of Go are built or are the user's to install. It does
-// nothing where nothing is missing.
+// Install brings the Debian packages that peers lack on a fabric, and by `go install`
+// the programs of Go that are not built from a source tree; what is said meanwhile
+// goes to w. It does nothing where nothing is missing.
 func Install(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
-	return install(ctx, fabric, peers, w, os.Geteuid() == 0)
+	if err := install(ctx, fabric, peers, w, os.Geteuid() == 0); err != nil {
+		return err
+	}
+	return installGo(ctx, fabric, peers, w)
 }
 
 func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, root bool) error {

@@ -16,7 +16,7 @@ var openmpi = &Peer{
 	},
 	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
 	Version: []string{"mpirun.openmpi", "--version"},
-	Plan:    openmpiPlan, Prepare: compile("mpicc.openmpi", "mpi.c"), Parse: parseMPI("NPopenmpi"), Trial: 200,
+	Plan:    openmpiPlan, Prepare: compile("mpicc.openmpi", "mpi.c"), Parse: parseMPI("NPopenmpi"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
 // openmpiPlan leaves one path between the ranks: the ob1 layer above one byte
@@ -47,7 +47,7 @@ var mpich = &Peer{
 	},
 	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
 	Version: []string{"mpichversion"},
-	Plan:    mpichPlan, Prepare: compile("mpicc.mpich", "mpi.c"), Parse: parseMPI("NPmpich2"), Trial: 200,
+	Plan:    mpichPlan, Prepare: compile("mpicc.mpich", "mpi.c"), Parse: parseMPI("NPmpich2"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
 // mpichPlan restricts UCX as for the peer of that name. On tcp the ranks are made to
@@ -92,4 +92,12 @@ func parseMPI(pingpong string) func(out []byte, j Job) (float64, error) {
 		}
 		return c(out, j)
 	}
+}
+
+// mpiWarmUp is that of the program that mpiRanks chose.
+func mpiWarmUp(k Kind, n int) int {
+	if k == Lat {
+		return trials(k, n)
+	}
+	return aTenth(k, n)
 }

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 )
@@ -34,7 +33,7 @@ func (e *MissingError) Error() string {
 		how = append(how, "apt-get install -y --no-install-recommends "+strings.Join(e.Packages, " "))
 	}
 	for _, path := range e.Go {
-		how = append(how, "go install "+path+"@latest (into a folder of PATH)")
+		how = append(how, "go install "+path+"@latest")
 	}
 	return s + "--install, or " + strings.Join(how, "; ")
 }
@@ -55,7 +54,7 @@ func (p *Peer) Missing(fabric string) error {
 		if len(n.Fabrics) > 0 && !slices.Contains(n.Fabrics, fabric) {
 			continue
 		}
-		if _, err := exec.LookPath(n.Program); err == nil {
+		if _, err := n.look(); err == nil {
 			continue
 		}
 		can, err := n.buildable()

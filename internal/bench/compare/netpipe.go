@@ -18,7 +18,7 @@ var netpipe = &Peer{
 		args := append([]string{"NPtcp", "-P", strconv.Itoa(j.Port)}, netpipeArgs(&j)...)
 		return Plan{Server: append(args[:len(args):len(args)], "-o", "/dev/null"), Client: append(args, "-o", "/dev/stdout", "-h", j.Addr)}, nil
 	},
-	Parse: parseNetpipe("NPtcp"), Trial: 200,
+	Parse: parseNetpipe("NPtcp"), Trial: 200, WarmUp: trials,
 }
 
 // netpipeArgs are those of both sides: one size, without others around it.

@@ -38,9 +38,9 @@ type Peer struct {
 	// Errors are *OutputError.
 	Parse func(out []byte, j Job) (float64, error)
 
-	// WarmUp is how many iterations a run of n makes besides, which count for
-	// processor time. Nil: a fifth, at least 10.
-	WarmUp func(n int) int
+	// WarmUp is how many iterations a run of n makes besides those that it times: they
+	// count for processor time. Nil: none.
+	WarmUp func(k Kind, n int) int
 
 	// Trial is how many iterations the first run has, which finds out how many
 	// fill the time.

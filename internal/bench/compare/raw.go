@@ -14,5 +14,5 @@ var raw = &Peer{
 			Client: []string{compiled(j.Dir), j.Addr, port, cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)},
 		}, nil
 	},
-	Prepare: compile("cc", "raw.c"), Parse: parseC("raw.c"), Trial: 200,
+	Prepare: compile("cc", "raw.c"), Parse: parseC("raw.c"), Trial: 200, WarmUp: aTenth,
 }

@@ -13,7 +13,7 @@ var ucx = &Peer{
 	Needs:   []Need{{Program: "ucx_perftest", Package: "ucx-utils"}},
 	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds, "verbs": Kinds},
 	Version: []string{"ucx_info", "-v"},
-	Plan:    ucxPlan, Parse: parseUCX, Trial: 500,
+	Plan:    ucxPlan, Parse: parseUCX, Trial: 500, WarmUp: aFifth,
 }
 
 // ucxTests are the names of its tests.
@@ -26,7 +26,7 @@ func ucxPlan(j Job) (Plan, error) {
 		Env: env, Server: []string{"ucx_perftest", "-p", port},
 		Client: []string{
 			"ucx_perftest", j.Addr, "-p", port, "-f", "-t", ucxTests[j.Test.Kind], "-s", strconv.Itoa(j.Test.Size),
-			"-n", strconv.Itoa(j.Iters), "-w", strconv.Itoa(max(j.Iters/5, 10)),
+			"-n", strconv.Itoa(j.Iters), "-w", strconv.Itoa(aFifth(j.Test.Kind, j.Iters)),
 		},
 	}, err
 }
