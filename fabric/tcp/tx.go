@@ -19,8 +19,14 @@ const (
 	// copyMax is the largest payload that is copied behind its header instead of
 	// being sent in place. Copying 1 KiB takes 30 ns; a piece of its own costs
 	// the kernel about as much and uses up a segment. Beyond, the second copy
-	// shows.
-	copyMax = 1 << 10
+	// shows in a stream: one of 2 KiB writes loses a third. 1 KiB of an
+	// application comes with a few words of the protocols.
+	copyMax = 1<<10 + 256
+
+	// copyAlone is the same for a write while none is under way: it is the
+	// latency that counts then, the payload is in the first cache, and a send of
+	// one piece is 0.15 µs quicker than a gathering one.
+	copyAlone = 4<<10 + 256
 
 	// maxSegs is how many pieces of the byte stream are prepared at a time.
 	maxSegs = 64
@@ -193,6 +199,13 @@ func (e *endpoint) mayStart(s *slot) bool {
 	return s.op == fabric.OpWrite || q.readsInFlight() < maxReads
 }
 
+// alone reports that the next request is the only one that the peer has not
+// executed.
+func (e *endpoint) alone() bool {
+	q := &e.sq
+	return q.acked == q.sent && q.sent+1 == q.tail
+}
+
 // putRequest encodes the next request. It reports false if there is no room.
 func (e *endpoint) putRequest(s *slot) bool {
 	t, q := &e.tx, &e.sq
@@ -200,8 +213,8 @@ func (e *endpoint) putRequest(s *slot) bool {
 	var b []byte
 	switch s.op {
 	case fabric.OpWrite:
-		size := uint32(headerSize)
-		if s.n <= copyMax {
+		size, copied := uint32(headerSize), s.n <= copyMax || s.n <= copyAlone && e.alone()
+		if copied {
 			size += s.n
 		}
 		if b = t.room(size); b == nil {
@@ -215,7 +228,7 @@ func (e *endpoint) putRequest(s *slot) bool {
 			h.flags |= wireAck
 		}
 		switch {
-		case s.n > copyMax:
+		case !copied:
 			t.curSeq, t.curSge, t.curEnd = q.sent, s.sge, s.sge+s.nsge
 		case s.flags&fabric.FlagInline != 0:
 			copy(b[headerSize:], q.inlineOf(q.sent)[:s.n])
