@@ -54,8 +54,12 @@ type link struct {
 	spare    []*endpoint // the other buffer of deferred
 	ready    readyList
 	received int // receives since all sockets were watched, see unwatch
-	iov      [maxIov]iovec
-	msg      msghdr
+
+	last   *endpoint // received last
+	streak uint32    // receives of last in a row
+	looks  uint32    // counts Poll
+	iov    [maxIov]iovec
+	msg    msghdr
 
 	poller poller
 	waking event.Event
@@ -152,7 +156,7 @@ func (l *link) adopt() {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)
 	}
-	l.received = 0
+	l.received, l.streak = 0, 0
 	if len(l.active) > l.direct { // perhaps not before: epoll must know who waits for what
 		for i := len(l.active) - 1; i >= 0; i-- {
 			if i < len(l.active) {
@@ -168,6 +172,9 @@ func (l *link) forget(e *endpoint) {
 		return
 	}
 	l.tab[e.idx] = nil
+	if l.last == e {
+		l.last, l.streak = nil, 0
+	}
 	for i, o := range l.active {
 		if o == e {
 			last := len(l.active) - 1

@@ -21,7 +21,15 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	if l.fresh.Load() != 0 {
 		l.adopt()
 	}
-	if len(l.active) <= l.direct {
+	l.looks++
+	switch {
+	case l.streak > hotAfter && l.looks%hotLooks != 0:
+		e := l.last
+		e.progress()
+		if len(l.active) > l.direct {
+			e.deferRest()
+		}
+	case len(l.active) <= l.direct:
 		// Backwards: an endpoint that goes down is replaced by the last.
 		for i := len(l.active) - 1; i >= 0; i-- {
 			if i < len(l.active) {
@@ -31,7 +39,7 @@ func (l *link) Poll(cs []fabric.Completion) int {
 		if l.received > unwatchAfter {
 			l.unwatch()
 		}
-	} else {
+	default:
 		l.pollMany()
 	}
 	if l.ready.head != nil {
@@ -89,7 +97,7 @@ func (l *link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fabric.ErrClosed
 	}
-	l.received = 0
+	l.received, l.streak = 0, 0
 	if l.fresh.Load() != 0 {
 		l.adopt()
 	}

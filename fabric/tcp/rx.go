@@ -93,7 +93,7 @@ func (e *endpoint) receive() bool {
 			e.fail(fabric.StatusPeerGone, errHungUp)
 			return false
 		}
-		e.l.received++
+		e.l.count(e)
 		if !e.parse() || x.paused {
 			return false
 		}
