@@ -46,6 +46,7 @@ func TestDriftIsReported(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	e, p := es[0], es[0].Peer(1)
+	e.params[p.link].class = sampling.SameHost // as sampling leaves it
 	store, key := e.profile(p.link)
 	require.Equal(t, sampling.SameHost, key.Class)
 	require.NoError(t, os.WriteFile(store.Path(key), []byte("saved"), 0o600))
