@@ -59,17 +59,23 @@ func (ep *endpoint) borrow(x *xlate) bool {
 	return false
 }
 
-// transfer moves the n bytes of wr. The last aligned word of a write has a
-// call of its own, so that it becomes visible last.
+// transfer moves the n bytes of wr. The last aligned word of a write becomes visible
+// last: it is a piece of its own on the remote side, and the kernel copies pieces one
+// after the other. Where the processor keeps stores in order that takes one call,
+// elsewhere a second one.
 func (ep *endpoint) transfer(wr *fabric.WR, n uint64) error {
 	var c cursor
+	var tail uint64
 	if wr.Op == fabric.OpWrite && n > 8 && endsOnWord(wr.RemoteAddr, n) {
-		if err := ep.moveFar(wr, &c, wr.RemoteAddr, n-8); err != nil {
+		tail = 8
+	}
+	if tail != 0 && !storesInOrder {
+		if err := ep.moveFar(wr, &c, wr.RemoteAddr, n-8, 0); err != nil {
 			return err
 		}
-		return ep.moveFar(wr, &c, wr.RemoteAddr+n-8, 8)
+		return ep.moveFar(wr, &c, wr.RemoteAddr+n-8, 8, 0)
 	}
-	return ep.moveFar(wr, &c, wr.RemoteAddr, n)
+	return ep.moveFar(wr, &c, wr.RemoteAddr, n, tail)
 }
 
 // maxCall bounds one system call: below the kernel's own bound (2 GiB less a
@@ -78,18 +84,19 @@ func (ep *endpoint) transfer(wr *fabric.WR, n uint64) error {
 const maxCall = 64 << 20
 
 // moveFar moves n bytes between the pieces from c on and the peer's memory at
-// remote, in as many calls as it takes.
-func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n uint64) error {
+// remote, the last tail of them (fewer than n) as a piece of their own, in as many
+// calls as it takes.
+func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n, tail uint64) error {
 	l := ep.link
 	for n > 0 {
 		k, size := c.iovecs(l.liov[:], wr.Local, min(n, maxCall))
-		l.riov[0] = unix.RemoteIovec{Base: uintptr(remote), Len: int(size)}
+		r := splitTail(&l.riov, remote, size, n, tail)
 		var got int
 		var err error
 		if wr.Op == fabric.OpWrite {
-			got, err = unix.ProcessVMWritev(ep.pid, l.liov[:k], l.riov[:], 0)
+			got, err = unix.ProcessVMWritev(ep.pid, l.liov[:k], l.riov[:r], 0)
 		} else {
-			got, err = unix.ProcessVMReadv(ep.pid, l.liov[:k], l.riov[:], 0)
+			got, err = unix.ProcessVMReadv(ep.pid, l.liov[:k], l.riov[:r], 0)
 		}
 		switch {
 		case err == unix.EINTR:
@@ -104,6 +111,22 @@ func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n uint64) error {
 		n -= uint64(got)
 	}
 	return nil
+}
+
+// splitTail names the next size of n bytes at remote in iov, of which the last tail
+// make a piece of their own as far as they are among them, and returns how many pieces
+// that is. What a call left of the tail is one piece.
+func splitTail(iov *[2]unix.RemoteIovec, remote, size, n, tail uint64) int {
+	head := size
+	if n > tail {
+		head = min(size, n-tail)
+	}
+	iov[0] = unix.RemoteIovec{Base: uintptr(remote), Len: int(head)}
+	if head == size {
+		return 1
+	}
+	iov[1] = unix.RemoteIovec{Base: uintptr(remote + head), Len: int(size - head)}
+	return 2
 }
 
 // iovecs names the next up to n bytes of the pieces in iov, and returns how

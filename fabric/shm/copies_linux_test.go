@@ -145,6 +145,28 @@ func TestTellCPUs(t *testing.T) {
 	require.Equal(t, maxCPUs, ep.cpus.Len())
 }
 
+func TestSplitTail(t *testing.T) {
+	t.Parallel()
+	iov := func(at uint64, n int) unix.RemoteIovec { return unix.RemoteIovec{Base: uintptr(at), Len: n} }
+	for _, c := range []struct {
+		size, n, tail uint64
+		want          []unix.RemoteIovec
+	}{
+		{100, 100, 8, []unix.RemoteIovec{iov(1000, 92), iov(1092, 8)}},
+		{100, 100, 0, []unix.RemoteIovec{iov(1000, 100)}},
+		{92, 100, 8, []unix.RemoteIovec{iov(1000, 92)}},
+		{60, 100, 8, []unix.RemoteIovec{iov(1000, 60)}},
+		{95, 100, 8, []unix.RemoteIovec{iov(1000, 92), iov(1092, 3)}},
+		{8, 8, 8, []unix.RemoteIovec{iov(1000, 8)}},
+		{3, 3, 8, []unix.RemoteIovec{iov(1000, 3)}},
+		{9, 9, 8, []unix.RemoteIovec{iov(1000, 1), iov(1001, 8)}},
+	} {
+		var got [2]unix.RemoteIovec
+		k := splitTail(&got, 1000, c.size, c.n, c.tail)
+		require.Equal(t, c.want, got[:k], "%+v", c)
+	}
+}
+
 // What the kernel says is told so that somebody can do something about it.
 func TestRefusalsOfCMA(t *testing.T) {
 	t.Parallel()

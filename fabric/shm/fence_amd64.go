@@ -4,3 +4,6 @@ package shm
 // itself; the runtime's large copies end with the fence their streaming stores
 // need.
 func orderStores() {}
+
+// storesInOrder says that stores of one processor are seen in the order of the program.
+const storesInOrder = true

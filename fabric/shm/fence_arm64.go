@@ -4,3 +4,6 @@ package shm
 //
 //go:noescape
 func orderStores()
+
+// storesInOrder: see the amd64 version.
+const storesInOrder = false

@@ -9,3 +9,6 @@ var fenceWord atomic.Uint64
 // orderStores keeps stores before it ahead of stores behind it: on these
 // processors the runtime's atomic exchange contains a full fence.
 func orderStores() { fenceWord.Swap(0) }
+
+// storesInOrder: see the amd64 version.
+const storesInOrder = false

@@ -77,7 +77,7 @@ type link struct {
 	events     [32]unix.EpollEvent
 	rx         receiver
 	liov       [maxIov]unix.Iovec
-	riov       [1]unix.RemoteIovec
+	riov       [2]unix.RemoteIovec
 	houseStep  int64 // houseEvery in ticks
 }
 
