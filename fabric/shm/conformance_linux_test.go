@@ -15,6 +15,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // ways forces each way to the memory in turn.
 var ways = map[string]Options{
 	"mapped":  {},
+	"bulk":    {StringFrom: 64, StreamFrom: 4096},
 	"copied":  {DisableCMA: true},
 	"cma":     {DisableSegments: true},
 	"by-peer": {DisableCMA: true, DisableSegments: true},

@@ -116,7 +116,7 @@ func (ep *endpoint) meet() {
 		}
 	}
 	ep.cpus = topo.Of(cpus...)
-	ep.near = topo.Local().Between(topo.Allowed(), ep.cpus)
+	ep.near = topo.Local(ep.cpus).Between(topo.Allowed(), ep.cpus)
 }
 
 // Near implements fabric.Neighbour.

@@ -8,6 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestChooseKernel(t *testing.T) {
+	t.Parallel()
+	upTo := func(top kernel) func(kernel) bool { return func(k kernel) bool { return k <= top } }
+	require.Equal(t, avx512, choose(false, upTo(avx512)))
+	require.Equal(t, avx2, choose(true, upTo(avx512)))
+	require.Equal(t, avx2, choose(false, upTo(avx2)))
+	require.Equal(t, sse2, choose(false, upTo(sse2)))
+	require.True(t, best.has())
+}
+
 // Each kernel that the processor has, also those that are not the best: whole lines,
 // any alignment of the source.
 func TestKernels(t *testing.T) {

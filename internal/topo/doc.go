@@ -1,11 +1,11 @@
 // Package topo knows how the processors of this host are arranged: which of them
-// share a core, a cache, a package or a memory node.
+// share a core, a cache or a package.
 //
-// [Read] takes it from sysfs; [Local] is this host's, read once, with the sizes of
-// caches from the processor itself where there is no sysfs. Two questions are
-// asked of it: how near two processes are to each other ([Host.Between], from the
-// processors that each may run on), and from which size on a copy should bypass
-// the cache ([DMAMin], [Host.Shared]).
+// [Read] takes it from sysfs; [Local] is this host's, each processor looked at once,
+// when it is asked for, with the sizes of caches from the processor itself where there
+// is no sysfs. Two questions are asked of it: how near two processes are to each other
+// ([Host.Between], from the processors that each may run on), and from which size on a
+// copy should bypass the cache ([DMAMin], [Host.Shared]).
 //
 // Nothing here changes after reading: all methods are for any number of
 // goroutines. A host may lie (virtual machines invent topologies, containers hide

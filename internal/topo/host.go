@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,18 +23,19 @@ type Cache struct {
 // Host is the arrangement of a host's processors. Not changed after Read.
 type Host struct {
 	Online   Set
+	Known    Set     // those that were looked at; what follows is complete for them
 	Caches   []Cache // those of the lower levels first
 	Cores    []Set   // the processors (hardware threads) of each core
 	Packages []Set   // of each socket
-	Nodes    []Set   // of each memory node with processors
 }
 
 const cpuDir = "sys/devices/system/cpu"
 
-// Read takes the arrangement from the file tree of a host (os.DirFS("/")). What a
-// kernel leaves out is empty in the result; a tree without processors gives
-// ErrNoTopology, a malformed list an error that wraps ErrList.
-func Read(root fs.FS) (*Host, error) {
+// Read takes the arrangement from the file tree of a host (os.DirFS("/")), as far as it
+// concerns the processors of want; the empty set is all that are online. What a kernel
+// leaves out is empty in the result; a tree without processors gives ErrNoTopology, a
+// malformed list an error that wraps ErrList.
+func Read(root fs.FS, want Set) (*Host, error) {
 	text, err := fs.ReadFile(root, cpuDir+"/online")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoTopology, err)
@@ -45,34 +47,42 @@ func Read(root fs.FS) (*Host, error) {
 	if h.Online.Len() == 0 {
 		return nil, fmt.Errorf("%w: no processor is online", ErrNoTopology)
 	}
-	for _, cpu := range h.Online.CPUs() {
-		dir := path.Join(cpuDir, "cpu"+strconv.Itoa(cpu))
-		if err := h.readCaches(root, dir); err != nil {
-			return nil, err
-		}
-		for _, g := range []struct {
-			to   *[]Set
-			file string
-		}{
-			{&h.Cores, "thread_siblings_list"},
-			{&h.Packages, "core_siblings_list"}, // all processors of the package, whatever its name
-		} {
-			set, err := readList(root, path.Join(dir, "topology", g.file))
-			if err != nil {
-				return nil, err
-			}
-			addSet(g.to, set.And(h.Online))
-		}
+	if want.Len() == 0 {
+		want = h.Online
 	}
-	nodes, _ := fs.Glob(root, "sys/devices/system/node/node[0-9]*/cpulist") // the pattern is well-formed
-	for _, f := range nodes {
-		set, err := readList(root, f)
+	return h.with(root, want)
+}
+
+// with is h and what the processors of want add to it; h stays as it is.
+func (h *Host) with(root fs.FS, want Set) (*Host, error) {
+	n := &Host{
+		Online: h.Online, Known: h.Known,
+		Caches: slices.Clone(h.Caches), Cores: slices.Clone(h.Cores), Packages: slices.Clone(h.Packages),
+	}
+	for _, cpu := range want.And(h.Online).CPUs() {
+		if n.Known.Has(cpu) {
+			continue
+		}
+		dir := path.Join(cpuDir, "cpu"+strconv.Itoa(cpu))
+		core, err := readList(root, dir+"/topology/thread_siblings_list")
 		if err != nil {
 			return nil, err
 		}
-		addSet(&h.Nodes, set.And(h.Online))
+		if !inOne(n.Packages, Of(cpu)) {
+			all, err := readList(root, dir+"/topology/core_siblings_list") // of the package, whatever its name
+			if err != nil {
+				return nil, err
+			}
+			addSet(&n.Packages, all.And(h.Online))
+		}
+		if err := n.readCaches(root, dir, cpu); err != nil {
+			return nil, err
+		}
+		addSet(&n.Cores, core.And(h.Online))
+		// Threads of a core share all that is asked for.
+		n.Known = n.Known.Or(Of(cpu)).Or(core.And(h.Online))
 	}
-	return h, nil
+	return n, nil
 }
 
 // readList reads a file with a list; one that is not there is the empty set.
@@ -101,43 +111,51 @@ func addSet(to *[]Set, s Set) {
 	*to = append(*to, s)
 }
 
-func (h *Host) readCaches(root fs.FS, dir string) error {
+func (h *Host) readCaches(root fs.FS, dir string, cpu int) error {
 	dirs, _ := fs.Glob(root, dir+"/cache/index[0-9]*") // the pattern is well-formed
 	for _, d := range dirs {
 		word := func(name string) string {
 			b, _ := fs.ReadFile(root, path.Join(d, name)) // "" if it is not told
 			return strings.TrimSpace(string(b))
 		}
+		if kind := word("type"); kind != "Data" && kind != "Unified" {
+			continue
+		}
 		level, err := strconv.Atoi(word("level"))
+		if err != nil || level < 1 || h.hasCache(level, cpu) {
+			continue
+		}
 		size, ok := parseSize(word("size"))
-		if kind := word("type"); err != nil || !ok || level < 1 || kind != "Data" && kind != "Unified" {
+		if !ok {
 			continue
 		}
 		set, err := readList(root, path.Join(d, "shared_cpu_list"))
 		if err != nil {
 			return err
 		}
-		if set = set.And(h.Online); set.Len() == 0 {
-			continue
+		if set = set.And(h.Online); set.Len() > 0 {
+			h.addCache(Cache{Level: level, Size: size, CPUs: set})
 		}
-		h.addCache(Cache{Level: level, Size: size, CPUs: set})
 	}
 	return nil
 }
 
-func (h *Host) addCache(c Cache) {
-	at := len(h.Caches)
-	for i, have := range h.Caches {
-		if have.Level == c.Level && have.CPUs.Within(c.CPUs) && c.CPUs.Within(have.CPUs) {
-			return
-		}
-		if have.Level > c.Level && at == len(h.Caches) {
-			at = i
+func (h *Host) hasCache(level, cpu int) bool {
+	for i := range h.Caches {
+		if c := &h.Caches[i]; c.Level == level && c.CPUs.Has(cpu) {
+			return true
 		}
 	}
-	h.Caches = append(h.Caches, Cache{})
-	copy(h.Caches[at+1:], h.Caches[at:])
-	h.Caches[at] = c
+	return false
+}
+
+// addCache adds c, which is not there yet, behind those of its level.
+func (h *Host) addCache(c Cache) {
+	at := len(h.Caches)
+	for at > 0 && h.Caches[at-1].Level > c.Level {
+		at--
+	}
+	h.Caches = slices.Insert(h.Caches, at, c)
 }
 
 // parseSize reads a size as sysfs has it: "48K", "32M", bytes without a letter.

@@ -8,14 +8,38 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Local is this host, read once. Where sysfs does not tell, all processors are
-// taken to share the caches of which the processor itself tells the sizes. Never nil.
-var Local = sync.OnceValue(func() *Host {
-	if h, err := Read(os.DirFS("/")); err == nil && len(h.Caches) > 0 {
-		return h
+var local struct {
+	sync.Mutex
+	host *Host
+}
+
+// Local is this host, as far as it concerns the processors that this process may run on
+// and those of the given sets; each is looked at once. Where sysfs does not tell, all
+// processors are taken to share the caches of which the processor itself tells the
+// sizes. Never nil.
+func Local(also ...Set) *Host {
+	want := Allowed()
+	for _, s := range also {
+		want = want.Or(s)
 	}
-	return fallback(runtime.NumCPU(), cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2, cpuid.CPU.Cache.L3)
-})
+	local.Lock()
+	defer local.Unlock()
+	root := os.DirFS("/")
+	switch h := local.host; {
+	case h == nil:
+		var err error
+		if h, err = Read(root, want); err != nil || len(h.Caches) == 0 {
+			h = fallback(runtime.NumCPU(), cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2, cpuid.CPU.Cache.L3)
+		}
+		local.host = h
+	case !want.And(h.Online).Within(h.Known):
+		// What was readable a moment ago is; where it is not, what is known stays.
+		if more, err := h.with(root, want); err == nil {
+			local.host = more
+		}
+	}
+	return local.host
+}
 
 // fallback is a host of n processors with caches of these sizes, those that are
 // positive: the lower levels one a processor, the last shared by all.
@@ -24,6 +48,7 @@ func fallback(n, l1, l2, l3 int) *Host {
 	for c := range n {
 		h.Online.add(c)
 	}
+	h.Known = h.Online
 	sizes := []int{l1, l2, l3}
 	for i, size := range sizes {
 		if size <= 0 {

@@ -36,7 +36,7 @@ func (n Near) String() string {
 // they may be nearer or farther from one moment to the next it is what holds always:
 // two that roam one shared cache are L3, two that roam several sockets Unknown.
 func (h *Host) Between(a, b Set) Near {
-	a, b = a.And(h.Online), b.And(h.Online)
+	a, b = a.And(h.Known), b.And(h.Known)
 	if a.Len() == 0 || b.Len() == 0 {
 		return Unknown
 	}

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -51,7 +52,7 @@ func (t tree) fs() fstest.MapFS {
 }
 
 func host(t *testing.T, d tree) *Host {
-	h, err := Read(d.fs())
+	h, err := Read(d.fs(), Set{})
 	require.NoError(t, err)
 	return h
 }
@@ -62,8 +63,6 @@ func TestRead(t *testing.T) {
 	require.Equal(t, "0-31", h.Online.String())
 	require.Len(t, h.Cores, 16)
 	require.Len(t, h.Packages, 2)
-	require.Len(t, h.Nodes, 2)
-	require.Equal(t, "16-31", h.Nodes[1].String())
 	require.Len(t, h.Caches, 16+16+4, "data caches only, each once")
 	for i, c := range h.Caches[1:] {
 		require.GreaterOrEqual(t, c.Level, h.Caches[i].Level, "lower levels first")
@@ -77,6 +76,35 @@ func TestRead(t *testing.T) {
 	require.Equal(t, Cache{2, 1 << 20, c.CPUs}, c)
 	require.Equal(t, "8-9", c.CPUs.String())
 	require.EqualValues(t, 32<<10, h.Level1(Of(9)))
+}
+
+// A process that is bound looks at its own processors, and later at those of peers.
+func TestReadOnlyWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	root := tree{packages: 2, complexes: 2, cores: 4, threads: 2}.fs()
+	h, err := Read(root, Of(2))
+	require.NoError(t, err)
+	require.Equal(t, "2-3", h.Known.String(), "and its sibling")
+	require.Len(t, h.Caches, 3)
+	require.Equal(t, Core, h.Between(Of(2), Of(3)))
+	require.Equal(t, Unknown, h.Between(Of(2), Of(17)))
+
+	more, err := h.with(root, Of(17))
+	require.NoError(t, err)
+	require.Equal(t, Far, more.Between(Of(2), Of(17)))
+	require.Equal(t, "2-3,16-17", more.Known.String())
+	require.Len(t, h.Caches, 3, "the old one stays as it was")
+	require.Equal(t, Unknown, h.Between(Of(2), Of(17)))
+
+	more, err = h.with(root, Of(4, 9))
+	require.NoError(t, err)
+	require.Equal(t, L3, more.Between(Of(2), Of(4)))
+	require.Equal(t, Socket, more.Between(Of(2), Of(9)))
+	require.Len(t, more.Packages, 1)
+
+	root["sys/devices/system/cpu/cpu30/topology/thread_siblings_list"].Data = []byte("?")
+	_, err = h.with(root, Of(30))
+	require.ErrorIs(t, err, ErrList)
 }
 
 func TestBetween(t *testing.T) {
@@ -124,7 +152,7 @@ func TestBetweenSharedL2(t *testing.T) {
 	for c, l := range []string{"0-1", "0-1", "2-3", "2-3"} { // clusters of two cores
 		m[fmt.Sprintf("sys/devices/system/cpu/cpu%d/cache/index2/shared_cpu_list", c)].Data = []byte(l)
 	}
-	h, err := Read(m)
+	h, err := Read(m, Set{})
 	require.NoError(t, err)
 	require.Equal(t, L2, h.Between(Of(0), Of(1)))
 	require.Equal(t, L3, h.Between(Of(1), Of(2)))
@@ -142,18 +170,18 @@ func TestNearNames(t *testing.T) {
 
 func TestReadWhatKernelsLeaveOut(t *testing.T) {
 	t.Parallel()
-	_, err := Read(fstest.MapFS{})
+	_, err := Read(fstest.MapFS{}, Set{})
 	require.ErrorIs(t, err, ErrNoTopology)
 
 	online := func(text string) fstest.MapFS {
 		return fstest.MapFS{"sys/devices/system/cpu/online": {Data: []byte(text)}}
 	}
-	_, err = Read(online(""))
+	_, err = Read(online(""), Set{})
 	require.ErrorIs(t, err, ErrNoTopology)
-	_, err = Read(online("0-"))
+	_, err = Read(online("0-"), Set{})
 	require.ErrorIs(t, err, ErrList)
 
-	h, err := Read(online("0-1"))
+	h, err := Read(online("0-1"), Set{})
 	require.NoError(t, err)
 	require.Equal(t, Unknown, h.Between(Of(0), Of(1)), "nothing is known")
 	require.Equal(t, Core, h.Between(Of(0), Of(0)))
@@ -165,13 +193,13 @@ func TestReadWhatKernelsLeaveOut(t *testing.T) {
 
 	m := tree{1, 1, 2, 1}.fs()
 	m["sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list"].Data = []byte("nonsense")
-	_, err = Read(m)
+	_, err = Read(m, Set{})
 	require.ErrorIs(t, err, ErrList)
 
 	m = tree{1, 1, 2, 1}.fs()
 	m["sys/devices/system/cpu/cpu0/cache/index3/size"].Data = []byte("big")
 	m["sys/devices/system/cpu/cpu1/cache/index3/size"].Data = []byte("0")
-	h, err = Read(m)
+	h, err = Read(m, Set{})
 	require.NoError(t, err)
 	c, ok := h.Shared(Of(0))
 	require.True(t, ok)
@@ -184,7 +212,7 @@ func TestOfflineProcessorsDoNotCount(t *testing.T) {
 	t.Parallel()
 	m := tree{1, 1, 2, 2}.fs()
 	m["sys/devices/system/cpu/online"].Data = []byte("0,2")
-	h, err := Read(m)
+	h, err := Read(m, Set{})
 	require.NoError(t, err)
 	c, ok := h.Shared(Of(0))
 	require.True(t, ok)
@@ -220,6 +248,10 @@ func TestLocal(t *testing.T) {
 	t.Parallel()
 	h := Local()
 	require.Same(t, h, Local())
+	require.Same(t, h, Local(Allowed()), "each processor is looked at once")
+	require.Same(t, h, Local(Of(MaxCPU-1)), "there is no such one")
+	require.True(t, Allowed().And(h.Online).Within(h.Known))
+	require.True(t, h.Online.Within(Local(h.Online).Known))
 	require.Positive(t, h.Online.Len())
 	require.Positive(t, Allowed().Len())
 }
@@ -262,4 +294,24 @@ func FuzzParseList(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, s.CPUs(), again.CPUs())
 	})
+}
+
+// What a start pays once, for a host of 256 processors out of memory; the kernel's own
+// files take about 10 µs each, 20 a core.
+func BenchmarkRead(b *testing.B) {
+	m := tree{packages: 2, complexes: 8, cores: 8, threads: 2}.fs()
+	for b.Loop() {
+		if _, err := Read(m, Set{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReadThisHost(b *testing.B) {
+	root := os.DirFS("/")
+	for b.Loop() {
+		if _, err := Read(root, Set{}); err != nil {
+			b.Skip(err)
+		}
+	}
 }

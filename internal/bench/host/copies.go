@@ -18,7 +18,7 @@ type Copies struct {
 }
 
 func copies(root fs.FS) Copies {
-	h, err := topo.Read(root)
+	h, err := topo.Read(root, topo.Set{})
 	if err != nil {
 		h = topo.Local()
 	}
