@@ -25,6 +25,7 @@ type compareFlags struct {
 	through             string
 	peers               []string
 	rounds, window      int
+	ranks               int
 	time, limit         time.Duration
 	format, out, html   string
 	plot                bool
@@ -70,6 +71,7 @@ peer that is named is not installed.`,
 		Example: `  rmabench compare --fabric tcp --peers ucx
   rmabench compare --fabric shm --peers all --install --tests put:8,lat:8,rate:8,bw:1M
   rmabench compare --fabric shm --tests rate:64 --mode gather --rounds 9
+  rmabench compare --fabric shm --ranks 8 --time 1s     # four pairs at once on two processors
   rmabench compare --fabric verbs --tests rate:64,lat:8 --format json   # in a VM`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed)
@@ -87,6 +89,7 @@ peer that is named is not installed.`,
 	fl.StringVar(&f.through, "through", throughEngine, "what carries our messages: engine, the public interface, or channel, what is below it")
 	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
 	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "how often both sides take their turn")
+	fl.IntVar(&f.ranks, "ranks", 2, "ranks on either side: so many pairs of them measure at once, pinned all to the same two processors")
 	fl.DurationVar(&f.time, "time", compare.DefaultTime, "how long a test is measured on either side, in each round")
 	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "give up on a run of theirs after this time")
 	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
@@ -102,8 +105,10 @@ peer that is named is not installed.`,
 
 // request turns flags into what is compared; its errors are the user's.
 func (f *compareFlags) request(changed func(string) bool) (req compare.Request, err error) {
-	req = compare.Request{Fabric: f.fabric, Rounds: f.rounds, Time: f.time, Limit: f.limit}
+	req = compare.Request{Fabric: f.fabric, Rounds: f.rounds, Pairs: f.ranks / 2, Time: f.time, Limit: f.limit}
 	switch {
+	case f.ranks < 2 || f.ranks%2 != 0 || f.ranks > 2*compare.MaxPairs:
+		return req, fmt.Errorf("--ranks %d: want an even number, 2 to %d", f.ranks, 2*compare.MaxPairs)
 	case !slices.Contains(compareFabrics, f.fabric):
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
 	case f.through != throughEngine && f.through != throughChannel:
@@ -179,11 +184,10 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	p := newProgress(bar, len(req.Tests)*len(req.Peers))
 	var rows []compare.Row
 	err = compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
-		take := func(r bench.Result) error { res = r; return nil }
 		if f.through == throughEngine || t.OneSided() {
-			return res, session.EngineLocal(ctx, f.ours(t), 1, s.err, take)
+			return res, session.EngineLocal(ctx, f.ours(t), req.Pairs, s.err, func(r bench.Result) error { res = r; return nil })
 		}
-		return res, session.Local(ctx, f.ours(t), s.err, take)
+		return res, session.LocalPairs(ctx, f.ours(t), req.Pairs, s.err, func(all []bench.Result) error { res = t.Combine(all); return nil })
 	}, func(r compare.Row) error {
 		p.text = fmt.Sprintf("%s %s %s %s", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size))
 		p.done()

@@ -28,6 +28,9 @@ type Request struct {
 	// means those of this request alone.
 	Ranks int `json:"ranks,omitempty"`
 
+	// Gate is where rank 0 waits before every point, see Gate. Empty: it does not.
+	Gate string `json:"gate,omitempty"`
+
 	// Interleave measures a size of all series before the next size, and all
 	// sizes before the next round, each round in the opposite order of the one
 	// before: for series that are compared with each other. All series then have
@@ -217,6 +220,11 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		pt.epoch++
 		res := Result{Test: pt.Test, Fabric: conn.Fabric, Op: pt.Op, Size: pt.size,
 			Round: st.round, Validated: pt.Validate, Label: req.Label, Machine: machine, Mode: pt.Mode}
+		if rank == 0 && req.Gate != "" {
+			if err := pass(ctx, req.Gate); err != nil {
+				return err
+			}
+		}
 		if err := s.point(ctx, &pt, rec, &res); err != nil {
 			return fmt.Errorf("%s %s %s %d bytes: %w", conn.Fabric, pt.Test, pt.Op, pt.size, err)
 		}

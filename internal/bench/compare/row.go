@@ -18,8 +18,9 @@ type Row struct {
 	Size   int     `json:"size"`
 	Ours   float64 `json:"ours"` // median of the rounds, in Unit
 	Theirs float64 `json:"theirs"`
-	Ratio  float64 `json:"ratio"`  // median of the rounds' ratios; more than 1: ours is ahead
-	Rounds int     `json:"rounds"` // that both sides ended
+	Ratio  float64 `json:"ratio"`           // median of the rounds' ratios; more than 1: ours is ahead
+	Rounds int     `json:"rounds"`          // that both sides ended
+	Ranks  int     `json:"ranks,omitempty"` // of either side that ran at once, in pairs
 
 	// Processor time for a message or a put, of the user and the system, of both
 	// processes together; medians. Zero: not known.
@@ -89,6 +90,9 @@ func Write(w io.Writer, format string, rows []Row) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(rows) > 0 && rows[0].Ranks > 2 {
+		fmt.Fprintf(w, "%d ranks at once, %d pairs: rates are sums over the pairs, latencies medians\n", rows[0].Ranks, rows[0].Ranks/2)
 	}
 	for i := range rows {
 		if r := &rows[i]; r.Failed > 0 {

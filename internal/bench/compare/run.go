@@ -17,7 +17,7 @@ type Request struct {
 	Peers  []*Peer
 	Tests  []Test
 	Rounds int           // zero means DefaultRounds
-	Pairs  int           // of processes of a peer, which run at once; zero means 1
+	Pairs  int           // of processes on either side, which run at once; zero means 1
 	Time   time.Duration // of one run of either; zero means DefaultTime
 	Limit  time.Duration // of one run of a peer, see ErrStuck; zero means DefaultLimit
 	Place  Place
@@ -36,9 +36,11 @@ const (
 	// other, a time slice for every message.
 	DefaultLimit = 30 * time.Second
 
+	// MaxPairs bounds Request.Pairs.
+	MaxPairs = 64
+
 	maxRounds = 1000
 	maxIters  = 50_000_000
-	maxPairs  = 64
 
 	minIters   = 20        // of any run: with fewer, clocks of a µs show
 	trialBytes = 256 << 20 // of a trial, or minIters messages
@@ -73,8 +75,8 @@ func (r *Request) Check() (left []error, err error) {
 		return nil, fmt.Errorf("%w: %d rounds, want 1 to %d", ErrTest, r.Rounds, maxRounds)
 	case r.Time < time.Millisecond || r.Time > time.Hour:
 		return nil, fmt.Errorf("%w: time %v, want 1ms to 1h", ErrTest, r.Time)
-	case r.Pairs < 1 || r.Pairs > maxPairs:
-		return nil, fmt.Errorf("%w: %d pairs, want 1 to %d", ErrTest, r.Pairs, maxPairs)
+	case r.Pairs < 1 || r.Pairs > MaxPairs:
+		return nil, fmt.Errorf("%w: %d pairs, want 1 to %d", ErrTest, r.Pairs, MaxPairs)
 	}
 	var peers []*Peer
 	for _, p := range r.Peers {
@@ -147,7 +149,7 @@ func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row
 		if peer.Does(r.Fabric, t.Kind) != nil {
 			continue // told by Check
 		}
-		row := Row{Peer: peer.Name, Fabric: r.Fabric, Version: version, Machine: bench.ThisMachine()}
+		row := Row{Peer: peer.Name, Fabric: r.Fabric, Ranks: 2 * r.Pairs, Version: version, Machine: bench.ThisMachine()}
 		if err := r.row(ctx, p, t, ours, &row); err != nil {
 			return err
 		}
@@ -170,12 +172,17 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 		return nil
 	}
 	defer func() { row.fill(t, ps) }()
-	short := t.trial(p.Trial)
-	pilot, err := p.once(ctx, t, short)
+	c := &crowd{program: p}
+	short, iters, err := t.trial(p.Trial), 0, error(nil)
+	if r.Pairs > 1 {
+		short = fewIters
+		iters, err = c.fit(ctx, t, r.Time)
+	} else if c.first, err = p.once(ctx, t, short); err == nil {
+		iters = iterations(t, c.first.Figure, r.Time)
+	}
 	if err != nil {
 		return failed(err)
 	}
-	iters := iterations(t, pilot.Figure, r.Time)
 	for round := range r.Rounds {
 		var q pair
 		var theirs error
@@ -188,9 +195,9 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 			},
 			func() error {
 				var s Sample
-				s, theirs = p.once(ctx, t, iters)
+				s, _, theirs = c.run(ctx, t, iters)
 				q.theirs = s.Figure
-				q.theirsCPU = p.cpu(t, short, pilot, iters, s)
+				q.theirsCPU = p.cpu(t, short, c.first, iters, s)
 				return nil
 			},
 		}
