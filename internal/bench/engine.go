@@ -74,6 +74,9 @@ func RunEngine(ctx context.Context, eng *rma.Engine, req Request, emit func(Resu
 		return err
 	}
 	pairs := eng.Size() / 2
+	if req.Ranks == 0 {
+		req.Ranks = eng.Size()
+	}
 	if req.Pin {
 		defer pin(eng.Rank() / pairs)()
 	}
@@ -82,7 +85,7 @@ func RunEngine(ctx context.Context, eng *rma.Engine, req Request, emit func(Resu
 	for _, st := range req.steps() {
 		p := &req.Plans[st.plan]
 		res := Result{Test: p.Test, Op: p.Op, Size: st.size, Round: st.round, Label: req.Label, Machine: machine, Mode: p.Mode}
-		if err := enginePoint(ctx, eng, p, st.size, req.Pin, rec, &res); err != nil {
+		if err := enginePoint(ctx, eng, p, st.size, req.spinner(), rec, &res); err != nil {
 			return fmt.Errorf("engine: %s %s %d bytes: %w", p.Test, p.Op, st.size, err)
 		}
 		if eng.Rank() == 0 {
@@ -134,7 +137,7 @@ func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
 }
 
 // enginePoint measures one size; the result is that of all pairs, on rank 0.
-func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, pinned bool, rec *recorder, res *Result) (err error) {
+func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu.Spinner, rec *recorder, res *Result) (err error) {
 	span := (size + 4095) &^ 4095
 	win, err := eng.Window(ctx, offIn+2*span)
 	if err != nil {
@@ -147,7 +150,7 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, pinned
 	pairs := eng.Size() / 2
 	s := &engineSide{
 		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: span,
-		stall: ticksOf(p.Stall), w: cpu.Spinner{Locked: pinned}, buf: make([]byte, 8),
+		stall: ticksOf(p.Stall), w: sp, buf: make([]byte, 8),
 		window: max(min(p.Window, engineWindowBytes/size), 2),
 	}
 	s.peer = eng.Peer(s.other)
@@ -294,6 +297,19 @@ func (s *engineSide) hear(ctx context.Context, tag uint32) (int64, error) {
 	return int64(binary.LittleEndian.Uint64(s.buf)), err
 }
 
+// together is the stream of all pairs: what they moved in the time of the slowest. A
+// pair that ran ahead of the others has had their processors.
+func together(first *Result, all []Result) Result {
+	res := *first
+	res.Iters, res.Seconds = 0, 0
+	for i := range all {
+		res.Iters += all[i].Iters
+		res.Seconds = max(res.Seconds, all[i].Seconds)
+	}
+	res.fill(res.Iters, time.Duration(res.Seconds*float64(time.Second)))
+	return res
+}
+
 // engineCollect adds up what the origins have measured, on rank 0: rates, and the
 // medians of latencies.
 func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) error {
@@ -322,9 +338,6 @@ func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) e
 		res.LatUS = all[len(all)/2].LatUS
 		return nil
 	}
-	res.Mmsgs, res.MBs, res.Iters = 0, 0, 0
-	for i := range all {
-		res.Mmsgs, res.MBs, res.Iters = res.Mmsgs+all[i].Mmsgs, res.MBs+all[i].MBs, res.Iters+all[i].Iters
-	}
+	*res = together(res, all)
 	return nil
 }

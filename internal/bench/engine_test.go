@@ -103,3 +103,10 @@ func TestCheckEngine(t *testing.T) {
 	es := engines(t, 1, "shm")
 	require.ErrorIs(t, RunEngine(testutil.Context(t, time.Minute), es[0], Request{}, nil), ErrPlan)
 }
+
+func TestTogetherTakesAsLongAsTheSlowest(t *testing.T) {
+	t.Parallel()
+	all := []Result{{Size: 100, Iters: 1000, Seconds: 0.001}, {Size: 100, Iters: 3000, Seconds: 0.002}}
+	r := together(&all[0], all)
+	require.Equal(t, Result{Size: 100, Iters: 4000, Seconds: 0.002, Mmsgs: 2, MBs: 200}, r)
+}
