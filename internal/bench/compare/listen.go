@@ -3,9 +3,12 @@ package compare
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -74,12 +77,35 @@ func listensUnix(table, path string) bool {
 	return false
 }
 
-// freePort is one that nothing listens on now.
+// Ports of servers lie below those that systems give to connections (from 32768 on
+// Linux, 49152 elsewhere): one of the latter may be taken by somebody's connection
+// between the look at it and the start of the server.
+const (
+	firstPort = 16 << 10
+	lastPort  = 32<<10 - 1
+)
+
+var ports struct {
+	sync.Mutex
+	last int
+}
+
+// freePort is one that nothing listens on now, and no other call has returned lately.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.last == 0 {
+		ports.last = firstPort + rand.IntN(lastPort-firstPort)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	var err error
+	for range 1000 {
+		if ports.last++; ports.last > lastPort {
+			ports.last = firstPort
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.last))); err == nil {
+			return ports.last, l.Close()
+		}
+	}
+	return 0, err
 }

@@ -71,7 +71,20 @@ func TestRunOfPairs(t *testing.T) {
 	}, func(r Row) error { rows = append(rows, r); return nil })
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
+	require.Empty(t, rows[0].Why)
 	require.Equal(t, 4, rows[0].Ranks)
 	require.Equal(t, 2.0, rows[0].Ratio)
 	require.Equal(t, 1, rows[0].Rounds)
+}
+
+func TestFreePortsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[int]bool{}
+	for range 50 {
+		n, err := freePort()
+		require.NoError(t, err)
+		require.False(t, seen[n])
+		require.True(t, n >= firstPort && n <= lastPort)
+		seen[n] = true
+	}
 }

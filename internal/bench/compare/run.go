@@ -173,7 +173,8 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 	}
 	defer func() { row.fill(t, ps) }()
 	c := &crowd{program: p}
-	short, iters, err := t.trial(p.Trial), 0, error(nil)
+	short, iters := t.trial(p.Trial), 0
+	var err error
 	if r.Pairs > 1 {
 		short = fewIters
 		iters, err = c.fit(ctx, t, r.Time)
