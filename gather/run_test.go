@@ -88,3 +88,18 @@ func TestNoRun(t *testing.T) {
 	require.Error(t, s.Open(Seq, nil, run[:len(run)-1]))
 	require.False(t, is(), "refused")
 }
+
+func TestSumBytes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(2, 2))
+	for n := range 3000 {
+		b, want := make([]byte, n), uint64(0)
+		for i := range b {
+			if b[i] = 255; n%2 == 0 {
+				b[i] = byte(rng.Uint32())
+			}
+			want += uint64(b[i])
+		}
+		require.Equal(t, want, sumBytes(b), "%d bytes", n)
+	}
+}

@@ -167,7 +167,7 @@ func (c *Channel) Send(o *Out) {
 		return
 	}
 	c.seq++
-	o.seq, o.overtaken, o.assigned, o.wanted = c.seq, false, false, false
+	o.seq, o.outState = c.seq, outState{}
 	c.backlog.push(o)
 }
 

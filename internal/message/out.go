@@ -28,14 +28,19 @@ type Out struct {
 	seq  uint64
 	pos  uint64 // of the ring, behind which the link has read Data
 	pin  pin
+	outState
+	want rdv.ID // where its advert waits
+	mode logp.Mode
+}
+
+// outState is what a new use of a message must find zero.
+type outState struct {
 	// A later message has been announced: announcing this one would break the
 	// order of the descriptors, and the peer may have room for no more of them
 	// until it has got this one. It goes through the ring, as was planned.
 	overtaken bool
-	mode      logp.Mode
-	assigned  bool   // it is known whether an advert waits for it
-	wanted    bool   // want does
-	want      rdv.ID //
+	assigned  bool // it is known whether an advert waits for it
+	wanted    bool // want does
 }
 
 // outQueue is a list of messages, oldest first.

@@ -44,7 +44,7 @@ func (c *Channel) limit(peer rdv.Setup) {
 		Cursor: c.ring.Mode() == eager.ModeCursor,
 	}
 	c.packer = gather.NewPacker(gather.Seq, most, threshold)
-	c.train.room = most.Bytes
+	c.train.room, c.train.run = most.Bytes, make([]*Out, c.opt.Batch)
 	c.bound()
 }
 

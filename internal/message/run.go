@@ -10,82 +10,11 @@ import (
 type segments struct {
 	sizes []byte // of all, width bytes each
 	width int
-	body  []byte
+	body  []byte // of all, one behind the other
 	base  uint64 // number of the first
 	i     int    // the one at hand
 	at    int    // where in body it is
 	n     int    // how many there are; 0: no run is open
-}
-
-// takeRun delivers messages of the open run for as long as it is their turn and
-// there is a receive for them, or room aside. Short path.
-func (c *Channel) takeRun() (did bool) {
-	r := &c.run
-	seq := r.base + uint64(r.i)
-	if seq != c.next {
-		if seq < c.next {
-			c.fail(&SequenceError{"ring", seq, c.next})
-		}
-		return false
-	}
-	alone := c.opt.Shared == nil || c.opt.Shared.posted.n == 0
-	for {
-		var n int
-		if r.width == 1 {
-			n = int(r.sizes[r.i])
-		} else {
-			n = gather.Size(r.sizes, r.width, r.i)
-		}
-		b := r.body[r.at : r.at+n : r.at+n]
-		in, tag := c.posted.head, c.tag
-		if in != nil && in.plain && alone && n <= len(in.Buf) && in.takes(tag) {
-			if n == 8 {
-				binary.LittleEndian.PutUint64(in.Buf, binary.LittleEndian.Uint64(b))
-			} else {
-				copy(in.Buf, b)
-			}
-			if c.posted.head = in.next; in.next == nil {
-				c.posted.tail = nil
-			}
-			c.posted.n--
-			in.next = nil
-			in.matched = true
-		} else if in = c.match(tag, n, true); in != nil {
-			if in.Use != nil {
-				c.parts[0] = b
-				in.Use(tag, c.parts[:1])
-				c.parts[0] = nil
-			} else {
-				c.small(in)
-				copy(in.Buf, b)
-			}
-		} else if c.unexp.room(n) {
-			copy(c.unexp.add(c.next, tag, n), b)
-			c.stats.Unexpected++
-		} else {
-			return did
-		}
-		did = true
-		c.next++
-		r.i++
-		r.at += n
-		last := r.i == r.n
-		if last {
-			c.closeRun()
-		} else if !c.tagsIn.same {
-			var err error
-			if c.tag, err = c.tagsIn.next(); err != nil {
-				c.fail(err)
-			}
-		}
-		if in != nil {
-			c.received(in, tag, n, nil)
-		}
-		if last || c.err != nil {
-			return true
-		}
-		alone = c.opt.Shared == nil || c.opt.Shared.posted.n == 0 // the callback may have changed that
-	}
 }
 
 // openRun begins to take r apart. tagged: its first segment holds the tags of the others.
@@ -108,11 +37,16 @@ func (c *Channel) openRun(r segments, tagged bool) bool {
 		c.closeRun() // tags of no message
 		return c.err == nil
 	}
+	return c.nextTag()
+}
+
+// nextTag makes the next tag of the open gather that of the segment at hand.
+func (c *Channel) nextTag() bool {
 	var err error
 	if c.tag, err = c.tagsIn.next(); err != nil {
 		c.fail(err)
 	}
-	return c.err == nil
+	return err == nil
 }
 
 // closeRun gives the blocks of a run that is through back.
@@ -122,4 +56,101 @@ func (c *Channel) closeRun() {
 	if err := c.lease.Release(); err != nil {
 		c.fail(err)
 	}
+}
+
+// takeRun delivers messages of the open run for as long as it is their turn and
+// there is a receive for them, or room aside. Short path.
+func (c *Channel) takeRun() (did bool) {
+	r := &c.run
+	if seq := r.base + uint64(r.i); seq != c.next {
+		if seq < c.next {
+			c.fail(&SequenceError{"ring", seq, c.next})
+		}
+		return false
+	}
+	for r.i < r.n && c.err == nil {
+		if c.tagsIn.same && r.width == 1 && (c.opt.Shared == nil || c.opt.Shared.posted.n == 0) && c.takePlain() {
+			did = true
+			continue
+		}
+		if !c.takeOne() {
+			return did
+		}
+		did = true
+	}
+	if c.err == nil {
+		c.closeRun()
+	}
+	return did
+}
+
+// takePlain delivers messages of the run to receives that only want to have them copied,
+// for as long as those come first. Callbacks hand in more. Short path.
+func (c *Channel) takePlain() (did bool) {
+	r, tag := &c.run, c.tag
+	sizes, body, i, at := r.sizes[r.i:r.n], r.body, 0, r.at
+	bytes := 0
+	for i < len(sizes) {
+		in, n := c.posted.head, int(sizes[i])
+		if in == nil || !in.plain || n > len(in.Buf) || !in.takes(tag) {
+			break
+		}
+		if n == 8 {
+			binary.LittleEndian.PutUint64(in.Buf, binary.LittleEndian.Uint64(body[at:]))
+		} else {
+			copy(in.Buf, body[at:at+n])
+		}
+		i, at, bytes = i+1, at+n, bytes+n
+		next := in.next
+		if c.posted.head = next; next == nil {
+			c.posted.tail = nil
+		}
+		c.posted.n--
+		in.From = c.opt.From
+		in.matched = true
+		c.next++
+		if in.Done != nil {
+			in.Done.Complete(tag, n, nil)
+		}
+		if c.err != nil || c.opt.Shared != nil && c.opt.Shared.posted.n > 0 {
+			break
+		}
+	}
+	c.stats.Received += uint64(i)
+	c.stats.ReceivedBytes += uint64(bytes)
+	c.ads.dirty = c.ads.dirty || i > 0 // those behind may be advertised now
+	r.i, r.at = r.i+i, at
+	return i > 0
+}
+
+// takeOne delivers the message of the run at hand, whatever the receive is.
+func (c *Channel) takeOne() bool {
+	r := &c.run
+	n := gather.Size(r.sizes, r.width, r.i)
+	b, tag := r.body[r.at:r.at+n:r.at+n], c.tag
+	in := c.match(tag, n, true)
+	switch {
+	case in != nil && in.Use != nil:
+		c.parts[0] = b
+		in.Use(tag, c.parts[:1])
+		c.parts[0] = nil
+	case in != nil:
+		c.small(in)
+		copy(in.Buf, b)
+	case c.unexp.room(n):
+		copy(c.unexp.add(c.next, tag, n), b)
+		c.stats.Unexpected++
+	default:
+		return false
+	}
+	c.next++
+	r.i++
+	r.at += n
+	if r.i < r.n && !c.tagsIn.same {
+		c.nextTag()
+	}
+	if in != nil {
+		c.received(in, tag, n, nil)
+	}
+	return true
 }

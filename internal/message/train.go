@@ -15,27 +15,16 @@ import (
 
 // train says which backlogs are not planned but gathered.
 type train struct {
-	from int // messages at least
-	size int // of the longest, in bytes; -1: none
-	room int // bytes of one gather, header and tags included
-	run  []*Out
+	from int    // messages at least
+	size int    // of the longest, in bytes; -1: none
+	room int    // bytes of one gather, header and tags included
+	run  []*Out // of the one that is made, as long as a batch
 }
 
 // consist is what a gather of some messages with consecutive numbers consists of.
 type consist struct {
 	n, bytes, or int
 	tag, diff    uint32 // of the first; bits in which others differ
-}
-
-// add couples o behind the others.
-func (t *consist) add(o *Out) {
-	if t.n == 0 {
-		t.tag = o.Tag
-	}
-	t.n++
-	t.bytes += len(o.Data)
-	t.or |= len(o.Data)
-	t.diff |= o.Tag ^ t.tag
 }
 
 // tagged reports whether the gather says which tags its messages have.
@@ -120,50 +109,66 @@ func (c *Channel) sendTrain() (moved, ok bool) {
 	c.backlog.drop(made.n, behind)
 	c.overtake(run, &made)
 	c.learn.left -= learnPlanned - 1
-	for _, o := range run {
-		c.sent(o, nil)
+	c.stats.Sent += uint64(made.n)
+	c.stats.SentBytes += uint64(made.bytes)
+	for i, o := range run {
+		run[i] = nil
+		if o.pin.held {
+			c.pins.release(&o.pin)
+		}
+		if o.Done != nil {
+			o.Done.Complete(o.Tag, len(o.Data), nil)
+		}
 	}
-	clear(run)
 	return true, true
 }
 
 // rest looks at the first messages of the backlog, as many as one gather takes.
 func (c *Channel) rest() (run []*Out, made consist, behind *Out, ok bool) {
-	l := &c.batch.Limits
-	room := l.GatherMax - int64(l.Header)
-	run = c.train.run[:0]
 	o := c.backlog.head
-	for next := o.seq; o != nil && len(run) < c.opt.Batch; o, next = o.next, next+1 {
+	room, most, segment := c.batch.Limits.GatherMax-int64(c.batch.Limits.Header), c.train.size, int64(c.batch.Limits.Segment)
+	run = c.train.run
+	next, first, diff, or, left, k := o.seq, o.Tag, uint32(0), 0, room, 0
+	for ; o != nil && k < len(run); o = o.next {
 		n := len(o.Data)
-		if n > c.train.size || o.Urgent || o.wanted {
+		if n > most || o.Urgent || o.wanted {
 			return nil, made, nil, false
 		}
-		if room -= int64(n) + int64(l.Segment); o.seq != next || room < 0 {
+		if left -= int64(n) + segment; o.seq != next || left < 0 {
+			left += int64(n) + segment
 			break
 		}
-		run = append(run, o)
-		made.add(o)
+		run[k] = o
+		k++
+		next++
+		or |= n
+		diff |= o.Tag ^ first
 	}
-	c.train.run = run
-	return run, made, o, made.n > 0 && (made.diff == 0 || made.bytes+made.n*entryRoom+trainRoom <= c.train.room)
+	made = consist{n: k, bytes: int(room - left - int64(k)*segment), or: or, tag: first, diff: diff}
+	return run[:k], made, o, k > 0 && (diff == 0 || made.bytes+k*entryRoom+trainRoom <= c.train.room)
 }
 
 // asRun looks whether those of first[from:to] that are to be gathered can be coupled.
 func (c *Channel) asRun(from, to int) (run []*Out, made consist, ok bool) {
-	run = c.train.run[:0]
-	ok = true
-	for i := from; i < to && ok; i++ {
+	run = c.train.run
+	for i := from; i < to; i++ {
 		if c.modes[i] != logp.Gather {
 			continue
 		}
 		o := c.first[i]
-		ok = made.n == 0 || o.seq == run[0].seq+uint64(made.n)
-		ok = ok && !(o.Registered && len(o.Data) >= c.inPlace)
-		run = append(run, o)
-		made.add(o)
+		if made.n == len(run) || o.Registered && len(o.Data) >= c.inPlace || made.n > 0 && o.seq != run[0].seq+uint64(made.n) {
+			return nil, made, false
+		}
+		if made.n == 0 {
+			made.tag = o.Tag
+		}
+		run[made.n] = o
+		made.n++
+		made.bytes += len(o.Data)
+		made.or |= len(o.Data)
+		made.diff |= o.Tag ^ made.tag
 	}
-	c.train.run = run
-	return run, made, ok && made.n > 0 && made.bytes+made.n*(entryRoom+2)+trainRoom <= c.train.room
+	return run[:made.n], made, made.n > 0 && made.bytes+made.n*(entryRoom+2)+trainRoom <= c.train.room
 }
 
 // entryRoom is the most that a message takes of a gather besides its bytes: two of its
@@ -214,10 +219,11 @@ func (c *Channel) couple(run []*Out, made *consist) bool {
 	_, at := room.Put(0, c.head)
 	part, at := room.Put(at, c.tags)
 	for _, o := range run {
-		b := o.Data
-		if left := part[at:]; len(b) == 8 && len(left) >= 8 {
-			binary.LittleEndian.PutUint64(left, binary.LittleEndian.Uint64(b))
+		if b := o.Data; len(b) == 8 && len(part)-at >= 8 {
+			binary.LittleEndian.PutUint64(part[at:], binary.LittleEndian.Uint64(b))
 			at += 8
+		} else if len(part)-at >= len(b) {
+			at += copy(part[at:], b)
 		} else {
 			part, at = room.Put(at, b)
 		}
