@@ -23,20 +23,36 @@ func (p *Peer) Batch() *Batch { return &Batch{peer: p} }
 
 // Add appends a message. msg belongs to the engine until the batch is complete.
 func (b *Batch) Add(tag uint32, msg []byte) {
-	b.outs = append(b.outs, message.Out{Data: msg, Tag: tag})
+	o := b.add()
+	o.Data, o.Tag, o.Registered = msg, tag, false
+}
+
+// add is one more message, which may have been used before.
+func (b *Batch) add() *message.Out {
+	n := len(b.outs)
+	if n < cap(b.outs) {
+		b.outs = b.outs[:n+1]
+	} else {
+		b.outs = append(b.outs, message.Out{Done: b})
+	}
+	o := &b.outs[n]
+	if o.Done == nil {
+		o.Done = b
+	}
+	return o
 }
 
 // AddBuffer appends a message in registered memory. A buffer that cannot be sent
 // fails the whole batch in Send.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
-	o := message.Out{Tag: tag, Registered: true}
+	o := b.add()
+	o.Tag, o.Registered = tag, true
 	if err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey); err != nil {
 		if b.err == nil {
 			b.err = err
 		}
-		return
+		b.outs = b.outs[:len(b.outs)-1]
 	}
-	b.outs = append(b.outs, o)
 }
 
 // Len is the number of messages.
@@ -44,7 +60,11 @@ func (b *Batch) Len() int { return len(b.outs) }
 
 // Reset empties the batch, keeping its memory. Not while it is under way.
 func (b *Batch) Reset() {
-	clear(b.outs)
+	for i := range b.outs { // what was sent is not held any more
+		if o := &b.outs[i]; o.Data != nil {
+			o.Data = nil
+		}
+	}
 	b.outs, b.err = b.outs[:0], nil
 }
 
@@ -80,9 +100,6 @@ func (b *Batch) Send() Request {
 	}
 	o := p.newMessage(kindBatch)
 	o.batch, b.o, b.left, b.n, b.why = b, o, len(b.outs), 0, nil
-	for i := range b.outs {
-		b.outs[i].Done = b
-	}
 	return p.message(o)
 }
 
@@ -92,8 +109,12 @@ func (b *Batch) hand(k *talk) {
 		b.end()
 		return
 	}
+	if k.ch != nil {
+		k.ch.SendAll(b.outs)
+		return
+	}
 	for i, n := 0, len(b.outs); i < n; i++ { // the last one may end the batch
-		k.send(&b.outs[i])
+		k.loop.Send(&b.outs[i])
 	}
 }
 

@@ -112,11 +112,7 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 func (r RecvRequest) Done() bool { return r.r.Done() }
 
 // newMessage begins a message, a batch or a receive.
-func (p *Peer) newMessage(kind fabric.Op) *op {
-	o := newOp(p, kind)
-	o.out.Done, o.in.Done = o, o
-	return o
-}
+func (p *Peer) newMessage(kind fabric.Op) *op { return newOp(p, kind) }
 
 // message hands o in.
 func (p *Peer) message(o *op) Request {
@@ -129,9 +125,29 @@ func (p *Peer) message(o *op) Request {
 		p.startTalk()
 	}
 	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}
+	if o.kind == kindRecv && p.eng.prog.Hold() {
+		p.eng.proto.handReceive(p, o)
+		p.eng.prog.Disown()
+		return r
+	}
 	p.eng.proto.in.push(o)
 	p.eng.prog.Kick()
 	return r
+}
+
+// handReceive takes a receive over. Unless a message is known to wait for it, nothing else
+// is done: whoever waits, or the progress goroutine, looks for it. Owner's. Short
+// path.
+func (t *proto) handReceive(p *Peer, o *op) {
+	if t.Pending() {
+		t.in.push(o)
+		t.Step()
+		return
+	}
+	t.enqueue(o)
+	if ch := p.talk.ch; ch != nil && ch.Waits() {
+		t.stepTalks()
+	}
 }
 
 // out names the buffer's memory and its keys on the link to p.

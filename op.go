@@ -45,7 +45,11 @@ type op struct {
 	hook  func(error) // called at the end of a detached operation
 }
 
-var ops = sync.Pool{New: func() any { return new(op) }}
+var ops = sync.Pool{New: func() any {
+	o := new(op)
+	o.out.Done, o.in.Done = o, o
+	return o
+}}
 
 func newOp(p *Peer, kind fabric.Op) *op {
 	o := ops.Get().(*op)
@@ -61,8 +65,7 @@ func newOp(p *Peer, kind fabric.Op) *op {
 func (o *op) recycle() {
 	o.gen.Add(1)
 	if o.kind >= kindSend {
-		o.out, o.in = message.Out{}, message.In{}
-		o.batch, o.target, o.resume = nil, Request{}, nil
+		o.recycleMessage()
 	}
 	// What is nil mostly is looked at before it is written: the write would tell
 	// the collector.
@@ -77,6 +80,18 @@ func (o *op) recycle() {
 		o.more = nil
 	}
 	ops.Put(o)
+}
+
+// recycleMessage forgets the message, the receive, or what else o was about.
+func (o *op) recycleMessage() {
+	switch o.kind {
+	case kindSend:
+		o.out.Recycle()
+	case kindRecv, kindRecvAny:
+		o.in.Recycle()
+	default:
+		o.batch, o.target, o.resume = nil, Request{}, nil
+	}
 }
 
 // Finish ends o: who waits is woken. What nobody is to wait for goes back here,

@@ -58,6 +58,7 @@ type Receiving struct {
 	to     Receiver
 	stalls []bool // by rank: it said Later
 	free   *arrival
+	part   [1][]byte // of Use
 	closed bool
 }
 
@@ -155,6 +156,24 @@ func (r *Receiving) Take(from int, tag uint32, size int, inPlace bool) *message.
 		a.in.Buf, a.buf[0] = l.Buf[:size:size], l.Buf[:size:size]
 	}
 	return &a.in
+}
+
+// Use implements message.Source: for handlers that run in the engine, which see messages
+// where they are.
+func (r *Receiving) Use(from int, tag uint32, part []byte) bool {
+	h, ok := r.to.(*handlerEnd)
+	if !ok || len(h.workers) > 0 || r.stalls[from] || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
+		return false
+	}
+	c := &r.eng.peers[from].counts
+	c.Receives++
+	c.RecvBytes += uint64(len(part))
+	if !h.closed {
+		r.part[0] = part
+		h.f(Envelope{From: from, Tag: tag, Len: len(part)}, r.part[:])
+		r.part[0] = nil
+	}
+	return true
 }
 
 func drop(uint32, [][]byte) {}

@@ -34,6 +34,9 @@ func (c *Channel) Peek() (h Head, ok bool, err error) {
 	return c.cur.Head, true, nil
 }
 
+// Found reports whether Peek has found a message that has not been taken. Short path.
+func (c *Channel) Found() bool { return c.cur.k != 0 }
+
 // Recv copies the next message to dst and gives its blocks free. ok is false
 // if there is none. A dst shorter than the message is ErrShortBuffer, and the
 // message stays. Short path.

@@ -171,6 +171,28 @@ func (c *Channel) Send(o *Out) {
 	c.backlog.push(o)
 }
 
+// SendAll hands in all of outs, in order. Short path.
+func (c *Channel) SendAll(outs []Out) {
+	if c.err != nil || len(outs) == 0 {
+		for i, n := 0, len(outs); i < n; i++ { // the last one may be the end of outs
+			c.Send(&outs[i])
+		}
+		return
+	}
+	for i := range outs {
+		o := &outs[i]
+		if uint64(len(o.Data)) > MaxSize {
+			for ; i < len(outs); i++ {
+				c.Send(&outs[i])
+			}
+			return
+		}
+		c.seq++
+		o.seq, o.outState = c.seq, outState{}
+		c.backlog.push(o)
+	}
+}
+
 // Progress does what can be done: takes what came, posts what waits, ends what
 // is through. Call it after the link was polled. more says that something is
 // left that Progress has to be called for. A non-nil error is the channel's

@@ -43,6 +43,19 @@ type In struct {
 	inState
 }
 
+// Recycle forgets what the caller has filled in, but for Done. The receive has none of
+// Only, Source and Refuse. Short path.
+func (in *In) Recycle() {
+	if in.Buf != nil {
+		in.Buf = nil
+	}
+	if in.Use != nil {
+		in.Use = nil
+	}
+	in.Tag, in.Ignore, in.Order = 0, 0, 0
+	in.Any, in.Registered, in.Remote, in.Peek = false, false, false, false
+}
+
 // inState is what a new use of a receive must find zero.
 type inState struct {
 	ad      uint8 // state of its advert
@@ -128,6 +141,10 @@ func (c *Channel) Recv(in *In) {
 	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < c.ads.min
 }
 
+// Waits reports whether a message of the ring is known to be here that no receive has
+// taken so far. Short path.
+func (c *Channel) Waits() bool { return c.open || c.ring.Found() }
+
 // match takes the receive for a message of tag and size off the list; nil if
 // there is none. Receives whose buffer is too short end with an error; those that
 // use a message of the ring in place need none.
@@ -139,6 +156,9 @@ func (c *Channel) match(tag uint32, size int, ring bool) *In {
 		}
 		if in.Source != nil {
 			return in.Source.Take(c.opt.From, tag, size, ring)
+		}
+		if q != &c.posted {
+			c.opt.Shared.changed++
 		}
 		q.remove(before, in)
 		if in.From = c.opt.From; in.Peek {

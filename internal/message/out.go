@@ -15,22 +15,31 @@ type Completer interface {
 }
 
 // Out is a message to send. The caller fills the first part; from Send to
-// Completer.Complete it belongs to the channel.
+// Completer.Complete it belongs to the channel, which forgets Data. What every message
+// needs stands first, on a line and a half of cache.
 type Out struct {
 	Data       []byte
 	LKey, RKey uint32 // of the registered region that Data lies in
 	Tag        uint32
 	Registered bool // LKey and RKey are valid, and peers may read Data
 	Urgent     bool // not to wait for others
-	Done       Completer
+	outState
+	mode logp.Mode
+	Done Completer
 
 	next *Out
 	seq  uint64
 	pos  uint64 // of the ring, behind which the link has read Data
 	pin  pin
-	outState
 	want rdv.ID // where its advert waits
-	mode logp.Mode
+}
+
+// Recycle forgets what the caller has filled in, but for Done.
+func (o *Out) Recycle() {
+	if o.Data != nil {
+		o.Data = nil
+	}
+	o.Registered, o.Urgent = false, false
 }
 
 // outState is what a new use of a message must find zero.

@@ -69,9 +69,12 @@ func (c *Channel) takeRun() (did bool) {
 		return false
 	}
 	for r.i < r.n && c.err == nil {
-		if c.tagsIn.same && r.width == 1 && (c.opt.Shared == nil || c.opt.Shared.posted.n == 0) && c.takePlain() {
-			did = true
-			continue
+		if c.tagsIn.same && r.width == 1 {
+			to, free := c.opt.Shared.source(&c.posted, c.opt.From, c.tag)
+			if free && c.takePlain() || to != nil && c.takeUsed(to) {
+				did = true
+				continue
+			}
 		}
 		if !c.takeOne() {
 			return did
@@ -84,11 +87,20 @@ func (c *Channel) takeRun() (did bool) {
 	return did
 }
 
+// changed counts changes of the receives from any of several channels.
+func (c *Channel) changed() uint64 {
+	if c.opt.Shared == nil {
+		return 0
+	}
+	return c.opt.Shared.changed
+}
+
 // takePlain delivers messages of the run to receives that only want to have them copied,
 // for as long as those come first. Callbacks hand in more. Short path.
 func (c *Channel) takePlain() (did bool) {
 	r, tag := &c.run, c.tag
 	sizes, body, i, at := r.sizes[r.i:r.n], r.body, 0, r.at
+	changed := c.changed()
 	bytes := 0
 	for i < len(sizes) {
 		in, n := c.posted.head, int(sizes[i])
@@ -106,21 +118,48 @@ func (c *Channel) takePlain() (did bool) {
 			c.posted.tail = nil
 		}
 		c.posted.n--
-		in.From = c.opt.From
+		in.From, in.Buf = c.opt.From, nil
 		in.matched = true
 		c.next++
 		if in.Done != nil {
 			in.Done.Complete(tag, n, nil)
 		}
-		if c.err != nil || c.opt.Shared != nil && c.opt.Shared.posted.n > 0 {
+		if c.err != nil || c.changed() != changed {
 			break
 		}
 	}
-	c.stats.Received += uint64(i)
-	c.stats.ReceivedBytes += uint64(bytes)
 	c.ads.dirty = c.ads.dirty || i > 0 // those behind may be advertised now
-	r.i, r.at = r.i+i, at
-	return i > 0
+	return c.took(i, bytes)
+}
+
+// takeUsed has to use messages of the run in place, for as long as it does and they
+// are for it. Short path.
+func (c *Channel) takeUsed(to Source) (did bool) {
+	r, tag, from := &c.run, c.tag, c.opt.From
+	sizes, body, i, at := r.sizes[r.i:r.n], r.body, 0, r.at
+	changed := c.changed()
+	bytes := 0
+	for i < len(sizes) {
+		n := int(sizes[i])
+		if !to.Use(from, tag, body[at:at+n:at+n]) {
+			break
+		}
+		i, at, bytes = i+1, at+n, bytes+n
+		c.next++
+		if c.err != nil || c.changed() != changed {
+			break
+		}
+	}
+	return c.took(i, bytes)
+}
+
+// took notes that n messages of the run, of that many bytes, are through.
+func (c *Channel) took(n, bytes int) (did bool) {
+	c.stats.Received += uint64(n)
+	c.stats.ReceivedBytes += uint64(bytes)
+	c.run.i += n
+	c.run.at += bytes
+	return n > 0
 }
 
 // takeOne delivers the message of the run at hand, whatever the receive is.

@@ -9,8 +9,9 @@ package message
 // handed in later than the message came are offered to the channels one by one
 // (Channel.Offer, Loop.Offer) before they are put on the list (Shared.Post).
 type Shared struct {
-	posted inQueue
-	order  uint64
+	posted  inQueue
+	order   uint64
+	changed uint64 // how often a receive came or went
 }
 
 // Order is the next place in the order of receives, for In.Order.
@@ -23,11 +24,17 @@ func (s *Shared) Order() uint64 {
 func (s *Shared) Len() int { return s.posted.n }
 
 // Post puts a receive on the list. Its Order must be set.
-func (s *Shared) Post(in *In) { s.posted.push(in) }
+func (s *Shared) Post(in *In) {
+	s.changed++
+	s.posted.push(in)
+}
 
 // Cancel takes a receive off the list; false if it is not there. It does not
 // complete it.
-func (s *Shared) Cancel(in *In) bool { return s.posted.cancel(in) }
+func (s *Shared) Cancel(in *In) bool {
+	s.changed++
+	return s.posted.cancel(in)
+}
 
 // rivals reports whether a receive of the list stands before in and may take a
 // message of the channel named from that in may take.
@@ -48,6 +55,7 @@ func (s *Shared) rivals(in *In, from int) bool {
 
 // End ends all receives with err, but for those with a Source, which stay.
 func (s *Shared) End(err error) {
+	s.changed++
 	for before, in := (*In)(nil), s.posted.head; in != nil; {
 		next := in.next
 		if in.Source != nil {
@@ -67,6 +75,29 @@ type Source interface {
 	// for, until the source is offered to the channel again. inPlace: the
 	// message may be seen in place, so that In.Use without In.Buf will do.
 	Take(from int, tag uint32, size int, inPlace bool) *In
+
+	// Use takes a message that lies in one part, where it can do so at once. If
+	// not, the answer to Take says what becomes of the message.
+	Use(from int, tag uint32, part []byte) bool
+}
+
+// source returns the Source that all messages of tag go to until the list has changed,
+// where no other receive comes before it; nil if there is none. free: no receive of the
+// list takes such messages.
+func (s *Shared) source(own *inQueue, from int, tag uint32) (to Source, free bool) {
+	if s == nil || s.posted.n == 0 {
+		return nil, true
+	}
+	q, _, in := pick(own, s, from, tag)
+	if q == &s.posted {
+		return in.Source, false
+	}
+	for i := s.posted.head; i != nil; i = i.next {
+		if i.takes(tag) && (i.Only == 0 || i.Only == from+1) {
+			return nil, false
+		}
+	}
+	return nil, true
 }
 
 // pick returns the first receive of own and s that takes the message, with the

@@ -116,8 +116,9 @@ func (c *Channel) sendTrain() (moved, ok bool) {
 		if o.pin.held {
 			c.pins.release(&o.pin)
 		}
-		if o.Done != nil {
-			o.Done.Complete(o.Tag, len(o.Data), nil)
+		n := len(o.Data)
+		if o.Data = nil; o.Done != nil {
+			o.Done.Complete(o.Tag, n, nil)
 		}
 	}
 	return true, true

@@ -144,7 +144,11 @@ func (e *Engine) Own() bool {
 	return true
 }
 
-// Disown ends what Own began.
+// Hold is Own for those who do not look for what comes of the work at once: driving the
+// links stays the progress goroutine's. Disown ends it. Short path.
+func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
+
+// Disown ends what Own or Hold began.
 func (e *Engine) Disown() { e.release() }
 
 // Progress drives the links once, for goroutines that spin on memory peers
