@@ -82,8 +82,11 @@ func (l *link) SetCopies(plan bulk.Plan, source string) {
 func (l *link) countUsers() {
 	users := 1
 	for ep := range l.all {
+		if !ep.isUp() { // first: what Connect fills belongs to it until then
+			continue
+		}
 		known := ep.cpus.Len() > 0 && l.copies.cache.CPUs.Len() > 0
-		if ep.isUp() && (!known || ep.cpus.Meets(l.copies.cache.CPUs)) {
+		if !known || ep.cpus.Meets(l.copies.cache.CPUs) {
 			users++
 		}
 	}
