@@ -4,15 +4,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// executeFar carries out wr on memory of the peer that is not mapped here:
-// writes and reads by process_vm_writev and process_vm_readv where they work
-// (cross-memory attach, CMA). Bulk path.
-func (ep *endpoint) executeFar(wr *fabric.WR, x *xlate, n uint64) (st fabric.Status, out outcome, fenced bool) {
+// far carries out wrs[0], which execute has found to be on memory of the peer that is not
+// mapped here: writes and reads by process_vm_writev and process_vm_readv where they
+// work (cross-memory attach, CMA). more of those behind it went the same way in the same
+// call. What a call has done is seen before what is done after it. Bulk path.
+func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more int) {
+	wr := &wrs[0]
 	if !ep.cma || wr.Op != fabric.OpWrite && wr.Op != fabric.OpRead {
-		return 0, needsPeer, false
+		return 0, needsPeer, 0
 	}
 	// A process id outlives its process only until the kernel gives it to
 	// another one. The socket tells in time; it is looked at once a
@@ -21,30 +24,45 @@ func (ep *endpoint) executeFar(wr *fabric.WR, x *xlate, n uint64) (st fabric.Sta
 		ep.aliveAt = now
 		ep.drainSocket()
 		if ep.hup {
-			return fabric.StatusPeerGone, executed, false
+			return fabric.StatusPeerGone, executed, 0
 		}
 		if !ep.isUp() {
-			return 0, epDown, false
+			return 0, epDown, 0
 		}
-		return ep.execute(wr) // what came through the socket may have moved x
+		if st, out, _ = ep.execute(wr); out != isFar { // what came may have moved the region
+			ep.fullFence()
+			return st, out, 0
+		}
 	}
-	if !ep.borrow(x) {
-		return ep.refused(), executed, false
+	x := ep.lookup(wr.RKey, wr.RemoteAddr, wr.Len(), softlink.RemoteNeed(wr.Op))
+	switch {
+	case x == nil && !ep.isUp():
+		return 0, epDown, 0
+	case x == nil || !ep.borrow(x):
+		return ep.refused(), executed, 0
 	}
-	errno := ep.transfer(wr, n)
+	var errno error
+	if more = ep.together(wrs, x) - 1; more > 0 {
+		errno = ep.moveList(wrs[:more+1])
+	}
+	if more == 0 || errno != nil {
+		// One alone; or whatever failed: requests may be repeated, one after the other,
+		// so that it is known whose failure it is.
+		errno, more = ep.transfer(wr, wr.Len()), 0
+	}
 	ep.peerHdr.hazard.Store(0)
 	switch errno {
 	case nil:
-		return fabric.StatusOK, executed, true
+		return fabric.StatusOK, executed, more
 	case unix.ESRCH:
-		return fabric.StatusPeerGone, executed, false
+		return fabric.StatusPeerGone, executed, 0
 	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
 		// Refused from now on (or for want of memory): writes and reads may
 		// be repeated, so the whole request goes the other way.
 		ep.cma = errno == unix.ENOMEM
-		return 0, needsPeer, false
+		return 0, needsPeer, 0
 	default:
-		return fabric.StatusRemoteOp, executed, false
+		return fabric.StatusRemoteOp, executed, 0
 	}
 }
 
@@ -90,7 +108,7 @@ func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n, tail uint64) er
 	l := ep.link
 	for n > 0 {
 		k, size := c.iovecs(l.liov[:], wr.Local, min(n, maxCall))
-		r := splitTail(&l.riov, remote, size, n, tail)
+		r := splitTail((*[2]unix.RemoteIovec)(l.riov[:2]), remote, size, n, tail)
 		var got int
 		var err error
 		if wr.Op == fabric.OpWrite {

@@ -36,12 +36,21 @@ func (ep *endpoint) Do(wr *fabric.WR) bool {
 		return false
 	}
 	at := x.mem + (wr.RemoteAddr - x.base)
+	large := n >= ep.link.copies.from.Load()
 	switch wr.Op {
 	case fabric.OpWrite:
-		if !put(at, wr.Local, n) {
+		if large {
+			if !putBulk(ep.link.copies.plan.Load(), at, wr.Local, n) {
+				ep.fullFence()
+			}
+		} else if !put(at, wr.Local, n) {
 			ep.fullFence()
 		}
 	case fabric.OpRead:
+		if large {
+			getBulk(ep.link.copies.plan.Load(), wr.Local, at, n)
+			return true
+		}
 		get(wr.Local, at, n)
 		return true // nothing for the peer to see
 	default:

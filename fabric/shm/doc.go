@@ -29,7 +29,8 @@
 //     Loads, stores and processor atomics, in Post. Large ones in the way that
 //     internal/bulk finds best for their size, past the cache in the end.
 //   - CMA: other registered memory, by process_vm_readv and process_vm_writev,
-//     in Post; used if a transfer tried at Connect works in both directions.
+//     in Post; used if a transfer tried at Connect works in both directions. Small
+//     requests of one list share a call.
 //   - by the target: the rest (no CMA; atomics on private memory). Frames in
 //     the ring, executed by the target's Poll; see queue.
 //
@@ -77,7 +78,8 @@
 //	segment_linux.go  the peer's table and segments
 //	post_linux.go     Post               move.go      copies, order of stores
 //	bulk.go           copies of large blocks   copies_linux.go from which sizes on; how near a peer is
-//	cma_linux.go      process_vm_*       queue_linux.go, serve_linux.go  by the target
+//	cma_linux.go      process_vm_*, one request; cmalist_linux.go  several in one call
+//	queue_linux.go, serve_linux.go  by the target
 //
 // Tests: fabric/fabrictest runs over this link with every way forced; here are
 // layouts, codecs (fuzzed), two processes with kill -9, hostile peers, leaks.

@@ -77,7 +77,7 @@ type link struct {
 	events     [32]unix.EpollEvent
 	rx         receiver
 	liov       [maxIov]unix.Iovec
-	riov       [2]unix.RemoteIovec
+	riov       [maxIov]unix.RemoteIovec
 	houseStep  int64 // houseEvery in ticks
 }
 

@@ -13,6 +13,7 @@ type outcome uint8
 const (
 	executed  outcome = iota // done, with a status
 	needsPeer                // only the target's progress engine can
+	isFar                    // on private memory: see far
 	epDown                   // the endpoint went down meanwhile
 )
 
@@ -24,6 +25,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		return 0, refusal(s)
 	}
 	visible, fenced := false, true // something for the peer to see; a fence behind it
+	ahead := 0                     // how many of wrs[n:] are carried out already
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if reason := softlink.CheckShape(wr, &ep.link.caps); reason != "" {
@@ -41,7 +43,14 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		if notify && !ep.roomOrStarve(1) {
 			break
 		}
-		st, out, f := ep.execute(wr)
+		var st fabric.Status
+		out, f := executed, true
+		if ahead > 0 {
+			ahead--
+		} else if st, out, f = ep.execute(wr); out == isFar {
+			st, out, ahead = ep.far(wrs[n:])
+			f = true
+		}
 		if out == needsPeer {
 			ep.enqueue(wr)
 			continue
@@ -106,8 +115,8 @@ func (ep *endpoint) failure(wr *fabric.WR, st fabric.Status) fabric.Completion {
 	return fabric.Completion{ID: wr.ID, EP: ep.id, Op: wr.Op, Status: st}
 }
 
-// execute carries wr out now if that takes no help of the target. fenced says
-// that a full fence stands behind what it stored.
+// execute carries wr out now if its memory is mapped. fenced says that a full fence
+// stands behind what it stored.
 func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fenced bool) {
 	if !ep.link.keys.CheckLocal(wr) {
 		return fabric.StatusLocalProtection, executed, false
@@ -124,7 +133,7 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 		return ep.refused(), executed, false
 	}
 	if x.mem == 0 {
-		return ep.executeFar(wr, x, n)
+		return 0, isFar, false
 	}
 	at := x.mem + (wr.RemoteAddr - x.base)
 	switch wr.Op {

@@ -129,6 +129,10 @@ func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 		return false, true
 	}
 	st, out, _ := ep.execute(&r.wr)
+	if out == isFar {
+		one := [1]fabric.WR{r.wr}
+		st, out, _ = ep.far(one[:])
+	}
 	switch {
 	case out == epDown:
 		return false, true
