@@ -1,9 +1,12 @@
 package message
 
 // unexpected holds messages that nobody has asked for, in order: copies of
-// small ones, and announced ones that the peer still has.
+// small ones, and announced ones that the peer still has. There may be a hundred
+// thousand of them: a receiver that is behind takes the first, again and again, and
+// that must not move the others.
 type unexpected struct {
-	list  []aside
+	list  []aside // from head on
+	head  int
 	n     int
 	bytes int
 	limit int
@@ -16,8 +19,17 @@ type aside struct {
 }
 
 // announce adds a message that the peer holds.
-func (u *unexpected) announce(a announced) {
-	u.list = append(u.list, aside{announced: a})
+func (u *unexpected) announce(a announced) { u.append(aside{announced: a}) }
+
+// append reuses what was removed in front once that is half of the list: each entry is
+// moved once at most for each one that is added.
+func (u *unexpected) append(a aside) {
+	if len(u.list) == cap(u.list) && u.head > 0 && u.head >= len(u.list)/2 {
+		n := copy(u.list, u.list[u.head:])
+		clear(u.list[n:])
+		u.list, u.head = u.list[:n], 0
+	}
+	u.list = append(u.list, a)
 	u.n++
 }
 
@@ -30,27 +42,35 @@ const asideOverhead = 64
 // add keeps room for a copy; the caller fills it.
 func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
 	b := make([]byte, size)
-	u.list = append(u.list, aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
-	u.n++
+	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
 	u.bytes += size + asideOverhead
 	return b
 }
 
+// remove takes entry i out and closes the gap from the nearer end.
 func (u *unexpected) remove(i int) {
 	if u.list[i].copy {
 		u.bytes -= int(u.list[i].size) + asideOverhead
 	}
-	copy(u.list[i:], u.list[i+1:])
-	u.list[len(u.list)-1] = aside{}
-	u.list = u.list[:len(u.list)-1]
 	u.n--
+	if last := len(u.list) - 1; i-u.head > last-i {
+		copy(u.list[i:], u.list[i+1:])
+		u.list[last] = aside{}
+		u.list = u.list[:last]
+		return
+	}
+	copy(u.list[u.head+1:i+1], u.list[u.head:i])
+	u.list[u.head] = aside{}
+	if u.head++; u.head == len(u.list) {
+		u.list, u.head = u.list[:0], 0
+	}
 }
 
-func (u *unexpected) clear() { u.list, u.n, u.bytes = nil, 0, 0 }
+func (u *unexpected) clear() { *u = unexpected{limit: u.limit} }
 
 // takeAside gives in the first message put aside that it asks for.
 func (c *Channel) takeAside(in *In) bool {
-	for i := range c.unexp.list {
+	for i := c.unexp.head; i < len(c.unexp.list); i++ {
 		a := &c.unexp.list[i]
 		if !in.takes(a.tag) {
 			continue
