@@ -22,18 +22,28 @@ import (
 // FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,
 // and returns what it held before. Short path: does not allocate or block.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
+	if p.soon {
+		if r := p.nowWord(fabric.OpFetchAdd, dst, 0, add); r.eng != nil {
+			return r
+		}
+	}
 	o := newOp(p, fabric.OpFetchAdd)
 	o.operand = add
-	return AtomicRequest{p.submitWord(o, dst)}
+	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
 
 // CompareSwap sets the 8-byte word at dst, which must lie on a multiple of 8,
 // to swap if it holds compare, and returns what it held before. Short path: does
 // not allocate or block.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
+	if p.soon {
+		if r := p.nowWord(fabric.OpCompareSwap, dst, compare, swap); r.eng != nil {
+			return r
+		}
+	}
 	o := newOp(p, fabric.OpCompareSwap)
 	o.compare, o.operand = compare, swap
-	return AtomicRequest{p.submitWord(o, dst)}
+	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
 
 // Swap sets the 8-byte word at dst, which must lie on a multiple of 8, and returns
@@ -57,7 +67,7 @@ func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
 func (p *Peer) loop(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
 	o := newOp(p, kindLoop)
 	o.extend().rmw = onesided.RMW{Func: f, Arg: arg}
-	return AtomicRequest{p.submitWord(o, dst)}
+	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
 
 // submitWord hands in an operation on an aligned word of 8 bytes.

@@ -35,7 +35,7 @@ func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64
 // word held when it was found to meet the condition. It lasts until then, or until
 // Close. Meanwhile Close of the word's region fails, and takes effect afterwards.
 func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
-	return AtomicRequest{e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
+	return AtomicRequest{Request: e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
 }
 
 func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64, from *Peer) (uint64, error) {

@@ -100,6 +100,7 @@ func (p *Peer) connect(ctx context.Context) {
 			p.close()
 		default:
 			p.ep, p.self = ep, self
+			p.near, _ = ep.(fabric.Direct)
 			e.proto.wake(p)
 		}
 	})

@@ -17,6 +17,9 @@ func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
 // SendTag is Send with a tag for the receiver to choose by.
 func (p *Peer) SendTag(tag uint32, msg []byte) Request {
+	if r := p.sendNow(tag, msg); r.eng != nil {
+		return r
+	}
 	o := p.newMessage(kindSend)
 	o.out.Data, o.out.Tag = msg, tag
 	return p.message(o)
@@ -25,13 +28,16 @@ func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 // SendBuffer is SendTag of registered memory, which large messages are fetched
 // from without copying, registering or pinning.
 func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
-	o := p.newMessage(kindSend)
-	o.out.Tag = tag
-	if err := b.out(p, &o.out.Data, &o.out.LKey, &o.out.RKey); err != nil {
-		o.recycle()
+	var data []byte
+	var lkey, rkey uint32
+	if err := b.out(p, &data, &lkey, &rkey); err != nil {
 		return p.refuse(kindSend, err)
 	}
-	o.out.Registered = true
+	if r := p.sendNow(tag, data); r.eng != nil {
+		return r
+	}
+	o := p.newMessage(kindSend)
+	o.out.Data, o.out.Tag, o.out.LKey, o.out.RKey, o.out.Registered = data, tag, lkey, rkey, true
 	return p.message(o)
 }
 

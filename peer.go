@@ -25,6 +25,8 @@ type Peer struct {
 	// Owner's.
 	ep      fabric.Endpoint // nil until connected
 	self    fabric.Endpoint // the other end of the connection with oneself
+	near    fabric.Direct   // ep, where it offers that
+	nows    uint            // operations tried that way
 	posts   opQueue         // handed in, not posted; the first perhaps in part
 	flying  int             // requests posted, not complete
 	full    bool            // the queue was full; ask again after a completion
@@ -71,6 +73,15 @@ func (p *Peer) move(kind fabric.Op, remote Remote, local Buffer) Request {
 	sge, err := local.sge(p.eng, p.link)
 	if err != nil {
 		return p.refuse(kind, err)
+	}
+	if p.soon && local.n <= nowMax && local.n > 0 {
+		addr, rkey, err := p.reach(remote, uint64(local.n))
+		if err != nil {
+			return p.refuse(kind, err)
+		}
+		if r := p.now(kind, sge, addr, rkey); r.eng != nil {
+			return r
+		}
 	}
 	o := newOp(p, kind)
 	o.sge = sge

@@ -47,6 +47,9 @@ type proto struct {
 	free  []uint32
 	slots []slots // by link
 
+	tickets  uint64 // of operations that were complete at once: the last one
+	redeemed redeemed
+
 	wrs  [chain]fabric.WR
 	made [chain]made
 	sges [pieces]fabric.SGE

@@ -28,7 +28,7 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 	var all error
 	for i := range reqs {
 		r := &reqs[i]
-		if r.err == nil && !r.waitable() {
+		if r.err == nil && !r.waitable() && !r.redeemable() {
 			continue
 		}
 		_, err := r.wait(ctx, nil)
@@ -52,7 +52,7 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	for i := range reqs {
 		r := &reqs[i]
 		switch {
-		case r.refused(), r.waitable() && r.op.Done():
+		case r.refused(), r.redeemable(), r.waitable() && r.op.Done():
 			return i, nil // Wait says how it ended
 		case !r.waitable():
 			ws = append(ws, nil)
@@ -80,7 +80,14 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 // may begin operations. The request is used up.
 func (r Request) Then(f func(error)) {
 	if r.err != nil || !r.waitable() {
-		if r.err == nil {
+		switch {
+		case r.err != nil:
+		case r.redeem():
+			if f != nil {
+				f(nil)
+			}
+			return
+		default:
 			r.err = ErrRequestUsed
 		}
 		if f != nil {

@@ -45,7 +45,7 @@
 //
 //	engine.go   Engine: ownership, Kick, Do, Progress
 //	loop.go     the progress goroutine
-//	wait.go     Waiter, Wait; waitany.go several at once
+//	wait.go     Waiter, Wait; waitany.go several at once; look.go the short way
 //	events.go   the descriptor to sleep on
 //
 // It imports fabric and internal/cpu. Tests live beside the code and run over

@@ -72,6 +72,7 @@ type Engine struct {
 	proto  Protocol
 	armed  bool
 	drives uint64 // how often applications took to driving
+	lucky  uint   // waits that looks have ended
 	cs     [pollBatch]fabric.Completion
 
 	patience cpu.Patience

@@ -44,7 +44,7 @@ func TestWhatStepEndsIsNotKeptByAPoll(t *testing.T) {
 	t.Run("Wait", func(t *testing.T) {
 		e, p := open()
 		var sp cpu.Spinner
-		require.False(t, e.drive(t.Context(), p.w, &sp))
+		require.False(t, e.drive(t.Context(), p.w, nil, &sp))
 		require.True(t, p.w.Done())
 		require.Equal(t, 2, p.n)
 	})

@@ -61,12 +61,15 @@ const driverTries = 200
 // Wait returns nil when w is done, driving the links meanwhile if nobody else
 // does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
 // time. Short path: does not allocate when w is done soon.
-func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
+func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooking(ctx, w, nil) }
+
+// WaitLooking is Wait with a shorter way to see what is waited for, which may be nil.
+func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
 	sp := cpu.Spinner{Patience: &e.patience}
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
-			more := e.drive(ctx, w, &sp)
+			more := e.drive(ctx, w, l, &sp)
 			e.release()
 			if !more {
 				break
@@ -87,8 +90,11 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error {
 
 // drive polls until w is done, the patience of sp or ctx ends, or somebody
 // wants ownership; only then it returns true: try again.
-func (e *Engine) drive(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
+func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner) bool {
 	for n := 1; ; n++ {
+		if l != nil && e.look(w, l, n) {
+			return false
+		}
 		busy := e.proto.Step()
 		if w.Done() {
 			return false // polling once more would keep what has come waiting

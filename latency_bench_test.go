@@ -1,0 +1,87 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// Half a round trip of 8 bytes between two ranks of this process, each driven by a
+// thread of its own, in ns, as the tenth of short runs in which nothing else ran:
+//
+//	go test -run '^$' -bench Latency -benchtime 2000x .
+//
+// send is Send and Recv; put is Put to memory that the target looks at.
+func BenchmarkLatency(b *testing.B) {
+	const run = 50
+	for _, fabric := range []string{"shm", "tcp"} {
+		for _, what := range []string{"send", "put"} {
+			b.Run(what+"/"+fabric, func(b *testing.B) {
+				es := open(b, 2, fabric)
+				mems, keys := share(b, es, 4096)
+				ctx := context.Background()
+				turn := []func(me int, n uint64) error{
+					func(me int, n uint64) error { // throw
+						if what == "put" {
+							binary.NativeEndian.PutUint64(mems[me].Bytes()[64:], n)
+							return es[me].Peer(1-me).Put(keys[1-me].At(0), mems[me].Slice(64, 8)).Wait(ctx)
+						}
+						return es[me].Peer(1 - me).Send(mems[me].Bytes()[64:72]).Wait(ctx)
+					},
+					func(me int, n uint64) error { // catch
+						if what == "put" {
+							for i := 0; load64(mems[me].Bytes()) != n; i++ {
+								if i&15 == 15 {
+									es[me].Progress()
+								}
+								if i&(1<<16-1) == 1<<16-1 {
+									runtime.Gosched()
+								}
+							}
+							return nil
+						}
+						_, err := es[me].Peer(1 - me).Recv(mems[me].Bytes()[:8]).Wait(ctx)
+						return err
+					},
+				}
+				var took []time.Duration
+				rounds := b.N + 20
+				var g errgroup.Group
+				for me := range 2 {
+					g.Go(func() error {
+						runtime.LockOSThread()
+						defer runtime.UnlockOSThread()
+						n := uint64(0)
+						for range rounds {
+							at := time.Now()
+							for range run {
+								n++
+								for k := range 2 {
+									if err := turn[(me+k)%2](me, n); err != nil {
+										return err
+									}
+								}
+							}
+							if me == 0 {
+								took = append(took, time.Since(at))
+							}
+						}
+						return nil
+					})
+				}
+				require.NoError(b, g.Wait())
+				took = took[20:]
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/10])/(2*run), "half-ns")
+				b.ReportMetric(float64(took[len(took)/2])/(2*run), "median-ns")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

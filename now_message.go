@@ -1,0 +1,28 @@
+package rma
+
+import "runtime/trace"
+
+// sendNow sends a message, if it may go by itself and the link takes it at once. Else
+// the request is zero and nothing has happened. Short path.
+func (p *Peer) sendNow(tag uint32, msg []byte) Request {
+	e := p.eng
+	if !p.soon || len(msg) > nowMax || e.closed.Load() || trace.IsEnabled() || !e.prog.Hold() {
+		return Request{}
+	}
+	var r Request
+	t, k := e.proto, &p.talk
+	if k.ch != nil && p.down == nil && !t.Pending() && k.ch.SendNow(tag, msg) {
+		r = t.receipt(e)
+		p.counts.Sends++
+		p.counts.SentBytes += uint64(len(msg))
+	}
+	e.prog.Disown()
+	return r
+}
+
+// Look implements progress.Looker for receives: a look at where the message of the peer
+// comes to, and nowhere else. Short path.
+func (o *op) Look() bool {
+	ch := o.peer.talk.ch
+	return ch != nil && ch.Look()
+}

@@ -1,0 +1,127 @@
+package rma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// soon hands in operations until one is complete when the call returns: one of many is
+// not, whatever the link, and the first ones find no connection.
+func soon(t *testing.T, f func() Request) Request {
+	ctx := t.Context()
+	for range 3 {
+		r := f()
+		if r.op == nil {
+			return r
+		}
+		require.NoError(t, r.Wait(ctx))
+	}
+	t.Fatal("never at once")
+	return Request{}
+}
+
+func TestAtOnce(t *testing.T) {
+	es := open(t, 2, "shm")
+	mems, keys := share(t, es, 4096)
+	p, mine, theirs, ctx := es[0].Peer(1), mems[0], mems[1].Bytes(), t.Context()
+	copy(mine.Bytes(), "abcdefgh")
+
+	before := p.Stats()
+	r := soon(t, func() Request { return p.Put(keys[1].At(8), mine.Slice(0, 8)) })
+	require.Equal(t, "abcdefgh", string(theirs[8:16]))
+	require.True(t, r.Done())
+	again := r
+	require.NoError(t, r.Wait(ctx))
+	require.ErrorIs(t, again.Wait(ctx), ErrRequestUsed)
+	require.True(t, r.Done())
+	_, err := WaitAny(ctx, again, Request{})
+	require.ErrorIs(t, err, ErrRequestUsed)
+
+	r = soon(t, func() Request { return p.Get(mine.Slice(64, 8), keys[1].At(8)) })
+	require.Equal(t, "abcdefgh", string(mine.Bytes()[64:72]))
+	i, err := WaitAny(ctx, again, r)
+	require.NoError(t, err)
+	require.Equal(t, 1, i)
+	require.NoError(t, WaitAll(ctx, again, r))
+	require.ErrorIs(t, r.Wait(ctx), ErrRequestUsed)
+
+	calls := 0
+	soon(t, func() Request { return p.Put(keys[1].At(0), mine.Slice(0, 1)) }).Then(func(err error) {
+		require.NoError(t, err)
+		calls++
+	})
+	require.Equal(t, 1, calls)
+	soon(t, func() Request { return p.Put(keys[1].At(0), mine.Slice(0, 1)) }).Forget()
+	require.NoError(t, p.Flush().Wait(ctx))
+
+	clear(theirs[:32])
+	var held []uint64
+	for range 2*nowTurns + 1 { // the long way is among them
+		v, err := p.FetchAdd(keys[1].At(16), 3).Wait(ctx)
+		require.NoError(t, err)
+		held = append(held, v)
+	}
+	for i, v := range held {
+		require.EqualValues(t, 3*i, v)
+	}
+	v, err := p.CompareSwap(keys[1].At(16), 3*uint64(len(held)), 7).Wait(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3*len(held), v)
+	require.Equal(t, uint64(7), load64(theirs[16:]))
+
+	after := p.Stats()
+	require.Positive(t, after.Puts-before.Puts)
+	require.Equal(t, uint64(len(held)+1), after.Atomics-before.Atomics)
+	require.Zero(t, after.Failed)
+
+	require.Equal(t, 8*(receipts+9), func() (n int) { // more than are told apart
+		var rs []Request
+		for range receipts + 9 {
+			rs = append(rs, p.Put(keys[1].At(0), mine.Slice(0, 8)))
+			n += 8
+		}
+		require.NoError(t, WaitAll(ctx, rs...))
+		return n
+	}())
+}
+
+func TestSendAtOnce(t *testing.T) {
+	es := open(t, 2, "shm")
+	mems, _ := share(t, es, 4096)
+	p, q, ctx := es[0].Peer(1), es[1].Peer(0), t.Context()
+	exchange := func(msg []byte) Request {
+		recv := q.RecvTag(5, make([]byte, 64))
+		r := p.SendTag(5, msg)
+		n, err := recv.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, len(msg), n)
+		return r
+	}
+	require.NoError(t, exchange([]byte("the first makes the channel")).Wait(ctx))
+	before := p.Stats().Sends
+	require.NoError(t, soon(t, func() Request { return exchange([]byte("hello")) }).Wait(ctx))
+	require.Positive(t, p.Stats().Sends-before)
+
+	// In order, with what is too long to go at once.
+	buf := make([]byte, 100_000)
+	for i := range 200 {
+		n := []int{8, 0, 3000, 100, 90_000}[i%5]
+		msg := mems[0].Bytes()[:min(n, 4096)]
+		if n > len(msg) {
+			msg = buf[:n]
+		}
+		if n > 0 {
+			msg[0], msg[n-1] = byte(i), byte(i)
+		}
+		sent := p.SendTag(6, msg)
+		got := make([]byte, n)
+		k, err := q.RecvTag(6, got).Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, n, k)
+		if n > 0 {
+			require.Equal(t, []byte{byte(i), byte(i)}, []byte{got[0], got[n-1]})
+		}
+		require.NoError(t, sent.Wait(ctx))
+	}
+}
