@@ -28,6 +28,7 @@ const (
 	engineAsk    = 1 + iota // origin to target: a phase, or the request
 	engineAnswer            // target to origin: the phase is over, all has come
 	engineResult            // origin to rank 0
+	engineTaken             // that a request or a result has been taken
 )
 
 // engineMeet is told instead of a phase: all ranks meet. 0 ends a point.
@@ -113,10 +114,9 @@ func (r *Request) CheckEngine() error {
 // engineShare carries rank 0's request to all, who trust nothing in it.
 func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
 	if eng.Rank() != 0 {
-		buf := make([]byte, engineMaxControl)
-		n, err := eng.Peer(0).RecvTag(engineAsk, buf).Wait(ctx)
+		b, err := engineTake(ctx, eng.Peer(0), engineAsk)
 		if err == nil {
-			err = json.Unmarshal(buf[:n], req)
+			err = json.Unmarshal(b, req)
 		}
 		if err == nil {
 			err = req.CheckEngine()
@@ -131,9 +131,29 @@ func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
 		err = fmt.Errorf("%w: %d bytes of request", ErrPlan, len(b))
 	}
 	for r := 1; r < eng.Size() && err == nil; r++ {
-		err = eng.Peer(r).SendTag(engineAsk, b).Wait(ctx)
+		err = engineGive(ctx, eng.Peer(r), engineAsk, b)
 	}
 	return err
+}
+
+// engineGive hands JSON to a rank and waits until it has taken it.
+func engineGive(ctx context.Context, p *rma.Peer, tag uint32, b []byte) error {
+	taken := p.RecvTag(engineTaken, nil)
+	err := p.SendTag(tag, b).Wait(ctx)
+	if err == nil {
+		_, err = taken.Wait(ctx)
+	}
+	return err
+}
+
+// engineTake takes what engineGive gives.
+func engineTake(ctx context.Context, p *rma.Peer, tag uint32) ([]byte, error) {
+	buf := make([]byte, engineMaxControl)
+	n, err := p.RecvTag(tag, buf).Wait(ctx)
+	if err == nil {
+		err = p.SendTag(engineTaken, nil).Wait(ctx)
+	}
+	return buf[:n], err
 }
 
 // enginePoint measures one size; the result is that of all pairs, on rank 0.
@@ -316,17 +336,16 @@ func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) e
 	if eng.Rank() != 0 {
 		b, err := json.Marshal(res)
 		if err == nil {
-			err = eng.Peer(0).SendTag(engineResult, b).Wait(ctx)
+			err = engineGive(ctx, eng.Peer(0), engineResult, b)
 		}
 		return err
 	}
 	all := []Result{*res}
-	buf := make([]byte, engineMaxControl)
 	for r := 1; r < eng.Size()/2; r++ {
 		var x Result
-		n, err := eng.Peer(r).RecvTag(engineResult, buf).Wait(ctx)
+		b, err := engineTake(ctx, eng.Peer(r), engineResult)
 		if err == nil {
-			err = json.Unmarshal(buf[:n], &x)
+			err = json.Unmarshal(b, &x)
 		}
 		if err != nil {
 			return err

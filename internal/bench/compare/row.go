@@ -29,6 +29,8 @@ type Row struct {
 
 	Unit     string        `json:"unit"`
 	RatioMin float64       `json:"ratio_min"`
+	RatioQ1  float64       `json:"ratio_q1"` // quartiles of the rounds' ratios
+	RatioQ3  float64       `json:"ratio_q3"`
 	RatioMax float64       `json:"ratio_max"`
 	Mode     string        `json:"mode"`              // of ours
 	Ways     *bench.Ways   `json:"ways,omitempty"`    // how ours went
@@ -54,7 +56,10 @@ func (r *Row) fill(t Test, ps []pair) {
 		return
 	}
 	r.Ours, r.Theirs, r.Ratio = bench.Median(ours), bench.Median(theirs), bench.Median(ratios)
-	r.RatioMin, r.RatioMax = slices.Min(ratios), slices.Max(ratios)
+	slices.Sort(ratios)
+	r.RatioMin, r.RatioMax = ratios[0], ratios[len(ratios)-1]
+	half := (len(ratios) + 1) / 2 // the median of an odd number belongs to both halves
+	r.RatioQ1, r.RatioQ3 = bench.Median(ratios[:half]), bench.Median(ratios[len(ratios)-half:])
 	r.OursCPU, r.TheirsCPU = bench.Median(oursCPU), bench.Median(theirsCPU)
 }
 
