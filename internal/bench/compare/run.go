@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -100,12 +101,16 @@ func (r *Request) Check() (left []error, err error) {
 // checkPeer says whether a peer can do what is asked; refused are the tests that
 // are left out.
 func (r *Request) checkPeer(p *Peer) (refused []error, err error) {
+	does := false
+	var kinds []Kind
 	for _, t := range r.Tests {
-		if err := p.Does(r.Fabric, t.Kind); err != nil {
-			refused = append(refused, err)
+		err := p.Does(r.Fabric, t.Kind)
+		does = does || err == nil
+		if err != nil && !slices.Contains(kinds, t.Kind) {
+			kinds, refused = append(kinds, t.Kind), append(refused, err)
 		}
 	}
-	if len(refused) > 0 && (!r.AnyTest || len(refused) == len(r.Tests)) {
+	if len(refused) > 0 && (!r.AnyTest || !does) {
 		return nil, refused[0]
 	}
 	if err := p.Missing(r.Fabric); err != nil {
