@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -138,6 +139,9 @@ func (c *Conn) read(p []byte) (int, error) {
 			c.took(n)
 			return n, nil
 		}
+		// What this goroutine has made of what came last goes first: a wait spins, and
+		// who was handed the result would stand behind it.
+		runtime.Gosched()
 		if err := r.ev.Wait(&c.rctx); errors.Is(err, rma.ErrClosed) {
 			c.s.n.gone(err)
 		}
