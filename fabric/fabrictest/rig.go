@@ -114,6 +114,11 @@ func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	s.r.Helper()
 	s.eps++
 	o.ID = s.eps + 100
+	if o.PeerTimeout == 0 && s.link.Caps().TargetProgress {
+		// Peers here live, but on a busy machine one that polls may have no turn for
+		// longer than fabric.DefaultPeerTimeout.
+		o.PeerTimeout = s.r.f.Deadline
+	}
 	ep, err := s.link.NewEndpoint(o)
 	s.r.must(err, "new endpoint")
 	s.r.Cleanup(func() {
