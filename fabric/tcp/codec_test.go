@@ -22,6 +22,10 @@ func goodHeaders() []header {
 		{op: opAck, ack: 77},
 		{op: opAck, flags: wireAck},
 		{op: opNak, ack: 5, seq: 5, status: fabric.StatusRemoteAccess},
+		{op: opWrite, flags: wireAck | wireLanes, seq: 4, n: maxMessage, rkey: 9, addr: 4096},
+		{op: opReadReply, flags: wireLanes, ack: 8, seq: 7, n: 1 << 20},
+		{op: opBulk, seq: 4, n: 1 << 19, addr: 1 << 19},
+		{op: opBulk, flags: wireReply, seq: 7, n: 1},
 	}
 }
 
@@ -29,6 +33,8 @@ func TestHeaderGolden(t *testing.T) {
 	h := goodHeaders()[0]
 	require.Equal(t, "01030000"+"04030201"+"14131211"+"24232221"+"31000000"+"44434241"+"5857565554535251", hex.EncodeToString(h.append(nil)))
 	require.Equal(t, uint64(headerSize+0x31), h.size())
+	h = header{op: opBulk, flags: wireReply, seq: 0x11121314, n: 0x31, addr: 0x100000}
+	require.Equal(t, "09080000"+"00000000"+"14131211"+"00000000"+"31000000"+"00000000"+"0000100000000000", hex.EncodeToString(h.append(nil)))
 }
 
 func TestHeaderRoundTrip(t *testing.T) {
@@ -52,7 +58,16 @@ func TestHeaderRefusesWhatItDoesNotMean(t *testing.T) {
 	}{
 		{header{}, errBadOp},
 		{header{op: numOps}, errBadOp},
-		{header{op: opWrite, flags: 4}, errBadFlags},
+		{header{op: opWrite, flags: wireReply}, errBadFlags},
+		{header{op: opWrite, flags: wireLanes}, errBadLength},
+		{header{op: opReadReply, flags: wireLanes}, errBadLength},
+		{header{op: opBulk}, errBadLength},
+		{header{op: opBulk, n: maxMessage + 1}, errBadLength},
+		{header{op: opBulk, n: 1, flags: wireLanes}, errBadFlags},
+		{header{op: opBulk, n: 1, ack: 1}, errBadField},
+		{header{op: opBulk, n: 1, rkey: 1}, errBadField},
+		{header{op: opBulk, n: 1, imm: 1}, errBadField},
+		{header{op: opBulk, n: 1, addr: maxMessage}, errBadField},
 		{header{op: opWrite, n: maxMessage + 1}, errBadLength},
 		{header{op: opWrite, imm: 1}, errBadField},
 		{header{op: opWrite, status: 1}, errBadField},
@@ -106,7 +121,7 @@ func FuzzHeader(f *testing.F) {
 }
 
 func goodHello() hello {
-	h := hello{nonce: 0x0102030405060708, reads: 128}
+	h := hello{nonce: 0x0102030405060708, reads: 128, lane: 2, lanes: 3}
 	for i := range h.token {
 		h.token[i] = byte(0xa0 + i)
 	}
@@ -116,14 +131,14 @@ func goodHello() hello {
 func TestHello(t *testing.T) {
 	want := goodHello()
 	b := want.append(nil)
-	require.Equal(t, "726d6154"+"0100"+"0000"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0807060504030201"+"80000000"+"00000000", hex.EncodeToString(b))
+	require.Equal(t, "726d6154"+"0200"+"0000"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0807060504030201"+"80000000"+"02030000", hex.EncodeToString(b))
 	var got hello
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)
 	for n := range helloSize {
 		require.ErrorIs(t, got.parse(b[:n]), errNotHello)
 	}
-	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 34: errNotHello, 39: errNotHello} {
+	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 34: errNotHello, 36: errNotHello, 37: errNotHello, 39: errNotHello} {
 		bad := append([]byte(nil), b...)
 		bad[at] ^= 0xff
 		require.ErrorIs(t, got.parse(bad), want, "byte %d", at)
@@ -148,7 +163,7 @@ func goodAddress() address {
 func TestAddress(t *testing.T) {
 	want := goodAddress()
 	b := want.append(nil)
-	require.Equal(t, "5401"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
+	require.Equal(t, "5402"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
 	var got address
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)

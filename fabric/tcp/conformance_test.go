@@ -23,16 +23,16 @@ func openTwo(cfg Config, direct int) func(tb testing.TB) (fabric.Link, fabric.Li
 }
 
 // The suite runs with the kernel's buffers; with a small send buffer, so that
-// every frame is sent and received in parts; and with epoll for the few
-// endpoints that would be read directly.
+// every frame is sent and received in parts, and epoll for the few endpoints
+// that would be read directly; and with all payload on lanes, in parts.
 func TestConformance(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    Config
 		direct int
 	}{
 		"plain": {Config{}, directMax},
-		"tiny":  {Config{SendBuffer: 64 << 10}, directMax},
-		"epoll": {Config{SendBuffer: 64 << 10}, -1},
+		"epoll": {Config{SendBuffer: 64 << 10, Lanes: -1}, -1},
+		"lanes": {Config{SendBuffer: 64 << 10, Lanes: 3, LaneMin: 1}, directMax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabrictest.Run(t, fabrictest.Factory{Open: openTwo(c.cfg, c.direct), IdleDown: true})

@@ -36,7 +36,12 @@ func (e *endpoint) offer(c net.Conn, h hello) bool {
 	if s := e.state.Load(); s != epIdle && s != epConnecting {
 		return false
 	}
-	e.dropOffers()
+	if h.lane == 0 {
+		e.dropOffers()
+	}
+	if len(e.incoming) == cap(e.incoming) {
+		return false
+	}
 	e.incoming <- incoming{c, h} // has room: only offer sends, under mu
 	return true
 }
@@ -61,21 +66,16 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 	if err := e.startConnect(cancel); err != nil {
 		return err
 	}
-	var c net.Conn
+	var conns []net.Conn
 	var h hello
 	var err error
 	if e.nonce < a.nonce {
-		c, h, err = e.dial(ctx, &a)
+		conns, h, err = e.dial(ctx, &a)
 	} else {
-		c, h, err = e.await(ctx, &a)
+		conns, h, err = e.await(ctx, &a)
 	}
-	fd := -1
-	var p path
-	if err == nil {
-		fd, p, err = e.l.takeSocket(c, e.peerTimeout)
-		_ = c.Close()
-	}
-	return e.endConnect(fd, p, h, err)
+	fds, p, err := e.takeSockets(conns, err)
+	return e.endConnect(fds, p, h, err)
 }
 
 // startConnect claims the endpoint for one Connect.
@@ -94,14 +94,12 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be tried again.
-func (e *endpoint) endConnect(fd int, p path, h hello, err error) error {
+func (e *endpoint) endConnect(fds []int, p path, h hello, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
 	if e.state.Load() == epClosed {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+		closeAll(fds)
 		return fmt.Errorf("tcp: connect: endpoint %w", fabric.ErrClosed)
 	}
 	if err != nil {
@@ -109,7 +107,8 @@ func (e *endpoint) endConnect(fd int, p path, h hello, err error) error {
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
 	e.path, e.chunk = p, wholeSegments(maxAccess, p.mss)
-	e.publish(fd, h.reads)
+	e.bulk.init(fds[1:], e.l.cfg.LaneMin)
+	e.publish(fds[0], h.reads)
 	e.dropOffers()
 	return nil
 }
@@ -140,8 +139,9 @@ func (e *endpoint) dropOffers() {
 	}
 }
 
-// dial connects to the first of the peer's hosts that answers as the peer.
-func (e *endpoint) dial(ctx context.Context, a *address) (net.Conn, hello, error) {
+// dial connects to the first of the peer's hosts that answers as the peer, and
+// makes the lanes that both sides want.
+func (e *endpoint) dial(ctx context.Context, a *address) ([]net.Conn, hello, error) {
 	var errs []error
 	for i, host := range a.hosts {
 		// A host that drops packets must not use up the time of those behind it.
@@ -149,12 +149,17 @@ func (e *endpoint) dial(ctx context.Context, a *address) (net.Conn, hello, error
 		if dl, ok := ctx.Deadline(); ok {
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
 		}
-		c, h, err := e.dialOne(hctx, netip.AddrPortFrom(host, a.port), a)
+		to := netip.AddrPortFrom(host, a.port)
+		c, h, err := e.dialOne(hctx, to, a, 0)
 		cancel()
 		if err == nil {
-			return c, h, nil
+			var lanes []net.Conn
+			if lanes, err = e.dialLanes(ctx, to, a, h.lanes); err == nil {
+				return append([]net.Conn{c}, lanes...), h, nil
+			}
+			_ = c.Close()
 		}
-		errs = append(errs, fmt.Errorf("%v: %w", netip.AddrPortFrom(host, a.port), err))
+		errs = append(errs, fmt.Errorf("%v: %w", to, err))
 		if ctx.Err() != nil {
 			break
 		}
@@ -165,7 +170,7 @@ func (e *endpoint) dial(ctx context.Context, a *address) (net.Conn, hello, error
 	return nil, hello{}, errors.Join(errs...)
 }
 
-func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address) (net.Conn, hello, error) {
+func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address, lane uint8) (net.Conn, hello, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	d.KeepAlive = -1 // takeSocket sets it
@@ -175,7 +180,7 @@ func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address) (
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	mine := hello{token: a.token, nonce: e.nonce, reads: maxReads}
+	mine := hello{token: a.token, nonce: e.nonce, reads: maxReads, lane: lane, lanes: e.propose(c, lane)}
 	var buf [helloSize]byte
 	var h hello
 	if _, err = c.Write(mine.append(buf[:0])); err == nil {
@@ -183,7 +188,7 @@ func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address) (
 			err = h.parse(buf[:])
 		}
 	}
-	if err == nil && (h.token != e.token || h.nonce != a.nonce) {
+	if err == nil && (h.token != e.token || h.nonce != a.nonce || h.lane != lane || h.lanes > mine.lanes) {
 		err = errStranger
 	}
 	if err == nil && !stop() {
@@ -194,30 +199,6 @@ func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address) (
 		return nil, hello{}, err
 	}
 	return c, h, nil
-}
-
-// await waits for the peer to dial. Who shows the right token but is another
-// endpoint than the one asked for is turned away, and waiting goes on.
-func (e *endpoint) await(ctx context.Context, a *address) (net.Conn, hello, error) {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, hello{}, ctx.Err()
-		case in := <-e.incoming:
-			if in.h.nonce != a.nonce || !quiet(in.conn) {
-				_ = in.conn.Close()
-				continue
-			}
-			mine := hello{token: a.token, nonce: e.nonce, reads: maxReads}
-			// The first bytes on a fresh socket: they do not block.
-			_ = in.conn.SetDeadline(time.Now().Add(e.l.cfg.HandshakeTimeout))
-			if _, err := in.conn.Write(mine.append(nil)); err != nil {
-				_ = in.conn.Close() // the peer gave up; it may dial again
-				continue
-			}
-			return in.conn, in.h, nil
-		}
-	}
 }
 
 // quiet reports whether the other end of c still waits for our hello: it neither

@@ -1,10 +1,11 @@
 // Package tcp is the link over TCP sockets: it works anywhere and needs nothing.
 //
-// One-sided operations travel as frames on one socket an endpoint and are
-// executed by the target's Poll (Caps.TargetProgress) while the target's
-// application does what it likes: a write is checked against the table of
-// registered regions before any byte of it lands, then its payload is received
-// straight into its place; a read is answered straight out of the region.
+// One-sided operations travel as frames on one socket an endpoint, the payload
+// of large ones on others beside it, and are executed by the target's Poll
+// (Caps.TargetProgress) while the target's application does what it likes: a
+// write is checked against the table of registered regions before any byte of
+// it lands, then its payload is received straight into its place; a read is
+// answered straight out of the region.
 //
 // # Rules
 //
@@ -27,6 +28,9 @@
 //   - A signalled write completes when the target says that it has placed it.
 //     Acknowledgements are cumulative, ride on whatever goes that way, and have
 //     a frame of their own only if nothing does for two polls.
+//   - Payload of 256 KiB and more goes by connections of its own (lanes), so that
+//     what is small never waits behind it, here or in the kernel. The end of one
+//     of them is the end of the endpoint (LaneError).
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
 // A peer whose host vanished is noticed by the kernel (TCP_USER_TIMEOUT and
@@ -43,6 +47,7 @@
 //	watch.go       which sockets the system watches for us, and when not
 //	accept.go      listener, strangers; connect.go: Endpoint.Connect
 //	endpoint.go    one connection: life, failure; sq.go: its work requests
+//	lane.go        connections for payload: lanetx.go, lanerx.go; laneup.go makes them
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
 //	poller_*.go    which sockets are ready: epoll, kqueue
 //	class.go       classes of peers; congestion_*.go: congestion control, round trip

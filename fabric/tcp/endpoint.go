@@ -55,6 +55,7 @@ type endpoint struct {
 	chunk int // the most that one send hands over
 
 	rx    rx
+	bulk  bulk
 	tx    tx
 	sq    sendq
 	rq    replyq
@@ -91,7 +92,7 @@ type endpoint struct {
 }
 
 // NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and,
-// for each work request of its depth, 56 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
+// for each work request of its depth, 64 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
 // inline payload that is touched only when the socket is full.
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	depth := o.Depth
@@ -101,7 +102,7 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	if depth < 0 || depth > maxDepth {
 		return nil, fmt.Errorf("tcp: new endpoint: depth %d, allowed 1 to %d", o.Depth, maxDepth)
 	}
-	e := &endpoint{l: l, id: o.ID, fd: -1, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1)}
+	e := &endpoint{l: l, id: o.ID, fd: -1, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1+maxLanes)}
 	if e.peerTimeout <= 0 {
 		e.peerTimeout = fabric.DefaultPeerTimeout
 	}
@@ -163,6 +164,9 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 	if !e.tx.blocked {
 		e.pump()
 	}
+	if e.bulk.head != e.bulk.tail {
+		e.pumpLanes()
+	}
 	if bad {
 		e.retire()
 	}
@@ -199,8 +203,25 @@ func (e *endpoint) progress() {
 			e.ackNow = true
 		}
 	}
+	if e.bulk.expect != 0 {
+		e.recvLanes()
+		if e.rx.held && !e.bulk.on && e.fd >= 0 {
+			empty = e.receive()
+		}
+		if e.fd < 0 {
+			return
+		}
+	}
 	if e.canSend() {
 		e.pump()
+	}
+	if e.bulk.head != e.bulk.tail {
+		e.pumpLanes()
+	}
+	if e.bulk.err != nil && empty {
+		if e.laneOver(); e.fd < 0 {
+			return
+		}
 	}
 	if e.tx.dead && empty {
 		// The peer's last words have been read by now.
@@ -295,6 +316,7 @@ func (e *endpoint) hangUp() {
 	}
 	e.l.forget(e)
 	_ = unix.Close(e.fd)
+	e.closeLanes()
 	e.fd, e.draining = -1, false
 	if e.state.Load() == epClosed {
 		e.release()

@@ -85,9 +85,12 @@ func (e *endpoint) request(h *header) bool {
 	}
 	switch h.op {
 	case opWrite:
+		if h.flags&wireLanes != 0 {
+			return e.expectWrite(h)
+		}
 		n := int(h.n)
 		if n == 0 {
-			e.wrote()
+			e.wrote(h)
 			return true
 		}
 		l.guard.enter()
@@ -103,7 +106,7 @@ func (e *endpoint) request(h *header) bool {
 			x.skip(uint64(n))
 		case whole:
 			x.r += n
-			e.wrote()
+			e.wrote(h)
 		default:
 			x.st, x.addr, x.left, x.last = rxWrite, h.addr, n, 0
 			if (h.addr+uint64(n))&7 == 0 && n >= 8 {
@@ -129,9 +132,8 @@ func (e *endpoint) request(h *header) bool {
 	return true
 }
 
-// wrote ends a write of the peer. Its header is still in rx.h.
-func (e *endpoint) wrote() {
-	h := &e.rx.h
+// wrote ends a write of the peer.
+func (e *endpoint) wrote(h *header) {
 	e.exec++
 	if h.flags == 0 {
 		return

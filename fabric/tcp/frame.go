@@ -21,7 +21,7 @@ import (
 //	+---------------------------------------------------------------+
 //
 // followed by n bytes of payload, except after opRead, where n is the bytes
-// asked for. Fields that an op does not use are zero.
+// asked for, and where wireLanes says that they come by the lanes. Fields that an op does not use are zero.
 //
 // Requests of one side are numbered from 0 in the order they are sent; replies
 // and refusals come in the order of the requests they answer. ack counts the
@@ -40,12 +40,15 @@ const (
 	opAtomicReply                   // answers atomic seq; payload: old value (8)
 	opAck                           // only the ack field
 	opNak                           // request seq was refused with status; the sender is done
+	opBulk                          // on a lane: n bytes of request or answer seq, from its byte addr on
 	numOps
 )
 
 const (
 	wireAck    uint8 = 1 << iota // write: acknowledge soon; opAck: acknowledge now
 	wireNotify                   // write: report it with imm
+	wireLanes                    // write, answer to a read: the payload comes by the lanes
+	wireReply                    // opBulk: of an answer
 )
 
 // operandsSize is the payload of an atomic request, resultSize of its reply.
@@ -100,7 +103,7 @@ func (h *header) append(b []byte) []byte {
 
 // size is the bytes of the frame on the wire.
 func (h *header) size() uint64 {
-	if h.op == opRead {
+	if h.op == opRead || h.flags&wireLanes != 0 {
 		return headerSize
 	}
 	return headerSize + uint64(h.n)
@@ -124,9 +127,9 @@ func (h *header) parse(b []byte) error {
 	}
 	if h.op == opWrite { // the common one first
 		switch {
-		case h.flags&^(wireAck|wireNotify) != 0:
+		case h.flags&^(wireAck|wireNotify|wireLanes) != 0:
 			return errBadFlags
-		case h.n > maxMessage:
+		case h.n > maxMessage || h.flags&wireLanes != 0 && h.n == 0:
 			return errBadLength
 		case h.status != 0 || h.flags&wireNotify == 0 && h.imm != 0:
 			return errBadField
@@ -144,7 +147,7 @@ func (h *header) checkRest() error {
 	case opFetchAdd, opCompareSwap:
 		target, length = true, h.n == operandsSize
 	case opReadReply:
-		length = h.n <= maxMessage
+		flags, length = wireLanes, h.n <= maxMessage && (h.n != 0 || h.flags == 0)
 	case opAtomicReply:
 		length = h.n == resultSize
 	case opAck:
@@ -152,6 +155,12 @@ func (h *header) checkRest() error {
 		if h.seq != 0 {
 			return errBadField
 		}
+	case opBulk:
+		// The acknowledgements are the first connection's.
+		if h.ack != 0 || h.rkey != 0 || h.addr >= maxMessage {
+			return errBadField
+		}
+		flags, target, length = wireReply, true, h.n != 0 && h.n <= maxMessage
 	case opNak:
 		switch h.status {
 		case fabric.StatusRemoteAccess, fabric.StatusRemoteInvalid, fabric.StatusRemoteOp:

@@ -13,12 +13,15 @@ import (
 // endpoints are being joined. Layout, little-endian, helloSize bytes:
 //
 //	0 "rmaT"  4 version (2)  6 zero (2)  8 token (16)  24 nonce (8)
-//	32 reads (4)  36 zero (4)
+//	32 reads (4)  36 lane (1)  37 lanes (1)  38 zero (2)
 //
-// reads is how many reads and atomics the sender will have outstanding at most.
+// reads is how many reads and atomics the sender will have outstanding at most,
+// lane which connection this is: 0 the first, which stands for the endpoint, then
+// 1 to lanes. The dialling side says how many lanes it wants, the answer how many
+// there will be, at most that.
 const (
 	helloSize   = 40
-	wireVersion = 1
+	wireVersion = 2
 	tokenSize   = 16
 )
 
@@ -36,6 +39,8 @@ type hello struct {
 	token token
 	nonce uint64
 	reads uint32
+	lane  uint8
+	lanes uint8
 }
 
 func (h *hello) append(b []byte) []byte {
@@ -45,7 +50,7 @@ func (h *hello) append(b []byte) []byte {
 	b = append(b, h.token[:]...)
 	b = binary.LittleEndian.AppendUint64(b, h.nonce)
 	b = binary.LittleEndian.AppendUint32(b, h.reads)
-	return append(b, 0, 0, 0, 0)
+	return append(b, h.lane, h.lanes, 0, 0)
 }
 
 func (h *hello) parse(b []byte) error {
@@ -58,7 +63,8 @@ func (h *hello) parse(b []byte) error {
 	copy(h.token[:], b[8:])
 	h.nonce = binary.LittleEndian.Uint64(b[24:])
 	h.reads = binary.LittleEndian.Uint32(b[32:])
-	if b[6] != 0 || b[7] != 0 || binary.LittleEndian.Uint32(b[36:]) != 0 || h.reads > maxPeerReads {
+	h.lane, h.lanes = b[36], b[37]
+	if b[6] != 0 || b[7] != 0 || b[38] != 0 || b[39] != 0 || h.lanes > maxLanes || h.lane > h.lanes || h.reads > maxPeerReads {
 		return errNotHello
 	}
 	return nil

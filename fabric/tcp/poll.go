@@ -79,6 +79,7 @@ func (e *endpoint) deferRest() {
 		return
 	}
 	e.mustWatch(e.wanted())
+	e.watchLanes()
 	if e.fd >= 0 && e.unfinished() && !e.inDeferred {
 		e.inDeferred = true
 		e.l.deferred = append(e.l.deferred, e)
@@ -87,7 +88,7 @@ func (e *endpoint) deferRest() {
 
 // unfinished reports work that no socket event will announce.
 func (e *endpoint) unfinished() bool {
-	return e.ackWant || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
+	return e.ackWant || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
 }
 
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all
@@ -120,7 +121,8 @@ func (l *link) Arm() (bool, error) {
 		if err := e.watch(e.wanted()); err != nil {
 			return false, err
 		}
-		if e.rx.paused || e.tx.dead || !e.tx.blocked && e.canSend() {
+		e.watchLanes()
+		if e.rx.paused || e.tx.dead || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || !e.tx.blocked && e.canSend() {
 			sleep = false
 		}
 	}

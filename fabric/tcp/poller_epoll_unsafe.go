@@ -29,8 +29,8 @@ func (p *poller) open(wake int) (err error) {
 
 func (p *poller) close() error { return unix.Close(p.fd) }
 
-// set has e's socket watched for want, where that was e.watched.
-func (p *poller) set(e *endpoint, want watch) error {
+// set has a socket of e watched for want, where that was have.
+func (p *poller) set(e *endpoint, fd int, have, want watch) error {
 	ev := unix.EpollEvent{Fd: int32(e.idx), Pad: int32(e.gen)}
 	if want&watchIn != 0 {
 		ev.Events |= unix.EPOLLIN
@@ -40,12 +40,12 @@ func (p *poller) set(e *endpoint, want watch) error {
 	}
 	op := unix.EPOLL_CTL_MOD
 	switch {
-	case e.watched == 0:
+	case have == 0:
 		op = unix.EPOLL_CTL_ADD
 	case want == 0:
 		op = unix.EPOLL_CTL_DEL
 	}
-	return unix.EpollCtl(p.fd, op, e.fd, &ev)
+	return unix.EpollCtl(p.fd, op, fd, &ev)
 }
 
 // ready asks, without waiting, how many sockets are ready. Class: short.

@@ -37,20 +37,20 @@ func (p *poller) filter(fd, filter, flags int) error {
 	return err
 }
 
-// set has e's socket watched for want, where that was e.watched.
-func (p *poller) set(e *endpoint, want watch) (err error) {
+// set has a socket of e watched for want, where that was have.
+func (p *poller) set(_ *endpoint, fd int, have, want watch) (err error) {
 	for _, f := range [...]struct {
 		w      watch
 		filter int
 	}{{watchIn, unix.EVFILT_READ}, {watchOut, unix.EVFILT_WRITE}} {
-		if (want^e.watched)&f.w == 0 {
+		if (want^have)&f.w == 0 {
 			continue
 		}
 		flags := unix.EV_DELETE
 		if want&f.w != 0 {
 			flags = unix.EV_ADD
 		}
-		err = errors.Join(err, p.filter(e.fd, f.filter, flags))
+		err = errors.Join(err, p.filter(fd, f.filter, flags))
 	}
 	return err
 }
@@ -71,9 +71,19 @@ func (p *poller) ready() int {
 func (p *poller) at(i int, tab []*endpoint) *endpoint {
 	fd := int(p.found[i].Ident)
 	for _, e := range tab {
-		if e != nil && e.fd == fd {
+		if e != nil && (e.fd == fd || e.bulk.has(fd)) {
 			return e
 		}
 	}
 	return nil
+}
+
+// has reports whether fd is a lane's.
+func (b *bulk) has(fd int) bool {
+	for i := range b.lanes {
+		if b.lanes[i].fd == fd {
+			return true
+		}
+	}
+	return false
 }

@@ -51,7 +51,9 @@ type rx struct {
 	sge    uint32 // rxReply: current piece
 	off    uint32 // rxReply: bytes of it that are filled
 	st     uint8
-	paused bool // too many notifications wait for delivery
+	paused bool   // too many notifications wait for delivery
+	copied uint64 // bytes of large payload that went through buf
+	held   bool   // a request waits for the payload of the one before it
 }
 
 func (x *rx) skip(n uint64) {
@@ -77,6 +79,15 @@ func (e *endpoint) receive() bool {
 			return false
 		}
 	}
+	if x.held {
+		if e.bulk.on {
+			return true
+		}
+		x.held = false
+		if !e.parse() || x.paused {
+			return false
+		}
+	}
 	if x.st == rxHeader && e.notes >= maxNotes {
 		x.paused = true
 		return false
@@ -97,7 +108,7 @@ func (e *endpoint) receive() bool {
 		if !e.parse() || x.paused {
 			return false
 		}
-		if n < want {
+		if n < want || x.held {
 			return true
 		}
 	}
@@ -219,6 +230,10 @@ func (e *endpoint) parse() bool {
 				x.paused = true
 				return true
 			}
+			if e.bulk.on && wireOp(x.buf[x.r]) <= opCompareSwap {
+				x.held = true
+				return true
+			}
 			if !e.begin() {
 				return false
 			}
@@ -230,7 +245,9 @@ func (e *endpoint) parse() bool {
 			if have == 0 && x.left > 0 {
 				return true
 			}
-			if x.r += e.takeReply(x.buf[x.r:x.w]); x.left == 0 && !e.replied() {
+			n := e.takeReply(x.buf[x.r:x.w])
+			x.copied += uint64(n)
+			if x.r += n; x.left == 0 && !e.replied() {
 				return false
 			}
 		case rxSkip:
@@ -281,6 +298,8 @@ func (e *endpoint) begin() bool {
 		return e.reply(h)
 	case opNak:
 		return e.onNak(h)
+	case opBulk:
+		return e.malformed(errBadBulk)
 	}
 	if h.flags&wireAck != 0 {
 		e.ackWant, e.ackNow = true, true
@@ -291,7 +310,7 @@ func (e *endpoint) begin() bool {
 // onAck takes a cumulative acknowledgement.
 func (e *endpoint) onAck(ack uint32) bool {
 	q := &e.sq
-	if ack-q.acked > q.sent-q.acked || e.tx.head != e.tx.tail && !e.tx.ackable(ack) {
+	if ack-q.acked > q.sent-q.acked || e.tx.head != e.tx.tail && !e.tx.ackable(ack) || e.bulk.head != e.bulk.tail && !e.bulk.ackable(ack) {
 		return e.malformed(errBadAck)
 	}
 	q.acked = ack
@@ -307,6 +326,9 @@ func (e *endpoint) reply(h *header) bool {
 	s := q.slot(h.seq)
 	if (s.op == fabric.OpRead) != (h.op == opReadReply) || s.n != h.n {
 		return e.malformed(errBadReply)
+	}
+	if h.flags&wireLanes != 0 {
+		return e.expectReply(s)
 	}
 	if h.op == opAtomicReply {
 		x.st = rxResult
@@ -345,7 +367,7 @@ func (e *endpoint) takeWrite(have int) bool {
 	for {
 		if x.left == 0 {
 			x.st = rxHeader
-			e.wrote()
+			e.wrote(&x.h)
 			return true
 		}
 		n := min(have, x.left-x.last)
@@ -372,6 +394,7 @@ func (e *endpoint) takeWrite(have int) bool {
 		x.r += n
 		x.addr += uint64(n)
 		x.left -= n
+		x.copied += uint64(n)
 		have -= n
 	}
 }

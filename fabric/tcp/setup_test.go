@@ -167,6 +167,8 @@ func TestConfig(t *testing.T) {
 		"negative time":     {HandshakeTimeout: -1},
 		"nothing to dial":   {Advertise: []netip.Addr{netip.MustParseAddr("0.0.0.0")}},
 		"multicast":         {Advertise: []netip.Addr{netip.MustParseAddr("224.0.0.1")}},
+		"too many lanes":    {Lanes: maxLanes + 1},
+		"negative size":     {LaneMin: -1},
 		"too many":          {Advertise: make([]netip.Addr, maxAddrs+1)},
 		"not of this host":  {Bind: netip.MustParseAddr("192.0.2.1")},
 		"invalid advertise": {Advertise: make([]netip.Addr, 1)},

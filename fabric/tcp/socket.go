@@ -37,8 +37,7 @@ func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, path, err
 	if ferr != nil {
 		return -1, path{}, ferr
 	}
-	p := path{rtt: roundTrip(fd)}
-	p.class = classify(hostOf(c.LocalAddr()), hostOf(c.RemoteAddr()), p.rtt, l.cfg.LongRTT)
+	p := l.pathOf(fd, c)
 	if err := l.tune(fd, p.class, peerTimeout); err != nil {
 		_ = unix.Close(fd)
 		return -1, path{}, fmt.Errorf("set socket options: %w", err)
@@ -46,6 +45,13 @@ func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, path, err
 	p.congestion = congestionOf(fd)
 	p.mss, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
 	return fd, p, nil
+}
+
+// pathOf is the way that c takes, whose descriptor fd is, before it is set up.
+func (l *link) pathOf(fd int, c net.Conn) path {
+	p := path{rtt: roundTrip(fd)}
+	p.class = classify(hostOf(c.LocalAddr()), hostOf(c.RemoteAddr()), p.rtt, l.cfg.LongRTT)
+	return p
 }
 
 // hostOf is the host part of a TCP address.

@@ -18,10 +18,12 @@ type slot struct {
 	imm     uint32
 	sge     uint32 // first piece in the SGE ring
 	nsge    uint32
+	left    uint32 // reads whose answer comes by the lanes: bytes still to come
 	op      fabric.Op
 	flags   fabric.Flags
 	status  fabric.Status // not OK: refused on this side, fails when its turn comes
 	done    bool          // reads and atomics: the reply is here
+	laned   bool          // reads: the answer was announced for the lanes
 }
 
 // minSGEs is the least size of the SGE ring: a few lists of the usual length

@@ -16,7 +16,7 @@ import (
 
 // Sizes that endpoints multiply.
 func TestSizes(t *testing.T) {
-	testutil.Size(t, 56, unsafe.Sizeof(slot{}))
+	testutil.Size(t, 64, unsafe.Sizeof(slot{}))
 	testutil.Size(t, 32, unsafe.Sizeof(seg{}))
 	testutil.Size(t, 24, unsafe.Sizeof(reply{}))
 	require.Less(t, unsafe.Sizeof(endpoint{}), uintptr(4096))
@@ -134,8 +134,14 @@ func TestArmSendsAcknowledgements(t *testing.T) {
 // With many endpoints, sockets that are full when Post is called, or that were
 // when there were still few, go on by themselves.
 func TestManyFullSockets(t *testing.T) {
+	for name, lanes := range map[string]int{"one connection": -1, "lanes": 2} {
+		t.Run(name, func(t *testing.T) { manyFullSockets(t, lanes) })
+	}
+}
+
+func manyFullSockets(t *testing.T, lanes int) {
 	const size = 4 << 20
-	a, b := pair(t, Config{}, size)
+	a, b := pair(t, Config{Lanes: lanes}, size)
 	testutil.Fill(a.reg.Bytes(), 1, 0)
 	want := 0
 	send := func(ep fabric.Endpoint) {
@@ -147,7 +153,11 @@ func TestManyFullSockets(t *testing.T) {
 	}
 	send(a.ep)
 	a.poll()
-	require.True(t, a.ep.tx.blocked)
+	full := a.ep.tx.blocked
+	for i := range a.ep.bulk.lanes {
+		full = full || a.ep.bulk.lanes[i].blocked
+	}
+	require.True(t, full)
 	var eps []fabric.Endpoint
 	for range 4 {
 		x, err := a.l.NewEndpoint(fabric.EndpointOptions{})

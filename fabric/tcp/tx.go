@@ -112,7 +112,7 @@ func (t *tx) room(n uint32) []byte {
 
 // txPending reports bytes or descriptors that could go out.
 func (e *endpoint) txPending() bool {
-	return !e.tx.idle() || !e.rq.empty() || e.ackNow || e.sq.ping
+	return !e.tx.idle() || e.mayReply() || e.ackNow || e.sq.ping
 }
 
 // canSend reports whether a pump may have something to do.
@@ -150,7 +150,7 @@ func (e *endpoint) fill() {
 			continue
 		}
 		own := !e.refused && q.sent != q.tail && e.mayStart(q.slot(q.sent))
-		if !e.rq.empty() && (!own || !t.turn) {
+		if e.mayReply() && (!own || !t.turn) {
 			if !e.putReply() {
 				return
 			}
@@ -193,7 +193,9 @@ func (e *endpoint) mayStart(s *slot) bool {
 	switch {
 	case s.status != fabric.StatusOK:
 		return false
-	case s.flags&fabric.FlagFence != 0 && q.readsInFlight() != 0:
+	case s.flags&fabric.FlagFence != 0 && q.readsInFlight()+uint32(e.bulk.reads) != 0:
+		return false
+	case s.op == fabric.OpWrite && e.bulk.full() && e.bulk.takesSlot(s):
 		return false
 	}
 	return s.op == fabric.OpWrite || q.readsInFlight() < maxReads
@@ -206,6 +208,15 @@ func (e *endpoint) alone() bool {
 	return q.acked == q.sent && q.sent+1 == q.tail
 }
 
+// mayReply reports whether there is a reply to be sent now.
+func (e *endpoint) mayReply() bool {
+	if e.rq.empty() {
+		return false
+	}
+	d := e.rq.front()
+	return d.kind != replyRead || !e.bulk.full() || !e.bulk.takes(d.n)
+}
+
 // putRequest encodes the next request. It reports false if there is no room.
 func (e *endpoint) putRequest(s *slot) bool {
 	t, q := &e.tx, &e.sq
@@ -213,7 +224,8 @@ func (e *endpoint) putRequest(s *slot) bool {
 	var b []byte
 	switch s.op {
 	case fabric.OpWrite:
-		size, copied := uint32(headerSize), s.n <= copyMax || s.n <= copyAlone && e.alone()
+		laned := e.bulk.takesSlot(s)
+		size, copied := uint32(headerSize), !laned && (s.n <= copyMax || s.n <= copyAlone && e.alone())
 		if copied {
 			size += s.n
 		}
@@ -228,6 +240,9 @@ func (e *endpoint) putRequest(s *slot) bool {
 			h.flags |= wireAck
 		}
 		switch {
+		case laned:
+			h.flags |= wireLanes
+			e.bulk.add(transfer{n: s.n, seq: q.sent, sge: s.sge})
 		case !copied:
 			t.curSeq, t.curSge, t.curEnd = q.sent, s.sge, s.sge+s.nsge
 		case s.flags&fabric.FlagInline != 0:
@@ -287,7 +302,8 @@ func (e *endpoint) putReply() bool {
 		binary.LittleEndian.PutUint64(b[headerSize:], d.val)
 	default:
 		size := uint32(headerSize)
-		if d.n <= copyMax {
+		laned := e.bulk.takes(d.n)
+		if d.n <= copyMax && !laned {
 			size += d.n
 		}
 		if b = t.room(size); b == nil {
@@ -295,7 +311,7 @@ func (e *endpoint) putReply() bool {
 		}
 		g.enter()
 		ok := d.n == 0 || e.l.keys.Allows(d.rkey, d.val, uint64(d.n), fabric.AccessRemoteRead)
-		if ok && d.n <= copyMax {
+		if ok && d.n <= copyMax && !laned {
 			copy(b[headerSize:], fabric.BytesAt(d.val, int(d.n)))
 		}
 		g.exit()
@@ -305,6 +321,9 @@ func (e *endpoint) putReply() bool {
 			e.unroom(size - headerSize)
 			e.refuseInstead(d)
 			h.op, h.status, h.n = opNak, fabric.StatusRemoteAccess, 0
+		} else if laned {
+			h.flags = wireLanes
+			e.bulk.add(transfer{n: d.n, seq: d.seq, addr: d.val, rkey: d.rkey, reply: true})
 		} else if d.n > copyMax {
 			t.add(seg{addr: d.val, n: d.n, rkey: d.rkey, kind: segReply})
 		}
@@ -404,6 +423,8 @@ func (t *tx) advance(n int) {
 
 // ackable reports whether the peer can have executed all requests before seq:
 // not while payload of one of them waits here.
+//
+// The lanes know about theirs: see bulk.ackable.
 func (t *tx) ackable(seq uint32) bool {
 	if t.curSge != t.curEnd && int32(seq-t.curSeq) > 0 {
 		return false

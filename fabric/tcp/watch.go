@@ -34,7 +34,8 @@ const (
 
 // wanted is what e's socket is watched for where Poll asks the poller.
 func (e *endpoint) wanted() (w watch) {
-	if e.l.last != e || e.l.streak <= hotAfter {
+	// What a held socket has must wait.
+	if (e.l.last != e || e.l.streak <= hotAfter) && !(e.rx.held && e.bulk.on) {
 		w = watchIn
 	}
 	if e.tx.blocked {
@@ -65,11 +66,39 @@ func (e *endpoint) watch(want watch) error {
 	if e.watched == want {
 		return nil
 	}
-	if err := e.l.poller.set(e, want); err != nil {
+	if err := e.l.poller.set(e, e.fd, e.watched, want); err != nil {
 		return fmt.Errorf("tcp: watch socket: %w", err)
 	}
 	e.watched = want
 	return nil
+}
+
+// watchLanes has the poller report what the lanes are waiting for. They are in it
+// only while that is anything.
+func (e *endpoint) watchLanes() {
+	b := &e.bulk
+	for i := range b.lanes {
+		ln := &b.lanes[i]
+		want := b.wanted(ln)
+		if ln.watched == want {
+			continue
+		}
+		if err := e.l.poller.set(e, ln.fd, ln.watched, want); err != nil {
+			e.laneFailed(ln, fmt.Errorf("watch socket: %w", err))
+			return
+		}
+		ln.watched = want
+	}
+}
+
+// unwatchLanes takes them out of the poller until the next Arm.
+func (e *endpoint) unwatchLanes() {
+	for i := range e.bulk.lanes {
+		if ln := &e.bulk.lanes[i]; ln.watched != 0 {
+			_ = e.l.poller.set(e, ln.fd, ln.watched, 0)
+			ln.watched = 0
+		}
+	}
 }
 
 // mustWatch is watch for an endpoint that is of no use otherwise.
@@ -85,5 +114,6 @@ func (l *link) unwatch() {
 	l.received = 0
 	for _, e := range l.active {
 		_ = e.watch(0) // a socket that stays in costs time, no more
+		e.unwatchLanes()
 	}
 }

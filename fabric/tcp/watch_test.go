@@ -89,9 +89,7 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 	a.poll()
 	require.Equal(t, watchIn, a.ep.watched)
 	known := func() error { // to the system
-		defer func(w watch) { first.watched = w }(first.watched)
-		first.watched = watchIn
-		return a.l.poller.set(first, watchIn)
+		return a.l.poller.set(first, first.fd, watchIn, watchIn)
 	}
 	require.NoError(t, known())
 

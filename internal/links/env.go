@@ -18,6 +18,8 @@ const (
 	EnvBind            = "RMA_TCP_BIND"
 	EnvCongestion      = "RMA_TCP_CONGESTION"
 	EnvUnsent          = "RMA_TCP_UNSENT"
+	EnvLanes           = "RMA_TCP_LANES"
+	EnvLaneMin         = "RMA_TCP_LANE_MIN"
 	EnvLongRTT         = "RMA_TCP_LONG_RTT"
 	EnvDevice          = "RMA_IBV_DEVICE"
 	EnvPort            = "RMA_IBV_PORT"
@@ -66,6 +68,12 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	}
 	if v.Get(EnvUnsent).Origin != settings.Default {
 		o.Unsent = int(v.Int(EnvUnsent))
+	}
+	if v.Get(EnvLanes).Origin != settings.Default {
+		o.Lanes = int(v.Int(EnvLanes))
+	}
+	if v.Get(EnvLaneMin).Origin != settings.Default {
+		o.LaneMin = int(v.Int(EnvLaneMin))
 	}
 	if v.Get(EnvLongRTT).Origin != settings.Default {
 		o.LongRTT = v.Duration(EnvLongRTT)

@@ -33,6 +33,8 @@ type Options struct {
 	Congestion string        // tcp: as tcp.ParseCongestion reads it
 	Unsent     int           // tcp: see tcp.Config
 	LongRTT    time.Duration // tcp: see tcp.Config
+	Lanes      int           // tcp: see tcp.Config
+	LaneMin    int           // tcp: see tcp.Config
 
 	Device   string // ibv: device name; empty: the first that is usable
 	Port     int    // ibv: from 1; 0: the first that is up

@@ -12,5 +12,7 @@ func openTCP(o Options) (fabric.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w: %s: %w", ErrEnvironment, EnvCongestion, err)
 	}
-	return tcp.Open(&tcp.Config{Bind: o.Bind, Congestion: c, Unsent: o.Unsent, LongRTT: o.LongRTT})
+	return tcp.Open(&tcp.Config{
+		Bind: o.Bind, Congestion: c, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
+	})
 }

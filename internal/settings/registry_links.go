@@ -48,6 +48,18 @@ var linkSettings = []Setting{
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
+		Env: "RMA_TCP_LANES", Group: Links, Type: Type{Kind: Count, Unit: "connections", Min: 1, Max: 8, Negative: "none"}, Else: "1, or 4 for peers of class `long`",
+		What:  "further connections with each tcp peer, over which the payload of large requests is striped; of two sides' numbers the smaller holds",
+		Why:   "one is enough for small messages not to wait behind large ones, and for a network that one connection fills; within a host two are slower ([perf.md](perf.md#bulk-over-tcp))",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
+		Env: "RMA_TCP_LANE_MIN", Group: Links, Type: Type{Kind: Bytes, Min: 1, Max: 1 << 31}, Default: "256K",
+		What:  "size from which tcp moves payload by the further connections",
+		Why:   "what stays on the first one keeps small messages waiting for 25 µs at 10 GB/s; less would show in bandwidth, as every request takes a send on both",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
 		Env: "RMA_IBV_PORT", Group: Links, Type: Type{Kind: Count, Min: 1, Max: 255}, Else: "the first that is up",
 		What: "port of the RDMA device", Where: "fabric/ibv", Since: "0.1",
 	},
