@@ -30,7 +30,7 @@ type proto struct {
 	in     inbox
 	peers  []*Peer // by rank
 	active []*Peer // peers with something to post
-	talks  []*Peer // peers with messages to send or receive
+	talks  talks   // peers with messages to send or receive
 	awaits []*op   // words that are waited for
 	later  []*op   // atomics that back off
 	began  time.Time

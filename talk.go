@@ -33,6 +33,8 @@ type talk struct {
 	loop         message.Loop     // with oneself
 	sends, recvs opQueue          // for as long as ch is nil
 	on           bool             // on the protocol's list
+	at           int              // where on it
+	calm         int              // steps without anything
 	asleep       bool             // the peer was told that this side sleeps
 	err          error            // why there is no channel
 	warned       time.Time        // when it was last said that the link has changed
@@ -135,14 +137,6 @@ func (t *proto) enqueueMessage(p *Peer, o *op) {
 	t.listen(p)
 }
 
-// listen puts p on the list of peers with messages under way.
-func (t *proto) listen(p *Peer) {
-	if !p.talk.on {
-		p.talk.on = true
-		t.talks = append(t.talks, p)
-	}
-}
-
 // hand gives an operation to the channel.
 func (k *talk) hand(o *op) {
 	switch {
@@ -205,30 +199,6 @@ func tooLarge(err error) error {
 	return err
 }
 
-// stepTalks sends and receives what can be. Short path.
-func (t *proto) stepTalks() bool {
-	did := false
-	for i := 0; i < len(t.talks); {
-		p := t.talks[i]
-		busy, more := t.stepTalk(p)
-		did = did || busy
-		if more {
-			i++
-			continue
-		}
-		p.talk.on = false
-		p.sleep(false)
-		last := len(t.talks) - 1
-		t.talks[i] = t.talks[last]
-		t.talks[last] = nil
-		t.talks = t.talks[:last]
-	}
-	if did {
-		t.nap.Reset()
-	}
-	return did
-}
-
 // stepTalk reports whether anything moved, and whether there is more to do.
 func (t *proto) stepTalk(p *Peer) (did, more bool) {
 	k := &p.talk
@@ -258,6 +228,7 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 		t.takeOver() // receives handed in before the news get what came before it
 	}
 	if ch := p.talk.ch; ch != nil {
+		t.rouse(p)
 		ch.OnCompletion(c)
 		if err := ch.Err(); err != nil && c.Op != fabric.OpDown {
 			t.endTalk(p, err)
@@ -311,8 +282,9 @@ func (p *Peer) wanted() {
 // restTalks tells peers where a plain write does not wake this side, and it waits
 // for them, to notify. It returns how long the rest may last, 0 for ever.
 func (t *proto) restTalks(on bool) time.Duration {
+	t.talks.all = true
 	waits := false
-	for _, p := range t.talks {
+	for _, p := range t.talks.list {
 		if p.talk.ch != nil && p.down == nil && !p.eng.links[p.link].Caps().WakesOnWrite {
 			p.sleep(on)
 			waits = true
