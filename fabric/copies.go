@@ -19,7 +19,7 @@ type CopyTuner interface {
 type CopyChoice struct {
 	Plan   bulk.Plan
 	Kernel string // instructions of bulk.Stream: see bulk.Kernel
-	Source string // "caches", "measured", "profile", "forced"
+	Source string // "caches", "measured", "profile", "forced", or one of these and what is forced
 	Cache  uint64 // bytes of the largest cache that this process uses, 0 if unknown
 	Users  int    // processes that use it, as far as the link knows them: at least 1
 }

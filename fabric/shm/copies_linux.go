@@ -63,8 +63,11 @@ func (l *link) Copies() fabric.CopyChoice {
 	choice := fabric.CopyChoice{
 		Plan: *c.plan.Load(), Kernel: bulk.Kernel(), Source: c.source, Cache: c.cache.Size, Users: c.users,
 	}
-	if l.opts.StreamFrom != 0 && l.opts.StringFrom != 0 {
+	switch {
+	case l.opts.StreamFrom != 0 && l.opts.StringFrom != 0:
 		choice.Source = "forced"
+	case l.opts.StreamFrom != 0 || l.opts.StringFrom != 0:
+		choice.Source += ", one of them forced"
 	}
 	return choice
 }

@@ -97,6 +97,9 @@ func TestCopiesFollowCachesAndUsers(t *testing.T) {
 	require.Equal(t, "forced", l.Copies().Source)
 	require.EqualValues(t, 1<<20, l.copies.from.Load())
 
+	l.opts.StringFrom = 0
+	require.Equal(t, "measured, one of them forced", l.Copies().Source)
+
 	l.opts = Options{}
 	l.SetCopies(bulk.Plan{String: bulk.Never, Stream: bulk.Never}, "measured")
 	require.Equal(t, bulk.Plan{String: bulk.Never, Stream: bulk.Never}, l.Copies().Plan)
