@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // Info is what `rmabench info` shows.
@@ -133,6 +134,7 @@ func (in Info) WriteText(w io.Writer) error {
 	p.row("copies", "%s", in.Copies.text())
 	p.row("memory", "%s, %s available, %d NUMA node(s)", bytesText(in.MemTotal), bytesText(in.MemAvail), max(in.Nodes, 1))
 	p.row("kernel", "%s %s%s", m.OS, m.Kernel, prefixed(", virtual: ", m.Virtual))
+	p.row("waits", "up to %d ranks: %v; more: %v", in.Threads, cpu.For(1, in.Threads), cpu.For(2, in.Threads))
 	p.row("go", "%s %s/%s; reading the cycle counter takes %.1f ns", m.Go, m.OS, m.Arch, m.TimerNS)
 	p.f("\nlinks\n")
 	for _, l := range in.Links {

@@ -1,0 +1,79 @@
+//go:build unix
+
+package progress
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// idle is a link where nothing happens; it counts polls.
+type idle struct {
+	fabric.Link
+	ev    event.Event
+	polls atomic.Int64
+	armed chan int64 // polls until Arm
+}
+
+func (l *idle) Poll([]fabric.Completion) int { l.polls.Add(1); return 0 }
+func (l *idle) Name() string                 { return "idle" }
+func (l *idle) FD() int                      { return l.ev.FD() }
+func (l *idle) Disarm()                      {}
+
+func (l *idle) Arm() (bool, error) {
+	select {
+	case l.armed <- l.polls.Load():
+	default: // the test has seen enough
+	}
+	return true, nil
+}
+
+// nothing is a protocol without work.
+type nothing struct{}
+
+func (nothing) Pending() bool                     { return false }
+func (nothing) Step() bool                        { return false }
+func (nothing) Rest(bool) time.Duration           { return 0 }
+func (nothing) Complete(int, []fabric.Completion) {}
+
+// What has nothing to do sleeps after as many looks as its patience has, whatever the
+// clock says, and who waits and the progress goroutine do not spin one after the other.
+func TestPatienceBoundsPolls(t *testing.T) {
+	ev, err := event.New()
+	require.NoError(t, err)
+	defer ev.Close()
+	p := cpu.Patience{Looks: 20, Pauses: 10, Yields: 7}
+	const looks = 20 + 10 + 7
+	l := &idle{ev: ev, armed: make(chan int64, 1)}
+	e, err := New([]fabric.Link{l}, nothing{}, p)
+	require.NoError(t, err)
+	defer e.Close()
+	require.EqualValues(t, looks, <-l.armed, "the progress goroutine alone")
+
+	least := int64(1 << 20)
+	for range 10 { // a second that this goroutine is not run is a look round more
+		for len(l.armed) > 0 {
+			<-l.armed
+		}
+		before := l.polls.Load()
+		var w Waiter
+		w.Init()
+		ctx, cancel := context.WithCancel(testutil.Context(t, time.Minute))
+		waits := make(chan error)
+		go func() { waits <- e.Wait(ctx, &w) }()
+		least = min(least, <-l.armed-before)
+		cancel()
+		require.ErrorIs(t, <-waits, context.Canceled)
+	}
+	// The progress goroutine may look a few times before it finds somebody parked.
+	require.Less(t, least, int64(2*looks))
+}
