@@ -18,6 +18,7 @@ type Peer struct {
 	wakes  bool // a plain write wakes it
 	inline bool // the link takes a flag along with its request
 	soon   bool // requests are often complete when they are posted
+	shows  bool // what it writes is seen here without a poll of the link
 
 	own  bool // this process itself
 	dial dial

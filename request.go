@@ -45,7 +45,7 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 		region = r.trace(ctx)
 	}
 	var err error
-	if r.op.kind == kindRecv {
+	if r.op.kind == kindRecv && r.op.peer.shows {
 		err = r.eng.prog.WaitLooking(ctx, &r.op.Waiter, r.op)
 	} else {
 		err = r.eng.prog.Wait(ctx, &r.op.Waiter)

@@ -170,6 +170,7 @@ func (e *Engine) keep(chosen []string) error {
 		p := &Peer{
 			eng: e, rank: rank, own: rank == e.Rank(), dial: newDial(), link: i, num: e.numbers[i],
 			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
+			shows: caps.Immediate || !caps.TargetProgress,
 		}
 		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
 		e.peers = append(e.peers, p)

@@ -47,6 +47,9 @@ const looks = 32
 // look looks for the message that makes the answers want. Short.
 func (s *side) look(want int) bool {
 	m := s.msg
+	if s.caps.TargetProgress && !s.caps.Immediate {
+		return false // nothing comes without a poll
+	}
 	for range looks {
 		if m.ch.Look() && m.answer.n >= want {
 			return true

@@ -260,11 +260,16 @@ func (s *side) begin() {
 	s.misses, s.waiting = 0, 0
 }
 
+// missPolls is how many looks there are for each poll, where peers need those seldom.
+const missPolls = 16
+
 // miss is one fruitless look at memory that the peer writes: it lets the link
 // progress and waits a moment. Completions found are only counted.
 func (s *side) miss() error {
 	s.misses++
-	if s.caps.TargetProgress || s.misses&15 == 0 {
+	// Where most requests are complete when they are posted (Caps.Immediate), the
+	// peer seldom needs this side's polls, and one is as long as several looks.
+	if s.misses%missPolls == 0 || s.caps.TargetProgress && !s.caps.Immediate {
 		if _, err := s.poll(); err != nil {
 			return err
 		}
