@@ -7,10 +7,11 @@ import (
 )
 
 // soon hands in operations until one is complete when the call returns: one of many is
-// not, whatever the link, and the first ones find no connection.
+// not, whatever the link, the first ones find no connection, and the progress
+// goroutine may be at work.
 func soon(t *testing.T, f func() Request) Request {
 	ctx := t.Context()
-	for range 3 {
+	for range 100_000 {
 		r := f()
 		if r.op == nil {
 			return r
