@@ -113,6 +113,7 @@
 //	send.go          sending and posting
 //	compose.go       a message in the mirror, and the requests that write it
 //	short.go         one message through the peer's memory, without requests
+//	room.go          a message that the caller writes into the mirror
 //	vec.go           messages of pieces, some in place
 //	recv.go          finding, checking, copying, marks
 //	lease.go         Lease: access in place

@@ -59,6 +59,7 @@
 //	header.go  widths; AppendHeader, HeaderLen
 //	parse.go   Header: parse, check, iterate
 //	piece.go   Piece, List: pieces to SGEs over a staging window
+//	run.go     headers of consecutive numbers, written and read without entries
 //	pack.go    Packer: a batch to gathers
 //	split.go   Splitter: a payload to segments, in place, copied or scattered
 //

@@ -17,8 +17,9 @@
 // many transfers as it may, messages wait here and are planned together when
 // that ends: a busy link is what makes batches.
 //
-// A message alone that is so small that nothing beats eager is not planned: the
-// bound is computed when the parameters are set.
+// A message alone that is so small that nothing beats eager is not planned, nor are
+// several that are so small that nothing beats gathering them (a train): the bounds are
+// computed when the parameters are set.
 //
 // # Order
 //
@@ -105,6 +106,7 @@
 //	advert.go      receives that are advertised
 //	shared.go      receives from any of several channels, order, cancelling
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
+//	train.go       backlogs of small messages, unplanned; run.go their other end
 //	tags.go        tags of a gather
 //	learn.go       timing a backlog now and then; what plans learn of it
 //	loop.go        Loop: a rank and itself

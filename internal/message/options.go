@@ -26,7 +26,7 @@ type Options struct {
 
 	// InPlace is the size from which messages in registered memory are taken in
 	// place by the ring, alone and in gathers. Zero means
-	// gather.DefaultThreshold, over tcp 16 KiB; negative means never.
+	// gather.DefaultThreshold, over shm 4 KiB, over tcp 16 KiB; negative means never.
 	InPlace int
 
 	// Pins keeps memory registered that messages and receives bring without

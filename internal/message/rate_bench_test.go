@@ -57,7 +57,7 @@ func (f *flood) post(i *floodIn) {
 
 func newFlood(tb testing.TB, open linktest.Opener, size, tags, window, chain int, o Options) *flood {
 	f := &flood{size: size, tags: uint32(tags), chain: chain}
-	f.s, f.r = pair(tb, open, 4096, o, o)
+	f.s, f.r = pair(tb, open, max(size, 4096), o, o)
 	f.free = make([]*floodOut, 0, window)
 	for range window {
 		f.free = append(f.free, &floodOut{of: f})

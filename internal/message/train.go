@@ -43,7 +43,7 @@ func (c *Channel) boundTrain() {
 		m, err := c.plan.Single(b)
 		return err == nil && m == logp.Gather
 	}
-	counts := [...]int{1, 2, 4, 8, 16, 64, c.opt.Batch}
+	counts := [...]int{1, 2, 8, 64}
 	from := len(counts) // of counts, for the smallest messages
 	for from > 0 && gathers(counts[from-1], 0) && gathers(counts[from-1], 8) {
 		from--
@@ -51,9 +51,10 @@ func (c *Channel) boundTrain() {
 	if from == len(counts) {
 		return
 	}
-	most := min(c.inPlace, 1<<16) - 1
-	c.train.from, c.train.size = counts[from], 8
-	for size := 16; c.train.size < most; size *= 2 {
+	// More than the ring holds may be better fetched, which 64 messages do not show.
+	most := min(c.inPlace, 1<<16, int(c.batch.Limits.Ring)/c.opt.Batch) - 1
+	c.train.from, c.train.size = counts[from], max(min(8, most), -1)
+	for size := 32; c.train.size < most; size *= 4 {
 		size = min(size, most)
 		for _, n := range counts[from:] {
 			if !gathers(n, int64(size)) {
