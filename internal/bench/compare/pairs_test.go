@@ -33,10 +33,14 @@ func TestStreamsOfPairsGoByTheClock(t *testing.T) {
 	s, _, err := c.run(ctx, Test{Rate, 64}, 1000)
 	require.NoError(t, err)
 	require.Equal(t, 4.0, s.Figure, "before it is known how long a start takes")
-	c.start = 1
+	c.start, c.first.CPU = 1, time.Hour
 	s, took, err := c.run(ctx, Test{Rate, 64}, 1000)
 	require.NoError(t, err)
 	require.Equal(t, float64(c.messages(Test{Rate, 64}, 1000)-c.messages(Test{Rate, 64}, fewIters))/(float64(took-1)/1e3), s.Figure)
+	c.start, c.first.CPU = time.Hour, -time.Hour // the clock says nothing, but the work was an hour's
+	s, _, err = c.run(ctx, Test{Rate, 64}, 1000)
+	require.NoError(t, err)
+	require.Less(t, s.Figure, 1e-3)
 	s, _, err = c.run(ctx, Test{Lat, 64}, 1000)
 	require.NoError(t, err)
 	require.Equal(t, 2.0, s.Figure, "a time is a median of what the pairs tell")
