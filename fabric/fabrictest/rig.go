@@ -319,7 +319,9 @@ func (c *conn) postOwn(w fabric.WR) error {
 }
 
 // lastOut wraps the two functions given to both: a side whose function is done
-// goes on polling until the other's is, as a progress engine would.
+// goes on polling until the other's is, as a progress engine would. However long
+// that takes: the other's waits have deadlines of their own, and thousands of round
+// trips on a crowded host take longer than one.
 func (r *rig) lastOut() func(s *side, f func() error) func() error {
 	var left atomic.Int32
 	left.Store(2)
@@ -327,9 +329,10 @@ func (r *rig) lastOut() func(s *side, f func() error) func() error {
 		return func() error {
 			err := f()
 			left.Add(-1)
-			e := s.pollUntil("the other side", func() bool { return left.Load() == 0 })
-			if err == nil {
-				err = e
+			for left.Load() != 0 {
+				if s.poll() == 0 {
+					cpu.Yield()
+				}
 			}
 			return err
 		}
