@@ -103,6 +103,7 @@ type lane struct {
 type bulk struct {
 	lanes []lane
 	min   uint32 // payload of that size goes by them
+	tune  tuner
 
 	out        []transfer // maxTransfers
 	head, tail uint32

@@ -12,7 +12,9 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// laneVisit bounds the bytes that one visit receives from a lane.
+// laneVisit is about how many bytes one visit receives from a lane before the
+// first connection is looked at again, and all that the owner of the link does
+// between two polls: with 256 KiB streams of 1 MiB messages were a fifth slower.
 const laneVisit = maxAccess
 
 var (
@@ -55,7 +57,7 @@ func (e *endpoint) recvLane(ln *lane) int {
 	} else {
 		s := e.sq.slot(in.seq)
 		sge, off := e.sq.forward(s.sge, 0, at)
-		for room := min(int(ln.inLeft), maxAccess); room > 0 && k < maxIov-1; {
+		for room := min(int(ln.inLeft), laneVisit); room > 0 && k < maxIov-1; {
 			p := e.sq.piece(sge)
 			n := min(int(p.Len-off), room)
 			l.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(n)}
@@ -236,7 +238,7 @@ func (e *endpoint) expectReply(s *slot) bool {
 // place fills v with where bytes at to at+n of the peer's write go: into the
 // region, but for its last word.
 func (b *bulk) place(v []iovec, at, n uint32) (k, total int) {
-	n = min(n, maxAccess)
+	n = min(n, laneVisit)
 	if body := b.h.n - b.last; at < body {
 		m := min(n, body-at)
 		v[0] = iovec{uintptr(b.h.addr + uint64(at)), uintptr(m)}

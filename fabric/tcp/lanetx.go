@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // pumpLanes gives every lane one send's worth, so that who waits on the first
@@ -17,11 +18,12 @@ func (e *endpoint) pumpLanes() {
 			return
 		}
 		ln := &b.lanes[i]
+		chunk := b.tune.size(e.path.mss)
 		loaded := 0
 		for j := ln.head; j != ln.tail; j++ {
 			loaded += int(ln.frames[j%maxFrames].left)
 		}
-		for loaded < e.chunk && ln.tail-ln.head < maxFrames {
+		for loaded < chunk && ln.tail-ln.head < maxFrames {
 			n := b.load(ln, &e.sq)
 			if n == 0 {
 				break
@@ -29,7 +31,7 @@ func (e *endpoint) pumpLanes() {
 			loaded += n
 		}
 		if ln.head != ln.tail {
-			e.laneSend(ln)
+			e.laneSend(ln, chunk)
 		}
 	}
 }
@@ -77,11 +79,11 @@ func (q *sendq) forward(sge, off, n uint32) (uint32, uint32) {
 	return sge, off
 }
 
-// laneSend hands what is loaded to the lane's socket.
-func (e *endpoint) laneSend(ln *lane) {
+// laneSend hands what is loaded to the lane's socket, chunk bytes at most.
+func (e *endpoint) laneSend(ln *lane, chunk int) {
 	l, b := e.l, &e.bulk
 	k, total, guarded := 0, 0, false
-	for i := ln.head; i != ln.tail && total < e.chunk && k < maxIov-1; i++ {
+	for i := ln.head; i != ln.tail && total < chunk && k < maxIov-1; i++ {
 		f := &ln.frames[i%maxFrames]
 		t := &b.out[f.of%maxTransfers]
 		if rest := f.hdr[f.at:]; len(rest) != 0 {
@@ -89,7 +91,7 @@ func (e *endpoint) laneSend(ln *lane) {
 			k++
 			total += len(rest)
 		}
-		room := max(min(int(f.left), e.chunk-total), 0)
+		room := max(min(int(f.left), chunk-total), 0)
 		if t.reply {
 			l.iov[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
 			k++
@@ -130,6 +132,9 @@ func (e *endpoint) laneSend(ln *lane) {
 	switch errno {
 	case 0:
 		ln.blocked = n < total
+		if !b.tune.settled() {
+			b.tune.tried(chunk, total, n, cpu.Ticks())
+		}
 		b.sent(ln, &e.sq, n)
 	case unix.EAGAIN, unix.EINTR:
 		ln.blocked = true
