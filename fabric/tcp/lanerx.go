@@ -18,8 +18,9 @@ import (
 const laneVisit = maxAccess
 
 var (
-	errNoLanes = errors.New("payload announced for connections that do not exist")
-	errBadBulk = errors.New("payload that nothing announced")
+	errNoLanes   = errors.New("payload announced for connections that do not exist")
+	errBulkOrder = errors.New("payload not in the order of its announcements")
+	errBadBulk   = errors.New("payload that nothing announced")
 )
 
 // recvLanes takes what the lanes have. Class: bulk.
@@ -39,6 +40,21 @@ func (e *endpoint) recvLanes() {
 			return
 		}
 	}
+	if e.rx.held && b.on && b.err == nil && b.stuck() {
+		e.malformed(errBulkOrder)
+	}
+}
+
+// stuck reports that every lane holds payload that is not announced. On one lane
+// payload comes in the order of the announcements, so while a write is incomplete, and
+// the first connection waits for it, its payload cannot be behind all of that.
+func (b *bulk) stuck() bool {
+	for i := range b.lanes {
+		if !b.lanes[i].stalled {
+			return false
+		}
+	}
+	return true
 }
 
 // recvLane makes one system call. It returns the bytes that it brought, 0 if
