@@ -23,6 +23,7 @@ import (
 type compareFlags struct {
 	fabric, tests, mode string
 	through             string
+	batch               int
 	peers               []string
 	rounds, window      int
 	ranks               int
@@ -87,6 +88,7 @@ peer that is named is not installed.`,
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
 	fl.StringVar(&f.mode, "mode", bench.Modes[0], "how our messages go: "+strings.Join(bench.Modes, ", "))
 	fl.StringVar(&f.through, "through", throughEngine, "what carries our messages: engine, the public interface, or channel, what is below it")
+	fl.IntVar(&f.batch, "batch", 0, "hand our messages of a stream to the engine so many at once (0: one by one, as peers do)")
 	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
 	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "how often both sides take their turn")
 	fl.IntVar(&f.ranks, "ranks", 2, "ranks on either side: so many pairs of them measure at once, pinned all to the same two processors")
@@ -139,7 +141,7 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 
 // ours is what we measure for a test.
 func (f *compareFlags) ours(t compare.Test) bench.Request {
-	p := bench.Plan{Test: bench.Test(t.Kind), Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window}
+	p := bench.Plan{Test: bench.Test(t.Kind), Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window, Batch: f.batch}
 	switch t.Kind {
 	case compare.Put:
 		p.Test, p.Op, p.Mode = bench.Lat, bench.Put, ""

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -47,6 +46,7 @@ type engineSide struct {
 	size   int
 	span   int // bytes of each of the two areas of the window
 	window int
+	batch  int   // messages handed in at once; the window holds whole batches
 	stall  int64 // ticks
 	w      cpu.Spinner
 	cpu    time.Duration     // of both processes, in the last phase; negative: not known
@@ -163,7 +163,11 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, win.Free(ctx)) }()
+	defer func() {
+		if err == nil { // else the others may never come to free theirs
+			err = win.Free(ctx)
+		}
+	}()
 	for i := 0; i < offIn+2*span; i += 4096 {
 		win.Bytes()[i] = 0 // first use would be measured
 	}
@@ -172,6 +176,11 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: span,
 		stall: ticksOf(p.Stall), w: sp, buf: make([]byte, 8),
 		window: max(min(p.Window, engineWindowBytes/size), 2),
+	}
+	if s.batch = min(p.Batch, s.window); s.batch > 1 && p.Op == Send && p.Test != Lat {
+		s.window -= s.window % s.batch
+	} else {
+		s.batch = 1
 	}
 	s.peer = eng.Peer(s.other)
 	s.reqs, s.recvs = make([]rma.Request, s.window), make([]rma.RecvRequest, s.window)
@@ -218,14 +227,15 @@ func (s *engineSide) game(p *Plan) (play func(ctx context.Context, n int64, rec 
 // all pairs at once, one that takes as long as the plan says.
 func (s *engineSide) measure(ctx context.Context, p *Plan, play func(context.Context, int64, *recorder) error, rec *recorder) (n int64, took time.Duration, err error) {
 	warm := max(min(p.Time/5, 200*time.Millisecond), time.Millisecond)
-	n = max(2, min(p.Iters, 10))
+	whole := func(n int64) int64 { return (n + int64(s.batch) - 1) / int64(s.batch) * int64(s.batch) }
+	n = whole(max(2, min(p.Iters, 10)))
 	for took < warm {
 		if took, err = s.phase(ctx, n, play, nil); err != nil {
 			return 0, 0, err
 		}
 		n *= 2
 	}
-	n = max(p.Iters, int64(float64(n/2)*float64(p.Time)/float64(took)))
+	n = whole(max(p.Iters, int64(float64(n/2)*float64(p.Time)/float64(took))))
 	if err := s.tell(ctx, engineAsk, engineMeet); err != nil {
 		return 0, 0, err
 	}

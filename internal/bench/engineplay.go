@@ -73,9 +73,11 @@ func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error 
 			rec.add(now - last)
 			last = now
 		}
-		r.Forget() // the answer says that it is there; Flush, if it is not
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
 	}
-	return s.peer.Flush().Wait(ctx)
+	return nil
 }
 
 // putStream puts n times, to the same place, with a window of puts under way, until
@@ -144,7 +146,10 @@ func (s *engineSide) received(ctx context.Context, r rma.RecvRequest) error {
 func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error {
 	in, out := s.win.Slice(offIn, s.size), s.win.Slice(offIn+s.span, s.size)
 	w := int64(s.window)
-	if s.origin {
+	switch {
+	case s.origin && s.batch > 1:
+		return s.batchStream(ctx, n, out)
+	case s.origin:
 		for i := range n {
 			r := &s.reqs[i%w]
 			if i >= w {
@@ -169,4 +174,28 @@ func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error
 		}
 	}
 	return nil
+}
+
+// batchStream is the origin's part of sendStream where messages are handed in by
+// batches. n is a number of whole ones.
+func (s *engineSide) batchStream(ctx context.Context, n int64, out rma.Buffer) error {
+	batches := make([]*rma.Batch, s.window/s.batch)
+	for i := range batches {
+		batches[i] = s.peer.Batch()
+	}
+	count, w := n/int64(s.batch), int64(len(batches))
+	for i := range count {
+		r, b := &s.reqs[i%w], batches[i%w]
+		if i >= w {
+			if err := r.Wait(ctx); err != nil {
+				return err
+			}
+			b.Reset()
+		}
+		for range s.batch {
+			b.AddBuffer(0, out)
+		}
+		*r = b.Send()
+	}
+	return s.settle(ctx, min(count, w))
 }

@@ -94,6 +94,10 @@ type Plan struct {
 	// means one.
 	Tags int `json:"tags,omitempty"`
 
+	// Batch is how many messages of a stream through the engine are handed in at
+	// once. Zero means one by one.
+	Batch int `json:"batch,omitempty"`
+
 	// Count repeats the series.  Zero means once.
 	Count int `json:"count"`
 
@@ -199,6 +203,8 @@ func (p Plan) Check() error {
 		return fmt.Errorf("%w: iters %d is out of range 1 to %d", ErrPlan, p.Iters, int64(maxIters))
 	case p.Window < 1 || p.Window > maxWindow:
 		return fmt.Errorf("%w: window %d is out of range 1 to %d", ErrPlan, p.Window, maxWindow)
+	case p.Batch < 0 || p.Batch > p.Window:
+		return fmt.Errorf("%w: batches of %d, with a window of %d", ErrPlan, p.Batch, p.Window)
 	case p.Count < 1 || p.Count > maxCount:
 		return fmt.Errorf("%w: count %d is out of range 1 to %d", ErrPlan, p.Count, maxCount)
 	case p.Stall < 10*time.Millisecond || p.Stall > maxTime:

@@ -74,5 +74,5 @@ func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	if err != nil {
 		return true, err
 	}
-	return cfg.Rank == 0, bench.RunEngine(ctx, eng, req, w.Write)
+	return true, bench.RunEngine(ctx, eng, req, w.Write) // whoever fails says why: the others are then stopped
 }
