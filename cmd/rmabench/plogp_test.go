@@ -102,7 +102,7 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 func TestPlogpCalibrates(t *testing.T) {
 	for _, fabric := range fabrics {
 		dir := t.TempDir()
-		code, out, errs := rmabench(t, sampleQuick("--fabric", fabric, "--calibrate", "300ms", "--save", "--profiles", dir)...)
+		code, out, errs := rmabench(t, sampleQuick("--fabric", fabric, "--calibrate", "1500ms", "--save", "--profiles", dir)...)
 		require.Equal(t, exitOK, code, errs)
 		require.Contains(t, out, "beyond that, fitted to ")
 		es, err := filepath.Glob(filepath.Join(dir, "*.json"))
