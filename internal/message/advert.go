@@ -38,6 +38,12 @@ const (
 	advertScan = 64 // receives looked at for one more advert
 	advertTags = 16 // tags without advert that are remembered while looking
 	mostTries  = 3  // adverts of one receive
+
+	// advertFrom is from which size on the model may have receives advertised. An
+	// advert and its answer are two messages of the ring themselves: whatever the
+	// parameters say, which a busy machine may have measured, a message that is
+	// hardly longer is cheaper in the ring.
+	advertFrom = 1 << 10
 )
 
 // adverts are the destinations that this side has advertised.

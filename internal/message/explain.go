@@ -71,6 +71,7 @@ func (c *Channel) boundLarge() {
 	c.wants.from = c.ads.min
 	if p := c.plan.Params(); c.ads.min < math.MaxInt && !c.opt.Policy.Forced && len(c.opt.Policy.Table) == 0 {
 		c.wants.from = max(min(c.wants.from, int(min(p.DirectFrom(&b.Limits), math.MaxInt32))), c.alone+1)
+		c.ads.min = max(c.ads.min, advertFrom)
 	}
 	if c.opt.Adverts < 0 {
 		c.ads.min = math.MaxInt
