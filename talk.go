@@ -228,7 +228,11 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 		t.takeOver() // receives handed in before the news get what came before it
 	}
 	if ch := p.talk.ch; ch != nil {
-		t.rouse(p)
+		if c.Op == fabric.OpNotify && p.down == nil && p.talk.err == nil {
+			t.listen(p) // the peer wants an answer, be there messages for this side or not
+		} else {
+			t.rouse(p)
+		}
 		ch.OnCompletion(c)
 		if err := ch.Err(); err != nil && c.Op != fabric.OpDown {
 			t.endTalk(p, err)

@@ -26,6 +26,7 @@ type Channel struct {
 	cursorOut bool // the peer wants a write cursor (its mode)
 	creditOut bool // a credit write from unsent memory is outstanding
 	borrowed  bool // memory taken in place since the last signalled request
+	nudge     bool // a notification is due
 	out       []byte
 	tx        flowctl.Sender
 	txRing    ring

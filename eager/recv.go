@@ -206,9 +206,9 @@ func (c *Channel) Progress(force bool) (done bool, err error) {
 	if !c.live {
 		return true, nil
 	}
-	if !force && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && load64(c.in, creditCell) == c.word {
+	if !force && !c.nudge && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && load64(c.in, creditCell) == c.word {
 		return true, nil
 	}
 	err = c.flush(force)
-	return c.first == c.staged && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
+	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
 }

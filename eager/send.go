@@ -93,7 +93,7 @@ func (c *Channel) Flush() (done bool, err error) {
 		return false, ErrNotConnected
 	}
 	err = c.flush(false)
-	return c.first == c.staged && !c.rx.Due(false), err
+	return c.first == c.staged && !c.nudge && !c.rx.Due(false), err
 }
 
 // messageWRs is how many requests a copied message takes at most: the run in two
@@ -220,6 +220,9 @@ func (c *Channel) flush(force bool) error {
 		if !c.creditOut && (!c.cursorOut || c.told == c.tx.Head()) && c.makeRoom(1, 1) {
 			c.stageCredit()
 		}
+	}
+	if c.nudge {
+		c.stageNudge()
 	}
 	if c.first == c.staged {
 		c.first, c.staged, c.pieces = 0, 0, 0

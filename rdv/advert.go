@@ -106,6 +106,7 @@ func (c *Channel) Revoke(id ID) error {
 	}
 	a.state = mineRevoked
 	c.control.push(ctl{KindRevoke, id, 0})
+	c.Nudge() // to make room, if it has to wait
 	c.flushControl()
 	return c.err
 }

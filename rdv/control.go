@@ -70,6 +70,8 @@ func (c *Channel) flushControl() bool {
 			c.in[x.id.slot()].acking = false
 		case KindDone, KindDecline:
 			c.theirs[x.id.slot()].state = theirsFree
+		case KindRevoke:
+			c.Nudge()
 		}
 		did = true
 	}
@@ -142,3 +144,9 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 	}
 	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
 }
+
+// Nudge has the peer notified behind what was handed over so far: for who waits for
+// its answer to an advert. A peer that has nothing to do with this side need not look
+// at what comes from it otherwise. Goes out with the next Flush or Progress. Short
+// path.
+func (c *Channel) Nudge() { c.ring.Nudge() }

@@ -30,7 +30,9 @@
 // sender has the data. "Done" follows the writes on the same endpoint, so who
 // sees it sees them. Each advert gets one answer, also when it is revoked, or
 // when the data takes another way (a Send that crossed it: the sender declines);
-// until then the memory is the peer's to write. What an advert is wanted for, what
+// until then the memory is the peer's to write. A peer that has nothing to do with this
+// side need not look at its ring: who cannot go on without the answer calls Nudge, as
+// Revoke does, and whoever gets the notification calls Progress. What an advert is wanted for, what
 // was written and why not are for the layer above, which knows what belongs
 // together: internal/message matches receives and messages by it.
 //

@@ -188,6 +188,10 @@ func shortBuffer(size int, in *In) error { return &ShortBufferError{Need: size, 
 func (c *Channel) received(in *In, tag uint32, n int, err error) {
 	if in.ad == adOpen {
 		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
+		if c.err == nil {
+			c.long.Nudge() // who has sent all it had to send may look no more
+			c.longNew = true
+		}
 		return
 	}
 	c.pins.release(&in.pin)

@@ -73,6 +73,7 @@ type Engine struct {
 	armed  bool
 	drives uint64 // how often applications took to driving
 	lucky  uint   // waits that looks have ended
+	steps  uint   // and that a step has
 	cs     [pollBatch]fabric.Completion
 
 	patience cpu.Patience
@@ -233,6 +234,15 @@ func (e *Engine) pollLinks() (busy bool) {
 		}
 	}
 	return busy
+}
+
+// passed notes that a wait has ended with a step alone. Who never waits for longer would
+// keep the progress goroutine from polling, and what comes as a completion unheard:
+// some of these waits poll all the same. Owner's. Short path.
+func (e *Engine) passed() {
+	if e.steps++; e.steps%looks == 0 {
+		e.pollLinks()
+	}
 }
 
 // wake ends the progress goroutine's rest.

@@ -97,7 +97,8 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner
 		}
 		busy := e.proto.Step()
 		if w.Done() {
-			return false // polling once more would keep what has come waiting
+			e.passed() // polling every time would keep what has come waiting
+			return false
 		}
 		busy = e.pollLinks() || busy
 		if w.Done() || e.closed.Load() {

@@ -82,6 +82,8 @@ func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 	}
 	if done < 0 {
 		busy = e.pollLinks() || busy
+	} else {
+		e.passed()
 	}
 	e.release()
 	return busy, done

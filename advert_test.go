@@ -1,0 +1,98 @@
+package rma
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// quiesce lets both ranks exchange one message each way and waits until rank 0 does
+// not look for messages of rank 1 any more.
+func quiesce(t *testing.T, es []*Engine) {
+	t.Helper()
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		p := e.Peer(1 - e.Rank())
+		r := p.Recv(make([]byte, 8))
+		if err := p.Send([]byte{1}).Wait(ctx); err != nil {
+			return err
+		}
+		_, err := r.Wait(ctx)
+		return err
+	})
+	require.Eventually(t, func() (off bool) {
+		es[0].Progress()
+		es[1].Progress()
+		es[0].prog.Do(func() { off = !es[0].Peer(1).talk.on })
+		return off
+	}, patience, 1)
+}
+
+// A receive whose advert and message cross each other ends, although the sender has
+// nothing more to do with this rank and looks for nothing from it.
+func TestLateAdvertIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) { t.Parallel(); crossing(t, fabric) })
+	}
+}
+
+func crossing(t *testing.T, fabric string) {
+	es := open(t, 2, fabric)
+	quiesce(t, es)
+	a, b := es[0], es[1]
+	buf := make([]byte, 1<<20)
+	var recv RecvRequest
+	advertised, looks := uint64(0), false
+	advertise := func() {
+		b.proto.Step()
+		advertised = b.Peer(0).talk.ch.Stats().Adverts
+	}
+	// The owner of both engines decides what comes first, and that neither link is
+	// polled.
+	a.prog.Do(func() {
+		b.prog.Do(func() {
+			recv = b.Peer(0).Recv(buf)
+			if fabric == "tcp" { // the message is in the socket
+				a.Peer(1).Send([]byte("late")).Forget()
+				a.proto.Step()
+			}
+			advertise()
+		})
+		if fabric == "shm" { // what is sent at once is sent without a look at the advert
+			a.Peer(1).talk.ch.SendNow(0, []byte("late"))
+		}
+		looks = a.Peer(1).talk.on
+	})
+	require.EqualValues(t, 1, advertised)
+	require.False(t, looks)
+	n, err := recv.Wait(testutil.Context(t, patience))
+	require.NoError(t, err)
+	require.Equal(t, "late", string(buf[:n]))
+}
+
+// A receive that was advertised is given back by a peer that has nothing to do with
+// this rank.
+func TestAdvertIsGivenBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		ctx := testutil.Context(t, patience)
+		quiesce(t, es)
+		b := es[1]
+		var adverts uint64
+		r := b.Peer(0).Recv(make([]byte, 1<<20))
+		require.Eventually(t, func() bool {
+			b.prog.Do(func() {
+				b.proto.Step()
+				adverts = b.Peer(0).talk.ch.Stats().Adverts
+			})
+			return adverts > 0
+		}, patience, 1)
+		r.Cancel()
+		_, err := r.Wait(ctx)
+		require.ErrorIs(t, err, ErrCanceled)
+	})
+}
