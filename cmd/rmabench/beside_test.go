@@ -93,13 +93,15 @@ func TestComparePuts(t *testing.T) {
 		t.Skip("ucx_perftest is not installed (ucx-utils)")
 	}
 	for _, fabric := range fabrics {
-		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "putbw:64K", "--rounds", "1", "--time", "5ms", "--limit", "5s", "--format", "json")
+		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "put:8,putbw:64K", "--rounds", "1", "--time", "5ms", "--limit", "5s", "--format", "json")
 		require.Equal(t, exitOK, code, errs)
 		rows := jsonLines[compare.Row](t, out)
-		require.Len(t, rows, 1)
-		require.Equal(t, compare.PutBW, rows[0].Test)
-		if rows[0].Rounds == 1 {
-			require.True(t, rows[0].Ours > 0 && rows[0].Theirs > 0, "%+v", rows[0])
+		require.Len(t, rows, 2)
+		for i, kind := range []compare.Kind{compare.Put, compare.PutBW} {
+			require.Equal(t, kind, rows[i].Test)
+			if rows[i].Rounds == 1 {
+				require.True(t, rows[i].Ours > 0 && rows[i].Theirs > 0, "%+v", rows[i])
+			}
 		}
 	}
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// engines are those of a job, all in this process.
-func engines(t *testing.T, n int, fabric string) []*rma.Engine {
+// engines are those of a job, all in this process. Rank r sends by modes[r], if there is
+// such.
+func engines(t *testing.T, n int, fabric string, modes ...string) []*rma.Engine {
 	t.Helper()
 	ctx := testutil.Context(t, 60*time.Second)
 	path := filepath.Join(t.TempDir(), "job")
@@ -29,8 +30,12 @@ func engines(t *testing.T, n int, fabric string) []*rma.Engine {
 	es := make([]*rma.Engine, n)
 	var g errgroup.Group
 	for r := range es {
+		cfg := &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: fabric, Sampling: "off"}
+		if r < len(modes) {
+			cfg.Mode = modes[r]
+		}
 		g.Go(func() (err error) {
-			es[r], err = rma.Open(ctx, &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: fabric, Sampling: "off"})
+			es[r], err = rma.Open(ctx, cfg)
 			return err
 		})
 	}
@@ -86,6 +91,35 @@ func TestRunEngine(t *testing.T) {
 						require.Positive(t, x.MBs)
 						require.Contains(t, []int{8, 6}, x.Window, "whole batches")
 					}
+				}
+			})
+		}
+	}
+}
+
+// Ranks that measured different parameters have different opinions. Here one advertises
+// every receive, also those of control messages, and the other sends all by the ring: adverts
+// come to a rank that has sent what it had to send and spins on memory.
+func TestRunEngineWhereModesDiffer(t *testing.T) {
+	plan := func(test Test, op Op, size int) Plan {
+		return Plan{Test: test, Op: op, Size: []int{size}, Time: time.Millisecond, Window: 8, Stall: 20 * time.Second}
+	}
+	for _, fabric := range []string{"shm", "tcp"} {
+		for _, modes := range [][]string{{"scatter", "eager"}, {"eager", "scatter"}} {
+			t.Run(fmt.Sprint(fabric, modes), func(t *testing.T) {
+				t.Parallel()
+				req := Request{Plans: []Plan{plan(Lat, Put, 8), plan(Lat, Send, 8), plan(BW, Put, 64<<10)}}
+				for range 4 { // which of the two comes first differs
+					es := engines(t, 2, fabric, modes...)
+					ctx := testutil.Context(t, 30*time.Second)
+					var g errgroup.Group
+					points := 0
+					g.Go(func() error { return RunEngine(ctx, es[1], Request{}, nil) })
+					g.Go(func() error {
+						return RunEngine(ctx, es[0], req, func(Result) error { points++; return nil })
+					})
+					require.NoError(t, g.Wait())
+					require.Equal(t, req.Points(), points)
 				}
 			})
 		}
