@@ -11,3 +11,8 @@ package cpu
 //
 //go:noescape
 func StoreRelease(p *uint64, v uint64)
+
+// StoreRelease32 is StoreRelease of four bytes.
+//
+//go:noescape
+func StoreRelease32(p *uint32, v uint32)

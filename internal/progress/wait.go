@@ -18,7 +18,7 @@ const (
 // Waiter is the end of one piece of work. Init it before use; it may be reused
 // after it is done and nobody waits for it any more.
 type Waiter struct {
-	state uint32 // atomically, but for Init: nobody else has it then
+	state uint32 // atomically
 	ch    chan struct{}
 }
 
@@ -27,7 +27,8 @@ func (w *Waiter) Init() {
 	if w.ch == nil {
 		w.ch = make(chan struct{}, 1)
 	}
-	w.state = waitPending
+	// Who asked about the use before, a cancellation say, may be looking still.
+	cpu.StoreRelease32(&w.state, waitPending)
 }
 
 // Done reports whether the work has ended; what the finisher wrote before
