@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,12 @@ func scale(ctx context.Context, reach int) error {
 		if v := binary.NativeEndian.Uint64(mem.Bytes()[8+8*from:]); v != uint64(1000+from) {
 			return fmt.Errorf("rank %d has %d of rank %d", me, v, from)
 		}
+	}
+	// The puts of a neighbour may be here before this side of the connection is done
+	// with setting up.
+	for want := min(2*reach, n-1); int(eng.Stats().PeersConnected) < want && ctx.Err() == nil; {
+		eng.Progress()
+		runtime.Gosched()
 	}
 	fds, _ := os.ReadDir("/proc/self/fd")
 	fmt.Printf("connected %d descriptors %d resident %s\n", eng.Stats().PeersConnected, len(fds), resident())
