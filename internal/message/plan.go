@@ -108,9 +108,13 @@ func (c *Channel) Limits() logp.Limits { return c.batch.Limits }
 func (c *Channel) bound() {
 	c.alone = -1
 	// A gather of one message is the same write with a header more: where the model
-	// thinks it faster, it has learned that from larger ones.
+	// thinks it faster, it has learned that from larger ones. Where it thinks a small
+	// rendezvous faster, it was taught by a machine that was busy with other things.
 	chosen := !c.opt.Policy.Forced && len(c.opt.Policy.Table) == 0
 	eagerAt := func(n int64) bool {
+		if chosen && n < advertFrom {
+			return true // a descriptor is such a message itself, with a read and an answer behind it
+		}
 		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: c.batch.Limits}
 		p, err := c.plan.Plan(&b)
 		if err != nil {
