@@ -109,26 +109,33 @@ func (ep *endpoint) moveFar(wr *fabric.WR, c *cursor, remote, n, tail uint64) er
 	for n > 0 {
 		k, size := c.iovecs(l.liov[:], wr.Local, min(n, maxCall))
 		r := splitTail((*[2]unix.RemoteIovec)(l.riov[:2]), remote, size, n, tail)
-		var got int
-		var err error
-		if wr.Op == fabric.OpWrite {
-			got, err = unix.ProcessVMWritev(ep.pid, l.liov[:k], l.riov[:r], 0)
-		} else {
-			got, err = unix.ProcessVMReadv(ep.pid, l.liov[:k], l.riov[:r], 0)
-		}
+		got, err := ep.callFar(wr.Op, k, r)
 		switch {
-		case err == unix.EINTR:
-			continue
 		case err != nil:
 			return err
-		case got <= 0 || uint64(got) > size:
+		case got == 0 || got > size:
 			return unix.EFAULT
 		}
-		c.advance(wr.Local, uint64(got))
-		remote += uint64(got)
-		n -= uint64(got)
+		c.advance(wr.Local, got)
+		remote += got
+		n -= got
 	}
 	return nil
+}
+
+// callFar moves bytes between the first k of the link's local pieces and the first r of
+// its remote ones in the peer's memory, and returns how many it moved.
+func (ep *endpoint) callFar(op fabric.Op, k, r int) (uint64, error) {
+	call := unix.ProcessVMReadv
+	if op == fabric.OpWrite {
+		call = unix.ProcessVMWritev
+	}
+	for {
+		got, err := call(ep.pid, ep.link.liov[:k], ep.link.riov[:r], 0)
+		if err != unix.EINTR {
+			return uint64(max(got, 0)), err
+		}
+	}
 }
 
 // splitTail names the next size of n bytes at remote in iov, of which the last tail

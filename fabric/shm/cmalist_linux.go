@@ -72,22 +72,9 @@ func (ep *endpoint) moveList(wrs []fabric.WR) error {
 		nl += k
 		bytes += n
 	}
-	for {
-		var got int
-		var err error
-		if wrs[0].Op == fabric.OpWrite {
-			got, err = unix.ProcessVMWritev(ep.pid, l.liov[:nl], l.riov[:nr], 0)
-		} else {
-			got, err = unix.ProcessVMReadv(ep.pid, l.liov[:nl], l.riov[:nr], 0)
-		}
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return err
-		case uint64(got) != bytes:
-			return unix.EFAULT
-		}
-		return nil
+	got, err := ep.callFar(wrs[0].Op, nl, nr)
+	if err == nil && got != bytes {
+		err = unix.EFAULT
 	}
+	return err
 }
