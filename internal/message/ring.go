@@ -29,12 +29,7 @@ func (c *Channel) put(o *Out) bool {
 	} else {
 		res, err = c.ring.Stage(e, o.Data)
 	}
-	switch {
-	case err != nil:
-		c.fail(err)
-		return false
-	case res != eager.Accepted:
-		c.refused(res)
+	if !c.taken(res, err) {
 		return false
 	}
 	c.count(logp.Eager, 1)
@@ -159,12 +154,7 @@ func (c *Channel) gather(from, to int) bool {
 			return false
 		}
 		pos, res, err := c.ring.StageVec(e, c.packer.Pieces())
-		switch {
-		case err != nil:
-			c.fail(err)
-			return false
-		case res != eager.Accepted:
-			c.refused(res)
+		if !c.taken(res, err) {
 			return false
 		}
 		c.stats.Gathers++

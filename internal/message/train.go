@@ -194,12 +194,7 @@ func (c *Channel) couple(run []*Out, made *consist) bool {
 	}
 	width := gather.RunWidth(uint32(or))
 	room, res, err := c.ring.Compose(e, gather.RunLen(n, width)+bytes)
-	switch {
-	case err != nil:
-		c.fail(err)
-		return false
-	case res != eager.Accepted:
-		c.refused(res)
+	if !c.taken(res, err) {
 		return false
 	}
 	var sizes []byte

@@ -109,10 +109,19 @@ func (c *Channel) flushLong() {
 	}
 }
 
-// refused notes that the ring took nothing more, and why.
-func (c *Channel) refused(r eager.Result) {
-	c.queueFull = r != eager.NoCredit
-	c.ringBusy, c.freeWas = r == eager.NoCredit, c.ring.Free(flowctl.Data)
+// taken reports whether the ring took a message. It notes that it failed, or took
+// nothing more, and why.
+func (c *Channel) taken(r eager.Result, err error) bool {
+	switch {
+	case err != nil:
+		c.fail(err)
+		return false
+	case r != eager.Accepted:
+		c.queueFull = r != eager.NoCredit
+		c.ringBusy, c.freeWas = r == eager.NoCredit, c.ring.Free(flowctl.Data)
+		return false
+	}
+	return true
 }
 
 // count counts messages handed to a stream.
