@@ -1,10 +1,8 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -29,23 +27,11 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	if err := req.CheckEngine(); err != nil {
 		return err
 	}
-	n := 0
 	spec := launch.Spec{N: 2 * pairs, Args: []string{EngineArg}, Env: []string{"RMA_MODE=" + req.Plans[0].Mode}}
 	if req.Fabric != "" && req.Fabric != "auto" {
 		spec.Env = append(spec.Env, links.EnvFabric+"="+req.Fabric)
 	}
-	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
-		rs, err := bench.ReadJSON(bytes.NewReader(b))
-		if err != nil || len(rs) != 1 {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(rs[0])
-	})
-	if err == nil && n != req.Points() {
-		err = fmt.Errorf("%d results arrived, want %d", n, req.Points())
-	}
-	return err
+	return localPoints(ctx, spec, req, stderr, emit)
 }
 
 // EngineChild is what a program started with EngineArg does. The model's figures

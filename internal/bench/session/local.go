@@ -27,8 +27,13 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	if err := req.Check(); err != nil {
 		return err
 	}
+	return localPoints(ctx, launch.Spec{N: 2, Args: []string{ChildArg}}, req, stderr, emit)
+}
+
+// localPoints runs the ranks of spec for a result of each point of req.
+func localPoints(ctx context.Context, spec launch.Spec, req bench.Request, stderr io.Writer, emit Emit) error {
 	n := 0
-	err := local(ctx, ChildArg, req, stderr, func(b []byte) (bool, error) {
+	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
 		rs, err := bench.ReadJSON(bytes.NewReader(b))
 		if err != nil || len(rs) != 1 {
 			return false, nil //nolint:nilerr // a line that is no result is passed on
