@@ -492,7 +492,6 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 
 // Sixteen ranks meet again and again, on however few processors.
 func TestManyRanks(t *testing.T) {
-	start := time.Now()
 	es := open(t, 16, "")
 	require.Equal(t, "shm", es[3].Peer(5).Link())
 	_, keys := share(t, es, 4096)
@@ -514,7 +513,6 @@ func TestManyRanks(t *testing.T) {
 		})
 	}
 	require.NoError(t, g.Wait())
-	require.Less(t, time.Since(start), 30*time.Second)
 }
 
 func TestOpenFails(t *testing.T) {

@@ -38,7 +38,7 @@ func TestInvalidate(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := es[0].Stats().Messages
 		return s.Fetched+s.Written == 6
-	}, 30*time.Second, 100*time.Microsecond)
+	}, testutil.Limit, 100*time.Microsecond)
 	require.ErrorIs(t, es[0].Invalidate(mapped[:1]), ErrInUse)
 	_, err = es[1].Peer(0).RecvTag(7, buf).Wait(ctx)
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestReceiverFirst(t *testing.T) {
 	for i := range 10 {
 		before := es[1].Stats().Messages.Adverts
 		recv := es[1].Peer(0).RecvBuffer(3, mem.Slice(0, 1<<16))
-		require.Eventually(t, func() bool { return es[1].Stats().Messages.Adverts > before }, 30*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return es[1].Stats().Messages.Adverts > before }, testutil.Limit, 100*time.Microsecond)
 		signal()
 		data := testutil.Payload(60000, uint64(i), 0)
 		require.NoError(t, es[0].Peer(1).SendTag(3, data).Wait(ctx))

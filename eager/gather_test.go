@@ -179,7 +179,7 @@ func (s *batches) reclaim() {
 
 // until makes both sides progress until done.
 func (s *batches) until(what string, done func() bool) {
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	for k := 0; !done(); k++ {
 		s.a.poll()
 		s.b.poll()

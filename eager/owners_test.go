@@ -44,7 +44,7 @@ func twoOwners(t *testing.T, open opener, mode Mode, total int) {
 	errs := make(chan error, 2)
 	size := func(i int) int { return i * 37 % 1500 }
 	own := func(x *side, out, in uint64) error {
-		end := time.Now().Add(30 * time.Second)
+		end := time.Now().Add(testutil.Limit)
 		buf, p := make([]byte, 1500), make([]byte, 1500)
 		var sp cpu.Spinner
 		sent, got := 0, 0

@@ -240,7 +240,7 @@ func (s *script) run(steps int) {
 }
 
 func (s *script) drain() {
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	for k := 0; len(s.queues[0])+len(s.queues[1]) > 0; k++ {
 		for i, x := range s.sides {
 			x.poll()

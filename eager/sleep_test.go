@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestSleepBitAsksForNotification(t *testing.T) {
@@ -196,7 +197,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 	errs := make(chan error, 1)
 	go func() {
 		rng := rand.New(rand.NewPCG(1, 2))
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(testutil.Limit)
 		for i := 0; i < total; {
 			res, err := a.ch.Send(Envelope{Meta: uint64(i), HasMeta: true})
 			if err != nil {
@@ -225,7 +226,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 	}()
 	var nap Nap
 	slept := 0
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	for got := uint64(0); got < uint64(total); {
 		require.False(t, time.Now().After(end), "reader stuck at %d after %d naps", got, slept)
 		b.poll()

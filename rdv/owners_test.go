@@ -199,7 +199,7 @@ func (o *owner) begin(total int) (did bool) {
 
 // run works until everything of this side is done.
 func (o *owner) run(total int) error {
-	end := time.Now().Add(40 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	var sp cpu.Spinner
 	for o.err == nil && (o.begun < total || o.filled < total/4 || o.writes < total/4 || !o.s.ch.Idle()) {
 		did := o.begin(total)
@@ -276,7 +276,7 @@ func (o *owner) plainSent() int { return int(o.s.ch.Stats().Offers) }
 // it has begun them all.
 func (o *owner) wait(count chan int) error {
 	want := -1
-	end := time.Now().Add(40 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	var sp cpu.Spinner
 	for o.err == nil && (want < 0 || o.got < want || !o.s.ch.Idle()) {
 		select {

@@ -55,7 +55,7 @@ func (a *app) step() {
 
 // drain finishes everything; nobody begins anything new.
 func drain(t testing.TB, xs ...*app) {
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	for k := 0; ; k++ {
 		left := 0
 		for _, x := range xs {

@@ -58,7 +58,7 @@ func TestPeerGoneInTheMiddle(t *testing.T) {
 					v := ss[victim]
 					l := v.link.(*sim.Link)
 					v.link = &dying{Link: l, left: after, die: func() { die(l) }}
-					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 					defer cancel()
 					oa, ob := both(ctx, a, b)
 					other := []outcome{oa, ob}[1-victim]

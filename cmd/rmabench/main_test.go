@@ -198,7 +198,7 @@ func TestUnderALauncher(t *testing.T) {
 		var out, errs bytes.Buffer
 		code, err := launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
 			N: n, Path: self, Args: fast("lat", "--sizes", "8,64", "--fabric", "shm", "--format", "json"),
-			Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: 50 * time.Second,
+			Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: testutil.Limit,
 		})
 		require.NoError(t, err, errs.String())
 		require.Zero(t, code)
@@ -208,7 +208,7 @@ func TestUnderALauncher(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code, err := launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
-		N: 1, Path: self, Args: fast("lat"), Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: 50 * time.Second,
+		N: 1, Path: self, Args: fast("lat"), Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: testutil.Limit,
 	})
 	require.Error(t, err)
 	require.Equal(t, exitFailed, code)

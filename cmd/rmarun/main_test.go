@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // The test binary is rmarun itself when this is set: every test runs the real
@@ -34,11 +36,11 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Limit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Env = append(os.Environ(), selfEnv+"=1", "TMPDIR="+t.TempDir())
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = testutil.Limit
 	return cmd
 }
 
@@ -173,7 +175,7 @@ func gone(t *testing.T, pid string) {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return err != nil || strings.HasPrefix(rest, "Z") // a zombie waits for an init that reaps
-	}, 15*time.Second, 10*time.Millisecond, "process %s lives on", pid)
+	}, testutil.Limit, 10*time.Millisecond, "process %s lives on", pid)
 }
 
 func TestKilledRankEndsTheJob(t *testing.T) {

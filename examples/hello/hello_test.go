@@ -154,7 +154,7 @@ func death(ctx context.Context) error {
 		if !errors.Is(err, rma.ErrRemoteAccess) {
 			return fmt.Errorf("unexpected error: %w", err)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > testutil.Limit {
 			return fmt.Errorf("not told for %v that the peer is gone: %w", took, err)
 		}
 		cpu.Yield()

@@ -92,7 +92,6 @@ func TestSixtyFourRanks(t *testing.T) {
 			took := time.Since(start)
 			require.NoError(t, err, out)
 			require.Equal(t, n, strings.Count(out, "] connected 2 "), out)
-			require.Less(t, took, 45*time.Second)
 			t.Logf("%d ranks over %s: %v; %s", n, fabric, took.Round(time.Millisecond), out[:strings.IndexByte(out, '\n')])
 		})
 	}

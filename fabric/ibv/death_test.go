@@ -118,7 +118,7 @@ func TestPeerKilled(t *testing.T) {
 		}
 		return err
 	}
-	limit := time.Now().Add(20 * time.Second)
+	limit := time.Now().Add(testutil.Limit)
 	for done < 100 {
 		require.NoError(t, post())
 		poll(false)

@@ -106,7 +106,7 @@ func join(tb testing.TB, a, b fabric.Endpoint) {
 func (s *side) wait(others ...*side) []fabric.Completion {
 	s.tb.Helper()
 	var sp cpu.Spinner
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); sp.Wait() {
+	for end := time.Now().Add(testutil.Limit); time.Now().Before(end); sp.Wait() {
 		if n := s.l.Poll(s.cs[:]); n > 0 {
 			return s.cs[:n]
 		}
@@ -156,7 +156,7 @@ func TestNotificationsWithoutReceives(t *testing.T) {
 	w := a.write(b, 8, fabric.FlagNotify|fabric.FlagSignaled)
 	sent, done := 0, 0
 	var last fabric.Completion
-	for end := time.Now().Add(20 * time.Second); last.Status == fabric.StatusOK && time.Now().Before(end); {
+	for end := time.Now().Add(testutil.Limit); last.Status == fabric.StatusOK && time.Now().Before(end); {
 		w.ID = uint64(sent)
 		if n, err := a.ep.Post([]fabric.WR{w}); err == nil {
 			sent += n
@@ -180,7 +180,7 @@ func TestLatePollerLosesNoNotification(t *testing.T) {
 	const total = 3000
 	posted, got, done := 0, 0, 0
 	w := a.write(b, 8, fabric.FlagNotify|fabric.FlagSignaled)
-	for end := time.Now().Add(60 * time.Second); got < total || done < total; {
+	for end := time.Now().Add(testutil.Limit); got < total || done < total; {
 		require.True(t, time.Now().Before(end), "posted %d, done %d, got %d", posted, done, got)
 		for posted < total {
 			w.Imm = uint32(posted)

@@ -149,7 +149,7 @@ func TestFreezeWakesSleeper(t *testing.T) {
 	w := newWorld(t, Options{Caps: CapsLike("tcp")}, fabric.EndpointOptions{PeerTimeout: 30 * time.Millisecond})
 	w.b.Freeze()
 	w.post(w.ea, w.write(1, 0, 8, 0))
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(testutil.Limit); ; {
 		if cs := w.poll(w.a); len(cs) > 0 {
 			require.Equal(t, fabric.StatusPeerGone, cs[0].Status)
 			return
@@ -157,7 +157,7 @@ func TestFreezeWakesSleeper(t *testing.T) {
 		require.True(t, time.Now().Before(end))
 		if ok, err := w.a.Arm(); ok {
 			require.NoError(t, err)
-			woken, err := event.Wait(w.a.FD(), 10*time.Second)
+			woken, err := event.Wait(w.a.FD(), testutil.Limit)
 			require.NoError(t, err)
 			require.True(t, woken)
 		}

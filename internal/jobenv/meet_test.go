@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -214,7 +215,7 @@ func TestHostilePMI(t *testing.T) {
 		fd := s.connect(t)
 		f, err := from(recorded(t, "mpich-4.0-two-hosts", fmt.Sprintf("PMI_RANK=%d", rank), fmt.Sprintf("PMI_FD=%d", fd)))
 		require.NoError(t, err)
-		f.Timeout = 20 * time.Second
+		f.Timeout = testutil.Limit
 		_, err = wireup.Join(t.Context(), f.Config)
 		require.ErrorContains(t, err, "ask the launcher (PMI)", cmd)
 		require.NoError(t, syscall.Close(fd))

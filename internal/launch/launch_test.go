@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -95,7 +96,7 @@ func (b *buffer) String() string {
 }
 
 func ctxT(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -145,13 +146,12 @@ func TestExitCodes(t *testing.T) {
 		script, want string
 		code         int
 	}{
-		"code":   {`[ $RMA_RANK = 1 ] && exit 7; exec sleep 60`, "rank 1 .* exited with code 7", 7},
-		"signal": {`[ $RMA_RANK = 2 ] && kill -KILL $$; exec sleep 60`, `rank 2 .* was killed by SIGKILL \(killed\)`, 137},
+		"code":   {`[ $RMA_RANK = 1 ] && exit 7; exec sleep 3600`, "rank 1 .* exited with code 7", 7},
+		"signal": {`[ $RMA_RANK = 2 ] && kill -KILL $$; exec sleep 3600`, `rank 2 .* was killed by SIGKILL \(killed\)`, 137},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var said []string
-			start := time.Now()
 			code, _, err := sh(t, Spec{N: 3, Say: func(s string) { said = append(said, s) }}, c.script)
 			require.Equal(t, c.code, code)
 			var re *RankError
@@ -159,7 +159,6 @@ func TestExitCodes(t *testing.T) {
 			require.Regexp(t, c.want, err.Error())
 			require.Len(t, said, 1)
 			require.Regexp(t, c.want+"; stopping 2 other", said[0])
-			require.Less(t, time.Since(start), 20*time.Second)
 		})
 	}
 	code, _, err := sh(t, Spec{N: 2}, "exit 0")
@@ -199,7 +198,7 @@ func TestStubbornRanksAreKilled(t *testing.T) {
 
 func TestTimeoutAndCancel(t *testing.T) {
 	t.Parallel()
-	code, _, err := sh(t, Spec{N: 2, Timeout: 100 * time.Millisecond}, "exec sleep 60")
+	code, _, err := sh(t, Spec{N: 2, Timeout: 100 * time.Millisecond}, "exec sleep 3600")
 	require.Equal(t, ExitTimeout, code)
 	var te *TimeoutError
 	require.ErrorAs(t, err, &te)
@@ -311,11 +310,9 @@ func TestOutputIntegrity(t *testing.T) {
 // and does not outlive it.
 func TestGrandchildrenEndWithTheirRank(t *testing.T) {
 	t.Parallel()
-	start := time.Now()
-	code, out, err := sh(t, Spec{N: 2}, `sleep 60 & echo $!`)
+	code, out, err := sh(t, Spec{N: 2}, `sleep 3600 & echo $!`)
 	require.NoError(t, err)
 	require.Zero(t, code)
-	require.Less(t, time.Since(start), 20*time.Second)
 	for _, pid := range strings.Fields(out) {
 		requireDead(t, pid)
 	}
@@ -332,7 +329,7 @@ func requireDead(t *testing.T, pid string) {
 		}
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return strings.HasPrefix(rest, "Z")
-	}, 15*time.Second, 10*time.Millisecond, "process %s lives on", pid)
+	}, testutil.Limit, 10*time.Millisecond, "process %s lives on", pid)
 }
 
 // launcher starts this binary as a launcher of two shells that run script.
@@ -345,7 +342,7 @@ func launcher(t *testing.T, script string) (*exec.Cmd, *bufio.Reader) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	killer := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
+	killer := time.AfterFunc(testutil.Limit, func() { cmd.Process.Kill() })
 	t.Cleanup(func() { killer.Stop(); cmd.Process.Kill(); cmd.Wait() })
 	return cmd, bufio.NewReader(out)
 }
@@ -358,7 +355,7 @@ func fields(t *testing.T, r *bufio.Reader) []string {
 
 func TestNothingSurvivesAKilledLauncher(t *testing.T) {
 	t.Parallel()
-	cmd, out := launcher(t, `trap '' TERM HUP INT; sleep 300 & echo $$ $! ${RMA_ROOT#unix:}; wait`)
+	cmd, out := launcher(t, `trap '' TERM HUP INT; sleep 3600 & echo $$ $! ${RMA_ROOT#unix:}; wait`)
 	a, b := fields(t, out), fields(t, out)
 	require.FileExists(t, a[2])
 	require.NoError(t, cmd.Process.Kill())
@@ -369,14 +366,14 @@ func TestNothingSurvivesAKilledLauncher(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Dir(a[2]))
 		return errors.Is(err, os.ErrNotExist)
-	}, 15*time.Second, 10*time.Millisecond, "the socket's directory is left behind")
+	}, testutil.Limit, 10*time.Millisecond, "the socket's directory is left behind")
 }
 
 func TestSignalsAreForwarded(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			cmd, out := launcher(t, fmt.Sprintf(`trap 'echo got; kill $p 2>/dev/null; exit 0' %d; sleep 300 & p=$!; echo ready; wait`, int(sig)))
+			cmd, out := launcher(t, fmt.Sprintf(`trap 'echo got; kill $p 2>/dev/null; exit 0' %d; sleep 3600 & p=$!; echo ready; wait`, int(sig)))
 			fields(t, out)
 			fields(t, out)
 			require.NoError(t, cmd.Process.Signal(sig))
@@ -387,7 +384,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 	}
 	t.Run("unhandled", func(t *testing.T) {
 		t.Parallel()
-		cmd, out := launcher(t, `echo ready; exec sleep 300`)
+		cmd, out := launcher(t, `echo ready; exec sleep 3600`)
 		fields(t, out)
 		fields(t, out)
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
@@ -418,10 +415,8 @@ func TestManyRanks(t *testing.T) {
 		t.Skip("starts 24 processes")
 	}
 	t.Parallel()
-	start := time.Now()
 	code, out, err := self(t, Spec{N: 24}, "")
 	require.NoError(t, err, out)
 	require.Zero(t, code)
 	require.Equal(t, 24, strings.Count(out, "of 24 sees"))
-	require.Less(t, time.Since(start), 30*time.Second)
 }

@@ -115,7 +115,7 @@ func watched(n int, gone *atomic.Int32) []byte {
 }
 
 func collected(t *testing.T, gone *atomic.Int32, want int32) {
-	require.Eventually(t, func() bool { runtime.GC(); return gone.Load() == want }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { runtime.GC(); return gone.Load() == want }, testutil.Limit, time.Millisecond)
 }
 
 // What is kept is not collected, whoever has forgotten it; what was evicted,

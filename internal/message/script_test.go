@@ -270,7 +270,7 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 			require.NoError(t, p.s.turn())
 		}
 	}
-	end := time.Now().Add(60 * time.Second)
+	end := time.Now().Add(testutil.Limit)
 	for d := [2]*player{a, b}; ; {
 		waiting := 0
 		for i, p := range d {

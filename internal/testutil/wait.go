@@ -8,13 +8,16 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// patience is how long a wait of d may really take. Limits of seconds are there
-// to end a hang, not to measure: under the race detector on a machine with other
-// work everything takes longer, a limit as well. Short limits are part of what is
-// tested and stay.
-func patience(d time.Duration) time.Duration {
-	if Race && d >= 5*time.Second {
-		return 4 * d
+// Limit ends a test that hangs. It measures nothing: on a machine with other work,
+// under the race detector, everything may take a hundred times as long as on an idle
+// one. Tests that have to bound a wait themselves use it, too.
+const Limit = 3 * time.Minute
+
+// atLeast returns how long a wait of d may really take. Limits of seconds are there to
+// end a hang; short ones are part of what is tested and stay.
+func atLeast(d time.Duration) time.Duration {
+	if d >= 5*time.Second {
+		return max(d, Limit)
 	}
 	return d
 }
@@ -23,7 +26,7 @@ func patience(d time.Duration) time.Duration {
 // between, and ends the test if that takes longer than d.
 func Eventually(tb testing.TB, d time.Duration, done func() bool, format string, args ...any) {
 	tb.Helper()
-	d = patience(d)
+	d = atLeast(d)
 	var sp cpu.Spinner
 	for end := time.Now().Add(d); !done(); {
 		if sp.Wait() > 0 && time.Now().After(end) {
@@ -36,7 +39,7 @@ func Eventually(tb testing.TB, d time.Duration, done func() bool, format string,
 // f must not use tb.Fatal.
 func Within(tb testing.TB, d time.Duration, what string, f func()) {
 	tb.Helper()
-	d = patience(d)
+	d = atLeast(d)
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	tm := time.NewTimer(d)
@@ -50,7 +53,7 @@ func Within(tb testing.TB, d time.Duration, what string, f func()) {
 
 // Context returns a context that ends after d or with the test.
 func Context(tb testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience(d))
+	ctx, cancel := context.WithTimeout(context.Background(), atLeast(d))
 	tb.Cleanup(cancel)
 	return ctx
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // ownJob joins n ranks of which rank 0 serves, over a loopback port.
@@ -26,7 +28,7 @@ func ownJob(t *testing.T, n int, change func(c *Config)) []*Job {
 	var g errgroup.Group
 	for r := range js {
 		g.Go(func() (err error) {
-			c := Config{Rank: r, Size: n, Token: testToken, Root: ln.Addr().String(), Timeout: 20 * time.Second}
+			c := Config{Rank: r, Size: n, Token: testToken, Root: ln.Addr().String(), Timeout: testutil.Limit}
 			if r == 0 {
 				c.Prepare = func(_ context.Context, c *Config) error { c.Listener = ln; return nil }
 			}

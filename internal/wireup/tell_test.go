@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestTell(t *testing.T) {
@@ -92,7 +94,7 @@ func TestHostileTells(t *testing.T) {
 	m := message{typ: msgTell, id: 1, rank: 9, key: "k"}
 	_, err := c.Write(m.append(nil))
 	require.NoError(t, err)
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(testutil.Limit)))
 	reply, err := readFrame(c, maxToRank)
 	require.NoError(t, err)
 	require.Equal(t, codeRank, reply.code)

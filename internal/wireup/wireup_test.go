@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +38,7 @@ func serve(t *testing.T, network string, size int) (*Server, string) {
 
 func join(t *testing.T, root string, rank, size int) *Job {
 	t.Helper()
-	j, err := Join(t.Context(), Config{Rank: rank, Size: size, Root: root, Token: testToken, Timeout: 20 * time.Second})
+	j, err := Join(t.Context(), Config{Rank: rank, Size: size, Root: root, Token: testToken, Timeout: testutil.Limit})
 	require.NoError(t, err)
 	t.Cleanup(func() { j.Close() })
 	return j
@@ -214,7 +216,7 @@ func TestServerComesLate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	var g errgroup.Group
 	g.Go(func() error {
-		j, err := Join(t.Context(), Config{Size: 1, Root: "unix:" + path, Timeout: 20 * time.Second})
+		j, err := Join(t.Context(), Config{Size: 1, Root: "unix:" + path, Timeout: testutil.Limit})
 		if err == nil {
 			err = j.Close()
 		}
@@ -280,7 +282,7 @@ func TestImpostorServer(t *testing.T) {
 				readFrame(c, maxHandshake)
 				c.Write(answer.append(nil))
 			}()
-			_, err = Join(t.Context(), Config{Root: "unix:" + ln.Addr().String(), Token: testToken, Timeout: 10 * time.Second})
+			_, err = Join(t.Context(), Config{Root: "unix:" + ln.Addr().String(), Token: testToken, Timeout: testutil.Limit})
 			want := map[string]error{"wrong mac": ErrToken, "other version": ErrVersion, "nonsense": ErrProtocol}[name]
 			require.ErrorIs(t, err, want)
 		})

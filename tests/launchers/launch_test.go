@@ -51,7 +51,7 @@ type launcher struct {
 // of its processes outlives the call.
 func (l launcher) run(t *testing.T, role string, program ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Limit)
 	defer cancel()
 	if len(program) == 0 {
 		exe, err := os.Executable()

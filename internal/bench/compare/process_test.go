@@ -41,7 +41,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			// Nobody may reap it here, where this process is no init.
 			s, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 			return err != nil && syscall.Kill(child, 0) != nil || strings.Contains(string(s), ") Z ")
-		}, 20*time.Second, time.Millisecond)
+		}, testutil.Limit, time.Millisecond)
 	}
 }
 
