@@ -4,6 +4,8 @@ VM       ?= auto
 # Inputs, not seconds: at the end of a time Go's fuzzing engine now and then fails
 # with "context deadline exceeded" (it compares two contexts of which one ends later).
 FUZZTIME ?= 2000x
+# Of one package: it ends a hang, on a machine with other work as well.
+LIMIT    ?= 40m
 RACEPKGS ?= ./...
 OUT      ?= out
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
@@ -50,10 +52,10 @@ test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device test
 	fi
 
 unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ included, in random order
-	$(GO) test -shuffle=on ./...
-	cd metrics && $(GO) test -shuffle=on ./...
-	cd examples/grpc && $(GO) test -shuffle=on ./...
-	cd bench/peers && $(GO) test -shuffle=on ./...
+	$(GO) test -timeout $(LIMIT) -shuffle=on ./...
+	cd metrics && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
+	cd examples/grpc && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
+	cd bench/peers && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
 
 lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
@@ -72,14 +74,14 @@ race: export GORACE := atexit_sleep_ms=20
 # shmipc-go closes a session while its reader may still look: its program is left out.
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-	  set -x; $(GO) test -race -shuffle=on $(RACEPKGS); (cd metrics && $(GO) test -race ./...); (cd bench/peers && $(GO) test -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
+	  set -x; $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); (cd metrics && $(GO) test -timeout $(LIMIT) -race ./...); (cd bench/peers && $(GO) test -timeout $(LIMIT) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
 	elif [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
 nocgo: ## build and test without cgo: shm, tcp and sim must do
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test -shuffle=on ./...
+	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on ./...
 
 # Systems beside this one that the module builds for. Links work on linux; elsewhere
 # what cannot says so when it is opened.
@@ -93,10 +95,10 @@ cross: ## build and vet for other systems and processors, tests included
 	done
 
 test32: ## the tests where int and pointers have 32 bits (linux/386, on amd64)
-	CGO_ENABLED=0 GOARCH=386 $(GO) test -shuffle=on . ./eager ./fabric/... ./flowctl ./gather ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
+	CGO_ENABLED=0 GOARCH=386 $(GO) test -timeout $(LIMIT) -shuffle=on . ./eager ./fabric/... ./flowctl ./gather ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
 
 portable: ## the tests of tcp with the system calls of macOS and FreeBSD
-	CGO_ENABLED=0 $(GO) test -shuffle=on -tags rma_portable ./fabric/tcp
+	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on -tags rma_portable ./fabric/tcp
 
 # One instrumented test binary a package, not one a target; minimising an input that
 # was merely interesting may take longer than the search itself, so it is bounded.
