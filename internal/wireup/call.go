@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -41,32 +40,24 @@ func (j *Job) Get(ctx context.Context, rank int, key string) ([]byte, error) {
 
 // AllGather gives every rank the values of all, indexed by rank. All ranks
 // must call it; the n-th call under a name joins the n-th of the others. A
-// value is at most min(MaxValue, MaxGather/Size) bytes. Errors as Get; after
-// one, the ranks may be out of step under this name.
+// value is at most min(MaxValue, MaxGather/Size) bytes. Errors as Get; if ctx ends
+// before all have called it, it fails on all ranks, with a *GivenUpError.
 func (j *Job) AllGather(ctx context.Context, key string, val []byte) ([][]byte, error) {
 	return j.gather(ctx, "allgather", key, val)
 }
 
-// Barrier returns when all ranks have called it under the name.
+// Barrier returns when all ranks have called it under the name. Errors as AllGather.
 func (j *Job) Barrier(ctx context.Context, name string) error {
 	_, err := j.gather(ctx, "barrier", name, nil)
 	return err
 }
 
 func (j *Job) gather(ctx context.Context, op, key string, val []byte) ([][]byte, error) {
-	if err := checkSizes(op, key+"                      ", val, gatherMax(j.cfg.Size)); err != nil {
+	x, err := j.Exchange(op, key, val)
+	if err != nil {
 		return nil, err
 	}
-	name := op[:1] + "/" + key
-	j.mu.Lock()
-	round := j.rounds[name]
-	j.rounds[name]++
-	j.mu.Unlock()
-	m, err := j.call(ctx, op, key, message{typ: msgGather, key: name + "/" + strconv.FormatUint(round, 36), val: val})
-	if err == nil && (m.typ != msgValues || len(m.vals) != j.cfg.Size) {
-		err = fmt.Errorf("wireup: %s %q: %w: frame type %d with %d values", op, key, ErrProtocol, m.typ, len(m.vals))
-	}
-	return m.vals, err
+	return x.Finish(ctx)
 }
 
 func checkSizes(op, key string, val []byte, maxVal int) error {
@@ -94,34 +85,11 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 	if err := ctx.Err(); err != nil {
 		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
 	}
-	ch := make(chan message, 1)
-	j.mu.Lock()
-	if j.err != nil || j.closing {
-		err := j.err
-		j.mu.Unlock()
-		if err == nil {
-			err = ErrClosed
-		}
-		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
-	}
-	for j.calls[j.next] != nil {
-		j.next++
-	}
-	m.id = j.next
-	j.next++
-	j.calls[m.id] = ch
-	j.mu.Unlock()
-	defer func() {
-		j.mu.Lock()
-		if j.calls[m.id] == ch {
-			delete(j.calls, m.id)
-		}
-		j.mu.Unlock()
-	}()
-	err := j.write(m)
+	ch, err := j.begin(&m)
 	if err != nil {
 		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
 	}
+	defer j.forget(m.id, ch)
 	var late <-chan time.Time
 	expired := ctx.Done()
 	for {
@@ -149,19 +117,56 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 	}
 }
 
+// begin sends m under an id of its own, and returns where the answer will come.
+func (j *Job) begin(m *message) (chan message, error) {
+	answer := make(chan message, 1)
+	j.mu.Lock()
+	if j.err != nil || j.closing {
+		err := j.err
+		j.mu.Unlock()
+		if err == nil {
+			err = ErrClosed
+		}
+		return nil, err
+	}
+	for j.calls[j.next] != nil {
+		j.next++
+	}
+	m.id = j.next
+	j.next++
+	j.calls[m.id] = answer
+	j.mu.Unlock()
+	if err := j.write(*m); err != nil {
+		j.forget(m.id, answer)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// forget lets go of an answer that nobody waits for any more.
+func (j *Job) forget(id uint32, answer chan message) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.calls[id] == answer {
+		delete(j.calls, id)
+	}
+}
+
 func (j *Job) result(op, key string, start time.Time, r message) error {
 	if r.typ != msgDone || r.code == codeOK {
 		return nil
 	}
-	var ranks []int
-	for _, x := range r.ranks {
-		ranks = append(ranks, int(x))
-	}
 	switch r.code {
 	case codeTimeout:
-		return &TimeoutError{Op: op, Key: key, After: time.Since(start), Missing: ranks, More: int(r.size), Detail: r.text}
+		te := &TimeoutError{Op: op, Key: key, After: time.Since(start)}
+		te.take(r)
+		return te
 	case codeGone:
-		return &PeerGoneError{Op: op, Key: key, Ranks: ranks, Detail: r.text}
+		return &PeerGoneError{Op: op, Key: key, Ranks: r.listed(), Detail: r.text}
+	case codeGivenUp:
+		if len(r.ranks) == 1 {
+			return &GivenUpError{Op: op, Key: key, Rank: int(r.ranks[0]), Detail: r.text}
+		}
 	}
 	return fmt.Errorf("wireup: %s %q: %w", op, key, r.code.err())
 }

@@ -38,6 +38,12 @@ func (c *client) sendValues(id uint32, body []byte) {
 	c.push(outFrame{head, body})
 }
 
+// answer sends what others were told under this client's id.
+func (c *client) answer(id uint32, m message) {
+	m.id = id
+	c.send(m)
+}
+
 func (c *client) done(id uint32, why code, ranks []int, more int, text string) {
 	m := message{typ: msgDone, id: id, code: why, size: uint32(more), text: text}
 	for _, r := range ranks {

@@ -7,7 +7,7 @@ import (
 )
 
 // Version of the protocol. It changes with every change of a frame.
-const Version = 2
+const Version = 3
 
 // Bounds of what the protocol carries. Addresses and keys are hundreds of
 // bytes: larger values would make the server a data path, smaller ones would
@@ -34,18 +34,20 @@ const (
 	msgJoin
 	msgWelcome
 	msgRefuse
-	msgPut    // id, key, val → done
-	msgGet    // id, rank, key → value or done
-	msgGather // id, key, val → values or done
-	msgCancel // id → done (timeout), unless the answer is on its way
-	msgAbort  // rank, text; both directions
-	msgLeave  // the rank ends in good order
-	msgDone   // id, code, ranks, more, text
-	msgValue  // id, val
-	msgValues // id, vals
-	msgGone   // rank, text
-	msgTell   // id, rank, key, val → done
-	msgTold   // rank, key, val
+	msgPut     // id, key, val → done
+	msgGet     // id, rank, key → value or done
+	msgGather  // id, key, val → values or done
+	msgCancel  // id → done (timeout), unless the answer is on its way; a gather is given up for all
+	msgAbort   // rank, text; both directions
+	msgLeave   // the rank ends in good order
+	msgDone    // id, code, ranks, more, text
+	msgValue   // id, val
+	msgValues  // id, vals
+	msgGone    // rank, text
+	msgTell    // id, rank, key, val → done
+	msgTold    // rank, key, val
+	msgGiveUp  // id, key → done: a gather that this rank does not come to
+	msgMissing // id, key → done: who has not come to a gather
 	numMsg
 )
 
@@ -65,12 +67,14 @@ const (
 	codeTooLarge
 	codeExists
 	codeProtocol
+	codeGivenUp
 )
 
 var codeErr = map[code]error{
 	codeVersion: ErrVersion, codeToken: ErrToken, codeSize: ErrSize, codeRank: ErrRank,
 	codeDuplicate: ErrDuplicateRank, codeClosing: ErrServerGone, codeGone: ErrPeerGone,
 	codeTimeout: ErrTimeout, codeTooLarge: ErrTooLarge, codeExists: ErrExists, codeProtocol: ErrProtocol,
+	codeGivenUp: ErrGivenUp,
 }
 
 func (c code) err() error {
@@ -95,6 +99,14 @@ type message struct {
 	vals    [][]byte
 	nonce   [nonceSize]byte
 	mac     [macSize]byte
+}
+
+// listed is the ranks of a done.
+func (m *message) listed() (ranks []int) {
+	for _, r := range m.ranks {
+		ranks = append(ranks, int(r))
+	}
+	return ranks
 }
 
 var le = binary.LittleEndian
@@ -138,6 +150,9 @@ func (m *message) append(b []byte) []byte {
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, m.key)
 		b = appendBytes(b, m.val)
+	case msgGiveUp, msgMissing:
+		b = le.AppendUint32(b, m.id)
+		b = appendString(b, m.key)
 	case msgCancel:
 		b = le.AppendUint32(b, m.id)
 	case msgAbort, msgGone:
@@ -209,6 +224,9 @@ func parse(b []byte) (message, error) {
 		m.rank = r.u32()
 		m.key = r.str(MaxKey)
 		m.val = r.bytes(MaxTell)
+	case msgGiveUp, msgMissing:
+		m.id = r.u32()
+		m.key = r.str(MaxKey)
 	case msgCancel:
 		m.id = r.u32()
 	case msgAbort, msgGone:

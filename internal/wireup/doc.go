@@ -9,7 +9,7 @@
 //
 // A rank holds a [Job]; it publishes values under keys ([Job.Put]), reads what
 // others published ([Job.Get], which waits), exchanges with all
-// ([Job.AllGather], [Job.Barrier]), tells another something ([Job.Tell]) and learns that a rank or the job has ended
+// ([Job.AllGather], [Job.Barrier], [Job.Exchange]), tells another something ([Job.Tell]) and learns that a rank or the job has ended
 // ([Job.Gone], [Job.Done]). Without a job in the environment a process is rank
 // 0 of 1 and everything works the same, in memory.
 //
@@ -36,6 +36,8 @@
 // # Invariants
 //
 //   - A request is answered exactly once, or the connection ends.
+//   - An exchange of all ranks succeeds for all, or fails for all with one reason:
+//     the server decides, once, and keeps its decision until every rank has heard it.
 //   - The server never waits for a client: what a client does not read is
 //     queued up to a bound, then that client is dropped. A client that has not
 //     authenticated holds one of a bounded number of places for a bounded time.
@@ -47,10 +49,11 @@
 //	codec.go    frames and messages
 //	auth.go     the challenge
 //	config.go   Config and the environment
-//	job.go      the rank's side; call.go its requests; tell.go between two ranks
+//	job.go      the rank's side; call.go its requests; exchange.go what all do together;
+//	            tell.go between two ranks
 //	own.go      a rank that runs the server itself
 //	secret.go   tokens; tls.go certificates
-//	server.go   the rendezvous server; state.go what it remembers
+//	server.go   the rendezvous server; state.go what it remembers; gather.go exchanges
 //	errors.go   errors
 //
 // It may import nothing of the project. Tests live beside the code.

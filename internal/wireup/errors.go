@@ -25,6 +25,8 @@ var (
 	ErrExists        = errors.New("key is set already")
 	ErrProtocol      = errors.New("wire-up protocol error")
 	ErrEnvironment   = errors.New("bad job environment")
+	ErrGivenUp       = errors.New("given up")
+	ErrUndecided     = errors.New("the rendezvous server does not say whether all have called it: call it again")
 )
 
 // TimeoutError is a wait that ended without its value. It unwraps to
@@ -40,6 +42,11 @@ type TimeoutError struct {
 
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("wireup: %s %q: timed out: after %v %s", e.Op, e.Key, rounded(e.After), e.Detail)
+}
+
+// take notes what the server says about whom was waited for.
+func (e *TimeoutError) take(m message) {
+	e.Missing, e.More, e.Detail = m.listed(), int(m.size), m.text
 }
 
 // rounded is d with two or three digits.
@@ -74,6 +81,33 @@ func (e *PeerGoneError) Error() string {
 
 // Unwrap returns ErrPeerGone.
 func (e *PeerGoneError) Unwrap() error { return ErrPeerGone }
+
+// GivenUpError says that a rank gave up what all ranks do together, so that it came to
+// nothing for all of them. It unwraps to ErrGivenUp, and to Err.
+type GivenUpError struct {
+	Op     string
+	Key    string
+	Rank   int    // who gave it up
+	Detail string // whom it had waited for
+	Err    error  // why, if this rank wanted to give it up as well: a *TimeoutError or the context's error
+
+	own bool // it was this rank
+}
+
+func (e *GivenUpError) Error() string {
+	if e.own {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("wireup: %s %q: rank %d has given up: %s", e.Op, e.Key, e.Rank, e.Detail)
+}
+
+// Unwrap returns ErrGivenUp, and Err if there is one.
+func (e *GivenUpError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrGivenUp}
+	}
+	return []error{ErrGivenUp, e.Err}
+}
 
 // AbortError says that a rank (or the launcher: rank -1) ended the job.
 // It unwraps to ErrAborted.

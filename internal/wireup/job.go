@@ -23,6 +23,7 @@ type Job struct {
 
 	own     *Server // in this process, or nil
 	ownOnce sync.Once
+	linger  time.Duration // failedLinger
 
 	wmu sync.Mutex // serialises writes of frames
 
@@ -60,7 +61,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	j := &Job{
 		cfg: cfg, calls: map[uint32]chan message{}, rounds: map[string]uint64{},
 		gone: map[int]chan struct{}{}, goneWhy: map[int]string{},
-		done: make(chan struct{}), readEnd: make(chan struct{}),
+		done: make(chan struct{}), readEnd: make(chan struct{}), linger: failedLinger,
 	}
 	ctx, cancel := j.bound(ctx)
 	defer cancel()

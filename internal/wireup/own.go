@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// failedLinger is how long a rank that serves the rendezvous stays for the
-// others when the job is being torn down: long enough that they hear of it.
-const failedLinger = 2 * time.Second
+// failedLinger bounds how long a rank that serves the rendezvous stays for others that
+// have joined when the job is being torn down: long enough that they hear of it.
+const failedLinger = 500 * time.Millisecond
 
 // serve runs the server of the job inside this rank: rank 0 of a job that no
 // launcher serves, and jobs of one.
@@ -41,9 +41,9 @@ func (j *Job) Serves() bool { return j.own != nil && j.cfg.Size > 1 }
 // it. Called after this rank's leave, by everybody who closes.
 func (j *Job) endOwn() {
 	j.ownOnce.Do(func() {
-		linger := j.cfg.Timeout
+		linger, left := j.cfg.Timeout, j.own.Finished()
 		if j.own.Err() != nil {
-			linger = failedLinger
+			linger, left = j.linger, j.own.deserted()
 		}
 		var late <-chan time.Time
 		if linger > 0 {
@@ -53,7 +53,7 @@ func (j *Job) endOwn() {
 		}
 		if j.Serves() {
 			select {
-			case <-j.own.Finished():
+			case <-left:
 			case <-late:
 			}
 		}

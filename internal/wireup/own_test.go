@@ -94,6 +94,30 @@ func TestServingRankAborts(t *testing.T) {
 	require.NoError(t, js[1].Close())
 }
 
+// When the job has failed, the rank that serves stays for those that joined, and for
+// nobody else.
+func TestServingRankOfAFailedJobWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	for _, joined := range []int{1, 2} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		j, err := Join(t.Context(), Config{Size: 3, Listener: ln, Timeout: time.Hour})
+		require.NoError(t, err)
+		j.linger = time.Hour
+		var other *Job
+		if joined == 2 {
+			other, err = Join(t.Context(), Config{Rank: 1, Size: 3, Root: ln.Addr().String()})
+			require.NoError(t, err)
+		}
+		j.Abort("rank 2 has not joined")
+		if other != nil {
+			<-other.Done()
+			require.NoError(t, other.Close())
+		}
+		require.NoError(t, j.Close())
+	}
+}
+
 // One of several addresses is the server's.
 func TestSeveralRoots(t *testing.T) {
 	t.Parallel()

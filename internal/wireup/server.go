@@ -57,6 +57,7 @@ type Server struct {
 	conns    map[*client]struct{}
 	left     int
 	closed   bool
+	empty    chan struct{} // closed when nobody is connected any more, if somebody waits for it
 
 	done     chan struct{} // closed on abort and by Close
 	finished chan struct{} // closed when every rank has joined and ended
@@ -106,6 +107,20 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Finished is closed when every rank of the job has joined and ended.
 func (s *Server) Finished() <-chan struct{} { return s.finished }
+
+// deserted is closed when no rank is connected: of a job that nobody can join any more.
+// Once.
+func (s *Server) deserted() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := make(chan struct{})
+	if len(s.conns) == 0 {
+		close(ch)
+	} else {
+		s.empty = ch
+	}
+	return ch
+}
 
 // Err is the *AbortError of an aborted job, ErrClosed of a closed server, else nil.
 func (s *Server) Err() error {
@@ -278,6 +293,10 @@ func (s *Server) serve(raw, conn net.Conn) {
 	s.mu.Lock()
 	c.quit(why)
 	delete(s.conns, c)
+	if len(s.conns) == 0 && s.empty != nil {
+		close(s.empty)
+		s.empty = nil
+	}
 	if !s.closed {
 		s.ended(c.rank, why)
 	}

@@ -1,9 +1,6 @@
 package wireup
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Bounds of what one rank may make the server keep.
 const (
@@ -43,12 +40,6 @@ type wait struct {
 	g   *gather
 }
 
-type gather struct {
-	vals  [][]byte // by rank; nil until the rank contributes
-	have  int
-	waits map[*wait]struct{}
-}
-
 func newState(size int) *state {
 	return &state{
 		size: size, clients: make([]*client, size), joined: make([]bool, size), gone: make([]string, size),
@@ -71,7 +62,7 @@ func (s *state) join(c *client) code {
 
 // handle executes one frame of c. An error ends the client.
 func (s *state) handle(c *client, m message) error {
-	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgTell {
+	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgTell || m.typ == msgGiveUp || m.typ == msgMissing {
 		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending {
 			return fmt.Errorf("%w: request %d while %d are open", ErrProtocol, m.id, len(c.waits))
 		}
@@ -83,6 +74,10 @@ func (s *state) handle(c *client, m message) error {
 		s.get(c, m)
 	case msgGather:
 		s.gather(c, m)
+	case msgGiveUp:
+		s.giveUp(c, m)
+	case msgMissing:
+		s.missingFrom(c, m)
 	case msgTell:
 		s.tell(c, m)
 	case msgCancel:
@@ -161,105 +156,20 @@ func (s *state) tell(c *client, m message) {
 	}
 }
 
-// gatherMax is how long one rank's value of a gather may be.
-func gatherMax(size int) int { return min(MaxValue, MaxGather/size) }
-
-func (s *state) gather(c *client, m message) {
-	g := s.gathers[m.key]
-	if g == nil {
-		g = &gather{vals: make([][]byte, s.size), waits: map[*wait]struct{}{}}
-		s.gathers[m.key] = g
-	}
-	switch {
-	case g.vals[c.rank] != nil:
-		c.done(m.id, codeExists, nil, 0, "")
-		return
-	case len(m.val) > gatherMax(s.size) || !s.charge(c.rank, len(m.val)+len(m.key)+keyCost):
-		c.done(m.id, codeTooLarge, nil, 0, "")
-		return
-	}
-	if g.vals[c.rank] = m.val; m.val == nil {
-		g.vals[c.rank] = []byte{}
-	}
-	g.have++
-	w := &wait{c: c, id: m.id, key: m.key, g: g}
-	c.waits[m.id] = w
-	g.waits[w] = struct{}{}
-	if g.have == s.size {
-		body := appendVals(nil, g.vals)
-		for w := range g.waits {
-			delete(w.c.waits, w.id)
-			w.c.sendValues(w.id, body)
-		}
-		for r, v := range g.vals {
-			s.stored[r] -= len(v) + len(m.key) + keyCost
-		}
-		delete(s.gathers, m.key)
-		return
-	}
-	if s.nGone > 0 {
-		s.failGather(g)
-	}
-}
-
-// failGather answers everybody who waits for g if a rank that is gone has not
-// contributed. The contributions stay, so that latecomers get the same answer.
-func (s *state) failGather(g *gather) {
-	ranks, why := []int(nil), ""
-	for r, text := range s.gone {
-		if text != "" && g.vals[r] == nil {
-			if ranks, why = append(ranks, r), text; len(ranks) == MaxListed {
-				break
-			}
-		}
-	}
-	if ranks == nil {
-		return
-	}
-	for w := range g.waits {
-		delete(w.c.waits, w.id)
-		w.c.done(w.id, codeGone, ranks, 0, why)
-	}
-	clear(g.waits)
-}
-
-// cancel ends a wait that timed out at the rank, and says whom it waited for.
-// A wait that has been answered already needs nothing: the answer is under way.
+// cancel ends a wait that its rank gives up, and says whom it waited for. That of a
+// gather is given up for all. A wait that has been answered already needs nothing: the
+// answer is under way.
 func (s *state) cancel(c *client, id uint32) {
 	w := c.waits[id]
 	if w == nil {
 		return
 	}
-	what, missing := "has not published it", []int{w.get.rank}
-	if w.g != nil {
-		what, missing = "has not called it", nil
-		for r, v := range w.g.vals {
-			if v == nil {
-				missing = append(missing, r)
-			}
-		}
-	}
-	var absent, late []int
-	for _, r := range missing {
-		if s.joined[r] {
-			late = append(late, r)
-		} else {
-			absent = append(absent, r)
-		}
-	}
-	text := ""
-	if len(absent) > 0 {
-		text = fmt.Sprintf("%s of %d %s not joined", rankList(absent), s.size, have(absent))
-	}
-	if len(late) > 0 {
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s %s%s", rankList(late), have(late), strings.TrimPrefix(what, "has"))
-	}
-	more := max(0, len(missing)-MaxListed)
-	missing = missing[:len(missing)-more]
 	s.forget(w)
+	if w.g != nil {
+		s.giveUpOn(c, id, w.key, w.g)
+		return
+	}
+	missing, more, text := s.missing([]int{w.get.rank}, "has not published it")
 	c.done(id, codeTimeout, missing, more, text)
 }
 
@@ -298,9 +208,7 @@ func (s *state) end(rank int, why string) {
 		}
 		delete(s.gets, k)
 	}
-	for _, g := range s.gathers {
-		s.failGather(g)
-	}
+	s.lostFrom(rank)
 	s.broadcast(message{typ: msgGone, rank: uint32(rank), text: why})
 }
 

@@ -1,0 +1,172 @@
+package wireup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Exchange is one call that all ranks make together: each brings a value and gets
+// those of all. What becomes of it is decided by the server, once, for all ranks: all
+// get the values, or all learn that it failed. For one goroutine at a time.
+//
+// A rank whose context ends has two ways to go on. Wait may be called again, and goes
+// on with the same exchange; meanwhile it may be complete for the others. Finish gives
+// the exchange up for all ranks.
+type Exchange struct {
+	j       *Job
+	op, key string
+	m       message      // this rank's part
+	begun   time.Time    // when this rank came to it; zero before
+	answer  chan message // what became of it
+	gaveUp  error        // why this rank gave it up
+
+	over bool // and this is what became of it
+	vals [][]byte
+	err  error
+}
+
+// Exchange begins this rank's part in an exchange, of which the others know nothing
+// before Wait or Finish: the n-th under a name joins the n-th of the other ranks. A
+// value is at most min(MaxValue, MaxGather/Size) bytes. op is for messages.
+func (j *Job) Exchange(op, key string, val []byte) (*Exchange, error) {
+	if err := checkSizes(op, key+"                      ", val, gatherMax(j.cfg.Size)); err != nil {
+		return nil, err
+	}
+	name := op[:1] + "/" + key
+	j.mu.Lock()
+	round := j.rounds[name]
+	j.rounds[name]++
+	j.mu.Unlock()
+	m := message{typ: msgGather, key: name + "/" + strconv.FormatUint(round, 36), val: val}
+	return &Exchange{j: j, op: op, key: key, m: m}, nil
+}
+
+// Wait returns the values of all ranks, by rank, when all have come. If ctx ends
+// before, it may be called again, and the error is a *TimeoutError or wraps the
+// context's. Other errors are for good: *PeerGoneError, *GivenUpError and those of
+// the job's end.
+func (x *Exchange) Wait(ctx context.Context) ([][]byte, error) {
+	ctx, cancel := x.j.bound(ctx)
+	defer cancel()
+	if x.await(ctx) {
+		return x.vals, x.err
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || x.begun.IsZero() {
+		return nil, x.wrap(ctx.Err())
+	}
+	return nil, x.late()
+}
+
+// Finish is Wait, but that it gives the exchange up for all ranks when ctx ends
+// before all have come: that is a *GivenUpError then, on this rank and on the others. If
+// the server does not say in time whether they had come, the error wraps ErrUndecided;
+// Finish may be called again then, to learn it.
+func (x *Exchange) Finish(ctx context.Context) ([][]byte, error) {
+	ctx, cancel := x.j.bound(ctx)
+	defer cancel()
+	if x.await(ctx) {
+		return x.vals, x.err
+	}
+	if x.gaveUp == nil {
+		x.gaveUp = ctx.Err()
+		if x.begun.IsZero() {
+			x.m.typ, x.m.val = msgGiveUp, nil
+			x.come()
+		} else {
+			_ = x.j.write(message{typ: msgCancel, id: x.m.id}) // if it fails, that ends the job
+		}
+	}
+	limit, cancel := context.WithTimeout(context.Background(), cancelTime)
+	defer cancel()
+	if x.await(limit) {
+		return x.vals, x.err
+	}
+	return nil, x.wrap(fmt.Errorf("%w: %w", ErrUndecided, x.gaveUp))
+}
+
+// await returns true when it is known what became of x, and false when ctx has ended
+// before. With a context that has ended already this rank does not come.
+func (x *Exchange) await(ctx context.Context) bool {
+	if !x.over && x.begun.IsZero() && ctx.Err() == nil {
+		x.come()
+	}
+	if x.over || x.begun.IsZero() {
+		return x.over
+	}
+	select {
+	case m := <-x.answer:
+		x.end(m)
+	case <-x.j.done:
+		select {
+		case m := <-x.answer: // it came just before the end
+			x.end(m)
+		default:
+			x.over, x.err = true, x.wrap(x.j.Err())
+		}
+	case <-ctx.Done():
+		select {
+		case m := <-x.answer:
+			x.end(m)
+		default:
+		}
+	}
+	return x.over
+}
+
+// come tells the server of this rank's part.
+func (x *Exchange) come() {
+	x.begun = time.Now()
+	var err error
+	if x.answer, err = x.j.begin(&x.m); err != nil {
+		x.over, x.err = true, x.wrap(err)
+	}
+}
+
+// end takes what the server says.
+func (x *Exchange) end(m message) {
+	x.over = true
+	x.m.val = nil
+	err := x.j.result(x.op, x.key, x.begun, m)
+	switch pe := (*GivenUpError)(nil); {
+	case err == nil && (m.typ != msgValues || len(m.vals) != x.j.cfg.Size):
+		err = x.wrap(fmt.Errorf("%w: frame type %d with %d values", ErrProtocol, m.typ, len(m.vals)))
+	case err == nil:
+		x.vals = m.vals
+	case m.code == codeTimeout && x.gaveUp != nil: // given up as this rank has asked
+		if !errors.Is(x.gaveUp, context.DeadlineExceeded) {
+			err = x.wrap(fmt.Errorf("%w: %s", x.gaveUp, m.text))
+		}
+		err = &GivenUpError{Op: x.op, Key: x.key, Rank: x.j.cfg.Rank, Detail: m.text, Err: err, own: true}
+	case errors.As(err, &pe):
+		pe.Err = x.gaveUp
+	}
+	x.err = err
+}
+
+// late is the error of a wait that timed out: it says whom x waits for.
+func (x *Exchange) late() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
+	defer cancel()
+	te := &TimeoutError{Op: x.op, Key: x.key, After: time.Since(x.begun), Detail: "the rendezvous server does not answer"}
+	ask := message{typ: msgMissing, key: x.m.key}
+	answer, err := x.j.begin(&ask)
+	if err != nil {
+		return te
+	}
+	defer x.j.forget(ask.id, answer)
+	select {
+	case m := <-answer:
+		te.take(m)
+		if m.code == codeOK {
+			te.Detail = "it ended this moment"
+		}
+	case <-x.j.done:
+	case <-ctx.Done():
+	}
+	return te
+}
+
+func (x *Exchange) wrap(err error) error { return fmt.Errorf("wireup: %s %q: %w", x.op, x.key, err) }

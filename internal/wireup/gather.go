@@ -1,0 +1,205 @@
+package wireup
+
+import (
+	"fmt"
+	"strings"
+)
+
+// slotCost is what a gather costs for each rank of the job, about.
+const slotCost = 24
+
+// gather is one exchange: it succeeds when all ranks have come, or it fails, and what
+// becomes of it all are told alike. It is kept until the last rank has heard.
+type gather struct {
+	vals    [][]byte // by rank; nil until the rank has come, or nobody need wait for it
+	have    int      // ranks that are not nil
+	waits   map[*wait]struct{}
+	founder int      // who is charged for vals
+	failed  *message // what all are told; nil while it may succeed
+}
+
+// gatherMax is how long one rank's value of a gather may be.
+func gatherMax(size int) int { return min(MaxValue, MaxGather/size) }
+
+// enter notes that c has come to the gather of m, and returns it: nil if c was
+// refused, or told how it has failed.
+func (s *state) enter(c *client, m message) *gather {
+	g := s.gathers[m.key]
+	cost := len(m.val) + len(m.key) + keyCost
+	switch {
+	case g == nil:
+		cost += slotCost * s.size
+	case g.vals[c.rank] != nil:
+		c.done(m.id, codeExists, nil, 0, "")
+		return nil
+	case g.failed != nil:
+		c.answer(m.id, *g.failed)
+		g.heard(c.rank)
+		s.settle(m.key, g)
+		return nil
+	}
+	if len(m.val) > gatherMax(s.size) || !s.charge(c.rank, cost) {
+		c.done(m.id, codeTooLarge, nil, 0, "")
+		return nil
+	}
+	if g == nil {
+		g = &gather{vals: make([][]byte, s.size), waits: map[*wait]struct{}{}, founder: c.rank}
+		s.gathers[m.key] = g
+	}
+	if g.vals[c.rank] = m.val; m.val == nil {
+		g.vals[c.rank] = []byte{}
+	}
+	g.have++
+	return g
+}
+
+func (s *state) gather(c *client, m message) {
+	g := s.enter(c, m)
+	if g == nil {
+		return
+	}
+	w := &wait{c: c, id: m.id, key: m.key, g: g}
+	c.waits[m.id] = w
+	g.waits[w] = struct{}{}
+	if g.have < s.size {
+		if s.nGone > 0 {
+			s.failWithout(m.key, g)
+		}
+		return
+	}
+	body := appendVals(nil, g.vals)
+	for w := range g.waits {
+		delete(w.c.waits, w.id)
+		w.c.sendValues(w.id, body)
+	}
+	for r, v := range g.vals {
+		s.refund(r, m.key, v)
+	}
+	s.settle(m.key, g)
+}
+
+// giveUp is the gather of a rank that does not wait for the others: it fails for all.
+func (s *state) giveUp(c *client, m message) {
+	if g := s.enter(c, m); g != nil {
+		s.giveUpOn(c, m.id, m.key, g)
+	}
+}
+
+// giveUpOn fails a gather that c has come to.
+func (s *state) giveUpOn(c *client, id uint32, key string, g *gather) {
+	missing, more, text := s.missing(g.missing(), "has not called it")
+	c.done(id, codeTimeout, missing, more, text)
+	s.fail(key, g, message{typ: msgDone, code: codeGivenUp, ranks: []uint32{uint32(c.rank)}, text: text})
+}
+
+// missingFrom says who has not come to a gather that has not ended.
+func (s *state) missingFrom(c *client, m message) {
+	g := s.gathers[m.key]
+	if g == nil || g.failed != nil {
+		c.done(m.id, codeOK, nil, 0, "")
+		return
+	}
+	missing, more, text := s.missing(g.missing(), "has not called it")
+	c.done(m.id, codeTimeout, missing, more, text)
+}
+
+func (g *gather) missing() (ranks []int) {
+	for r, v := range g.vals {
+		if v == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// failWithout fails a gather that a rank which is gone has not come to.
+func (s *state) failWithout(key string, g *gather) {
+	m := message{typ: msgDone, code: codeGone}
+	for r, why := range s.gone {
+		if why != "" && g.vals[r] == nil {
+			if m.ranks, m.text = append(m.ranks, uint32(r)), why; len(m.ranks) == MaxListed {
+				break
+			}
+		}
+	}
+	if m.ranks != nil {
+		s.fail(key, g, m)
+	}
+}
+
+// fail ends the gather: who waits for it is told m, and so is who comes later.
+func (s *state) fail(key string, g *gather, m message) {
+	g.failed = &m
+	for w := range g.waits {
+		delete(w.c.waits, w.id)
+		w.c.answer(w.id, m)
+	}
+	clear(g.waits)
+	for r, v := range g.vals {
+		switch {
+		case v != nil:
+			s.refund(r, key, v)
+			g.vals[r] = []byte{}
+		case s.gone[r] != "":
+			g.heard(r)
+		}
+	}
+	s.settle(key, g)
+}
+
+// heard notes that the rank needs no answer any more.
+func (g *gather) heard(rank int) {
+	if g.vals[rank] == nil {
+		g.vals[rank] = []byte{}
+		g.have++
+	}
+}
+
+// settle forgets the gather if all have heard what became of it.
+func (s *state) settle(key string, g *gather) {
+	if g.have == s.size {
+		s.stored[g.founder] -= slotCost * s.size
+		delete(s.gathers, key)
+	}
+}
+
+// refund undoes the charge for a value.
+func (s *state) refund(rank int, key string, val []byte) {
+	s.stored[rank] -= len(val) + len(key) + keyCost
+}
+
+// lostFrom goes through all gathers when a rank is gone.
+func (s *state) lostFrom(rank int) {
+	for key, g := range s.gathers {
+		if g.failed == nil {
+			s.failWithout(key, g)
+		} else {
+			g.heard(rank)
+			s.settle(key, g)
+		}
+	}
+}
+
+// missing says in words which of the ranks never joined and which did, but not do
+// what is waited for; listed are the first of them.
+func (s *state) missing(ranks []int, what string) (listed []int, more int, text string) {
+	var absent, late []int
+	for _, r := range ranks {
+		if s.joined[r] {
+			late = append(late, r)
+		} else {
+			absent = append(absent, r)
+		}
+	}
+	if len(absent) > 0 {
+		text = fmt.Sprintf("%s of %d %s not joined", rankList(absent), s.size, have(absent))
+	}
+	if len(late) > 0 {
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %s%s", rankList(late), have(late), strings.TrimPrefix(what, "has"))
+	}
+	more = max(0, len(ranks)-MaxListed)
+	return ranks[:len(ranks)-more], more, text
+}
