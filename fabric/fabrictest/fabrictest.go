@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // Factory says how to get at the links under test.
@@ -22,7 +23,7 @@ type Factory struct {
 	// means 1. For an emulated machine.
 	Slow int
 
-	// Deadline bounds every single wait. 0 means 10 s times Slow.
+	// Deadline bounds every single wait. 0 means testutil.Limit times Slow.
 	Deadline time.Duration
 
 	// PeerTimeout for endpoints whose peer is going to vanish. 0 means 300 ms.
@@ -83,7 +84,7 @@ func (c Case) Run(tb testing.TB, f Factory) {
 		f.Slow = 1
 	}
 	if f.Deadline == 0 {
-		f.Deadline = 10 * time.Second * time.Duration(f.Slow)
+		f.Deadline = testutil.Limit * time.Duration(f.Slow)
 	}
 	if f.PeerTimeout == 0 {
 		f.PeerTimeout = 300 * time.Millisecond

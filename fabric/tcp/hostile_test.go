@@ -28,7 +28,7 @@ type stage struct {
 // newStage joins an endpoint of l with a raw socket. peerReads is what the peer
 // announced.
 func newStage(tb testing.TB, l *link, peerReads uint32) *stage {
-	ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: 8, PeerTimeout: 300 * time.Millisecond})
+	ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: 8, PeerTimeout: patience})
 	require.NoError(tb, err)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(tb, err)
@@ -70,6 +70,7 @@ func (s *stage) say(b []byte) {
 // hear polls until the endpoint has sent a frame and returns it.
 func (s *stage) hear() (h header, payload []byte) {
 	s.tb.Helper()
+	defer func() { require.NoError(s.tb, s.peer.SetReadDeadline(time.Time{})) }() // of looking for more
 	buf := make([]byte, 0, headerSize)
 	read := func(n int) []byte {
 		until(s.tb, "a frame", func() bool {
@@ -218,6 +219,7 @@ func TestRefusal(t *testing.T) {
 // A peer that was refused and does not hang up loses its socket all the same.
 func TestRefusalDoesNotWaitForEver(t *testing.T) {
 	s := newStage(t, openLink(t), 4)
+	s.ep.peerTimeout = 300 * time.Millisecond
 	s.say((&header{op: opWrite, n: 0x7fffffff, rkey: 1, addr: 1}).append(nil))
 	s.wantDown(fabric.StatusRemoteAccess)
 	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
@@ -293,7 +295,7 @@ func TestRegionCloseWaitsForAccesses(t *testing.T) {
 		<-writing
 		require.NoError(t, reg.Close())
 		was := append([]byte(nil), mem...)
-		require.Eventually(t, func() bool { return s.ep.Err() != nil }, patience, time.Millisecond)
+		testutil.Eventually(t, patience, func() bool { return s.ep.Err() != nil }, "down")
 		require.Equal(t, was, mem)
 		close(stop)
 		<-polled

@@ -19,7 +19,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-const patience = 10 * time.Second
+// patience ends a wait that hangs.
+const patience = testutil.Limit
 
 // host is one link, one endpoint and one region of it.
 type host struct {

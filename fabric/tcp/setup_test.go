@@ -155,7 +155,7 @@ func TestCloseEndsConnect(t *testing.T) {
 		}
 		errs := make(chan error, 1)
 		go func() { errs <- a.ep.Connect(context.Background(), b.ep.Address()) }()
-		require.Eventually(t, func() bool { return a.ep.state.Load() == epConnecting }, patience, time.Millisecond)
+		testutil.Eventually(t, patience, func() bool { return a.ep.state.Load() == epConnecting }, "connecting")
 		require.NoError(t, a.ep.Close())
 		testutil.Within(t, patience, "Connect", func() { require.ErrorIs(t, <-errs, fabric.ErrClosed) })
 	}
