@@ -88,16 +88,16 @@ func (e *endpoint) request(h *header) bool {
 		if h.flags&wireLanes != 0 {
 			return e.expectWrite(h)
 		}
-		n := int(h.n)
+		n := int64(h.n)
 		if n == 0 {
 			e.wrote(h)
 			return true
 		}
 		l.guard.enter()
 		ok := l.keys.Allows(h.rkey, h.addr, uint64(n), fabric.AccessRemoteWrite)
-		whole := x.w-x.r >= n
+		whole := int64(x.w-x.r) >= n
 		if ok && whole {
-			place(h.addr, x.buf[x.r:x.r+n])
+			place(h.addr, x.buf[x.r:x.r+int(n)])
 		}
 		l.guard.exit()
 		switch {
@@ -105,7 +105,7 @@ func (e *endpoint) request(h *header) bool {
 			e.refuse(h.seq, fabric.StatusRemoteAccess)
 			x.skip(uint64(n))
 		case whole:
-			x.r += n
+			x.r += int(n)
 			e.wrote(h)
 		default:
 			x.st, x.addr, x.left, x.last = rxWrite, h.addr, n, 0

@@ -216,6 +216,20 @@ func TestRefusal(t *testing.T) {
 	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
 }
 
+// The longest write there is has a length that an int of 32 bits does not hold. What
+// comes of it is counted, and taken for nothing else.
+func TestLongestWriteIsCounted(t *testing.T) {
+	s := newStage(t, openLink(t), 4)
+	const part = 3 * rxSize / 2
+	s.say(append((&header{op: opWrite, n: maxMessage, rkey: 1, addr: 1}).append(nil), make([]byte, part)...))
+	s.poll()
+	require.True(t, s.ep.refused)
+	require.Equal(t, rxSkip, s.ep.rx.st)
+	require.Equal(t, uint64(maxMessage-part), uint64(s.ep.rx.left))
+	require.Equal(t, s.ep.rx.w, s.ep.rx.r, "all of it is consumed")
+	s.wantDown(fabric.StatusRemoteAccess)
+}
+
 // A peer that was refused and does not hang up loses its socket all the same.
 func TestRefusalDoesNotWaitForEver(t *testing.T) {
 	s := newStage(t, openLink(t), 4)
@@ -244,7 +258,7 @@ func TestRegionClosedUnderAWrite(t *testing.T) {
 		for range 50 {
 			s.poll()
 		}
-		require.Equal(t, part, size-s.ep.rx.left)
+		require.EqualValues(t, part, size-s.ep.rx.left)
 		require.NoError(t, reg.Close())
 		clear(mem)
 		go func() { _, _ = s.peer.Write(rest[part:]) }()

@@ -73,9 +73,9 @@ func (e *endpoint) recvLane(ln *lane) int {
 	} else {
 		s := e.sq.slot(in.seq)
 		sge, off := e.sq.forward(s.sge, 0, at)
-		for room := min(int(ln.inLeft), laneVisit); room > 0 && k < maxIov-1; {
+		for room := int(min(ln.inLeft, laneVisit)); room > 0 && k < maxIov-1; {
 			p := e.sq.piece(sge)
-			n := min(int(p.Len-off), room)
+			n := int(min(p.Len-off, uint32(room)))
 			l.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(n)}
 			k++
 			total += n
@@ -85,7 +85,7 @@ func (e *endpoint) recvLane(ln *lane) int {
 		}
 	}
 	want := total
-	if total == int(ln.inLeft) { // the next header may be there too
+	if uint32(total) == ln.inLeft { // the next header may be there too
 		l.iov[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
 		k++
 		want += headerSize

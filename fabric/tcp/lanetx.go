@@ -19,16 +19,16 @@ func (e *endpoint) pumpLanes() {
 		}
 		ln := &b.lanes[i]
 		chunk := b.tune.size(e.path.mss)
-		loaded := 0
+		loaded := uint64(0)
 		for j := ln.head; j != ln.tail; j++ {
-			loaded += int(ln.frames[j%maxFrames].left)
+			loaded += uint64(ln.frames[j%maxFrames].left)
 		}
-		for loaded < chunk && ln.tail-ln.head < maxFrames {
+		for loaded < uint64(chunk) && ln.tail-ln.head < maxFrames {
 			n := b.load(ln, &e.sq)
 			if n == 0 {
 				break
 			}
-			loaded += n
+			loaded += uint64(n)
 		}
 		if ln.head != ln.tail {
 			e.laneSend(ln, chunk)
@@ -37,7 +37,7 @@ func (e *endpoint) pumpLanes() {
 }
 
 // load gives the lane a frame and returns its payload's bytes, 0 if there is none.
-func (b *bulk) load(ln *lane, q *sendq) int {
+func (b *bulk) load(ln *lane, q *sendq) uint32 {
 	i := b.head
 	for i != b.tail && b.out[i%maxTransfers].given == b.out[i%maxTransfers].n {
 		i++
@@ -62,7 +62,7 @@ func (b *bulk) load(ln *lane, q *sendq) int {
 	if !t.reply {
 		t.sge, t.off = q.forward(t.sge, t.off, n)
 	}
-	return int(n)
+	return n
 }
 
 // forward moves a place in a list of pieces by n bytes.
@@ -91,7 +91,7 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 			k++
 			total += len(rest)
 		}
-		room := max(min(int(f.left), chunk-total), 0)
+		room := int(min(f.left, uint32(max(chunk-total, 0))))
 		if t.reply {
 			l.iov[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
 			k++
@@ -102,7 +102,7 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 		sge, off := f.sge, f.off
 		for room > 0 && k < maxIov {
 			p := e.sq.piece(sge)
-			n := min(int(p.Len-off), room)
+			n := int(min(p.Len-off, uint32(room)))
 			l.iov[k] = iovec{base: uintptr(p.Addr + uint64(off)), len: uintptr(n)}
 			k++
 			total += n
@@ -165,7 +165,7 @@ func (b *bulk) sent(ln *lane, q *sendq, n int) {
 			n -= m
 		}
 		t := &b.out[f.of%maxTransfers]
-		m := uint32(min(int(f.left), n))
+		m := min(f.left, uint32(n))
 		f.left -= m
 		f.addr += uint64(m)
 		if !t.reply {

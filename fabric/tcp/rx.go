@@ -26,6 +26,10 @@ const (
 	// enough that hardly any of the next payload takes the detour.
 	trailer = 256
 
+	// maxScatter bounds what one receive scatters over the pieces of a read: an int
+	// may have 32 bits.
+	maxScatter = 1 << 30
+
 	// rxBudget bounds the receives of one visit.
 	rxBudget = 16
 )
@@ -46,8 +50,8 @@ type rx struct {
 	r, w   int
 	h      header // of the current frame
 	addr   uint64 // rxWrite: where the next byte goes
-	left   int    // bytes of payload not consumed yet
-	last   int    // rxWrite: 8 if the last word is to be stored at once, else 0
+	left   int64  // bytes of payload not consumed yet, up to maxMessage
+	last   int64  // rxWrite: 8 if the last word is to be stored at once, else 0
 	sge    uint32 // rxReply: current piece
 	off    uint32 // rxReply: bytes of it that are filled
 	st     uint8
@@ -57,7 +61,7 @@ type rx struct {
 }
 
 func (x *rx) skip(n uint64) {
-	x.left = int(n)
+	x.left = int64(n)
 	if n != 0 {
 		x.st = rxSkip
 	}
@@ -142,9 +146,8 @@ func (e *endpoint) recvOnce() (n, want int, errno unix.Errno) {
 func (e *endpoint) recvWrite() (n, want int, errno unix.Errno) {
 	x, l := &e.rx, e.l
 	x.r, x.w = 0, 0
-	direct := x.left - x.last
-	whole := direct <= maxAccess
-	direct = min(direct, maxAccess)
+	whole := x.left-x.last <= maxAccess
+	direct := int(min(x.left-x.last, maxAccess))
 	l.guard.enter()
 	if !l.keys.Allows(x.h.rkey, x.addr, uint64(x.left), fabric.AccessRemoteWrite) {
 		l.guard.exit()
@@ -165,7 +168,7 @@ func (e *endpoint) recvWrite() (n, want int, errno unix.Errno) {
 	if errno == 0 {
 		got := min(n, direct)
 		x.addr += uint64(got)
-		x.left -= got
+		x.left -= int64(got)
 		x.w = n - got
 	}
 	return n, want, errno
@@ -177,16 +180,17 @@ func (e *endpoint) recvReply() (n, want int, errno unix.Errno) {
 	x.r, x.w = 0, 0
 	k, direct := 0, 0
 	off := x.off
-	for i := x.sge; direct < x.left && k < maxIov-1; i++ {
+	room := int(min(x.left, maxScatter))
+	for i := x.sge; direct < room && k < maxIov-1; i++ {
 		p := q.piece(i)
-		m := int(p.Len - off)
+		m := int(min(p.Len-off, uint32(room-direct)))
 		l.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(m)}
 		direct += m
 		off = 0
 		k++
 	}
 	want = direct
-	if direct == x.left {
+	if int64(direct) == x.left {
 		l.iov[k] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
 		want += trailer
 		k++
@@ -202,14 +206,14 @@ func (e *endpoint) recvReply() (n, want int, errno unix.Errno) {
 
 // filled moves the reply's position by n bytes.
 func (x *rx) filled(q *sendq, n int) {
-	x.left -= n
+	x.left -= int64(n)
 	for n > 0 {
-		m := int(q.piece(x.sge).Len - x.off)
-		if n < m {
+		m := q.piece(x.sge).Len - x.off
+		if uint32(n) < m {
 			x.off += uint32(n)
 			return
 		}
-		n -= m
+		n -= int(m)
 		x.sge++
 		x.off = 0
 	}
@@ -251,9 +255,9 @@ func (e *endpoint) parse() bool {
 				return false
 			}
 		case rxSkip:
-			n := min(have, x.left)
+			n := int(min(int64(have), x.left))
 			x.r += n
-			if x.left -= n; x.left > 0 {
+			if x.left -= int64(n); x.left > 0 {
 				return true
 			}
 			x.st = rxHeader
@@ -334,7 +338,7 @@ func (e *endpoint) reply(h *header) bool {
 		x.st = rxResult
 		return true
 	}
-	x.st, x.left, x.sge, x.off = rxReply, int(s.n), s.sge, 0
+	x.st, x.left, x.sge, x.off = rxReply, int64(s.n), s.sge, 0
 	return true
 }
 
@@ -344,7 +348,7 @@ func (e *endpoint) takeReply(b []byte) int {
 	n := 0
 	for n < len(b) && x.left > 0 {
 		p := q.piece(x.sge)
-		m := copy(fabric.BytesAt(p.Addr+uint64(x.off), int(p.Len-x.off)), b[n:])
+		m := copy(fabric.BytesAt(p.Addr+uint64(x.off), int(min(p.Len-x.off, uint32(len(b)-n)))), b[n:])
 		x.filled(q, m)
 		n += m
 	}
@@ -370,9 +374,9 @@ func (e *endpoint) takeWrite(have int) bool {
 			e.wrote(&x.h)
 			return true
 		}
-		n := min(have, x.left-x.last)
+		n := int(min(int64(have), x.left-x.last))
 		if x.left == x.last { // only the last word is missing
-			n = x.last
+			n = int(x.last)
 			if have < n {
 				return false
 			}
@@ -393,7 +397,7 @@ func (e *endpoint) takeWrite(have int) bool {
 		}
 		x.r += n
 		x.addr += uint64(n)
-		x.left -= n
+		x.left -= int64(n)
 		x.copied += uint64(n)
 		have -= n
 	}

@@ -354,7 +354,7 @@ func (e *endpoint) send() bool {
 	k, total, guarded := 0, 0, false
 	for i := t.head; i != t.tail && total < e.chunk; i++ {
 		s := &t.segs[i%maxSegs]
-		n := min(int(s.n), e.chunk-total)
+		n := int(min(s.n, uint32(e.chunk-total)))
 		l.iov[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
 		total += n
 		k++
@@ -408,7 +408,7 @@ func (e *endpoint) repliesAllowed() bool {
 func (t *tx) advance(n int) {
 	for n > 0 {
 		s := &t.segs[t.head%maxSegs]
-		if n < int(s.n) {
+		if uint32(n) < s.n {
 			s.addr += uint64(n)
 			s.n -= uint32(n)
 			return
