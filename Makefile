@@ -13,7 +13,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers clean help
+.PHONY: build deps test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -38,10 +38,10 @@ test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device test
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
 	  env -u RMA_REQUIRE_RDMA $(MAKE) --no-print-directory $$t; \
 	done; \
-	missing=$$($(call SOFTROCE,packages) -missing common qemu headers); \
+	missing=$$($(call SOFTROCE,packages) -missing common qemu build); \
 	if [ -n "$$missing" ] && [ "$${RMA_REQUIRE_RDMA:-}" = 1 ] && [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory deps; missing=; fi; \
 	if [ -z "$$missing" ] || [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then \
-	  for t in softroce-selftest softroce; do \
+	  for t in abi softroce-selftest softroce; do \
 	    printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
 	    $(MAKE) --no-print-directory $$t VM=$(VM); \
 	  done; \
@@ -120,6 +120,9 @@ launchers: ## jobs under mpirun (Open MPI, MPICH) and srun, for real
 	else echo "launchers: NOT RUN: packages are missing; run"; \
 	  echo "  apt-get install -y --no-install-recommends $$missing"; fi
 
+abi: ## verbs' own header against <infiniband/verbs.h> and libibverbs
+	RMA_REQUIRE_RDMA=1 $(GO) test -count=1 -run '^Test(ABI|SymbolVersions|SystemLibrary)' ./verbs
+
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
 
@@ -133,7 +136,7 @@ bench: build ## latency, bandwidth and rate of every link; report with plots in 
 	@mkdir -p $(OUT)
 	bin/rmabench report --out $(OUT)/
 	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exit 0; fi; \
-	missing=$$($(call SOFTROCE,packages) -missing common qemu headers); \
+	missing=$$($(call SOFTROCE,packages) -missing common qemu build); \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory deps build; missing=; fi; \
 	if [ -n "$$missing" ]; then \
 	  echo "bench: verbs NOT MEASURED: no RDMA device here, and for a VM that has one packages are missing; run"; \

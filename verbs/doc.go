@@ -8,10 +8,10 @@
 //
 // # Without RDMA
 //
-// libibverbs is opened at run time. Where it is not installed, where its header
-// was missing when the program was built, or in a build without cgo, everything
-// returns an error that wraps [ErrNotSupported], and [Support] says which of the
-// three it was.
+// libibverbs is opened at run time, and building needs nothing of it: a C compiler
+// is enough. Where it is not installed or lacks a function ([SymbolError]), or in a
+// build without cgo, everything returns an error that wraps [ErrNotSupported], and
+// [Support] says which it was and what to do.
 //
 // # Objects
 //
@@ -54,8 +54,10 @@
 //	srq.go ah.go mw.go              shared receive queues, address handles, memory windows
 //	enums.go                        the library's numbers with names
 //	raw_cgo.go raw_none.go          the crossing, and its twin without cgo
-//	shim_linux.h, *.c               the C side
+//	shim_linux.h, shim_linux.c      the C side
+//	abi_linux.h                     the part of libibverbs' binary interface that it uses
 //
 // It imports nothing of the project. Tests that need a device skip without one,
-// unless RMA_REQUIRE_RDMA=1 is set, which makes them fail.
+// unless RMA_REQUIRE_RDMA=1 is set, which makes them fail. So does TestABI, which
+// compares abi_linux.h with the system's <infiniband/verbs.h> (libibverbs-dev).
 package verbs

@@ -67,6 +67,21 @@ func closeFail(op string, no syscall.Errno) error {
 	return fail(op, no, hint)
 }
 
+// SymbolError is a libibverbs that lacks a function, or has another version of it
+// than this package is made for. It wraps ErrNotSupported.
+type SymbolError struct {
+	Library string // its file; the end of the name is its release, as in libibverbs.so.1.14.44.0
+	Symbol  string // the function
+	Version string // of the function, as in IBVERBS_1.1
+}
+
+func (e *SymbolError) Error() string {
+	return fmt.Sprintf("%s has no %s of version %s", e.Library, e.Symbol, e.Version)
+}
+
+// Unwrap returns ErrNotSupported.
+func (e *SymbolError) Unwrap() error { return ErrNotSupported }
+
 // MemlockError is a registration or a queue refused because the process may not
 // lock that much memory. It unwraps to ErrMemlock and to the errno.
 type MemlockError struct {

@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// A list of requests is written as a chain of struct ibv_send_wr into C memory
+// A list of requests is written as a chain of struct abi_send_wr into C memory
 // of the queue pair, and handed over in one crossing. Passing the caller's list
 // itself would pass Go pointers to Go pointers; converting it in C would mean a
 // call for every request.
 //
-// The layouts below are asserted against the header in shim_linux.c and in
+// The layouts below are those of abi_linux.h: asserted in shim_linux.c and in
 // TestLayouts. Pointers are integers here: they point into C memory, so the
 // collector needs to know nothing, and writing them needs no barrier.
 type (

@@ -26,21 +26,30 @@ package verbs
 import "C"
 
 import (
+	"path/filepath"
 	"syscall"
 	"unsafe"
 )
 
 func errno(rc C.int) syscall.Errno { return syscall.Errno(rc) }
 
-func rawLoad() (Availability, string) {
-	var text [512]C.char
-	switch C.rv_load(&text[0], C.size_t(len(text))) {
-	case 0:
-		return Available, C.GoString(&text[0])
-	case 1:
-		return NoHeaders, C.GoString(&text[0])
+func rawLoad(file string) SupportInfo {
+	cs := C.CString(file)
+	defer C.free(unsafe.Pointer(cs))
+	var l C.struct_rv_library
+	rc := C.rv_load(cs, &l)
+	if rc == 1 {
+		return SupportInfo{Availability: NoLibrary, Detail: C.GoString(&l.text[0])}
 	}
-	return NoLibrary, C.GoString(&text[0])
+	path := C.GoString(&l.path[0])
+	if full, err := filepath.EvalSymlinks(path); err == nil {
+		path = full // whose name ends with the release
+	}
+	if rc == 0 {
+		return SupportInfo{Availability: Available, Detail: path}
+	}
+	e := &SymbolError{Library: path, Symbol: C.GoString(l.symbol), Version: C.GoString(l.version)}
+	return SupportInfo{Availability: BadLibrary, Detail: e.Error(), Missing: e}
 }
 
 func rawDevices() ([]Device, syscall.Errno) {
@@ -57,8 +66,8 @@ func rawDevices() ([]Device, syscall.Errno) {
 		out := make([]Device, n)
 		for i := range out {
 			d := &ds[i]
-			out[i] = Device{Name: C.GoString(&d.name[0]), Path: C.GoString(&d.dev_path[0]), GUID: uint64(d.guid),
-				NodeType: NodeType(d.node_type), Transport: Transport(d.transport)}
+			out[i] = Device{Name: C.GoString(&d.name[0]), Path: C.GoString(&d.path[0]), GUID: ntoh64(uint64(d.guid_be)),
+				NodeType: NodeType(d.node), Transport: Transport(d.transport)}
 		}
 		return out, 0
 	}
@@ -76,41 +85,41 @@ func rawOpen(name string) (h uintptr, fd int, no syscall.Errno) {
 func rawClose(h uintptr) syscall.Errno { return errno(C.rv_close(C.rv_h(h))) }
 
 func rawQueryDevice(h uintptr) (DeviceAttr, syscall.Errno) {
-	var a C.struct_rv_device_attr
+	var a C.struct_abi_device_attr
 	if rc := C.rv_query_device(C.rv_h(h), &a); rc != 0 {
 		return DeviceAttr{}, errno(rc)
 	}
+	a.firmware[len(a.firmware)-1] = 0
 	return DeviceAttr{
-		Firmware: C.GoString(&a.fw_ver[0]), NodeGUID: uint64(a.node_guid), SysImageGUID: uint64(a.sys_image_guid),
-		MaxMRSize: uint64(a.max_mr_size), PageSizes: uint64(a.page_size_cap), VendorID: uint32(a.vendor_id),
-		VendorPartID: uint32(a.vendor_part_id), HWVersion: uint32(a.hw_ver), CapFlags: uint32(a.device_cap_flags),
-		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_rd),
+		Firmware: C.GoString(&a.firmware[0]), NodeGUID: ntoh64(uint64(a.node_guid_be)),
+		SysImageGUID: ntoh64(uint64(a.image_guid_be)), MaxMRSize: uint64(a.max_mr_size), PageSizes: uint64(a.page_sizes),
+		VendorID: uint32(a.vendor), VendorPartID: uint32(a.part), HWVersion: uint32(a.hw_version), CapFlags: uint32(a.caps),
+		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_read),
 		MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe), MaxMR: int(a.max_mr), MaxPD: int(a.max_pd),
-		MaxReadTarget: int(a.max_qp_rd_atom), MaxReadInitiate: int(a.max_qp_init_rd_atom),
-		MaxReadTotal: int(a.max_res_rd_atom), AtomicCap: AtomicCap(a.atomic_cap), MaxMW: int(a.max_mw),
+		MaxReadTarget: int(a.max_reads_target), MaxReadInitiate: int(a.max_reads_initiate),
+		MaxReadTotal: int(a.max_reads_total), AtomicCap: AtomicCap(a.atomic_cap), MaxMW: int(a.max_mw),
 		MaxAH: int(a.max_ah), MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge),
-		MaxMulticast: int(a.max_mcast_grp), MaxPKeys: int(a.max_pkeys), AckDelay: uint8(a.local_ca_ack_delay),
-		Ports: int(a.phys_port_cnt),
+		MaxMulticast: int(a.max_mcast_groups), MaxPKeys: int(a.max_pkeys), AckDelay: uint8(a.ack_delay), Ports: int(a.ports),
 	}, 0
 }
 
 func rawQueryPort(h uintptr, port uint8) (PortAttr, syscall.Errno) {
-	var a C.struct_rv_port_attr
+	var a C.struct_abi_port_attr
 	if rc := C.rv_query_port(C.rv_h(h), C.uint8_t(port), &a); rc != 0 {
 		return PortAttr{}, errno(rc)
 	}
 	return PortAttr{
-		State: PortState(a.state), MaxMTU: MTU(a.max_mtu), ActiveMTU: MTU(a.active_mtu), GIDs: int(a.gid_tbl_len),
-		CapFlags: uint32(a.port_cap_flags), MaxMessage: uint32(a.max_msg_sz), BadPKeys: uint32(a.bad_pkey_cntr),
-		BadQKeys: uint32(a.qkey_viol_cntr), PKeys: int(a.pkey_tbl_len), LID: uint16(a.lid), SMLID: uint16(a.sm_lid),
-		LMC: uint8(a.lmc), MaxVLs: uint8(a.max_vl_num), SMSL: uint8(a.sm_sl), SubnetTimeout: uint8(a.subnet_timeout),
-		ActiveWidth: uint8(a.active_width), ActiveSpeed: uint8(a.active_speed), PhysState: uint8(a.phys_state),
+		State: PortState(a.state), MaxMTU: MTU(a.max_mtu), ActiveMTU: MTU(a.active_mtu), GIDs: int(a.gids),
+		CapFlags: uint32(a.caps), MaxMessage: uint32(a.max_message), BadPKeys: uint32(a.bad_pkeys),
+		BadQKeys: uint32(a.bad_qkeys), PKeys: int(a.pkeys), LID: uint16(a.lid), SMLID: uint16(a.sm_lid),
+		LMC: uint8(a.lmc), MaxVLs: uint8(a.max_vls), SMSL: uint8(a.sm_sl), SubnetTimeout: uint8(a.subnet_timeout),
+		ActiveWidth: uint8(a.width), ActiveSpeed: uint8(a.speed), PhysState: uint8(a.phys_state),
 		LinkLayer: LinkLayer(a.link_layer),
 	}, 0
 }
 
 func rawGIDTable(h uintptr, most int) ([]rawGID, syscall.Errno) {
-	es := make([]C.struct_rv_gid_entry, most)
+	es := make([]C.struct_abi_gid_entry, most)
 	var n C.int
 	if rc := C.rv_query_gid_table(C.rv_h(h), &es[0], C.int(most), &n); rc != 0 {
 		return nil, errno(rc)
@@ -118,21 +127,15 @@ func rawGIDTable(h uintptr, most int) ([]rawGID, syscall.Errno) {
 	out := make([]rawGID, n)
 	for i := range out {
 		e := &es[i]
-		out[i] = rawGID{index: uint32(e.index), port: uint32(e.port), typ: uint32(e._type), ifindex: uint32(e.ifindex)}
-		for j := range out[i].gid {
-			out[i].gid[j] = byte(e.gid[j])
-		}
+		out[i] = rawGID{gid: e.gid, index: uint32(e.index), port: uint32(e.port), typ: uint32(e.kind), ifindex: uint32(e.ifindex)}
 	}
 	return out, 0
 }
 
 func rawQueryGID(h uintptr, port uint8, index int) (g [16]byte, no syscall.Errno) {
-	var b [16]C.uint8_t
-	rc := C.rv_query_gid(C.rv_h(h), C.uint8_t(port), C.int(index), &b[0])
-	for i := range g {
-		g[i] = byte(b[i])
-	}
-	return g, errno(rc)
+	var u C.union_abi_gid
+	rc := C.rv_query_gid(C.rv_h(h), C.uint8_t(port), C.int(index), &u)
+	return u, errno(rc)
 }
 
 func rawQueryPKey(h uintptr, port uint8, index int) (uint16, syscall.Errno) {
@@ -208,86 +211,75 @@ func cbool(b bool) C.int {
 }
 
 func rawPollCQ(cq uintptr, wcs []WC) int {
-	return int(C.rv_poll_cq(C.rv_h(cq), C.int(len(wcs)), (*C.struct_rv_wc)(unsafe.Pointer(&wcs[0]))))
+	return int(C.rv_poll_cq(C.rv_h(cq), C.int(len(wcs)), (*C.struct_abi_wc)(unsafe.Pointer(&wcs[0]))))
 }
 
-func capIn(c QPCap) C.struct_rv_cap {
-	return C.struct_rv_cap{max_send_wr: C.uint32_t(c.MaxSendWR), max_recv_wr: C.uint32_t(c.MaxRecvWR),
-		max_send_sge: C.uint32_t(c.MaxSendSGE), max_recv_sge: C.uint32_t(c.MaxRecvSGE), max_inline_data: C.uint32_t(c.MaxInline)}
+func capIn(c QPCap) C.struct_abi_cap {
+	return C.struct_abi_cap{max_send_wr: C.uint32_t(c.MaxSendWR), max_recv_wr: C.uint32_t(c.MaxRecvWR),
+		max_send_sge: C.uint32_t(c.MaxSendSGE), max_recv_sge: C.uint32_t(c.MaxRecvSGE), max_inline: C.uint32_t(c.MaxInline)}
 }
 
-func capOut(c *C.struct_rv_cap) QPCap {
-	return QPCap{int(c.max_send_wr), int(c.max_recv_wr), int(c.max_send_sge), int(c.max_recv_sge), int(c.max_inline_data)}
+func capOut(c *C.struct_abi_cap) QPCap {
+	return QPCap{int(c.max_send_wr), int(c.max_recv_wr), int(c.max_send_sge), int(c.max_recv_sge), int(c.max_inline)}
 }
 
 func rawCreateQP(pd, scq, rcq, srq uintptr, t QPType, sigAll bool, c QPCap) (h uintptr, num uint32, got QPCap, no syscall.Errno) {
 	cc := capIn(c)
 	var qp C.rv_h
 	var n C.uint32_t
-	rc := C.rv_create_qp(C.rv_h(pd), C.rv_h(scq), C.rv_h(rcq), C.rv_h(srq), C.int(t), cbool(sigAll), &cc, &qp, &n)
+	rc := C.rv_create_qp(C.rv_h(pd), C.rv_h(scq), C.rv_h(rcq), C.rv_h(srq), C.uint32_t(t), cbool(sigAll), &cc, &qp, &n)
 	return uintptr(qp), uint32(n), capOut(&cc), errno(rc)
 }
 
 func rawDestroyQP(h uintptr) syscall.Errno { return errno(C.rv_destroy_qp(C.rv_h(h))) }
 
-func cbyte(b bool) C.uint8_t {
-	if b {
-		return 1
+func ahIn(a *AHAttr) C.struct_abi_ah_attr {
+	return C.struct_abi_ah_attr{
+		route: C.struct_abi_route{dgid: a.DGID, flow_label: C.uint32_t(a.FlowLabel), sgid_index: C.uint8_t(a.SGIDIndex),
+			hop_limit: C.uint8_t(a.HopLimit), traffic_class: C.uint8_t(a.TrafficClass)},
+		dlid: C.uint16_t(a.DLID), sl: C.uint8_t(a.SL), src_path_bits: C.uint8_t(a.SrcPathBits),
+		static_rate: C.uint8_t(a.StaticRate), global: C.uint8_t(cbool(a.Global)), port: C.uint8_t(a.Port),
 	}
-	return 0
 }
 
-func ahIn(a *AHAttr) (o C.struct_rv_ah_attr) {
-	for i, b := range a.DGID {
-		o.dgid[i] = C.uint8_t(b)
+func ahOut(a *C.struct_abi_ah_attr) AHAttr {
+	r := &a.route
+	return AHAttr{
+		DGID: r.dgid, FlowLabel: uint32(r.flow_label), SGIDIndex: uint8(r.sgid_index), HopLimit: uint8(r.hop_limit),
+		TrafficClass: uint8(r.traffic_class), DLID: uint16(a.dlid), SL: uint8(a.sl), SrcPathBits: uint8(a.src_path_bits),
+		StaticRate: uint8(a.static_rate), Global: a.global != 0, Port: uint8(a.port),
 	}
-	o.flow_label, o.dlid, o.sgid_index = C.uint32_t(a.FlowLabel), C.uint16_t(a.DLID), C.uint8_t(a.SGIDIndex)
-	o.hop_limit, o.traffic_class, o.sl = C.uint8_t(a.HopLimit), C.uint8_t(a.TrafficClass), C.uint8_t(a.SL)
-	o.src_path_bits, o.static_rate = C.uint8_t(a.SrcPathBits), C.uint8_t(a.StaticRate)
-	o.is_global, o.port_num = cbyte(a.Global), C.uint8_t(a.Port)
-	return o
-}
-
-func ahOut(a *C.struct_rv_ah_attr) (o AHAttr) {
-	for i := range o.DGID {
-		o.DGID[i] = byte(a.dgid[i])
-	}
-	o.FlowLabel, o.DLID, o.SGIDIndex = uint32(a.flow_label), uint16(a.dlid), uint8(a.sgid_index)
-	o.HopLimit, o.TrafficClass, o.SL = uint8(a.hop_limit), uint8(a.traffic_class), uint8(a.sl)
-	o.SrcPathBits, o.StaticRate = uint8(a.src_path_bits), uint8(a.static_rate)
-	o.Global, o.Port = a.is_global != 0, uint8(a.port_num)
-	return o
 }
 
 func rawModifyQP(h uintptr, a *QPAttr, mask AttrMask) syscall.Errno {
-	c := C.struct_rv_qp_attr{
-		qp_state: C.int32_t(a.State), cur_qp_state: C.int32_t(a.CurState), path_mtu: C.int32_t(a.PathMTU),
-		path_mig_state: C.int32_t(a.PathMigration), qkey: C.uint32_t(a.QKey), rq_psn: C.uint32_t(a.RQPSN),
-		sq_psn: C.uint32_t(a.SQPSN), dest_qp_num: C.uint32_t(a.DestQPN), qp_access_flags: C.uint32_t(a.Access),
+	c := C.struct_abi_qp_attr{
+		state: C.uint32_t(a.State), cur_state: C.uint32_t(a.CurState), path_mtu: C.uint32_t(a.PathMTU),
+		migration: C.uint32_t(a.PathMigration), qkey: C.uint32_t(a.QKey), rq_psn: C.uint32_t(a.RQPSN),
+		sq_psn: C.uint32_t(a.SQPSN), dest_qpn: C.uint32_t(a.DestQPN), access: C.uint32_t(a.Access),
 		cap: capIn(a.Cap), ah: ahIn(&a.AH), alt_ah: ahIn(&a.AltAH), pkey_index: C.uint16_t(a.PKeyIndex),
-		alt_pkey_index: C.uint16_t(a.AltPKeyIndex), en_sqd_async_notify: cbyte(a.SQDNotify),
-		max_rd_atomic: C.uint8_t(a.MaxReads), max_dest_rd_atomic: C.uint8_t(a.MaxReadsDest),
-		min_rnr_timer: C.uint8_t(a.MinRNRTimer), port_num: C.uint8_t(a.Port), timeout: C.uint8_t(a.Timeout),
-		retry_cnt: C.uint8_t(a.RetryCount), rnr_retry: C.uint8_t(a.RNRRetry), alt_port_num: C.uint8_t(a.AltPort),
+		alt_pkey_index: C.uint16_t(a.AltPKeyIndex), sqd_notify: C.uint8_t(cbool(a.SQDNotify)),
+		max_reads: C.uint8_t(a.MaxReads), max_reads_dest: C.uint8_t(a.MaxReadsDest),
+		min_rnr_timer: C.uint8_t(a.MinRNRTimer), port: C.uint8_t(a.Port), timeout: C.uint8_t(a.Timeout),
+		retry_count: C.uint8_t(a.RetryCount), rnr_retry: C.uint8_t(a.RNRRetry), alt_port: C.uint8_t(a.AltPort),
 		alt_timeout: C.uint8_t(a.AltTimeout),
 	}
 	return errno(C.rv_modify_qp(C.rv_h(h), &c, C.int(mask)))
 }
 
 func rawQueryQP(h uintptr, mask AttrMask) (QPAttr, syscall.Errno) {
-	var c C.struct_rv_qp_attr
+	var c C.struct_abi_qp_attr
 	if rc := C.rv_query_qp(C.rv_h(h), &c, C.int(mask)); rc != 0 {
 		return QPAttr{}, errno(rc)
 	}
 	return QPAttr{
-		State: QPState(c.qp_state), CurState: QPState(c.cur_qp_state), PathMTU: MTU(c.path_mtu),
-		PathMigration: int32(c.path_mig_state), QKey: uint32(c.qkey), RQPSN: uint32(c.rq_psn), SQPSN: uint32(c.sq_psn),
-		DestQPN: uint32(c.dest_qp_num), Access: Access(c.qp_access_flags), Cap: capOut(&c.cap), AH: ahOut(&c.ah),
-		AltAH: ahOut(&c.alt_ah), PKeyIndex: uint16(c.pkey_index), AltPKeyIndex: uint16(c.alt_pkey_index),
-		SQDNotify: c.en_sqd_async_notify != 0, SQDraining: c.sq_draining != 0, MaxReads: uint8(c.max_rd_atomic),
-		MaxReadsDest: uint8(c.max_dest_rd_atomic), MinRNRTimer: uint8(c.min_rnr_timer), Port: uint8(c.port_num),
-		Timeout: uint8(c.timeout), RetryCount: uint8(c.retry_cnt), RNRRetry: uint8(c.rnr_retry),
-		AltPort: uint8(c.alt_port_num), AltTimeout: uint8(c.alt_timeout),
+		State: QPState(c.state), CurState: QPState(c.cur_state), PathMTU: MTU(c.path_mtu), PathMigration: int32(c.migration),
+		QKey: uint32(c.qkey), RQPSN: uint32(c.rq_psn), SQPSN: uint32(c.sq_psn), DestQPN: uint32(c.dest_qpn),
+		Access: Access(c.access), Cap: capOut(&c.cap), AH: ahOut(&c.ah), AltAH: ahOut(&c.alt_ah),
+		PKeyIndex: uint16(c.pkey_index), AltPKeyIndex: uint16(c.alt_pkey_index), SQDNotify: c.sqd_notify != 0,
+		SQDraining: c.sq_draining != 0, MaxReads: uint8(c.max_reads), MaxReadsDest: uint8(c.max_reads_dest),
+		MinRNRTimer: uint8(c.min_rnr_timer), Port: uint8(c.port), Timeout: uint8(c.timeout),
+		RetryCount: uint8(c.retry_count), RNRRetry: uint8(c.rnr_retry), AltPort: uint8(c.alt_port),
+		AltTimeout: uint8(c.alt_timeout),
 	}, 0
 }
 
@@ -298,10 +290,10 @@ func rawPostSRQRecv(s, wr uintptr) uint64 {
 }
 
 func rawCreateSRQ(pd uintptr, id uint64, a SRQAttr) (h uintptr, got SRQAttr, no syscall.Errno) {
+	c := C.struct_abi_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE), limit: C.uint32_t(a.Limit)}
 	var s C.rv_h
-	wr, sge := C.uint32_t(a.MaxWR), C.uint32_t(a.MaxSGE)
-	rc := C.rv_create_srq(C.rv_h(pd), C.uint64_t(id), &wr, &sge, C.uint32_t(a.Limit), &s)
-	return uintptr(s), SRQAttr{MaxWR: int(wr), MaxSGE: int(sge), Limit: a.Limit}, errno(rc)
+	rc := C.rv_create_srq(C.rv_h(pd), C.uint64_t(id), &c, &s)
+	return uintptr(s), SRQAttr{MaxWR: int(c.max_wr), MaxSGE: int(c.max_sge), Limit: a.Limit}, errno(rc)
 }
 
 func rawSetSRQLimit(h uintptr, n uint32) syscall.Errno {
@@ -309,9 +301,9 @@ func rawSetSRQLimit(h uintptr, n uint32) syscall.Errno {
 }
 
 func rawQuerySRQ(h uintptr) (SRQAttr, syscall.Errno) {
-	var wr, sge, limit C.uint32_t
-	rc := C.rv_query_srq(C.rv_h(h), &wr, &sge, &limit)
-	return SRQAttr{MaxWR: int(wr), MaxSGE: int(sge), Limit: int(limit)}, errno(rc)
+	var c C.struct_abi_srq_attr
+	rc := C.rv_query_srq(C.rv_h(h), &c)
+	return SRQAttr{MaxWR: int(c.max_wr), MaxSGE: int(c.max_sge), Limit: int(c.limit)}, errno(rc)
 }
 
 func rawDestroySRQ(h uintptr) syscall.Errno { return errno(C.rv_destroy_srq(C.rv_h(h))) }
@@ -328,7 +320,7 @@ func rawDestroyAH(h uintptr) syscall.Errno { return errno(C.rv_destroy_ah(C.rv_h
 func rawAllocMW(pd uintptr, t MWType) (h uintptr, rkey uint32, no syscall.Errno) {
 	var m C.rv_h
 	var k C.uint32_t
-	rc := C.rv_alloc_mw(C.rv_h(pd), C.int(t), &m, &k)
+	rc := C.rv_alloc_mw(C.rv_h(pd), C.uint32_t(t), &m, &k)
 	return uintptr(m), uint32(k), errno(rc)
 }
 

@@ -11,7 +11,7 @@ import (
 
 const nosys = syscall.ENOSYS
 
-func rawLoad() (Availability, string) { return NoCgo, "" }
+func rawLoad(file string) SupportInfo { return SupportInfo{} }
 
 func rawDevices() ([]Device, syscall.Errno) { return nil, nosys }
 

@@ -5,15 +5,18 @@ import (
 	"sync"
 )
 
+// libraryFile is the name under which the system's loader finds libibverbs.
+const libraryFile = "libibverbs.so.1"
+
 // Availability says how far this program got on the way to libibverbs.
 type Availability uint8
 
 // Availabilities, from worst to best.
 const (
-	NoCgo     Availability = iota // built without cgo, or for a system that has no libibverbs
-	NoHeaders                     // infiniband/verbs.h was missing at build time
-	NoLibrary                     // libibverbs.so.1 could not be opened at run time
-	Available                     // the library is open; there may still be no device
+	NoCgo      Availability = iota // built without cgo, or for a system that has no libibverbs
+	NoLibrary                      // libibverbs.so.1 could not be opened
+	BadLibrary                     // libibverbs.so.1 lacks a function: see [SymbolError]
+	Available                      // the library is open; there may still be no device
 )
 
 // String names the availability.
@@ -21,10 +24,10 @@ func (a Availability) String() string {
 	switch a {
 	case NoCgo:
 		return "built without cgo"
-	case NoHeaders:
-		return "built without the headers of libibverbs"
 	case NoLibrary:
 		return "libibverbs not found"
+	case BadLibrary:
+		return "libibverbs cannot be used"
 	case Available:
 		return "libibverbs found"
 	}
@@ -34,8 +37,9 @@ func (a Availability) String() string {
 // SupportInfo is the answer of [Support].
 type SupportInfo struct {
 	Availability Availability
-	Detail       string // what exactly was found or missing
-	Fix          string // what to do about it; empty if nothing is wrong
+	Detail       string       // what exactly was found or missing
+	Fix          string       // what to do about it; empty if nothing is wrong
+	Missing      *SymbolError // what a BadLibrary lacks
 }
 
 // String is one line for a person.
@@ -55,25 +59,32 @@ func (s SupportInfo) String() string {
 // afterwards.
 func Support() SupportInfo { return support() }
 
-var support = sync.OnceValue(func() SupportInfo {
-	a, detail := rawLoad()
-	s := SupportInfo{Availability: a, Detail: detail}
-	switch a {
+var support = sync.OnceValue(func() SupportInfo { return loadLibrary(libraryFile) })
+
+// loadLibrary opens the library of that name and says what came of it.
+func loadLibrary(file string) SupportInfo {
+	s := rawLoad(file)
+	switch s.Availability {
 	case NoCgo:
-		s.Fix = "build with CGO_ENABLED=1 on 64-bit Linux"
-	case NoHeaders:
-		s.Fix = "install libibverbs-dev or rdma-core-devel and build again"
+		s.Fix = "build on 64-bit Linux with CGO_ENABLED=1 and a C compiler, packages gcc and libc6-dev"
 	case NoLibrary:
 		s.Fix = "install libibverbs1 and ibverbs-providers, or rdma-core"
+	case BadLibrary:
+		s.Fix = "put libibverbs1 or rdma-core of the distribution in front of it: see LD_LIBRARY_PATH and /etc/ld.so.conf.d"
 	}
 	return s
-})
+}
 
 // load opens the library or explains in an error why it cannot.
-func load(op string) error {
-	s := Support()
-	if s.Availability == Available {
+func load(op string) error { return Support().unusable(op) }
+
+// unusable is nil if the library can be used.
+func (s SupportInfo) unusable(op string) error {
+	switch s.Availability {
+	case Available:
 		return nil
+	case BadLibrary:
+		return fmt.Errorf("%s: %w (%s)", op, s.Missing, s.Fix)
 	}
 	return fmt.Errorf("%s: %w: %v", op, ErrNotSupported, s)
 }

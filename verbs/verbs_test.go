@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The other half of these assertions, against the library's header, is in
-// shim_linux.c.
+// shim_linux.c asserts the same numbers of abi_linux.h, and TestABI compares that
+// with the library's header.
 func TestLayouts(t *testing.T) {
 	require.Equal(t, uintptr(16), unsafe.Sizeof(SGE{}))
 	require.Equal(t, uintptr(8), unsafe.Offsetof(SGE{}.Len))

@@ -50,6 +50,13 @@ func ntoh32(v uint32) uint32 {
 	return v
 }
 
+func ntoh64(v uint64) uint64 {
+	if littleEndian {
+		return bits.ReverseBytes64(v)
+	}
+	return v
+}
+
 // WCFlags say which parts of a completion are valid.
 type WCFlags uint32
 

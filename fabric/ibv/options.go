@@ -78,10 +78,10 @@ func (o *Options) open() (*place, error) {
 	if o.MaxReads < 0 || o.MaxReads > 255 {
 		return nil, fmt.Errorf("open ibv link: MaxReads %d: want 0 to 255", o.MaxReads)
 	}
-	if s := verbs.Support(); s.Availability != verbs.Available {
-		return nil, fmt.Errorf("open ibv link: %w: %v", fabric.ErrNotSupported, s)
-	}
 	ds, err := verbs.Devices()
+	if errors.Is(err, verbs.ErrNotSupported) {
+		return nil, fmt.Errorf("open ibv link: %w: %w", fabric.ErrNotSupported, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open ibv link: %w", err)
 	}

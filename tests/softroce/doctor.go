@@ -39,9 +39,9 @@ func cmdDoctor(context.Context) (int, error) {
 	count("qemu", requirePackages("common", "qemu"), cached(c, "qemu"))
 	count("uml", requirePackages("common", "uml"), cached(c, "uml"))
 	report("perftest", requirePackages("perf"), "installed")
-	report("headers", requirePackages("headers"), "libibverbs-dev is installed, verbs compiles with libibverbs")
+	report("build", requirePackages("build"), "a C compiler is installed, verbs compiles and its header can be checked")
 	fmt.Printf("%-8s %s\n", "cache", c.dir)
-	if m := missing("common", "qemu", "uml", "perf", "headers"); len(m) > 0 {
+	if m := missing("common", "qemu", "uml", "perf", "build"); len(m) > 0 {
 		fmt.Printf("\nfor everything: %s\n", aptLine(m))
 	}
 	if ways == 0 {
@@ -70,7 +70,7 @@ func cmdPackages(args []string) error {
 		only, args = true, args[1:]
 	}
 	if len(args) == 0 {
-		args = []string{"common", "qemu", "uml", "perf", "headers"}
+		args = []string{"common", "qemu", "uml", "perf", "build"}
 	}
 	for _, a := range args {
 		if _, ok := needs[a]; !ok {

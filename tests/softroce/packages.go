@@ -47,8 +47,10 @@ var needs = map[string][]need{
 	"perf": {
 		{"ib_write_lat", "perftest"},
 	},
-	// what verbs is compiled against; without it the binding says not supported
-	"headers": {
+	// what verbs is compiled with, and what its own header is compared with by a test
+	"build": {
+		{"gcc", "gcc"},
+		{"/usr/include/stdio.h", "libc6-dev"},
 		{"/usr/include/infiniband/verbs.h", "libibverbs-dev"},
 	},
 	"native": {

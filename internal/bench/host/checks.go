@@ -67,7 +67,7 @@ func rdma(s System, v Verbs) Finding {
 			"(packages linux-modules-extra, rdma-core, iproute2)",
 			"no RDMA device: --fabric verbs is not available, shm and tcp are")
 	case !v.Usable:
-		return bad(Fail, "apt-get install libibverbs1 ibverbs-providers; build with CGO_ENABLED=1 and libibverbs-dev",
+		return bad(Fail, "apt-get install libibverbs1 ibverbs-providers; build with CGO_ENABLED=1 and a C compiler (gcc, libc6-dev)",
 			"%d RDMA device(s), but verbs cannot be used: %s", len(devs), v.Reason)
 	case len(v.Devices) == 0:
 		return bad(Fail, "apt-get install ibverbs-providers, and see `rmabench info` and dmesg",
