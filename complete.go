@@ -56,17 +56,20 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 	}
 }
 
-// completeAck takes the completion of an acknowledgement, or one that nobody here
-// waits for.
+// completeAck takes the completion of an acknowledgement or of a read of a heartbeat, or
+// one that nobody here waits for.
 func (t *proto) completeAck(c *fabric.Completion) {
-	if c.ID != ackID || int64(c.EP) >= int64(len(t.peers)) {
+	if c.ID != ackID && c.ID != beatID || int64(c.EP) >= int64(len(t.peers)) {
 		return
 	}
 	p := t.peers[c.EP]
 	p.flying--
 	p.full = false
-	if c.Status != fabric.StatusOK {
+	switch {
+	case c.Status != fabric.StatusOK:
 		p.reportDown(t, c.Err())
+	case c.ID == beatID:
+		t.felt(p)
 	}
 }
 
@@ -176,8 +179,12 @@ func because(err, cause error) error {
 // refuses access to a dying process before anybody knows that it dies.
 func (t *proto) downWith(p *Peer, err error) {
 	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
-		if p.down = err; !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
+		p.down = err
+		if !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
 			p.down = because(ErrFlushed, err)
+		}
+		if s := stateOf(err); s != 0 && !p.own {
+			p.eng.watches.tell(PeerEvent{Rank: p.rank, State: s, Err: p.down})
 		}
 	}
 	if p.noticed != nil {

@@ -102,6 +102,14 @@ type Config struct {
 	// pause of a busy process, short against the patience of whoever waits.
 	PeerTimeout time.Duration
 
+	// HangTimeout is how long a peer that is waited for may make no progress, because
+	// its process is stopped, starved or stuck, before operations with it fail with
+	// ErrPeerHung; at least 100 ms; negative: for ever. Ranks that differ in it
+	// use each its own. RMA_HANG_TIMEOUT overrides it. Zero: 1 minute, long against
+	// what overloaded hosts, debuggers and migrations of virtual machines do to a
+	// process that goes on afterwards.
+	HangTimeout time.Duration
+
 	// SetupTimeout bounds Open, Barrier and exchanges through the job, where the
 	// context has no deadline; negative waits for ever. RMA_TIMEOUT overrides it.
 	// Zero: 2 minutes, long against the start of a large job on a loaded machine.

@@ -64,11 +64,11 @@ func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
 		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off", SamplingBudget: time.Second,
-		Learn: 7, Profiles: "/a", Depth: 32, PinnedLimit: 1 << 20, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, SetupTimeout: time.Second,
+		Learn: 7, Profiles: "/a", Depth: 32, PinnedLimit: 1 << 20, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
 		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force", SamplingBudget: 20 * time.Millisecond,
-		Learn: -1, Profiles: "/b", Depth: 64, PinnedLimit: -1, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, SetupTimeout: -1,
+		Learn: -1, Profiles: "/b", Depth: 64, PinnedLimit: -1, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 
 // Keys of what two ranks tell each other through the job.
 const (
-	keyKnock  = "ep"    // link number (1), address of an endpoint: connect with it
+	keyKnock  = "ep"    // a knock: connect with it
 	keyRefuse = "ep/no" // why not
 	keyTalk   = "talk"  // nothing: there will be messages, if the other side makes its channel
 )
@@ -37,7 +37,7 @@ const selfID = 1 << 31
 // call anything.
 type dial struct {
 	begun  atomic.Bool
-	theirs chan []byte   // the peer's address, once
+	theirs chan knock    // the peer's, once
 	done   chan struct{} // closed when connecting has ended, well or not
 
 	// Engine.mu guards these, err only until done is closed.
@@ -47,7 +47,7 @@ type dial struct {
 	err     error                   // why there is no connection
 }
 
-func newDial() dial { return dial{theirs: make(chan []byte, 1), done: make(chan struct{})} }
+func newDial() dial { return dial{theirs: make(chan knock, 1), done: make(chan struct{})} }
 
 // call begins to connect, if nobody has. From any goroutine, the owner's
 // included; it does not wait.
@@ -82,7 +82,8 @@ func (p *Peer) connect(ctx context.Context) {
 		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("%w: no answer within %v: %w", ErrNoConnection, d, context.DeadlineExceeded))
 		defer cancel()
 	}
-	ep, self, err := p.join(ctx)
+	var theirs knock
+	ep, self, err := p.join(ctx, &theirs)
 	if err != nil {
 		p.awaitReason(ctx)
 		err = unconnected(ctx, err)
@@ -101,6 +102,10 @@ func (p *Peer) connect(ctx context.Context) {
 		default:
 			p.ep, p.self = ep, self
 			p.near, _ = ep.(fabric.Direct)
+			e.proto.feel(p, &theirs)
+			if !p.own {
+				e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
+			}
 			e.proto.wake(p)
 		}
 	})
@@ -111,8 +116,8 @@ func (p *Peer) connect(ctx context.Context) {
 	}
 }
 
-// join makes the endpoint and connects it.
-func (p *Peer) join(ctx context.Context) (ep, self fabric.Endpoint, err error) {
+// join makes the endpoint and connects it with that of the peer, whose knock it fills in.
+func (p *Peer) join(ctx context.Context, theirs *knock) (ep, self fabric.Endpoint, err error) {
 	e := p.eng
 	l := e.links[p.link]
 	o := links.ConnectOptions{
@@ -123,12 +128,12 @@ func (p *Peer) join(ctx context.Context) (ep, self fabric.Endpoint, err error) {
 		return links.Loopback(ctx, l, o, selfID)
 	}
 	ep, err = links.Join(ctx, l, o, func(mine []byte) ([]byte, error) {
-		if err := e.job.Tell(ctx, p.rank, keyKnock, append([]byte{p.num}, mine...)); err != nil {
+		if err := e.job.Tell(ctx, p.rank, keyKnock, p.knock(mine)); err != nil {
 			return nil, err
 		}
 		select {
-		case theirs := <-p.dial.theirs:
-			return theirs, nil
+		case *theirs = <-p.dial.theirs:
+			return theirs.address, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-e.job.Done():
@@ -161,7 +166,7 @@ func (p *Peer) awaitReason(ctx context.Context) {
 func unconnected(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case cause != nil && (errors.Is(cause, ErrNoConnection) || errors.Is(cause, ErrPeerGone)):
+	case cause != nil && (errors.Is(cause, ErrNoConnection) || errors.Is(cause, ErrPeerGone) || errors.Is(cause, ErrPeerHung)):
 		return cause
 	case cause != nil: // the engine is being closed
 		return ErrClosed
@@ -208,10 +213,11 @@ func (e *Engine) told(from int, key string, val []byte) {
 		e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
 	default:
 		p.dial.heard = true
-		if len(val) == 0 || val[0] != p.num {
-			val = []byte{0} // of another link: no address at all
+		k, err := parseKnock(val)
+		if err != nil || k.link != p.num {
+			k = knock{} // no address at all
 		}
-		p.dial.theirs <- val[1:]
+		p.dial.theirs <- k
 		if err := p.dial.err; err != nil && p.refusal(err) { // too late
 			e.tasks.Go(func() { p.refuseKnock(err) })
 			return

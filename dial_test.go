@@ -177,7 +177,9 @@ func anyKey(e *Engine) *Key {
 
 func TestPeerThatDoesNotConnect(t *testing.T) {
 	const link = "tcp"
-	num := []byte{linkNumber[link]}
+	knocking := func(address string) []byte {
+		return (&knock{link: linkNumber[link], address: []byte(address)}).append(nil)
+	}
 	for name, c := range map[string]struct {
 		patience time.Duration
 		do       func(t *testing.T, j *wireup.Job)
@@ -187,21 +189,21 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 		"silent": {100 * time.Millisecond, nil, []error{ErrNoConnection, context.DeadlineExceeded}, "no answer within 100ms"},
 		"leaves": {time.Hour, func(t *testing.T, j *wireup.Job) { require.NoError(t, j.Close()) }, []error{ErrPeerGone}, "left"},
 		"no address": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "nonsense"...)))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("nonsense")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"nothing": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, nil))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"another link": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, []byte{linkNumber["ibv"], 1, 2, 3}))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, (&knock{link: linkNumber["ibv"], address: []byte{1, 2, 3}}).append(nil)))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Tell(t.Context(), 0, keyRefuse, []byte("out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
 		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Tell(t.Context(), 0, "knock", []byte("x")))
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "nonsense"...)))
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append(num, "again"...)))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("nonsense")))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("again")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,9 +218,9 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			e.cfg.SetupTimeout = c.patience
 			put, send := e.Peer(1).Put(k.At(0), mem.Slice(0, 8)), e.Peer(1).Send([]byte("x"))
 			if c.do != nil { // else the time may be over before there is a knock
-				knock := <-told
-				require.Equal(t, keyKnock, knock[0])
-				require.Equal(t, num[0], knock[1][0])
+				said := <-told
+				require.Equal(t, keyKnock, said[0])
+				require.Equal(t, linkNumber[link], said[1][0])
 				c.do(t, j)
 			}
 			err = put.Wait(ctx)
@@ -249,7 +251,7 @@ func TestKnockWithoutConnection(t *testing.T) {
 			require.NoError(t, err)
 			ep, err := l.NewEndpoint(fabric.EndpointOptions{})
 			require.NoError(t, err)
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, append([]byte{linkNumber[link]}, ep.Address()...)))
+			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, (&knock{link: linkNumber[link], address: ep.Address()}).append(nil)))
 			require.Equal(t, keyKnock, (<-told)[0], "the answer")
 			require.False(t, e.Peer(1).Stats().Connected)
 			require.NoError(t, e.Close())

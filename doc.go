@@ -75,7 +75,10 @@
 // A peer that dies fails the operations under way to it, and later ones, with a
 // [*PeerError] that wraps [ErrPeerGone], within Config.PeerTimeout or as soon as
 // the job's rendezvous tells; on RDMA, operations under way while a process is
-// being killed may fail with [ErrRemoteAccess] just before. Other peers are not affected. An operation that the
+// being killed may fail with [ErrRemoteAccess] just before. One that is there but makes no
+// progress, because it is stopped, starved or stuck, fails them with [ErrPeerHung] after
+// Config.HangTimeout, alike on every link; a peer that goes on before has done no
+// harm. [Engine.Watch] tells both to who has no operation under way. Other peers are not affected. An operation that the
 // target refuses (a stale key) takes the connection with that peer down: those
 // behind it fail with [ErrFlushed].
 //
@@ -103,7 +106,8 @@
 //
 //	config.go   Config; effective.go what it becomes with file and environment
 //	engine.go   Engine: open, close; barrier.go Barrier; setup.go links; dial.go connections;
-//	            calibrate.go what the cost model knows of them
+//	            calibrate.go what the cost model knows of them; heartbeat.go whether peers make
+//	            progress; watch.go who is told
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces,

@@ -28,6 +28,7 @@ const (
 	envSpin        = "RMA_SPIN"
 	envYields      = "RMA_YIELDS"
 	envPeerTimeout = "RMA_PEER_TIMEOUT"
+	envHangTimeout = "RMA_HANG_TIMEOUT"
 	envLog         = "RMA_LOG" // the text log of programs without Config.Logger
 )
 
@@ -62,6 +63,7 @@ func (c *Config) fields() []field {
 		intField(envSpin, &c.Spin),
 		intField(envYields, &c.Yields),
 		durationField(envPeerTimeout, &c.PeerTimeout),
+		durationField(envHangTimeout, &c.HangTimeout),
 		durationField(wireup.EnvTimeout, &c.SetupTimeout),
 	}
 }

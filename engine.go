@@ -38,7 +38,10 @@ type Engine struct {
 	fits     int        // how often it has played batches
 	memory   *mr.Domain // what is registered, with all links
 	barrier  barrier
-	pins     []*message.Pins // by link: what was not, and messages use
+	watches  watches
+	// attention is how many wait for whatever peer: all that are connected are looked at.
+	attention atomic.Int32
+	pins      []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost
 	tasks    sync.WaitGroup // goroutines of the engine beside the progress one
@@ -162,6 +165,9 @@ func (e *Engine) Close() error {
 	}
 	for i := range e.proto.slots {
 		errs = append(errs, e.proto.slots[i].region.Close())
+	}
+	for _, r := range e.proto.heart.regions {
+		errs = append(errs, r.Close())
 	}
 	for _, l := range e.links {
 		errs = append(errs, l.Close())

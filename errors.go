@@ -12,8 +12,13 @@ import (
 
 // Sentinels for errors.Is. Those of operations come inside a *PeerError.
 var (
-	// ErrPeerGone says that the peer died, left the job or does not answer.
+	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.
 	ErrPeerGone = fabric.ErrPeerGone
+
+	// ErrPeerHung says that the peer's process is there, but its engine has made no
+	// progress for Config.HangTimeout: it is stopped, starved or stuck. The
+	// connection was given up.
+	ErrPeerHung = errors.New("peer hung: no progress")
 
 	// ErrRemoteAccess says that the target refused key, address or right.
 	ErrRemoteAccess = fabric.ErrRemoteAccess

@@ -1,6 +1,7 @@
 package rma_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,4 +171,56 @@ func ExampleMessageStats() {
 	s := eng.Stats()
 	fmt.Println(s.Sends, s.Messages.Eager+s.Messages.Gathered+s.Messages.Fetched)
 	// Output: 1 0
+}
+
+// Who has no operation under way hears of the end of others all the same.
+func ExamplePeerEvent() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "rma-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	job := func(rank int) *rma.Config { // as rmarun would say in the environment
+		return &rma.Config{Job: &rma.Job{
+			Rank: rank, Size: 2, Root: "unix:" + dir + "/s", Token: bytes.Repeat([]byte{7}, 32), Serve: rank == 0,
+		}}
+	}
+	left := make(chan error, 1)
+	go func() {
+		eng, err := rma.Open(ctx, job(1))
+		if err == nil {
+			err = eng.Close() // this rank leaves at once
+		}
+		left <- err
+	}()
+	eng, err := rma.Open(ctx, job(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	const lost rma.PeerState = rma.PeerHung
+	for ev := range eng.Watch(ctx) { // in a goroutine of its own, as a rule
+		if ev.State >= lost {
+			fmt.Printf("rank %d is %v: %v\n", ev.Rank, ev.State, errors.Is(ev.Err, rma.ErrPeerGone))
+			break
+		}
+	}
+	if err := <-left; err != nil {
+		log.Fatal(err)
+	}
+	// Output: rank 1 is gone: true
+}
+
+// States are in the order of what is left to hope for.
+func ExamplePeerState() {
+	for s := rma.PeerUp; s <= rma.PeerGone; s++ {
+		fmt.Println(s, s >= rma.PeerHung)
+	}
+	// Output:
+	// up false
+	// silent false
+	// down false
+	// hung true
+	// gone true
 }

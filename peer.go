@@ -42,9 +42,10 @@ type Peer struct {
 	fences  int     // in posts
 	loose   int     // operations that do not take place in the order of requests
 	loops   loops
-	acks    []uint32 // notifications to be posted before anything else
+	acks    []uint32 // notifications, and reads of the heartbeat, to be posted before anything else
 	asks    requests // that the peer accumulates
 	serves  serving  // the peer's requests
+	pulse   pulse
 
 	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
 

@@ -35,6 +35,8 @@ type proto struct {
 	later  []*op   // atomics that back off
 	began  time.Time
 	arena  *mr.Arena // for copies of small memory of applications
+	heart  heartbeat
+	steps  uint
 	nap    eager.Nap
 	doze   eager.Nap // where words are waited for
 	flying []*op     // by work request ID less 1
@@ -126,6 +128,9 @@ func (t *proto) Pending() bool { return t.in.top.Load() != nil }
 
 // Step implements progress.Protocol.
 func (t *proto) Step() bool {
+	if t.steps++; t.steps%beatSteps == 0 {
+		t.heart.beat()
+	}
 	did := t.takeOver()
 	if len(t.later) > 0 && t.resume() {
 		did = true
@@ -261,5 +266,5 @@ func (t *proto) Rest(on bool) time.Duration {
 	if on && len(t.later) > 0 {
 		d = time.Millisecond // the shortest that sleeps can be
 	}
-	return d
+	return t.heart.nap(d)
 }

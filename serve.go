@@ -19,6 +19,9 @@ const (
 	noteOpen           // the peer asks for slots
 )
 
+// noteBeat is no notification: it stands among them for a read of the peer's heartbeat.
+const noteBeat = 0
+
 // note is the immediate value of a notification.
 func note(kind, slot int, st onesided.Status) uint32 {
 	return notifyMagic<<16 | uint32(kind)<<12 | uint32(slot)<<8 | uint32(st)
@@ -105,6 +108,11 @@ func (t *proto) postAcks(p *Peer) bool {
 	}
 	n := min(len(p.acks), chain)
 	for i := range n {
+		if p.acks[i] == noteBeat {
+			u := &p.pulse
+			t.wrs[i] = fabric.WR{ID: beatID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: u.sge[:], RemoteAddr: u.word.Addr, RKey: u.word.RKey}
+			continue
+		}
 		t.wrs[i] = fabric.WR{ID: ackID, Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: p.acks[i]}
 	}
 	took, err := p.ep.Post(t.wrs[:n])

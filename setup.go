@@ -57,6 +57,9 @@ func (e *Engine) setup(ctx context.Context) error {
 	if err := e.calibrate(ctx); err != nil {
 		return err
 	}
+	if e.cfg.HangTimeout > 0 && e.Size() > 1 {
+		e.tasks.Go(e.attend)
+	}
 	return e.job.Barrier(ctx, "rma/open")
 }
 
@@ -152,6 +155,11 @@ func (e *Engine) keep(chosen []string) error {
 			return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
 		}
 		e.proto.slots = append(e.proto.slots, s)
+		if e.cfg.HangTimeout > 0 {
+			if err := e.proto.heart.open(l, e.Size()); err != nil {
+				return err
+			}
+		}
 		pins, err := message.NewPins(l, int64(e.cfg.PinnedLimit))
 		if err != nil {
 			return fmt.Errorf("memory kept registered on %s: %w", l.Name(), err)
@@ -177,5 +185,6 @@ func (e *Engine) keep(chosen []string) error {
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}
 	e.proto.peers, e.proto.began = e.peers, time.Now()
+	e.proto.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 	return nil
 }

@@ -11,3 +11,9 @@ import (
 func load64(b []byte) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))))
 }
+
+// store64 stores the 8-byte word at the start of b, which must lie on a multiple of 8,
+// in one piece.
+func store64(b []byte, v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))), v)
+}

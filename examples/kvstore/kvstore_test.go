@@ -28,7 +28,20 @@ func TestMain(m *testing.M) {
 		"torn":    pair(tear),
 		"hammer":  hammer,
 		"hostile": pair(hostile, unharmed),
+		"quit":    quit,
 	})
+}
+
+// An owner that computes until all clients have come does not do so for ever when one
+// has died.
+func TestClientThatDies(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			t.Parallel()
+			out := launchtest.Job{N: 2, Role: "quit", Fabric: fabric}.Output(t)
+			require.Contains(t, out, "[0] rank 1 is gone: ")
+		})
+	}
 }
 
 // All reads give values that were written, in the order of versions, and an owner

@@ -33,7 +33,7 @@
 // In the end each client adds its counts to those in rank 0's memory by one Accumulate, and
 // itself to a word on every server by FetchAdd. The servers' applications compute until
 // that word says that all have come; they look at it by an atomic load, and call nothing
-// of the library meanwhile.
+// of the library meanwhile. Who else would tell them that a client has died: Engine.Watch does.
 //
 // # What to look at
 //
@@ -205,7 +205,10 @@ func (n *node) measure(ctx context.Context) error {
 			return err
 		}
 		all := uint64(n.readers())
+		wctx, stop := context.WithCancel(ctx)
+		g.Go(func() error { return n.lose(wctx) })
 		g.Go(func() (err error) {
+			defer stop()
 			served, err = compute(ctx, func() bool { return atomic.LoadUint64(&done[0]) == all })
 			return err
 		})
@@ -215,6 +218,17 @@ func (n *node) measure(ctx context.Context) error {
 	}
 	if n.eng.Rank() == 0 {
 		return n.report(time.Since(start), alone, served)
+	}
+	return nil
+}
+
+// lose returns an error if a rank dies or hangs whose clients the applications wait for, and
+// none when ctx ends.
+func (n *node) lose(ctx context.Context) error {
+	for ev := range n.eng.Watch(ctx) {
+		if ev.State >= rma.PeerHung && n.reads(ev.Rank) {
+			return fmt.Errorf("rank %d is %v: %w", ev.Rank, ev.State, ev.Err)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,35 @@ func pair(others ...func(context.Context, *client) error) launchtest.Role {
 		}
 		return n.win.Free(ctx)
 	}
+}
+
+// quit has the client's process end without a word when the owner computes.
+func quit(ctx context.Context) error {
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	n, err := newNode(ctx, eng, small(eng.Size()), options{keys: 1, ops: 1, clients: 2, alone: time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	if err := n.fill(ctx); err != nil {
+		return err
+	}
+	if eng.Rank() > 0 {
+		if err := eng.Barrier(ctx); err != nil {
+			return err
+		}
+		os.Exit(0)
+	}
+	if err := n.measure(ctx); !errors.Is(err, rma.ErrPeerGone) {
+		return fmt.Errorf("without its client: %w", err)
+	} else {
+		fmt.Println(err)
+	}
+	return nil
 }
 
 // expect is an error unless got is want.

@@ -101,6 +101,12 @@ var engineSettings = []Setting{
 		Where: "fabric", Since: "0.1",
 	},
 	{
+		Env: "RMA_HANG_TIMEOUT", Field: "HangTimeout", Type: Type{Kind: Duration, Min: int64(100 * time.Millisecond), Negative: "wait for ever"}, Default: "1m0s",
+		What:  "how long a peer that is waited for may make no progress; its operations fail then, and it counts as hung",
+		Why:   "long against what overloaded hosts, debuggers and migrations do to a process that goes on afterwards",
+		Where: "rma", Since: "0.1",
+	},
+	{
 		Env: "RMA_TIMEOUT", Field: "SetupTimeout", Type: Type{Kind: Duration, Min: 1, Negative: "wait for ever"}, Default: "2m0s",
 		What:  "bound of `Open`, of `Barrier` and of exchanges through the job where the context has no deadline",
 		Why:   "long against the start of a large job on a loaded machine, short against a batch queue's patience",

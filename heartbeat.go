@@ -1,0 +1,272 @@
+package rma
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// A process that is stopped or starved keeps its connections, and its links say nothing.
+// So each engine has a word in registered memory, its heartbeat, that changes as long as
+// the engine makes progress, whoever drives it. A peer that has something to wait for
+// reads the word now and then, by a one-sided read on the connection: where the link
+// maps or reaches memory without the target, that shows whether the word changes; where
+// the target's engine has to answer, the answer shows it as well. A word that stays the
+// same, or a read that stays unanswered, for HangTimeout means that the peer hangs.
+
+const (
+	// hangLooks is how often in a HangTimeout the words of peers are read: what passes
+	// between the last change and the verdict is a sixteenth longer at most.
+	hangLooks = 16
+
+	// hangBeats is how often in a HangTimeout an engine changes its word at least, if
+	// it would sleep for longer.
+	hangBeats = 8
+
+	// hangTrust is how many intervals in which a peer says that its word changes must
+	// pass without a change, however short this side's HangTimeout is.
+	hangTrust = 4
+
+	// beatSteps is how many steps of a busy engine pass between two changes: a few
+	// microseconds of polling, or 64 ms where applications drive the engine by
+	// short calls only.
+	beatSteps = 64
+)
+
+// Where what a link needs for heartbeats lies in its region.
+const (
+	beatOwn    = 0  // the word that peers read
+	beatPeers  = 64 // the words of peers, as read last, by rank; on lines of their own
+	beatLength = 8
+)
+
+// beatID is the work request ID of reads of a peer's word.
+const beatID = 1 << 46
+
+// heartbeat is an engine's own heartbeat. The owner's.
+type heartbeat struct {
+	count   uint64
+	every   time.Duration   // it changes at least as often; 0: not at all
+	regions []fabric.Region // by link; none if it does not change
+}
+
+// open makes what heartbeats need on a link.
+func (h *heartbeat) open(l fabric.Link, ranks int) error {
+	r, err := l.Alloc(beatPeers+ranks*beatLength, fabric.AccessLocalWrite|fabric.AccessRemoteRead)
+	if err != nil {
+		return fmt.Errorf("memory for heartbeats on %s: %w", l.Name(), err)
+	}
+	h.regions = append(h.regions, r)
+	return nil
+}
+
+// beat changes the words. Short path.
+func (h *heartbeat) beat() {
+	h.count++
+	for _, r := range h.regions {
+		store64(r.Bytes()[beatOwn:], h.count)
+	}
+}
+
+// nap is how long the engine may sleep that would sleep for d; 0 is for ever.
+func (h *heartbeat) nap(d time.Duration) time.Duration {
+	h.beat()
+	if h.every > 0 && (d == 0 || h.every < d) {
+		return h.every
+	}
+	return d
+}
+
+// knockSize is the length of what stands before the address in a knock: the number of the
+// link (1), the interval in which this side's word changes at least in ms, 0 if there is
+// none (4), and where the word is.
+const knockSize = 1 + 4 + fabric.RemoteKeySize
+
+// knock is what a peer tells to be connected with.
+type knock struct {
+	link    uint8
+	every   time.Duration
+	word    fabric.RemoteKey
+	address []byte
+}
+
+func (k *knock) append(b []byte) []byte {
+	b = append(b, k.link)
+	b = binary.LittleEndian.AppendUint32(b, uint32(k.every/time.Millisecond))
+	b = k.word.Append(b)
+	return append(b, k.address...)
+}
+
+func parseKnock(b []byte) (k knock, err error) {
+	if len(b) < knockSize {
+		return k, fmt.Errorf("%w: knock of %d bytes", fabric.ErrBadAddress, len(b))
+	}
+	k.link = b[0]
+	k.every = time.Duration(binary.LittleEndian.Uint32(b[1:])) * time.Millisecond
+	if k.word, k.address, err = fabric.ParseRemoteKey(b[5:]); err != nil {
+		return k, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
+	}
+	if k.every > 0 && (k.word.Len < beatLength || k.word.Addr%beatLength != 0) {
+		return k, fmt.Errorf("%w: a heartbeat of %d bytes at %#x", fabric.ErrBadAddress, k.word.Len, k.word.Addr)
+	}
+	return k, nil
+}
+
+// knock is what this side tells the peer.
+func (p *Peer) knock(address []byte) []byte {
+	k := knock{link: p.num, address: address}
+	if h := &p.eng.proto.heart; h.every > 0 {
+		k.every, k.word = h.every, h.regions[p.link].Key()
+		k.word.Len = beatLength
+	}
+	return k.append(nil)
+}
+
+// pulse is what this side knows of a peer's heartbeat. The owner's.
+type pulse struct {
+	word    fabric.RemoteKey // Len is 0: there is none to read
+	limit   time.Duration    // silence after which the peer hangs
+	sge     [1]fabric.SGE    // where it is read to
+	seen    uint64
+	silent  time.Duration // how long this side has looked and seen no change
+	asked   bool          // a read is to be posted, or under way
+	looking bool          // it was looked at in the last round
+	told    bool          // that it is silent, to watchers
+	await   bool          // somebody waits for a signal of it
+	used    uint64        // operations in the last round
+}
+
+// feel begins to know the heartbeat of p, whose connection is new.
+func (t *proto) feel(p *Peer, k *knock) {
+	p.pulse = pulse{used: p.used()}
+	if hang := p.eng.cfg.HangTimeout; hang > 0 && k.every > 0 && !p.own {
+		r := t.heart.regions[p.link]
+		at := beatPeers + p.rank*beatLength
+		p.pulse.word, p.pulse.limit = k.word, max(hang, hangTrust*k.every)
+		p.pulse.sge[0] = fabric.NewSGE(r.Bytes()[at:at+beatLength], r.LKey())
+	}
+}
+
+// used counts what this side has done with p: who is used is looked at, even where
+// everything is complete at once.
+func (p *Peer) used() uint64 {
+	c := &p.counts
+	return uint64(p.nows) + c.Puts + c.Gets + c.Atomics + c.Sends + c.Receives + c.Signals + c.Accumulates + c.Batches
+}
+
+// awaited reports whether something of p is waited for, or p was used since the last
+// round.
+func (t *proto) awaited(p *Peer) bool {
+	u := p.used()
+	busy := u != p.pulse.used || p.pulse.await || p.open > 0 ||
+		p.talk.on || p.talk.sends.head != nil || p.talk.recvs.head != nil
+	p.pulse.used, p.pulse.await = u, false
+	return busy || p.eng.attention.Load() > 0
+}
+
+// attend runs until the engine closes: it looks at peers, and judges them.
+func (e *Engine) attend() {
+	every := e.cfg.HangTimeout / hangLooks
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-e.life.Done():
+			return
+		case <-tick.C:
+		}
+		// A process that was itself stopped has not looked, and has nothing to say
+		// about that time.
+		now := time.Now()
+		passed := min(now.Sub(last), 2*every)
+		last = now
+		var hung []*Peer
+		e.prog.Do(func() { hung = e.proto.round(passed) })
+		for _, p := range hung {
+			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
+		}
+	}
+}
+
+// round looks at all peers, and returns those that it found to hang; passed is how long
+// after the last round.
+func (t *proto) round(passed time.Duration) (hung []*Peer) {
+	t.takeOver()
+	for _, o := range t.awaits {
+		if from := o.more.word.from; from != nil {
+			from.pulse.await = true
+		}
+	}
+	for _, p := range t.peers {
+		switch {
+		case p.own || p.down != nil:
+		case p.ep == nil:
+			p.waitForAnswer(passed)
+		case p.pulse.word.Len > 0 && t.hangs(p, passed):
+			t.downWith(p, fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+			p.close()
+			hung = append(hung, p)
+		}
+	}
+	return hung
+}
+
+// hangs judges p by what was read since the last round, and reads again.
+func (t *proto) hangs(p *Peer, passed time.Duration) bool {
+	u := &p.pulse
+	if !t.awaited(p) {
+		u.looking = false
+		return false
+	}
+	if u.looking {
+		u.silent += passed
+	}
+	u.looking = true
+	switch {
+	case u.silent >= u.limit:
+		return true
+	case u.silent >= u.limit/2 && !u.told:
+		u.told = true
+		p.eng.watches.tell(PeerEvent{Rank: p.rank, State: PeerSilent, Err: fmt.Errorf("%w for %v", errSilent, u.silent.Round(time.Millisecond))})
+	}
+	if !u.asked {
+		u.asked = true
+		p.acks = append(p.acks, noteBeat)
+		t.wake(p)
+	}
+	return false
+}
+
+// felt takes what was read of the word of p.
+func (t *proto) felt(p *Peer) {
+	u := &p.pulse
+	u.asked = false
+	if p.down != nil || u.word.Len == 0 {
+		return
+	}
+	r := t.heart.regions[p.link]
+	v := load64(r.Bytes()[beatPeers+p.rank*beatLength:])
+	if v == u.seen {
+		return
+	}
+	u.seen, u.silent = v, 0
+	if u.told {
+		u.told = false
+		p.eng.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
+	}
+}
+
+// waitForAnswer judges a peer that is being connected with and does not answer.
+func (p *Peer) waitForAnswer(passed time.Duration) {
+	e := p.eng
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.dial.hangUp == nil {
+		return
+	}
+	if p.pulse.silent += passed; p.pulse.silent >= e.cfg.HangTimeout {
+		p.dial.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+	}
+}

@@ -1,0 +1,284 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// stall keeps the engine from making progress, as a process does that is stopped, until
+// the function that it returns is called.
+func stall(t testing.TB, e *Engine) (resume func()) {
+	held, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.prog.Do(func() {
+			close(held)
+			<-release
+		})
+	}()
+	<-held
+	resume = func() {
+		select {
+		case <-release:
+		default:
+			close(release)
+		}
+		<-ended
+	}
+	t.Cleanup(resume)
+	return resume
+}
+
+// hanging opens a job over every link whose ranks find a peer that hangs after d.
+func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*Engine)) {
+	wait := func(c *Config) { c.HangTimeout = d }
+	t.Run("sim", func(t *testing.T) {
+		t.Parallel()
+		f(t, openWith(t, n, "", func(c *Config) { c.Device = "sim"; wait(c) }))
+	})
+	onEach(t, func(t *testing.T, fabric string) { f(t, openWith(t, n, fabric, wait)) })
+}
+
+// until repeats what may be complete without the peer's help, until it fails.
+func until(ctx context.Context, f func() error) error {
+	for ctx.Err() == nil {
+		if err := f(); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond) // sleep: a program that uses the peer now and then
+	}
+	return ctx.Err()
+}
+
+// operations are all that one can do with a peer, until it fails.
+func operations(e *Engine, p *Peer, mem *Region, key Key) map[string]func(ctx context.Context) error {
+	wait := func(begin func() Request) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return until(ctx, func() error { return begin().Wait(ctx) })
+		}
+	}
+	large := make([]byte, 4<<20)
+	return map[string]func(ctx context.Context) error{
+		"put":            wait(func() Request { return p.Put(key.At(0), mem.Slice(0, 8)) }),
+		"large put":      wait(func() Request { return p.Put(key.At(0), mem.Slice(0, len(mem.Bytes()))) }),
+		"put of bytes":   wait(func() Request { return p.PutBytes(key.At(0), large[:len(mem.Bytes())]) }),
+		"get":            wait(func() Request { return p.Get(mem.Slice(64, 8), key.At(0)) }),
+		"fetch-add":      wait(func() Request { return p.FetchAdd(key.At(0), 1).Request }),
+		"emulated":       wait(func() Request { return p.FetchXor(key.At(0), 1).Request }),
+		"accumulate":     wait(func() Request { return Accumulate(p, key.At(0), Sum, []uint64{1, 2}) }),
+		"put and signal": wait(func() Request { return p.PutSignal(key.At(0), mem.Slice(0, 8), key.At(8), SignalAdd, 1) }),
+		"flush": func(ctx context.Context) error {
+			return until(ctx, func() error {
+				p.Get(mem.Slice(64, 8), key.At(0)).Forget()
+				return p.Flush().Wait(ctx)
+			})
+		},
+		"wait for a signal": func(ctx context.Context) error {
+			_, err := p.WaitSignal(ctx, mem.Slice(128, 8), EQ, 77)
+			return err
+		},
+		"send":       wait(func() Request { return p.Send([]byte("hello")) }),
+		"large send": wait(func() Request { return p.Send(large) }),
+		"batch": wait(func() Request {
+			b := p.Batch()
+			for range 20 {
+				b.Add(1, large[:4096])
+			}
+			return b.Send()
+		}),
+		"receive": func(ctx context.Context) error {
+			_, err := p.Recv(make([]byte, 64)).Wait(ctx)
+			return err
+		},
+		"receive from any": func(ctx context.Context) error {
+			_, err := e.RecvTag(9, make([]byte, 64)).Wait(ctx)
+			return err
+		},
+		"probe": func(ctx context.Context) error {
+			_, err := p.Probe(11).Wait(ctx)
+			return err
+		},
+	}
+}
+
+// acquaint uses every way between two ranks once, so that connection and channels are there.
+func acquaint(t testing.TB, es []*Engine, mems []*Region, keys []Key) {
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		p, mem := e.Peer(1-e.Rank()), mems[e.Rank()]
+		send := p.Send([]byte("hello"))
+		if _, err := p.Recv(make([]byte, 64)).Wait(ctx); err != nil {
+			return err
+		}
+		return errors.Join(send.Wait(ctx), Accumulate(p, keys[p.Rank()].At(0), Sum, []uint64{1}).Wait(ctx),
+			p.Get(mem.Slice(0, 8), keys[p.Rank()].At(0)).Wait(ctx))
+	})
+}
+
+// Whatever is under way with a peer that makes no progress, or is begun with it, ends with
+// one and the same error, on every link.
+func TestPeerThatHangs(t *testing.T) {
+	const hang = time.Second
+	hanging(t, 2, hang, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 1<<20)
+		acquaint(t, es, mems, keys)
+		e, p := es[0], es[0].Peer(1)
+		stall(t, es[1])
+		begin := time.Now()
+		ctx := testutil.Context(t, patience)
+		var g errgroup.Group
+		ops := operations(e, p, mems[0], keys[1])
+		for name, op := range ops {
+			g.Go(func() error {
+				if err := op(ctx); !errors.Is(err, ErrPeerHung) || errors.Is(err, ErrPeerGone) {
+					t.Errorf("%s: %v", name, err)
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		took := time.Since(begin)
+		t.Logf("after %v, with HangTimeout %v", took, hang)
+		require.Greater(t, took, hang*(hangBeats-1)/hangBeats-hang/hangLooks)
+		for name, op := range ops { // it stays so, at once
+			err := op(ctx)
+			require.ErrorIs(t, err, ErrPeerHung, name)
+			var pe *PeerError
+			require.ErrorAs(t, err, &pe, name)
+		}
+		require.ErrorIs(t, p.Stats().Err, ErrPeerHung)
+	})
+}
+
+// A barrier does not wait for a rank that hangs.
+func TestBarrierWithARankThatHangs(t *testing.T) {
+	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
+		for _, e := range es {
+			e.barrier.insist = true
+		}
+		for range seldom + 2 {
+			together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
+		}
+		stall(t, es[1])
+		require.ErrorIs(t, es[0].Barrier(testutil.Context(t, patience)), ErrPeerHung)
+	})
+}
+
+// A peer that hangs before there is a connection does not answer the knock.
+func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
+	t.Parallel()
+	config := rendezvous(t, 2, "tcp")
+	es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = time.Second })
+	mems, keys := share(t, es, 4096)
+	es[1].mu.Lock() // who takes what peers tell waits
+	defer es[1].mu.Unlock()
+	ctx := testutil.Context(t, patience)
+	put, send := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)), es[0].Peer(1).Send([]byte("x"))
+	require.ErrorIs(t, put.Wait(ctx), ErrPeerHung)
+	require.ErrorIs(t, send.Wait(ctx), ErrPeerHung)
+}
+
+// A peer that goes on before HangTimeout has done no harm, and who watches knows.
+func TestPeerThatHangsForAWhile(t *testing.T) {
+	hanging(t, 2, 6*time.Second, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		acquaint(t, es, mems, keys)
+		ctx := testutil.Context(t, patience)
+		resume := stall(t, es[1])
+		recv := es[0].Peer(1).Recv(make([]byte, 8))
+		get := es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0))
+		var states []PeerState
+		for ev := range es[0].Watch(ctx) {
+			require.Equal(t, 1, ev.Rank)
+			if states = append(states, ev.State); ev.State == PeerSilent {
+				require.Error(t, ev.Err)
+				resume()
+			}
+			if len(states) == 3 {
+				break
+			}
+		}
+		require.Equal(t, []PeerState{PeerUp, PeerSilent, PeerUp}, states)
+		require.NoError(t, get.Wait(ctx))
+		require.NoError(t, es[1].Peer(0).Send([]byte("alive")).Wait(ctx))
+		n, err := recv.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 5, n)
+	})
+}
+
+// A peer whose program does not call the engine makes progress nevertheless, and so does
+// one that has nothing to do for several HangTimeouts.
+func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
+	hanging(t, 2, 400*time.Millisecond, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		acquaint(t, es, mems, keys)
+		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := es[0].Peer(1).WaitSignal(short, mems[0].Slice(64, 8), EQ, 7)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, patience)))
+	})
+}
+
+// Where it is switched off on one side, that side neither finds nor is found.
+func TestHangTimeoutOff(t *testing.T) {
+	t.Parallel()
+	config := rendezvous(t, 2, "shm")
+	es := openAll(t, 2, func(r int) *Config {
+		c := config(r)
+		c.HangTimeout = 100 * time.Millisecond
+		if r == 1 {
+			c.HangTimeout = -1
+		}
+		return c
+	}, func(*Config) {})
+	mems, keys := share(t, es, 4096)
+	acquaint(t, es, mems, keys)
+	resume := stall(t, es[1])
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	resume()
+	require.Zero(t, es[1].proto.heart.every)
+	require.Empty(t, es[1].proto.heart.regions)
+	require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, patience)))
+}
+
+func TestKnock(t *testing.T) {
+	k := knock{link: 2, every: 250 * time.Millisecond, word: fabric.RemoteKey{Addr: 0x1000, Len: 8, RKey: 7}, address: []byte("there")}
+	b := k.append(nil)
+	require.Equal(t, []byte{
+		2, 250, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 't', 'h', 'e', 'r', 'e',
+	}, b)
+	got, err := parseKnock(b)
+	require.NoError(t, err)
+	require.Equal(t, k, got)
+	for n := range knockSize {
+		_, err := parseKnock(b[:n])
+		require.ErrorIs(t, err, fabric.ErrBadAddress)
+	}
+	for _, word := range []fabric.RemoteKey{{Addr: 0x1000, Len: 7}, {Addr: 0x1004, Len: 8}, {Addr: ^uint64(0) - 7, Len: 64}} {
+		_, err := parseKnock((&knock{every: time.Second, word: word}).append(nil))
+		require.ErrorIs(t, err, fabric.ErrBadAddress)
+	}
+}
+
+func FuzzParseKnock(f *testing.F) {
+	f.Add((&knock{link: 1, every: time.Second, word: fabric.RemoteKey{Addr: 64, Len: 8, RKey: 3}, address: []byte("x")}).append(nil))
+	f.Add([]byte{0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, err := parseKnock(b)
+		if err == nil {
+			require.Equal(t, b, k.append(nil))
+		}
+	})
+}
