@@ -93,6 +93,20 @@ func (t *proto) enqueueAny(o *op) {
 	t.shared.Post(&o.in)
 }
 
+// again takes a receive back whose message was lost with its sender.
+func (t *proto) again(in *message.In) {
+	o := in.Done.(*op)
+	if o.peer.eng.closed.Load() {
+		t.fail(o, ErrClosed)
+	} else if !t.offer(in) {
+		if err := t.noSender(); err != nil {
+			t.fail(o, err)
+			return
+		}
+		t.shared.Post(in)
+	}
+}
+
 // offer offers what waits at all peers to in, in turn.
 func (t *proto) offer(in *message.In) bool {
 	many := in.Source != nil

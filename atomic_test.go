@@ -253,7 +253,7 @@ func TestLoopsBackOff(t *testing.T) {
 		o.extend().rmw.Func = onesided.Set
 		for i := range minTries + 1 {
 			o.value = o.compare + 1 // somebody has changed it
-			require.True(t, pt.again(o), "try %d", i)
+			require.True(t, pt.retry(o), "try %d", i)
 			if i < eagerTries {
 				require.Same(t, o, p.loops.redo.pop())
 				continue
@@ -266,14 +266,14 @@ func TestLoopsBackOff(t *testing.T) {
 		}
 		require.NoError(t, o.err)
 		o.value, o.more.since = o.compare+1, pt.now()-2*es[0].cfg.PeerTimeout
-		require.False(t, pt.again(o))
+		require.False(t, pt.retry(o))
 		require.ErrorIs(t, o.err, ErrContention)
 		require.EqualValues(t, minTries+2, p.counts.AtomicRetries)
 		// One that finds what it does not want to change has read it, and is done.
 		o.err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
 		o.value = 6
 		o.compare = 5
-		require.False(t, pt.again(o))
+		require.False(t, pt.retry(o))
 		require.NoError(t, o.err)
 		o.recycle()
 	})

@@ -134,7 +134,7 @@ func (b *Batch) end() {
 	o, t := b.o, b.peer.eng.proto
 	b.o = nil
 	if b.why != nil {
-		t.fail(o, tooLarge(b.why))
+		t.fail(o, o.peer.talk.reason(b.why, o.peer.down))
 		return
 	}
 	c := &b.peer.counts

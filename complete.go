@@ -38,7 +38,7 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 			if o.slot >= 0 {
 				o.value = binary.NativeEndian.Uint64(t.slots[link].bytes(o.slot))
 			}
-			if o.pending == 0 && !o.queued && (o.kind != kindLoop || !t.again(o)) {
+			if o.pending == 0 && !o.queued && (o.kind != kindLoop || !t.retry(o)) {
 				t.end(o)
 			}
 			continue
@@ -201,16 +201,18 @@ func (t *proto) downWith(p *Peer, err error) {
 	if len(t.later) > 0 {
 		t.resume()
 	}
-	for _, q := range []*opQueue{&p.talk.sends, &p.talk.recvs} {
-		for q.head != nil {
-			t.fail(q.pop(), p.down)
-		}
+	for p.talk.sends.head != nil {
+		t.fail(p.talk.sends.pop(), p.down)
 	}
 	t.endAwaits()
 	p.talk.loop.Sever(p.down)
-	if p.talk.ch != nil {
+	switch {
+	case p.talk.ch != nil:
 		t.listen(p) // its messages end in the next step
-	} else {
+	case !p.hears():
+		for p.talk.recvs.head != nil {
+			t.fail(p.talk.recvs.pop(), p.down)
+		}
 		t.ended(p, p.down)
 	}
 }

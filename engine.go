@@ -105,7 +105,9 @@ const closeTime = 5 * time.Second
 
 // Close leaves the job and releases everything; operations under way fail with
 // ErrClosed, and peers lose access to this process's memory: call Barrier first
-// where they may still need it. Idempotent; returns when all has stopped.
+// where they may still need it. Messages whose sends are complete arrive: Close waits
+// until they are with their peers, where receives get them now or later, and if a peer
+// does not answer in 5 s its error says so. Idempotent; returns when all has stopped.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	already := e.closed.Swap(true)
@@ -119,6 +121,7 @@ func (e *Engine) Close() error {
 	e.tasks.Wait()
 	var errs []error
 	if e.prog != nil {
+		errs = append(errs, e.settle())
 		e.prog.Do(e.disconnect)
 		for end := time.Now().Add(closeTime); ; {
 			flying := 0
@@ -177,6 +180,28 @@ func (e *Engine) Close() error {
 		e.err = fmt.Errorf("rma: close: %w", e.err)
 	}
 	return e.err
+}
+
+// settle waits until the messages whose sends are complete are placed at their peers.
+func (e *Engine) settle() error {
+	for end := time.Now().Add(closeTime); ; {
+		var late []int
+		e.prog.Do(func() {
+			for _, p := range e.peers {
+				if p.talk.ch != nil && p.down == nil && !p.talk.ch.Settle() {
+					late = append(late, p.rank)
+				}
+			}
+		})
+		switch {
+		case len(late) == 0:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("no word in %v that the last messages arrived at ranks %v", closeTime, late)
+		case !e.prog.Progress():
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
 }
 
 // disconnect closes all connections. Owner's.

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -64,7 +65,7 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 	if o.MaxSize == 0 {
 		o.MaxSize = defaultMaxSize
 	}
-	h := &Handler{opt: o, f: f, peers: make([]sequence, e.Size()), quit: make(chan struct{})}
+	h := &Handler{eng: e, opt: o, f: f, peers: make([]sequence, e.Size()), quit: make(chan struct{})}
 	for range o.Workers {
 		w := &worker{work: make(chan *landed, o.Backlog)}
 		h.workers = append(h.workers, w)
@@ -90,6 +91,7 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 
 // Handler is a function that messages are given to.
 type Handler struct {
+	eng    *Engine
 	opt    HandlerOptions
 	f      func(Envelope, [][]byte)
 	peers  []sequence // by rank; the engine's
@@ -121,14 +123,18 @@ type landed struct {
 	next *landed
 }
 
-// sequence is the messages of a peer that have not been handed over, in order.
-type sequence struct{ head, tail *landed }
+// sequence is the messages of a peer that have not been handed over, in order. Behind one
+// that was lost with its peer there is none.
+type sequence struct {
+	head, tail *landed
+	broken     bool
+}
 
 // Close ends it: later messages are not for it, those that wait for a worker are
 // dropped. It returns when no call of the function is under way or to come, so the
 // function must not call it. Engine.Close does the same. Idempotent.
 func (h *Handler) Close() {
-	e := h.r.eng
+	e := h.eng
 	e.prog.Do(func() {
 		h.closed = true
 		e.proto.stopReceiving(h.r)
@@ -226,12 +232,18 @@ func (h *handlerEnd) Arrived(m Envelope, token any, parts [][]byte, err error) {
 		if s.head = l.next; s.head == nil {
 			s.tail = nil
 		}
-		h.pass(l)
+		h.pass(l, s)
 	}
 }
 
 // pass hands a message over whose turn it is.
-func (h *handlerEnd) pass(l *landed) {
+func (h *handlerEnd) pass(l *landed, s *sequence) {
+	if ch := h.eng.peers[l.m.From].talk.ch; l.err != nil && ch != nil && ch.Err() != nil {
+		s.broken = true
+	}
+	if s.broken {
+		l.err = cmp.Or(l.err, ErrPeerGone)
+	}
 	if len(h.workers) == 0 {
 		if l.err == nil && !h.closed {
 			part := [1][]byte{l.buf}

@@ -83,9 +83,9 @@ func (t *proto) loosen(o *op) {
 	}
 }
 
-// again takes the result of a loop's compare-and-swap. It returns true if the loop goes
+// retry takes the result of a loop's compare-and-swap. It returns true if the loop goes
 // on.
-func (t *proto) again(o *op) bool {
+func (t *proto) retry(o *op) bool {
 	p, x := o.peer, o.more
 	if o.err != nil {
 		return false

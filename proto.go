@@ -199,7 +199,7 @@ func (t *proto) enqueue(o *op) {
 		o.recycle()
 		return
 	case o.kind >= kindSend:
-		if p.down != nil {
+		if p.down != nil && (o.kind != kindRecv || !p.hears()) {
 			t.fail(o, p.down)
 			return
 		}

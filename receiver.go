@@ -28,7 +28,7 @@ type Receiver interface {
 	Arrived(m Envelope, token any, parts [][]byte, err error)
 
 	// Gone is called once for a peer that will send no more, behind its last
-	// Arriving, and at once for those that are gone already.
+	// Arriving (so not as long as one is left for Later), and at once for those that are gone already.
 	Gone(rank int, err error)
 }
 
@@ -57,6 +57,7 @@ type Receiving struct {
 	eng    *Engine
 	to     Receiver
 	stalls []bool // by rank: it said Later
+	told   []bool // by rank: Gone was called
 	free   *arrival
 	part   [1][]byte // of Use
 	closed bool
@@ -74,7 +75,7 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 	if e.closed.Load() {
 		return nil, ErrClosed
 	}
-	r := &Receiving{eng: e, to: to, stalls: make([]bool, e.Size())}
+	r := &Receiving{eng: e, to: to, stalls: make([]bool, e.Size()), told: make([]bool, e.Size())}
 	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, r
 	e.hear(only)
 	err := ErrClosed
@@ -90,11 +91,7 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 		t.receivers = append(t.receivers, r)
 		t.offer(&r.in)
 		t.listenAll()
-		for _, p := range t.peers {
-			if p.talk.ended != nil {
-				r.gone(p.rank, p.talk.ended)
-			}
-		}
+		t.tellGone(r)
 	})
 	return r, err
 }
@@ -115,10 +112,14 @@ func (r *Receiving) Close() {
 	r.eng.prog.Do(func() { r.eng.proto.stopReceiving(r) })
 }
 
-// gone tells the receiver of the end of a peer that it listens to.
-func (r *Receiving) gone(rank int, err error) {
-	if !r.closed && (r.in.Only == 0 || r.in.Only == rank+1) {
-		r.to.Gone(rank, err)
+// tellGone tells the receiver of the ends of peers that it listens to and of which nothing
+// waits for it.
+func (t *proto) tellGone(r *Receiving) {
+	for _, p := range t.peers {
+		if p.talk.ended != nil && !r.closed && !r.told[p.rank] && !r.stalls[p.rank] && (r.in.Only == 0 || r.in.Only == p.rank+1) {
+			r.told[p.rank] = true
+			r.to.Gone(p.rank, p.talk.ended)
+		}
 	}
 }
 
@@ -222,6 +223,7 @@ func (t *proto) offerAgain(r *Receiving) {
 	clear(r.stalls)
 	t.offer(&r.in)
 	t.listenAll()
+	t.tellGone(r)
 }
 
 // stopReceiving takes a receiver off the list.
@@ -247,7 +249,7 @@ func (t *proto) ended(p *Peer, err error) {
 	}
 	p.talk.ended = err
 	for _, r := range t.receivers {
-		r.gone(p.rank, err)
+		t.tellGone(r)
 	}
 	if why := t.noSender(); why != nil {
 		t.shared.End(why)

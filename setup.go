@@ -184,6 +184,7 @@ func (e *Engine) keep(chosen []string) error {
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}
+	e.proto.shared.Again = e.proto.again
 	e.proto.peers, e.proto.began = e.peers, time.Now()
 	e.proto.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 	return nil

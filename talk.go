@@ -36,6 +36,7 @@ type talk struct {
 	at           int              // where on it
 	calm         int              // steps without anything
 	asleep       bool             // the peer was told that this side sleeps
+	opened       bool             // making the channel is through
 	err          error            // why there is no channel
 	warned       time.Time        // when it was last said that the link has changed
 	ended        error            // that no more comes was told to those who wait for any peer
@@ -59,14 +60,7 @@ func (p *Peer) startTalkLocked() {
 		if err != nil && e.life.Err() != nil {
 			err = ErrClosed
 		}
-		e.prog.Do(func() {
-			p.talk.ch = ch
-			if err != nil {
-				e.proto.endTalk(p, err)
-				return
-			}
-			e.proto.beginTalk(p)
-		})
+		e.prog.Do(func() { e.proto.beginTalk(p, ch, err) })
 	})
 }
 
@@ -121,7 +115,7 @@ func (t *proto) enqueueMessage(p *Peer, o *op) {
 		o.in.Order = t.shared.Order()
 	}
 	switch {
-	case k.err != nil:
+	case k.err != nil && (k.ch == nil || o.kind != kindRecv):
 		t.fail(o, k.err)
 		return
 	case p.own:
@@ -159,8 +153,19 @@ func (k *talk) send(o *message.Out) {
 	}
 }
 
-// beginTalk hands the channel what has waited for it.
-func (t *proto) beginTalk(p *Peer) {
+// beginTalk hands the channel what has waited for it. If the peer is gone meanwhile, there
+// may be messages of it all the same: it may have had all that it needs to send.
+func (t *proto) beginTalk(p *Peer, ch *message.Channel, err error) {
+	p.talk.ch, p.talk.opened = ch, true
+	if err != nil && (p.down != nil || errors.Is(err, ErrPeerGone)) && p.hears() {
+		p.talk.err = err
+		for p.talk.sends.head != nil {
+			t.fail(p.talk.sends.pop(), err)
+		}
+	} else if err != nil {
+		t.endTalk(p, err)
+		return
+	}
 	for _, q := range []*opQueue{&p.talk.recvs, &p.talk.sends} {
 		for q.head != nil {
 			p.talk.hand(q.pop())
@@ -169,12 +174,17 @@ func (t *proto) beginTalk(p *Peer) {
 	t.listen(p)
 }
 
+// hears reports whether receives may still get what the peer has sent.
+func (p *Peer) hears() bool {
+	return !p.own && !errors.Is(p.down, ErrClosed) && (p.talk.ch != nil || p.talk.begun.Load() && !p.talk.opened)
+}
+
 // Complete implements message.Completer for messages and receives.
 func (o *op) Complete(tag uint32, n int, err error) {
 	t, c := o.peer.eng.proto, &o.peer.counts
 	switch {
 	case err != nil:
-		t.fail(o, tooLarge(err))
+		t.fail(o, o.peer.talk.reason(err, o.peer.down))
 		return
 	case o.in.Peek:
 		o.from = o.in.From
@@ -191,10 +201,14 @@ func (o *op) Complete(tag uint32, n int, err error) {
 	o.Finish()
 }
 
-// tooLarge makes an error of the message layer one of this package.
-func tooLarge(err error) error {
-	if errors.Is(err, message.ErrTooLarge) {
+// reason makes an error of the message layer one of this package. down is why the
+// connection is no more.
+func (k *talk) reason(err, down error) error {
+	switch {
+	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case k.ch != nil && err == k.ch.Err() && !errors.Is(err, ErrPeerGone):
+		return because(err, down)
 	}
 	return err
 }
@@ -206,9 +220,7 @@ func (t *proto) stepTalk(p *Peer) (did, more bool) {
 	case k.ch == nil:
 		return false, p.down == nil && (k.sends.head != nil || k.recvs.head != nil)
 	case p.down != nil:
-		if p.close(); !errors.Is(p.down, ErrClosed) {
-			k.ch.Drain()
-		}
+		p.close()
 		k.ch.Sever(p.down)
 		t.ended(p, p.down)
 		return true, false
@@ -227,6 +239,9 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 	if c.Op == fabric.OpDown {
 		t.takeOver() // receives handed in before the news get what came before it
 	}
+	if c.Op == fabric.OpDown || c.Status != fabric.StatusOK {
+		p.reportDown(t, c.Err())
+	}
 	if ch := p.talk.ch; ch != nil {
 		if c.Op == fabric.OpNotify && p.down == nil && p.talk.err == nil {
 			t.listen(p) // the peer wants an answer, be there messages for this side or not
@@ -237,9 +252,6 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 		if err := ch.Err(); err != nil && c.Op != fabric.OpDown {
 			t.endTalk(p, err)
 		}
-	}
-	if c.Op == fabric.OpDown || c.Status != fabric.StatusOK {
-		p.reportDown(t, c.Err())
 	}
 }
 

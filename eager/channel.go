@@ -21,6 +21,7 @@ type Channel struct {
 	lease   uint64 // odd while a lease is open; counts on when it ends
 	lapMode bool   // of the incoming ring
 	live    bool   // connected and not failed
+	corrupt bool   // what lies in the ring cannot be believed
 
 	// Sending.
 	cursorOut bool // the peer wants a write cursor (its mode)
@@ -57,6 +58,7 @@ type Channel struct {
 	caps   fabric.Caps
 	memory int
 	closed bool
+	left   uint64 // end of what may be taken after a failure, see Drain; 0: nothing
 }
 
 // Stats counts what a channel did. Messages and bytes are those of payloads.
@@ -241,7 +243,7 @@ func (c *Channel) Close() error {
 	if c.closed {
 		return nil
 	}
-	c.closed = true
+	c.closed, c.left = true, 0
 	c.live = false
 	c.endLease()
 	c.err = ErrClosed

@@ -120,6 +120,7 @@
 //	gather.go        Lease.Split: a gather, in place
 //	sign.go          asking for a completion
 //	sleep.go         sleep bit and Nap
+//	drain.go         the end: what was sent is placed, what came is taken
 //	nudge.go         a notification for a peer that may not look
 //	set.go           Set: lazily made, bounded channels
 //	errors.go        errors

@@ -71,16 +71,19 @@ func (c *Channel) Drop() error {
 
 // find looks for a message at the reader's cursor and checks it. Short path.
 func (c *Channel) find() (bool, error) {
-	if c.err != nil {
+	if c.err != nil && c.left == 0 {
 		return false, c.err
 	}
 	r := &c.rxRing
 	pos := c.rx.Next()
 	have := int(r.Blocks)
+	if c.left != 0 && int64(c.left-pos) <= 0 {
+		return false, nil
+	}
 	if !c.lapMode {
 		var err error
 		if have, err = c.rx.Arrived(load64(c.in, cursorCell)); err != nil {
-			return false, c.fail(err)
+			return false, c.distrust(err)
 		}
 		if have == 0 {
 			return false, nil
@@ -92,14 +95,14 @@ func (c *Channel) find() (bool, error) {
 		if c.lapMode && t.lap() == lap-1 {
 			return false, nil
 		}
-		return false, c.corrupt(pos, t, "wrong lap")
+		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "wrong lap"})
 	}
 	m, why := r.parse(t)
 	if why != "" {
-		return false, c.corrupt(pos, t, why)
+		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
 	}
 	if m.k > have {
-		return false, c.corrupt(pos, t, "message longer than what was announced")
+		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "message longer than what was announced"})
 	}
 	if m.HasMeta {
 		m.Meta = binary.LittleEndian.Uint64(c.in[at-metaSize:])
@@ -134,8 +137,10 @@ func (r *ring) parse(t trailer) (m message, why string) {
 	return m, ""
 }
 
-func (c *Channel) corrupt(pos uint64, t trailer, why string) error {
-	return c.fail(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
+// distrust ends the channel because of what the peer has written into the ring.
+func (c *Channel) distrust(err error) error {
+	c.corrupt, c.left = true, 0
+	return c.fail(err)
 }
 
 // segments is in how many parts the current message lies: what is in its first

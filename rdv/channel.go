@@ -19,6 +19,7 @@ type Channel struct {
 
 	live    bool // connected and not failed
 	severed bool // the peer cannot reach our memory any more
+	drained bool // what the peer had said before the failure was taken
 	waited  bool // what the last FIN said
 	closed  bool
 

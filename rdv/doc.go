@@ -95,7 +95,7 @@
 //	channel.go  Channel: open, connect, progress, completions
 //	handler.go  Handler and Matcher: the layer above
 //	source.go   transfers of this side: Send, Cancel, FIN
-//	end.go      failure, Sever, Close
+//	end.go      failure, what the peer said before it, Sever, Close
 //	sink.go     transfers of the peer: matching, ends
 //	run.go      which of their messages are fetched next; hold.go several at once
 //	advert.go   receiver first: Advertise, Write

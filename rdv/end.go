@@ -12,6 +12,10 @@ func (c *Channel) sweep() {
 	if c.err == nil {
 		return
 	}
+	if !c.drained {
+		c.drained = true
+		c.drain()
+	}
 	c.dropStaged()
 	for i := range c.in {
 		if t := &c.in[i]; t.state != inFree && t.inflight == 0 {
@@ -34,6 +38,43 @@ func (c *Channel) sweep() {
 			c.endAdvert(i, Answer{}, c.err)
 		}
 	}
+}
+
+// drain takes, after a failure, what the peer had said before: it ends transfers that
+// were fetched and adverts that were written, and tells the layer above what it had
+// announced, although nothing can be fetched any more. Nothing is answered.
+func (c *Channel) drain() {
+	if errors.Is(c.err, ErrProtocol) || !c.ring.Drain() {
+		return
+	}
+	for range c.opt.Ring.Blocks { // an honest peer has written no more
+		h, ok, err := c.ring.Recv(c.messages)
+		if !ok || err != nil {
+			return
+		}
+		switch Kind(h.Kind) {
+		case KindFIN, KindDone, KindDecline, KindRTS, KindOffer:
+			if c.dispatch(h, c.messages[:h.Len]) != nil {
+				return
+			}
+		}
+	}
+}
+
+// Fail ends the channel for a reason that lies outside of it, if it has not ended: what
+// the peer may still touch ends at Sever.
+func (c *Channel) Fail(reason error) {
+	c.fail(reason)
+	c.sweep()
+}
+
+// Settle reports whether all answers that were due are placed at the peer, or never
+// will be because the channel has failed. Call it, and poll the link, until it does.
+func (c *Channel) Settle() bool {
+	if err := c.Flush(); err != nil || !c.live {
+		return true
+	}
+	return c.control.n == 0 && c.ring.Settle()
 }
 
 // Sever says that the peer cannot reach this side's memory any more: the

@@ -16,6 +16,7 @@ import (
 // with Open, exchange Setup, then Connect. It belongs to the owner of its link.
 type Channel struct {
 	link fabric.Link
+	ep   fabric.Endpoint
 	opt  Options
 	ring *eager.Channel
 	long *rdv.Channel
@@ -23,6 +24,11 @@ type Channel struct {
 	pins *Pins
 	err  error
 	live bool
+
+	settling  bool // nothing is sent any more, see Settle
+	draining  bool // what came before the end is being taken
+	finished  bool // all of it was
+	releasing bool
 
 	// Sending.
 	backlog   outQueue
@@ -57,21 +63,24 @@ type Channel struct {
 	probe     logp.Batch // that the model is asked about
 
 	// Receiving.
-	posted inQueue
-	next   uint64 // sequence number of the next message
-	held   heldQueue
-	unexp  unexpected
-	open   bool // a gather is being taken apart
-	lease  eager.Lease
-	split  gather.Splitter
-	run    segments // instead of split, where it can be
-	tagsIn tagReader
-	tag    uint32 // of the current segment
-	parts  [3][]byte
-	dst    [1]fabric.SGE
-	lie    error // of the peer, found within rdv
-	fetch  map[rdv.Handle]*In
-	ads    adverts
+	posted  inQueue
+	next    uint64 // sequence number of the next message
+	held    heldQueue
+	unexp   unexpected
+	open    bool // a gather is being taken apart
+	lease   eager.Lease
+	split   gather.Splitter
+	run     segments // instead of split, where it can be
+	tagsIn  tagReader
+	tag     uint32 // of the current segment
+	parts   [3][]byte
+	dst     [1]fabric.SGE
+	lie     error // of the peer, found within rdv
+	matched []*In // matched, and not ended: see turn.go
+	ready   []*In
+	lost    []*In // whose message was lost, until the end of the channel is through
+	fetch   map[rdv.Handle]*In
+	ads     adverts
 
 	learn learner
 	stats Stats
@@ -97,7 +106,7 @@ type Stats struct {
 // Open makes a channel on an endpoint that is, or is about to be, connected.
 // Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
-	c := &Channel{link: link, opt: o.effective(link.Name()), next: 1, fetch: map[rdv.Handle]*In{}}
+	c := &Channel{link: link, ep: ep, opt: o.effective(link.Name()), next: 1, fetch: map[rdv.Handle]*In{}}
 	o = c.opt
 	var err error
 	if c.plan, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {
@@ -199,14 +208,17 @@ func (c *Channel) SendAll(outs []Out) {
 // end. Short path.
 func (c *Channel) Progress() (did, more bool, err error) {
 	if !c.live {
+		c.finish()
 		return false, false, c.err
 	}
 	busy, err := c.long.Progress()
 	if err != nil {
-		return true, false, c.fail(err)
+		c.fail(err)
+		c.finish()
+		return true, false, c.err
 	}
 	did = c.arrive() || busy
-	did = c.transmit() || did
+	did = !c.settling && c.transmit() || did
 	did = c.reap() || did
 	did = c.advertise() || did
 	c.flushLong()
@@ -216,6 +228,9 @@ func (c *Channel) Progress() (did, more bool, err error) {
 			c.fail(err)
 		}
 	}
+	if c.err != nil {
+		c.finish()
+	}
 	more = !done || c.backlog.n > 0 || c.flying.n > 0 || c.posted.n > 0 || c.opt.Shared != nil && c.opt.Shared.Len() > 0 || !c.long.Idle()
 	return did, more, c.err
 }
@@ -223,9 +238,6 @@ func (c *Channel) Progress() (did, more bool, err error) {
 // OnCompletion takes a completion or an event of the channel's endpoint. It
 // returns false if it is not the channel's. Short path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
-	if cpl.Op == fabric.OpDown || cpl.Status != fabric.StatusOK {
-		c.Drain() // what the peer wrote before it went was here first
-	}
 	a, b := c.ring.OnCompletion(cpl), c.long.OnCompletion(cpl)
 	if a || b {
 		if c.learn.step >= timing {
@@ -237,6 +249,9 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 		if err := c.long.Err(); err != nil {
 			c.fail(err)
 		}
+		if c.err != nil {
+			c.finish()
+		}
 	}
 	return a || b
 }
@@ -246,55 +261,4 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 	a, err := c.ring.Sleep(on)
 	b, err2 := c.long.Sleep(on)
 	return a && b, errors.Join(err, err2)
-}
-
-// fail ends the channel: what waits, ends; what the link or the peer may still
-// touch ends at Sever.
-func (c *Channel) fail(err error) error {
-	if c.err != nil {
-		return c.err
-	}
-	c.err, c.live = err, false
-	for c.backlog.n > 0 {
-		c.sent(c.backlog.pop(), err)
-	}
-	for c.posted.n > 0 {
-		c.received(c.posted.pop(), 0, 0, err)
-	}
-	c.unexp.clear()
-	c.ads.written, c.ads.waiting = nil, 0
-	return err
-}
-
-// Sever says that the peer and the link cannot reach this side's memory any
-// more: the endpoint was closed and its requests have come back. It ends all
-// that has not ended.
-func (c *Channel) Sever(reason error) {
-	if reason == nil {
-		reason = ErrClosed
-	}
-	c.fail(reason)
-	c.long.Sever(c.err)
-	for c.flying.n > 0 {
-		c.sent(c.flying.pop(), c.err)
-	}
-}
-
-// Close ends everything and releases the rings. The endpoint must be closed
-// before, and its completions drained. Idempotent. Setup path.
-func (c *Channel) Close() error {
-	c.Sever(ErrClosed)
-	if c.open {
-		c.open = false
-		_ = c.lease.Release() // the ring goes with it
-	}
-	err := c.long.Close()
-	for h, in := range c.fetch {
-		delete(c.fetch, h)
-		c.received(in, 0, 0, c.err)
-	}
-	if c.opt.Pins == nil {
-		err = errors.Join(err, c.pins.Close())
-	}
-	return errors.Join(err, c.ring.Close())
 }

@@ -73,6 +73,9 @@
 // that it stays in the ring and stops the sender for want of credit. Large
 // messages that nobody asks for stay at the sender, who has announced them.
 //
+// Receives that compete end in the order of their messages, although some of these are
+// fetched and others are here: see turn.go.
+//
 // # Memory
 //
 // The caller's memory is free when the message's Completer is called: at once
@@ -87,14 +90,16 @@
 // What a peer sends is checked here, in eager, gather, scatter and rdv. A lie
 // ends this channel with an error that wraps ErrPeer; the link and other
 // channels go on. Everything handed in ends exactly once: what waits, at once;
-// what the link or the peer may still touch, at Sever.
+// what the link or the peer may still touch, at Sever. What came before the end is taken
+// in first, for receives that are there or come later, but for what is behind a message
+// that was lost: see end.go.
 //
 // # Concurrency and files
 //
 // A Channel belongs to the owner of its link. It imports eager, rdv, gather,
 // scatter, sampling (for its defaults), logp, fabric.
 //
-//	channel.go     Channel: open, connect, progress, close
+//	channel.go     Channel: open, connect, progress
 //	options.go     Options and defaults; setup.go what peers exchange
 //	out.go         Out and the backlog; pending.go what the link still reads
 //	plan.go        the backlog as the model sees it; waits.go what it waits for
@@ -105,6 +110,8 @@
 //	in.go          In, matching; unexpected.go messages nobody asked for
 //	advert.go      receives that are advertised
 //	shared.go      receives from any of several channels, order, cancelling
+//	turn.go        receives end in the order of their messages
+//	end.go         the end: failure, what came before it, Sever, Close
 //	arrive.go      merging the streams; ringin.go, fetch.go their heads
 //	train.go       backlogs of small messages, unplanned; run.go their other end
 //	tags.go        tags of a gather

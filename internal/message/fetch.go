@@ -45,7 +45,7 @@ func (h handler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 		return nil, rdv.Refuse
 	}
 	a := announced{seq: m.Pos, tag: m.Tag, size: m.Size, handle: m.Handle}
-	if m.Pos != c.next || c.held.len() > 0 {
+	if m.Pos != c.next || c.held.len() > 0 || c.broken() != nil {
 		c.held.push(a)
 		return nil, rdv.Later
 	}
@@ -61,7 +61,7 @@ func (h handler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 		c.received(in, a.tag, 0, err)
 		return nil, rdv.Refuse // the sender hears of it
 	}
-	c.fetch[a.handle] = in
+	c.fetching(in, &a)
 	return dst, rdv.Take
 }
 
@@ -77,6 +77,11 @@ func (c *Channel) refuse(err error) {
 // it is.
 func (c *Channel) takeHeld() bool {
 	a := *c.held.head()
+	if c.draining {
+		c.held.pop()
+		c.bury(a.seq, a.tag)
+		return true
+	}
 	in := c.match(a.tag, int(a.size), false)
 	if in == nil {
 		c.unexp.announce(a)
@@ -97,16 +102,16 @@ func (c *Channel) accept(in *In, a announced) {
 		c.received(in, a.tag, 0, err)
 		return
 	}
-	c.fetch[a.handle] = in
+	c.fetching(in, &a)
 	if err := c.long.Accept(a.handle, dst); err != nil && c.fetch[a.handle] == in {
 		delete(c.fetch, a.handle)
-		c.received(in, a.tag, 0, err)
+		c.ended(in, a.tag, 0, err)
 	}
 }
 
 // prepare returns the pieces of in for a message; valid until the next call.
 func (c *Channel) prepare(in *In, a announced) ([]fabric.SGE, error) {
-	in.tag, in.size = a.tag, a.size
+	in.tag, in.size, in.seq = a.tag, a.size, a.seq
 	if in.Refuse != nil {
 		return nil, in.Refuse
 	}
@@ -125,21 +130,26 @@ func (h handler) Received(m rdv.Incoming, err error) {
 	if in == nil {
 		// Cancelled or failed before a receive asked for it. Its number counts
 		// all the same.
-		c.withdraw(m.Handle, err)
+		c.withdraw(err)
 		return
 	}
 	delete(c.fetch, m.Handle)
-	if err == nil && in.Use != nil {
-		part := [1][]byte{in.Buf[:m.Size]}
-		in.Use(m.Tag, part[:])
-	}
-	c.received(in, m.Tag, int(m.Size), err)
+	c.ended(in, m.Tag, int(m.Size), err)
 }
 
-// withdraw marks an announced message as void.
-func (c *Channel) withdraw(h rdv.Handle, err error) {
-	if c.err != nil {
+// ended ends a receive that was being fetched.
+func (c *Channel) ended(in *In, tag uint32, n int, err error) {
+	if err != nil && c.broken() != nil {
+		c.lose(in)
 		return
+	}
+	c.received(in, tag, n, err)
+}
+
+// withdraw is told that an announced message is void.
+func (c *Channel) withdraw(err error) {
+	if c.broken() != nil {
+		return // whoever asks for it later hears of it
 	}
 	// This side's peer never cancels: its channel is failing, and so is ours.
 	if err == nil {

@@ -174,6 +174,7 @@ func TestFailureKeepsAdvertised(t *testing.T) {
 	b.recv(2000, 50, 4, &plain)
 	turns(t, 3, b, a)
 	b.ch.fail(ErrPeer)
+	b.ch.finish()
 	require.Equal(t, 1, plain.n)
 	require.Zero(t, open.n)
 	require.NoError(t, b.ep.Close())

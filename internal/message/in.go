@@ -37,6 +37,7 @@ type In struct {
 	tag  uint32
 	size uint32
 
+	seq   uint64 // of the message that took it
 	after uint64 // not to be advertised before the message behind that one
 	err   error  // how it ended, while its advert is open
 	adID  rdv.ID // of its advert
@@ -65,6 +66,12 @@ type inState struct {
 	ended   bool  // but for the answer to its advert
 	cancel  bool  // wanted back, as soon as the peer has given it back
 	plain   bool  // takes messages of the ring by copying them, and nothing else
+	shared  bool  // of the list for several channels
+	loose   bool  // made by a Source: ends out of turn
+	listed  bool  // in Channel.matched
+	here    bool  // has its message, in Channel.matched
+	gone    bool  // its message was lost, in Channel.matched
+	late    bool  // Use is to be called at the end, with Buf
 }
 
 // takes reports whether in asks for tag.
@@ -101,6 +108,27 @@ func (q *inQueue) pop() *In {
 	return in
 }
 
+func (q *inQueue) has(in *In) bool {
+	i := q.head
+	for i != nil && i != in {
+		i = i.next
+	}
+	return i != nil
+}
+
+// insert puts in behind before.
+func (q *inQueue) insert(before, in *In) {
+	if before == nil {
+		in.next, q.head = q.head, in
+	} else {
+		in.next, before.next = before.next, in
+	}
+	if in.next == nil {
+		q.tail = in
+	}
+	q.n++
+}
+
 // find returns the first receive that takes tag, and the one before it.
 func (q *inQueue) find(tag uint32) (before, in *In) {
 	for in = q.head; in != nil && !in.takes(tag); before, in = in, in.next {
@@ -129,11 +157,11 @@ func (c *Channel) Recv(in *In) {
 	if in.err != nil {
 		in.err = nil
 	}
-	if c.err != nil {
-		c.received(in, 0, 0, c.err)
+	if c.unexp.n > 0 && c.takeAside(in) {
 		return
 	}
-	if c.unexp.n > 0 && c.takeAside(in) {
+	if c.finished {
+		c.received(in, 0, 0, c.err)
 		return
 	}
 	c.posted.push(in)
@@ -150,14 +178,14 @@ func (c *Channel) Waits() bool { return c.open || c.ring.Found() }
 // use a message of the ring in place need none.
 func (c *Channel) match(tag uint32, size int, ring bool) *In {
 	for {
-		q, before, in := pick(&c.posted, c.opt.Shared, c.opt.From, tag)
+		q, before, in := c.pick(tag)
 		if in == nil {
 			return nil
 		}
 		if in.Source != nil {
-			return in.Source.Take(c.opt.From, tag, size, ring)
+			return c.make(in.Source, tag, size, ring)
 		}
-		if q != &c.posted {
+		if in.shared = q != &c.posted; in.shared {
 			c.opt.Shared.changed++
 		}
 		q.remove(before, in)
@@ -172,6 +200,25 @@ func (c *Channel) match(tag uint32, size int, ring bool) *In {
 		}
 		c.received(in, tag, 0, shortBuffer(size, in))
 	}
+}
+
+// make has a source make the receive for a message.
+func (c *Channel) make(s Source, tag uint32, size int, here bool) *In {
+	in := s.Take(c.opt.From, tag, size, here)
+	if in != nil {
+		in.loose = true
+	}
+	return in
+}
+
+// pick finds the receive for a message of tag. At the end of the channel one that would
+// have taken a lost message is passed over.
+func (c *Channel) pick(tag uint32) (q *inQueue, before, in *In) {
+	q, before, in = pick(&c.posted, c.opt.Shared, c.opt.From, tag)
+	for c.draining && in != nil && q != &c.posted && c.unexp.hides(in) {
+		q, before, in = pickBehind(in, &c.posted, c.opt.Shared, c.opt.From, tag)
+	}
+	return q, before, in
 }
 
 // peeked ends a receive that leaves the message where it is.
@@ -193,6 +240,19 @@ func (c *Channel) received(in *In, tag uint32, n int, err error) {
 			c.longNew = true
 		}
 		return
+	}
+	if in.tag = tag; len(c.matched) > 0 && !in.loose {
+		c.inTurn(in, n, err)
+		return
+	}
+	c.over(in, tag, n, err)
+}
+
+// over ends a receive.
+func (c *Channel) over(in *In, tag uint32, n int, err error) {
+	if in.late && err == nil {
+		part := [1][]byte{in.Buf[:n]}
+		in.Use(tag, part[:])
 	}
 	c.pins.release(&in.pin)
 	if err == nil {

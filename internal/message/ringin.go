@@ -73,7 +73,7 @@ func (c *Channel) useRing(in *In, tag uint32) bool {
 			}
 		}
 		if err == nil {
-			in.Use(tag, c.parts[:n])
+			c.use(in, tag, c.parts[:n])
 		}
 		c.parts = [3][]byte{}
 		err = cmp.Or(err, l.Release())
@@ -159,7 +159,7 @@ func (c *Channel) takeSegment() bool {
 	switch {
 	case in != nil && in.Use != nil:
 		parts, n := c.split.Parts()
-		in.Use(c.tag, parts[:n])
+		c.use(in, c.tag, parts[:n])
 	case in != nil:
 		c.small(in)
 		c.split.Copy(in.Buf)

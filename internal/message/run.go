@@ -69,9 +69,9 @@ func (c *Channel) takeRun() (did bool) {
 		return false
 	}
 	for r.i < r.n && c.err == nil {
-		if c.tagsIn.same && r.width == 1 {
+		if c.tagsIn.same && r.width == 1 && !c.draining {
 			to, free := c.opt.Shared.source(&c.posted, c.opt.From, c.tag)
-			if free && c.takePlain() || to != nil && c.takeUsed(to) {
+			if free && len(c.matched) == 0 && c.takePlain() || to != nil && c.takeUsed(to) {
 				did = true
 				continue
 			}
@@ -124,7 +124,7 @@ func (c *Channel) takePlain() (did bool) {
 		if in.Done != nil {
 			in.Done.Complete(tag, n, nil)
 		}
-		if c.err != nil || c.changed() != changed {
+		if c.err != nil || c.changed() != changed || len(c.matched) > 0 {
 			break
 		}
 	}
@@ -171,7 +171,7 @@ func (c *Channel) takeOne() bool {
 	switch {
 	case in != nil && in.Use != nil:
 		c.parts[0] = b
-		in.Use(tag, c.parts[:1])
+		c.use(in, tag, c.parts[:1])
 		c.parts[0] = nil
 	case in != nil:
 		c.small(in)

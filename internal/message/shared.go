@@ -12,6 +12,10 @@ type Shared struct {
 	posted  inQueue
 	order   uint64
 	changed uint64 // how often a receive came or went
+
+	// Again takes a receive back whose message was lost with its sender. It keeps its
+	// place in the order. Nil: such a receive fails.
+	Again func(*In)
 }
 
 // Order is the next place in the order of receives, for In.Order.
@@ -23,10 +27,19 @@ func (s *Shared) Order() uint64 {
 // Len is the number of receives on the list.
 func (s *Shared) Len() int { return s.posted.n }
 
-// Post puts a receive on the list. Its Order must be set.
+// Post puts a receive on the list, where its Order, which must be set, says.
 func (s *Shared) Post(in *In) {
 	s.changed++
-	s.posted.push(in)
+	in.inState = inState{}
+	if s.posted.tail == nil || s.posted.tail.Order < in.Order {
+		s.posted.push(in)
+		return
+	}
+	var before *In
+	for i := s.posted.head; i.Order < in.Order; i = i.next {
+		before = i
+	}
+	s.posted.insert(before, in)
 }
 
 // Cancel takes a receive off the list; false if it is not there. It does not
@@ -103,12 +116,23 @@ func (s *Shared) source(own *inQueue, from int, tag uint32) (to Source, free boo
 // pick returns the first receive of own and s that takes the message, with the
 // list it stands in and the one before it.
 func pick(own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
+	if s == nil || s.posted.n == 0 {
+		before, in = own.find(tag)
+		return own, before, in
+	}
+	return pickFrom(nil, s.posted.head, own, s, from, tag)
+}
+
+// pickBehind is pick for what stands behind last in s.
+func pickBehind(last *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
+	return pickFrom(last, last.next, own, s, from, tag)
+}
+
+// pickFrom is pick for what stands from i on in s, behind b.
+func pickFrom(b, i *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
 	q = own
 	before, in = own.find(tag)
-	if s == nil || s.posted.n == 0 {
-		return q, before, in
-	}
-	for b, i := (*In)(nil), s.posted.head; i != nil; b, i = i, i.next {
+	for ; i != nil; b, i = i, i.next {
 		if in != nil && in.Order < i.Order {
 			break
 		}
@@ -134,10 +158,13 @@ func (q *inQueue) cancel(in *In) bool {
 // Recv does, but does not put in on the list if there is none. A receive with a
 // Source gets all such messages.
 func (c *Channel) Offer(in *In) (taken bool) {
-	if c.err != nil || in.Only != 0 && in.Only != c.opt.From+1 {
+	if in.Only != 0 && in.Only != c.opt.From+1 {
 		return false
 	}
 	many := in.Source != nil
+	if in.inState = (inState{}); !many {
+		in.shared = true
+	}
 	for c.unexp.n > 0 && c.takeAside(in) {
 		if taken = true; !many {
 			break // in is its owner's again
@@ -160,13 +187,6 @@ func (c *Channel) Cancel(in *In) {
 	case c.posted.cancel(in):
 		c.unwatch(in)
 		c.received(in, 0, 0, ErrCanceled)
-	}
-}
-
-// Drain gives receives what is left in the ring of a peer that is gone. Announced
-// messages, and those behind them, are lost.
-func (c *Channel) Drain() {
-	for c.live && c.err == nil && c.lie == nil && c.held.len() == 0 && c.takeRing() {
 	}
 }
 

@@ -66,6 +66,25 @@ func (u *unexpected) remove(i int) {
 	}
 }
 
+// bury adds a message that is lost where its number says.
+func (u *unexpected) bury(seq uint64, tag uint32) {
+	u.append(aside{announced: announced{seq: seq, tag: tag}})
+	for i := len(u.list) - 1; i > u.head && u.list[i-1].seq > seq; i-- {
+		u.list[i-1], u.list[i] = u.list[i], u.list[i-1]
+	}
+}
+
+// hides reports whether in would take a message that the peer has not given, and that
+// is lost if it is gone.
+func (u *unexpected) hides(in *In) bool {
+	for i := range u.list[u.head:] {
+		if a := &u.list[u.head+i]; !a.copy && in.takes(a.tag) {
+			return true
+		}
+	}
+	return false
+}
+
 func (u *unexpected) clear() { *u = unexpected{limit: u.limit} }
 
 // takeAside gives in the first message put aside that it asks for.
@@ -75,8 +94,15 @@ func (c *Channel) takeAside(in *In) bool {
 		if !in.takes(a.tag) {
 			continue
 		}
+		if !a.copy && c.broken() != nil { // lost: nothing behind it is for this receive
+			if in.Source != nil || in.shared {
+				return false
+			}
+			c.received(in, a.tag, 0, c.broken())
+			return true
+		}
 		if in.Source != nil {
-			if in = in.Source.Take(c.opt.From, a.tag, int(a.size), a.copy); in == nil {
+			if in = c.make(in.Source, a.tag, int(a.size), a.copy); in == nil {
 				return false
 			}
 		}
@@ -99,7 +125,7 @@ func (c *Channel) takeAside(in *In) bool {
 		c.unexp.remove(i)
 		if in.Use != nil {
 			part := [1][]byte{data}
-			in.Use(tag, part[:])
+			c.use(in, tag, part[:])
 		} else {
 			copy(in.Buf, data)
 		}

@@ -1,0 +1,97 @@
+package message
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric/sim"
+)
+
+// script plays what a peer sent before it died: each letter a message, upper case one
+// that is announced and may be on its way still. The bytes of message i are all i+1.
+func (s *side) say(t *testing.T, script string, done Completer) {
+	t.Helper()
+	for i, r := range script {
+		n, tag := 50, uint32(r-'a')
+		if r < 'a' {
+			n, tag = 20000, uint32(r-'A')
+		}
+		data := s.reg.Bytes()[i*20000:][:n]
+		for k := range data {
+			data[k] = byte(i + 1)
+		}
+		s.ch.Send(&Out{Data: data, LKey: s.reg.LKey(), RKey: s.reg.Key().RKey, Registered: true, Tag: tag, Done: done})
+	}
+}
+
+// What is received of a peer that dies is the beginning of what it sent: nothing behind a
+// message that was lost, to a receive that would have taken that one; receives from any
+// peer stay for the others; what nobody had asked for is there for later receives.
+func TestWhatCameOfADeadPeer(t *testing.T) {
+	const lost = 0
+	type wanted struct {
+		tag int // -1: any
+		got int // number of the message, lost
+	}
+	for _, c := range []struct {
+		name, sent    string
+		before, after []wanted // receives posted before the death, and after it
+	}{
+		{"small ones wait", "aab", nil, []wanted{{0, 1}, {1, 3}, {0, 2}, {0, lost}}},
+		{"behind a large one", "aAaa", []wanted{{0, 1}, {0, lost}, {0, lost}}, []wanted{{0, lost}}},
+		{"any tag, behind a large one", "aBaa", []wanted{{-1, 1}, {-1, lost}, {-1, lost}}, []wanted{{-1, lost}}},
+		{"of another tag", "aBaa", []wanted{{0, 1}, {1, lost}, {0, 3}}, []wanted{{0, 4}, {1, lost}}},
+		{"a large one nobody asked for", "Baab", []wanted{{0, 2}}, []wanted{{-1, lost}, {1, lost}, {0, 3}, {0, lost}}},
+	} {
+		for turns := range 4 {
+			t.Run(fmt.Sprintf("%s/%d", c.name, turns), func(t *testing.T) {
+				t.Parallel()
+				a, b := pair(t, simLinks(sim.Options{Seed: 1, MaxDelay: 60}), 200_000, Options{Adverts: -1, Policy: policies["table"]}, Options{Adverts: -1})
+				post := func(ws []wanted) (notes []*note, bufs [][]byte) {
+					for _, w := range ws {
+						n, buf := &note{}, make([]byte, 20000)
+						b.ch.Recv(&In{Buf: buf, Tag: uint32(max(w.tag, 0)), Any: w.tag < 0, Done: n})
+						notes, bufs = append(notes, n), append(bufs, buf)
+					}
+					return notes, bufs
+				}
+				check := func(ws []wanted, notes []*note, bufs [][]byte) {
+					for i, w := range ws {
+						require.Equal(t, 1, notes[i].n, "%d", i)
+						if w.got == lost {
+							require.Error(t, notes[i].err, "%d", i)
+							continue
+						}
+						require.NoError(t, notes[i].err, "%d", i)
+						require.EqualValues(t, w.got, bufs[i][0], "%d", i)
+					}
+				}
+				var sent note
+				notes, bufs := post(c.before)
+				a.say(t, c.sent, &sent)
+				for range 1000 {
+					require.NoError(t, a.turn())
+				}
+				for range turns { // b looks, and its reads are under way when a dies
+					require.NoError(t, b.turn())
+				}
+				require.Zero(t, b.ch.long.Stats().Messages)
+				require.NoError(t, a.ep.Close())
+				for range 50 {
+					_ = b.turn()
+				}
+				require.Error(t, b.ch.Err())
+				require.NoError(t, b.ep.Close())
+				for range 10 {
+					b.poll()
+				}
+				b.ch.Sever(nil)
+				check(c.before, notes, bufs)
+				notes, bufs = post(c.after)
+				check(c.after, notes, bufs)
+			})
+		}
+	}
+}
