@@ -48,7 +48,7 @@ type Link interface {
 
 	// Close closes all endpoints and releases everything. Regions must have
 	// been closed before; those still open are closed and reported in the
-	// error as ErrRegionsOpen. Idempotent.
+	// error as ErrRegionsOpen, those that cannot go yet as ErrInUse. Idempotent.
 	Close() error
 }
 
@@ -128,8 +128,12 @@ type Region interface {
 	Access() Access
 
 	// Close withdraws the registration: later requests of peers fail with
-	// StatusRemoteAccess. The caller makes sure that no request of its own
-	// still uses the region. Idempotent.
+	// StatusRemoteAccess. When it returns nil peers neither read nor write the memory any
+	// more (for memory that peers map, see docs/memory-model.md). An error that wraps
+	// ErrInUse says that one still may: nothing has been freed, the memory must stay as
+	// and where it is, and Close may be called again, also after the link has been
+	// closed. It waits for peers for a fraction of a second, the first time. The caller
+	// makes sure that no request of its own still uses the region. Idempotent.
 	Close() error
 }
 

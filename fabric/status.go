@@ -44,6 +44,7 @@ var (
 	ErrBadKey       = errors.New("bad remote key encoding")
 	ErrInvalidWR    = errors.New("invalid work request")
 	ErrRegionsOpen  = errors.New("regions still open")
+	ErrInUse        = errors.New("in use by operations under way")
 )
 
 var statusErr = [numStatus]error{

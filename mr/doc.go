@@ -44,7 +44,8 @@
 // Operations under way hold what they use ([Registration.Hold], Release).
 // [Registration.Close] makes the reference stale at once, and withdraws the
 // memory from the links when nobody holds it. Memory of the Go heap is pinned,
-// memory of Alloc stays mapped, until then.
+// memory of Alloc stays mapped, until then, and until links say that no peer is in the
+// middle of an access to it: a peer that was stopped there keeps it for as long.
 //
 // # Arenas
 //
@@ -70,6 +71,7 @@
 //	domain.go        Domain, Rail: registering, resolving
 //	mapped_*.go      is foreign memory mapped
 //	registration.go  Registration: holds, closing
+//	linger.go        what peers still use when it is closed
 //	table.go         slots and epochs
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)
 //	arena.go         Arena: slabs by size class, limit, purposes

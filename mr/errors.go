@@ -26,7 +26,7 @@ var (
 	ErrNoRail = errors.New("not registered with this link")
 
 	// ErrInUse says that operations under way still hold the memory.
-	ErrInUse = errors.New("in use by operations under way")
+	ErrInUse = fabric.ErrInUse
 
 	// ErrReleased says that what was held has been released before.
 	ErrReleased = errors.New("released already")

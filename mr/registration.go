@@ -101,9 +101,10 @@ func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
 
 // Close withdraws the registration: references to it are stale from now on, and
 // unless operations hold it, peers' requests are refused by the links when it
-// returns. If some do, the error wraps ErrInUse, the last Release does the
-// rest, and Close may be called again to learn whether that has happened: the
-// caller must not unmap or reuse the memory before it gets nil. Idempotent.
+// returns. If operations of this side hold it, or a peer is in the middle of one (see
+// fabric.Region), the error wraps ErrInUse; the memory stays pinned and mapped, goes as
+// soon as they are through, and Close may be called again to learn whether that has
+// happened: the caller must not unmap or reuse the memory before it gets nil. Idempotent.
 func (r *Registration) Close() error {
 	for {
 		s := r.state.Load()
@@ -120,10 +121,19 @@ func (r *Registration) Close() error {
 	}
 }
 
-// release withdraws the memory from the links, the one that owns it last. A
-// link that fails keeps the memory pinned and mapped: its device may still
-// write there. A later call tries again.
+// release withdraws the memory from the links. What a peer is using goes later.
 func (r *Registration) release() error {
+	err := r.withdraw()
+	if errors.Is(err, ErrInUse) {
+		linger(r)
+	}
+	return err
+}
+
+// withdraw withdraws the memory from the links, the one that owns it last. A
+// link that fails keeps the memory pinned and mapped: its device or a peer may still
+// write there. A later call tries again.
+func (r *Registration) withdraw() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {

@@ -15,7 +15,7 @@ import (
 // One side alone: what Post costs. ns/op is per request.
 func BenchmarkPost(b *testing.B) {
 	for _, way := range []string{"mapped", "cma"} {
-		for _, n := range []int{8, 64, 4096, 65536, 1 << 20} {
+		for _, n := range []int{8, 64, 4096, 65536, 1 << 20, 64 << 20} {
 			for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead} {
 				b.Run(fmt.Sprintf("%s/%v/%d", way, op, n), func(b *testing.B) {
 					x, y := pair(b, ways[way], fabric.EndpointOptions{})

@@ -45,7 +45,7 @@ func (ep *endpoint) together(wrs []fabric.WR, x *xlate) int {
 		}
 		if wr.Op != first.Op || wr.RKey != first.RKey || wr.Flags&fabric.FlagNotify != 0 || n == 0 ||
 			softlink.CheckShape(wr, &ep.link.caps) != "" || !ep.link.keys.CheckLocal(wr) ||
-			ep.lookup(wr.RKey, wr.RemoteAddr, n, need) != x {
+			!x.holds(wr.RemoteAddr, n, need) {
 			break
 		}
 	}

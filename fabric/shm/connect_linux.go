@@ -57,7 +57,7 @@ func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 		return err
 	}
 	defer unix.Close(own) // the peer has a copy then
-	mine := hello{to: a.token, from: ep.addr.token, nonceAddr: fabric.Addr(ep.ownMem) + nonceOff}
+	mine := hello{to: a.token, from: ep.addr.token, nonceAddr: fabric.Addr(ep.hazard.mem) + nonceOff}
 	say := func(sock int) error { return sendFDs(sock, mine.append(nil), ep.link.ctlFD, own) }
 	var theirs hello
 	var fds []int
@@ -131,9 +131,12 @@ func (ep *endpoint) makeChannel() (fd int, err error) {
 	}
 	ep.replies = overlays[reply](mem, replyOff, maxReqs)
 	ep.ownBnc = mem[bounceOff(slots):]
-	ep.sockMu.Lock()
-	ep.ownMem, ep.ownHdr = mem, hdr
-	ep.sockMu.Unlock()
+	ep.ownHdr = hdr
+	ep.hazard = &hazard{hdr: hdr, mem: mem, sock: -1}
+	l := ep.link
+	l.mu.Lock()
+	l.hazards[ep.hazard] = struct{}{}
+	l.mu.Unlock()
 	return fd, nil
 }
 
@@ -190,6 +193,12 @@ func (ep *endpoint) probeCMA(nonceAddr uint64) (reason string) {
 		return err.Error()
 	}
 	defer offheap.Free(buf, offheap.Staging)
+	// As in borrow: what is tried must still be there, until it has been tried.
+	ep.peerHdr.hazard.Store(probing)
+	defer ep.peerHdr.hazard.Store(0)
+	if ep.peerHdr.magic.Load() != chanMagic {
+		return "the peer is closing"
+	}
 	setIovec(&iov[0], fabric.Addr(buf), 16)
 	remote := []unix.RemoteIovec{{Base: uintptr(nonceAddr), Len: 16}}
 	if n, err := unix.ProcessVMReadv(ep.pid, iov[:], remote, 0); n != 16 || err != nil {
@@ -277,12 +286,12 @@ func (ep *endpoint) accept(ctx context.Context, a *address, say func(int) error)
 			cancel()
 		}
 		if err == nil {
-			err = say(sock)
-		}
-		if err == nil {
-			ep.pid = pid
-			ep.setSock(sock)
-			return h, fds, nil
+			ep.setSock(sock) // first: who has our hello may begin
+			if err = say(sock); err == nil {
+				ep.pid = pid
+				return h, fds, nil
+			}
+			ep.setSock(-1)
 		}
 		closeFDs(fds)
 		_ = unix.Close(sock)
@@ -323,6 +332,7 @@ func (ep *endpoint) setSock(sock int) {
 	ep.sockMu.Lock()
 	ep.sock = sock
 	ep.sockMu.Unlock()
+	ep.hazard.meet(sock)
 }
 
 // wait sleeps until one of fds is ready, the context ends or the endpoint is

@@ -52,10 +52,16 @@
 //     within a millisecond of polling or by waking up from FD. Notifications
 //     from before are delivered first. A peer that lives but does not poll is given up after
 //     EndpointOptions.PeerTimeout if a request needs it.
-//   - A region is not touched by peers after Region.Close returned: a peer in
-//     the middle of a system call on it announces that in its hazard word, and
-//     Close waits for it (0.2 s at most; a peer killed there never says so).
-//     Mapped segments stay with the peer until it has read the news.
+//   - Private memory is not touched by peers after Region.Close has returned nil. A peer
+//     that copies to or from it says so in its hazard word, moves at most 4 MiB a system
+//     call, and looks between two calls whether it still may. Close waits for it, 0.2 s at
+//     most: a peer that was stopped or is starved there keeps the memory longer, and Close
+//     returns fabric.ErrInUse until it is through, or its end of the socket says that it
+//     is gone (hazard_linux.go has the protocol and why it is right). That holds as well
+//     after the endpoint and the link have been closed on this side.
+//     Segments stay with the peers that map them until they have read the news: a peer
+//     may finish a store into memory of a segment that was closed here, where nobody
+//     sees it, and into a part of an open one that was registered by itself and closed.
 //   - Memory: 1 MiB of addresses a link and 0.5 MiB an endpoint and side, of
 //     which a page each and the ring (16 KiB) are used until the bounce buffers
 //     are. Descriptors: four a link, one a segment, one an endpoint.
@@ -76,6 +82,7 @@
 //	link_linux.go     Link: Poll, Arm    region_linux.go   regions, the table
 //	connect_linux.go  handshake          endpoint_linux.go state, going down
 //	segment_linux.go  the peer's table and segments
+//	hazard_linux.go   who is still using memory that is being closed
 //	post_linux.go     Post               move.go      copies, order of stores
 //	bulk.go           copies of large blocks   copies_linux.go from which sizes on; how near a peer is
 //	cma_linux.go      process_vm_*, one request; cmalist_linux.go  several in one call

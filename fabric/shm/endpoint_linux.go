@@ -51,6 +51,7 @@ type endpoint struct {
 	inHead uint64
 	inPub  uint64 // inHead as last published
 	ownHdr *chanHeader
+	hazard *hazard // of the peer, in the own channel; nil until there is one
 
 	cq softlink.CompQ // holds Depth completions; a place is kept for each pending request
 	q  queue          // requests that could not be executed in Post
@@ -87,12 +88,10 @@ type endpoint struct {
 	listener int
 	used     bool
 
-	// sockMu guards what follows, and ownHdr, against announcements and
-	// Region.Close, which come from any goroutine.
+	// sockMu guards what follows against announcements, which come from any goroutine.
 	sockMu sync.Mutex
-	sock   int
+	sock   int // the hazard's to close
 	outbox []note
-	ownMem []byte // the own channel
 }
 
 // NewEndpoint implements fabric.Link. Setup path.
@@ -349,19 +348,23 @@ func (ep *endpoint) teardown() {
 	if ep.sock >= 0 {
 		if ep.adopted {
 			delete(ep.link.byFD, int32(ep.sock))
+			_ = ep.link.watch(unix.EPOLL_CTL_DEL, ep.sock, 0)
 		}
-		_ = unix.Close(ep.sock)
 		ep.sock = -1
 	}
 	ep.outbox = nil
-	_ = offheap.Free(ep.ownMem, offheap.Rings)
-	ep.ownMem, ep.ownHdr = nil, nil
 	ep.sockMu.Unlock()
+	if ep.hazard != nil {
+		ep.hazard.leave()
+		ep.link.mu.Lock()
+		ep.link.buryHazards()
+		ep.link.mu.Unlock()
+	}
 	for id, m := range ep.segs {
 		delete(ep.segs, id)
 		_ = offheap.Free(m, offheap.Regions)
 	}
-	ep.out, ep.in, ep.peerHdr, ep.peerCtl, ep.peerTable = nil, nil, nil, nil, nil
+	ep.out, ep.in, ep.ownHdr, ep.peerHdr, ep.peerCtl, ep.peerTable = nil, nil, nil, nil, nil, nil
 	ep.replies, ep.ownBnc, ep.peerReply, ep.peerBnc = nil, nil, nil, nil
 	ep.q.release()
 	_ = offheap.Free(ep.peerMem, offheap.Rings)

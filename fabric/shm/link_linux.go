@@ -57,6 +57,8 @@ type link struct {
 	segments map[uint32]*segment // own segments by id
 	lastSeg  uint32
 	all      map[*endpoint]struct{} // every endpoint not yet closed
+	hazards  map[*hazard]struct{}   // of endpoints that have ever been connecting
+	left     atomic.Int32           // how many of them have left, without l.mu
 	joined   []*endpoint            // connected, not yet adopted by the owner
 	news     atomic.Bool            // joined or an endpoint's outbox is not empty
 
@@ -89,7 +91,7 @@ func open(o Options) (l *link, err error) {
 	l = &link{
 		opts: o, keys: new(softlink.KeyTable), ctlFD: -1, epfd: -1, eventFD: -1, timerFD: -1,
 		regions: map[*region]struct{}{}, segments: map[uint32]*segment{},
-		all: map[*endpoint]struct{}{}, byFD: map[int32]*endpoint{},
+		all: map[*endpoint]struct{}{}, hazards: map[*hazard]struct{}{}, byFD: map[int32]*endpoint{},
 		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()),
 		caps: fabric.Caps{
 			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
@@ -242,6 +244,11 @@ func (l *link) keepHouse() {
 			break
 		}
 	}
+	if l.left.Load() != 0 {
+		l.mu.Lock()
+		l.buryHazards()
+		l.mu.Unlock()
+	}
 	for _, ep := range l.eps {
 		if ep.pending() != 0 && now-ep.progressAt > ep.timeout {
 			ep.expire()
@@ -390,20 +397,27 @@ func (l *link) Close() error {
 		eps = append(eps, ep)
 	}
 	var open []*region
+	forgotten := 0
 	for r := range l.regions {
 		open = append(open, r)
+		if !r.withdrawn {
+			forgotten++
+		}
 	}
 	l.mu.Unlock()
 	for _, ep := range eps {
 		_ = ep.Close()
 	}
 	var err error
-	if len(open) > 0 {
-		err = fmt.Errorf("shm: close: %w: %d of them", fabric.ErrRegionsOpen, len(open))
+	if forgotten > 0 {
+		err = fmt.Errorf("shm: close: %w: %d of them", fabric.ErrRegionsOpen, forgotten)
 	}
 	for _, r := range open {
 		err = errors.Join(err, r.Close())
 	}
+	l.mu.Lock()
+	l.buryHazards()
+	l.mu.Unlock()
 	l.release()
 	return err
 }

@@ -3,14 +3,13 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -24,12 +23,16 @@ type segment struct {
 
 // region implements fabric.Region.
 type region struct {
-	link   *link
-	mem    []byte
-	entry  *softlink.Entry
-	own    *segment // the segment that closes with the region, nil if none
-	heap   bool     // mem is ours to free
-	closed atomic.Bool
+	link  *link
+	mem   []byte
+	entry *softlink.Entry
+	own   *segment // the segment that closes with the region, nil if none
+	heap  bool     // mem is ours to free
+
+	withdrawn bool // guarded by link.mu
+
+	mu     sync.Mutex // guards what follows against another Close
+	closed bool
 }
 
 func (r *region) Bytes() []byte         { return r.mem }
@@ -166,35 +169,33 @@ func (t *tableEntry) withdraw() {
 	t.gen.Store(g + 2)
 }
 
-// useWait bounds how long Region.Close waits for a peer that says it is using
-// the region through a system call: such a call moves megabytes in well below
-// this, and a peer that was stopped or killed in the middle says so for ever.
-const useWait = 200 * time.Millisecond
-
-// Close implements fabric.Region. Setup path. When it returns no peer that
-// plays by the rules reads or writes the memory any more, so that it may be
-// unmapped or reused.
+// Close implements fabric.Region. Setup path. When it returns nil no peer that plays by
+// the rules reads or writes private memory any more, so that it may be unmapped or
+// reused. The first call waits for that, useWait at most; see hazard.
 func (r *region) Close() error {
-	if !r.closed.CompareAndSwap(false, true) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return nil
 	}
 	l := r.link
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	wait := time.Duration(0)
+	if !r.withdrawn {
+		r.withdraw()
+		wait = useWait
+	}
+	l.mu.Unlock()
+	if !l.quiet(r.entry.Key, wait) {
+		return fmt.Errorf("shm: close region: %w: a peer is in the middle of a copy, or was stopped there: close again later", fabric.ErrInUse)
+	}
+	r.closed = true
+	l.mu.Lock()
 	delete(l.regions, r)
-	key := r.entry.Key
-	l.keys.Remove(key)
-	l.table[key%tableSlots].withdraw()
-	for start := cpu.Ticks(); l.inUse(key) && cpu.Duration(cpu.Ticks()-start) < useWait; {
-		cpu.Yield()
+	if l.closed {
+		l.buryHazards()
 	}
-	if s := r.own; s != nil {
-		delete(l.segments, s.id)
-		for ep := range l.all {
-			ep.announce(note{typ: msgGone, seg: s.id, fd: -1})
-		}
-		_ = unix.Close(s.fd)
-	}
+	l.mu.Unlock()
 	mem := r.mem
 	r.mem = nil
 	if !r.heap {
@@ -203,17 +204,19 @@ func (r *region) Close() error {
 	return offheap.Free(mem, offheap.Regions)
 }
 
-// inUse reports whether this side's Poll or a peer's process_vm call is using
-// the withdrawn key. l.mu is held. Ordering partners: endpoint.borrow and
-// link.serve, which announce the key first and then look whether it is valid.
-func (l *link) inUse(key uint32) bool {
-	if l.serving.Load() == key {
-		return true
+// withdraw makes the region unknown to peers. l.mu is held.
+func (r *region) withdraw() {
+	l := r.link
+	r.withdrawn = true
+	l.keys.Remove(r.entry.Key)
+	l.table[r.entry.Key%tableSlots].withdraw()
+	s := r.own
+	if s == nil {
+		return
 	}
+	delete(l.segments, s.id)
 	for ep := range l.all {
-		if ep.hazardOf() == key {
-			return true
-		}
+		ep.announce(note{typ: msgGone, seg: s.id, fd: -1})
 	}
-	return false
+	_ = unix.Close(s.fd)
 }

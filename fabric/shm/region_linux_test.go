@@ -110,8 +110,8 @@ func TestClosedSegmentIsUnmapped(t *testing.T) {
 	}, "the peer to unmap")
 }
 
-// Close waits for a peer in the middle of a system call on the region, and not
-// for ever for one that died there.
+// Close waits for a peer in the middle of a system call on the region, a while: then it
+// says so, and has kept everything, until the peer is through or gone.
 func TestRegionCloseWaitsForUsers(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
 	r, err := y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
@@ -135,9 +135,45 @@ func TestRegionCloseWaitsForUsers(t *testing.T) {
 	require.NoError(t, err)
 	y.ownHdr.hazard.Store(r.Key().RKey)
 	start := time.Now()
-	require.NoError(t, r.Close())
+	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
 	require.GreaterOrEqual(t, time.Since(start), useWait)
-	_ = x
+	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
+	y.ownHdr.hazard.Store(0)
+	require.NoError(t, r.Close())
+
+	// The peer's end of the socket says that it will never be through.
+	r, err = y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
+	require.NoError(t, err)
+	y.ownHdr.hazard.Store(r.Key().RKey)
+	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
+	require.NoError(t, x.Close())
+	require.NoError(t, r.Close())
+}
+
+// What a peer said it was using counts as well when this side's endpoint has gone, and
+// the whole link.
+func TestRegionCloseAfterTheEndpoint(t *testing.T) {
+	testutil.NoLeaks(t)
+	x, y := pair(t, Options{}, fabric.EndpointOptions{})
+	var rs []fabric.Region
+	for range 2 {
+		r, err := y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
+		require.NoError(t, err)
+		rs = append(rs, r)
+	}
+	hdr := y.ownHdr
+	hdr.hazard.Store(rs[0].Key().RKey)
+	require.NoError(t, y.Close())
+	require.ErrorIs(t, rs[0].Close(), fabric.ErrInUse)
+	require.NoError(t, rs[1].Close())
+	err := y.link.Close()
+	require.ErrorIs(t, err, fabric.ErrInUse)
+	require.NotErrorIs(t, err, fabric.ErrRegionsOpen, "the caller has closed them all")
+	require.ErrorIs(t, rs[0].Close(), fabric.ErrInUse)
+	require.Len(t, y.link.hazards, 1)
+	require.Equal(t, fabric.OpDown, await(t, x.link).Op) // x looks, and takes leave
+	require.NoError(t, rs[0].Close())
+	require.Empty(t, y.link.hazards)
 }
 
 func TestInvalidSizes(t *testing.T) {

@@ -43,16 +43,25 @@ func (ep *endpoint) forget() {
 // take the endpoint down.
 func (ep *endpoint) lookup(key uint32, addr, n uint64, need fabric.Access) *xlate {
 	x := &ep.cache[key%cacheSize]
-	if x.key != key || x.gen != x.ent.gen.Load() || x.mem == 0 && x.seg != 0 {
+	if x.key != key || !x.current() || x.mem == 0 && x.seg != 0 {
 		if !ep.fill(x, key) {
 			return nil
 		}
 	}
-	if off := addr - x.base; off > x.size || n > x.size-off || x.access&need != need {
+	if !x.holds(addr, n, need) {
 		return nil
 	}
 	return x
 }
+
+// holds reports whether [addr, addr+n) lies in the region and it has the rights in need.
+func (x *xlate) holds(addr, n uint64, need fabric.Access) bool {
+	off := addr - x.base // wraps to something huge below base
+	return off <= x.size && n <= x.size-off && x.access&need == need
+}
+
+// current reports whether the region is still what x says. Short path.
+func (x *xlate) current() bool { return x.gen == x.ent.gen.Load() }
 
 // fill reads the table entry of key into x. Ordering partner: publish.
 func (ep *endpoint) fill(x *xlate, key uint32) bool {
@@ -222,15 +231,4 @@ func (ep *endpoint) flushOutbox() {
 		}
 		_ = ep.link.watch(unix.EPOLL_CTL_MOD, ep.sock, ev)
 	}
-}
-
-// hazardOf is the key that the peer says it is using through a system call.
-// Any goroutine.
-func (ep *endpoint) hazardOf() uint32 {
-	ep.sockMu.Lock()
-	defer ep.sockMu.Unlock()
-	if ep.ownHdr == nil {
-		return 0
-	}
-	return ep.ownHdr.hazard.Load()
 }

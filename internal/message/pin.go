@@ -3,7 +3,6 @@ package message
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/mr"
@@ -25,10 +24,10 @@ const DefaultPinned = 64 << 20
 // know (mmap, C) is not kept by anything: Invalidate must be called before it is
 // unmapped, see mr.Cache.
 type Pins struct {
-	link  fabric.Link
 	dom   *mr.Domain
-	cache *mr.Cache // nil: nothing is kept
-	most  int64     // bytes that are registered for a message that is not there yet
+	cache *mr.Cache                     // nil: nothing is kept
+	most  int64                         // bytes that are registered for a message that is not there yet
+	once  map[*mr.Registration]struct{} // for one transfer each
 	stats PinStats
 }
 
@@ -45,28 +44,36 @@ type PinStats struct {
 // is negative. What operations in flight need beyond that is registered for them
 // alone. Errors wrap mr.ErrSize.
 func NewPins(link fabric.Link, limit int64) (*Pins, error) {
-	p := &Pins{link: link}
-	if limit < 0 {
-		return p, nil
+	dom, err := mr.NewDomain(mr.Rail{Link: link})
+	p := &Pins{dom: dom, once: map[*mr.Registration]struct{}{}}
+	if err != nil || limit < 0 {
+		return p, err
 	}
 	if limit == 0 {
 		limit = DefaultPinned
 	}
 	p.most = limit / 4
-	var err error
-	if p.dom, err = mr.NewDomain(mr.Rail{Link: link}); err == nil {
-		p.cache, err = mr.NewCache(p.dom, mr.CacheOptions{Limit: limit})
-	}
+	p.cache, err = mr.NewCache(p.dom, mr.CacheOptions{Limit: limit})
 	return p, err
 }
 
 // Invalidate forgets all that shares a byte with mem. The error wraps mr.ErrInUse
 // while transfers use it: nothing is forgotten then.
 func (p *Pins) Invalidate(mem []byte) error {
-	if p.cache == nil || len(mem) == 0 {
+	at, n := fabric.Addr(mem), uint64(len(mem))
+	holds := 0
+	for r := range p.once {
+		if k := r.Key(); n > 0 && k.Addr < at+n && at < k.Addr+k.Len {
+			holds++
+		}
+	}
+	if holds > 0 {
+		return &mr.InUseError{Op: "invalidate", Holds: holds}
+	}
+	if p.cache == nil {
 		return nil
 	}
-	return p.cache.Invalidate(fabric.Addr(mem), uint64(len(mem)))
+	return p.cache.Invalidate(at, n)
 }
 
 // Stats returns the counts.
@@ -81,24 +88,19 @@ func (p *Pins) Stats() PinStats {
 
 // Close forgets everything. No transfer may be under way. Idempotent.
 func (p *Pins) Close() error {
-	if p.cache == nil {
-		return nil
+	var err error
+	if p.cache != nil {
+		err = p.cache.Close()
 	}
-	return errors.Join(p.cache.Close(), p.dom.Close())
+	return errors.Join(err, p.dom.Close())
 }
 
 // pin is memory registered for a transfer under way. The zero value is none.
 type pin struct {
 	lease      mr.Lease
-	once       *once
+	once       *mr.Registration // one that ends with the transfer
 	lkey, rkey uint32
 	held       bool
-}
-
-// once is a registration that ends with its transfer.
-type once struct {
-	region fabric.Region
-	pinner runtime.Pinner
 }
 
 // take pins and registers mem, which is not empty. A hit does not allocate.
@@ -114,14 +116,12 @@ func (p *Pins) take(mem []byte, access fabric.Access) (pin, error) {
 		p.stats.Once++
 	}
 	p.stats.Misses++
-	o := &once{}
-	o.pinner.Pin(&mem[0])
-	var err error
-	if o.region, err = p.link.Register(mem, access); err != nil {
-		o.pinner.Unpin()
+	r, err := p.dom.Register(mem, access)
+	if err != nil {
 		return pin{}, fmt.Errorf("register %d bytes for one transfer: %w", len(mem), err)
 	}
-	return pin{once: o, lkey: o.region.LKey(), rkey: o.region.Key().RKey, held: true}, nil
+	p.once[r] = struct{}{}
+	return pin{once: r, lkey: r.LKey(0), rkey: r.Key().RKeys[0], held: true}, nil
 }
 
 // leased is the pin of a lease on mem.
@@ -141,8 +141,8 @@ func (p *Pins) release(x *pin) {
 		return
 	}
 	if x.once != nil {
-		_ = x.once.region.Close() // nothing uses it any more
-		x.once.pinner.Unpin()
+		delete(p.once, x.once)
+		_ = x.once.Close() // what a peer keeps goes when it has let go
 	} else {
 		_ = p.cache.Release(x.lease)
 	}

@@ -217,7 +217,10 @@ func TestPinsShared(t *testing.T) {
 func TestUnregistrable(t *testing.T) {
 	t.Parallel()
 	a, b := pinPair(t, 0)
-	a.ch.pins.link, a.ch.pins.cache = refusing{a.link}, nil
+	require.NoError(t, a.ch.pins.Close())
+	dom, err := mr.NewDomain(mr.Rail{Link: refusing{a.link}})
+	require.NoError(t, err)
+	a.ch.pins.dom, a.ch.pins.cache = dom, nil
 	var sent, got note
 	data := [2][]byte{make([]byte, 300000), make([]byte, 40000)}
 	bufs := [3][]byte{make([]byte, 300000), make([]byte, 40000), make([]byte, 8)}

@@ -1,0 +1,170 @@
+package shm
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// A peer that copies to or from private memory of this side does so by system calls,
+// which nobody can take back. Region.Close must know when the last one has returned. The
+// two sides keep the protocol of hazard pointers (M. Michael, 2004), with the key of the
+// region for the pointer and its table entry for the place where it is found:
+//
+//	peer (far)                              owner (Region.Close)
+//	P1  hazard = key                        W1  table entry: gen, key = 0, gen
+//	P2  load gen; another: P5, refuse       W2  load hazard; == key: wait, again
+//	P3  one call, of at most maxCall bytes  W3  the memory is nobody's
+//	P4  more to do: load gen, as P2; P3
+//	P5  hazard = 0
+//
+// All words are sync/atomic ones, which are sequentially consistent on every processor
+// that Go runs on, across processes as well since both map the same pages: there is one
+// order of P1, P2, W1 and W2. Say that a call P3 is under way, or will be, after W2 found
+// another value than key. Either that load came before P1: then W1 came before P2, which
+// saw the changed generation and made no call. Or it came behind P5, and the calls had
+// returned: the kernel has copied when the call returns, P5 is a release store behind it
+// and W2 the acquire load that read it, so that what the owner does in W3 comes behind
+// the copy. P4 takes no part in this; it bounds how long W2 has to wait.
+//
+// A peer that is killed between P1 and P5 never gets to P5. Its end of the socket tells:
+// the kernel closes a process's descriptors when its last thread has left its last
+// system call, and a peer that lives shuts its end down when its endpoint is down, which
+// its owner does between calls and never inside one.
+//
+// So the record of a hazard outlives the endpoint that it belongs to, until the peer has
+// hung up as well.
+
+// hazard is what this side keeps of a connection for as long as the peer may reach
+// private memory over it: the channel segment, in which the peer says what it is using,
+// and the socket.
+type hazard struct {
+	mu   sync.Mutex
+	hdr  *chanHeader
+	mem  []byte // the own channel
+	sock int    // -1 if none has been made
+	left bool   // the endpoint is down
+}
+
+// probing in the hazard word says that the peer tries process_vm_writev on the channel.
+const probing = ^uint32(0)
+
+// useWait bounds how long Region.Close waits for a peer that is using the region. One
+// system call takes below a millisecond, so that only a peer that is stopped, or that the
+// scheduler keeps waiting, takes longer.
+const useWait = 200 * time.Millisecond
+
+// holds reports whether the peer may be using the key. Any goroutine.
+func (h *hazard) holds(key uint32) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hdr != nil && h.hdr.hazard.Load() == key && !hungUp(h.sock)
+}
+
+// meet tells the socket.
+func (h *hazard) meet(sock int) {
+	h.mu.Lock()
+	h.sock = sock
+	h.mu.Unlock()
+}
+
+// leave is the end of the endpoint: the peer learns of it, and may still be using memory
+// until it has. Idempotent.
+func (h *hazard) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left {
+		return
+	}
+	h.left = true
+	h.hdr.magic.Store(0) // no probe begins any more
+	if h.sock >= 0 {
+		_ = unix.Shutdown(h.sock, unix.SHUT_WR)
+	}
+}
+
+// bury releases the record if it is of no use any more: the peer has hung up, or, with
+// idle, this side has no memory left that is reached by keys. It reports whether it is
+// gone.
+func (h *hazard) bury(idle bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.hdr == nil:
+		return true
+	case !h.left || h.sock >= 0 && !hungUp(h.sock) && !(idle && h.hdr.hazard.Load() != probing):
+		return false
+	}
+	if h.sock >= 0 {
+		_ = unix.Close(h.sock)
+	}
+	_ = offheap.Free(h.mem, offheap.Rings)
+	h.sock, h.mem, h.hdr = -1, nil, nil
+	return true
+}
+
+// hungUp reports whether the other end of a socket has been shut down or closed: its
+// endpoint is down or its process gone.
+func hungUp(sock int) bool {
+	if sock < 0 {
+		return false
+	}
+	fds := [1]unix.PollFd{{Fd: int32(sock), Events: unix.POLLRDHUP}}
+	for {
+		n, err := unix.Poll(fds[:], 0)
+		if err != unix.EINTR {
+			return n == 1 && err == nil
+		}
+	}
+}
+
+// buryHazards forgets the records of endpoints that are down as far as their peers have
+// hung up. l.mu is held.
+func (l *link) buryHazards() {
+	idle := l.closed && len(l.regions) == 0
+	left := 0
+	for h := range l.hazards {
+		if h.bury(idle) {
+			delete(l.hazards, h)
+		} else if h.left {
+			left++
+		}
+	}
+	l.left.Store(int32(left))
+}
+
+// inUse reports whether this side's Poll or a peer's system call is using the withdrawn
+// key. Ordering partners: endpoint.borrow and endpoint.answer, which announce the key
+// first and then look whether it is valid.
+func (l *link) inUse(key uint32) bool {
+	if l.serving.Load() == key {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.hazards {
+		if h.holds(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// quiet waits until nobody uses the withdrawn key, for a while.
+func (l *link) quiet(key uint32, wait time.Duration) bool {
+	for start := cpu.Ticks(); l.inUse(key); {
+		switch waited := cpu.Duration(cpu.Ticks() - start); {
+		case waited >= wait:
+			return false
+		case waited < time.Millisecond:
+			cpu.Yield()
+		default:
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	return true
+}

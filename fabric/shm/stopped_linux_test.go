@@ -1,0 +1,144 @@
+package shm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// putter is a child that puts what it has, all ones, to the region that it is told, over
+// and over until that fails, and says how it failed.
+var putter = testutil.NewChild("shm-putter", func(_ []string, in *bufio.Reader, out io.Writer) error {
+	l, err := open(Options{})
+	if err != nil {
+		return err
+	}
+	ep, err := l.newEndpoint(fabric.EndpointOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%x\n", ep.Address())
+	var addr, kb []byte
+	if _, err := fmt.Fscanf(in, "%x %x\n", &addr, &kb); err != nil {
+		return err
+	}
+	ctx, cancel := contextFor(patience)
+	defer cancel()
+	if err := ep.Connect(ctx, addr); err != nil {
+		return err
+	}
+	key, _, err := fabric.ParseRemoteKey(kb)
+	if err != nil {
+		return err
+	}
+	mem, err := l.Register(mustScratch(int(key.Len)), fabric.AccessAll)
+	if err != nil {
+		return err
+	}
+	for i := range mem.Bytes() {
+		mem.Bytes()[i] = 0xff
+	}
+	fmt.Fprintln(out, "up", ep.noCMA)
+	wr := write(mem, 0, int(key.Len), key, 0)
+	var cs [4]fabric.Completion
+	for ended := false; !ended; {
+		if _, err := ep.Post([]fabric.WR{wr}); err != nil {
+			break
+		}
+		for _, c := range cs[:l.Poll(cs[:])] {
+			ended = ended || c.Status != fabric.StatusOK
+			if ended {
+				fmt.Fprintln(out, c.Status)
+				break
+			}
+		}
+	}
+	_, _ = in.ReadString('\n')
+	return nil
+})
+
+// stopProcess stops a child and returns when none of its threads runs any more.
+func stopProcess(tb testing.TB, pid int) {
+	tb.Helper()
+	require.NoError(tb, unix.Kill(pid, unix.SIGSTOP))
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			require.NoError(tb, err)
+			return
+		}
+	}
+}
+
+func continueProcess(tb testing.TB, pid int) {
+	tb.Helper()
+	require.NoError(tb, unix.Kill(pid, unix.SIGCONT))
+}
+
+// A peer that is stopped in the middle of a long put keeps the memory: Close says that it
+// is in use, whatever has become of this side's endpoint meanwhile, until the peer goes
+// on and sees that it must not, or dies. After Close has returned nil nothing is written.
+func TestCloseWhileThePeerIsStopped(t *testing.T) {
+	for _, how := range []string{"goes on", "dies", "endpoint closed, goes on", "endpoint closed, dies", "link closed, goes on"} {
+		t.Run(how, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			l, err := open(Options{})
+			require.NoError(t, err)
+			defer l.Close()
+			ep, err := l.newEndpoint(fabric.EndpointOptions{})
+			require.NoError(t, err)
+			mem := testutil.Scratch(t, 24<<20)
+			r, err := l.Register(mem, fabric.AccessRemoteWrite)
+			require.NoError(t, err)
+			p := putter.Start(t)
+			addr, err := hex.DecodeString(p.Line(t, patience))
+			require.NoError(t, err)
+			_, err = fmt.Fprintf(p.In, "%x %x\n", ep.Address(), r.Key().Append(nil))
+			require.NoError(t, err)
+			require.NoError(t, ep.Connect(testutil.Context(t, patience), addr))
+			if up := p.Line(t, patience); strings.TrimSpace(up) != "up" {
+				t.Skip("no process_vm_writev here:", up)
+			}
+			hdr := ep.ownHdr
+			testutil.Eventually(t, patience, func() bool {
+				stopProcess(t, p.Pid())
+				if hdr.hazard.Load() == r.Key().RKey {
+					return true
+				}
+				continueProcess(t, p.Pid())
+				return false
+			}, "the child to be stopped in a put")
+			if strings.HasPrefix(how, "endpoint") {
+				require.NoError(t, ep.Close())
+			}
+			if strings.HasPrefix(how, "link") {
+				require.ErrorIs(t, l.Close(), fabric.ErrInUse)
+			}
+			require.ErrorIs(t, r.Close(), fabric.ErrInUse)
+			if strings.HasSuffix(how, "dies") {
+				p.Kill()
+			} else {
+				continueProcess(t, p.Pid())
+			}
+			testutil.Eventually(t, patience, func() bool { return r.Close() == nil }, "the region to close")
+			clear(mem)
+			if strings.HasSuffix(how, "dies") {
+				require.Error(t, p.Wait(patience))
+			} else {
+				st := p.Line(t, patience) // it has ended what it did
+				require.Contains(t, []string{fabric.StatusRemoteAccess.String(), fabric.StatusPeerGone.String()}, st)
+			}
+			require.Equal(t, len(mem), bytes.Count(mem, []byte{0}), "written after Close")
+		})
+	}
+}

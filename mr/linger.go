@@ -1,0 +1,68 @@
+package mr
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// A link may have to say that a peer is still using memory of a registration that is
+// closed (fabric.ErrInUse): the peer was stopped in the middle of a system call on it. Such
+// memory stays pinned and mapped, and its registration is kept here, whoever has
+// forgotten it meanwhile, domain and links included, until the link lets it go.
+var lingering struct {
+	mu     sync.Mutex
+	regs   map[*Registration]struct{}
+	asking bool // askAgain runs
+}
+
+// Pauses between two times that links are asked: a peer that goes on is through in a
+// millisecond, one that was stopped by somebody is not soon.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 100 * time.Millisecond
+)
+
+// linger goes on releasing r until that is done.
+func linger(r *Registration) {
+	l := &lingering
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.regs == nil {
+		l.regs = map[*Registration]struct{}{}
+	}
+	if !l.asking {
+		l.asking = true
+		go askAgain()
+	}
+	l.regs[r] = struct{}{}
+}
+
+// askAgain ends when nothing lingers.
+func askAgain() {
+	l := &lingering
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		time.Sleep(pause)
+		l.mu.Lock()
+		var all []*Registration
+		for r := range l.regs {
+			all = append(all, r)
+		}
+		l.mu.Unlock()
+		for _, r := range all {
+			if errors.Is(r.release(), ErrInUse) {
+				continue
+			}
+			l.mu.Lock()
+			delete(l.regs, r)
+			l.mu.Unlock()
+		}
+		l.mu.Lock()
+		l.asking = len(l.regs) > 0
+		done := !l.asking
+		l.mu.Unlock()
+		if done {
+			return
+		}
+	}
+}
