@@ -60,16 +60,21 @@ func (e *Engine) Invalidate(mem []byte) error {
 	if e.closed.Load() {
 		return nil // Close forgets everything
 	}
-	var errs []error
-	e.prog.Do(func() {
-		for _, p := range e.pins {
-			errs = append(errs, p.Invalidate(mem))
-		}
-	})
-	if err := errors.Join(errs...); err != nil {
+	var err error
+	e.prog.Do(func() { err = e.unpin(mem) })
+	if err != nil {
 		return fmt.Errorf("rma: %w", err)
 	}
 	return nil
+}
+
+// unpin forgets what messages and operations have left pinned of mem. Owner's.
+func (e *Engine) unpin(mem []byte) error {
+	var errs []error
+	for _, p := range e.pins {
+		errs = append(errs, p.Invalidate(mem))
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
@@ -94,17 +99,37 @@ func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n
 func (r *Region) Key() Key { return Key{k: r.reg.Key(), rank: int32(r.eng.Rank()) + 1} }
 
 // Close withdraws the region: later operations of peers are refused, its memory is
-// unmapped or unpinned. While one-sided operations of this rank are under way in it, it
-// stays as it is and the error wraps ErrInUse; messages in it are the caller's to wait
-// for. Idempotent.
+// unmapped or unpinned, and what messages left pinned of it (see Invalidate) is forgotten.
+// The error wraps ErrInUse
+//
+//   - while one-sided operations of this rank, or messages that need its memory pinned, are
+//     under way in it: it stays as it is then. Other messages in it are the caller's to
+//     wait for;
+//   - while a peer is in the middle of a copy to or from it, which on shm one that was
+//     stopped can be for long: the region is withdrawn then and its memory stays pinned or
+//     mapped until the peer is through or gone.
+//
+// Memory must be neither unmapped nor used again before Close has returned nil; it may be
+// called any number of times.
 func (r *Region) Close() error {
-	busy := false
-	k := r.reg.Key()
-	r.eng.prog.Do(func() { busy = r.eng.proto.uses(k.Addr, k.Addr+k.Len) })
-	if busy && r.reg.Live() {
-		return fmt.Errorf("rma: close region: %w: operations are under way", ErrInUse)
+	if r.reg.Live() {
+		var err error
+		k := r.reg.Key()
+		r.eng.prog.Do(func() {
+			if r.eng.proto.uses(k.Addr, k.Addr+k.Len) {
+				err = fmt.Errorf("%w: operations are under way", ErrInUse)
+			} else if !r.eng.closed.Load() {
+				err = r.eng.unpin(r.reg.Bytes())
+			}
+		})
+		if err != nil && r.reg.Live() {
+			return fmt.Errorf("rma: close region: %w", err)
+		}
 	}
-	return r.reg.Close()
+	if err := r.reg.Close(); err != nil {
+		return fmt.Errorf("rma: close region: %w", err)
+	}
+	return nil
 }
 
 // uses reports whether an operation that is under way has to do with local memory in

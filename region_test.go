@@ -3,6 +3,7 @@ package rma
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,4 +48,42 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 			require.Positive(t, refused)
 		}
 	})
+}
+
+// Messages and puts leave memory pinned; when the region that it lies in is closed that
+// goes too, so that what is allocated next in the same place is not sent by the
+// registration of what was there before.
+func TestClosedRegionIsUnpinned(t *testing.T) {
+	try := func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		const size = 1 << 18
+		far, err := es[1].Alloc(size)
+		require.NoError(t, err)
+		key := far.Key()
+		buf := make([]byte, size)
+		for i := range uint64(6) {
+			r, err := es[0].Alloc(size)
+			require.NoError(t, err)
+			testutil.Fill(r.Bytes(), i, 0)
+			send := es[0].Peer(1).SendTag(7, r.Bytes())
+			if i == 1 { // the channel is open
+				require.Eventually(t, func() bool { return es[0].Stats().Pinned > 0 }, patience, 100*time.Microsecond)
+				require.ErrorIs(t, r.Close(), ErrInUse)
+			}
+			n, err := es[1].Peer(0).RecvTag(7, buf).Wait(ctx)
+			require.NoError(t, err)
+			require.NoError(t, send.Wait(ctx))
+			require.NoError(t, testutil.Verify(buf[:n], i, 0), "message %d", i)
+			require.NoError(t, es[0].Peer(1).PutBytes(key.At(0), r.Bytes()).Wait(ctx))
+			require.NoError(t, testutil.Verify(far.Bytes(), i, 0), "put %d", i)
+			require.Positive(t, es[0].Stats().Pinned)
+			require.NoError(t, r.Close())
+			require.Zero(t, es[0].Stats().Pinned)
+		}
+	}
+	with := func(t *testing.T, fabric, device string) {
+		try(t, openWith(t, 2, fabric, func(c *Config) { c.Mode, c.Device = "scatter", device }))
+	}
+	t.Run("sim", func(t *testing.T) { t.Parallel(); with(t, "", "sim") })
+	onEach(t, func(t *testing.T, fabric string) { with(t, fabric, "") })
 }
