@@ -167,7 +167,7 @@ func (p *Peer) findWay() (there fabric.RemoteKey, mine fabric.Region, err error)
 	if err == nil {
 		mine, err = e.links[p.link].Alloc(onesided.Slots*onesided.SlotSize, 0)
 	}
-	return there, mine, err
+	return there, mine, e.jobCause(p.rank, err)
 }
 
 // self carries out an accumulate of this rank at itself.

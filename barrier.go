@@ -19,9 +19,12 @@ import (
 // exchanges keys, and those behind it go from rank to rank.
 const seldom = 3
 
-// broken marks the word of a barrier that cannot end, because a rank is gone; the rank
-// is in the low bits.
-const broken = 1 << 63
+// A word of a barrier that cannot end is broken, with the rank at fault in the low bits:
+// it is gone, or cut off from another rank but alive.
+const (
+	broken = 1 << 63
+	cutOff = 1 << 62
+)
 
 // barrier is a rank's part in the barriers of its job. In round k of ⌈log2 n⌉ a rank
 // tells the one 2^k above it that it is there, and waits for the word of the one 2^k
@@ -29,29 +32,32 @@ const broken = 1 << 63
 // "Two algorithms for barrier synchronization", 1988). The words count barriers, so
 // that nobody has to clear them: who is ahead writes a larger number.
 type barrier struct {
-	turn  chan struct{} // held by the goroutine whose turn it is
-	count uint64        // barriers that have ended, of those through the server
-	words *Window       // word k: of round k
-	seq   uint64        // of the barrier under way, or of the last one
-	under bool          // there is one under way: it goes on if its context ended
-	round int           // that it has come to
-	told  []Request     // words that are on their way to others
-	err   error         // why there are no more barriers
+	turn  chan struct{}    // held by the goroutine whose turn it is
+	count uint64           // barriers that have ended, of those through the server
+	x     *wireup.Exchange // the one under way through the server
+	mem   *Region          // of words, before it is known whether there are any
+	words *Window          // word k: of round k. Nil: barriers go through the server
+	seq   uint64           // of the barrier under way, or of the last one
+	under bool             // there is one under way: it goes on if its context ended
+	round int              // that it has come to
+	told  []Request        // words that are on their way to others
+	err   error            // why there are no more barriers
 
-	crowded bool // more ranks than processors somewhere: the server is faster
-	insist  bool // for tests: whatever crowd there is
+	insist bool // for tests: from rank to rank, whatever crowd there is
 }
 
 // Barrier returns when all ranks have called it, as often as this rank has. It says
 // nothing about operations under way: flush first, or wait for their requests.
 //
+// If ctx ends, or Config.SetupTimeout where it has no deadline, this rank has come to
+// the barrier all the same, which may be complete for others: its next call of Barrier
+// goes on with the same one. A rank that is gone, or that another cannot reach any
+// more, ends this one and all that follow, on all ranks, with an error that wraps
+// ErrPeerGone or ErrFlushed, in a *PeerError that names it.
+//
 // The first few go through the job's server. Those later go from rank to rank, in
 // ⌈log2 n⌉ rounds of signals of a microsecond or so, unless a host has more ranks than
-// processors, where that would be slower. If ctx ends, or
-// Config.SetupTimeout where it has no deadline, Barrier may be called again and goes
-// on with the same barrier. A rank that is gone, or that another cannot reach any
-// more, ends this one and all that follow, on all ranks, with an error that wraps
-// ErrPeerGone or what took the connection down.
+// processors, where that would be slower.
 func (e *Engine) Barrier(ctx context.Context) error {
 	defer trace.StartRegion(ctx, regionBarrier).End()
 	b := &e.barrier
@@ -72,7 +78,7 @@ func (e *Engine) Barrier(ctx context.Context) error {
 		return ErrClosed
 	}
 	if err := e.meet(ctx); err != nil {
-		return fmt.Errorf("rma: barrier: %w", err)
+		return fmt.Errorf("rma: %w", err)
 	}
 	return nil
 }
@@ -83,19 +89,10 @@ func (e *Engine) meet(ctx context.Context) error {
 	switch {
 	case b.err != nil:
 		return b.err
-	case b.count == seldom-1:
+	case b.count == seldom:
 		return e.census(ctx)
-	case b.count < seldom || b.crowded:
-		if err := e.job.Barrier(ctx, "rma/barrier"); err != nil {
-			return gone(err)
-		}
-		b.count++
-		return nil
 	case b.words == nil:
-		w, err := e.Window(ctx, 8*bits.UintSize)
-		if err == nil {
-			b.words = w // nobody has it before all have called
-		}
+		_, err := e.viaServer(ctx, nil)
 		return err
 	}
 	if !b.under {
@@ -109,8 +106,7 @@ func (e *Engine) meet(ctx context.Context) error {
 		b.told = append(b.told, e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, b.seq))
 		v, err := e.Peer(down).WaitSignal(ctx, b.words.Slice(8*k, 8), GE, b.seq)
 		if v >= broken {
-			r := int(v &^ broken)
-			err = &PeerError{Rank: r, Op: "barrier", Err: ErrPeerGone}
+			err = e.brokenBy(v)
 		}
 		if err != nil {
 			return e.breakBarrier(err)
@@ -128,38 +124,72 @@ func (e *Engine) meet(ctx context.Context) error {
 	return nil
 }
 
+// viaServer is one barrier through the job's server, to which each rank brings mine. If
+// ctx ends, the next call goes on with it.
+func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err error) {
+	b := &e.barrier
+	if b.x == nil {
+		if b.x, err = e.job.Exchange("barrier", "rma/barrier", mine); err != nil {
+			return nil, e.jobError("barrier", err)
+		}
+	}
+	all, err = b.x.Wait(ctx)
+	err = e.jobError("barrier", err)
+	if b.x.Over() {
+		b.x, b.err = nil, err
+	}
+	if err == nil {
+		b.count++
+	}
+	return all, err
+}
+
 // census is a barrier in which all learn, alike, whether a host has more ranks than
 // processors. Waiting for each other's words takes a turn of the scheduler a round
 // then: 4 ranks on 2 processors need 200 µs, and 60 through the server, which has to
 // wake each of them only once; 2 ranks need 1 µs, and 45 through the server
-// (BenchmarkBarrier).
+// (BenchmarkBarrier). If there are not, and all have memory for words, the ranks reach
+// each other's from now on.
 func (e *Engine) census(ctx context.Context) error {
-	mine := fmt.Appendf(nil, "%d %s", runtime.GOMAXPROCS(0), links.HostID())
-	all, err := e.job.AllGather(ctx, "rma/census", mine)
-	if err != nil {
-		return gone(err)
-	}
-	e.barrier.count++
-	ranks := map[string]int{}
-	for _, b := range all {
-		cpus, host, _ := strings.Cut(string(b), " ")
-		ranks[host]++
-		if n, err := strconv.Atoi(cpus); err != nil || ranks[host] > n {
-			e.barrier.crowded = !e.barrier.insist
+	b := &e.barrier
+	var mine []byte
+	if b.x == nil {
+		var err error
+		if b.mem, err = e.Alloc(8 * bits.UintSize); err != nil {
+			mine = make([]byte, KeySize) // no key: all go through the server
+		} else {
+			k := b.mem.Key()
+			mine = k.Append(mine)
 		}
+		mine = fmt.Appendf(mine, "%d %s", runtime.GOMAXPROCS(0), links.HostID())
 	}
-	return nil
-}
-
-// gone makes an error of the job one of this package.
-func gone(err error) error {
-	if errors.Is(err, wireup.ErrPeerGone) {
-		return fmt.Errorf("%w: %w", ErrPeerGone, err)
+	all, err := e.viaServer(ctx, mine)
+	if err != nil && b.err == nil {
+		return err // goes on
 	}
+	words := &Window{eng: e, mem: b.mem, owned: true, keys: make([]Key, len(all))}
+	use := err == nil
+	ranks := map[string]int{}
+	for r := 0; r < len(all) && use; r++ {
+		if words.keys[r], err = keyOf(r, all[r][:min(KeySize, len(all[r]))]); err != nil {
+			use, err = false, nil
+			break
+		}
+		cpus, host, _ := strings.Cut(string(all[r][KeySize:]), " ")
+		ranks[host]++
+		n, bad := strconv.Atoi(cpus)
+		use = b.insist || bad == nil && ranks[host] <= n
+	}
+	if use {
+		b.words = words
+	} else if b.mem != nil {
+		_ = b.mem.Close()
+	}
+	b.mem = nil
 	return err
 }
 
-// breakBarrier tells the others that a rank is gone, if that is what err says: each
+// breakBarrier tells the others which rank is at fault, if that is what err says: each
 // waits for a word of somebody who may be waiting as well.
 func (e *Engine) breakBarrier(err error) error {
 	var pe *PeerError
@@ -167,11 +197,27 @@ func (e *Engine) breakBarrier(err error) error {
 		return err // this rank's own, and not for good
 	}
 	b := &e.barrier
-	b.err = err
+	b.err = &PeerError{Rank: pe.Rank, Op: "barrier", Err: pe.Err}
+	word := broken | uint64(pe.Rank)
+	if !errors.Is(err, ErrPeerGone) {
+		word |= cutOff
+	}
 	n, me := e.Size(), e.Rank()
 	for k := 0; 1<<k < n; k++ {
 		up := (me + 1<<k) % n
-		e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, broken|uint64(pe.Rank)).Then(func(error) {})
+		e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, word).Then(func(error) {})
 	}
-	return err
+	return b.err
+}
+
+// brokenBy is what such a word says.
+func (e *Engine) brokenBy(word uint64) error {
+	rank, err := int(word&^(broken|cutOff)), ErrPeerGone
+	if word&cutOff != 0 {
+		err = fmt.Errorf("%w: another rank has lost its connection with this one", ErrFlushed)
+	}
+	if uint(rank) >= uint(e.Size()) {
+		return &PeerError{Rank: AnyRank, Op: "barrier", Err: ErrPeerMisbehaves}
+	}
+	return &PeerError{Rank: rank, Op: "barrier", Err: err}
 }

@@ -86,7 +86,7 @@ func (p *Peer) connect(ctx context.Context) {
 	ep, self, err := p.join(ctx, &theirs)
 	if err != nil {
 		p.awaitReason(ctx)
-		err = unconnected(ctx, err)
+		err = p.unconnected(ctx, err)
 	}
 	e.mu.Lock()
 	p.dial.err = err
@@ -163,16 +163,15 @@ func (p *Peer) awaitReason(ctx context.Context) {
 }
 
 // unconnected says in this package's terms why a connection was not made.
-func unconnected(ctx context.Context, err error) error {
+func (p *Peer) unconnected(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case cause != nil && (errors.Is(cause, ErrNoConnection) || errors.Is(cause, ErrPeerGone) || errors.Is(cause, ErrPeerHung)):
 		return cause
 	case cause != nil: // the engine is being closed
 		return ErrClosed
-	case errors.Is(err, wireup.ErrPeerGone):
-		return fmt.Errorf("%w: %w", ErrPeerGone, err)
-	case errors.Is(err, ErrPeerGone):
+	}
+	if err = p.eng.jobCause(p.rank, err); errors.Is(err, ErrPeerGone) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNoConnection, err)

@@ -154,7 +154,8 @@ func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan 
 				return err
 			}
 		}
-		return j.Barrier(ctx, "rma/open")
+		_, err = j.AllGather(ctx, "rma/open", nil)
+		return err
 	})
 	require.NoError(t, g.Wait())
 	t.Cleanup(func() {
@@ -303,5 +304,5 @@ func TestServerGoneBeforeFirstUse(t *testing.T) {
 	<-es[0].job.Done()
 	require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx))
 	err := es[0].Peer(2).Put(keys[2].At(0), mems[0].Slice(0, 8)).Wait(ctx)
-	require.True(t, errors.Is(err, ErrNoConnection) && errors.Is(err, wireup.ErrServerGone), "%v", err)
+	require.True(t, errors.Is(err, ErrNoConnection) && errors.Is(err, ErrServerGone), "%v", err)
 }

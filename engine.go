@@ -38,6 +38,9 @@ type Engine struct {
 	fits     int        // how often it has played batches
 	memory   *mr.Domain // what is registered, with all links
 	barrier  barrier
+	windows  doubt        // calls of Window and WindowOf
+	gathers  doubt        // of AllGatherKeys
+	server   atomic.Int32 // the rank that serves the job's rendezvous, plus 1; 0 if it is no rank
 	watches  watches
 	// attention is how many wait for whatever peer: all that are connected are looked at.
 	attention atomic.Int32
@@ -80,7 +83,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		if e.job.Serves() { // the others are told why, and not waited for
 			e.job.Abort("rma: open: " + err.Error())
 		}
-		err = errors.Join(err, e.Close())
+		err = errors.Join(e.jobError("open", err), e.Close())
 	}
 	e.die()
 	return nil, fmt.Errorf("rma: open: %w", err)

@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -47,6 +48,25 @@ var (
 	ErrInUse          = mr.ErrInUse            // an operation is under way in that memory
 	ErrNotTalking     = errors.New("no messages were exchanged with this rank yet")
 	ErrRequestUsed    = errors.New("request has been waited for already")
+
+	// ErrServerGone says that the process that serves the job's rendezvous is gone:
+	// calls that all ranks make together, and first connections, are not possible any
+	// more; operations over connections that exist go on. If a rank served it, the
+	// error wraps ErrPeerGone as well and names the rank.
+	ErrServerGone = errors.New("the server of the job's rendezvous is gone")
+
+	// ErrGivenUp says that a call that all ranks make together has failed on all of
+	// them, because the context of one ended before all had called it: the rank that
+	// the *PeerError names. The next such call is a new one.
+	ErrGivenUp = errors.New("given up for all ranks")
+
+	// ErrUndecided says that the context of such a call has ended, and that the
+	// job's server did not say in time whether all had called it by then. The next
+	// call with the same arguments goes on with it.
+	ErrUndecided = errors.New("not known whether all ranks have called it: call it again")
+
+	// ErrOutOfStep says that ranks make different calls where all must make the same.
+	ErrOutOfStep = errors.New("ranks are out of step")
 )
 
 // PeerError is an operation that failed. It wraps what happened.
@@ -65,6 +85,43 @@ func (e *PeerError) Error() string {
 
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
+
+// jobError says in this package's terms what an error of the job is: about a rank, if
+// one is at fault.
+func (e *Engine) jobError(op string, err error) error {
+	var gone *wireup.PeerGoneError
+	var up *wireup.GivenUpError
+	switch {
+	case errors.As(err, &gone) && len(gone.Ranks) > 0:
+		return &PeerError{Rank: gone.Ranks[0], Op: op, Err: e.jobCause(gone.Ranks[0], err)}
+	case errors.As(err, &up) && up.Err != nil:
+		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %w", ErrGivenUp, up.Err)}
+	case errors.As(err, &up):
+		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %s", ErrGivenUp, up.Detail)}
+	case errors.Is(err, wireup.ErrUndecided):
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
+	case errors.Is(err, wireup.ErrServerGone) && e.server.Load() > 0:
+		r := int(e.server.Load()) - 1
+		return &PeerError{Rank: r, Op: op, Err: e.jobCause(r, err)}
+	}
+	return e.jobCause(AnyRank, err)
+}
+
+// jobCause is what an error of the job says about an operation with the rank.
+func (e *Engine) jobCause(rank int, err error) error {
+	var gone *wireup.PeerGoneError
+	switch {
+	case errors.As(err, &gone):
+		return fmt.Errorf("%w (%s)", ErrPeerGone, gone.Detail)
+	case errors.Is(err, wireup.ErrServerGone) && rank >= 0 && rank == int(e.server.Load())-1:
+		return fmt.Errorf("%w: %w", ErrServerGone, ErrPeerGone)
+	case errors.Is(err, wireup.ErrServerGone):
+		return ErrServerGone
+	case errors.Is(err, wireup.ErrClosed):
+		return ErrClosed
+	}
+	return err
+}
 
 func opName(o fabric.Op) string {
 	switch o {

@@ -79,20 +79,30 @@ func ParseKey(b []byte) (Key, error) {
 	return Key{k: k}, nil
 }
 
-// AllGatherKeys exchanges the keys of one region of each rank and returns them
-// by rank. All ranks must call it, in the same order if there are several.
-func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
-	k := mem.Key()
-	all, err := e.job.AllGather(ctx, "rma/keys", k.Append(nil))
+// keyOf reads the key that a rank gave.
+func keyOf(rank int, b []byte) (Key, error) {
+	k, err := ParseKey(b)
 	if err != nil {
-		return nil, fmt.Errorf("rma: exchange keys: %w", err)
+		return Key{}, &PeerError{Rank: rank, Op: "exchange keys", Err: err}
 	}
+	k.rank = int32(rank) + 1
+	return k, nil
+}
+
+// AllGatherKeys exchanges the keys of one region of each rank and returns them
+// by rank. All ranks must call it, in the same order if there are several. It succeeds on
+// all ranks or on none, as Engine.Window describes.
+func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
+	_, all, err := e.together(ctx, &e.gathers, "keys", mem, func() ([]byte, *Region) {
+		k := mem.Key()
+		return k.Append(nil), nil
+	})
 	keys := make([]Key, len(all))
-	for r, b := range all {
-		if keys[r], err = ParseKey(b); err != nil {
-			return nil, fmt.Errorf("rma: exchange keys: from rank %d: %w", r, err)
-		}
-		keys[r].rank = int32(r) + 1
+	for r := 0; r < len(all) && err == nil; r++ {
+		keys[r], err = keyOf(r, all[r])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rma: %w", err)
 	}
 	return keys, nil
 }

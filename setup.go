@@ -60,7 +60,23 @@ func (e *Engine) setup(ctx context.Context) error {
 	if e.cfg.HangTimeout > 0 && e.Size() > 1 {
 		e.tasks.Go(e.attend)
 	}
-	return e.job.Barrier(ctx, "rma/open")
+	return e.meetServer(ctx)
+}
+
+// meetServer returns when all ranks are here, and learns which of them serves the
+// rendezvous.
+func (e *Engine) meetServer(ctx context.Context) error {
+	mine := []byte{}
+	if e.job.Serves() {
+		mine = []byte{1}
+	}
+	all, err := e.job.AllGather(ctx, "rma/open", mine)
+	for r, b := range all {
+		if len(b) > 0 {
+			e.server.Store(int32(r) + 1)
+		}
+	}
+	return err
 }
 
 func (e *Engine) offers(ctx context.Context, mine links.Offer) ([]links.Offer, error) {

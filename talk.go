@@ -11,7 +11,6 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // talkTag stands in the top bits of the request IDs of message channels, which
@@ -87,7 +86,7 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 		return nil, err
 	}
 	if err := e.job.Put(ctx, "talk/"+strconv.Itoa(p.rank), ch.Setup()); err != nil {
-		return ch, err
+		return ch, e.jobCause(p.rank, err)
 	}
 	// Who receives from any peer is not waiting for this one in particular.
 	err = e.job.Tell(ctx, p.rank, keyTalk, nil)
@@ -95,13 +94,10 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	if err == nil {
 		b, err = e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
 	}
-	if errors.Is(err, wireup.ErrPeerGone) {
-		err = fmt.Errorf("%w: %w", ErrPeerGone, err)
+	if err != nil {
+		return ch, e.jobCause(p.rank, err)
 	}
-	if err == nil {
-		err = ch.Connect(b)
-	}
-	return ch, err
+	return ch, ch.Connect(b)
 }
 
 // enqueueMessage hands a message, a batch or a receive on.

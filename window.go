@@ -1,9 +1,12 @@
 package rma
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Window is memory of every rank that all reach by rank and offset: made by all
@@ -13,55 +16,69 @@ import (
 //	w, err := eng.Window(ctx, 1<<20)
 //	req := eng.Peer(to).Put(w.At(to, 4096), w.Slice(0, 64))
 type Window struct {
-	eng   *Engine
-	mem   *Region
-	owned bool
-	keys  []Key
+	eng     *Engine
+	mem     *Region
+	owned   bool
+	keys    []Key
+	number  uint64      // among the windows of the job
+	freed   atomic.Bool // by all ranks
+	freeing doubt
 }
 
 // Window allocates size bytes, zeroed, registered, outside the Go heap, and joins
-// them with those that the other ranks allocate by the same call; sizes may differ. All
-// ranks must call it, in the same order if there are several. If a rank cannot, it
-// fails on all of them.
+// them with those that the other ranks allocate by the same call. Sizes may differ, and be 0.
+// All ranks must call it, in the same order if there are several.
+//
+// The call succeeds on all ranks or on none. If a rank cannot allocate, it fails on
+// all. If a rank's ctx ends, or Config.SetupTimeout where it has no deadline, before
+// all ranks have called it, that rank has given the call up for all: each gets a
+// *PeerError that names it and wraps ErrGivenUp, or, if a rank is gone, ErrPeerGone. The
+// next call is a new one on all ranks. See also ErrUndecided.
 func (e *Engine) Window(ctx context.Context, size int) (*Window, error) {
-	mem, err := e.Alloc(size)
-	return e.window(ctx, mem, true, err)
+	var failed error
+	c, all, err := e.together(ctx, &e.windows, "window", size, func() ([]byte, *Region) {
+		var mem *Region
+		mem, failed = e.Alloc(size)
+		return part(mem, failed), mem
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rma: window: %w", errors.Join(failed, err))
+	}
+	return e.window(c, c.mem, all, failed)
 }
 
 // WindowOf is Window of memory that each rank has registered already. The region
-// stays the caller's.
+// stays the caller's. A rank without memory brings Alloc(0).
 func (e *Engine) WindowOf(ctx context.Context, mem *Region) (*Window, error) {
-	var err error
+	var failed error
 	if mem == nil || mem.eng != e || !mem.reg.Live() {
-		err = ErrForeign
+		failed = ErrForeign
 	}
-	return e.window(ctx, mem, false, err)
+	c, all, err := e.together(ctx, &e.windows, "window", mem, func() ([]byte, *Region) { return part(mem, failed), nil })
+	if err != nil {
+		return nil, fmt.Errorf("rma: window: %w", errors.Join(failed, err))
+	}
+	return e.window(c, mem, all, failed)
 }
 
-// window exchanges keys, or tells the others why it cannot.
-func (e *Engine) window(ctx context.Context, mem *Region, owned bool, failed error) (*Window, error) {
-	w := &Window{eng: e, mem: mem, owned: owned && failed == nil, keys: make([]Key, e.Size())}
-	if errors.Is(failed, ErrClosed) {
-		return nil, failed
+// part is what a rank brings to a window: its key, or, shorter, why it has none.
+func part(mem *Region, failed error) []byte {
+	if failed != nil {
+		return fmt.Appendf(nil, "%.*s", KeySize-1, failed.Error())
 	}
-	mine := []byte{}
-	if failed == nil {
-		k := mem.Key()
-		mine = k.Append(mine)
-	} else {
-		mine = fmt.Appendf(mine, "%.*s", KeySize-1, failed.Error())
-	}
-	all, err := e.job.AllGather(ctx, "rma/window", mine)
+	k := mem.Key()
+	return k.Append(nil)
+}
+
+// window is what all ranks have brought, put together.
+func (e *Engine) window(c *collective, mem *Region, all [][]byte, err error) (*Window, error) {
+	w := &Window{eng: e, mem: mem, owned: c.mem != nil, keys: make([]Key, len(all)), number: c.x.Number()}
 	for r := 0; r < len(all) && err == nil; r++ {
 		if len(all[r]) < KeySize {
-			err = fmt.Errorf("rank %d: %s", r, all[r])
+			err = &PeerError{Rank: r, Op: "window", Err: fmt.Errorf("it cannot: %q", all[r])}
 			break
 		}
-		w.keys[r], err = ParseKey(all[r])
-		w.keys[r].rank = int32(r) + 1
-	}
-	if failed != nil {
-		err = failed
+		w.keys[r], err = keyOf(r, all[r])
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("rma: window: %w", err), w.release())
@@ -92,13 +109,29 @@ func (w *Window) Slice(off, n int) Buffer { return w.mem.Slice(off, n) }
 func (w *Window) Region() *Region { return w.mem }
 
 // Free waits until all operations of this rank with its peers are complete, and
-// until all ranks have called Free, and releases the memory. Errors of
-// operations are not told: their requests have them. If ctx ends before, or a rank is
-// gone, the memory is released all the same, and what ranks that live still do there is
-// refused.
+// until all ranks have called Free, and releases the memory. Errors of operations are not
+// told: their requests have them. Ranks must free windows in the same order; if they do
+// not the error wraps ErrOutOfStep, and nothing is released.
+//
+// If a rank's ctx ends before, Free has been given up on all ranks, as Window describes, and
+// the window stays as it is: call it again. If a rank is gone, nobody can wait for
+// it: the error wraps ErrPeerGone, and the memory is released.
 func (w *Window) Free(ctx context.Context) error {
+	if w.freed.Load() {
+		return w.release()
+	}
 	_ = w.eng.FlushAll(ctx)
-	err := w.eng.job.Barrier(ctx, "rma/free")
+	mine := binary.AppendUvarint(nil, w.number)
+	_, all, err := w.eng.together(ctx, &w.freeing, "free", w, func() ([]byte, *Region) { return mine, nil })
+	for r, b := range all {
+		if !bytes.Equal(b, all[0]) && err == nil {
+			err = &PeerError{Rank: r, Op: "free", Err: fmt.Errorf("%w: ranks free different windows", ErrOutOfStep)}
+		}
+	}
+	if errors.Is(err, ErrGivenUp) || errors.Is(err, ErrUndecided) || errors.Is(err, ErrOutOfStep) {
+		return fmt.Errorf("rma: free window: %w", err)
+	}
+	w.freed.Store(true)
 	if err != nil {
 		err = fmt.Errorf("rma: free window: %w", err)
 	}

@@ -104,7 +104,7 @@ func from(e env) (Found, error) {
 	if l.read == nil {
 		c, err := wireup.From(e)
 		f := Found{Config: c, Launcher: l.name}
-		if err == nil && c.Rank == 0 && c.Size > 1 && e(EnvServe) == "1" {
+		if err == nil && c.Rank == 0 && c.Root != "" && e(EnvServe) == "1" {
 			f.Prepare = ListenAt(c.Root)
 		}
 		return f, err

@@ -87,6 +87,7 @@ func TestRecordedEnvironments(t *testing.T) {
 		"forced to be Slurm's":            {file: "slurm-22.05-pmi2", changes: []string{"RMA_LAUNCHER=slurm"}, launcher: "slurm", rank: 2, size: 3, local: 2, here: 3, prepares: true},
 		"rmarun inside mpirun":            {file: "openmpi-4.1-one-host", changes: []string{"RMA_RANK=1", "RMA_SIZE=5", "RMA_ROOT=unix:/x", token}, launcher: "rma", rank: 1, size: 5, root: "^unix:/x$", secret: true},
 		"by hand, rank 0 serves":          {changes: []string{"RMA_RANK=0", "RMA_SIZE=5", explicit, token, "RMA_SERVE=1"}, launcher: "rma", size: 5, root: "^node7:7000$", prepares: true, secret: true},
+		"by hand, alone, serves":          {changes: []string{"RMA_RANK=0", "RMA_SIZE=1", explicit, token, "RMA_SERVE=1"}, launcher: "rma", size: 1, root: "^node7:7000$", prepares: true, secret: true},
 		"by hand, rank 1":                 {changes: []string{"RMA_RANK=1", "RMA_SIZE=5", explicit, token, "RMA_SERVE=1"}, launcher: "rma", rank: 1, size: 5, root: "^node7:7000$", secret: true},
 	} {
 		f, err := from(recorded(t, c.file, c.changes...))

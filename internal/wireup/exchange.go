@@ -18,6 +18,7 @@ import (
 type Exchange struct {
 	j       *Job
 	op, key string
+	number  uint64       // among those of its name
 	m       message      // this rank's part
 	begun   time.Time    // when this rank came to it; zero before
 	answer  chan message // what became of it
@@ -41,8 +42,14 @@ func (j *Job) Exchange(op, key string, val []byte) (*Exchange, error) {
 	j.rounds[name]++
 	j.mu.Unlock()
 	m := message{typ: msgGather, key: name + "/" + strconv.FormatUint(round, 36), val: val}
-	return &Exchange{j: j, op: op, key: key, m: m}, nil
+	return &Exchange{j: j, op: op, key: key, number: round, m: m}, nil
 }
+
+// Number is how many exchanges under its name were begun before it, alike on all ranks.
+func (x *Exchange) Number() uint64 { return x.number }
+
+// Over reports whether it is known what became of x.
+func (x *Exchange) Over() bool { return x.over }
 
 // Wait returns the values of all ranks, by rank, when all have come. If ctx ends
 // before, it may be called again, and the error is a *TimeoutError or wraps the
