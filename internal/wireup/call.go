@@ -168,6 +168,9 @@ func (j *Job) result(op, key string, start time.Time, r message) error {
 			return &GivenUpError{Op: op, Key: key, Rank: int(r.ranks[0]), Detail: r.text}
 		}
 	}
+	if r.text != "" {
+		return fmt.Errorf("wireup: %s %q: %w: %s", op, key, r.code.err(), r.text)
+	}
 	return fmt.Errorf("wireup: %s %q: %w", op, key, r.code.err())
 }
 
@@ -177,7 +180,13 @@ func (j *Job) write(m message) error {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
 	j.conn.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := j.conn.Write(frame); err != nil {
+	_, err := j.out.Write(frame)
+	if err == nil && m.typ == msgLeave {
+		err = j.out.Close()
+	} else if err == nil {
+		err = j.out.Flush()
+	}
+	if err != nil {
 		j.conn.Close() // part of the frame may be out: nothing can follow it
 		if e := j.Err(); e != nil {
 			return e

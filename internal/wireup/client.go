@@ -5,65 +5,98 @@ import (
 	"time"
 )
 
-// flushTime is how long a connection that ends may take for what is queued.
-const flushTime = time.Second
+const (
+	// flushTime is how long a connection that ends may take for what is queued.
+	flushTime = time.Second
 
-// outFrame is one frame on its way to a rank; body is shared between ranks.
-type outFrame struct{ head, body []byte }
+	// maxOwed is how many bytes of answers may wait for a rank to read them; while
+	// there are more the server reads nothing of it.
+	maxOwed = 1 << 20
+)
+
+// outFrame is one frame on its way to a rank; body, which may be nil, is shared.
+type outFrame struct {
+	head, body []byte
+	tell       *wait // of a told: whom to answer when it is out
+	owed       bool  // an answer to what the rank asked for
+}
+
+func (f *outFrame) size() int { return len(f.head) + len(f.body) }
 
 // client is the server's side of one rank. The Server's mutex guards it.
 type client struct {
 	s     *Server
 	conn  net.Conn
+	out   *sealer // of the writer
+	in    *opener // of the reader
+	hail  []byte  // the welcome, before what is sealed
 	rank  int
 	waits map[uint32]*wait
+	tells map[int]int // those without an answer, by the rank they are for
 
 	queue []outFrame
-	more  chan struct{} // the queue is not empty, or the client is to end
-	why   string        // set once the client is to end
+	hears map[*wait]struct{} // tells for this rank that are not out yet
+	owed  int                // bytes of answers that are not out yet
+	more  chan struct{}      // the queue is not empty, or the client is to end
+	room  chan struct{}      // owed is less than it was, or the client is to end
+	why   string             // set once the client is to end
 }
 
 func newClient(s *Server, conn net.Conn, rank int) *client {
-	return &client{s: s, conn: conn, rank: rank, waits: map[uint32]*wait{}, more: make(chan struct{}, 1)}
+	return &client{
+		s: s, conn: conn, rank: rank, waits: map[uint32]*wait{}, tells: map[int]int{}, hears: map[*wait]struct{}{},
+		more: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
 }
 
+// send queues what the rank did not ask for.
 func (c *client) send(m message) { c.push(outFrame{head: m.append(nil)}) }
+
+// answer queues what it did, or what others were told, under its own id.
+func (c *client) answer(id uint32, m message) {
+	m.id = id
+	c.push(outFrame{head: m.append(nil), owed: true})
+}
+
+// sendValue answers a get. The value is not copied: thousands may wait for one.
+func (c *client) sendValue(id uint32, val []byte) {
+	head := frameHead(msgValue, id, 4+len(val))
+	c.push(outFrame{head: le.AppendUint32(head, uint32(len(val))), body: val, owed: true})
+}
 
 // sendValues answers a gather; body is what appendVals made.
 func (c *client) sendValues(id uint32, body []byte) {
-	head := make([]byte, 0, 9)
-	head = le.AppendUint32(head, uint32(1+4+len(body)))
-	head = append(head, byte(msgValues))
-	head = le.AppendUint32(head, id)
-	c.push(outFrame{head, body})
+	c.push(outFrame{head: frameHead(msgValues, id, len(body)), body: body, owed: true})
 }
 
-// answer sends what others were told under this client's id.
-func (c *client) answer(id uint32, m message) {
-	m.id = id
-	c.send(m)
+// frameHead begins a frame of the type and id, of which rest more bytes follow.
+func frameHead(t msgType, id uint32, rest int) []byte {
+	head := make([]byte, 0, 13)
+	head = le.AppendUint32(head, uint32(1+4+rest))
+	head = append(head, byte(t))
+	return le.AppendUint32(head, id)
 }
 
 func (c *client) done(id uint32, why code, ranks []int, more int, text string) {
-	m := message{typ: msgDone, id: id, code: why, size: uint32(more), text: text}
+	m := message{typ: msgDone, code: why, size: uint32(more), text: text}
 	for _, r := range ranks {
 		m.ranks = append(m.ranks, uint32(r))
 	}
-	c.send(m)
+	c.answer(id, m)
 }
 
-// push queues a frame; a client that reads too slowly for the bound is dropped.
+// push queues a frame. What is queued is bounded by what the rank may ask for
+// (maxOwed), by what others may tell it (maxTells each), and by one frame for
+// every rank that ends.
 func (c *client) push(f outFrame) {
 	if c.why != "" {
 		return
 	}
-	if len(c.queue) > 4*maxPending+c.s.cfg.Size {
-		c.queue = nil
-		c.quit("it does not read its answers")
-		return
+	if f.owed {
+		c.owed += f.size()
 	}
 	c.queue = append(c.queue, f)
-	c.wake()
+	signal(c.more)
 }
 
 // quit makes the reader and the writer of the connection end, the writer after
@@ -75,13 +108,28 @@ func (c *client) quit(why string) {
 	c.why = why
 	c.conn.SetReadDeadline(time.Unix(1, 0))
 	c.conn.SetWriteDeadline(time.Now().Add(flushTime))
-	c.wake()
+	signal(c.more)
+	signal(c.room)
 }
 
-func (c *client) wake() {
+func signal(ch chan struct{}) {
 	select {
-	case c.more <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
+	}
+}
+
+// awaitRoom returns when the rank has read enough of its answers to be asked for
+// more, or is to end.
+func (c *client) awaitRoom() {
+	for {
+		c.s.mu.Lock()
+		full := c.owed > maxOwed && c.why == ""
+		c.s.mu.Unlock()
+		if !full {
+			return
+		}
+		<-c.room
 	}
 }
 
@@ -90,29 +138,70 @@ func (c *client) wake() {
 func (c *client) write() {
 	defer c.s.wg.Done()
 	defer c.conn.Close()
-	for range c.more {
-		c.s.mu.Lock()
-		out, end := c.queue, c.why != ""
-		c.queue = nil
-		c.s.mu.Unlock()
-		for _, f := range out {
+	_, err := c.out.to.Write(c.hail)
+	for end := false; err == nil && !end; {
+		<-c.more
+		for err == nil {
 			c.s.mu.Lock()
-			limit := writeTime
-			if c.why != "" {
-				limit = flushTime
-			}
-			c.conn.SetWriteDeadline(time.Now().Add(limit))
+			out := c.take()
+			end = c.why != ""
 			c.s.mu.Unlock()
-			bufs := net.Buffers{f.head, f.body}
-			if _, err := bufs.WriteTo(c.conn); err != nil {
-				c.s.mu.Lock()
-				c.quit(endText(err))
-				c.s.mu.Unlock()
-				return
+			if len(out) == 0 {
+				break
 			}
-		}
-		if end {
-			return
+			err = c.writeFrames(out)
+			c.s.mu.Lock()
+			c.sent(out, err == nil)
+			c.s.mu.Unlock()
 		}
 	}
+	if err == nil {
+		err = c.out.Close()
+	}
+	if err != nil {
+		c.s.mu.Lock()
+		c.quit(endText(err))
+		c.s.mu.Unlock()
+	}
+}
+
+// take takes about a record's worth of frames off the queue: what is behind them
+// can still be taken back.
+func (c *client) take() []outFrame {
+	n := 0
+	for size := 0; n < len(c.queue) && size < maxRecord; n++ {
+		size += c.queue[n].size()
+	}
+	out := c.queue[:n:n]
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil
+	}
+	return out
+}
+
+func (c *client) writeFrames(out []outFrame) error {
+	for _, f := range out {
+		if _, err := c.out.Write(f.head); err != nil {
+			return err
+		}
+		if _, err := c.out.Write(f.body); err != nil {
+			return err
+		}
+	}
+	return c.out.Flush()
+}
+
+// sent books frames that are out, and answers those who told this rank
+// something. Those of a connection that broke learn of its end from state.end.
+func (c *client) sent(out []outFrame, well bool) {
+	for _, f := range out {
+		if f.owed {
+			c.owed -= f.size()
+		}
+		if _, open := c.hears[f.tell]; open && well {
+			f.tell.drop()
+			f.tell.c.done(f.tell.id, codeOK, nil, 0, "")
+		}
+	}
+	signal(c.room)
 }

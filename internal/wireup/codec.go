@@ -7,7 +7,7 @@ import (
 )
 
 // Version of the protocol. It changes with every change of a frame.
-const Version = 3
+const Version = 4
 
 // Bounds of what the protocol carries. Addresses and keys are hundreds of
 // bytes: larger values would make the server a data path, smaller ones would

@@ -29,31 +29,45 @@
 //
 // where the macs are HMAC-SHA256 under the token over both nonces and what the
 // side claims, so that each side proves knowledge of the token and none sends
-// it. Afterwards traffic is authenticated by the connection only and not
-// encrypted: use it on networks where nobody rewrites packets, or with TLS
-// ([LoadTLS]). An empty token is allowed and proves nothing.
+// it. Inside TLS ([LoadTLS]) they cover the session, too: a proof is worth nothing
+// in another one.
+//
+// Everything behind the handshake travels in sealed records, in both directions:
+//
+//	length of the rest (4), top bit: the last one | AES-256-GCM of some of the frames | tag (16)
+//
+// whose keys, one for each direction, follow from the token and the handshake by
+// HKDF, and whose nonces are the records' numbers. Who does not know the token
+// can neither read what is exchanged nor change, repeat, reorder or leave out any
+// of it; a stream that ends without its last record was cut off. An empty token
+// proves nothing and hides nothing.
 //
 // # Invariants
 //
 //   - A request is answered exactly once, or the connection ends.
 //   - An exchange of all ranks succeeds for all, or fails for all with one reason:
 //     the server decides, once, and keeps its decision until every rank has heard it.
-//   - The server never waits for a client: what a client does not read is
-//     queued up to a bound, then that client is dropped. A client that has not
-//     authenticated holds one of a bounded number of places for a bounded time.
+//   - The server never waits for a client. It asks nothing more of one that leaves its
+//     answers unread, and no rank can make it queue more than a bound for another: a
+//     tell is answered when the other's connection has taken it. Who breaks a bound is
+//     dropped, never who suffers from it. A process that is stopped keeps its place
+//     for as long as its host answers. A client that has not authenticated holds one
+//     of a bounded number of places for a bounded time.
 //   - A wait ends: by its value, by its context, by Config.Timeout, because the
 //     rank it waits for is gone, or because the job is torn down.
 //
 // # Files
 //
 //	codec.go    frames and messages
-//	auth.go     the challenge
+//	auth.go     the challenge, and the keys
+//	seal.go     records
 //	config.go   Config and the environment
 //	job.go      the rank's side; call.go its requests; exchange.go what all do together;
 //	            tell.go between two ranks
 //	own.go      a rank that runs the server itself
 //	secret.go   tokens; tls.go certificates
-//	server.go   the rendezvous server; state.go what it remembers; gather.go exchanges
+//	server.go   the rendezvous server; client.go its side of a rank; state.go what
+//	            it remembers; gather.go exchanges
 //	errors.go   errors
 //
 // It may import nothing of the project. Tests live beside the code.

@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// slotCost is what a gather costs for each rank of the job, about.
-const slotCost = 24
+// What a gather costs who comes to it first, about: for itself, and for each rank of
+// the job. It bounds how many may be open.
+const (
+	gatherCost = 512
+	slotCost   = 24
+)
 
 // gather is one exchange: it succeeds when all ranks have come, or it fails, and what
 // becomes of it all are told alike. It is kept until the last rank has heard.
@@ -28,7 +32,7 @@ func (s *state) enter(c *client, m message) *gather {
 	cost := len(m.val) + len(m.key) + keyCost
 	switch {
 	case g == nil:
-		cost += slotCost * s.size
+		cost += gatherCost + slotCost*s.size
 	case g.vals[c.rank] != nil:
 		c.done(m.id, codeExists, nil, 0, "")
 		return nil
@@ -158,7 +162,7 @@ func (g *gather) heard(rank int) {
 // settle forgets the gather if all have heard what became of it.
 func (s *state) settle(key string, g *gather) {
 	if g.have == s.size {
-		s.stored[g.founder] -= slotCost * s.size
+		s.stored[g.founder] -= gatherCost + slotCost*s.size
 		delete(s.gathers, key)
 	}
 }

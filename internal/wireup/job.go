@@ -26,6 +26,7 @@ type Job struct {
 	linger  time.Duration // failedLinger
 
 	wmu sync.Mutex // serialises writes of frames
+	out *sealer    // under wmu
 
 	mu      sync.Mutex
 	next    uint32
@@ -35,7 +36,8 @@ type Job struct {
 	goneWhy map[int]string
 	onGone  func(rank int, why string)
 	onTold  func(from int, key string, val []byte)
-	early   []told // before onTold was set
+	early   []told                // before onTold was set
+	tells   map[int]chan struct{} // by rank: one element for each that has no answer
 	err     error
 	closing bool
 
@@ -60,7 +62,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	}
 	j := &Job{
 		cfg: cfg, calls: map[uint32]chan message{}, rounds: map[string]uint64{},
-		gone: map[int]chan struct{}{}, goneWhy: map[int]string{},
+		gone: map[int]chan struct{}{}, goneWhy: map[int]string{}, tells: map[int]chan struct{}{},
 		done: make(chan struct{}), readEnd: make(chan struct{}), linger: failedLinger,
 	}
 	ctx, cancel := j.bound(ctx)
@@ -81,7 +83,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	return j, nil
 }
 
-func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
+func (j *Job) connect(ctx context.Context) (*opener, error) {
 	if j.cfg.Listener != nil || j.cfg.Root == "" && j.cfg.Size == 1 {
 		return j.serve(ctx)
 	}
@@ -96,7 +98,7 @@ func (j *Job) connect(ctx context.Context) (*bufio.Reader, error) {
 	for try := 0; ; try++ {
 		conn, err := j.dial(ctx, roots[try%len(roots)], len(roots) > 1)
 		if err == nil {
-			var in *bufio.Reader
+			var in *opener
 			if in, err = j.handshake(ctx, conn); err == nil {
 				j.conn = conn
 				return in, nil
@@ -145,13 +147,18 @@ func mayCome(err error) bool {
 }
 
 // handshake proves to the server that this rank knows the token, and has it
-// prove the same.
-func (j *Job) handshake(ctx context.Context, conn net.Conn) (*bufio.Reader, error) {
+// prove the same. From then on all is sealed.
+func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	if d, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(d)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	h := handshake{token: j.cfg.Token, client: newNonce(), rank: uint32(j.cfg.Rank), size: uint32(j.cfg.Size)}
+	var err error
+	if h.binding, err = binding(ctx, conn); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
 	in := bufio.NewReader(conn)
 	hello, err := readFrame(in, maxHandshake)
 	switch {
@@ -164,8 +171,8 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*bufio.Reader, erro
 	case hello.version != Version:
 		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
 	}
-	m := message{typ: msgJoin, version: Version, rank: uint32(j.cfg.Rank), size: uint32(j.cfg.Size), nonce: newNonce()}
-	m.mac = joinMAC(j.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)
+	h.server = hello.nonce
+	m := message{typ: msgJoin, version: Version, rank: h.rank, size: h.size, nonce: h.client, mac: h.joinMAC()}
 	if _, err := conn.Write(m.append(nil)); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
@@ -179,13 +186,18 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*bufio.Reader, erro
 		return nil, reply.code.err()
 	case reply.typ != msgWelcome:
 		return nil, fmt.Errorf("handshake: %w: frame of type %d", ErrProtocol, reply.typ)
-	case !macEqual(reply.mac, welcomeMAC(j.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)):
+	case !macEqual(reply.mac, h.welcomeMAC()):
 		return nil, fmt.Errorf("%w: the server does not know it", ErrToken)
+	}
+	fromRank, fromServer, err := h.keys()
+	if err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	if !stop() {
 		return nil, ctx.Err()
 	}
-	return in, conn.SetDeadline(time.Time{})
+	j.out = &sealer{to: conn, aead: fromRank}
+	return &opener{from: in, aead: fromServer}, conn.SetDeadline(time.Time{})
 }
 
 // Rank is this process's number in the job, from 0.
@@ -269,7 +281,7 @@ func (j *Job) read(in io.Reader) {
 	for {
 		m, err := readFrame(in, maxToRank)
 		if err != nil {
-			j.fail(fmt.Errorf("wireup: %w: %w", ErrServerGone, err))
+			j.fail(fmt.Errorf("wireup: %w: %w", ErrServerGone, endOfServer(err)))
 			return
 		}
 		switch m.typ {
@@ -295,6 +307,17 @@ func (j *Job) read(in io.Reader) {
 			return
 		}
 	}
+}
+
+// endOfServer tells a server that has ended from a connection that broke.
+func endOfServer(err error) error {
+	switch err {
+	case io.EOF:
+		return errors.New("it has ended")
+	case io.ErrUnexpectedEOF:
+		return fmt.Errorf("the connection was cut off: %w", err)
+	}
+	return err
 }
 
 // fail ends the membership with its first reason.

@@ -1,7 +1,6 @@
 package wireup
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"time"
@@ -13,7 +12,7 @@ const failedLinger = 500 * time.Millisecond
 
 // serve runs the server of the job inside this rank: rank 0 of a job that no
 // launcher serves, and jobs of one.
-func (j *Job) serve(ctx context.Context) (*bufio.Reader, error) {
+func (j *Job) serve(ctx context.Context) (*opener, error) {
 	srv, err := newServer(ServerConfig{Size: j.cfg.Size, Token: j.cfg.Token, TLS: j.cfg.TLS, Log: j.cfg.Log})
 	if err != nil {
 		return nil, err // the caller closes the listener

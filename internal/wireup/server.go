@@ -19,7 +19,7 @@ const (
 	// round trips of any network, and many scheduling turns of a loaded host.
 	handshakeTime = 15 * time.Second
 
-	// writeTime is how long a client may leave a frame unread.
+	// writeTime is how long a frame may take to go out before it is asked why.
 	writeTime = 30 * time.Second
 
 	// maxUnproved bounds the connections that have not authenticated. When a
@@ -255,8 +255,7 @@ func (s *Server) serveConn(raw, conn net.Conn) {
 
 func (s *Server) serve(raw, conn net.Conn) {
 	defer s.wg.Done()
-	in := bufio.NewReader(conn)
-	c, err := s.handshake(conn, in)
+	c, err := s.handshake(raw, conn)
 	s.mu.Lock()
 	for i, u := range s.unproved {
 		if u == raw {
@@ -273,7 +272,8 @@ func (s *Server) serve(raw, conn net.Conn) {
 	s.mu.Unlock()
 	why := ""
 	for why == "" {
-		m, err := readFrame(in, maxToServer)
+		c.awaitRoom()
+		m, err := readFrame(c.in, maxToServer)
 		if err == nil && m.typ == msgLeave {
 			why = leftText
 			break
@@ -311,30 +311,37 @@ func endText(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return "its process ended without leaving the job"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "its connection stalled"
+		return "its host does not answer"
 	}
 	return "its connection broke: " + err.Error()
 }
 
 // handshake authenticates the connection and enters its rank. It returns nil
 // if it refused, and why.
-func (s *Server) handshake(conn net.Conn, in io.Reader) (*client, error) {
+func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	hello := message{typ: msgHello, version: Version, nonce: newNonce()}
+	h := handshake{token: s.cfg.Token, server: newNonce()}
+	var err error
+	if h.binding, err = binding(context.Background(), conn); err != nil {
+		return nil, err
+	}
+	hello := message{typ: msgHello, version: Version, nonce: h.server}
 	if _, err := conn.Write(hello.append(nil)); err != nil {
 		return nil, err
 	}
+	in := bufio.NewReader(conn)
 	m, err := readFrame(in, maxHandshake)
 	if err != nil {
 		return nil, err
 	}
+	h.client, h.rank, h.size = m.nonce, m.rank, m.size
 	why, text := codeOK, ""
 	switch {
 	case m.typ != msgJoin:
 		why = codeProtocol
 	case m.version != Version:
 		why = codeVersion
-	case !macEqual(m.mac, joinMAC(s.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)):
+	case !macEqual(m.mac, h.joinMAC()):
 		why = codeToken
 	case m.size != uint32(s.cfg.Size):
 		why, text = codeSize, fmt.Sprintf("the server's job has %d ranks, rank %d says %d", s.cfg.Size, m.rank, m.size)
@@ -342,39 +349,49 @@ func (s *Server) handshake(conn net.Conn, in io.Reader) (*client, error) {
 		why, text = codeRank, fmt.Sprintf("rank %d of %d", m.rank, m.size)
 	}
 	if why == codeOK {
-		c := newClient(s, conn, int(m.rank))
-		s.mu.Lock()
-		switch {
-		case s.closed:
-			why = codeClosing
-		default:
-			if why = s.st.join(c); why == codeClosing {
-				text = "the job is aborted: " + s.st.aborted.text
-			}
-			if why == codeDuplicate {
-				text = fmt.Sprintf("rank %d", m.rank)
-				if g := s.st.gone[m.rank]; g != "" {
-					text += ", and is gone: " + g
-				}
-			}
+		fromRank, fromServer, err := h.keys()
+		if err != nil {
+			return nil, err
 		}
-		if why == codeOK {
-			conn.SetDeadline(time.Time{})
-			c.send(message{typ: msgWelcome, mac: welcomeMAC(s.cfg.Token, hello.nonce, m.nonce, m.rank, m.size)})
-			for r, text := range s.st.gone {
-				if text != "" {
-					c.send(message{typ: msgGone, rank: uint32(r), text: text})
-				}
-			}
-			s.conns[c] = struct{}{}
-			s.wg.Add(1)
-			go c.write()
-			s.mu.Unlock()
+		c := newClient(s, conn, int(m.rank))
+		c.in = &opener{from: in, aead: fromRank}
+		c.out = &sealer{to: &patientWriter{conn: conn, every: writeTime, alive: func() bool { return acknowledges(raw) }}, aead: fromServer}
+		welcome := message{typ: msgWelcome, mac: h.welcomeMAC()}
+		c.hail = welcome.append(nil)
+		if why, text = s.enter(c); why == codeOK {
 			return c, nil
 		}
-		s.mu.Unlock()
 	}
 	refuse := message{typ: msgRefuse, code: why, version: Version, text: text}
 	conn.Write(refuse.append(nil))
 	return nil, fmt.Errorf("%w: %s", why.err(), text)
+}
+
+// enter enters c as its rank and begins to write to it, or says why not.
+func (s *Server) enter(c *client) (why code, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return codeClosing, ""
+	}
+	switch why = s.st.join(c); why {
+	case codeClosing:
+		return why, "the job is aborted: " + s.st.aborted.text
+	case codeDuplicate:
+		text = fmt.Sprintf("rank %d", c.rank)
+		if g := s.st.gone[c.rank]; g != "" {
+			text += ", and is gone: " + g
+		}
+		return why, text
+	}
+	c.conn.SetDeadline(time.Time{})
+	for r, text := range s.st.gone {
+		if text != "" {
+			c.send(message{typ: msgGone, rank: uint32(r), text: text})
+		}
+	}
+	s.conns[c] = struct{}{}
+	s.wg.Add(1)
+	go c.write()
+	return codeOK, ""
 }

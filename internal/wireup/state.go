@@ -1,11 +1,15 @@
 package wireup
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Bounds of what one rank may make the server keep.
 const (
 	maxStored  = 16 << 20 // bytes of values, with keys
 	maxPending = 1024     // requests waiting at once
+	maxTells   = 8        // of them, tells for one rank
 	keyCost    = 128      // what an entry costs beside its bytes, about
 )
 
@@ -38,6 +42,7 @@ type wait struct {
 	get rankKey // of a get
 	key string  // of a gather, with g
 	g   *gather
+	to  *client // of a tell
 }
 
 func newState(size int) *state {
@@ -79,7 +84,7 @@ func (s *state) handle(c *client, m message) error {
 	case msgMissing:
 		s.missingFrom(c, m)
 	case msgTell:
-		s.tell(c, m)
+		return s.tell(c, m)
 	case msgCancel:
 		s.cancel(c, m.id)
 	case msgAbort:
@@ -113,7 +118,7 @@ func (s *state) put(c *client, m message) {
 	c.done(m.id, codeOK, nil, 0, "")
 	for w := range s.gets[k] {
 		delete(w.c.waits, w.id)
-		w.c.send(message{typ: msgValue, id: w.id, val: m.val})
+		w.c.sendValue(w.id, m.val)
 	}
 	delete(s.gets, k)
 }
@@ -125,7 +130,7 @@ func (s *state) get(c *client, m message) {
 	}
 	k := rankKey{int(m.rank), m.key}
 	if v, ok := s.vals[k]; ok {
-		c.send(message{typ: msgValue, id: m.id, val: v})
+		c.sendValue(m.id, v)
 		return
 	}
 	if why := s.gone[k.rank]; why != "" {
@@ -140,9 +145,11 @@ func (s *state) get(c *client, m message) {
 	s.gets[k][w] = struct{}{}
 }
 
-// tell passes on what one rank tells another. Nothing is kept for later: a rank
-// that has not joined does not hear it.
-func (s *state) tell(c *client, m message) {
+// tell passes on what one rank tells another, and is answered when that one's
+// connection has taken it: who tells faster than the other hears waits, and the
+// other loses nothing. Nothing is kept for later: a rank that has not joined does
+// not hear it.
+func (s *state) tell(c *client, m message) error {
 	switch to := int(m.rank); {
 	case m.rank >= uint32(s.size):
 		c.done(m.id, codeRank, nil, 0, "")
@@ -150,10 +157,31 @@ func (s *state) tell(c *client, m message) {
 		c.done(m.id, codeGone, []int{to}, 0, s.gone[to])
 	case s.clients[to] == nil:
 		c.done(m.id, codeGone, []int{to}, 0, "it has not joined")
+	case c.tells[to] >= maxTells:
+		return fmt.Errorf("%w: more than %d tells for rank %d are open", ErrProtocol, maxTells, to)
 	default:
-		s.clients[to].send(message{typ: msgTold, rank: uint32(c.rank), key: m.key, val: m.val})
-		c.done(m.id, codeOK, nil, 0, "")
+		told := message{typ: msgTold, rank: uint32(c.rank), key: m.key, val: m.val}
+		w := &wait{c: c, id: m.id, to: s.clients[to]}
+		c.waits[w.id] = w
+		c.tells[to]++
+		w.to.hears[w] = struct{}{}
+		w.to.push(outFrame{head: told.append(nil), tell: w})
 	}
+	return nil
+}
+
+// drop takes a tell out of the books.
+func (w *wait) drop() {
+	delete(w.c.waits, w.id)
+	delete(w.to.hears, w)
+	if w.c.tells[w.to.rank]--; w.c.tells[w.to.rank] == 0 {
+		delete(w.c.tells, w.to.rank)
+	}
+}
+
+// unqueue takes a tell back that is not on its way yet.
+func (w *wait) unqueue() {
+	w.to.queue = slices.DeleteFunc(w.to.queue, func(f outFrame) bool { return f.tell == w })
 }
 
 // cancel ends a wait that its rank gives up, and says whom it waited for. That of a
@@ -165,17 +193,26 @@ func (s *state) cancel(c *client, id uint32) {
 		return
 	}
 	s.forget(w)
-	if w.g != nil {
+	rank, what := w.get.rank, "has not published it"
+	switch {
+	case w.g != nil:
 		s.giveUpOn(c, id, w.key, w.g)
 		return
+	case w.to != nil:
+		w.unqueue()
+		rank, what = w.to.rank, "has not read it"
 	}
-	missing, more, text := s.missing([]int{w.get.rank}, "has not published it")
+	missing, more, text := s.missing([]int{rank}, what)
 	c.done(id, codeTimeout, missing, more, text)
 }
 
 func (s *state) forget(w *wait) {
 	delete(w.c.waits, w.id)
-	if w.g != nil {
+	switch {
+	case w.to != nil:
+		w.drop()
+		return
+	case w.g != nil:
 		delete(w.g.waits, w)
 		return
 	}
@@ -195,6 +232,10 @@ func (s *state) end(rank int, why string) {
 	if c := s.clients[rank]; c != nil {
 		for _, w := range c.waits {
 			s.forget(w)
+		}
+		for w := range c.hears {
+			w.drop()
+			w.c.done(w.id, codeGone, []int{rank}, 0, why)
 		}
 		s.clients[rank] = nil
 	}

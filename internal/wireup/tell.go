@@ -2,7 +2,9 @@ package wireup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // told is what a rank was told before it listened.
@@ -14,7 +16,8 @@ type told struct {
 
 // Tell has the function that rank gave NotifyTold called there with key and val,
 // of at most MaxTell bytes. What one rank tells another arrives in the order of
-// the calls. It returns when the server has passed it on; a rank that is gone, or
+// the calls. It returns when the other's connection has taken it: while that one
+// does not read, few are under way, and further calls wait. A rank that is gone, or
 // has not joined yet, does not hear it: *PeerGoneError.
 func (j *Job) Tell(ctx context.Context, rank int, key string, val []byte) error {
 	if rank < 0 || rank >= j.cfg.Size {
@@ -23,8 +26,33 @@ func (j *Job) Tell(ctx context.Context, rank int, key string, val []byte) error 
 	if err := checkSizes("tell", key, val, MaxTell); err != nil {
 		return err
 	}
+	ctx, cancel := j.bound(ctx)
+	defer cancel()
+	start, places := time.Now(), j.places(rank)
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("wireup: tell %q: %w", key, ctx.Err())
+		}
+		return &TimeoutError{Op: "tell", Key: key, After: time.Since(start), Missing: []int{rank}, Detail: fmt.Sprintf("rank %d has not read what it was told before", rank)}
+	case <-j.done:
+		return fmt.Errorf("wireup: tell %q: %w", key, j.Err())
+	}
 	_, err := j.call(ctx, "tell", key, message{typ: msgTell, rank: uint32(rank), key: key, val: val})
 	return err
+}
+
+// places holds an element for every tell for the rank that has no answer; the
+// server takes no more than maxTells.
+func (j *Job) places(rank int) chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.tells[rank] == nil {
+		j.tells[rank] = make(chan struct{}, maxTells)
+	}
+	return j.tells[rank]
 }
 
 // NotifyTold has f called with what other ranks tell this one. f must not block

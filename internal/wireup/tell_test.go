@@ -1,8 +1,14 @@
 package wireup
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -92,16 +98,155 @@ func TestHostileTells(t *testing.T) {
 	victim.NotifyTold(func(int, string, []byte) {})
 	c := admitted(t, root, 1, 2)
 	m := message{typ: msgTell, id: 1, rank: 9, key: "k"}
-	_, err := c.Write(m.append(nil))
-	require.NoError(t, err)
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(testutil.Limit)))
-	reply, err := readFrame(c, maxToRank)
-	require.NoError(t, err)
-	require.Equal(t, codeRank, reply.code)
+	require.NoError(t, c.say(m.append(nil)))
+	require.Equal(t, codeRank, c.hear(t).code)
 	m = message{typ: msgTold, rank: 0, key: "k"} // the server's frame, not a rank's
-	_, err = c.Write(m.append(nil))
-	require.NoError(t, err)
+	require.NoError(t, c.say(m.append(nil)))
 	ended(t, c)
 	<-victim.Gone(1)
 	require.NoError(t, victim.Err())
+}
+
+// Who tells without end is held up; who does not read loses neither its place nor
+// what it is told.
+func TestFloodOfTells(t *testing.T) {
+	t.Parallel()
+	srv, root := serve(t, "unix", 3)
+	victim := unbuffered(t, srv, 0, 3) // reads nothing at first
+	js := []*Job{join(t, root, 1, 3), join(t, root, 2, 3)}
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	val := make([]byte, MaxTell)
+	for range 3 * maxTells {
+		g.Go(func() error {
+			for {
+				if err := js[0].Tell(ctx, 0, "k", val); ctx.Err() != nil {
+					return nil
+				} else if err != nil {
+					return err
+				}
+			}
+		})
+	}
+	held := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			srv.mu.Lock()
+			defer srv.mu.Unlock()
+			return len(srv.st.clients[0].hears) == n
+		}, testutil.Limit, time.Millisecond)
+	}
+	held(maxTells)
+	// Somebody else is heard as well, in his turn.
+	g.Go(func() error { return js[1].Tell(t.Context(), 0, "other", nil) })
+	held(maxTells + 1)
+	before := 0
+	for victim.hear(t).key != "other" {
+		before++
+	}
+	require.Equal(t, maxTells, before, "he waited for those that were there")
+	for range 100 {
+		require.Equal(t, "k", victim.hear(t).key)
+	}
+	cancel() // those that are not on their way are taken back
+	go js[0].Tell(t.Context(), 0, "again", nil)
+	for victim.hear(t).key != "again" {
+	}
+	require.NoError(t, g.Wait())
+	held(0)
+	for _, j := range js {
+		require.Empty(t, j.GoneReason(0))
+	}
+}
+
+// A rank that does not keep to the bound goes itself.
+func TestTellsBeyondTheBound(t *testing.T) {
+	t.Parallel()
+	srv, root := serve(t, "unix", 3)
+	good := join(t, root, 0, 3)
+	victim, liar := admitted(t, root, 1, 3), admitted(t, root, 2, 3)
+	victim.SetReadDeadline(time.Time{})
+	var b []byte
+	for id := range uint32(1000) {
+		m := message{typ: msgTell, id: id, rank: 1, key: "k", val: make([]byte, MaxTell)}
+		b = m.append(b)
+	}
+	go liar.say(b) // ends when the connection does
+	go io.Copy(io.Discard, liar)
+	<-good.Gone(2)
+	require.Contains(t, good.GoneReason(2), "tells for rank 1 are open")
+	require.Empty(t, good.GoneReason(1))
+	srv.mu.Lock()
+	require.LessOrEqual(t, len(srv.st.clients[1].queue), maxTells)
+	srv.mu.Unlock()
+	require.NoError(t, good.Tell(t.Context(), 1, "k", nil))
+}
+
+// Knocks of all ranks of a large job at one that is stopped wait for it, as long
+// as it takes.
+func TestKnocksAtAStoppedRank(t *testing.T) {
+	t.Parallel()
+	const n = 2048
+	s, root := serve(t, "unix", n)
+	stopped, good := admitted(t, root, 0, n), join(t, root, 1, n)
+	s.mu.Lock()
+	for r := 2; r < n; r++ {
+		c := newClient(s, nil, r) // of the others their knocks will do
+		c.why = "hears no answers"
+		for id := range uint32(maxTells) {
+			require.NoError(t, s.st.handle(c, message{typ: msgTell, id: id, rank: 0, key: "ep"}))
+		}
+	}
+	s.mu.Unlock()
+	require.NoError(t, good.Put(t.Context(), "k", nil), "nobody waits for it")
+	for range (n - 2) * maxTells {
+		require.Equal(t, "ep", stopped.hear(t).key)
+	}
+	require.Empty(t, good.GoneReason(0))
+}
+
+// A write lasts for as long as the other end is there.
+func TestPatientWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, asked := range []int{1 << 30, 3} {
+			here, there := net.Pipe()
+			w := &patientWriter{conn: here, every: time.Second, alive: func() bool { asked--; return asked > 0 }}
+			start := time.Now()
+			if asked == 3 {
+				_, err := w.Write([]byte("x"))
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.Equal(t, 3*time.Second, time.Since(start))
+			} else {
+				go func() {
+					time.Sleep(time.Hour) // sleep: of a clock that does not take its time
+					io.ReadFull(there, make([]byte, 1))
+				}()
+				_, err := w.Write([]byte("x"))
+				require.NoError(t, err)
+				require.Equal(t, time.Hour, time.Since(start))
+			}
+			here.Close()
+			there.Close()
+		}
+	})
+}
+
+// The host of a process that does not read answers for it.
+func TestAcknowledges(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // long enough to fill the socket, or not quite
+	for err == nil {
+		_, err = c.Write(make([]byte, 1<<20))
+	}
+	require.Equal(t, runtime.GOOS == "linux", acknowledges(c))
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	require.True(t, acknowledges(here))
 }

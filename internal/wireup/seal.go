@@ -1,0 +1,142 @@
+package wireup
+
+import (
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxRecord bounds the plain bytes of a record: what a side has to hold before it
+// can tell whether they are genuine.
+const maxRecord = 16 << 10
+
+const (
+	recordHead = 4
+	tagSize    = 16
+	lastRecord = 1 << 31 // in a record's head: nothing follows, in good order
+)
+
+// ErrForged says that what arrived is not what the other side has sent, or not in
+// that order: somebody on the way changed it.
+var ErrForged = errors.New("wire-up traffic was changed on its way")
+
+// recordNonce is the number of a record of its direction: every key is used for
+// one direction of one connection.
+func recordNonce(seq uint64) []byte { return le.AppendUint64(make([]byte, 0, 12), seq)[:12] }
+
+// sealer encrypts what is written to it, in records. After an error nothing can
+// follow.
+type sealer struct {
+	to   io.Writer
+	aead cipher.AEAD
+	seq  uint64
+	buf  []byte // head and plain bytes of the record that is being filled
+}
+
+// Write adds p to what Flush sends; full records go out at once.
+func (s *sealer) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		if len(s.buf) == 0 {
+			s.buf = append(s.buf, make([]byte, recordHead)...)
+		}
+		k := min(len(p), recordHead+maxRecord-len(s.buf))
+		s.buf = append(s.buf, p[:k]...)
+		if p = p[k:]; len(s.buf) == recordHead+maxRecord {
+			if err := s.Flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// Flush sends what was written.
+func (s *sealer) Flush() error {
+	if len(s.buf) <= recordHead {
+		return nil
+	}
+	return s.record(0)
+}
+
+// Close sends what was written, and that nothing follows.
+func (s *sealer) Close() error {
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	s.buf = append(s.buf[:0], make([]byte, recordHead)...)
+	return s.record(lastRecord)
+}
+
+func (s *sealer) record(flag uint32) error {
+	head, plain := s.buf[:recordHead], s.buf[recordHead:]
+	le.PutUint32(head, uint32(len(plain)+tagSize)|flag)
+	s.buf = s.aead.Seal(head, recordNonce(s.seq), plain, head)
+	s.seq++
+	_, err := s.to.Write(s.buf)
+	if s.buf = s.buf[:0]; cap(s.buf) > 1<<10 {
+		s.buf = nil // most of the time a connection is idle
+	}
+	return err
+}
+
+// opener decrypts what a sealer has sent. Read returns genuine bytes only, io.EOF
+// after the sealer's Close, io.ErrUnexpectedEOF where the stream is cut off, and
+// an error that wraps ErrForged.
+type opener struct {
+	from io.Reader
+	aead cipher.AEAD
+	seq  uint64
+	buf  []byte
+	rest []byte // of buf: plain bytes that were not read yet
+	err  error
+}
+
+func (o *opener) Read(p []byte) (int, error) {
+	for len(o.rest) == 0 && o.err == nil {
+		o.rest, o.err = o.record()
+	}
+	if len(o.rest) == 0 {
+		return 0, o.err
+	}
+	n := copy(p, o.rest)
+	o.rest = o.rest[n:]
+	return n, nil
+}
+
+func (o *opener) record() ([]byte, error) {
+	var head [recordHead]byte
+	if _, err := io.ReadFull(o.from, head[:]); err != nil {
+		return nil, cutOff(err)
+	}
+	n, last := le.Uint32(head[:])&^lastRecord, le.Uint32(head[:])&lastRecord != 0
+	// A last record is empty, and no other is: each brings the reader on.
+	if n < tagSize || n > tagSize+maxRecord || (n == tagSize) != last {
+		return nil, fmt.Errorf("%w: record of %d bytes", ErrForged, n)
+	}
+	if uint32(cap(o.buf)) < n {
+		o.buf = make([]byte, n)
+	}
+	sealed := o.buf[:n]
+	if _, err := io.ReadFull(o.from, sealed); err != nil {
+		return nil, cutOff(err)
+	}
+	plain, err := o.aead.Open(sealed[:0], recordNonce(o.seq), sealed, head[:])
+	if err != nil {
+		return nil, fmt.Errorf("%w: record %d is not genuine", ErrForged, o.seq)
+	}
+	o.seq++
+	if last {
+		return nil, io.EOF
+	}
+	return plain, nil
+}
+
+// cutOff is the error of a stream that ends before it says so.
+func cutOff(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package wireup
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxUnanswered is how many times TCP may have asked a host in vain, by sending
+// again or by asking for a window: after these many, seconds have passed.
+const maxUnanswered = 5
+
+// acknowledges reports whether the other end of conn still acknowledges what is
+// sent. Within a host the kernel tells when it does not.
+func acknowledges(conn net.Conn) bool {
+	tc, ok := conn.(*net.TCPConn)
+	if !ok {
+		return true
+	}
+	c, err := tc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	alive := false
+	err = c.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		alive = err == nil && info.Retransmits < maxUnanswered && info.Probes < maxUnanswered
+	})
+	return alive && err == nil
+}
