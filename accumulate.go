@@ -34,9 +34,9 @@ type Element interface {
 //
 // Each element is combined atomically, with respect to other Accumulates at the same
 // target, to its own sync/atomic, and, except over RDMA, to atomics of peers. The order of
-// combinations between ranks is not defined. Accumulates of one rank take place after
-// everything it handed in for the peer before, and in order among themselves; what is handed in
-// later may overtake them: see Fence. The first Accumulate to a peer sets up memory
+// combinations between ranks is not defined. Accumulates of one rank take place after the
+// puts it handed in for the peer before, in order among themselves, and in order with its
+// atomics on the same words; what else is handed in later may overtake them: see Fence. The first Accumulate to a peer sets up memory
 // for it, 64 KiB on either side. Short path: does not allocate or block.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
 	return p.accumulate(dst, op, typeOf[T](), Bytes(src))
@@ -87,7 +87,8 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 
 // accumulate is what an Accumulate needs, in more.
 type accumulate struct {
-	src []byte
-	pos int // what has been handed to the link
-	req onesided.Request
+	src   []byte
+	pos   int // what has been handed to the link
+	begun bool
+	req   onesided.Request
 }

@@ -170,7 +170,7 @@ func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 			es[0].prog.Do(func() {
 				require.Zero(t, p.open)
 				require.Zero(t, p.loose)
-				require.Zero(t, p.fences)
+				require.Empty(t, p.reduces)
 			})
 		}
 	})

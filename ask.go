@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/seed33544411/rma/fabric"
@@ -63,6 +64,10 @@ func (t *proto) ask(p *Peer, o *op, m *made, wr *fabric.WR) bool {
 	t.used++
 	m.slot, m.n = uint8(s), int32(n)
 	r.free &^= 1 << s
+	if a.pos == 0 && !a.begun {
+		a.begun = true
+		p.reduces = append(p.reduces, o)
+	}
 	if a.pos += n; a.pos == len(a.src) {
 		o.more.phase = phaseEnd
 	}
@@ -76,9 +81,12 @@ func (r *requests) asked(m *made) {
 }
 
 // unask undoes the making of a request.
-func (r *requests) unask(m *made) {
-	m.o.more.acc.pos -= int(m.n)
-	r.free |= 1 << m.slot
+func (t *proto) unask(m *made) {
+	a := &m.o.more.acc
+	if a.pos -= int(m.n); a.pos == 0 {
+		t.endReduce(m.o)
+	}
+	m.o.peer.asks.free |= 1 << m.slot
 }
 
 // written notes the completion of the write to a slot.
@@ -127,6 +135,15 @@ func (t *proto) endAsks(p *Peer) {
 			t.note(o, p.down)
 			t.unpend(o)
 		}
+	}
+}
+
+// endReduce notes the end of an accumulate.
+func (t *proto) endReduce(o *op) {
+	if o.more.acc.begun {
+		o.more.acc.begun = false
+		p := o.peer
+		p.reduces = slices.DeleteFunc(p.reduces, func(x *op) bool { return x == o })
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 // compare-and-swaps which the engine runs by itself: two round trips where the
 // word is not what was last seen there, one where it is, more where others change it all the
 // time; then it backs off, and gives up with ErrContention after hundreds of tries and
-// Config.PeerTimeout. Such an atomic may take place after operations that were handed
-// in later: see Fence.
+// Config.PeerTimeout. Those of one rank on one word take place in the order of the calls,
+// accumulates included; other operations that were handed in later may take place
+// before: see Fence.
 
 // FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,
 // and returns what it held before. Short path: does not allocate or block.

@@ -96,8 +96,10 @@ func (t *proto) end(o *op) {
 	}
 	switch {
 	case o.more == nil:
-	case o.kind == kindLoop:
+	case o.more.head:
 		t.endLoop(o)
+	case o.kind == kindAccumulate:
+		t.endReduce(o)
 	case o.more.user.mem != nil:
 		t.unstage(o)
 	}
@@ -196,7 +198,7 @@ func (t *proto) downWith(p *Peer, err error) {
 			t.spoil(q, p.down)
 		}
 	}
-	p.fences, p.acks = 0, p.acks[:0]
+	p.acks = p.acks[:0]
 	t.endAsks(p)
 	if len(t.later) > 0 {
 		t.resume()

@@ -5,15 +5,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // An atomic that no link has is a loop of compare-and-swaps: each tells what the word
 // holds, and the next one expects that. Nobody but the owner takes part.
 //
-// Loops of this rank on one word do not race with each other: the later ones wait
-// behind the first, in order, and each begins with what its forerunner left. The value
-// last seen in a word is what the next loop expects there.
+// Atomics of this rank on one word do not race with each other: those behind a loop wait
+// in line, in order, and each loop begins with what its forerunner left. The value last
+// seen in a word is what the next loop expects there.
 
 const (
 	// eagerTries is how often a loop goes on at once: with few contenders it
@@ -37,10 +38,13 @@ type guess struct{ addr, value uint64 }
 
 // loops is what a peer's emulated atomics need.
 type loops struct {
-	heads []*op // one for each word with any
+	heads [headBuckets]*op // one for each word with any, by hash of its address
+	n     int              // heads
 	redo  opQueue
 	seen  [guesses]guess
 }
+
+const headBuckets = 32 // as many words as a Post has requests
 
 // loop is what an emulated atomic needs, in more.
 type loop struct {
@@ -48,28 +52,108 @@ type loop struct {
 	tries int
 	since time.Duration // of the engine's clock: when it began to back off
 	until time.Duration
-	line  opQueue // loops on the same word, behind this one
+	head  bool    // is in loops.heads
+	other *op     // the next of its bucket
+	line  opQueue // operations on the same word, behind this one
 }
 
-// queueLoop takes a loop over. It returns false if it waits behind another.
-func (t *proto) queueLoop(p *Peer, o *op) bool {
-	l := &p.loops
-	if p.fences == 0 { // else what came before a fence must not take it along
-		for _, h := range l.heads {
-			if h.remote == o.remote {
-				h.more.line.push(o)
-				t.loosen(o)
-				return false
+func (l *loops) bucket(addr uint64) **op { return &l.heads[addr>>3%headBuckets] }
+
+// find returns the head of the word, nil if there is none.
+func (l *loops) find(addr uint64) *op {
+	o := *l.bucket(addr)
+	for o != nil && o.remote != addr {
+		o = o.more.other
+	}
+	return o
+}
+
+// enter makes o the head of its word.
+func (l *loops) enter(o *op) {
+	b := l.bucket(o.remote)
+	o.more.head, o.more.other = true, *b
+	*b = o
+	l.n++
+}
+
+// leave takes the head o away.
+func (l *loops) leave(o *op) {
+	b := l.bucket(o.remote)
+	for *b != o {
+		b = &(*b).more.other
+	}
+	*b = o.more.other
+	o.more.head, o.more.other = false, nil
+	l.n--
+}
+
+// among reports whether one of n bytes from addr on belongs to a word with a head.
+func (l *loops) among(addr, n uint64) bool {
+	for _, o := range l.heads {
+		for ; o != nil; o = o.more.other {
+			if o.remote+8 > addr && o.remote < addr+n {
+				return true
 			}
 		}
 	}
+	return false
+}
+
+// contended reports whether an atomic or an accumulate whose turn to be posted has come
+// must not overtake one that was handed in before and works on the same word: links carry
+// atomics of their own out in order, but loops take several, and accumulates are the
+// target's to carry out.
+func (p *Peer) contended(o *op) bool {
+	switch o.kind {
+	case kindLoop:
+		return !o.more.head && p.busy(o.remote)
+	case fabric.OpFetchAdd, fabric.OpCompareSwap:
+		return (o.more == nil || !o.more.head) && p.busy(o.remote)
+	case kindAccumulate:
+		return p.loops.among(o.remote, uint64(len(o.more.acc.src)))
+	}
+	return false
+}
+
+// busy reports whether a loop, or an accumulate, on the word at addr is under way.
+func (p *Peer) busy(addr uint64) bool {
+	if p.loops.n > 0 && p.loops.find(addr) != nil {
+		return true
+	}
+	for _, a := range p.reduces {
+		if addr+8 > a.remote && addr < a.remote+uint64(len(a.more.acc.src)) {
+			return true
+		}
+	}
+	return false
+}
+
+// lineUp puts the first operation of the list, which is contended, behind the loop on its
+// word. It returns false if it has to wait where it is.
+func (t *proto) lineUp(p *Peer, q *opQueue) bool {
+	o := q.head
+	if o.kind == kindAccumulate {
+		return false
+	}
+	h := p.loops.find(o.remote)
+	if h == nil {
+		return false
+	}
+	q.pop().queued = false
+	o.extend()
+	h.more.line.push(o)
+	t.loosen(o)
+	return true
+}
+
+// begin makes a loop the head of its word.
+func (p *Peer) begin(o *op) {
 	o.compare = 0
-	if g := &l.seen[o.remote>>3%guesses]; g.addr == o.remote {
+	if g := &p.loops.seen[o.remote>>3%guesses]; g.addr == o.remote {
 		o.compare = g.value
 	}
 	o.aim()
-	l.heads = append(l.heads, o)
-	return true
+	p.loops.enter(o)
 }
 
 // aim sets what the next compare-and-swap of the loop writes.
@@ -120,28 +204,38 @@ func (t *proto) retry(o *op) bool {
 	return true
 }
 
-// endLoop lets the next loop on the same word begin.
+// endLoop lets the next operation on the same word begin. If the connection is no more,
+// all of them end.
 func (t *proto) endLoop(o *op) {
 	p := o.peer
-	if i := slices.Index(p.loops.heads, o); i >= 0 {
-		p.loops.heads = slices.Delete(p.loops.heads, i, i+1)
-	}
+	p.loops.leave(o)
 	line := o.more.line
 	o.more.line = opQueue{}
-	if line.head == nil {
+	if o.kind != kindLoop && o.err == nil { // a link's own in a line
+		now := o.value + o.operand
+		if o.kind == fabric.OpCompareSwap {
+			if now = o.value; now == o.compare {
+				now = o.operand
+			}
+		}
+		p.loops.seen[o.remote>>3%guesses] = guess{o.remote, now}
+	}
+	for line.head != nil {
+		next := line.pop()
+		if p.down != nil {
+			t.note(next, p.down)
+			t.end(next)
+			continue
+		}
+		next.more.line = line
+		if next.kind == kindLoop {
+			p.begin(next)
+		} else {
+			p.loops.enter(next)
+		}
+		t.redo(next)
 		return
 	}
-	next := line.pop()
-	next.more.line = line
-	if p.down != nil {
-		t.note(next, p.down)
-		t.end(next) // as many deep as there are: each is a stack frame of little
-		return
-	}
-	next.compare = p.loops.seen[next.remote>>3%guesses].value
-	next.aim()
-	p.loops.heads = append(p.loops.heads, next)
-	t.redo(next)
 }
 
 // redo queues the next compare-and-swap of a loop.

@@ -54,7 +54,7 @@ func (p *Peer) nowWord(kind fabric.Op, at Remote, compare, operand uint64) (r At
 		return r
 	}
 	t := e.proto
-	if n := len(t.slots[p.link].free); n > 0 && p.near != nil && p.down == nil {
+	if n := len(t.slots[p.link].free); n > 0 && p.near != nil && p.down == nil && (p.loose == 0 || !p.busy(addr)) {
 		s := &t.slots[p.link]
 		mem := s.bytes(s.free[n-1])
 		if t.atOnce(p, kind, fabric.NewSGE(mem, s.region.LKey()), addr, rkey, compare, operand) {

@@ -39,8 +39,8 @@ type Peer struct {
 	open    int32   // one-sided operations handed in, not ended
 	epoch   uint32  // of those handed in now
 	flushes opQueue // that wait for operations
-	fences  int     // in posts
 	loose   int     // operations that do not take place in the order of requests
+	reduces []*op   // accumulates under way
 	loops   loops
 	acks    []uint32 // notifications, and reads of the heartbeat, to be posted before anything else
 	asks    requests // that the peer accumulates

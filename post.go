@@ -13,6 +13,7 @@ type made struct {
 	mark  onesided.Mark // where the operation had come to before it
 	phase phase
 	last  bool  // nothing of the operation is left behind it
+	begun bool  // the operation became the head of its word with it
 	slot  uint8 // of a request to accumulate
 	n     int32 // bytes of its elements
 }
@@ -74,7 +75,7 @@ func (t *proto) postList(p *Peer, q *opQueue) bool {
 // stops reports whether the operation is for its turn to come, and no request of
 // the link.
 func (o *op) stops(p *Peer) bool {
-	return o.kind == kindFence || o.kind == kindAccumulate && (p.rank == p.eng.Rank() || p.asks.state == wayFailed)
+	return o.kind == kindFence || o.kind == kindAccumulate && (p.own || p.asks.state == wayFailed) || p.loops.n+len(p.reduces) > 0 && p.contended(o)
 }
 
 // pass carries out the first operation of the list, which stops the others. It
@@ -84,6 +85,8 @@ func (t *proto) pass(p *Peer, q *opQueue) bool {
 	switch {
 	case p.asks.state == wayFailed && o.kind == kindAccumulate:
 		t.spoil(q, p.asks.err)
+	case p.contended(o):
+		return t.lineUp(p, q)
 	case o.kind == kindAccumulate:
 		if p.flying > 0 {
 			return false // this rank's requests to itself
@@ -94,7 +97,6 @@ func (t *proto) pass(p *Peer, q *opQueue) bool {
 		return false
 	default:
 		p.fenced = true
-		p.fences--
 		q.pop().recycle()
 	}
 	return true
@@ -128,11 +130,14 @@ func (t *proto) giveBack(ms []made) {
 	for i := len(ms) - 1; i >= 0; i-- {
 		m := &ms[i]
 		if m.o.kind == kindAccumulate {
-			m.o.peer.asks.unask(m)
+			t.unask(m)
 			m.o.more.phase = m.phase
-		} else if x := m.o.more; x != nil && m.o.kind != kindLoop {
+		} else if x := m.o.more; x != nil && !x.head {
 			x.cur.Seek(m.mark)
 			x.phase = m.phase
+		}
+		if m.begun { // what is before it must not line up behind it
+			m.o.peer.loops.leave(m.o)
 		}
 		if m.o.pending == 0 {
 			t.forget(m.o)
@@ -155,7 +160,7 @@ func (t *proto) build(p *Peer, q *opQueue) int {
 	n := 0
 	t.used = 0
 	for o := q.head; o != nil && n < chain && !o.stops(p); o = o.next {
-		if o.more != nil && o.kind != kindLoop {
+		if o.more != nil && !o.more.head && o.kind != kindLoop {
 			var whole bool
 			if n, whole = t.buildMore(p, o, n); !whole {
 				break
@@ -176,10 +181,13 @@ func (t *proto) build(p *Peer, q *opQueue) int {
 		local[0] = o.sge
 		t.used++
 		m := &t.made[n]
-		m.o, m.last = o, true
+		m.o, m.last, m.begun = o, true, false
 		kind := o.kind
 		if kind == kindLoop {
-			kind = fabric.OpCompareSwap
+			if kind = fabric.OpCompareSwap; !o.more.head {
+				p.begin(o)
+				m.begun = true
+			}
 		}
 		wr := &t.wrs[n] // field by field: a literal would be made elsewhere and copied
 		wr.ID, wr.Op, wr.Flags, wr.Local = t.id(o), kind, fabric.FlagSignaled, local

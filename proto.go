@@ -228,13 +228,8 @@ func (t *proto) enqueue(o *op) {
 			return
 		}
 	}
-	switch {
-	case o.kind == kindFence && p.ep == nil && p.posts.head == nil:
+	if o.kind == kindFence && p.ep == nil && p.posts.head == nil {
 		o.recycle() // there is nothing before it
-		return
-	case o.kind == kindFence:
-		p.fences++
-	case o.kind == kindLoop && !t.queueLoop(p, o):
 		return
 	}
 	o.queued = true
