@@ -6,9 +6,31 @@ VM       ?= auto
 FUZZTIME ?= 2000x
 # Of one package: it ends a hang, on a machine with other work as well.
 LIMIT    ?= 40m
-RACEPKGS ?= ./...
+# What `make test` runs, and on which packages of this module and in which others.
+TESTS    ?= lint unit race nocgo fuzz launchers device
+UNITPKGS ?= ./...
+RACEPKGS ?= $(UNITPKGS)
+MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
+# Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
+BENCH    ?=
+# no: `make bench` and `make test` install nothing as root either, they say what.
+INSTALL  ?= auto
+export INSTALL
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
+
+# Tests run with settings of their own: what the caller set, in the environment or
+# behind make, is taken away, so that `make test RMA_FABRIC=tcp` is `make test`. Set
+# it for `go test ./package` instead. These are for the tests' own running, and mean
+# the same in both places: RMA_REQUIRE_RDMA=1 demands a device and a C compiler,
+# RMA_REQUIRE_LAUNCHERS=1 the launchers, both only of the parts that need them.
+# `make bench` measures with the settings that it is given.
+ifeq ($(filter bench,$(MAKECMDGOALS)),)
+$(foreach v,$(filter-out RMA_SOFTROCE_CACHE RMA_TEST_SLOW,$(filter RMA_%,$(.VARIABLES))),$(eval unexport $v))
+endif
+RMA_REQUIRE_RDMA ?=
+RMA_REQUIRE_LAUNCHERS ?=
+REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQUIRE_LAUNCHERS)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,54 +39,48 @@ SHELL := /bin/bash
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
-
 build: ## build every package, and the commands into bin/
 	@mkdir -p bin
 	$(GO) build ./...
 	$(GO) build -o bin/ ./cmd/...
 
-deps: ## install the packages everything needs (Debian, Ubuntu; as root)
-	@missing="$$($(call SOFTROCE,packages) -missing) $$(tests/launchers/run -missing)"; missing=$$(echo $$missing); \
-	if [ -z "$$missing" ]; then echo "deps: all packages are there"; exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "deps: not a Debian or Ubuntu: install what these packages hold: $$missing" >&2; exit 1; fi; \
-	if [ "$$(id -u)" != 0 ]; then echo "deps: not root; run: sudo apt-get install -y --no-install-recommends $$missing" >&2; exit 1; fi; \
-	export DEBIAN_FRONTEND=noninteractive; \
-	apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing
+deps: ## install the packages that anything here needs (Debian, Ubuntu; as root)
+	@tests/packages install deps $(DEVICE) uml perf launchers && echo "deps: all packages are there"
 
-# Device tests run where a device is: only the softroce part demands one.
-test: ## everything: lint, unit, race, nocgo, fuzz and, in a VM, the device tests
-	@start=$$SECONDS; unset MAKELEVEL; \
-	for t in lint unit race nocgo fuzz launchers; do \
+# Packages of the tests on devices and of the race detector, and of measuring in a VM.
+DEVICE = cgo verbs abi common qemu
+
+test: ## everything: lint, unit, race, nocgo, fuzz, launchers and, in a VM, the tests on devices
+	@start=$$SECONDS; unset MAKELEVEL; skipped=; sets=; \
+	[ -z "$(filter race,$(TESTS))" ] || sets=cgo; \
+	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
+	[ -z "$(filter launchers,$(TESTS))" ] || sets="$$sets launchers"; \
+	tests/packages install "make test" $$sets || { [ $$? = 3 ] && [ "$(RMA_REQUIRE_RDMA)" != 1 ]; }; \
+	for t in $(TESTS:device=abi softroce-selftest softroce); do \
+	  case $$t in \
+	    race) needs=$$(tests/packages missing cgo) ;; \
+	    launchers) needs=$$(tests/packages missing launchers) ;; \
+	    abi|softroce*) needs=$$(tests/packages missing $(DEVICE)); [ "$(RMA_REQUIRE_RDMA)" != 1 ] || needs= ;; \
+	    *) needs= ;; \
+	  esac; \
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
-	  env -u RMA_REQUIRE_RDMA $(MAKE) --no-print-directory $$t; \
+	  if [ -n "$$needs" ]; then echo "$$t: NOT RUN: packages are missing: $$needs"; skipped="$$skipped $$t"; \
+	  else $(MAKE) --no-print-directory $$t VM=$(VM) $(REQUIRED); fi; \
 	done; \
-	missing=$$($(call SOFTROCE,packages) -missing common qemu build); \
-	if [ -n "$$missing" ] && [ "$${RMA_REQUIRE_RDMA:-}" = 1 ] && [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory deps; missing=; fi; \
-	if [ -z "$$missing" ] || [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then \
-	  for t in abi softroce-selftest softroce; do \
-	    printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
-	    $(MAKE) --no-print-directory $$t VM=$(VM); \
-	  done; \
-	  printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
-	else \
-	  printf '\n==== make test: passed in %ds, but NOT RUN: the tests on RDMA devices. Packages are missing; run\n' $$((SECONDS-start)); \
-	  printf '     apt-get install -y --no-install-recommends %s\n' "$$missing"; \
-	fi
+	if [ -z "$$skipped" ]; then printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
+	else printf '\n==== make test: passed in %ds, but NOT RUN:%s\n' $$((SECONDS-start)) "$$skipped"; \
+	  INSTALL=no tests/packages install "make test" $$sets || true; fi
 
 unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ included, in random order
-	$(GO) test -timeout $(LIMIT) -shuffle=on ./...
-	cd metrics && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
-	cd examples/grpc && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
-	cd bench/peers && $(GO) test -timeout $(LIMIT) -shuffle=on ./...
+	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
+	for m in $(MODULES); do (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
 
 lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
 	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) mod verify
-	cd metrics && $(GO) vet ./... && $(GO) mod tidy -diff
-	cd examples/grpc && $(GO) vet ./... && $(GO) mod tidy -diff
-	cd bench/peers && $(GO) vet ./... && $(GO) mod tidy -diff
+	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...) && (cd bench/peers && golangci-lint run ./...); \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 
@@ -74,8 +90,10 @@ race: export GORACE := atexit_sleep_ms=20
 # shmipc-go closes a session while its reader may still look: its program is left out.
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-	  set -x; $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); (cd metrics && $(GO) test -timeout $(LIMIT) -race ./...); (cd bench/peers && $(GO) test -timeout $(LIMIT) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
-	elif [ "$${RMA_REQUIRE_RDMA:-}" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
+	  set -x; $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); \
+	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GO) test -timeout $(LIMIT) -race ./...); \
+	  [ -z "$(filter bench/peers,$(MODULES))" ] || (cd bench/peers && $(GO) test -timeout $(LIMIT) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
+	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
 nocgo: ## build and test without cgo: shm, tcp and sim must do
@@ -115,10 +133,7 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	echo "fuzz: $$(wc -l <"$$tmp/targets") targets in $$((SECONDS-start))s"
 
 launchers: ## jobs under mpirun (Open MPI, MPICH) and srun, for real
-	@missing=$$(tests/launchers/run -missing); \
-	if [ -z "$$missing" ] || [ "$${RMA_REQUIRE_LAUNCHERS:-}" = 1 ]; then tests/launchers/run; \
-	else echo "launchers: NOT RUN: packages are missing; run"; \
-	  echo "  apt-get install -y --no-install-recommends $$missing"; fi
+	@RMA_REQUIRE_LAUNCHERS=$(RMA_REQUIRE_LAUNCHERS) tests/launchers/run
 
 abi: ## verbs' own header against <infiniband/verbs.h> and libibverbs
 	RMA_REQUIRE_RDMA=1 $(GO) test -count=1 -run '^Test(ABI|SymbolVersions|SystemLibrary)' ./verbs
@@ -132,18 +147,14 @@ softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing
 softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)
 	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)
 
-bench: build ## latency, bandwidth and rate of every link; report with plots in out/
-	@mkdir -p $(OUT)
-	bin/rmabench report --out $(OUT)/
-	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exit 0; fi; \
-	missing=$$($(call SOFTROCE,packages) -missing common qemu build); \
-	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory deps build; missing=; fi; \
-	if [ -n "$$missing" ]; then \
-	  echo "bench: verbs NOT MEASURED: no RDMA device here, and for a VM that has one packages are missing; run"; \
-	  echo "  apt-get install -y --no-install-recommends $$missing"; exit 0; fi; \
-	echo "bench: no RDMA device here: measuring verbs in a VM (emulated: compare within it only)"; \
-	tests/softroce/run -vm $(VM) -timeout 15m -out $(OUT) -- bin/rmabench report --fabrics verbs --format json --out $(OUT)/verbs.jsonl; \
-	bin/rmabench report --fabrics none --add $(OUT)/results.jsonl --add $(OUT)/verbs.jsonl --out $(OUT)/
+bench: ## latency, bandwidth and rate of every link; report with plots in out/
+	@sets="cgo verbs"; vm=; if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then sets="cgo verbs common qemu"; vm=1; fi; \
+	missing=; tests/packages install "make bench" $$sets || { [ $$? = 3 ]; missing=1; }; \
+	mkdir -p $(OUT) bin; echo "make bench: building"; \
+	$(GO) build -o bin/ ./cmd/... >$(OUT)/build.log 2>&1 || { tail -n 20 $(OUT)/build.log; echo "make bench: the build failed; all of it: $(OUT)/build.log"; exit 1; }; \
+	if [ -n "$$missing" ] || [ -z "$$vm" ]; then bin/rmabench report --out $(OUT)/ $(BENCH); \
+	else bin/rmabench report --out $(OUT)/ $(BENCH) --verbs-by "tests/softroce/run -vm $(VM) -timeout 30m -out $(OUT) --"; fi; \
+	if [ -n "$$missing" ]; then echo "make bench: verbs NOT MEASURED"; INSTALL=no tests/packages install "make bench" $$sets || true; fi
 
 clean: ## remove bin/, out/ and the harness's cached kernels
 	rm -rf bin $(OUT)

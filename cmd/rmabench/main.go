@@ -13,7 +13,8 @@
 //	remote.go   serve
 //	host.go     info, doctor; verbs.go what they say about RDMA devices;
 //	            settings.go info --settings
-//	report.go   report; reportmodel.go what it shows of the cost model
+//	report.go   report; reportmodel.go what it shows of the cost model,
+//	            reportelsewhere.go verbs in a virtual machine
 //	plogp.go    plogp; startup.go plogp --startup
 //	choice.go   choice, explain, ablate
 //	switch.go   switch

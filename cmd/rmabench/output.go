@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/cwriter"
@@ -120,7 +121,10 @@ func isTerminal(w io.Writer) bool {
 	return cwriter.IsTerminal(int(f.Fd()))
 }
 
-// progress shows how far a run is: a bar on a terminal, else a line a point.
+// progressEvery is how often progress is shown where it is not drawn.
+const progressEvery = 10 * time.Second
+
+// progress shows how far a run is: a bar on a terminal, else a line now and then.
 type progress struct {
 	w     io.Writer
 	box   *mpb.Progress
@@ -128,11 +132,14 @@ type progress struct {
 	n     int
 	total int
 	text  string
+	start time.Time
+	shown time.Time
+	all   bool // a line a point, for programs
 }
 
 // newProgress shows total points on w; nil shows nothing.
 func newProgress(w io.Writer, total int) *progress {
-	p := &progress{w: w, total: total}
+	p := &progress{w: w, total: total, start: time.Now()}
 	if w != nil && isTerminal(w) {
 		p.box = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48))
 		p.bar = p.box.AddBar(int64(total),
@@ -154,8 +161,20 @@ func (p *progress) done() {
 	switch {
 	case p.bar != nil:
 		p.bar.Increment()
-	case p.w != nil:
+	case p.w != nil && p.all:
 		fmt.Fprintf(p.w, "%d/%d %s\n", p.n, p.total, p.text)
+	case p.w != nil && (p.n == p.total || time.Since(p.shown) >= progressEvery):
+		p.shown = time.Now()
+		left := time.Duration(float64(time.Since(p.start)) / float64(p.n) * float64(p.total-p.n))
+		fmt.Fprintf(p.w, "%d/%d (%d %%), about %v left: %s\n", p.n, p.total, 100*p.n/p.total, left.Round(time.Second), p.text)
+	}
+}
+
+// note says what is being done, where that takes long before the next point.
+func (p *progress) note(text string) {
+	p.text = text
+	if p.bar == nil && p.w != nil {
+		fmt.Fprintf(p.w, "%d/%d (%d %%): %s\n", p.n, p.total, 100*p.n/p.total, text)
 	}
 }
 

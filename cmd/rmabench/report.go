@@ -41,7 +41,8 @@ type reportFlags struct {
 	format, out, label  string
 	add                 []string
 	quiet, pin, valid   bool
-	choice              string
+	choice, progress    string
+	verbsBy             string
 }
 
 func reportCommand(s streams) *cobra.Command {
@@ -54,7 +55,7 @@ works here, and write to the folder --out:
   report.html    plots and tables, one file that needs nothing else
   results.jsonl  the same as JSON, one object a line
 
-A table goes to standard output. --add puts results measured elsewhere into the
+A summary goes to standard output. --add puts results measured elsewhere into the
 same report (of another machine, or of a virtual one on this host), --fabrics
 none measures nothing. With --format json only the lines are written, to the file
 --out or to standard output: for measuring where somebody else reports.
@@ -63,12 +64,17 @@ It also shows what the cost model knows of every fabric, how well it chooses (he
 maps), bandwidth where the choice changes, and one batch explained; --choice none
 leaves that out, --choice full plays the whole grid.
 
+--verbs-by COMMAND measures verbs on another machine, or a virtual one: COMMAND is
+put in front of this program and its arguments, and must run it with the same
+files. What it says goes to verbs.log in the folder --out.
+
 Fabrics that are named must work; without --fabrics those that do not are left
 out.`,
 		Example: `  rmabench report
   rmabench report --fabrics shm,tcp --out out/ --time 500ms
   rmabench report --fabrics verbs --format json --out verbs.jsonl    # in a VM
-  rmabench report --fabrics none --add out/results.jsonl --add verbs.jsonl --out out/`,
+  rmabench report --fabrics none --add out/results.jsonl --add verbs.jsonl --out out/
+  rmabench report --verbs-by "tests/softroce/run -timeout 30m -out out --"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reqs, err := f.requests(cmd.Flags().Changed)
 			if err != nil {
@@ -92,6 +98,8 @@ out.`,
 	fl.StringVar(&f.choice, "choice", "small", "grid of the comparison of modes: none, small or full")
 	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.StringVar(&f.verbsBy, "verbs-by", "", "measure verbs by this command in front of this program")
+	fl.StringVar(&f.progress, "progress", "auto", "on standard error: auto (a bar, or a line now and then) or all (a line a point)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
@@ -136,6 +144,12 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "eager", "fadd", "cas"})); err != nil {
 		return nil, err
 	}
+	if f.progress != "auto" && f.progress != "all" {
+		return nil, fmt.Errorf("--progress %q: want auto or all", f.progress)
+	}
+	if changed("verbs-by") && (f.format != "html" || len(strings.Fields(f.verbsBy)) == 0) {
+		return nil, errors.New("--verbs-by: want a command, and --format html")
+	}
 	plans, err := f.plans(changed("sizes"))
 	if err != nil {
 		return nil, err
@@ -149,6 +163,9 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	}
 	if !named {
 		f.fabrics = session.Usable()
+	}
+	if f.verbsBy != "" && !slices.Contains(f.fabrics, "verbs") {
+		f.fabrics = append(f.fabrics, "verbs")
 	}
 	var out []bench.Request
 	for _, fabric := range f.fabrics {
@@ -241,8 +258,16 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 		bar = s.err
 	}
 	p := newProgress(bar, total)
+	p.all = f.progress == "all"
 	var failed error
 	for _, req := range reqs {
+		if req.Fabric == "verbs" && f.verbsBy != "" {
+			if err := f.elsewhere(ctx, req, rep, p); err != nil {
+				rep.Notes = append(rep.Notes, "verbs was not measured")
+				failed = errors.Join(failed, err)
+			}
+			continue
+		}
 		n := 0
 		// A bar and other text on one terminal do not go together.
 		var said bytes.Buffer
@@ -287,24 +312,11 @@ func (f *reportFlags) write(s streams, rep *report.Report) error {
 	if err := errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(f.out, "results.jsonl"), lines.Bytes())); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	if err := writeAll(s.out, "table", rep.Results); err != nil {
+	if err := rep.WriteSummary(s.out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.out, "\n%s: %d points\n", page, len(rep.Results))
+	_, err := fmt.Fprintf(s.out, "\n%s: %d points, with plots; every number: results.jsonl beside it\n", page, len(rep.Results))
 	return err
-}
-
-func writeAll(w io.Writer, format string, rs []bench.Result) error {
-	out, err := bench.NewWriter(w, format)
-	if err != nil {
-		return err
-	}
-	for _, r := range rs {
-		if err := out.Write(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // lines is --format json.

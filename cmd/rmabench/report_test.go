@@ -30,7 +30,7 @@ func TestReportShowsTheModel(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errs := rmabench(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
 	require.Equal(t, exitOK, code, errs)
-	require.Contains(t, errs, "tcp explain 64x128,2x1M")
+	require.Contains(t, errs, "tcp switch n=16")
 	check := func(dir string) {
 		page, err := os.ReadFile(filepath.Join(dir, "report.html"))
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestReportShowsTheModel(t *testing.T) {
 func TestReportOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "out")
-	code, out, errs := rmabench(t, "report", "--choice", "none", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--out", dir)
+	code, out, errs := rmabench(t, "report", "--choice", "none", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--progress", "all", "--out", dir)
 	require.Equal(t, exitOK, code, errs)
 	rs := results(t, filepath.Join(dir, "results.jsonl"))
 	// each fabric: lat 4+4+1, bw 4+4, rate 3
@@ -66,7 +66,7 @@ func TestReportOverRealProcesses(t *testing.T) {
 	require.Equal(t, 40, strings.Count(errs, "\n"), "a line of progress a point: %s", errs)
 	require.Contains(t, errs, "40/40 tcp rate fadd 8")
 	require.Contains(t, out, "report.html: 40 points")
-	require.Contains(t, out, "# latency of put, half round trip")
+	require.Regexp(t, `(?m)^latency, median.*\n +shm +tcp\nput +8 +[\d.]+ +[\d.]+\nget +8 `, out)
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
 	require.NoError(t, err)
 	require.Equal(t, 5, bytes.Count(page, []byte("<svg")))
@@ -84,6 +84,50 @@ func TestReportOverRealProcesses(t *testing.T) {
 	page, err = os.ReadFile(filepath.Join(merged, "report.html"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), "shm elsewhere")
+}
+
+// elsewhere is a command for --verbs-by: it talks as a machine that boots does, says
+// how far it is, and leaves lines.
+func elsewhere(t *testing.T, lines, end string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "vm")
+	require.NoError(t, os.WriteFile(name, []byte(`#!/bin/sh
+echo booting
+echo "1/1 verbs rate put 8" >&2
+echo "the device is up" >&2
+while [ "$1" != --out ]; do shift; done
+cp `+lines+` "$2"
+`+end+"\n"), 0o755))
+	return name
+}
+
+func TestReportOfVerbsElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lines := filepath.Join(dir, "lines")
+	require.NoError(t, os.WriteFile(lines, []byte(`{"test":"rate","fabric":"verbs","op":"put","size":8,"iters":9,"mmsg_s":0.125,"seconds":1}`+"\n"), 0o644))
+	args := []string{"report", "--choice", "none", "--fabrics", "shm,verbs", "--tests", "rate", "--ops", "put", "--time", "1ms", "--progress", "all", "--out", dir, "--verbs-by"}
+	code, out, errs := rmabench(t, append(args, elsewhere(t, lines, ""))...)
+	require.Equal(t, exitOK, code, errs)
+	require.Regexp(t, `(?m)^ +shm.* +verbs\nput +8 +[\d.]+ +0.125$`, out)
+	require.Contains(t, errs, "2/2 verbs rate put 8\n")
+	require.NotContains(t, out+errs, "booting")
+	log, err := os.ReadFile(filepath.Join(dir, "verbs.log"))
+	require.NoError(t, err)
+	require.Equal(t, "booting\nthe device is up\n", string(log))
+	require.Len(t, results(t, filepath.Join(dir, "results.jsonl")), 2)
+
+	// Fails: the log's end and name are shown, the others are reported.
+	code, out, errs = rmabench(t, append(args, elsewhere(t, lines, "exit 3"))...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "exit status 3")
+	require.Contains(t, errs, filepath.Join(dir, "verbs.log"))
+	require.Contains(t, errs, "the device is up")
+	require.Contains(t, out, "verbs was not measured")
+	require.Len(t, results(t, filepath.Join(dir, "results.jsonl")), 1)
+
+	code, _, errs = rmabench(t, "report", "--verbs-by", " ")
+	require.Equal(t, exitUsage, code, errs)
 }
 
 // A fabric that was named and cannot be had: the others are measured and

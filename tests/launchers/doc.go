@@ -3,7 +3,7 @@
 // with a configuration of two nodes on this host.
 //
 //	tests/launchers/run             or: make launchers
-//	tests/launchers/run -missing    the Debian packages that it takes and that are not there
+//	tests/packages missing launchers    the Debian packages that it takes and that are not there
 //
 // The test binary is also the program of the ranks. Launchers of several hosts
 // are real, the hosts are not: ssh is replaced by a script that stays here, and

@@ -36,7 +36,7 @@ func need(t *testing.T, programs ...string) {
 			if os.Getenv("RMA_REQUIRE_LAUNCHERS") == "1" {
 				t.Fatalf("RMA_REQUIRE_LAUNCHERS=1 and %v", err)
 			}
-			t.Skipf("%v: see tests/launchers/run -missing", err)
+			t.Skipf("%v: see tests/packages missing launchers", err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -39,9 +38,8 @@ func cmdDoctor(context.Context) (int, error) {
 	count("qemu", requirePackages("common", "qemu"), cached(c, "qemu"))
 	count("uml", requirePackages("common", "uml"), cached(c, "uml"))
 	report("perftest", requirePackages("perf"), "installed")
-	report("build", requirePackages("build"), "a C compiler is installed, verbs compiles and its header can be checked")
 	fmt.Printf("%-8s %s\n", "cache", c.dir)
-	if m := missing("common", "qemu", "uml", "perf", "build"); len(m) > 0 {
+	if m := missing("common", "qemu", "uml", "perf"); len(m) > 0 {
 		fmt.Printf("\nfor everything: %s\n", aptLine(m))
 	}
 	if ways == 0 {
@@ -60,29 +58,4 @@ func cached(c *cache, kind string) string {
 		names = append(names, filepath.Base(f))
 	}
 	return "kernel in cache: " + strings.Join(names, " ")
-}
-
-// cmdPackages prints packages: of the sets named, or all; with -missing only
-// those not here, so that `make deps` can hand them to apt.
-func cmdPackages(args []string) error {
-	only := false
-	if len(args) > 0 && args[0] == "-missing" {
-		only, args = true, args[1:]
-	}
-	if len(args) == 0 {
-		args = []string{"common", "qemu", "uml", "perf", "build"}
-	}
-	for _, a := range args {
-		if _, ok := needs[a]; !ok {
-			return usagef("no package set %q", a)
-		}
-	}
-	pkgs := packagesOf(args...)
-	if only {
-		pkgs = missing(args...)
-	}
-	if len(pkgs) > 0 {
-		fmt.Fprintln(os.Stdout, strings.Join(pkgs, " "))
-	}
-	return nil
 }

@@ -21,7 +21,6 @@ const usage = `softroce runs programs on real SoftRoCE, in a kernel brought alon
   softroce perftest [flags]                   Debian's perftest beside rmabench, in one boot
   softroce build -vm qemu|uml                 download or build the kernel now
   softroce doctor                             what works here, and what is missing
-  softroce packages                           the packages everything needs
   softroce clean                              remove the cached kernels
 
 Every command takes -h. See docs/softroce.md.
@@ -79,8 +78,6 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return 0, cmdBuild(ctx, args)
 	case "doctor":
 		return cmdDoctor(ctx)
-	case "packages":
-		return 0, cmdPackages(args)
 	case "clean":
 		return 0, cmdClean()
 	case "help", "-h", "--help":

@@ -3,6 +3,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,46 +17,20 @@ type need struct {
 	pkg  string
 }
 
-// What each way of running uses. Kept here, in one place; docs/softroce.md and
-// `make deps` print from it.
-var needs = map[string][]need{
-	"common": {
-		{"tc", "iproute2"},
-		{"ibv_devinfo", "ibverbs-utils"},
-		{"/usr/lib/*/libibverbs.so.1", "libibverbs1"},
-		{"/usr/lib/*/libibverbs/librxe-rdmav*.so", "ibverbs-providers"},
-	},
-	"qemu": {
-		{"qemu-system-x86_64", "qemu-system-x86"},
-		{"dpkg-deb", "dpkg"},
-		{"apt-get", "apt"},
-		{"xz", "xz-utils"},
-		{"zstd", "zstd"},
-	},
-	"uml": {
-		{"dpkg-deb", "dpkg"},
-		{"make", "make"},
-		{"gcc", "gcc"},
-		{"flex", "flex"},
-		{"bison", "bison"},
-		{"bc", "bc"},
-		{"xz", "xz-utils"},
-		{"tar", "tar"},
-		{"/usr/include/libelf.h", "libelf-dev"},
-		{"/usr/include/openssl/ssl.h", "libssl-dev"},
-	},
-	"perf": {
-		{"ib_write_lat", "perftest"},
-	},
-	// what verbs is compiled with, and what its own header is compared with by a test
-	"build": {
-		{"gcc", "gcc"},
-		{"/usr/include/stdio.h", "libc6-dev"},
-		{"/usr/include/infiniband/verbs.h", "libibverbs-dev"},
-	},
-	"native": {
-		{"modprobe", "kmod"},
-	},
+//go:embed packages.txt
+var packagesText string
+
+// needs are the sets of packages.txt.
+var needs = parseNeeds(packagesText)
+
+func parseNeeds(text string) map[string][]need {
+	sets := map[string][]need{}
+	for l := range strings.Lines(text) {
+		if f := strings.Fields(l); len(f) == 3 && f[0] != "#" {
+			sets[f[0]] = append(sets[f[0]], need{what: f[1], pkg: f[2]})
+		}
+	}
+	return sets
 }
 
 // present says whether n is on this host. Programs are looked for in the sbin
@@ -88,21 +63,6 @@ func missing(sets ...string) []string {
 	for _, s := range sets {
 		for _, n := range needs[s] {
 			if !seen[n.pkg] && !n.present() {
-				seen[n.pkg] = true
-				pkgs = append(pkgs, n.pkg)
-			}
-		}
-	}
-	return pkgs
-}
-
-// packagesOf lists every package of the named sets, each once.
-func packagesOf(sets ...string) []string {
-	var pkgs []string
-	seen := map[string]bool{}
-	for _, s := range sets {
-		for _, n := range needs[s] {
-			if !seen[n.pkg] {
 				seen[n.pkg] = true
 				pkgs = append(pkgs, n.pkg)
 			}
