@@ -37,7 +37,7 @@ func HostID() string {
 		boot = []byte(name)
 	}
 	ns, _ := os.Readlink("/proc/self/ns/net")
-	id := fmt.Sprintf("%s/%s/%d", strings.TrimSpace(string(boot)), ns, os.Getuid())
+	id := fmt.Sprintf("%s/%s/%d", strings.TrimSpace(string(boot)), ns, os.Geteuid())
 	return id[:min(len(id), MaxOffer/2)]
 }
 
@@ -101,12 +101,24 @@ func Choose(a, b Offer, forced string) (string, error) {
 	if forced == "sim" && simulated != nil && slices.Contains(a.Links, forced) && slices.Contains(b.Links, forced) {
 		return forced, nil
 	}
-	where := "on different hosts"
-	if a.Host == b.Host {
-		where = "on one host"
-	}
+	where := between(a.Host, b.Host)
 	if forced == "" {
 		forced = "any"
 	}
 	return "", fmt.Errorf("links: %w: %s wanted %s; one side has %v, the other %v", ErrNoLink, forced, where, a.Links, b.Links)
+}
+
+// between says in words what keeps the processes of two values of HostID from sharing
+// memory.
+func between(a, b string) string {
+	x, y := strings.Split(a, "/"), strings.Split(b, "/") // boot, namespace, user
+	switch {
+	case a == b:
+		return "on one host"
+	case len(x) != 3 || len(y) != 3 || x[0] != y[0]:
+		return "on different hosts"
+	case x[1] != y[1]:
+		return "on one host, but in different network namespaces"
+	}
+	return fmt.Sprintf("on one host, but run by different users (uid %s and %s)", x[2], y[2])
 }

@@ -67,6 +67,23 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// The refusal says what it is that differs.
+func TestNoLinkSaysWhy(t *testing.T) {
+	me := Offer{Host: "boot/net:[1]/1000", Links: []string{"shm"}}
+	for host, want := range map[string]string{
+		me.Host: "tcp wanted on one host;", "other/net:[1]/1000": "on different hosts",
+		"boot/net:[2]/1000": "different network namespaces", "boot/net:[1]/1001": "different users (uid 1000 and 1001)",
+	} {
+		forced := "shm"
+		if host == me.Host {
+			forced = "tcp"
+		}
+		_, err := Choose(me, Offer{Host: host, Links: me.Links}, forced)
+		require.ErrorIs(t, err, ErrNoLink)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 func TestOffer(t *testing.T) {
 	o := NewOffer([]string{"shm", "tcp"})
 	require.NotEmpty(t, o.Host)
