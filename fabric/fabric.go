@@ -94,7 +94,8 @@ type EndpointOptions struct {
 
 	// PeerTimeout bounds how long the link may take to notice that the peer
 	// is gone once a request is outstanding. Zero means DefaultPeerTimeout.
-	// Links round it to what they can do (ibv: 4.096 µs·2^k steps).
+	// Links round it to what they can do (ibv: 4.096 µs·2^k steps; shm is told by the
+	// kernel at once when the peer's process ends, and never gives up one that lives).
 	PeerTimeout time.Duration
 }
 

@@ -45,6 +45,7 @@ var (
 	ErrInvalidWR    = errors.New("invalid work request")
 	ErrRegionsOpen  = errors.New("regions still open")
 	ErrInUse        = errors.New("in use by operations under way")
+	ErrResources    = errors.New("the system gives no more descriptors or memory")
 )
 
 var statusErr = [numStatus]error{

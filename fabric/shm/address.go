@@ -19,7 +19,7 @@ type address struct {
 
 const (
 	addressMagic   = 0x73616d72 // "rmas"
-	addressVersion = 1
+	addressVersion = 2
 	addressSize    = 8 + 48 + 4
 )
 

@@ -20,7 +20,7 @@ func testAddress() (a address) {
 func TestAddress(t *testing.T) {
 	a := testAddress()
 	b := a.append(nil)
-	require.Equal(t, "726d617301000000000102030405060708090a0b0c0d0e0f"+
+	require.Equal(t, "726d617302000000000102030405060708090a0b0c0d0e0f"+
 		"404142434445464748494a4b4c4d4e4f808182838485868788898a8b8c8d8e8f", hex.EncodeToString(b[:addressSize-4]))
 	require.LessOrEqual(t, len(b), fabric.MaxAddress)
 	got, err := parseAddress(b)
@@ -116,7 +116,7 @@ func TestMessages(t *testing.T) {
 	_, err = parseHello(b)
 	require.ErrorIs(t, err, ErrCorrupt, "other version")
 
-	for _, n := range []note{{typ: msgSegment, seg: 7, size: 4096, fd: -1}, {typ: msgGone, seg: 1 << 31, fd: -1}} {
+	for _, n := range []note{{typ: msgSegment, seg: 7, size: 4096, fd: -1}, {typ: msgGone, seg: 1 << 31, fd: -1}, {typ: msgAgain, seg: 9, fd: -1}} {
 		b := n.append(nil)
 		got, err := parseNote(b)
 		require.NoError(t, err)

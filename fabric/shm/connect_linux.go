@@ -45,7 +45,7 @@ func (ep *endpoint) Connect(ctx context.Context, peer []byte) error {
 	ep.used = true
 	if err := ep.join(ctx, &a); err != nil {
 		ep.teardown()
-		return fmt.Errorf("shm: connect: %w", err)
+		return fmt.Errorf("shm: connect: %w", shortage(err))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (ep *endpoint) makeChannel() (fd int, err error) {
 	for slots < ep.depth {
 		slots *= 2
 	}
-	if fd, err = newMemfd("rma-shm-channel", chanSize(slots), false); err != nil {
+	if fd, err = newMemfd("rma-shm-channel", chanSize(slots), bounceOff(slots)); err != nil {
 		return -1, err
 	}
 	mem, err := offheap.Map(fd, chanSize(slots), offheap.Rings)
@@ -295,6 +295,9 @@ func (ep *endpoint) accept(ctx context.Context, a *address, say func(int) error)
 		}
 		closeFDs(fds)
 		_ = unix.Close(sock)
+		if errors.Is(err, fabric.ErrResources) {
+			return h, nil, err
+		}
 		if err := ctx.Err(); err != nil {
 			return h, nil, err
 		}

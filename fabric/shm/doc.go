@@ -50,8 +50,17 @@
 //   - An endpoint that closes or fails leaves a last frame for its peer, which
 //     goes down at its next Poll. One that dies is noticed through the socket,
 //     within a millisecond of polling or by waking up from FD. Notifications
-//     from before are delivered first. A peer that lives but does not poll is given up after
-//     EndpointOptions.PeerTimeout if a request needs it.
+//     from before are delivered first. A peer that lives but does not poll, or was stopped,
+//     is not gone: requests that need it wait, without end as far as the link is
+//     concerned, and EndpointOptions.PeerTimeout means nothing here.
+//   - A refused request takes both endpoints down, the target's with the status of the
+//     refusal, as over a device.
+//   - What is short is told as fabric.ErrResources, and a connection survives it: a segment
+//     whose descriptor this process may not take is reached like private memory, and asked for
+//     again. Control segments, channels, and segments are committed when they are made, bounce
+//     buffers at their first use, so that no access ends in SIGBUS (before Linux 5.14 bounce
+//     buffers are not). In a memory cgroup that is full the kernel kills instead, as it does
+//     for any memory.
 //   - Private memory is not touched by peers after Region.Close has returned nil. A peer
 //     that copies to or from it says so in its hazard word, moves at most 4 MiB a system
 //     call, and looks between two calls whether it still may. Close waits for it, 0.2 s at
@@ -62,9 +71,10 @@
 //     Segments stay with the peers that map them until they have read the news: a peer
 //     may finish a store into memory of a segment that was closed here, where nobody
 //     sees it, and into a part of an open one that was registered by itself and closed.
-//   - Memory: 1 MiB of addresses a link and 0.5 MiB an endpoint and side, of
-//     which a page each and the ring (16 KiB) are used until the bounce buffers
-//     are. Descriptors: four a link, one a segment, one an endpoint.
+//   - Memory: 1 MiB a link, and 0.5 MiB of addresses an endpoint and side, of
+//     which a page and the ring (16 KiB) are used until the bounce buffers
+//     are. Descriptors: four a link, one each region of Link.Alloc, which peers receive and
+//     close again, one an endpoint.
 //
 // # Trust
 //
@@ -85,6 +95,7 @@
 //	hazard_linux.go   who is still using memory that is being closed
 //	post_linux.go     Post               move.go      copies, order of stores
 //	bulk.go           copies of large blocks   copies_linux.go from which sizes on; how near a peer is
+//	shortage_linux.go what the system has no more of
 //	cma_linux.go      process_vm_*, one request; cmalist_linux.go  several in one call
 //	queue_linux.go, serve_linux.go  by the target
 //

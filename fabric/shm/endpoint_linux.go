@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/topo"
 )
@@ -59,12 +58,11 @@ type endpoint struct {
 	downNote   bool // OpDown is still to be reported
 	downStatus fabric.Status
 	adopted    bool
-	index      int  // in link.eps, once adopted
-	stalled    bool // announcements wait for something no event tells of
-	wantOut    bool // the socket is watched for room
-	progressAt int64
+	index      int   // in link.eps, once adopted
+	stalled    bool  // announcements wait for something no event tells of
+	wantOut    bool  // the socket is watched for room
+	unrung     bool  // the peer sleeps, and the kernel had no room for the message that wakes it
 	aliveAt    int64 // Ticks of the last look at the socket on behalf of process_vm calls
-	timeout    int64 // EndpointOptions.PeerTimeout in ticks
 
 	cma       bool
 	noCMA     string // why the peer's private memory is not reached by process_vm calls; constant
@@ -72,6 +70,8 @@ type endpoint struct {
 	cpus      topo.Set // that the peer may run on; empty if unknown
 	near      topo.Near
 	segs      map[uint32][]byte // the peer's segments mapped here
+	lacking   map[uint32]bool   // segments that came without a descriptor; true: asked for again
+	askAt     int64             // Ticks before which no segment is asked for
 	peerTable []tableEntry
 	peerBnc   []byte  // bounce buffers of the peer's requests
 	peerMem   []byte  // the peer's channel
@@ -98,7 +98,7 @@ type endpoint struct {
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	ep, err := l.newEndpoint(o)
 	if err != nil {
-		return nil, err
+		return nil, shortage(err)
 	}
 	return ep, nil
 }
@@ -110,13 +110,9 @@ func (l *link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if o.Depth < 0 || o.Depth > maxDepth {
 		return nil, fmt.Errorf("shm: endpoint depth %d: want 1 to %d", o.Depth, maxDepth)
 	}
-	if o.PeerTimeout <= 0 {
-		o.PeerTimeout = fabric.DefaultPeerTimeout
-	}
 	ep := &endpoint{
 		link: l, id: o.ID, depth: o.Depth, listener: -1, sock: -1,
-		timeout: int64(float64(o.PeerTimeout) / cpu.NsPerTick()),
-		segs:    map[uint32][]byte{},
+		segs: map[uint32][]byte{}, lacking: map[uint32]bool{},
 	}
 	ep.cq.Reserve(o.Depth)
 	ep.q.init(o.Depth)
@@ -171,9 +167,6 @@ func (ep *endpoint) warm() {
 	}
 }
 
-// pending is how many requests wait in the queue.
-func (ep *endpoint) pending() int { return ep.q.len() }
-
 // poll reports completions and events, serves the peer and carries queued
 // requests on. Short path.
 func (ep *endpoint) poll(cs []fabric.Completion) int {
@@ -191,7 +184,7 @@ func (ep *endpoint) poll(cs []fabric.Completion) int {
 		}
 		// Up still: what the peer left behind its last frame may be garbage.
 		if ep.hup && ep.isUp() && !ep.frameReady() {
-			ep.fail(fabric.StatusPeerGone, fabric.ErrPeerGone)
+			ep.left()
 		}
 	}
 	if ep.downNote || ep.state.Load() == stateClosed {
@@ -241,20 +234,8 @@ func (ep *endpoint) ready() bool {
 	return ep.q.len() != 0 && (ep.advance() || ep.cq.Len() != 0 || !ep.isUp())
 }
 
-// deadline is how many ticks from now something is due without an event, 0
-// for nothing.
-func (ep *endpoint) deadline(now int64) (left int64) {
-	if !ep.isUp() {
-		return 0
-	}
-	if ep.q.len() != 0 {
-		left = max(ep.progressAt+ep.timeout-now, 1)
-	}
-	if again := 16 * ep.link.houseStep; ep.stalled && (left == 0 || again < left) {
-		left = again
-	}
-	return left
-}
+// overdue reports whether something is to be tried again without an event.
+func (ep *endpoint) overdue() bool { return (ep.stalled || ep.unrung) && ep.isUp() }
 
 // wakePeer wakes the peer if it sleeps. The caller has put a full fence
 // between what it published and the call (fullFence, or an atomic store as the
@@ -266,10 +247,20 @@ func (ep *endpoint) wakePeer() {
 }
 
 // ring sends the wake message, once a sleep. A full socket is as good: it has
-// something to read in it.
+// something to read in it. Where the kernel has no memory it is sent again soon.
 func (ep *endpoint) ring(s uint64) {
-	ep.woken = s
-	for unix.Send(ep.sock, wakeMessage, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) == unix.EINTR {
+	err := ep.link.sendWake(ep.sock)
+	if ep.unrung = err == unix.ENOBUFS || err == unix.ENOMEM; !ep.unrung {
+		ep.woken = s
+	}
+}
+
+// sendWake sends the wake message.
+func sendWake(sock int) error {
+	for {
+		if err := unix.Send(sock, wakeMessage, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err != unix.EINTR {
+			return err
+		}
 	}
 }
 
@@ -283,7 +274,25 @@ func (ep *endpoint) fail(status fabric.Status, reason error) { ep.goDown(status,
 
 // failRequest takes the endpoint down after a request failed with status.
 func (ep *endpoint) failRequest(status fabric.Status) {
+	if ep.isUp() && refuses(status) {
+		ep.peerHdr.refused.Store(uint32(status))
+	}
 	ep.goDown(status, fabric.StatusFlushed, status.Err())
+}
+
+// left takes the endpoint down because the peer has left: as a device does, it names the
+// request of the peer that was refused, if one was.
+func (ep *endpoint) left() {
+	if st := fabric.Status(ep.ownHdr.refused.Load()); refuses(st) {
+		ep.goDown(st, fabric.StatusFlushed, fmt.Errorf("a request of the peer was refused: %w", st.Err()))
+		return
+	}
+	ep.fail(fabric.StatusPeerGone, fabric.ErrPeerGone)
+}
+
+// refuses says that the status is a target's refusal, which ends both sides.
+func refuses(st fabric.Status) bool {
+	return st == fabric.StatusRemoteAccess || st == fabric.StatusRemoteInvalid || st == fabric.StatusRemoteOp
 }
 
 func (ep *endpoint) goDown(status, oldest fabric.Status, reason error) {
@@ -297,15 +306,6 @@ func (ep *endpoint) goDown(status, oldest fabric.Status, reason error) {
 	ep.warm()
 	ep.flushQueue(oldest)
 	ep.teardown()
-}
-
-// expire is for a peer that does not answer.
-func (ep *endpoint) expire() {
-	if ep.q.inFlight() > 0 {
-		ep.fail(fabric.StatusPeerGone, fabric.ErrPeerGone)
-	} else {
-		ep.fail(fabric.StatusNotReady, fabric.ErrNotReady)
-	}
 }
 
 // corrupt takes the endpoint down because of what the peer wrote.

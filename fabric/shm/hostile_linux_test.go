@@ -63,7 +63,7 @@ func TestHostilePeer(t *testing.T) {
 		"head backwards":   func(s *scene) { fill(s); s.y.ownHdr.head.Store(10); fill(s); s.y.ownHdr.head.Store(5); fill(s) },
 		"reply of unknown status": func(s *scene) {
 			request(s)
-			s.y.peerReply[0].status = 12345678
+			s.y.peerReply[0].status.Store(12345678)
 			s.y.peerReply[0].seq.Store(1)
 		},
 		"unknown message":        func(s *scene) { send(s, []byte{1, 2, 3}) },
@@ -325,4 +325,42 @@ func FuzzRing(f *testing.F) {
 		}
 		require.NoError(t, g.Check()) // nobody can guess the key
 	})
+}
+
+func TestReplyStatus(t *testing.T) {
+	var r reply
+	for status, want := range map[uint64]fabric.Status{
+		0: fabric.StatusOK, uint64(fabric.StatusRemoteAccess): fabric.StatusRemoteAccess,
+		200: fabric.StatusRemoteOp, 256: fabric.StatusRemoteOp, 1 << 32: fabric.StatusRemoteOp, 1 << 63: fabric.StatusRemoteOp,
+	} {
+		r.status.Store(status)
+		require.Equal(t, want, r.result(), "%#x", status)
+	}
+}
+
+// A refused request ends both sides, and the target names the refusal: its peer lives.
+func TestTargetOfARefusedRequest(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			x, y := pair(t, o, fabric.EndpointOptions{})
+			la, lb := alloc(t, x.link, 64), alloc(t, y.link, 64)
+			gone, err := y.link.Alloc(64, fabric.AccessAll)
+			require.NoError(t, err)
+			require.NoError(t, gone.Close())
+			if o.DisableCMA && o.DisableSegments { // something of y that waits
+				post(t, y, write(lb, 0, 8, la.Key(), 0))
+			}
+			post(t, x, write(la, 0, 8, gone.Key(), 0))
+			require.Equal(t, fabric.StatusRemoteAccess, await(t, x.link).Status)
+			c := await(t, y.link)
+			if c.Op == fabric.OpWrite {
+				require.Equal(t, fabric.StatusFlushed, c.Status)
+				c = await(t, y.link)
+			}
+			require.Equal(t, fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusRemoteAccess}, c)
+			require.ErrorIs(t, y.Err(), fabric.ErrRemoteAccess)
+			require.NotErrorIs(t, y.Err(), fabric.ErrPeerGone)
+			require.Equal(t, fabric.OpDown, await(t, x.link).Op)
+		})
+	}
 }

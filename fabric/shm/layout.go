@@ -85,7 +85,8 @@ type chanHeader struct {
 
 	starved atomic.Uint32 // peer: wants to be woken when head moves
 	hazard  atomic.Uint32 // peer: key it is using with process_vm_*, 0 if none
-	_       [56]byte
+	refused atomic.Uint32 // peer: how its last request ended, if the owner's side refused it
+	_       [52]byte
 
 	probe atomic.Uint64 // peer: writes here through process_vm_writev
 	_     [56]byte
@@ -95,8 +96,8 @@ type chanHeader struct {
 // the request's number + 1.
 type reply struct {
 	seq    atomic.Uint64
-	status uint64
-	value  uint64
+	status atomic.Uint64 // fabric.Status
+	value  atomic.Uint64
 	_      [40]byte
 }
 

@@ -33,6 +33,7 @@ func TestLayout(t *testing.T) {
 	require.EqualValues(t, 64, unsafe.Offsetof(chanHeader{}.head))
 	require.EqualValues(t, 128, unsafe.Offsetof(chanHeader{}.starved))
 	require.EqualValues(t, 132, unsafe.Offsetof(chanHeader{}.hazard))
+	require.EqualValues(t, 136, unsafe.Offsetof(chanHeader{}.refused))
 	require.EqualValues(t, probeOff, unsafe.Offsetof(chanHeader{}.probe))
 
 	require.EqualValues(t, lineSize, unsafe.Sizeof(reply{}))

@@ -31,6 +31,9 @@ const (
 	// at once by human standards, at well below 0.1 % of a core.
 	houseEvery = time.Millisecond
 
+	// tryAgain is after how long a sleeper wakes up to try again what no event tells of.
+	tryAgain = 16 * time.Millisecond
+
 	// houseLook is how many polls that found something, and idlePolls how many that
 	// did not, pass between two looks at the clock for it.
 	houseLook = 64
@@ -50,6 +53,8 @@ type link struct {
 	hdr     *ctlHeader
 	table   []tableEntry
 	serving atomic.Uint32 // key that Poll is using for a peer at the moment
+
+	sendWake func(sock int) error // tests let it fail
 
 	mu       sync.Mutex
 	closed   bool
@@ -85,14 +90,20 @@ type link struct {
 
 // Open opens the link. It fails with fabric.ErrNotSupported where the kernel
 // lacks sealed memory files.
-func Open(o Options) (fabric.Link, error) { return open(o) }
+func Open(o Options) (fabric.Link, error) {
+	l, err := open(o)
+	if err != nil {
+		return nil, shortage(err)
+	}
+	return l, nil
+}
 
 func open(o Options) (l *link, err error) {
 	l = &link{
 		opts: o, keys: new(softlink.KeyTable), ctlFD: -1, epfd: -1, eventFD: -1, timerFD: -1,
 		regions: map[*region]struct{}{}, segments: map[uint32]*segment{},
 		all: map[*endpoint]struct{}{}, hazards: map[*hazard]struct{}{}, byFD: map[int32]*endpoint{},
-		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()),
+		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()), sendWake: sendWake,
 		caps: fabric.Caps{
 			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
 			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true, Immediate: true,
@@ -108,7 +119,7 @@ func open(o Options) (l *link, err error) {
 		return nil, err
 	}
 	l.initCopies()
-	if l.ctlFD, err = newMemfd("rma-shm-control", ctlSize, false); err != nil {
+	if l.ctlFD, err = newMemfd("rma-shm-control", ctlSize, ctlSize); err != nil {
 		return nil, errors.Join(fabric.ErrNotSupported, err)
 	}
 	if l.ctl, err = offheap.Map(l.ctlFD, ctlSize, offheap.Rings); err != nil {
@@ -250,10 +261,14 @@ func (l *link) keepHouse() {
 		l.mu.Unlock()
 	}
 	for _, ep := range l.eps {
-		if ep.pending() != 0 && now-ep.progressAt > ep.timeout {
-			ep.expire()
+		if !ep.overdue() {
+			continue
 		}
-		if ep.stalled && ep.isUp() {
+		if ep.unrung {
+			ep.unrung = false
+			ep.wakePeer()
+		}
+		if ep.stalled {
 			ep.flushOutbox()
 		}
 	}
@@ -339,25 +354,21 @@ func (l *link) Arm() (bool, error) {
 		return false, fmt.Errorf("shm: arm: %w", fabric.ErrClosed)
 	}
 	l.hdr.sleep.Store(l.hdr.sleep.Load() | 1)
-	pending := l.news.Load()
-	var wait int64 // ticks until the first time-out, 0 none
-	now := cpu.Ticks()
+	pending, overdue := l.news.Load(), false
 	for _, ep := range l.eps {
 		if pending {
 			break
 		}
 		pending = ep.ready()
-		if left := ep.deadline(now); left != 0 && (wait == 0 || left < wait) {
-			wait = left
-		}
+		overdue = overdue || ep.overdue()
 	}
 	if pending {
 		l.awake()
 		l.visitAll = true
 		return false, nil
 	}
-	if wait != 0 {
-		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(cpu.Duration(wait)) + int64(time.Millisecond))}
+	if overdue {
+		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(tryAgain))}
 		if err := unix.TimerfdSettime(l.timerFD, 0, &spec, nil); err != nil {
 			l.awake()
 			return false, fmt.Errorf("shm: timerfd_settime: %w", err)

@@ -1,9 +1,12 @@
 package shm
 
 import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -25,6 +28,7 @@ type queue struct {
 	sent, done        uint64 // request numbers: handed over, answered
 	chunk             [maxReqs]uint32
 	inline            []byte // payload of queued inline writes, maxInline each
+	committed         bool   // the bounce buffers have their memory
 }
 
 // request is a queued work request.
@@ -68,9 +72,6 @@ func (q *queue) inFlight() int { return int(q.sent - q.done) }
 // enqueue takes wr; there is room. Eager path of private memory without CMA.
 func (ep *endpoint) enqueue(wr *fabric.WR) {
 	q := &ep.q
-	if q.len() == 0 {
-		ep.progressAt = cpu.Ticks()
-	}
 	r := q.at(q.tail)
 	sges := append(r.sges[:0], wr.Local...)
 	*r = request{wr: *wr, sges: sges, total: wr.Len()}
@@ -97,7 +98,6 @@ func (ep *endpoint) advance() bool {
 		return true
 	}
 	if q.sent != sent || moved {
-		ep.progressAt = cpu.Ticks()
 		ep.fullFence() // for writes executed from the queue
 		ep.wakePeer()
 		return true
@@ -162,6 +162,9 @@ func (ep *endpoint) mayFollow(r *request) bool {
 // all are sent.
 func (ep *endpoint) handOver(r *request) bool {
 	q := &ep.q
+	if !q.committed && !ep.commitBounce() {
+		return false
+	}
 	notify := r.wr.Flags&fabric.FlagNotify != 0
 	for r.sent < r.total {
 		if q.inFlight() == maxReqs || !ep.roomOrStarve(2) {
@@ -199,6 +202,23 @@ func (ep *endpoint) handOver(r *request) bool {
 	return true
 }
 
+// commitBounce gives the own bounce buffers their memory before they are touched, which
+// most connections never do: where there is none the endpoint goes down, not the process by
+// SIGBUS. Kernels before Linux 5.14 cannot.
+func (ep *endpoint) commitBounce() bool {
+	for {
+		switch err := unix.Madvise(ep.ownBnc, unix.MADV_POPULATE_WRITE); err {
+		case nil, unix.EINVAL:
+			ep.q.committed = true
+			return true
+		case unix.EINTR, unix.EAGAIN:
+		default:
+			ep.fail(fabric.StatusUnknown, fmt.Errorf("%w: no memory for bounce buffers: %w", fabric.ErrResources, err))
+			return false
+		}
+	}
+}
+
 // bounce is the first n bytes of a bounce buffer.
 func bounce(b []byte, slot, n int) []byte { return b[slot*chunkSize : slot*chunkSize+n] }
 
@@ -214,11 +234,7 @@ func (ep *endpoint) collect() (moved bool) {
 		}
 		moved = true
 		r := q.at(q.head)
-		if rp.status != 0 {
-			st := fabric.StatusRemoteOp
-			if s := fabric.Status(rp.status); rp.status < 256 && s.Err() != fabric.ErrUnknownStatus {
-				st = s
-			}
+		if st := rp.result(); st != fabric.StatusOK {
 			ep.complete(st)
 			return true
 		}
@@ -228,7 +244,7 @@ func (ep *endpoint) collect() (moved bool) {
 		case fabric.OpRead:
 			r.dst.scatter(bounce(ep.ownBnc, slot, int(n)), r.wr.Local)
 		default:
-			store8(r.wr.Local[0].Addr, rp.value)
+			store8(r.wr.Local[0].Addr, rp.value.Load())
 		}
 		q.done++
 		if r.done += uint64(n); r.done == r.total {
@@ -236,6 +252,15 @@ func (ep *endpoint) collect() (moved bool) {
 		}
 	}
 	return moved
+}
+
+// result is how the request ended. The status is read once: the peer may change it.
+func (r *reply) result() fabric.Status {
+	s := r.status.Load()
+	if s < 256 && fabric.Status(s).Err() != fabric.ErrUnknownStatus {
+		return fabric.Status(s)
+	}
+	return fabric.StatusRemoteOp
 }
 
 // complete ends the oldest request. A failure takes the endpoint down.

@@ -60,7 +60,9 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 }
 
 // Alloc implements fabric.Link. Setup path. The memory is committed: touching
-// it later cannot fail for want of memory.
+// it later cannot fail for want of memory. It takes a descriptor. The error wraps
+// fabric.ErrResources where the system has neither; within a memory cgroup the kernel kills
+// a process of the group instead of failing.
 func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
 	if size <= 0 || uint64(size) > maxSegment {
 		return nil, fmt.Errorf("shm: alloc: invalid size %d", size)
@@ -80,9 +82,9 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 		return r, nil
 	}
 	whole := offheap.RoundUp(size)
-	fd, err := newMemfd("rma-shm-segment", whole, true)
+	fd, err := newMemfd("rma-shm-segment", whole, whole)
 	if err != nil {
-		return nil, err
+		return nil, shortage(err)
 	}
 	mem, err := offheap.Map(fd, size, offheap.Regions)
 	if err == nil {
@@ -90,7 +92,7 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, errors.Join(err, offheap.Free(mem, offheap.Regions))
+		return nil, errors.Join(shortage(err), offheap.Free(mem, offheap.Regions))
 	}
 	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole)}
 	l.mu.Lock()

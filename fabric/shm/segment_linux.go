@@ -3,6 +3,8 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -103,6 +105,7 @@ func (ep *endpoint) place(x *xlate, off uint64) bool {
 			return false
 		}
 		if m, ok = ep.segs[x.seg]; !ok {
+			ep.askFor(x.seg)
 			return true
 		}
 	}
@@ -129,6 +132,17 @@ func (ep *endpoint) drainSocket() {
 		case errors.Is(err, ErrCorrupt):
 			ep.corrupt(err)
 			return
+		case errors.Is(err, fabric.ErrResources):
+			n, err := parseNote(b)
+			if err == nil && (n.typ != msgSegment || len(ep.lacking) >= tableSlots) {
+				err = fmt.Errorf("%w: note of type %d with a descriptor", ErrCorrupt, n.typ)
+			}
+			if err != nil {
+				ep.corrupt(err)
+				return
+			}
+			ep.lacking[n.seg] = false
+			continue
 		case err != nil || len(b) == 0:
 			closeFDs(fds)
 			ep.hup = true
@@ -153,7 +167,11 @@ func (ep *endpoint) drainSocket() {
 func (ep *endpoint) takeNote(n *note, fds []int) error {
 	old, have := ep.segs[n.seg]
 	switch {
+	case n.typ == msgAgain && len(fds) == 0:
+		ep.link.tellAgain(ep, n.seg)
+		return nil
 	case n.typ == msgGone && len(fds) == 0:
+		delete(ep.lacking, n.seg)
 		if have {
 			delete(ep.segs, n.seg)
 			ep.forget()
@@ -161,6 +179,7 @@ func (ep *endpoint) takeNote(n *note, fds []int) error {
 		}
 		return nil
 	case n.typ == msgSegment && len(fds) == 1 && !have && len(ep.segs) < tableSlots:
+		delete(ep.lacking, n.seg)
 		m, err := mapPeer(fds[0], n.size, offheap.Regions)
 		if errors.Is(err, ErrCorrupt) {
 			return err
@@ -171,6 +190,37 @@ func (ep *endpoint) takeNote(n *note, fds []int) error {
 		return nil
 	}
 	return fmt.Errorf("%w: note of type %d for segment %d with %d descriptors", ErrCorrupt, n.typ, n.seg, len(fds))
+}
+
+// askEvery is how often segments that came without their descriptors are asked for: a
+// process that is out of them stays so for long.
+const askEvery = 10 * time.Millisecond
+
+// askFor asks for a segment again whose descriptor did not get in, when there is room for
+// one. Until it comes the region is reached like private memory.
+func (ep *endpoint) askFor(seg uint32) {
+	asked, lacks := ep.lacking[seg]
+	now := cpu.Ticks()
+	if !lacks || asked || now < ep.askAt {
+		return
+	}
+	ep.askAt = now + int64(float64(askEvery)/cpu.NsPerTick())
+	fd, err := unix.FcntlInt(uintptr(ep.sock), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_ = unix.Close(fd)
+	ep.lacking[seg] = true
+	ep.announce(note{typ: msgAgain, seg: seg, fd: -1})
+}
+
+// tellAgain announces a segment to a peer that could not take its descriptor.
+func (l *link) tellAgain(ep *endpoint, seg uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.segments[seg]; s != nil {
+		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
+	}
 }
 
 // announce tells the peer about a segment, now or as soon as the socket has
@@ -188,6 +238,9 @@ func (ep *endpoint) announce(n note) {
 				return // the peer never heard of it
 			}
 		}
+	}
+	if slices.Contains(ep.outbox, n) {
+		return // asked for twice
 	}
 	ep.outbox = append(ep.outbox, n)
 	if ep.send() != nil {

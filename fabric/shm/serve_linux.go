@@ -99,6 +99,7 @@ func (ep *endpoint) answer(m *message) {
 	}
 	l.serving.Store(0)
 	rp := &ep.peerReply[m.slot]
-	rp.status, rp.value = uint64(st), value
+	rp.status.Store(uint64(st))
+	rp.value.Store(value)
 	rp.seq.Store(m.req + 1)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -202,37 +203,83 @@ func TestSleepingPingPong(t *testing.T) {
 	require.NoError(t, <-errs)
 }
 
-// A peer that lives but never polls is given up in time.
-func TestPeerTimeout(t *testing.T) {
+// A peer that lives but does not poll is waited for, however long: what was asked of it
+// is carried out when it goes on.
+func TestPeerThatDoesNotPoll(t *testing.T) {
 	for name, notify := range map[string]bool{"request": false, "behind a full ring": true} {
 		t.Run(name, func(t *testing.T) {
-			x, y := pair(t, ways["by-peer"], fabric.EndpointOptions{PeerTimeout: 50 * time.Millisecond})
+			x, y := pair(t, ways["by-peer"], fabric.EndpointOptions{PeerTimeout: 10 * time.Millisecond})
 			la, lb := alloc(t, x.link, 64), alloc(t, y.link, 64)
+			notes := 0
 			if notify {
 				wr := write(la, 0, 0, lb.Key(), 0)
 				wr.Flags = fabric.FlagNotify
 				for range len(x.out) {
 					post(t, x, wr)
+					notes++
 				}
 			}
+			testutil.Store64(la.Bytes(), 4711)
 			post(t, x, write(la, 0, 8, lb.Key(), 0))
 			post(t, x, write(la, 0, 8, lb.Key(), 8))
-			// Sleeping: nobody but the clock wakes us.
-			ok, err := x.link.Arm()
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.True(t, readable(t, x.link, patience))
-			x.link.Disarm()
-			want := fabric.StatusPeerGone
-			if notify {
-				want = fabric.StatusNotReady
+			for range 10 { // asleep, and awake
+				sleepOn(t, x.link)
+				require.False(t, readable(t, x.link, 20*time.Millisecond))
+				x.link.Disarm()
+				poll(t, x.link)
 			}
-			require.Equal(t, want, await(t, x.link).Status)
-			require.Equal(t, fabric.StatusFlushed, await(t, x.link).Status)
-			c := await(t, x.link)
-			require.Equal(t, fabric.OpDown, c.Op)
-			require.Equal(t, want, c.Status)
-			require.ErrorIs(t, x.Err(), want.Err())
+			var cs [8]fabric.Completion
+			done := 0
+			testutil.Eventually(t, patience, func() bool {
+				for _, c := range cs[:y.link.Poll(cs[:])] {
+					require.Equal(t, fabric.OpNotify, c.Op)
+					notes--
+				}
+				for _, c := range cs[:x.link.Poll(cs[:])] {
+					require.NoError(t, c.Err())
+					done++
+				}
+				return done == 2 && notes == 0
+			}, "what was asked for")
+			require.EqualValues(t, 4711, testutil.Load64(lb.Bytes()[8:]))
 		})
+	}
+}
+
+// A wake-up that the kernel had no memory for is sent again, whether the side that owes it
+// polls or sleeps.
+func TestWakeUpThatFails(t *testing.T) {
+	for _, asleep := range []bool{false, true} {
+		for _, errno := range []unix.Errno{unix.ENOBUFS, unix.ENOMEM} {
+			t.Run(fmt.Sprintf("asleep %v, %v", asleep, errno), func(t *testing.T) {
+				x, y := pair(t, Options{}, fabric.EndpointOptions{})
+				la, lb := alloc(t, x.link, 64), alloc(t, y.link, 64)
+				poll(t, y.link)
+				left := 3
+				x.link.sendWake = func(sock int) error {
+					if left--; left >= 0 {
+						return errno
+					}
+					return sendWake(sock)
+				}
+				sleepOn(t, y.link)
+				wr := write(la, 0, 8, lb.Key(), 0)
+				wr.Flags = 0
+				post(t, x, wr)
+				require.False(t, readable(t, y.link, 0))
+				testutil.Eventually(t, patience, func() bool {
+					if asleep {
+						if ok, err := x.link.Arm(); ok && err == nil {
+							readable(t, x.link, patience)
+						}
+						x.link.Disarm()
+					}
+					poll(t, x.link)
+					return readable(t, y.link, 0)
+				}, "the sleeper to be woken")
+				require.Negative(t, left)
+				y.link.Disarm()
+			})
+		}
 	}
 }

@@ -21,12 +21,14 @@ import (
 //	         address of the sender's nonce; descriptors: control, channel
 //	segment  type 2, segment id, size; descriptor: the segment
 //	gone     type 3, segment id
+//	again    type 5, segment id: it came without its descriptor, for want of room for one
 //	wake     type 4 alone: look at the rings
 const (
 	msgHello   = 1
 	msgSegment = 2
 	msgGone    = 3
 	msgWake    = 4
+	msgAgain   = 5
 
 	helloSize   = 48
 	segmentSize = 16
@@ -81,7 +83,7 @@ func parseNote(b []byte) (n note, err error) {
 	if len(b) >= goneSize {
 		n = note{typ: binary.LittleEndian.Uint32(b), seg: binary.LittleEndian.Uint32(b[4:]), fd: -1}
 		switch {
-		case n.typ == msgGone && len(b) == goneSize && n.seg != 0:
+		case (n.typ == msgGone || n.typ == msgAgain) && len(b) == goneSize && n.seg != 0:
 			return n, nil
 		case n.typ == msgSegment && len(b) == segmentSize && n.seg != 0:
 			n.size = binary.LittleEndian.Uint64(b[8:])
@@ -124,8 +126,13 @@ type receiver struct {
 	msg recvHeader
 }
 
+// roomFDs is how many descriptors fit into receiver.oob.
+const roomFDs = (64 - unix.SizeofCmsghdr) / 4
+
 // recv takes the next message without blocking. n = 0 with a nil error is the
-// end: the peer closed its side. The descriptors are the caller's to close.
+// end: the peer closed its side. The descriptors are the caller's to close. With an error
+// that wraps fabric.ErrResources the message is there but not its descriptors: this
+// process may not have more.
 func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	n, oobn, flags, err := r.recvmsg(sock)
 	if err != nil {
@@ -142,6 +149,10 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 			}
 		}
 	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == unix.MSG_CTRUNC && len(fds) < roomFDs {
+		closeFDs(fds)
+		return r.buf[:n], nil, shortage(fmt.Errorf("descriptors sent by the peer: %w", unix.EMFILE))
+	}
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		closeFDs(fds)
 		return nil, nil, fmt.Errorf("%w: message truncated (flags %#x)", ErrCorrupt, flags)
@@ -150,9 +161,9 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 }
 
 // newMemfd creates a segment of size bytes that cannot change its size; seal
-// finishes it. With commit its memory is set aside now, so that a later access
-// cannot fail.
-func newMemfd(name string, size int, commit bool) (fd int, err error) {
+// finishes it. The first commit bytes of its memory are set aside now, so that a later
+// access there cannot fail.
+func newMemfd(name string, size, commit int) (fd int, err error) {
 	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -160,8 +171,8 @@ func newMemfd(name string, size int, commit bool) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("shm: memfd_create: %w", err)
 	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil && commit {
-		err = commitMemory(fd, int64(size))
+	if err = unix.Ftruncate(fd, int64(size)); err == nil && commit > 0 {
+		err = commitMemory(fd, int64(commit))
 	}
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -139,6 +140,53 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 				require.Contains(t, []string{fabric.StatusRemoteAccess.String(), fabric.StatusPeerGone.String()}, st)
 			}
 			require.Equal(t, len(mem), bytes.Count(mem, []byte{0}), "written after Close")
+		})
+	}
+}
+
+// A stopped peer is neither gone nor does it hold up what it need not help with; when it
+// goes on, everything does.
+func TestStoppedPeerIsNotGone(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			x := startTarget(t, o)
+			key, blocked := x.seg, o.DisableSegments && o.DisableCMA
+			stopProcess(t, x.Pid())
+			testutil.Fill(x.mem.Bytes()[:5*chunkSize], 3, 0)
+			post(t, x.ep, write(x.mem, 0, 5*chunkSize, key, 0))
+			note := write(x.mem, 0, 8, key, 0)
+			note.Flags = fabric.FlagNotify
+			notes := 0
+			for { // until the ring or the queue is full
+				n, err := x.ep.Post([]fabric.WR{note})
+				require.NoError(t, err)
+				if notes += n; n == 0 || notes == fabric.DefaultDepth/2 {
+					break
+				}
+			}
+			if !blocked {
+				require.Equal(t, fabric.StatusOK, await(t, x.l).Status)
+			}
+			for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); { // its PeerTimeout is 1 s
+				poll(t, x.l)
+				time.Sleep(time.Millisecond) // sleep: nothing may happen, however long one waits
+			}
+			require.NoError(t, x.ep.Err())
+			continueProcess(t, x.Pid())
+			var cs [8]fabric.Completion
+			wrote := !blocked
+			testutil.Eventually(t, patience, func() bool {
+				for _, c := range cs[:x.l.Poll(cs[:])] {
+					require.NoError(t, c.Err())
+					wrote = wrote || c.Op == fabric.OpWrite
+					if c.Op == fabric.OpNotify {
+						notes--
+					}
+				}
+				return wrote && notes == 0
+			}, "the child to go on")
+			require.NoError(t, x.ep.Close())
+			require.NoError(t, x.Wait(patience))
 		})
 	}
 }

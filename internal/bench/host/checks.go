@@ -160,7 +160,7 @@ func openFiles(s System, _ Verbs) Finding {
 	case err != nil:
 		return bad(Warn, "run `ulimit -n` by hand", "limit of open files cannot be read: %v", err)
 	case n < 1024:
-		return bad(Warn, "ulimit -n 4096", "only %d open files: each peer takes a few", n)
+		return bad(Warn, "ulimit -n 4096", "only %d open files: each peer takes a few, and over shm each region that is allocated one", n)
 	}
 	return ok("%d open files", n)
 }
