@@ -172,7 +172,7 @@ func anyKey(e *Engine) *Key {
 		panic(err)
 	}
 	k := mem.Key()
-	k.rank = 2
+	k.k.Owner = owner(1)
 	return &k
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -48,6 +49,25 @@ func TestKeyMarshals(t *testing.T) {
 	require.ErrorIs(t, again.UnmarshalText([]byte("=")), ErrBadKey)
 	require.ErrorIs(t, again.UnmarshalText([]byte("AAAA")), ErrBadKey)
 	require.Equal(t, k, again, "unchanged by errors")
+}
+
+// A key is a value: what it is parsed to from its text or its bytes is the same, and it
+// still says whose memory it is.
+func TestKeyIsAValue(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 64)
+	require.True(t, mems[1].Key() == keys[1])
+	var parsed Key
+	require.NoError(t, parsed.UnmarshalText([]byte(keys[1].String())))
+	require.True(t, parsed == keys[1])
+	b, err := keys[1].MarshalBinary()
+	require.NoError(t, err)
+	parsed, err = ParseKey(b)
+	require.NoError(t, err)
+	require.True(t, parsed == keys[1])
+	require.NoError(t, es[0].Peer(1).Put(parsed.At(8), mems[0].Slice(0, 8)).Wait(ctx))
+	require.ErrorIs(t, es[0].Peer(0).Put(parsed.At(8), mems[0].Slice(0, 8)).Wait(ctx), ErrWrongPeer)
 }
 
 func FuzzParseKey(f *testing.F) {

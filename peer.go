@@ -97,7 +97,7 @@ func (p *Peer) reach(at Remote, n uint64) (addr uint64, rkey uint32, err error) 
 	switch k := at.key; {
 	case k == nil || k.k.Rails>>p.num&1 == 0:
 		return 0, 0, ErrBadKey
-	case k.rank != 0 && int(k.rank) != p.rank+1:
+	case k.k.Owner != 0 && k.k.Owner != owner(p.rank):
 		return 0, 0, ErrWrongPeer
 	case at.off > k.k.Len || n > k.k.Len-at.off:
 		return 0, 0, ErrBounds

@@ -25,7 +25,8 @@ type Buffer struct {
 }
 
 // Alloc returns size bytes of zeroed memory outside the Go heap, registered
-// for access by all peers.
+// for access by all peers. A region of no bytes has a key as well, with which nothing can be
+// reached.
 func (e *Engine) Alloc(size int) (*Region, error) {
 	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Alloc(size, fabric.AccessAll, offheap.Regions)
@@ -96,7 +97,11 @@ func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
 
 // Key is what peers need to reach the region.
-func (r *Region) Key() Key { return Key{k: r.reg.Key(), rank: int32(r.eng.Rank()) + 1} }
+func (r *Region) Key() Key {
+	k := Key{r.reg.Key()}
+	k.k.Owner = owner(r.eng.Rank())
+	return k
+}
 
 // Close withdraws the region: later operations of peers are refused, its memory is
 // unmapped or unpinned, and what messages left pinned of it (see Invalidate) is forgotten.

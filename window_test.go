@@ -83,6 +83,61 @@ func TestWindowOf(t *testing.T) {
 	})
 }
 
+// Parts may have no bytes, some or all of them: nothing is reached there, and nothing
+// breaks.
+func TestWindowOfNoBytes(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			none, err := e.Alloc(0)
+			if err != nil {
+				return err
+			}
+			for _, mine := range []int{0, 8 * e.Rank(), 8 * (1 - e.Rank())} {
+				w, err := e.Window(ctx, mine)
+				if err != nil {
+					return err
+				}
+				if mine == 0 && len(w.Bytes()) > 0 {
+					return fmt.Errorf("%d bytes", len(w.Bytes()))
+				}
+				for to := range es {
+					n := w.Len(to)
+					p := e.Peer(to)
+					if err := p.Put(w.At(to, 0), none.Slice(0, 0)).Wait(ctx); err != nil {
+						return fmt.Errorf("put of nothing to %d bytes: %w", n, err)
+					}
+					if err := p.PutBytes(w.At(to, n), []byte{1}).Wait(ctx); !errors.Is(err, ErrBounds) {
+						return fmt.Errorf("behind %d bytes: %w", n, err)
+					}
+				}
+				if err := writeWords(ctx, e, w); err != nil {
+					return err
+				}
+				if err := w.Free(ctx); err != nil {
+					return err
+				}
+			}
+			w, err := e.WindowOf(ctx, none)
+			if err != nil {
+				return err
+			}
+			return errors.Join(w.Free(ctx), none.Close())
+		})
+	})
+}
+
+// writeWords writes to the first word of each part that has one.
+func writeWords(ctx context.Context, e *Engine, w *Window) error {
+	for to := range e.Size() {
+		if w.Len(to) >= 8 {
+			if err := e.Peer(to).PutBytes(w.At(to, 0), make([]byte, 8)).Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // If one rank cannot, none gets a window, and nothing is left over.
 func TestWindowFailsForAll(t *testing.T) {
 	es := simulate(t, 3, "sim")

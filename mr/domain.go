@@ -49,16 +49,20 @@ func NewDomain(rails ...Rail) (*Domain, error) {
 // Alloc returns size bytes of zeroed, page-aligned memory outside the Go heap,
 // registered with all rails. Where a link's peers map memory that the link
 // allocates, it comes from there; else from huge pages as far as the system has
-// them, counted under p. Closing the registration frees it.
+// them, counted under p. Closing the registration frees it. Memory of 0 bytes has a
+// place and keys like any other.
 func (d *Domain) Alloc(size int, access fabric.Access, p offheap.Purpose) (*Registration, error) {
 	return d.alloc(size, access, p, true)
 }
 
 func (d *Domain) alloc(size int, access fabric.Access, p offheap.Purpose, huge bool) (*Registration, error) {
-	r := &Registration{dom: d, owner: -1, purpose: p}
+	r := &Registration{dom: d, owner: -1, purpose: p, none: size == 0}
 	var err error
+	if r.none {
+		size, huge = 1, false
+	}
 	switch {
-	case size <= 0:
+	case size < 0:
 		return nil, fmt.Errorf("mr: alloc of %d bytes: %w", size, ErrSize)
 	case d.from >= 0:
 		var reg fabric.Region
@@ -111,7 +115,7 @@ func (d *Domain) RegisterForeign(addr uint64, n int, access fabric.Access) (*Reg
 // in the table.
 func (d *Domain) enter(r *Registration, access fabric.Access) (*Registration, error) {
 	access &= fabric.AccessAll
-	r.key = Key{Addr: fabric.Addr(r.mem), Len: uint64(len(r.mem)), Rights: access}
+	r.key = Key{Addr: fabric.Addr(r.mem), Len: uint64(len(r.Bytes())), Rights: access}
 	for i, rail := range d.rails {
 		if r.regs[i] == nil {
 			reg, err := rail.Link.Register(r.mem, access)

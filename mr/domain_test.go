@@ -186,15 +186,40 @@ func closeWaits(t *testing.T, d *Domain, rails []*rail) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// Memory of no bytes has a key; nothing can be reached with it.
+func TestNoBytes(t *testing.T) {
+	d, _ := open(t, "sim", "tcp")
+	r, err := d.Alloc(0, fabric.AccessAll, offheap.Scratch)
+	require.NoError(t, err)
+	require.Empty(t, r.Bytes())
+	k := r.Key()
+	require.Zero(t, k.Len)
+	got, _, err := ParseKey(k.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, k, got)
+	require.ErrorIs(t, k.Check(k.Addr, 1, 0), ErrBounds)
+	require.NoError(t, k.Check(k.Addr, 0, fabric.AccessRemoteWrite))
+	_, err = r.SGE(0, 0, 1)
+	require.ErrorIs(t, err, ErrBounds)
+	_, err = r.SGE(0, 0, 0)
+	require.NoError(t, err)
+	_, _, err = d.Resolve(k.Ref, k.Addr, 1, 0)
+	require.ErrorIs(t, err, ErrBounds)
+	require.NoError(t, r.Close())
+	require.Zero(t, d.Live())
+}
+
 func TestWhatCannotBeRegistered(t *testing.T) {
 	d, rails := open(t, "sim", "tcp")
 	_, err := d.Register(nil, 0)
 	require.ErrorIs(t, err, ErrSize)
 	for _, n := range []int{0, -1, math.MaxInt} {
-		_, err = d.Alloc(n, 0, offheap.Scratch)
-		require.Error(t, err)
 		_, err = d.RegisterForeign(4096, n, 0)
 		require.ErrorIs(t, err, ErrSize)
+	}
+	for _, n := range []int{-1, math.MaxInt} {
+		_, err = d.Alloc(n, 0, offheap.Scratch)
+		require.Error(t, err)
 	}
 	m, err := unix.Mmap(-1, 0, 4*offheap.PageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)

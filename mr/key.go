@@ -53,6 +53,7 @@ type Key struct {
 	Ref    Ref
 	Rights fabric.Access
 	Rails  uint8            // bit i: RKeys[i] is set
+	Owner  uint16           // whose memory it is, in numbers that the layer above gives; 0: not said
 	RKeys  [MaxRails]uint32 // by rail number
 }
 
@@ -64,7 +65,8 @@ func (k *Key) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, k.Addr)
 	b = binary.LittleEndian.AppendUint64(b, k.Len)
 	b = k.Ref.Append(b)
-	b = append(b, byte(k.Rights), k.Rails, 0, 0)
+	b = append(b, byte(k.Rights), k.Rails)
+	b = binary.LittleEndian.AppendUint16(b, k.Owner)
 	for _, r := range k.RKeys {
 		b = binary.LittleEndian.AppendUint32(b, r)
 	}
@@ -82,15 +84,15 @@ func ParseKey(b []byte) (k Key, rest []byte, err error) {
 	}
 	k.Addr = binary.LittleEndian.Uint64(b)
 	k.Len = binary.LittleEndian.Uint64(b[8:])
-	if k.Len == 0 || k.Len > math.MaxUint64-k.Addr {
+	if k.Len > math.MaxUint64-k.Addr {
 		return bad("%d bytes at %#x", k.Len, k.Addr)
 	}
 	if k.Ref, _, err = ParseRef(b[16:]); err != nil {
 		return Key{}, b, err
 	}
-	k.Rights, k.Rails = fabric.Access(b[28]), b[29]
-	if k.Rights&^fabric.AccessAll != 0 || k.Rails == 0 || k.Rails>>MaxRails != 0 || b[30]|b[31] != 0 {
-		return bad("rights %#x, rails %#x, reserved %#x", b[28], b[29], b[30:32])
+	k.Rights, k.Rails, k.Owner = fabric.Access(b[28]), b[29], binary.LittleEndian.Uint16(b[30:])
+	if k.Rights&^fabric.AccessAll != 0 || k.Rails == 0 || k.Rails>>MaxRails != 0 {
+		return bad("rights %#x, rails %#x", b[28], b[29])
 	}
 	for i := range k.RKeys {
 		k.RKeys[i] = binary.LittleEndian.Uint32(b[32+4*i:])

@@ -23,6 +23,7 @@ type Registration struct {
 
 	owner   int             // index of the region that owns mem, -1 if none
 	owned   bool            // mem is from offheap, of purpose
+	none    bool            // mem is there for its address; the memory has no bytes
 	purpose offheap.Purpose //
 	kind    offheap.Kind    // of pages
 	pin     *runtime.Pinner // of memory that the caller brought
@@ -35,7 +36,12 @@ type Registration struct {
 const closing = 1 << 62
 
 // Bytes is the memory. Not to be used after Close: it may be unmapped then.
-func (r *Registration) Bytes() []byte { return r.mem }
+func (r *Registration) Bytes() []byte {
+	if r.none {
+		return nil
+	}
+	return r.mem
+}
 
 // Key is what peers need to reach the memory.
 func (r *Registration) Key() Key { return r.key }
@@ -52,7 +58,7 @@ func (r *Registration) LKey(rail int) uint32 { return r.lkeys[rail] }
 // SGE names n bytes from off on for the rail with that index. The error is
 // ErrBounds or ErrNoRail. Does not allocate.
 func (r *Registration) SGE(rail, off, n int) (fabric.SGE, error) {
-	if uint(off) > uint(len(r.mem)) || uint(n) > uint(len(r.mem)-off) || uint64(n) > 1<<32-1 {
+	if uint64(off) > r.key.Len || uint64(n) > r.key.Len-uint64(off) || uint64(n) > 1<<32-1 {
 		return fabric.SGE{}, ErrBounds
 	}
 	if uint(rail) >= uint(len(r.dom.rails)) {
