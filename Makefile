@@ -35,7 +35,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers clean help
+.PHONY: build deps test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -143,6 +143,11 @@ softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=..
 
 softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing left behind
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -count=1 -run '^TestHarness' ./tests/softroce
+
+# SEED, PARTS and ROUND repeat what a failure prints; go run ./tests/chaos --help has more.
+TIME ?= 10m
+chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED=... PARTS=... ROUND=...)
+	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON))
 
 softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)
 	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Limits that are hard: a machine with more processes than processors takes its time,
+// a job that hangs takes for ever.
+const (
+	startLimit = 2 * time.Minute
+	endLimit   = time.Minute
+	tellLimit  = 10 * time.Second
+)
+
+// death kills a rank at a random moment. Those that have to do with it learn so, all
+// others go on, and what came of the dead is a prefix of what it sent.
+func death(ctx context.Context, r *round) {
+	s := jobSpec{Ranks: pick(r, 2, 3, 4, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
+	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
+	victim := r.IntN(s.Ranks)
+	j, err := startJob(s)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	defer j.kill()
+	early := r.IntN(6) == 0 // while they connect
+	if !early {
+		if err := j.ready(startLimit); err != nil {
+			r.fault("%v", err)
+			return
+		}
+	}
+	if !wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond))) {
+		return
+	}
+	killed := now()
+	_ = j.procs[victim].cmd.Process.Kill()
+	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
+	if early { // they need not come to communicate, but must end
+		for _, p := range survivors {
+			if err := p.await(startLimit, 1, "knows that there is no job, or begins", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil {
+				r.fault("rank %d killed at the start: %v", victim, err)
+				return
+			}
+		}
+		for _, p := range survivors {
+			if f := p.find(func(e event) bool { return e.Ev == "fail" && e.Op == "open" }); len(f) > 0 {
+				if f[0].Kind == "untyped" {
+					r.fault("rank %d: open: %s", p.rank, f[0].Text)
+				}
+				return // and nobody else has a complete job
+			}
+		}
+	}
+	for _, p := range survivors {
+		told(r, p, victim, killed, "gone", "death to error", tellLimit)
+	}
+	goOn(r, j, survivors, victim)
+	j.finish(r, endLimit, victim)
+}
+
+// pairNames are the operations between two ranks.
+func pairNames() []string {
+	return slices.DeleteFunc(allOps(), func(op string) bool { return op == "barrier" })
+}
+
+// told checks that all operations of p with the victim end, in errors of that kind and
+// in time, and no others.
+func told(r *round, p *proc, victim int, since time.Duration, want, figure string, hard time.Duration) {
+	lines := 0
+	for _, op := range p.work().Ops {
+		if lines++; op == "recv" || op == "batch" {
+			lines++ // receives from the victim end as well
+		}
+	}
+	fails := func(e event) bool { return e.Ev == "fail" && e.Peer == victim }
+	if err := p.await(hard+tellLimit, lines, fmt.Sprintf("operations with rank %d end", victim), fails); err != nil {
+		r.fault("%v", err)
+		return
+	}
+	for _, e := range p.find(is("fail")) {
+		alone := len(p.job.procs) == 2 && e.Kind == "no sender"
+		switch {
+		case e.Peer != victim && !alone:
+			r.fault("rank %d: %s with rank %d, not the one that is %s, failed: %s", p.rank, e.Op, e.Peer, want, e.Text)
+		case e.Kind != want && !alone:
+			r.fault("rank %d: %s with rank %d, which is %s: error is %q: %s", p.rank, e.Op, e.Peer, want, e.Kind, e.Text)
+		case e.Peer == victim:
+			r.measure(figure, max(0, e.At-since), hard)
+		}
+	}
+}
+
+// goOn checks that all lines of survivors among themselves are alive.
+func goOn(r *round, j *job, survivors []*proc, victim int) {
+	for _, p := range survivors {
+		_, _ = fmt.Fprintf(p.in, "mark %d\n", victim)
+	}
+	for _, p := range survivors {
+		n := 0
+		for _, op := range p.work().Ops {
+			if op == "barrier" { // of all, not with each
+				n++
+				continue
+			}
+			n += len(survivors) - 1
+		}
+		if err := p.await(startLimit, n, "operations go on with those that live", is("on")); err != nil {
+			r.fault("%v", err)
+		}
+	}
+}
+
+func (p *proc) work() work { return p.job.spec.Work }
+
+// wait reports whether d passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stopped reports whether the process is stopped by a signal.
+func (p *proc) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }

@@ -1,0 +1,22 @@
+// Command chaos tries to break jobs of rma, for as long as it is told to: it starts
+// real ranks as processes, lets them communicate in every way, and kills, stops,
+// starves and floods them, or takes their descriptors away. What it holds them to is
+// what docs/security.md and docs/memory-model.md promise: typed errors in bounded
+// time, nothing lost, doubled, reordered or overwritten, bounded memory, no leaks.
+//
+//	make chaos                            # ten minutes, a new seed
+//	make chaos TIME=2h                    # a long campaign
+//	make chaos SEED=7 PARTS=death ROUND=3 # one round again, as a failure prints it
+//
+//	main.go      flags, the loop over rounds, the table
+//	campaign.go  Round: a part's random choices and its findings
+//	job.go       the processes of a job, seen from outside
+//	rank.go      what a rank does, and what it reports
+//	traffic.go   the operations of a rank, each with a check of its data
+//	death.go, hang.go, stale.go, limits.go, strangers.go, hostile.go
+//	             the parts
+//
+// A round is determined by the seed, its part and its number, but for the timing of
+// processes: a replay makes the same choices and mostly, not always, meets the same
+// failure.
+package main

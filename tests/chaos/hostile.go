@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// hostile has one rank of the job, which knows the token, lie: its offers, keys and
+// addresses are mutations of honest ones, and it tells the others more than they can
+// take. The honest ranks lose it, and nothing else.
+func hostile(ctx context.Context, r *round) {
+	s := jobSpec{Ranks: pick(r, 3, 4), Fabric: "tcp", Root: "tcp", Env: []string{"RMA_TIMEOUT=10s", "RMA_SAMPLING=off"}}
+	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
+	liar := s.Ranks - 1
+	s.Absent = []int{liar}
+	j, err := startJob(s)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	defer j.kill()
+	key, err := someKey(ctx)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	l := &liarRank{rng: rand.New(rand.NewPCG(s.Work.Seed, 9)), size: s.Ranks, key: key}
+	lctx, stop := context.WithTimeout(ctx, 3*time.Second)
+	defer stop()
+	done := make(chan struct{})
+	defer func() { stop(); <-done }()
+	go func() {
+		defer close(done)
+		l.run(lctx, wireup.Config{Rank: liar, Size: s.Ranks, Root: j.addr, Token: j.token})
+	}()
+	begun := 0
+	for _, p := range j.procs {
+		if err := p.await(startLimit, 1, "begins, or knows why not", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil {
+			r.fault("beside a rank that lies: %v", err)
+			return
+		}
+		begun += len(p.find(is("ready")))
+	}
+	if r.IntN(2) == 0 && begun == len(j.procs) { // one that does not listen for a while
+		j.procs[0].signal(syscall.SIGSTOP)
+		l.only.Store(true)
+		wait(ctx, time.Second)
+		j.procs[0].signal(syscall.SIGCONT)
+	}
+	<-done
+	r.count("what the liar told", int(l.told.Load()))
+	for _, p := range j.procs {
+		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
+			r.fault("rank %d holds %d MiB and %d descriptors beside a rank that lies", p.rank, rss>>20, fds)
+		}
+		for _, e := range p.find(is("bad")) {
+			r.fault("rank %d: %s", p.rank, e.Text)
+		}
+	}
+	if begun < len(j.procs) { // a job in which one rank has no link is none
+		r.count("jobs that did not start", 1)
+		return
+	}
+	goOn(r, j, j.procs, liar)
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			if e.Peer != liar && e.Peer >= 0 {
+				r.fault("rank %d: %s with rank %d, which is honest, failed: %s", p.rank, e.Op, e.Peer, e.Text)
+			}
+		}
+	}
+	j.finish(r, endLimit)
+}
+
+// liarRank is a member of the job without an engine.
+type liarRank struct {
+	rng  *rand.Rand
+	size int
+	key  []byte // of memory that is there, but not the job's
+	told atomic.Int64
+	only atomic.Bool // tell rank 0 alone
+}
+
+// someKey is a well-formed key.
+func someKey(ctx context.Context) ([]byte, error) {
+	eng, err := rma.Open(ctx, &rma.Config{Job: &rma.Job{Size: 1}, Fabric: "tcp", Sampling: "off"})
+	if err != nil {
+		return nil, err
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(1 << 20)
+	if err != nil {
+		return nil, err
+	}
+	k := mem.Key()
+	return k.MarshalBinary()
+}
+
+func (l *liarRank) run(ctx context.Context, c wireup.Config) {
+	job, err := wireup.Join(ctx, c)
+	if err != nil {
+		return
+	}
+	defer job.Close()
+	heard := make(chan []byte, 64)
+	job.NotifyTold(func(_ int, _ string, val []byte) {
+		select {
+		case heard <- append([]byte(nil), val...):
+		default:
+		}
+	})
+	// As Open does, and AllGatherKeys behind it, but for what it says.
+	offer := links.NewOffer(nil).Append(nil)
+	both := links.NewOffer([]string{"tcp"}).Append(nil)
+	for _, step := range []struct {
+		op, name string
+		val      []byte
+	}{{"allgather", "rma/offer", offer}, {"allgather", "rma/offer", both}, {"allgather", "rma/open", nil}, {"keys", "rma/keys", l.key}} {
+		val := step.val
+		if l.rng.IntN(8) == 0 {
+			val = l.mutate(val)
+		}
+		x, err := job.Exchange(step.op, step.name, val)
+		if err == nil {
+			_, err = x.Finish(ctx)
+		}
+		if err != nil {
+			return
+		}
+	}
+	for ctx.Err() == nil {
+		var val []byte
+		select {
+		case val = <-heard:
+			val = l.mutate(val)
+		default:
+			val = l.junk(1 + l.rng.IntN(wireup.MaxTell))
+		}
+		key := []string{"ep", "ep", "ep/no", "talk", "ep/reset", string(l.junk(8))}[l.rng.IntN(6)]
+		to := l.rng.IntN(l.size)
+		if l.only.Load() {
+			to = 0
+		}
+		if job.Tell(ctx, to, key, val) != nil {
+			return
+		}
+		l.told.Add(1)
+	}
+}
+
+func (l *liarRank) junk(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(l.rng.Uint32())
+	}
+	return b
+}
+
+// mutate changes, cuts or lengthens.
+func (l *liarRank) mutate(b []byte) []byte {
+	b = append([]byte(nil), b...)
+	for range 1 + l.rng.IntN(4) {
+		switch l.rng.IntN(4) {
+		case 0:
+			b = append(b, l.junk(1+l.rng.IntN(16))...)
+		case 1:
+			b = b[:l.rng.IntN(len(b)+1)]
+		default:
+			if len(b) > 0 {
+				b[l.rng.IntN(len(b))] ^= 1 << l.rng.IntN(8)
+			}
+		}
+	}
+	return b[:min(len(b), wireup.MaxTell)]
+}

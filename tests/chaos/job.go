@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// jobSpec says what ranks to start.
+type jobSpec struct {
+	Ranks  int
+	Fabric string   // RMA_FABRIC
+	Root   string   // "unix" or "tcp"
+	Env    []string // of all ranks, beside the job's
+	Work   work
+	Absent []int                                  // ranks that the campaign plays itself
+	Wrap   func(rank int, argv []string) []string // nil: started as it is
+}
+
+// job is a job of processes, whose rendezvous this process serves.
+type job struct {
+	spec  jobSpec
+	dir   string
+	addr  string // of the rendezvous
+	token []byte
+	srv   *wireup.Server
+	procs []*proc
+}
+
+// proc is a rank, seen from outside.
+type proc struct {
+	job   *job
+	rank  int
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	ended chan struct{}
+
+	mu     sync.Mutex
+	events []event
+	news   chan struct{} // closed and replaced with every event
+	stderr bytes.Buffer
+	err    error // how it ended, once ended is closed
+}
+
+// now is the system's monotonic clock, the same in all processes.
+func now() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+func startJob(s jobSpec) (*job, error) {
+	j := &job{spec: s, token: make([]byte, 32)}
+	_, _ = rand.Read(j.token)
+	var err error
+	if j.dir, err = os.MkdirTemp("", "rma-chaos-"); err != nil {
+		return nil, err
+	}
+	network, address := "unix", filepath.Join(j.dir, "s")
+	if s.Root == "tcp" {
+		network, address = "tcp", "127.0.0.1:0"
+	}
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(j.dir))
+	}
+	j.addr = network + ":" + ln.Addr().String()
+	if j.srv, err = wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: s.Ranks, Token: j.token}); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(j.dir))
+	}
+	for r := range s.Ranks {
+		if slices.Contains(s.Absent, r) {
+			continue
+		}
+		p, err := j.startRank(r)
+		if err != nil {
+			j.kill()
+			return nil, fmt.Errorf("start rank %d: %w", r, err)
+		}
+		j.procs = append(j.procs, p)
+	}
+	return j, nil
+}
+
+func (j *job) startRank(rank int) (*proc, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(j.spec.Work)
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{self}
+	if j.spec.Wrap != nil {
+		argv = j.spec.Wrap(rank, argv)
+	}
+	p := &proc{job: j, rank: rank, cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{}), news: make(chan struct{})}
+	c := wireup.Config{Rank: rank, Size: j.spec.Ranks, Root: j.addr, Token: j.token, LocalRank: rank, Job: "chaos-" + hex.EncodeToString(j.token[:4])}
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "RMA_") })
+	p.cmd.Env = append(append(p.cmd.Env, c.Environ()...), fmt.Sprintf("RMA_LOCAL_SIZE=%d", j.spec.Ranks), "RMA_FABRIC="+j.spec.Fabric,
+		"RMA_PROFILES="+filepath.Join(j.dir, "profiles"), workEnv+"="+string(spec))
+	p.cmd.Env = append(p.cmd.Env, j.spec.Env...)
+	p.cmd.Stderr = (*tail)(p)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var e event
+			if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+				p.note(e)
+			}
+		}
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+func (p *proc) note(e event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, e)
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+// tail keeps what a rank writes to standard error.
+type tail proc
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stderr.Len() < 64<<10 {
+		t.stderr.Write(b)
+	}
+	return len(b), nil
+}
+
+// find returns the events that match.
+func (p *proc) find(match func(event) bool) (found []event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if match(e) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// await returns when n events match, or an error that says how many did when the
+// process ended or d had passed.
+func (p *proc) await(d time.Duration, n int, what string, match func(event) bool) error {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	for {
+		p.mu.Lock()
+		news := p.news
+		p.mu.Unlock()
+		have := len(p.find(match))
+		if have >= n {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-p.ended:
+			if have = len(p.find(match)); have >= n {
+				return nil
+			}
+			return fmt.Errorf("rank %d: ended (%v) with %d of %d: %s\n%s", p.rank, p.err, have, n, what, p.complaints())
+		case <-limit.C:
+			return fmt.Errorf("rank %d: %d of %d within %v: %s\n%s", p.rank, have, n, d, what, p.complaints())
+		}
+	}
+}
+
+// complaints are the ends of what the rank wrote to standard error and reported.
+func (p *proc) complaints() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stderr.String()
+	if len(s) > 2000 {
+		s = s[:1000] + "\n…\n" + s[len(s)-1000:]
+	}
+	for _, e := range p.events[max(0, len(p.events)-5):] {
+		b, _ := json.Marshal(e)
+		s += "\n" + string(b)
+	}
+	return s
+}
+
+func is(ev string) func(event) bool { return func(e event) bool { return e.Ev == ev } }
+
+// ready waits until all ranks communicate.
+func (j *job) ready(d time.Duration) error {
+	for _, p := range j.procs {
+		if err := p.await(d, 1, "is ready", is("ready")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish tells the ranks to end, waits until they have, and notes what they found
+// wrong, and how they ended if that was not well.
+func (j *job) finish(r *round, d time.Duration, but ...int) {
+	for _, p := range j.procs {
+		if !slices.Contains(but, p.rank) {
+			_, _ = io.WriteString(p.in, "end\n")
+		}
+	}
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	for _, p := range j.procs {
+		if slices.Contains(but, p.rank) {
+			continue
+		}
+		select {
+		case <-p.ended:
+			if p.err != nil {
+				r.fault("rank %d ended with %v\n%s", p.rank, p.err, p.complaints())
+			}
+		case <-limit.C:
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines, for the report
+			select {
+			case <-p.ended:
+			case <-time.After(5 * time.Second):
+			}
+			r.fault("rank %d did not end within %v\n%s", p.rank, d, p.complaints())
+			return
+		}
+		for _, e := range p.find(is("bad")) {
+			r.fault("rank %d: %s", p.rank, e.Text)
+		}
+		for _, e := range p.find(is("count")) {
+			r.count(e.Op, e.N)
+		}
+	}
+}
+
+// kill ends everything and removes what the job leaves behind.
+func (j *job) kill() {
+	for _, p := range j.procs {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	for _, p := range j.procs {
+		<-p.ended
+	}
+	j.srv.Close()
+	_ = os.RemoveAll(j.dir)
+}

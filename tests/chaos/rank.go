@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// workEnv holds a rank's work; its presence makes the process a rank.
+const workEnv = "CHAOS_WORK"
+
+// work is what a rank is to do.
+type work struct {
+	Ops  []string // names of traffic
+	Seed uint64
+	Max  int // bytes of the largest message and put
+
+	ShowKeys bool // tell the campaign, which looks for them where they must not be
+}
+
+// event is a line that a rank reports.
+//
+//	ready            the job is open, traffic begins
+//	fail   op peer   an operation ended in an error: kind, text, at
+//	on     op peer   after a mark, an operation with that peer was completed
+//	bad              a promise is broken: text
+//	count  op        n operations were completed
+//	key              the beginning of a key: text
+//	closed           the engine is, after at
+type event struct {
+	Ev   string
+	Op   string        `json:",omitempty"`
+	Peer int           `json:",omitempty"`
+	Kind string        `json:",omitempty"`
+	Text string        `json:",omitempty"`
+	N    int           `json:",omitempty"`
+	At   time.Duration `json:",omitempty"` // on the system's monotonic clock
+}
+
+// rank is this process as a rank.
+type rank struct {
+	work
+	eng   *rma.Engine
+	mem   *rma.Region // what others write to: a slot for each
+	src   *rma.Region // what is sent
+	keys  []rma.Key
+	ctx   context.Context // until the campaign says "end"
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mark atomic.Int64 // number of marks; the peer that is left out in the low bits
+	out  sync.Mutex
+	enc  *json.Encoder
+}
+
+// runRank is a rank's main.
+func runRank(spec string) error {
+	k := &rank{enc: json.NewEncoder(os.Stdout)}
+	if err := json.Unmarshal([]byte(spec), &k.work); err != nil {
+		return err
+	}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	defer k.stop()
+	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller stays open
+		ln.Close()
+	}
+	before := census()
+	if err := k.open(); err != nil {
+		k.say(event{Ev: "fail", Op: "open", Peer: -1, Kind: kind(err), Text: err.Error(), At: now()})
+		return fmt.Errorf("open: %w", err)
+	}
+	go k.commands()
+	if k.ShowKeys {
+		for _, key := range k.keys {
+			if b, err := key.MarshalBinary(); err == nil {
+				k.say(event{Ev: "key", Text: hex.EncodeToString(b[:16])})
+			}
+		}
+	}
+	k.say(event{Ev: "ready", At: now()})
+	k.traffic()
+	k.tasks.Wait()
+	start := now()
+	if err := k.eng.Close(); err != nil {
+		k.bad("close: %v", err)
+	}
+	k.say(event{Ev: "closed", At: now() - start})
+	k.leaks(before)
+	return nil
+}
+
+// slot is the room in a rank's memory for what another one does there.
+func (k *rank) slot() int { return 2*k.Max + 4096 }
+
+func (k *rank) open() (err error) {
+	if k.eng, err = rma.Open(k.ctx, nil); err != nil {
+		return err
+	}
+	n := k.eng.Size()
+	for _, m := range []**rma.Region{&k.mem, &k.src} {
+		if *m, err = k.eng.Alloc(n * k.slot()); err != nil {
+			return err
+		}
+	}
+	k.fillOwn()
+	k.keys, err = rma.AllGatherKeys(k.ctx, k.eng, k.mem)
+	return err
+}
+
+// commands reads what the campaign says; its end is the rank's.
+func (k *rank) commands() {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		word, arg, _ := strings.Cut(in.Text(), " ")
+		switch word {
+		case "mark":
+			peer, _ := strconv.Atoi(arg)
+			k.mark.Store((k.mark.Load()>>16+1)<<16 | int64(peer&0xffff))
+		case "end":
+			k.stop()
+		}
+	}
+	k.stop()
+	time.Sleep(time.Minute)
+	os.Exit(3) // whoever started this rank is gone
+}
+
+func (k *rank) say(e event) {
+	k.out.Lock()
+	defer k.out.Unlock()
+	_ = k.enc.Encode(e)
+}
+
+func (k *rank) bad(format string, args ...any) {
+	k.say(event{Ev: "bad", Text: fmt.Sprintf(format, args...), At: now()})
+}
+
+// kind names the sentinel that an error wraps.
+func kind(err error) string {
+	for _, s := range []struct {
+		name string
+		err  error
+	}{
+		{"no sender", rma.ErrNoSender}, {"gone", rma.ErrPeerGone}, {"hung", rma.ErrPeerHung}, {"closed", rma.ErrClosed},
+		{"unconnected", rma.ErrNoConnection}, {"access", rma.ErrRemoteAccess},
+		{"flushed", rma.ErrFlushed}, {"in use", rma.ErrInUse},
+		{"descriptors", syscall.EMFILE}, {"memory", syscall.ENOMEM},
+		{"canceled", context.Canceled}, {"deadline", context.DeadlineExceeded},
+	} {
+		if errors.Is(err, s.err) {
+			return s.name
+		}
+	}
+	return "untyped"
+}
+
+// resources are what a closed engine must have given back.
+type resources struct{ fds, goroutines int }
+
+func census() resources { return resources{len(descriptors()), runtime.NumGoroutine()} }
+
+// descriptors names what is open, but for what the runtime opens when it likes.
+func descriptors() (names []string) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, f := range list {
+		if to, _ := os.Readlink("/proc/self/fd/" + f.Name()); !strings.HasPrefix(to, "/sys/fs/cgroup/") {
+			names = append(names, to)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// leaks compares what is in use now with what was, when things have settled.
+func (k *rank) leaks(before resources) {
+	var after resources
+	for end := now() + 20*time.Second; now() < end; time.Sleep(20 * time.Millisecond) {
+		runtime.GC()
+		if after = census(); after.fds <= before.fds && after.goroutines <= before.goroutines+1 { // the reader of commands
+			return
+		}
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	k.bad("after close %d descriptors and %d goroutines, before open %d and %d\n%s\n%.4000s",
+		after.fds, after.goroutines, before.fds, before.goroutines, strings.Join(descriptors(), " "), stacks)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of a flood: it ends by itself, whatever happens to the job.
+const (
+	floodMost = 50_000 // connections
+	floodTime = 3 * time.Second
+	floodHeld = 2000 // connections that say nothing and stay
+)
+
+// Bounds of what a flood may cost a rank.
+const (
+	floodMemory = 256 << 20 // bytes resident beyond what its regions take
+	floodFDs    = 4096
+)
+
+// strangers floods all ports of a job on the loopback interface, from the moment in
+// which they are opened: the job starts, connects and works all the same.
+func strangers(ctx context.Context, r *round) {
+	s := jobSpec{Ranks: pick(r, 2, 4), Fabric: "tcp", Root: "tcp"}
+	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
+	j, err := startJob(s)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	defer j.kill()
+	f := &flood{seed: r.Uint64(), kind: pick(r, "mixed", "silent", "random", "partial", "http")}
+	f.add(strings.TrimPrefix(j.addr, "tcp:"))
+	fctx, stop := context.WithTimeout(ctx, floodTime)
+	defer stop()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	for w := range pick(r, 1, 4, 16) {
+		tasks.Go(func() { f.run(fctx, uint64(w)) })
+	}
+	tasks.Go(func() { // as soon as they are there
+		for fctx.Err() == nil {
+			for _, p := range j.procs {
+				for _, a := range listening(p.cmd.Process.Pid) {
+					f.add(a)
+				}
+			}
+			wait(fctx, 20*time.Millisecond)
+		}
+	})
+	began := now()
+	if err := j.ready(startLimit); err != nil {
+		r.fault("under a flood (%s): %v", f.kind, err)
+		return
+	}
+	r.measure("start under flood", now()-began, startLimit)
+	<-fctx.Done()
+	for _, p := range j.procs {
+		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
+			r.fault("rank %d holds %d MiB and %d descriptors under a flood (%s)", p.rank, rss>>20, fds, f.kind)
+		}
+	}
+	goOn(r, j, j.procs, -2)
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			r.fault("rank %d: %s with rank %d failed under a flood (%s): %s", p.rank, e.Op, e.Peer, f.kind, e.Text)
+		}
+	}
+	r.count("connections of strangers", int(f.made.Load()))
+	j.finish(r, endLimit)
+}
+
+// flood makes connections to addresses of this host.
+type flood struct {
+	seed uint64
+	kind string
+	made atomic.Int64
+
+	mu    sync.Mutex
+	addrs []string
+	open  []net.Conn
+}
+
+func (f *flood) add(addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.addrs {
+		if a == addr {
+			return
+		}
+	}
+	f.addrs = append(f.addrs, addr)
+}
+
+func (f *flood) run(ctx context.Context, worker uint64) {
+	rng := rand.New(rand.NewPCG(f.seed, worker))
+	for ctx.Err() == nil && f.made.Load() < floodMost {
+		f.mu.Lock()
+		addr := f.addrs[rng.IntN(len(f.addrs))]
+		f.mu.Unlock()
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			continue
+		}
+		f.made.Add(1)
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		kind := f.kind
+		if kind == "mixed" {
+			kind = []string{"silent", "random", "partial", "http"}[rng.IntN(4)]
+		}
+		junk := make([]byte, 1+rng.IntN(300))
+		for i := range junk {
+			junk[i] = byte(rng.Uint32())
+		}
+		switch kind {
+		case "silent":
+			f.mu.Lock()
+			if len(f.open) < floodHeld {
+				f.open = append(f.open, c)
+				c = nil
+			}
+			f.mu.Unlock()
+		case "random":
+			_, _ = c.Write(junk)
+		case "partial":
+			_, _ = c.Write(junk[:min(3, len(junk))])
+			_, _ = c.Read(junk)
+		case "http":
+			_, _ = c.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+		}
+		if c != nil {
+			c.Close()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.open {
+		c.Close()
+	}
+	f.open = nil
+}
+
+// listening returns the addresses on which the process accepts connections from this
+// host.
+func listening(pid int) (addrs []string) {
+	inodes := map[string]bool{}
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	list, _ := os.ReadDir(dir)
+	for _, fd := range list {
+		if to, err := os.Readlink(dir + "/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:[") {
+			inodes[strings.Trim(to[len("socket:"):], "[]")] = true
+		}
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	const local, state, inode, listen = 1, 3, 9, "0A"
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if w := strings.Fields(lines.Text()); len(w) > inode && w[state] == listen && inodes[w[inode]] {
+			_, hex, _ := strings.Cut(w[local], ":")
+			if port, err := strconv.ParseUint(hex, 16, 16); err == nil {
+				addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", port))
+			}
+		}
+	}
+	return addrs
+}
+
+// held is what a process holds: resident bytes and descriptors.
+func held(pid int) (rss, fds int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if w := strings.Fields(string(b)); len(w) > 1 {
+		pages, _ := strconv.Atoi(w[1])
+		rss = pages * os.Getpagesize()
+	}
+	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return rss, len(list)
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// peerTimeout is Config.PeerTimeout's default.
+const peerTimeout = 2 * time.Second
+
+// wire takes the carrier from the wire between two hosts, which are network
+// namespaces here. A short cut is survived; a long one ends what crosses it, on both
+// sides, as the death of the peer does. Loss, reordering and shaping need a kernel of
+// one's own: tests/softroce has them.
+func wire(ctx context.Context, r *round) {
+	n, err := newNet(r.no)
+	if err != nil {
+		r.count("left out: "+err.Error(), 1)
+		return
+	}
+	defer n.close()
+	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix"} // the rendezvous is not cut
+	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
+	s.Wrap = n.wrap
+	j, err := startJob(s)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	defer j.kill()
+	if err := j.ready(startLimit); err != nil {
+		r.fault("%v", err)
+		return
+	}
+	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
+	length := pick(r, 100*time.Millisecond, time.Second, 8*time.Second)
+	cut := now()
+	if err := n.carrier(false); err != nil {
+		r.fault("%v", err)
+		return
+	}
+	wait(ctx, length)
+	if length > 2*peerTimeout {
+		for i, p := range j.procs {
+			told(r, p, 1-i, cut+peerTimeout, "gone", "PeerTimeout after a cut to error", tellLimit)
+		}
+		j.finish(r, endLimit)
+		return
+	}
+	if err := n.carrier(true); err != nil {
+		r.fault("%v", err)
+		return
+	}
+	goOn(r, j, j.procs, -2)
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			r.fault("rank %d: %s failed after a cut of %v: %s", p.rank, e.Op, length, e.Text)
+		}
+	}
+	j.finish(r, endLimit)
+}
+
+// twoHosts are two network namespaces with a wire between them.
+type twoHosts struct{ name [2]string }
+
+const subnet = "10.213.7."
+
+func newNet(no int) (*twoHosts, error) {
+	if os.Getuid() != 0 {
+		return nil, fmt.Errorf("network namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil, fmt.Errorf("iproute2 is not installed")
+	}
+	n := &twoHosts{}
+	for i := range n.name {
+		n.name[i] = fmt.Sprintf("rma-chaos-%d-%d-%d", os.Getpid(), no, i)
+		if err := ip("netns", "add", n.name[i]); err != nil {
+			n.close()
+			return nil, err
+		}
+	}
+	err := ip("link", "add", "wire", "netns", n.name[0], "type", "veth", "peer", "name", "wire", "netns", n.name[1])
+	for i := 0; i < 2 && err == nil; i++ {
+		for _, args := range [][]string{
+			{"addr", "add", fmt.Sprintf("%s%d/24", subnet, i+1), "dev", "wire"},
+			{"link", "set", "wire", "up"}, {"link", "set", "lo", "up"},
+		} {
+			if err == nil {
+				err = ip(append([]string{"-n", n.name[i]}, args...)...)
+			}
+		}
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// wrap starts a rank on its host.
+func (n *twoHosts) wrap(rank int, argv []string) []string {
+	return append([]string{"ip", "netns", "exec", n.name[rank], "env", fmt.Sprintf("RMA_TCP_BIND=%s%d", subnet, rank+1)}, argv...)
+}
+
+// carrier sets whether the first host's end of the wire is up. It keeps its address.
+func (n *twoHosts) carrier(up bool) error {
+	return ip("-n", n.name[0], "link", "set", "wire", map[bool]string{true: "up", false: "down"}[up])
+}
+
+func (n *twoHosts) close() {
+	for _, name := range n.name {
+		if name != "" {
+			_ = ip("netns", "del", name)
+		}
+	}
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %v: %w: %s", args, err, out)
+	}
+	return nil
+}
