@@ -141,7 +141,9 @@ type Job struct {
 	// Root is the address of the rendezvous server: "unix:/path" or "host:port".
 	Root string
 
-	// Token is the secret shared by the server and all ranks.
+	// Token is the secret shared by the server and all ranks: at least 16 bytes,
+	// unless Root is a Unix socket and all ranks are of one user. RMA_INSECURE=1
+	// does without.
 	Token []byte
 
 	// Serve runs the server in this process, at Root: on one rank of a job

@@ -110,7 +110,8 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	v, err := settings.Load(src)
 	w, jobErr := jobenv.FromEnv()
 	if d.Job != nil {
-		w, jobErr = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}, nil
+		w = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}
+		w.Insecure, jobErr = wireup.InsecureFrom(os.Getenv)
 		if d.Job.Serve {
 			w.Prepare = jobenv.ListenAt(d.Job.Root)
 		}

@@ -31,7 +31,8 @@ type choiceFlags struct {
 	bare, pin, quiet      bool
 	measure               bool
 	format, out, html     string
-	connect, token        string
+	connect               string
+	token                 secret
 	add                   []string
 }
 
@@ -45,7 +46,7 @@ func (f *choiceFlags) common(cmd *cobra.Command) {
 	fl.BoolVar(&f.bare, "no-calibration", false, "leave out the terms that are fitted to whole batches")
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
 	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+	f.token.flags(fl)
 	fl.StringVar(&f.format, "format", "table", "table or json")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 }
@@ -158,10 +159,10 @@ func (f *choiceFlags) inJob() (yes, silent bool) {
 
 // play does what req asks for where the ranks are: two hosts, a job, or here, by
 // local.
-func (f *choiceFlags) play(ctx context.Context, req choice.Request, emit choice.Emit, local func() error) (err error) {
+func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, emit choice.Emit, local func() error) (err error) {
 	if f.connect != "" {
 		var secret []byte
-		if secret, err = token(f.token); err == nil {
+		if secret, err = f.token.read(s.err); err == nil {
 			err = session.ChoiceConnect(ctx, f.connect, secret, req, emit)
 		}
 		return err
@@ -175,7 +176,7 @@ func (f *choiceFlags) play(ctx context.Context, req choice.Request, emit choice.
 // compare measures and writes.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
 	if _, silent := f.inJob(); silent {
-		return f.play(ctx, req, choice.Emit{}, nil)
+		return f.play(ctx, s, req, choice.Emit{}, nil)
 	}
 	out, commit := output(s, f.out)
 	w, err := choice.NewWriter(out, f.format)
@@ -195,7 +196,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 		rs = append(rs, r)
 		return w.Write(r)
 	}
-	err = f.play(ctx, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
+	err = f.play(ctx, s, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
 	if err != nil {
 		return err
@@ -231,7 +232,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
 	var x *choice.Explanation
 	emit := choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }}
-	err = f.play(ctx, req, emit, func() (err error) {
+	err = f.play(ctx, s, req, emit, func() (err error) {
 		x, err = session.ExplainLocal(ctx, req, s.err)
 		return err
 	})
@@ -298,7 +299,7 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 		as = append(as, a)
 		return nil
 	}
-	err := f.play(ctx, req, choice.Emit{Ablation: emit}, func() error { return session.AblateLocal(ctx, req, s.err, emit) })
+	err := f.play(ctx, s, req, choice.Emit{Ablation: emit}, func() error { return session.AblateLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
 	if err != nil || silent {
 		return err

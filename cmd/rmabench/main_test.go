@@ -234,11 +234,33 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) (s
 	}, errs
 }
 
+// tokenFile is a file with a secret.
+func tokenFile(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("5a", 16)+"\n"), 0o600))
+	return path
+}
+
+// Nobody serves, nor asks, without a secret.
+func TestServeWithoutASecret(t *testing.T) {
+	for _, args := range [][]string{{"serve", "127.0.0.1:0"}, {"serve", "127.0.0.1:0", "--token", "00ff"}, fast("lat", "--connect", "127.0.0.1:1", "--sizes", "8")} {
+		code, _, errs := rmabench(t, args...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "a secret of at least 16 bytes")
+	}
+	open := tokenFile(t)
+	require.NoError(t, os.Chmod(open, 0o644))
+	code, _, errs := rmabench(t, "serve", "127.0.0.1:0", "--token-file", open)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "chmod 600")
+}
+
 // Two "hosts": serve and --connect find each other by address and token.
 func TestServeAndConnect(t *testing.T) {
+	file := tokenFile(t)
 	ctx := testutil.Context(t, 60*time.Second)
 	for _, fabric := range fabrics {
-		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token", "00ff00ff")
+		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token-file", file)
 		out, wait := start()
 		l, err := out.ReadString('\n')
 		require.NoError(t, err)
@@ -246,11 +268,15 @@ func TestServeAndConnect(t *testing.T) {
 		_, _, err = net.SplitHostPort(addr)
 		require.NoError(t, err, l)
 
-		code, _, errs := rmabench(t, fast("lat", "--connect", addr, "--token", "1234", "--sizes", "8")...)
+		code, _, errs := rmabench(t, fast("lat", "--connect", addr, "--token", strings.Repeat("12", 16), "--sizes", "8")...)
 		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "token")
+		require.Contains(t, errs, "wrong job token")
+		require.Contains(t, errs, "--token is deprecated")
+		code, _, errs = rmabench(t, fast("lat", "--connect", addr, "--token", "1234", "--sizes", "8")...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "at least 16 bytes and has one of 2")
 
-		code, o, errs := rmabench(t, fast("bw", "--connect", addr, "--token", "00ff00ff", "--sizes", "8,4K", "--fabric", fabric, "--validate", "--pin=false")...)
+		code, o, errs := rmabench(t, fast("bw", "--connect", addr, "--token-file", file, "--sizes", "8,4K", "--fabric", fabric, "--validate", "--pin=false")...)
 		require.Equal(t, exitOK, code, errs)
 		require.Contains(t, o, fabric)
 		require.NoError(t, wait())
@@ -259,6 +285,7 @@ func TestServeAndConnect(t *testing.T) {
 
 // Whatever else two ranks can do goes between two hosts as well.
 func TestServeEverything(t *testing.T) {
+	file := tokenFile(t)
 	ctx := testutil.Context(t, 5*time.Minute)
 	for args, want := range map[string]string{
 		"plogp --budget 20ms --max 16K --format json":                                               `"tables"`,
@@ -267,7 +294,7 @@ func TestServeEverything(t *testing.T) {
 		"switch -n 2 --max 64 --sampling 20ms --no-calibration --rounds 1 --time 1ms --format json": `"points"`,
 		"rendezvous --sizes 64K --rounds 1 --time 1ms --window 2 --format json":                     `"ratio"`,
 	} {
-		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token", "00ff00ff")
+		start, _ := command(ctx, t, nil, "serve", "127.0.0.1:0", "--once", "--token-file", file)
 		out, wait := start()
 		l, err := out.ReadString('\n')
 		require.NoError(t, err)
@@ -276,7 +303,7 @@ func TestServeEverything(t *testing.T) {
 		if strings.HasPrefix(args, "plogp") {
 			profiles = []string{"--profiles", t.TempDir()}
 		}
-		code, o, errs := rmabench(t, slices.Concat(strings.Fields(args), []string{"--connect", addr, "--token", "00ff00ff", "--fabric", "tcp", "--pin=false"}, profiles)...)
+		code, o, errs := rmabench(t, slices.Concat(strings.Fields(args), []string{"--connect", addr, "--token-file", file, "--fabric", "tcp", "--pin=false"}, profiles)...)
 		if !strings.Contains(args, "--compare") { // drift, on a busy machine
 			require.Equal(t, exitOK, code, "%s: %s", args, errs)
 		}

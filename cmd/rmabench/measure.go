@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // measureFlags are the flags of lat, bw and rate.
@@ -34,7 +31,7 @@ type measureFlags struct {
 	out     string
 	label   string
 	connect string
-	token   string
+	token   secret
 	quiet   bool
 	pin     bool
 	mode    string
@@ -94,7 +91,7 @@ See rmabench --help for what is measured and where the ranks come from.`,
 		fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
 		fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
 		fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-		fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+		f.token.flags(fl)
 		fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
 		fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 		out = append(out, cmd)
@@ -142,17 +139,6 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 	return req, req.Check()
 }
 
-// token is the secret of --token or the environment.
-func token(flag string) ([]byte, error) {
-	if flag == "" {
-		flag = os.Getenv(wireup.EnvToken)
-	}
-	if b, err := hex.DecodeString(flag); err == nil {
-		return b, nil
-	}
-	return nil, usage(errors.New("--token: not hexadecimal (openssl rand -hex 16 makes one)"))
-}
-
 // run measures and writes.
 func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) error {
 	inJob := jobenv.InJob() && f.connect == ""
@@ -175,7 +161,7 @@ func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) er
 		p.step(r)
 		return k.Write(r)
 	}
-	err = measure(ctx, s, req, f.connect, f.token, inJob, emit)
+	err = measure(ctx, s, req, f.connect, &f.token, inJob, emit)
 	p.close(err == nil)
 	if err != nil {
 		return err
@@ -184,11 +170,11 @@ func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) er
 }
 
 // measure finds the ranks as the flags say and measures req.
-func measure(ctx context.Context, s streams, req bench.Request, connect, secret string, inJob bool, emit session.Emit) (err error) {
+func measure(ctx context.Context, s streams, req bench.Request, connect string, shared *secret, inJob bool, emit session.Emit) (err error) {
 	switch {
 	case connect != "":
 		var b []byte
-		if b, err = token(secret); err == nil {
+		if b, err = shared.read(s.err); err == nil {
 			err = session.Connect(ctx, connect, b, req, emit)
 		}
 	case inJob:

@@ -24,7 +24,8 @@ import (
 // plogpFlags are the flags of plogp.
 type plogpFlags struct {
 	fabric, format, out, label, profiles string
-	connect, token                       string
+	connect                              string
+	token                                secret
 	budget, calibrate                    time.Duration
 	max                                  string
 	compare, save, pin, quiet, startup   bool
@@ -83,7 +84,7 @@ and without again, in turns; the difference is what a saved profile adds.
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
 	fl.StringVar(&f.label, "label", "", "free text in the result")
 	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
-	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+	f.token.flags(fl)
 	fl.BoolVar(&f.compare, "compare", false, "say what has changed, and whether it is drift")
 	fl.BoolVar(&f.startup, "startup", false, "measure what sampling, and a saved profile, add to the start of an engine")
 	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: how often engines start each way")
@@ -149,7 +150,7 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 		switch {
 		case f.connect != "":
 			var secret []byte
-			if secret, err = token(f.token); err == nil {
+			if secret, err = f.token.read(s.err); err == nil {
 				res, err = session.PlogpConnect(ctx, f.connect, secret, req)
 			}
 			if err != nil {

@@ -12,17 +12,20 @@ import (
 
 func serveCommand(s streams) *cobra.Command {
 	var o session.ServeOptions
-	var secret string
+	var shared secret
 	cmd := &cobra.Command{
 		Use: "serve ADDR", Short: "Be the other host's rank for commands with --connect",
 		Long: `Listen on ADDR (host:port, or :port for all addresses) and play the second
 rank for one client after the other, until interrupted. What is measured, and
 over which fabric, is the client's choice.
 
-Anybody who reaches ADDR and knows the token can make this process allocate
-memory and use its links: give a token, or listen on a private network only.`,
-		Example: `  rmabench serve :7471
-  RMA_TOKEN=$(openssl rand -hex 16) rmabench serve 10.0.0.1:7471 --once`,
+Anybody who reaches ADDR and knows the secret can make this process allocate
+memory and use its links. It is as that of a job: at least 16 bytes, hexadecimal,
+in RMA_TOKEN or a file that is closed to others, the same for the client. Where
+everybody is trusted RMA_INSECURE=1 does without, on both sides.`,
+		Example: `  export RMA_TOKEN=$(openssl rand -hex 16)   # and the same where the client runs
+  rmabench serve :7471
+  rmabench serve 10.0.0.1:7471 --once --token-file ~/.rmabench-token`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage(fmt.Errorf("want one address such as :7471 (see %s --help)", cmd.CommandPath()))
@@ -33,7 +36,7 @@ memory and use its links: give a token, or listen on a private network only.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Token, err = token(secret); err != nil {
+			if o.Token, err = shared.read(s.err); err != nil {
 				return err
 			}
 			o.Log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -42,6 +45,6 @@ memory and use its links: give a token, or listen on a private network only.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.Once, "once", false, "end after one client, with its result as exit code")
-	cmd.Flags().StringVar(&secret, "token", "", "secret that clients must know, hexadecimal (default: $RMA_TOKEN)")
+	shared.flags(cmd.Flags())
 	return cmd
 }

@@ -18,10 +18,11 @@ import (
 
 // rendezvousFlags are the flags of rendezvous.
 type rendezvousFlags struct {
-	fabric, sizes, mode, format, out, connect, token string
-	rounds, window                                   int
-	time                                             time.Duration
-	pin, quiet, valid, check                         bool
+	fabric, sizes, mode, format, out, connect string
+	token                                     secret
+	rounds, window                            int
+	time                                      time.Duration
+	pin, quiet, valid, check                  bool
 }
 
 const rendezvousSizes = "64K:16M"
@@ -59,7 +60,7 @@ are measured twice in every round; how far those two differ is the noise.`,
 	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-	fl.StringVar(&f.token, "token", "", "secret shared with serve (default: $RMA_TOKEN)")
+	f.token.flags(fl)
 	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
 	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
 	fl.BoolVar(&f.check, "check", false, fmt.Sprintf("exit code 1 if a ratio is below %v beyond the noise", bench.RendezvousGoal))
@@ -101,7 +102,7 @@ func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request)
 	}
 	p := newProgress(bar, req.Points())
 	var rs []bench.Result
-	err := measure(ctx, s, req, f.connect, f.token, inJob, func(r bench.Result) error {
+	err := measure(ctx, s, req, f.connect, &f.token, inJob, func(r bench.Result) error {
 		p.step(r)
 		rs = append(rs, r)
 		return nil

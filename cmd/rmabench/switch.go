@@ -84,7 +84,7 @@ and fro: bytes over half a round trip.`,
 // run measures and writes.
 func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
 	if _, silent := f.inJob(); silent {
-		return f.play(ctx, req, choice.Emit{}, nil)
+		return f.play(ctx, s, req, choice.Emit{}, nil)
 	}
 	var bar io.Writer
 	if !f.quiet {
@@ -98,7 +98,7 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 		cs = append(cs, c)
 		return nil
 	}
-	err := f.play(ctx, req, choice.Emit{Curve: emit}, func() error { return session.CurvesLocal(ctx, req, s.err, emit) })
+	err := f.play(ctx, s, req, choice.Emit{Curve: emit}, func() error { return session.CurvesLocal(ctx, req, s.err, emit) })
 	p.close(err == nil)
 	if err != nil {
 		return err

@@ -29,9 +29,10 @@
 // the file RMA_TOKEN_FILE; else what the launcher gives to the processes of the
 // job and to nobody else (Open MPI's transport key; what rank 0 publishes
 // through PMI). On one host the ranks meet at a socket in a directory that only
-// their user may enter, which needs no secret. Several hosts without a secret
-// are refused, unless there is TLS or RMA_INSECURE=1: whoever reached the port
-// could join, and write to the ranks' memory.
+// their user may enter, and look at each other's user: that needs no secret. Every
+// other job without one is refused when it is joined, whoever started it
+// (wireup.ErrNoToken), unless there is TLS or RMA_INSECURE=1: whoever reached the
+// port could join, and write to the ranks' memory.
 //
 // # Files
 //
@@ -40,7 +41,6 @@
 //	pmi.go          MPICH, and all that speak PMI-1; pmiwire.go its lines
 //	hostlist.go     node[01-03,7]
 //	root.go         where to meet: RMA_ROOT, derived sockets and ports
-//	secret.go       the secret that it takes there
 //	dir_unix.go     the directory of sockets; dir_other.go
 //
 // It may import internal/wireup. tests/launchers runs it under the real ones.

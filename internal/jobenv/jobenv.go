@@ -14,16 +14,11 @@ import (
 const (
 	EnvLauncher = "RMA_LAUNCHER" // a launcher's name, or none; empty or auto: found by its variables
 	EnvServe    = "RMA_SERVE"    // 1, 0: rank 0 does, does not, run the rendezvous server itself
-	EnvInsecure = "RMA_INSECURE" // 1: several hosts may meet without a secret
 	EnvService  = "RMA_SERVICE"  // Kubernetes: headless service of the job's pods, with :port if need be
 )
 
-// Errors of environments that describe a job which cannot meet. They wrap
-// wireup.ErrEnvironment.
-var (
-	ErrNoRoot  = fmt.Errorf("%w: cannot tell where the ranks are to meet", wireup.ErrEnvironment)
-	ErrNoToken = fmt.Errorf("%w: ranks on several hosts need a secret", wireup.ErrEnvironment)
-)
+// ErrNoRoot is a job whose ranks cannot meet. It wraps wireup.ErrEnvironment.
+var ErrNoRoot = fmt.Errorf("%w: cannot tell where the ranks are to meet", wireup.ErrEnvironment)
 
 // Found is the job of this process.
 type Found struct {

@@ -95,7 +95,7 @@ func TestRecordedEnvironments(t *testing.T) {
 		require.Equal(t, c.launcher, f.Launcher, name)
 		require.Equal(t, []int{c.rank, c.size, c.local, c.here}, []int{f.Rank, f.Size, f.LocalRank, f.LocalSize}, "%s: rank, size, local rank and size", name)
 		require.Equal(t, c.prepares, f.Prepare != nil, name)
-		require.Equal(t, c.secret, len(f.Token) >= minToken, name)
+		require.Equal(t, c.secret, len(f.Token) >= wireup.MinToken, name)
 		if c.root == "" {
 			require.Empty(t, f.Root, name)
 		} else {
@@ -114,19 +114,14 @@ func TestRefusedEnvironments(t *testing.T) {
 	}{
 		"Open MPI, rank 0 elsewhere":   {"openmpi-4.1-two-hosts", []string{"OMPI_COMM_WORLD_RANK=0"}, ErrNoRoot, "rank 0 does not run on the host of mpirun, so RMA_ROOT=host:port has to be set"},
 		"Open MPI 5, two hosts":        {"openmpi-4.1-two-hosts", []string{"OMPI_MCA_orte_hnp_uri"}, ErrNoRoot, "under openmpi"},
-		"Open MPI 5, no secret":        {"openmpi-4.1-two-hosts", []string{"OMPI_MCA_orte_precondition_transports", explicit}, ErrNoToken, "mpirun -x RMA_TOKEN"},
-		"Slurm, two nodes, no secret":  {"slurm-22.05-two-nodes", nil, ErrNoToken, "export RMA_TOKEN=$(openssl rand -hex 32) before srun"},
-		"Slurm, short secret":          {"slurm-22.05-two-nodes", []string{"RMA_TOKEN=01"}, ErrNoToken, "at least 16 bytes"},
 		"Slurm, rank 0 elsewhere":      {"slurm-22.05-two-nodes", []string{token, "SLURM_PROCID=0"}, ErrNoRoot, "rank 0 runs on n2, not on the first node, n1"},
 		"Slurm, bad list":              {"slurm-22.05-two-nodes", []string{token, "SLURM_STEP_NODELIST=n[1-"}, wireup.ErrEnvironment, "no list of hosts"},
 		"Slurm, no list":               {"slurm-22.05-two-nodes", []string{token, "SLURM_STEP_NODELIST"}, ErrNoRoot, "SLURM_STEP_NODELIST is missing"},
 		"Slurm, no rank":               {"slurm-22.05-one-node", []string{"SLURM_PROCID=4"}, wireup.ErrEnvironment, `SLURM_PROCID="4": want 0 … 3`},
 		"MPICH over a port":            {"", []string{"PMI_PORT=vm:40241", "PMI_ID=0", "MPI_LOCALNRANKS=2"}, wireup.ErrEnvironment, "without -pmi-port"},
-		"MPICH, RMA_ROOT, no secret":   {"mpich-4.0-two-hosts", []string{explicit}, ErrNoToken, "without RMA_ROOT the launcher brings one"},
 		"Kubernetes, no size":          {"", []string{index, service, pod}, wireup.ErrEnvironment, `RMA_SIZE=""`},
 		"Kubernetes, no service":       {"", []string{index, size, pod, token}, ErrNoRoot, "RMA_SERVICE does not name"},
 		"Kubernetes, no pod":           {"", []string{index, size, service, token}, ErrNoRoot, `HOSTNAME="" is not`},
-		"Kubernetes, no secret":        {"", []string{index, size, service, pod}, ErrNoToken, "a Secret as RMA_TOKEN"},
 		"unknown launcher":             {"", []string{"RMA_LAUNCHER=pbs"}, wireup.ErrEnvironment, "want auto, none, rma, openmpi"},
 		"another launcher than forced": {"mpich-4.0-one-host", []string{"RMA_LAUNCHER=slurm"}, wireup.ErrEnvironment, "SLURM_PROCID"},
 		"half a description":           {"", []string{explicit}, wireup.ErrEnvironment, "RMA_SIZE"},
@@ -137,6 +132,40 @@ func TestRefusedEnvironments(t *testing.T) {
 	} {
 		_, err := from(recorded(t, c.file, c.changes...))
 		require.ErrorIs(t, err, c.is, name)
+		require.ErrorIs(t, err, wireup.ErrEnvironment, name)
+		require.ErrorContains(t, err, c.says, name)
+	}
+}
+
+// Whoever starts it, and however: what others reach needs a secret.
+func TestEveryLauncherNeedsASecret(t *testing.T) {
+	t.Parallel()
+	const hand, short = "RMA_RANK=1", "RMA_TOKEN=00ff"
+	for name, c := range map[string]struct {
+		file    string
+		changes []string
+		says    string
+	}{
+		"by hand":                    {"", []string{hand, "RMA_SIZE=2", explicit}, "RMA_TOKEN on all ranks"},
+		"by hand, loopback":          {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:7117"}, "others reach 127.0.0.1:7117"},
+		"by hand, short secret":      {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=localhost:7117", short}, "at least 16 bytes and has one of 2"},
+		"by hand, several roots":     {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=unix:/x,[::1]:7117"}, "others reach [::1]:7117"},
+		"by hand, rank 0":            {"", []string{"RMA_RANK=0", "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:0", "RMA_SERVE=1"}, "others reach 127.0.0.1:"},
+		"forced":                     {"openmpi-4.1-one-host", []string{"RMA_LAUNCHER=rma", hand, "RMA_SIZE=2", explicit}, "RMA_TOKEN on all ranks"},
+		"Open MPI 5":                 {"openmpi-4.1-two-hosts", []string{"OMPI_MCA_orte_precondition_transports", explicit}, "mpirun -x RMA_TOKEN"},
+		"Open MPI, loopback":         {"openmpi-4.1-one-host", []string{"OMPI_MCA_orte_precondition_transports", "RMA_ROOT=127.0.0.1:7117"}, "mpirun -x RMA_TOKEN"},
+		"Open MPI, short secret":     {"openmpi-4.1-two-hosts", []string{short}, "has one of 2"},
+		"Slurm, two nodes":           {"slurm-22.05-two-nodes", nil, "export RMA_TOKEN=$(openssl rand -hex 32) before srun"},
+		"Slurm, short secret":        {"slurm-22.05-two-nodes", []string{short}, "at least 16 bytes"},
+		"Slurm, second root":         {"slurm-22.05-one-node", []string{"RMA_ROOT=unix:/x,node7:7000"}, "others reach node7:7000"},
+		"MPICH, RMA_ROOT":            {"mpich-4.0-two-hosts", []string{explicit}, "without RMA_ROOT the launcher brings one"},
+		"Kubernetes":                 {"", []string{index, size, service, pod}, "a Secret as RMA_TOKEN"},
+		"insecure, but not this one": {"slurm-22.05-two-nodes", []string{"RMA_INSECURE=0"}, "RMA_INSECURE=1 where everybody is trusted"},
+	} {
+		f, err := from(recorded(t, c.file, c.changes...))
+		require.NoError(t, err, name)
+		_, err = wireup.Join(t.Context(), f.Config)
+		require.ErrorIs(t, err, wireup.ErrNoToken, name)
 		require.ErrorIs(t, err, wireup.ErrEnvironment, name)
 		require.ErrorContains(t, err, c.says, name)
 	}

@@ -22,10 +22,10 @@ func kubernetes(e env) (*place, error) {
 		return nil, err
 	}
 	p := &place{
-		hint:   "a Secret as RMA_TOKEN, or mounted and named by RMA_TOKEN_FILE",
 		noRoot: EnvService + " does not name the headless service of the pods",
 	}
 	p.Config = c
+	p.TokenHint = "a Secret as RMA_TOKEN, or mounted and named by RMA_TOKEN_FILE"
 	job, isPod := strings.CutSuffix(e("HOSTNAME"), "-"+e("JOB_COMPLETION_INDEX"))
 	p.id = "kubernetes " + job
 	service := e(EnvService)

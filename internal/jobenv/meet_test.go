@@ -197,6 +197,19 @@ func (s *pmiServer) answer(conn net.Conn, line string) (out []pmiAnswer) {
 	return []pmiAnswer{{conn, a}}
 }
 
+// What rank 0 makes admits; what the user sets instead has to, too.
+func TestPMIWithAShortSecret(t *testing.T) {
+	t.Parallel()
+	s := &pmiServer{n: 1, vals: map[string]string{}}
+	fd := s.connect(t)
+	f, err := from(recorded(t, "mpich-4.0-two-hosts", "PMI_RANK=0", fmt.Sprintf("PMI_FD=%d", fd), "RMA_TOKEN=00ff"))
+	require.NoError(t, err)
+	_, err = wireup.Join(t.Context(), f.Config)
+	require.ErrorIs(t, err, wireup.ErrNoToken)
+	require.NoError(t, syscall.Close(fd))
+	s.wg.Wait()
+}
+
 func TestHostilePMI(t *testing.T) {
 	t.Parallel()
 	for cmd, line := range map[string]string{

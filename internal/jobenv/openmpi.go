@@ -17,10 +17,10 @@ func openMPI(e env) (*place, error) {
 	p := &place{
 		id:      "openmpi " + e("PMIX_NAMESPACE") + " " + e("OMPI_MCA_orte_precondition_transports"),
 		oneHost: e.is("OMPI_COMM_WORLD_LOCAL_SIZE", c.Size),
-		hint:    "export RMA_TOKEN=$(openssl rand -hex 32), then mpirun -x RMA_TOKEN …",
 		noRoot:  "the ranks run on several hosts",
 	}
 	p.Config = c
+	p.TokenHint = "export RMA_TOKEN=$(openssl rand -hex 32), then mpirun -x RMA_TOKEN …"
 	if p.oneHost {
 		p.LocalSize = c.Size
 	}

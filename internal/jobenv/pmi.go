@@ -28,9 +28,9 @@ func pmi(e env) (*place, error) {
 	p := &place{
 		id:      "pmi " + e("PMI_JOBID"),
 		oneHost: e.is("MPI_LOCALNRANKS", c.Size) || e("MPI_LOCALNRANKS") == "" && e.is("SLURM_STEP_NUM_NODES", 1),
-		hint:    "without RMA_ROOT the launcher brings one; else export RMA_TOKEN=$(openssl rand -hex 32) before mpirun",
 	}
 	p.Config = c
+	p.TokenHint = "without RMA_ROOT the launcher brings one; else export RMA_TOKEN=$(openssl rand -hex 32) before mpirun"
 	if p.oneHost {
 		p.LocalSize = c.Size
 	}

@@ -26,7 +26,6 @@ type place struct {
 	root    string // where ranks of several hosts meet, if the launcher tells
 	noRoot  string // why root is empty, and what would help
 	secret  []byte // known to the job's processes only, if the launcher gives one
-	hint    string // how a secret is handed to all ranks
 	prepare func(ctx context.Context, c *wireup.Config) error
 }
 
@@ -58,6 +57,9 @@ func (p *place) complete(e env) error {
 	if p.TLS, err = wireup.TLSFrom(e); err != nil {
 		return err
 	}
+	if p.Insecure, err = wireup.InsecureFrom(e); err != nil {
+		return err
+	}
 	if p.Token, err = wireup.TokenFrom(e); err != nil {
 		return err
 	}
@@ -79,14 +81,8 @@ func (p *place) complete(e env) error {
 	default:
 		return fmt.Errorf("%w: %s, so %s=host:port has to be set: a host of rank 0 that all reach", ErrNoRoot, p.noRoot, wireup.EnvRoot)
 	}
-	network, address, err := wireup.ParseRoot(strings.SplitN(p.Root, ",", 2)[0])
-	if err != nil {
+	if _, _, err := wireup.ParseRoot(strings.SplitN(p.Root, ",", 2)[0]); err != nil {
 		return err
-	}
-	if network != "unix" && !isLoopback(address) {
-		if err := p.checkSecret(e); err != nil {
-			return err
-		}
 	}
 	if p.Rank == 0 && e(EnvServe) != "0" {
 		p.Prepare = ListenAt(p.Root)
@@ -104,9 +100,6 @@ func (p *place) atSocket(e env, c *wireup.Config) error {
 	}
 	d := digest(p.id)
 	c.Root = "unix:" + filepath.Join(dir, p.Launcher+"-"+hex.EncodeToString(d[:8]))
-	if c.Token == nil {
-		c.Token = d[8:] // no secret, but tells jobs apart
-	}
 	if c.Rank == 0 {
 		c.Listener, err = listen(c.Root)
 	}

@@ -21,10 +21,10 @@ func slurm(e env) (*place, error) {
 	p := &place{
 		id:      fmt.Sprintf("slurm %s %s.%s %s", e("SLURM_CLUSTER_NAME"), e("SLURM_JOB_ID"), e("SLURM_STEP_ID"), e("SLURM_STEP_LAUNCHER_PORT")),
 		oneHost: e.is("SLURM_STEP_NUM_NODES", 1),
-		hint:    "export RMA_TOKEN=$(openssl rand -hex 32) before srun, or srun --mpi=pmi2, which brings one",
 		noRoot:  "SLURM_STEP_NODELIST is missing",
 	}
 	p.Config = c
+	p.TokenHint = "export RMA_TOKEN=$(openssl rand -hex 32) before srun, or srun --mpi=pmi2, which brings one"
 	if p.oneHost {
 		p.LocalSize = c.Size
 		return p, nil

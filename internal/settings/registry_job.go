@@ -30,16 +30,16 @@ var jobSettings = []Setting{
 		What: "headless service of the pods of an indexed Kubernetes Job, with `:port` if it is not 7117", Where: "internal/jobenv", Since: "0.1",
 	},
 	{
-		Env: "RMA_TOKEN", Group: Job, Type: Type{Kind: Secret}, Else: "empty: proves nothing", EnvOnly: true,
-		What: "the job's secret, the same for the server and all ranks; proved by both sides, never sent", Where: "internal/wireup", Since: "0.1",
+		Env: "RMA_TOKEN", Group: Job, Type: Type{Kind: Secret}, Else: "none: enough only at a Unix socket of one user", EnvOnly: true,
+		What: "the job's secret, at least 16 bytes, the same for the server and all ranks; proved by both sides, never sent; what they exchange is sealed with keys that follow from it", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TOKEN_FILE", Group: Job, Type: Type{Kind: Path}, Else: "none", EnvOnly: true,
-		What: "file that holds the secret, hexadecimal, where RMA_TOKEN is not set", Where: "internal/wireup", Since: "0.1",
+		What: "file that holds the secret, hexadecimal, where RMA_TOKEN is not set; refused if this user's, and open to others", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_INSECURE", Group: Job, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
-		What: "ranks on several hosts may meet without a secret", Why: "whoever reaches the port could join, and write to the ranks' memory", Where: "internal/jobenv", Since: "0.1",
+		What: "a job may meet without a secret where others reach its rendezvous, the loopback included", Why: "whoever reaches it could join, and write to the ranks' memory", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TLS_CERT", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,

@@ -68,13 +68,14 @@ const (
 	codeExists
 	codeProtocol
 	codeGivenUp
+	codeUser
 )
 
 var codeErr = map[code]error{
 	codeVersion: ErrVersion, codeToken: ErrToken, codeSize: ErrSize, codeRank: ErrRank,
 	codeDuplicate: ErrDuplicateRank, codeClosing: ErrServerGone, codeGone: ErrPeerGone,
 	codeTimeout: ErrTimeout, codeTooLarge: ErrTooLarge, codeExists: ErrExists, codeProtocol: ErrProtocol,
-	codeGivenUp: ErrGivenUp,
+	codeGivenUp: ErrGivenUp, codeUser: ErrUser,
 }
 
 func (c code) err() error {

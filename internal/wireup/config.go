@@ -23,6 +23,7 @@ const (
 	EnvTLSCert   = "RMA_TLS_CERT"   // see LoadTLS: this process's certificate,
 	EnvTLSKey    = "RMA_TLS_KEY"    // its key,
 	EnvTLSCA     = "RMA_TLS_CA"     // and who has to have signed the others'
+	EnvInsecure  = "RMA_INSECURE"   // 1: no secret needed, see ErrNoToken
 	EnvJob       = "RMA_JOB"        // name of the job, for messages and names of shared objects
 	EnvLocalRank = "RMA_LOCAL_RANK" // rank among the job's processes of this host
 	EnvTimeout   = "RMA_TIMEOUT"    // Config.Timeout, as in "30s"
@@ -59,8 +60,16 @@ type Config struct {
 	// Log gets what the server of this rank refuses and loses. May be nil.
 	Log *slog.Logger
 
-	// Token is the job's secret. Empty proves nothing to anybody.
+	// Token is the job's secret: at least MinToken bytes where there is neither TLS
+	// nor a Unix socket between processes of one user. See ErrNoToken.
 	Token []byte
+
+	// Insecure joins without that, where everybody is trusted.
+	Insecure bool
+
+	// TokenHint says how a secret reaches all ranks, for the error of a job that
+	// lacks one. May be empty.
+	TokenHint string
 
 	// Job names the job. Empty is fine.
 	Job string
@@ -106,6 +115,9 @@ func From(get func(string) string) (Config, error) {
 		return Config{}, err
 	}
 	if c.TLS, err = TLSFrom(get); err != nil {
+		return Config{}, err
+	}
+	if c.Insecure, err = InsecureFrom(get); err != nil {
 		return Config{}, err
 	}
 	if c.Root = get(EnvRoot); c.Root == "" && c.Size > 1 {

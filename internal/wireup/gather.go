@@ -204,6 +204,9 @@ func (s *state) missing(ranks []int, what string) (listed []int, more int, text 
 		}
 		text += fmt.Sprintf("%s %s%s", rankList(late), have(late), strings.TrimPrefix(what, "has"))
 	}
+	if who := s.refused.String(); who != "" && len(absent) > 0 {
+		text += "; " + who
+	}
 	more = max(0, len(ranks)-MaxListed)
 	return ranks[:len(ranks)-more], more, text
 }

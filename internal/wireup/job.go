@@ -48,7 +48,7 @@ type Job struct {
 // Join joins the job that cfg describes and returns when the server has
 // admitted this rank; it does not wait for other ranks (Barrier does). While
 // the server is not there yet it tries again, until ctx ends or cfg.Timeout.
-// Errors wrap ErrVersion, ErrToken, ErrSize, ErrRank, ErrDuplicateRank,
+// Errors wrap ErrNoToken, ErrVersion, ErrToken, ErrSize, ErrRank, ErrDuplicateRank,
 // ErrServerGone or ErrTimeout.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
 	if cfg.Size == 0 {
@@ -94,10 +94,20 @@ func (j *Job) connect(ctx context.Context) (*opener, error) {
 	if err != nil {
 		return nil, err
 	}
+	admit := admission{j.cfg.Token, j.cfg.TLS, j.cfg.Insecure, j.cfg.TokenHint}
+	for _, r := range roots {
+		if err := admit.check(r.network, r.address); err != nil {
+			return nil, err
+		}
+	}
 	start := time.Now()
 	for try := 0; ; try++ {
 		conn, err := j.dial(ctx, roots[try%len(roots)], len(roots) > 1)
 		if err == nil {
+			if err := admit.checkPeer(conn); err != nil {
+				conn.Close()
+				return nil, err
+			}
 			var in *opener
 			if in, err = j.handshake(ctx, conn); err == nil {
 				j.conn = conn

@@ -13,12 +13,16 @@ const failedLinger = 500 * time.Millisecond
 // serve runs the server of the job inside this rank: rank 0 of a job that no
 // launcher serves, and jobs of one.
 func (j *Job) serve(ctx context.Context) (*opener, error) {
-	srv, err := newServer(ServerConfig{Size: j.cfg.Size, Token: j.cfg.Token, TLS: j.cfg.TLS, Log: j.cfg.Log})
+	srv, err := newServer(ServerConfig{
+		Size: j.cfg.Size, Token: j.cfg.Token, TLS: j.cfg.TLS, Insecure: j.cfg.Insecure, TokenHint: j.cfg.TokenHint, Log: j.cfg.Log,
+	})
 	if err != nil {
 		return nil, err // the caller closes the listener
 	}
 	if j.cfg.Listener != nil {
-		srv.listen(j.cfg.Listener)
+		if err := srv.listen(j.cfg.Listener); err != nil {
+			return nil, err
+		}
 	}
 	here, there := net.Pipe()
 	srv.serveConn(there, there)

@@ -101,12 +101,12 @@ func TestServingRankOfAFailedJobWaitsForNobody(t *testing.T) {
 	for _, joined := range []int{1, 2} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		j, err := Join(t.Context(), Config{Size: 3, Listener: ln, Timeout: time.Hour})
+		j, err := Join(t.Context(), Config{Size: 3, Listener: ln, Token: testToken, Timeout: time.Hour})
 		require.NoError(t, err)
 		j.linger = time.Hour
 		var other *Job
 		if joined == 2 {
-			other, err = Join(t.Context(), Config{Rank: 1, Size: 3, Root: ln.Addr().String()})
+			other, err = Join(t.Context(), Config{Rank: 1, Size: 3, Root: ln.Addr().String(), Token: testToken})
 			require.NoError(t, err)
 		}
 		j.Abort("rank 2 has not joined")

@@ -12,6 +12,9 @@ import (
 // maxTokenFile bounds what is read of a token file.
 const maxTokenFile = 4096
 
+// ErrTokenFile is a file with the job's secret that is not this user's alone.
+var ErrTokenFile = fmt.Errorf("%w: the secret is open to other users", ErrEnvironment)
+
 // TokenFrom reads the job's secret from RMA_TOKEN, else from the file that
 // RMA_TOKEN_FILE names; nil without either. Errors wrap ErrEnvironment and do
 // not repeat the secret.
@@ -24,6 +27,11 @@ func TokenFrom(get func(string) string) ([]byte, error) {
 			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err != nil {
+			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
+		} else if openToOthers(info) {
+			return nil, fmt.Errorf("wireup: %w: %s has mode %04o: chmod 600 (Kubernetes: defaultMode: 0400)", ErrTokenFile, from, info.Mode().Perm())
+		}
 		b, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
 		if err != nil {
 			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)

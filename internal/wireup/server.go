@@ -34,22 +34,34 @@ const leftText = "left"
 // ServerConfig configures the rendezvous server.
 type ServerConfig struct {
 	Size  int    // ranks of the job, 1 … MaxRanks
-	Token []byte // the job's secret; empty admits everybody who can connect
+	Token []byte // the job's secret, as Config.Token
 
 	// TLS protects connections from other hosts: of listeners that are not Unix
 	// sockets. See LoadTLS. Nil: none.
 	TLS *tls.Config
 
-	// Log gets refusals and lost ranks. Nil: nothing is logged.
+	// Insecure admits everybody who can connect. See ErrNoToken.
+	Insecure bool
+
+	// TokenHint is for the error of a job without a secret, as Config.TokenHint.
+	TokenHint string
+
+	// Joined is called when a rank has been admitted; it must not block nor call the
+	// Server. May be nil.
+	Joined func(rank int)
+
+	// Log gets refusals, the more of a kind the fewer of them, and lost ranks. Nil:
+	// nothing is logged.
 	Log *slog.Logger
 }
 
 // Server is the rendezvous server of one job. Its methods may be called from
 // any goroutine.
 type Server struct {
-	cfg  ServerConfig
-	ln   net.Listener // nil when only serveConn is used
-	stop func() bool  // ends the watch on the context
+	cfg   ServerConfig
+	admit admission
+	ln    net.Listener // nil when only serveConn is used
+	stop  func() bool  // ends the watch on the context
 
 	mu       sync.Mutex
 	st       *state
@@ -65,14 +77,17 @@ type Server struct {
 }
 
 // Serve runs the server of one job on ln, which it owns from now on, until
-// Close or the end of ctx.
+// Close or the end of ctx. Errors wrap ErrSize or ErrNoToken.
 func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, error) {
 	s, err := newServer(cfg)
 	if err != nil {
 		ln.Close()
 		return nil, err
 	}
-	s.listen(ln)
+	if err := s.listen(ln); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("wireup: serve: %w", err)
+	}
 	s.mu.Lock()
 	s.stop = context.AfterFunc(ctx, func() { s.Close() })
 	s.mu.Unlock()
@@ -80,10 +95,14 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, err
 }
 
 // listen takes connections of ln from now on. Once, before Close.
-func (s *Server) listen(ln net.Listener) {
+func (s *Server) listen(ln net.Listener) error {
+	if err := s.admit.check(ln.Addr().Network(), ln.Addr().String()); err != nil {
+		return err
+	}
 	s.ln = ln
 	s.wg.Add(1)
 	go s.accept()
+	return nil
 }
 
 func newServer(cfg ServerConfig) (*Server, error) {
@@ -94,7 +113,7 @@ func newServer(cfg ServerConfig) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		cfg: cfg, st: newState(cfg.Size), conns: map[*client]struct{}{},
+		cfg: cfg, admit: admission{cfg.Token, cfg.TLS, cfg.Insecure, cfg.TokenHint}, st: newState(cfg.Size), conns: map[*client]struct{}{},
 		done: make(chan struct{}), finished: make(chan struct{}),
 	}, nil
 }
@@ -264,9 +283,12 @@ func (s *Server) serve(raw, conn net.Conn) {
 		}
 	}
 	if c == nil {
+		text, n, tell := s.st.refused.note(err)
 		s.mu.Unlock()
 		raw.Close()
-		s.cfg.Log.Warn("wireup: connection refused", "from", conn.RemoteAddr(), "err", err)
+		if tell {
+			s.cfg.Log.Warn("wireup: connection refused", "from", conn.RemoteAddr(), "why", text, "times", n, "err", err)
+		}
 		return
 	}
 	s.mu.Unlock()
@@ -323,8 +345,12 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	h := handshake{token: s.cfg.Token, server: newNonce()}
 	var err error
 	if h.binding, err = binding(context.Background(), conn); err != nil {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", ErrTLS, err)
+		}
 		return nil, err
 	}
+	stranger := s.admit.checkPeer(raw)
 	hello := message{typ: msgHello, version: Version, nonce: h.server}
 	if _, err := conn.Write(hello.append(nil)); err != nil {
 		return nil, err
@@ -337,6 +363,8 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	h.client, h.rank, h.size = m.nonce, m.rank, m.size
 	why, text := codeOK, ""
 	switch {
+	case stranger != nil:
+		why = codeUser
 	case m.typ != msgJoin:
 		why = codeProtocol
 	case m.version != Version:
@@ -393,5 +421,8 @@ func (s *Server) enter(c *client) (why code, text string) {
 	s.conns[c] = struct{}{}
 	s.wg.Add(1)
 	go c.write()
+	if s.cfg.Joined != nil {
+		s.cfg.Joined(c.rank)
+	}
 	return codeOK, ""
 }

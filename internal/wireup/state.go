@@ -27,6 +27,7 @@ type state struct {
 	gets    map[rankKey]map[*wait]struct{}
 	gathers map[string]*gather
 
+	refused refused  // who was not admitted
 	aborted *message // the abort frame, once
 }
 
@@ -49,7 +50,7 @@ func newState(size int) *state {
 	return &state{
 		size: size, clients: make([]*client, size), joined: make([]bool, size), gone: make([]string, size),
 		stored: make([]int, size), vals: map[rankKey][]byte{}, gets: map[rankKey]map[*wait]struct{}{},
-		gathers: map[string]*gather{},
+		gathers: map[string]*gather{}, refused: refused{},
 	}
 }
 

@@ -391,7 +391,7 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Serve(ctx, ln, ServerConfig{Size: 1})
+	s, err := Serve(ctx, ln, ServerConfig{Size: 1, Token: testToken})
 	require.NoError(t, err)
 	cancel()
 	<-s.Done()

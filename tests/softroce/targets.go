@@ -76,7 +76,7 @@ var targets = []target{
 // betweenGuests measures, and validates every byte, from the second guest to the
 // first, which may not listen yet when the second starts.
 const betweenGuests = `set -e
-export RMA_TOKEN=5eed5eed5eed5eed
+export RMA_TOKEN=5eed5eed5eed5eed5eed5eed5eed5eed
 if [ "$NODE" = 0 ]; then exec "$0" serve --once "$ME:7471"; fi
 until "$0" lat --connect "$PEER:7471" --fabric verbs --op "${OP:-put}" --sizes 8,4K,64K --time 100ms --validate --quiet 2>err; do
 	grep -q "connection refused" err || { cat err >&2; exit 1; }

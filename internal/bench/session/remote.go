@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -17,8 +18,13 @@ import (
 
 // ServeOptions configures Serve.
 type ServeOptions struct {
-	Token []byte // clients must know it; empty admits everybody
+	Token []byte // clients must know it, as the ranks of a job do (wireup.ErrNoToken)
 	Once  bool   // return after one client
+
+	// Hello is how long a client that has joined may take to say what it wants. Zero
+	// means 15 s.
+	Hello time.Duration
+
 	Log   *slog.Logger
 	Ready func(net.Addr) // called once, when clients may come; may be nil
 }
@@ -30,7 +36,10 @@ func Serve(ctx context.Context, addr string, o ServeOptions) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	for first := true; ; first = false {
+	if o.Hello == 0 {
+		o.Hello = 15 * time.Second
+	}
+	for {
 		var lc net.ListenConfig
 		ln, err := lc.Listen(ctx, "tcp", addr)
 		if err != nil {
@@ -38,14 +47,12 @@ func Serve(ctx context.Context, addr string, o ServeOptions) error {
 		}
 		// The same port for the next client, also if it was chosen for us.
 		addr = ln.Addr().String()
-		if first && o.Ready != nil {
-			o.Ready(ln.Addr())
-		}
 		err = serveOne(ctx, ln, o)
+		o.Ready = nil
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case o.Once:
+		case o.Once, errors.Is(err, wireup.ErrEnvironment):
 			return err
 		case err != nil:
 			o.Log.Warn("measurement failed", "err", err)
@@ -55,17 +62,36 @@ func Serve(ctx context.Context, addr string, o ServeOptions) error {
 
 // serveOne plays rank 1 of one job, which it also hosts.
 func serveOne(ctx context.Context, ln net.Listener, o ServeOptions) (err error) {
-	srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2, Token: o.Token, Log: o.Log})
+	insecure, err := wireup.InsecureFrom(os.Getenv)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	client := make(chan struct{}) // closed when it has joined
+	joined := func(rank int) {
+		if rank == 0 {
+			close(client)
+		}
+	}
+	srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2, Token: o.Token, Insecure: insecure, Joined: joined, Log: o.Log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, srv.Close()) }()
+	if o.Ready != nil {
+		o.Ready(ln.Addr())
+	}
 	root := "tcp:" + reach(ln.Addr())
-	job, err := wireup.Join(ctx, wireup.Config{Rank: 1, Size: 2, Root: root, Token: o.Token, Timeout: -1})
+	job, err := wireup.Join(ctx, wireup.Config{Rank: 1, Size: 2, Root: root, Token: o.Token, Insecure: insecure})
 	if err != nil {
 		return err
 	}
-	err = attend(ctx, job, links.Options{Bind: bindFor(ln.Addr())})
+	select {
+	case <-client:
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), job.Close())
+	}
+	err = attend(ctx, job, o.Hello, links.Options{Bind: bindFor(ln.Addr())})
 	err = errors.Join(err, job.Close())
 	if err == nil {
 		// Rank 0 may still want what this rank said last.
@@ -106,8 +132,8 @@ const (
 )
 
 // attend is rank 1's part of whatever rank 0 wants.
-func attend(ctx context.Context, job *wireup.Job, o links.Options) error {
-	kind, err := wanted(ctx, job)
+func attend(ctx context.Context, job *wireup.Job, hello time.Duration, o links.Options) error {
+	kind, err := wanted(ctx, job, hello)
 	if err != nil {
 		return fmt.Errorf("what the client wants: %w", err)
 	}
@@ -123,9 +149,11 @@ func attend(ctx context.Context, job *wireup.Job, o links.Options) error {
 }
 
 // wanted is the kind of work that rank 0 says, unless it leaves without a word.
-func wanted(ctx context.Context, job *wireup.Job) ([]byte, error) {
+func wanted(ctx context.Context, job *wireup.Job, hello time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	ctx, stop := context.WithTimeout(ctx, hello)
+	defer stop()
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
@@ -187,7 +215,11 @@ func connect(ctx context.Context, addr string, token []byte, kind string, part f
 	if err := probe.Close(); err != nil {
 		return err
 	}
-	job, err := wireup.Join(ctx, wireup.Config{Rank: 0, Size: 2, Root: "tcp:" + addr, Token: token})
+	insecure, err := wireup.InsecureFrom(os.Getenv)
+	if err != nil {
+		return err
+	}
+	job, err := wireup.Join(ctx, wireup.Config{Rank: 0, Size: 2, Root: "tcp:" + addr, Token: token, Insecure: insecure})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// secret is what a command shares with serve.
+type secret struct{ text, file string }
+
+func (s *secret) flags(fl *pflag.FlagSet) {
+	fl.StringVar(&s.file, "token-file", "", "file with the secret of serve and its clients, hexadecimal (default: $RMA_TOKEN, else the file $RMA_TOKEN_FILE)")
+	fl.StringVar(&s.text, "token", "", "the secret itself")
+	if err := fl.MarkHidden("token"); err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+// read returns the secret of the flags, else that of the environment. It warns of the
+// flag that shows it.
+func (s *secret) read(warn io.Writer) ([]byte, error) {
+	if s.text != "" {
+		fmt.Fprintln(warn, "rmabench: warning: --token is deprecated, as every user of the host can read it: use RMA_TOKEN or --token-file")
+		b, err := hex.DecodeString(s.text)
+		if err != nil {
+			return nil, usage(errors.New("--token: not hexadecimal (openssl rand -hex 16 makes one)"))
+		}
+		return b, nil
+	}
+	b, err := wireup.TokenFrom(func(name string) string {
+		switch {
+		case s.file == "":
+			return os.Getenv(name)
+		case name == wireup.EnvTokenFile:
+			return s.file
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return b, nil
+}
