@@ -102,6 +102,7 @@ func (p *Peer) connect(ctx context.Context) {
 		default:
 			p.ep, p.self = ep, self
 			p.near, _ = ep.(fabric.Direct)
+			p.unaided.Store(p.own || e.unaided(ep, p.link))
 			e.proto.feel(p, &theirs)
 			if !p.own {
 				e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
@@ -114,6 +115,15 @@ func (p *Peer) connect(ctx context.Context) {
 	if refuse {
 		p.refuseKnock(err)
 	}
+}
+
+// unaided reports whether the link with that index carries out requests on any memory
+// of the peer at the other end of ep by itself.
+func (e *Engine) unaided(ep fabric.Endpoint, link int) bool {
+	if n, ok := ep.(fabric.Neighbour); ok {
+		return n.Near().Private == "process_vm"
+	}
+	return !e.links[link].Caps().TargetProgress
 }
 
 // join makes the endpoint and connects it with that of the peer, whose knock it fills in.

@@ -52,6 +52,8 @@ type Engine struct {
 	die      context.CancelFunc // ends life
 	closed   atomic.Bool
 	handlers []*Handler    // whose workers end with the engine
+	parting  sync.Once     // what Close does first
+	before   []func()      // calls that it makes then
 	ended    chan struct{} // closed when Close is through
 	err      error         // of Close
 }
@@ -103,6 +105,15 @@ func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 // peer writes. It reports whether anything happened.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
 
+// BeforeClose has Close call f before it ends anything: for libraries that have
+// something to deliver still. f must return; calls of Close that come meanwhile wait.
+// Once Close has begun f is not called.
+func (e *Engine) BeforeClose(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.before = append(e.before, f)
+}
+
 // closeTime bounds how long Close waits for links to give requests back.
 const closeTime = 5 * time.Second
 
@@ -112,6 +123,7 @@ const closeTime = 5 * time.Second
 // until they are with their peers, where receives get them now or later, and if a peer
 // does not answer in 5 s its error says so. Idempotent; returns when all has stopped.
 func (e *Engine) Close() error {
+	e.parting.Do(e.part)
 	e.mu.Lock()
 	already := e.closed.Swap(true)
 	e.mu.Unlock()
@@ -204,6 +216,16 @@ func (e *Engine) settle() error {
 		case !e.prog.Progress():
 			time.Sleep(20 * time.Microsecond)
 		}
+	}
+}
+
+// part calls what was given to BeforeClose.
+func (e *Engine) part() {
+	e.mu.Lock()
+	before := e.before
+	e.mu.Unlock()
+	for _, f := range before {
+		f()
 	}
 }
 

@@ -47,6 +47,7 @@ type Peer struct {
 	serves  serving  // the peer's requests
 	pulse   pulse
 
+	unaided   atomic.Bool
 	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
 
 	talk talk
@@ -57,6 +58,11 @@ func (p *Peer) Rank() int { return p.rank }
 
 // Link is the name of the link that reaches the peer.
 func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
+
+// Unaided reports whether this side reaches the peer's memory, whatever kind it is of,
+// without the peer's process: what it fetches is there soon even if that is stopped.
+// False before there is a connection.
+func (p *Peer) Unaided() bool { return p.unaided.Load() }
 
 // Put copies src to dst. Short path: does not allocate or block.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
