@@ -1,6 +1,7 @@
 package rmanet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -13,8 +14,12 @@ const Network = "rma"
 // MaxService is the longest name of a service, in bytes.
 const MaxService = 200
 
+// firstOwn is the first of the numbers that name the ends which dialled: above all
+// ports, so that no service has such a name.
+const firstOwn = 1 << 16
+
 // Addr is one end of a connection: a service of a rank. The end that dialled has a
-// service that begins with a tilde, which nobody can listen on.
+// number above 65535, which nobody can listen on.
 type Addr struct {
 	Rank    int
 	Service string
@@ -23,23 +28,24 @@ type Addr struct {
 // Network returns "rma".
 func (a Addr) Network() string { return Network }
 
-// String returns rma://rank/service.
-func (a Addr) String() string { return Network + "://" + strconv.Itoa(a.Rank) + "/" + a.Service }
+// String returns host and port as net.SplitHostPort takes them apart and a URL has
+// them: rank1.rma:8080. The host is a name of its own for each rank.
+func (a Addr) String() string { return "rank" + strconv.Itoa(a.Rank) + ".rma:" + a.Service }
 
-// ParseAddr reads rma://rank/service, or rank:service, which is what programs that
-// take host and port have. The error is a *net.AddrError.
+// ParseAddr reads what String writes, and the short form 1:8080. The error is a
+// *net.AddrError.
 func ParseAddr(s string) (Addr, error) {
 	fail := func(why string) (Addr, error) { return Addr{}, &net.AddrError{Err: why, Addr: s} }
-	rest, isURL := strings.CutPrefix(s, Network+"://")
-	sep := ":"
-	if isURL {
-		sep = "/"
-	}
-	rank, service, ok := strings.Cut(rest, sep)
+	host, service, ok := strings.Cut(s, ":")
 	if !ok {
-		return fail("want rank:service or rma://rank/service")
+		return fail("want rank:service, 1:8080 or rank1.rma:8080")
 	}
-	r, err := strconv.ParseUint(rank, 10, 31)
+	if long, is := strings.CutSuffix(host, ".rma"); is {
+		if host, is = strings.CutPrefix(long, "rank"); !is {
+			return fail("the host is not rankN.rma")
+		}
+	}
+	r, err := strconv.ParseUint(host, 10, 31)
 	if err != nil {
 		return fail("the rank is not a number")
 	}
@@ -49,15 +55,27 @@ func ParseAddr(s string) (Addr, error) {
 	return Addr{int(r), service}, nil
 }
 
-// checkService reports what is wrong with the name of a service.
+// checkService reports what is wrong with the name of a service: it stands in
+// addresses and URLs.
 func checkService(s string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("no service")
+		return errors.New("no service")
 	case len(s) > MaxService:
 		return fmt.Errorf("service of %d bytes, at most %d", len(s), MaxService)
-	case s[0] == '~':
-		return fmt.Errorf("service begins with a tilde")
+	}
+	for _, b := range []byte(s) {
+		switch {
+		case '0' <= b && b <= '9', 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', b == '-', b == '.', b == '_':
+		default:
+			return fmt.Errorf("service with %q: letters, digits, - . and _ may be in it", b)
+		}
+	}
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil && n >= firstOwn || errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("service %s: numbers above %d name the ends that dial", s, firstOwn-1)
 	}
 	return nil
 }
+
+// own is the service of the end that dialled the stream of that number.
+func own(num uint32) string { return strconv.FormatUint(firstOwn+uint64(num), 10) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 )
 
 // Conn is a stream of bytes both ways between two ranks. It implements net.Conn
-// and the half-closing of *net.TCPConn. Its methods may be called from any
-// goroutine.
+// and the half-closing of *net.TCPConn, and behaves as that does where the package
+// comment says nothing else. Its methods may be called from any goroutine.
 type Conn struct {
 	s             *session
 	num           uint32
@@ -26,9 +27,7 @@ type Conn struct {
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time; never taken by the engine
 	rdl, wdl deadline
-	rctx     until
-	wctx     until
-	cur      *chunk // what Read is at; guarded by rmu
+	cur      atomic.Pointer[block] // what Read is at, while none is under way
 
 	// What is below is guarded by mu, which nobody holds while calling the engine.
 	mu     sync.Mutex
@@ -52,11 +51,11 @@ type reading struct {
 	ev       *rma.Event // set when there is something new to see
 	q        queue
 	came     uint64 // bytes that the peer has sent
-	taken    uint64 // of them, those that Read has given away
+	taken    uint64 // of them, those that Read has given away, or that are dropped
 	limit    uint64 // how far the peer may send
 	fin      bool   // the peer sends no more
 	stopped  bool   // nobody reads any more
-	err      error
+	err      error  // why nothing comes behind what is in the queue
 	claim    []byte // of a Read that waits: bytes may go there
 	claimed  int    // that many have, or are about to
 	torn     bool   // some of them did not arrive, and err says why
@@ -64,14 +63,14 @@ type reading struct {
 }
 
 func newConn(s *session, num uint32, opener bool) *Conn {
-	c := &Conn{s: s, num: num, opener: opener, rdl: newDeadline(), wdl: newDeadline()}
+	c := &Conn{s: s, num: num, opener: opener}
 	c.tag = tagData | num
 	if !opener {
 		c.tag |= toOpener
 	}
 	c.rd.ev, c.wr.ev = s.n.eng.NewEvent(), s.n.eng.NewEvent()
+	c.rdl.ev, c.wdl.ev = c.rd.ev, c.wr.ev
 	c.rd.limit = uint64(s.n.cfg.Window)
-	c.wr.sent = c.onSent
 	return c
 }
 
@@ -90,24 +89,29 @@ func (c *Conn) fail(op string, err error) error {
 }
 
 // Read reads what has come, and waits if nothing has. io.EOF says that the peer
-// has closed its sending half; a peer that aborted, died or left without closing is
-// syscall.ECONNRESET; os.ErrDeadlineExceeded and net.ErrClosed are what they always
-// are. Bytes that a waiting Read has room for are put there without another copy.
+// has closed its sending half. A peer that aborted, died, or closed without having
+// read everything is syscall.ECONNRESET, behind what it had sent;
+// os.ErrDeadlineExceeded and net.ErrClosed are what they always are. Bytes that a
+// waiting Read has room for are put there without another copy, where the link can
+// fetch them without the peer's process.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
 	n, err := c.read(p)
+	if n > 0 {
+		acquire(p[:n])
+	}
 	return n, c.fail("read", err)
 }
 
 func (c *Conn) read(p []byte) (int, error) {
 	r := &c.rd
 	for {
-		c.rctx.ch = c.rdl.wait()
 		r.ev.Reset()
 		c.mu.Lock()
 		if r.arriving > 0 {
-			// The engine is filling p: that ends soon, whatever else has ended.
+			// The engine is filling p, by itself: that ends soon, whatever else
+			// has ended.
 			c.mu.Unlock()
 			if err := r.ev.Wait(forever); err != nil {
 				return 0, engineError(err)
@@ -120,21 +124,18 @@ func (c *Conn) read(p []byte) (int, error) {
 			c.took(n)
 			return n, nil
 		}
-		k, err := c.readable(len(p))
-		if k == nil && err == nil && r.q.head == nil {
+		b, err := c.readable(len(p))
+		if b == nil && err == nil && r.q.head == nil {
 			r.claim = p
 		}
 		c.mu.Unlock()
 		switch {
 		case err != nil || len(p) == 0:
 			return 0, err
-		case k != nil:
-			n := copy(p, k.buf[k.off:])
-			if k.off += n; k.off == len(k.buf) {
-				k.free()
-				k = nil
-			}
-			c.cur = k
+		case b != nil:
+			n := copy(p, b.buf[b.off:])
+			b.off += n
+			c.leave(b)
 			c.mu.Lock()
 			c.took(n)
 			return n, nil
@@ -142,47 +143,70 @@ func (c *Conn) read(p []byte) (int, error) {
 		// What this goroutine has made of what came last goes first: a wait spins, and
 		// who was handed the result would stand behind it.
 		runtime.Gosched()
-		if err := r.ev.Wait(&c.rctx); errors.Is(err, rma.ErrClosed) {
+		if err := r.ev.Wait((*until)(&c.rdl)); errors.Is(err, rma.ErrClosed) {
 			c.s.n.gone(err)
 		}
 	}
 }
 
-// readable is the chunk to read from, or why there will be none, or neither.
-func (c *Conn) readable(want int) (*chunk, error) {
+// readable is the block to read from, or why there will be none, or neither.
+func (c *Conn) readable(want int) (*block, error) {
 	r := &c.rd
 	switch {
 	case c.closed:
 		return nil, net.ErrClosed
-	case closed(c.rctx.ch):
-		return nil, os.ErrDeadlineExceeded
 	case want == 0:
 		return nil, nil
+	case c.rdl.over():
+		return nil, os.ErrDeadlineExceeded
 	case r.stopped:
 		return nil, io.EOF
 	case r.torn: // what is behind the gap is of no use
 		return nil, r.err
-	case c.cur != nil:
-		return c.cur, nil
 	}
-	if k := r.q.take(); k != nil {
-		return k, nil
+	if b := c.cur.Swap(nil); b != nil {
+		return b, nil
 	}
-	switch {
-	case r.err != nil:
-		return nil, r.err
-	case r.fin && r.q.head == nil:
+	if b := r.q.take(); b != nil {
+		return b, nil
+	}
+	switch head := r.q.head; {
+	case head != nil && !head.failed && !errors.Is(r.err, net.ErrClosed):
+		return nil, nil // it is arriving
+	case r.fin && head == nil:
 		return nil, io.EOF
 	}
-	return nil, nil
+	return nil, r.err
 }
 
-// took gives credit for n bytes that were read, and unlocks.
+// leave keeps what Read has not taken of b for the next one.
+func (c *Conn) leave(b *block) {
+	if b.off == len(b.buf) {
+		c.s.give(b)
+		return
+	}
+	c.cur.Store(b)
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.dropRest() // Close may have been here before
+	}
+}
+
+// dropRest gives back what Read has left.
+func (c *Conn) dropRest() {
+	if b := c.cur.Swap(nil); b != nil {
+		c.s.give(b)
+	}
+}
+
+// took gives credit for n bytes that were read or dropped, and unlocks.
 func (c *Conn) took(n int) {
 	r := &c.rd
 	r.taken += uint64(n)
 	window := uint64(c.s.n.cfg.Window)
-	grant := !r.fin && !r.stopped && r.err == nil && r.taken+window-r.limit >= window/2
+	grant := !r.fin && !c.closed && r.err == nil && r.taken+window-r.limit >= window/2
 	if grant {
 		r.limit = r.taken + window
 	}
@@ -198,75 +222,91 @@ func (c *Conn) control(kind byte, n uint64) {
 	c.s.send(frame{kind: kind, toOpener: !c.opener, num: c.num, n: n})
 }
 
-// Close closes both halves: what was written is still delivered, then the peer
-// reads io.EOF; what it still writes fails there with syscall.EPIPE. Calls under
-// way end with net.ErrClosed. Idempotent.
+// Close closes both halves and does not wait: what was written is still delivered,
+// then the peer reads io.EOF, or syscall.ECONNRESET if not all that it sent was read
+// here. What it still writes is lost; after one Write it hears of that. Calls under
+// way end with net.ErrClosed, and so does a second Close. A process that ends must
+// call Engine.Close before, which waits for what was written.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	alive := c.rd.err == nil
-	c.mu.Unlock()
-	c.rdl.stop()
-	c.wdl.stop()
-	if alive {
-		c.closeRead()
-		c.closeWrite()
-	}
-	c.rd.ev.Set()
-	c.wr.ev.Set()
-	return nil
-}
-
-// CloseRead says that nobody reads any more: Read returns io.EOF, and writes of the
-// peer fail with syscall.EPIPE.
-func (c *Conn) CloseRead() error {
-	c.mu.Lock()
-	over := c.closed
-	c.mu.Unlock()
-	if over {
 		return c.fail("close", net.ErrClosed)
 	}
-	c.closeRead()
+	c.closed = true
+	c.mu.Unlock()
+	c.stopClocks()
+	c.finish()
 	return nil
 }
 
-func (c *Conn) closeRead() {
-	r := &c.rd
+func (c *Conn) stopClocks() {
+	c.rdl.stop()
+	c.wdl.stop()
+}
+
+// finish ends both halves of a connection that is closed here.
+func (c *Conn) finish() {
+	r, w := &c.rd, &c.wr
 	c.mu.Lock()
-	tell := !r.stopped && !r.fin && r.err == nil
+	unread := r.came != r.taken && !r.stopped
+	tell := !unread && !r.fin && r.err == nil
 	r.stopped = true
 	r.q.clear()
+	w.unread = unread && r.err == nil
+	late := w.unread && w.finSent
 	c.mu.Unlock()
+	c.dropRest()
 	r.ev.Set()
-	if tell {
+	switch {
+	case late:
+		c.control(kindReset, resetUnread)
+		c.s.remove(c)
+	case tell:
 		c.control(kindStop, 0)
 	}
+	c.closeWrite()
+}
+
+// CloseRead says that nobody reads any more: Read returns io.EOF, and what the peer
+// sends is dropped, of which it does not hear.
+func (c *Conn) CloseRead() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return c.fail("close", net.ErrClosed)
+	}
+	r := &c.rd
+	r.stopped = true
+	r.q.clear()
+	c.took(int(r.came - r.taken))
+	r.ev.Set()
+	return nil
 }
 
 // CloseWrite ends the sending half: when the peer has read what was written, it
 // reads io.EOF.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
-	over := c.closed
-	c.mu.Unlock()
-	if over {
+	if c.closed {
+		c.mu.Unlock()
 		return c.fail("close", net.ErrClosed)
 	}
+	c.wr.shut = true
+	c.mu.Unlock()
 	c.closeWrite()
 	return nil
 }
 
 // Abort closes the connection and drops what was not delivered: the peer gets
-// syscall.ECONNRESET.
+// syscall.ECONNRESET. After Close it ends what Close has left to the background.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	tell := !c.closed || c.s.has(c)
 	c.closed = true
 	c.mu.Unlock()
+	c.stopClocks()
+	c.dropRest()
 	if tell {
 		c.reset(net.ErrClosed)
 		c.control(kindReset, resetAborted)
@@ -277,7 +317,23 @@ func (c *Conn) Abort() error {
 // reset ends both halves with err, which calls under way and later ones return.
 func (c *Conn) reset(err error) {
 	c.mu.Lock()
-	if c.rd.err == nil {
+	c.rd.q.clear()
+	c.endLocked(err)
+	c.mu.Unlock()
+	c.ended()
+}
+
+// end is reset but for what has come: that may still be read, and a stream that has
+// ended has ended well.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	c.endLocked(err)
+	c.mu.Unlock()
+	c.ended()
+}
+
+func (c *Conn) endLocked(err error) {
+	if !c.rd.fin && c.rd.err == nil {
 		c.rd.err = err
 	}
 	if c.wr.err == nil {
@@ -286,11 +342,15 @@ func (c *Conn) reset(err error) {
 	if c.state == dialling {
 		c.state = refused
 	}
-	c.rd.q.clear()
-	c.mu.Unlock()
+}
+
+// ended tells who waits that both halves have ended.
+func (c *Conn) ended() {
 	c.rd.ev.Set()
 	c.wr.ev.Set()
 	c.s.remove(c)
+	c.mu.Lock()
+	c.pump() // which drops what waits
 }
 
 // over removes the connection from its session when both halves have ended.
@@ -303,31 +363,25 @@ func (c *Conn) over() {
 	}
 }
 
-// SetDeadline implements net.Conn. A Write that hands memory to the peer's engine,
-// and a Read that is being given bytes by it, end when that is done, which
-// takes no longer than Config.PeerTimeout of the engine, and return what they did.
-func (c *Conn) SetDeadline(t time.Time) error {
-	if err := c.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(t)
-}
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(t, &c.rdl, &c.wdl) }
 
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.rdl, c.rd.ev, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rdl) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.wdl, c.wr.ev, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wdl) }
 
-func (c *Conn) setDeadline(d *deadline, ev *rma.Event, t time.Time) error {
+func (c *Conn) setDeadline(t time.Time, ds ...*deadline) error {
 	c.mu.Lock()
 	over := c.closed
 	c.mu.Unlock()
 	if over {
 		return c.fail("set", net.ErrClosed)
 	}
-	d.set(t)
-	ev.Set() // who waits looks again: the channel it waits for may be another now
+	for _, d := range ds {
+		d.set(t)
+	}
 	return nil
 }
 

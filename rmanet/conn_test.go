@@ -117,7 +117,7 @@ func TestHalfClose(t *testing.T) {
 		_, err = b.Write([]byte("answer"))
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
-		require.NoError(t, b.Close())
+		require.ErrorIs(t, b.Close(), net.ErrClosed)
 		all, err = io.ReadAll(a)
 		require.NoError(t, err)
 		require.Equal(t, "answer", string(all))
@@ -130,14 +130,15 @@ func TestHalfClose(t *testing.T) {
 		require.ErrorIs(t, a.CloseRead(), net.ErrClosed)
 		require.ErrorIs(t, a.SetDeadline(time.Time{}), net.ErrClosed)
 
-		// A reader that has closed tells the writer, large or small.
+		// What comes for a half that is closed for reading is dropped, however much.
 		for _, n := range []int{100, 100_000} {
 			a, b = connect(t, es, 1, 0)
 			require.NoError(t, b.CloseRead())
-			require.Eventually(t, func() bool {
+			require.NoError(t, a.SetWriteDeadline(time.Now().Add(60*time.Second)))
+			for done := 0; done < 3<<20; done += n {
 				_, err = a.Write(make([]byte, n))
-				return errors.Is(err, syscall.EPIPE)
-			}, 20*time.Second, time.Millisecond)
+				require.NoError(t, err)
+			}
 			_, err = b.Read(make([]byte, 1))
 			require.Equal(t, io.EOF, err)
 			_, err = b.Write([]byte("still here"))
@@ -170,15 +171,15 @@ func TestListen(t *testing.T) {
 		require.NoError(t, err)
 		l, err := Listen(es[0], "8080")
 		require.NoError(t, err)
-		require.Equal(t, "rma://0/8080", l.Addr().String())
+		require.Equal(t, "rank0.rma:8080", l.Addr().String())
 		require.Equal(t, "rma", l.Addr().Network())
 		_, err = Listen(es[0], "8080")
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
-		for _, bad := range []string{"", "~1", string(make([]byte, MaxService+1))} {
+		for _, bad := range []string{"", "~1", "a/b", "a:b", "65536", string(make([]byte, MaxService+1))} {
 			_, err = Listen(es[0], bad)
 			require.Error(t, err)
 		}
-		for _, bad := range []string{"8080", "x:8080", "-1:8080", "7:8080", "rma://0:8080", "0:"} {
+		for _, bad := range []string{"8080", "x:8080", "-1:8080", "7:8080", "rma://0/8080", "rank0:8080", "0.rma:8080", "0:", "0:65536"} {
 			_, err = Dial(ctx, es[1], bad)
 			var ae *net.AddrError
 			require.ErrorAs(t, err, &ae, bad)
@@ -191,8 +192,6 @@ func TestListen(t *testing.T) {
 			require.NoError(t, err)
 			conns = append(conns, c)
 		}
-		_, err = Dial(ctx, es[1], "0:8080") // the backlog is full
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		for _, c := range conns {
 			d, err := l.Accept()
 			require.NoError(t, err)
@@ -202,11 +201,10 @@ func TestListen(t *testing.T) {
 		}
 		third, err := Dial(ctx, es[1], "0:8080")
 		require.NoError(t, err)
-		_, err = Dial(ctx, es[1], "0:8080") // three streams are open
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.NoError(t, l.Close()) // which resets the third
 		_, err = third.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.ErrorIs(t, l.Close(), net.ErrClosed)
 		_, err = l.Accept()
 		require.ErrorIs(t, err, net.ErrClosed)
 		l2, err := Of(es[0]).Listen("8080")
@@ -289,7 +287,6 @@ func TestPeerLeaves(t *testing.T) {
 		for _, ch := range []chan error{reads, writes} {
 			err := <-ch
 			require.ErrorIs(t, err, syscall.ECONNRESET)
-			require.ErrorIs(t, err, rma.ErrPeerGone)
 			var op *net.OpError
 			require.ErrorAs(t, err, &op)
 			require.Equal(t, "rma", op.Net)

@@ -3,74 +3,77 @@ package rmanet
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/bubble"
 )
 
-// deadline is a time that may be moved while somebody waits for it.
+// deadline is a time that may be moved while somebody waits for it. It is also the
+// context of their waits, without a channel: when the time has come the event that
+// they wait for is set.
 type deadline struct {
+	ev     *rma.Event
+	passed atomic.Bool
+	far    atomic.Int64 // set in a bubble, whose timers do not run while somebody waits here: bubble.Now of it
+
 	mu    sync.Mutex
 	timer *time.Timer
-	ch    chan struct{} // closed when the time has come
+	moved uint64 // times that it was
 }
 
-func newDeadline() deadline { return deadline{ch: make(chan struct{})} }
-
-// set moves the deadline; the zero time means none.
+// set moves the deadline; the zero time means none. Who waits looks again.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.timer != nil && !d.timer.Stop() {
-		<-d.ch // it has fired: wait until it has closed the channel
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
 	}
-	d.timer = nil
-	over := closed(d.ch)
-	if t.IsZero() {
-		if over {
-			d.ch = make(chan struct{})
-		}
-		return
-	}
+	d.moved++
 	left := time.Until(t)
+	d.far.Store(0)
+	d.passed.Store(!t.IsZero() && left <= 0)
 	switch {
-	case left > 0:
-		if over {
-			d.ch = make(chan struct{})
-		}
-		ch := d.ch
-		d.timer = time.AfterFunc(left, func() { close(ch) })
-	case !over:
-		close(d.ch)
+	case t.IsZero(), left <= 0:
+	case bubble.Inside():
+		d.far.Store(bubble.Now() + int64(left))
+	default:
+		moved := d.moved
+		d.timer = time.AfterFunc(left, func() { d.fire(moved) })
 	}
+	d.ev.Set()
 }
 
-// wait returns a channel that is closed when the time has come.
-func (d *deadline) wait() <-chan struct{} {
+// fire is called when the time has come that was the deadline after so many moves.
+func (d *deadline) fire(moved uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ch
+	if moved == d.moved {
+		d.passed.Store(true)
+		d.ev.Set()
+	}
 }
 
 // stop ends the timer.
 func (d *deadline) stop() { d.set(time.Time{}) }
 
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
+// over reports whether the time has come.
+func (d *deadline) over() bool {
+	far := d.far.Load()
+	return d.passed.Load() || far != 0 && bubble.Now() >= far
 }
 
-// until is a context that ends with a channel. It is reused: no allocation.
-type until struct{ ch <-chan struct{} }
+// until is a deadline as the context of a wait.
+type until deadline
 
 func (u *until) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (u *until) Done() <-chan struct{}       { return u.ch }
+func (u *until) Done() <-chan struct{}       { return nil }
 func (u *until) Value(any) any               { return nil }
 
 func (u *until) Err() error {
-	if closed(u.ch) {
+	if (*deadline)(u).over() {
 		return os.ErrDeadlineExceeded
 	}
 	return nil

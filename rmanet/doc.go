@@ -14,15 +14,21 @@
 // error) { return rmanet.Dial(ctx, eng, addr) }) and the target "passthrough:///1:8080".
 // examples/http and examples/grpc do it.
 //
+// # Addresses
+//
+// Service 8080 of rank 1 is "rank1.rma:8080", or "1:8080" for short: host and port, for
+// net.SplitHostPort, URLs and certificates. The end that dialled has a number above
+// 65535. Listening on "0" takes a number that is free.
+//
 // # How streams travel
 //
 // All connections between two ranks share the messages of their engines
 // ([rma.Receiver]); the tag of a message names the stream, so that its bytes are all
-// of the message: docs/wire.md, "Streams". A write of 16 KiB and more is handed over
-// where it lies, frame by frame, and the peer's engine fetches it, to the memory of a
-// Read that waits if it has room there: one copy, by the link. A smaller one is
-// copied; the first goes at once, and what is written while it has not gone collects
-// into the next message. Small messages of many streams share writes of the link
+// of the message: docs/wire.md, "Streams". What is written is copied, and the
+// caller's again when Write returns. A write of 16 KiB and more goes to registered
+// memory and is announced, frame by frame; the peer's engine fetches it, to the memory
+// of a Read that waits if it has room there. Smaller ones are put together while
+// something is on its way. Small messages of many streams share writes of the link
 // when that is busy: that is the engine's planning.
 //
 // # Flow control and fairness
@@ -30,29 +36,41 @@
 // Each stream has a window ([Config.Window]) that its reader opens by reading. A
 // writer never hands over more, so that messages of streams are always taken from the
 // ring at once: a reader that is slow, or does nothing, stops its own writer and no
-// other stream. What this side holds for a peer is bounded by streams × two windows, and
-// only what has come is held.
+// other stream. What this side holds for a peer is bounded by [Config.Memory]: beyond,
+// the peer's streams wait for readers of theirs. So is what is on its way to a peer.
+//
+// Dials beyond the backlog of a listener wait, until they are accepted or their
+// context ends; syscall.ECONNREFUSED means that nobody listens.
 //
 // # Ends
 //
+// They are those of TCP, and tests run over both:
+//
 //	CloseWrite   the peer reads what was written, then io.EOF
-//	CloseRead    the peer's writes fail with syscall.EPIPE
-//	Close        both; nothing that was written is lost
+//	CloseRead    what the peer writes is dropped
+//	Close        both. The peer's first Write after it is lost, the next is
+//	             syscall.EPIPE. Bytes that were not read here: the peer reads
+//	             syscall.ECONNRESET instead of io.EOF, behind what was written
+//	             (a socket drops that)
 //	Abort        the peer gets syscall.ECONNRESET at once
 //	peer dies    what has come may be read, then syscall.ECONNRESET (and
-//	             rma.ErrPeerGone), within rma.Config.PeerTimeout
-//	Engine.Close net.ErrClosed here, as if died there: call Net.Drain before where
-//	             what was written last matters
+//	             rma.ErrPeerGone)
+//	Engine.Close closes what is open, and waits for what was written, for
+//	             [Config.Linger] at most. A process that exits without it loses
+//	             what is on its way
 //
-// Errors are *net.OpError, but for io.EOF, as those of package net.
+// Deadlines and Close end calls at once, whatever the peer's process does. Errors are
+// *net.OpError, but for io.EOF, as those of package net. A connection has no
+// descriptor: there is no SyscallConn, File, SetKeepAlive or SetNoDelay.
 //
 // # Concurrency
 //
 // Everything may be called from any goroutine. A Conn has two locks for its callers
 // (one Read, one Write at a time) and one for its state; the engine takes only the
 // last, nobody holds that while calling the engine, and so the engine never waits for
-// an application. A goroutine that waits in Read or Write drives the engine's links
-// ([rma.Event]).
+// an application. A goroutine that waits in Read, Write or Accept drives the engine's
+// links ([rma.Event]). What happened before a Write happens before the Read of it, for
+// the race detector too.
 //
 // # Hostile peers
 //
@@ -63,10 +81,12 @@
 //
 //	net.go       Net: the connections of an engine; Dial
 //	listener.go  Listener
-//	conn.go      Conn: reading, closing; write.go writing; queue.go what waits for Read
+//	conn.go      Conn: reading, closing; write.go writing
 //	session.go   all streams of one peer: what comes
+//	block.go     memory of streams; queue.go in order; slab.go registered
 //	frame.go     tags and control frames
 //	deadline.go  deadlines; addr.go addresses; options.go Config
+//	race_*.go    what the race detector is told
 //
-// It imports the root package alone.
+// It imports the root package and internal/bubble.
 package rmanet

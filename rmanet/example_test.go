@@ -87,9 +87,9 @@ func ExampleListener() {
 	_, err = l.Accept()
 	fmt.Println(err)
 	// Output:
-	// rma rma://0/clock
+	// rma rank0.rma:clock
 	// <nil>
-	// accept rma rma://0/clock: use of closed network connection
+	// accept rma rank0.rma:clock: use of closed network connection
 }
 
 // Windows are for fast links and slow readers; Drain waits until nothing is open.
@@ -126,5 +126,5 @@ func ExampleAddr() {
 	}
 	var _ net.Addr = a
 	fmt.Println(a, a.Rank, a.Service)
-	// Output: rma://3/8080 3 8080
+	// Output: rank3.rma:8080 3 8080
 }

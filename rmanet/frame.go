@@ -24,7 +24,7 @@ const (
 	kindAccept = 2 // window
 	kindCredit = 3 // offset up to which may be sent
 	kindFin    = 4 // offset at which the stream ends
-	kindStop   = 5 // nobody reads any more
+	kindStop   = 5 // closed: what comes is lost
 	kindReset  = 6 // reason
 )
 
@@ -32,14 +32,15 @@ const (
 const (
 	resetAborted  = 1 // by its owner
 	resetRefused  = 2 // nobody listens
-	resetBusy     = 3 // too many streams, or waiting to be accepted
+	resetBusy     = 3 // too many wait to be accepted
 	resetProtocol = 4 // the receiver of the reset broke the rules
+	resetUnread   = 5 // closed before all was read; what was sent before is good
 )
 
 const (
 	frameHeader = 8
 	frameMax    = frameHeader + 8 + MaxService
-	version     = 1
+	version     = 2
 )
 
 // frame is one control frame. Which fields count depends on the kind.

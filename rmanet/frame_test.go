@@ -13,7 +13,7 @@ var golden = []struct {
 	f     frame
 	bytes string
 }{
-	{frame{kind: kindOpen, num: 0x010203, n: 1 << 20, service: "8080"}, "01000c0003020100" + "0100000000001000" + "38303830"},
+	{frame{kind: kindOpen, num: 0x010203, n: 1 << 20, service: "8080"}, "01000c0003020100" + "0200000000001000" + "38303830"},
 	{frame{kind: kindAccept, toOpener: true, num: 1, n: 1 << 20}, "0201040001000000" + "00001000"},
 	{frame{kind: kindCredit, num: numberMax, n: 0x1122334455667788}, "03000800ffff7f00" + "8877665544332211"},
 	{frame{kind: kindFin, toOpener: true, num: 2, n: 5}, "0401080002000000" + "0500000000000000"},
@@ -54,12 +54,13 @@ func TestBadFrames(t *testing.T) {
 		"body of stop":   "050001000100000000",
 		"short accept":   "02000300010000000000 00",
 		"long reset":     "060005000100000000000000 00",
-		"version":        "01000c0001000000" + "0200000000001000" + "38303830",
-		"reserved":       "01000c0001000000" + "0101000000001000" + "38303830",
-		"no service":     "0100080001000000" + "0100000000001000",
-		"tilde":          "0100090001000000" + "0100000000001000" + "7e",
-		"short open":     "0100040001000000" + "01000000",
-		"service of 201": "0100d10001000000" + "0100000000001000" + strings.Repeat("41", 201),
+		"version":        "01000c0001000000" + "0100000000001000" + "38303830",
+		"reserved":       "01000c0001000000" + "0201000000001000" + "38303830",
+		"no service":     "0100080001000000" + "0200000000001000",
+		"tilde":          "0100090001000000" + "0200000000001000" + "7e",
+		"above ports":    "01000d0001000000" + "0200000000001000" + "3635353336",
+		"short open":     "0100040001000000" + "02000000",
+		"service of 201": "0100d10001000000" + "0200000000001000" + strings.Repeat("41", 201),
 	} {
 		b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
 		require.NoError(t, err, name)
@@ -104,7 +105,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func FuzzAddr(f *testing.F) {
-	for _, s := range []string{"1:8080", "rma://3/http", "rma://0/a/b", ":", "0:~1", "99999999999:x"} {
+	for _, s := range []string{"1:8080", "rank3.rma:http", "rank01.rma:a.b-c", ":", "0:~1", "99999999999:x", "0:65536"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -170,7 +170,7 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tag, b []byte) {
 		var four [4]byte
 		copy(four[:], tag)
-		s := &session{n: n, rank: 0, peer: es[1].Peer(0), opened: map[uint32]*Conn{}, accepted: map[uint32]*Conn{}}
+		s := newSession(n, 0)
 		if err := s.opens(frame{kind: kindOpen, num: 1, n: 4096, service: "fuzz"}); err != nil {
 			t.Fatal(err)
 		}
@@ -187,10 +187,8 @@ func FuzzMessages(f *testing.F) {
 			}
 		}
 		s.fail(io.EOF)
-		select {
-		case c := <-l.come:
+		if c, err := l.next(); c != nil && err == nil {
 			c.Close()
-		default:
 		}
 	})
 }

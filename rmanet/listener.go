@@ -1,6 +1,8 @@
 package rmanet
 
 import (
+	"container/list"
+	"errors"
 	"net"
 	"os"
 	"strconv"
@@ -16,34 +18,40 @@ import (
 type Listener struct {
 	n    *Net
 	addr Addr
-	come chan *Conn
+	amu  sync.Mutex // one Accept at a time
 	dl   deadline
-	once sync.Once
-	done chan struct{}
+	ev   *rma.Event // set when there is something new to see
+
+	// Net.mu guards these.
+	come    []*Conn   // set up, for Accept to take
+	waits   list.List // of *opening
+	setting int       // connections that are being set up
+	closed  bool
 }
 
-// Listen offers a service, for example "8080", to all ranks. One listener has a
-// name at a time: syscall.EADDRINUSE.
+// opening is a connection that a peer wants and that waits for room.
+type opening struct {
+	l      *Listener
+	s      *session
+	num    uint32
+	window uint64
+	at     *list.Element // nil: it does not wait any more; Net.mu guards it
+}
+
+// Listen offers a service, for example "8080", to all ranks; "0" takes a number that
+// is free. One listener has a name at a time: syscall.EADDRINUSE.
 func Listen(eng *rma.Engine, service string) (net.Listener, error) { return Of(eng).Listen(service) }
+
+// firstFree is where numbers of services that nobody chose begin, as those of ports do.
+const firstFree = 32768
 
 // Listen is the function of that name.
 func (n *Net) Listen(service string) (*Listener, error) {
-	l := &Listener{
-		n: n, addr: Addr{n.eng.Rank(), service}, come: make(chan *Conn, n.cfg.Backlog),
-		dl: newDeadline(), done: make(chan struct{}),
-	}
+	l := &Listener{n: n, addr: Addr{n.eng.Rank(), service}, ev: n.eng.NewEvent()}
+	l.dl.ev = l.ev
 	err := checkService(service)
 	if err == nil {
-		n.mu.Lock()
-		switch {
-		case n.err != nil:
-			err = n.err
-		case n.listeners[service] != nil:
-			err = syscall.EADDRINUSE
-		default:
-			n.listeners[service] = l
-		}
-		n.mu.Unlock()
+		err = n.offer(l)
 	}
 	if err == nil && n.run() != nil {
 		err = net.ErrClosed
@@ -54,27 +62,66 @@ func (n *Net) Listen(service string) (*Listener, error) {
 	return l, nil
 }
 
+// offer puts the listener where peers find it.
+func (n *Net) offer(l *Listener) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return n.err
+	}
+	for i := firstFree; l.addr.Service == "0" && i < firstOwn; i++ {
+		if s := strconv.Itoa(i); n.listeners[s] == nil {
+			l.addr.Service = s
+		}
+	}
+	if l.addr.Service == "0" || n.listeners[l.addr.Service] != nil {
+		return syscall.EADDRINUSE
+	}
+	n.listeners[l.addr.Service] = l
+	return nil
+}
+
 func (l *Listener) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: Network, Addr: l.addr, Err: err}
 }
 
 // Accept implements net.Listener. After Close its error is net.ErrClosed.
 func (l *Listener) Accept() (net.Conn, error) {
+	l.amu.Lock()
+	defer l.amu.Unlock()
 	for {
-		ch := l.dl.wait()
-		switch {
-		case closed(l.done):
-			return nil, l.fail("accept", net.ErrClosed)
-		case closed(ch):
-			return nil, l.fail("accept", os.ErrDeadlineExceeded)
+		l.ev.Reset()
+		c, err := l.next()
+		if err != nil {
+			return nil, l.fail("accept", err)
 		}
-		select {
-		case c := <-l.come:
+		if c != nil {
+			l.admit()
 			return c, nil
-		case <-l.done:
-		case <-ch:
+		}
+		if err := l.ev.Wait((*until)(&l.dl)); errors.Is(err, rma.ErrClosed) {
+			l.n.gone(err)
 		}
 	}
+}
+
+// next takes the connection that has waited longest, or says why there will be none,
+// or neither.
+func (l *Listener) next() (*Conn, error) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, net.ErrClosed
+	case l.dl.over():
+		return nil, os.ErrDeadlineExceeded
+	case len(l.come) == 0:
+		return nil, nil
+	}
+	c := l.come[0]
+	l.come[0] = nil
+	l.come = l.come[1:]
+	return c, nil
 }
 
 // SetDeadline bounds Accept.
@@ -86,77 +133,171 @@ func (l *Listener) SetDeadline(t time.Time) error {
 // Addr is an Addr.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Close ends listening; connections that wait to be accepted are reset. Idempotent.
+// Close ends listening: connections that nobody has accepted are reset, those that
+// wait to be set up are refused. A second Close is net.ErrClosed.
 func (l *Listener) Close() error {
-	l.shut()
+	if !l.shut() {
+		return l.fail("close", net.ErrClosed)
+	}
 	return nil
 }
 
-func (l *Listener) shut() {
-	l.once.Do(func() {
-		l.n.mu.Lock()
-		delete(l.n.listeners, l.addr.Service)
-		close(l.done)
-		l.n.mu.Unlock()
-		l.dl.stop()
-		for {
-			select {
-			case c := <-l.come: // none comes any more
-				_ = c.Abort()
-			default:
-				return
-			}
-		}
-	})
+// shut reports whether the listener was open.
+func (l *Listener) shut() bool {
+	n := l.n
+	n.mu.Lock()
+	if l.closed {
+		n.mu.Unlock()
+		return false
+	}
+	l.closed = true
+	delete(n.listeners, l.addr.Service)
+	come := l.come
+	l.come = nil
+	var waits []*opening
+	for e := l.waits.Front(); e != nil; e = l.waits.Front() {
+		waits = append(waits, l.waits.Remove(e).(*opening))
+	}
+	for _, o := range waits {
+		o.at = nil
+	}
+	n.mu.Unlock()
+	l.dl.stop() // and who waits in Accept looks again
+	for _, c := range come {
+		_ = c.Abort()
+	}
+	for _, o := range waits {
+		o.s.refuse(o.num, resetRefused)
+	}
+	return true
 }
 
-// opens takes a connection that the peer opens.
+// opens takes the wish of the peer to open a connection.
 func (s *session) opens(f frame) error {
 	s.mu.Lock()
-	if f.toOpener || f.n > maxWindow || after(f.num, s.lastIn)-1 >= numberMax/2 || s.accepted[f.num] != nil {
+	if f.toOpener || f.n > maxWindow || after(f.num, s.lastIn)-1 >= numberMax/2 || s.accepted[f.num] != nil || s.waits[f.num] != nil {
 		defer s.mu.Unlock()
 		return protocolError("stream %d opened after %d, window %d", f.num, s.lastIn, f.n)
 	}
 	s.lastIn = f.num
-	full := len(s.accepted) >= s.n.cfg.Streams
+	busy := len(s.waits) >= s.n.cfg.Streams
 	s.mu.Unlock()
-	refuse := func(reason uint64) {
-		s.send(frame{kind: kindReset, toOpener: true, num: f.num, n: reason})
-	}
-	if full {
-		refuse(resetBusy)
+	n := s.n
+	n.mu.Lock()
+	l := n.listeners[f.service]
+	if l == nil || busy {
+		n.mu.Unlock()
+		reason := uint64(resetRefused)
+		if busy {
+			reason = resetBusy
+		}
+		s.refuse(f.num, reason)
 		return nil
 	}
-	c := newConn(s, f.num, false)
-	c.state, c.wr.limit = established, f.n
-	c.local = Addr{s.n.eng.Rank(), f.service}
-	c.remote = Addr{s.rank, "~" + strconv.Itoa(int(f.num))}
-	// Accept may hand the connection out at once: what it sends must come behind
-	// its acceptance.
-	s.n.mu.Lock()
-	l := s.n.listeners[f.service]
-	room := l != nil && len(l.come) < cap(l.come)
-	s.n.mu.Unlock()
-	switch {
-	case l == nil:
-		refuse(resetRefused)
-		return nil
-	case !room:
-		refuse(resetBusy)
-		return nil
-	}
+	o := &opening{l: l, s: s, num: f.num, window: f.n}
 	s.mu.Lock()
-	s.accepted[f.num] = c
-	s.mu.Unlock()
-	c.control(kindAccept, uint64(s.n.cfg.Window))
-	s.n.mu.Lock()
-	shut := closed(l.done)
-	if !shut {
-		l.come <- c // only the engine fills it, one at a time: there is room
+	if s.err == nil {
+		o.at = l.waits.PushBack(o)
+		s.waits[f.num] = o
 	}
-	s.n.mu.Unlock()
-	if shut {
-		_ = c.Abort()
+	s.mu.Unlock()
+	n.mu.Unlock()
+	l.admit()
+	return nil
+}
+
+// refuse says that there will be no connection.
+func (s *session) refuse(num uint32, reason uint64) {
+	s.mu.Lock()
+	delete(s.waits, num)
+	s.mu.Unlock()
+	s.send(frame{kind: kindReset, toOpener: true, num: num, n: reason})
+}
+
+// forget takes off the list what its peer does not wait for any more.
+func (l *Listener) forget(o *opening) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	if o.at != nil {
+		l.waits.Remove(o.at)
+		o.at = nil
+	}
+	o.s.mu.Lock()
+	delete(o.s.waits, o.num)
+	o.s.mu.Unlock()
+}
+
+// admit has all listeners look for room.
+func (n *Net) admit() {
+	n.mu.Lock()
+	var ls []*Listener
+	for _, l := range n.listeners {
+		if l.waits.Len() > 0 {
+			ls = append(ls, l)
+		}
+	}
+	n.mu.Unlock()
+	for _, l := range ls {
+		l.admit()
+	}
+}
+
+// admit sets up connections that wait, while there is room for them.
+func (l *Listener) admit() {
+	n := l.n
+	for c := l.admits(); c != nil; c = l.admits() {
+		// Accept may hand the connection out at once: what it sends must come behind
+		// its acceptance.
+		c.control(kindAccept, uint64(n.cfg.Window))
+		n.mu.Lock()
+		l.setting--
+		closed := l.closed
+		if !closed {
+			l.come = append(l.come, c)
+		}
+		n.mu.Unlock()
+		if closed {
+			_ = c.Abort()
+			continue
+		}
+		l.ev.Set()
+	}
+}
+
+// admits makes the connection that has waited longest of those for which there is
+// room; nil if there is none.
+func (l *Listener) admits() *Conn {
+	n := l.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(l.come)+l.setting >= n.cfg.Backlog {
+		return nil
+	}
+	for e := l.waits.Front(); e != nil; e = e.Next() {
+		o := e.Value.(*opening)
+		if c := o.accept(); c != nil {
+			l.waits.Remove(e)
+			o.at = nil
+			l.setting++
+			return c
+		}
 	}
 	return nil
+}
+
+// accept makes the connection if its peer has room for one more.
+func (o *opening) accept() *Conn {
+	s := o.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.accepted) >= s.n.cfg.Streams || s.waits[o.num] != o {
+		return nil
+	}
+	c := newConn(s, o.num, false)
+	c.state, c.wr.limit = established, o.window
+	c.local = o.l.addr
+	c.remote = Addr{s.rank, own(o.num)}
+	delete(s.waits, o.num)
+	s.accepted[o.num] = c
+	return c
 }

@@ -3,11 +3,13 @@ package rmanet
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/seed33544411/rma"
 )
@@ -18,14 +20,18 @@ type Net struct {
 	eng      *rma.Engine
 	cfg      Config
 	sessions []*session // by rank
+	slabs    *slabs
 	recv     atomic.Pointer[rma.Receiving]
 	start    sync.Once
 	startErr error
 
+	draining sync.Mutex // one Drain at a time
+	drained  *rma.Event // set when there is less to wait for, while drains is
+	drains   atomic.Bool
+
 	mu        sync.Mutex
 	listeners map[string]*Listener
-	err       error         // the engine is closed
-	quiet     chan struct{} // closed when a session has become empty; see Drain
+	err       error // the engine is closed
 }
 
 var (
@@ -61,13 +67,12 @@ func Of(eng *rma.Engine) *Net {
 
 // newNet makes the engine's Net. netsMu is held.
 func newNet(eng *rma.Engine, cfg Config) *Net {
-	n := &Net{eng: eng, cfg: cfg, listeners: map[string]*Listener{}, quiet: make(chan struct{})}
+	n := &Net{eng: eng, cfg: cfg, listeners: map[string]*Listener{}, slabs: newSlabs(eng), drained: eng.NewEvent()}
 	for r := range eng.Size() {
-		n.sessions = append(n.sessions, &session{
-			n: n, rank: r, peer: eng.Peer(r), opened: map[uint32]*Conn{}, accepted: map[uint32]*Conn{},
-		})
+		n.sessions = append(n.sessions, newSession(n, r))
 	}
 	nets[eng] = n
+	eng.BeforeClose(n.close)
 	return n
 }
 
@@ -85,34 +90,54 @@ func (n *Net) run() error {
 	return n.startErr
 }
 
-// gone ends everything: the engine is closed.
-func (n *Net) gone(err error) {
+// close ends everything as the end of a process does for its sockets: what was
+// written is still delivered, for as long as Config.Linger allows.
+func (n *Net) close() {
+	n.shut()
+	if n.recv.Load() != nil {
+		for _, s := range n.sessions {
+			for _, c := range s.all() {
+				_ = c.Close()
+			}
+		}
+		if n.cfg.Linger > 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Linger)
+			defer cancel()
+			_ = n.wait(ctx, (*session).quiet) // what is left is lost with the engine
+		}
+	}
+	n.gone(rma.ErrClosed)
+	n.slabs.close()
+}
+
+// shut ends the making of connections.
+func (n *Net) shut() {
 	n.mu.Lock()
-	if n.err != nil {
-		n.mu.Unlock()
-		return
-	}
 	n.err = net.ErrClosed
-	var ls []*Listener
-	for _, l := range n.listeners {
-		ls = append(ls, l)
-	}
+	ls := slices.Collect(maps.Values(n.listeners))
 	n.mu.Unlock()
-	netsMu.Lock()
-	delete(nets, n.eng)
-	netsMu.Unlock()
 	for _, l := range ls {
 		l.shut()
 	}
+}
+
+// gone ends everything: the engine is closed.
+func (n *Net) gone(err error) {
+	n.shut()
+	netsMu.Lock()
+	delete(nets, n.eng)
+	netsMu.Unlock()
 	for _, s := range n.sessions {
 		s.fail(err)
 	}
 }
 
-// Dial connects to a service, "rank:service" or "rma://rank/service", of a rank of
-// the job, this one included. It returns when the peer's side has accepted: a
-// service that nobody listens on is syscall.ECONNREFUSED; a rank whose program has
-// not used this package yet keeps Dial waiting until ctx ends.
+// Dial connects to a service of a rank of the job, this one included, named
+// "rank1.rma:8080" or "1:8080". It returns when the peer's side has accepted: a
+// service that nobody listens on is syscall.ECONNREFUSED; a rank whose program has not
+// used this package yet, or a listener with more connections than its backlog holds,
+// keeps Dial waiting until ctx ends. That is context.DeadlineExceeded and
+// os.ErrDeadlineExceeded, or context.Canceled.
 func Dial(ctx context.Context, eng *rma.Engine, address string) (net.Conn, error) {
 	return Of(eng).Dial(ctx, address)
 }
@@ -128,18 +153,21 @@ func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	c, err := n.dial(ctx, to)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: Network, Source: Addr{Rank: n.eng.Rank()}, Addr: to, Err: err}
+		return nil, &net.OpError{Op: "dial", Net: Network, Addr: to, Err: err}
 	}
 	return c, nil
 }
 
 func (n *Net) dial(ctx context.Context, to Addr) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, dialError(err)
+	}
 	if err := n.run(); err != nil {
 		return nil, net.ErrClosed
 	}
 	c, err := n.sessions[to.Rank].open(to.Service)
 	if err != nil {
-		if errors.Is(err, rma.ErrClosed) {
+		if errors.Is(err, rma.ErrClosed) || errors.Is(err, net.ErrClosed) {
 			return nil, net.ErrClosed
 		}
 		return nil, connReset(err)
@@ -147,64 +175,87 @@ func (n *Net) dial(ctx context.Context, to Addr) (*Conn, error) {
 	for {
 		c.wr.ev.Reset()
 		c.mu.Lock()
-		st, err := c.state, c.wr.err
+		st, why := c.state, c.wr.err
 		c.mu.Unlock()
+		err := ctx.Err()
 		switch {
+		case st == refused:
+			return nil, why
+		case err != nil:
+			_ = c.Abort()
+			return nil, dialError(err)
 		case st == established:
 			return c, nil
-		case st == refused:
-			return nil, err
 		}
-		if err := c.wr.ev.Wait(ctx); err != nil && ctx.Err() != nil {
-			_ = c.Abort()
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, syscall.ETIMEDOUT
-			}
-			return nil, ctx.Err()
-		} else if errors.Is(err, rma.ErrClosed) {
+		if err := c.wr.ev.Wait(ctx); errors.Is(err, rma.ErrClosed) {
 			n.gone(err)
 		}
 	}
 }
 
+// dialError is what package net makes of the end of a context.
+func dialError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return dialTimeout{}
+	}
+	return err
+}
+
+// dialTimeout is the end of a Dial whose deadline has passed.
+type dialTimeout struct{}
+
+func (dialTimeout) Error() string   { return "i/o timeout" }
+func (dialTimeout) Timeout() bool   { return true }
+func (dialTimeout) Temporary() bool { return true }
+func (dialTimeout) Is(err error) bool {
+	return err == context.DeadlineExceeded || err == os.ErrDeadlineExceeded
+}
+
 // Dialer returns a function for programs that are given one: the DialContext of
 // net/http.Transport, or of gRPC's WithContextDialer. Host and port of the address
-// are rank and service: http://1:8080/ is service 8080 of rank 1.
+// are rank and service: http://1:8080/ and http://rank1.rma:8080/ are service 8080 of
+// rank 1.
 func Dialer(eng *rma.Engine) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) { return Dial(ctx, eng, address) }
 }
 
 // Drain waits until all connections have ended on both sides: what was written
-// before they were closed has arrived then. Call it before the engine is closed
-// where that matters; closing the engine resets what is still open.
+// before they were closed has been read then, or dropped.
 func (n *Net) Drain(ctx context.Context) error {
+	if err := n.wait(ctx, (*session).empty); err != nil {
+		return &net.OpError{Op: "drain", Net: Network, Err: err}
+	}
+	return nil
+}
+
+// wait returns when done is true of all sessions.
+func (n *Net) wait(ctx context.Context, done func(*session) bool) error {
+	n.draining.Lock()
+	defer n.draining.Unlock()
+	n.drains.Store(true)
+	defer n.drains.Store(false)
 	for {
-		n.mu.Lock()
-		quiet := n.quiet
-		n.mu.Unlock()
-		open := 0
+		n.drained.Reset()
+		left := 0
 		for _, s := range n.sessions {
-			s.mu.Lock()
-			open += len(s.opened) + len(s.accepted)
-			s.mu.Unlock()
+			if !done(s) {
+				left++
+			}
 		}
-		if open == 0 {
+		if left == 0 {
 			return nil
 		}
-		select {
-		case <-quiet:
-		case <-ctx.Done():
-			return &net.OpError{Op: "drain", Net: Network, Err: ctx.Err()}
+		if err := n.drained.Wait(ctx); err != nil {
+			return engineError(err)
 		}
 	}
 }
 
-// idle wakes Drain: a session has no connections any more.
-func (n *Net) idle() {
-	n.mu.Lock()
-	close(n.quiet)
-	n.quiet = make(chan struct{})
-	n.mu.Unlock()
+// look has wait look again.
+func (n *Net) look() {
+	if n.drains.Load() {
+		n.drained.Set()
+	}
 }
 
 // end is the Net as the engine sees it.

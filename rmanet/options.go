@@ -1,6 +1,9 @@
 package rmanet
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Config configures the connections of an engine; zero fields mean the defaults.
 type Config struct {
@@ -18,22 +21,35 @@ type Config struct {
 	Frame int
 
 	// Streams is how many connections a peer may have open with this side that
-	// it opened. Zero means 4096.
+	// it opened; as many more wait until one ends. Zero means 65536.
 	Streams int
 
-	// Backlog is how many connections may wait for Accept of one listener.
-	// Zero means 128.
+	// Backlog is how many connections of one listener are set up before Accept
+	// takes them. Those beyond wait, and their dialers with them. Zero means 4096.
 	Backlog int
+
+	// Memory is how many bytes this side holds of one peer's that are not read, and
+	// of its own that the peer's engine has not taken, each. Beyond, what the peer
+	// sends stays there, on all its connections, until some of it is read; and
+	// writers wait. Zero means 512 MiB.
+	Memory int64
+
+	// Linger bounds how long closing the engine waits for what was written.
+	// Zero means 5 seconds, negative not at all.
+	Linger time.Duration
 }
 
 const (
 	defaultWindow  = 1 << 20
 	defaultFrame   = 256 << 10
-	defaultStreams = 4096
-	defaultBacklog = 128
+	defaultStreams = 1 << 16
+	defaultBacklog = 4096
+	defaultMemory  = 512 << 20
+	defaultLinger  = 5 * time.Second
 
 	minWindow = 4 << 10
 	maxWindow = 1 << 30
+	minMemory = 4 << 20
 )
 
 func (c Config) effective() (Config, error) {
@@ -49,7 +65,14 @@ func (c Config) effective() (Config, error) {
 	if c.Backlog == 0 {
 		c.Backlog = defaultBacklog
 	}
-	if c.Window < minWindow || c.Window > maxWindow || c.Frame < 1 || c.Streams < 1 || c.Backlog < 1 {
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	if c.Linger == 0 {
+		c.Linger = defaultLinger
+	}
+	c.Frame = min(c.Frame, c.Window)
+	if c.Memory < max(minMemory, 4*int64(c.Frame)) || c.Window < minWindow || c.Window > maxWindow || c.Frame < 1 || c.Streams < 1 || c.Backlog < 1 {
 		return c, fmt.Errorf("rmanet: bad configuration %+v", c)
 	}
 	return c, nil

@@ -1,109 +1,89 @@
 package rmanet
 
-import "sync"
-
-// smallChunk is the memory that small messages are collected in: larger would be
-// idle memory of every connection with a byte to read, smaller would not hold what
-// comes while a reader wakes up.
-const smallChunk = 16 << 10
-
-// chunk is a piece of what has arrived, in order.
-type chunk struct {
-	buf   []byte // len: what has arrived, or arrives
-	off   int    // read up to here
-	ready bool   // the bytes are there
-	kept  bool   // used again
-	void  bool   // nobody is going to read it
-	c     *Conn
-	next  *chunk
+// queue is blocks in the order of their bytes.
+type queue struct {
+	head, tail *block
+	n          int
 }
 
-// classes is how many sizes of chunks are kept: smallChunk << 0 … classes-1. Memory
-// that is used again is registered already when something is fetched to it.
-const classes = 8
-
-var chunks [classes]sync.Pool
-
-// class is the kind of chunk that has room for n bytes; classes if none has.
-func class(n int) int {
-	i := 0
-	for i < classes && smallChunk<<i < n {
-		i++
-	}
-	return i
-}
-
-// newChunk has room for n bytes, and no more than twice that above smallChunk.
-func newChunk(c *Conn, n int) *chunk {
-	i := class(n)
-	if i == classes {
-		return &chunk{c: c, buf: make([]byte, 0, n)}
-	}
-	k, _ := chunks[i].Get().(*chunk)
-	if k == nil {
-		k = &chunk{buf: make([]byte, 0, smallChunk<<i), kept: true}
-	}
-	k.c, k.buf, k.off, k.ready, k.void, k.next = c, k.buf[:0], 0, false, false, nil
-	return k
-}
-
-func (k *chunk) free() {
-	if k.kept {
-		k.c, k.next = nil, nil
-		chunks[class(cap(k.buf))].Put(k)
-	}
-}
-
-// queue is what a reader has not read yet.
-type queue struct{ head, tail *chunk }
-
-func (q *queue) push(k *chunk) {
-	if q.tail == nil {
-		q.head = k
+func (q *queue) push(b *block) {
+	q.n++
+	if b.prev = q.tail; b.prev == nil {
+		q.head = b
 	} else {
-		q.tail.next = k
+		b.prev.next = b
 	}
-	q.tail = k
+	q.tail = b
 }
 
-// add appends a copy of b.
-func (q *queue) add(c *Conn, b []byte) {
+func (q *queue) remove(b *block) {
+	q.n--
+	if b.prev == nil {
+		q.head = b.next
+	} else {
+		b.prev.next = b.next
+	}
+	if b.next == nil {
+		q.tail = b.prev
+	} else {
+		b.next.prev = b.prev
+	}
+	b.next, b.prev = nil, nil
+}
+
+// add appends a copy of p.
+func (q *queue) add(c *Conn, p []byte) {
 	if t := q.tail; t != nil && t.ready {
-		n := min(len(b), cap(t.buf)-len(t.buf))
-		t.buf = append(t.buf, b[:n]...)
-		b = b[n:]
+		n := min(len(p), t.room())
+		t.buf = append(t.buf, p[:n]...)
+		p = p[n:]
 	}
-	for len(b) > 0 {
-		k := newChunk(c, min(len(b), smallChunk))
-		n := min(len(b), cap(k.buf))
-		k.buf, k.ready = append(k.buf, b[:n]...), true
-		b = b[n:]
-		q.push(k)
+	for len(p) > 0 {
+		b := c.s.take(c, inBlock)
+		n := min(len(p), inBlock)
+		b.buf, b.ready = append(b.buf, p[:n]...), true
+		p = p[n:]
+		q.push(b)
 	}
 }
 
-// take returns the first chunk if it is there: the caller's from now on.
-func (q *queue) take() *chunk {
-	k := q.head
-	if k == nil || !k.ready {
+// join puts what has arrived in b with its neighbours, if it fits: many small
+// messages do not hold a block each.
+func (q *queue) join(b *block) {
+	if p := b.prev; p != nil && p.ready && len(b.buf) <= p.room() {
+		q.append(p, b)
+		b = p
+	}
+	if n := b.next; n != nil && n.ready && len(n.buf) <= b.room() {
+		q.append(b, n)
+	}
+}
+
+// append moves what is in b to the end of a, which is before it.
+func (q *queue) append(a, b *block) {
+	a.buf = append(a.buf, b.buf...)
+	q.remove(b)
+	b.c.s.give(b)
+}
+
+// take returns the first block if it is there: the caller's from now on.
+func (q *queue) take() *block {
+	b := q.head
+	if b == nil || !b.ready {
 		return nil
 	}
-	if q.head = k.next; q.head == nil {
-		q.tail = nil
-	}
-	return k
+	q.remove(b)
+	return b
 }
 
 // clear drops all that nothing arrives in any more.
 func (q *queue) clear() {
-	for k := q.head; k != nil; {
-		next := k.next
-		if k.ready {
-			k.free()
+	for b := q.head; b != nil; b = q.head {
+		q.remove(b)
+		if b.ready || b.failed {
+			b.c.s.give(b)
 		} else {
-			k.void = true // it is freed when it has arrived
+			b.void = true // it is given back when it has arrived
 		}
-		k = next
 	}
-	q.head, q.tail = nil, nil
 }

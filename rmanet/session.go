@@ -3,7 +3,9 @@ package rmanet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,14 +27,109 @@ type session struct {
 	opening sync.Mutex // numbers are handed to the engine in order; not the engine's
 
 	mu       sync.Mutex
-	opened   map[uint32]*Conn // by us
-	accepted map[uint32]*Conn // opened by the peer
-	last     uint32           // number that we opened last
-	lastIn   uint32           // that the peer did
-	err      error            // why there will be no more
+	opened   map[uint32]*Conn    // by us
+	accepted map[uint32]*Conn    // opened by the peer
+	waits    map[uint32]*opening // that the peer wants to open
+	last     uint32              // number that we opened last
+	lastIn   uint32              // that the peer did
+	starved  []*Conn             // with a Write that waits for memory
+	err      error               // why there will be no more
 
+	in, out  atomic.Int64 // bytes of blocks that have come, and that are on their way out
 	waiting  atomic.Int64 // control frames handed in and not sent
+	stalled  atomic.Bool  // what comes is left where it is: in is too much
+	hungry   atomic.Bool  // starved is not empty
 	deferred int          // control frames that are on their way, the engine's
+}
+
+// take returns a block for n bytes that come.
+func (s *session) take(c *Conn, n int) *block {
+	b := newBlock(c, n)
+	s.in.Add(int64(cap(b.buf)))
+	return b
+}
+
+// give takes it back.
+func (s *session) give(b *block) {
+	held := s.in.Add(-int64(cap(b.buf)))
+	b.free()
+	if s.stalled.Load() && held <= s.n.cfg.Memory/2 && s.stalled.CompareAndSwap(true, false) {
+		s.n.recv.Load().Resume()
+	}
+}
+
+// full reports whether n bytes more would be too much to hold of this peer's. What
+// comes stays with the peer then, until readers have made room.
+func (s *session) full(n int) bool {
+	if s.in.Load()+int64(n) <= s.n.cfg.Memory {
+		return false
+	}
+	s.stalled.Store(true)
+	if s.in.Load() <= s.n.cfg.Memory/2 { // given back meanwhile, by one that did not see it
+		s.stalled.Store(false)
+		return false
+	}
+	return true
+}
+
+// lend returns a block for n bytes on their way out, or nil if too much is: the
+// writer's event is set when it is worth trying again.
+func (s *session) lend(c *Conn, n int, make func(*Conn, int) *block) *block {
+	if s.out.Load() >= s.n.cfg.Memory {
+		s.mu.Lock()
+		s.starved = append(s.starved, c)
+		s.hungry.Store(true)
+		s.mu.Unlock()
+		if s.out.Load() >= s.n.cfg.Memory {
+			return nil
+		}
+	}
+	b := make(c, n)
+	s.out.Add(int64(cap(b.buf)))
+	return b
+}
+
+// settle takes it back.
+func (s *session) settle(b *block) {
+	left := s.out.Add(-int64(cap(b.buf)))
+	b.free()
+	if s.hungry.Load() && left < s.n.cfg.Memory {
+		s.mu.Lock()
+		starved := s.starved
+		s.starved = nil
+		s.hungry.Store(false)
+		s.mu.Unlock()
+		for _, c := range starved {
+			c.wr.ev.Set()
+		}
+	}
+	if left == 0 {
+		s.n.look()
+	}
+}
+
+// quiet reports whether nothing is on its way to the peer.
+func (s *session) quiet() bool { return s.out.Load() == 0 && s.waiting.Load() == 0 }
+
+func newSession(n *Net, rank int) *session {
+	return &session{
+		n: n, rank: rank, peer: n.eng.Peer(rank),
+		opened: map[uint32]*Conn{}, accepted: map[uint32]*Conn{}, waits: map[uint32]*opening{},
+	}
+}
+
+// all is the connections of now.
+func (s *session) all() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Values(s.opened)), maps.Values(s.accepted))
+}
+
+// empty reports whether there are none.
+func (s *session) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opened)+len(s.accepted) == 0
 }
 
 func (s *session) why() error {
@@ -57,12 +154,18 @@ func (s *session) has(c *Conn) bool {
 
 func (s *session) remove(c *Conn) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := s.side(c.opener); m[c.num] == c {
+	m := s.side(c.opener)
+	is := m[c.num] == c
+	if is {
 		delete(m, c.num)
-		if len(s.opened)+len(s.accepted) == 0 {
-			s.n.idle()
-		}
+	}
+	last, wait := is && len(s.opened)+len(s.accepted) == 0, is && len(s.waits) > 0
+	s.mu.Unlock()
+	if last {
+		s.n.look()
+	}
+	if wait {
+		s.n.admit()
 	}
 }
 
@@ -87,7 +190,7 @@ func (s *session) open(service string) (*Conn, error) {
 	}
 	s.last = num
 	c := newConn(s, num, true)
-	c.local = Addr{s.n.eng.Rank(), fmt.Sprintf("~%d", num)}
+	c.local = Addr{s.n.eng.Rank(), own(num)}
 	c.remote = Addr{s.rank, service}
 	s.opened[num] = c
 	s.mu.Unlock()
@@ -107,8 +210,11 @@ var controls sync.Pool
 // end is called when the frame is out, or cannot be sent: that the peer is gone is
 // told by Gone.
 func (c *control) end(error) {
-	c.s.waiting.Add(-1)
+	s := c.s
 	controls.Put(c)
+	if s.waiting.Add(-1) == 0 {
+		s.n.look()
+	}
 }
 
 // send sends a control frame. Nobody holds a lock that the engine takes.
@@ -135,43 +241,23 @@ func (s *session) fail(err error) {
 		return
 	}
 	s.err = err
-	var all []*Conn
-	for _, m := range []map[uint32]*Conn{s.opened, s.accepted} {
-		for _, c := range m {
-			all = append(all, c)
-		}
-	}
+	waits := maps.Clone(s.waits)
+	clear(s.waits)
 	s.mu.Unlock()
+	for _, o := range waits {
+		o.l.forget(o)
+	}
 	lied := errors.Is(err, ErrProtocol)
 	why := connReset(err)
 	if errors.Is(err, rma.ErrClosed) {
 		why = net.ErrClosed
 	}
-	for _, c := range all {
+	for _, c := range s.all() {
 		c.end(why)
 		if lied {
 			c.control(kindReset, resetProtocol)
 		}
 	}
-}
-
-// end is reset for a peer that is gone: what has come may still be read, and a
-// stream that has ended has ended well.
-func (c *Conn) end(err error) {
-	c.mu.Lock()
-	if !c.rd.fin && c.rd.err == nil {
-		c.rd.err = err
-	}
-	if c.wr.err == nil {
-		c.wr.err = err
-	}
-	if c.state == dialling {
-		c.state = refused
-	}
-	c.mu.Unlock()
-	c.rd.ev.Set()
-	c.wr.ev.Set()
-	c.s.remove(c)
 }
 
 // arriving finds the place for a message of the peer.
@@ -227,25 +313,30 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 	case uint64(n) > r.limit-r.came:
 		return rma.Landing{}, protocolError("%d bytes for stream %d, which has credit for %d", n, c.num, r.limit-r.came)
 	}
+	unwanted := c.closed || r.err != nil
+	if !unwanted && c.s.full(max(n, inBlock)) {
+		return rma.Landing{Later: true}, nil
+	}
 	r.came += uint64(n)
-	if r.stopped || r.err != nil {
+	switch {
+	case unwanted:
 		return rma.Landing{Unwanted: true}, nil
-	}
-	if inPlace {
+	case inPlace:
 		return rma.Landing{Token: c}, nil
-	}
-	if r.q.head == nil && n <= len(r.claim)-r.claimed {
+	case r.q.head == nil && n <= len(r.claim)-r.claimed && c.s.peer.Unaided():
 		r.arriving++
 		r.claimed += n
 		return rma.Landing{Buf: r.claim[r.claimed-n : r.claimed], Token: (*claimant)(c)}, nil
 	}
-	k := newChunk(c, n)
-	k.buf = k.buf[:n]
-	r.q.push(k)
-	return rma.Landing{Buf: k.buf, Token: k}, nil
+	b := c.s.take(c, n)
+	b.buf = b.buf[:n]
+	if b.void = r.stopped; !b.void {
+		r.q.push(b)
+	}
+	return rma.Landing{Buf: b.buf, Token: b}, nil
 }
 
-// Tokens of messages that are not in place, beside *chunk.
+// Tokens of messages that are not in place, beside *block.
 type (
 	deferral session // control frames
 	claimant Conn    // bytes that Read has a place for
@@ -268,7 +359,7 @@ func (s *session) arrived(token any, parts [][]byte, err error) {
 		t.arrived(parts)
 	case *claimant:
 		(*Conn)(t).claimed(err)
-	case *chunk:
+	case *block:
 		t.c.filled(t, err)
 	}
 }
@@ -277,9 +368,11 @@ func (s *session) arrived(token any, parts [][]byte, err error) {
 func (c *Conn) arrived(parts [][]byte) {
 	c.mu.Lock()
 	r := &c.rd
+	dropped := 0
 	for _, b := range parts {
 		if r.stopped {
-			break
+			dropped += len(b)
+			continue
 		}
 		if r.q.head == nil && r.claimed < len(r.claim) {
 			n := copy(r.claim[r.claimed:], b)
@@ -288,7 +381,7 @@ func (c *Conn) arrived(parts [][]byte) {
 		}
 		r.q.add(c, b)
 	}
-	c.mu.Unlock()
+	c.took(dropped)
 	r.ev.Set()
 }
 
@@ -307,17 +400,23 @@ func (c *Conn) claimed(err error) {
 	r.ev.Set()
 }
 
-// filled takes a chunk.
-func (c *Conn) filled(k *chunk, err error) {
+// filled takes a block.
+func (c *Conn) filled(b *block, err error) {
 	c.mu.Lock()
-	if k.ready = err == nil; !k.ready && c.rd.err == nil {
-		c.rd.err = connReset(err)
+	r := &c.rd
+	n := 0
+	if b.ready, b.failed = err == nil, err != nil; b.failed && r.err == nil {
+		r.err = connReset(err)
 	}
-	if k.void {
-		k.free()
+	switch {
+	case b.void:
+		n = len(b.buf)
+		c.s.give(b)
+	case b.ready:
+		r.q.join(b)
 	}
-	c.mu.Unlock()
-	c.rd.ev.Set()
+	c.took(n)
+	r.ev.Set()
 }
 
 // frames carries out control frames.
@@ -350,10 +449,15 @@ func (s *session) frame(f frame) error {
 	}
 	s.mu.Lock()
 	c, last := s.side(f.toOpener)[f.num], s.lastIn
+	o := s.waits[f.num]
 	if f.toOpener {
-		last = s.last
+		last, o = s.last, nil
 	}
 	s.mu.Unlock()
+	if o != nil && f.kind == kindReset {
+		o.l.forget(o) // the peer does not wait any more
+		return nil
+	}
 	if c == nil {
 		if after(f.num, last)-1 < numberMax/2 {
 			return protocolError("control frame of kind %d for stream %d; the last is %d", f.kind, f.num, last)
@@ -362,7 +466,11 @@ func (s *session) frame(f frame) error {
 	}
 	switch f.kind {
 	case kindReset:
-		c.reset(resetError(f.n))
+		if f.n == resetUnread {
+			c.end(resetError(f.n))
+		} else {
+			c.reset(resetError(f.n))
+		}
 		return nil
 	case kindStop:
 		c.stopped()
@@ -402,12 +510,11 @@ func (c *Conn) frame(f frame) error {
 	return nil
 }
 
-// stopped takes that the peer does not read any more: the sending half ends.
+// stopped takes that the peer has closed the connection: the sending half ends.
 func (c *Conn) stopped() {
 	c.mu.Lock()
 	c.wr.stopped = true
 	c.mu.Unlock()
-	c.wr.ev.Set()
 	c.closeWrite()
 }
 
@@ -416,9 +523,11 @@ func resetError(reason uint64) error {
 	case resetRefused:
 		return fmt.Errorf("%w: nobody listens there", syscall.ECONNREFUSED)
 	case resetBusy:
-		return fmt.Errorf("%w: too many connections", syscall.ECONNREFUSED)
+		return fmt.Errorf("%w: too many connections wait to be accepted", syscall.ENOBUFS)
 	case resetProtocol:
 		return connReset(ErrProtocol)
+	case resetUnread:
+		return fmt.Errorf("%w: the peer closed without having read everything", syscall.ECONNRESET)
 	}
 	return syscall.ECONNRESET
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 
 	"github.com/seed33544411/rma"
@@ -15,55 +14,52 @@ import (
 var forever = context.Background()
 
 const (
-	// direct is the size from which a write is handed to the engine where it
-	// lies, and Write waits until the peer has it: below, copying is cheaper
-	// than waiting.
+	// direct is the size from which what is written goes out by itself: below, it
+	// is put together with what is written next while something is on its way.
 	direct = 16 << 10
 
-	// collect bounds what small writes collect in while an earlier one is on
-	// its way.
+	// collect is how much is put together.
 	collect = 32 << 10
 
-	// ahead is how many frames of one large write are under way.
+	// ahead is how many messages of a stream are under way at once.
 	ahead = 4
 )
 
-// writing is the sending half. Whoever has set busy hands messages in; small writes
-// meanwhile collect in next, which goes out when that one is through.
+// writing is the sending half. What is written is copied to blocks and handed to the
+// engine in order by whoever has set busy.
 type writing struct {
 	ev      *rma.Event // set when there is something new to see
-	handed  uint64     // bytes given to the engine, or collected
+	handed  uint64     // bytes taken from Write
 	limit   uint64     // how far this side may send
-	busy    bool       // something is handed in and has not ended
-	now     *buffer    // what is handed in, if small
-	next    *buffer    // what has collected
+	flying  int        // blocks that the engine has
+	busy    bool       // somebody is handing over
+	out     queue      // full blocks that are to be handed over
+	next    *block     // what small writes collect in
+	shut    bool       // by CloseWrite
 	fin     bool       // no more is written
 	finSent bool
-	stopped bool // the peer does not read any more
+	unread  bool // the end is a reset: not all was read here
+	stopped bool // the peer takes nothing any more
+	lost    bool // something was written after that
 	err     error
-	sent    func(error) // onSent
 }
 
-// buffer is memory for small writes.
-type buffer struct{ b []byte }
-
-var buffers = sync.Pool{New: func() any { return &buffer{make([]byte, 0, collect)} }}
-
-// Write sends p: small writes are copied and on their way when it returns, together
-// with others where the link was busy; large ones are taken from p itself. It waits
-// while the peer has Config.Window bytes that its reader has not taken. Errors are
-// those of Read; a peer that does not read any more is syscall.EPIPE.
+// Write copies p and has it on its way when it returns; p is the caller's again. It
+// waits while the peer has Config.Window bytes that its reader has not taken, or
+// Config.Memory bytes are on their way to it. Errors are those of Read; of writes to a
+// peer that has closed the connection the first is lost, like one to a socket, and the
+// next fails with syscall.EPIPE.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
+	release()
 	n, err := c.write(p)
 	return n, c.fail("write", err)
 }
 
 func (c *Conn) write(p []byte) (done int, err error) {
 	w := &c.wr
-	for first := true; done < len(p) || first; first = false {
-		c.wctx.ch = c.wdl.wait()
+	for {
 		w.ev.Reset()
 		c.mu.Lock()
 		if err := c.writable(); err != nil {
@@ -71,189 +67,201 @@ func (c *Conn) write(p []byte) (done int, err error) {
 			return done, err
 		}
 		left := p[done:]
-		n := int(min(uint64(len(left)), w.limit-w.handed))
 		switch {
 		case len(left) == 0:
 			c.mu.Unlock()
-		case n > 0 && len(left) >= direct && !w.busy:
-			w.busy = true
+			return done, nil
+		case w.stopped:
+			w.lost = true
 			c.mu.Unlock()
-			n, err = c.writeDirect(left)
-			done += n
-			if err != nil {
-				return done, err
+			if done > 0 {
+				return done, syscall.EPIPE
 			}
-		case n > 0 && len(left) < direct && c.collects(left[:n], &n):
-			done += n // and c.mu is unlocked
-		default:
-			c.mu.Unlock()
-			if err := w.ev.Wait(&c.wctx); errors.Is(err, rma.ErrClosed) {
-				c.s.n.gone(err)
-			}
+			return len(p), nil
+		}
+		n := c.hand(left) // and c.mu is unlocked
+		if done += n; n > 0 {
+			continue
+		}
+		if err := w.ev.Wait((*until)(&c.wdl)); errors.Is(err, rma.ErrClosed) {
+			c.s.n.gone(err)
 		}
 	}
-	return done, nil
 }
 
 // writable is why nothing can be written; nil if it can.
 func (c *Conn) writable() error {
+	w := &c.wr
 	switch {
 	case c.closed:
 		return net.ErrClosed
-	case closed(c.wctx.ch):
+	case c.wdl.over():
 		return os.ErrDeadlineExceeded
-	case c.wr.err != nil:
-		return c.wr.err
-	case c.wr.stopped, c.wr.fin:
+	case w.err != nil:
+		return w.err
+	case w.shut, w.lost:
 		return syscall.EPIPE
 	}
 	return nil
 }
 
-// collects takes the first of p, and says in n how much; then it has unlocked. It
-// returns false if there is no room.
-func (c *Conn) collects(p []byte, n *int) bool {
+// hand takes over the first of p, as much as there is credit, memory and room on the
+// way for, and unlocks. It returns how much: 0 if there is something to wait for.
+func (c *Conn) hand(p []byte) int {
 	w := &c.wr
+	n := int(min(uint64(len(p)), w.limit-w.handed))
+	if b := w.next; b != nil && (len(p) >= direct || b.room() == 0) {
+		if w.flying+w.out.n >= ahead {
+			n = 0
+		} else {
+			w.out.push(b)
+			w.next = nil
+		}
+	}
+	large := len(p) >= direct
+	switch {
+	case n == 0, large && w.flying+w.out.n >= ahead:
+		c.pump()
+		return 0
+	case large:
+		c.mu.Unlock()
+		return c.handLarge(p[:min(n, c.s.n.cfg.Frame, cellSize)])
+	}
 	if w.next == nil {
-		w.next = buffers.Get().(*buffer)
+		if w.next = c.s.lend(c, collect, newBlock); w.next == nil {
+			c.pump()
+			return 0
+		}
 	}
-	room := cap(w.next.b) - len(w.next.b)
-	if room == 0 {
-		return false
+	n = min(n, w.next.room())
+	w.next.buf = append(w.next.buf, p[:n]...)
+	w.handed += uint64(n)
+	c.pump()
+	return n
+}
+
+// handLarge takes over all of p. It copies without the lock, which the engine takes.
+func (c *Conn) handLarge(p []byte) int {
+	w := &c.wr
+	b := c.s.lend(c, len(p), newOut)
+	if b != nil {
+		b.buf = append(b.buf, p...)
+		b.filled()
 	}
-	*n = min(len(p), room)
-	w.next.b = append(w.next.b, p[:*n]...)
-	w.handed += uint64(*n)
+	c.mu.Lock()
+	switch {
+	case b == nil:
+		c.pump()
+		return 0
+	case w.err != nil, w.stopped, w.fin:
+		c.mu.Unlock()
+		c.s.settle(b)
+		return 0
+	}
+	w.handed += uint64(len(p))
+	w.out.push(b)
+	c.pump()
+	return len(p)
+}
+
+// pump hands to the engine what is due, in order, then the end, and unlocks. Only
+// one goroutine does at a time: others leave what they have to it.
+func (c *Conn) pump() {
+	w := &c.wr
 	if w.busy {
 		c.mu.Unlock()
-		return true
+		return
 	}
 	w.busy = true
-	c.goOn()
-	return true
-}
-
-// writeDirect hands p to the engine frame by frame, as far as there is credit, and
-// waits until it is p's owner again. The caller has set busy.
-func (c *Conn) writeDirect(p []byte) (done int, err error) {
-	w := &c.wr
-	var reqs [ahead]rma.Request
-	var sizes [ahead]int
-	first, flying, off := 0, 0, 0
-	for {
-		c.mu.Lock()
-		n := int(min(uint64(len(p)-off), w.limit-w.handed, uint64(c.s.n.cfg.Frame)))
-		if flying == ahead || err != nil || w.err != nil || w.stopped || c.closed {
-			n = 0
-		}
-		w.handed += uint64(n)
+	for b := c.due(); b != nil; b = c.due() {
+		w.flying++
 		c.mu.Unlock()
-		if n > 0 {
-			at := (first + flying) % ahead
-			reqs[at], sizes[at] = c.s.peer.SendTag(c.tag, p[off:off+n:off+n]), n
-			flying++
-			off += n
-			continue
-		}
-		if flying == 0 {
-			break
-		}
-		if why := reqs[first].Wait(forever); why != nil && err == nil {
-			err = why
-		} else if err == nil {
-			done += sizes[first]
-		}
-		first, flying = (first+1)%ahead, flying-1
-	}
-	if err != nil {
-		c.broken(err)
+		b.send()
 		c.mu.Lock()
-		err = c.writable()
-		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	c.goOn()
-	return done, err
-}
-
-// onSent is called by the engine when what was handed in is through.
-func (c *Conn) onSent(err error) {
-	if err != nil {
-		c.broken(err)
-	}
-	c.mu.Lock()
-	c.goOn()
-}
-
-// broken takes an error of sending: the peer is gone, or its reader does not want
-// more, which it is about to say.
-func (c *Conn) broken(err error) {
-	gone := errors.Is(err, rma.ErrPeerGone) || errors.Is(err, rma.ErrClosed) || c.s.why() != nil
-	c.mu.Lock()
-	switch {
-	case !gone:
-		c.wr.stopped = true
-	case c.wr.err == nil:
-		c.wr.err = connReset(err)
-	}
-	c.mu.Unlock()
-}
-
-// goOn hands in what has collected while busy was set, or gives busy up; then it
-// unlocks.
-func (c *Conn) goOn() {
-	w := &c.wr
-	if b := w.now; b != nil {
-		b.b = b.b[:0]
-		buffers.Put(b)
-		w.now = nil
-	}
-	fin := false
-	b := w.next
-	switch {
-	case w.err != nil || w.stopped:
-		w.busy = false
-		if b != nil {
-			w.handed -= uint64(len(b.b)) // the end of the stream is before it
-			b.b = b.b[:0]
-			buffers.Put(b)
-		}
-		w.now, w.next, b = nil, nil, nil
-		fin = w.err == nil && w.fin && !w.finSent
-	case b != nil && len(b.b) > 0:
-		w.now, w.next = b, nil
-	default:
-		b, w.busy = nil, false
-		fin = w.fin && !w.finSent
-	}
-	if fin {
+	end := w.fin && !w.finSent && w.err == nil && w.next == nil && w.out.head == nil
+	if end {
 		w.finSent = true
+		kind, n := byte(kindFin), w.handed
+		if w.unread {
+			kind, n = kindReset, resetUnread
+		}
+		c.mu.Unlock()
+		c.control(kind, n)
+		if kind == kindReset {
+			c.s.remove(c)
+		}
+		c.mu.Lock()
 	}
-	end := w.handed
+	w.busy = false
 	c.mu.Unlock()
-	w.ev.Set()
-	if b != nil {
-		c.s.peer.SendFunc(c.tag, b.b, w.sent)
-	}
-	if fin {
-		c.control(kindFin, end)
+	if end {
 		c.over()
 	}
 }
 
-func (c *Conn) closeWrite() {
+// due takes the next block that is to be handed over; nil if there is none. What
+// nobody takes any more is dropped.
+func (c *Conn) due() *block {
 	w := &c.wr
+	b := w.out.head
+	switch {
+	case w.err != nil || w.stopped:
+		for b := w.out.head; b != nil; b = w.out.head {
+			w.out.remove(b)
+			c.drop(b)
+		}
+		if w.next != nil {
+			c.drop(w.next)
+			w.next = nil
+		}
+		return nil
+	case b != nil:
+		w.out.remove(b)
+	case w.next != nil && (w.flying == 0 || w.fin):
+		b, w.next = w.next, nil
+	}
+	return b
+}
+
+// drop gives back a block that the engine does not get: the end of the stream is
+// before it.
+func (c *Conn) drop(b *block) {
+	c.wr.handed -= uint64(len(b.buf))
+	c.s.settle(b)
+}
+
+// through is called by the engine when it has no use for the block any more.
+func (b *block) through(err error) {
+	c := b.c
+	if err != nil {
+		c.broken(err)
+	}
+	c.s.settle(b)
 	c.mu.Lock()
-	if w.fin || w.err != nil {
-		c.mu.Unlock()
-		return
+	c.wr.flying--
+	c.pump()
+	c.wr.ev.Set()
+}
+
+// broken takes an error of sending: the peer is gone, or does not want more, which
+// it is about to say.
+func (c *Conn) broken(err error) {
+	gone := errors.Is(err, rma.ErrPeerGone) || errors.Is(err, rma.ErrClosed) || c.s.why() != nil
+	c.mu.Lock()
+	switch w := &c.wr; {
+	case !gone:
+		w.stopped, w.lost = true, true
+	case w.err == nil:
+		w.err = connReset(err)
 	}
-	w.fin = true
-	if w.busy {
-		c.mu.Unlock()
-		w.ev.Set()
-		return
-	}
-	w.busy = true
-	c.goOn()
+	c.mu.Unlock()
+}
+
+// closeWrite ends the sending half behind what was written.
+func (c *Conn) closeWrite() {
+	c.mu.Lock()
+	c.wr.fin = true
+	c.pump()
+	c.wr.ev.Set()
 }

@@ -1,0 +1,7 @@
+//go:build !race
+
+package rmanet
+
+func release() {}
+
+func acquire([]byte) {}
