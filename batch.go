@@ -134,7 +134,7 @@ func (b *Batch) end() {
 	o, t := b.o, b.peer.eng.proto
 	b.o = nil
 	if b.why != nil {
-		t.fail(o, o.peer.talk.reason(b.why, o.peer.down))
+		t.fail(o, o.peer.reason(b.why))
 		return
 	}
 	c := &b.peer.counts

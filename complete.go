@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -153,7 +154,10 @@ func (t *proto) fail(o *op, err error) {
 // endpoint's own reason.
 func (p *Peer) reportDown(t *proto, err error) {
 	if p.ep != nil {
-		if why := p.ep.Err(); why != nil {
+		switch why := p.ep.Err(); {
+		case why != nil && errors.Is(err, fabric.ErrDown):
+			err = why // which is what ErrDown asks to be looked up
+		case why != nil:
 			err = because(err, why)
 		}
 	}
@@ -163,13 +167,18 @@ func (p *Peer) reportDown(t *proto, err error) {
 	t.downWith(p, err)
 }
 
-// because joins an error with its cause, in one line.
+// because joins an error with its cause, in one line, and says nothing twice.
 func because(err, cause error) error {
 	switch {
 	case err == nil:
 		return cause
 	case cause == nil || errors.Is(err, cause):
 		return err
+	}
+	for _, s := range []error{ErrPeerGone, ErrRemoteAccess, ErrFlushed} {
+		if errors.Is(err, s) && errors.Is(cause, s) {
+			return cause
+		}
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
@@ -205,6 +214,10 @@ func (t *proto) downWith(p *Peer, err error) {
 	}
 	for p.talk.sends.head != nil {
 		t.fail(p.talk.sends.pop(), p.down)
+	}
+	if h := p.talk.hangUp; h != nil {
+		p.talk.hangUp = nil
+		time.AfterFunc(min(lastWait, p.eng.cfg.PeerTimeout), h)
 	}
 	t.endAwaits()
 	p.talk.loop.Sever(p.down)

@@ -11,7 +11,17 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Sentinels for errors.Is. Those of operations come inside a *PeerError.
+// Sentinels for errors.Is. Those of operations come inside a *PeerError. The same event
+// gives the same ones on every link, to every kind of operation:
+//
+//   - the peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone;
+//   - the target refused a request: ErrRemoteAccess from that request. The connection
+//     is lost with it, and everything else on it, then and later, on both sides, fails
+//     with ErrFlushed and ErrRemoteAccess: the peer lives;
+//   - the connection was lost in another way although the peer lives: ErrFlushed, and
+//     what took it down;
+//   - there never was one: ErrNoConnection, and why, which may be ErrResources;
+//   - this engine was closed: ErrClosed.
 var (
 	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.
 	ErrPeerGone = fabric.ErrPeerGone
@@ -24,12 +34,16 @@ var (
 	// ErrRemoteAccess says that the target refused key, address or right.
 	ErrRemoteAccess = fabric.ErrRemoteAccess
 
-	// ErrFlushed says that an earlier operation with the same peer failed.
+	// ErrFlushed says that the connection with the peer is lost because an earlier
+	// request failed, of this side or of the peer. What was wrong is wrapped, too.
 	ErrFlushed = fabric.ErrFlushed
 
 	// ErrNoConnection says that the connection with the peer could not be made:
 	// it did not answer within Config.SetupTimeout, or a link failed.
 	ErrNoConnection = errors.New("no connection with the peer")
+
+	// ErrResources says that the system gives no more descriptors or memory.
+	ErrResources = fabric.ErrResources
 
 	ErrClosed         = errors.New("rma: engine is closed")
 	ErrBounds         = errors.New("outside the region")

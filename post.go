@@ -65,7 +65,7 @@ func (t *proto) postList(p *Peer, q *opQueue) bool {
 			t.spoil(q, err)
 			did = true
 		default:
-			t.downWith(p, err)
+			p.reportDown(t, err)
 			return true
 		}
 	}

@@ -15,11 +15,11 @@ import (
 
 // networks are the simulated ones, by what Config.Device asks for.
 var networks = map[string]*sim.Network{
-	"sim": sim.NewNetwork(sim.Options{Seed: 1}),
+	"sim": sim.NewNetwork(sim.Options{Seed: 1, TargetFails: true}),
 	// Nothing more is promised than every link must: writes do not wake, appear in
 	// pieces, completions are late, queues refuse.
 	"simhard": sim.NewNetwork(sim.Options{
-		Seed: 2, Caps: hardCaps(), MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 4, Overtake: 0.3,
+		Seed: 2, Caps: hardCaps(), MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 4, Overtake: 0.3, TargetFails: true,
 	}),
 }
 

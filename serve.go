@@ -120,7 +120,7 @@ func (t *proto) postAcks(p *Peer) bool {
 	p.acks = p.acks[:copy(p.acks, p.acks[took:])]
 	p.full = took < n
 	if err != nil {
-		t.downWith(p, err)
+		p.reportDown(t, err)
 	}
 	return took > 0
 }

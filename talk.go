@@ -36,6 +36,7 @@ type talk struct {
 	calm         int              // steps without anything
 	asleep       bool             // the peer was told that this side sleeps
 	opened       bool             // making the channel is through
+	hangUp       func()           // ends the making of it
 	err          error            // why there is no channel
 	warned       time.Time        // when it was last said that the link has changed
 	ended        error            // that no more comes was told to those who wait for any peer
@@ -73,6 +74,9 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	ctx, cancel := context.WithTimeout(e.life, 10*365*24*time.Hour)
 	defer cancel()
 	ep, err := p.connected(ctx)
+	if err == nil {
+		err = p.hangUpWith(cancel)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +98,22 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	if err == nil {
 		b, err = e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
 	}
-	if err != nil {
-		return ch, e.jobCause(p.rank, err)
+	switch {
+	case err == nil:
+		err = ch.Connect(b)
+	case ctx.Err() != nil && e.life.Err() == nil:
+		err = p.hangUpWith(nil)
+	default:
+		err = e.jobCause(p.rank, err)
 	}
-	return ch, ch.Connect(b)
+	return ch, err
+}
+
+// hangUpWith has cancel called when the connection is lost, once the peer has had time for
+// what it has begun. It returns why there is no connection any more.
+func (p *Peer) hangUpWith(cancel context.CancelFunc) (err error) {
+	p.eng.prog.Do(func() { p.talk.hangUp, err = cancel, p.down })
+	return err
 }
 
 // enqueueMessage hands a message, a batch or a receive on.
@@ -180,7 +196,7 @@ func (o *op) Complete(tag uint32, n int, err error) {
 	t, c := o.peer.eng.proto, &o.peer.counts
 	switch {
 	case err != nil:
-		t.fail(o, o.peer.talk.reason(err, o.peer.down))
+		t.fail(o, o.peer.reason(err))
 		return
 	case o.in.Peek:
 		o.from = o.in.From
@@ -197,14 +213,23 @@ func (o *op) Complete(tag uint32, n int, err error) {
 	o.Finish()
 }
 
-// reason makes an error of the message layer one of this package. down is why the
-// connection is no more.
-func (k *talk) reason(err, down error) error {
+// reason makes an error of the message layer one of this package. Where the channel has
+// ended with the connection, that is why the connection is no more.
+func (p *Peer) reason(err error) error {
 	switch {
 	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case k.ch != nil && err == k.ch.Err() && !errors.Is(err, ErrPeerGone):
-		return because(err, down)
+	case errors.Is(err, ErrPeerGone):
+		return err
+	case errors.Is(err, fabric.ErrDown) && p.down == nil && p.ep != nil && p.ep.Err() != nil:
+		if err = p.ep.Err(); !errors.Is(err, ErrPeerGone) { // this package has not taken notice yet
+			err = because(ErrFlushed, err)
+		}
+		return err
+	case errors.Is(err, fabric.ErrDown) && p.down != nil:
+		return p.down
+	case p.talk.ch != nil && err == p.talk.ch.Err():
+		return because(err, p.down)
 	}
 	return err
 }
@@ -255,6 +280,7 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 // operations are not affected: what the link or the peer may still touch ends
 // with the connection.
 func (t *proto) endTalk(p *Peer, err error) {
+	err = p.reason(err)
 	if p.talk.err == nil {
 		p.talk.err = err
 	}

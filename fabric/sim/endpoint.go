@@ -42,6 +42,7 @@ type Endpoint struct {
 	notes    softlink.CompQ // of the peer's notifications
 	downSeen bool           // OpDown reported or not to be reported
 	downSt   fabric.Status
+	refused  fabric.Status // what it has answered to a request of the peer, if it refused one
 }
 
 var _ fabric.Endpoint = (*Endpoint)(nil)

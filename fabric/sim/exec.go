@@ -51,7 +51,7 @@ func (ep *Endpoint) advance() {
 		}
 		ep.waiting = false
 		if ep.peer.state != up {
-			ep.fail(ep.exec, fabric.StatusPeerGone)
+			ep.fall(fabric.StatusPeerGone)
 			return
 		}
 		if o.due > ep.link.net.steps {
@@ -299,16 +299,22 @@ func (ep *Endpoint) fail(i uint64, st fabric.Status) {
 	ep.link.net.joined.Broadcast()
 	switch st {
 	case fabric.StatusRemoteAccess, fabric.StatusRemoteInvalid, fabric.StatusRemoteOp:
+		ep.peer.refused = st
 		if ep.link.net.opt.TargetFails {
 			ep.peer.fall(fabric.StatusPeerGone)
 		}
 	}
 }
 
-// fall takes the endpoint down because of something that is not its doing.
+// fall takes the endpoint down because of something that is not its doing. If it has
+// refused a request of the peer, that is why.
 func (ep *Endpoint) fall(st fabric.Status) {
 	if ep.state == down || ep.state == closed {
 		return
+	}
+	if ep.refused != fabric.StatusOK {
+		ep.flush(ep.tail, fabric.StatusFlushed)
+		ep.exec, st = ep.tail, ep.refused
 	}
 	if ep.exec != ep.tail {
 		ep.fail(ep.exec, st)

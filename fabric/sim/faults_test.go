@@ -33,7 +33,8 @@ func TestFailAt(t *testing.T) {
 	wr := w.write(9, 0, 8, 0)
 	wr.Local, wr.RemoteAddr, wr.RKey = nil, w.ra.Addr(), w.ra.Key().RKey
 	w.post(w.eb, wr)
-	require.Equal(t, fabric.StatusPeerGone, w.pollFor(w.b, 2)[0].Status)
+	require.Equal(t, fabric.StatusFlushed, w.pollFor(w.b, 2)[0].Status)
+	require.ErrorIs(t, w.eb.Err(), fabric.ErrRemoteOp, "what it has answered")
 }
 
 func TestTargetFails(t *testing.T) {
@@ -44,7 +45,7 @@ func TestTargetFails(t *testing.T) {
 	w.post(w.ea, bad)
 	require.Len(t, w.pollFor(w.a, 2), 2)
 	require.Equal(t, fabric.OpDown, w.pollFor(w.b, 1)[0].Op)
-	require.ErrorIs(t, w.eb.Err(), fabric.ErrPeerGone)
+	require.ErrorIs(t, w.eb.Err(), fabric.ErrRemoteAccess)
 }
 
 func TestErrorRate(t *testing.T) {
