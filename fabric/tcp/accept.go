@@ -27,8 +27,9 @@ func (l *link) listen() error {
 	}
 	l.ln = ln
 	l.port = uint16(ln.Addr().(*net.TCPAddr).Port)
-	l.wg.Add(1)
+	l.wg.Add(2)
 	go l.accept(ctx)
+	go l.watchSilence(ctx)
 	return nil
 }
 

@@ -124,6 +124,10 @@ func (e *endpoint) publish(fd int, peerReads uint32) {
 	l.fresh.Add(1)
 	l.mu.Unlock()
 	e.state.Store(epUp)
+	select {
+	case l.met <- struct{}{}:
+	default:
+	}
 	l.wake()
 }
 

@@ -33,10 +33,12 @@
 //     of them is the end of the endpoint (LaneError).
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
-// A peer whose host vanished is noticed by the kernel (TCP_USER_TIMEOUT and
-// keepalive): within PeerTimeout if data is under way, else within PeerTimeout
-// rounded up to whole seconds plus one. A peer that lives but takes nothing from
-// a full socket for PeerTimeout counts as gone as well.
+// A peer is gone when its connection has ended or its host has acknowledged
+// nothing for PeerTimeout: what was sent, or else a keepalive probe, of which there
+// is one a second. A process that lives and takes nothing, as one that is stopped, is
+// not: its host acknowledges, and what waits goes on when it does. On Linux before
+// 6.15 the probes of a full socket become rarer while it stays full, and a host
+// that vanishes meanwhile is noticed by the next.
 //
 // # Files
 //
@@ -51,6 +53,7 @@
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
 //	poller_*.go    which sockets are ready: epoll, kqueue
 //	class.go       classes of peers; congestion_*.go: congestion control, round trip
+//	silence_*.go   hosts that acknowledge nothing
 //	socket.go      a connection's options; chunk.go: how much a send hands over
 //	tune_*.go      socket options that systems name differently
 //	sys_*.go       socket calls: Linux' without allocation, portable ones

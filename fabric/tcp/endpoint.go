@@ -86,9 +86,10 @@ type endpoint struct {
 	incoming    chan incoming
 	mem         []byte
 
-	mu     sync.Mutex
+	mu     sync.Mutex         // held while sockets are published and closed
 	cancel context.CancelFunc // of Connect
-	err    error
+	err    error              // the first reason counts
+	hushes []hush             // of the first connection and the lanes
 }
 
 // NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and,
@@ -260,7 +261,9 @@ func (e *endpoint) goDown(cause error) bool {
 	if e.state.Load() != epUp {
 		return false
 	}
-	e.err = cause
+	if e.err == nil {
+		e.err = cause
+	}
 	e.state.Store(epDown)
 	return true
 }
@@ -315,9 +318,11 @@ func (e *endpoint) hangUp() {
 		return
 	}
 	e.l.forget(e)
+	e.mu.Lock()
 	_ = unix.Close(e.fd)
 	e.closeLanes()
 	e.fd, e.draining = -1, false
+	e.mu.Unlock()
 	if e.state.Load() == epClosed {
 		e.release()
 	}
@@ -340,6 +345,9 @@ func (e *endpoint) release() {
 func (e *endpoint) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.state.Load() == epUp {
+		return nil
+	}
 	return e.err
 }
 

@@ -25,7 +25,9 @@ func (s *stage) giveLanes(n int) []*os.File {
 		s.tb.Cleanup(func() { _ = f.Close() })
 		ours, theirs = append(ours, fds[0]), append(theirs, f)
 	}
+	s.ep.mu.Lock()
 	s.ep.bulk.init(ours, 1)
+	s.ep.mu.Unlock()
 	return theirs
 }
 

@@ -77,12 +77,14 @@ type link struct {
 
 	ln      net.Listener
 	pending pendingConns
+	met     chan struct{} // has room for one: an endpoint was connected
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// Open opens a link: it listens at once. cfg may be nil. The link has one
-// goroutine, which waits for connections; Close ends it.
+// Open opens a link: it listens at once. cfg may be nil. The link has two
+// goroutines, which wait for connections and for peers' hosts to fall silent; Close
+// ends them.
 func Open(cfg *Config) (fabric.Link, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -93,6 +95,7 @@ func Open(cfg *Config) (fabric.Link, error) {
 	}
 	l := &link{
 		cfg:     c,
+		met:     make(chan struct{}, 1),
 		direct:  directMax,
 		all:     map[*endpoint]struct{}{},
 		byToken: map[token]*endpoint{},

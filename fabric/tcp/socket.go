@@ -64,23 +64,29 @@ func hostOf(a net.Addr) netip.Addr {
 	return ip.Unmap()
 }
 
+// keepIdle is how long a connection is idle before the kernel asks whether the
+// peer's is there: then once a second, as many times.
+func keepIdle(peerTimeout time.Duration) time.Duration {
+	return max(time.Second, (peerTimeout / 2).Truncate(time.Second))
+}
+
 // tune sets the options of a connected socket. Buffers are the kernel's to grow
 // unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
 // stock system), below what one fast stream needs.
 func (l *link) tune(fd int, class Class, peerTimeout time.Duration) error {
 	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
-	secs := max(1, int(peerTimeout/(2*time.Second)))
+	idle := int(keepIdle(peerTimeout) / time.Second)
 	errs := []error{
 		unix.SetNonblock(fd, true),
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		setCongestion(fd, l.cfg.Congestion[class]),
-		// Data unacknowledged for this long ends the connection; so does a
-		// keepalive probe that nobody answers.
-		userTimeout(fd, peerTimeout),
+		// Data unacknowledged for this long ends the connection; so do keepalive
+		// probes that nobody answers.
+		boundSilence(fd, peerTimeout),
 		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
-		set(unix.IPPROTO_TCP, keepIdle, secs),
+		set(unix.IPPROTO_TCP, keepIdleOption, idle),
 		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, max(1, secs)),
+		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, idle),
 	}
 	if n := l.cfg.Unsent; n > 0 {
 		errs = append(errs, lowWater(fd, n))

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	keepIdle = unix.TCP_KEEPALIVE
-	noSignal = 0 // SO_NOSIGPIPE instead
+	keepIdleOption = unix.TCP_KEEPALIVE
+	noSignal       = 0 // SO_NOSIGPIPE instead
 )
 
 // userTimeout bounds how long data may stay unacknowledged, in whole seconds.

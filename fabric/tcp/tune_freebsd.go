@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	keepIdle = unix.TCP_KEEPIDLE
-	noSignal = unix.MSG_NOSIGNAL
+	keepIdleOption = unix.TCP_KEEPIDLE
+	noSignal       = unix.MSG_NOSIGNAL
 
 	tcpMaxUnackTime = 0x44 // TCP_MAXUNACKTIME of netinet/tcp.h, since FreeBSD 14
 )

@@ -1,0 +1,149 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Whether a peer's host is there is told by its kernel's acknowledgements, which
+// come whether the process takes anything or not: a connection is given up when
+// something waits for one and none has come for PeerTimeout. The kernel's own
+// limit, TCP_USER_TIMEOUT, would do that too, but also ends connections whose
+// window stays closed, however often that is acknowledged: those of processes that
+// are stopped.
+
+// maxProbe is at most the time between two probes of a window that stays closed,
+// where the kernel can be told (since Linux 6.15); else it doubles up to 2 minutes.
+const maxProbe = time.Second
+
+// minLook and maxLook bound the time between two looks at a socket, a sixteenth of
+// PeerTimeout.
+const minLook, maxLook = 5 * time.Millisecond, 125 * time.Millisecond
+
+// minUnanswered is how long an acknowledgement may take at least: one of data may be
+// delayed by 200 ms.
+const minUnanswered = 300 * time.Millisecond
+
+// ackGrain is how exactly the kernel tells when it was acknowledged something.
+const ackGrain = 10 * time.Millisecond
+
+// boundSilence sets what bounds the silence of a peer's host.
+func boundSilence(fd int, _ time.Duration) error {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(maxProbe.Milliseconds()))
+	return nil
+}
+
+// hush is what is known of one socket's silence.
+type hush struct {
+	waiting bool
+	since   time.Time // if waiting: something sent was unanswered at each look since then
+	acked   time.Time // when something was acknowledged last, as of the last look
+	base    uint32    // data segments that were sent by then, at the most
+}
+
+// over reports whether what was sent on fd is unanswered, and nothing has been
+// acknowledged for limit. A kernel sends a keepalive probe to an idle peer after
+// keepIdle, retransmits to one that drops what it has no room for, and probes a closed
+// window; the peer's answers all of these, but for a probe within half a second of
+// another. A process that has slept between two looks takes nothing for silence that
+// it has not seen.
+func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
+	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return false
+	}
+	silence := time.Duration(i.Last_ack_recv) * time.Millisecond
+	if acked := now.Add(-silence); acked.After(h.acked.Add(ackGrain)) {
+		h.waiting, h.acked, h.base = false, acked, i.Data_segs_out
+	}
+	waiting := i.Probes != 0
+	switch {
+	case i.Unacked != 0:
+		waiting = waiting || i.Retransmits == 0 || i.Data_segs_out != h.base
+	case i.Notsent_bytes == 0:
+		waiting = waiting || silence > keepIdle(limit)+ackGrain
+	}
+	if waiting && !h.waiting {
+		h.since = now
+	}
+	h.waiting = waiting
+	alone := i.Probes == 1 && silence < 2*maxProbe // may be one that is not answered
+	return waiting && !alone && silence >= limit && now.Sub(h.since) >= max(limit/2, minUnanswered)
+}
+
+// watchSilence looks at the sockets of all endpoints until ctx ends. It sleeps
+// while there are none.
+func (l *link) watchSilence(ctx context.Context) {
+	defer l.wg.Done()
+	tick := time.NewTimer(maxLook)
+	defer tick.Stop()
+	for {
+		next := l.lookForSilence()
+		if next == 0 {
+			tick.Stop()
+		} else {
+			tick.Reset(next)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.met:
+		case <-tick.C:
+		}
+	}
+}
+
+// lookForSilence ends the connections of endpoints whose peer is silent, and
+// returns when to look again, 0 if there is none.
+func (l *link) lookForSilence() (next time.Duration) {
+	l.mu.Lock()
+	eps := make([]*endpoint, 0, len(l.all))
+	for e := range l.all {
+		if e.state.Load() == epUp {
+			eps = append(eps, e)
+		}
+	}
+	l.mu.Unlock()
+	for _, e := range eps {
+		if e.endIfSilent(time.Now()) {
+			continue
+		}
+		look := min(max(e.peerTimeout/16, minLook), maxLook)
+		if next == 0 || look < next {
+			next = look
+		}
+	}
+	return next
+}
+
+// endIfSilent shuts e's sockets down if its peer's host is silent: the owner finds
+// them at their end, and the reason in Err.
+func (e *endpoint) endIfSilent(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state.Load() != epUp || e.fd < 0 {
+		return true
+	}
+	if e.hushes == nil {
+		e.hushes = make([]hush, 1+len(e.bulk.lanes))
+	}
+	for i := range e.hushes {
+		fd := e.fd
+		if i > 0 {
+			fd = e.bulk.lanes[i-1].fd
+		}
+		if e.hushes[i].over(fd, now, e.peerTimeout) {
+			if e.err == nil {
+				e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
+			}
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// stop stops a process and returns when it is.
+func stop(tb testing.TB, pid int) {
+	tb.Helper()
+	require.NoError(tb, unix.Kill(pid, unix.SIGSTOP))
+	tb.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) })
+	testutil.Eventually(tb, patience, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		require.NoError(tb, err)
+		_, state, _ := strings.Cut(string(b), ") ")
+		return strings.HasPrefix(state, "T")
+	}, "process %d stopped", pid)
+}
+
+// A peer that is stopped, with the sockets full, for much longer than PeerTimeout
+// is not gone: when it continues, everything goes on and nothing is lost.
+func TestStoppedPeerIsNotGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("stops a process for some seconds")
+	}
+	t.Parallel()
+	const timeout, count = 500 * time.Millisecond, 16
+	h, p, key := spawn(t, modeSink, fabric.EndpointOptions{ID: 3, PeerTimeout: timeout})
+	h.poll()
+	stop(t, p.Pid())
+	mem := h.reg.Bytes()
+	testutil.Fill(mem, 5, 0)
+	half := len(mem) / 2
+	for i := range count {
+		w := h.write(0, half, key, fabric.FlagSignaled)
+		if i%2 == 1 { // below and above what goes by a lane
+			w = h.write(i*64<<10, 64<<10, key, fabric.FlagSignaled)
+		}
+		h.post(w)
+	}
+	read := h.write(half, half, key, fabric.FlagSignaled|fabric.FlagFence)
+	read.Op, read.RemoteAddr = fabric.OpRead, key.Addr
+	h.post(read)
+	for end := time.Now().Add(6 * timeout); time.Now().Before(end); {
+		h.poll()
+		require.NoError(t, h.ep.Err())
+	}
+	require.Less(t, len(h.got), count)
+	require.NoError(t, unix.Kill(p.Pid(), unix.SIGCONT))
+	until(t, "completions", func() bool { return len(h.got) == count+1 }, h)
+	for _, c := range h.got {
+		require.Equal(t, fabric.StatusOK, c.Status)
+	}
+	require.NoError(t, testutil.Verify(mem[half:], 5, 0))
+	require.NoError(t, h.ep.Err())
+}
+
+// inNamespace returns what runs functions in a network namespace of its own, which
+// is gone when the sockets made there are closed and the test is over.
+func inNamespace(t *testing.T) (do func(func())) {
+	t.Helper()
+	work, idle := make(chan func()), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
+		for f := range work {
+			f()
+			idle <- struct{}{}
+		}
+	}()
+	do = func(f func()) { work <- f; <-idle }
+	t.Cleanup(func() { close(work) })
+	var err error
+	do(func() { err = unix.Unshare(unix.CLONE_NEWNET) })
+	if err != nil {
+		t.Skipf("network namespaces cannot be made here: %v", err)
+	}
+	return do
+}
+
+// ip runs ip(8) in the namespace of the calling thread.
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// A network that carries nothing any more is noticed within PeerTimeout and half a
+// second, on both sides, whatever was under way.
+func TestWireCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for PeerTimeout")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs ip(8)")
+	}
+	const timeout, slack = 2 * time.Second, 500 * time.Millisecond
+	o := fabric.EndpointOptions{PeerTimeout: timeout}
+	hosts, do := [2]*host{}, [2]func(func()){}
+	addrs := []string{"192.0.2.1", "192.0.2.2"}
+	for i := range hosts {
+		do[i] = inNamespace(t)
+	}
+	var err error
+	tid := 0
+	do[1](func() { tid = unix.Gettid() })
+	run := func(i int, args ...string) {
+		t.Helper()
+		do[i](func() { err = ip(args...) })
+		require.NoError(t, err)
+	}
+	run(0, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", fmt.Sprint(tid))
+	for i := range hosts {
+		run(i, "addr", "add", addrs[i]+"/24", "dev", "wire")
+		run(i, "link", "set", "wire", "up")
+	}
+	for _, c := range []struct {
+		name string
+		load func(a, b *host)
+		poll [2]bool
+	}{
+		{"idle", func(a, b *host) {}, [2]bool{true, true}},
+		{"puts under way", func(a, b *host) { a.post(a.write(0, 8, b.reg.Key(), fabric.FlagSignaled)) }, [2]bool{true, true}},
+		{"full sockets", func(a, b *host) {
+			for range 16 {
+				a.post(a.write(0, 4<<20, b.reg.Key(), fabric.FlagSignaled))
+			}
+			// The window has been closed for a while.
+			for end := time.Now().Add(2 * timeout); time.Now().Before(end); {
+				a.poll()
+				require.NoError(t, a.ep.Err())
+			}
+		}, [2]bool{true, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i := range hosts {
+				h := &host{tb: t}
+				do[i](func() {
+					var l fabric.Link
+					if l, err = Open(&Config{Bind: netip.MustParseAddr(addrs[i])}); err == nil {
+						h.l = l.(*link)
+					}
+				})
+				require.NoError(t, err)
+				h.reg, err = h.l.Alloc(4<<20, fabric.AccessAll)
+				require.NoError(t, err)
+				ep, err := h.l.NewEndpoint(o)
+				require.NoError(t, err)
+				h.ep = ep.(*endpoint)
+				hosts[i] = h
+				t.Cleanup(func() {
+					require.NoError(t, h.reg.Close())
+					require.NoError(t, h.l.Close())
+				})
+			}
+			a, b := hosts[0], hosts[1]
+			ctx := testutil.Context(t, patience)
+			errs := make(chan error, 2)
+			for i := range hosts {
+				peer := hosts[1-i].ep.Address()
+				go func() {
+					var err error
+					do[i](func() { err = hosts[i].ep.Connect(context.WithoutCancel(ctx), peer) })
+					errs <- err
+				}()
+			}
+			require.NoError(t, <-errs)
+			require.NoError(t, <-errs)
+			a.poll()
+			if c.poll[1] {
+				b.poll()
+			}
+			c.load(a, b)
+			run(1, "link", "set", "wire", "down")
+			defer run(1, "link", "set", "wire", "up")
+			cut := time.Now()
+			// What this process is kept waiting for a processor is not the link's fault.
+			late, last, downs := time.Duration(0), cut, [2]time.Duration{}
+			until(t, "down on both sides", func() bool {
+				late = max(late, time.Since(last))
+				last = time.Now()
+				for i, h := range hosts {
+					if down := h.ep.Err() != nil; down && downs[i] == 0 {
+						downs[i] = time.Since(cut)
+					}
+				}
+				if !c.poll[1] && downs[0] != 0 {
+					b.poll() // reads what came before, and then the end
+				}
+				return downs[0] != 0 && downs[1] != 0
+			}, hosts[:1+btoi(c.poll[1])]...)
+			t.Logf("down after %v and %v, late by %v at most", downs[0], downs[1], late)
+			for i, h := range hosts {
+				require.ErrorIs(t, h.ep.Err(), fabric.ErrPeerGone)
+				if c.poll[i] {
+					require.Less(t, downs[i], timeout+slack+4*late)
+				}
+			}
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
