@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// listen starts the listener and the goroutine that serves it. Class: setup.
+// listen starts the listener and the goroutines that serve connections. Class: setup.
 func (l *link) listen() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
@@ -23,7 +23,7 @@ func (l *link) listen() error {
 	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(l.cfg.Bind, 0).String())
 	if err != nil {
 		cancel()
-		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, err)
+		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, shortage(err))
 	}
 	l.ln = ln
 	l.port = uint16(ln.Addr().(*net.TCPAddr).Port)
@@ -41,8 +41,10 @@ func (l *link) accept(ctx context.Context) {
 			if l.closed.Load() {
 				return
 			}
-			// Out of descriptors, most likely: others may be freed, and there is
-			// nobody to tell. Not a busy loop.
+			// Out of descriptors, most likely: others may be freed. Who waits for a
+			// connection learns of it if that does not help. Not a busy loop.
+			err = shortage(err)
+			l.noAccept.Store(&err)
 			select {
 			case <-ctx.Done():
 				return
@@ -50,81 +52,155 @@ func (l *link) accept(ctx context.Context) {
 			}
 			continue
 		}
-		if !l.pending.add(c) {
-			_ = c.Close()
+		l.noAccept.Store(nil)
+		if s := l.pending.add(c, time.Now()); s != nil {
+			l.wg.Add(1)
+			go l.greet(s)
 			continue
 		}
-		l.wg.Add(1)
-		go l.greet(c)
+		_ = c.Close()
 	}
 }
 
-// greet reads a stranger's hello and hands the connection to the endpoint whose
-// token it shows.
-func (l *link) greet(c net.Conn) {
+// greet has a stranger prove that it knows the token of the endpoint that it names,
+// and hands the connection to that.
+func (l *link) greet(s *stranger) {
 	defer l.wg.Done()
-	var buf [helloSize]byte
-	var h hello
-	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
-	_, err := io.ReadFull(c, buf[:])
-	if err == nil {
-		err = h.parse(buf[:])
-	}
-	if !l.pending.remove(c) {
+	in := incoming{conn: s.conn}
+	e, err := l.prove(s, &in)
+	if !l.pending.remove(s) {
 		return // closed already, by closeAll or to make room
 	}
-	if err == nil {
-		l.mu.Lock()
-		e := l.byToken[h.token]
-		l.mu.Unlock()
-		if e != nil && e.offer(c, h) {
-			return
-		}
+	if err != nil || e == nil || !e.offer(in) {
+		_ = s.conn.Close()
 	}
-	_ = c.Close()
 }
 
-// pendingConns is the connections that have shown no token yet.
-type pendingConns struct {
+// prove has the stranger prove itself. Who names no endpoint of this link is asked
+// for the same, so that it does not learn that.
+func (l *link) prove(s *stranger, in *incoming) (*endpoint, error) {
+	c, t := s.conn, &in.said
+	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
+	if _, err := io.ReadFull(c, t.next(helloSize)); err != nil {
+		return nil, err
+	}
+	if err := in.h.parse(t.said[:]); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	e := l.byNonce[in.h.to]
+	l.mu.Unlock()
+	key := l.nobody
+	if e != nil {
+		key = e.token
+		l.pending.named(s)
+	}
+	challenge := newChallenge()
+	if _, err := c.Write(t.add(challenge[:])); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(c, t.next(proofSize)); err != nil {
+		return nil, err
+	}
+	if !t.signed(&key, purposeProof) {
+		return nil, errStranger
+	}
+	return e, nil
+}
+
+// strangers is the connections that have proved nothing yet.
+type strangers struct {
 	mu     sync.Mutex
-	conns  []net.Conn // oldest first
+	conns  []*stranger // oldest first
+	from   map[netip.Prefix]int
 	closed bool
 }
 
-// add takes c in; the oldest makes room.
-func (p *pendingConns) add(c net.Conn) bool {
+type stranger struct {
+	conn  net.Conn
+	since time.Time
+	net   netip.Prefix // where it is
+	named bool         // named an endpoint, which a stranger cannot guess
+}
+
+// add takes c in. Where there are too many, the oldest one that has had its time
+// makes room; if none has, or too many are from c's network, c is refused: an honest
+// peer dials again.
+func (p *strangers) add(c net.Conn, now time.Time) *stranger {
+	host := hostOf(c.RemoteAddr())
+	bits := host.BitLen()
+	if host.Is6() {
+		bits = 64 // who has one address has all of them
+	}
+	s := &stranger{conn: c, since: now}
+	s.net, _ = host.Prefix(bits)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return false
+		return nil
 	}
-	if len(p.conns) == maxPending {
-		_ = p.conns[0].Close()
-		p.conns = append(p.conns[:0], p.conns[1:]...)
+	crowd := p.from[s.net] >= maxPendingFrom
+	if (crowd || len(p.conns) >= maxPending) && !p.evict(now, s.net, crowd) {
+		return nil
 	}
-	p.conns = append(p.conns, c)
-	return true
+	if p.from == nil {
+		p.from = map[netip.Prefix]int{}
+	}
+	p.from[s.net]++
+	p.conns = append(p.conns, s)
+	return s
 }
 
-// remove reports whether c was still there.
-func (p *pendingConns) remove(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// evict closes the oldest stranger that has named nothing for minPending, of the
+// network from if crowd is set. It reports whether there was one.
+func (p *strangers) evict(now time.Time, from netip.Prefix, crowd bool) bool {
 	for i, o := range p.conns {
-		if o == c {
-			p.conns = append(p.conns[:i], p.conns[i+1:]...)
+		if now.Sub(o.since) < minPending {
+			return false
+		}
+		if !o.named && (!crowd || o.net == from) {
+			_ = o.conn.Close()
+			p.drop(i)
 			return true
 		}
 	}
 	return false
 }
 
-func (p *pendingConns) closeAll() {
+func (p *strangers) drop(i int) {
+	from := p.conns[i].net
+	if p.from[from]--; p.from[from] == 0 {
+		delete(p.from, from)
+	}
+	p.conns = append(p.conns[:i], p.conns[i+1:]...)
+}
+
+// named notes that s named an endpoint of this link: it is not closed to make room.
+func (p *strangers) named(s *stranger) {
+	p.mu.Lock()
+	s.named = true
+	p.mu.Unlock()
+}
+
+// remove reports whether s was still there.
+func (p *strangers) remove(s *stranger) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.conns {
+		if o == s {
+			p.drop(i)
+			return true
+		}
+	}
+	return false
+}
+
+func (p *strangers) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, c := range p.conns {
-		_ = c.Close()
+	for _, s := range p.conns {
+		_ = s.conn.Close()
 	}
-	p.conns = nil
+	p.conns, p.from = nil, nil
 }

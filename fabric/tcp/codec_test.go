@@ -120,10 +120,17 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
+func goodToken() (k token) {
+	for i := range k {
+		k[i] = byte(0xa0 + i)
+	}
+	return k
+}
+
 func goodHello() hello {
-	h := hello{nonce: 0x0102030405060708, reads: 128, lane: 2, lanes: 3}
-	for i := range h.token {
-		h.token[i] = byte(0xa0 + i)
+	h := hello{to: 0x0102030405060708, from: 0x1112131415161718, reads: 128, lane: 2, lanes: 3, crypt: CryptFull}
+	for i := range h.challenge {
+		h.challenge[i] = byte(0xb0 + i)
 	}
 	return h
 }
@@ -131,18 +138,73 @@ func goodHello() hello {
 func TestHello(t *testing.T) {
 	want := goodHello()
 	b := want.append(nil)
-	require.Equal(t, "726d6154"+"0200"+"0000"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0807060504030201"+"80000000"+"02030000", hex.EncodeToString(b))
+	require.Equal(t, "726d6154"+"0300"+"0203"+"0807060504030201"+"1817161514131211"+"80000000"+"03000000"+"b0b1b2b3b4b5b6b7b8b9babbbcbdbebf", hex.EncodeToString(b))
 	var got hello
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)
 	for n := range helloSize {
 		require.ErrorIs(t, got.parse(b[:n]), errNotHello)
 	}
-	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 34: errNotHello, 36: errNotHello, 37: errNotHello, 39: errNotHello} {
+	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 7: errNotHello, 26: errNotHello, 28: errNotHello, 29: errNotHello, 31: errNotHello} {
 		bad := append([]byte(nil), b...)
 		bad[at] ^= 0xff
 		require.ErrorIs(t, got.parse(bad), want, "byte %d", at)
 	}
+}
+
+func TestAnswer(t *testing.T) {
+	h := hello{lanes: 3, crypt: CryptAuth}
+	want := answer{reads: 128, lanes: 3, crypt: CryptFull}
+	b := want.append(nil)
+	require.Equal(t, "80000000"+"03030000", hex.EncodeToString(b))
+	var got answer
+	require.NoError(t, got.parse(b, &h))
+	require.Equal(t, want, got)
+	for what, bad := range map[string]answer{
+		"more lanes than wanted": {lanes: 4, crypt: CryptAuth}, "too many reads": {reads: maxPeerReads + 1, crypt: CryptAuth},
+		"less than wanted": {crypt: CryptOff}, "unknown": {crypt: numCrypts},
+	} {
+		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
+	}
+	require.ErrorIs(t, got.parse(append(b[:7:7], 1), &h), errNotHello)
+	require.ErrorIs(t, got.parse(b[:7], &h), errNotHello)
+}
+
+// The authentication of a handshake whose every byte is known.
+func TestHandshakeGolden(t *testing.T) {
+	h, k, l := goodHello(), goodToken(), token{1}
+	var s transcript
+	s.add(h.append(nil))
+	s.add(h.challenge[:])
+	require.Equal(t, "7952fe6eb51031fbc001b6584ee222d13f64a7a45d9f7556c8fa1395fb8401b0", hex.EncodeToString(s.sign(&k, purposeProof)))
+	s.add((&answer{reads: 128, lanes: 3, crypt: CryptFull}).append(nil))
+	require.Equal(t, "212ed6360c30f1ccf46fa13d5f27fdc29a85b2948e3513e9f3b37503ad4fbbad", hex.EncodeToString(s.sign(&l, purposeAnswer)))
+	require.Len(t, s.said, s.n)
+	require.True(t, s.signed(&l, purposeAnswer))
+	require.False(t, s.signed(&k, purposeAnswer))
+	require.False(t, s.signed(&l, purposeProof))
+	for i := range s.said { // whatever was changed on the way
+		s.said[i] ^= 1
+		require.False(t, s.signed(&l, purposeAnswer), "byte %d", i)
+		s.said[i] ^= 1
+	}
+	require.NotContains(t, string(s.said[:]), string(k[:]))
+
+	mine, err := s.keys(k, l, CryptFull, true)
+	require.NoError(t, err)
+	theirs, err := s.keys(k, l, CryptFull, false)
+	require.NoError(t, err)
+	nonce, text := make([]byte, 12), []byte("text")
+	require.Equal(t, "7b7931a41abe111e171b4fc2dd75ab31590aa4e6", hex.EncodeToString(mine.send.Seal(nil, nonce, text, nil)))
+	require.Equal(t, "bbd32416ef0d2dae3cd8bc2fb56a50ef1e3bce7f", hex.EncodeToString(theirs.send.Seal(nil, nonce, text, nil)))
+	got, err := theirs.recv.Open(nil, nonce, mine.send.Seal(nil, nonce, text, nil), nil)
+	require.NoError(t, err)
+	require.Equal(t, text, got)
+	s.said[helloSize]++ // another challenge
+	other, err := s.keys(k, l, CryptFull, false)
+	require.NoError(t, err)
+	_, err = other.recv.Open(nil, nonce, mine.send.Seal(nil, nonce, text, nil), nil)
+	require.Error(t, err)
 }
 
 func FuzzHello(f *testing.F) {
@@ -156,14 +218,25 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
+func FuzzAnswer(f *testing.F) {
+	f.Add((&answer{reads: 128, lanes: 3, crypt: CryptFull}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a answer
+		if a.parse(b, &hello{lanes: 3, crypt: CryptOff}) == nil {
+			require.Equal(t, b[:answerFields], a.append(nil))
+			require.LessOrEqual(t, a.lanes, uint8(3))
+		}
+	})
+}
+
 func goodAddress() address {
-	return address{token: goodHello().token, nonce: 5, port: 0x1234, hosts: []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::1")}}
+	return address{token: goodToken(), nonce: 5, port: 0x1234, hosts: []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::1")}}
 }
 
 func TestAddress(t *testing.T) {
 	want := goodAddress()
 	b := want.append(nil)
-	require.Equal(t, "5402"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
+	require.Equal(t, "5403"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
 	var got address
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)

@@ -50,8 +50,12 @@ type Config struct {
 	// DefaultLongRTT.
 	LongRTT time.Duration
 
-	// HandshakeTimeout is how long a stranger that connected may take to show a
-	// token. Zero means 3 s.
+	// Crypt is how what goes over connections is protected. Of two sides' choices
+	// the stronger holds.
+	Crypt Crypt
+
+	// HandshakeTimeout is how long a stranger that connected may take to prove that
+	// it was given an address of this link. Zero means 3 s.
 	HandshakeTimeout time.Duration
 }
 
@@ -83,9 +87,14 @@ func (c *Config) lanes(class Class) int {
 	return 1
 }
 
-// maxPending bounds the connections that have not shown a token yet; the oldest
-// gives way to a newer one. An honest peer shows it in its first packet.
-const maxPending = 64
+// maxPending bounds the connections that have proved nothing yet, maxPendingFrom
+// those of one address. One that has had minPending gives way to a newer one: an honest
+// peer says which endpoint it wants in its first packet.
+const (
+	maxPending     = 1024
+	maxPendingFrom = maxPending / 2
+	minPending     = 50 * time.Millisecond
+)
 
 func (c *Config) withDefaults() (Config, error) {
 	var d Config
@@ -112,6 +121,9 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if d.HandshakeTimeout < 0 || d.LongRTT < 0 || d.SendBuffer < 0 || d.RecvBuffer < 0 {
 		return d, fmt.Errorf("tcp: open: negative size or time in Config")
+	}
+	if d.Crypt > CryptOff {
+		return d, fmt.Errorf("tcp: open: %v", d.Crypt)
 	}
 	if len(d.Advertise) > maxAddrs {
 		return d, fmt.Errorf("tcp: open: %d addresses to advertise, at most %d", len(d.Advertise), maxAddrs)

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,30 +22,37 @@ import (
 var (
 	errSelf      = fmt.Errorf("tcp: connect: %w: an endpoint cannot be connected to itself", fabric.ErrBadAddress)
 	errConnected = errors.New("tcp: connect: endpoint was connected before: make a new one")
-	errStranger  = errors.New("who answered is not the peer")
 )
 
-// incoming is a connection whose hello showed this endpoint's token.
+// incoming is a connection whose other side has proved that it knows this
+// endpoint's token.
 type incoming struct {
 	conn net.Conn
 	h    hello
+	said transcript
+}
+
+// agreed is one connection that both sides have agreed on.
+type agreed struct {
+	conn net.Conn
+	keys keys
 }
 
 // offer parks a connection until Connect fetches it. A newer one takes the place
 // of an older: the peer has given up on that and tries again.
-func (e *endpoint) offer(c net.Conn, h hello) bool {
+func (e *endpoint) offer(in incoming) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.state.Load(); s != epIdle && s != epConnecting {
 		return false
 	}
-	if h.lane == 0 {
+	if in.h.lane == 0 {
 		e.dropOffers()
 	}
 	if len(e.incoming) == cap(e.incoming) {
 		return false
 	}
-	e.incoming <- incoming{c, h} // has room: only offer sends, under mu
+	e.incoming <- in // has room: only offer sends, under mu
 	return true
 }
 
@@ -66,16 +76,16 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 	if err := e.startConnect(cancel); err != nil {
 		return err
 	}
-	var conns []net.Conn
-	var h hello
+	var conns []agreed
+	var reads uint32
 	var err error
 	if e.nonce < a.nonce {
-		conns, h, err = e.dial(ctx, &a)
+		conns, reads, err = e.dial(ctx, &a)
 	} else {
-		conns, h, err = e.await(ctx, &a)
+		conns, reads, err = e.await(ctx, &a)
 	}
-	fds, p, err := e.takeSockets(conns, err)
-	return e.endConnect(fds, p, h, err)
+	socks, p, err := e.takeSockets(conns, err)
+	return e.endConnect(socks, p, reads, shortage(err))
 }
 
 // startConnect claims the endpoint for one Connect.
@@ -94,7 +104,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be tried again.
-func (e *endpoint) endConnect(fds []int, p path, h hello, err error) error {
+func (e *endpoint) endConnect(fds []int, p path, reads uint32, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
@@ -108,7 +118,7 @@ func (e *endpoint) endConnect(fds []int, p path, h hello, err error) error {
 	}
 	e.path, e.chunk = p, wholeSegments(maxAccess, p.mss)
 	e.bulk.init(fds[1:], e.l.cfg.LaneMin)
-	e.publish(fds[0], h.reads)
+	e.publish(fds[0], reads)
 	e.dropOffers()
 	return nil
 }
@@ -119,16 +129,16 @@ func (e *endpoint) publish(fd int, peerReads uint32) {
 	e.rq.init(peerReads)
 	l := e.l
 	l.mu.Lock()
-	delete(l.byToken, e.token)
+	delete(l.byNonce, e.nonce)
 	l.joined = append(l.joined, e)
+	e.state.Store(epUp)
+	l.wake() // before fresh: adopt takes the wake-up back, and would miss a later one
 	l.fresh.Add(1)
 	l.mu.Unlock()
-	e.state.Store(epUp)
 	select {
 	case l.met <- struct{}{}:
 	default:
 	}
-	l.wake()
 }
 
 // dropOffers closes connections that were parked and are not wanted.
@@ -143,9 +153,41 @@ func (e *endpoint) dropOffers() {
 	}
 }
 
-// dial connects to the first of the peer's hosts that answers as the peer, and
-// makes the lanes that both sides want.
-func (e *endpoint) dial(ctx context.Context, a *address) ([]net.Conn, hello, error) {
+// Pauses between two attempts to dial.
+const minRedial, maxRedial = time.Millisecond, 100 * time.Millisecond
+
+// dial connects to the peer, by whichever of its hosts answers as the peer, and makes
+// the lanes that both sides want. A connection that is turned away or lost meanwhile
+// is made anew until ctx ends: the peer may have too many strangers at its door. It
+// is gone if nobody has listened there for PeerTimeout.
+func (e *endpoint) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
+	var heard time.Time // when something listened last
+	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
+		conns, reads, err := e.dialHosts(ctx, a)
+		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
+		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
+			return conns, reads, err
+		}
+		if lost || heard.IsZero() {
+			heard = time.Now()
+		} else if time.Since(heard) > e.peerTimeout {
+			return nil, 0, fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, errors.Join(err, ctx.Err())
+		case <-time.After(pause/2 + mathrand.N(pause)):
+		}
+	}
+}
+
+// anyOf reports whether err is one of these.
+func anyOf(err error, these ...error) bool {
+	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
+}
+
+// dialHosts tries each host once.
+func (e *endpoint) dialHosts(ctx context.Context, a *address) ([]agreed, uint32, error) {
 	var errs []error
 	for i, host := range a.hosts {
 		// A host that drops packets must not use up the time of those behind it.
@@ -154,14 +196,14 @@ func (e *endpoint) dial(ctx context.Context, a *address) ([]net.Conn, hello, err
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
 		}
 		to := netip.AddrPortFrom(host, a.port)
-		c, h, err := e.dialOne(hctx, to, a, 0)
+		c, ans, err := e.dialOne(hctx, to, a, hello{})
 		cancel()
 		if err == nil {
-			var lanes []net.Conn
-			if lanes, err = e.dialLanes(ctx, to, a, h.lanes); err == nil {
-				return append([]net.Conn{c}, lanes...), h, nil
+			var lanes []agreed
+			if lanes, err = e.dialLanes(ctx, to, a, ans); err == nil {
+				return append([]agreed{c}, lanes...), ans.reads, nil
 			}
-			_ = c.Close()
+			_ = c.conn.Close()
 		}
 		errs = append(errs, fmt.Errorf("%v: %w", to, err))
 		if ctx.Err() != nil {
@@ -171,38 +213,60 @@ func (e *endpoint) dial(ctx context.Context, a *address) ([]net.Conn, hello, err
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)
 	}
-	return nil, hello{}, errors.Join(errs...)
+	return nil, 0, errors.Join(errs...)
 }
 
-func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address, lane uint8) (net.Conn, hello, error) {
+// dialOne makes one connection: the first if mine says nothing, else the lane that it
+// says.
+func (e *endpoint) dialOne(ctx context.Context, to netip.AddrPort, a *address, mine hello) (agreed, answer, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	d.KeepAlive = -1 // takeSocket sets it
 	c, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, hello{}, err
+		return agreed{}, answer{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	mine := hello{token: a.token, nonce: e.nonce, reads: maxReads, lane: lane, lanes: e.propose(c, lane)}
-	var buf [helloSize]byte
-	var h hello
-	if _, err = c.Write(mine.append(buf[:0])); err == nil {
-		if _, err = io.ReadFull(c, buf[:]); err == nil {
-			err = h.parse(buf[:])
-		}
+	if mine.lane == 0 {
+		mine.lanes, mine.crypt = e.propose(c)
 	}
-	if err == nil && (h.token != e.token || h.nonce != a.nonce || h.lane != lane || h.lanes > mine.lanes) {
-		err = errStranger
-	}
+	mine.to, mine.from, mine.reads, mine.challenge = a.nonce, e.nonce, maxReads, newChallenge()
+	var t transcript
+	ans, err := e.introduce(c, &t, a, &mine)
 	if err == nil && !stop() {
 		err = ctx.Err() // the deadline was set already
 	}
+	var k keys
+	if err == nil {
+		k, err = t.keys(a.token, e.token, ans.crypt, true)
+	}
 	if err != nil {
 		_ = c.Close()
-		return nil, hello{}, err
+		return agreed{}, answer{}, err
 	}
-	return c, h, nil
+	return agreed{c, k}, ans, nil
+}
+
+// introduce is the dialling side of the handshake.
+func (e *endpoint) introduce(c net.Conn, t *transcript, a *address, mine *hello) (ans answer, err error) {
+	if _, err = c.Write(t.add(mine.append(nil))); err != nil {
+		return ans, err
+	}
+	if _, err = io.ReadFull(c, t.next(challengeSize)); err != nil {
+		return ans, err
+	}
+	if _, err = c.Write(t.sign(&a.token, purposeProof)); err != nil {
+		return ans, err
+	}
+	b := t.next(answerSize)
+	if _, err = io.ReadFull(c, b); err != nil {
+		return ans, err
+	}
+	if !t.signed(&e.token, purposeAnswer) {
+		return ans, errStranger
+	}
+	return ans, ans.parse(b, mine)
 }
 
 // quiet reports whether the other end of c still waits for our hello: it neither

@@ -43,11 +43,11 @@
 // # Files
 //
 //	frame.go       header of every frame; hello.go, address.go: set-up formats
-//	config.go      Config
+//	config.go      Config; crypt.go: how connections are protected
 //	link.go        link: opening, closing, regions in region.go
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
 //	watch.go       which sockets the system watches for us, and when not
-//	accept.go      listener, strangers; connect.go: Endpoint.Connect
+//	accept.go      listener, strangers; shortage.go: of descriptors; connect.go: Endpoint.Connect
 //	endpoint.go    one connection: life, failure; sq.go: its work requests
 //	lane.go        connections for payload: lanetx.go, lanerx.go; laneup.go makes them
 //	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side

@@ -126,7 +126,7 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 		return nil, errors.Join(fmt.Errorf("tcp: new endpoint: link %w", fabric.ErrClosed), offheap.Free(e.mem, offheap.Staging))
 	}
 	l.all[e] = struct{}{}
-	l.byToken[e.token] = e
+	l.byNonce[e.nonce] = e
 	return e, nil
 }
 
@@ -337,7 +337,7 @@ func (e *endpoint) release() {
 	e.mem, e.rx.buf, e.tx.stage, e.sq.inline = nil, nil, nil, nil
 	e.l.mu.Lock()
 	delete(e.l.all, e)
-	delete(e.l.byToken, e.token)
+	delete(e.l.byNonce, e.nonce)
 	e.l.mu.Unlock()
 }
 
@@ -370,7 +370,7 @@ func (e *endpoint) Close() error {
 		cancel()
 	}
 	e.l.mu.Lock()
-	delete(e.l.byToken, e.token)
+	delete(e.l.byNonce, e.nonce)
 	e.l.mu.Unlock()
 	e.dropOffers()
 	if was == epUp {

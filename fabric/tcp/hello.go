@@ -1,28 +1,46 @@
 package tcp
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 )
 
-// The handshake: the side with the smaller nonce dials and sends a hello, the
-// other answers with its own. Each hello shows the token out of the address that
-// the receiver of the hello made, which only those know who were given that
-// address, and the nonce of its sender, so that the two sides agree which
-// endpoints are being joined. Layout, little-endian, helloSize bytes:
+// The handshake makes one connection of two endpoints that know each other's
+// address; the side with the smaller nonce dials. Four messages, little-endian:
 //
-//	0 "rmaT"  4 version (2)  6 zero (2)  8 token (16)  24 nonce (8)
-//	32 reads (4)  36 lane (1)  37 lanes (1)  38 zero (2)
+//	hello      0 "rmaT"  4 version (2)  6 lane (1)  7 lanes (1)  8 to (8)  16 from (8)
+//	           24 reads (4)  28 crypt (1)  29 zero (3)  32 challenge (16)
+//	challenge  16 random bytes of the side that was dialled
+//	proof      HMAC-SHA256 of hello and challenge
+//	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 zero (2)  8 HMAC-SHA256 (32) of
+//	           hello, challenge, proof and the first 8 bytes of the answer
 //
-// reads is how many reads and atomics the sender will have outstanding at most,
-// lane which connection this is: 0 the first, which stands for the endpoint, then
-// 1 to lanes. The dialling side says how many lanes it wants, the answer how many
-// there will be, at most that.
+// The key of the proof is the token in the address of the endpoint that is dialled,
+// that of the answer the token in the dialler's: each shows that its sender was given
+// that address, and the tokens themselves are never sent. to and from are the nonces
+// of the two endpoints. reads is how many reads and atomics the sender will have
+// outstanding at most, lane which connection this is: 0 the first, which stands for
+// the endpoint, then 1 to lanes. The dialling side says how many lanes it wants and
+// which Crypt at least, the answer how many there will be, at most that, and which
+// Crypt holds, at least that.
 const (
-	helloSize   = 40
-	wireVersion = 2
-	tokenSize   = 16
+	helloSize     = 48
+	challengeSize = 16
+	proofSize     = sha256.Size
+	answerFields  = 8
+	answerSize    = answerFields + sha256.Size
+	wireVersion   = 3
+	tokenSize     = 16
+)
+
+// Keys have one purpose each: what is authenticated begins with it.
+const (
+	purposeProof  = "rma tcp 3 proof\x00"
+	purposeAnswer = "rma tcp 3 answer"
 )
 
 // maxPeerReads bounds what a peer may ask us to keep track of (24 bytes each).
@@ -31,26 +49,29 @@ const maxPeerReads = 4096
 var (
 	errNotHello = errors.New("peer does not speak this protocol")
 	errVersion  = errors.New("peer speaks another version of the protocol")
+	errStranger = errors.New("who answered is not the peer")
 )
 
 type token [tokenSize]byte
 
 type hello struct {
-	token token
-	nonce uint64
-	reads uint32
-	lane  uint8
-	lanes uint8
+	to, from  uint64
+	challenge [challengeSize]byte
+	reads     uint32
+	lane      uint8
+	lanes     uint8
+	crypt     Crypt
 }
 
 func (h *hello) append(b []byte) []byte {
 	b = append(b, "rmaT"...)
 	b = binary.LittleEndian.AppendUint16(b, wireVersion)
-	b = append(b, 0, 0)
-	b = append(b, h.token[:]...)
-	b = binary.LittleEndian.AppendUint64(b, h.nonce)
+	b = append(b, h.lane, h.lanes)
+	b = binary.LittleEndian.AppendUint64(b, h.to)
+	b = binary.LittleEndian.AppendUint64(b, h.from)
 	b = binary.LittleEndian.AppendUint32(b, h.reads)
-	return append(b, h.lane, h.lanes, 0, 0)
+	b = append(b, byte(h.crypt), 0, 0, 0)
+	return append(b, h.challenge[:]...)
 }
 
 func (h *hello) parse(b []byte) error {
@@ -60,12 +81,82 @@ func (h *hello) parse(b []byte) error {
 	if v := binary.LittleEndian.Uint16(b[4:]); v != wireVersion {
 		return fmt.Errorf("%w: %d, this side %d: use the same release on both", errVersion, v, wireVersion)
 	}
-	copy(h.token[:], b[8:])
-	h.nonce = binary.LittleEndian.Uint64(b[24:])
-	h.reads = binary.LittleEndian.Uint32(b[32:])
-	h.lane, h.lanes = b[36], b[37]
-	if b[6] != 0 || b[7] != 0 || b[38] != 0 || b[39] != 0 || h.lanes > maxLanes || h.lane > h.lanes || h.reads > maxPeerReads {
+	h.lane, h.lanes = b[6], b[7]
+	h.to = binary.LittleEndian.Uint64(b[8:])
+	h.from = binary.LittleEndian.Uint64(b[16:])
+	h.reads = binary.LittleEndian.Uint32(b[24:])
+	h.crypt = Crypt(b[28])
+	copy(h.challenge[:], b[32:])
+	if b[29]|b[30]|b[31] != 0 || h.lanes > maxLanes || h.lane > h.lanes || h.reads > maxPeerReads || !h.crypt.known() {
 		return errNotHello
 	}
 	return nil
+}
+
+// answer is the last message without its authentication.
+type answer struct {
+	reads uint32
+	lanes uint8
+	crypt Crypt
+}
+
+func (a *answer) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.reads)
+	return append(b, a.lanes, byte(a.crypt), 0, 0)
+}
+
+// parse reads the answer to h.
+func (a *answer) parse(b []byte, h *hello) error {
+	if len(b) < answerFields || b[6]|b[7] != 0 {
+		return errNotHello
+	}
+	a.reads, a.lanes, a.crypt = binary.LittleEndian.Uint32(b), b[4], Crypt(b[5])
+	if a.lanes > h.lanes || a.reads > maxPeerReads || !a.crypt.known() || a.crypt < h.crypt {
+		return errNotHello
+	}
+	return nil
+}
+
+// transcript is all that was said in a handshake so far, in order.
+type transcript struct {
+	said [helloSize + challengeSize + proofSize + answerSize]byte
+	n    int
+}
+
+// add appends b and returns its place.
+func (t *transcript) add(b []byte) []byte {
+	place := t.next(len(b))
+	copy(place, b)
+	return place
+}
+
+// next is the place of the n bytes to be said now.
+func (t *transcript) next(n int) []byte {
+	t.n += n
+	return t.said[t.n-n : t.n : t.n]
+}
+
+// sign appends what proves that the speaker knows k, and returns it.
+func (t *transcript) sign(k *token, purpose string) []byte {
+	return t.add(t.mac(k, purpose, t.n))
+}
+
+// signed reports whether what was said last proves that its speaker knows k, in a
+// time that tells nothing about it.
+func (t *transcript) signed(k *token, purpose string) bool {
+	before := t.n - sha256.Size
+	return hmac.Equal(t.said[before:t.n], t.mac(k, purpose, before))
+}
+
+func (t *transcript) mac(k *token, purpose string, n int) []byte {
+	m := hmac.New(sha256.New, k[:])
+	_, _ = m.Write([]byte(purpose)) // never fails
+	_, _ = m.Write(t.said[:n])
+	return m.Sum(nil)
+}
+
+// newChallenge never fails.
+func newChallenge() (c [challengeSize]byte) {
+	_, _ = rand.Read(c[:])
+	return c
 }

@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -11,25 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// propose is how many lanes the dialling side asks for, or, once that is agreed,
-// the number of the last that it makes.
-func (e *endpoint) propose(c net.Conn, lane uint8) uint8 {
-	if lane != 0 {
-		return lane
-	}
+// propose is how many lanes this side asks for on a connection, and which Crypt.
+func (e *endpoint) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 	var p path
 	if rc, err := c.(*net.TCPConn).SyscallConn(); err == nil {
 		_ = rc.Control(func(s uintptr) { p = e.l.pathOf(int(s), c) })
 	}
-	return uint8(e.l.cfg.lanes(p.class))
+	return uint8(e.l.cfg.lanes(p.class)), e.l.cfg.Crypt.of(p.class)
 }
 
-// dialLanes makes n lanes, one after the other: the peer has answered, so that
-// each takes a round trip or two.
-func (e *endpoint) dialLanes(ctx context.Context, to netip.AddrPort, a *address, n uint8) ([]net.Conn, error) {
-	var lanes []net.Conn
-	for i := uint8(1); i <= n; i++ {
-		c, _, err := e.dialOne(ctx, to, a, i)
+// dialLanes makes the lanes that the peer agreed to, one after the other: it has
+// answered, so that each takes a few round trips.
+func (e *endpoint) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer) ([]agreed, error) {
+	var lanes []agreed
+	for i := uint8(1); i <= first.lanes; i++ {
+		c, ans, err := e.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt})
+		if err == nil && ans.crypt != first.crypt {
+			_ = c.conn.Close()
+			err = errStranger
+		}
 		if err != nil {
 			closeConns(lanes)
 			return nil, err
@@ -40,55 +41,71 @@ func (e *endpoint) dialLanes(ctx context.Context, to netip.AddrPort, a *address,
 }
 
 // await waits for the peer to dial, all lanes that it wants and this side does.
-// Who shows the right token but is another endpoint than the one asked for is
-// turned away, and waiting goes on; a peer that begins anew has given up on what
-// it made before.
-func (e *endpoint) await(ctx context.Context, a *address) ([]net.Conn, hello, error) {
-	var conns []net.Conn // the first and its lanes, in order
-	var first hello
-	lanes := 0
-	for conns == nil || len(conns) <= lanes {
+// Who knows the token but is another endpoint than the one asked for is turned away,
+// and waiting goes on; a peer that begins anew has given up on what it made before.
+func (e *endpoint) await(ctx context.Context, a *address) ([]agreed, uint32, error) {
+	var conns []agreed // the first and its lanes, in order
+	var first answer
+	reads := uint32(0)
+	for conns == nil || len(conns) <= int(first.lanes) {
 		select {
 		case <-ctx.Done():
 			closeConns(conns)
-			return nil, hello{}, ctx.Err()
+			if why := e.l.noAccept.Load(); why != nil {
+				return nil, 0, errors.Join(ctx.Err(), *why)
+			}
+			return nil, 0, ctx.Err()
 		case in := <-e.incoming:
-			if in.h.nonce != a.nonce || in.h.lane != 0 && int(in.h.lane) != len(conns) || !quiet(in.conn) {
+			lane := in.h.lane
+			if in.h.from != a.nonce || lane != 0 && (int(lane) != len(conns) || in.h.crypt != first.crypt) || !quiet(in.conn) {
 				_ = in.conn.Close()
 				continue
 			}
-			if in.h.lane == 0 {
+			mine := answer{reads: maxReads, lanes: in.h.lanes, crypt: in.h.crypt}
+			if lane == 0 {
 				closeConns(conns)
 				conns = nil
+				lanes, crypt := e.propose(in.conn)
+				mine.lanes, mine.crypt = min(mine.lanes, lanes), max(mine.crypt, crypt)
 			}
-			mine := hello{token: a.token, nonce: e.nonce, reads: maxReads, lane: in.h.lane, lanes: in.h.lanes}
-			if in.h.lane == 0 {
-				mine.lanes = min(in.h.lanes, e.propose(in.conn, 0))
-			}
-			// The first bytes on a fresh socket: they do not block.
-			_ = in.conn.SetDeadline(time.Now().Add(e.l.cfg.HandshakeTimeout))
-			if _, err := in.conn.Write(mine.append(nil)); err != nil {
+			c, err := in.agree(e, a, &mine)
+			if err != nil {
 				_ = in.conn.Close() // the peer gave up; it may dial again
 				continue
 			}
-			if in.h.lane == 0 {
-				first, lanes = in.h, int(mine.lanes)
+			if lane == 0 {
+				first, reads = mine, in.h.reads
 			}
-			conns = append(conns, in.conn)
+			conns = append(conns, c)
 		}
 	}
-	return conns, first, nil
+	return conns, reads, nil
+}
+
+// agree ends the handshake of the side that was dialled.
+func (in *incoming) agree(e *endpoint, a *address, mine *answer) (agreed, error) {
+	t := &in.said
+	from := t.n
+	t.add(mine.append(nil))
+	t.sign(&a.token, purposeAnswer)
+	// Few bytes on a fresh socket: they do not block.
+	_ = in.conn.SetDeadline(time.Now().Add(e.l.cfg.HandshakeTimeout))
+	if _, err := in.conn.Write(t.said[from:t.n]); err != nil {
+		return agreed{}, err
+	}
+	k, err := t.keys(e.token, a.token, mine.crypt, false)
+	return agreed{in.conn, k}, err
 }
 
 // takeSockets takes the descriptors out of conns, which are closed, unless err
 // says that there are none. The path is the first's.
-func (e *endpoint) takeSockets(conns []net.Conn, err error) (fds []int, p path, _ error) {
+func (e *endpoint) takeSockets(conns []agreed, err error) (fds []int, p path, _ error) {
 	if err != nil {
 		return nil, p, err
 	}
 	defer closeConns(conns)
 	for i, c := range conns {
-		fd, way, err := e.l.takeSocket(c, e.peerTimeout)
+		fd, way, err := e.l.takeSocket(c.conn, e.peerTimeout)
 		if err != nil {
 			closeAll(fds)
 			return nil, p, err
@@ -114,9 +131,9 @@ func (b *bulk) init(fds []int, atLeast int) {
 	}
 }
 
-func closeConns(conns []net.Conn) {
+func closeConns(conns []agreed) {
 	for _, c := range conns {
-		_ = c.Close()
+		_ = c.conn.Close()
 	}
 }
 

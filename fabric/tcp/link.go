@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -66,17 +67,19 @@ type link struct {
 	cfg    Config
 	port   uint16
 
-	fresh  atomic.Int32 // endpoints in joined
-	closed atomic.Bool
+	fresh    atomic.Int32          // endpoints in joined
+	noAccept atomic.Pointer[error] // why no connection can be taken now
+	closed   atomic.Bool
 
 	mu      sync.Mutex
 	joined  []*endpoint // connected, not yet seen by the owner
 	all     map[*endpoint]struct{}
-	byToken map[token]*endpoint
+	byNonce map[uint64]*endpoint
 	regions map[*region]struct{}
 
 	ln      net.Listener
-	pending pendingConns
+	pending strangers
+	nobody  token         // of endpoints that do not exist
 	met     chan struct{} // has room for one: an endpoint was connected
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -91,22 +94,23 @@ func Open(cfg *Config) (fabric.Link, error) {
 		return nil, err
 	}
 	if c.Congestion, err = c.Congestion.check(); err != nil {
-		return nil, fmt.Errorf("tcp: open: %w", err)
+		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
 	}
 	l := &link{
 		cfg:     c,
 		met:     make(chan struct{}, 1),
 		direct:  directMax,
 		all:     map[*endpoint]struct{}{},
-		byToken: map[token]*endpoint{},
+		byNonce: map[uint64]*endpoint{},
 		regions: map[*region]struct{}{},
 	}
+	_, _ = rand.Read(l.nobody[:]) // never fails
 	if l.waking, err = event.New(); err != nil {
-		return nil, fmt.Errorf("tcp: open: %w", err)
+		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
 	}
 	if err := l.poller.open(l.waking.FD()); err != nil {
 		_ = l.waking.Close()
-		return nil, fmt.Errorf("tcp: open: %w", err)
+		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
 	}
 	if err := l.listen(); err != nil {
 		l.closeFDs()

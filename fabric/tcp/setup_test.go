@@ -36,7 +36,20 @@ func wantHangUp(t *testing.T, c net.Conn) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "still open")
 }
 
-// Strangers that connect and say nothing, or nonsense, or show a wrong token,
+// knock says hello, what a peer that knows k says to the challenge, and more behind
+// it. It returns the handshake so far.
+func knock(t *testing.T, c net.Conn, h hello, k token, more string) *transcript {
+	var s transcript
+	_, err := c.Write(s.add(h.append(nil)))
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, s.next(challengeSize))
+	require.NoError(t, err)
+	_, err = c.Write(append(s.sign(&k, purposeProof), more...))
+	require.NoError(t, err)
+	return &s
+}
+
+// Strangers that connect and say nothing, or nonsense, or do not know the token,
 // lose their connection, and a Connect that waits does not notice.
 func TestStrangers(t *testing.T) {
 	a := newHost(t, Config{HandshakeTimeout: 200 * time.Millisecond}, fabric.EndpointOptions{ID: 1}, 4096)
@@ -49,24 +62,34 @@ func TestStrangers(t *testing.T) {
 	peer := b.ep.Address()
 	go func() { errs <- a.ep.Connect(ctx, peer) }()
 
-	silent := make([]net.Conn, 2*maxPending)
-	for i := range silent {
-		silent[i] = dialLink(t, a.l)
-	}
-	wantHangUp(t, silent[0]) // gave way to later ones, long before its time
-
+	silent := dialLink(t, a.l)
+	good := hello{to: a.ep.nonce, from: b.ep.nonce, crypt: CryptOff}
 	for _, say := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"),
-		(&hello{token: token{1}, nonce: b.ep.nonce}).append(nil),                            // wrong token
-		(&hello{token: a.ep.token, nonce: 12345}).append(nil),                               // not whom a waits for
-		(&hello{token: a.ep.token, nonce: b.ep.nonce, reads: maxPeerReads + 1}).append(nil), // asks too much
-		append([]byte("rmaT\x02"), (&hello{token: a.ep.token}).append(nil)[5:]...),          // other version
-		append((&hello{token: a.ep.token, nonce: b.ep.nonce}).append(nil), "too early"...),  // speaks out of turn
+		(&hello{to: a.ep.nonce, from: b.ep.nonce, reads: maxPeerReads + 1, crypt: CryptOff}).append(nil), // asks too much
+		append([]byte("rmaT\x02"), good.append(nil)[5:]...),                                              // other version
 	} {
 		c := dialLink(t, a.l)
 		_, err := c.Write(say)
 		require.NoError(t, err)
 		wantHangUp(t, c)
+	}
+	for what, c := range map[string]struct {
+		h    hello
+		k    token
+		more string
+	}{
+		"wrong token":            {h: good, k: token{1}},
+		"of its own endpoint":    {h: good, k: b.ep.token},
+		"no such endpoint":       {h: hello{to: 99, from: b.ep.nonce, crypt: CryptOff}, k: a.ep.token},
+		"not whom a waits for":   {h: hello{to: a.ep.nonce, from: 12345, crypt: CryptOff}, k: a.ep.token},
+		"speaks out of turn":     {h: good, k: a.ep.token, more: "too early"},
+		"a lane without a first": {h: hello{to: a.ep.nonce, from: b.ep.nonce, lane: 1, lanes: 1, crypt: CryptOff}, k: a.ep.token},
+	} {
+		conn := dialLink(t, a.l)
+		knock(t, conn, c.h, c.k, c.more)
+		wantHangUp(t, conn)
+		t.Log(what)
 	}
 	select {
 	case err := <-errs:
@@ -75,49 +98,97 @@ func TestStrangers(t *testing.T) {
 	}
 	require.NoError(t, b.ep.Connect(ctx, a.ep.Address()))
 	require.NoError(t, <-errs)
-	wantHangUp(t, silent[len(silent)-1]) // out of time
+	wantHangUp(t, silent) // out of time
 }
 
-// Who answers without knowing our token is not the peer; the next host is tried.
+// A handshake that was heard is of no use to who plays it again: the challenge is
+// another one. What is heard does not hold a token.
+func TestHandshakeReplayed(t *testing.T) {
+	a := newHost(t, Config{}, fabric.EndpointOptions{}, 4096)
+	h := hello{to: a.ep.nonce, from: 7, crypt: CryptOff}
+	c := dialLink(t, a.l)
+	s := knock(t, c, h, a.ep.token, "")
+	testutil.Eventually(t, patience, func() bool { return len(a.ep.incoming) == 1 }, "offered")
+	require.NotContains(t, string(s.said[:]), string(a.ep.token[:]))
+
+	c = dialLink(t, a.l)
+	_, err := c.Write(s.said[:helloSize])
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, challengeSize))
+	require.NoError(t, err)
+	_, err = c.Write(s.said[helloSize+challengeSize : s.n])
+	require.NoError(t, err)
+	wantHangUp(t, c)
+	require.Len(t, a.ep.incoming, 1, "the first is still there")
+}
+
+// Who answers without knowing our token is not the peer.
 func TestDialerChecksWhoAnswers(t *testing.T) {
+	full := answer{crypt: CryptFull}
 	for _, tc := range []struct {
-		name   string
-		answer func(h hello, e *endpoint, peer *address) []byte
+		name  string
+		wants Crypt
+		say   func(s *transcript, e *endpoint)
+		err   error
 	}{
-		{"wrong token", func(_ hello, _ *endpoint, p *address) []byte {
-			return (&hello{token: token{1}, nonce: p.nonce}).append(nil)
-		}},
-		{"wrong nonce", func(_ hello, e *endpoint, p *address) []byte {
-			return (&hello{token: e.token, nonce: p.nonce + 1}).append(nil)
-		}},
-		{"hangs up", func(hello, *endpoint, *address) []byte { return []byte("rm") }},
+		{"wrong token", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{1}, purposeAnswer) }, errStranger},
+		{"token of the other", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{9}, purposeAnswer) }, errStranger},
+		{"reflects the proof", CryptOff, func(s *transcript, e *endpoint) { s.add(full.append(nil)); s.sign(&e.token, purposeProof) }, errStranger},
+		{"less protection", CryptAuth, func(s *transcript, e *endpoint) {
+			s.add((&answer{crypt: CryptOff}).append(nil))
+			s.sign(&e.token, purposeAnswer)
+		}, errNotHello},
+		{"hangs up", CryptOff, func(s *transcript, _ *endpoint) { s.add([]byte("rm")) }, context.DeadlineExceeded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			defer ln.Close()
 			h := newHost(t, Config{}, fabric.EndpointOptions{}, 4096)
+			h.l.cfg.Crypt = tc.wants
 			h.ep.nonce = 1
 			peer := &address{token: token{9}, nonce: 2, port: uint16(ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+			done := make(chan struct{})
+			defer func() { _ = ln.Close(); <-done }()
 			go func() {
-				c, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				defer c.Close()
-				var buf [helloSize]byte
-				var got hello
-				if _, err := io.ReadFull(c, buf[:]); err == nil && got.parse(buf[:]) == nil {
-					_, _ = c.Write(tc.answer(got, h.ep, peer))
+				defer close(done)
+				for {
+					c, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					var s transcript
+					if _, err := io.ReadFull(c, s.next(helloSize)); err == nil {
+						_, _ = c.Write(s.next(challengeSize))
+						if _, err := io.ReadFull(c, s.next(proofSize)); err == nil {
+							from := s.n
+							tc.say(&s, h.ep)
+							_, _ = c.Write(s.said[from:s.n])
+						}
+					}
+					_ = c.Close()
 				}
 			}()
-			err = h.ep.Connect(testutil.Context(t, patience), peer.append(nil))
-			require.Error(t, err)
+			ctx := testutil.Context(t, patience)
+			if tc.err == context.DeadlineExceeded {
+				ctx = testutil.Context(t, 100*time.Millisecond)
+			}
+			require.ErrorIs(t, h.ep.Connect(ctx, peer.append(nil)), tc.err)
 			n, err := h.ep.Post([]fabric.WR{{Op: fabric.OpWrite}})
 			require.Zero(t, n)
 			require.ErrorIs(t, err, fabric.ErrNotConnected)
 		})
 	}
+}
+
+// Nobody listens where the peer was: it is gone, before the context ends.
+func TestDialNobody(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	h := newHost(t, Config{}, fabric.EndpointOptions{PeerTimeout: 50 * time.Millisecond}, 4096)
+	h.ep.nonce = 1
+	peer := &address{nonce: 2, port: uint16(ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+	require.ErrorIs(t, h.ep.Connect(testutil.Context(t, patience), peer.append(nil)), fabric.ErrPeerGone)
 }
 
 func TestConnectTriesEveryHost(t *testing.T) {

@@ -43,7 +43,7 @@ type hush struct {
 	waiting bool
 	since   time.Time // if waiting: something sent was unanswered at each look since then
 	acked   time.Time // when something was acknowledged last, as of the last look
-	base    uint32    // data segments that were sent by then, at the most
+	base    uint32    // what sent returned then
 }
 
 // over reports whether what was sent on fd is unanswered, and nothing has been
@@ -59,12 +59,12 @@ func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
 	}
 	silence := time.Duration(i.Last_ack_recv) * time.Millisecond
 	if acked := now.Add(-silence); acked.After(h.acked.Add(ackGrain)) {
-		h.waiting, h.acked, h.base = false, acked, i.Data_segs_out
+		h.waiting, h.acked, h.base = false, acked, sent(i)
 	}
 	waiting := i.Probes != 0
 	switch {
 	case i.Unacked != 0:
-		waiting = waiting || i.Retransmits == 0 || i.Data_segs_out != h.base
+		waiting = waiting || i.Retransmits == 0 || sent(i) != h.base
 	case i.Notsent_bytes == 0:
 		waiting = waiting || silence > keepIdle(limit)+ackGrain
 	}
@@ -75,6 +75,10 @@ func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
 	alone := i.Probes == 1 && silence < 2*maxProbe // may be one that is not answered
 	return waiting && !alone && silence >= limit && now.Sub(h.since) >= max(limit/2, minUnanswered)
 }
+
+// sent changes whenever data is sent, or was to be sent again: without a route that is
+// counted and not done.
+func sent(i *unix.TCPInfo) uint32 { return i.Data_segs_out + uint32(i.Retransmits) }
 
 // watchSilence looks at the sockets of all endpoints until ctx ends. It sleeps
 // while there are none.
@@ -121,8 +125,8 @@ func (l *link) lookForSilence() (next time.Duration) {
 	return next
 }
 
-// endIfSilent shuts e's sockets down if its peer's host is silent: the owner finds
-// them at their end, and the reason in Err.
+// endIfSilent shuts e's first connection down if its peer's host is silent on any:
+// the owner finds it at its end, and the reason in Err.
 func (e *endpoint) endIfSilent(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,7 +145,7 @@ func (e *endpoint) endIfSilent(now time.Time) bool {
 			if e.err == nil {
 				e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
 			}
-			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+			_ = unix.Shutdown(e.fd, unix.SHUT_RDWR) // at lanes nobody may look
 			return true
 		}
 	}
