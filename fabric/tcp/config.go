@@ -122,7 +122,7 @@ func (c *Config) withDefaults() (Config, error) {
 	if d.HandshakeTimeout < 0 || d.LongRTT < 0 || d.SendBuffer < 0 || d.RecvBuffer < 0 {
 		return d, fmt.Errorf("tcp: open: negative size or time in Config")
 	}
-	if d.Crypt > CryptOff {
+	if d.Crypt >= numCrypts {
 		return d, fmt.Errorf("tcp: open: %v", d.Crypt)
 	}
 	if len(d.Advertise) > maxAddrs {

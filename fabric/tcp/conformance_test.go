@@ -24,7 +24,8 @@ func openTwo(cfg Config, direct int) func(tb testing.TB) (fabric.Link, fabric.Li
 
 // The suite runs with the kernel's buffers; with a small send buffer, so that
 // every frame is sent and received in parts, and epoll for the few endpoints
-// that would be read directly; and with all payload on lanes, in parts.
+// that would be read directly; and with all payload on lanes, in parts; then
+// protected in both ways.
 func TestConformance(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    Config
@@ -33,6 +34,11 @@ func TestConformance(t *testing.T) {
 		"plain": {Config{}, directMax},
 		"epoll": {Config{SendBuffer: 64 << 10, Lanes: -1}, -1},
 		"lanes": {Config{SendBuffer: 64 << 10, Lanes: 3, LaneMin: 1}, directMax},
+
+		"authenticated":       {Config{Crypt: CryptAuth}, directMax},
+		"encrypted":           {Config{Crypt: CryptFull}, directMax},
+		"authenticated epoll": {Config{Crypt: CryptAuth, SendBuffer: 64 << 10, Lanes: -1}, -1},
+		"encrypted lanes":     {Config{Crypt: CryptFull, SendBuffer: 64 << 10, Lanes: 3, LaneMin: 1}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabrictest.Run(t, fabrictest.Factory{Open: openTwo(c.cfg, c.direct), IdleDown: true})

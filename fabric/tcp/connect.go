@@ -104,12 +104,12 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be tried again.
-func (e *endpoint) endConnect(fds []int, p path, reads uint32, err error) error {
+func (e *endpoint) endConnect(socks []sock, p path, reads uint32, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
 	if e.state.Load() == epClosed {
-		closeAll(fds)
+		closeAll(socks)
 		return fmt.Errorf("tcp: connect: endpoint %w", fabric.ErrClosed)
 	}
 	if err != nil {
@@ -117,8 +117,9 @@ func (e *endpoint) endConnect(fds []int, p path, reads uint32, err error) error 
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
 	e.path, e.chunk = p, wholeSegments(maxAccess, p.mss)
-	e.bulk.init(fds[1:], e.l.cfg.LaneMin)
-	e.publish(fds[0], reads)
+	e.bulk.init(socks[1:], e.l.cfg.LaneMin)
+	e.rx.sec = socks[0].sec
+	e.publish(socks[0].fd, reads)
 	e.dropOffers()
 	return nil
 }

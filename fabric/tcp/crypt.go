@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 )
 
@@ -13,7 +14,7 @@ import (
 type Crypt uint8
 
 // Ways to protect a connection, each stronger than the one before. CryptDefault is
-// CryptOff, the only one that the link has so far.
+// CryptOff between processes of a host and CryptAuth between hosts.
 const (
 	CryptDefault Crypt = iota
 	CryptOff           // not at all, but for the handshake
@@ -45,14 +46,20 @@ func ParseCrypt(s string) (Crypt, error) {
 }
 
 // of is what holds for peers of a class.
-func (c Crypt) of(Class) Crypt {
-	return max(c, CryptOff)
+func (c Crypt) of(class Class) Crypt {
+	switch {
+	case c != CryptDefault:
+		return c
+	case class == ClassHost:
+		return CryptOff
+	}
+	return CryptAuth
 }
 
-// keys are a connection's, nil where nothing is protected.
+// keys are a connection's: unused where nothing is protected.
 type keys struct {
 	crypt      Crypt
-	send, recv cipher.AEAD
+	send, recv [keySize]byte
 }
 
 // Each direction of each connection has a key of its own: the transcript, which names
@@ -60,6 +67,7 @@ type keys struct {
 const (
 	purposeDialled = "rma tcp 3 keys of the dialled"
 	purposeDialler = "rma tcp 3 keys of the dialler"
+	purposeNext    = "rma tcp 3 next key"
 	keySize        = 16
 )
 
@@ -71,23 +79,20 @@ func (t *transcript) keys(dialled, dialler token, crypt Crypt, dials bool) (k ke
 	}
 	salt := sha256.Sum256(t.said[:t.n])
 	secret := append(dialled[:], dialler[:]...)
-	if k.send, err = newAEAD(secret, salt[:], purposeDialler); err != nil {
-		return k, err
+	of := func(purpose string) (key [keySize]byte) {
+		b, e := hkdf.Key(sha256.New, secret, salt[:], purpose, keySize)
+		err = errors.Join(err, e)
+		copy(key[:], b)
+		return key
 	}
-	if k.recv, err = newAEAD(secret, salt[:], purposeDialled); err != nil {
-		return k, err
-	}
+	k.send, k.recv = of(purposeDialler), of(purposeDialled)
 	if !dials {
 		k.send, k.recv = k.recv, k.send
 	}
-	return k, nil
+	return k, err
 }
 
-func newAEAD(secret, salt []byte, purpose string) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, secret, salt, purpose, keySize)
-	if err != nil {
-		return nil, err
-	}
+func newGCM(key []byte) (cipher.AEAD, error) {
 	b, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,10 @@
 //   - Payload of 256 KiB and more goes by connections of its own (lanes), so that
 //     what is small never waits behind it, here or in the kernel. The end of one
 //     of them is the end of the endpoint (LaneError).
+//   - A protected connection (Config.Crypt) is one of records beneath the same frames:
+//     they are copied, sealed and sent, received, opened and copied to their place.
+//     Nothing is acted on before the tag of its record was right, and what is
+//     authenticated cannot change meanwhile, as memory that a peer reads may.
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
 // A peer is gone when its connection has ended or its host has acknowledged
@@ -43,7 +47,7 @@
 // # Files
 //
 //	frame.go       header of every frame; hello.go, address.go: set-up formats
-//	config.go      Config; crypt.go: how connections are protected
+//	config.go      Config; crypt.go: how connections are protected; record.go: by records
 //	link.go        link: opening, closing, regions in region.go
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
 //	watch.go       which sockets the system watches for us, and when not

@@ -320,6 +320,8 @@ func (e *endpoint) hangUp() {
 	e.l.forget(e)
 	e.mu.Lock()
 	_ = unix.Close(e.fd)
+	e.rx.sec.free()
+	e.rx.sec = nil
 	e.closeLanes()
 	e.fd, e.draining = -1, false
 	e.mu.Unlock()

@@ -83,8 +83,9 @@ type frame struct {
 // lane is one connection.
 type lane struct {
 	fd      int
-	blocked bool // full at the last send
-	stalled bool // in holds a frame that nothing announced yet
+	sec     *records // nil where it is not protected
+	blocked bool     // full at the last send
+	stalled bool     // in holds a frame that nothing announced yet
 	watched watch
 
 	// Frames being sent, the oldest at head: as many as one send takes.
@@ -214,6 +215,7 @@ func (e *endpoint) laneOver() {
 func (e *endpoint) closeLanes() {
 	for i := range e.bulk.lanes {
 		_ = unix.Close(e.bulk.lanes[i].fd)
+		e.bulk.lanes[i].sec.free()
 	}
 	e.bulk = bulk{}
 }

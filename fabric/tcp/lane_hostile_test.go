@@ -16,14 +16,14 @@ import (
 
 // giveLanes puts the test at the other end of n lanes as well.
 func (s *stage) giveLanes(n int) []*os.File {
-	var ours []int
+	var ours []sock
 	var theirs []*os.File
 	for range n {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(s.tb, err)
 		f := os.NewFile(uintptr(fds[1]), "lane")
 		s.tb.Cleanup(func() { _ = f.Close() })
-		ours, theirs = append(ours, fds[0]), append(theirs, f)
+		ours, theirs = append(ours, sock{fd: fds[0]}), append(theirs, f)
 	}
 	s.ep.mu.Lock()
 	s.ep.bulk.init(ours, 1)

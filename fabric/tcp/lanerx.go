@@ -39,6 +39,7 @@ func (e *endpoint) recvLanes() {
 		if e.fd < 0 {
 			return
 		}
+		b.again = b.again || b.expect != 0 && !ln.stalled && ln.sec.more()
 	}
 	if e.rx.held && b.on && b.err == nil && b.stuck() {
 		e.malformed(errBulkOrder)
@@ -101,10 +102,10 @@ func (e *endpoint) recvLane(ln *lane) int {
 			e.refuse(b.h.seq, fabric.StatusRemoteAccess)
 			return 0
 		}
-		n, errno = recvVec(ln.fd, l.iov[:k], want)
+		n, errno = l.recvVec(ln.sec, ln.fd, l.iov[:k], want)
 		l.guard.exit()
 	} else {
-		n, errno = recvVec(ln.fd, l.iov[:k], want)
+		n, errno = l.recvVec(ln.sec, ln.fd, l.iov[:k], want)
 	}
 	if !e.laneRead(ln, n, errno) {
 		return 0
@@ -138,6 +139,9 @@ func (e *endpoint) laneRead(ln *lane, n int, errno unix.Errno) bool {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 		return false
+	case errno == forged && ln.sec != nil:
+		e.fail(fabric.StatusRemoteInvalid, errForged)
+		return false
 	case errno != 0:
 		e.laneFailed(ln, errno)
 		return false
@@ -153,7 +157,7 @@ func (e *endpoint) laneRead(ln *lane, n int, errno unix.Errno) bool {
 func (e *endpoint) recvBulkHeader(ln *lane) int {
 	if ln.inHave < headerSize {
 		rest := ln.inBuf[ln.inHave:]
-		n, errno := recvBytes(ln.fd, fabric.Addr(rest), len(rest))
+		n, errno := e.l.recvBytes(ln.sec, ln.fd, fabric.Addr(rest), len(rest))
 		if !e.laneRead(ln, n, errno) {
 			return 0
 		}
@@ -214,7 +218,7 @@ func (b *bulk) announced() {
 	b.expect++
 	for i := range b.lanes {
 		ln := &b.lanes[i]
-		b.again = b.again || ln.stalled
+		b.again = b.again || ln.stalled || ln.sec.more()
 		ln.stalled = false
 	}
 }

@@ -124,10 +124,10 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 			e.tx.dead, e.tx.err = true, errRegionClosed
 			return
 		}
-		n, errno = sendVec(ln.fd, &l.msg, l.iov[:k], total)
+		n, errno = l.sendVec(ln.sec, ln.fd, l.iov[:k], total)
 		l.guard.exit()
 	} else {
-		n, errno = sendVec(ln.fd, &l.msg, l.iov[:k], total)
+		n, errno = l.sendVec(ln.sec, ln.fd, l.iov[:k], total)
 	}
 	switch errno {
 	case 0:

@@ -99,7 +99,7 @@ func (in *incoming) agree(e *endpoint, a *address, mine *answer) (agreed, error)
 
 // takeSockets takes the descriptors out of conns, which are closed, unless err
 // says that there are none. The path is the first's.
-func (e *endpoint) takeSockets(conns []agreed, err error) (fds []int, p path, _ error) {
+func (e *endpoint) takeSockets(conns []agreed, err error) (socks []sock, p path, _ error) {
 	if err != nil {
 		return nil, p, err
 	}
@@ -107,27 +107,38 @@ func (e *endpoint) takeSockets(conns []agreed, err error) (fds []int, p path, _ 
 	for i, c := range conns {
 		fd, way, err := e.l.takeSocket(c.conn, e.peerTimeout)
 		if err != nil {
-			closeAll(fds)
+			closeAll(socks)
+			return nil, p, err
+		}
+		socks = append(socks, sock{fd: fd})
+		if socks[i].sec, err = newRecords(&c.keys); err != nil {
+			closeAll(socks)
 			return nil, p, err
 		}
 		if i == 0 {
 			p = way
+			p.crypt = c.keys.crypt
 		}
-		fds = append(fds, fd)
 	}
-	return fds, p, nil
+	return socks, p, nil
+}
+
+// sock is a connected socket, and how it is protected.
+type sock struct {
+	fd  int
+	sec *records
 }
 
 // init gives the endpoint its lanes.
-func (b *bulk) init(fds []int, atLeast int) {
+func (b *bulk) init(socks []sock, atLeast int) {
 	b.min = uint32(min(uint64(atLeast), maxMessage))
-	if len(fds) == 0 {
+	if len(socks) == 0 {
 		return
 	}
 	b.out = make([]transfer, maxTransfers)
-	b.lanes = make([]lane, len(fds))
-	for i, fd := range fds {
-		b.lanes[i] = lane{fd: fd}
+	b.lanes = make([]lane, len(socks))
+	for i, s := range socks {
+		b.lanes[i] = lane{fd: s.fd, sec: s.sec}
 	}
 }
 
@@ -137,8 +148,9 @@ func closeConns(conns []agreed) {
 	}
 }
 
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
+func closeAll(socks []sock) {
+	for _, s := range socks {
+		_ = unix.Close(s.fd)
+		s.sec.free()
 	}
 }

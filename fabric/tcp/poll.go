@@ -88,7 +88,7 @@ func (e *endpoint) deferRest() {
 
 // unfinished reports work that no socket event will announce.
 func (e *endpoint) unfinished() bool {
-	return e.ackWant || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || e.rx.paused || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
+	return e.ackWant || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || e.rx.paused || e.rx.more() || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
 }
 
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all
@@ -122,7 +122,7 @@ func (l *link) Arm() (bool, error) {
 			return false, err
 		}
 		e.watchLanes()
-		if e.rx.paused || e.tx.dead || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || !e.tx.blocked && e.canSend() {
+		if e.rx.paused || e.rx.more() || e.tx.dead || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || !e.tx.blocked && e.canSend() {
 			sleep = false
 		}
 	}

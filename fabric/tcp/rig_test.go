@@ -193,7 +193,11 @@ func swap(in *bufio.Reader, out io.Writer, addr []byte, key fabric.RemoteKey) ([
 
 // spawn starts a second process in the given mode and connects to it.
 func spawn(tb testing.TB, mode string, o fabric.EndpointOptions) (*host, *testutil.Proc, fabric.RemoteKey) {
-	h := newHost(tb, Config{}, o, 8<<20)
+	return spawnWith(tb, Config{}, mode, o)
+}
+
+func spawnWith(tb testing.TB, cfg Config, mode string, o fabric.EndpointOptions) (*host, *testutil.Proc, fabric.RemoteKey) {
+	h := newHost(tb, cfg, o, 8<<20)
 	p := peerChild.Start(tb, mode)
 	theirs, key, err := swap(p.Out, p.In, h.ep.Address(), h.reg.Key())
 	require.NoError(tb, err)

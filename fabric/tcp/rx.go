@@ -55,10 +55,15 @@ type rx struct {
 	sge    uint32 // rxReply: current piece
 	off    uint32 // rxReply: bytes of it that are filled
 	st     uint8
-	paused bool   // too many notifications wait for delivery
-	copied uint64 // bytes of large payload that went through buf
-	held   bool   // a request waits for the payload of the one before it
+	paused bool     // too many notifications wait for delivery
+	sec    *records // nil where the connection is not protected
+	copied uint64   // bytes of large payload that went through buf
+	held   bool     // a request waits for the payload of the one before it
 }
+
+// more reports data that is here and that no event of the socket announces. What a held
+// connection has must wait.
+func (x *rx) more() bool { return x.sec != nil && !x.held && x.sec.more() }
 
 func (x *rx) skip(n uint64) {
 	x.left = int64(n)
@@ -101,6 +106,9 @@ func (e *endpoint) receive() bool {
 		switch {
 		case errno == unix.EAGAIN || errno == unix.EINTR:
 			return true
+		case errno == forged && x.sec != nil:
+			e.fail(fabric.StatusRemoteInvalid, errForged)
+			return false
 		case errno != 0:
 			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, errno))
 			return false
@@ -134,7 +142,7 @@ func (e *endpoint) recvOnce() (n, want int, errno unix.Errno) {
 		x.r = 0
 	}
 	b := x.buf[x.w:]
-	n, errno = recvBytes(e.fd, fabric.Addr(b), len(b))
+	n, errno = e.l.recvBytes(x.sec, e.fd, fabric.Addr(b), len(b))
 	if errno == 0 {
 		x.w += n
 	}
@@ -160,9 +168,9 @@ func (e *endpoint) recvWrite() (n, want int, errno unix.Errno) {
 		l.iov[0] = iovec{uintptr(x.addr), uintptr(direct)}
 		l.iov[1] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
 		want += trailer
-		n, errno = recvVec(e.fd, l.iov[:2], want)
+		n, errno = l.recvVec(x.sec, e.fd, l.iov[:2], want)
 	} else {
-		n, errno = recvBytes(e.fd, x.addr, direct)
+		n, errno = l.recvBytes(x.sec, e.fd, x.addr, direct)
 	}
 	l.guard.exit()
 	if errno == 0 {
@@ -195,7 +203,7 @@ func (e *endpoint) recvReply() (n, want int, errno unix.Errno) {
 		want += trailer
 		k++
 	}
-	n, errno = recvVec(e.fd, l.iov[:k], want)
+	n, errno = l.recvVec(x.sec, e.fd, l.iov[:k], want)
 	if errno == 0 {
 		got := min(n, direct)
 		x.filled(q, got)

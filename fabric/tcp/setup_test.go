@@ -143,8 +143,7 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			h := newHost(t, Config{}, fabric.EndpointOptions{}, 4096)
-			h.l.cfg.Crypt = tc.wants
+			h := newHost(t, Config{Crypt: tc.wants}, fabric.EndpointOptions{}, 4096)
 			h.ep.nonce = 1
 			peer := &address{token: token{9}, nonce: 2, port: uint16(ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 			done := make(chan struct{})

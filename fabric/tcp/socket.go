@@ -18,6 +18,7 @@ type path struct {
 	congestion string        // in use; "": the system does not say
 	mss        int           // bytes in a full segment
 	class      Class
+	crypt      Crypt // that holds
 }
 
 // takeSocket takes the descriptor out of c (which is closed by the caller) and

@@ -371,12 +371,12 @@ func (e *endpoint) send() bool {
 			t.dead, t.err = true, errRegionClosed
 			return false
 		}
-		n, errno = sendVec(e.fd, &l.msg, l.iov[:k], total)
+		n, errno = l.sendVec(e.rx.sec, e.fd, l.iov[:k], total)
 		l.guard.exit()
-	case k == 1 && total <= longCall:
+	case k == 1 && total <= longCall && e.rx.sec == nil:
 		n, errno = sendBytes(e.fd, uint64(l.iov[0].base), total)
 	default:
-		n, errno = sendVec(e.fd, &l.msg, l.iov[:k], total)
+		n, errno = l.sendVec(e.rx.sec, e.fd, l.iov[:k], total)
 	}
 	switch errno {
 	case 0:

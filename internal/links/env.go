@@ -17,6 +17,7 @@ const (
 	EnvCopyString      = "RMA_COPY_STRING"
 	EnvBind            = "RMA_TCP_BIND"
 	EnvCongestion      = "RMA_TCP_CONGESTION"
+	EnvCrypt           = "RMA_TCP_CRYPT"
 	EnvUnsent          = "RMA_TCP_UNSENT"
 	EnvLanes           = "RMA_TCP_LANES"
 	EnvLaneMin         = "RMA_TCP_LANE_MIN"
@@ -65,6 +66,9 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	}
 	if s := v.Text(EnvCongestion); s != "" {
 		o.Congestion = s
+	}
+	if s := v.Text(EnvCrypt); s != "" {
+		o.Crypt = s
 	}
 	if v.Get(EnvUnsent).Origin != settings.Default {
 		o.Unsent = int(v.Int(EnvUnsent))

@@ -31,6 +31,7 @@ type Options struct {
 	Bind netip.Addr
 
 	Congestion string        // tcp: as tcp.ParseCongestion reads it
+	Crypt      string        // tcp: as tcp.ParseCrypt reads it
 	Unsent     int           // tcp: see tcp.Config
 	LongRTT    time.Duration // tcp: see tcp.Config
 	Lanes      int           // tcp: see tcp.Config

@@ -12,7 +12,11 @@ func openTCP(o Options) (fabric.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w: %s: %w", ErrEnvironment, EnvCongestion, err)
 	}
+	crypt, err := tcp.ParseCrypt(o.Crypt)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrEnvironment, EnvCrypt, err)
+	}
 	return tcp.Open(&tcp.Config{
-		Bind: o.Bind, Congestion: c, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
+		Bind: o.Bind, Congestion: c, Crypt: crypt, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
 	})
 }

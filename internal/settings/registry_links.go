@@ -36,6 +36,12 @@ var linkSettings = []Setting{
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
+		Env: "RMA_TCP_CRYPT", Group: Links, Type: Type{Kind: Enum, Values: []string{"off", "auth", "full"}}, Else: "`off` within a host, `auth` between hosts",
+		What:  "how tcp protects what it moves: `auth` authenticates it, so that nobody on the way can change, repeat or insert anything; `full` encrypts it as well. Of two sides' choices the stronger holds",
+		Why:   "who can change packets of a one-sided operation writes to memory; within a host only its administrator can. What it costs: [ADR 13](adr/0013-tcp-is-authenticated-between-hosts.md)",
+		Where: "fabric/tcp", Since: "0.1",
+	},
+	{
 		Env: "RMA_TCP_UNSENT", Group: Links, Type: Type{Kind: Bytes, Min: 4096, Max: 1 << 30, Negative: "no bound"}, Default: "256K",
 		What:  "bytes that a socket takes beyond what the network takes at the moment (`TCP_NOTSENT_LOWAT`)",
 		Why:   "what is urgent does not overtake inside the kernel, so little should wait there; less would let fast networks run dry between two writes",

@@ -1,0 +1,338 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// A protected connection is two streams of records in place of two streams of bytes:
+//
+//	0 n: bytes (4)   4 data (n), under CryptFull encrypted   4+n tag (16)
+//
+// The tag is AES-128-GCM's, of length and data, with the record's number in its
+// direction as the nonce. What was changed, left out, put in, moved or said before
+// has a wrong tag; nothing of a record is looked at before its tag was. A stream that
+// is cut ends the connection, as it does without protection.
+const (
+	recordHead = 4
+	tagSize    = 16
+	maxRecord  = 32 << 10 // bytes of data
+
+	// recordBuf is what one system call moves: fewer calls, and still in the cache.
+	recordBuf = 4 * (recordHead + maxRecord + tagSize)
+
+	// rekeyAfter is how many records share a key: 2^23.5 is what TLS 1.3 allows
+	// records of this size.
+	rekeyAfter = 1 << 22
+)
+
+// ErrForged says that what came on a connection is not what the peer sent: somebody
+// on the way changed it.
+var ErrForged = errors.New("data of the connection is not authentic: it was changed on its way")
+
+var errForged = fmt.Errorf("tcp: %w: %w", fabric.ErrRemoteInvalid, ErrForged)
+
+// forged is what receiving such data returns in place of an error of the system.
+const forged = unix.EBADMSG
+
+// stream is one direction of a protected connection.
+type stream struct {
+	aead  cipher.AEAD
+	key   [keySize]byte
+	nonce [12]byte
+	seq   uint64
+	buf   []byte
+	r, w  int // buf[r:w] is on its way
+}
+
+// next prepares the nonce of the next record, and its key if it is another one.
+func (s *stream) next() error {
+	if s.seq == rekeyAfter {
+		key, err := hkdf.Expand(sha256.New, s.key[:], purposeNext, keySize)
+		if err == nil {
+			s.seq, s.key = 0, [keySize]byte(key)
+			s.aead, err = newGCM(key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	binary.LittleEndian.PutUint64(s.nonce[4:], s.seq)
+	s.seq++
+	return nil
+}
+
+// records is a protected connection's two streams. The owner's.
+type records struct {
+	out, in stream
+	crypt   Crypt
+	owed    int // 1: the byte that comes next to be sent is in out already, else 0
+	r, w    int // in.buf[r:w] is data of a record whose tag was right
+	mem     []byte
+}
+
+// newRecords returns nil for a connection that is not protected.
+func newRecords(k *keys) (*records, error) {
+	if k.crypt <= CryptOff {
+		return nil, nil
+	}
+	mem, err := offheap.Alloc(2*recordBuf, offheap.Staging)
+	if err != nil {
+		return nil, err
+	}
+	c := &records{crypt: k.crypt, mem: mem}
+	c.out.buf, c.in.buf = mem[:recordBuf:recordBuf], mem[recordBuf:]
+	c.out.key, c.in.key = k.send, k.recv
+	if c.out.aead, err = newGCM(k.send[:]); err == nil {
+		c.in.aead, err = newGCM(k.recv[:])
+	}
+	if err != nil {
+		c.free()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *records) free() {
+	if c != nil {
+		_ = offheap.Free(c.mem, offheap.Staging)
+	}
+}
+
+// send seals the pieces of v, total bytes, and hands them to the socket. It returns
+// how many bytes are sent: the last of those that are sealed counts when the socket
+// has taken all of them, so that whoever sends comes again. The pieces of the next
+// call begin where this one's count ends.
+func (c *records) send(fd int, v []iovec, total int) (n int, errno unix.Errno) {
+	if errno = c.flush(fd); errno != 0 {
+		return 0, errno
+	}
+	n, c.owed = c.owed, 0
+	from := cursor{v: v}
+	from.skip(n)
+	for n < total && errno == 0 {
+		for n < total && len(c.out.buf)-c.out.w > recordHead+tagSize {
+			k, err := c.seal(&from, total-n)
+			if err != nil {
+				return 0, unix.EIO
+			}
+			n += k
+		}
+		errno = c.flush(fd)
+	}
+	switch {
+	case errno == 0:
+		return n, 0
+	case (errno == unix.EAGAIN || errno == unix.EINTR) && n > 1:
+		c.owed = 1
+		return n - 1, 0
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		c.owed = n
+	}
+	return 0, errno
+}
+
+// flush sends what is sealed.
+func (c *records) flush(fd int) unix.Errno {
+	o := &c.out
+	for o.r < o.w {
+		n, errno := sendBytes(fd, fabric.Addr(o.buf[o.r:]), o.w-o.r)
+		if errno != 0 {
+			return errno
+		}
+		o.r += n
+	}
+	o.r, o.w = 0, 0
+	return 0
+}
+
+// seal appends a record of at most limit bytes and returns how many it has.
+func (c *records) seal(from *cursor, limit int) (int, error) {
+	o := &c.out
+	if err := o.next(); err != nil {
+		return 0, err
+	}
+	head := o.buf[o.w:]
+	n := min(limit, maxRecord, len(head)-recordHead-tagSize)
+	binary.LittleEndian.PutUint32(head, uint32(n))
+	data := head[recordHead : recordHead+n]
+	from.read(data)
+	if c.crypt == CryptAuth {
+		o.aead.Seal(head[recordHead+n:recordHead+n], o.nonce[:], nil, head[:recordHead+n])
+	} else {
+		o.aead.Seal(data[:0], o.nonce[:], data, head[:recordHead])
+	}
+	o.w += recordHead + n + tagSize
+	return n, nil
+}
+
+// recv fills the pieces of v, total bytes, as far as records have come. Like a
+// socket's, it returns 0 bytes and no error at the end.
+func (c *records) recv(fd int, v []iovec, total int) (n int, errno unix.Errno) {
+	to := cursor{v: v}
+	for n < total {
+		if c.r == c.w {
+			switch ok, err := c.open(); {
+			case err != nil:
+				return 0, forged
+			case !ok:
+				got, errno := c.fetch(fd)
+				if errno == 0 && got > 0 {
+					continue
+				}
+				if n > 0 {
+					return n, 0 // the rest is told at the next call
+				}
+				return got, errno
+			}
+		}
+		k := min(c.w-c.r, total-n)
+		to.write(c.in.buf[c.r : c.r+k])
+		c.r += k
+		n += k
+	}
+	return n, 0
+}
+
+// whole reports whether a record has come, and how many bytes of data it says it has.
+func (c *records) whole() (n int, ok bool) {
+	i := &c.in
+	if i.w-i.r < recordHead {
+		return 0, false
+	}
+	size := binary.LittleEndian.Uint32(i.buf[i.r:])
+	if size == 0 || size > maxRecord {
+		return -1, true
+	}
+	return int(size), i.w-i.r >= recordHead+int(size)+tagSize
+}
+
+// open makes the data of the next record available, if all of it has come.
+func (c *records) open() (bool, error) {
+	n, ok := c.whole()
+	if !ok {
+		return false, nil
+	}
+	i := &c.in
+	if n < 0 {
+		return false, errForged
+	}
+	if err := i.next(); err != nil {
+		return false, err
+	}
+	head := i.buf[i.r : i.r+recordHead+n+tagSize]
+	var err error
+	if c.crypt == CryptAuth {
+		_, err = i.aead.Open(nil, i.nonce[:], head[recordHead+n:], head[:recordHead+n])
+	} else {
+		_, err = i.aead.Open(head[recordHead:recordHead], i.nonce[:], head[recordHead:], head[:recordHead])
+	}
+	if err != nil {
+		return false, err
+	}
+	c.r = i.r + recordHead
+	c.w = c.r + n
+	i.r += len(head)
+	return true, nil
+}
+
+// fetch receives more of a record that has not come whole.
+func (c *records) fetch(fd int) (int, unix.Errno) {
+	i := &c.in
+	i.w = copy(i.buf, i.buf[i.r:i.w])
+	i.r = 0
+	n, errno := recvBytes(fd, fabric.Addr(i.buf[i.w:]), len(i.buf)-i.w)
+	if errno == 0 {
+		i.w += n
+	}
+	return n, errno
+}
+
+// more reports data that recv would return and no event of the socket announces.
+func (c *records) more() bool {
+	if c == nil {
+		return false
+	}
+	if c.r < c.w {
+		return true
+	}
+	_, ok := c.whole()
+	return ok
+}
+
+// cursor is a place in pieces of memory.
+type cursor struct {
+	v   []iovec
+	off uintptr
+}
+
+// skip moves on by n bytes.
+func (c *cursor) skip(n int) {
+	for left := uintptr(n); left > 0; {
+		m := min(c.v[0].len-c.off, left)
+		left -= m
+		if c.off += m; c.off == c.v[0].len {
+			c.v, c.off = c.v[1:], 0
+		}
+	}
+}
+
+// read fills b from the pieces; write does the reverse.
+func (c *cursor) read(b []byte) {
+	for len(b) > 0 {
+		n := copy(b, c.here())
+		b = b[n:]
+		c.skip(n)
+	}
+}
+
+func (c *cursor) write(b []byte) {
+	for len(b) > 0 {
+		n := copy(c.here(), b)
+		b = b[n:]
+		c.skip(n)
+	}
+}
+
+// here is what is left of the piece.
+func (c *cursor) here() []byte {
+	for c.v[0].len == c.off {
+		c.v, c.off = c.v[1:], 0
+	}
+	return fabric.BytesAt(uint64(c.v[0].base+c.off), int(c.v[0].len-c.off))
+}
+
+// The calls that move data over a connection, protected or not.
+
+func (l *link) recvBytes(c *records, fd int, addr uint64, n int) (int, unix.Errno) {
+	if c == nil {
+		return recvBytes(fd, addr, n)
+	}
+	l.iov[0] = iovec{uintptr(addr), uintptr(n)}
+	return c.recv(fd, l.iov[:1], n)
+}
+
+func (l *link) recvVec(c *records, fd int, v []iovec, total int) (int, unix.Errno) {
+	if c == nil {
+		return recvVec(fd, v, total)
+	}
+	return c.recv(fd, v, total)
+}
+
+func (l *link) sendVec(c *records, fd int, v []iovec, total int) (int, unix.Errno) {
+	if c == nil {
+		return sendVec(fd, &l.msg, v, total)
+	}
+	return c.send(fd, v, total)
+}
