@@ -115,7 +115,8 @@ func (w *Window) Region() *Region { return w.mem }
 //
 // If a rank's ctx ends before, Free has been given up on all ranks, as Window describes, and
 // the window stays as it is: call it again. If a rank is gone, nobody can wait for
-// it: the error wraps ErrPeerGone, and the memory is released.
+// it: the error wraps ErrPeerGone, and the memory is released. An error that wraps ErrInUse
+// says that it cannot go yet, as that of Region.Close: call Free again.
 func (w *Window) Free(ctx context.Context) error {
 	if w.freed.Load() {
 		return w.release()

@@ -81,9 +81,9 @@ func (ep *endpoint) borrow(x *xlate) bool {
 	return false
 }
 
-// lend is between two calls of one borrow: nil if the region is still valid and the peer
-// still there, which its process id does not tell.
-func (ep *endpoint) lend(x *xlate) error {
+// stillLent is asked between two calls of one borrow: nil if the region is still valid and
+// the peer still there, which its process id does not tell.
+func (ep *endpoint) stillLent(x *xlate) error {
 	if !x.current() || hungUp(ep.sock) {
 		return unix.ESRCH
 	}
@@ -105,7 +105,7 @@ func (ep *endpoint) transfer(wr *fabric.WR, x *xlate) error {
 		if err := ep.moveFar(wr, x, &c, wr.RemoteAddr, n-8, 0); err != nil {
 			return err
 		}
-		if err := ep.lend(x); err != nil {
+		if err := ep.stillLent(x); err != nil {
 			return err
 		}
 		return ep.moveFar(wr, x, &c, wr.RemoteAddr+n-8, 8, 0)
@@ -124,7 +124,7 @@ func (ep *endpoint) moveFar(wr *fabric.WR, x *xlate, c *cursor, remote, n, tail 
 	l := ep.link
 	for first := true; n > 0; first = false {
 		if !first {
-			if err := ep.lend(x); err != nil {
+			if err := ep.stillLent(x); err != nil {
 				return err
 			}
 		}

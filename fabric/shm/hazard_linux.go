@@ -89,22 +89,24 @@ func (h *hazard) leave() {
 
 // bury releases the record if it is of no use any more: the peer has hung up, or, with
 // idle, this side has no memory left that is reached by keys. It reports whether it is
-// gone.
-func (h *hazard) bury(idle bool) bool {
+// gone, and whether it will be once the peer is.
+func (h *hazard) bury(idle bool) (gone, waits bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.hdr == nil:
-		return true
-	case !h.left || h.sock >= 0 && !hungUp(h.sock) && !(idle && h.hdr.hazard.Load() != probing):
-		return false
+		return true, false
+	case !h.left:
+		return false, false
+	case h.sock >= 0 && !hungUp(h.sock) && !(idle && h.hdr.hazard.Load() != probing):
+		return false, true
 	}
 	if h.sock >= 0 {
 		_ = unix.Close(h.sock)
 	}
 	_ = offheap.Free(h.mem, offheap.Rings)
 	h.sock, h.mem, h.hdr = -1, nil, nil
-	return true
+	return true, false
 }
 
 // hungUp reports whether the other end of a socket has been shut down or closed: its
@@ -128,9 +130,11 @@ func (l *link) buryHazards() {
 	idle := l.closed && len(l.regions) == 0
 	left := 0
 	for h := range l.hazards {
-		if h.bury(idle) {
+		gone, waits := h.bury(idle)
+		if gone {
 			delete(l.hazards, h)
-		} else if h.left {
+		}
+		if waits {
 			left++
 		}
 	}

@@ -98,8 +98,8 @@ func Open(o Options) (fabric.Link, error) {
 	return l, nil
 }
 
-func open(o Options) (l *link, err error) {
-	l = &link{
+func open(o Options) (_ *link, err error) {
+	l := &link{
 		opts: o, keys: new(softlink.KeyTable), ctlFD: -1, epfd: -1, eventFD: -1, timerFD: -1,
 		regions: map[*region]struct{}{}, segments: map[uint32]*segment{},
 		all: map[*endpoint]struct{}{}, hazards: map[*hazard]struct{}{}, byFD: map[int32]*endpoint{},

@@ -74,8 +74,12 @@ var short = testutil.NewChild("shm-short", func(args []string, in *bufio.Reader,
 		}
 		_, err2 := l.Alloc(4096, fabric.AccessAll)
 		_, err3 := l.NewEndpoint(fabric.EndpointOptions{})
-		err := ep.Connect(ctx, addr) // last: it gives descriptors back
-		for _, err := range []error{err, err2, err3} {
+		err := ep.Connect(ctx, addr) // it gives descriptors back
+		if err := e.eat(); err != nil {
+			return err
+		}
+		_, err4 := Open(Options{})
+		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
 				return fmt.Errorf("want a shortage of descriptors: %w", err)
 			}
