@@ -526,6 +526,28 @@ func TestOpenFails(t *testing.T) {
 		_, err := Open(context.Background(), c)
 		require.Error(t, err, "%+v", c)
 	}
+	// Ranks that are told different links say who has which.
+	forced := rendezvous(t, 2, "tcp")
+	errs := make([]error, 2)
+	var g errgroup.Group
+	for r, name := range []string{"shm", "tcp"} {
+		g.Go(func() error {
+			c := forced(r)
+			c.Fabric = name
+			_, errs[r] = Open(context.Background(), c)
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	for r, name := range []string{"shm", "tcp"} {
+		require.ErrorContains(t, errs[r], "ranks 0 and 1: links: ")
+		require.ErrorContains(t, errs[r], name+" wanted on one host; the first has [shm], the second [tcp] (RMA_FABRIC has to be the same on all ranks)")
+	}
+	// Nobody meets without a secret where others come by.
+	for _, token := range [][]byte{nil, []byte("short")} {
+		_, err := Open(context.Background(), &Config{Job: &Job{Size: 2, Root: "127.0.0.1:0", Token: token, Serve: true}})
+		require.ErrorIs(t, err, ErrNoToken)
+	}
 	// One rank of two only: the time-out names the other.
 	config := rendezvous(t, 2, "")(0)
 	config.SetupTimeout = 100 * time.Millisecond

@@ -69,6 +69,10 @@ var (
 	// error wraps ErrPeerGone as well and names the rank.
 	ErrServerGone = errors.New("the server of the job's rendezvous is gone")
 
+	// ErrNoToken says that others could join the job, as it meets where they reach it
+	// and has no secret, or a short one. The error says what to do.
+	ErrNoToken = wireup.ErrNoToken
+
 	// ErrGivenUp says that a call that all ranks make together has failed on all of
 	// them, because the context of one ended before all had called it: the rank that
 	// the *PeerError names. The next such call is a new one.

@@ -126,7 +126,10 @@ next:
 	chosen = make([]string, e.Size())
 	for a := range offers {
 		for b := range offers[:a+1] {
-			name, err := links.Choose(offers[a], offers[b], e.cfg.Fabric)
+			if a == b && a != me {
+				continue // what it does with itself is its own affair
+			}
+			name, err := links.Choose(offers[b], offers[a], e.cfg.Fabric)
 			if err != nil {
 				reasons = append([]error{fmt.Errorf("ranks %d and %d: %w", b, a, err)}, reasons...)
 				return nil, errors.Join(reasons...), nil

@@ -50,9 +50,7 @@ func writeSettings(s streams, format string) error {
 		}
 		err = w.Flush()
 	}
-	for _, e := range v.Unknown {
-		fmt.Fprintf(s.err, "rmabench: warning: %v\n", e)
-	}
+	v.WarnUnknown(s.err, "rmabench")
 	if err == nil && wrong != nil {
 		err = wrong
 	}

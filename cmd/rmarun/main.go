@@ -14,10 +14,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 func main() {
@@ -36,8 +40,9 @@ and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed on.
 
 Signals (INT, TERM, HUP, QUIT, USR1, USR2) go to all ranks; a second INT or TERM
 kills them. Standard input goes to rank 0. When a rank fails the others are
-stopped: SIGTERM, then SIGKILL after the grace time. When rmarun itself is
-killed, so are the ranks.
+stopped: SIGTERM, then SIGKILL after the grace time. With --keep-going they go on
+without it: what they do with that rank fails with rma.ErrPeerGone. When rmarun
+itself is killed, so are the ranks.
 
 Exit code:
   0        all ranks exited with 0
@@ -45,12 +50,14 @@ Exit code:
   2        bad flags
   124      --timeout has passed
   126,127  the program cannot be started, cannot be found
-  else     that of the first rank that failed; 128 + signal if it was killed`
+  else     that of the first rank that failed, with --keep-going as well;
+           128 + signal if it was killed`
 
 const examples = `  rmarun -n 2 ./hello
   rmarun -n 2 go run ./examples/hello
   rmarun -n 4 --tag ./solver -steps 100
   RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
+  rmarun -n 4 --keep-going ./server; echo $?      # 137: one was killed, three have ended since
   rmarun -n 8 --timeout 5m --rendezvous tcp -- ./program --its-own --flags`
 
 // errUsage marks errors of the command line.
@@ -85,6 +92,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 				return errUsage{fmt.Errorf("-n %d: want at least 1 rank", spec.N)}
 			}
 			spec.Path, spec.Args = args[0], args[1:]
+			vars, _ := settings.Environment() // what is wrong the ranks tell, who may be told otherwise
+			vars.WarnUnknown(stderr, "rmarun")
 			said := false
 			spec.Say = func(text string) {
 				said = true
@@ -105,8 +114,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required)")
+	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np, as mpirun has it, will do")
 	f.BoolVar(&spec.Prefix, "tag", false, "pass on whole lines, tagged with the rank: [3] line")
+	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks go on when one has failed")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
 	f.StringVar(&spec.Rendezvous, "rendezvous", "unix", "socket by which the ranks meet: unix or tcp (loopback)")
@@ -114,7 +124,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err := cmd.MarkFlagRequired("np"); err != nil {
 		return 1, err
 	}
-	cmd.SetArgs(args)
+	cmd.SetArgs(mpirunFlags(f, args))
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
@@ -130,4 +140,29 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return launch.ExitUsage, err
 	}
 	return code, err
+}
+
+// mpirunFlags turns -np, which looks like two flags of one letter, into what it is
+// meant to be, among the flags before the program.
+func mpirunFlags(f *pflag.FlagSet, args []string) []string {
+	args = slices.Clone(args)
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" || !strings.HasPrefix(arg, "-") {
+			break
+		}
+		if name, _, _ := strings.Cut(arg, "="); name == "-np" {
+			arg = "-" + arg
+			args[i] = arg
+		}
+		name, _, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		flag := f.Lookup(name)
+		if !strings.HasPrefix(arg, "--") && len(name) == 1 {
+			flag = f.ShorthandLookup(name)
+		}
+		if flag != nil && flag.NoOptDefVal == "" && !has {
+			i++ // its value
+		}
+	}
+	return args
 }

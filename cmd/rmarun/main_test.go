@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -93,6 +95,8 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"-n", "2", "true"}, 0, ""},
 		{[]string{"-n", "2", "sh", "-c", "exit 0", "--flag", "-n"}, 0, ""},
+		{[]string{"--grace", "1s", "-np", "2", "sh", "-c", "[ $RMA_SIZE = 2 ] && [ $1 = -np ]", "sh", "-np"}, 0, ""},
+		{[]string{"-np=2", "--", "sh", "-c", "[ $RMA_SIZE = 2 ]"}, 0, ""},
 		{[]string{"-n", "3", "sh", "-c", "[ $RMA_RANK = 1 ] && exit 9; exec sleep 60"}, 9, "rank 1 .* exited with code 9; stopping 2 other"},
 		{[]string{"-n", "1", "sh", "-c", "exit 9"}, 9, "rank 0 .* exited with code 9"},
 		{[]string{"-n", "2", "sh", "-c", "[ $RMA_RANK = 1 ] && kill -SEGV $$; exec sleep 60"}, 139, "rank 1 .* was killed by SIGSEGV"},
@@ -110,6 +114,45 @@ func TestExitCodes(t *testing.T) {
 		require.Regexp(t, c.want, errs)
 		require.Equal(t, 1, strings.Count(errs, "\n"), "one line says it: %s", errs)
 	}
+}
+
+// Slips in the names of variables are told, once and before the ranks start.
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "-n", "2", "true")
+	slip := settings.Prefix + "FABRC"
+	cmd.Env = append(cmd.Env, slip+"=tcp", "RMA_FABRIC=tcp")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "rmarun: warning: "+slip+": unknown variable: did you mean RMA_FABRIC?\n", string(out))
+}
+
+// With --keep-going the others are left alone, and the exit code is that of the
+// first one that failed.
+func TestKeepGoing(t *testing.T) {
+	t.Parallel()
+	const script = `case $RMA_RANK in
+	0) while ! grep -q "code 3" said; do sleep 0.05; done; echo done; exit 4;;
+	1) exit 3;;
+	esac`
+	cmd := command(t, "-n", "3", "--keep-going", "sh", "-c", script)
+	cmd.Dir = t.TempDir()
+	said, err := os.Create(filepath.Join(cmd.Dir, "said"))
+	require.NoError(t, err)
+	defer said.Close()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, said
+	require.Error(t, cmd.Run())
+	errs, err := os.ReadFile(said.Name())
+	require.NoError(t, err)
+	require.Equal(t, 3, cmd.ProcessState.ExitCode(), "%s", errs)
+	require.Equal(t, "done\n", out.String())
+	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) go on\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) go on\n$`, string(errs))
+
+	// It ends all the same when it is told to.
+	code, _, text := rmarun(t, "-n", "2", "--keep-going", "--timeout", "500ms", "sh", "-c", "[ $RMA_RANK = 0 ] && exit 3; exec sleep 300")
+	require.Equal(t, 124, code, text)
+	require.Contains(t, text, "did not end within 500ms")
 }
 
 // What ranks print arrives whole and in order, and nothing else is on standard output.

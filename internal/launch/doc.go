@@ -4,7 +4,8 @@
 // [Run] serves the rendezvous (internal/wireup) inside the launcher, starts N
 // processes with the job in their environment, forwards signals to them and
 // returns when all have ended. The first rank that fails decides the exit
-// code; the others get SIGTERM and, after a grace time, SIGKILL.
+// code; the others get SIGTERM and, after a grace time, SIGKILL, unless they are to
+// go on (Spec.KeepGoing): they learn from the rendezvous who is gone.
 //
 // # Nothing survives
 //

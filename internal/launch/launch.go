@@ -47,6 +47,9 @@ type Spec struct {
 	// Rendezvous is "unix" (default) or "tcp", over the loopback interface.
 	Rendezvous string
 
+	// KeepGoing lets the other ranks go on when one has failed.
+	KeepGoing bool
+
 	// Timeout ends the job (exit code 124). Zero: none.
 	Timeout time.Duration
 
@@ -61,8 +64,8 @@ type Spec struct {
 }
 
 // Run runs the job and returns its exit code: 0 if every rank exited with 0,
-// else that of the first rank that failed (128 + signal if it was killed), 124
-// after Spec.Timeout, 127 or 126 when the program cannot be found or started.
+// else that of the first rank that failed (128 + signal if it was killed), also under
+// Spec.KeepGoing; 124 after Spec.Timeout, 127 or 126 when the program cannot be found or started.
 // Unless it is 0 the error says why (*RankError, *TimeoutError, *StartError,
 // *wireup.AbortError, the context's, or one that wraps ErrSpec: code 2).
 //
@@ -256,12 +259,20 @@ func (j *job) note(e exit) {
 	if errors.Is(j.err, wireup.ErrAborted) && j.code == 1 && e.signal == 0 {
 		j.code = e.code // the rank that aborted the job says more by its own code
 	}
-	j.fail(e.code, re)
+	if !j.spec.KeepGoing || j.stopping {
+		j.fail(e.code, re)
+		return
+	}
+	if j.err == nil {
+		j.code, j.err = e.code, re
+	}
+	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) go on", re, j.running()))
 }
 
-// fail ends the job with its first reason.
+// fail ends the job with its first reason, but those of ranks that it went on
+// without.
 func (j *job) fail(code int, err error) {
-	if j.err != nil {
+	if j.stopping {
 		return
 	}
 	j.code, j.err = code, err

@@ -69,6 +69,17 @@ func rankMain() int {
 	case what == "die" && c.Rank == 1:
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case what == "go on" && c.Rank == 1:
+		os.Exit(9)
+	case what == "go on":
+		if err := j.Barrier(context.Background(), "end"); !errors.Is(err, wireup.ErrPeerGone) {
+			fmt.Println(err)
+			return 14
+		}
+		if err := j.Err(); err != nil {
+			fmt.Println(err)
+			return 15
+		}
 	case what == "die":
 		err := j.Barrier(context.Background(), "end")
 		fmt.Println(err)
@@ -173,6 +184,17 @@ func TestDeathReachesTheOthers(t *testing.T) {
 	require.Equal(t, 137, code)
 	require.ErrorContains(t, err, "rank 1 ")
 	require.NotContains(t, out, "timed out")
+}
+
+// Who is left learns of it, and lives.
+func TestSurvivorsGoOn(t *testing.T) {
+	t.Parallel()
+	var said buffer
+	code, out, err := self(t, Spec{N: 3, KeepGoing: true, Say: func(s string) { said.Write([]byte(s)) }}, "go on")
+	require.Equal(t, 9, code, out)
+	require.ErrorContains(t, err, "rank 1 ")
+	require.Contains(t, said.String(), "go on")
+	require.NotContains(t, said.String(), "stopping")
 }
 
 func TestAbortEndsTheJob(t *testing.T) {

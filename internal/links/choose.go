@@ -88,7 +88,8 @@ func ParseOffer(b []byte) (Offer, error) {
 
 // Choose picks the link between two ranks from their offers: on one host shm,
 // else RDMA, else tcp, of those that both have. Both sides come to the same
-// result. forced, if not empty, is the only one considered.
+// result. forced, if not empty, is the only one considered. An error speaks of a as
+// the first and of b as the second.
 func Choose(a, b Offer, forced string) (string, error) {
 	for _, e := range registry {
 		switch {
@@ -101,11 +102,13 @@ func Choose(a, b Offer, forced string) (string, error) {
 	if forced == "sim" && simulated != nil && slices.Contains(a.Links, forced) && slices.Contains(b.Links, forced) {
 		return forced, nil
 	}
-	where := between(a.Host, b.Host)
+	where, why := between(a.Host, b.Host), ""
 	if forced == "" {
 		forced = "any"
+	} else if len(a.Links) > 0 && len(b.Links) > 0 {
+		why = " (RMA_FABRIC has to be the same on all ranks)"
 	}
-	return "", fmt.Errorf("links: %w: %s wanted %s; one side has %v, the other %v", ErrNoLink, forced, where, a.Links, b.Links)
+	return "", fmt.Errorf("links: %w: %s wanted %s; the first has %v, the second %v%s", ErrNoLink, forced, where, a.Links, b.Links, why)
 }
 
 // between says in words what keeps the processes of two values of HostID from sharing

@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"time"
@@ -99,3 +101,10 @@ func (v *Values) Switch(env string) (on, set bool) {
 
 // Addr returns an Address, the zero one if there is none.
 func (v *Values) Addr(env string) netip.Addr { return v.Get(env).parsed.addr }
+
+// WarnUnknown writes a line for each of Unknown, in the name of a program.
+func (v *Values) WarnUnknown(w io.Writer, program string) {
+	for _, e := range v.Unknown {
+		fmt.Fprintf(w, "%s: warning: %v\n", program, e)
+	}
+}

@@ -5,12 +5,15 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,6 +206,47 @@ func TestTLS(t *testing.T) {
 	require.ErrorIs(t, err, ErrTLS)
 	_, err = LoadTLS(filepath.Join(dir, "ours.pem"), filepath.Join(dir, "ours-key.pem"), filepath.Join(dir, "ours-key.pem"))
 	require.ErrorIs(t, err, ErrTLS)
+}
+
+// Who holds another certificate of the authority cannot sit in between: what one TLS
+// session proves is worth nothing in another.
+func TestProofIsOfTheTLSSession(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	authority(t, dir, "site")
+	conf, err := LoadTLS(filepath.Join(dir, "site.pem"), filepath.Join(dir, "site-key.pem"), filepath.Join(dir, "site-ca.pem"))
+	require.NoError(t, err)
+	js := ownJob(t, 1, func(c *Config) { c.Size, c.TLS = 2, conf })
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", conf)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			rank, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := tls.Dial("tcp", js[0].cfg.Root, conf)
+			if err != nil {
+				rank.Close()
+				continue
+			}
+			pass := func(to, from net.Conn) {
+				io.Copy(to, from)
+				to.Close()
+			}
+			wg.Go(func() { pass(server, rank) })
+			wg.Go(func() { pass(rank, server) })
+		}
+	})
+	_, err = Join(t.Context(), Config{Rank: 1, Size: 2, Root: ln.Addr().String(), Token: testToken, TLS: conf, Timeout: testutil.Limit})
+	require.ErrorIs(t, err, ErrToken)
+	j, err := Join(t.Context(), Config{Rank: 1, Size: 2, Root: js[0].cfg.Root, Token: testToken, TLS: conf, Timeout: testutil.Limit})
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	require.NoError(t, js[0].Close())
+	ln.Close()
+	wg.Wait()
 }
 
 func TestTokenFile(t *testing.T) {
