@@ -152,6 +152,7 @@ func TestExchangeWithoutARank(t *testing.T) {
 		xs = append(xs, x)
 	}
 	xs[0].come()
+	require.NoError(t, js[0].Put(t.Context(), "here", nil), "the server has heard of it")
 	js[3].conn.Close()
 	<-js[1].Gone(3)
 	js[2].conn.Close()

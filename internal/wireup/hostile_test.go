@@ -1,9 +1,11 @@
 package wireup
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,6 +160,47 @@ func TestFloodOfSilentConnections(t *testing.T) {
 	start := time.Now()
 	srv.Close()
 	require.Less(t, time.Since(start), testutil.Limit)
+}
+
+// A rank that has proved who it is stays, however many others knock at that moment.
+func TestFloodWhileRanksJoin(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	_, root := serve(t, "unix", n)
+	network, address, err := ParseRoot(root)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	for range 4 {
+		tasks.Go(func() {
+			var held [maxUnproved]net.Conn
+			for i := range 20_000 { // bounded, whatever happens
+				c, err := net.Dial(network, address)
+				if err != nil {
+					break
+				}
+				last := &held[i%len(held)]
+				if *last != nil {
+					(*last).Close()
+				}
+				if *last = c; ctx.Err() != nil {
+					break
+				}
+			}
+			for _, c := range held {
+				if c != nil {
+					c.Close()
+				}
+			}
+		})
+	}
+	for r := range n {
+		j := join(t, root, r, n)
+		defer j.Close()
+		defer func() { require.NoError(t, j.Err(), "rank %d", r) }()
+	}
 }
 
 func TestHostileMember(t *testing.T) {

@@ -114,8 +114,7 @@ func (j *Job) connect(ctx context.Context) (*opener, error) {
 				return in, nil
 			}
 			conn.Close()
-			// Thrown out to make room, or the server is just going away.
-			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || try > 100 {
+			if !thrownOut(err) {
 				return nil, err
 			}
 		} else if !mayCome(err) && ctx.Err() == nil {
@@ -154,6 +153,12 @@ func mayCome(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) ||
 		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) ||
 		errors.As(err, &ne) && ne.Timeout() || errors.As(err, &dns)
+}
+
+// thrownOut reports whether a handshake failed as it does when the server makes room
+// for newer connections, or is just going away.
+func thrownOut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // handshake proves to the server that this rank knows the token, and has it

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -275,14 +276,9 @@ func (s *Server) serveConn(raw, conn net.Conn) {
 func (s *Server) serve(raw, conn net.Conn) {
 	defer s.wg.Done()
 	c, err := s.handshake(raw, conn)
-	s.mu.Lock()
-	for i, u := range s.unproved {
-		if u == raw {
-			s.unproved = append(s.unproved[:i:i], s.unproved[i+1:]...)
-			break
-		}
-	}
 	if c == nil {
+		s.mu.Lock()
+		s.settled(raw)
 		text, n, tell := s.st.refused.note(err)
 		s.mu.Unlock()
 		raw.Close()
@@ -291,7 +287,6 @@ func (s *Server) serve(raw, conn net.Conn) {
 		}
 		return
 	}
-	s.mu.Unlock()
 	why := ""
 	for why == "" {
 		c.awaitRoom()
@@ -326,6 +321,16 @@ func (s *Server) serve(raw, conn net.Conn) {
 	if why != leftText {
 		s.cfg.Log.Warn("wireup: rank lost", "rank", c.rank, "why", why)
 	}
+}
+
+// settled takes a connection off the list of those that may be thrown out for newer
+// ones. It reports false if that has happened. Under Server.mu.
+func (s *Server) settled(raw net.Conn) bool {
+	i := slices.Index(s.unproved, raw)
+	if i >= 0 {
+		s.unproved = slices.Delete(s.unproved, i, i+1)
+	}
+	return i >= 0
 }
 
 func endText(err error) string {
@@ -386,7 +391,7 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 		c.out = &sealer{to: &patientWriter{conn: conn, every: writeTime, alive: func() bool { return acknowledges(raw) }}, aead: fromServer}
 		welcome := message{typ: msgWelcome, mac: h.welcomeMAC()}
 		c.hail = welcome.append(nil)
-		if why, text = s.enter(c); why == codeOK {
+		if why, text = s.enter(c, raw); why == codeOK {
 			return c, nil
 		}
 	}
@@ -395,11 +400,13 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	return nil, fmt.Errorf("%w: %s", why.err(), text)
 }
 
-// enter enters c as its rank and begins to write to it, or says why not.
-func (s *Server) enter(c *client) (why code, text string) {
+// enter enters c as its rank and begins to write to it, or says why not. Whoever is
+// entered is not thrown out for newer connections, and who was thrown out, though it
+// does not know yet, is not entered.
+func (s *Server) enter(c *client, raw net.Conn) (why code, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if !s.settled(raw) || s.closed {
 		return codeClosing, ""
 	}
 	switch why = s.st.join(c); why {
