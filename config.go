@@ -34,7 +34,8 @@ type Config struct {
 
 	// Bind is the address that the TCP link listens on. RMA_TCP_BIND overrides it.
 	// Zero: the loopback address in a job of one host, which nobody else should
-	// reach, else all interfaces.
+	// reach, else the address by which the job's server is reached, or all interfaces
+	// where that is not known.
 	Bind netip.Addr
 
 	// Device is the RDMA device. RMA_IBV_DEVICE overrides it. Empty: the first

@@ -27,7 +27,9 @@ func (e *Engine) setup(ctx context.Context) error {
 		oneHost = oneHost && h.Host == hosts[0].Host
 	}
 	if !oneHost && !e.opts.Bind.IsValid() {
-		e.opts.Bind = anyAddr()
+		if e.opts.Bind = e.job.LocalAddr(); !e.opts.Bind.IsValid() {
+			e.opts.Bind = anyAddr()
+		}
 	}
 	names := links.Names()
 	switch {

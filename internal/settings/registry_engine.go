@@ -23,9 +23,9 @@ var engineSettings = []Setting{
 		Where: "internal/links", Since: "0.1",
 	},
 	{
-		Env: "RMA_TCP_BIND", Field: "Bind", Type: Type{Kind: Address}, Else: "loopback in a job of one host, else all interfaces",
+		Env: "RMA_TCP_BIND", Field: "Bind", Type: Type{Kind: Address}, Else: "loopback in a job of one host, else the address by which the job's server is reached, or all interfaces where that is not known",
 		What:  "address that the TCP link listens on; `0.0.0.0`: all interfaces",
-		Why:   "a job of one host should not be reachable from others",
+		Why:   "a job should not be reachable from where none of its ranks is",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
