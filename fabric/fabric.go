@@ -93,7 +93,9 @@ type EndpointOptions struct {
 	Depth int
 
 	// PeerTimeout bounds how long the link may take to notice that the peer
-	// is gone once a request is outstanding. Zero means DefaultPeerTimeout.
+	// is gone once a request is outstanding. Zero means DefaultPeerTimeout. Gone is
+	// who has ended, or whose host is not heard of: a process that is there and does
+	// nothing is not.
 	// Links round it to what they can do (ibv: 4.096 µs·2^k steps; shm is told by the
 	// kernel at once when the peer's process ends, and never gives up one that lives).
 	PeerTimeout time.Duration

@@ -233,7 +233,9 @@ func TestLongestWriteIsCounted(t *testing.T) {
 // A peer that was refused and does not hang up loses its socket all the same.
 func TestRefusalDoesNotWaitForEver(t *testing.T) {
 	s := newStage(t, openLink(t), 4)
+	s.ep.mu.Lock()
 	s.ep.peerTimeout = 300 * time.Millisecond
+	s.ep.mu.Unlock()
 	s.say((&header{op: opWrite, n: 0x7fffffff, rkey: 1, addr: 1}).append(nil))
 	s.wantDown(fabric.StatusRemoteAccess)
 	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
