@@ -28,7 +28,11 @@ type stage struct {
 // newStage joins an endpoint of l with a raw socket. peerReads is what the peer
 // announced.
 func newStage(tb testing.TB, l *link, peerReads uint32) *stage {
-	ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: 8, PeerTimeout: patience})
+	return newStageOf(tb, l, peerReads, patience)
+}
+
+func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Duration) *stage {
+	ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: 8, PeerTimeout: peerTimeout})
 	require.NoError(tb, err)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(tb, err)
@@ -232,10 +236,7 @@ func TestLongestWriteIsCounted(t *testing.T) {
 
 // A peer that was refused and does not hang up loses its socket all the same.
 func TestRefusalDoesNotWaitForEver(t *testing.T) {
-	s := newStage(t, openLink(t), 4)
-	s.ep.mu.Lock()
-	s.ep.peerTimeout = 300 * time.Millisecond
-	s.ep.mu.Unlock()
+	s := newStageOf(t, openLink(t), 4, 300*time.Millisecond)
 	s.say((&header{op: opWrite, n: 0x7fffffff, rkey: 1, addr: 1}).append(nil))
 	s.wantDown(fabric.StatusRemoteAccess)
 	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
