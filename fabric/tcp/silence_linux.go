@@ -72,8 +72,10 @@ func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
 		h.since = now
 	}
 	h.waiting = waiting
-	alone := i.Probes == 1 && silence < 2*maxProbe // may be one that is not answered
-	return waiting && !alone && silence >= limit && now.Sub(h.since) >= max(limit/2, minUnanswered)
+	if i.Probes == 1 && silence < 2*maxProbe || i.Unacked != 0 && i.Retransmits == 0 {
+		return false // may be one that is not answered, or is not missed yet
+	}
+	return waiting && silence >= limit && now.Sub(h.since) >= max(limit/2, minUnanswered)
 }
 
 // sent changes whenever data is sent, or was to be sent again: without a route that is
