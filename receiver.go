@@ -1,14 +1,14 @@
 package rma
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/internal/message"
 )
 
-// ErrUnwanted says that the receiver of a message did not want it.
-var ErrUnwanted = errors.New("the receiver does not want the message")
+// ErrUnwanted says that the receiver of a message did not want it. It comes inside a
+// *PeerError.
+var ErrUnwanted = message.ErrUnwanted
 
 // Receiver takes messages as they come, for libraries that move much; Handle is
 // for everybody. Its methods are called by the progress engine, one at a time, on

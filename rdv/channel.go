@@ -21,6 +21,7 @@ type Channel struct {
 	severed bool // the peer cannot reach our memory any more
 	drained bool // what the peer had said before the failure was taken
 	waited  bool // what the last FIN said
+	refused []byte
 	closed  bool
 
 	in       []incoming // the peer's transfers
@@ -32,7 +33,7 @@ type Channel struct {
 	stage    staging
 	messages []byte // scratch for payloads received
 	payload  []byte // scratch for payloads to send
-	note     [doneSize]byte
+	note     [maxBatch / 8]byte
 	control  ctlQueue  // answers that wait for room in the ring
 	turns    turnQueue // those with requests to hand out
 	hold     bool      // Accept and Refuse collect

@@ -59,6 +59,9 @@ func (c *Channel) flushControl() bool {
 			w := &c.theirs[x.id.slot()].want
 			payload = appendDone(payload, doneNote{w.Pos, w.Tag})
 		}
+		if x.kind == KindFIN && x.arg == statusRefused {
+			payload = appendRefused(payload, c.in[x.id.slot()].msgs)
+		}
 		if !c.send(x.kind, x.id, x.arg, payload) {
 			return did
 		}
@@ -124,13 +127,13 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onAdvert(id, arg, payload)
 	case KindDone:
 		return c.onDone(id, arg, payload)
+	case KindFIN:
+		return c.onFIN(id, arg, payload)
 	}
 	if len(payload) != 0 {
 		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
 	}
 	switch k {
-	case KindFIN:
-		return c.onFIN(id, arg)
 	case KindCancel:
 		return c.onCancel(id)
 	case KindReady:

@@ -17,7 +17,8 @@ var (
 	ErrTooMany   = errors.New("more outstanding than agreed")
 	ErrSize      = errors.New("size does not match what was announced")
 
-	// ErrRefused is a transfer of which the receiver did not want all messages.
+	// ErrRefused is a transfer of which the receiver did not want all messages, see
+	// Channel.Refused.
 	ErrRefused = errors.New("refused by the receiver")
 
 	// ErrCancelled is a transfer, or a message of one, that was given up

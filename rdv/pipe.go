@@ -88,7 +88,7 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	}
 	c.outFree = c.outFree[:len(c.outFree)-1]
 	o.gen++
-	o.state, o.token, o.by = outAnnounced, token, by
+	o.state, o.token, o.by, o.n = outAnnounced, token, by, 1
 	c.stats.Offers++
 	most, rate := c.opt.Chunk, c.opt.CopyRate
 	if by == Copy {

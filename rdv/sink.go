@@ -61,6 +61,7 @@ type message struct {
 	end    uint64 // position in the stream behind the message
 	dst, n uint32 // pieces in dest
 	state  uint8
+	unread bool // refused: the FIN says so
 }
 
 // start is the position of message i in the stream.
@@ -242,12 +243,12 @@ func (c *Channel) endMessage(t *incoming, i int, err error) {
 		c.stats.Messages++
 		c.stats.Bytes += uint64(t.d.Messages[i].Size)
 	case errors.Is(err, ErrRefused):
-		t.status = max(t.status, statusRefused)
+		t.status, m.unread = max(t.status, statusRefused), true
 		return
 	case errors.Is(err, ErrCancelled):
 		t.status = statusCancelled
 	default:
-		t.status = max(t.status, statusRefused)
+		t.status, m.unread = max(t.status, statusRefused), true
 	}
 	c.h.Received(t.describe(i), err)
 }

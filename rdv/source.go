@@ -19,6 +19,7 @@ const (
 type outgoing struct {
 	token uint64
 	gen   uint16
+	n     uint16 // messages
 	state uint8
 	by    Means
 }
@@ -55,7 +56,7 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 	}
 	c.outFree = c.outFree[:len(c.outFree)-1]
 	o.gen++
-	o.state, o.token, o.by = outAnnounced, token, byReference
+	o.state, o.token, o.by, o.n = outAnnounced, token, byReference, uint16(len(d.Messages))
 	return id, Accepted, nil
 }
 
@@ -114,7 +115,7 @@ func (c *Channel) Cancel(id ID) error {
 }
 
 // onFIN ends an outgoing transfer.
-func (c *Channel) onFIN(id ID, status uint32) error {
+func (c *Channel) onFIN(id ID, status uint32, payload []byte) error {
 	o := c.findOutgoing(id)
 	if c.waited = status == statusWaited; c.waited {
 		status = statusOK
@@ -127,19 +128,27 @@ func (c *Channel) onFIN(id ID, status uint32) error {
 	case status == statusOK && o.by != byReference && !c.pipes[id.slot()].announced():
 		p := &c.pipes[id.slot()]
 		return &ProtocolError{KindFIN, id, ErrSize, uint64(p.off), uint64(len(p.src))}
+	case status != statusRefused && len(payload) != 0 || status == statusRefused && checkRefused(payload, int(o.n)) != nil:
+		return &ProtocolError{KindFIN, id, ErrMessage, uint64(len(payload)), uint64(o.n)}
 	case status == statusCancelled && o.state != outCancelled:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), 0}
 	}
 	if status == statusOK {
 		c.stats.Sent++
 	}
+	c.refused = payload
 	c.endOutgoing(id.slot(), statusErr(status))
+	c.refused = nil
 	return nil
 }
 
 // Waited says, within Handler.Sent, whether the transfer waited at the peer for
 // somebody to want it: how long it took is not the link's doing then.
 func (c *Channel) Waited() bool { return c.waited }
+
+// Refused says, within Handler.Sent with ErrRefused, whether message i of the transfer
+// was refused; the others were fetched.
+func (c *Channel) Refused(i int) bool { return c.refused[i/8]>>(i%8)&1 != 0 }
 
 // endOutgoing frees the slot, then tells: the handler may use it at once.
 func (c *Channel) endOutgoing(slot int, err error) {

@@ -16,7 +16,7 @@ type Kind uint8
 const (
 	KindInvalid Kind = iota
 	KindRTS          // S→R: descriptor; arg is the tag
-	KindFIN          // R→S: the last word about an RTS; arg is a status
+	KindFIN          // R→S: the last word about an RTS; arg is a status; which messages were refused
 	KindCancel       // S→R: give the RTS up, if there is still time
 	KindAdvert       // R→S: what for, and key of a destination; arg is the tag
 	KindDone         // S→R: the advertised destination is written; arg is how many bytes
@@ -110,6 +110,32 @@ func parseDone(b []byte) (d doneNote, why error) {
 		return d, ErrMessage
 	}
 	return doneNote{pos: binary.LittleEndian.Uint64(b), tag: binary.LittleEndian.Uint32(b[8:])}, nil
+}
+
+// appendRefused says which messages of a transfer were refused, a bit for each.
+func appendRefused(b []byte, msgs []message) []byte {
+	for i := range msgs {
+		if i%8 == 0 {
+			b = append(b, 0)
+		}
+		if msgs[i].unread {
+			b[len(b)-1] |= 1 << (i % 8)
+		}
+	}
+	return b
+}
+
+// checkRefused checks what appendRefused made of n messages.
+func checkRefused(b []byte, n int) (why error) {
+	if len(b) != (n+7)/8 || n%8 != 0 && b[len(b)-1]>>(n%8) != 0 {
+		return ErrMessage
+	}
+	for _, x := range b {
+		if x != 0 {
+			return nil
+		}
+	}
+	return ErrMessage // then it should have said so
 }
 
 func appendOffer(b []byte, f scatter.Form, m scatter.Message) []byte {

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
@@ -110,9 +112,16 @@ func (h handler) Sent(token uint64, err error) {
 	if token == h.learn.token {
 		h.fetched(err)
 	}
-	for o := h.groups.take(token); o != nil; {
-		next := o.next
-		h.sent(o, err)
+	refused := errors.Is(err, rdv.ErrRefused)
+	for i, o := 0, h.groups.take(token); o != nil; i++ {
+		next, why := o.next, err
+		switch {
+		case refused && h.long.Refused(i):
+			why = fmt.Errorf("%w: %w", ErrUnwanted, err)
+		case refused:
+			why = nil
+		}
+		h.sent(o, why)
 		o = next
 	}
 }

@@ -25,6 +25,9 @@ var (
 
 	errNoMemory = errors.New("message cannot be registered, nor copied")
 
+	// ErrUnwanted is a message that the receiver did not take, although it came this far.
+	ErrUnwanted = errors.New("the receiver does not want the message")
+
 	// ErrCanceled is the end of a receive that was withdrawn.
 	ErrCanceled = errors.New("receive was withdrawn")
 

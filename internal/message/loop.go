@@ -1,5 +1,7 @@
 package message
 
+import "slices"
+
 // Loop carries the messages of a rank to itself: each receive gets a copy of the
 // first message that it takes. The zero value is ready. It belongs to one
 // goroutine.
@@ -7,11 +9,13 @@ type Loop struct {
 	From    int     // as Options.From
 	Shared  *Shared // as Options.Shared
 	backlog outQueue
+	bytes   int // of those of the backlog that are copies
 	posted  inQueue
 	err     error
 }
 
-// Send hands a message in. It ends when a receive has taken it.
+// Send hands a message in. It ends when a receive has taken it, or a copy was made: as
+// much is kept as a Channel keeps of messages that nobody has asked for.
 func (l *Loop) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)
@@ -25,13 +29,34 @@ func (l *Loop) Send(o *Out) {
 			q.remove(before, in)
 		}
 		if in == nil {
-			l.backlog.push(o)
+			l.keep(o)
 			return
 		}
 		if l.pass(o, in) {
 			return
 		}
 	}
+}
+
+// keep has a message wait for its receive.
+func (l *Loop) keep(o *Out) {
+	n, tag := len(o.Data), o.Tag
+	if l.bytes+n+asideOverhead > defaultUnexpected {
+		l.backlog.push(o)
+		return
+	}
+	l.bytes += n + asideOverhead
+	l.backlog.push(&Out{Data: slices.Clone(o.Data), Tag: tag})
+	o.Done.Complete(tag, n, nil)
+}
+
+// ended ends a message of the backlog, or one that has never been there.
+func (l *Loop) ended(o *Out, n int, err error) {
+	if o.Done != nil {
+		o.Done.Complete(o.Tag, n, err)
+		return
+	}
+	l.bytes -= len(o.Data) + asideOverhead
 }
 
 // Recv hands a receive in.
@@ -85,7 +110,7 @@ func (l *Loop) pass(o *Out, in *In) bool {
 		copy(in.Buf, o.Data)
 	}
 	in.Done.Complete(tag, n, nil)
-	o.Done.Complete(tag, n, nil)
+	l.ended(o, n, nil)
 	return true
 }
 
@@ -96,8 +121,7 @@ func (l *Loop) Sever(reason error) {
 	}
 	l.err = reason
 	for l.backlog.n > 0 {
-		o := l.backlog.pop()
-		o.Done.Complete(o.Tag, 0, reason)
+		l.ended(l.backlog.pop(), 0, reason)
 	}
 	for l.posted.n > 0 {
 		l.posted.pop().Done.Complete(0, 0, reason)

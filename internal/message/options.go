@@ -66,6 +66,8 @@ type Options struct {
 	clock func() int64 // ns, for tests; nil: cycles
 }
 
+const defaultUnexpected = 1 << 20
+
 // effective returns o with defaults filled in, on a link of that name.
 func (o Options) effective(link string) Options {
 	if o.Ring.Blocks == 0 {
@@ -101,7 +103,7 @@ func (o Options) effective(link string) Options {
 	}
 	o.Batch = min(o.Batch, logp.MaxMessages)
 	if o.Unexpected == 0 {
-		o.Unexpected = 1 << 20
+		o.Unexpected = defaultUnexpected
 	}
 	return o
 }

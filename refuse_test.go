@@ -1,0 +1,75 @@
+package rma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Of messages that are announced together, those that the receiver does not want fail,
+// and say so, and the others do not.
+func TestOnlyWhatIsRefusedFails(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := openWith(t, 2, fabric, func(c *Config) { c.Mode = "scatter" })
+		ctx := testutil.Context(t, patience)
+		const small, large, n = 3000, 9000, 40
+		got := 0
+		h, err := es[0].HandleWith(HandlerOptions{Tag: 5, MaxSize: small}, func(m Envelope, _ [][]byte) { got++ })
+		require.NoError(t, err)
+		for range 20 {
+			var reqs [n]Request
+			for i := range reqs {
+				size := small
+				if i%3 == 1 {
+					size = large
+				}
+				reqs[i] = es[1].Peer(0).SendTag(5, make([]byte, size))
+			}
+			for i := range reqs {
+				if err := reqs[i].Wait(ctx); i%3 == 1 {
+					require.ErrorIs(t, err, ErrUnwanted)
+				} else {
+					require.NoError(t, err)
+				}
+			}
+		}
+		h.Close()
+		require.Equal(t, 20*(n-n/3), got)
+		require.Positive(t, es[1].Stats().Messages.Fetched)
+	})
+}
+
+// A message of a rank to itself is complete as soon as one to another: when it has been
+// copied, as long as not too many wait; then when it is received.
+func TestSendToOneself(t *testing.T) {
+	e := open(t, 1, "shm")[0]
+	ctx := testutil.Context(t, patience)
+	p := e.Peer(0)
+	msg := []byte{0}
+	for i := range 100 {
+		msg[0] = byte(i)
+		require.NoError(t, p.Send(msg).Wait(ctx))
+	}
+	buf := make([]byte, 1<<20)
+	for i := range 100 {
+		n, err := p.Recv(buf).Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.EqualValues(t, i, buf[0])
+	}
+	for range 3 { // what was received makes room
+		var reqs [6]Request
+		for i := range reqs {
+			reqs[i] = p.Send(make([]byte, 300<<10))
+		}
+		require.NoError(t, WaitAll(ctx, reqs[:3]...))
+		require.False(t, reqs[3].Done())
+		for range reqs {
+			_, err := p.Recv(buf).Wait(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, WaitAll(ctx, reqs[3:]...))
+	}
+}
