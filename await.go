@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/seed33544411/rma/mr"
 )
@@ -18,8 +19,9 @@ type word struct {
 // WaitSignal waits until the 8-byte word, which must lie on a multiple of 8, meets
 // cond with value, and returns what it holds then. All data of PutSignals that
 // changed the word so far may be read. It spins for some microseconds and then
-// sleeps; PutSignal and Signal wake it, on every link, other operations and this
-// rank's own stores are seen after a while at the latest (1 s). The error is the context's,
+// sleeps; PutSignal and Signal wake it, on every link, and so do this rank's operations
+// on itself. Its own stores are seen within 4 ms, other operations of peers after a
+// while at the latest (1 s). The error is the context's,
 // ErrClosed, or about the buffer. Short path: does not allocate.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
@@ -126,6 +128,23 @@ func (t *proto) cancelAwait(o *op) {
 		_ = o.more.word.reg.Release()
 	}
 	o.recycle()
+}
+
+// ownNap bounds a sleep while a word is waited for that stores of this rank itself may
+// change, of which nobody tells: short for who waits, and 250 looks a second cost little.
+const ownNap = 4 * time.Millisecond
+
+// napAwaits is how long a sleep may last for the words that are waited for, 0 for ever.
+func (t *proto) napAwaits() (d time.Duration) {
+	if t.deaf() {
+		d = t.doze.Next()
+	}
+	for _, o := range t.awaits {
+		if from := o.more.word.from; (from == nil || from.own) && (d == 0 || d > ownNap) {
+			return ownNap
+		}
+	}
+	return d
 }
 
 // endAwaits looks again, because a peer is gone or the engine closes.

@@ -80,6 +80,9 @@ func (t *proto) atOnce(p *Peer, kind fabric.Op, sge fabric.SGE, addr uint64, rke
 		return false
 	}
 	p.fenced = false // all before it is done
+	if p.own && kind != fabric.OpRead && len(t.awaits) > 0 {
+		t.look()
+	}
 	return true
 }
 

@@ -64,6 +64,11 @@ func newOp(p *Peer, kind fabric.Op) *op {
 // recycle ends this use of o: requests that mean it are used up.
 func (o *op) recycle() {
 	o.gen.Add(1)
+	o.reuse()
+}
+
+// reuse gives o back, whose requests are used up.
+func (o *op) reuse() {
 	if o.kind >= kindSend {
 		o.recycleMessage()
 	}

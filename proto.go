@@ -253,8 +253,8 @@ func (t *proto) wake(p *Peer) {
 // Rest implements progress.Protocol.
 func (t *proto) Rest(on bool) time.Duration {
 	d := t.restTalks(on)
-	if on && len(t.awaits) > 0 && t.deaf() {
-		if n := t.doze.Next(); d == 0 || n < d {
+	if on && len(t.awaits) > 0 {
+		if n := t.napAwaits(); n != 0 && (d == 0 || n < d) {
 			d = n
 		}
 	}

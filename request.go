@@ -56,11 +56,14 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	if err != nil {
 		return 0, waitError(err)
 	}
+	if !r.op.gen.CompareAndSwap(r.gen, r.gen+1) {
+		return 0, ErrRequestUsed // by another goroutine, meanwhile
+	}
 	v, err := r.op.value, r.op.err
 	if m != nil {
 		*m = Envelope{From: r.op.from, Tag: r.op.tag, Len: int(v)}
 	}
-	r.op.recycle()
+	r.op.reuse()
 	return v, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -144,4 +145,40 @@ func TestSignalRefusals(t *testing.T) {
 	for _, m := range mems {
 		require.NoError(t, m.Close(), "nothing is held")
 	}
+}
+
+// A wait for a word sees what this rank itself stores there, or puts there, soon, although
+// nobody tells it of a store.
+func TestWaitSignalSeesOwnStores(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		e := open(t, 2, fabric)[0]
+		ctx := testutil.Context(t, patience)
+		mem, err := e.Alloc(4096)
+		require.NoError(t, err)
+		b, key := mem.Bytes(), mem.Key()
+		change := map[string]func(v uint64) error{
+			"store": func(v uint64) error { testutil.Store64(b, v); return nil },
+			"put": func(v uint64) error {
+				testutil.Store64(b[64:], v)
+				return e.Peer(0).Put(key.At(0), mem.Slice(64, 8)).Wait(ctx)
+			},
+			"atomic": func(v uint64) error { _, err := e.Peer(0).FetchAdd(key.At(0), 1).Wait(ctx); return err },
+		}
+		var v uint64
+		for name, f := range change {
+			var best time.Duration = time.Hour
+			for range 8 {
+				v++
+				r := e.AwaitSignal(mem.Slice(0, 8), EQ, v)
+				var g errgroup.Group
+				g.Go(func() error { _, err := r.Wait(ctx); return err })
+				time.Sleep(20 * time.Millisecond) // sleep: so that the engine goes to sleep, mostly
+				begin := time.Now()
+				require.NoError(t, f(v))
+				require.NoError(t, g.Wait())
+				best = min(best, time.Since(begin))
+			}
+			require.Less(t, best, 300*time.Millisecond, name) // of eight, on any machine
+		}
+	})
 }

@@ -136,8 +136,11 @@ func (r *Request) refused() bool { return r.err != nil }
 
 // waitError is the error of a wait that did not come to its end.
 func waitError(err error) error {
-	if errors.Is(err, progress.ErrClosed) {
+	switch {
+	case errors.Is(err, progress.ErrClosed):
 		return ErrClosed
+	case errors.Is(err, progress.ErrWaited):
+		return ErrRequestUsed
 	}
 	return fmt.Errorf("rma: wait: %w", err)
 }

@@ -14,6 +14,9 @@ import (
 // ErrClosed says that the engine has been closed.
 var ErrClosed = errors.New("progress: closed")
 
+// ErrWaited is a wait for what somebody else waits for.
+var ErrWaited = errors.New("progress: somebody else waits for it")
+
 // Protocol is what the links carry. The engine calls it as owner; it posts to
 // endpoints directly. None of its methods may block or call the engine, except
 // Waiter.Finish.

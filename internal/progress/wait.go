@@ -41,7 +41,10 @@ func (w *Waiter) Done() bool { return atomic.LoadUint32(&w.state) == waitDone }
 func (w *Waiter) Finish() (detached bool) {
 	switch atomic.SwapUint32(&w.state, waitDone) {
 	case waitParked:
-		w.ch <- struct{}{} // never blocks: a place for each that parks
+		select {
+		case w.ch <- struct{}{}:
+		default: // two wait, against the rules, and one has been woken already
+		}
 	case waitDetached:
 		return true
 	}
@@ -61,7 +64,7 @@ const driverTries = 200
 
 // Wait returns nil when w is done, driving the links meanwhile if nobody else
 // does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
-// time. Short path: does not allocate when w is done soon.
+// time; of two that sleep the second gets ErrWaited. Short path: does not allocate when w is done soon.
 func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooking(ctx, w, nil) }
 
 // WaitLooking is Wait with a shorter way to see what is waited for, which may be nil.
@@ -125,19 +128,26 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	e.parked.Add(1)
 	defer e.parked.Add(-1)
 	if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
-		return nil
+		if w.Done() {
+			return nil
+		}
+		return ErrWaited
 	}
 	if e.owner.Load() != ownerApp {
 		e.wake() // an application goroutine that drives does it at its end
 	}
 	var err error
-	select {
-	case <-w.ch:
-		return nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-e.quit:
-		err = ErrClosed
+	for err == nil {
+		select {
+		case <-w.ch:
+			if w.Done() {
+				return nil
+			} // else it was left behind for who should not have waited
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-e.quit:
+			err = ErrClosed
+		}
 	}
 	if !atomic.CompareAndSwapUint32(&w.state, waitParked, waitPending) {
 		<-w.ch // it is done after all
