@@ -12,27 +12,19 @@ type ctl struct {
 	arg  uint32
 }
 
-// ctlQueue is a FIFO of fixed capacity. Every slot of the channel owns a bounded
+// ctlQueue is a FIFO of bounded length. Every slot of the channel owns a bounded
 // number of its places, so that it cannot overflow: consuming what the peer
 // sends never waits for sending.
 type ctlQueue struct {
-	q       []ctl
-	head, n int
+	fifo[ctl]
+	most int
 }
-
-func (q *ctlQueue) init(capacity int) { q.q = make([]ctl, capacity) }
 
 func (q *ctlQueue) push(x ctl) {
-	if q.n == len(q.q) {
+	if q.n == q.most {
 		panic("rdv: more answers than slots") // our bug, whatever the peer does
 	}
-	q.q[(q.head+q.n)%len(q.q)] = x
-	q.n++
-}
-
-func (q *ctlQueue) pop() {
-	q.head = (q.head + 1) % len(q.q)
-	q.n--
+	q.fifo.push(x)
 }
 
 // send puts a control message into the ring; false: no room. It goes out with the
@@ -50,7 +42,7 @@ func (c *Channel) send(k Kind, id ID, arg uint32, payload []byte) bool {
 func (c *Channel) flushControl() bool {
 	did := false
 	for c.live && c.control.n > 0 {
-		x := c.control.q[c.control.head]
+		x := c.control.first()
 		if x.kind == KindAck { // the newest count will do
 			x.arg = c.in[x.id.slot()].fetched
 		}
