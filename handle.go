@@ -27,13 +27,20 @@ type HandlerOptions struct {
 
 	// MaxSize is the longest message taken, in bytes; those longer are dropped,
 	// and fail at the sender where they were not here yet. It bounds what a
-	// peer can make this side allocate. Zero means 16 MiB.
+	// peer can make one message allocate here. Zero means 16 MiB.
 	MaxSize int
+
+	// Memory bounds the bytes of messages that were copied or are being fetched for the
+	// handler and have not been handled, of all peers together; one peer may have half
+	// of it. What is beyond stays at its peer, whose sends wait. Zero means 64 MiB, four
+	// messages of 16 MiB; less than MaxSize means that.
+	Memory int
 }
 
 const (
 	defaultBacklog = 64
 	defaultMaxSize = 16 << 20
+	defaultMemory  = 64 << 20
 )
 
 // Handle calls f with every message of any peer that has this tag, from now on,
@@ -56,7 +63,7 @@ func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)
 }
 
 func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 {
+	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0 {
 		return nil, fmt.Errorf("rma: handle: negative option in %+v", o)
 	}
 	if o.Backlog == 0 {
@@ -65,7 +72,11 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 	if o.MaxSize == 0 {
 		o.MaxSize = defaultMaxSize
 	}
-	h := &Handler{eng: e, opt: o, f: f, peers: make([]sequence, e.Size()), quit: make(chan struct{})}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	o.Memory = max(o.Memory, o.MaxSize)
+	h := &Handler{eng: e, opt: o, f: f, peers: make([]sequence, e.Size()), held: holding{peers: make([]held, e.Size())}, quit: make(chan struct{})}
 	for range o.Workers {
 		w := &worker{work: make(chan *landed, o.Backlog)}
 		h.workers = append(h.workers, w)
@@ -78,7 +89,11 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 	}
 	h.mu.Lock()
 	h.r = r
+	owed := h.owed
 	h.mu.Unlock()
+	if owed {
+		r.Resume()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed.Load() {
@@ -95,15 +110,17 @@ type Handler struct {
 	opt    HandlerOptions
 	f      func(Envelope, [][]byte)
 	peers  []sequence // by rank; the engine's
-	closed bool       // the engine's
+	held   holding
+	closed bool // the engine's
 
 	workers []*worker
 	running sync.WaitGroup
 	once    sync.Once
 	quit    chan struct{}
 
-	mu sync.Mutex // guards r until handle returns
-	r  *Receiving
+	mu   sync.Mutex // guards r until handle returns
+	r    *Receiving
+	owed bool // a Resume, until there is one
 }
 
 // worker is a goroutine that handles the messages of some peers.
@@ -160,6 +177,7 @@ func (h *Handler) serve(w *worker) {
 		case l := <-w.work:
 			parts[0] = l.buf
 			h.f(l.m, parts[:])
+			h.release(l.m)
 			w.mu.Lock()
 			w.n--
 			resume := w.stalled && w.n <= h.opt.Backlog/2
@@ -168,14 +186,70 @@ func (h *Handler) serve(w *worker) {
 			}
 			w.mu.Unlock()
 			if resume {
-				h.mu.Lock()
-				r := h.r
-				h.mu.Unlock()
-				if r != nil {
-					r.Resume()
-				}
+				h.resume()
 			}
 		}
+	}
+}
+
+// resume has what was left offered again.
+func (h *Handler) resume() {
+	h.mu.Lock()
+	r := h.r
+	h.owed = r == nil
+	h.mu.Unlock()
+	if r != nil {
+		r.Resume()
+	}
+}
+
+// holding counts the bytes of messages that have memory here and were not handled.
+type holding struct {
+	mu    sync.Mutex
+	bytes int
+	peers []held
+}
+
+type held struct {
+	bytes int
+	left  bool // a message of the peer was left for want of room
+}
+
+// landedSize is what a message takes beside its bytes, so that empty ones are counted.
+const landedSize = 128
+
+// hold makes room for a message; false if there is none.
+func (h *Handler) hold(m Envelope) bool {
+	x := &h.held
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p, n := &x.peers[m.From], m.Len+landedSize
+	if x.bytes > 0 && x.bytes+n > h.opt.Memory || p.bytes > 0 && p.bytes+n > h.opt.Memory/2 {
+		p.left = true
+		return false
+	}
+	x.bytes += n
+	p.bytes += n
+	return true
+}
+
+// release gives the room of a message back, and has what was left offered again when half
+// of the memory is free, or its peer has nothing here.
+func (h *Handler) release(m Envelope) {
+	x := &h.held
+	x.mu.Lock()
+	n := m.Len + landedSize
+	x.bytes -= n
+	x.peers[m.From].bytes -= n
+	again := false
+	for i := range x.peers {
+		if p := &x.peers[i]; p.left && (x.bytes <= h.opt.Memory/2 || p.bytes == 0) {
+			p.left, again = false, true
+		}
+	}
+	x.mu.Unlock()
+	if again {
+		h.resume()
 	}
 }
 
@@ -192,7 +266,11 @@ func (h *handlerEnd) Arriving(m Envelope, inPlace bool) Landing {
 		if inPlace && s.head == nil {
 			return Landing{}
 		}
-	} else {
+	}
+	if !(*Handler)(h).hold(m) {
+		return Landing{Later: true}
+	}
+	if len(h.workers) > 0 {
 		w := h.workers[m.From%len(h.workers)]
 		w.mu.Lock()
 		full := w.n >= h.opt.Backlog
@@ -203,6 +281,7 @@ func (h *handlerEnd) Arriving(m Envelope, inPlace bool) Landing {
 		}
 		w.mu.Unlock()
 		if full {
+			(*Handler)(h).release(m)
 			return Landing{Later: true}
 		}
 	}
@@ -249,6 +328,7 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 			part := [1][]byte{l.buf}
 			h.f(l.m, part[:])
 		}
+		(*Handler)(h).release(l.m)
 		return
 	}
 	w := h.workers[l.m.From%len(h.workers)]
@@ -256,6 +336,7 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 		w.work <- l // never waits: as many places as messages were let in
 		return
 	}
+	(*Handler)(h).release(l.m)
 	w.mu.Lock()
 	w.n--
 	w.mu.Unlock()

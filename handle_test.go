@@ -256,3 +256,39 @@ func TestReceiver(t *testing.T) {
 		require.Len(t, g.gone, 1) // closed before
 	})
 }
+
+// However much peers send at once, a handler has no more memory than was said.
+func TestHandlerMemoryIsBounded(t *testing.T) {
+	for _, workers := range []int{0, 1} {
+		onEach(t, func(t *testing.T, fabric string) {
+			es := openWith(t, 3, fabric, func(c *Config) { c.Mode = "scatter" })
+			ctx := testutil.Context(t, patience)
+			const size, n, memory = 1 << 20, 40, 4 << 20
+			msg := make([]byte, size)
+			var h *Handler
+			most, got, next := 0, 0, [3]int{}
+			done := make(chan struct{})
+			var err error
+			h, err = es[0].HandleWith(HandlerOptions{Tag: 5, Workers: workers, Memory: memory, MaxSize: size}, func(m Envelope, _ [][]byte) {
+				next[m.From]++
+				h.held.mu.Lock()
+				most = max(most, h.held.bytes)
+				h.held.mu.Unlock()
+				if got++; got == 2*n {
+					close(done)
+				}
+			})
+			require.NoError(t, err)
+			var reqs []Request
+			for i := range 2 * n {
+				reqs = append(reqs, es[1+i%2].Peer(0).SendTag(5, msg))
+			}
+			require.NoError(t, WaitAll(ctx, reqs...))
+			<-done
+			h.Close()
+			require.Equal(t, [3]int{0, n, n}, next)
+			require.LessOrEqual(t, most, memory)
+			require.GreaterOrEqual(t, most, size)
+		})
+	}
+}
