@@ -63,7 +63,7 @@ func typeOf[T Element]() onesided.Type {
 
 func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte) Request {
 	o := newOp(p, kindAccumulate)
-	addr, rkey, err := p.reach(dst, uint64(len(src)))
+	addr, rkey, err := p.reach(dst, uint64(len(src)), fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic)
 	switch {
 	case err != nil:
 	case !onesided.Reduction(op).Known():

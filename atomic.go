@@ -74,7 +74,7 @@ func (p *Peer) loop(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
 // submitWord hands in an operation on an aligned word of 8 bytes.
 func (p *Peer) submitWord(o *op, at Remote) Request {
 	var err error
-	o.remote, o.rkey, err = p.reach(at, 8)
+	o.remote, o.rkey, err = p.reach(at, 8, fabric.AccessRemoteAtomic)
 	if err == nil && o.remote%8 != 0 {
 		err = ErrAlign
 	}
@@ -120,7 +120,7 @@ func (p *Peer) FetchXor32(dst Remote, mask uint32) AtomicRequest32 {
 // half hands in an atomic on one half of an aligned word.
 func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	o := newOp(p, kindLoop)
-	addr, rkey, err := p.reach(dst, 4)
+	addr, rkey, err := p.reach(dst, 4, fabric.AccessRemoteAtomic)
 	word := addr &^ 7
 	switch {
 	case err != nil:

@@ -46,8 +46,9 @@ func (b *Batch) add() *message.Out {
 // fails the whole batch in Send.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	o := b.add()
-	o.Tag, o.Registered = tag, true
-	if err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey); err != nil {
+	rights, err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey)
+	o.Tag, o.Registered = tag, rights.has(PeersRead)
+	if err != nil {
 		if b.err == nil {
 			b.err = err
 		}

@@ -2,6 +2,7 @@ package rma_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -91,4 +92,26 @@ func ExampleRemote() {
 	}
 	fmt.Println(mem.Bytes()[8] + mem.Bytes()[15]) // 5, at one end or the other
 	// Output: 5
+}
+
+// Peers read from this memory, and cannot write to it.
+func ExampleAccess() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	table, err := eng.Alloc(4096, rma.PeersRead)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := table.Key()
+	self := eng.Peer(eng.Rank())
+	fmt.Println(self.GetBytes(make([]byte, 8), key.At(0)).Wait(ctx))
+	err = self.PutBytes(key.At(0), make([]byte, 8)).Wait(ctx)
+	fmt.Println(errors.Is(err, rma.ErrRemoteAccess))
+	// Output:
+	// <nil>
+	// true
 }

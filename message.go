@@ -30,14 +30,15 @@ func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	var data []byte
 	var lkey, rkey uint32
-	if err := b.out(p, &data, &lkey, &rkey); err != nil {
+	rights, err := b.out(p, &data, &lkey, &rkey)
+	if err != nil {
 		return p.refuse(kindSend, err)
 	}
 	if r := p.sendNow(tag, data); r.eng != nil {
 		return r
 	}
 	o := p.newMessage(kindSend)
-	o.out.Data, o.out.Tag, o.out.LKey, o.out.RKey, o.out.Registered = data, tag, lkey, rkey, true
+	o.out.Data, o.out.Tag, o.out.LKey, o.out.RKey, o.out.Registered = data, tag, lkey, rkey, rights.has(PeersRead)
 	return p.message(o)
 }
 
@@ -74,11 +75,12 @@ func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o := p.newMessage(kindRecv)
 	o.in.Tag = tag
-	if err := b.out(p, &o.in.Buf, &o.in.LKey, &o.in.RKey); err != nil {
+	rights, err := b.out(p, &o.in.Buf, &o.in.LKey, &o.in.RKey)
+	if err != nil {
 		o.recycle()
 		return RecvRequest{p.refuse(kindRecv, err)}
 	}
-	o.in.Registered, o.in.Remote = true, true
+	o.in.Registered, o.in.Remote = true, rights.has(PeersWrite)
 	return RecvRequest{p.message(o)}
 }
 
@@ -157,12 +159,13 @@ func (t *proto) handReceive(p *Peer, o *op) {
 }
 
 // out names the buffer's memory and its keys on the link to p.
-func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) error {
+func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
 	s, err := b.sge(p.eng, p.link)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
-	*rkey = b.region.Key().k.RKeys[p.num]
-	return nil
+	k := b.region.reg.Key()
+	*rkey = k.RKeys[p.num]
+	return Access(k.Rights), nil
 }

@@ -48,7 +48,7 @@ func (p *Peer) now(kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32) Req
 
 // nowWord is now for an atomic of a link. It returns what the word held.
 func (p *Peer) nowWord(kind fabric.Op, at Remote, compare, operand uint64) (r AtomicRequest) {
-	addr, rkey, err := p.reach(at, 8)
+	addr, rkey, err := p.reach(at, 8, fabric.AccessRemoteAtomic)
 	e := p.eng
 	if err != nil || addr%8 != 0 || e.closed.Load() || trace.IsEnabled() || !e.prog.Own() {
 		return r

@@ -83,7 +83,7 @@ func (p *Peer) move(kind fabric.Op, remote Remote, local Buffer) Request {
 		return p.refuse(kind, err)
 	}
 	if p.soon && local.n <= nowMax && local.n > 0 {
-		addr, rkey, err := p.reach(remote, uint64(local.n))
+		addr, rkey, err := p.reach(remote, uint64(local.n), right(kind))
 		if err != nil {
 			return p.refuse(kind, err)
 		}
@@ -96,10 +96,10 @@ func (p *Peer) move(kind fabric.Op, remote Remote, local Buffer) Request {
 	return p.submit(o, remote, uint64(local.n))
 }
 
-// reach checks n bytes of the peer's memory against what the key says, as a
+// reach checks an access to n bytes of the peer's memory against what the key says, as a
 // courtesy, so that a slip of this side does not cost the connection; the target
 // checks again.
-func (p *Peer) reach(at Remote, n uint64) (addr uint64, rkey uint32, err error) {
+func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey uint32, err error) {
 	switch k := at.key; {
 	case k == nil || k.k.Rails>>p.num&1 == 0:
 		return 0, 0, ErrBadKey
@@ -107,15 +107,28 @@ func (p *Peer) reach(at Remote, n uint64) (addr uint64, rkey uint32, err error) 
 		return 0, 0, ErrWrongPeer
 	case at.off > k.k.Len || n > k.k.Len-at.off:
 		return 0, 0, ErrBounds
+	case k.k.Rights&need != need:
+		return 0, 0, ErrRemoteAccess
 	default:
 		return k.k.Addr + at.off, k.k.RKeys[p.num], nil
 	}
 }
 
+// right is what an operation needs of the memory that it is about.
+func right(kind fabric.Op) fabric.Access {
+	switch kind {
+	case fabric.OpWrite, kindPutSignal:
+		return fabric.AccessRemoteWrite
+	case fabric.OpRead:
+		return fabric.AccessRemoteRead
+	}
+	return fabric.AccessRemoteAtomic
+}
+
 // submit checks the n bytes of the peer's memory that o is about, and hands o in.
 func (p *Peer) submit(o *op, at Remote, n uint64) Request {
 	var err error
-	if o.remote, o.rkey, err = p.reach(at, n); err != nil {
+	if o.remote, o.rkey, err = p.reach(at, n, right(o.kind)); err != nil {
 		return p.drop(o, err)
 	}
 	return p.handIn(o)

@@ -24,23 +24,24 @@ type Buffer struct {
 	off, n int
 }
 
-// Alloc returns size bytes of zeroed memory outside the Go heap, registered
-// for access by all peers. A region of no bytes has a key as well, with which nothing can be
-// reached.
-func (e *Engine) Alloc(size int) (*Region, error) {
+// Alloc returns size bytes of zeroed memory outside the Go heap, registered for peers
+// with the rights given; without any, with all. A region of no bytes has a key as well, with
+// which nothing can be reached.
+func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	defer trace.StartRegion(context.Background(), regionRegister).End()
-	reg, err := e.memory.Alloc(size, fabric.AccessAll, offheap.Regions)
+	reg, err := e.memory.Alloc(size, rights(access), offheap.Regions)
 	return e.region(reg, err)
 }
 
-// Register makes memory of the application reachable for all peers. Memory of
-// the Go heap is pinned until the region is closed; prefer Alloc.
-func (e *Engine) Register(mem []byte) (*Region, error) {
+// Register makes memory of the application reachable for peers, with the rights given;
+// without any, with all. Memory of the Go heap is pinned until the region is closed; prefer
+// Alloc.
+func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
 	}
 	defer trace.StartRegion(context.Background(), regionRegister).End()
-	reg, err := e.memory.Register(mem, fabric.AccessAll)
+	reg, err := e.memory.Register(mem, rights(access))
 	return e.region(reg, err)
 }
 

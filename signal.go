@@ -57,7 +57,7 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 	if src.n > 0 {
 		if uint64(src.n) <= p.max {
 			if o.sge, err = src.sge(p.eng, p.link); err == nil {
-				o.remote, o.rkey, err = p.reach(dst, uint64(src.n))
+				o.remote, o.rkey, err = p.reach(dst, uint64(src.n), fabric.AccessRemoteWrite)
 			}
 		} else {
 			err = p.long(o, dst, src)
@@ -78,7 +78,11 @@ func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 
 // signal hands in o with its flag. The data, if any, is set.
 func (p *Peer) signal(o *op, x *more, sig Remote, op SignalOp, value uint64) Request {
-	addr, rkey, err := p.reach(sig, 8)
+	need := fabric.AccessRemoteWrite
+	if op == SignalAdd {
+		need = fabric.AccessRemoteAtomic
+	}
+	addr, rkey, err := p.reach(sig, 8, need)
 	switch {
 	case err != nil:
 	case addr%8 != 0:

@@ -74,7 +74,7 @@ func (p *Peer) strided(kind fabric.Op, local Buffer, remote Remote, shape Shape)
 		return p.drop(o, err)
 	}
 	there := onesided.Piece{Len: plan.Remote}
-	if there.Addr, there.Key, err = p.reach(remote, plan.Remote); err != nil {
+	if there.Addr, there.Key, err = p.reach(remote, plan.Remote, right(kind)); err != nil {
 		return p.drop(o, err)
 	}
 	o.extend().cur.SetShape(here, there, s, plan)

@@ -43,7 +43,7 @@ func (p *Peer) vector(kind fabric.Op, local []Buffer, remote []Span) Request {
 		if s.n < 0 {
 			return p.drop(o, ErrBounds)
 		}
-		addr, rkey, err := p.reach(s.at, uint64(s.n))
+		addr, rkey, err := p.reach(s.at, uint64(s.n), right(kind))
 		if err != nil {
 			return p.drop(o, err)
 		}
@@ -73,7 +73,7 @@ func (p *Peer) long(o *op, remote Remote, local Buffer) error {
 	if err != nil {
 		return err
 	}
-	addr, rkey, err := p.reach(remote, s.Len)
+	addr, rkey, err := p.reach(remote, s.Len, right(o.kind))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ type Window struct {
 }
 
 // Window allocates size bytes, zeroed, registered, outside the Go heap, and joins
-// them with those that the other ranks allocate by the same call. Sizes may differ, and be 0.
+// them with those that the other ranks allocate by the same call. Sizes may differ, and be
+// 0, and so may what peers are allowed, which is as for Alloc.
 // All ranks must call it, in the same order if there are several.
 //
 // The call succeeds on all ranks or on none. If a rank cannot allocate, it fails on
@@ -34,11 +35,11 @@ type Window struct {
 // all ranks have called it, that rank has given the call up for all: each gets a
 // *PeerError that names it and wraps ErrGivenUp, or, if a rank is gone, ErrPeerGone. The
 // next call is a new one on all ranks. See also ErrUndecided.
-func (e *Engine) Window(ctx context.Context, size int) (*Window, error) {
+func (e *Engine) Window(ctx context.Context, size int, access ...Access) (*Window, error) {
 	var failed error
 	c, all, err := e.together(ctx, &e.windows, "window", size, func() ([]byte, *Region) {
 		var mem *Region
-		mem, failed = e.Alloc(size)
+		mem, failed = e.Alloc(size, access...)
 		return part(mem, failed), mem
 	})
 	if err != nil {

@@ -1,0 +1,153 @@
+package rma
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// accesses are operations on the 4096 bytes of a key, by what they need.
+func accesses(ctx context.Context, p *Peer, mem *Region, k *Key) map[string]struct {
+	need Access
+	do   func() error
+} {
+	type access = struct {
+		need Access
+		do   func() error
+	}
+	return map[string]access{
+		"put":            {PeersWrite, func() error { return p.Put(k.At(0), mem.Slice(0, 8)).Wait(ctx) }},
+		"long put":       {PeersWrite, func() error { return p.Put(k.At(0), mem.Slice(0, 4096)).Wait(ctx) }},
+		"put of bytes":   {PeersWrite, func() error { return p.PutBytes(k.At(0), make([]byte, 4096)).Wait(ctx) }},
+		"vector":         {PeersWrite, func() error { return p.PutV([]Span{k.Slice(0, 8)}, []Buffer{mem.Slice(0, 8)}).Wait(ctx) }},
+		"strided":        {PeersWrite, func() error { return p.PutStrided(k.At(0), mem.Slice(0, 4096), Shape2D(8, 4, 16, 16)).Wait(ctx) }},
+		"signal":         {PeersWrite, func() error { return p.Signal(k.At(0), SignalSet, 1).Wait(ctx) }},
+		"adding signal":  {PeersAtomic, func() error { return p.Signal(k.At(0), SignalAdd, 1).Wait(ctx) }},
+		"put and signal": {PeersWrite, func() error { return p.PutSignal(k.At(8), mem.Slice(0, 8), k.At(0), SignalSet, 1).Wait(ctx) }},
+		"get":            {PeersRead, func() error { return p.Get(mem.Slice(0, 8), k.At(0)).Wait(ctx) }},
+		"long get":       {PeersRead, func() error { return p.Get(mem.Slice(0, 4096), k.At(0)).Wait(ctx) }},
+		"get of bytes":   {PeersRead, func() error { return p.GetBytes(make([]byte, 4096), k.At(0)).Wait(ctx) }},
+		"fetch-add":      {PeersAtomic, func() error { _, err := p.FetchAdd(k.At(0), 1).Wait(ctx); return err }},
+		"swap":           {PeersAtomic, func() error { _, err := p.Swap(k.At(0), 1).Wait(ctx); return err }},
+		"half":           {PeersAtomic, func() error { _, err := p.FetchAdd32(k.At(0), 1).Wait(ctx); return err }},
+		"accumulate":     {PeersWrite | PeersAtomic, func() error { return Accumulate(p, k.At(0), Sum, []uint64{1}).Wait(ctx) }},
+	}
+}
+
+// A peer can do what it has the right to, and nothing else; what it is refused costs
+// nothing and changes nothing.
+func TestAccess(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, _ := share(t, es, 4096)
+		testutil.Fill(mems[0].Bytes(), 1, 0)
+		for _, rights := range []Access{PeersNothing, PeersRead, PeersWrite, PeersAtomic, PeersRead | PeersWrite, PeersWrite | PeersAtomic} {
+			for _, register := range []bool{false, true} {
+				mem, err := es[1].Alloc(4096, rights)
+				if register {
+					require.NoError(t, mem.Close())
+					mem, err = es[1].Register(make([]byte, 4096), rights)
+				}
+				require.NoError(t, err)
+				key := mem.Key()
+				for what, x := range accesses(ctx, es[0].Peer(1), mems[0], &key) {
+					clear(mem.Bytes())
+					err := x.do()
+					if rights.has(x.need) {
+						require.NoError(t, err, "%s with %b", what, rights)
+						continue
+					}
+					require.ErrorIs(t, err, ErrRemoteAccess, "%s with %b", what, rights)
+					require.NotErrorIs(t, err, ErrFlushed, "%s with %b", what, rights)
+					require.Equal(t, make([]byte, 4096), mem.Bytes(), "%s with %b", what, rights)
+				}
+				require.NoError(t, es[0].FlushAll(ctx))
+				require.NoError(t, mem.Close())
+			}
+		}
+	})
+}
+
+// A peer that takes a right which its key does not have is refused by the owner.
+func TestTakenRights(t *testing.T) {
+	for what := range accesses(context.Background(), nil, nil, &Key{}) {
+		t.Run(what, func(t *testing.T) {
+			onAll(t, 2, func(t *testing.T, es []*Engine) {
+				ctx := testutil.Context(t, patience)
+				mems, _ := share(t, es, 4096)
+				testutil.Fill(mems[0].Bytes(), 1, 0)
+				mine := bytes.Clone(mems[0].Bytes())
+				mem, err := es[1].Alloc(4096, PeersNothing)
+				require.NoError(t, err)
+				key := mem.Key()
+				key.k.Rights = fabric.AccessAll
+				x := accesses(ctx, es[0].Peer(1), mems[0], &key)[what]
+				require.ErrorIs(t, x.do(), ErrRemoteAccess)
+				require.Equal(t, make([]byte, 4096), mem.Bytes())
+				require.Equal(t, mine, mems[0].Bytes())
+			})
+		})
+	}
+}
+
+// Messages go from and to memory that peers have no right to.
+func TestMessagesOfPrivateMemory(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		ctx := testutil.Context(t, patience)
+		const n = 1 << 20
+		for _, rights := range []Access{PeersNothing, PeersRead, PeersWrite} {
+			from, err := es[0].Alloc(n, rights)
+			require.NoError(t, err)
+			to, err := es[1].Alloc(n, rights)
+			require.NoError(t, err)
+			for round, size := range []int{8, 5000, n, n, n} {
+				testutil.Fill(from.Bytes()[:size], uint64(round), 0)
+				r := es[1].Peer(0).RecvBuffer(1, to.Slice(0, size))
+				var s Request
+				if round%2 == 0 {
+					s = es[0].Peer(1).SendBuffer(1, from.Slice(0, size))
+				} else {
+					b := es[0].Peer(1).Batch()
+					b.AddBuffer(1, from.Slice(0, size))
+					s = b.Send()
+				}
+				got, err := r.Wait(ctx)
+				require.NoError(t, err, "%b", rights)
+				require.Equal(t, size, got)
+				require.NoError(t, s.Wait(ctx), "%b", rights)
+				require.NoError(t, testutil.Verify(to.Bytes()[:size], uint64(round), 0))
+			}
+			require.NoError(t, from.Close())
+			require.NoError(t, to.Close())
+		}
+	})
+}
+
+// Each rank says what others may do with its part of a window.
+func TestWindowAccess(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			w, err := e.Window(ctx, 64, []Access{PeersRead, PeersWrite}[e.Rank()])
+			if err != nil {
+				return err
+			}
+			p, you := e.Peer(1-e.Rank()), 1-e.Rank()
+			put, get := p.Put(w.At(you, 0), w.Slice(8, 8)).Wait(ctx), p.Get(w.Slice(16, 8), w.At(you, 0)).Wait(ctx)
+			if you == 1 {
+				put, get = get, put
+			}
+			if get != nil || !errors.Is(put, ErrRemoteAccess) {
+				return fmt.Errorf("rank %d: %v, %v", e.Rank(), put, get)
+			}
+			return w.Free(ctx)
+		})
+	})
+}
