@@ -159,7 +159,7 @@ func (t *proto) openWay(p *Peer) {
 	if e.closed.Load() {
 		return
 	}
-	e.tasks.Go(func() {
+	e.begin(func() {
 		there, mine, err := p.findWay()
 		e.prog.Do(func() {
 			r := &p.asks

@@ -68,7 +68,7 @@ func (p *Peer) callLocked() {
 	}
 	ctx, hangUp := context.WithCancelCause(e.life)
 	p.dial.hangUp = hangUp
-	e.tasks.Go(func() {
+	e.begin(func() {
 		defer hangUp(nil)
 		p.connect(ctx)
 	})
@@ -228,7 +228,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 		}
 		p.dial.theirs <- k
 		if err := p.dial.err; err != nil && p.refusal(err) { // too late
-			e.tasks.Go(func() { p.refuseKnock(err) })
+			e.begin(func() { p.refuseKnock(err) })
 			return
 		}
 		p.callLocked()

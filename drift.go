@@ -38,7 +38,7 @@ func (p *Peer) drifted(modes logp.ModeSet) {
 		return
 	}
 	// Logs and files may take their time; the links must not wait for them.
-	e.tasks.Go(func() {
+	e.begin(func() {
 		e.cfg.Logger.Warn("rma: link is not as measured", "rank", p.rank, "link", p.Link(), "slower", ways)
 		store, key := e.profile(p.link)
 		if store == nil {

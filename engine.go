@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
@@ -64,6 +65,9 @@ type Engine struct {
 // cfg may be nil. Where ctx has no deadline, Config.SetupTimeout bounds it.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	defer trace.StartRegion(ctx, regionOpen).End()
+	if bubble.Inside() {
+		return nil, fmt.Errorf("rma: open: %w", errBubble)
+	}
 	c, o, w, err := cfg.effective()
 	if err != nil {
 		return nil, fmt.Errorf("rma: open: %w", err)
@@ -78,6 +82,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: &proto{}, barrier: barrier{turn: make(chan struct{}, 1)}}
 	e.life, e.die = context.WithCancel(context.Background())
+	e.life.Done() // makes the channel here, outside of all bubbles
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		if err = e.setup(ctx); err == nil {
 			return e, nil
@@ -104,6 +109,26 @@ func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 // Progress drives the links once, for goroutines that spin on memory which a
 // peer writes. It reports whether anything happened.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
+
+// errBubble refuses a bubble of testing/synctest: its clock would stand still while the
+// engine's goroutines wait for peers, and these would wait for the clock.
+var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
+
+// begin starts a goroutine of the engine, outside of all bubbles. Under Engine.mu,
+// where closed has been looked at.
+func (e *Engine) begin(f func()) {
+	if !bubble.Inside() {
+		e.tasks.Go(f)
+		return
+	}
+	e.prog.Outside(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.closed.Load() {
+			e.tasks.Go(f)
+		}
+	})
+}
 
 // BeforeClose has Close call f before it ends anything: for libraries that have
 // something to deliver still. f must return; calls of Close that come meanwhile wait.

@@ -86,7 +86,7 @@ func (t *proto) openServe(p *Peer) {
 	if e.closed.Load() {
 		return
 	}
-	e.tasks.Go(func() {
+	e.begin(func() {
 		var val []byte
 		reg, err := e.links[p.link].Alloc(onesided.Slots*onesided.SlotSize, fabric.AccessLocalWrite|fabric.AccessRemoteWrite)
 		if err == nil {

@@ -55,7 +55,7 @@ func (p *Peer) startTalkLocked() {
 	if p.own || e.closed.Load() {
 		return // messages to oneself are copied from request to request
 	}
-	e.tasks.Go(func() {
+	e.begin(func() {
 		ch, err := p.openTalk()
 		if err != nil && e.life.Err() != nil {
 			err = ErrClosed

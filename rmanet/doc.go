@@ -72,6 +72,12 @@
 // links ([rma.Event]). What happened before a Write happens before the Read of it, for
 // the race detector too.
 //
+// # testing/synctest
+//
+// Connections of an engine that was opened outside may be made and used in a bubble.
+// They are like sockets there: who waits for one holds up the bubble's clock, and
+// deadlines are measured by the clock outside.
+//
 // # Hostile peers
 //
 // Frames are checked against what this side has granted and seen. A peer that breaks

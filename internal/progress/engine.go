@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,9 @@ type Engine struct {
 	patience cpu.Patience
 
 	events *events
+	begun  atomic.Bool // starts is not empty
+	mu     sync.Mutex
+	starts []func()      // for the progress goroutine to call
 	nudge  chan struct{} // wakes from dozing
 	closed atomic.Bool
 	quit   chan struct{} // closed by Close
@@ -113,6 +117,28 @@ func (e *Engine) Close() error {
 	}
 	<-e.ended
 	return e.events.close()
+}
+
+// Outside calls f in a while, in the progress goroutine: in no bubble of
+// testing/synctest, where the caller may be. f must not wait.
+func (e *Engine) Outside(f func()) {
+	e.mu.Lock()
+	e.starts = append(e.starts, f)
+	e.begun.Store(true)
+	e.mu.Unlock()
+	e.wake()
+}
+
+// callOutside calls what Outside was given.
+func (e *Engine) callOutside() {
+	e.mu.Lock()
+	fs := e.starts
+	e.starts = nil
+	e.begun.Store(false)
+	e.mu.Unlock()
+	for _, f := range fs {
+		f()
+	}
 }
 
 // Err is an error of arming or waiting, after which the engine only polls

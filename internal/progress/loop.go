@@ -27,6 +27,9 @@ func (e *Engine) loop() {
 	var seen uint64
 	slice := minDoze
 	for !e.closed.Load() {
+		if e.begun.Load() {
+			e.callOutside()
+		}
 		if !e.tryLock(ownerLoop) {
 			if e.owner.Load() == ownerApp {
 				e.doze(timer, minDoze, true)
@@ -74,7 +77,7 @@ func (e *Engine) letIn() {
 // there is no such driver, the goroutine must not doze while others are parked.
 func (e *Engine) doze(timer *time.Timer, d time.Duration, driven bool) {
 	e.rest.Store(dozing)
-	if e.parked.Load() > 0 && !(driven && e.owner.Load() == ownerApp) || e.closed.Load() {
+	if e.parked.Load() > 0 && !(driven && e.owner.Load() == ownerApp) || e.closed.Load() || e.begun.Load() {
 		if !e.rest.CompareAndSwap(dozing, awake) {
 			<-e.nudge
 		}
@@ -119,8 +122,8 @@ func (e *Engine) sleep() {
 	e.armed = true
 	e.rest.Store(asleep)
 	e.release()
-	if e.closed.Load() {
-		e.wake() // Close may have found the goroutine awake
+	if e.closed.Load() || e.begun.Load() {
+		e.wake() // Close, or Outside, may have found the goroutine awake
 	}
 	if err := e.events.wait(nap); err != nil && !e.closed.Load() {
 		e.fail("wait for events", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
@@ -18,15 +19,12 @@ const (
 // Waiter is the end of one piece of work. Init it before use; it may be reused
 // after it is done and nobody waits for it any more.
 type Waiter struct {
-	state uint32 // atomically
-	ch    chan struct{}
+	state uint32        // atomically
+	ch    chan struct{} // made when somebody parks, and kept
 }
 
-// Init makes w ready for its next use. It allocates the first time only.
+// Init makes w ready for its next use.
 func (w *Waiter) Init() {
-	if w.ch == nil {
-		w.ch = make(chan struct{}, 1)
-	}
 	// Who asked about the use before, a cancellation say, may be looking still.
 	cpu.StoreRelease32(&w.state, waitPending)
 }
@@ -127,6 +125,12 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner
 func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	e.parked.Add(1)
 	defer e.parked.Add(-1)
+	if bubble.Inside() {
+		return e.parkInside(ctx, w.Done)
+	}
+	if w.ch == nil {
+		w.ch = make(chan struct{}, 1)
+	}
 	if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
 		if w.Done() {
 			return nil
@@ -154,4 +158,18 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 		return nil
 	}
 	return err
+}
+
+// parkInside is park in a bubble of testing/synctest: nobody outside may ring a bell
+// that was made there, and bells are used again.
+func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
+	for e.wake(); !done(); bubble.Nap() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case e.closed.Load():
+			return ErrClosed
+		}
+	}
+	return nil
 }

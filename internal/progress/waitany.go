@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
@@ -92,6 +93,12 @@ func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 // parkAny waits while others drive. Every waiter that is parked rings the same
 // bell; those that do get their own back before it returns.
 func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error) {
+	if bubble.Inside() {
+		e.parked.Add(1)
+		defer e.parked.Add(-1)
+		err := e.parkInside(ctx, func() bool { return ws.done(start) >= 0 })
+		return ws.done(start), err
+	}
 	b := bells.Get().(*bell)
 	defer bells.Put(b)
 	if cap(b.ch) < len(ws) {
@@ -114,6 +121,9 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 		if state == waitParked { // by us: it is in ws twice, and its finisher may be reading ch
 			b.kept = append(b.kept, nil)
 			continue
+		}
+		if w.ch == nil {
+			w.ch = make(chan struct{}, 1)
 		}
 		b.kept = append(b.kept, w.ch)
 		w.ch = b.ch
