@@ -35,7 +35,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos clean help
+.PHONY: build deps fresh test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -71,16 +71,19 @@ test: ## everything: lint, unit, race, nocgo, fuzz, launchers and, in a VM, the 
 	else printf '\n==== make test: passed in %ds, but NOT RUN:%s\n' $$((SECONDS-start)) "$$skipped"; \
 	  INSTALL=no tests/packages install "make test" $$sets || true; fi
 
+fresh: ## both README commands in an empty Debian, as root and as a user (as root; ROLES=root or user)
+	@tests/fresh/run $(ROLES)
+
 unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ included, in random order
 	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
-	for m in $(MODULES); do (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
+	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
 
 lint: ## gofmt, go vet, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
 	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) mod verify
-	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
+	@for m in $(MODULES); do echo "vet and tidy in $$m"; (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...) && (cd bench/peers && golangci-lint run ./...); \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 
@@ -90,7 +93,7 @@ race: export GORACE := atexit_sleep_ms=20
 # shmipc-go closes a session while its reader may still look: its program is left out.
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-	  set -x; $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); \
+	  $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); \
 	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GO) test -timeout $(LIMIT) -race ./...); \
 	  [ -z "$(filter bench/peers,$(MODULES))" ] || (cd bench/peers && $(GO) test -timeout $(LIMIT) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
 	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \

@@ -29,7 +29,7 @@ func (f *reportFlags) elsewhere(ctx context.Context, req bench.Request, rep *rep
 	lines, log := filepath.Join(f.out, "verbs.jsonl"), filepath.Join(f.out, "verbs.log")
 	left := req.Points() + f.modelSteps()
 	defer func() { p.skip(left) }()
-	p.note("verbs: starting " + strings.Fields(f.verbsBy)[0])
+	p.note(fmt.Sprintf("verbs by %s, see %s", strings.Fields(f.verbsBy)[0], log))
 	if err := f.startElsewhere(ctx, lines, log, func(text string) {
 		if left > 0 {
 			left--

@@ -2,7 +2,7 @@
 // and MPICH's mpirun, and Slurm's srun, whose daemons the test starts for itself
 // with a configuration of two nodes on this host.
 //
-//	tests/launchers/run             or: make launchers
+//	tests/launchers/run                 or: make launchers
 //	tests/packages missing launchers    the Debian packages that it takes and that are not there
 //
 // The test binary is also the program of the ranks. Launchers of several hosts

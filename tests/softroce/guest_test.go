@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -227,6 +228,28 @@ func TestTargetsAreListedOnce(t *testing.T) {
 		pkgs[g.pkg], names[g.binaryName()] = true, true
 		require.Equal(t, g.pkg, cleanPkg("./"+g.pkg+"/"))
 	}
+}
+
+// tests/packages reads the same list and finds the same missing.
+func TestPackagesScript(t *testing.T) {
+	t.Parallel()
+	for _, sets := range [][]string{{"common", "qemu"}, {"uml"}, {"perf"}, {"launchers"}, {"abi", "verbs", "native"}} {
+		out, err := exec.Command("../packages", append([]string{"missing"}, sets...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.ElementsMatch(t, missing(sets...), strings.Fields(string(out)), sets)
+	}
+	// Without the right or the wish to install, it says what to do.
+	cmd := exec.Command("../packages", "install", "make x", "uml", "perf", "launchers")
+	cmd.Env = append(os.Environ(), "INSTALL=no")
+	out, err := cmd.CombinedOutput()
+	if len(missing("uml", "perf", "launchers")) == 0 {
+		require.NoError(t, err)
+		require.Empty(t, out)
+		return
+	}
+	require.Error(t, err)
+	require.Equal(t, 3, cmd.ProcessState.ExitCode())
+	require.Regexp(t, `^make x: packages are missing`, string(out))
 }
 
 func TestAptLine(t *testing.T) {

@@ -8,6 +8,7 @@
 //	report.go   Report and the page
 //	page.html   its template
 //	lines.go    JSON lines of everything in a report
+//	summary.go  what a person wants to see first, as text
 //	series.go   which results form a curve, its name and colour
 //	plots.go    curves and bars as SVG
 //	choice.go   the page of heat maps; choice.html its template

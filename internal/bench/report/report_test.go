@@ -175,3 +175,33 @@ func TestNumber(t *testing.T) {
 		require.Equal(t, want, number(v))
 	}
 }
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	r := full()
+	r.Results = append(r.Results, sweep("tcp", "KVM", "", 9)[0]) // of one size alone: the median is the round before
+	var b strings.Builder
+	require.NoError(t, r.WriteSummary(&b))
+	require.Less(t, strings.Count(b.String(), "\n"), 40, "what fits on a screen")
+	require.Contains(t, b.String(), `
+                    shm       tcp verbs (user mode linux)
+put         8     0.151       3.2                       9
+`)
+	require.Contains(t, b.String(), "get        1M")
+	require.Contains(t, b.String(), "bandwidth, MB/s")
+	require.Contains(t, b.String(), "cas         8         5     0.234")
+	require.True(t, strings.HasSuffix(b.String(), "\na <b>note</b>\n"))
+
+	// Other sizes: the ends of what there is; what a link has not is a dash.
+	few := &Report{Results: []bench.Result{
+		{Test: bench.Lat, Op: bench.Put, Fabric: "shm", Size: 16, LatUS: bench.Latency{P50: 1}},
+		{Test: bench.Lat, Op: bench.Put, Fabric: "shm", Size: 32, LatUS: bench.Latency{P50: 2}},
+		{Test: bench.Lat, Op: bench.Put, Fabric: "tcp", Size: 48, LatUS: bench.Latency{P50: 3}},
+	}}
+	b.Reset()
+	require.NoError(t, few.WriteSummary(&b))
+	require.Contains(t, b.String(), "put        16         1         –\nput        48         –         3\n")
+	b.Reset()
+	require.NoError(t, (&Report{}).WriteSummary(&b))
+	require.Empty(t, b.String())
+}
