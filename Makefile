@@ -35,7 +35,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos clean help
+.PHONY: build deps fresh test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -137,6 +137,9 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 
 launchers: ## jobs under mpirun (Open MPI, MPICH) and srun, for real
 	@RMA_REQUIRE_LAUNCHERS=$(RMA_REQUIRE_LAUNCHERS) tests/launchers/run
+
+suites: ## other projects' tests over rmanet beside sockets (SUITES=net/http,yamux; ARGS=-json f)
+	@tests/suites/run $(ARGS)
 
 abi: ## verbs' own header against <infiniband/verbs.h> and libibverbs
 	RMA_REQUIRE_RDMA=1 $(GO) test -count=1 -run '^Test(ABI|SymbolVersions|SystemLibrary)' ./verbs
