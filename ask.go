@@ -2,7 +2,6 @@ package rma
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
@@ -159,8 +158,8 @@ func (t *proto) openWay(p *Peer) {
 	if e.closed.Load() {
 		return
 	}
-	e.begin(func() {
-		there, mine, err := p.findWay()
+	p.task(func(d *dial) {
+		there, mine, err := p.findWay(d)
 		e.prog.Do(func() {
 			r := &p.asks
 			r.mine, r.there = mine, there
@@ -173,9 +172,9 @@ func (t *proto) openWay(p *Peer) {
 }
 
 // findWay learns where the peer's slots are, and makes their copies.
-func (p *Peer) findWay() (there fabric.RemoteKey, mine fabric.Region, err error) {
+func (p *Peer) findWay(d *dial) (there fabric.RemoteKey, mine fabric.Region, err error) {
 	e := p.eng
-	b, err := e.job.Get(e.life, p.rank, "accumulate/"+strconv.Itoa(e.Rank()))
+	b, err := e.job.Get(d.life, p.rank, d.name("accumulate", e.Rank()))
 	if err == nil {
 		if there, _, err = fabric.ParseRemoteKey(b); err == nil && there.Len < onesided.Slots*onesided.SlotSize {
 			err = ErrBadKey

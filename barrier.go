@@ -2,11 +2,13 @@ package rma
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
 	"runtime"
 	"runtime/trace"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +55,9 @@ type barrier struct {
 // the barrier all the same, which may be complete for others: its next call of Barrier
 // goes on with the same one. A rank that is gone, or that another cannot reach any
 // more, ends this one and all that follow, on all ranks, with an error that wraps
-// ErrPeerGone or ErrFlushed, in a *PeerError that names it.
+// ErrPeerGone, ErrPeerHung or ErrFlushed, in a *PeerError that names it. Where all ranks
+// live, the next call goes on with the same barrier; on a rank that is itself cut off from
+// another, once Peer.Reset has mended that.
 //
 // The first few go through the job's server. Those later go from rank to rank, in
 // ⌈log2 n⌉ rounds of signals of a microsecond or so, unless a host has more ranks than
@@ -87,8 +91,10 @@ func (e *Engine) Barrier(ctx context.Context) error {
 func (e *Engine) meet(ctx context.Context) error {
 	b := &e.barrier
 	switch {
-	case b.err != nil:
+	case b.err != nil && (b.words == nil || e.cutOff()):
 		return b.err
+	case b.err != nil:
+		return e.again(ctx)
 	case b.count == seldom:
 		return e.census(ctx)
 	case b.words == nil:
@@ -133,7 +139,7 @@ func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err 
 			return nil, e.jobError("barrier", err)
 		}
 	}
-	all, err = b.x.Wait(ctx)
+	all, err = e.attending(ctx, "barrier", b.x, b.x.Wait)
 	err = e.jobError("barrier", err)
 	if b.x.Over() {
 		b.x, b.err = nil, err
@@ -208,6 +214,52 @@ func (e *Engine) breakBarrier(err error) error {
 		e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, word).Then(func(error) {})
 	}
 	return b.err
+}
+
+// cutOff reports whether this rank has lost its connection with any other.
+func (e *Engine) cutOff() (is bool) {
+	e.prog.Do(func() { is = slices.ContainsFunc(e.peers, func(p *Peer) bool { return p.down != nil && !p.own }) })
+	return is
+}
+
+// again goes on after a barrier from rank to rank that broke, on a rank that is cut off from
+// nobody (any more): through the server, and so do those that
+// follow, since nobody knows what the words of others hold. Each rank brings the number of
+// its barrier. Who is a barrier ahead has seen that all had come to the one before.
+func (e *Engine) again(ctx context.Context) error {
+	b := &e.barrier
+	var err error
+	if b.x == nil {
+		if b.x, err = e.job.Exchange("barrier", "rma/barrier again", binary.LittleEndian.AppendUint64(nil, b.seq)); err != nil {
+			return e.jobError("barrier", err)
+		}
+	}
+	all, err := e.attending(ctx, "barrier", b.x, b.x.Wait)
+	if err = e.jobError("barrier", err); !b.x.Over() {
+		return err
+	}
+	b.x, b.words, b.err, b.under = nil, nil, err, false
+	for _, r := range b.told {
+		r.Then(func(error) {})
+	}
+	b.told = nil
+	if err != nil {
+		return err
+	}
+	first, last := b.seq, b.seq
+	for r, v := range all {
+		if len(v) != 8 {
+			b.err = &PeerError{Rank: r, Op: "barrier", Err: ErrPeerMisbehaves}
+			return b.err
+		}
+		n := binary.LittleEndian.Uint64(v)
+		first, last = min(first, n), max(last, n)
+	}
+	if b.seq == first {
+		return nil
+	}
+	_, err = e.viaServer(ctx, nil)
+	return err
 }
 
 // brokenBy is what such a word says.

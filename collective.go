@@ -3,7 +3,9 @@ package rma
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -31,7 +33,7 @@ func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, b
 		return nil, nil, ErrClosed
 	}
 	if c := d.Swap(nil); c != nil {
-		all, err := c.finish(ctx, d)
+		all, err := e.finish(ctx, c, d)
 		switch {
 		case err == nil && c.about == about:
 			return c, all, nil
@@ -49,13 +51,13 @@ func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, b
 		c.drop()
 		return nil, nil, e.jobError(op, err)
 	}
-	all, err := c.finish(ctx, d)
+	all, err := e.finish(ctx, c, d)
 	return c, all, e.jobError(op, err)
 }
 
 // finish waits for the end of the call. If ctx ends before, it fails on all ranks.
-func (c *collective) finish(ctx context.Context, d *doubt) ([][]byte, error) {
-	all, err := c.x.Finish(ctx)
+func (e *Engine) finish(ctx context.Context, c *collective, d *doubt) ([][]byte, error) {
+	all, err := e.attending(ctx, c.op, c.x, c.x.Finish)
 	switch {
 	case errors.Is(err, wireup.ErrUndecided):
 		d.Store(c)
@@ -69,4 +71,41 @@ func (c *collective) drop() {
 	if c.mem != nil {
 		_ = c.mem.Close() // nobody has a key of it, or uses what he has
 	}
+}
+
+// attending waits for all ranks by wait, and no longer than until one that x waits for is
+// found to hang: the error is a *PeerError then that names it. This rank connects with those that
+// are late, to look at them.
+func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
+	if e.cfg.HangTimeout <= 0 {
+		return wait(ctx)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
+		defer close(ended)
+		for _, r := range x.Missing() {
+			e.Peer(r).call()
+		}
+		for ev := range e.Watch(ctx) {
+			if ev.State == PeerHung && slices.Contains(x.Missing(), ev.Rank) {
+				stop(&PeerError{Rank: ev.Rank, Op: op, Err: ev.Err})
+				return
+			}
+		}
+	})
+	all, err := wait(ctx)
+	var hung *PeerError
+	found := errors.As(context.Cause(ctx), &hung)
+	stop(nil)
+	if !late.Stop() {
+		<-ended
+	}
+	switch {
+	case err == nil || !found:
+		return all, err
+	case errors.Is(err, wireup.ErrUndecided):
+		return nil, errors.Join(err, hung)
+	}
+	return nil, hung
 }

@@ -14,11 +14,12 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
 		if c.Op >= fabric.OpNotify || c.ID>>48-talkTag < talkTags {
-			switch {
+			switch p := t.of(c.EP); {
+			case p == nil:
 			case c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic:
-				t.notified(c)
-			case int64(c.EP) < int64(len(t.peers)): // else the passive end of the connection with oneself
-				t.completeTalk(t.peers[c.EP], c)
+				t.notified(p, c)
+			default:
+				t.completeTalk(p, c)
 			}
 			continue
 		}
@@ -60,10 +61,10 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 // completeAck takes the completion of an acknowledgement or of a read of a heartbeat, or
 // one that nobody here waits for.
 func (t *proto) completeAck(c *fabric.Completion) {
-	if c.ID != ackID && c.ID != beatID || int64(c.EP) >= int64(len(t.peers)) {
+	p := t.of(c.EP)
+	if p == nil || c.ID != ackID && c.ID != beatID {
 		return
 	}
-	p := t.peers[c.EP]
 	p.flying--
 	p.full = false
 	switch {

@@ -2,8 +2,10 @@ package rma
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,15 +17,32 @@ import (
 // Keys of what two ranks tell each other through the job.
 const (
 	keyKnock  = "ep"    // a knock: connect with it
-	keyRefuse = "ep/no" // why not
-	keyTalk   = "talk"  // nothing: there will be messages, if the other side makes its channel
+	keyRefuse = "ep/no" // the number of a connection (4), why there will be none
+	keyTalk   = "talk"  // the number of the connection (4) that there will be messages on, if the other side makes its channel
 )
 
-// selfID marks the passive end of the connection with oneself.
-const selfID = 1 << 31
+// The ID of an endpoint is the rank of the peer and, above, the number of the
+// connection: links may have an event of one that is over. selfID marks the passive end
+// of the connection with oneself.
+const (
+	rankBits = 16
+	selfID   = 1 << 31
+)
 
-// dial is the making of the connection with a peer, at the first operation in
-// either direction: once in a job, for a connection that is lost is not replaced.
+func (d *dial) id(rank int) uint32 { return uint32(rank) | d.number<<rankBits&^selfID }
+
+// of is the peer that the endpoint of this ID connects with; nil if it is over, or the
+// passive end of the connection with oneself.
+func (t *proto) of(ep uint32) *Peer {
+	if r := ep & (1<<rankBits - 1); int64(r) < int64(len(t.peers)) && t.peers[r].id == ep {
+		return t.peers[r]
+	}
+	return nil
+}
+
+// dial is the making of a connection with a peer, at the first operation in either
+// direction, and its life. One that is lost is replaced only by Peer.Reset, and the
+// next has the next number: what belongs to another one is told by it.
 //
 //	this side                         the peer
 //	first operation (queued)
@@ -36,6 +55,7 @@ const selfID = 1 << 31
 // answer comes from a goroutine of the engine: the peer's application need not
 // call anything.
 type dial struct {
+	number uint32
 	begun  atomic.Bool
 	theirs chan knock    // the peer's, once
 	done   chan struct{} // closed when connecting has ended, well or not
@@ -44,15 +64,45 @@ type dial struct {
 	hangUp  context.CancelCauseFunc // ends it early; nil before it has begun
 	heard   bool                    // the peer has knocked
 	refused bool                    // and was told no
+	over    bool                    // there will be no more tasks
 	err     error                   // why there is no connection
+
+	ep    fabric.Endpoint // set before done is closed, nil if there is none
+	life  context.Context // of what the connection has besides: channels, slots
+	end   context.CancelFunc
+	tasks sync.WaitGroup // goroutines that see to it
 }
 
-func newDial() dial { return dial{theirs: make(chan knock, 1), done: make(chan struct{})} }
+func newDial(life context.Context, number uint32) *dial {
+	d := &dial{number: number, theirs: make(chan knock, 1), done: make(chan struct{})}
+	d.life, d.end = context.WithCancel(life)
+	return d
+}
+
+// task runs f as part of the life of the present connection, unless that is over. Under
+// Engine.mu, and not when the engine is closed.
+func (p *Peer) task(f func(d *dial)) {
+	d := p.dial.Load()
+	if d.over {
+		return
+	}
+	d.tasks.Add(1)
+	p.eng.begin(func() {
+		defer d.tasks.Done()
+		f(d)
+	})
+}
+
+// name is the name under which one of two ranks publishes something about their
+// connection for the other.
+func (d *dial) name(what string, rank int) string {
+	return fmt.Sprintf("%s/%d/%d", what, rank, d.number)
+}
 
 // call begins to connect, if nobody has. From any goroutine, the owner's
 // included; it does not wait.
 func (p *Peer) call() {
-	if p.dial.begun.Load() {
+	if p.dial.Load().begun.Load() {
 		return
 	}
 	p.eng.mu.Lock()
@@ -62,35 +112,35 @@ func (p *Peer) call() {
 
 // callLocked is call under Engine.mu.
 func (p *Peer) callLocked() {
-	e := p.eng
-	if e.closed.Load() || p.dial.begun.Swap(true) {
+	e, d := p.eng, p.dial.Load()
+	if e.closed.Load() || p.remake != nil || d.begun.Swap(true) {
 		return
 	}
 	ctx, hangUp := context.WithCancelCause(e.life)
-	p.dial.hangUp = hangUp
+	d.hangUp = hangUp
 	e.begin(func() {
 		defer hangUp(nil)
-		p.connect(ctx)
+		p.connect(ctx, d)
 	})
 }
 
 // connect makes the connection, or notes why there is none.
-func (p *Peer) connect(ctx context.Context) {
+func (p *Peer) connect(ctx context.Context, d *dial) {
 	e := p.eng
-	if d := e.cfg.SetupTimeout; d > 0 {
+	if limit := e.cfg.SetupTimeout; limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("%w: no answer within %v: %w", ErrNoConnection, d, context.DeadlineExceeded))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer within %v: %w", ErrNoConnection, limit, context.DeadlineExceeded))
 		defer cancel()
 	}
 	var theirs knock
-	ep, self, err := p.join(ctx, &theirs)
+	ep, self, err := p.join(ctx, d, &theirs)
 	if err != nil {
 		p.awaitReason(ctx)
 		err = p.unconnected(ctx, err)
 	}
 	e.mu.Lock()
-	p.dial.err = err
-	refuse := err != nil && p.refusal(err)
+	d.err, d.ep = err, ep
+	refuse := err != nil && p.refusal(d)
 	e.mu.Unlock()
 	e.prog.Do(func() {
 		switch {
@@ -110,10 +160,10 @@ func (p *Peer) connect(ctx context.Context) {
 			e.proto.wake(p)
 		}
 	})
-	close(p.dial.done)
+	close(d.done)
 	e.prog.Kick()
 	if refuse {
-		p.refuseKnock(err)
+		p.refuseKnock(d)
 	}
 }
 
@@ -127,22 +177,22 @@ func (e *Engine) unaided(ep fabric.Endpoint, link int) bool {
 }
 
 // join makes the endpoint and connects it with that of the peer, whose knock it fills in.
-func (p *Peer) join(ctx context.Context, theirs *knock) (ep, self fabric.Endpoint, err error) {
+func (p *Peer) join(ctx context.Context, d *dial, theirs *knock) (ep, self fabric.Endpoint, err error) {
 	e := p.eng
 	l := e.links[p.link]
 	o := links.ConnectOptions{
-		EndpointOptions: fabric.EndpointOptions{ID: uint32(p.rank), Depth: e.cfg.Depth, PeerTimeout: e.cfg.PeerTimeout},
+		EndpointOptions: fabric.EndpointOptions{ID: d.id(p.rank), Depth: e.cfg.Depth, PeerTimeout: e.cfg.PeerTimeout},
 		Own:             e.prog.Do,
 	}
 	if p.own {
 		return links.Loopback(ctx, l, o, selfID)
 	}
 	ep, err = links.Join(ctx, l, o, func(mine []byte) ([]byte, error) {
-		if err := e.job.Tell(ctx, p.rank, keyKnock, p.knock(mine)); err != nil {
+		if err := e.job.Tell(ctx, p.rank, keyKnock, p.knock(d, mine)); err != nil {
 			return nil, err
 		}
 		select {
-		case *theirs = <-p.dial.theirs:
+		case *theirs = <-d.theirs:
 			return theirs.address, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -189,13 +239,11 @@ func (p *Peer) unconnected(ctx context.Context, err error) error {
 
 // connected returns the endpoint, and makes the connection if need be.
 func (p *Peer) connected(ctx context.Context) (fabric.Endpoint, error) {
+	d := p.dial.Load()
 	p.call()
 	select {
-	case <-p.dial.done:
-		if p.dial.err != nil {
-			return nil, p.dial.err
-		}
-		return p.ep, nil // set before done was closed, and never again
+	case <-d.done:
+		return d.ep, d.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -211,44 +259,78 @@ func (e *Engine) told(from int, key string, val []byte) {
 		return
 	}
 	p := e.peers[from]
-	switch {
-	case key == keyRefuse:
-		if p.dial.hangUp != nil {
-			p.dial.hangUp(fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, from, val))
+	d := p.dial.Load()
+	switch key {
+	case keyRefuse:
+		if n, text, ok := ofNumber(val); ok && n == d.number && d.hangUp != nil {
+			d.hangUp(fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, from, text))
 		}
-	case key == keyTalk:
-		p.wanted()
-	case key != keyKnock || p.dial.heard:
-		e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
-	default:
-		p.dial.heard = true
-		k, err := parseKnock(val)
-		if err != nil || k.link != p.num {
-			k = knock{} // no address at all
+		return
+	case keyTalk:
+		if n, _, ok := ofNumber(val); ok && n == d.number {
+			p.wanted()
 		}
-		p.dial.theirs <- k
-		if err := p.dial.err; err != nil && p.refusal(err) { // too late
-			e.begin(func() { p.refuseKnock(err) })
+		return
+	case keyKnock:
+		if p.knocked(d, val) {
 			return
+		}
+	}
+	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
+}
+
+// knocked takes a knock. It returns false if there should be none. Under Engine.mu.
+func (p *Peer) knocked(d *dial, val []byte) bool {
+	k, err := parseKnock(val)
+	if err != nil {
+		k.number = d.number
+	}
+	if err != nil || k.link != p.num {
+		k = knock{number: k.number} // no address at all
+	}
+	switch {
+	case int32(k.number-d.number) > 0: // the peer makes the connection anew
+		p.next = &k
+		p.remakeLocked()
+	case k.number != d.number:
+		return true // of one that is over
+	case d.heard:
+		return false
+	default:
+		d.heard = true
+		d.theirs <- k
+		if d.err != nil && p.refusal(d) { // too late
+			p.eng.begin(func() { p.refuseKnock(d) })
+			return true
 		}
 		p.callLocked()
 	}
+	return true
+}
+
+// ofNumber takes the number of the connection that is meant off the front of what a
+// peer tells.
+func ofNumber(val []byte) (number uint32, rest []byte, ok bool) {
+	if len(val) < 4 {
+		return 0, nil, false
+	}
+	return binary.LittleEndian.Uint32(val), val[4:], true
 }
 
 // refusal reports whether the peer, which may wait for an answer to its knock, is
 // to be told that there is none. Once. Under Engine.mu.
-func (p *Peer) refusal(err error) bool {
-	if p.own || p.dial.refused || !p.dial.heard || p.eng.closed.Load() || errors.Is(err, ErrPeerGone) {
+func (p *Peer) refusal(d *dial) bool {
+	if p.own || d.refused || !d.heard || p.eng.closed.Load() || errors.Is(d.err, ErrPeerGone) {
 		return false
 	}
-	p.dial.refused = true
+	d.refused = true
 	return true
 }
 
 // refuseKnock tells the peer that there will be no connection.
-func (p *Peer) refuseKnock(err error) {
-	text := err.Error()
-	if err := p.eng.job.Tell(p.eng.life, p.rank, keyRefuse, []byte(text[:min(len(text), wireup.MaxTell)])); err != nil {
+func (p *Peer) refuseKnock(d *dial) {
+	val := append(binary.LittleEndian.AppendUint32(nil, d.number), d.err.Error()...)
+	if err := p.eng.job.Tell(p.eng.life, p.rank, keyRefuse, val[:min(len(val), wireup.MaxTell)]); err != nil {
 		p.eng.cfg.Logger.Debug("rma: peer not told that it is refused", "rank", p.rank, "err", err)
 	}
 }

@@ -199,7 +199,7 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, (&knock{link: linkNumber["ibv"], address: []byte{1, 2, 3}}).append(nil)))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyRefuse, []byte("out of \x00 queues")))
+			require.NoError(t, j.Tell(t.Context(), 0, keyRefuse, []byte("\x00\x00\x00\x00out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
 		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Tell(t.Context(), 0, "knock", []byte("x")))

@@ -80,7 +80,7 @@
 // Config.HangTimeout, alike on every link; a peer that goes on before has done no
 // harm. [Engine.Watch] tells both to who has no operation under way. Other peers are not affected. An operation that the
 // target refuses (a stale key) takes the connection with that peer down: those
-// behind it fail with [ErrFlushed].
+// behind it fail with [ErrFlushed], until [Peer.Reset] makes a new one.
 //
 // # Memory
 //
@@ -107,7 +107,7 @@
 //	config.go   Config; effective.go what it becomes with file and environment
 //	engine.go   Engine: open, close; barrier.go Barrier; setup.go links; dial.go connections;
 //	            calibrate.go what the cost model knows of them; heartbeat.go whether peers make
-//	            progress; watch.go who is told
+//	            progress; watch.go who is told; reset.go connections made anew
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces,

@@ -45,6 +45,7 @@ type Engine struct {
 	watches  watches
 	// attention is how many wait for whatever peer: all that are connected are looked at.
 	attention atomic.Int32
+	remains   []func() error  // close what connections that are over have left; the owner's
 	pins      []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost
@@ -200,6 +201,9 @@ func (e *Engine) Close() error {
 			}
 		}
 	}
+	for _, end := range e.remains {
+		errs = append(errs, end())
+	}
 	for _, p := range e.pins {
 		errs = append(errs, p.Close())
 	}
@@ -286,8 +290,8 @@ func (e *Engine) lost(rank int, why string) {
 	e.cfg.Logger.Warn("rma: peer lost", "rank", rank, "why", why)
 	p := e.peers[rank]
 	gone := fmt.Errorf("%w (%s)", ErrPeerGone, why)
-	if p.dial.hangUp != nil {
-		p.dial.hangUp(gone)
+	if d := p.dial.Load(); d.hangUp != nil {
+		d.hangUp(gone)
 	}
 	// Not from here: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {

@@ -80,13 +80,14 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 }
 
 // knockSize is the length of what stands before the address in a knock: the number of the
-// link (1), the interval in which this side's word changes at least in ms, 0 if there is
-// none (4), and where the word is.
-const knockSize = 1 + 4 + fabric.RemoteKeySize
+// link (1), that of the connection (4), the interval in which this side's word changes at
+// least in ms, 0 if there is none (4), and where the word is.
+const knockSize = 1 + 4 + 4 + fabric.RemoteKeySize
 
 // knock is what a peer tells to be connected with.
 type knock struct {
 	link    uint8
+	number  uint32
 	every   time.Duration
 	word    fabric.RemoteKey
 	address []byte
@@ -94,6 +95,7 @@ type knock struct {
 
 func (k *knock) append(b []byte) []byte {
 	b = append(b, k.link)
+	b = binary.LittleEndian.AppendUint32(b, k.number)
 	b = binary.LittleEndian.AppendUint32(b, uint32(k.every/time.Millisecond))
 	b = k.word.Append(b)
 	return append(b, k.address...)
@@ -104,8 +106,9 @@ func parseKnock(b []byte) (k knock, err error) {
 		return k, fmt.Errorf("%w: knock of %d bytes", fabric.ErrBadAddress, len(b))
 	}
 	k.link = b[0]
-	k.every = time.Duration(binary.LittleEndian.Uint32(b[1:])) * time.Millisecond
-	if k.word, k.address, err = fabric.ParseRemoteKey(b[5:]); err != nil {
+	k.number = binary.LittleEndian.Uint32(b[1:])
+	k.every = time.Duration(binary.LittleEndian.Uint32(b[5:])) * time.Millisecond
+	if k.word, k.address, err = fabric.ParseRemoteKey(b[9:]); err != nil {
 		return k, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
 	}
 	if k.every > 0 && (k.word.Len < beatLength || k.word.Addr%beatLength != 0) {
@@ -115,8 +118,8 @@ func parseKnock(b []byte) (k knock, err error) {
 }
 
 // knock is what this side tells the peer.
-func (p *Peer) knock(address []byte) []byte {
-	k := knock{link: p.num, address: address}
+func (p *Peer) knock(d *dial, address []byte) []byte {
+	k := knock{link: p.num, number: d.number, address: address}
 	if h := &p.eng.proto.heart; h.every > 0 {
 		k.every, k.word = h.every, h.regions[p.link].Key()
 		k.word.Len = beatLength
@@ -263,10 +266,11 @@ func (p *Peer) waitForAnswer(passed time.Duration) {
 	e := p.eng
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.dial.hangUp == nil {
+	d := p.dial.Load()
+	if d.hangUp == nil {
 		return
 	}
 	if p.pulse.silent += passed; p.pulse.silent >= e.cfg.HangTimeout {
-		p.dial.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+		d.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
 	}
 }

@@ -21,9 +21,14 @@ type Peer struct {
 	shows  bool // what it writes is seen here without a poll of the link
 
 	own  bool // this process itself
-	dial dial
+	dial atomic.Pointer[dial]
+
+	// Engine.mu guards these.
+	remake chan struct{} // closed when the old connection is out of the way; nil if there is no Reset
+	next   *knock        // for the connection to come
 
 	// Owner's.
+	id      uint32          // of ep
 	ep      fabric.Endpoint // nil until connected
 	self    fabric.Endpoint // the other end of the connection with oneself
 	near    fabric.Direct   // ep, where it offers that

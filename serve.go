@@ -1,8 +1,6 @@
 package rma
 
 import (
-	"strconv"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 )
@@ -28,11 +26,7 @@ func note(kind, slot int, st onesided.Status) uint32 {
 }
 
 // notified takes a notification of a one-sided operation.
-func (t *proto) notified(c *fabric.Completion) {
-	if int64(c.EP) >= int64(len(t.peers)) {
-		return // of this rank itself, which asks itself for nothing
-	}
-	p := t.peers[c.EP]
+func (t *proto) notified(p *Peer, c *fabric.Completion) {
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
 	switch kind {
 	case noteSignal: // the words are looked at in the next step
@@ -86,7 +80,7 @@ func (t *proto) openServe(p *Peer) {
 	if e.closed.Load() {
 		return
 	}
-	e.begin(func() {
+	p.task(func(d *dial) {
 		var val []byte
 		reg, err := e.links[p.link].Alloc(onesided.Slots*onesided.SlotSize, fabric.AccessLocalWrite|fabric.AccessRemoteWrite)
 		if err == nil {
@@ -94,7 +88,7 @@ func (t *proto) openServe(p *Peer) {
 			val = reg.Key().Append(val)
 		}
 		// Without memory the value is empty, and the peer's accumulates fail.
-		if err2 := e.job.Put(e.life, "accumulate/"+strconv.Itoa(p.rank), val); err != nil || err2 != nil && e.life.Err() == nil {
+		if err2 := e.job.Put(d.life, d.name("accumulate", p.rank), val); err != nil || err2 != nil && d.life.Err() == nil {
 			e.cfg.Logger.Warn("rma: no accumulates from a peer", "rank", p.rank, "memory", err, "job", err2)
 		}
 	})

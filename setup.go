@@ -197,11 +197,12 @@ func (e *Engine) keep(chosen []string) error {
 		i := index[name]
 		caps := e.links[i].Caps()
 		p := &Peer{
-			eng: e, rank: rank, own: rank == e.Rank(), dial: newDial(), link: i, num: e.numbers[i],
+			eng: e, rank: rank, id: uint32(rank), own: rank == e.Rank(), link: i, num: e.numbers[i],
 			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
 			shows: caps.Immediate || !caps.TargetProgress,
 		}
 		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
+		p.dial.Store(newDial(e.life, 0))
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}

@@ -2,9 +2,9 @@ package rma
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -55,8 +55,8 @@ func (p *Peer) startTalkLocked() {
 	if p.own || e.closed.Load() {
 		return // messages to oneself are copied from request to request
 	}
-	e.begin(func() {
-		ch, err := p.openTalk()
+	p.task(func(d *dial) {
+		ch, err := p.openTalk(d)
 		if err != nil && e.life.Err() != nil {
 			err = ErrClosed
 		}
@@ -67,11 +67,11 @@ func (p *Peer) startTalkLocked() {
 // openTalk makes this side's channel and waits for the peer to make its own,
 // for as long as both are in the job. The channel, if any, is the engine's to
 // close.
-func (p *Peer) openTalk() (*message.Channel, error) {
+func (p *Peer) openTalk(d *dial) (*message.Channel, error) {
 	e := p.eng
 	// The rendezvous bounds waits without deadline; this one lasts until the
 	// peer talks back, leaves or dies.
-	ctx, cancel := context.WithTimeout(e.life, 10*365*24*time.Hour)
+	ctx, cancel := context.WithTimeout(d.life, 10*365*24*time.Hour)
 	defer cancel()
 	ep, err := p.connected(ctx)
 	if err == nil {
@@ -89,14 +89,14 @@ func (p *Peer) openTalk() (*message.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.job.Put(ctx, "talk/"+strconv.Itoa(p.rank), ch.Setup()); err != nil {
+	if err := e.job.Put(ctx, d.name("talk", p.rank), ch.Setup()); err != nil {
 		return ch, e.jobCause(p.rank, err)
 	}
 	// Who receives from any peer is not waiting for this one in particular.
-	err = e.job.Tell(ctx, p.rank, keyTalk, nil)
+	err = e.job.Tell(ctx, p.rank, keyTalk, binary.LittleEndian.AppendUint32(nil, d.number))
 	var b []byte
 	if err == nil {
-		b, err = e.job.Get(ctx, p.rank, "talk/"+strconv.Itoa(e.Rank()))
+		b, err = e.job.Get(ctx, p.rank, d.name("talk", e.Rank()))
 	}
 	switch {
 	case err == nil:

@@ -155,9 +155,19 @@ func (x *Exchange) end(m message) {
 
 // late is the error of a wait that timed out: it says whom x waits for.
 func (x *Exchange) late() error {
+	te := x.missing()
+	te.After = time.Since(x.begun)
+	return te
+}
+
+// Missing asks the server which ranks have not come, and returns the first MaxListed of
+// them. It may be called beside Wait or Finish.
+func (x *Exchange) Missing() []int { return x.missing().Missing }
+
+func (x *Exchange) missing() *TimeoutError {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 	defer cancel()
-	te := &TimeoutError{Op: x.op, Key: x.key, After: time.Since(x.begun), Detail: "the rendezvous server does not answer"}
+	te := &TimeoutError{Op: x.op, Key: x.key, Detail: "the rendezvous server does not answer"}
 	ask := message{typ: msgMissing, key: x.m.key}
 	answer, err := x.j.begin(&ask)
 	if err != nil {

@@ -1,0 +1,250 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// sunder takes the connection of two ranks down, by the key of memory that is gone.
+func sunder(t testing.TB, es []*Engine) {
+	last := len(es) - 1
+	mem, err := es[last].Alloc(4096)
+	require.NoError(t, err)
+	mine, err := es[0].Alloc(64)
+	require.NoError(t, err)
+	stale := mem.Key()
+	require.NoError(t, mem.Close())
+	require.ErrorIs(t, es[0].Peer(last).Put(stale.At(0), mine.Slice(0, 8)).Wait(testutil.Context(t, patience)), ErrRemoteAccess)
+	require.NoError(t, mine.Close())
+}
+
+// mend makes the connection of e with the other rank anew, when e knows that it is lost.
+func mend(t testing.TB, e *Engine) {
+	p := e.Peer(1 - e.Rank())
+	testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the connection on this side")
+	require.NoError(t, p.Reset(testutil.Context(t, patience)))
+}
+
+// works exchanges something in every way.
+func works(t testing.TB, es []*Engine, mems []*Region, keys []Key) {
+	t.Helper()
+	acquaint(t, es, mems, keys)
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		p, mem := e.Peer(1-e.Rank()), mems[e.Rank()]
+		_, err := p.FetchAdd(keys[p.Rank()].At(512), 1).Wait(ctx)
+		return errors.Join(err, p.Put(keys[p.Rank()].At(1024), mem.Slice(1024, 1024)).Wait(ctx), e.Barrier(ctx))
+	})
+}
+
+// A connection that a stale key has taken down is made anew, on whichever side's demand:
+// operations, messages and keys work as before, and what waits meanwhile has failed.
+func TestReset(t *testing.T) {
+	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		ctx := testutil.Context(t, patience)
+		works(t, es, mems, keys)
+		require.NoError(t, es[0].Peer(1).Reset(ctx)) // of one that works
+		require.Zero(t, es[0].Peer(1).dial.Load().number)
+		for _, who := range []int{0, 1, 0} {
+			recv := es[1].Peer(0).Recv(make([]byte, 8))
+			before := es[0].Peer(1).dial.Load().number
+			sunder(t, es)
+			mend(t, es[who])
+			_, err := recv.Wait(ctx)
+			require.Error(t, err)
+			require.Equal(t, before+1, es[0].Peer(1).dial.Load().number)
+			works(t, es, mems, keys)
+			require.NoError(t, es[0].Peer(1).Stats().Err)
+			require.NoError(t, es[1].Peer(0).Stats().Err)
+		}
+	})
+}
+
+// Both sides ask for it at once, several times each.
+func TestResetFromBothSides(t *testing.T) {
+	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		for range 10 {
+			works(t, es, mems, keys)
+			sunder(t, es)
+			twice := append(append([]*Engine{}, es...), es...)
+			together(t, twice, func(ctx context.Context, e *Engine) error { return e.Peer(1 - e.Rank()).Reset(ctx) })
+		}
+		works(t, es, mems, keys)
+	})
+}
+
+// The side that was not asked hears of it.
+func TestResetIsTold(t *testing.T) {
+	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		works(t, es, mems, keys)
+		ctx, cancel := context.WithCancel(testutil.Context(t, patience))
+		defer cancel()
+		events := make(chan PeerState, 100)
+		go func() {
+			defer close(events)
+			for ev := range es[1].Watch(ctx) {
+				events <- ev.State
+			}
+		}()
+		require.Equal(t, PeerUp, <-events)
+		sunder(t, es)
+		require.NoError(t, es[0].Peer(1).Reset(ctx))
+		for s := range events {
+			if s == PeerUp {
+				cancel()
+			}
+		}
+		works(t, es, mems, keys)
+	})
+}
+
+// With oneself there is a connection as well.
+func TestResetOfOneself(t *testing.T) {
+	hanging(t, 1, time.Minute, func(t *testing.T, es []*Engine) {
+		ctx, e := testutil.Context(t, patience), es[0]
+		mem, err := e.Alloc(4096)
+		require.NoError(t, err)
+		key := mem.Key()
+		sunder(t, []*Engine{e})
+		require.NoError(t, e.Peer(0).Reset(ctx))
+		require.NoError(t, e.Peer(0).Put(key.At(0), mem.Slice(64, 8)).Wait(ctx))
+	})
+}
+
+// A rank that is gone is not to be had back.
+func TestResetOfADeadRank(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		works(t, es, mems, keys)
+		ctx := testutil.Context(t, patience)
+		require.NoError(t, es[1].Close())
+		first(ctx, es[0], PeerGone)
+		err := es[0].Peer(1).Reset(ctx)
+		require.ErrorIs(t, err, ErrPeerGone)
+		var pe *PeerError
+		require.ErrorAs(t, err, &pe)
+		require.Equal(t, "reset", pe.Op)
+	})
+}
+
+// One that hangs does not answer, and is had back when it goes on.
+func TestResetOfARankThatHangs(t *testing.T) {
+	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		works(t, es, mems, keys)
+		ctx := testutil.Context(t, patience)
+		resume := stall(t, es[1])
+		_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(ctx)
+		require.ErrorIs(t, err, ErrPeerHung)
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, es[0].Peer(1).Reset(short), context.DeadlineExceeded)
+		require.ErrorIs(t, es[0].Peer(1).Reset(ctx), ErrPeerHung)
+		resume()
+		require.NoError(t, es[0].Peer(1).Reset(ctx))
+		works(t, es, mems, keys)
+	})
+}
+
+// A hundred connections leave nothing behind.
+func TestResetLeavesNothing(t *testing.T) {
+	alone(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		var fds, goroutines []int
+		var bytes []int64
+		for i := range 110 {
+			works(t, es, mems, keys)
+			if i%10 == 9 {
+				fds = append(fds, openFDs(t))
+				goroutines = append(goroutines, runtime.NumGoroutine())
+				bytes = append(bytes, offheap.Total())
+			}
+			sunder(t, es)
+			mend(t, es[i%2])
+		}
+		t.Log("descriptors", fds, "goroutines", goroutines, "bytes", bytes)
+		last := len(fds) - 1
+		require.LessOrEqual(t, fds[last], fds[0]+4)
+		require.LessOrEqual(t, goroutines[last], goroutines[0]+4)
+		require.LessOrEqual(t, bytes[last], bytes[0]+bytes[0]/4)
+	})
+}
+
+func openFDs(t *testing.T) int {
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// A barrier that broke because two ranks were cut off from each other is complete for all
+// when they are connected again, and so are those that follow.
+func TestBarrierAfterReset(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		onEach(t, func(t *testing.T, fabric string) {
+			es := open(t, n, fabric)
+			for _, e := range es {
+				e.barrier.insist = true
+			}
+			const all = 20
+			done := make([]int, n)
+			upTo := func(many int) func(context.Context, *Engine) error {
+				return func(ctx context.Context, e *Engine) error {
+					for done[e.Rank()] < many {
+						if err := e.Barrier(ctx); err != nil {
+							return err
+						}
+						done[e.Rank()]++
+					}
+					return nil
+				}
+			}
+			together(t, es, upTo(seldom+3))
+			sunder(t, es[:2])
+			together(t, es, func(ctx context.Context, e *Engine) error {
+				err := upTo(all)(ctx, e)
+				require.Error(t, err)
+				require.NotErrorIs(t, err, ErrPeerGone)
+				return ctx.Err()
+			})
+			for _, e := range es[:2] {
+				var pe *PeerError
+				require.ErrorAs(t, e.Barrier(testutil.Context(t, patience)), &pe, "as long as it is cut off")
+			}
+			mend(t, es[0])
+			require.NoError(t, es[1].Peer(0).Reset(testutil.Context(t, patience)))
+			together(t, es, upTo(all))
+		})
+	}
+}
+
+// A call of all ranks does not wait for one that hangs, be there a connection with it or not.
+func TestCallOfAllWithARankThatHangs(t *testing.T) {
+	hanging(t, 3, time.Second, func(t *testing.T, es []*Engine) {
+		es[1].mu.Lock() // who takes what peers tell waits
+		defer es[1].mu.Unlock()
+		together(t, []*Engine{es[0], es[2]}, func(ctx context.Context, e *Engine) error {
+			_, err := e.Window(ctx, 4096)
+			if !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrGivenUp) {
+				return fmt.Errorf("window: %w", err)
+			}
+			if err := e.Barrier(ctx); !errors.Is(err, ErrPeerHung) {
+				return fmt.Errorf("barrier: %w", err)
+			}
+			return nil
+		})
+	})
+}

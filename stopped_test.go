@@ -1,0 +1,192 @@
+//go:build unix
+
+package rma
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// second is rank 1 of 2 in a process of its own. It does what lines of its in say, and
+// says on its out how that ended.
+var second = testutil.NewChild("second", func(args []string, in *bufio.Reader, out io.Writer) error {
+	hang, err := time.ParseDuration(args[3])
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	e, err := Open(ctx, &Config{
+		Job:    &Job{Rank: 1, Size: 2, Root: args[1], Token: []byte(args[2])},
+		Fabric: args[0], Sampling: "off", HangTimeout: hang, PeerTimeout: time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	mem, keys, err := meetSecond(ctx, e)
+	for err == nil {
+		fmt.Fprintln(out, "ready")
+		var line string
+		if line, err = in.ReadString('\n'); err != nil {
+			break
+		}
+		switch line {
+		case "wait\n": // for a signal of the other rank
+			_, err = e.Peer(0).WaitSignal(ctx, mem.Slice(128, 8), EQ, 7)
+		case "signal\n":
+			err = e.Peer(0).Signal(keys[0].At(128), SignalSet, 7).Wait(ctx)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, e.Close())
+})
+
+// meetSecond exchanges keys of 16 MiB and uses every way between the two once.
+func meetSecond(ctx context.Context, e *Engine) (*Region, []Key, error) {
+	mem, err := e.Alloc(16 << 20)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := AllGatherKeys(ctx, e, mem)
+	if err != nil {
+		return nil, nil, err
+	}
+	return mem, keys, greet(ctx, e, mem, keys[1-e.Rank()])
+}
+
+// withSecond starts the second rank, and returns the first, with memory of both.
+func withSecond(t *testing.T, fabric string, hang time.Duration) (*Engine, *testutil.Proc, *Region, []Key) {
+	config := rendezvous(t, 2, fabric)
+	c := config(0)
+	c.Sampling, c.HangTimeout = "off", hang
+	p := second.Start(t, fabric, c.Job.Root, string(c.Job.Token), hang.String())
+	ctx := testutil.Context(t, patience)
+	e, err := Open(ctx, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	mem, keys, err := meetSecond(ctx, e)
+	require.NoError(t, err)
+	require.Equal(t, "ready", p.Line(t, patience))
+	return e, p, mem, keys
+}
+
+func stop(t *testing.T, p *testutil.Proc) { require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGSTOP)) }
+func cont(t *testing.T, p *testutil.Proc) { require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGCONT)) }
+
+func say(t *testing.T, p *testutil.Proc, what string) {
+	_, err := fmt.Fprintln(p.In, what)
+	require.NoError(t, err)
+}
+
+// A process that is stopped is found by every operation, those in the middle of a large
+// transfer included, and by nothing before its time: what a link is told of silence is
+// shorter.
+func TestStoppedProcess(t *testing.T) {
+	const hang = 4 * time.Second
+	onEach(t, func(t *testing.T, fabric string) {
+		e, second, mem, keys := withSecond(t, fabric, hang)
+		ctx, p := testutil.Context(t, patience), e.Peer(1)
+		private := make([]byte, 16<<20)
+		ops := operations(e, p, mem, keys[1])
+		for name, begin := range map[string]func() Request{
+			"16 MiB put":       func() Request { return p.Put(keys[1].At(0), mem.Slice(0, len(private))) },
+			"16 MiB of bytes":  func() Request { return p.PutBytes(keys[1].At(0), private) },
+			"16 MiB get":       func() Request { return p.Get(mem.Slice(0, len(private)), keys[1].At(0)) },
+			"16 MiB of a send": func() Request { return p.Send(private) },
+		} {
+			ops[name] = func(ctx context.Context) error {
+				return until(ctx, func() error { return begin().Wait(ctx) })
+			}
+		}
+		var g errgroup.Group
+		var stopped time.Time
+		under := make(chan struct{}, len(ops))
+		for name, op := range ops {
+			g.Go(func() error {
+				under <- struct{}{}
+				err := op(ctx)
+				if took := time.Since(stopped); !errors.Is(err, ErrPeerHung) || errors.Is(err, ErrPeerGone) {
+					t.Errorf("%s, after %v: %v", name, took, err)
+				}
+				return nil
+			})
+		}
+		for range ops {
+			<-under
+		}
+		stopped = time.Now()
+		stop(t, second)
+		require.NoError(t, g.Wait())
+		t.Logf("%v after the stop, with HangTimeout %v", time.Since(stopped), hang)
+		cont(t, second)
+	})
+}
+
+// Who goes on in time has lost nothing, and nothing has been lost with him.
+func TestStoppedProcessThatGoesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		e, second, mem, keys := withSecond(t, fabric, time.Minute)
+		ctx, p := testutil.Context(t, patience), e.Peer(1)
+		stop(t, second)
+		begin := time.Now()
+		private := testutil.Payload(16<<20, 3, 0)
+		put := p.PutBytes(keys[1].At(0), private)
+		get := p.Get(mem.Slice(64, 8), keys[1].At(0))
+		for time.Since(begin) < 4*time.Second { // longer than links, which know nothing, used to wait
+			time.Sleep(100 * time.Millisecond) // sleep: the time in which nothing must happen
+		}
+		cont(t, second)
+		require.NoError(t, put.Wait(ctx))
+		require.NoError(t, get.Wait(ctx))
+		back := make([]byte, len(private))
+		require.NoError(t, p.GetBytes(back, keys[1].At(0)).Wait(ctx))
+		require.NoError(t, testutil.Verify(back, 3, 0))
+		say(t, second, "signal")
+		_, err := p.WaitSignal(ctx, mem.Slice(128, 8), EQ, 7)
+		require.NoError(t, err)
+		require.Equal(t, "ready", second.Line(t, patience))
+	})
+}
+
+// A process that was itself stopped for several HangTimeouts takes nobody for hung when it
+// goes on: it has not looked meanwhile.
+func TestStoppedProcessJudgesNobody(t *testing.T) {
+	const hang = 500 * time.Millisecond
+	onEach(t, func(t *testing.T, fabric string) {
+		config := rendezvous(t, 2, fabric)
+		c := config(0)
+		c.Sampling, c.HangTimeout = "off", time.Hour // this side does not mind
+		second := second.Start(t, fabric, c.Job.Root, string(c.Job.Token), hang.String())
+		ctx := testutil.Context(t, patience)
+		e, err := Open(ctx, c)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, e.Close()) }()
+		e.prog.Do(func() { e.proto.heart.every = hang / hangBeats }) // but shows that it lives as often as the other
+		_, keys, err := meetSecond(ctx, e)
+		require.NoError(t, err)
+		require.Equal(t, "ready", second.Line(t, patience))
+		for range 3 {
+			say(t, second, "wait")
+			time.Sleep(hang) // sleep: it looks at this rank
+			stop(t, second)
+			time.Sleep(4 * hang) // sleep: the time in which it does not look
+			cont(t, second)
+			time.Sleep(hang / 2) // sleep: a wrong verdict would be made by now
+			require.NoError(t, e.Peer(1).Signal(keys[1].At(128), SignalSet, 7).Wait(ctx))
+			require.Equal(t, "ready", second.Line(t, patience))
+			require.NoError(t, e.Peer(1).Signal(keys[1].At(128), SignalSet, 0).Wait(ctx))
+		}
+	})
+}
