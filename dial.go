@@ -86,10 +86,14 @@ func (p *Peer) task(f func(d *dial)) {
 	if d.over {
 		return
 	}
-	d.tasks.Add(1)
-	p.eng.begin(func() {
-		defer d.tasks.Done()
-		f(d)
+	p.eng.outside(func() {
+		if !d.over {
+			d.tasks.Add(1)
+			p.eng.tasks.Go(func() {
+				defer d.tasks.Done()
+				f(d)
+			})
+		}
 	})
 }
 

@@ -118,15 +118,21 @@ var errBubble = errors.New("inside a testing/synctest bubble: open the engine be
 // begin starts a goroutine of the engine, outside of all bubbles. Under Engine.mu,
 // where closed has been looked at.
 func (e *Engine) begin(f func()) {
+	e.outside(func() { e.tasks.Go(f) })
+}
+
+// outside calls start, outside of all bubbles and under Engine.mu: at once, or later if
+// the engine is not closed by then. Under Engine.mu.
+func (e *Engine) outside(start func()) {
 	if !bubble.Inside() {
-		e.tasks.Go(f)
+		start()
 		return
 	}
 	e.prog.Outside(func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if !e.closed.Load() {
-			e.tasks.Go(f)
+			start()
 		}
 	})
 }

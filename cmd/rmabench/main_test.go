@@ -111,7 +111,7 @@ func TestUsageErrors(t *testing.T) {
 		"bw --op fadd": "no bandwidth", "lat --op cas --sizes 16": "8 bytes", "lat --fabric pigeon": "want auto", "lat --format xml": "want table",
 		"lat --time 0s": "positive", "lat --time -1s": "out of range", "lat --iters 0": "positive", "lat --iters -1": "out of range", "lat --window 3": "unknown flag",
 		"bw --window 0": "positive", "bw --window 100000": "out of range", "rate --count -2": "out of range", "lat --nonsense": "unknown flag", "lat 8": "unexpected argument",
-		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "lat --op send --sampling 0s": "positive", "lat --connect h:1 --token xyz": "hexadecimal", "serve": "one address", "serve host": "host:port", "serve :0 --token x": "hexadecimal",
+		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "lat --op send --sampling 0s": "positive", "lat --connect h:1 --token-file /dev/null": "open to other users", "serve": "one address", "serve host": "host:port",
 		"info --format xml": "want text", "doctor --format xml": "want text", "lat --time soon": "invalid argument",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
