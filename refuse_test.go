@@ -73,29 +73,3 @@ func TestSendToOneself(t *testing.T) {
 		require.NoError(t, WaitAll(ctx, reqs[3:]...))
 	}
 }
-
-// Receives get their messages whatever the order in which they ask for them, although
-// many are announced before the first that is asked for.
-func TestReceivesInReverse(t *testing.T) {
-	for _, c := range []struct {
-		mode string
-		size int
-	}{{"scatter", 5000}, {"eager", 5000}, {"auto", 5000}, {"scatter", 100_000}} {
-		onEach(t, func(t *testing.T, fabric string) {
-			es := openWith(t, 2, fabric, func(o *Config) { o.Mode = c.mode })
-			ctx := testutil.Context(t, patience)
-			const n = 200 // of 5000 bytes: 1 MiB in all, which is held whatever way it comes
-			var sends [n]Request
-			for i := range sends {
-				sends[i] = es[0].Peer(1).SendTag(uint32(i), testutil.Payload(c.size, 1, uint64(i)))
-			}
-			buf := make([]byte, c.size)
-			for i := n - 1; i >= 0; i-- {
-				_, err := es[1].Peer(0).RecvTag(uint32(i), buf).Wait(ctx)
-				require.NoError(t, err)
-				require.NoError(t, testutil.Verify(buf, 1, uint64(i)))
-			}
-			require.NoError(t, WaitAll(ctx, sends[:]...))
-		})
-	}
-}

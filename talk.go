@@ -323,9 +323,6 @@ func (t *proto) restTalks(on bool) time.Duration {
 	t.talks.all = true
 	waits := false
 	for _, p := range t.talks.list {
-		if on && p.talk.ch != nil {
-			p.talk.ch.Widen() // the last step before the sleep sees to the rest
-		}
 		if p.talk.ch != nil && p.down == nil && !p.eng.links[p.link].Caps().WakesOnWrite {
 			p.sleep(on)
 			waits = true

@@ -28,8 +28,6 @@ type Channel struct {
 	fetching int        // of them, not free
 	out      []outgoing // ours
 	outFree  []uint16
-	most     int       // transfers that the peer lets be outstanding,
-	window   int       // and those that may be now
 	pipes    []pipe    // of ours that are staged, by slot; made when needed
 	streams  turnQueue // of ours that have chunks to send
 	stage    staging
@@ -116,6 +114,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (*Channel,
 	b := o.bounds()
 	return &Channel{
 		ring: ring, h: h, ep: ep, link: link, opt: o,
+		in:       make([]incoming, o.Transfers),
 		messages: make([]byte, max(b.MaxSize(), 64)),
 		payload:  make([]byte, 0, max(b.MaxSize(), 64)),
 		wrs:      make([]fabric.WR, batchWRs),
@@ -151,15 +150,18 @@ func (c *Channel) Connect(s Setup) error {
 		return fmt.Errorf("connect rendezvous channel: %w", err)
 	}
 	c.peer = s
-	c.most = min(int(s.Transfers), c.opt.Transfers)
-	c.window = min(c.most, c.opt.Window)
-	n := min(int(s.Adverts), c.opt.Adverts)
+	n := min(int(s.Transfers), c.opt.Transfers)
+	c.out, c.outFree = make([]outgoing, n), freeList(n)
+	n = min(int(s.Adverts), c.opt.Adverts)
 	c.mine, c.mineFree = make([]myAdvert, n), freeList(n)
 	c.theirs, c.jobs, c.jobsFree = make([]theirAdvert, n), make([]writeJob, n), freeList(n)
 	// Answers that can wait at once: ready, ack and FIN for each incoming
 	// transfer; a cancellation for each outgoing one; an answer to each advert
 	// of the peer; a revocation of each of ours.
-	c.control.most = 3*c.opt.Transfers + c.most + 2*n
+	c.control.init(3*len(c.in) + len(c.out) + 2*n)
+	c.turns.init(len(c.in) + len(c.jobs))
+	c.changed = make([]uint16, 0, len(c.in))
+	c.streams.init(len(c.out))
 	c.live = true
 	return nil
 }

@@ -12,19 +12,27 @@ type ctl struct {
 	arg  uint32
 }
 
-// ctlQueue is a FIFO of bounded length. Every slot of the channel owns a bounded
+// ctlQueue is a FIFO of fixed capacity. Every slot of the channel owns a bounded
 // number of its places, so that it cannot overflow: consuming what the peer
 // sends never waits for sending.
 type ctlQueue struct {
-	fifo[ctl]
-	most int
+	q       []ctl
+	head, n int
 }
 
+func (q *ctlQueue) init(capacity int) { q.q = make([]ctl, capacity) }
+
 func (q *ctlQueue) push(x ctl) {
-	if q.n == q.most {
+	if q.n == len(q.q) {
 		panic("rdv: more answers than slots") // our bug, whatever the peer does
 	}
-	q.fifo.push(x)
+	q.q[(q.head+q.n)%len(q.q)] = x
+	q.n++
+}
+
+func (q *ctlQueue) pop() {
+	q.head = (q.head + 1) % len(q.q)
+	q.n--
 }
 
 // send puts a control message into the ring; false: no room. It goes out with the
@@ -42,7 +50,7 @@ func (c *Channel) send(k Kind, id ID, arg uint32, payload []byte) bool {
 func (c *Channel) flushControl() bool {
 	did := false
 	for c.live && c.control.n > 0 {
-		x := c.control.first()
+		x := c.control.q[c.control.head]
 		if x.kind == KindAck { // the newest count will do
 			x.arg = c.in[x.id.slot()].fetched
 		}

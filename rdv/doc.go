@@ -104,7 +104,6 @@
 //	growth.go   sizes of chunks
 //	staging.go  memory for them
 //	post.go     building and posting requests
-//	fifo.go     a queue that grows
 //	control.go  control messages: queue of answers, dispatch
 //	wire.go     their codec
 //	setup.go    Setup, the blob peers exchange

@@ -79,9 +79,6 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	if !ok {
 		return 0, Busy, c.err
 	}
-	for len(c.pipes) <= slot {
-		c.pipes = append(c.pipes, pipe{chunks: make([]chunk, c.chunks())})
-	}
 	o, p := &c.out[slot], &c.pipes[slot]
 	id := makeID(slot, o.gen+1)
 	c.payload = appendOffer(c.payload[:0], form, m)
@@ -106,16 +103,20 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	return id, Accepted, nil
 }
 
-// chunks is how many chunks of a message may be outstanding.
-func (c *Channel) chunks() int { return min(c.opt.Chunks, int(c.peer.Chunks)) }
-
 // openPipes makes what the first unregistered message needs.
 func (c *Channel) openPipes(by Means) error {
 	if c.opt.Staging < 0 && by == Copy {
 		return fmt.Errorf("%w: no staging memory", ErrOptions)
 	}
+	chunks := min(c.opt.Chunks, int(c.peer.Chunks))
+	if c.pipes == nil {
+		c.pipes = make([]pipe, len(c.out))
+		for i := range c.pipes {
+			c.pipes[i].chunks = make([]chunk, chunks)
+		}
+	}
 	if by == Copy && c.stage.reg == nil {
-		return c.stage.open(c.link, c.opt.Staging, c.opt.Window*c.chunks())
+		return c.stage.open(c.link, c.opt.Staging, len(c.out)*chunks)
 	}
 	return nil
 }

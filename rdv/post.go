@@ -18,7 +18,24 @@ const turnWrite = 1 << 15
 
 // turnQueue says which transfers have requests to hand out, in turn. Every
 // transfer is in it at most once.
-type turnQueue = fifo[uint16]
+type turnQueue struct {
+	q       []uint16
+	head, n int
+}
+
+func (q *turnQueue) init(capacity int) { q.q = make([]uint16, capacity) }
+
+func (q *turnQueue) push(slot uint16) {
+	q.q[(q.head+q.n)%len(q.q)] = slot
+	q.n++
+}
+
+func (q *turnQueue) pop() uint16 {
+	s := q.q[q.head]
+	q.head = (q.head + 1) % len(q.q)
+	q.n--
+	return s
+}
 
 func (c *Channel) queueTurn(t *incoming) {
 	if !t.queued {

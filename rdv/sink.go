@@ -79,11 +79,8 @@ func (t *incoming) describe(i int) Incoming {
 
 // claim takes the slot that the peer has chosen for a new transfer.
 func (c *Channel) claim(k Kind, id ID) (*incoming, error) {
-	if id.slot() >= c.opt.Transfers {
-		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(c.opt.Transfers)}
-	}
-	for len(c.in) <= id.slot() {
-		c.in = append(c.in, incoming{})
+	if id.slot() >= len(c.in) {
+		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(len(c.in))}
 	}
 	t := &c.in[id.slot()]
 	if t.state != inFree || id.gen() != t.gen+1 {

@@ -62,15 +62,7 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 
 // Full reports that as many transfers are outstanding as may be: Send is refused
 // until one has ended. Short path.
-func (c *Channel) Full() bool { return len(c.out)-len(c.outFree) >= c.window }
-
-// Widen lets Options.Window more transfers be outstanding, up to what was agreed, until
-// no more are than that. It reports whether there was anything to widen.
-func (c *Channel) Widen() bool {
-	w := c.window
-	c.window = min(w+c.opt.Window, c.most)
-	return c.window > w
-}
+func (c *Channel) Full() bool { return len(c.outFree) == 0 }
 
 // ready reports why nothing can be sent.
 func (c *Channel) ready() error {
@@ -87,13 +79,9 @@ func (c *Channel) ready() error {
 // nothing older waits for the ring.
 func (c *Channel) takeOutgoing() (slot int, ok bool) {
 	c.flushControl()
-	if c.control.n > 0 || c.Full() {
+	if c.control.n > 0 || len(c.outFree) == 0 {
 		c.stats.Busy++
 		return 0, false
-	}
-	if len(c.outFree) == 0 {
-		c.outFree = append(c.outFree, uint16(len(c.out)))
-		c.out = append(c.out, outgoing{})
 	}
 	return int(c.outFree[len(c.outFree)-1]), true
 }
@@ -169,8 +157,6 @@ func (c *Channel) endOutgoing(slot int, err error) {
 		c.endPipe(&c.pipes[slot])
 	}
 	o.state = outFree
-	if c.outFree = append(c.outFree, uint16(slot)); len(c.out)-len(c.outFree) < c.opt.Window {
-		c.window = min(c.most, c.opt.Window)
-	}
+	c.outFree = append(c.outFree, uint16(slot))
 	c.h.Sent(o.token, err)
 }

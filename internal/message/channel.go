@@ -39,7 +39,6 @@ type Channel struct {
 	ringBusy  bool // out of credit when freeWas blocks were free
 	freeWas   int  // free blocks of the ring when it refused
 	longBusy  bool // descriptors were refused
-	waited    int  // looks since then
 	queueFull bool // the link's queue refused what was for the ring
 	longNew   bool // something was handed to long, and waits for its Flush
 	// Writes were refused.

@@ -71,9 +71,7 @@
 // A receive takes the first message, in order, whose tag it asks for. A message
 // that nobody asks for is copied aside, up to Options.Unexpected bytes; beyond
 // that it stays in the ring and stops the sender for want of credit. Large
-// messages that nobody asks for stay at the sender, who has announced them. It
-// announces as many as the peer can fetch at once, and more, up to 2048 descriptors, when
-// the peer takes none of these.
+// messages that nobody asks for stay at the sender, who has announced them.
 //
 // Receives that compete end in the order of their messages, although some of these are
 // fetched and others are here: see turn.go.

@@ -51,27 +51,7 @@ func (c *Channel) blocked() bool {
 	if c.ringBusy {
 		return c.ring.Free(flowctl.Data) == c.freeWas
 	}
-	if c.longBusy && c.long.Full() {
-		if c.waited++; c.waited < widenAfter {
-			return true
-		}
-		return !c.Widen()
-	}
-	c.waited = 0
-	return c.writeBusy && !c.long.MayWrite()
-}
-
-// widenAfter is how many looks pass, where more is announced already than the peer can
-// fetch at once, before more is announced: some 100 µs, in which it would have fetched
-// something if there was somebody to take it.
-const widenAfter = 2048
-
-// Widen has messages announced although many are already, if such wait: the peer may have
-// receives for these and not for those. It reports whether Progress has anything to do
-// now: before a sleep, for nothing may happen otherwise.
-func (c *Channel) Widen() bool {
-	c.waited = 0
-	return c.live && c.longBusy && c.backlog.n > 0 && c.long.Full() && c.long.Widen()
+	return c.longBusy && c.long.Full() || c.writeBusy && !c.long.MayWrite()
 }
 
 // sendBatch plans the first of the backlog and carries the plan out as far as
