@@ -228,8 +228,15 @@ func (p *Peer) reason(err error) error {
 		return err
 	case errors.Is(err, fabric.ErrDown) && p.down != nil:
 		return p.down
-	case p.talk.ch != nil && err == p.talk.ch.Err():
-		return because(err, p.down)
+	case errors.Is(err, ErrFlushed) || p.talk.ch != nil && err == p.talk.ch.Err():
+		why := p.down
+		if why == nil && p.ep != nil {
+			why = p.ep.Err()
+		}
+		if errors.Is(why, ErrPeerGone) {
+			return why // what was flushed with it need not be told
+		}
+		return because(err, why)
 	}
 	return err
 }
