@@ -57,8 +57,9 @@ func TestAccess(t *testing.T) {
 				}
 				require.NoError(t, err)
 				key := mem.Key()
+				var got []byte
 				for what, x := range accesses(ctx, es[0].Peer(1), mems[0], &key) {
-					clear(mem.Bytes())
+					es[1].prog.Do(func() { clear(mem.Bytes()) }) // which accesses it for others
 					err := x.do()
 					if rights.has(x.need) {
 						require.NoError(t, err, "%s with %b", what, rights)
@@ -66,7 +67,8 @@ func TestAccess(t *testing.T) {
 					}
 					require.ErrorIs(t, err, ErrRemoteAccess, "%s with %b", what, rights)
 					require.NotErrorIs(t, err, ErrFlushed, "%s with %b", what, rights)
-					require.Equal(t, make([]byte, 4096), mem.Bytes(), "%s with %b", what, rights)
+					es[1].prog.Do(func() { got = bytes.Clone(mem.Bytes()) })
+					require.Equal(t, make([]byte, 4096), got, "%s with %b", what, rights)
 				}
 				require.NoError(t, es[0].FlushAll(ctx))
 				require.NoError(t, mem.Close())

@@ -111,13 +111,13 @@ func TestStoppedProcess(t *testing.T) {
 			}
 		}
 		var g errgroup.Group
-		var stopped time.Time
+		begun := time.Now()
 		under := make(chan struct{}, len(ops))
 		for name, op := range ops {
 			g.Go(func() error {
 				under <- struct{}{}
 				err := op(ctx)
-				if took := time.Since(stopped); !errors.Is(err, ErrPeerHung) || errors.Is(err, ErrPeerGone) {
+				if took := time.Since(begun); !errors.Is(err, ErrPeerHung) || errors.Is(err, ErrPeerGone) {
 					t.Errorf("%s, after %v: %v", name, took, err)
 				}
 				return nil
@@ -126,7 +126,7 @@ func TestStoppedProcess(t *testing.T) {
 		for range ops {
 			<-under
 		}
-		stopped = time.Now()
+		stopped := time.Now()
 		stop(t, second)
 		require.NoError(t, g.Wait())
 		t.Logf("%v after the stop, with HangTimeout %v", time.Since(stopped), hang)

@@ -62,8 +62,7 @@ func limits(ctx context.Context, r *round) {
 		}
 		text := p.complaints()
 		for _, crash := range []string{"panic: ", "fatal error: ", "SIGSEGV", "SIGBUS"} {
-			// Go's own runtime cannot live without memory or threads.
-			if strings.Contains(text, crash) && !strings.Contains(text, "out of memory") && !strings.Contains(text, "failed to create new OS thread") {
+			if strings.Contains(text, crash) && !runtimeGaveUp(text) {
 				r.fault("%s at rank %d: rank %d crashed\n%s", what, poor, p.rank, text)
 				break
 			}
@@ -80,6 +79,17 @@ func limits(ctx context.Context, r *round) {
 		}
 		r.count("errors that say why", len(p.find(is("fail"))))
 	}
+}
+
+// runtimeGaveUp reports whether Go's own runtime, which cannot live without memory,
+// threads and its poller, ended the process.
+func runtimeGaveUp(text string) bool {
+	for _, why := range []string{"out of memory", "failed to create new OS thread", "runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"} {
+		if strings.Contains(text, why) {
+			return true
+		}
+	}
+	return false
 }
 
 // poverty returns what to start a rank with, and its name.

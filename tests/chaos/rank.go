@@ -156,7 +156,7 @@ func kind(err error) string {
 		name string
 		err  error
 	}{
-		{"no sender", rma.ErrNoSender}, {"gone", rma.ErrPeerGone}, {"hung", rma.ErrPeerHung}, {"closed", rma.ErrClosed},
+		{"no sender", rma.ErrNoSender}, {"gone", rma.ErrPeerGone}, {"hung", rma.ErrPeerHung}, {"closed", rma.ErrClosed}, {"server gone", rma.ErrServerGone}, {"resources", rma.ErrResources}, {"no secret", rma.ErrNoToken},
 		{"unconnected", rma.ErrNoConnection}, {"access", rma.ErrRemoteAccess},
 		{"flushed", rma.ErrFlushed}, {"in use", rma.ErrInUse},
 		{"descriptors", syscall.EMFILE}, {"memory", syscall.ENOMEM},

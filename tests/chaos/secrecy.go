@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ func secrecy(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	m.to(strings.TrimPrefix(j.addr, "tcp:"))
+	var failed []string
 	for _, p := range j.procs {
 		err := p.await(startLimit, 1, "begins, or knows why not", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" })
 		if err != nil {
@@ -42,10 +44,13 @@ func secrecy(ctx context.Context, r *round) {
 			return
 		}
 		for _, e := range p.find(func(e event) bool { return e.Ev == "fail" && e.Op == "open" }) {
-			if !m.acted() {
-				r.fault("rank %d did not start over a relay that does nothing: %s", p.rank, e.Text)
-			}
-			r.count("meddling noticed at the start", 1)
+			failed = append(failed, fmt.Sprintf("rank %d did not start over a relay that does nothing: %s", p.rank, e.Text))
+		}
+	}
+	acted := m.acted()
+	if r.count("meddling noticed at the start", len(failed)); !acted {
+		for _, f := range failed {
+			r.fault("%s", f)
 		}
 	}
 	m.search(r, "token", j.token)
@@ -56,7 +61,7 @@ func secrecy(ctx context.Context, r *round) {
 			m.search(r, "key of a region", key)
 		}
 	}
-	if m.acted() { // whoever noticed it has left the job, and all others with it
+	if acted { // whoever noticed it has left the job, and all others with it
 		for _, p := range j.procs {
 			for _, e := range p.find(is("bad")) {
 				r.fault("a relay that does %s: rank %d: %s", m.what, p.rank, e.Text)
@@ -86,6 +91,7 @@ type relay struct {
 	mu    sync.Mutex
 	seen  [2]bytes.Buffer // down, up
 	did   bool
+	done  bool // passes on whatever comes
 	conns []net.Conn
 }
 
@@ -154,7 +160,7 @@ func (m *relay) meddle(b []byte, dir int) (out []byte, end bool) {
 	before := int64(m.seen[dir].Len())
 	m.seen[dir].Write(b)
 	i := m.at - before
-	if m.did || m.what == "nothing" || m.up != (dir == 1) || i < 0 || i >= int64(len(b)) {
+	if m.did || m.done || m.what == "nothing" || m.up != (dir == 1) || i < 0 || i >= int64(len(b)) {
 		return b, false
 	}
 	m.did = true
@@ -171,9 +177,11 @@ func (m *relay) meddle(b []byte, dir int) (out []byte, end bool) {
 	return b, false
 }
 
+// acted reports whether the relay has meddled. From then on it does not any more.
 func (m *relay) acted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.done = true
 	return m.did
 }
 
