@@ -75,7 +75,11 @@ func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
 	if i.Probes == 1 && silence < 2*maxProbe || i.Unacked != 0 && i.Retransmits == 0 {
 		return false // may be one that is not answered, or is not missed yet
 	}
-	return waiting && silence >= limit && now.Sub(h.since) >= max(limit/2, minUnanswered)
+	unanswered := limit // of data: from when it was sent, however long nothing was said before
+	if i.Unacked == 0 {
+		unanswered = limit / 2 // of probes, which begin when all has been silent for a while
+	}
+	return waiting && silence >= limit && now.Sub(h.since) >= max(unanswered, minUnanswered)
 }
 
 // sent changes whenever data is sent, or was to be sent again: without a route that is
