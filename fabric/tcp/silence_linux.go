@@ -132,11 +132,13 @@ func (l *link) lookForSilence() (next time.Duration) {
 }
 
 // endIfSilent shuts e's first connection down if its peer's host is silent on any:
-// the owner finds it at its end, and the reason in Err.
+// the owner finds it at its end, and the reason in Err. This host is there as long as
+// this process is, and its kernel closes what a process leaves open; how late it
+// answers tells nothing but how busy it is.
 func (e *endpoint) endIfSilent(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state.Load() != epUp || e.fd < 0 {
+	if e.state.Load() != epUp || e.fd < 0 || e.path.class == ClassHost {
 		return true
 	}
 	if e.hushes == nil {

@@ -81,13 +81,16 @@ func (l *link) tune(fd int, class Class, peerTimeout time.Duration) error {
 		unix.SetNonblock(fd, true),
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		setCongestion(fd, l.cfg.Congestion[class]),
-		// Data unacknowledged for this long ends the connection; so do keepalive
-		// probes that nobody answers.
-		boundSilence(fd, peerTimeout),
-		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
-		set(unix.IPPROTO_TCP, keepIdleOption, idle),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
-		set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, idle),
+	}
+	if class != ClassHost { // this one's kernel is there as long as this process is
+		errs = append(errs,
+			// Data unacknowledged for this long ends the connection; so do keepalive
+			// probes that nobody answers.
+			boundSilence(fd, peerTimeout),
+			set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+			set(unix.IPPROTO_TCP, keepIdleOption, idle),
+			set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
+			set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, idle+1))
 	}
 	if n := l.cfg.Unsent; n > 0 {
 		errs = append(errs, lowWater(fd, n))
