@@ -13,16 +13,11 @@ import (
 func pause(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), allOps()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
-	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	j := begin(r, s)
+	if j == nil {
 		return
 	}
 	defer j.kill()
-	if err := j.ready(startLimit); err != nil {
-		r.fault("%v", err)
-		return
-	}
 	stop := j.procs[:1]
 	if r.IntN(4) == 0 {
 		stop = j.procs
@@ -60,16 +55,11 @@ func hang(ctx context.Context, r *round) {
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	s.Env = []string{"RMA_HANG_TIMEOUT=" + hangTimeout.String()}
 	victim := r.IntN(s.Ranks)
-	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	j := begin(r, s)
+	if j == nil {
 		return
 	}
 	defer j.kill()
-	if err := j.ready(startLimit); err != nil {
-		r.fault("%v", err)
-		return
-	}
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
 	stopped := now()
 	j.procs[victim].signal(syscall.SIGSTOP)

@@ -101,6 +101,22 @@ func startJob(s jobSpec) (*job, error) {
 	return j, nil
 }
 
+// begin starts a job and waits until its ranks communicate; nil if they do not, which is
+// a fault of the round.
+func begin(r *round, s jobSpec) *job {
+	j, err := startJob(s)
+	if err != nil {
+		r.fault("%v", err)
+		return nil
+	}
+	if err := j.ready(startLimit); err != nil {
+		r.fault("%v", err)
+		j.kill()
+		return nil
+	}
+	return j
+}
+
 func (j *job) startRank(rank int) (*proc, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -25,16 +25,11 @@ func wire(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix"} // the rendezvous is not cut
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	s.Wrap = n.wrap
-	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	j := begin(r, s)
+	if j == nil {
 		return
 	}
 	defer j.kill()
-	if err := j.ready(startLimit); err != nil {
-		r.fault("%v", err)
-		return
-	}
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
 	length := pick(r, 100*time.Millisecond, time.Second, 8*time.Second)
 	cut := now()
