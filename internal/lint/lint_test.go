@@ -22,15 +22,14 @@ const module = "github.com/seed33544411/rma"
 // or from its own family (same first path element, same floor).
 var layers = map[string]int{
 	"logp": 0, "flowctl": 0, "internal/bubble": 0, "internal/cpu": 0, "internal/event": 0, "internal/offheap": 0, "internal/settings": 0, "internal/topo": 0,
-	"verbs": 1, "internal/ring": 1,
-	"internal/bulk": 1, "internal/wire": 1, "internal/testutil": 1,
+	"verbs": 1, "internal/bulk": 1, "internal/testutil": 1,
 	"fabric": 2,
 	"mr":     3,
 	"gather": 4, "scatter": 4, "sampling": 4,
 	"eager": 5, "rdv": 5,
 	"internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6, "internal/jobenv": 6, "internal/message": 6, "internal/onesided": 6,
-	"":     7,
-	"coll": 8, "rmanet": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/lint": 8,
+	"":       7,
+	"rmanet": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/lint": 8,
 }
 
 func layer(rel string) (floor int, family string, ok bool) {
@@ -96,12 +95,14 @@ func sources(t *testing.T) []source {
 }
 
 func TestImportsPointDown(t *testing.T) {
+	used := map[string]bool{}
 	for _, s := range sources(t) {
 		from, family, ok := layer(s.pkg)
 		if !ok {
 			t.Errorf("%s: package %q has no floor: add it to layers in internal/lint", s.rel, s.pkg)
 			continue
 		}
+		used[family] = true
 		for _, im := range s.file.Imports {
 			path, _ := strconv.Unquote(im.Path.Value)
 			if path != module && !strings.HasPrefix(path, module+"/") {
@@ -126,6 +127,11 @@ func TestImportsPointDown(t *testing.T) {
 				continue // the engine room: progress, wireup, links and launch serve each other
 			}
 			t.Errorf("%s (floor %d) imports %s (floor %d): imports point down", s.rel, from, path, to)
+		}
+	}
+	for name := range layers {
+		if !used[name] {
+			t.Errorf("layers in internal/lint has %q, which does not exist", name)
 		}
 	}
 }
