@@ -55,6 +55,23 @@ func BenchmarkPost(b *testing.B) {
 	})
 }
 
+// One request of 8 bytes at a time, complete when the call returns.
+func BenchmarkDo(b *testing.B) {
+	for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd} {
+		b.Run(op.String(), func(b *testing.B) {
+			x, y := pair(b, Options{}, fabric.EndpointOptions{})
+			la, lb := alloc(b, x.link, 8), alloc(b, y.link, 8)
+			wr := write(la, 0, 8, lb.Key(), 0)
+			wr.Op, wr.Flags = op, 0
+			for b.Loop() {
+				if !x.Do(&wr) {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
 // What an idle link costs whoever polls it.
 func BenchmarkPollIdle(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {

@@ -168,7 +168,8 @@ func (ep *endpoint) warm() {
 }
 
 // poll reports completions and events, serves the peer and carries queued
-// requests on. Short path.
+// requests on.
+// Hot path.
 func (ep *endpoint) poll(cs []fabric.Completion) int {
 	n := 0
 	if ep.cq.Len() != 0 {

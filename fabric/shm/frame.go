@@ -46,7 +46,7 @@ func (m *message) words() frameWords {
 }
 
 // parseFrame decodes w, which a peer wrote, and checks all that does not
-// depend on the region it names. Short path; the error is for broken peers.
+// depend on the region it names. The error is for broken peers.
 func parseFrame(w *frameWords) (m message, err error) {
 	m = message{
 		kind: frameKind(w[0]), slot: uint16(w[0] >> 16), imm: uint32(w[0] >> 32),

@@ -177,7 +177,8 @@ const (
 	warmFew   = 8
 )
 
-// Poll implements fabric.Link. Short path.
+// Poll implements fabric.Link.
+// Hot path.
 func (l *link) Poll(cs []fabric.Completion) int {
 	if l.news.Load() {
 		l.attendNews()

@@ -44,7 +44,8 @@ func endsOnWord(addr, n uint64) bool { return n >= 8 && (addr+n)&7 == 0 }
 
 // put stores the pieces, n bytes in all, to mapped memory at dst, the last
 // aligned word last and at once. It reports whether its last store was that
-// word's, which is a full fence against loads behind it. Short path.
+// word's, which is a full fence against loads behind it.
+// Hot path.
 func put(dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
 	orderStores() // behind the stores of earlier requests
 	if len(sgl) == 1 {
@@ -72,12 +73,9 @@ func put(dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
 	return true
 }
 
-// get loads n bytes of mapped memory at src into the pieces. Short path.
+// get loads n bytes of mapped memory at src into the pieces.
+// Hot path.
 func get(sgl []fabric.SGE, src, n uint64) {
-	if n == 8 && len(sgl) == 1 && src&7 == 0 {
-		store8(sgl[0].Addr, word(src).Load())
-		return
-	}
 	var c cursor
 	c.scatter(fabric.BytesAt(src, int(n)), sgl)
 }

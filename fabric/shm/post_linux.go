@@ -17,9 +17,9 @@ const (
 	epDown                   // the endpoint went down meanwhile
 )
 
-// Post implements fabric.Endpoint. Short path up to Caps.MaxInline, else bulk:
-// a request is executed before Post returns unless it needs the target's help
-// or stands behind one that does.
+// Post implements fabric.Endpoint. A request is executed before Post returns unless
+// it needs the target's help or stands behind one that does.
+// Hot path.
 func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if s := ep.state.Load(); s != stateUp {
 		return 0, refusal(s)
@@ -135,23 +135,37 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 	if x.mem == 0 {
 		return 0, isFar, false
 	}
+	return fabric.StatusOK, executed, ep.run(x, wr, n)
+}
+
+// run carries out wr, which has been checked and whose n bytes, at least one, lie in the
+// mapped region x. fenced says that a full fence stands behind what it stored.
+// Hot path.
+func (ep *endpoint) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 	at := x.mem + (wr.RemoteAddr - x.base)
-	switch wr.Op {
-	case fabric.OpWrite:
-		if n >= ep.link.copies.from.Load() {
-			return fabric.StatusOK, executed, putBulk(ep.link.copies.plan.Load(), at, wr.Local, n)
+	if l := &wr.Local[0]; n == 8 && l.Len == 8 && at&7 == 0 {
+		switch wr.Op {
+		case fabric.OpWrite:
+			orderStores() // behind the stores of earlier requests
+			word(at).Store(load8(l.Addr))
+		case fabric.OpRead:
+			store8(l.Addr, word(at).Load())
+		default:
+			store8(l.Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
 		}
-		return fabric.StatusOK, executed, put(at, wr.Local, n)
-	case fabric.OpRead:
-		if n >= ep.link.copies.from.Load() {
-			getBulk(ep.link.copies.plan.Load(), wr.Local, at, n)
-			break
-		}
-		get(wr.Local, at, n)
-	default:
-		store8(wr.Local[0].Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
+		return true
 	}
-	return fabric.StatusOK, executed, true
+	switch large := n >= ep.link.copies.from.Load(); {
+	case wr.Op == fabric.OpWrite && large:
+		return putBulk(ep.link.copies.plan.Load(), at, wr.Local, n)
+	case wr.Op == fabric.OpWrite:
+		return put(at, wr.Local, n)
+	case large:
+		getBulk(ep.link.copies.plan.Load(), wr.Local, at, n)
+	default:
+		get(wr.Local, at, n)
+	}
+	return true
 }
 
 // refused is the status of a request whose key is not valid: a peer that closes

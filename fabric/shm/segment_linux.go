@@ -41,8 +41,9 @@ func (ep *endpoint) forget() {
 }
 
 // lookup finds the peer's region that key names if it holds [addr, addr+n) and
-// has the rights in need, else nil. Short path: one load of shared memory. May
+// has the rights in need, else nil: one load of shared memory. May
 // take the endpoint down.
+// Hot path.
 func (ep *endpoint) lookup(key uint32, addr, n uint64, need fabric.Access) *xlate {
 	x := &ep.cache[key%cacheSize]
 	if x.key != key || !x.current() || x.mem == 0 && x.seg != 0 {
@@ -62,7 +63,8 @@ func (x *xlate) holds(addr, n uint64, need fabric.Access) bool {
 	return off <= x.size && n <= x.size-off && x.access&need == need
 }
 
-// current reports whether the region is still what x says. Short path.
+// current reports whether the region is still what x says.
+// Hot path.
 func (x *xlate) current() bool { return x.gen == x.ent.gen.Load() }
 
 // fill reads the table entry of key into x. Ordering partner: publish.

@@ -19,7 +19,8 @@ func (ep *endpoint) frameReady() bool {
 }
 
 // serve takes frames from the ring: notifications go to cs, requests are
-// executed. Short path. May take the endpoint down.
+// executed. May take the endpoint down.
+// Hot path.
 func (ep *endpoint) serve(cs []fabric.Completion) int {
 	n := 0
 	size := uint64(len(ep.in))
