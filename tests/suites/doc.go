@@ -19,5 +19,6 @@
 //
 //	suites.go  what is run, and what differs for a reason
 //	goroot.go  the copy of GOROOT; modules and their edits
-//	main.go    running, counting, the table
+//	measure.go running and counting; group_*.go processes that end together
+//	main.go    the table
 package main

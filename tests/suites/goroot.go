@@ -80,17 +80,17 @@ func (s *stand) patchNet() error {
 	if err := os.WriteFile(s.src("net", "hook_suites.go"), []byte(vars), 0o666); err != nil {
 		return err
 	}
-	for head, call := range map[string]string{
-		"func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (Listener, error) {\n": "HookListen(network, address)",
-		"func (sd *sysDialer) dialSingle(ctx context.Context, ra Addr) (c Conn, err error) {\n":              "HookDial(ctx, ra)",
-	} {
-		name, _, _ := strings.Cut(call, "(")
-		hook := fmt.Sprintf("\tif %s != nil {\n\t\tif x, err, ok := %s; ok {\n\t\t\treturn x, err\n\t\t}\n\t}\n", name, call)
-		if err := (edit{"net/dial.go", head, head + hook}).apply(s.src()); err != nil {
-			return err
-		}
-	}
-	return nil
+	const (
+		listens = "func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (Listener, error) {\n"
+		dials   = "\tla := sd.LocalAddr\n\tswitch ra := ra.(type) {\n\tcase *TCPAddr:\n\t\tla, _ := la.(*TCPAddr)\n\t\tif sd.MultipathTCP()" // behind the dial's tracer
+	)
+	return errors.Join(
+		edit{"net/dial.go", listens, listens + hooked("HookListen", "network, address")}.apply(s.src()),
+		edit{"net/dial.go", dials, hooked("HookDial", "ctx, ra") + dials}.apply(s.src()))
+}
+
+func hooked(name, args string) string {
+	return fmt.Sprintf("\tif %[1]s != nil {\n\t\tif x, err, ok := %[1]s(%s); ok {\n\t\t\treturn x, err\n\t\t}\n\t}\n", name, args)
 }
 
 // copyModule puts rmanet, what it imports, and the hook into the copy.
