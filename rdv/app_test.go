@@ -17,12 +17,11 @@ type piece struct{ cell, off, n int }
 
 // batch is a transfer as its sender remembers it.
 type batch struct {
-	id        ID
-	d         scatter.Descriptor
-	src       []piece
-	plain     []byte // unregistered
-	write     bool   // into an advert
-	cancelled bool
+	id    ID
+	d     scatter.Descriptor
+	src   []piece
+	plain []byte // unregistered
+	write bool   // into an advert
 }
 
 // promise is an advert as its maker remembers it.
@@ -46,7 +45,6 @@ const (
 	got outcome = 1 + iota
 	refused
 	failed
-	cancelled
 )
 
 // app is the layer above in tests: it sends random batches, gives random
@@ -74,7 +72,7 @@ type app struct {
 	open    []Advert            // adverts of the peer, not answered
 	written map[uint64]uint32   // adverts of the peer written, by position: bytes
 	spurned map[uint64]bool     // adverts of the peer declined
-	count   struct{ received, sent, refused, cancelled, failed, filled, chunked int }
+	count   struct{ received, sent, refused, failed, filled, chunked int }
 }
 
 func newApp(t testing.TB, seed uint64) *app {
@@ -187,19 +185,6 @@ func (a *app) send() {
 	}
 	a.last, a.next = token, seq
 	a.sent[token] = &batch{id: id, d: d, src: src}
-}
-
-// cancel gives up one of the outstanding batches.
-func (a *app) cancel() {
-	for token := range a.last {
-		if b := a.sent[token+1]; b != nil && !b.write && a.rng.IntN(3) == 0 {
-			b.cancelled = true
-			if err := a.s.ch.Cancel(b.id); err != nil {
-				require.True(a.t, a.failing, "%v", err)
-			}
-			return
-		}
-	}
 }
 
 // outstanding is what both sides still wait for.

@@ -156,9 +156,8 @@ func (c *Channel) Connect(s Setup) error {
 	c.mine, c.mineFree = make([]myAdvert, n), freeList(n)
 	c.theirs, c.jobs, c.jobsFree = make([]theirAdvert, n), make([]writeJob, n), freeList(n)
 	// Answers that can wait at once: ready, ack and FIN for each incoming
-	// transfer; a cancellation for each outgoing one; an answer to each advert
-	// of the peer; a revocation of each of ours.
-	c.control.init(3*len(c.in) + len(c.out) + 2*n)
+	// transfer; an answer to each advert of the peer; a revocation of each of ours.
+	c.control.init(3*len(c.in) + 2*n)
 	c.turns.init(len(c.in) + len(c.jobs))
 	c.changed = make([]uint16, 0, len(c.in))
 	c.streams.init(len(c.out))

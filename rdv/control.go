@@ -134,8 +134,6 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
 	}
 	switch k {
-	case KindCancel:
-		return c.onCancel(id)
 	case KindReady:
 		return c.onReady(id)
 	case KindAck:

@@ -16,9 +16,8 @@
 //	S  Sent ◄──────────── FIN: status ──────────  when the last one ended
 //
 // A batch whose messages find their destinations one after the other is fetched
-// in that order; nobody waits for the whole batch to be matched. Cancel asks the
-// receiver to stop: what it is reading it finishes, what it has not begun it
-// drops, and the FIN says which. A cancellation may cross the FIN.
+// in that order; nobody waits for the whole batch to be matched. The FIN names the
+// messages that the receiver refused.
 //
 // # Receiver first
 //
@@ -94,7 +93,7 @@
 //
 //	channel.go  Channel: open, connect, progress, completions
 //	handler.go  Handler and Matcher: the layer above
-//	source.go   transfers of this side: Send, Cancel, FIN
+//	source.go   transfers of this side: Send, FIN
 //	end.go      failure, what the peer said before it, Sever, Close
 //	sink.go     transfers of the peer: matching, ends
 //	run.go      which of their messages are fetched next; hold.go several at once

@@ -21,9 +21,8 @@ var (
 	// Channel.Refused.
 	ErrRefused = errors.New("refused by the receiver")
 
-	// ErrCancelled is a transfer, or a message of one, that was given up
-	// before it was fetched.
-	ErrCancelled = errors.New("transfer cancelled")
+	// ErrCancelled is an advert that was revoked before it was written.
+	ErrCancelled = errors.New("advertised destination revoked")
 
 	// ErrDeclined is an advertised destination that the peer did not use.
 	ErrDeclined = errors.New("advertised destination not used by the sender")

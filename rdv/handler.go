@@ -64,7 +64,7 @@ type Answer struct {
 
 // Handler is the layer above. Its methods are called by the owner from within
 // Progress, OnCompletion, Sever and Close; they may call Send, SendUnregistered,
-// Accept, Refuse, Cancel, Advertise, Revoke, Write and Decline, but none of the
+// Accept, Refuse, Advertise, Revoke, Write and Decline, but none of the
 // four.
 type Handler interface {
 	Matcher

@@ -92,18 +92,9 @@ func TestHostileControl(t *testing.T) {
 		"fin generation":       {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 2), 0, nil) }, ErrUnknownID},
 		"fin status":           {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), numStatus, nil) }, ErrMessage},
 		"fin with payload":     {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), 0, []byte{1}) }, ErrMessage},
-		"fin cancels unasked":  {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(0, 1), statusCancelled, nil) }, ErrMessage},
 		"fin twice": {func(t *testing.T, e *side) {
 			e.inject(t, KindFIN, makeID(0, 1), 0, nil)
 			e.inject(t, KindFIN, makeID(0, 1), 0, nil)
-		}, ErrUnknownID},
-		"cancel without transfer": {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(0, 1), 0, nil) }, ErrUnknownID},
-		"cancel beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(9, 0), 0, nil) }, ErrUnknownID},
-		"cancel of nothing ever":  {func(t *testing.T, e *side) { e.inject(t, KindCancel, makeID(0, 0), 0, nil) }, ErrUnknownID},
-		"cancel twice": {func(t *testing.T, e *side) {
-			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
-			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
-			e.inject(t, KindCancel, makeID(0, 1), 0, nil)
 		}, ErrUnknownID},
 
 		// The victim has advert 0.1 of 100 bytes outstanding, and offer 1.1 of 100.
@@ -190,7 +181,7 @@ func TestHostileControl(t *testing.T) {
 			// still be reading it.
 			require.Len(t, hg.received, len(hg.met))
 			for _, err := range hg.received {
-				require.True(t, errors.Is(err, ErrProtocol) || errors.Is(err, ErrCancelled), "%v", err)
+				require.True(t, errors.Is(err, ErrProtocol), "%v", err)
 			}
 			if what == "fin twice" {
 				require.NoError(t, hg.sent[0])
@@ -309,34 +300,6 @@ func tooManyRegions() []byte {
 		panic(err)
 	}
 	return b
-}
-
-// A cancellation that crosses the FIN is no violation.
-func TestCancelCrossesFIN(t *testing.T) {
-	t.Parallel()
-	ha, hb := wait(), &quiet{verdict: Refuse}
-	a, b := pair(t, simLinks(sim.Options{}), ha, hb, Options{}, Options{})
-	src := newMemory(t, a.link, 1, 4096)
-	d := scatter.Descriptor{
-		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
-		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
-	}
-	for range 40 {
-		id, _, err := a.ch.Send(&d, 0, 1)
-		require.NoError(t, err)
-		require.NoError(t, b.turn()) // refused, FIN on its way
-		require.NoError(t, a.ch.Cancel(id))
-		require.NoError(t, a.ch.Cancel(id), "once more does nothing")
-		for range 3 {
-			require.NoError(t, a.turn())
-			require.NoError(t, b.turn())
-		}
-		require.ErrorIs(t, a.ch.Cancel(id), ErrHandle)
-	}
-	require.Len(t, ha.sent, 40)
-	require.ErrorIs(t, errors.Join(ha.sent...), ErrRefused)
-	require.True(t, a.ch.Idle())
-	require.True(t, b.ch.Idle())
 }
 
 // Handles outlive their messages; using them then is an error, not a mistake.

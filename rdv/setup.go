@@ -10,7 +10,7 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 12 + eager.SetupSize
 
-const setupVersion = 4 // 1: a done had no payload, an advert no note; 2: no FIN said "waited"; 3: nor which messages were refused
+const setupVersion = 5 // docs/wire.md says what the older ones were
 
 // Setup is what a side tells its peer: how much it is willing to have
 // outstanding, and its ring. It travels by other means, see docs/wire.md.

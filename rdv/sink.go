@@ -54,7 +54,6 @@ type incoming struct {
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
 	waited   bool // a destination came later than the announcement
-	late     bool // a cancellation may still arrive for the generation
 }
 
 type message struct {
@@ -92,7 +91,7 @@ func (c *Channel) claim(k Kind, id ID) (*incoming, error) {
 // begin makes t an active transfer of the messages in t.d.
 func (t *incoming) begin(id ID, tag uint32) {
 	t.id, t.gen, t.tag = id, id.gen(), tag
-	t.state, t.status, t.late, t.waited = inActive, statusOK, true, false
+	t.state, t.status, t.waited = inActive, statusOK, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
 	t.chunked, t.acking = false, false
 	t.announced, t.fed, t.fetched, t.bytes = 0, 0, 0, 0
@@ -205,31 +204,6 @@ func (c *Channel) findMessage(h Handle) (*incoming, int) {
 	return nil, 0
 }
 
-// onCancel gives up what is not being fetched. A transfer that has ended a
-// moment ago may still get one.
-func (c *Channel) onCancel(id ID) error {
-	if id.slot() >= len(c.in) {
-		return &ProtocolError{KindCancel, id, ErrUnknownID, uint64(id.slot()), uint64(len(c.in))}
-	}
-	t := &c.in[id.slot()]
-	if t.gen != id.gen() || !t.late {
-		return &ProtocolError{KindCancel, id, ErrUnknownID, uint64(id.gen()), uint64(t.gen)}
-	}
-	t.late = false
-	if t.state != inActive {
-		return nil
-	}
-	t.matching = true // no run starts in between
-	for i := range t.msgs {
-		if s := t.msgs[i].state; s == msgWaiting || s == msgMatched {
-			c.endMessage(t, i, ErrCancelled)
-		}
-	}
-	t.matching = false
-	c.advance(t)
-	return nil
-}
-
 // endMessage ends message i and tells, unless the handler has refused it.
 func (c *Channel) endMessage(t *incoming, i int, err error) {
 	m := &t.msgs[i]
@@ -238,19 +212,15 @@ func (c *Channel) endMessage(t *incoming, i int, err error) {
 	}
 	m.state = msgEnded
 	t.left--
-	switch {
-	case err == nil:
+	if err == nil {
 		c.stats.Messages++
 		c.stats.Bytes += uint64(t.d.Messages[i].Size)
-	case errors.Is(err, ErrRefused):
-		t.status, m.unread = max(t.status, statusRefused), true
-		return
-	case errors.Is(err, ErrCancelled):
-		t.status = statusCancelled
-	default:
-		t.status, m.unread = max(t.status, statusRefused), true
+	} else {
+		t.status, m.unread = statusRefused, true
 	}
-	c.h.Received(t.describe(i), err)
+	if !errors.Is(err, ErrRefused) {
+		c.h.Received(t.describe(i), err)
+	}
 }
 
 // abandon ends t after the channel failed. Nothing is in flight for it.

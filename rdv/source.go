@@ -11,7 +11,6 @@ import (
 const (
 	outFree      uint8 = iota
 	outAnnounced       // RTS sent: FIN ends it
-	outCancelled       // cancellation queued or sent: FIN still ends it
 )
 
 // outgoing is a transfer whose sources are ours. The peer may read them until
@@ -97,48 +96,29 @@ func (c *Channel) findOutgoing(id ID) *outgoing {
 	return nil
 }
 
-// Cancel asks the peer to give a transfer up. What it has begun to fetch, it
-// finishes: Sent says what became of it, ErrCancelled if not all was fetched.
-// ErrHandle means that the transfer is over. Short path.
-func (c *Channel) Cancel(id ID) error {
-	o := c.findOutgoing(id)
-	switch {
-	case o == nil:
-		return fmt.Errorf("cancel %v: %w", id, ErrHandle)
-	case c.err != nil || o.state == outCancelled:
-		return c.err
-	}
-	o.state = outCancelled
-	c.control.push(ctl{KindCancel, id, 0})
-	c.flushControl()
-	return c.err
-}
-
 // onFIN ends an outgoing transfer.
 func (c *Channel) onFIN(id ID, status uint32, payload []byte) error {
 	o := c.findOutgoing(id)
-	if c.waited = status == statusWaited; c.waited {
-		status = statusOK
-	}
+	c.waited = status == statusWaited
 	switch {
 	case o == nil:
 		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(c.out))}
 	case status >= numStatus:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), uint64(numStatus)}
-	case status == statusOK && o.by != byReference && !c.pipes[id.slot()].announced():
+	case status != statusRefused && o.by != byReference && !c.pipes[id.slot()].announced():
 		p := &c.pipes[id.slot()]
 		return &ProtocolError{KindFIN, id, ErrSize, uint64(p.off), uint64(len(p.src))}
 	case status != statusRefused && len(payload) != 0 || status == statusRefused && checkRefused(payload, int(o.n)) != nil:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(len(payload)), uint64(o.n)}
-	case status == statusCancelled && o.state != outCancelled:
-		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), 0}
 	}
-	if status == statusOK {
-		c.stats.Sent++
+	if status == statusRefused {
+		c.refused = payload
+		c.endOutgoing(id.slot(), ErrRefused)
+		c.refused = nil
+		return nil
 	}
-	c.refused = payload
-	c.endOutgoing(id.slot(), statusErr(status))
-	c.refused = nil
+	c.stats.Sent++
+	c.endOutgoing(id.slot(), nil)
 	return nil
 }
 

@@ -17,7 +17,6 @@ const (
 	KindInvalid Kind = iota
 	KindRTS          // S→R: descriptor; arg is the tag
 	KindFIN          // R→S: the last word about an RTS; arg is a status; which messages were refused
-	KindCancel       // S→R: give the RTS up, if there is still time
 	KindAdvert       // R→S: what for, and key of a destination; arg is the tag
 	KindDone         // S→R: the advertised destination is written; arg is how many bytes
 	KindDecline      // S→R: the advertised destination is not going to be written; arg is why
@@ -29,7 +28,7 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"invalid", "rts", "fin", "cancel", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack"}
+var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack"}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -55,20 +54,9 @@ func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
 const (
 	statusOK uint32 = iota
 	statusRefused
-	statusCancelled
 	statusWaited // all fetched, but not at once: the receiver had no destination yet
 	numStatus
 )
-
-func statusErr(s uint32) error {
-	switch s {
-	case statusRefused:
-		return ErrRefused
-	case statusCancelled:
-		return ErrCancelled
-	}
-	return nil
-}
 
 // The meta word of an envelope: id in the low half, argument in the high one.
 func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }

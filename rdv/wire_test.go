@@ -15,6 +15,11 @@ func TestControlGolden(t *testing.T) {
 	require.Equal(t, uint64(0x0000000900070003), meta(makeID(3, 7), 9))
 	require.Equal(t, "3.7", makeID(3, 7).String())
 
+	require.Equal(t, []Kind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, []Kind{
+		KindRTS, KindFIN, KindAdvert, KindDone, KindDecline, KindRevoke, KindOffer, KindReady, KindChunk, KindAck,
+	})
+	require.Equal(t, []uint32{0, 1, 2}, []uint32{statusOK, statusRefused, statusWaited})
+
 	key := fabric.RemoteKey{Addr: 0x1122334455667788, Len: 0x99aabbcc, RKey: 0xddeeff01}
 	advert := appendAdvert(nil, Want{Pos: 0x0102030405060708, Note: 0x11121314}, key)
 	require.Equal(t, []byte{

@@ -123,13 +123,12 @@ func (c *Channel) prepare(in *In, a announced) ([]fabric.SGE, error) {
 	return c.dst[:], err
 }
 
-// Received ends a message of the peer's: fetched, cancelled or failed.
+// Received ends a message of the peer's: fetched or failed.
 func (h handler) Received(m rdv.Incoming, err error) {
 	c := h.Channel
 	in := c.fetch[m.Handle]
 	if in == nil {
-		// Cancelled or failed before a receive asked for it. Its number counts
-		// all the same.
+		// Failed before a receive asked for it. Its number counts all the same.
 		c.withdraw(err)
 		return
 	}
@@ -150,10 +149,6 @@ func (c *Channel) ended(in *In, tag uint32, n int, err error) {
 func (c *Channel) withdraw(err error) {
 	if c.broken() != nil {
 		return // whoever asks for it later hears of it
-	}
-	// This side's peer never cancels: its channel is failing, and so is ours.
-	if err == nil {
-		err = rdv.ErrCancelled
 	}
 	c.refuse(err)
 }
