@@ -33,12 +33,10 @@ func (b *Batch) add() *message.Out {
 	if n < cap(b.outs) {
 		b.outs = b.outs[:n+1]
 	} else {
-		b.outs = append(b.outs, message.Out{Done: b})
+		b.outs = append(b.outs, message.Out{})
 	}
 	o := &b.outs[n]
-	if o.Done == nil {
-		o.Done = b
-	}
+	o.Done = (*batchEnd)(b)
 	return o
 }
 
@@ -119,14 +117,17 @@ func (b *Batch) hand(k *talk) {
 	}
 }
 
-// Complete implements message.Completer for each of the messages.
-func (b *Batch) Complete(_ uint32, n int, err error) {
+// batchEnd is the Batch as the end of each of its messages.
+type batchEnd Batch
+
+// Complete implements message.Completer.
+func (b *batchEnd) Complete(_ uint32, n int, err error) {
 	if err != nil && b.why == nil {
 		b.why = err
 	}
 	b.n += n
 	if b.left--; b.left == 0 {
-		b.end()
+		(*Batch)(b).end()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -18,7 +19,7 @@ func TestBatch(t *testing.T) {
 		for _, mode := range []string{"auto", "eager", "gather", "scatter"} {
 			t.Run(mode, func(t *testing.T) {
 				ctx := testutil.Context(t, 60*time.Second)
-				es := openWith(t, 2, fabric, func(c *Config) { c.Mode = mode })
+				es := openWith(t, 2, fabric, func(c *Config) { c.Mode = Mode(mode) })
 				total := 0
 				for _, n := range sizes {
 					total += n
@@ -111,4 +112,10 @@ func TestBatchErrors(t *testing.T) {
 		_, _, _, err = (&Config{Mode: "fast"}).effective()
 		require.ErrorContains(t, err, "auto, eager, gather or scatter")
 	})
+}
+
+// What the message layer calls is no part of what applications may.
+func TestEndsOfMessagesAreNotExported(t *testing.T) {
+	require.NotImplements(t, (*message.Completer)(nil), new(Batch))
+	require.NotImplements(t, (*message.Source)(nil), new(Receiving))
 }

@@ -76,7 +76,7 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 		return nil, ErrClosed
 	}
 	r := &Receiving{eng: e, to: to, stalls: make([]bool, e.Size()), told: make([]bool, e.Size())}
-	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, r
+	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, (*receivingEnd)(r)
 	e.hear(only)
 	err := ErrClosed
 	e.prog.Do(func() {
@@ -123,8 +123,11 @@ func (t *proto) tellGone(r *Receiving) {
 	}
 }
 
+// receivingEnd is the Receiving as the channels see it.
+type receivingEnd Receiving
+
 // Take implements message.Source.
-func (r *Receiving) Take(from int, tag uint32, size int, inPlace bool) *message.In {
+func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *message.In {
 	if r.stalls[from] {
 		return nil
 	}
@@ -136,7 +139,7 @@ func (r *Receiving) Take(from int, tag uint32, size int, inPlace bool) *message.
 	}
 	a := r.free
 	if a == nil {
-		a = &arrival{r: r}
+		a = &arrival{r: (*Receiving)(r)}
 		a.use = a.inPlace
 	} else {
 		r.free = a.next
@@ -161,7 +164,7 @@ func (r *Receiving) Take(from int, tag uint32, size int, inPlace bool) *message.
 
 // Use implements message.Source: for handlers that run in the engine, which see messages
 // where they are.
-func (r *Receiving) Use(from int, tag uint32, part []byte) bool {
+func (r *receivingEnd) Use(from int, tag uint32, part []byte) bool {
 	h, ok := r.to.(*handlerEnd)
 	if !ok || len(h.workers) > 0 || r.stalls[from] || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
 		return false
