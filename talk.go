@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // talkTag stands in the top bits of the request IDs of message channels, which
@@ -69,9 +70,8 @@ func (p *Peer) startTalkLocked() {
 // close.
 func (p *Peer) openTalk(d *dial) (*message.Channel, error) {
 	e := p.eng
-	// The rendezvous bounds waits without deadline; this one lasts until the
-	// peer talks back, leaves or dies.
-	ctx, cancel := context.WithTimeout(d.life, 10*365*24*time.Hour)
+	// It lasts until the peer opens its side, leaves or dies.
+	ctx, cancel := context.WithCancel(wireup.Unlimited(d.life))
 	defer cancel()
 	ep, err := p.connected(ctx)
 	if err == nil {

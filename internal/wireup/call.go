@@ -68,9 +68,18 @@ func checkSizes(op, key string, val []byte, maxVal int) error {
 	return nil
 }
 
-// bound gives ctx the configured time-out if it has no deadline.
+// unlimited is the key under which Unlimited marks a context.
+type unlimited struct{}
+
+// Unlimited returns a context whose waits Config.Timeout does not bound: they last until
+// ctx ends, the rank that they are for is gone, or the job is over.
+func Unlimited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unlimited{}, true)
+}
+
+// bound gives ctx the configured time-out if it has no deadline, nor need of one.
 func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has || j.cfg.Timeout < 0 {
+	if _, has := ctx.Deadline(); has || j.cfg.Timeout < 0 || ctx.Value(unlimited{}) != nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, j.cfg.Timeout)

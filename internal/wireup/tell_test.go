@@ -251,3 +251,41 @@ func TestAcknowledges(t *testing.T) {
 	defer there.Close()
 	require.True(t, acknowledges(here))
 }
+
+// A wait without limit outlasts the time-out that bounds the others.
+func TestUnlimitedWait(t *testing.T) {
+	t.Parallel()
+	_, root := serve(t, "unix", 2)
+	ctx := testutil.Context(t, testutil.Limit)
+	j, err := Join(ctx, Config{Rank: 0, Size: 2, Root: root, Token: testToken, Timeout: time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() { j.Close() })
+	other := join(t, root, 1, 2)
+	life, end := context.WithCancel(t.Context())
+	defer end()
+	var g errgroup.Group
+	g.Go(func() error {
+		v, err := j.Get(Unlimited(life), 1, "late")
+		if err == nil && string(v) != "v" {
+			err = fmt.Errorf("got %q", v)
+		}
+		return err
+	})
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.calls) == 1
+	}, "the wait has begun")
+	var late *TimeoutError
+	_, err = j.Get(life, 1, "never")
+	require.ErrorAs(t, err, &late)
+	require.NoError(t, other.Put(ctx, "late", []byte("v")))
+	require.NoError(t, g.Wait())
+	// It ends with its context all the same.
+	g.Go(func() error {
+		_, err := j.Get(Unlimited(life), 1, "never")
+		return err
+	})
+	end()
+	require.ErrorIs(t, g.Wait(), context.Canceled)
+}
