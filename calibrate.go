@@ -39,7 +39,7 @@ func (l *linkParams) to(from, to int) *logp.Params {
 // fails costs precision, nothing else.
 func (e *Engine) calibrate(ctx context.Context) error {
 	e.params = make([]linkParams, len(e.links))
-	mode, _ := sampling.ParseMode(e.cfg.Sampling) // checked with the config
+	mode, _ := sampling.ParseMode(string(e.cfg.Sampling)) // checked with the config
 	for i, l := range e.links {
 		figures := sampling.Defaults(l.Name())
 		e.params[i] = linkParams{up: &figures, down: &figures}

@@ -27,10 +27,10 @@ type Config struct {
 	// as {"ibv_gid_index": "3"}. A name that is also a field overrides the field.
 	Settings map[string]string
 
-	// Fabric is the only kind of link to use: "shm", "tcp" or "verbs". RMA_FABRIC
-	// overrides it. Empty or "auto": the best that both sides have; shared memory
-	// on one host, RDMA between hosts, TCP where there is neither.
-	Fabric string
+	// Fabric is the only kind of link to use. RMA_FABRIC overrides it. Empty or
+	// FabricAuto: the best that both sides have; shared memory on one host, RDMA
+	// between hosts, TCP where there is neither.
+	Fabric Fabric
 
 	// Bind is the address that the TCP link listens on. RMA_TCP_BIND overrides it.
 	// Zero: the loopback address in a job of one host, which nobody else should
@@ -42,17 +42,15 @@ type Config struct {
 	// usable one; most hosts have one.
 	Device string
 
-	// Mode sends all messages one way, where it can carry them: "eager",
-	// "gather" or "scatter". RMA_MODE overrides it. Empty or "auto": the cheapest
-	// way for each batch, by the cost model; none is the best for all.
-	Mode string
+	// Mode sends all messages one way, where it can carry them. RMA_MODE overrides
+	// it. Empty or ModeAuto: the cheapest way for each batch, by the cost model; none
+	// is the best for all.
+	Mode Mode
 
-	// Sampling says where the cost model's figures of a link come from: "cached",
-	// a saved measurement, or a new one where there is none that is valid; "force",
-	// a new one; "off", figures of the kind of link. RMA_SAMPLING overrides it.
-	// Empty: "cached". Measuring is done at the first start, by one pair of ranks
-	// for each kind of link, and pays in every batch after.
-	Sampling string
+	// Sampling says where the cost model's figures of a link come from. RMA_SAMPLING
+	// overrides it. Empty: SamplingCached. Measuring is done at the first start, by
+	// one pair of ranks for each kind of link, and pays in every batch after.
+	Sampling Sampling
 
 	// SamplingBudget bounds the time that measuring a kind of link takes, 2 ms to
 	// 10 s. RMA_SAMPLING_BUDGET overrides it. Zero: 50 ms, little beside what
@@ -62,7 +60,7 @@ type Config struct {
 	// Learn is how many messages sent alone pass between two that are timed, to find
 	// out whether a link is what was measured; batches that are planned count for
 	// four. What is learned moves the choice. Negative: never, nor is anything learned
-	// with Sampling "off". RMA_LEARN overrides it. Zero: 256, which costs 2 ns a message.
+	// with SamplingOff. RMA_LEARN overrides it. Zero: 256, which costs 2 ns a message.
 	Learn int
 
 	// Profiles is the folder of saved measurements. RMA_PROFILES overrides it.
@@ -122,11 +120,43 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Fabric is a kind of link between two ranks.
+type Fabric string
+
+// Kinds of links.
+const (
+	FabricAuto  Fabric = "auto"  // the best that both ranks have
+	FabricSHM   Fabric = "shm"   // shared memory, between ranks of one host
+	FabricTCP   Fabric = "tcp"   // sockets
+	FabricVerbs Fabric = "verbs" // RDMA adapters
+)
+
+// Mode is a way in which messages go to their peer.
+type Mode string
+
+// Ways of messages.
+const (
+	ModeAuto    Mode = "auto"    // the cheapest for each batch, by the cost model
+	ModeEager   Mode = "eager"   // each by itself through the peer's ring
+	ModeGather  Mode = "gather"  // several together in one write to the peer's ring
+	ModeScatter Mode = "scatter" // announced together, and read by the peer from where they lie: rendezvous by RDMA Read
+)
+
+// Sampling says where the cost model's figures of a link come from.
+type Sampling string
+
+// Sources of figures.
+const (
+	SamplingCached Sampling = "cached" // a saved measurement, or a new one where there is none that is valid
+	SamplingForce  Sampling = "force"  // a new measurement
+	SamplingOff    Sampling = "off"    // round figures of the kind of link
+)
+
 // policy is what Mode asks for. The mode is valid.
 func (c *Config) policy() (p logp.Policy) {
-	if c.Mode != "" && c.Mode != "auto" {
+	if c.Mode != "" && c.Mode != ModeAuto {
 		p.Forced = true
-		p.Mode, _ = logp.ParseMode(c.Mode)
+		p.Mode, _ = logp.ParseMode(string(c.Mode))
 	}
 	return p
 }

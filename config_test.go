@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -47,9 +48,9 @@ func TestConfigDefaults(t *testing.T) {
 		require.Equal(t, message.DefaultLearn, d.Learn)
 		require.Equal(t, wireup.DefaultTimeout, d.SetupTimeout)
 		require.Equal(t, wireup.DefaultTimeout, w.Timeout)
-		require.Equal(t, sampling.Cached.String(), d.Sampling)
+		require.Equal(t, SamplingCached, d.Sampling)
 		require.Equal(t, sampling.DefaultBudget, d.SamplingBudget)
-		require.Equal(t, "auto", d.Mode)
+		require.Equal(t, ModeAuto, d.Mode)
 		require.Empty(t, d.Fabric)
 		require.False(t, d.Bind.IsValid())
 		require.NotNil(t, d.Logger)
@@ -217,4 +218,30 @@ func TestConfigIsDocumented(t *testing.T) {
 	for field, env := range declared {
 		require.True(t, seen[field], "internal/settings says that %s has a field Config.%s", env, field)
 	}
+}
+
+// The constants are what the settings of the same names may be, in code and in the
+// environment alike.
+func TestConfigConstants(t *testing.T) {
+	accepted := func(c Config) *Config {
+		d, _, _, err := c.effective()
+		require.NoError(t, err)
+		return &d
+	}
+	for _, f := range []Fabric{FabricAuto, FabricSHM, FabricTCP, FabricVerbs} {
+		want, err := links.Canonical(string(f))
+		require.NoError(t, err)
+		require.EqualValues(t, want, accepted(Config{Fabric: f}).Fabric)
+	}
+	for _, m := range []Mode{ModeEager, ModeGather, ModeScatter} {
+		p := accepted(Config{Mode: m}).policy()
+		require.True(t, p.Forced)
+		require.Equal(t, string(m), p.Mode.String())
+	}
+	require.False(t, accepted(Config{Mode: ModeAuto}).policy().Forced)
+	for _, s := range []Sampling{SamplingCached, SamplingForce, SamplingOff} {
+		require.Equal(t, s, accepted(Config{Sampling: s}).Sampling)
+	}
+	d := accepted(Config{Fabric: "shm", Mode: "eager", Sampling: "off"}) // literals will do
+	require.Equal(t, FabricSHM, d.Fabric)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/logp"
-	"github.com/seed33544411/rma/sampling"
 )
 
 // driftEvery is how often a peer's link is reported to have changed, at most.
@@ -16,7 +15,7 @@ const driftEvery = 10 * time.Minute
 // learns is message.Options.Learn: figures that nobody measured are not held
 // against what is.
 func (e *Engine) learns() int {
-	if e.cfg.Sampling == sampling.Off.String() {
+	if e.cfg.Sampling == SamplingOff {
 		return 0
 	}
 	return e.cfg.Learn

@@ -77,7 +77,7 @@ func TestEnginesLearn(t *testing.T) {
 			ctx := testutil.Context(t, 60*time.Second)
 			dir := t.TempDir()
 			es := openWith(t, 2, "shm", func(cfg *Config) {
-				cfg.Sampling, cfg.Learn, cfg.Profiles, cfg.SamplingBudget = sampled, c.learn, dir, 2*time.Millisecond
+				cfg.Sampling, cfg.Learn, cfg.Profiles, cfg.SamplingBudget = Sampling(sampled), c.learn, dir, 2*time.Millisecond
 			})
 			a, b := es[0].Peer(1), es[1].Peer(0)
 			buf := make([]byte, 8)

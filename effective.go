@@ -68,8 +68,8 @@ func (c *Config) fields() []field {
 	}
 }
 
-func textField(env string, p *string) field {
-	return field{env, func() string { return *p }, func(v *settings.Values) { *p = v.Text(env) }}
+func textField[S ~string](env string, p *S) field {
+	return field{env, func() string { return string(*p) }, func(v *settings.Values) { *p = S(v.Text(env)) }}
 }
 
 func intField(env string, p *int) field {
@@ -123,7 +123,7 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 		f.set(v)
 	}
 	forced, o := links.FromSettings(v, links.Options{})
-	d.Fabric = forced
+	d.Fabric = Fabric(forced)
 	w.Timeout = d.SetupTimeout
 	d.Logger = logger(d.Logger, v)
 	w.Log = d.Logger

@@ -61,7 +61,7 @@ func rendezvousServer(t testing.TB, n int, fabric string) (*wireup.Server, func(
 	return srv, func(r int) *Config {
 		return &Config{
 			Job:    &Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-			Fabric: fabric, SetupTimeout: 60 * time.Second, PeerTimeout: time.Second,
+			Fabric: Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: time.Second,
 		}
 	}
 }
@@ -533,7 +533,7 @@ func TestOpenFails(t *testing.T) {
 	for r, name := range []string{"shm", "tcp"} {
 		g.Go(func() error {
 			c := forced(r)
-			c.Fabric = name
+			c.Fabric = Fabric(name)
 			_, errs[r] = Open(context.Background(), c)
 			return nil
 		})

@@ -34,6 +34,45 @@ func ExampleConfig() {
 	// 	Config.Fabric = shmem: want auto, shm, tcp, verbs or ibv
 }
 
+// One kind of link for all peers of this rank, where the best would be another.
+func ExampleFabric() {
+	eng, err := rma.Open(context.Background(), &rma.Config{Fabric: rma.FabricTCP})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	fmt.Println(eng.Peer(0).Link())
+	// Output: tcp
+}
+
+// One way for all messages, to compare it with what the cost model chooses.
+func ExampleMode() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, &rma.Config{Mode: rma.ModeEager})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	me, buf := eng.Peer(eng.Rank()), make([]byte, 16)
+	recv := me.Recv(buf)
+	if err := me.Send([]byte("hello")).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	n, err := recv.Wait(ctx)
+	fmt.Println(string(buf[:n]), err)
+	// Output: hello <nil>
+}
+
+// A program that runs for a moment does without measurements.
+func ExampleSampling() {
+	eng, err := rma.Open(context.Background(), &rma.Config{Sampling: rma.SamplingOff})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(eng.Close())
+	// Output: <nil>
+}
+
 // A program that knows its job from somewhere else than the environment.
 func ExampleJob() {
 	eng, err := rma.Open(context.Background(), &rma.Config{

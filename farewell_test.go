@@ -18,7 +18,7 @@ const farewells = 60
 
 // openChild is for rank 1 of 2, in a process of its own.
 func openChild(fabric, root string) (*Engine, error) {
-	return Open(context.Background(), &Config{Fabric: fabric, Sampling: "off", Job: &Job{Rank: 1, Size: 2, Root: root, Token: []byte("t")}})
+	return Open(context.Background(), &Config{Fabric: Fabric(fabric), Sampling: "off", Job: &Job{Rank: 1, Size: 2, Root: root, Token: []byte("t")}})
 }
 
 // openParent is rank 0 of a job whose other rank is child, which gets the link and the

@@ -34,7 +34,7 @@ func (e *Engine) setup(ctx context.Context) error {
 	names := links.Names()
 	switch {
 	case e.cfg.Fabric != "":
-		names = []string{e.cfg.Fabric}
+		names = []string{string(e.cfg.Fabric)}
 	case oneHost:
 		names = []string{"shm"} // the others only if that does not work for all
 	}
@@ -131,7 +131,7 @@ next:
 			if a == b && a != me {
 				continue // what it does with itself is its own affair
 			}
-			name, err := links.Choose(offers[b], offers[a], e.cfg.Fabric)
+			name, err := links.Choose(offers[b], offers[a], string(e.cfg.Fabric))
 			if err != nil {
 				reasons = append([]error{fmt.Errorf("ranks %d and %d: %w", b, a, err)}, reasons...)
 				return nil, errors.Join(reasons...), nil

@@ -21,7 +21,7 @@ func TestStatsOfMessages(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			ctx := testutil.Context(t, 60*time.Second)
-			es := openWith(t, 2, "shm", func(c *Config) { c.Mode = mode })
+			es := openWith(t, 2, "shm", func(c *Config) { c.Mode = Mode(mode) })
 			const n, size = 10, 500
 			b := es[0].Peer(1).Batch()
 			for i := range n {

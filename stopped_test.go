@@ -28,7 +28,7 @@ var second = testutil.NewChild("second", func(args []string, in *bufio.Reader, o
 	ctx := context.Background()
 	e, err := Open(ctx, &Config{
 		Job:    &Job{Rank: 1, Size: 2, Root: args[1], Token: []byte(args[2])},
-		Fabric: args[0], Sampling: "off", HangTimeout: hang, PeerTimeout: time.Second,
+		Fabric: Fabric(args[0]), Sampling: "off", HangTimeout: hang, PeerTimeout: time.Second,
 	})
 	if err != nil {
 		return err

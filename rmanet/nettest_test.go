@@ -22,7 +22,7 @@ func TestConn(t *testing.T) {
 				}
 				t.Run(name+"/"+what, func(t *testing.T) {
 					t.Parallel()
-					es := job(t, 2, fabric, func(c *rma.Config) { c.Mode = mode })
+					es := job(t, 2, fabric, func(c *rma.Config) { c.Mode = rma.Mode(mode) })
 					nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 						l, err := Of(es[to]).Listen("test")
 						if err != nil {

@@ -49,7 +49,7 @@ func job(t testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma
 		g.Go(func() (err error) {
 			c := &rma.Config{
 				Job:    &rma.Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-				Fabric: fabric, SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
+				Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
 			}
 			for _, f := range change {
 				f(c)

@@ -44,7 +44,7 @@ func two(t *testing.T, child testutil.Child, fabric string, args ...string) (*rm
 func rankOfTwo(rank int, root, fabric string) (*rma.Engine, error) {
 	return rma.Open(context.Background(), &rma.Config{
 		Job:    &rma.Job{Rank: rank, Size: 2, Root: root, Token: []byte(twoToken)},
-		Fabric: fabric, SetupTimeout: 3 * time.Minute, PeerTimeout: time.Minute, Sampling: "off",
+		Fabric: rma.Fabric(fabric), SetupTimeout: 3 * time.Minute, PeerTimeout: time.Minute, Sampling: "off",
 	})
 }
 

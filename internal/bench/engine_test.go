@@ -19,7 +19,7 @@ import (
 
 // engines are those of a job, all in this process. Rank r sends by modes[r], if there is
 // such.
-func engines(t *testing.T, n int, fabric string, modes ...string) []*rma.Engine {
+func engines(t *testing.T, n int, fabric string, modes ...rma.Mode) []*rma.Engine {
 	t.Helper()
 	ctx := testutil.Context(t, 60*time.Second)
 	path := filepath.Join(t.TempDir(), "job")
@@ -30,7 +30,7 @@ func engines(t *testing.T, n int, fabric string, modes ...string) []*rma.Engine 
 	es := make([]*rma.Engine, n)
 	var g errgroup.Group
 	for r := range es {
-		cfg := &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: fabric, Sampling: "off"}
+		cfg := &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: rma.Fabric(fabric), Sampling: "off"}
 		if r < len(modes) {
 			cfg.Mode = modes[r]
 		}
@@ -105,7 +105,7 @@ func TestRunEngineWhereModesDiffer(t *testing.T) {
 		return Plan{Test: test, Op: op, Size: []int{size}, Time: time.Millisecond, Window: 8, Stall: 20 * time.Second}
 	}
 	for _, fabric := range []string{"shm", "tcp"} {
-		for _, modes := range [][]string{{"scatter", "eager"}, {"eager", "scatter"}} {
+		for _, modes := range [][]rma.Mode{{"scatter", "eager"}, {"eager", "scatter"}} {
 			t.Run(fmt.Sprint(fabric, modes), func(t *testing.T) {
 				t.Parallel()
 				req := Request{Plans: []Plan{plan(Lat, Put, 8), plan(Lat, Send, 8), plan(BW, Put, 64<<10)}}

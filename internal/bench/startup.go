@@ -61,7 +61,7 @@ func (r *StartupRequest) Check() error {
 
 // starts of a round: without sampling twice, so that what the machine does by
 // itself is known.
-var starts = [...]string{"off", "cached", "off"}
+var starts = [...]rma.Sampling{rma.SamplingOff, rma.SamplingCached, rma.SamplingOff}
 
 // MeasureStartup starts engines of two ranks again and again, with and without a
 // saved profile, in turns. Both ranks call it, rank 1 with a zero request; rank 0
@@ -77,7 +77,7 @@ func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &starter{ctl: ctl, req: &req, dir: dir}
-	first, err := s.start(ctx, "cached") // finds nothing saved
+	first, err := s.start(ctx, rma.SamplingCached) // finds nothing saved
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ type starter struct {
 
 // start opens an engine on both ranks and returns how long that took here, in
 // µs.
-func (s *starter) start(ctx context.Context, sampling string) (us float64, err error) {
+func (s *starter) start(ctx context.Context, sampling rma.Sampling) (us float64, err error) {
 	s.n++
 	root := ""
 	if s.ctl.Rank() == 0 {
@@ -138,9 +138,9 @@ func (s *starter) start(ctx context.Context, sampling string) (us float64, err e
 	if s.ctl.Rank() == 1 {
 		root = string(theirs)
 	}
-	cfg := &rma.Config{Job: &rma.Job{Rank: s.ctl.Rank(), Size: 2, Root: root}, Sampling: sampling, SamplingBudget: s.req.Budget, Profiles: s.dir}
-	if s.req.Fabric != "auto" {
-		cfg.Fabric = s.req.Fabric
+	cfg := &rma.Config{
+		Job: &rma.Job{Rank: s.ctl.Rank(), Size: 2, Root: root}, Fabric: rma.Fabric(s.req.Fabric),
+		Sampling: sampling, SamplingBudget: s.req.Budget, Profiles: s.dir,
 	}
 	t := cpu.Ticks()
 	e, err := rma.Open(ctx, cfg)

@@ -59,7 +59,7 @@ func open(link string) error {
 			var err error
 			engine[r], err = rma.Open(ctx, &rma.Config{
 				Job:    &rma.Job{Rank: r, Size: 2, Root: "unix:" + ln.Addr().String(), Token: []byte(token)},
-				Fabric: link, Sampling: "off",
+				Fabric: rma.Fabric(link), Sampling: rma.SamplingOff,
 			})
 			errs <- err
 		}()
