@@ -33,7 +33,8 @@ type Envelope struct {
 // first receive, in the order of the calls, that asks for it, be that one for any
 // peer or for this one. The request fails, with an error that wraps ErrNoSender,
 // only when every other rank is gone. Looking at all peers costs the engine some
-// 50 ns a peer and round. Short path: does not allocate.
+// 50 ns a peer and round. It does not allocate.
+// Hot path.
 func (e *Engine) Recv(buf []byte) RecvRequest {
 	o := e.newAny(buf)
 	o.in.Any = true

@@ -21,7 +21,8 @@ import (
 // before: see Fence.
 
 // FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,
-// and returns what it held before. Short path: does not allocate or block.
+// and returns what it held before. It does not allocate or block.
+// Hot path.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 	if p.soon {
 		if r := p.nowWord(fabric.OpFetchAdd, dst, 0, add); r.eng != nil {
@@ -34,8 +35,9 @@ func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 }
 
 // CompareSwap sets the 8-byte word at dst, which must lie on a multiple of 8,
-// to swap if it holds compare, and returns what it held before. Short path: does
+// to swap if it holds compare, and returns what it held before. It does
 // not allocate or block.
+// Hot path.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 	if p.soon {
 		if r := p.nowWord(fabric.OpCompareSwap, dst, compare, swap); r.eng != nil {

@@ -22,7 +22,8 @@ type word struct {
 // sleeps; PutSignal and Signal wake it, on every link, and so do this rank's operations
 // on itself. Its own stores are seen within 4 ms, other operations of peers after a
 // while at the latest (1 s). The error is the context's,
-// ErrClosed, or about the buffer. Short path: does not allocate.
+// ErrClosed, or about the buffer. It does not allocate.
+// Hot path.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
 }

@@ -90,8 +90,9 @@ func (b *Batch) Explain() (string, error) {
 }
 
 // Send hands the batch in. The request is complete when all its messages are,
-// as in Peer.Send; its error is the first of theirs. Short path: does not
+// as in Peer.Send; its error is the first of theirs. It does not
 // allocate.
+// Hot path.
 func (b *Batch) Send() Request {
 	p := b.peer
 	if b.err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Complete implements progress.Protocol. Short path.
+// Complete implements progress.Protocol.
+// Hot path.
 func (t *proto) Complete(link int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]

@@ -62,7 +62,8 @@ func (h *heartbeat) open(l fabric.Link, ranks int) error {
 	return nil
 }
 
-// beat changes the words. Short path.
+// beat changes the words.
+// Hot path.
 func (h *heartbeat) beat() {
 	h.count++
 	for _, r := range h.regions {

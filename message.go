@@ -44,11 +44,12 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 
 // SendFunc is SendTag for those who do not wait: done is called once when msg may
 // be used again, or with the error. It runs in the progress engine, perhaps before
-// SendFunc returns: it must not wait for anything. done may be nil. Short path:
-// does not allocate.
+// SendFunc returns: it must not wait for anything. done may be nil. SendFunc does
+// not allocate.
+// Hot path.
 func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 	if done == nil {
-		done = func(error) {}
+		done = func(error) {} //hot:allow captures nothing, so it is static
 	}
 	p.SendTag(tag, msg).Then(done)
 }

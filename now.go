@@ -26,7 +26,7 @@ const (
 
 // now carries out an operation, if that can be done at once. Else the request is zero
 // and nothing has happened. The operation has been checked as far as Peer.move does.
-// Short path.
+// Hot path.
 func (p *Peer) now(kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32) Request {
 	e := p.eng
 	if e.closed.Load() || trace.IsEnabled() || !e.prog.Own() {
@@ -66,7 +66,8 @@ func (p *Peer) nowWord(kind fabric.Op, at Remote, compare, operand uint64) (r At
 	return r
 }
 
-// atOnce has the link carry out an operation of p. Owner's. Short path.
+// atOnce has the link carry out an operation of p. Owner's.
+// Hot path.
 func (t *proto) atOnce(p *Peer, kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
 	p.nows++
 	if p.near == nil || p.down != nil || p.posts.head != nil || p.loops.redo.head != nil || len(p.acks) > 0 || t.Pending() || p.nows%nowTurns == 0 {

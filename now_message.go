@@ -3,7 +3,8 @@ package rma
 import "runtime/trace"
 
 // sendNow sends a message, if it may go by itself and the link takes it at once. Else
-// the request is zero and nothing has happened. Short path.
+// the request is zero and nothing has happened.
+// Hot path.
 func (p *Peer) sendNow(tag uint32, msg []byte) Request {
 	e := p.eng
 	if !p.soon || len(msg) > nowMax || e.closed.Load() || trace.IsEnabled() || !e.prog.Hold() {
@@ -21,7 +22,8 @@ func (p *Peer) sendNow(tag uint32, msg []byte) Request {
 }
 
 // Look implements progress.Looker for receives: a look at where the message of the peer
-// comes to, and nowhere else. Short path.
+// comes to, and nowhere else.
+// Hot path.
 func (o *op) Look() bool {
 	ch := o.peer.talk.ch
 	return ch != nil && ch.Look()

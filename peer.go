@@ -69,12 +69,14 @@ func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 // False before there is a connection.
 func (p *Peer) Unaided() bool { return p.unaided.Load() }
 
-// Put copies src to dst. Short path: does not allocate or block.
+// Put copies src to dst. It does not allocate or block.
+// Hot path.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
 	return p.move(fabric.OpWrite, dst, src)
 }
 
-// Get copies src to dst. Short path: does not allocate or block.
+// Get copies src to dst. It does not allocate or block.
+// Hot path.
 func (p *Peer) Get(dst Buffer, src Remote) Request {
 	return p.move(fabric.OpRead, src, dst)
 }
@@ -140,7 +142,8 @@ func (p *Peer) submit(o *op, at Remote, n uint64) Request {
 }
 
 // handIn hands o in: to the link at once if nobody else is at work, else to whoever
-// is. Short path.
+// is.
+// Hot path.
 func (p *Peer) handIn(o *op) Request {
 	e := p.eng
 	if e.closed.Load() {

@@ -22,7 +22,8 @@ type made struct {
 const slotShift = 40
 
 // post hands the peer's operations to its link until its queue is full. It
-// reports whether any were taken. Short path.
+// reports whether any were taken.
+// Hot path.
 func (t *proto) post(p *Peer) bool {
 	did := false
 	if len(p.acks) > 0 {
@@ -155,7 +156,8 @@ func (t *proto) spoil(q *opQueue, err error) {
 	}
 }
 
-// build makes work requests of the first operations of the peer. Short path.
+// build makes work requests of the first operations of the peer.
+// Hot path.
 func (t *proto) build(p *Peer, q *opQueue) int {
 	n := 0
 	t.used = 0

@@ -157,7 +157,8 @@ func (t *proto) Step() bool {
 }
 
 // handOver takes o over, behind what was handed in before, and does with it what can
-// be done at once. Owner's. Short path.
+// be done at once. Owner's.
+// Hot path.
 func (t *proto) handOver(p *Peer, o *op) {
 	t.takeOver()
 	t.enqueue(o)

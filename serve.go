@@ -95,7 +95,7 @@ func (t *proto) openServe(p *Peer) {
 }
 
 // postAcks hands notifications to the link. It reports whether any were taken.
-// Short path.
+// Hot path.
 func (t *proto) postAcks(p *Peer) bool {
 	if p.full && p.flying > 0 {
 		return false

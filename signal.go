@@ -48,8 +48,9 @@ func (c Cond) holds(word, value uint64) bool {
 // PutSignal copies src to dst, and then changes the 8-byte word at sig, which
 // must lie on a multiple of 8, by op with value: a rank that has seen the word
 // changed, with WaitSignal, sees the data. It wakes the target if it sleeps there. The
-// request is complete when both have taken place. Short path: does not allocate or
+// request is complete when both have taken place. It does not allocate or
 // block, and data and flag are handed to the link together.
+// Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
 	o := newOp(p, kindPutSignal)
 	x := o.extend()
@@ -70,7 +71,8 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 }
 
 // Signal changes the word at sig as PutSignal does, after all that was handed in for
-// the peer before. Short path: does not allocate or block.
+// the peer before. It does not allocate or block.
+// Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	o := newOp(p, kindPutSignal)
 	return p.signal(o, o.extend(), sig, op, value)

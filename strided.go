@@ -39,7 +39,8 @@ func Shape2D(rows, rowBytes, local, remote int) Shape {
 // destination (ErrOverlap): each dimension steps over all that those of smaller
 // strides reach. Nothing is expanded: a shape of millions of runs costs no
 // memory. All is checked before anything moves; the order in which runs become visible
-// is not defined. Short path: does not allocate or block.
+// is not defined. It does not allocate or block.
+// Hot path.
 func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
 	return p.strided(fabric.OpWrite, src, dst, shape)
 }

@@ -31,7 +31,8 @@ func (t *proto) listen(p *Peer) {
 	t.rouse(p)
 }
 
-// rouse makes p warm, if it is on the list. Short path.
+// rouse makes p warm, if it is on the list.
+// Hot path.
 func (t *proto) rouse(p *Peer) {
 	k := &p.talk
 	k.calm = 0
@@ -65,7 +66,8 @@ func (l *talks) drop(p *Peer) {
 	p.talk.on = false
 }
 
-// stepTalks sends and receives what can be. Short path.
+// stepTalks sends and receives what can be.
+// Hot path.
 func (t *proto) stepTalks() bool {
 	l := &t.talks
 	did := false

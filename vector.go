@@ -22,8 +22,9 @@ func (k *Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
 // both were joined: they need not be cut alike, but must hold the same number of bytes.
 // Pieces of dst must not overlap (ErrOverlap). All is checked before anything
 // moves; the order in which pieces become visible is not defined. The lists may be reused
-// when PutV returns. Short path: does not allocate or block for lists seen before
+// when PutV returns. It does not allocate or block for lists seen before
 // that were as long.
+// Hot path.
 func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(fabric.OpWrite, src, dst) }
 
 // GetV copies the pieces of src to those of dst. As PutV.

@@ -12,11 +12,12 @@ import (
 // WaitAll waits until all requests are complete and returns nil, or the errors of
 // those that failed, joined. If ctx ends first it returns that error and leaves all
 // of them as they were: they may be waited for again. Else they are used up. Zero
-// requests, and ones that are used up already, are passed over. Short path: does
+// requests, and ones that are used up already, are passed over. It does
 // not allocate.
+// Hot path.
 func WaitAll(ctx context.Context, reqs ...Request) error {
 	if trace.IsEnabled() {
-		defer trace.StartRegion(ctx, regionWait+"all").End()
+		defer trace.StartRegion(ctx, regionWait+"all").End() //hot:allow while tracing only
 	}
 	for i := range reqs {
 		if r := &reqs[i]; r.waitable() {
@@ -41,12 +42,13 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 // its Wait for the result, which returns at once, and put Request{} in its place
 // before the next WaitAny. Zero requests, and ones that are used up, are passed over:
 // if there are no others the error is ErrRequestUsed. Else it is the context's, or
-// ErrClosed; the index is -1 then. Short path: does not allocate for up to 16.
+// ErrClosed; the index is -1 then. It does not allocate for up to 16.
+// Hot path.
 func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	var room [16]*progress.Waiter
 	ws := progress.Waiters(room[:0])
 	if len(reqs) > len(room) {
-		ws = make(progress.Waiters, 0, len(reqs))
+		ws = make(progress.Waiters, 0, len(reqs)) //hot:allow more than 16 requests
 	}
 	var eng *Engine
 	for i := range reqs {
@@ -65,7 +67,7 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 		return -1, ErrRequestUsed
 	}
 	if trace.IsEnabled() {
-		defer trace.StartRegion(ctx, regionWait+"any").End()
+		defer trace.StartRegion(ctx, regionWait+"any").End() //hot:allow while tracing only
 	}
 	i, err := eng.prog.WaitAny(ctx, 0, ws)
 	if err != nil {
@@ -114,8 +116,9 @@ func (r Request) Then(f func(error)) {
 }
 
 // Forget gives the request up: the operation goes on, nobody waits for it, and if
-// it fails the next Flush of its peer says so. The request is used up. Short path:
-// does not allocate.
+// it fails the next Flush of its peer says so. The request is used up. Forget does
+// not allocate.
+// Hot path.
 func (r Request) Forget() { r.Then(nil) }
 
 // blame keeps the error of an operation of any peer.

@@ -29,7 +29,8 @@ func (r *Receiver) Consume(k int) { r.next += uint64(k) }
 // Arrived checks a cursor with which the writer says how far it wrote, and
 // returns how many blocks wait to be consumed. The cursor is not trusted: an
 // error, always a *CursorError, means that it moved back or ahead of what fits
-// the ring, and that nothing has changed. Short path.
+// the ring, and that nothing has changed.
+// Hot path.
 func (r *Receiver) Arrived(cursor uint64) (blocks int, err error) {
 	d, err := within("write cursor", cursor, r.arrived, r.returned+uint64(r.blocks)-r.arrived, ^uint64(0))
 	if err != nil {

@@ -28,13 +28,15 @@ func SenderAt(g Geometry, start uint64) Sender {
 	return Sender{head: start, credit: start, done: start, blocks: g.Blocks, reserve: g.Control}
 }
 
-// free is the number of blocks that nobody uses. Short path.
+// free is the number of blocks that nobody uses.
+// Hot path.
 func (s *Sender) free() uint32 {
 	return s.blocks - uint32(max(s.head-s.credit, s.head-s.done))
 }
 
 // Reserve takes the next k blocks and returns the position of the first. false
-// means that there is no room now. k must be at least 1. Short path.
+// means that there is no room now. k must be at least 1.
+// Hot path.
 func (s *Sender) Reserve(k int, c Class) (pos uint64, ok bool) {
 	need := uint64(uint(k))
 	if c == Data {
@@ -59,7 +61,7 @@ func (s *Sender) Free(c Class) int {
 
 // Apply takes the credit word that the reader wrote last. The word is not
 // trusted: an error, always a *CursorError, means that nothing has changed.
-// Short path.
+// Hot path.
 func (s *Sender) Apply(word uint64) error {
 	d, err := within("credit", word>>1, s.credit, s.head-s.credit, wordMask)
 	if err != nil {

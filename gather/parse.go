@@ -60,7 +60,7 @@ func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	}
 	size := length - preludeSize
 	if cap(h.raw) < size {
-		h.raw = make([]byte, size)
+		h.raw = make([]byte, size) //hot:allow grows to the largest header, once
 	}
 	h.raw = h.raw[:size]
 	copyAt(h.raw, preludeSize, payload)

@@ -95,8 +95,9 @@ func NewArena(d *Domain, o ArenaOptions) (*Arena, error) {
 
 // Alloc returns a piece of n bytes, n ≥ 1, which p says the purpose of. Its
 // content is undefined. The error wraps ErrLimit when the arena's memory is
-// used up, ErrSize for what can never be, or is the system's. Short path: no
-// allocation, no system call while the class has room.
+// used up, ErrSize for what can never be, or is the system's. While the class has
+// room there is no system call.
+// Hot path.
 func (a *Arena) Alloc(n int, p offheap.Purpose) (Piece, error) {
 	if uint(n-1) < uint(a.small) && int(p) < offheap.Purposes {
 		if s := a.classes[classOf(n)].head; s != nil {
@@ -190,7 +191,8 @@ func (a *Arena) register(n int) (*slab, error) {
 
 // Free takes a piece back. A piece that was freed before, or is not of this
 // arena, changes nothing and gives ErrFreed. The caller makes sure that no
-// request under way uses the memory. Short path, as Alloc.
+// request under way uses the memory.
+// Hot path.
 func (a *Arena) Free(p Piece) error {
 	s := p.slab
 	if s == nil || s.arena != a || !p.Live() {

@@ -102,8 +102,9 @@ func NewCache(d *Domain, o CacheOptions) (*Cache, error) {
 
 // Acquire returns a lease on a registration that covers mem with the rights
 // access, from the cache or made now. Release it when the operations that use it
-// have completed. A hit is short path: no allocation, no system call. The error
-// wraps ErrLimit if too much is in use, or is the link's.
+// have completed. A hit makes no system call. The error wraps ErrLimit if too much is
+// in use, or is the link's.
+// Hot path.
 func (c *Cache) Acquire(mem []byte, access fabric.Access) (Lease, error) {
 	if e := c.find(fabric.Addr(mem), uint64(len(mem))); e != nil && e.access&access == access {
 		c.stats.Hits++

@@ -64,7 +64,7 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	case by != Copy && by != Register:
 		return 0, Busy, fmt.Errorf("send by means %d: %w", by, ErrOptions)
 	case len(src) == 0:
-		d := scatter.Descriptor{Form: form, Messages: []scatter.Message{m}}
+		d := scatter.Descriptor{Form: form, Messages: []scatter.Message{m}} //hot:allow empty messages go another way
 		return c.Send(&d, tag, token)
 	case form != scatter.FormSequence && form != scatter.FormOffset:
 		return 0, Busy, fmt.Errorf("send by %v: %w", form, ErrOptions)

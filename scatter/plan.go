@@ -26,7 +26,7 @@ func LimitsOf(c fabric.Caps, chunk uint64) Limits {
 // Plan turns remote regions and local pieces into work requests. Both are
 // streams of bytes, joined byte by byte; the plan ends where the shorter ends.
 // The slices stay the caller's and must not change while the plan uses them.
-// Short path: nothing allocates.
+// Its methods do not allocate.
 type Plan struct {
 	lim  Limits
 	src  []Region

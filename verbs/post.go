@@ -134,9 +134,10 @@ func (c *recvChain) free() { c.wrs = nil; c.chain.free() }
 // to 64 requests. n < len(wrs) with a nil error means that the queue is full:
 // keep wrs[n:] and poll first. A non-nil error concerns wrs[n]; wrs[:n] were
 // posted. The list and its SGLs may be reused at once, the memory they name
-// after the completion. Class: short; does not allocate unless it fails.
+// after the completion. It does not allocate unless it fails.
 //
 // One goroutine at a time for each queue pair.
+// Hot path.
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	c := &q.sq
 	if q.h == 0 {

@@ -11,7 +11,8 @@ import (
 // concern failures, where 0.2 ms more do not matter.
 const asyncEvery = 4096
 
-// Poll implements fabric.Link. Class: short.
+// Poll implements fabric.Link.
+// Hot path.
 func (l *Link) Poll(cs []fabric.Completion) int {
 	if l.reserve.Load() != 0 {
 		l.q.Reserve(int(l.reserve.Swap(0)))

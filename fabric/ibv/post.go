@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// Post implements fabric.Endpoint. Class: short; one crossing for up to
-// chainMax requests, no allocation, no lock.
+// Post implements fabric.Endpoint: one crossing into C for up to chainMax requests.
+// Hot path.
 func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if e.state.Load() != stConnected {
 		return 0, e.refuse()

@@ -138,7 +138,7 @@ func (ep *Endpoint) Connect(ctx context.Context, peer []byte) error {
 	}
 }
 
-// Post takes a prefix of wrs. Class: short.
+// Post takes a prefix of wrs.
 func (ep *Endpoint) Post(wrs []fabric.WR) (int, error) {
 	n := ep.link.net
 	n.mu.Lock()
@@ -182,7 +182,7 @@ func (ep *Endpoint) Post(wrs []fabric.WR) (int, error) {
 	return taken, err
 }
 
-// enqueue copies w to the ring. Class: short.
+// enqueue copies w to the ring.
 func (ep *Endpoint) enqueue(w *fabric.WR) {
 	n := ep.link.net
 	o := &ep.ops[ep.tail&uint64(len(ep.ops)-1)]
@@ -247,7 +247,7 @@ func (ep *Endpoint) pending() bool {
 	return ep.ready.Len() > 0 || ep.notes.Len() > 0 || ep.state == down && !ep.downSeen
 }
 
-// pop moves completions to cs. Class: short.
+// pop moves completions to cs.
 func (ep *Endpoint) pop(cs []fabric.Completion) int {
 	k := ep.ready.Pop(cs)
 	k += ep.notes.Pop(cs[k:])

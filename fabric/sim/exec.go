@@ -38,7 +38,7 @@ func (ep *Endpoint) stuck() bool {
 	return ep.exec != ep.tail && o.wr.Flags&fabric.FlagNotify != 0 && p.state == up && p.notes.Len() >= p.depth
 }
 
-// advance carries out what is due. Class: short.
+// advance carries out what is due.
 func (ep *Endpoint) advance() {
 	for ep.state == up && ep.exec != ep.tail {
 		o := ep.at(ep.exec)
@@ -131,7 +131,7 @@ func (ep *Endpoint) check(o *op) fabric.Status {
 }
 
 // run carries out o, or one piece of it; it reports whether o is done.
-// check(o) must have succeeded just now. Class: short.
+// check(o) must have succeeded just now.
 func (ep *Endpoint) run(o *op) bool {
 	addr := o.wr.RemoteAddr
 	switch o.wr.Op {
@@ -253,7 +253,7 @@ func (o *op) scatter64(v uint64) {
 	softlink.Scatter(o.wr.Local, w[:])
 }
 
-// retire reports what is done, in order. Class: short.
+// retire reports what is done, in order.
 func (ep *Endpoint) retire() {
 	for ep.head != ep.tail {
 		o := ep.at(ep.head)

@@ -42,7 +42,7 @@ func (l *Link) Caps() fabric.Caps { return l.net.opt.Caps }
 // FD returns the event descriptor.
 func (l *Link) FD() int { return l.wake.FD() }
 
-// Poll lets a step pass and returns completions. Class: short.
+// Poll lets a step pass and returns completions.
 func (l *Link) Poll(cs []fabric.Completion) int {
 	n := l.net
 	n.mu.Lock()
@@ -135,7 +135,7 @@ func (l *Link) Disarm() {
 	}
 }
 
-// event wakes the owner if it sleeps. Class: short.
+// event wakes the owner if it sleeps.
 func (l *Link) event() {
 	if l.armed && !l.closed {
 		l.wake.Set()

@@ -80,7 +80,7 @@ func (n *Network) Steps() uint64 {
 	return n.steps
 }
 
-// now is the network's time. Class: short.
+// now is the network's time.
 func (n *Network) now() time.Duration {
 	if n.opt.StepTime > 0 {
 		return time.Duration(n.steps) * n.opt.StepTime
@@ -97,7 +97,7 @@ func (n *Network) tick() {
 	}
 }
 
-// drive advances what a poll of l advances. Class: short.
+// drive advances what a poll of l advances.
 func (n *Network) drive(l *Link) {
 	kept := n.active[:0]
 	for _, ep := range n.active {

@@ -23,14 +23,15 @@ func New() (Event, error) {
 // FD returns the descriptor to wait for.
 func (e Event) FD() int { return e.fd }
 
-// Set makes the descriptor readable. Class: short, one system call.
+// Set makes the descriptor readable. It costs one system call.
+// Hot path.
 func (e Event) Set() {
 	one := [8]byte{1} // any number but 0, in any byte order
 	_, _ = unix.Write(e.fd, one[:])
 }
 
-// Clear makes the descriptor unreadable until the next Set. Class: short, one
-// system call.
+// Clear makes the descriptor unreadable until the next Set. It costs one system call.
+// Hot path.
 func (e Event) Clear() {
 	var b [8]byte
 	_, _ = unix.Read(e.fd, b[:]) // EAGAIN: it was not set

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,12 +53,21 @@ type source struct {
 	text string
 }
 
+// sources returns the files of this module, parsed once.
 func sources(t *testing.T) []source {
-	root, err := filepath.Abs("../..")
+	out, err := parsed()
 	require.NoError(t, err)
-	var out []source
+	require.NotEmpty(t, out)
+	return out
+}
+
+var parsed = sync.OnceValues(func() (out []source, err error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
+	}
 	fset := token.NewFileSet()
-	require.NoError(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -89,10 +99,9 @@ func sources(t *testing.T) []source {
 		}
 		out = append(out, source{rel: rel, pkg: dir, file: f, text: string(text)})
 		return nil
-	}))
-	require.NotEmpty(t, out)
-	return out
-}
+	})
+	return out, err
+})
 
 func TestImportsPointDown(t *testing.T) {
 	used := map[string]bool{}

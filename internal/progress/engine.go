@@ -154,8 +154,9 @@ func (e *Engine) Err() error {
 func (e *Engine) Patience() cpu.Patience { return e.patience }
 
 // Kick lets the protocol take over work that was just handed in: at once if
-// nobody owns the engine, else by the owner. Short path: does not allocate,
+// nobody owns the engine, else by the owner. It does not allocate,
 // block or poll.
+// Hot path.
 func (e *Engine) Kick() {
 	if !e.tryLock(ownerApp) {
 		return // the owner looks at Pending after it has let go
@@ -166,7 +167,8 @@ func (e *Engine) Kick() {
 
 // Own takes ownership if nobody has it, for a moment: to hand in work without a
 // detour, and to take what is complete at once. The protocol's Pending work comes
-// first. Disown ends it. Short path: does not allocate, block or poll.
+// first. Disown ends it. It does not allocate, block or poll.
+// Hot path.
 func (e *Engine) Own() bool {
 	if !e.tryLock(ownerApp) {
 		return false
@@ -176,7 +178,8 @@ func (e *Engine) Own() bool {
 }
 
 // Hold is Own for those who do not look for what comes of the work at once: driving the
-// links stays the progress goroutine's. Disown ends it. Short path.
+// links stays the progress goroutine's. Disown ends it.
+// Hot path.
 func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
 
 // Disown ends what Own or Hold began.
@@ -267,7 +270,8 @@ func (e *Engine) pollLinks() (busy bool) {
 
 // passed notes that a wait has ended with a step alone. Who never waits for longer would
 // keep the progress goroutine from polling, and what comes as a completion unheard:
-// some of these waits poll all the same. Owner's. Short path.
+// some of these waits poll all the same. Owner's.
+// Hot path.
 func (e *Engine) passed() {
 	if e.steps++; e.steps%looks == 0 {
 		e.pollLinks()

@@ -20,7 +20,7 @@ const (
 
 // look looks for what w waits for, before round n of a wait. It reports whether w is
 // done. Waits that all end in looks have a round now and then all the same. Owner's.
-// Short path.
+// Hot path.
 func (e *Engine) look(w *Waiter, l Looker, n int) bool {
 	if n > eagerRounds {
 		return l.Look() && w.Done()

@@ -62,7 +62,8 @@ const driverTries = 200
 
 // Wait returns nil when w is done, driving the links meanwhile if nobody else
 // does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
-// time; of two that sleep the second gets ErrWaited. Short path: does not allocate when w is done soon.
+// time; of two that sleep the second gets ErrWaited. It does not allocate when w is done soon.
+// Hot path.
 func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooking(ctx, w, nil) }
 
 // WaitLooking is Wait with a shorter way to see what is waited for, which may be nil.

@@ -38,8 +38,9 @@ type bell struct {
 
 // WaitAny returns the index of one of ws that is done, the first from start on,
 // driving the links meanwhile if nobody else does; or -1 and the error of ctx, or
-// ErrClosed. Others must not wait for any of them meanwhile. Short path: does not
+// ErrClosed. Others must not wait for any of them meanwhile. It does not
 // allocate when one is done soon.
+// Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
 	sp := cpu.Spinner{Patience: &e.patience}
 	for n := 1; ; n++ {
