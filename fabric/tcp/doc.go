@@ -52,14 +52,14 @@
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
 //	watch.go       which sockets the system watches for us, and when not
 //	accept.go      listener, strangers; shortage.go: of descriptors; connect.go: Endpoint.Connect
-//	endpoint.go    one connection: life, failure; sq.go: its work requests
-//	lane.go        connections for payload: lanetx.go, lanerx.go; laneup.go makes them
-//	tx.go, rx.go   the two byte streams; exec.go: what peers ask of this side
+//	endpoint.go    one connection: life, failure; requester.go: its work requests
+//	lane.go        connections for payload: lane_connect.go, lane_send.go, lane_receive.go
+//	outgoing.go, receiver.go  the two byte streams; responder.go: what peers ask of this side
 //	poller_*.go    which sockets are ready: epoll, kqueue
-//	class.go       classes of peers; congestion_*.go: congestion control, round trip
+//	class.go       classes of peers
 //	silence_*.go   hosts that acknowledge nothing
-//	socket.go      a connection's options; chunk.go: how much a send hands over
-//	tune_*.go      socket options that systems name differently
+//	sockopt*.go    options of a connection, congestion control, round trip
+//	lane_chunk.go  how much a send hands over
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
 //	mem_unsafe.go  memory by address
 //
