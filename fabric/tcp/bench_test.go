@@ -159,12 +159,13 @@ func BenchmarkRecords(b *testing.B) {
 				for b.Loop() {
 					for sent, got := 0, 0; got < size; {
 						if sent < size {
-							h.l.iov[0] = iovec{uintptr(fabric.Addr(mem[sent:])), uintptr(size - sent)}
-							n, _ := h.l.sendVec(x.rx.sec, x.fd, h.l.iov[:1], size-sent)
-							sent += max(n, 0)
+							h.l.io.iov[0] = iovec{uintptr(fabric.Addr(mem[sent:])), uintptr(size - sent)}
+							n, _ := x.sock.send(h.l.io.iov[:1], size-sent)
+							sent += n
 						}
-						n, _ := k.l.recvBytes(y.rx.sec, y.fd, fabric.Addr(mem[size+got:]), size-got)
-						got += max(n, 0)
+						k.l.io.iov[0] = iovec{uintptr(fabric.Addr(mem[size+got:])), uintptr(size - got)}
+						n, _ := y.sock.recv(k.l.io.iov[:1], size-got)
+						got += n
 					}
 				}
 			})

@@ -87,7 +87,7 @@ func TestSocketOptions(t *testing.T) {
 	a, b := pair(t, Config{Congestion: Congestion{ClassHost: "reno", ClassNear: KernelCongestion}, Unsent: 64 << 10}, 4096)
 	for _, h := range []*host{a, b} {
 		get := func(level, opt int) int {
-			n, err := unix.GetsockoptInt(h.ep.fd, level, opt)
+			n, err := unix.GetsockoptInt(h.ep.sock.fd, level, opt)
 			require.NoError(t, err)
 			return n
 		}

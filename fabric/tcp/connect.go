@@ -104,7 +104,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be tried again.
-func (e *endpoint) endConnect(socks []sock, p path, reads uint32, err error) error {
+func (e *endpoint) endConnect(socks []socket, p path, reads uint32, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
@@ -118,15 +118,14 @@ func (e *endpoint) endConnect(socks []sock, p path, reads uint32, err error) err
 	}
 	e.path, e.chunk = p, wholeSegments(maxAccess, p.mss)
 	e.bulk.init(socks[1:], e.l.cfg.LaneMin)
-	e.rx.sec = socks[0].sec
-	e.publish(socks[0].fd, reads)
+	e.publish(socks[0], reads)
 	e.dropOffers()
 	return nil
 }
 
 // publish gives the endpoint its socket and hands it to the owner. mu is held.
-func (e *endpoint) publish(fd int, peerReads uint32) {
-	e.fd = fd
+func (e *endpoint) publish(s socket, peerReads uint32) {
+	e.sock = s
 	e.rq.init(peerReads)
 	l := e.l
 	l.mu.Lock()

@@ -45,14 +45,14 @@ func TestCryptAgreed(t *testing.T) {
 			join(t, x, y)
 			for _, h := range []*host{x, y} {
 				require.Equal(t, max(a, b), h.ep.path.crypt)
-				for _, c := range []*records{h.ep.rx.sec, h.ep.bulk.lanes[0].sec, h.ep.bulk.lanes[1].sec} {
+				for _, c := range []*records{h.ep.sock.sec, h.ep.bulk.lanes[0].sec, h.ep.bulk.lanes[1].sec} {
 					require.Equal(t, max(a, b) == CryptOff, c == nil)
 				}
 			}
 			if max(a, b) != CryptOff {
-				require.NotEqual(t, x.ep.rx.sec.out.key, x.ep.rx.sec.in.key, "a key for each direction")
-				require.NotEqual(t, x.ep.rx.sec.out.key, x.ep.bulk.lanes[0].sec.out.key, "and each connection")
-				require.Equal(t, x.ep.rx.sec.out.key, y.ep.rx.sec.in.key)
+				require.NotEqual(t, x.ep.sock.sec.out.key, x.ep.sock.sec.in.key, "a key for each direction")
+				require.NotEqual(t, x.ep.sock.sec.out.key, x.ep.bulk.lanes[0].sec.out.key, "and each connection")
+				require.Equal(t, x.ep.sock.sec.out.key, y.ep.sock.sec.in.key)
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func socketPair(tb testing.TB) [2]int {
 }
 
 // pipe is a protected connection in memory, in blocks of any size.
-func pipe(tb testing.TB, c Crypt) (a, b *records, x, y sock) {
+func pipe(tb testing.TB, c Crypt) (a, b *records, x, y socket) {
 	fds := socketPair(tb)
 	k := keys{crypt: c, send: [keySize]byte{1}, recv: [keySize]byte{2}}
 	a, err := newRecords(&k)
@@ -299,7 +299,7 @@ func pipe(tb testing.TB, c Crypt) (a, b *records, x, y sock) {
 	b, err = newRecords(&k)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { a.free(); b.free() })
-	return a, b, sock{fds[0], a}, sock{fds[1], b}
+	return a, b, socket{fd: fds[0], sec: a}, socket{fd: fds[1], sec: b}
 }
 
 // Records move every byte once and in order, in whatever pieces it is handed over and

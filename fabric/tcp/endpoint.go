@@ -40,7 +40,6 @@ const (
 
 var (
 	errLocal      = fmt.Errorf("tcp: post: %w", fabric.ErrLocalProtection)
-	errHungUp     = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
 	errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
 )
 
@@ -50,7 +49,7 @@ type endpoint struct {
 	l     *link
 	id    uint32
 	state atomic.Uint32
-	fd    int // -1 without a socket
+	sock  socket // the first connection, which stands for the endpoint
 	path  path
 	chunk int // the most that one send hands over
 
@@ -75,9 +74,7 @@ type endpoint struct {
 	adopted    bool
 	inDeferred bool
 	inReady    bool
-	watched    watch
-	idx        int
-	gen        uint32
+	seat       seat
 	next       *endpoint // in readyList
 
 	token       token
@@ -89,7 +86,6 @@ type endpoint struct {
 	mu     sync.Mutex         // held while sockets are published and closed
 	cancel context.CancelFunc // of Connect
 	err    error              // the first reason counts
-	hushes []hush             // of the first connection and the lanes
 }
 
 // NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and,
@@ -103,7 +99,7 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	if depth < 0 || depth > maxDepth {
 		return nil, fmt.Errorf("tcp: new endpoint: depth %d, allowed 1 to %d", o.Depth, maxDepth)
 	}
-	e := &endpoint{l: l, id: o.ID, fd: -1, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1+maxLanes)}
+	e := &endpoint{l: l, id: o.ID, sock: socket{fd: -1}, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1+maxLanes)}
 	if e.peerTimeout <= 0 {
 		e.peerTimeout = fabric.DefaultPeerTimeout
 	}
@@ -162,7 +158,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 		bad = bad || e.sq.slot(e.sq.tail-1).status != fabric.StatusOK
 		i++
 	}
-	if !e.tx.blocked {
+	if !e.sock.blocked {
 		e.pump()
 	}
 	if e.bulk.head != e.bulk.tail {
@@ -194,7 +190,7 @@ func (e *endpoint) progress() {
 		return
 	}
 	empty := e.receive()
-	if e.fd < 0 {
+	if !e.sock.open() {
 		return
 	}
 	if e.ackWant {
@@ -206,10 +202,10 @@ func (e *endpoint) progress() {
 	}
 	if e.bulk.expect != 0 {
 		e.recvLanes()
-		if e.rx.held && !e.bulk.on && e.fd >= 0 {
+		if e.rx.held && !e.bulk.on && e.sock.open() {
 			empty = e.receive()
 		}
-		if e.fd < 0 {
+		if !e.sock.open() {
 			return
 		}
 	}
@@ -220,7 +216,7 @@ func (e *endpoint) progress() {
 		e.pumpLanes()
 	}
 	if e.bulk.err != nil && empty {
-		if e.laneOver(); e.fd < 0 {
+		if e.laneOver(); !e.sock.open() {
 			return
 		}
 	}
@@ -287,7 +283,7 @@ func (e *endpoint) endRefusal() {
 	}
 	e.flush(fabric.StatusFlushed)
 	e.push(fabric.Completion{EP: e.id, Op: fabric.OpDown, Status: e.rq.status})
-	if unix.Shutdown(e.fd, unix.SHUT_WR) != nil {
+	if unix.Shutdown(e.sock.fd, unix.SHUT_WR) != nil {
 		e.hangUp()
 		return
 	}
@@ -298,7 +294,7 @@ func (e *endpoint) endRefusal() {
 // drain discards what the peer still sends.
 func (e *endpoint) drain() {
 	for range rxBudget {
-		n, errno := recvBytes(e.fd, fabric.Addr(e.rx.buf), len(e.rx.buf))
+		n, errno := recvBytes(e.sock.fd, fabric.Addr(e.rx.buf), len(e.rx.buf))
 		if errno == unix.EAGAIN || errno == unix.EINTR {
 			if time.Now().Before(e.drainEnd) {
 				return
@@ -314,16 +310,14 @@ func (e *endpoint) drain() {
 
 // hangUp closes the socket.
 func (e *endpoint) hangUp() {
-	if e.fd < 0 {
+	if !e.sock.open() {
 		return
 	}
 	e.l.forget(e)
 	e.mu.Lock()
-	_ = unix.Close(e.fd)
-	e.rx.sec.free()
-	e.rx.sec = nil
-	e.closeLanes()
-	e.fd, e.draining = -1, false
+	e.sock.close()
+	e.bulk.close()
+	e.draining = false
 	e.mu.Unlock()
 	if e.state.Load() == epClosed {
 		e.release()

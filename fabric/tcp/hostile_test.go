@@ -38,7 +38,7 @@ func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Durat
 	require.NoError(tb, err)
 	s := &stage{host: &host{tb: tb, l: l, ep: ep.(*endpoint)}, peer: os.NewFile(uintptr(fds[1]), "peer")}
 	s.ep.mu.Lock()
-	s.ep.publish(fds[0], peerReads)
+	s.ep.publish(socket{fd: fds[0], io: &l.io}, peerReads)
 	s.ep.mu.Unlock()
 	tb.Cleanup(func() {
 		_ = s.peer.Close()
@@ -217,7 +217,7 @@ func TestRefusal(t *testing.T) {
 	_, err := io.ReadAll(s.peer)
 	require.NoError(t, err)
 	require.NoError(t, s.peer.Close())
-	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
+	until(t, "socket closed", func() bool { return !s.ep.sock.open() }, s.host)
 }
 
 // The longest write there is has a length that an int of 32 bits does not hold. What
@@ -239,7 +239,7 @@ func TestRefusalDoesNotWaitForEver(t *testing.T) {
 	s := newStageOf(t, openLink(t), 4, 300*time.Millisecond)
 	s.say((&header{op: opWrite, n: 0x7fffffff, rkey: 1, addr: 1}).append(nil))
 	s.wantDown(fabric.StatusRemoteAccess)
-	until(t, "socket closed", func() bool { return s.ep.fd < 0 }, s.host)
+	until(t, "socket closed", func() bool { return !s.ep.sock.open() }, s.host)
 }
 
 // Close of a region ends a write that is streaming into it.
@@ -459,7 +459,7 @@ func FuzzReceiver(f *testing.F) {
 			_, _ = s.peer.Read(discard)
 		}
 		require.NoError(t, s.peer.Close())
-		until(t, "down", func() bool { return s.ep.state.Load() == epDown && s.ep.fd < 0 }, s.host)
+		until(t, "down", func() bool { return s.ep.state.Load() == epDown && !s.ep.sock.open() }, s.host)
 		for s.l.ready.head != nil {
 			s.poll()
 		}

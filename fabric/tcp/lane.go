@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -82,11 +80,8 @@ type frame struct {
 
 // lane is one connection.
 type lane struct {
-	fd      int
-	sec     *records // nil where it is not protected
-	blocked bool     // full at the last send
-	stalled bool     // in holds a frame that nothing announced yet
-	watched watch
+	socket
+	stalled bool // in holds a frame that nothing announced yet
 
 	// Frames being sent, the oldest at head: as many as one send takes.
 	frames     [maxFrames]frame
@@ -211,11 +206,10 @@ func (e *endpoint) laneOver() {
 	}
 }
 
-// closeLanes closes their sockets.
-func (e *endpoint) closeLanes() {
-	for i := range e.bulk.lanes {
-		_ = unix.Close(e.bulk.lanes[i].fd)
-		e.bulk.lanes[i].sec.free()
+// close closes the lanes.
+func (b *bulk) close() {
+	for i := range b.lanes {
+		b.lanes[i].close()
 	}
-	e.bulk = bulk{}
+	*b = bulk{}
 }

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // propose is how many lanes this side asks for on a connection, and which Crypt.
@@ -99,23 +97,22 @@ func (in *incoming) agree(e *endpoint, a *address, mine *answer) (agreed, error)
 
 // takeSockets takes the descriptors out of conns, which are closed, unless err
 // says that there are none. The path is the first's.
-func (e *endpoint) takeSockets(conns []agreed, err error) (socks []sock, p path, _ error) {
+func (e *endpoint) takeSockets(conns []agreed, err error) (socks []socket, p path, _ error) {
 	if err != nil {
 		return nil, p, err
 	}
 	defer closeConns(conns)
-	for i, c := range conns {
-		fd, way, err := e.l.takeSocket(c.conn, e.peerTimeout)
+	for _, c := range conns {
+		s, way, err := e.l.takeSocket(c.conn, e.peerTimeout)
+		if err == nil {
+			s.sec, err = newRecords(&c.keys)
+			socks = append(socks, s)
+		}
 		if err != nil {
 			closeAll(socks)
 			return nil, p, err
 		}
-		socks = append(socks, sock{fd: fd})
-		if socks[i].sec, err = newRecords(&c.keys); err != nil {
-			closeAll(socks)
-			return nil, p, err
-		}
-		if i == 0 {
+		if len(socks) == 1 {
 			p = way
 			p.crypt = c.keys.crypt
 		}
@@ -123,14 +120,8 @@ func (e *endpoint) takeSockets(conns []agreed, err error) (socks []sock, p path,
 	return socks, p, nil
 }
 
-// sock is a connected socket, and how it is protected.
-type sock struct {
-	fd  int
-	sec *records
-}
-
 // init gives the endpoint its lanes.
-func (b *bulk) init(socks []sock, atLeast int) {
+func (b *bulk) init(socks []socket, atLeast int) {
 	b.min = uint32(min(uint64(atLeast), maxMessage))
 	if len(socks) == 0 {
 		return
@@ -138,7 +129,7 @@ func (b *bulk) init(socks []sock, atLeast int) {
 	b.out = make([]transfer, maxTransfers)
 	b.lanes = make([]lane, len(socks))
 	for i, s := range socks {
-		b.lanes[i] = lane{fd: s.fd, sec: s.sec}
+		b.lanes[i] = lane{socket: s}
 	}
 }
 
@@ -148,9 +139,8 @@ func closeConns(conns []agreed) {
 	}
 }
 
-func closeAll(socks []sock) {
-	for _, s := range socks {
-		_ = unix.Close(s.fd)
-		s.sec.free()
+func closeAll(socks []socket) {
+	for i := range socks {
+		socks[i].close()
 	}
 }

@@ -16,14 +16,14 @@ import (
 
 // giveLanes puts the test at the other end of n lanes as well.
 func (s *stage) giveLanes(n int) []*os.File {
-	var ours []sock
+	var ours []socket
 	var theirs []*os.File
 	for range n {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(s.tb, err)
 		f := os.NewFile(uintptr(fds[1]), "lane")
 		s.tb.Cleanup(func() { _ = f.Close() })
-		ours, theirs = append(ours, sock{fd: fds[0]}), append(theirs, f)
+		ours, theirs = append(ours, socket{fd: fds[0], io: &s.l.io}), append(theirs, f)
 	}
 	s.ep.mu.Lock()
 	s.ep.bulk.init(ours, 1)
@@ -196,7 +196,7 @@ func FuzzLanes(f *testing.F) {
 		s.poll()
 		require.NoError(t, lanes[0].Close())
 		require.NoError(t, s.peer.Close())
-		until(t, "down", func() bool { return s.ep.state.Load() == epDown && s.ep.fd < 0 }, s.host)
+		until(t, "down", func() bool { return s.ep.state.Load() == epDown && !s.ep.sock.open() }, s.host)
 		for s.l.ready.head != nil {
 			s.poll()
 		}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -36,10 +34,10 @@ func (e *endpoint) recvLanes() {
 			}
 			got += n
 		}
-		if e.fd < 0 {
+		if !e.sock.open() {
 			return
 		}
-		b.again = b.again || b.expect != 0 && !ln.stalled && ln.sec.more()
+		b.again = b.again || b.expect != 0 && !ln.stalled && ln.more()
 	}
 	if e.rx.held && b.on && b.err == nil && b.stuck() {
 		e.malformed(errBulkOrder)
@@ -70,14 +68,14 @@ func (e *endpoint) recvLane(ln *lane) int {
 	k, total := 0, 0
 	write := in.flags&wireReply == 0
 	if write {
-		k, total = b.place(l.iov[:], at, ln.inLeft)
+		k, total = b.place(l.io.iov[:], at, ln.inLeft)
 	} else {
 		s := e.sq.slot(in.seq)
 		sge, off := e.sq.forward(s.sge, 0, at)
 		for room := int(min(ln.inLeft, laneVisit)); room > 0 && k < maxIov-1; {
 			p := e.sq.piece(sge)
 			n := int(min(p.Len-off, uint32(room)))
-			l.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(n)}
+			l.io.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(n)}
 			k++
 			total += n
 			room -= n
@@ -87,12 +85,12 @@ func (e *endpoint) recvLane(ln *lane) int {
 	}
 	want := total
 	if uint32(total) == ln.inLeft { // the next header may be there too
-		l.iov[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
+		l.io.iov[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
 		k++
 		want += headerSize
 	}
 	var n int
-	var errno unix.Errno
+	var err error
 	if write {
 		l.guard.enter()
 		if !l.keys.Allows(b.h.rkey, b.h.addr, uint64(b.h.n), fabric.AccessRemoteWrite) {
@@ -102,12 +100,13 @@ func (e *endpoint) recvLane(ln *lane) int {
 			e.refuse(b.h.seq, fabric.StatusRemoteAccess)
 			return 0
 		}
-		n, errno = l.recvVec(ln.sec, ln.fd, l.iov[:k], want)
+		n, err = ln.recv(l.io.iov[:k], want)
 		l.guard.exit()
 	} else {
-		n, errno = l.recvVec(ln.sec, ln.fd, l.iov[:k], want)
+		n, err = ln.recv(l.io.iov[:k], want)
 	}
-	if !e.laneRead(ln, n, errno) {
+	if n == 0 {
+		e.laneLost(ln, err)
 		return 0
 	}
 	got := min(n, total)
@@ -134,22 +133,16 @@ func (e *endpoint) recvLane(ln *lane) int {
 	return n
 }
 
-// laneRead judges what a receive from a lane returned.
-func (e *endpoint) laneRead(ln *lane, n int, errno unix.Errno) bool {
-	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return false
-	case errno == forged && ln.sec != nil:
+// laneLost judges a receive from a lane that brought nothing: err is nil where that is
+// all for now.
+func (e *endpoint) laneLost(ln *lane, err error) {
+	switch err {
+	case nil:
+	case errForged:
 		e.fail(fabric.StatusRemoteInvalid, errForged)
-		return false
-	case errno != 0:
-		e.laneFailed(ln, errno)
-		return false
-	case n == 0:
-		e.laneFailed(ln, errHungUp)
-		return false
+	default:
+		e.laneFailed(ln, err)
 	}
-	return true
 }
 
 // recvBulkHeader receives the header of a frame, or looks again at one that came
@@ -157,8 +150,10 @@ func (e *endpoint) laneRead(ln *lane, n int, errno unix.Errno) bool {
 func (e *endpoint) recvBulkHeader(ln *lane) int {
 	if ln.inHave < headerSize {
 		rest := ln.inBuf[ln.inHave:]
-		n, errno := e.l.recvBytes(ln.sec, ln.fd, fabric.Addr(rest), len(rest))
-		if !e.laneRead(ln, n, errno) {
+		e.l.io.iov[0] = iovec{uintptr(fabric.Addr(rest)), uintptr(len(rest))}
+		n, err := ln.recv(e.l.io.iov[:1], len(rest))
+		if n == 0 {
+			e.laneLost(ln, err)
 			return 0
 		}
 		if ln.inHave += n; ln.inHave < headerSize {
@@ -218,7 +213,7 @@ func (b *bulk) announced() {
 	b.expect++
 	for i := range b.lanes {
 		ln := &b.lanes[i]
-		b.again = b.again || ln.stalled || ln.sec.more()
+		b.again = b.again || ln.stalled || ln.more()
 		ln.stalled = false
 	}
 }

@@ -3,8 +3,6 @@
 package tcp
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
 )
@@ -87,13 +85,13 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 		f := &ln.frames[i%maxFrames]
 		t := &b.out[f.of%maxTransfers]
 		if rest := f.hdr[f.at:]; len(rest) != 0 {
-			l.iov[k] = iovec{base: uintptr(fabric.Addr(rest)), len: uintptr(len(rest))}
+			l.io.iov[k] = iovec{base: uintptr(fabric.Addr(rest)), len: uintptr(len(rest))}
 			k++
 			total += len(rest)
 		}
 		room := int(min(f.left, uint32(max(chunk-total, 0))))
 		if t.reply {
-			l.iov[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
+			l.io.iov[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
 			k++
 			total += room
 			guarded = true
@@ -103,7 +101,7 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 		for room > 0 && k < maxIov {
 			p := e.sq.piece(sge)
 			n := int(min(p.Len-off, uint32(room)))
-			l.iov[k] = iovec{base: uintptr(p.Addr + uint64(off)), len: uintptr(n)}
+			l.io.iov[k] = iovec{base: uintptr(p.Addr + uint64(off)), len: uintptr(n)}
 			k++
 			total += n
 			room -= n
@@ -115,7 +113,7 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 		}
 	}
 	var n int
-	var errno unix.Errno
+	var err error
 	if guarded {
 		l.guard.enter()
 		if !e.answersAllowed(ln) {
@@ -124,22 +122,19 @@ func (e *endpoint) laneSend(ln *lane, chunk int) {
 			e.tx.dead, e.tx.err = true, errRegionClosed
 			return
 		}
-		n, errno = l.sendVec(ln.sec, ln.fd, l.iov[:k], total)
+		n, err = ln.send(l.io.iov[:k], total)
 		l.guard.exit()
 	} else {
-		n, errno = l.sendVec(ln.sec, ln.fd, l.iov[:k], total)
+		n, err = ln.send(l.io.iov[:k], total)
 	}
-	switch errno {
-	case 0:
-		ln.blocked = n < total
+	switch {
+	case err != nil:
+		e.laneFailed(ln, err)
+	case n > 0:
 		if !b.tune.settled() {
 			b.tune.tried(chunk, total, n, cpu.Ticks())
 		}
 		b.sent(ln, &e.sq, n)
-	case unix.EAGAIN, unix.EINTR:
-		ln.blocked = true
-	default:
-		e.laneFailed(ln, errno)
 	}
 }
 

@@ -59,8 +59,7 @@ type link struct {
 	last   *endpoint // received last
 	streak uint32    // receives of last in a row
 	looks  uint32    // counts Poll
-	iov    [maxIov]iovec
-	msg    msghdr
+	io     scratch
 
 	poller poller
 	waking event.Event
@@ -137,7 +136,7 @@ func (l *link) adopt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.joined {
-		if e.adopted || e.fd < 0 {
+		if e.adopted || !e.sock.open() {
 			continue
 		}
 		idx := -1
@@ -152,7 +151,7 @@ func (l *link) adopt() {
 			l.tab = append(l.tab, nil)
 		}
 		l.gen++
-		e.idx, e.gen, e.adopted = idx, l.gen, true
+		e.seat, e.adopted = seat{idx, l.gen}, true
 		l.tab[idx] = e
 		l.active = append(l.active, e)
 		e.mustWatch(watchIn)
@@ -178,7 +177,7 @@ func (l *link) forget(e *endpoint) {
 	if !e.adopted {
 		return
 	}
-	l.tab[e.idx] = nil
+	l.tab[e.seat.idx] = nil
 	if l.last == e {
 		l.last, l.streak = nil, 0
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -68,10 +66,9 @@ type tx struct {
 	// cur is the request whose pieces are being appended.
 	curSeq, curSge, curEnd uint32
 
-	turn    bool // the last frame was a reply
-	blocked bool // the socket was full at the last send
-	dead    bool // the socket takes nothing any more
-	err     error
+	turn bool // the last frame was a reply
+	dead bool // the socket takes nothing any more
+	err  error
 }
 
 func (t *tx) idle() bool { return t.head == t.tail && t.curSge == t.curEnd }
@@ -342,11 +339,6 @@ func (e *endpoint) unroom(n uint32) {
 	t.stTail -= n
 }
 
-// longCall is the bytes from which a system call is announced to the Go
-// scheduler: below, the copy takes less than the announcement and its
-// consequences (20 µs without a processor for the other goroutines at worst).
-const longCall = 64 << 10
-
 // send hands the front of the stream to the socket. It reports whether all of
 // it was taken. Class: short, bulk.
 func (e *endpoint) send() bool {
@@ -355,15 +347,14 @@ func (e *endpoint) send() bool {
 	for i := t.head; i != t.tail && total < e.chunk; i++ {
 		s := &t.segs[i%maxSegs]
 		n := int(min(s.n, uint32(e.chunk-total)))
-		l.iov[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
+		l.io.iov[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
 		total += n
 		k++
 		guarded = guarded || s.kind == segReply
 	}
 	var n int
-	var errno unix.Errno
-	switch {
-	case guarded:
+	var err error
+	if guarded {
 		l.guard.enter()
 		if !e.repliesAllowed() {
 			l.guard.exit()
@@ -371,25 +362,17 @@ func (e *endpoint) send() bool {
 			t.dead, t.err = true, errRegionClosed
 			return false
 		}
-		n, errno = l.sendVec(e.rx.sec, e.fd, l.iov[:k], total)
+		n, err = e.sock.send(l.io.iov[:k], total)
 		l.guard.exit()
-	case k == 1 && total <= longCall && e.rx.sec == nil:
-		n, errno = sendBytes(e.fd, uint64(l.iov[0].base), total)
-	default:
-		n, errno = l.sendVec(e.rx.sec, e.fd, l.iov[:k], total)
+	} else {
+		n, err = e.sock.send(l.io.iov[:k], total)
 	}
-	switch errno {
-	case 0:
-	case unix.EAGAIN, unix.EINTR:
-		t.blocked = true
-		return false
-	default:
-		t.dead, t.err = true, fmt.Errorf("tcp: send: %w: %w", fabric.ErrPeerGone, errno)
+	if err != nil {
+		t.dead, t.err = true, fmt.Errorf("tcp: send: %w: %w", fabric.ErrPeerGone, err)
 		return false
 	}
 	t.advance(n)
-	t.blocked = n < total
-	return !t.blocked
+	return !e.sock.blocked
 }
 
 // repliesAllowed reports whether the regions of all queued replies still are.

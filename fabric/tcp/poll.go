@@ -55,7 +55,7 @@ func (l *link) pollMany() {
 	l.deferred = l.spare[:0]
 	for _, e := range todo {
 		e.inDeferred = false
-		if e.fd >= 0 {
+		if e.sock.open() {
 			e.progress()
 			e.deferRest()
 		}
@@ -75,12 +75,12 @@ func (l *link) pollMany() {
 // deferRest notes that e needs a look at the next poll even if its socket says
 // nothing, and has the system say when a full socket has room again.
 func (e *endpoint) deferRest() {
-	if e.fd < 0 {
+	if !e.sock.open() {
 		return
 	}
 	e.mustWatch(e.wanted())
 	e.watchLanes()
-	if e.fd >= 0 && e.unfinished() && !e.inDeferred {
+	if e.sock.open() && e.unfinished() && !e.inDeferred {
 		e.inDeferred = true
 		e.l.deferred = append(e.l.deferred, e)
 	}
@@ -88,7 +88,7 @@ func (e *endpoint) deferRest() {
 
 // unfinished reports work that no socket event will announce.
 func (e *endpoint) unfinished() bool {
-	return e.ackWant || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || e.rx.paused || e.rx.more() || e.draining || e.tx.dead || e.refused || !e.tx.blocked && e.txPending()
+	return e.ackWant || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || e.rx.paused || !e.rx.held && e.sock.more() || e.draining || e.tx.dead || e.refused || !e.sock.blocked && e.txPending()
 }
 
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all
@@ -115,14 +115,14 @@ func (l *link) Arm() (bool, error) {
 		if e.refused {
 			e.progress()
 		}
-		if e.fd < 0 {
+		if !e.sock.open() {
 			continue
 		}
 		if err := e.watch(e.wanted()); err != nil {
 			return false, err
 		}
 		e.watchLanes()
-		if e.rx.paused || e.rx.more() || e.tx.dead || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || !e.tx.blocked && e.canSend() {
+		if e.rx.paused || !e.rx.held && e.sock.more() || e.tx.dead || e.bulk.err != nil || e.bulk.again || e.bulk.canSend() || !e.sock.blocked && e.canSend() {
 			sleep = false
 		}
 	}

@@ -29,9 +29,9 @@ func (p *poller) open(wake int) (err error) {
 
 func (p *poller) close() error { return unix.Close(p.fd) }
 
-// set has a socket of e watched for want, where that was have.
-func (p *poller) set(e *endpoint, fd int, have, want watch) error {
-	ev := unix.EpollEvent{Fd: int32(e.idx), Pad: int32(e.gen)}
+// set has a socket of the endpoint at watched for want, where that was have.
+func (p *poller) set(at seat, fd int, have, want watch) error {
+	ev := unix.EpollEvent{Fd: int32(at.idx), Pad: int32(at.gen)}
 	if want&watchIn != 0 {
 		ev.Events |= unix.EPOLLIN
 	}
@@ -64,7 +64,7 @@ func (p *poller) at(i int, tab []*endpoint) *endpoint {
 	if ev.Fd < 0 || int(ev.Fd) >= len(tab) {
 		return nil
 	}
-	if e := tab[ev.Fd]; e != nil && int32(e.gen) == ev.Pad {
+	if e := tab[ev.Fd]; e != nil && int32(e.seat.gen) == ev.Pad {
 		return e
 	}
 	return nil

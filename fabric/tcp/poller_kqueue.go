@@ -37,8 +37,8 @@ func (p *poller) filter(fd, filter, flags int) error {
 	return err
 }
 
-// set has a socket of e watched for want, where that was have.
-func (p *poller) set(_ *endpoint, fd int, have, want watch) (err error) {
+// set has a socket watched for want, where that was have.
+func (p *poller) set(_ seat, fd int, have, want watch) (err error) {
 	for _, f := range [...]struct {
 		w      watch
 		filter int
@@ -71,7 +71,7 @@ func (p *poller) ready() int {
 func (p *poller) at(i int, tab []*endpoint) *endpoint {
 	fd := int(p.found[i].Ident)
 	for _, e := range tab {
-		if e != nil && (e.fd == fd || e.bulk.has(fd)) {
+		if e != nil && (e.sock.fd == fd || e.bulk.has(fd)) {
 			return e
 		}
 	}

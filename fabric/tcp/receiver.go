@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -55,15 +53,10 @@ type rx struct {
 	sge    uint32 // rxReply: current piece
 	off    uint32 // rxReply: bytes of it that are filled
 	st     uint8
-	paused bool     // too many notifications wait for delivery
-	sec    *records // nil where the connection is not protected
-	copied uint64   // bytes of large payload that went through buf
-	held   bool     // a request waits for the payload of the one before it
+	paused bool   // too many notifications wait for delivery
+	copied uint64 // bytes of large payload that went through buf
+	held   bool   // a request waits for the payload of the one before it
 }
-
-// more reports data that is here and that no event of the socket announces. What a held
-// connection has must wait.
-func (x *rx) more() bool { return x.sec != nil && !x.held && x.sec.more() }
 
 func (x *rx) skip(n uint64) {
 	x.left = int64(n)
@@ -102,19 +95,19 @@ func (e *endpoint) receive() bool {
 		return false
 	}
 	for range rxBudget {
-		n, want, errno := e.recvOnce()
+		n, want, err := e.recvOnce()
 		switch {
-		case errno == unix.EAGAIN || errno == unix.EINTR:
-			return true
-		case errno == forged && x.sec != nil:
-			e.fail(fabric.StatusRemoteInvalid, errForged)
+		case err == errForged:
+			e.fail(fabric.StatusRemoteInvalid, err)
 			return false
-		case errno != 0:
-			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, errno))
+		case err == errHungUp:
+			e.fail(fabric.StatusPeerGone, err)
+			return false
+		case err != nil:
+			e.fail(fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, err))
 			return false
 		case n == 0:
-			e.fail(fabric.StatusPeerGone, errHungUp)
-			return false
+			return true
 		}
 		e.l.count(e)
 		if !e.parse() || x.paused {
@@ -129,7 +122,7 @@ func (e *endpoint) receive() bool {
 
 // recvOnce makes one system call and accounts for what it brought. want is what
 // it could have brought.
-func (e *endpoint) recvOnce() (n, want int, errno unix.Errno) {
+func (e *endpoint) recvOnce() (n, want int, err error) {
 	x := &e.rx
 	switch {
 	case x.st == rxWrite && x.left-x.last >= directMin:
@@ -142,16 +135,15 @@ func (e *endpoint) recvOnce() (n, want int, errno unix.Errno) {
 		x.r = 0
 	}
 	b := x.buf[x.w:]
-	n, errno = e.l.recvBytes(x.sec, e.fd, fabric.Addr(b), len(b))
-	if errno == 0 {
-		x.w += n
-	}
-	return n, len(b), errno
+	e.l.io.iov[0] = iovec{uintptr(fabric.Addr(b)), uintptr(len(b))}
+	n, err = e.sock.recv(e.l.io.iov[:1], len(b))
+	x.w += n
+	return n, len(b), err
 }
 
 // recvWrite receives payload of a peer's write into its place, up to the last
 // word. The buffer is empty: parse has placed what was in it.
-func (e *endpoint) recvWrite() (n, want int, errno unix.Errno) {
+func (e *endpoint) recvWrite() (n, want int, err error) {
 	x, l := &e.rx, e.l
 	x.r, x.w = 0, 0
 	whole := x.left-x.last <= maxAccess
@@ -164,26 +156,24 @@ func (e *endpoint) recvWrite() (n, want int, errno unix.Errno) {
 		return e.recvOnce()
 	}
 	want = direct
+	k := 1
+	l.io.iov[0] = iovec{uintptr(x.addr), uintptr(direct)}
 	if whole {
-		l.iov[0] = iovec{uintptr(x.addr), uintptr(direct)}
-		l.iov[1] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
+		l.io.iov[1] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
 		want += trailer
-		n, errno = l.recvVec(x.sec, e.fd, l.iov[:2], want)
-	} else {
-		n, errno = l.recvBytes(x.sec, e.fd, x.addr, direct)
+		k = 2
 	}
+	n, err = e.sock.recv(l.io.iov[:k], want)
 	l.guard.exit()
-	if errno == 0 {
-		got := min(n, direct)
-		x.addr += uint64(got)
-		x.left -= int64(got)
-		x.w = n - got
-	}
-	return n, want, errno
+	got := min(n, direct)
+	x.addr += uint64(got)
+	x.left -= int64(got)
+	x.w = n - got
+	return n, want, err
 }
 
 // recvReply receives payload of a read reply into the pieces of the request.
-func (e *endpoint) recvReply() (n, want int, errno unix.Errno) {
+func (e *endpoint) recvReply() (n, want int, err error) {
 	x, l, q := &e.rx, e.l, &e.sq
 	x.r, x.w = 0, 0
 	k, direct := 0, 0
@@ -192,24 +182,22 @@ func (e *endpoint) recvReply() (n, want int, errno unix.Errno) {
 	for i := x.sge; direct < room && k < maxIov-1; i++ {
 		p := q.piece(i)
 		m := int(min(p.Len-off, uint32(room-direct)))
-		l.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(m)}
+		l.io.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(m)}
 		direct += m
 		off = 0
 		k++
 	}
 	want = direct
 	if int64(direct) == x.left {
-		l.iov[k] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
+		l.io.iov[k] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
 		want += trailer
 		k++
 	}
-	n, errno = l.recvVec(x.sec, e.fd, l.iov[:k], want)
-	if errno == 0 {
-		got := min(n, direct)
-		x.filled(q, got)
-		x.w = n - got
-	}
-	return n, want, errno
+	n, err = e.sock.recv(l.io.iov[:k], want)
+	got := min(n, direct)
+	x.filled(q, got)
+	x.w = n - got
+	return n, want, err
 }
 
 // filled moves the reply's position by n bytes.

@@ -312,27 +312,3 @@ func (c *cursor) here() []byte {
 	}
 	return fabric.BytesAt(uint64(c.v[0].base+c.off), int(c.v[0].len-c.off))
 }
-
-// The calls that move data over a connection, protected or not.
-
-func (l *link) recvBytes(c *records, fd int, addr uint64, n int) (int, unix.Errno) {
-	if c == nil {
-		return recvBytes(fd, addr, n)
-	}
-	l.iov[0] = iovec{uintptr(addr), uintptr(n)}
-	return c.recv(fd, l.iov[:1], n)
-}
-
-func (l *link) recvVec(c *records, fd int, v []iovec, total int) (int, unix.Errno) {
-	if c == nil {
-		return recvVec(fd, v, total)
-	}
-	return c.recv(fd, v, total)
-}
-
-func (l *link) sendVec(c *records, fd int, v []iovec, total int) (int, unix.Errno) {
-	if c == nil {
-		return sendVec(fd, &l.msg, v, total)
-	}
-	return c.send(fd, v, total)
-}

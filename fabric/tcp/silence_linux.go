@@ -38,8 +38,8 @@ func boundSilence(fd int, _ time.Duration) error {
 	return nil
 }
 
-// hush is what is known of one socket's silence.
-type hush struct {
+// silence is what is known of how long a peer's host has said nothing on one socket.
+type silence struct {
 	waiting bool
 	since   time.Time // if waiting: something sent was unanswered at each look since then
 	acked   time.Time // when something was acknowledged last, as of the last look
@@ -52,7 +52,7 @@ type hush struct {
 // window; the peer's answers all of these, but for a probe within half a second of
 // another. A process that has slept between two looks takes nothing for silence that
 // it has not seen.
-func (h *hush) over(fd int, now time.Time, limit time.Duration) bool {
+func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
 		return false
@@ -138,24 +138,18 @@ func (l *link) lookForSilence() (next time.Duration) {
 func (e *endpoint) endIfSilent(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state.Load() != epUp || e.fd < 0 || e.path.class == ClassHost {
+	if e.state.Load() != epUp || !e.sock.open() || e.path.class == ClassHost {
 		return true
 	}
-	if e.hushes == nil {
-		e.hushes = make([]hush, 1+len(e.bulk.lanes))
+	silent := e.sock.silent(now, e.peerTimeout)
+	for i := range e.bulk.lanes {
+		silent = e.bulk.lanes[i].silent(now, e.peerTimeout) || silent
 	}
-	for i := range e.hushes {
-		fd := e.fd
-		if i > 0 {
-			fd = e.bulk.lanes[i-1].fd
+	if silent {
+		if e.err == nil {
+			e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
 		}
-		if e.hushes[i].over(fd, now, e.peerTimeout) {
-			if e.err == nil {
-				e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
-			}
-			_ = unix.Shutdown(e.fd, unix.SHUT_RDWR) // at lanes nobody may look
-			return true
-		}
+		_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR) // nobody may poll the lanes
 	}
-	return false
+	return silent
 }

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// hush is of no use: the system itself gives up a connection that nobody
+// silence is of no use: the system itself gives up a connection that nobody
 // acknowledges, and only that.
-type hush struct{}
+type silence struct{}
+
+func (*silence) over(int, time.Time, time.Duration) bool { return false }
 
 func boundSilence(fd int, peerTimeout time.Duration) error { return userTimeout(fd, peerTimeout) }
 

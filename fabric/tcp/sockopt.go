@@ -23,29 +23,29 @@ type path struct {
 
 // takeSocket takes the descriptor out of c (which is closed by the caller) and
 // sets it up for raw use.
-func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (int, path, error) {
+func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (socket, path, error) {
 	rc, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
-		return -1, path{}, err
+		return socket{}, path{}, err
 	}
 	fd := -1
 	var ferr error
 	if err := rc.Control(func(s uintptr) {
 		fd, ferr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
 	}); err != nil {
-		return -1, path{}, err
+		return socket{}, path{}, err
 	}
 	if ferr != nil {
-		return -1, path{}, ferr
+		return socket{}, path{}, ferr
 	}
 	p := l.pathOf(fd, c)
 	if err := l.tune(fd, p.class, peerTimeout); err != nil {
 		_ = unix.Close(fd)
-		return -1, path{}, fmt.Errorf("set socket options: %w", err)
+		return socket{}, path{}, fmt.Errorf("set socket options: %w", err)
 	}
 	p.congestion = congestionOf(fd)
 	p.mss, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
-	return fd, p, nil
+	return socket{fd: fd, io: &l.io}, p, nil
 }
 
 // pathOf is the way that c takes, whose descriptor fd is, before it is set up.

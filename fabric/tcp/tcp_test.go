@@ -30,11 +30,11 @@ func TestSmallWritesShareOneSend(t *testing.T) {
 		w := a.write(8*i, 8, b.reg.Key(), 0)
 		wrs = append(wrs, w)
 	}
-	a.ep.tx.blocked = true // keep Post from sending
+	a.ep.sock.blocked = true // keep Post from sending
 	n, err := a.ep.Post(wrs)
 	require.NoError(t, err)
 	require.Equal(t, len(wrs), n)
-	a.ep.tx.blocked = false
+	a.ep.sock.blocked = false
 	a.ep.fill()
 	require.Equal(t, uint32(1), a.ep.tx.tail-a.ep.tx.head)
 	require.Equal(t, uint32(50*(headerSize+8)), a.ep.tx.segs[a.ep.tx.head%maxSegs].n)
@@ -152,7 +152,7 @@ func manyFullSockets(t *testing.T, lanes int) {
 	}
 	send(a.ep)
 	a.poll()
-	full := a.ep.tx.blocked
+	full := a.ep.sock.blocked
 	for i := range a.ep.bulk.lanes {
 		full = full || a.ep.bulk.lanes[i].blocked
 	}

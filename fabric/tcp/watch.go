@@ -16,6 +16,13 @@ const (
 	watchOut                   // room
 )
 
+// seat is an endpoint's place in link.tab, by which the poller knows its sockets, and
+// what tells its users apart.
+type seat struct {
+	idx int
+	gen uint32
+}
+
 // unwatchAfter is how many receives without sleeping take the sockets that Poll
 // reads itself out of the poller. A socket in it has every segment that arrives
 // walk through the poller, and through those that the poller's own descriptor is in:
@@ -38,7 +45,7 @@ func (e *endpoint) wanted() (w watch) {
 	if (e.l.last != e || e.l.streak <= hotAfter) && !(e.rx.held && e.bulk.on) {
 		w = watchIn
 	}
-	if e.tx.blocked {
+	if e.sock.blocked {
 		w |= watchOut
 	}
 	return w
@@ -63,13 +70,9 @@ func (l *link) count(e *endpoint) {
 
 // watch has the poller report want of e's socket.
 func (e *endpoint) watch(want watch) error {
-	if e.watched == want {
-		return nil
+	if err := e.sock.watch(&e.l.poller, e.seat, want); err != nil {
+		return fmt.Errorf("tcp: %w", err)
 	}
-	if err := e.l.poller.set(e, e.fd, e.watched, want); err != nil {
-		return fmt.Errorf("tcp: watch socket: %w", err)
-	}
-	e.watched = want
 	return nil
 }
 
@@ -79,25 +82,17 @@ func (e *endpoint) watchLanes() {
 	b := &e.bulk
 	for i := range b.lanes {
 		ln := &b.lanes[i]
-		want := b.wanted(ln)
-		if ln.watched == want {
-			continue
-		}
-		if err := e.l.poller.set(e, ln.fd, ln.watched, want); err != nil {
-			e.laneFailed(ln, fmt.Errorf("watch socket: %w", err))
+		if err := ln.watch(&e.l.poller, e.seat, b.wanted(ln)); err != nil {
+			e.laneFailed(ln, err)
 			return
 		}
-		ln.watched = want
 	}
 }
 
 // unwatchLanes takes them out of the poller until the next Arm.
 func (e *endpoint) unwatchLanes() {
 	for i := range e.bulk.lanes {
-		if ln := &e.bulk.lanes[i]; ln.watched != 0 {
-			_ = e.l.poller.set(e, ln.fd, ln.watched, 0)
-			ln.watched = 0
-		}
+		_ = e.bulk.lanes[i].watch(&e.l.poller, e.seat, 0)
 	}
 }
 

@@ -25,13 +25,13 @@ func (h *host) put(to *host, v uint64) {
 func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, Config{}, 64)
-	require.Equal(t, watchIn, func() watch { b.put(a, 1); return b.ep.watched }(), "too early")
+	require.Equal(t, watchIn, func() watch { b.put(a, 1); return b.ep.sock.watched }(), "too early")
 	for v := uint64(2); v < unwatchAfter+8; v++ {
 		a.put(b, v)
 		b.put(a, v)
 	}
-	require.Zero(t, a.ep.watched)
-	require.Zero(t, b.ep.watched)
+	require.Zero(t, a.ep.sock.watched)
+	require.Zero(t, b.ep.sock.watched)
 
 	ready := func() bool {
 		ok, err := event.Wait(b.l.FD(), 0)
@@ -43,7 +43,7 @@ func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
 	n, err := a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagInline)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	ok, err := event.Wait(b.ep.fd, patience)
+	ok, err := event.Wait(b.ep.sock.fd, patience)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.False(t, ready())
@@ -66,7 +66,7 @@ func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	b.l.Disarm()
-	require.Equal(t, watchIn, b.ep.watched)
+	require.Equal(t, watchIn, b.ep.sock.watched)
 }
 
 // A third connection makes Poll ask the poller, which must know all of them.
@@ -78,7 +78,7 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 		a.put(b, v)
 		b.put(a, v)
 	}
-	require.Zero(t, a.ep.watched)
+	require.Zero(t, a.ep.sock.watched)
 	c, err := a.l.NewEndpoint(fabric.EndpointOptions{ID: 3})
 	require.NoError(t, err)
 	d := newHost(t, Config{}, fabric.EndpointOptions{ID: 4}, 64)
@@ -87,9 +87,9 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 	join(t, a, d)
 	a.ep = first
 	a.poll()
-	require.Equal(t, watchIn, a.ep.watched)
+	require.Equal(t, watchIn, a.ep.sock.watched)
 	known := func() error { // to the system
-		return a.l.poller.set(first, first.fd, watchIn, watchIn)
+		return a.l.poller.set(first.seat, first.sock.fd, watchIn, watchIn)
 	}
 	require.NoError(t, known())
 
@@ -98,13 +98,13 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 		a.put(b, v)
 		b.put(a, v)
 	}
-	require.Zero(t, a.ep.watched)
+	require.Zero(t, a.ep.sock.watched)
 	require.ErrorIs(t, known(), unix.ENOENT)
 
 	// The other is not forgotten, and takes its place.
 	a.ep = c.(*endpoint)
 	d.put(a, 1)
-	require.Equal(t, watchIn, first.watched)
+	require.Equal(t, watchIn, first.sock.watched)
 	require.NoError(t, known())
 	a.ep = first
 	b.put(a, 2)

@@ -1,0 +1,118 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// longCall is the bytes from which a system call is announced to the Go
+// scheduler: below, the copy takes less than the announcement and its
+// consequences (20 µs without a processor for the other goroutines at worst).
+const longCall = 64 << 10
+
+var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
+
+// scratch is what the system calls of a link's sockets share: one is made at a time.
+type scratch struct {
+	iov [maxIov]iovec
+	msg msghdr
+}
+
+// socket is one connection to a peer, non-blocking, protected or not. It is the
+// owner's, but fd, sec and silence change and are read by others under endpoint.mu.
+type socket struct {
+	fd      int      // -1 without a connection
+	sec     *records // nil where nothing is protected
+	io      *scratch // the link's
+	blocked bool     // full at the last send
+	watched watch
+	silence silence
+}
+
+func (s *socket) open() bool { return s.fd >= 0 }
+
+// recv receives into the pieces of v, total bytes in all. It returns 0 without an
+// error if nothing has come, errHungUp at the end, errForged for data that the peer
+// did not send, else the system's error.
+// Hot path.
+func (s *socket) recv(v []iovec, total int) (int, error) {
+	var n int
+	var errno unix.Errno
+	switch {
+	case s.sec != nil:
+		n, errno = s.sec.recv(s.fd, v, total)
+	case len(v) == 1:
+		n, errno = recvBytes(s.fd, uint64(v[0].base), total)
+	default:
+		n, errno = recvVec(s.fd, v, total)
+	}
+	switch {
+	case errno == 0 && n > 0:
+		return n, nil
+	case errno == 0:
+		return 0, errHungUp
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		return 0, nil
+	case errno == forged && s.sec != nil:
+		return 0, errForged
+	}
+	return 0, errno
+}
+
+// send sends from the pieces of v, total bytes in all, and returns how many were
+// taken; blocked says whether some were not. An error is the system's, and final.
+// Hot path.
+func (s *socket) send(v []iovec, total int) (int, error) {
+	var n int
+	var errno unix.Errno
+	switch {
+	case s.sec != nil:
+		n, errno = s.sec.send(s.fd, v, total)
+	case len(v) == 1 && total <= longCall:
+		n, errno = sendBytes(s.fd, uint64(v[0].base), total)
+	default:
+		n, errno = sendVec(s.fd, &s.io.msg, v, total)
+	}
+	switch errno {
+	case 0:
+		s.blocked = n < total
+		return n, nil
+	case unix.EAGAIN, unix.EINTR:
+		s.blocked = true
+		return 0, nil
+	}
+	return 0, errno
+}
+
+// more reports data that recv would return and that no event of the system announces.
+func (s *socket) more() bool { return s.sec.more() }
+
+// watch has p report want of the socket, as one of the endpoint at.
+func (s *socket) watch(p *poller, at seat, want watch) error {
+	if s.watched == want {
+		return nil
+	}
+	if err := p.set(at, s.fd, s.watched, want); err != nil {
+		return fmt.Errorf("watch socket: %w", err)
+	}
+	s.watched = want
+	return nil
+}
+
+// silent reports whether the peer's host has acknowledged nothing for limit though
+// something waits for it.
+func (s *socket) silent(now time.Time, limit time.Duration) bool {
+	return s.silence.over(s.fd, now, limit)
+}
+
+func (s *socket) close() {
+	_ = unix.Close(s.fd)
+	s.sec.free()
+	s.fd, s.sec = -1, nil
+}
