@@ -76,7 +76,7 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 		return p.drop(o, err)
 	}
 	if len(src) == 0 {
-		o.kind = fabric.OpWrite // of nothing, in its turn
+		o.kind = kindPut // of nothing, in its turn
 		return p.handIn(o)
 	}
 	o.remote, o.rkey = addr, rkey

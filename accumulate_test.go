@@ -193,11 +193,11 @@ func TestHostileAccumulates(t *testing.T) {
 		}
 		require.NoError(t, Accumulate(es[0].Peer(1), keys[1].At(0), Sum, []uint64{1}).Wait(ctx))
 	}
-	t0, p := es[0].proto, es[0].Peer(1)
+	p := es[0].Peer(1)
 	send := func(imm uint32) { // from rank 0 to 1, past all checks
 		es[0].prog.Do(func() {
 			p.acks = append(p.acks, imm)
-			t0.wake(p)
+			es[0].proto.one.wake(p)
 		})
 		testutil.Eventually(t, patience, func() bool {
 			es[0].Progress()
@@ -244,7 +244,7 @@ func TestHostileAccumulates(t *testing.T) {
 	victim := es[1].Peer(0)
 	es[1].prog.Do(func() {
 		for range 2 * maxAcks {
-			es[1].proto.serve(victim, 1)
+			es[1].proto.one.serve(victim, 1)
 		}
 	})
 	require.ErrorIs(t, victim.Stats().Err, ErrPeerMisbehaves)
@@ -253,11 +253,11 @@ func TestHostileAccumulates(t *testing.T) {
 
 // writeSlot puts n bytes of this side's slot 0 into the peer's.
 func writeSlot(e *Engine, p *Peer, n int) Request {
-	o := newOp(p, fabric.OpWrite)
+	o := newOp(p, kindPut)
 	o.sge = fabric.NewSGE(p.asks.mine.Bytes()[:n], p.asks.mine.LKey())
 	o.remote, o.rkey = p.asks.there.Addr, p.asks.there.RKey
-	r := Request{eng: e, op: o, gen: o.gen.Load()}
-	e.proto.in.push(o)
+	r := e.request(&o.Operation)
+	e.proto.inbox.Push(&o.Operation)
 	return r
 }
 

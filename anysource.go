@@ -72,7 +72,7 @@ func (e *Engine) Probe(tag uint32) RecvRequest {
 
 // newAny begins a receive from any peer. The peer it is made for is this rank,
 // whose end is the engine's.
-func (e *Engine) newAny(buf []byte) *op {
+func (e *Engine) newAny(buf []byte) *messageOp {
 	o := e.peers[e.Rank()].newMessage(kindRecvAny)
 	o.in.Buf = buf
 	return o
@@ -81,39 +81,39 @@ func (e *Engine) newAny(buf []byte) *op {
 // enqueueAny gives a receive the first message that waits for it, beginning
 // behind the peer that was served last, or puts it on the list that all channels
 // look at.
-func (t *proto) enqueueAny(o *op) {
-	o.in.Order = t.shared.Order()
-	t.listenAll() // also if a message waits: what others have sent gets its turn then
-	if t.offer(&o.in) {
+func (h *hub) enqueueAny(o *messageOp) {
+	o.in.Order = h.shared.Order()
+	h.listenAll() // also if a message waits: what others have sent gets its turn then
+	if h.offer(&o.in) {
 		return
 	}
-	if err := t.noSender(); err != nil {
-		t.fail(o, err)
+	if err := h.noSender(); err != nil {
+		o.fail(err)
 		return
 	}
-	t.shared.Post(&o.in)
+	h.shared.Post(&o.in)
 }
 
 // again takes a receive back whose message was lost with its sender.
-func (t *proto) again(in *message.In) {
-	o := in.Done.(*op)
+func (h *hub) again(in *message.In) {
+	o := in.Done.(*messageOp)
 	if o.peer.eng.closed.Load() {
-		t.fail(o, ErrClosed)
-	} else if !t.offer(in) {
-		if err := t.noSender(); err != nil {
-			t.fail(o, err)
+		o.fail(ErrClosed)
+	} else if !h.offer(in) {
+		if err := h.noSender(); err != nil {
+			o.fail(err)
 			return
 		}
-		t.shared.Post(in)
+		h.shared.Post(in)
 	}
 }
 
 // offer offers what waits at all peers to in, in turn.
-func (t *proto) offer(in *message.In) bool {
+func (h *hub) offer(in *message.In) bool {
 	many := in.Source != nil
-	n, first, taken := len(t.peers), t.turn, false
+	n, first, taken := len(h.peers), h.turn, false
 	for i := range n {
-		p := t.peers[(first+i)%n]
+		p := h.peers[(first+i)%n]
 		var took bool
 		switch {
 		case p.own:
@@ -123,7 +123,7 @@ func (t *proto) offer(in *message.In) bool {
 		}
 		if took {
 			taken = true
-			t.turn = (p.rank + 1) % n
+			h.turn = (p.rank + 1) % n
 			if !many {
 				return true
 			}
@@ -133,22 +133,22 @@ func (t *proto) offer(in *message.In) bool {
 }
 
 // listenAll has the channels of all peers looked at.
-func (t *proto) listenAll() {
-	for _, p := range t.peers {
+func (h *hub) listenAll() {
+	for _, p := range h.peers {
 		if p.talk.ch != nil && p.down == nil && p.talk.err == nil {
-			t.listen(p)
+			h.listen(p)
 		}
 	}
 }
 
 // noSender is the error of a receive from any peer when no other is left; a job
 // of one rank has only itself.
-func (t *proto) noSender() error {
-	if len(t.peers) == 1 {
+func (h *hub) noSender() error {
+	if len(h.peers) == 1 {
 		return nil
 	}
 	var why error
-	for _, p := range t.peers {
+	for _, p := range h.peers {
 		if p.own {
 			continue
 		}

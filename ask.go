@@ -35,7 +35,7 @@ type asked struct {
 
 // ask makes the next request of an accumulate. It returns false if there is no slot, or
 // no way yet.
-func (t *proto) ask(p *Peer, o *op, m *made, wr *fabric.WR) bool {
+func (t *initiator) ask(p *Peer, o *op, m *made, wr *fabric.WR) bool {
 	r := &p.asks
 	switch {
 	case r.state == wayNone:
@@ -80,7 +80,7 @@ func (r *requests) asked(m *made) {
 }
 
 // unask undoes the making of a request.
-func (t *proto) unask(m *made) {
+func (t *initiator) unask(m *made) {
 	a := &m.o.more.acc
 	if a.pos -= int(m.n); a.pos == 0 {
 		t.endReduce(m.o)
@@ -100,7 +100,7 @@ func (r *requests) written(s uint8) {
 
 // acknowledged takes the target's word for a slot. What nobody waits for is
 // ignored: a peer that says so confuses nobody but itself.
-func (t *proto) acknowledged(p *Peer, s int, st onesided.Status) {
+func (t *initiator) acknowledged(p *Peer, s int, st onesided.Status) {
 	r := &p.asks
 	if s >= onesided.Slots || r.slots[s].o == nil {
 		return
@@ -120,14 +120,14 @@ func (t *proto) acknowledged(p *Peer, s int, st onesided.Status) {
 }
 
 // unpend notes the end of something that o waits for.
-func (t *proto) unpend(o *op) {
+func (t *initiator) unpend(o *op) {
 	if o.pending--; o.pending == 0 && !o.queued {
 		t.end(o)
 	}
 }
 
 // endAsks ends accumulates whose acknowledgement will not come.
-func (t *proto) endAsks(p *Peer) {
+func (t *initiator) endAsks(p *Peer) {
 	for s := range p.asks.slots {
 		if o := p.asks.slots[s].o; o != nil {
 			p.asks.slots[s].o = nil
@@ -138,7 +138,7 @@ func (t *proto) endAsks(p *Peer) {
 }
 
 // endReduce notes the end of an accumulate.
-func (t *proto) endReduce(o *op) {
+func (t *initiator) endReduce(o *op) {
 	if o.more.acc.begun {
 		o.more.acc.begun = false
 		p := o.peer
@@ -148,7 +148,7 @@ func (t *proto) endReduce(o *op) {
 
 // openWay has the peer make memory for requests, and learns where it is. What is
 // queued waits.
-func (t *proto) openWay(p *Peer) {
+func (t *initiator) openWay(p *Peer) {
 	e := p.eng
 	p.asks.state = wayOpening
 	p.acks = append(p.acks, note(noteOpen, 0, 0))
@@ -187,7 +187,7 @@ func (p *Peer) findWay(d *dial) (there fabric.RemoteKey, mine fabric.Region, err
 }
 
 // self carries out an accumulate of this rank at itself.
-func (t *proto) self(p *Peer, o *op) {
+func (t *initiator) self(p *Peer, o *op) {
 	a := &o.more.acc
 	a.req.Count = uint32(len(a.src) / a.req.Type.Size())
 	if err := a.req.Apply(p.eng.memory, a.src); err != nil {

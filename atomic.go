@@ -25,11 +25,11 @@ import (
 // Hot path.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 	if p.soon {
-		if r := p.nowWord(fabric.OpFetchAdd, dst, 0, add); r.eng != nil {
+		if r := p.nowWord(kindFetchAdd, dst, 0, add); r.eng != nil {
 			return r
 		}
 	}
-	o := newOp(p, fabric.OpFetchAdd)
+	o := newOp(p, kindFetchAdd)
 	o.operand = add
 	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
@@ -40,11 +40,11 @@ func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 // Hot path.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 	if p.soon {
-		if r := p.nowWord(fabric.OpCompareSwap, dst, compare, swap); r.eng != nil {
+		if r := p.nowWord(kindCompareSwap, dst, compare, swap); r.eng != nil {
 			return r
 		}
 	}
-	o := newOp(p, fabric.OpCompareSwap)
+	o := newOp(p, kindCompareSwap)
 	o.compare, o.operand = compare, swap
 	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
@@ -68,7 +68,7 @@ func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
 }
 
 func (p *Peer) loop(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
-	o := newOp(p, kindLoop)
+	o := newOp(p, kindEmulated)
 	o.extend().rmw = onesided.RMW{Func: f, Arg: arg}
 	return AtomicRequest{Request: p.submitWord(o, dst)}
 }
@@ -121,7 +121,7 @@ func (p *Peer) FetchXor32(dst Remote, mask uint32) AtomicRequest32 {
 
 // half hands in an atomic on one half of an aligned word.
 func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
-	o := newOp(p, kindLoop)
+	o := newOp(p, kindEmulated)
 	addr, rkey, err := p.reach(dst, 4, fabric.AccessRemoteAtomic)
 	word := addr &^ 7
 	switch {
@@ -137,7 +137,7 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	o.remote, o.rkey = word, rkey
 	m.Half, m.Shift = true, onesided.Shift(addr)
 	if m.Func == onesided.Add && m.Shift == 32 { // nothing is carried into the other half
-		o.kind = fabric.OpFetchAdd
+		o.kind = kindFetchAdd
 		o.operand = m.Arg << 32
 	} else {
 		o.extend().rmw = m

@@ -248,12 +248,12 @@ func TestLoopsBackOff(t *testing.T) {
 	_, err := p.Swap(keys[1].At(0), 1).Wait(ctx) // connects
 	require.NoError(t, err)
 	es[0].prog.Do(func() {
-		pt := es[0].proto
-		o := newOp(p, kindLoop)
+		pt := &es[0].proto.one
+		o := newOp(p, kindEmulated)
 		o.remote = 64
 		o.extend().rmw.Func = onesided.Set
 		for i := range minTries + 1 {
-			o.value = o.compare + 1 // somebody has changed it
+			o.Value = o.compare + 1 // somebody has changed it
 			require.True(t, pt.retry(o), "try %d", i)
 			if i < eagerTries {
 				require.Same(t, o, p.loops.redo.pop())
@@ -265,17 +265,17 @@ func TestLoopsBackOff(t *testing.T) {
 			require.LessOrEqual(t, o.more.until-pt.now(), maxBackoff)
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 		}
-		require.NoError(t, o.err)
-		o.value, o.more.since = o.compare+1, pt.now()-2*es[0].cfg.PeerTimeout
+		require.NoError(t, o.Err)
+		o.Value, o.more.since = o.compare+1, pt.now()-2*es[0].cfg.PeerTimeout
 		require.False(t, pt.retry(o))
-		require.ErrorIs(t, o.err, ErrContention)
+		require.ErrorIs(t, o.Err, ErrContention)
 		require.EqualValues(t, minTries+2, p.counts.AtomicRetries)
 		// One that finds what it does not want to change has read it, and is done.
-		o.err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
-		o.value = 6
+		o.Err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
+		o.Value = 6
 		o.compare = 5
 		require.False(t, pt.retry(o))
-		require.NoError(t, o.err)
-		o.recycle()
+		require.NoError(t, o.Err)
+		o.Drop()
 	})
 }

@@ -45,7 +45,7 @@ func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64
 	r := p.awaitSignal(w, cond, value, from)
 	v, err := r.wait(ctx, nil)
 	if err != nil && r.waitable() { // the wait ended, not the operation
-		p.eng.prog.Do(func() { p.eng.proto.cancelAwait(r.op) })
+		p.eng.prog.Do(func() { p.eng.proto.one.cancelAwait(r.op.Work().(*op)) })
 	}
 	return v, err
 }
@@ -78,23 +78,23 @@ func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Reques
 }
 
 // await begins to wait for a word.
-func (t *proto) await(o *op) {
+func (t *initiator) await(o *op) {
 	if !t.meets(o) {
 		t.awaits = append(t.awaits, o)
 	}
 }
 
 // meets reports whether o has ended: its word is as it should be, or never will be.
-func (t *proto) meets(o *op) bool {
+func (t *initiator) meets(o *op) bool {
 	x := o.more
 	v := load64(x.word.mem)
 	switch from := x.word.from; {
 	case x.word.cond.holds(v, o.operand):
-		o.value = v
+		o.Value = v
 	case o.peer.eng.closed.Load():
-		o.err = ErrClosed
+		o.Err = ErrClosed
 	case from != nil && from.down != nil:
-		o.err = &PeerError{Rank: from.rank, Op: opName(kindAwait), Err: from.down}
+		o.Err = &PeerError{Rank: from.rank, Op: kindAwait.String(), Err: from.down}
 	default:
 		return false
 	}
@@ -102,16 +102,16 @@ func (t *proto) meets(o *op) bool {
 	return true
 }
 
-func (t *proto) endAwait(o *op) {
+func (t *initiator) endAwait(o *op) {
 	_ = o.more.word.reg.Release() // who closed the region meanwhile hears of failures
-	if o.err != nil {
+	if o.Err != nil {
 		o.peer.counts.Failed++
 	}
 	o.Finish()
 }
 
 // look looks at all words that are waited for. It reports whether any wait ended.
-func (t *proto) look() bool {
+func (t *initiator) look() bool {
 	n := len(t.awaits)
 	t.awaits = slices.DeleteFunc(t.awaits, t.meets)
 	if len(t.awaits) == n {
@@ -122,13 +122,13 @@ func (t *proto) look() bool {
 }
 
 // cancelAwait ends a wait that nobody waits for any more.
-func (t *proto) cancelAwait(o *op) {
-	t.takeOver()
+func (t *initiator) cancelAwait(o *op) {
+	t.inbox.TakeOver()
 	if i := slices.Index(t.awaits, o); i >= 0 {
 		t.awaits = slices.Delete(t.awaits, i, i+1)
 		_ = o.more.word.reg.Release()
 	}
-	o.recycle()
+	o.Drop()
 }
 
 // ownNap bounds a sleep while a word is waited for that stores of this rank itself may
@@ -136,7 +136,7 @@ func (t *proto) cancelAwait(o *op) {
 const ownNap = 4 * time.Millisecond
 
 // napAwaits is how long a sleep may last for the words that are waited for, 0 for ever.
-func (t *proto) napAwaits() (d time.Duration) {
+func (t *initiator) napAwaits() (d time.Duration) {
 	if t.deaf() {
 		d = t.doze.Next()
 	}
@@ -149,14 +149,14 @@ func (t *proto) napAwaits() (d time.Duration) {
 }
 
 // endAwaits looks again, because a peer is gone or the engine closes.
-func (t *proto) endAwaits() {
+func (t *initiator) endAwaits() {
 	if len(t.awaits) > 0 {
 		t.look()
 	}
 }
 
 // deaf reports whether there is a link on which plain writes do not wake this side.
-func (t *proto) deaf() bool {
+func (t *initiator) deaf() bool {
 	for _, p := range t.peers {
 		if !p.wakes {
 			return true

@@ -12,7 +12,7 @@ type Batch struct {
 	peer *Peer
 	outs []message.Out
 	err  error // of Add
-	o    *op
+	o    *messageOp
 	left int
 	n    int // bytes
 	why  error
@@ -96,7 +96,7 @@ func (b *Batch) Explain() (string, error) {
 func (b *Batch) Send() Request {
 	p := b.peer
 	if b.err != nil {
-		return p.refuse(kindBatch, b.err)
+		return p.refuse(kindBatch.String(), b.err)
 	}
 	o := p.newMessage(kindBatch)
 	o.batch, b.o, b.left, b.n, b.why = b, o, len(b.outs), 0, nil
@@ -134,10 +134,10 @@ func (b *batchEnd) Complete(_ uint32, n int, err error) {
 
 // end completes the request.
 func (b *Batch) end() {
-	o, t := b.o, b.peer.eng.proto
+	o := b.o
 	b.o = nil
 	if b.why != nil {
-		t.fail(o, o.peer.reason(b.why))
+		o.fail(o.peer.reason(b.why))
 		return
 	}
 	c := &b.peer.counts

@@ -23,12 +23,12 @@ const (
 // until the request is complete, and stay so for the next time as far as
 // Config.PinnedLimit allows. Until then src belongs to the engine. Put from
 // registered memory costs less.
-func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(fabric.OpWrite, dst, src) }
+func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(kindPut, dst, src) }
 
 // GetBytes is Get into memory of any kind, see PutBytes.
-func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(fabric.OpRead, src, dst) }
+func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(kindGet, src, dst) }
 
-func (p *Peer) user(kind fabric.Op, at Remote, mem []byte) Request {
+func (p *Peer) user(kind kind, at Remote, mem []byte) Request {
 	o := newOp(p, kind)
 	if len(mem) > 0 {
 		o.extend().user.mem = mem
@@ -45,7 +45,7 @@ type user struct {
 
 // stage makes the user's memory fit for the link. The address that it has now is
 // kept until unstage: by the pin, or because it is not the memory that moves.
-func (t *proto) stage(p *Peer, o *op) error {
+func (t *initiator) stage(p *Peer, o *op) error {
 	u := &o.more.user
 	n := len(u.mem)
 	if n <= stageMax {
@@ -54,7 +54,7 @@ func (t *proto) stage(p *Peer, o *op) error {
 		}
 	}
 	access := fabric.Access(0)
-	if o.kind == fabric.OpRead {
+	if o.kind == kindGet {
 		access = fabric.AccessLocalWrite
 	}
 	var err error
@@ -73,7 +73,7 @@ func (t *proto) stage(p *Peer, o *op) error {
 }
 
 // stageSmall copies, or makes room for a copy.
-func (t *proto) stageSmall(p *Peer, o *op) error {
+func (t *initiator) stageSmall(p *Peer, o *op) error {
 	u := &o.more.user
 	var err error
 	if t.arena == nil {
@@ -90,17 +90,17 @@ func (t *proto) stageSmall(p *Peer, o *op) error {
 		return err
 	}
 	u.piece = piece
-	if o.kind == fabric.OpWrite {
+	if o.kind == kindPut {
 		copy(piece.Bytes(), u.mem)
 	}
 	return nil
 }
 
 // unstage gives back what stage took, and what was fetched to the user.
-func (t *proto) unstage(o *op) {
+func (t *initiator) unstage(o *op) {
 	u := &o.more.user
 	if u.piece.Live() {
-		if o.kind == fabric.OpRead && o.err == nil {
+		if o.kind == kindGet && o.Err == nil {
 			copy(u.mem, u.piece.Bytes())
 		}
 		_ = t.arena.Free(u.piece) // it is live

@@ -51,7 +51,7 @@ func TestBytes(t *testing.T) {
 			})
 		}
 		require.NoError(t, g.Wait())
-		es[0].prog.Do(func() { require.Zero(t, es[0].proto.arena.InUse(offheap.Staging)) })
+		es[0].prog.Do(func() { require.Zero(t, es[0].proto.one.arena.InUse(offheap.Staging)) })
 		// More at once than is staged.
 		var reqs []Request
 		src := testutil.Payload(stageMax, 5, 0)
@@ -79,7 +79,7 @@ func TestBytesToAPeerThatLeaves(t *testing.T) {
 		}
 		testutil.Eventually(t, patience, func() bool { return p.PutBytes(keys[1].At(0), make([]byte, 9)).Wait(ctx) != nil }, "an error")
 		es[0].prog.Do(func() {
-			require.Zero(t, es[0].proto.arena.InUse(offheap.Staging))
+			require.Zero(t, es[0].proto.one.arena.InUse(offheap.Staging))
 			require.Zero(t, p.open)
 		})
 	})

@@ -18,23 +18,23 @@ func (r RecvRequest) Cancel() {
 		return // what an engine that closes has not matched ends anyway
 	}
 	e := r.r.eng
-	o := newOp(e.peers[e.Rank()], kindCancel)
+	o := e.peers[e.Rank()].newMessage(kindCancel)
 	o.target = r.r
-	e.proto.in.push(o)
+	e.proto.inbox.Push(&o.Operation)
 	e.prog.Kick()
 }
 
 // cancel withdraws what r means, if that is still possible. Owner's: what is not
 // done now does not end, and is not used again, meanwhile.
-func (t *proto) cancel(r Request) {
-	o := r.op
-	if o.Done() || o.gen.Load() != r.gen {
+func (h *hub) cancel(r Request) {
+	if r.Done() {
 		return
 	}
+	o := r.op.Work().(*messageOp)
 	k := &o.peer.talk
 	switch {
 	case o.kind == kindRecvAny:
-		if t.shared.Cancel(&o.in) {
+		if h.shared.Cancel(&o.in) {
 			o.Complete(0, 0, ErrCanceled)
 		}
 	case o.peer.own:
@@ -44,27 +44,6 @@ func (t *proto) cancel(r Request) {
 	case k.recvs.remove(o):
 		o.Complete(0, 0, ErrCanceled)
 	}
-}
-
-// remove takes o off the list; false if it is not there.
-func (q *opQueue) remove(o *op) bool {
-	var before *op
-	for x := q.head; x != nil; before, x = x, x.next {
-		if x != o {
-			continue
-		}
-		if before == nil {
-			q.head = o.next
-		} else {
-			before.next = o.next
-		}
-		if q.tail == o {
-			q.tail = before
-		}
-		o.next = nil
-		return true
-	}
-	return false
 }
 
 // Probe asks for the next message of the peer that has this tag, and leaves it

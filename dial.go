@@ -149,7 +149,7 @@ func (p *Peer) connect(ctx context.Context, d *dial) {
 	e.prog.Do(func() {
 		switch {
 		case err != nil:
-			e.proto.downWith(p, err)
+			p.downWith(err)
 		case p.down != nil: // meanwhile
 			p.ep, p.self = ep, self
 			p.close()
@@ -161,7 +161,7 @@ func (p *Peer) connect(ctx context.Context, d *dial) {
 			if !p.own {
 				e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
 			}
-			e.proto.wake(p)
+			e.proto.one.wake(p)
 		}
 	})
 	close(d.done)

@@ -81,7 +81,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: &proto{}, barrier: barrier{turn: make(chan struct{}, 1)}}
+	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: newProto(), barrier: barrier{turn: make(chan struct{}, 1)}}
 	e.life, e.die = context.WithCancel(context.Background())
 	e.life.Done() // makes the channel here, outside of all bubbles
 	if e.job, err = wireup.Join(ctx, w); err == nil {
@@ -171,17 +171,17 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.settle())
 		e.prog.Do(e.disconnect)
 		for end := time.Now().Add(closeTime); ; {
-			flying := 0
+			inflight := 0
 			e.prog.Do(func() {
 				for _, p := range e.peers {
-					flying += p.flying
+					inflight += p.inflight
 				}
 			})
-			if flying == 0 {
+			if inflight == 0 {
 				break
 			}
 			if time.Now().After(end) {
-				errs = append(errs, fmt.Errorf("%d requests did not come back from the links", flying))
+				errs = append(errs, fmt.Errorf("%d requests did not come back from the links", inflight))
 				break
 			}
 			e.prog.Progress()
@@ -191,8 +191,8 @@ func (e *Engine) Close() error {
 	for _, h := range e.handlers {
 		h.stop()
 	}
-	if e.proto.arena != nil {
-		errs = append(errs, e.proto.arena.Close())
+	if e.proto.one.arena != nil {
+		errs = append(errs, e.proto.one.arena.Close())
 	}
 	if e.memory != nil {
 		errs = append(errs, e.memory.Close())
@@ -216,8 +216,8 @@ func (e *Engine) Close() error {
 	for _, s := range e.halves {
 		errs = append(errs, s.Close())
 	}
-	for i := range e.proto.slots {
-		errs = append(errs, e.proto.slots[i].region.Close())
+	for i := range e.proto.one.slots {
+		errs = append(errs, e.proto.one.slots[i].region.Close())
 	}
 	for _, r := range e.proto.heart.regions {
 		errs = append(errs, r.Close())
@@ -266,14 +266,14 @@ func (e *Engine) part() {
 
 // disconnect closes all connections. Owner's.
 func (e *Engine) disconnect() {
-	e.proto.shared.End(ErrClosed)
+	e.proto.hub.shared.End(ErrClosed)
 	for _, p := range e.peers {
-		e.proto.downWith(p, ErrClosed)
+		p.downWith(ErrClosed)
 		p.close()
 		if p.talk.ch != nil {
 			p.talk.ch.Sever(p.down)
 		}
-		e.proto.ended(p, p.down)
+		e.proto.hub.ended(p, p.down)
 	}
 }
 
@@ -303,7 +303,7 @@ func (e *Engine) lost(rank int, why string) {
 	e.tasks.Go(func() {
 		e.lastWords(p)
 		e.prog.Do(func() {
-			e.proto.downWith(p, gone)
+			p.downWith(gone)
 			p.close()
 		})
 	})

@@ -140,29 +140,3 @@ func (e *Engine) jobCause(rank int, err error) error {
 	}
 	return err
 }
-
-func opName(o fabric.Op) string {
-	switch o {
-	case fabric.OpWrite:
-		return "put"
-	case fabric.OpRead:
-		return "get"
-	case kindPutSignal:
-		return "put-signal"
-	case kindAwait:
-		return "wait for a signal"
-	case kindLoop:
-		return "atomic"
-	case kindAccumulate:
-		return "accumulate"
-	case kindFlush:
-		return "flush"
-	case kindSend:
-		return "send"
-	case kindRecv, kindRecvAny:
-		return "receive"
-	case kindBatch:
-		return "batch"
-	}
-	return o.String()
-}

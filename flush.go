@@ -26,7 +26,7 @@ func (p *Peer) Fence() {
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var busy []*Peer
 	e.prog.Do(func() {
-		e.proto.takeOver()
+		e.proto.inbox.TakeOver()
 		for _, p := range e.peers {
 			if p.open > 0 || p.forgotten.Load() != nil {
 				busy = append(busy, p)
@@ -44,7 +44,7 @@ func (e *Engine) FlushAll(ctx context.Context) error {
 func (e *Engine) FenceAll() {
 	var busy []*Peer
 	e.prog.Do(func() {
-		e.proto.takeOver()
+		e.proto.inbox.TakeOver()
 		for _, p := range e.peers {
 			if p.open > 0 {
 				busy = append(busy, p)
@@ -57,7 +57,7 @@ func (e *Engine) FenceAll() {
 }
 
 // flush begins a flush.
-func (t *proto) flush(p *Peer, o *op) {
+func (t *initiator) flush(p *Peer, o *op) {
 	if p.open == 0 {
 		t.endFlush(p, o)
 		return
@@ -70,14 +70,14 @@ func (t *proto) flush(p *Peer, o *op) {
 
 // flushed notes the end of an operation of that epoch in the flushes that wait for
 // it.
-func (t *proto) flushed(p *Peer, epoch uint32, err error) {
+func (t *initiator) flushed(p *Peer, epoch uint32, err error) {
 	for f := p.flushes.head; f != nil; f = f.next {
 		if int32(f.epoch-epoch) < 0 {
 			continue // the flush came before
 		}
 		f.pending--
-		if f.err == nil {
-			f.err = err
+		if f.Err == nil {
+			f.Err = err
 		}
 	}
 	for p.flushes.head != nil && p.flushes.head.pending == 0 {
@@ -85,11 +85,11 @@ func (t *proto) flushed(p *Peer, epoch uint32, err error) {
 	}
 }
 
-func (t *proto) endFlush(p *Peer, f *op) {
-	if err := p.forgotten.Swap(nil); err != nil && f.err == nil {
-		f.err = *err
+func (t *initiator) endFlush(p *Peer, f *op) {
+	if err := p.forgotten.Swap(nil); err != nil && f.Err == nil {
+		f.Err = *err
 	}
-	if f.err == nil && p.down != nil {
+	if f.Err == nil && p.down != nil {
 		t.note(f, p.down)
 	}
 	f.Finish()

@@ -154,7 +154,7 @@ func (h *Handler) Close() {
 	e := h.eng
 	e.prog.Do(func() {
 		h.closed = true
-		e.proto.stopReceiving(h.r)
+		e.proto.hub.stopReceiving(h.r)
 	})
 	h.stop()
 	e.mu.Lock()

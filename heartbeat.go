@@ -197,8 +197,8 @@ func (e *Engine) attend() {
 // round looks at all peers, and returns those that it found to hang; passed is how long
 // after the last round.
 func (t *proto) round(passed time.Duration) (hung []*Peer) {
-	t.takeOver()
-	for _, o := range t.awaits {
+	t.inbox.TakeOver()
+	for _, o := range t.one.awaits {
 		if from := o.more.word.from; from != nil {
 			from.pulse.await = true
 		}
@@ -209,7 +209,7 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 		case p.ep == nil:
 			p.waitForAnswer(passed)
 		case p.pulse.word.Len > 0 && t.hangs(p, passed):
-			t.downWith(p, fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+			p.downWith(fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
 			p.close()
 			hung = append(hung, p)
 		}
@@ -238,7 +238,7 @@ func (t *proto) hangs(p *Peer, passed time.Duration) bool {
 	if !u.asked {
 		u.asked = true
 		p.acks = append(p.acks, noteBeat)
-		t.wake(p)
+		t.one.wake(p)
 	}
 	return false
 }

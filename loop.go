@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -105,9 +104,9 @@ func (l *loops) among(addr, n uint64) bool {
 // target's to carry out.
 func (p *Peer) contended(o *op) bool {
 	switch o.kind {
-	case kindLoop:
+	case kindEmulated:
 		return !o.more.head && p.busy(o.remote)
-	case fabric.OpFetchAdd, fabric.OpCompareSwap:
+	case kindFetchAdd, kindCompareSwap:
 		return (o.more == nil || !o.more.head) && p.busy(o.remote)
 	case kindAccumulate:
 		return p.loops.among(o.remote, uint64(len(o.more.acc.src)))
@@ -130,7 +129,7 @@ func (p *Peer) busy(addr uint64) bool {
 
 // lineUp puts the first operation of the list, which is contended, behind the loop on its
 // word. It returns false if it has to wait where it is.
-func (t *proto) lineUp(p *Peer, q *opQueue) bool {
+func (t *initiator) lineUp(p *Peer, q *opQueue) bool {
 	o := q.head
 	if o.kind == kindAccumulate {
 		return false
@@ -160,7 +159,7 @@ func (p *Peer) begin(o *op) {
 func (o *op) aim() { o.operand, _ = o.more.rmw.Apply(o.compare) }
 
 // loosen notes that o does not take place in the order of the link's requests.
-func (t *proto) loosen(o *op) {
+func (t *initiator) loosen(o *op) {
 	if !o.loose {
 		o.loose = true
 		o.peer.loose++
@@ -169,18 +168,18 @@ func (t *proto) loosen(o *op) {
 
 // retry takes the result of a loop's compare-and-swap. It returns true if the loop goes
 // on.
-func (t *proto) retry(o *op) bool {
+func (t *initiator) retry(o *op) bool {
 	p, x := o.peer, o.more
-	if o.err != nil {
+	if o.Err != nil {
 		return false
 	}
 	g := &p.loops.seen[o.remote>>3%guesses]
-	if o.value == o.compare {
+	if o.Value == o.compare {
 		*g = guess{o.remote, o.operand}
 		return false
 	}
-	*g = guess{o.remote, o.value}
-	o.compare = o.value
+	*g = guess{o.remote, o.Value}
+	o.compare = o.Value
 	now, ok := x.rmw.Apply(o.compare)
 	if !ok {
 		return false // it read the word, and that is all there is to do
@@ -206,15 +205,15 @@ func (t *proto) retry(o *op) bool {
 
 // endLoop lets the next operation on the same word begin. If the connection is no more,
 // all of them end.
-func (t *proto) endLoop(o *op) {
+func (t *initiator) endLoop(o *op) {
 	p := o.peer
 	p.loops.leave(o)
 	line := o.more.line
 	o.more.line = opQueue{}
-	if o.kind != kindLoop && o.err == nil { // a link's own in a line
-		now := o.value + o.operand
-		if o.kind == fabric.OpCompareSwap {
-			if now = o.value; now == o.compare {
+	if o.kind != kindEmulated && o.Err == nil { // a link's own in a line
+		now := o.Value + o.operand
+		if o.kind == kindCompareSwap {
+			if now = o.Value; now == o.compare {
 				now = o.operand
 			}
 		}
@@ -228,7 +227,7 @@ func (t *proto) endLoop(o *op) {
 			continue
 		}
 		next.more.line = line
-		if next.kind == kindLoop {
+		if next.kind == kindEmulated {
 			p.begin(next)
 		} else {
 			p.loops.enter(next)
@@ -239,17 +238,17 @@ func (t *proto) endLoop(o *op) {
 }
 
 // redo queues the next compare-and-swap of a loop.
-func (t *proto) redo(o *op) {
+func (t *initiator) redo(o *op) {
 	o.queued = true
 	o.peer.loops.redo.push(o)
 	t.wake(o.peer)
 }
 
 // now is the engine's clock.
-func (t *proto) now() time.Duration { return time.Since(t.began) }
+func (t *initiator) now() time.Duration { return time.Since(t.began) }
 
 // resume lets loops whose wait is over go on. It reports whether any did.
-func (t *proto) resume() bool {
+func (t *initiator) resume() bool {
 	at := t.now()
 	n := len(t.later)
 	t.later = slices.DeleteFunc(t.later, func(o *op) bool {

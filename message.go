@@ -2,8 +2,6 @@ package rma
 
 import (
 	"context"
-
-	"github.com/seed33544411/rma/fabric"
 )
 
 // Send sends msg to the peer, with tag 0. Receives take messages in the order of
@@ -32,7 +30,7 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	var lkey, rkey uint32
 	rights, err := b.out(p, &data, &lkey, &rkey)
 	if err != nil {
-		return p.refuse(kindSend, err)
+		return p.refuse(kindSend.String(), err)
 	}
 	if r := p.sendNow(tag, data); r.eng != nil {
 		return r
@@ -78,8 +76,7 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o.in.Tag = tag
 	rights, err := b.out(p, &o.in.Buf, &o.in.LKey, &o.in.RKey)
 	if err != nil {
-		o.recycle()
-		return RecvRequest{p.refuse(kindRecv, err)}
+		return RecvRequest{p.dropMessage(o, err)}
 	}
 	o.in.Registered, o.in.Remote = true, rights.has(PeersWrite)
 	return RecvRequest{p.message(o)}
@@ -120,26 +117,23 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 // Done reports whether Wait would return at once.
 func (r RecvRequest) Done() bool { return r.r.Done() }
 
-// newMessage begins a message, a batch or a receive.
-func (p *Peer) newMessage(kind fabric.Op) *op { return newOp(p, kind) }
-
 // message hands o in.
-func (p *Peer) message(o *op) Request {
+func (p *Peer) message(o *messageOp) Request {
 	if p.eng.closed.Load() {
-		return p.drop(o, ErrClosed)
+		return p.dropMessage(o, ErrClosed)
 	}
 	if o.kind == kindRecvAny {
 		p.eng.hear(0)
 	} else if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
 		p.startTalk()
 	}
-	r := Request{eng: p.eng, op: o, gen: o.gen.Load()}
+	r := p.eng.request(&o.Operation)
 	if o.kind == kindRecv && p.eng.prog.Hold() {
-		p.eng.proto.handReceive(p, o)
+		p.eng.proto.hub.handReceive(p, o)
 		p.eng.prog.Disown()
 		return r
 	}
-	p.eng.proto.in.push(o)
+	p.eng.proto.inbox.Push(&o.Operation)
 	p.eng.prog.Kick()
 	return r
 }
@@ -147,15 +141,15 @@ func (p *Peer) message(o *op) Request {
 // handReceive takes a receive over. Unless a message is known to wait for it, nothing else
 // is done: whoever waits, or the progress goroutine, looks for it. Owner's. Short
 // path.
-func (t *proto) handReceive(p *Peer, o *op) {
-	if t.Pending() {
-		t.in.push(o)
-		t.Step()
+func (h *hub) handReceive(p *Peer, o *messageOp) {
+	if h.inbox.Pending() {
+		h.inbox.Push(&o.Operation)
+		p.eng.proto.Step()
 		return
 	}
-	t.enqueue(o)
+	h.start(o)
 	if ch := p.talk.ch; ch != nil && ch.Waits() {
-		t.stepTalks()
+		h.step()
 	}
 }
 

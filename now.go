@@ -2,7 +2,6 @@ package rma
 
 import (
 	"runtime/trace"
-	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -27,14 +26,14 @@ const (
 // now carries out an operation, if that can be done at once. Else the request is zero
 // and nothing has happened. The operation has been checked as far as Peer.move does.
 // Hot path.
-func (p *Peer) now(kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32) Request {
+func (p *Peer) now(kind kind, sge fabric.SGE, addr uint64, rkey uint32) Request {
 	e := p.eng
 	if e.closed.Load() || trace.IsEnabled() || !e.prog.Own() {
 		return Request{}
 	}
 	var r Request
-	if t := e.proto; t.atOnce(p, kind, sge, addr, rkey, 0, 0) {
-		if r = t.receipt(e); kind == fabric.OpWrite {
+	if t := &e.proto.one; t.atOnce(p, kind.request(), sge, addr, rkey, 0, 0) {
+		if r = e.receipt(); kind == kindPut {
 			p.counts.Puts++
 			p.counts.PutBytes += uint64(sge.Len)
 		} else {
@@ -47,18 +46,18 @@ func (p *Peer) now(kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32) Req
 }
 
 // nowWord is now for an atomic of a link. It returns what the word held.
-func (p *Peer) nowWord(kind fabric.Op, at Remote, compare, operand uint64) (r AtomicRequest) {
+func (p *Peer) nowWord(kind kind, at Remote, compare, operand uint64) (r AtomicRequest) {
 	addr, rkey, err := p.reach(at, 8, fabric.AccessRemoteAtomic)
 	e := p.eng
 	if err != nil || addr%8 != 0 || e.closed.Load() || trace.IsEnabled() || !e.prog.Own() {
 		return r
 	}
-	t := e.proto
+	t := &e.proto.one
 	if n := len(t.slots[p.link].free); n > 0 && p.near != nil && p.down == nil && (p.loose == 0 || !p.busy(addr)) {
 		s := &t.slots[p.link]
 		mem := s.bytes(s.free[n-1])
-		if t.atOnce(p, kind, fabric.NewSGE(mem, s.region.LKey()), addr, rkey, compare, operand) {
-			r = AtomicRequest{Request: t.receipt(e), held: load64(mem)}
+		if t.atOnce(p, kind.request(), fabric.NewSGE(mem, s.region.LKey()), addr, rkey, compare, operand) {
+			r = AtomicRequest{Request: e.receipt(), held: load64(mem)}
 			p.counts.Atomics++
 		}
 	}
@@ -68,9 +67,9 @@ func (p *Peer) nowWord(kind fabric.Op, at Remote, compare, operand uint64) (r At
 
 // atOnce has the link carry out an operation of p. Owner's.
 // Hot path.
-func (t *proto) atOnce(p *Peer, kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
+func (t *initiator) atOnce(p *Peer, kind fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
 	p.nows++
-	if p.near == nil || p.down != nil || p.posts.head != nil || p.loops.redo.head != nil || len(p.acks) > 0 || t.Pending() || p.nows%nowTurns == 0 {
+	if p.near == nil || p.down != nil || p.posts.head != nil || p.loops.redo.head != nil || len(p.acks) > 0 || t.inbox.Pending() || p.nows%nowTurns == 0 {
 		return false
 	}
 	t.sges[0] = sge
@@ -86,38 +85,3 @@ func (t *proto) atOnce(p *Peer, kind fabric.Op, sge fabric.SGE, addr uint64, rke
 	}
 	return true
 }
-
-// receipts is how many requests of operations done at once are told apart once they
-// are used up. One that is used twice, with as many others used in between, passes
-// for one that is not: nothing hangs on it.
-const receipts = 1024
-
-// receipt makes the request of an operation that is complete. Owner's.
-func (t *proto) receipt(e *Engine) Request {
-	t.tickets++
-	return Request{eng: e, gen: uint32(t.tickets), high: uint32(t.tickets >> 32)}
-}
-
-// ticket is the number of an operation that was complete when the call returned, 0
-// if it was not.
-func (r *Request) ticket() uint64 {
-	if r.op != nil {
-		return 0
-	}
-	return uint64(r.high)<<32 | uint64(r.gen)
-}
-
-// redeem uses the request up; false if it was already, or means nothing.
-func (r *Request) redeem() bool {
-	n := r.ticket()
-	return n != 0 && r.eng.proto.redeemed[n%receipts].Swap(n) != n
-}
-
-// redeemable reports whether redeem would return true.
-func (r *Request) redeemable() bool {
-	n := r.ticket()
-	return n != 0 && r.eng.proto.redeemed[n%receipts].Load() != n
-}
-
-// redeemed holds the tickets of requests that were used up last.
-type redeemed [receipts]atomic.Uint64

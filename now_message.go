@@ -13,18 +13,10 @@ func (p *Peer) sendNow(tag uint32, msg []byte) Request {
 	var r Request
 	t, k := e.proto, &p.talk
 	if k.ch != nil && p.down == nil && !t.Pending() && k.ch.SendNow(tag, msg) {
-		r = t.receipt(e)
+		r = e.receipt()
 		p.counts.Sends++
 		p.counts.SentBytes += uint64(len(msg))
 	}
 	e.prog.Disown()
 	return r
-}
-
-// Look implements progress.Looker for receives: a look at where the message of the peer
-// comes to, and nowhere else.
-// Hot path.
-func (o *op) Look() bool {
-	ch := o.peer.talk.ch
-	return ch != nil && ch.Look()
 }

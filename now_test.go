@@ -75,16 +75,6 @@ func TestAtOnce(t *testing.T) {
 	require.Positive(t, after.Puts-before.Puts)
 	require.Equal(t, uint64(len(held)+1), after.Atomics-before.Atomics)
 	require.Zero(t, after.Failed)
-
-	require.Equal(t, 8*(receipts+9), func() (n int) { // more than are told apart
-		var rs []Request
-		for range receipts + 9 {
-			rs = append(rs, p.Put(keys[1].At(0), mine.Slice(0, 8)))
-			n += 8
-		}
-		require.NoError(t, WaitAll(ctx, rs...))
-		return n
-	}())
 }
 
 func TestSendAtOnce(t *testing.T) {

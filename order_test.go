@@ -170,8 +170,8 @@ func TestALongLineEndsWithItsPeer(t *testing.T) {
 		for range n {
 			p.FetchXor(keys[1].At(0), 1).Then(func(error) { ended++ })
 		}
-		es[0].proto.takeOver()
-		es[0].proto.post(p)
+		es[0].proto.inbox.TakeOver()
+		es[0].proto.one.post(p)
 		require.Positive(t, p.loose)
 	})
 	require.NoError(t, es[1].Close())

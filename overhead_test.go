@@ -20,17 +20,17 @@ import (
 // medians. The raw side posts one request and polls for its completion.
 func BenchmarkOverhead(b *testing.B) {
 	const run = 500
-	for _, kind := range []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd} {
-		b.Run("shm/"+opName(kind), func(b *testing.B) {
+	for _, kind := range []kind{kindPut, kindGet, kindFetchAdd} {
+		b.Run("shm/"+kind.String(), func(b *testing.B) {
 			es := open(b, 2, "shm")
 			mems, keys := share(b, es, 4096)
 			p, ctx, m, k := es[0].Peer(1), context.Background(), mems[0], &keys[1]
 			api := func() {
 				var err error
 				switch kind {
-				case fabric.OpWrite:
+				case kindPut:
 					err = p.Put(k.At(0), m.Slice(0, 8)).Wait(ctx)
-				case fabric.OpRead:
+				case kindGet:
 					err = p.Get(m.Slice(0, 8), k.At(0)).Wait(ctx)
 				default:
 					_, err = p.FetchAdd(k.At(0), 1).Wait(ctx)
@@ -39,7 +39,7 @@ func BenchmarkOverhead(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			raw := rawOp(b, kind)
+			raw := rawOp(b, kind.request())
 			var with, without []time.Duration
 			b.ReportAllocs()
 			for b.Loop() {

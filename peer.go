@@ -28,29 +28,29 @@ type Peer struct {
 	next   *knock        // for the connection to come
 
 	// Owner's.
-	id      uint32          // of ep
-	ep      fabric.Endpoint // nil until connected
-	self    fabric.Endpoint // the other end of the connection with oneself
-	near    fabric.Direct   // ep, where it offers that
-	nows    uint            // operations tried that way
-	posts   opQueue         // handed in, not posted; the first perhaps in part
-	flying  int             // requests posted, not complete
-	full    bool            // the queue was full; ask again after a completion
-	active  bool            // on the protocol's list of peers with something to post
-	fenced  bool            // the next request waits for all reads before it
-	down    error           // why the connection is no more
-	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
-	counts  Counts
-	open    int32   // one-sided operations handed in, not ended
-	epoch   uint32  // of those handed in now
-	flushes opQueue // that wait for operations
-	loose   int     // operations that do not take place in the order of requests
-	reduces []*op   // accumulates under way
-	loops   loops
-	acks    []uint32 // notifications, and reads of the heartbeat, to be posted before anything else
-	asks    requests // that the peer accumulates
-	serves  serving  // the peer's requests
-	pulse   pulse
+	id       uint32          // of ep
+	ep       fabric.Endpoint // nil until connected
+	self     fabric.Endpoint // the other end of the connection with oneself
+	near     fabric.Direct   // ep, where it offers that
+	nows     uint            // operations tried that way
+	posts    opQueue         // handed in, not posted; the first perhaps in part
+	inflight int             // requests posted, not complete
+	full     bool            // the queue was full; ask again after a completion
+	active   bool            // on the protocol's list of peers with something to post
+	fenced   bool            // the next request waits for all reads before it
+	down     error           // why the connection is no more
+	noticed  chan struct{}   // closed when there is a reason, if somebody waits for it
+	counts   Counts
+	open     int32   // one-sided operations handed in, not ended
+	epoch    uint32  // of those handed in now
+	flushes  opQueue // that wait for operations
+	loose    int     // operations that do not take place in the order of requests
+	reduces  []*op   // accumulates under way
+	loops    loops
+	acks     []uint32 // notifications, and reads of the heartbeat, to be posted before anything else
+	asks     requests // that the peer accumulates
+	serves   serving  // the peer's requests
+	pulse    pulse
 
 	unaided   atomic.Bool
 	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
@@ -72,27 +72,27 @@ func (p *Peer) Unaided() bool { return p.unaided.Load() }
 // Put copies src to dst. It does not allocate or block.
 // Hot path.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
-	return p.move(fabric.OpWrite, dst, src)
+	return p.move(kindPut, dst, src)
 }
 
 // Get copies src to dst. It does not allocate or block.
 // Hot path.
 func (p *Peer) Get(dst Buffer, src Remote) Request {
-	return p.move(fabric.OpRead, src, dst)
+	return p.move(kindGet, src, dst)
 }
 
-func (p *Peer) move(kind fabric.Op, remote Remote, local Buffer) Request {
+func (p *Peer) move(kind kind, remote Remote, local Buffer) Request {
 	if uint64(local.n) > p.max {
 		return p.moveLong(kind, remote, local)
 	}
 	sge, err := local.sge(p.eng, p.link)
 	if err != nil {
-		return p.refuse(kind, err)
+		return p.refuse(kind.String(), err)
 	}
 	if p.soon && local.n <= nowMax && local.n > 0 {
 		addr, rkey, err := p.reach(remote, uint64(local.n), right(kind))
 		if err != nil {
-			return p.refuse(kind, err)
+			return p.refuse(kind.String(), err)
 		}
 		if r := p.now(kind, sge, addr, rkey); r.eng != nil {
 			return r
@@ -122,11 +122,11 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 }
 
 // right is what an operation needs of the memory that it is about.
-func right(kind fabric.Op) fabric.Access {
+func right(kind kind) fabric.Access {
 	switch kind {
-	case fabric.OpWrite, kindPutSignal:
+	case kindPut, kindPutSignal:
 		return fabric.AccessRemoteWrite
-	case fabric.OpRead:
+	case kindGet:
 		return fabric.AccessRemoteRead
 	}
 	return fabric.AccessRemoteAtomic
@@ -149,13 +149,13 @@ func (p *Peer) handIn(o *op) Request {
 	if e.closed.Load() {
 		return p.drop(o, ErrClosed)
 	}
-	r := Request{eng: e, op: o, gen: o.gen.Load()}
+	r := e.request(&o.Operation)
 	if !e.prog.Own() {
-		e.proto.in.push(o)
+		e.proto.inbox.Push(&o.Operation)
 		e.prog.Kick()
 		return r
 	}
-	e.proto.handOver(p, o)
+	e.proto.one.handOver(p, o)
 	e.prog.Disown()
 	return r
 }
@@ -163,14 +163,11 @@ func (p *Peer) handIn(o *op) Request {
 // drop refuses an operation that has been begun.
 func (p *Peer) drop(o *op, err error) Request {
 	kind := o.kind
-	o.recycle()
-	return p.refuse(kind, err)
+	o.Drop()
+	return p.refuse(kind.String(), err)
 }
 
-func (p *Peer) refuse(kind fabric.Op, err error) Request {
-	rank := p.rank
-	if kind == kindRecvAny {
-		rank = AnyRank
-	}
-	return Request{eng: p.eng, err: &PeerError{Rank: rank, Op: opName(kind), Err: err}}
+// refuse is the request of an operation that was refused.
+func (p *Peer) refuse(op string, err error) Request {
+	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: op, Err: err}}
 }

@@ -24,7 +24,7 @@ const slotShift = 40
 // post hands the peer's operations to its link until its queue is full. It
 // reports whether any were taken.
 // Hot path.
-func (t *proto) post(p *Peer) bool {
+func (t *initiator) post(p *Peer) bool {
 	did := false
 	if len(p.acks) > 0 {
 		did = t.postAcks(p)
@@ -35,9 +35,9 @@ func (t *proto) post(p *Peer) bool {
 	return t.postList(p, &p.posts) || did
 }
 
-func (t *proto) postList(p *Peer, q *opQueue) bool {
+func (t *initiator) postList(p *Peer, q *opQueue) bool {
 	did := false
-	for q.head != nil && !(p.full && p.flying > 0) {
+	for q.head != nil && !(p.full && p.inflight > 0) {
 		if q.head.stops(p) {
 			if !t.pass(p, q) {
 				return did
@@ -59,14 +59,14 @@ func (t *proto) postList(p *Peer, q *opQueue) bool {
 			if p.full {
 				p.counts.Retries++
 			}
-			if p.full && p.flying == 0 {
+			if p.full && p.inflight == 0 {
 				return true // full of nothing: stay awake and ask again
 			}
 		case errors.Is(err, fabric.ErrInvalidWR):
 			t.spoil(q, err)
 			did = true
 		default:
-			p.reportDown(t, err)
+			p.reportDown(err)
 			return true
 		}
 	}
@@ -81,7 +81,7 @@ func (o *op) stops(p *Peer) bool {
 
 // pass carries out the first operation of the list, which stops the others. It
 // returns false if something has to end before.
-func (t *proto) pass(p *Peer, q *opQueue) bool {
+func (t *initiator) pass(p *Peer, q *opQueue) bool {
 	o := q.head
 	switch {
 	case p.asks.state == wayFailed && o.kind == kindAccumulate:
@@ -89,7 +89,7 @@ func (t *proto) pass(p *Peer, q *opQueue) bool {
 	case p.contended(o):
 		return t.lineUp(p, q)
 	case o.kind == kindAccumulate:
-		if p.flying > 0 {
+		if p.inflight > 0 {
 			return false // this rank's requests to itself
 		}
 		q.pop().queued = false
@@ -98,13 +98,13 @@ func (t *proto) pass(p *Peer, q *opQueue) bool {
 		return false
 	default:
 		p.fenced = true
-		q.pop().recycle()
+		q.pop().Drop()
 	}
 	return true
 }
 
 // took notes that the link has the first n requests made.
-func (t *proto) took(p *Peer, q *opQueue, n int) {
+func (t *initiator) took(p *Peer, q *opQueue, n int) {
 	for i := range n {
 		m := &t.made[i]
 		m.o.pending++
@@ -114,12 +114,12 @@ func (t *proto) took(p *Peer, q *opQueue, n int) {
 		if m.last {
 			q.pop()
 			m.o.queued = false
-			if m.o.kind >= kindLoop {
+			if m.o.kind.isLoose() {
 				t.loosen(m.o)
 			}
 		}
 	}
-	p.flying += n
+	p.inflight += n
 	if n > 0 {
 		p.fenced = false
 	}
@@ -127,7 +127,7 @@ func (t *proto) took(p *Peer, q *opQueue, n int) {
 
 // giveBack undoes the making of requests that the link did not take, the last
 // first, so that each operation ends where it began.
-func (t *proto) giveBack(ms []made) {
+func (t *initiator) giveBack(ms []made) {
 	for i := len(ms) - 1; i >= 0; i-- {
 		m := &ms[i]
 		if m.o.kind == kindAccumulate {
@@ -147,7 +147,7 @@ func (t *proto) giveBack(ms []made) {
 }
 
 // spoil ends the first operation of the list, which the link cannot carry out.
-func (t *proto) spoil(q *opQueue, err error) {
+func (t *initiator) spoil(q *opQueue, err error) {
 	o := q.pop()
 	o.queued = false
 	t.note(o, err)
@@ -158,18 +158,18 @@ func (t *proto) spoil(q *opQueue, err error) {
 
 // build makes work requests of the first operations of the peer.
 // Hot path.
-func (t *proto) build(p *Peer, q *opQueue) int {
+func (t *initiator) build(p *Peer, q *opQueue) int {
 	n := 0
 	t.used = 0
 	for o := q.head; o != nil && n < chain && !o.stops(p); o = o.next {
-		if o.more != nil && !o.more.head && o.kind != kindLoop {
+		if o.more != nil && !o.more.head && o.kind != kindEmulated {
 			var whole bool
 			if n, whole = t.buildMore(p, o, n); !whole {
 				break
 			}
 			continue
 		}
-		if o.kind >= fabric.OpFetchAdd {
+		if o.kind.isAtomic() {
 			if !t.slot(o) {
 				break
 			}
@@ -184,15 +184,12 @@ func (t *proto) build(p *Peer, q *opQueue) int {
 		t.used++
 		m := &t.made[n]
 		m.o, m.last, m.begun = o, true, false
-		kind := o.kind
-		if kind == kindLoop {
-			if kind = fabric.OpCompareSwap; !o.more.head {
-				p.begin(o)
-				m.begun = true
-			}
+		if o.kind == kindEmulated && !o.more.head {
+			p.begin(o)
+			m.begun = true
 		}
 		wr := &t.wrs[n] // field by field: a literal would be made elsewhere and copied
-		wr.ID, wr.Op, wr.Flags, wr.Local = t.id(o), kind, fabric.FlagSignaled, local
+		wr.ID, wr.Op, wr.Flags, wr.Local = t.id(o), o.kind.request(), fabric.FlagSignaled, local
 		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = o.remote, o.rkey, o.compare, o.operand
 		n++
 	}
@@ -205,7 +202,7 @@ func (t *proto) build(p *Peer, q *opQueue) int {
 // buildMore makes work requests of an operation of many pieces or several steps,
 // from where it has come to. It returns how many there are now, and whether
 // nothing of the operation is left.
-func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
+func (t *initiator) buildMore(p *Peer, o *op, n int) (int, bool) {
 	x := o.more
 	for ; n < chain; n++ {
 		m := made{o: o, mark: x.cur.Mark(), phase: x.phase}
@@ -222,9 +219,7 @@ func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
 			if room == 0 || room < p.sges && n > 0 && !x.cur.Done() {
 				return n, false // full lists are worth another Post
 			}
-			if !t.data(p, o, wr, room) {
-				return n, false
-			}
+			t.data(p, o, wr, room)
 		case x.phase == phaseFlag:
 			if t.used == pieces || !t.flag(p, o, wr) {
 				return n, false
@@ -243,12 +238,9 @@ func (t *proto) buildMore(p *Peer, o *op, n int) (int, bool) {
 }
 
 // data makes the next request of the operation's data.
-func (t *proto) data(p *Peer, o *op, wr *fabric.WR, room int) bool {
+func (t *initiator) data(p *Peer, o *op, wr *fabric.WR, room int) {
 	x := o.more
-	wr.Op = o.kind
-	if o.kind == kindPutSignal {
-		wr.Op = fabric.OpWrite
-	}
+	wr.Op = o.kind.request()
 	if x.cur.Len() == 0 { // one piece, or none
 		wr.Local = t.sges[t.used : t.used+1 : t.used+1]
 		wr.Local[0] = o.sge
@@ -263,5 +255,4 @@ func (t *proto) data(p *Peer, o *op, wr *fabric.WR, room int) bool {
 	if x.cur.Done() {
 		x.phase = o.after(phaseData)
 	}
-	return true
 }

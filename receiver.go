@@ -80,18 +80,18 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 	e.hear(only)
 	err := ErrClosed
 	e.prog.Do(func() {
-		t := e.proto
+		h := &e.proto.hub
 		if e.closed.Load() {
 			return // maybe behind the last call of Gone
 		}
 		err = nil
-		t.takeOver()
-		r.in.Order = t.shared.Order()
-		t.shared.Post(&r.in)
-		t.receivers = append(t.receivers, r)
-		t.offer(&r.in)
-		t.listenAll()
-		t.tellGone(r)
+		h.inbox.TakeOver()
+		r.in.Order = h.shared.Order()
+		h.shared.Post(&r.in)
+		h.receivers = append(h.receivers, r)
+		h.offer(&r.in)
+		h.listenAll()
+		h.tellGone(r)
 	})
 	return r, err
 }
@@ -100,22 +100,22 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 // anywhere, the receiver's methods included.
 func (r *Receiving) Resume() {
 	p := r.eng.peers[r.eng.Rank()]
-	o := newOp(p, kindResume)
+	o := p.newMessage(kindResume)
 	o.resume = r
-	r.eng.proto.in.push(o)
+	r.eng.proto.inbox.Push(&o.Operation)
 	r.eng.prog.Kick()
 }
 
 // Close ends it: later messages are not for it any more. Not to be called by the
 // receiver's methods. Arrived may still be called for messages that were arriving.
 func (r *Receiving) Close() {
-	r.eng.prog.Do(func() { r.eng.proto.stopReceiving(r) })
+	r.eng.prog.Do(func() { r.eng.proto.hub.stopReceiving(r) })
 }
 
 // tellGone tells the receiver of the ends of peers that it listens to and of which nothing
 // waits for it.
-func (t *proto) tellGone(r *Receiving) {
-	for _, p := range t.peers {
+func (h *hub) tellGone(r *Receiving) {
+	for _, p := range h.peers {
 		if p.talk.ended != nil && !r.closed && !r.told[p.rank] && !r.stalls[p.rank] && (r.in.Only == 0 || r.in.Only == p.rank+1) {
 			r.told[p.rank] = true
 			r.to.Gone(p.rank, p.talk.ended)
@@ -219,26 +219,26 @@ func (a *arrival) Complete(_ uint32, n int, err error) {
 }
 
 // offerAgain offers a receiver what it left.
-func (t *proto) offerAgain(r *Receiving) {
+func (h *hub) offerAgain(r *Receiving) {
 	if r.closed {
 		return
 	}
 	clear(r.stalls)
-	t.offer(&r.in)
-	t.listenAll()
-	t.tellGone(r)
+	h.offer(&r.in)
+	h.listenAll()
+	h.tellGone(r)
 }
 
 // stopReceiving takes a receiver off the list.
-func (t *proto) stopReceiving(r *Receiving) {
+func (h *hub) stopReceiving(r *Receiving) {
 	if r.closed {
 		return
 	}
 	r.closed = true
-	t.shared.Cancel(&r.in)
-	for i, x := range t.receivers {
+	h.shared.Cancel(&r.in)
+	for i, x := range h.receivers {
 		if x == r {
-			t.receivers = append(t.receivers[:i:i], t.receivers[i+1:]...)
+			h.receivers = append(h.receivers[:i:i], h.receivers[i+1:]...)
 			return
 		}
 	}
@@ -246,15 +246,15 @@ func (t *proto) stopReceiving(r *Receiving) {
 
 // ended tells everybody who waits for messages of any peer that p sends no more.
 // Its channel is severed.
-func (t *proto) ended(p *Peer, err error) {
+func (h *hub) ended(p *Peer, err error) {
 	if p.talk.ended != nil {
 		return
 	}
 	p.talk.ended = err
-	for _, r := range t.receivers {
-		t.tellGone(r)
+	for _, r := range h.receivers {
+		h.tellGone(r)
 	}
-	if why := t.noSender(); why != nil {
-		t.shared.End(why)
+	if why := h.noSender(); why != nil {
+		h.shared.End(why)
 	}
 }

@@ -122,7 +122,7 @@ func (r *Region) Close() error {
 		var err error
 		k := r.reg.Key()
 		r.eng.prog.Do(func() {
-			if r.eng.proto.uses(k.Addr, k.Addr+k.Len) {
+			if r.eng.proto.one.uses(k.Addr, k.Addr+k.Len) {
 				err = fmt.Errorf("%w: operations are under way", ErrInUse)
 			} else if !r.eng.closed.Load() {
 				err = r.eng.unpin(r.reg.Bytes())
@@ -140,9 +140,9 @@ func (r *Region) Close() error {
 
 // uses reports whether an operation that is under way has to do with local memory in
 // [lo, hi). Owner's. Set-up path: whoever closes pays, and no operation does.
-func (t *proto) uses(lo, hi uint64) bool {
-	t.takeOver()
-	for _, o := range t.flying {
+func (t *initiator) uses(lo, hi uint64) bool {
+	t.inbox.TakeOver()
+	for _, o := range t.inflight {
 		if o != nil && o.uses(lo, hi) {
 			return true
 		}

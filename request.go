@@ -3,16 +3,49 @@ package rma
 import (
 	"context"
 	"runtime/trace"
+
+	"github.com/seed33544411/rma/internal/pending"
 )
 
 // Request is an operation under way. It is a value; one Wait that returns
 // anything but the context's error uses it up.
 type Request struct {
 	eng  *Engine
-	op   *op    // nil: the operation was complete, or refused, at once
-	gen  uint32 // which use of op; without op the lower half of the ticket
-	high uint32 // upper half of the ticket
-	err  error  // the operation was refused at once
+	op   *pending.Operation // nil: the operation was complete, or refused, at once
+	gen  uint32             // which use of op; without op the lower half of the receipt
+	high uint32             // upper half of the receipt
+	err  error              // the operation was refused at once
+}
+
+// request is the request of an operation that has been begun.
+func (e *Engine) request(o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
+
+// receipt is the request of an operation that is complete. Owner's.
+func (e *Engine) receipt() Request {
+	n := e.proto.receipts.Issue()
+	return Request{eng: e, gen: uint32(n), high: uint32(n >> 32)}
+}
+
+// number is the receipt of an operation that was complete when the call returned, 0 if it
+// was not.
+func (r *Request) number() uint64 {
+	if r.op != nil {
+		return 0
+	}
+	return uint64(r.high)<<32 | uint64(r.gen)
+}
+
+// redeem uses up the request of an operation that was complete at once; false if it was
+// used up already, or means nothing.
+func (r *Request) redeem() bool {
+	n := r.number()
+	return n != 0 && r.eng.proto.receipts.Redeem(n)
+}
+
+// redeemable reports whether redeem would return true.
+func (r *Request) redeemable() bool {
+	n := r.number()
+	return n != 0 && r.eng.proto.receipts.Redeemable(n)
 }
 
 // Wait returns nil when the operation is complete (see the package comment), a
@@ -25,7 +58,7 @@ func (r Request) Wait(ctx context.Context) error {
 
 // Done reports whether Wait would return at once.
 func (r Request) Done() bool {
-	return r.op == nil || r.op.gen.Load() != r.gen || r.op.Done()
+	return r.op == nil || r.op.Gen() != r.gen || r.op.Done()
 }
 
 func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
@@ -37,33 +70,29 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 			return 0, ErrRequestUsed
 		}
 		return 0, nil
-	case r.op.gen.Load() != r.gen:
+	case r.op.Gen() != r.gen:
 		return 0, ErrRequestUsed
 	}
 	var region *trace.Region
 	if trace.IsEnabled() {
 		region = r.trace(ctx)
 	}
-	var err error
-	if r.op.kind == kindRecv && r.op.peer.shows {
-		err = r.eng.prog.WaitLooking(ctx, &r.op.Waiter, r.op)
-	} else {
-		err = r.eng.prog.Wait(ctx, &r.op.Waiter)
-	}
+	err := r.eng.prog.WaitLooking(ctx, &r.op.Waiter, r.op.Looker())
 	if region != nil {
 		region.End()
 	}
 	if err != nil {
 		return 0, waitError(err)
 	}
-	if !r.op.gen.CompareAndSwap(r.gen, r.gen+1) {
+	if !r.op.Claim(r.gen) {
 		return 0, ErrRequestUsed // by another goroutine, meanwhile
 	}
-	v, err := r.op.value, r.op.err
+	v, err := r.op.Value, r.op.Err
 	if m != nil {
-		*m = Envelope{From: r.op.from, Tag: r.op.tag, Len: int(v)}
+		o := r.op.Work().(*messageOp)
+		*m = Envelope{From: o.from, Tag: o.tag, Len: int(v)}
 	}
-	r.op.reuse()
+	r.op.Release()
 	return v, err
 }
 

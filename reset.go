@@ -105,7 +105,7 @@ func (p *Peer) bury(d *dial) bool {
 		<-d.done // soon: it was told to give up
 	}
 	e.prog.Do(func() {
-		e.proto.downWith(p, errRemade)
+		p.downWith(errRemade)
 		p.close()
 	})
 	d.end()
@@ -131,8 +131,8 @@ func (p *Peer) bury(d *dial) bool {
 // idle reports whether nothing of p, whose connection is closed, is left with the link or
 // on a list.
 func (t *proto) idle(p *Peer) bool {
-	t.takeOver()
-	return p.flying == 0 && p.open == 0 && p.posts.head == nil && p.flushes.head == nil && !p.active && !p.talk.on
+	t.inbox.TakeOver()
+	return p.inflight == 0 && p.open == 0 && p.posts.head == nil && p.flushes.head == nil && !p.active && !p.talk.on
 }
 
 // renew puts a new connection in the place of one that is over. Owner's.
@@ -149,7 +149,7 @@ func (p *Peer) renew() {
 	p.asks, p.serves, p.pulse = requests{}, serving{}, pulse{}
 	k := &p.talk
 	k.wanted, k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = false, nil, 0, false, false, nil, nil
-	k.loop = message.Loop{From: p.rank, Shared: &e.proto.shared}
+	k.loop = message.Loop{From: p.rank, Shared: &e.proto.hub.shared}
 	p.down = nil
 	d := newDial(e.life, p.dial.Load().number+1)
 	if p.next != nil {

@@ -26,7 +26,7 @@ func note(kind, slot int, st onesided.Status) uint32 {
 }
 
 // notified takes a notification of a one-sided operation.
-func (t *proto) notified(p *Peer, c *fabric.Completion) {
+func (t *initiator) notified(p *Peer, c *fabric.Completion) {
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
 	switch kind {
 	case noteSignal: // the words are looked at in the next step
@@ -53,14 +53,14 @@ const maxAcks = 2 * onesided.Slots
 const ackID = 1 << 47
 
 // serve carries out the request in a slot, and has it acknowledged.
-func (t *proto) serve(p *Peer, slot int) {
+func (t *initiator) serve(p *Peer, slot int) {
 	if p.serves.region == nil || slot >= onesided.Slots || p.down != nil {
 		return // nobody gave the peer a slot of that number
 	}
 	err := onesided.Serve(p.eng.memory, p.serves.region.Bytes()[slot*onesided.SlotSize:][:onesided.SlotSize])
 	if len(p.acks) >= maxAcks {
 		p.close()
-		t.downWith(p, ErrPeerMisbehaves)
+		p.downWith(ErrPeerMisbehaves)
 		return
 	}
 	p.counts.Served++
@@ -69,7 +69,7 @@ func (t *proto) serve(p *Peer, slot int) {
 }
 
 // openServe makes the slots that a peer asks for, and tells it where they are.
-func (t *proto) openServe(p *Peer) {
+func (t *initiator) openServe(p *Peer) {
 	e := p.eng
 	if p.serves.begun {
 		return
@@ -96,8 +96,8 @@ func (t *proto) openServe(p *Peer) {
 
 // postAcks hands notifications to the link. It reports whether any were taken.
 // Hot path.
-func (t *proto) postAcks(p *Peer) bool {
-	if p.full && p.flying > 0 {
+func (t *initiator) postAcks(p *Peer) bool {
+	if p.full && p.inflight > 0 {
 		return false
 	}
 	n := min(len(p.acks), chain)
@@ -110,11 +110,11 @@ func (t *proto) postAcks(p *Peer) bool {
 		t.wrs[i] = fabric.WR{ID: ackID, Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: p.acks[i]}
 	}
 	took, err := p.ep.Post(t.wrs[:n])
-	p.flying += took
+	p.inflight += took
 	p.acks = p.acks[:copy(p.acks, p.acks[took:])]
 	p.full = took < n
 	if err != nil {
-		p.reportDown(t, err)
+		p.reportDown(err)
 	}
 	return took > 0
 }

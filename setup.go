@@ -175,7 +175,7 @@ func (e *Engine) keep(chosen []string) error {
 		if err != nil {
 			return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
 		}
-		e.proto.slots = append(e.proto.slots, s)
+		e.proto.one.slots = append(e.proto.one.slots, s)
 		if e.cfg.HangTimeout > 0 {
 			if err := e.proto.heart.open(l, e.Size()); err != nil {
 				return err
@@ -201,13 +201,14 @@ func (e *Engine) keep(chosen []string) error {
 			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
 			shows: caps.Immediate || !caps.TargetProgress,
 		}
-		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.shared
+		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.hub.shared
 		p.dial.Store(newDial(e.life, 0))
 		e.peers = append(e.peers, p)
 		e.cfg.Logger.Debug("rma: link chosen", "rank", rank, "link", name)
 	}
-	e.proto.shared.Again = e.proto.again
-	e.proto.peers, e.proto.began = e.peers, time.Now()
-	e.proto.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
+	t := e.proto
+	t.hub.shared.Again = t.hub.again
+	t.peers, t.one.peers, t.hub.peers, t.one.began = e.peers, e.peers, e.peers, time.Now()
+	t.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 	return nil
 }

@@ -135,7 +135,7 @@ func (o *op) after(ph phase) phase {
 
 // flag makes the request that changes the word of a PutSignal; false if there is
 // no slot now.
-func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
+func (t *initiator) flag(p *Peer, o *op, wr *fabric.WR) bool {
 	if !t.slot(o) {
 		return false
 	}
@@ -163,7 +163,7 @@ func (t *proto) flag(p *Peer, o *op, wr *fabric.WR) bool {
 }
 
 // notify makes an empty request that notifies the target.
-func (t *proto) notify(_ *Peer, o *op, wr *fabric.WR) {
+func (t *initiator) notify(_ *Peer, o *op, wr *fabric.WR) {
 	wr.Flags |= fabric.FlagNotify
 	wr.Imm = note(noteSignal, 0, 0)
 	o.more.phase = o.after(phaseNotify)

@@ -112,7 +112,7 @@ func (p *Peer) Stats() (s PeerStats) {
 func (p *Peer) stats() PeerStats {
 	s := PeerStats{
 		Counts: p.counts, Rank: p.rank, Link: p.Link(), Err: p.down,
-		InFlight: p.flying, Queued: p.posts.len() + p.talk.sends.len() + p.talk.recvs.len(),
+		InFlight: p.inflight, Queued: p.posts.len() + p.talk.sends.len() + p.talk.recvs.len(),
 	}
 	s.Connected = p.ep != nil && p.down == nil
 	if p.talk.ch != nil {

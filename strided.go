@@ -1,7 +1,6 @@
 package rma
 
 import (
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -42,15 +41,15 @@ func Shape2D(rows, rowBytes, local, remote int) Shape {
 // is not defined. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
-	return p.strided(fabric.OpWrite, src, dst, shape)
+	return p.strided(kindPut, src, dst, shape)
 }
 
 // GetStrided copies runs at src to runs of dst. As PutStrided.
 func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
-	return p.strided(fabric.OpRead, dst, src, shape)
+	return p.strided(kindGet, dst, src, shape)
 }
 
-func (p *Peer) strided(kind fabric.Op, local Buffer, remote Remote, shape Shape) Request {
+func (p *Peer) strided(kind kind, local Buffer, remote Remote, shape Shape) Request {
 	o := newOp(p, kind)
 	here, err := local.piece(p.eng, p.link)
 	if err != nil {
@@ -68,7 +67,7 @@ func (p *Peer) strided(kind fabric.Op, local Buffer, remote Remote, shape Shape)
 		err = ErrShape
 	case plan.Local > here.Len:
 		err = ErrBounds
-	case s.Overlaps(kind == fabric.OpWrite):
+	case s.Overlaps(kind == kindPut):
 		err = ErrOverlap
 	}
 	if err != nil {

@@ -31,7 +31,7 @@ type talk struct {
 	// Owner's.
 	ch           *message.Channel // nil until both sides are ready; always with oneself
 	loop         message.Loop     // with oneself
-	sends, recvs opQueue          // for as long as ch is nil
+	sends, recvs messageQueue     // for as long as ch is nil
 	on           bool             // on the protocol's list
 	at           int              // where on it
 	calm         int              // steps without anything
@@ -61,7 +61,7 @@ func (p *Peer) startTalkLocked() {
 		if err != nil && e.life.Err() != nil {
 			err = ErrClosed
 		}
-		e.prog.Do(func() { e.proto.beginTalk(p, ch, err) })
+		e.prog.Do(func() { e.proto.hub.beginTalk(p, ch, err) })
 	})
 }
 
@@ -84,7 +84,7 @@ func (p *Peer) openTalk(d *dial) (*message.Channel, error) {
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.learns(), Drift: p.drifted,
-		Params: e.params[p.link].to(e.Rank(), p.rank), From: p.rank, Shared: &e.proto.shared,
+		Params: e.params[p.link].to(e.Rank(), p.rank), From: p.rank, Shared: &e.proto.hub.shared,
 	})
 	if err != nil {
 		return nil, err
@@ -117,18 +117,18 @@ func (p *Peer) hangUpWith(cancel context.CancelFunc) (err error) {
 }
 
 // enqueueMessage hands a message, a batch or a receive on.
-func (t *proto) enqueueMessage(p *Peer, o *op) {
+func (h *hub) enqueueMessage(p *Peer, o *messageOp) {
 	k := &p.talk
 	switch {
 	case o.kind == kindRecvAny:
-		t.enqueueAny(o)
+		h.enqueueAny(o)
 		return
 	case o.kind == kindRecv:
-		o.in.Order = t.shared.Order()
+		o.in.Order = h.shared.Order()
 	}
 	switch {
 	case k.err != nil && (k.ch == nil || o.kind != kindRecv):
-		t.fail(o, k.err)
+		o.fail(k.err)
 		return
 	case p.own:
 		k.hand(o)
@@ -140,11 +140,11 @@ func (t *proto) enqueueMessage(p *Peer, o *op) {
 	default:
 		k.sends.push(o)
 	}
-	t.listen(p)
+	h.listen(p)
 }
 
 // hand gives an operation to the channel.
-func (k *talk) hand(o *op) {
+func (k *talk) hand(o *messageOp) {
 	switch {
 	case o.kind == kindBatch:
 		o.batch.hand(k)
@@ -167,23 +167,23 @@ func (k *talk) send(o *message.Out) {
 
 // beginTalk hands the channel what has waited for it. If the peer is gone meanwhile, there
 // may be messages of it all the same: it may have had all that it needs to send.
-func (t *proto) beginTalk(p *Peer, ch *message.Channel, err error) {
+func (h *hub) beginTalk(p *Peer, ch *message.Channel, err error) {
 	p.talk.ch, p.talk.opened = ch, true
 	if err != nil && (p.down != nil || errors.Is(err, ErrPeerGone)) && p.hears() {
 		p.talk.err = err
 		for p.talk.sends.head != nil {
-			t.fail(p.talk.sends.pop(), err)
+			p.talk.sends.pop().fail(err)
 		}
 	} else if err != nil {
-		t.endTalk(p, err)
+		h.endTalk(p, err)
 		return
 	}
-	for _, q := range []*opQueue{&p.talk.recvs, &p.talk.sends} {
+	for _, q := range []*messageQueue{&p.talk.recvs, &p.talk.sends} {
 		for q.head != nil {
 			p.talk.hand(q.pop())
 		}
 	}
-	t.listen(p)
+	h.listen(p)
 }
 
 // hears reports whether receives may still get what the peer has sent.
@@ -192,24 +192,24 @@ func (p *Peer) hears() bool {
 }
 
 // Complete implements message.Completer for messages and receives.
-func (o *op) Complete(tag uint32, n int, err error) {
-	t, c := o.peer.eng.proto, &o.peer.counts
+func (o *messageOp) Complete(tag uint32, n int, err error) {
+	c := &o.peer.counts
 	switch {
 	case err != nil:
-		t.fail(o, o.peer.reason(err))
+		o.fail(o.peer.reason(err))
 		return
 	case o.in.Peek:
 		o.from = o.in.From
 	case o.kind == kindRecv || o.kind == kindRecvAny:
 		o.from = o.in.From
-		c = &t.peers[o.from].counts
+		c = &o.peer.eng.peers[o.from].counts
 		c.Receives++
 		c.RecvBytes += uint64(n)
 	default:
 		c.Sends++
 		c.SentBytes += uint64(n)
 	}
-	o.tag, o.value = tag, uint64(n)
+	o.tag, o.Value = tag, uint64(n)
 	o.Finish()
 }
 
@@ -242,7 +242,7 @@ func (p *Peer) reason(err error) error {
 }
 
 // stepTalk reports whether anything moved, and whether there is more to do.
-func (t *proto) stepTalk(p *Peer) (did, more bool) {
+func (h *hub) stepTalk(p *Peer) (did, more bool) {
 	k := &p.talk
 	switch {
 	case k.ch == nil:
@@ -250,35 +250,35 @@ func (t *proto) stepTalk(p *Peer) (did, more bool) {
 	case p.down != nil:
 		p.close()
 		k.ch.Sever(p.down)
-		t.ended(p, p.down)
+		h.ended(p, p.down)
 		return true, false
 	}
 	did, more, err := k.ch.Progress()
 	if err != nil {
-		t.endTalk(p, err)
+		h.endTalk(p, err)
 		return true, false
 	}
 	return did, more
 }
 
-// completeTalk takes an event of the peer's connection, or a completion of its
+// complete takes an event of the peer's connection, or a completion of its
 // channel.
-func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
+func (h *hub) complete(p *Peer, c *fabric.Completion) {
 	if c.Op == fabric.OpDown {
-		t.takeOver() // receives handed in before the news get what came before it
+		h.inbox.TakeOver() // receives handed in before the news get what came before it
 	}
 	if c.Op == fabric.OpDown || c.Status != fabric.StatusOK {
-		p.reportDown(t, c.Err())
+		p.reportDown(c.Err())
 	}
 	if ch := p.talk.ch; ch != nil {
 		if c.Op == fabric.OpNotify && p.down == nil && p.talk.err == nil {
-			t.listen(p) // the peer wants an answer, be there messages for this side or not
+			h.listen(p) // the peer wants an answer, be there messages for this side or not
 		} else {
-			t.rouse(p)
+			h.rouse(p)
 		}
 		ch.OnCompletion(c)
 		if err := ch.Err(); err != nil && c.Op != fabric.OpDown {
-			t.endTalk(p, err)
+			h.endTalk(p, err)
 		}
 	}
 }
@@ -286,24 +286,24 @@ func (t *proto) completeTalk(p *Peer, c *fabric.Completion) {
 // endTalk fails the messages of a channel that cannot go on. One-sided
 // operations are not affected: what the link or the peer may still touch ends
 // with the connection.
-func (t *proto) endTalk(p *Peer, err error) {
+func (h *hub) endTalk(p *Peer, err error) {
 	err = p.reason(err)
 	if p.talk.err == nil {
 		p.talk.err = err
 	}
-	for _, q := range []*opQueue{&p.talk.sends, &p.talk.recvs} {
+	for _, q := range []*messageQueue{&p.talk.sends, &p.talk.recvs} {
 		for q.head != nil {
-			t.fail(q.pop(), err)
+			q.pop().fail(err)
 		}
 	}
-	t.ended(p, err)
+	h.ended(p, err)
 }
 
 // hear begins to make the channels that messages are wanted from: the one of rank
 // only-1, or, if that is 0, those of all peers that have begun to make theirs, or
 // will: peers that never send cost nothing.
 func (e *Engine) hear(only int) {
-	if only == 0 && e.proto.hears.Swap(true) {
+	if only == 0 && e.proto.hub.hears.Swap(true) {
 		return
 	}
 	e.mu.Lock()
@@ -319,17 +319,17 @@ func (e *Engine) hear(only int) {
 // Engine.mu.
 func (p *Peer) wanted() {
 	p.talk.wanted = true
-	if p.eng.proto.hears.Load() && p.talk.begun.CompareAndSwap(false, true) {
+	if p.eng.proto.hub.hears.Load() && p.talk.begun.CompareAndSwap(false, true) {
 		p.startTalkLocked()
 	}
 }
 
-// restTalks tells peers where a plain write does not wake this side, and it waits
+// rest tells peers where a plain write does not wake this side, and it waits
 // for them, to notify. It returns how long the rest may last, 0 for ever.
-func (t *proto) restTalks(on bool) time.Duration {
-	t.talks.all = true
+func (h *hub) rest(on bool) time.Duration {
+	h.talks.all = true
 	waits := false
-	for _, p := range t.talks.list {
+	for _, p := range h.talks.list {
 		if p.talk.ch != nil && p.down == nil && !p.eng.links[p.link].Caps().WakesOnWrite {
 			p.sleep(on)
 			waits = true
@@ -338,7 +338,7 @@ func (t *proto) restTalks(on bool) time.Duration {
 	if !on || !waits {
 		return 0
 	}
-	return t.nap.Next()
+	return h.nap.Next()
 }
 
 // sleep tells the peer whether this side sleeps, where it does not know.

@@ -23,22 +23,22 @@ const (
 )
 
 // listen puts p on the list.
-func (t *proto) listen(p *Peer) {
+func (h *hub) listen(p *Peer) {
 	if k := &p.talk; !k.on {
-		k.on, k.at = true, len(t.talks.list)
-		t.talks.list = append(t.talks.list, p)
+		k.on, k.at = true, len(h.talks.list)
+		h.talks.list = append(h.talks.list, p)
 	}
-	t.rouse(p)
+	h.rouse(p)
 }
 
 // rouse makes p warm, if it is on the list.
 // Hot path.
-func (t *proto) rouse(p *Peer) {
+func (h *hub) rouse(p *Peer) {
 	k := &p.talk
 	k.calm = 0
-	if k.on && k.at >= t.talks.warm {
-		t.talks.swap(k.at, t.talks.warm)
-		t.talks.warm++
+	if k.on && k.at >= h.talks.warm {
+		h.talks.swap(k.at, h.talks.warm)
+		h.talks.warm++
 	}
 }
 
@@ -66,10 +66,10 @@ func (l *talks) drop(p *Peer) {
 	p.talk.on = false
 }
 
-// stepTalks sends and receives what can be.
+// step sends and receives what can be.
 // Hot path.
-func (t *proto) stepTalks() bool {
-	l := &t.talks
+func (h *hub) step() bool {
+	l := &h.talks
 	did := false
 	n := l.warm // those that are roused meanwhile come next time
 	if l.all {
@@ -79,35 +79,35 @@ func (t *proto) stepTalks() bool {
 	// Backwards: one that cools or goes is replaced by one that was looked at. One that
 	// is roused may take another's turn, but then something has moved, and nobody sleeps.
 	for i := n - 1; i >= 0; i-- {
-		if i < len(l.list) && t.stepAt(i) {
+		if i < len(l.list) && h.stepAt(i) {
 			did = true
 		}
 	}
 	for range min(coldLooks, len(l.list)-n) {
 		if cold := len(l.list) - l.warm; cold > 0 {
 			l.turn++
-			if t.stepAt(l.warm + l.turn%cold) {
+			if h.stepAt(l.warm + l.turn%cold) {
 				did = true
 			}
 		}
 	}
 	if did {
-		t.nap.Reset()
+		h.nap.Reset()
 	}
 	return did
 }
 
 // stepAt steps one talk, and moves it to where it belongs.
-func (t *proto) stepAt(i int) bool {
-	l := &t.talks
+func (h *hub) stepAt(i int) bool {
+	l := &h.talks
 	p := l.list[i]
-	did, more := t.stepTalk(p)
+	did, more := h.stepTalk(p)
 	switch {
 	case !more:
 		l.drop(p)
 		p.sleep(false)
 	case did:
-		t.rouse(p)
+		h.rouse(p)
 	case p.talk.at >= l.warm:
 	case p.talk.calm < coldAfter:
 		p.talk.calm++

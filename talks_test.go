@@ -25,9 +25,9 @@ func (l *talks) check() error {
 func calm(t *testing.T, e *Engine) {
 	t.Helper()
 	for range coldAfter + 10 {
-		e.prog.Do(func() { e.proto.stepTalks() })
+		e.prog.Do(func() { e.proto.hub.step() })
 	}
-	e.prog.Do(func() { require.NoError(t, e.proto.talks.check()) })
+	e.prog.Do(func() { require.NoError(t, e.proto.hub.talks.check()) })
 }
 
 // Silent peers are looked at seldom, whatever their number, and those that have
@@ -56,8 +56,8 @@ func TestSilentPeersAreHeard(t *testing.T) {
 	})
 	calm(t, e)
 	e.prog.Do(func() {
-		require.Len(t, e.proto.talks.list, n)
-		require.Zero(t, e.proto.talks.warm)
+		require.Len(t, e.proto.hub.talks.list, n)
+		require.Zero(t, e.proto.hub.talks.warm)
 	})
 	for _, r := range []int{n, 1, n / 2} {
 		require.NoError(t, es[r].Peer(0).Send([]byte{byte(r)}).Wait(t.Context()))
@@ -65,8 +65,8 @@ func TestSilentPeersAreHeard(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, r, bufs[r][0])
 		e.prog.Do(func() {
-			require.NoError(t, e.proto.talks.check())
-			require.LessOrEqual(t, e.proto.talks.warm, 3)
+			require.NoError(t, e.proto.hub.talks.check())
+			require.LessOrEqual(t, e.proto.hub.talks.warm, 3)
 		})
 		post(r)
 	}
@@ -93,7 +93,7 @@ func TestSilentPeersAreHeard(t *testing.T) {
 			}
 		}
 	}
-	e.prog.Do(func() { require.NoError(t, e.proto.talks.check()) })
+	e.prog.Do(func() { require.NoError(t, e.proto.hub.talks.check()) })
 }
 
 // What a look for messages costs beside peers that are silent, each with a receive

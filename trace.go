@@ -17,12 +17,12 @@ const (
 // trace begins the region of a wait, and says for whom. The request is good. What
 // peer a receive is from may only be known in the end.
 func (r Request) trace(ctx context.Context) *trace.Region {
-	switch r.op.kind {
-	case kindAwait:
-		return trace.StartRegion(ctx, regionWait+"signal")
-	case kindRecv:
-	default:
-		trace.Logf(ctx, "rma", "rank %d", r.op.peer.rank)
+	op, rank := r.op.Describe()
+	switch {
+	case op == kindAwait.String():
+		op = "signal"
+	case rank != AnyRank:
+		trace.Logf(ctx, "rma", "rank %d", rank)
 	}
-	return trace.StartRegion(ctx, regionWait+opName(r.op.kind))
+	return trace.StartRegion(ctx, regionWait+op)
 }

@@ -1,7 +1,6 @@
 package rma
 
 import (
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -25,12 +24,12 @@ func (k *Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
 // when PutV returns. It does not allocate or block for lists seen before
 // that were as long.
 // Hot path.
-func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(fabric.OpWrite, src, dst) }
+func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(kindPut, src, dst) }
 
 // GetV copies the pieces of src to those of dst. As PutV.
-func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(fabric.OpRead, dst, src) }
+func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(kindGet, dst, src) }
 
-func (p *Peer) vector(kind fabric.Op, local []Buffer, remote []Span) Request {
+func (p *Peer) vector(kind kind, local []Buffer, remote []Span) Request {
 	o := newOp(p, kind)
 	c := &o.extend().cur
 	for _, b := range local {
@@ -53,14 +52,14 @@ func (p *Peer) vector(kind fabric.Op, local []Buffer, remote []Span) Request {
 	switch {
 	case !c.End():
 		return p.drop(o, ErrLength)
-	case c.Overlap(kind == fabric.OpWrite):
+	case c.Overlap(kind == kindPut):
 		return p.drop(o, ErrOverlap)
 	}
 	return p.handIn(o)
 }
 
 // moveLong is move for what is too long for one request.
-func (p *Peer) moveLong(kind fabric.Op, remote Remote, local Buffer) Request {
+func (p *Peer) moveLong(kind kind, remote Remote, local Buffer) Request {
 	o := newOp(p, kind)
 	if err := p.long(o, remote, local); err != nil {
 		return p.drop(o, err)

@@ -99,20 +99,7 @@ func (r Request) Then(f func(error)) {
 		}
 		return
 	}
-	o := r.op
-	o.hook = f
-	o.gen.Add(1)
-	if o.Detach() {
-		return
-	}
-	err := o.err
-	if f == nil && err != nil {
-		r.eng.blame(err)
-	}
-	o.recycle()
-	if f != nil {
-		f(err)
-	}
+	r.op.Then(f)
 }
 
 // Forget gives the request up: the operation goes on, nobody waits for it, and if
@@ -132,7 +119,7 @@ func (e *Engine) blame(err error) {
 func (p *Peer) blame(err error) { p.forgotten.CompareAndSwap(nil, &err) }
 
 // waitable reports whether there is an operation that the request means.
-func (r *Request) waitable() bool { return r.op != nil && r.op.gen.Load() == r.gen }
+func (r *Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen }
 
 // refused reports whether the operation was never begun.
 func (r *Request) refused() bool { return r.err != nil }
