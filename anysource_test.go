@@ -335,7 +335,7 @@ func TestCancel(t *testing.T) {
 				r = es[0].Peer(1).Recv(buf)
 			}
 			if k%2 == 0 {
-				short, cancel := context.WithTimeout(ctx, time.Duration(k%7)*100*time.Microsecond)
+				short, cancel := context.WithTimeout(ctx, time.Duration(k%7)*100*time.Microsecond) // deadline: some end before the message comes
 				_, err := r.Wait(short)
 				cancel()
 				if err == nil {

@@ -40,7 +40,7 @@ func TestBarrier(t *testing.T) {
 				come[i].Add(1)
 				err := errors.New("not yet")
 				if i > seldom && rng.IntN(2) == 0 {
-					short, cancel := context.WithTimeout(ctx, 200*time.Microsecond)
+					short, cancel := context.WithTimeout(ctx, 200*time.Microsecond) // deadline: some calls are given up
 					if err = e.Barrier(short); err != nil {
 						resumed.Add(1)
 					}

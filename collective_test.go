@@ -33,7 +33,7 @@ func TestBarrierGoesOn(t *testing.T) {
 			for range before {
 				meet(es...)
 			}
-			short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // deadline: it has to end
 			defer cancel()
 			require.ErrorIs(t, es[0].Barrier(short), context.DeadlineExceeded)
 			require.ErrorIs(t, es[0].Barrier(ended()), context.Canceled)
@@ -234,7 +234,7 @@ func TestMM_CollectivesEndAlike(t *testing.T) {
 					first = ended()
 				case 1:
 					var cancel context.CancelFunc
-					first, cancel = context.WithTimeout(ctx, time.Duration(own.IntN(400))*time.Microsecond)
+					first, cancel = context.WithTimeout(ctx, time.Duration(own.IntN(400))*time.Microsecond) // deadline: some calls are given up
 					defer cancel()
 				}
 				err := call(first)
@@ -259,7 +259,7 @@ func TestMM_CollectivesEndAlike(t *testing.T) {
 						return fmt.Errorf("call %d: %d keys", i, len(keys))
 					}
 				case kind == 2:
-					short, cancel := context.WithTimeout(ctx, time.Duration(own.IntN(400))*time.Microsecond)
+					short, cancel := context.WithTimeout(ctx, time.Duration(own.IntN(400))*time.Microsecond) // deadline: some calls are given up
 					if own.IntN(2) == 0 || e.Barrier(short) != nil {
 						if err := e.Barrier(ctx); err != nil {
 							cancel()

@@ -41,7 +41,7 @@ func TestEvent(t *testing.T) {
 	require.NoError(t, g.Wait())
 
 	ev.Reset()
-	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	require.ErrorIs(t, ev.Wait(short), context.DeadlineExceeded)
 	ev.Set()

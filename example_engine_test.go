@@ -88,7 +88,7 @@ func ExampleJob() {
 
 // Ranks meet in barriers; whoever needs the memory of others closes after one.
 func ExampleEngine() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	eng, err := rma.Open(ctx, nil)
 	if err != nil {

@@ -21,7 +21,7 @@ func ExampleRequest() {
 	defer eng.Close()
 	buf := make([]byte, 16)
 	recv := eng.Peer(0).Recv(buf)
-	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond) // deadline: it has to end
 	defer cancel()
 	_, err = recv.Wait(soon) // nobody has sent
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), recv.Done())

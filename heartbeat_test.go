@@ -222,7 +222,7 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 	hanging(t, 2, 400*time.Millisecond, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		acquaint(t, es, mems, keys)
-		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		short, cancel := context.WithTimeout(t.Context(), 2*time.Second) // deadline: it has to end
 		defer cancel()
 		_, err := es[0].Peer(1).WaitSignal(short, mems[0].Slice(64, 8), EQ, 7)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -245,7 +245,7 @@ func TestHangTimeoutOff(t *testing.T) {
 	mems, keys := share(t, es, 4096)
 	acquaint(t, es, mems, keys)
 	resume := stall(t, es[1])
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	short, cancel := context.WithTimeout(t.Context(), time.Second) // deadline: it has to end
 	defer cancel()
 	_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

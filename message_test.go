@@ -116,7 +116,7 @@ func TestMessageErrors(t *testing.T) {
 		require.ErrorAs(t, err, &pe)
 		require.Equal(t, "receive", pe.Op)
 		// Nobody sends: a wait ends with its context.
-		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		r := es[0].Peer(1).Recv(make([]byte, 1))
 		_, err = r.Wait(short)

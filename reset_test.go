@@ -149,7 +149,7 @@ func TestResetOfARankThatHangs(t *testing.T) {
 		resume := stall(t, es[1])
 		_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(ctx)
 		require.ErrorIs(t, err, ErrPeerHung)
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		require.ErrorIs(t, es[0].Peer(1).Reset(short), context.DeadlineExceeded)
 		require.ErrorIs(t, es[0].Peer(1).Reset(ctx), ErrPeerHung)

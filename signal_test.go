@@ -86,7 +86,7 @@ func TestWaitSignalEnds(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		mems, _ := share(t, es, 64)
-		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		_, err := es[0].WaitSignal(short, mems[0].Slice(0, 8), NE, 0)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // patience bounds what must happen at last, on however busy a machine.
-const patience = 60 * time.Second
+const patience = testutil.Limit
 
 // cutLocal and cutRemote divide n bytes from off on in pieces with gaps.
 func cut(rng *rand.Rand, n, size int) (offs, lens []int) {

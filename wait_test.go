@@ -54,7 +54,7 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 	mems, keys := share(t, es, 64)
 	never := es[0].AwaitSignal(mems[0].Slice(0, 8), EQ, 5)
 	put := es[0].Peer(0).Put(keys[0].At(8), mems[0].Slice(16, 8))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	require.ErrorIs(t, WaitAll(ctx, put, never.Request), context.DeadlineExceeded)
 	require.NoError(t, put.Wait(t.Context()))

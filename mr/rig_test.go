@@ -2,7 +2,6 @@ package mr
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,7 +16,7 @@ import (
 func TestMain(m *testing.M) { testutil.Main(m) }
 
 // patience is for what must happen soon, on a machine that others keep busy.
-const patience = 20 * time.Second
+const patience = testutil.Limit
 
 // rail is one link of the domain under test, and a peer that is connected.
 type rail struct {

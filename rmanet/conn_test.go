@@ -79,7 +79,7 @@ func TestSlowReader(t *testing.T) {
 		require.Error(t, err)
 		slow, _ := connect(t, es, 0, 1)
 		quick, other := connect(t, es, 0, 1)
-		require.NoError(t, slow.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+		require.NoError(t, slow.SetWriteDeadline(time.Now().Add(300*time.Millisecond))) // deadline: it has to end
 		done := 0
 		for err == nil || done == 0 {
 			var n int
@@ -134,7 +134,7 @@ func TestHalfClose(t *testing.T) {
 		for _, n := range []int{100, 100_000} {
 			a, b = connect(t, es, 1, 0)
 			require.NoError(t, b.CloseRead())
-			require.NoError(t, a.SetWriteDeadline(time.Now().Add(60*time.Second)))
+			require.NoError(t, a.SetWriteDeadline(time.Now().Add(testutil.Limit)))
 			for done := 0; done < 3<<20; done += n {
 				_, err = a.Write(make([]byte, n))
 				require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestHalfClose(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err = b.Write([]byte("x"))
 			return errors.Is(err, syscall.ECONNRESET)
-		}, 20*time.Second, time.Millisecond)
+		}, testutil.Limit, time.Millisecond)
 		require.NoError(t, b.Close())
 	})
 }
@@ -214,7 +214,7 @@ func TestListen(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
 		// A rank that does not use the package yet keeps Dial waiting.
-		soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		l3 := make(chan error, 1)
 		_, err = Dial(soon, es[0], "2:late")
@@ -240,7 +240,7 @@ func TestListen(t *testing.T) {
 			}
 			b, err := io.ReadAll(c)
 			return err == nil && string(b) == "hi" && c.Close() == nil
-		}, 30*time.Second, 10*time.Millisecond)
+		}, testutil.Limit, 10*time.Millisecond)
 		require.NoError(t, es[2].Close())
 		require.ErrorIs(t, <-l3, net.ErrClosed)
 		_, err = Listen(es[2], "late")
@@ -250,7 +250,7 @@ func TestListen(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err = Dial(ctx, es[0], "2:late")
 			return errors.Is(err, rma.ErrPeerGone) && errors.Is(err, syscall.ECONNRESET)
-		}, 20*time.Second, time.Millisecond)
+		}, testutil.Limit, time.Millisecond)
 	})
 }
 

@@ -195,7 +195,7 @@ func TestBacklog(t *testing.T) {
 			}, "all wait")
 		}
 		waiting(many)
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		_, err = Dial(short, es[0], "1:80")
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded) // full

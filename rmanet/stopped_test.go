@@ -127,7 +127,7 @@ func TestStoppedPeer(t *testing.T) {
 		defer goOn()
 
 		testutil.Within(t, time.Minute, "a Write with a deadline", func() {
-			_ = cs[0].SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+			_ = cs[0].SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // deadline: it has to end
 			for err := error(nil); err == nil; {
 				err = write()
 				if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -136,7 +136,7 @@ func TestStoppedPeer(t *testing.T) {
 			}
 		})
 		testutil.Within(t, time.Minute, "a Read with a deadline", func() {
-			_ = cs[2].SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+			_ = cs[2].SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // deadline: it has to end
 			for err := error(nil); err == nil; {
 				_, err = cs[2].Read(in)
 				if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

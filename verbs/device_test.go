@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -23,7 +24,7 @@ import (
 
 const (
 	memSize = 1 << 20
-	wait    = 20 * time.Second // emulated machines are slow; reached in failures only
+	wait    = testutil.Limit // emulated machines are slow; reached in failures only
 )
 
 // deviceNames returns the devices to use, or skips (fails if RDMA is required).
@@ -196,7 +197,7 @@ func (e *end) pollFor(d time.Duration) (verbs.WC, bool) {
 	e.tb.Helper()
 	var wcs [1]verbs.WC
 	var sp cpu.Spinner
-	for end := time.Now().Add(d); time.Now().Before(end); sp.Wait() {
+	for end := time.Now().Add(d); time.Now().Before(end); sp.Wait() { // deadline: the caller's
 		n, err := e.cq.Poll(wcs[:])
 		require.NoError(e.tb, err)
 		if n == 1 {
@@ -260,7 +261,7 @@ func expect(tb testing.TB, b []byte, off int, want []byte, f func()) {
 
 func readable(tb testing.TB, fd int, d time.Duration) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for end := time.Now().Add(d); ; {
+	for end := time.Now().Add(d); ; { // deadline: the caller's
 		n, err := unix.Poll(p, int(max(0, time.Until(end).Milliseconds())))
 		if err == unix.EINTR {
 			continue

@@ -85,7 +85,7 @@ func TestDialGivesUpWithAReason(t *testing.T) {
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	require.NoError(t, l.Close())
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	_, err = dial(ctx, "127.0.0.1", port)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -180,7 +180,7 @@ func TestPeerVanishes(t *testing.T) {
 	if !errors.Is(r.err, verbs.ErrWCPeer) {
 		require.ErrorIs(t, r.err, context.DeadlineExceeded, "%v", r.err)
 	}
-	require.Less(t, time.Since(start), 2*patience)
+	require.Less(t, time.Since(start), testutil.Limit)
 }
 
 type writerFunc func([]byte)

@@ -42,7 +42,7 @@ var target = testutil.NewChild("ibv-target", func(_ []string, in *bufio.Reader, 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
 	if err := ep.Connect(ctx, peer); err != nil {
 		return err
@@ -80,7 +80,7 @@ func TestPeerKilled(t *testing.T) {
 	key, _, err := fabric.ParseRemoteKey(kb)
 	require.NoError(t, err)
 	fmt.Fprintf(p.In, "%x\n", ep.Address())
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
 	require.NoError(t, ep.Connect(ctx, addr))
 	_, err = p.Out.ReadString('\n')

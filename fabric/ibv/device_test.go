@@ -96,7 +96,7 @@ func pairOf(tb testing.TB, lo Options, o fabric.EndpointOptions) (a, b *side) {
 }
 
 func join(tb testing.TB, a, b fabric.Endpoint) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
 	require.NoError(tb, a.Connect(ctx, b.Address()))
 	require.NoError(tb, b.Connect(ctx, a.Address()))

@@ -129,7 +129,7 @@ func TestGuardedReadIsFlushedOnce(t *testing.T) {
 	c := a.wait()
 	require.Equal(t, []fabric.Completion{{ID: 6, EP: a.ep.id, Op: fabric.OpRead, Status: fabric.StatusFlushed}}, c)
 	require.Zero(t, a.l.splitting)
-	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); cpu.Yield() {
+	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); cpu.Yield() { // deadline: nothing may come meanwhile
 		require.Zero(t, a.l.Poll(a.cs[:]))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-const patience = time.Minute
+const patience = testutil.Limit
 
 // join connects two endpoints.
 func join(tb testing.TB, x, y fabric.Endpoint) {
@@ -104,7 +104,7 @@ func post(tb testing.TB, ep fabric.Endpoint, wr fabric.WR) {
 func readable(tb testing.TB, l fabric.Link, d time.Duration) bool {
 	tb.Helper()
 	fds := []unix.PollFd{{Fd: int32(l.FD()), Events: unix.POLLIN}}
-	for end := time.Now().Add(d); ; {
+	for end := time.Now().Add(d); ; { // deadline: the caller's
 		n, err := unix.Poll(fds, int(time.Until(end).Milliseconds()))
 		if err == unix.EINTR {
 			continue
@@ -117,7 +117,7 @@ func readable(tb testing.TB, l fabric.Link, d time.Duration) bool {
 // What the functions of children use, which have no testing.TB.
 
 func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d)
+	return context.WithTimeout(context.Background(), d) // deadline: the caller's
 }
 
 func mustScratch(n int) []byte {

@@ -262,7 +262,7 @@ func TestConnectRefuses(t *testing.T) {
 	require.ErrorIs(t, err, fabric.ErrNotConnected)
 
 	// Nobody comes.
-	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	require.ErrorIs(t, x.Connect(short, y.Address()), context.DeadlineExceeded)
 	require.ErrorContains(t, x.Connect(ctx, y.Address()), "make a new one")

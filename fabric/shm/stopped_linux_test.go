@@ -167,7 +167,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 			if !blocked {
 				require.Equal(t, fabric.StatusOK, await(t, x.l).Status)
 			}
-			for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); { // its PeerTimeout is 1 s
+			for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); { // deadline: its PeerTimeout is 1 s
 				poll(t, x.l)
 				time.Sleep(time.Millisecond) // sleep: nothing may happen, however long one waits
 			}

@@ -202,7 +202,7 @@ func TestConnectWaits(t *testing.T) {
 		return w.endpoint(w.a, fabric.EndpointOptions{}), w.endpoint(w.b, fabric.EndpointOptions{})
 	}
 	x, y := pair()
-	require.ErrorIs(t, x.Connect(testutil.Context(t, 20*time.Millisecond), y.Address()), context.DeadlineExceeded)
+	require.ErrorIs(t, x.Connect(testutil.Context(t, 20*time.Millisecond), y.Address()), context.DeadlineExceeded) // deadline: it has to end
 	// What timed out may be tried again.
 	errs := make(chan error, 1)
 	go func() { errs <- x.Connect(testutil.Context(t, 10*time.Second), y.Address()) }()

@@ -155,7 +155,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	errs := make(chan error, 2)
 	go func() { errs <- b.ep.Connect(dialled, a.ep.Address()) }()
 	testutil.Eventually(t, patience, func() bool { return a.l.noAccept.Load() != nil }, "a shortage")
-	ctx, end := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, end := context.WithTimeout(t.Context(), time.Millisecond) // deadline: it has to end
 	defer end()
 	err = a.ep.Connect(ctx, b.ep.Address())
 	require.ErrorIs(t, err, fabric.ErrResources)

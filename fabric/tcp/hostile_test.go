@@ -78,7 +78,7 @@ func (s *stage) hear() (h header, payload []byte) {
 	buf := make([]byte, 0, headerSize)
 	read := func(n int) []byte {
 		until(s.tb, "a frame", func() bool {
-			require.NoError(s.tb, s.peer.SetReadDeadline(time.Now().Add(time.Millisecond)))
+			require.NoError(s.tb, s.peer.SetReadDeadline(time.Now().Add(time.Millisecond))) // deadline: read what is there
 			k, err := s.peer.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+k]
 			if err != nil && !os.IsTimeout(err) {

@@ -169,7 +169,7 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 			}()
 			ctx := testutil.Context(t, patience)
 			if tc.err == context.DeadlineExceeded {
-				ctx = testutil.Context(t, 100*time.Millisecond)
+				ctx = testutil.Context(t, 100*time.Millisecond) // deadline: it has to end
 			}
 			require.ErrorIs(t, h.ep.Connect(ctx, peer.append(nil)), tc.err)
 			n, err := h.ep.Post([]fabric.WR{{Op: fabric.OpWrite}})
@@ -205,7 +205,7 @@ func TestConnectAgain(t *testing.T) {
 		a, b = b, a // b dials
 	}
 	for range 3 {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond) // deadline: it has to end
 		require.ErrorIs(t, b.ep.Connect(ctx, a.ep.Address()), context.DeadlineExceeded)
 		cancel()
 	}

@@ -57,7 +57,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 	read := h.write(half, half, key, fabric.FlagSignaled|fabric.FlagFence)
 	read.Op, read.RemoteAddr = fabric.OpRead, key.Addr
 	h.post(read)
-	for end := time.Now().Add(6 * timeout); time.Now().Before(end); {
+	for end := time.Now().Add(6 * timeout); time.Now().Before(end); { // deadline: nothing may happen meanwhile
 		h.poll()
 		require.NoError(t, h.ep.Err())
 	}
@@ -142,7 +142,7 @@ func TestWireCut(t *testing.T) {
 				a.post(a.write(0, 4<<20, b.reg.Key(), fabric.FlagSignaled))
 			}
 			// The window has been closed for a while.
-			for end := time.Now().Add(2 * timeout); time.Now().Before(end); {
+			for end := time.Now().Add(2 * timeout); time.Now().Before(end); { // deadline: nothing may happen meanwhile
 				a.poll()
 				require.NoError(t, a.ep.Err())
 			}

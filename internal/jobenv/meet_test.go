@@ -277,7 +277,7 @@ func TestErrorsOfAJobThatRankZeroServes(t *testing.T) {
 	}
 	_, err = join("SLURM_PROCID=2", "RMA_ROOT=127.0.0.1:"+freePort(t), "RMA_TIMEOUT=50ms")
 	require.ErrorIs(t, err, wireup.ErrTimeout)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	require.ErrorContains(t, first.Barrier(ctx, "x"), "ranks 2, 3 of 4 have not joined, rank 1 has not called it")
 	first.Abort("end of the test")

@@ -51,7 +51,11 @@ type source struct {
 	pkg  string // directory part
 	file *ast.File
 	text string
+	fset *token.FileSet
 }
+
+// line is the line of a position in the file.
+func (s source) line(p token.Pos) int { return s.fset.Position(p).Line }
 
 // sources returns the files of this module, parsed once.
 func sources(t *testing.T) []source {
@@ -97,7 +101,7 @@ var parsed = sync.OnceValues(func() (out []source, err error) {
 		if dir == "." {
 			dir = ""
 		}
-		out = append(out, source{rel: rel, pkg: dir, file: f, text: string(text)})
+		out = append(out, source{rel: rel, pkg: dir, file: f, text: string(text), fset: fset})
 		return nil
 	})
 	return out, err

@@ -222,7 +222,7 @@ func TestContextEndsAWait(t *testing.T) {
 	// A delay in steps that nobody takes: the other side does not poll enough.
 	a, b := pair(t, sim.Options{Caps: sim.CapsLike("tcp")})
 	b.link.(*sim.Link).Freeze()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	o := &op{}
 	require.ErrorIs(t, a.write(ctx, o), context.DeadlineExceeded)

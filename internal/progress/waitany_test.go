@@ -109,7 +109,7 @@ func TestWaitAnyEndsWithItsContext(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
 	own, all := waiters(3)
 	for _, d := range []time.Duration{0, 20 * time.Millisecond} {
-		ctx, cancel := context.WithTimeout(t.Context(), d)
+		ctx, cancel := context.WithTimeout(t.Context(), d) // deadline: it has to end
 		i, err := a.eng.WaitAny(ctx, 0, all)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -97,7 +97,7 @@ func TestRefusalsAreToldToThoseWhoWait(t *testing.T) {
 		defer srv.mu.Unlock()
 		return srv.st.refused["wrong token"] == guesses && srv.st.refused["not a rank"] == 1
 	}, testutil.Limit, time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // deadline: it has to end
 	defer cancel()
 	require.ErrorContains(t, j.Barrier(ctx, "b"), "rank 1 of 2 has not joined; 21 connections were refused: wrong token (20), not a rank (1)")
 	srv.Close()

@@ -27,7 +27,7 @@ func TestExchangeGivenUp(t *testing.T) {
 	js := joinAll(t, root, 3)
 	for name, quit := range map[string]func(x *Exchange) error{
 		"waiting": func(x *Exchange) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // deadline: it has to end
 			defer cancel()
 			_, err := x.Finish(ctx)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -97,7 +97,7 @@ func TestExchangeGoesOn(t *testing.T) {
 		}
 		_, err = x.Wait(over())
 		require.ErrorIs(t, err, context.Canceled)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // deadline: it has to end
 		_, err = x.Wait(ctx)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -209,7 +209,7 @@ func TestExchangeRandom(t *testing.T) {
 			case 0:
 				ctx = over()
 			case 1:
-				ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(300))*time.Microsecond)
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(300))*time.Microsecond) // deadline: some calls are given up
 			}
 			v, err := [][]byte(nil), error(nil)
 			x, bad := j.Exchange("allgather", "k", []byte{byte(i)})

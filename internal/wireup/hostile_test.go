@@ -247,7 +247,7 @@ func TestSlowReaderIsHeldBack(t *testing.T) {
 		defer close(full)
 		for ; ; asked++ {
 			m := message{typ: msgGet, id: uint32(asked), rank: 0, key: "k"}
-			c.SetWriteDeadline(time.Now().Add(time.Second))
+			c.SetWriteDeadline(time.Now().Add(time.Second)) // deadline: the server has stopped reading
 			if c.say(m.append(nil)) != nil {
 				return // the server reads no more
 			}

@@ -241,7 +241,7 @@ func TestAcknowledges(t *testing.T) {
 	c, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // long enough to fill the socket, or not quite
+	c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // deadline: long enough to fill the socket, or not quite
 	for err == nil {
 		_, err = c.Write(make([]byte, 1<<20))
 	}

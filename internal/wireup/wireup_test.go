@@ -169,7 +169,7 @@ func TestTimeoutNamesTheMissing(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 4)
 	j0, _ := join(t, root, 0, 4), join(t, root, 2, 4)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	err := j0.Barrier(ctx, "start")
 	var te *TimeoutError
@@ -180,12 +180,12 @@ func TestTimeoutNamesTheMissing(t *testing.T) {
 	require.Regexp(t, `^wireup: barrier "start": timed out: after \d+(\.\d+)?m?s ranks 1, 3 of 4 have not joined, rank 2 has not called it$`, err.Error())
 	require.GreaterOrEqual(t, te.After, 40*time.Millisecond)
 
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	_, err = j0.Get(ctx, 3, "addr")
 	require.Regexp(t, `^wireup: get "addr": timed out: after \S+ rank 3 of 4 has not joined$`, err.Error())
 
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond) // deadline: it has to end
 	defer cancel()
 	_, err = j0.Get(ctx, 2, "addr")
 	require.ErrorContains(t, err, "s rank 2 has not published it")
@@ -405,7 +405,7 @@ func TestManyRanks(t *testing.T) {
 	t.Parallel()
 	const n = 64
 	_, root := serve(t, "unix", n)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Limit)
 	defer cancel()
 	js := joinAll(t, root, n)
 	require.NoError(t, each(js, func(j *Job) error {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		testutil.Main(m)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
 	f, err := jobenv.Find()
 	if err == nil {

@@ -108,7 +108,7 @@ func cluster(t *testing.T) []string {
 			default:
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testutil.Limit)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "sinfo", "-h", "-N", "-o", "%T")
 		cmd.Env = append(os.Environ(), env...)
@@ -157,7 +157,7 @@ func daemon(t *testing.T, log string, env []string, argv []string) (over <-chan 
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(5 * time.Second): // deadline: killed then
 			_ = cmd.Process.Kill()
 			<-ended
 		}

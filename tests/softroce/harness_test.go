@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // The harness's promises about itself, kept with real machines: make
@@ -110,14 +112,14 @@ func TestHarnessStopsWhatDoesNotEnd(t *testing.T) {
 	code, _, stderr := run(t, command("-timeout", "8s", "--", "sleep", "1000"))
 	require.Equal(t, harnessFailure, code)
 	require.Contains(t, stderr, "time-out")
-	require.Less(t, time.Since(start), 60*time.Second)
+	require.Less(t, time.Since(start), testutil.Limit)
 	nothingLeft(t, runs)
 }
 
 // waitGuest waits until the program inside has said it is there.
 func waitGuest(t *testing.T, runs string) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(testutil.Limit)
 	for {
 		outs, _ := filepath.Glob(filepath.Join(runs, "r*", "*", stdoutFile))
 		outs2, _ := filepath.Glob(filepath.Join(runs, "r*", stdoutFile)) // native

@@ -163,7 +163,7 @@ func TestPingpongBetweenGuests(t *testing.T) {
 }
 
 // limit bounds each helper process; emulation under load is slow.
-const limit = 60 * time.Second
+const limit = testutil.Limit
 
 type process struct {
 	cmd *exec.Cmd
