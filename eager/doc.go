@@ -54,11 +54,11 @@
 // trailers only where the cursor says that there is one; it makes no marks.
 //
 // More writes than that only where a list of pieces is longer than the link takes
-// ([Channel.SendVec]); their order is the same.
+// ([Channel.StageVec]); their order is the same.
 //
 // # In place
 //
-// [Channel.SendVec] sends one message made of pieces, of which some are copied to
+// [Channel.StageVec] takes one message made of pieces, of which some are copied to
 // the mirror, as always, and some read by the link where they lie. The mirror is
 // also the staging area: copied neighbours lie side by side in it and share one
 // SGE. Pieces in place are the link's until [Channel.Done]. Package gather makes

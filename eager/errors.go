@@ -22,9 +22,6 @@ var (
 	// ErrShortBuffer is a Recv buffer smaller than the message, which stays.
 	ErrShortBuffer = errors.New("buffer shorter than the message")
 
-	// ErrEmpty is a message that was asked for and is not there.
-	ErrEmpty = errors.New("no message waiting")
-
 	// ErrLeased is a receiving call while a lease is open: release it first.
 	ErrLeased = errors.New("a lease is open: release it first")
 

@@ -79,7 +79,7 @@ func ExampleChannel_Lease() {
 }
 
 // Many messages as one gather.
-func ExampleChannel_SendVec() {
+func ExampleChannel_StageVec() {
 	net := sim.NewNetwork(sim.Options{})
 	link, _ := net.NewLink()
 	ea, _ := link.NewEndpoint(fabric.EndpointOptions{ID: 1})
@@ -95,8 +95,10 @@ func ExampleChannel_SendVec() {
 	p := gather.NewPacker(gather.Seq, a.GatherLimits(eager.Envelope{}), 0)
 	n, err := p.Pack(msgs)
 	fmt.Println(n, err)
-	_, res, err := a.SendVec(eager.Envelope{Kind: uint8(p.Kind())}, p.Pieces())
+	_, res, err := a.StageVec(eager.Envelope{Kind: uint8(gather.Seq)}, p.Pieces())
 	fmt.Println(res, err)
+	_, err = a.Flush()
+	fmt.Println(err)
 
 	if l, h, ok, err := b.Lease(); ok && err == nil {
 		var s gather.Splitter
@@ -117,6 +119,7 @@ func ExampleChannel_SendVec() {
 	// Output:
 	// 3 <nil>
 	// accepted <nil>
+	// <nil>
 	// <nil>
 	// 1 one true
 	// 2 two true

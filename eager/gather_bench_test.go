@@ -131,7 +131,7 @@ func (d *bed) gather(inPlace bool) {
 		}
 		sent = sent[n:]
 		for {
-			pos, res, err := d.x.ch.SendVec(Envelope{}, d.packer.Pieces())
+			pos, res, err := d.x.sendVec(Envelope{}, d.packer.Pieces())
 			if err != nil {
 				d.b.Fatal(err)
 			}

@@ -165,11 +165,11 @@ func TestHostileCells(t *testing.T) {
 					require.Equal(t, Accepted, res)
 				}
 			}
-			require.NoError(t, b.ch.Drop())
+			b.drop(t)
 			_, err := b.ch.Progress(true)
 			require.NoError(t, err)
-			require.NoError(t, a.ch.Drop())
-			require.NoError(t, a.ch.Drop())
+			a.drop(t)
+			a.drop(t)
 			_, err = a.ch.Progress(false)
 			require.NoError(t, err)
 			require.Equal(t, uint64(1), a.ch.tx.Credit())

@@ -83,7 +83,7 @@ type Options struct {
 	Batch int
 
 	// Pieces is how many local pieces (SGEs) may wait for one Post: about two
-	// for each part of a message that SendVec takes in place. Zero means 16 for
+	// for each part of a message that StageVec takes in place. Zero means 16 for
 	// each of Batch, 4 KiB at the default: a gather of a hundred parts in place on
 	// devices that take 16 or 30 pieces a request. At least Batch.
 	Pieces int

@@ -22,7 +22,7 @@ func (s *side) sendThirds(e Envelope, p []byte) (Result, error) {
 	if mem := s.pool.take(p[i:j], &claimed); mem != nil {
 		pieces[1] = gather.Piece{Data: mem, LKey: s.pool.reg.LKey(), InPlace: true}
 	}
-	pos, res, err := s.ch.SendVec(e, pieces)
+	pos, res, err := s.sendVec(e, pieces)
 	s.pool.settle(claimed, pos, err == nil && res == Accepted)
 	return res, err
 }

@@ -56,19 +56,6 @@ func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
 	return h, true, nil
 }
 
-// Drop takes the next message without looking at it.
-func (c *Channel) Drop() error {
-	_, ok, err := c.Peek()
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return ErrEmpty
-	}
-	c.consume()
-	return nil
-}
-
 // find looks for a message at the reader's cursor and checks it. Short path.
 func (c *Channel) find() (bool, error) {
 	if c.err != nil && c.left == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/gather"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -25,6 +26,22 @@ type side struct {
 	notes int
 	pool  pool // registered memory for messages taken in place
 	regs  []fabric.Region
+}
+
+// sendVec is StageVec with a Flush behind it.
+func (s *side) sendVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
+	if pos, res, err = s.ch.StageVec(e, pieces); res == Accepted && err == nil {
+		_, err = s.ch.Flush()
+	}
+	return pos, res, err
+}
+
+// drop takes the next message, which is there, without looking at it.
+func (s *side) drop(tb testing.TB) {
+	l, _, ok, err := s.ch.Lease()
+	require.NoError(tb, err)
+	require.True(tb, ok)
+	require.NoError(tb, l.Release())
 }
 
 // poll polls the link once and dispatches. Completions of other endpoints of

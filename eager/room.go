@@ -7,9 +7,6 @@ type Room struct {
 	parts [3][]byte
 }
 
-// First is the first part, which is all of a message of one block, and may be empty.
-func (r *Room) First() []byte { return r.parts[0] }
-
 // Next drops the part at hand and returns the one behind it: nil at the end.
 func (r *Room) Next() []byte {
 	r.parts[0], r.parts[1], r.parts[2] = r.parts[1], r.parts[2], nil

@@ -44,7 +44,7 @@ func TestSleepBitAsksForNotification(t *testing.T) {
 			res, err := b.ch.Send(Envelope{}, nil)
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
-			require.NoError(t, a.ch.Drop())
+			a.drop(t)
 		}
 		_, err = a.ch.Progress(true)
 		require.NoError(t, err)

@@ -7,33 +7,15 @@ import (
 	"github.com/seed33544411/rma/gather"
 )
 
-// SendVec hands over one message whose payload is pieces, in order, and posts it.
-// Pieces that are to be taken in place are read by the link from where they lie;
-// the others are copied to the mirror, where neighbours share one SGE. If the
-// result is Accepted, memory that was to be taken in place is the link's until
-// Done(pos): the last request of the post is signalled for it. If the channel fails it stays so until
-// the endpoint is closed and drained. Pieces in place beyond MaxInPlace are
-// copied. Does not block or allocate. Errors are those of Send. Short path.
-func (c *Channel) SendVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
-	if c.first != c.staged {
-		if err := c.flush(false); err != nil {
-			return 0, NoCredit, err
-		}
-		if c.first != c.staged {
-			c.stats.QueueFull++
-			return 0, QueueFull, nil
-		}
-	}
-	pos, res, err = c.stageVec(&e, pieces)
-	if res != Accepted || err != nil {
-		return pos, res, err
-	}
-	return pos, Accepted, c.flush(false)
-}
-
-// StageVec is SendVec without posting: the message goes out with the next Flush,
-// in one Post with the others. It flushes by itself when there is no room. Short
-// path.
+// StageVec hands over one message whose payload is pieces, in order; it goes out
+// with the next Flush, in one Post with the others. Pieces that are to be taken in
+// place are read by the link from where they lie; the others are copied to the
+// mirror, where neighbours share one SGE. If the result is Accepted, memory that
+// was to be taken in place is the link's until Done(pos): the last request of the
+// flush is signalled for it. If the channel fails it stays so until the endpoint is
+// closed and drained. Pieces in place beyond MaxInPlace are copied. Does not block
+// or allocate, and flushes by itself when there is no room. Errors are those of
+// Send. Short path.
 func (c *Channel) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
 	pos, res, err = c.stageVec(&e, pieces)
 	if res == Accepted || err != nil || c.first == c.staged {
@@ -46,7 +28,7 @@ func (c *Channel) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res R
 }
 
 // Done reports whether the link is done with all memory of messages up to the
-// position that SendVec or StageVec returned. It becomes true when completions
+// position that StageVec returned. It becomes true when completions
 // are handed to OnCompletion, and stays so; without more traffic only if there
 // were pieces to be taken in place.
 func (c *Channel) Done(pos uint64) bool { return int64(c.tx.Done()-pos) >= 0 }

@@ -98,7 +98,7 @@ func (s *script) sendVec(x *side, e Envelope, p []byte) (Result, error) {
 	var res Result
 	var err error
 	if s.rng.IntN(2) == 0 {
-		pos, res, err = x.ch.SendVec(e, pieces)
+		pos, res, err = x.sendVec(e, pieces)
 	} else {
 		pos, res, err = x.ch.StageVec(e, pieces)
 	}
@@ -217,7 +217,7 @@ func TestVecLimits(t *testing.T) {
 					testutil.Fill(ps[i].Data, 1, uint64(n))
 					n += len(ps[i].Data)
 				}
-				_, res, err := a.ch.SendVec(Envelope{}, ps)
+				_, res, err := a.sendVec(Envelope{}, ps)
 				require.NoError(t, err)
 				require.Equal(t, Accepted, res)
 				if m < 50 {
@@ -231,7 +231,7 @@ func TestVecLimits(t *testing.T) {
 				require.NoError(t, testutil.Verify(buf, 1, 0))
 				lim := a.ch.GatherLimits(Envelope{HasMeta: true})
 				require.Equal(t, gather.Limits{Bytes: a.ch.MaxPayload(flowctl.Data, true), InPlace: m}, lim)
-				_, _, err = a.ch.SendVec(Envelope{HasMeta: true}, []gather.Piece{{Data: make([]byte, lim.Bytes+1)}})
+				_, _, err = a.sendVec(Envelope{HasMeta: true}, []gather.Piece{{Data: make([]byte, lim.Bytes+1)}})
 				require.ErrorIs(t, err, ErrTooLarge)
 			}
 		}
@@ -257,7 +257,7 @@ func TestVecDoesNotAllocate(t *testing.T) {
 					t.Fatal(err)
 				}
 				for {
-					_, res, err := a.ch.SendVec(Envelope{}, p.Pieces())
+					_, res, err := a.sendVec(Envelope{}, p.Pieces())
 					if err != nil {
 						t.Fatal(err)
 					}

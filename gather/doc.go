@@ -22,7 +22,7 @@
 // not ascend and destinations that overlap cannot be expressed. docs/wire.md has
 // the bytes.
 //
-// In the cost model h·n + c is what [HeaderLen] returns.
+// In the cost model h·n + c is the length of the header.
 //
 // # In place or copied
 //
@@ -56,7 +56,7 @@
 // Imports fabric.
 //
 //	entry.go   Kind, Entry, limits, errors
-//	header.go  widths; AppendHeader, HeaderLen
+//	header.go  widths of fields, writing
 //	parse.go   Header: parse, check, iterate
 //	piece.go   Piece, List: pieces to SGEs over a staging window
 //	run.go     headers of consecutive numbers, written and read without entries

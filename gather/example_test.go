@@ -13,7 +13,7 @@ func Example() {
 	n, err := p.Pack([]gather.Message{
 		{Data: []byte("one"), At: 7}, {Data: []byte("two"), At: 8}, {Data: []byte("three"), At: 9},
 	})
-	fmt.Println(n, "messages,", p.Bytes(), "bytes,", err)
+	fmt.Println(n, "messages,", err)
 
 	var payload []byte // what a channel would do: lay the pieces out in one write
 	for _, piece := range p.Pieces() {
@@ -30,7 +30,7 @@ func Example() {
 	}
 	fmt.Println(s.Err())
 	// Output:
-	// 3 messages, 35 bytes, <nil>
+	// 3 messages, <nil>
 	// 7 one
 	// 8 two
 	// 9 three
@@ -61,18 +61,18 @@ func ExampleSplitter_Scatter() {
 
 // A header that no honest sender makes.
 func ExampleHeader() {
-	b, err := gather.AppendHeader(nil, gather.Seq, []gather.Entry{{At: 1, Size: 100}})
-	fmt.Println(len(b) == gather.HeaderLen(gather.Seq, []gather.Entry{{At: 1, Size: 100}}), err)
+	p := gather.NewPacker(gather.Seq, gather.Limits{Bytes: 4096}, 0)
+	_, _ = p.Pack([]gather.Message{{Data: make([]byte, 100), At: 1}})
+	b := p.Pieces()[0].Data
 	var h gather.Header
-	err = h.Parse(gather.Seq, b, make([]byte, 50)) // 50 of 100 bytes
+	err := h.Parse(gather.Seq, b, make([]byte, 50)) // 50 of 100 bytes
 	var he *gather.HeaderError
 	fmt.Println(errors.As(err, &he), errors.Is(err, gather.ErrHeader), h.Count())
 	err = h.Parse(gather.Seq, b, make([]byte, 100))
 	it := h.Iter()
 	e, ok := it.Next()
-	fmt.Println(err, h.Body(), e.Size, ok)
+	fmt.Println(err, h.Len(), e.Size, ok)
 	// Output:
-	// true <nil>
 	// true true 0
-	// <nil> 100 100 true
+	// <nil> 24 100 true
 }

@@ -1,10 +1,6 @@
 package gather
 
-import (
-	"encoding/binary"
-	"fmt"
-	"math"
-)
+import "encoding/binary"
 
 // A header is the prelude, the entries and zeros to a multiple of 8:
 //
@@ -151,36 +147,6 @@ func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
 	s.w, s.layout = w, l
 	s.n++
 	return true
-}
-
-// HeaderLen is the length in bytes of the header that AppendHeader would make,
-// 0 if it would fail.
-func HeaderLen(k Kind, entries []Entry) int {
-	var s shape
-	for _, e := range entries {
-		if !s.add(k, e, math.MaxInt) {
-			return 0
-		}
-	}
-	if s.n == 0 {
-		return 0
-	}
-	return headerLen(s.n, s.layout)
-}
-
-// AppendHeader appends the header for entries to b. Errors wrap ErrOrder, and
-// nothing was appended. It allocates only to grow b. Short path.
-func AppendHeader(b []byte, k Kind, entries []Entry) ([]byte, error) {
-	var s shape
-	for i, e := range entries {
-		if !s.add(k, e, math.MaxInt) {
-			return b, fmt.Errorf("gather header: entry %d of %d (%v %d, %d bytes): %w", i, len(entries), k, e.At, e.Size, ErrOrder)
-		}
-	}
-	if s.n == 0 {
-		return b, fmt.Errorf("gather header: %w: there are none", ErrOrder)
-	}
-	return s.append(b, k, entries), nil
 }
 
 // append appends the header for entries, whose shape is s.

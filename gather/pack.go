@@ -39,7 +39,6 @@ type Packer struct {
 	entries   []Entry
 	pieces    []Piece
 	header    []byte
-	bytes     int
 }
 
 // NewPacker returns a Packer for gathers of kind k. Registered messages of at
@@ -62,7 +61,7 @@ func NewPacker(k Kind, l Limits, threshold int) *Packer {
 // gather can hold: ErrTooLarge or ErrOrder. Short path: no allocation once the
 // buffers have grown.
 func (p *Packer) Pack(msgs []Message) (n int, err error) {
-	p.entries, p.pieces, p.header, p.bytes = p.entries[:0], p.pieces[:0], p.header[:0], 0
+	p.entries, p.pieces, p.header = p.entries[:0], p.pieces[:0], p.header[:0]
 	if len(msgs) == 0 {
 		return 0, nil
 	}
@@ -99,16 +98,9 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	}
 	p.header = s.append(p.header, p.kind, p.entries)
 	p.pieces[0].Data = p.header
-	p.bytes = len(p.header) + body
 	return s.n, nil
 }
 
 // Pieces is the payload of the gather packed last, header first. Valid until the
 // next Pack.
 func (p *Packer) Pieces() []Piece { return p.pieces }
-
-// Bytes is its length.
-func (p *Packer) Bytes() int { return p.bytes }
-
-// Kind is the kind of its header.
-func (p *Packer) Kind() Kind { return p.kind }

@@ -7,7 +7,6 @@ import "encoding/binary"
 type Header struct {
 	raw    []byte // our own copy of the entries
 	base   walk   // before the first entry
-	body   uint64 // bytes of all segments
 	n      int
 	length int // of the header
 	kind   Kind
@@ -17,14 +16,8 @@ type Header struct {
 // Count is the number of segments, 0 before a successful Parse.
 func (h *Header) Count() int { return h.n }
 
-// Kind is what the entries carry.
-func (h *Header) Kind() Kind { return h.kind }
-
 // Len is the length of the header in the payload in bytes, a multiple of 8.
 func (h *Header) Len() int { return h.length }
-
-// Body is the number of bytes of all segments.
-func (h *Header) Body() uint64 { return h.body }
 
 // Parse reads the header at the front of a payload, given as the parts in which
 // it lies, and checks it against the payload's length. It copies what it checks:
@@ -71,7 +64,7 @@ func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	if body != total-uint64(length) {
 		return &HeaderError{-1, "sizes do not add up to the payload"}
 	}
-	h.n, h.layout, h.base, h.body, h.length = n, l, w, body, length
+	h.n, h.layout, h.base, h.length = n, l, w, length
 	return nil
 }
 

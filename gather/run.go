@@ -16,7 +16,7 @@ func widthCode(width int) layout { return layout(width >> 1) }
 
 // AppendRun appends to b the header of n segments, 1 to MaxCount, numbered from
 // base on, which must not pass 2^64-1. sizes is where in it the sizes stand, little-endian and
-// width bytes each, for the caller to fill in: what AppendHeader makes of such
+// width bytes each, for the caller to fill in: what a Packer makes of such
 // entries, without them. Allocates only to grow b. Short path.
 func AppendRun(b []byte, base uint64, n, width int) (header, sizes []byte) {
 	at := len(b)

@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 			es[i] = Entry{At: base + uint64(i), Size: uint32(rng.IntN(most + 1))}
 			or |= es[i].Size
 		}
-		want, err := AppendHeader(nil, Seq, es)
+		want, err := appendHeader(nil, Seq, es)
 		require.NoError(t, err)
 		width := RunWidth(or)
 		require.Equal(t, len(want), RunLen(len(es), width))

@@ -81,17 +81,8 @@ func (s *Splitter) Next() bool {
 // Err is why Next or an access failed: ErrReleased, or what Open returned.
 func (s *Splitter) Err() error { return s.err }
 
-// Count is the number of segments.
-func (s *Splitter) Count() int { return s.h.Count() }
-
-// Header is the parsed header.
-func (s *Splitter) Header() *Header { return &s.h }
-
 // Entry describes the current segment.
 func (s *Splitter) Entry() Entry { return s.cur }
-
-// Index is the number of the current segment.
-func (s *Splitter) Index() int { return s.index }
 
 // Bytes is the current segment in place. ok is false if it lies in two or three
 // parts (see Parts, Copy) or if the lease has ended (see Err). The bytes are the

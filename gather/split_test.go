@@ -11,7 +11,7 @@ import (
 
 // gathered is a payload of kind k with es in it, segment i filled with seed i.
 func gathered(t testing.TB, k Kind, es []Entry) []byte {
-	b, err := AppendHeader(nil, k, es)
+	b, err := appendHeader(nil, k, es)
 	require.NoError(t, err)
 	for i, e := range es {
 		b = append(b, testutil.Payload(int(e.Size), uint64(i), 0)...)
@@ -28,11 +28,11 @@ func TestSplitParts(t *testing.T) {
 	for i := 0; i <= len(p); i++ {
 		for j := i; j <= len(p); j++ {
 			require.NoError(t, s.Open(Seq, nil, p[:i], p[i:j], p[j:]))
-			require.Equal(t, len(es), s.Count())
-			at := s.Header().Len()
+			require.Equal(t, len(es), s.h.Count())
+			at := s.h.Len()
 			for k := range es {
 				require.True(t, s.Next())
-				require.Equal(t, k, s.Index())
+				require.Equal(t, k, s.index)
 				require.Equal(t, es[k], s.Entry())
 				n := int(es[k].Size)
 				end := at + n
@@ -164,7 +164,7 @@ func FuzzSplit(f *testing.F) {
 		if s.Open(Dest, nil, p[:a], p[a:b], p[b:]) != nil {
 			return
 		}
-		n := s.Header().Len()
+		n := s.h.Len()
 		for s.Next() {
 			size := int(s.Entry().Size)
 			dst := make([]byte, size)

@@ -44,7 +44,12 @@ func FuzzControl(f *testing.F) {
 			n := min(int(script[4]), len(script)-5)
 			evil.poll()
 			_, _ = evil.ch.ring.Progress(true) // takes credit, looks at nothing
-			for evil.ch.ring.Drop() == nil {
+			for {
+				l, _, ok, _ := evil.ch.ring.Lease()
+				if !ok {
+					break
+				}
+				_ = l.Release()
 			}
 			if !evil.ch.send(Kind(script[0]), makeID(int(script[1]), uint16(script[2])), uint32(script[3]), script[5:5+n]) {
 				// A read of what is not there has taken the endpoint down.

@@ -40,7 +40,8 @@ func attack(tb testing.TB, script []byte) (victim *side) {
 			p := gather.NewPacker(gather.Seq, liar.ch.ring.GatherLimits(eager.Envelope{}), -1)
 			half := len(data) / 2
 			if _, err := p.Pack([]gather.Message{{Data: data[:half], At: seq}, {Data: data[half:], At: seq + uint64(at)}}); err == nil {
-				_, _, _ = liar.ch.ring.SendVec(eager.Envelope{Kind: kindGather + at&1}, p.Pieces())
+				_, _, _ = liar.ch.ring.StageVec(eager.Envelope{Kind: kindGather + at&1}, p.Pieces())
+				_, _ = liar.ch.ring.Flush()
 			}
 		case kind == 6: // an advert, for a message that the victim is about to send
 			w := rdv.Want{Pos: seq + uint64(at&3) - 1, Tag: uint32(at & 4), Note: uint32(at&8)<<28 | uint32(at>>4)}
