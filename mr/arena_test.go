@@ -172,13 +172,12 @@ func pieces(t *testing.T, d *Domain, rails []*rail) {
 			require.NoError(t, err)
 			testutil.Fill(ps[i].Bytes(), uint64(i), 0)
 		}
-		k, err := ps[1].RemoteKey()
+		k, err := pieceKey(ps[1])
 		require.NoError(t, err)
 		require.EqualValues(t, n, k.Len)
 		require.Equal(t, fabric.Addr(ps[1].Bytes()), k.Addr)
 		for i, x := range rails {
-			rk, err := k.On(uint8(i + 1))
-			require.NoError(t, err)
+			rk := on(&k, uint8(i+1))
 			if x.local == nil {
 				x.connect(t)
 			}
@@ -198,8 +197,6 @@ func pieces(t *testing.T, d *Domain, rails []*rail) {
 		for _, p := range ps {
 			require.NoError(t, a.Free(p))
 			_, err = p.SGE(0, 0, 1)
-			require.ErrorIs(t, err, ErrFreed)
-			_, err = p.RemoteKey()
 			require.ErrorIs(t, err, ErrFreed)
 		}
 	}
@@ -221,7 +218,7 @@ func TestArenaMisuse(t *testing.T) {
 	require.ErrorIs(t, other.Free(p), ErrFreed)
 	require.ErrorIs(t, a.Free(Piece{}), ErrFreed)
 	require.Nil(t, Piece{}.Bytes())
-	require.Equal(t, 100, p.Len())
+	require.Equal(t, 100, p.n)
 	require.NoError(t, a.Free(p))
 	again, err := a.Alloc(100, offheap.Rings)
 	require.NoError(t, err)
@@ -269,7 +266,7 @@ func TestLargePieceHeldByAPeer(t *testing.T) {
 	a := newArena(t, d, ArenaOptions{Slab: 16 << 10})
 	p, err := a.Alloc(10<<10, offheap.Rings)
 	require.NoError(t, err)
-	k, err := p.RemoteKey()
+	k, err := pieceKey(p)
 	require.NoError(t, err)
 	mem, held, err := d.Resolve(k.Ref, k.Addr, k.Len, fabric.AccessRemoteWrite)
 	require.NoError(t, err)
@@ -290,7 +287,7 @@ func TestHugePagesFallBack(t *testing.T) {
 		before := offheap.InUse(offheap.Arenas)
 		p, err := a.Alloc(100<<10, offheap.Regions)
 		require.NoError(t, err)
-		kind := p.slab.reg.Kind()
+		kind := p.slab.reg.kind
 		t.Log(kind)
 		if small {
 			require.Equal(t, offheap.Small, kind)
@@ -298,10 +295,9 @@ func TestHugePagesFallBack(t *testing.T) {
 		require.EqualValues(t, offheap.HugePage, offheap.InUse(offheap.Arenas)-before)
 		require.Zero(t, p.slab.reg.Key().Addr%uint64(offheap.PageSize))
 		testutil.Fill(p.Bytes(), 3, 0)
-		k, err := p.RemoteKey()
+		k, err := pieceKey(p)
 		require.NoError(t, err)
-		rk, err := k.On(1)
-		require.NoError(t, err)
+		rk := on(&k, 1)
 		require.NoError(t, rails[0].access(t, fabric.OpRead, rk, k.Addr, 1<<16))
 		require.NoError(t, testutil.Verify(rails[0].local.Bytes(), 3, 0))
 		require.NoError(t, a.Free(p))
@@ -319,7 +315,7 @@ func TestArenaAllocatesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = p.SGE(0, 0, 1); err != nil || len(p.Bytes()) != p.Len() {
+			if _, err = p.SGE(0, 0, 1); err != nil || len(p.Bytes()) != p.n {
 				t.Fatal(err)
 			}
 			ps[i] = p

@@ -113,13 +113,6 @@ func (c *Cache) Acquire(mem []byte, access fabric.Access) (Lease, error) {
 	return c.miss(mem, access)
 }
 
-// Covers reports whether Acquire of mem would hit, for estimates of cost. It
-// changes nothing.
-func (c *Cache) Covers(mem []byte, access fabric.Access) bool {
-	e := c.find(fabric.Addr(mem), uint64(len(mem)))
-	return e != nil && e.access&access == access
-}
-
 // lease counts a user of e.
 func (c *Cache) lease(e *entry) Lease {
 	if e.refs == 0 {

@@ -117,12 +117,12 @@ func cacheModel(t *testing.T, d *Domain, rails []*rail) {
 						poor = poor || s.e.access&access != access
 					}
 				}
-				covers := c.Covers(mem, access)
+				covered := covers(c, mem, access)
 				before := c.stats
 				l, err := c.Acquire(mem, access)
 				if err != nil {
 					require.ErrorIs(t, err, ErrLimit)
-					require.False(t, covers)
+					require.False(t, covered)
 					limits++
 					if len(outs) > 0 {
 						release(rng.IntN(len(outs)))
@@ -130,7 +130,7 @@ func cacheModel(t *testing.T, d *Domain, rails []*rail) {
 					break
 				}
 				hit := c.stats.Hits > before.Hits
-				require.Equal(t, covers, hit)
+				require.Equal(t, covered, hit)
 				if !inside || !enough {
 					require.False(t, hit)
 				} else if !poor {
@@ -176,7 +176,7 @@ func cacheModel(t *testing.T, d *Domain, rails []*rail) {
 			}
 			for _, o := range outs {
 				require.True(t, o.Live())
-				require.Equal(t, o.access, o.reg.Access()&o.access)
+				require.Equal(t, o.access, o.reg.key.Rights&o.access)
 				s, err := o.SGE(0, o.mem)
 				require.NoError(t, err)
 				require.Equal(t, fabric.NewSGE(o.mem, o.reg.LKey(0)), s)
@@ -209,8 +209,7 @@ func move(t *testing.T, rng *rand.Rand, o out, bufs [][]byte, rails []*rail) {
 	k, err := o.RemoteKey(o.mem)
 	require.NoError(t, err)
 	require.Equal(t, [2]uint64{fabric.Addr(o.mem), uint64(len(o.mem))}, [2]uint64{k.Addr, k.Len})
-	rk, err := k.On(uint8(i + 1))
-	require.NoError(t, err)
+	rk := on(&k, uint8(i+1))
 	if !(o.access&fabric.AccessRemoteWrite != 0 && o.access&fabric.AccessLocalWrite != 0) {
 		if o.access&fabric.AccessRemoteRead != 0 {
 			require.NoError(t, x.access(t, fabric.OpRead, rk, k.Addr, len(o.mem)))
@@ -441,11 +440,11 @@ func TestCacheOnALinkThatRefuses(t *testing.T) {
 	require.NoError(t, err)
 	r, err := c.Acquire(b, fabric.AccessRemoteRead)
 	require.NoError(t, err)
-	require.Equal(t, fabric.AccessRemoteRead, r.reg.Access())
+	require.Equal(t, fabric.AccessRemoteRead, r.reg.key.Rights)
 	c.check(t)
 	require.NoError(t, c.Release(r))
-	require.False(t, c.Covers(b, fabric.AccessRemoteRead), "it did not fit into the index")
-	require.True(t, c.Covers(b[2048:], fabric.AccessLocalWrite))
+	require.False(t, covers(c, b, fabric.AccessRemoteRead), "it did not fit into the index")
+	require.True(t, covers(c, b[2048:], fabric.AccessLocalWrite))
 	require.NoError(t, c.Release(w))
 	require.NoError(t, c.Invalidate(fabric.Addr(b), 4096))
 	r, err = c.Acquire(b, fabric.AccessRemoteRead)

@@ -2,9 +2,8 @@
 // until when.
 //
 // A [Domain] is the set of links that memory is registered with, called rails
-// here, and the table of what is registered. [Domain.Alloc], [Domain.Register]
-// and [Domain.RegisterForeign] make a [Registration], visible on all rails at
-// once.
+// here, and the table of what is registered. [Domain.Alloc] and [Domain.Register]
+// make a [Registration], visible on all rails at once.
 //
 // # Keys, and who enforces them
 //
@@ -69,7 +68,6 @@
 // # Files
 //
 //	domain.go        Domain, Rail: registering, resolving
-//	mapped_*.go      is foreign memory mapped
 //	registration.go  Registration: holds, closing
 //	linger.go        what peers still use when it is closed
 //	table.go         slots and epochs

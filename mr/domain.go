@@ -3,7 +3,6 @@ package mr
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 
 	"github.com/seed33544411/rma/fabric"
@@ -92,23 +91,6 @@ func (d *Domain) Register(mem []byte, access fabric.Access) (*Registration, erro
 	r := &Registration{dom: d, owner: -1, mem: mem[:len(mem):len(mem)], pin: new(runtime.Pinner)}
 	r.pin.Pin(&mem[0]) // does nothing for memory outside the Go heap
 	return d.enter(r, access)
-}
-
-// RegisterForeign registers n bytes at addr that a mapping of somebody else
-// (mmap, a C library, a device) put there. The range must stay mapped, with the
-// protection that access needs, until the registration is closed. That all of
-// it is mapped now is checked (ErrNotMapped); memory of the Go heap is for
-// Register.
-func (d *Domain) RegisterForeign(addr uint64, n int, access fabric.Access) (*Registration, error) {
-	page := uint64(offheap.PageSize)
-	if n <= 0 || addr == 0 || uint64(n) > math.MaxInt-2*page || addr > uint64(^uintptr(0))-uint64(n)-page {
-		return nil, fmt.Errorf("mr: register %d bytes at %#x: %w", n, addr, ErrSize)
-	}
-	mem := fabric.BytesAt(addr, n)
-	if err := mapped(addr, n); err != nil {
-		return nil, fmt.Errorf("mr: register %d bytes at %#x: %w (%w)", n, addr, ErrNotMapped, err)
-	}
-	return d.enter(&Registration{dom: d, owner: -1, mem: mem}, access)
 }
 
 // enter registers r.mem with the rails that do not know it yet, and enters it

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
@@ -25,8 +24,7 @@ func reach(t *testing.T, r *Registration, rails []*rail) {
 	require.NoError(t, err)
 	n := min(len(r.Bytes()), 5000)
 	for i, x := range rails {
-		rk, err := k.On(uint8(i + 1))
-		require.NoError(t, err)
+		rk := on(&k, uint8(i+1))
 		if x.local == nil {
 			x.connect(t)
 		}
@@ -47,8 +45,7 @@ func refused(t *testing.T, k Key, mem []byte, addr uint64, rails []*rail) {
 		if x.local == nil {
 			x.connect(t)
 		}
-		rk, err := k.On(uint8(i + 1))
-		require.NoError(t, err)
+		rk := on(&k, uint8(i+1))
 		require.ErrorIs(t, x.access(t, fabric.OpWrite, rk, addr, 64), fabric.ErrRemoteAccess)
 		require.NoError(t, testutil.Verify(mem, 99, 0))
 	}
@@ -60,9 +57,9 @@ func oneRegistration(t *testing.T, d *Domain, rails []*rail) {
 	for what, register := range map[string]func() (*Registration, error){
 		"alloc": func() (*Registration, error) { return d.Alloc(100000, fabric.AccessAll, offheap.Scratch) },
 		"go":    func() (*Registration, error) { return d.Register(make([]byte, 8000), fabric.AccessAll) },
-		"foreign": func() (*Registration, error) {
+		"off the heap": func() (*Registration, error) {
 			m := testutil.Scratch(t, 3*offheap.PageSize)
-			return d.RegisterForeign(fabric.Addr(m)+100, 2*offheap.PageSize, fabric.AccessAll)
+			return d.Register(m[100:][:2*offheap.PageSize], fabric.AccessAll)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -213,27 +210,12 @@ func TestWhatCannotBeRegistered(t *testing.T) {
 	d, rails := open(t, "sim", "tcp")
 	_, err := d.Register(nil, 0)
 	require.ErrorIs(t, err, ErrSize)
-	for _, n := range []int{0, -1, math.MaxInt} {
-		_, err = d.RegisterForeign(4096, n, 0)
-		require.ErrorIs(t, err, ErrSize)
-	}
 	for _, n := range []int{-1, math.MaxInt} {
 		_, err = d.Alloc(n, 0, offheap.Scratch)
 		require.Error(t, err)
 	}
-	m, err := unix.Mmap(-1, 0, 4*offheap.PageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	require.NoError(t, err)
-	addr := fabric.Addr(m)
-	require.NoError(t, unix.Munmap(m)) // a hole, or somebody's who came just now
 	own := testutil.Scratch(t, 2*offheap.PageSize)
 	require.Equal(t, 0, int(fabric.Addr(own))%offheap.PageSize)
-	if _, err = d.RegisterForeign(addr, offheap.PageSize, 0); err != nil {
-		require.ErrorIs(t, err, ErrNotMapped)
-	}
-	_, err = d.RegisterForeign(4096, 100, 0) // the kernel keeps the first pages empty
-	require.ErrorIs(t, err, ErrNotMapped)
-	_, err = d.RegisterForeign(0, 100, 0)
-	require.ErrorIs(t, err, ErrSize)
 
 	r, err := d.Register(own, fabric.AccessAll)
 	require.NoError(t, err)

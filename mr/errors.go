@@ -43,9 +43,6 @@ var (
 	// ErrSize says that a size is not possible.
 	ErrSize = errors.New("invalid size")
 
-	// ErrNotMapped says that an address range is not, or not all, mapped.
-	ErrNotMapped = errors.New("address range is not mapped")
-
 	// ErrClosed says that the domain, arena or cache is closed.
 	ErrClosed = fabric.ErrClosed
 )

@@ -127,14 +127,6 @@ func (k *Key) Check(addr, n uint64, need fabric.Access) error {
 	return nil
 }
 
-// On returns the key as rail number n takes it. The error wraps ErrNoRail.
-func (k *Key) On(n uint8) (fabric.RemoteKey, error) {
-	if n >= MaxRails || k.Rails>>n&1 == 0 {
-		return fabric.RemoteKey{}, k.refuse(k.Addr, k.Len, 0, ErrNoRail)
-	}
-	return fabric.RemoteKey{Addr: k.Addr, Len: k.Len, RKey: k.RKeys[n]}, nil
-}
-
 func (k *Key) refuse(addr, n uint64, need fabric.Access, err error) error {
 	return &KeyError{Ref: k.Ref, Addr: addr, Len: n, Need: need, Err: err}
 }

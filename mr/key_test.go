@@ -107,13 +107,6 @@ func TestKeyCheck(t *testing.T) {
 		_, err := k.Slice(c[0], c[1])
 		require.ErrorIs(t, err, ErrBounds)
 	}
-	on, err := k.On(2)
-	require.NoError(t, err)
-	require.Equal(t, fabric.RemoteKey{Addr: 1000, Len: 100, RKey: 77}, on)
-	for _, n := range []uint8{0, 1, 3, MaxRails, 255} {
-		_, err = k.On(n)
-		require.ErrorIs(t, err, ErrNoRail)
-	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if k.Check(1000, 100, fabric.AccessRemoteRead) != nil {
 			t.Fatal("refused")

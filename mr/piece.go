@@ -14,15 +14,12 @@ type Piece struct {
 	slot uint32
 }
 
-// Len is the size asked for, in bytes.
-func (p Piece) Len() int { return p.n }
-
 // Live reports whether the piece has not been freed.
 func (p Piece) Live() bool {
 	return p.slab != nil && p.slot < uint32(len(p.slab.slots)) && p.slab.slots[p.slot]>>linkBits == p.gen
 }
 
-// Bytes is the memory, Len bytes long; nil once the piece has been freed.
+// Bytes is the memory, as long as was asked for; nil once the piece has been freed.
 // Slices taken before that are not watched: see ArenaOptions.Poison.
 func (p Piece) Bytes() []byte {
 	if !p.Live() {
@@ -42,15 +39,4 @@ func (p Piece) SGE(rail, off, n int) (fabric.SGE, error) {
 		return fabric.SGE{}, ErrBounds
 	}
 	return p.slab.reg.SGE(rail, int(p.slot)*p.slab.size+off, n)
-}
-
-// RemoteKey is what peers need to reach the piece, and holders of the key are
-// held to its bounds by Key.Check. The target enforces those of the slab, and
-// the key outlives the piece: memory that must not be reached after it was
-// given back gets a registration of its own. The error is ErrFreed.
-func (p Piece) RemoteKey() (Key, error) {
-	if !p.Live() {
-		return Key{}, ErrFreed
-	}
-	return p.slab.reg.key.Slice(uint64(p.slot)*uint64(p.slab.size), uint64(p.n))
 }

@@ -46,12 +46,6 @@ func (r *Registration) Bytes() []byte {
 // Key is what peers need to reach the memory.
 func (r *Registration) Key() Key { return r.key }
 
-// Access is the rights given at registration.
-func (r *Registration) Access() fabric.Access { return r.key.Rights }
-
-// Kind says which pages Alloc found. Small for memory that others provided.
-func (r *Registration) Kind() offheap.Kind { return r.kind }
-
 // LKey is the local key for the rail with that index in NewDomain's list.
 func (r *Registration) LKey(rail int) uint32 { return r.lkeys[rail] }
 

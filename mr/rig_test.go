@@ -18,6 +18,22 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // patience is for what must happen soon, on a machine that others keep busy.
 const patience = testutil.Limit
 
+// on is the key as rail number n takes it.
+func on(k *Key, n uint8) fabric.RemoteKey {
+	return fabric.RemoteKey{Addr: k.Addr, Len: k.Len, RKey: k.RKeys[n]}
+}
+
+// pieceKey is what peers need to reach a piece of an arena.
+func pieceKey(p Piece) (Key, error) {
+	return p.slab.reg.key.Slice(uint64(p.slot)*uint64(p.slab.size), uint64(p.n))
+}
+
+// covers reports whether Acquire of mem would hit.
+func covers(c *Cache, mem []byte, access fabric.Access) bool {
+	e := c.find(fabric.Addr(mem), uint64(len(mem)))
+	return e != nil && e.access&access == access
+}
+
 // rail is one link of the domain under test, and a peer that is connected.
 type rail struct {
 	tb        testing.TB // that opened it
