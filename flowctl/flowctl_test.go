@@ -152,7 +152,7 @@ func TestWhenCreditIsDue(t *testing.T) {
 	require.True(t, r.Due(false), "a changed sleep bit is news")
 	require.Equal(t, uint64(9), r.Word())
 	require.False(t, r.Due(true))
-	require.True(t, r.Sleeping())
+	require.True(t, r.sleep)
 	r.SetSleep(false)
 	require.True(t, r.Due(false))
 	require.Equal(t, uint64(8), r.Word())

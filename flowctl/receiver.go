@@ -68,6 +68,3 @@ func (r *Receiver) Word() uint64 {
 
 // SetSleep sets or clears the sleep bit of words to come.
 func (r *Receiver) SetSleep(on bool) { r.sleep = on }
-
-// Sleeping is the bit as set last.
-func (r *Receiver) Sleeping() bool { return r.sleep }

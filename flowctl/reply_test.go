@@ -62,7 +62,7 @@ func exploreReplies(g Geometry, wait bool, total int) (int, error) {
 					if err := y.side[1-i].s.Apply(y.side[i].r.Word()); err != nil {
 						return len(seen), err
 					}
-					if err := y.side[1-i].s.Complete(y.side[1-i].s.Credit()); err != nil {
+					if err := y.side[1-i].s.Complete(y.side[1-i].s.credit); err != nil {
 						return len(seen), err
 					}
 				}

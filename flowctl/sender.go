@@ -90,8 +90,5 @@ func (s *Sender) PeerSleeps() bool { return s.sleep }
 // Head is the position after the last block handed out.
 func (s *Sender) Head() uint64 { return s.head }
 
-// Credit is the reader's cursor as far as it is known here.
-func (s *Sender) Credit() uint64 { return s.credit }
-
 // Done is the position up to which local writes are known to be complete.
 func (s *Sender) Done() uint64 { return s.done }

@@ -124,13 +124,3 @@ func (b *Batch) Bytes() (s int64) {
 	}
 	return s
 }
-
-// Uniform returns n registered messages of one size with known, registered
-// destinations: the batches that are usually reasoned about.
-func Uniform(n int, size int64) []Message {
-	ms := make([]Message, n)
-	for i := range ms {
-		ms[i] = Message{Size: size, Flags: Registered | DestRegistered}
-	}
-	return ms
-}

@@ -165,11 +165,11 @@ func TestAddedTerms(t *testing.T) {
 func TestGatherIsCutAtItsLimits(t *testing.T) {
 	t.Parallel()
 	p, l := thesis(t), usual()
-	b := &Batch{Messages: Uniform(64, 1000), Limits: l}
+	b := &Batch{Messages: uniform(64, 1000), Limits: l}
 	c, err := p.Cost(b, Gather)
 	require.NoError(t, err)
 	require.Equal(t, 5, c.Ops, "15 pieces each beside the header")
-	b.Messages = Uniform(64, 200)
+	b.Messages = uniform(64, 200)
 	c, _ = p.Cost(b, Gather)
 	require.Equal(t, 1, c.Ops, "staged messages share a piece")
 	b.Limits.GatherMax = 216*10 + 16
@@ -200,7 +200,7 @@ func TestFeasible(t *testing.T) {
 	l.GatherMax = 0
 	require.ErrorIs(t, p.Feasible(&l, reg, Scatter), ErrScatterOff)
 	require.ErrorIs(t, p.Feasible(&l, reg, Mode(7)), ErrInfeasible)
-	require.Zero(t, p.Modes(&l, reg))
+	require.Zero(t, modesOf(p, &l, reg))
 	_, err := p.Choose(&Batch{Messages: []Message{reg}, Limits: l})
 	require.ErrorIs(t, err, ErrInfeasible)
 }
@@ -268,6 +268,6 @@ func times(t *testing.T, p *Params, k float64) *Params {
 }
 
 func TestCostAllocatesNothing(t *testing.T) {
-	p, b := thesis(t), &Batch{Messages: Uniform(64, 64), Limits: usual()}
+	p, b := thesis(t), &Batch{Messages: uniform(64, 64), Limits: usual()}
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = p.Choose(b) }))
 }

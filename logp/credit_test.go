@@ -102,13 +102,13 @@ func TestStallsByHand(t *testing.T) {
 		n     int
 		turns float64
 	}{{56, 0}, {57, 1}, {88, 1}, {89, 2}, {120, 2}, {128, 3}} {
-		cost, err := p.Cost(&Batch{Messages: Uniform(c.n, 64), Limits: l}, Eager)
+		cost, err := p.Cost(&Batch{Messages: uniform(c.n, 64), Limits: l}, Eager)
 		require.NoError(t, err)
 		require.InDelta(t, c.turns*trip, cost.Terms[TermCredit], 1e-6, "%d messages", c.n)
 	}
 	// While credit is on its way the receiver works on 24 blocks.
 	p.Or = line(t, 30, 0, 0)
-	cost, err := p.Cost(&Batch{Messages: Uniform(88, 64), Limits: l}, Eager)
+	cost, err := p.Cost(&Batch{Messages: uniform(88, 64), Limits: l}, Eager)
 	require.NoError(t, err)
 	require.InDelta(t, trip-24*30, cost.Terms[TermCredit], 1e-6)
 	// Operations of 25 blocks: two fill the window, and only then is credit due.

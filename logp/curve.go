@@ -135,18 +135,6 @@ func (c Curve) Points() []Point {
 	return append([]Point(nil), c.d.points...)
 }
 
-// Monotone says whether the curve never falls.
-func (c Curve) Monotone() bool {
-	if c.d != nil {
-		for _, n := range c.d.nodes {
-			if n.slope < 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Confidence returns the confidence at m: linear between points, that of the
 // nearest end point outside of them, halved per octave beyond the last. 0 where
 // unknown.

@@ -130,7 +130,7 @@ func TestFitMonotone(t *testing.T) {
 		}
 		c, err := FitMonotone(ps)
 		require.NoError(t, err)
-		require.True(t, c.Monotone())
+		require.True(t, monotone(c))
 		again, err := FitMonotone(c.Points())
 		require.NoError(t, err)
 		for i, p := range again.Points() { // a fit is its own fit

@@ -75,7 +75,7 @@
 //	batch.go    Message, Limits, Batch; feasible.go: which mode can carry what
 //	cost.go     Term, Cost, and the formulas above
 //	choose.go   Decision, Choose: the best single mode
-//	plan.go     Plan, Part, CheckParts, PlanCost
+//	plan.go     Plan, Part, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
 //	direct.go   Direct: a message that is written to a destination known before
 //	switch.go   Switches: the sizes at which the best mode changes

@@ -29,9 +29,9 @@ func ExampleCurve_At() {
 func ExampleParams_Choose() {
 	p := params()
 	for _, b := range []logp.Batch{
-		{Messages: logp.Uniform(1, 8), Limits: limits()},
-		{Messages: logp.Uniform(16, 64), Limits: limits()},
-		{Messages: logp.Uniform(1, 1<<20), Limits: limits()},
+		{Messages: uniform(1, 8), Limits: limits()},
+		{Messages: uniform(16, 64), Limits: limits()},
+		{Messages: uniform(1, 1<<20), Limits: limits()},
 	} {
 		d, _ := p.Choose(&b)
 		fmt.Printf("%d x %d: %v, %.1f µs\n", len(b.Messages), b.Messages[0].Size, d.Mode, d.Costs[d.Mode].Total()/1000)
@@ -47,7 +47,7 @@ func ExamplePlanner_Plan() {
 	if err != nil {
 		panic(err)
 	}
-	b := logp.Batch{Messages: append(logp.Uniform(30, 64), logp.Uniform(2, 60<<10)...), Limits: limits()}
+	b := logp.Batch{Messages: append(uniform(30, 64), uniform(2, 60<<10)...), Limits: limits()}
 	plan, err := pl.Plan(&b)
 	if err != nil {
 		panic(err)
@@ -62,7 +62,7 @@ func ExamplePlanner_Plan() {
 
 func ExamplePlanner_Explain() {
 	pl, _ := logp.NewPlanner(params(), nil)
-	b := logp.Batch{Messages: append(logp.Uniform(30, 64), logp.Uniform(2, 60<<10)...), Limits: limits()}
+	b := logp.Batch{Messages: append(uniform(30, 64), uniform(2, 60<<10)...), Limits: limits()}
 	e, _ := pl.Explain(&b)
 	fmt.Print(e)
 	// Output:
@@ -92,7 +92,7 @@ func ExampleRefiner() {
 	p := params()
 	r, _ := logp.NewRefiner(p)
 	pl, _ := logp.NewPlanner(p, nil)
-	b := logp.Batch{Messages: logp.Uniform(16, 64), Limits: limits()}
+	b := logp.Batch{Messages: uniform(16, 64), Limits: limits()}
 	plan, _ := pl.Plan(&b)
 	took := 1.5 * plan.Total // measured: this link is slower than it was
 	for range 100 {
@@ -115,4 +115,14 @@ func ExampleParams_Switches() {
 	// Output:
 	// eager below 257 bytes, then gather
 	// gather below 31151 bytes, then scatter
+}
+
+// uniform returns n registered messages of one size with known, registered
+// destinations.
+func uniform(n int, size int64) []logp.Message {
+	ms := make([]logp.Message, n)
+	for i := range ms {
+		ms[i] = logp.Message{Size: size, Flags: logp.Registered | logp.DestRegistered}
+	}
+	return ms
 }

@@ -26,7 +26,7 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, e.Candidates, NumModes+1)
 		require.InEpsilon(t, 1+plan.Total, 1+e.Plan().Cost.Total(), 1e-9)
-		require.NoError(t, p.CheckParts(b, e.Plan().Parts))
+		require.NoError(t, checkParts(p, b, e.Plan().Parts))
 		for m := range Mode(NumModes) {
 			c := &e.Candidates[m]
 			want, err := p.Cost(rounded(b), m)
@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 				continue
 			}
 			require.Equal(t, want, c.Cost)
-			require.NoError(t, p.CheckParts(b, c.Parts))
+			require.NoError(t, checkParts(p, b, c.Parts))
 			again := p.PlanCost(rounded(b), c.Parts)
 			require.InEpsilon(t, 1+want.Total(), 1+again.Total(), 1e-9, "parts of the candidate")
 			require.Equal(t, want.Ops, again.Ops)
@@ -78,19 +78,19 @@ func TestExplainSaysWhy(t *testing.T) {
 		return e.Reason
 	}
 	require.Equal(t, "nothing to send", reason(&Batch{}))
-	require.Contains(t, reason(&Batch{Messages: Uniform(16, 64), Limits: usual()}), "one mode is cheapest: gather×16")
+	require.Contains(t, reason(&Batch{Messages: uniform(16, 64), Limits: usual()}), "one mode is cheapest: gather×16")
 	require.Contains(t, reason(&Batch{Messages: []Message{{Size: 5000}}, Limits: usual()}), "no other mode can carry everything")
-	b := &Batch{Messages: Uniform(16, 64), Limits: usual()}
+	b := &Batch{Messages: uniform(16, 64), Limits: usual()}
 	b.Messages[3].Flags |= Urgent
 	require.Contains(t, reason(b), "1 of them eager because urgent")
 	forced, err := NewPlanner(p, &PlannerConfig{Policy: Policy{Forced: true, Mode: Scatter}})
 	require.NoError(t, err)
-	e, err := forced.Explain(&Batch{Messages: Uniform(16, 64), Limits: usual()})
+	e, err := forced.Explain(&Batch{Messages: uniform(16, 64), Limits: usual()})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(e.Reason, "forced mode: scatter×16"), e.Reason)
 	free, err := NewPlanner(&Params{}, nil)
 	require.NoError(t, err)
-	e, err = free.Explain(&Batch{Messages: Uniform(2, 64), Limits: usual()})
+	e, err = free.Explain(&Batch{Messages: uniform(2, 64), Limits: usual()})
 	require.NoError(t, err)
 	require.Contains(t, e.Reason, "costs the same, and takes")
 }

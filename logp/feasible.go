@@ -34,13 +34,3 @@ func (l *Limits) staged(x Message) bool {
 func (l *Limits) copied(x Message) bool {
 	return x.Flags&Registered == 0 || l.EagerInPlace == 0 || x.Size < l.EagerInPlace
 }
-
-// Modes returns the modes that can carry x.
-func (p *Params) Modes(l *Limits, x Message) (s ModeSet) {
-	for m := range Mode(NumModes) {
-		if p.Feasible(l, x, m) == nil {
-			s = s.With(m)
-		}
-	}
-	return s
-}

@@ -249,23 +249,3 @@ func (l *fitLimits) bound(e Extra) Extra {
 	e.PerByte = min(max(e.PerByte, l[3]), MaxNS)
 	return e
 }
-
-// PredictionErrors returns the median and the 95th percentile of
-// |predicted/measured − 1| over the samples that mode m can carry, and their
-// number.
-func PredictionErrors(p *Params, m Mode, samples []Sample) (median, p95 float64, n int) {
-	var errs []float64
-	for _, s := range samples {
-		if !(s.NS > 0) || s.Batch.Validate() != nil {
-			continue
-		}
-		if c, err := p.Cost(s.Batch, m); err == nil {
-			errs = append(errs, math.Abs(c.Total()/s.NS-1))
-		}
-	}
-	if len(errs) == 0 {
-		return 0, 0, 0
-	}
-	slices.Sort(errs)
-	return errs[len(errs)/2], errs[(len(errs)-1)*95/100], len(errs)
-}

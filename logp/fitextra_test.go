@@ -11,7 +11,7 @@ import (
 func fitSamples(r *rand.Rand, truth *Params, m Mode, n int, noise float64) []Sample {
 	var out []Sample
 	for len(out) < n {
-		b := &Batch{Messages: Uniform(1<<r.IntN(8), 1+randSize(r)), Limits: plain()}
+		b := &Batch{Messages: uniform(1<<r.IntN(8), 1+randSize(r)), Limits: plain()}
 		c, err := truth.Cost(b, m)
 		if err != nil {
 			continue
@@ -46,8 +46,8 @@ func TestFitExtraFindsWhatIsMissing(t *testing.T) {
 				c, _ := truth.Cost(s.Batch, m)
 				fresh = append(fresh, Sample{s.Batch, c.Total()})
 			}
-			before, _, _ := PredictionErrors(p, m, fresh)
-			after, p95, n := PredictionErrors(&q, m, fresh)
+			before, _, _ := predictionErrors(p, m, fresh)
+			after, p95, n := predictionErrors(&q, m, fresh)
 			require.Equal(t, 60, n)
 			require.Less(t, after, 0.05, "%v: median error was %.2f", m, before)
 			require.Less(t, p95, 0.2)
@@ -84,10 +84,10 @@ func TestFitExtraStaysPositive(t *testing.T) {
 func TestFitExtraRefuses(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
-	good := &Batch{Messages: Uniform(1, 8), Limits: plain()}
+	good := &Batch{Messages: uniform(1, 8), Limits: plain()}
 	for _, ss := range [][]Sample{
 		nil, {{good, 0}}, {{good, math.NaN()}}, {{good, -1}}, {{&Batch{}, 5}},
-		{{&Batch{Messages: []Message{{Size: -1}}}, 5}}, {{&Batch{Messages: Uniform(1, 8)}, 5}},
+		{{&Batch{Messages: []Message{{Size: -1}}}, 5}}, {{&Batch{Messages: uniform(1, 8)}, 5}},
 	} {
 		_, err := FitExtra(p, Gather, ss)
 		require.ErrorIs(t, err, ErrParams)
@@ -99,6 +99,6 @@ func TestFitExtraRefuses(t *testing.T) {
 	require.NoError(t, err)
 	p.Extra[Gather] = e
 	require.InEpsilon(t, 5000, total(t, p, good, Gather), 0.02)
-	_, _, n := PredictionErrors(p, Gather, nil)
+	_, _, n := predictionErrors(p, Gather, nil)
 	require.Zero(t, n)
 }

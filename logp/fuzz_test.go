@@ -55,7 +55,7 @@ func FuzzPlan(f *testing.F) {
 				require.ErrorIs(t, err, ErrInfeasible)
 				some := false
 				for _, m := range b.Messages {
-					some = some || p.Modes(&b.Limits, m) == 0
+					some = some || modesOf(p, &b.Limits, m) == 0
 				}
 				require.True(t, some, "every message can go somehow, but there is no plan")
 			}
@@ -63,7 +63,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		require.False(t, math.IsNaN(plan.Total) || math.IsInf(plan.Total, 0))
 		total := plan.Total
-		require.NoError(t, p.CheckParts(b, plan.Parts))
+		require.NoError(t, checkParts(p, b, plan.Parts))
 		c := p.PlanCost(rounded(b), plan.Parts)
 		require.InEpsilon(t, 1+c.Total(), 1+total, 1e-9)
 		if pl.policy.free() {

@@ -18,7 +18,7 @@ func TestMemory(t *testing.T) {
 	with := *p
 	with.Memory = far
 	for m := range Mode(NumModes) {
-		for _, ms := range [][]Message{Uniform(1, 1<<21), Uniform(32, 1<<16), Uniform(512, 4096)} {
+		for _, ms := range [][]Message{uniform(1, 1<<21), uniform(32, 1<<16), uniform(512, 4096)} {
 			b := &Batch{Messages: ms, Limits: plain()}
 			c, err := with.Cost(b, m)
 			require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestSplitProperties(t *testing.T) {
 		near, far, err := c.Split(fixed)
 		require.NoError(t, err)
 		require.Zero(t, far.At(0))
-		require.True(t, near.Monotone())
+		require.True(t, monotone(near))
 		for _, q := range c.Points() {
 			require.LessOrEqual(t, far.At(q.Size), q.NS+fixed+1e-6)
 			off += math.Abs((near.At(q.Size)+far.At(q.Size)+fixed)/(q.NS+fixed) - 1)

@@ -11,7 +11,7 @@ func TestSenderSees(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
 	l := plain()
-	b := &Batch{Messages: Uniform(8, 64), Limits: l}
+	b := &Batch{Messages: uniform(8, 64), Limits: l}
 	copies := 0.0
 	if l.copied(b.Messages[0]) {
 		copies = 8 * p.C.At(64)
@@ -86,7 +86,7 @@ func TestObserverFollowsTheLink(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []float64{0.3, 1, 3} {
 		p := thesis(t)
-		b := &Batch{Messages: Uniform(2, 64), Limits: plain()}
+		b := &Batch{Messages: uniform(2, 64), Limits: plain()}
 		s := newSight(t, p)
 		d, err := p.Choose(b)
 		require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestObserverIgnoresOutliers(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(61, 1))
 	p := thesis(t)
-	b := &Batch{Messages: Uniform(2, 64), Limits: plain()}
+	b := &Batch{Messages: uniform(2, 64), Limits: plain()}
 	s := newSight(t, p)
 	d, err := p.Choose(b)
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestObserverIgnoresOutliers(t *testing.T) {
 func TestObserverThatBeganInABadTime(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
-	b := &Batch{Messages: Uniform(2, 64), Limits: plain()}
+	b := &Batch{Messages: uniform(2, 64), Limits: plain()}
 	s := newSight(t, p)
 	best := s.send(t, b, 1)
 	s.slow[best] = 6
@@ -178,7 +178,7 @@ func TestObserverThatBeganInABadTime(t *testing.T) {
 
 func TestObserverAllocatesNothing(t *testing.T) {
 	p := thesis(t)
-	b := &Batch{Messages: Uniform(64, 64), Limits: plain()}
+	b := &Batch{Messages: uniform(64, 64), Limits: plain()}
 	o, err := NewObserver(p)
 	require.NoError(t, err)
 	require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -71,7 +71,7 @@ func TestModeText(t *testing.T) {
 
 func TestBatchRefuses(t *testing.T) {
 	t.Parallel()
-	good := func() *Batch { return &Batch{Messages: Uniform(2, 8), Limits: usual()} }
+	good := func() *Batch { return &Batch{Messages: uniform(2, 8), Limits: usual()} }
 	require.NoError(t, good().Validate())
 	for i, change := range []func(*Batch){
 		func(b *Batch) { b.Messages[1].Size = -1 },

@@ -28,7 +28,7 @@ func rounded(b *Batch) *Batch {
 
 // checkPlan checks what every plan must satisfy.
 func checkPlan(tb testing.TB, p *Params, b *Batch, plan *Plan) {
-	require.NoError(tb, p.CheckParts(b, plan.Parts))
+	require.NoError(tb, checkParts(p, b, plan.Parts))
 	c := p.PlanCost(rounded(b), plan.Parts)
 	require.InEpsilon(tb, 1+c.Total(), 1+plan.Total, 1e-9, "%v: total", plan)
 	for _, q := range plan.Parts {
@@ -170,7 +170,7 @@ func brute(p *Params, b *Batch) float64 {
 			return
 		}
 		x := b.Messages[i]
-		modes := p.Modes(&b.Limits, x)
+		modes := modesOf(p, &b.Limits, x)
 		if x.Flags&Urgent != 0 && modes.Has(Eager) {
 			modes = ModeSet(0).With(Eager)
 		}
@@ -244,7 +244,7 @@ func TestPlanAgainstAllPartitions(t *testing.T) {
 func shapes() map[string]func(n int) *Batch {
 	r := rand.New(rand.NewPCG(99, 1))
 	return map[string]func(n int) *Batch{
-		"uniform": func(n int) *Batch { return &Batch{Messages: Uniform(n, 64), Limits: usual()} },
+		"uniform": func(n int) *Batch { return &Batch{Messages: uniform(n, 64), Limits: usual()} },
 		"heavy": func(n int) *Batch {
 			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
 			for i := range b.Messages {

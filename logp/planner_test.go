@@ -82,8 +82,8 @@ func TestCacheIsExact(t *testing.T) {
 func TestHashCollision(t *testing.T) {
 	t.Parallel()
 	pl := planner(t, typical(t))
-	a := &Batch{Messages: Uniform(3, 100), Limits: usual()}
-	b := &Batch{Messages: Uniform(5, 90000), Limits: usual()}
+	a := &Batch{Messages: uniform(3, 100), Limits: usual()}
+	b := &Batch{Messages: uniform(5, 90000), Limits: usual()}
 	_, err := pl.Plan(a)
 	require.NoError(t, err)
 	// Make every slot claim b's hash.
@@ -116,11 +116,11 @@ func TestHashTellsOrderAndLength(t *testing.T) {
 func TestSame(t *testing.T) {
 	t.Parallel()
 	for n := range 70 {
-		a := Uniform(n, 5)
-		require.True(t, same(a, Uniform(n, 5)))
-		require.False(t, same(a, Uniform(n+1, 5)))
+		a := uniform(n, 5)
+		require.True(t, same(a, uniform(n, 5)))
+		require.False(t, same(a, uniform(n+1, 5)))
 		for i := range a {
-			b := Uniform(n, 5)
+			b := uniform(n, 5)
 			b[i].Flags = 0
 			require.False(t, same(a, b))
 		}
@@ -131,7 +131,7 @@ func TestSetParamsForgets(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
 	pl := planner(t, p)
-	b := &Batch{Messages: Uniform(1, 100), Limits: usual()}
+	b := &Batch{Messages: uniform(1, 100), Limits: usual()}
 	plan, err := pl.Plan(b)
 	require.NoError(t, err)
 	first := plan.Total
@@ -185,7 +185,7 @@ func TestPlannerRefuses(t *testing.T) {
 	for range 2 { // a failure is not cached as a plan
 		_, err = pl.Plan(&Batch{Messages: []Message{{Size: -1}}, Limits: usual()})
 		require.ErrorIs(t, err, ErrBatch)
-		_, err = pl.Plan(&Batch{Messages: Uniform(1, 1)})
+		_, err = pl.Plan(&Batch{Messages: uniform(1, 1)})
 		require.ErrorIs(t, err, ErrInfeasible, "the zero limits permit nothing")
 	}
 }
@@ -204,7 +204,7 @@ func TestForcedMode(t *testing.T) {
 				continue
 			}
 			require.Equal(t, WhyForced, plan.Why)
-			require.NoError(t, p.CheckParts(b, plan.Parts))
+			require.NoError(t, checkParts(p, b, plan.Parts))
 			for _, q := range plan.Parts {
 				for _, i := range q.Messages {
 					if p.Feasible(&b.Limits, b.Messages[i], m) == nil {

@@ -72,7 +72,7 @@ func (r *Refiner) Params() Params { return r.p }
 // Observe takes note that batch b, moved in parts, took ns. It returns true when
 // Params has changed by it; hand them to Planner.SetParams then. Samples that
 // cannot be (negative, NaN, longer than MaxNS) and batches in which no mode makes
-// up most of the time are not learned from. Parts must pass CheckParts. It does
+// up most of the time are not learned from. Parts are those of a plan of b. It does
 // not allocate.
 func (r *Refiner) Observe(b *Batch, parts []Part, ns float64) bool {
 	t := tally{p: &r.p, b: b}

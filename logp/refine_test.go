@@ -28,7 +28,7 @@ func TestRefinerLearns(t *testing.T) {
 	for _, k := range []float64{0.6, 0.9, 1, 1.1, 1.7, 3} {
 		p := thesis(t)
 		p.G = 0 // of which the first is a credit that no factor covers
-		r, b := refiner(t, p), &Batch{Messages: Uniform(4, 500), Limits: plain()}
+		r, b := refiner(t, p), &Batch{Messages: uniform(4, 500), Limits: plain()}
 		truth := total(t, p, b, Gather)
 		for range 200 {
 			r.Observe(b, part(Gather, 4), k*truth)
@@ -56,7 +56,7 @@ func TestOneBadSampleHasNoWeight(t *testing.T) {
 	for range cases(300) {
 		p := thesis(t)
 		p.G = 0
-		r, b := refiner(t, p), &Batch{Messages: Uniform(4, 500), Limits: plain()}
+		r, b := refiner(t, p), &Batch{Messages: uniform(4, 500), Limits: plain()}
 		truth := total(t, p, b, Gather)
 		low, high := 1.0, 1.0 // of good samples, and the start
 		bad := rnd.IntN(50)
@@ -83,7 +83,7 @@ func TestChoiceComesBack(t *testing.T) {
 	for range 200 {
 		p := randParams(t, rnd)
 		p.Scale, p.Extra = [NumModes]float64{}, [NumModes]Extra{}
-		b := &Batch{Messages: Uniform(1+rnd.IntN(20), 1+randSize(rnd)%4000), Limits: plain()}
+		b := &Batch{Messages: uniform(1+rnd.IntN(20), 1+randSize(rnd)%4000), Limits: plain()}
 		d, err := p.Choose(b)
 		require.NoError(t, err)
 		// Only where the choice is not within the noise anyway.
@@ -120,7 +120,7 @@ func TestChoiceComesBack(t *testing.T) {
 func TestAvoidedModeIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
-	b := &Batch{Messages: Uniform(2, 200), Limits: plain()}
+	b := &Batch{Messages: uniform(2, 200), Limits: plain()}
 	d, err := p.Choose(b)
 	require.NoError(t, err)
 	require.Equal(t, Gather, d.Mode)
@@ -152,14 +152,14 @@ func TestRefinerRefuses(t *testing.T) {
 	t.Parallel()
 	p := thesis(t)
 	p.Scale[Eager] = 1.2
-	r, b := refiner(t, p), &Batch{Messages: Uniform(4, 500), Limits: plain()}
+	r, b := refiner(t, p), &Batch{Messages: uniform(4, 500), Limits: plain()}
 	for _, x := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), 2 * MaxNS} {
 		require.False(t, r.Observe(b, part(Eager, 4), x))
 	}
 	require.Equal(t, Learned{Factor: 1.2, Refused: 6}, r.Learned(Eager))
 	require.False(t, r.Observe(&Batch{}, nil, 5), "nothing was sent")
 	// Half eager, half gather: nobody is to blame.
-	b.Messages = Uniform(4, 1<<18)
+	b.Messages = uniform(4, 1<<18)
 	parts := []Part{{Eager, []int32{0, 1}}, {Gather, []int32{2, 3}}}
 	before := *r
 	r.Observe(b, parts, 1e6)
@@ -174,7 +174,7 @@ func TestRefinerRefuses(t *testing.T) {
 func TestRefinerPublishes(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(53, 1))
-	r, b := refiner(t, thesis(t)), &Batch{Messages: Uniform(4, 500), Limits: plain()}
+	r, b := refiner(t, thesis(t)), &Batch{Messages: uniform(4, 500), Limits: plain()}
 	truth := total(t, thesis(t), b, Eager)
 	changes := 0
 	for range 5000 { // ±20 % noise
@@ -197,7 +197,7 @@ func TestRefinerPublishes(t *testing.T) {
 }
 
 func TestObserveAllocatesNothing(t *testing.T) {
-	r, b := refiner(t, thesis(t)), &Batch{Messages: Uniform(64, 500), Limits: usual()}
+	r, b := refiner(t, thesis(t)), &Batch{Messages: uniform(64, 500), Limits: usual()}
 	parts := part(Eager, 64)
 	require.Zero(t, testing.AllocsPerRun(100, func() { r.Observe(b, parts, 1e5) }))
 }

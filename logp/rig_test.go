@@ -143,3 +143,35 @@ func randBatch(r *rand.Rand, n int) *Batch {
 	}
 	return b
 }
+
+// uniform returns n registered messages of one size with known, registered
+// destinations: the batches that are usually reasoned about.
+func uniform(n int, size int64) []Message {
+	ms := make([]Message, n)
+	for i := range ms {
+		ms[i] = Message{Size: size, Flags: Registered | DestRegistered}
+	}
+	return ms
+}
+
+// monotone says whether c never falls.
+func monotone(c Curve) bool {
+	if c.d != nil {
+		for _, n := range c.d.nodes {
+			if n.slope < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// modesOf returns the modes that can carry x.
+func modesOf(p *Params, l *Limits, x Message) (s ModeSet) {
+	for m := range Mode(NumModes) {
+		if p.Feasible(l, x, m) == nil {
+			s = s.With(m)
+		}
+	}
+	return s
+}

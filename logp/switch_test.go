@@ -15,7 +15,7 @@ func TestSwitches(t *testing.T) {
 		p, l := randParams(t, r), randLimits(r)
 		n := 1 + r.IntN(8)
 		choose := func(size int64) (Mode, bool) {
-			d, err := p.Choose(&Batch{Messages: Uniform(n, size), Limits: l})
+			d, err := p.Choose(&Batch{Messages: uniform(n, size), Limits: l})
 			return d.Mode, err == nil
 		}
 		ss := p.Switches(&l, n, Registered|DestRegistered, 1<<20)

@@ -48,7 +48,7 @@ var (
 )
 
 // KeyError is an access by key that was refused. It unwraps to what was wrong
-// (ErrStale, ErrBounds, ErrRights, ErrNoRail) and to fabric.ErrRemoteAccess,
+// (ErrStale, ErrBounds, ErrRights) and to fabric.ErrRemoteAccess,
 // which is what a link reports when its own check refuses.
 type KeyError struct {
 	Ref  Ref

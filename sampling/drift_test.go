@@ -45,12 +45,3 @@ func TestCompare(t *testing.T) {
 		require.Equal(t, x.Name == "os" && x.Size > 8, x.Drift, "%v", x)
 	}
 }
-
-// What was sampled is where learning starts.
-func TestRefinerStartsFromTheTables(t *testing.T) {
-	r := Result{Tables: same(Defaults("shm"))}
-	f, err := r.Refiner()
-	require.NoError(t, err)
-	require.Equal(t, r.Out(), f.Params())
-	require.Zero(t, f.Drift())
-}

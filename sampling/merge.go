@@ -60,15 +60,7 @@ func (t *Tables) known() bool {
 // Digest tells tables apart.
 type Digest [16]byte
 
-// Digest returns the digest of the tables, never zero.
-func (t *Tables) Digest() (d Digest) {
-	b, err := marshalTables(t)
-	if err != nil {
-		return d // cannot happen: Params are numbers; zero means "no profile"
-	}
-	return digestOf(b)
-}
-
+// digestOf returns the digest of marshalled tables, never zero.
 func digestOf(tables []byte) (d Digest) {
 	sum := sha256.Sum256(tables)
 	copy(d[:], sum[:])
@@ -142,14 +134,6 @@ func (r *Result) Out() logp.Params {
 		return r.Forward
 	}
 	return r.Backward
-}
-
-// Refiner returns what goes on learning from completed batches of this side,
-// starting from Out: with bounded weight, and with a flag for drift, on which
-// Store.Retire makes the next start measure.
-func (r *Result) Refiner() (*logp.Refiner, error) {
-	p := r.Out()
-	return logp.NewRefiner(&p)
 }
 
 // In returns the parameters for what the peer sends.

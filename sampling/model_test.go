@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,7 +129,8 @@ func TestSampledModelPredicts(t *testing.T) {
 	p.C, p.Or = logp.Curve{}, logp.Curve{} // the world's copies and looks take no time
 	for _, n := range []int{1, 4, 32} {
 		for _, m := range []int64{8, 1 << 10, 1 << 14, 1 << 17} {
-			c, err := p.Cost(&logp.Batch{Messages: logp.Uniform(n, m), Limits: l}, logp.Eager)
+			x := logp.Message{Size: m, Flags: logp.Registered | logp.DestRegistered}
+			c, err := p.Cost(&logp.Batch{Messages: slices.Repeat([]logp.Message{x}, n), Limits: l}, logp.Eager)
 			require.NoError(t, err)
 			want := w.a + w.b*float64(n) + float64(n)*w.os(int(m)) + float64(n-1)*w.g + w.ls
 			require.InEpsilon(t, want, c.Total(), 0.05, "%d of %d bytes", n, m)

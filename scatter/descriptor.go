@@ -65,11 +65,6 @@ type Bounds struct {
 	Regions  int // 1 to MaxCount
 }
 
-// Size is the length of the marshalled descriptor in bytes.
-func (d *Descriptor) Size() int {
-	return HeaderSize + len(d.Messages)*messageSize(d.Form) + len(d.Regions)*RegionSize
-}
-
 // MaxSize is the length of the longest descriptor within the bounds.
 func (b Bounds) MaxSize() int {
 	return HeaderSize + b.Messages*OffsetMessageSize + b.Regions*RegionSize
@@ -80,15 +75,6 @@ func messageSize(f Form) int {
 		return OffsetMessageSize
 	}
 	return SequenceMessageSize
-}
-
-// Total is the number of bytes of the batch.
-func (d *Descriptor) Total() uint64 {
-	var n uint64
-	for i := range d.Messages {
-		n += uint64(d.Messages[i].Size)
-	}
-	return n
 }
 
 // Append appends the marshalled descriptor to b. What Parse would refuse is

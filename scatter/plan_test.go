@@ -121,14 +121,14 @@ func TestPlanAgainstReference(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		d := random(rng, 1+rng.IntN(12))
 		skip := uint64(0)
-		if total := d.Total(); rng.IntN(2) == 0 && total > 0 {
-			skip = rng.Uint64N(total)
+		if all := total(d); rng.IntN(2) == 0 && all > 0 {
+			skip = rng.Uint64N(all)
 		}
-		total := d.Total() - skip
+		left := total(d) - skip
 		if rng.IntN(4) == 0 {
-			total /= 2 // destination shorter: the plan ends with it
+			left /= 2 // destination shorter: the plan ends with it
 		}
-		checkPlan(t, rng, d.Regions, skip, randomPieces(rng, total), randomLimits(rng))
+		checkPlan(t, rng, d.Regions, skip, randomPieces(rng, left), randomLimits(rng))
 	}
 }
 
@@ -139,7 +139,7 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		d := random(rng, 1+rng.IntN(20))
-		checkPlan(t, rng, d.Regions, rng.Uint64N(d.Total()+1), randomPieces(rng, rng.Uint64N(3000)), randomLimits(rng))
+		checkPlan(t, rng, d.Regions, rng.Uint64N(total(d)+1), randomPieces(rng, rng.Uint64N(3000)), randomLimits(rng))
 	})
 }
 
@@ -185,7 +185,7 @@ func TestLimitsOf(t *testing.T) {
 func TestPlanDoesNotAllocate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	d := random(rng, 30)
-	dst := randomPieces(rng, d.Total())
+	dst := randomPieces(rng, total(d))
 	wrs, sges := make([]fabric.WR, 8), make([]fabric.SGE, 16)
 	var p Plan
 	require.Zero(t, testing.AllocsPerRun(20, func() {

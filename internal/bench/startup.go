@@ -29,9 +29,6 @@ type StartupRequest struct {
 // starts that take milliseconds.
 const DefaultStartupRounds = 41
 
-// StartupGoal is what a saved profile may add to a start, in µs.
-const StartupGoal = 1000
-
 // Startup is what Open takes on rank 0, µs. Its JSON form is one line; fields are
 // only ever added.
 type Startup struct {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // rankMain joins the job, exchanges something and ends as its argument says.
 func rankMain() int {
-	c, err := wireup.FromEnv()
+	c, err := wireup.From(os.Getenv)
 	if err != nil {
 		fmt.Println(err)
 		return 11

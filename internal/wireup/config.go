@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -82,12 +81,9 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// FromEnv reads the job from the environment. Without one it returns a job of
-// its own, rank 0 of 1. Half a description is an error that wraps
-// ErrEnvironment.
-func FromEnv() (Config, error) { return From(os.Getenv) }
-
-// From is FromEnv of another environment.
+// From reads the job from the environment that get looks up (os.Getenv). Without
+// one it returns a job of its own, rank 0 of 1. Half a description is an error
+// that wraps ErrEnvironment.
 func From(get func(string) string) (Config, error) {
 	c := Config{Size: 1, Job: get(EnvJob)}
 	bad := func(name, why string) (Config, error) {
@@ -144,7 +140,7 @@ func TimeoutFrom(get func(string) string) (time.Duration, error) {
 	return d, nil
 }
 
-// Environ is the inverse of FromEnv: the variables that describe c.
+// Environ is the inverse of From: the variables that describe c.
 func (c Config) Environ() []string {
 	env := []string{
 		EnvRank + "=" + strconv.Itoa(c.Rank),
