@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // ended is a context that is over.
@@ -179,7 +180,7 @@ func TestCollectiveWithoutAPeer(t *testing.T) {
 
 // The rank that serves the rendezvous is named when it is gone.
 func TestServerGone(t *testing.T) {
-	srv, config := rendezvousServer(t, 2, "shm")
+	srv, config := rendezvousServer(t, wireup.ServerConfig{Size: 2}, "shm")
 	two := openAll(t, 2, config, func(*Config) {})
 	require.Zero(t, two[0].server.Load())
 	require.NoError(t, srv.Close())

@@ -97,6 +97,9 @@ func (p *Peer) task(f func(d *dial)) {
 	})
 }
 
+// published are the names under which something may be published for a connection.
+var published = [...]string{"talk", "accumulate"}
+
 // name is the name under which one of two ranks publishes something about their
 // connection for the other.
 func (d *dial) name(what string, rank int) string {

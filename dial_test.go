@@ -296,7 +296,7 @@ func TestLateKnockIsRefused(t *testing.T) {
 func TestServerGoneBeforeFirstUse(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, patience)
-	srv, config := rendezvousServer(t, 3, "shm")
+	srv, config := rendezvousServer(t, wireup.ServerConfig{Size: 3}, "shm")
 	es := openAll(t, 3, config, func(*Config) {})
 	mems, keys := share(t, es, 4096)
 	require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx))

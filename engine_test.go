@@ -47,20 +47,21 @@ func alone(t *testing.T, f func(t *testing.T, fabric string)) {
 
 // rendezvous serves a job of n ranks and returns rank r's configuration.
 func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {
-	_, config := rendezvousServer(t, n, fabric)
+	_, config := rendezvousServer(t, wireup.ServerConfig{Size: n}, fabric)
 	return config
 }
 
 // rendezvousServer is rendezvous for who does something to the server.
-func rendezvousServer(t testing.TB, n int, fabric string) (*wireup.Server, func(r int) *Config) {
+func rendezvousServer(t testing.TB, c wireup.ServerConfig, fabric string) (*wireup.Server, func(r int) *Config) {
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
+	c.Token = []byte("t")
+	srv, err := wireup.Serve(context.Background(), ln, c)
 	require.NoError(t, err)
 	t.Cleanup(func() { srv.Close() })
 	return srv, func(r int) *Config {
 		return &Config{
-			Job:    &Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+			Job:    &Job{Rank: r, Size: c.Size, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
 			Fabric: Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: time.Second,
 		}
 	}
@@ -540,6 +541,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	for r, name := range []string{"shm", "tcp"} {
+		require.ErrorIs(t, errs[r], ErrNoConnection)
 		require.ErrorContains(t, errs[r], "ranks 0 and 1: links: ")
 		require.ErrorContains(t, errs[r], name+" wanted on one host; the first has [shm], the second [tcp] (RMA_FABRIC has to be the same on all ranks)")
 	}
@@ -548,10 +550,24 @@ func TestOpenFails(t *testing.T) {
 		_, err := Open(context.Background(), &Config{Job: &Job{Size: 2, Root: "127.0.0.1:0", Token: token, Serve: true}})
 		require.ErrorIs(t, err, ErrNoToken)
 	}
+	// A rank that gives the job up says so to those who open it.
+	config := rendezvous(t, 2, "shm")
+	c, gave := config(0), make(chan error)
+	go func() {
+		_, err := Open(context.Background(), config(1))
+		gave <- err
+	}()
+	job, err := wireup.Join(t.Context(), wireup.Config{Size: 2, Root: c.Job.Root, Token: c.Job.Token})
+	require.NoError(t, err)
+	job.Abort("no disk")
+	err = <-gave
+	require.ErrorIs(t, err, ErrAborted)
+	require.ErrorContains(t, err, "rank 0: no disk")
+	require.NoError(t, job.Close())
 	// One rank of two only: the time-out names the other.
-	config := rendezvous(t, 2, "")(0)
-	config.SetupTimeout = 100 * time.Millisecond
-	_, err := Open(context.Background(), config)
+	c = rendezvous(t, 2, "")(0)
+	c.SetupTimeout = 100 * time.Millisecond
+	_, err = Open(context.Background(), c)
 	require.ErrorIs(t, err, wireup.ErrTimeout)
 	require.ErrorContains(t, err, "rank 1 of 2 has not joined")
 }

@@ -38,8 +38,9 @@ var (
 	// request failed, of this side or of the peer. What was wrong is wrapped, too.
 	ErrFlushed = fabric.ErrFlushed
 
-	// ErrNoConnection says that the connection with the peer could not be made:
-	// it did not answer within Config.SetupTimeout, or a link failed.
+	// ErrNoConnection says that the connection with the peer could not be made: it did
+	// not answer within Config.SetupTimeout, a link failed, or, of Open on all ranks,
+	// two ranks have no link in common.
 	ErrNoConnection = errors.New("no connection with the peer")
 
 	// ErrResources says that the system gives no more descriptors or memory.
@@ -77,6 +78,10 @@ var (
 	// them, because the context of one ended before all had called it: the rank that
 	// the *PeerError names. The next such call is a new one.
 	ErrGivenUp = errors.New("given up for all ranks")
+
+	// ErrAborted says that a rank, or the launcher, has ended the job: where a rank that
+	// serves the rendezvous fails in Open, say. The error says which and why.
+	ErrAborted = wireup.ErrAborted
 
 	// ErrUndecided says that the context of such a call has ended, and that the
 	// job's server did not say in time whether all had called it by then. The next

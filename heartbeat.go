@@ -190,7 +190,17 @@ func (e *Engine) attend() {
 		e.prog.Do(func() { hung = e.proto.round(passed) })
 		for _, p := range hung {
 			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
+			e.accuse(p)
 		}
+	}
+}
+
+// accuse tells the job's launcher of a peer that hangs.
+func (e *Engine) accuse(p *Peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed.Load() {
+		e.begin(func() { _ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", e.cfg.HangTimeout)) }) // a launcher that is gone need not know
 	}
 }
 
@@ -207,7 +217,9 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 		switch {
 		case p.own || p.down != nil:
 		case p.ep == nil:
-			p.waitForAnswer(passed)
+			if p.waitForAnswer(passed) {
+				hung = append(hung, p)
+			}
 		case p.pulse.word.Len > 0 && t.hangs(p, passed):
 			p.downWith(fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
 			p.close()
@@ -262,16 +274,20 @@ func (t *proto) felt(p *Peer) {
 	}
 }
 
-// waitForAnswer judges a peer that is being connected with and does not answer.
-func (p *Peer) waitForAnswer(passed time.Duration) {
+// waitForAnswer judges a peer that is being connected with and does not answer. It reports
+// whether that one is found to hang.
+func (p *Peer) waitForAnswer(passed time.Duration) bool {
 	e := p.eng
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	d := p.dial.Load()
 	if d.hangUp == nil {
-		return
+		return false
 	}
-	if p.pulse.silent += passed; p.pulse.silent >= e.cfg.HangTimeout {
-		d.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+	before := p.pulse.silent
+	if p.pulse.silent += passed; p.pulse.silent < e.cfg.HangTimeout {
+		return false
 	}
+	d.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+	return before < e.cfg.HangTimeout
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // stall keeps the engine from making progress, as a process does that is stopped, until
@@ -185,6 +186,34 @@ func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	put, send := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)), es[0].Peer(1).Send([]byte("x"))
 	require.ErrorIs(t, put.Wait(ctx), ErrPeerHung)
 	require.ErrorIs(t, send.Wait(ctx), ErrPeerHung)
+}
+
+// Who runs the job's server hears of a peer that hangs, once, whether there was a connection
+// with it or not.
+func TestHangIsTold(t *testing.T) {
+	t.Parallel()
+	for _, connected := range []bool{true, false} {
+		reports := make(chan [2]int, 8)
+		_, config := rendezvousServer(t, wireup.ServerConfig{Size: 2, Hung: func(from, rank int, why string) {
+			require.Contains(t, why, "no progress for 1s")
+			reports <- [2]int{from, rank}
+		}}, "tcp")
+		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = time.Second })
+		mems, keys := share(t, es, 4096)
+		ctx := testutil.Context(t, patience)
+		if connected {
+			acquaint(t, es, mems, keys)
+			stall(t, es[1])
+			require.ErrorIs(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(ctx), ErrPeerHung)
+		} else {
+			es[1].mu.Lock()
+			err := es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(ctx)
+			es[1].mu.Unlock()
+			require.ErrorIs(t, err, ErrPeerHung)
+		}
+		testutil.Within(t, patience, "the report", func() { require.Equal(t, [2]int{0, 1}, <-reports) })
+		require.Empty(t, reports)
+	}
 }
 
 // A peer that goes on before HangTimeout has done no harm, and who watches knows.

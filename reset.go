@@ -125,6 +125,9 @@ func (p *Peer) bury(d *dial) bool {
 		}
 	}
 	d.tasks.Wait()
+	for _, what := range published {
+		_ = e.job.Take(d.name(what, p.rank)) // a server that is gone holds nothing
+	}
 	return true
 }
 

@@ -64,6 +64,11 @@ func TestReset(t *testing.T) {
 			require.Error(t, err)
 			require.Equal(t, before+1, es[0].Peer(1).dial.Load().number)
 			works(t, es, mems, keys)
+			for _, what := range published { // of the old connection nothing is left at the server
+				for _, e := range es {
+					require.NoError(t, e.job.Put(ctx, fmt.Sprintf("%s/%d/%d", what, 1-e.Rank(), before), nil))
+				}
+			}
 			require.NoError(t, es[0].Peer(1).Stats().Err)
 			require.NoError(t, es[1].Peer(0).Stats().Err)
 		}

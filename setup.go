@@ -133,7 +133,7 @@ next:
 			}
 			name, err := links.Choose(offers[b], offers[a], string(e.cfg.Fabric))
 			if err != nil {
-				reasons = append([]error{fmt.Errorf("ranks %d and %d: %w", b, a, err)}, reasons...)
+				reasons = append([]error{fmt.Errorf("%w: ranks %d and %d: %w", ErrNoConnection, b, a, err)}, reasons...)
 				return nil, errors.Join(reasons...), nil
 			}
 			if _, has := e.pairs[name]; !has && a != b {

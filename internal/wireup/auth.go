@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 )
@@ -82,7 +83,11 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cipher.NewGCM(block)
+	aead, err := cipher.NewGCM(block)
+	if err != nil { // under GODEBUG=fips140=only, which wants random nonces
+		return nil, fmt.Errorf("%w: seal with AES-GCM: %w", errors.ErrUnsupported, err)
+	}
+	return aead, nil
 }
 
 // binding names the TLS session of conn, the same on both sides and on no other

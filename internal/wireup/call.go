@@ -21,6 +21,15 @@ func (j *Job) Put(ctx context.Context, key string, val []byte) error {
 	return err
 }
 
+// Take has the server forget what this rank published under key, if anything: it may be
+// published anew. Ranks that wait for it go on waiting.
+func (j *Job) Take(key string) error {
+	if err := checkSizes("take", key, nil, 0); err != nil {
+		return err
+	}
+	return j.write(message{typ: msgTake, key: key})
+}
+
 // Get returns what rank published under key and waits until it has. It fails
 // with a *PeerGoneError when the rank ended without publishing it, and with a
 // *TimeoutError.

@@ -7,7 +7,7 @@ import (
 )
 
 // Version of the protocol. It changes with every change of a frame.
-const Version = 4
+const Version = 5
 
 // Bounds of what the protocol carries. Addresses and keys are hundreds of
 // bytes: larger values would make the server a data path, smaller ones would
@@ -48,6 +48,8 @@ const (
 	msgTold    // rank, key, val
 	msgGiveUp  // id, key → done: a gather that this rank does not come to
 	msgMissing // id, key → done: who has not come to a gather
+	msgHung    // rank, text: the sender has found that rank to hang
+	msgTake    // key: what the sender has put there is to be forgotten
 	numMsg
 )
 
@@ -156,10 +158,12 @@ func (m *message) append(b []byte) []byte {
 		b = appendString(b, m.key)
 	case msgCancel:
 		b = le.AppendUint32(b, m.id)
-	case msgAbort, msgGone:
+	case msgAbort, msgGone, msgHung:
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, clip(m.text))
 	case msgLeave:
+	case msgTake:
+		b = appendString(b, m.key)
 	case msgDone:
 		b = le.AppendUint32(b, m.id)
 		b = append(b, byte(m.code))
@@ -230,10 +234,12 @@ func parse(b []byte) (message, error) {
 		m.key = r.str(MaxKey)
 	case msgCancel:
 		m.id = r.u32()
-	case msgAbort, msgGone:
+	case msgAbort, msgGone, msgHung:
 		m.rank = r.u32()
 		m.text = r.str(maxText)
 	case msgLeave:
+	case msgTake:
+		m.key = r.str(MaxKey)
 	case msgDone:
 		m.id = r.u32()
 		m.code = code(r.u8())

@@ -22,11 +22,11 @@ var golden = []struct {
 	hex string
 }{
 	{message{typ: msgHello, version: Version, nonce: seq32(0)},
-		"27000000" + "01" + "524d4157" + "0400" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"},
+		"27000000" + "01" + "524d4157" + "0500" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"},
 	{message{typ: msgJoin, version: Version, rank: 1, size: 0x0203, nonce: seq32(0), mac: seq32(0x20)},
-		"4f000000" + "02" + "524d4157" + "0400" + "01000000" + "03020000" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" + "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"},
+		"4f000000" + "02" + "524d4157" + "0500" + "01000000" + "03020000" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" + "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"},
 	{message{typ: msgWelcome, mac: seq32(0)}, "21000000" + "03" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"},
-	{message{typ: msgRefuse, code: codeToken, version: Version, text: "no"}, "08000000" + "04" + "02" + "0400" + "0200" + "6e6f"},
+	{message{typ: msgRefuse, code: codeToken, version: Version, text: "no"}, "08000000" + "04" + "02" + "0500" + "0200" + "6e6f"},
 	{message{typ: msgPut, id: 7, key: "k", val: []byte{9, 8}}, "0e000000" + "05" + "07000000" + "0100" + "6b" + "02000000" + "0908"},
 	{message{typ: msgGet, id: 7, rank: 5, key: "k"}, "0c000000" + "06" + "07000000" + "05000000" + "0100" + "6b"},
 	{message{typ: msgGather, id: 7, key: "k", val: []byte{}}, "0c000000" + "07" + "07000000" + "0100" + "6b" + "00000000"},
@@ -42,6 +42,8 @@ var golden = []struct {
 	{message{typ: msgTold, rank: 5, key: "k", val: []byte{9}}, "0d000000" + "10" + "05000000" + "0100" + "6b" + "01000000" + "09"},
 	{message{typ: msgGiveUp, id: 7, key: "k"}, "08000000" + "11" + "07000000" + "0100" + "6b"},
 	{message{typ: msgMissing, id: 7, key: "k"}, "08000000" + "12" + "07000000" + "0100" + "6b"},
+	{message{typ: msgHung, rank: 2, text: "x"}, "08000000" + "13" + "02000000" + "0100" + "78"},
+	{message{typ: msgTake, key: "k"}, "04000000" + "14" + "0100" + "6b"},
 }
 
 func TestGoldenFrames(t *testing.T) {

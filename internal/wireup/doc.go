@@ -8,9 +8,9 @@
 //	rank n ──┘
 //
 // A rank holds a [Job]; it publishes values under keys ([Job.Put]), reads what
-// others published ([Job.Get], which waits), exchanges with all
+// others published ([Job.Get], which waits), takes it back ([Job.Take]), exchanges with all
 // ([Job.AllGather], [Job.Barrier], [Job.Exchange]), tells another something ([Job.Tell]) and learns that a rank or the job has ended
-// ([Job.Gone], [Job.Done]). Without a job in the environment a process is rank
+// ([Job.Gone], [Job.Done]). It tells the launcher of a rank that hangs ([Job.Hung]). Without a job in the environment a process is rank
 // 0 of 1 and everything works the same, in memory.
 //
 // # Wire format

@@ -187,6 +187,11 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
 	}
 	h.server = hello.nonce
+	// Before the server ends a connection that it cannot seal either, with no word.
+	fromRank, fromServer, err := h.keys()
+	if err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
 	m := message{typ: msgJoin, version: Version, rank: h.rank, size: h.size, nonce: h.client, mac: h.joinMAC()}
 	if _, err := conn.Write(m.append(nil)); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
@@ -203,10 +208,6 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 		return nil, fmt.Errorf("handshake: %w: frame of type %d", ErrProtocol, reply.typ)
 	case !macEqual(reply.mac, h.welcomeMAC()):
 		return nil, fmt.Errorf("%w: the server does not know it", ErrToken)
-	}
-	fromRank, fromServer, err := h.keys()
-	if err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	if !stop() {
 		return nil, ctx.Err()
@@ -361,6 +362,11 @@ func (j *Job) Abort(reason string) {
 		}
 	}
 	j.fail(&AbortError{Rank: j.cfg.Rank, Reason: reason})
+}
+
+// Hung tells whoever runs the server that this rank has found another one to hang.
+func (j *Job) Hung(rank int, why string) error {
+	return j.write(message{typ: msgHung, rank: uint32(rank), text: why})
 }
 
 // Close leaves the job. Calls under way fail with ErrClosed. Idempotent.

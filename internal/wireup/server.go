@@ -51,6 +51,10 @@ type ServerConfig struct {
 	// Server. May be nil.
 	Joined func(rank int)
 
+	// Hung is called when a rank has found another to hang; who may be wrong, or lie. It must
+	// not block nor call the Server. May be nil.
+	Hung func(from, rank int, why string)
+
 	// Log gets refusals, the more of a kind the fewer of them, and lost ranks. Nil:
 	// nothing is logged.
 	Log *slog.Logger
@@ -113,10 +117,12 @@ func newServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{
+	s := &Server{
 		cfg: cfg, admit: admission{cfg.Token, cfg.TLS, cfg.Insecure, cfg.TokenHint}, st: newState(cfg.Size), conns: map[*client]struct{}{},
 		done: make(chan struct{}), finished: make(chan struct{}),
-	}, nil
+	}
+	s.st.hung = cfg.Hung
+	return s, nil
 }
 
 // Addr is the address the server listens on.

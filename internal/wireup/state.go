@@ -27,6 +27,8 @@ type state struct {
 	gets    map[rankKey]map[*wait]struct{}
 	gathers map[string]*gather
 
+	hung func(from, rank int, why string) // of ServerConfig
+
 	refused refused  // who was not admitted
 	aborted *message // the abort frame, once
 }
@@ -86,6 +88,15 @@ func (s *state) handle(c *client, m message) error {
 		s.missingFrom(c, m)
 	case msgTell:
 		return s.tell(c, m)
+	case msgTake:
+		s.take(c, m.key)
+	case msgHung:
+		if m.rank >= uint32(s.size) {
+			return fmt.Errorf("%w: rank %d of %d hangs", ErrProtocol, m.rank, s.size)
+		}
+		if s.hung != nil {
+			s.hung(c.rank, int(m.rank), m.text)
+		}
 	case msgCancel:
 		s.cancel(c, m.id)
 	case msgAbort:
@@ -111,7 +122,7 @@ func (s *state) put(c *client, m message) {
 		c.done(m.id, codeExists, nil, 0, "")
 		return
 	}
-	if !s.charge(c.rank, len(m.val)+len(m.key)+keyCost) {
+	if !s.charge(c.rank, storeCost(m.key, m.val)) {
 		c.done(m.id, codeTooLarge, nil, 0, "")
 		return
 	}
@@ -123,6 +134,17 @@ func (s *state) put(c *client, m message) {
 	}
 	delete(s.gets, k)
 }
+
+// take forgets what the rank has put under the key. Who waits for it goes on waiting.
+func (s *state) take(c *client, key string) {
+	k := rankKey{c.rank, key}
+	if val, set := s.vals[k]; set {
+		delete(s.vals, k)
+		s.stored[c.rank] -= storeCost(key, val)
+	}
+}
+
+func storeCost(key string, val []byte) int { return len(key) + len(val) + keyCost }
 
 func (s *state) get(c *client, m message) {
 	if m.rank >= uint32(s.size) {
