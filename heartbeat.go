@@ -190,17 +190,8 @@ func (e *Engine) attend() {
 		e.prog.Do(func() { hung = e.proto.round(passed) })
 		for _, p := range hung {
 			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
-			e.accuse(p)
+			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", e.cfg.HangTimeout)) // a launcher that is gone need not know
 		}
-	}
-}
-
-// accuse tells the job's launcher of a peer that hangs.
-func (e *Engine) accuse(p *Peer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.closed.Load() {
-		e.begin(func() { _ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", e.cfg.HangTimeout)) }) // a launcher that is gone need not know
 	}
 }
 

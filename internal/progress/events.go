@@ -26,7 +26,7 @@ type events struct {
 func newEvents(links []fabric.Link) (*events, error) {
 	waking, err := event.New()
 	if err != nil {
-		return nil, err
+		return nil, fabric.Shortage(err)
 	}
 	fds := []int{waking.FD()}
 	for _, l := range links {
@@ -34,7 +34,7 @@ func newEvents(links []fabric.Link) (*events, error) {
 	}
 	set, err := event.NewSet(fds...)
 	if err != nil {
-		return nil, errors.Join(err, waking.Close())
+		return nil, errors.Join(fabric.Shortage(err), waking.Close())
 	}
 	return &events{set: set, waking: waking}, nil
 }

@@ -3,9 +3,11 @@
 package progress
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/event"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -368,4 +371,36 @@ func BenchmarkWriteAndWait(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []string, _ *bufio.Reader, out io.Writer) error {
+	ev, err := event.New()
+	if err != nil {
+		return err
+	}
+	set, err := event.NewSet() // the runtime may take descriptors at the first: let it
+	if err != nil {
+		return err
+	}
+	free, err := unix.Dup(ev.FD())
+	if err != nil || set.Close() != nil || unix.Close(free) != nil {
+		return fmt.Errorf("first free descriptor: %w", err)
+	}
+	links := []fabric.Link{&idle{ev: ev, armed: make(chan int64, 1)}}
+	for more := range 2 { // the event's, then the set's is missing
+		lim := unix.Rlimit{Cur: uint64(free-1) + uint64(more), Max: 1 << 10}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+			return err
+		}
+		if _, err := New(links, nothing{}, cpu.Patience{}); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
+			return fmt.Errorf("with %d descriptors more: %w", more, err)
+		}
+	}
+	_, err = fmt.Fprintln(out, "told")
+	return err
+})
+
+// An engine that there are no descriptors for says so, and what to do.
+func TestNoDescriptors(t *testing.T) {
+	require.Equal(t, "told", shortOfDescriptors.Start(t).Line(t, testutil.Limit))
 }

@@ -222,12 +222,6 @@ func (j *Job) Rank() int { return j.cfg.Rank }
 // Size is the number of ranks in the job.
 func (j *Job) Size() int { return j.cfg.Size }
 
-// Name is the job's name from its configuration, possibly empty.
-func (j *Job) Name() string { return j.cfg.Job }
-
-// LocalRank is the rank among the job's processes of this host.
-func (j *Job) LocalRank() int { return j.cfg.LocalRank }
-
 // Done is closed when the job is being torn down: aborted, its server gone, or
 // this membership closed. Err then says which.
 func (j *Job) Done() <-chan struct{} { return j.done }
