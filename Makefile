@@ -78,12 +78,14 @@ unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ in
 	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
 	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
 
-lint: ## gofmt, go vet, and golangci-lint if it is installed
+lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
 	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) mod verify
 	@for m in $(MODULES); do echo "vet and tidy in $$m"; (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
+	@echo "tidy in tools"; cd tools && $(GO) mod tidy -diff
+	@tools/deadcode
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...) && (cd bench/peers && golangci-lint run ./...); \
 	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
 

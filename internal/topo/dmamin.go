@@ -25,18 +25,6 @@ func (h *Host) Shared(s Set) (c Cache, ok bool) {
 	return c, ok
 }
 
-// Private is the largest cache of a lower level than Shared that a process on s
-// has; ok is false where there is none.
-func (h *Host) Private(s Set) (c Cache, ok bool) {
-	top, has := h.Shared(s)
-	for _, k := range h.Caches {
-		if has && k.Level < top.Level && k.CPUs.Meets(s) && (!ok || k.Level > c.Level) {
-			c, ok = k, true
-		}
-	}
-	return c, ok
-}
-
 // Level1 is the smallest cache of level 1 of the processors s, in bytes; 0 where
 // the host tells of none.
 func (h *Host) Level1(s Set) uint64 {

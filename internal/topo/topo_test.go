@@ -71,10 +71,6 @@ func TestRead(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, Cache{3, 32 << 20, c.CPUs}, c)
 	require.Equal(t, "8-15", c.CPUs.String())
-	c, ok = h.Private(Of(9))
-	require.True(t, ok)
-	require.Equal(t, Cache{2, 1 << 20, c.CPUs}, c)
-	require.Equal(t, "8-9", c.CPUs.String())
 	require.EqualValues(t, 32<<10, h.Level1(Of(9)))
 }
 
@@ -186,8 +182,6 @@ func TestReadWhatKernelsLeaveOut(t *testing.T) {
 	require.Equal(t, Unknown, h.Between(Of(0), Of(1)), "nothing is known")
 	require.Equal(t, Core, h.Between(Of(0), Of(0)))
 	_, ok := h.Shared(Of(0))
-	require.False(t, ok)
-	_, ok = h.Private(Of(0))
 	require.False(t, ok)
 	require.Zero(t, h.Level1(Of(0)))
 
