@@ -8,7 +8,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// address is what Endpoint.Address carries: where to knock and what to say.
+// address is what Endpoint.Address carries: where to connect to and what to say.
 // The socket's name is visible to everybody on the host (/proc/net/unix), the
 // token is not.
 type address struct {

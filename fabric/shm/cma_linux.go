@@ -1,158 +1,180 @@
 package shm
 
 import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
-	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// far carries out wrs[0], which execute has found to be on memory of the peer that is not
-// mapped here: writes and reads by process_vm_writev and process_vm_readv where they
-// work (cross-memory attach, CMA). more of those behind it went the same way in the same
-// call. What a call has done is seen before what is done after it. Bulk path.
-func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more int) {
-	wr := &wrs[0]
-	if !ep.cma || wr.Op != fabric.OpWrite && wr.Op != fabric.OpRead {
-		return 0, needsPeer, 0
+// cma reaches private memory of the peer by process_vm_writev and process_vm_readv
+// (cross-memory attach). It is for the owner.
+type cma struct {
+	link    *link
+	works   bool
+	why     string // it does not; constant
+	pid     int
+	peer    *chanHeader // with the hazard word
+	sock    int
+	aliveAt int64 // Ticks of the last look at the socket on behalf of a call
+}
+
+// vectors are the arguments of one call.
+type vectors struct {
+	local  [maxIov]unix.Iovec
+	remote [maxIov]unix.RemoteIovec
+}
+
+// probe tries process_vm_readv and process_vm_writev on the peer's channel,
+// which is mapped here as well, so that both can be seen to reach the memory
+// they should. It returns why they cannot be used, "" if they can.
+func (c *cma) probe(nonceAddr uint64) (reason string) {
+	if c.pid <= 0 {
+		return "the peer lives in a process-id namespace that is not seen here"
 	}
-	// A process id outlives its process only until the kernel gives it to
-	// another one. The socket tells in time; it is looked at once a
-	// millisecond at most.
-	if now := cpu.Ticks(); now-ep.aliveAt > ep.link.houseStep {
-		ep.aliveAt = now
-		ep.drainSocket()
-		if ep.hup {
-			return fabric.StatusPeerGone, executed, 0
-		}
-		if !ep.isUp() {
-			return 0, epDown, 0
-		}
-		if st, out, _ = ep.execute(wr); out != isFar { // what came may have moved the region
-			ep.fullFence()
-			return st, out, 0
+	var got, put [2]uint64
+	var iov [1]unix.Iovec
+	buf, err := offheap.Alloc(16, offheap.Staging)
+	if err != nil {
+		return err.Error()
+	}
+	defer offheap.Free(buf, offheap.Staging)
+	// As in borrow: what is tried must still be there, until it has been tried.
+	c.peer.hazard.Store(probing)
+	defer c.peer.hazard.Store(0)
+	if c.peer.magic.Load() != chanMagic {
+		return "the peer is closing"
+	}
+	setIovec(&iov[0], fabric.Addr(buf), 16)
+	remote := []unix.RemoteIovec{{Base: uintptr(nonceAddr), Len: 16}}
+	if n, err := unix.ProcessVMReadv(c.pid, iov[:], remote, 0); n != 16 || err != nil {
+		return refusalCMA("process_vm_readv", n, err)
+	}
+	for i := range got {
+		got[i] = binary.NativeEndian.Uint64(buf[8*i:])
+		if got[i] != c.peer.nonce[i].Load() {
+			return "process_vm_readv reads another process: process ids differ between the two"
 		}
 	}
-	x := ep.lookup(wr.RKey, wr.RemoteAddr, wr.Len(), softlink.RemoteNeed(wr.Op))
+	_, _ = rand.Read(buf[:8])
+	put[0] = binary.NativeEndian.Uint64(buf)
+	setIovec(&iov[0], fabric.Addr(buf), 8)
+	remote[0] = unix.RemoteIovec{Base: uintptr(nonceAddr - nonceOff + probeOff), Len: 8}
+	n, err := unix.ProcessVMWritev(c.pid, iov[:], remote, 0)
 	switch {
-	case x == nil && !ep.isUp():
-		return 0, epDown, 0
-	case x == nil || !ep.borrow(x):
-		return ep.refused(), executed, 0
+	case n != 8 || err != nil:
+		return refusalCMA("process_vm_writev", n, err)
+	case c.peer.probe.Load() != put[0]:
+		return "process_vm_writev does not reach the peer's memory"
 	}
-	var errno error
-	if more = ep.together(wrs, x) - 1; more > 0 {
-		errno = ep.moveList(wrs[:more+1])
-	}
-	if more == 0 || errno != nil {
-		// One alone; or whatever failed: requests may be repeated, one after the other,
-		// so that it is known whose failure it is.
-		errno, more = ep.transfer(wr, x), 0
-	}
-	withdrawn := errno != nil && !x.current()
-	ep.peerHdr.hazard.Store(0)
-	if withdrawn {
-		return ep.refused(), executed, 0
-	}
-	switch errno {
+	return ""
+}
+
+// refusalCMA says what a process_vm call's refusal means.
+func refusalCMA(call string, n int, err error) string {
+	switch err {
 	case nil:
-		return fabric.StatusOK, executed, more
-	case unix.ESRCH:
-		return fabric.StatusPeerGone, executed, 0
-	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
-		// Refused from now on (or for want of memory): writes and reads may
-		// be repeated, so the whole request goes the other way.
-		ep.cma = errno == unix.ENOMEM
-		return 0, needsPeer, 0
-	default:
-		return fabric.StatusRemoteOp, executed, 0
+		return fmt.Sprintf("%s moves %d bytes only", call, n)
+	case unix.EPERM:
+		return call + ": not permitted: ptrace restrictions (kernel.yama.ptrace_scope, another user namespace, PR_SET_DUMPABLE)"
+	case unix.ENOSYS:
+		return call + ": not in this kernel, or forbidden by seccomp"
 	}
+	return call + ": " + err.Error()
 }
 
 // borrow announces that the region of x is in use by system calls and makes sure that
 // it is still valid. Ordering partner: link.inUse; see hazard.
-func (ep *endpoint) borrow(x *xlate) bool {
-	ep.peerHdr.hazard.Store(x.key)
+func (c *cma) borrow(x *xlate) bool {
+	c.peer.hazard.Store(x.key)
 	if x.current() {
 		return true
 	}
-	ep.peerHdr.hazard.Store(0)
+	c.peer.hazard.Store(0)
 	return false
 }
 
+// giveBack ends what borrow began.
+func (c *cma) giveBack() { c.peer.hazard.Store(0) }
+
 // stillLent is asked between two calls of one borrow: nil if the region is still valid and
 // the peer still there, which its process id does not tell.
-func (ep *endpoint) stillLent(x *xlate) error {
-	if !x.current() || hungUp(ep.sock) {
+func (c *cma) stillLent(x *xlate) error {
+	if !x.current() || hungUp(c.sock) {
 		return unix.ESRCH
 	}
 	return nil
 }
 
-// transfer moves the bytes of wr, to or from the region of x. The last aligned word of a write becomes visible
-// last: it is a piece of its own on the remote side, and the kernel copies pieces one
+// transfer moves the bytes of wr, to or from the region of x. The last aligned word of
+// a write becomes visible last: it is a piece of its own on the remote side, and the kernel copies pieces one
 // after the other. Where the processor keeps stores in order that takes one call,
 // elsewhere a second one.
-func (ep *endpoint) transfer(wr *fabric.WR, x *xlate) error {
-	var c cursor
+func (c *cma) transfer(wr *fabric.WR, x *xlate) error {
+	var at cursor
 	var tail uint64
 	n := wr.Len()
 	if wr.Op == fabric.OpWrite && n > 8 && endsOnWord(wr.RemoteAddr, n) {
 		tail = 8
 	}
 	if tail != 0 && !storesInOrder {
-		if err := ep.moveFar(wr, x, &c, wr.RemoteAddr, n-8, 0); err != nil {
+		if err := c.move(wr, x, &at, wr.RemoteAddr, n-8, 0); err != nil {
 			return err
 		}
-		if err := ep.stillLent(x); err != nil {
+		if err := c.stillLent(x); err != nil {
 			return err
 		}
-		return ep.moveFar(wr, x, &c, wr.RemoteAddr+n-8, 8, 0)
+		return c.move(wr, x, &at, wr.RemoteAddr+n-8, 8, 0)
 	}
-	return ep.moveFar(wr, x, &c, wr.RemoteAddr, n, tail)
+	return c.move(wr, x, &at, wr.RemoteAddr, n, tail)
 }
 
 // maxCall bounds one system call: what a region that closes waits for, below a millisecond.
 // More moves no faster; half of it costs a tenth more processor time, a quarter two fifths.
 const maxCall = 4 << 20
 
-// moveFar moves n bytes between the pieces from c on and the peer's memory at
+// move moves n bytes between the pieces from at on and the peer's memory at
 // remote, the last tail of them (fewer than n) as a piece of their own, in as many
 // calls as it takes. Between two of them it looks whether it still may.
-func (ep *endpoint) moveFar(wr *fabric.WR, x *xlate, c *cursor, remote, n, tail uint64) error {
-	l := ep.link
+func (c *cma) move(wr *fabric.WR, x *xlate, at *cursor, remote, n, tail uint64) error {
+	v := &c.link.vectors
 	for first := true; n > 0; first = false {
 		if !first {
-			if err := ep.stillLent(x); err != nil {
+			if err := c.stillLent(x); err != nil {
 				return err
 			}
 		}
-		k, size := c.iovecs(l.liov[:], wr.Local, min(n, maxCall))
-		r := splitTail((*[2]unix.RemoteIovec)(l.riov[:2]), remote, size, n, tail)
-		got, err := ep.callFar(wr.Op, k, r)
+		k, size := at.iovecs(v.local[:], wr.Local, min(n, maxCall))
+		r := splitTail((*[2]unix.RemoteIovec)(v.remote[:2]), remote, size, n, tail)
+		got, err := c.call(wr.Op, k, r)
 		switch {
 		case err != nil:
 			return err
 		case got == 0 || got > size:
 			return unix.EFAULT
 		}
-		c.advance(wr.Local, got)
+		at.advance(wr.Local, got)
 		remote += got
 		n -= got
 	}
 	return nil
 }
 
-// callFar moves bytes between the first k of the link's local pieces and the first r of
+// call moves bytes between the first k of the link's local pieces and the first r of
 // its remote ones in the peer's memory, and returns how many it moved.
-func (ep *endpoint) callFar(op fabric.Op, k, r int) (uint64, error) {
+func (c *cma) call(op fabric.Op, k, r int) (uint64, error) {
+	v := &c.link.vectors
 	call := unix.ProcessVMReadv
 	if op == fabric.OpWrite {
 		call = unix.ProcessVMWritev
 	}
 	for {
-		got, err := call(ep.pid, ep.link.liov[:k], ep.link.riov[:r], 0)
+		got, err := call(c.pid, v.local[:k], v.remote[:r], 0)
 		if err != unix.EINTR {
 			return uint64(max(got, 0)), err
 		}
@@ -199,4 +221,75 @@ func (c *cursor) advance(sgl []fabric.SGE, n uint64) {
 		c.skip(uint32(k), s.Len)
 		n -= k
 	}
+}
+
+// A process_vm call costs about a microsecond before it moves anything: it finds the
+// process, takes its address space, and pins pages. Requests of one list that go the
+// same way share it.
+
+// maxTogether bounds the bytes of requests that share a call: beyond it the call
+// itself is lost in the copying, and the completion of the first is held up by the
+// last.
+const maxTogether = 64 << 10
+
+// together is how many requests from the first on one call can carry out: of one kind
+// and on the region x, which is borrowed, valid as far as is known here, within the
+// call's pieces, and not more than room. The first has been checked.
+func (c *cma) together(wrs []fabric.WR, x *xlate, room int) int {
+	first := &wrs[0]
+	if !storesInOrder && first.Op == fabric.OpWrite {
+		return 1 // the last words of writes need calls of their own
+	}
+	need := softlink.RemoteNeed(first.Op)
+	local, remote, bytes := 0, 0, uint64(0)
+	k := 0
+	for ; k < len(wrs) && k < room; k++ {
+		wr := &wrs[k]
+		n := wr.Len()
+		local += len(wr.Local)
+		remote += 2
+		bytes += n
+		if local > maxIov || remote > maxIov || bytes > maxTogether {
+			break
+		}
+		if k == 0 {
+			if wr.Flags&fabric.FlagNotify != 0 {
+				return 1
+			}
+			continue
+		}
+		if wr.Op != first.Op || wr.RKey != first.RKey || wr.Flags&fabric.FlagNotify != 0 || n == 0 ||
+			softlink.CheckShape(wr, &c.link.caps) != "" || !c.link.keys.CheckLocal(wr) ||
+			!x.holds(wr.RemoteAddr, n, need) {
+			break
+		}
+	}
+	return max(k, 1)
+}
+
+// moveList moves all bytes of the requests, of one kind, in one call, piece after
+// piece; the last word of each write is a piece of its own. An error, or less than all,
+// leaves it open what was moved.
+func (c *cma) moveList(wrs []fabric.WR) error {
+	v := &c.link.vectors
+	nl, nr, bytes := 0, 0, uint64(0)
+	for i := range wrs {
+		wr := &wrs[i]
+		var at cursor
+		n := wr.Len()
+		k, _ := at.iovecs(v.local[nl:], wr.Local, n)
+		tail := uint64(0)
+		if wr.Op == fabric.OpWrite && n > 8 && endsOnWord(wr.RemoteAddr, n) {
+			tail = 8
+		}
+		var two [2]unix.RemoteIovec
+		nr += copy(v.remote[nr:], two[:splitTail(&two, wr.RemoteAddr, n, n, tail)])
+		nl += k
+		bytes += n
+	}
+	got, err := c.call(wrs[0].Op, nl, nr)
+	if err == nil && got != bytes {
+		err = unix.EFAULT
+	}
+	return err
 }

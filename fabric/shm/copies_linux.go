@@ -112,26 +112,14 @@ func (h *ctlHeader) tellCPUs(on topo.Set) {
 	}
 }
 
-// meet learns which processors the peer may run on; a peer that lies about them is
-// served more slowly. Set-up path, before the endpoint is up.
-func (ep *endpoint) meet() {
+// allowedCPUs is which processors the peer says that it may run on; one that lies about
+// them is served more slowly.
+func (h *ctlHeader) allowedCPUs() topo.Set {
 	var cpus []int
-	for i := range ep.peerCtl.cpus {
-		for w := ep.peerCtl.cpus[i].Load(); w != 0; w &= w - 1 {
+	for i := range h.cpus {
+		for w := h.cpus[i].Load(); w != 0; w &= w - 1 {
 			cpus = append(cpus, 64*i+bits.TrailingZeros64(w))
 		}
 	}
-	ep.cpus = topo.Of(cpus...)
-	ep.near = topo.Local(ep.cpus).Between(topo.Allowed(), ep.cpus)
-}
-
-// Near implements fabric.Neighbour.
-func (ep *endpoint) Near() fabric.Vicinity {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	v := fabric.Vicinity{Class: ep.near.String(), Private: "process_vm", Reason: ep.noCMA}
-	if ep.noCMA != "" {
-		v.Private = "bounce"
-	}
-	return v
+	return topo.Of(cpus...)
 }

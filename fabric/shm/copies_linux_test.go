@@ -135,17 +135,15 @@ func TestTellCPUs(t *testing.T) {
 	for _, c := range []struct{ list, want string }{{"", ""}, {"0-1", "0-1"}, {"3,63-65,4095", "3,63-65,4095"}, {"0,4096", ""}} {
 		on, err := topo.ParseList(c.list)
 		require.NoError(t, err)
-		ep := &endpoint{peerCtl: &ctlHeader{}}
-		ep.peerCtl.tellCPUs(on)
-		ep.meet()
-		require.Equal(t, c.want, ep.cpus.String())
+		var hdr ctlHeader
+		hdr.tellCPUs(on)
+		require.Equal(t, c.want, hdr.allowedCPUs().String())
 	}
-	ep := &endpoint{peerCtl: &ctlHeader{}}
-	for i := range ep.peerCtl.cpus {
-		ep.peerCtl.cpus[i].Store(1<<64 - 1) // a peer may say anything
+	var hdr ctlHeader
+	for i := range hdr.cpus {
+		hdr.cpus[i].Store(1<<64 - 1) // a peer may say anything
 	}
-	ep.meet()
-	require.Equal(t, maxCPUs, ep.cpus.Len())
+	require.Equal(t, maxCPUs, hdr.allowedCPUs().Len())
 }
 
 func TestSplitTail(t *testing.T) {
@@ -177,6 +175,5 @@ func TestRefusalsOfCMA(t *testing.T) {
 	require.Contains(t, refusalCMA("process_vm_readv", -1, unix.ENOSYS), "seccomp")
 	require.Contains(t, refusalCMA("process_vm_writev", 3, nil), "3 bytes")
 	require.Contains(t, refusalCMA("process_vm_writev", -1, unix.ESRCH), "no such process")
-	ep := &endpoint{link: &link{}}
-	require.Contains(t, ep.probeCMA(0), "namespace")
+	require.Contains(t, new(cma).probe(0), "namespace")
 }

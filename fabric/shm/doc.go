@@ -87,17 +87,24 @@
 //
 // # Files
 //
-//	layout.go    shared layouts          frame.go     frame codec
-//	address.go   endpoint addresses      sock_linux.go messages, sealed memfds
-//	link_linux.go     Link: Poll, Arm    region_linux.go   regions, the table
-//	connect_linux.go  handshake          endpoint_linux.go state, going down
-//	segment_linux.go  the peer's table and segments
-//	hazard_linux.go   who is still using memory that is being closed
-//	post_linux.go     Post               move.go      copies, order of stores
-//	bulk.go           copies of large blocks   copies_linux.go from which sizes on; how near a peer is
-//	shortage_linux.go what the system has no more of
-//	cma_linux.go      process_vm_*, one request; cmalist_linux.go  several in one call
-//	queue_linux.go, serve_linux.go  by the target
+//	layout.go, frame.go   shared layouts; the codec of a frame
+//	channel_linux.go      the segments made and mapped; memfd_linux.go  sealed memory files
+//	socket_linux.go       messages on the socket, announcements of segments
+//	address.go, handshake_linux.go  how two endpoints find each other
+//	link_linux.go         Link: Poll, Arm; region_linux.go  regions, the table
+//
+// An endpoint's methods lie in five files, its parts are types of their own:
+//
+//	endpoint_linux.go     state, going down; connect_linux.go  Connect
+//	post_linux.go         requests executed in the call: Post, Do, Reach
+//	queue_linux.go        requests that the target executes; serve_linux.go  those of the peer
+//	frames_linux.go       frameSender, frameReceiver: the rings
+//	doorbell_linux.go     doorbell: waking a peer that sleeps
+//	peermemory_linux.go   peerMemory: the peer's table and segments
+//	cma_linux.go          cma: process_vm calls; hazard_linux.go  who is still using
+//	                      memory that is being closed
+//	move.go, bulk.go      copies and the order of stores, copies of large blocks;
+//	                      copies_linux.go  from which sizes on
 //
 // Tests: fabric/fabrictest runs over this link with every way forced; here are
 // layouts, codecs (fuzzed), two processes with kill -9, hostile peers, leaks.

@@ -36,8 +36,8 @@ func TestCloseUnderFire(t *testing.T) {
 	inUse, cut := 0, 0
 	for i := range *closes {
 		x, y := pairOn(t, a, b, fabric.EndpointOptions{})
-		if !x.cma {
-			t.Skip("process_vm_writev is not permitted here:", x.noCMA)
+		if !x.cma.works {
+			t.Skip("process_vm_writev is not permitted here:", x.cma.why)
 		}
 		n := sizes[rng.IntN(len(sizes))]
 		target := mem[:n]

@@ -58,6 +58,15 @@ const probing = ^uint32(0)
 // scheduler keeps waiting, takes longer.
 const useWait = 200 * time.Millisecond
 
+// newHazard keeps the record of a connection over which the peer writes to channel c.
+func (l *link) newHazard(c *channel) *hazard {
+	h := &hazard{hdr: c.hdr, mem: c.mem, sock: -1}
+	l.mu.Lock()
+	l.hazards[h] = struct{}{}
+	l.mu.Unlock()
+	return h
+}
+
 // holds reports whether the peer may be using the key. Any goroutine.
 func (h *hazard) holds(key uint32) bool {
 	h.mu.Lock()
@@ -142,7 +151,7 @@ func (l *link) buryHazards() {
 }
 
 // inUse reports whether this side's Poll or a peer's system call is using the withdrawn
-// key. Ordering partners: endpoint.borrow and endpoint.answer, which announce the key
+// key. Ordering partners: cma.borrow and endpoint.answer, which announce the key
 // first and then look whether it is valid.
 func (l *link) inUse(key uint32) bool {
 	if l.serving.Load() == key {

@@ -13,6 +13,23 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
+// Going to sleep finds what a peer has broken: the end of the endpoint is there to be
+// polled, and nothing else would wake its owner.
+func TestArmFindsACorruptHead(t *testing.T) {
+	t.Parallel()
+	x, y := pair(t, Options{}, fabric.EndpointOptions{ID: 1, Depth: 4 * minSlots})
+	wr := write(alloc(t, x.link, 8), 0, 8, alloc(t, y.link, 8).Key(), 0)
+	wr.Flags = fabric.FlagNotify
+	for n := 1; n == 1; {
+		n, _ = x.Post([]fabric.WR{wr})
+	}
+	y.own.hdr.head.Store(1 << 40)
+	quiet, err := x.link.Arm()
+	require.NoError(t, err)
+	require.False(t, quiet)
+	require.Equal(t, fabric.Completion{EP: 1, Op: fabric.OpDown, Status: fabric.StatusRemoteInvalid}, await(t, x.link))
+}
+
 // A peer that writes nonsense takes down its endpoint and no other. In the
 // tests the hostile side is y, which misuses its mappings.
 func TestHostilePeer(t *testing.T) {
@@ -23,12 +40,12 @@ func TestHostilePeer(t *testing.T) {
 		lb   fabric.Region // of y
 	}
 	raw := func(s *scene, w frameWords) {
-		f := &s.y.out[s.y.outTail%uint64(len(s.y.out))]
+		f := &s.y.out.slots[s.y.out.tail%uint64(len(s.y.out.slots))]
 		f.w = w
-		s.y.outTail++
-		f.seq.Store(s.y.outTail)
+		s.y.out.tail++
+		f.seq.Store(s.y.out.tail)
 	}
-	send := func(s *scene, b []byte, fds ...int) { require.NoError(t, sendFDs(s.y.sock, b, fds...)) }
+	send := func(s *scene, b []byte, fds ...int) { require.NoError(t, sendFDs(s.y.sock.fd, b, fds...)) }
 	memfd := func(size int, sealed bool) int {
 		fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 		require.NoError(t, err)
@@ -43,7 +60,7 @@ func TestHostilePeer(t *testing.T) {
 	fill := func(s *scene) { // x's ring, until Post looks at the head
 		wr := write(s.la, 0, 8, s.lb.Key(), 0)
 		wr.Flags = fabric.FlagNotify
-		for range len(s.x.out) + 1 {
+		for range len(s.x.out.slots) + 1 {
 			if n, _ := s.x.Post([]fabric.WR{wr}); n == 0 {
 				return
 			}
@@ -53,18 +70,18 @@ func TestHostilePeer(t *testing.T) {
 		post(t, s.x, write(s.la, 0, 8, register(s.tb, s.y.link, 64).Key(), 0))
 	}
 	for name, attack := range map[string]func(s *scene){
-		"sequence ahead":   func(s *scene) { s.y.out[0].seq.Store(77) },
-		"sequence wild":    func(s *scene) { s.y.out[0].seq.Store(^uint64(0) - 5) },
+		"sequence ahead":   func(s *scene) { s.y.out.slots[0].seq.Store(77) },
+		"sequence wild":    func(s *scene) { s.y.out.slots[0].seq.Store(^uint64(0) - 5) },
 		"unknown frame":    func(s *scene) { raw(s, frameWords{99}) },
 		"slot too large":   func(s *scene) { raw(s, (&message{kind: frameWrite, slot: maxReqs, bytes: 8}).words()) },
 		"length too large": func(s *scene) { raw(s, (&message{kind: frameRead, bytes: 1 << 31}).words()) },
 		"odd atomic":       func(s *scene) { raw(s, (&message{kind: frameFetchAdd, bytes: 8, addr: 5}).words()) },
-		"head ahead":       func(s *scene) { s.y.ownHdr.head.Store(1 << 40); fill(s) },
-		"head backwards":   func(s *scene) { fill(s); s.y.ownHdr.head.Store(10); fill(s); s.y.ownHdr.head.Store(5); fill(s) },
+		"head ahead":       func(s *scene) { s.y.own.hdr.head.Store(1 << 40); fill(s) },
+		"head backwards":   func(s *scene) { fill(s); s.y.own.hdr.head.Store(10); fill(s); s.y.own.hdr.head.Store(5); fill(s) },
 		"reply of unknown status": func(s *scene) {
 			request(s)
-			s.y.peerReply[0].status.Store(12345678)
-			s.y.peerReply[0].seq.Store(1)
+			s.y.peer.replies[0].status.Store(12345678)
+			s.y.peer.replies[0].seq.Store(1)
 		},
 		"unknown message":        func(s *scene) { send(s, []byte{1, 2, 3}) },
 		"long message":           func(s *scene) { send(s, make([]byte, 4*maxMsg)) },
@@ -191,7 +208,7 @@ func TestHostileTable(t *testing.T) {
 // harm to this side.
 func TestFarMemoryNotThere(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
-	if !x.cma {
+	if !x.cma.works {
 		t.Skip("process_vm_writev is not permitted here")
 	}
 	mem, err := offheap.Alloc(1<<16, offheap.Scratch)
@@ -217,29 +234,29 @@ func TestStrangersAtTheListener(t *testing.T) {
 		require.NoError(t, err)
 		y, err = b.newEndpoint(fabric.EndpointOptions{})
 		require.NoError(t, err)
-		if string(x.addr.token[:]) < string(y.addr.token[:]) {
+		if string(x.shake.addr.token[:]) < string(y.shake.addr.token[:]) {
 			break
 		}
 		require.NoError(t, x.Close())
 		require.NoError(t, y.Close())
 	}
-	knock := func(b []byte) int {
+	call := func(b []byte) int {
 		s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
-		require.NoError(t, unix.Connect(s, socketAddr(x.addr.name)))
+		require.NoError(t, unix.Connect(s, socketAddr(x.shake.addr.name)))
 		if b != nil {
 			require.NoError(t, sendFDs(s, b))
 		}
 		t.Cleanup(func() { unix.Close(s) })
 		return s
 	}
-	knock(nil) // says nothing
-	knock([]byte("hello"))
-	wrong := hello{from: y.addr.token}
-	knock(wrong.append(nil))
-	right := hello{to: x.addr.token, from: y.addr.token}
-	knock(right.append(nil)) // no descriptors
-	require.NoError(t, unix.Shutdown(knock(nil), unix.SHUT_RDWR))
+	call(nil) // says nothing
+	call([]byte("hello"))
+	wrong := hello{from: y.shake.addr.token}
+	call(wrong.append(nil))
+	right := hello{to: x.shake.addr.token, from: y.shake.addr.token}
+	call(right.append(nil)) // no descriptors
+	require.NoError(t, unix.Shutdown(call(nil), unix.SHUT_RDWR))
 	join(t, x, y)
 	la, lb := alloc(t, a, 64), alloc(t, b, 64)
 	post(t, x, write(la, 0, 8, lb.Key(), 0))
@@ -255,7 +272,7 @@ func TestConnectRefuses(t *testing.T) {
 	ctx := testutil.Context(t, patience)
 	require.ErrorIs(t, x.Connect(ctx, nil), fabric.ErrBadAddress)
 	require.ErrorIs(t, x.Connect(ctx, x.Address()), fabric.ErrBadAddress)
-	other := y.addr
+	other := y.shake.addr
 	other.host[3]++
 	require.ErrorContains(t, x.Connect(ctx, other.append(nil)), "another host")
 	_, err = x.Post(make([]fabric.WR, 1))
@@ -274,7 +291,7 @@ func TestConnectRefuses(t *testing.T) {
 	go func() { res <- z.Connect(ctx, y.Address()) }()
 	require.NoError(t, z.Close())
 	require.ErrorIs(t, <-res, fabric.ErrClosed)
-	gone := y.addr
+	gone := y.shake.addr
 	gone.token = [16]byte{} // makes the other side dial
 	require.NoError(t, y.Close())
 	w, err := a.newEndpoint(fabric.EndpointOptions{})
@@ -305,7 +322,7 @@ func FuzzRing(f *testing.F) {
 		g := testutil.Guard(reg.Bytes(), 0, 0)
 		frames := 0
 		for ; len(b) >= 56 && frames < minSlots; frames++ {
-			fr := &y.out[frames]
+			fr := &y.out.slots[frames]
 			for i := range fr.w {
 				for k := range 8 {
 					fr.w[i] |= uint64(b[8*i+k]) << (8 * k)
@@ -321,7 +338,7 @@ func FuzzRing(f *testing.F) {
 			}
 		}
 		if x.isUp() {
-			require.EqualValues(t, frames, x.inHead)
+			require.EqualValues(t, frames, x.in.head)
 		}
 		require.NoError(t, g.Check()) // nobody can guess the key
 	})

@@ -83,8 +83,7 @@ type link struct {
 	sweep      bool  // some endpoint of eps is finished
 	events     [32]unix.EpollEvent
 	rx         receiver
-	liov       [maxIov]unix.Iovec
-	riov       [maxIov]unix.RemoteIovec
+	vectors    vectors
 	houseStep  int64 // houseEvery in ticks
 }
 
@@ -226,9 +225,9 @@ func (l *link) Poll(cs []fabric.Completion) int {
 // visit polls endpoint at and keeps account of how busy it is.
 func (l *link) visit(at int, cs []fabric.Completion) int {
 	ep := l.eps[at]
-	head := ep.inHead
+	head := ep.in.head
 	n := ep.poll(cs)
-	if n != 0 || head != ep.inHead || ep.q.len() != 0 {
+	if n != 0 || head != ep.in.head || ep.q.len() != 0 {
 		l.heat[at] = coldAfter
 	} else if l.heat[at] != 0 {
 		l.heat[at]--
@@ -265,12 +264,12 @@ func (l *link) keepHouse() {
 		if !ep.overdue() {
 			continue
 		}
-		if ep.unrung {
-			ep.unrung = false
-			ep.wakePeer()
+		if ep.bell.failed {
+			ep.bell.failed = false
+			ep.bell.wake()
 		}
-		if ep.stalled {
-			ep.flushOutbox()
+		if ep.sock.stalled {
+			ep.sock.flush(l)
 		}
 	}
 }
@@ -289,7 +288,7 @@ func (l *link) event(ev unix.EpollEvent) {
 			ep.drainSocket()
 		}
 		if ev.Events&unix.EPOLLOUT != 0 && ep.isUp() {
-			ep.flushOutbox()
+			ep.sock.flush(l)
 		}
 	}
 }
@@ -309,14 +308,14 @@ func (l *link) attendNews() {
 		if !ep.isUp() {
 			continue // failed or closed before anybody polled
 		}
-		l.byFD[int32(ep.sock)] = ep
-		if err := l.watch(unix.EPOLL_CTL_ADD, ep.sock, unix.EPOLLIN); err != nil {
+		l.byFD[int32(ep.sock.fd)] = ep
+		if err := l.watch(unix.EPOLL_CTL_ADD, ep.sock.fd, unix.EPOLLIN); err != nil {
 			ep.fail(fabric.StatusPeerGone, err)
 		}
 	}
 	for _, ep := range l.eps {
 		if ep.isUp() {
-			ep.flushOutbox()
+			ep.sock.flush(l)
 		}
 	}
 }
@@ -326,7 +325,7 @@ func (l *link) sweepClosed() {
 	l.sweep = false
 	kept := l.eps[:0]
 	for _, ep := range l.eps {
-		if !ep.finished() {
+		if ep.state.Load() != stateClosed || ep.cq.Len() != 0 {
 			l.heat[len(kept)] = l.heat[ep.index]
 			ep.index = len(kept)
 			kept = append(kept, ep)
@@ -344,7 +343,7 @@ func (l *link) kick() {
 	_, _ = unix.Write(l.eventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// Arm implements fabric.Link. Ordering partner: endpoint.wakePeer. The store
+// Arm implements fabric.Link. Ordering partner: doorbell.wake. The store
 // to sleep comes before our looks at the rings, the peer's stores to the rings
 // before its look at sleep; one of the two sees the other.
 //

@@ -1,11 +1,14 @@
 package shm
 
 import (
-	"fmt"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
 )
+
+var _ fabric.Direct = (*endpoint)(nil)
 
 // outcome is what became of an attempt to execute a request.
 type outcome uint8
@@ -36,11 +39,11 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 			break
 		}
 		if ep.q.len() != 0 {
-			ep.enqueue(wr)
+			ep.q.push(wr)
 			continue
 		}
 		notify := wr.Flags&fabric.FlagNotify != 0
-		if notify && !ep.roomOrStarve(1) {
+		if notify && !ep.reserve(1) {
 			break
 		}
 		var st fabric.Status
@@ -52,7 +55,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 			f = true
 		}
 		if out == needsPeer {
-			ep.enqueue(wr)
+			ep.q.push(wr)
 			continue
 		}
 		if out == epDown {
@@ -65,7 +68,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		if wr.Op != fabric.OpRead {
 			visible, fenced = true, f
 			if notify {
-				ep.pushNotify(wr.Imm, uint32(wr.Len()))
+				ep.out.pushNotify(wr.Imm, uint32(wr.Len()))
 				fenced = true
 			}
 		}
@@ -84,9 +87,9 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	}
 	if visible && ep.isUp() {
 		if !fenced {
-			ep.fullFence()
+			ep.bell.fence()
 		}
-		ep.wakePeer()
+		ep.bell.wake()
 	}
 	return n, err
 }
@@ -102,17 +105,84 @@ func refusal(s uint32) error {
 // flushPost reports the failure of wrs[n], flushes the rest of the list as far
 // as there is room, takes the endpoint down, and returns how many were taken.
 func (ep *endpoint) flushPost(wrs []fabric.WR, n int, st fabric.Status) int {
-	for s := st; n < len(wrs) && ep.cq.Push(ep.failure(&wrs[n], s)); n++ {
+	for s := st; n < len(wrs) && ep.cq.Push(completion(ep.id, &wrs[n], s)); n++ {
 		s = fabric.StatusFlushed
 	}
-	ep.fullFence()
-	ep.wakePeer() // for what went before
+	ep.bell.fence()
+	ep.bell.wake() // for what went before
 	ep.failRequest(st)
 	return n
 }
 
-func (ep *endpoint) failure(wr *fabric.WR, st fabric.Status) fabric.Completion {
-	return fabric.Completion{ID: wr.ID, EP: ep.id, Op: wr.Op, Status: st}
+// completion is how wr ended on endpoint id.
+func completion(id uint32, wr *fabric.WR, st fabric.Status) fabric.Completion {
+	return fabric.Completion{ID: wr.ID, EP: id, Op: wr.Op, Status: st}
+}
+
+// Do implements fabric.Direct.
+// Hot path.
+func (ep *endpoint) Do(wr *fabric.WR) bool {
+	if ep.state.Load() != stateUp || ep.q.len() != 0 || len(wr.Local) != 1 {
+		return false
+	}
+	l := &wr.Local[0]
+	n := uint64(l.Len)
+	if n == 0 {
+		return false
+	}
+	switch wr.Op {
+	case fabric.OpWrite:
+		if wr.Flags&fabric.FlagInline == 0 && !ep.link.keys.Allows(l.LKey, l.Addr, n, 0) {
+			return false
+		}
+	case fabric.OpFetchAdd, fabric.OpCompareSwap:
+		if n != 8 || wr.RemoteAddr&7 != 0 {
+			return false
+		}
+		fallthrough
+	case fabric.OpRead:
+		if !ep.link.keys.Allows(l.LKey, l.Addr, n, fabric.AccessLocalWrite) {
+			return false
+		}
+	default:
+		return false
+	}
+	x := ep.lookup(wr.RKey, wr.RemoteAddr, n, softlink.RemoteNeed(wr.Op))
+	if x == nil || x.mem == 0 {
+		return false
+	}
+	fenced := ep.link.copies.run(x, wr, n)
+	if wr.Op == fabric.OpRead {
+		return true // nothing for the peer to see
+	}
+	if !fenced {
+		ep.bell.fence()
+	}
+	ep.bell.wake()
+	return true
+}
+
+// Reach implements fabric.Direct.
+// Hot path.
+func (ep *endpoint) Reach(rkey uint32, addr uint64, n int) []byte {
+	if ep.state.Load() != stateUp || ep.q.len() != 0 || n <= 0 {
+		return nil
+	}
+	x := ep.lookup(rkey, addr, uint64(n), fabric.AccessRemoteWrite)
+	if x == nil || x.mem == 0 {
+		return nil
+	}
+	orderStores() // behind those of earlier requests
+	return fabric.BytesAt(x.mem+(addr-x.base), n)
+}
+
+// Stored implements fabric.Direct.
+// Hot path.
+func (ep *endpoint) Stored() {
+	if ep.isUp() {
+		ep.bell.fence()
+		ep.bell.wake()
+	}
 }
 
 // execute carries wr out now if its memory is mapped. fenced says that a full fence
@@ -135,33 +205,33 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 	if x.mem == 0 {
 		return 0, isFar, false
 	}
-	return fabric.StatusOK, executed, ep.run(x, wr, n)
+	return fabric.StatusOK, executed, ep.link.copies.run(x, wr, n)
 }
 
 // run carries out wr, which has been checked and whose n bytes, at least one, lie in the
 // mapped region x. fenced says that a full fence stands behind what it stored.
 // Hot path.
-func (ep *endpoint) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
+func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 	at := x.mem + (wr.RemoteAddr - x.base)
-	if l := &wr.Local[0]; n == 8 && l.Len == 8 && at&7 == 0 {
+	if s := &wr.Local[0]; n == 8 && s.Len == 8 && at&7 == 0 {
 		switch wr.Op {
 		case fabric.OpWrite:
 			orderStores() // behind the stores of earlier requests
-			word(at).Store(load8(l.Addr))
+			word(at).Store(load8(s.Addr))
 		case fabric.OpRead:
-			store8(l.Addr, word(at).Load())
+			store8(s.Addr, word(at).Load())
 		default:
-			store8(l.Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
+			store8(s.Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
 		}
 		return true
 	}
-	switch large := n >= ep.link.copies.from.Load(); {
+	switch large := n >= c.from.Load(); {
 	case wr.Op == fabric.OpWrite && large:
-		return putBulk(ep.link.copies.plan.Load(), at, wr.Local, n)
+		return putBulk(c.plan.Load(), at, wr.Local, n)
 	case wr.Op == fabric.OpWrite:
 		return put(at, wr.Local, n)
 	case large:
-		getBulk(ep.link.copies.plan.Load(), wr.Local, at, n)
+		getBulk(c.plan.Load(), wr.Local, at, n)
 	default:
 		get(wr.Local, at, n)
 	}
@@ -178,61 +248,120 @@ func (ep *endpoint) refused() fabric.Status {
 	return fabric.StatusRemoteAccess
 }
 
-// room reports whether k more frames fit into the peer's ring. The peer's head
-// is its claim: one that runs backwards or past the tail is corruption.
-func (ep *endpoint) room(k int) bool {
-	n := uint64(len(ep.out))
-	if ep.outTail+uint64(k)-ep.outSeen <= n {
-		return true
-	}
-	h := ep.peerHdr.head.Load()
-	if ep.outTail-h > ep.outTail-ep.outSeen {
-		ep.corrupt(fmt.Errorf("%w: ring head %d outside [%d, %d]", ErrCorrupt, h, ep.outSeen, ep.outTail))
-		return false
-	}
-	ep.outSeen = h
-	return ep.outTail+uint64(k)-h <= n
-}
-
-// roomOrStarve is room that leaves word with the peer if there is none, so
-// that it wakes us when there is.
-func (ep *endpoint) roomOrStarve(k int) bool {
-	if ep.room(k) {
-		if ep.starved {
-			ep.satisfied()
+// lookup finds the peer's region that key names if it holds [addr, addr+n) and
+// has the rights in need, else nil: one load of shared memory. May
+// take the endpoint down.
+// Hot path.
+func (ep *endpoint) lookup(key uint32, addr, n uint64, need fabric.Access) *xlate {
+	x := &ep.mem.cache[key%cacheSize]
+	if x.key != key || !x.current() || x.mem == 0 && x.seg != 0 {
+		if !ep.find(x, key) {
+			return nil
 		}
-		return true
 	}
-	if !ep.isUp() {
+	if !x.holds(addr, n, need) {
+		return nil
+	}
+	return x
+}
+
+// find reads the table entry of key into x, and takes what the peer has to say about
+// the segment that the region lies in.
+func (ep *endpoint) find(x *xlate, key uint32) bool {
+	n, off, ok := ep.mem.read(key)
+	if !ok {
 		return false
 	}
-	ep.starved = true
-	ep.peerHdr.starved.Store(1)
-	return ep.room(k)
+	if n.seg != 0 {
+		if ep.mem.segs[n.seg] == nil {
+			if ep.drainSocket(); !ep.isUp() {
+				return false
+			}
+			if ep.mem.ask(n.seg, ep.sock.fd) {
+				ep.announce(note{typ: msgAgain, seg: n.seg, fd: -1})
+			}
+		}
+		if err := ep.mem.place(&n, off); err != nil {
+			ep.corrupt(err)
+			return false
+		}
+	}
+	*x = n
+	return true
 }
 
-// satisfied withdraws what roomOrStarve left with the peer.
-func (ep *endpoint) satisfied() {
-	ep.starved = false
-	ep.peerHdr.starved.Store(0)
+// reserve makes sure that k more frames fit into the peer's ring, or that the peer
+// wakes this side when they do. May take the endpoint down.
+func (ep *endpoint) reserve(k int) bool {
+	if ep.out.fits(k) && !ep.out.starved {
+		return true
+	}
+	ok, err := ep.out.reserve(k)
+	if err != nil {
+		ep.corrupt(err)
+	}
+	return ok
 }
 
-// push publishes a frame; there is room.
-func (ep *endpoint) push(m *message) {
-	f := &ep.out[ep.outTail&uint64(len(ep.out)-1)]
-	f.w = m.words()
-	ep.outTail++
-	f.seq.Store(ep.outTail)
-}
-
-func (ep *endpoint) pushNotify(imm, bytes uint32) {
-	ep.push(&message{kind: frameNotify, imm: imm, bytes: bytes})
-}
-
-// sayBye tells the peer that this is the end, so that its next Poll knows. If
-// the ring is full the socket's end has to do.
-func (ep *endpoint) sayBye() {
-	if n := uint64(len(ep.out)); n > 0 && ep.outTail-ep.peerHdr.head.Load() < n {
-		ep.push(&message{kind: frameBye})
+// far carries out wrs[0], which execute has found to be on memory of the peer that is not
+// mapped here: writes and reads by process_vm_writev and process_vm_readv where they
+// work (cross-memory attach, CMA). more of those behind it went the same way in the same
+// call. What a call has done is seen before what is done after it. Bulk path.
+func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more int) {
+	wr := &wrs[0]
+	if !ep.cma.works || wr.Op != fabric.OpWrite && wr.Op != fabric.OpRead {
+		return 0, needsPeer, 0
+	}
+	// A process id outlives its process only until the kernel gives it to
+	// another one. The socket tells in time; it is looked at once a
+	// millisecond at most.
+	if now := cpu.Ticks(); now-ep.cma.aliveAt > ep.link.houseStep {
+		ep.cma.aliveAt = now
+		ep.drainSocket()
+		if ep.hup {
+			return fabric.StatusPeerGone, executed, 0
+		}
+		if !ep.isUp() {
+			return 0, epDown, 0
+		}
+		if st, out, _ = ep.execute(wr); out != isFar { // what came may have moved the region
+			ep.bell.fence()
+			return st, out, 0
+		}
+	}
+	x := ep.lookup(wr.RKey, wr.RemoteAddr, wr.Len(), softlink.RemoteNeed(wr.Op))
+	switch {
+	case x == nil && !ep.isUp():
+		return 0, epDown, 0
+	case x == nil || !ep.cma.borrow(x):
+		return ep.refused(), executed, 0
+	}
+	room := ep.depth - ep.cq.Len() - ep.q.len() // each may leave a completion
+	var errno error
+	if more = ep.cma.together(wrs, x, room) - 1; more > 0 {
+		errno = ep.cma.moveList(wrs[:more+1])
+	}
+	if more == 0 || errno != nil {
+		// One alone; or whatever failed: requests may be repeated, one after the other,
+		// so that it is known whose failure it is.
+		errno, more = ep.cma.transfer(wr, x), 0
+	}
+	withdrawn := errno != nil && !x.current()
+	ep.cma.giveBack()
+	if withdrawn {
+		return ep.refused(), executed, 0
+	}
+	switch errno {
+	case nil:
+		return fabric.StatusOK, executed, more
+	case unix.ESRCH:
+		return fabric.StatusPeerGone, executed, 0
+	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
+		// Refused from now on (or for want of memory): writes and reads may
+		// be repeated, so the whole request goes the other way.
+		ep.cma.works = errno == unix.ENOMEM
+		return 0, needsPeer, 0
+	default:
+		return fabric.StatusRemoteOp, executed, 0
 	}
 }

@@ -149,7 +149,7 @@ func TestTwoProcesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := startTarget(t, o)
 			if o.DisableCMA {
-				require.False(t, x.ep.cma)
+				require.False(t, x.ep.cma.works)
 			}
 			for i, key := range []fabric.RemoteKey{x.seg, x.priv} {
 				for k, n := range []int{1, 8, 13, 4096, chunkSize, chunkSize + 4, 5*chunkSize + 1, regionSize / 2} {

@@ -20,12 +20,12 @@ import (
 // requests of this kind follow each other without waiting; any other request
 // waits until nothing is in flight.
 //
-// Indices grow for ever: head ≤ issue ≤ tail. [head, issue) is handed to the
+// Indices grow for ever: head ≤ issue ≤ tail. [head, issue) is submitted to the
 // target in full, issue perhaps in part, the rest waits.
 type queue struct {
 	reqs              []request
 	head, issue, tail uint64
-	sent, done        uint64 // request numbers: handed over, answered
+	sent, done        uint64 // request numbers: submitted, answered
 	chunk             [maxReqs]uint32
 	inline            []byte // payload of queued inline writes, maxInline each
 	committed         bool   // the bounce buffers have their memory
@@ -36,7 +36,7 @@ type request struct {
 	wr    fabric.WR    // Local is sges
 	sges  []fabric.SGE // own copy, room kept between uses
 	total uint64
-	sent  uint64 // bytes handed to the target
+	sent  uint64 // bytes submitted to the target
 	done  uint64 // bytes answered
 	src   cursor // position of sent in Local, writes
 	dst   cursor // position of done in Local, reads
@@ -69,9 +69,8 @@ func (q *queue) at(i uint64) *request { return &q.reqs[i&uint64(len(q.reqs)-1)] 
 // inFlight is how many chunks the target has not answered.
 func (q *queue) inFlight() int { return int(q.sent - q.done) }
 
-// enqueue takes wr; there is room. Eager path of private memory without CMA.
-func (ep *endpoint) enqueue(wr *fabric.WR) {
-	q := &ep.q
+// push takes wr; there is room. Eager path of private memory without CMA.
+func (q *queue) push(wr *fabric.WR) {
 	r := q.at(q.tail)
 	sges := append(r.sges[:0], wr.Local...)
 	*r = request{wr: *wr, sges: sges, total: wr.Len()}
@@ -85,7 +84,17 @@ func (ep *endpoint) enqueue(wr *fabric.WR) {
 	q.tail++
 }
 
-// advance collects answers and hands over what can go. It reports whether
+// flush ends all requests, the oldest one with its own status, with completions of
+// endpoint id in cq.
+func (q *queue) flush(oldest fabric.Status, id uint32, cq *softlink.CompQ) {
+	for st := oldest; q.head != q.tail; q.head++ {
+		cq.Push(completion(id, &q.at(q.head).wr, st))
+		st = fabric.StatusFlushed
+	}
+	q.issue, q.done = q.tail, q.sent
+}
+
+// advance collects answers and submits the requests that can go. It reports whether
 // anything moved. May take the endpoint down.
 func (ep *endpoint) advance() bool {
 	q := &ep.q
@@ -98,14 +107,14 @@ func (ep *endpoint) advance() bool {
 		return true
 	}
 	if q.sent != sent || moved {
-		ep.fullFence() // for writes executed from the queue
-		ep.wakePeer()
+		ep.bell.fence() // for writes executed from the queue
+		ep.bell.wake()
 		return true
 	}
 	return false
 }
 
-// issueNext hands request issue to the target or executes it. It reports
+// issueNext submits request issue to the target or executes it. It reports
 // whether the request needs no more from here.
 func (ep *endpoint) issueNext() bool {
 	q := &ep.q
@@ -119,13 +128,13 @@ func (ep *endpoint) issueNext() bool {
 			return false
 		}
 	}
-	return ep.handOver(r)
+	return ep.submit(r)
 }
 
 // executeQueued tries the oldest request without the target's help. gone says
 // that it must wait or that the endpoint is down.
 func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
-	if r.wr.Flags&fabric.FlagNotify != 0 && !ep.roomOrStarve(1) {
+	if r.wr.Flags&fabric.FlagNotify != 0 && !ep.reserve(1) {
 		return false, true
 	}
 	st, out, _ := ep.execute(&r.wr)
@@ -141,7 +150,7 @@ func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 	}
 	ep.q.issue++
 	if st == fabric.StatusOK && r.wr.Flags&fabric.FlagNotify != 0 {
-		ep.pushNotify(r.wr.Imm, uint32(r.total))
+		ep.out.pushNotify(r.wr.Imm, uint32(r.total))
 	}
 	ep.complete(st)
 	return true, false
@@ -155,19 +164,23 @@ func (ep *endpoint) mayFollow(r *request) bool {
 	}
 	x := ep.lookup(r.wr.RKey, r.wr.RemoteAddr, r.total, softlink.RemoteNeed(r.wr.Op))
 	bulk := r.wr.Op == fabric.OpWrite || r.wr.Op == fabric.OpRead
-	return x != nil && x.mem == 0 && !(ep.cma && bulk)
+	return x != nil && x.mem == 0 && !(ep.cma.works && bulk)
 }
 
-// handOver sends the chunks of r as far as there is room. It reports whether
+// submit sends the chunks of r as far as there is room. It reports whether
 // all are sent.
-func (ep *endpoint) handOver(r *request) bool {
+func (ep *endpoint) submit(r *request) bool {
 	q := &ep.q
-	if !q.committed && !ep.commitBounce() {
-		return false
+	if !q.committed {
+		if err := commit(ep.own.bounce); err != nil {
+			ep.fail(fabric.StatusUnknown, err)
+			return false
+		}
+		q.committed = true
 	}
 	notify := r.wr.Flags&fabric.FlagNotify != 0
 	for r.sent < r.total {
-		if q.inFlight() == maxReqs || !ep.roomOrStarve(2) {
+		if q.inFlight() == maxReqs || !ep.reserve(2) {
 			return false
 		}
 		n := min(r.total-r.sent, chunkSize)
@@ -182,7 +195,7 @@ func (ep *endpoint) handOver(r *request) bool {
 		switch r.wr.Op {
 		case fabric.OpWrite:
 			m.kind = frameWrite
-			r.src.gather(bounce(ep.ownBnc, slot, int(n)), r.wr.Local)
+			r.src.gather(bounce(ep.own.bounce, slot, int(n)), r.wr.Local)
 		case fabric.OpRead:
 			m.kind = frameRead
 		case fabric.OpFetchAdd:
@@ -193,28 +206,26 @@ func (ep *endpoint) handOver(r *request) bool {
 		q.chunk[slot] = uint32(n)
 		q.sent++
 		r.sent += n
-		ep.push(&m)
+		ep.out.push(&m)
 	}
 	if notify {
-		ep.pushNotify(r.wr.Imm, uint32(r.total))
+		ep.out.pushNotify(r.wr.Imm, uint32(r.total))
 	}
 	q.issue++
 	return true
 }
 
-// commitBounce gives the own bounce buffers their memory before they are touched, which
-// most connections never do: where there is none the endpoint goes down, not the process by
+// commit gives bounce buffers their memory before they are touched, which most
+// connections never do: where there is none the endpoint goes down, not the process by
 // SIGBUS. Kernels before Linux 5.14 cannot.
-func (ep *endpoint) commitBounce() bool {
+func commit(bounce []byte) error {
 	for {
-		switch err := unix.Madvise(ep.ownBnc, unix.MADV_POPULATE_WRITE); err {
+		switch err := unix.Madvise(bounce, unix.MADV_POPULATE_WRITE); err {
 		case nil, unix.EINVAL:
-			ep.q.committed = true
-			return true
+			return nil
 		case unix.EINTR, unix.EAGAIN:
 		default:
-			ep.fail(fabric.StatusUnknown, fmt.Errorf("%w: no memory for bounce buffers: %w", fabric.ErrResources, err))
-			return false
+			return fmt.Errorf("%w: no memory for bounce buffers: %w", fabric.ErrResources, err)
 		}
 	}
 }
@@ -228,7 +239,7 @@ func (ep *endpoint) collect() (moved bool) {
 	q := &ep.q
 	for q.done != q.sent {
 		slot := int(q.done % maxReqs)
-		rp := &ep.replies[slot]
+		rp := &ep.own.replies[slot]
 		if rp.seq.Load() != q.done+1 {
 			break
 		}
@@ -242,7 +253,7 @@ func (ep *endpoint) collect() (moved bool) {
 		switch r.wr.Op {
 		case fabric.OpWrite:
 		case fabric.OpRead:
-			r.dst.scatter(bounce(ep.ownBnc, slot, int(n)), r.wr.Local)
+			r.dst.scatter(bounce(ep.own.bounce, slot, int(n)), r.wr.Local)
 		default:
 			store8(r.wr.Local[0].Addr, rp.value.Load())
 		}
@@ -267,20 +278,10 @@ func (r *reply) result() fabric.Status {
 func (ep *endpoint) complete(st fabric.Status) {
 	r := ep.q.at(ep.q.head)
 	if st != fabric.StatusOK || r.wr.Flags&fabric.FlagSignaled != 0 {
-		ep.cq.Push(ep.failure(&r.wr, st))
+		ep.cq.Push(completion(ep.id, &r.wr, st))
 	}
 	ep.q.head++
 	if st != fabric.StatusOK {
 		ep.failRequest(st)
 	}
-}
-
-// flushQueue ends all queued requests, the oldest one with its own status.
-func (ep *endpoint) flushQueue(oldest fabric.Status) {
-	q := &ep.q
-	for st := oldest; q.head != q.tail; q.head++ {
-		ep.cq.Push(ep.failure(&q.at(q.head).wr, st))
-		st = fabric.StatusFlushed
-	}
-	q.issue, q.done = q.tail, q.sent
 }

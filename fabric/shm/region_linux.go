@@ -149,7 +149,7 @@ func (l *link) addRegion(mem []byte, access fabric.Access, seg *segment) (*regio
 }
 
 // publish makes a region known to the peers that map the table. One writer at
-// a time (link.mu). Ordering partner: endpoint.fill.
+// a time (link.mu). Ordering partner: peerMemory.read.
 func (t *tableEntry) publish(e *softlink.Entry, seg uint32, off uint64) {
 	g := t.gen.Load()
 	t.gen.Store(g + 1)
@@ -221,4 +221,13 @@ func (r *region) withdraw() {
 		ep.announce(note{typ: msgGone, seg: s.id, fd: -1})
 	}
 	_ = unix.Close(s.fd)
+}
+
+// tellAgain announces a segment to a peer that could not take its descriptor.
+func (l *link) tellAgain(ep *endpoint, seg uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.segments[seg]; s != nil {
+		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
+	}
 }

@@ -26,9 +26,9 @@ func TestManySegmentsAndAPeerThatDoesNotLook(t *testing.T) {
 			for i := range rs {
 				rs[i] = alloc(t, y.link, 64)
 			}
-			y.sockMu.Lock()
-			held := len(y.outbox)
-			y.sockMu.Unlock()
+			y.sock.mu.Lock()
+			held := len(y.sock.outbox)
+			y.sock.mu.Unlock()
 			require.NotZero(t, held, "the socket took them all: the test tests nothing")
 			wr := write(la, 0, 8, rs[count-1].Key(), 0)
 			testutil.Store64(la.Bytes(), 4711)
@@ -42,7 +42,7 @@ func TestManySegmentsAndAPeerThatDoesNotLook(t *testing.T) {
 			testutil.Eventually(t, patience, func() bool {
 				poll(t, x.link)
 				poll(t, y.link)
-				return len(x.segs) == count
+				return len(x.mem.segs) == count
 			}, "all segments to be mapped")
 			for i, r := range rs {
 				testutil.Store64(la.Bytes(), uint64(i)+1)
@@ -68,10 +68,10 @@ func TestBacklogWakesTheOwner(t *testing.T) {
 		require.NoError(t, err)
 		if ok {
 			x.drainSocket()
-			require.True(t, len(x.segs) == count || readable(t, y.link, patience))
+			require.True(t, len(x.mem.segs) == count || readable(t, y.link, patience))
 		}
 		y.link.Disarm()
-		return len(x.segs) == count
+		return len(x.mem.segs) == count
 	}, "all segments")
 }
 
@@ -116,7 +116,7 @@ func TestRegionCloseWaitsForUsers(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
 	r, err := y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
 	require.NoError(t, err)
-	y.ownHdr.hazard.Store(r.Key().RKey) // as x would
+	y.own.hdr.hazard.Store(r.Key().RKey) // as x would
 	closed := make(chan error, 1)
 	go func() { closed <- r.Close() }()
 	// The withdrawal comes before the wait.
@@ -128,23 +128,23 @@ func TestRegionCloseWaitsForUsers(t *testing.T) {
 		t.Fatal("closed while in use")
 	default:
 	}
-	y.ownHdr.hazard.Store(0)
+	y.own.hdr.hazard.Store(0)
 	require.NoError(t, <-closed)
 
 	r, err = y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
 	require.NoError(t, err)
-	y.ownHdr.hazard.Store(r.Key().RKey)
+	y.own.hdr.hazard.Store(r.Key().RKey)
 	start := time.Now()
 	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
 	require.GreaterOrEqual(t, time.Since(start), useWait)
 	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
-	y.ownHdr.hazard.Store(0)
+	y.own.hdr.hazard.Store(0)
 	require.NoError(t, r.Close())
 
 	// The peer's end of the socket says that it will never be through.
 	r, err = y.link.Register(testutil.Scratch(t, 4096), fabric.AccessAll)
 	require.NoError(t, err)
-	y.ownHdr.hazard.Store(r.Key().RKey)
+	y.own.hdr.hazard.Store(r.Key().RKey)
 	require.ErrorIs(t, r.Close(), fabric.ErrInUse)
 	require.NoError(t, x.Close())
 	require.NoError(t, r.Close())
@@ -161,7 +161,7 @@ func TestRegionCloseAfterTheEndpoint(t *testing.T) {
 		require.NoError(t, err)
 		rs = append(rs, r)
 	}
-	hdr := y.ownHdr
+	hdr := y.own.hdr
 	hdr.hazard.Store(rs[0].Key().RKey)
 	require.NoError(t, y.Close())
 	require.ErrorIs(t, rs[0].Close(), fabric.ErrInUse)

@@ -1,7 +1,10 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
@@ -11,28 +14,19 @@ import (
 // have their turn: a few bounce buffers' worth of copying.
 const serveBudget = 64
 
-// frameReady reports whether the slot that the peer fills next has changed
-// since it was last consumed.
-func (ep *endpoint) frameReady() bool {
-	n := uint64(len(ep.in))
-	return ep.in[ep.inHead&(n-1)].seq.Load() != ep.inHead+1-n
-}
-
 // serve takes frames from the ring: notifications go to cs, requests are
 // executed. May take the endpoint down.
 // Hot path.
 func (ep *endpoint) serve(cs []fabric.Completion) int {
 	n := 0
-	size := uint64(len(ep.in))
 	answered := false
 	for range serveBudget {
-		f := &ep.in[ep.inHead&(size-1)]
-		seq := f.seq.Load()
-		if seq == ep.inHead+1-size {
+		if !ep.in.ready() {
 			break
 		}
-		if seq != ep.inHead+1 {
-			ep.corrupt(fmt.Errorf("%w: frame %d says it is %d", ErrCorrupt, ep.inHead, seq-1))
+		f := ep.in.next()
+		if seq := f.seq.Load(); seq != ep.in.head+1 {
+			ep.corrupt(fmt.Errorf("%w: frame %d says it is %d", ErrCorrupt, ep.in.head, seq-1))
 			return n
 		}
 		w := f.w // once: the peer may change it under us
@@ -51,41 +45,32 @@ func (ep *endpoint) serve(cs []fabric.Completion) int {
 		case frameBye:
 			ep.hup = true
 		default:
-			ep.answer(&m)
+			answer(ep.link, &ep.peer, &m)
 			answered = true
 		}
-		ep.inHead++
+		ep.in.head++
 	}
-	// The head is published once a quarter of the ring: the peer still sees
-	// three quarters free, and its line of the head is left alone.
-	wake := answered
-	if ep.inHead-ep.inPub >= size/4 {
-		ep.inPub = ep.inHead
-		ep.ownHdr.head.Store(ep.inHead)
-		wake = wake || ep.ownHdr.starved.Load() != 0
-	}
-	if wake {
-		ep.wakePeer()
+	if ep.in.publish() || answered {
+		ep.bell.wake()
 	}
 	return n
 }
 
-// answer executes a request of the peer and replies. Eager path.
-func (ep *endpoint) answer(m *message) {
-	l := ep.link
+// answer executes a request of the peer on memory of l and replies in the peer's channel. Eager path.
+func answer(l *link, peer *channel, m *message) {
 	st, value := fabric.StatusRemoteAccess, uint64(0)
 	n := int(m.bytes)
 	l.serving.Store(m.key) // before the look-up; see link.inUse
 	switch m.kind {
 	case frameWrite:
 		if l.keys.Allows(m.key, m.addr, uint64(n), fabric.AccessRemoteWrite) {
-			sgl := [1]fabric.SGE{fabric.NewSGE(bounce(ep.peerBnc, int(m.slot), n), 0)}
+			sgl := [1]fabric.SGE{fabric.NewSGE(bounce(peer.bounce, int(m.slot), n), 0)}
 			put(m.addr, sgl[:], uint64(n))
 			st = fabric.StatusOK
 		}
 	case frameRead:
 		if l.keys.Allows(m.key, m.addr, uint64(n), fabric.AccessRemoteRead) {
-			copy(bounce(ep.peerBnc, int(m.slot), n), fabric.BytesAt(m.addr, n))
+			copy(bounce(peer.bounce, int(m.slot), n), fabric.BytesAt(m.addr, n))
 			st = fabric.StatusOK
 		}
 	default:
@@ -99,8 +84,54 @@ func (ep *endpoint) answer(m *message) {
 		}
 	}
 	l.serving.Store(0)
-	rp := &ep.peerReply[m.slot]
+	rp := &peer.replies[m.slot]
 	rp.status.Store(uint64(st))
 	rp.value.Store(value)
 	rp.seq.Store(m.req + 1)
+}
+
+// drainSocket takes the messages that wait. The end of the stream sets hup.
+func (ep *endpoint) drainSocket() {
+	rx := &ep.link.rx
+	for range 1024 { // a peer that never stops gets no more than that at a time
+		if ep.sock.fd < 0 {
+			return
+		}
+		b, fds, err := rx.recv(ep.sock.fd)
+		switch {
+		case err == unix.EAGAIN:
+			return
+		case errors.Is(err, ErrCorrupt):
+		case errors.Is(err, fabric.ErrResources):
+			err = ep.mem.miss(b)
+		case err != nil || len(b) == 0:
+			closeFDs(fds)
+			ep.hup = true
+			ep.warm()
+			return
+		case len(b) == 1 && b[0] == msgWake && len(fds) == 0:
+		default:
+			var n note
+			switch n, err = parseNote(b); {
+			case err != nil:
+			case n.typ == msgAgain && len(fds) == 0:
+				ep.link.tellAgain(ep, n.seg)
+			default:
+				err = ep.mem.take(&n, fds)
+			}
+			closeFDs(fds)
+		}
+		if err != nil {
+			ep.corrupt(err)
+			return
+		}
+	}
+}
+
+// announce tells the peer about a segment, now or as soon as the socket has
+// room. Any goroutine.
+func (ep *endpoint) announce(n note) {
+	if ep.isUp() && !ep.sock.announce(n) {
+		ep.link.kick() // the owner goes on when there is room
+	}
 }

@@ -128,19 +128,19 @@ var short = testutil.NewChild("shm-short", func(args []string, in *bufio.Reader,
 	if err := put(1000); err != nil {
 		return err
 	}
-	if len(ep.segs) != 0 {
-		return fmt.Errorf("%d segments came without a descriptor", len(ep.segs))
+	if len(ep.mem.segs) != 0 {
+		return fmt.Errorf("%d segments came without a descriptor", len(ep.mem.segs))
 	}
 	fmt.Fprintln(out, "put")
 	_, _ = in.ReadString('\n')
 	e.spit()
-	for len(ep.segs) != len(keys) && ctx.Err() == nil {
+	for len(ep.mem.segs) != len(keys) && ctx.Err() == nil {
 		if err := put(2000); err != nil {
 			return err
 		}
 	}
-	if len(ep.lacking) != 0 {
-		return fmt.Errorf("%d still lacking of %d", len(ep.lacking), len(keys))
+	if len(ep.mem.lacking) != 0 {
+		return fmt.Errorf("%d still lacking of %d", len(ep.mem.lacking), len(keys))
 	}
 	fmt.Fprintln(out, "mapped")
 	_, _ = in.ReadString('\n')

@@ -214,7 +214,7 @@ func TestPeerThatDoesNotPoll(t *testing.T) {
 			if notify {
 				wr := write(la, 0, 0, lb.Key(), 0)
 				wr.Flags = fabric.FlagNotify
-				for range len(x.out) {
+				for range len(x.out.slots) {
 					post(t, x, wr)
 					notes++
 				}

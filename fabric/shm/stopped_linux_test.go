@@ -49,7 +49,7 @@ var putter = testutil.NewChild("shm-putter", func(_ []string, in *bufio.Reader, 
 	for i := range mem.Bytes() {
 		mem.Bytes()[i] = 0xff
 	}
-	fmt.Fprintln(out, "up", ep.noCMA)
+	fmt.Fprintln(out, "up", ep.cma.why)
 	wr := write(mem, 0, int(key.Len), key, 0)
 	var cs [4]fabric.Completion
 	for ended := false; !ended; {
@@ -110,7 +110,7 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 			if up := p.Line(t, patience); strings.TrimSpace(up) != "up" {
 				t.Skip("no process_vm_writev here:", up)
 			}
-			hdr := ep.ownHdr
+			hdr := ep.own.hdr
 			testutil.Eventually(t, patience, func() bool {
 				stopProcess(t, p.Pid())
 				if hdr.hazard.Load() == r.Key().RKey {

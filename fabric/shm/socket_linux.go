@@ -3,15 +3,13 @@ package shm
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Messages on the Unix socket of an endpoint (SOCK_SEQPACKET: one message, one
@@ -160,92 +158,6 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	return r.buf[:n], fds, nil
 }
 
-// newMemfd creates a segment of size bytes that cannot change its size; seal
-// finishes it. The first commit bytes of its memory are set aside now, so that a later
-// access there cannot fail.
-func newMemfd(name string, size, commit int) (fd int, err error) {
-	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("shm: memfd_create: %w", err)
-	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil && commit > 0 {
-		err = commitMemory(fd, int64(commit))
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("shm: memfd of %d bytes: %w", size, err)
-	}
-	return fd, nil
-}
-
-// commitMemory gives the file its pages. A signal (the runtime sends some)
-// makes the kernel undo and stop, so it goes in steps small enough to finish.
-func commitMemory(fd int, size int64) error {
-	const step = 16 << 20
-	for off := int64(0); off < size; {
-		n := min(size-off, step)
-		switch err := unix.Fallocate(fd, 0, off, n); err {
-		case nil:
-			off += n
-		case unix.EINTR:
-		default:
-			return err
-		}
-	}
-	return nil
-}
-
-// seal makes the seals final. With readOnly, whoever maps the file from now on
-// cannot write to it (before Linux 5.1: is trusted not to).
-func seal(fd int, readOnly bool) error {
-	if readOnly {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
-		if err != nil && err != unix.EINVAL {
-			return fmt.Errorf("shm: seal: %w", err)
-		}
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); err != nil {
-		return fmt.Errorf("shm: seal: %w", err)
-	}
-	return nil
-}
-
-// checkMemfd makes sure that mapping size bytes of a descriptor from a peer
-// can never fault: an ordinary memfd of at least that size that cannot shrink.
-func checkMemfd(fd int, size uint64) error {
-	s, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || s&unix.F_SEAL_SHRINK == 0 {
-		return fmt.Errorf("%w: descriptor is no memfd sealed against shrinking (seals %#x, %v)", ErrCorrupt, s, err)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
-		return fmt.Errorf("%w: descriptor lies on file system %#x (%v), want tmpfs", ErrCorrupt, fs.Type, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size < 0 || uint64(st.Size) < size {
-		return fmt.Errorf("%w: memfd of %d bytes (%v), want %d", ErrCorrupt, st.Size, err, size)
-	}
-	return nil
-}
-
-// mapPeer maps a descriptor from a peer after checking it; the descriptor
-// stays open.
-func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
-	if err := checkMemfd(fd, size); err != nil {
-		return nil, err
-	}
-	if size > math.MaxInt {
-		return nil, fmt.Errorf("shm: memfd of %d bytes: more than this processor addresses", size)
-	}
-	return offheap.Map(fd, int(size), p)
-}
-
 // checkUser refuses peers of other users and returns the peer's process id as
 // this PID namespace knows it (0 if it does not).
 func checkUser(sock int) (pid int, err error) {
@@ -275,4 +187,84 @@ func hostID() (id [16]byte, err error) {
 		return id, fmt.Errorf("shm: boot id %q is no UUID", b)
 	}
 	return [16]byte(raw), nil
+}
+
+// socket is this side's end of the connection, with the announcements that it
+// has not taken yet.
+type socket struct {
+	// mu guards what follows against announcements, which come from any goroutine.
+	mu     sync.Mutex
+	fd     int // -1 if there is none; the hazard's to close
+	outbox []note
+
+	// owner
+	stalled bool // announcements wait for something that no event tells of
+	watched bool // for room
+}
+
+func (s *socket) set(fd int) {
+	s.mu.Lock()
+	s.fd = fd
+	s.mu.Unlock()
+}
+
+// announce tells the peer about a segment, now or as soon as the socket has
+// room: sent is false if the owner has to go on. Any goroutine.
+func (s *socket) announce(n note) (sent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
+		return true
+	}
+	if n.typ == msgGone {
+		for i := range s.outbox {
+			if s.outbox[i].typ == msgSegment && s.outbox[i].seg == n.seg {
+				s.outbox = append(s.outbox[:i], s.outbox[i+1:]...)
+				return true // the peer never heard of it
+			}
+		}
+	}
+	if slices.Contains(s.outbox, n) {
+		return true // asked for twice
+	}
+	s.outbox = append(s.outbox, n)
+	return s.send() == nil
+}
+
+// send empties the outbox as far as the socket takes it. mu is held.
+func (s *socket) send() error {
+	var b [maxMsg]byte
+	for len(s.outbox) > 0 {
+		n := &s.outbox[0]
+		var err error
+		if n.typ == msgSegment {
+			err = sendFDs(s.fd, n.append(b[:0]), n.fd)
+		} else {
+			err = sendFDs(s.fd, n.append(b[:0]))
+		}
+		if err != nil {
+			return err
+		}
+		s.outbox = s.outbox[1:]
+	}
+	s.outbox = nil
+	return nil
+}
+
+// flush is the owner's send: l watches the socket for room while there is more.
+func (s *socket) flush(l *link) {
+	s.mu.Lock()
+	err := s.send()
+	s.mu.Unlock()
+	// Room in the socket is an event; that other sockets' descriptors arrived
+	// (ETOOMANYREFS) or memory is back (ENOBUFS) is not.
+	s.stalled = err != nil && err != unix.EAGAIN
+	if want := err == unix.EAGAIN; want != s.watched {
+		s.watched = want
+		ev := uint32(unix.EPOLLIN)
+		if want {
+			ev |= unix.EPOLLOUT
+		}
+		_ = l.watch(unix.EPOLL_CTL_MOD, s.fd, ev)
+	}
 }

@@ -1,0 +1,117 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// newMemfd creates a segment of size bytes that cannot change its size; seal
+// finishes it. The first commit bytes of its memory are set aside now, so that a later
+// access there cannot fail.
+func newMemfd(name string, size, commit int) (fd int, err error) {
+	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("shm: memfd_create: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil && commit > 0 {
+		err = commitMemory(fd, int64(commit))
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("shm: memfd of %d bytes: %w", size, err)
+	}
+	return fd, nil
+}
+
+// commitMemory gives the file its pages. A signal (the runtime sends some)
+// makes the kernel undo and stop, so it goes in steps small enough to finish.
+func commitMemory(fd int, size int64) error {
+	const step = 16 << 20
+	for off := int64(0); off < size; {
+		n := min(size-off, step)
+		switch err := unix.Fallocate(fd, 0, off, n); err {
+		case nil:
+			off += n
+		case unix.EINTR:
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// seal makes the seals final. With readOnly, whoever maps the file from now on
+// cannot write to it (before Linux 5.1: is trusted not to).
+func seal(fd int, readOnly bool) error {
+	if readOnly {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+		if err != nil && err != unix.EINVAL {
+			return fmt.Errorf("shm: seal: %w", err)
+		}
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("shm: seal: %w", err)
+	}
+	return nil
+}
+
+// checkMemfd makes sure that mapping size bytes of a descriptor from a peer
+// can never fault: an ordinary memfd of at least that size that cannot shrink.
+func checkMemfd(fd int, size uint64) error {
+	s, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || s&unix.F_SEAL_SHRINK == 0 {
+		return fmt.Errorf("%w: descriptor is no memfd sealed against shrinking (seals %#x, %v)", ErrCorrupt, s, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		return fmt.Errorf("%w: descriptor lies on file system %#x (%v), want tmpfs", ErrCorrupt, fs.Type, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size < 0 || uint64(st.Size) < size {
+		return fmt.Errorf("%w: memfd of %d bytes (%v), want %d", ErrCorrupt, st.Size, err, size)
+	}
+	return nil
+}
+
+// mapPeer maps a descriptor from a peer after checking it; the descriptor
+// stays open.
+func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
+	if err := checkMemfd(fd, size); err != nil {
+		return nil, err
+	}
+	if size > math.MaxInt {
+		return nil, fmt.Errorf("shm: memfd of %d bytes: more than this processor addresses", size)
+	}
+	return offheap.Map(fd, int(size), p)
+}
+
+// shortage makes an error that says that the system had no more of something wrap
+// fabric.ErrResources, and says what to do.
+func shortage(err error) error {
+	if errors.Is(err, fabric.ErrResources) {
+		return err
+	}
+	for _, e := range []error{unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w: raise the limit of open files (ulimit -n): a region and a connection take one each", fabric.ErrResources, err)
+		}
+	}
+	for _, e := range []error{unix.ENOMEM, unix.ENOBUFS, unix.ENOSPC} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", fabric.ErrResources, err)
+		}
+	}
+	return err
+}

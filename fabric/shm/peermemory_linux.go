@@ -1,0 +1,168 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// cacheSize is how many of the peer's regions an endpoint remembers with their
+// place in this address space (direct-mapped by key, 48 bytes each).
+const cacheSize = 64
+
+// xlate is a region of the peer as last read from its table, checked.
+type xlate struct {
+	ent    *tableEntry
+	base   uint64
+	size   uint64
+	mem    uint64 // address of the region's first byte here, 0 if not mapped
+	key    uint32
+	gen    uint32 // of the table entry; a difference makes the copy stale
+	seg    uint32
+	access fabric.Access
+}
+
+// holds reports whether [addr, addr+n) lies in the region and it has the rights in need.
+func (x *xlate) holds(addr, n uint64, need fabric.Access) bool {
+	off := addr - x.base // wraps to something huge below base
+	return off <= x.size && n <= x.size-off && x.access&need == need
+}
+
+// current reports whether the region is still what x says.
+// Hot path.
+func (x *xlate) current() bool { return x.gen == x.ent.gen.Load() }
+
+// peerMemory is the peer's memory as this side knows it. It is for the owner.
+type peerMemory struct {
+	table   []tableEntry // the peer's, mapped read-only
+	cache   [cacheSize]xlate
+	segs    map[uint32][]byte // the peer's segments mapped here
+	lacking map[uint32]bool   // segments that came without a descriptor; true: asked for again
+	askAt   int64             // Ticks before which no segment is asked for
+}
+
+// forget empties the cache.
+func (m *peerMemory) forget() {
+	var ent *tableEntry
+	if len(m.table) > 0 {
+		ent = &m.table[0]
+	}
+	for i := range m.cache {
+		m.cache[i] = xlate{ent: ent, gen: 1} // odd: equals no stable generation
+	}
+}
+
+// read reads the table entry of key, and where the region starts in its segment. It
+// reports false if the key is not valid. Ordering partner: publish.
+func (m *peerMemory) read(key uint32) (x xlate, off uint64, ok bool) {
+	ent := &m.table[key%tableSlots]
+	x = xlate{ent: ent, key: key}
+	for try := 0; ; try++ {
+		x.gen = ent.gen.Load()
+		x.base, x.size = ent.base.Load(), ent.size.Load()
+		x.access, x.seg = fabric.Access(ent.flags.Load()), ent.seg.Load()
+		off, k := ent.segOff.Load(), ent.key.Load()
+		if x.gen&1 == 0 && x.gen == ent.gen.Load() {
+			return x, off, k == key && key != 0 && x.size <= ^uint64(0)-x.base
+		}
+		// The owner is changing the entry, or died or misbehaves half-way.
+		if try >= 1000 {
+			return x, 0, false
+		}
+		if try >= 32 {
+			cpu.Yield()
+		}
+	}
+}
+
+// place finds where the region of x lies in this address space. A segment that
+// has not come through the socket, or that could not be mapped, leaves x.mem 0:
+// the region is then reached like private memory.
+func (m *peerMemory) place(x *xlate, off uint64) error {
+	seg, ok := m.segs[x.seg]
+	if !ok {
+		return nil
+	}
+	size := uint64(len(seg))
+	if off > size || x.size > size-off || (off^x.base)&7 != 0 {
+		return fmt.Errorf("%w: region of %d bytes at %d in a segment of %d", ErrCorrupt, x.size, off, size)
+	}
+	x.mem = fabric.Addr(seg) + off
+	return nil
+}
+
+// take maps or unmaps a segment of the peer.
+func (m *peerMemory) take(n *note, fds []int) error {
+	old, have := m.segs[n.seg]
+	switch {
+	case n.typ == msgGone && len(fds) == 0:
+		delete(m.lacking, n.seg)
+		if have {
+			delete(m.segs, n.seg)
+			m.forget()
+			return offheap.Free(old, offheap.Regions)
+		}
+		return nil
+	case n.typ == msgSegment && len(fds) == 1 && !have && len(m.segs) < tableSlots:
+		delete(m.lacking, n.seg)
+		mem, err := mapPeer(fds[0], n.size, offheap.Regions)
+		if errors.Is(err, ErrCorrupt) {
+			return err
+		}
+		if err == nil {
+			m.segs[n.seg] = mem
+		} // else: no address space or too many mappings; see place
+		return nil
+	}
+	return fmt.Errorf("%w: note of type %d for segment %d with %d descriptors", ErrCorrupt, n.typ, n.seg, len(fds))
+}
+
+// miss takes note of a segment that came without its descriptor; b is what came.
+func (m *peerMemory) miss(b []byte) error {
+	n, err := parseNote(b)
+	if err == nil && (n.typ != msgSegment || len(m.lacking) >= tableSlots) {
+		err = fmt.Errorf("%w: note of type %d with a descriptor", ErrCorrupt, n.typ)
+	}
+	if err == nil {
+		m.lacking[n.seg] = false
+	}
+	return err
+}
+
+// askEvery is how often segments that came without their descriptors are asked for: a
+// process that is out of them stays so for long.
+const askEvery = 10 * time.Millisecond
+
+// ask reports whether a segment whose descriptor did not get in is to be asked for
+// again: there is room for one. Until it comes the region is reached like private memory.
+func (m *peerMemory) ask(seg uint32, sock int) bool {
+	asked, lacks := m.lacking[seg]
+	now := cpu.Ticks()
+	if !lacks || asked || now < m.askAt {
+		return false
+	}
+	m.askAt = now + int64(float64(askEvery)/cpu.NsPerTick())
+	fd, err := unix.FcntlInt(uintptr(sock), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	m.lacking[seg] = true
+	return true
+}
+
+// release unmaps all segments.
+func (m *peerMemory) release() {
+	for id, mem := range m.segs {
+		delete(m.segs, id)
+		_ = offheap.Free(mem, offheap.Regions)
+	}
+	m.table = nil
+	m.forget()
+}
