@@ -16,6 +16,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,11 +45,18 @@ stopped: SIGTERM, then SIGKILL after the grace time. With --keep-going they go o
 without it: what they do with that rank fails with rma.ErrPeerGone. When rmarun
 itself is killed, so are the ranks.
 
+With --hang-timeout a rank that makes no progress for that long has failed as well:
+one that is stopped (SIGSTOP), or that others found to hang (rma.ErrPeerHung), since
+the ranks get the time as RMA_HANG_TIMEOUT. rmarun names it, its host and the
+state of its processes. With --keep-going it is left as it is, and ended when only
+stopped ranks are left.
+
 Exit code:
   0        all ranks exited with 0
   1        rmarun failed, or a rank aborted the job
   2        bad flags
   124      --timeout has passed
+  125      a rank made no progress for --hang-timeout
   126,127  the program cannot be started, cannot be found
   else     that of the first rank that failed, with --keep-going as well;
            128 + signal if it was killed`
@@ -59,6 +67,9 @@ const examples = `  rmarun -n 2 ./hello
   RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
   rmarun -n 4 --keep-going ./server; echo $?      # 137: one was killed, three have ended since
   rmarun -n 8 --timeout 5m --rendezvous tcp -- ./program --its-own --flags`
+
+// minHang is the least that the ranks take as RMA_HANG_TIMEOUT.
+const minHang = 100 * time.Millisecond
 
 // errUsage marks errors of the command line.
 type errUsage struct{ error }
@@ -86,6 +97,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			switch {
 			case spec.Timeout < 0 || spec.Grace <= 0:
 				return errUsage{errors.New("--timeout and --grace want positive durations such as 30s")}
+			case spec.HangTimeout != 0 && spec.HangTimeout < minHang:
+				return errUsage{fmt.Errorf("--hang-timeout %v: want at least %v", spec.HangTimeout, minHang)}
 			case spec.Rendezvous != "unix" && spec.Rendezvous != "tcp":
 				return errUsage{fmt.Errorf("--rendezvous %q: want unix or tcp", spec.Rendezvous)}
 			case spec.N < 1:
@@ -117,6 +130,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np, as mpirun has it, will do")
 	f.BoolVar(&spec.Prefix, "tag", false, "pass on whole lines, tagged with the rank: [3] line")
 	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks go on when one has failed")
+	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "a rank that makes no progress for this time has failed (exit code 125)")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
 	f.StringVar(&spec.Rendezvous, "rendezvous", "unix", "socket by which the ranks meet: unix or tcp (loopback)")

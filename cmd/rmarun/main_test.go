@@ -72,6 +72,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-n", "two", "true"}, "invalid argument"},
 		{[]string{"-n", "2", "--rendezvous", "x", "true"}, "want unix or tcp"},
 		{[]string{"-n", "2", "--timeout", "-1s", "true"}, "positive"},
+		{[]string{"-n", "2", "--hang-timeout", "99ms", "true"}, "at least 100ms"},
 		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag"},
 	} {
 		code, out, errs := rmarun(t, c.args...)
@@ -101,6 +102,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-n", "1", "sh", "-c", "exit 9"}, 9, "rank 0 .* exited with code 9"},
 		{[]string{"-n", "2", "sh", "-c", "[ $RMA_RANK = 1 ] && kill -SEGV $$; exec sleep 60"}, 139, "rank 1 .* was killed by SIGSEGV"},
 		{[]string{"-n", "2", "--timeout", "100ms", "sleep", "60"}, 124, "did not end within 100ms"},
+		{[]string{"-n", "3", "--hang-timeout", "300ms", "sh", "-c", "[ $RMA_RANK = 1 ] && kill -STOP $$; exec sleep 300"}, 125, `rank 1 \(pid \d+ on .+, state T\) hangs: stopped for \S+; stopping 2 other`},
+		{[]string{"-n", "1", "--hang-timeout", "1h0m0.5s", "sh", "-c", "[ $RMA_HANG_TIMEOUT = 1h0m0.5s ]"}, 0, ""},
 		{[]string{"-n", "2", "no-such-program-anywhere"}, 127, "not found"},
 		{[]string{"-n", "2", "/etc"}, 126, "start rank 0: /etc"},
 	} {
@@ -127,6 +130,43 @@ func TestUnknownVariables(t *testing.T) {
 	require.Equal(t, "rmarun: warning: "+slip+": unknown variable: did you mean RMA_FABRIC?\n", string(out))
 }
 
+// heard is rmarun whose ranks find what it says in the file said.
+func heard(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	cmd := command(t, args...)
+	cmd.Dir = t.TempDir()
+	said, err := os.Create(filepath.Join(cmd.Dir, "said"))
+	require.NoError(t, err)
+	defer said.Close()
+	var b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, said
+	require.Error(t, cmd.Run())
+	text, err := os.ReadFile(said.Name())
+	require.NoError(t, err)
+	return cmd.ProcessState.ExitCode(), b.String(), string(text)
+}
+
+// A rank that is stopped has failed; the others go on with --keep-going, and it may go on,
+// too. Nobody waits for it when they have ended.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	const script = `hears() { while ! grep -q "$1" said; do sleep 0.05; done; }
+	case $RMA_RANK in
+	0) kill -STOP $$; echo on; hears "rank 1 .*hangs"; exec sleep 300;;
+	1) hears "rank 0 .*hangs"; kill -CONT $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said); kill -STOP $$;;
+	2) hears "rank 1 .*hangs"; kill -STOP $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said);;
+	esac`
+	code, out, errs := heard(t, "-n", "3", "--keep-going", "--hang-timeout", "300ms", "sh", "-c", script)
+	require.Equal(t, 125, code, errs)
+	require.Equal(t, "on\n", out)
+	const hangs = `hangs: stopped for \S+; `
+	require.Regexp(t, `^rmarun: rank 0 \(pid \d+ on .+, state T\) `+hangs+`2 other rank\(s\) go on
+rmarun: rank 1 \(pid \d+ on .+, state T\) `+hangs+`\d other rank\(s\) go on
+rmarun: rank 0 \(pid \d+ on .+, state \S*T\S*\) `+hangs+`\d other rank\(s\) go on
+rmarun: ranks \[0 1\] are left, which are stopped: ending them
+$`, errs)
+}
+
 // With --keep-going the others are left alone, and the exit code is that of the
 // first one that failed.
 func TestKeepGoing(t *testing.T) {
@@ -135,19 +175,10 @@ func TestKeepGoing(t *testing.T) {
 	0) while ! grep -q "code 3" said; do sleep 0.05; done; echo done; exit 4;;
 	1) exit 3;;
 	esac`
-	cmd := command(t, "-n", "3", "--keep-going", "sh", "-c", script)
-	cmd.Dir = t.TempDir()
-	said, err := os.Create(filepath.Join(cmd.Dir, "said"))
-	require.NoError(t, err)
-	defer said.Close()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, said
-	require.Error(t, cmd.Run())
-	errs, err := os.ReadFile(said.Name())
-	require.NoError(t, err)
-	require.Equal(t, 3, cmd.ProcessState.ExitCode(), "%s", errs)
-	require.Equal(t, "done\n", out.String())
-	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) go on\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) go on\n$`, string(errs))
+	code, out, errs := heard(t, "-n", "3", "--keep-going", "sh", "-c", script)
+	require.Equal(t, 3, code, errs)
+	require.Equal(t, "done\n", out)
+	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) go on\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) go on\n$`, errs)
 
 	// It ends all the same when it is told to.
 	code, _, text := rmarun(t, "-n", "2", "--keep-going", "--timeout", "500ms", "sh", "-c", "[ $RMA_RANK = 0 ] && exit 3; exec sleep 300")

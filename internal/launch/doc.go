@@ -5,7 +5,8 @@
 // processes with the job in their environment, forwards signals to them and
 // returns when all have ended. The first rank that fails decides the exit
 // code; the others get SIGTERM and, after a grace time, SIGKILL, unless they are to
-// go on (Spec.KeepGoing): they learn from the rendezvous who is gone.
+// go on (Spec.KeepGoing): they learn from the rendezvous who is gone. A rank that is stopped, or
+// that others report to make no progress, for Spec.HangTimeout has failed, too.
 //
 // # Nothing survives
 //
@@ -21,6 +22,7 @@
 //	launch.go       Spec, Run and its event loop
 //	rank.go         one process: start, wait, signal
 //	env.go          the environment of a rank
+//	hang.go         ranks that make no progress
 //	guard.go        what kills the ranks of a killed launcher
 //	output.go       tagged lines
 //	errors.go       how a job ends

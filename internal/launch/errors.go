@@ -12,6 +12,7 @@ import (
 const (
 	ExitUsage    = 2
 	ExitTimeout  = 124
+	ExitHung     = 125
 	ExitNotExec  = 126
 	ExitNotFound = 127
 	exitSignal   = 128 // + the signal's number

@@ -50,6 +50,11 @@ type Spec struct {
 	// KeepGoing lets the other ranks go on when one has failed.
 	KeepGoing bool
 
+	// HangTimeout is the ranks' RMA_HANG_TIMEOUT, at least 100 ms, and how long one may be
+	// stopped (SIGSTOP), or found by others to make no progress, before it has failed
+	// (exit code 125). Zero: nothing is watched.
+	HangTimeout time.Duration
+
 	// Timeout ends the job (exit code 124). Zero: none.
 	Timeout time.Duration
 
@@ -65,8 +70,8 @@ type Spec struct {
 
 // Run runs the job and returns its exit code: 0 if every rank exited with 0,
 // else that of the first rank that failed (128 + signal if it was killed), also under
-// Spec.KeepGoing; 124 after Spec.Timeout, 127 or 126 when the program cannot be found or started.
-// Unless it is 0 the error says why (*RankError, *TimeoutError, *StartError,
+// Spec.KeepGoing; 124 after Spec.Timeout, 125 after Spec.HangTimeout, 127 or 126 when the program cannot be found or started.
+// Unless it is 0 the error says why (*RankError, *HungError, *TimeoutError, *StartError,
 // *wireup.AbortError, the context's, or one that wraps ErrSpec: code 2).
 //
 // While it runs it takes the forwarded signals of this process. A second
@@ -111,7 +116,8 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	if _, err := rand.Read(token); err != nil {
 		return 1, err
 	}
-	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, TLS: tls, Log: s.Log})
+	w := newWatch(s.HangTimeout, s.N)
+	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, TLS: tls, Hung: w.hear, Log: s.Log})
 	if err != nil {
 		return 1, err
 	}
@@ -119,7 +125,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 
 	g := startGuard(dir)
 	defer g.close()
-	j := &job{spec: &s, srv: srv, guard: g, exits: make(chan exit, s.N)}
+	j := &job{spec: &s, srv: srv, watch: w, guard: g, exits: make(chan exit, s.N)}
 	config := wireup.Config{Size: s.N, Root: root, Token: token, Job: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token[:4]))}
 	release := make(chan struct{})
 	defer close(release)
@@ -160,6 +166,7 @@ func listen(network string) (ln net.Listener, root, dir string, err error) {
 type job struct {
 	spec  *Spec
 	srv   *wireup.Server
+	watch *watch
 	exits chan exit
 	ranks []*rank
 	ended int
@@ -186,7 +193,7 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 		for no := range j.spec.N {
 			r := &rank{no: no}
 			config.Rank, config.LocalRank = no, no
-			if err := r.start(j.spec, path, environ(j.spec.Env, config), &j.out); err != nil {
+			if err := r.start(j.spec, path, environ(j.spec, config), &j.out); err != nil {
 				failed = &StartError{Rank: no, Path: j.spec.Path, Err: err}
 				break
 			}
@@ -209,12 +216,28 @@ func (j *job) tellGuard(what func(*guard, int), pgid int) {
 
 func (j *job) running() int { return len(j.ranks) - j.ended }
 
+// others counts the ranks that have neither ended nor hang.
+func (j *job) others() (n int) {
+	for _, r := range j.ranks {
+		if !r.ended && !r.hung {
+			n++
+		}
+	}
+	return n
+}
+
 func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 	var timeout <-chan time.Time
 	if j.spec.Timeout > 0 {
 		t := time.NewTimer(j.spec.Timeout)
 		defer t.Stop()
 		timeout = t.C
+	}
+	var looks <-chan time.Time
+	if j.spec.HangTimeout > 0 {
+		t := time.NewTicker(j.watch.every)
+		defer t.Stop()
+		looks = t.C
 	}
 	done, aborted, interrupts := ctx.Done(), j.srv.Done(), 0
 	for j.running() > 0 {
@@ -237,11 +260,18 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 		case <-aborted:
 			aborted = nil
 			j.fail(1, j.srv.Err())
+		case <-looks:
+			for _, r := range j.watch.look(j.ranks) {
+				j.hung(r, fmt.Sprintf("stopped for %v", r.silent.Round(time.Millisecond)))
+			}
+		case r := <-j.watch.reports:
+			j.hung(j.ranks[r.rank], fmt.Sprintf("%s, says rank %d", r.why, r.from))
 		case <-j.kill:
 			j.kill = nil
 			j.spec.Say(fmt.Sprintf("ranks %v did not end within %v: killing them", j.alive(), j.spec.Grace))
 			j.signal(syscall.SIGKILL)
 		}
+		j.endStopped()
 	}
 	return j.code, j.err
 }
@@ -259,14 +289,19 @@ func (j *job) note(e exit) {
 	if errors.Is(j.err, wireup.ErrAborted) && j.code == 1 && e.signal == 0 {
 		j.code = e.code // the rank that aborted the job says more by its own code
 	}
+	j.failed(e.code, re)
+}
+
+// failed books the failure of a rank: it ends the job, or the others go on.
+func (j *job) failed(code int, err error) {
 	if !j.spec.KeepGoing || j.stopping {
-		j.fail(e.code, re)
+		j.fail(code, err)
 		return
 	}
 	if j.err == nil {
-		j.code, j.err = e.code, re
+		j.code, j.err = code, err
 	}
-	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) go on", re, j.running()))
+	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) go on", err, j.others()))
 }
 
 // fail ends the job with its first reason, but those of ranks that it went on
@@ -276,8 +311,8 @@ func (j *job) fail(code int, err error) {
 		return
 	}
 	j.code, j.err = code, err
-	if n := j.running(); n > 0 {
-		j.spec.Say(fmt.Sprintf("%v; stopping %d other rank(s)", err, n))
+	if j.running() > 0 {
+		j.spec.Say(fmt.Sprintf("%v; stopping %d other rank(s)", err, j.others()))
 	}
 	j.stop(syscall.SIGTERM)
 }

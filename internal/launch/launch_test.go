@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,6 +67,11 @@ func rankMain() int {
 	case what == "abort":
 		<-j.Done()
 		fmt.Println(j.Err())
+	case what == "hang" && c.Rank == 0:
+		fmt.Println(j.Hung(1, "no progress for 2s"))
+		<-j.Gone(1)
+	case what == "hang":
+		<-j.Done() // to be ended by the launcher
 	case what == "die" && c.Rank == 1:
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -140,6 +146,26 @@ func TestRanksMeet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A rank that others find to hang has failed, whatever its process does.
+func TestReportedHang(t *testing.T) {
+	t.Parallel()
+	code, out, err := self(t, Spec{N: 3, HangTimeout: time.Hour}, "hang")
+	require.Equal(t, ExitHung, code, out)
+	var hung *HungError
+	require.ErrorAs(t, err, &hung)
+	require.Equal(t, 1, hung.Rank)
+	require.Equal(t, "no progress for 2s, says rank 0", hung.Why)
+	require.NotEmpty(t, hung.Host)
+	if runtime.GOOS == "linux" {
+		require.Regexp(t, "^[RSD]+$", hung.State)
+	}
+
+	// Who does not ask for it is not bothered.
+	code, out, err = self(t, Spec{N: 2, Timeout: 100 * time.Millisecond}, "hang")
+	require.Equal(t, ExitTimeout, code, out)
+	require.Error(t, err)
 }
 
 func TestJobOfAJobStartsAfresh(t *testing.T) {

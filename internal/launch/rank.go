@@ -15,7 +15,11 @@ type rank struct {
 	no    int
 	cmd   *exec.Cmd
 	lines []*lineWriter
-	ended bool // noted by the job's loop
+	ended bool // noted by the job's loop, as what follows
+
+	stopped bool          // by a signal, when it was looked at last
+	silent  time.Duration // for how long
+	hung    bool          // it was said that it hangs
 
 	mu     sync.Mutex
 	reaped bool // the process id may be somebody else's from now on

@@ -1,7 +1,10 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -13,6 +16,32 @@ import (
 // thread for as long as the job lasts.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// groupStates are the states of all processes, a letter each as in proc(5), by their
+// process group.
+func groupStates() map[int][]byte {
+	states := map[int][]byte{}
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, d := range dirs {
+		if d.Name()[0] < '0' || d.Name()[0] > '9' {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + d.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		var state byte
+		var parent, group int
+		rest := stat[bytes.LastIndexByte(stat, ')')+1:] // a name may have any bytes
+		if _, err := fmt.Sscanf(string(rest), " %c %d %d", &state, &parent, &group); err == nil {
+			states[group] = append(states[group], state)
+		}
+	}
+	return states
 }
 
 // awaitExit returns when the process has ended, without reaping it: its id,

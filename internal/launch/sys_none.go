@@ -30,3 +30,5 @@ func ownGroup(*exec.Cmd) {}
 func ownSession(*exec.Cmd) {}
 
 func awaitExit(int) {}
+
+func groupStates() map[int][]byte { return nil }

@@ -15,6 +15,7 @@ type edit struct{ file, old, new string }
 
 const (
 	aSocket   = "asserts that it has a socket"
+	noFIPS    = "under GODEBUG=fips140=only no engine opens: the job's server is spoken to in AES-GCM with counted nonces"
 	closeHalf = "interface{ CloseWrite() error }"
 )
 
@@ -38,7 +39,11 @@ var suites = []suite{
 	{name: "net/smtp", pkgs: []string{"net/smtp"}},
 	{name: "net/textproto", pkgs: []string{"net/textproto"}},
 	{name: "crypto/tls", pkgs: []string{"crypto/tls"},
-		skip: "TestBogoSuite|TestVerifyHostname|TestRealResumption"},
+		skip: "TestBogoSuite|TestVerifyHostname|TestRealResumption",
+		differs: map[string]string{
+			"TestFIPSServerProtocolVersion": noFIPS, "TestFIPSServerCipherSuites": noFIPS, "TestFIPSServerCurves": noFIPS,
+			"TestFIPSServerSignatureAndHash": noFIPS, "TestFIPSClientHello": noFIPS, "TestFIPSCertAlgs": noFIPS,
+		}},
 	{name: "x/crypto/ssh", module: "golang.org/x/crypto@v0.48.0", pkgs: []string{"ssh", "ssh/agent"}},
 	{name: "x/net/http2", module: "golang.org/x/net@v0.50.0", pkgs: []string{"http2", "http2/h2c"}},
 	{name: "x/net/websocket", module: "golang.org/x/net@v0.50.0", pkgs: []string{"websocket"}},
@@ -55,7 +60,8 @@ var suites = []suite{
 			{"tcp_transport.go", "list.(*net.TCPListener)", "list"},
 		},
 		differs: map[string]string{
-			"TestTCPTransport_BadAddr":   "the hook says 127.0.0.1 for 0.0.0.0",
-			"TestTCPTransport_EmptyAddr": "the hook says 127.0.0.1 for 0.0.0.0",
+			"TestTCPTransport_BadAddr":                                "the hook says 127.0.0.1 for 0.0.0.0",
+			"TestTCPTransport_EmptyAddr":                              "the hook says 127.0.0.1 for 0.0.0.0",
+			"TestNetworkTransport_AppendEntriesPipeline_CloseStreams": "a race of the test, which fails over sockets, too: it does not wait for the other side's goroutine",
 		}},
 }

@@ -84,10 +84,10 @@ func open(link string) error {
 
 type listener struct {
 	*rmanet.Listener
-	port int
+	addr *net.TCPAddr // the same one each time, as a socket's
 }
 
-func (l listener) Addr() net.Addr { return address(l.port) }
+func (l listener) Addr() net.Addr { return l.addr }
 
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
@@ -101,7 +101,7 @@ func (l listener) Close() error {
 	err := l.Listener.Close()
 	if err == nil {
 		mu.Lock()
-		delete(taken, l.port)
+		delete(taken, l.addr.Port)
 		mu.Unlock()
 	}
 	return err
@@ -124,7 +124,7 @@ func listen(network, addr string) (net.Listener, error, bool) {
 	mu.Lock()
 	taken[n] = true
 	mu.Unlock()
-	return listener{l.(*rmanet.Listener), n}, nil, true
+	return listener{l.(*rmanet.Listener), address(n)}, nil, true
 }
 
 func dial(ctx context.Context, to net.Addr) (net.Conn, error, bool) {
