@@ -70,7 +70,7 @@ func (o *messageOp) Start() { o.peer.eng.proto.hub.start(o) }
 // Hot path.
 func (o *messageOp) Look() bool {
 	ch := o.peer.talk.ch
-	return ch != nil && ch.Look()
+	return ch != nil && ch.Poll()
 }
 
 // Blame implements pending.Work.

@@ -152,7 +152,7 @@ func (p *Peer) renew() {
 	p.asks, p.serves, p.pulse = requests{}, serving{}, pulse{}
 	k := &p.talk
 	k.wanted, k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = false, nil, 0, false, false, nil, nil
-	k.loop = message.Loop{From: p.rank, Shared: &e.proto.hub.shared}
+	k.loop = message.Loopback{From: p.rank, Shared: &e.proto.hub.shared}
 	p.down = nil
 	d := newDial(e.life, p.dial.Load().number+1)
 	if p.next != nil {

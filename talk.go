@@ -30,7 +30,7 @@ type talk struct {
 
 	// Owner's.
 	ch           *message.Channel // nil until both sides are ready; always with oneself
-	loop         message.Loop     // with oneself
+	loop         message.Loopback // with oneself
 	sends, recvs messageQueue     // for as long as ch is nil
 	on           bool             // on the protocol's list
 	at           int              // where on it

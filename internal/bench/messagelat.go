@@ -51,7 +51,7 @@ func (s *side) look(want int) bool {
 		return false // nothing comes without a poll
 	}
 	for range looks {
-		if m.ch.Look() && m.answer.n >= want {
+		if m.ch.Poll() && m.answer.n >= want {
 			return true
 		}
 	}

@@ -1,5 +1,5 @@
 // Package message moves the messages of one pair of ranks: it holds what the
-// application hands in, decides for the whole backlog how to move it, and gives
+// application posts, decides for the whole backlog how to move it, and gives
 // messages to receives in the order in which they were sent, whatever way each
 // of them took.
 //
@@ -18,8 +18,8 @@
 // that ends: a busy link is what makes batches.
 //
 // A message alone that is so small that nothing beats eager is not planned, nor are
-// several that are so small that nothing beats gathering them (a train): the bounds are
-// computed when the parameters are set.
+// several that are so small that nothing beats gathering them (a coalesced run): the
+// bounds are computed when the parameters are set.
 //
 // # Order
 //
@@ -74,7 +74,7 @@
 // messages that nobody asks for stay at the sender, who has announced them.
 //
 // Receives that compete end in the order of their messages, although some of these are
-// fetched and others are here: see turn.go.
+// fetched and others are here: see recv_order.go.
 //
 // # Memory
 //
@@ -89,34 +89,45 @@
 //
 // What a peer sends is checked here, in eager, gather, scatter and rdv. A lie
 // ends this channel with an error that wraps ErrPeer; the link and other
-// channels go on. Everything handed in ends exactly once: what waits, at once;
+// channels go on. Everything posted ends exactly once: what waits, at once;
 // what the link or the peer may still touch, at Sever. What came before the end is taken
 // in first, for receives that are there or come later, but for what is behind a message
-// that was lost: see end.go.
+// that was lost: see receiver.finish.
 //
 // # Concurrency and files
 //
 // A Channel belongs to the owner of its link. It imports eager, rdv, gather,
-// scatter, sampling (for its defaults), logp, fabric.
+// scatter, sampling (for its defaults), logp, fabric. Files stand from the top to the
+// bottom: each uses only what stands below it. The two directions use nothing of each
+// other; what they share is in streams.
 //
-//	channel.go     Channel: open, connect, progress
-//	options.go     Options and defaults; setup.go what peers exchange
-//	out.go         Out and the backlog; pending.go what the link still reads
-//	plan.go        the backlog as the model sees it; waits.go what it waits for
-//	explain.go     Explain, and what is large
-//	transmit.go    carrying out a plan; ring.go, announce.go its two streams
-//	short.go       one message at once, and looking for one
-//	direct.go      messages that go to advertised receives
-//	in.go          In, matching; unexpected.go messages nobody asked for
-//	advert.go      receives that are advertised
-//	shared.go      receives from any of several channels, order, cancelling
-//	turn.go        receives end in the order of their messages
-//	end.go         the end: failure, what came before it, Sever, Close
-//	arrive.go      merging the streams; ringin.go, fetch.go their heads
-//	train.go       backlogs of small messages, unplanned; run.go their other end
-//	tags.go        tags of a gather
-//	learn.go       timing a backlog now and then; what plans learn of it
-//	loop.go        Loop: a rank and itself
-//	pin.go         Pins: memory of applications, kept registered; pinned.go for operations beside messages
-//	errors.go      errors
+//	channel.go          Channel: open, connect, progress, end
+//	loopback.go         Loopback: a rank and itself
+//
+//	send_backlog.go     the backlog: a message at once, a run, or a plan, carried out
+//	send_ring.go        messages and gathers through the ring
+//	send_coalesce.go    coalesced runs through the ring
+//	send_rendezvous.go  messages announced, or written to advertised receives
+//	sender.go           sender: its state; posting and ending messages
+//	send_learn.go       timing a backlog now and then; what plans learn of it
+//	send_model.go       the cost model, and the bounds that need no plan
+//	send_batch.go       the front of the backlog, as planned
+//	send_destinations.go  receives that the peer has advertised
+//
+//	recv_deliver.go     what comes first; receives that meet what was put aside; the end
+//	recv_ring.go        messages, gathers and runs from the ring
+//	recv_fetch.go       announced messages, fetched
+//	recv_advertise.go   receives advertised, and the messages written to them
+//	receiver.go         receiver: its state; matching and ending receives
+//	recv_gather.go      a gather while it is taken apart
+//	recv_order.go       receives end in the order of their messages
+//	recv_advertised.go  which receives may be advertised
+//	recv_unexpected.go  messages nobody asked for; recv_held.go those whose turn has not come
+//
+//	streams.go          what the two directions share
+//	shared.go           receives from any of several channels
+//	in.go, out.go       In, Out and their lists; inflight.go messages the link still reads
+//	tags.go, wire.go    tags of a gather; what peers exchange besides
+//	pins.go             Pins: memory of applications, kept registered
+//	options.go          Options and defaults; errors.go errors
 package message

@@ -77,7 +77,7 @@ func TestWhatCameOfADeadPeer(t *testing.T) {
 				for range turns { // b looks, and its reads are under way when a dies
 					require.NoError(t, b.turn())
 				}
-				require.Zero(t, b.ch.long.Stats().Messages)
+				require.Zero(t, b.ch.rendezvous.Stats().Messages)
 				require.NoError(t, a.ep.Close())
 				for range 50 {
 					_ = b.turn()

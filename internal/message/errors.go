@@ -49,6 +49,8 @@ func (e *ShortBufferError) Error() string {
 // Unwrap returns ErrShortBuffer.
 func (e *ShortBufferError) Unwrap() error { return ErrShortBuffer }
 
+func shortBuffer(size int, in *In) error { return &ShortBufferError{Need: size, Have: len(in.Buf)} }
+
 // SequenceError is a message out of turn. It unwraps to ErrPeer.
 type SequenceError struct {
 	Stream     string // "ring" or "descriptors"

@@ -19,7 +19,7 @@ import (
 // there: script is a list of (kind, length, number, payload).
 func attack(tb testing.TB, script []byte) (victim *side) {
 	liar, victim := pair(tb, simLinks(sim.Options{}), 1<<16, Options{}, Options{})
-	victim.ch.ads.min, victim.ch.wants.from, victim.ch.ads.odds.always = 100, 100, true
+	victim.ch.advertiseFrom, victim.ch.model.writeFrom, victim.ch.advertised.odds.always = 100, 100, true
 	var got [8]note
 	var sent []*note
 	for i := range got {
@@ -45,31 +45,31 @@ func attack(tb testing.TB, script []byte) (victim *side) {
 			}
 		case kind == 6: // an advert, for a message that the victim is about to send
 			w := rdv.Want{Pos: seq + uint64(at&3) - 1, Tag: uint32(at & 4), Note: uint32(at&8)<<28 | uint32(at>>4)}
-			_, _, _ = liar.ch.long.Advertise(w, fabric.RemoteKey{Addr: liar.reg.Addr(), Len: uint64(n), RKey: liar.reg.Key().RKey}, liar.ch.ads.put(&In{}))
+			_, _, _ = liar.ch.rendezvous.Advertise(w, fabric.RemoteKey{Addr: liar.reg.Addr(), Len: uint64(n), RKey: liar.reg.Key().RKey}, liar.ch.advertised.put(&In{}))
 			k := &note{}
 			sent = append(sent, k)
 			victim.ch.Send(&Out{Data: victim.reg.Bytes()[:120], LKey: victim.reg.LKey(), RKey: victim.reg.Key().RKey, Registered: true, Tag: uint32(at & 4), Done: k})
 		case kind == 7: // an answer to one of the victim's
-			if open := liar.ch.wants.open; len(open) > 0 {
+			if open := liar.ch.dests.open; len(open) > 0 {
 				id := open[int(at)%len(open)].id
 				if n&1 == 0 {
-					_ = liar.ch.long.Decline(id, uint32(n)<<24)
+					_ = liar.ch.rendezvous.Decline(id, uint32(n)<<24)
 				} else {
-					_, _ = liar.ch.long.Write(id, seq, uint32(at&3), []fabric.SGE{fabric.NewSGE(liar.reg.Bytes()[:n], liar.reg.LKey())}, liar.ch.groups.put(nil))
+					_, _ = liar.ch.rendezvous.Write(id, seq, uint32(at&3), []fabric.SGE{fabric.NewSGE(liar.reg.Bytes()[:n], liar.reg.LKey())}, liar.ch.groups.put(nil))
 				}
-				liar.ch.wants.open = slices.DeleteFunc(open, func(x want) bool { return x.id == id })
+				liar.ch.dests.open = slices.DeleteFunc(open, func(x destination) bool { return x.id == id })
 			}
 		default:
 			d := scatter.Descriptor{Form: scatter.Form(1 + at&1), Messages: []scatter.Message{{Pos: seq, Size: uint32(n)}}}
 			if n > 0 {
 				d.Regions = []scatter.Region{{Addr: liar.reg.Addr() + uint64(at), Len: uint32(n), RKey: liar.reg.Key().RKey + uint32(at>>7)}}
 			}
-			_, _, _ = liar.ch.long.Send(&d, uint32(at&1), liar.ch.groups.put(nil))
+			_, _, _ = liar.ch.rendezvous.Send(&d, uint32(at&1), liar.ch.groups.put(nil))
 		}
 		seq++
 		for range 4 {
 			liar.poll()
-			_, _ = liar.ch.long.Progress()
+			_, _ = liar.ch.rendezvous.Progress()
 			_, _ = liar.ch.ring.Progress(false)
 			_ = victim.turn()
 		}

@@ -45,7 +45,9 @@ type In struct {
 }
 
 // Recycle forgets what the caller has filled in, but for Done. The receive has none of
-// Only, Source and Refuse. Short path.
+// Only, Source and Refuse.
+//
+// Hot path.
 func (in *In) Recycle() {
 	if in.Buf != nil {
 		in.Buf = nil
@@ -84,6 +86,39 @@ func (in *In) takes(tag uint32) bool {
 
 // LibraryTags is the first tag that receives of any tag do not take.
 const LibraryTags = 1 << 31
+
+// Source is a receive for many messages: it stays on its list.
+type Source interface {
+	// Take returns the receive for one message of that tag and size, which has
+	// room for it; nil leaves the message where it is, like one that nobody asks
+	// for, until the source is offered to the channel again. inPlace: the
+	// message may be seen in place, so that In.Use without In.Buf will do.
+	Take(from int, tag uint32, size int, inPlace bool) *In
+
+	// Use takes a message that lies in one part, where it can do so at once. If
+	// not, the answer to Take says what becomes of the message.
+	Use(from int, tag uint32, part []byte) bool
+}
+
+// register registers n bytes of the buffer of in with p, if that was not done.
+func (in *In) register(p *Pins, n int) (err error) {
+	if !in.pin.held {
+		in.pin, err = p.take(in.Buf[:n], destRights)
+	}
+	return err
+}
+
+// destination returns the memory of in for n bytes, registered.
+func (in *In) destination(p *Pins, n int) (fabric.SGE, error) {
+	lkey := in.LKey
+	if !in.Registered {
+		if err := in.register(p, n); err != nil {
+			return fabric.SGE{}, err
+		}
+		lkey = in.pin.lkey
+	}
+	return fabric.NewSGE(in.Buf[:n], lkey), nil
+}
 
 // inQueue is a list of receives, oldest first.
 type inQueue struct {
@@ -150,139 +185,20 @@ func (q *inQueue) remove(before, in *In) {
 	q.n--
 }
 
-// Recv hands a receive in. It may end at once, if a message that was put aside
-// matches. Short path.
-func (c *Channel) Recv(in *In) {
-	in.inState, in.after = inState{}, 0
-	if in.err != nil {
-		in.err = nil
-	}
-	if c.unexp.n > 0 && c.takeAside(in) {
-		return
-	}
-	if c.finished {
-		c.received(in, 0, 0, c.err)
-		return
-	}
-	c.posted.push(in)
-	c.watch(in)
-	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < c.ads.min
-}
-
-// Waits reports whether a message of the ring is known to be here that no receive has
-// taken so far. Short path.
-func (c *Channel) Waits() bool { return c.open || c.ring.Found() }
-
-// match takes the receive for a message of tag and size off the list; nil if
-// there is none. Receives whose buffer is too short end with an error; those that
-// use a message of the ring in place need none.
-func (c *Channel) match(tag uint32, size int, ring bool) *In {
-	for {
-		q, before, in := c.pick(tag)
-		if in == nil {
-			return nil
+// cancel takes in off the list; false if it is not there.
+func (q *inQueue) cancel(in *In) bool {
+	for b, i := (*In)(nil), q.head; i != nil; b, i = i, i.next {
+		if i == in {
+			q.remove(b, i)
+			return true
 		}
-		if in.Source != nil {
-			return c.make(in.Source, tag, size, ring)
-		}
-		if in.shared = q != &c.posted; in.shared {
-			c.opt.Shared.changed++
-		}
-		q.remove(before, in)
-		if in.From = c.opt.From; in.Peek {
-			c.peeked(in, tag, size)
-			continue
-		}
-		in.matched = true
-		c.unwatch(in)
-		if size <= len(in.Buf) || in.Use != nil && ring {
-			return in
-		}
-		c.received(in, tag, 0, shortBuffer(size, in))
 	}
-}
-
-// make has a source make the receive for a message.
-func (c *Channel) make(s Source, tag uint32, size int, here bool) *In {
-	in := s.Take(c.opt.From, tag, size, here)
-	if in != nil {
-		in.loose = true
-	}
-	return in
-}
-
-// pick finds the receive for a message of tag. At the end of the channel one that would
-// have taken a lost message is passed over.
-func (c *Channel) pick(tag uint32) (q *inQueue, before, in *In) {
-	q, before, in = pick(&c.posted, c.opt.Shared, c.opt.From, tag)
-	for c.draining && in != nil && q != &c.posted && c.unexp.hides(in) {
-		q, before, in = pickBehind(in, &c.posted, c.opt.Shared, c.opt.From, tag)
-	}
-	return q, before, in
+	return false
 }
 
 // peeked ends a receive that leaves the message where it is.
-func (c *Channel) peeked(in *In, tag uint32, size int) {
+func (in *In) peeked(tag uint32, size int) {
 	if in.Done != nil {
 		in.Done.Complete(tag, size, nil)
 	}
-}
-
-func shortBuffer(size int, in *In) error { return &ShortBufferError{Need: size, Have: len(in.Buf)} }
-
-// received ends a receive, now or when the peer has answered its advert: until
-// then it may write there.
-func (c *Channel) received(in *In, tag uint32, n int, err error) {
-	if in.ad == adOpen {
-		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
-		if c.err == nil {
-			c.long.Nudge() // who has sent all it had to send may look no more
-			c.longNew = true
-		}
-		return
-	}
-	if in.tag = tag; len(c.matched) > 0 && !in.loose {
-		c.inTurn(in, n, err)
-		return
-	}
-	c.over(in, tag, n, err)
-}
-
-// over ends a receive.
-func (c *Channel) over(in *In, tag uint32, n int, err error) {
-	if in.late && err == nil {
-		part := [1][]byte{in.Buf[:n]}
-		in.Use(tag, part[:])
-	}
-	c.pins.release(&in.pin)
-	if err == nil {
-		c.stats.Received++
-		c.stats.ReceivedBytes += uint64(n)
-	}
-	done := in.Done
-	in.Buf, in.Use = nil, nil
-	if done != nil {
-		done.Complete(tag, n, err)
-	}
-}
-
-// destination is the registered memory of in for n bytes.
-func (c *Channel) destination(in *In, n int) (fabric.SGE, error) {
-	lkey := in.LKey
-	if !in.Registered {
-		if err := c.pinIn(in, n); err != nil {
-			return fabric.SGE{}, err
-		}
-		lkey = in.pin.lkey
-	}
-	return fabric.NewSGE(in.Buf[:n], lkey), nil
-}
-
-// announced is a message that the peer has announced and that waits for its
-// turn, or for a receive.
-type announced struct {
-	seq    uint64
-	tag    uint32
-	size   uint32
-	handle rdv.Handle
 }

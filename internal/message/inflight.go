@@ -1,14 +1,14 @@
 package message
 
-// pending holds messages that were taken in place by ring messages, by rising
-// position: a ring buffer that grows.
-type pending struct {
+// inflight holds messages whose memory ring messages have taken in place, by rising
+// position in the ring, until the link is done with them: a ring buffer that grows.
+type inflight struct {
 	buf   []*Out
 	first int
 	n     int
 }
 
-func (p *pending) push(o *Out) {
+func (p *inflight) push(o *Out) {
 	if p.n == len(p.buf) {
 		grown := make([]*Out, max(2*len(p.buf), 64))
 		for i := range p.n {
@@ -20,23 +20,14 @@ func (p *pending) push(o *Out) {
 	p.n++
 }
 
-func (p *pending) peek() *Out { return p.buf[p.first] }
+func (p *inflight) peek() *Out { return p.buf[p.first] }
 
-func (p *pending) pop() *Out {
+func (p *inflight) pop() *Out {
 	o := p.buf[p.first]
 	p.buf[p.first] = nil
 	p.first = (p.first + 1) % len(p.buf)
 	p.n--
 	return o
-}
-
-// reap ends the messages that the link is done with. Short path.
-func (c *Channel) reap() (did bool) {
-	for c.flying.n > 0 && c.ring.Done(c.flying.peek().pos) {
-		c.sent(c.flying.pop(), nil)
-		did = true
-	}
-	return did
 }
 
 // tokens name things under way by small numbers, from 1, that the peer sends back.
@@ -67,21 +58,4 @@ func (t *tokens[T]) take(token uint64) *T {
 	t.held[i] = nil
 	t.free = append(t.free, i)
 	return x
-}
-
-// sent ends a message.
-func (c *Channel) sent(o *Out, err error) {
-	c.pins.release(&o.pin)
-	n := len(o.Data)
-	if err == nil {
-		c.stats.Sent++
-		c.stats.SentBytes += uint64(n)
-	} else {
-		n = 0
-	}
-	done, tag := o.Done, o.Tag
-	o.next, o.Data = nil, nil
-	if done != nil {
-		done.Complete(tag, n, err)
-	}
 }

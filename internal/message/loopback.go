@@ -2,10 +2,10 @@ package message
 
 import "slices"
 
-// Loop carries the messages of a rank to itself: each receive gets a copy of the
+// Loopback carries the messages of a rank to itself: each receive gets a copy of the
 // first message that it takes. The zero value is ready. It belongs to one
 // goroutine.
-type Loop struct {
+type Loopback struct {
 	From    int     // as Options.From
 	Shared  *Shared // as Options.Shared
 	backlog outQueue
@@ -16,7 +16,7 @@ type Loop struct {
 
 // Send hands a message in. It ends when a receive has taken it, or a copy was made: as
 // much is kept as a Channel keeps of messages that nobody has asked for.
-func (l *Loop) Send(o *Out) {
+func (l *Loopback) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)
 		return
@@ -39,7 +39,7 @@ func (l *Loop) Send(o *Out) {
 }
 
 // keep has a message wait for its receive.
-func (l *Loop) keep(o *Out) {
+func (l *Loopback) keep(o *Out) {
 	n, tag := len(o.Data), o.Tag
 	if l.bytes+n+asideOverhead > defaultUnexpected {
 		l.backlog.push(o)
@@ -51,7 +51,7 @@ func (l *Loop) keep(o *Out) {
 }
 
 // ended ends a message of the backlog, or one that has never been there.
-func (l *Loop) ended(o *Out, n int, err error) {
+func (l *Loopback) ended(o *Out, n int, err error) {
 	if o.Done != nil {
 		o.Done.Complete(o.Tag, n, err)
 		return
@@ -60,7 +60,7 @@ func (l *Loop) ended(o *Out, n int, err error) {
 }
 
 // Recv hands a receive in.
-func (l *Loop) Recv(in *In) {
+func (l *Loopback) Recv(in *In) {
 	if l.err != nil {
 		in.Done.Complete(0, 0, l.err)
 		return
@@ -71,7 +71,7 @@ func (l *Loop) Recv(in *In) {
 }
 
 // takeWaiting gives in the first message that it takes.
-func (l *Loop) takeWaiting(in *In) bool {
+func (l *Loopback) takeWaiting(in *In) bool {
 	var before *Out
 	for o := l.backlog.head; o != nil; before, o = o, o.next {
 		if !in.takes(o.Tag) {
@@ -93,7 +93,7 @@ func (l *Loop) takeWaiting(in *In) bool {
 
 // pass gives o to in and ends both; false if in ends alone, because o is too long
 // for it, or because it only looks.
-func (l *Loop) pass(o *Out, in *In) bool {
+func (l *Loopback) pass(o *Out, in *In) bool {
 	n, tag := len(o.Data), o.Tag
 	in.From = l.From
 	switch {
@@ -115,7 +115,7 @@ func (l *Loop) pass(o *Out, in *In) bool {
 }
 
 // Sever ends everything with reason, which must not be nil, now and later.
-func (l *Loop) Sever(reason error) {
+func (l *Loopback) Sever(reason error) {
 	if l.err != nil {
 		return
 	}
@@ -125,5 +125,26 @@ func (l *Loop) Sever(reason error) {
 	}
 	for l.posted.n > 0 {
 		l.posted.pop().Done.Complete(0, 0, reason)
+	}
+}
+
+// Offer is Channel.Offer.
+func (l *Loopback) Offer(in *In) (taken bool) {
+	if l.err != nil || in.Only != 0 && in.Only != l.From+1 {
+		return false
+	}
+	many := in.Source != nil
+	for l.backlog.n > 0 && l.takeWaiting(in) {
+		if taken = true; !many {
+			break // in is its owner's again
+		}
+	}
+	return taken
+}
+
+// Cancel is Channel.Cancel.
+func (l *Loopback) Cancel(in *In) {
+	if l.posted.cancel(in) {
+		in.Done.Complete(0, 0, ErrCanceled)
 	}
 }

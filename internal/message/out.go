@@ -1,6 +1,7 @@
 package message
 
 import (
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 )
@@ -50,6 +51,26 @@ type outState struct {
 	overtaken bool
 	assigned  bool // it is known whether an advert waits for it
 	wanted    bool // want does
+}
+
+// register registers the memory of o with p, if that was not done.
+func (o *Out) register(p *Pins) (err error) {
+	if !o.pin.held {
+		o.pin, err = p.take(o.Data, sourceRights)
+	}
+	return err
+}
+
+// source returns the memory of o, which is not empty, registered.
+func (o *Out) source(p *Pins) (fabric.SGE, error) {
+	lkey := o.LKey
+	if !o.Registered {
+		if err := o.register(p); err != nil {
+			return fabric.SGE{}, err
+		}
+		lkey = o.pin.lkey
+	}
+	return fabric.NewSGE(o.Data, lkey), nil
 }
 
 // outQueue is a list of messages, oldest first.

@@ -149,25 +149,26 @@ func (p *Pins) release(x *pin) {
 	*x = pin{}
 }
 
+// Pin is memory of an application that Pins hold registered for an operation that
+// is no message. The zero value is none.
+type Pin struct{ pin }
+
+// LKey is the local key of the memory.
+func (x *Pin) LKey() uint32 { return x.lkey }
+
+// Take pins and registers mem, which must not be empty, until Release. A hit does
+// not allocate.
+func (p *Pins) Take(mem []byte, access fabric.Access) (Pin, error) {
+	x, err := p.take(mem, access)
+	return Pin{x}, err
+}
+
+// Release ends what Take began. Idempotent; of the zero value nothing.
+func (p *Pins) Release(x *Pin) { p.release(&x.pin) }
+
 // Rights that memory of applications is registered with: what any transfer of its
 // direction may need, so that it need not be registered again for the next.
 const (
 	sourceRights = fabric.AccessRemoteRead
 	destRights   = fabric.AccessLocalWrite | fabric.AccessRemoteWrite
 )
-
-// pinOut registers the memory of o, if that was not done.
-func (c *Channel) pinOut(o *Out) (err error) {
-	if !o.pin.held {
-		o.pin, err = c.pins.take(o.Data, sourceRights)
-	}
-	return err
-}
-
-// pinIn registers n bytes of the buffer of in, if that was not done.
-func (c *Channel) pinIn(in *In, n int) (err error) {
-	if !in.pin.held {
-		in.pin, err = c.pins.take(in.Buf[:n], destRights)
-	}
-	return err
-}

@@ -72,7 +72,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 				require.NoError(t, a.turn())
 				require.NoError(t, b.turn())
 				l := a.ch.Limits()
-				return a.ch.ring.Free(0) > int(l.Ring/l.EagerBlock)*3/4 && !a.ch.long.Full()
+				return a.ch.ring.Free(0) > int(l.Ring/l.EagerBlock)*3/4 && !a.ch.rendezvous.Full()
 			}, "room in the rings")
 			e, err := a.ch.Explain(outs)
 			require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 					if e.Why == logp.WhyTrain {
 						break // not planned
 					}
-					require.Equal(t, q.Mode, a.ch.modes[k], "message %d", k)
+					require.Equal(t, q.Mode, a.ch.batch.modes[k], "message %d", k)
 				}
 			}
 			require.EqualValues(t, parts[logp.Gather], s.Gathers-before.Gathers, "%s", e.Reason)

@@ -29,14 +29,18 @@ func TestAdvertsAreUsed(t *testing.T) {
 func TestWrittenFrom(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]func(c *Channel) bool{
-		"auto":    func(c *Channel) bool { return c.alone < c.wants.from && c.wants.from <= c.ads.min && c.ads.min < 1<<20 },
-		"eager":   func(c *Channel) bool { return c.wants.from == c.ads.min && int64(c.wants.from) > c.Limits().EagerMax },
-		"scatter": func(c *Channel) bool { return c.wants.from == 1 && c.ads.min == 1 },
-		"table":   func(c *Channel) bool { return c.wants.from == 4096 && c.ads.min == 4096 },
+		"auto": func(c *Channel) bool {
+			return c.model.alone < c.model.writeFrom && c.model.writeFrom <= c.advertiseFrom && c.advertiseFrom < 1<<20
+		},
+		"eager": func(c *Channel) bool {
+			return c.model.writeFrom == c.advertiseFrom && int64(c.model.writeFrom) > c.Limits().EagerMax
+		},
+		"scatter": func(c *Channel) bool { return c.model.writeFrom == 1 && c.advertiseFrom == 1 },
+		"table":   func(c *Channel) bool { return c.model.writeFrom == 4096 && c.advertiseFrom == 4096 },
 	} {
 		a, _ := pair(t, simLinks(sim.Options{}), 64, Options{}, Options{})
 		require.NoError(t, a.ch.SetPolicy(policies[policy]))
-		require.True(t, want(a.ch), "%s: alone %d, written from %d, announced from %d", policy, a.ch.alone, a.ch.wants.from, a.ch.ads.min)
+		require.True(t, want(a.ch), "%s: alone %d, written from %d, announced from %d", policy, a.ch.model.alone, a.ch.model.writeFrom, a.ch.advertiseFrom)
 	}
 }
 
@@ -45,7 +49,7 @@ func TestWrittenFrom(t *testing.T) {
 func firstPair(t *testing.T, o sim.Options) (a, b *side) {
 	a, b = pair(t, simLinks(o), 1<<16, Options{}, Options{})
 	for _, s := range []*side{a, b} {
-		s.ch.ads.min, s.ch.wants.from, s.ch.ads.odds.always, s.ch.alone = 100, 100, true, 99
+		s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.odds.always, s.ch.model.alone = 100, 100, true, 99
 	}
 	return a, b
 }
@@ -87,7 +91,7 @@ func TestReceiverFirst(t *testing.T) {
 	}
 	turns(t, 4, b, a)
 	require.Equal(t, uint64(6), b.ch.Stats().Adverts)
-	require.Len(t, a.ch.wants.open, 6)
+	require.Len(t, a.ch.dests.open, 6)
 	x, err := a.ch.Explain([]Out{
 		{Data: make([]byte, 800), Tag: 2}, {Data: make([]byte, 50), Tag: 1},
 		{Data: make([]byte, 1000), Tag: 7}, {Data: make([]byte, 1000), Tag: 2},
@@ -96,7 +100,7 @@ func TestReceiverFirst(t *testing.T) {
 	require.Equal(t, 1, x.Messages)
 	require.Equal(t, 3, x.Written.Messages)
 	require.Contains(t, x.String(), "3 messages, 2800 bytes, written")
-	require.Len(t, a.ch.wants.open, 6)
+	require.Len(t, a.ch.dests.open, 6)
 	var sent note
 	m1 := a.send(0, 800, 2, &sent)     // too long for receive 1, which ends: written to 2
 	m2 := a.send(1000, 50, 1, &sent)   // short: through the ring, to receive 0
@@ -188,35 +192,37 @@ func TestFailureKeepsAdvertised(t *testing.T) {
 // nothing is delivered where it does not belong.
 func TestAdvertLies(t *testing.T) {
 	t.Parallel()
-	for name, lie := range map[string]func(t *testing.T, liar, victim *side, ads []want){
-		"number of the past": func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[0].id, 0, 1) },
-		"wrong tag":          func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[0].id, 1, 9) },
-		"the second first":   func(t *testing.T, liar, _ *side, ads []want) { liar.lie(t, ads[1].id, 1, 1) },
-		"a number twice": func(t *testing.T, liar, _ *side, ads []want) {
+	for name, lie := range map[string]func(t *testing.T, liar, victim *side, ads []destination){
+		"number of the past": func(t *testing.T, liar, _ *side, ads []destination) { liar.lie(t, ads[0].id, 0, 1) },
+		"wrong tag":          func(t *testing.T, liar, _ *side, ads []destination) { liar.lie(t, ads[0].id, 1, 9) },
+		"the second first":   func(t *testing.T, liar, _ *side, ads []destination) { liar.lie(t, ads[1].id, 1, 1) },
+		"a number twice": func(t *testing.T, liar, _ *side, ads []destination) {
 			liar.lie(t, ads[0].id, 1, 1)
 			liar.lie(t, ads[1].id, 1, 1)
 		},
-		"a number twice, later": func(t *testing.T, liar, _ *side, ads []want) {
+		"a number twice, later": func(t *testing.T, liar, _ *side, ads []destination) {
 			liar.lie(t, ads[0].id, 2, 1)
 			liar.lie(t, ads[1].id, 2, 1)
 			var n note
 			liar.ch.Send(&Out{Data: []byte{1}, Tag: 5, Done: &n}) // number 1
-			liar.ch.wants.open = nil
+			liar.ch.dests.open = nil
 		},
-		"sent and written": func(t *testing.T, liar, victim *side, ads []want) {
-			liar.ch.wants.open = nil
+		"sent and written": func(t *testing.T, liar, victim *side, ads []destination) {
+			liar.ch.dests.open = nil
 			var n note
 			liar.ch.Send(&Out{Data: []byte{1}, Tag: 1, Done: &n})
 			turns(t, 2, liar, victim)
 			liar.lie(t, ads[0].id, 2, 1)
 		},
-		"declined for no reason": func(t *testing.T, liar, _ *side, ads []want) {
-			require.NoError(t, liar.ch.long.Decline(ads[0].id, 5))
+		"declined for no reason": func(t *testing.T, liar, _ *side, ads []destination) {
+			require.NoError(t, liar.ch.rendezvous.Decline(ads[0].id, 5))
 		},
-		"advert of the future": func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 2, Tag: 1}) },
-		"advert of nothing":    func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Tag: 1}) },
-		"any and a tag":        func(t *testing.T, liar, _ *side, _ []want) { liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: noteAny}) },
-		"answers of the future": func(t *testing.T, liar, _ *side, _ []want) {
+		"advert of the future": func(t *testing.T, liar, _ *side, _ []destination) { liar.advert(t, rdv.Want{Pos: 2, Tag: 1}) },
+		"advert of nothing":    func(t *testing.T, liar, _ *side, _ []destination) { liar.advert(t, rdv.Want{Tag: 1}) },
+		"any and a tag": func(t *testing.T, liar, _ *side, _ []destination) {
+			liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: noteAny})
+		},
+		"answers of the future": func(t *testing.T, liar, _ *side, _ []destination) {
 			liar.advert(t, rdv.Want{Pos: 1, Tag: 1, Note: 1})
 		},
 	} {
@@ -227,7 +233,7 @@ func TestAdvertLies(t *testing.T) {
 			victim.recv(0, 1000, 1, &got[0])
 			victim.recv(1000, 1000, 1, &got[1])
 			turns(t, 3, victim, liar)
-			ads := append([]want(nil), liar.ch.wants.open...)
+			ads := append([]destination(nil), liar.ch.dests.open...)
 			require.Len(t, ads, 2)
 			lie(t, liar, victim, ads)
 			for range 10 {
@@ -245,12 +251,12 @@ func TestAdvertLies(t *testing.T) {
 
 // lie writes to an advert what matching would not.
 func (s *side) lie(t *testing.T, id rdv.ID, pos uint64, tag uint32) {
-	_, err := s.ch.long.Write(id, pos, tag, []fabric.SGE{fabric.NewSGE(s.reg.Bytes()[:100], s.reg.LKey())}, s.ch.groups.put(nil))
+	_, err := s.ch.rendezvous.Write(id, pos, tag, []fabric.SGE{fabric.NewSGE(s.reg.Bytes()[:100], s.reg.LKey())}, s.ch.groups.put(nil))
 	require.NoError(t, err)
 }
 
 func (s *side) advert(t *testing.T, w rdv.Want) rdv.ID {
-	id, _, err := s.ch.long.Advertise(w, s.reg.Key(), s.ch.ads.put(&In{}))
+	id, _, err := s.ch.rendezvous.Advertise(w, s.reg.Key(), s.ch.advertised.put(&In{}))
 	require.NoError(t, err)
 	return id
 }

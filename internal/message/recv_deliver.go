@@ -1,43 +1,189 @@
 package message
 
-// arrive delivers the messages whose turn it is. Announced ones are fetched together
-// if they are. Short path.
-func (c *Channel) arrive() (did bool) {
-	if c.held.len() == 0 {
-		return c.deliver()
+import (
+	"errors"
+	"math"
+)
+
+// Recv hands a receive in. It may end at once, if a message that was put aside
+// matches.
+//
+// Hot path.
+func (r *receiver) Recv(in *In) {
+	in.inState, in.after = inState{}, 0
+	if in.err != nil {
+		in.err = nil
 	}
-	c.long.Hold()
-	did = c.deliver()
-	c.long.Release()
+	if r.unexpected.n > 0 && r.takeAside(in) {
+		return
+	}
+	if r.finished {
+		r.received(in, 0, 0, r.err)
+		return
+	}
+	r.posted.push(in)
+	r.advertised.watch(in)
+	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < r.advertiseFrom
+}
+
+// Offer gives in the first message that was put aside and that it takes, as
+// Recv does, but does not put in on the list if there is none. A receive with a
+// Source gets all such messages.
+func (r *receiver) Offer(in *In) (taken bool) {
+	if in.Only != 0 && in.Only != r.from+1 {
+		return false
+	}
+	many := in.Source != nil
+	if in.inState = (inState{}); !many {
+		in.shared = true
+	}
+	for r.unexpected.n > 0 && r.takeAside(in) {
+		if taken = true; !many {
+			break // in is its owner's again
+		}
+	}
+	return taken
+}
+
+// takeAside gives in the first message put aside that it asks for.
+func (r *receiver) takeAside(in *In) bool {
+	for i := r.unexpected.head; i < len(r.unexpected.list); i++ {
+		a := &r.unexpected.list[i]
+		if !in.takes(a.tag) {
+			continue
+		}
+		if !a.copy && r.broken() != nil { // lost: nothing behind it is for this receive
+			if in.Source != nil || in.shared {
+				return false
+			}
+			r.received(in, a.tag, 0, r.broken())
+			return true
+		}
+		if in.Source != nil {
+			if in = r.make(in.Source, a.tag, int(a.size), a.copy); in == nil {
+				return false
+			}
+		}
+		in.From = r.from
+		if in.Peek {
+			in.peeked(a.tag, int(a.size))
+			return true
+		}
+		if in.Refuse == nil && int(a.size) > len(in.Buf) && (in.Use == nil || !a.copy) {
+			r.received(in, a.tag, 0, shortBuffer(int(a.size), in))
+			return true
+		}
+		if !a.copy {
+			what := a.announced
+			r.unexpected.remove(i)
+			r.accept(in, what)
+			return true
+		}
+		data, tag := a.data, a.tag
+		r.unexpected.remove(i)
+		if in.Use != nil {
+			part := [1][]byte{data}
+			r.use(in, tag, part[:])
+		} else {
+			copy(in.Buf, data)
+		}
+		r.received(in, tag, len(data), nil)
+		return true
+	}
+	return false
+}
+
+// arrive delivers the messages whose turn it is. Announced ones are fetched together
+// if they are.
+//
+// Hot path.
+func (r *receiver) arrive() (did bool) {
+	if r.held.len() == 0 {
+		return r.deliver()
+	}
+	r.rendezvous.Hold()
+	did = r.deliver()
+	r.rendezvous.Release()
 	return did
 }
 
 // deliver gives messages to receives for as long as there are such at the head of
-// one of the streams. Short path.
-func (c *Channel) deliver() (did bool) {
-	for c.err == nil {
+// one of the streams.
+//
+// Hot path.
+func (r *receiver) deliver() (did bool) {
+	for r.err == nil {
 		switch {
-		case c.lie != nil:
-			c.fail(c.lie)
-		case len(c.ads.written) > 0 && c.ads.written[0].seq <= c.next:
-			if n := c.ads.written[0].seq; n < c.next {
-				c.fail(&SequenceError{"written messages", n, c.next})
+		case r.lie != nil:
+			r.fail(r.lie)
+		case len(r.advertised.written) > 0 && r.advertised.written[0].seq <= r.next:
+			if n := r.advertised.written[0].seq; n < r.next {
+				r.fail(&SequenceError{"written messages", n, r.next})
 				break
 			}
-			c.takeWritten()
+			r.takeWritten()
 			did = true
-		case c.held.len() > 0 && c.held.head().seq <= c.next:
-			if n := c.held.head().seq; n < c.next {
-				c.fail(&SequenceError{"descriptors", n, c.next})
+		case r.held.len() > 0 && r.held.head().seq <= r.next:
+			if n := r.held.head().seq; n < r.next {
+				r.fail(&SequenceError{"descriptors", n, r.next})
 				break
 			}
-			c.takeHeld()
+			r.takeHeld()
 			did = true
-		case c.takeRing():
+		case r.takeRing():
 			did = true
 		default:
 			return did
 		}
 	}
 	return did
+}
+
+// finish takes in what the peer had sent before the channel failed. Receives get it in
+// order, and what none asks for is put aside for later ones. A message that was only
+// announced is lost; it keeps its place, and no receive that would take it gets one
+// behind it. Not to be called from within a delivery.
+func (r *receiver) finish() {
+	if r.finished || r.draining || r.err == nil {
+		return
+	}
+	reason := r.err
+	r.draining = true
+	r.rendezvous.Fail(reason) // answers of the peer count, what it announced is held
+	for _, in := range r.order.matched {
+		in.listed = false
+		if !in.here {
+			r.unexpected.bury(in.seq, in.tag)
+		}
+		if in.here || in.gone { // else the link may still write there
+			r.lost = append(r.lost, in)
+		}
+	}
+	r.order.matched = nil
+	if r.lie == nil && !errors.Is(reason, ErrPeer) && !errors.Is(reason, ErrClosed) && r.ring.Drain() {
+		r.err, r.unexpected.limit = nil, math.MaxInt // the ring bounds what is left
+		r.partLost()
+		r.deliver()
+		r.err = reason
+		r.endBacklog()
+	}
+	r.draining, r.finished = false, true
+	r.advertised.written, r.advertised.waiting = nil, 0
+	for _, in := range r.lost {
+		r.endLost(in)
+	}
+	r.lost = nil
+	for r.posted.n > 0 {
+		r.received(r.posted.pop(), 0, 0, reason)
+	}
+}
+
+// forget ends the receives that are still being fetched, which nobody is any more, and
+// drops the messages that no receive has asked for.
+func (r *receiver) forget() {
+	for h, in := range r.fetching {
+		delete(r.fetching, h)
+		r.endLost(in)
+	}
+	r.unexpected.clear()
 }

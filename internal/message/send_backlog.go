@@ -1,24 +1,55 @@
 package message
 
 import (
+	"slices"
+
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/logp"
 )
 
-// transmit sends what can be sent of the backlog. Short path.
-func (c *Channel) transmit() (did bool) {
-	for c.backlog.n > 0 && c.err == nil {
-		if c.blocked() {
+// SendNow sends a message that may go by itself, before it returns: nothing waits
+// before it, it is so small that nothing beats the ring, and the ring of the peer is
+// mapped here and has room. data is the caller's again then. Else it reports false
+// and has done nothing: Send it.
+//
+// Hot path.
+func (s *sender) SendNow(tag uint32, data []byte) bool {
+	// The turn of a message that is to be timed is Progress's, as is whatever has to
+	// do with receives that the peer advertised.
+	if !s.live || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {
+		return false
+	}
+	if !s.ring.SendShort(kindPlain, meta(tag, s.seq+1), data) {
+		if err := s.ring.Err(); err != nil {
+			s.fail(err)
+		}
+		return false
+	}
+	s.seq++
+	s.learn.left--
+	s.dests.pass(tag, s.seq)
+	s.stats.Messages[logp.Eager]++
+	s.stats.Sent++
+	s.stats.SentBytes += uint64(len(data))
+	return true
+}
+
+// transmit sends what can be sent of the backlog.
+//
+// Hot path.
+func (s *sender) transmit() (did bool) {
+	for s.backlog.n > 0 && s.err == nil {
+		if s.blocked() {
 			break
 		}
-		c.ringBusy, c.queueFull, c.longBusy, c.writeBusy = false, false, false, false
+		s.ringBusy, s.queueFull, s.announceBusy, s.writeBusy = false, false, false, false
 		learn := false
-		if c.learn.left--; c.learn.left <= 0 {
-			learn = c.timeNext()
+		if s.learn.left--; s.learn.left <= 0 {
+			learn = s.learn.timeNext(s.groups.used())
 		}
-		if !learn && c.backlog.n == 1 && len(c.backlog.head.Data) <= c.alone {
-			if !c.sendAlone() {
+		if !learn && s.backlog.n == 1 && len(s.backlog.head.Data) <= s.model.alone {
+			if !s.sendAlone() {
 				break
 			}
 			did = true
@@ -26,11 +57,11 @@ func (c *Channel) transmit() (did bool) {
 		}
 		moved, all, ok := false, false, false
 		if !learn {
-			moved, ok = c.sendTrain()
+			moved, ok = s.sendRun()
 			all = moved // what did not fit, or came meanwhile, goes next
 		}
 		if !ok {
-			moved, all = c.sendBatch(learn)
+			moved, all = s.sendBatch(learn)
 		}
 		did = did || moved
 		if !all {
@@ -44,85 +75,149 @@ func (c *Channel) transmit() (did bool) {
 // once more would be in vain: the ring has no more room than it had, or the peer
 // keeps as many transfers as it may. A full queue of the link is not waited for:
 // nothing tells when it has room.
-func (c *Channel) blocked() bool {
-	if c.queueFull {
+func (s *sender) blocked() bool {
+	if s.queueFull {
 		return false
 	}
-	if c.ringBusy {
-		return c.ring.Free(flowctl.Data) == c.freeWas
+	if s.ringBusy {
+		return s.ring.Free(flowctl.Data) == s.freeWas
 	}
-	return c.longBusy && c.long.Full() || c.writeBusy && !c.long.MayWrite()
+	return s.announceBusy && s.rendezvous.Full() || s.writeBusy && !s.rendezvous.MayWrite()
 }
 
-// sendBatch plans the first of the backlog and carries the plan out as far as
-// the two streams take it. moved: some messages went; all: none is left over. learn:
-// the backlog is to be signalled or timed, see learner.
-func (c *Channel) sendBatch(learn bool) (moved, all bool) {
-	err := c.view()
-	if err == nil {
-		if learn {
-			c.begin()
+// sendAlone sends the only message there is, eager.
+//
+// Hot path.
+func (s *sender) sendAlone() bool {
+	o := s.backlog.pop()
+	if s.assign(o); o.wanted { // so small that its mode is certain
+		o.wanted = false
+		s.decline(o.want, whySpoken)
+	}
+	if !s.put(o) {
+		if s.err != nil {
+			s.sent(o, s.err)
 		} else {
-			c.learn.left -= learnPlanned - 1
+			s.backlog.push(o)
 		}
-		var stop uint64
-		var stop2 uint64
-		var all2 bool
-		stop, all = c.write()
-		stop2, all2 = c.announce()
-		c.flushLong() // before the ring: data moves while messages are staged
-		all = c.fill(min(stop, stop2)) && all && all2
-		if learn {
-			c.timed(all)
-		}
-	} else {
-		c.fail(err)
-	}
-	announced := false
-	for i := len(c.first) - 1; i >= 0; i-- {
-		if c.gone[i] {
-			moved = true
-			announced = announced || c.modes[i] == logp.Scatter
-			continue
-		}
-		o := c.first[i]
-		if announced && !o.overtaken {
-			o.overtaken, o.mode = true, c.modes[i]
-		}
-		if c.err != nil {
-			c.gone[i] = true
-			c.sent(o, c.err)
-		}
-	}
-	c.backlog.restore(c.first, c.gone)
-	return moved, all && c.err == nil
-}
-
-// flushLong posts what was handed to the rendezvous channel.
-func (c *Channel) flushLong() {
-	if !c.longNew {
-		return
-	}
-	c.longNew = false
-	if err := c.long.Flush(); err != nil {
-		c.fail(err)
-	}
-}
-
-// taken reports whether the ring took a message. It notes that it failed, or took
-// nothing more, and why.
-func (c *Channel) taken(r eager.Result, err error) bool {
-	switch {
-	case err != nil:
-		c.fail(err)
 		return false
-	case r != eager.Accepted:
-		c.queueFull = r != eager.NoCredit
-		c.ringBusy, c.freeWas = r == eager.NoCredit, c.ring.Free(flowctl.Data)
-		return false
+	}
+	if _, err := s.ring.Flush(); err != nil {
+		s.fail(err)
 	}
 	return true
 }
 
-// count counts messages handed to a stream.
-func (c *Channel) count(m logp.Mode, n int) { c.stats.Messages[m] += uint64(n) }
+// sendBatch plans the front of the backlog and carries the plan out as far as
+// the two streams take it. moved: some messages went; all: none is left over. learn:
+// the backlog is to be signalled or timed, see learner.
+func (s *sender) sendBatch(learn bool) (moved, all bool) {
+	b := &s.batch
+	err := s.view()
+	if err == nil {
+		if learn {
+			s.learn.begin(b, s.stats.Descriptors)
+		} else {
+			s.learn.left -= learnPlanned - 1
+		}
+		var stop, stop2 uint64
+		var all2 bool
+		stop, all = s.write()
+		stop2, all2 = s.announce()
+		s.flushRendezvous() // before the ring: data moves while messages are staged
+		all = s.fill(min(stop, stop2)) && all && all2
+		if learn {
+			s.learn.posted(all, s.stats.Descriptors)
+		}
+	} else {
+		s.fail(err)
+	}
+	announced := false
+	for i := len(b.first) - 1; i >= 0; i-- {
+		if b.gone[i] {
+			moved = true
+			announced = announced || b.modes[i] == logp.Scatter
+			continue
+		}
+		o := b.first[i]
+		if announced && !o.overtaken {
+			o.overtaken, o.mode = true, b.modes[i]
+		}
+		if s.err != nil {
+			b.gone[i] = true
+			s.sent(o, s.err)
+		}
+	}
+	s.backlog.restore(b.first, b.gone)
+	return moved, all && s.err == nil
+}
+
+// view takes the first messages off the backlog, to the batch, and plans them.
+func (s *sender) view() error {
+	b := &s.batch
+	b.reset()
+	var n neighbour
+	for s.backlog.n > 0 && len(b.first) < s.opt.Batch {
+		o := s.backlog.pop()
+		s.assign(o)
+		b.add(o, &n)
+	}
+	if len(b.Messages) == 0 {
+		return nil
+	}
+	s.model.waits(&b.Batch)
+	plan, err := s.model.planner.Plan(&b.Batch)
+	if err != nil {
+		return err
+	}
+	s.stats.Plans++
+	b.follow(plan)
+	return nil
+}
+
+// Explain says how outs would go if they were the backlog, and why, without
+// sending them. It allocates. Errors are the planner's, or that of a channel that
+// is not connected or has ended.
+func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case !s.live:
+		return nil, eager.ErrNotConnected
+	}
+	b := logp.Batch{Limits: s.model.limits}
+	var n neighbour
+	var written []logp.Message
+	open := slices.Clone(s.dests.open)
+	for i := range outs {
+		o := &outs[i]
+		m := n.describe(o)
+		fits := false
+		for k := 0; k < len(open); k++ { // as assign does
+			if x := open[k]; x.takes(o.Tag) {
+				open = slices.Delete(open, k, k+1)
+				k--
+				if fits = uint64(len(o.Data)) <= uint64(x.len); fits {
+					break
+				}
+			}
+		}
+		if fits && len(o.Data) >= s.model.writeFrom {
+			written = append(written, m)
+			n.end = 0
+		} else {
+			b.Messages = append(b.Messages, m)
+		}
+	}
+	s.model.waits(&b)
+	explain := s.model.planner.Explain
+	if len(s.dests.open) == 0 && s.model.isRun(&b) {
+		explain = s.model.planner.ExplainTrain
+	}
+	x, err := explain(&b)
+	if err == nil {
+		p := s.model.planner.Params()
+		x.AddDirect(&p, written)
+	}
+	return x, err
+}

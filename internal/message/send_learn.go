@@ -37,6 +37,7 @@ const (
 // count only if nothing else of this channel was under way: the backlog before is
 // signalled, and if it is not through by then, the link was busy.
 type learner struct {
+	*model
 	left  int // backlogs to the next step
 	every int // 0: off
 	obs   *logp.Observer
@@ -52,7 +53,6 @@ type learner struct {
 	start  int64
 	mode   logp.Mode
 	batch  logp.Batch // that is timed
-	total  float64    // of the plan at hand
 	untold int        // timed since the planner was told; from learnPublish on it may be
 	moved  bool       // there is something to tell
 	drift  logp.ModeSet
@@ -117,10 +117,9 @@ func sinceOpen() func() float64 {
 	}
 }
 
-// timeNext is called every so many backlogs, and says whether the one at hand is to
-// be signalled or timed.
-func (c *Channel) timeNext() bool {
-	l := &c.learn
+// timeNext is called every so many backlogs, and reports whether the one at hand is to
+// be signalled or timed. announced is how many transfers wait for the peer.
+func (l *learner) timeNext(announced int) bool {
 	if l.every == 0 {
 		l.left = math.MaxInt
 		return false
@@ -138,7 +137,7 @@ func (c *Channel) timeNext() bool {
 		l.step = resting
 		// Where nothing was signalled, the backlog before was announced, and what went
 		// before it is through when that is.
-		if l.signed && !c.ring.Done(l.pos) || c.groups.used() > 0 {
+		if l.signed && !l.ring.Done(l.pos) || announced > 0 {
 			l.left = max(l.every/learnRetry, 1)
 			l.stats.Busy++
 			return false
@@ -150,88 +149,69 @@ func (c *Channel) timeNext() bool {
 	return true
 }
 
-// begin is called when the backlog at hand has been planned: it is the one that
-// timeNext has said yes to.
-func (c *Channel) begin() {
-	l := &c.learn
-	l.sign, l.signed, l.token, l.sent = true, false, 0, c.stats.Descriptors
+// begin is called when the backlog at hand, for which timeNext has returned true, has
+// been planned. It may change the modes of b. descriptors is how many were sent so far.
+func (l *learner) begin(b *batch, descriptors uint64) {
+	l.sign, l.signed, l.token, l.sent = true, false, 0, descriptors
 	if l.step != timing {
 		return
 	}
-	m, one := c.oneMode()
+	m, one := b.oneMode()
 	if !one {
 		l.step = resting
 		l.stats.Lost++
 		return
 	}
-	if try, ok := l.obs.Try(&c.batch, l.total); ok && try != m {
+	if try, ok := l.obs.Try(&b.Batch, b.total); ok && try != m {
 		m = try
-		for i := range c.modes {
-			c.modes[i] = m
+		for i := range b.modes {
+			b.modes[i] = m
 		}
 		l.stats.Tried++
 	}
 	l.mode = m
-	l.batch.Messages = append(l.batch.Messages[:0], c.batch.Messages...)
-	l.batch.Limits = c.batch.Limits
+	l.batch.Messages = append(l.batch.Messages[:0], b.Messages...)
+	l.batch.Limits = b.Limits
 	l.start = l.clock()
 }
 
-// oneMode says whether the whole backlog goes in one mode, as planned.
-func (c *Channel) oneMode() (m logp.Mode, ok bool) {
-	if len(c.planned) == 0 || len(c.planned) < len(c.first) {
-		return 0, false
-	}
-	m = c.modes[0]
-	for i, o := range c.first {
-		if c.modes[i] != m || o.overtaken {
-			return 0, false
-		}
-	}
-	return m, true
-}
-
-// timed is called when the backlog has been handed to the streams, all of it or not.
-func (c *Channel) timed(all bool) {
-	l := &c.learn
+// posted is called when the backlog has been handed to the streams, all of it or not.
+func (l *learner) posted(all bool, descriptors uint64) {
 	l.sign = false
 	switch {
 	case l.step != timing:
 	case !all, l.mode != logp.Scatter && !l.signed,
-		l.mode == logp.Scatter && (l.token == 0 || c.stats.Descriptors != l.sent+1):
+		l.mode == logp.Scatter && (l.token == 0 || descriptors != l.sent+1):
 		l.step, l.token = resting, 0
 		l.stats.Lost++
 	}
 }
 
-// seen is called with every completion while a backlog is timed.
-func (c *Channel) seen() {
-	l := &c.learn
-	if l.mode != logp.Scatter && c.ring.Done(l.pos) {
-		c.learned(l.clock() - l.start)
+// completed is called with every completion of the channel's endpoint.
+func (l *learner) completed() {
+	if l.step >= timing && l.mode != logp.Scatter && l.ring.Done(l.pos) {
+		l.learned(l.clock() - l.start)
 	}
 }
 
 // fetched is called when the descriptor that is timed has been fetched.
-func (c *Channel) fetched(err error) {
-	l := &c.learn
+func (l *learner) fetched(err error) {
 	l.token = 0
 	switch {
 	case l.step < timing: // the backlog before the one to be timed
 	case err != nil:
 		l.step = resting
 		l.stats.Lost++
-	case c.long.Waited():
+	case l.rendezvous.Waited():
 		l.step = resting
 		l.stats.Waited++
 	default:
-		c.learned(l.clock() - l.start)
+		l.learned(l.clock() - l.start)
 	}
 }
 
 // learned takes note of a time.
-func (c *Channel) learned(ticks int64) {
-	l := &c.learn
+func (l *learner) learned(ticks int64) {
 	l.step = resting
 	ns := float64(ticks) * l.scale()
 	if ns == 0 {
@@ -242,7 +222,7 @@ func (c *Channel) learned(ticks int64) {
 	l.moved = l.obs.Observe(&l.batch, l.mode, ns) || l.moved
 	if l.moved && l.untold > learnPublish {
 		p := l.obs.Refiner().Params()
-		if c.replan(&p) == nil {
+		if l.replan(&p) == nil {
 			l.moved, l.untold = false, 0
 			l.stats.Told++
 		}
@@ -259,8 +239,8 @@ func (c *Channel) learned(ticks int64) {
 			l.drift = l.drift.With(l.mode)
 		}
 	}
-	if l.drift&^was != 0 && c.opt.Drift != nil {
-		c.opt.Drift(l.drift)
+	if l.drift&^was != 0 && l.opt.Drift != nil {
+		l.opt.Drift(l.drift)
 	}
 }
 

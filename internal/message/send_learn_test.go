@@ -116,7 +116,7 @@ func (p *pair2) send(t testing.TB) {
 
 // choice is how the planner would have such a batch go.
 func (p *pair2) choice(t testing.TB) logp.Mode {
-	plan, err := p.a.ch.plan.Plan(&logp.Batch{Messages: []logp.Message{{Size: 64, Flags: logp.DestRegistered}, {Size: 64, Flags: logp.DestRegistered}}, Limits: p.a.ch.Limits()})
+	plan, err := p.a.ch.model.planner.Plan(&logp.Batch{Messages: []logp.Message{{Size: 64, Flags: logp.DestRegistered}, {Size: 64, Flags: logp.DestRegistered}}, Limits: p.a.ch.Limits()})
 	require.NoError(t, err)
 	require.Len(t, plan.Parts, 1)
 	return plan.Parts[0].Mode

@@ -12,40 +12,57 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// limit fills in what the model must know of the link, the wire formats and
-// the peer.
-func (c *Channel) limit(peer rdv.Setup) {
-	caps := c.link.Caps()
-	threshold := c.opt.InPlace
-	if threshold == 0 {
-		threshold = inPlaceFrom(c.link.Name())
-	}
-	window, credit, block := c.ring.Window()
-	most := c.ring.GatherLimits(eager.Envelope{Kind: kindTagged})
+// model is the cost model as a sender asks it: the planner, what the planner must know
+// of the link, the wire formats and the peer, and the answers that do not depend on the
+// backlog. Those are computed when the parameters are set, so that small messages need
+// no plan.
+type model struct {
+	*streams
+	planner *logp.Planner
+	limits  logp.Limits
+	probe   logp.Batch // that the planner is asked about
+
+	// Bounds, in bytes but for runFrom. Backlogs of runFrom messages at least, none of
+	// them longer than runMax, are sent as coalesced runs: see send_coalesce.go.
+	inPlace   int // size from which registered memory is taken in place
+	alone     int // longest message that goes eager without planning
+	writeFrom int // size from which messages are written to advertised receives
+	runFrom   int
+	runMax    int // -1: none
+}
+
+// leastAdvertised is from which size on the model may have receives advertised. An
+// advertisement and its answer are two messages of the ring themselves: whatever the
+// parameters say, which a busy machine may have measured, a message that is
+// hardly longer is cheaper in the ring.
+const leastAdvertised = 1 << 10
+
+// limit fills in what the planner must know besides parameters. most is the largest
+// gather of the ring, threshold as Options.InPlace without 0.
+func (m *model) limit(peer rdv.Setup, most gather.Limits, threshold int) {
+	caps := m.link.Caps()
+	window, credit, block := m.ring.Window()
 	const (
 		perSegment = 3  // size of two bytes, tag of one, consecutive numbers
 		slack      = 64 // header and tags of a gather of one message are shorter
 	)
-	if c.inPlace = threshold; threshold < 0 || c.ring.MaxInPlace() == 0 {
-		c.inPlace = math.MaxInt
+	if m.inPlace = threshold; threshold < 0 || m.ring.MaxInPlace() == 0 {
+		m.inPlace = math.MaxInt
 	}
-	c.batch.Limits = logp.Limits{
-		EagerMax:     int64(c.ring.MaxPayload(flowctl.Data, true)),
-		EagerInPlace: min(int64(c.inPlace), logp.MaxSize),
+	m.limits = logp.Limits{
+		EagerMax:     int64(m.ring.MaxPayload(flowctl.Data, true)),
+		EagerInPlace: min(int64(m.inPlace), logp.MaxSize),
 		EagerBlock:   int64(block),
 		Ring:         int64(window),
 		Credit:       int64(credit),
 		GatherMax:    max(int64(most.Bytes)-slack, 0),
-		GatherCopy:   min(int64(c.inPlace)-1, logp.MaxSize),
+		GatherCopy:   min(int64(m.inPlace)-1, logp.MaxSize),
 		MaxSGE:       int32(min(caps.MaxSGE, most.InPlace+1)),
-		ScatterSegs:  int32(min(int(peer.Messages), int(peer.Regions), c.opt.Rendezvous.Messages, c.opt.Rendezvous.Regions)),
+		ScatterSegs:  int32(min(int(peer.Messages), int(peer.Regions), m.opt.Rendezvous.Messages, m.opt.Rendezvous.Regions)),
 		Header:       16, Segment: perSegment,
 		DescSegment: scatter.SequenceMessageSize + scatter.RegionSize, ReadRequest: 28,
-		Cursor: c.ring.Mode() == eager.ModeCursor,
+		Cursor: m.ring.Mode() == eager.ModeCursor,
 	}
-	c.packer = gather.NewPacker(gather.Seq, most, threshold)
-	c.train.room, c.train.run = most.Bytes, make([]*Out, c.opt.Batch)
-	c.bound()
 }
 
 // inPlaceFrom is the default of Options.InPlace. Over tcp a request that takes
@@ -67,68 +84,162 @@ func inPlaceFrom(link string) int {
 	return gather.DefaultThreshold
 }
 
-// SetParams makes later plans follow p, and forgets what was learned. Allocates. Errors wrap logp.ErrParams.
-func (c *Channel) SetParams(p *logp.Params) error {
-	if err := c.replan(p); err != nil {
+// replan makes later plans follow p. Errors wrap logp.ErrParams.
+func (m *model) replan(p *logp.Params) error {
+	if err := m.planner.SetParams(p); err != nil {
 		return err
 	}
-	return c.learn.restart(p)
-}
-
-// replan is SetParams without forgetting what was learned.
-func (c *Channel) replan(p *logp.Params) error {
-	if err := c.plan.SetParams(p); err != nil {
-		return err
-	}
-	if c.live {
-		c.bound()
+	if m.live {
+		m.bound()
 	}
 	return nil
 }
 
-// SetPolicy makes later plans follow o. Allocates. Errors wrap logp.ErrParams.
-func (c *Channel) SetPolicy(o logp.Policy) error {
-	if err := c.plan.SetPolicy(o); err != nil {
+// setPolicy makes later plans follow o. Errors wrap logp.ErrParams.
+func (m *model) setPolicy(o logp.Policy) error {
+	if err := m.planner.SetPolicy(o); err != nil {
 		return err
 	}
-	c.opt.Policy = o
-	if c.live {
-		c.bound()
+	m.opt.Policy = o
+	if m.live {
+		m.bound()
 	}
 	return nil
 }
 
-// Params are those in use.
-func (c *Channel) Params() logp.Params { return c.plan.Params() }
-
-// Limits are those that the model is given.
-func (c *Channel) Limits() logp.Limits { return c.batch.Limits }
-
-// bound finds the length up to which a message alone goes eager for certain.
-func (c *Channel) bound() {
-	c.alone = -1
+// bound computes the bounds: first the length up to which a message alone goes eager
+// for certain.
+func (m *model) bound() {
+	m.alone = -1
 	// A gather of one message is the same write with a header more: where the model
 	// thinks it faster, it has learned that from larger ones. Where it thinks a small
 	// rendezvous faster, it was taught by a machine that was busy with other things.
-	chosen := !c.opt.Policy.Forced && len(c.opt.Policy.Table) == 0
+	chosen := !m.opt.Policy.Forced && len(m.opt.Policy.Table) == 0
 	eagerAt := func(n int64) bool {
-		if chosen && n < advertFrom {
+		if chosen && n < leastAdvertised {
 			return true // a descriptor is such a message itself, with a read and an answer behind it
 		}
-		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: c.batch.Limits}
-		p, err := c.plan.Plan(&b)
+		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: m.limits}
+		p, err := m.planner.Plan(&b)
 		if err != nil {
 			return false
 		}
-		m := p.Modes()
-		one := logp.ModeSet(0)
-		return m == one.With(logp.Eager) || chosen && m == one.With(logp.Gather) && n < int64(c.inPlace)
+		modes, none := p.Modes(), logp.ModeSet(0)
+		return modes == none.With(logp.Eager) || chosen && modes == none.With(logp.Gather) && n < int64(m.inPlace)
 	}
-	for n := int64(0); n <= c.batch.Limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
-		c.alone = int(n)
+	for n := int64(0); n <= m.limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
+		m.alone = int(n)
 	}
-	c.boundLarge()
-	c.boundTrain()
+	m.boundLarge()
+	m.boundRuns()
+}
+
+// boundLarge finds the length from which on a message alone is announced, and
+// that from which on one is written where its destination is known: there the
+// alternatives are the ring, and the mode of a policy.
+func (m *model) boundLarge() {
+	m.advertiseFrom, m.writeFrom = math.MaxInt, math.MaxInt
+	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: m.limits}
+	for n := int64(1); n <= 1<<30; n *= 2 {
+		b.Messages[0] = logp.Message{Size: n, Flags: logp.Registered | logp.DestRegistered}
+		if p, err := m.planner.Plan(&b); err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter) {
+			m.advertiseFrom = int(n)
+			break
+		}
+	}
+	m.writeFrom = m.advertiseFrom
+	if p := m.planner.Params(); m.advertiseFrom < math.MaxInt && !m.opt.Policy.Forced && len(m.opt.Policy.Table) == 0 {
+		m.writeFrom = max(min(m.writeFrom, int(min(p.DirectFrom(&b.Limits), math.MaxInt32))), m.alone+1)
+		m.advertiseFrom = max(m.advertiseFrom, leastAdvertised)
+	}
+	if m.opt.Adverts < 0 {
+		m.advertiseFrom = math.MaxInt
+	}
+}
+
+// boundRuns finds which backlogs are sent as coalesced runs. That a gather is best for equal messages of
+// all sizes up to some one, in any number, holds for mixtures of them as well: what
+// a gather saves is a sum over messages, less what it costs by itself.
+func (m *model) boundRuns() {
+	m.runMax = -1
+	if len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
+		return
+	}
+	gathers := func(n int, size int64) bool {
+		mode, err := m.planner.Single(m.equal(n, size))
+		return err == nil && mode == logp.Gather
+	}
+	counts := [...]int{1, 2, 8, 64}
+	from := len(counts) // of counts, for the smallest messages
+	for from > 0 && gathers(counts[from-1], 0) && gathers(counts[from-1], 8) {
+		from--
+	}
+	if from == len(counts) {
+		return
+	}
+	// More than the ring holds may be better fetched, which 64 messages do not show.
+	most := min(m.inPlace, 1<<16, int(m.limits.Ring)/m.opt.Batch) - 1
+	m.runFrom, m.runMax = counts[from], max(min(8, most), -1)
+	for size := 32; m.runMax < most; size *= 4 {
+		size = min(size, most)
+		for _, n := range counts[from:] {
+			if !gathers(n, int64(size)) {
+				return
+			}
+		}
+		m.runMax = size
+	}
+}
+
+// equal is a batch of n messages of one size, to ask the model about.
+func (m *model) equal(n int, size int64) *logp.Batch {
+	b := &m.probe
+	b.Limits = m.limits
+	b.Messages = b.Messages[:0]
+	for range n {
+		b.Messages = append(b.Messages, logp.Message{Size: size, Flags: logp.Registered | logp.DestRegistered})
+	}
+	return b
+}
+
+// isRun reports whether b would go as a coalesced run.
+func (m *model) isRun(b *logp.Batch) bool {
+	if m.runMax < 0 || len(b.Messages) < m.runFrom {
+		return false
+	}
+	for i := range b.Messages {
+		if x := &b.Messages[i]; x.Size > int64(m.runMax) || x.Flags&logp.Urgent != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// waits sets how long b has to wait for what earlier batches still hold: the ring,
+// where it has no room for all of b now, and the peer's list of transfers.
+func (m *model) waits(b *logp.Batch) {
+	l := &b.Limits
+	free := int64(m.ring.Free(flowctl.Data)) * l.EagerBlock
+	b.Wait = [logp.NumModes]float64{}
+	full := m.rendezvous.Full()
+	if free >= l.Ring && !full {
+		return
+	}
+	var one, alone int64 // of the ring: in one gather, eager
+	for i := range b.Messages {
+		n := b.Messages[i].Size + int64(l.Header)
+		one += n
+		alone += (n + l.EagerBlock - 1) / l.EagerBlock * l.EagerBlock
+	}
+	if alone <= free && !full {
+		return
+	}
+	p := m.planner.Params()
+	b.Wait[logp.Eager] = p.CreditWait(l, free, alone)
+	b.Wait[logp.Gather] = p.CreditWait(l, free, one)
+	if full {
+		b.Wait[logp.Scatter] = 2*p.Ls + p.Lh // of one of those under way
+	}
 }
 
 // neighbour is where the message before ended, 0 if nothing can be joined to it.
@@ -137,7 +248,7 @@ type neighbour struct {
 	key uint32
 }
 
-// describe says of a message what the model must know.
+// describe describes a message to the model.
 func (n *neighbour) describe(o *Out) logp.Message {
 	f := logp.DestRegistered // not known here: assume the best, the peer pays the rest
 	if o.Registered {
@@ -155,50 +266,4 @@ func (n *neighbour) describe(o *Out) logp.Message {
 		f |= logp.Urgent
 	}
 	return logp.Message{Size: int64(len(o.Data)), Flags: f}
-}
-
-// view takes the first messages off the backlog, to c.first, describes them to
-// the model, and plans: their modes are in c.modes, the parts
-// of the plan that they belong to in c.part.
-func (c *Channel) view() error {
-	b := &c.batch
-	b.Messages, c.first, c.modes, c.gone, c.planned = b.Messages[:0], c.first[:0], c.modes[:0], c.gone[:0], c.planned[:0]
-	c.part = c.part[:0]
-	var n neighbour
-	for c.backlog.n > 0 && len(c.first) < c.opt.Batch {
-		o := c.backlog.pop()
-		c.assign(o)
-		c.first = append(c.first, o)
-		c.part = append(c.part, 0)
-		c.gone = append(c.gone, false)
-		if o.wanted {
-			c.modes = append(c.modes, direct)
-			n.end = 0
-			continue
-		}
-		c.planned = append(c.planned, len(c.modes))
-		c.modes = append(c.modes, logp.Eager)
-		b.Messages = append(b.Messages, n.describe(o))
-	}
-	if len(b.Messages) == 0 {
-		return nil
-	}
-	c.waits(b)
-	plan, err := c.plan.Plan(b)
-	if err != nil {
-		return err
-	}
-	c.stats.Plans++
-	c.learn.total = plan.Total
-	for i := range plan.Parts {
-		p := &plan.Parts[i]
-		for _, k := range p.Messages {
-			k := c.planned[k]
-			c.modes[k], c.part[k] = p.Mode, int32(i)
-			if o := c.first[k]; o.overtaken && p.Mode == logp.Scatter {
-				c.modes[k] = o.mode
-			}
-		}
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
@@ -11,36 +12,39 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
+// The rendezvous stream: messages that the peer fetches, and those that are written to
+// receives which it has advertised.
+
 // announce sends descriptors of the messages that the peer is to fetch, in
 // order. It returns the number of the first message that could not go, which
 // those in the ring must not overtake, and whether all went.
-func (c *Channel) announce() (stop uint64, all bool) {
-	most := int(c.batch.Limits.ScatterSegs)
-	d := &c.desc
+func (s *sender) announce() (stop uint64, all bool) {
+	most := int(s.model.limits.ScatterSegs)
+	d := &s.desc
 	d.Form = scatter.FormSequence
-	for i := 0; i < len(c.first); {
-		if c.modes[i] != logp.Scatter {
+	for i := 0; i < len(s.batch.first); {
+		if s.batch.modes[i] != logp.Scatter {
 			i++
 			continue
 		}
-		d.Messages, d.Regions, c.group = d.Messages[:0], d.Regions[:0], c.group[:0]
+		d.Messages, d.Regions, s.group = d.Messages[:0], d.Regions[:0], s.group[:0]
 		var head, tail *Out
-		for ; i < len(c.first) && len(d.Messages) < most; i++ {
-			if c.modes[i] != logp.Scatter {
+		for ; i < len(s.batch.first) && len(d.Messages) < most; i++ {
+			if s.batch.modes[i] != logp.Scatter {
 				continue
 			}
-			o := c.first[i]
+			o := s.batch.first[i]
 			if head != nil && o.Tag != head.Tag {
 				break
 			}
-			if err := c.describe(o); err != nil {
+			if err := s.describe(o); err != nil {
 				if head != nil {
 					break // its turn comes
 				}
-				if !c.sendCopied(o) {
+				if !s.sendCopied(o) {
 					return o.seq, false
 				}
-				c.gone[i] = true
+				s.batch.gone[i] = true
 				continue
 			}
 			if o.next = nil; head == nil {
@@ -49,31 +53,31 @@ func (c *Channel) announce() (stop uint64, all bool) {
 				tail.next = o
 			}
 			tail = o
-			c.group = append(c.group, i)
+			s.group = append(s.group, i)
 		}
 		if head == nil {
 			continue
 		}
-		token := c.groups.put(head)
-		_, res, err := c.long.Send(d, head.Tag, token)
+		token := s.groups.put(head)
+		_, res, err := s.rendezvous.Send(d, head.Tag, token)
 		if err != nil || res != rdv.Accepted {
-			c.groups.take(token)
+			s.groups.take(token)
 			if err != nil {
-				c.fail(err)
+				s.fail(err)
 			}
-			c.longBusy = true
+			s.announceBusy = true
 			return head.seq, false
 		}
-		c.longNew = true
-		c.stats.Descriptors++
-		if c.learn.sign {
-			c.learn.token = token
+		s.unflushed = true
+		s.stats.Descriptors++
+		if s.learn.sign {
+			s.learn.token = token
 		} else {
-			c.learn.left -= learnDescriptor - learnPlanned
+			s.learn.left -= learnDescriptor - learnPlanned
 		}
-		c.count(logp.Scatter, len(d.Messages))
-		for _, k := range c.group {
-			c.gone[k] = true
+		s.count(logp.Scatter, len(d.Messages))
+		for _, k := range s.group {
+			s.batch.gone[k] = true
 		}
 	}
 	return math.MaxUint64, true
@@ -81,49 +85,201 @@ func (c *Channel) announce() (stop uint64, all bool) {
 
 // describe appends a message and its memory to the descriptor, registering it
 // where that was not done.
-func (c *Channel) describe(o *Out) error {
+func (s *sender) describe(o *Out) error {
 	m := scatter.Message{Pos: o.seq, Size: uint32(len(o.Data))}
 	if len(o.Data) > 0 {
 		rkey := o.RKey
 		if !o.Registered {
-			if err := c.pinOut(o); err != nil {
+			if err := o.register(s.pins); err != nil {
 				return err
 			}
 			rkey = o.pin.rkey
 		}
 		at := fabric.Addr(o.Data)
-		r := c.desc.Regions
+		r := s.desc.Regions
 		if n := len(r); n > 0 && r[n-1].RKey == rkey && r[n-1].Addr+uint64(r[n-1].Len) == at &&
 			uint64(r[n-1].Len)+uint64(len(o.Data)) <= math.MaxUint32 {
 			r[n-1].Len += uint32(len(o.Data))
 		} else {
-			c.desc.Regions = append(r, scatter.Region{Addr: at, Len: uint32(len(o.Data)), RKey: rkey})
+			s.desc.Regions = append(r, scatter.Region{Addr: at, Len: uint32(len(o.Data)), RKey: rkey})
 		}
 	}
-	c.desc.Messages = append(c.desc.Messages, m)
+	s.desc.Messages = append(s.desc.Messages, m)
 	return nil
 }
 
-// handler is what the rendezvous channel calls.
-type handler struct{ *Channel }
+// sendCopied announces a message whose memory cannot be registered: it is copied,
+// piece by piece, to memory that is.
+func (s *sender) sendCopied(o *Out) bool {
+	o.next = nil
+	token := s.groups.put(o)
+	_, res, err := s.rendezvous.SendUnregistered(scatter.FormSequence, o.seq, o.Data, rdv.Copy, o.Tag, token)
+	if err != nil || res != rdv.Accepted {
+		s.groups.take(token)
+		if err != nil {
+			s.fail(errors.Join(errNoMemory, err))
+		}
+		s.announceBusy = true
+		return false
+	}
+	s.unflushed = true
+	s.stats.Copied++
+	s.count(logp.Scatter, 1)
+	return true
+}
+
+// write writes messages to the destinations that wait for them. It returns the
+// number of the first one that could not go, and whether all went.
+func (s *sender) write() (stop uint64, all bool) {
+	stop = math.MaxUint64
+	for i, o := range s.batch.first {
+		if s.batch.modes[i] != direct {
+			continue
+		}
+		// Sources are registered even if the write has to wait: one that cannot be
+		// is announced, in its turn.
+		src, err := s.source(o)
+		if err != nil {
+			s.decline(o.want, whySpoken)
+			o.wanted, s.batch.modes[i] = false, logp.Scatter
+			continue
+		}
+		if stop != math.MaxUint64 {
+			continue
+		}
+		o.next = nil
+		token := s.groups.put(o)
+		s.batch.gone[i] = true // Sent may come from within Write
+		res, err := s.rendezvous.Write(o.want, o.seq, o.Tag, src, token)
+		if err != nil || res != rdv.Accepted {
+			s.groups.take(token)
+			s.batch.gone[i] = false
+			if err != nil {
+				s.fail(err)
+			}
+			s.writeBusy = true
+			stop = o.seq
+			continue
+		}
+		s.unflushed = true
+		s.stats.Written++
+		s.count(logp.Scatter, 1)
+	}
+	return stop, stop == math.MaxUint64
+}
+
+// source is the memory of o, registered; valid until the next call.
+func (s *sender) source(o *Out) ([]fabric.SGE, error) {
+	if len(o.Data) == 0 {
+		return nil, nil
+	}
+	var err error
+	s.src[0], err = o.source(s.pins)
+	return s.src[:], err
+}
+
+// sendHandler is what the rendezvous channel calls of a sender.
+type sendHandler sender
+
+// Advertised takes a destination, or declines it: a message that was assigned before may
+// take the receive, unless it takes another one, or was delivered already when the
+// peer advertised.
+func (h *sendHandler) Advertised(a rdv.Advert) {
+	s := (*sender)(h)
+	d := &s.dests
+	anyTag := a.Note&noteAny != 0
+	behind := (d.late - a.Note) & noteEpoch
+	if a.Pos == 0 || a.Pos > s.seq+1 || anyTag && a.Tag != 0 || behind > noteEpoch/2 {
+		s.refuse(peerError("advert for messages from %d on, tag %#x, note %#x; %d were sent", a.Pos, a.Tag, a.Note, s.seq))
+		return
+	}
+	last := d.last(anyTag, a.Tag)
+	if behind != 0 || last >= a.Pos {
+		d.late++
+		s.decline(a.ID, whyLate|uint32(last)&lateNumber)
+		return
+	}
+	d.open = append(d.open, destination{id: a.ID, tag: a.Tag, len: a.Len, any: anyTag})
+}
+
+// Revoked gives an advertised receive back that no message takes yet. Those behind it that
+// compete with it are declined as too late: this side has just lost count of which
+// messages they take.
+func (h *sendHandler) Revoked(a rdv.Advert) bool {
+	s := (*sender)(h)
+	d := &s.dests
+	at := slices.IndexFunc(d.open, func(x destination) bool { return x.id == a.ID })
+	if at < 0 {
+		return false
+	}
+	x, kept := d.open[at], d.open[:at]
+	d.late++
+	for _, y := range d.open[at+1:] {
+		if !x.any && !y.any && x.tag != y.tag {
+			kept = append(kept, y)
+			continue
+		}
+		d.late++
+		s.decline(y.id, whyLate|uint32(d.last(y.any, y.tag))&lateNumber)
+	}
+	d.open = kept
+	return true
+}
+
+// decline tells the peer that no message is written to an advertised receive.
+func (s *sender) decline(id rdv.ID, why uint32) {
+	s.unflushed = true
+	if err := s.rendezvous.Decline(id, why); err != nil {
+		s.refuse(err)
+	}
+}
+
+// assign finds the advertised receive that is going to take o, once for every
+// message and in the order of their numbers. It does what matching does at the
+// peer: receives for which o is too long end without it.
+func (s *sender) assign(o *Out) {
+	if o.assigned {
+		return
+	}
+	o.assigned = true
+	d := &s.dests
+	for i := 0; i < len(d.open); {
+		x := d.open[i]
+		if !x.takes(o.Tag) {
+			i++
+			continue
+		}
+		d.open = append(d.open[:i], d.open[i+1:]...)
+		switch {
+		case uint64(len(o.Data)) > uint64(x.len):
+			s.decline(x.id, whySpoken)
+			continue
+		case len(o.Data) < s.model.writeFrom:
+			s.decline(x.id, whySpoken)
+		default:
+			o.want, o.wanted = x.id, true
+		}
+		return
+	}
+	d.pass(o.Tag, o.seq)
+}
 
 // Sent ends a transfer of this side.
-func (h handler) Sent(token uint64, err error) {
-	if token == h.learn.token {
-		h.fetched(err)
+func (h *sendHandler) Sent(token uint64, err error) {
+	s := (*sender)(h)
+	if token == s.learn.token {
+		s.learn.fetched(err)
 	}
 	refused := errors.Is(err, rdv.ErrRefused)
-	for i, o := 0, h.groups.take(token); o != nil; i++ {
+	for i, o := 0, s.groups.take(token); o != nil; i++ {
 		next, why := o.next, err
 		switch {
-		case refused && h.long.Refused(i):
+		case refused && s.rendezvous.Refused(i):
 			why = fmt.Errorf("%w: %w", ErrUnwanted, err)
 		case refused:
 			why = nil
 		}
-		h.sent(o, why)
+		s.sent(o, why)
 		o = next
 	}
 }
-
-const scatterForm = scatter.FormSequence

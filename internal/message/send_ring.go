@@ -6,76 +6,51 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Kinds of ring messages (eager.Envelope.Kind).
-const (
-	kindPlain  = 1 // one message; Meta is its tag and the low half of its number
-	kindGather = 2 // a gather of messages without tags (0)
-	kindTagged = 3 // a gather whose first segment holds the tags of the others
-)
-
-func meta(tag uint32, seq uint64) uint64 { return uint64(tag)<<32 | seq&0xffffffff }
+// The ring stream: messages by themselves, and gathers that a plan asks for.
 
 // put stages a message, eager: copied, or in place where that is cheaper. The
-// message is no longer the caller's if the ring took it. Short path.
-func (c *Channel) put(o *Out) bool {
+// message is no longer the sender's if the ring took it.
+//
+// Hot path.
+func (s *sender) put(o *Out) bool {
 	e := eager.Envelope{Kind: kindPlain, HasMeta: true, Meta: meta(o.Tag, o.seq)}
 	var pos uint64
 	var res eager.Result
 	var err error
-	inPlace := o.Registered && len(o.Data) >= c.inPlace
+	inPlace := o.Registered && len(o.Data) >= s.model.inPlace
 	if inPlace {
-		c.piece[0] = gather.Piece{Data: o.Data, LKey: o.LKey, InPlace: true}
-		pos, res, err = c.ring.StageVec(e, c.piece[:])
+		s.piece[0] = gather.Piece{Data: o.Data, LKey: o.LKey, InPlace: true}
+		pos, res, err = s.ring.StageVec(e, s.piece[:])
 	} else {
-		res, err = c.ring.Stage(e, o.Data)
+		res, err = s.ring.Stage(e, o.Data)
 	}
-	if !c.taken(res, err) {
+	if !s.taken(res, err) {
 		return false
 	}
-	c.count(logp.Eager, 1)
+	s.count(logp.Eager, 1)
 	if inPlace {
 		o.pos = pos
-		c.flying.push(o)
+		s.inflight.push(o)
 	} else {
-		c.sent(o, nil)
+		s.sent(o, nil)
 	}
 	return true
 }
 
-// sendAlone sends the only message there is, eager. Short path.
-func (c *Channel) sendAlone() bool {
-	o := c.backlog.pop()
-	if c.assign(o); o.wanted { // not so small that anybody would plan it
-		o.wanted = false
-		c.decline(o.want, whySpoken)
-	}
-	if !c.put(o) {
-		if c.err != nil {
-			c.sent(o, c.err)
-		} else {
-			c.backlog.push(o)
-		}
-		return false
-	}
-	if _, err := c.ring.Flush(); err != nil {
-		c.fail(err)
-	}
-	return true
-}
-
-// fill puts the messages that go through the ring there, in order, up to number
-// stop, and flushes. It reports whether all went.
-func (c *Channel) fill(stop uint64) (all bool) {
+// fill puts the messages of the batch that go through the ring there, in order, up to
+// number stop, and flushes. It reports whether all went.
+func (s *sender) fill(stop uint64) (all bool) {
+	b := &s.batch
 	n := 0 // as many of the first may go
-	for n < len(c.first) && c.first[n].seq < stop {
+	for n < len(b.first) && b.first[n].seq < stop {
 		n++
 	}
 	all = true
 	from := -1 // first of a gather of the plan
 	for i := 0; i <= n && all; i++ {
-		if i < n && c.modes[i] == logp.Gather {
-			if from >= 0 && c.part[i] != c.part[from] {
-				if all = c.gather(from, i); !all {
+		if i < n && b.modes[i] == logp.Gather {
+			if from >= 0 && b.part[i] != b.part[from] {
+				if all = s.stageGather(from, i); !all {
 					break
 				}
 				from = -1
@@ -85,93 +60,92 @@ func (c *Channel) fill(stop uint64) (all bool) {
 			}
 			continue
 		}
-		if i < n && (c.modes[i] == logp.Scatter || c.modes[i] == direct) {
+		if i < n && (b.modes[i] == logp.Scatter || b.modes[i] == direct) {
 			continue
 		}
 		if from >= 0 {
-			all = c.gather(from, i)
+			all = s.stageGather(from, i)
 			from = -1
 		}
 		if all && i < n {
-			if all = c.put(c.first[i]); all {
-				c.gone[i] = true
+			if all = s.put(b.first[i]); all {
+				b.gone[i] = true
 			}
 		}
 	}
-	if c.err == nil {
-		if c.learn.sign {
-			c.learn.pos, c.learn.signed = c.ring.Sign()
+	if s.err == nil {
+		if s.learn.sign {
+			s.learn.pos, s.learn.signed = s.ring.Sign()
 		}
-		if _, err := c.ring.Flush(); err != nil {
-			c.fail(err)
+		if _, err := s.ring.Flush(); err != nil {
+			s.fail(err)
 			return false
 		}
 	}
-	return all && c.err == nil
+	return all && s.err == nil
 }
 
-// gather stages the messages of first[from:to] that are to be gathered, in as
-// many ring messages as it takes.
-func (c *Channel) gather(from, to int) bool {
-	if run, made, ok := c.asRun(from, to); ok {
-		if !c.couple(run, &made) {
-			return false
-		}
+// stageGather stages the messages first[from:to] of the batch that are to be gathered: as a
+// coalesced run where that is possible, else packed, in as many ring messages as it
+// takes.
+func (s *sender) stageGather(from, to int) bool {
+	r, ok := s.plannedRun(from, to)
+	if !ok {
+		ok = s.pack(&r, from)
+	} else if ok = s.stageRun(&r); ok {
 		for i := from; i < to; i++ {
-			if o := c.first[i]; c.modes[i] == logp.Gather {
-				c.gone[i] = true
-				c.sent(o, nil)
+			if s.batch.modes[i] == logp.Gather {
+				s.batch.gone[i] = true
+				s.sent(s.batch.first[i], nil)
 			}
 		}
-		clear(run)
-		return true
 	}
-	tagged := false
-	c.packs = append(c.packs[:0], gather.Message{}) // for the tags
-	for i := from; i < to; i++ {
-		if o := c.first[i]; c.modes[i] == logp.Gather {
-			tagged = tagged || o.Tag != 0
-			c.packs = append(c.packs, gather.Message{Data: o.Data, At: o.seq, LKey: o.LKey, Registered: o.Registered})
-		}
+	clear(r.outs)
+	return ok
+}
+
+// pack stages the messages of r, the first of which stands at i in the batch.
+func (s *sender) pack(r *coalesced, i int) bool {
+	s.packs = append(s.packs[:0], gather.Message{}) // for the tags
+	for _, o := range r.outs {
+		s.packs = append(s.packs, gather.Message{Data: o.Data, At: o.seq, LKey: o.LKey, Registered: o.Registered})
 	}
-	i := from
-	for left := c.packs[1:]; len(left) > 0; {
-		e, msgs, extra := eager.Envelope{Kind: kindGather}, left, 0
-		if tagged {
+	for left := r.outs; len(left) > 0; {
+		e, msgs, extra := eager.Envelope{Kind: kindGather}, s.packs[len(s.packs)-len(left):], 0
+		if r.tagged() {
 			e.Kind, extra = kindTagged, 1
-			c.tags = c.appendTags(c.tags[:0], i, to, len(left))
-			msgs = c.packs[len(c.packs)-len(left)-1:]
-			msgs[0] = gather.Message{Data: c.tags, At: left[0].At - 1}
+			s.tags = appendTags(s.tags[:0], left, sameTags(left))
+			msgs = s.packs[len(s.packs)-len(left)-1:]
+			msgs[0] = gather.Message{Data: s.tags, At: left[0].seq - 1}
 		}
-		n, err := c.packer.Pack(msgs)
+		n, err := s.packer.Pack(msgs)
 		if n -= extra; err != nil || n < 1 {
 			if err == nil {
 				err = gather.ErrTooLarge
 			}
 			// Planned as a gather, so it fits: unless the limits of the plan are
 			// not those of the ring.
-			c.fail(err)
+			s.fail(err)
 			return false
 		}
-		pos, res, err := c.ring.StageVec(e, c.packer.Pieces())
-		if !c.taken(res, err) {
+		pos, res, err := s.ring.StageVec(e, s.packer.Pieces())
+		if !s.taken(res, err) {
 			return false
 		}
-		c.stats.Gathers++
-		c.count(logp.Gather, n)
-		pieces := c.packer.Pieces()[1+extra:]
-		for k := range n {
-			for c.modes[i] != logp.Gather {
+		s.stats.Gathers++
+		s.count(logp.Gather, n)
+		pieces := s.packer.Pieces()[1+extra:]
+		for k, o := range left[:n] {
+			for s.batch.modes[i] != logp.Gather {
 				i++
 			}
-			o := c.first[i]
-			c.gone[i] = true
+			s.batch.gone[i] = true
 			i++
 			if pieces[k].InPlace {
 				o.pos = pos
-				c.flying.push(o)
+				s.inflight.push(o)
 			} else {
-				c.sent(o, nil)
+				s.sent(o, nil)
 			}
 		}
 		left = left[n:]

@@ -81,19 +81,6 @@ func (s *Shared) End(err error) {
 	}
 }
 
-// Source is a receive for many messages: it stays on its list.
-type Source interface {
-	// Take returns the receive for one message of that tag and size, which has
-	// room for it; nil leaves the message where it is, like one that nobody asks
-	// for, until the source is offered to the channel again. inPlace: the
-	// message may be seen in place, so that In.Use without In.Buf will do.
-	Take(from int, tag uint32, size int, inPlace bool) *In
-
-	// Use takes a message that lies in one part, where it can do so at once. If
-	// not, the answer to Take says what becomes of the message.
-	Use(from int, tag uint32, part []byte) bool
-}
-
 // source returns the Source that all messages of tag go to until the list has changed,
 // where no other receive comes before it; nil if there is none. free: no receive of the
 // list takes such messages.
@@ -143,70 +130,10 @@ func pickFrom(b, i *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQue
 	return q, before, in
 }
 
-// cancel takes in off the list; false if it is not there.
-func (q *inQueue) cancel(in *In) bool {
-	for b, i := (*In)(nil), q.head; i != nil; b, i = i, i.next {
-		if i == in {
-			q.remove(b, i)
-			return true
-		}
+// changes counts changes of the receives; of a nil list there are none.
+func (s *Shared) changes() uint64 {
+	if s == nil {
+		return 0
 	}
-	return false
-}
-
-// Offer gives in the first message that was put aside and that it takes, as
-// Recv does, but does not put in on the list if there is none. A receive with a
-// Source gets all such messages.
-func (c *Channel) Offer(in *In) (taken bool) {
-	if in.Only != 0 && in.Only != c.opt.From+1 {
-		return false
-	}
-	many := in.Source != nil
-	if in.inState = (inState{}); !many {
-		in.shared = true
-	}
-	for c.unexp.n > 0 && c.takeAside(in) {
-		if taken = true; !many {
-			break // in is its owner's again
-		}
-	}
-	return taken
-}
-
-// Cancel withdraws a receive that was handed in and has not ended. It ends with
-// ErrCanceled, or with the message if one takes it first: at once, or when the
-// peer, who may be about to write there, has answered.
-func (c *Channel) Cancel(in *In) {
-	switch {
-	case in.matched || c.err != nil || in.ad == adSettled: // it ends by itself
-	case in.ad == adOpen:
-		in.cancel = true
-		if err := c.long.Revoke(in.adID); err != nil {
-			c.fail(err)
-		}
-	case c.posted.cancel(in):
-		c.unwatch(in)
-		c.received(in, 0, 0, ErrCanceled)
-	}
-}
-
-// Offer is Channel.Offer.
-func (l *Loop) Offer(in *In) (taken bool) {
-	if l.err != nil || in.Only != 0 && in.Only != l.From+1 {
-		return false
-	}
-	many := in.Source != nil
-	for l.backlog.n > 0 && l.takeWaiting(in) {
-		if taken = true; !many {
-			break // in is its owner's again
-		}
-	}
-	return taken
-}
-
-// Cancel is Channel.Cancel.
-func (l *Loop) Cancel(in *In) {
-	if l.posted.cancel(in) {
-		in.Done.Complete(0, 0, ErrCanceled)
-	}
+	return s.changed
 }

@@ -51,7 +51,7 @@ func rounds(a, b *one, size, n int, now bool) error {
 				s.send(size)
 			}
 			for to.got.n < want || s.sent.n < sent {
-				if now && to.ch.Look() {
+				if now && to.ch.Poll() {
 					continue
 				}
 				if err := to.turn(); err != nil {

@@ -1,10 +1,6 @@
 package message
 
-import (
-	"encoding/binary"
-
-	"github.com/seed33544411/rma/logp"
-)
+import "encoding/binary"
 
 // The first segment of a tagged gather:
 //
@@ -15,46 +11,26 @@ const (
 	tagsEach = 2
 )
 
-// appendTags appends the tags of the next n messages to gather from first[i:to].
-func (c *Channel) appendTags(b []byte, i, to, n int) []byte {
-	same, seen := true, 0
-	var tag uint32
-	for k := i; k < to && seen < n; k++ {
-		if c.modes[k] != logp.Gather {
-			continue
-		}
-		if o := c.first[k]; seen == 0 {
-			tag = o.Tag
-		} else if o.Tag != tag {
-			same = false
-			break
-		}
-		seen++
-	}
+// appendTags appends the tags of outs. same: they all have that of the first.
+func appendTags(b []byte, outs []*Out, same bool) []byte {
 	if same {
-		return binary.AppendUvarint(append(b, tagsSame), uint64(tag))
+		return binary.AppendUvarint(append(b, tagsSame), uint64(outs[0].Tag))
 	}
 	b = append(b, tagsEach)
-	seen = 0
-	for k := i; k < to && seen < n; k++ {
-		if c.modes[k] == logp.Gather {
-			b = binary.AppendUvarint(b, uint64(c.first[k].Tag))
-			seen++
-		}
+	for _, o := range outs {
+		b = binary.AppendUvarint(b, uint64(o.Tag))
 	}
 	return b
 }
 
-// appendRunTags is appendTags for a run.
-func appendRunTags(b []byte, run []*Out, made *consist) []byte {
-	if made.diff == 0 {
-		return binary.AppendUvarint(append(b, tagsSame), uint64(made.tag))
+// sameTags reports whether all of outs have the tag of the first.
+func sameTags(outs []*Out) bool {
+	for _, o := range outs {
+		if o.Tag != outs[0].Tag {
+			return false
+		}
 	}
-	b = append(b, tagsEach)
-	for _, o := range run {
-		b = binary.AppendUvarint(b, uint64(o.Tag))
-	}
-	return b
+	return true
 }
 
 // tagReader hands out the tags of a gather. They are copied first: the ring is
@@ -112,3 +88,6 @@ func (t *tagReader) next() (uint32, error) {
 	t.off += n
 	return uint32(v), nil
 }
+
+// spread mixes a tag to 8 bits (Fibonacci hashing).
+func spread(tag uint32) uint32 { return tag * 0x9e3779b1 >> 24 }

@@ -1,0 +1,270 @@
+package message
+
+import (
+	"slices"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/rdv"
+)
+
+// receiver is the direction of a channel that receives: it merges the streams into the
+// order of sending, gives messages to receives, and ends those in the order of their
+// messages. Its methods beside these lie with the way that messages come:
+//
+//	recv_deliver.go    what comes first, receives that meet what was put aside, the end
+//	recv_ring.go       from the ring, by themselves, gathered, or in coalesced runs
+//	recv_fetch.go      announced by the peer, to be fetched
+//	recv_advertise.go  written by the peer to receives that were advertised
+type receiver struct {
+	*streams
+	from   int     // Options.From
+	shared *Shared // Options.Shared
+	stats  RecvStats
+
+	// Receives of this channel alone that no message has taken, and those that are
+	// advertised to the peer.
+	posted     inQueue
+	advertised advertised
+
+	// Messages. next is the number of the one whose turn it is. held are announced ones
+	// that wait for their turn; unexpected are those whose turn has been, and that no
+	// receive has asked for; gather is at the head of the ring, and partly delivered.
+	next       uint64
+	held       heldQueue
+	unexpected unexpected
+	gather     openGather
+
+	// Receives that a message has taken: fetching are those that are being fetched,
+	// order those that may not end yet.
+	fetching map[rdv.Handle]*In
+	order    order
+
+	// The end. draining: what came before it is being taken in; finished: all of it was.
+	// lost are receives whose message was lost, until draining is through.
+	draining bool
+	finished bool
+	lost     []*In
+
+	// Scratch: the parts of a message in place, the memory of one that is fetched.
+	parts [3][]byte
+	dst   [1]fabric.SGE
+}
+
+// RecvStats counts what a channel received.
+type RecvStats struct {
+	Received, ReceivedBytes uint64 // messages that ended well
+	Adverts, LateAdverts    uint64 // receives advertised; of these, when a message was on its way
+	Unexpected              uint64 // messages copied aside
+}
+
+// open prepares a receiver to be connected.
+func (r *receiver) open(shared *streams) {
+	o := &shared.opt
+	r.streams, r.from, r.shared = shared, o.From, o.Shared
+	r.next, r.fetching = 1, map[rdv.Handle]*In{}
+	r.advertised.streams = shared
+	r.unexpected.limit = max(o.Unexpected, 0)
+}
+
+// Waits reports whether a message of the ring is known to be here that no receive has
+// taken so far.
+//
+// Hot path.
+func (r *receiver) Waits() bool { return r.gather.open || r.ring.Found() }
+
+// Cancel withdraws a receive that was posted and has not ended. It ends with
+// ErrCanceled, or with the message if one takes it first: at once, or when the
+// peer, which may be about to write there, has answered.
+func (r *receiver) Cancel(in *In) {
+	switch {
+	case in.matched || r.err != nil || in.ad == adSettled: // it ends by itself
+	case in.ad == adOpen:
+		in.cancel = true
+		if err := r.rendezvous.Revoke(in.adID); err != nil {
+			r.fail(err)
+		}
+	case r.posted.cancel(in):
+		r.advertised.unwatch(in)
+		r.received(in, 0, 0, ErrCanceled)
+	}
+}
+
+// match takes the receive for a message of tag and size off the list; nil if
+// there is none. Receives whose buffer is too short end with an error; those that
+// use a message of the ring in place need none.
+func (r *receiver) match(tag uint32, size int, ring bool) *In {
+	for {
+		q, before, in := r.pick(tag)
+		if in == nil {
+			return nil
+		}
+		if in.Source != nil {
+			return r.make(in.Source, tag, size, ring)
+		}
+		if in.shared = q != &r.posted; in.shared {
+			r.shared.changed++
+		}
+		q.remove(before, in)
+		if in.From = r.from; in.Peek {
+			in.peeked(tag, size)
+			continue
+		}
+		in.matched = true
+		r.advertised.unwatch(in)
+		if size <= len(in.Buf) || in.Use != nil && ring {
+			return in
+		}
+		r.received(in, tag, 0, shortBuffer(size, in))
+	}
+}
+
+// make has a source make the receive for a message.
+func (r *receiver) make(s Source, tag uint32, size int, here bool) *In {
+	in := s.Take(r.from, tag, size, here)
+	if in != nil {
+		in.loose = true
+	}
+	return in
+}
+
+// pick finds the receive for a message of tag. At the end of the channel one that would
+// have taken a lost message is passed over.
+func (r *receiver) pick(tag uint32) (q *inQueue, before, in *In) {
+	q, before, in = pick(&r.posted, r.shared, r.from, tag)
+	for r.draining && in != nil && q != &r.posted && r.unexpected.hides(in) {
+		q, before, in = pickBehind(in, &r.posted, r.shared, r.from, tag)
+	}
+	return q, before, in
+}
+
+// use gives a receive its message where it lies, or a copy of it when its turn comes.
+func (r *receiver) use(in *In, tag uint32, parts [][]byte) {
+	in.tag = tag
+	if len(r.order.matched) > 0 && !in.loose && r.order.waits(in) {
+		in.Buf, in.late = slices.Concat(parts...), true
+		return
+	}
+	in.Use(tag, parts)
+}
+
+// received ends a receive, now or when the peer has answered its advertisement: until
+// then it may write there.
+func (r *receiver) received(in *In, tag uint32, n int, err error) {
+	if in.ad == adOpen {
+		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
+		if r.err == nil {
+			r.rendezvous.Nudge() // a peer that has sent all it had may not poll any more
+			r.unflushed = true
+		}
+		return
+	}
+	if in.tag = tag; len(r.order.matched) > 0 && !in.loose {
+		r.inTurn(in, n, err)
+		return
+	}
+	r.over(in, tag, n, err)
+}
+
+// inTurn ends a receive when those before it that compete with it have ended, and then
+// those that have waited for it.
+func (r *receiver) inTurn(in *In, n int, err error) {
+	in.size = uint32(n)
+	switch {
+	case in.listed && err == nil:
+		in.here = true
+	case in.listed:
+		r.order.remove(in)
+		r.over(in, in.tag, n, err)
+	case err != nil || !r.order.waits(in):
+		r.over(in, in.tag, n, err)
+		return
+	default:
+		r.order.add(in, true)
+		return
+	}
+	r.release()
+}
+
+// release ends the receives whose turn has come.
+func (r *receiver) release() {
+	if r.order.releasing {
+		return
+	}
+	r.order.releasing = true
+	for {
+		ready := r.order.due()
+		if len(ready) == 0 {
+			break
+		}
+		for i, in := range ready {
+			ready[i] = nil
+			in.listed = false
+			r.over(in, in.tag, int(in.size), nil)
+		}
+	}
+	r.order.releasing = false
+}
+
+// over ends a receive.
+func (r *receiver) over(in *In, tag uint32, n int, err error) {
+	if in.late && err == nil {
+		part := [1][]byte{in.Buf[:n]}
+		in.Use(tag, part[:])
+	}
+	r.pins.release(&in.pin)
+	if err == nil {
+		r.stats.Received++
+		r.stats.ReceivedBytes += uint64(n)
+	}
+	done := in.Done
+	in.Buf, in.Use = nil, nil
+	if done != nil {
+		done.Complete(tag, n, err)
+	}
+}
+
+// bury notes a message that is lost, in its turn.
+func (r *receiver) bury(seq uint64, tag uint32) {
+	r.unexpected.bury(seq, tag)
+	r.partLost()
+	r.next = seq + 1
+}
+
+// partLost takes the receives of this channel that would take a lost message off the list.
+func (r *receiver) partLost() {
+	for before, in := (*In)(nil), r.posted.head; in != nil; {
+		next := in.next
+		if r.unexpected.hides(in) {
+			r.posted.remove(before, in)
+			r.lost = append(r.lost, in)
+		} else {
+			before = in
+		}
+		in = next
+	}
+}
+
+// lose ends a receive whose message was lost with the connection.
+func (r *receiver) lose(in *In) {
+	switch {
+	case r.finished:
+		r.endLost(in)
+	case in.listed:
+		in.gone = true // finish sees it
+	default:
+		r.unexpected.bury(in.seq, in.tag)
+		r.lost = append(r.lost, in)
+	}
+}
+
+// endLost ends a receive whose message was lost. One from any of several channels goes
+// back to its place: others may have a message for it.
+func (r *receiver) endLost(in *In) {
+	if s := r.shared; in.shared && s.Again != nil {
+		r.pins.release(&in.pin)
+		in.inState = inState{}
+		s.Again(in)
+		return
+	}
+	r.received(in, in.tag, 0, r.err)
+}

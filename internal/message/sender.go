@@ -1,0 +1,226 @@
+package message
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// sender is the direction of a channel that sends: it holds the backlog, decides how to
+// move it, and hands it to the streams. Its methods beside these lie with the way that
+// messages take:
+//
+//	send_backlog.go     the backlog, planned or not
+//	send_ring.go        through the ring, by themselves or gathered
+//	send_coalesce.go    through the ring, in coalesced runs
+//	send_rendezvous.go  announced, or written to advertised receives
+type sender struct {
+	*streams
+	model model
+	learn learner
+	stats SendStats
+
+	// The backlog: messages that were posted and have not been handed to a stream. seq is
+	// the number of the last one posted. batch is its front while sendBatch runs.
+	backlog outQueue
+	seq     uint64
+	batch   batch
+
+	// What was refused, until it would not be again: see blocked.
+	ringBusy     bool // out of credit when freeWas blocks were free
+	freeWas      int  // free blocks of the ring when it refused
+	queueFull    bool // the link's queue refused what was for the ring
+	announceBusy bool // descriptors were refused
+	writeBusy    bool // writes were refused
+
+	// Messages that a stream has and the link or the peer still reads: inflight through
+	// the ring, groups by the rendezvous, each a list of those of one transfer.
+	inflight inflight
+	groups   tokens[Out]
+
+	// dests are the receives that the peer has advertised.
+	dests destinations
+
+	// Scratch of the ring: the piece of a message in place; messages of a gather, the
+	// packer that lays them out, the outs of a coalesced run and how many bytes one
+	// gather may have, its header and tags while they are made.
+	piece  [1]gather.Piece
+	packs  []gather.Message
+	packer *gather.Packer
+	run    []*Out
+	room   int
+	head   []byte
+	tags   []byte
+
+	// Scratch of the rendezvous: a descriptor, the places of its messages in the batch,
+	// the memory of one that is written.
+	desc  scatter.Descriptor
+	group []int
+	src   [1]fabric.SGE
+}
+
+// SendStats counts what a channel sent.
+type SendStats struct {
+	Sent, SentBytes      uint64                // messages that ended well
+	Plans                uint64                // backlogs planned
+	Messages             [logp.NumModes]uint64 // sent each way
+	Gathers, Descriptors uint64
+	Written              uint64 // of those scattered: written to an advertised receive
+	Copied               uint64 // of those scattered: from memory that could not be registered
+	Backlog              int    // waiting
+	Learn                LearnStats
+}
+
+// open prepares a sender to be connected.
+func (s *sender) open(shared *streams) (err error) {
+	o := &shared.opt
+	s.streams, s.model.streams, s.learn.model = shared, shared, &s.model
+	if s.model.planner, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {
+		return err
+	}
+	return s.learn.open(o)
+}
+
+// connect takes what the peer says of its rendezvous.
+func (s *sender) connect(peer rdv.Setup) {
+	threshold := s.opt.InPlace
+	if threshold == 0 {
+		threshold = inPlaceFrom(s.link.Name())
+	}
+	most := s.ring.GatherLimits(eager.Envelope{Kind: kindTagged})
+	s.model.limit(peer, most, threshold)
+	s.batch.Limits = s.model.limits
+	s.packer = gather.NewPacker(gather.Seq, most, threshold)
+	s.room, s.run = most.Bytes, make([]*Out, s.opt.Batch)
+	s.model.bound()
+}
+
+// SetParams makes later plans follow p, and forgets what was learned. Allocates. Errors
+// wrap logp.ErrParams.
+func (s *sender) SetParams(p *logp.Params) error {
+	if err := s.model.replan(p); err != nil {
+		return err
+	}
+	return s.learn.restart(p)
+}
+
+// SetPolicy makes later plans follow o. Allocates. Errors wrap logp.ErrParams.
+func (s *sender) SetPolicy(o logp.Policy) error { return s.model.setPolicy(o) }
+
+// Params returns the parameters in use.
+func (s *sender) Params() logp.Params { return s.model.planner.Params() }
+
+// Limits returns the limits that the model is given.
+func (s *sender) Limits() logp.Limits { return s.model.limits }
+
+// Send posts a message. Nothing goes to the link before Progress. Messages over
+// MaxSize end at once with ErrTooLarge.
+//
+// Hot path.
+func (s *sender) Send(o *Out) {
+	switch {
+	case s.err != nil:
+		s.sent(o, s.err)
+		return
+	case uint64(len(o.Data)) > MaxSize:
+		s.sent(o, tooLarge(len(o.Data)))
+		return
+	}
+	s.seq++
+	o.seq, o.outState = s.seq, outState{}
+	s.backlog.push(o)
+}
+
+func tooLarge(n int) error {
+	return fmt.Errorf("send %d bytes: %w: at most %d", n, ErrTooLarge, uint64(MaxSize))
+}
+
+// SendAll posts all of outs, in order.
+//
+// Hot path.
+func (s *sender) SendAll(outs []Out) {
+	if s.err != nil || len(outs) == 0 {
+		for i, n := 0, len(outs); i < n; i++ { // the last one may be the end of outs
+			s.Send(&outs[i])
+		}
+		return
+	}
+	for i := range outs {
+		o := &outs[i]
+		if uint64(len(o.Data)) > MaxSize {
+			for ; i < len(outs); i++ {
+				s.Send(&outs[i])
+			}
+			return
+		}
+		s.seq++
+		o.seq, o.outState = s.seq, outState{}
+		s.backlog.push(o)
+	}
+}
+
+// taken reports whether the ring took a message. It notes that it failed, or took
+// nothing more, and why.
+func (s *sender) taken(r eager.Result, err error) bool {
+	switch {
+	case err != nil:
+		s.fail(err)
+		return false
+	case r != eager.Accepted:
+		s.queueFull = r != eager.NoCredit
+		s.ringBusy, s.freeWas = r == eager.NoCredit, s.ring.Free(flowctl.Data)
+		return false
+	}
+	return true
+}
+
+// count counts messages handed to a stream.
+func (s *sender) count(m logp.Mode, n int) { s.stats.Messages[m] += uint64(n) }
+
+// sent ends a message.
+func (s *sender) sent(o *Out, err error) {
+	s.pins.release(&o.pin)
+	n := len(o.Data)
+	if err == nil {
+		s.stats.Sent++
+		s.stats.SentBytes += uint64(n)
+	} else {
+		n = 0
+	}
+	done, tag := o.Done, o.Tag
+	o.next, o.Data = nil, nil
+	if done != nil {
+		done.Complete(tag, n, err)
+	}
+}
+
+// reap ends the messages of the ring that the link is done with.
+//
+// Hot path.
+func (s *sender) reap() (did bool) {
+	for s.inflight.n > 0 && s.ring.Done(s.inflight.peek().pos) {
+		s.sent(s.inflight.pop(), nil)
+		did = true
+	}
+	return did
+}
+
+// endWaiting ends the messages of the backlog: the channel has failed.
+func (s *sender) endWaiting() {
+	for s.backlog.n > 0 {
+		s.sent(s.backlog.pop(), s.err)
+	}
+}
+
+// sever ends the messages that the link was still reading.
+func (s *sender) sever() {
+	for s.inflight.n > 0 {
+		s.sent(s.inflight.pop(), s.err)
+	}
+}

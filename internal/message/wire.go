@@ -1,0 +1,58 @@
+package message
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/rdv"
+)
+
+// Kinds of ring messages (eager.Envelope.Kind).
+const (
+	kindPlain  = 1 // one message; Meta is its tag and the low half of its number
+	kindGather = 2 // a gather of messages without tags (0)
+	kindTagged = 3 // a gather whose first segment holds the tags of the others
+)
+
+func meta(tag uint32, seq uint64) uint64 { return uint64(tag)<<32 | seq&0xffffffff }
+
+// Reasons why an advertised receive is declined.
+const (
+	// whySpoken: a message that goes another way takes the receive, or is too long
+	// for it.
+	whySpoken = 0
+
+	// whyLate: a message that was under way before may take it. The other bits are
+	// the low ones of the number of the last such message.
+	whyLate    = 1 << 31
+	lateNumber = whyLate - 1
+)
+
+// Note of an advertised receive: any tag, and how many late answers its maker had heard
+// of.
+const (
+	noteAny   = 1 << 31
+	noteEpoch = noteAny - 1
+)
+
+// setupVersion changes with anything that two sides must agree on.
+const setupVersion = 1
+
+// parseSetup reads what Channel.Setup of the peer made. It is not trusted; errors wrap
+// ErrSetup.
+func parseSetup(b []byte) (ring eager.Setup, rendezvous rdv.Setup, err error) {
+	if len(b) == 0 || b[0] != setupVersion {
+		return ring, rendezvous, fmt.Errorf("%w: version %v, want %d: both sides must run the same release", ErrSetup, b[:min(1, len(b))], setupVersion)
+	}
+	ring, b, err = eager.ParseSetup(b[1:])
+	if err == nil {
+		rendezvous, b, err = rdv.ParseSetup(b)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrSetup, err)
+	case len(b) > 0:
+		err = fmt.Errorf("%w: %d bytes too many", ErrSetup, len(b))
+	}
+	return ring, rendezvous, err
+}
