@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -153,13 +154,9 @@ func (t *initiator) openWay(p *Peer) {
 	p.asks.state = wayOpening
 	p.acks = append(p.acks, note(noteOpen, 0, 0))
 	t.wake(p)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return
-	}
-	p.task(func(d *dial) {
-		there, mine, err := p.findWay(d)
+	n := p.conn.Now()
+	n.Go(func() {
+		there, mine, err := p.findWay(n)
 		e.prog.Do(func() {
 			r := &p.asks
 			r.mine, r.there = mine, there
@@ -172,9 +169,9 @@ func (t *initiator) openWay(p *Peer) {
 }
 
 // findWay learns where the peer's slots are, and makes their copies.
-func (p *Peer) findWay(d *dial) (there fabric.RemoteKey, mine fabric.Region, err error) {
+func (p *Peer) findWay(n *bringup.Connection) (there fabric.RemoteKey, mine fabric.Region, err error) {
 	e := p.eng
-	b, err := e.job.Get(d.life, p.rank, d.name("accumulate", e.Rank()))
+	b, err := n.Published(n.Life(), "accumulate")
 	if err == nil {
 		if there, _, err = fabric.ParseRemoteKey(b); err == nil && there.Len < onesided.Slots*onesided.SlotSize {
 			err = ErrBadKey

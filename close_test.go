@@ -44,7 +44,7 @@ func TestUnaided(t *testing.T) {
 		es := open(t, 2, link)
 		require.False(t, es[0].Peer(1).Unaided())
 		for _, p := range []*Peer{es[0].Peer(1), es[0].Peer(0)} {
-			ep, err := p.connected(testutil.Context(t, patience))
+			ep, err := p.conn.Endpoint(testutil.Context(t, patience))
 			require.NoError(t, err)
 			alone := link == "ibv"
 			if n, ok := ep.(interface{ Near() fabric.Vicinity }); ok {

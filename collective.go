@@ -85,7 +85,7 @@ func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, w
 	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
 		defer close(ended)
 		for _, r := range x.Missing() {
-			e.Peer(r).call()
+			e.Peer(r).conn.Call()
 		}
 		for ev := range e.Watch(ctx) {
 			if ev.State == PeerHung && slices.Contains(x.Missing(), ev.Rank) {

@@ -5,7 +5,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Config configures an engine. The zero value, and nil, are usable: the zero
@@ -159,6 +162,24 @@ func (c *Config) policy() (p logp.Policy) {
 		p.Mode, _ = logp.ParseMode(string(c.Mode))
 	}
 	return p
+}
+
+// learns is message.Options.Learn: figures that nobody measured are not held
+// against what is.
+func (c *Config) learns() int {
+	if c.Sampling == SamplingOff {
+		return 0
+	}
+	return c.Learn
+}
+
+// bringup is what links are opened and measured by.
+func (c *Config) bringup(o links.Options) bringup.Config {
+	mode, _ := sampling.ParseMode(string(c.Sampling)) // it is valid
+	return bringup.Config{
+		Options: o, Fabric: string(c.Fabric), Depth: c.Depth, PeerTimeout: c.PeerTimeout, SetupTimeout: c.SetupTimeout,
+		Sampling: mode, Budget: c.SamplingBudget, Profiles: c.Profiles, Spin: c.Spin, Yields: c.Yields, Log: c.Logger,
+	}
 }
 
 // minDepth is what a message channel needs at least.

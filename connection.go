@@ -5,7 +5,79 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 )
+
+// keyTalk is the key of what a rank tells another whose messages it wants, or has some for:
+// the number of their connection (4).
+const keyTalk = "talk"
+
+// told takes what a peer tells through the job. It runs in the goroutine that reads from
+// the job, and must not wait.
+func (e *Engine) told(from int, key string, val []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() || from == e.Rank() {
+		return
+	}
+	p := e.peers[from]
+	switch key {
+	case keyTalk:
+		if p.conn.Now().IsNumbered(val) {
+			p.wanted()
+		}
+		return
+	case bringup.KeyRequest, bringup.KeyRefuse:
+		if p.conn.Told(key, val) {
+			return
+		}
+	}
+	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
+}
+
+// connectionEnd is the Peer as the end of its connections.
+type connectionEnd Peer
+
+// Heartbeat implements bringup.Peer.
+func (c *connectionEnd) Heartbeat() (b bringup.Heartbeat) {
+	if h := &c.eng.proto.heart; h.every > 0 {
+		b.Every, b.Word = h.every, h.regions[c.link].Key()
+		b.Word.Len = beatLength
+	}
+	return b
+}
+
+// Up implements bringup.Peer.
+func (c *connectionEnd) Up(ep, self fabric.Endpoint, theirs *bringup.Request) {
+	p, e := (*Peer)(c), c.eng
+	p.ep, p.self = ep, self
+	if p.down != nil { // meanwhile
+		p.close()
+		return
+	}
+	p.near, _ = ep.(fabric.Direct)
+	p.unaided.Store(p.own || e.bringup.Unaided(ep, p.link))
+	e.proto.feel(p, theirs.Heartbeat)
+	if !p.own {
+		e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
+	}
+	e.proto.one.wake(p)
+}
+
+// Down implements bringup.Peer.
+func (c *connectionEnd) Down(why error) {
+	(*Peer)(c).downWith(why)
+	(*Peer)(c).close()
+}
+
+// Idle implements bringup.Peer.
+func (c *connectionEnd) Idle() bool {
+	c.eng.proto.inbox.TakeOver()
+	return c.inflight == 0 && c.open == 0 && c.posts.head == nil && c.flushes.head == nil && !c.active && !c.talk.on
+}
+
+// Cause implements bringup.Peer.
+func (c *connectionEnd) Cause(err error) error { return c.eng.jobCause(c.rank, err) }
 
 // reportDown notes the end of a connection that the link reports, with the
 // endpoint's own reason.

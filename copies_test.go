@@ -35,8 +35,7 @@ func TestCopiesOfAJob(t *testing.T) {
 			c := e.links[0].(fabric.CopyTuner).Copies()
 			require.Equal(t, first.Source, c.Source)
 			require.Equal(t, first.Plan.String, c.Plan.String)
-			require.Equal(t, class, e.params[0].class)
-			_, key := e.profile(0)
+			_, key := e.bringup.Profile(0)
 			require.Equal(t, class, key.Class)
 		}
 		for _, e := range es {
@@ -56,18 +55,5 @@ func TestCopiesForced(t *testing.T) {
 		c := e.links[0].(fabric.CopyTuner).Copies()
 		require.Equal(t, "forced", c.Source)
 		require.Equal(t, bulk.Plan{String: bulk.Never, Stream: 3 << 20}, c.Plan)
-	}
-}
-
-func TestParseExtra(t *testing.T) {
-	x, err := parseExtra([]byte(`{"class":"host-l3","copies":{"plan":{"String":65536,"Stream":1048576},"source":"measured"}}`))
-	require.NoError(t, err)
-	require.Equal(t, linkExtra{sampling.SharedL3, &foundCopies{bulk.Plan{String: 65536, Stream: 1 << 20}, "measured"}}, x)
-	x, err = parseExtra([]byte(`{}`))
-	require.NoError(t, err)
-	require.Equal(t, linkExtra{}, x)
-	for _, bad := range []string{``, `[]`, `{"copies":{}}`, `{"copies":{"plan":{"String":1,"Stream":1048576}}}`, `{"copies":{"plan":{"String":65536,"Stream":-1}}}`} {
-		_, err := parseExtra([]byte(bad))
-		require.Error(t, err, bad)
 	}
 }

@@ -105,9 +105,9 @@
 // # Files
 //
 //	config.go   Config; effective.go what it becomes with file and environment
-//	engine.go   Engine: open, close; barrier.go Barrier; setup.go links; dial.go connections;
-//	            calibrate.go what the cost model knows of them; heartbeat.go whether peers make
-//	            progress; watch.go who is told; reset.go connections made anew
+//	engine.go   Engine: open, close; barrier.go Barrier; setup.go links and peers, by
+//	            internal/bringup; connection.go a peer's connection; heartbeat.go whether peers
+//	            make progress; watch.go who is told; reset.go connections made anew
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces,

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
-	"github.com/seed33544411/rma/sampling"
 )
 
 // text is a log that may be written to from anywhere.
@@ -46,9 +45,7 @@ func TestDriftIsReported(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	e, p := es[0], es[0].Peer(1)
-	e.params[p.link].class = sampling.SameHost // as sampling leaves it
-	store, key := e.profile(p.link)
-	require.Equal(t, sampling.SameHost, key.Class)
+	store, key := e.bringup.Profile(p.link)
 	require.NoError(t, os.WriteFile(store.Path(key), []byte("saved"), 0o600))
 	for range 5 {
 		e.prog.Do(func() { p.drifted(logp.ModeSet(0).With(logp.Gather)) })

@@ -4,54 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
-	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
-	"github.com/seed33544411/rma/sampling"
 )
 
 // Engine is this process's membership in a job: its memory, its peers, and the
 // links to them.
 type Engine struct {
 	cfg     Config
-	opts    links.Options
 	job     *wireup.Job
+	bringup *bringup.Links
 	links   []fabric.Link
 	numbers []uint8 // linkNumber of each link
 	peers   []*Peer
 	proto   *proto
 	prog    *progress.Engine
-	pairs   map[string]pair     // who measures a link
-	params  []linkParams        // by link
-	halves  []*sampling.Session // that failed
-	// measured is what this rank has measured, or found saved.
-	measured []sampling.Result
-	fits     int        // how often it has played batches
-	memory   *mr.Domain // what is registered, with all links
-	barrier  barrier
-	windows  doubt        // calls of Window and WindowOf
-	gathers  doubt        // of AllGatherKeys
-	server   atomic.Int32 // the rank that serves the job's rendezvous, plus 1; 0 if it is no rank
-	watches  watches
+	memory  *mr.Domain // what is registered, with all links
+	barrier barrier
+	windows doubt        // calls of Window and WindowOf
+	gathers doubt        // of AllGatherKeys
+	server  atomic.Int32 // the rank that serves the job's rendezvous, plus 1; 0 if it is no rank
+	watches watches
 	// attention is how many wait for whatever peer: all that are connected are looked at.
 	attention atomic.Int32
 	remains   []func() error  // close what connections that are over have left; the owner's
 	pins      []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost
-	tasks    sync.WaitGroup // goroutines of the engine beside the progress one
-	life     context.Context
-	die      context.CancelFunc // ends life
+	tasks    *bringup.Tasks // goroutines of the engine beside the progress one
 	closed   atomic.Bool
 	handlers []*Handler    // whose workers end with the engine
 	parting  sync.Once     // what Close does first
@@ -81,11 +71,9 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, opts: o, ended: make(chan struct{}), proto: newProto(), barrier: barrier{turn: make(chan struct{}, 1)}}
-	e.life, e.die = context.WithCancel(context.Background())
-	e.life.Done() // makes the channel here, outside of all bubbles
+	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: newProto(), barrier: barrier{turn: make(chan struct{}, 1)}}
 	if e.job, err = wireup.Join(ctx, w); err == nil {
-		if err = e.setup(ctx); err == nil {
+		if err = e.setup(ctx, c.bringup(o)); err == nil {
 			return e, nil
 		}
 		if e.job.Serves() { // the others are told why, and not waited for
@@ -93,7 +81,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		}
 		err = errors.Join(e.jobError("open", err), e.Close())
 	}
-	e.die()
+	e.tasks.End()
 	return nil, fmt.Errorf("rma: open: %w", err)
 }
 
@@ -114,28 +102,6 @@ func (e *Engine) Progress() bool { return e.prog.Progress() }
 // errBubble refuses a bubble of testing/synctest: its clock would stand still while the
 // engine's goroutines wait for peers, and these would wait for the clock.
 var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
-
-// begin starts a goroutine of the engine, outside of all bubbles. Under Engine.mu,
-// where closed has been looked at.
-func (e *Engine) begin(f func()) {
-	e.outside(func() { e.tasks.Go(f) })
-}
-
-// outside calls start, outside of all bubbles and under Engine.mu: at once, or later if
-// the engine is not closed by then. Under Engine.mu.
-func (e *Engine) outside(start func()) {
-	if !bubble.Inside() {
-		start()
-		return
-	}
-	e.prog.Outside(func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if !e.closed.Load() {
-			start()
-		}
-	})
-}
 
 // BeforeClose has Close call f before it ends anything: for libraries that have
 // something to deliver still. f must return; calls of Close that come meanwhile wait.
@@ -164,8 +130,7 @@ func (e *Engine) Close() error {
 		return e.err
 	}
 	defer close(e.ended)
-	e.die()
-	e.tasks.Wait()
+	e.tasks.End()
 	var errs []error
 	if e.prog != nil {
 		errs = append(errs, e.settle())
@@ -213,17 +178,14 @@ func (e *Engine) Close() error {
 	for _, p := range e.pins {
 		errs = append(errs, p.Close())
 	}
-	for _, s := range e.halves {
-		errs = append(errs, s.Close())
-	}
 	for i := range e.proto.one.slots {
 		errs = append(errs, e.proto.one.slots[i].region.Close())
 	}
 	for _, r := range e.proto.heart.regions {
 		errs = append(errs, r.Close())
 	}
-	for _, l := range e.links {
-		errs = append(errs, l.Close())
+	if e.bringup != nil {
+		errs = append(errs, e.bringup.Close())
 	}
 	errs = append(errs, e.job.Close())
 	if e.err = errors.Join(errs...); e.err != nil {
@@ -296,9 +258,7 @@ func (e *Engine) lost(rank int, why string) {
 	e.cfg.Logger.Warn("rma: peer lost", "rank", rank, "why", why)
 	p := e.peers[rank]
 	gone := fmt.Errorf("%w (%s)", ErrPeerGone, why)
-	if d := p.dial.Load(); d.hangUp != nil {
-		d.hangUp(gone)
-	}
+	p.conn.HangUp(gone)
 	// Not from here: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {
 		e.lastWords(p)
@@ -330,8 +290,6 @@ func (e *Engine) lastWords(p *Peer) {
 	select {
 	case <-noticed:
 	case <-limit.C:
-	case <-e.life.Done():
+	case <-e.tasks.Life().Done():
 	}
 }
-
-func anyAddr() netip.Addr { return netip.IPv4Unspecified() }

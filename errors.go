@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -41,12 +42,12 @@ var (
 	// ErrNoConnection says that the connection with the peer could not be made: it did
 	// not answer within Config.SetupTimeout, a link failed, or, of Open on all ranks,
 	// two ranks have no link in common.
-	ErrNoConnection = errors.New("no connection with the peer")
+	ErrNoConnection = bringup.ErrNoConnection
 
 	// ErrResources says that the system gives no more descriptors or memory.
 	ErrResources = fabric.ErrResources
 
-	ErrClosed         = errors.New("rma: engine is closed")
+	ErrClosed         = bringup.ErrClosed
 	ErrBounds         = errors.New("outside the region")
 	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")
 	ErrContention     = errors.New("others kept changing the word: the atomic was given up, without effect")

@@ -1,11 +1,11 @@
 package rma
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 )
 
 // A process that is stopped or starved keeps its connections, and its links say nothing.
@@ -80,54 +80,6 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 	return d
 }
 
-// knockSize is the length of what stands before the address in a knock: the number of the
-// link (1), that of the connection (4), the interval in which this side's word changes at
-// least in ms, 0 if there is none (4), and where the word is.
-const knockSize = 1 + 4 + 4 + fabric.RemoteKeySize
-
-// knock is what a peer tells to be connected with.
-type knock struct {
-	link    uint8
-	number  uint32
-	every   time.Duration
-	word    fabric.RemoteKey
-	address []byte
-}
-
-func (k *knock) append(b []byte) []byte {
-	b = append(b, k.link)
-	b = binary.LittleEndian.AppendUint32(b, k.number)
-	b = binary.LittleEndian.AppendUint32(b, uint32(k.every/time.Millisecond))
-	b = k.word.Append(b)
-	return append(b, k.address...)
-}
-
-func parseKnock(b []byte) (k knock, err error) {
-	if len(b) < knockSize {
-		return k, fmt.Errorf("%w: knock of %d bytes", fabric.ErrBadAddress, len(b))
-	}
-	k.link = b[0]
-	k.number = binary.LittleEndian.Uint32(b[1:])
-	k.every = time.Duration(binary.LittleEndian.Uint32(b[5:])) * time.Millisecond
-	if k.word, k.address, err = fabric.ParseRemoteKey(b[9:]); err != nil {
-		return k, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
-	}
-	if k.every > 0 && (k.word.Len < beatLength || k.word.Addr%beatLength != 0) {
-		return k, fmt.Errorf("%w: a heartbeat of %d bytes at %#x", fabric.ErrBadAddress, k.word.Len, k.word.Addr)
-	}
-	return k, nil
-}
-
-// knock is what this side tells the peer.
-func (p *Peer) knock(d *dial, address []byte) []byte {
-	k := knock{link: p.num, number: d.number, address: address}
-	if h := &p.eng.proto.heart; h.every > 0 {
-		k.every, k.word = h.every, h.regions[p.link].Key()
-		k.word.Len = beatLength
-	}
-	return k.append(nil)
-}
-
 // pulse is what this side knows of a peer's heartbeat. The owner's.
 type pulse struct {
 	word    fabric.RemoteKey // Len is 0: there is none to read
@@ -143,12 +95,12 @@ type pulse struct {
 }
 
 // feel begins to know the heartbeat of p, whose connection is new.
-func (t *proto) feel(p *Peer, k *knock) {
+func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 	p.pulse = pulse{used: p.used()}
-	if hang := p.eng.cfg.HangTimeout; hang > 0 && k.every > 0 && !p.own {
+	if hang := p.eng.cfg.HangTimeout; hang > 0 && b.Every > 0 && !p.own {
 		r := t.heart.regions[p.link]
 		at := beatPeers + p.rank*beatLength
-		p.pulse.word, p.pulse.limit = k.word, max(hang, hangTrust*k.every)
+		p.pulse.word, p.pulse.limit = b.Word, max(hang, hangTrust*b.Every)
 		p.pulse.sge[0] = fabric.NewSGE(r.Bytes()[at:at+beatLength], r.LKey())
 	}
 }
@@ -177,7 +129,7 @@ func (e *Engine) attend() {
 	defer tick.Stop()
 	for last := time.Now(); ; {
 		select {
-		case <-e.life.Done():
+		case <-e.tasks.Life().Done():
 			return
 		case <-tick.C:
 		}
@@ -268,17 +220,13 @@ func (t *proto) felt(p *Peer) {
 // waitForAnswer judges a peer that is being connected with and does not answer. It reports
 // whether that one is found to hang.
 func (p *Peer) waitForAnswer(passed time.Duration) bool {
-	e := p.eng
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	d := p.dial.Load()
-	if d.hangUp == nil {
+	if !p.conn.Called() {
 		return false
 	}
-	before := p.pulse.silent
-	if p.pulse.silent += passed; p.pulse.silent < e.cfg.HangTimeout {
+	before, limit := p.pulse.silent, p.eng.cfg.HangTimeout
+	if p.pulse.silent += passed; p.pulse.silent < limit {
 		return false
 	}
-	d.hangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
-	return before < e.cfg.HangTimeout
+	p.conn.HangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+	return before < limit
 }

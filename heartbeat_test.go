@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -174,7 +173,7 @@ func TestBarrierWithARankThatHangs(t *testing.T) {
 	})
 }
 
-// A peer that hangs before there is a connection does not answer the knock.
+// A peer that hangs before there is a connection does not answer the request.
 func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	t.Parallel()
 	config := rendezvous(t, 2, "tcp")
@@ -282,34 +281,4 @@ func TestHangTimeoutOff(t *testing.T) {
 	require.Zero(t, es[1].proto.heart.every)
 	require.Empty(t, es[1].proto.heart.regions)
 	require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, patience)))
-}
-
-func TestKnock(t *testing.T) {
-	k := knock{link: 2, number: 5, every: 250 * time.Millisecond, word: fabric.RemoteKey{Addr: 0x1000, Len: 8, RKey: 7}, address: []byte("there")}
-	b := k.append(nil)
-	require.Equal(t, []byte{
-		2, 5, 0, 0, 0, 250, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 't', 'h', 'e', 'r', 'e',
-	}, b)
-	got, err := parseKnock(b)
-	require.NoError(t, err)
-	require.Equal(t, k, got)
-	for n := range knockSize {
-		_, err := parseKnock(b[:n])
-		require.ErrorIs(t, err, fabric.ErrBadAddress)
-	}
-	for _, word := range []fabric.RemoteKey{{Addr: 0x1000, Len: 7}, {Addr: 0x1004, Len: 8}, {Addr: ^uint64(0) - 7, Len: 64}} {
-		_, err := parseKnock((&knock{every: time.Second, word: word}).append(nil))
-		require.ErrorIs(t, err, fabric.ErrBadAddress)
-	}
-}
-
-func FuzzParseKnock(f *testing.F) {
-	f.Add((&knock{link: 1, every: time.Second, word: fabric.RemoteKey{Addr: 64, Len: 8, RKey: 3}, address: []byte("x")}).append(nil))
-	f.Add([]byte{0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		k, err := parseKnock(b)
-		if err == nil {
-			require.Equal(t, b, k.append(nil))
-		}
-	})
 }

@@ -187,7 +187,7 @@ func (t *initiator) start(o *op) {
 // connection to post to.
 func (t *initiator) wake(p *Peer) {
 	if p.ep == nil {
-		p.call()
+		p.conn.Call()
 		return
 	}
 	if !p.active {

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 )
 
 // Peer is a rank of the job, this one included, as the target of operations.
@@ -21,11 +22,7 @@ type Peer struct {
 	shows  bool // what it writes is seen here without a poll of the link
 
 	own  bool // this process itself
-	dial atomic.Pointer[dial]
-
-	// Engine.mu guards these.
-	remake chan struct{} // closed when the old connection is out of the way; nil if there is no Reset
-	next   *knock        // for the connection to come
+	conn *bringup.Connector
 
 	// Owner's.
 	id       uint32          // of ep

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/pending"
 )
 
@@ -70,6 +71,16 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 			}
 		}
 	}
+}
+
+// of is the peer that the endpoint of this ID connects with; nil if it is over, or the
+// passive end of the connection with oneself.
+// Hot path.
+func (t *proto) of(ep uint32) *Peer {
+	if r := bringup.Rank(ep); r < len(t.peers) && t.peers[r].id == ep {
+		return t.peers[r]
+	}
+	return nil
 }
 
 // completeAck takes the completion of an acknowledgement or of a read of a heartbeat, or

@@ -2,16 +2,12 @@ package rma
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
 )
-
-// errRemade is why operations on a connection end that is made anew.
-var errRemade = errors.New("the connection is being made anew")
 
 // Reset makes the connection with the peer anew where it was lost: after an operation that
 // the target refused (a stale key), a network that went away for a while, or a peer that
@@ -41,35 +37,11 @@ func (p *Peer) Reset(ctx context.Context) error {
 	e.mu.Unlock()
 	var down error
 	e.prog.Do(func() { down = p.down })
-	e.mu.Lock()
-	if down != nil {
-		p.remakeLocked()
-	}
-	remake := p.remake
-	e.mu.Unlock()
-	if remake != nil {
-		select {
-		case <-remake:
-		case <-ctx.Done():
-			return p.notReset(ctx.Err())
-		case <-e.life.Done():
-			return ErrClosed
-		}
-	}
-	d := p.dial.Load()
-	if !d.begun.Load() {
-		return nil
-	}
-	select {
-	case <-d.done:
-		if d.err != nil {
-			return p.notReset(d.err)
-		}
-		return nil
-	case <-ctx.Done():
-		return p.notReset(ctx.Err())
-	case <-e.life.Done():
-		return ErrClosed
+	switch err := p.conn.Reset(ctx, down != nil); err {
+	case nil, ErrClosed:
+		return err
+	default:
+		return p.notReset(err)
 	}
 }
 
@@ -77,102 +49,32 @@ func (p *Peer) notReset(err error) error {
 	return &PeerError{Rank: p.rank, Op: "reset", Err: err}
 }
 
-// remakeLocked begins to make the connection anew, if nobody has. Under Engine.mu.
-func (p *Peer) remakeLocked() {
-	e := p.eng
-	if p.remake != nil || e.closed.Load() {
-		return
-	}
-	p.remake = make(chan struct{})
-	e.begin(func() {
-		if p.bury(p.dial.Load()) {
-			e.prog.Do(p.renew)
-		}
-	})
-}
-
-// bury ends the connection and all that is under way on it. It returns false if the
-// engine is closed before.
-func (p *Peer) bury(d *dial) bool {
-	e := p.eng
-	e.mu.Lock()
-	d.over = true
-	if d.hangUp != nil {
-		d.hangUp(fmt.Errorf("%w: %w", ErrNoConnection, errRemade))
-	}
-	e.mu.Unlock()
-	if d.begun.Load() {
-		<-d.done // soon: it was told to give up
-	}
-	e.prog.Do(func() {
-		p.downWith(errRemade)
-		p.close()
-	})
-	d.end()
-	for tick := time.NewTicker(time.Millisecond); ; {
-		over := false
-		e.prog.Do(func() { over = e.proto.idle(p) })
-		if over {
-			tick.Stop()
-			break
-		}
-		e.prog.Progress()
-		select {
-		case <-tick.C:
-		case <-e.life.Done():
-			tick.Stop()
-			return false
-		}
-	}
-	d.tasks.Wait()
-	for _, what := range published {
-		_ = e.job.Take(d.name(what, p.rank)) // a server that is gone holds nothing
-	}
-	return true
-}
-
-// idle reports whether nothing of p, whose connection is closed, is left with the link or
-// on a list.
-func (t *proto) idle(p *Peer) bool {
-	t.inbox.TakeOver()
-	return p.inflight == 0 && p.open == 0 && p.posts.head == nil && p.flushes.head == nil && !p.active && !p.talk.on
-}
-
-// renew puts a new connection in the place of one that is over. Owner's.
-func (p *Peer) renew() {
-	e := p.eng
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return
-	}
+// Forget implements bringup.Peer. What the peer is still in the middle of writing to is
+// left for Engine.Close.
+func (c *connectionEnd) Forget() {
+	p := (*Peer)(c)
 	p.release()
 	p.ep, p.self, p.near = nil, nil, nil
 	p.full, p.fenced, p.loose, p.reduces, p.loops, p.acks = false, false, 0, nil, loops{}, nil
 	p.asks, p.serves, p.pulse = requests{}, serving{}, pulse{}
 	k := &p.talk
-	k.wanted, k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = false, nil, 0, false, false, nil, nil
-	k.loop = message.Loopback{From: p.rank, Shared: &e.proto.hub.shared}
+	k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = nil, 0, false, false, nil, nil
+	k.loop = message.Loopback{From: p.rank, Shared: &p.eng.proto.hub.shared}
 	p.down = nil
-	d := newDial(e.life, p.dial.Load().number+1)
-	if p.next != nil {
-		d.number = p.next.number
-		d.heard = true
-		d.theirs <- *p.next
-		p.next = nil
-	}
-	p.dial.Store(d)
-	p.id = d.id(p.rank)
-	defer close(p.remake) // who waits finds the new dial begun
-	p.remake = nil
-	p.callLocked()
-	if k.begun.Load() {
-		p.startTalkLocked()
+	p.eng.mu.Lock()
+	defer p.eng.mu.Unlock()
+	k.wanted = false
+}
+
+// Renew implements bringup.Peer.
+func (c *connectionEnd) Renew(n *bringup.Connection) {
+	c.id = n.ID()
+	if c.talk.begun.Load() {
+		(*Peer)(c).startTalk()
 	}
 }
 
-// release gives back the memory of a connection that is over. What a peer is still in the
-// middle of writing to is left for Close. Owner's.
+// release gives back the memory of a connection that is over. Owner's.
 func (p *Peer) release() {
 	var kept []func() error
 	if ch := p.talk.ch; ch != nil {

@@ -54,17 +54,17 @@ func TestReset(t *testing.T) {
 		ctx := testutil.Context(t, patience)
 		works(t, es, mems, keys)
 		require.NoError(t, es[0].Peer(1).Reset(ctx)) // of one that works
-		require.Zero(t, es[0].Peer(1).dial.Load().number)
+		require.Zero(t, es[0].Peer(1).conn.Now().Number)
 		for _, who := range []int{0, 1, 0} {
 			recv := es[1].Peer(0).Recv(make([]byte, 8))
-			before := es[0].Peer(1).dial.Load().number
+			before := es[0].Peer(1).conn.Now().Number
 			sunder(t, es)
 			mend(t, es[who])
 			_, err := recv.Wait(ctx)
 			require.Error(t, err)
-			require.Equal(t, before+1, es[0].Peer(1).dial.Load().number)
+			require.Equal(t, before+1, es[0].Peer(1).conn.Now().Number)
 			works(t, es, mems, keys)
-			for _, what := range published { // of the old connection nothing is left at the server
+			for _, what := range []string{"talk", "accumulate"} { // of the old connection nothing is left at the server
 				for _, e := range es {
 					require.NoError(t, e.job.Put(ctx, fmt.Sprintf("%s/%d/%d", what, 1-e.Rank(), before), nil))
 				}

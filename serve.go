@@ -75,12 +75,8 @@ func (t *initiator) openServe(p *Peer) {
 		return
 	}
 	p.serves.begun = true
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return
-	}
-	p.task(func(d *dial) {
+	n := p.conn.Now()
+	n.Go(func() {
 		var val []byte
 		reg, err := e.links[p.link].Alloc(onesided.Slots*onesided.SlotSize, fabric.AccessLocalWrite|fabric.AccessRemoteWrite)
 		if err == nil {
@@ -88,7 +84,7 @@ func (t *initiator) openServe(p *Peer) {
 			val = reg.Key().Append(val)
 		}
 		// Without memory the value is empty, and the peer's accumulates fail.
-		if err2 := e.job.Put(d.life, d.name("accumulate", p.rank), val); err != nil || err2 != nil && d.life.Err() == nil {
+		if err2 := n.Publish(n.Life(), "accumulate", val); err != nil || err2 != nil && n.Life().Err() == nil {
 			e.cfg.Logger.Warn("rma: no accumulates from a peer", "rank", p.rank, "memory", err, "job", err2)
 		}
 	})

@@ -2,7 +2,6 @@ package rma
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -10,8 +9,10 @@ import (
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/logp"
 )
 
 // talkTag stands in the top bits of the request IDs of message channels, which
@@ -39,26 +40,19 @@ type talk struct {
 	opened       bool             // making the channel is through
 	hangUp       func()           // ends the making of it
 	err          error            // why there is no channel
-	warned       time.Time        // when it was last said that the link has changed
 	ended        error            // that no more comes was told to those who wait for any peer
 }
 
-// startTalk begins to make the channel.
+// startTalk begins to make the channel, for as long as the present connection lasts. With
+// oneself there is none: messages are copied from request to request.
 func (p *Peer) startTalk() {
-	p.eng.mu.Lock()
-	defer p.eng.mu.Unlock()
-	p.startTalkLocked()
-}
-
-// startTalkLocked is startTalk under Engine.mu.
-func (p *Peer) startTalkLocked() {
-	e := p.eng
-	if p.own || e.closed.Load() {
-		return // messages to oneself are copied from request to request
+	if p.own {
+		return
 	}
-	p.task(func(d *dial) {
-		ch, err := p.openTalk(d)
-		if err != nil && e.life.Err() != nil {
+	n, e := p.conn.Now(), p.eng
+	n.Go(func() {
+		ch, err := p.openTalk(n)
+		if err != nil && e.tasks.Life().Err() != nil {
 			err = ErrClosed
 		}
 		e.prog.Do(func() { e.proto.hub.beginTalk(p, ch, err) })
@@ -68,12 +62,12 @@ func (p *Peer) startTalkLocked() {
 // openTalk makes this side's channel and waits for the peer to make its own,
 // for as long as both are in the job. The channel, if any, is the engine's to
 // close.
-func (p *Peer) openTalk(d *dial) (*message.Channel, error) {
+func (p *Peer) openTalk(n *bringup.Connection) (*message.Channel, error) {
 	e := p.eng
 	// It lasts until the peer opens its side, leaves or dies.
-	ctx, cancel := context.WithCancel(wireup.Unlimited(d.life))
+	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
 	defer cancel()
-	ep, err := p.connected(ctx)
+	ep, err := p.conn.Endpoint(ctx)
 	if err == nil {
 		err = p.hangUpWith(cancel)
 	}
@@ -83,30 +77,35 @@ func (p *Peer) openTalk(d *dial) (*message.Channel, error) {
 	ch, err := message.Open(e.links[p.link], ep, message.Options{
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
-		Learn: e.learns(), Drift: p.drifted,
-		Params: e.params[p.link].to(e.Rank(), p.rank), From: p.rank, Shared: &e.proto.hub.shared,
+		Learn: e.cfg.learns(), Drift: p.drifted,
+		Params: e.bringup.Params(p.rank), From: p.rank, Shared: &e.proto.hub.shared,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := e.job.Put(ctx, d.name("talk", p.rank), ch.Setup()); err != nil {
+	if err := n.Publish(ctx, "talk", ch.Setup()); err != nil {
 		return ch, e.jobCause(p.rank, err)
 	}
 	// Who receives from any peer is not waiting for this one in particular.
-	err = e.job.Tell(ctx, p.rank, keyTalk, binary.LittleEndian.AppendUint32(nil, d.number))
+	err = e.job.Tell(ctx, p.rank, keyTalk, n.Numbered())
 	var b []byte
 	if err == nil {
-		b, err = e.job.Get(ctx, p.rank, d.name("talk", e.Rank()))
+		b, err = n.Published(ctx, "talk")
 	}
 	switch {
 	case err == nil:
 		err = ch.Connect(b)
-	case ctx.Err() != nil && e.life.Err() == nil:
+	case ctx.Err() != nil && e.tasks.Life().Err() == nil:
 		err = p.hangUpWith(nil)
 	default:
 		err = e.jobCause(p.rank, err)
 	}
 	return ch, err
+}
+
+// drifted is told by the peer's channel that the link is not as measured. Owner's.
+func (p *Peer) drifted(modes logp.ModeSet) {
+	p.eng.bringup.Drifted(p.rank, p.talk.ch, modes, p.eng.tasks)
 }
 
 // hangUpWith has cancel called when the connection is lost, once the peer has had time for
@@ -310,7 +309,7 @@ func (e *Engine) hear(only int) {
 	defer e.mu.Unlock()
 	for _, p := range e.peers {
 		if (only == 0 && p.talk.wanted || only == p.rank+1) && p.talk.begun.CompareAndSwap(false, true) {
-			p.startTalkLocked()
+			p.startTalk()
 		}
 	}
 }
@@ -320,7 +319,7 @@ func (e *Engine) hear(only int) {
 func (p *Peer) wanted() {
 	p.talk.wanted = true
 	if p.eng.proto.hub.hears.Load() && p.talk.begun.CompareAndSwap(false, true) {
-		p.startTalkLocked()
+		p.startTalk()
 	}
 }
 

@@ -93,7 +93,7 @@ func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
 			case <-w.bell:
 			case <-ctx.Done():
 				return
-			case <-e.life.Done():
+			case <-e.tasks.Life().Done():
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package rma
+package bringup
 
 import (
 	"fmt"
@@ -12,39 +12,27 @@ import (
 // driftEvery is how often a peer's link is reported to have changed, at most.
 const driftEvery = 10 * time.Minute
 
-// learns is message.Options.Learn: figures that nobody measured are not held
-// against what is.
-func (e *Engine) learns() int {
-	if e.cfg.Sampling == SamplingOff {
-		return 0
-	}
-	return e.cfg.Learn
-}
-
-// drifted is told by a peer's channel that the link is not what was measured, in
+// Drifted is told by the channel to a rank that the link is not what was measured, in
 // these modes. Plans follow by themselves; it is said in the log, and the saved
 // figures are put aside, so that the next start measures. Owner's.
-func (p *Peer) drifted(modes logp.ModeSet) {
-	e, now := p.eng, time.Now()
-	if !p.talk.warned.IsZero() && now.Sub(p.talk.warned) < driftEvery {
+func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks *Tasks) {
+	now := time.Now()
+	if w := &l.warned[rank]; w.IsZero() || now.Sub(*w) >= driftEvery {
+		*w = now
+	} else {
 		return
 	}
-	p.talk.warned = now
-	ways := slower(p.talk.ch, modes)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return
-	}
+	link := l.to[rank]
+	name, ways := l.open[link].Name(), slower(ch, modes)
 	// Logs and files may take their time; the links must not wait for them.
-	e.begin(func() {
-		e.cfg.Logger.Warn("rma: link is not as measured", "rank", p.rank, "link", p.Link(), "slower", ways)
-		store, key := e.profile(p.link)
+	tasks.Go(func() {
+		l.Log.Warn("rma: link is not as measured", "rank", rank, "link", name, "slower", ways)
+		store, key := l.Profile(link)
 		if store == nil {
 			return
 		}
 		if err := store.Retire(key); err != nil {
-			e.cfg.Logger.Warn("rma: figures of a link are still used", "link", p.Link(), "err", err)
+			l.Log.Warn("rma: figures of a link are still used", "link", name, "err", err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -131,7 +132,7 @@ func TestAnySourceConnectsWithSenders(t *testing.T) {
 }
 
 // impostor is a member of the job, as rank 1 of 2, that is no engine: it opens as
-// one does, and answers no knock by itself. told gets what it is told.
+// one does, and answers no connection request by itself. told gets what it is told.
 func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan [2]string) {
 	config := rendezvous(t, 2, fabric)
 	told = make(chan [2]string, 16)
@@ -178,8 +179,8 @@ func anyKey(e *Engine) *Key {
 
 func TestPeerThatDoesNotConnect(t *testing.T) {
 	const link = "tcp"
-	knocking := func(address string) []byte {
-		return (&knock{link: linkNumber[link], address: []byte(address)}).append(nil)
+	request := func(address string) []byte {
+		return (&bringup.Request{Link: linkNumber[link], Address: []byte(address)}).Append(nil)
 	}
 	for name, c := range map[string]struct {
 		patience time.Duration
@@ -190,21 +191,21 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 		"silent": {100 * time.Millisecond, nil, []error{ErrNoConnection, context.DeadlineExceeded}, "no answer within 100ms"},
 		"leaves": {time.Hour, func(t *testing.T, j *wireup.Job) { require.NoError(t, j.Close()) }, []error{ErrPeerGone}, "left"},
 		"no address": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("nonsense")))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"nothing": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, nil))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, nil))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"another link": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, (&knock{link: linkNumber["ibv"], address: []byte{1, 2, 3}}).append(nil)))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber["ibv"], Address: []byte{1, 2, 3}}).Append(nil)))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, keyRefuse, []byte("\x00\x00\x00\x00out of \x00 queues")))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
 		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, "knock", []byte("x")))
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("nonsense")))
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, knocking("again")))
+			require.NoError(t, j.Tell(t.Context(), 0, "hello", []byte("x")))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("again")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,11 +217,11 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			require.NoError(t, err)
 			own := mem.Key()
 			require.NoError(t, e.Peer(0).Put(own.At(8), mem.Slice(0, 8)).Wait(ctx))
-			e.cfg.SetupTimeout = c.patience
+			e.bringup.SetupTimeout = c.patience
 			put, send := e.Peer(1).Put(k.At(0), mem.Slice(0, 8)), e.Peer(1).Send([]byte("x"))
-			if c.do != nil { // else the time may be over before there is a knock
+			if c.do != nil { // else the time may be over before there is a request
 				said := <-told
-				require.Equal(t, keyKnock, said[0])
+				require.Equal(t, bringup.KeyRequest, said[0])
 				require.Equal(t, linkNumber[link], said[1][0])
 				c.do(t, j)
 			}
@@ -241,9 +242,9 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 	}
 }
 
-// A peer knocks that then neither connects nor goes: this side has called for
+// A peer asks for a connection that then neither connects nor goes: this side has called for
 // nothing, and is not held up at its end either.
-func TestKnockWithoutConnection(t *testing.T) {
+func TestRequestWithoutConnection(t *testing.T) {
 	for _, link := range []string{"shm", "tcp"} {
 		t.Run(link, func(t *testing.T) {
 			t.Parallel()
@@ -252,8 +253,8 @@ func TestKnockWithoutConnection(t *testing.T) {
 			require.NoError(t, err)
 			ep, err := l.NewEndpoint(fabric.EndpointOptions{})
 			require.NoError(t, err)
-			require.NoError(t, j.Tell(t.Context(), 0, keyKnock, (&knock{link: linkNumber[link], address: ep.Address()}).append(nil)))
-			require.Equal(t, keyKnock, (<-told)[0], "the answer")
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber[link], Address: ep.Address()}).Append(nil)))
+			require.Equal(t, bringup.KeyRequest, (<-told)[0], "the answer")
 			require.False(t, e.Peer(1).Stats().Connected)
 			require.NoError(t, e.Close())
 			require.NoError(t, ep.Close())
@@ -277,13 +278,13 @@ func TestCloseWhileConnecting(t *testing.T) {
 
 // A side that has given up tells the other when that comes, so that it need not
 // wait for its own time-out.
-func TestLateKnockIsRefused(t *testing.T) {
+func TestLateRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, patience)
 	es := open(t, 2, "tcp")
 	mems, keys := share(t, es, 4096)
-	es[0].cfg.SetupTimeout = time.Nanosecond
-	es[1].cfg.SetupTimeout = time.Hour
+	es[0].bringup.SetupTimeout = time.Nanosecond
+	es[1].bringup.SetupTimeout = time.Hour
 	err := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx)
 	require.ErrorIs(t, err, ErrNoConnection)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -9,24 +9,9 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-func TestConfiguredPatience(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		cfg  Config
-		want cpu.Patience
-	}{
-		{Config{}, cpu.Crowded},
-		{Config{Spin: 100}, cpu.Patience{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
-		{Config{Spin: -1, Yields: 7}, cpu.Patience{Yields: 7}},
-		{Config{Yields: -1}, cpu.Patience{Looks: cpu.Crowded.Looks}},
-	} {
-		require.Equal(t, c.want, c.cfg.patient(cpu.Crowded))
-	}
-}
-
-// All ranks of a job share the processors of this host, so all of them are as patient
-// as fits their number, and messages between more ranks than processors arrive.
-func TestPatienceOfAJob(t *testing.T) {
+// All ranks of a job share the processors of this host, so all of them spin for as
+// long as fits their number, and messages between more ranks than processors arrive.
+func TestSpinPolicyOfAJob(t *testing.T) {
 	t.Parallel()
 	cpus := cpu.Allowed().Len()
 	for _, size := range []int{2, min(2*cpus+1, 9)} {

@@ -1,4 +1,4 @@
-package rma
+package bringup
 
 import (
 	"context"
@@ -15,49 +15,49 @@ import (
 )
 
 const (
-	// curveShare is the part of Config.SamplingBudget that single operations get;
+	// curveShare is the part of Config.Budget that single operations get;
 	// batches have what is left of it then. Without curves a fit has nothing to
 	// stand on: on links of a microsecond they need less, on slow ones all of it.
 	curveShare = 0.6
 
-	// fitID marks the endpoints that batches are played over. It is above all ranks.
-	fitID = 1 << 30
+	// batchID marks the endpoints that batches are played over. It is above all ranks.
+	batchID = 1 << 30
 
-	// fitStall ends a wait for a peer that plays no more.
-	fitStall = 5 * time.Second
+	// batchStall ends a wait for a peer that plays no more.
+	batchStall = 5 * time.Second
 )
 
-// fit plays batches with the peer, with what the budget has left, and adds what
+// playBatches plays batches with the peer, with what the budget has left, and adds what
 // they say to res. It takes a connection of its own, which ends with it: nothing
 // that is late or wrong can touch memory of the next one. Where only the fit fails,
 // on either side, res stays as it is on both. Both sides call it.
-func (e *Engine) fit(ctx context.Context, link, peer int, first bool, res *sampling.Result) error {
-	e.fits++
-	l := e.links[link]
+func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) error {
+	m.Batches++
+	l, own := m.open[m.link], m.d.prog.Do
 	topic := "fit/" + l.Name() + "/"
-	ep, err := links.Connect(ctx, e.job, l, peer, links.ConnectOptions{
-		EndpointOptions: fabric.EndpointOptions{ID: uint32(fitID | peer), Depth: e.cfg.Depth, PeerTimeout: e.cfg.PeerTimeout},
-		Tag:             "fit", Own: e.prog.Do,
+	ep, err := links.Connect(ctx, m.job, l, m.peer, links.ConnectOptions{
+		EndpointOptions: fabric.EndpointOptions{ID: uint32(batchID | m.peer), Depth: m.Depth, PeerTimeout: m.PeerTimeout},
+		Tag:             "fit", Own: own,
 	})
 	if err != nil {
 		return err // the peer waits for this one, and cannot be told in another way
 	}
 	side, failed := pingpong.Open(l, ep, pingpong.Options{
-		First: first, Span: pingpong.CalibrationSpan, Stall: fitStall, EP: uint32(fitID | peer), Other: e.others(link),
-		Channel: message.Options{IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Params: &res.Both},
+		First: m.first, Span: pingpong.CalibrationSpan, Stall: batchStall, EP: uint32(batchID | m.peer), Other: m.others,
+		Channel: message.Options{IDTag: 1, Ring: eager.Options{Depth: m.Depth}, Params: &res.Both},
 	})
 	var setup []byte
 	if failed == nil {
 		setup = side.Setup()
-		defer e.prog.Do(func() {
+		defer own(func() {
 			if err := side.Close(); err != nil {
-				e.cfg.Logger.Warn("rma: close of a measurement", "link", l.Name(), "err", err)
+				m.Log.Warn("rma: close of a measurement", "link", l.Name(), "err", err)
 			}
 		})
 	} else {
-		defer e.prog.Do(func() { _ = ep.Close() })
+		defer own(func() { _ = ep.Close() })
 	}
-	b, err := e.swap(ctx, peer, topic+"setup/", setup)
+	b, err := m.swap(ctx, topic+"setup/", setup)
 	if err != nil {
 		return err
 	}
@@ -66,22 +66,22 @@ func (e *Engine) fit(ctx context.Context, link, peer int, first bool, res *sampl
 	}
 	p, out := res.Both, (*pingpong.Outcome)(nil)
 	if failed == nil {
-		left := max(time.Duration(float64(e.cfg.SamplingBudget))-res.Spent(), time.Millisecond)
-		e.prog.Do(func() { p, out, failed = side.Calibrate(ctx, p, left) })
+		left := max(m.Budget-res.Spent(), time.Millisecond)
+		own(func() { p, out, failed = side.Calibrate(ctx, p, left) })
 	}
 	// Nobody leaves before the other is through.
 	verdict := []byte("ok")
 	if failed != nil {
 		verdict = []byte(failed.Error())
 	}
-	if b, err = e.swap(ctx, peer, topic+"verdict/", verdict); err != nil {
+	if b, err = m.swap(ctx, topic+"verdict/", verdict); err != nil {
 		return err
 	}
 	switch {
 	case failed != nil && (ctx.Err() != nil || errors.Is(failed, fabric.ErrPeerGone)):
 		return fmt.Errorf("play batches: %w", failed)
 	case failed != nil:
-		e.cfg.Logger.Warn("rma: link not measured with batches", "link", l.Name(), "err", failed)
+		m.Log.Warn("rma: link not measured with batches", "link", l.Name(), "err", failed)
 	case string(b) == "ok":
 		res.SetExtra(p.Extra, sampling.Fit{Probes: out.Probes, Error: out.Error})
 	}

@@ -1,0 +1,68 @@
+package bringup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// copyThresholds are the sizes from which on large blocks are copied in which way.
+type copyThresholds struct {
+	Plan   bulk.Plan `json:"plan"`
+	Source string    `json:"source"`
+}
+
+// validate checks what another rank has published; nil is none.
+func (c *copyThresholds) validate() error {
+	if c != nil && (c.Plan.Stream < bulk.MinStream || c.Plan.String < bulk.MinString || len(c.Source) > 32) {
+		return fmt.Errorf("copies %+v", *c)
+	}
+	return nil
+}
+
+// findCopies loads or measures how large blocks are copied to a peer of that class;
+// nil for links that do not copy, or have it from the user. One rank of a host does
+// so for all while they wait: two that measure at once would measure each other.
+func (l *Links) findCopies(link int, class sampling.Class) *copyThresholds {
+	t, ok := l.open[link].(fabric.CopyTuner)
+	if !ok || t.Copies().Source == "forced" {
+		return nil
+	}
+	store, _ := l.Profile(link)
+	m, source, err := sampling.Copies(store, class, l.Sampling, min(sampling.CopiesBudget, l.Budget/2))
+	if err != nil {
+		l.Log.Warn("rma: copies", "source", source, "err", err)
+	}
+	return &copyThresholds{m.Plan, source}
+}
+
+// useCopies tells the link what was found by a pair of that class.
+func (l *Links) useCopies(link int, found *copyThresholds, class sampling.Class) {
+	t, ok := l.open[link].(fabric.CopyTuner)
+	if !ok || found == nil {
+		return
+	}
+	t.SetCopies(found.Plan, found.Source)
+	c := t.Copies()
+	l.Log.Debug("rma: copies", "link", l.open[link].Name(), "class", class, "source", c.Source,
+		"string", c.Plan.String, "stream", c.Plan.Stream, "kernel", c.Kernel, "cache", c.Cache, "users", c.Users)
+}
+
+// hearCopies is for the rank that measured together with the one that publishes.
+func (l *Links) hearCopies(ctx context.Context, link, from int, topic string) error {
+	if _, ok := l.open[link].(fabric.CopyTuner); !ok {
+		return nil
+	}
+	b, err := l.job.Get(ctx, from, topic)
+	if err != nil {
+		return err
+	}
+	// No figures: the measurement has failed there, which the log has said.
+	if p, err := parsePublished(b); err == nil {
+		l.useCopies(link, p.Copies, p.Class)
+	}
+	return nil
+}

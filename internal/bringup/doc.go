@@ -1,0 +1,23 @@
+// Package bringup makes the links of a job ready: it opens them, chooses one for each
+// pair of ranks, measures them for the cost model, and connects ranks at their first
+// operation, again where a connection was lost. It is internal to rma.
+//
+//	links.go            links that the ranks of a job have in common: Links
+//	spin.go             how long waits spin, by the ranks and processors of the host
+//	calibrate.go        one pair of ranks measures each kind of link; figures.go: what it tells the others
+//	batches.go          whole batches played by that pair
+//	copy_thresholds.go  from which sizes on the processor copies in which way
+//	drift.go            a link that is not as it was measured
+//	dialer.go           the connections of an engine: Dialer, and with one peer: Connector
+//	connection.go       one connection, from the first operation to its end
+//	request.go          what a rank tells another to be connected with
+//	tasks.go            the goroutines of an engine
+//
+// Every step of Open and Calibrate that exchanges something is taken by all ranks or by
+// none: what decides is known to all alike. What other ranks tell is not trusted: it
+// concerns the links and the connection with them only.
+//
+// A Connector belongs to a peer of the engine, which it tells what becomes of the
+// connection: see Peer. Links and endpoints have one owner at a time (package progress);
+// all that touches them here runs in progress.Engine.Do.
+package bringup

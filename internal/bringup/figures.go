@@ -1,0 +1,58 @@
+package bringup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// figures are the cost model's parameters of a link, from lower ranks to higher ones and
+// back.
+type figures struct {
+	Up    *logp.Params   `json:"up"`
+	Down  *logp.Params   `json:"down"`
+	Class sampling.Class `json:"class"` // of the pair that they were measured by; empty if nobody measured
+}
+
+// publishedVersion is that of the meaning of published.
+const publishedVersion = 1
+
+// published is what the rank that measured a link tells the others, as JSON under the key
+// "profile/" and the link's name; nothing at all where the measurement failed.
+type published struct {
+	Version int `json:"version"`
+	figures
+	Copies *copyThresholds `json:"copies,omitempty"` // of links that copy with the processor
+}
+
+// parsePublished reads what another rank has published. Nothing of it is trusted.
+func parsePublished(b []byte) (p published, err error) {
+	fail := func(err error) (published, error) {
+		return published{}, fmt.Errorf("figures of another rank: %w", err)
+	}
+	if len(b) == 0 {
+		return fail(errors.New("none: its measurement failed"))
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return fail(err)
+	}
+	switch _, err := d.Token(); {
+	case err != io.EOF:
+		return fail(errors.New("data behind them"))
+	case p.Version != publishedVersion:
+		return fail(fmt.Errorf("version %d, not %d", p.Version, publishedVersion))
+	case p.Up == nil || p.Down == nil:
+		return fail(errors.New("a direction is missing"))
+	}
+	if err := errors.Join(p.Up.Validate(), p.Down.Validate(), p.Copies.validate()); err != nil {
+		return fail(err)
+	}
+	return p, nil
+}

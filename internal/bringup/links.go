@@ -1,0 +1,227 @@
+package bringup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// Job is the part of *wireup.Job that links are brought up by.
+type Job interface {
+	links.Job
+	Size() int
+	LocalAddr() netip.Addr
+	AllGather(ctx context.Context, name string, val []byte) ([][]byte, error)
+	Take(key string) error
+	Tell(ctx context.Context, rank int, key string, val []byte) error
+	Done() <-chan struct{}
+	Err() error
+}
+
+// Config says how links are opened and measured, and how connections are made.
+type Config struct {
+	Options links.Options // without Options.Bind the address is chosen by where the ranks are
+	Fabric  string        // the only kind of link to use, by its proper name; empty: any
+
+	Depth        int           // requests under way with one peer
+	PeerTimeout  time.Duration // in which a link notices that a peer is gone
+	SetupTimeout time.Duration // in which a connection is made; 0 or less: no bound
+
+	Sampling sampling.Mode
+	Budget   time.Duration // for measuring one kind of link
+	Profiles string        // folder of saved measurements; empty: the user's
+
+	Spin, Yields int // of waits, before they yield and before they sleep; 0: chosen, negative: none
+
+	Log *slog.Logger
+}
+
+// Links are the links that a rank reaches the ranks of its job by.
+type Links struct {
+	Config
+	job   Job
+	open  []fabric.Link
+	to    []int // by rank: which of open reaches it
+	hosts []links.Offer
+	pairs map[string]pair // by kind of link: who measures it
+
+	figures    []figures           // by link
+	unfinished []*sampling.Session // measurements that failed, whose memory the peer may still write to
+
+	// Measured is what this rank has measured, or found saved.
+	Measured []sampling.Result
+	// Batches is how often this rank has played batches to measure a link.
+	Batches int
+
+	warned []time.Time // by rank: when it was last said that the link has changed; the owner's
+}
+
+// pair is the two ranks that measure a kind of link for the job.
+type pair struct {
+	low, high int
+	sameHost  bool
+}
+
+// Open opens the links that the job needs. All ranks call it. The caller closes the
+// result, after everything that uses a link. Setup path.
+func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
+	l = &Links{Config: cfg, job: job, warned: make([]time.Time, job.Size())}
+	defer func() {
+		if err != nil {
+			l, err = nil, errors.Join(err, l.Close())
+		}
+	}()
+	if l.hosts, err = l.offers(ctx, links.NewOffer(nil)); err != nil {
+		return l, err
+	}
+	oneHost := !slices.ContainsFunc(l.hosts, func(o links.Offer) bool { return o.Host != l.hosts[0].Host })
+	if !oneHost && !l.Options.Bind.IsValid() {
+		if l.Options.Bind = job.LocalAddr(); !l.Options.Bind.IsValid() {
+			l.Options.Bind = netip.IPv4Unspecified()
+		}
+	}
+	names := links.Names()
+	switch {
+	case cfg.Fabric != "":
+		names = []string{cfg.Fabric}
+	case oneHost:
+		names = []string{"shm"} // the others only if that does not work for all
+	}
+	chosen, why, err := l.agree(ctx, names)
+	if err == nil && chosen == nil && cfg.Fabric == "" && oneHost {
+		chosen, why, err = l.agree(ctx, links.Names())
+	}
+	if err != nil {
+		return l, err
+	}
+	if chosen == nil {
+		return l, why
+	}
+	l.keep(chosen)
+	return l, nil
+}
+
+// All lists the links.
+func (l *Links) All() []fabric.Link { return l.open }
+
+// To is the index of the link that reaches the rank.
+func (l *Links) To(rank int) int { return l.to[rank] }
+
+// Unaided reports whether the link of that index carries out requests on any memory of
+// the peer at the other end of ep without the peer's process.
+func (l *Links) Unaided(ep fabric.Endpoint, link int) bool {
+	if n, ok := ep.(fabric.Neighbour); ok {
+		return n.Near().Private == "process_vm"
+	}
+	return !l.open[link].Caps().TargetProgress
+}
+
+// Close closes the links.
+func (l *Links) Close() error {
+	var errs []error
+	for _, s := range l.unfinished {
+		errs = append(errs, s.Close())
+	}
+	for _, link := range l.open {
+		errs = append(errs, link.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// offers tells what this rank has, and returns what all have.
+func (l *Links) offers(ctx context.Context, mine links.Offer) ([]links.Offer, error) {
+	all, err := l.job.AllGather(ctx, "rma/offer", mine.Append(nil))
+	if err != nil {
+		return nil, err
+	}
+	offers := make([]links.Offer, len(all))
+	for r, b := range all {
+		if offers[r], err = links.ParseOffer(b); err != nil {
+			return nil, fmt.Errorf("from rank %d: %w", r, err)
+		}
+	}
+	return offers, nil
+}
+
+// agree opens links, tells the others, and chooses one for each rank. If any
+// two ranks of the job have none in common, chosen is nil on every rank, and
+// why says which.
+func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why, err error) {
+	var open []string
+	var reasons []error
+	for _, link := range l.open {
+		open = append(open, link.Name())
+	}
+	for _, name := range names {
+		if slices.Contains(open, name) {
+			continue
+		}
+		link, err := links.Open(name, l.Options)
+		if err != nil {
+			reasons = append(reasons, err)
+			continue
+		}
+		l.open = append(l.open, link)
+		open = append(open, name)
+	}
+	offers, err := l.offers(ctx, links.NewOffer(open))
+	if err != nil {
+		return nil, nil, err
+	}
+	me := l.job.Rank()
+	l.pairs = map[string]pair{}
+	chosen = make([]string, l.job.Size())
+	for a := range offers {
+		for b := range offers[:a+1] {
+			if a == b && a != me {
+				continue // what it does with itself is its own affair
+			}
+			name, err := links.Choose(offers[b], offers[a], l.Fabric)
+			if err != nil {
+				reasons = append([]error{fmt.Errorf("%w: ranks %d and %d: %w", ErrNoConnection, b, a, err)}, reasons...)
+				return nil, errors.Join(reasons...), nil
+			}
+			if _, has := l.pairs[name]; !has && a != b {
+				l.pairs[name] = pair{b, a, offers[a].Host == offers[b].Host}
+			}
+			switch me {
+			case a:
+				chosen[b] = name
+			case b:
+				chosen[a] = name
+			}
+		}
+	}
+	return chosen, nil, nil
+}
+
+// keep closes the links that reach no rank.
+func (l *Links) keep(chosen []string) {
+	index := map[string]int{}
+	var kept []fabric.Link
+	for _, link := range l.open {
+		if !slices.Contains(chosen, link.Name()) {
+			if err := link.Close(); err != nil {
+				l.Log.Warn("rma: close of an unused link", "link", link.Name(), "err", err)
+			}
+			continue
+		}
+		index[link.Name()] = len(kept)
+		kept = append(kept, link)
+		round := sampling.Defaults(link.Name())
+		l.figures = append(l.figures, figures{Up: &round, Down: &round})
+	}
+	l.open = kept
+	for rank, name := range chosen {
+		l.to = append(l.to, index[name])
+		l.Log.Debug("rma: link chosen", "rank", rank, "link", name)
+	}
+}

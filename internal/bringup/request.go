@@ -1,0 +1,74 @@
+package bringup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// requestSize is the length of what stands before the address in a Request: the number of
+// the link (1), that of the connection (4), the interval in which the sender's heartbeat
+// changes at least in ms, 0 if there is none (4), and where it is.
+const requestSize = 1 + 4 + 4 + fabric.RemoteKeySize
+
+// beatSize is the length of a heartbeat, and its alignment.
+const beatSize = 8
+
+// Request is what a rank tells another to be connected with (docs/wire.md).
+type Request struct {
+	Link      uint8 // number of the kind of link, as in keys
+	Number    uint32
+	Heartbeat Heartbeat
+	Address   []byte // of an endpoint
+}
+
+// Heartbeat is a word that a rank changes as long as its engine makes progress, for its
+// peers to read.
+type Heartbeat struct {
+	Every time.Duration // it changes at least as often; 0: there is none
+	Word  fabric.RemoteKey
+}
+
+// Append appends the encoded request.
+func (r *Request) Append(b []byte) []byte {
+	b = append(b, r.Link)
+	b = binary.LittleEndian.AppendUint32(b, r.Number)
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Heartbeat.Every/time.Millisecond))
+	b = r.Heartbeat.Word.Append(b)
+	return append(b, r.Address...)
+}
+
+// ParseRequest reads a peer's request; the address is a part of b, and not checked. Errors
+// wrap fabric.ErrBadAddress.
+func ParseRequest(b []byte) (r Request, err error) {
+	if len(b) < requestSize {
+		return r, fmt.Errorf("%w: connection request of %d bytes", fabric.ErrBadAddress, len(b))
+	}
+	r.Link = b[0]
+	r.Number = binary.LittleEndian.Uint32(b[1:])
+	h := &r.Heartbeat
+	h.Every = time.Duration(binary.LittleEndian.Uint32(b[5:])) * time.Millisecond
+	if h.Word, r.Address, err = fabric.ParseRemoteKey(b[9:]); err != nil {
+		return r, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
+	}
+	if h.Every > 0 && (h.Word.Len < beatSize || h.Word.Addr%beatSize != 0) {
+		return r, fmt.Errorf("%w: a heartbeat of %d bytes at %#x", fabric.ErrBadAddress, h.Word.Len, h.Word.Addr)
+	}
+	return r, nil
+}
+
+// numbered appends what concerns the connection of that number.
+func numbered(number uint32, what string) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, number), what...)
+}
+
+// cutNumber takes the number of the connection that is meant off the front of what a
+// peer tells.
+func cutNumber(val []byte) (number uint32, rest []byte, ok bool) {
+	if len(val) < 4 {
+		return 0, nil, false
+	}
+	return binary.LittleEndian.Uint32(val), val[4:], true
+}

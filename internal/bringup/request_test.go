@@ -1,0 +1,43 @@
+package bringup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+func TestRequest(t *testing.T) {
+	r := Request{
+		Link: 2, Number: 5, Address: []byte("there"),
+		Heartbeat: Heartbeat{Every: 250 * time.Millisecond, Word: fabric.RemoteKey{Addr: 0x1000, Len: 8, RKey: 7}},
+	}
+	b := r.Append(nil)
+	require.Equal(t, []byte{
+		2, 5, 0, 0, 0, 250, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 't', 'h', 'e', 'r', 'e',
+	}, b)
+	got, err := ParseRequest(b)
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+	for n := range requestSize {
+		_, err := ParseRequest(b[:n])
+		require.ErrorIs(t, err, fabric.ErrBadAddress)
+	}
+	for _, word := range []fabric.RemoteKey{{Addr: 0x1000, Len: 7}, {Addr: 0x1004, Len: 8}, {Addr: ^uint64(0) - 7, Len: 64}} {
+		_, err := ParseRequest((&Request{Heartbeat: Heartbeat{time.Second, word}}).Append(nil))
+		require.ErrorIs(t, err, fabric.ErrBadAddress)
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add((&Request{Link: 1, Heartbeat: Heartbeat{time.Second, fabric.RemoteKey{Addr: 64, Len: 8, RKey: 3}}, Address: []byte("x")}).Append(nil))
+	f.Add([]byte{0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseRequest(b)
+		if err == nil {
+			require.Equal(t, b, r.Append(nil))
+		}
+	})
+}
