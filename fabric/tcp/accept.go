@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// listen starts the listener and the goroutines that serve connections. Class: setup.
+// listen starts the listener and the goroutines that serve connections.
+// Setup path.
 func (l *link) listen() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
@@ -29,7 +30,7 @@ func (l *link) listen() error {
 	l.port = uint16(ln.Addr().(*net.TCPAddr).Port)
 	l.wg.Add(2)
 	go l.accept(ctx)
-	go l.watchSilence(ctx)
+	go watchSilence(ctx, l)
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (l *link) accept(ctx context.Context) {
 // and hands the connection to that.
 func (l *link) greet(s *stranger) {
 	defer l.wg.Done()
-	in := incoming{conn: s.conn}
+	in := arrival{conn: s.conn}
 	e, err := l.prove(s, &in)
 	if !l.pending.remove(s) {
 		return // closed already, by closeAll or to make room
@@ -78,7 +79,7 @@ func (l *link) greet(s *stranger) {
 
 // prove has the stranger prove itself. Who names no endpoint of this link is asked
 // for the same, so that it does not learn that.
-func (l *link) prove(s *stranger, in *incoming) (*endpoint, error) {
+func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
 	c, t := s.conn, &in.said
 	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
 	if _, err := io.ReadFull(c, t.next(helloSize)); err != nil {
@@ -130,7 +131,7 @@ func (p *strangers) add(c net.Conn, now time.Time) *stranger {
 	host := hostOf(c.RemoteAddr())
 	bits := host.BitLen()
 	if host.Is6() {
-		bits = 64 // who has one address has all of them
+		bits = 64 // a host with one address has all of them
 	}
 	s := &stranger{conn: c, since: now}
 	s.net, _ = host.Prefix(bits)

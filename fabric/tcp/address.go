@@ -8,8 +8,14 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// maxAddrs bounds the host addresses in one endpoint address.
-const maxAddrs = 8
+const (
+	wireVersion = 3
+	tokenSize   = 16
+	maxAddrs    = 8 // hosts in one endpoint's address
+)
+
+// token is the secret of an endpoint, which only its address tells.
+type token [tokenSize]byte
 
 // address is what Endpoint.Address carries. Layout, little-endian:
 //

@@ -159,12 +159,12 @@ func BenchmarkRecords(b *testing.B) {
 				for b.Loop() {
 					for sent, got := 0, 0; got < size; {
 						if sent < size {
-							h.l.io.iov[0] = iovec{uintptr(fabric.Addr(mem[sent:])), uintptr(size - sent)}
-							n, _ := x.sock.send(h.l.io.iov[:1], size-sent)
+							h.l.iov[0] = iovec{uintptr(fabric.Addr(mem[sent:])), uintptr(size - sent)}
+							n, _ := x.sock.send(h.l.iov[:1], size-sent)
 							sent += n
 						}
-						k.l.io.iov[0] = iovec{uintptr(fabric.Addr(mem[size+got:])), uintptr(size - got)}
-						n, _ := y.sock.recv(k.l.io.iov[:1], size-got)
+						k.l.iov[0] = iovec{uintptr(fabric.Addr(mem[size+got:])), uintptr(size - got)}
+						n, _ := y.sock.recv(k.l.iov[:1], size-got)
 						got += n
 					}
 				}

@@ -18,7 +18,7 @@ type Crypt uint8
 const (
 	CryptDefault Crypt = iota
 	CryptOff           // not at all, but for the handshake
-	CryptAuth          // authenticated: who can change what is sent ends the connection, and no more
+	CryptAuth          // authenticated: changing what is sent ends the connection, and achieves no more
 	CryptFull          // authenticated and encrypted
 	numCrypts
 )

@@ -45,13 +45,13 @@ func TestCryptAgreed(t *testing.T) {
 			join(t, x, y)
 			for _, h := range []*host{x, y} {
 				require.Equal(t, max(a, b), h.ep.path.crypt)
-				for _, c := range []*records{h.ep.sock.sec, h.ep.bulk.lanes[0].sec, h.ep.bulk.lanes[1].sec} {
+				for _, c := range []*records{h.ep.sock.sec, h.ep.lanes.all[0].sec, h.ep.lanes.all[1].sec} {
 					require.Equal(t, max(a, b) == CryptOff, c == nil)
 				}
 			}
 			if max(a, b) != CryptOff {
 				require.NotEqual(t, x.ep.sock.sec.out.key, x.ep.sock.sec.in.key, "a key for each direction")
-				require.NotEqual(t, x.ep.sock.sec.out.key, x.ep.bulk.lanes[0].sec.out.key, "and each connection")
+				require.NotEqual(t, x.ep.sock.sec.out.key, x.ep.lanes.all[0].sec.out.key, "and each connection")
 				require.Equal(t, x.ep.sock.sec.out.key, y.ep.sock.sec.in.key)
 			}
 		}
@@ -232,7 +232,7 @@ func TestRelayThatChanges(t *testing.T) {
 				require.ErrorIs(t, b.ep.Err(), ErrForged)
 				require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteInvalid)
 				// A prefix of what was sent is there, and nothing else.
-				n := int(b.ep.exec)
+				n := int(b.ep.out.acks.executed)
 				require.Equal(t, a.reg.Bytes()[:8*n], b.reg.Bytes()[:8*n])
 				require.Equal(t, make([]byte, 4096-8*n), b.reg.Bytes()[8*n:])
 				until(t, "down", func() bool { return a.ep.state.Load() == epDown }, a)

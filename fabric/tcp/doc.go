@@ -46,22 +46,31 @@
 //
 // # Files
 //
-//	frame.go       header of every frame; hello.go, address.go: set-up formats
-//	config.go      Config; crypt.go: how connections are protected; record.go: by records
-//	link.go        link: opening, closing, regions in region.go
+//	endpoint.go    one connection: its life; progress.go: a visit of it; connect.go: its beginning
+//	requester.go   requests of this side: requester_send.go frames them, requester_reply.go
+//	               matches what answers them; pieces.go: the memory that they name
+//	responder.go   requests of the peer: checked, carried out; responder_reply.go: answered
+//	receiver.go    takes the incoming stream apart for these two
+//	lane.go        connections for payload: lane_send.go, lane_receive.go; lane_chunk.go: how
+//	               much a send hands over
+//	outgoing.go, incoming.go  the byte streams of the first connection
+//	completions.go what Poll is to deliver
+//	failure.go     what takes an endpoint down
+//	socket.go      a connection; record.go: protected by records; sockopt*.go: its options
+//	frame.go       header of every frame; hello.go, address.go, crypt.go: formats and keys of
+//	               set-up; class.go: classes of peers
+//	link.go        link: opening, closing; region.go: memory that peers may
+//	               access; memory.go: their accesses
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
-//	watch.go       which sockets the system watches for us, and when not
-//	accept.go      listener, strangers; shortage.go: of descriptors; connect.go: Endpoint.Connect
-//	endpoint.go    one connection: life, failure; requester.go: its work requests
-//	lane.go        connections for payload: lane_connect.go, lane_send.go, lane_receive.go
-//	outgoing.go, receiver.go  the two byte streams; responder.go: what peers ask of this side
+//	accept.go      listener, strangers; connector.go: connections made or awaited
+//	config.go      Config
 //	poller_*.go    which sockets are ready: epoll, kqueue
-//	class.go       classes of peers
 //	silence_*.go   hosts that acknowledge nothing
-//	sockopt*.go    options of a connection, congestion control, round trip
-//	lane_chunk.go  how much a send hands over
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
-//	mem_unsafe.go  memory by address
+//
+// Uses run downward: endpoint; receiver and lane receiver; requester and responder;
+// streams, lanes and completions; socket; frames. What takes an endpoint down is
+// returned upward, as a failure.
 //
 // Linux is what it is made for and tested on. macOS and FreeBSD have the same
 // code above kqueue and the portable calls of package unix, which allocate; the

@@ -4,8 +4,6 @@ package tcp
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,59 +27,35 @@ const (
 	epClosed
 )
 
-const (
-	// maxDepth bounds EndpointOptions.Depth.
-	maxDepth = 1 << 16
+var errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
 
-	// maxNotes is how many notifications wait for delivery before the endpoint
-	// stops reading its socket, which stops the peer in the end.
-	maxNotes = 256
-)
-
-var (
-	errLocal      = fmt.Errorf("tcp: post: %w", fabric.ErrLocalProtection)
-	errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
-)
-
-// endpoint implements fabric.Endpoint: one socket, two byte streams. Everything
-// is the owner's except what mu guards.
+// endpoint implements fabric.Endpoint: the requests of this side (requester), those of
+// the peer (responder), and the streams on which both travel. It begins and ends the
+// connection and calls the others. Everything is the owner's except what mu guards.
 type endpoint struct {
 	l     *link
 	id    uint32
 	state atomic.Uint32
-	sock  socket // the first connection, which stands for the endpoint
 	path  path
-	chunk int // the most that one send hands over
 
-	rx    rx
-	bulk  bulk
-	tx    tx
-	sq    sendq
-	rq    replyq
-	comps softlink.CompQ
-	notes int // notifications in comps
+	req   requester
+	resp  responder
+	out   outgoing
+	in    receiver
+	sock  socket // the first connection, which stands for the endpoint
+	lanes lanes
+	bulk  laneReceiver
+	comps completions
+	turn  bool // the last frame was a reply
 
-	exec     uint32 // requests of the peer executed
-	ackCount uint32 // those among them that want an acknowledgement, since the last
-	ackAge   uint8  // visits since the first of them
-	ackWant  bool
-	ackNow   bool
-
-	refused  bool // a request of the peer was refused: execute no more
 	draining bool // down, discarding what comes until the peer hangs up
 	drainEnd time.Time
 
 	adopted    bool
 	inDeferred bool
-	inReady    bool
-	seat       seat
-	next       *endpoint // in readyList
 
-	token       token
-	nonce       uint64
-	peerTimeout time.Duration
-	incoming    chan incoming
-	mem         []byte
+	connector
+	mem []byte
 
 	mu     sync.Mutex         // held while sockets are published and closed
 	cancel context.CancelFunc // of Connect
@@ -99,23 +73,21 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	if depth < 0 || depth > maxDepth {
 		return nil, fmt.Errorf("tcp: new endpoint: depth %d, allowed 1 to %d", o.Depth, maxDepth)
 	}
-	e := &endpoint{l: l, id: o.ID, sock: socket{fd: -1}, chunk: maxAccess, peerTimeout: o.PeerTimeout, incoming: make(chan incoming, 1+maxLanes)}
-	if e.peerTimeout <= 0 {
-		e.peerTimeout = fabric.DefaultPeerTimeout
-	}
-	var r [tokenSize + 8]byte
-	_, _ = rand.Read(r[:]) // never fails
-	copy(e.token[:], r[:])
-	e.nonce = binary.LittleEndian.Uint64(r[tokenSize:])
 	mem, err := offheap.Alloc(rxSize+stageSize+pow2(depth)*maxInline, offheap.Staging)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: new endpoint: %w", err)
 	}
-	e.mem = mem
-	e.rx.buf, mem = mem[:rxSize:rxSize], mem[rxSize:]
-	e.tx.stage, mem = mem[:stageSize:stageSize], mem[stageSize:]
-	e.sq.init(depth, mem)
-	e.comps.Reserve(depth + maxNotes + 1)
+	e := &endpoint{l: l, id: o.ID, mem: mem, sock: socket{fd: -1}, connector: newConnector(l, o.PeerTimeout)}
+	e.comps.init(o.ID, depth, &l.ready)
+	e.lanes = lanes{mem: &l.memory, own: &e.req.pieces}
+	e.out = outgoing{mem: &l.memory, own: &e.req.pieces, sock: &e.sock, chunk: maxAccess}
+	e.req = requester{mem: &l.memory, in: &e.in.incoming, out: &e.out, lanes: &e.lanes, comps: &e.comps}
+	e.resp = responder{mem: &l.memory, in: &e.in.incoming, out: &e.out, lanes: &e.lanes, comps: &e.comps}
+	e.in = receiver{req: &e.req, resp: &e.resp, comps: &e.comps, incoming: incoming{sock: &e.sock}}
+	e.bulk = laneReceiver{lanes: &e.lanes, in: &e.in.incoming, req: &e.req, resp: &e.resp}
+	e.in.buf, mem = mem[:rxSize:rxSize], mem[rxSize:]
+	e.out.stage, mem = mem[:stageSize:stageSize], mem[stageSize:]
+	e.req.init(depth, mem)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed.Load() {
@@ -126,7 +98,8 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	return e, nil
 }
 
-// Post implements fabric.Endpoint. Class: short.
+// Post implements fabric.Endpoint.
+// Hot path.
 func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 	if s := e.state.Load(); s != epUp {
 		return 0, postErr(s)
@@ -141,31 +114,27 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 	i, bad := 0, false
 	for i < len(wrs) {
 		w := &wrs[i]
-		if why := softlink.CheckShape(w, &linkCaps); why != "" {
+		why := softlink.CheckShape(w, &linkCaps)
+		if why == "" && len(w.Local) > maxPieces {
+			why = "more than 2^20 local pieces"
+		}
+		if why != "" {
 			err = &fabric.WRError{Index: i, Op: w.Op, Reason: why}
 			break
 		}
-		if len(w.Local) > maxPieces {
-			err = &fabric.WRError{Index: i, Op: w.Op, Reason: "more than 2^20 local pieces"}
+		s := e.req.take(w)
+		if s == nil {
 			break
 		}
-		if !e.take(w, uint32(w.Len())) {
-			if q := &e.sq; !q.pinged {
-				q.pinged, q.ping = true, true
-			}
-			break
-		}
-		bad = bad || e.sq.slot(e.sq.tail-1).status != fabric.StatusOK
+		bad = bad || s.status != fabric.StatusOK
 		i++
 	}
 	if !e.sock.blocked {
 		e.pump()
 	}
-	if e.bulk.head != e.bulk.tail {
-		e.pumpLanes()
-	}
+	e.pumpLanes()
 	if bad {
-		e.retire()
+		e.failed(e.req.retire())
 	}
 	if len(e.l.active) > e.l.direct {
 		e.deferRest()
@@ -183,72 +152,16 @@ func postErr(state uint32) error {
 	return fabric.ErrNotConnected
 }
 
-// progress serves one endpoint: what came in, what can go out. Class: short.
-func (e *endpoint) progress() {
-	if e.draining {
-		e.drain()
-		return
+// failed takes the endpoint down if there is a failure. It reports whether the
+// endpoint is without a socket then.
+// Setup path.
+func (e *endpoint) failed(f *failure) bool {
+	if f != nil && e.goDown(f.cause) {
+		e.req.flush(f.status)
+		e.comps.down(f.status)
+		e.hangUp()
 	}
-	empty := e.receive()
-	if !e.sock.open() {
-		return
-	}
-	if e.ackWant {
-		// Most acknowledgements ride on the answer that the application is about
-		// to give; one that found nothing to ride on for a poll goes alone.
-		if e.ackAge++; e.ackAge > ackVisits || e.ackCount >= ackBatch {
-			e.ackNow = true
-		}
-	}
-	if e.bulk.expect != 0 {
-		e.recvLanes()
-		if e.rx.held && !e.bulk.on && e.sock.open() {
-			empty = e.receive()
-		}
-		if !e.sock.open() {
-			return
-		}
-	}
-	if e.canSend() {
-		e.pump()
-	}
-	if e.bulk.head != e.bulk.tail {
-		e.pumpLanes()
-	}
-	if e.bulk.err != nil && empty {
-		if e.laneOver(); !e.sock.open() {
-			return
-		}
-	}
-	if e.tx.dead && empty {
-		// The peer's last words have been read by now.
-		e.fail(fabric.StatusPeerGone, e.tx.err)
-		return
-	}
-	if e.refused && e.tx.idle() && e.rq.empty() {
-		e.endRefusal()
-	}
-}
-
-const (
-	// ackVisits is how many visits an acknowledgement is held back for: one, in
-	// which the application gets to see the data and may answer.
-	ackVisits = 1
-
-	// ackBatch acknowledges at the latest after so many requests that want it, a
-	// small part of the usual depth, so that the sender's queue keeps moving.
-	ackBatch = 32
-)
-
-// fail takes the endpoint down: the oldest request outstanding ends with st, the
-// rest are flushed. Class: setup.
-func (e *endpoint) fail(st fabric.Status, cause error) {
-	if !e.goDown(cause) {
-		return
-	}
-	e.flush(st)
-	e.push(fabric.Completion{EP: e.id, Op: fabric.OpDown, Status: st})
-	e.hangUp()
+	return !e.sock.open()
 }
 
 func (e *endpoint) goDown(cause error) bool {
@@ -278,11 +191,11 @@ func (r *refusedError) Unwrap() error { return r.status.Err() }
 // the socket stays open and is emptied until the peer has hung up, because
 // closing it with data unread would destroy the refusal.
 func (e *endpoint) endRefusal() {
-	if !e.goDown(&refusedError{e.rq.status}) {
+	if !e.goDown(&refusedError{e.resp.status}) {
 		return
 	}
-	e.flush(fabric.StatusFlushed)
-	e.push(fabric.Completion{EP: e.id, Op: fabric.OpDown, Status: e.rq.status})
+	e.req.flush(fabric.StatusFlushed)
+	e.comps.down(e.resp.status)
 	if unix.Shutdown(e.sock.fd, unix.SHUT_WR) != nil {
 		e.hangUp()
 		return
@@ -294,7 +207,7 @@ func (e *endpoint) endRefusal() {
 // drain discards what the peer still sends.
 func (e *endpoint) drain() {
 	for range rxBudget {
-		n, errno := recvBytes(e.sock.fd, fabric.Addr(e.rx.buf), len(e.rx.buf))
+		n, errno := recvBytes(e.sock.fd, fabric.Addr(e.in.buf), len(e.in.buf))
 		if errno == unix.EAGAIN || errno == unix.EINTR {
 			if time.Now().Before(e.drainEnd) {
 				return
@@ -316,7 +229,7 @@ func (e *endpoint) hangUp() {
 	e.l.forget(e)
 	e.mu.Lock()
 	e.sock.close()
-	e.bulk.close()
+	e.lanes.close()
 	e.draining = false
 	e.mu.Unlock()
 	if e.state.Load() == epClosed {
@@ -330,7 +243,7 @@ func (e *endpoint) release() {
 		return
 	}
 	_ = offheap.Free(e.mem, offheap.Staging)
-	e.mem, e.rx.buf, e.tx.stage, e.sq.inline = nil, nil, nil, nil
+	e.mem, e.in.buf, e.out.stage, e.req.inline = nil, nil, nil, nil
 	e.l.mu.Lock()
 	delete(e.l.all, e)
 	delete(e.l.byNonce, e.nonce)
@@ -368,12 +281,12 @@ func (e *endpoint) Close() error {
 	e.l.mu.Lock()
 	delete(e.l.byNonce, e.nonce)
 	e.l.mu.Unlock()
-	e.dropOffers()
+	e.dropParked()
 	if was == epUp {
-		e.refused = true // begin no request of ours
-		e.ackNow = e.ackWant
+		e.resp.refused = true // begin no request of ours
+		e.out.acks.now = e.out.acks.want
 		e.pump()
-		e.flush(fabric.StatusFlushed)
+		e.req.flush(fabric.StatusFlushed)
 	}
 	if !e.draining {
 		e.hangUp()

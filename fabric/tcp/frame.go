@@ -82,7 +82,8 @@ var (
 	errBadStatus   = errors.New("status not allowed for the frame type")
 )
 
-// put writes the header to b, which has at least headerSize bytes. Class: short.
+// put writes the header to b, which has at least headerSize bytes.
+// Hot path.
 func (h *header) put(b []byte) {
 	_ = b[headerSize-1]
 	b[0], b[1], b[2], b[3] = byte(h.op), h.flags, byte(h.status), 0
@@ -110,7 +111,8 @@ func (h *header) size() uint64 {
 }
 
 // parse reads a header from the front of b and checks all that can be checked
-// without knowing the connection. Class: short.
+// without knowing the connection.
+// Hot path.
 func (h *header) parse(b []byte) error {
 	if len(b) < headerSize {
 		return errShortHeader

@@ -33,8 +33,6 @@ const (
 	proofSize     = sha256.Size
 	answerFields  = 8
 	answerSize    = answerFields + sha256.Size
-	wireVersion   = 3
-	tokenSize     = 16
 )
 
 // Keys have one purpose each: what is authenticated begins with it.
@@ -51,8 +49,6 @@ var (
 	errVersion  = errors.New("peer speaks another version of the protocol")
 	errStranger = errors.New("who answered is not the peer")
 )
-
-type token [tokenSize]byte
 
 type hello struct {
 	to, from  uint64

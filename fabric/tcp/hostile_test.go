@@ -38,7 +38,7 @@ func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Durat
 	require.NoError(tb, err)
 	s := &stage{host: &host{tb: tb, l: l, ep: ep.(*endpoint)}, peer: os.NewFile(uintptr(fds[1]), "peer")}
 	s.ep.mu.Lock()
-	s.ep.publish(socket{fd: fds[0], io: &l.io}, peerReads)
+	s.ep.publish(socket{fd: fds[0], sys: &l.shared}, peerReads)
 	s.ep.mu.Unlock()
 	tb.Cleanup(func() {
 		_ = s.peer.Close()
@@ -227,10 +227,10 @@ func TestLongestWriteIsCounted(t *testing.T) {
 	const part = 3 * rxSize / 2
 	s.say(append((&header{op: opWrite, n: maxMessage, rkey: 1, addr: 1}).append(nil), make([]byte, part)...))
 	s.poll()
-	require.True(t, s.ep.refused)
-	require.Equal(t, rxSkip, s.ep.rx.st)
-	require.Equal(t, uint64(maxMessage-part), uint64(s.ep.rx.left))
-	require.Equal(t, s.ep.rx.w, s.ep.rx.r, "all of it is consumed")
+	require.True(t, s.ep.resp.refused)
+	require.Equal(t, rxSkip, s.ep.in.st)
+	require.Equal(t, uint64(maxMessage-part), uint64(s.ep.in.left))
+	require.Equal(t, s.ep.in.w, s.ep.in.r, "all of it is consumed")
 	s.wantDown(fabric.StatusRemoteAccess)
 }
 
@@ -261,7 +261,7 @@ func TestRegionClosedUnderAWrite(t *testing.T) {
 		for range 50 {
 			s.poll()
 		}
-		require.EqualValues(t, part, size-s.ep.rx.left)
+		require.EqualValues(t, part, size-s.ep.in.left)
 		require.NoError(t, reg.Close())
 		clear(mem)
 		go func() { _, _ = s.peer.Write(rest[part:]) }()
@@ -336,7 +336,7 @@ func TestRegionClosedUnderARead(t *testing.T) {
 		for range 50 {
 			s.poll()
 		}
-		require.Equal(t, uint32(2), s.ep.exec)
+		require.Equal(t, uint32(2), s.ep.out.acks.executed)
 		require.NoError(t, reg.Close())
 		s.wantDown(fabric.StatusPeerGone)
 	}
@@ -344,9 +344,9 @@ func TestRegionClosedUnderARead(t *testing.T) {
 	reg, err := l.Alloc(4096, fabric.AccessAll)
 	require.NoError(t, err)
 	s.poll()
-	s.ep.rq.push(reply{kind: replyRead, n: 4096, rkey: reg.LKey(), val: reg.Addr()})
-	s.ep.rq.push(reply{kind: replyRead, seq: 1, n: 10, rkey: reg.LKey(), val: reg.Addr()})
-	s.ep.exec = 2
+	s.ep.resp.replies.push(reply{kind: replyRead, n: 4096, rkey: reg.LKey(), val: reg.Addr()})
+	s.ep.resp.replies.push(reply{kind: replyRead, seq: 1, n: 10, rkey: reg.LKey(), val: reg.Addr()})
+	s.ep.out.acks.executed = 2
 	require.NoError(t, reg.Close())
 	h, _ := s.hear()
 	require.Equal(t, header{op: opNak, status: fabric.StatusRemoteAccess, ack: 2}, h)
@@ -365,7 +365,7 @@ func TestNotificationsAreBounded(t *testing.T) {
 	var one [1]fabric.Completion
 	seen := uint32(0)
 	until(t, "all notifications", func() bool {
-		require.LessOrEqual(t, s.ep.notes, maxNotes)
+		require.LessOrEqual(t, s.ep.comps.notes, maxNotes)
 		for range 3 {
 			s.ep.progress() // more comes in than goes out
 		}

@@ -16,11 +16,11 @@ import (
 // A large write, and the answer to a large read, is announced on the endpoint's
 // first connection by its header alone. Its payload comes on the lanes, in frames
 // of op opBulk, in any order and on any of them, received straight into its place.
-// A lane is looked at only while something announced has not come, so idle
-// lanes cost nothing.
+// A lane is polled only while something announced has not come, so idle lanes cost
+// nothing.
 //
 // The order of requests is that of the first connection: requests behind a
-// write whose payload is on its way wait there, at the target (rx.held); answers,
+// write whose payload is on its way wait there, at the target (incoming.held); answers,
 // acknowledgements and refusals do not. Answers to reads have no order with
 // requests, so nothing waits for them.
 
@@ -61,21 +61,21 @@ type transfer struct {
 	given  uint32 // of those, given to lanes
 	unsent uint32 // of all, not taken by a socket yet
 	seq    uint32
-	sge    uint32 // of a write: piece and place in it where the next frame begins
+	piece  uint32 // of a write: piece and place in it where the next frame begins
 	off    uint32
 	rkey   uint32 // of an answer
 	reply  bool
 }
 
-// frame is a piece of a transfer on its way through a lane.
-type frame struct {
-	addr uint64 // of an answer, where the next byte is
-	left uint32 // bytes
-	of   uint32 // number of the transfer
-	sge  uint32 // of a write: where the next byte is
-	off  uint32
-	at   int // bytes of hdr that are sent
-	hdr  [headerSize]byte
+// laneFrame is a part of a transfer on its way through a lane.
+type laneFrame struct {
+	addr  uint64 // of an answer, where the next byte is
+	left  uint32 // bytes
+	of    uint32 // number of the transfer
+	piece uint32 // of a write: where the next byte is
+	off   uint32
+	at    int // bytes of hdr that are sent
+	hdr   [headerSize]byte
 }
 
 // lane is one connection.
@@ -84,7 +84,7 @@ type lane struct {
 	stalled bool // in holds a frame that nothing announced yet
 
 	// Frames being sent, the oldest at head: as many as one send takes.
-	frames     [maxFrames]frame
+	frames     [maxFrames]laneFrame
 	head, tail uint32
 
 	// The frame being received: its header, as far as it has come, and the bytes
@@ -95,87 +95,96 @@ type lane struct {
 	inLeft uint32
 }
 
-// bulk is an endpoint's lanes.
-type bulk struct {
-	lanes []lane
-	min   uint32 // payload of that size goes by them
-	tune  tuner
+// lanes is an endpoint's lanes, and the payload that they are to send.
+type lanes struct {
+	mem  *memory
+	own  *pieces // of this side's requests
+	all  []lane
+	min  uint32 // payload of that size goes by them
+	mss  int    // of the path
+	tune tuner
 
 	out        []transfer // maxTransfers
 	head, tail uint32
 
-	expect int // announced by the peer, and incomplete
-	reads  int // answers among them
+	expected int // announced by the peer, and incomplete
 
 	// again: something was announced that a lane may hold already; no event says so.
 	again bool
-
-	// The peer's write that is coming, if on.
-	on   bool
-	h    header
-	left uint32
-	word [8]byte // its last word, if that is to be stored at once
-	last uint32  // 8 in that case, else 0
 
 	err   error // a lane is dead
 	since time.Time
 }
 
-// takes reports whether payload of n bytes goes by a lane.
-func (b *bulk) takes(n uint32) bool { return len(b.lanes) != 0 && n >= b.min }
-
-// takesSlot reports whether the payload of a write does. Inline payload is in no
-// pieces, and small.
-func (b *bulk) takesSlot(s *slot) bool { return b.takes(s.n) && s.flags&fabric.FlagInline == 0 }
-
-func (b *bulk) full() bool { return b.tail-b.head == maxTransfers }
-
-func (b *bulk) add(t transfer) {
-	t.unsent = t.n
-	b.out[b.tail%maxTransfers] = t
-	b.tail++
+// init gives the endpoint its lanes.
+func (b *lanes) init(socks []socket, atLeast, mss int) {
+	b.min, b.mss = uint32(min(uint64(atLeast), maxMessage)), mss
+	if len(socks) == 0 {
+		return
+	}
+	b.out = make([]transfer, maxTransfers)
+	b.all = make([]lane, len(socks))
+	for i, s := range socks {
+		b.all[i] = lane{socket: s}
+	}
 }
 
-// ackable reports whether the peer can have executed all requests before seq: not
-// while payload of one of them is here.
-func (b *bulk) ackable(seq uint32) bool {
-	for i := b.head; i != b.tail; i++ {
-		if t := &b.out[i%maxTransfers]; !t.reply && t.unsent != 0 {
-			return int32(seq-t.seq) <= 0
+// close closes the lanes.
+func (b *lanes) close() {
+	for i := range b.all {
+		b.all[i].close()
+	}
+	*b = lanes{}
+}
+
+func (b *lanes) none() bool { return len(b.all) == 0 }
+
+// takes reports whether payload of n bytes goes by a lane.
+func (b *lanes) takes(n uint32) bool { return len(b.all) != 0 && n >= b.min }
+
+// announced notes that payload may come now.
+func (b *lanes) announced() {
+	b.expected++
+	for i := range b.all {
+		ln := &b.all[i]
+		b.again = b.again || ln.stalled || ln.more()
+		ln.stalled = false
+	}
+}
+
+// arrived notes that all of what was announced once has come, or is not wanted.
+func (b *lanes) arrived() { b.expected-- }
+
+// stuck reports that every lane holds payload that is not announced. On one lane
+// payload comes in the order of the announcements, so while a write is incomplete, and
+// the first connection waits for it, its payload cannot be behind all of that.
+func (b *lanes) stuck() bool {
+	for i := range b.all {
+		if !b.all[i].stalled {
+			return false
 		}
 	}
 	return true
 }
 
-// canSend reports whether a lane may have something to do.
-func (b *bulk) canSend() bool {
-	if b.head == b.tail || b.err != nil {
-		return false
-	}
-	for i := range b.lanes {
-		if ln := &b.lanes[i]; !ln.blocked && (ln.head != ln.tail || b.next() != nil) {
-			return true
+// watch has the poller report what the lanes are waiting for. They are in it
+// only while that is anything.
+func (b *lanes) watch() {
+	for i := range b.all {
+		ln := &b.all[i]
+		if err := ln.watch(b.wanted(ln)); err != nil {
+			b.fail(ln, err)
+			return
 		}
 	}
-	return false
-}
-
-// next is the transfer of which something is still to be given to a lane.
-func (b *bulk) next() *transfer {
-	for i := b.head; i != b.tail; i++ {
-		if t := &b.out[i%maxTransfers]; t.given < t.n {
-			return t
-		}
-	}
-	return nil
 }
 
 // wanted is what the lane is watched for.
-func (b *bulk) wanted(ln *lane) (w watch) {
+func (b *lanes) wanted(ln *lane) (w watch) {
 	if b.err != nil {
 		return 0
 	}
-	if b.expect != 0 && !ln.stalled {
+	if b.expected != 0 && !ln.stalled {
 		w |= watchIn
 	}
 	if ln.blocked {
@@ -184,32 +193,31 @@ func (b *bulk) wanted(ln *lane) (w watch) {
 	return w
 }
 
-// laneFailed notes the end of a lane. What the first connection says about it
+// unwatch takes them out of the poller until the next watch.
+func (b *lanes) unwatch() {
+	for i := range b.all {
+		_ = b.all[i].watch(0)
+	}
+}
+
+// fail notes the end of a lane. What the first connection says about it
 // counts, if it says so soon.
-func (e *endpoint) laneFailed(ln *lane, why error) {
-	b := &e.bulk
+func (b *lanes) fail(ln *lane, why error) {
 	if b.err != nil {
 		return
 	}
-	for i := range b.lanes {
-		if ln == &b.lanes[i] {
+	for i := range b.all {
+		if ln == &b.all[i] {
 			b.err, b.since = &LaneError{Lane: i + 1, Err: why}, time.Now()
 		}
 	}
-	e.unwatchLanes() // what they still say is of no interest
+	b.unwatch() // what they still say is of no interest
 }
 
-// laneOver takes the endpoint down for a dead lane. Class: setup.
-func (e *endpoint) laneOver() {
-	if time.Since(e.bulk.since) > laneGrace {
-		e.fail(fabric.StatusPeerGone, e.bulk.err)
+// lost is the failure of an endpoint with a dead lane, nil until it is time.
+func (b *lanes) lost() *failure {
+	if b.err == nil || time.Since(b.since) <= laneGrace {
+		return nil
 	}
-}
-
-// close closes the lanes.
-func (b *bulk) close() {
-	for i := range b.lanes {
-		b.lanes[i].close()
-	}
-	*b = bulk{}
+	return &failure{fabric.StatusPeerGone, b.err}
 }

@@ -16,7 +16,7 @@ func wholeSegments(n, mss int) int {
 
 // tuner finds out, by the first large transfers of an endpoint, how much a lane's
 // send should hand over: more per call costs less per byte, less per call lets
-// who waits on the first connection be served sooner. It tries the sizes in turns
+// waits on the first connection end sooner. It tries the sizes in turns
 // and settles on the one that takes the least time per byte, the smallest of equals.
 // A send's time is all that passes since the one before, so that what the owner of
 // the link does in between counts; waiting for room or for work does not, as the

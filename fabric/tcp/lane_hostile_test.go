@@ -23,10 +23,10 @@ func (s *stage) giveLanes(n int) []*os.File {
 		require.NoError(s.tb, err)
 		f := os.NewFile(uintptr(fds[1]), "lane")
 		s.tb.Cleanup(func() { _ = f.Close() })
-		ours, theirs = append(ours, socket{fd: fds[0], io: &s.l.io}), append(theirs, f)
+		ours, theirs = append(ours, socket{fd: fds[0], sys: &s.l.shared}), append(theirs, f)
 	}
 	s.ep.mu.Lock()
-	s.ep.bulk.init(ours, 1)
+	s.ep.lanes.init(ours, 1, 0)
 	s.ep.mu.Unlock()
 	return theirs
 }
@@ -67,7 +67,7 @@ func TestHostileLanes(t *testing.T) {
 			lanes := s.giveLanes(2)
 			k := s.reg.Key()
 			s.say((&header{op: opWrite, flags: wireLanes, n: 100, rkey: k.RKey, addr: k.Addr}).append(nil))
-			until(t, "announcement", func() bool { return s.ep.bulk.on }, s.host)
+			until(t, "announcement", func() bool { return s.ep.resp.laned.on }, s.host)
 			for i, b := range c.lane {
 				if b != nil {
 					tell(t, lanes[i], b)
@@ -85,12 +85,12 @@ func TestHostileLanes(t *testing.T) {
 				return
 			}
 			// A frame that is early waits; the lane behind it as well.
-			require.True(t, s.ep.bulk.lanes[0].stalled)
+			require.True(t, s.ep.lanes.all[0].stalled)
 			tell(t, lanes[1], bulk(header{n: 100}, 100))
-			until(t, "the write", func() bool { return s.ep.exec == 1 }, s.host)
+			until(t, "the write", func() bool { return s.ep.out.acks.executed == 1 }, s.host)
 			s.say((&header{op: opWrite, seq: 1, flags: wireLanes, n: 8, rkey: k.RKey, addr: k.Addr}).append(nil))
-			until(t, "the next", func() bool { return s.ep.exec == 2 }, s.host)
-			require.False(t, s.ep.bulk.lanes[0].stalled)
+			until(t, "the next", func() bool { return s.ep.out.acks.executed == 2 }, s.host)
+			require.False(t, s.ep.lanes.all[0].stalled)
 			require.NoError(t, s.mem.Check())
 		})
 	}
@@ -130,7 +130,7 @@ func TestRegionClosedUnderLargeWrite(t *testing.T) {
 	require.NoError(t, err)
 	s.say((&header{op: opWrite, flags: wireLanes, n: 4096, rkey: reg.Key().RKey, addr: reg.Addr()}).append(nil))
 	tell(t, lanes[0], append((&header{op: opBulk, n: 4096}).append(nil), 1, 2, 3, 4))
-	until(t, "its first bytes", func() bool { return s.ep.bulk.left == 4092 }, s.host)
+	until(t, "its first bytes", func() bool { return s.ep.resp.laned.left == 4092 }, s.host)
 	require.NoError(t, reg.Close())
 	tell(t, lanes[0], []byte{5, 6, 7, 8})
 	h, _ := s.hear()

@@ -3,290 +3,160 @@
 package tcp
 
 import (
-	"encoding/binary"
-	"errors"
-	"sync/atomic"
-
 	"github.com/seed33544411/rma/fabric"
 )
 
 // laneVisit is about how many bytes one visit receives from a lane before the
-// first connection is looked at again, and all that the owner of the link does
+// first connection is polled again, and all that the owner of the link does
 // between two polls: with 256 KiB streams of 1 MiB messages were a fifth slower.
 const laneVisit = maxAccess
 
-var (
-	errNoLanes   = errors.New("payload announced for connections that do not exist")
-	errBulkOrder = errors.New("payload not in the order of its announcements")
-	errBadBulk   = errors.New("payload that nothing announced")
-)
+// laneReceiver takes what comes on the lanes to its place: that of writes is the
+// responder's to name, that of answers the requester's.
+type laneReceiver struct {
+	lanes *lanes
+	in    *incoming
+	req   *requester
+	resp  *responder
+}
 
-// recvLanes takes what the lanes have. Class: bulk.
-func (e *endpoint) recvLanes() {
-	b := &e.bulk
+// receive takes what the lanes have.
+func (r *laneReceiver) receive() *failure {
+	b := r.lanes
 	b.again = false
-	for i := range b.lanes {
-		ln := &b.lanes[i]
-		for got := 0; got < laneVisit && b.expect != 0 && b.err == nil; {
-			n := e.recvLane(ln)
-			if n <= 0 {
+	for i := range b.all {
+		ln := &b.all[i]
+		for got := 0; got < laneVisit && b.expected != 0 && b.err == nil; {
+			n, f := r.receiveOn(ln)
+			if f != nil {
+				return f
+			}
+			if n == 0 {
 				break
 			}
 			got += n
 		}
-		if !e.sock.open() {
-			return
-		}
-		b.again = b.again || b.expect != 0 && !ln.stalled && ln.more()
+		b.again = b.again || b.expected != 0 && !ln.stalled && ln.more()
 	}
-	if e.rx.held && b.on && b.err == nil && b.stuck() {
-		e.malformed(errBulkOrder)
+	if r.in.held && r.resp.laned.on && b.err == nil && b.stuck() {
+		return malformed(errBulkOrder)
 	}
+	return nil
 }
 
-// stuck reports that every lane holds payload that is not announced. On one lane
-// payload comes in the order of the announcements, so while a write is incomplete, and
-// the first connection waits for it, its payload cannot be behind all of that.
-func (b *bulk) stuck() bool {
-	for i := range b.lanes {
-		if !b.lanes[i].stalled {
-			return false
-		}
-	}
-	return true
-}
-
-// recvLane makes one system call. It returns the bytes that it brought, 0 if
+// receiveOn makes one system call. It returns the bytes that it brought, 0 if
 // there is no more to be had now.
-func (e *endpoint) recvLane(ln *lane) int {
+func (r *laneReceiver) receiveOn(ln *lane) (int, *failure) {
 	if ln.inLeft == 0 {
-		return e.recvBulkHeader(ln)
+		return r.receiveHeader(ln)
 	}
-	l, b := e.l, &e.bulk
-	in := &ln.in
-	at := uint32(in.addr) + in.n - ln.inLeft // of the transfer, where the next byte goes
-	k, total := 0, 0
-	write := in.flags&wireReply == 0
+	h, v := &ln.in, &ln.sys.iov
+	at := uint32(h.addr) + h.n - ln.inLeft // of the transfer, where the next byte goes
+	visit := min(ln.inLeft, laneVisit)
+	var k, total int
+	write := h.flags&wireReply == 0
 	if write {
-		k, total = b.place(l.io.iov[:], at, ln.inLeft)
+		k, total = r.resp.laned.vec(v[:], at, visit)
 	} else {
-		s := e.sq.slot(in.seq)
-		sge, off := e.sq.forward(s.sge, 0, at)
-		for room := int(min(ln.inLeft, laneVisit)); room > 0 && k < maxIov-1; {
-			p := e.sq.piece(sge)
-			n := int(min(p.Len-off, uint32(room)))
-			l.io.iov[k] = iovec{uintptr(p.Addr + uint64(off)), uintptr(n)}
-			k++
-			total += n
-			room -= n
-			sge++
-			off = 0
-		}
+		k, total = r.req.laneVec(v[:maxIov-1], h.seq, at, visit)
 	}
 	want := total
 	if uint32(total) == ln.inLeft { // the next header may be there too
-		l.io.iov[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
+		v[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
 		k++
 		want += headerSize
 	}
-	var n int
-	var err error
+	if write && !r.resp.laneEnter() {
+		ln.stalled = true
+		return 0, nil
+	}
+	n, err := ln.recv(v[:k], want)
 	if write {
-		l.guard.enter()
-		if !l.keys.Allows(b.h.rkey, b.h.addr, uint64(b.h.n), fabric.AccessRemoteWrite) {
-			l.guard.exit()
-			b.on = false
-			b.expect--
-			e.refuse(b.h.seq, fabric.StatusRemoteAccess)
-			return 0
-		}
-		n, err = ln.recv(l.io.iov[:k], want)
-		l.guard.exit()
-	} else {
-		n, err = ln.recv(l.io.iov[:k], want)
+		r.resp.mem.guard.exit()
 	}
 	if n == 0 {
-		e.laneLost(ln, err)
-		return 0
+		return 0, r.nothing(ln, err)
 	}
-	got := min(n, total)
-	ln.inHave = n - got
-	ln.inLeft -= uint32(got)
+	got := uint32(min(n, total))
+	ln.inHave = n - int(got)
+	ln.inLeft -= got
 	if write {
-		if b.left -= uint32(got); b.left == 0 {
-			e.bulkWritten()
-		}
-	} else if s := e.sq.slot(in.seq); s.left == uint32(got) {
-		s.left, s.laned = 0, false
-		b.expect--
-		b.reads--
-		s.done = true
-		if !e.retire() {
-			return 0
-		}
-	} else {
-		s.left -= uint32(got)
+		r.resp.laneGot(got)
+	} else if f := r.req.laneGot(h.seq, got); f != nil {
+		return 0, f
 	}
-	if ln.inLeft == 0 && ln.inHave == headerSize && !e.beginBulk(ln) {
-		return 0
+	if ln.inLeft == 0 && ln.inHave == headerSize {
+		if ok, f := r.begin(ln); !ok {
+			return 0, f
+		}
 	}
-	return n
+	return n, nil
 }
 
-// laneLost judges a receive from a lane that brought nothing: err is nil where that is
+// nothing judges a receive from a lane that brought nothing: err is nil where that is
 // all for now.
-func (e *endpoint) laneLost(ln *lane, err error) {
+func (r *laneReceiver) nothing(ln *lane, err error) *failure {
 	switch err {
 	case nil:
 	case errForged:
-		e.fail(fabric.StatusRemoteInvalid, errForged)
+		return lost(err)
 	default:
-		e.laneFailed(ln, err)
+		r.lanes.fail(ln, err)
 	}
+	return nil
 }
 
-// recvBulkHeader receives the header of a frame, or looks again at one that came
+// receiveHeader receives the header of a frame, or tries again one that came
 // before its announcement.
-func (e *endpoint) recvBulkHeader(ln *lane) int {
+func (r *laneReceiver) receiveHeader(ln *lane) (int, *failure) {
 	if ln.inHave < headerSize {
-		rest := ln.inBuf[ln.inHave:]
-		e.l.io.iov[0] = iovec{uintptr(fabric.Addr(rest)), uintptr(len(rest))}
-		n, err := ln.recv(e.l.io.iov[:1], len(rest))
+		rest, v := ln.inBuf[ln.inHave:], &ln.sys.iov
+		v[0] = iovec{uintptr(fabric.Addr(rest)), uintptr(len(rest))}
+		n, err := ln.recv(v[:1], len(rest))
 		if n == 0 {
-			e.laneLost(ln, err)
-			return 0
+			return 0, r.nothing(ln, err)
 		}
 		if ln.inHave += n; ln.inHave < headerSize {
-			return n
+			return n, nil
 		}
 	}
-	if !e.beginBulk(ln) {
-		return 0
+	if ok, f := r.begin(ln); !ok {
+		return 0, f
 	}
-	return headerSize
+	return headerSize, nil
 }
 
-// beginBulk acts on the header of a frame. It reports false if the lane cannot
-// go on now.
-func (e *endpoint) beginBulk(ln *lane) bool {
-	b, h := &e.bulk, &ln.in
+// begin acts on the header of a frame. It reports false if the lane cannot go on now.
+func (r *laneReceiver) begin(ln *lane) (bool, *failure) {
+	h := &ln.in
 	if err := h.parse(ln.inBuf[:]); err != nil {
-		return e.malformed(err)
+		return false, malformed(err)
 	}
 	if h.op != opBulk {
-		return e.malformed(errBadBulk)
+		return false, malformed(errBadBulk)
 	}
 	var size, left uint32
+	var wait bool
+	var f *failure
 	if h.flags&wireReply != 0 {
-		q := &e.sq
-		s := q.slot(h.seq)
-		if h.seq-q.head >= q.sent-q.head || s.op != fabric.OpRead || s.done {
-			return e.malformed(errBadBulk)
-		}
-		if ln.stalled = !s.laned; ln.stalled {
-			return false
-		}
-		size, left = s.n, s.left
+		size, left, wait, f = r.req.laneFrame(h.seq)
 	} else {
-		if ahead := int32(h.seq - e.exec); ahead < 0 || ahead > maxDepth {
-			return e.malformed(errBadBulk)
-		}
-		if ln.stalled = !b.on || b.h.seq != h.seq; ln.stalled {
-			return false
-		}
-		size, left = b.h.n, b.left
+		size, left, wait, f = r.resp.laneFrame(h.seq)
 	}
-	for i := range b.lanes { // what others are bringing is not there twice
-		if o := &b.lanes[i]; o != ln && o.inLeft != 0 && o.in.seq == h.seq && o.in.flags == h.flags {
+	if f != nil {
+		return false, f
+	}
+	if ln.stalled = wait; wait {
+		return false, nil
+	}
+	for i := range r.lanes.all { // what others are bringing is not there twice
+		if o := &r.lanes.all[i]; o != ln && o.inLeft != 0 && o.in.seq == h.seq && o.in.flags == h.flags {
 			left -= min(left, o.inLeft)
 		}
 	}
 	if h.addr > uint64(size) || uint64(h.n) > uint64(size)-h.addr || h.n > left {
-		return e.malformed(errBadBulk)
+		return false, malformed(errBadBulk)
 	}
 	ln.inHave, ln.inLeft = 0, h.n
-	return true
-}
-
-// announced notes that payload may come now.
-func (b *bulk) announced() {
-	b.expect++
-	for i := range b.lanes {
-		ln := &b.lanes[i]
-		b.again = b.again || ln.stalled || ln.more()
-		ln.stalled = false
-	}
-}
-
-// expectWrite begins a write of the peer whose payload comes by the lanes. It
-// reports false if the endpoint went down.
-func (e *endpoint) expectWrite(h *header) bool {
-	b := &e.bulk
-	if len(b.lanes) == 0 {
-		return e.malformed(errNoLanes)
-	}
-	if !e.l.keys.Allows(h.rkey, h.addr, uint64(h.n), fabric.AccessRemoteWrite) {
-		e.refuse(h.seq, fabric.StatusRemoteAccess)
-		return true
-	}
-	b.on, b.h, b.left, b.last = true, *h, h.n, 0
-	b.announced()
-	if (h.addr+uint64(h.n))&7 == 0 && h.n >= 8 {
-		b.last = 8
-	}
-	return true
-}
-
-// expectReply begins an answer whose payload comes by the lanes.
-func (e *endpoint) expectReply(s *slot) bool {
-	b := &e.bulk
-	if len(b.lanes) == 0 {
-		return e.malformed(errNoLanes)
-	}
-	s.laned, s.left = true, s.n
-	b.announced()
-	b.reads++
-	e.sq.rdHead++
-	return true
-}
-
-// place fills v with where bytes at to at+n of the peer's write go: into the
-// region, but for its last word.
-func (b *bulk) place(v []iovec, at, n uint32) (k, total int) {
-	n = min(n, laneVisit)
-	if body := b.h.n - b.last; at < body {
-		m := min(n, body-at)
-		v[0] = iovec{uintptr(b.h.addr + uint64(at)), uintptr(m)}
-		k, total = 1, int(m)
-		at += m
-		n -= m
-	}
-	if n > 0 { // only the last word is left
-		w := b.word[at-(b.h.n-b.last):]
-		v[k] = iovec{uintptr(fabric.Addr(w)), uintptr(n)}
-		k++
-		total += int(n)
-	}
-	return k, total
-}
-
-// bulkWritten ends the peer's write: its last word is stored, and requests behind
-// it go on.
-func (e *endpoint) bulkWritten() {
-	b, l := &e.bulk, e.l
-	b.on = false
-	b.expect--
-	if b.last != 0 {
-		l.guard.enter()
-		ok := l.keys.Allows(b.h.rkey, b.h.addr, uint64(b.h.n), fabric.AccessRemoteWrite)
-		if ok {
-			atomic.StoreUint64(word(b.h.addr+uint64(b.h.n)-8), binary.NativeEndian.Uint64(b.word[:]))
-		}
-		l.guard.exit()
-		if !ok {
-			e.refuse(b.h.seq, fabric.StatusRemoteAccess)
-			return
-		}
-	}
-	e.wrote(&b.h)
+	return true, nil
 }

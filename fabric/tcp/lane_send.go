@@ -7,45 +7,90 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// pumpLanes gives every lane one send's worth, so that who waits on the first
-// connection is served in between. Class: bulk.
-func (e *endpoint) pumpLanes() {
-	b := &e.bulk
-	for i := range b.lanes {
-		if b.err != nil || e.tx.dead {
-			return
+// idle reports that no payload waits to be sent.
+func (b *lanes) idle() bool { return b.head == b.tail }
+
+func (b *lanes) full() bool { return b.tail-b.head == maxTransfers }
+
+func (b *lanes) transfer(i uint32) *transfer { return &b.out[i%maxTransfers] }
+
+func (b *lanes) add(t transfer) {
+	t.unsent = t.n
+	*b.transfer(b.tail) = t
+	b.tail++
+}
+
+// ackable reports whether the peer can have executed all requests before seq: not
+// while payload of one of them is here.
+func (b *lanes) ackable(seq uint32) bool {
+	for i := b.head; i != b.tail; i++ {
+		if t := b.transfer(i); !t.reply && t.unsent != 0 {
+			return int32(seq-t.seq) <= 0
 		}
-		ln := &b.lanes[i]
-		chunk := b.tune.size(e.path.mss)
+	}
+	return true
+}
+
+// canSend reports whether a lane may have something to do.
+func (b *lanes) canSend() bool {
+	if b.idle() || b.err != nil {
+		return false
+	}
+	for i := range b.all {
+		if ln := &b.all[i]; !ln.blocked && (ln.head != ln.tail || b.next() != b.tail) {
+			return true
+		}
+	}
+	return false
+}
+
+// next is the transfer of which something is still to be given to a lane.
+func (b *lanes) next() uint32 {
+	i := b.head
+	for i != b.tail && b.transfer(i).given == b.transfer(i).n {
+		i++
+	}
+	return i
+}
+
+// send gives every lane one send's worth, so that the first connection is served in
+// between. An error means that an announced answer cannot be given any more.
+func (b *lanes) send() error {
+	for i := range b.all {
+		if b.err != nil {
+			return nil
+		}
+		ln := &b.all[i]
+		chunk := b.tune.size(b.mss)
 		loaded := uint64(0)
 		for j := ln.head; j != ln.tail; j++ {
 			loaded += uint64(ln.frames[j%maxFrames].left)
 		}
 		for loaded < uint64(chunk) && ln.tail-ln.head < maxFrames {
-			n := b.load(ln, &e.sq)
+			n := b.load(ln)
 			if n == 0 {
 				break
 			}
 			loaded += uint64(n)
 		}
 		if ln.head != ln.tail {
-			e.laneSend(ln, chunk)
+			if err := b.sendOn(ln, chunk); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // load gives the lane a frame and returns its payload's bytes, 0 if there is none.
-func (b *bulk) load(ln *lane, q *sendq) uint32 {
-	i := b.head
-	for i != b.tail && b.out[i%maxTransfers].given == b.out[i%maxTransfers].n {
-		i++
-	}
+func (b *lanes) load(ln *lane) uint32 {
+	i := b.next()
 	if i == b.tail {
 		return 0
 	}
-	t := &b.out[i%maxTransfers]
+	t := b.transfer(i)
 	n := t.n - t.given
-	if len(b.lanes) > 1 {
+	if len(b.all) > 1 {
 		n = min(n, stripe)
 	}
 	h := header{op: opBulk, seq: t.seq, n: n, addr: uint64(t.given)}
@@ -55,96 +100,72 @@ func (b *bulk) load(ln *lane, q *sendq) uint32 {
 	f := &ln.frames[ln.tail%maxFrames]
 	ln.tail++
 	h.put(f.hdr[:])
-	f.at, f.left, f.of, f.sge, f.off, f.addr = 0, n, i, t.sge, t.off, t.addr+uint64(t.given)
+	f.at, f.left, f.of, f.piece, f.off, f.addr = 0, n, i, t.piece, t.off, t.addr+uint64(t.given)
 	t.given += n
 	if !t.reply {
-		t.sge, t.off = q.forward(t.sge, t.off, n)
+		t.piece, t.off = b.own.forward(t.piece, t.off, n)
 	}
 	return n
 }
 
-// forward moves a place in a list of pieces by n bytes.
-func (q *sendq) forward(sge, off, n uint32) (uint32, uint32) {
-	for n > 0 {
-		m := q.piece(sge).Len - off
-		if n < m {
-			return sge, off + n
-		}
-		n -= m
-		sge++
-		off = 0
-	}
-	return sge, off
-}
-
-// laneSend hands what is loaded to the lane's socket, chunk bytes at most.
-func (e *endpoint) laneSend(ln *lane, chunk int) {
-	l, b := e.l, &e.bulk
+// sendOn hands what is loaded to the lane's socket, chunk bytes at most.
+func (b *lanes) sendOn(ln *lane, chunk int) error {
+	v := &ln.sys.iov
 	k, total, guarded := 0, 0, false
 	for i := ln.head; i != ln.tail && total < chunk && k < maxIov-1; i++ {
 		f := &ln.frames[i%maxFrames]
-		t := &b.out[f.of%maxTransfers]
 		if rest := f.hdr[f.at:]; len(rest) != 0 {
-			l.io.iov[k] = iovec{base: uintptr(fabric.Addr(rest)), len: uintptr(len(rest))}
+			v[k] = iovec{base: uintptr(fabric.Addr(rest)), len: uintptr(len(rest))}
 			k++
 			total += len(rest)
 		}
 		room := int(min(f.left, uint32(max(chunk-total, 0))))
-		if t.reply {
-			l.io.iov[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
+		if b.transfer(f.of).reply {
+			v[k] = iovec{base: uintptr(f.addr), len: uintptr(room)}
 			k++
 			total += room
 			guarded = true
 			continue
 		}
-		sge, off := f.sge, f.off
-		for room > 0 && k < maxIov {
-			p := e.sq.piece(sge)
-			n := int(min(p.Len-off, uint32(room)))
-			l.io.iov[k] = iovec{base: uintptr(p.Addr + uint64(off)), len: uintptr(n)}
-			k++
-			total += n
-			room -= n
-			sge++
-			off = 0
-		}
-		if room > 0 {
+		used, n := b.own.vec(v[k:], f.piece, f.off, room)
+		k += used
+		total += n
+		if n < room {
 			break
 		}
 	}
 	var n int
 	var err error
 	if guarded {
-		l.guard.enter()
-		if !e.answersAllowed(ln) {
-			l.guard.exit()
-			// The answer was announced: the stream cannot go on.
-			e.tx.dead, e.tx.err = true, errRegionClosed
-			return
+		b.mem.guard.enter()
+		if !b.answersAllowed(ln) {
+			b.mem.guard.exit()
+			return errRegionClosed // the answer was announced
 		}
-		n, err = ln.send(l.io.iov[:k], total)
-		l.guard.exit()
+		n, err = ln.send(v[:k], total)
+		b.mem.guard.exit()
 	} else {
-		n, err = ln.send(l.io.iov[:k], total)
+		n, err = ln.send(v[:k], total)
 	}
 	switch {
 	case err != nil:
-		e.laneFailed(ln, err)
+		b.fail(ln, err)
 	case n > 0:
 		if !b.tune.settled() {
 			b.tune.tried(chunk, total, n, cpu.Ticks())
 		}
-		b.sent(ln, &e.sq, n)
+		b.sent(ln, n)
 	}
+	return nil
 }
 
 // answersAllowed reports whether the regions of the answers that are loaded still
 // are there.
-func (e *endpoint) answersAllowed(ln *lane) bool {
+func (b *lanes) answersAllowed(ln *lane) bool {
 	for i := ln.head; i != ln.tail; i++ {
 		f := &ln.frames[i%maxFrames]
-		t := &e.bulk.out[f.of%maxTransfers]
-		if t.reply && !e.l.keys.Allows(t.rkey, f.addr, uint64(f.left), fabric.AccessRemoteRead) {
+		t := b.transfer(f.of)
+		if t.reply && !b.mem.keys.Allows(t.rkey, f.addr, uint64(f.left), fabric.AccessRemoteRead) {
 			return false
 		}
 	}
@@ -152,26 +173,29 @@ func (e *endpoint) answersAllowed(ln *lane) bool {
 }
 
 // sent drops n bytes from the front of what is loaded.
-func (b *bulk) sent(ln *lane, q *sendq, n int) {
+func (b *lanes) sent(ln *lane, n int) {
 	for n > 0 {
 		f := &ln.frames[ln.head%maxFrames]
 		if m := min(headerSize-f.at, n); m > 0 {
 			f.at += m
 			n -= m
 		}
-		t := &b.out[f.of%maxTransfers]
+		t := b.transfer(f.of)
 		m := min(f.left, uint32(n))
 		f.left -= m
 		f.addr += uint64(m)
 		if !t.reply {
-			f.sge, f.off = q.forward(f.sge, f.off, m)
+			f.piece, f.off = b.own.forward(f.piece, f.off, m)
 		}
 		t.unsent -= m
 		if n -= int(m); f.left == 0 && f.at == headerSize {
 			ln.head++
 		}
 	}
-	for b.head != b.tail && b.out[b.head%maxTransfers].unsent == 0 {
+	for b.head != b.tail && b.transfer(b.head).unsent == 0 {
 		b.head++
 	}
 }
+
+// pending reports that lanes have something to do that no event announces.
+func (b *lanes) pending() bool { return b.err != nil || b.again || b.canSend() }

@@ -27,12 +27,12 @@ func TestLanesAgreed(t *testing.T) {
 		a := newHost(t, Config{Lanes: c.a}, fabric.EndpointOptions{}, 64)
 		b := newHost(t, Config{Lanes: c.b}, fabric.EndpointOptions{}, 64)
 		join(t, a, b)
-		require.Len(t, a.ep.bulk.lanes, c.want)
-		require.Len(t, b.ep.bulk.lanes, c.want)
-		for i := range a.ep.bulk.lanes { // and each is one connection
-			x, err := unix.Getsockname(a.ep.bulk.lanes[i].fd)
+		require.Len(t, a.ep.lanes.all, c.want)
+		require.Len(t, b.ep.lanes.all, c.want)
+		for i := range a.ep.lanes.all { // and each is one connection
+			x, err := unix.Getsockname(a.ep.lanes.all[i].fd)
 			require.NoError(t, err)
-			y, err := unix.Getpeername(b.ep.bulk.lanes[i].fd)
+			y, err := unix.Getpeername(b.ep.lanes.all[i].fd)
 			require.NoError(t, err)
 			require.Equal(t, x, y)
 		}
@@ -52,7 +52,7 @@ func TestSmallWritesOvertakeLargeAnswers(t *testing.T) {
 	read.Local = a.sge(8, size)
 	read.RKey = b.reg.Key().RKey
 	a.post(read)
-	until(t, "a full lane", func() bool { return len(b.ep.bulk.lanes) == 1 && b.ep.bulk.lanes[0].blocked }, b)
+	until(t, "a full lane", func() bool { return len(b.ep.lanes.all) == 1 && b.ep.lanes.all[0].blocked }, b)
 	testutil.Store64(b.reg.Bytes(), 7)
 	b.post(b.write(0, 8, a.reg.Key(), 0))
 	// A visit receives laneVisit bytes of the answer at most, but all that is small.
@@ -79,14 +79,14 @@ func TestRequestsWaitForLargeWrites(t *testing.T) {
 		b.post(b.write(32, 8, a.reg.Key(), fabric.FlagSignaled))
 		held := false
 		until(t, "the word behind", func() bool {
-			held = held || b.ep.rx.held
+			held = held || b.ep.in.held
 			return testutil.Load64(b.reg.Bytes()) == 1
 		}, a, b)
 		require.True(t, held)
 		require.NoError(t, testutil.Verify(b.reg.Bytes()[64:size+64], 2, 0))
 		until(t, "completions", func() bool { return len(a.got) == 1 && len(b.got) == 1 }, a, b)
-		require.Zero(t, b.ep.bulk.expect)
-		require.Equal(t, a.ep.bulk.head, a.ep.bulk.tail)
+		require.Zero(t, b.ep.lanes.expected)
+		require.Equal(t, a.ep.lanes.head, a.ep.lanes.tail)
 	}
 }
 
@@ -104,10 +104,10 @@ func TestLaneDies(t *testing.T) {
 			a.post(w)
 		}
 		until(t, "payload", func() bool {
-			return a.ep.bulk.expect != 0 || b.ep.bulk.expect != 0
+			return a.ep.lanes.expected != 0 || b.ep.lanes.expected != 0
 		}, a, b)
-		require.NoError(t, unix.Shutdown(b.ep.bulk.lanes[1].fd, unix.SHUT_RDWR))
-		ends := func(h *host) bool { return h.ep.state.Load() == epDown && h.l.ready.head == nil }
+		require.NoError(t, unix.Shutdown(b.ep.lanes.all[1].fd, unix.SHUT_RDWR))
+		ends := func(h *host) bool { return h.ep.state.Load() == epDown && h.l.ready.empty() }
 		until(t, "down", func() bool { return ends(a) && ends(b) }, a, b)
 		var le *LaneError
 		named := errors.As(a.ep.Err(), &le) || errors.As(b.ep.Err(), &le)
@@ -144,7 +144,7 @@ func TestLargePayloadIsNotCopied(t *testing.T) {
 			}
 			until(t, "completions", func() bool { return len(a.got) == count }, a, b)
 		}
-		copied := a.ep.rx.copied + b.ep.rx.copied
+		copied := a.ep.in.copied + b.ep.in.copied
 		if lanes > 0 {
 			require.Zero(t, copied)
 		} else {

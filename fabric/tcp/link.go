@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/event"
 )
 
@@ -44,8 +43,8 @@ var linkCaps = fabric.Caps{
 // link implements fabric.Link. The first group of fields is the owner's; what
 // other goroutines touch is below mu or atomic.
 type link struct {
-	keys  softlink.KeyTable
-	guard guard
+	memory
+	shared
 
 	active   []*endpoint // with an open socket
 	tab      []*endpoint // the same by index in the poller; nil where free
@@ -58,10 +57,8 @@ type link struct {
 
 	last   *endpoint // received last
 	streak uint32    // receives of last in a row
-	looks  uint32    // counts Poll
-	io     scratch
+	polls  uint32    // calls of Poll
 
-	poller poller
 	waking event.Event
 	cfg    Config
 	port   uint16
@@ -130,7 +127,8 @@ func (l *link) FD() int           { return l.poller.fd }
 // wake makes FD readable, for what no socket announces.
 func (l *link) wake() { l.waking.Set() }
 
-// adopt takes newly connected endpoints into the owner's lists. Class: setup.
+// adopt takes newly connected endpoints into the owner's lists.
+// Setup path.
 func (l *link) adopt() {
 	l.waking.Clear()
 	l.mu.Lock()
@@ -151,7 +149,8 @@ func (l *link) adopt() {
 			l.tab = append(l.tab, nil)
 		}
 		l.gen++
-		e.seat, e.adopted = seat{idx, l.gen}, true
+		e.adopted = true
+		e.sit(seat{idx, l.gen})
 		l.tab[idx] = e
 		l.active = append(l.active, e)
 		e.mustWatch(watchIn)
@@ -163,7 +162,7 @@ func (l *link) adopt() {
 		l.spare = make([]*endpoint, 0, 2*n)
 	}
 	l.received, l.streak = 0, 0
-	if len(l.active) > l.direct { // perhaps not before: epoll must know who waits for what
+	if len(l.active) > l.direct { // epoll must know what is waited for, and may not have before
 		for i := len(l.active) - 1; i >= 0; i-- {
 			if i < len(l.active) {
 				l.active[i].deferRest()
@@ -177,7 +176,7 @@ func (l *link) forget(e *endpoint) {
 	if !e.adopted {
 		return
 	}
-	l.tab[e.seat.idx] = nil
+	l.tab[e.sock.seat.idx] = nil
 	if l.last == e {
 		l.last, l.streak = nil, 0
 	}

@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
@@ -27,15 +26,45 @@ const (
 	copyAlone = 4<<10 + 256
 
 	// maxSegs is how many pieces of the byte stream are prepared at a time.
-	maxSegs = 64
-
-	// maxIov is the most pieces one send gathers or one receive scatters.
-	maxIov = maxSegs
-
-	// pumpBudget bounds the sends of one visit, so that one endpoint with an
-	// endless backlog does not keep the others waiting.
-	pumpBudget = 8
+	// A send takes all of them.
+	maxSegs = maxIov
 )
+
+var errRegionClosed = fmt.Errorf("tcp: connection given up (%w): region closed while a peer's read of it was being answered", fabric.ErrPeerGone)
+
+// acks is what this side owes the peer in acknowledgements. They are cumulative and
+// ride on every frame.
+type acks struct {
+	executed uint32 // requests of the peer executed
+	count    uint32 // those among them that want an acknowledgement, since the last
+	age      uint8  // visits since the first of them
+	want     bool
+	now      bool
+}
+
+const (
+	// ackVisits is how many visits an acknowledgement is held back for: one, in
+	// which the application gets to see the data and may answer.
+	ackVisits = 1
+
+	// ackBatch acknowledges at the latest after so many requests that want it, a
+	// small part of the usual depth, so that the sender's queue keeps moving.
+	ackBatch = 32
+)
+
+// visit ends a visit of the endpoint. Most acknowledgements ride on the answer that the
+// application is about to give; one that found nothing to ride on for a visit goes alone.
+func (a *acks) visit() {
+	if !a.want {
+		return
+	}
+	if a.age++; a.age > ackVisits || a.count >= ackBatch {
+		a.now = true
+	}
+}
+
+// demand has an acknowledgement go out now.
+func (a *acks) demand() { a.want, a.now = true, true }
 
 // Kinds of segments.
 const (
@@ -54,300 +83,123 @@ type seg struct {
 	kind uint8
 }
 
-// tx is the outgoing byte stream: a short queue of segments, encoded ahead of
-// the socket. All that waits behind it is descriptors (sendq, replyq).
-type tx struct {
+// outgoing is the outgoing byte stream of the first connection: a short queue of
+// segments, encoded ahead of the socket. All that waits behind it is descriptors of
+// the requester and the responder.
+type outgoing struct {
+	sock  *socket
+	mem   *memory
+	own   *pieces // of this side's requests
+	acks  acks
+	chunk int // the most that one send hands over
+
 	segs       [maxSegs]seg
 	head, tail uint32
 
 	stage          []byte
 	stHead, stTail uint32 // cursors into stage; equal when it is empty
 
-	// cur is the request whose pieces are being appended.
-	curSeq, curSge, curEnd uint32
+	// The request whose pieces are being appended.
+	curSeq, curPiece, curEnd uint32
 
-	turn bool // the last frame was a reply
-	dead bool // the socket takes nothing any more
-	err  error
+	err error // the stream cannot go on
 }
 
-func (t *tx) idle() bool { return t.head == t.tail && t.curSge == t.curEnd }
+func (o *outgoing) idle() bool { return o.empty() && o.curPiece == o.curEnd }
 
-func (t *tx) free() uint32 { return maxSegs - (t.tail - t.head) }
+// empty reports that nothing is encoded.
+func (o *outgoing) empty() bool { return o.head == o.tail }
 
-func (t *tx) add(s seg) {
-	t.segs[t.tail%maxSegs] = s
-	t.tail++
+// roomy reports whether a frame may be encoded: it takes two segments, and a list's
+// pieces one at a time.
+func (o *outgoing) roomy() bool { return maxSegs-(o.tail-o.head) >= 3 }
+
+func (o *outgoing) add(s seg) {
+	o.segs[o.tail%maxSegs] = s
+	o.tail++
+}
+
+// follow has n pieces from piece i on follow the frame of request seq.
+func (o *outgoing) follow(seq, i, n uint32) { o.curSeq, o.curPiece, o.curEnd = seq, i, i+n }
+
+// piece appends the next piece of the request under way, if there is one.
+func (o *outgoing) piece() bool {
+	if o.curPiece == o.curEnd {
+		return false
+	}
+	p := o.own.at(o.curPiece)
+	o.add(seg{addr: p.Addr, n: p.Len, seq: o.curSeq, kind: segOwn})
+	o.curPiece++
+	return true
 }
 
 // room returns n contiguous bytes of the staging buffer as part of the stream,
 // nil if there are none now.
-func (t *tx) room(n uint32) []byte {
-	if t.stHead == t.stTail {
-		t.stHead, t.stTail = 0, 0 // the same cache lines again
+func (o *outgoing) room(n uint32) []byte {
+	if o.stHead == o.stTail {
+		o.stHead, o.stTail = 0, 0 // the same cache lines again
 	}
-	off := t.stTail % stageSize
+	off := o.stTail % stageSize
 	skip := uint32(0)
 	if off+n > stageSize {
 		skip, off = stageSize-off, 0
 	}
-	if t.stTail+skip+n-t.stHead > stageSize {
+	if o.stTail+skip+n-o.stHead > stageSize {
 		return nil
 	}
-	t.stTail += skip + n
-	b := t.stage[off : off+n : off+n]
-	if t.head != t.tail && off != 0 {
-		if last := &t.segs[(t.tail-1)%maxSegs]; last.kind == segStage && last.end == t.stTail-n {
+	o.stTail += skip + n
+	b := o.stage[off : off+n : off+n]
+	if o.head != o.tail && off != 0 {
+		if last := &o.segs[(o.tail-1)%maxSegs]; last.kind == segStage && last.end == o.stTail-n {
 			last.n += n
-			last.end = t.stTail
+			last.end = o.stTail
 			return b
 		}
 	}
-	t.add(seg{addr: fabric.Addr(b), n: n, kind: segStage, end: t.stTail})
+	o.add(seg{addr: fabric.Addr(b), n: n, kind: segStage, end: o.stTail})
 	return b
 }
 
-// txPending reports bytes or descriptors that could go out.
-func (e *endpoint) txPending() bool {
-	return !e.tx.idle() || e.mayReply() || e.ackNow || e.sq.ping
+// unroom gives back the last n bytes that room returned.
+func (o *outgoing) unroom(n uint32) {
+	last := &o.segs[(o.tail-1)%maxSegs]
+	last.n -= n
+	last.end -= n
+	o.stTail -= n
 }
 
-// canSend reports whether a pump may have something to do.
-func (e *endpoint) canSend() bool {
-	if e.tx.dead {
-		return false
-	}
-	return e.txPending() || !e.refused && e.sq.sent != e.sq.tail && e.mayStart(e.sq.slot(e.sq.sent))
-}
-
-// pump encodes what is due and sends as much as the socket takes. Class: short
-// (one small request), bulk.
-func (e *endpoint) pump() {
-	t := &e.tx
-	for range pumpBudget {
-		e.fill()
-		if t.head == t.tail || t.dead {
-			return
-		}
-		if !e.send() {
-			return
-		}
-	}
-}
-
-// fill encodes frames until the segments or the staging buffer are used up.
-// Replies and requests take turns.
-func (e *endpoint) fill() {
-	t, q := &e.tx, &e.sq
-	for t.free() >= 3 {
-		if t.curSge != t.curEnd {
-			p := q.piece(t.curSge)
-			t.add(seg{addr: p.Addr, n: p.Len, seq: t.curSeq, kind: segOwn})
-			t.curSge++
-			continue
-		}
-		own := !e.refused && q.sent != q.tail && e.mayStart(q.slot(q.sent))
-		if e.mayReply() && (!own || !t.turn) {
-			if !e.putReply() {
-				return
-			}
-			t.turn = true
-			continue
-		}
-		if own {
-			if !e.putRequest(q.slot(q.sent)) {
-				return
-			}
-			t.turn = false
-			continue
-		}
-		if e.ackNow || q.ping {
-			b := t.room(headerSize)
-			if b == nil {
-				return
-			}
-			h := header{op: opAck}
-			if q.ping {
-				h.flags, q.ping = wireAck, false
-			}
-			e.putHeader(&h, b)
-			continue
-		}
-		return
-	}
-}
-
-// putHeader writes h with the current acknowledgement.
-func (e *endpoint) putHeader(h *header, b []byte) {
-	h.ack = e.exec
-	e.ackWant, e.ackNow, e.ackCount, e.ackAge = false, false, 0, 0
+// header writes h to b with the acknowledgement that is due.
+func (o *outgoing) header(h *header, b []byte) {
+	h.ack = o.acks.executed
+	o.acks = acks{executed: h.ack}
 	h.put(b)
 }
 
-// mayStart reports whether the next request may be sent now.
-func (e *endpoint) mayStart(s *slot) bool {
-	q := &e.sq
-	switch {
-	case s.status != fabric.StatusOK:
-		return false
-	case s.flags&fabric.FlagFence != 0 && q.readsInFlight()+uint32(e.bulk.reads) != 0:
-		return false
-	case s.op == fabric.OpWrite && e.bulk.full() && e.bulk.takesSlot(s):
+// ack encodes a frame that only acknowledges, and asks the peer to do so now if ask
+// says so. It reports false if there is no room.
+func (o *outgoing) ack(ask bool) bool {
+	b := o.room(headerSize)
+	if b == nil {
 		return false
 	}
-	return s.op == fabric.OpWrite || q.readsInFlight() < maxReads
-}
-
-// alone reports that the next request is the only one that the peer has not
-// executed.
-func (e *endpoint) alone() bool {
-	q := &e.sq
-	return q.acked == q.sent && q.sent+1 == q.tail
-}
-
-// mayReply reports whether there is a reply to be sent now.
-func (e *endpoint) mayReply() bool {
-	if e.rq.empty() {
-		return false
+	h := header{op: opAck}
+	if ask {
+		h.flags = wireAck
 	}
-	d := e.rq.front()
-	return d.kind != replyRead || !e.bulk.full() || !e.bulk.takes(d.n)
-}
-
-// putRequest encodes the next request. It reports false if there is no room.
-func (e *endpoint) putRequest(s *slot) bool {
-	t, q := &e.tx, &e.sq
-	h := header{addr: s.raddr, seq: q.sent, n: s.n, rkey: s.rkey}
-	var b []byte
-	switch s.op {
-	case fabric.OpWrite:
-		laned := e.bulk.takesSlot(s)
-		size, copied := uint32(headerSize), !laned && (s.n <= copyMax || s.n <= copyAlone && e.alone())
-		if copied {
-			size += s.n
-		}
-		if b = t.room(size); b == nil {
-			return false
-		}
-		h.op, h.imm = opWrite, s.imm
-		if s.flags&fabric.FlagNotify != 0 {
-			h.flags = wireNotify
-		}
-		if q.askAck(s) {
-			h.flags |= wireAck
-		}
-		switch {
-		case laned:
-			h.flags |= wireLanes
-			e.bulk.add(transfer{n: s.n, seq: q.sent, sge: s.sge})
-		case !copied:
-			t.curSeq, t.curSge, t.curEnd = q.sent, s.sge, s.sge+s.nsge
-		case s.flags&fabric.FlagInline != 0:
-			copy(b[headerSize:], q.inlineOf(q.sent)[:s.n])
-		default:
-			p := b[headerSize:]
-			for i := range s.nsge {
-				g := q.piece(s.sge + i)
-				p = p[copy(p, fabric.BytesAt(g.Addr, int(g.Len))):]
-			}
-		}
-	case fabric.OpRead:
-		if b = t.room(headerSize); b == nil {
-			return false
-		}
-		h.op = opRead
-	default:
-		if b = t.room(headerSize + operandsSize); b == nil {
-			return false
-		}
-		h.op, h.n = opFetchAdd, operandsSize
-		if s.op == fabric.OpCompareSwap {
-			h.op = opCompareSwap
-			binary.LittleEndian.PutUint64(b[headerSize+8:], s.compare)
-		} else {
-			binary.LittleEndian.PutUint64(b[headerSize+8:], 0)
-		}
-		binary.LittleEndian.PutUint64(b[headerSize:], s.operand)
-	}
-	if s.op != fabric.OpWrite {
-		q.reads[q.rdTail%maxReads] = q.sent
-		q.rdTail++
-		q.sinceAck, q.sgeSinceAck = 0, 0 // the reply acknowledges
-	}
-	e.putHeader(&h, b)
-	q.sent++
+	o.header(&h, b)
 	return true
-}
-
-// putReply encodes the oldest reply due. It reports false if there is no room.
-func (e *endpoint) putReply() bool {
-	t, g := &e.tx, &e.l.guard
-	d := e.rq.front()
-	h := header{op: opReadReply, seq: d.seq, n: d.n}
-	var b []byte
-	switch {
-	case d.kind == replyNak:
-		if b = t.room(headerSize); b == nil {
-			return false
-		}
-		h.op, h.status, h.n = opNak, d.status, 0
-	case d.kind == replyAtomic:
-		if b = t.room(headerSize + resultSize); b == nil {
-			return false
-		}
-		h.op = opAtomicReply
-		binary.LittleEndian.PutUint64(b[headerSize:], d.val)
-	default:
-		size := uint32(headerSize)
-		laned := e.bulk.takes(d.n)
-		if d.n <= copyMax && !laned {
-			size += d.n
-		}
-		if b = t.room(size); b == nil {
-			return false
-		}
-		g.enter()
-		ok := d.n == 0 || e.l.keys.Allows(d.rkey, d.val, uint64(d.n), fabric.AccessRemoteRead)
-		if ok && d.n <= copyMax && !laned {
-			copy(b[headerSize:], fabric.BytesAt(d.val, int(d.n)))
-		}
-		g.exit()
-		if !ok {
-			// The region was closed after the request was accepted. What the
-			// staging buffer has room for beyond the header stays unused.
-			e.unroom(size - headerSize)
-			e.refuseInstead(d)
-			h.op, h.status, h.n = opNak, fabric.StatusRemoteAccess, 0
-		} else if laned {
-			h.flags = wireLanes
-			e.bulk.add(transfer{n: d.n, seq: d.seq, addr: d.val, rkey: d.rkey, reply: true})
-		} else if d.n > copyMax {
-			t.add(seg{addr: d.val, n: d.n, rkey: d.rkey, kind: segReply})
-		}
-	}
-	e.putHeader(&h, b)
-	e.rq.pop()
-	return true
-}
-
-// unroom gives back the last n bytes that room returned.
-func (e *endpoint) unroom(n uint32) {
-	t := &e.tx
-	last := &t.segs[(t.tail-1)%maxSegs]
-	last.n -= n
-	last.end -= n
-	t.stTail -= n
 }
 
 // send hands the front of the stream to the socket. It reports whether all of
-// it was taken. Class: short, bulk.
-func (e *endpoint) send() bool {
-	t, l := &e.tx, e.l
+// it was taken.
+// Hot path.
+func (o *outgoing) send() bool {
+	v := &o.sock.sys.iov
 	k, total, guarded := 0, 0, false
-	for i := t.head; i != t.tail && total < e.chunk; i++ {
-		s := &t.segs[i%maxSegs]
-		n := int(min(s.n, uint32(e.chunk-total)))
-		l.io.iov[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
+	for i := o.head; i != o.tail && total < o.chunk; i++ {
+		s := &o.segs[i%maxSegs]
+		n := int(min(s.n, uint32(o.chunk-total)))
+		v[k] = iovec{base: uintptr(s.addr), len: uintptr(n)}
 		total += n
 		k++
 		guarded = guarded || s.kind == segReply
@@ -355,32 +207,32 @@ func (e *endpoint) send() bool {
 	var n int
 	var err error
 	if guarded {
-		l.guard.enter()
-		if !e.repliesAllowed() {
-			l.guard.exit()
-			// The header of the reply is out already: the stream cannot go on.
-			t.dead, t.err = true, errRegionClosed
-			return false
+		o.mem.guard.enter()
+		if o.repliesAllowed() {
+			n, err = o.sock.send(v[:k], total)
+		} else {
+			err = errRegionClosed // the header of the reply is out already
 		}
-		n, err = e.sock.send(l.io.iov[:k], total)
-		l.guard.exit()
+		o.mem.guard.exit()
 	} else {
-		n, err = e.sock.send(l.io.iov[:k], total)
+		n, err = o.sock.send(v[:k], total)
 	}
 	if err != nil {
-		t.dead, t.err = true, fmt.Errorf("tcp: send: %w: %w", fabric.ErrPeerGone, err)
+		if err != errRegionClosed {
+			err = fmt.Errorf("tcp: send: %w: %w", fabric.ErrPeerGone, err)
+		}
+		o.err = err
 		return false
 	}
-	t.advance(n)
-	return !e.sock.blocked
+	o.advance(n)
+	return !o.sock.blocked
 }
 
 // repliesAllowed reports whether the regions of all queued replies still are.
-func (e *endpoint) repliesAllowed() bool {
-	t := &e.tx
-	for i := t.head; i != t.tail; i++ {
-		s := &t.segs[i%maxSegs]
-		if s.kind == segReply && !e.l.keys.Allows(s.rkey, s.addr, uint64(s.n), fabric.AccessRemoteRead) {
+func (o *outgoing) repliesAllowed() bool {
+	for i := o.head; i != o.tail; i++ {
+		s := &o.segs[i%maxSegs]
+		if s.kind == segReply && !o.mem.keys.Allows(s.rkey, s.addr, uint64(s.n), fabric.AccessRemoteRead) {
 			return false
 		}
 	}
@@ -388,9 +240,9 @@ func (e *endpoint) repliesAllowed() bool {
 }
 
 // advance drops n sent bytes.
-func (t *tx) advance(n int) {
+func (o *outgoing) advance(n int) {
 	for n > 0 {
-		s := &t.segs[t.head%maxSegs]
+		s := &o.segs[o.head%maxSegs]
 		if uint32(n) < s.n {
 			s.addr += uint64(n)
 			s.n -= uint32(n)
@@ -398,22 +250,20 @@ func (t *tx) advance(n int) {
 		}
 		n -= int(s.n)
 		if s.kind == segStage {
-			t.stHead = s.end
+			o.stHead = s.end
 		}
-		t.head++
+		o.head++
 	}
 }
 
-// ackable reports whether the peer can have executed all requests before seq:
-// not while payload of one of them waits here.
-//
-// The lanes know about theirs: see bulk.ackable.
-func (t *tx) ackable(seq uint32) bool {
-	if t.curSge != t.curEnd && int32(seq-t.curSeq) > 0 {
+// ackable reports whether the peer can have executed all requests before seq: not
+// while payload of one of them waits here. Lanes.ackable knows of theirs.
+func (o *outgoing) ackable(seq uint32) bool {
+	if o.curPiece != o.curEnd && int32(seq-o.curSeq) > 0 {
 		return false
 	}
-	for i := t.head; i != t.tail; i++ {
-		if s := &t.segs[i%maxSegs]; s.kind == segOwn {
+	for i := o.head; i != o.tail; i++ {
+		if s := &o.segs[i%maxSegs]; s.kind == segOwn {
 			return int32(seq-s.seq) <= 0
 		}
 	}

@@ -48,7 +48,8 @@ func (p *poller) set(at seat, fd int, have, want watch) error {
 	return unix.EpollCtl(p.fd, op, fd, &ev)
 }
 
-// ready asks, without waiting, how many sockets are ready. Class: short.
+// ready asks, without waiting, how many sockets are ready.
+// Hot path.
 func (p *poller) ready() int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
 	if errno != 0 {
@@ -64,7 +65,7 @@ func (p *poller) at(i int, tab []*endpoint) *endpoint {
 	if ev.Fd < 0 || int(ev.Fd) >= len(tab) {
 		return nil
 	}
-	if e := tab[ev.Fd]; e != nil && int32(e.seat.gen) == ev.Pad {
+	if e := tab[ev.Fd]; e != nil && int32(e.sock.seat.gen) == ev.Pad {
 		return e
 	}
 	return nil

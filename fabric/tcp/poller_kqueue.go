@@ -55,7 +55,8 @@ func (p *poller) set(_ seat, fd int, have, want watch) (err error) {
 	return err
 }
 
-// ready asks, without waiting, how many sockets are ready. Class: short.
+// ready asks, without waiting, how many sockets are ready.
+// Hot path.
 func (p *poller) ready() int {
 	var now unix.Timespec
 	n, err := unix.Kevent(p.fd, nil, p.found[:], &now)
@@ -71,7 +72,7 @@ func (p *poller) ready() int {
 func (p *poller) at(i int, tab []*endpoint) *endpoint {
 	fd := int(p.found[i].Ident)
 	for _, e := range tab {
-		if e != nil && (e.sock.fd == fd || e.bulk.has(fd)) {
+		if e != nil && (e.sock.fd == fd || e.lanes.has(fd)) {
 			return e
 		}
 	}
@@ -79,9 +80,9 @@ func (p *poller) at(i int, tab []*endpoint) *endpoint {
 }
 
 // has reports whether fd is a lane's.
-func (b *bulk) has(fd int) bool {
-	for i := range b.lanes {
-		if b.lanes[i].fd == fd {
+func (b *lanes) has(fd int) bool {
+	for i := range b.all {
+		if b.all[i].fd == fd {
 			return true
 		}
 	}

@@ -8,39 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 )
-
-// guard lets Region.Close wait for an access that the owner makes for a peer.
-// The count is odd inside an access. An access enters, then looks its key up;
-// Close withdraws the key, then looks at the count: whichever comes second sees
-// the other (both are sequentially consistent).
-type guard struct {
-	_ [64]byte
-	n atomic.Uint64
-	_ [56]byte
-}
-
-func (g *guard) enter() { g.n.Add(1) }
-func (g *guard) exit()  { g.n.Add(1) }
-
-// wait returns when no access that began before the call is under way. An
-// access is one system call or one copy of at most maxAccess bytes.
-func (g *guard) wait() {
-	was := g.n.Load()
-	if was&1 == 0 {
-		return
-	}
-	for sp := (cpu.Spinner{}); g.n.Load() == was; {
-		sp.Wait()
-	}
-}
-
-// maxAccess bounds one access to a region for a peer, in bytes: 1 MiB takes
-// some 100 µs, small change next to the system calls of closing a region, and
-// large enough that the system call's own cost does not show.
-const maxAccess = 1 << 20
 
 var errEmptyRegion = errors.New("tcp: register: no memory given")
 

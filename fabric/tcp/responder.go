@@ -4,176 +4,308 @@ package tcp
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
 )
 
-var (
-	errBadSeq       = errors.New("request out of sequence")
-	errTooManyReads = errors.New("more reads and atomics outstanding than announced")
-	errRegionClosed = fmt.Errorf("tcp: connection given up (%w): region closed while a peer's read of it was being answered", fabric.ErrPeerGone)
-)
+// responder executes the requests of the peer, in the order in which they come: each
+// is checked against the regions before anything of it is done. What it owes in return
+// is in replies and in the acknowledgements of out.
+type responder struct {
+	mem   *memory
+	in    *incoming
+	out   *outgoing
+	lanes *lanes
+	comps *completions
 
-// Kinds of replies.
-const (
-	replyRead uint8 = iota
-	replyAtomic
-	replyNak
-)
+	replies replies
+	refused bool          // a request was refused: execute no more
+	status  fabric.Status // of that
 
-// reply is something this side owes the peer.
-type reply struct {
-	val    uint64 // replyRead: address; replyAtomic: the old value
-	seq    uint32
-	rkey   uint32
-	n      uint32 // bytes
-	kind   uint8
-	status fabric.Status
-}
+	// The write whose payload comes by the first connection.
+	addr uint64 // where the next byte goes
+	last int64  // 8 if its last word is to be stored at once, else 0
 
-// replyq is the replies due, oldest first. Its size is what the peer announced
-// plus one place for a refusal.
-type replyq struct {
-	buf        []reply // length a power of two
-	limit      uint32
-	head, tail uint32
-	status     fabric.Status // of the refusal, if there was one
-}
-
-func (q *replyq) init(limit uint32) {
-	q.limit = limit
-	q.buf = make([]reply, pow2(int(limit)+1))
-}
-
-func (q *replyq) empty() bool   { return q.head == q.tail }
-func (q *replyq) full() bool    { return q.tail-q.head >= q.limit }
-func (q *replyq) front() *reply { return &q.buf[q.head&uint32(len(q.buf)-1)] }
-func (q *replyq) pop()          { q.head++ }
-
-func (q *replyq) push(r reply) {
-	q.buf[q.tail&uint32(len(q.buf)-1)] = r
-	q.tail++
+	laned lanedWrite
 }
 
 // refuse answers the request at hand with a refusal and executes no further one.
-func (e *endpoint) refuse(seq uint32, st fabric.Status) {
-	e.refused = true
-	e.rq.status = st
-	e.rq.push(reply{kind: replyNak, seq: seq, status: st})
+func (p *responder) refuse(seq uint32, st fabric.Status) {
+	p.refused, p.status = true, st
+	p.replies.push(reply{kind: replyNak, seq: seq, status: st})
 }
 
-// refuseInstead drops the replies behind d, which is itself being turned into a
-// refusal.
-func (e *endpoint) refuseInstead(d *reply) {
-	e.refused = true
-	e.rq.status = fabric.StatusRemoteAccess
-	e.rq.tail = e.rq.head + 1
+// refuseWrite refuses the write of h, of whose payload left bytes are to come.
+func (p *responder) refuseWrite(h *header, left uint64) {
+	p.refuse(h.seq, fabric.StatusRemoteAccess)
+	p.in.skip(left)
 }
 
-// request begins a request of the peer whose header has just been read. It
-// reports false if the endpoint went down. Class: short.
-func (e *endpoint) request(h *header) bool {
-	x, l := &e.rx, e.l
-	if e.refused {
-		x.skip(h.size() - headerSize)
-		return true
+// request begins a request whose header has just been read.
+// Hot path.
+func (p *responder) request(h *header) *failure {
+	if p.refused {
+		p.in.skip(h.size() - headerSize)
+		return nil
 	}
-	if h.seq != e.exec {
-		return e.malformed(errBadSeq)
+	if h.seq != p.out.acks.executed {
+		return malformed(errBadSeq)
 	}
-	switch h.op {
-	case opWrite:
+	if h.op == opWrite {
 		if h.flags&wireLanes != 0 {
-			return e.expectWrite(h)
+			return p.expect(h)
 		}
-		n := int64(h.n)
-		if n == 0 {
-			e.wrote(h)
-			return true
-		}
-		l.guard.enter()
-		ok := l.keys.Allows(h.rkey, h.addr, uint64(n), fabric.AccessRemoteWrite)
-		whole := int64(x.w-x.r) >= n
-		if ok && whole {
-			place(h.addr, x.buf[x.r:x.r+int(n)])
-		}
-		l.guard.exit()
-		switch {
-		case !ok:
-			e.refuse(h.seq, fabric.StatusRemoteAccess)
-			x.skip(uint64(n))
-		case whole:
-			x.r += int(n)
-			e.wrote(h)
-		default:
-			x.st, x.addr, x.left, x.last = rxWrite, h.addr, n, 0
-			if (h.addr+uint64(n))&7 == 0 && n >= 8 {
-				x.last = 8
-			}
-		}
-	case opRead:
-		if e.rq.full() {
-			return e.malformed(errTooManyReads)
-		}
-		if h.n != 0 && !l.keys.Allows(h.rkey, h.addr, uint64(h.n), fabric.AccessRemoteRead) {
-			e.refuse(h.seq, fabric.StatusRemoteAccess)
-			return true
-		}
-		e.rq.push(reply{kind: replyRead, seq: h.seq, rkey: h.rkey, n: h.n, val: h.addr})
-		e.exec++
-	default:
-		if e.rq.full() {
-			return e.malformed(errTooManyReads)
-		}
-		x.st = rxOperands
+		p.write(h)
+		return nil
 	}
+	if p.replies.full() {
+		return malformed(errTooManyReads)
+	}
+	if h.op != opRead {
+		p.in.st = rxOperands
+		return nil
+	}
+	if h.n != 0 && !p.mem.keys.Allows(h.rkey, h.addr, uint64(h.n), fabric.AccessRemoteRead) {
+		p.refuse(h.seq, fabric.StatusRemoteAccess)
+		return nil
+	}
+	p.replies.push(reply{kind: replyRead, seq: h.seq, rkey: h.rkey, n: h.n, val: h.addr})
+	p.out.acks.executed++
+	return nil
+}
+
+// write begins a write whose payload follows, and ends it if that has come whole.
+// Hot path.
+func (p *responder) write(h *header) {
+	x, n := p.in, int64(h.n)
+	if n == 0 {
+		p.wrote(h)
+		return
+	}
+	if !p.mem.enter(h.rkey, h.addr, uint64(n), fabric.AccessRemoteWrite) {
+		p.refuseWrite(h, uint64(n))
+		return
+	}
+	whole := int64(x.w-x.r) >= n
+	if whole {
+		place(h.addr, x.buf[x.r:x.r+int(n)])
+	}
+	p.mem.guard.exit()
+	if whole {
+		x.r += int(n)
+		p.wrote(h)
+		return
+	}
+	x.st, x.left = rxWrite, n
+	p.addr, p.last = h.addr, int64(lastWord(h))
+}
+
+// lastWord is 8 if the last word of a write is to be stored at once, else 0.
+func lastWord(h *header) uint32 {
+	if (h.addr+uint64(h.n))&7 == 0 && h.n >= 8 {
+		return 8
+	}
+	return 0
+}
+
+// place copies src to addr. If it ends on an 8-byte boundary, its last 8 bytes
+// are stored last and at once, so that whoever sees them sees the rest too.
+func place(addr uint64, src []byte) {
+	n := len(src)
+	if n >= 8 && (addr+uint64(n))&7 == 0 {
+		n -= 8
+		if n > 0 {
+			copy(fabric.BytesAt(addr, n), src)
+		}
+		softlink.Store64(addr+uint64(n), binary.NativeEndian.Uint64(src[n:]))
+		return
+	}
+	copy(fabric.BytesAt(addr, n), src)
+}
+
+// direct reports whether so much of the write at hand is missing that it is received
+// straight into its place.
+func (p *responder) direct() bool { return p.in.left-p.last >= directMin }
+
+// receive receives payload of the write at hand into its place, up to the last
+// word. The buffer is empty: place has taken what was in it.
+func (p *responder) receive() (n, want int, err error) {
+	x := p.in
+	body := x.left - p.last
+	total := int(min(body, maxAccess))
+	if !p.mem.enter(x.h.rkey, p.addr, uint64(x.left), fabric.AccessRemoteWrite) {
+		x.r, x.w = 0, 0
+		p.refuseWrite(&x.h, uint64(x.left))
+		return x.fetch()
+	}
+	x.sock.sys.iov[0] = iovec{uintptr(p.addr), uintptr(total)}
+	n, want, err = x.direct(1, total, int64(total) == body)
+	p.mem.guard.exit()
+	p.addr += uint64(min(n, total))
+	return n, want, err
+}
+
+// placeNext places what has come of the write at hand. It reports whether that is
+// over, else more must be received first.
+func (p *responder) placeNext() bool {
+	x := p.in
+	for x.left > 0 {
+		have := int64(x.w - x.r)
+		n := int(min(have, x.left-p.last))
+		if x.left == p.last { // only the last word is missing
+			n = int(p.last)
+		}
+		if n == 0 || have < int64(n) {
+			return false
+		}
+		if !p.mem.enter(x.h.rkey, p.addr, uint64(x.left), fabric.AccessRemoteWrite) {
+			p.refuseWrite(&x.h, uint64(x.left))
+			return true
+		}
+		place(p.addr, x.buf[x.r:x.r+n])
+		p.mem.guard.exit()
+		x.r += n
+		p.addr += uint64(n)
+		x.left -= int64(n)
+		x.copied += uint64(n)
+	}
+	x.st = rxHeader
+	p.wrote(&x.h)
 	return true
 }
 
-// wrote ends a write of the peer.
-func (e *endpoint) wrote(h *header) {
-	e.exec++
-	if h.flags == 0 {
-		return
-	}
+// wrote ends a write.
+// Hot path.
+func (p *responder) wrote(h *header) {
+	a := &p.out.acks
+	a.executed++
 	if h.flags&wireAck != 0 {
-		e.ackWant = true
-		e.ackCount++
+		a.want = true
+		a.count++
 		if h.n >= longCall {
-			e.ackNow = true // nobody holds a bulk transfer up for a ride
+			a.now = true // nobody holds a bulk transfer up for a ride
 		}
 	}
 	if h.flags&wireNotify != 0 {
-		e.notes++
-		e.push(fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: h.imm, Bytes: h.n})
+		p.comps.notify(h.imm, h.n)
 	}
 }
 
-// atomic executes an atomic of the peer; b is its operands.
-func (e *endpoint) atomic(b []byte) {
-	h, l := &e.rx.h, e.l
+// atomic executes an atomic; the buffer begins with its operands.
+// Hot path.
+func (p *responder) atomic() {
+	x := p.in
+	h, b := &x.h, x.have()
+	x.st = rxHeader
+	x.r += operandsSize
 	if h.addr&7 != 0 {
-		e.refuse(h.seq, fabric.StatusRemoteInvalid)
+		p.refuse(h.seq, fabric.StatusRemoteInvalid)
 		return
 	}
 	operand, compare := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-	l.guard.enter()
-	ok := l.keys.Allows(h.rkey, h.addr, 8, fabric.AccessRemoteAtomic)
-	var old uint64
-	switch {
-	case !ok:
-	case h.op == opFetchAdd:
-		old = fetchAdd(h.addr, operand)
-	default:
-		old = compareSwap(h.addr, compare, operand)
-	}
-	l.guard.exit()
-	if !ok {
-		e.refuse(h.seq, fabric.StatusRemoteAccess)
+	if !p.mem.enter(h.rkey, h.addr, 8, fabric.AccessRemoteAtomic) {
+		p.refuse(h.seq, fabric.StatusRemoteAccess)
 		return
 	}
-	e.rq.push(reply{kind: replyAtomic, seq: h.seq, n: resultSize, val: old})
-	e.exec++
+	var old uint64
+	if h.op == opFetchAdd {
+		old = softlink.FetchAdd(h.addr, operand)
+	} else {
+		old = softlink.CompareSwap(h.addr, compare, operand)
+	}
+	p.mem.guard.exit()
+	p.replies.push(reply{kind: replyAtomic, seq: h.seq, n: resultSize, val: old})
+	p.out.acks.executed++
+}
+
+// lanedWrite is a write whose payload comes by the lanes, if on.
+type lanedWrite struct {
+	on   bool
+	h    header
+	left uint32
+	word [8]byte // its last word, if that is to be stored at once
+	last uint32  // 8 in that case, else 0
+}
+
+// vec fills v with where bytes at to at+n go: into the region, but for the last word.
+func (w *lanedWrite) vec(v []iovec, at, n uint32) (k, total int) {
+	if body := w.h.n - w.last; at < body {
+		m := min(n, body-at)
+		v[0] = iovec{uintptr(w.h.addr + uint64(at)), uintptr(m)}
+		k, total = 1, int(m)
+		at += m
+		n -= m
+	}
+	if n > 0 { // only the last word is left
+		b := w.word[at-(w.h.n-w.last):]
+		v[k] = iovec{uintptr(fabric.Addr(b)), uintptr(n)}
+		k++
+		total += int(n)
+	}
+	return k, total
+}
+
+// expect begins a write whose payload comes by the lanes.
+func (p *responder) expect(h *header) *failure {
+	if p.lanes.none() {
+		return malformed(errNoLanes)
+	}
+	if !p.mem.keys.Allows(h.rkey, h.addr, uint64(h.n), fabric.AccessRemoteWrite) {
+		p.refuse(h.seq, fabric.StatusRemoteAccess)
+		return nil
+	}
+	p.laned = lanedWrite{on: true, h: *h, left: h.n, last: lastWord(h)}
+	p.lanes.announced()
+	return nil
+}
+
+// laneFrame checks that a lane may bring payload of write seq. It returns the write's
+// size and what of it is missing; wait says that it has not been announced.
+func (p *responder) laneFrame(seq uint32) (size, left uint32, wait bool, f *failure) {
+	if ahead := int32(seq - p.out.acks.executed); ahead < 0 || ahead > maxDepth {
+		return 0, 0, false, malformed(errBadBulk)
+	}
+	w := &p.laned
+	return w.h.n, w.left, !w.on || w.h.seq != seq, nil
+}
+
+// laneEnter begins an access to where the lanes' payload goes, which guard.exit ends.
+// It reports false if the write is over: it refuses one whose region does not admit
+// it any more.
+func (p *responder) laneEnter() bool {
+	w := &p.laned
+	if !w.on {
+		return false
+	}
+	if p.mem.enter(w.h.rkey, w.h.addr, uint64(w.h.n), fabric.AccessRemoteWrite) {
+		return true
+	}
+	p.laneEnd()
+	p.refuse(w.h.seq, fabric.StatusRemoteAccess)
+	return false
+}
+
+// laneEnd ends the write whose payload the lanes bring.
+func (p *responder) laneEnd() {
+	p.laned.on = false
+	p.lanes.arrived()
+}
+
+// laneGot notes that a lane brought n bytes of the write. With the last of them its
+// last word is stored, and requests behind it go on.
+func (p *responder) laneGot(n uint32) {
+	w := &p.laned
+	if w.left -= n; w.left > 0 {
+		return
+	}
+	if w.last != 0 {
+		if !p.laneEnter() {
+			return
+		}
+		softlink.Store64(w.h.addr+uint64(w.h.n)-8, binary.NativeEndian.Uint64(w.word[:]))
+		p.mem.guard.exit()
+	}
+	p.laneEnd()
+	p.wrote(&w.h)
 }

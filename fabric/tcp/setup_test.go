@@ -108,7 +108,7 @@ func TestHandshakeReplayed(t *testing.T) {
 	h := hello{to: a.ep.nonce, from: 7, crypt: CryptOff}
 	c := dialLink(t, a.l)
 	s := knock(t, c, h, a.ep.token, "")
-	testutil.Eventually(t, patience, func() bool { return len(a.ep.incoming) == 1 }, "offered")
+	testutil.Eventually(t, patience, func() bool { return len(a.ep.arrivals) == 1 }, "offered")
 	require.NotContains(t, string(s.said[:]), string(a.ep.token[:]))
 
 	c = dialLink(t, a.l)
@@ -119,7 +119,7 @@ func TestHandshakeReplayed(t *testing.T) {
 	_, err = c.Write(s.said[helloSize+challengeSize : s.n])
 	require.NoError(t, err)
 	wantHangUp(t, c)
-	require.Len(t, a.ep.incoming, 1, "the first is still there")
+	require.Len(t, a.ep.arrivals, 1, "the first is still there")
 }
 
 // Who answers without knowing our token is not the peer.

@@ -21,9 +21,9 @@ import (
 // where the kernel can be told (since Linux 6.15); else it doubles up to 2 minutes.
 const maxProbe = time.Second
 
-// minLook and maxLook bound the time between two looks at a socket, a sixteenth of
+// minCheck and maxCheck bound the time between two checks of a socket, a sixteenth of
 // PeerTimeout.
-const minLook, maxLook = 5 * time.Millisecond, 125 * time.Millisecond
+const minCheck, maxCheck = 5 * time.Millisecond, 125 * time.Millisecond
 
 // minUnanswered is how long an acknowledgement may take at least: one of data may be
 // delayed by 200 ms.
@@ -41,8 +41,8 @@ func boundSilence(fd int, _ time.Duration) error {
 // silence is what is known of how long a peer's host has said nothing on one socket.
 type silence struct {
 	waiting bool
-	since   time.Time // if waiting: something sent was unanswered at each look since then
-	acked   time.Time // when something was acknowledged last, as of the last look
+	since   time.Time // if waiting: something sent was unanswered at each check since then
+	acked   time.Time // when something was acknowledged last, as of the last check
 	base    uint32    // what sent returned then
 }
 
@@ -50,7 +50,7 @@ type silence struct {
 // acknowledged for limit. A kernel sends a keepalive probe to an idle peer after
 // keepIdle, retransmits to one that drops what it has no room for, and probes a closed
 // window; the peer's answers all of these, but for a probe within half a second of
-// another. A process that has slept between two looks takes nothing for silence that
+// another. A process that has slept between two checks takes nothing for silence that
 // it has not seen.
 func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -86,14 +86,14 @@ func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 // counted and not done.
 func sent(i *unix.TCPInfo) uint32 { return i.Data_segs_out + uint32(i.Retransmits) }
 
-// watchSilence looks at the sockets of all endpoints until ctx ends. It sleeps
+// watchSilence checks the sockets of all endpoints until ctx ends. It sleeps
 // while there are none.
-func (l *link) watchSilence(ctx context.Context) {
+func watchSilence(ctx context.Context, l *link) {
 	defer l.wg.Done()
-	tick := time.NewTimer(maxLook)
+	tick := time.NewTimer(maxCheck)
 	defer tick.Stop()
 	for {
-		next := l.lookForSilence()
+		next := endSilent(l)
 		if next == 0 {
 			tick.Stop()
 		} else {
@@ -108,9 +108,9 @@ func (l *link) watchSilence(ctx context.Context) {
 	}
 }
 
-// lookForSilence ends the connections of endpoints whose peer is silent, and
-// returns when to look again, 0 if there is none.
-func (l *link) lookForSilence() (next time.Duration) {
+// endSilent ends the connections of endpoints whose peer is silent, and
+// returns when to do so again, 0 if there is none.
+func endSilent(l *link) (next time.Duration) {
 	l.mu.Lock()
 	eps := make([]*endpoint, 0, len(l.all))
 	for e := range l.all {
@@ -123,9 +123,9 @@ func (l *link) lookForSilence() (next time.Duration) {
 		if e.endIfSilent(time.Now()) {
 			continue
 		}
-		look := min(max(e.peerTimeout/16, minLook), maxLook)
-		if next == 0 || look < next {
-			next = look
+		check := min(max(e.peerTimeout/16, minCheck), maxCheck)
+		if next == 0 || check < next {
+			next = check
 		}
 	}
 	return next
@@ -142,8 +142,8 @@ func (e *endpoint) endIfSilent(now time.Time) bool {
 		return true
 	}
 	silent := e.sock.silent(now, e.peerTimeout)
-	for i := range e.bulk.lanes {
-		silent = e.bulk.lanes[i].silent(now, e.peerTimeout) || silent
+	for i := range e.lanes.all {
+		silent = e.lanes.all[i].silent(now, e.peerTimeout) || silent
 	}
 	if silent {
 		if e.err == nil {

@@ -7,21 +7,29 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed33544411/rma/fabric"
 )
 
-// longCall is the bytes from which a system call is announced to the Go
-// scheduler: below, the copy takes less than the announcement and its
-// consequences (20 µs without a processor for the other goroutines at worst).
-const longCall = 64 << 10
+// shared is what the sockets of a link have in common. One system call is made at a
+// time.
+type shared struct {
+	iov    [maxIov]iovec
+	msg    msghdr
+	poller poller
+}
 
-var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
+// watch is what the poller reports of a socket.
+type watch uint8
 
-// scratch is what the system calls of a link's sockets share: one is made at a time.
-type scratch struct {
-	iov [maxIov]iovec
-	msg msghdr
+const (
+	watchIn  watch = 1 << iota // data, or its end
+	watchOut                   // room
+)
+
+// seat is an endpoint's place in link.tab, by which the poller knows its sockets, and
+// what tells its users apart.
+type seat struct {
+	idx int
+	gen uint32
 }
 
 // socket is one connection to a peer, non-blocking, protected or not. It is the
@@ -29,7 +37,8 @@ type scratch struct {
 type socket struct {
 	fd      int      // -1 without a connection
 	sec     *records // nil where nothing is protected
-	io      *scratch // the link's
+	sys     *shared  // of the link
+	seat    seat     // of the endpoint
 	blocked bool     // full at the last send
 	watched watch
 	silence silence
@@ -77,7 +86,7 @@ func (s *socket) send(v []iovec, total int) (int, error) {
 	case len(v) == 1 && total <= longCall:
 		n, errno = sendBytes(s.fd, uint64(v[0].base), total)
 	default:
-		n, errno = sendVec(s.fd, &s.io.msg, v, total)
+		n, errno = sendVec(s.fd, &s.sys.msg, v, total)
 	}
 	switch errno {
 	case 0:
@@ -93,12 +102,12 @@ func (s *socket) send(v []iovec, total int) (int, error) {
 // more reports data that recv would return and that no event of the system announces.
 func (s *socket) more() bool { return s.sec.more() }
 
-// watch has p report want of the socket, as one of the endpoint at.
-func (s *socket) watch(p *poller, at seat, want watch) error {
+// watch has the poller report want of the socket.
+func (s *socket) watch(want watch) error {
 	if s.watched == want {
 		return nil
 	}
-	if err := p.set(at, s.fd, s.watched, want); err != nil {
+	if err := s.sys.poller.set(s.seat, s.fd, s.watched, want); err != nil {
 		return fmt.Errorf("watch socket: %w", err)
 	}
 	s.watched = want

@@ -23,7 +23,7 @@ type path struct {
 
 // takeSocket takes the descriptor out of c (which is closed by the caller) and
 // sets it up for raw use.
-func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (socket, path, error) {
+func (co *connector) takeSocket(c net.Conn) (socket, path, error) {
 	rc, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return socket{}, path{}, err
@@ -38,20 +38,20 @@ func (l *link) takeSocket(c net.Conn, peerTimeout time.Duration) (socket, path, 
 	if ferr != nil {
 		return socket{}, path{}, ferr
 	}
-	p := l.pathOf(fd, c)
-	if err := l.tune(fd, p.class, peerTimeout); err != nil {
+	p := co.l.cfg.pathOf(fd, c)
+	if err := co.l.cfg.tune(fd, p.class, co.peerTimeout); err != nil {
 		_ = unix.Close(fd)
 		return socket{}, path{}, fmt.Errorf("set socket options: %w", err)
 	}
 	p.congestion = congestionOf(fd)
 	p.mss, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
-	return socket{fd: fd, io: &l.io}, p, nil
+	return socket{fd: fd, sys: &co.l.shared}, p, nil
 }
 
-// pathOf is the way that c takes, whose descriptor fd is, before it is set up.
-func (l *link) pathOf(fd int, c net.Conn) path {
+// pathOf is the way that conn takes, whose descriptor fd is, before it is set up.
+func (c *Config) pathOf(fd int, conn net.Conn) path {
 	p := path{rtt: roundTrip(fd)}
-	p.class = classify(hostOf(c.LocalAddr()), hostOf(c.RemoteAddr()), p.rtt, l.cfg.LongRTT)
+	p.class = classify(hostOf(conn.LocalAddr()), hostOf(conn.RemoteAddr()), p.rtt, c.LongRTT)
 	return p
 }
 
@@ -74,13 +74,13 @@ func keepIdle(peerTimeout time.Duration) time.Duration {
 // tune sets the options of a connected socket. Buffers are the kernel's to grow
 // unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
 // stock system), below what one fast stream needs.
-func (l *link) tune(fd int, class Class, peerTimeout time.Duration) error {
+func (c *Config) tune(fd int, class Class, peerTimeout time.Duration) error {
 	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
 	idle := int(keepIdle(peerTimeout) / time.Second)
 	errs := []error{
 		unix.SetNonblock(fd, true),
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		setCongestion(fd, l.cfg.Congestion[class]),
+		setCongestion(fd, c.Congestion[class]),
 	}
 	if class != ClassHost { // this one's kernel is there as long as this process is
 		errs = append(errs,
@@ -92,13 +92,13 @@ func (l *link) tune(fd int, class Class, peerTimeout time.Duration) error {
 			set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1),
 			set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, idle+1))
 	}
-	if n := l.cfg.Unsent; n > 0 {
+	if n := c.Unsent; n > 0 {
 		errs = append(errs, lowWater(fd, n))
 	}
-	if n := l.cfg.SendBuffer; n > 0 {
+	if n := c.SendBuffer; n > 0 {
 		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_SNDBUF, n))
 	}
-	if n := l.cfg.RecvBuffer; n > 0 {
+	if n := c.RecvBuffer; n > 0 {
 		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_RCVBUF, n))
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	keepIdleOption = unix.TCP_KEEPIDLE
+	noSignal       = unix.MSG_NOSIGNAL
+)
+
 // paced are congestion controls that send by a clock, at the rate that they
 // believe the path to have. Within a host there is no such rate: every turn of
 // the estimate and every timer costs. 1 MiB writes on loopback reach 4.2 GB/s

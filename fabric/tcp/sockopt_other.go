@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,3 +35,13 @@ func congestionOf(int) string { return "" }
 func roundTrip(int) time.Duration { return 0 }
 
 func lowWater(int, int) error { return nil }
+
+// silence is of no use: the system itself gives up a connection that nobody
+// acknowledges, and only that.
+type silence struct{}
+
+func (*silence) over(int, time.Time, time.Duration) bool { return false }
+
+func boundSilence(fd int, peerTimeout time.Duration) error { return userTimeout(fd, peerTimeout) }
+
+func watchSilence(_ context.Context, l *link) { l.wg.Done() }

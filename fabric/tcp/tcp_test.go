@@ -36,16 +36,16 @@ func TestSmallWritesShareOneSend(t *testing.T) {
 	require.Equal(t, len(wrs), n)
 	a.ep.sock.blocked = false
 	a.ep.fill()
-	require.Equal(t, uint32(1), a.ep.tx.tail-a.ep.tx.head)
-	require.Equal(t, uint32(50*(headerSize+8)), a.ep.tx.segs[a.ep.tx.head%maxSegs].n)
-	require.True(t, a.ep.send())
-	require.True(t, a.ep.tx.idle())
+	require.Equal(t, uint32(1), a.ep.out.tail-a.ep.out.head)
+	require.Equal(t, uint32(50*(headerSize+8)), a.ep.out.segs[a.ep.out.head%maxSegs].n)
+	require.True(t, a.ep.out.send())
+	require.True(t, a.ep.out.idle())
 }
 
 // The staging buffer wraps without losing or mixing up bytes of the stream,
 // whatever part of it a send takes.
 func TestStagingRing(t *testing.T) {
-	x := &tx{stage: testutil.Scratch(t, stageSize)}
+	x := &outgoing{stage: testutil.Scratch(t, stageSize)}
 	var want []byte // staged and not sent
 	sent := 0
 	send := func(n int) {
@@ -61,7 +61,7 @@ func TestStagingRing(t *testing.T) {
 	}
 	for i := uint64(1); i < 5000; i++ {
 		b := []byte(nil)
-		if x.free() >= 3 {
+		if x.roomy() {
 			b = x.room(uint32(32 + i*977%1100))
 		}
 		if b == nil {
@@ -94,23 +94,23 @@ func TestAcknowledgementsAreFew(t *testing.T) {
 	for range 20 {
 		post(a, a.write(0, 8, key, 0))
 	}
-	until(t, "arrival", func() bool { return b.ep.exec == 20 }, b)
+	until(t, "arrival", func() bool { return b.ep.out.acks.executed == 20 }, b)
 	for range 10 {
 		b.poll()
 	}
-	require.False(t, b.ep.ackWant)
+	require.False(t, b.ep.out.acks.want)
 	a.poll()
-	require.Zero(t, a.ep.sq.acked)
+	require.Zero(t, a.ep.req.acked)
 
 	for range 10 {
 		post(a, a.write(0, 8, key, fabric.FlagSignaled))
 	}
-	for b.ep.exec < 30 {
+	for b.ep.out.acks.executed < 30 {
 		b.l.Poll(b.cs[:])
 	}
-	require.True(t, b.ep.ackWant, "held back for an answer")
+	require.True(t, b.ep.out.acks.want, "held back for an answer")
 	post(b, b.write(0, 8, back, 0))
-	require.False(t, b.ep.ackWant, "went with the answer")
+	require.False(t, b.ep.out.acks.want, "went with the answer")
 	until(t, "completions", func() bool { return len(a.got) == 10 }, a)
 }
 
@@ -121,7 +121,7 @@ func TestArmSendsAcknowledgements(t *testing.T) {
 	n, err := a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagSignaled)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	for b.ep.exec == 0 {
+	for b.ep.out.acks.executed == 0 {
 		b.l.Poll(b.cs[:])
 	}
 	_, err = b.l.Arm()
@@ -153,8 +153,8 @@ func manyFullSockets(t *testing.T, lanes int) {
 	send(a.ep)
 	a.poll()
 	full := a.ep.sock.blocked
-	for i := range a.ep.bulk.lanes {
-		full = full || a.ep.bulk.lanes[i].blocked
+	for i := range a.ep.lanes.all {
+		full = full || a.ep.lanes.all[i].blocked
 	}
 	require.True(t, full)
 	var eps []fabric.Endpoint

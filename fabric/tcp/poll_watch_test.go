@@ -89,7 +89,7 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 	a.poll()
 	require.Equal(t, watchIn, a.ep.sock.watched)
 	known := func() error { // to the system
-		return a.l.poller.set(first.seat, first.sock.fd, watchIn, watchIn)
+		return a.l.poller.set(first.sock.seat, first.sock.fd, watchIn, watchIn)
 	}
 	require.NoError(t, known())
 

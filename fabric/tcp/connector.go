@@ -1,0 +1,338 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// connector makes the connections of one endpoint, the first and the lanes, by dialling
+// the peer or by waiting for it to dial.
+type connector struct {
+	l           *link
+	token       token
+	nonce       uint64
+	peerTimeout time.Duration
+	arrivals    chan arrival // parked until Connect fetches them
+}
+
+func newConnector(l *link, peerTimeout time.Duration) connector {
+	co := connector{l: l, peerTimeout: peerTimeout, arrivals: make(chan arrival, 1+maxLanes)}
+	if co.peerTimeout <= 0 {
+		co.peerTimeout = fabric.DefaultPeerTimeout
+	}
+	var r [tokenSize + 8]byte
+	_, _ = rand.Read(r[:]) // never fails
+	copy(co.token[:], r[:])
+	co.nonce = binary.LittleEndian.Uint64(r[tokenSize:])
+	return co
+}
+
+// arrival is a connection whose other side has proved that it knows this
+// endpoint's token.
+type arrival struct {
+	conn net.Conn
+	h    hello
+	said transcript
+}
+
+// agreed is one connection that both sides have agreed on.
+type agreed struct {
+	conn net.Conn
+	keys keys
+}
+
+// park keeps a connection for await. A newer one takes the place of an older: the peer
+// has given up on that and tries again.
+func (co *connector) park(in arrival) bool {
+	if in.h.lane == 0 {
+		co.dropParked()
+	}
+	if len(co.arrivals) == cap(co.arrivals) {
+		return false
+	}
+	co.arrivals <- in // has room: only offer sends, under endpoint.mu
+	return true
+}
+
+// dropParked closes connections that were parked and are not wanted.
+func (co *connector) dropParked() {
+	for {
+		select {
+		case in := <-co.arrivals:
+			_ = in.conn.Close()
+		default:
+			return
+		}
+	}
+}
+
+// Pauses between two attempts to dial.
+const minRedial, maxRedial = time.Millisecond, 100 * time.Millisecond
+
+// dial connects to the peer, by whichever of its hosts answers as the peer, and makes
+// the lanes that both sides want. A connection that is turned away or lost meanwhile
+// is made anew until ctx ends: the peer may have too many strangers at its door. It
+// is gone if nobody has listened there for PeerTimeout.
+func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
+	var heard time.Time // when something listened last
+	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
+		conns, reads, err := co.dialHosts(ctx, a)
+		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
+		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
+			return conns, reads, err
+		}
+		if lost || heard.IsZero() {
+			heard = time.Now()
+		} else if time.Since(heard) > co.peerTimeout {
+			return nil, 0, fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, errors.Join(err, ctx.Err())
+		case <-time.After(pause/2 + mathrand.N(pause)):
+		}
+	}
+}
+
+// anyOf reports whether err is one of these.
+func anyOf(err error, these ...error) bool {
+	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
+}
+
+// dialHosts tries each host once.
+func (co *connector) dialHosts(ctx context.Context, a *address) ([]agreed, uint32, error) {
+	var errs []error
+	for i, host := range a.hosts {
+		// A host that drops packets must not use up the time of those behind it.
+		hctx, cancel := ctx, context.CancelFunc(func() {})
+		if dl, ok := ctx.Deadline(); ok {
+			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
+		}
+		to := netip.AddrPortFrom(host, a.port)
+		c, ans, err := co.dialOne(hctx, to, a, hello{})
+		cancel()
+		if err == nil {
+			var lanes []agreed
+			if lanes, err = co.dialLanes(ctx, to, a, ans); err == nil {
+				return append([]agreed{c}, lanes...), ans.reads, nil
+			}
+			_ = c.conn.Close()
+		}
+		errs = append(errs, fmt.Errorf("%v: %w", to, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	return nil, 0, errors.Join(errs...)
+}
+
+// dialOne makes one connection: the first if mine says nothing, else the lane that it
+// says.
+func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address, mine hello) (agreed, answer, error) {
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	d.KeepAlive = -1 // takeSocket sets it
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return agreed{}, answer{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if mine.lane == 0 {
+		mine.lanes, mine.crypt = co.propose(c)
+	}
+	mine.to, mine.from, mine.reads, mine.challenge = a.nonce, co.nonce, maxReads, newChallenge()
+	var t transcript
+	ans, err := co.introduce(c, &t, a, &mine)
+	if err == nil && !stop() {
+		err = ctx.Err() // the deadline was set already
+	}
+	var k keys
+	if err == nil {
+		k, err = t.keys(a.token, co.token, ans.crypt, true)
+	}
+	if err != nil {
+		_ = c.Close()
+		return agreed{}, answer{}, err
+	}
+	return agreed{c, k}, ans, nil
+}
+
+// introduce is the dialling side of the handshake.
+func (co *connector) introduce(c net.Conn, t *transcript, a *address, mine *hello) (ans answer, err error) {
+	if _, err = c.Write(t.add(mine.append(nil))); err != nil {
+		return ans, err
+	}
+	if _, err = io.ReadFull(c, t.next(challengeSize)); err != nil {
+		return ans, err
+	}
+	if _, err = c.Write(t.sign(&a.token, purposeProof)); err != nil {
+		return ans, err
+	}
+	b := t.next(answerSize)
+	if _, err = io.ReadFull(c, b); err != nil {
+		return ans, err
+	}
+	if !t.signed(&co.token, purposeAnswer) {
+		return ans, errStranger
+	}
+	return ans, ans.parse(b, mine)
+}
+
+// quiet reports whether the other end of c still waits for our hello: it neither
+// hung up nor spoke out of turn.
+func quiet(c net.Conn) bool {
+	rc, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	var rerr error
+	if err := rc.Control(func(s uintptr) {
+		var b [1]byte
+		_, _, rerr = unix.Recvfrom(int(s), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	}); err != nil {
+		return false
+	}
+	return rerr == unix.EAGAIN
+}
+
+// propose is how many lanes this side asks for on a connection, and which Crypt.
+func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
+	var p path
+	if rc, err := c.(*net.TCPConn).SyscallConn(); err == nil {
+		_ = rc.Control(func(s uintptr) { p = co.l.cfg.pathOf(int(s), c) })
+	}
+	return uint8(co.l.cfg.lanes(p.class)), co.l.cfg.Crypt.of(p.class)
+}
+
+// dialLanes makes the lanes that the peer agreed to, one after the other: it has
+// answered, so that each takes a few round trips.
+func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer) ([]agreed, error) {
+	var lanes []agreed
+	for i := uint8(1); i <= first.lanes; i++ {
+		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt})
+		if err == nil && ans.crypt != first.crypt {
+			_ = c.conn.Close()
+			err = errStranger
+		}
+		if err != nil {
+			closeConns(lanes)
+			return nil, err
+		}
+		lanes = append(lanes, c)
+	}
+	return lanes, nil
+}
+
+// await waits for the peer to dial, all lanes that it wants and this side does.
+// Who knows the token but is another endpoint than the one asked for is turned away,
+// and waiting goes on; a peer that begins anew has given up on what it made before.
+func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, error) {
+	var conns []agreed // the first and its lanes, in order
+	var first answer
+	reads := uint32(0)
+	for conns == nil || len(conns) <= int(first.lanes) {
+		select {
+		case <-ctx.Done():
+			closeConns(conns)
+			if why := co.l.noAccept.Load(); why != nil {
+				return nil, 0, errors.Join(ctx.Err(), *why)
+			}
+			return nil, 0, ctx.Err()
+		case in := <-co.arrivals:
+			lane := in.h.lane
+			if in.h.from != a.nonce || lane != 0 && (int(lane) != len(conns) || in.h.crypt != first.crypt) || !quiet(in.conn) {
+				_ = in.conn.Close()
+				continue
+			}
+			mine := answer{reads: maxReads, lanes: in.h.lanes, crypt: in.h.crypt}
+			if lane == 0 {
+				closeConns(conns)
+				conns = nil
+				lanes, crypt := co.propose(in.conn)
+				mine.lanes, mine.crypt = min(mine.lanes, lanes), max(mine.crypt, crypt)
+			}
+			c, err := in.agree(co, a, &mine)
+			if err != nil {
+				_ = in.conn.Close() // the peer gave up; it may dial again
+				continue
+			}
+			if lane == 0 {
+				first, reads = mine, in.h.reads
+			}
+			conns = append(conns, c)
+		}
+	}
+	return conns, reads, nil
+}
+
+// agree ends the handshake of the side that was dialled.
+func (in *arrival) agree(co *connector, a *address, mine *answer) (agreed, error) {
+	t := &in.said
+	from := t.n
+	t.add(mine.append(nil))
+	t.sign(&a.token, purposeAnswer)
+	// Few bytes on a fresh socket: they do not block.
+	_ = in.conn.SetDeadline(time.Now().Add(co.l.cfg.HandshakeTimeout))
+	if _, err := in.conn.Write(t.said[from:t.n]); err != nil {
+		return agreed{}, err
+	}
+	k, err := t.keys(co.token, a.token, mine.crypt, false)
+	return agreed{in.conn, k}, err
+}
+
+// takeSockets takes the descriptors out of conns, which are closed, unless err
+// says that there are none. The path is the first's.
+func (co *connector) takeSockets(conns []agreed, err error) (socks []socket, p path, _ error) {
+	if err != nil {
+		return nil, p, err
+	}
+	defer closeConns(conns)
+	for _, c := range conns {
+		s, way, err := co.takeSocket(c.conn)
+		if err == nil {
+			s.sec, err = newRecords(&c.keys)
+			socks = append(socks, s)
+		}
+		if err != nil {
+			closeAll(socks)
+			return nil, p, err
+		}
+		if len(socks) == 1 {
+			p = way
+			p.crypt = c.keys.crypt
+		}
+	}
+	return socks, p, nil
+}
+
+func closeConns(conns []agreed) {
+	for _, c := range conns {
+		_ = c.conn.Close()
+	}
+}
+
+func closeAll(socks []socket) {
+	for i := range socks {
+		socks[i].close()
+	}
+}

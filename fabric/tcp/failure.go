@@ -1,0 +1,59 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
+
+// How a peer breaks the protocol beyond what header.parse finds.
+var (
+	errBadAck       = errors.New("acknowledges requests that were not sent")
+	errBadReply     = errors.New("reply that answers nothing")
+	errBadNak       = errors.New("refusal that answers nothing")
+	errBadSeq       = errors.New("request out of sequence")
+	errTooManyReads = errors.New("more reads and atomics outstanding than announced")
+	errNoLanes      = errors.New("payload announced for connections that do not exist")
+	errBulkOrder    = errors.New("payload not in the order of its announcements")
+	errBadBulk      = errors.New("payload that nothing announced")
+)
+
+// failure is why an endpoint goes down: its oldest request ends with status, the rest
+// are flushed.
+type failure struct {
+	status fabric.Status
+	cause  error
+}
+
+// malformed is the failure of a connection whose peer breaks the protocol.
+func malformed(why error) *failure {
+	return &failure{fabric.StatusRemoteInvalid, fmt.Errorf("tcp: %w: malformed frame from the peer: %w", fabric.ErrRemoteInvalid, why)}
+}
+
+// lost is the failure of a connection whose socket's recv returned err.
+func lost(err error) *failure {
+	switch err {
+	case errForged:
+		return &failure{fabric.StatusRemoteInvalid, err}
+	case errHungUp:
+		return &failure{fabric.StatusPeerGone, err}
+	}
+	return &failure{fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, err)}
+}
+
+// shortage makes an error of this process or host having too few descriptors or too
+// little memory a fabric.ErrResources, and leaves others alone.
+func shortage(err error) error {
+	for _, e := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", fabric.ErrResources, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import "github.com/seed33544411/rma/fabric"
+
+const (
+	// rxSize is the receive buffer: what one receive of small frames brings. A
+	// large frame that begins in it is copied as far as it has come.
+	rxSize = 32 << 10
+
+	// directMin is the payload still to come from which it is received straight
+	// into its place.
+	directMin = 2 << 10
+
+	// trailer is how much of the receive buffer a direct receive adds behind the
+	// payload: enough for the held-back last word and the next header, little
+	// enough that hardly any of the next payload takes the detour.
+	trailer = 256
+
+	// maxScatter bounds what one receive scatters over the pieces of a read: an int
+	// may have 32 bits.
+	maxScatter = 1 << 30
+
+	// rxBudget bounds the receives of one visit.
+	rxBudget = 16
+)
+
+// States of the incoming byte stream.
+const (
+	rxHeader   uint8 = iota // at a frame
+	rxWrite                 // in the payload of a peer's write
+	rxReply                 // in the payload of a reply to a read of ours
+	rxSkip                  // in payload that nobody wants
+	rxOperands              // at the operands of an atomic
+	rxResult                // at the result of an atomic of ours
+)
+
+// incoming is the incoming byte stream of the first connection. Bytes buf[r:w] are
+// received and not consumed.
+type incoming struct {
+	sock   *socket
+	buf    []byte
+	r, w   int
+	h      header // of the current frame
+	left   int64  // bytes of its payload not consumed yet, up to maxMessage
+	st     uint8
+	paused bool   // too many notifications wait for delivery
+	held   bool   // a request waits for the payload of the one before it
+	copied uint64 // bytes of large payload that went through buf
+}
+
+// have is the bytes received and not consumed.
+func (x *incoming) have() []byte { return x.buf[x.r:x.w] }
+
+func (x *incoming) skip(n uint64) {
+	x.left = int64(n)
+	if n != 0 {
+		x.st = rxSkip
+	}
+}
+
+// discard consumes payload that nobody wants, as far as it has come.
+func (x *incoming) discard() (all bool) {
+	n := int(min(int64(x.w-x.r), x.left))
+	x.r += n
+	if x.left -= int64(n); x.left > 0 {
+		return false
+	}
+	x.st = rxHeader
+	return true
+}
+
+// fetch receives more behind what is in the buffer. want is what it could have
+// brought.
+func (x *incoming) fetch() (n, want int, err error) {
+	if x.r > 0 { // at most a partial header or word is left
+		x.w = copy(x.buf, x.buf[x.r:x.w])
+		x.r = 0
+	}
+	b := x.buf[x.w:]
+	v := &x.sock.sys.iov
+	v[0] = iovec{uintptr(fabric.Addr(b)), uintptr(len(b))}
+	n, err = x.sock.recv(v[:1], len(b))
+	x.w += n
+	return n, len(b), err
+}
+
+// direct receives payload into the first k pieces of the scratch, total bytes, and
+// where rest says that at most a word of it follows, a little more into the buffer.
+// That is empty before. want is what it could have brought.
+func (x *incoming) direct(k, total int, rest bool) (n, want int, err error) {
+	v := &x.sock.sys.iov
+	want = total
+	if rest {
+		v[k] = iovec{uintptr(fabric.Addr(x.buf)), trailer}
+		k++
+		want += trailer
+	}
+	n, err = x.sock.recv(v[:k], want)
+	got := min(n, total)
+	x.left -= int64(got)
+	x.r, x.w = 0, n-got
+	return n, want, err
+}
