@@ -7,8 +7,9 @@ FUZZTIME ?= 2000x
 # Of one package: it ends a hang, on a machine with other work as well.
 LIMIT    ?= 40m
 # What `make test` runs, and on which packages of this module and in which others.
-TESTS    ?= lint unit race nocgo fuzz launchers device
+TESTS    ?= lint unit debug race nocgo fuzz launchers device
 UNITPKGS ?= ./...
+DEBUGPKGS ?= . ./rmanet ./internal/...
 RACEPKGS ?= $(UNITPKGS)
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
@@ -35,7 +36,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos suites clean help
+.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -50,7 +51,7 @@ deps: ## install the packages that anything here needs (Debian, Ubuntu; as root)
 # Packages of the tests on devices and of the race detector, and of measuring in a VM.
 DEVICE = cgo verbs abi common qemu
 
-test: ## everything: lint, unit, race, nocgo, fuzz, launchers and, in a VM, the tests on devices
+test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a VM, the tests on devices
 	@start=$$SECONDS; unset MAKELEVEL; skipped=; sets=; \
 	[ -z "$(filter race,$(TESTS))" ] || sets=cgo; \
 	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
@@ -77,6 +78,10 @@ fresh: ## both README commands in an empty Debian, as root and as a user (as roo
 unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ included, in random order
 	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
 	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
+
+debug: ## the tests of the engine with its assertions (build tag rmadebug)
+	$(GO) vet -tags rmadebug $(DEBUGPKGS)
+	$(GO) test -timeout $(LIMIT) -tags rmadebug -shuffle=on $(DEBUGPKGS)
 
 lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/owned"
 )
 
 // ErrClosed says that the engine has been closed.
@@ -70,6 +71,8 @@ type Engine struct {
 	parked atomic.Int32 // goroutines that wait without driving
 	tired  atomic.Bool  // one of them has been patient already: no need to be so again
 	rest   atomic.Uint32
+
+	held owned.Holder // what owner says, for assertions
 
 	// Owner's.
 	links  []fabric.Link
@@ -185,6 +188,14 @@ func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
 // Disown ends what Own or Hold began.
 func (e *Engine) Disown() { e.release() }
 
+// Holder is for assertions that the calling goroutine is the owner.
+func (e *Engine) Holder() *owned.Holder { return &e.held }
+
+// AssertOwned panics, in programs built with the tag rmadebug, unless the calling
+// goroutine is the owner.
+// Hot path.
+func (e *Engine) AssertOwned() { e.held.Assert() }
+
 // Progress drives the links once, for goroutines that spin on memory peers
 // write. It reports whether anything happened; false as well if somebody else
 // is driving.
@@ -219,6 +230,7 @@ func (e *Engine) tryLock(who uint32) bool {
 	if e.owner.Load() != ownerNone || !e.owner.CompareAndSwap(ownerNone, who) {
 		return false
 	}
+	e.held.Take()
 	if e.armed {
 		e.disarm(len(e.links))
 		e.wake()
@@ -232,6 +244,7 @@ func (e *Engine) release() {
 	var armed bool
 	for {
 		armed = e.armed
+		e.held.Drop()
 		e.owner.Store(ownerNone)
 		if !e.proto.Pending() || !e.tryLock(ownerApp) {
 			break
@@ -243,7 +256,9 @@ func (e *Engine) release() {
 	}
 }
 
+// disarm takes back the Arm of the first n links. Owner's.
 func (e *Engine) disarm(n int) {
+	e.AssertOwned()
 	e.armed = false
 	e.proto.Rest(false)
 	for _, l := range e.links[:n] {
@@ -253,12 +268,14 @@ func (e *Engine) disarm(n int) {
 
 // pollOnce makes one round. Owner's. It reports whether anything happened.
 func (e *Engine) pollOnce() bool {
+	e.AssertOwned()
 	busy := e.proto.Step()
 	return e.pollLinks() || busy
 }
 
 // pollLinks takes what the links have. Owner's. It reports whether they had any.
 func (e *Engine) pollLinks() (busy bool) {
+	e.AssertOwned()
 	for i, l := range e.links {
 		if n := l.Poll(e.cs[:]); n > 0 {
 			e.proto.Complete(i, e.cs[:n])
@@ -273,6 +290,7 @@ func (e *Engine) pollLinks() (busy bool) {
 // some of these waits poll all the same. Owner's.
 // Hot path.
 func (e *Engine) passed() {
+	e.AssertOwned()
 	if e.steps++; e.steps%looks == 0 {
 		e.pollLinks()
 	}

@@ -22,6 +22,7 @@ const (
 // done. Waits that all end in looks have a round now and then all the same. Owner's.
 // Hot path.
 func (e *Engine) look(w *Waiter, l Looker, n int) bool {
+	e.AssertOwned()
 	if n > eagerRounds {
 		return l.Look() && w.Done()
 	}

@@ -43,6 +43,8 @@ func TestWhatStepEndsIsNotKeptByAPoll(t *testing.T) {
 	}
 	t.Run("Wait", func(t *testing.T) {
 		e, p := open()
+		require.True(t, e.Hold())
+		defer e.Disown()
 		var sp cpu.Spinner
 		require.False(t, e.drive(t.Context(), p.w, nil, &sp))
 		require.True(t, p.w.Done())

@@ -22,6 +22,7 @@ import (
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/owned"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -403,4 +404,22 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 // An engine that there are no descriptors for says so, and what to do.
 func TestNoDescriptors(t *testing.T) {
 	require.Equal(t, "told", shortOfDescriptors.Start(t).Line(t, testutil.Limit))
+}
+
+// With the tag rmadebug the engine panics when somebody else than the owner acts.
+func TestOwnersMethodsAssert(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	owns := func() (ok bool) {
+		defer func() { ok = recover() == nil }()
+		a.eng.AssertOwned()
+		return
+	}
+	require.Equal(t, !owned.On, owns())
+	a.eng.Do(func() { require.True(t, owns()) })
+	testutil.Eventually(t, testutil.Limit, a.eng.Hold, "the engine")
+	require.True(t, owns())
+	other := make(chan bool)
+	go func() { other <- owns() }()
+	require.Equal(t, !owned.On, <-other)
+	a.eng.Disown()
 }
