@@ -34,7 +34,7 @@ func TestWindow(t *testing.T) {
 				if err := e.Peer(to).Put(w.At(to, uint64(1024+8*me)), w.Slice(8*to, 8)).Wait(ctx); err != nil {
 					return err
 				}
-				if _, err := e.Peer(to).FetchAdd(w.At(to, 2048), uint64(me+1)).Wait(ctx); err != nil {
+				if _, err := e.Peer(to).FetchAdd(w.Key(to).At(2048), uint64(me+1)).Wait(ctx); err != nil {
 					return err
 				}
 			}
