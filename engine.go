@@ -40,7 +40,7 @@ type Engine struct {
 	remains   []func() error  // close what connections that are over have left; the owner's
 	pins      []*message.Pins // by link: what was not, and messages use
 
-	mu       sync.Mutex     // guards the setting of closed, against lost
+	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
 	tasks    *bringup.Tasks // goroutines of the engine beside the progress one
 	closed   atomic.Bool
 	handlers []*Handler    // whose workers end with the engine

@@ -25,16 +25,12 @@ import (
 // ErrPeerHung. If ctx ends first, the making goes on, and a further call waits for it.
 func (p *Peer) Reset(ctx context.Context) error {
 	e := p.eng
-	e.mu.Lock()
 	if e.closed.Load() {
-		e.mu.Unlock()
 		return ErrClosed
 	}
 	if why := e.job.GoneReason(p.rank); why != "" {
-		e.mu.Unlock()
 		return p.notReset(fmt.Errorf("%w (%s)", ErrPeerGone, why))
 	}
-	e.mu.Unlock()
 	var down error
 	e.prog.Do(func() { down = p.down })
 	switch err := p.conn.Reset(ctx, down != nil); err {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -252,4 +254,33 @@ func TestCallOfAllWithARankThatHangs(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// A peer tells something while the connection with it is to be made anew: who reads from the
+// job, and who asks it, do not wait for each other.
+func TestResetWhileThePeerTells(t *testing.T) {
+	es := openWith(t, 2, "shm", func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	ctx := testutil.Context(t, patience)
+	var g errgroup.Group
+	told := make(chan error, 1)
+	for range 4 {
+		g.Go(func() error {
+			for range 2000 {
+				if err := es[1].job.Tell(ctx, 0, "noise", nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	go func() { told <- g.Wait() }()
+	for {
+		require.NoError(t, es[0].Peer(1).Reset(ctx))
+		select {
+		case err := <-told:
+			require.NoError(t, err)
+			return
+		default:
+		}
+	}
 }
