@@ -13,7 +13,7 @@
 //	job.go       the processes of a job, seen from outside
 //	rank.go      what a rank does, and what it reports
 //	traffic.go   the operations of a rank, each with a check of its data
-//	death.go, hang.go, stale.go, limits.go, strangers.go, hostile.go
+//	death.go, hang.go, close.go, wire.go, hostile.go, secrecy.go, limits.go, strangers.go
 //	             the parts
 //
 // A round is determined by the seed, its part and its number, but for the timing of

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -20,6 +22,7 @@ var parts = []*part{
 	{"death", "SIGKILL at a random moment", death},
 	{"pause", "SIGSTOP, and SIGCONT in time", pause},
 	{"hang", "SIGSTOP for good", hang},
+	{"close", "regions closed while peers write to them", closing},
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
 	{"hostile", "a rank that lies to the others", hostile},
 	{"secrecy", "a relay without the token that records, changes and replays", secrecy},

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -83,7 +85,11 @@ func (k *rank) traffic() {
 			if peer == k.eng.Rank() {
 				continue
 			}
-			k.line(op, peer, pairwise[op])
+			step := pairwise[op]
+			if op == "close" { // costs the connection that the others are on
+				step = (*line).close
+			}
+			k.line(op, peer, step)
 			switch p := k.eng.Peer(peer); op {
 			case "recv", "batch":
 				tag := map[string]uint32{"recv": tagRecv, "batch": tagBatch}[op]
