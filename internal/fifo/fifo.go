@@ -1,0 +1,10 @@
+// Package fifo has the queues of the data path: first in, first out, without
+// locks and without allocation.
+//
+//   - A [Ring] holds values in a fixed number of places: for what is bounded by
+//     agreement, where one more would be a bug.
+//   - A [List] links values that carry a [Node] themselves: any number of them, in
+//     one list at a time, taken out of the middle as well.
+//
+// A queue belongs to one goroutine at a time. The package imports nothing.
+package fifo

@@ -1,0 +1,47 @@
+package fifo
+
+// Ring is a FIFO of fixed capacity. The zero value has none: see NewRing.
+type Ring[T any] struct {
+	q       []T
+	head, n int
+}
+
+// NewRing returns an empty Ring for up to capacity values.
+func NewRing[T any](capacity int) Ring[T] { return Ring[T]{q: make([]T, capacity)} }
+
+// Len is how many values the ring holds.
+func (r *Ring[T]) Len() int { return r.n }
+
+// Push appends v. It panics if the ring is full.
+func (r *Ring[T]) Push(v T) {
+	if r.n == len(r.q) {
+		panic("fifo: ring is full")
+	}
+	r.q[r.at(r.n)] = v
+	r.n++
+}
+
+// Front is the oldest value, in place. It panics if there is none.
+func (r *Ring[T]) Front() *T {
+	if r.n == 0 {
+		panic("fifo: ring is empty")
+	}
+	return &r.q[r.head]
+}
+
+// Pop takes the oldest value out. It panics if there is none.
+func (r *Ring[T]) Pop() (v T) {
+	p := r.Front()
+	v, *p = *p, v
+	r.head = r.at(1)
+	r.n--
+	return v
+}
+
+// at is the place of the value that i others are before.
+func (r *Ring[T]) at(i int) int {
+	if i += r.head; i >= len(r.q) {
+		i -= len(r.q)
+	}
+	return i
+}
