@@ -3,124 +3,34 @@ package rdv
 import (
 	"fmt"
 
-	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/scatter"
 )
 
-// Channel is the rendezvous side of one connection, both directions. It
-// belongs to the goroutine that owns its link. Make it with Open, exchange
-// Setup with the peer, then Connect.
+// Channel is the rendezvous side of one connection, both directions: a source and
+// a sink, which share the ring for control messages and the link. It belongs to
+// the goroutine that owns its link. Make it with Open, exchange Setup with the
+// peer, then Connect.
 type Channel struct {
-	ring *eager.Channel
-	h    Handler
-	ep   fabric.Endpoint
-	err  error
-
-	live    bool // connected and not failed
-	severed bool // the peer cannot reach our memory any more
-	drained bool // what the peer had said before the failure was taken
-	waited  bool // what the last FIN said
-	refused []byte
-	closed  bool
-
-	in       []incoming // the peer's transfers
-	fetching int        // of them, not free
-	out      []outgoing // ours
-	outFree  []uint16
-	pipes    []pipe    // of ours that are staged, by slot; made when needed
-	streams  turnQueue // of ours that have chunks to send
-	stage    staging
+	core
+	source
+	sink
+	drained  bool   // what the peer had said before the failure was taken
+	closed   bool   //
 	messages []byte // scratch for payloads received
-	payload  []byte // scratch for payloads to send
-	note     [maxBatch / 8]byte
-	control  ctlQueue  // answers that wait for room in the ring
-	turns    turnQueue // those with requests to hand out
-	hold     bool      // Accept and Refuse collect
-	changed  []uint16  // slots that they have changed
-
-	mine     []myAdvert // destinations we advertised
-	mineFree []uint16
-	theirs   []theirAdvert // those of the peer
-	jobs     []writeJob    // writes into those
-	jobsFree []uint16
-
-	// Requests handed to the link: wrs[first:staged] wait for Post.
-	wrs           []fabric.WR
-	sges          []fabric.SGE
-	first, staged int
-	pieces        int // of sges, in use
-	reads         int // in flight
-	writes        int // in flight
-
-	lim   scatter.Limits
-	opt   Options
-	peer  Setup
-	link  fabric.Link
-	stats Stats
-}
-
-// Stats counts what a channel did.
-type Stats struct {
-	Transfers, Messages, Bytes uint64 // fetched from the peer
-	Sent                       uint64 // transfers of ours that ended well
-	Reads, Writes              uint64 // work requests posted
-	QueueFull                  uint64 // posts that the link took in part
-	Busy                       uint64 // refusals for want of slot or credit
-	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
-	NoStaging                  uint64 // times a chunk had to wait for room in the staging memory
-	Written                    uint64 // adverts of the peer that were written
-	Outgoing, Incoming         int    // transfers outstanding
-	Advertised, Writing        int    // adverts of ours and writes outstanding
-	Memory                     int    // bytes of ring and staging
-}
-
-// Result says what became of a call that takes room. Back-pressure is a value.
-type Result uint8
-
-// Results.
-const (
-	// Accepted: it is under way.
-	Accepted Result = iota
-
-	// Busy: as much is outstanding as was agreed, or the ring has no room. Try
-	// again after Progress; nothing was kept.
-	Busy
-)
-
-// String returns the name of the result.
-func (r Result) String() string {
-	switch r {
-	case Accepted:
-		return "accepted"
-	case Busy:
-		return "busy"
-	}
-	return fmt.Sprintf("result(%d)", uint8(r))
 }
 
 // Open makes a channel on an endpoint that is, or is about to be, connected.
 // Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (*Channel, error) {
-	caps := link.Caps()
-	o, err := o.effective(caps)
+	shared, err := newCore(link, ep, h, o)
 	if err != nil {
 		return nil, fmt.Errorf("open rendezvous channel: %w", err)
 	}
-	ring, err := eager.Open(link, ep, o.Ring)
-	if err != nil {
-		return nil, fmt.Errorf("open rendezvous channel: %w", err)
-	}
-	b := o.bounds()
-	return &Channel{
-		ring: ring, h: h, ep: ep, link: link, opt: o,
-		in:       make([]incoming, o.Transfers),
-		messages: make([]byte, max(b.MaxSize(), 64)),
-		payload:  make([]byte, 0, max(b.MaxSize(), 64)),
-		wrs:      make([]fabric.WR, batchWRs),
-		sges:     make([]fabric.SGE, batchWRs*caps.MaxSGE),
-		lim:      scatter.LimitsOf(caps, uint64(o.Chunk)),
-	}, nil
+	c := &Channel{core: shared, messages: make([]byte, max(shared.opt.bounds().MaxSize(), 64))}
+	c.source.core, c.sink.core = &c.core, &c.core
+	return c, nil
 }
 
 // Setup is what the peer needs for its Connect.
@@ -150,32 +60,59 @@ func (c *Channel) Connect(s Setup) error {
 		return fmt.Errorf("connect rendezvous channel: %w", err)
 	}
 	c.peer = s
-	n := min(int(s.Transfers), c.opt.Transfers)
-	c.out, c.outFree = make([]outgoing, n), freeList(n)
-	n = min(int(s.Adverts), c.opt.Adverts)
-	c.mine, c.mineFree = make([]myAdvert, n), freeList(n)
-	c.theirs, c.jobs, c.jobsFree = make([]theirAdvert, n), make([]writeJob, n), freeList(n)
+	adverts := min(int(s.Adverts), c.opt.Adverts)
+	c.source.connect(min(int(s.Transfers), c.opt.Transfers), adverts)
+	c.sink.connect(adverts)
 	// Answers that can wait at once: ready, ack and FIN for each incoming
 	// transfer; an answer to each advert of the peer; a revocation of each of ours.
-	c.control.init(3*len(c.in) + 2*n)
-	c.turns.init(len(c.in) + len(c.jobs))
-	c.changed = make([]uint16, 0, len(c.in))
-	c.streams.init(len(c.out))
+	c.answers = fifo.NewRing[answer](3*len(c.in) + 2*adverts)
+	c.turns = fifo.NewRing[uint16](len(c.in) + len(c.jobs))
 	c.live = true
 	return nil
 }
 
-// freeList names all of n slots, the first one last.
-func freeList(n int) []uint16 {
-	f := make([]uint16, n)
-	for i := range f {
-		f[i] = uint16(n - 1 - i)
-	}
-	return f
+// Send announces a batch that lies in registered memory; the peer fetches it.
+// Handler.Sent with token ends the transfer; until then the sources are not to
+// be changed or withdrawn. d is free again on return. tag travels with it,
+// uninterpreted. A non-nil error concerns this batch only (scatter's errors,
+// ErrTooLarge) or is the channel's end.
+//
+// Hot path.
+func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
+	c.flushAnswers()
+	return c.sendBatch(d, tag, token)
 }
 
-// Err is why the channel ended, nil while it works.
-func (c *Channel) Err() error { return c.err }
+// SendUnregistered announces a message whose memory is not registered. Once the
+// peer has a destination for it, chunks of it are copied into staging memory, or
+// registered, while those before are being fetched; they grow as newGrowth says.
+// Handler.Sent with token ends the transfer. m.Size is taken from src.
+// ErrTooLarge concerns this message only. It costs what registering costs, and the
+// first call allocates the staging memory.
+func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
+	switch m := (scatter.Message{Pos: pos, Size: uint32(len(src))}); {
+	case uint64(len(src)) != uint64(m.Size):
+		return 0, Busy, fmt.Errorf("send %d bytes: %w: cut it", len(src), ErrTooLarge)
+	case by != Copy && by != Register:
+		return 0, Busy, fmt.Errorf("send by means %d: %w", by, ErrOptions)
+	case len(src) == 0:
+		return c.Send(&scatter.Descriptor{Form: form, Messages: []scatter.Message{m}}, tag, token)
+	case form != scatter.FormSequence && form != scatter.FormOffset:
+		return 0, Busy, fmt.Errorf("send by %v: %w", form, ErrOptions)
+	}
+	c.flushAnswers()
+	return c.sendUnregistered(form, pos, src, by, tag, token)
+}
+
+// Advertise offers the peer a destination for what w says (uninterpreted): k.Len
+// bytes, at most 4 GiB - 1, registered for remote writing. Handler.Filled with
+// token ends the advert; until then the memory is the peer's to write.
+//
+// Hot path.
+func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, error) {
+	c.flushAnswers()
+	return c.advertise(w, k, token)
+}
 
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
@@ -186,21 +123,24 @@ func (c *Channel) Stats() Stats {
 	return s
 }
 
-// Idle reports that nothing is outstanding in either direction and nothing
-// waits to be posted. Short path: it is asked in every round.
+// Idle reports that nothing is outstanding in either direction and nothing waits to
+// be posted: it is asked in every round.
+//
+// Hot path.
 func (c *Channel) Idle() bool {
-	return len(c.outFree) == len(c.out) && len(c.mineFree) == len(c.mine) && len(c.jobsFree) == len(c.jobs) &&
-		c.control.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0 && c.fetching == 0
+	return c.source.idle() && c.sink.idle() && c.answers.Len() == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
 }
 
 // Progress does what can be done: takes the peer's control messages, posts
 // requests and answers, returns credit. Call it after the link was polled, and
-// again while did is true. A non-nil error is the channel's end. Short path.
+// again while did is true. A non-nil error is the channel's end.
+//
+// Hot path.
 func (c *Channel) Progress() (did bool, err error) {
 	if c.live && (c.busy() || c.ring.Waiting()) {
 		did = c.receive()
 		did = c.post() || did
-		did = c.flushControl() || did
+		did = c.flushAnswers() || did
 		did = c.stream() || did
 	}
 	if c.live {
@@ -212,19 +152,23 @@ func (c *Channel) Progress() (did bool, err error) {
 	return did, c.err
 }
 
-// busy reports whether this side has anything to do of its own. Short path: it is asked
-// in every round.
+// busy reports whether this side has anything to do of its own: it is asked in every
+// round.
+//
+// Hot path.
 func (c *Channel) busy() bool {
-	return c.first != c.staged || c.turns.n != 0 || c.control.n != 0 || c.streams.n != 0
+	return c.first != c.staged || c.turns.Len() != 0 || c.answers.Len() != 0 || c.streams.Len() != 0
 }
 
-// Flush posts what was handed in since the last Progress, which else does it: to be
-// called behind the last of several Send, Write, Advertise or Decline, where
-// nothing is to wait for the next look at the link. Short path.
+// Flush posts what was announced, written and answered since the last Progress, which
+// does it otherwise. Call it behind the last of several Send, Write, Advertise or
+// Decline that are not to wait for the next poll of the link.
+//
+// Hot path.
 func (c *Channel) Flush() error {
 	if c.live {
 		c.post()
-		c.flushControl()
+		c.flushAnswers()
 	}
 	if c.live {
 		if _, err := c.ring.Flush(); err != nil {
@@ -234,20 +178,23 @@ func (c *Channel) Flush() error {
 	return c.err
 }
 
+// Settle reports whether all answers that were due are placed at the peer, or never
+// will be because the channel has failed. Call it, and poll the link, until it does.
+func (c *Channel) Settle() bool {
+	if err := c.Flush(); err != nil || !c.live {
+		return true
+	}
+	return c.answers.Len() == 0 && c.ring.Settle()
+}
+
 // Sleep sets or clears the sleep bit at the peer, see eager.Channel.Sleep.
 func (c *Channel) Sleep(on bool) (done bool, err error) { return c.ring.Sleep(on) }
 
-// fail ends the channel with err. What is outstanding is ended by sweep.
-func (c *Channel) fail(err error) {
-	if c.err == nil {
-		c.err = fmt.Errorf("rendezvous channel: %w", err)
-	}
-	c.live = false
-}
-
 // OnCompletion takes a completion of the channel's endpoint. It returns false
 // if it is not the channel's: other tag. Other users of the endpoint want to
-// see OpDown as well. Short path.
+// see OpDown as well.
+//
+// Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	switch {
 	case cpl.Op == fabric.OpNotify:

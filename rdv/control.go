@@ -1,81 +1,24 @@
 package rdv
 
-import (
-	"github.com/seed33544411/rma/eager"
-	"github.com/seed33544411/rma/flowctl"
-)
+import "github.com/seed33544411/rma/eager"
 
-// ctl is an answer that waits for room in the ring.
-type ctl struct {
-	kind Kind
-	id   ID
-	arg  uint32
-}
-
-// ctlQueue is a FIFO of fixed capacity. Every slot of the channel owns a bounded
-// number of its places, so that it cannot overflow: consuming what the peer
-// sends never waits for sending.
-type ctlQueue struct {
-	q       []ctl
-	head, n int
-}
-
-func (q *ctlQueue) init(capacity int) { q.q = make([]ctl, capacity) }
-
-func (q *ctlQueue) push(x ctl) {
-	if q.n == len(q.q) {
-		panic("rdv: more answers than slots") // our bug, whatever the peer does
-	}
-	q.q[(q.head+q.n)%len(q.q)] = x
-	q.n++
-}
-
-func (q *ctlQueue) pop() {
-	q.head = (q.head + 1) % len(q.q)
-	q.n--
-}
-
-// send puts a control message into the ring; false: no room. It goes out with the
-// others of the same Progress or Flush, in one post.
-func (c *Channel) send(k Kind, id ID, arg uint32, payload []byte) bool {
-	res, err := c.ring.Stage(eager.Envelope{Meta: meta(id, arg), HasMeta: true, Kind: uint8(k), Class: flowctl.Control}, payload)
-	if err != nil {
-		c.fail(err)
-		return false
-	}
-	return res == eager.Accepted
-}
-
-// flushControl sends the answers that wait. Short path.
-func (c *Channel) flushControl() bool {
+// flushAnswers sends the answers that wait, as far as the ring has room.
+//
+// Hot path.
+func (c *Channel) flushAnswers() bool {
 	did := false
-	for c.live && c.control.n > 0 {
-		x := c.control.q[c.control.head]
-		if x.kind == KindAck { // the newest count will do
-			x.arg = c.in[x.id.slot()].fetched
-		}
-		payload := c.note[:0] // not c.payload, which callers have filled
-		if x.kind == KindDone {
-			w := &c.theirs[x.id.slot()].want
-			payload = appendDone(payload, doneNote{w.Pos, w.Tag})
-		}
-		if x.kind == KindFIN && x.arg == statusRefused {
-			payload = appendRefused(payload, c.in[x.id.slot()].msgs)
-		}
-		if !c.send(x.kind, x.id, x.arg, payload) {
-			return did
-		}
-		c.control.pop()
-		switch x.kind {
-		case KindFIN:
-			c.freeIncoming(&c.in[x.id.slot()])
-		case KindAck:
-			c.in[x.id.slot()].acking = false
+	for c.live && c.answers.Len() > 0 {
+		var sent bool
+		switch x := *c.answers.Front(); x.kind {
 		case KindDone, KindDecline:
-			c.theirs[x.id.slot()].state = theirsFree
-		case KindRevoke:
-			c.Nudge()
+			sent = c.source.sendAnswer(x)
+		default:
+			sent = c.sink.sendAnswer(x)
 		}
+		if !sent {
+			break
+		}
+		c.answers.Pop()
 		did = true
 	}
 	return did
@@ -84,7 +27,9 @@ func (c *Channel) flushControl() bool {
 // receiveBatch bounds the control messages taken in one Progress.
 const receiveBatch = 32
 
-// receive takes control messages. Short path.
+// receive takes control messages.
+//
+// Hot path.
 func (c *Channel) receive() bool {
 	did := false
 	for range receiveBatch {
@@ -110,7 +55,9 @@ func (c *Channel) receive() bool {
 	return did
 }
 
-// dispatch acts on one control message of the peer. Short path.
+// dispatch acts on one control message of the peer.
+//
+// Hot path.
 func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 	k, id, arg := Kind(h.Kind), ID(h.Meta), uint32(h.Meta>>32)
 	if !h.HasMeta {
@@ -145,9 +92,3 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 	}
 	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
 }
-
-// Nudge has the peer notified behind what was handed over so far: for who waits for
-// its answer to an advert. A peer that has nothing to do with this side need not look
-// at what comes from it otherwise. Goes out with the next Flush or Progress. Short
-// path.
-func (c *Channel) Nudge() { c.ring.Nudge() }

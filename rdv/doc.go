@@ -1,7 +1,10 @@
 // Package rdv moves large messages by rendezvous: the side that has the data
 // says where it lies, and the side that wants it fetches it with remote reads
 // straight into its final place. Nothing is copied at either end, and no step
-// waits for a call of either application: whoever owns the link drives it.
+// waits for a call of either application: the owner of the link drives it.
+//
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
 //
 // A [Channel] joins two peers and serves both directions. It sits on an
 // endpoint that others may use as well, and talks over a small ring of its own
@@ -16,7 +19,7 @@
 //	S  Sent ◄──────────── FIN: status ──────────  when the last one ended
 //
 // A batch whose messages find their destinations one after the other is fetched
-// in that order; nobody waits for the whole batch to be matched. The FIN names the
+// in that order, before the whole batch is matched. The FIN names the
 // messages that the receiver refused.
 //
 // # Receiver first
@@ -25,22 +28,22 @@
 //	   memory stays  ◄──── remote writes ──────
 //	R  Filled ◄─────── done, or decline ───────  Sent when the writes are complete
 //
-// Cheaper by a hard latency where the receiver knows the destination before the
-// sender has the data. "Done" follows the writes on the same endpoint, so who
-// sees it sees them. Each advert gets one answer, also when it is revoked, or
+// This is cheaper by a hard latency where the receiver knows the destination before
+// the sender has the data. "Done" follows the writes on the same endpoint: a receiver
+// that sees it sees them. Each advert gets one answer, also when it is revoked, or
 // when the data takes another way (a Send that crossed it: the sender declines);
-// until then the memory is the peer's to write. A peer that has nothing to do with this
-// side need not look at its ring: who cannot go on without the answer calls Nudge, as
-// Revoke does, and whoever gets the notification calls Progress. What an advert is wanted for, what
-// was written and why not are for the layer above, which knows what belongs
-// together: internal/message matches receives and messages by it.
+// until then the memory is the peer's to write. A peer that has nothing to do with
+// this side need not poll its ring: a side that cannot go on without the answer calls
+// Nudge, as Revoke does, and the notification has the peer call Progress. What an
+// advert is wanted for, what was written and why not is carried for the layer above:
+// internal/message matches receives and messages by it.
 //
 // # Unregistered memory
 //
 // SendUnregistered offers a message; when the receiver has a destination for it,
 // chunks are copied into staging memory, or registered where they lie, one ahead
 // of those that are being fetched: a superpipeline, see growth.go. Nothing is
-// staged before the receiver is ready, so that a message nobody wants yet cannot
+// staged before the receiver is ready, so that a message without a receive cannot
 // hold the staging memory that others wait for. Staging is bounded; without room,
 // chunks wait.
 //
@@ -89,21 +92,25 @@
 //
 // # Imports and files
 //
-// Imports eager, scatter, fabric, flowctl.
+// A Channel is two halves: a source, which has data, and a sink, which wants it.
+// Imports eager, scatter, fabric, flowctl, internal/fifo.
 //
 //	channel.go  Channel: open, connect, progress, completions
-//	handler.go  Handler and Matcher: the layer above
-//	source.go   transfers of this side: Send, FIN
+//	control.go  control messages: answers, dispatch
+//	post.go     posting requests of both sides in turn
 //	end.go      failure, what the peer said before it, Sever, Close
-//	sink.go     transfers of the peer: matching, ends
-//	run.go      which of their messages are fetched next; hold.go several at once
-//	advert.go   receiver first: Advertise, Write
-//	pipe.go     unregistered memory: the sender's end of an offer
-//	chunks.go   and the receiver's
+//	send.go     source: transfers of this side, FIN
+//	pipe.go     source: chunks of unregistered memory
+//	write.go    source: destinations of the peer, writing into them
+//	source.go   source: its slots
+//	match.go    sink: transfers of the peer and their destinations
+//	run.go      sink: which of their messages are fetched next
+//	advert.go   sink: destinations of this side
+//	sink.go     sink: its slots, ends of messages
+//	core.go     what source and sink share
+//	handler.go  Handler and Matcher: the layer above
 //	growth.go   sizes of chunks
 //	staging.go  memory for them
-//	post.go     building and posting requests
-//	control.go  control messages: queue of answers, dispatch
 //	wire.go     their codec
 //	setup.go    Setup, the blob peers exchange
 //	options.go  Options

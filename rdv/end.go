@@ -17,26 +17,11 @@ func (c *Channel) sweep() {
 		c.drain()
 	}
 	c.dropStaged()
-	for i := range c.in {
-		if t := &c.in[i]; t.state != inFree && t.inflight == 0 {
-			c.abandon(t)
-		}
-	}
-	for i := range c.jobs {
-		if j := &c.jobs[i]; j.busy && j.inflight == 0 {
-			c.endJob(i, c.err)
-		}
-	}
-	for i := range c.out {
-		// The peer never sees the source of what is copied.
-		if o := &c.out[i]; o.state != outFree && (c.severed || o.by == Copy) {
-			c.endOutgoing(i, c.err)
-		}
-	}
-	for i := range c.mine {
-		if c.mine[i].state != mineFree && c.severed {
-			c.endAdvert(i, Answer{}, c.err)
-		}
+	c.sweepIncoming()
+	c.sweepJobs()
+	c.sweepOutgoing()
+	if c.severed {
+		c.sweepAdverts()
 	}
 }
 
@@ -66,15 +51,6 @@ func (c *Channel) drain() {
 func (c *Channel) Fail(reason error) {
 	c.fail(reason)
 	c.sweep()
-}
-
-// Settle reports whether all answers that were due are placed at the peer, or never
-// will be because the channel has failed. Call it, and poll the link, until it does.
-func (c *Channel) Settle() bool {
-	if err := c.Flush(); err != nil || !c.live {
-		return true
-	}
-	return c.control.n == 0 && c.ring.Settle()
 }
 
 // Sever says that the peer cannot reach this side's memory any more: the

@@ -1,9 +1,6 @@
 package rdv
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Sentinels for errors.Is.
 var (
@@ -51,19 +48,3 @@ var (
 	// ErrClosed is the use of a closed channel.
 	ErrClosed = errors.New("channel is closed")
 )
-
-// ProtocolError says what the peer did wrong.
-type ProtocolError struct {
-	Kind Kind   // of the control message
-	ID   ID     // of the transfer it names
-	Why  error  // a sentinel, or an error that wraps one
-	Have uint64 // the offending number
-	Want uint64 // its bound
-}
-
-func (e *ProtocolError) Error() string {
-	return fmt.Sprintf("%v: %v for %v: %v (%#x, bound %#x)", ErrProtocol, e.Kind, e.ID, e.Why, e.Have, e.Want)
-}
-
-// Unwrap returns ErrProtocol and the reason.
-func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Why} }

@@ -41,12 +41,6 @@ type Matcher interface {
 	Match(m Incoming) (dst []fabric.SGE, v Verdict)
 }
 
-// Want says what an advert is good for. It is carried, not interpreted.
-type Want struct {
-	Pos       uint64
-	Tag, Note uint32
-}
-
 // Advert is a destination that the peer has advertised.
 type Advert struct {
 	Want        // as the peer gave it

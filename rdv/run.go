@@ -1,34 +1,37 @@
 package rdv
 
 import (
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/scatter"
 )
 
-// advance starts the next run of t, or ends t. Short path.
-func (c *Channel) advance(t *incoming) {
-	for t.state == inActive && !t.matching && t.run == t.runEnd && t.left > 0 && c.live {
-		if !t.nextRun(c.lim) {
+// advance starts the next run of t, or ends t.
+//
+// Hot path.
+func (s *sink) advance(t *incoming) {
+	for t.state == inActive && !t.matching && t.run == t.runEnd && t.left > 0 && s.live {
+		if !t.nextRun(s.lim) {
 			return
 		}
 		if t.chunked {
-			c.control.push(ctl{KindReady, t.id, 0})
+			s.answers.Push(answer{KindReady, t.id, 0})
 			return
 		}
 		if t.plan.Done() { // empty messages only
 			t.upto = t.runEnd
-			c.endRun(t, t.runEnd)
+			s.endRun(t, t.runEnd)
 			continue
 		}
-		c.queueTurn(t)
+		s.queueTurn(t)
 		return
 	}
-	if t.state == inActive && !t.matching && t.left == 0 && t.inflight == 0 && c.live {
+	if t.state == inActive && !t.matching && t.left == 0 && t.inflight == 0 && s.live {
 		t.state = inEnding
-		c.stats.Transfers++
+		s.stats.Transfers++
 		if t.waited && t.status == statusOK {
 			t.status = statusWaited
 		}
-		c.control.push(ctl{KindFIN, t.id, t.status})
+		s.answers.Push(answer{KindFIN, t.id, t.status})
 	}
 }
 
@@ -59,12 +62,103 @@ func (t *incoming) nextRun(lim scatter.Limits) bool {
 }
 
 // endRun ends the messages of the current run before upto, which are read.
-func (c *Channel) endRun(t *incoming, upto int) {
+func (s *sink) endRun(t *incoming, upto int) {
 	for t.run < upto {
 		i := t.run
 		// The last one ends the run only after the handler has been told, so
 		// that what it does finds the run still under way.
-		c.endMessage(t, i, nil)
+		s.endMessage(t, i, nil)
 		t.run = i + 1
 	}
+}
+
+// Hold makes Accept and Refuse collect what they change until Release: messages of
+// one descriptor that are accepted in between are then fetched in one run, where
+// the first alone would keep the others waiting for its reads. The link is not polled
+// and Progress not called in between.
+//
+// Hot path.
+func (s *sink) Hold() { s.hold = true }
+
+// Release goes on with what Accept and Refuse have changed since Hold.
+//
+// Hot path.
+func (s *sink) Release() {
+	s.hold = false
+	for _, slot := range s.changed {
+		t := &s.in[slot]
+		t.changed = false
+		s.advance(t)
+	}
+	s.changed = s.changed[:0]
+}
+
+// step advances t, now or at Release.
+func (s *sink) step(t *incoming) {
+	switch {
+	case !s.hold:
+		s.advance(t)
+	case !t.changed:
+		t.changed = true
+		s.changed = append(s.changed, uint16(t.id.slot()))
+	}
+}
+
+func (s *sink) queueTurn(t *incoming) {
+	if !t.queued {
+		t.queued = true
+		s.turns.Push(uint16(t.id.slot()))
+	}
+}
+
+// requestRead builds one read of the transfer in that slot; ok is false if too many
+// are in flight, more if there is nothing left to ask for now.
+func (s *sink) requestRead(slot uint16) (more, ok bool) {
+	t := &s.in[slot]
+	w := s.wrs[s.staged : s.staged+1]
+	if t.plan.Next(fabric.OpRead, w, s.sges[s.pieces:], s.reads) == 0 {
+		return true, false
+	}
+	s.pieces += len(w[0].Local)
+	t.planned += w[0].Len()
+	for t.upto < t.runEnd && t.msgs[t.upto].end <= t.planned {
+		t.upto++
+	}
+	done := t.plan.Done()
+	w[0].ID = uint64(s.opt.IDTag+1)<<48 | uint64(slot)<<idSlotShift | uint64(t.upto)
+	if done && t.chunked {
+		w[0].ID |= idEnd
+		done = !t.feed()
+	}
+	w[0].Flags = fabric.FlagSignaled
+	s.staged++
+	s.reads++
+	t.inflight++
+	t.queued = !done
+	return !done, true
+}
+
+// feed gives the plan the next chunk, if there is one.
+func (t *incoming) feed() bool {
+	if t.fed == t.announced {
+		return false
+	}
+	i := int(t.fed) % len(t.d.Regions)
+	t.plan.Feed(t.d.Regions[i:i+1], 0)
+	t.fed++
+	return true
+}
+
+// onRead takes the completion of a read.
+func (s *sink) onRead(id uint64) {
+	t := &s.in[id>>idSlotShift&idSlotMask]
+	if id&idEnd != 0 {
+		t.fetched++
+		if id&idUptoMask == 0 && !t.acking { // else the FIN says it
+			t.acking = true
+			s.answers.Push(answer{KindAck, t.id, 0})
+		}
+	}
+	s.endRun(t, int(id&idUptoMask))
+	s.advance(t)
 }

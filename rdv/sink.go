@@ -2,11 +2,23 @@ package rdv
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/scatter"
 )
+
+// sink is the side of a channel that wants data: it fetches messages that the peer
+// has announced, and advertises destinations for the peer to write.
+type sink struct {
+	*core
+	in       []incoming // the peer's transfers
+	fetching int        // of them, not free
+	hold     bool       // Accept and Refuse collect
+	changed  []uint16   // slots that they have changed
+
+	mine     []myAdvert // destinations we advertised
+	mineFree []uint16
+}
 
 // States of an incoming transfer.
 const (
@@ -33,8 +45,8 @@ type incoming struct {
 	plan scatter.Plan
 
 	run, runEnd int    // messages [run, runEnd) are under way; run moves as they end
-	upto        int    // messages before this one are covered by requests handed out
-	planned     uint64 // stream position up to which requests were handed out
+	upto        int    // messages before this one are covered by requests built
+	planned     uint64 // stream position up to which requests were built
 
 	inflight int // requests staged or posted
 	left     int // messages not ended
@@ -49,8 +61,8 @@ type incoming struct {
 	bytes                   uint64
 
 	matching bool // inside onRTS: runs start at its end
-	queued   bool // in turns
-	changed  bool // in Channel.changed
+	queued   bool // in core.turns
+	changed  bool // in sink.changed
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
 	waited   bool // a destination came later than the announcement
@@ -62,6 +74,15 @@ type message struct {
 	state  uint8
 	unread bool // refused: the FIN says so
 }
+
+// connect makes room for what both sides have agreed on.
+func (s *sink) connect(adverts int) {
+	s.in, s.changed = make([]incoming, s.opt.Transfers), make([]uint16, 0, s.opt.Transfers)
+	s.mine, s.mineFree = make([]myAdvert, adverts), freeList(adverts)
+}
+
+// idle reports that nothing of this side is outstanding.
+func (s *sink) idle() bool { return len(s.mineFree) == len(s.mine) && s.fetching == 0 }
 
 // start is the position of message i in the stream.
 func (t *incoming) start(i int) uint64 {
@@ -77,11 +98,11 @@ func (t *incoming) describe(i int) Incoming {
 }
 
 // claim takes the slot that the peer has chosen for a new transfer.
-func (c *Channel) claim(k Kind, id ID) (*incoming, error) {
-	if id.slot() >= len(c.in) {
-		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(len(c.in))}
+func (s *sink) claim(k Kind, id ID) (*incoming, error) {
+	if id.slot() >= len(s.in) {
+		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(len(s.in))}
 	}
-	t := &c.in[id.slot()]
+	t := &s.in[id.slot()]
 	if t.state != inFree || id.gen() != t.gen+1 {
 		return nil, &ProtocolError{k, id, ErrIDReused, uint64(id.gen()), uint64(t.gen + 1)}
 	}
@@ -89,7 +110,8 @@ func (c *Channel) claim(k Kind, id ID) (*incoming, error) {
 }
 
 // begin makes t an active transfer of the messages in t.d.
-func (t *incoming) begin(id ID, tag uint32) {
+func (s *sink) begin(t *incoming, id ID, tag uint32) {
+	s.fetching++
 	t.id, t.gen, t.tag = id, id.gen(), tag
 	t.state, t.status, t.waited = inActive, statusOK, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
@@ -104,108 +126,20 @@ func (t *incoming) begin(id ID, tag uint32) {
 	}
 }
 
-// onRTS takes a descriptor and asks for destinations.
-func (c *Channel) onRTS(id ID, tag uint32, payload []byte) error {
-	t, err := c.claim(KindRTS, id)
-	if err != nil {
-		return err
-	}
-	rest, err := t.d.Parse(payload, c.opt.bounds())
-	if err != nil {
-		return &ProtocolError{KindRTS, id, err, uint64(len(payload)), 0}
-	}
-	if len(rest) > 0 {
-		return &ProtocolError{KindRTS, id, ErrMessage, uint64(len(payload)), uint64(len(payload) - len(rest))}
-	}
-	c.fetching++
-	t.begin(id, tag)
-	c.match(t)
-	return nil
-}
-
-// match asks for the destination of every message of a new transfer.
-func (c *Channel) match(t *incoming) {
-	t.matching = true
-	for i := range t.msgs {
-		dst, v := c.h.Match(t.describe(i))
-		if t.msgs[i].state != msgWaiting {
-			continue // the handler has called Accept or Refuse for it already
-		}
-		switch v {
-		case Take:
-			c.take(t, i, dst)
-		case Later:
-		default:
-			c.endMessage(t, i, ErrRefused)
-		}
-	}
-	t.matching = false
-	c.advance(t)
-}
-
-// take gives message i its destination. The reads start with the next run.
-func (c *Channel) take(t *incoming, i int, dst []fabric.SGE) {
-	var n uint64
-	for k := range dst {
-		n += uint64(dst[k].Len)
-	}
-	m := &t.msgs[i]
-	if n != uint64(t.d.Messages[i].Size) {
-		c.endMessage(t, i, ErrPieces)
-		return
-	}
-	m.dst, m.n, m.state = uint32(len(t.dest)), uint32(len(dst)), msgMatched
-	t.dest = append(t.dest, dst...)
-}
-
-// Accept gives a message that was left for later its destination; dst as in
-// Matcher.Match. ErrHandle means that it is over, as Received has said. Short
-// path.
-func (c *Channel) Accept(h Handle, dst []fabric.SGE) error {
-	t, i := c.findMessage(h)
-	switch {
-	case c.err != nil:
-		return c.err
-	case t == nil || t.msgs[i].state != msgWaiting:
-		return fmt.Errorf("accept message %d of %v: %w", h.index(), h.id(), ErrHandle)
-	}
-	t.waited = true
-	c.take(t, i, dst)
-	c.step(t)
-	return nil
-}
-
-// Refuse ends a message that was left for later, or that was taken and is not
-// being fetched yet; Received is not called for it. ok is false if it is being
-// fetched: Received will come. Short path.
-func (c *Channel) Refuse(h Handle) (ok bool, err error) {
-	t, i := c.findMessage(h)
-	switch {
-	case c.err != nil:
-		return false, c.err
-	case t == nil || t.msgs[i].state == msgEnded:
-		return false, fmt.Errorf("refuse message %d of %v: %w", h.index(), h.id(), ErrHandle)
-	case t.msgs[i].state == msgRunning:
-		return false, nil
-	}
-	c.endMessage(t, i, ErrRefused)
-	c.step(t)
-	return true, nil
-}
-
-func (c *Channel) findMessage(h Handle) (*incoming, int) {
+// findMessage returns the message that h names and its transfer, nil if it is over.
+func (s *sink) findMessage(h Handle) (*incoming, int) {
 	id, i := h.id(), h.index()
-	if id.slot() >= len(c.in) {
+	if id.slot() >= len(s.in) {
 		return nil, 0
 	}
-	if t := &c.in[id.slot()]; t.state == inActive && t.gen == id.gen() && i < len(t.msgs) {
+	if t := &s.in[id.slot()]; t.state == inActive && t.gen == id.gen() && i < len(t.msgs) {
 		return t, i
 	}
 	return nil, 0
 }
 
 // endMessage ends message i and tells, unless the handler has refused it.
-func (c *Channel) endMessage(t *incoming, i int, err error) {
+func (s *sink) endMessage(t *incoming, i int, err error) {
 	m := &t.msgs[i]
 	if m.state == msgEnded {
 		return
@@ -213,29 +147,80 @@ func (c *Channel) endMessage(t *incoming, i int, err error) {
 	m.state = msgEnded
 	t.left--
 	if err == nil {
-		c.stats.Messages++
-		c.stats.Bytes += uint64(t.d.Messages[i].Size)
+		s.stats.Messages++
+		s.stats.Bytes += uint64(t.d.Messages[i].Size)
 	} else {
 		t.status, m.unread = statusRefused, true
 	}
 	if !errors.Is(err, ErrRefused) {
-		c.h.Received(t.describe(i), err)
+		s.h.Received(t.describe(i), err)
 	}
 }
 
-// abandon ends t after the channel failed. Nothing is in flight for it.
-func (c *Channel) abandon(t *incoming) {
-	t.matching = true
-	for i := range t.msgs {
-		c.endMessage(t, i, c.err)
-	}
-	t.matching = false
-	c.freeIncoming(t)
-}
-
-func (c *Channel) freeIncoming(t *incoming) {
+func (s *sink) free(t *incoming) {
 	if t.state != inFree {
-		c.fetching--
+		s.fetching--
 	}
 	t.state, t.queued = inFree, false
+}
+
+// sendAnswer sends an answer of this side; false: the ring has no room.
+//
+// Hot path.
+func (s *sink) sendAnswer(x answer) bool {
+	if x.kind == KindRevoke {
+		if !s.send(x.kind, x.id, x.arg, nil) {
+			return false
+		}
+		s.Nudge()
+		return true
+	}
+	t := &s.in[x.id.slot()]
+	payload := s.note[:0] // not s.payload, which the caller may have filled
+	switch {
+	case x.kind == KindAck: // the newest count will do
+		x.arg = t.fetched
+	case x.kind == KindFIN && x.arg == statusRefused:
+		payload = t.appendRefused(payload)
+	}
+	if !s.send(x.kind, x.id, x.arg, payload) {
+		return false
+	}
+	switch x.kind {
+	case KindAck:
+		t.acking = false
+	case KindFIN:
+		s.free(t)
+	}
+	return true
+}
+
+// appendRefused says which messages of t were refused, a bit for each: what
+// checkRefused checks.
+func (t *incoming) appendRefused(b []byte) []byte {
+	for i := range t.msgs {
+		if i%8 == 0 {
+			b = append(b, 0)
+		}
+		if t.msgs[i].unread {
+			b[len(b)-1] |= 1 << (i % 8)
+		}
+	}
+	return b
+}
+
+// sweepIncoming ends, after a failure, the transfers of which nothing is in flight.
+func (s *sink) sweepIncoming() {
+	for i := range s.in {
+		t := &s.in[i]
+		if t.state == inFree || t.inflight > 0 {
+			continue
+		}
+		t.matching = true // no run starts in between
+		for k := range t.msgs {
+			s.endMessage(t, k, s.err)
+		}
+		t.matching = false
+		s.free(t)
+	}
 }

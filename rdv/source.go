@@ -1,17 +1,66 @@
 package rdv
 
 import (
-	"fmt"
-
-	"github.com/seed33544411/rma/flowctl"
-	"github.com/seed33544411/rma/scatter"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/fifo"
 )
 
-// States of an outgoing transfer.
+// source is the side of a channel that has data: it announces messages for the peer
+// to fetch, and writes into destinations that the peer has advertised.
+type source struct {
+	*core
+	out     []outgoing
+	outFree []uint16
+	waited  bool   // what the last FIN said
+	refused []byte // what the FIN at hand says
+
+	pipes   []pipe            // of transfers in out that come in chunks; made when needed
+	streams fifo.Ring[uint16] // those that have chunks to send
+	stage   staging
+
+	theirs   []theirAdvert // destinations of the peer
+	jobs     []writeJob    // writes into those
+	jobsFree []uint16
+}
+
+// Means says how the bytes of a transfer become reachable for the peer.
+type Means uint8
+
+// Means of SendUnregistered.
 const (
-	outFree      uint8 = iota
-	outAnnounced       // RTS sent: FIN ends it
+	byReference Means = iota // registered by the caller: Send
+
+	// Copy copies chunks into staging memory.
+	Copy
+
+	// Register registers the chunks where they lie: no copy, but a call into
+	// the kernel for each on devices. The memory must be off the Go heap or
+	// pinned until Handler.Sent.
+	Register
 )
+
+// pipe is the chunked part of an outgoing transfer.
+type pipe struct {
+	src     []byte
+	off     int // bytes of src that were announced
+	grow    growth
+	by      Means
+	chunks  []chunk // ring of those announced and not acknowledged
+	sent    uint32  // chunks announced
+	acked   uint32
+	pending chunk // prepared, waits for room in the ring; len 0: none
+	ready   bool  // the receiver has a destination
+	queued  bool  // in streams
+}
+
+// chunk is a prepared part of a message.
+type chunk struct {
+	reg    fabric.Region // by registration
+	addr   uint64
+	len    uint32
+	key    uint32
+	number uint32 // by copy: span
+}
 
 // outgoing is a transfer whose sources are ours. The peer may read them until
 // its FIN, or until the endpoint is down.
@@ -19,124 +68,66 @@ type outgoing struct {
 	token uint64
 	gen   uint16
 	n     uint16 // messages
-	state uint8
 	by    Means
+	busy  bool // announced: FIN ends it
 }
 
-// Send announces a batch that lies in registered memory; the peer fetches it.
-// Handler.Sent with token ends the transfer; until then the sources are not to
-// be changed or withdrawn. d is free again on return. tag travels with it,
-// uninterpreted. A non-nil error concerns this batch only (scatter's errors,
-// ErrTooLarge) or is the channel's end. Short path.
-func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
-	if err := c.ready(); err != nil {
-		return 0, Busy, err
-	}
-	if len(d.Messages) > int(c.peer.Messages) || len(d.Regions) > int(c.peer.Regions) {
-		return 0, Busy, fmt.Errorf("send batch of %d messages in %d regions: %w: %d messages, %d regions",
-			len(d.Messages), len(d.Regions), ErrTooLarge, c.peer.Messages, c.peer.Regions)
-	}
-	var err error
-	if c.payload, err = d.Append(c.payload[:0]); err != nil {
-		return 0, Busy, fmt.Errorf("send batch: %w", err)
-	}
-	if most := c.ring.MaxPayload(flowctl.Control, true); len(c.payload) > most {
-		return 0, Busy, fmt.Errorf("send batch: descriptor of %d bytes: %w: the peer's ring takes %d", len(c.payload), ErrTooLarge, most)
-	}
-	slot, ok := c.takeOutgoing()
-	if !ok {
-		return 0, Busy, c.err
-	}
-	o := &c.out[slot]
-	id := makeID(slot, o.gen+1)
-	if !c.send(KindRTS, id, tag, c.payload) {
-		c.stats.Busy++
-		return 0, Busy, c.err
-	}
-	c.outFree = c.outFree[:len(c.outFree)-1]
-	o.gen++
-	o.state, o.token, o.by, o.n = outAnnounced, token, byReference, uint16(len(d.Messages))
-	return id, Accepted, nil
+// connect makes room for what both sides have agreed on.
+func (s *source) connect(transfers, adverts int) {
+	s.out, s.outFree = make([]outgoing, transfers), freeList(transfers)
+	s.streams = fifo.NewRing[uint16](transfers)
+	s.theirs, s.jobs, s.jobsFree = make([]theirAdvert, adverts), make([]writeJob, adverts), freeList(adverts)
 }
 
 // Full reports that as many transfers are outstanding as may be: Send is refused
-// until one has ended. Short path.
-func (c *Channel) Full() bool { return len(c.outFree) == 0 }
+// until one has ended.
+//
+// Hot path.
+func (s *source) Full() bool { return len(s.outFree) == 0 }
 
-// ready reports why nothing can be sent.
-func (c *Channel) ready() error {
-	switch {
-	case c.err != nil:
-		return c.err
-	case !c.live:
-		return ErrNotConnected
-	}
-	return nil
-}
+// idle reports that nothing of this side is outstanding.
+func (s *source) idle() bool { return len(s.outFree) == len(s.out) && len(s.jobsFree) == len(s.jobs) }
 
-// takeOutgoing names the slot of the next transfer, if there is one and
-// nothing older waits for the ring.
-func (c *Channel) takeOutgoing() (slot int, ok bool) {
-	c.flushControl()
-	if c.control.n > 0 || len(c.outFree) == 0 {
-		c.stats.Busy++
+// nextOutgoing names the slot of the next transfer, if there is one and nothing
+// older waits for the ring.
+func (s *source) nextOutgoing() (slot int, ok bool) {
+	if s.answers.Len() > 0 || len(s.outFree) == 0 {
+		s.stats.Busy++
 		return 0, false
 	}
-	return int(c.outFree[len(c.outFree)-1]), true
+	return int(s.outFree[len(s.outFree)-1]), true
+}
+
+// announce sends the first control message of a transfer of n messages in that slot;
+// its payload is core.payload.
+func (s *source) announce(k Kind, slot int, tag uint32, token uint64, by Means, n int) (ID, bool) {
+	o := &s.out[slot]
+	id := makeID(slot, o.gen+1)
+	if !s.send(k, id, tag, s.payload) {
+		s.stats.Busy++
+		return 0, false
+	}
+	s.outFree = s.outFree[:len(s.outFree)-1]
+	*o = outgoing{token: token, gen: id.gen(), n: uint16(n), by: by, busy: true}
+	return id, true
 }
 
 // findOutgoing returns the transfer that id names, nil if it is over.
-func (c *Channel) findOutgoing(id ID) *outgoing {
-	if id.slot() >= len(c.out) {
+func (s *source) findOutgoing(id ID) *outgoing {
+	if id.slot() >= len(s.out) {
 		return nil
 	}
-	if o := &c.out[id.slot()]; o.state != outFree && o.gen == id.gen() {
+	if o := &s.out[id.slot()]; o.busy && o.gen == id.gen() {
 		return o
 	}
 	return nil
 }
 
-// onFIN ends an outgoing transfer.
-func (c *Channel) onFIN(id ID, status uint32, payload []byte) error {
-	o := c.findOutgoing(id)
-	c.waited = status == statusWaited
-	switch {
-	case o == nil:
-		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(c.out))}
-	case status >= numStatus:
-		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), uint64(numStatus)}
-	case status != statusRefused && o.by != byReference && !c.pipes[id.slot()].announced():
-		p := &c.pipes[id.slot()]
-		return &ProtocolError{KindFIN, id, ErrSize, uint64(p.off), uint64(len(p.src))}
-	case status != statusRefused && len(payload) != 0 || status == statusRefused && checkRefused(payload, int(o.n)) != nil:
-		return &ProtocolError{KindFIN, id, ErrMessage, uint64(len(payload)), uint64(o.n)}
-	}
-	if status == statusRefused {
-		c.refused = payload
-		c.endOutgoing(id.slot(), ErrRefused)
-		c.refused = nil
+// findPipe returns the transfer in chunks that id names, nil if there is none.
+func (s *source) findPipe(id ID) *pipe {
+	o := s.findOutgoing(id)
+	if o == nil || o.by == byReference {
 		return nil
 	}
-	c.stats.Sent++
-	c.endOutgoing(id.slot(), nil)
-	return nil
-}
-
-// Waited says, within Handler.Sent, whether the transfer waited at the peer for
-// somebody to want it: how long it took is not the link's doing then.
-func (c *Channel) Waited() bool { return c.waited }
-
-// Refused says, within Handler.Sent with ErrRefused, whether message i of the transfer
-// was refused; the others were fetched.
-func (c *Channel) Refused(i int) bool { return c.refused[i/8]>>(i%8)&1 != 0 }
-
-// endOutgoing frees the slot, then tells: the handler may use it at once.
-func (c *Channel) endOutgoing(slot int, err error) {
-	o := &c.out[slot]
-	if o.by != byReference {
-		c.endPipe(&c.pipes[slot])
-	}
-	o.state = outFree
-	c.outFree = append(c.outFree, uint16(slot))
-	c.h.Sent(o.token, err)
+	return &s.pipes[id.slot()]
 }

@@ -50,6 +50,12 @@ func (i ID) gen() uint16 { return uint16(i >> 16) }
 // String formats the id as slot.generation.
 func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
 
+// Want says what an advert is good for. It is carried, not interpreted.
+type Want struct {
+	Pos       uint64
+	Tag, Note uint32
+}
+
 // Statuses of a FIN.
 const (
 	statusOK uint32 = iota
@@ -60,6 +66,22 @@ const (
 
 // The meta word of an envelope: id in the low half, argument in the high one.
 func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }
+
+// ProtocolError says what the peer did wrong.
+type ProtocolError struct {
+	Kind Kind   // of the control message
+	ID   ID     // of the transfer it names
+	Why  error  // a sentinel, or an error that wraps one
+	Have uint64 // the offending number
+	Want uint64 // its bound
+}
+
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("%v: %v for %v: %v (%#x, bound %#x)", ErrProtocol, e.Kind, e.ID, e.Why, e.Have, e.Want)
+}
+
+// Unwrap returns ErrProtocol and the reason.
+func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Why} }
 
 // Lengths of payloads of fixed length, in bytes.
 const (
@@ -88,6 +110,12 @@ func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, why error) {
 	return w, k, nil
 }
 
+// doneNote is what a done says besides how many bytes were written.
+type doneNote struct {
+	pos uint64
+	tag uint32
+}
+
 func appendDone(b []byte, d doneNote) []byte {
 	b = binary.LittleEndian.AppendUint64(b, d.pos)
 	return binary.LittleEndian.AppendUint32(b, d.tag)
@@ -100,20 +128,8 @@ func parseDone(b []byte) (d doneNote, why error) {
 	return doneNote{pos: binary.LittleEndian.Uint64(b), tag: binary.LittleEndian.Uint32(b[8:])}, nil
 }
 
-// appendRefused says which messages of a transfer were refused, a bit for each.
-func appendRefused(b []byte, msgs []message) []byte {
-	for i := range msgs {
-		if i%8 == 0 {
-			b = append(b, 0)
-		}
-		if msgs[i].unread {
-			b[len(b)-1] |= 1 << (i % 8)
-		}
-	}
-	return b
-}
-
-// checkRefused checks what appendRefused made of n messages.
+// checkRefused checks the payload of a FIN that says which of n messages were refused:
+// a bit for each, the first one lowest.
 func checkRefused(b []byte, n int) (why error) {
 	if len(b) != (n+7)/8 || n%8 != 0 && b[len(b)-1]>>(n%8) != 0 {
 		return ErrMessage

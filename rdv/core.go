@@ -1,0 +1,173 @@
+package rdv
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/internal/fifo"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// core is what both directions of a channel share: the ring for control messages,
+// the answers and requests that wait to go out, and the channel's end.
+type core struct {
+	ring *eager.Channel
+	h    Handler
+	ep   fabric.Endpoint
+	link fabric.Link
+
+	err     error
+	live    bool // connected and not failed
+	severed bool // the peer cannot reach our memory any more
+
+	payload  []byte             // scratch for payloads to send
+	note     [maxBatch / 8]byte // scratch for payloads of answers
+	answers  fifo.Ring[answer]  // wait for room in the ring
+	turns    fifo.Ring[uint16]  // those with requests to post: a slot of sink.in, or of source.jobs with turnWrite
+	requests                    // data
+	lim      scatter.Limits     // of requests
+	opt      Options            // effective
+	peer     Setup              // as the peer gave it
+	stats    Stats
+}
+
+// Stats counts what a channel did.
+type Stats struct {
+	Transfers, Messages, Bytes uint64 // fetched from the peer
+	Sent                       uint64 // transfers of ours that ended well
+	Reads, Writes              uint64 // work requests posted
+	QueueFull                  uint64 // posts that the link took in part
+	Busy                       uint64 // refusals for want of slot or credit
+	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
+	NoStaging                  uint64 // times a chunk had to wait for room in the staging memory
+	Written                    uint64 // adverts of the peer that were written
+	Outgoing, Incoming         int    // transfers outstanding
+	Advertised, Writing        int    // adverts of ours and writes outstanding
+	Memory                     int    // bytes of ring and staging
+}
+
+// Result says what became of a call that takes room. Back-pressure is a value.
+type Result uint8
+
+// Results.
+const (
+	// Accepted: it is under way.
+	Accepted Result = iota
+
+	// Busy: as much is outstanding as was agreed, or the ring has no room. Try
+	// again after Progress; nothing was kept.
+	Busy
+)
+
+// String returns the name of the result.
+func (r Result) String() string {
+	switch r {
+	case Accepted:
+		return "accepted"
+	case Busy:
+		return "busy"
+	}
+	return fmt.Sprintf("result(%d)", uint8(r))
+}
+
+// answer is a control message that waits for room in the ring. Every slot of the
+// channel owns a bounded number of places in core.answers, so that it cannot
+// overflow: taking what the peer sends never waits for sending.
+type answer struct {
+	kind Kind
+	id   ID
+	arg  uint32
+}
+
+// requests are work requests built for the link: wrs[first:staged] wait for Post.
+type requests struct {
+	wrs           []fabric.WR
+	sges          []fabric.SGE
+	first, staged int
+	pieces        int // of sges, in use
+	reads         int // in flight
+	writes        int // in flight
+}
+
+// WR IDs of data requests: tag 16, unused 15, write 1, slot 16, end 1, upto 15.
+const (
+	idWrite     = 1 << 32
+	idSlotShift = 16
+	idSlotMask  = 1<<16 - 1
+	idEnd       = 1 << 15 // reads: of a chunk; writes: of all
+	idUptoMask  = 1<<15 - 1
+)
+
+// turnWrite marks a write job in core.turns.
+const turnWrite = 1 << 15
+
+func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, error) {
+	caps := link.Caps()
+	o, err := o.effective(caps)
+	if err != nil {
+		return core{}, err
+	}
+	ring, err := eager.Open(link, ep, o.Ring)
+	if err != nil {
+		return core{}, err
+	}
+	return core{
+		ring: ring, h: h, ep: ep, link: link, opt: o,
+		payload:  make([]byte, 0, max(o.bounds().MaxSize(), 64)),
+		requests: requests{wrs: make([]fabric.WR, batchWRs), sges: make([]fabric.SGE, batchWRs*caps.MaxSGE)},
+		lim:      scatter.LimitsOf(caps, uint64(o.Chunk)),
+	}, nil
+}
+
+// freeList names all of n slots, the first one last.
+func freeList(n int) []uint16 {
+	f := make([]uint16, n)
+	for i := range f {
+		f[i] = uint16(n - 1 - i)
+	}
+	return f
+}
+
+// Err is why the channel ended, nil while it works.
+func (c *core) Err() error { return c.err }
+
+// ready reports why nothing can be sent.
+func (c *core) ready() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case !c.live:
+		return ErrNotConnected
+	}
+	return nil
+}
+
+// fail ends the channel with err. What is outstanding is ended by Channel.sweep.
+func (c *core) fail(err error) {
+	if c.err == nil {
+		c.err = fmt.Errorf("rendezvous channel: %w", err)
+	}
+	c.live = false
+}
+
+// send puts a control message into the ring; false: no room. It goes out with the
+// others of the same Progress or Flush, in one post.
+//
+// Hot path.
+func (c *core) send(k Kind, id ID, arg uint32, payload []byte) bool {
+	res, err := c.ring.Stage(eager.Envelope{Meta: meta(id, arg), HasMeta: true, Kind: uint8(k), Class: flowctl.Control}, payload)
+	if err != nil {
+		c.fail(err)
+		return false
+	}
+	return res == eager.Accepted
+}
+
+// Nudge has the peer notified behind what was handed over so far, for a caller that
+// waits for its answer to an advert: a peer that has nothing to do with this side
+// need not poll its ring otherwise. It goes out with the next Flush or Progress.
+//
+// Hot path.
+func (c *core) Nudge() { c.ring.Nudge() }

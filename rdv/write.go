@@ -1,0 +1,231 @@
+package rdv
+
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
+
+// States of an advert of the peer.
+const (
+	theirsFree     uint8 = iota
+	theirsOpen           // Write or Decline is due
+	theirsWriting        // writes are being posted
+	theirsAnswered       // the answer waits for room in the ring
+)
+
+type theirAdvert struct {
+	want  Want // as advertised; once written, what the answer is going to say
+	key   fabric.RemoteKey
+	gen   uint16
+	state uint8
+	late  bool // a revocation may still arrive for the generation
+}
+
+func (a *theirAdvert) describe(id ID) Advert {
+	return Advert{Want: a.want, Len: uint32(a.key.Len), ID: id}
+}
+
+// writeJob writes into an advert. It outlives the advert: the peer may hear of
+// the data, and use the slot again, before the completion is seen here.
+type writeJob struct {
+	plan     scatter.Plan
+	src      []fabric.SGE
+	region   [1]scatter.Region
+	token    uint64
+	advert   ID
+	bytes    uint32
+	inflight int
+	busy     bool
+}
+
+// onAdvert takes a destination of the peer.
+func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
+	if id.slot() >= len(s.theirs) {
+		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(len(s.theirs))}
+	}
+	a := &s.theirs[id.slot()]
+	if a.state != theirsFree || id.gen() != a.gen+1 {
+		return &ProtocolError{KindAdvert, id, ErrIDReused, uint64(id.gen()), uint64(a.gen + 1)}
+	}
+	want, key, why := parseAdvert(payload)
+	if why != nil {
+		return &ProtocolError{KindAdvert, id, why, uint64(len(payload)), advertSize}
+	}
+	want.Tag = tag
+	*a = theirAdvert{want: want, key: key, gen: id.gen(), state: theirsOpen, late: true}
+	s.h.Advertised(a.describe(id))
+	return nil
+}
+
+// onRevoke takes an advert back if it was not used yet. One that was answered a
+// moment ago may still be revoked, in vain.
+func (s *source) onRevoke(id ID) error {
+	if id.slot() >= len(s.theirs) {
+		return &ProtocolError{KindRevoke, id, ErrUnknownID, uint64(id.slot()), uint64(len(s.theirs))}
+	}
+	a := &s.theirs[id.slot()]
+	if a.gen != id.gen() || !a.late {
+		return &ProtocolError{KindRevoke, id, ErrUnknownID, uint64(id.gen()), uint64(a.gen)}
+	}
+	a.late = false
+	if a.state == theirsOpen && s.h.Revoked(a.describe(id)) {
+		s.answerAdvert(KindDecline, id, WhyRevoked)
+	}
+	return nil
+}
+
+// findTheirs returns the advert of the peer that id names, nil unless its answer is
+// due.
+func (s *source) findTheirs(id ID) *theirAdvert {
+	if id.slot() >= len(s.theirs) {
+		return nil
+	}
+	if a := &s.theirs[id.slot()]; a.state == theirsOpen && a.gen == id.gen() {
+		return a
+	}
+	return nil
+}
+
+// answerAdvert queues the answer to an advert of the peer.
+func (s *source) answerAdvert(k Kind, id ID, arg uint32) {
+	s.theirs[id.slot()].state = theirsAnswered
+	s.answers.Push(answer{k, id, arg})
+}
+
+// sendAnswer sends the answer to an advert of the peer, whose slot is free then; false:
+// the ring has no room.
+//
+// Hot path.
+func (s *source) sendAnswer(x answer) bool {
+	a := &s.theirs[x.id.slot()]
+	payload := s.note[:0] // not s.payload, which the caller may have filled
+	if x.kind == KindDone {
+		payload = appendDone(payload, doneNote{a.want.Pos, a.want.Tag})
+	}
+	if !s.send(x.kind, x.id, x.arg, payload) {
+		return false
+	}
+	a.state = theirsFree
+	return true
+}
+
+// Decline answers an advert of the peer that is not going to be used; why travels
+// with it, uninterpreted. ErrHandle means that it was revoked or answered. The answer
+// goes out with the next Flush or Progress.
+//
+// Hot path.
+func (s *source) Decline(id ID, why uint32) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.findTheirs(id) == nil:
+		return fmt.Errorf("decline %v: %w", id, ErrHandle)
+	}
+	s.answerAdvert(KindDecline, id, why)
+	return nil
+}
+
+// Write answers an advert of the peer with data: the pieces of src, in order, are
+// written to its front, and the peer is told behind them, with pos and tag of the
+// message (uninterpreted). The list is copied; the memory is the channel's until
+// Handler.Sent with token, which may come from within the call if there is nothing to
+// write. ErrTooLarge and ErrHandle (revoked or answered) concern this call only; the
+// advert stays. The writes go out with the next Flush or Progress.
+//
+// Hot path.
+func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token uint64) (Result, error) {
+	if err := s.ready(); err != nil {
+		return Busy, err
+	}
+	a := s.findTheirs(id)
+	if a == nil {
+		return Busy, fmt.Errorf("write to advert %v: %w", id, ErrHandle)
+	}
+	var n uint64
+	for i := range src {
+		n += uint64(src[i].Len)
+	}
+	if n > a.key.Len {
+		return Busy, fmt.Errorf("write %d bytes to advert %v: %w: %d", n, id, ErrTooLarge, a.key.Len)
+	}
+	if len(s.jobsFree) == 0 {
+		s.stats.Busy++
+		return Busy, nil
+	}
+	slot := s.jobsFree[len(s.jobsFree)-1]
+	s.jobsFree = s.jobsFree[:len(s.jobsFree)-1]
+	j := &s.jobs[slot]
+	j.busy, j.token, j.advert, j.bytes = true, token, id, uint32(n)
+	a.want = Want{Pos: pos, Tag: tag}
+	if n == 0 {
+		s.answerAdvert(KindDone, id, 0)
+		s.endJob(int(slot), nil)
+		return Accepted, nil
+	}
+	a.state = theirsWriting
+	j.src = append(j.src[:0], src...)
+	j.region[0] = scatter.Region{Addr: a.key.Addr, Len: uint32(n), RKey: a.key.RKey}
+	j.plan.Reset(j.src, s.lim)
+	j.plan.Feed(j.region[:], 0)
+	s.turns.Push(slot | turnWrite)
+	return Accepted, nil
+}
+
+// MayWrite reports that Write has room for one more.
+//
+// Hot path.
+func (s *source) MayWrite() bool { return len(s.jobsFree) > 0 }
+
+// requestWrite builds one write of the job in that slot; more if there are others.
+func (s *source) requestWrite(slot uint16) (more bool) {
+	j := &s.jobs[slot]
+	w := s.wrs[s.staged : s.staged+1]
+	j.plan.Next(fabric.OpWrite, w, s.sges[s.pieces:], 0) // writes are not bounded by Caps.MaxReads
+	s.pieces += len(w[0].Local)
+	w[0].ID = uint64(s.opt.IDTag+1)<<48 | idWrite | uint64(slot)<<idSlotShift
+	w[0].Flags = fabric.FlagSignaled
+	if j.plan.Done() {
+		w[0].ID |= idEnd
+	}
+	s.staged++
+	s.writes++
+	j.inflight++
+	return !j.plan.Done()
+}
+
+// onPosted counts a write that the link took. What follows the last write of an
+// advert on this endpoint is seen after it.
+func (s *source) onPosted(id uint64) {
+	s.stats.Writes++
+	if id&idEnd != 0 {
+		j := &s.jobs[id>>idSlotShift&idSlotMask]
+		s.answerAdvert(KindDone, j.advert, j.bytes)
+	}
+}
+
+// onWritten takes the completion of a write.
+func (s *source) onWritten(id uint64) {
+	if id&idEnd != 0 {
+		s.stats.Written++
+		s.endJob(int(id>>idSlotShift&idSlotMask), nil)
+	}
+}
+
+// endJob ends a write: no request uses its sources any more.
+func (s *source) endJob(slot int, err error) {
+	j := &s.jobs[slot]
+	j.busy = false
+	s.jobsFree = append(s.jobsFree, uint16(slot))
+	s.h.Sent(j.token, err)
+}
+
+// sweepJobs ends, after a failure, the writes of which nothing is in flight.
+func (s *source) sweepJobs() {
+	for i := range s.jobs {
+		if j := &s.jobs[i]; j.busy && j.inflight == 0 {
+			s.endJob(i, s.err)
+		}
+	}
+}
