@@ -17,7 +17,7 @@ func TestCachedStartMeasuresNothing(t *testing.T) {
 	var first Result
 	{
 		a, b := inWorld(t, adapter(), Options{Store: store, Later: true, MaxSize: 1 << 16})
-		first = inTurns(t, a.ep.(*slowEP).w, a, b)
+		first = inTurns(t, a.p.EP.(*slowEP).w, a, b)
 		require.Equal(t, FromMeasurement, first.Source)
 		_, err := store.Load(a.opt.Key, a.caps)
 		require.ErrorIs(t, err, ErrNoProfile, "saving waits for what is to be added")

@@ -13,12 +13,14 @@ func word(mem []byte, off int) *uint64 {
 }
 
 // loadWord reads a word that the peer writes, with acquire order: what the peer
-// made visible before it is seen by loads after. Little-endian. Short.
+// made visible before it is seen by loads after. Little-endian.
+// Hot path.
 func loadWord(mem []byte, off int) uint64 {
 	return swap(atomic.LoadUint64(word(mem, off)))
 }
 
-// storeWord writes a word that a work request will take. Short.
+// storeWord writes a word that a work request will take.
+// Hot path.
 func storeWord(mem []byte, off int, v uint64) {
 	atomic.StoreUint64(word(mem, off), swap(v))
 }

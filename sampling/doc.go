@@ -57,13 +57,13 @@
 //
 // # Imports and files
 //
-// Imports fabric, logp, internal/bulk, internal/cpu, internal/event, internal/offheap, internal/topo.
+// Imports fabric, logp, internal/bulk, internal/cpu, internal/offheap, internal/poller, internal/topo.
 //
 //	options.go   Options, Mode; errors.go sentinels
 //	setup.go     the region's layout, Setup
 //	session.go   Open, Connect, Run: who does what when
 //	mailbox.go   messages between the sides, serving
-//	wait.go      posting, polling, waiting; cell_unsafe.go words that the peer writes
+//	wait.go      posting, naps (internal/poller polls and waits); cell_unsafe.go words that the peer writes
 //	turn.go      one side's measurement: its parts, shares and samples
 //	trips.go     balls, reads, posting; grid.go chains over the sizes;
 //	refine.go    where more samples go; local.go what needs no peer

@@ -56,8 +56,8 @@ func TestPeerGoneInTheMiddle(t *testing.T) {
 					a, b := sessions(t, simLinks(sim.Options{Caps: caps}), o, o)
 					ss := []*Session{a, b}
 					v := ss[victim]
-					l := v.link.(*sim.Link)
-					v.link = &dying{Link: l, left: after, die: func() { die(l) }}
+					l := v.p.Link.(*sim.Link)
+					v.p.Link = &dying{Link: l, left: after, die: func() { die(l) }}
 					ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 					defer cancel()
 					oa, ob := both(ctx, a, b)

@@ -83,7 +83,7 @@ func (h *Half) validate() error {
 // A single write is thus predicted as half a round trip, n of them as a chain.
 // What there was no budget for is taken from Defaults, with confidence 0.
 func (t *turn) half() (*Half, error) {
-	def := Defaults(t.s.link.Name())
+	def := Defaults(t.s.p.Link.Name())
 	ball, read, empty := t.ball.estimate(), t.read.estimate(), t.marginal(t.empty)
 	post1, postK := t.post1.estimate(), t.postK.estimate()
 	h := &Half{RoundTrip: grain(ball.v), Read: grain(read.v), Samples: t.ops, Cut: t.cut}

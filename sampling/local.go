@@ -29,7 +29,7 @@ const maxLoop = 4096
 // enough, at most limit. n keeps how many those are.
 func (t *turn) looped(n *int, limit int, f func()) float64 {
 	for {
-		a := t.s.now()
+		a := t.s.p.Now()
 		for range *n {
 			f()
 		}
@@ -46,7 +46,7 @@ func (t *turn) looks() error {
 	n := 16
 	return t.sample(&t.idle, shareLocal, func() (v float64, err error) {
 		v = t.looped(&n, maxLoop, func() {
-			if _, e := t.s.poll(); e != nil {
+			if _, e := t.s.p.Poll(); e != nil {
 				err = e
 			}
 			_ = loadWord(t.s.mem, offPing)
@@ -91,8 +91,8 @@ func (t *turn) registrations() error {
 		p := &pointSeries{size: size}
 		t.reg = append(t.reg, p)
 		err := t.sample(&p.t, shareLocal, func() (float64, error) {
-			a := t.s.now()
-			r, err := t.s.link.Register(mem[:size], fabric.AccessLocalWrite|fabric.AccessRemoteRead)
+			a := t.s.p.Now()
+			r, err := t.s.p.Link.Register(mem[:size], fabric.AccessLocalWrite|fabric.AccessRemoteRead)
 			if err == nil {
 				err = r.Close()
 			}

@@ -72,7 +72,7 @@ func (s *Session) lastWord(m message) error {
 	}
 	err = s.put(b, 0)
 	for range lingerPolls {
-		if _, e := s.poll(); e != nil {
+		if _, e := s.p.Poll(); e != nil {
 			break // the peer has left already
 		}
 	}
@@ -172,8 +172,7 @@ func (s *Session) serve(d time.Duration) (message, error) {
 			if err := s.bounce(0); err != nil {
 				return message{}, err
 			}
-			s.spin.Reset()
-			s.waits = 0
+			s.p.Spin.Reset()
 			continue
 		default:
 			return message{}, fmt.Errorf("%w: ball %#x, expected %#x", ErrProtocol, w, s.ball+1)
@@ -183,11 +182,11 @@ func (s *Session) serve(d time.Duration) (message, error) {
 			return m, err
 		}
 		if still && !s.caps.TargetProgress {
-			if _, err = s.poll(); err == nil {
+			if _, err = s.p.Poll(); err == nil {
 				err = s.nap()
 			}
 		} else {
-			err = s.look()
+			err = s.p.Miss()
 		}
 		if err != nil {
 			return message{}, err
@@ -199,7 +198,8 @@ func (s *Session) serve(d time.Duration) (message, error) {
 // depth of any queue, and seldom enough not to show.
 const signalEvery = 8
 
-// bounce sends the ball with its present number. Short.
+// bounce sends the ball with its present number.
+// Hot path.
 func (s *Session) bounce(flags uint64) error {
 	storeWord(s.mem, offOutPing, s.ball|flags&^loud)
 	w := &s.ping[0]

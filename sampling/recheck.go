@@ -45,17 +45,16 @@ func (s *Session) recheck() (bool, error) {
 func (s *Session) plausible() (bool, error) {
 	p := &s.saved.Tables.Forward
 	q := &s.saved.Tables.Backward
-	s.begin(s.budget)
 	if err := s.throw(); err != nil {
 		return false, err
 	}
 	one, trip := p.CPU.A+p.CPU.B, math.Inf(1)
 	for range recheckN {
-		a := s.now()
+		a := s.p.Now()
 		if err := s.throw(); err != nil {
 			return false, err
 		}
-		trip = min(trip, float64(s.now()-a))
+		trip = min(trip, float64(s.p.Now()-a))
 	}
 	if near(trip, one+p.Os.At(8)+p.Ls+q.CPU.A+q.CPU.B+q.Os.At(8)+q.Ls) {
 		return true, nil

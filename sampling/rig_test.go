@@ -48,11 +48,12 @@ func sessions(tb testing.TB, open opener, oa, ob Options) (a, b *Session) {
 
 func closeAll(tb testing.TB, ss ...*Session) {
 	for _, s := range ss {
-		require.NoError(tb, s.ep.Close())
+		require.NoError(tb, s.p.EP.Close())
 	}
+	var cs [16]fabric.Completion
 	for range 64 {
 		for _, s := range ss {
-			s.link.Poll(s.cs[:])
+			s.p.Link.Poll(cs[:])
 		}
 	}
 	for _, s := range ss {

@@ -9,13 +9,13 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/poller"
 )
 
 // Session measures one connected endpoint together with the session at the
 // other end. It owns the link while Run runs. Not for concurrent use.
 type Session struct {
-	link fabric.Link
-	ep   fabric.Endpoint
+	p    poller.Poller
 	opt  Options
 	caps fabric.Caps
 	reg  fabric.Region // balls and messages
@@ -30,17 +30,8 @@ type Session struct {
 	saved      *Profile      // valid for this link, nil if none
 	why        error         // why saved is nil
 
-	ctx      context.Context
-	now      func() int64 // ns
-	spin     cpu.Spinner
-	looks    int
-	waits    int
-	deadline int64
-
-	cs          [16]fabric.Completion
-	sent, acked uint64 // signalled requests
-	posts       int    // requests, all
-	broken      error
+	ran   bool
+	posts int // requests, all
 
 	ping     [1]fabric.WR
 	ball     uint64
@@ -56,7 +47,11 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{link: l, ep: ep, opt: o, caps: l.Caps()}
+	s := &Session{opt: o, caps: l.Caps()}
+	s.p = poller.Poller{
+		Link: l, EP: ep, ID: o.EP, Other: o.Other, Pause: o.pause, Spin: cpu.Spinner{Locked: o.Locked},
+		PollEach: s.caps.TargetProgress || o.pause != nil, Expired: func(time.Duration) error { return ErrTimeout },
+	}
 	s.mine = Setup{First: o.First, Mode: o.Mode, MaxSize: o.MaxSize, Budget: o.Budget}
 	if o.Mode == Cached && o.Store != nil {
 		if s.saved, s.why = o.Store.Load(o.Key, s.caps); s.why == nil {
@@ -109,22 +104,22 @@ func (s *Session) mode() Mode {
 // peer's outcome. ctx cancels it; every wait has a deadline besides.
 // Once a session.
 func (s *Session) Run(ctx context.Context) (Result, error) {
-	if !s.connected || s.ctx != nil || s.reg == nil {
+	if !s.connected || s.ran || s.reg == nil {
 		return Result{}, fmt.Errorf("sampling: %w", ErrState)
 	}
-	s.ctx = ctx
+	s.ran, s.p.Ctx = true, ctx
 	if s.mode() == Off {
-		return Result{Tables: same(Defaults(s.link.Name())), Source: FromDefaults, first: s.opt.First}, nil
+		return Result{Tables: same(Defaults(s.p.Link.Name())), Source: FromDefaults, first: s.opt.First}, nil
 	}
 	// A short run of a plausible profile must not pay for the calibration of the
 	// cycle counter.
-	if s.now = s.opt.clock; s.now == nil {
+	if s.p.Now = s.opt.clock; s.p.Now == nil {
 		t0 := time.Now()
-		s.now = func() int64 { return int64(time.Since(t0)) }
+		s.p.Now = func() int64 { return int64(time.Since(t0)) }
 	}
 	r, err := s.run()
 	if err != nil {
-		return Result{}, fmt.Errorf("sampling over %s: %w", s.link.Name(), err)
+		return Result{}, fmt.Errorf("sampling over %s: %w", s.p.Link.Name(), err)
 	}
 	r.Budget, r.Posts = s.budget, s.posts
 	return r, nil
@@ -150,7 +145,7 @@ func (s *Session) run() (Result, error) {
 		}
 	}
 	if s.opt.clock == nil {
-		s.now = ticks()
+		s.p.Now = ticks()
 	}
 	if err := s.prepare(); err != nil {
 		return Result{}, err
@@ -206,7 +201,7 @@ func (s *Session) Save(r Result) error {
 
 // prepare makes the memory to measure with, touches it, and exchanges keys.
 func (s *Session) prepare() (err error) {
-	if s.data, err = s.link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
+	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
 		return s.giveUp(fmt.Errorf("memory to measure with: %w", err))
 	}
 	mem := s.data.Bytes()
@@ -252,7 +247,7 @@ func (s *Session) await() (*Half, int64, error) {
 
 // giveUp tells the peer why, where it can still be told.
 func (s *Session) giveUp(err error) error {
-	if s.broken == nil && s.ctx.Err() == nil && !errors.Is(err, ErrTimeout) {
+	if s.p.Broken == nil && s.p.Ctx.Err() == nil && !errors.Is(err, ErrTimeout) {
 		_ = s.lastWord(message{Error: err.Error()}) // the peer may be gone as well; err is the reason
 	}
 	return err
@@ -264,7 +259,7 @@ func (s *Session) giveUp(err error) error {
 func (s *Session) part() error {
 	if s.opt.First {
 		err := s.lastWord(message{})
-		if s.broken != nil {
+		if s.p.Broken != nil {
 			return nil //nolint:nilerr // the peer that has heard may be gone by now
 		}
 		return err
@@ -272,7 +267,7 @@ func (s *Session) part() error {
 	if _, err := s.serve(0); err != nil {
 		return err
 	}
-	if err := s.drain(); err != nil && s.broken == nil {
+	if err := s.drain(); err != nil && s.p.Broken == nil {
 		return err
 	}
 	return nil

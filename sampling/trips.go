@@ -28,7 +28,7 @@ func (s *Session) throwWith(flags uint64) error {
 		default:
 			return fmt.Errorf("%w: ball %#x came back as %#x", ErrProtocol, s.ball, w)
 		}
-		if err := s.look(); err != nil {
+		if err := s.p.Miss(); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (t *turn) balls() error {
 	}
 	burst := 0.0
 	return t.sample(&t.ball, shareBall, func() (float64, error) {
-		a := t.s.now()
+		a := t.s.p.Now()
 		for range max(1, int(burst)) {
 			if err := t.s.throw(); err != nil {
 				return 0, err
@@ -67,7 +67,7 @@ func (t *turn) hush() error {
 
 // trip is one signalled request, from posting to completion.
 func (t *turn) trip(wrs []fabric.WR) (float64, error) {
-	a := t.s.now()
+	a := t.s.p.Now()
 	if err := t.s.post(wrs, 1); err != nil {
 		return 0, err
 	}
@@ -109,11 +109,11 @@ func (t *turn) empties() error {
 	t.empty.k = t.chainLength(least)
 	many := t.writes(least, t.empty.k)
 	timed := func(wrs []fabric.WR, post *series) (float64, error) {
-		a := t.s.now()
+		a := t.s.p.Now()
 		if err := t.s.post(wrs, 1); err != nil {
 			return 0, err
 		}
-		b := t.s.now()
+		b := t.s.p.Now()
 		if err := t.s.drain(); err != nil {
 			return 0, err
 		}

@@ -58,14 +58,13 @@ const (
 // turn measures this side's half while the peer serves.
 func (s *Session) turn() (*Half, error) {
 	// The budget begins when the peer is there.
-	s.begin(s.budget)
 	if err := s.throw(); err != nil {
 		return nil, err
 	}
 	mem := s.data.Bytes()
 	t := &turn{
 		s: s, in: mem[:s.max], out: mem[s.max : 2*s.max], lkey: s.data.LKey(), to: s.peerData,
-		tol: s.opt.Tolerance, start: s.now(),
+		tol: s.opt.Tolerance, start: s.p.Now(),
 	}
 	t.to.Len = uint64(s.max) // the other half is the peer's own
 	t.end = t.start + int64(s.budget)/2
@@ -79,7 +78,7 @@ func (s *Session) turn() (*Half, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Spent = float64(s.now() - t.start)
+	h.Spent = float64(s.p.Now() - t.start)
 	return h, nil
 }
 
@@ -87,8 +86,8 @@ func (s *Session) turn() (*Half, error) {
 func (t *turn) clockCost() float64 {
 	var x series
 	for range maxSamples {
-		a := t.s.now()
-		x.add(float64(t.s.now() - a))
+		a := t.s.p.Now()
+		x.add(float64(t.s.p.Now() - a))
 	}
 	return x.estimate().v
 }
@@ -97,7 +96,7 @@ func (t *turn) clockCost() float64 {
 // of the budget.
 func (t *turn) fits(ns, share float64) bool {
 	end := t.start + int64(float64(t.end-t.start)*share)
-	if float64(t.s.now())+ns <= float64(end) {
+	if float64(t.s.p.Now())+ns <= float64(end) {
 		return true
 	}
 	t.cut = t.cut || share == 1
@@ -107,7 +106,7 @@ func (t *turn) fits(ns, share float64) bool {
 // since is the time from a to now without the clock's own.
 func (t *turn) since(a int64) float64 {
 	t.ops++
-	return max(0, float64(t.s.now()-a)-t.overhead)
+	return max(0, float64(t.s.p.Now()-a)-t.overhead)
 }
 
 // sample calls f until the series is known well enough or the share is used;
@@ -122,7 +121,7 @@ func (t *turn) sample(x *series, share float64, f func() (float64, error)) error
 		if !t.fits(last, limit) {
 			return nil
 		}
-		a := t.s.now()
+		a := t.s.p.Now()
 		v, err := f()
 		if err != nil {
 			return err
@@ -130,7 +129,7 @@ func (t *turn) sample(x *series, share float64, f func() (float64, error)) error
 		x.add(v)
 		// The next may be as quick as the quickest so far: one that was disturbed
 		// says nothing.
-		if d := float64(t.s.now() - a); x.n == 1 || d < last {
+		if d := float64(t.s.p.Now() - a); x.n == 1 || d < last {
 			last = d
 		}
 		if x.n >= 2*minSamples && x.estimate().conf(t.tol) >= enough {

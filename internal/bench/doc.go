@@ -16,8 +16,8 @@
 //   - bw and rate: a window of requests is kept outstanding, posted as chains
 //     of which the last is signalled; bytes or messages over the time from the
 //     first post to the last completion. Their lat_us is a chain's time from
-//     posting to completion, not one message's latency. Of send: messages are handed
-//     in by chains while fewer than a window are under way, the receiver keeps a
+//     posting to completion, not one message's latency. Of send: messages are posted
+//     by chains while fewer than a window are under way, the receiver keeps a
 //     window of receives posted, and the time ends when it has said that all are
 //     there.
 //   - MB/s are 1e6 bytes a second. Percentiles come from a histogram with three
@@ -34,7 +34,7 @@
 //	record.go     samples and percentiles
 //	pattern.go    position-dependent payloads for validation
 //	control.go    the slow channel between the two ranks
-//	side.go       one side of the link: posting, polling, waiting
+//	side.go       one side of the link (internal/poller posts and waits)
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
 //	message.go    messages: the channel, the model it chooses by

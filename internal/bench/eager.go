@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
@@ -33,16 +34,23 @@ const (
 	kindSum  = 2 // the answer, in Meta
 )
 
+// ring is one end of the eager channel.
+type ring struct {
+	*side
+	ch    *eager.Channel
+	turns int // counts reap
+}
+
 // openRing makes the eager channel; both sides call it.
 func (s *side) openRing(ctx context.Context) error {
 	ch, err := eager.Open(s.Link, s.EP, eager.Options{IDTag: eagerTag, Imm: eagerImm, Depth: eagerDepth})
+	if ch != nil {
+		s.ring = &ring{side: s, ch: ch}
+		s.Claim = s.claim
+	}
 	if err = agree(ctx, s, wrap("open the eager channel", err)); err != nil {
-		if ch != nil {
-			s.ring = ch
-		}
 		return err
 	}
-	s.ring = ch
 	mine := ch.Setup()
 	b, err := s.Exchange(ctx, mine.Append(nil))
 	if err != nil {
@@ -58,63 +66,66 @@ func (s *side) openRing(ctx context.Context) error {
 	return agree(ctx, s, wrap("connect the eager channel", err))
 }
 
-// closeRing closes the endpoint first, as the channel asks for.
-func (s *side) closeRing() error {
-	if s.ring == nil {
+// close closes the endpoint first, as the channel asks for.
+func (s *ring) close() error {
+	if s == nil {
 		return nil
 	}
 	err := s.EP.Close()
+	var cs [16]fabric.Completion
 	for range 64 { // what the closing flushed
-		if s.Link.Poll(s.cs[:]) == 0 {
+		if s.Link.Poll(cs[:]) == 0 {
 			break
 		}
 	}
-	return errors.Join(err, s.ring.Close())
+	return errors.Join(err, s.ch.Close())
 }
 
-// ringMiss is one fruitless look at the channel: credit, what waits, the link.
-func (s *side) ringMiss() error {
-	if _, err := s.poll(); err != nil {
+// miss is one fruitless look at the channel: credit, what waits, the link.
+func (s *ring) miss() error {
+	if _, err := s.Poll(); err != nil {
 		return err
 	}
-	if _, err := s.ring.Progress(false); err != nil {
+	if _, err := s.ch.Progress(false); err != nil {
 		return err
 	}
-	return s.rest()
+	return s.Rest()
 }
 
-// push sends one message; it waits for room. Short.
-func (s *side) push(e eager.Envelope, b []byte) error {
-	for s.begin(); ; {
-		r, err := s.ring.Send(e, b)
+// push sends one message; it waits for room.
+// Hot path.
+func (s *ring) push(e eager.Envelope, b []byte) error {
+	for s.Begin(); ; {
+		r, err := s.ch.Send(e, b)
 		if err != nil || r == eager.Accepted {
 			return err
 		}
-		if err := s.ringMiss(); err != nil {
+		if err := s.miss(); err != nil {
 			return err
 		}
 	}
 }
 
-// pull takes the next message into buf; it waits. Short.
-func (s *side) pull(buf []byte) (eager.Head, error) {
-	for s.begin(); ; {
-		h, ok, err := s.ring.Recv(buf)
+// pull takes the next message into buf; it waits.
+// Hot path.
+func (s *ring) pull(buf []byte) (eager.Head, error) {
+	for s.Begin(); ; {
+		h, ok, err := s.ch.Recv(buf)
 		if ok || err != nil {
 			return h, err
 		}
-		if err := s.ringMiss(); err != nil {
+		if err := s.miss(); err != nil {
 			return h, err
 		}
 	}
 }
 
-// eagerPing is rank 0's part of the latency of eager.
-func (s *side) eagerPing(p *point, rec *recorder) error {
-	n, err := s.eagerPhase(p, rec, p.warmup(), 0)
+// ping is rank 0's part of the latency of eager.
+func (s *ring) ping(p *point, rec *recorder) error {
+	n, err := s.pingPhase(p, rec, p.warmup(), 0)
 	if err == nil {
 		rec.reset()
-		_, err = s.eagerPhase(p, rec, p.measure(), n)
+		_, err = s.pingPhase(p, rec, p.measure(), n)
 	}
 	if err != nil {
 		return err
@@ -122,8 +133,8 @@ func (s *side) eagerPing(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// eagerPhase plays until bud is used up. Short: no allocation inside.
-func (s *side) eagerPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
+// pingPhase plays until bud is used up. Short: no allocation inside.
+func (s *ring) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
 	out, in := s.out(p.size), s.in(p.size)
 	last := cpu.Ticks()
 	until := last + bud.ticks
@@ -143,7 +154,7 @@ func (s *side) eagerPhase(p *point, rec *recorder, bud budget, n uint64) (uint64
 		rec.add(now - last)
 		last = now
 		if p.Validate {
-			if err := s.verifyEager(p, h, in, 1, n); err != nil {
+			if err := s.verify(p, h, in, 1, n); err != nil {
 				return n, err
 			}
 		}
@@ -156,15 +167,15 @@ func (s *side) eagerPhase(p *point, rec *recorder, bud budget, n uint64) (uint64
 
 // reap looks at the link now and then where no wait does it: completions make
 // room in the channel's queue.
-func (s *side) reap() error {
+func (s *ring) reap() error {
 	if s.turns++; s.turns&15 != 0 {
 		return nil
 	}
-	_, err := s.poll()
+	_, err := s.Poll()
 	return err
 }
 
-func (s *side) verifyEager(p *point, h eager.Head, b []byte, rank int, n uint64) error {
+func (s *ring) verify(p *point, h eager.Head, b []byte, rank int, n uint64) error {
 	if h.Len != p.size {
 		return fmt.Errorf("%w: %s eager of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, h.Len)
 	}
@@ -174,10 +185,10 @@ func (s *side) verifyEager(p *point, h eager.Head, b []byte, rank int, n uint64)
 	return nil
 }
 
-// eagerEcho is rank 1's part of everything about eager: it takes messages until
+// echo is rank 1's part of everything about eager: it takes messages until
 // rank 0 says that the point is over, returns each of them (lat) or their
 // number when asked (bw, rate).
-func (s *side) eagerEcho(p *point) error {
+func (s *ring) echo(p *point) error {
 	var (
 		over  = cellAt(s.mem, offStop)
 		in    = s.in(p.size)
@@ -186,8 +197,8 @@ func (s *side) eagerEcho(p *point) error {
 		since uint64 // of them since the last question
 		wrong error
 	)
-	for s.begin(); ; {
-		h, ok, err := s.ring.Recv(in)
+	for s.Begin(); ; {
+		h, ok, err := s.ch.Recv(in)
 		switch {
 		case err != nil:
 			return firstOf(wrong, err)
@@ -195,7 +206,7 @@ func (s *side) eagerEcho(p *point) error {
 			if over.load() == p.epoch {
 				return wrong
 			}
-			if err := s.ringMiss(); err != nil {
+			if err := s.miss(); err != nil {
 				return firstOf(wrong, err)
 			}
 			continue
@@ -208,7 +219,7 @@ func (s *side) eagerEcho(p *point) error {
 			n++
 			since++
 			if p.Validate && wrong == nil {
-				wrong = s.verifyEager(p, h, in, 0, n)
+				wrong = s.verify(p, h, in, 0, n)
 			}
 			if p.Test == Lat {
 				if p.Validate {
@@ -222,28 +233,28 @@ func (s *side) eagerEcho(p *point) error {
 		if err := s.reap(); err != nil {
 			return firstOf(wrong, err)
 		}
-		s.begin()
+		s.Begin()
 	}
 }
 
-// eagerFlood is rank 0's part of bw and rate of eager. Samples are the time in
+// flood is rank 0's part of bw and rate of eager. Samples are the time in
 // which the channel takes a chain of messages.
-func (s *side) eagerFlood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
-	warm, _, err := s.eagerFlow(p, rec, p.warmup(), 0)
+func (s *ring) flood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
+	warm, _, err := s.flow(p, rec, p.warmup(), 0)
 	if err != nil {
 		return 0, 0, err
 	}
 	rec.reset()
-	msgs, ticks, err := s.eagerFlow(p, rec, p.measure(), uint64(warm))
+	msgs, ticks, err := s.flow(p, rec, p.measure(), uint64(warm))
 	if err != nil {
 		return 0, 0, err
 	}
 	return msgs, cpu.Duration(ticks), s.stop(p.epoch)
 }
 
-// eagerFlow sends until bud is used up and then asks how many arrived; n
+// flow sends until bud is used up and then asks how many arrived; n
 // messages were sent before. Short: no allocation inside.
-func (s *side) eagerFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
+func (s *ring) flow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
 	out := s.out(p.size)
 	chain := chainLen(p.window())
 	start := cpu.Ticks()
@@ -258,10 +269,10 @@ func (s *side) eagerFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, t
 				return msgs, 0, err
 			}
 		}
-		if _, err := s.ring.Flush(); err != nil {
+		if _, err := s.ch.Flush(); err != nil {
 			return msgs, 0, err
 		}
-		if _, err := s.poll(); err != nil {
+		if _, err := s.Poll(); err != nil {
 			return msgs, 0, err
 		}
 		msgs += int64(chain)
@@ -284,14 +295,14 @@ func (s *side) eagerFlow(p *point, rec *recorder, bud budget, n uint64) (msgs, t
 }
 
 // stage adds one message to what the next Flush sends; it waits for room.
-// Short.
-func (s *side) stage(b []byte) error {
-	for s.begin(); ; {
-		r, err := s.ring.Stage(eager.Envelope{}, b)
+// Hot path.
+func (s *ring) stage(b []byte) error {
+	for s.Begin(); ; {
+		r, err := s.ch.Stage(eager.Envelope{}, b)
 		if err != nil || r == eager.Accepted {
 			return err
 		}
-		if err := s.ringMiss(); err != nil {
+		if err := s.miss(); err != nil {
 			return err
 		}
 	}

@@ -83,12 +83,14 @@ func (b *ball) value(seq uint64) uint64 {
 	return seq%b.lap + 1
 }
 
-// arrived reports whether message seq is there. Short.
+// arrived reports whether message seq is there.
+// Hot path.
 func (b *ball) arrived(seq uint64) bool {
 	return b.flag.load()>>b.shift&b.mask == b.value(seq)
 }
 
-// throw sends message seq. Short.
+// throw sends message seq.
+// Hot path.
 func (b *ball) throw(seq uint64) error {
 	if b.mark.p != nil {
 		b.mark.store(b.value(seq))
@@ -98,10 +100,10 @@ func (b *ball) throw(seq uint64) error {
 	last := &b.wrs[len(b.wrs)-1]
 	if seq%signalEvery != 0 {
 		last.Flags &^= fabric.FlagSignaled
-		return b.s.post(b.wrs, 0)
+		return b.s.Post(b.wrs, 0)
 	}
 	last.Flags |= fabric.FlagSignaled
-	return b.s.post(b.wrs, 1)
+	return b.s.Post(b.wrs, 1)
 }
 
 // verify checks the payload that arrived from rank as message seq.
@@ -138,8 +140,8 @@ func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint6
 		if err := b.throw(seq); err != nil {
 			return seq, err
 		}
-		for s.begin(); !b.arrived(seq); {
-			if err := s.miss(); err != nil {
+		for s.Begin(); !b.arrived(seq); {
+			if err := s.Miss(); err != nil {
 				return seq, err
 			}
 		}
@@ -151,8 +153,8 @@ func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint6
 				return seq, err
 			}
 		}
-		if s.sent-s.acked > 2 {
-			if _, err := s.poll(); err != nil {
+		if s.Sent-s.Acked > 2 {
+			if _, err := s.Poll(); err != nil {
 				return seq, err
 			}
 		}
@@ -167,11 +169,11 @@ func (s *side) pong(p *point) error {
 	over := cellAt(s.mem, offStop)
 	var wrong error
 	for seq := uint64(1); ; seq++ {
-		for s.begin(); !b.arrived(seq); {
+		for s.Begin(); !b.arrived(seq); {
 			if over.load() == p.epoch {
-				return firstOf(wrong, s.drain())
+				return firstOf(wrong, s.Drain())
 			}
-			if err := s.miss(); err != nil {
+			if err := s.Miss(); err != nil {
 				return firstOf(wrong, err)
 			}
 		}
@@ -184,8 +186,8 @@ func (s *side) pong(p *point) error {
 		if err := b.throw(seq); err != nil {
 			return firstOf(wrong, err)
 		}
-		if s.sent-s.acked > 2 {
-			if _, err := s.poll(); err != nil {
+		if s.Sent-s.Acked > 2 {
+			if _, err := s.Poll(); err != nil {
 				return firstOf(wrong, err)
 			}
 		}
@@ -225,7 +227,8 @@ func (s *side) roundTrip(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// tripPhase makes one request after the other. Short.
+// tripPhase makes one request after the other.
+// Hot path.
 func (s *side) tripPhase(p *point, wrs []fabric.WR, rec *recorder, bud budget, n uint64) (uint64, error) {
 	last := cpu.Ticks()
 	until := last + bud.ticks
@@ -236,13 +239,13 @@ func (s *side) tripPhase(p *point, wrs []fabric.WR, rec *recorder, bud budget, n
 		if p.Op == CAS {
 			wrs[0].Compare, wrs[0].Operand = n, n+1
 		}
-		if err := s.post(wrs, 1); err != nil {
+		if err := s.Post(wrs, 1); err != nil {
 			return n, err
 		}
-		for s.begin(); s.acked != s.sent; {
-			got, err := s.poll()
+		for s.Begin(); s.Acked != s.Sent; {
+			got, err := s.Poll()
 			if err == nil && got == 0 {
-				err = s.rest()
+				err = s.Rest()
 			}
 			if err != nil {
 				return n, err

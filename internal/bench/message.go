@@ -33,6 +33,7 @@ const (
 
 // messages is one end of the message channel.
 type messages struct {
+	*side
 	play   *pingpong.Side // owns the channel, calibrates it
 	ch     *message.Channel
 	params logp.Params
@@ -40,11 +41,12 @@ type messages struct {
 	told   tally // and sent
 	answer tally // data messages of lat received
 	sent   tally // and sent
-	in     message.In
-	out    message.Out
+	recv   message.In
+	send   message.Out
 	ctlIn  message.In
 	ctlOut message.Out
 	rkey   uint32 // of the region of the side
+	lucky  int    // waits that ended before a turn
 }
 
 // tally counts completions; it is a message.Completer.
@@ -91,7 +93,8 @@ func (s *side) openMessages(ctx context.Context, p *logp.Params, calibration, st
 		Channel: message.Options{IDTag: messageTag, Params: p},
 	})
 	if play != nil {
-		s.msg = &messages{play: play, ch: play.Channel()}
+		s.msg = &messages{side: s, play: play, ch: play.Channel()}
+		s.Claim = s.claim
 	}
 	if err = agree(ctx, s, wrap("open the message channel", err)); err != nil {
 		return err
@@ -110,26 +113,26 @@ func (s *side) openMessages(ctx context.Context, p *logp.Params, calibration, st
 			return err
 		}
 	}
-	s.postControl()
+	s.msg.postControl()
 	return nil
 }
 
-func (s *side) closeMessages() error {
-	if s.msg == nil {
+func (m *messages) close() error {
+	if m == nil {
 		return nil
 	}
-	return s.msg.play.Close()
+	return m.play.Close()
 }
 
 // setMode makes messages go as the plan says.
-func (s *side) setMode(p *point) error {
+func (m *messages) setMode(p *point) error {
 	var pol logp.Policy
-	for m := range logp.Mode(logp.NumModes) {
-		if m.String() == p.Mode {
-			pol = logp.Policy{Forced: true, Mode: m}
+	for mode := range logp.Mode(logp.NumModes) {
+		if mode.String() == p.Mode {
+			pol = logp.Policy{Forced: true, Mode: mode}
 		}
 	}
-	return s.msg.ch.SetPolicy(pol)
+	return m.ch.SetPolicy(pol)
 }
 
 // ways is how many messages have gone each way until now.
@@ -143,25 +146,27 @@ func (w Ways) since(before Ways) Ways {
 	return Ways{w.Eager - before.Eager, w.Gather - before.Gather, w.Scatter - before.Scatter}
 }
 
-// turn polls the link and lets the channel do what it can. Short.
-func (s *side) turn() error {
-	if _, err := s.poll(); err != nil {
+// turn polls the link and lets the channel do what it can.
+// Hot path.
+func (m *messages) turn() error {
+	if _, err := m.Poll(); err != nil {
 		return err
 	}
-	_, _, err := s.msg.ch.Progress()
+	_, _, err := m.ch.Progress()
 	return err
 }
 
-// until waits for t to count to n. Short.
-func (s *side) until(t *tally, n int) error {
-	for s.begin(); t.n < n; {
-		if err := s.turn(); err != nil {
+// until waits for t to count to n.
+// Hot path.
+func (m *messages) until(t *tally, n int) error {
+	for m.Begin(); t.n < n; {
+		if err := m.turn(); err != nil {
 			return err
 		}
 		if t.n >= n {
 			break
 		}
-		if err := s.rest(); err != nil {
+		if err := m.Rest(); err != nil {
 			return err
 		}
 	}
@@ -169,49 +174,47 @@ func (s *side) until(t *tally, n int) error {
 }
 
 // source and target describe size bytes at off of the region to the channel.
-func (s *side) source(o *message.Out, off, size int, tag uint32) {
-	o.Data, o.Tag = s.mem[off:off+size:off+size], tag
-	o.LKey, o.RKey, o.Registered = s.reg.LKey(), s.msg.rkey, true
+func (m *messages) source(o *message.Out, off, size int, tag uint32) {
+	o.Data, o.Tag = m.mem[off:off+size:off+size], tag
+	o.LKey, o.RKey, o.Registered = m.reg.LKey(), m.rkey, true
 }
 
-func (s *side) target(in *message.In, off, size int, tag uint32) {
-	in.Buf, in.Tag = s.mem[off:off+size:off+size], tag
-	in.LKey, in.Registered = s.reg.LKey(), true
+func (m *messages) target(in *message.In, off, size int, tag uint32) {
+	in.Buf, in.Tag = m.mem[off:off+size:off+size], tag
+	in.LKey, in.Registered = m.reg.LKey(), true
 }
 
 // controlSize is that of a control message, which is a number.
 const controlSize = 8
 
 // postControl keeps the one receive for control messages posted.
-func (s *side) postControl() {
-	m := s.msg
-	s.target(&m.ctlIn, offHear, controlSize, controlTag)
+func (m *messages) postControl() {
+	m.target(&m.ctlIn, offHear, controlSize, controlTag)
 	m.ctlIn.Done = &m.asked
 	m.ch.Recv(&m.ctlIn)
 }
 
 // tellNumber sends a control message and waits until the channel is done with
 // it.
-func (s *side) tellNumber(n uint64) error {
-	m, want := s.msg, s.msg.told.n+1
-	binary.LittleEndian.PutUint64(s.mem[offTell:], n)
-	s.source(&m.ctlOut, offTell, controlSize, controlTag)
+func (m *messages) tellNumber(n uint64) error {
+	want := m.told.n + 1
+	binary.LittleEndian.PutUint64(m.mem[offTell:], n)
+	m.source(&m.ctlOut, offTell, controlSize, controlTag)
 	m.ctlOut.Done = &m.told
 	m.ch.Send(&m.ctlOut)
-	return s.until(&m.told, want)
+	return m.until(&m.told, want)
 }
 
 // heardNumber is what the last control message said; the receive is posted
 // again.
-func (s *side) heardNumber() (uint64, error) {
-	m := s.msg
+func (m *messages) heardNumber() (uint64, error) {
 	if m.asked.err != nil {
 		return 0, m.asked.err
 	}
 	if m.asked.size != controlSize {
 		return 0, fmt.Errorf("%w: control message of %d bytes", ErrValidate, m.asked.size)
 	}
-	n := binary.LittleEndian.Uint64(s.mem[offHear:])
-	s.postControl()
+	n := binary.LittleEndian.Uint64(m.mem[offHear:])
+	m.postControl()
 	return n, nil
 }

@@ -66,7 +66,7 @@ func simOpener(ctl Control, net *sim.Network, wrap func(rank int, ep fabric.Endp
 			ep = wrap(ctl.Rank(), ep)
 		}
 		var once sync.Once
-		return Conn{Fabric: name, Link: l, EP: ep}, func() (err error) {
+		return Conn{Fabric: name, Link: l, EP: ep, ID: 7}, func() (err error) {
 			once.Do(func() { err = l.Close() })
 			return err
 		}, err

@@ -281,14 +281,14 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 		in   *inbox
 	)
 	if p.Op == Send {
-		if err := s.setMode(p); err != nil {
+		if err := s.msg.setMode(p); err != nil {
 			return err
 		}
 		if rank == 0 {
 			res.Ways = new(Ways)
 		}
 		if rank == 1 && p.Test != Lat {
-			in = s.openInbox(p)
+			in = s.msg.openInbox(p)
 		}
 	}
 	err := s.ready(ctx, p)
@@ -298,21 +298,21 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	half := 1.0
 	switch {
 	case p.Op == Send && rank == 1 && p.Test == Lat:
-		err = s.messagePong(p)
+		err = s.msg.pong(p)
 	case p.Op == Send && rank == 1:
-		err = s.messageSink(p, in)
+		err = s.msg.sink(p, in)
 	case p.Op == Send && p.Test == Lat:
 		half = 2
-		err = s.messagePing(p, rec, res.Ways)
+		err = s.msg.ping(p, rec, res.Ways)
 	case p.Op == Send:
-		msgs, took, err = s.messageFlood(p, rec, res.Ways)
+		msgs, took, err = s.msg.flood(p, rec, res.Ways)
 	case p.Op == Eager && rank == 1:
-		err = s.eagerEcho(p)
+		err = s.ring.echo(p)
 	case p.Op == Eager && p.Test == Lat:
 		half = 2
-		err = s.eagerPing(p, rec)
+		err = s.ring.ping(p, rec)
 	case p.Op == Eager:
-		msgs, took, err = s.eagerFlood(p, rec)
+		msgs, took, err = s.ring.flood(p, rec)
 	case p.Test != Lat && p.Validate && (p.Op == Put || p.Op == Get):
 		msgs, took, err = s.floodChecked(ctx, p, rec)
 	case p.Test != Lat && rank == 0:
@@ -334,7 +334,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
 	}
 	if err != nil {
-		err = s.because(err)
+		err = s.Because(err)
 	}
 	if err = agree(ctx, s, err); err != nil {
 		return err
@@ -361,7 +361,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 
 // ready brings both sides' memory into the state in which a point starts.
 func (s *side) ready(ctx context.Context, p *point) error {
-	if err := s.drain(); err != nil {
+	if err := s.Drain(); err != nil {
 		return err
 	}
 	cellAt(s.mem, offFlag).store(0)

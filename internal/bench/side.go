@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
-	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/poller"
 )
 
 // Errors that end a run; the link's own (fabric.ErrPeerGone and so on) are the
@@ -57,8 +56,7 @@ const (
 
 // side is one rank's end of the measurement. One goroutine at a time.
 type side struct {
-	Conn
-	ctx  context.Context
+	poller.Poller
 	ctl  Control // through Exchange, so that the link progresses meanwhile
 	caps fabric.Caps
 	reg  fabric.Region
@@ -66,28 +64,21 @@ type side struct {
 	peer fabric.RemoteKey
 	span int // bytes of each of the two data areas
 
-	ring  *eager.Channel // if the bare ring is measured, else nil
-	msg   *messages      // if messages are measured, else nil
-	turns int            // counts reap
-	lucky int            // waits that ended before a turn
-
-	cs          [32]fabric.Completion
-	ids         [32]uint64 // of the completions of the last poll
-	sent, acked uint64     // signalled requests
-
-	sp       cpu.Spinner
-	misses   int
-	broken   error // the link failed while nobody waited for it
-	waiting  int64 // ticks when the present wait was first seen to be long, 0: not yet
-	nap, end int64 // napAfter and the stall time in ticks
+	ring *ring     // if the bare ring is measured, else nil
+	msg  *messages // if messages are measured, else nil
 }
 
 // newSide registers memory for two data areas of span bytes and exchanges keys.
 func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Duration, sp cpu.Spinner) (*side, error) {
 	span = (span + 4095) &^ 4095
-	s := &side{Conn: c, ctx: ctx, ctl: ctl, caps: c.Link.Caps(), span: span, sp: sp}
-	perNS := 1 / cpu.NsPerTick()
-	s.nap, s.end = int64(float64(napAfter)*perNS), int64(float64(stall)*perNS)
+	s := &side{ctl: ctl, caps: c.Link.Caps(), span: span}
+	s.Poller = poller.Poller{
+		Link: c.Link, EP: c.EP, ID: c.ID, Ctx: ctx, Spin: sp, Limit: stall, NapAfter: napAfter, NapTime: napTime, Expired: stalled,
+		Now: func() int64 { return int64(cpu.Duration(cpu.Ticks())) },
+		// Where most requests are complete when they are posted (Caps.Immediate), the
+		// peer seldom needs this side's polls, and one is as long as several looks.
+		PollEach: s.caps.TargetProgress && !s.caps.Immediate,
+	}
 	reg, err := c.Link.Alloc(offData+2*span, fabric.AccessAll)
 	if err == nil {
 		s.reg, s.mem = reg, reg.Bytes()
@@ -112,14 +103,24 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	return s, nil
 }
 
+// stalled is the error of a wait that took too long.
+func stalled(took time.Duration) error {
+	return fmt.Errorf("%w for %v: it hangs, or died without the link noticing", ErrStalled, took.Round(time.Millisecond))
+}
+
 // close releases the channels and the memory; channels take the endpoint with
 // them.
 func (s *side) close() error {
-	err := errors.Join(s.closeRing(), s.closeMessages())
+	err := errors.Join(s.ring.close(), s.msg.close())
 	if s.reg == nil {
 		return err
 	}
 	return errors.Join(err, s.reg.Close())
+}
+
+// claim takes the completions of the channels' requests.
+func (s *side) claim(c *fabric.Completion) bool {
+	return s.ring != nil && s.ring.ch.OnCompletion(c) || s.msg != nil && s.msg.ch.OnCompletion(c)
 }
 
 // Rank implements Control.
@@ -145,13 +146,13 @@ func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	t := time.NewTicker(exchangePoll)
 	defer t.Stop()
 	for {
-		if s.broken == nil {
-			_, err := s.poll()
+		if s.Broken == nil {
+			_, err := s.Poll()
 			if err == nil && s.msg != nil {
 				_, _, err = s.msg.ch.Progress()
 			}
 			if err != nil {
-				s.broken = err // whoever needs the link next will see
+				s.Broken = err // whoever needs the link next will see
 			}
 		}
 		select {
@@ -184,166 +185,18 @@ func (s *side) write(off, n, to int) fabric.WR {
 	return w
 }
 
-// post hands over all of wrs, of which signalled ask for a completion. Short.
-func (s *side) post(wrs []fabric.WR, signalled int) error {
-	s.sent += uint64(signalled)
-	n, err := s.EP.Post(wrs)
-	if err == nil && n == len(wrs) {
-		return nil
-	}
-	return s.postRest(wrs[n:], err)
-}
-
-func (s *side) postRest(wrs []fabric.WR, err error) error {
-	for s.begin(); ; {
-		if err != nil {
-			return s.because(err)
-		}
-		if len(wrs) == 0 {
-			return nil
-		}
-		if _, err = s.poll(); err == nil {
-			err = s.rest()
-		}
-		if err == nil {
-			var n int
-			n, err = s.EP.Post(wrs)
-			wrs = wrs[n:]
-		}
-	}
-}
-
-// poll takes completions; the identifiers of the successful requests among
-// them are in s.ids[:n]. Short.
-func (s *side) poll() (n int, err error) {
-	if s.broken != nil {
-		return 0, s.broken
-	}
-	k := s.Link.Poll(s.cs[:])
-	for i := range k {
-		c := &s.cs[i]
-		if c.Status != fabric.StatusOK || c.Op == fabric.OpDown {
-			return n, s.failed(c)
-		}
-		if c.Op == fabric.OpNotify || s.ring != nil && s.ring.OnCompletion(c) || s.msg != nil && s.msg.ch.OnCompletion(c) {
-			continue
-		}
-		s.ids[n] = c.ID
-		n++
-	}
-	s.acked += uint64(n)
-	return n, nil
-}
-
-// failed turns a failed completion into the error of the run.
-func (s *side) failed(c *fabric.Completion) error {
-	if c.Op == fabric.OpDown {
-		if err := s.EP.Err(); err != nil {
-			return err
-		}
-		return &fabric.OpError{Op: c.Op, Status: fabric.StatusPeerGone, Endpoint: c.EP, Vendor: c.Vendor}
-	}
-	return c.Err()
-}
-
-// because prefers the reason why an endpoint is down over the fact.
-func (s *side) because(err error) error {
-	if why := s.EP.Err(); why != nil && errors.Is(err, fabric.ErrDown) {
-		return fmt.Errorf("%w: %w", fabric.ErrDown, why)
-	}
-	return err
-}
-
-// begin starts a wait.
-func (s *side) begin() {
-	s.sp.Reset()
-	s.misses, s.waiting = 0, 0
-}
-
-// missPolls is how many looks there are for each poll, where peers need those seldom.
-const missPolls = 16
-
-// miss is one fruitless look at memory that the peer writes: it lets the link
-// progress and waits a moment. Completions found are only counted.
-func (s *side) miss() error {
-	s.misses++
-	// Where most requests are complete when they are posted (Caps.Immediate), the
-	// peer seldom needs this side's polls, and one is as long as several looks.
-	if s.misses%missPolls == 0 || s.caps.TargetProgress && !s.caps.Immediate {
-		if _, err := s.poll(); err != nil {
-			return err
-		}
-	}
-	return s.rest()
-}
-
-// rest waits a moment after a fruitless poll; with an error when the wait is
-// hopeless.
-func (s *side) rest() error {
-	if y := s.sp.Wait(); y&63 == 1 {
-		return s.long()
-	}
-	return nil
-}
-
-// long is the slow part of rest: deadline, cancellation, naps.
-func (s *side) long() error {
-	now := cpu.Ticks()
-	if s.waiting == 0 {
-		s.waiting = now
-	}
-	took := now - s.waiting
-	if took > s.end {
-		return fmt.Errorf("%w for %v: it hangs, or died without the link noticing", ErrStalled, cpu.Duration(took).Round(time.Millisecond))
-	}
-	if err := s.ctx.Err(); err != nil {
-		return context.Cause(s.ctx)
-	}
-	if took > s.nap {
-		return s.sleep(napTime)
-	}
-	return nil
-}
-
-// sleep waits for an event of the link, at most d.
-func (s *side) sleep(d time.Duration) error {
-	ok, err := s.Link.Arm()
-	if err != nil {
-		return err
-	}
-	if ok {
-		_, err = event.Wait(s.Link.FD(), d)
-	}
-	s.Link.Disarm()
-	return err
-}
-
-// drain waits until every signalled request has completed.
-func (s *side) drain() error {
-	for s.begin(); s.acked != s.sent; {
-		n, err := s.poll()
-		if err == nil && n == 0 {
-			err = s.rest()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // stop tells rank 1 that point epoch is over.
 func (s *side) stop(epoch uint64) error {
-	if err := s.drain(); err != nil {
+	if err := s.Drain(); err != nil {
 		return err
 	}
 	cellAt(s.mem, offOut).store(epoch)
 	w := s.write(offOut, 8, offStop)
 	w.Flags |= fabric.FlagSignaled | fabric.FlagNotify
-	if err := s.post([]fabric.WR{w}, 1); err != nil {
+	if err := s.Post([]fabric.WR{w}, 1); err != nil {
 		return err
 	}
-	return s.drain()
+	return s.Drain()
 }
 
 // serve is rank 1's part where it has nothing to do but to be there: until
@@ -352,8 +205,8 @@ func (s *side) stop(epoch uint64) error {
 // or ends the context.
 func (s *side) serve(epoch uint64) error {
 	over := cellAt(s.mem, offStop)
-	for s.begin(); over.load() != epoch; {
-		if _, err := s.poll(); err != nil {
+	for s.Begin(); over.load() != epoch; {
+		if _, err := s.Poll(); err != nil {
 			return err
 		}
 		if !s.caps.TargetProgress {
@@ -366,8 +219,8 @@ func (s *side) serve(epoch uint64) error {
 		}
 		// This side executes the requests: be quick, never sleep. A yield lets
 		// the other rank run where both share a processor.
-		if y := s.sp.Wait(); y&1023 == 1023 && s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+		if y := s.Spin.Wait(); y&1023 == 1023 && s.Ctx.Err() != nil {
+			return context.Cause(s.Ctx)
 		}
 	}
 	return nil
@@ -378,8 +231,8 @@ const idleTime = 50 * time.Millisecond
 
 // idle sleeps until an event.
 func (s *side) idle() error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
+	if s.Ctx.Err() != nil {
+		return context.Cause(s.Ctx)
 	}
-	return s.sleep(idleTime)
+	return s.Sleep(idleTime)
 }

@@ -81,7 +81,8 @@ func (s *side) newFlow(p *point) *flow {
 }
 
 // take and put use the chains in turn: a round of one window sends every
-// message once. Short.
+// message once.
+// Hot path.
 func (f *flow) take() int {
 	c := f.free[f.head]
 	if f.head++; f.head == len(f.free) {
@@ -130,7 +131,7 @@ func (s *side) flowPhase(f *flow, rec *recorder, bud budget) (msgs int64, ticks 
 		now     = start
 		until   = start + bud.ticks
 	)
-	s.begin()
+	s.Begin()
 	for {
 		moved := false
 		over := now >= until && msgs >= bud.iters
@@ -141,23 +142,23 @@ func (s *side) flowPhase(f *flow, rec *recorder, bud budget) (msgs int64, ticks 
 		if busy >= 0 {
 			k, err := s.EP.Post(f.chains[busy][off:])
 			if err != nil {
-				return msgs, 0, s.because(err)
+				return msgs, 0, s.Because(err)
 			}
 			moved = k > 0
 			if off += k; off == n {
 				busy = -1
-				s.sent++
+				s.Sent++
 				pending++
 				msgs += int64(n)
 			}
 		}
-		k, err := s.poll()
+		k, err := s.Poll()
 		if err != nil {
 			return msgs, 0, err
 		}
 		if k > 0 {
 			now = cpu.Ticks()
-			for _, id := range s.ids[:k] {
+			for _, id := range s.IDs[:k] {
 				rec.add(now - f.t0[id])
 				f.put(int(id))
 			}
@@ -166,11 +167,11 @@ func (s *side) flowPhase(f *flow, rec *recorder, bud budget) (msgs int64, ticks 
 		}
 		switch {
 		case moved:
-			s.begin()
+			s.Begin()
 		case over && pending == 0 && busy < 0:
 			return msgs, now - start, nil
 		default:
-			if err := s.rest(); err != nil {
+			if err := s.Rest(); err != nil {
 				return msgs, 0, err
 			}
 		}
@@ -200,15 +201,15 @@ func (s *side) flood(p *point, rec *recorder) (msgs int64, took time.Duration, e
 
 // countAtomics reads the counter and compares it with what was asked.
 func (s *side) countAtomics(p *point, n int64) error {
-	if err := s.drain(); err != nil {
+	if err := s.Drain(); err != nil {
 		return err
 	}
 	w := fabric.WR{Op: fabric.OpRead, Flags: fabric.FlagSignaled | fabric.FlagFence,
 		Local: []fabric.SGE{s.sge(offResult, 8)}, RemoteAddr: s.peer.Addr + offAtomic, RKey: s.peer.RKey}
-	if err := s.post([]fabric.WR{w}, 1); err != nil {
+	if err := s.Post([]fabric.WR{w}, 1); err != nil {
 		return err
 	}
-	if err := s.drain(); err != nil {
+	if err := s.Drain(); err != nil {
 		return err
 	}
 	want := uint64(n)

@@ -25,7 +25,7 @@ var layers = map[string]int{
 	"logp": 0, "flowctl": 0, "internal/bubble": 0, "internal/cpu": 0, "internal/event": 0, "internal/fifo": 0, "internal/offheap": 0, "internal/owned": 0, "internal/settings": 0, "internal/topo": 0,
 	"verbs": 1, "internal/bulk": 1, "internal/testutil": 1,
 	"fabric": 2,
-	"mr":     3,
+	"mr":     3, "internal/poller": 3,
 	"gather": 4, "scatter": 4, "sampling": 4,
 	"eager": 5, "rdv": 5,
 	"internal/bringup": 6, "internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6, "internal/jobenv": 6, "internal/message": 6, "internal/pending": 6, "internal/onesided": 6,
