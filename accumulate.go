@@ -2,6 +2,7 @@ package rma
 
 import (
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -63,7 +64,6 @@ func typeOf[T Element]() onesided.Type {
 }
 
 func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte) Request {
-	o := newOp(p, kindAccumulate)
 	addr, rkey, err := p.reach(dst, uint64(len(src)), fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic)
 	switch {
 	case err != nil:
@@ -73,23 +73,13 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 		err = ErrAlign
 	}
 	if err != nil {
-		return p.drop(o, err)
+		return p.refuse(initiator.Accumulate.String(), err)
 	}
 	if len(src) == 0 {
-		o.kind = kindPut // of nothing, in its turn
-		return p.handIn(o)
+		return p.post(initiator.New(&p.one, initiator.Put)) // of nothing, in its turn
 	}
-	o.remote, o.rkey = addr, rkey
-	a := &o.extend().acc
-	a.src = src
-	a.req = onesided.Request{Op: onesided.Reduction(op), Type: t, Ref: dst.key.k.Ref, Addr: addr}
-	return p.handIn(o)
-}
-
-// accumulate is what an Accumulate needs, in more.
-type accumulate struct {
-	src   []byte
-	pos   int // what has been handed to the link
-	begun bool
-	req   onesided.Request
+	o := initiator.New(&p.one, initiator.Accumulate)
+	o.Remote(addr, rkey)
+	o.Combine(src, onesided.Request{Op: onesided.Reduction(op), Type: t, Ref: dst.key.k.Ref, Addr: addr})
+	return p.post(o)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -24,14 +25,7 @@ import (
 // and returns what it held before. It does not allocate or block.
 // Hot path.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
-	if p.soon {
-		if r := p.nowWord(kindFetchAdd, dst, 0, add); r.eng != nil {
-			return r
-		}
-	}
-	o := newOp(p, kindFetchAdd)
-	o.operand = add
-	return AtomicRequest{Request: p.submitWord(o, dst)}
+	return p.atomic(initiator.FetchAdd, dst, 0, add)
 }
 
 // CompareSwap sets the 8-byte word at dst, which must lie on a multiple of 8,
@@ -39,51 +33,65 @@ func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 // not allocate or block.
 // Hot path.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
-	if p.soon {
-		if r := p.nowWord(kindCompareSwap, dst, compare, swap); r.eng != nil {
-			return r
-		}
-	}
-	o := newOp(p, kindCompareSwap)
-	o.compare, o.operand = compare, swap
-	return AtomicRequest{Request: p.submitWord(o, dst)}
+	return p.atomic(initiator.CompareSwap, dst, compare, swap)
 }
 
 // Swap sets the 8-byte word at dst, which must lie on a multiple of 8, and returns
 // what it held before.
-func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest { return p.loop(dst, onesided.Set, v) }
+func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest { return p.emulate(dst, onesided.Set, v) }
 
 // FetchAnd makes the 8-byte word at dst, which must lie on a multiple of 8, word &
 // mask, and returns what it held before.
 func (p *Peer) FetchAnd(dst Remote, mask uint64) AtomicRequest {
-	return p.loop(dst, onesided.And, mask)
+	return p.emulate(dst, onesided.And, mask)
 }
 
 // FetchOr is FetchAnd with word | mask.
-func (p *Peer) FetchOr(dst Remote, mask uint64) AtomicRequest { return p.loop(dst, onesided.Or, mask) }
+func (p *Peer) FetchOr(dst Remote, mask uint64) AtomicRequest {
+	return p.emulate(dst, onesided.Or, mask)
+}
 
 // FetchXor is FetchAnd with word ^ mask.
 func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
-	return p.loop(dst, onesided.Xor, mask)
+	return p.emulate(dst, onesided.Xor, mask)
 }
 
-func (p *Peer) loop(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
-	o := newOp(p, kindEmulated)
-	o.extend().rmw = onesided.RMW{Func: f, Arg: arg}
-	return AtomicRequest{Request: p.submitWord(o, dst)}
+// atomic posts an atomic that links have.
+func (p *Peer) atomic(k initiator.Kind, dst Remote, compare, operand uint64) AtomicRequest {
+	addr, rkey, err := p.reachWord(dst)
+	if err != nil {
+		return AtomicRequest{Request: p.refuse(k.String(), err)}
+	}
+	if p.tries() {
+		if n, held := p.one.TryAtomic(k, addr, rkey, compare, operand); n != 0 {
+			return AtomicRequest{Request: p.eng.receipt(n), held: held}
+		}
+	}
+	o := initiator.New(&p.one, k)
+	o.Remote(addr, rkey)
+	o.Operands(compare, operand)
+	return AtomicRequest{Request: p.post(o)}
 }
 
-// submitWord hands in an operation on an aligned word of 8 bytes.
-func (p *Peer) submitWord(o *op, at Remote) Request {
-	var err error
-	o.remote, o.rkey, err = p.reach(at, 8, fabric.AccessRemoteAtomic)
-	if err == nil && o.remote%8 != 0 {
+// emulate posts an atomic that links do not have.
+func (p *Peer) emulate(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
+	addr, rkey, err := p.reachWord(dst)
+	if err != nil {
+		return AtomicRequest{Request: p.refuse(initiator.Emulated.String(), err)}
+	}
+	o := initiator.New(&p.one, initiator.Emulated)
+	o.Remote(addr, rkey)
+	o.Emulate(onesided.RMW{Func: f, Arg: arg})
+	return AtomicRequest{Request: p.post(o)}
+}
+
+// reachWord is reach for an aligned word of 8 bytes.
+func (p *Peer) reachWord(at Remote) (addr uint64, rkey uint32, err error) {
+	addr, rkey, err = p.reach(at, 8, fabric.AccessRemoteAtomic)
+	if err == nil && addr%8 != 0 {
 		err = ErrAlign
 	}
-	if err != nil {
-		return p.drop(o, err)
-	}
-	return p.handIn(o)
+	return addr, rkey, err
 }
 
 // FetchAdd32 adds to the 4-byte word at dst, which must lie on a multiple of 4,
@@ -119,9 +127,8 @@ func (p *Peer) FetchXor32(dst Remote, mask uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Xor, Arg: uint64(mask)})
 }
 
-// half hands in an atomic on one half of an aligned word.
+// half posts an atomic on one half of an aligned word.
 func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
-	o := newOp(p, kindEmulated)
 	addr, rkey, err := p.reach(dst, 4, fabric.AccessRemoteAtomic)
 	word := addr &^ 7
 	switch {
@@ -132,17 +139,19 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 		err = ErrBounds // of the word
 	}
 	if err != nil {
-		return AtomicRequest32{Request: p.drop(o, err)}
+		return AtomicRequest32{Request: p.refuse(initiator.Emulated.String(), err)}
 	}
-	o.remote, o.rkey = word, rkey
 	m.Half, m.Shift = true, onesided.Shift(addr)
+	var o *initiator.Op
 	if m.Func == onesided.Add && m.Shift == 32 { // nothing is carried into the other half
-		o.kind = kindFetchAdd
-		o.operand = m.Arg << 32
+		o = initiator.New(&p.one, initiator.FetchAdd)
+		o.Operands(0, m.Arg<<32)
 	} else {
-		o.extend().rmw = m
+		o = initiator.New(&p.one, initiator.Emulated)
+		o.Emulate(m)
 	}
-	return AtomicRequest32{Request: p.handIn(o), shift: m.Shift}
+	o.Remote(word, rkey)
+	return AtomicRequest32{Request: p.post(o), shift: m.Shift}
 }
 
 // AtomicRequest32 is an atomic operation on 4 bytes under way.

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -231,51 +229,7 @@ func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 		s := es[0].Stats()
 		require.Zero(t, s.InFlight+s.Queued)
 		es[0].prog.Do(func() {
-			require.Zero(t, p.loose)
-			require.Zero(t, p.open)
-			require.Zero(t, p.loops.n)
+			require.False(t, p.one.Busy())
 		})
-	})
-}
-
-// A loop that others keep failing goes on at once a few times, then backs off,
-// longer and longer, and gives up after many tries and a while.
-func TestLoopsBackOff(t *testing.T) {
-	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
-	_, keys := share(t, es, 64)
-	p := es[0].Peer(1)
-	_, err := p.Swap(keys[1].At(0), 1).Wait(ctx) // connects
-	require.NoError(t, err)
-	es[0].prog.Do(func() {
-		pt := &es[0].proto.one
-		o := newOp(p, kindEmulated)
-		o.remote = 64
-		o.extend().rmw.Func = onesided.Set
-		for i := range minTries + 1 {
-			o.Value = o.compare + 1 // somebody has changed it
-			require.True(t, pt.retry(o), "try %d", i)
-			if i < eagerTries {
-				require.Same(t, o, p.loops.redo.pop())
-				continue
-			}
-			require.Equal(t, []*op{o}, pt.later)
-			pt.later = pt.later[:0]
-			wait := o.more.until - o.more.since
-			require.LessOrEqual(t, o.more.until-pt.now(), maxBackoff)
-			require.GreaterOrEqual(t, wait, time.Duration(0))
-		}
-		require.NoError(t, o.Err)
-		o.Value, o.more.since = o.compare+1, pt.now()-2*es[0].cfg.PeerTimeout
-		require.False(t, pt.retry(o))
-		require.ErrorIs(t, o.Err, ErrContention)
-		require.EqualValues(t, minTries+2, p.counts.AtomicRetries)
-		// One that finds what it does not want to change has read it, and is done.
-		o.Err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
-		o.Value = 6
-		o.compare = 5
-		require.False(t, pt.retry(o))
-		require.NoError(t, o.Err)
-		o.Drop()
 	})
 }

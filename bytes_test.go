@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 )
+
+// staged is about the longest memory that is copied instead of pinned.
+const staged = 4096
 
 // Slices of the Go heap of all sizes, many at once, while the collector runs.
 func TestBytes(t *testing.T) {
@@ -24,7 +26,7 @@ func TestBytes(t *testing.T) {
 				p := es[0].Peer((w + 1) % 2)
 				k := &keys[(w+1)%2]
 				base := uint64(w << 20)
-				for i, n := range []int{0, 1, 100, stageMax, stageMax + 1, 70_000, 300_000, 5, 300_000} {
+				for i, n := range []int{0, 1, 100, staged, staged + 1, 70_000, 300_000, 5, 300_000} {
 					src := testutil.Payload(n, uint64(w*100+i), 0)
 					put := p.PutBytes(k.At(base+7), src)
 					runtime.GC()
@@ -51,10 +53,9 @@ func TestBytes(t *testing.T) {
 			})
 		}
 		require.NoError(t, g.Wait())
-		es[0].prog.Do(func() { require.Zero(t, es[0].proto.one.arena.InUse(offheap.Staging)) })
 		// More at once than is staged.
 		var reqs []Request
-		src := testutil.Payload(stageMax, 5, 0)
+		src := testutil.Payload(staged, 5, 0)
 		for range 3000 {
 			reqs = append(reqs, es[0].Peer(1).PutBytes(keys[1].At(0), src))
 		}
@@ -78,10 +79,8 @@ func TestBytesToAPeerThatLeaves(t *testing.T) {
 			_ = r.Wait(ctx) // well or not
 		}
 		testutil.Eventually(t, patience, func() bool { return p.PutBytes(keys[1].At(0), make([]byte, 9)).Wait(ctx) != nil }, "an error")
-		es[0].prog.Do(func() {
-			require.Zero(t, es[0].proto.one.arena.InUse(offheap.Staging))
-			require.Zero(t, p.open)
-		})
+		es[0].prog.Do(func() { require.False(t, p.one.Busy()) })
+		require.NoError(t, es[0].Close(), "which looks for copies that are left")
 	})
 }
 
@@ -93,7 +92,7 @@ func TestBytesAllocateNothing(t *testing.T) {
 		es := open(t, 2, fabric)
 		_, keys := share(t, es, 1<<20)
 		p, ctx := es[0].Peer(1), context.Background()
-		for _, n := range []int{8, stageMax, 1 << 16} {
+		for _, n := range []int{8, staged, 1 << 16} {
 			mem := make([]byte, n)
 			f := func() {
 				if err := WaitAll(ctx, p.PutBytes(keys[1].At(0), mem), p.GetBytes(mem, keys[1].At(0))); err != nil {
@@ -105,4 +104,20 @@ func TestBytesAllocateNothing(t *testing.T) {
 			require.Zero(t, testing.AllocsPerRun(200, f), "%d bytes over %s", n, fabric)
 		}
 	})
+}
+
+// An operation that is refused after it has been given memory leaves nothing to the next
+// one of its kind.
+func TestRefusedLeavesNothing(t *testing.T) {
+	es := open(t, 1, "shm")
+	mems, keys := share(t, es, 64)
+	p := es[0].Peer(0)
+	for i := range 100 {
+		require.ErrorIs(t, p.PutBytes(keys[0].At(60), []byte("too long")).Wait(t.Context()), ErrBounds)
+		copy(mems[0].Bytes(), "source")
+		req := p.PutStrided(keys[0].At(32), mems[0].Slice(0, 6), Shape2D(1, 6, 6, 6))
+		require.NoError(t, req.Wait(t.Context()))
+		require.Equal(t, "source", string(mems[0].Bytes()[32:38]), i)
+		clear(mems[0].Bytes())
+	}
 }

@@ -55,13 +55,12 @@ func (c *connectionEnd) Up(ep, self fabric.Endpoint, theirs *bringup.Request) {
 		p.close()
 		return
 	}
-	p.near, _ = ep.(fabric.Direct)
 	p.unaided.Store(p.own || e.bringup.Unaided(ep, p.link))
 	e.proto.feel(p, theirs.Heartbeat)
 	if !p.own {
 		e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
 	}
-	e.proto.one.wake(p)
+	p.one.Up(ep)
 }
 
 // Down implements bringup.Peer.
@@ -73,7 +72,7 @@ func (c *connectionEnd) Down(why error) {
 // Idle implements bringup.Peer.
 func (c *connectionEnd) Idle() bool {
 	c.eng.proto.inbox.TakeOver()
-	return c.inflight == 0 && c.open == 0 && c.posts.head == nil && c.flushes.head == nil && !c.active && !c.talk.on
+	return c.one.Idle() && !c.talk.on
 }
 
 // Cause implements bringup.Peer.
@@ -131,6 +130,65 @@ func (p *Peer) downWith(err error) {
 		close(p.noticed)
 		p.noticed = nil
 	}
-	p.eng.proto.one.down(p)
+	p.one.Down(p.down)
 	p.eng.proto.hub.down(p)
+}
+
+// oneSidedHost is a Peer as its one-sided operations see it.
+type oneSidedHost Peer
+
+// Connect implements initiator.Host.
+func (h *oneSidedHost) Connect() { h.conn.Call() }
+
+// Reported implements initiator.Host.
+func (h *oneSidedHost) Reported(err error) { (*Peer)(h).reportDown(err) }
+
+// Reason implements initiator.Host.
+func (h *oneSidedHost) Reason(c *fabric.Completion) error {
+	err := c.Err()
+	if c.Status == fabric.StatusFlushed {
+		(*Peer)(h).reportDown(nil)
+		err = because(err, h.down)
+	}
+	return err
+}
+
+// Down implements initiator.Host.
+func (h *oneSidedHost) Down(err error) { (*Peer)(h).downWith(err) }
+
+// Sever implements initiator.Host.
+func (h *oneSidedHost) Sever(err error) {
+	(*Peer)(h).close()
+	(*Peer)(h).downWith(err)
+}
+
+// Error implements initiator.Host.
+func (h *oneSidedHost) Error(op string, err error) error {
+	return &PeerError{Rank: h.rank, Op: op, Err: err}
+}
+
+// Probed implements initiator.Host.
+func (h *oneSidedHost) Probed() { h.eng.proto.felt((*Peer)(h)) }
+
+// keyAccumulate names where the slots for accumulates are.
+const keyAccumulate = "accumulate"
+
+// FetchSlots implements initiator.Host.
+func (h *oneSidedHost) FetchSlots(done func(val []byte, err error)) {
+	n := h.conn.Now()
+	n.Go(func() {
+		val, err := n.Published(n.Life(), keyAccumulate)
+		done(val, h.eng.jobCause(h.rank, err))
+	})
+}
+
+// PublishSlots implements initiator.Host.
+func (h *oneSidedHost) PublishSlots(alloc func() ([]byte, error)) {
+	n := h.conn.Now()
+	n.Go(func() {
+		val, err := alloc()
+		if err2 := n.Publish(n.Life(), keyAccumulate, val); err != nil || err2 != nil && n.Life().Err() == nil {
+			h.eng.cfg.Logger.Warn("rma: no accumulates from a peer", "rank", h.rank, "memory", err, "job", err2)
+		}
+	})
 }

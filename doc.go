@@ -110,18 +110,16 @@
 //	            make progress; watch.go who is told; reset.go connections made anew
 //	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
 //	            view_unsafe.go memory as numbers
-//	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces,
-//	            bytes.go those on memory of any kind
-//	atomic.go   atomics, and loop.go those that no link has; signal.go data with a
-//	            flag, await.go waiting for it
-//	accumulate.go  Accumulate; ask.go, serve.go how the target is had to do it
+//	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces
+//	atomic.go   atomics; accumulate.go Accumulate
+//	signal.go   data with a flag, and waiting for it
 //	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
 //	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
 //	anysource.go receives from any peer; cancel.go Cancel and Probe
 //	handle.go   Handler; receiver.go Receiver; event.go Event
-//	op.go       operations under way; proto.go what drives them: post.go to the
-//	            links, complete.go back
 //	request.go  Request, AtomicRequest
+//	proto.go    what the links carry: one-sided operations (internal/initiator), messages
+//	            (hub.go, message_op.go), heartbeats; connection.go the end of a connection
 //	errors.go   errors; stats.go counters; trace.go regions of execution traces
 //
 // It imports every floor below it. Tests over shm and tcp in one process are

@@ -71,7 +71,8 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: newProto(), barrier: barrier{turn: make(chan struct{}, 1)}}
+	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto), barrier: barrier{turn: make(chan struct{}, 1)}}
+	e.proto.init(c.PeerTimeout)
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		if err = e.setup(ctx, c.bringup(o)); err == nil {
 			return e, nil
@@ -133,13 +134,14 @@ func (e *Engine) Close() error {
 	e.tasks.End()
 	var errs []error
 	if e.prog != nil {
+		e.prog.Do(func() { e.proto.one.End(ErrClosed) })
 		errs = append(errs, e.settle())
 		e.prog.Do(e.disconnect)
 		for end := time.Now().Add(closeTime); ; {
 			inflight := 0
 			e.prog.Do(func() {
 				for _, p := range e.peers {
-					inflight += p.inflight
+					inflight += p.one.InFlight()
 				}
 			})
 			if inflight == 0 {
@@ -156,9 +158,7 @@ func (e *Engine) Close() error {
 	for _, h := range e.handlers {
 		h.stop()
 	}
-	if e.proto.one.arena != nil {
-		errs = append(errs, e.proto.one.arena.Close())
-	}
+	errs = append(errs, e.proto.one.Close())
 	if e.memory != nil {
 		errs = append(errs, e.memory.Close())
 	}
@@ -166,20 +166,12 @@ func (e *Engine) Close() error {
 		if p.talk.ch != nil {
 			errs = append(errs, p.talk.ch.Close())
 		}
-		for _, r := range []fabric.Region{p.asks.mine, p.serves.region} {
-			if r != nil {
-				errs = append(errs, r.Close())
-			}
-		}
 	}
 	for _, end := range e.remains {
 		errs = append(errs, end())
 	}
 	for _, p := range e.pins {
 		errs = append(errs, p.Close())
-	}
-	for i := range e.proto.one.slots {
-		errs = append(errs, e.proto.one.slots[i].region.Close())
 	}
 	for _, r := range e.proto.heart.regions {
 		errs = append(errs, r.Close())

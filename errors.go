@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -50,8 +51,8 @@ var (
 	ErrClosed         = bringup.ErrClosed
 	ErrBounds         = errors.New("outside the region")
 	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")
-	ErrContention     = errors.New("others kept changing the word: the atomic was given up, without effect")
-	ErrPeerMisbehaves = errors.New("the peer does not keep to the protocol")
+	ErrContention     = initiator.ErrContention // others kept changing the word: the atomic was given up, without effect
+	ErrPeerMisbehaves = initiator.ErrMisbehaves // the peer does not keep to the protocol
 	ErrInvalid        = errors.New("argument is none of the constants for it")
 	ErrForeign        = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey         = fabric.ErrBadKey

@@ -49,8 +49,7 @@ func TestFlush(t *testing.T) {
 			s := e.Stats()
 			require.EqualValues(t, 5*3*16, s.Puts)
 			for _, p := range e.peers {
-				require.Zero(t, p.open)
-				require.Nil(t, p.flushes.head)
+				require.False(t, p.one.Busy())
 			}
 		}
 	})
@@ -124,7 +123,7 @@ func TestFlushFromManyGoroutines(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if got := load64(mems[1].Bytes()[at:]); got != i {
+					if got := testutil.Load64(mems[1].Bytes()[at:]); got != i {
 						t.Errorf("goroutine %d: flushed %d, found %d", w, i, got)
 						return
 					}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // A process that is stopped or starved keeps its connections, and its links say nothing.
@@ -42,9 +43,6 @@ const (
 	beatLength = 8
 )
 
-// beatID is the work request ID of reads of a peer's word.
-const beatID = 1 << 46
-
 // heartbeat is an engine's own heartbeat. The owner's.
 type heartbeat struct {
 	count   uint64
@@ -67,7 +65,7 @@ func (h *heartbeat) open(l fabric.Link, ranks int) error {
 func (h *heartbeat) beat() {
 	h.count++
 	for _, r := range h.regions {
-		store64(r.Bytes()[beatOwn:], h.count)
+		onesided.Store64(r.Bytes()[beatOwn:], h.count)
 	}
 }
 
@@ -84,7 +82,6 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 type pulse struct {
 	word    fabric.RemoteKey // Len is 0: there is none to read
 	limit   time.Duration    // silence after which the peer hangs
-	sge     [1]fabric.SGE    // where it is read to
 	seen    uint64
 	silent  time.Duration // how long this side has looked and seen no change
 	asked   bool          // a read is to be posted, or under way
@@ -101,7 +98,7 @@ func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 		r := t.heart.regions[p.link]
 		at := beatPeers + p.rank*beatLength
 		p.pulse.word, p.pulse.limit = b.Word, max(hang, hangTrust*b.Every)
-		p.pulse.sge[0] = fabric.NewSGE(r.Bytes()[at:at+beatLength], r.LKey())
+		p.one.ProbeOf(b.Word, fabric.NewSGE(r.Bytes()[at:at+beatLength], r.LKey()))
 	}
 }
 
@@ -109,14 +106,14 @@ func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 // everything is complete at once.
 func (p *Peer) used() uint64 {
 	c := &p.counts
-	return uint64(p.nows) + c.Puts + c.Gets + c.Atomics + c.Sends + c.Receives + c.Signals + c.Accumulates + c.Batches
+	return p.one.Used() + c.Sends + c.Receives + c.Batches
 }
 
 // awaited reports whether something of p is waited for, or p was used since the last
 // round.
 func (t *proto) awaited(p *Peer) bool {
 	u := p.used()
-	busy := u != p.pulse.used || p.pulse.await || p.open > 0 ||
+	busy := u != p.pulse.used || p.pulse.await || p.one.Busy() ||
 		p.talk.on || p.talk.sends.head != nil || p.talk.recvs.head != nil
 	p.pulse.used, p.pulse.await = u, false
 	return busy || p.eng.attention.Load() > 0
@@ -151,10 +148,8 @@ func (e *Engine) attend() {
 // after the last round.
 func (t *proto) round(passed time.Duration) (hung []*Peer) {
 	t.inbox.TakeOver()
-	for _, o := range t.one.awaits {
-		if from := o.more.word.from; from != nil {
-			from.pulse.await = true
-		}
+	for r := range t.one.Awaited {
+		t.peers[r].pulse.await = true
 	}
 	for _, p := range t.peers {
 		switch {
@@ -192,8 +187,7 @@ func (t *proto) hangs(p *Peer, passed time.Duration) bool {
 	}
 	if !u.asked {
 		u.asked = true
-		p.acks = append(p.acks, noteBeat)
-		t.one.wake(p)
+		p.one.Probe()
 	}
 	return false
 }
@@ -206,7 +200,7 @@ func (t *proto) felt(p *Peer) {
 		return
 	}
 	r := t.heart.regions[p.link]
-	v := load64(r.Bytes()[beatPeers+p.rank*beatLength:])
+	v := onesided.Load64(r.Bytes()[beatPeers+p.rank*beatLength:])
 	if v == u.seen {
 		return
 	}

@@ -23,7 +23,7 @@ func TestMemoryModelNamesItsTests(t *testing.T) {
 	text, err := os.ReadFile("docs/memory-model.md")
 	require.NoError(t, err)
 	var files []string
-	for _, dir := range []string{"", "fabric/shm/", "mr/"} {
+	for _, dir := range []string{"", "fabric/shm/", "internal/initiator/", "mr/"} {
 		more, err := filepath.Glob(dir + "*_test.go")
 		require.NoError(t, err)
 		files = append(files, more...)
@@ -72,8 +72,8 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		var stop atomic.Bool
 		seen := watch(es[1], &stop, func() error {
-			b := load64(dst[2048:]) // before a: what is there later may only be more
-			if a := load64(dst); a < b {
+			b := testutil.Load64(dst[2048:]) // before a: what is there later may only be more
+			if a := testutil.Load64(dst); a < b {
 				return fmt.Errorf("the second put, %d, is there before the first, %d", b, a)
 			}
 			return nil
@@ -91,7 +91,7 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 		require.NoError(t, WaitAll(ctx, reqs...))
 		stop.Store(true)
 		require.NoError(t, <-seen)
-		require.EqualValues(t, 500, load64(dst[2048:]))
+		require.EqualValues(t, 500, testutil.Load64(dst[2048:]))
 	})
 }
 
@@ -103,9 +103,9 @@ func TestMM_WhatIsBehindAVectorComesAfterIt(t *testing.T) {
 		const n = 100
 		var stop atomic.Bool
 		seen := watch(es[1], &stop, func() error {
-			last := load64(dst[60_000:])
+			last := testutil.Load64(dst[60_000:])
 			for i := range n {
-				if v := load64(dst[64*i:]); v < last {
+				if v := testutil.Load64(dst[64*i:]); v < last {
 					return fmt.Errorf("%d is there before piece %d of the vector, %d", last, i, v)
 				}
 			}
@@ -169,7 +169,7 @@ func TestMM_SignalComesAfterEverythingBefore(t *testing.T) {
 				}
 				b, at := mems[1].Bytes(), int(i)*128
 				half := append(append([]byte{}, b[16384+at:][:4]...), b[16384+at+64:][:4]...)
-				if x, y, n := load64(b[8192+at:]), binary.NativeEndian.Uint64(half), load64(b[64:]); x != i+1 || y != i+1 || n < i+1 {
+				if x, y, n := testutil.Load64(b[8192+at:]), binary.NativeEndian.Uint64(half), testutil.Load64(b[64:]); x != i+1 || y != i+1 || n < i+1 {
 					return fmt.Errorf("signal %d is there, but the data is %d, %d, %d", i+1, x, y, n)
 				}
 			}
@@ -206,9 +206,9 @@ func TestMM_AtomicsAccumulatesAndTheTargetsOwn(t *testing.T) {
 		})
 		wg.Wait()
 		b := mems[0].Bytes()
-		require.EqualValues(t, 7*rounds, load64(b))
+		require.EqualValues(t, 7*rounds, testutil.Load64(b))
 		require.EqualValues(t, 6*rounds, binary.NativeEndian.Uint32(b[8:]))
 		require.EqualValues(t, 3*rounds, binary.NativeEndian.Uint32(b[12:]))
-		require.EqualValues(t, rounds-1, load64(b[24:]))
+		require.EqualValues(t, rounds-1, testutil.Load64(b[24:]))
 	})
 }

@@ -74,7 +74,7 @@ func (o *messageOp) Look() bool {
 }
 
 // Blame implements pending.Work.
-func (o *messageOp) Blame(err error) { o.peer.blame(err) }
+func (o *messageOp) Blame(err error) { o.peer.one.Blame(err) }
 
 // Describe implements pending.Work.
 func (o *messageOp) Describe() (op string, rank int) {

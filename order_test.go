@@ -170,9 +170,8 @@ func TestALongLineEndsWithItsPeer(t *testing.T) {
 		for range n {
 			p.FetchXor(keys[1].At(0), 1).Then(func(error) { ended++ })
 		}
-		es[0].proto.inbox.TakeOver()
-		es[0].proto.one.post(p)
-		require.Positive(t, p.loose)
+		es[0].proto.Step()
+		require.Positive(t, p.one.InFlight())
 	})
 	require.NoError(t, es[1].Close())
 	testutil.Eventually(t, patience, func() (all bool) {

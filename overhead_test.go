@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/linktest"
+	"github.com/seed33544411/rma/internal/initiator"
 )
 
 // What the interface adds to the link, for one operation of 8 bytes at a time, in ns:
@@ -20,7 +21,7 @@ import (
 // medians. The raw side posts one request and polls for its completion.
 func BenchmarkOverhead(b *testing.B) {
 	const run = 500
-	for _, kind := range []kind{kindPut, kindGet, kindFetchAdd} {
+	for _, kind := range []initiator.Kind{initiator.Put, initiator.Get, initiator.FetchAdd} {
 		b.Run("shm/"+kind.String(), func(b *testing.B) {
 			es := open(b, 2, "shm")
 			mems, keys := share(b, es, 4096)
@@ -28,9 +29,9 @@ func BenchmarkOverhead(b *testing.B) {
 			api := func() {
 				var err error
 				switch kind {
-				case kindPut:
+				case initiator.Put:
 					err = p.Put(k.At(0), m.Slice(0, 8)).Wait(ctx)
-				case kindGet:
+				case initiator.Get:
 					err = p.Get(m.Slice(0, 8), k.At(0)).Wait(ctx)
 				default:
 					_, err = p.FetchAdd(k.At(0), 1).Wait(ctx)
@@ -39,7 +40,7 @@ func BenchmarkOverhead(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			raw := rawOp(b, kind.request())
+			raw := rawOp(b, kind)
 			var with, without []time.Duration
 			b.ReportAllocs()
 			for b.Loop() {
@@ -69,7 +70,8 @@ func median(ds []time.Duration) time.Duration {
 }
 
 // rawOp is one request of 8 bytes, posted and polled for.
-func rawOp(b *testing.B, kind fabric.Op) func() {
+func rawOp(b *testing.B, kind initiator.Kind) func() {
+	op := map[initiator.Kind]fabric.Op{initiator.Put: fabric.OpWrite, initiator.Get: fabric.OpRead, initiator.FetchAdd: fabric.OpFetchAdd}[kind]
 	here, there := linktest.Real()["shm"](b)
 	ep, _ := linktest.Join(b, here, there, fabric.EndpointOptions{})
 	src, err := here.Alloc(4096, fabric.AccessAll)
@@ -82,7 +84,7 @@ func rawOp(b *testing.B, kind fabric.Op) func() {
 	})
 	sges := []fabric.SGE{fabric.NewSGE(src.Bytes()[:8], src.LKey())}
 	wrs := []fabric.WR{{
-		ID: 1, Op: kind, Flags: fabric.FlagSignaled, Local: sges, RemoteAddr: dst.Addr(), RKey: dst.Key().RKey, Operand: 1,
+		ID: 1, Op: op, Flags: fabric.FlagSignaled, Local: sges, RemoteAddr: dst.Addr(), RKey: dst.Key().RKey, Operand: 1,
 	}}
 	cs := make([]fabric.Completion, 16)
 	return func() {

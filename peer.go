@@ -1,10 +1,12 @@
 package rma
 
 import (
+	"runtime/trace"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/initiator"
 )
 
 // Peer is a rank of the job, this one included, as the target of operations.
@@ -13,45 +15,23 @@ type Peer struct {
 	rank int
 	link int // index of the link that reaches it
 	num  uint8
-	max  uint64 // bytes of one request
-	sges int    // local pieces of one request
 
-	wakes  bool // a plain write wakes it
-	inline bool // the link takes a flag along with its request
-	soon   bool // requests are often complete when they are posted
-	shows  bool // what it writes is seen here without a poll of the link
-
-	own  bool // this process itself
-	conn *bringup.Connector
+	shows bool // what it writes is seen here without a poll of the link
+	own   bool // this process itself
+	conn  *bringup.Connector
 
 	// Owner's.
-	id       uint32          // of ep
-	ep       fabric.Endpoint // nil until connected
-	self     fabric.Endpoint // the other end of the connection with oneself
-	near     fabric.Direct   // ep, where it offers that
-	nows     uint            // operations tried that way
-	posts    opQueue         // handed in, not posted; the first perhaps in part
-	inflight int             // requests posted, not complete
-	full     bool            // the queue was full; ask again after a completion
-	active   bool            // on the protocol's list of peers with something to post
-	fenced   bool            // the next request waits for all reads before it
-	down     error           // why the connection is no more
-	noticed  chan struct{}   // closed when there is a reason, if somebody waits for it
-	counts   Counts
-	open     int32   // one-sided operations handed in, not ended
-	epoch    uint32  // of those handed in now
-	flushes  opQueue // that wait for operations
-	loose    int     // operations that do not take place in the order of requests
-	reduces  []*op   // accumulates under way
-	loops    loops
-	acks     []uint32 // notifications, and reads of the heartbeat, to be posted before anything else
-	asks     requests // that the peer accumulates
-	serves   serving  // the peer's requests
-	pulse    pulse
+	id      uint32          // of ep
+	ep      fabric.Endpoint // nil until connected
+	self    fabric.Endpoint // the other end of the connection with oneself
+	down    error           // why the connection is no more
+	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
+	counts  Counts          // of messages
+	pulse   pulse
 
-	unaided   atomic.Bool
-	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
+	unaided atomic.Bool
 
+	one  initiator.Queue
 	talk talk
 }
 
@@ -69,36 +49,64 @@ func (p *Peer) Unaided() bool { return p.unaided.Load() }
 // Put copies src to dst. It does not allocate or block.
 // Hot path.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
-	return p.move(kindPut, dst, src)
+	return p.move(initiator.Put, dst, src)
 }
 
 // Get copies src to dst. It does not allocate or block.
 // Hot path.
 func (p *Peer) Get(dst Buffer, src Remote) Request {
-	return p.move(kindGet, src, dst)
+	return p.move(initiator.Get, src, dst)
 }
 
-func (p *Peer) move(kind kind, remote Remote, local Buffer) Request {
-	if uint64(local.n) > p.max {
-		return p.moveLong(kind, remote, local)
+func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
+	if uint64(local.n) > p.one.Max() {
+		return p.moveLong(k, remote, local)
 	}
 	sge, err := local.sge(p.eng, p.link)
 	if err != nil {
-		return p.refuse(kind.String(), err)
+		return p.refuse(k.String(), err)
 	}
-	if p.soon && local.n <= nowMax && local.n > 0 {
-		addr, rkey, err := p.reach(remote, uint64(local.n), right(kind))
-		if err != nil {
-			return p.refuse(kind.String(), err)
-		}
-		if r := p.now(kind, sge, addr, rkey); r.eng != nil {
-			return r
+	addr, rkey, err := p.reach(remote, uint64(local.n), right(k))
+	if err != nil {
+		return p.refuse(k.String(), err)
+	}
+	if local.n <= initiator.InlineMax && local.n > 0 && p.tries() {
+		if n := p.one.TryMove(k, sge, addr, rkey); n != 0 {
+			return p.eng.receipt(n)
 		}
 	}
-	o := newOp(p, kind)
-	o.sge = sge
-	return p.submit(o, remote, uint64(local.n))
+	o := initiator.New(&p.one, k)
+	o.Local(sge)
+	o.Remote(addr, rkey)
+	return p.post(o)
 }
+
+// PutBytes is Put from memory of any kind: src need not be registered, and may be
+// part of the Go heap. Small slices are copied, others are pinned and registered
+// until the request is complete, and stay so for the next time as far as
+// Config.PinnedLimit allows. Until then src belongs to the engine. Put from
+// registered memory costs less.
+func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(initiator.Put, dst, src) }
+
+// GetBytes is Get into memory of any kind, see PutBytes.
+func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(initiator.Get, src, dst) }
+
+func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
+	addr, rkey, err := p.reach(at, uint64(len(mem)), right(k))
+	if err != nil {
+		return p.refuse(k.String(), err)
+	}
+	o := initiator.New(&p.one, k)
+	o.Remote(addr, rkey)
+	if len(mem) > 0 {
+		o.Memory(mem)
+	}
+	return p.post(o)
+}
+
+// tries reports whether operations may be complete in the call. With a trace they are not:
+// their waits have regions.
+func (p *Peer) tries() bool { return p.one.Immediate() && !p.eng.closed.Load() && !trace.IsEnabled() }
 
 // reach checks an access to n bytes of the peer's memory against what the key says, as a
 // courtesy, so that a slip of this side does not cost the connection; the target
@@ -119,49 +127,32 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 }
 
 // right is what an operation needs of the memory that it is about.
-func right(kind kind) fabric.Access {
-	switch kind {
-	case kindPut, kindPutSignal:
+func right(k initiator.Kind) fabric.Access {
+	switch k {
+	case initiator.Put, initiator.PutSignal:
 		return fabric.AccessRemoteWrite
-	case kindGet:
+	case initiator.Get:
 		return fabric.AccessRemoteRead
 	}
 	return fabric.AccessRemoteAtomic
 }
 
-// submit checks the n bytes of the peer's memory that o is about, and hands o in.
-func (p *Peer) submit(o *op, at Remote, n uint64) Request {
-	var err error
-	if o.remote, o.rkey, err = p.reach(at, n, right(o.kind)); err != nil {
-		return p.drop(o, err)
-	}
-	return p.handIn(o)
-}
-
-// handIn hands o in: to the link at once if nobody else is at work, else to whoever
-// is.
+// post posts o.
 // Hot path.
-func (p *Peer) handIn(o *op) Request {
-	e := p.eng
-	if e.closed.Load() {
+func (p *Peer) post(o *initiator.Op) Request {
+	if p.eng.closed.Load() {
 		return p.drop(o, ErrClosed)
 	}
-	r := e.request(&o.Operation)
-	if !e.prog.Own() {
-		e.proto.inbox.Push(&o.Operation)
-		e.prog.Kick()
-		return r
-	}
-	e.proto.one.handOver(p, o)
-	e.prog.Disown()
+	r := p.eng.request(&o.Operation)
+	p.one.Post(o)
 	return r
 }
 
 // drop refuses an operation that has been begun.
-func (p *Peer) drop(o *op, err error) Request {
-	kind := o.kind
+func (p *Peer) drop(o *initiator.Op, err error) Request {
+	k := o.Kind()
 	o.Drop()
-	return p.refuse(kind.String(), err)
+	return p.refuse(k.String(), err)
 }
 
 // refuse is the request of an operation that was refused.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/pending"
 )
 
@@ -15,16 +16,16 @@ type proto struct {
 	inbox    pending.Inbox
 	receipts pending.Receipts
 	peers    []*Peer // by rank
-	one      initiator
+	one      initiator.Engine
 	hub      hub
 	heart    heartbeat
 	steps    uint
 }
 
-func newProto() *proto {
-	t := new(proto)
-	t.one.inbox, t.hub.inbox = &t.inbox, &t.inbox
-	return t
+// init makes t ready. contention is initiator.Options.Contention.
+func (t *proto) init(contention time.Duration) {
+	t.hub.inbox = &t.inbox
+	t.one.Init(initiator.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Contention: contention})
 }
 
 // Pending implements progress.Protocol.
@@ -36,7 +37,7 @@ func (t *proto) Step() bool {
 		t.heart.beat()
 	}
 	took := t.inbox.TakeOver()
-	did := t.one.step()
+	did := t.one.Step()
 	return t.hub.step() || did || took
 }
 
@@ -44,7 +45,7 @@ func (t *proto) Step() bool {
 func (t *proto) Rest(on bool) time.Duration {
 	d := t.hub.rest(on)
 	if on {
-		if n := t.one.rest(); n != 0 && (d == 0 || n < d) {
+		if n := t.one.Rest(); n != 0 && (d == 0 || n < d) {
 			d = n
 		}
 	}
@@ -53,22 +54,20 @@ func (t *proto) Rest(on bool) time.Duration {
 
 // Complete implements progress.Protocol.
 // Hot path.
-func (t *proto) Complete(link int, cs []fabric.Completion) {
+func (t *proto) Complete(_ int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
-		switch {
-		case c.Op < fabric.OpNotify && c.ID>>48-talkTag >= talkTags:
-			if !t.one.complete(link, c) {
-				t.completeAck(c)
-			}
-		case c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic:
-			if p := t.of(c.EP); p != nil {
-				t.one.notified(p, c)
-			}
+		if c.Op < fabric.OpNotify && c.ID>>48-talkTag >= talkTags && t.one.Complete(c) {
+			continue
+		}
+		switch p := t.of(c.EP); {
+		case p == nil:
+		case initiator.IsNotification(c):
+			p.one.Notified(c)
+		case c.Op >= fabric.OpNotify || c.ID>>48-talkTag < talkTags:
+			t.hub.complete(p, c)
 		default:
-			if p := t.of(c.EP); p != nil {
-				t.hub.complete(p, c)
-			}
+			p.one.CompleteControl(c)
 		}
 	}
 }
@@ -81,21 +80,4 @@ func (t *proto) of(ep uint32) *Peer {
 		return t.peers[r]
 	}
 	return nil
-}
-
-// completeAck takes the completion of an acknowledgement or of a read of a heartbeat, or
-// one that nobody here waits for.
-func (t *proto) completeAck(c *fabric.Completion) {
-	p := t.of(c.EP)
-	if p == nil || c.ID != ackID && c.ID != beatID {
-		return
-	}
-	p.inflight--
-	p.full = false
-	switch {
-	case c.Status != fabric.StatusOK:
-		p.reportDown(c.Err())
-	case c.ID == beatID:
-		t.felt(p)
-	}
 }

@@ -122,7 +122,7 @@ func (r *Region) Close() error {
 		var err error
 		k := r.reg.Key()
 		r.eng.prog.Do(func() {
-			if r.eng.proto.one.uses(k.Addr, k.Addr+k.Len) {
+			if r.eng.proto.one.Uses(k.Addr, k.Addr+k.Len) {
 				err = fmt.Errorf("%w: operations are under way", ErrInUse)
 			} else if !r.eng.closed.Load() {
 				err = r.eng.unpin(r.reg.Bytes())
@@ -136,30 +136,6 @@ func (r *Region) Close() error {
 		return fmt.Errorf("rma: close region: %w", err)
 	}
 	return nil
-}
-
-// uses reports whether an operation that is under way has to do with local memory in
-// [lo, hi). Owner's. Set-up path: whoever closes pays, and no operation does.
-func (t *initiator) uses(lo, hi uint64) bool {
-	t.inbox.TakeOver()
-	for _, o := range t.inflight {
-		if o != nil && o.uses(lo, hi) {
-			return true
-		}
-	}
-	for _, p := range t.peers {
-		for o := p.posts.head; o != nil; o = o.next {
-			if o.uses(lo, hi) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (o *op) uses(lo, hi uint64) bool {
-	a := o.sge.Addr
-	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
 }
 
 // bytes is the buffer's memory.

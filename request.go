@@ -20,9 +20,8 @@ type Request struct {
 // request is the request of an operation that has been begun.
 func (e *Engine) request(o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
 
-// receipt is the request of an operation that is complete. Owner's.
-func (e *Engine) receipt() Request {
-	n := e.proto.receipts.Issue()
+// receipt is the request of an operation that is complete, of which n is the receipt.
+func (e *Engine) receipt(n uint64) Request {
 	return Request{eng: e, gen: uint32(n), high: uint32(n >> 32)}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
 )
@@ -50,9 +49,7 @@ func (p *Peer) notReset(err error) error {
 func (c *connectionEnd) Forget() {
 	p := (*Peer)(c)
 	p.release()
-	p.ep, p.self, p.near = nil, nil, nil
-	p.full, p.fenced, p.loose, p.reduces, p.loops, p.acks = false, false, 0, nil, loops{}, nil
-	p.asks, p.serves, p.pulse = requests{}, serving{}, pulse{}
+	p.ep, p.self, p.pulse = nil, nil, pulse{}
 	k := &p.talk
 	k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = nil, 0, false, false, nil, nil
 	k.loop = message.Loopback{From: p.rank, Shared: &p.eng.proto.hub.shared}
@@ -76,10 +73,8 @@ func (p *Peer) release() {
 	if ch := p.talk.ch; ch != nil {
 		kept = append(kept, ch.Close)
 	}
-	for _, r := range []fabric.Region{p.asks.mine, p.serves.region} {
-		if r != nil {
-			kept = append(kept, r.Close)
-		}
+	for _, r := range p.one.Renew() {
+		kept = append(kept, r.Close)
 	}
 	for _, end := range kept {
 		if end() != nil {

@@ -3,7 +3,6 @@ package rma
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
@@ -26,6 +25,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy()); err != nil {
 		return err
 	}
+	e.proto.one.Start(e.prog, e.memory)
 	ends := make([]bringup.Peer, len(e.peers))
 	for rank, p := range e.peers {
 		ends[rank] = (*connectionEnd)(p)
@@ -49,11 +49,6 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 func (e *Engine) openMemory() (err error) {
 	var rails []mr.Rail
 	for _, l := range e.links {
-		s, err := newSlots(l)
-		if err != nil {
-			return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
-		}
-		e.proto.one.slots = append(e.proto.one.slots, s)
 		if e.cfg.HangTimeout > 0 {
 			if err := e.proto.heart.open(l, e.Size()); err != nil {
 				return err
@@ -64,6 +59,9 @@ func (e *Engine) openMemory() (err error) {
 			return fmt.Errorf("memory kept registered on %s: %w", l.Name(), err)
 		}
 		e.pins = append(e.pins, pins)
+		if err := e.proto.one.AddLink(l, pins); err != nil {
+			return err
+		}
 		e.numbers = append(e.numbers, linkNumber[l.Name()])
 		rails = append(rails, mr.Rail{Link: l, Number: linkNumber[l.Name()]})
 	}
@@ -78,15 +76,15 @@ func (e *Engine) addPeers() {
 		caps := e.links[i].Caps()
 		p := &Peer{
 			eng: e, rank: rank, id: uint32(rank), own: rank == e.Rank(), link: i, num: e.numbers[i],
-			max: min(caps.MaxMessage, 1<<32-1), sges: max(caps.MaxSGE, 1), wakes: caps.WakesOnWrite, inline: caps.MaxInline >= 8, soon: caps.Immediate,
 			shows: caps.Immediate || !caps.TargetProgress,
 		}
 		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.hub.shared
+		e.proto.one.AddQueue(&p.one, i, p.own, (*oneSidedHost)(p))
 		e.peers = append(e.peers, p)
 	}
 	t := e.proto
 	t.hub.shared.Again = t.hub.again
-	t.peers, t.one.peers, t.hub.peers, t.one.began = e.peers, e.peers, e.peers, time.Now()
+	t.peers, t.hub.peers = e.peers, e.peers
 	t.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 }
 

@@ -1,9 +1,11 @@
 package rma
 
 import (
-	"encoding/binary"
+	"context"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // SignalOp is what a signal does to the word that the target waits on.
@@ -21,29 +23,13 @@ type Cond uint8
 
 // Conditions.
 const (
-	EQ Cond = iota // equal
-	NE             // not equal
-	GE             // greater or equal
-	GT             // greater
-	LE             // less or equal
-	LT             // less
+	EQ = Cond(onesided.EQ) // equal
+	NE = Cond(onesided.NE) // not equal
+	GE = Cond(onesided.GE) // greater or equal
+	GT = Cond(onesided.GT) // greater
+	LE = Cond(onesided.LE) // less or equal
+	LT = Cond(onesided.LT) // less
 )
-
-func (c Cond) holds(word, value uint64) bool {
-	switch c {
-	case EQ:
-		return word == value
-	case NE:
-		return word != value
-	case GE:
-		return word >= value
-	case GT:
-		return word > value
-	case LE:
-		return word <= value
-	}
-	return word < value
-}
 
 // PutSignal copies src to dst, and then changes the 8-byte word at sig, which
 // must lie on a multiple of 8, by op with value: a rank that has seen the word
@@ -52,34 +38,42 @@ func (c Cond) holds(word, value uint64) bool {
 // block, and data and flag are handed to the link together.
 // Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
-	o := newOp(p, kindPutSignal)
-	x := o.extend()
-	var err error
+	o := initiator.New(&p.one, initiator.PutSignal)
 	if src.n > 0 {
-		if uint64(src.n) <= p.max {
-			if o.sge, err = src.sge(p.eng, p.link); err == nil {
-				o.remote, o.rkey, err = p.reach(dst, uint64(src.n), fabric.AccessRemoteWrite)
-			}
-		} else {
-			err = p.long(o, dst, src)
+		if err := p.data(o, dst, src); err != nil {
+			return p.drop(o, err)
 		}
 	}
-	if err != nil {
-		return p.drop(o, err)
+	return p.signal(o, sig, op, value)
+}
+
+// data names the data of a PutSignal.
+func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
+	if uint64(src.n) > p.one.Max() {
+		return p.long(o, dst, src)
 	}
-	return p.signal(o, x, sig, op, value)
+	sge, err := src.sge(p.eng, p.link)
+	if err != nil {
+		return err
+	}
+	addr, rkey, err := p.reach(dst, uint64(src.n), fabric.AccessRemoteWrite)
+	if err != nil {
+		return err
+	}
+	o.Local(sge)
+	o.Remote(addr, rkey)
+	return nil
 }
 
 // Signal changes the word at sig as PutSignal does, after all that was handed in for
 // the peer before. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
-	o := newOp(p, kindPutSignal)
-	return p.signal(o, o.extend(), sig, op, value)
+	return p.signal(initiator.New(&p.one, initiator.PutSignal), sig, op, value)
 }
 
-// signal hands in o with its flag. The data, if any, is set.
-func (p *Peer) signal(o *op, x *more, sig Remote, op SignalOp, value uint64) Request {
+// signal posts o with its flag. The data, if any, is named.
+func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Request {
 	need := fabric.AccessRemoteWrite
 	if op == SignalAdd {
 		need = fabric.AccessRemoteAtomic
@@ -95,76 +89,70 @@ func (p *Peer) signal(o *op, x *more, sig Remote, op SignalOp, value uint64) Req
 	if err != nil {
 		return p.drop(o, err)
 	}
-	x.flag = flag{addr: addr, rkey: rkey, add: op == SignalAdd}
-	o.operand = value
-	if o.sge.Len == 0 && x.cur.Len() == 0 {
-		x.phase = phaseFlag
+	o.Flag(addr, rkey, op == SignalAdd, value)
+	return p.post(o)
+}
+
+// WaitSignal waits until the 8-byte word, which must lie on a multiple of 8, meets
+// cond with value, and returns what it holds then. All data of PutSignals that
+// changed the word so far may be read. It spins for some microseconds and then
+// sleeps; PutSignal and Signal wake it, on every link, and so do this rank's operations
+// on itself. Its own stores are seen within 4 ms, other operations of peers after a
+// while at the latest (1 s). The error is the context's,
+// ErrClosed, or about the buffer. It does not allocate.
+// Hot path.
+func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
+}
+
+// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the
+// peer is gone and the word is not as it should be, the error is a *PeerError.
+func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
+	return p.waitSignal(ctx, w, cond, value, p)
+}
+
+// AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns what the
+// word held when it was found to meet the condition. It lasts until then, or until
+// Close. Meanwhile Close of the word's region fails, and takes effect afterwards.
+func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
+	return AtomicRequest{Request: e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
+}
+
+func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64, from *Peer) (uint64, error) {
+	r := p.awaitSignal(w, cond, value, from)
+	v, err := r.wait(ctx, nil)
+	if err != nil && r.waitable() { // the wait ended, not the operation
+		p.eng.proto.one.CancelAwait(r.op.Work().(*initiator.Op))
 	}
-	return p.handIn(o)
+	return v, err
 }
 
-// flag is the word that a PutSignal changes.
-type flag struct {
-	addr uint64
-	rkey uint32
-	add  bool
-}
-
-// phase is how far an operation of several steps has come.
-type phase uint8
-
-const (
-	phaseData   phase = iota
-	phaseFlag         // of a PutSignal: the flag
-	phaseNotify       // where nothing else wakes the target
-	phaseEnd
-)
-
-// after returns the phase that follows one.
-func (o *op) after(ph phase) phase {
+func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Request {
+	s, err := w.sge(p.eng, p.link)
 	switch {
-	case o.kind != kindPutSignal:
-		return phaseEnd
-	case ph == phaseData:
-		return phaseFlag
-	case ph == phaseFlag && o.more.flag.add && !o.peer.wakes:
-		return phaseNotify // an atomic cannot notify by itself
+	case err != nil:
+	case w.n != 8:
+		err = ErrLength
+	case s.Addr%8 != 0:
+		err = ErrAlign
+	case !onesided.Cond(cond).Known():
+		err = ErrInvalid
+	case !w.region.reg.Hold():
+		err = ErrForeign
 	}
-	return phaseEnd
-}
-
-// flag makes the request that changes the word of a PutSignal; false if there is
-// no slot now.
-func (t *initiator) flag(p *Peer, o *op, wr *fabric.WR) bool {
-	if !t.slot(o) {
-		return false
+	if err != nil {
+		return p.refuse(initiator.Await.String(), err)
 	}
-	x := o.more
-	s := &t.slots[p.link]
-	mem := s.bytes(o.slot)
-	wr.Local = t.sges[t.used : t.used+1 : t.used+1]
-	wr.Local[0] = fabric.NewSGE(mem, s.region.LKey())
-	wr.RemoteAddr, wr.RKey = x.flag.addr, x.flag.rkey
-	t.used++
-	if x.flag.add {
-		wr.Op, wr.Operand = fabric.OpFetchAdd, o.operand
-	} else {
-		binary.NativeEndian.PutUint64(mem, o.operand)
-		if p.inline {
-			wr.Flags |= fabric.FlagInline
-		}
-		if !p.wakes {
-			wr.Flags |= fabric.FlagNotify
-			wr.Imm = note(noteSignal, 0, 0)
-		}
+	var q *initiator.Queue
+	if from != nil {
+		q = &from.one
 	}
-	x.phase = o.after(phaseFlag)
-	return true
-}
-
-// notify makes an empty request that notifies the target.
-func (t *initiator) notify(_ *Peer, o *op, wr *fabric.WR) {
-	wr.Flags |= fabric.FlagNotify
-	wr.Imm = note(noteSignal, 0, 0)
-	o.more.phase = o.after(phaseNotify)
+	reg := w.region.reg
+	o := initiator.New(&p.one, initiator.Await)
+	o.Word(reg, reg.Bytes()[w.off:w.off+8], onesided.Cond(cond), value, q)
+	r := p.post(o)
+	if r.err != nil {
+		_ = reg.Release()
+	}
+	return r
 }

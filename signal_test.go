@@ -71,17 +71,6 @@ func TestSignalWakesASleeper(t *testing.T) {
 	})
 }
 
-func TestConditions(t *testing.T) {
-	for c, want := range map[Cond][3]bool{
-		EQ: {false, true, false}, NE: {true, false, true}, GE: {false, true, true},
-		GT: {false, false, true}, LE: {true, true, false}, LT: {true, false, false},
-	} {
-		for i, v := range []uint64{4, 5, 1 << 63} {
-			require.Equal(t, want[i], c.holds(v, 5), "%d %d", c, v)
-		}
-	}
-}
-
 func TestWaitSignalEnds(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)

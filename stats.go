@@ -3,6 +3,7 @@ package rma
 import (
 	"math/bits"
 
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/logp"
 )
@@ -112,8 +113,9 @@ func (p *Peer) Stats() (s PeerStats) {
 func (p *Peer) stats() PeerStats {
 	s := PeerStats{
 		Counts: p.counts, Rank: p.rank, Link: p.Link(), Err: p.down,
-		InFlight: p.inflight, Queued: p.posts.len() + p.talk.sends.len() + p.talk.recvs.len(),
+		InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.talk.sends.len() + p.talk.recvs.len(),
 	}
+	s.Counts.addOneSided(p.one.Counts())
 	s.Connected = p.ep != nil && p.down == nil
 	if p.talk.ch != nil {
 		s.Talking = p.down == nil && p.talk.err == nil
@@ -131,6 +133,20 @@ func messageStats(ch *message.Channel) MessageStats {
 		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(),
 		Timed: s.Learn.Timed, Replans: s.Learn.Told, Drifting: bits.OnesCount8(uint8(s.Learn.Drift)),
 	}
+}
+
+func (c *Counts) addOneSided(o initiator.Counts) {
+	c.Puts += o.Puts
+	c.Gets += o.Gets
+	c.Atomics += o.Atomics
+	c.PutBytes += o.PutBytes
+	c.GetBytes += o.GetBytes
+	c.Signals += o.Signals
+	c.Accumulates += o.Accumulates
+	c.Served += o.Served
+	c.AtomicRetries += o.AtomicRetries
+	c.Failed += o.Failed
+	c.Retries += o.Retries
 }
 
 func (c *Counts) add(o *Counts) {

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -41,16 +42,16 @@ func Shape2D(rows, rowBytes, local, remote int) Shape {
 // is not defined. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
-	return p.strided(kindPut, src, dst, shape)
+	return p.strided(initiator.Put, src, dst, shape)
 }
 
 // GetStrided copies runs at src to runs of dst. As PutStrided.
 func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
-	return p.strided(kindGet, dst, src, shape)
+	return p.strided(initiator.Get, dst, src, shape)
 }
 
-func (p *Peer) strided(kind kind, local Buffer, remote Remote, shape Shape) Request {
-	o := newOp(p, kind)
+func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shape) Request {
+	o := initiator.New(&p.one, k)
 	here, err := local.piece(p.eng, p.link)
 	if err != nil {
 		return p.drop(o, err)
@@ -67,16 +68,16 @@ func (p *Peer) strided(kind kind, local Buffer, remote Remote, shape Shape) Requ
 		err = ErrShape
 	case plan.Local > here.Len:
 		err = ErrBounds
-	case s.Overlaps(kind == kindPut):
+	case s.Overlaps(k == initiator.Put):
 		err = ErrOverlap
 	}
 	if err != nil {
 		return p.drop(o, err)
 	}
 	there := onesided.Piece{Len: plan.Remote}
-	if there.Addr, there.Key, err = p.reach(remote, plan.Remote, right(kind)); err != nil {
+	if there.Addr, there.Key, err = p.reach(remote, plan.Remote, right(k)); err != nil {
 		return p.drop(o, err)
 	}
-	o.extend().cur.SetShape(here, there, s, plan)
-	return p.handIn(o)
+	o.Cursor().SetShape(here, there, s, plan)
+	return p.post(o)
 }

@@ -3,6 +3,8 @@ package rma
 import (
 	"context"
 	"runtime/trace"
+
+	"github.com/seed33544411/rma/internal/initiator"
 )
 
 // Regions of execution traces; docs/observability.md lists them. Without a trace
@@ -19,7 +21,7 @@ const (
 func (r Request) trace(ctx context.Context) *trace.Region {
 	op, rank := r.op.Describe()
 	switch {
-	case op == kindAwait.String():
+	case op == initiator.Await.String():
 		op = "signal"
 	case rank != AnyRank:
 		trace.Logf(ctx, "rma", "rank %d", rank)

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -24,14 +25,14 @@ func (k *Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
 // when PutV returns. It does not allocate or block for lists seen before
 // that were as long.
 // Hot path.
-func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(kindPut, src, dst) }
+func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(initiator.Put, src, dst) }
 
 // GetV copies the pieces of src to those of dst. As PutV.
-func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(kindGet, dst, src) }
+func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(initiator.Get, dst, src) }
 
-func (p *Peer) vector(kind kind, local []Buffer, remote []Span) Request {
-	o := newOp(p, kind)
-	c := &o.extend().cur
+func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
+	o := initiator.New(&p.one, k)
+	c := o.Cursor()
 	for _, b := range local {
 		s, err := b.piece(p.eng, p.link)
 		if err != nil {
@@ -43,7 +44,7 @@ func (p *Peer) vector(kind kind, local []Buffer, remote []Span) Request {
 		if s.n < 0 {
 			return p.drop(o, ErrBounds)
 		}
-		addr, rkey, err := p.reach(s.at, uint64(s.n), right(kind))
+		addr, rkey, err := p.reach(s.at, uint64(s.n), right(k))
 		if err != nil {
 			return p.drop(o, err)
 		}
@@ -52,32 +53,32 @@ func (p *Peer) vector(kind kind, local []Buffer, remote []Span) Request {
 	switch {
 	case !c.End():
 		return p.drop(o, ErrLength)
-	case c.Overlap(kind == kindPut):
+	case c.Overlap(k == initiator.Put):
 		return p.drop(o, ErrOverlap)
 	}
-	return p.handIn(o)
+	return p.post(o)
 }
 
 // moveLong is move for what is too long for one request.
-func (p *Peer) moveLong(kind kind, remote Remote, local Buffer) Request {
-	o := newOp(p, kind)
+func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
+	o := initiator.New(&p.one, k)
 	if err := p.long(o, remote, local); err != nil {
 		return p.drop(o, err)
 	}
-	return p.handIn(o)
+	return p.post(o)
 }
 
 // long makes o a transfer of one piece that takes several requests.
-func (p *Peer) long(o *op, remote Remote, local Buffer) error {
+func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	s, err := local.piece(p.eng, p.link)
 	if err != nil {
 		return err
 	}
-	addr, rkey, err := p.reach(remote, s.Len, right(o.kind))
+	addr, rkey, err := p.reach(remote, s.Len, right(o.Kind()))
 	if err != nil {
 		return err
 	}
-	c := &o.extend().cur
+	c := o.Cursor()
 	c.AddLocal(s)
 	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
 	c.End()

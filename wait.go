@@ -111,12 +111,9 @@ func (r Request) Forget() { r.Then(nil) }
 // blame keeps the error of an operation of any peer.
 func (e *Engine) blame(err error) {
 	if pe := (*PeerError)(nil); errors.As(err, &pe) && uint(pe.Rank) < uint(len(e.peers)) {
-		e.peers[pe.Rank].blame(err)
+		e.peers[pe.Rank].one.Blame(err)
 	}
 }
-
-// blame keeps the error of an operation that nobody waits for, for the next flush.
-func (p *Peer) blame(err error) { p.forgotten.CompareAndSwap(nil, &err) }
 
 // waitable reports whether there is an operation that the request means.
 func (r *Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen }

@@ -28,7 +28,7 @@ var layers = map[string]int{
 	"mr":     3, "internal/poller": 3,
 	"gather": 4, "scatter": 4, "sampling": 4,
 	"eager": 5, "rdv": 5,
-	"internal/bringup": 6, "internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6, "internal/jobenv": 6, "internal/message": 6, "internal/pending": 6, "internal/onesided": 6,
+	"internal/bringup": 6, "internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6, "internal/jobenv": 6, "internal/message": 6, "internal/pending": 6, "internal/initiator": 6, "internal/onesided": 6,
 	"":       7,
 	"rmanet": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/lint": 8,
 }

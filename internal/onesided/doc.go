@@ -35,6 +35,7 @@
 //	side.go           one side's walk; cursor.go both sides in step
 //	overlap.go        do pieces of a list overlap
 //	rmw.go            atomics as functions of a word; order.go byte order
+//	cond.go           conditions on words; word_unsafe.go words that peers write
 //	request.go        the header of an accumulate, carrying it out
 //	reduce.go         kernels by type and operation
 //	reduce_unsafe.go  elements as atomic words

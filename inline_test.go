@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // soon hands in operations until one is complete when the call returns: one of many is
@@ -58,7 +60,7 @@ func TestAtOnce(t *testing.T) {
 
 	clear(theirs[:32])
 	var held []uint64
-	for range 2*nowTurns + 1 { // the long way is among them
+	for range 2*64 + 1 { // the long way is among them
 		v, err := p.FetchAdd(keys[1].At(16), 3).Wait(ctx)
 		require.NoError(t, err)
 		held = append(held, v)
@@ -69,7 +71,7 @@ func TestAtOnce(t *testing.T) {
 	v, err := p.CompareSwap(keys[1].At(16), 3*uint64(len(held)), 7).Wait(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3*len(held), v)
-	require.Equal(t, uint64(7), load64(theirs[16:]))
+	require.Equal(t, uint64(7), testutil.Load64(theirs[16:]))
 
 	after := p.Stats()
 	require.Positive(t, after.Puts-before.Puts)

@@ -1,12 +1,16 @@
-package rma
+package initiator
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/internal/onesided"
 )
+
+// ErrContention is the end of an emulated atomic that others kept from succeeding.
+var ErrContention = errors.New("others kept changing the word: the atomic was given up, without effect")
 
 // An atomic that no link has is a loop of compare-and-swaps: each tells what the word
 // holds, and the next one expects that. Nobody but the owner takes part.
@@ -35,32 +39,33 @@ const (
 // guess is what a word of a peer held when this side saw it last.
 type guess struct{ addr, value uint64 }
 
-// loops is what a peer's emulated atomics need.
-type loops struct {
-	heads [headBuckets]*op // one for each word with any, by hash of its address
+// words are the words of a peer that emulated atomics work on. Each has a head, the atomic
+// that is under way; others of this rank on the same word wait in its line.
+type words struct {
+	heads [headBuckets]*Op // by hash of the address
 	n     int              // heads
-	redo  opQueue
+	redo  opList           // heads whose next compare-and-swap is to be posted
 	seen  [guesses]guess
 }
 
 const headBuckets = 32 // as many words as a Post has requests
 
-// loop is what an emulated atomic needs, in more.
-type loop struct {
+// emulated is what an emulated atomic needs.
+type emulated struct {
 	rmw   onesided.RMW
 	tries int
 	since time.Duration // of the engine's clock: when it began to back off
 	until time.Duration
-	head  bool    // is in loops.heads
-	other *op     // the next of its bucket
-	line  opQueue // operations on the same word, behind this one
+	head  bool   // is in words.heads
+	other *Op    // the next of its bucket
+	line  opList // operations on the same word, behind this one
 }
 
-func (l *loops) bucket(addr uint64) **op { return &l.heads[addr>>3%headBuckets] }
+func (w *words) bucket(addr uint64) **Op { return &w.heads[addr>>3%headBuckets] }
 
 // find returns the head of the word, nil if there is none.
-func (l *loops) find(addr uint64) *op {
-	o := *l.bucket(addr)
+func (w *words) find(addr uint64) *Op {
+	o := *w.bucket(addr)
 	for o != nil && o.remote != addr {
 		o = o.more.other
 	}
@@ -68,27 +73,27 @@ func (l *loops) find(addr uint64) *op {
 }
 
 // enter makes o the head of its word.
-func (l *loops) enter(o *op) {
-	b := l.bucket(o.remote)
+func (w *words) enter(o *Op) {
+	b := w.bucket(o.remote)
 	o.more.head, o.more.other = true, *b
 	*b = o
-	l.n++
+	w.n++
 }
 
 // leave takes the head o away.
-func (l *loops) leave(o *op) {
-	b := l.bucket(o.remote)
+func (w *words) leave(o *Op) {
+	b := w.bucket(o.remote)
 	for *b != o {
 		b = &(*b).more.other
 	}
 	*b = o.more.other
 	o.more.head, o.more.other = false, nil
-	l.n--
+	w.n--
 }
 
 // among reports whether one of n bytes from addr on belongs to a word with a head.
-func (l *loops) among(addr, n uint64) bool {
-	for _, o := range l.heads {
+func (w *words) among(addr, n uint64) bool {
+	for _, o := range w.heads {
 		for ; o != nil; o = o.more.other {
 			if o.remote+8 > addr && o.remote < addr+n {
 				return true
@@ -98,82 +103,74 @@ func (l *loops) among(addr, n uint64) bool {
 	return false
 }
 
+// guess is where the value of the word at addr is remembered.
+func (w *words) guess(addr uint64) *guess { return &w.seen[addr>>3%guesses] }
+
+// begin makes an emulated atomic the head of its word.
+func (w *words) begin(o *Op) {
+	o.compare = 0
+	if g := w.guess(o.remote); g.addr == o.remote {
+		o.compare = g.value
+	}
+	o.operand, _ = o.more.rmw.Apply(o.compare)
+	w.enter(o)
+}
+
 // contended reports whether an atomic or an accumulate whose turn to be posted has come
-// must not overtake one that was handed in before and works on the same word: links carry
+// must not overtake one that was posted before and works on the same word: links carry
 // atomics of their own out in order, but loops take several, and accumulates are the
 // target's to carry out.
-func (p *Peer) contended(o *op) bool {
+func (q *Queue) contended(o *Op) bool {
 	switch o.kind {
-	case kindEmulated:
-		return !o.more.head && p.busy(o.remote)
-	case kindFetchAdd, kindCompareSwap:
-		return (o.more == nil || !o.more.head) && p.busy(o.remote)
-	case kindAccumulate:
-		return p.loops.among(o.remote, uint64(len(o.more.acc.src)))
+	case Emulated:
+		return !o.more.head && q.busy(o.remote)
+	case FetchAdd, CompareSwap:
+		return (o.more == nil || !o.more.head) && q.busy(o.remote)
+	case Accumulate:
+		return q.words.among(o.remote, uint64(len(o.more.acc.src)))
 	}
 	return false
 }
 
 // busy reports whether a loop, or an accumulate, on the word at addr is under way.
-func (p *Peer) busy(addr uint64) bool {
-	if p.loops.n > 0 && p.loops.find(addr) != nil {
-		return true
-	}
-	for _, a := range p.reduces {
-		if addr+8 > a.remote && addr < a.remote+uint64(len(a.more.acc.src)) {
-			return true
-		}
-	}
-	return false
+func (q *Queue) busy(addr uint64) bool {
+	return q.words.n > 0 && q.words.find(addr) != nil || q.requests.among(addr)
 }
 
 // lineUp puts the first operation of the list, which is contended, behind the loop on its
 // word. It returns false if it has to wait where it is.
-func (t *initiator) lineUp(p *Peer, q *opQueue) bool {
-	o := q.head
-	if o.kind == kindAccumulate {
+func (q *Queue) lineUp(l *opList) bool {
+	o := l.head
+	if o.kind == Accumulate {
 		return false
 	}
-	h := p.loops.find(o.remote)
+	h := q.words.find(o.remote)
 	if h == nil {
 		return false
 	}
-	q.pop().queued = false
+	l.pop().queued = false
 	o.extend()
 	h.more.line.push(o)
-	t.loosen(o)
+	o.loosen()
 	return true
 }
 
-// begin makes a loop the head of its word.
-func (p *Peer) begin(o *op) {
-	o.compare = 0
-	if g := &p.loops.seen[o.remote>>3%guesses]; g.addr == o.remote {
-		o.compare = g.value
-	}
-	o.aim()
-	p.loops.enter(o)
-}
-
-// aim sets what the next compare-and-swap of the loop writes.
-func (o *op) aim() { o.operand, _ = o.more.rmw.Apply(o.compare) }
-
 // loosen notes that o does not take place in the order of the link's requests.
-func (t *initiator) loosen(o *op) {
+func (o *Op) loosen() {
 	if !o.loose {
 		o.loose = true
-		o.peer.loose++
+		o.q.loose++
 	}
 }
 
 // retry takes the result of a loop's compare-and-swap. It returns true if the loop goes
 // on.
-func (t *initiator) retry(o *op) bool {
-	p, x := o.peer, o.more
+func (o *Op) retry() bool {
+	q, x := o.q, o.more
 	if o.Err != nil {
 		return false
 	}
-	g := &p.loops.seen[o.remote>>3%guesses]
+	g := q.words.guess(o.remote)
 	if o.Value == o.compare {
 		*g = guess{o.remote, o.operand}
 		return false
@@ -185,83 +182,90 @@ func (t *initiator) retry(o *op) bool {
 		return false // it read the word, and that is all there is to do
 	}
 	o.operand = now
-	p.counts.AtomicRetries++
+	q.counts.AtomicRetries++
 	if x.tries++; x.tries <= eagerTries {
-		t.redo(o)
+		o.redo()
 		return true
 	}
-	at := t.now()
+	b := &q.eng.backoff
+	at := b.now()
 	if x.tries == eagerTries+1 {
 		x.since = at
 	}
-	if x.tries > minTries && at-x.since > p.eng.cfg.PeerTimeout {
-		t.note(o, ErrContention)
+	if x.tries > minTries && at-x.since > q.eng.opt.Contention {
+		o.note(ErrContention)
 		return false
 	}
 	x.until = at + rand.N(min(maxBackoff, time.Microsecond<<min(x.tries-eagerTries, 20)))
-	t.later = append(t.later, o)
+	b.list = append(b.list, o)
 	return true
 }
 
-// endLoop lets the next operation on the same word begin. If the connection is no more,
-// all of them end.
-func (t *initiator) endLoop(o *op) {
-	p := o.peer
-	p.loops.leave(o)
+// leaveWord takes the head o, which has ended, away, and lets the next operation on the
+// word begin. If the connection is no more, all of them end.
+func (o *Op) leaveWord() {
+	q := o.q
+	q.words.leave(o)
 	line := o.more.line
-	o.more.line = opQueue{}
-	if o.kind != kindEmulated && o.Err == nil { // a link's own in a line
+	o.more.line = opList{}
+	if o.kind != Emulated && o.Err == nil { // a link's own in a line
 		now := o.Value + o.operand
-		if o.kind == kindCompareSwap {
+		if o.kind == CompareSwap {
 			if now = o.Value; now == o.compare {
 				now = o.operand
 			}
 		}
-		p.loops.seen[o.remote>>3%guesses] = guess{o.remote, now}
+		*q.words.guess(o.remote) = guess{o.remote, now}
 	}
 	for line.head != nil {
 		next := line.pop()
-		if p.down != nil {
-			t.note(next, p.down)
-			t.end(next)
+		if q.down != nil {
+			next.note(q.down)
+			next.end()
 			continue
 		}
 		next.more.line = line
-		if next.kind == kindEmulated {
-			p.begin(next)
+		if next.kind == Emulated {
+			q.words.begin(next)
 		} else {
-			p.loops.enter(next)
+			q.words.enter(next)
 		}
-		t.redo(next)
+		next.redo()
 		return
 	}
 }
 
 // redo queues the next compare-and-swap of a loop.
-func (t *initiator) redo(o *op) {
+func (o *Op) redo() {
 	o.queued = true
-	o.peer.loops.redo.push(o)
-	t.wake(o.peer)
+	o.q.words.redo.push(o)
+	o.q.wake()
 }
 
-// now is the engine's clock.
-func (t *initiator) now() time.Duration { return time.Since(t.began) }
+// backoff is the loops of all peers that wait before their next try.
+type backoff struct {
+	began time.Time
+	list  []*Op
+}
+
+// now is the clock of tries.
+func (b *backoff) now() time.Duration { return time.Since(b.began) }
 
 // resume lets loops whose wait is over go on. It reports whether any did.
-func (t *initiator) resume() bool {
-	at := t.now()
-	n := len(t.later)
-	t.later = slices.DeleteFunc(t.later, func(o *op) bool {
-		switch p := o.peer; {
-		case p.down != nil:
-			t.note(o, p.down)
-			t.end(o)
+func (b *backoff) resume() bool {
+	at := b.now()
+	n := len(b.list)
+	b.list = slices.DeleteFunc(b.list, func(o *Op) bool {
+		switch q := o.q; {
+		case q.down != nil:
+			o.note(q.down)
+			o.end()
 		case at < o.more.until:
 			return false
 		default:
-			t.redo(o)
+			o.redo()
 		}
 		return true
 	})
-	return len(t.later) < n
+	return len(b.list) < n
 }

@@ -1,0 +1,107 @@
+package initiator
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// addTo adds the elements of src to those at the start of the other side's region.
+func addTo(s *side, src []byte) *Op {
+	o := s.op(Accumulate, 0)
+	o.Combine(src, onesided.Request{Op: onesided.Sum, Type: onesided.Uint64, Ref: s.other.region.Key().Ref, Addr: o.remote})
+	return o
+}
+
+// A hostile peer's notifications and slots change nothing that its keys do not
+// cover, and break nothing.
+func TestHostileAccumulates(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	good := func() {
+		_, err := a.do(t, addTo(a, one))
+		require.NoError(t, err)
+	}
+	send := func(imm uint32) { // past all checks
+		a.prog.Do(func() { a.q.control.push(imm) })
+		testutil.Eventually(t, patience, func() bool {
+			a.prog.Progress()
+			left := 0
+			a.prog.Do(func() { left = len(a.q.control.list) + a.q.inflight })
+			return left == 0
+		}, "the notification to arrive")
+	}
+	served := uint64(0)
+	ask := func(slot int) { // a request that is not in time with its acknowledgement
+		send(note(noteRequest, slot, 0))
+		served++
+		testutil.Eventually(t, patience, func() (all bool) {
+			b.prog.Do(func() { all = b.q.Counts().Served >= served })
+			return all
+		}, "the request to be served")
+	}
+	settle := func() { // no acknowledgement of what was asked for past the checks is on its way
+		testutil.Eventually(t, patience, func() bool {
+			left := 0
+			b.prog.Do(func() { left = len(b.q.control.list) + b.q.inflight })
+			for a.prog.Progress() {
+			}
+			return left == 0
+		}, "acknowledgements to arrive")
+	}
+	send(note(noteRequest, 0, 0)) // no slots yet
+	send(note(noteAck, 3, 0))
+	good()
+	served++
+	for slot := range 16 {
+		send(note(noteAck, slot, onesided.Status(slot)))
+		if slot < onesided.Slots {
+			ask(slot)
+		} else {
+			send(note(noteRequest, slot, 0))
+		}
+	}
+	send(note(noteOpen, 0, 0))
+	send(note(15, 15, 255))
+	// Rubbish in a slot, and an honest header with a dishonest length.
+	for i := range 200 {
+		a.prog.Do(func() { testutil.Fill(a.q.requests.mine.Bytes()[:onesided.SlotSize], uint64(i), 0) })
+		_, err := a.do(t, writeSlot(a, onesided.HeaderSize+i))
+		require.NoError(t, err)
+		ask(0)
+	}
+	settle()
+	good()
+	_, err := a.do(t, a.op(FetchAdd, 0))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, testutil.Load64(b.region.Bytes()), "two good ones, and slot 0 once more")
+	_, err = a.do(t, New(&a.q, Flush))
+	require.NoError(t, err)
+
+	// More requests than slots, none of them acknowledged yet.
+	b.prog.Do(func() {
+		for range 2 * maxNotes {
+			b.q.serving.serve(1)
+		}
+		require.ErrorIs(t, b.q.down, ErrMisbehaves)
+	})
+	testutil.Eventually(t, patience, func() bool {
+		_, err := a.do(t, addTo(a, one))
+		return err != nil
+	}, "an error")
+}
+
+// writeSlot puts n bytes of this side's slot 0 into the other's.
+func writeSlot(s *side, n int) *Op {
+	r := &s.q.requests
+	o := New(&s.q, Put)
+	o.Local(fabric.NewSGE(r.mine.Bytes()[:n], r.mine.LKey()))
+	o.Remote(r.there.Addr, r.there.RKey)
+	return o
+}

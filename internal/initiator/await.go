@@ -1,0 +1,105 @@
+package initiator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/mr"
+)
+
+// awaited is a word of this rank that an operation waits for.
+type awaited struct {
+	reg  *mr.Registration // held
+	mem  []byte
+	cond onesided.Cond
+	from *Queue // of the peer that is to change it, nil if any may
+}
+
+// awaits are the words that are waited for.
+type awaits struct {
+	list []*Op
+	nap  eager.Nap
+	deaf bool  // there is a link on which plain writes do not wake this side
+	over error // why no wait goes on
+}
+
+// add begins to wait for a word.
+func (w *awaits) add(o *Op) {
+	if !w.meets(o) {
+		w.list = append(w.list, o)
+	}
+}
+
+// meets reports whether o has ended: its word is as it should be, or never will be.
+func (w *awaits) meets(o *Op) bool {
+	x := o.more
+	v := onesided.Load64(x.await.mem)
+	switch from := x.await.from; {
+	case x.await.cond.Holds(v, o.operand):
+		o.Value = v
+	case w.over != nil:
+		o.Err = w.over
+	case from != nil && from.down != nil:
+		o.Err = from.host.Error(Await.String(), from.down)
+	default:
+		return false
+	}
+	_ = x.await.reg.Release() // who closed the region meanwhile hears of failures
+	if o.Err != nil {
+		o.q.counts.Failed++
+	}
+	o.Finish()
+	return true
+}
+
+// look looks at all words that are waited for. It reports whether any wait ended.
+func (w *awaits) look() bool {
+	n := len(w.list)
+	w.list = slices.DeleteFunc(w.list, w.meets)
+	if len(w.list) == n {
+		return false
+	}
+	w.nap.Reset()
+	return true
+}
+
+// CancelAwait ends an Await that nobody waits for any more. From any goroutine.
+func (e *Engine) CancelAwait(o *Op) {
+	e.prog.Do(func() {
+		e.opt.Inbox.TakeOver()
+		w := &e.awaits
+		if i := slices.Index(w.list, o); i >= 0 {
+			w.list = slices.Delete(w.list, i, i+1)
+			_ = o.more.await.reg.Release()
+		}
+		o.Drop()
+	})
+}
+
+// ownNap bounds a sleep while a word is waited for that stores of this rank itself may
+// change, of which nobody tells: short for who waits, and 250 looks a second cost little.
+const ownNap = 4 * time.Millisecond
+
+// rest is how long a sleep may last for the words that are waited for, 0 for ever.
+func (w *awaits) rest() (d time.Duration) {
+	if w.deaf {
+		d = w.nap.Next()
+	}
+	for _, o := range w.list {
+		if from := o.more.await.from; (from == nil || from.own) && (d == 0 || d > ownNap) {
+			return ownNap
+		}
+	}
+	return d
+}
+
+// Awaited yields the ranks of the peers whose signals are waited for.
+func (e *Engine) Awaited(yield func(rank int) bool) {
+	for _, o := range e.awaits.list {
+		if from := o.more.await.from; from != nil && !yield(from.rank) {
+			return
+		}
+	}
+}

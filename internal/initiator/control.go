@@ -1,0 +1,115 @@
+package initiator
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+// Notifications of one-sided operations have notifyMagic in the upper half of their
+// immediate value, where message channels have 0; docs/wire.md has the rest.
+const notifyMagic = 0x5241
+
+// Kinds of notifications.
+const (
+	noteSignal  = iota // a word was changed that this side may be waiting for
+	noteRequest        // there is a request in a slot
+	noteAck            // a request was carried out
+	noteOpen           // the peer asks for slots
+)
+
+// noteProbe is no notification: it stands among them for a read of the peer's word.
+const noteProbe = 0
+
+// Work request IDs of what stands in a control list; those of operations are small numbers.
+const (
+	noteID  = 1 << 47
+	probeID = 1 << 46
+)
+
+// note is the immediate value of a notification.
+func note(kind, slot int, st onesided.Status) uint32 {
+	return notifyMagic<<16 | uint32(kind)<<12 | uint32(slot)<<8 | uint32(st)
+}
+
+// IsNotification reports whether c is a notification for Queue.Notified.
+func IsNotification(c *fabric.Completion) bool {
+	return c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic
+}
+
+// control is what goes before the operations of a queue: notifications, and probes.
+type control struct {
+	q    *Queue
+	list []uint32
+	sge  [1]fabric.SGE    // where a probe reads to
+	word fabric.RemoteKey // and what
+}
+
+// push has a notification, or a probe, posted.
+func (c *control) push(n uint32) {
+	c.list = append(c.list, n)
+	c.q.wake()
+}
+
+// Notified takes a notification of the peer.
+func (q *Queue) Notified(c *fabric.Completion) {
+	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
+	switch kind {
+	case noteSignal: // the words are looked at in the next step
+	case noteRequest:
+		q.serving.serve(slot)
+	case noteAck:
+		q.requests.acknowledged(slot, st)
+	case noteOpen:
+		q.serving.open()
+	}
+}
+
+// ProbeOf says what probes read, and where to.
+func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
+	q.control.word, q.control.sge[0] = word, sge
+}
+
+// Probe reads the peer's word; Host.Probed follows, or the end of the connection.
+func (q *Queue) Probe() { q.control.push(noteProbe) }
+
+// post hands the list to the link. It reports whether any were taken.
+// Hot path.
+func (c *control) post() bool {
+	q := c.q
+	if q.full && q.inflight > 0 {
+		return false
+	}
+	wrs := &q.eng.chain.wrs
+	n := min(len(c.list), maxChain)
+	for i := range n {
+		if c.list[i] == noteProbe {
+			wrs[i] = fabric.WR{ID: probeID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: c.sge[:], RemoteAddr: c.word.Addr, RKey: c.word.RKey}
+			continue
+		}
+		wrs[i] = fabric.WR{ID: noteID, Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: c.list[i]}
+	}
+	took, err := q.ep.Post(wrs[:n])
+	q.inflight += took
+	c.list = c.list[:copy(c.list, c.list[took:])]
+	q.full = took < n
+	if err != nil {
+		q.host.Reported(err)
+	}
+	return took > 0
+}
+
+// CompleteControl takes a completion on the connection that is of no operation: of a
+// notification or a probe, or of nothing.
+func (q *Queue) CompleteControl(c *fabric.Completion) {
+	if c.ID != noteID && c.ID != probeID {
+		return
+	}
+	q.inflight--
+	q.full = false
+	switch {
+	case c.Status != fabric.StatusOK:
+		q.host.Reported(c.Err())
+	case c.ID == probeID:
+		q.host.Probed()
+	}
+}

@@ -1,0 +1,158 @@
+package initiator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/mr"
+)
+
+// Options are what an Engine needs. All must be set.
+type Options struct {
+	Inbox    *pending.Inbox    // of the engine's operations of all kinds
+	Receipts *pending.Receipts // of those that are complete in the call
+	Protocol progress.Protocol // takes what a post has polled
+
+	// Contention is how long an emulated atomic that others keep from succeeding goes
+	// on, at least, before it fails with ErrContention.
+	Contention time.Duration
+}
+
+// Engine drives the one-sided operations of a rank. Its methods are the owner's.
+type Engine struct {
+	opt    Options
+	prog   *progress.Engine
+	memory *mr.Domain
+
+	links    []*link
+	queues   []*Queue
+	active   []*Queue // those with something to post
+	inflight inflight
+	awaits   awaits
+	backoff  backoff
+	staging  *mr.Arena // for copies of small memory of applications
+
+	chain chain
+	cs    [8]fabric.Completion // polled for by goroutines that post
+}
+
+// link is what operations need of a link.
+type link struct {
+	fabric.Link
+	pins    *message.Pins
+	results slots
+}
+
+// Init makes e ready. Set-up path.
+func (e *Engine) Init(o Options) {
+	e.opt = o
+	e.backoff.began = time.Now()
+}
+
+// AddLink adds the link with the next index. pins keeps memory of any kind registered with
+// it. Set-up path.
+func (e *Engine) AddLink(l fabric.Link, pins *message.Pins) error {
+	s, err := newSlots(l)
+	if err != nil {
+		return fmt.Errorf("memory for results on %s: %w", l.Name(), err)
+	}
+	e.links = append(e.links, &link{Link: l, pins: pins, results: s})
+	return nil
+}
+
+// AddQueue makes q, which is zero, the queue of the peer with the next rank, which is
+// reached by the link with that index. Set-up path.
+func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
+	l := e.links[link]
+	caps := l.Caps()
+	q.eng, q.host, q.rank, q.own = e, h, len(e.queues), own
+	q.link, q.index = l, link
+	q.max, q.pieces = min(caps.MaxMessage, 1<<32-1), max(caps.MaxSGE, 1)
+	q.wakes, q.inline, q.immediate = caps.WakesOnWrite, caps.MaxInline >= 8, caps.Immediate
+	q.control.q, q.requests.q, q.serving.q = q, q, q
+	e.queues = append(e.queues, q)
+	e.awaits.deaf = e.awaits.deaf || !q.wakes
+}
+
+// Start says what drives the links, and what memory is registered. Before the first
+// operation. Set-up path.
+func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) { e.prog, e.memory = prog, memory }
+
+// Step goes on with what there is to do. It reports whether it did anything.
+func (e *Engine) Step() bool {
+	did := len(e.backoff.list) > 0 && e.backoff.resume()
+	for i := 0; i < len(e.active); {
+		q := e.active[i]
+		if q.post() {
+			did = true
+		}
+		if q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 {
+			i++
+			continue
+		}
+		q.active = false
+		last := len(e.active) - 1
+		e.active[i] = e.active[last]
+		e.active[last] = nil
+		e.active = e.active[:last]
+	}
+	return len(e.awaits.list) > 0 && e.awaits.look() || did
+}
+
+// Rest is how long a sleep may last for what is under way, 0 for ever.
+func (e *Engine) Rest() (d time.Duration) {
+	if len(e.awaits.list) > 0 {
+		d = e.awaits.rest()
+	}
+	if len(e.backoff.list) > 0 {
+		d = time.Millisecond // the shortest that sleeps can be
+	}
+	return d
+}
+
+// Uses reports whether an operation that is under way has to do with local memory in
+// [lo, hi). Set-up path: whoever closes memory pays, and no operation does.
+func (e *Engine) Uses(lo, hi uint64) bool {
+	e.opt.Inbox.TakeOver()
+	for _, o := range e.inflight.ops {
+		if o != nil && o.uses(lo, hi) {
+			return true
+		}
+	}
+	for _, q := range e.queues {
+		for o := q.posts.head; o != nil; o = o.next {
+			if o.uses(lo, hi) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// End ends waits for words, now and later, with err.
+func (e *Engine) End(err error) {
+	e.awaits.over = err
+	e.awaits.look()
+}
+
+// Close gives all memory back. No queue has requests on a link any more.
+func (e *Engine) Close() error {
+	var errs []error
+	if e.staging != nil {
+		errs = append(errs, e.staging.Close())
+	}
+	for _, q := range e.queues {
+		for _, r := range q.regions() {
+			errs = append(errs, r.Close())
+		}
+	}
+	for _, l := range e.links {
+		errs = append(errs, l.results.region.Close())
+	}
+	return errors.Join(errs...)
+}

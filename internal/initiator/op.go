@@ -1,0 +1,221 @@
+package initiator
+
+import (
+	"sync"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/mr"
+)
+
+// Kind is what an operation does.
+type Kind uint8
+
+// Kinds of operations.
+const (
+	Put Kind = iota
+	Get
+	FetchAdd
+	CompareSwap
+	Emulated   // an atomic that is a loop of compare-and-swaps
+	PutSignal  // a put, and then the change of a word
+	Accumulate // carried out by the target's engine
+	Await      // a wait for a word of this rank
+	Fence
+	Flush
+)
+
+// request is the link's operation that requests of k are; none of those from Await on.
+func (k Kind) request() fabric.Op { return linkOps[k] }
+
+var linkOps = [...]fabric.Op{
+	Put: fabric.OpWrite, Get: fabric.OpRead, FetchAdd: fabric.OpFetchAdd, CompareSwap: fabric.OpCompareSwap,
+	Emulated: fabric.OpCompareSwap, PutSignal: fabric.OpWrite, Accumulate: fabric.OpWrite,
+}
+
+// isAtomic reports whether requests of k return what a word held.
+func (k Kind) isAtomic() bool { return k == FetchAdd || k == CompareSwap || k == Emulated }
+
+// isLoose reports whether k does not take place in the order of the link's requests.
+func (k Kind) isLoose() bool { return k == Emulated || k == Accumulate }
+
+// String is how errors name the operation.
+func (k Kind) String() string { return kindNames[k] }
+
+var kindNames = [...]string{
+	Put: "put", Get: "get", FetchAdd: fabric.OpFetchAdd.String(), CompareSwap: fabric.OpCompareSwap.String(),
+	Emulated: "atomic", PutSignal: "put-signal", Accumulate: "accumulate",
+	Await: "wait for a signal", Fence: "fence", Flush: "flush",
+}
+
+// Op is one operation. What it is about is set between New and Queue.Post, and has been
+// checked by the caller.
+type Op struct {
+	pending.Operation
+	next *Op // in its list
+	q    *Queue
+
+	sge              fabric.SGE
+	remote           uint64
+	compare, operand uint64
+	rkey             uint32
+	kind             Kind
+	queued           bool   // on a list of the queue: not all of it is posted
+	loose            bool   // does not take place in the order of the link's requests
+	id               uint32 // of its work requests, while it has any
+	pending          int32  // work requests posted and not complete; of a flush, operations
+	epoch            uint32 // the flushes that wait for it: those of this epoch, and later ones
+	slot             int32  // of the result of an atomic, -1 if none
+	more             *more
+}
+
+var ops = sync.Pool{New: func() any {
+	o := new(Op)
+	o.Bind(o)
+	return o
+}}
+
+// New begins an operation with the queue's peer. Queue.Post posts it, or Drop gives it
+// back. From any goroutine.
+// Hot path.
+func New(q *Queue, k Kind) *Op {
+	o := ops.Get().(*Op)
+	o.Begin(false)
+	if o.q != q {
+		o.q = q
+	}
+	o.kind, o.slot, o.sge = k, -1, fabric.SGE{}
+	return o
+}
+
+// Kind is what o does.
+func (o *Op) Kind() Kind { return o.kind }
+
+// Local names the local memory, in one piece that one request can move.
+func (o *Op) Local(sge fabric.SGE) { o.sge = sge }
+
+// Remote names the peer's memory.
+func (o *Op) Remote(addr uint64, rkey uint32) { o.remote, o.rkey = addr, rkey }
+
+// Operands are those of an atomic that links have.
+func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
+
+// Cursor is for transfers of several pieces or requests, in the place of Local and Remote.
+func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }
+
+// Memory names local memory of any kind, in the place of Local. It belongs to the engine
+// until o is complete.
+func (o *Op) Memory(mem []byte) { o.extend().user.mem = mem }
+
+// Emulate says what an Emulated atomic does.
+func (o *Op) Emulate(rmw onesided.RMW) { o.extend().rmw = rmw }
+
+// Flag says what a PutSignal does with the word at addr: it becomes v, or, with add, v is
+// added to it. It is called after the data has been named, if there is any.
+func (o *Op) Flag(addr uint64, rkey uint32, add bool, v uint64) {
+	x := o.extend()
+	x.flag = flag{addr: addr, rkey: rkey, add: add}
+	o.operand = v
+	if o.sge.Len == 0 && x.cur.Len() == 0 {
+		x.phase = phaseFlag
+	}
+}
+
+// Combine says what an Accumulate does with src, which belongs to the engine until o is
+// complete. There is at least one element.
+func (o *Op) Combine(src []byte, req onesided.Request) {
+	a := &o.extend().acc
+	a.src, a.req = src, req
+}
+
+// Word says what an Await waits for: that the word at mem, in the memory of reg, which is
+// held for o, meets cond with v. If from is not nil the wait ends with its connection.
+func (o *Op) Word(reg *mr.Registration, mem []byte, cond onesided.Cond, v uint64, from *Queue) {
+	o.extend().await = awaited{reg: reg, mem: mem, cond: cond, from: from}
+	o.operand = v
+}
+
+// Look implements pending.Work: there is no shorter way to see a completion.
+func (o *Op) Look() bool { return false }
+
+// Blame implements pending.Work.
+func (o *Op) Blame(err error) { o.q.Blame(err) }
+
+// Describe implements pending.Work.
+func (o *Op) Describe() (op string, rank int) { return o.kind.String(), o.q.rank }
+
+// Recycle implements pending.Work.
+func (o *Op) Recycle() {
+	if o.more != nil {
+		o.more.recycle()
+		o.more = nil
+	}
+	ops.Put(o)
+}
+
+// uses reports whether o has to do with local memory in [lo, hi).
+func (o *Op) uses(lo, hi uint64) bool {
+	a := o.sge.Addr
+	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
+}
+
+// more is what most operations do without.
+type more struct {
+	cur onesided.Cursor // of an operation of many pieces; keeps the capacity of its lists
+	extra
+}
+
+// extra is all of more that a new use must find zero.
+type extra struct {
+	phase    phase // of an operation of several steps
+	flag     flag  // of a PutSignal
+	await    awaited
+	emulated      // of an atomic that no link has
+	user     user // memory of any kind
+	acc      accumulate
+}
+
+var mores = sync.Pool{New: func() any { return new(more) }}
+
+func (m *more) recycle() {
+	m.cur.Reset()
+	m.extra = extra{}
+	mores.Put(m)
+}
+
+// extend gives o what most operations do without.
+func (o *Op) extend() *more {
+	if o.more == nil {
+		o.more = mores.Get().(*more)
+	}
+	return o.more
+}
+
+// opList is a list of operations in order.
+type opList struct{ head, tail *Op }
+
+func (l *opList) push(o *Op) {
+	if l.tail == nil {
+		l.head = o
+	} else {
+		l.tail.next = o
+	}
+	l.tail = o
+}
+
+func (l *opList) pop() *Op {
+	o := l.head
+	if l.head = o.next; l.head == nil {
+		l.tail = nil
+	}
+	o.next = nil
+	return o
+}
+
+func (l *opList) len() (n int) {
+	for o := l.head; o != nil; o = o.next {
+		n++
+	}
+	return n
+}

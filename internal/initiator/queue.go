@@ -1,0 +1,174 @@
+package initiator
+
+import (
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Host is the rest of a peer: its connection, and the job. Its methods are called by the
+// owner, and must not wait, except FetchSlots' and PublishSlots' functions, which run on a
+// goroutine of their own.
+type Host interface {
+	// Connect begins to make a connection, unless that has begun. Queue.Up or
+	// Queue.Down follows.
+	Connect()
+
+	// Reported takes what the link says of the connection, which is over. Queue.Down
+	// follows before it returns.
+	Reported(err error)
+
+	// Reason is the error of an operation whose request ended with c.
+	Reason(c *fabric.Completion) error
+
+	// Down ends the connection because a request failed with err. Queue.Down follows
+	// before it returns.
+	Down(err error)
+
+	// Sever closes the connection of a peer that does not keep to the protocol.
+	// Queue.Down follows before it returns.
+	Sever(err error)
+
+	// Error is the error of an operation with the peer.
+	Error(op string, err error) error
+
+	// Probed is called when a probe has read the peer's word.
+	Probed()
+
+	// FetchSlots calls done with what the peer's PublishSlots says, or why there is
+	// nothing; not at all once the connection is over.
+	FetchSlots(done func(val []byte, err error))
+
+	// PublishSlots calls alloc, and tells the peer's FetchSlots what it returns.
+	PublishSlots(alloc func() (val []byte, err error))
+}
+
+// Queue is the one-sided operations of this rank with one peer.
+type Queue struct {
+	// These do not change.
+	eng       *Engine
+	host      Host
+	link      *link
+	rank      int
+	index     int    // of the link
+	pieces    int    // local pieces of one request
+	max       uint64 // bytes of one request
+	own       bool   // the peer is this process itself
+	wakes     bool   // a plain write wakes it
+	inline    bool   // the link takes a flag along with its request
+	immediate bool   // requests are often complete when they are posted
+
+	// The connection.
+	ep     fabric.Endpoint // nil until there is one
+	direct fabric.Direct   // ep, where it offers that
+	down   error           // why it is no more
+
+	// What is to be posted, and what has been.
+	tried    uint   // operations that were tried to be carried out in the call
+	posts    opList // to be posted; the first perhaps in part
+	inflight int    // requests posted, not complete
+	full     bool   // the link's queue was full: ask again after a completion
+	active   bool   // on the engine's list
+	fenced   bool   // the next request waits for all reads before it
+	loose    int    // operations that do not take place in the order of requests
+	control  control
+	words    words
+	requests requester
+	serving  server
+	flushes  flushes
+	counts   Counts
+}
+
+// Max is how many bytes one request may move. From any goroutine.
+func (q *Queue) Max() uint64 { return q.max }
+
+// Immediate reports whether requests are often complete when they are posted. From any
+// goroutine.
+func (q *Queue) Immediate() bool { return q.immediate }
+
+// Up says that there is a connection.
+func (q *Queue) Up(ep fabric.Endpoint) {
+	q.ep = ep
+	q.direct, _ = ep.(fabric.Direct)
+	q.wake()
+}
+
+// Down says that the connection is no more, or that it ended for a better reason. What has
+// not been posted fails; what has been comes back flushed.
+func (q *Queue) Down(err error) {
+	q.down = err
+	for _, l := range []*opList{&q.posts, &q.words.redo} {
+		for l.head != nil {
+			l.spoil(err)
+		}
+	}
+	q.control.list = q.control.list[:0]
+	q.requests.end(err)
+	if b := &q.eng.backoff; len(b.list) > 0 {
+		b.resume()
+	}
+	if w := &q.eng.awaits; len(w.list) > 0 {
+		w.look()
+	}
+}
+
+// Idle reports whether nothing is left with the link or on a list.
+func (q *Queue) Idle() bool {
+	return q.inflight == 0 && q.flushes.open == 0 && q.posts.head == nil && q.flushes.list.head == nil && !q.active
+}
+
+// Renew makes q, which is idle and down, ready for the next connection. It returns memory
+// of the last one, which is the caller's to close.
+func (q *Queue) Renew() []fabric.Region {
+	old := q.regions()
+	q.ep, q.direct, q.down = nil, nil, nil
+	q.full, q.fenced, q.loose = false, false, 0
+	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
+	return old
+}
+
+// regions is the memory of the connection.
+func (q *Queue) regions() (rs []fabric.Region) {
+	for _, r := range []fabric.Region{q.requests.mine, q.serving.region} {
+		if r != nil {
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+// wake puts q on the list of those with something to post, once there is a connection to
+// post to.
+func (q *Queue) wake() {
+	if q.ep == nil {
+		q.host.Connect()
+		return
+	}
+	if !q.active {
+		q.active = true
+		q.eng.active = append(q.eng.active, q)
+	}
+}
+
+// Busy reports whether operations are under way.
+func (q *Queue) Busy() bool { return q.flushes.open > 0 }
+
+// Unflushed reports whether a flush has something to wait for, or to tell.
+func (q *Queue) Unflushed() bool { return q.flushes.open > 0 || q.flushes.forgotten.Load() != nil }
+
+// Blame keeps the error of an operation that nobody waits for, for the next flush. From any
+// goroutine.
+func (q *Queue) Blame(err error) { q.flushes.forgotten.CompareAndSwap(nil, &err) }
+
+// Queued is how many operations have not been posted.
+func (q *Queue) Queued() int { return q.posts.len() }
+
+// InFlight is how many requests are posted and not complete.
+func (q *Queue) InFlight() int { return q.inflight }
+
+// Counts are the operations so far.
+func (q *Queue) Counts() Counts { return q.counts }
+
+// Used grows with each operation that was tried or has ended.
+func (q *Queue) Used() uint64 {
+	c := &q.counts
+	return uint64(q.tried) + c.Puts + c.Gets + c.Atomics + c.Signals + c.Accumulates
+}

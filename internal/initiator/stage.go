@@ -1,0 +1,91 @@
+package initiator
+
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/mr"
+)
+
+const (
+	// stageMax is the longest slice that is copied through registered memory
+	// instead of being registered itself: copying a page costs about as much as
+	// finding a registration, and pins nothing.
+	stageMax = 4096
+
+	// stageLimit bounds the memory for that; beyond it, slices are registered.
+	stageLimit = 8 << 20
+)
+
+// user is memory of any kind that an operation works on.
+type user struct {
+	mem   []byte
+	piece mr.Piece // it is staged here
+	pin   message.Pin
+}
+
+// stage makes the user's memory fit for the link. The address that it has now is
+// kept until unstage: by the pin, or because it is not the memory that moves.
+func (u *user) stage(o *Op) error {
+	q := o.q
+	n := len(u.mem)
+	if n <= stageMax {
+		if err := u.stageSmall(o); err == nil {
+			return nil
+		}
+	}
+	access := fabric.Access(0)
+	if o.kind == Get {
+		access = fabric.AccessLocalWrite
+	}
+	var err error
+	if u.pin, err = q.link.pins.Take(u.mem, access); err != nil {
+		return err
+	}
+	if uint64(n) <= q.max {
+		o.sge = fabric.NewSGE(u.mem, u.pin.LKey())
+		return nil
+	}
+	c := &o.more.cur
+	c.AddLocal(onesided.Piece{Addr: fabric.Addr(u.mem), Len: uint64(n), Key: u.pin.LKey()})
+	c.AddRemote(onesided.Piece{Addr: o.remote, Len: uint64(n), Key: o.rkey})
+	c.End()
+	return nil
+}
+
+// stageSmall copies, or makes room for a copy.
+func (u *user) stageSmall(o *Op) error {
+	q, e := o.q, o.q.eng
+	var err error
+	if e.staging == nil {
+		if e.staging, err = mr.NewArena(e.memory, mr.ArenaOptions{Limit: stageLimit, Slab: 256 << 10, Access: fabric.AccessLocalWrite}); err != nil {
+			return err
+		}
+	}
+	piece, err := e.staging.Alloc(len(u.mem), offheap.Staging)
+	if err != nil {
+		return err
+	}
+	if o.sge, err = piece.SGE(q.index, 0, len(u.mem)); err != nil {
+		_ = e.staging.Free(piece)
+		return err
+	}
+	u.piece = piece
+	if o.kind == Put {
+		copy(piece.Bytes(), u.mem)
+	}
+	return nil
+}
+
+// unstage gives back what stage took, and what was fetched to the user.
+func (u *user) unstage(o *Op) {
+	if u.piece.Live() {
+		if o.kind == Get && o.Err == nil {
+			copy(u.mem, u.piece.Bytes())
+		}
+		_ = o.q.eng.staging.Free(u.piece) // it is live
+	}
+	o.q.link.pins.Release(&u.pin)
+	*u = user{}
+}
