@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages are the texts for people: README and docs, without decisions, which are
-// history.
+// pages are the texts for people: README, CONTRIBUTING and docs, without decisions,
+// which are history.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	all := map[string]string{}
-	for _, f := range append(files, "../../README.md") {
+	for _, f := range append(files, "../../README.md", "../../CONTRIBUTING.md") {
 		b, err := os.ReadFile(f)
 		require.NoError(t, err)
 		all[f] = string(b)
