@@ -7,27 +7,28 @@
 // is one word ([Engine] takes it by compare-and-swap) and is held for short
 // stretches:
 //
-//   - by an application goroutine that hands in work ([Engine.Kick]) or waits
+//   - by an application goroutine that posts work ([Engine.Kick]) or waits
 //     for it ([Engine.Wait], [Engine.Progress]): it drives the links itself, so
 //     that no hand-over between goroutines lies on the way of the completion it
 //     waits for;
 //   - else by the progress goroutine, one an engine, for one round of polls at a
 //     time.
 //
-// Who wants ownership and does not get it never blocks on it: work handed in
-// is taken over by the present owner before or right after it lets go, and a
-// second waiter parks until its own completion.
+// A goroutine that wants ownership and does not get it never blocks on it: the
+// present owner takes over posted work before or right after it lets go, and a second
+// waiter parks until its own completion.
 //
 // # How the progress goroutine rests
 //
 //	awake   polls: at first without pause, then yielding the processor
-//	dozing  application goroutines drive: looks again after 0.1 … 1 ms
+//	dozing  application goroutines drive: polls again after 0.1 … 1 ms
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
-// Whoever becomes owner while it is asleep disarms the links and wakes it: the
-// links are never left armed by one and polled by another. It sleeps in the
-// runtime's poller, on an epoll descriptor that holds those of the links: it
-// occupies no thread, and GOMAXPROCS=1 is no special case.
+// The next owner disarms the links and wakes the goroutine if it is asleep: the
+// links are never left armed by one and polled by another. It sleeps in a system
+// call, epoll_wait or poll, on the links' descriptors and one to wake it by. The call
+// holds a thread, for a second at most at a time; the runtime takes the processor
+// from it, so that with GOMAXPROCS=1 other goroutines run meanwhile.
 //
 // A goroutine that spins on memory which a peer writes should call
 // [Engine.Progress] in its loop: on links that need the target's help
@@ -37,7 +38,7 @@
 //
 //   - A Waiter is finished exactly once; a finished one is never parked.
 //   - If work is pending and nobody owns the engine, somebody is about to:
-//     who releases looks at Pending afterwards.
+//     the owner checks Pending after it has released.
 //   - If a waiter is parked, the progress goroutine is awake, or asleep with
 //     the links armed, or another goroutine drives and will wake it when done.
 //
@@ -45,9 +46,9 @@
 //
 //	engine.go   Engine: ownership, Kick, Do, Progress
 //	loop.go     the progress goroutine
-//	wait.go     Waiter, Wait; waitany.go several at once; look.go the short way
+//	wait.go     Waiter, Wait; waitany.go several at once; look.go polling one word
 //	events.go   the descriptor to sleep on
 //
-// It imports fabric and internal/cpu. Tests live beside the code and run over
+// It imports fabric and packages of floor 0. Tests live beside the code and run over
 // the simulated link.
 package progress
