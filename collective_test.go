@@ -178,7 +178,7 @@ func TestCollectiveWithoutAPeer(t *testing.T) {
 	})
 }
 
-// The rank that serves the rendezvous is named when it is gone.
+// The rank that serves the wire-up is named when it is gone.
 func TestServerGone(t *testing.T) {
 	srv, config := rendezvousServer(t, wireup.ServerConfig{Size: 2}, "shm")
 	two := openAll(t, 2, config, func(*Config) {})

@@ -190,7 +190,7 @@ const minDepth = 16
 type Job struct {
 	Rank, Size int
 
-	// Root is the address of the rendezvous server: "unix:/path" or "host:port".
+	// Root is the address of the wire-up server: "unix:/path" or "host:port".
 	Root string
 
 	// Token is the secret shared by the server and all ranks: at least 16 bytes,

@@ -293,7 +293,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "rank 0: ")
 }
 
-// Without its rendezvous server a job goes on with the connections that it has.
+// Without its wire-up server a job goes on with the connections that it has.
 func TestServerGoneBeforeFirstUse(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, patience)

@@ -74,7 +74,7 @@
 //
 // A peer that dies fails the operations under way to it, and later ones, with a
 // [*PeerError] that wraps [ErrPeerGone], within Config.PeerTimeout or as soon as
-// the job's rendezvous tells; on RDMA, operations under way while a process is
+// the job's wire-up server tells; on RDMA, operations under way while a process is
 // being killed may fail with [ErrRemoteAccess] just before. One that is there but makes no
 // progress, because it is stopped, starved or stuck, fails them with [ErrPeerHung] after
 // Config.HangTimeout, alike on every link; a peer that goes on before has done no

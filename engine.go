@@ -33,7 +33,7 @@ type Engine struct {
 	barrier barrier
 	windows doubt        // calls of Window and WindowOf
 	gathers doubt        // of AllGatherKeys
-	server  atomic.Int32 // the rank that serves the job's rendezvous, plus 1; 0 if it is no rank
+	server  atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
 	watches watches
 	// attention is how many wait for whatever peer: all that are connected are looked at.
 	attention atomic.Int32
@@ -240,7 +240,7 @@ func (p *Peer) close() {
 	}
 }
 
-// lost is called when the job's rendezvous has seen the end of a rank.
+// lost is called when the job's wire-up server has seen the end of a rank.
 func (e *Engine) lost(rank int, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -266,7 +266,7 @@ func (e *Engine) lost(rank int, why string) {
 const lastWait = 250 * time.Millisecond
 
 // lastWords lets the link of a peer that is gone take in what it had sent, and say
-// itself that it is gone: the rendezvous may be faster than the link, and some links do
+// itself that it is gone: the wire-up server may be faster than the link, and some links do
 // not notice at all.
 func (e *Engine) lastWords(p *Peer) {
 	noticed := make(chan struct{})

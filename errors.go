@@ -66,11 +66,11 @@ var (
 	ErrNotTalking     = errors.New("no messages were exchanged with this rank yet")
 	ErrRequestUsed    = errors.New("request has been waited for already")
 
-	// ErrServerGone says that the process that serves the job's rendezvous is gone:
+	// ErrServerGone says that the process that runs the job's wire-up server is gone:
 	// calls that all ranks make together, and first connections, are not possible any
 	// more; operations over connections that exist go on. If a rank served it, the
 	// error wraps ErrPeerGone as well and names the rank.
-	ErrServerGone = errors.New("the server of the job's rendezvous is gone")
+	ErrServerGone = errors.New("the job's wire-up server is gone")
 
 	// ErrNoToken says that others could join the job, as it meets where they reach it
 	// and has no secret, or a short one. The error says what to do.
@@ -82,7 +82,7 @@ var (
 	ErrGivenUp = errors.New("given up for all ranks")
 
 	// ErrAborted says that a rank, or the launcher, has ended the job: where a rank that
-	// serves the rendezvous fails in Open, say. The error says which and why.
+	// serves the wire-up fails in Open, say. The error says which and why.
 	ErrAborted = wireup.ErrAborted
 
 	// ErrUndecided says that the context of such a call has ended, and that the

@@ -36,7 +36,7 @@ func main() {
 const long = `Start N ranks of a program on this host as one job.
 
 Every rank finds in its environment what rma.Open needs: RMA_RANK, RMA_SIZE,
-RMA_ROOT (the rendezvous that rmarun serves), RMA_TOKEN, RMA_JOB, RMA_LOCAL_RANK
+RMA_ROOT (the wire-up server in rmarun), RMA_TOKEN, RMA_JOB, RMA_LOCAL_RANK
 and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed on.
 
 Signals (INT, TERM, HUP, QUIT, USR1, USR2) go to all ranks; a second INT or TERM
@@ -66,7 +66,7 @@ const examples = `  rmarun -n 2 ./hello
   rmarun -n 4 --tag ./solver -steps 100
   RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
   rmarun -n 4 --keep-going ./server; echo $?      # 137: one was killed, three have ended since
-  rmarun -n 8 --timeout 5m --rendezvous tcp -- ./program --its-own --flags`
+  rmarun -n 8 --timeout 5m --wireup tcp -- ./program --its-own --flags`
 
 // minHang is the least that the ranks take as RMA_HANG_TIMEOUT.
 const minHang = 100 * time.Millisecond
@@ -99,8 +99,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 				return errUsage{errors.New("--timeout and --grace want positive durations such as 30s")}
 			case spec.HangTimeout != 0 && spec.HangTimeout < minHang:
 				return errUsage{fmt.Errorf("--hang-timeout %v: want at least %v", spec.HangTimeout, minHang)}
-			case spec.Rendezvous != "unix" && spec.Rendezvous != "tcp":
-				return errUsage{fmt.Errorf("--rendezvous %q: want unix or tcp", spec.Rendezvous)}
+			case spec.Wireup != "unix" && spec.Wireup != "tcp":
+				return errUsage{fmt.Errorf("--wireup %q: want unix or tcp", spec.Wireup)}
 			case spec.N < 1:
 				return errUsage{fmt.Errorf("-n %d: want at least 1 rank", spec.N)}
 			}
@@ -133,9 +133,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "a rank that makes no progress for this time has failed (exit code 125)")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
-	f.StringVar(&spec.Rendezvous, "rendezvous", "unix", "socket by which the ranks meet: unix or tcp (loopback)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log what the rendezvous sees")
-	if err := cmd.MarkFlagRequired("np"); err != nil {
+	f.StringVar(&spec.Wireup, "wireup", "unix", "socket of the wire-up server: unix or tcp (loopback)")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log what the wire-up server sees")
+	f.StringVar(&spec.Wireup, "rendezvous", "unix", "the name of --wireup until 0.1")
+	if err := errors.Join(cmd.MarkFlagRequired("np"), f.MarkHidden("rendezvous")); err != nil {
 		return 1, err
 	}
 	cmd.SetArgs(mpirunFlags(f, args))

@@ -70,6 +70,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"true"}, `required flag(s) "np" not set`},
 		{[]string{"-n", "0", "true"}, "at least 1 rank"},
 		{[]string{"-n", "two", "true"}, "invalid argument"},
+		{[]string{"-n", "2", "--wireup", "x", "true"}, "want unix or tcp"},
 		{[]string{"-n", "2", "--rendezvous", "x", "true"}, "want unix or tcp"},
 		{[]string{"-n", "2", "--timeout", "-1s", "true"}, "positive"},
 		{[]string{"-n", "2", "--hang-timeout", "99ms", "true"}, "at least 100ms"},

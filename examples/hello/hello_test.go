@@ -26,20 +26,20 @@ var roles = map[string]launchtest.Role{"hello": hello, "compute": compute, "deat
 func TestMain(m *testing.M) { launchtest.Main(m, roles) }
 
 // job runs n processes in the role and returns their output.
-func job(t *testing.T, n int, fabric, role, rendezvous string) (string, int, error) {
-	return launchtest.Job{N: n, Fabric: fabric, Role: role, Rendezvous: rendezvous, Sampling: "cached"}.Run(t)
+func job(t *testing.T, n int, fabric, role, wireup string) (string, int, error) {
+	return launchtest.Job{N: n, Fabric: fabric, Role: role, Wireup: wireup, Sampling: "cached"}.Run(t)
 }
 
 func TestHello(t *testing.T) {
 	for _, c := range []struct {
-		n          int
-		fabric     string
-		link       string
-		rendezvous string
+		n      int
+		fabric string
+		link   string
+		wireup string
 	}{{2, "", "shm", "unix"}, {2, "shm", "shm", "tcp"}, {2, "tcp", "tcp", "unix"}, {5, "tcp", "tcp", "tcp"}, {2, "verbs", "ibv", "unix"}, {1, "", "shm", "unix"}} {
 		t.Run(fmt.Sprintf("%d ranks %s", c.n, c.fabric), func(t *testing.T) {
 			launchtest.Parallel(t, c.link)
-			out, _, err := job(t, c.n, c.fabric, "hello", c.rendezvous)
+			out, _, err := job(t, c.n, c.fabric, "hello", c.wireup)
 			require.NoError(t, err, out)
 			for r := range c.n {
 				from := (r + c.n - 1) % c.n

@@ -28,7 +28,7 @@ func socketDir(e env) (string, error) {
 
 func makeDir(dir string) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("jobenv: directory of the rendezvous socket: %w", err)
+		return "", fmt.Errorf("jobenv: directory of the wire-up socket: %w", err)
 	}
 	return dir, ownDir(dir)
 }
@@ -38,7 +38,7 @@ func makeDir(dir string) (string, error) {
 func ownDir(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("jobenv: directory of the rendezvous socket: %w", err)
+		return fmt.Errorf("jobenv: directory of the wire-up socket: %w", err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {

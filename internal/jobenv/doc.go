@@ -17,7 +17,7 @@
 //
 // # Who serves
 //
-// These launchers know nothing of the rendezvous server of package wireup: rank
+// These launchers know nothing of the wire-up server of package wireup: rank
 // 0 runs it within its own process, and the other ranks dial until it is there.
 // Under rmarun, and where a user sets RMA_RANK by hand, a server is expected at
 // RMA_ROOT; RMA_SERVE=1 has rank 0 serve there too, RMA_SERVE=0 has it dial

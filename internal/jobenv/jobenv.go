@@ -13,7 +13,7 @@ import (
 // Names of the environment variables that steer Find.
 const (
 	EnvLauncher = "RMA_LAUNCHER" // a launcher's name, or none; empty or auto: found by its variables
-	EnvServe    = "RMA_SERVE"    // 1, 0: rank 0 does, does not, run the rendezvous server itself
+	EnvServe    = "RMA_SERVE"    // 1, 0: rank 0 does, does not, run the wire-up server itself
 	EnvService  = "RMA_SERVICE"  // Kubernetes: headless service of the job's pods, with :port if need be
 )
 

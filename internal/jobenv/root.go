@@ -138,7 +138,7 @@ func listen(root string) (net.Listener, error) {
 	}
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("jobenv: rank 0 serves the rendezvous at %s: %w (another port: %s)", root, err, wireup.EnvRoot)
+		return nil, fmt.Errorf("jobenv: rank 0 serves the wire-up at %s: %w (another port: %s)", root, err, wireup.EnvRoot)
 	}
 	return ln, nil
 }
@@ -150,7 +150,7 @@ func listenUnix(path string) (net.Listener, error) {
 		c, dialErr := net.Dial("unix", path)
 		if dialErr == nil {
 			c.Close()
-			return nil, fmt.Errorf("jobenv: %s: %w: another process serves the rendezvous of this job there", path, wireup.ErrDuplicateRank)
+			return nil, fmt.Errorf("jobenv: %s: %w: another process serves the wire-up of this job there", path, wireup.ErrDuplicateRank)
 		}
 		info, statErr := os.Lstat(path)
 		if errors.Is(dialErr, syscall.ECONNREFUSED) && statErr == nil && info.Mode().Type() == os.ModeSocket && os.Remove(path) == nil {
@@ -158,7 +158,7 @@ func listenUnix(path string) (net.Listener, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("jobenv: rank 0 serves the rendezvous: %w", err)
+		return nil, fmt.Errorf("jobenv: rank 0 serves the wire-up: %w", err)
 	}
 	return ln, nil
 }

@@ -1,11 +1,11 @@
 // Package launch starts the ranks of a job as processes of this host, and sees
 // to it that they end together.
 //
-// [Run] serves the rendezvous (internal/wireup) inside the launcher, starts N
+// [Run] serves the wire-up (internal/wireup) inside the launcher, starts N
 // processes with the job in their environment, forwards signals to them and
 // returns when all have ended. The first rank that fails decides the exit
 // code; the others get SIGTERM and, after a grace time, SIGKILL, unless they are to
-// go on (Spec.KeepGoing): they learn from the rendezvous who is gone. A rank that is stopped, or
+// go on (Spec.KeepGoing): they learn from the wire-up server who is gone. A rank that is stopped, or
 // that others report to make no progress, for Spec.HangTimeout has failed, too.
 //
 // # Nothing survives

@@ -44,8 +44,9 @@ type Spec struct {
 	// above 1 MiB is cut.
 	Prefix bool
 
-	// Rendezvous is "unix" (default) or "tcp", over the loopback interface.
-	Rendezvous string
+	// Wireup is the socket of the wire-up server: "unix" (default), or "tcp" over the
+	// loopback interface.
+	Wireup string
 
 	// KeepGoing lets the other ranks go on when one has failed.
 	KeepGoing bool
@@ -64,7 +65,7 @@ type Spec struct {
 	// Say gets a line for the user when something ends the job early. May be nil.
 	Say func(text string)
 
-	// Log goes to the rendezvous server. May be nil.
+	// Log goes to the wire-up server. May be nil.
 	Log *slog.Logger
 }
 
@@ -105,7 +106,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	ln, root, dir, err := listen(s.Rendezvous)
+	ln, root, dir, err := listen(s.Wireup)
 	if err != nil {
 		return 1, err
 	}
@@ -139,27 +140,27 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	return j.run(ctx, sigs)
 }
 
-// listen opens the rendezvous socket: a Unix socket in a directory that only
+// listen opens the wire-up socket: a Unix socket in a directory that only
 // this user may enter, or a loopback port.
 func listen(network string) (ln net.Listener, root, dir string, err error) {
 	switch network {
 	case "", "unix":
 		if dir, err = os.MkdirTemp("", "rma-"); err != nil {
-			return nil, "", "", fmt.Errorf("launch: directory of the rendezvous socket: %w", err)
+			return nil, "", "", fmt.Errorf("launch: directory of the wire-up socket: %w", err)
 		}
 		path := filepath.Join(dir, "s")
 		if ln, err = net.Listen("unix", path); err != nil {
 			os.RemoveAll(dir)
-			return nil, "", "", fmt.Errorf("launch: rendezvous: %w (a shorter TMPDIR, or tcp, may help)", err)
+			return nil, "", "", fmt.Errorf("launch: wire-up socket: %w (a shorter TMPDIR, or tcp, may help)", err)
 		}
 		return ln, "unix:" + path, dir, nil
 	case "tcp":
 		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return nil, "", "", fmt.Errorf("launch: rendezvous: %w", err)
+			return nil, "", "", fmt.Errorf("launch: wire-up socket: %w", err)
 		}
 		return ln, "tcp:" + ln.Addr().String(), "", nil
 	}
-	return nil, "", "", fmt.Errorf("%w: rendezvous %q, want unix or tcp", ErrSpec, network)
+	return nil, "", "", fmt.Errorf("%w: wire-up %q, want unix or tcp", ErrSpec, network)
 }
 
 // job is a running job. run's goroutine owns it.
@@ -282,7 +283,7 @@ func (j *job) note(e exit) {
 	r.ended = true
 	j.ended++
 	if e.code == 0 {
-		return // whoever still waits for it learns so from the rendezvous
+		return // whoever still waits for it learns so from the wire-up server
 	}
 	re := &RankError{Rank: e.rank, Pid: r.cmd.Process.Pid, Code: e.code, Signal: e.signal}
 	j.srv.Lost(e.rank, re.Error())

@@ -138,7 +138,7 @@ func TestRanksMeet(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()
-			code, out, err := self(t, Spec{N: 3, Rendezvous: network}, "")
+			code, out, err := self(t, Spec{N: 3, Wireup: network}, "")
 			require.NoError(t, err, out)
 			require.Zero(t, code)
 			for r := range 3 {
@@ -273,7 +273,7 @@ func TestCannotStart(t *testing.T) {
 		var se *StartError
 		require.ErrorAs(t, err, &se, path)
 	}
-	for _, s := range []Spec{{N: 0, Path: "true"}, {N: -1, Path: "true"}, {N: 1, Path: "true", Rendezvous: "pigeon"}} {
+	for _, s := range []Spec{{N: 0, Path: "true"}, {N: -1, Path: "true"}, {N: 1, Path: "true", Wireup: "pigeon"}} {
 		_, err := Run(ctxT(t), s)
 		require.ErrorIs(t, err, ErrSpec)
 	}

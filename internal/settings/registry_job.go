@@ -14,11 +14,11 @@ var jobSettings = []Setting{
 	},
 	{
 		Env: "RMA_ROOT", Group: Job, Type: Type{Kind: Text}, Else: "none: a job of one", EnvOnly: true,
-		What: "the rendezvous server: `unix:/path` or `host:port`", Where: "internal/wireup", Since: "0.1",
+		What: "the wire-up server: `unix:/path` or `host:port`", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_SERVE", Group: Job, Type: Type{Kind: Switch}, Else: "0 where RMA_RANK is set, 1 under launchers that bring no server", EnvOnly: true,
-		What: "rank 0 runs the rendezvous server within itself, at RMA_ROOT", Where: "internal/jobenv", Since: "0.1",
+		What: "rank 0 runs the wire-up server within itself, at RMA_ROOT", Where: "internal/jobenv", Since: "0.1",
 	},
 	{
 		Env: "RMA_LAUNCHER", Group: Job, EnvOnly: true, Default: "auto",
@@ -39,11 +39,11 @@ var jobSettings = []Setting{
 	},
 	{
 		Env: "RMA_INSECURE", Group: Job, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
-		What: "a job may meet without a secret where others reach its rendezvous, the loopback included", Why: "whoever reaches it could join, and write to the ranks' memory", Where: "internal/wireup", Since: "0.1",
+		What: "a job may run without a secret where others reach its wire-up server, the loopback included", Why: "whoever reaches it could join, and write to the ranks' memory", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TLS_CERT", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,
-		What: "this process's certificate (PEM) for the way to the rendezvous server", Where: "internal/wireup", Since: "0.1",
+		What: "this process's certificate (PEM) for the way to the wire-up server", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TLS_KEY", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,

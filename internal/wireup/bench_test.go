@@ -40,7 +40,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkTell is the server's part of a knock.
+// BenchmarkTell is the server's part of a connection request.
 func BenchmarkTell(b *testing.B) {
 	ln, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
 	require.NoError(b, err)

@@ -130,7 +130,7 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 			defer t.Stop()
 			expired, late = nil, t.C
 		case <-late:
-			return message{}, &TimeoutError{Op: op, Key: key, After: time.Since(start), Detail: "the rendezvous server does not answer"}
+			return message{}, &TimeoutError{Op: op, Key: key, After: time.Since(start), Detail: "the wire-up server does not answer"}
 		}
 	}
 }

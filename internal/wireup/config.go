@@ -16,7 +16,7 @@ import (
 const (
 	EnvRank      = "RMA_RANK"       // this process's rank, 0 … size-1
 	EnvSize      = "RMA_SIZE"       // ranks in the job
-	EnvRoot      = "RMA_ROOT"       // rendezvous server: unix:/path, tcp:host:port or host:port
+	EnvRoot      = "RMA_ROOT"       // wire-up server: unix:/path, tcp:host:port or host:port
 	EnvToken     = "RMA_TOKEN"      // secret of the job, hexadecimal
 	EnvTokenFile = "RMA_TOKEN_FILE" // file that holds it
 	EnvTLSCert   = "RMA_TLS_CERT"   // see LoadTLS: this process's certificate,
@@ -38,7 +38,7 @@ type Config struct {
 	Rank int
 	Size int // 0 means 1
 
-	// Root is the rendezvous server: "unix:/path", "tcp:host:port" or
+	// Root is the wire-up server: "unix:/path", "tcp:host:port" or
 	// "host:port", or several of these, separated by commas, that are tried in
 	// turn. It may be empty for a job of one.
 	Root string
@@ -117,7 +117,7 @@ func From(get func(string) string) (Config, error) {
 		return Config{}, err
 	}
 	if c.Root = get(EnvRoot); c.Root == "" && c.Size > 1 {
-		return bad(EnvRoot, "a job of several ranks needs the rendezvous server's address")
+		return bad(EnvRoot, "a job of several ranks needs the wire-up server's address")
 	}
 	if c.Root != "" {
 		if _, err := parseRoots(c.Root); err != nil {

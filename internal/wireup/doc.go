@@ -1,5 +1,5 @@
 // Package wireup brings the ranks of a job together: every rank joins a small
-// rendezvous server over a Unix or TCP socket and exchanges there what the
+// wire-up server over a Unix or TCP socket and exchanges there what the
 // links need before they can talk by themselves (addresses, keys), and no more.
 // It is set-up, not data path.
 //
@@ -66,7 +66,7 @@
 //	            tell.go between two ranks
 //	own.go      a rank that runs the server itself
 //	secret.go   tokens; tls.go certificates
-//	server.go   the rendezvous server; client.go its side of a rank; state.go what
+//	server.go   the wire-up server; client.go its side of a rank; state.go what
 //	            it remembers; gather.go exchanges
 //	errors.go   errors
 //

@@ -17,7 +17,7 @@ var (
 	ErrRank          = errors.New("rank outside the job")
 	ErrDuplicateRank = errors.New("rank has joined already")
 	ErrClosed        = errors.New("wireup: closed")
-	ErrServerGone    = errors.New("rendezvous server gone")
+	ErrServerGone    = errors.New("wire-up server gone")
 	ErrPeerGone      = errors.New("rank is gone")
 	ErrTimeout       = errors.New("timed out")
 	ErrAborted       = errors.New("job aborted")
@@ -26,7 +26,7 @@ var (
 	ErrProtocol      = errors.New("wire-up protocol error")
 	ErrEnvironment   = errors.New("bad job environment")
 	ErrGivenUp       = errors.New("given up")
-	ErrUndecided     = errors.New("the rendezvous server does not say whether all have called it: call it again")
+	ErrUndecided     = errors.New("the wire-up server does not say whether all have called it: call it again")
 )
 
 // TimeoutError is a wait that ended without its value. It unwraps to

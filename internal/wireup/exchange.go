@@ -167,7 +167,7 @@ func (x *Exchange) Missing() []int { return x.missing().Missing }
 func (x *Exchange) missing() *TimeoutError {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 	defer cancel()
-	te := &TimeoutError{Op: x.op, Key: x.key, Detail: "the rendezvous server does not answer"}
+	te := &TimeoutError{Op: x.op, Key: x.key, Detail: "the wire-up server does not answer"}
 	ask := message{typ: msgMissing, key: x.m.key}
 	answer, err := x.j.begin(&ask)
 	if err != nil {

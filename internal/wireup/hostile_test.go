@@ -162,7 +162,7 @@ func TestFloodOfSilentConnections(t *testing.T) {
 	require.Less(t, time.Since(start), testutil.Limit)
 }
 
-// A rank that has proved who it is stays, however many others knock at that moment.
+// A rank that has proved who it is stays, however many others connect at that moment.
 func TestFloodWhileRanksJoin(t *testing.T) {
 	t.Parallel()
 	const n = 64

@@ -182,7 +182,7 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)
 	case hello.typ != msgHello:
-		return nil, fmt.Errorf("handshake: %w: the peer is no rendezvous server", ErrProtocol)
+		return nil, fmt.Errorf("handshake: %w: the peer is no wire-up server", ErrProtocol)
 	case hello.version != Version:
 		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
 	}

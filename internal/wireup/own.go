@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// failedLinger bounds how long a rank that serves the rendezvous stays for others that
+// failedLinger bounds how long a rank that serves the wire-up stays for others that
 // have joined when the job is being torn down: long enough that they hear of it.
 const failedLinger = 500 * time.Millisecond
 
@@ -36,7 +36,7 @@ func (j *Job) serve(ctx context.Context) (*opener, error) {
 	return in, nil
 }
 
-// Serves reports whether the rendezvous server of a job of several ranks runs
+// Serves reports whether the wire-up server of a job of several ranks runs
 // inside this one.
 func (j *Job) Serves() bool { return j.own != nil && j.cfg.Size > 1 }
 

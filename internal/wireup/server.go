@@ -32,7 +32,7 @@ const (
 // leftText is the reason of a rank that ended in good order.
 const leftText = "left"
 
-// ServerConfig configures the rendezvous server.
+// ServerConfig configures the wire-up server.
 type ServerConfig struct {
 	Size  int    // ranks of the job, 1 … MaxRanks
 	Token []byte // the job's secret, as Config.Token
@@ -60,7 +60,7 @@ type ServerConfig struct {
 	Log *slog.Logger
 }
 
-// Server is the rendezvous server of one job. Its methods may be called from
+// Server is the wire-up server of one job. Its methods may be called from
 // any goroutine.
 type Server struct {
 	cfg   ServerConfig

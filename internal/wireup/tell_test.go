@@ -183,16 +183,16 @@ func TestTellsBeyondTheBound(t *testing.T) {
 	require.NoError(t, good.Tell(t.Context(), 1, "k", nil))
 }
 
-// Knocks of all ranks of a large job at one that is stopped wait for it, as long
+// Connection requests of all ranks of a large job at one that is stopped wait for it, as long
 // as it takes.
-func TestKnocksAtAStoppedRank(t *testing.T) {
+func TestRequestsToAStoppedRank(t *testing.T) {
 	t.Parallel()
 	const n = 2048
 	s, root := serve(t, "unix", n)
 	stopped, good := admitted(t, root, 0, n), join(t, root, 1, n)
 	s.mu.Lock()
 	for r := 2; r < n; r++ {
-		c := newClient(s, nil, r) // of the others their knocks will do
+		c := newClient(s, nil, r) // of the others their requests will do
 		c.why = "hears no answers"
 		for id := range uint32(maxTells) {
 			require.NoError(t, s.st.handle(c, message{typ: msgTell, id: id, rank: 0, key: "ep"}))

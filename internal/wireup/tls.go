@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// ErrTLS says that certificates of the rendezvous cannot be used.
-var ErrTLS = errors.New("TLS of the rendezvous")
+// ErrTLS says that certificates of the wire-up cannot be used.
+var ErrTLS = errors.New("TLS of the wire-up")
 
-// LoadTLS reads what protects the way to the rendezvous server: this process's
+// LoadTLS reads what protects the way to the wire-up server: this process's
 // certificate and key, and the certificates that others' must be signed by, all
 // PEM files. Both sides show a certificate. That it is signed by the job's
 // authority is what counts, not the name in it: ranks run on hosts that nobody

@@ -38,11 +38,11 @@ type jobSpec struct {
 	Wrap   func(rank int, argv []string) []string // nil: started as it is
 }
 
-// job is a job of processes, whose rendezvous this process serves.
+// job is a job of processes, whose wire-up server this process runs.
 type job struct {
 	spec  jobSpec
 	dir   string
-	addr  string // of the rendezvous
+	addr  string // of the wire-up server
 	token []byte
 	srv   *wireup.Server
 	procs []*proc

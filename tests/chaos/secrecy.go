@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// secrecy puts a relay without the token between a rank and the rendezvous. It reads
+// secrecy puts a relay without the token between a rank and the wire-up server. It reads
 // neither the token nor a key of memory; what it changes, drops, doubles or cuts off
 // is noticed; what it replays gets it nowhere.
 func secrecy(ctx context.Context, r *round) {

@@ -24,7 +24,7 @@ func wire(ctx context.Context, r *round) {
 		return
 	}
 	defer n.close()
-	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix"} // the rendezvous is not cut
+	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix"} // the wire-up is not cut
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	s.Wrap = n.wrap
 	j := begin(r, s)

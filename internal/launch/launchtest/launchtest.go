@@ -63,13 +63,13 @@ func Main(m *testing.M, roles map[string]Role) {
 
 // Job is n ranks of this binary in one role.
 type Job struct {
-	N          int
-	Role       string
-	Path       string   // another program, that has no roles; empty: this binary
-	Fabric     string   // forced link; empty: the best
-	Rendezvous string   // "unix" or "tcp"; empty: unix
-	Env        []string // further variables
-	Sampling   string   // empty: "off"; tests of sampling say "cached" or "force"
+	N        int
+	Role     string
+	Path     string   // another program, that has no roles; empty: this binary
+	Fabric   string   // forced link; empty: the best
+	Wireup   string   // "unix" or "tcp"; empty: unix
+	Env      []string // further variables
+	Sampling string   // empty: "off"; tests of sampling say "cached" or "force"
 }
 
 // Run returns what the ranks printed, every line behind its rank in brackets, and
@@ -90,7 +90,7 @@ func (j Job) Run(t *testing.T) (out string, code int, err error) {
 	env = append(env, j.Env...)
 	var text lines
 	code, err = launch.Run(testutil.Context(t, jobLimit), launch.Spec{
-		N: j.N, Path: j.Path, Env: env, Rendezvous: j.Rendezvous,
+		N: j.N, Path: j.Path, Env: env, Wireup: j.Wireup,
 		Stdout: &text, Stderr: &text, Prefix: true, Grace: 2 * time.Second,
 	})
 	return text.String(), code, err
