@@ -10,9 +10,10 @@ import "github.com/seed33544411/rma/fabric"
 // Over shm the peer's own process looks, as it does all else over shared memory: rights
 // keep peers from mistakes there, and not a process of the same user from malice.
 //
-// Rights are those of every rank that has the key; there are none for named ranks. Memory
-// whose key nobody was given is reached by nobody who does not guess one, and a wrong guess
-// costs the connection.
+// Rights are those of every rank that has the key; there are none for named ranks, which no link
+// but tcp could hold. Memory may be registered several times, with different rights, and
+// each key given only to the ranks that it is for. Memory whose key nobody was given is reached by
+// nobody who does not guess one, and a wrong guess costs the connection.
 type Access uint8
 
 // Rights. Several can be joined, or given one by one.

@@ -153,3 +153,30 @@ func TestWindowAccess(t *testing.T) {
 		})
 	})
 }
+
+// The same memory has a key for each use: one that may be read with, for some ranks, and one
+// that may be written with, for others. What is refused by the one is not refused by the other.
+func TestKeysOfTheSameMemory(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, _ := share(t, es, 4096)
+		buf := make([]byte, 4096)
+		readers, err := es[1].Register(buf, PeersRead)
+		require.NoError(t, err)
+		writers, err := es[1].Register(buf, PeersWrite)
+		require.NoError(t, err)
+		p, read, write := es[0].Peer(1), readers.Key(), writers.Key()
+		testutil.Fill(mems[0].Bytes()[:64], 1, 0)
+		for range 3 {
+			require.ErrorIs(t, p.Put(read.At(0), mems[0].Slice(0, 64)).Wait(ctx), ErrRemoteAccess)
+			require.ErrorIs(t, p.Get(mems[0].Slice(64, 64), write.At(0)).Wait(ctx), ErrRemoteAccess)
+		}
+		require.NoError(t, p.Put(write.At(0), mems[0].Slice(0, 64)).Wait(ctx))
+		require.NoError(t, p.Get(mems[0].Slice(64, 64), read.At(0)).Wait(ctx))
+		require.NoError(t, testutil.Verify(mems[0].Bytes()[64:128], 1, 0))
+		require.NoError(t, writers.Close()) // and nobody writes any more
+		require.NoError(t, p.Get(mems[0].Slice(64, 64), read.At(0)).Wait(ctx))
+		require.ErrorIs(t, p.Put(write.At(0), mems[0].Slice(0, 64)).Wait(ctx), ErrRemoteAccess)
+		require.NoError(t, readers.Close())
+	})
+}
