@@ -27,7 +27,7 @@ type result struct {
 	Took   float64           `json:"seconds"`
 	Error  string            `json:"error,omitempty"`
 
-	tests map[string]bool // those that ran, and whether they passed
+	tests map[string]bool // those that ran, "package Test", and whether they passed
 }
 
 // maxRuns is how often the tests behind one that ends the process are run again without it.
@@ -95,7 +95,7 @@ func (r *result) failed(base *result) (names []string) {
 // most.
 func (s *stand) explain(ctx context.Context, r, base *result, su suite, dir string, limit time.Duration) {
 	for _, test := range r.failed(base) {
-		why := su.differs[test]
+		why := su.differs[nameOf(test)]
 		if base != nil {
 			if passed, ran := base.tests[test]; ran && !passed {
 				why = "fails over sockets as well"
@@ -117,9 +117,12 @@ func (s *stand) explain(ctx context.Context, r, base *result, su suite, dir stri
 	r.count()
 }
 
+// nameOf is the name of a test without its package.
+func nameOf(test string) string { return test[strings.IndexByte(test, ' ')+1:] }
+
 // pattern is what -run and -skip call a test.
 func pattern(test string) string {
-	parts := strings.Split(test, "/")
+	parts := strings.Split(nameOf(test), "/")
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
@@ -186,37 +189,35 @@ func (s *stand) test(ctx context.Context, su suite, dir, link, run, skip string,
 
 // follow reads what go test -json writes. What tests print goes to log.
 func follow(from io.Reader, log io.Writer, tests map[string]bool) (cut []string) {
-	open := map[string]string{}
+	open := map[string]bool{}
 	for in := bufio.NewReader(from); ; {
 		line, err := in.ReadBytes('\n')
 		var ev struct{ Action, Package, Test, Output string }
 		if json.Unmarshal(line, &ev) == nil {
 			_, _ = io.WriteString(log, ev.Output)
-			key := ev.Package + " " + ev.Test
+			test := ev.Package + " " + ev.Test
 			switch level := strings.Count(ev.Test, "/"); {
 			case ev.Test == "", level > 1, level == 1 && !strings.HasPrefix(ev.Test, "Test/"):
 			case ev.Action == "run":
-				open[key] = ev.Test
+				open[test] = true
 			case ev.Action == "pass", ev.Action == "fail":
-				delete(open, key)
+				delete(open, test)
 				if ev.Test != "Test" {
-					passed, seen := tests[ev.Test]
-					tests[ev.Test] = ev.Action == "pass" && (passed || !seen)
+					tests[test] = ev.Action == "pass"
 				}
 			case ev.Action == "skip":
-				delete(open, key)
+				delete(open, test)
 			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	for _, test := range open {
-		tests[test] = false
-		if test != "Test" {
+	for test := range open {
+		if nameOf(test) != "Test" {
+			tests[test] = false
 			cut = append(cut, test)
 		}
 	}
-	delete(tests, "Test")
 	return cut
 }

@@ -56,12 +56,12 @@ func TestFollow(t *testing.T) {
 `
 	tests := map[string]bool{}
 	cut := follow(strings.NewReader(events), io.Discard, tests)
-	require.Equal(t, []string{"Test/Two"}, cut)
-	require.Equal(t, map[string]bool{"TestA": false, "TestB": false, "Test/One": true, "Test/Two": false}, tests)
+	require.Equal(t, []string{"p Test/Two"}, cut)
+	require.Equal(t, map[string]bool{"p TestA": true, "q TestA": false, "p TestB": false, "p Test/One": true, "p Test/Two": false}, tests)
 
 	r := &result{tests: tests}
-	require.Equal(t, []string{"Test/Two", "TestA", "TestB", "TestD"}, r.failed(&result{tests: map[string]bool{"TestD": true, "TestA": true}}))
+	require.Equal(t, []string{"p Test/Two", "p TestB", "p TestD", "q TestA"}, r.failed(&result{tests: map[string]bool{"p TestD": true, "p TestA": true}}))
 	r.count()
-	require.Equal(t, []int{1, 4}, []int{r.Passed, r.Failed}, "a test that ran over sockets only has failed")
-	require.Equal(t, `^Test$/^One$|^TestA$`, patterns([]string{"Test/One", "TestA"}))
+	require.Equal(t, []int{2, 4}, []int{r.Passed, r.Failed}, "a test that ran over sockets only has failed")
+	require.Equal(t, `^Test$/^One$|^TestA$`, patterns([]string{"p Test/One", "q TestA"}))
 }
