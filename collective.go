@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,8 +75,8 @@ func (c *collective) drop() {
 }
 
 // attending waits for all ranks by wait, and no longer than until one that x waits for is
-// found to hang: the error is a *PeerError then that names it. This rank connects with those that
-// are late, to look at them.
+// found to hang: the error is a *PeerError then that names it. This rank connects with one of
+// those that are late, to look at it, and with the next one when that has come.
 func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
 	if e.cfg.HangTimeout <= 0 {
 		return wait(ctx)
@@ -84,9 +85,9 @@ func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, w
 	ended := make(chan struct{})
 	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
 		defer close(ended)
-		for _, r := range x.Missing() {
-			e.Peer(r).conn.Call()
-		}
+		var calls sync.WaitGroup
+		defer calls.Wait()
+		calls.Go(func() { callLate(ctx, e, x) })
 		for ev := range e.Watch(ctx) {
 			if ev.State == PeerHung && slices.Contains(x.Missing(), ev.Rank) {
 				stop(&PeerError{Rank: ev.Rank, Op: op, Err: ev.Err})
@@ -108,4 +109,33 @@ func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, w
 		return nil, errors.Join(err, hung)
 	}
 	return nil, hung
+}
+
+// callLate connects with a rank that x waits for, and with another one when that has come,
+// until ctx ends. All ranks that wait do so: were each to connect with all that are late,
+// these would have as many connections to answer, and be later still.
+func callLate(ctx context.Context, e *Engine, x *wireup.Exchange) {
+	tick := time.NewTicker(e.cfg.HangTimeout / 4)
+	defer tick.Stop()
+	for {
+		if late := x.Missing(); len(late) > 0 {
+			e.Peer(lateFor(e.Rank(), late)).conn.Call()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lateFor is the one of the late ranks, which are in order, that the rank looks at: the
+// next one from it on, so that it stays the same while others come. If the list ends before
+// the rank, as that of many does, it is any of them, and another one for each rank.
+func lateFor(rank int, late []int) int {
+	i, _ := slices.BinarySearch(late, rank)
+	if i == len(late) {
+		i = rank % len(late)
+	}
+	return late[i]
 }

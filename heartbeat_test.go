@@ -173,6 +173,47 @@ func TestBarrierWithARankThatHangs(t *testing.T) {
 	})
 }
 
+// Who waits in a barrier looks at one of those that are late, not at all of them, and finds
+// the one that hangs among them when the others have come.
+func TestLateRanksAreNotOverrun(t *testing.T) {
+	t.Parallel()
+	const n, early = 12, 4
+	es := openAll(t, n, rendezvous(t, n, "tcp"), func(c *Config) { c.HangTimeout = 2 * time.Second })
+	ctx := testutil.Context(t, patience)
+	called := func() (k int) {
+		for _, e := range es[:early] {
+			for _, p := range es[early:] {
+				if e.Peer(p.Rank()).conn.Called() {
+					k++
+				}
+			}
+		}
+		return k
+	}
+	var g errgroup.Group
+	for _, e := range es[:early] {
+		g.Go(func() error { return e.Barrier(ctx) })
+	}
+	testutil.Eventually(t, patience, func() bool { return called() >= early }, "a look at who is late")
+	before := called()
+	for _, e := range es[early : n-1] {
+		g.Go(func() error { return e.Barrier(ctx) })
+	}
+	stall(t, es[n-1])
+	require.Error(t, g.Wait())
+	require.Equal(t, early, before)
+	hung := 0
+	for _, e := range es[:n-1] {
+		if errors.Is(e.Peer(n-1).Stats().Err, ErrPeerHung) {
+			hung++
+		}
+	}
+	require.NotZero(t, hung)
+	for rank, want := range map[int]int{0: 2, 2: 2, 3: 7, 7: 7, 8: 2, 9: 7} {
+		require.Equal(t, want, lateFor(rank, []int{2, 7}), "rank %d", rank)
+	}
+}
+
 // A peer that hangs before there is a connection does not answer the request.
 func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/launch/launchtest"
 )
 
 func init() {
@@ -88,7 +89,8 @@ func TestSixtyFourRanks(t *testing.T) {
 		t.Run(fabric, func(t *testing.T) {
 			const n = 64
 			start := time.Now()
-			out, _, err := job(t, n, fabric, "neighbour", "unix")
+			// Who waits long for a late rank connects with it, to see whether it hangs: not here.
+			out, _, err := launchtest.Job{N: n, Fabric: fabric, Role: "neighbour", Env: []string{"RMA_HANG_TIMEOUT=-1s"}}.Run(t)
 			took := time.Since(start)
 			require.NoError(t, err, out)
 			require.Equal(t, n, strings.Count(out, "] connected 2 "), out)
