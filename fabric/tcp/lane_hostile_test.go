@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -138,6 +139,42 @@ func TestRegionClosedUnderLargeWrite(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4, 0, 0, 0, 0}, mem[:8])
 	require.NoError(t, s.peer.Close())
 	s.wantDown(fabric.StatusRemoteAccess)
+}
+
+// A write whose payload two lanes are bringing is refused once.
+func TestLargeWriteIsRefusedOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, openLink(t), 4)
+	s.target(fabric.AccessAll)
+	lanes := s.giveLanes(2)
+	k := s.reg.Key()
+	n, err := s.ep.Post([]fabric.WR{{Op: fabric.OpRead, Local: []fabric.SGE{{Addr: k.Addr, Len: 100, LKey: k.RKey}}, RemoteAddr: 8, RKey: 8}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	h, _ := s.hear()
+	require.Equal(t, opRead, h.op)
+	s.say((&header{op: opReadReply, flags: wireLanes, ack: 1, n: 100}).append(nil)) // more is expected than the write
+
+	mem := testutil.Scratch(t, 4096)
+	reg, err := s.l.Register(mem, fabric.AccessAll)
+	require.NoError(t, err)
+	s.say((&header{op: opWrite, flags: wireLanes, ack: 1, n: 4096, rkey: reg.Key().RKey, addr: reg.Addr()}).append(nil))
+	for i, at := range []uint64{0, 2048} {
+		tell(t, lanes[i], append((&header{op: opBulk, n: 2048, addr: at}).append(nil), 1, 2, 3, 4))
+	}
+	until(t, "first bytes of both", func() bool { return s.ep.resp.laned.left == 4096-8 }, s.host)
+	require.NoError(t, reg.Close())
+	for _, ln := range lanes {
+		tell(t, ln, []byte{5, 6, 7, 8})
+	}
+	h, _ = s.hear()
+	require.Equal(t, opNak, h.op)
+	until(t, "down", func() bool { return s.ep.state.Load() == epDown }, s.host)
+	rest, err := io.ReadAll(s.peer) // ends: this side says no more
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Equal(t, []byte{1, 2, 3, 4, 0, 0, 0, 0}, mem[:8])
+	require.Equal(t, []byte{1, 2, 3, 4, 0, 0, 0, 0}, mem[2048:2056])
 }
 
 // FuzzLanes feeds the first connection and a lane arbitrary bytes: nothing outside
