@@ -65,7 +65,7 @@
 //	accept.go      listener, strangers; connector.go: connections made or awaited
 //	config.go      Config
 //	poller_*.go    which sockets are ready: epoll, kqueue
-//	silence_*.go   hosts that acknowledge nothing
+//	silence_*.go   hosts that acknowledge nothing, and what ends connections with them
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
 //
 // Uses run downward: endpoint; receiver and lane receiver; requester and responder;

@@ -86,7 +86,12 @@ func (l *link) pollMany() {
 		return
 	}
 	for i := range l.poller.ready() {
-		if e := l.poller.at(i, l.tab); e != nil {
+		at := l.poller.at(i)
+		if at.idx < 0 || at.idx >= len(l.tab) {
+			continue
+		}
+		// Its place may have changed hands since.
+		if e := l.tab[at.idx]; e != nil && e.sock.seat == at {
 			e.progress()
 			e.deferRest()
 		}

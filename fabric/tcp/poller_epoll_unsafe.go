@@ -58,15 +58,9 @@ func (p *poller) ready() int {
 	return int(n)
 }
 
-// at returns the endpoint of ready socket i, nil if it is none: the wake-up
-// descriptor, or one whose place in tab has changed hands since.
-func (p *poller) at(i int, tab []*endpoint) *endpoint {
+// at returns the place of ready socket i's endpoint; that of the wake-up descriptor is
+// negative.
+func (p *poller) at(i int) seat {
 	ev := &p.found[i]
-	if ev.Fd < 0 || int(ev.Fd) >= len(tab) {
-		return nil
-	}
-	if e := tab[ev.Fd]; e != nil && int32(e.sock.seat.gen) == ev.Pad {
-		return e
-	}
-	return nil
+	return seat{int(ev.Fd), uint32(ev.Pad)}
 }

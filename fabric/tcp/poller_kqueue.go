@@ -14,6 +14,7 @@ type poller struct {
 	fd     int // readable if any of them is
 	found  [64]unix.Kevent_t
 	change [1]unix.Kevent_t
+	seats  map[int]seat // by descriptor; of closed ones too, until they are used again
 }
 
 // open opens it; it watches the descriptor wake as well.
@@ -22,6 +23,7 @@ func (p *poller) open(wake int) (err error) {
 		return fmt.Errorf("kqueue: %w", err)
 	}
 	unix.CloseOnExec(p.fd)
+	p.seats = map[int]seat{}
 	if err = p.filter(wake, unix.EVFILT_READ, unix.EV_ADD); err != nil {
 		_ = unix.Close(p.fd)
 		return fmt.Errorf("kqueue: %w", err)
@@ -38,7 +40,8 @@ func (p *poller) filter(fd, filter, flags int) error {
 }
 
 // set has a socket watched for want, where that was have.
-func (p *poller) set(_ seat, fd int, have, want watch) (err error) {
+func (p *poller) set(at seat, fd int, have, want watch) (err error) {
+	p.seats[fd] = at
 	for _, f := range [...]struct {
 		w      watch
 		filter int
@@ -66,25 +69,11 @@ func (p *poller) ready() int {
 	return n
 }
 
-// at returns the endpoint of ready socket i, nil if it is none: the wake-up
-// descriptor, or one closed since. A descriptor that another endpoint got in
-// between does no harm: that one is looked at in vain.
-func (p *poller) at(i int, tab []*endpoint) *endpoint {
-	fd := int(p.found[i].Ident)
-	for _, e := range tab {
-		if e != nil && (e.sock.fd == fd || e.lanes.has(fd)) {
-			return e
-		}
+// at returns the place of ready socket i's endpoint; that of the wake-up descriptor is
+// negative.
+func (p *poller) at(i int) seat {
+	if at, ok := p.seats[int(p.found[i].Ident)]; ok {
+		return at
 	}
-	return nil
-}
-
-// has reports whether fd is a lane's.
-func (b *lanes) has(fd int) bool {
-	for i := range b.all {
-		if b.all[i].fd == fd {
-			return true
-		}
-	}
-	return false
+	return seat{idx: -1}
 }

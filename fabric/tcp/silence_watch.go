@@ -1,0 +1,88 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// minCheck and maxCheck bound the time between two checks of a socket, a sixteenth of
+// PeerTimeout.
+const minCheck, maxCheck = 5 * time.Millisecond, 125 * time.Millisecond
+
+// watchSilence checks the sockets of all endpoints until ctx ends. It sleeps
+// while there are none.
+func watchSilence(ctx context.Context, l *link) {
+	defer l.wg.Done()
+	if !checksSilence {
+		return
+	}
+	tick := time.NewTimer(maxCheck)
+	defer tick.Stop()
+	for {
+		next := endSilent(l)
+		if next == 0 {
+			tick.Stop()
+		} else {
+			tick.Reset(next)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.met:
+		case <-tick.C:
+		}
+	}
+}
+
+// endSilent ends the connections of endpoints whose peer is silent, and
+// returns when to do so again, 0 if there is none.
+func endSilent(l *link) (next time.Duration) {
+	l.mu.Lock()
+	eps := make([]*endpoint, 0, len(l.all))
+	for e := range l.all {
+		if e.state.Load() == epUp {
+			eps = append(eps, e)
+		}
+	}
+	l.mu.Unlock()
+	for _, e := range eps {
+		if e.endIfSilent(time.Now()) {
+			continue
+		}
+		check := min(max(e.peerTimeout/16, minCheck), maxCheck)
+		if next == 0 || check < next {
+			next = check
+		}
+	}
+	return next
+}
+
+// endIfSilent shuts e's first connection down if its peer's host is silent on any:
+// the owner finds it at its end, and the reason in Err. This host is there as long as
+// this process is, and its kernel closes what a process leaves open; how late it
+// answers tells nothing but how busy it is.
+func (e *endpoint) endIfSilent(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state.Load() != epUp || !e.sock.open() || e.path.class == ClassHost {
+		return true
+	}
+	silent := e.sock.silent(now, e.peerTimeout)
+	for i := range e.lanes.all {
+		silent = e.lanes.all[i].silent(now, e.peerTimeout) || silent
+	}
+	if silent {
+		if e.err == nil {
+			e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
+		}
+		_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR) // nobody may poll the lanes
+	}
+	return silent
+}
