@@ -59,7 +59,7 @@
 //	header.go  widths of fields, writing
 //	parse.go   Header: parse, check, iterate
 //	piece.go   Piece, List: pieces to SGEs over a staging window
-//	run.go     headers of consecutive numbers, written and read without entries
+//	run.go     runs: headers written without entries, segments read many in one go
 //	pack.go    Packer: a batch to gathers
 //	split.go   Splitter: a payload to segments, in place, copied or scattered
 //

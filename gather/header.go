@@ -113,7 +113,9 @@ type shape struct {
 }
 
 // add puts e behind the others. ok is false, and s as it was, if e cannot stand
-// there or if the header would then be longer than room. Short path.
+// there or if the header would then be longer than room.
+//
+// Hot path.
 func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
 	size := sizeCode(e.Size)
 	if s.n > 0 && e.At == s.w.next && e.Region == s.w.region && size <= s.layout&3 && !s.w.full && s.n < MaxCount {
@@ -149,49 +151,57 @@ func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
 	return true
 }
 
+// appendPrelude appends to b a header of n entries without their fields, and returns where
+// in it these stand: l.entry() bytes each.
+func appendPrelude(b []byte, n int, l layout, region uint32, base uint64) (header, entries []byte) {
+	at := len(b)
+	for k := headerLen(n, l); k > 0; k -= 8 {
+		b = binary.LittleEndian.AppendUint64(b, 0)
+	}
+	h := b[at:]
+	binary.LittleEndian.PutUint16(h, uint16(n))
+	h[2] = byte(l)
+	binary.LittleEndian.PutUint32(h[4:], region)
+	binary.LittleEndian.PutUint64(h[8:], base)
+	return b, h[preludeSize : preludeSize+n*l.entry()]
+}
+
 // append appends the header for entries, whose shape is s.
 func (s *shape) append(b []byte, k Kind, entries []Entry) []byte {
-	start := len(b)
-	b = binary.LittleEndian.AppendUint16(b, uint16(s.n))
-	b = append(b, byte(s.layout), 0)
-	b = binary.LittleEndian.AppendUint32(b, entries[0].Region)
-	b = binary.LittleEndian.AppendUint64(b, entries[0].At)
+	b, fields := appendPrelude(b, s.n, s.layout, entries[0].Region, entries[0].At)
+	if s.layout.plain() {
+		sizes := Sizes{fields, s.layout.size()}
+		for i := range entries {
+			sizes.Put(i, int(entries[i].Size))
+		}
+		return b
+	}
 	w := walk{next: entries[0].At, region: entries[0].Region}
 	size, gapLen, region := s.layout.size(), s.layout.gap(), s.layout.region()
-	if s.layout.plain() {
-		for i := range entries {
-			b = appendUint(b, uint64(entries[i].Size), size)
-		}
-		entries = nil
-	}
 	for _, e := range entries {
 		gap, _, _ := w.gap(k, e)
 		w.step(k, e)
-		b = appendUint(b, uint64(e.Size), size)
-		b = appendUint(b, gap, gapLen)
-		if region != 0 {
-			b = binary.LittleEndian.AppendUint32(b, e.Region)
-		}
-	}
-	for (len(b)-start)%8 != 0 {
-		b = append(b, 0)
+		putUint(fields, uint64(e.Size), size)
+		putUint(fields[size:], gap, gapLen)
+		putUint(fields[size+gapLen:], uint64(e.Region), region)
+		fields = fields[s.layout.entry():]
 	}
 	return b
 }
 
-// appendUint appends the low n bytes of v.
-func appendUint(b []byte, v uint64, n int) []byte {
+// putUint writes the low n bytes of v to the front of b.
+func putUint(b []byte, v uint64, n int) {
 	switch n {
 	case 0:
-		return b
 	case 1:
-		return append(b, byte(v))
+		b[0] = byte(v)
 	case 2:
-		return binary.LittleEndian.AppendUint16(b, uint16(v))
+		binary.LittleEndian.PutUint16(b, uint16(v))
 	case 4:
-		return binary.LittleEndian.AppendUint32(b, uint32(v))
+		binary.LittleEndian.PutUint32(b, uint32(v))
+	default:
+		binary.LittleEndian.PutUint64(b, v)
 	}
-	return binary.LittleEndian.AppendUint64(b, v)
 }
 
 // loadUint reads n bytes at the front of b.

@@ -58,8 +58,10 @@ func NewPacker(k Kind, l Limits, threshold int) *Packer {
 // returns their number: the next gather begins with msgs[n]. A gather ends where
 // the limits say so, and before a message whose place does not ascend or
 // overlaps the one before. An error, with n == 0, concerns msgs[0], which no
-// gather can hold: ErrTooLarge or ErrOrder. Short path: no allocation once the
-// buffers have grown.
+// gather can hold: ErrTooLarge or ErrOrder. It allocates only
+// to grow the buffers.
+//
+// Hot path.
 func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	p.entries, p.pieces, p.header = p.entries[:0], p.pieces[:0], p.header[:0]
 	if len(msgs) == 0 {

@@ -23,7 +23,9 @@ func (h *Header) Len() int { return h.length }
 // it lies, and checks it against the payload's length. It copies what it checks:
 // the payload may change afterwards. A failure is a *HeaderError and leaves h
 // empty. It allocates only to grow its buffer, to at most the length of the
-// payload. Short path.
+// payload.
+//
+// Hot path.
 func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	total := uint64(0)
 	for _, p := range payload {
@@ -149,7 +151,9 @@ func (h *Header) Iter() Iter {
 	return Iter{raw: h.raw, w: h.base, left: h.n, kind: h.kind, layout: h.layout}
 }
 
-// Next returns the next entry. Short path.
+// Next returns the next entry.
+//
+// Hot path.
 func (it *Iter) Next() (e Entry, ok bool) {
 	if it.left == 0 {
 		return e, false

@@ -49,7 +49,9 @@ func (l *List) advance(m int) {
 // stand at the target, neighbours in one SGE under key; what is taken in place
 // leaves a hole. It returns how many SGEs there are: at most 2·inPlace + 1 in one
 // window, and over all windows of a message one more for each further window.
-// dst must have room. Short path.
+// dst must have room.
+//
+// Hot path.
 func (l *List) Lay(dst []fabric.SGE, window []byte, key uint32, tail int) int {
 	n, at, from, end := 0, 0, 0, len(window)-tail
 	for at < end {

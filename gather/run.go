@@ -1,48 +1,72 @@
 package gather
 
-import "encoding/binary"
+// A run is a gather of kind Seq whose numbers follow one another, which is what a
+// queue of small messages is. Its header has sizes and nothing else: a sender that
+// knows them writes it without a list of entries, and a receiver may take many
+// segments in one go.
 
-// Headers of runs: segments of kind Seq whose numbers follow one another, which is
-// what a queue of small messages is. Their entries are sizes and nothing else.
+// Sizes are those of the segments of a run, in its header.
+type Sizes struct {
+	b     []byte
+	width int // of each, in bytes
+}
 
-// RunWidth is how wide the sizes of a run are in its header, 1, 2 or 4 bytes, where
-// or is all of them combined by OR.
-func RunWidth(or uint32) int { return sizeCode(or).size() }
+// Put sets the size of segment i.
+//
+// Hot path.
+func (s Sizes) Put(i, n int) {
+	if s.width == 1 {
+		s.b[i] = byte(n)
+		return
+	}
+	putUint(s.b[i*s.width:], uint64(n), s.width)
+}
 
-// RunLen is the length in bytes of the header of a run of n segments, 1 to MaxCount.
-func RunLen(n, width int) int { return headerLen(n, widthCode(width)) }
+// Ones returns the sizes from segment i on, to be set, where each has one byte.
+//
+// Hot path.
+func (s Sizes) Ones(i int) (ones []byte, ok bool) {
+	if s.width != 1 {
+		return nil, false
+	}
+	return s.b[i:], true
+}
 
-func widthCode(width int) layout { return layout(width >> 1) }
+// RunLen is the length in bytes of the header of a run of n segments, 1 to MaxCount,
+// where sizes is all of theirs combined by OR.
+func RunLen(n int, sizes uint32) int { return headerLen(n, sizeCode(sizes)) }
 
 // AppendRun appends to b the header of n segments, 1 to MaxCount, numbered from
-// base on, which must not pass 2^64-1. sizes is where in it the sizes stand, little-endian and
-// width bytes each, for the caller to fill in: what a Packer makes of such
-// entries, without them. Allocates only to grow b. Short path.
-func AppendRun(b []byte, base uint64, n, width int) (header, sizes []byte) {
-	at := len(b)
-	for k := RunLen(n, width); k > 0; k -= 8 {
-		b = binary.LittleEndian.AppendUint64(b, 0)
-	}
-	h := b[at:]
-	binary.LittleEndian.PutUint16(h, uint16(n))
-	h[2] = byte(widthCode(width))
-	binary.LittleEndian.PutUint64(h[8:], base)
-	return b, h[preludeSize : preludeSize+n*width]
+// base on, which must not pass 2^64-1, for the caller to put all sizes there: what a
+// Packer makes of such segments. sizes is as of RunLen. Allocates only to grow b.
+//
+// Hot path.
+func AppendRun(b []byte, base uint64, n int, sizes uint32) ([]byte, Sizes) {
+	l := sizeCode(sizes)
+	b, fields := appendPrelude(b, n, l, 0, base)
+	return b, Sizes{fields, l.size()}
 }
 
-// Run opens the payload at hand as that of a run that lies in one part: sizes are
-// those of its segments, width bytes each, little-endian, a copy; they add up to
-// the length of body, which holds the segments one behind the other; the first
-// has number base. ok is false for all others, and after the first Next: take them
-// segment by segment. Valid as long as the payload, until the next Open. Short path.
-func (s *Splitter) Run() (base uint64, sizes []byte, width int, body []byte, ok bool) {
-	h := &s.h
-	if s.index != -1 || s.n != 1 || h.kind != Seq || !h.layout.plain() || h.base.next > 1<<63 || !s.live() {
-		return 0, nil, 0, nil, false
+// Ahead returns the current segment of a run and those behind it, if the payload lies in
+// one part and all sizes fit into one byte: their sizes, and their bytes one behind the
+// other. Skip says how many of them were taken. ok is false for all other gathers, before
+// the first Next and behind the last: take those segment by segment. Valid as long as
+// the payload, until the next Open; sizes are a copy, bytes the peer's to change.
+//
+// Hot path.
+func (s *Splitter) Ahead() (sizes, body []byte, ok bool) {
+	if !s.run || s.n != 1 || s.width != 1 || uint(s.index) >= uint(s.h.n) || !s.live() {
+		return nil, nil, false
 	}
-	width = h.layout.size()
-	return h.base.next, h.raw[: h.n*width : h.n*width], width, s.parts[0][h.length:], true
+	return s.h.raw[s.index:s.h.n:s.h.n], s.parts[0][s.at:], true
 }
 
-// Size is the one at i of sizes that are width bytes each.
-func Size(sizes []byte, width, i int) int { return int(loadUint(sizes[i*width:], width)) }
+// Skip is n times Next, n at least 1, behind Ahead; the segments from the current one on
+// that it skips hold bytes.
+//
+// Hot path.
+func (s *Splitter) Skip(n, bytes int) bool {
+	s.index += n - 1
+	s.next = s.at + bytes
+	return s.Next()
+}

@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,7 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// A run is another way to make and to read what AppendHeader and Next do.
+// A run is written as a list of its entries would be, and read segment by segment or many
+// in one go.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 4))
@@ -29,64 +29,77 @@ func TestRun(t *testing.T) {
 		}
 		want, err := appendHeader(nil, Seq, es)
 		require.NoError(t, err)
-		width := RunWidth(or)
-		require.Equal(t, len(want), RunLen(len(es), width))
-		got, sizes := AppendRun([]byte("xyz"), base, len(es), width)
-		require.Len(t, sizes, len(es)*width)
+		require.Equal(t, len(want), RunLen(len(es), or))
+		got, sizes := AppendRun([]byte("xyz"), base, len(es), or)
 		for i, e := range es {
-			var b [4]byte
-			binary.LittleEndian.PutUint32(b[:], e.Size)
-			copy(sizes[i*width:], b[:width])
+			sizes.Put(i, int(e.Size))
 		}
 		require.Equal(t, want, got[3:])
 
 		p := gathered(t, Seq, es)
 		var s Splitter
 		require.NoError(t, s.Open(Seq, nil, p))
-		b, sizes, w, body, ok := s.Run()
-		require.Equal(t, base <= 1<<63, ok)
-		if !ok {
-			continue
+		seen := 0
+		for more := s.Next(); more; {
+			ones, body, ok := s.Ahead()
+			require.Equal(t, or < 256 && base <= 1<<63, ok)
+			n, bytes := 1, int(es[seen].Size)
+			if ok {
+				require.Len(t, ones, len(es)-seen)
+				n, bytes = 1+rng.IntN(len(ones)), 0
+				for i, size := range ones[:n] {
+					require.Equal(t, es[seen+i].Size, uint32(size))
+					require.NoError(t, testutil.Verify(body[bytes:bytes+int(size)], uint64(seen+i), 0))
+					bytes += int(size)
+				}
+			}
+			require.Equal(t, es[seen], s.Entry())
+			b, whole := s.Bytes()
+			require.True(t, whole)
+			require.NoError(t, testutil.Verify(b, uint64(seen), 0))
+			require.Len(t, b, int(es[seen].Size))
+			seen += n
+			if ok {
+				more = s.Skip(n, bytes)
+			} else {
+				more = s.Next()
+			}
 		}
-		require.Equal(t, base, b)
-		require.Equal(t, width, w)
-		require.Len(t, sizes, len(es)*width)
-		at := 0
-		for i, e := range es {
-			n := Size(sizes, w, i)
-			require.Equal(t, int(e.Size), n)
-			require.NoError(t, testutil.Verify(body[at:at+n], uint64(i), 0))
-			at += n
-		}
-		require.Len(t, body, at)
+		require.Equal(t, len(es), seen)
+		require.NoError(t, s.Err())
+		_, _, ok := s.Ahead()
+		require.False(t, ok, "there is nothing left")
+		require.False(t, s.Next())
 	}
 }
 
-// What is no run, or not at its beginning, or in parts, is taken segment by segment.
-func TestNoRun(t *testing.T) {
+// Only segments of a run, in one part, with sizes of one byte, are taken in one go.
+func TestAhead(t *testing.T) {
 	t.Parallel()
 	run := gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 6, Size: 9}})
 	var s Splitter
-	is := func() bool {
-		_, _, _, _, ok := s.Run()
+	ahead := func(k Kind, alive *uint64, payload ...[]byte) bool {
+		require.NoError(t, s.Open(k, alive, payload...))
+		require.True(t, s.Next())
+		_, _, ok := s.Ahead()
 		return ok
 	}
 	alive := uint64(1)
-	require.NoError(t, s.Open(Seq, &alive, run))
-	require.True(t, is())
+	require.True(t, ahead(Seq, &alive, run))
 	alive++
-	require.False(t, is(), "the lease has ended")
+	_, _, ok := s.Ahead()
+	require.False(t, ok, "the lease has ended")
+	require.ErrorIs(t, s.Err(), ErrReleased)
 	require.NoError(t, s.Open(Seq, nil, run))
-	require.True(t, s.Next())
-	require.False(t, is(), "the first is taken")
-	require.NoError(t, s.Open(Seq, nil, run[:8], run[8:]))
-	require.False(t, is(), "in two parts")
-	require.NoError(t, s.Open(Seq, nil, gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 7, Size: 9}})))
-	require.False(t, is(), "a gap")
-	require.NoError(t, s.Open(Dest, nil, gathered(t, Dest, []Entry{{At: 5, Size: 3}, {At: 8, Size: 9}})))
-	require.False(t, is(), "destinations")
+	_, _, ok = s.Ahead()
+	require.False(t, ok, "there is no current segment yet")
+	require.False(t, ahead(Seq, nil, run[:8], run[8:]), "in two parts")
+	require.False(t, ahead(Seq, nil, gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 7, Size: 9}})), "a gap")
+	require.False(t, ahead(Seq, nil, gathered(t, Seq, []Entry{{At: 5, Size: 300}, {At: 6, Size: 9}})), "sizes of two bytes")
+	require.False(t, ahead(Dest, nil, gathered(t, Dest, []Entry{{At: 5, Size: 3}, {At: 8, Size: 9}})), "destinations")
 	require.Error(t, s.Open(Seq, nil, run[:len(run)-1]))
-	require.False(t, is(), "refused")
+	_, _, ok = s.Ahead()
+	require.False(t, ok, "refused")
 }
 
 func TestSumBytes(t *testing.T) {

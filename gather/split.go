@@ -15,13 +15,18 @@ const maxParts = 3
 // The zero value is ready for Open; its buffers are used again.
 type Splitter struct {
 	h     Header
+	run   bool // a run: its sizes are read where they lie, else entries by it
+	width int  // of its sizes
 	it    Iter
+
 	cur   Entry
-	index int
+	index int // of the current segment, -1 before the first; of a run, the count behind the last
+	at    int // its offset in the payload
+	next  int // that of the one behind it
+
+	// The payload, in n parts, which is valid while *alive is gen.
 	parts [maxParts][]byte
-	n     int // parts
-	at    int // offset of the current segment in the payload
-	next  int // of the one behind it
+	n     int
 	alive *uint64
 	gen   uint64
 	err   error
@@ -29,7 +34,9 @@ type Splitter struct {
 
 // Open parses the header of a payload, given as the 1 to 3 parts in which it
 // lies. Segments are valid while *alive, if given, keeps its value: a lease counts
-// it on when it ends. Errors are a *HeaderError. Short path.
+// it on when it ends. Errors are a *HeaderError.
+//
+// Hot path.
 func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
 	if len(payload) > maxParts {
 		panic("gather: payload in more than 3 parts")
@@ -50,23 +57,57 @@ func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
 // rewind goes back before the first segment.
 func (s *Splitter) rewind() {
 	s.it = s.h.Iter()
+	s.run = s.h.kind == Seq && s.h.layout.plain() && s.h.base.next <= 1<<63
+	s.width = s.h.layout.size()
 	s.cur, s.index, s.at, s.next = Entry{}, -1, 0, s.h.Len()
 }
 
 // live reports whether the payload may still be looked at.
 func (s *Splitter) live() bool {
+	return (s.alive == nil || *s.alive == s.gen) && s.err == nil || s.dead()
+}
+
+// dead notes why the payload may not be looked at, and returns false. It is apart so
+// that live is inlined.
+//
+//go:noinline
+func (s *Splitter) dead() bool {
 	if s.alive != nil && *s.alive != s.gen {
 		s.err = ErrReleased
 		s.parts, s.n = [maxParts][]byte{}, 0
 	}
-	return s.err == nil
+	return false
 }
 
-// Next goes to the next segment. false means the end, or Err. Short path.
+// Next goes to the next segment. false means the end, or Err.
+//
+// Hot path.
 func (s *Splitter) Next() bool {
 	if !s.live() {
 		return false
 	}
+	if !s.run {
+		return s.nextEntry()
+	}
+	i := s.index + 1
+	if i >= s.h.n {
+		s.index = s.h.n
+		return false
+	}
+	n := 0
+	if s.width == 1 {
+		n = int(s.h.raw[i])
+	} else {
+		n = int(loadUint(s.h.raw[i*s.width:], s.width))
+	}
+	s.cur.At, s.cur.Size = s.h.base.next+uint64(i), uint32(n)
+	s.index, s.at = i, s.next
+	s.next += n
+	return true
+}
+
+// nextEntry is Next for gathers that are no runs.
+func (s *Splitter) nextEntry() bool {
 	e, ok := s.it.Next()
 	if !ok {
 		return false
@@ -86,8 +127,18 @@ func (s *Splitter) Entry() Entry { return s.cur }
 
 // Bytes is the current segment in place. ok is false if it lies in two or three
 // parts (see Parts, Copy) or if the lease has ended (see Err). The bytes are the
-// peer's to change and end with the lease. Short path.
+// peer's to change and end with the lease.
+//
+// Hot path.
 func (s *Splitter) Bytes() (b []byte, ok bool) {
+	if s.n == 1 && s.live() {
+		return s.parts[0][s.at:s.next:s.next], true
+	}
+	return s.find()
+}
+
+// find is Bytes for a payload in several parts.
+func (s *Splitter) find() (b []byte, ok bool) {
 	if !s.live() {
 		return nil, false
 	}
@@ -128,8 +179,9 @@ func (s *Splitter) Parts() (parts [maxParts][]byte, n int) {
 }
 
 // Copy copies the current segment to dst and returns how many bytes it copied:
-// fewer than the segment has if dst is shorter, 0 if the lease has ended. Short
-// path.
+// fewer than the segment has if dst is shorter, 0 if the lease has ended.
+//
+// Hot path.
 func (s *Splitter) Copy(dst []byte) int {
 	if !s.live() {
 		return 0

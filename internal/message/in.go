@@ -100,6 +100,15 @@ type Source interface {
 	Use(from int, tag uint32, part []byte) bool
 }
 
+// receiveFrom has a source make the receive for a message; nil if it makes none.
+func receiveFrom(s Source, from int, tag uint32, size int, here bool) *In {
+	in := s.Take(from, tag, size, here)
+	if in != nil {
+		in.loose = true
+	}
+	return in
+}
+
 // register registers n bytes of the buffer of in with p, if that was not done.
 func (in *In) register(p *Pins, n int) (err error) {
 	if !in.pin.held {

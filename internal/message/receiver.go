@@ -99,7 +99,7 @@ func (r *receiver) match(tag uint32, size int, ring bool) *In {
 			return nil
 		}
 		if in.Source != nil {
-			return r.make(in.Source, tag, size, ring)
+			return receiveFrom(in.Source, r.from, tag, size, ring)
 		}
 		if in.shared = q != &r.posted; in.shared {
 			r.shared.changed++
@@ -116,15 +116,6 @@ func (r *receiver) match(tag uint32, size int, ring bool) *In {
 		}
 		r.received(in, tag, 0, shortBuffer(size, in))
 	}
-}
-
-// make has a source make the receive for a message.
-func (r *receiver) make(s Source, tag uint32, size int, here bool) *In {
-	in := s.Take(r.from, tag, size, here)
-	if in != nil {
-		in.loose = true
-	}
-	return in
 }
 
 // pick finds the receive for a message of tag. At the end of the channel one that would

@@ -60,7 +60,7 @@ func (r *receiver) takeAside(in *In) bool {
 			return true
 		}
 		if in.Source != nil {
-			if in = r.make(in.Source, a.tag, int(a.size), a.copy); in == nil {
+			if in = receiveFrom(in.Source, r.from, a.tag, int(a.size), a.copy); in == nil {
 				return false
 			}
 		}

@@ -7,27 +7,13 @@ import (
 	"github.com/seed33544411/rma/gather"
 )
 
-// openGather is the gather at the head of the ring while it is taken apart: as a run
-// where all its messages have consecutive numbers and it lies in one part, else by
-// split, segment by segment.
+// openGather is the gather at the head of the ring while it is taken apart.
 type openGather struct {
 	open  bool
 	lease eager.Lease
-	split gather.Splitter
-	run   segments
+	split gather.Splitter // at the segment whose turn is next, while open
 	tags  tagReader
-	tag   uint32 // of the segment at hand
-}
-
-// segments is a run (gather.Splitter.Run) that is being taken apart.
-type segments struct {
-	sizes []byte // of all, width bytes each
-	width int
-	body  []byte // of all, one behind the other
-	base  uint64 // number of the first
-	i     int    // the one at hand
-	at    int    // where in body it is
-	n     int    // how many there are; 0: no run is open
+	tag   uint32 // of that segment
 }
 
 // start begins to take the gather under l apart. tagged: its first segment holds the tags
@@ -38,9 +24,6 @@ func (g *openGather) start(l eager.Lease, tagged bool) error {
 		return peerError("gather: %w", err)
 	}
 	g.tags.none()
-	if base, sizes, width, body, ok := g.split.Run(); ok {
-		return g.startRun(segments{base: base, sizes: sizes, width: width, body: body, n: len(sizes) / width}, tagged)
-	}
 	if tagged {
 		if !g.split.Next() {
 			return peerError("gather without the tags it should have")
@@ -60,28 +43,7 @@ func (g *openGather) start(l eager.Lease, tagged bool) error {
 // next goes to the next segment, or closes the gather behind the last one.
 func (g *openGather) next() error {
 	if !g.split.Next() {
-		return cmp.Or(g.split.Err(), g.close())
-	}
-	return g.nextTag()
-}
-
-// startRun begins to take a run apart.
-func (g *openGather) startRun(r segments, tagged bool) error {
-	if tagged {
-		n := gather.Size(r.sizes, r.width, 0)
-		b, err := g.tags.reset(n)
-		if err == nil {
-			copy(b, r.body)
-			err = g.tags.open()
-		}
-		if err != nil {
-			return err
-		}
-		r.i, r.at = 1, n
-	}
-	g.run = r
-	if r.i == r.n {
-		return g.close() // tags of no message
+		return g.end()
 	}
 	return g.nextTag()
 }
@@ -92,9 +54,20 @@ func (g *openGather) nextTag() (err error) {
 	return err
 }
 
+// skip goes n segments on, which hold bytes, to one whose tag was read, or closes the
+// gather behind the last one.
+func (g *openGather) skip(n, bytes int) error {
+	if !g.split.Skip(n, bytes) {
+		return g.end()
+	}
+	return nil
+}
+
+// end closes the gather unless it broke.
+func (g *openGather) end() error { return cmp.Or(g.split.Err(), g.close()) }
+
 // close gives the blocks of the gather back to the ring.
 func (g *openGather) close() error {
-	g.run = segments{}
 	g.open = false
 	return g.lease.Release()
 }

@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 
 	"github.com/seed33544411/rma/eager"
-	"github.com/seed33544411/rma/gather"
 )
 
 // The ring stream: messages by themselves, and gathers, which are taken apart segment by
-// segment or, where they are coalesced runs, many segments in one go.
+// segment or, where they are runs of small messages, many segments in one go.
 
 // Poll delivers the message at the head of the ring if it is there and its turn has
 // come, and does nothing else that Progress does: for a caller that waits for a message
@@ -26,11 +25,8 @@ func (r *receiver) Poll() bool {
 //
 // Hot path.
 func (r *receiver) takeRing() bool {
-	if r.gather.run.n > 0 {
-		return r.takeRun()
-	}
 	if r.gather.open {
-		return r.takeSegment()
+		return r.takeGather()
 	}
 	h, ok, err := r.ring.Peek()
 	if err != nil {
@@ -121,86 +117,85 @@ func (r *receiver) startGather(h eager.Head) bool {
 	return err == nil
 }
 
-// takeSegment delivers the current message of the open gather, if its turn has
-// come.
-func (r *receiver) takeSegment() bool {
-	g := &r.gather
-	e, tag := g.split.Entry(), g.tag
-	switch {
-	case e.At < r.next:
-		r.fail(&SequenceError{"ring", e.At, r.next})
-		return false
-	case e.At > r.next:
-		return false
-	}
-	in := r.match(tag, int(e.Size), true)
-	switch {
-	case in != nil && in.Use != nil:
-		parts, n := g.split.Parts()
-		r.use(in, tag, parts[:n])
-	case in != nil:
-		r.advertised.fromRing(in)
-		g.split.Copy(in.Buf)
-	case r.unexpected.room(int(e.Size)):
-		g.split.Copy(r.unexpected.add(r.next, tag, int(e.Size)))
-		r.stats.Unexpected++
-	default:
-		return false
-	}
-	r.next++
-	err := g.next()
-	if err != nil {
-		r.fail(err)
-	}
-	if in != nil {
-		r.received(in, tag, int(e.Size), nil)
-	}
-	return err == nil
-}
-
-// takeRun delivers messages of the open run for as long as it is their turn and
+// takeGather delivers messages of the open gather for as long as it is their turn and
 // there is a receive for them, or room aside.
 //
 // Hot path.
-func (r *receiver) takeRun() (did bool) {
+func (r *receiver) takeGather() (did bool) {
 	g := &r.gather
-	run := &g.run
-	if seq := run.base + uint64(run.i); seq != r.next {
-		if seq < r.next {
-			r.fail(&SequenceError{"ring", seq, r.next})
-		}
-		return false
-	}
-	for run.i < run.n && r.err == nil {
-		if g.tags.same && run.width == 1 && !r.draining {
-			to, free := r.shared.source(&r.posted, r.from, g.tag)
-			if free && len(r.order.matched) == 0 && r.takePlain() || to != nil && r.takeUsed(to) {
-				did = true
-				continue
+	for g.open && r.err == nil {
+		if at := g.split.Entry().At; at != r.next {
+			if at < r.next {
+				r.fail(&SequenceError{"ring", at, r.next})
 			}
+			return did
 		}
-		if !r.takeOne() {
+		sizes, body, ok := g.split.Ahead()
+		if ok && !r.takeAhead(sizes, body) || !ok && !r.takeSegment() {
 			return did
 		}
 		did = true
 	}
-	if r.err == nil {
-		if err := g.close(); err != nil {
-			r.fail(err)
-		}
-	}
 	return did
 }
 
-// takePlain delivers messages of the run to receives that only want to have them copied,
-// for as long as those come first. Callbacks post more.
+// takeAhead delivers messages of the open gather that lie one behind the other, and
+// moves it behind them in one go.
 //
 // Hot path.
-func (r *receiver) takePlain() (did bool) {
-	run, tag := &r.gather.run, r.gather.tag
-	sizes, body, i, at := run.sizes[run.i:run.n], run.body, 0, run.at
+func (r *receiver) takeAhead(sizes, body []byte) (did bool) {
+	g := &r.gather
+	i, at := 0, 0
+	for i < len(sizes) && r.err == nil {
+		if g.tags.same && !r.draining {
+			if n, bytes := r.takeAlike(sizes[i:], body[at:]); n > 0 {
+				i, at = i+n, at+bytes
+				continue
+			}
+		}
+		n := int(sizes[i])
+		if !r.takePart(g.tag, n, body[at:at+n:at+n]) {
+			break
+		}
+		if i, at = i+1, at+n; i < len(sizes) && !g.tags.same {
+			if err := g.nextTag(); err != nil {
+				r.fail(err)
+			}
+		}
+	}
+	if i == 0 {
+		return false
+	}
+	if err := g.skip(i, at); err != nil {
+		r.fail(err)
+	}
+	return true
+}
+
+// takeAlike delivers messages of one tag for as long as they are for receives that do
+// the same with all of them.
+//
+// Hot path.
+func (r *receiver) takeAlike(sizes, body []byte) (n, bytes int) {
+	tag := r.gather.tag
+	to, free := r.shared.source(&r.posted, r.from, tag)
+	if free && len(r.order.matched) == 0 {
+		n, bytes = r.takePlain(tag, sizes, body)
+	}
+	if n == 0 && to != nil {
+		n, bytes = r.takeUsed(to, tag, sizes, body)
+	}
+	r.stats.Received += uint64(n)
+	r.stats.ReceivedBytes += uint64(bytes)
+	return n, bytes
+}
+
+// takePlain delivers messages to receives that only want to have them copied, for as
+// long as those come first. Callbacks post more.
+//
+// Hot path.
+func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
 	changes := r.shared.changes()
-	bytes := 0
 	for i < len(sizes) {
 		in, n := r.posted.head, int(sizes[i])
 		if in == nil || !in.plain || n > len(in.Buf) || !in.takes(tag) {
@@ -211,7 +206,7 @@ func (r *receiver) takePlain() (did bool) {
 		} else {
 			copy(in.Buf, body[at:at+n])
 		}
-		i, at, bytes = i+1, at+n, bytes+n
+		i, at = i+1, at+n
 		next := in.next
 		if r.posted.head = next; next == nil {
 			r.posted.tail = nil
@@ -228,70 +223,71 @@ func (r *receiver) takePlain() (did bool) {
 		}
 	}
 	r.advertised.dirty = r.advertised.dirty || i > 0 // those behind may be advertised now
-	return r.took(i, bytes)
+	return i, at
 }
 
-// takeUsed has to use messages of the run in place, for as long as it does and they
-// are for it.
+// takeUsed has to use messages in place, for as long as it does and they are for it.
 //
 // Hot path.
-func (r *receiver) takeUsed(to Source) (did bool) {
-	run, tag, from := &r.gather.run, r.gather.tag, r.from
-	sizes, body, i, at := run.sizes[run.i:run.n], run.body, 0, run.at
-	changes := r.shared.changes()
-	bytes := 0
+func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (i, at int) {
+	from, changes := r.from, r.shared.changes()
 	for i < len(sizes) {
 		n := int(sizes[i])
 		if !to.Use(from, tag, body[at:at+n:at+n]) {
 			break
 		}
-		i, at, bytes = i+1, at+n, bytes+n
+		i, at = i+1, at+n
 		r.next++
 		if r.err != nil || r.shared.changes() != changes {
 			break
 		}
 	}
-	return r.took(i, bytes)
+	return i, at
 }
 
-// took notes that n messages of the run, of that many bytes, are through.
-func (r *receiver) took(n, bytes int) (did bool) {
-	r.stats.Received += uint64(n)
-	r.stats.ReceivedBytes += uint64(bytes)
-	r.gather.run.i += n
-	r.gather.run.at += bytes
-	return n > 0
-}
-
-// takeOne delivers the message of the run at hand, whatever the receive is.
-func (r *receiver) takeOne() bool {
+// takeSegment delivers the current message of the open gather, wherever it lies.
+func (r *receiver) takeSegment() bool {
 	g := &r.gather
-	run, tag := &g.run, g.tag
-	n := gather.Size(run.sizes, run.width, run.i)
-	b := run.body[run.at : run.at+n : run.at+n]
+	b, _ := g.split.Bytes()
+	if !r.takePart(g.tag, int(g.split.Entry().Size), b) {
+		return false
+	}
+	if err := g.next(); err != nil {
+		r.fail(err)
+	}
+	return true
+}
+
+// takePart delivers a message of the open gather, whatever its receive is: b, or, if
+// that is nil, the current segment, which lies in several parts.
+//
+// Hot path.
+func (r *receiver) takePart(tag uint32, n int, b []byte) bool {
 	in := r.match(tag, n, true)
+	var dst []byte
 	switch {
 	case in != nil && in.Use != nil:
-		r.parts[0] = b
-		r.use(in, tag, r.parts[:1])
-		r.parts[0] = nil
+		parts := 1
+		if r.parts[0] = b; b == nil {
+			r.parts, parts = r.gather.split.Parts()
+		}
+		r.use(in, tag, r.parts[:parts])
+		r.parts = [3][]byte{}
 	case in != nil:
 		r.advertised.fromRing(in)
-		copy(in.Buf, b)
+		dst = in.Buf
 	case r.unexpected.room(n):
-		copy(r.unexpected.add(r.next, tag, n), b)
+		dst = r.unexpected.add(r.next, tag, n)
 		r.stats.Unexpected++
 	default:
 		return false
 	}
-	r.next++
-	run.i++
-	run.at += n
-	if run.i < run.n && !g.tags.same {
-		if err := g.nextTag(); err != nil {
-			r.fail(err)
-		}
+	if b != nil {
+		copy(dst, b)
+	} else {
+		r.gather.split.Copy(dst)
 	}
+	r.next++
 	if in != nil {
 		r.received(in, tag, n, nil)
 	}

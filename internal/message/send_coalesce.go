@@ -141,25 +141,24 @@ func (s *sender) stageRun(r *coalesced) bool {
 		s.tags = appendTags(s.tags, r.outs, r.differ == 0)
 		base, n, bytes, sizes = base-1, n+1, bytes+len(s.tags), sizes|len(s.tags)
 	}
-	width := gather.RunWidth(uint32(sizes))
-	room, res, err := s.ring.Compose(e, gather.RunLen(n, width)+bytes)
+	room, res, err := s.ring.Compose(e, gather.RunLen(n, uint32(sizes))+bytes)
 	if !s.taken(res, err) {
 		return false
 	}
-	var entries []byte
-	s.head, entries = gather.AppendRun(s.head[:0], base, n, width)
-	if r.tagged() {
-		putSize(entries, width, len(s.tags))
-		entries = entries[width:]
+	var put gather.Sizes
+	s.head, put = gather.AppendRun(s.head[:0], base, n, uint32(sizes))
+	first := n - len(r.outs) // behind the tags
+	if first > 0 {
+		put.Put(0, len(s.tags))
 	}
-	if width == 1 {
-		entries = entries[:len(r.outs)]
+	if ones, ok := put.Ones(first); ok {
+		ones = ones[:len(r.outs)]
 		for i, o := range r.outs {
-			entries[i] = byte(len(o.Data))
+			ones[i] = byte(len(o.Data))
 		}
 	} else {
 		for i, o := range r.outs {
-			putSize(entries[i*width:], width, len(o.Data))
+			put.Put(first+i, len(o.Data))
 		}
 	}
 	_, at := room.Put(0, s.head)
@@ -177,15 +176,4 @@ func (s *sender) stageRun(r *coalesced) bool {
 	s.stats.Gathers++
 	s.count(logp.Gather, len(r.outs))
 	return true
-}
-
-func putSize(b []byte, width, n int) {
-	switch width {
-	case 1:
-		b[0] = byte(n)
-	case 2:
-		binary.LittleEndian.PutUint16(b, uint16(n))
-	default:
-		binary.LittleEndian.PutUint32(b, uint32(n))
-	}
 }
