@@ -1,6 +1,10 @@
 // Package fabric is the seam between the protocols and the links that carry
 // them: what one side of a connection can do to the other side's memory.
 //
+// The package is a part of the engine below package rma, and links are added to the
+// engine inside this module only (internal/links). Applications use rma, which gives
+// fabric's errors names of its own; what is exported here may change in any release.
+//
 // A [Link] is one opened transport: an RDMA device (fabric/ibv), the shared
 // memory of this host (fabric/shm), TCP sockets (fabric/tcp) or a simulated
 // network with faults (fabric/sim). An [Endpoint] is one connection of a link

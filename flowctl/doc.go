@@ -3,6 +3,9 @@
 // a link, the reader at the other. It is pure arithmetic: it touches no ring
 // memory, sends nothing, allocates nothing and imports nothing of the project.
 //
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
 // # Cursors
 //
 // All positions are 64-bit block counts since the ring was made; block p lives

@@ -2,6 +2,9 @@
 // a header that names the segments, the messages behind it, in place where they
 // lie in registered memory and copied where they are small or do not.
 //
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
 // It posts nothing. What carries a gather is one message of a channel (package
 // eager); this package makes its pieces and reads its payload:
 //

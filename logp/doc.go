@@ -5,6 +5,9 @@
 // ([Planner.Plan]). It is pure: no clock, no goroutine, no
 // I/O, nothing but the standard library.
 //
+// The engine below package rma plans with it. It stands by itself, and programs may
+// import it to predict what transfers cost; its names may change in any release.
+//
 // # Units
 //
 // Times are nanoseconds in float64, sizes are bytes in int64.

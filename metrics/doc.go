@@ -1,6 +1,8 @@
 // Package metrics offers the counters of an rma engine to Prometheus. It is a
 // module of its own, so that programs without Prometheus do not depend on it.
 //
+// The package is meant to be imported by applications, and is as stable as package rma.
+//
 //	reg.MustRegister(metrics.NewCollector(eng, nil))
 //	http.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 //

@@ -1,6 +1,9 @@
 // Package mr is registered memory: who may reach it, under which key, and
 // until when.
 //
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
 // A [Domain] is the set of links that memory is registered with, called rails
 // here, and the table of what is registered. [Domain.Alloc] and [Domain.Register]
 // make a [Registration], visible on all rails at once.

@@ -10,6 +10,8 @@
 //	client := &http.Client{Transport: &http.Transport{DialContext: rmanet.Dialer(eng)}}
 //	resp, err := client.Get("http://1:8080/") // service 8080 of rank 1
 //
+// The package is meant to be imported by applications, and is as stable as package rma.
+//
 // gRPC takes grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn,
 // error) { return rmanet.Dial(ctx, eng, addr) }) and the target "passthrough:///1:8080".
 // examples/http and examples/grpc do it.

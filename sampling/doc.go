@@ -2,6 +2,9 @@
 // connected endpoint pair, in both directions, within a budget, both peers
 // ending with the same tables.
 //
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
 // A [Session] at either end of the connection measures in its turn while the
 // other serves: on a machine with fewer processors than processes two that
 // measure at once would measure each other. The result is kept in a [Store], so

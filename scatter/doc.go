@@ -3,6 +3,9 @@
 // remote reads that drop each of them into its final place. Pure: it posts
 // nothing, waits for nothing and touches no memory but what it is given.
 //
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
 // # Descriptor
 //
 // A batch is a stream: the bytes of its messages one behind the other. A

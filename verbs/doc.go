@@ -1,6 +1,10 @@
 // Package verbs is a binding of libibverbs, the library that programs RDMA
 // devices: InfiniBand, RoCE and iWARP adapters, and SoftRoCE (rdma_rxe).
 //
+// The package is meant to be imported by programs that drive RDMA devices themselves,
+// and uses nothing else of the module. It binds objects of verbs that the engine does
+// not need as well. It is as stable as package rma.
+//
 // It is mechanism only: no retries, no caching, no thresholds, no goroutines,
 // no log. What to do with a full queue or a broken connection is decided by its
 // users (fabric/ibv here). Types carry Go names, and no C type appears in a
