@@ -13,66 +13,14 @@ import (
 // the goroutine that owns its link. Make it with Open, exchange Setup with the
 // peer, then Connect.
 type Channel struct {
-	// Receiving: touched by every poll.
-	in      []byte // cells and ring, written by the peer
-	rx      flowctl.Receiver
-	rxRing  ring
-	cur     message
-	lease   uint64 // odd while a lease is open; counts on when it ends
-	lapMode bool   // of the incoming ring
-	live    bool   // connected and not failed
-	corrupt bool   // what lies in the ring cannot be believed
-
-	// Sending.
-	cursorOut bool // the peer wants a write cursor (its mode)
-	creditOut bool // a credit write from unsent memory is outstanding
-	borrowed  bool // memory taken in place since the last signalled request
-	nudge     bool // a notification is due
-	out       []byte
-	tx        flowctl.Sender
-	txRing    ring
-	word      uint64 // credit word applied last
-	told      uint64 // write cursor told to the peer last
-	signaled  uint64 // position that the last signalled request covers
-	quiet     int    // requests staged since then
-	wrs       []fabric.WR
-	sges      []fabric.SGE
-	first     int // wrs[first:staged] wait for Post
-	staged    int
-	pieces    int // sges[:pieces] are used by wrs[:staged]
-	inPlace   int // pieces in place that one message may have
-	ep        fabric.Endpoint
-	near      fabric.Direct // ep, where the peer's ring is mapped here perhaps
-	err       error
-	peer      Setup
-	outKey    uint32
-	inline    int // bytes that may go inline
-	signalWRs int
-	stats     Stats
-
-	// Set-up only.
-	link   fabric.Link
-	opt    Options
-	inReg  fabric.Region
-	outReg fabric.Region
-	caps   fabric.Caps
-	memory int
-	closed bool
-	left   uint64 // end of what may be taken after a failure, see Drain; 0: nothing
-}
-
-// Stats counts what a channel did. Messages and bytes are those of payloads.
-type Stats struct {
-	Sent, SentBytes         uint64
-	Received, ReceivedBytes uint64
-	Writes                  uint64 // work requests posted
-	Posts                   uint64 // calls of Post
-	Credits                 uint64 // credit words written
-	Notifies                uint64 // requests posted with a notification
-	Wakeups                 uint64 // notifications that came
-	InPlace                 uint64 // pieces of messages taken in place
-	NoCredit, QueueFull     uint64 // refusals
-	Memory                  int    // bytes of rings and mirrors
+	receiver // first, for its line is touched by every poll
+	core
+	sender
+	link    fabric.Link
+	memory  int    // bytes of rings and mirrors
+	maxPeer int    // Options.MaxPeerRing
+	imm     uint32 // of notifications
+	wakes   bool   // a plain write wakes this side
 }
 
 // Open makes a channel on an endpoint that is, or is about to be, connected.
@@ -84,12 +32,15 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		return nil, fmt.Errorf("open eager channel: %w", err)
 	}
 	c := &Channel{
-		link: link, ep: ep, opt: o, caps: caps,
-		rxRing: newRing(g, uint32(o.BlockSize)), rx: flowctl.NewReceiver(g),
-		lapMode: o.Mode == ModeLap, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
-		wrs: make([]fabric.WR, o.Batch), sges: make([]fabric.SGE, o.Pieces),
-		inPlace: inPlaceLimit(o.Batch, o.Pieces, caps.MaxSGE),
+		link: link, maxPeer: o.MaxPeerRing, imm: o.Imm, wakes: caps.WakesOnWrite,
+		receiver: receiver{rxRing: newRing(g, uint32(o.BlockSize)), rx: flowctl.NewReceiver(g), lapMode: o.Mode == ModeLap},
+		sender: sender{
+			ep: ep, tag: o.IDTag, maxSGE: caps.MaxSGE, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
+			wrs: make([]fabric.WR, o.Batch), sges: make([]fabric.SGE, o.Pieces),
+			inPlace: inPlaceLimit(o.Batch, o.Pieces, caps.MaxSGE),
+		},
 	}
+	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
 	size := ringStart + c.rxRing.bytes()
 	if c.inReg, err = link.Alloc(size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err != nil {
 		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", size, err)
@@ -104,7 +55,7 @@ func (c *Channel) Setup() Setup {
 	k := c.inReg.Key()
 	k.Len = uint64(len(c.in)) // a link may have rounded it up
 	return Setup{
-		Mode: c.opt.Mode, Geometry: c.rxRing.Geometry, BlockSize: c.rxRing.size, Imm: c.opt.Imm, Region: k,
+		Mode: c.Mode(), Geometry: c.rxRing.Geometry, BlockSize: c.rxRing.size, Imm: c.imm, Region: k,
 	}
 }
 
@@ -123,13 +74,13 @@ func (c *Channel) Connect(s Setup) error {
 	if err != nil {
 		return fmt.Errorf("connect eager channel: %w", err)
 	}
-	r := newRing(s.Geometry, s.BlockSize)
+	r, caps := newRing(s.Geometry, s.BlockSize), c.link.Caps()
 	switch {
-	case r.bytes() > c.opt.MaxPeerRing:
-		return fmt.Errorf("connect eager channel: %w: peer's ring of %d bytes, Options.MaxPeerRing is %d", ErrSetup, r.bytes(), c.opt.MaxPeerRing)
-	case uint64(r.bytes()) > c.caps.MaxMessage:
-		return fmt.Errorf("connect eager channel: %w: peer's ring of %d bytes, the link moves %d in one request", ErrSetup, r.bytes(), c.caps.MaxMessage)
-	case s.Mode == ModeLap && !c.caps.LastByteLast:
+	case r.bytes() > c.maxPeer:
+		return fmt.Errorf("connect eager channel: %w: peer's ring of %d bytes, Options.MaxPeerRing is %d", ErrSetup, r.bytes(), c.maxPeer)
+	case uint64(r.bytes()) > caps.MaxMessage:
+		return fmt.Errorf("connect eager channel: %w: peer's ring of %d bytes, the link moves %d in one request", ErrSetup, r.bytes(), caps.MaxMessage)
+	case s.Mode == ModeLap && !caps.LastByteLast:
 		return fmt.Errorf("connect eager channel: %w: mode lap, but the link does not promise LastByteLast", ErrSetup)
 	}
 	// Behind the mirror: one word per block for write cursors, one for credit.
@@ -153,55 +104,84 @@ func (c *Channel) Connect(s Setup) error {
 	return nil
 }
 
-// fail ends the channel with err and returns the error that it ended with.
-func (c *Channel) fail(err error) error {
-	if c.err == nil {
-		c.err = fmt.Errorf("eager channel: %w", err)
+// Flush posts what was staged and returns credit that is due. done is false if
+// the link's queue took less than all: flush again after polling.
+//
+// Hot path.
+func (c *Channel) Flush() (done bool, err error) {
+	if !c.live {
+		return false, c.ready()
 	}
-	c.live = false
-	return c.err
+	err = c.flush(false)
+	return c.first == c.staged && !c.nudge && !c.rx.Due(false), err
 }
 
-// Err is why the channel ended, nil while it works.
-func (c *Channel) Err() error { return c.err }
-
-// Mode is how the incoming ring tells of messages.
-func (c *Channel) Mode() Mode { return c.opt.Mode }
-
-// MaxPayload is the longest message of class cl that can be sent, in bytes, 0
-// before Connect.
-func (c *Channel) MaxPayload(cl flowctl.Class, meta bool) int {
-	if c.txRing.Blocks == 0 {
-		return 0
+// Recv copies the next message to dst and gives its blocks free. ok is false
+// if there is none. A dst shorter than the message is ErrShortBuffer, and the
+// message stays.
+//
+// Hot path.
+func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
+	h, ok, err = c.Peek()
+	if !ok {
+		return h, false, err
 	}
-	return c.txRing.limit(cl, meta)
+	if len(dst) < h.Len {
+		return h, false, fmt.Errorf("receive %d bytes into %d: %w", h.Len, len(dst), ErrShortBuffer)
+	}
+	n := 0
+	for i := range c.segments() {
+		n += copy(dst[n:], c.segment(i))
+	}
+	c.consume()
+	return h, true, nil
 }
 
-// Stats returns the counters.
-func (c *Channel) Stats() Stats {
-	s := c.stats
-	s.Memory = c.memory
-	return s
+// consume gives the blocks of the current message free and returns credit if
+// it is due.
+//
+// Hot path.
+func (c *Channel) consume() {
+	c.stats.Received++
+	c.stats.ReceivedBytes += uint64(c.cur.Len)
+	if c.lapMode && c.cur.k > 1 {
+		c.mark()
+	}
+	c.rx.Consume(c.cur.k)
+	c.cur.k = 0
+	if c.live && c.rx.Due(false) {
+		_ = c.flush(false) // a failure stays in c.err, a full queue leaves it due
+	}
 }
 
-// WR IDs: the tag in the top 16 bits, then a bit for credit writes whose source
-// word must not be touched before they complete, then the position up to which
-// blocks are done when the request is.
-const (
-	idPosBits = 47
-	idPosMask = 1<<idPosBits - 1
-	idCredit  = 1 << idPosBits
-)
-
-func (c *Channel) id(pos uint64) uint64 { return uint64(c.opt.IDTag)<<48 | pos&idPosMask }
+// Progress posts what waits and returns credit that is due, or, with force,
+// all that is owed. Call it when the link has made room and when idle. done is
+// false if something is left for the next call.
+//
+// Hot path.
+func (c *Channel) Progress(force bool) (done bool, err error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	if !c.live {
+		return true, nil
+	}
+	if !force && !c.nudge && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && load64(c.in, creditCell) == c.word {
+		return true, nil
+	}
+	err = c.flush(force)
+	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
+}
 
 // OnCompletion takes a completion of the channel's endpoint. It returns false
 // if it is not the channel's: other tag. What it does with failures and with
-// OpDown is ending the channel, see Err. Short path.
+// OpDown is ending the channel, see Err.
+//
+// Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	switch cpl.Op {
 	case fabric.OpNotify:
-		if cpl.Imm != c.opt.Imm {
+		if cpl.Imm != c.imm {
 			return false
 		}
 		c.stats.Wakeups++
@@ -214,7 +194,7 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 		c.fail(err)
 		return true
 	}
-	if uint16(cpl.ID>>48) != c.opt.IDTag {
+	if uint16(cpl.ID>>48) != c.tag {
 		return false
 	}
 	if cpl.Status != fabric.StatusOK {
@@ -234,6 +214,21 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 		c.fail(err)
 	}
 	return true
+}
+
+// Mode is how the incoming ring tells of messages.
+func (c *Channel) Mode() Mode {
+	if c.lapMode {
+		return ModeLap
+	}
+	return ModeCursor
+}
+
+// Stats returns the counters.
+func (c *Channel) Stats() Stats {
+	s := c.stats
+	s.Memory = c.memory
+	return s
 }
 
 // Close releases the rings. The endpoint must be closed before, and its

@@ -15,22 +15,33 @@ type place struct {
 	pad            int // zeros at the end of all
 }
 
-func (c *Channel) place(pos uint64, k, fill, n int, meta bool) place {
+// WR IDs: the tag in the top 16 bits, then a bit for credit writes whose source
+// word must not be touched before they complete, then the position up to which
+// blocks are done when the request is.
+const (
+	idPosBits = 47
+	idPosMask = 1<<idPosBits - 1
+	idCredit  = 1 << idPosBits
+)
+
+func (s *sender) id(pos uint64) uint64 { return uint64(s.tag)<<48 | pos&idPosMask }
+
+func (s *sender) place(pos uint64, k, fill, n int, meta bool) place {
 	p := place{pos: pos, k: k, fill: fill, pad: -n & 7}
 	if k > 1 {
 		if p.run = n + p.pad - fill; meta {
 			p.run += metaSize
 		}
-		p.at, p.whole = c.txRing.runs(pos, p.run)
+		p.at, p.whole = s.txRing.runs(pos, p.run)
 	}
 	return p
 }
 
 // seal writes meta and trailer of the first block and returns the block and
 // where its payload ends.
-func (c *Channel) seal(e *Envelope, p *place, n int) (block []byte, head int) {
-	r := &c.txRing
-	block = c.out[r.offset(p.pos):][:r.size]
+func (s *sender) seal(e *Envelope, p *place, n int) (block []byte, head int) {
+	r := &s.txRing
+	block = s.out[r.offset(p.pos):][:r.size]
 	head = r.room()
 	var flags uint8 = flagFirst
 	if e.HasMeta {
@@ -46,16 +57,16 @@ func (c *Channel) seal(e *Envelope, p *place, n int) (block []byte, head int) {
 }
 
 // fill copies the message to the mirror, zeros behind it, trailer.
-func (c *Channel) fill(e *Envelope, p *place, n int, pieces [][]byte) {
-	block, head := c.seal(e, p, n)
-	dst, then := block[c.txRing.room()-p.fill:head], 0
+func (s *sender) fill(e *Envelope, p *place, n int, pieces [][]byte) {
+	block, head := s.seal(e, p, n)
+	dst, then := block[s.txRing.room()-p.fill:head], 0
 	for _, b := range pieces {
 		for len(b) > 0 {
 			for len(dst) == 0 { // the first block may have no room beside meta
 				if then++; then == 1 {
-					dst = c.out[p.at : p.at+p.whole]
+					dst = s.out[p.at : p.at+p.whole]
 				} else {
-					dst = c.out[:p.run-p.whole]
+					dst = s.out[:p.run-p.whole]
 				}
 			}
 			m := copy(dst, b)
@@ -66,11 +77,11 @@ func (c *Channel) fill(e *Envelope, p *place, n int, pieces [][]byte) {
 }
 
 // request appends the requests that write a message which lies in the mirror.
-func (c *Channel) request(p *place) {
-	r := &c.txRing
+func (s *sender) request(p *place) {
+	r := &s.txRing
 	block := r.offset(p.pos)
-	start, head := block+r.room()-p.fill, c.tx.Head()
-	if c.cursorOut {
+	start, head := block+r.room()-p.fill, s.tx.Head()
+	if s.cursorOut {
 		// The write cursor follows; these are done only as far as pos, because
 		// the word of the cursor of this message is still to come.
 		n := p.fill + trailerSize
@@ -79,56 +90,97 @@ func (c *Channel) request(p *place) {
 			n += p.whole
 			left -= p.whole
 		}
-		c.write(start, n, p.pos)
+		s.write(start, n, p.pos)
 		if left > 0 {
-			c.write(0, left, p.pos)
+			s.write(0, left, p.pos)
 		}
-		c.sign(c.staged-1, p.pos)
+		s.sign(s.staged-1, p.pos)
 		return
 	}
 	if p.run > 0 {
 		// The run goes first, see the package comment.
-		c.write(p.at, p.whole, p.pos)
+		s.write(p.at, p.whole, p.pos)
 		if p.whole < p.run {
-			c.write(0, p.run-p.whole, p.pos)
+			s.write(0, p.run-p.whole, p.pos)
 		}
 	}
-	c.write(start, p.fill+trailerSize, head)
-	c.sign(c.staged-1, head)
+	s.write(start, p.fill+trailerSize, head)
+	s.sign(s.staged-1, head)
 }
 
 // write appends the write of n bytes at off of the mirror to the same place of
 // the ring. pos is the position that its completion stands for.
-func (c *Channel) write(off, n int, pos uint64) {
-	c.append(fabric.NewSGE(c.out[off:off+n], c.outKey), ringStart+off, c.id(pos))
+func (s *sender) write(off, n int, pos uint64) {
+	s.append(fabric.NewSGE(s.out[off:off+n], s.outKey), ringStart+off, s.id(pos))
 }
 
 // append appends a write of one piece.
-func (c *Channel) append(s fabric.SGE, remote int, id uint64) {
-	c.sges[c.pieces] = s
-	c.appendList(1, int(s.Len), remote, id)
+func (s *sender) append(piece fabric.SGE, remote int, id uint64) {
+	s.sges[s.pieces] = piece
+	s.appendList(1, int(piece.Len), remote, id)
 }
 
 // appendList appends a write of the next n pieces, which hold size bytes.
-func (c *Channel) appendList(n, size, remote int, id uint64) {
-	w := &c.wrs[c.staged]
+func (s *sender) appendList(n, size, remote int, id uint64) {
+	w := &s.wrs[s.staged]
 	*w = fabric.WR{
-		ID: id, Local: c.sges[c.pieces : c.pieces+n], RemoteAddr: c.peer.Region.Addr + uint64(remote),
-		RKey: c.peer.Region.RKey, Imm: c.peer.Imm, Op: fabric.OpWrite,
+		ID: id, Local: s.sges[s.pieces : s.pieces+n], RemoteAddr: s.peer.Region.Addr + uint64(remote),
+		RKey: s.peer.Region.RKey, Imm: s.peer.Imm, Op: fabric.OpWrite,
 	}
-	if size <= c.inline {
+	if size <= s.inline {
 		w.Flags = fabric.FlagInline
 	}
-	c.pieces += n
-	c.staged++
-	c.quiet++
+	s.pieces += n
+	s.staged++
+	s.quiet++
 }
 
 // sign makes the staged request i, whose completion stands for pos, signalled
 // if it is time: a quarter queue of requests, or Geometry.SignalEvery blocks.
-func (c *Channel) sign(i int, pos uint64) {
-	if c.quiet >= c.signalWRs || c.tx.Head()-c.signaled >= uint64(c.txRing.SignalEvery()) && pos != c.signaled {
-		c.wrs[i].Flags |= fabric.FlagSignaled
-		c.quiet, c.signaled = 0, pos
+func (s *sender) sign(i int, pos uint64) {
+	if s.quiet >= s.signalWRs || s.tx.Head()-s.signaled >= uint64(s.txRing.SignalEvery()) && pos != s.signaled {
+		s.wrs[i].Flags |= fabric.FlagSignaled
+		s.quiet, s.signaled = 0, pos
+	}
+}
+
+// makeRoom makes sure that n more requests with pieces SGEs between them can be
+// staged.
+func (s *sender) makeRoom(n, pieces int) bool {
+	if s.staged+n <= len(s.wrs) && s.pieces+pieces <= len(s.sges) {
+		return true
+	}
+	used := 0 // by requests that wait
+	for i := s.first; i < s.staged; i++ {
+		used += len(s.wrs[i].Local)
+	}
+	if s.staged-s.first+n > len(s.wrs) || used+pieces > len(s.sges) {
+		return false
+	}
+	copy(s.sges, s.sges[s.pieces-used:s.pieces])
+	copy(s.wrs, s.wrs[s.first:s.staged])
+	s.staged, s.first, s.pieces = s.staged-s.first, 0, 0
+	for i := range s.staged {
+		w := &s.wrs[i]
+		w.Local = s.sges[s.pieces : s.pieces+len(w.Local)]
+		s.pieces += len(w.Local)
+	}
+	return true
+}
+
+// Done reports whether the link is done with all memory of messages up to the
+// position that StageVec returned. It becomes true when completions
+// are handed to OnCompletion, and stays so; without more traffic only if there
+// were pieces to be taken in place.
+func (s *sender) Done(pos uint64) bool { return int64(s.tx.Done()-pos) >= 0 }
+
+// signBorrowed makes the last request that waits signalled, so that memory taken
+// in place comes back soon. In mode cursor the write cursor may be still to come:
+// then next time.
+func (s *sender) signBorrowed() {
+	w := &s.wrs[s.staged-1]
+	if head := s.tx.Head(); (w.ID^s.id(head))&^idCredit == 0 {
+		w.Flags |= fabric.FlagSignaled
+		s.quiet, s.signaled, s.borrowed = 0, head, false
 	}
 }

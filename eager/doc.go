@@ -3,8 +3,12 @@
 // writes, polled by the receiver, with credit returned by remote writes as
 // well. It runs over any fabric link and never posts a receive.
 //
-// A [Channel] joins two peers and holds both directions. A [Set] makes channels
-// for the peers that talk often and bounds their number and memory.
+// The package is a part of the engine below package rma. Applications use rma; what
+// is exported here may change in any release.
+//
+// A [Channel] joins two peers and holds both directions, a sender and a receiver. A
+// [Set] makes channels for the peers that talk often and bounds their number and
+// memory.
 //
 // # Memory
 //
@@ -44,7 +48,7 @@
 // ModeLap (default where Caps.LastByteLast): the trailer is the last word of
 // its write. The link promises that for the last word only, so a message of
 // several blocks goes out as its run first and its first block last, in a write
-// of its own: who sees the trailer sees the whole message, because writes of an
+// of its own: a reader that sees the trailer sees the whole message, because writes of an
 // endpoint become visible in order. Blocks of a run are not polled before the run
 // has been consumed, and marked, so that what lies there never matters.
 //
@@ -105,23 +109,22 @@
 //
 // Imports fabric, flowctl, gather and internal/offheap.
 //
-//	options.go       Options, modes, defaults
-//	setup.go         Setup, the blob peers exchange
-//	layout.go        cells, trailer, how a message splits into blocks
-//	words_*.go       atomic loads of cells and trailers
-//	channel.go       Channel: open, connect, completions, close
-//	send.go          sending and posting
-//	compose.go       a message in the mirror, and the requests that write it
-//	short.go         one message through the peer's memory, without requests
-//	room.go          a message that the caller writes into the mirror
-//	vec.go           messages of pieces, some in place
-//	recv.go          finding, checking, copying, marks
+//	channel.go       Channel: open, connect, receive, progress, completions, close
+//	sleep.go         sleep bit and Nap
 //	lease.go         Lease: access in place
 //	gather.go        Lease.Split: a gather, in place
-//	sign.go          asking for a completion
-//	sleep.go         sleep bit and Nap
-//	drain.go         the end: what was sent is placed, what came is taken
-//	nudge.go         a notification for a peer that may not look
+//	short.go         sender: one message through the peer's memory, without requests
+//	vec.go           sender: messages of pieces, some in place
+//	send.go          sender: copied messages, messages that the caller composes
+//	flush.go         sender: posting, credit, notifications
+//	compose.go       sender: a message in the mirror, and the requests that write it
+//	room.go          Room: where a composed message is written
+//	recv.go          receiver: finding, checking, marks
+//	core.go          Envelope, Result, Stats; what sender and receiver share
+//	setup.go         Setup, the blob peers exchange
+//	options.go       Options, modes, defaults
+//	layout.go        cells, trailer, how a message splits into blocks
+//	words_*.go       atomic loads of cells and trailers
 //	set.go           Set: lazily made, bounded channels
 //	errors.go        errors
 //

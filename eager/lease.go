@@ -11,7 +11,8 @@ type Lease struct {
 }
 
 // Lease opens a lease on the next message. ok is false if there is none.
-// Short path.
+//
+// Hot path.
 func (c *Channel) Lease() (l Lease, h Head, ok bool, err error) {
 	h, ok, err = c.Peek()
 	if !ok {
@@ -23,9 +24,6 @@ func (c *Channel) Lease() (l Lease, h Head, ok bool, err error) {
 
 // open reports whether the lease still holds.
 func (l Lease) open() bool { return l.c != nil && l.c.lease == l.gen }
-
-// endLease ends the open lease, if there is one.
-func (c *Channel) endLease() { c.lease = (c.lease + 1) &^ 1 }
 
 // Segments is the number of pieces in which the payload lies, 1 to 3: what is in
 // its first block, the run of the blocks behind it, and the rest of the run where
@@ -51,7 +49,8 @@ func (l Lease) Segment(i int) ([]byte, error) {
 }
 
 // Release gives the message's blocks back. A second call is ErrLeaseEnded.
-// Short path.
+//
+// Hot path.
 func (l Lease) Release() error {
 	if !l.open() {
 		return ErrLeaseEnded

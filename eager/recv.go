@@ -2,8 +2,24 @@ package eager
 
 import (
 	"encoding/binary"
-	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/flowctl"
 )
+
+// receiver is the incoming direction of a channel: the ring that the peer writes.
+type receiver struct {
+	in      []byte // cells and ring, written by the peer
+	rx      flowctl.Receiver
+	rxRing  ring
+	cur     message
+	lease   uint64 // odd while a lease is open; counts on when it ends
+	lapMode bool   // of the ring
+	corrupt bool   // what lies in the ring cannot be believed
+	*core
+	left  uint64 // end of what may be taken after a failure, see Drain; 0: nothing
+	inReg fabric.Region
+}
 
 // Head describes a message that has arrived.
 type Head struct {
@@ -21,80 +37,67 @@ type message struct {
 	run  int // bytes of payload behind the first block
 }
 
-// Peek looks for the next message without taking it. Short path.
-func (c *Channel) Peek() (h Head, ok bool, err error) {
-	if c.lease&1 != 0 {
+// Peek looks for the next message without taking it.
+//
+// Hot path.
+func (rc *receiver) Peek() (h Head, ok bool, err error) {
+	if rc.lease&1 != 0 {
 		return h, false, ErrLeased
 	}
-	if c.cur.k == 0 {
-		if ok, err := c.find(); !ok {
+	if rc.cur.k == 0 {
+		if ok, err := rc.find(); !ok {
 			return h, false, err
 		}
 	}
-	return c.cur.Head, true, nil
+	return rc.cur.Head, true, nil
 }
 
-// Found reports whether Peek has found a message that has not been taken. Short path.
-func (c *Channel) Found() bool { return c.cur.k != 0 }
+// Found reports whether Peek has found a message that has not been taken.
+//
+// Hot path.
+func (rc *receiver) Found() bool { return rc.cur.k != 0 }
 
-// Recv copies the next message to dst and gives its blocks free. ok is false
-// if there is none. A dst shorter than the message is ErrShortBuffer, and the
-// message stays. Short path.
-func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
-	h, ok, err = c.Peek()
-	if !ok {
-		return h, false, err
+// find looks for a message at the reader's cursor and checks it.
+//
+// Hot path.
+func (rc *receiver) find() (bool, error) {
+	if rc.err != nil && rc.left == 0 {
+		return false, rc.err
 	}
-	if len(dst) < h.Len {
-		return h, false, fmt.Errorf("receive %d bytes into %d: %w", h.Len, len(dst), ErrShortBuffer)
-	}
-	n := 0
-	for i := range c.segments() {
-		n += copy(dst[n:], c.segment(i))
-	}
-	c.consume()
-	return h, true, nil
-}
-
-// find looks for a message at the reader's cursor and checks it. Short path.
-func (c *Channel) find() (bool, error) {
-	if c.err != nil && c.left == 0 {
-		return false, c.err
-	}
-	r := &c.rxRing
-	pos := c.rx.Next()
+	r := &rc.rxRing
+	pos := rc.rx.Next()
 	have := int(r.Blocks)
-	if c.left != 0 && int64(c.left-pos) <= 0 {
+	if rc.left != 0 && int64(rc.left-pos) <= 0 {
 		return false, nil
 	}
-	if !c.lapMode {
+	if !rc.lapMode {
 		var err error
-		if have, err = c.rx.Arrived(load64(c.in, cursorCell)); err != nil {
-			return false, c.distrust(err)
+		if have, err = rc.rx.Arrived(load64(rc.in, cursorCell)); err != nil {
+			return false, rc.distrust(err)
 		}
 		if have == 0 {
 			return false, nil
 		}
 	}
 	at := ringStart + r.offset(pos) + r.room()
-	t := trailer(load64(c.in, at))
+	t := trailer(load64(rc.in, at))
 	if lap := r.Lap(pos); t.lap() != lap {
-		if c.lapMode && t.lap() == lap-1 {
+		if rc.lapMode && t.lap() == lap-1 {
 			return false, nil
 		}
-		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "wrong lap"})
+		return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "wrong lap"})
 	}
 	m, why := r.parse(t)
 	if why != "" {
-		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
+		return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
 	}
 	if m.k > have {
-		return false, c.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "message longer than what was announced"})
+		return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "message longer than what was announced"})
 	}
 	if m.HasMeta {
-		m.Meta = binary.LittleEndian.Uint64(c.in[at-metaSize:])
+		m.Meta = binary.LittleEndian.Uint64(rc.in[at-metaSize:])
 	}
-	c.cur = m
+	rc.cur = m
 	return true, nil
 }
 
@@ -125,34 +128,34 @@ func (r *ring) parse(t trailer) (m message, why string) {
 }
 
 // distrust ends the channel because of what the peer has written into the ring.
-func (c *Channel) distrust(err error) error {
-	c.corrupt, c.left = true, 0
-	return c.fail(err)
+func (rc *receiver) distrust(err error) error {
+	rc.corrupt, rc.left = true, 0
+	return rc.fail(err)
 }
 
 // segments is in how many parts the current message lies: what is in its first
 // block, the run, the rest of the run from the start of the ring.
-func (c *Channel) segments() int {
-	m := &c.cur
+func (rc *receiver) segments() int {
+	m := &rc.cur
 	if m.k <= 1 {
 		return m.k
 	}
-	if _, whole := c.rxRing.runs(c.rx.Next(), m.run); whole < m.run {
+	if _, whole := rc.rxRing.runs(rc.rx.Next(), m.run); whole < m.run {
 		return 3
 	}
 	return 2
 }
 
 // segment is part i of the current message.
-func (c *Channel) segment(i int) []byte {
-	r, m := &c.rxRing, &c.cur
-	ring := c.in[ringStart:]
+func (rc *receiver) segment(i int) []byte {
+	r, m := &rc.rxRing, &rc.cur
+	ring := rc.in[ringStart:]
 	if i == 0 {
 		n := m.Len - m.run
-		block := ring[r.offset(c.rx.Next()):][:r.size]
+		block := ring[r.offset(rc.rx.Next()):][:r.size]
 		return block[r.room()-m.fill:][:n:n]
 	}
-	at, whole := r.runs(c.rx.Next(), m.run)
+	at, whole := r.runs(rc.rx.Next(), m.run)
 	if i == 1 {
 		return ring[at : at+whole : at+whole]
 	}
@@ -163,44 +166,42 @@ func (c *Channel) segment(i int) []byte {
 // mark leaves in the blocks behind the first what their trailers would have been,
 // so that the next lap finds a word of this one and not payload that may look
 // like anything. The stores are before the credit that lets the peer write there
-// again. Short path.
-func (c *Channel) mark() {
-	r := &c.rxRing
-	pos := c.rx.Next()
-	for i := 1; i < c.cur.k; i++ {
+// again.
+//
+// Hot path.
+func (rc *receiver) mark() {
+	r := &rc.rxRing
+	pos := rc.rx.Next()
+	for i := 1; i < rc.cur.k; i++ {
 		p := pos + uint64(i)
-		binary.LittleEndian.PutUint64(c.in[ringStart+r.offset(p)+r.room():], uint64(makeTrailer(0, 0, 0, r.Lap(p))))
+		binary.LittleEndian.PutUint64(rc.in[ringStart+r.offset(p)+r.room():], uint64(makeTrailer(0, 0, 0, r.Lap(p))))
 	}
 }
 
-// consume gives the blocks of the current message free and returns credit if
-// it is due. Short path.
-func (c *Channel) consume() {
-	c.stats.Received++
-	c.stats.ReceivedBytes += uint64(c.cur.Len)
-	if c.lapMode && c.cur.k > 1 {
-		c.mark()
+// endLease ends the open lease, if there is one.
+func (rc *receiver) endLease() { rc.lease = (rc.lease + 1) &^ 1 }
+
+// Waiting reports whether Peek has something to tell: a message, or an error. Where
+// nothing is there it costs one load.
+//
+// Hot path.
+func (rc *receiver) Waiting() bool {
+	if rc.cur.k != 0 || !rc.lapMode || !rc.live {
+		return true
 	}
-	c.rx.Consume(c.cur.k)
-	c.cur.k = 0
-	if c.live && c.rx.Due(false) {
-		_ = c.flush(false) // a failure stays in c.err, a full queue leaves it due
-	}
+	r := &rc.rxRing
+	pos := rc.rx.Next()
+	t := trailer(load64(rc.in, ringStart+r.offset(pos)+r.room()))
+	return t.lap() != r.Lap(pos)-1
 }
 
-// Progress posts what waits and returns credit that is due, or, with force,
-// all that is owed. Call it when the link has made room and when idle. done is
-// false if something is left for the next call. Short path.
-func (c *Channel) Progress(force bool) (done bool, err error) {
-	if c.err != nil {
-		return false, c.err
+// Drain ends sending and lets Peek, Recv and Lease go on with what the peer had sent
+// before the channel failed: nothing is posted any more, not even credit. It reports
+// false where the ring is what failed, or is closed.
+func (rc *receiver) Drain() bool {
+	rc.live = false
+	if rc.left == 0 && !rc.corrupt && !rc.closed {
+		rc.left = rc.rx.Next() + uint64(rc.rxRing.Blocks) // an honest peer has written no more
 	}
-	if !c.live {
-		return true, nil
-	}
-	if !force && !c.nudge && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && load64(c.in, creditCell) == c.word {
-		return true, nil
-	}
-	err = c.flush(force)
-	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
+	return rc.left != 0
 }

@@ -29,31 +29,3 @@ func (r *Room) Put(at int, b []byte) (part []byte, end int) {
 		}
 	}
 }
-
-// Compose hands over a message of n bytes without its payload, and returns the room
-// that the caller fills with it, all of it, before the next call of a method of the
-// channel. Else as Stage, whose caller has the message in pieces. Short path.
-func (c *Channel) Compose(e Envelope, n int) (Room, Result, error) {
-	p, res, err := c.claim(&e, n)
-	if res != Accepted && err == nil && c.first != c.staged {
-		if err = c.flush(false); err == nil {
-			p, res, err = c.claim(&e, n)
-		}
-	}
-	if res != Accepted || err != nil {
-		return Room{}, res, err
-	}
-	block, head := c.seal(&e, &p, n)
-	r := Room{parts: [3][]byte{block[c.txRing.room()-p.fill : head]}}
-	last := &r.parts[0]
-	if p.run > 0 {
-		if r.parts[1], last = c.out[p.at:p.at+p.whole], &r.parts[1]; p.whole < p.run {
-			r.parts[2], last = c.out[:p.run-p.whole], &r.parts[2]
-		}
-	}
-	end := len(*last) - p.pad
-	clear((*last)[end:])
-	*last = (*last)[:end]
-	c.request(&p)
-	return r, Accepted, nil
-}

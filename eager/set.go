@@ -87,7 +87,9 @@ func (s *Set) entry(peer uint32) *setEntry {
 	return &s.byPeer[peer]
 }
 
-// Get returns the peer's channel, nil if it has none. Short path.
+// Get returns the peer's channel, nil if it has none.
+//
+// Hot path.
 func (s *Set) Get(peer uint32) *Channel {
 	if peer < uint32(len(s.byPeer)) { // not as int: it may have 32 bits
 		return s.byPeer[peer].ch

@@ -5,12 +5,14 @@ import "time"
 // Sleep sets or clears the sleep bit at the peer, see the package comment.
 // done is false if the word could not be posted yet: poll and call again.
 // Where a plain write wakes this side (Caps.WakesOnWrite) there is nothing to
-// do and done is true. Short path.
+// do and done is true.
+//
+// Hot path.
 func (c *Channel) Sleep(on bool) (done bool, err error) {
 	if c.err != nil {
 		return false, c.err
 	}
-	if !c.live || c.caps.WakesOnWrite {
+	if !c.live || c.wakes {
 		return true, nil
 	}
 	c.rx.SetSleep(on)

@@ -3,7 +3,6 @@ package eager
 import (
 	"fmt"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/gather"
 )
 
@@ -15,30 +14,26 @@ import (
 // flush is signalled for it. If the channel fails it stays so until the endpoint is
 // closed and drained. Pieces in place beyond MaxInPlace are copied. Does not block
 // or allocate, and flushes by itself when there is no room. Errors are those of
-// Send. Short path.
-func (c *Channel) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
-	pos, res, err = c.stageVec(&e, pieces)
-	if res == Accepted || err != nil || c.first == c.staged {
+// Send.
+//
+// Hot path.
+func (s *sender) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
+	pos, res, err = s.stageVec(&e, pieces)
+	if res == Accepted || err != nil || s.first == s.staged {
 		return pos, res, err
 	}
-	if err := c.flush(false); err != nil {
+	if err := s.flush(false); err != nil {
 		return 0, res, err
 	}
-	return c.stageVec(&e, pieces)
+	return s.stageVec(&e, pieces)
 }
 
-// Done reports whether the link is done with all memory of messages up to the
-// position that StageVec returned. It becomes true when completions
-// are handed to OnCompletion, and stays so; without more traffic only if there
-// were pieces to be taken in place.
-func (c *Channel) Done(pos uint64) bool { return int64(c.tx.Done()-pos) >= 0 }
-
 // MaxInPlace is how many pieces of one message may be taken in place.
-func (c *Channel) MaxInPlace() int { return c.inPlace }
+func (s *sender) MaxInPlace() int { return s.inPlace }
 
 // GatherLimits is what one gather on this channel may be, sent with e.
-func (c *Channel) GatherLimits(e Envelope) gather.Limits {
-	return gather.Limits{Bytes: c.MaxPayload(e.Class, e.HasMeta), InPlace: c.inPlace}
+func (s *sender) GatherLimits(e Envelope) gather.Limits {
+	return gather.Limits{Bytes: s.MaxPayload(e.Class, e.HasMeta), InPlace: s.inPlace}
 }
 
 // A message of m SGEs in place takes vecSGEs(m) in all and vecWRs(m) requests at
@@ -58,13 +53,12 @@ func inPlaceLimit(batch, pieces, maxSGE int) int {
 }
 
 // stageVec lays a message over mirror and memory in place, and appends its
-// requests. Short path.
-func (c *Channel) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, error) {
-	if !c.live {
-		if c.err != nil {
-			return 0, NoCredit, c.err
-		}
-		return 0, NoCredit, ErrNotConnected
+// requests.
+//
+// Hot path.
+func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, error) {
+	if !s.live {
+		return 0, NoCredit, s.ready()
 	}
 	n, m := 0, 2 // two more where windows cut a piece
 	for i := range pieces {
@@ -73,33 +67,33 @@ func (c *Channel) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, 
 			m++
 		}
 	}
-	if n > c.txRing.limit(e.Class, e.HasMeta) {
-		return 0, NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, c.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
+	if n > s.txRing.limit(e.Class, e.HasMeta) {
+		return 0, NoCredit, fmt.Errorf("send of %d bytes, limit %d: %w", n, s.txRing.limit(e.Class, e.HasMeta), ErrTooLarge)
 	}
 	asked := m > 2
-	m = min(m, c.inPlace)
-	if !c.makeRoom(vecWRs(m, c.caps.MaxSGE)+flushWRs, vecSGEs(m)+flushWRs) {
-		c.stats.QueueFull++
+	m = min(m, s.inPlace)
+	if !s.makeRoom(vecWRs(m, s.maxSGE)+flushWRs, vecSGEs(m)+flushWRs) {
+		s.stats.QueueFull++
 		return 0, QueueFull, nil
 	}
-	k, fill := c.txRing.split(uint64(n), e.HasMeta)
-	pos, ok, err := c.reserve(k, e.Class)
+	k, fill := s.txRing.split(uint64(n), e.HasMeta)
+	pos, ok, err := s.reserve(k, e.Class)
 	if !ok {
 		return 0, NoCredit, err
 	}
-	p := c.place(pos, k, fill, n, e.HasMeta)
-	block, head := c.seal(e, &p, n)
-	c.stats.InPlace += uint64(c.lay(&p, block, head, gather.NewList(pieces, m)))
-	c.borrowed = c.borrowed || asked
-	c.stats.Sent++
-	c.stats.SentBytes += uint64(n)
-	return c.tx.Head(), Accepted, nil
+	p := s.place(pos, k, fill, n, e.HasMeta)
+	block, head := s.seal(e, &p, n)
+	s.stats.InPlace += uint64(s.lay(&p, block, head, gather.NewList(pieces, m)))
+	s.borrowed = s.borrowed || asked
+	s.stats.Sent++
+	s.stats.SentBytes += uint64(n)
+	return s.tx.Head(), Accepted, nil
 }
 
 // lay appends the requests of a message in the order that request does. It
 // returns how many pieces it took in place.
-func (c *Channel) lay(p *place, block []byte, head int, l gather.List) int {
-	r := &c.txRing
+func (s *sender) lay(p *place, block []byte, head int, l gather.List) int {
+	r := &s.txRing
 	budget := l.Left()
 	first := block[r.room()-p.fill:]
 	tail := len(block) - head // meta and trailer
@@ -107,45 +101,45 @@ func (c *Channel) lay(p *place, block []byte, head int, l gather.List) int {
 		clear(block[head-p.pad : head])
 		tail += p.pad
 	} else if rest := p.run - p.whole; rest > 0 {
-		clear(c.out[rest-p.pad : rest])
+		clear(s.out[rest-p.pad : rest])
 	} else {
-		clear(c.out[p.at+p.whole-p.pad : p.at+p.whole])
+		clear(s.out[p.at+p.whole-p.pad : p.at+p.whole])
 	}
 	start := r.offset(p.pos) + r.room() - p.fill
-	if c.cursorOut {
-		n := l.Lay(c.sges[c.pieces:], first, c.outKey, tail)
+	if s.cursorOut {
+		n := l.Lay(s.sges[s.pieces:], first, s.outKey, tail)
 		if p.at == 0 { // nothing behind, or only at the other end of the ring
-			c.cut(n, start, p.pos, p.pos)
+			s.cut(n, start, p.pos, p.pos)
 			n, start = 0, 0
 		}
-		c.run(p, &l, n, start)
+		s.run(p, &l, n, start)
 		return budget - l.Left()
 	}
 	h := l
 	if p.run > 0 {
 		l.Skip(p.fill - (r.room() - head))
-		c.run(p, &l, 0, p.at)
+		s.run(p, &l, 0, p.at)
 		h.SetLeft(l.Left())
 	}
-	n := h.Lay(c.sges[c.pieces:], first, c.outKey, tail)
-	c.cut(n, start, p.pos, c.tx.Head())
+	n := h.Lay(s.sges[s.pieces:], first, s.outKey, tail)
+	s.cut(n, start, p.pos, s.tx.Head())
 	return budget - h.Left()
 }
 
 // run lays the run and appends its requests; n pieces before it go with them, from
 // start on.
-func (c *Channel) run(p *place, l *gather.List, n, start int) {
+func (s *sender) run(p *place, l *gather.List, n, start int) {
 	rest := p.run - p.whole
 	if p.whole > 0 {
 		pad := 0
 		if rest == 0 {
 			pad = p.pad
 		}
-		n += l.Lay(c.sges[c.pieces+n:], c.out[p.at:p.at+p.whole], c.outKey, pad)
+		n += l.Lay(s.sges[s.pieces+n:], s.out[p.at:p.at+p.whole], s.outKey, pad)
 	}
-	c.cut(n, start, p.pos, p.pos)
+	s.cut(n, start, p.pos, p.pos)
 	if rest > 0 {
-		c.cut(l.Lay(c.sges[c.pieces:], c.out[:rest], c.outKey, p.pad), 0, p.pos, p.pos)
+		s.cut(l.Lay(s.sges[s.pieces:], s.out[:rest], s.outKey, p.pad), 0, p.pos, p.pos)
 	}
 }
 
@@ -153,30 +147,19 @@ func (c *Channel) run(p *place, l *gather.List, n, start int) {
 // as the link's longest list demands, each signalled if it is time. last is the
 // position that the completion of the last one stands for, pos that of the others:
 // a message is not done before all its requests are.
-func (c *Channel) cut(n, off int, pos, last uint64) {
+func (s *sender) cut(n, off int, pos, last uint64) {
 	for n > 0 {
-		m := min(n, c.caps.MaxSGE)
+		m := min(n, s.maxSGE)
 		if m == n {
 			pos = last
 		}
 		size := 0
 		for i := range m {
-			size += int(c.sges[c.pieces+i].Len)
+			size += int(s.sges[s.pieces+i].Len)
 		}
-		c.appendList(m, size, ringStart+off, c.id(pos))
-		c.sign(c.staged-1, pos)
+		s.appendList(m, size, ringStart+off, s.id(pos))
+		s.sign(s.staged-1, pos)
 		off += size
 		n -= m
-	}
-}
-
-// signBorrowed makes the last request that waits signalled, so that memory taken
-// in place comes back soon. In mode cursor the write cursor may be still to come:
-// then next time.
-func (c *Channel) signBorrowed() {
-	w := &c.wrs[c.staged-1]
-	if head := c.tx.Head(); (w.ID^c.id(head))&^idCredit == 0 {
-		w.Flags |= fabric.FlagSignaled
-		c.quiet, c.signaled, c.borrowed = 0, head, false
 	}
 }

@@ -11,14 +11,17 @@ import (
 // the peer made visible before the word is seen by loads after it. off must be
 // a multiple of 8 inside mem, which starts on a page: both are checked here,
 // since a wrong offset would be silent. Words are little-endian on the wire;
-// see hostWord. Short path.
+// see hostWord.
+//
+// Hot path.
 func load64(mem []byte, off int) uint64 {
 	p := (*[8]byte)(mem[off : off+8])
 	return hostWord(atomic.LoadUint64((*uint64)(unsafe.Pointer(p))))
 }
 
 // store64 writes a word of the peer's ring with release order, aligned as in load64.
-// Short path.
+//
+// Hot path.
 func store64(mem []byte, off int, v uint64) {
 	p := (*[8]byte)(mem[off : off+8])
 	cpu.StoreRelease((*uint64)(unsafe.Pointer(p)), hostWord(v))

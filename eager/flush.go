@@ -1,0 +1,160 @@
+package eager
+
+import (
+	"encoding/binary"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// flush completes what was staged with write cursor and credit, and posts it.
+// Credit goes out when it is due, with force when any is owed.
+//
+// Hot path.
+func (s *sender) flush(force bool) error {
+	if !s.live {
+		return s.err
+	}
+	if err := s.applyCredit(); err != nil {
+		return err
+	}
+	if head := s.tx.Head(); s.cursorOut && s.told != head && s.makeRoom(1, 1) {
+		// The word lives with the last block it announces: it is free again
+		// when that block is.
+		off := s.txRing.bytes() + 8*int(s.txRing.Slot(head-1))
+		binary.LittleEndian.PutUint64(s.out[off:], head)
+		s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), cursorCell, s.id(head))
+		s.told = head
+		s.sign(s.staged-1, head)
+	}
+	// A credit's completion stands for the head, so its cursor must be out.
+	if s.back.rx.Due(s.first != s.staged) || force && s.back.rx.Owed() > 0 {
+		if !s.creditOut && (!s.cursorOut || s.told == s.tx.Head()) && s.makeRoom(1, 1) {
+			s.stageCredit()
+		}
+	}
+	if s.nudge {
+		s.stageNudge()
+	}
+	if s.first == s.staged {
+		s.first, s.staged, s.pieces = 0, 0, 0
+		return nil
+	}
+	if s.borrowed {
+		s.signBorrowed()
+	}
+	if s.tx.PeerSleeps() {
+		if w := &s.wrs[s.staged-1]; w.Flags&fabric.FlagNotify == 0 {
+			w.Flags |= fabric.FlagNotify
+			s.stats.Notifies++
+		}
+	}
+	n, err := s.ep.Post(s.wrs[s.first:s.staged])
+	s.stats.Posts++
+	s.stats.Writes += uint64(n)
+	s.first += n
+	if err != nil {
+		return s.fail(err)
+	}
+	if s.first == s.staged {
+		s.first, s.staged, s.pieces = 0, 0, 0
+	}
+	return nil
+}
+
+// applyCredit takes the credit word if it has changed.
+//
+// Hot path.
+func (s *sender) applyCredit() error {
+	w := load64(s.back.in, creditCell)
+	if w == s.word {
+		return nil
+	}
+	if err := s.tx.Apply(w); err != nil {
+		return s.fail(err)
+	}
+	s.word = w
+	return nil
+}
+
+// stageCredit appends the write of the consumption cursor to the peer's cell.
+func (s *sender) stageCredit() {
+	off := len(s.out) - 8
+	binary.LittleEndian.PutUint64(s.out[off:], s.back.rx.Word())
+	head := s.tx.Head()
+	s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), creditCell, s.id(head))
+	w := &s.wrs[s.staged-1]
+	if w.Flags&fabric.FlagInline == 0 {
+		// The link reads the word later: it must stay until then.
+		w.ID |= idCredit
+		w.Flags |= fabric.FlagSignaled
+		s.quiet, s.signaled, s.creditOut = 0, head, true
+	} else {
+		s.sign(s.staged-1, head)
+	}
+	s.stats.Credits++
+}
+
+// Nudge has the peer notified behind all that was handed over, with the next Flush or
+// Progress, whether it sleeps or not: for who needs an answer from a peer that may have
+// stopped looking at its ring.
+//
+// Hot path.
+func (s *sender) Nudge() { s.nudge = true }
+
+// stageNudge makes the last staged request notify, or appends one that does nothing
+// else. Without room, or as long as the write cursor is not out, it is still due.
+func (s *sender) stageNudge() {
+	head := s.tx.Head()
+	switch {
+	case s.cursorOut && s.told != head:
+		return
+	case s.first != s.staged:
+	case s.makeRoom(1, 0):
+		s.wrs[s.staged] = fabric.WR{ID: s.id(head), Op: fabric.OpWrite}
+		s.staged++
+		s.quiet++
+		s.sign(s.staged-1, head)
+	default:
+		return
+	}
+	s.nudge = false
+	w := &s.wrs[s.staged-1]
+	w.Flags |= fabric.FlagNotify
+	w.Imm = s.peer.Imm
+	s.stats.Notifies++
+}
+
+// Sign makes the last request of the next flush signalled: Done(pos) will tell soon
+// when the link is through with all that was handed over so far. signed is false
+// where nothing is staged; Done(pos) waits for more traffic then, if it is not true
+// already.
+//
+// Hot path.
+func (s *sender) Sign() (pos uint64, signed bool) {
+	signed = s.first != s.staged
+	s.borrowed = s.borrowed || signed
+	return s.tx.Head(), signed
+}
+
+// Settle reports whether all that was handed over is placed at the peer, or never will
+// be because the channel has failed. Call it, and poll the link, until it does: it has
+// the link say so.
+func (s *sender) Settle() bool {
+	if !s.live {
+		return true
+	}
+	head := s.tx.Head()
+	told := !s.cursorOut || s.told == head
+	switch {
+	case s.first != s.staged || !told:
+		s.borrowed = true // signals the last request
+	case s.Done(head):
+		return true
+	case s.signaled != head && s.makeRoom(1, 0):
+		s.wrs[s.staged] = fabric.WR{ID: s.id(head), Op: fabric.OpWrite, Flags: fabric.FlagSignaled}
+		s.staged++
+		s.quiet, s.signaled = 0, head
+	}
+	_ = s.flush(false) // a failure stays in s.err
+	return !s.live
+}
