@@ -62,11 +62,26 @@ func (s *handshake) meet(ctx context.Context, a *address, say func(sock int) err
 	return s.accept(ctx, a, say)
 }
 
-// dial connects to the peer's listener and exchanges hellos.
+// dial connects to the peer's listener and exchanges hellos. It does so again where the
+// peer has not read its hello: this process was not run for longer than helloWait.
 func (s *handshake) dial(ctx context.Context, a *address, say func(int) error) (h hello, fds []int, err error) {
-	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return h, nil, fmt.Errorf("socket: %w", err)
+	for {
+		var sock int
+		sock, h, fds, err = s.dialOnce(ctx, a, say)
+		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+			return h, fds, err
+		}
+		s.use(-1)
+		_ = unix.Close(sock)
+		if err := s.wait(ctx, nil); err != nil {
+			return h, nil, err
+		}
+	}
+}
+
+func (s *handshake) dialOnce(ctx context.Context, a *address, say func(int) error) (sock int, h hello, fds []int, err error) {
+	if sock, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		return sock, h, nil, fmt.Errorf("socket: %w", err)
 	}
 	s.use(sock)
 	for {
@@ -78,17 +93,18 @@ func (s *handshake) dial(ctx context.Context, a *address, say func(int) error) (
 			if err = s.wait(ctx, nil); err == nil {
 				continue
 			}
-			return h, nil, err
+			return sock, h, nil, err
 		}
-		return h, nil, fmt.Errorf("%w: nobody listens there (closed, or another network namespace): %w", fabric.ErrBadAddress, err)
+		return sock, h, nil, fmt.Errorf("%w: nobody listens there (closed, or another network namespace): %w", fabric.ErrBadAddress, err)
 	}
 	if s.pid, err = checkUser(sock); err != nil {
-		return h, nil, err
+		return sock, h, nil, err
 	}
 	if err = say(sock); err != nil {
-		return h, nil, fmt.Errorf("hello: %w", err)
+		return sock, h, nil, fmt.Errorf("hello: %w", err)
 	}
-	return s.hearHello(ctx, sock, a)
+	h, fds, err = s.hearHello(ctx, sock, a)
+	return sock, h, fds, err
 }
 
 // accept waits for the peer at the own listener and exchanges hellos. Callers

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -261,6 +262,48 @@ func TestStrangersAtTheListener(t *testing.T) {
 	la, lb := alloc(t, a, 64), alloc(t, b, 64)
 	post(t, x, write(la, 0, 8, lb.Key(), 0))
 	require.Equal(t, fabric.StatusOK, await(t, a).Status)
+}
+
+// Who is too slow with its hello for the peer's patience dials again.
+func TestSlowHello(t *testing.T) {
+	t.Parallel()
+	var host [16]byte
+	a, b := &handshake{use: func(int) {}}, &handshake{use: func(int) {}}
+	require.NoError(t, a.listen(host))
+	require.NoError(t, b.listen(host))
+	if bytes.Compare(a.addr.token[:], b.addr.token[:]) < 0 {
+		a, b = b, a
+	}
+	t.Cleanup(func() { a.close(); b.close() })
+	ctx := testutil.Context(t, patience)
+	said := make(chan error, 1)
+	exchange := func(s, peer *handshake) error {
+		mine := hello{to: peer.addr.token, from: s.addr.token}
+		_, fds, err := s.meet(ctx, &peer.addr, func(sock int) error { return sendFDs(sock, mine.append(nil), s.listener, s.listener) })
+		closeFDs(fds)
+		return err
+	}
+	var socks, accepted []int
+	note := func(to *[]int) func(int) {
+		return func(sock int) {
+			if sock >= 0 {
+				*to = append(*to, sock)
+			}
+		}
+	}
+	a.use, b.use = note(&socks), note(&accepted)
+	go func() { said <- exchange(a, b) }()
+	for range 3 { // the peer turns it away before it has read the hello
+		testutil.Eventually(t, patience, func() bool {
+			sock, _, err := unix.Accept4(b.listener, unix.SOCK_CLOEXEC)
+			return err == nil && unix.Close(sock) == nil
+		}, "a dial")
+	}
+	require.NoError(t, exchange(b, a))
+	require.NoError(t, <-said)
+	require.Len(t, socks, 4)
+	require.Len(t, accepted, 1)
+	closeFDs([]int{socks[3], accepted[0]}) // the others are closed
 }
 
 func TestConnectRefuses(t *testing.T) {
