@@ -36,8 +36,8 @@ type Element interface {
 // Each element is combined atomically, with respect to other Accumulates at the same
 // target, to its own sync/atomic, and, except over RDMA, to atomics of peers. The order of
 // combinations between ranks is not defined. Accumulates of one rank take place after the
-// puts it handed in for the peer before, in order among themselves, and in order with its
-// atomics on the same words; what else is handed in later may overtake them: see Fence. The first Accumulate to a peer sets up memory
+// puts it posted for the peer before, in order among themselves, and in order with its
+// atomics on the same words; what else is posted later may overtake them: see Fence. The first Accumulate to a peer sets up memory
 // for it, 64 KiB on either side. It does not allocate or block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {

@@ -18,7 +18,7 @@ import (
 // word is not what was last seen there, one where it is, more where others change it all the
 // time; then it backs off, and gives up with ErrContention after hundreds of tries and
 // Config.PeerTimeout. Those of one rank on one word take place in the order of the calls,
-// accumulates included; other operations that were handed in later may take place
+// accumulates included; other operations that were posted later may take place
 // before: see Fence.
 
 // FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,

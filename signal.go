@@ -65,7 +65,7 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 	return nil
 }
 
-// Signal changes the word at sig as PutSignal does, after all that was handed in for
+// Signal changes the word at sig as PutSignal does, after all that was posted for
 // the peer before. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {

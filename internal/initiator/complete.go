@@ -55,6 +55,7 @@ func (o *Op) unpend() {
 
 // end finishes o, of which nothing is under way any more.
 func (o *Op) end() {
+	o.q.eng.prog.AssertOwned()
 	if o.id != 0 || o.slot >= 0 {
 		o.q.eng.inflight.release(o)
 	}

@@ -52,6 +52,7 @@ func (c *control) push(n uint32) {
 
 // Notified takes a notification of the peer.
 func (q *Queue) Notified(c *fabric.Completion) {
+	q.eng.prog.AssertOwned()
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
 	switch kind {
 	case noteSignal: // the words are looked at in the next step
@@ -70,7 +71,10 @@ func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
 }
 
 // Probe reads the peer's word; Host.Probed follows, or the end of the connection.
-func (q *Queue) Probe() { q.control.push(noteProbe) }
+func (q *Queue) Probe() {
+	q.eng.prog.AssertOwned()
+	q.control.push(noteProbe)
+}
 
 // post hands the list to the link. It reports whether any were taken.
 // Hot path.
@@ -101,6 +105,7 @@ func (c *control) post() bool {
 // CompleteControl takes a completion on the connection that is of no operation: of a
 // notification or a probe, or of nothing.
 func (q *Queue) CompleteControl(c *fabric.Completion) {
+	q.eng.prog.AssertOwned()
 	if c.ID != noteID && c.ID != probeID {
 		return
 	}

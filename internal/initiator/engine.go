@@ -118,6 +118,7 @@ func (e *Engine) Rest() (d time.Duration) {
 // Uses reports whether an operation that is under way has to do with local memory in
 // [lo, hi). Set-up path: whoever closes memory pays, and no operation does.
 func (e *Engine) Uses(lo, hi uint64) bool {
+	e.prog.AssertOwned()
 	e.opt.Inbox.TakeOver()
 	for _, o := range e.inflight.ops {
 		if o != nil && o.uses(lo, hi) {
@@ -136,6 +137,7 @@ func (e *Engine) Uses(lo, hi uint64) bool {
 
 // End ends waits for words, now and later, with err.
 func (e *Engine) End(err error) {
+	e.prog.AssertOwned()
 	e.awaits.over = err
 	e.awaits.look()
 }

@@ -66,6 +66,7 @@ func (q *Queue) Post(o *Op) {
 // Start implements pending.Work: it begins o, as the owner.
 func (o *Op) Start() {
 	q := o.q
+	q.eng.prog.AssertOwned()
 	switch o.kind {
 	case Await:
 		q.eng.awaits.add(o)

@@ -86,6 +86,7 @@ func (q *Queue) Immediate() bool { return q.immediate }
 
 // Up says that there is a connection.
 func (q *Queue) Up(ep fabric.Endpoint) {
+	q.eng.prog.AssertOwned()
 	q.ep = ep
 	q.direct, _ = ep.(fabric.Direct)
 	q.wake()
@@ -94,6 +95,7 @@ func (q *Queue) Up(ep fabric.Endpoint) {
 // Down says that the connection is no more, or that it ended for a better reason. What has
 // not been posted fails; what has been comes back flushed.
 func (q *Queue) Down(err error) {
+	q.eng.prog.AssertOwned()
 	q.down = err
 	for _, l := range []*opList{&q.posts, &q.words.redo} {
 		for l.head != nil {
@@ -112,12 +114,14 @@ func (q *Queue) Down(err error) {
 
 // Idle reports whether nothing is left with the link or on a list.
 func (q *Queue) Idle() bool {
+	q.eng.prog.AssertOwned()
 	return q.inflight == 0 && q.flushes.open == 0 && q.posts.head == nil && q.flushes.list.head == nil && !q.active
 }
 
 // Renew makes q, which is idle and down, ready for the next connection. It returns memory
 // of the last one, which is the caller's to close.
 func (q *Queue) Renew() []fabric.Region {
+	q.eng.prog.AssertOwned()
 	old := q.regions()
 	q.ep, q.direct, q.down = nil, nil, nil
 	q.full, q.fenced, q.loose = false, false, 0
