@@ -42,8 +42,8 @@ func (l *link) accept(ctx context.Context) {
 			if l.closed.Load() {
 				return
 			}
-			// Out of descriptors, most likely: others may be freed. Who waits for a
-			// connection learns of it if that does not help. Not a busy loop.
+			// Out of descriptors, most likely: others may be freed. Connect reports
+			// it if that does not help. The pause keeps this from being a busy loop.
 			err = shortage(err)
 			l.noAccept.Store(&err)
 			select {
@@ -77,8 +77,8 @@ func (l *link) greet(s *stranger) {
 	}
 }
 
-// prove has the stranger prove itself. Who names no endpoint of this link is asked
-// for the same, so that it does not learn that.
+// prove has the stranger prove itself. One that names no endpoint of this link is asked
+// for the same proof, so that it does not learn which endpoints there are.
 func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
 	c, t := s.conn, &in.said
 	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))

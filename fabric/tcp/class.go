@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Class is the kind of path to a peer: what is chosen for a connection depends on it.
+// Class is the kind of path to a peer. The settings of a connection depend on it.
 type Class uint8
 
 // Classes of peers.

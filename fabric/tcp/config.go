@@ -26,7 +26,7 @@ type Config struct {
 	SendBuffer, RecvBuffer int
 
 	// Unsent bounds the bytes that a socket takes beyond what the network takes
-	// at the moment, so that what is urgent does not queue behind them in the
+	// at the moment, so that urgent frames do not queue behind them in the
 	// kernel (TCP_NOTSENT_LOWAT). Zero means 256 KiB, negative no bound.
 	Unsent int
 

@@ -244,8 +244,9 @@ func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *addres
 }
 
 // await waits for the peer to dial, all lanes that it wants and this side does.
-// Who knows the token but is another endpoint than the one asked for is turned away,
-// and waiting goes on; a peer that begins anew has given up on what it made before.
+// An endpoint that knows the token but is not the one asked for is turned away, and
+// waiting goes on. A peer that dials its first connection again has given up the
+// connections that it made before.
 func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, error) {
 	var conns []agreed // the first and its lanes, in order
 	var first answer

@@ -26,21 +26,21 @@
 //     run inside a guard that Close waits for, each one a bounded system call or
 //     copy, and every continuation looks the key up again.
 //   - A signalled write completes when the target says that it has placed it.
-//     Acknowledgements are cumulative, ride on whatever goes that way, and have
-//     a frame of their own only if nothing does for two polls.
+//     Acknowledgements are cumulative, ride on any frame that goes that way, and have
+//     a frame of their own only if none does for two polls.
 //   - Payload of 256 KiB and more goes by connections of its own (lanes), so that
-//     what is small never waits behind it, here or in the kernel. The end of one
+//     small frames never wait behind it, here or in the kernel. The end of one
 //     of them is the end of the endpoint (LaneError).
 //   - A protected connection (Config.Crypt) is one of records beneath the same frames:
 //     they are copied, sealed and sent, received, opened and copied to their place.
-//     Nothing is acted on before the tag of its record was right, and what is
-//     authenticated cannot change meanwhile, as memory that a peer reads may.
+//     Nothing is acted on before the tag of its record was checked. The tag is of the
+//     copy, because memory that a peer reads may change while it is sent.
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
 // A peer is gone when its connection has ended or its host has acknowledged
-// nothing for PeerTimeout: what was sent, or else a keepalive probe, of which there
-// is one a second. A process that lives and takes nothing, as one that is stopped, is
-// not: its host acknowledges, and what waits goes on when it does. On Linux before
+// nothing for PeerTimeout, neither data nor the keepalive probes that are sent once
+// a second. A process that lives and receives nothing, such as a stopped one, is not
+// gone: its host acknowledges, and the transfer goes on when the process does. On Linux before
 // 6.15 the probes of a full socket become rarer while it stays full, and a host
 // that vanishes meanwhile is noticed by the next.
 //

@@ -35,7 +35,7 @@ const (
 	answerSize    = answerFields + sha256.Size
 )
 
-// Keys have one purpose each: what is authenticated begins with it.
+// Keys have one purpose each. Authenticated text begins with it.
 const (
 	purposeProof  = "rma tcp 3 proof\x00"
 	purposeAnswer = "rma tcp 3 answer"
@@ -137,8 +137,8 @@ func (t *transcript) sign(k *token, purpose string) []byte {
 	return t.add(t.mac(k, purpose, t.n))
 }
 
-// signed reports whether what was said last proves that its speaker knows k, in a
-// time that tells nothing about it.
+// signed reports whether the last message proves that its sender knows k. The time
+// that it takes does not depend on the message.
 func (t *transcript) signed(k *token, purpose string) bool {
 	before := t.n - sha256.Size
 	return hmac.Equal(t.said[before:t.n], t.mac(k, purpose, before))

@@ -71,8 +71,7 @@ func (x *incoming) discard() (all bool) {
 	return true
 }
 
-// fetch receives more behind what is in the buffer. want is what it could have
-// brought.
+// fetch receives more into the rest of the buffer, want bytes at most.
 func (x *incoming) fetch() (n, want int, err error) {
 	if x.r > 0 { // at most a partial header or word is left
 		x.w = copy(x.buf, x.buf[x.r:x.w])
@@ -88,7 +87,7 @@ func (x *incoming) fetch() (n, want int, err error) {
 
 // direct receives payload into the first k pieces of the scratch, total bytes, and
 // where rest says that at most a word of it follows, a little more into the buffer.
-// That is empty before. want is what it could have brought.
+// That is empty before. want is how many bytes it could have received.
 func (x *incoming) direct(k, total int, rest bool) (n, want int, err error) {
 	v := &x.sock.sys.iov
 	want = total

@@ -10,7 +10,7 @@ import (
 )
 
 // Lanes are further connections to the same peer, for the payload of large
-// requests: what is small or urgent never queues behind it, neither here nor in
+// requests: small or urgent frames never queue behind it, neither here nor in
 // the kernel, and several lanes together may be faster than one.
 //
 // A large write, and the answer to a large read, is announced on the endpoint's
@@ -152,7 +152,7 @@ func (b *lanes) announced() {
 	}
 }
 
-// arrived notes that all of what was announced once has come, or is not wanted.
+// arrived notes that the payload of one announcement has come, or is not wanted.
 func (b *lanes) arrived() { b.expected-- }
 
 // stuck reports that every lane holds payload that is not announced. On one lane

@@ -11,8 +11,8 @@ import (
 // between two polls: with 256 KiB streams of 1 MiB messages were a fifth slower.
 const laneVisit = maxAccess
 
-// laneReceiver takes what comes on the lanes to its place: that of writes is the
-// responder's to name, that of answers the requester's.
+// laneReceiver receives the payload on the lanes into its place, which the responder
+// names for writes and the requester for answers.
 type laneReceiver struct {
 	lanes *lanes
 	in    *incoming

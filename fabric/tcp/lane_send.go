@@ -108,7 +108,7 @@ func (b *lanes) load(ln *lane) uint32 {
 	return n
 }
 
-// sendOn hands what is loaded to the lane's socket, chunk bytes at most.
+// sendOn sends the loaded frames on the lane's socket, chunk bytes at most.
 func (b *lanes) sendOn(ln *lane, chunk int) error {
 	v := &ln.sys.iov
 	k, total, guarded := 0, 0, false
@@ -172,7 +172,7 @@ func (b *lanes) answersAllowed(ln *lane) bool {
 	return true
 }
 
-// sent drops n bytes from the front of what is loaded.
+// sent drops n bytes from the front of the loaded frames.
 func (b *lanes) sent(ln *lane, n int) {
 	for n > 0 {
 		f := &ln.frames[ln.head%maxFrames]

@@ -8,12 +8,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// directMax is up to how many endpoints Poll reads every socket itself. A
-// receive that finds nothing costs about as much as asking epoll, which then
-// needs the receive as well where there is something: reading directly is the
-// faster answer for one or two sockets and loses from about three.
-const directMax = 2
-
 // unwatchAfter is how many receives without sleeping take the sockets that Poll
 // reads itself out of the poller. A socket in it has every segment that arrives
 // walk through the poller, and through those that the poller's own descriptor is in:
@@ -23,8 +17,8 @@ const unwatchAfter = 16
 
 // An endpoint that alone has received for hotAfter times is hot: Poll reads its
 // socket itself, however many there are, and the others every hotPolls
-// times only. Who exchanges messages with one peer does not pay for having many, and
-// the others' messages wait 1 µs longer at the start of theirs.
+// times only. An exchange with one peer does not cost more where there are many, and
+// the first message of another waits 1 µs longer.
 const (
 	hotAfter = unwatchAfter
 	hotPolls = 4
@@ -99,8 +93,8 @@ func (l *link) pollMany() {
 }
 
 // Arm implements fabric.Link. The descriptor is level-triggered and covers all
-// sockets, so that only what is already inside this process has to be settled
-// first: acknowledgements held back go out now.
+// sockets, so only work already inside this process has to be settled first:
+// acknowledgements held back go out now.
 func (l *link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fabric.ErrClosed

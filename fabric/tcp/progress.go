@@ -80,7 +80,7 @@ func (e *endpoint) canSend() bool {
 	return e.out.err == nil && (e.pending() || !e.resp.refused && e.req.ready())
 }
 
-// pump encodes what is due and sends as much as the socket takes.
+// pump encodes the frames that are due and sends as much as the socket takes.
 // Hot path.
 func (e *endpoint) pump() {
 	for range pumpBudget {
@@ -178,7 +178,8 @@ func (e *endpoint) unfinished() bool {
 	return e.buffered() || e.out.acks.want || e.draining || e.resp.refused || !e.sock.blocked && e.pending()
 }
 
-// buffered reports that something is left to do with what is inside this process already.
+// buffered reports that bytes already inside this process wait to be processed, or
+// a failure to be reported.
 func (e *endpoint) buffered() bool {
 	return e.in.paused || !e.in.held && e.sock.more() || e.out.err != nil || e.lanes.pending()
 }

@@ -54,7 +54,8 @@ func (r *receiver) receive() (got int, empty bool, f *failure) {
 	return got, false, nil
 }
 
-// recv makes one system call. want is what it could have brought.
+// recv makes one system call. want is how many bytes it could have
+// received.
 func (r *receiver) recv() (n, want int, err error) {
 	x := &r.incoming
 	switch {

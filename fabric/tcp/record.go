@@ -143,7 +143,7 @@ func (c *records) send(fd int, v []iovec, total int) (n int, errno unix.Errno) {
 	return 0, errno
 }
 
-// flush sends what is sealed.
+// flush sends the sealed records.
 func (c *records) flush(fd int) unix.Errno {
 	o := &c.out
 	for o.r < o.w {
@@ -305,7 +305,7 @@ func (c *cursor) write(b []byte) {
 	}
 }
 
-// here is what is left of the piece.
+// here is the rest of the piece.
 func (c *cursor) here() []byte {
 	for c.v[0].len == c.off {
 		c.v, c.off = c.v[1:], 0

@@ -59,8 +59,8 @@ func (q *requester) receive() (n, want int, err error) {
 	return n, want, err
 }
 
-// place copies what has come of the reply's payload to its place. It reports whether
-// that was all.
+// place copies the received part of the reply's payload to its place. It reports
+// whether that completes the payload.
 func (q *requester) place() (all bool) {
 	x := q.in
 	for x.r < x.w && x.left > 0 {

@@ -129,7 +129,7 @@ func place(addr uint64, src []byte) {
 func (p *responder) direct() bool { return p.in.left-p.last >= directMin }
 
 // receive receives payload of the write at hand into its place, up to the last
-// word. The buffer is empty: place has taken what was in it.
+// word. The buffer is empty: placeNext has consumed it.
 func (p *responder) receive() (n, want int, err error) {
 	x := p.in
 	body := x.left - p.last
@@ -146,8 +146,8 @@ func (p *responder) receive() (n, want int, err error) {
 	return n, want, err
 }
 
-// placeNext places what has come of the write at hand. It reports whether that is
-// over, else more must be received first.
+// placeNext places the received part of the write at hand. It reports whether the
+// write is over, else more must be received first.
 func (p *responder) placeNext() bool {
 	x := p.in
 	for x.left > 0 {

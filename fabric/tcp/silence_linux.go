@@ -33,7 +33,7 @@ func boundSilence(fd int, _ time.Duration) error {
 	return nil
 }
 
-// silence is what is known of how long a peer's host has said nothing on one socket.
+// silence tracks for how long a peer's host has acknowledged nothing on one socket.
 type silence struct {
 	waiting bool
 	since   time.Time // if waiting: something sent was unanswered at each check since then
@@ -41,9 +41,9 @@ type silence struct {
 	base    uint32    // what sent returned then
 }
 
-// over reports whether what was sent on fd is unanswered, and nothing has been
+// over reports whether data or probes sent on fd are unanswered, and nothing has been
 // acknowledged for limit. A kernel sends a keepalive probe to an idle peer after
-// keepIdle, retransmits to one that drops what it has no room for, and probes a closed
+// keepIdle, retransmits to one that drops data for lack of room, and probes a closed
 // window; the peer's answers all of these, but for a probe within half a second of
 // another. A process that has slept between two checks takes nothing for silence that
 // it has not seen.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// path is what is known of the way to a peer.
+// path describes the way to a peer.
 type path struct {
 	rtt        time.Duration // shortest seen while connecting; 0: the system does not say
 	congestion string        // in use; "": the system does not say

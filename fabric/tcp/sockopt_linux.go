@@ -45,7 +45,7 @@ func congestionOffer() []string {
 	return congestionNames("tcp_allowed_congestion_control")
 }
 
-// resolve fills in what is left to the link: within a host something that does
+// resolve fills in the classes that are left to the link: within a host something that does
 // not pace, between hosts the system's default, whose administrator knows the
 // network.
 func (c Congestion) resolve(now string, offer []string) Congestion {
@@ -125,7 +125,7 @@ func roundTrip(fd int) time.Duration {
 }
 
 // lowWater bounds what a socket takes beyond what it may send: the rest waits
-// here, where what is urgent can still go first.
+// here, where urgent frames can still go first.
 func lowWater(fd, n int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
 }
