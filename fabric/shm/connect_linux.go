@@ -37,7 +37,7 @@ func (ep *endpoint) Connect(ctx context.Context, peer []byte) error {
 	ep.used = true
 	if err := ep.join(ctx, &a); err != nil {
 		ep.teardown()
-		return fmt.Errorf("shm: connect: %w", shortage(err))
+		return fmt.Errorf("shm: connect: %w", fabric.Shortage(err))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ type endpoint struct {
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	ep, err := l.newEndpoint(o)
 	if err != nil {
-		return nil, shortage(err)
+		return nil, fabric.Shortage(err)
 	}
 	return ep, nil
 }

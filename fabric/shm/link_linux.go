@@ -92,7 +92,7 @@ type link struct {
 func Open(o Options) (fabric.Link, error) {
 	l, err := open(o)
 	if err != nil {
-		return nil, shortage(err)
+		return nil, fabric.Shortage(err)
 	}
 	return l, nil
 }

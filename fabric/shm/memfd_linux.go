@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -95,23 +94,4 @@ func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
 		return nil, fmt.Errorf("shm: memfd of %d bytes: more than this processor addresses", size)
 	}
 	return offheap.Map(fd, int(size), p)
-}
-
-// shortage makes an error that says that the system had no more of something wrap
-// fabric.ErrResources, and says what to do.
-func shortage(err error) error {
-	if errors.Is(err, fabric.ErrResources) {
-		return err
-	}
-	for _, e := range []error{unix.EMFILE, unix.ENFILE} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w: raise the limit of open files (ulimit -n): a region and a connection take one each", fabric.ErrResources, err)
-		}
-	}
-	for _, e := range []error{unix.ENOMEM, unix.ENOBUFS, unix.ENOSPC} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", fabric.ErrResources, err)
-		}
-	}
-	return err
 }

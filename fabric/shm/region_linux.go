@@ -84,7 +84,7 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 	whole := offheap.RoundUp(size)
 	fd, err := newMemfd("rma-shm-segment", whole, whole)
 	if err != nil {
-		return nil, shortage(err)
+		return nil, fabric.Shortage(err)
 	}
 	mem, err := offheap.Map(fd, size, offheap.Regions)
 	if err == nil {
@@ -92,7 +92,7 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, errors.Join(shortage(err), offheap.Free(mem, offheap.Regions))
+		return nil, errors.Join(fabric.Shortage(err), offheap.Free(mem, offheap.Regions))
 	}
 	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole)}
 	l.mu.Lock()

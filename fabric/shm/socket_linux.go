@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 // Messages on the Unix socket of an endpoint (SOCK_SEQPACKET: one message, one
@@ -149,7 +151,7 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	}
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == unix.MSG_CTRUNC && len(fds) < roomFDs {
 		closeFDs(fds)
-		return r.buf[:n], nil, shortage(fmt.Errorf("descriptors sent by the peer: %w", unix.EMFILE))
+		return r.buf[:n], nil, fabric.Shortage(fmt.Errorf("descriptors sent by the peer: %w", unix.EMFILE))
 	}
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		closeFDs(fds)
