@@ -62,14 +62,14 @@
 //
 // Imports fabric, logp, internal/bulk, internal/cpu, internal/offheap, internal/poller, internal/topo.
 //
-//	options.go   Options, Mode; errors.go sentinels
+//	options.go   Options, Mode, sentinel errors
 //	setup.go     the region's layout, Setup
 //	session.go   Open, Connect, Run: who does what when
-//	mailbox.go   messages between the sides, serving
+//	mailbox.go   messages and the ball between the sides, serving
 //	wait.go      posting, naps (internal/poller polls and waits); cell_unsafe.go words that the peer writes
 //	turn.go      one side's measurement: its parts, shares and samples
-//	trips.go     balls, reads, posting; grid.go chains over the sizes;
-//	refine.go    where more samples go; local.go what needs no peer
+//	trips.go     balls, reads, posting; grid.go chains over the sizes, where more
+//	             samples go; local.go what needs no peer
 //	stat.go      medians, outliers, confidence
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement

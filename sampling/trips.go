@@ -1,38 +1,8 @@
 package sampling
 
 import (
-	"fmt"
-
 	"github.com/seed33544411/rma/fabric"
 )
-
-// throw sends the ball and waits until it is back.
-func (s *Session) throw() error {
-	return s.throwWith(0)
-}
-
-// wake throws the ball to a peer that naps.
-func (s *Session) wake() error { return s.throwWith(loud) }
-
-func (s *Session) throwWith(flags uint64) error {
-	s.ball++
-	if err := s.bounce(flags); err != nil {
-		return err
-	}
-	s.begin(0)
-	for {
-		switch w := loadWord(s.mem, offPing); w &^ quiet {
-		case s.ball:
-			return nil
-		case s.ball - 1:
-		default:
-			return fmt.Errorf("%w: ball %#x came back as %#x", ErrProtocol, s.ball, w)
-		}
-		if err := s.p.Miss(); err != nil {
-			return err
-		}
-	}
-}
 
 // balls measures the round trip. Not at once: a process that has only just
 // begun runs through its code and touches its pages for the first time.

@@ -92,18 +92,15 @@
 //
 // # Files
 //
-//	options.go   Options, choosing device, port and GID
+//	options.go   Options, choosing device, port and GID; time-outs in the device's encodings
 //	link.go      Link: opening, closing, capabilities
 //	region.go    registered memory
 //	address.go   what peers exchange
-//	timers.go    time-outs in the device's encodings
 //	endpoint.go  one queue pair: creating, connecting, going down
 //	post.go      requests to the device
 //	guard.go     what is different on rdma_rxe
 //	split.go     reads in pieces of one packet
-//	poll.go      completions from it
-//	wake.go      sleeping on FD
-//	status.go    the device's statuses in the seam's terms
+//	poll.go      completions from it, in the seam's terms; sleeping on FD
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that
 // need a device are in device_test.go, guard_test.go and death_test.go (two processes); see verbs

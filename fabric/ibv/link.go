@@ -211,3 +211,12 @@ func (l *Link) release() error {
 	}
 	return errors.Join(append(errs, l.ctx.Close())...)
 }
+
+// guards says whether a connection is guarded that leaves the device (wire) or
+// does not.
+func (l *Link) guards(wire bool) bool {
+	if l.opt.Guard != nil {
+		return *l.opt.Guard
+	}
+	return l.soft && wire
+}

@@ -1,6 +1,8 @@
 package ibv
 
 import (
+	"fmt"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/verbs"
 )
@@ -235,4 +237,99 @@ func (l *Link) broken() {
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}
 	}
+}
+
+// FD implements fabric.Link: an epoll descriptor over the completion channel
+// and the device's asynchronous events.
+func (l *Link) FD() int { return l.epfd }
+
+// Arm implements fabric.Link. Completions that came before the request for an
+// event may raise none, so the queue is looked at once more afterwards; whatever
+// is found, also what only makes room in a queue, means no sleep.
+func (l *Link) Arm() (bool, error) {
+	if l.closed.Load() {
+		return false, fmt.Errorf("arm ibv link: %w", fabric.ErrClosed)
+	}
+	if l.q.Len() > 0 || l.splitting > 0 && l.stalled() {
+		return false, nil
+	}
+	if !l.armed {
+		if err := l.cq.ReqNotify(false); err != nil {
+			return false, fmt.Errorf("arm ibv link: %w", err)
+		}
+		l.armed = true
+	}
+	return !l.pump() && l.q.Len() == 0, nil
+}
+
+// Disarm implements fabric.Link. The request for an event cannot be taken back;
+// armed stays until its event has been seen.
+func (l *Link) Disarm() {
+	if l.closed.Load() {
+		return
+	}
+	fds, n := readyFDs(l.epfd)
+	for _, fd := range fds[:n] {
+		if fd != l.ch.FD() {
+			l.pump()
+			l.asyncEvents()
+			continue
+		}
+		if q, err := l.ch.Event(); err != nil || q != nil {
+			l.armed = false
+		}
+	}
+}
+
+// stalled reports whether a split has nothing with the device, so that nothing
+// would wake whoever has to go on with it.
+func (l *Link) stalled() bool {
+	for _, e := range *l.eps.Load() {
+		if e != nil && e.split.left > 0 && e.head == e.tail {
+			return true
+		}
+	}
+	return false
+}
+
+// advanceAll goes on with the splits of all endpoints.
+func (l *Link) advanceAll() {
+	for _, e := range *l.eps.Load() {
+		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !e.silent() {
+			e.advance()
+		}
+	}
+}
+
+// statusOf translates a completion status. vendor is the device's code, or the
+// status itself where the seam has no word for it.
+func statusOf(s verbs.WCStatus, vendorErr uint32) (st fabric.Status, vendor uint32) {
+	switch s {
+	case verbs.WCSuccess:
+		return fabric.StatusOK, 0
+	case verbs.WCLocLenErr:
+		return fabric.StatusLocalLength, vendorErr
+	case verbs.WCLocProtErr, verbs.WCLocAccessErr, verbs.WCMWBindErr:
+		return fabric.StatusLocalProtection, vendorErr
+	case verbs.WCLocQPOpErr:
+		// Nothing that Post lets through is wrong for a queue pair of this
+		// kind, except a local key (rdma_rxe of Linux 6.1).
+		return fabric.StatusLocalProtection, vendorErr
+	case verbs.WCFlushErr:
+		return fabric.StatusFlushed, vendorErr
+	case verbs.WCRemAccessErr:
+		return fabric.StatusRemoteAccess, vendorErr
+	case verbs.WCRemInvReqErr, verbs.WCBadRespErr:
+		return fabric.StatusRemoteInvalid, vendorErr
+	case verbs.WCRemOpErr, verbs.WCRemAbortErr:
+		return fabric.StatusRemoteOp, vendorErr
+	case verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
+		return fabric.StatusPeerGone, vendorErr
+	case verbs.WCRNRRetryExcErr:
+		return fabric.StatusNotReady, vendorErr
+	}
+	if vendorErr == 0 {
+		vendorErr = uint32(s)
+	}
+	return fabric.StatusUnknown, vendorErr
 }

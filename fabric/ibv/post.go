@@ -82,20 +82,20 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 		list := w.Local
 		for i := range list {
 			if list[i].Len == 0 { // some devices take 0 for 2^31
-				if list = l.compact(list); list != nil {
+				if list = e.compact(list); list != nil {
 					break
 				}
 				if l.staged > 0 {
 					return m, false, nil // the next chain has room
 				}
-				return m, false, l.tooMany(m, w)
+				return m, false, e.tooMany(m, w)
 			}
 		}
 		pieces := 1
 		if len(list) > l.caps.MaxSGE {
 			pieces = (len(list) + l.caps.MaxSGE - 1) / l.caps.MaxSGE
 			if pieces > chainMax {
-				return m, false, l.tooMany(m, w)
+				return m, false, e.tooMany(m, w)
 			}
 		}
 		if e.depth-(e.tail-e.head) < uint32(pieces) {
@@ -109,13 +109,14 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 	return m, false, nil
 }
 
-func (l *Link) tooMany(m int, w *fabric.WR) error {
-	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*l.caps.MaxSGE)}
+func (e *endpoint) tooMany(m int, w *fabric.WR) error {
+	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*e.l.caps.MaxSGE)}
 }
 
 // compact copies the pieces that are not empty. It returns nil if there is no
 // room left in this chain; with an empty chain there always is.
-func (l *Link) compact(list []fabric.SGE) []fabric.SGE {
+func (e *endpoint) compact(list []fabric.SGE) []fabric.SGE {
+	l := e.l
 	free := l.spare[l.spared:]
 	k := 0
 	for i := range list {

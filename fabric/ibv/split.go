@@ -162,23 +162,3 @@ func (e *endpoint) dropSplit() bool {
 	e.l.splitting--
 	return true
 }
-
-// stalled reports whether a split has nothing with the device, so that nothing
-// would wake whoever has to go on with it.
-func (l *Link) stalled() bool {
-	for _, e := range *l.eps.Load() {
-		if e != nil && e.split.left > 0 && e.head == e.tail {
-			return true
-		}
-	}
-	return false
-}
-
-// advanceAll goes on with the splits of all endpoints.
-func (l *Link) advanceAll() {
-	for _, e := range *l.eps.Load() {
-		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !e.silent() {
-			e.advance()
-		}
-	}
-}

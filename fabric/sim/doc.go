@@ -44,8 +44,7 @@
 //	network.go   Network: links, steps, which endpoints have work
 //	link.go      Link: poll, arm, close
 //	region.go    registered memory
-//	address.go   endpoint addresses
-//	endpoint.go  Endpoint: connect, post, close
+//	endpoint.go  Endpoint: its address, connect, post, close
 //	exec.go      carrying out requests
 //	faults.go    faults by hand: FailAt, Kill, KillAt, Freeze
 //

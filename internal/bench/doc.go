@@ -39,17 +39,16 @@
 //	stream.go     bandwidth and rate
 //	message.go    messages: the channel, the model it chooses by
 //	messagelat.go, messagestream.go  their ping-pong and streams
-//	rendezvous.go  streams of messages beside raw reads; ratio.go medians
+//	rendezvous.go  streams of messages beside raw reads
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
 //	startup.go    what sampling adds to the start of an engine
 //	engine.go     puts and messages through package rma, as applications do; engineplay.go
 //	              what the ranks of a pair do
-//	run.go        the sweep over operations, sizes and rounds
+//	sweep.go      the sweep over operations, sizes and rounds
 //	rank.go       what measurements of other packages share
 //	pin.go        a processor for each rank
 //	meter*.go     processor time of both ranks
-//	wait.go       spin and yield
 //	cell_unsafe.go  atomic reads of memory that a peer writes
 //
 // # Invariants

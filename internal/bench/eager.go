@@ -41,8 +41,8 @@ type ring struct {
 	turns int // counts reap
 }
 
-// openRing makes the eager channel; both sides call it.
-func (s *side) openRing(ctx context.Context) error {
+// openRing makes the eager channel of s; both sides call it.
+func openRing(ctx context.Context, s *side) error {
 	ch, err := eager.Open(s.Link, s.EP, eager.Options{IDTag: eagerTag, Imm: eagerImm, Depth: eagerDepth})
 	if ch != nil {
 		s.ring = &ring{side: s, ch: ch}

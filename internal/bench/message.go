@@ -85,9 +85,9 @@ func (r *Request) chooses() bool {
 	return false
 }
 
-// openMessages makes the message channel, and calibrates it where calibration
+// openMessages makes the message channel of s, and calibrates it where calibration
 // is positive. Both sides call it.
-func (s *side) openMessages(ctx context.Context, p *logp.Params, calibration, stall time.Duration, pinned bool) error {
+func openMessages(ctx context.Context, s *side, p *logp.Params, calibration, stall time.Duration, pinned bool) error {
 	play, err := pingpong.Open(s.Link, s.EP, pingpong.Options{
 		First: s.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: stall, Wait: Waiter(pinned),
 		Channel: message.Options{IDTag: messageTag, Params: p},

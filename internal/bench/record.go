@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -88,4 +89,15 @@ func timerNS() float64 {
 		best = min(best, cpu.Ticks()-t0)
 	}
 	return float64(best) / row * cpu.NsPerTick()
+}
+
+// Median is the middle of v, the mean of the two in the middle where there are
+// two; 0 of nothing.
+func Median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
 }

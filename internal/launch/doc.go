@@ -20,8 +20,7 @@
 // # Files
 //
 //	launch.go       Spec, Run and its event loop
-//	rank.go         one process: start, wait, signal
-//	env.go          the environment of a rank
+//	rank.go         one process: start, wait, signal; its environment
 //	hang.go         ranks that make no progress
 //	guard.go        what kills the ranks of a killed launcher
 //	output.go       tagged lines

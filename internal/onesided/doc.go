@@ -33,8 +33,7 @@
 //
 //	shape.go          Shape, Dim: checks, extent, overlap
 //	side.go           one side's walk; cursor.go both sides in step
-//	overlap.go        do pieces of a list overlap
-//	rmw.go            atomics as functions of a word; order.go byte order
+//	rmw.go            atomics as functions of a word
 //	cond.go           conditions on words; word_unsafe.go words that peers write
 //	request.go        the header of an accumulate, carrying it out
 //	reduce.go         kernels by type and operation

@@ -1,5 +1,7 @@
 package onesided
 
+import "encoding/binary"
+
 // Func is what an atomic makes of a word.
 type Func uint8
 
@@ -66,3 +68,6 @@ func (m *RMW) Apply(old uint64) (now uint64, ok bool) {
 	}
 	return v, true
 }
+
+// bigEndian is the byte order of this machine.
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1

@@ -6,12 +6,12 @@
 // cpu of this module, nothing else.
 //
 //	payload.go      Fill, Verify: bytes that depend on (seed, offset)
-//	guard.go        Guarded: a buffer between two canaries
 //	wait.go         Eventually, Within, Context: waits that end
 //	leak.go         Main, NoLeaks: goroutines, descriptors, off-heap memory
 //	child.go        Child: the test binary run again as another process
 //	rdma.go         RequireRDMA: skip with a reason, or fail
-//	mem.go          Scratch: off-heap memory for one test
+//	memory.go       Scratch, off-heap memory for one test; Guarded, a buffer between two
+//	                canaries; Size, of a type
 //	race_*.go       Race
 //	word_unsafe.go  Load64, Store64: words that a peer writes
 package testutil

@@ -15,7 +15,7 @@
 //
 //	set.go      Set: processors as a bit set, and lists like 0-3,8
 //	host.go     Host, Cache, Read
-//	local.go    this host; allowed_linux.go the processors of this process
+//	local.go    this host, and the size from which a copy bypasses its cache;
+//	            allowed_linux.go the processors of this process
 //	near.go     Near: how near two processes are
-//	dmamin.go   the size from which a copy bypasses the cache
 package topo

@@ -23,7 +23,7 @@
 //
 //	grid.go     Cell, Grid, the mixes of sizes; batches on the command line
 //	request.go  Request and its checks on both sides
-//	run.go      Run: set-up and schedule
+//	rank.go     Run: set-up and schedule
 //	result.go   Result, Summary
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term

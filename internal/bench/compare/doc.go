@@ -21,13 +21,13 @@
 //
 //	test.go     Test, and its syntax
 //	peer.go     Peer, Job, Place, Plan, the table of peers
-//	need.go     programs and packages; install.go brings them; help.go who does what
-//	ucx.go, libfabric.go, mpi.go, netpipe.go, raw.go, perftest.go  the peers
-//	parse.go    what parsers share; csource.go programs of ours in C, csrc
+//	need.go     programs and packages; install.go brings them
+//	ucx.go, libfabric.go, mpi.go, netpipe.go (and a bare socket), perftest.go  the peers
+//	csource.go  programs of ours in C, csrc; what parsers share
 //	gopeer.go   libraries of Go, by the programs of bench/peers; gotool.go builds them
 //	process.go  the processes of a run: group_unix.go ends them, pin_linux.go keeps them
 //	            on processors, listen.go finds out when a server is ready
-//	run.go      Run: rounds, turns
+//	request.go  Request, Run: rounds, turns
 //	cpu.go      processor time of theirs
 //	row.go      Row: table and JSON lines; plot.go bars of text
 //

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 func ok(format string, a ...any) Finding {
@@ -267,4 +269,28 @@ func governor(s System, _ Verbs) Finding {
 		return ok("performance on all processors")
 	}
 	return bad(Warn, "cpupower frequency-set -g performance", "governor %s: clock changes blur latencies", strings.Join(names, ", "))
+}
+
+// configured looks at RMA_* variables and the settings file.
+func configured(s System, _ Verbs) Finding {
+	v, err := s.Settings()
+	oneLine := func(err error) string {
+		return strings.ReplaceAll(strings.ReplaceAll(err.Error(), "\n\t", "; "), ":;", ":")
+	}
+	switch {
+	case err != nil:
+		return bad(Fail, "docs/configuration.md lists what may be set; `rmabench info --settings` shows what is", "%s", oneLine(err))
+	case len(v.Unknown) > 0:
+		return bad(Warn, "correct or unset it; RMA_STRICT=1 makes such slips an error of Open", "%s", oneLine(v.Unknown))
+	}
+	n, from := 0, ""
+	for _, x := range v.All() {
+		if x.Origin != settings.Default && x.Group <= settings.Links {
+			n++
+		}
+	}
+	if v.File != "" {
+		from = ", file " + v.File
+	}
+	return ok("%d not at their defaults%s (`rmabench info --settings`)", n, from)
 }

@@ -12,7 +12,7 @@
 //	system.go       System: everything that is asked of the machine
 //	info.go         Info and its text form
 //	doctor.go       Finding and the list of checks
-//	checks.go       the checks; configured.go that of settings
+//	checks.go       the checks
 //	cma.go          the transfer between two processes
 //	real.go         the real System
 package host

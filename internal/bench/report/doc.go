@@ -14,7 +14,6 @@
 //	choice.go   the page of heat maps; choice.html its template
 //	compare.go  the page of ratios to other libraries; compare.html its template
 //	curve.go    plots around the switches of the choice; curve.html their page
-//	extent.go   axes that hold all points
 //	plogp.go    the page of sampled parameters; plogp.html its template
 //
 // It imports internal/bench and the plotting library. Tests are beside the

@@ -193,7 +193,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if req.hasOp(Eager) {
-		if err := s.openRing(ctx); err != nil {
+		if err := openRing(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		if !req.chooses() {
 			calibration = 0
 		}
-		if err := s.openMessages(ctx, params, calibration, stall, req.Pin); err != nil {
+		if err := openMessages(ctx, s, params, calibration, stall, req.Pin); err != nil {
 			return err
 		}
 	}

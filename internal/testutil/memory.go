@@ -1,6 +1,29 @@
 package testutil
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// Scratch returns n zeroed bytes outside the Go heap, freed when the test ends.
+func Scratch(tb testing.TB, n int) []byte {
+	tb.Helper()
+	b, err := offheap.Alloc(n, offheap.Scratch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := offheap.Free(b, offheap.Scratch); err != nil {
+			tb.Error(err)
+		}
+	})
+	return b
+}
 
 // canarySeed names the payload of the canaries; tests use other seeds.
 const canarySeed = 0xca9a51
@@ -31,4 +54,14 @@ func (g *Guarded) Check() error {
 		return fmt.Errorf("memory behind the buffer was written: %w", err)
 	}
 	return nil
+}
+
+// Size asserts that a type takes want bytes where words have 64 bits, and not
+// more where they have 32.
+func Size(t testing.TB, want, got uintptr) {
+	t.Helper()
+	if bits.UintSize == 64 {
+		require.Equal(t, want, got)
+	}
+	require.LessOrEqual(t, got, want)
 }
