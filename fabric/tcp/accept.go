@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 // listen starts the listener and the goroutines that serve connections.
@@ -24,7 +26,7 @@ func (l *link) listen() error {
 	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(l.cfg.Bind, 0).String())
 	if err != nil {
 		cancel()
-		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, shortage(err))
+		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, fabric.Shortage(err))
 	}
 	l.ln = ln
 	l.port = uint16(ln.Addr().(*net.TCPAddr).Port)
@@ -44,7 +46,7 @@ func (l *link) accept(ctx context.Context) {
 			}
 			// Out of descriptors, most likely: others may be freed. Connect reports
 			// it if that does not help. The pause keeps this from being a busy loop.
-			err = shortage(err)
+			err = fabric.Shortage(err)
 			l.noAccept.Store(&err)
 			select {
 			case <-ctx.Done():

@@ -53,7 +53,7 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 		conns, reads, err = e.await(ctx, &a)
 	}
 	socks, p, err := e.takeSockets(conns, err)
-	return e.endConnect(socks, p, reads, shortage(err))
+	return e.endConnect(socks, p, reads, fabric.Shortage(err))
 }
 
 // startConnect claims the endpoint for one Connect.

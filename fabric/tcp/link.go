@@ -96,7 +96,7 @@ func Open(cfg *Config) (fabric.Link, error) {
 		return nil, err
 	}
 	if c.Congestion, err = c.Congestion.check(); err != nil {
-		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
+		return nil, fmt.Errorf("tcp: open: %w", fabric.Shortage(err))
 	}
 	l := &link{
 		cfg:     c,
@@ -108,11 +108,11 @@ func Open(cfg *Config) (fabric.Link, error) {
 	}
 	_, _ = rand.Read(l.nobody[:]) // never fails
 	if l.waking, err = event.New(); err != nil {
-		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
+		return nil, fmt.Errorf("tcp: open: %w", fabric.Shortage(err))
 	}
 	if err := l.poller.open(l.waking.FD()); err != nil {
 		_ = l.waking.Close()
-		return nil, fmt.Errorf("tcp: open: %w", shortage(err))
+		return nil, fmt.Errorf("tcp: open: %w", fabric.Shortage(err))
 	}
 	if err := l.listen(); err != nil {
 		l.closeFDs()
