@@ -49,9 +49,6 @@ type (
 )
 
 const (
-	sendWRSize = 128
-	recvWRSize = 32
-
 	// chainMax is how many requests one crossing carries at most. At 64 a
 	// crossing (35-80 ns) is a nanosecond each; larger would only add to the
 	// memory of every queue pair (176 bytes a slot).
@@ -63,72 +60,48 @@ const (
 	chainSGEs = 256
 )
 
-// chain is C memory for requests and their pieces.
-type chain struct {
+// chain is C memory for requests of one kind and their pieces.
+type chain[WR sendWR | recvWR] struct {
 	mem    uintptr
+	wrs    []WR  // in C memory, each with the address of the one behind it
 	sges   []SGE // in C memory
 	sgeMem uintptr
-	n      int // requests it holds
-	maxSGE int
+	maxSGE int // of one request
 }
 
-func (c *chain) init(wrs, maxSGE, wrSize int) bool {
-	if wrs < 1 {
+// init makes room for n requests, at most chainMax of them; next returns where a
+// request has the address of the one behind it. ok is false if C has no memory.
+func (c *chain[WR]) init(n, maxSGE int, next func(*WR) *uintptr) (ok bool) {
+	if n < 1 {
 		return true
 	}
-	c.n, c.maxSGE = min(wrs, chainMax), maxSGE
-	k := max(min(chainSGEs, c.n*maxSGE), maxSGE)
-	c.mem = rawCalloc(c.n*wrSize + k*int(unsafe.Sizeof(SGE{})))
-	if c.mem == 0 {
+	var wr WR
+	n = min(n, chainMax)
+	size, pieces := uintptr(n)*unsafe.Sizeof(wr), max(min(chainSGEs, n*maxSGE), maxSGE)
+	mem := rawCalloc(int(size) + pieces*int(unsafe.Sizeof(SGE{})))
+	if mem == 0 {
 		return false
 	}
-	c.sgeMem = c.mem + uintptr(c.n*wrSize)
-	c.sges = valuesAt[SGE](c.sgeMem, k)
+	*c = chain[WR]{
+		mem: mem, wrs: valuesAt[WR](mem, n),
+		sges: valuesAt[SGE](mem+size, pieces), sgeMem: mem + size, maxSGE: maxSGE,
+	}
+	for i := range c.wrs {
+		*next(&c.wrs[i]) = mem + uintptr(i+1)*unsafe.Sizeof(wr)
+	}
 	return true
 }
 
-func (c *chain) free() {
+func (c *chain[WR]) free() {
 	if c.mem != 0 {
 		rawFree(c.mem)
 	}
-	*c = chain{}
+	*c = chain[WR]{}
 }
 
-type sendChain struct {
-	chain
-	wrs []sendWR // in C memory
-}
+func (d *sendWR) behind() *uintptr { return &d.next }
 
-func (c *sendChain) init(wrs, maxSGE int) bool {
-	if !c.chain.init(wrs, maxSGE, sendWRSize) {
-		return false
-	}
-	c.wrs = valuesAt[sendWR](c.mem, c.n)
-	for i := range c.wrs {
-		c.wrs[i].next = c.mem + uintptr(i+1)*sendWRSize
-	}
-	return true
-}
-
-func (c *sendChain) free() { c.wrs = nil; c.chain.free() }
-
-type recvChain struct {
-	chain
-	wrs []recvWR // in C memory
-}
-
-func (c *recvChain) init(wrs, maxSGE int) bool {
-	if !c.chain.init(wrs, maxSGE, recvWRSize) {
-		return false
-	}
-	c.wrs = valuesAt[recvWR](c.mem, c.n)
-	for i := range c.wrs {
-		c.wrs[i].next = c.mem + uintptr(i+1)*recvWRSize
-	}
-	return true
-}
-
-func (c *recvChain) free() { c.wrs = nil; c.chain.free() }
+func (d *recvWR) behind() *uintptr { return &d.next }
 
 // PostSend hands wrs to the send queue in order, in one crossing into C for up
 // to 64 requests. n < len(wrs) with a nil error means that the queue is full:
@@ -240,10 +213,11 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.h == 0 {
 		return 0, ErrClosed
 	}
-	return q.rq.post(q.h, wrs, rawPostRecv)
+	return postRecv(&q.rq, q.h, wrs, rawPostRecv)
 }
 
-func (c *recvChain) post(h uintptr, wrs []RecvWR, raw func(h, wr uintptr) uint64) (n int, err error) {
+// postRecv hands wrs to a receive queue by raw.
+func postRecv(c *chain[recvWR], h uintptr, wrs []RecvWR, raw func(h, wr uintptr) uint64) (n int, err error) {
 	for n < len(wrs) {
 		k, s := 0, 0
 		for k < len(c.wrs) && n+k < len(wrs) {

@@ -35,8 +35,8 @@ type QP struct {
 	num uint32
 	typ QPType
 	cap QPCap
-	sq  sendChain
-	rq  recvChain
+	sq  chain[sendWR]
+	rq  chain[recvWR]
 }
 
 // CreateQP creates a queue pair in state RESET.
@@ -75,7 +75,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 		return nil, memFail(op, no, 0, hint)
 	}
 	q := &QP{h: qh, num: num, typ: o.Type, cap: got}
-	if !q.sq.init(got.MaxSendWR, got.MaxSendSGE) || o.SRQ == nil && !q.rq.init(got.MaxRecvWR, got.MaxRecvSGE) {
+	if !q.sq.init(got.MaxSendWR, got.MaxSendSGE, (*sendWR).behind) || o.SRQ == nil && !q.rq.init(got.MaxRecvWR, got.MaxRecvSGE, (*recvWR).behind) {
 		_ = q.Close()
 		return nil, fail(op, syscall.ENOMEM, "")
 	}

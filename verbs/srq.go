@@ -11,7 +11,7 @@ type SRQ struct {
 	id     uint64
 	maxWR  int
 	maxSGE int
-	rq     recvChain
+	rq     chain[recvWR]
 }
 
 // SRQAttr describes a shared receive queue. Limit, if not 0, asks for one
@@ -40,7 +40,7 @@ func (p *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		return nil, memFail(op, no, 0, hint)
 	}
 	s.h, s.maxWR, s.maxSGE = sh, got.MaxWR, got.MaxSGE
-	if !s.rq.init(got.MaxWR, max(got.MaxSGE, 1)) {
+	if !s.rq.init(got.MaxWR, max(got.MaxSGE, 1), (*recvWR).behind) {
 		_ = s.Close()
 		return nil, fail(op, syscall.ENOMEM, "")
 	}
@@ -79,7 +79,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if s.h == 0 {
 		return 0, ErrClosed
 	}
-	return s.rq.post(s.h, wrs, rawPostSRQRecv)
+	return postRecv(&s.rq, s.h, wrs, rawPostSRQRecv)
 }
 
 // Close destroys the queue, after its queue pairs.

@@ -24,7 +24,7 @@ func TestLayouts(t *testing.T) {
 		t.Skip("the crossing into C is built for 64-bit processors only")
 	}
 	var s sendWR
-	require.Equal(t, uintptr(sendWRSize), unsafe.Sizeof(s))
+	require.Equal(t, uintptr(128), unsafe.Sizeof(s))
 	for _, f := range []struct {
 		got, want uintptr
 	}{
@@ -38,7 +38,7 @@ func TestLayouts(t *testing.T) {
 		require.Equal(t, f.want, f.got)
 	}
 	var r recvWR
-	require.Equal(t, uintptr(recvWRSize), unsafe.Sizeof(r))
+	require.Equal(t, uintptr(32), unsafe.Sizeof(r))
 	require.Equal(t, uintptr(16), unsafe.Offsetof(r.sgl))
 	require.Equal(t, uintptr(24), unsafe.Offsetof(r.numSGE))
 
@@ -294,4 +294,39 @@ func TestVersionOfTheStringsIsForPeople(t *testing.T) {
 	s := SupportInfo{Availability: NoLibrary, Detail: "d", Fix: "f"}
 	require.Equal(t, "libibverbs not found: d (f)", s.String())
 	require.True(t, strings.HasPrefix(SupportInfo{}.String(), "built without cgo"))
+}
+
+// Every request of a chain leads to the one behind it, and its pieces lie behind all
+// of them, room for one request's at least.
+func TestChains(t *testing.T) {
+	checkChain(t, (*sendWR).behind)
+	checkChain(t, (*recvWR).behind)
+}
+
+func checkChain[WR sendWR | recvWR](t *testing.T, behind func(*WR) *uintptr) {
+	var wr WR
+	size := unsafe.Sizeof(wr)
+	for _, x := range []struct{ n, maxSGE, wrs, sges int }{
+		{1, 1, 1, 1}, {3, 2, 3, 6}, {1000, 1, chainMax, chainMax}, {1000, 30, chainMax, chainSGEs}, {2, 400, 2, 400},
+	} {
+		var c chain[WR]
+		if !c.init(x.n, x.maxSGE, behind) {
+			require.Equal(t, NoCgo, Support().Availability, "only without cgo there is no C memory")
+			return
+		}
+		require.Len(t, c.wrs, x.wrs)
+		require.Len(t, c.sges, x.sges)
+		for i := range c.wrs {
+			require.Equal(t, c.mem+uintptr(i)*size, uintptr(unsafe.Pointer(&c.wrs[i])))
+			require.Equal(t, c.mem+uintptr(i+1)*size, *behind(&c.wrs[i]))
+		}
+		require.Equal(t, c.mem+uintptr(x.wrs)*size, c.sgeMem)
+		require.Equal(t, c.sgeMem, uintptr(unsafe.Pointer(&c.sges[0])))
+		c.free()
+		require.Zero(t, c.mem)
+		require.Empty(t, c.wrs)
+	}
+	var none chain[WR]
+	require.True(t, none.init(0, 1, behind), "a queue pair without a queue of its own")
+	require.Empty(t, none.wrs)
 }
