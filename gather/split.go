@@ -62,12 +62,12 @@ func (s *Splitter) rewind() {
 	s.cur, s.index, s.at, s.next = Entry{}, -1, 0, s.h.Len()
 }
 
-// live reports whether the payload may still be looked at.
+// live reports whether the payload may still be read.
 func (s *Splitter) live() bool {
 	return (s.alive == nil || *s.alive == s.gen) && s.err == nil || s.dead()
 }
 
-// dead notes why the payload may not be looked at, and returns false. It is apart so
+// dead notes why the payload may not be read, and returns false. It is apart so
 // that live is inlined.
 //
 //go:noinline

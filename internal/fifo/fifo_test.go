@@ -47,6 +47,31 @@ func TestRingMisuse(t *testing.T) {
 	require.Equal(t, 1, r.Pop())
 }
 
+// A queue is a slice without an end.
+func TestQueueAgainstSlice(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 1))
+	var q Queue[int]
+	var want []int
+	require.Panics(t, func() { q.Back() })
+	require.Panics(t, func() { q.Pop() })
+	for i := range 3000 {
+		if rng.IntN(5) < 2 && len(want) > 0 {
+			require.Equal(t, want[0], q.Pop())
+			want = want[1:]
+		} else {
+			q.Push(i)
+			want = append(want, i)
+		}
+		require.Equal(t, len(want), q.Len())
+		if len(want) > 0 {
+			require.Equal(t, want[0], *q.Front())
+			require.Equal(t, want[len(want)-1], *q.Back())
+		}
+	}
+	require.Greater(t, q.Len(), 64, "it has grown")
+}
+
 type item struct {
 	node Node[item]
 	at   *list.Element

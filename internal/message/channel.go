@@ -129,7 +129,7 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	if c.err != nil {
 		c.finish()
 	}
-	more = !done || c.backlog.n > 0 || c.inflight.n > 0 || c.posted.n > 0 || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
+	more = !done || c.backlog.n > 0 || c.inflight.Len() > 0 || c.posted.n > 0 || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
 	return did, more, c.err
 }
 

@@ -32,12 +32,12 @@
 // for ever: descriptors never wait behind data.
 //
 // The numbers of written messages are a third stream, in no order: they wait
-// in a list, as long as there may be adverts, until their turn has come.
+// in a list, bounded by the receives that may be advertised, until their turn has come.
 //
 // # Receiver first
 //
 // A receive as large as messages that are announced is advertised to the peer,
-// who writes the message that takes it in place. The peer must know which one that
+// which writes the message that takes it in place. The peer must know which one that
 // is: it does if it knows all receives that compete with this one, and how each of
 // them ended. docs/wire.md has the rules, ADR 9 why they are enough. One receive:
 //
@@ -51,27 +51,27 @@
 //	open       the channel ends              over at Sever: the peer may write until then
 //	settled    its message comes             over
 //
-// and one message at the sender, looked at once, in order (assign):
+// and one message at the sender, considered once, in order (assign):
 //
-//	first advert of its tag    is long enough     written there, its turn in the ring skipped
-//	                           is too short       declined; the next advert is looked at
+//	first advertised receive   is long enough     written there, its turn in the ring skipped
+//	of its tag                 is too short       declined; the next one is considered
 //	                           message is small   declined; it goes through the ring
-//	none                       -                  adverts made before it was seen are late
+//	none                       -                  those advertised before it was seen are late
 //
 // A receive that stands behind one of a Shared which may take its message is not
 // advertised: the peer does not know of those. One that is withdrawn is revoked first;
 // the peer gives it back if it has not assigned it, and declines those behind it that
 // compete as late, since both sides would not number the same receives any more.
 //
-// An advert that is declined has cost two control messages, so receives are
+// An advertisement that is declined has cost two control messages, so receives are
 // advertised only where the last ones of their tag got large messages.
 //
 // # Matching
 //
 // A receive takes the first message, in order, whose tag it asks for. A message
-// that nobody asks for is copied aside, up to Options.Unexpected bytes; beyond
+// that no receive asks for is copied aside, up to Options.Unexpected bytes; beyond
 // that it stays in the ring and stops the sender for want of credit. Large
-// messages that nobody asks for stay at the sender, who has announced them.
+// messages that no receive asks for stay at the sender, which has announced them.
 //
 // Receives that compete end in the order of their messages, although some of these are
 // fetched and others are here: see recv_order.go.
@@ -81,7 +81,7 @@
 // The caller's memory is free when the message's Completer is called: at once
 // where it was copied, when the link is done with it where it was taken in
 // place, when the peer has fetched it where it was announced. A receive is not over
-// while its advert is open. Sources and destinations of large messages that are
+// while it is advertised. Sources and destinations of large messages that are
 // not registered are pinned and registered by Pins, which keeps them so up to a limit
 // (ADR 10); sources that cannot be are copied through staging memory.
 //
@@ -122,11 +122,11 @@
 //	recv_gather.go      a gather while it is taken apart
 //	recv_order.go       receives end in the order of their messages
 //	recv_advertised.go  which receives may be advertised
-//	recv_unexpected.go  messages nobody asked for; recv_held.go those whose turn has not come
+//	recv_unexpected.go  messages that no receive has asked for
 //
 //	streams.go          what the two directions share
 //	shared.go           receives from any of several channels
-//	in.go, out.go       In, Out and their lists; inflight.go messages the link still reads
+//	in.go, out.go       In, Out and their lists
 //	tags.go, wire.go    tags of a gather; what peers exchange besides
 //	pins.go             Pins: memory of applications, kept registered
 //	options.go          Options and defaults; errors.go errors

@@ -39,8 +39,8 @@ type In struct {
 
 	seq   uint64 // of the message that took it
 	after uint64 // not to be advertised before the message behind that one
-	err   error  // how it ended, while its advert is open
-	adID  rdv.ID // of its advert
+	err   error  // how it ended, while it is advertised
+	adID  rdv.ID // of its advertisement
 	inState
 }
 
@@ -61,11 +61,11 @@ func (in *In) Recycle() {
 
 // inState is what a new use of a receive must find zero.
 type inState struct {
-	ad      uint8 // state of its advert
+	ad      uint8 // whether it is advertised
 	waits   bool  // may be advertised
 	tries   uint8 // times that it was
 	matched bool  // a message took it
-	ended   bool  // but for the answer to its advert
+	ended   bool  // but for the answer to its advertisement
 	cancel  bool  // wanted back, as soon as the peer has given it back
 	plain   bool  // takes messages of the ring by copying them, and nothing else
 	shared  bool  // of the list for several channels
@@ -90,8 +90,8 @@ const LibraryTags = 1 << 31
 // Source is a receive for many messages: it stays on its list.
 type Source interface {
 	// Take returns the receive for one message of that tag and size, which has
-	// room for it; nil leaves the message where it is, like one that nobody asks
-	// for, until the source is offered to the channel again. inPlace: the
+	// room for it; nil leaves the message where it is, like one that no receive
+	// asks for, until the source is offered to the channel again. inPlace: the
 	// message may be seen in place, so that In.Use without In.Buf will do.
 	Take(from int, tag uint32, size int, inPlace bool) *In
 

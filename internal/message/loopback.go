@@ -14,8 +14,8 @@ type Loopback struct {
 	err     error
 }
 
-// Send hands a message in. It ends when a receive has taken it, or a copy was made: as
-// much is kept as a Channel keeps of messages that nobody has asked for.
+// Send posts a message. It ends when a receive has taken it, or a copy was made: as
+// much is kept as a Channel keeps of messages that no receive has asked for.
 func (l *Loopback) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)
@@ -59,7 +59,7 @@ func (l *Loopback) ended(o *Out, n int, err error) {
 	l.bytes -= len(o.Data) + asideOverhead
 }
 
-// Recv hands a receive in.
+// Recv posts a receive.
 func (l *Loopback) Recv(in *In) {
 	if l.err != nil {
 		in.Done.Complete(0, 0, l.err)
@@ -92,7 +92,7 @@ func (l *Loopback) takeWaiting(in *In) bool {
 }
 
 // pass gives o to in and ends both; false if in ends alone, because o is too long
-// for it, or because it only looks.
+// for it, or because it is a Peek.
 func (l *Loopback) pass(o *Out, in *In) bool {
 	n, tag := len(o.Data), o.Tag
 	in.From = l.From

@@ -39,7 +39,7 @@ type Options struct {
 	// it to write their messages in place. Zero means 16; negative means none.
 	Adverts int
 
-	// Unexpected bounds copies of messages that nobody has asked for, in
+	// Unexpected bounds copies of messages that no receive has asked for, in
 	// bytes. Zero means 1 MiB; negative means none.
 	Unexpected int
 

@@ -6,7 +6,7 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// Completer is who handed a message or a receive in. It is called by the owner
+// Completer hears of the end of a message or a receive. It is called by the owner
 // of the channel, from within the channel's methods, exactly once.
 type Completer interface {
 	// Complete ends a message that was sent (n is its length) or a receive (n
@@ -32,7 +32,7 @@ type Out struct {
 	seq  uint64
 	pos  uint64 // of the ring, behind which the link has read Data
 	pin  pin
-	want rdv.ID // where its advert waits
+	want rdv.ID // of the advertised receive that it is written to
 }
 
 // Recycle forgets what the caller has filled in, but for Done.
@@ -49,7 +49,7 @@ type outState struct {
 	// order of the descriptors, and the peer may have room for no more of them
 	// until it has got this one. It goes through the ring, as was planned.
 	overtaken bool
-	assigned  bool // it is known whether an advert waits for it
+	assigned  bool // it is known whether an advertised receive waits for it
 	wanted    bool // want does
 }
 
@@ -123,7 +123,7 @@ func (q *outQueue) drop(n int, next *Out) {
 }
 
 // restore puts those of first that are not gone back, in order, before the rest.
-// Those that are gone may be in use again: they are not looked at.
+// Those that are gone may be in use again: they are not touched.
 func (q *outQueue) restore(first []*Out, gone []bool) {
 	for i := len(first) - 1; i >= 0; i-- {
 		if gone[i] {

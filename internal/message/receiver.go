@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/rdv"
 )
 
@@ -27,10 +28,10 @@ type receiver struct {
 	advertised advertised
 
 	// Messages. next is the number of the one whose turn it is. held are announced ones
-	// that wait for their turn; unexpected are those whose turn has been, and that no
+	// that wait for their turn, by rising number, bounded by rdv; unexpected are those whose turn has been, and that no
 	// receive has asked for; gather is at the head of the ring, and partly delivered.
 	next       uint64
-	held       heldQueue
+	held       fifo.Queue[announced]
 	unexpected unexpected
 	gather     openGather
 

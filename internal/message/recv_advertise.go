@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	advertScan = 64 // receives looked at for one more advert
-	advertTags = 16 // tags without advert that are remembered while looking
-	mostTries  = 3  // adverts of one receive
+	advertScan = 64 // receives that one search for more to advertise considers
+	advertTags = 16 // tags of others that it remembers
+	mostTries  = 3  // times that one receive is advertised
 
 )
 
@@ -29,9 +29,9 @@ func (r *receiver) advertise() (did bool) {
 	}
 	a.dirty = false              // again when a message comes, a receive, or an answer
 	var other [advertTags]uint32 // tags of receives that are not advertised
-	others, looked := 0, 0
+	others, seen := 0, 0
 	for in := r.posted.head; in != nil; in = in.next {
-		if looked++; looked > advertScan {
+		if seen++; seen > advertScan {
 			break
 		}
 		if in.ad != adNone || in.Peek {
@@ -96,7 +96,7 @@ func (r *receiver) offer(in *In) bool {
 	return true
 }
 
-// Filled ends an advert: the peer does not write there any more.
+// Filled ends the advertising of a receive: the peer does not write there any more.
 func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	r := (*receiver)(h)
 	in := r.advertised.take(token)
@@ -121,7 +121,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 			r.advertised.watch(in)
 		}
 	case declined && a.Why != whySpoken:
-		r.refuse(peerError("advert declined for reason %d", a.Why))
+		r.refuse(peerError("advertised receive declined for reason %d", a.Why))
 	case err == nil && (in.matched || a.Pos < r.next || !in.takes(a.Tag)):
 		r.refuse(peerError("message %d, tag %d, written where it does not belong", a.Pos, a.Tag))
 		in.err = r.lie

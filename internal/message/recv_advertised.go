@@ -16,7 +16,7 @@ type advertised struct {
 	written []written // messages that wait for their turn, by rising number
 	heard   uint32    // late answers
 	waiting int       // receives posted that may be advertised, and are not
-	dirty   bool      // something has changed since they were looked at
+	dirty   bool      // something has changed since advertise considered them
 	odds    odds
 }
 

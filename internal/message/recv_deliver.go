@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Recv hands a receive in. It may end at once, if a message that was put aside
+// Recv posts a receive. It may end at once, if a message that was put aside
 // matches.
 //
 // Hot path.
@@ -98,7 +98,7 @@ func (r *receiver) takeAside(in *In) bool {
 //
 // Hot path.
 func (r *receiver) arrive() (did bool) {
-	if r.held.len() == 0 {
+	if r.held.Len() == 0 {
 		return r.deliver()
 	}
 	r.rendezvous.Hold()
@@ -123,8 +123,8 @@ func (r *receiver) deliver() (did bool) {
 			}
 			r.takeWritten()
 			did = true
-		case r.held.len() > 0 && r.held.head().seq <= r.next:
-			if n := r.held.head().seq; n < r.next {
+		case r.held.Len() > 0 && r.held.Front().seq <= r.next:
+			if n := r.held.Front().seq; n < r.next {
 				r.fail(&SequenceError{"descriptors", n, r.next})
 				break
 			}
@@ -178,7 +178,7 @@ func (r *receiver) finish() {
 	}
 }
 
-// forget ends the receives that are still being fetched, which nobody is any more, and
+// forget ends the receives that were being fetched, which nothing writes to any more, and
 // drops the messages that no receive has asked for.
 func (r *receiver) forget() {
 	for h, in := range r.fetching {

@@ -14,16 +14,16 @@ type recvHandler receiver
 func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	r := (*receiver)(h)
 	want := r.next
-	if n := r.held.len(); n > 0 {
-		want = r.held.buf[len(r.held.buf)-1].seq + 1
+	if r.held.Len() > 0 {
+		want = r.held.Back().seq + 1
 	}
 	if m.Form != scatter.FormSequence || m.Pos < want {
 		r.refuse(&SequenceError{"descriptors", m.Pos, want})
 		return nil, rdv.Refuse
 	}
 	a := announced{seq: m.Pos, tag: m.Tag, size: m.Size, handle: m.Handle}
-	if m.Pos != r.next || r.held.len() > 0 || r.broken() != nil {
-		r.held.push(a)
+	if m.Pos != r.next || r.held.Len() > 0 || r.broken() != nil {
+		r.held.Push(a)
 		return nil, rdv.Later
 	}
 	r.next++
@@ -45,9 +45,9 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 // takeHeld delivers the message at the head of the announced ones, whose turn
 // it is.
 func (r *receiver) takeHeld() bool {
-	a := *r.held.head()
+	a := *r.held.Front()
 	if r.draining {
-		r.held.pop()
+		r.held.Pop()
 		r.bury(a.seq, a.tag)
 		return true
 	}
@@ -58,7 +58,7 @@ func (r *receiver) takeHeld() bool {
 		r.advertised.announcedTo(in)
 		r.accept(in, a)
 	}
-	r.held.pop()
+	r.held.Pop()
 	r.next++
 	return true
 }

@@ -1,6 +1,17 @@
 package message
 
-// unexpected holds messages that nobody has asked for, in order: copies of
+import "github.com/seed33544411/rma/rdv"
+
+// announced is a message that the peer has announced and that waits for its
+// turn, or for a receive.
+type announced struct {
+	seq    uint64
+	tag    uint32
+	size   uint32
+	handle rdv.Handle
+}
+
+// unexpected holds messages that no receive has asked for, in order: copies of
 // small ones, and announced ones that the peer still has. There may be a hundred
 // thousand of them: a receiver that is behind takes the first, again and again, and
 // that must not move the others.

@@ -19,7 +19,7 @@ type destination struct {
 }
 
 // last is the number of the last message that a receive of that tag, or of any,
-// may take and for which there was no advert.
+// may take and for which none was advertised.
 func (d *destinations) last(anyTag bool, tag uint32) uint64 {
 	if anyTag {
 		return d.any
@@ -35,7 +35,7 @@ func (x *destination) takes(tag uint32) bool {
 	return x.tag == tag
 }
 
-// pass notes that message seq takes no advert.
+// pass notes that message seq takes no advertised receive.
 func (d *destinations) pass(tag uint32, seq uint64) {
 	d.free[spread(tag)%uint32(len(d.free))] = seq
 	if tag < LibraryTags {

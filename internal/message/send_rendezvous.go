@@ -190,7 +190,7 @@ func (h *sendHandler) Advertised(a rdv.Advert) {
 	anyTag := a.Note&noteAny != 0
 	behind := (d.late - a.Note) & noteEpoch
 	if a.Pos == 0 || a.Pos > s.seq+1 || anyTag && a.Tag != 0 || behind > noteEpoch/2 {
-		s.refuse(peerError("advert for messages from %d on, tag %#x, note %#x; %d were sent", a.Pos, a.Tag, a.Note, s.seq))
+		s.refuse(peerError("receive advertised for messages from %d on, tag %#x, note %#x; %d were sent", a.Pos, a.Tag, a.Note, s.seq))
 		return
 	}
 	last := d.last(anyTag, a.Tag)

@@ -30,7 +30,7 @@ func (s *sender) put(o *Out) bool {
 	s.count(logp.Eager, 1)
 	if inPlace {
 		o.pos = pos
-		s.inflight.push(o)
+		s.inflight.Push(o)
 	} else {
 		s.sent(o, nil)
 	}
@@ -143,7 +143,7 @@ func (s *sender) pack(r *coalesced, i int) bool {
 			i++
 			if pieces[k].InPlace {
 				o.pos = pos
-				s.inflight.push(o)
+				s.inflight.Push(o)
 			} else {
 				s.sent(o, nil)
 			}

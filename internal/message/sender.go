@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/scatter"
@@ -40,8 +41,9 @@ type sender struct {
 	writeBusy    bool // writes were refused
 
 	// Messages that a stream has and the link or the peer still reads: inflight through
-	// the ring, groups by the rendezvous, each a list of those of one transfer.
-	inflight inflight
+	// the ring, by rising position there; groups by the rendezvous, each a list of those of
+	// one transfer.
+	inflight fifo.Queue[*Out]
 	groups   tokens[Out]
 
 	// dests are the receives that the peer has advertised.
@@ -204,8 +206,8 @@ func (s *sender) sent(o *Out, err error) {
 //
 // Hot path.
 func (s *sender) reap() (did bool) {
-	for s.inflight.n > 0 && s.ring.Done(s.inflight.peek().pos) {
-		s.sent(s.inflight.pop(), nil)
+	for s.inflight.Len() > 0 && s.ring.Done((*s.inflight.Front()).pos) {
+		s.sent(s.inflight.Pop(), nil)
 		did = true
 	}
 	return did
@@ -220,7 +222,7 @@ func (s *sender) endWaiting() {
 
 // sever ends the messages that the link was still reading.
 func (s *sender) sever() {
-	for s.inflight.n > 0 {
-		s.sent(s.inflight.pop(), s.err)
+	for s.inflight.Len() > 0 {
+		s.sent(s.inflight.Pop(), s.err)
 	}
 }

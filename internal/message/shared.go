@@ -6,7 +6,7 @@ package message
 //
 // A message takes the first receive, in the order of [Shared.Order], that asks
 // for it, whichever list that is in. Receives from several channels that are
-// handed in later than the message came are offered to the channels one by one
+// posted later than the message came are offered to the channels one by one
 // (Channel.Offer, Loop.Offer) before they are put on the list (Shared.Post).
 type Shared struct {
 	posted  inQueue

@@ -35,6 +35,36 @@ const (
 	noteEpoch = noteAny - 1
 )
 
+// tokens name things under way by small numbers, from 1, that the peer sends back.
+// Transfers are announced under the token of the list of their messages, destinations
+// advertised under that of their receive.
+type tokens[T any] struct {
+	held []*T // by token less one
+	free []uint32
+}
+
+// used is how many tokens are out.
+func (t *tokens[T]) used() int { return len(t.held) - len(t.free) }
+
+func (t *tokens[T]) put(x *T) (token uint64) {
+	if len(t.free) == 0 {
+		t.free = append(t.free, uint32(len(t.held)))
+		t.held = append(t.held, nil)
+	}
+	i := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	t.held[i] = x
+	return uint64(i) + 1
+}
+
+func (t *tokens[T]) take(token uint64) *T {
+	i := uint32(token - 1)
+	x := t.held[i]
+	t.held[i] = nil
+	t.free = append(t.free, i)
+	return x
+}
+
 // setupVersion changes with anything that two sides must agree on.
 const setupVersion = 1
 
