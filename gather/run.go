@@ -22,7 +22,20 @@ func (s Sizes) Put(i, n int) {
 	putUint(s.b[i*s.width:], uint64(n), s.width)
 }
 
-// Ones returns the sizes from segment i on, to be set, where each has one byte.
+// At is the size of segment i.
+//
+// Hot path.
+func (s Sizes) At(i int) int {
+	if s.width == 1 {
+		return int(s.b[i])
+	}
+	return int(loadUint(s.b[i*s.width:], s.width))
+}
+
+// Len is the number of segments.
+func (s Sizes) Len() int { return len(s.b) / s.width }
+
+// Ones returns the sizes from segment i on where each has one byte.
 //
 // Hot path.
 func (s Sizes) Ones(i int) (ones []byte, ok bool) {
@@ -48,17 +61,19 @@ func AppendRun(b []byte, base uint64, n int, sizes uint32) ([]byte, Sizes) {
 }
 
 // Ahead returns the current segment of a run and those behind it, if the payload lies in
-// one part and all sizes fit into one byte: their sizes, and their bytes one behind the
-// other. Skip says how many of them were taken. ok is false for all other gathers, before
-// the first Next and behind the last: take those segment by segment. Valid as long as
-// the payload, until the next Open; sizes are a copy, bytes the peer's to change.
+// one part: their sizes, and their bytes one behind the other. Skip says how many of them
+// were taken. ok is false for all other gathers, before the first Next and behind the
+// last: take those segment by segment. Valid as long as the payload, until the next Open;
+// sizes are a copy, bytes the peer's to change.
 //
 // Hot path.
-func (s *Splitter) Ahead() (sizes, body []byte, ok bool) {
-	if !s.run || s.n != 1 || s.width != 1 || uint(s.index) >= uint(s.h.n) || !s.live() {
-		return nil, nil, false
+func (s *Splitter) Ahead() (sizes Sizes, body []byte, ok bool) {
+	h := &s.h
+	if !s.run || s.n != 1 || uint(s.index) >= uint(h.n) || !s.live() {
+		return Sizes{}, nil, false
 	}
-	return s.h.raw[s.index:s.h.n:s.h.n], s.parts[0][s.at:], true
+	end := h.n * s.width
+	return Sizes{h.raw[s.index*s.width : end : end], s.width}, s.parts[0][s.at:], true
 }
 
 // Skip is n times Next, n at least 1, behind Ahead; the segments from the current one on

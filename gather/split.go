@@ -94,12 +94,7 @@ func (s *Splitter) Next() bool {
 		s.index = s.h.n
 		return false
 	}
-	n := 0
-	if s.width == 1 {
-		n = int(s.h.raw[i])
-	} else {
-		n = int(loadUint(s.h.raw[i*s.width:], s.width))
-	}
+	n := Sizes{s.h.raw, s.width}.At(i)
 	s.cur.At, s.cur.Size = s.h.base.next+uint64(i), uint32(n)
 	s.index, s.at = i, s.next
 	s.next += n

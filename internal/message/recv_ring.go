@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/gather"
 )
 
 // The ring stream: messages by themselves, and gathers, which are taken apart segment by
@@ -143,21 +144,25 @@ func (r *receiver) takeGather() (did bool) {
 // moves it behind them in one go.
 //
 // Hot path.
-func (r *receiver) takeAhead(sizes, body []byte) (did bool) {
-	g := &r.gather
-	i, at := 0, 0
-	for i < len(sizes) && r.err == nil {
-		if g.tags.same && !r.draining {
-			if n, bytes := r.takeAlike(sizes[i:], body[at:]); n > 0 {
+func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) (did bool) {
+	g, i, at := &r.gather, 0, 0
+	left, small := sizes.Len(), false
+	var ones []byte
+	if g.tags.same && !r.draining {
+		ones, small = sizes.Ones(0)
+	}
+	for i < left && r.err == nil {
+		if small {
+			if n, bytes := r.takeAlike(ones[i:], body[at:]); n > 0 {
 				i, at = i+n, at+bytes
 				continue
 			}
 		}
-		n := int(sizes[i])
+		n := sizes.At(i)
 		if !r.takePart(g.tag, n, body[at:at+n:at+n]) {
 			break
 		}
-		if i, at = i+1, at+n; i < len(sizes) && !g.tags.same {
+		if i, at = i+1, at+n; i < left && !g.tags.same {
 			if err := g.nextTag(); err != nil {
 				r.fail(err)
 			}
