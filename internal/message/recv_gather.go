@@ -1,8 +1,6 @@
 package message
 
 import (
-	"cmp"
-
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/gather"
 )
@@ -54,17 +52,23 @@ func (g *openGather) nextTag() (err error) {
 	return err
 }
 
-// skip goes n segments on, which hold bytes, to one whose tag was read, or closes the
-// gather behind the last one.
-func (g *openGather) skip(n, bytes int) error {
-	if !g.split.Skip(n, bytes) {
+// skip goes n segments on, which hold bytes, to one whose tag was read, or, where they
+// were all, closes the gather.
+func (g *openGather) skip(n, bytes int, all bool) error {
+	if all || !g.split.Skip(n, bytes) {
 		return g.end()
 	}
 	return nil
 }
 
-// end closes the gather unless it broke.
-func (g *openGather) end() error { return cmp.Or(g.split.Err(), g.close()) }
+// end closes the gather, and returns why it ended before its last segment, if it did.
+func (g *openGather) end() error {
+	err := g.close()
+	if broken := g.split.Err(); broken != nil {
+		return broken
+	}
+	return err
+}
 
 // close gives the blocks of the gather back to the ring.
 func (g *openGather) close() error {

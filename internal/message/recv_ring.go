@@ -171,7 +171,7 @@ func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) (did bool) {
 	if i == 0 {
 		return false
 	}
-	if err := g.skip(i, at); err != nil {
+	if err := g.skip(i, at, i == left); err != nil {
 		r.fail(err)
 	}
 	return true
