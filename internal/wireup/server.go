@@ -415,10 +415,7 @@ func (s *Server) enter(c *client, raw net.Conn) (why code, text string) {
 	if !s.settled(raw) || s.closed {
 		return codeClosing, ""
 	}
-	switch why = s.st.join(c); why {
-	case codeClosing:
-		return why, "the job is aborted: " + s.st.aborted.text
-	case codeDuplicate:
+	if why = s.st.join(c); why == codeDuplicate {
 		text = fmt.Sprintf("rank %d", c.rank)
 		if g := s.st.gone[c.rank]; g != "" {
 			text += ", and is gone: " + g
@@ -430,6 +427,9 @@ func (s *Server) enter(c *client, raw net.Conn) (why code, text string) {
 		if text != "" {
 			c.send(message{typ: msgGone, rank: uint32(r), text: text})
 		}
+	}
+	if s.st.aborted != nil {
+		c.send(*s.st.aborted) // as those that joined before have been told
 	}
 	s.conns[c] = struct{}{}
 	s.wg.Add(1)

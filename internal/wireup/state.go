@@ -58,11 +58,8 @@ func newState(size int) *state {
 
 // join enters c as its rank.
 func (s *state) join(c *client) code {
-	switch {
-	case s.joined[c.rank] || s.gone[c.rank] != "":
+	if s.joined[c.rank] || s.gone[c.rank] != "" {
 		return codeDuplicate
-	case s.aborted != nil:
-		return codeClosing
 	}
 	s.joined[c.rank], s.clients[c.rank] = true, c
 	return codeOK

@@ -364,11 +364,14 @@ func TestAbort(t *testing.T) {
 	<-srv.Done()
 	require.EqualError(t, srv.Err(), "job aborted by rank 2: out of memory")
 
-	srv, root = serve(t, "tcp", 1)
-	j := join(t, root, 0, 1)
+	srv, root = serve(t, "tcp", 2)
+	j := join(t, root, 0, 2)
 	srv.Abort("interrupted")
 	<-j.Done()
 	require.EqualError(t, j.Err(), "job aborted by the launcher: interrupted")
+	late := join(t, root, 1, 2)
+	<-late.Done()
+	require.EqualError(t, late.Err(), "job aborted by the launcher: interrupted", "as all others are told")
 }
 
 func TestServerGone(t *testing.T) {
