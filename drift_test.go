@@ -59,7 +59,7 @@ func TestDriftIsReported(t *testing.T) {
 	b, err := os.ReadFile(store.Path(key) + ".drifted")
 	require.NoError(t, err)
 	require.Equal(t, "saved", string(b))
-	p.drifted(logp.AllModes) // after the end nothing is begun
+	e.prog.Do(func() { p.drifted(logp.AllModes) }) // after the end nothing is begun
 }
 
 // Engines that measure learn as well; those that were told not to, do not.

@@ -220,6 +220,7 @@ func (e *Engine) part() {
 
 // disconnect closes all connections. Owner's.
 func (e *Engine) disconnect() {
+	e.prog.AssertOwned()
 	e.proto.hub.shared.End(ErrClosed)
 	for _, p := range e.peers {
 		p.downWith(ErrClosed)
@@ -233,6 +234,7 @@ func (e *Engine) disconnect() {
 
 // close ends the connection; what is under way comes back flushed. Owner's.
 func (p *Peer) close() {
+	p.eng.prog.AssertOwned()
 	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
 		if ep != nil {
 			_ = ep.Close() // it is the reports of the requests that count

@@ -24,6 +24,7 @@ type hub struct {
 
 // start begins an operation. Owner's.
 func (h *hub) start(o *messageOp) {
+	o.peer.eng.prog.AssertOwned()
 	p := o.peer
 	switch {
 	case o.kind == kindCancel:

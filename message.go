@@ -142,6 +142,7 @@ func (p *Peer) message(o *messageOp) Request {
 // is done: whoever waits, or the progress goroutine, looks for it. Owner's. Short
 // path.
 func (h *hub) handReceive(p *Peer, o *messageOp) {
+	p.eng.prog.AssertOwned()
 	if h.inbox.Pending() {
 		h.inbox.Push(&o.Operation)
 		p.eng.proto.Step()

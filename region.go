@@ -72,6 +72,7 @@ func (e *Engine) Invalidate(mem []byte) error {
 
 // unpin forgets what messages and operations have left pinned of mem. Owner's.
 func (e *Engine) unpin(mem []byte) error {
+	e.prog.AssertOwned()
 	var errs []error
 	for _, p := range e.pins {
 		errs = append(errs, p.Invalidate(mem))

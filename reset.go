@@ -69,6 +69,7 @@ func (c *connectionEnd) Renew(n *bringup.Connection) {
 
 // release gives back the memory of a connection that is over. Owner's.
 func (p *Peer) release() {
+	p.eng.prog.AssertOwned()
 	var kept []func() error
 	if ch := p.talk.ch; ch != nil {
 		kept = append(kept, ch.Close)

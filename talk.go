@@ -78,7 +78,7 @@ func (p *Peer) openTalk(n *bringup.Connection) (*message.Channel, error) {
 		IDTag: talkTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
-		Params: e.bringup.Params(p.rank), From: p.rank, Shared: &e.proto.hub.shared,
+		Params: e.bringup.Params(p.rank), Owner: e.prog.Holder(), From: p.rank, Shared: &e.proto.hub.shared,
 	})
 	if err != nil {
 		return nil, err
@@ -105,6 +105,7 @@ func (p *Peer) openTalk(n *bringup.Connection) (*message.Channel, error) {
 
 // drifted is told by the peer's channel that the link is not as measured. Owner's.
 func (p *Peer) drifted(modes logp.ModeSet) {
+	p.eng.prog.AssertOwned()
 	p.eng.bringup.Drifted(p.rank, p.talk.ch, modes, p.eng.tasks)
 }
 

@@ -295,6 +295,7 @@ func (c *Connector) bury(n *Connection) bool {
 
 // renew puts a new connection in the place of one that is over. Owner's.
 func (c *Connector) renew() {
+	c.d.prog.AssertOwned()
 	if c.d.tasks.Life().Err() != nil {
 		return
 	}

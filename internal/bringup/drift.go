@@ -16,6 +16,7 @@ const driftEvery = 10 * time.Minute
 // these modes. Plans follow by themselves; it is said in the log, and the saved
 // figures are put aside, so that the next start measures. Owner's.
 func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks *Tasks) {
+	tasks.prog.AssertOwned()
 	now := time.Now()
 	if w := &l.warned[rank]; w.IsZero() || now.Sub(*w) >= driftEvery {
 		*w = now

@@ -97,6 +97,7 @@ func (w *awaits) rest() (d time.Duration) {
 
 // Awaited yields the ranks of the peers whose signals are waited for.
 func (e *Engine) Awaited(yield func(rank int) bool) {
+	e.prog.AssertOwned()
 	for _, o := range e.awaits.list {
 		if from := o.more.await.from; from != nil && !yield(from.rank) {
 			return

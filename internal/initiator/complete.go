@@ -10,6 +10,7 @@ import (
 // none.
 // Hot path.
 func (e *Engine) Complete(c *fabric.Completion) bool {
+	e.prog.AssertOwned()
 	o := e.inflight.find(c.ID & (1<<slotShift - 1))
 	if o == nil {
 		return false

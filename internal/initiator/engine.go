@@ -85,6 +85,7 @@ func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) { e.prog, e.mem
 
 // Step goes on with what there is to do. It reports whether it did anything.
 func (e *Engine) Step() bool {
+	e.prog.AssertOwned()
 	did := len(e.backoff.list) > 0 && e.backoff.resume()
 	for i := 0; i < len(e.active); {
 		q := e.active[i]

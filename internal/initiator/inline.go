@@ -67,6 +67,7 @@ func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uin
 // try has the link carry out an operation. Owner's.
 // Hot path.
 func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
+	q.eng.prog.AssertOwned()
 	q.tried++
 	if q.direct == nil || q.down != nil || q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 ||
 		q.eng.opt.Inbox.Pending() || q.tried%inlineTurns == 0 {

@@ -233,3 +233,25 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 	}
 }
+
+// A method that says that it is the owner's asserts it: the tag rmadebug finds who calls
+// it otherwise. Package pending knows no engine, its callers assert.
+func TestOwnersMethodsAssertIt(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil || s.pkg == "internal/pending" || !strings.Contains(fn.Doc.Text(), "Owner's.") {
+				continue
+			}
+			asserts := false
+			ast.Inspect(fn.Body, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				asserts = asserts || ok && (sel.Sel.Name == "AssertOwned" || sel.Sel.Name == "Assert")
+				return true
+			})
+			if !asserts {
+				t.Errorf("%s: %s is the owner's and does not assert it: call AssertOwned or owned.Holder.Assert first", s.rel, fn.Name.Name)
+			}
+		}
+	}
+}

@@ -105,6 +105,7 @@ func (c *Channel) Memory() int {
 //
 // Hot path.
 func (c *Channel) Progress() (did, more bool, err error) {
+	c.opt.Owner.Assert()
 	if !c.live {
 		c.finish()
 		return false, false, c.err
@@ -138,6 +139,7 @@ func (c *Channel) Progress() (did, more bool, err error) {
 //
 // Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
+	c.opt.Owner.Assert()
 	a, b := c.ring.OnCompletion(cpl), c.rendezvous.OnCompletion(cpl)
 	if a || b {
 		c.learn.completed()
@@ -156,6 +158,7 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 
 // Sleep sets or clears the sleep bit at the peer, see eager.Channel.Sleep.
 func (c *Channel) Sleep(on bool) (done bool, err error) {
+	c.opt.Owner.Assert()
 	a, err := c.ring.Sleep(on)
 	b, err2 := c.rendezvous.Sleep(on)
 	return a && b, errors.Join(err, err2)
@@ -165,6 +168,7 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 // the peer, or never will be because the channel has failed. Call it, and poll the link,
 // until it does.
 func (c *Channel) Settle() bool {
+	c.opt.Owner.Assert()
 	c.settling = true
 	if !c.live {
 		return true
@@ -177,6 +181,12 @@ func (c *Channel) Settle() bool {
 // more: the endpoint was closed and its requests have come back. It ends all
 // that has not ended.
 func (c *Channel) Sever(reason error) {
+	c.opt.Owner.Assert()
+	c.cutOff(reason)
+}
+
+// cutOff is Sever for Close, which comes when nobody is the owner any more.
+func (c *Channel) cutOff(reason error) {
 	if reason == nil {
 		reason = ErrClosed
 	}
@@ -189,7 +199,7 @@ func (c *Channel) Sever(reason error) {
 // Close ends everything and releases the rings. The endpoint must be closed
 // before, and its completions drained. Idempotent. Setup path.
 func (c *Channel) Close() error {
-	c.Sever(ErrClosed)
+	c.cutOff(ErrClosed)
 	c.gather.abandon()
 	err := c.rendezvous.Close()
 	c.forget()

@@ -2,6 +2,7 @@ package message
 
 import (
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/internal/owned"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/sampling"
@@ -34,6 +35,10 @@ type Options struct {
 	// channel has its own, of Pinned bytes as for NewPins.
 	Pins   *Pins
 	Pinned int64
+
+	// Owner asserts, in programs built with the tag rmadebug, that the owner of the link
+	// calls the channel. Nil asserts nothing.
+	Owner *owned.Holder
 
 	// Adverts bounds the receives that are advertised to the peer at a time, for
 	// it to write their messages in place. Zero means 16; negative means none.

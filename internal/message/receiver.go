@@ -77,6 +77,7 @@ func (r *receiver) Waits() bool { return r.gather.open || r.ring.Found() }
 // ErrCanceled, or with the message if one takes it first: at once, or when the
 // peer, which may be about to write there, has answered.
 func (r *receiver) Cancel(in *In) {
+	r.opt.Owner.Assert()
 	switch {
 	case in.matched || r.err != nil || in.ad == adSettled: // it ends by itself
 	case in.ad == adOpen:

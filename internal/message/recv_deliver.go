@@ -10,6 +10,7 @@ import (
 //
 // Hot path.
 func (r *receiver) Recv(in *In) {
+	r.opt.Owner.Assert()
 	in.inState, in.after = inState{}, 0
 	if in.err != nil {
 		in.err = nil
@@ -30,6 +31,7 @@ func (r *receiver) Recv(in *In) {
 // Recv does, but does not put in on the list if there is none. A receive with a
 // Source gets all such messages.
 func (r *receiver) Offer(in *In) (taken bool) {
+	r.opt.Owner.Assert()
 	if in.Only != 0 && in.Only != r.from+1 {
 		return false
 	}

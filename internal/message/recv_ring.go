@@ -18,6 +18,7 @@ import (
 //
 // Hot path.
 func (r *receiver) Poll() bool {
+	r.opt.Owner.Assert()
 	return r.ring.Waiting() && r.live && r.lie == nil && r.takeRing()
 }
 

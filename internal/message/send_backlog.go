@@ -15,6 +15,7 @@ import (
 //
 // Hot path.
 func (s *sender) SendNow(tag uint32, data []byte) bool {
+	s.opt.Owner.Assert()
 	// The turn of a message that is to be timed is Progress's, as is whatever has to
 	// do with receives that the peer advertised.
 	if !s.live || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {

@@ -126,6 +126,7 @@ func (s *sender) Limits() logp.Limits { return s.model.limits }
 //
 // Hot path.
 func (s *sender) Send(o *Out) {
+	s.opt.Owner.Assert()
 	switch {
 	case s.err != nil:
 		s.sent(o, s.err)
@@ -147,6 +148,7 @@ func tooLarge(n int) error {
 //
 // Hot path.
 func (s *sender) SendAll(outs []Out) {
+	s.opt.Owner.Assert()
 	if s.err != nil || len(outs) == 0 {
 		for i, n := 0, len(outs); i < n; i++ { // the last one may be the end of outs
 			s.Send(&outs[i])
