@@ -49,7 +49,7 @@ func (h *hub) cancel(r Request) {
 // Probe asks for the next message of the peer that has this tag, and leaves it
 // where it is. Wait and its kin tell tag and length when there is one; Done says
 // whether there is now; Cancel ends the question. It has its place in the order of
-// receives: messages that receives handed in before take are not for it. Another
+// receives: messages that receives posted before take are not for it. Another
 // goroutine may receive the message between the answer and the next call: where
 // several receive the same tag, use a handler.
 func (p *Peer) Probe(tag uint32) RecvRequest {

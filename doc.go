@@ -86,7 +86,7 @@
 //
 // Per peer that there have been operations with, the engine holds one connection
 // with Config.Depth requests; what is
-// handed in beyond waits in a list of the requests themselves. Regions live
+// posted beyond waits in a list of the requests themselves. Regions live
 // outside the Go heap.
 //
 // # Configuration and observation

@@ -65,7 +65,7 @@ type Receiving struct {
 
 // Receive gives to the messages of all peers whose tags are tag but for the bits
 // in ignore, from now on and those that wait, until Close. Like a receive for any
-// peer it has its place in the order of receives: those handed in before go first.
+// peer it has its place in the order of receives: those posted before go first.
 func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
 	return e.receive(tag, ignore, 0, to)
 }

@@ -14,7 +14,7 @@ import (
 //
 // Both sides take part; the peer's application need not call anything, and hears of it from
 // Engine.Watch. Everything that was under way between the two has failed first, on both
-// sides, and so does what is handed in before the old connection is out of the way. Regions, windows, and
+// sides, and so does what is posted before the old connection is out of the way. Regions, windows, and
 // their keys stay as they are, and what was complete stays done. Messages begin afresh: those that the
 // old connection had brought and that no receive has taken are dropped. No operation of the old connection
 // has any effect on memory after Reset has returned nil, here or at the peer.

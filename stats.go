@@ -19,7 +19,7 @@ type Counts struct {
 	Served                                   uint64 // requests of peers to accumulate here
 	AtomicRetries                            uint64 // compare-and-swaps that an emulated atomic had to repeat
 	Failed                                   uint64 // operations that failed
-	Retries                                  uint64 // times that the link's queue was full: what was refused is handed in again
+	Retries                                  uint64 // times that the link's queue was full: what was refused is posted again
 }
 
 // MessageStats are what became of the messages with a peer, or with all. Those
@@ -37,7 +37,7 @@ type MessageStats struct {
 	Timed                    uint64 // backlogs that were timed, to learn whether the link is as measured
 	Replans                  uint64 // times that the choice of ways was changed by that
 	Drifting                 int    // ways, of three for each peer, that take so much more or less time than measured that the next start measures again
-	Backlog                  int    // handed in, not on their way
+	Backlog                  int    // posted, not on their way
 	Memory                   int    // bytes that rings and staging hold on this side
 }
 

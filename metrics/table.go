@@ -44,7 +44,7 @@ func one[S any](of func(*S) float64) []value[S] { return []value[S]{{of: of}} }
 
 // totals are the metrics of an engine.
 var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.Stats]{
-	{"rma_operations_queued", "Operations handed in and not posted yet.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Queued) })},
+	{"rma_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Queued) })},
 	{"rma_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.InFlight) })},
 	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
 	{"rma_peers_connected", "Peers with a connection: it is made at the first operation.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersConnected) })},
@@ -59,7 +59,7 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 
 // eachPeer are the metrics of single peers.
 var eachPeer = append(common("rma_peer_", func(s *rma.PeerStats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.PeerStats]{
-	{"rma_peer_operations_queued", "Operations handed in and not posted yet.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Queued) })},
+	{"rma_peer_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Queued) })},
 	{"rma_peer_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.InFlight) })},
 	{"rma_peer_connected", "Whether there is a connection.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Connected) })},
 	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Talking) })},
@@ -106,7 +106,7 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		{prefix + "backlogs_timed_total", "Backlogs that were timed, to learn whether a link is as measured.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Timed })}},
 		{prefix + "replans_total", "Times that the choice of ways was changed by what was timed.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Replans })}},
 		{prefix + "ways_drifting", "Ways of messages, of three for each peer, on a link that is not what was measured.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Drifting) })}},
-		{prefix + "messages_backlog", "Messages handed in and not on their way.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
+		{prefix + "messages_backlog", "Messages that wait to be sent.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
 		{prefix + "message_memory_bytes", "Memory of rings and staging on this side.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Memory) })}},
 	}
 }

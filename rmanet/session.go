@@ -36,7 +36,7 @@ type session struct {
 	err      error               // why there will be no more
 
 	in, out  atomic.Int64 // bytes of blocks that have come, and that are on their way out
-	waiting  atomic.Int64 // control frames handed in and not sent
+	waiting  atomic.Int64 // control frames posted and not sent
 	stalled  atomic.Bool  // what comes is left where it is: in is too much
 	hungry   atomic.Bool  // starved is not empty
 	deferred int          // control frames that are on their way, the engine's

@@ -23,11 +23,11 @@ var ErrWaited = errors.New("progress: somebody else waits for it")
 // endpoints directly. None of its methods may block or call the engine, except
 // Waiter.Finish.
 type Protocol interface {
-	// Pending reports whether applications have handed in work that Step has
+	// Pending reports whether applications have posted work that Step has
 	// not taken over. Called from any goroutine.
 	Pending() bool
 
-	// Step takes over what was handed in, posts what there is room for, and
+	// Step takes over what was posted, starts what there is room for, and
 	// looks at memory that peers write. It reports whether it did anything.
 	Step() bool
 
@@ -156,7 +156,7 @@ func (e *Engine) Err() error {
 // Patience is how long waits spin and yield.
 func (e *Engine) Patience() cpu.Patience { return e.patience }
 
-// Kick lets the protocol take over work that was just handed in: at once if
+// Kick lets the protocol take over work that was just posted: at once if
 // nobody owns the engine, else by the owner. It does not allocate,
 // block or poll.
 // Hot path.
@@ -168,7 +168,7 @@ func (e *Engine) Kick() {
 	e.release()
 }
 
-// Own takes ownership if nobody has it, for a moment: to hand in work without a
+// Own takes ownership if nobody has it, for a moment: to start work without a
 // detour, and to take what is complete at once. The protocol's Pending work comes
 // first. Disown ends it. It does not allocate, block or poll.
 // Hot path.
@@ -180,8 +180,8 @@ func (e *Engine) Own() bool {
 	return true
 }
 
-// Hold is Own for those who do not look for what comes of the work at once: driving the
-// links stays the progress goroutine's. Disown ends it.
+// Hold is Own for callers that do not poll for what comes of the work: driving the links
+// stays the progress goroutine's. Disown ends it.
 // Hot path.
 func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
 
@@ -285,9 +285,9 @@ func (e *Engine) pollLinks() (busy bool) {
 	return busy
 }
 
-// passed notes that a wait has ended with a step alone. Who never waits for longer would
-// keep the progress goroutine from polling, and what comes as a completion unheard:
-// some of these waits poll all the same. Owner's.
+// passed notes that a wait has ended with a step alone. A goroutine whose
+// waits all end so would keep the progress goroutine from polling, and completions
+// would not be seen: some of these waits poll all the same. Owner's.
 // Hot path.
 func (e *Engine) passed() {
 	e.AssertOwned()

@@ -1,7 +1,7 @@
 package progress
 
-// Looker has a shorter way than a round of everything to see what a goroutine waits
-// for: a load of the word that a peer will change.
+// Looker polls for what a goroutine waits for, and for nothing else: it loads the word
+// that a peer will change.
 type Looker interface {
 	// Look takes what is there, as Protocol.Step would. Called by the owner.
 	Look() bool

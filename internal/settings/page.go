@@ -50,7 +50,7 @@ A value that makes no sense is an error of ` + "`Open`" + `, not ignored; all ar
     	RMA_PEER_TIMEOUT="2": want a duration, such as 50ms or 2s, at least 1ms
 
 Variables that begin with ` + "`RMA_`" + ` and are not on this page are slips as a rule. They are a warning in the log, with the
-nearest name; under ` + "`RMA_STRICT=1`" + ` they are errors, too. Not reported are ` + "`RMA_TEST_*`" + `, by which tests talk to their child
+nearest name; under ` + "`RMA_STRICT=1`" + ` they are errors, too. Not reported are ` + "`RMA_TEST_*`" + `, by which tests speak to their child
 processes, and what Kubernetes sets for services with names such as "rma" (` + "`RMA_SERVICE_HOST`, `RMA_PORT_7471_TCP`" + `).
 
 ## Values

@@ -66,7 +66,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_DEPTH", Field: "Depth", Type: Type{Kind: Count, Unit: "requests", Min: 16, Max: 1 << 16}, Default: "256",
-		What:  "requests that may be under way with one peer; what is handed in beyond waits in the process",
+		What:  "requests that may be in flight with one peer; what is posted beyond waits in the process",
 		Why:   "covers the bandwidth-delay product of every link measured; more costs queue memory for each peer, less stalls streams of small operations",
 		Where: "fabric", Since: "0.1",
 	},
