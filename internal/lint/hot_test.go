@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"go/types"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,10 +84,8 @@ func hotMarks(t *testing.T) (pkgs []string, allowed map[place]bool) {
 	return pkgs, allowed
 }
 
-var oldHot = regexp.MustCompile(`(?i)short path|class: short`)
-
 func isHot(fn *ast.FuncDecl) bool {
-	return fn.Doc != nil && (fn.Doc.List[len(fn.Doc.List)-1].Text == hotMark || oldHot.MatchString(fn.Doc.Text()))
+	return fn.Doc != nil && fn.Doc.List[len(fn.Doc.List)-1].Text == hotMark
 }
 
 // hotFunc looks at one function.

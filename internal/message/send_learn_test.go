@@ -274,7 +274,7 @@ func TestLearningAllocatesNothing(t *testing.T) {
 	require.Greater(t, a.ch.Stats().Learn.Timed, before+50)
 }
 
-// What learning costs the short path, a message at a time: without, when nothing is
+// What learning costs the hot path, a message at a time: without, when nothing is
 // timed, and with the default interval. The three take turns, and the least of many short
 // runs counts: on a shared machine everything else is somebody else's.
 func BenchmarkLearning(b *testing.B) {

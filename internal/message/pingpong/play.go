@@ -50,7 +50,8 @@ func (s *Side) Batch() *logp.Batch {
 }
 
 // Play plays len(times) round trips; the first side notes half of the time of
-// each, in ticks of internal/cpu. Short path.
+// each, in ticks of internal/cpu.
+// Hot path.
 func (s *Side) Play(ctx context.Context, times []int64) error {
 	n := len(times)
 	if s.opt.First {

@@ -9,7 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// progress polls the link and lets the channel do what it can. Short path.
+// progress polls the link and lets the channel do what it can.
+// Hot path.
 func (s *Side) progress() error {
 	if s.down != nil {
 		return s.down
@@ -52,7 +53,8 @@ func (s *Side) foreign(c *fabric.Completion) bool {
 	return true
 }
 
-// until plays on until k has counted to want. Short path.
+// until plays on until k has counted to want.
+// Hot path.
 func (s *Side) until(ctx context.Context, k *counter, want int) error {
 	s.spin.Reset()
 	s.misses, s.since = 0, 0
