@@ -73,13 +73,10 @@ sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
   rmabench choice --fabric verbs --grid small --budget 60s
   rmarun -n 2 rmabench choice --grid small`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed)
-			if err == nil {
-				req.Grid, err = choice.ParseGrid(f.grid)
-			}
-			if err == nil {
-				err = req.Check()
-			}
+			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
+				r.Grid, err = choice.ParseGrid(f.grid)
+				return err
+			})
 			if err != nil {
 				return usage(err)
 			}
@@ -108,14 +105,11 @@ mode and as planned, for comparison.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
   rmabench explain --fabric tcp --batch 16x4K --measure`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed)
-			if err == nil {
-				req.Batch, err = choice.ParseBatch(f.batch)
-				req.Measure = f.measure
-			}
-			if err == nil {
-				err = req.Check()
-			}
+			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
+				r.Measure = f.measure
+				r.Batch, err = choice.ParseBatch(f.batch)
+				return err
+			})
 			if err != nil {
 				return usage(err)
 			}
@@ -129,8 +123,9 @@ mode and as planned, for comparison.`,
 	return cmd
 }
 
-// request turns the common flags into a request; its errors are the user's.
-func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error) {
+// request turns the common flags into a request, and own those that a command has by
+// itself; its errors are the user's.
+func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
 	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
@@ -144,7 +139,10 @@ func (f *choiceFlags) request(changed func(string) bool) (choice.Request, error)
 			return req, fmt.Errorf("--%s 0: want a positive value", name)
 		}
 	}
-	return req, nil
+	if err := own(&req); err != nil {
+		return req, err
+	}
+	return req, req.Check()
 }
 
 // inJob reports whether the ranks are those of a launcher's job; silent, whether
@@ -265,11 +263,7 @@ against itself. Over links whose writes do not promise the last byte last there 
 no lap flag.`,
 		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed)
-			req.Ablate = true
-			if err == nil {
-				err = req.Check()
-			}
+			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) error { r.Ablate = true; return nil })
 			if err != nil {
 				return usage(err)
 			}

@@ -46,22 +46,7 @@ and fro: bytes over half a round trip.`,
   rmabench switch --fabric verbs --format json --out switch.jsonl    # in a VM
   rmabench switch --fabric shm --html switch.html --add switch.jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed)
-			if req.Curves = f.n; len(f.n) == 0 {
-				err = errors.Join(err, errors.New("-n: want batch sizes such as 1,16"))
-			}
-			sizes, bad := bench.ParseSizes(f.most)
-			switch {
-			case bad != nil:
-				err = errors.Join(err, fmt.Errorf("--max: %w", bad))
-			case len(sizes) != 1:
-				err = errors.Join(err, fmt.Errorf("--max %q: want one size", f.most))
-			default:
-				req.Most = sizes[0]
-			}
-			if err == nil {
-				err = req.Check()
-			}
+			req, err := f.request(cmd.Flags().Changed, f.curves)
 			if err != nil {
 				return usage(err)
 			}
@@ -79,6 +64,24 @@ and fro: bytes over half a round trip.`,
 	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
+}
+
+// curves turns the flags of its own into the request.
+func (f *switchFlags) curves(r *choice.Request) error {
+	var errs error
+	if r.Curves = f.n; len(f.n) == 0 {
+		errs = errors.New("-n: want batch sizes such as 1,16")
+	}
+	sizes, err := bench.ParseSizes(f.most)
+	switch {
+	case err != nil:
+		errs = errors.Join(errs, fmt.Errorf("--max: %w", err))
+	case len(sizes) != 1:
+		errs = errors.Join(errs, fmt.Errorf("--max %q: want one size", f.most))
+	default:
+		r.Most = sizes[0]
+	}
+	return errs
 }
 
 // run measures and writes.
