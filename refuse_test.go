@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,5 +72,72 @@ func TestSendToOneself(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, WaitAll(ctx, reqs[3:]...))
+	}
+}
+
+// Receives get their messages whatever the order in which they ask for them, although
+// many are announced before the first that is asked for.
+func TestReceivesInReverse(t *testing.T) {
+	for _, c := range []struct {
+		mode string
+		size int
+	}{{"scatter", 5000}, {"eager", 5000}, {"auto", 5000}, {"scatter", 100_000}, {"auto", 100_000}, {"gather", 5000}} {
+		t.Run(fmt.Sprint(c.mode, c.size), func(t *testing.T) {
+			onEach(t, func(t *testing.T, fabric string) {
+				es := openWith(t, 2, fabric, func(o *Config) { o.Mode = Mode(c.mode) })
+				ctx := testutil.Context(t, patience)
+				const n = 200 // of 5000 bytes: 1 MiB in all, which is held whatever way it comes
+				var sends [n]Request
+				for i := range sends {
+					sends[i] = es[0].Peer(1).SendTag(uint32(i), testutil.Payload(c.size, 1, uint64(i)))
+				}
+				buf := make([]byte, c.size)
+				for i := n - 1; i >= 0; i-- {
+					_, err := es[1].Peer(0).RecvTag(uint32(i), buf).Wait(ctx)
+					require.NoError(t, err)
+					require.NoError(t, testutil.Verify(buf, 1, uint64(i)))
+				}
+				require.NoError(t, WaitAll(ctx, sends[:]...))
+			})
+		})
+	}
+}
+
+// More messages than memory can be registered for are fetched one after the other, and
+// not refused.
+func TestReceivesWithoutRegistrations(t *testing.T) {
+	es := openWith(t, 2, "shm", func(o *Config) { o.Mode = ModeScatter })
+	ctx := testutil.Context(t, patience)
+	var all []*Region
+	for {
+		r, err := es[1].Register(make([]byte, 64))
+		if err != nil {
+			require.ErrorIs(t, err, ErrResources)
+			break
+		}
+		all = append(all, r)
+	}
+	const left, n, size = 8, 300, 5000
+	for _, r := range all[len(all)-left:] {
+		require.NoError(t, r.Close())
+	}
+	var reqs []Request
+	var bufs [n][]byte
+	for i := range bufs {
+		bufs[i] = make([]byte, size)
+		reqs = append(reqs, es[0].Peer(1).SendTag(uint32(i), testutil.Payload(size, 1, uint64(i))))
+	}
+	var recvs [n]RecvRequest
+	for i := n - 1; i >= 0; i-- {
+		recvs[i] = es[1].Peer(0).RecvTag(uint32(i), bufs[i])
+	}
+	for i := range recvs {
+		_, err := recvs[i].Wait(ctx)
+		require.NoError(t, err, "message %d", i)
+		require.NoError(t, testutil.Verify(bufs[i], 1, uint64(i)))
+	}
+	require.NoError(t, WaitAll(ctx, reqs...))
+	for _, r := range all[:len(all)-left] {
+		require.NoError(t, r.Close())
 	}
 }

@@ -330,6 +330,9 @@ func (h *hub) rest(on bool) time.Duration {
 	h.talks.all = true
 	waits := false
 	for _, p := range h.talks.list {
+		if on && p.talk.ch != nil {
+			p.talk.ch.GoAround() // the last step before the sleep sees to the rest
+		}
 		if p.talk.ch != nil && p.down == nil && !p.eng.links[p.link].Caps().WakesOnWrite {
 			p.sleep(on)
 			waits = true

@@ -195,6 +195,10 @@ func (rc *receiver) Waiting() bool {
 	return t.lap() != r.Lap(pos)-1
 }
 
+// Withhold keeps back the credit for what is taken, or ends that: the peer sends what
+// the ring holds now, and no more, however much of it is taken.
+func (rc *receiver) Withhold(on bool) { rc.rx.Withhold(on) }
+
 // Drain ends sending and lets Peek, Recv and Lease go on with what the peer had sent
 // before the channel failed: nothing is posted any more, not even credit. It reports
 // false where the ring is what failed, or is closed.

@@ -8,6 +8,7 @@ type Receiver struct {
 	arrived  uint64 // write cursor accepted last; unused where blocks carry lap flags
 	blocks   uint32
 	every    uint32
+	held     bool // what is owed is kept back
 	sleep    bool
 	told     bool // sleep bit in the last word handed out
 }
@@ -40,14 +41,23 @@ func (r *Receiver) Arrived(cursor uint64) (blocks int, err error) {
 	return int(r.arrived - r.next), nil
 }
 
-// Owed is how many consumed blocks the writer does not know of.
-func (r *Receiver) Owed() int { return int(r.next - r.returned) }
+// Owed is how many consumed blocks the writer does not know of and is to be told of.
+func (r *Receiver) Owed() int {
+	if r.held {
+		return 0
+	}
+	return int(r.next - r.returned)
+}
+
+// Withhold keeps back the credit for what is consumed, or ends that: a reader that has
+// only put messages aside has no room for as many more.
+func (r *Receiver) Withhold(on bool) { r.held = on }
 
 // Due says whether a word ought to be written now: enough blocks are owed, or
 // the sleep bit has changed. piggyback says that something goes to the writer
 // anyway; then half of Every is enough.
 func (r *Receiver) Due(piggyback bool) bool {
-	owed := r.next - r.returned
+	owed := uint64(r.Owed())
 	if piggyback {
 		owed *= 2
 	}
@@ -57,9 +67,9 @@ func (r *Receiver) Due(piggyback bool) bool {
 // Word returns the word to be written to the writer's credit cell and counts it
 // as written. Words must reach the cell in the order they were taken.
 func (r *Receiver) Word() uint64 {
-	r.returned = r.next
+	r.returned += uint64(r.Owed())
 	r.told = r.sleep
-	w := r.next << 1
+	w := r.returned << 1
 	if r.sleep {
 		w |= 1
 	}

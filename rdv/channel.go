@@ -65,8 +65,8 @@ func (c *Channel) Connect(s Setup) error {
 	c.sink.connect(adverts)
 	// Answers that can wait at once: ready, ack and FIN for each incoming
 	// transfer; an answer to each advert of the peer; a revocation of each of ours.
-	c.answers = fifo.NewRing[answer](3*len(c.in) + 2*adverts)
-	c.turns = fifo.NewRing[uint16](len(c.in) + len(c.jobs))
+	c.answers = fifo.NewRing[answer](3*c.opt.Transfers + 2*adverts)
+	c.turns = fifo.NewRing[uint16](c.opt.Transfers + len(c.jobs))
 	c.live = true
 	return nil
 }
@@ -117,7 +117,7 @@ func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Resul
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Outgoing, s.Incoming = len(c.out)-len(c.outFree), c.fetching
+	s.Outgoing, s.Incoming = c.transfers, c.fetching
 	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
 	s.Memory = c.ring.Stats().Memory + len(c.stage.mem)
 	return s

@@ -103,6 +103,8 @@
 //	pipe.go     source: chunks of unregistered memory
 //	write.go    source: destinations of the peer, writing into them
 //	source.go   source: its slots
+//	announcements.go
+//	            source: how many may be outstanding
 //	match.go    sink: transfers of the peer and their destinations
 //	run.go      sink: which of their messages are fetched next
 //	advert.go   sink: destinations of this side

@@ -20,7 +20,9 @@ func (s *sink) onRTS(id ID, tag uint32, payload []byte) error {
 	if len(rest) > 0 {
 		return &ProtocolError{KindRTS, id, ErrMessage, uint64(len(payload)), uint64(len(payload) - len(rest))}
 	}
-	s.begin(t, id, tag)
+	if err := s.begin(t, KindRTS, id, tag); err != nil {
+		return err
+	}
 	s.match(t)
 	return nil
 }
@@ -37,7 +39,9 @@ func (s *sink) onOffer(id ID, tag uint32, payload []byte) error {
 	}
 	t.d.Form = form
 	t.d.Messages = append(t.d.Messages[:0], m)
-	s.begin(t, id, tag)
+	if err := s.begin(t, KindOffer, id, tag); err != nil {
+		return err
+	}
 	t.chunked = true
 	t.d.Regions = t.d.Regions[:0]
 	for len(t.d.Regions) < s.opt.Chunks {

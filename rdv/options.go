@@ -15,6 +15,10 @@ type Options struct {
 	// queue here instead of at the sender. At most 4096.
 	Transfers int
 
+	// Window is how many of them are begun before Channel.Widen asks for more. Zero
+	// means Transfers.
+	Window int
+
 	// Adverts is how many advertised destinations of either direction may be
 	// outstanding. Zero means 16. At most 4096.
 	Adverts int
@@ -76,6 +80,7 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 		}
 	}
 	def(&o.Transfers, 16)
+	def(&o.Window, o.Transfers)
 	def(&o.Adverts, 16)
 	def(&o.Messages, 64)
 	def(&o.Regions, 64)
@@ -92,7 +97,7 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 		name     string
 		v, limit int
 	}{
-		{"transfers", o.Transfers, maxSlots}, {"adverts", o.Adverts, maxSlots}, {"messages", o.Messages, maxBatch},
+		{"transfers", o.Transfers, maxSlots}, {"window", o.Window, o.Transfers}, {"adverts", o.Adverts, maxSlots}, {"messages", o.Messages, maxBatch},
 		{"regions", o.Regions, maxBatch}, {"chunk", o.Chunk, 1 << 30}, {"chunks", o.Chunks, maxChunks},
 		{"first chunk", o.FirstChunk, 1 << 30}, {"staging", max(o.Staging, 1), 1 << 30},
 	} {

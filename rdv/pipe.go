@@ -19,6 +19,9 @@ func (s *source) beginPipe(slot int, src []byte, by Means) {
 	} else {
 		rate = s.opt.RegisterRate
 	}
+	for len(s.pipes) <= slot {
+		s.pipes = append(s.pipes, pipe{chunks: make([]chunk, s.chunks())})
+	}
 	p := &s.pipes[slot]
 	*p = pipe{
 		src: src, by: by, chunks: p.chunks, queued: p.queued,
@@ -31,18 +34,14 @@ func (s *source) openPipes(by Means) error {
 	if s.opt.Staging < 0 && by == Copy {
 		return fmt.Errorf("%w: no staging memory", ErrOptions)
 	}
-	chunks := min(s.opt.Chunks, int(s.peer.Chunks))
-	if s.pipes == nil {
-		s.pipes = make([]pipe, len(s.out))
-		for i := range s.pipes {
-			s.pipes[i].chunks = make([]chunk, chunks)
-		}
-	}
 	if by == Copy && s.stage.reg == nil {
-		return s.stage.open(s.link, s.opt.Staging, len(s.out)*chunks)
+		return s.stage.open(s.link, s.opt.Staging, s.least*s.chunks())
 	}
 	return nil
 }
+
+// chunks is how many chunks of a message may be outstanding.
+func (s *source) chunks() int { return min(s.opt.Chunks, int(s.peer.Chunks)) }
 
 // onReady starts the chunks of an offer.
 func (s *source) onReady(id ID) error {

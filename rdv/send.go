@@ -99,6 +99,7 @@ func (s *source) endOutgoing(slot int, err error) {
 	}
 	o.busy = false
 	s.outFree = append(s.outFree, uint16(slot))
+	s.end(int(o.n))
 	s.h.Sent(o.token, err)
 }
 

@@ -11,8 +11,9 @@ import (
 // has announced, and advertises destinations for the peer to write.
 type sink struct {
 	*core
-	in       []incoming // the peer's transfers
+	in       []incoming // the peer's transfers, made as they are needed
 	fetching int        // of them, not free
+	heard    int        // messages of these
 	hold     bool       // Accept and Refuse collect
 	changed  []uint16   // slots that they have changed
 
@@ -77,7 +78,6 @@ type message struct {
 
 // connect makes room for what both sides have agreed on.
 func (s *sink) connect(adverts int) {
-	s.in, s.changed = make([]incoming, s.opt.Transfers), make([]uint16, 0, s.opt.Transfers)
 	s.mine, s.mineFree = make([]myAdvert, adverts), freeList(adverts)
 }
 
@@ -99,8 +99,11 @@ func (t *incoming) describe(i int) Incoming {
 
 // claim takes the slot that the peer has chosen for a new transfer.
 func (s *sink) claim(k Kind, id ID) (*incoming, error) {
-	if id.slot() >= len(s.in) {
-		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(len(s.in))}
+	if id.slot() >= s.opt.Transfers {
+		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(s.opt.Transfers)}
+	}
+	for len(s.in) <= id.slot() {
+		s.in = append(s.in, incoming{})
 	}
 	t := &s.in[id.slot()]
 	if t.state != inFree || id.gen() != t.gen+1 {
@@ -110,8 +113,12 @@ func (s *sink) claim(k Kind, id ID) (*incoming, error) {
 }
 
 // begin makes t an active transfer of the messages in t.d.
-func (s *sink) begin(t *incoming, id ID, tag uint32) {
+func (s *sink) begin(t *incoming, k Kind, id ID, tag uint32) error {
+	if n, most := s.heard+len(t.d.Messages), mostMessages(s.opt.Transfers, s.opt.Messages); n > most {
+		return &ProtocolError{k, id, ErrTooMany, uint64(n), uint64(most)}
+	}
 	s.fetching++
+	s.heard += len(t.d.Messages)
 	t.id, t.gen, t.tag = id, id.gen(), tag
 	t.state, t.status, t.waited = inActive, statusOK, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
@@ -124,6 +131,7 @@ func (s *sink) begin(t *incoming, id ID, tag uint32) {
 		end += uint64(t.d.Messages[i].Size)
 		t.msgs = append(t.msgs, message{end: end})
 	}
+	return nil
 }
 
 // findMessage returns the message that h names and its transfer, nil if it is over.
@@ -160,6 +168,7 @@ func (s *sink) endMessage(t *incoming, i int, err error) {
 func (s *sink) free(t *incoming) {
 	if t.state != inFree {
 		s.fetching--
+		s.heard -= len(t.d.Messages)
 	}
 	t.state, t.queued = inFree, false
 }

@@ -9,7 +9,8 @@ import (
 // to fetch, and writes into destinations that the peer has advertised.
 type source struct {
 	*core
-	out     []outgoing
+	announcements
+	out     []outgoing // made as they are needed
 	outFree []uint16
 	waited  bool   // what the last FIN said
 	refused []byte // what the FIN at hand says
@@ -74,26 +75,24 @@ type outgoing struct {
 
 // connect makes room for what both sides have agreed on.
 func (s *source) connect(transfers, adverts int) {
-	s.out, s.outFree = make([]outgoing, transfers), freeList(transfers)
+	s.announcements = newAnnouncements(s.opt.Window, transfers, min(int(s.peer.Messages), s.opt.Messages))
 	s.streams = fifo.NewRing[uint16](transfers)
 	s.theirs, s.jobs, s.jobsFree = make([]theirAdvert, adverts), make([]writeJob, adverts), freeList(adverts)
 }
 
-// Full reports that as many transfers are outstanding as may be: Send is refused
-// until one has ended.
-//
-// Hot path.
-func (s *source) Full() bool { return len(s.outFree) == 0 }
-
 // idle reports that nothing of this side is outstanding.
-func (s *source) idle() bool { return len(s.outFree) == len(s.out) && len(s.jobsFree) == len(s.jobs) }
+func (s *source) idle() bool { return s.transfers == 0 && len(s.jobsFree) == len(s.jobs) }
 
 // nextOutgoing names the slot of the next transfer, if there is one and nothing
 // older waits for the ring.
 func (s *source) nextOutgoing() (slot int, ok bool) {
-	if s.answers.Len() > 0 || len(s.outFree) == 0 {
+	if s.answers.Len() > 0 || s.Full() {
 		s.stats.Busy++
 		return 0, false
+	}
+	if len(s.outFree) == 0 {
+		s.outFree = append(s.outFree, uint16(len(s.out)))
+		s.out = append(s.out, outgoing{})
 	}
 	return int(s.outFree[len(s.outFree)-1]), true
 }
@@ -108,6 +107,7 @@ func (s *source) announce(k Kind, slot int, tag uint32, token uint64, by Means, 
 		return 0, false
 	}
 	s.outFree = s.outFree[:len(s.outFree)-1]
+	s.begin(n)
 	*o = outgoing{token: token, gen: id.gen(), n: uint16(n), by: by, busy: true}
 	return id, true
 }

@@ -1,10 +1,9 @@
 // Package fifo has the queues of the data path: first in, first out, without
-// locks, and without allocation but for a Queue that grows.
+// locks, and without allocation but to grow.
 //
-//   - A [Ring] holds values in a fixed number of places: for what is bounded by
-//     agreement, where one more would be a bug.
-//   - A [Queue] is a ring that grows: for what is
-//     bounded elsewhere.
+//   - A [Ring] holds values in a bounded number of places, made as they are needed: for
+//     what is bounded by agreement, where one more would be a bug.
+//   - A [Queue] is a ring without bound: for what is bounded elsewhere.
 //   - A [List] links values that carry a [Node] themselves: any number of them, in
 //     one list at a time, taken out of the middle as well.
 //

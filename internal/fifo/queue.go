@@ -6,14 +6,22 @@ type Queue[T any] struct{ Ring[T] }
 
 // Push appends v.
 func (q *Queue[T]) Push(v T) {
-	if q.n == len(q.q) {
-		grown := make([]T, max(2*len(q.q), 64))
-		for i := range q.n {
-			grown[i] = q.q[q.at(i)]
-		}
-		q.q, q.head = grown, 0
+	if q.n == q.most {
+		q.most = max(2*q.most, 64)
 	}
 	q.Ring.Push(v)
+}
+
+// Insert puts v before all of the newest values for which after is true.
+func (q *Queue[T]) Insert(v T, after func(x *T) bool) {
+	q.Push(v)
+	for i := q.n - 1; i > 0; i-- {
+		x, y := &q.q[q.at(i-1)], &q.q[q.at(i)]
+		if !after(x) {
+			break
+		}
+		*x, *y = *y, *x
+	}
 }
 
 // Back is the newest value, in place. It panics if there is none.

@@ -1,13 +1,15 @@
 package fifo
 
-// Ring is a FIFO of fixed capacity. The zero value has none: see NewRing.
+// Ring is a FIFO of fixed capacity, whose places are made as they are needed and kept.
+// The zero value has none: see NewRing.
 type Ring[T any] struct {
 	q       []T
 	head, n int
+	most    int
 }
 
 // NewRing returns an empty Ring for up to capacity values.
-func NewRing[T any](capacity int) Ring[T] { return Ring[T]{q: make([]T, capacity)} }
+func NewRing[T any](capacity int) Ring[T] { return Ring[T]{most: capacity} }
 
 // Len is how many values the ring holds.
 func (r *Ring[T]) Len() int { return r.n }
@@ -15,10 +17,20 @@ func (r *Ring[T]) Len() int { return r.n }
 // Push appends v. It panics if the ring is full.
 func (r *Ring[T]) Push(v T) {
 	if r.n == len(r.q) {
-		panic("fifo: ring is full")
+		r.grow()
 	}
 	r.q[r.at(r.n)] = v
 	r.n++
+}
+
+// grow makes more places.
+func (r *Ring[T]) grow() {
+	if r.n == r.most {
+		panic("fifo: ring is full")
+	}
+	q := make([]T, min(max(2*r.n, 16), r.most))
+	copy(q[copy(q, r.q[r.head:]):], r.q[:r.head])
+	r.q, r.head = q, 0
 }
 
 // Front is the oldest value, in place. It panics if there is none.

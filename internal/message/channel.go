@@ -55,6 +55,8 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 			return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.rendezvous.Close(), c.ring.Close())
 		}
 	}
+	c.unexpected.ring, c.unexpected.window = c.ring, o.Ring.Blocks*o.Ring.BlockSize
+	c.reads.pins = c.pins
 	return c, nil
 }
 

@@ -24,12 +24,13 @@
 // # Order
 //
 // Every message has a sequence number, counted from 1 in the order of Send. Two
-// streams carry them, the ring and the descriptors, and each is in rising order:
-// a message that cannot be announced now stops those behind it that would go
-// through the ring, and one that was overtaken by an announcement is not announced
-// itself, whatever a later plan says. The receiver therefore merges two sorted streams: the next number is at
-// the head of one of them, or on its way. Nothing is parked, and nothing waits
-// for ever: descriptors never wait behind data.
+// streams carry them, the ring and the descriptors. The ring is in rising order: a
+// message that cannot be announced now stops those behind it that would go through the
+// ring. Descriptors mostly are, and the receiver sorts them: where the ring stays full
+// because no receive asks for what is in it, the messages that wait for it are announced
+// instead, behind later ones. The receiver merges the two sorted streams: the next number
+// is at the head of one of them, or on its way. Descriptors never wait behind data, and
+// nothing passes the messages of the ring that would use up the peer's last descriptors.
 //
 // The numbers of written messages are a third stream, in no order: they wait
 // in a list, bounded by the receives that may be advertised, until their turn has come.
@@ -69,9 +70,13 @@
 // # Matching
 //
 // A receive takes the first message, in order, whose tag it asks for. A message
-// that no receive asks for is copied aside, up to Options.Unexpected bytes; beyond
-// that it stays in the ring and stops the sender for want of credit. Large
-// messages that no receive asks for stay at the sender, which has announced them.
+// that no receive asks for is copied aside. Where the copies and one ring more would exceed
+// Options.Unexpected bytes, the credit for what is copied is kept back until some are taken,
+// so that no more come. Large messages that no receive asks for stay at the sender, which has
+// announced them. It announces as many as the peer can fetch at once, and more, up to 2048,
+// when the peer takes none of these; where the ring stays full, small ones as well.
+// A receiver reads 1024 messages of a peer at once, and fewer where the link cannot register
+// memory for so many; the others wait.
 //
 // Receives that compete end in the order of their messages, although some of these are
 // fetched and others are here: see recv_order.go.

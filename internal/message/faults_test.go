@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/rdv"
 )
 
 // A channel whose connection ends ends everything handed in, once, whatever
@@ -160,7 +161,7 @@ func TestPinsAreReleased(t *testing.T) {
 func TestRefusedIsNotPlannedAgain(t *testing.T) {
 	t.Parallel()
 	const n = 40 // more than may be announced at once, with a tag each
-	a, b := pair(t, simLinks(sim.Options{}), n*20000, Options{Policy: policies["scatter"]}, Options{})
+	a, b := pair(t, simLinks(sim.Options{}), n*20000, Options{Policy: policies["scatter"], Rendezvous: rdv.Options{Transfers: 16}}, Options{})
 	var sent, got note
 	for i := range n {
 		data := a.reg.Bytes()[i*20000:][:20000]

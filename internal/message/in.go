@@ -71,6 +71,7 @@ type inState struct {
 	shared  bool  // of the list for several channels
 	loose   bool  // made by a Source: ends out of turn
 	listed  bool  // in Channel.matched
+	reading bool  // counted in receiver.reads
 	here    bool  // has its message, in Channel.matched
 	gone    bool  // its message was lost, in Channel.matched
 	late    bool  // Use is to be called at the end, with Buf
@@ -127,6 +128,20 @@ func (in *In) destination(p *Pins, n int) (fabric.SGE, error) {
 		lkey = in.pin.lkey
 	}
 	return fabric.NewSGE(in.Buf[:n], lkey), nil
+}
+
+// pieces returns where the announced message of in goes, in dst, registered with p if
+// need be.
+func (in *In) pieces(p *Pins, dst *[1]fabric.SGE) ([]fabric.SGE, error) {
+	if in.Refuse != nil {
+		return nil, in.Refuse
+	}
+	if in.size == 0 {
+		return nil, nil
+	}
+	s, err := in.destination(p, int(in.size))
+	dst[0] = s
+	return dst[:], err
 }
 
 // inQueue is a list of receives, oldest first.

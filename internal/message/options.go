@@ -85,6 +85,9 @@ func (o Options) effective(link string) Options {
 	if o.Rendezvous.Adverts = o.Adverts; o.Adverts < 0 {
 		o.Rendezvous.Adverts = 0 // those of the peer are answered all the same
 	}
+	if o.Rendezvous.Transfers == 0 {
+		o.Rendezvous.Transfers, o.Rendezvous.Window = 2048, 16
+	}
 	if o.Rendezvous.Messages == 0 {
 		o.Rendezvous.Messages = 64
 	}

@@ -2,7 +2,6 @@ package message
 
 import (
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 )
 
@@ -25,7 +24,6 @@ type Out struct {
 	Registered bool // LKey and RKey are valid, and peers may read Data
 	Urgent     bool // not to wait for others
 	outState
-	mode logp.Mode
 	Done Completer
 
 	next *Out
@@ -45,12 +43,8 @@ func (o *Out) Recycle() {
 
 // outState is what a new use of a message must find zero.
 type outState struct {
-	// A later message has been announced: announcing this one would break the
-	// order of the descriptors, and the peer may have room for no more of them
-	// until it has got this one. It goes through the ring, as was planned.
-	overtaken bool
-	assigned  bool // it is known whether an advertised receive waits for it
-	wanted    bool // want does
+	assigned bool // it is known whether an advertised receive waits for it
+	wanted   bool // want does
 }
 
 // register registers the memory of o with p, if that was not done.

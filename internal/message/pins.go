@@ -29,6 +29,8 @@ type Pins struct {
 	most  int64                         // bytes that are registered for a message that is not there yet
 	once  map[*mr.Registration]struct{} // for one transfer each
 	stats PinStats
+
+	reading int // messages that are being read, to memory registered here or by their receivers
 }
 
 // PinStats counts what Pins did, and says what it holds now.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/rdv"
 )
 
@@ -31,13 +30,14 @@ type receiver struct {
 	// that wait for their turn, by rising number, bounded by rdv; unexpected are those whose turn has been, and that no
 	// receive has asked for; gather is at the head of the ring, and partly delivered.
 	next       uint64
-	held       fifo.Queue[announced]
+	held       heldQueue
 	unexpected unexpected
 	gather     openGather
 
-	// Receives that a message has taken: fetching are those that are being fetched,
-	// order those that may not end yet.
+	// Receives that a message has taken: fetching are those that are being fetched, reads
+	// bounds how many of them at once; order are those that may not end yet.
 	fetching map[rdv.Handle]*In
+	reads    reads
 	order    order
 
 	// The end. draining: what came before it is being taken in; finished: all of it was.

@@ -100,6 +100,9 @@ func (r *receiver) takeAside(in *In) bool {
 //
 // Hot path.
 func (r *receiver) arrive() (did bool) {
+	if len(r.reads.parked) > 0 {
+		r.unpark()
+	}
 	if r.held.Len() == 0 {
 		return r.deliver()
 	}
@@ -125,7 +128,7 @@ func (r *receiver) deliver() (did bool) {
 			}
 			r.takeWritten()
 			did = true
-		case r.held.Len() > 0 && r.held.Front().seq <= r.next:
+		case r.held.Len() > 0 && r.held.Front().seq <= r.next && r.reads.may():
 			if n := r.held.Front().seq; n < r.next {
 				r.fail(&SequenceError{"descriptors", n, r.next})
 				break
@@ -185,6 +188,7 @@ func (r *receiver) finish() {
 func (r *receiver) forget() {
 	for h, in := range r.fetching {
 		delete(r.fetching, h)
+		r.reads.end(in)
 		r.endLost(in)
 	}
 	r.unexpected.clear()

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"slices"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/scatter"
@@ -13,17 +15,16 @@ type recvHandler receiver
 // others are held until then. Neighbours that are taken here are fetched together.
 func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	r := (*receiver)(h)
-	want := r.next
-	if r.held.Len() > 0 {
-		want = r.held.Back().seq + 1
-	}
-	if m.Form != scatter.FormSequence || m.Pos < want {
-		r.refuse(&SequenceError{"descriptors", m.Pos, want})
+	if m.Form != scatter.FormSequence || m.Pos < r.next {
+		r.refuse(&SequenceError{"descriptors", m.Pos, r.next})
 		return nil, rdv.Refuse
 	}
 	a := announced{seq: m.Pos, tag: m.Tag, size: m.Size, handle: m.Handle}
-	if m.Pos != r.next || r.held.Len() > 0 || r.broken() != nil {
-		r.held.Push(a)
+	if m.Pos != r.next || r.held.Len() > 0 || r.broken() != nil || !r.reads.may() {
+		if !r.held.insert(a) {
+			r.refuse(&SequenceError{"descriptors", m.Pos, m.Pos + 1})
+			return nil, rdv.Refuse
+		}
 		return nil, rdv.Later
 	}
 	r.next++
@@ -33,12 +34,19 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 		return nil, rdv.Later
 	}
 	r.advertised.announcedTo(in)
-	dst, err := r.prepare(in, a)
-	if err != nil {
+	in.tag, in.size, in.seq = a.tag, a.size, a.seq
+	dst, err := in.pieces(r.pins, &r.dst)
+	switch {
+	case r.reads.later(err):
+		r.startFetching(in, a.handle)
+		r.reads.parked = append(r.reads.parked, a.handle)
+		return nil, rdv.Later
+	case err != nil:
 		r.received(in, a.tag, 0, err)
 		return nil, rdv.Refuse // the sender hears of it
 	}
-	r.startFetching(in, &a)
+	r.startFetching(in, a.handle)
+	r.reads.start(in)
 	return dst, rdv.Take
 }
 
@@ -63,33 +71,48 @@ func (r *receiver) takeHeld() bool {
 	return true
 }
 
-// accept has a message fetched into a receive.
+// accept has a message fetched into a receive, now or when fewer are being read.
 func (r *receiver) accept(in *In, a announced) {
-	dst, err := r.prepare(in, a)
-	if err != nil {
-		_, _ = r.rendezvous.Refuse(a.handle) // the sender hears of it
-		r.received(in, a.tag, 0, err)
-		return
-	}
-	r.startFetching(in, &a)
-	if err := r.rendezvous.Accept(a.handle, dst); err != nil && r.fetching[a.handle] == in {
-		delete(r.fetching, a.handle)
-		r.ended(in, a.tag, 0, err)
+	in.tag, in.size, in.seq = a.tag, a.size, a.seq
+	r.startFetching(in, a.handle)
+	if in.Refuse == nil && (len(r.reads.parked) > 0 || !r.reads.may()) || !r.read(in, a.handle) {
+		r.reads.parked = append(r.reads.parked, a.handle)
 	}
 }
 
-// prepare returns the pieces of in for a message; valid until the next call.
-func (r *receiver) prepare(in *In, a announced) ([]fabric.SGE, error) {
-	in.tag, in.size, in.seq = a.tag, a.size, a.seq
-	if in.Refuse != nil {
-		return nil, in.Refuse
+// read has a message read that is being fetched; false: its memory cannot be registered
+// now.
+func (r *receiver) read(in *In, h rdv.Handle) bool {
+	dst, err := in.pieces(r.pins, &r.dst)
+	switch {
+	case r.reads.later(err):
+		return false
+	case err != nil:
+		delete(r.fetching, h)
+		_, _ = r.rendezvous.Refuse(h) // the sender hears of it
+		r.received(in, in.tag, 0, err)
+		return true
 	}
-	if a.size == 0 {
-		return nil, nil
+	r.reads.start(in)
+	if err := r.rendezvous.Accept(h, dst); err != nil && r.fetching[h] == in {
+		delete(r.fetching, h)
+		r.reads.end(in)
+		r.ended(in, in.tag, 0, err)
 	}
-	s, err := in.destination(r.pins, int(a.size))
-	r.dst[0] = s
-	return r.dst[:], err
+	return true
+}
+
+// unpark has messages read that were put off, as many as may be now.
+func (r *receiver) unpark() {
+	p, n := r.reads.parked, 0
+	for ; n < len(p) && r.reads.may() && r.broken() == nil; n++ {
+		if in := r.fetching[p[n]]; in != nil && !r.read(in, p[n]) {
+			break
+		}
+	}
+	if r.reads.parked = slices.Delete(p, 0, n); r.broken() != nil {
+		r.reads.parked = nil
+	}
 }
 
 // Received ends a message of the peer's: fetched or failed.
@@ -98,6 +121,7 @@ func (h *recvHandler) Received(m rdv.Incoming, err error) {
 	in := r.fetching[m.Handle]
 	if in != nil {
 		delete(r.fetching, m.Handle)
+		r.reads.end(in)
 		r.ended(in, m.Tag, int(m.Size), err)
 		return
 	}
@@ -108,9 +132,9 @@ func (h *recvHandler) Received(m rdv.Incoming, err error) {
 	}
 }
 
-// startFetching notes that in is being fetched as a.
-func (r *receiver) startFetching(in *In, a *announced) {
-	r.fetching[a.handle] = in
+// startFetching notes that in is being fetched as h.
+func (r *receiver) startFetching(in *In, h rdv.Handle) {
+	r.fetching[h] = in
 	in.late = in.Use != nil
 	if !in.loose {
 		r.order.add(in, false)

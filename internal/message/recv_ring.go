@@ -60,11 +60,9 @@ func (r *receiver) takeRing() bool {
 	case in != nil:
 		r.advertised.fromRing(in)
 		dst = in.Buf
-	case r.unexpected.room(h.Len):
+	default:
 		dst = r.unexpected.add(r.next, tag, h.Len)
 		r.stats.Unexpected++
-	default:
-		return false // stays there; the sender runs out of credit
 	}
 	r.next++
 	if _, _, err = r.ring.Recv(dst); err != nil {
@@ -132,9 +130,14 @@ func (r *receiver) takeGather() (did bool) {
 			}
 			return did
 		}
-		sizes, body, ok := g.split.Ahead()
-		if ok && !r.takeAhead(sizes, body) || !ok && !r.takeSegment() {
-			return did
+		if sizes, body, ok := g.split.Ahead(); ok {
+			r.takeAhead(sizes, body)
+		} else {
+			b, _ := g.split.Bytes()
+			r.takePart(g.tag, int(g.split.Entry().Size), b)
+			if err := g.next(); err != nil {
+				r.fail(err)
+			}
 		}
 		did = true
 	}
@@ -145,7 +148,7 @@ func (r *receiver) takeGather() (did bool) {
 // moves it behind them in one go.
 //
 // Hot path.
-func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) (did bool) {
+func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) {
 	g, i, at := &r.gather, 0, 0
 	left, small := sizes.Len(), false
 	var ones []byte
@@ -160,22 +163,16 @@ func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) (did bool) {
 			}
 		}
 		n := sizes.At(i)
-		if !r.takePart(g.tag, n, body[at:at+n:at+n]) {
-			break
-		}
+		r.takePart(g.tag, n, body[at:at+n:at+n])
 		if i, at = i+1, at+n; i < left && !g.tags.same {
 			if err := g.nextTag(); err != nil {
 				r.fail(err)
 			}
 		}
 	}
-	if i == 0 {
-		return false
-	}
 	if err := g.skip(i, at, i == left); err != nil {
 		r.fail(err)
 	}
-	return true
 }
 
 // takeAlike delivers messages of one tag for as long as they are for receives that do
@@ -251,24 +248,11 @@ func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (i, at in
 	return i, at
 }
 
-// takeSegment delivers the current message of the open gather, wherever it lies.
-func (r *receiver) takeSegment() bool {
-	g := &r.gather
-	b, _ := g.split.Bytes()
-	if !r.takePart(g.tag, int(g.split.Entry().Size), b) {
-		return false
-	}
-	if err := g.next(); err != nil {
-		r.fail(err)
-	}
-	return true
-}
-
 // takePart delivers a message of the open gather, whatever its receive is: b, or, if
 // that is nil, the current segment, which lies in several parts.
 //
 // Hot path.
-func (r *receiver) takePart(tag uint32, n int, b []byte) bool {
+func (r *receiver) takePart(tag uint32, n int, b []byte) {
 	in := r.match(tag, n, true)
 	var dst []byte
 	switch {
@@ -282,11 +266,9 @@ func (r *receiver) takePart(tag uint32, n int, b []byte) bool {
 	case in != nil:
 		r.advertised.fromRing(in)
 		dst = in.Buf
-	case r.unexpected.room(n):
+	default:
 		dst = r.unexpected.add(r.next, tag, n)
 		r.stats.Unexpected++
-	default:
-		return false
 	}
 	if b != nil {
 		copy(dst, b)
@@ -297,5 +279,4 @@ func (r *receiver) takePart(tag uint32, n int, b []byte) bool {
 	if in != nil {
 		r.received(in, tag, n, nil)
 	}
-	return true
 }

@@ -1,15 +1,6 @@
 package message
 
-import "github.com/seed33544411/rma/rdv"
-
-// announced is a message that the peer has announced and that waits for its
-// turn, or for a receive.
-type announced struct {
-	seq    uint64
-	tag    uint32
-	size   uint32
-	handle rdv.Handle
-}
+import "github.com/seed33544411/rma/eager"
 
 // unexpected holds messages that no receive has asked for, in order: copies of
 // small ones, and announced ones that the peer still has. There may be a hundred
@@ -21,6 +12,12 @@ type unexpected struct {
 	n     int
 	bytes int
 	limit int
+
+	// Where copies and a full ring of window bytes more would be beyond the limit, the
+	// credit for what is taken is kept back: the ring empties, so that what passes it is
+	// not held up, but does not fill again.
+	ring   *eager.Channel
+	window int
 }
 
 type aside struct {
@@ -44,24 +41,27 @@ func (u *unexpected) append(a aside) {
 	u.n++
 }
 
-// room reports whether a copy of size bytes may be kept. Empty ones count too:
-// nothing is free.
-func (u *unexpected) room(size int) bool { return u.bytes+size+asideOverhead <= u.limit }
-
+// asideOverhead is what a copy costs besides its bytes.
 const asideOverhead = 64
 
 // add keeps room for a copy; the caller fills it.
 func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
 	b := make([]byte, size)
 	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
-	u.bytes += size + asideOverhead
+	u.count(size + asideOverhead)
 	return b
+}
+
+// count adds n bytes to those that copies take.
+func (u *unexpected) count(n int) {
+	u.bytes += n
+	u.ring.Withhold(u.bytes > 0 && u.bytes > u.limit-u.window)
 }
 
 // remove takes entry i out and closes the gap from the nearer end.
 func (u *unexpected) remove(i int) {
 	if u.list[i].copy {
-		u.bytes -= int(u.list[i].size) + asideOverhead
+		u.count(-int(u.list[i].size) - asideOverhead)
 	}
 	u.n--
 	if last := len(u.list) - 1; i-u.head > last-i {
@@ -96,4 +96,4 @@ func (u *unexpected) hides(in *In) bool {
 	return false
 }
 
-func (u *unexpected) clear() { *u = unexpected{limit: u.limit} }
+func (u *unexpected) clear() { *u = unexpected{limit: u.limit, ring: u.ring, window: u.window} }

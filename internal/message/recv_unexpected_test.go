@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/eager"
 )
 
 // Whatever is removed from wherever, the others stay in order, and the memory of a
 // list whose first is taken again and again does not grow.
 func TestUnexpectedStaysInOrder(t *testing.T) {
 	t.Parallel()
-	u := unexpected{limit: 1 << 30}
+	u := unexpected{limit: 1 << 30, ring: new(eager.Channel)}
 	r := rand.New(rand.NewPCG(1, 2))
 	var want []uint64
 	bytes := 0
@@ -46,7 +48,7 @@ func TestUnexpectedStaysInOrder(t *testing.T) {
 	}
 
 	u.clear()
-	require.Equal(t, unexpected{limit: 1 << 30}, u)
+	require.Equal(t, unexpected{limit: 1 << 30, ring: u.ring}, u)
 	for range 1000 {
 		u.announce(announced{})
 	}
@@ -65,7 +67,7 @@ func TestUnexpectedStaysInOrder(t *testing.T) {
 
 // A receiver that is behind: many are there, and it takes the first.
 func BenchmarkUnexpected(b *testing.B) {
-	u := unexpected{limit: 1 << 30}
+	u := unexpected{limit: 1 << 30, ring: new(eager.Channel)}
 	for range 50_000 {
 		u.announce(announced{})
 	}

@@ -49,7 +49,7 @@ func (s *sender) transmit() (did bool) {
 		if s.learn.left--; s.learn.left <= 0 {
 			learn = s.learn.timeNext(s.groups.used())
 		}
-		if !learn && s.backlog.n == 1 && len(s.backlog.head.Data) <= s.model.alone {
+		if !learn && !s.around && s.backlog.n == 1 && len(s.backlog.head.Data) <= s.model.alone {
 			if !s.sendAlone() {
 				break
 			}
@@ -57,7 +57,7 @@ func (s *sender) transmit() (did bool) {
 			continue
 		}
 		moved, all, ok := false, false, false
-		if !learn {
+		if !learn && !s.around {
 			moved, ok = s.sendRun()
 			all = moved // what did not fit, or came meanwhile, goes next
 		}
@@ -80,10 +80,42 @@ func (s *sender) blocked() bool {
 	if s.queueFull {
 		return false
 	}
-	if s.ringBusy {
-		return s.ring.Free(flowctl.Data) == s.freeWas
+	full := s.ringFull()
+	if full && !s.around || (full || !s.ringBusy) && s.announceBusy && s.rendezvous.Full() {
+		if s.waited++; s.waited < goAroundAfter {
+			return true
+		}
+		return !s.GoAround()
 	}
-	return s.announceBusy && s.rendezvous.Full() || s.writeBusy && !s.rendezvous.MayWrite()
+	s.waited, s.around = 0, full
+	return !s.ringBusy && s.writeBusy && !s.rendezvous.MayWrite()
+}
+
+// ringFull reports whether the ring has no more room than when it refused a message.
+func (s *sender) ringFull() bool {
+	return (s.ringBusy || s.around) && s.ring.Free(flowctl.Data) == s.freeWas
+}
+
+// goAroundAfter is how many polls pass, where the ring is full or as much is announced as
+// the peer can fetch at once, before more is announced: some 100 µs, in which it would have
+// taken something if there was a receive for it.
+const goAroundAfter = 2048
+
+// GoAround has messages that wait announced, although the ring would do for them or many
+// are announced already: the peer may have receives for these and not for those. It
+// reports whether Progress has anything to do now. Call it before a sleep, for nothing may
+// happen otherwise.
+func (s *sender) GoAround() bool {
+	s.waited = 0
+	if !s.live || s.backlog.n == 0 {
+		return false
+	}
+	did := s.ringFull() && !s.around
+	s.around = s.around || did
+	if s.announceBusy && s.rendezvous.Full() {
+		return s.rendezvous.Widen()
+	}
+	return did
 }
 
 // sendAlone sends the only message there is, eager.
@@ -133,20 +165,12 @@ func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	} else {
 		s.fail(err)
 	}
-	announced := false
-	for i := len(b.first) - 1; i >= 0; i-- {
+	for i := range b.first {
 		if b.gone[i] {
 			moved = true
-			announced = announced || b.modes[i] == logp.Scatter
-			continue
-		}
-		o := b.first[i]
-		if announced && !o.overtaken {
-			o.overtaken, o.mode = true, b.modes[i]
-		}
-		if s.err != nil {
+		} else if s.err != nil {
 			b.gone[i] = true
-			s.sent(o, s.err)
+			s.sent(b.first[i], s.err)
 		}
 	}
 	s.backlog.restore(b.first, b.gone)
@@ -173,6 +197,9 @@ func (s *sender) view() error {
 	}
 	s.stats.Plans++
 	b.follow(plan)
+	if s.around {
+		b.announceAll()
+	}
 	return nil
 }
 

@@ -39,8 +39,7 @@ func (b *batch) add(o *Out, n *neighbour) {
 	b.Messages = append(b.Messages, n.describe(o))
 }
 
-// follow gives the messages the modes of their plan. One that was overtaken keeps
-// that of an earlier plan instead of being announced.
+// follow gives the messages the modes of their plan.
 func (b *batch) follow(plan *logp.Plan) {
 	b.total = plan.Total
 	for i := range plan.Parts {
@@ -48,9 +47,6 @@ func (b *batch) follow(plan *logp.Plan) {
 		for _, k := range p.Messages {
 			k := b.planned[k]
 			b.modes[k], b.part[k] = p.Mode, int32(i)
-			if o := b.first[k]; o.overtaken && p.Mode == logp.Scatter {
-				b.modes[k] = o.mode
-			}
 		}
 	}
 }
@@ -61,10 +57,27 @@ func (b *batch) oneMode() (m logp.Mode, ok bool) {
 		return 0, false
 	}
 	m = b.modes[0]
-	for i, o := range b.first {
-		if b.modes[i] != m || o.overtaken {
+	for i := range b.first {
+		if b.modes[i] != m {
 			return 0, false
 		}
 	}
 	return m, true
+}
+
+// announceAll has all be announced that would go through the ring.
+func (b *batch) announceAll() {
+	for _, k := range b.planned {
+		b.modes[k] = logp.Scatter
+	}
+}
+
+// firstInRing is the place of the first message that is to go through the ring.
+func (b *batch) firstInRing() int {
+	for i, m := range b.modes {
+		if m == logp.Eager || m == logp.Gather {
+			return i
+		}
+	}
+	return len(b.modes)
 }

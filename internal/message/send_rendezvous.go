@@ -22,14 +22,20 @@ func (s *sender) announce() (stop uint64, all bool) {
 	most := int(s.model.limits.ScatterSegs)
 	d := &s.desc
 	d.Form = scatter.FormSequence
-	for i := 0; i < len(s.batch.first); {
+	end := len(s.batch.first)
+	if s.rendezvous.Left() <= end {
+		// Those that are meant for the ring are announced if it stays full. The peer must
+		// have room for them then: nothing passes them.
+		end = s.batch.firstInRing()
+	}
+	for i := 0; i < end; {
 		if s.batch.modes[i] != logp.Scatter {
 			i++
 			continue
 		}
 		d.Messages, d.Regions, s.group = d.Messages[:0], d.Regions[:0], s.group[:0]
 		var head, tail *Out
-		for ; i < len(s.batch.first) && len(d.Messages) < most; i++ {
+		for ; i < end && len(d.Messages) < most; i++ {
 			if s.batch.modes[i] != logp.Scatter {
 				continue
 			}
@@ -79,6 +85,9 @@ func (s *sender) announce() (stop uint64, all bool) {
 		for _, k := range s.group {
 			s.batch.gone[k] = true
 		}
+	}
+	if i := slices.Index(s.batch.modes[end:], logp.Scatter); i >= 0 {
+		return s.batch.first[end+i].seq, false
 	}
 	return math.MaxUint64, true
 }

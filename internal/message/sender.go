@@ -36,6 +36,8 @@ type sender struct {
 	// What was refused, until it would not be again: see blocked.
 	ringBusy     bool // out of credit when freeWas blocks were free
 	freeWas      int  // free blocks of the ring when it refused
+	around       bool // it has stayed as it was then: all is announced instead
+	waited       int  // polls since something was refused
 	queueFull    bool // the link's queue refused what was for the ring
 	announceBusy bool // descriptors were refused
 	writeBusy    bool // writes were refused

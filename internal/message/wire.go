@@ -66,7 +66,7 @@ func (t *tokens[T]) take(token uint64) *T {
 }
 
 // setupVersion changes with anything that two sides must agree on.
-const setupVersion = 1
+const setupVersion = 2 // 1: descriptors came in the order of their messages
 
 // parseSetup reads what Channel.Setup of the peer made. It is not trusted; errors wrap
 // ErrSetup.

@@ -3,7 +3,7 @@ package softlink
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +23,7 @@ const (
 )
 
 // ErrTooManyRegions reports a full table.
-var ErrTooManyRegions = errors.New("too many registered regions (limit 16384): close some, or register larger ones")
+var ErrTooManyRegions = fmt.Errorf("%w: too many registered regions (limit %d): close some, or register larger ones", fabric.ErrResources, MaxRegions)
 
 // Entry is one registered region, immutable.
 type Entry struct {
