@@ -25,7 +25,7 @@ func quiesce(t *testing.T, es []*Engine) {
 	require.Eventually(t, func() (off bool) {
 		es[0].Progress()
 		es[1].Progress()
-		es[0].prog.Do(func() { off = !es[0].Peer(1).talk.on })
+		es[0].prog.Do(func() { off = !es[0].Peer(1).msg.Busy() })
 		return off
 	}, patience, 1)
 }
@@ -48,7 +48,7 @@ func crossing(t *testing.T, fabric string) {
 	advertised, looks := uint64(0), false
 	advertise := func() {
 		b.proto.Step()
-		advertised = b.Peer(0).talk.ch.Stats().Adverts
+		advertised = b.Peer(0).msg.Channel().Stats().Adverts
 	}
 	// The owner of both engines decides what comes first, and that neither link is
 	// polled.
@@ -62,9 +62,9 @@ func crossing(t *testing.T, fabric string) {
 			advertise()
 		})
 		if fabric == "shm" { // what is sent at once is sent without a look at the advert
-			a.Peer(1).talk.ch.SendNow(0, []byte("late"))
+			a.Peer(1).msg.Channel().SendNow(0, []byte("late"))
 		}
-		looks = a.Peer(1).talk.on
+		looks = a.Peer(1).msg.Busy()
 	})
 	require.EqualValues(t, 1, advertised)
 	require.False(t, looks)
@@ -87,7 +87,7 @@ func TestAdvertIsGivenBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			b.prog.Do(func() {
 				b.proto.Step()
-				adverts = b.Peer(0).talk.ch.Stats().Adverts
+				adverts = b.Peer(0).msg.Channel().Stats().Adverts
 			})
 			return adverts > 0
 		}, patience, 1)

@@ -3,14 +3,11 @@ package rma
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 )
-
-// keyTalk is the key of what a rank tells another whose messages it wants, or has some for:
-// the number of their connection (4).
-const keyTalk = "talk"
 
 // told takes what a peer tells through the job. It runs in the goroutine that reads from
 // the job, and must not wait.
@@ -22,9 +19,9 @@ func (e *Engine) told(from int, key string, val []byte) {
 	}
 	p := e.peers[from]
 	switch key {
-	case keyTalk:
+	case keyChannel:
 		if p.conn.Now().IsNumbered(val) {
-			p.wanted()
+			p.msg.Told()
 		}
 		return
 	case bringup.KeyRequest, bringup.KeyRefuse:
@@ -72,7 +69,7 @@ func (c *connectionEnd) Down(why error) {
 // Idle implements bringup.Peer.
 func (c *connectionEnd) Idle() bool {
 	c.eng.proto.inbox.TakeOver()
-	return c.one.Idle() && !c.talk.on
+	return c.one.Idle() && c.msg.Idle()
 }
 
 // Cause implements bringup.Peer.
@@ -131,7 +128,11 @@ func (p *Peer) downWith(err error) {
 		p.noticed = nil
 	}
 	p.one.Down(p.down)
-	p.eng.proto.hub.down(p)
+	p.msg.Down(p.down)
+	if end := p.hangUp; end != nil {
+		p.hangUp = nil
+		time.AfterFunc(min(lastWait, p.eng.cfg.PeerTimeout), end)
+	}
 }
 
 // oneSidedHost is a Peer as its one-sided operations see it.

@@ -114,12 +114,12 @@
 //	atomic.go   atomics; accumulate.go Accumulate
 //	signal.go   data with a flag, and waiting for it
 //	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
-//	message.go  Send and Recv; batch.go Batch; talk.go the channels that carry them
-//	anysource.go receives from any peer; cancel.go Cancel and Probe
+//	message.go  Send and Recv; batch.go Batch; any_source.go receives from any
+//	            peer; conversation.go the channels that carry them; all by internal/message/hub
 //	handle.go   Handler; receiver.go Receiver; event.go Event
 //	request.go  Request, AtomicRequest
 //	proto.go    what the links carry: one-sided operations (internal/initiator), messages
-//	            (hub.go, message_op.go), heartbeats; connection.go the end of a connection
+//	            (package hub), heartbeats; connection.go the end of a connection
 //	errors.go   errors; stats.go counters; trace.go regions of execution traces
 //
 // It imports every floor below it. Tests over shm and tcp in one process are

@@ -162,11 +162,7 @@ func (e *Engine) Close() error {
 	if e.memory != nil {
 		errs = append(errs, e.memory.Close())
 	}
-	for _, p := range e.peers {
-		if p.talk.ch != nil {
-			errs = append(errs, p.talk.ch.Close())
-		}
-	}
+	errs = append(errs, e.proto.hub.Close())
 	for _, end := range e.remains {
 		errs = append(errs, end())
 	}
@@ -190,13 +186,7 @@ func (e *Engine) Close() error {
 func (e *Engine) settle() error {
 	for end := time.Now().Add(closeTime); ; {
 		var late []int
-		e.prog.Do(func() {
-			for _, p := range e.peers {
-				if p.talk.ch != nil && p.down == nil && !p.talk.ch.Settle() {
-					late = append(late, p.rank)
-				}
-			}
-		})
+		e.prog.Do(func() { late = e.proto.hub.Settle() })
 		switch {
 		case len(late) == 0:
 			return nil
@@ -221,14 +211,11 @@ func (e *Engine) part() {
 // disconnect closes all connections. Owner's.
 func (e *Engine) disconnect() {
 	e.prog.AssertOwned()
-	e.proto.hub.shared.End(ErrClosed)
+	e.proto.hub.End()
 	for _, p := range e.peers {
 		p.downWith(ErrClosed)
 		p.close()
-		if p.talk.ch != nil {
-			p.talk.ch.Sever(p.down)
-		}
-		e.proto.hub.ended(p, p.down)
+		p.msg.Sever()
 	}
 }
 

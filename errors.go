@@ -111,6 +111,11 @@ func (e *PeerError) Error() string {
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
+// peerError is the error of an operation with the rank.
+func peerError(op string, rank int, err error) error {
+	return &PeerError{Rank: rank, Op: op, Err: err}
+}
+
 // jobError says in this package's terms what an error of the job is: about a rank, if
 // one is at fault.
 func (e *Engine) jobError(op string, err error) error {

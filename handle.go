@@ -154,7 +154,7 @@ func (h *Handler) Close() {
 	e := h.eng
 	e.prog.Do(func() {
 		h.closed = true
-		e.proto.hub.stopReceiving(h.r)
+		e.proto.hub.Stop(h.r.r)
 	})
 	h.stop()
 	e.mu.Lock()
@@ -317,7 +317,7 @@ func (h *handlerEnd) Arrived(m Envelope, token any, parts [][]byte, err error) {
 
 // pass hands a message over whose turn it is.
 func (h *handlerEnd) pass(l *landed, s *sequence) {
-	if ch := h.eng.peers[l.m.From].talk.ch; l.err != nil && ch != nil && ch.Err() != nil {
+	if l.err != nil && h.eng.peers[l.m.From].msg.Ended() {
 		s.broken = true
 	}
 	if s.broken {

@@ -105,7 +105,7 @@ func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 // used counts what this side has done with p: who is used is looked at, even where
 // everything is complete at once.
 func (p *Peer) used() uint64 {
-	c := &p.counts
+	c := p.msg.Counts()
 	return p.one.Used() + c.Sends + c.Receives + c.Batches
 }
 
@@ -113,8 +113,7 @@ func (p *Peer) used() uint64 {
 // round.
 func (t *proto) awaited(p *Peer) bool {
 	u := p.used()
-	busy := u != p.pulse.used || p.pulse.await || p.one.Busy() ||
-		p.talk.on || p.talk.sends.head != nil || p.talk.recvs.head != nil
+	busy := u != p.pulse.used || p.pulse.await || p.one.Busy() || p.msg.Busy()
 	p.pulse.used, p.pulse.await = u, false
 	return busy || p.eng.attention.Load() > 0
 }

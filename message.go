@@ -2,6 +2,10 @@ package rma
 
 import (
 	"context"
+
+	"github.com/seed33544411/rma/internal/initiator"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/hub"
 )
 
 // Send sends msg to the peer, with tag 0. Receives take messages in the order of
@@ -15,11 +19,11 @@ func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
 // SendTag is Send with a tag for the receiver to choose by.
 func (p *Peer) SendTag(tag uint32, msg []byte) Request {
-	if r := p.sendNow(tag, msg); r.eng != nil {
+	if r := p.trySend(tag, msg); r.eng != nil {
 		return r
 	}
-	o := p.newMessage(kindSend)
-	o.out.Data, o.out.Tag = msg, tag
+	o := p.msg.New(hub.Send)
+	o.Out.Data, o.Out.Tag = msg, tag
 	return p.message(o)
 }
 
@@ -30,13 +34,13 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	var lkey, rkey uint32
 	rights, err := b.out(p, &data, &lkey, &rkey)
 	if err != nil {
-		return p.refuse(kindSend.String(), err)
+		return p.refuse(hub.Send.String(), err)
 	}
-	if r := p.sendNow(tag, data); r.eng != nil {
+	if r := p.trySend(tag, data); r.eng != nil {
 		return r
 	}
-	o := p.newMessage(kindSend)
-	o.out.Data, o.out.Tag, o.out.LKey, o.out.RKey, o.out.Registered = data, tag, lkey, rkey, rights.has(PeersRead)
+	o := p.msg.New(hub.Send)
+	o.Out.Data, o.Out.Tag, o.Out.LKey, o.Out.RKey, o.Out.Registered = data, tag, lkey, rkey, rights.has(PeersRead)
 	return p.message(o)
 }
 
@@ -57,28 +61,28 @@ func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 // buf fails the request with a *ShortBufferError, which wraps ErrShortBuffer, and
 // stays for the next.
 func (p *Peer) Recv(buf []byte) RecvRequest {
-	o := p.newMessage(kindRecv)
-	o.in.Buf, o.in.Any = buf, true
+	o := p.msg.New(hub.Recv)
+	o.In.Buf, o.In.Any = buf, true
 	return RecvRequest{p.message(o)}
 }
 
 // RecvTag takes the next message of the peer that has this tag.
 func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
-	o := p.newMessage(kindRecv)
-	o.in.Buf, o.in.Tag = buf, tag
+	o := p.msg.New(hub.Recv)
+	o.In.Buf, o.In.Tag = buf, tag
 	return RecvRequest{p.message(o)}
 }
 
 // RecvBuffer is RecvTag into registered memory, where large messages come to
 // without copying, registering or pinning.
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
-	o := p.newMessage(kindRecv)
-	o.in.Tag = tag
-	rights, err := b.out(p, &o.in.Buf, &o.in.LKey, &o.in.RKey)
+	o := p.msg.New(hub.Recv)
+	o.In.Tag = tag
+	rights, err := b.out(p, &o.In.Buf, &o.In.LKey, &o.In.RKey)
 	if err != nil {
-		return RecvRequest{p.dropMessage(o, err)}
+		return RecvRequest{refuseMessage(p.eng, o, err)}
 	}
-	o.in.Registered, o.in.Remote = true, rights.has(PeersWrite)
+	o.In.Registered, o.In.Remote = true, rights.has(PeersWrite)
 	return RecvRequest{p.message(o)}
 }
 
@@ -88,8 +92,8 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 // through the ring is fetched to buf, and given to use there. use runs in the
 // progress engine: it must not wait for anything.
 func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]byte)) RecvRequest {
-	o := p.newMessage(kindRecv)
-	o.in.Buf, o.in.Tag, o.in.Use = buf, tag, use
+	o := p.msg.New(hub.Recv)
+	o.In.Buf, o.In.Tag, o.In.Use = buf, tag, use
 	return RecvRequest{p.message(o)}
 }
 
@@ -117,42 +121,67 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 // Done reports whether Wait would return at once.
 func (r RecvRequest) Done() bool { return r.r.Done() }
 
-// message hands o in.
-func (p *Peer) message(o *messageOp) Request {
-	if p.eng.closed.Load() {
-		return p.dropMessage(o, ErrClosed)
+// message posts o.
+// Hot path.
+func (p *Peer) message(o *hub.Op) Request {
+	e := p.eng
+	if e.closed.Load() {
+		return refuseMessage(e, o, ErrClosed)
 	}
-	if o.kind == kindRecvAny {
-		p.eng.hear(0)
-	} else if !p.talk.begun.Load() && p.talk.begun.CompareAndSwap(false, true) {
-		p.startTalk()
-	}
-	r := p.eng.request(&o.Operation)
-	if o.kind == kindRecv && p.eng.prog.Hold() {
-		p.eng.proto.hub.handReceive(p, o)
-		p.eng.prog.Disown()
-		return r
-	}
-	p.eng.proto.inbox.Push(&o.Operation)
-	p.eng.prog.Kick()
+	r := e.request(&o.Operation)
+	p.msg.Post(o)
 	return r
 }
 
-// handReceive takes a receive over. Unless a message is known to wait for it, nothing else
-// is done: whoever waits, or the progress goroutine, looks for it. Owner's. Short
-// path.
-func (h *hub) handReceive(p *Peer, o *messageOp) {
-	p.eng.prog.AssertOwned()
-	if h.inbox.Pending() {
-		h.inbox.Push(&o.Operation)
-		p.eng.proto.Step()
-		return
+// trySend sends a message, if it may go by itself and the link takes it at once. Else
+// the request is zero and nothing has happened.
+// Hot path.
+func (p *Peer) trySend(tag uint32, msg []byte) Request {
+	if len(msg) > initiator.InlineMax || !p.tries() {
+		return Request{}
 	}
-	h.start(o)
-	if ch := p.talk.ch; ch != nil && ch.Waits() {
-		h.step()
+	n := p.msg.TrySend(tag, msg)
+	if n == 0 {
+		return Request{}
+	}
+	return p.eng.receipt(n)
+}
+
+// refuseMessage is the request of an operation that was begun and is refused.
+func refuseMessage(e *Engine, o *hub.Op, err error) Request {
+	return Request{eng: e, err: o.Refuse(err)}
+}
+
+// ErrCanceled is the end of a receive that was withdrawn. It comes inside a
+// *PeerError.
+var ErrCanceled = message.ErrCanceled
+
+// Cancel asks for the receive to be withdrawn; it does not wait. Wait then soon
+// returns an error that wraps ErrCanceled if no message had been matched, and the
+// message if one had: it is never lost, and the buffer is the engine's until Wait
+// has returned. That the context of a Wait ended withdraws nothing. Calls for a
+// receive that has ended do nothing.
+func (r RecvRequest) Cancel() {
+	if e := r.r.eng; !r.Done() && !e.closed.Load() { // what an engine that closes has not matched ends anyway
+		e.proto.hub.Cancel(r.r.op, r.r.gen)
 	}
 }
+
+// Probe asks for the next message of the peer that has this tag, and leaves it
+// where it is. Wait and its kin tell tag and length when there is one; Done says
+// whether there is now; Cancel ends the question. It has its place in the order of
+// receives: messages that receives handed in before take are not for it. Another
+// goroutine may receive the message between the answer and the next call: where
+// several receive the same tag, use a handler.
+func (p *Peer) Probe(tag uint32) RecvRequest {
+	o := p.msg.New(hub.Recv)
+	o.In.Tag, o.In.Peek = tag, true
+	return RecvRequest{p.message(o)}
+}
+
+// ShortBufferError is a message that did not fit: Need bytes into Have. It unwraps
+// to ErrShortBuffer.
+type ShortBufferError = message.ShortBufferError
 
 // out names the buffer's memory and its keys on the link to p.
 func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {

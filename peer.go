@@ -7,6 +7,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
+	"github.com/seed33544411/rma/internal/message/hub"
 )
 
 // Peer is a rank of the job, this one included, as the target of operations.
@@ -16,9 +17,8 @@ type Peer struct {
 	link int // index of the link that reaches it
 	num  uint8
 
-	shows bool // what it writes is seen here without a poll of the link
-	own   bool // this process itself
-	conn  *bringup.Connector
+	own  bool // this process itself
+	conn *bringup.Connector
 
 	// Owner's.
 	id      uint32          // of ep
@@ -26,13 +26,14 @@ type Peer struct {
 	self    fabric.Endpoint // the other end of the connection with oneself
 	down    error           // why the connection is no more
 	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
-	counts  Counts          // of messages
+	hangUp  func()          // ends the opening of the message channel
 	pulse   pulse
 
 	unaided atomic.Bool
+	opening atomic.Pointer[bringup.Connection] // the message channel, on which
 
-	one  initiator.Queue
-	talk talk
+	one initiator.Queue
+	msg hub.Conversation
 }
 
 // Rank is the peer's rank.

@@ -6,6 +6,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
+	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/pending"
 )
 
@@ -17,14 +18,14 @@ type proto struct {
 	receipts pending.Receipts
 	peers    []*Peer // by rank
 	one      initiator.Engine
-	hub      hub
+	hub      hub.Hub
 	heart    heartbeat
 	steps    uint
 }
 
 // init makes t ready. contention is initiator.Options.Contention.
 func (t *proto) init(contention time.Duration) {
-	t.hub.inbox = &t.inbox
+	t.hub.Init(hub.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Error: peerError, Closed: ErrClosed})
 	t.one.Init(initiator.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Contention: contention})
 }
 
@@ -38,12 +39,12 @@ func (t *proto) Step() bool {
 	}
 	took := t.inbox.TakeOver()
 	did := t.one.Step()
-	return t.hub.step() || did || took
+	return t.hub.Step() || did || took
 }
 
 // Rest implements progress.Protocol.
 func (t *proto) Rest(on bool) time.Duration {
-	d := t.hub.rest(on)
+	d := t.hub.Rest(on)
 	if on {
 		if n := t.one.Rest(); n != 0 && (d == 0 || n < d) {
 			d = n
@@ -57,15 +58,15 @@ func (t *proto) Rest(on bool) time.Duration {
 func (t *proto) Complete(_ int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
-		if c.Op < fabric.OpNotify && c.ID>>48-talkTag >= talkTags && t.one.Complete(c) {
+		if c.Op < fabric.OpNotify && c.ID>>48-channelTag >= channelTags && t.one.Complete(c) {
 			continue
 		}
 		switch p := t.of(c.EP); {
 		case p == nil:
 		case initiator.IsNotification(c):
 			p.one.Notified(c)
-		case c.Op >= fabric.OpNotify || c.ID>>48-talkTag < talkTags:
-			t.hub.complete(p, c)
+		case c.Op >= fabric.OpNotify || c.ID>>48-channelTag < channelTags:
+			p.msg.Event(c)
 		default:
 			p.one.CompleteControl(c)
 		}

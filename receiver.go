@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/hub"
 )
 
 // ErrUnwanted says that the receiver of a message did not want it. It comes inside a
@@ -53,14 +54,11 @@ type Landing struct {
 
 // Receiving is a Receiver at work.
 type Receiving struct {
-	in     message.In
-	eng    *Engine
-	to     Receiver
-	stalls []bool // by rank: it said Later
-	told   []bool // by rank: Gone was called
-	free   *arrival
-	part   [1][]byte // of Use
-	closed bool
+	eng  *Engine
+	r    *hub.Receiving
+	to   Receiver
+	free *arrival
+	part [1][]byte // of Use
 }
 
 // Receive gives to the messages of all peers whose tags are tag but for the bits
@@ -75,66 +73,39 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 	if e.closed.Load() {
 		return nil, ErrClosed
 	}
-	r := &Receiving{eng: e, to: to, stalls: make([]bool, e.Size()), told: make([]bool, e.Size())}
-	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, (*receivingEnd)(r)
-	e.hear(only)
+	r := &Receiving{eng: e, to: to}
+	e.proto.hub.Listen(only)
 	err := ErrClosed
 	e.prog.Do(func() {
-		h := &e.proto.hub
-		if e.closed.Load() {
-			return // maybe behind the last call of Gone
+		if !e.closed.Load() { // else maybe behind the last call of Gone
+			err = nil
+			r.r = e.proto.hub.Receive(tag, ignore, only, (*receivingEnd)(r))
 		}
-		err = nil
-		h.inbox.TakeOver()
-		r.in.Order = h.shared.Order()
-		h.shared.Post(&r.in)
-		h.receivers = append(h.receivers, r)
-		h.offer(&r.in)
-		h.listenAll()
-		h.tellGone(r)
 	})
 	return r, err
 }
 
 // Resume has what was left by Landing.Later offered again. It may be called from
 // anywhere, the receiver's methods included.
-func (r *Receiving) Resume() {
-	p := r.eng.peers[r.eng.Rank()]
-	o := p.newMessage(kindResume)
-	o.resume = r
-	r.eng.proto.inbox.Push(&o.Operation)
-	r.eng.prog.Kick()
-}
+func (r *Receiving) Resume() { r.eng.proto.hub.Resume(r.r) }
 
 // Close ends it: later messages are not for it any more. Not to be called by the
 // receiver's methods. Arrived may still be called for messages that were arriving.
 func (r *Receiving) Close() {
-	r.eng.prog.Do(func() { r.eng.proto.hub.stopReceiving(r) })
-}
-
-// tellGone tells the receiver of the ends of peers that it listens to and of which nothing
-// waits for it.
-func (h *hub) tellGone(r *Receiving) {
-	for _, p := range h.peers {
-		if p.talk.ended != nil && !r.closed && !r.told[p.rank] && !r.stalls[p.rank] && (r.in.Only == 0 || r.in.Only == p.rank+1) {
-			r.told[p.rank] = true
-			r.to.Gone(p.rank, p.talk.ended)
-		}
-	}
+	r.eng.prog.Do(func() { r.eng.proto.hub.Stop(r.r) })
 }
 
 // receivingEnd is the Receiving as the channels see it.
 type receivingEnd Receiving
 
-// Take implements message.Source.
+// Gone implements hub.Taker.
+func (r *receivingEnd) Gone(rank int, err error) { r.to.Gone(rank, err) }
+
+// Take implements hub.Taker.
 func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *message.In {
-	if r.stalls[from] {
-		return nil
-	}
 	m := Envelope{From: from, Tag: tag, Len: size}
 	l := r.to.Arriving(m, inPlace)
 	if l.Later {
-		r.stalls[from] = true
 		return nil
 	}
 	a := r.free
@@ -162,16 +133,14 @@ func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *messa
 	return &a.in
 }
 
-// Use implements message.Source: for handlers that run in the engine, which see messages
+// Use implements hub.Taker: for handlers that run in the engine, which see messages
 // where they are.
 func (r *receivingEnd) Use(from int, tag uint32, part []byte) bool {
 	h, ok := r.to.(*handlerEnd)
-	if !ok || len(h.workers) > 0 || r.stalls[from] || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
+	if !ok || len(h.workers) > 0 || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
 		return false
 	}
-	c := &r.eng.peers[from].counts
-	c.Receives++
-	c.RecvBytes += uint64(len(part))
+	r.eng.peers[from].msg.Received(len(part))
 	if !h.closed {
 		r.part[0] = part
 		h.f(Envelope{From: from, Tag: tag, Len: len(part)}, r.part[:])
@@ -203,9 +172,7 @@ func (a *arrival) inPlace(_ uint32, parts [][]byte) {
 func (a *arrival) Complete(_ uint32, n int, err error) {
 	r := a.r
 	if err == nil {
-		c := &r.eng.peers[a.m.From].counts
-		c.Receives++
-		c.RecvBytes += uint64(n)
+		r.eng.peers[a.m.From].msg.Received(n)
 	}
 	if !a.seen {
 		parts := a.buf[:]
@@ -216,45 +183,4 @@ func (a *arrival) Complete(_ uint32, n int, err error) {
 	}
 	a.m, a.token, a.buf[0], a.seen = Envelope{}, nil, nil, false
 	a.next, r.free = r.free, a
-}
-
-// offerAgain offers a receiver what it left.
-func (h *hub) offerAgain(r *Receiving) {
-	if r.closed {
-		return
-	}
-	clear(r.stalls)
-	h.offer(&r.in)
-	h.listenAll()
-	h.tellGone(r)
-}
-
-// stopReceiving takes a receiver off the list.
-func (h *hub) stopReceiving(r *Receiving) {
-	if r.closed {
-		return
-	}
-	r.closed = true
-	h.shared.Cancel(&r.in)
-	for i, x := range h.receivers {
-		if x == r {
-			h.receivers = append(h.receivers[:i:i], h.receivers[i+1:]...)
-			return
-		}
-	}
-}
-
-// ended tells everybody who waits for messages of any peer that p sends no more.
-// Its channel is severed.
-func (h *hub) ended(p *Peer, err error) {
-	if p.talk.ended != nil {
-		return
-	}
-	p.talk.ended = err
-	for _, r := range h.receivers {
-		h.tellGone(r)
-	}
-	if why := h.noSender(); why != nil {
-		h.shared.End(why)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/trace"
 
+	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/pending"
 )
 
@@ -88,8 +89,8 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	}
 	v, err := r.op.Value, r.op.Err
 	if m != nil {
-		o := r.op.Work().(*messageOp)
-		*m = Envelope{From: o.from, Tag: o.tag, Len: int(v)}
+		o := r.op.Work().(*hub.Op)
+		*m = Envelope{From: o.From, Tag: o.Tag, Len: int(v)}
 	}
 	r.op.Release()
 	return v, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/internal/bringup"
-	"github.com/seed33544411/rma/internal/message"
 )
 
 // Reset makes the connection with the peer anew where it was lost: after an operation that
@@ -50,28 +49,20 @@ func (c *connectionEnd) Forget() {
 	p := (*Peer)(c)
 	p.release()
 	p.ep, p.self, p.pulse = nil, nil, pulse{}
-	k := &p.talk
-	k.ch, k.calm, k.asleep, k.opened, k.err, k.ended = nil, 0, false, false, nil, nil
-	k.loop = message.Loopback{From: p.rank, Shared: &p.eng.proto.hub.shared}
 	p.down = nil
-	p.eng.mu.Lock()
-	defer p.eng.mu.Unlock()
-	k.wanted = false
 }
 
 // Renew implements bringup.Peer.
 func (c *connectionEnd) Renew(n *bringup.Connection) {
 	c.id = n.ID()
-	if c.talk.begun.Load() {
-		(*Peer)(c).startTalk()
-	}
+	c.msg.Reopen()
 }
 
 // release gives back the memory of a connection that is over. Owner's.
 func (p *Peer) release() {
 	p.eng.prog.AssertOwned()
 	var kept []func() error
-	if ch := p.talk.ch; ch != nil {
+	if ch := p.msg.Renew(); ch != nil {
 		kept = append(kept, ch.Close)
 	}
 	for _, r := range p.one.Renew() {

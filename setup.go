@@ -26,6 +26,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 		return err
 	}
 	e.proto.one.Start(e.prog, e.memory)
+	e.proto.hub.Start(e.prog)
 	ends := make([]bringup.Peer, len(e.peers))
 	for rank, p := range e.peers {
 		ends[rank] = (*connectionEnd)(p)
@@ -73,18 +74,15 @@ func (e *Engine) openMemory() (err error) {
 func (e *Engine) addPeers() {
 	for rank := range e.Size() {
 		i := e.bringup.To(rank)
-		caps := e.links[i].Caps()
 		p := &Peer{
 			eng: e, rank: rank, id: uint32(rank), own: rank == e.Rank(), link: i, num: e.numbers[i],
-			shows: caps.Immediate || !caps.TargetProgress,
 		}
-		p.talk.loop.From, p.talk.loop.Shared = rank, &e.proto.hub.shared
 		e.proto.one.AddQueue(&p.one, i, p.own, (*oneSidedHost)(p))
+		e.proto.hub.Add(&p.msg, p.own, e.links[i].Caps(), (*messageHost)(p))
 		e.peers = append(e.peers, p)
 	}
 	t := e.proto
-	t.hub.shared.Again = t.hub.again
-	t.peers, t.hub.peers = e.peers, e.peers
+	t.peers = e.peers
 	t.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 }
 

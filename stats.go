@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -112,14 +113,15 @@ func (p *Peer) Stats() (s PeerStats) {
 // stats is Stats for the owner.
 func (p *Peer) stats() PeerStats {
 	s := PeerStats{
-		Counts: p.counts, Rank: p.rank, Link: p.Link(), Err: p.down,
-		InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.talk.sends.len() + p.talk.recvs.len(),
+		Rank: p.rank, Link: p.Link(), Err: p.down,
+		InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
 	}
 	s.Counts.addOneSided(p.one.Counts())
+	s.Counts.addMessages(p.msg.Counts())
 	s.Connected = p.ep != nil && p.down == nil
-	if p.talk.ch != nil {
-		s.Talking = p.down == nil && p.talk.err == nil
-		s.Messages = messageStats(p.talk.ch)
+	s.Talking = p.msg.Open()
+	if ch := p.msg.Channel(); ch != nil {
+		s.Messages = messageStats(ch)
 	}
 	return s
 }
@@ -147,6 +149,15 @@ func (c *Counts) addOneSided(o initiator.Counts) {
 	c.AtomicRetries += o.AtomicRetries
 	c.Failed += o.Failed
 	c.Retries += o.Retries
+}
+
+func (c *Counts) addMessages(o hub.Counts) {
+	c.Sends += o.Sends
+	c.Receives += o.Receives
+	c.Batches += o.Batches
+	c.SentBytes += o.SentBytes
+	c.RecvBytes += o.RecvBytes
+	c.Failed += o.Failed
 }
 
 func (c *Counts) add(o *Counts) {

@@ -102,7 +102,7 @@ func TestAnySourceIsFair(t *testing.T) {
 		es[0].prog.Do(func() {
 			all = true
 			for _, p := range es[0].peers[1:] {
-				all = all && p.talk.ch != nil && p.talk.ch.Stats().Unexpected == 20
+				all = all && p.msg.Channel() != nil && p.msg.Channel().Stats().Unexpected == 20
 			}
 		})
 		return all
@@ -212,8 +212,8 @@ func TestUnexpectedIsBounded(t *testing.T) {
 	held := func() (n int) {
 		es[0].prog.Do(func() {
 			for _, p := range es[0].peers {
-				if p.talk.ch != nil {
-					n = max(n, p.talk.ch.Memory())
+				if p.msg.Channel() != nil {
+					n = max(n, p.msg.Channel().Memory())
 				}
 			}
 		})

@@ -1,0 +1,139 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/logp"
+)
+
+// channelTag stands in the top bits of the request IDs of message channels, which
+// take three; those of one-sided operations are small numbers.
+const (
+	channelTag  = 1
+	channelTags = 3
+)
+
+// keyChannel is the key under which the two ranks of a connection publish the set-up of
+// their message channels, and of what a rank tells another when it has: the number of their
+// connection (4).
+const keyChannel = "talk"
+
+// messageHost is a Peer as the messages with it see it.
+type messageHost Peer
+
+// Open implements hub.Host. The channel is opened for as long as the present connection
+// lasts; once for each.
+func (h *messageHost) Open() {
+	n := h.conn.Now()
+	if h.opening.Swap(n) == n {
+		return
+	}
+	n.Go(func() {
+		ch, err := (*Peer)(h).openChannel(n)
+		if err != nil && h.eng.tasks.Life().Err() != nil {
+			err = ErrClosed
+		}
+		h.eng.prog.Do(func() { h.msg.Opened(ch, err) })
+	})
+}
+
+// openChannel makes this side's channel and waits for the peer to make its own,
+// for as long as both are in the job. The channel, if any, is the conversation's to
+// close.
+func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
+	e := p.eng
+	// It lasts until the peer opens its side, leaves or dies.
+	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
+	defer cancel()
+	ep, err := p.conn.Endpoint(ctx)
+	if err == nil {
+		err = p.hangUpWith(cancel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ch, err := message.Open(e.links[p.link], ep, message.Options{
+		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
+		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
+		Learn: e.cfg.learns(), Drift: p.drifted,
+		Params: e.bringup.Params(p.rank), From: p.rank, Shared: e.proto.hub.Shared(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Publish(ctx, keyChannel, ch.Setup()); err != nil {
+		return ch, e.jobCause(p.rank, err)
+	}
+	// A rank that receives from any peer is not waiting for this one in particular.
+	err = e.job.Tell(ctx, p.rank, keyChannel, n.Numbered())
+	var b []byte
+	if err == nil {
+		b, err = n.Published(ctx, keyChannel)
+	}
+	switch {
+	case err == nil:
+		err = ch.Connect(b)
+	case ctx.Err() != nil && e.tasks.Life().Err() == nil:
+		err = p.hangUpWith(nil)
+	default:
+		err = e.jobCause(p.rank, err)
+	}
+	return ch, err
+}
+
+// hangUpWith has cancel called when the connection is lost, once the peer has had time for
+// what it has begun. It returns why there is no connection any more.
+func (p *Peer) hangUpWith(cancel context.CancelFunc) (err error) {
+	p.eng.prog.Do(func() { p.hangUp, err = cancel, p.down })
+	return err
+}
+
+// drifted is told by the peer's channel that the link is not as measured. Owner's.
+func (p *Peer) drifted(modes logp.ModeSet) {
+	p.eng.prog.AssertOwned()
+	p.eng.bringup.Drifted(p.rank, p.msg.Channel(), modes, p.eng.tasks)
+}
+
+// Reported implements hub.Host.
+func (h *messageHost) Reported(err error) { (*Peer)(h).reportDown(err) }
+
+// Close implements hub.Host.
+func (h *messageHost) Close() { (*Peer)(h).close() }
+
+// Blame implements hub.Host.
+func (h *messageHost) Blame(err error) { h.one.Blame(err) }
+
+// Reason implements hub.Host: an error of the message layer becomes one of this package.
+// Where the channel has ended with the connection, that is why the connection is no more.
+func (h *messageHost) Reason(err error, ended bool) error {
+	switch {
+	case errors.Is(err, message.ErrTooLarge):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, ErrPeerGone):
+		return err
+	case errors.Is(err, fabric.ErrDown) && h.down == nil && h.ep != nil && h.ep.Err() != nil:
+		if err = h.ep.Err(); !errors.Is(err, ErrPeerGone) { // this package has not taken notice yet
+			err = because(ErrFlushed, err)
+		}
+		return err
+	case errors.Is(err, fabric.ErrDown) && h.down != nil:
+		return h.down
+	case errors.Is(err, ErrFlushed) || ended:
+		why := h.down
+		if why == nil && h.ep != nil {
+			why = h.ep.Err()
+		}
+		if errors.Is(why, ErrPeerGone) {
+			return why // what was flushed with it need not be told
+		}
+		return because(err, why)
+	}
+	return err
+}

@@ -1,0 +1,487 @@
+package hub
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// Host is the rest of a peer: its connection, and its errors. All methods but Open and
+// Blame are called by the owner, and must not wait.
+type Host interface {
+	// Open begins to open the channel. Conversation.Opened follows, or the connection
+	// ends: Renew then begins anew. From any goroutine.
+	Open()
+
+	// Reported takes what the link says of the connection, which is over.
+	// Conversation.Down follows before it returns.
+	Reported(err error)
+
+	// Close closes the connection, which is down.
+	Close()
+
+	// Reason is why an operation failed with err, which ended the channel if ended is set.
+	Reason(err error, ended bool) error
+
+	// Blame keeps the error of an operation that nobody waits for. From any goroutine.
+	Blame(err error)
+}
+
+// Counts are the messages with a peer so far.
+type Counts struct {
+	Sends, Receives, Batches uint64 // ended well; messages of batches are among Sends
+	SentBytes, RecvBytes     uint64
+	Failed                   uint64 // operations
+}
+
+// exchange is what all conversations of a Hub have in common.
+type exchange struct {
+	Options
+	prog   *progress.Engine
+	list   pollList
+	nap    eager.Nap
+	shared message.Shared // receives from any rank
+	ended  func()         // a conversation has ended
+
+	wanted atomic.Bool // messages of all ranks are
+	mu     sync.Mutex  // guards wanted against Conversation.told
+}
+
+// Options are what a Hub needs. All must be set.
+type Options struct {
+	Inbox    *pending.Inbox    // of the engine's operations of all kinds
+	Receipts *pending.Receipts // of those that are complete in the call
+	Protocol progress.Protocol // steps when a receive finds that others were posted
+
+	// Error is the error of an operation with the rank, which may be AnyRank.
+	Error func(op string, rank int, err error) error
+	// Closed is what operations fail with at the end.
+	Closed error
+}
+
+// step polls for messages.
+// Hot path.
+func (x *exchange) step() bool {
+	did := x.list.step()
+	if did {
+		x.nap.Reset()
+	}
+	return did
+}
+
+// Conversation is the messages with one rank.
+type Conversation struct {
+	x     *exchange
+	host  Host
+	of    int  // the rank
+	own   bool // the rank is this one
+	looks bool // what the peer writes is seen without a poll of the link
+	wakes bool // a plain write of the peer wakes this side
+
+	begun atomic.Bool // the channel is to be opened
+	told  bool        // the peer opens its side; under exchange.mu
+
+	ch           *message.Channel // nil until both sides are ready; always with oneself
+	loop         message.Loopback // with oneself
+	sends, recvs opList           // for as long as ch is nil
+	place        polled
+	asleep       bool  // the peer was told that this side sleeps
+	opened       bool  // opening the channel is through
+	err          error // why there is no channel
+	down         error // why the connection is no more
+	over         error // why no more comes, once those that wait for any rank were told
+	counts       Counts
+}
+
+// New begins an operation: a Send, or a Recv. From any goroutine.
+func (c *Conversation) New(k Kind) *Op { return newOp(c, k, k == Recv && c.looks) }
+
+// NewBatch begins the sending of b, which ends with the last of its messages. From any
+// goroutine.
+func (c *Conversation) NewBatch(b *Batch) *Op {
+	o := newOp(c, SendBatch, false)
+	o.batch = b
+	b.begin(o)
+	return o
+}
+
+// Post posts o, which New has returned. From any goroutine.
+// Hot path.
+func (c *Conversation) Post(o *Op) {
+	c.begin()
+	if o.kind == Recv && c.x.prog.Hold() {
+		c.recv(o)
+		c.x.prog.Disown()
+		return
+	}
+	c.x.Inbox.Push(&o.Operation)
+	c.x.prog.Kick()
+}
+
+// begin opens the channel if nobody has.
+func (c *Conversation) begin() {
+	if !c.begun.Load() && c.begun.CompareAndSwap(false, true) && !c.own {
+		c.host.Open()
+	}
+}
+
+// recv takes a receive over. Unless a message is known to wait for it, nothing else
+// is done: whoever waits, or the progress goroutine, polls for it.
+// Hot path.
+func (c *Conversation) recv(o *Op) {
+	c.x.prog.AssertOwned()
+	if c.x.Inbox.Pending() {
+		c.x.Inbox.Push(&o.Operation)
+		c.x.Protocol.Step()
+		return
+	}
+	c.start(o)
+	if c.ch != nil && c.ch.Waits() {
+		c.x.step()
+	}
+}
+
+// TrySend sends a message, if it may go by itself and the link takes it at once: the
+// receipt of that, else 0, and nothing has happened. From any goroutine.
+// Hot path.
+func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
+	if !c.x.prog.Hold() {
+		return 0
+	}
+	if c.ch != nil && c.down == nil && !c.x.Inbox.Pending() && c.ch.SendNow(tag, msg) {
+		receipt = c.x.Receipts.Issue()
+		c.counts.Sends++
+		c.counts.SentBytes += uint64(len(msg))
+	}
+	c.x.prog.Disown()
+	return receipt
+}
+
+// start implements owner.
+func (c *Conversation) start(o *Op) {
+	c.x.prog.AssertOwned()
+	if c.down != nil && (o.kind != Recv || !c.hears()) {
+		c.fail(o, c.down)
+		return
+	}
+	if o.kind == Recv {
+		o.In.Order = c.x.shared.Order()
+	}
+	switch {
+	case c.err != nil && (c.ch == nil || o.kind != Recv):
+		c.fail(o, c.err)
+		return
+	case c.own:
+		c.post(o)
+		return
+	case c.ch != nil:
+		c.post(o)
+	case o.kind == Recv:
+		c.recvs.push(o)
+	default:
+		c.sends.push(o)
+	}
+	c.x.list.add(&c.place)
+}
+
+// post gives an operation to the channel.
+func (c *Conversation) post(o *Op) {
+	switch {
+	case o.kind == SendBatch:
+		c.postBatch(o.batch)
+	case o.kind == Send && c.ch != nil:
+		c.ch.Send(&o.Out)
+	case o.kind == Send:
+		c.loop.Send(&o.Out)
+	case c.ch != nil:
+		c.ch.Recv(&o.In)
+	default:
+		c.loop.Recv(&o.In)
+	}
+}
+
+func (c *Conversation) postBatch(b *Batch) {
+	switch {
+	case len(b.Outs) == 0:
+		b.end()
+	case c.ch != nil:
+		c.ch.SendAll(b.Outs)
+	default:
+		for i, n := 0, len(b.Outs); i < n; i++ { // the last one may end the batch
+			c.loop.Send(&b.Outs[i])
+		}
+	}
+}
+
+// poll implements owner.
+func (c *Conversation) poll() bool { return c.ch != nil && c.ch.Poll() }
+
+// error implements owner.
+func (c *Conversation) error(op string, err error) error { return c.x.Error(op, c.of, err) }
+
+// blame implements owner.
+func (c *Conversation) blame(err error) { c.host.Blame(err) }
+
+// rank implements owner.
+func (c *Conversation) rank() int { return c.of }
+
+// complete implements owner.
+func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
+	switch {
+	case err != nil:
+		c.fail(o, c.reason(err))
+	case o.kind == Recv:
+		if !o.In.Peek {
+			c.Received(n)
+		}
+		o.received(tag, n)
+	default:
+		if o.kind == SendBatch {
+			c.counts.Batches++
+			c.counts.Sends += uint64(len(o.batch.Outs))
+		} else {
+			c.counts.Sends++
+		}
+		c.counts.SentBytes += uint64(n)
+		o.Value = uint64(n)
+		o.Finish()
+	}
+}
+
+// Received counts a message of n bytes that has come.
+func (c *Conversation) Received(n int) {
+	c.counts.Receives++
+	c.counts.RecvBytes += uint64(n)
+}
+
+func (c *Conversation) fail(o *Op, err error) {
+	c.counts.Failed++
+	o.fail(err)
+}
+
+// failWaiting fails what waits for the channel.
+func (c *Conversation) failWaiting(q *opList, err error) {
+	c.counts.Failed += uint64(q.fail(err))
+}
+
+// reason is why an operation failed with err.
+func (c *Conversation) reason(err error) error {
+	return c.host.Reason(err, c.ch != nil && err == c.ch.Err())
+}
+
+// Cancel withdraws a receive, if that is still possible.
+func (c *Conversation) cancel(o *Op) {
+	c.x.prog.AssertOwned()
+	switch {
+	case c.own:
+		c.loop.Cancel(&o.In)
+	case c.ch != nil:
+		c.ch.Cancel(&o.In)
+	case c.recvs.remove(o):
+		o.Complete(0, 0, message.ErrCanceled)
+	}
+}
+
+// Told says that the peer opens its side of the channel: this side follows where messages
+// of all ranks are wanted. From any goroutine.
+func (c *Conversation) Told() {
+	c.x.mu.Lock()
+	c.told = true
+	follow := c.x.wanted.Load()
+	c.x.mu.Unlock()
+	if follow {
+		c.begin()
+	}
+}
+
+// Opened takes the channel, or the error with which its opening ended, and gives it what
+// has waited for it. If the peer is gone meanwhile, there may be messages of it all the
+// same: it may have had all that it needs to send.
+func (c *Conversation) Opened(ch *message.Channel, err error) {
+	c.x.prog.AssertOwned()
+	c.ch, c.opened = ch, true
+	switch {
+	case err == nil:
+	case (c.down != nil || errors.Is(err, fabric.ErrPeerGone)) && c.hears():
+		c.err = err
+		c.failWaiting(&c.sends, err)
+	default:
+		c.end(err)
+		return
+	}
+	for _, q := range []*opList{&c.recvs, &c.sends} {
+		for q.head != nil {
+			c.post(q.pop())
+		}
+	}
+	c.x.list.add(&c.place)
+}
+
+// hears reports whether receives may still get what the peer has sent.
+func (c *Conversation) hears() bool {
+	return !c.own && !errors.Is(c.down, c.x.Closed) && (c.ch != nil || c.begun.Load() && !c.opened)
+}
+
+// step implements pollable.
+func (c *Conversation) step() (did, more bool) {
+	switch {
+	case c.ch == nil:
+		return false, c.down == nil && (c.sends.head != nil || c.recvs.head != nil)
+	case c.down != nil:
+		c.host.Close()
+		c.Sever()
+		return true, false
+	}
+	did, more, err := c.ch.Progress()
+	if err != nil {
+		c.end(err)
+		return true, false
+	}
+	return did, more
+}
+
+// sleep implements pollable.
+func (c *Conversation) sleep(on bool) (waits bool) {
+	if c.ch == nil {
+		return false
+	}
+	if on {
+		c.ch.GoAround() // the last step before the sleep sees to the rest
+	}
+	waits = c.down == nil && !c.wakes
+	if (waits || !on) && c.asleep != on {
+		c.asleep = on
+		_, _ = c.ch.Sleep(on) // what cannot be posted now goes out with a later flush; sleeps are short meanwhile
+	}
+	return waits
+}
+
+// Event takes an event of the connection, or a completion of the channel.
+func (c *Conversation) Event(e *fabric.Completion) {
+	c.x.prog.AssertOwned()
+	if e.Op == fabric.OpDown {
+		c.x.Inbox.TakeOver() // receives posted before the news get what came before it
+	}
+	if e.Op == fabric.OpDown || e.Status != fabric.StatusOK {
+		c.host.Reported(e.Err())
+	}
+	if c.ch == nil {
+		return
+	}
+	if e.Op == fabric.OpNotify && c.down == nil && c.err == nil {
+		c.x.list.add(&c.place) // the peer wants an answer, be there messages for this side or not
+	} else {
+		c.x.list.rouse(&c.place)
+	}
+	c.ch.OnCompletion(e)
+	if err := c.ch.Err(); err != nil && e.Op != fabric.OpDown {
+		c.end(err)
+	}
+}
+
+// Down says that the connection is no more, or that it ended for a better reason. What
+// cannot be sent any more fails, and, where no more will come, what waits for messages.
+func (c *Conversation) Down(err error) {
+	c.x.prog.AssertOwned()
+	c.down = err
+	c.failWaiting(&c.sends, err)
+	c.loop.Sever(err)
+	switch {
+	case c.ch != nil:
+		c.x.list.add(&c.place) // its messages end in the next step
+	case !c.hears():
+		c.failWaiting(&c.recvs, err)
+		c.noteEnd(err)
+	}
+}
+
+// Sever ends all messages of the connection, which is closed.
+func (c *Conversation) Sever() {
+	c.x.prog.AssertOwned()
+	if c.ch != nil {
+		c.ch.Sever(c.down)
+	}
+	c.noteEnd(c.down)
+}
+
+// end fails the messages of a channel that cannot go on. One-sided
+// operations are not affected: what the link or the peer may still touch ends
+// with the connection.
+func (c *Conversation) end(err error) {
+	c.x.prog.AssertOwned()
+	err = c.reason(err)
+	if c.err == nil {
+		c.err = err
+	}
+	c.failWaiting(&c.sends, err)
+	c.failWaiting(&c.recvs, err)
+	c.noteEnd(err)
+}
+
+// noteEnd tells those that wait for messages of any rank, once, that no more comes.
+func (c *Conversation) noteEnd(err error) {
+	if c.over == nil {
+		c.over = err
+		c.x.ended()
+	}
+}
+
+// Renew forgets the connection, which is down and idle. It returns the channel, which is
+// the caller's to close, or nil.
+func (c *Conversation) Renew() *message.Channel {
+	ch := c.ch
+	c.ch, c.asleep, c.opened, c.err, c.down, c.over = nil, false, false, nil, nil, nil
+	c.loop = message.Loopback{From: c.of, Shared: &c.x.shared}
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	c.told = false
+	return ch
+}
+
+// Reopen opens the channel on a new connection, if there was to be one on the last.
+func (c *Conversation) Reopen() {
+	if c.begun.Load() && !c.own {
+		c.host.Open()
+	}
+}
+
+// Channel is the channel, nil until both sides have opened theirs.
+func (c *Conversation) Channel() *message.Channel { return c.ch }
+
+// Open reports whether messages can be exchanged.
+func (c *Conversation) Open() bool { return c.ch != nil && c.down == nil && c.err == nil }
+
+// Ended reports whether the channel has ended.
+func (c *Conversation) Ended() bool { return c.ch != nil && c.ch.Err() != nil }
+
+// Busy reports whether something is to be sent or received.
+func (c *Conversation) Busy() bool { return c.place.on || c.sends.head != nil || c.recvs.head != nil }
+
+// Idle reports whether nothing is left to do for a connection that is down.
+func (c *Conversation) Idle() bool { return !c.place.on }
+
+// Queued is how many operations wait for the channel.
+func (c *Conversation) Queued() int { return c.sends.len() + c.recvs.len() }
+
+// Counts are the messages so far.
+func (c *Conversation) Counts() Counts { return c.counts }
+
+// settle reports whether the messages whose sends are complete are placed at the peer.
+func (c *Conversation) settle() bool { return c.ch == nil || c.down != nil || c.ch.Settle() }
+
+// offer offers what waits to a receive from any rank.
+func (c *Conversation) offer(in *message.In) (taken bool) {
+	switch {
+	case c.own:
+		return c.loop.Offer(in)
+	case c.ch != nil:
+		return c.ch.Offer(in)
+	}
+	return false
+}

@@ -1,0 +1,214 @@
+package hub
+
+import (
+	"sync"
+
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/pending"
+)
+
+// Kind is what an Op does.
+type Kind uint8
+
+// Kinds of operations.
+const (
+	Send Kind = iota
+	SendBatch
+	Recv
+	RecvAny // from any rank
+	call    // of a function
+)
+
+var kindNames = [...]string{Send: "send", SendBatch: "batch", Recv: "receive", RecvAny: "receive", call: "call"}
+
+// String is how errors name the operation.
+func (k Kind) String() string { return kindNames[k] }
+
+// owner is the Conversation or the Hub that an Op belongs to.
+type owner interface {
+	start(o *Op)
+	poll() bool
+	complete(o *Op, tag uint32, n int, err error)
+	error(op string, err error) error
+	blame(err error)
+	rank() int
+}
+
+// Op is one operation, from the call to the end of its request.
+type Op struct {
+	pending.Operation
+	next  *Op // in the list of those that wait for a channel
+	owner owner
+	kind  Kind
+	batch *Batch
+	call  func()
+
+	Out message.Out // of a send
+	In  message.In  // of a receive
+
+	Tag  uint32 // of the message received
+	From int    // its sender
+}
+
+var ops = sync.Pool{New: func() any {
+	o := new(Op)
+	o.Bind(o)
+	o.Out.Done, o.In.Done = o, o
+	return o
+}}
+
+// newOp begins an operation. looks is that of pending.Operation.Begin.
+func newOp(w owner, k Kind, looks bool) *Op {
+	o := ops.Get().(*Op)
+	o.Begin(looks)
+	o.owner, o.kind = w, k
+	return o
+}
+
+// Start implements pending.Work.
+func (o *Op) Start() { o.owner.start(o) }
+
+// Look implements pending.Work for receives: a look at where the message of the peer
+// comes to, and nowhere else.
+// Hot path.
+func (o *Op) Look() bool { return o.owner.poll() }
+
+// Blame implements pending.Work.
+func (o *Op) Blame(err error) { o.owner.blame(err) }
+
+// Describe implements pending.Work.
+func (o *Op) Describe() (op string, rank int) { return o.kind.String(), o.owner.rank() }
+
+// Complete implements message.Completer.
+func (o *Op) Complete(tag uint32, n int, err error) { o.owner.complete(o, tag, n, err) }
+
+// Recycle implements pending.Work.
+func (o *Op) Recycle() {
+	switch o.kind {
+	case Send:
+		o.Out.Recycle()
+	case Recv, RecvAny:
+		o.In.Recycle()
+	default:
+		o.batch, o.call = nil, nil
+	}
+	ops.Put(o)
+}
+
+// Refuse gives back an operation that was begun, and returns its error.
+func (o *Op) Refuse(err error) error {
+	err = o.owner.error(o.kind.String(), err)
+	o.Drop()
+	return err
+}
+
+// fail ends o with an error.
+func (o *Op) fail(err error) {
+	if o.Err == nil {
+		o.Err = o.owner.error(o.kind.String(), err)
+	}
+	o.Finish()
+}
+
+// received notes what came, and ends o.
+func (o *Op) received(tag uint32, n int) {
+	o.From, o.Tag, o.Value = o.In.From, tag, uint64(n)
+	o.Finish()
+}
+
+// Batch is a list of messages that are posted at once. The zero value is empty.
+type Batch struct {
+	Outs []message.Out
+	op   *Op
+	left int
+	n    int // bytes
+	why  error
+}
+
+// Add is one more message, which may have been used before.
+func (b *Batch) Add() *message.Out {
+	n := len(b.Outs)
+	if n < cap(b.Outs) {
+		b.Outs = b.Outs[:n+1]
+	} else {
+		b.Outs = append(b.Outs, message.Out{})
+	}
+	o := &b.Outs[n]
+	o.Done = b
+	return o
+}
+
+// Complete implements message.Completer for each of the messages.
+func (b *Batch) Complete(_ uint32, n int, err error) {
+	if err != nil && b.why == nil {
+		b.why = err
+	}
+	b.n += n
+	if b.left--; b.left == 0 {
+		b.end()
+	}
+}
+
+// begin has b end with o.
+func (b *Batch) begin(o *Op) { b.op, b.left, b.n, b.why = o, len(b.Outs), 0, nil }
+
+// end completes the request.
+func (b *Batch) end() {
+	o := b.op
+	b.op = nil
+	o.Complete(0, b.n, b.why)
+}
+
+// opList is a list of operations in order.
+type opList struct{ head, tail *Op }
+
+func (q *opList) push(o *Op) {
+	if q.tail == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
+	}
+	q.tail = o
+}
+
+func (q *opList) pop() *Op {
+	o := q.head
+	q.remove(o)
+	return o
+}
+
+// remove takes o off the list; false if it is not there.
+func (q *opList) remove(o *Op) bool {
+	var before *Op
+	for x := q.head; x != nil; before, x = x, x.next {
+		if x != o {
+			continue
+		}
+		if before == nil {
+			q.head = o.next
+		} else {
+			before.next = o.next
+		}
+		if q.tail == o {
+			q.tail = before
+		}
+		o.next = nil
+		return true
+	}
+	return false
+}
+
+func (q *opList) len() (n int) {
+	for o := q.head; o != nil; o = o.next {
+		n++
+	}
+	return n
+}
+
+// fail ends all of them.
+func (q *opList) fail(err error) (n int) {
+	for ; q.head != nil; n++ {
+		q.pop().fail(err)
+	}
+	return n
+}

@@ -1,0 +1,141 @@
+package hub
+
+// pollList is the conversations with messages to send or receive. A poll of one costs some
+// 30 ns, and most of those that only wait for a message wait for long: every step polls the
+// warm ones, where something has moved lately, and a few of the others in turn. So
+// what a step costs does not grow with the peers that are silent, and a message from
+// one of n of them waits for at most n/coldPolls steps.
+type pollList struct {
+	list []*polled // the warm ones first
+	warm int
+	turn int
+	all  bool // the next step leaves none out: before a sleep, and after it
+}
+
+// polled is the place of a conversation in a pollList.
+type polled struct {
+	it   pollable
+	on   bool // on the list
+	at   int  // where on it
+	calm int  // steps without anything
+}
+
+// pollable is what a pollList polls.
+type pollable interface {
+	// step reports whether anything moved, and whether there is more to do.
+	step() (did, more bool)
+
+	// sleep tells the peer whether this side sleeps, where writes do not wake it. It
+	// reports whether that is so.
+	sleep(on bool) (waits bool)
+}
+
+const (
+	// coldAfter is after how many steps without anything a conversation is cold: long
+	// against the round trips of an exchange, some 50 µs.
+	coldAfter = 1024
+	coldPolls = 4
+
+	// warmFew are polled faster than chosen from.
+	warmFew = 8
+)
+
+// add puts p on the list, or makes it warm.
+func (l *pollList) add(p *polled) {
+	if !p.on {
+		p.on, p.at = true, len(l.list)
+		l.list = append(l.list, p)
+	}
+	l.rouse(p)
+}
+
+// rouse makes p warm, if it is on the list.
+// Hot path.
+func (l *pollList) rouse(p *polled) {
+	p.calm = 0
+	if p.on && p.at >= l.warm {
+		l.swap(p.at, l.warm)
+		l.warm++
+	}
+}
+
+func (l *pollList) swap(i, j int) {
+	a, b := l.list[i], l.list[j]
+	l.list[i], l.list[j] = b, a
+	a.at, b.at = j, i
+}
+
+// cool makes p, which is warm, cold.
+func (l *pollList) cool(p *polled) {
+	l.warm--
+	l.swap(p.at, l.warm)
+}
+
+// drop takes p off the list.
+func (l *pollList) drop(p *polled) {
+	if p.at < l.warm {
+		l.cool(p)
+	}
+	last := len(l.list) - 1
+	l.swap(p.at, last)
+	l.list[last] = nil
+	l.list = l.list[:last]
+	p.on = false
+}
+
+// step polls the conversations whose turn it is. It reports whether anything moved.
+// Hot path.
+func (l *pollList) step() (did bool) {
+	n := l.warm // those that are roused meanwhile come next time
+	if l.all {
+		l.all = false
+		n = len(l.list)
+	}
+	// Backwards: one that cools or goes is replaced by one that was polled. One that
+	// is roused may take another's turn, but then something has moved, and nobody sleeps.
+	for i := n - 1; i >= 0; i-- {
+		if i < len(l.list) && l.stepAt(i) {
+			did = true
+		}
+	}
+	for range min(coldPolls, len(l.list)-n) {
+		if cold := len(l.list) - l.warm; cold > 0 {
+			l.turn++
+			if l.stepAt(l.warm + l.turn%cold) {
+				did = true
+			}
+		}
+	}
+	return did
+}
+
+// stepAt polls one conversation, and moves it to where it belongs.
+func (l *pollList) stepAt(i int) bool {
+	p := l.list[i]
+	did, more := p.it.step()
+	switch {
+	case !more:
+		l.drop(p)
+		p.it.sleep(false)
+	case did:
+		l.rouse(p)
+	case p.at >= l.warm:
+	case p.calm < coldAfter:
+		p.calm++
+	case len(l.list) > warmFew:
+		l.cool(p)
+	}
+	return did
+}
+
+// sleep tells all peers on the list whether this side sleeps. It reports whether any of
+// them does not wake it by writing.
+func (l *pollList) sleep(on bool) (waits bool) {
+	l.all = true
+	for _, p := range l.list {
+		if p.it.sleep(on) {
+			waits = true
+		}
+	}
+	return waits
+}

@@ -1,0 +1,55 @@
+package hub
+
+import (
+	"github.com/seed33544411/rma/internal/message"
+)
+
+// Taker takes the messages of a Receiving. A nil of Take leaves the message, and with it
+// all later ones of the rank, until Hub.Resume.
+type Taker interface {
+	message.Source
+
+	// Gone is called once for a rank that will send no more and of which nothing waits.
+	Gone(rank int, err error)
+}
+
+// Receiving is a receive for many messages of all ranks, or of one.
+type Receiving struct {
+	in     message.In
+	to     Taker
+	stalls []bool // by rank: a message was left
+	told   []bool // by rank: Gone was called
+	closed bool
+}
+
+func newReceiving(ranks int, tag, ignore uint32, only int, to Taker) *Receiving {
+	r := &Receiving{to: to, stalls: make([]bool, ranks), told: make([]bool, ranks)}
+	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, (*source)(r)
+	return r
+}
+
+// gone tells of the end of a rank, once, if r listens to it and has left nothing of it.
+func (r *Receiving) gone(rank int, err error) {
+	if !r.closed && !r.told[rank] && !r.stalls[rank] && (r.in.Only == 0 || r.in.Only == rank+1) {
+		r.told[rank] = true
+		r.to.Gone(rank, err)
+	}
+}
+
+// source is the Receiving as the channels see it.
+type source Receiving
+
+// Take implements message.Source.
+func (r *source) Take(from int, tag uint32, size int, inPlace bool) *message.In {
+	if r.stalls[from] {
+		return nil
+	}
+	in := r.to.Take(from, tag, size, inPlace)
+	r.stalls[from] = in == nil
+	return in
+}
+
+// Use implements message.Source.
+func (r *source) Use(from int, tag uint32, part []byte) bool {
+	return !r.stalls[from] && r.to.Use(from, tag, part)
+}
