@@ -20,7 +20,7 @@ const (
 // with it are: only then does the peer know which one it takes.
 func (r *receiver) advertise() (did bool) {
 	a := &r.advertised
-	if !a.dirty || a.waiting == 0 || r.err != nil {
+	if !a.dirty || a.waiting == 0 || a.short || r.err != nil {
 		return false
 	}
 	room := r.rendezvous.MayAdvertise()
@@ -109,7 +109,9 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	switch {
 	case errors.Is(err, rdv.ErrCancelled) && !declined:
 		r.advertised.heard++
-		in.ad = adNone
+		if in.ad = adNone; !in.cancel && !in.matched {
+			r.advertised.watch(in)
+		}
 	case declined && a.Why&whyLate != 0:
 		r.advertised.heard++
 		r.stats.LateAdverts++
@@ -133,6 +135,9 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 			i--
 		}
 		r.advertised.written = slices.Insert(r.advertised.written, i, w)
+	}
+	if !in.matched && err != nil {
+		r.pins.release(&in.pin) // kept by the cache as long as nothing else needs the room
 	}
 	if in.cancel && in.ad == adNone && !in.matched {
 		r.Cancel(in)

@@ -1,6 +1,11 @@
 package message
 
-import "math"
+import (
+	"errors"
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
+)
 
 // Whether a receive is advertised (In.ad).
 const (
@@ -18,6 +23,10 @@ type advertised struct {
 	waiting int       // receives posted that may be advertised, and are not
 	dirty   bool      // something has changed since advertise considered them
 	odds    odds
+
+	// short: memory that is advertised is needed for messages that are here. It is asked
+	// back, and nothing is advertised until those have been read.
+	short bool
 }
 
 // written is a message that lies in the buffer of in.
@@ -42,6 +51,36 @@ func (a *advertised) watch(in *In) {
 		a.waiting++
 		a.dirty = true
 	}
+}
+
+// later reports whether memory could not be registered, and can be when some of what is
+// being read has come, or what is advertised was given back.
+func (a *advertised) later(err error) bool {
+	if err == nil || !errors.Is(err, fabric.ErrResources) || a.broken() != nil {
+		return false
+	}
+	if a.pins.reading == 0 && a.used() > 0 {
+		a.recall()
+	}
+	return a.pins.reading > 0 || a.used() > 0
+}
+
+// recall asks the peer to give all advertised receives back.
+func (a *advertised) recall() {
+	if a.short {
+		return
+	}
+	a.short = true
+	for _, in := range a.held {
+		if in == nil || in.cancel {
+			continue
+		}
+		if err := a.rendezvous.Revoke(in.adID); err != nil {
+			a.fail(err)
+			return
+		}
+	}
+	a.unflushed = true
 }
 
 // unwatch notes one that is not going to be advertised, or is.

@@ -1,9 +1,6 @@
 package message
 
 import (
-	"errors"
-
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/rdv"
 )
@@ -61,10 +58,4 @@ func (r *reads) end(in *In) {
 		r.n--
 		r.pins.reading--
 	}
-}
-
-// later reports whether memory could not be registered, and can be when some of what is
-// being read has come.
-func (r *reads) later(err error) bool {
-	return err != nil && r.pins.reading > 0 && errors.Is(err, fabric.ErrResources)
 }

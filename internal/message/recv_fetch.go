@@ -1,8 +1,6 @@
 package message
 
 import (
-	"slices"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/scatter"
@@ -37,7 +35,7 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	in.tag, in.size, in.seq = a.tag, a.size, a.seq
 	dst, err := in.pieces(r.pins, &r.dst)
 	switch {
-	case r.reads.later(err):
+	case r.advertised.later(err):
 		r.startFetching(in, a.handle)
 		r.reads.parked = append(r.reads.parked, a.handle)
 		return nil, rdv.Later
@@ -85,7 +83,7 @@ func (r *receiver) accept(in *In, a announced) {
 func (r *receiver) read(in *In, h rdv.Handle) bool {
 	dst, err := in.pieces(r.pins, &r.dst)
 	switch {
-	case r.reads.later(err):
+	case r.advertised.later(err):
 		return false
 	case err != nil:
 		delete(r.fetching, h)
@@ -102,16 +100,27 @@ func (r *receiver) read(in *In, h rdv.Handle) bool {
 	return true
 }
 
-// unpark has messages read that were put off, as many as may be now.
+// unpark has messages read that were put off, as many as may be now. Where memory is
+// short, those whose memory is registered go first.
 func (r *receiver) unpark() {
-	p, n := r.reads.parked, 0
-	for ; n < len(p) && r.reads.may() && r.broken() == nil; n++ {
-		if in := r.fetching[p[n]]; in != nil && !r.read(in, p[n]) {
-			break
+	all := r.reads.parked
+	kept := all[:0]
+	short := false
+	for i, h := range all {
+		in := r.fetching[h]
+		switch {
+		case in == nil: // it has ended
+		case !r.reads.may() || r.broken() != nil:
+			kept = append(kept, all[i:]...)
+			r.reads.parked = kept
+			return
+		case short && !in.pin.held && !in.Registered, !r.read(in, h):
+			short = true
+			kept = append(kept, h)
 		}
 	}
-	if r.reads.parked = slices.Delete(p, 0, n); r.broken() != nil {
-		r.reads.parked = nil
+	if r.reads.parked = kept; len(kept) == 0 {
+		r.advertised.short, r.advertised.dirty = false, true
 	}
 }
 
