@@ -4,8 +4,6 @@
 //   - A [Ring] holds values in a bounded number of places, made as they are needed: for
 //     what is bounded by agreement, where one more would be a bug.
 //   - A [Queue] is a ring without bound: for what is bounded elsewhere.
-//   - A [List] links values that carry a [Node] themselves: any number of them, in
-//     one list at a time, taken out of the middle as well.
 //
 // A queue belongs to one goroutine at a time. The package imports nothing.
 package fifo

@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"container/list"
 	"math/rand/v2"
 	"testing"
 
@@ -72,96 +71,18 @@ func TestQueueAgainstSlice(t *testing.T) {
 	require.Greater(t, q.Len(), 64, "it has grown")
 }
 
-type item struct {
-	node Node[item]
-	at   *list.Element
-}
-
-// Whatever is put in and taken out, wherever: a List is container/list.
-func TestListAgainstStandard(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(2, 1))
-	var l List[item]
-	want := list.New()
-	free := make([]*item, 20)
-	for i := range free {
-		free[i] = &item{}
-	}
-	some := func() *item {
-		e := want.Front()
-		for range rng.IntN(want.Len()) {
-			e = e.Next()
-		}
-		return e.Value.(*item)
-	}
-	require.Nil(t, l.Pop())
-	for range 5000 {
-		op := rng.IntN(5)
-		switch {
-		case op < 3 && len(free) > 0:
-			x := free[len(free)-1]
-			free = free[:len(free)-1]
-			switch {
-			case op == 2 && want.Len() > 0:
-				y := some()
-				l.Insert(&y.node, &x.node, x)
-				x.at = want.InsertAfter(x, y.at)
-			case op == 1:
-				l.PushFront(&x.node, x)
-				x.at = want.PushFront(x)
-			default:
-				l.Push(&x.node, x)
-				x.at = want.PushBack(x)
-			}
-		case want.Len() == 0:
-		case op == 3:
-			x := l.Pop()
-			require.Same(t, want.Remove(want.Front()), x)
-			free = append(free, x)
-		default:
-			x := some()
-			l.Remove(&x.node)
-			want.Remove(x.at)
-			free = append(free, x)
-		}
-		require.Equal(t, want.Len(), l.Len())
-		x := l.Front()
-		var last *Node[item]
-		for e := want.Front(); e != nil; e = e.Next() {
-			require.Same(t, e.Value, x)
-			require.Same(t, last, x.node.prev)
-			last, x = &x.node, x.node.Next()
-		}
-		require.Nil(t, x)
-		require.Same(t, last, l.tail)
-	}
-}
-
 func TestNothingAllocates(t *testing.T) {
-	r, xs := NewRing[uint16](8), make([]item, 8)
-	var l List[item]
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		for i := range xs {
+	r := NewRing[uint16](8)
+	turn := func() {
+		for i := range 8 {
 			r.Push(uint16(i))
-			l.Push(&xs[i].node, &xs[i])
 		}
-		for range xs {
+		for range 8 {
 			r.Pop()
-			l.Pop()
 		}
-	}))
-}
-
-func BenchmarkList(b *testing.B) {
-	var l List[item]
-	xs := make([]item, 4)
-	for i := range xs[1:] {
-		l.Push(&xs[i].node, &xs[i])
 	}
-	for b.Loop() {
-		x := l.Pop()
-		l.Push(&x.node, x)
-	}
+	turn() // it grows
+	require.Zero(t, testing.AllocsPerRun(100, turn))
 }
 
 func BenchmarkRing(b *testing.B) {
