@@ -35,6 +35,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	for rank, p := range e.peers {
 		p.conn = dialer.Connector(rank)
 	}
+	e.prog.Start()
 	e.job.NotifyGone(e.lost)
 	e.job.NotifyTold(e.told)
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {

@@ -144,6 +144,7 @@ func newSide(t *testing.T, l fabric.Link) *side {
 	s.prog, err = progress.New([]fabric.Link{l}, s, cpu.Default())
 	require.NoError(t, err)
 	s.Start(s.prog, s.mem)
+	s.prog.Start()
 	return s
 }
 

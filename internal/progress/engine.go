@@ -85,19 +85,20 @@ type Engine struct {
 
 	patience cpu.Patience
 
-	events *events
-	begun  atomic.Bool // starts is not empty
-	mu     sync.Mutex
-	starts []func()      // for the progress goroutine to call
-	nudge  chan struct{} // wakes from dozing
-	closed atomic.Bool
-	quit   chan struct{} // closed by Close
-	ended  chan struct{} // closed when the progress goroutine has ended
-	err    atomic.Pointer[error]
+	events  *events
+	begun   atomic.Bool // starts is not empty
+	mu      sync.Mutex
+	starts  []func()      // for the progress goroutine to call
+	nudge   chan struct{} // wakes from dozing
+	started atomic.Bool
+	closed  atomic.Bool
+	quit    chan struct{} // closed by Close
+	ended   chan struct{} // closed when the progress goroutine has ended
+	err     atomic.Pointer[error]
 }
 
-// New starts the progress goroutine for links, which stay the caller's to
-// close, after Close. Waits are as patient as said.
+// New makes an engine for links, which stay the caller's to close, after Close. Waits are
+// as patient as said. Start starts its goroutine, when the protocol knows all it needs.
 func New(links []fabric.Link, p Protocol, patience cpu.Patience) (*Engine, error) {
 	e := &Engine{
 		links: links, proto: p, patience: patience,
@@ -107,8 +108,13 @@ func New(links []fabric.Link, p Protocol, patience cpu.Patience) (*Engine, error
 	if e.events, err = newEvents(links); err != nil {
 		return nil, fmt.Errorf("progress: %w", err)
 	}
-	go e.loop()
 	return e, nil
+}
+
+// Start starts the progress goroutine. Once.
+func (e *Engine) Start() {
+	e.started.Store(true)
+	go e.loop()
 }
 
 // Close ends the progress goroutine. Waiters that are not finished get
@@ -118,7 +124,9 @@ func (e *Engine) Close() error {
 		close(e.quit)
 		e.wake()
 	}
-	<-e.ended
+	if e.started.Load() {
+		<-e.ended
+	}
 	return e.events.close()
 }
 

@@ -29,6 +29,7 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 	p := &busy{}
 	e, err := New(nil, p, cpu.Default())
 	require.NoError(t, err)
+	e.Start()
 	defer func() { require.NoError(t, e.Close()) }()
 	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > 1000 }, "rounds")
 	e.want.Add(1)
@@ -45,4 +46,11 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 	for range 100 {
 		e.Do(func() {})
 	}
+}
+
+// An engine that was never started closes.
+func TestCloseBeforeStart(t *testing.T) {
+	e, err := New(nil, nothing{}, cpu.Default())
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
 }

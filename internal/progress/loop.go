@@ -17,10 +17,16 @@ const (
 	maxDoze = time.Millisecond
 )
 
-// loop is the progress goroutine.
+// loop is the progress goroutine. A panic of the protocol ends the process: nothing is
+// deferred here that would wait for the goroutine that panics.
 func (e *Engine) loop() {
-	defer close(e.ended)
-	defer e.Do(func() {}) // leaves no link armed
+	e.run()
+	e.Do(func() {}) // leaves no link armed
+	close(e.ended)
+}
+
+// run drives the links until the engine is closed.
+func (e *Engine) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	sp := cpu.Spinner{Patience: &e.patience}

@@ -56,6 +56,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	l := &idle{ev: ev, armed: make(chan int64, 1)}
 	e, err := New([]fabric.Link{l}, nothing{}, p)
 	require.NoError(t, err)
+	e.Start()
 	defer e.Close()
 	require.EqualValues(t, looks, <-l.armed, "the progress goroutine alone")
 

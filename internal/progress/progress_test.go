@@ -128,6 +128,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 		var err error
 		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default())
 		require.NoError(t, err)
+		s.eng.Start()
 	}
 	t.Cleanup(func() {
 		for _, s := range sides {
