@@ -77,6 +77,12 @@ type Config struct {
 	// peer, less stalls streams of small operations.
 	Depth int
 
+	// Outstanding is how many operations with one peer may be posted and not complete,
+	// receives not counted, at least 16; with all peers together it is four times as
+	// many. What is posted beyond fails with ErrBusy. Negative: any number.
+	// RMA_OUTSTANDING overrides it. Zero: 262144, whose memory is less than 0.5 GB.
+	Outstanding int
+
 	// PinnedLimit is how much memory, in bytes, that the application brings without
 	// registering it, each link keeps pinned and registered between messages;
 	// negative: none. RMA_PINNED_LIMIT overrides it. Zero: 64 MiB, a window of 16

@@ -42,6 +42,7 @@ func TestConfigDefaults(t *testing.T) {
 		d, _, w, err := c.effective()
 		require.NoError(t, err)
 		require.Equal(t, fabric.DefaultDepth, d.Depth)
+		require.Equal(t, 1<<18, d.Outstanding)
 		require.Equal(t, fabric.DefaultPeerTimeout, d.PeerTimeout)
 		require.Equal(t, message.DefaultPinned, d.PinnedLimit)
 		require.Equal(t, 16, d.Adverts)
@@ -65,11 +66,11 @@ func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
 		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off", SamplingBudget: time.Second,
-		Learn: 7, Profiles: "/a", Depth: 32, PinnedLimit: 1 << 20, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
+		Learn: 7, Profiles: "/a", Depth: 32, Outstanding: 100, PinnedLimit: 1 << 20, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
 		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force", SamplingBudget: 20 * time.Millisecond,
-		Learn: -1, Profiles: "/b", Depth: 64, PinnedLimit: -1, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
+		Learn: -1, Profiles: "/b", Depth: 64, Outstanding: -1, PinnedLimit: -1, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {
 		t.Helper()

@@ -23,6 +23,7 @@ const (
 	envLearn       = "RMA_LEARN"
 	envProfiles    = "RMA_PROFILES"
 	envDepth       = "RMA_DEPTH"
+	envOutstanding = "RMA_OUTSTANDING"
 	envPinned      = "RMA_PINNED_LIMIT"
 	envAdverts     = "RMA_ADVERTS"
 	envSpin        = "RMA_SPIN"
@@ -58,6 +59,7 @@ func (c *Config) fields() []field {
 		intField(envLearn, &c.Learn),
 		textField(envProfiles, &c.Profiles),
 		intField(envDepth, &c.Depth),
+		intField(envOutstanding, &c.Outstanding),
 		intField(envPinned, &c.PinnedLimit),
 		intField(envAdverts, &c.Adverts),
 		intField(envSpin, &c.Spin),

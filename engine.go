@@ -36,9 +36,10 @@ type Engine struct {
 	server  atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
 	watches watches
 	// attention is how many wait for whatever peer: all that are connected are looked at.
-	attention atomic.Int32
-	remains   []func() error  // close what connections that are over have left; the owner's
-	pins      []*message.Pins // by link: what was not, and messages use
+	attention   atomic.Int32
+	outstanding atomic.Int64    // see pending.Budget
+	remains     []func() error  // close what connections that are over have left; the owner's
+	pins        []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
 	tasks    *bringup.Tasks // goroutines of the engine beside the progress one

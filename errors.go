@@ -45,6 +45,10 @@ var (
 	// two ranks have no link in common.
 	ErrNoConnection = bringup.ErrNoConnection
 
+	// ErrBusy says that as many operations are posted and not complete as
+	// Config.Outstanding allows. Nothing was done: wait for some, and post it again.
+	ErrBusy = errors.New("too many operations are not complete: wait for some, and post it again")
+
 	// ErrResources says that the system gives no more descriptors or memory.
 	ErrResources = fabric.ErrResources
 

@@ -128,6 +128,9 @@ func (p *Peer) message(o *hub.Op) Request {
 	if e.closed.Load() {
 		return refuseMessage(e, o, ErrClosed)
 	}
+	if o.Kind().Sends() && !o.Spend(&p.budget) {
+		return refuseMessage(e, o, ErrBusy)
+	}
 	r := e.request(&o.Operation)
 	p.msg.Post(o)
 	return r

@@ -8,6 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/internal/pending"
 )
 
 // Peer is a rank of the job, this one included, as the target of operations.
@@ -32,8 +33,9 @@ type Peer struct {
 	unaided atomic.Bool
 	opening atomic.Pointer[bringup.Connection] // the message channel, on which
 
-	one initiator.Queue
-	msg hub.Conversation
+	one    initiator.Queue
+	msg    hub.Conversation
+	budget pending.Budget // of both
 }
 
 // Rank is the peer's rank.
@@ -143,6 +145,9 @@ func right(k initiator.Kind) fabric.Access {
 func (p *Peer) post(o *initiator.Op) Request {
 	if p.eng.closed.Load() {
 		return p.drop(o, ErrClosed)
+	}
+	if o.Kind().Moves() && !o.Spend(&p.budget) {
+		return p.drop(o, ErrBusy)
 	}
 	r := p.eng.request(&o.Operation)
 	p.one.Post(o)

@@ -78,6 +78,9 @@ func (e *Engine) addPeers() {
 		p := &Peer{
 			eng: e, rank: rank, id: uint32(rank), own: rank == e.Rank(), link: i, num: e.numbers[i],
 		}
+		if n := e.cfg.Outstanding; n > 0 {
+			p.budget.Bound(n, &e.outstanding, 4*n)
+		}
 		e.proto.one.AddQueue(&p.one, i, p.own, (*oneSidedHost)(p))
 		e.proto.hub.Add(&p.msg, p.own, e.links[i].Caps(), (*messageHost)(p))
 		e.peers = append(e.peers, p)

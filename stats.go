@@ -49,6 +49,7 @@ type PeerStats struct {
 	Rank             int
 	Link             string
 	Queued, InFlight int   // operations not posted yet, and under way
+	Outstanding      int   // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
 	Connected        bool  // there is a connection: operations have used one
 	Talking          bool  // a message channel is open
 	Err              error // why the connection is no more; nil while it works
@@ -61,6 +62,7 @@ type Stats struct {
 	Messages         MessageStats
 	Rank, Size       int
 	Queued, InFlight int    // operations not posted yet, and under way
+	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
 	PeersConnected   int    // which operations have gone to or come from
 	PeersTalking     int    // with an open message channel
 	PeersDown        int    // whose connection is no more
@@ -89,6 +91,7 @@ func (e *Engine) Stats() Stats {
 			s.Messages.add(&one.Messages)
 			s.InFlight += one.InFlight
 			s.Queued += one.Queued
+			s.Outstanding += one.Outstanding
 			if one.Connected {
 				s.PeersConnected++
 			}
@@ -114,7 +117,7 @@ func (p *Peer) Stats() (s PeerStats) {
 func (p *Peer) stats() PeerStats {
 	s := PeerStats{
 		Rank: p.rank, Link: p.Link(), Err: p.down,
-		InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
+		Outstanding: p.budget.Outstanding(), InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
 	}
 	s.Counts.addOneSided(p.one.Counts())
 	s.Counts.addMessages(p.msg.Counts())

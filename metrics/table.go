@@ -46,6 +46,7 @@ func one[S any](of func(*S) float64) []value[S] { return []value[S]{{of: of}} }
 var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.Stats]{
 	{"rma_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Queued) })},
 	{"rma_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.InFlight) })},
+	{"rma_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Outstanding) })},
 	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
 	{"rma_peers_connected", "Peers with a connection: it is made at the first operation.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersConnected) })},
 	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersTalking) })},
@@ -61,6 +62,7 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 var eachPeer = append(common("rma_peer_", func(s *rma.PeerStats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.PeerStats]{
 	{"rma_peer_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Queued) })},
 	{"rma_peer_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.InFlight) })},
+	{"rma_peer_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Outstanding) })},
 	{"rma_peer_connected", "Whether there is a connection.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Connected) })},
 	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Talking) })},
 	{"rma_peer_up", "Whether the connection works.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Err == nil) })},

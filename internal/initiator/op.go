@@ -37,6 +37,10 @@ var linkOps = [...]fabric.Op{
 // isAtomic reports whether requests of k return what a word held.
 func (k Kind) isAtomic() bool { return k == FetchAdd || k == CompareSwap || k == Emulated }
 
+// Moves reports whether k moves data: it has to do with a peer's memory, and is no wait for
+// others.
+func (k Kind) Moves() bool { return k < Await }
+
 // isLoose reports whether k does not take place in the order of the link's requests.
 func (k Kind) isLoose() bool { return k == Emulated || k == Accumulate }
 

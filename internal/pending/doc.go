@@ -7,6 +7,7 @@
 //
 //	taken    from the pool of its package; Begin
 //	posted   started by the owner at once, or pushed to the Inbox, whose TakeOver calls Work.Start
+//	counted  in the Budget of its peer, from Spend to Finish, if it is one that moves data
 //	ended    Finish, once, by the owner of the engine
 //	used     Claim and Release by the goroutine that waited, or by Finish if Then gave it up
 //

@@ -32,6 +32,7 @@ type Operation struct {
 	gen   atomic.Uint32 // which use a request means
 	looks bool          // a wait may end by Work.Look
 	next  *Operation    // in the inbox
+	spent *Budget       // that it counts in, until it ends
 	work  Work
 	look  progress.Looker // the same
 	hook  func(error)     // called at the end of an operation that was given up
@@ -91,9 +92,26 @@ func (o *Operation) Drop() {
 	o.Release()
 }
 
+// Spend counts o in b until it ends; false: b is used up, and o is not to be posted.
+// Hot path.
+func (o *Operation) Spend(b *Budget) bool {
+	if b.most == 0 {
+		return true
+	}
+	if !b.take() {
+		return false
+	}
+	o.spent = b
+	return true
+}
+
 // Finish ends o: the goroutine that waits is woken. An operation that nobody waits for is
 // given back, and its callback called. Owner's; once in each use.
 func (o *Operation) Finish() {
+	if b := o.spent; b != nil {
+		o.spent = nil
+		b.give()
+	}
 	if o.Waiter.Finish() {
 		o.settle()
 	}

@@ -71,6 +71,12 @@ var engineSettings = []Setting{
 		Where: "fabric", Since: "0.1",
 	},
 	{
+		Env: "RMA_OUTSTANDING", Field: "Outstanding", Type: Type{Kind: Count, Unit: "operations", Min: 16, Max: 1 << 30, Negative: "any number"}, Default: "262144",
+		What:  "operations with one peer that may be posted and not complete, but for receives; with all together four times as many. What is posted beyond fails with ErrBusy",
+		Why:   "more than any program waits for at once, and less than 0.5 GB of a peer that has stopped",
+		Where: "internal/pending", Since: "0.1",
+	},
+	{
 		Env: "RMA_PINNED_LIMIT", Field: "PinnedLimit", Type: Type{Kind: Bytes, Min: 4096, Max: 1<<31 - 1, Negative: "none"}, Default: "64M",
 		What:  "memory that applications bring without registering it, and that each link keeps pinned and registered between messages",
 		Why:   "less would not hold a window of 16 messages of 4 MiB, where registering costs most; more keeps more garbage from the collector",

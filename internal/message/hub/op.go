@@ -24,6 +24,9 @@ var kindNames = [...]string{Send: "send", SendBatch: "batch", Recv: "receive", R
 // String is how errors name the operation.
 func (k Kind) String() string { return kindNames[k] }
 
+// Sends reports whether k is about messages to a peer.
+func (k Kind) Sends() bool { return k == Send || k == SendBatch }
+
 // owner is the Conversation or the Hub that an Op belongs to.
 type owner interface {
 	start(o *Op)
@@ -94,6 +97,9 @@ func (o *Op) Recycle() {
 	}
 	ops.Put(o)
 }
+
+// Kind is what o does.
+func (o *Op) Kind() Kind { return o.kind }
 
 // Refuse gives back an operation that was begun, and returns its error.
 func (o *Op) Refuse(err error) error {
