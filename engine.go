@@ -20,6 +20,9 @@ import (
 
 // Engine is this process's membership in a job: its memory, its peers, and the
 // links to them.
+//
+// It is large because calls that concern the whole job, the engine's life and what watches
+// over both begin here, each in the file that has its name.
 type Engine struct {
 	cfg     Config
 	job     *wireup.Job

@@ -12,6 +12,10 @@ import (
 )
 
 // Peer is a rank of the job, this one included, as the target of operations.
+//
+// It is large because it has a method for each operation that an application can name, in
+// files named after them: each checks its arguments and makes one call of
+// internal/initiator or internal/message/hub.
 type Peer struct {
 	eng  *Engine
 	rank int

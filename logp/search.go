@@ -25,7 +25,8 @@ const (
 	maxCuts     = 12 // at least fewMessages
 )
 
-// search holds the scratch memory of the planner.
+// search holds the scratch memory of the planner. Each step of the search has a file:
+// they share memory so that planning does not allocate.
 type search struct {
 	items []item
 	keys  []uint32

@@ -17,7 +17,8 @@ import (
 
 // Conn is a stream of bytes both ways between two ranks. It implements net.Conn
 // and the half-closing of *net.TCPConn, and behaves as that does where the package
-// comment says nothing else. Its methods may be called from any goroutine.
+// comment says nothing else. Its methods may be called from any goroutine. Half of them
+// are those interfaces'.
 type Conn struct {
 	s             *session
 	num           uint32

@@ -7,7 +7,8 @@ import (
 )
 
 // Context is an opened device. See the package comment for what is made from
-// it and in which order things are closed.
+// it and in which order things are closed. What is made from it has its constructor in
+// its own file.
 type Context struct {
 	name string
 	h    uintptr

@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// PD is a protection domain: queue pairs reach only memory of their own.
+// PD is a protection domain: queue pairs reach only memory of their own. What is made
+// from it has its constructor in its own file.
 type PD struct {
 	ctx *Context
 	h   uintptr

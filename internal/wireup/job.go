@@ -16,7 +16,8 @@ import (
 
 // Job is one rank's membership in its job. Its methods may be called from any
 // goroutine; calls of AllGather (or Barrier) under one name must be made in
-// the same order on every rank.
+// the same order on every rank. It lies in one file more than other types: what ranks
+// exchange, tell and notice comes over one connection, and has a file each.
 type Job struct {
 	cfg  Config
 	conn net.Conn
