@@ -200,9 +200,10 @@ func TestTimeoutNamesTheMissing(t *testing.T) {
 func TestDefaultTimeout(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 2)
-	j, err := Join(context.Background(), Config{Size: 2, Root: root, Token: testToken, Timeout: 50 * time.Millisecond})
+	j, err := Join(context.Background(), Config{Size: 2, Root: root, Token: testToken, Timeout: testutil.Limit})
 	require.NoError(t, err)
 	defer j.Close()
+	j.cfg.Timeout = 50 * time.Millisecond
 	require.ErrorIs(t, j.Barrier(context.Background(), "b"), ErrTimeout)
 
 	_, err = Join(context.Background(), Config{Size: 2, Root: "unix:" + filepath.Join(t.TempDir(), "none"), Timeout: 50 * time.Millisecond})
