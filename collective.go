@@ -74,10 +74,14 @@ func (c *collective) drop() {
 	}
 }
 
+// exchange is what attending needs of a *wireup.Exchange: the ranks that it waits for. None
+// are known where the job's server does not answer in time.
+type exchange interface{ Missing() []int }
+
 // attending waits for all ranks by wait, and no longer than until one that x waits for is
 // found to hang: the error is a *PeerError then that names it. This rank connects with one of
 // those that are late, to look at it, and with the next one when that has come.
-func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
+func (e *Engine) attending(ctx context.Context, op string, x exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
 	if e.cfg.HangTimeout <= 0 {
 		return wait(ctx)
 	}
@@ -85,13 +89,20 @@ func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, w
 	ended := make(chan struct{})
 	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
 		defer close(ended)
-		var calls sync.WaitGroup
-		defer calls.Wait()
-		calls.Go(func() { callLate(ctx, e, x) })
-		for ev := range e.Watch(ctx) {
-			if ev.State == PeerHung && slices.Contains(x.Missing(), ev.Rank) {
+		news := make(chan struct{}, 1)
+		var looks sync.WaitGroup
+		defer looks.Wait()
+		looks.Go(func() {
+			if ev, found := lookAtLate(ctx, e, x, news); found {
 				stop(&PeerError{Rank: ev.Rank, Op: op, Err: ev.Err})
-				return
+			}
+		})
+		for ev := range e.Watch(ctx) {
+			if ev.State == PeerHung {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
 			}
 		}
 	})
@@ -111,20 +122,29 @@ func (e *Engine) attending(ctx context.Context, op string, x *wireup.Exchange, w
 	return nil, hung
 }
 
-// callLate connects with a rank that x waits for, and with another one when that has come,
-// until ctx ends. All ranks that wait do so: were each to connect with all that are late,
-// these would have as many connections to answer, and be later still.
-func callLate(ctx context.Context, e *Engine, x *wireup.Exchange) {
+// lookAtLate connects with a rank that x waits for, and with another one when that has come,
+// until one that it waits for is found to hang, or ctx ends. It looks when there are news of
+// a rank that hangs, and now and then: which ranks are late may not have been known then. All
+// ranks that wait do so: were each to connect with all that are late, these would have as
+// many connections to answer, and be later still.
+func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
 	tick := time.NewTicker(e.cfg.HangTimeout / 4)
 	defer tick.Stop()
 	for {
-		if late := x.Missing(); len(late) > 0 {
+		late := x.Missing()
+		for _, r := range late {
+			if ev := e.watches.state(r); ev.State == PeerHung {
+				return ev, true
+			}
+		}
+		if len(late) > 0 {
 			e.Peer(lateFor(e.Rank(), late)).conn.Call()
 		}
 		select {
+		case <-news:
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return ev, false
 		}
 	}
 }

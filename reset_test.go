@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -283,4 +284,37 @@ func TestResetWhileThePeerTells(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// slowToSay is an exchange of whose late ranks nothing is known at first.
+type slowToSay struct {
+	asked atomic.Int64
+	late  []int
+}
+
+func (x *slowToSay) Missing() []int {
+	if x.asked.Add(1) <= 2 {
+		return nil
+	}
+	return x.late
+}
+
+// A rank that is known to hang ends the call that waits for it also where the news came
+// before it was known that it is late.
+func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
+	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
+		es[1].mu.Lock() // who takes what peers tell waits
+		defer es[1].mu.Unlock()
+		ctx := testutil.Context(t, patience)
+		require.ErrorIs(t, es[0].Peer(1).Send([]byte("x")).Wait(ctx), ErrPeerHung)
+		x := &slowToSay{late: []int{1}}
+		_, err := es[0].attending(ctx, "barrier", x, func(ctx context.Context) ([][]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		var pe *PeerError
+		require.ErrorAs(t, err, &pe)
+		require.ErrorIs(t, err, ErrPeerHung)
+		require.Equal(t, 1, pe.Rank)
+	})
 }

@@ -107,6 +107,13 @@ type watches struct {
 	list map[*watcher]struct{}
 }
 
+// state is the last event of a rank; zero if there was none.
+func (ws *watches) state(rank int) PeerEvent {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.last[rank]
+}
+
 // watcher is what one of them has not seen: at most one event a rank.
 type watcher struct {
 	bell  chan struct{}
