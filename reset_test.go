@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -317,4 +318,26 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 		require.ErrorIs(t, err, ErrPeerHung)
 		require.Equal(t, 1, pe.Rank)
 	})
+}
+
+// A connection that the peer makes anew before it was there is waited for as well.
+func TestResetWaitsForTheNewestConnection(t *testing.T) {
+	es := openWith(t, 2, "shm", func(*Config) {})
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 4096)
+	works(t, es, mems, keys)
+	sunder(t, es)
+	es[1].mu.Lock() // who takes what peers tell waits: the connection is begun, and does not come
+	conn := es[0].Peer(1).conn
+	old := conn.Now()
+	reset := make(chan error, 1)
+	go func() { reset <- es[0].Peer(1).Reset(ctx) }()
+	testutil.Eventually(t, patience, func() bool { return conn.Now() != old && conn.Called() }, "begun")
+	newest := bringup.Request{Number: conn.Now().Number + 1, Link: 255} // without an address
+	require.True(t, conn.Told(bringup.KeyRequest, newest.Append(nil)))
+	err := <-reset
+	es[1].mu.Unlock()
+	require.ErrorIs(t, err, ErrNoConnection)
+	require.NotContains(t, err.Error(), "made anew", "that is no reason: it has been")
+	mend(t, es[0])
 }

@@ -212,32 +212,38 @@ func (c *Connector) requested(val []byte) bool {
 // operation makes a connection that nobody has called for.
 func (c *Connector) Reset(ctx context.Context, down bool) error {
 	life := c.d.tasks.Life()
-	c.d.mu.Lock()
-	if down {
-		c.renewLocked()
-	}
-	remake := c.remake
-	c.d.mu.Unlock()
-	if remake != nil {
+	for {
+		c.d.mu.Lock()
+		if down {
+			down = false
+			c.renewLocked()
+		}
+		remake := c.remake
+		c.d.mu.Unlock()
+		if remake != nil {
+			select {
+			case <-remake:
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-life.Done():
+				return ErrClosed
+			}
+		}
+		n := c.now.Load()
+		if !n.begun.Load() {
+			return nil
+		}
 		select {
-		case <-remake:
+		case <-n.done:
+			if errors.Is(n.err, errRemade) {
+				continue // the peer has begun another one before this was there
+			}
+			return n.err
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-life.Done():
 			return ErrClosed
 		}
-	}
-	n := c.now.Load()
-	if !n.begun.Load() {
-		return nil
-	}
-	select {
-	case <-n.done:
-		return n.err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-life.Done():
-		return ErrClosed
 	}
 }
 
