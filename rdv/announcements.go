@@ -31,10 +31,10 @@ func (w *announcements) Full() bool {
 // often as it takes.
 func (w *announcements) Left() int { return min(w.most-w.transfers, w.mostMessages-w.messages) }
 
-// Widen lets Options.Window more transfers be outstanding, up to what was agreed, until
-// fewer than that are. It reports whether there is room now.
+// Widen lets twice as many transfers be outstanding, up to what was agreed, until fewer
+// than Options.Window are. It reports whether there is room now.
 func (w *announcements) Widen() bool {
-	w.now = min(w.now+w.least, w.most)
+	w.now = min(2*w.now, w.most)
 	return !w.Full()
 }
 

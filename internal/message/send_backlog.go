@@ -97,14 +97,19 @@ func (s *sender) ringFull() bool {
 }
 
 // goAroundAfter is how many polls pass, where the ring is full or as much is announced as
-// the peer can fetch at once, before more is announced: some 100 µs, in which it would have
-// taken something if there was a receive for it.
-const goAroundAfter = 2048
+// the peer can fetch at once, before more is announced: some 10 ms, in which it would have
+// taken something if there was a receive for it, or a processor for it.
+const goAroundAfter = 1 << 17
+
+// Stuck reports whether messages wait that GoAround would announce.
+func (s *sender) Stuck() bool {
+	return s.live && s.backlog.n > 0 && (s.ringFull() && !s.around || s.announceBusy && s.rendezvous.Full())
+}
 
 // GoAround has messages that wait announced, although the ring would do for them or many
 // are announced already: the peer may have receives for these and not for those. It
-// reports whether Progress has anything to do now. Call it before a sleep, for nothing may
-// happen otherwise.
+// reports whether Progress has anything to do now. Call it where the channel stays Stuck and
+// nothing polls: nothing may happen otherwise.
 func (s *sender) GoAround() bool {
 	s.waited = 0
 	if !s.live || s.backlog.n == 0 {
