@@ -49,6 +49,7 @@ func (o *Operation) Bind(w Work) { o.work, o.look = w, w }
 func (o *Operation) Begin(looks bool) {
 	o.Init()
 	o.looks = looks
+	o.Value = 0
 }
 
 // Work is what o is part of.

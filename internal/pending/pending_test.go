@@ -60,6 +60,18 @@ func TestOperationIsClaimedOnce(t *testing.T) {
 	require.NoError(t, w.blamed)
 }
 
+// What an earlier use found is not the result of a later one that fails.
+func TestOperationForgetsItsValue(t *testing.T) {
+	var log []string
+	w := newWork(&log, "a")
+	w.Value = 1<<64 - 1
+	w.Finish()
+	require.True(t, w.Claim(w.Gen()))
+	w.Release()
+	w.Begin(false)
+	require.Zero(t, w.Value)
+}
+
 // An operation that was given up goes back when it ends, or at once if it has ended; its
 // error goes to the callback, or is kept.
 func TestOperationGivenUp(t *testing.T) {
