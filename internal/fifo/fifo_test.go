@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestQueueAgainstSlice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	var q Queue[int]
 	var want []int
-	require.Panics(t, func() { q.Back() })
+	require.Panics(t, func() { q.Front() })
 	require.Panics(t, func() { q.Pop() })
 	for i := range 3000 {
 		if rng.IntN(5) < 2 && len(want) > 0 {
@@ -65,10 +66,37 @@ func TestQueueAgainstSlice(t *testing.T) {
 		require.Equal(t, len(want), q.Len())
 		if len(want) > 0 {
 			require.Equal(t, want[0], *q.Front())
-			require.Equal(t, want[len(want)-1], *q.Back())
 		}
 	}
 	require.Greater(t, q.Len(), 64, "it has grown")
+}
+
+// Values that are inserted in any order come out in that of their keys, and those of one
+// key in the order in which they were put in.
+func TestQueueInserts(t *testing.T) {
+	t.Parallel()
+	type item struct{ key, n int }
+	rng := rand.New(rand.NewPCG(3, 1))
+	var q Queue[item]
+	var want []item
+	for n := range 2000 {
+		if rng.IntN(3) == 0 && len(want) > 0 {
+			require.Equal(t, want[0], q.Pop())
+			want = want[1:]
+			continue
+		}
+		x := item{rng.IntN(50), n}
+		q.Insert(x, func(y *item) bool { return y.key > x.key })
+		i := len(want)
+		for i > 0 && want[i-1].key > x.key {
+			i--
+		}
+		want = slices.Insert(want, i, x)
+		require.Equal(t, len(want), q.Len())
+	}
+	for _, x := range want {
+		require.Equal(t, x, q.Pop())
+	}
 }
 
 func TestNothingAllocates(t *testing.T) {

@@ -23,11 +23,3 @@ func (q *Queue[T]) Insert(v T, after func(x *T) bool) {
 		*x, *y = *y, *x
 	}
 }
-
-// Back is the newest value, in place. It panics if there is none.
-func (q *Queue[T]) Back() *T {
-	if q.n == 0 {
-		panic("fifo: queue is empty")
-	}
-	return &q.q[q.at(q.n-1)]
-}
