@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -52,6 +53,19 @@ func TestPublishedFigures(t *testing.T) {
 		_, err := parsePublished([]byte(bad))
 		require.Error(t, err, bad)
 	}
+}
+
+// The text that ranks publish keeps its form: the golden file is read, and written again
+// byte for byte.
+func TestPublishedGolden(t *testing.T) {
+	golden, err := os.ReadFile("testdata/published.json")
+	require.NoError(t, err)
+	p, err := parsePublished(golden)
+	require.NoError(t, err)
+	require.Equal(t, "measured", p.Copies.Source)
+	again, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.Equal(t, string(golden), string(again))
 }
 
 func FuzzParsePublished(f *testing.F) {
