@@ -25,20 +25,16 @@
 //
 // # Files
 //
-//	engine.go               Engine: links, queues, one step
-//	queue.go                Queue: operations with one peer; Host
-//	inline.go               operations that are complete in the call
-//	post.go                 operations become work requests
-//	complete.go             completions end operations
-//	flush.go                Flush
-//	accumulate_request.go   the initiator's side of accumulates; accumulate_serve.go the target's
-//	emulated_atomic.go      atomics that no link has
-//	control.go              notifications and probes, which go before operations
-//	await.go                waiting for words
-//	signal.go               the phases of a put with a signal
-//	stage.go                memory of any kind made fit for a link
-//	slots.go                work request IDs, and memory for results
-//	op.go                   Op, Kind, lists of operations
+//	engine.go           Engine: links, queues, one step
+//	queue.go            Queue: operations with one peer, complete in the call or posted; Host
+//	post.go             operations become work requests, those of a put with a signal included
+//	complete.go         work request IDs and result slots; completions end operations; Flush
+//	accumulate.go       accumulates: the initiator's side, and the target's
+//	emulated_atomic.go  atomics that no link has
+//	control.go          notifications and probes, which go before operations
+//	await.go            waiting for words
+//	stage.go            memory of any kind made fit for a link
+//	op.go               Op, Kind, lists of operations
 //
 // It imports eager for its naps, message for pinned memory, and what is below.
 package initiator

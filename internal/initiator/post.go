@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/seed33544411/rma/fabric"
@@ -38,65 +39,6 @@ type made struct {
 	begun bool  // the operation became the head of its word with it
 	slot  uint8 // of a request to accumulate
 	n     int32 // bytes of its elements
-}
-
-// Post posts o: to the link at once if no other goroutine owns the engine, behind what was
-// posted before; else the owner does. From any goroutine.
-// Hot path.
-func (q *Queue) Post(o *Op) {
-	e := q.eng
-	if !e.prog.Own() {
-		e.opt.Inbox.Push(&o.Operation)
-		e.prog.Kick()
-		return
-	}
-	e.opt.Inbox.TakeOver()
-	o.Start()
-	if q.active {
-		q.post()
-		if q.immediate && q.inflight > 0 {
-			if n := q.link.Poll(e.cs[:]); n > 0 {
-				e.opt.Protocol.Complete(q.index, e.cs[:n])
-			}
-		}
-	}
-	e.prog.Disown()
-}
-
-// Start implements pending.Work: it begins o, as the owner.
-func (o *Op) Start() {
-	q := o.q
-	q.eng.prog.AssertOwned()
-	switch o.kind {
-	case Await:
-		q.eng.awaits.add(o)
-		return
-	case Flush:
-		q.flushes.start(o)
-		return
-	case Fence:
-	default:
-		q.flushes.begun(o)
-	}
-	if q.down != nil {
-		o.note(q.down)
-		o.end()
-		return
-	}
-	if o.more != nil && o.more.user.mem != nil {
-		if err := o.more.user.stage(o); err != nil {
-			o.note(err)
-			o.end()
-			return
-		}
-	}
-	if o.kind == Fence && q.ep == nil && q.posts.head == nil {
-		o.Drop() // there is nothing before it
-		return
-	}
-	o.queued = true
-	q.posts.push(o)
-	q.wake()
 }
 
 // post hands the queue's operations to its link until that is full. It reports whether any
@@ -338,4 +280,65 @@ func (c *chain) data(q *Queue, o *Op, wr *fabric.WR, room int) {
 	if x.cur.Done() {
 		x.phase = phaseData.after(o)
 	}
+}
+
+// flag is the word that a PutSignal changes.
+type flag struct {
+	addr uint64
+	rkey uint32
+	add  bool
+}
+
+// phase is how far an operation of several steps has come.
+type phase uint8
+
+const (
+	phaseData   phase = iota
+	phaseFlag         // of a PutSignal: the flag
+	phaseNotify       // where nothing else wakes the target
+	phaseEnd
+)
+
+// after returns the phase of o that follows ph.
+func (ph phase) after(o *Op) phase {
+	switch {
+	case o.kind != PutSignal:
+		return phaseEnd
+	case ph == phaseData:
+		return phaseFlag
+	case ph == phaseFlag && o.more.flag.add && !o.q.wakes:
+		return phaseNotify // an atomic cannot notify by itself
+	}
+	return phaseEnd
+}
+
+// flag makes the request that changes the word of a PutSignal; false if there is
+// no slot now.
+func (c *chain) flag(q *Queue, o *Op, wr *fabric.WR) bool {
+	s := &q.link.results
+	if !s.take(o) {
+		return false
+	}
+	x := o.more
+	wr.Local = c.piece(s.sge(o.slot))
+	wr.RemoteAddr, wr.RKey = x.flag.addr, x.flag.rkey
+	if x.flag.add {
+		wr.Op, wr.Operand = fabric.OpFetchAdd, o.operand
+	} else {
+		binary.NativeEndian.PutUint64(s.bytes(o.slot), o.operand)
+		if q.inline {
+			wr.Flags |= fabric.FlagInline
+		}
+		if !q.wakes {
+			notify(wr)
+		}
+	}
+	x.phase = phaseFlag.after(o)
+	return true
+}
+
+// notify has a request notify the target of a signal.
+func notify(wr *fabric.WR) {
+	wr.Flags |= fabric.FlagNotify
+	wr.Imm = note(noteSignal, 0, 0)
 }

@@ -139,3 +139,114 @@ func (o *Operation) settle() {
 		hook(err)
 	}
 }
+
+// Inbox is where applications post operations that they cannot start themselves: a stack
+// that the owner of the engine takes as a whole. One inbox for all operations of an engine
+// keeps the order in which they were posted. The zero value is ready.
+type Inbox struct{ top atomic.Pointer[Operation] }
+
+// Push posts o. From any goroutine.
+// Hot path.
+func (in *Inbox) Push(o *Operation) {
+	for {
+		o.next = in.top.Load()
+		if in.top.CompareAndSwap(o.next, o) {
+			return
+		}
+	}
+}
+
+// Pending reports whether there is anything. From any goroutine.
+func (in *Inbox) Pending() bool { return in.top.Load() != nil }
+
+// TakeOver starts what was posted, in the order of posting. It reports whether there was
+// anything. Owner's.
+// Hot path.
+func (in *Inbox) TakeOver() bool {
+	if !in.Pending() {
+		return false
+	}
+	var first *Operation
+	for o := in.top.Swap(nil); o != nil; {
+		next := o.next
+		o.next = first
+		first, o = o, next
+	}
+	for o := first; o != nil; {
+		next := o.next
+		o.next = nil
+		o.work.Start()
+		o = next
+	}
+	return true
+}
+
+// receipts is how many receipts are told apart once they are used up. One that is used
+// twice, with as many others used in between, passes for one that is not: nothing hangs
+// on it.
+const receipts = 1024
+
+// Receipts number operations that were complete when the call returned: they have no
+// Operation, and their requests are used up once all the same. The zero value is ready.
+type Receipts struct {
+	last uint64
+	used [receipts]atomic.Uint64 // those used up last
+}
+
+// Issue is the next receipt; none is 0. Owner's.
+// Hot path.
+func (r *Receipts) Issue() uint64 {
+	r.last++
+	return r.last
+}
+
+// Redeem uses n up. It returns false if it was already, or is 0. From any goroutine.
+func (r *Receipts) Redeem(n uint64) bool { return n != 0 && r.used[n%receipts].Swap(n) != n }
+
+// Redeemable reports whether Redeem would return true.
+func (r *Receipts) Redeemable(n uint64) bool { return n != 0 && r.used[n%receipts].Load() != n }
+
+// Budget bounds the operations that are posted and not complete, of one peer and, in
+// portions, of all. From any goroutine. The zero value bounds nothing.
+type Budget struct {
+	n    atomic.Int64
+	most int64
+	all  *atomic.Int64 // of all peers, in portions
+	sum  int64         // that it may reach
+}
+
+// portion is how many operations a peer takes from the budget of all at once: the word that
+// all share is written once in so many operations.
+const portion = 1024
+
+// Bound sets the bounds: of this peer, and of the sum in all. Once, before the first use.
+func (b *Budget) Bound(most int, all *atomic.Int64, sum int) {
+	b.most, b.all, b.sum = int64(most), all, int64(sum)
+}
+
+// Outstanding is how many operations are posted and not complete. 0 if nothing is bounded.
+func (b *Budget) Outstanding() int { return int(b.n.Load()) }
+
+// take counts an operation; false: there are as many as may be, and nothing was counted.
+// Hot path.
+func (b *Budget) take() bool {
+	n := b.n.Add(1)
+	ok := n <= b.most
+	if n%portion == 0 {
+		ok = b.all.Add(portion) <= b.sum && ok
+	}
+	if !ok {
+		b.give()
+	}
+	return ok
+}
+
+// give ends what take began. Every portion that take counted is given back once, however
+// calls interleave: the count passes each multiple of it upwards as often as downwards,
+// but for those it stays above.
+// Hot path.
+func (b *Budget) give() {
+	if (b.n.Add(-1)+1)%portion == 0 {
+		b.all.Add(-portion)
+	}
+}
