@@ -37,7 +37,7 @@ import (
 // its owner does between calls and never inside one.
 //
 // So the record of a hazard outlives the endpoint that it belongs to, until the peer has
-// hung up as well.
+// hung up as well, and the link, until the peer is through or has.
 
 // hazard is what this side keeps of a connection for as long as the peer may reach
 // private memory over it: the channel segment, in which the peer says what it is using,
@@ -148,6 +148,24 @@ func (l *link) buryHazards() {
 		}
 	}
 	l.left.Store(int32(left))
+}
+
+// minBurial and maxBurial are how long a closed link waits before it looks again whether its
+// peers are through: mostly at once, and much later only where a peer was stopped.
+const minBurial, maxBurial = time.Millisecond, 250 * time.Millisecond
+
+// buryLater is buryHazards for a link that is closed, which nobody polls: again after wait,
+// and ever less often, until no record is left. l.mu is held.
+func (l *link) buryLater(wait time.Duration) {
+	l.buryHazards()
+	if len(l.hazards) == 0 {
+		return
+	}
+	time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.buryLater(min(2*wait, maxBurial))
+	})
 }
 
 // inUse reports whether this side's Poll or a peer's system call is using the withdrawn

@@ -395,7 +395,8 @@ func (l *link) Disarm() {
 	l.visitAll = true
 }
 
-// Close implements fabric.Link.
+// Close implements fabric.Link. What a peer that is just connecting may write to is
+// released when that is through, see hazard.
 func (l *link) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -427,7 +428,7 @@ func (l *link) Close() error {
 		err = errors.Join(err, r.Close())
 	}
 	l.mu.Lock()
-	l.buryHazards()
+	l.buryLater(minBurial)
 	l.mu.Unlock()
 	l.release()
 	return err

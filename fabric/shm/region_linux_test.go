@@ -170,10 +170,39 @@ func TestRegionCloseAfterTheEndpoint(t *testing.T) {
 	require.ErrorIs(t, err, fabric.ErrInUse)
 	require.NotErrorIs(t, err, fabric.ErrRegionsOpen, "the caller has closed them all")
 	require.ErrorIs(t, rs[0].Close(), fabric.ErrInUse)
-	require.Len(t, y.link.hazards, 1)
+	require.Equal(t, 1, y.link.remembers())
 	require.Equal(t, fabric.OpDown, await(t, x.link).Op) // x looks, and takes leave
 	require.NoError(t, rs[0].Close())
-	require.Empty(t, y.link.hazards)
+	require.Zero(t, y.link.remembers())
+}
+
+// A link that closes while a peer probes keeps what the peer may write to until it is
+// through, and no longer, although nobody polls any more.
+func TestLinkCloseWhileThePeerProbes(t *testing.T) {
+	for _, how := range []string{"is through", "is gone"} {
+		t.Run(how, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			x, y := pair(t, Options{}, fabric.EndpointOptions{})
+			hdr := y.own.hdr
+			hdr.hazard.Store(probing) // as x does in Connect
+			require.NoError(t, y.link.Close())
+			require.Equal(t, 1, y.link.remembers())
+			hdr.probe.Store(1) // it is still there
+			if how == "is through" {
+				hdr.hazard.Store(0)
+			} else {
+				require.NoError(t, x.Close())
+			}
+			testutil.Eventually(t, patience, func() bool { return y.link.remembers() == 0 }, "the end of the record")
+		})
+	}
+}
+
+// remembers is how many records of hazards l keeps.
+func (l *link) remembers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.hazards)
 }
 
 func TestInvalidSizes(t *testing.T) {
