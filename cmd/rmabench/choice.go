@@ -59,9 +59,11 @@ func choiceCommand(s streams) *cobra.Command {
 by the automatic choice, in turns, and compare. A time is half a round trip of
 the whole batch, receives posted and memory registered before.
 
-  regret   time of the automatic choice over that of the best forced mode, less 1
-  noise    the difference between series that did the same: the best mode played
-           twice, the automatic choice and a mode of the same plan
+  regret   time of the automatic choice over that of the best forced mode, less 1, and
+           its interval of 95 %, by a bootstrap of the rounds
+  choosing time of the automatic choice over that of a forced mode of the same plan,
+           less 1: the part of the regret that choosing costs
+  noise    the difference between two series of the best mode
   error    predicted over measured time, less 1, for eager/gather/scatter
 
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed

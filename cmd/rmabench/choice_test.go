@@ -43,11 +43,17 @@ func TestChoiceOverRealProcesses(t *testing.T) {
 				require.InDelta(t, r.AutoUS/min(m.Eager, m.Gather, m.Scatter)-1, r.Regret, 1e-9)
 				require.NotEmpty(t, r.Plan)
 				require.GreaterOrEqual(t, r.Noise, 0.0)
+				require.Len(t, r.Series.Auto, 3)
+				require.LessOrEqual(t, r.Regret95.Lo, r.Regret95.Hi)
+				if r.N == 1 && r.Plan == r.Best+"×1" {
+					require.InDelta(t, r.Regret, *r.Choosing, 1e-9)
+				}
 			}
 			html, err := os.ReadFile(page)
 			require.NoError(t, err)
 			require.Contains(t, string(html), "<h2>"+fabric+"</h2>")
 			require.Contains(t, string(html), "bimodal")
+			require.Contains(t, string(html), "Cost of choosing, %")
 		})
 	}
 }

@@ -112,10 +112,15 @@ func TestRequestChecks(t *testing.T) {
 	}
 }
 
+// fixed is a series that takes the same in each round.
+func fixed(us float64) []float64 { return []float64{us, us, us, us, us, us, us} }
+
 func TestResultArithmetic(t *testing.T) {
 	t.Parallel()
-	r := Result{Modes: Modes{10, 8, 20}, AutoUS: 9, Predicted: Modes{12, 8, 10}, PredictedAuto: 8.1}
-	r.fill(7.6, 8)
+	r := Result{Predicted: Modes{12, 8, 10}, PredictedAuto: 8.1, Plan: "gather×1 + scatter×1", plans: [3]string{"eager×2", "gather×2", "scatter×2"},
+		Series: Series{Eager: fixed(10), Gather: fixed(8), Scatter: fixed(20), Auto: fixed(9), Again: fixed(7.6), AgainOf: "gather"}}
+	r.fill()
+	require.Equal(t, Modes{10, 8, 20}, r.Modes)
 	require.Equal(t, "gather", r.Best)
 	require.InDelta(t, 0.125, r.Regret, 1e-12)
 	require.InDelta(t, 0.05, r.Noise, 1e-12)
@@ -124,19 +129,50 @@ func TestResultArithmetic(t *testing.T) {
 	require.InDelta(t, -0.5, r.Error.Scatter, 1e-12)
 	require.InDelta(t, -0.1, r.ErrorAuto, 1e-12)
 	require.InDelta(t, -0.1, r.VsEager(), 1e-12)
+	require.Nil(t, r.Choosing, "no forced mode does that")
+	require.Equal(t, Interval{r.Regret, r.Regret}, r.Regret95, "rounds that do not differ")
 
-	// A forced mode that does the same as the automatic choice shows noise.
-	r.Plan, r.plans = "gather×1", [3]string{"eager×1", "gather×1", "scatter×1"}
-	r.fill(7.6, 8)
-	require.InDelta(t, 0.125, r.Noise, 1e-12)
+	// What the choice of the right mode costs is no noise.
+	r.Plan = "gather×2"
+	r.fill()
+	require.InDelta(t, 0.05, r.Noise, 1e-12)
+	require.InDelta(t, 0.125, *r.Choosing, 1e-12)
+	require.InDelta(t, 0.125, r.Regret, 1e-12)
+	// The time of a series is that of rounds that were not disturbed.
+	r.Series.Auto = []float64{90, 9, 90, 9, 90, 90, 90}
+	r.fill()
+	require.InDelta(t, 9, r.AutoUS, 1e-12)
+	require.InDelta(t, 0.125, r.Regret95.Lo, 1e-12)
+	require.Greater(t, r.Regret95.Hi, 1.0)
+}
+
+// Rounds that go up and down together say as much of the regret as rounds that do not.
+func TestIntervalsKeepRoundsTogether(t *testing.T) {
+	t.Parallel()
+	rise := func(us float64) []float64 { return []float64{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us} }
+	s := Series{Eager: rise(10), Gather: rise(20), Scatter: rise(30), Auto: rise(11)}
+	i := s.regret95()
+	require.InDelta(t, 0.1, i.Lo, 1e-9)
+	require.InDelta(t, 0.1, i.Hi, 1e-9)
+	require.Equal(t, Interval{}, (&Series{}).regret95(), "a file without rounds")
+	require.Equal(t, Interval{}, (&Series{Eager: rise(1), Gather: rise(1), Scatter: rise(1), Auto: rise(1)[:3]}).regret95())
+
+	// Half of the cells vary about the limit, the others are far below it.
+	at := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: []float64{10.5, 11.5, 10.5, 11.5, 11.5, 11.5, 11.5}}}
+	below := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: fixed(10)}}
+	mean, within := summary95([]Result{at, below})
+	require.Equal(t, Interval{0.5, 1}, within)
+	require.InDelta(t, 0.025, mean.Lo, 1e-9)
+	require.InDelta(t, 0.075, mean.Hi, 1e-9)
 }
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Summary{Summary: true}, Summarize(nil))
+	cost := []float64{0.1, -0.01}
 	rs := []Result{
-		{Fabric: "shm", Modes: Modes{10, 20, 30}, AutoUS: 11, Regret: 0.10, Noise: 0.02, Error: Modes{0.1, -0.3, 9}, Mixed: []string{"scatter"}, ErrorAuto: -0.1},
-		{Fabric: "shm", Modes: Modes{20, 10, 30}, AutoUS: 10, Regret: 0, Noise: 0.01, Error: Modes{-0.2, 0.4, 0.5}, ErrorAuto: 0.2},
+		{Fabric: "shm", Modes: Modes{10, 20, 30}, AutoUS: 11, Regret: 0.10, Noise: 0.02, Choosing: &cost[0], Error: Modes{0.1, -0.3, 9}, Mixed: []string{"scatter"}, ErrorAuto: -0.1},
+		{Fabric: "shm", Modes: Modes{20, 10, 30}, AutoUS: 10, Regret: 0, Noise: 0.01, Choosing: &cost[1], Error: Modes{-0.2, 0.4, 0.5}, ErrorAuto: 0.2},
 		{Fabric: "shm", Modes: Modes{20, 10, 30}, AutoUS: 11.1, Regret: 0.11, Noise: 0.01, Error: Modes{0.3, 0.1, 0.6}, ErrorAuto: 0.3},
 		{Fabric: "shm", Modes: Modes{10, 20, 30}, AutoUS: 12, Regret: 0.2, Noise: 0.04, Error: Modes{0, 0, 0}, ErrorAuto: 0},
 	}
@@ -146,9 +182,10 @@ func TestSummary(t *testing.T) {
 	require.InDelta(t, 0.1025, s.MeanRegret, 1e-12)
 	require.InDelta(t, 0.2, s.P95Regret, 1e-12)
 	require.InDelta(t, 0.2, s.MaxRegret, 1e-12)
-	require.InDelta(t, 0.75, s.Within10pct, 1e-12, "0.11 is within the noise of 0.01, 0.2 is not")
-	require.InDelta(t, 0.5, s.Within10pctRaw, 1e-12)
-	require.InDelta(t, 0.16, s.MaxVsEager, 1e-12)
+	require.InDelta(t, 0.5, s.Within10pct, 1e-12, "0.11 is too much, whatever the noise")
+	require.InDelta(t, 0.045, s.MeanChoosing, 1e-12)
+	require.InDelta(t, 0.1, s.MaxChoosing, 1e-12)
+	require.InDelta(t, 0.2, s.MaxVsEager, 1e-12)
 	require.InDelta(t, 0.015, s.MedianNoise, 1e-12)
 	// Without the mixed one: 0 0 0 .1 .1 .2 .3 .3 .4 .5 .6
 	require.InDelta(t, 0.2, s.MedianAbsPredictionError, 1e-12)
@@ -175,8 +212,10 @@ func TestLinesCarryTheContract(t *testing.T) {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, "json")
 	require.NoError(t, err)
-	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Modes: Modes{1, 2, 3}, AutoUS: 1.5, Plan: "eager×4"}
-	r.fill(1, 1)
+	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Plan: "eager×4", plans: [3]string{"eager×4"}, Predicted: Modes{1, 2, 3}, PredictedAuto: 1,
+		Series: Series{Eager: fixed(1), Gather: fixed(2), Scatter: fixed(3), Auto: fixed(1.5), Again: fixed(1), AgainOf: "eager"}}
+	r.fill()
+	r.plans = [3]string{} // not written
 	require.NoError(t, w.Write(r))
 	s := Summarize([]Result{r})
 	require.NoError(t, w.Close(s))
@@ -185,7 +224,7 @@ func TestLinesCarryTheContract(t *testing.T) {
 	var cell, sum map[string]any
 	require.NoError(t, json.Unmarshal([]byte(ls[0]), &cell))
 	require.NoError(t, json.Unmarshal([]byte(ls[1]), &sum))
-	for _, k := range []string{"fabric", "n", "mix", "modes", "auto_us", "plan", "regret", "noise"} {
+	for _, k := range []string{"fabric", "n", "mix", "modes", "auto_us", "plan", "regret", "regret_95", "choosing", "noise", "series_us"} {
 		require.Contains(t, cell, k)
 	}
 	for _, m := range []string{"eager", "gather", "scatter"} {
@@ -209,8 +248,10 @@ func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, "table")
 	require.NoError(t, err)
-	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Modes: Modes{1, 2, 3}, AutoUS: 1.5, Plan: "eager×4"}
-	r.fill(1, 1)
+	r := Result{Fabric: "tcp", N: 4, Mix: "4K", Plan: "eager×4", plans: [3]string{"eager×4"}, Predicted: Modes{1, 2, 3}, PredictedAuto: 1,
+		Series: Series{Eager: fixed(1), Gather: fixed(2), Scatter: fixed(3), Auto: fixed(1.5), Again: fixed(1), AgainOf: "eager"}}
+	r.fill()
+	r.plans = [3]string{} // not written
 	require.NoError(t, w.Write(r))
 	require.NoError(t, w.Close(Summarize([]Result{r})))
 	require.Contains(t, b.String(), "+50.0%")

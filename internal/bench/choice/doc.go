@@ -5,13 +5,14 @@
 // # Definitions
 //
 //   - A time is half a round trip of a whole batch (package pingpong): the
-//     lower quartile of all trips of all rounds. What else runs on a machine
-//     only adds, and on a busy one the median is its share, not the link's.
+//     lower quartile of the rounds, each the lower quartile of its trips. What else runs
+//     on a machine only adds, and on a busy one the median is its share, not the link's.
 //   - regret = auto / least forced − 1. Negative where a mixed plan beats every
-//     single mode.
-//   - noise: how far series that do the same differ, which is what the machine
-//     adds by itself: two series of the best mode, and the automatic choice and
-//     a forced mode where their plans are the same.
+//     single mode. It holds what a wrong choice costs, and what choosing costs.
+//   - choosing = auto / forced mode of the same plan − 1: what choosing costs.
+//   - noise: how far two series of one forced mode differ, which is what the machine
+//     adds by itself.
+//   - intervals are of 95 %, by a bootstrap of the rounds (Interval).
 //   - prediction error = predicted/measured − 1.
 //
 // The link is sampled (package sampling) and the channel calibrated
@@ -25,6 +26,7 @@
 //	request.go  Request and its checks on both sides
 //	rank.go     Run: set-up and schedule
 //	result.go   Result, Summary
+//	interval.go the rounds of a cell's series; confidence intervals
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
 //	curve.go    bandwidth over size, step by step around every switch

@@ -73,15 +73,19 @@ type table struct {
 
 func (t *table) Write(r Result) error {
 	if t.n%40 == 0 {
-		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
-			"eager µs", "gather µs", "scatter µs", "auto µs", "regret", "noise", "error e/g/s", "auto", "plan"); err != nil {
+		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s %8s %17s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
+			"eager µs", "gather µs", "scatter µs", "auto µs", "regret", "95 %", "choosing", "noise", "error e/g/s", "auto", "plan"); err != nil {
 			return err
 		}
 	}
 	t.n++
-	e := r.Error
-	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f %+7.1f%% %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
-		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, 100*r.Regret, 100*r.Noise, 100*e.Eager, 100*e.Gather, 100*e.Scatter, 100*r.ErrorAuto, r.Plan)
+	e, choosing := r.Error, "-"
+	if r.Choosing != nil {
+		choosing = fmt.Sprintf("%+.1f%%", 100**r.Choosing)
+	}
+	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f %+7.1f%% %+7.1f%%…%+7.1f%% %8s %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
+		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, choosing, 100*r.Noise,
+		100*e.Eager, 100*e.Gather, 100*e.Scatter, 100*r.ErrorAuto, r.Plan)
 	return err
 }
 
@@ -92,11 +96,15 @@ func (t *table) Close(s Summary) error {
 	}
 	_, err := fmt.Fprintf(t.w, `
 %s: %d cells%s, seed %d
-regret             mean %.1f %%, p95 %.1f %%, max %.1f %%
-within 10 %%        %.1f %% of the cells beyond their noise (%.1f %% without); noise %.1f %% in the median
-against eager      at most %+.1f %% beyond noise
+regret             mean %.1f %% (%v), p95 %.1f %%, max %.1f %%
+within 10 %%        %.1f %% of the cells (%v)
+choosing           %.1f %% in the mean, max %.1f %%, of the cells where a forced mode has the same plan
+noise              %.1f %% in the median
+against eager      at most %+.1f %%
 prediction error   %.1f %% in the median (eager %.1f, gather %.1f, scatter %.1f, chosen plan %.1f)
-`, s.Fabric, s.Cells, cut, s.Seed, 100*s.MeanRegret, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, 100*s.Within10pctRaw, 100*s.MedianNoise,
+(a … b) is an interval of 95 %%, by a bootstrap of the rounds
+`, s.Fabric, s.Cells, cut, s.Seed, 100*s.MeanRegret, s.MeanRegret95, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, s.Within10pct95,
+		100*s.MeanChoosing, 100*s.MaxChoosing, 100*s.MedianNoise,
 		100*s.MaxVsEager, 100*s.MedianAbsPredictionError, 100*s.PerMode.Eager, 100*s.PerMode.Gather, 100*s.PerMode.Scatter, 100*s.Auto)
 	return err
 }

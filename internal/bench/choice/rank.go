@@ -261,19 +261,16 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 	if o, err = k.order(ctx, o, failed); err != nil || o.Trips == 0 {
 		return false, err
 	}
-	ns, err := k.rounds(ctx, o)
+	us, err := k.rounds(ctx, o)
 	if err != nil || k.ctl.Rank() != 0 {
 		return true, err
 	}
-	var t [logp.NumModes]float64
-	for m := range t {
-		t[m] = ns[m] / 1e3
-	}
-	res.Modes, res.AutoUS, res.Rounds, res.Trips = modesOf(t), ns[auto]/1e3, k.req.Rounds, o.Trips
+	res.Rounds, res.Trips = k.req.Rounds, o.Trips
+	res.Series = Series{us[logp.Eager], us[logp.Gather], us[logp.Scatter], us[auto], us[again], logp.Mode(o.Best).String()}
 	if err := k.predict(res); err != nil {
 		return true, err
 	}
-	res.fill(ns[again], ns[o.Best])
+	res.fill()
 	return true, nil
 }
 
@@ -320,28 +317,26 @@ func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error
 }
 
 // rounds plays every series in turn, each round beginning with another, and
-// returns the lower quartile of all trips of each, in ns.
-func (k *rank) rounds(ctx context.Context, o orders) (ns [series]float64, err error) {
+// returns the lower quartile of each one's trips in every round, in µs.
+func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err error) {
 	times := make([]int64, o.Trips+1)
-	var all [series][]float64
+	trips := make([]float64, o.Trips)
 	for r := range k.req.Rounds {
 		for i := range series {
 			s := (i + r) % series
 			if err := k.side.Channel().SetPolicy(policy(s, o.Best)); err != nil {
-				return ns, err
+				return us, err
 			}
 			if err := k.side.Play(ctx, times); err != nil {
-				return ns, err
+				return us, err
 			}
-			for _, t := range times[1:] { // the first trip plans
-				all[s] = append(all[s], float64(t)*cpu.NsPerTick())
+			for i, t := range times[1:] { // the first trip plans
+				trips[i] = float64(t) * cpu.NsPerTick() / 1e3
 			}
+			us[s] = append(us[s], max(quantile(trips, 0.25), 1e-3))
 		}
 	}
-	for s := range all {
-		ns[s] = max(quantile(all[s], 0.25), 1)
-	}
-	return ns, k.side.Channel().SetPolicy(logp.Policy{})
+	return us, k.side.Channel().SetPolicy(logp.Policy{})
 }
 
 // predict fills in what the model says of the loaded batch.

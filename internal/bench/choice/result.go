@@ -22,7 +22,8 @@ func (m Modes) array() [logp.NumModes]float64 {
 	return [logp.NumModes]float64{m.Eager, m.Gather, m.Scatter}
 }
 
-// Result is one cell. Times are µs: lower quartiles of half round trips.
+// Result is one cell. Times are µs of half a round trip; that of a series is the
+// lower quartile of its rounds.
 type Result struct {
 	Fabric string `json:"fabric"`
 	N      int    `json:"n"`
@@ -34,11 +35,15 @@ type Result struct {
 	Plan   string  `json:"plan"` // of the automatic choice
 	Best   string  `json:"best"` // fastest forced mode
 
-	// Regret is auto_us over the least of modes, less 1. Noise is how far series
-	// that did the same, in turns with the others, differ: two of the best mode,
-	// and the automatic choice and a forced mode of the same plan.
-	Regret float64 `json:"regret"`
-	Noise  float64 `json:"noise"`
+	// Regret is auto_us over the least of modes, less 1; Regret95 is its interval.
+	Regret   float64  `json:"regret"`
+	Regret95 Interval `json:"regret_95,omitzero"`
+	// Choosing is the part of regret that choosing costs where the choice is right:
+	// auto_us over the time of the forced mode with the same plan, less 1. Nil where
+	// no forced mode has that plan.
+	Choosing *float64 `json:"choosing,omitempty"`
+	// Noise is how far two series of one forced mode differ, in turns with the others.
+	Noise float64 `json:"noise"`
 
 	// What the model says, and predicted/measured − 1.
 	Predicted     Modes    `json:"predicted_us"`
@@ -47,30 +52,35 @@ type Result struct {
 	ErrorAuto     float64  `json:"prediction_error_auto"`
 	Mixed         []string `json:"mixed,omitempty"` // modes that cannot carry everything
 
-	Rounds int `json:"rounds"`
-	Trips  int `json:"trips"` // round trips of a series in a round
+	Rounds int    `json:"rounds"`
+	Trips  int    `json:"trips"` // round trips of a series in a round
+	Series Series `json:"series_us,omitzero"`
 
 	plans [logp.NumModes]string // of the forced modes
 }
 
-// fill computes what follows from the times.
-func (r *Result) fill(noiseUS, noiseOf float64) {
-	t, p := r.Modes.array(), r.Predicted.array()
-	best := 0
-	var e [logp.NumModes]float64
+// fill computes what follows from the series and the predictions.
+func (r *Result) fill() {
+	s := r.Series.array()
+	var t, e [logp.NumModes]float64
 	for m := range t {
-		if t[m] < t[best] {
-			best = m
-		}
-		e[m] = p[m]/t[m] - 1
+		t[m] = timeOf(s[m])
+		e[m] = r.Predicted.array()[m]/t[m] - 1
 	}
+	r.Modes, r.AutoUS = modesOf(t), timeOf(r.Series.Auto)
+	best := least(t)
 	r.Best = logp.Mode(best).String()
 	r.Regret = r.AutoUS/t[best] - 1
-	r.Noise = math.Abs(noiseUS/noiseOf - 1)
+	r.Regret95 = r.Series.regret95()
 	for m := range t {
 		if r.plans[m] != "" && r.plans[m] == r.Plan {
-			r.Noise = max(r.Noise, math.Abs(r.AutoUS/t[m]-1))
+			c := r.AutoUS/t[m] - 1
+			r.Choosing = &c
+			break
 		}
+	}
+	if m, err := logp.ParseMode(r.Series.AgainOf); err == nil {
+		r.Noise = math.Abs(timeOf(r.Series.Again)/t[m] - 1)
 	}
 	r.Error, r.ErrorAuto = modesOf(e), r.PredictedAuto/r.AutoUS-1
 }
@@ -102,17 +112,19 @@ type Summary struct {
 	Fabric  string `json:"fabric"`
 	Cells   int    `json:"cells"`
 
-	MeanRegret float64 `json:"mean_regret"`
-	P95Regret  float64 `json:"p95_regret"`
-	MaxRegret  float64 `json:"max_regret"`
-	// Within10pct is the share of cells whose regret is at most 0.1 above their
-	// noise; Within10pctRaw takes no noise away.
-	Within10pct    float64 `json:"within10pct"`
-	Within10pctRaw float64 `json:"within10pct_raw"`
-	// MaxVsEager is the most that a cell takes longer than always eager, beyond
-	// its noise.
-	MaxVsEager  float64 `json:"max_vs_eager"`
-	MedianNoise float64 `json:"median_noise"`
+	MeanRegret   float64  `json:"mean_regret"`
+	MeanRegret95 Interval `json:"mean_regret_95,omitzero"`
+	P95Regret    float64  `json:"p95_regret"`
+	MaxRegret    float64  `json:"max_regret"`
+	// Within10pct is the share of cells whose regret is at most 0.1. Nothing is taken
+	// away from a regret for its noise.
+	Within10pct   float64  `json:"within10pct"`
+	Within10pct95 Interval `json:"within10pct_95,omitzero"`
+	// MeanChoosing and MaxChoosing are of the cells that have a Choosing.
+	MeanChoosing float64 `json:"mean_choosing"`
+	MaxChoosing  float64 `json:"max_choosing"`
+	MaxVsEager   float64 `json:"max_vs_eager"` // the most that a cell takes longer than always eager
+	MedianNoise  float64 `json:"median_noise"`
 
 	// Over all cells and the modes that can carry them.
 	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`
@@ -130,21 +142,16 @@ func Summarize(rs []Result) (s Summary) {
 		return s
 	}
 	s.Fabric = rs[0].Fabric
-	var regret, noise, all, auto []float64
+	var regret, choosing, noise, all, auto []float64
 	var per [logp.NumModes][]float64
 	s.MaxVsEager = math.Inf(-1)
-	within, raw := 0, 0
 	for i := range rs {
 		r := &rs[i]
-		s.MeanRegret += r.Regret / float64(len(rs))
 		regret, noise = append(regret, r.Regret), append(noise, r.Noise)
-		if r.Regret-r.Noise <= 0.1 {
-			within++
+		if r.Choosing != nil {
+			choosing = append(choosing, *r.Choosing)
 		}
-		if r.Regret <= 0.1 {
-			raw++
-		}
-		s.MaxVsEager = max(s.MaxVsEager, r.VsEager()-r.Noise)
+		s.MaxVsEager = max(s.MaxVsEager, r.VsEager())
 		auto = append(auto, math.Abs(r.ErrorAuto))
 		for m, e := range r.Error.array() {
 			if !slices.Contains(r.Mixed, logp.Mode(m).String()) {
@@ -152,8 +159,11 @@ func Summarize(rs []Result) (s Summary) {
 			}
 		}
 	}
+	s.MeanRegret, s.Within10pct = meanAndWithin(regret)
+	s.MeanChoosing, _ = meanAndWithin(choosing)
+	s.MaxChoosing = quantile(choosing, 1)
 	s.P95Regret, s.MaxRegret = quantile(regret, 0.95), quantile(regret, 1)
-	s.Within10pct, s.Within10pctRaw = float64(within)/float64(len(rs)), float64(raw)/float64(len(rs))
+	s.MeanRegret95, s.Within10pct95 = summary95(rs)
 	s.MedianNoise = quantile(noise, 0.5)
 	s.MedianAbsPredictionError, s.Auto = quantile(all, 0.5), quantile(auto, 0.5)
 	s.PerMode = Modes{quantile(per[0], 0.5), quantile(per[1], 0.5), quantile(per[2], 0.5)}

@@ -53,8 +53,8 @@ func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSectio
 		s := choiceSection{Fabric: r.Fabric}
 		for _, x := range ss {
 			if x.Fabric == r.Fabric {
-				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean, p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% beyond noise; prediction error %.1f %% in the median",
-					x.Cells, 100*x.MeanRegret, 100*x.P95Regret, 100*x.MaxRegret, 100*x.Within10pct, 100*x.MedianAbsPredictionError))
+				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean (95 %%: %v), p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% (95 %%: %v); choosing %.1f %% in the mean; prediction error %.1f %% in the median",
+					x.Cells, 100*x.MeanRegret, x.MeanRegret95, 100*x.P95Regret, 100*x.MaxRegret, 100*x.Within10pct, x.Within10pct95, 100*x.MeanChoosing, 100*x.MedianAbsPredictionError))
 			}
 		}
 		own := slices.DeleteFunc(slices.Clone(rs), func(x choice.Result) bool { return x.Fabric != r.Fabric })
@@ -64,6 +64,12 @@ func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSectio
 			}),
 			heat("Prediction error of the plan, %", own, func(r *choice.Result) (string, template.CSS) {
 				return fmt.Sprintf("%+.0f", 100*r.ErrorAuto), shade(r.ErrorAuto, true)
+			}),
+			heat("Cost of choosing, %", own, func(r *choice.Result) (string, template.CSS) {
+				if r.Choosing == nil {
+					return "–", ""
+				}
+				return fmt.Sprintf("%.0f", 100**r.Choosing), shade(*r.Choosing/0.3, false)
 			}),
 			heat("Noise, %", own, func(r *choice.Result) (string, template.CSS) {
 				return fmt.Sprintf("%.0f", 100*r.Noise), shade(r.Noise/0.3, false)
@@ -104,8 +110,8 @@ func heat(title string, rs []choice.Result, show func(*choice.Result) (string, t
 			h.Rows = append(h.Rows, heatRow{r.Mix, make([]heatCell, len(h.N))})
 		}
 		text, color := show(r)
-		h.Rows[k].Cells[slices.Index(h.N, r.N)] = heatCell{text, fmt.Sprintf("%d × %s: eager %.2f, gather %.2f, scatter %.2f, auto %.2f µs (predicted %.2f); plan %s; noise %.1f %%",
-			r.N, r.Mix, r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, r.PredictedAuto, r.Plan, 100*r.Noise), color}
+		h.Rows[k].Cells[slices.Index(h.N, r.N)] = heatCell{text, fmt.Sprintf("%d × %s: eager %.2f, gather %.2f, scatter %.2f, auto %.2f µs (predicted %.2f); plan %s; regret %.1f %% (95 %%: %v), noise %.1f %%",
+			r.N, r.Mix, r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, r.PredictedAuto, r.Plan, 100*r.Regret, r.Regret95, 100*r.Noise), color}
 	}
 	return h
 }
