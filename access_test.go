@@ -14,7 +14,7 @@ import (
 )
 
 // accesses are operations on the 4096 bytes of a key, by what they need.
-func accesses(ctx context.Context, p *Peer, mem *Region, k *Key) map[string]struct {
+func accesses(ctx context.Context, p *Peer, mem *Region, k Key) map[string]struct {
 	need Access
 	do   func() error
 } {
@@ -58,7 +58,7 @@ func TestAccess(t *testing.T) {
 				require.NoError(t, err)
 				key := mem.Key()
 				var got []byte
-				for what, x := range accesses(ctx, es[0].Peer(1), mems[0], &key) {
+				for what, x := range accesses(ctx, es[0].Peer(1), mems[0], key) {
 					es[1].prog.Do(func() { clear(mem.Bytes()) }) // which accesses it for others
 					err := x.do()
 					if rights.has(x.need) {
@@ -79,7 +79,7 @@ func TestAccess(t *testing.T) {
 
 // A peer that takes a right which its key does not have is refused by the owner.
 func TestTakenRights(t *testing.T) {
-	for what := range accesses(context.Background(), nil, nil, &Key{}) {
+	for what := range accesses(context.Background(), nil, nil, Key{}) {
 		t.Run(what, func(t *testing.T) {
 			onAll(t, 2, func(t *testing.T, es []*Engine) {
 				ctx := testutil.Context(t, patience)
@@ -88,9 +88,10 @@ func TestTakenRights(t *testing.T) {
 				mine := bytes.Clone(mems[0].Bytes())
 				mem, err := es[1].Alloc(4096, PeersNothing)
 				require.NoError(t, err)
-				key := mem.Key()
-				key.k.Rights = fabric.AccessAll
-				x := accesses(ctx, es[0].Peer(1), mems[0], &key)[what]
+				v := mem.Key().value()
+				v.Rights = fabric.AccessAll
+				key := newKey(v)
+				x := accesses(ctx, es[0].Peer(1), mems[0], key)[what]
 				require.ErrorIs(t, x.do(), ErrRemoteAccess)
 				require.Equal(t, make([]byte, 4096), mem.Bytes())
 				require.Equal(t, mine, mems[0].Bytes())

@@ -80,6 +80,6 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 	}
 	o := initiator.New(&p.one, initiator.Accumulate)
 	o.Remote(addr, rkey)
-	o.Combine(src, onesided.Request{Op: onesided.Reduction(op), Type: t, Ref: dst.key.k.Ref, Addr: addr})
+	o.Combine(src, onesided.Request{Op: onesided.Reduction(op), Type: t, Ref: dst.key.value().Ref, Addr: addr})
 	return p.post(o)
 }

@@ -130,12 +130,12 @@ func (p *Peer) FetchXor32(dst Remote, mask uint32) AtomicRequest32 {
 // half posts an atomic on one half of an aligned word.
 func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	addr, rkey, err := p.reach(dst, 4, fabric.AccessRemoteAtomic)
-	word := addr &^ 7
+	word, mem := addr&^7, dst.key.value()
 	switch {
 	case err != nil:
 	case addr%4 != 0:
 		err = ErrAlign
-	case word < dst.key.k.Addr || dst.key.k.Addr+dst.key.k.Len-word < 8:
+	case word < mem.Addr || mem.Addr+mem.Len-word < 8:
 		err = ErrBounds // of the word
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func TestAtomicRefusals(t *testing.T) {
 	odd, err := es[1].Register(make([]byte, 64)[3:])
 	require.NoError(t, err)
 	p, k, o := es[0].Peer(1), &keys[1], odd.Key()
-	inOdd := 8 - o.k.Addr%8 // the first whole word
+	inOdd := 8 - o.value().Addr%8 // the first whole word
 	for i, c := range []struct {
 		r    Request
 		want error

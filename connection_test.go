@@ -167,14 +167,14 @@ func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan 
 }
 
 // anyKey names memory of rank 1 that is never looked at.
-func anyKey(e *Engine) *Key {
+func anyKey(e *Engine) Key {
 	mem, err := e.Alloc(4096)
 	if err != nil {
 		panic(err)
 	}
-	k := mem.Key()
-	k.k.Owner = owner(1)
-	return &k
+	v := mem.Key().value()
+	v.Owner = owner(1)
+	return newKey(v)
 }
 
 func TestPeerThatDoesNotConnect(t *testing.T) {

@@ -234,7 +234,7 @@ func TestMisuseIsRefusedHere(t *testing.T) {
 		"foreign buffer":  {p.Put(keys[1].At(0), mems[1].Slice(0, 10)), ErrForeign},
 		"no buffer":       {p.Put(keys[1].At(0), Buffer{}), ErrForeign},
 		"no key":          {p.Put(Remote{}, mems[0].Slice(0, 10)), ErrBadKey},
-		"empty key":       {p.Put((&Key{}).At(0), mems[0].Slice(0, 10)), ErrBadKey},
+		"empty key":       {p.Put(Key{}.At(0), mems[0].Slice(0, 10)), ErrBadKey},
 		"unaligned":       {p.FetchAdd(keys[1].At(4), 1).Request, ErrAlign},
 	} {
 		err := c.r.Wait(ctx)

@@ -38,7 +38,7 @@ func sentinels(err error) string {
 
 // everything is one operation of each kind with the peer, whose connection is lost: the
 // first one waits until this side knows.
-func everything(ctx context.Context, e *Engine, peer int, mem *Region, key *Key) map[string]error {
+func everything(ctx context.Context, e *Engine, peer int, mem *Region, key Key) map[string]error {
 	p := e.Peer(peer)
 	_, await := p.WaitSignal(ctx, mem.Slice(0, 8), EQ, 1<<40)
 	b := p.Batch()
@@ -85,23 +85,23 @@ func TestErrorsAreAlike(t *testing.T) {
 		do            func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, keys []Key)
 		first, second string // what the two ranks get from then on; "" if they are not asked
 	}
-	stale := func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, use func(*Peer, *Key) error) {
+	stale := func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, use func(*Peer, Key) error) {
 		mem, err := es[1].Alloc(4096)
 		require.NoError(t, err)
 		key := mem.Key()
 		require.NoError(t, mem.Close())
-		err = use(es[0].Peer(1), &key)
+		err = use(es[0].Peer(1), key)
 		require.Equal(t, "access", sentinels(err), "%v", err)
 	}
 	events := []event{
 		{"a stale key in a put", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
-			stale(t, ctx, es, mems, func(p *Peer, k *Key) error { return p.Put(k.At(0), mems[0].Slice(0, 8)).Wait(ctx) })
+			stale(t, ctx, es, mems, func(p *Peer, k Key) error { return p.Put(k.At(0), mems[0].Slice(0, 8)).Wait(ctx) })
 		}, "access+flushed", "access+flushed"},
 		{"a stale key in a get", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
-			stale(t, ctx, es, mems, func(p *Peer, k *Key) error { return p.Get(mems[0].Slice(0, 4096), k.At(0)).Wait(ctx) })
+			stale(t, ctx, es, mems, func(p *Peer, k Key) error { return p.Get(mems[0].Slice(0, 4096), k.At(0)).Wait(ctx) })
 		}, "access+flushed", "access+flushed"},
 		{"a stale key in an atomic", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
-			stale(t, ctx, es, mems, func(p *Peer, k *Key) error { _, err := p.FetchAdd(k.At(0), 1).Wait(ctx); return err })
+			stale(t, ctx, es, mems, func(p *Peer, k Key) error { _, err := p.FetchAdd(k.At(0), 1).Wait(ctx); return err })
 		}, "access+flushed", "access+flushed"},
 		{"a region closed under fire", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
 			mem, err := es[1].Alloc(1 << 16)
@@ -144,8 +144,8 @@ func TestErrorsAreAlike(t *testing.T) {
 						return err
 					})
 					ev.do(t, ctx, es, mems, keys)
-					alike(t, ev.first, 1, everything(ctx, es[0], 1, mems[0], &keys[1]))
-					alike(t, ev.second, 0, everything(ctx, es[1], 0, mems[1], &keys[0]))
+					alike(t, ev.first, 1, everything(ctx, es[0], 1, mems[0], keys[1]))
+					alike(t, ev.second, 0, everything(ctx, es[1], 0, mems[1], keys[0]))
 				})
 			})
 		}
@@ -209,7 +209,7 @@ func TestErrorsOfTheKilled(t *testing.T) {
 				require.NoError(t, err)
 				keys, err := AllGatherKeys(ctx, e, mem)
 				require.NoError(t, err)
-				p, k := e.Peer(1), &keys[1]
+				p, k := e.Peer(1), keys[1]
 				require.NoError(t, p.SendTag(2, nil).Wait(ctx))
 				line, err := child.Out.ReadString('\n')
 				require.NoError(t, err, line)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"runtime"
+	"sync"
+	"weak"
 
 	"github.com/seed33544411/rma/mr"
 )
@@ -13,27 +16,68 @@ var linkNumber = map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}
 
 // Key names a region of a peer: all that is needed to reach it. It is a value, of a
 // fixed size when marshalled, and comparable: a key equals what its bytes or its text are
-// parsed to.
-type Key struct{ k mr.Key }
+// parsed to. Equal keys point to one copy of their contents, so that a key, and a
+// place in its memory, are as cheap to pass on as a pointer.
+type Key struct{ contents *mr.Key }
+
+// keysInUse has the contents of every key in use, for as long as anything refers to them.
+var keysInUse = struct {
+	sync.Mutex
+	byValue map[mr.Key]weak.Pointer[mr.Key]
+}{byValue: map[mr.Key]weak.Pointer[mr.Key]{}}
+
+// newKey is the key with these contents.
+func newKey(k mr.Key) Key {
+	keysInUse.Lock()
+	defer keysInUse.Unlock()
+	p := keysInUse.byValue[k].Value()
+	if p == nil {
+		p = new(mr.Key)
+		*p = k
+		keysInUse.byValue[k] = weak.Make(p)
+		runtime.AddCleanup(p, forgetKey, k)
+	}
+	return Key{p}
+}
+
+// forgetKey drops the entry of a key to which nothing refers any more, if no newer one
+// has the same contents.
+func forgetKey(k mr.Key) {
+	keysInUse.Lock()
+	defer keysInUse.Unlock()
+	if keysInUse.byValue[k].Value() == nil {
+		delete(keysInUse.byValue, k)
+	}
+}
+
+// value returns the contents. Those of the zero Key reach nothing.
+func (k Key) value() mr.Key {
+	if k.contents == nil {
+		return mr.Key{}
+	}
+	return *k.contents
+}
 
 // KeySize is the size of a marshalled Key in bytes; docs/wire.md has the layout.
 const KeySize = mr.KeySize
 
 // Len is the size of the region in bytes.
-func (k Key) Len() uint64 { return k.k.Len }
+func (k Key) Len() uint64 { return k.value().Len }
 
-// At is the place off bytes into the region. The key must stay as it is while the place is
-// in use: it is not copied, which would cost a small operation a sixth of its time.
-func (k *Key) At(off uint64) Remote { return Remote{key: k, off: off} }
+// At is the place off bytes into the region.
+func (k Key) At(off uint64) Remote { return Remote{key: k, off: off} }
 
 // Remote is a place in a peer's memory.
 type Remote struct {
-	key *Key
+	key Key
 	off uint64
 }
 
 // Append appends the marshalled key to b.
-func (k Key) Append(b []byte) []byte { return k.k.Append(b) }
+func (k Key) Append(b []byte) []byte {
+	v := k.value()
+	return v.Append(b)
+}
 
 // MarshalBinary implements encoding.BinaryMarshaler: KeySize bytes.
 func (k Key) MarshalBinary() ([]byte, error) { return k.Append(nil), nil }
@@ -75,7 +119,7 @@ func ParseKey(b []byte) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("rma: %w", err)
 	}
-	return Key{k: k}, nil
+	return newKey(k), nil
 }
 
 // keyOf reads the key that a rank gave.
@@ -84,8 +128,9 @@ func keyOf(rank int, b []byte) (Key, error) {
 	if err != nil {
 		return Key{}, &PeerError{Rank: rank, Op: "exchange keys", Err: err}
 	}
-	k.k.Owner = owner(rank)
-	return k, nil
+	v := k.value()
+	v.Owner = owner(rank)
+	return newKey(v), nil
 }
 
 // owner is what keys of the rank's memory say.

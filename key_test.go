@@ -2,6 +2,7 @@ package rma
 
 import (
 	"encoding/json"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +15,8 @@ import (
 // of links, which are part of it.
 func TestKeyEncoding(t *testing.T) {
 	require.Equal(t, map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}, linkNumber)
-	k := Key{k: mr.Key{Addr: 4096, Len: 0x1122, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1<<0 | 1<<2,
-		RKeys: [mr.MaxRails]uint32{0xaabbccdd, 0, 0x11223344}}}
+	k := newKey(mr.Key{Addr: 4096, Len: 0x1122, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1<<0 | 1<<2,
+		RKeys: [mr.MaxRails]uint32{0xaabbccdd, 0, 0x11223344}})
 	b := k.Append([]byte{0xee})
 	require.Len(t, b, 1+KeySize)
 	got, err := ParseKey(b[1:])
@@ -31,7 +32,7 @@ func TestKeyEncoding(t *testing.T) {
 }
 
 func TestKeyMarshals(t *testing.T) {
-	k := Key{k: mr.Key{Addr: 4096, Len: 8, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1, RKeys: [mr.MaxRails]uint32{7}}}
+	k := newKey(mr.Key{Addr: 4096, Len: 8, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1, RKeys: [mr.MaxRails]uint32{7}})
 	type config struct{ Key Key }
 	text, err := json.Marshal(config{k})
 	require.NoError(t, err)
@@ -66,12 +67,33 @@ func TestKeyIsAValue(t *testing.T) {
 	parsed, err = ParseKey(b)
 	require.NoError(t, err)
 	require.True(t, parsed == keys[1])
-	require.NoError(t, es[0].Peer(1).Put(parsed.At(8), mems[0].Slice(0, 8)).Wait(ctx))
+	require.NoError(t, es[0].Peer(1).Put(mems[1].Key().At(8), mems[0].Slice(0, 8)).Wait(ctx))
+	byRank := map[int]Key{1: parsed}
+	require.NoError(t, es[0].Peer(1).Put(byRank[1].At(8), mems[0].Slice(0, 8)).Wait(ctx))
 	require.ErrorIs(t, es[0].Peer(0).Put(parsed.At(8), mems[0].Slice(0, 8)).Wait(ctx), ErrWrongPeer)
 }
 
+// Contents that nothing refers to any more are not kept; a key made of the same contents
+// later equals those that were.
+func TestKeysAreForgotten(t *testing.T) {
+	known := func(k mr.Key) bool {
+		keysInUse.Lock()
+		defer keysInUse.Unlock()
+		_, ok := keysInUse.byValue[k]
+		return ok
+	}
+	k := mr.Key{Addr: 1, Len: 2, Ref: mr.Ref{Epoch: 3}, Rails: 1}
+	held, again := newKey(k), newKey(k)
+	require.True(t, held == again)
+	at := held.At(5)
+	runtime.GC()
+	require.True(t, at.key == newKey(k), "in use as a place")
+	testutil.Eventually(t, patience, func() bool { runtime.GC(); return !known(k) }, "the key is forgotten")
+	require.EqualValues(t, 2, newKey(k).Len())
+}
+
 func FuzzParseKey(f *testing.F) {
-	k := Key{k: mr.Key{Addr: 4096, Len: 8192, Ref: mr.Ref{Epoch: 1}, Rails: 3, RKeys: [mr.MaxRails]uint32{1, 2}}}
+	k := newKey(mr.Key{Addr: 4096, Len: 8192, Ref: mr.Ref{Epoch: 1}, Rails: 3, RKeys: [mr.MaxRails]uint32{1, 2}})
 	f.Add(k.Append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -82,6 +104,6 @@ func FuzzParseKey(f *testing.F) {
 			return
 		}
 		require.Equal(t, b, k.Append(nil))
-		require.LessOrEqual(t, k.k.Addr, k.k.Addr+k.Len())
+		require.LessOrEqual(t, k.value().Addr, k.value().Addr+k.Len())
 	})
 }

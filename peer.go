@@ -119,17 +119,17 @@ func (p *Peer) tries() bool { return p.one.Immediate() && !p.eng.closed.Load() &
 // courtesy, so that a slip of this side does not cost the connection; the target
 // checks again.
 func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey uint32, err error) {
-	switch k := at.key; {
-	case k == nil || k.k.Rails>>p.num&1 == 0:
+	switch k := at.key.contents; {
+	case k == nil || k.Rails>>p.num&1 == 0:
 		return 0, 0, ErrBadKey
-	case k.k.Owner != 0 && k.k.Owner != owner(p.rank):
+	case k.Owner != 0 && k.Owner != owner(p.rank):
 		return 0, 0, ErrWrongPeer
-	case at.off > k.k.Len || n > k.k.Len-at.off:
+	case at.off > k.Len || n > k.Len-at.off:
 		return 0, 0, ErrBounds
-	case k.k.Rights&need != need:
+	case k.Rights&need != need:
 		return 0, 0, ErrRemoteAccess
 	default:
-		return k.k.Addr + at.off, k.k.RKeys[p.num], nil
+		return k.Addr + at.off, k.RKeys[p.num], nil
 	}
 }
 

@@ -100,9 +100,9 @@ func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n
 
 // Key is what peers need to reach the region.
 func (r *Region) Key() Key {
-	k := Key{r.reg.Key()}
-	k.k.Owner = owner(r.eng.Rank())
-	return k
+	k := r.reg.Key()
+	k.Owner = owner(r.eng.Rank())
+	return newKey(k)
 }
 
 // Close withdraws the region: later operations of peers are refused, its memory is

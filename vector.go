@@ -16,7 +16,7 @@ type Span struct {
 func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
 
 // Slice names n bytes from off on.
-func (k *Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
+func (k Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
 
 // PutV copies the pieces of src, one after the other, to the pieces of dst, as if
 // both were joined: they need not be cut alike, but must hold the same number of bytes.

@@ -89,13 +89,13 @@ func (e *Engine) window(c *collective, mem *Region, all [][]byte, err error) (*W
 
 // At is the place off bytes into the rank's part. It panics if there is no such
 // rank; a place outside is refused by the operation that it is given to.
-func (w *Window) At(rank int, off uint64) Remote { return Remote{key: &w.keys[rank], off: off} }
+func (w *Window) At(rank int, off uint64) Remote { return w.keys[rank].At(off) }
 
 // Span names n bytes of the rank's part, from off on.
 func (w *Window) Span(rank int, off uint64, n int) Span { return w.At(rank, off).Span(n) }
 
-// Key is the key of the rank's part: the window's own, not to be changed.
-func (w *Window) Key(rank int) *Key { return &w.keys[rank] }
+// Key is the key of the rank's part.
+func (w *Window) Key(rank int) Key { return w.keys[rank] }
 
 // Len is the size of the rank's part in bytes.
 func (w *Window) Len(rank int) uint64 { return w.keys[rank].Len() }
