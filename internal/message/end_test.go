@@ -95,3 +95,53 @@ func TestWhatCameOfADeadPeer(t *testing.T) {
 		}
 	}
 }
+
+// A receive that was advertised ends when the peer has answered that, which a dead one
+// never does: nor does it get a message then that lies behind a lost one.
+func TestAdvertisedBehindALostMessage(t *testing.T) {
+	t.Parallel()
+	lost, came := 0, 0
+	for seed := range uint64(40) {
+		a, b := pair(t, simLinks(sim.Options{Seed: seed, MaxDelay: 60}), 200_000, Options{Policy: policies["table"]}, Options{})
+		b.ch.advertiseFrom, b.ch.advertised.odds.always, b.ch.pins.most = 1, true, 1<<30
+		var sent note
+		var got [2]note
+		for i := range got {
+			b.ch.Recv(&In{Buf: make([]byte, 20000), Any: true, Done: &got[i]})
+		}
+		require.NoError(t, b.turn())
+		require.EqualValues(t, 2, b.ch.Stats().Adverts)
+		a.say(t, "Aa", &sent)
+		require.NoError(t, a.turn()) // before the adverts are there
+		for range 1000 {
+			if b.ch.next == 3 || got[0].n > 0 {
+				break
+			}
+			require.NoError(t, b.turn())
+		}
+		if b.ch.next != 3 || b.ch.order.matched == nil {
+			continue // the first one is here, or was written
+		}
+		require.NoError(t, a.ep.Close())
+		for range 50 {
+			_ = b.turn()
+		}
+		require.NoError(t, b.ep.Close())
+		for range 10 {
+			b.poll()
+		}
+		b.ch.Sever(nil)
+		for i := range got {
+			require.Equal(t, 1, got[i].n, "seed %d, receive %d", seed, i)
+		}
+		if got[0].err == nil { // it was here, but for the answer
+			came++
+			require.NoError(t, got[1].err, "seed %d", seed)
+			continue
+		}
+		lost++
+		require.Error(t, got[1].err, "seed %d", seed)
+	}
+	require.Positive(t, lost)
+	require.Positive(t, came)
+}

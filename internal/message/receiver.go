@@ -145,6 +145,9 @@ func (r *receiver) use(in *In, tag uint32, parts [][]byte) {
 func (r *receiver) received(in *In, tag uint32, n int, err error) {
 	if in.ad == adOpen {
 		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
+		if err == nil && !in.listed && !in.loose && r.order.waits(in) {
+			r.order.add(in, false) // here when the peer has answered
+		}
 		if r.err == nil {
 			r.rendezvous.Nudge() // a peer that has sent all it had may not poll any more
 			r.unflushed = true

@@ -143,7 +143,10 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 		r.Cancel(in)
 		return
 	}
-	if in.ended {
+	switch {
+	case in.ended && in.gone:
+		r.endLost(in)
+	case in.ended:
 		r.received(in, in.tag, int(in.size), in.err)
 	}
 }

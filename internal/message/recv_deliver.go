@@ -155,16 +155,11 @@ func (r *receiver) finish() {
 	reason := r.err
 	r.draining = true
 	r.rendezvous.Fail(reason) // answers of the peer count, what it announced is held
-	for _, in := range r.order.matched {
-		in.listed = false
-		if !in.here {
-			r.unexpected.bury(in.seq, in.tag)
-		}
-		if in.here || in.gone { // else the link may still write there
-			r.lost = append(r.lost, in)
-		}
+	came, lost := r.order.end(&r.unexpected)
+	r.lost = append(r.lost, lost...)
+	for _, in := range came {
+		r.over(in, in.tag, int(in.size), nil)
 	}
-	r.order.matched = nil
 	if r.lie == nil && !errors.Is(reason, ErrPeer) && !errors.Is(reason, ErrClosed) && r.ring.Drain() {
 		r.err, r.unexpected.limit = nil, math.MaxInt // the ring bounds what is left
 		r.partLost()

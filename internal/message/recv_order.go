@@ -15,16 +15,17 @@ type order struct {
 }
 
 // waits reports whether in, which has its message, has to wait for others.
-func (q *order) waits(in *In) bool { return q.releasing || competes(q.matched, in) }
+func (q *order) waits(in *In) bool { return q.releasing || competitor(q.matched, in) != nil }
 
-// competes reports whether in and one of ins might have taken each other's message.
-func competes(ins []*In, in *In) bool {
+// competitor returns the first of ins that might have taken the message of in, or in its
+// message; nil if there is none.
+func competitor(ins []*In, in *In) *In {
 	for _, x := range ins {
 		if x.takes(in.tag) || in.takes(x.tag) {
-			return true
+			return x
 		}
 	}
-	return false
+	return nil
 }
 
 // add lists in. here: it has its message.
@@ -45,7 +46,7 @@ func (q *order) due() []*In {
 	q.ready = q.ready[:0]
 	kept := q.matched[:0]
 	for _, in := range q.matched {
-		if in.here && !competes(kept, in) {
+		if in.here && competitor(kept, in) == nil {
 			q.ready = append(q.ready, in)
 		} else {
 			kept = append(kept, in)
@@ -54,4 +55,36 @@ func (q *order) due() []*In {
 	clear(q.matched[len(kept):])
 	q.matched = kept
 	return q.ready
+}
+
+// end takes all receives off the list: the peer is gone. Those whose message is not here,
+// and those behind them that compete with them, have lost it, and u hides what lies behind
+// that from later receives. came are the others that can end now; lost can end now, too,
+// and the rest when neither the link nor the peer writes there any more.
+func (q *order) end(u *unexpected) (came, lost []*In) {
+	matched := q.matched
+	q.matched = nil
+	var all []*In // that have lost their message
+	for _, in := range matched {
+		in.listed = false
+		if in.here || in.ended {
+			before := competitor(all, in)
+			if before == nil {
+				if in.here {
+					came = append(came, in)
+				}
+				continue
+			}
+			in.seq = before.seq // which is where it hides messages
+		}
+		all = append(all, in)
+		u.bury(in.seq, in.tag)
+		switch {
+		case in.ended:
+			in.gone = true // the peer may still write there
+		case in.here || in.gone: // else the link may
+			lost = append(lost, in)
+		}
+	}
+	return came, lost
 }
