@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -158,4 +159,22 @@ func lateFor(rank int, late []int) int {
 		i = rank % len(late)
 	}
 	return late[i]
+}
+
+// AllGatherKeys exchanges the keys of one region of each rank and returns them
+// by rank. All ranks must call it, in the same order if there are several. It succeeds on
+// all ranks or on none, as Engine.Window describes.
+func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
+	_, all, err := e.together(ctx, &e.gathers, "keys", mem, func() ([]byte, *Region) {
+		k := mem.Key()
+		return k.Append(nil), nil
+	})
+	keys := make([]Key, len(all))
+	for r := 0; r < len(all) && err == nil; r++ {
+		keys[r], err = keyOf(r, all[r])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rma: %w", err)
+	}
+	return keys, nil
 }

@@ -13,13 +13,6 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// channelTag stands in the top bits of the request IDs of message channels, which
-// take three; those of one-sided operations are small numbers.
-const (
-	channelTag  = 1
-	channelTags = 3
-)
-
 // keyChannel is the key under which the two ranks of a connection publish the set-up of
 // their message channels, and of what a rank tells another when it has: the number of their
 // connection (4).

@@ -105,22 +105,23 @@
 // # Files
 //
 //	config.go   Config; effective.go what it becomes with file and environment
-//	engine.go   Engine: open, close; barrier.go Barrier; setup.go links and peers, by
-//	            internal/bringup; connection.go a peer's connection; heartbeat.go whether peers
-//	            make progress; watch.go who is told; reset.go connections made anew
-//	region.go   Region, Buffer; key.go Key, Remote; window.go Window;
-//	            view_unsafe.go memory as numbers
-//	peer.go     Peer: puts and gets; vector.go, strided.go those of many pieces
+//	engine.go   Engine: open, close, and what its links carry: one-sided operations
+//	            (internal/initiator), messages (package hub), heartbeats; setup.go links and
+//	            peers, by internal/bringup; heartbeat.go whether peers make progress;
+//	            watch.go who is told
+//	region.go   Region, Buffer, Access, Key, Remote; view_unsafe.go memory as numbers
+//	peer.go     Peer: puts and gets, and the end of its connection; vector.go, strided.go
+//	            transfers of many pieces; connection.go a connection's effects;
+//	            reset.go connections made anew
 //	atomic.go   atomics; accumulate.go Accumulate
 //	signal.go   data with a flag, and waiting for it
-//	wait.go     WaitAll, WaitAny, callbacks; flush.go Flush, Fence
-//	message.go  Send and Recv; batch.go Batch; any_source.go receives from any
-//	            peer; conversation.go the channels that carry them; all by internal/message/hub
+//	flush.go    Flush, Fence
+//	message.go  Send and Recv, from any peer as well; batch.go Batch; conversation.go the
+//	            channels that carry them; all by internal/message/hub
 //	handle.go   Handler; receiver.go Receiver; event.go Event
-//	request.go  Request, AtomicRequest
-//	proto.go    what the links carry: one-sided operations (internal/initiator), messages
-//	            (package hub), heartbeats; connection.go the end of a connection
-//	errors.go   errors; stats.go counters; trace.go regions of execution traces
+//	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
+//	barrier.go  Barrier; window.go Window; collective.go calls of all ranks, AllGatherKeys
+//	errors.go   errors; stats.go counters
 //
 // It imports every floor below it. Tests over shm and tcp in one process are
 // beside the code, over several processes in examples/hello.

@@ -12,7 +12,10 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
@@ -95,10 +98,6 @@ func (e *Engine) Rank() int { return e.job.Rank() }
 
 // Size is the number of ranks in the job.
 func (e *Engine) Size() int { return e.job.Size() }
-
-// Peer returns the peer of that rank, this process itself included. It panics
-// if there is none.
-func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 
 // Progress drives the links once, for goroutines that spin on memory which a
 // peer writes. It reports whether anything happened.
@@ -277,4 +276,84 @@ func (e *Engine) lastWords(p *Peer) {
 	case <-limit.C:
 	case <-e.tasks.Life().Done():
 	}
+}
+
+// proto is what the links of an engine carry: one-sided operations, messages, and reads of
+// heartbeats. All but the inbox, and the redeeming of receipts, belongs to the owner of the
+// progress engine.
+type proto struct {
+	inbox    pending.Inbox
+	receipts pending.Receipts
+	peers    []*Peer // by rank
+	one      initiator.Engine
+	hub      hub.Hub
+	heart    heartbeat
+	steps    uint
+}
+
+// channelTag stands in the top bits of the request IDs of message channels, which
+// take three; those of one-sided operations are small numbers.
+const (
+	channelTag  = 1
+	channelTags = 3
+)
+
+// init makes t ready. contention is initiator.Options.Contention.
+func (t *proto) init(contention time.Duration) {
+	t.hub.Init(hub.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Error: peerError, Closed: ErrClosed})
+	t.one.Init(initiator.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Contention: contention})
+}
+
+// Pending implements progress.Protocol.
+func (t *proto) Pending() bool { return t.inbox.Pending() }
+
+// Step implements progress.Protocol.
+func (t *proto) Step() bool {
+	if t.steps++; t.steps%beatSteps == 0 {
+		t.heart.beat()
+	}
+	took := t.inbox.TakeOver()
+	did := t.one.Step()
+	return t.hub.Step() || did || took
+}
+
+// Rest implements progress.Protocol.
+func (t *proto) Rest(on bool) time.Duration {
+	d := t.hub.Rest(on)
+	if on {
+		if n := t.one.Rest(); n != 0 && (d == 0 || n < d) {
+			d = n
+		}
+	}
+	return t.heart.nap(d)
+}
+
+// Complete implements progress.Protocol.
+// Hot path.
+func (t *proto) Complete(_ int, cs []fabric.Completion) {
+	for i := range cs {
+		c := &cs[i]
+		if c.Op < fabric.OpNotify && c.ID>>48-channelTag >= channelTags && t.one.Complete(c) {
+			continue
+		}
+		switch p := t.of(c.EP); {
+		case p == nil:
+		case initiator.IsNotification(c):
+			p.one.Notified(c)
+		case c.Op >= fabric.OpNotify || c.ID>>48-channelTag < channelTags:
+			p.msg.Event(c)
+		default:
+			p.one.CompleteControl(c)
+		}
+	}
+}
+
+// of is the peer that the endpoint of this ID connects with; nil if it is over, or the
+// passive end of the connection with oneself.
+// Hot path.
+func (t *proto) of(ep uint32) *Peer {
+	if r := bringup.Rank(ep); r < len(t.peers) && t.peers[r].id == ep {
+		return t.peers[r]
+	}
+	return nil
 }

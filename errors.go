@@ -8,6 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
@@ -155,4 +156,23 @@ func (e *Engine) jobCause(rank int, err error) error {
 		return ErrClosed
 	}
 	return err
+}
+
+// AnyRank stands for all ranks where an error has no other.
+const AnyRank = hub.AnyRank
+
+// because joins an error with its cause, in one line, and says nothing twice.
+func because(err, cause error) error {
+	switch {
+	case err == nil:
+		return cause
+	case cause == nil || errors.Is(err, cause):
+		return err
+	}
+	for _, s := range []error{ErrPeerGone, ErrRemoteAccess, ErrFlushed} {
+		if errors.Is(err, s) && errors.Is(cause, s) {
+			return cause
+		}
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }

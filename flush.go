@@ -2,7 +2,6 @@ package rma
 
 import (
 	"context"
-	"errors"
 
 	"github.com/seed33544411/rma/internal/initiator"
 )
@@ -56,15 +55,4 @@ func (e *Engine) FenceAll() {
 	for _, p := range busy {
 		p.Fence()
 	}
-}
-
-// joined is errors.Join without its allocation where there is at most one.
-func joined(first, next error) error {
-	if first == nil || next == nil {
-		if next == nil {
-			return first
-		}
-		return next
-	}
-	return errors.Join(first, next)
 }

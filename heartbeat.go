@@ -78,19 +78,6 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 	return d
 }
 
-// pulse is what this side knows of a peer's heartbeat. The owner's.
-type pulse struct {
-	word    fabric.RemoteKey // Len is 0: there is none to read
-	limit   time.Duration    // silence after which the peer hangs
-	seen    uint64
-	silent  time.Duration // how long this side has looked and seen no change
-	asked   bool          // a read is to be posted, or under way
-	looking bool          // it was looked at in the last round
-	told    bool          // that it is silent, to watchers
-	await   bool          // somebody waits for a signal of it
-	used    uint64        // operations in the last round
-}
-
 // feel begins to know the heartbeat of p, whose connection is new.
 func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 	p.pulse = pulse{used: p.used()}

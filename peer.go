@@ -1,13 +1,16 @@
 package rma
 
 import (
+	"errors"
 	"runtime/trace"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
 )
 
@@ -41,6 +44,23 @@ type Peer struct {
 	msg    hub.Conversation
 	budget pending.Budget // of both
 }
+
+// pulse is what this side knows of a peer's heartbeat. The owner's.
+type pulse struct {
+	word    fabric.RemoteKey // Len is 0: there is none to read
+	limit   time.Duration    // silence after which the peer hangs
+	seen    uint64
+	silent  time.Duration // how long this side has looked and seen no change
+	asked   bool          // a read is to be posted, or under way
+	looking bool          // it was looked at in the last round
+	told    bool          // that it is silent, to watchers
+	await   bool          // somebody waits for a signal of it
+	used    uint64        // operations in the last round
+}
+
+// Peer returns the peer of that rank, this process itself included. It panics
+// if there is none.
+func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 
 // Rank is the peer's rank.
 func (p *Peer) Rank() int { return p.rank }
@@ -86,6 +106,32 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 	o.Local(sge)
 	o.Remote(addr, rkey)
 	return p.post(o)
+}
+
+// moveLong is move for what is too long for one request.
+func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
+	o := initiator.New(&p.one, k)
+	if err := p.long(o, remote, local); err != nil {
+		return p.drop(o, err)
+	}
+	return p.post(o)
+}
+
+// long makes o a transfer of one piece that takes several requests.
+func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
+	s, err := local.piece(p.eng, p.link)
+	if err != nil {
+		return err
+	}
+	addr, rkey, err := p.reach(remote, s.Len, right(o.Kind()))
+	if err != nil {
+		return err
+	}
+	c := o.Cursor()
+	c.AddLocal(s)
+	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
+	c.End()
+	return nil
 }
 
 // PutBytes is Put from memory of any kind: src need not be registered, and may be
@@ -168,4 +214,48 @@ func (p *Peer) drop(o *initiator.Op, err error) Request {
 // refuse is the request of an operation that was refused.
 func (p *Peer) refuse(op string, err error) Request {
 	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: op, Err: err}}
+}
+
+// reportDown notes the end of a connection that the link reports, with the
+// endpoint's own reason.
+func (p *Peer) reportDown(err error) {
+	if p.ep != nil {
+		switch why := p.ep.Err(); {
+		case why != nil && errors.Is(err, fabric.ErrDown):
+			err = why // which is what ErrDown asks to be looked up
+		case why != nil:
+			err = because(err, why)
+		}
+	}
+	if err == nil {
+		err = fabric.ErrDown
+	}
+	p.downWith(err)
+}
+
+// downWith notes that the connection with p is no more, and fails what has not
+// been posted. What has been comes back flushed.
+//
+// That the peer is gone is the better reason, also when it comes later: a device
+// refuses access to a dying process before anybody knows that it dies.
+func (p *Peer) downWith(err error) {
+	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
+		p.down = err
+		if !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
+			p.down = because(ErrFlushed, err)
+		}
+		if s := stateOf(err); s != 0 && !p.own {
+			p.eng.watches.tell(PeerEvent{Rank: p.rank, State: s, Err: p.down})
+		}
+	}
+	if p.noticed != nil {
+		close(p.noticed)
+		p.noticed = nil
+	}
+	p.one.Down(p.down)
+	p.msg.Down(p.down)
+	if end := p.hangUp; end != nil {
+		p.hangUp = nil
+		time.AfterFunc(min(lastWait, p.eng.cfg.PeerTimeout), end)
+	}
 }

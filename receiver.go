@@ -133,22 +133,6 @@ func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *messa
 	return &a.in
 }
 
-// Use implements hub.Taker: for handlers that run in the engine, which see messages
-// where they are.
-func (r *receivingEnd) Use(from int, tag uint32, part []byte) bool {
-	h, ok := r.to.(*handlerEnd)
-	if !ok || len(h.workers) > 0 || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
-		return false
-	}
-	r.eng.peers[from].msg.Received(len(part))
-	if !h.closed {
-		r.part[0] = part
-		h.f(Envelope{From: from, Tag: tag, Len: len(part)}, r.part[:])
-		r.part[0] = nil
-	}
-	return true
-}
-
 func drop(uint32, [][]byte) {}
 
 // arrival is one message on its way to a Receiver.

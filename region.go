@@ -2,12 +2,17 @@ package rma
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/trace"
+	"sync"
+	"weak"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -165,3 +170,177 @@ func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	}
 	return s, nil
 }
+
+// piece names the buffer for the link with that index. It may be longer than an
+// SGE can say.
+func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
+	whole := b
+	whole.n = 0
+	s, err := whole.sge(e, link)
+	if err == nil && (b.n < 0 || b.n > len(b.region.reg.Bytes())-b.off) {
+		err = ErrBounds
+	}
+	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
+}
+
+// Access is what peers may do with a region. Its owner may do everything. An operation
+// without the right fails with ErrRemoteAccess and changes nothing: at the peer, which
+// sees from the key that it has no right, or, if it believes something else, at the owner,
+// whose link looks at its own table; that costs the connection, like all that is refused.
+//
+// Over shm the peer's own process looks, as it does all else over shared memory: rights
+// keep peers from mistakes there, and not a process of the same user from malice.
+//
+// Rights are those of every rank that has the key; there are none for named ranks, which no link
+// but tcp could hold. Memory may be registered several times, with different rights, and
+// each key given only to the ranks that it is for. Memory whose key nobody was given is reached by
+// nobody who does not guess one, and a wrong guess costs the connection.
+type Access uint8
+
+// Rights. Several can be joined, or given one by one.
+const (
+	PeersRead   = Access(fabric.AccessRemoteRead)   // Get
+	PeersWrite  = Access(fabric.AccessRemoteWrite)  // Put, PutSignal; with PeersAtomic also Accumulate
+	PeersAtomic = Access(fabric.AccessRemoteAtomic) // atomics, SignalAdd
+
+	PeersNothing = Access(fabric.AccessLocalWrite) // for operations of the owner
+)
+
+// rights is what the links are told.
+func rights(access []Access) fabric.Access {
+	if len(access) == 0 {
+		return fabric.AccessAll
+	}
+	all := fabric.AccessLocalWrite
+	for _, a := range access {
+		all |= fabric.Access(a)
+	}
+	return all & fabric.AccessAll
+}
+
+func (a Access) has(right Access) bool { return a&right == right }
+
+// linkNumber is the number of a kind of link in keys: append only.
+var linkNumber = map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}
+
+// Key names a region of a peer: all that is needed to reach it. It is a value, of a
+// fixed size when marshalled, and comparable: a key equals what its bytes or its text are
+// parsed to. Equal keys point to one copy of their contents, so that a key, and a
+// place in its memory, are as cheap to pass on as a pointer.
+type Key struct{ contents *mr.Key }
+
+// keysInUse has the contents of every key in use, for as long as anything refers to them.
+var keysInUse = struct {
+	sync.Mutex
+	byValue map[mr.Key]weak.Pointer[mr.Key]
+}{byValue: map[mr.Key]weak.Pointer[mr.Key]{}}
+
+// newKey is the key with these contents.
+func newKey(k mr.Key) Key {
+	keysInUse.Lock()
+	defer keysInUse.Unlock()
+	p := keysInUse.byValue[k].Value()
+	if p == nil {
+		p = new(mr.Key)
+		*p = k
+		keysInUse.byValue[k] = weak.Make(p)
+		runtime.AddCleanup(p, forgetKey, k)
+	}
+	return Key{p}
+}
+
+// forgetKey drops the entry of a key to which nothing refers any more, if no newer one
+// has the same contents.
+func forgetKey(k mr.Key) {
+	keysInUse.Lock()
+	defer keysInUse.Unlock()
+	if keysInUse.byValue[k].Value() == nil {
+		delete(keysInUse.byValue, k)
+	}
+}
+
+// value returns the contents. Those of the zero Key reach nothing.
+func (k Key) value() mr.Key {
+	if k.contents == nil {
+		return mr.Key{}
+	}
+	return *k.contents
+}
+
+// KeySize is the size of a marshalled Key in bytes; docs/wire.md has the layout.
+const KeySize = mr.KeySize
+
+// Len is the size of the region in bytes.
+func (k Key) Len() uint64 { return k.value().Len }
+
+// At is the place off bytes into the region.
+func (k Key) At(off uint64) Remote { return Remote{key: k, off: off} }
+
+// Remote is a place in a peer's memory.
+type Remote struct {
+	key Key
+	off uint64
+}
+
+// Append appends the marshalled key to b.
+func (k Key) Append(b []byte) []byte {
+	v := k.value()
+	return v.Append(b)
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler: KeySize bytes.
+func (k Key) MarshalBinary() ([]byte, error) { return k.Append(nil), nil }
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler; see ParseKey.
+func (k *Key) UnmarshalBinary(b []byte) error {
+	got, err := ParseKey(b)
+	if err == nil {
+		*k = got
+	}
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler: unpadded URL-safe base64, for
+// JSON, command lines and names.
+func (k Key) MarshalText() ([]byte, error) {
+	return base64.RawURLEncoding.AppendEncode(nil, k.Append(nil)), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. Errors wrap ErrBadKey.
+func (k *Key) UnmarshalText(text []byte) error {
+	b, err := base64.RawURLEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("rma: %w: %w", ErrBadKey, err)
+	}
+	return k.UnmarshalBinary(b)
+}
+
+// String is the text form.
+func (k Key) String() string { return base64.RawURLEncoding.EncodeToString(k.Append(nil)) }
+
+// ParseKey reads a key that Append made. It is a peer's claim: only the target
+// decides whether it is valid. Errors wrap ErrBadKey.
+func ParseKey(b []byte) (Key, error) {
+	k, rest, err := mr.ParseKey(b)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%w: %d bytes, want %d", ErrBadKey, len(b), KeySize)
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("rma: %w", err)
+	}
+	return newKey(k), nil
+}
+
+// keyOf reads the key that a rank gave.
+func keyOf(rank int, b []byte) (Key, error) {
+	k, err := ParseKey(b)
+	if err != nil {
+		return Key{}, &PeerError{Rank: rank, Op: "exchange keys", Err: err}
+	}
+	v := k.value()
+	v.Owner = owner(rank)
+	return newKey(v), nil
+}
+
+// owner is what keys of the rank's memory say.
+func owner(rank int) uint16 { return uint16(rank + 1) }
