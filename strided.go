@@ -38,7 +38,8 @@ func Shape2D(rows, rowBytes, local, remote int) Shape {
 // spans at the peer inside the key's memory. Runs must not overlap at the
 // destination (ErrOverlap): each dimension steps over all that those of smaller
 // strides reach. Nothing is expanded: a shape of millions of runs costs no
-// memory. All is checked before anything moves; the order in which runs become visible
+// memory; where the link maps the target's memory, short runs are not a request
+// each. All is checked before anything moves; the order in which runs become visible
 // is not defined. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {

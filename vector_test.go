@@ -214,3 +214,36 @@ func TestVectorToAPeerThatLeaves(t *testing.T) {
 		require.GreaterOrEqual(t, int(s.Failed), failed)
 	})
 }
+
+// Where the target's memory is mapped the runs of a shape and the pieces of a vector are no
+// requests: a queue that is far too short for them is never full. What is
+// behind them sees all of them.
+func TestShapesOnMappedMemory(t *testing.T) {
+	es := open(t, 2, "shm")
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 1<<18)
+	p := es[0].Peer(1)
+	soon(t, func() Request { return p.Put(keys[1].At(0), mems[0].Slice(0, 8)) })
+	before := es[0].Stats()
+	testutil.Fill(mems[0].Bytes(), 5, 0)
+	var spans []Span
+	for i := range 5000 {
+		spans = append(spans, keys[1].Slice(uint64(16*i), 8))
+	}
+	for _, put := range []Request{
+		p.PutStrided(keys[1].At(0), mems[0].Slice(0, 40000), Shape2D(5000, 8, 8, 24)),
+		p.PutV(spans, []Buffer{mems[0].Slice(0, 40000)}),
+	} {
+		get := p.Get(mems[0].Slice(1<<17, 1<<17), keys[1].At(0))
+		require.NoError(t, WaitAll(ctx, put, get))
+		require.Equal(t, mems[1].Bytes()[:1<<17], mems[0].Bytes()[1<<17:])
+	}
+	for i := range 5000 {
+		require.Equal(t, mems[0].Bytes()[8*i:8*i+8], mems[1].Bytes()[16*i:16*i+8])
+	}
+	require.NoError(t, p.GetStrided(mems[0].Slice(1<<17, 40000), keys[1].At(0), Shape2D(5000, 8, 8, 16)).Wait(ctx))
+	require.Equal(t, mems[0].Bytes()[:40000], mems[0].Bytes()[1<<17:][:40000])
+	s := es[0].Stats()
+	require.Zero(t, s.Retries-before.Retries)
+	require.EqualValues(t, 2, s.Puts-before.Puts)
+}

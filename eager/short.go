@@ -3,6 +3,7 @@ package eager
 import (
 	"encoding/binary"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
 )
 
@@ -25,7 +26,7 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 	pos := s.tx.Head()
 	body := (len(b) + 7) &^ 7
 	n := body + metaSize + trailerSize
-	mem := s.near.Reach(s.peer.Region.RKey, s.peer.Region.Addr+uint64(ringStart+r.offset(pos)+int(r.size)-n), n)
+	mem := s.near.Reach(fabric.AccessRemoteWrite, s.peer.Region.RKey, s.peer.Region.Addr+uint64(ringStart+r.offset(pos)+int(r.size)-n), n)
 	if len(mem) != n {
 		return false
 	}
@@ -56,7 +57,7 @@ func (s *sender) creditShort() {
 	if s.creditOut {
 		return // of two words the last must be the newer
 	}
-	mem := s.near.Reach(s.peer.Region.RKey, s.peer.Region.Addr+creditCell, 8)
+	mem := s.near.Reach(fabric.AccessRemoteWrite, s.peer.Region.RKey, s.peer.Region.Addr+creditCell, 8)
 	if len(mem) != 8 {
 		return // it stays due
 	}

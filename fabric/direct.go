@@ -12,11 +12,16 @@ type Direct interface {
 	// one byte; of its flags only FlagInline means anything.
 	Do(wr *WR) bool
 
-	// Reach returns n bytes of the peer's memory, to be stored to by the caller, in
-	// order behind all that was posted; nil where Do would return false. They may be
-	// used until the next call of a method of the link or of one of its endpoints.
-	// Stored must follow, once for any number of stores.
-	Reach(rkey uint32, addr uint64, n int) []byte
+	// Reach returns n bytes of the peer's memory that its key allows this for, to be
+	// loaded from and stored to by the caller, in order behind all that was posted;
+	// nil where Do would return false. They may be used until the next call of a
+	// method of the link or of one of its endpoints, other than Reach and Local.
+	// Stored must follow stores, once for any number of them.
+	Reach(need Access, rkey uint32, addr uint64, n int) []byte
+
+	// Local returns the memory of a local piece, nil if a request that needs these
+	// rights must not name it. As long as that of Reach.
+	Local(need Access, piece SGE) []byte
 
 	// Stored ends stores to what Reach returned: it wakes the peer if it sleeps.
 	Stored()

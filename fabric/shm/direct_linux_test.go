@@ -36,11 +36,20 @@ func TestDirect(t *testing.T) {
 	require.True(t, x.Do(op(fabric.OpFetchAdd, 8)))
 	require.Equal(t, []uint64{9, 18}, []uint64{word(here), word(there[8:])})
 
-	mem := x.Reach(k.RKey, k.Addr+16, 16)
+	mem := x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr+16, 16)
 	require.Len(t, mem, 16)
 	copy(mem, "sixteen bytes ..")
 	x.Stored()
 	require.Equal(t, "sixteen bytes ..", string(there[16:32]))
+
+	require.Equal(t, there[16:32], x.Reach(fabric.AccessRemoteRead|fabric.AccessRemoteAtomic, k.RKey, k.Addr+16, 16))
+	require.Equal(t, here[:24], x.Local(fabric.AccessLocalWrite, fabric.NewSGE(here[:24], src.LKey())))
+	readable, err := y.link.Alloc(64, fabric.AccessRemoteRead)
+	require.NoError(t, err)
+	r := readable.Key()
+	require.Len(t, x.Reach(fabric.AccessRemoteRead, r.RKey, r.Addr, 64), 64)
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, r.RKey, r.Addr, 64), "rights")
+	require.NoError(t, readable.Close())
 
 	// What cannot be done at once is left alone, and the endpoint as well.
 	before := append([]byte(nil), there...)
@@ -57,19 +66,21 @@ func TestDirect(t *testing.T) {
 	} {
 		require.False(t, x.Do(wr), what)
 	}
-	require.Nil(t, x.Reach(foreign.RKey, k.Addr, 8))
-	require.Nil(t, x.Reach(k.RKey, k.Addr+4090, 8))
-	require.Nil(t, x.Reach(k.RKey, k.Addr, 0))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, foreign.RKey, k.Addr, 8))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr+4090, 8))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr, 0))
+	require.Nil(t, x.Local(0, local.Local[0]))
+	require.Nil(t, x.Local(0, fabric.SGE{Addr: fabric.Addr(here) + 8, Len: uint32(len(here)), LKey: src.LKey()}))
 	require.Equal(t, before, there)
 	require.True(t, x.isUp())
 	require.NoError(t, dst.Close())
 	require.False(t, x.Do(op(fabric.OpWrite, 0)), "withdrawn")
-	require.Nil(t, x.Reach(k.RKey, k.Addr, 8))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr, 8))
 	require.True(t, x.isUp())
 	require.NoError(t, y.Close())
 	require.NoError(t, x.Close())
 	require.False(t, x.Do(op(fabric.OpWrite, 0)), "closed")
-	require.Nil(t, x.Reach(k.RKey, k.Addr, 8))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr, 8))
 	x.Stored()
 }
 
@@ -84,7 +95,7 @@ func TestDirectKeepsOrder(t *testing.T) {
 	require.False(t, x.Do(&far), "the peer has to help")
 	post(t, x, far)
 	require.False(t, x.Do(&w))
-	require.Nil(t, x.Reach(w.RKey, w.RemoteAddr, 8))
+	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, w.RKey, w.RemoteAddr, 8))
 	require.Equal(t, fabric.StatusOK, await(t, x.link, y.link).Status)
 	require.True(t, x.Do(&w))
 }
@@ -96,7 +107,7 @@ func TestDirectWakesASleeper(t *testing.T) {
 	for how, do := range map[string]func(){
 		"Do": func() { require.True(t, x.Do(&w)) },
 		"Reach": func() {
-			require.Len(t, x.Reach(w.RKey, w.RemoteAddr, 8), 8)
+			require.Len(t, x.Reach(fabric.AccessRemoteWrite, w.RKey, w.RemoteAddr, 8), 8)
 			x.Stored()
 		},
 	} {
@@ -109,7 +120,7 @@ func TestDirectWakesASleeper(t *testing.T) {
 		poll(t, y.link)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if !x.Do(&w) || x.Reach(w.RKey, w.RemoteAddr, 8) == nil {
+		if !x.Do(&w) || x.Reach(fabric.AccessRemoteWrite, w.RKey, w.RemoteAddr, 8) == nil {
 			t.Fatal("refused")
 		}
 		x.Stored()

@@ -164,16 +164,25 @@ func (ep *endpoint) Do(wr *fabric.WR) bool {
 
 // Reach implements fabric.Direct.
 // Hot path.
-func (ep *endpoint) Reach(rkey uint32, addr uint64, n int) []byte {
+func (ep *endpoint) Reach(need fabric.Access, rkey uint32, addr uint64, n int) []byte {
 	if ep.state.Load() != stateUp || ep.q.len() != 0 || n <= 0 {
 		return nil
 	}
-	x := ep.lookup(rkey, addr, uint64(n), fabric.AccessRemoteWrite)
+	x := ep.lookup(rkey, addr, uint64(n), need)
 	if x == nil || x.mem == 0 {
 		return nil
 	}
 	orderStores() // behind those of earlier requests
 	return fabric.BytesAt(x.mem+(addr-x.base), n)
+}
+
+// Local implements fabric.Direct.
+// Hot path.
+func (ep *endpoint) Local(need fabric.Access, s fabric.SGE) []byte {
+	if !ep.link.keys.Allows(s.LKey, s.Addr, uint64(s.Len), need) {
+		return nil
+	}
+	return fabric.BytesAt(s.Addr, int(s.Len))
 }
 
 // Stored implements fabric.Direct.

@@ -124,7 +124,7 @@ func (ep *endpoint) issueNext() bool {
 			if done, gone := ep.executeQueued(r); done || gone {
 				return done
 			}
-		} else if !ep.mayFollow(r) {
+		} else if !r.mayFollow(ep) {
 			return false
 		}
 	}
@@ -158,7 +158,7 @@ func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 
 // mayFollow reports whether r is one for the target's progress engine too, and
 // valid as far as is known here.
-func (ep *endpoint) mayFollow(r *request) bool {
+func (r *request) mayFollow(ep *endpoint) bool {
 	if r.total == 0 || !ep.link.keys.CheckLocal(&r.wr) {
 		return false
 	}

@@ -66,6 +66,10 @@ func (q *Queue) postList(l *opList) bool {
 			did = true
 			continue
 		}
+		if q.mapped.carries(l.head) && q.carry(l) {
+			did = true
+			continue
+		}
 		n := c.build(q, l)
 		if n == 0 {
 			return did // no slot for a result: one comes with a completion
@@ -92,6 +96,20 @@ func (q *Queue) postList(l *opList) bool {
 		}
 	}
 	return did
+}
+
+// carry carries out the first operation of the list, on mapped memory; false: it, or what is
+// left of it, is to be posted.
+func (q *Queue) carry(l *opList) bool {
+	stored, all := q.mapped.carry(l.head)
+	if stored {
+		q.changed()
+	}
+	if all {
+		q.fenced = false // all before it is done
+		l.pop().posted()
+	}
+	return all
 }
 
 // stops reports whether o has to wait for its turn, and is no request of the link then.
@@ -124,14 +142,18 @@ func (q *Queue) pass(l *opList) bool {
 	return true
 }
 
+// posted notes that nothing of o is left to be posted, which ends it if nothing is under way.
+func (o *Op) posted() {
+	if o.queued = false; o.pending == 0 {
+		o.end()
+	}
+}
+
 // spoil ends the first operation of the list, which the link cannot carry out.
 func (l *opList) spoil(err error) {
 	o := l.pop()
-	o.queued = false
 	o.note(err)
-	if o.pending == 0 {
-		o.end()
-	}
+	o.posted()
 }
 
 // took notes that the link has the first n requests made.
@@ -190,7 +212,7 @@ func (c *chain) piece(sge fabric.SGE) []fabric.SGE {
 func (c *chain) build(q *Queue, l *opList) int {
 	n := 0
 	c.used = 0
-	for o := l.head; o != nil && n < maxChain && !q.stops(o); o = o.next {
+	for o := l.head; o != nil && n < maxChain && !q.stops(o) && (n == 0 || !q.mapped.carries(o)); o = o.next {
 		if o.more != nil && !o.more.head && o.kind != Emulated {
 			var whole bool
 			if n, whole = c.buildMore(q, o, n); !whole {

@@ -59,8 +59,8 @@ type Queue struct {
 
 	// The connection.
 	ep     fabric.Endpoint // nil until there is one
-	direct fabric.Direct   // ep, where it offers that
-	down   error           // why it is no more
+	mapped mapped
+	down   error // why it is no more
 
 	// What is to be posted, and what has been.
 	tried    uint   // operations that were tried to be carried out in the call
@@ -89,7 +89,7 @@ func (q *Queue) Immediate() bool { return q.immediate }
 func (q *Queue) Up(ep fabric.Endpoint) {
 	q.eng.prog.AssertOwned()
 	q.ep = ep
-	q.direct, _ = ep.(fabric.Direct)
+	q.mapped.Direct, _ = ep.(fabric.Direct)
 	q.wake()
 }
 
@@ -124,7 +124,7 @@ func (q *Queue) Idle() bool {
 func (q *Queue) Renew() []fabric.Region {
 	q.eng.prog.AssertOwned()
 	old := q.regions()
-	q.ep, q.direct, q.down = nil, nil, nil
+	q.ep, q.mapped, q.down = nil, mapped{}, nil
 	q.full, q.fenced, q.loose = false, false, 0
 	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
 	return old
@@ -201,7 +201,7 @@ func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uin
 		return 0, 0
 	}
 	s := &q.link.results
-	if n := len(s.free); n > 0 && q.direct != nil && q.down == nil && (q.loose == 0 || !q.busy(addr)) {
+	if n := len(s.free); n > 0 && q.mapped.Direct != nil && q.down == nil && (q.loose == 0 || !q.busy(addr)) {
 		i := s.free[n-1]
 		if q.try(k.request(), s.sge(i), addr, rkey, compare, operand) {
 			receipt, held = e.opt.Receipts.Issue(), onesided.Load64(s.bytes(i))
@@ -217,7 +217,7 @@ func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uin
 func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
 	q.eng.prog.AssertOwned()
 	q.tried++
-	if q.direct == nil || q.down != nil || q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 ||
+	if q.mapped.Direct == nil || q.down != nil || q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 ||
 		q.eng.opt.Inbox.Pending() || q.tried%inlineTurns == 0 {
 		return false
 	}
@@ -226,14 +226,22 @@ func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, comp
 	wr := &c.wrs[0]
 	wr.Op, wr.Flags, wr.Local = op, 0, c.sges[:1:1]
 	wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = addr, rkey, compare, operand
-	if !q.direct.Do(wr) {
+	if !q.mapped.Do(wr) {
 		return false
 	}
 	q.fenced = false // all before it is done
-	if q.own && op != fabric.OpRead && len(q.eng.awaits.list) > 0 {
-		q.eng.awaits.look()
+	if op != fabric.OpRead {
+		q.changed()
 	}
 	return true
+}
+
+// changed looks at words that are waited for, if the memory that was written is this rank's.
+// Hot path.
+func (q *Queue) changed() {
+	if q.own && len(q.eng.awaits.list) > 0 {
+		q.eng.awaits.look()
+	}
 }
 
 // Post posts o: to the link at once if no other goroutine owns the engine, behind what was

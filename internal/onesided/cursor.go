@@ -10,6 +10,8 @@ type Cursor struct {
 	locals, remotes []Piece
 	pos, total      uint64
 	lo, hi          uint64 // of a shape: what it spans of local memory
+	extent          uint64 // and how many bytes of remote memory
+	nest            nest   // of a shape
 }
 
 // Mark is a place in a Cursor's walk.
@@ -30,7 +32,7 @@ func (c *Cursor) Reset() {
 		c.locals, c.remotes = nil, nil
 	}
 	c.locals, c.remotes = c.locals[:0], c.remotes[:0]
-	c.pos, c.total, c.lo, c.hi = 0, 0, 0, 0
+	c.pos, c.total, c.lo, c.hi, c.extent = 0, 0, 0, 0, 0
 }
 
 // AddLocal appends a piece of this side's memory to the transfer; End completes
@@ -68,9 +70,31 @@ func (c *Cursor) Overlap(remote bool) bool {
 // SetShape makes the cursor walk a shape that passed Check, from the two places.
 func (c *Cursor) SetShape(local, remote Piece, s Shape, p Plan) {
 	c.pos, c.total = 0, p.Total
-	c.lo, c.hi = local.Addr, local.Addr+p.Local
+	c.lo, c.hi, c.extent = local.Addr, local.Addr+p.Local, p.Remote
+	c.nest.set(s)
 	c.local.setShape(local, s, false)
 	c.remote.setShape(remote, s, true)
+}
+
+// Span is the memory from the first run of a shape to behind its last one, on either side,
+// and the length of its runs; ok is false of what is no shape, and of one whose walk has
+// begun.
+func (c *Cursor) Span() (local, remote Piece, run int, ok bool) {
+	if c.extent == 0 || c.pos != 0 {
+		return local, remote, 0, false
+	}
+	return Piece{c.lo, c.hi - c.lo, c.local.key}, Piece{c.remote.base, c.extent, c.remote.key}, c.nest.run, true
+}
+
+// Copy moves a shape at once between the memory that Span has named: from the local to the
+// remote side, or, with get, the other way. The walk is at its end then.
+func (c *Cursor) Copy(local, remote []byte, get bool) {
+	if get {
+		c.nest.copy(local, remote, false)
+	} else {
+		c.nest.copy(remote, local, true)
+	}
+	c.pos = c.total
 }
 
 // Uses reports whether the transfer's local side has to do with [lo, hi).

@@ -33,6 +33,7 @@
 //
 //	shape.go          Shape, Dim: checks, extent, overlap
 //	side.go           one side's walk; cursor.go both sides in step
+//	nest.go           a shape as loops: copied at once where both sides are mapped
 //	rmw.go            atomics as functions of a word
 //	cond.go           conditions on words; word_unsafe.go words that peers write
 //	request.go        the header of an accumulate, carrying it out

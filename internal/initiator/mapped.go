@@ -1,0 +1,82 @@
+package initiator
+
+import (
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// Operations on memory that is mapped here whose pieces are too many, or whose change of
+// the word too particular, for a request each: the owner of the engine carries them out
+// with its own loads and stores when their turn to be posted has come (fabric.Direct).
+
+// carriedRun is the longest run that is carried out so: links have better ways to copy
+// longer ones.
+const carriedRun = 64 << 10
+
+// mapped is the peer's memory as this side can store to it: its endpoint, nil where the
+// link does not offer that.
+type mapped struct{ fabric.Direct }
+
+// carries reports whether o is worth trying.
+func (m mapped) carries(o *Op) bool {
+	return m.Direct != nil && o.more != nil && (o.kind == Put || o.kind == Get) && o.more.cur.Len() > 0
+}
+
+// carry carries out o, whose turn has come and which carries reported, if that can be done
+// at once. stored says that memory of the peer has changed; all that nothing is left of o
+// to be posted.
+func (m mapped) carry(o *Op) (stored, all bool) {
+	here, there := fabric.Access(0), fabric.AccessRemoteWrite
+	if o.kind == Get {
+		here, there = fabric.AccessLocalWrite, fabric.AccessRemoteRead
+	}
+	did, all := m.copyShape(o, here, there)
+	if !did {
+		did, all = m.copyPieces(o, here, there)
+	}
+	if stored = did && o.kind == Put; stored {
+		m.Stored()
+	}
+	return stored, all
+}
+
+// copyShape moves the runs of a shape: all of them or none.
+func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
+	c := &o.more.cur
+	local, remote, run, ok := c.Span()
+	if !ok || run > carriedRun || max(local.Len, remote.Len) > math.MaxInt32 {
+		return false, false
+	}
+	mine := m.Local(here, fabric.SGE{Addr: local.Addr, Len: uint32(local.Len), LKey: local.Key})
+	theirs := m.Reach(there, remote.Key, remote.Addr, int(remote.Len))
+	if mine == nil || theirs == nil {
+		return false, false
+	}
+	c.Copy(mine, theirs, o.kind == Get)
+	return true, true
+}
+
+// copyPieces moves the pieces of a vector up to the first one that cannot be moved so.
+func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
+	c := &o.more.cur
+	var sges [1]fabric.SGE
+	for !c.Done() {
+		at := c.Mark()
+		_, remote, n := c.Next(sges[:], carriedRun+1)
+		var mine, theirs []byte
+		if n <= carriedRun {
+			mine, theirs = m.Local(here, sges[0]), m.Reach(there, remote.Key, remote.Addr, int(n))
+		}
+		if mine == nil || theirs == nil {
+			c.Seek(at)
+			return did, false
+		}
+		if did = true; o.kind == Get {
+			copy(mine, theirs)
+		} else {
+			copy(theirs, mine)
+		}
+	}
+	return did, true
+}
