@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -60,6 +62,28 @@ func TestRoundsAreRepeatable(t *testing.T) {
 	require.NotEqual(t, a.Uint64(), newRound(parts[1], 7, 3).Uint64())
 }
 
+// A figure beyond its bound is counted, a promise broken once is broken, and what the
+// machine refuses is said.
+func TestReport(t *testing.T) {
+	r := newRound(parts[0], 7, 3)
+	r.measure(deathToError, time.Millisecond)
+	r.measure(deathToError, deathToError.bound)
+	r.measure(deathToError, deathToError.bound+1)
+	require.Empty(t, r.faults)
+	r.measure(deathToError, deathToError.hard+1)
+	require.Len(t, r.faults, 1)
+	r.leaveOut(errors.New("no freezer here"))
+	p := &proc{rank: 1, events: []event{{Ev: "held", Op: inOrder.String(), N: 12}, {Ev: "bad", Kind: inOrder.String(), Text: "twice"}}}
+	r.hear(p, "stopped: ")
+	require.Contains(t, r.faults, "stopped: rank 1: twice")
+	var out bytes.Buffer
+	table(&out, parts[:1], []*round{r})
+	promises(&out, []*round{r})
+	require.Regexp(t, `death +1 +1 +death to error +4 +.* 50ms +2\n`, out.String())
+	require.Regexp(t, `\n1 +12 +no message lost, doubled or reordered\n`, out.String())
+	require.Contains(t, out.String(), "1 times death left out: no freezer here\n")
+}
+
 // What is expected and does not come is a fault that says what the rank did.
 func TestFaultsAreFound(t *testing.T) {
 	r := newRound(parts[0], 1, 0)
@@ -67,11 +91,11 @@ func TestFaultsAreFound(t *testing.T) {
 	require.NoError(t, err)
 	defer j.kill()
 	require.NoError(t, j.ready(startLimit))
-	told(r, j.procs[0], 1, now(), "gone", "x", -tellLimit) // nobody was killed
+	told(r, j.procs[0], 1, now(), "gone", figure{name: "x", hard: -tellLimit}) // nobody was killed
 	require.Len(t, r.faults, 1)
 	require.Contains(t, r.faults[0], "rank 0: 0 of 1")
 	_ = j.procs[1].cmd.Process.Kill()
-	told(r, j.procs[0], 1, now(), "hung", "x", tellLimit) // but it is gone
+	told(r, j.procs[0], 1, now(), "hung", deathToError) // but it is gone
 	require.Len(t, r.faults, 2)
 	require.Contains(t, r.faults[1], `which is hung: error is "gone"`)
 }

@@ -87,8 +87,9 @@ func (l *line) closeUnderFire(i uint64) error {
 	if err := l.hear(tagThrown, i, nil); err != nil {
 		return err
 	}
+	l.held(untouched)
 	if n := len(mem) - bytes.Count(mem, []byte{canary}); n > 0 {
-		l.bad("%d of %d bytes were written by rank %d after Close of their region had returned nil", n, len(mem), l.p.Rank())
+		l.bad(untouched, "%d of %d bytes were written by rank %d after Close of their region had returned nil", n, len(mem), l.p.Rank())
 	}
 	return nil
 }

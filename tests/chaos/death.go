@@ -24,13 +24,16 @@ func death(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	victim := r.IntN(s.Ranks)
+	early := r.IntN(6) == 0 // while they connect
+	if early {              // of one that dies before it has joined nobody hears
+		s.Env = []string{"RMA_TIMEOUT=15s"}
+	}
 	j, err := startJob(s)
 	if err != nil {
 		r.fault("%v", err)
 		return
 	}
 	defer j.kill()
-	early := r.IntN(6) == 0 // while they connect
 	if !early {
 		if err := j.ready(startLimit); err != nil {
 			r.fault("%v", err)
@@ -60,7 +63,7 @@ func death(ctx context.Context, r *round) {
 		}
 	}
 	for _, p := range survivors {
-		told(r, p, victim, killed, "gone", "death to error", tellLimit)
+		told(r, p, victim, killed, "gone", deathToError)
 	}
 	goOn(r, j, survivors, victim)
 	j.finish(r, endLimit, victim)
@@ -73,7 +76,7 @@ func pairNames() []string {
 
 // told checks that all operations of p with the victim end, in errors of that kind and
 // in time, and no others.
-func told(r *round, p *proc, victim int, since time.Duration, want, figure string, hard time.Duration) {
+func told(r *round, p *proc, victim int, since time.Duration, want string, f figure) {
 	lines := 0
 	for _, op := range p.work().Ops {
 		if lines++; op == "recv" || op == "batch" {
@@ -81,7 +84,7 @@ func told(r *round, p *proc, victim int, since time.Duration, want, figure strin
 		}
 	}
 	fails := func(e event) bool { return e.Ev == "fail" && e.Peer == victim }
-	if err := p.await(hard+tellLimit, lines, fmt.Sprintf("operations with rank %d end", victim), fails); err != nil {
+	if err := p.await(f.hard+tellLimit, lines, fmt.Sprintf("operations with rank %d end", victim), fails); err != nil {
 		r.fault("%v", err)
 		return
 	}
@@ -93,7 +96,7 @@ func told(r *round, p *proc, victim int, since time.Duration, want, figure strin
 		case e.Kind != want && !alone:
 			r.fault("rank %d: %s with rank %d, which is %s: error is %q: %s", p.rank, e.Op, e.Peer, want, e.Kind, e.Text)
 		case e.Peer == victim:
-			r.measure(figure, max(0, e.At-since), hard)
+			r.measure(f, max(0, e.At-since))
 		}
 	}
 }
@@ -132,5 +135,4 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// stopped reports whether the process is stopped by a signal.
 func (p *proc) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }

@@ -8,11 +8,13 @@
 //	make chaos TIME=2h                    # a long campaign
 //	make chaos SEED=7 PARTS=death ROUND=3 # one round again, as a failure prints it
 //
-//	main.go      flags, the loop over rounds, the table
-//	campaign.go  Round: a part's random choices and its findings
+//	main.go      flags, the loop over rounds
+//	report.go    the tables at the end, and the file
+//	campaign.go  a round: its random choices and its findings; figures and their bounds
 //	job.go       the processes of a job, seen from outside
 //	rank.go      what a rank does, and what it reports
 //	traffic.go   the operations of a rank, each with a check of its data
+//	halt.go      ways to keep a process from running; cgroup.go  control groups
 //	death.go, hang.go, close.go, wire.go, hostile.go, secrecy.go, limits.go, strangers.go
 //	             the parts
 //

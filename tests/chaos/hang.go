@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // pause stops a rank for less than HangTimeout and lets it go on: nothing fails, and
 // everybody goes on where they were. Or everybody is stopped: time that has passed
-// for none of them is held against none.
+// for none of them is held against none. Or it is not stopped but starved.
 func pause(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), allOps()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
@@ -20,22 +21,33 @@ func pause(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	stop := j.procs[:1]
-	if r.IntN(4) == 0 {
-		stop = j.procs
-	} else {
-		at := r.IntN(len(j.procs))
-		stop = j.procs[at : at+1]
-	}
+	one := j.procs[r.IntN(len(j.procs))]
+	how := r.IntN(4)
 	length := pick(r, 50*time.Millisecond, 500*time.Millisecond, 2500*time.Millisecond, 4*time.Second)
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
-	for _, p := range stop {
-		p.signal(syscall.SIGSTOP)
+	var resume func()
+	switch how {
+	case 0:
+		for _, p := range j.procs {
+			p.signal(syscall.SIGSTOP)
+		}
+		resume = func() {
+			for _, p := range j.procs {
+				p.signal(syscall.SIGCONT)
+			}
+		}
+	case 1:
+		var err error
+		if resume, err = starve(one); err != nil {
+			r.leaveOut(fmt.Errorf("SCHED_IDLE: %w", err))
+			return
+		}
+		r.count("starved by SCHED_IDLE", 1)
+	default:
+		resume = someHalt(r, one)
 	}
 	wait(ctx, length)
-	for _, p := range stop {
-		p.signal(syscall.SIGCONT)
-	}
+	resume()
 	for _, p := range j.procs {
 		for _, e := range p.find(is("fail")) {
 			r.fault("rank %d: %s with rank %d failed when ranks were stopped for %v: %s", p.rank, e.Op, e.Peer, length, e.Text)
@@ -50,7 +62,7 @@ func pause(ctx context.Context, r *round) {
 // hangTimeout is the patience of jobs in which a rank hangs for good.
 const hangTimeout = 2 * time.Second
 
-// hang stops a rank for good: every operation with it ends in ErrPeerHung, the others
+// hang halts a rank for good: every operation with it ends in ErrPeerHung, the others
 // go on.
 func hang(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
@@ -63,13 +75,14 @@ func hang(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
+	resume := someHalt(r, j.procs[victim])
+	defer resume()
 	stopped := now()
-	j.procs[victim].signal(syscall.SIGSTOP)
 	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
 	for _, p := range survivors {
-		told(r, p, victim, stopped+hangTimeout, "hung", "HangTimeout after a stop to error", tellLimit)
+		told(r, p, victim, stopped+hangTimeout, "hung", hangToError)
 	}
 	goOn(r, j, survivors, victim)
-	j.procs[victim].signal(syscall.SIGCONT) // it is too late
+	resume() // it is too late
 	j.finish(r, endLimit, victim)
 }

@@ -46,6 +46,8 @@ type job struct {
 	token []byte
 	srv   *wireup.Server
 	procs []*proc
+
+	groups []*cgroup // in which processes of the job are
 }
 
 // proc is a rank, seen from outside.
@@ -278,12 +280,7 @@ func (j *job) finish(r *round, d time.Duration, but ...int) {
 			r.fault("rank %d did not end within %v\n%s", p.rank, d, p.complaints())
 			return
 		}
-		for _, e := range p.find(is("bad")) {
-			r.fault("rank %d: %s", p.rank, e.Text)
-		}
-		for _, e := range p.find(is("count")) {
-			r.count(e.Op, e.N)
-		}
+		r.hear(p, "")
 	}
 }
 
@@ -296,5 +293,8 @@ func (j *job) kill() {
 		<-p.ended
 	}
 	j.srv.Close()
+	for _, c := range j.groups {
+		c.close()
+	}
 	_ = os.RemoveAll(j.dir)
 }

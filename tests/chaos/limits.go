@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -19,17 +20,20 @@ var calls = map[string][]string{
 	"epoll_create1": {"EMFILE", "ENOMEM"}, "setsockopt": {"ENOMEM", "ENOBUFS"}, "listen": {"EADDRINUSE"}, "pidfd_open": {"EMFILE"},
 }
 
-// limits takes resources away from one rank: few descriptors, little address space or
+// limits takes resources away from one rank: few descriptors, little memory, address space or
 // locked memory, or a system call that fails. The rank works, or ends its operations
 // in typed errors; it does not crash or hang, and nor do others.
 func limits(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	poor := r.IntN(s.Ranks)
-	wrap, what := poverty(r)
-	if wrap == nil {
-		r.count("left out: "+what+" is not installed", 1)
+	wrap, what, group, err := poverty(r)
+	if err != nil {
+		r.leaveOut(err)
 		return
+	}
+	if group != nil {
+		defer group.close()
 	}
 	s.Wrap = func(rank int, argv []string) []string {
 		if rank == poor {
@@ -75,9 +79,12 @@ func limits(ctx context.Context, r *round) {
 			}
 		}
 		for _, e := range p.find(is("bad")) {
-			if !strings.HasPrefix(e.Text, "close:") {
+			if e.Kind != ends.String() {
 				r.fault("%s at rank %d: rank %d: %s", what, poor, p.rank, e.Text)
 			}
+		}
+		if group != nil && p.rank == poor && p.err != nil {
+			r.count("ended by the kernel for want of memory", 1)
 		}
 		r.count("errors that say why", len(p.find(is("fail"))))
 	}
@@ -86,7 +93,7 @@ func limits(ctx context.Context, r *round) {
 // runtimeGaveUp reports whether Go's own runtime, which cannot live without memory,
 // threads and its poller, ended the process.
 func runtimeGaveUp(text string) bool {
-	for _, why := range []string{"out of memory", "failed to create new OS thread", "runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"} {
+	for _, why := range []string{"out of memory", "failed to reserve page summary memory", "runtime: cannot allocate memory", "failed to create new OS thread", "runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"} {
 		if strings.Contains(text, why) {
 			return true
 		}
@@ -94,34 +101,62 @@ func runtimeGaveUp(text string) bool {
 	return false
 }
 
-// poverty returns what to start a rank with, and its name.
-func poverty(r *round) (argv []string, what string) {
-	switch r.IntN(4) {
+// poverty returns what to start a rank with, its name, and the control group that it
+// needs, if any. It fails where this machine has not what that takes.
+func poverty(r *round) (argv []string, what string, group *cgroup, err error) {
+	switch r.IntN(6) {
 	case 0:
 		n := 16 + r.IntN(60)
-		return tool("prlimit", fmt.Sprintf("--nofile=%d", n)), fmt.Sprintf("%d descriptors", n)
+		what = fmt.Sprintf("%d descriptors", n)
+		argv, err = tool("prlimit", fmt.Sprintf("--nofile=%d", n))
 	case 1:
 		n := pick(r, 0, 16, 64) << 10
-		return tool("prlimit", fmt.Sprintf("--memlock=%d", n)), fmt.Sprintf("%d bytes of locked memory", n)
+		what = fmt.Sprintf("%d bytes of locked memory", n)
+		argv, err = tool("prlimit", fmt.Sprintf("--memlock=%d", n))
+	case 2:
+		n := 128 << (20 + r.IntN(6))
+		what = fmt.Sprintf("%d MiB of address space", n>>20)
+		argv, err = tool("prlimit", fmt.Sprintf("--as=%d", n))
+	case 3:
+		n := (12 + r.IntN(100)) << 20
+		what = fmt.Sprintf("%d MiB of memory", n>>20)
+		if group, err = memoryGroup(n); err == nil {
+			argv, err = tool("sh", "-c", `echo $$ >"$0" && exec "$@"`, group.dir+"/cgroup.procs")
+		}
+	default:
+		name := pick(r, sorted(calls)...)
+		errno, nth := pick(r, calls[name]...), 1+int(r.ExpFloat64()*6)
+		when := fmt.Sprintf("%d", nth)
+		if r.IntN(3) == 0 {
+			when += "+" // that one and all behind it
+		}
+		what = fmt.Sprintf("%s fails with %s at call %s", name, errno, when)
+		argv, err = tool("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+name, "-e", fmt.Sprintf("inject=%s:error=%s:when=%s", name, errno, when))
 	}
-	name := pick(r, sorted(calls)...)
-	errno, nth := pick(r, calls[name]...), 1+int(r.ExpFloat64()*6)
-	when := fmt.Sprintf("%d", nth)
-	if r.IntN(3) == 0 {
-		when += "+" // that one and all behind it
-	}
-	argv = tool("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+name, "-e", fmt.Sprintf("inject=%s:error=%s:when=%s", name, errno, when))
-	if argv == nil {
-		return nil, "strace"
-	}
-	return argv, fmt.Sprintf("%s fails with %s at call %s", name, errno, when)
+	return argv, what, group, err
 }
 
-// tool is the command, or nil where it is not installed.
-func tool(name string, args ...string) []string {
+// memoryGroup makes a control group with a limit, of either version.
+func memoryGroup(bytes int) (*cgroup, error) {
+	var errs []string
+	for _, v2 := range []bool{false, true} {
+		c, err := newCgroup("memory", v2)
+		if err == nil {
+			if err = c.limitMemory(bytes); err == nil {
+				return c, nil
+			}
+			c.close()
+		}
+		errs = append(errs, err.Error())
+	}
+	return nil, fmt.Errorf("limit of memory: %w", errors.New(strings.Join(errs, "; ")))
+}
+
+// tool is the command with its path.
+func tool(name string, args ...string) ([]string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("%s is not installed", name)
 	}
-	return append([]string{path}, args...)
+	return append([]string{path}, args...), nil
 }

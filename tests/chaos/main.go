@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -13,20 +12,19 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
 // parts are all ways of disturbing a job, in the order in which they take turns.
 var parts = []*part{
 	{"death", "SIGKILL at a random moment", death},
-	{"pause", "SIGSTOP, and SIGCONT in time", pause},
-	{"hang", "SIGSTOP for good", hang},
+	{"pause", "SIGSTOP, a freezer or SCHED_IDLE, and an end of it in time", pause},
+	{"hang", "SIGSTOP or a freezer for good", hang},
 	{"close", "regions closed while peers write to them", closing},
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
 	{"hostile", "a rank that lies to the others", hostile},
 	{"secrecy", "a relay without the token that records, changes and replays", secrecy},
-	{"limits", "few descriptors, no locked memory, system calls that fail", limits},
+	{"limits", "few descriptors, little memory or address space, system calls that fail", limits},
 	{"strangers", "floods of connections to every port", strangers},
 }
 
@@ -35,6 +33,10 @@ const usage = `usage: chaos [flags]
 Starts jobs of rma and kills, stops, starves and floods them, until the time is up.
 Every failure prints the command that repeats its round.
 
+At the end come a table of the parts (times beyond the bound that is promised are in column
+over: a machine with fewer processors than processes has some; far beyond is a failure),
+how often each promise was checked and broken, and what this machine refused to do.
+
 Exit code: 0 all promises held, 1 one was broken, 2 bad flags.
 
 Examples:
@@ -42,7 +44,7 @@ Examples:
   chaos --seed 7 --parts death,hang --time 2h
   chaos --seed 7 --parts death --round 3     one round again
 
-Flags:
+Parts:
 `
 
 func main() {
@@ -68,15 +70,17 @@ type campaign struct {
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args, stderr)
 	if err != nil {
-		if err != flag.ErrHelp {
-			fmt.Fprintln(stderr, "chaos:", err)
+		if err == flag.ErrHelp {
+			return 0
 		}
+		fmt.Fprintln(stderr, "chaos:", err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	rounds := c.run(ctx, stderr)
 	table(stdout, c.parts, rounds)
+	promises(stdout, rounds)
 	if c.json != "" {
 		if err := save(c.json, rounds); err != nil {
 			fmt.Fprintln(stderr, "chaos:", err)
@@ -100,10 +104,17 @@ func parse(args []string, stderr io.Writer) (*campaign, error) {
 	c := &campaign{}
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Usage = func() { fmt.Fprint(stderr, usage); f.PrintDefaults() }
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.name)
+	}
+	f.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		for _, p := range parts {
+			fmt.Fprintf(stderr, "  %-10s %s\n", p.name, p.what)
+		}
+		fmt.Fprint(stderr, "\nFlags:\n")
+		f.PrintDefaults()
 	}
 	f.Uint64Var(&c.seed, "seed", rand.Uint64()>>32, "of all random choices")
 	f.DurationVar(&c.time, "time", 10*time.Minute, "how long to go on")
@@ -178,73 +189,4 @@ func progress(w io.Writer, spent, total time.Duration, rounds []*round) {
 		return
 	}
 	fmt.Fprintln(w, text)
-}
-
-// table sums up: rounds and faults by part, then figures.
-func table(w io.Writer, ps []*part, rounds []*round) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
-	fmt.Fprintf(t, "\npart\trounds\tbroken\tfigure\tn\tp50\tp99\tmax\n")
-	for _, p := range ps {
-		n, broken := 0, 0
-		took, counts := map[string][]time.Duration{}, map[string]int{}
-		for _, r := range rounds {
-			if r.part != p {
-				continue
-			}
-			n++
-			broken += min(1, len(r.faults))
-			for k, v := range r.took {
-				took[k] = append(took[k], v...)
-			}
-			for k, v := range r.counts {
-				counts[k] += v
-			}
-		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t", p.name, n, broken)
-		first := true
-		row := func(format string, args ...any) {
-			if !first {
-				fmt.Fprint(t, "\t\t\t")
-			}
-			first = false
-			fmt.Fprintf(t, format+"\n", args...)
-		}
-		for _, k := range sorted(took) {
-			v := slices.Sorted(slices.Values(took[k]))
-			at := func(q float64) time.Duration { return v[int(q*float64(len(v)-1))].Round(10 * time.Microsecond) }
-			row("%s\t%d\t%v\t%v\t%v", k, len(v), at(0.5), at(0.99), at(1))
-		}
-		for _, k := range sorted(counts) {
-			row("%s\t%d", k, counts[k])
-		}
-		if first {
-			fmt.Fprintln(t)
-		}
-	}
-}
-
-func sorted[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// save writes a line of JSON for each round.
-func save(path string, rounds []*round) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	enc := json.NewEncoder(f)
-	for _, r := range rounds {
-		if err := enc.Encode(map[string]any{"part": r.part.name, "round": r.no, "faults": r.faults, "ns": r.took, "counts": r.counts}); err != nil {
-			return err
-		}
-	}
-	return f.Close()
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // workEnv holds a rank's work; its presence makes the process a rank.
@@ -40,7 +41,8 @@ type work struct {
 //	ready            the job is open, traffic begins
 //	fail   op peer   an operation ended in an error: kind, text, at
 //	on     op peer   after a mark, an operation with that peer was completed
-//	bad              a promise is broken: text
+//	bad              a promise, kind, is broken: text
+//	held   op        a promise was checked n times
 //	count  op        n operations were completed
 //	key              the beginning of a key: text
 //	closed           the engine is, after at
@@ -64,6 +66,8 @@ type rank struct {
 	ctx   context.Context // until the campaign says "end"
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
+
+	checks [promised]atomic.Int64
 
 	mark atomic.Int64 // number of marks; the peer that is left out in the low bits
 	out  sync.Mutex
@@ -100,10 +104,14 @@ func runRank(spec string) error {
 	start := now()
 	written := slices.Contains(k.Ops, "close") // by a peer that has not heard of the end, perhaps
 	if err := k.eng.Close(); err != nil && !(written && errors.Is(err, rma.ErrInUse)) {
-		k.bad("close: %v", err)
+		k.bad(ends, "close: %v", err)
 	}
+	k.held(ends)
 	k.say(event{Ev: "closed", At: now() - start})
 	k.leaks(before)
+	for p := range promised {
+		k.say(event{Ev: "held", Op: p.String(), N: int(k.checks[p].Load())})
+	}
 	return nil
 }
 
@@ -149,8 +157,26 @@ func (k *rank) say(e event) {
 	_ = k.enc.Encode(e)
 }
 
-func (k *rank) bad(format string, args ...any) {
-	k.say(event{Ev: "bad", Text: fmt.Sprintf(format, args...), At: now()})
+// promise is what a rank checks of itself.
+type promise int
+
+const (
+	intact    promise = iota // what operations read is what others have written
+	inOrder                  // messages come once, in order, all of them
+	untouched                // memory is its owner's alone once Region.Close has returned nil
+	ends                     // Engine.Close succeeds
+	flat                     // a closed engine has given everything back
+	promised
+)
+
+func (p promise) String() string {
+	return [...]string{"wrong data", "message lost, doubled or reordered", "write after Close of the region", "error of Engine.Close", "descriptors, goroutines or memory left"}[p]
+}
+
+func (k *rank) held(p promise) { k.checks[p].Add(1) }
+
+func (k *rank) bad(p promise, format string, args ...any) {
+	k.say(event{Ev: "bad", Kind: p.String(), Text: fmt.Sprintf(format, args...), At: now()})
 }
 
 // kind names the sentinel that an error wraps.
@@ -162,6 +188,7 @@ func kind(err error) string {
 		{"no sender", rma.ErrNoSender}, {"gone", rma.ErrPeerGone}, {"hung", rma.ErrPeerHung}, {"closed", rma.ErrClosed}, {"server gone", rma.ErrServerGone}, {"resources", rma.ErrResources}, {"no secret", rma.ErrNoToken},
 		{"unconnected", rma.ErrNoConnection}, {"access", rma.ErrRemoteAccess},
 		{"flushed", rma.ErrFlushed}, {"in use", rma.ErrInUse},
+		{"given up", rma.ErrGivenUp}, {"aborted", rma.ErrAborted}, {"undecided", rma.ErrUndecided}, {"out of step", rma.ErrOutOfStep},
 		{"descriptors", syscall.EMFILE}, {"memory", syscall.ENOMEM},
 		{"canceled", context.Canceled}, {"deadline", context.DeadlineExceeded},
 	} {
@@ -173,9 +200,14 @@ func kind(err error) string {
 }
 
 // resources are what a closed engine must have given back.
-type resources struct{ fds, goroutines int }
+type resources struct {
+	fds, goroutines int
+	memory          int64 // bytes outside the Go heap
+}
 
-func census() resources { return resources{len(descriptors()), runtime.NumGoroutine()} }
+func census() resources {
+	return resources{len(descriptors()), runtime.NumGoroutine(), offheap.Total()}
+}
 
 // descriptors names what is open, but for what the runtime opens when it likes.
 func descriptors() (names []string) {
@@ -191,15 +223,17 @@ func descriptors() (names []string) {
 
 // leaks compares what is in use now with what was, when things have settled.
 func (k *rank) leaks(before resources) {
+	k.held(flat)
 	var after resources
 	for end := now() + 20*time.Second; now() < end; time.Sleep(20 * time.Millisecond) {
 		runtime.GC()
-		if after = census(); after.fds <= before.fds && after.goroutines <= before.goroutines+1 { // the reader of commands
+		if after = census(); after.fds <= before.fds && after.goroutines <= before.goroutines+1 && // the reader of commands
+			after.memory <= before.memory {
 			return
 		}
 	}
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	k.bad("after close %d descriptors and %d goroutines, before open %d and %d\n%s\n%.4000s",
-		after.fds, after.goroutines, before.fds, before.goroutines, strings.Join(descriptors(), " "), stacks)
+	k.bad(flat, "after close %d descriptors, %d goroutines and %d bytes, before open %d, %d and %d\n%s\n%.4000s",
+		after.fds, after.goroutines, after.memory, before.fds, before.goroutines, before.memory, strings.Join(descriptors(), " "), stacks)
 }

@@ -65,9 +65,7 @@ func secrecy(ctx context.Context, r *round) {
 	}
 	if acted { // whoever noticed it has left the job, and all others with it
 		for _, p := range j.procs {
-			for _, e := range p.find(is("bad")) {
-				r.fault("a relay that does %s: rank %d: %s", m.what, p.rank, e.Text)
-			}
+			r.hear(p, fmt.Sprintf("a relay that does %s: ", m.what))
 		}
 		return
 	}

@@ -65,7 +65,7 @@ func strangers(ctx context.Context, r *round) {
 		r.fault("under a flood (%s): %v", f.kind, err)
 		return
 	}
-	r.measure("start under flood", now()-began, startLimit)
+	r.measure(figure{"start under flood", 0, startLimit}, now()-began)
 	<-fctx.Done()
 	for _, p := range j.procs {
 		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {

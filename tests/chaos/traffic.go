@@ -166,8 +166,9 @@ func (l *line) put(i uint64) error {
 	if err := l.p.Get(b, l.at(l.area(0))).Wait(l.ctx); err != nil {
 		return err
 	}
+	l.held(intact)
 	if err := testutil.Verify(mem, pattern(l.eng.Rank(), i), 0); err != nil {
-		l.bad("put %d to rank %d, read back: %v", i, l.p.Rank(), err)
+		l.bad(intact, "put %d to rank %d, read back: %v", i, l.p.Rank(), err)
 	}
 	return nil
 }
@@ -184,8 +185,9 @@ func (l *line) get(uint64) error {
 	if err := l.p.Get(b, l.at(l.p.Rank()*l.slot())).Wait(l.ctx); err != nil {
 		return err
 	}
+	l.held(intact)
 	if err := testutil.Verify(mem, pattern(l.p.Rank(), 0), 0); err != nil {
-		l.bad("get from rank %d: %v", l.p.Rank(), err)
+		l.bad(intact, "get from rank %d: %v", l.p.Rank(), err)
 	}
 	return nil
 }
@@ -198,8 +200,11 @@ func (l *line) swap(i uint64) error {
 // atomic checks that the i-th operation found what the one before left.
 func (l *line) atomic(i uint64, a rma.AtomicRequest) error {
 	old, err := a.Wait(l.ctx)
+	if err == nil {
+		l.held(intact)
+	}
 	if err == nil && old != i {
-		l.bad("%s %d at rank %d found %d", l.op, i, l.p.Rank(), old)
+		l.bad(intact, "%s %d at rank %d found %d", l.op, i, l.p.Rank(), old)
 	}
 	return err
 }
@@ -215,8 +220,9 @@ func (l *line) accumulate(i uint64) error {
 	if err := l.p.Get(b, l.word(wordAcc)).Wait(l.ctx); err != nil {
 		return err
 	}
+	l.held(intact)
 	if v := binary.NativeEndian.Uint64(mem); v != i+1 {
-		l.bad("%d accumulates at rank %d made %d", i+1, l.p.Rank(), v)
+		l.bad(intact, "%d accumulates at rank %d made %d", i+1, l.p.Rank(), v)
 	}
 	return nil
 }
@@ -236,14 +242,15 @@ func (l *line) signal(i uint64) error {
 	if _, err := l.p.WaitSignal(l.ctx, l.mem.Slice(mine+wordSignal, 8), rma.GE, i+1); err != nil {
 		return err
 	}
+	l.held(intact)
 	got := l.mem.Bytes()[l.p.Rank()*l.slot()+l.Max+int(i%2)*l.Max/2:]
 	n = int(binary.NativeEndian.Uint64(got))
 	if n > l.Max/4 {
-		l.bad("signal %d of rank %d came before its data: length %d", i, l.p.Rank(), n)
+		l.bad(intact, "signal %d of rank %d came before its data: length %d", i, l.p.Rank(), n)
 		return nil
 	}
 	if err := testutil.Verify(got[8:8+n], pattern(l.p.Rank(), i), 1); err != nil {
-		l.bad("signal %d of rank %d came before its data: %v", i, l.p.Rank(), err)
+		l.bad(intact, "signal %d of rank %d came before its data: %v", i, l.p.Rank(), err)
 	}
 	return nil
 }
@@ -309,9 +316,10 @@ func (k *rank) receiver(op string, peer int, take func(context.Context, []byte) 
 		for n := 0; ; n++ {
 			m, err := take(k.ctx, buf)
 			if err == nil {
+				k.held(inOrder)
 				err = s.check(m.From, m.Tag, buf[:m.Len])
 				if err != nil {
-					k.bad("%s: %v", op, err)
+					k.bad(inOrder, "%s: %v", op, err)
 				}
 				continue
 			}
@@ -328,12 +336,13 @@ func (k *rank) receiver(op string, peer int, take func(context.Context, []byte) 
 func (k *rank) handle() {
 	s := &streams{next: map[int]uint64{}}
 	h, err := k.eng.HandleWith(rma.HandlerOptions{Tag: tagHandler, Workers: 2}, func(m rma.Envelope, parts [][]byte) {
+		k.held(inOrder)
 		if err := s.check(m.From, m.Tag, slices.Concat(parts...)); err != nil {
-			k.bad("handler: %v", err)
+			k.bad(inOrder, "handler: %v", err)
 		}
 	})
 	if err != nil {
-		k.bad("handler: %v", err)
+		k.failed("take handle", -1, err)
 		return
 	}
 	k.tasks.Go(func() {

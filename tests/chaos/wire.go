@@ -20,7 +20,7 @@ const peerTimeout = 2 * time.Second
 func wire(ctx context.Context, r *round) {
 	n, err := newNet(r.no)
 	if err != nil {
-		r.count("left out: "+err.Error(), 1)
+		r.leaveOut(err)
 		return
 	}
 	defer n.close()
@@ -42,7 +42,7 @@ func wire(ctx context.Context, r *round) {
 	wait(ctx, length)
 	if length > 2*peerTimeout {
 		for i, p := range j.procs {
-			told(r, p, 1-i, cut+peerTimeout, "gone", "PeerTimeout after a cut to error", tellLimit)
+			told(r, p, 1-i, cut+peerTimeout, "gone", cutToError)
 		}
 		j.finish(r, endLimit)
 		return
