@@ -9,8 +9,8 @@ import (
 // Reduction is how Accumulate combines two elements.
 type Reduction uint8
 
-// Reductions. Integers wrap around. If either number is NaN, so are the smaller and
-// the larger of them.
+// Reductions. Integers wrap around. If either operand is NaN, the minimum and the maximum
+// are NaN.
 const (
 	Sum     = Reduction(onesided.Sum)
 	Min     = Reduction(onesided.Min)
@@ -22,29 +22,29 @@ const (
 // String is the name of the reduction.
 func (r Reduction) String() string { return onesided.Reduction(r).String() }
 
-// Element is what Accumulate works on.
+// Element is the set of types that Accumulate combines.
 type Element interface {
 	~int32 | ~int64 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// Accumulate combines the elements of src with those that lie at dst in the
-// peer's memory, which must be aligned to their size: dst[i] = op(dst[i], src[i]). The
-// target's engine does it, its application need not call anything; the data travels
-// once. src may be memory of any kind and belongs to the engine until the request is
-// complete, which is when all elements have been combined.
+// Accumulate combines the elements of src with those at dst in the peer's memory, which
+// must be aligned to their size: dst[i] = op(dst[i], src[i]). The target's engine does the
+// work, its application makes no call, and the data travels once. src may be memory of any
+// kind and belongs to the engine until the request is complete, that is, until all elements
+// have been combined.
 //
-// Each element is combined atomically, with respect to other Accumulates at the same
-// target, to its own sync/atomic, and, except over RDMA, to atomics of peers. The order of
+// Each element is combined atomically with respect to other Accumulates at the same target,
+// to the target's own sync/atomic, and, except over RDMA, to atomics of peers. The order of
 // combinations between ranks is not defined. Accumulates of one rank take place after the
-// puts it posted for the peer before, in order among themselves, and in order with its
-// atomics on the same words; what else is posted later may overtake them: see Fence. The first Accumulate to a peer sets up memory
-// for it, 64 KiB on either side. It does not allocate or block.
+// puts posted for the peer before, in the order of the calls, and in order with its atomics
+// on the same words; other operations posted later may overtake them: see Fence. The first
+// Accumulate to a peer allocates 64 KiB on either side. It does not block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
 	return p.accumulate(dst, op, typeOf[T](), Bytes(src))
 }
 
-// typeOf names T on the wire.
+// typeOf returns the type of T on the wire.
 func typeOf[T Element]() onesided.Type {
 	var zero T
 	long := sizeOf[T]() == 8

@@ -8,40 +8,38 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Atomics. All of them, of both sizes, are atomic with respect to each other on
-// the same memory, by any number of ranks over one kind of link; with respect to the
-// target's own atomics (sync/atomic) except on RDMA, where most adapters do not
-// promise it.
+// Atomics. All of them, of both sizes, are atomic with respect to each other on the same
+// memory, from any number of ranks over one kind of link. They are atomic with respect to
+// the target's own atomics (sync/atomic) except on RDMA, where most adapters do not promise
+// it.
 //
-// Links know two, FetchAdd and CompareSwap of 8 bytes. The others are loops of
-// compare-and-swaps which the engine runs by itself: two round trips where the
-// word is not what was last seen there, one where it is, more where others change it all the
-// time; then it backs off, and gives up with ErrContention after hundreds of tries and
-// Config.PeerTimeout. Those of one rank on one word take place in the order of the calls,
-// accumulates included; other operations that were posted later may take place
-// before: see Fence.
+// Links implement two atomics, FetchAdd and CompareSwap of 8 bytes. The engine emulates the
+// others by compare-and-swap loops: one round trip if the word still has the value last
+// seen, two if it has not, more under contention. A loop under contention backs off, and
+// fails with ErrContention after hundreds of attempts and Config.PeerTimeout. Atomics of
+// one rank on one word, accumulates included, take place in the order of the calls; other
+// operations posted later may take place before: see Fence.
 
-// FetchAdd adds to the 8-byte word at dst, which must lie on a multiple of 8,
-// and returns what it held before. It does not allocate or block.
+// FetchAdd adds to the 8-byte word at dst, which must be aligned to 8 bytes, and returns
+// its previous value. It does not allocate or block.
 // Hot path.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 	return p.atomic(initiator.FetchAdd, dst, 0, add)
 }
 
-// CompareSwap sets the 8-byte word at dst, which must lie on a multiple of 8,
-// to swap if it holds compare, and returns what it held before. It does
-// not allocate or block.
+// CompareSwap sets the 8-byte word at dst, which must be aligned to 8 bytes, to swap if its
+// value is compare, and returns its previous value. It does not allocate or block.
 // Hot path.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 	return p.atomic(initiator.CompareSwap, dst, compare, swap)
 }
 
-// Swap sets the 8-byte word at dst, which must lie on a multiple of 8, and returns
-// what it held before.
+// Swap sets the 8-byte word at dst, which must be aligned to 8 bytes, and returns its
+// previous value.
 func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest { return p.emulate(dst, onesided.Set, v) }
 
-// FetchAnd makes the 8-byte word at dst, which must lie on a multiple of 8, word &
-// mask, and returns what it held before.
+// FetchAnd sets the 8-byte word at dst, which must be aligned to 8 bytes, to word & mask,
+// and returns its previous value.
 func (p *Peer) FetchAnd(dst Remote, mask uint64) AtomicRequest {
 	return p.emulate(dst, onesided.And, mask)
 }
@@ -56,7 +54,7 @@ func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
 	return p.emulate(dst, onesided.Xor, mask)
 }
 
-// atomic posts an atomic that links have.
+// atomic posts an atomic that links implement.
 func (p *Peer) atomic(k initiator.Kind, dst Remote, compare, operand uint64) AtomicRequest {
 	addr, rkey, err := p.reachWord(dst)
 	if err != nil {
@@ -73,7 +71,7 @@ func (p *Peer) atomic(k initiator.Kind, dst Remote, compare, operand uint64) Ato
 	return AtomicRequest{Request: p.post(o)}
 }
 
-// emulate posts an atomic that links do not have.
+// emulate posts an atomic that links do not implement.
 func (p *Peer) emulate(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
 	addr, rkey, err := p.reachWord(dst)
 	if err != nil {
@@ -94,10 +92,10 @@ func (p *Peer) reachWord(at Remote) (addr uint64, rkey uint32, err error) {
 	return addr, rkey, err
 }
 
-// FetchAdd32 adds to the 4-byte word at dst, which must lie on a multiple of 4,
-// and returns what it held before. The aligned 8 bytes around it must lie in the
-// same region. Of atomics of 4 bytes only those where this half is the upper one
-// go to the link as they are.
+// FetchAdd32 adds to the 4-byte word at dst, which must be aligned to 4 bytes, and returns
+// its previous value. The aligned 8 bytes around it must lie in the same region. Links
+// execute it directly only in the upper half of the 8 bytes; in the lower half it is
+// emulated.
 func (p *Peer) FetchAdd32(dst Remote, add uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Add, Arg: uint64(add)})
 }
@@ -154,14 +152,13 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	return AtomicRequest32{Request: p.post(o), shift: m.Shift}
 }
 
-// AtomicRequest32 is an atomic operation on 4 bytes under way.
+// AtomicRequest32 is an atomic operation on 4 bytes in flight.
 type AtomicRequest32 struct {
 	Request
 	shift uint8
 }
 
-// Wait returns what the target's word held before the operation. Errors as
-// Request.Wait.
+// Wait returns the previous value of the target's word. Errors are those of Request.Wait.
 func (a AtomicRequest32) Wait(ctx context.Context) (uint32, error) {
 	v, err := a.wait(ctx, nil)
 	return uint32(v >> a.shift), err

@@ -16,23 +16,23 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// seldom is how many barriers go through the job's server, which connects nobody with
-// anybody: programs that meet when they begin and end need no more. The next one
-// exchanges keys, and those behind it go from rank to rank.
+// seldom is the number of barriers that use the job's server, which needs no connections:
+// it suffices for programs that synchronise only at their start and end. The next barrier
+// exchanges keys, and later ones run from rank to rank.
 const seldom = 3
 
-// A word of a barrier that cannot end is broken, with the rank at fault in the low bits:
-// it is gone, or cut off from another rank but alive.
+// A word of a barrier that cannot complete is broken, with the rank at fault in the low
+// bits: that rank is gone, or alive but cut off from another rank.
 const (
 	broken = 1 << 63
 	cutOff = 1 << 62
 )
 
-// barrier is a rank's part in the barriers of its job. In round k of ⌈log2 n⌉ a rank
-// tells the one 2^k above it that it is there, and waits for the word of the one 2^k
-// below: after the last round it has heard of everybody (Hensgen, Finkel, Manber:
-// "Two algorithms for barrier synchronization", 1988). The words count barriers, so
-// that nobody has to clear them: who is ahead writes a larger number.
+// barrier is the state of one rank in the barriers of its job. In round k of ⌈log2 n⌉ a
+// rank signals the rank 2^k above it, and waits for the signal of the rank 2^k below: after
+// the last round it has heard from all ranks (Hensgen, Finkel, Manber: "Two algorithms for
+// barrier synchronization", 1988). The words count barriers, so they are never cleared: a
+// rank that is ahead writes a larger number.
 type barrier struct {
 	turn  chan struct{}    // held by the goroutine whose turn it is
 	count uint64           // barriers that have ended, of those through the server
@@ -48,19 +48,19 @@ type barrier struct {
 	insist bool // for tests: from rank to rank, whatever crowd there is
 }
 
-// Barrier returns when all ranks have called it, as often as this rank has. It says
-// nothing about operations under way: flush first, or wait for their requests.
+// Barrier returns when all ranks have called it, as often as this rank has. It does not
+// wait for operations in flight: flush first, or wait for their requests.
 //
-// If ctx ends, or Config.SetupTimeout where it has no deadline, this rank has come to
-// the barrier all the same, which may be complete for others: its next call of Barrier
-// goes on with the same one. A rank that is gone, or that another cannot reach any
-// more, ends this one and all that follow, on all ranks, with an error that wraps
-// ErrPeerGone, ErrPeerHung or ErrFlushed, in a *PeerError that names it. Where all ranks
-// live, the next call goes on with the same barrier; on a rank that is itself cut off from
-// another, once Peer.Reset has mended that.
+// If ctx ends (or Config.SetupTimeout, if ctx has no deadline), this rank has still entered
+// the barrier, which may complete on other ranks: its next call of Barrier continues the
+// same barrier. If a rank is gone, or cut off from another rank, this barrier and all later
+// ones fail on all ranks, with a *PeerError that names it and wraps ErrPeerGone,
+// ErrPeerHung or ErrFlushed. If all ranks are alive, the next call continues the same
+// barrier; on a rank that is itself cut off from another, it does so after Peer.Reset has
+// restored the connection.
 //
-// The first few go through the job's server. Those later go from rank to rank, in
-// ⌈log2 n⌉ rounds of signals of a microsecond or so, unless a host has more ranks than
+// The first few barriers use the job's server. Later ones run from rank to rank, in ⌈log2
+// n⌉ rounds of signals of about a microsecond each, unless a host has more ranks than
 // processors, where that would be slower.
 func (e *Engine) Barrier(ctx context.Context) error {
 	defer trace.StartRegion(ctx, regionBarrier).End()
@@ -87,7 +87,7 @@ func (e *Engine) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// meet makes one barrier.
+// meet performs one barrier.
 func (e *Engine) meet(ctx context.Context) error {
 	b := &e.barrier
 	switch {
@@ -119,8 +119,8 @@ func (e *Engine) meet(ctx context.Context) error {
 		}
 	}
 	b.under = false
-	// All have been here. Those above must have the word before this rank goes away;
-	// if one does not want it any more, it has it.
+	// All ranks have entered. The signals to higher ranks must be placed before this rank
+	// leaves; a rank that no longer waits for its signal has it.
 	for _, r := range b.told {
 		if err := r.Wait(ctx); err != nil && ctx.Err() != nil {
 			r.Then(func(error) {})
@@ -130,8 +130,8 @@ func (e *Engine) meet(ctx context.Context) error {
 	return nil
 }
 
-// viaServer is one barrier through the job's server, to which each rank brings mine. If
-// ctx ends, the next call goes on with it.
+// viaServer performs one barrier through the job's server, and exchanges mine with all
+// ranks. If ctx ends, the next call continues it.
 func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err error) {
 	b := &e.barrier
 	if b.x == nil {
@@ -150,12 +150,12 @@ func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err 
 	return all, err
 }
 
-// census is a barrier in which all learn, alike, whether a host has more ranks than
-// processors. Waiting for each other's words takes a turn of the scheduler a round
-// then: 4 ranks on 2 processors need 200 µs, and 60 through the server, which has to
-// wake each of them only once; 2 ranks need 1 µs, and 45 through the server
-// (BenchmarkBarrier). If there are not, and all have memory for words, the ranks reach
-// each other's from now on.
+// census is a barrier in which all ranks learn whether a host has more ranks than
+// processors. In that case each round from rank to rank costs a turn of the scheduler: 4
+// ranks on 2 processors need 200 µs, against 60 µs through the server, which wakes each
+// rank only once; 2 ranks need 1 µs, against 45 µs through the server (BenchmarkBarrier).
+// If no host is oversubscribed and all ranks have memory for the words, barriers run from
+// rank to rank from now on.
 func (e *Engine) census(ctx context.Context) error {
 	b := &e.barrier
 	var mine []byte
@@ -195,8 +195,8 @@ func (e *Engine) census(ctx context.Context) error {
 	return err
 }
 
-// breakBarrier tells the others which rank is at fault, if that is what err says: each
-// waits for a word of somebody who may be waiting as well.
+// breakBarrier sends the rank at fault, if err names one, to the other ranks: each may be
+// waiting for the signal of a rank that waits as well.
 func (e *Engine) breakBarrier(err error) error {
 	var pe *PeerError
 	if !errors.As(err, &pe) {
@@ -216,16 +216,16 @@ func (e *Engine) breakBarrier(err error) error {
 	return b.err
 }
 
-// cutOff reports whether this rank has lost its connection with any other.
+// cutOff reports whether this rank has lost its connection with another.
 func (e *Engine) cutOff() (is bool) {
 	e.prog.Do(func() { is = slices.ContainsFunc(e.peers, func(p *Peer) bool { return p.down != nil && !p.own }) })
 	return is
 }
 
-// again goes on after a barrier from rank to rank that broke, on a rank that is cut off from
-// nobody (any more): through the server, and so do those that
-// follow, since nobody knows what the words of others hold. Each rank brings the number of
-// its barrier. Who is a barrier ahead has seen that all had come to the one before.
+// again continues, on a rank that is not or no longer cut off, after a barrier from rank to
+// rank that broke. It uses the server, and so do later barriers, because the values of the
+// other ranks' words are unknown. Each rank brings the number of its barrier; a rank that
+// is one barrier ahead has seen that all entered the one before.
 func (e *Engine) again(ctx context.Context) error {
 	b := &e.barrier
 	var err error
@@ -262,7 +262,7 @@ func (e *Engine) again(ctx context.Context) error {
 	return err
 }
 
-// brokenBy is what such a word says.
+// brokenBy returns the error that a broken word stands for.
 func (e *Engine) brokenBy(word uint64) error {
 	rank, err := int(word&^(broken|cutOff)), ErrPeerGone
 	if word&cutOff != 0 {

@@ -5,9 +5,8 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Batch is a list of messages that are handed over at once: the engine decides
-// for all of them together how they go. It may be used again when its request
-// is complete. For one goroutine.
+// Batch is a list of messages that are sent at once: the engine plans their modes together.
+// It may be reused when its request is complete. It is for one goroutine.
 type Batch struct {
 	peer *Peer
 	b    hub.Batch
@@ -40,7 +39,8 @@ func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 // Len is the number of messages.
 func (b *Batch) Len() int { return len(b.b.Outs) }
 
-// Reset empties the batch, keeping its memory. Not while it is under way.
+// Reset empties the batch, keeping its memory. It must not be called while the batch is in
+// flight.
 func (b *Batch) Reset() {
 	for i := range b.b.Outs { // what was sent is not held any more
 		if o := &b.b.Outs[i]; o.Data != nil {
@@ -50,10 +50,10 @@ func (b *Batch) Reset() {
 	b.b.Outs, b.err = b.b.Outs[:0], nil
 }
 
-// Explain says how the batch would go now, and why: every way with its predicted
-// time, term by term, and the plan. It sends nothing. It needs a peer with which
-// messages have been exchanged before; with oneself there is nothing to explain.
-// Errors wrap ErrNotTalking, or are those of a connection that has ended.
+// Explain reports how the batch would be sent now: every mode with its predicted time, term
+// by term, and the plan. It sends nothing. It needs a peer with which messages have been
+// exchanged before, and does not apply to this rank itself. Errors wrap ErrNotTalking, or
+// are those of a connection that has ended.
 func (b *Batch) Explain() (string, error) {
 	p := b.peer
 	if b.err != nil {
@@ -72,9 +72,8 @@ func (b *Batch) Explain() (string, error) {
 	return x.String(), nil
 }
 
-// Send hands the batch in. The request is complete when all its messages are,
-// as in Peer.Send; its error is the first of theirs. It does not
-// allocate.
+// Send posts the batch. The request is complete when all its messages are, as in Peer.Send;
+// its error is the first of theirs. It does not allocate.
 // Hot path.
 func (b *Batch) Send() Request {
 	p := b.peer

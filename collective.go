@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// collective is this rank's part in a call that all ranks make together, and that comes
-// to the same end on all of them: the job's server decides, once, whether it succeeds.
+// collective is this rank's part in a collective call, whose outcome is the same on all
+// ranks: the job's server decides, once, whether it succeeds.
 type collective struct {
 	op    string
 	about any     // what this rank was asked for
@@ -21,15 +21,15 @@ type collective struct {
 	x     *wireup.Exchange
 }
 
-// doubt holds the last call of an operation if this rank does not know its end.
+// doubt holds the last call of an operation if this rank does not know its outcome.
 type doubt struct{ atomic.Pointer[collective] }
 
-// together makes the next call of op with all ranks, and returns what they have brought,
-// by rank, and this one's part. On an error, which all ranks get alike, the memory made
-// for the call is closed.
+// together makes the next call of op with all ranks, and returns the values that they
+// brought, by rank, and this rank's part. On an error, which all ranks get alike, the
+// memory allocated for the call is closed.
 //
-// A call about which the server was silent (ErrUndecided) is in doubt: the next one
-// about the same is its continuation.
+// A call about which the server was silent (ErrUndecided) is in doubt: the next call with
+// the same arguments continues it.
 func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, bring func() ([]byte, *Region)) (*collective, [][]byte, error) {
 	if e.closed.Load() {
 		return nil, nil, ErrClosed
@@ -57,7 +57,7 @@ func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, b
 	return c, all, e.jobError(op, err)
 }
 
-// finish waits for the end of the call. If ctx ends before, it fails on all ranks.
+// finish waits for the end of the call. If ctx ends first, the call fails on all ranks.
 func (e *Engine) finish(ctx context.Context, c *collective, d *doubt) ([][]byte, error) {
 	all, err := e.attending(ctx, c.op, c.x, c.x.Finish)
 	switch {
@@ -75,13 +75,13 @@ func (c *collective) drop() {
 	}
 }
 
-// exchange is what attending needs of a *wireup.Exchange: the ranks that it waits for. None
-// are known where the job's server does not answer in time.
+// exchange is the part of *wireup.Exchange that attending uses: the ranks that it waits
+// for. None are known if the job's server does not answer in time.
 type exchange interface{ Missing() []int }
 
-// attending waits for all ranks by wait, and no longer than until one that x waits for is
-// found to hang: the error is a *PeerError then that names it. This rank connects with one of
-// those that are late, to look at it, and with the next one when that has come.
+// attending calls wait, which waits for all ranks, and returns early if one of the ranks
+// that x waits for is found to hang, with a *PeerError that names it. To check a late rank,
+// this rank connects with it, and with the next one when that rank has come.
 func (e *Engine) attending(ctx context.Context, op string, x exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
 	if e.cfg.HangTimeout <= 0 {
 		return wait(ctx)
@@ -123,11 +123,11 @@ func (e *Engine) attending(ctx context.Context, op string, x exchange, wait func
 	return nil, hung
 }
 
-// lookAtLate connects with a rank that x waits for, and with another one when that has come,
-// until one that it waits for is found to hang, or ctx ends. It looks when there are news of
-// a rank that hangs, and now and then: which ranks are late may not have been known then. All
-// ranks that wait do so: were each to connect with all that are late, these would have as
-// many connections to answer, and be later still.
+// lookAtLate connects with a rank that x waits for, and with another one when that has
+// come, until one of them is found to hang, or ctx ends. It acts on each report of a hung
+// rank, and at intervals, because the late ranks may not have been known then. All waiting
+// ranks do so: if each connected with all late ranks, these would have that many
+// connections to answer, and be later still.
 func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
 	tick := time.NewTicker(e.cfg.HangTimeout / 4)
 	defer tick.Stop()
@@ -150,9 +150,10 @@ func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}
 	}
 }
 
-// lateFor is the one of the late ranks, which are in order, that the rank looks at: the
-// next one from it on, so that it stays the same while others come. If the list ends before
-// the rank, as that of many does, it is any of them, and another one for each rank.
+// lateFor returns the one of the late ranks, which are sorted, that the rank checks: the
+// next one from it on, so that the choice stays the same while others come. If the list, as
+// from a server that truncates it, ends before the rank, lateFor returns a different entry
+// for each rank.
 func lateFor(rank int, late []int) int {
 	i, _ := slices.BinarySearch(late, rank)
 	if i == len(late) {

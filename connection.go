@@ -5,8 +5,8 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 )
 
-// told takes what a peer tells through the job. It runs in the goroutine that reads from
-// the job, and must not wait.
+// told handles what a peer publishes through the job. It runs in the goroutine that reads
+// from the job, and must not wait.
 func (e *Engine) told(from int, key string, val []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,7 +28,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
 }
 
-// connectionEnd is the Peer as the end of its connections.
+// connectionEnd is a Peer as seen by its connections.
 type connectionEnd Peer
 
 // Heartbeat implements bringup.Peer.
@@ -71,7 +71,7 @@ func (c *connectionEnd) Idle() bool {
 // Cause implements bringup.Peer.
 func (c *connectionEnd) Cause(err error) error { return c.eng.jobCause(c.rank, err) }
 
-// oneSidedHost is a Peer as its one-sided operations see it.
+// oneSidedHost is a Peer as seen by its one-sided operations.
 type oneSidedHost Peer
 
 // Connect implements initiator.Host.
@@ -107,7 +107,7 @@ func (h *oneSidedHost) Error(op string, err error) error {
 // Probed implements initiator.Host.
 func (h *oneSidedHost) Probed() { h.eng.proto.felt((*Peer)(h)) }
 
-// keyAccumulate names where the slots for accumulates are.
+// keyAccumulate is the key under which the place of the slots for accumulates is published.
 const keyAccumulate = "accumulate"
 
 // FetchSlots implements initiator.Host.

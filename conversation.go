@@ -14,15 +14,15 @@ import (
 )
 
 // keyChannel is the key under which the two ranks of a connection publish the set-up of
-// their message channels, and of what a rank tells another when it has: the number of their
-// connection (4).
+// their message channels, and under which a rank tells the other that it has done so, with
+// the number of their connection (4 bytes).
 const keyChannel = "talk"
 
-// messageHost is a Peer as the messages with it see it.
+// messageHost is a Peer as seen by its messages.
 type messageHost Peer
 
-// Open implements hub.Host. The channel is opened for as long as the present connection
-// lasts; once for each.
+// Open implements hub.Host. The channel lives as long as the present connection, and is
+// opened once for each connection.
 func (h *messageHost) Open() {
 	n := h.conn.Now()
 	if h.opening.Swap(n) == n {
@@ -37,12 +37,11 @@ func (h *messageHost) Open() {
 	})
 }
 
-// openChannel makes this side's channel and waits for the peer to make its own,
-// for as long as both are in the job. The channel, if any, is the conversation's to
-// close.
+// openChannel creates this side's channel and waits until the peer has created its own, as
+// long as both are in the job. The conversation closes the channel, if there is one.
 func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 	e := p.eng
-	// It lasts until the peer opens its side, leaves or dies.
+	// The wait lasts until the peer opens its side, leaves or dies.
 	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
 	defer cancel()
 	ep, err := p.conn.Endpoint(ctx)
@@ -64,7 +63,7 @@ func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 	if err := n.Publish(ctx, keyChannel, ch.Setup()); err != nil {
 		return ch, e.jobCause(p.rank, err)
 	}
-	// A rank that receives from any peer is not waiting for this one in particular.
+	// A rank that receives from any peer does not wait for this one in particular.
 	err = e.job.Tell(ctx, p.rank, keyChannel, n.Numbered())
 	var b []byte
 	if err == nil {
@@ -81,14 +80,15 @@ func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 	return ch, err
 }
 
-// hangUpWith has cancel called when the connection is lost, once the peer has had time for
-// what it has begun. It returns why there is no connection any more.
+// hangUpWith calls cancel when the connection is lost, after the peer has had time to
+// finish what it has begun. It returns why the connection has ended.
 func (p *Peer) hangUpWith(cancel context.CancelFunc) (err error) {
 	p.eng.prog.Do(func() { p.hangUp, err = cancel, p.down })
 	return err
 }
 
-// drifted is told by the peer's channel that the link is not as measured. Owner's.
+// drifted handles the report of the peer's channel that the link differs from its measured
+// parameters. Owner's.
 func (p *Peer) drifted(modes logp.ModeSet) {
 	p.eng.prog.AssertOwned()
 	p.eng.bringup.Drifted(p.rank, p.msg.Channel(), modes, p.eng.tasks)
@@ -103,8 +103,9 @@ func (h *messageHost) Close() { (*Peer)(h).close() }
 // Blame implements hub.Host.
 func (h *messageHost) Blame(err error) { h.one.Blame(err) }
 
-// Reason implements hub.Host: an error of the message layer becomes one of this package.
-// Where the channel has ended with the connection, that is why the connection is no more.
+// Reason implements hub.Host: it turns an error of the message layer into one of this
+// package. If the channel has ended with the connection, the error is the reason of the
+// connection's end.
 func (h *messageHost) Reason(err error, ended bool) error {
 	switch {
 	case errors.Is(err, message.ErrTooLarge):

@@ -15,7 +15,7 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// Variables of settings that only this package acts on.
+// Variables of settings that only this package uses.
 const (
 	envMode        = "RMA_MODE"
 	envSampling    = "RMA_SAMPLING"
@@ -33,15 +33,15 @@ const (
 	envLog         = "RMA_LOG" // the text log of programs without Config.Logger
 )
 
-// field joins a field of Config with its setting.
+// field associates a field of Config with its setting.
 type field struct {
 	env string // the setting's variable
 	get func() string
 	set func(*settings.Values)
 }
 
-// fields lists the fields of c that are settings. Whoever adds a field adds a
-// line; a test compares both with the registry.
+// fields lists the fields of c that are settings. A test compares them with Config and with
+// the registry.
 func (c *Config) fields() []field {
 	return []field{
 		textField(settings.EnvConfig, &c.File),
@@ -92,9 +92,9 @@ func durationField(env string, p *time.Duration) field {
 	}, func(v *settings.Values) { *p = v.Duration(env) }}
 }
 
-// effective is the copy of c that an engine works with: defaults filled in, and
-// what the environment and the settings file say on top. Its error is everything
-// that is wrong.
+// effective returns the copy of c that an engine works with: with defaults filled in, and
+// overridden by the environment and the settings file. Its error joins all invalid
+// settings.
 func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	var d Config
 	if c != nil {
@@ -133,7 +133,8 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	return d, o, w, nil
 }
 
-// logger is the program's, or one that RMA_LOG asks for, or one that says nothing.
+// logger returns the program's logger, or the one that RMA_LOG asks for, or one that
+// discards.
 func logger(own *slog.Logger, v *settings.Values) *slog.Logger {
 	if own != nil {
 		return own
@@ -145,7 +146,7 @@ func logger(own *slog.Logger, v *settings.Values) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// report logs what is not a default, and variables that look like slips.
+// report logs settings that differ from their default, and variables that look misspelt.
 func (c *Config) report(v *settings.Values) {
 	for _, x := range v.All() {
 		if x.Origin != settings.Default && x.Group <= settings.Links {

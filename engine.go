@@ -21,11 +21,11 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Engine is this process's membership in a job: its memory, its peers, and the
-// links to them.
+// Engine is this process's membership in a job: its memory, its peers, and the links to
+// them.
 //
-// It is large because calls that concern the whole job, the engine's life and what watches
-// over both begin here, each in the file that has its name.
+// It has many methods because calls that concern the whole job, the engine's lifetime and
+// the detection of failures begin here, each in a file of its own name.
 type Engine struct {
 	cfg     Config
 	job     *wireup.Job
@@ -41,7 +41,7 @@ type Engine struct {
 	gathers doubt        // of AllGatherKeys
 	server  atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
 	watches watches
-	// attention is how many wait for whatever peer: all that are connected are looked at.
+	// attention counts the waits for any peer, during which all connected peers are polled.
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
 	remains     []func() error  // close what connections that are over have left; the owner's
@@ -57,10 +57,9 @@ type Engine struct {
 	err      error         // of Close
 }
 
-// Open joins the job; it returns when all ranks have. Connections are made at the
-// first operation with a peer, in the background: on either side the operation is
-// all it takes.
-// cfg may be nil. Where ctx has no deadline, Config.SetupTimeout bounds it.
+// Open joins the job; it returns when all ranks have joined. The first operation with a
+// peer makes the engines on both sides connect, in the background. cfg may be nil. If ctx
+// has no deadline, Config.SetupTimeout bounds the call.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	defer trace.StartRegion(ctx, regionOpen).End()
 	if bubble.Inside() {
@@ -99,31 +98,32 @@ func (e *Engine) Rank() int { return e.job.Rank() }
 // Size is the number of ranks in the job.
 func (e *Engine) Size() int { return e.job.Size() }
 
-// Progress drives the links once, for goroutines that spin on memory which a
-// peer writes. It reports whether anything happened.
+// Progress polls the links once, for goroutines that spin on memory which a peer writes. It
+// reports whether anything happened.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
 
-// errBubble refuses a bubble of testing/synctest: its clock would stand still while the
+// errBubble rejects a bubble of testing/synctest: its clock would stand still while the
 // engine's goroutines wait for peers, and these would wait for the clock.
 var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
 
-// BeforeClose has Close call f before it ends anything: for libraries that have
-// something to deliver still. f must return; calls of Close that come meanwhile wait.
-// Once Close has begun f is not called.
+// BeforeClose registers f, which Close calls before it ends anything, for libraries that
+// have data left to deliver. f must return; concurrent calls of Close wait for it. f is not
+// called if Close has begun already.
 func (e *Engine) BeforeClose(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.before = append(e.before, f)
 }
 
-// closeTime bounds how long Close waits for links to give requests back.
+// closeTime bounds how long Close waits for links to return requests.
 const closeTime = 5 * time.Second
 
-// Close leaves the job and releases everything; operations under way fail with
-// ErrClosed, and peers lose access to this process's memory: call Barrier first
-// where they may still need it. Messages whose sends are complete arrive: Close waits
-// until they are with their peers, where receives get them now or later, and if a peer
-// does not answer in 5 s its error says so. Idempotent; returns when all has stopped.
+// Close leaves the job and releases everything. Operations in flight fail with ErrClosed,
+// and peers lose access to this process's memory: call Barrier first if they still need it.
+// Messages whose sends are complete arrive: Close waits until they are placed at their
+// peers, where receives get them now or later; if a peer does not acknowledge them within 5
+// s, the error names it. Close is idempotent and returns when all goroutines of the engine
+// have stopped.
 func (e *Engine) Close() error {
 	e.parting.Do(e.part)
 	e.mu.Lock()
@@ -201,7 +201,7 @@ func (e *Engine) settle() error {
 	}
 }
 
-// part calls what was given to BeforeClose.
+// part calls the functions registered with BeforeClose.
 func (e *Engine) part() {
 	e.mu.Lock()
 	before := e.before
@@ -222,7 +222,7 @@ func (e *Engine) disconnect() {
 	}
 }
 
-// close ends the connection; what is under way comes back flushed. Owner's.
+// close ends the connection; operations in flight are flushed. Owner's.
 func (p *Peer) close() {
 	p.eng.prog.AssertOwned()
 	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
@@ -232,7 +232,7 @@ func (p *Peer) close() {
 	}
 }
 
-// lost is called when the job's wire-up server has seen the end of a rank.
+// lost handles the report of the job's wire-up server that a rank has ended.
 func (e *Engine) lost(rank int, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -243,7 +243,7 @@ func (e *Engine) lost(rank int, why string) {
 	p := e.peers[rank]
 	gone := fmt.Errorf("%w (%s)", ErrPeerGone, why)
 	p.conn.HangUp(gone)
-	// Not from here: the caller must not wait for the owner of the links.
+	// In a goroutine: the caller must not wait for the owner of the links.
 	e.tasks.Go(func() {
 		e.lastWords(p)
 		e.prog.Do(func() {
@@ -253,13 +253,13 @@ func (e *Engine) lost(rank int, why string) {
 	})
 }
 
-// lastWait bounds how long the news that a rank is gone waits for what the rank sent
-// before.
+// lastWait bounds how long the report that a rank is gone is held back for the data that
+// the rank sent before.
 const lastWait = 250 * time.Millisecond
 
-// lastWords lets the link of a peer that is gone take in what it had sent, and say
-// itself that it is gone: the wire-up server may be faster than the link, and some links do
-// not notice at all.
+// lastWords lets the link of a peer that is gone take in the data it had sent, and report
+// the end itself: the wire-up server may be faster than the link, and some links do not
+// detect the end at all.
 func (e *Engine) lastWords(p *Peer) {
 	noticed := make(chan struct{})
 	e.prog.Do(func() {
@@ -291,8 +291,8 @@ type proto struct {
 	steps    uint
 }
 
-// channelTag stands in the top bits of the request IDs of message channels, which
-// take three; those of one-sided operations are small numbers.
+// channelTag is set in the top bits of the request IDs of message channels, which take
+// three bits; the IDs of one-sided operations are small numbers.
 const (
 	channelTag  = 1
 	channelTags = 3

@@ -15,42 +15,41 @@ import (
 )
 
 // Sentinels for errors.Is. Those of operations come inside a *PeerError. The same event
-// gives the same ones on every link, to every kind of operation:
+// gives the same sentinels on every link, for every kind of operation:
 //
 //   - the peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone;
 //   - the target refused a request: ErrRemoteAccess from that request. The connection
-//     is lost with it, and everything else on it, then and later, on both sides, fails
-//     with ErrFlushed and ErrRemoteAccess: the peer lives;
-//   - the connection was lost in another way although the peer lives: ErrFlushed, and
-//     what took it down;
-//   - there never was one: ErrNoConnection, and why, which may be ErrResources;
+//     is lost, and all other operations on it, at present and later, on both sides, fail
+//     with ErrFlushed and ErrRemoteAccess: the peer is alive;
+//   - the connection was lost for another reason although the peer is alive: ErrFlushed, and
+//     the reason;
+//   - the connection could not be made: ErrNoConnection, and the reason, which may be ErrResources;
 //   - this engine was closed: ErrClosed.
 var (
 	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.
 	ErrPeerGone = fabric.ErrPeerGone
 
-	// ErrPeerHung says that the peer's process is there, but its engine has made no
-	// progress for Config.HangTimeout: it is stopped, starved or stuck. The
-	// connection was given up.
+	// ErrPeerHung says that the peer's process exists, but its engine has made no progress
+	// for Config.HangTimeout: it is stopped, starved or stuck. The connection was closed.
 	ErrPeerHung = errors.New("peer hung: no progress")
 
-	// ErrRemoteAccess says that the target refused key, address or right.
+	// ErrRemoteAccess says that the target refused a key, an address or a right.
 	ErrRemoteAccess = fabric.ErrRemoteAccess
 
-	// ErrFlushed says that the connection with the peer is lost because an earlier
-	// request failed, of this side or of the peer. What was wrong is wrapped, too.
+	// ErrFlushed says that the connection with the peer is lost because an earlier request,
+	// of this side or of the peer, failed. The error wraps its cause, too.
 	ErrFlushed = fabric.ErrFlushed
 
-	// ErrNoConnection says that the connection with the peer could not be made: it did
-	// not answer within Config.SetupTimeout, a link failed, or, of Open on all ranks,
-	// two ranks have no link in common.
+	// ErrNoConnection says that the connection with the peer could not be made: the peer
+	// did not answer within Config.SetupTimeout, a link failed, or (from Open, on all
+	// ranks) two ranks have no link in common.
 	ErrNoConnection = bringup.ErrNoConnection
 
-	// ErrBusy says that as many operations are posted and not complete as
-	// Config.Outstanding allows. Nothing was done: wait for some, and post it again.
+	// ErrBusy says that the number of operations posted and not complete has reached
+	// Config.Outstanding. The operation had no effect: wait for some, and post it again.
 	ErrBusy = errors.New("too many operations are not complete: wait for some, and post it again")
 
-	// ErrResources says that the system gives no more descriptors or memory.
+	// ErrResources says that the system has no more descriptors or memory.
 	ErrResources = fabric.ErrResources
 
 	ErrClosed         = bringup.ErrClosed
@@ -72,34 +71,36 @@ var (
 	ErrRequestUsed    = errors.New("request has been waited for already")
 
 	// ErrServerGone says that the process that runs the job's wire-up server is gone:
-	// calls that all ranks make together, and first connections, are not possible any
-	// more; operations over connections that exist go on. If a rank served it, the
-	// error wraps ErrPeerGone as well and names the rank.
+	// collective calls and first connections are not possible any more; operations over
+	// existing connections continue. If a rank was the server, the error wraps ErrPeerGone
+	// as well and names the rank.
 	ErrServerGone = errors.New("the job's wire-up server is gone")
 
-	// ErrNoToken says that others could join the job, as it meets where they reach it
-	// and has no secret, or a short one. The error says what to do.
+	// ErrNoToken says that the job has no secret, or a short one, although other users can
+	// reach its wire-up server. The error names the remedy.
 	ErrNoToken = wireup.ErrNoToken
 
-	// ErrGivenUp says that a call that all ranks make together has failed on all of
-	// them, because the context of one ended before all had called it: the rank that
-	// the *PeerError names. The next such call is a new one.
+	// ErrGivenUp says that a collective call has failed on all ranks because the context of
+	// one ended before all had called it: the rank that the *PeerError names. The next such
+	// call is a new one.
 	ErrGivenUp = errors.New("given up for all ranks")
 
-	// ErrAborted says that a rank, or the launcher, has ended the job: where a rank that
-	// serves the wire-up fails in Open, say. The error says which and why.
+	// ErrAborted says that a rank, or the launcher, has ended the job, for example because
+	// the rank that runs the wire-up server failed in Open. The error names the rank and
+	// the reason.
 	ErrAborted = wireup.ErrAborted
 
-	// ErrUndecided says that the context of such a call has ended, and that the
-	// job's server did not say in time whether all had called it by then. The next
-	// call with the same arguments goes on with it.
+	// ErrUndecided says that the context of a collective call has ended, and that the job's
+	// server did not say in time whether all had called it by then. The next call with the
+	// same arguments continues it.
 	ErrUndecided = errors.New("not known whether all ranks have called it: call it again")
 
-	// ErrOutOfStep says that ranks make different calls where all must make the same.
+	// ErrOutOfStep says that ranks make different collective calls where all must make the
+	// same.
 	ErrOutOfStep = errors.New("ranks are out of step")
 )
 
-// PeerError is an operation that failed. It wraps what happened.
+// PeerError is the error of a failed operation with a rank. It wraps the cause.
 type PeerError struct {
 	Rank int    // AnyRank: of no rank in particular
 	Op   string // "put", "get", "fetch-add", "put-signal", "send", "receive" and so on
@@ -116,13 +117,13 @@ func (e *PeerError) Error() string {
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// peerError is the error of an operation with the rank.
+// peerError returns the error of an operation with the rank.
 func peerError(op string, rank int, err error) error {
 	return &PeerError{Rank: rank, Op: op, Err: err}
 }
 
-// jobError says in this package's terms what an error of the job is: about a rank, if
-// one is at fault.
+// jobError translates an error of the job to one of this package, about a rank if one is at
+// fault.
 func (e *Engine) jobError(op string, err error) error {
 	var gone *wireup.PeerGoneError
 	var up *wireup.GivenUpError
@@ -142,7 +143,8 @@ func (e *Engine) jobError(op string, err error) error {
 	return e.jobCause(AnyRank, err)
 }
 
-// jobCause is what an error of the job says about an operation with the rank.
+// jobCause translates an error of the job to the cause of the failure of an operation with
+// the rank.
 func (e *Engine) jobCause(rank int, err error) error {
 	var gone *wireup.PeerGoneError
 	switch {
@@ -158,10 +160,10 @@ func (e *Engine) jobCause(rank int, err error) error {
 	return err
 }
 
-// AnyRank stands for all ranks where an error has no other.
+// AnyRank is the rank in errors that concern all ranks.
 const AnyRank = hub.AnyRank
 
-// because joins an error with its cause, in one line, and says nothing twice.
+// because joins an error with its cause, in one line, without repeating text.
 func because(err, cause error) error {
 	switch {
 	case err == nil:

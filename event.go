@@ -10,12 +10,11 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Event lets one goroutine wait for what a handler, a Receiver or another
-// goroutine finds out. Waiting is that of requests: the goroutine drives the links
-// itself while nobody else does, so that no hand-over between goroutines lies
-// between a message and its reader, then sleeps. The waiter calls Reset, looks
-// whether what it waits for is there already, and calls Wait; who changes that
-// calls Set afterwards.
+// Event lets one goroutine wait for a condition that a handler, a Receiver or another
+// goroutine establishes. It waits as requests do: the goroutine polls the links itself if
+// no other goroutine does, so that there is no hand-over between goroutines on the path of
+// a message to its reader; then it sleeps. The waiter calls Reset, checks the condition,
+// and calls Wait; the other side establishes the condition, and then calls Set.
 type Event struct {
 	eng   *Engine
 	w     progress.Waiter
@@ -36,7 +35,8 @@ func (e *Engine) NewEvent() *Event {
 	return ev
 }
 
-// Reset makes later calls of Wait wait for a Set after this one. For the waiter.
+// Reset makes later calls of Wait wait for a Set after this call. Only the waiter may call
+// it.
 func (ev *Event) Reset() {
 	for {
 		switch ev.state.Load() {
@@ -51,8 +51,8 @@ func (ev *Event) Reset() {
 	}
 }
 
-// Set ends the Wait, or the next one before a Reset. From any goroutine, any
-// number of times; does not wait or allocate.
+// Set ends the Wait, or the next one before a Reset. It may be called from any goroutine,
+// any number of times; it does not wait or allocate.
 func (ev *Event) Set() {
 	if ev.state.CompareAndSwap(eventArmed, eventSetting) {
 		ev.w.Finish()
@@ -60,8 +60,8 @@ func (ev *Event) Set() {
 	}
 }
 
-// Wait returns nil once Set was called, or the error of ctx, or ErrClosed. One
-// goroutine at a time.
+// Wait returns nil once Set was called, or the error of ctx, or ErrClosed. Only one
+// goroutine at a time may call it.
 func (ev *Event) Wait(ctx context.Context) error {
 	if err := ev.eng.prog.Wait(ctx, &ev.w); err != nil {
 		if errors.Is(err, progress.ErrClosed) {

@@ -6,24 +6,23 @@ import (
 	"github.com/seed33544411/rma/internal/initiator"
 )
 
-// Flush returns a request that is complete when all one-sided operations posted
-// for the peer before, by whatever goroutine, are complete: puts, atomics and
-// accumulates have taken place in the target's memory, what gets fetched is here.
-// It fails with the first error among them, those of operations given up with
-// Forget since the last Flush included, and if the connection is gone. Messages are no
-// part of it.
+// Flush returns a request that is complete when all one-sided operations posted for the
+// peer before, by any goroutine, are complete: puts, atomics and accumulates have taken
+// place in the target's memory, and the data of gets is in local memory. It fails with the
+// first error among them and among operations released with Forget since the last Flush,
+// and if the connection is lost. Messages are not included.
 func (p *Peer) Flush() Request { return p.post(initiator.New(&p.one, initiator.Flush)) }
 
-// Fence orders without waiting: one-sided operations posted for the peer after
-// it take place after all those posted before, gets and emulated atomics
-// included. Puts and the atomics of links need no fence among themselves.
+// Fence orders operations without waiting: one-sided operations posted for the peer after
+// it take place after all those posted before, gets and emulated atomics included. Puts and
+// the atomics of links need no fence among themselves.
 func (p *Peer) Fence() {
 	if o := initiator.New(&p.one, initiator.Fence); o.Detach() {
 		p.post(o)
 	}
 }
 
-// FlushAll flushes all peers and waits for it. It joins their errors.
+// FlushAll flushes all peers and waits. It joins their errors.
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var busy []*Peer
 	e.prog.Do(func() {
@@ -41,7 +40,7 @@ func (e *Engine) FlushAll(ctx context.Context) error {
 	return WaitAll(ctx, reqs...)
 }
 
-// FenceAll is Fence for every peer. Between two peers there is no order: wait.
+// FenceAll calls Fence for every peer. There is no order between two peers: wait instead.
 func (e *Engine) FenceAll() {
 	var busy []*Peer
 	e.prog.Do(func() {

@@ -198,23 +198,23 @@ func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
 	return Access(k.Rights), nil
 }
 
-// LibraryTags is the first of the tags that belong to libraries built on this
-// package, such as rmanet: receives that take any tag do not take messages with
-// this one or a greater.
+// LibraryTags is the first of the tags that are reserved for libraries built on this
+// package, such as rmanet: receives of any tag do not take messages with this tag or a
+// greater one.
 const LibraryTags = message.LibraryTags
 
-// ErrNoSender says that nobody is left who could send: every other rank of the
-// job is gone. It comes inside a *PeerError for AnyRank.
+// ErrNoSender says that no rank is left that could send: every other rank of the job is
+// gone. It comes inside a *PeerError for AnyRank.
 var ErrNoSender = hub.ErrNoSender
 
-// Recv takes the next message of any peer, whatever its tag (below LibraryTags);
-// RecvRequest.WaitFrom says whose it was. Messages of one peer are taken in the
-// order in which it sent them; between peers there is no order, but a peer whose
-// message waits gets its turn before another one's second. A message goes to the
-// first receive, in the order of the calls, that asks for it, be that one for any
-// peer or for this one. The request fails, with an error that wraps ErrNoSender,
-// only when every other rank is gone. Looking at all peers costs the engine some
-// 50 ns a peer and round. It does not allocate.
+// Recv receives the next message of any peer, whatever its tag (below LibraryTags);
+// RecvRequest.WaitFrom returns its sender. Messages of one peer are received in the order
+// in which it sent them. There is no order between peers, but a peer whose message waits
+// gets its turn before another peer gets a second one. A message goes to the first receive,
+// in the order of the calls, that matches it, whether that receive is for any peer or for
+// one. The request fails, with an error that wraps ErrNoSender, only when every other rank
+// is gone. While it waits, the engine polls all peers, which costs about 50 ns per peer and
+// round. It does not allocate.
 // Hot path.
 func (e *Engine) Recv(buf []byte) RecvRequest {
 	o := e.newAny(buf)
@@ -222,15 +222,14 @@ func (e *Engine) Recv(buf []byte) RecvRequest {
 	return RecvRequest{e.messageAny(o)}
 }
 
-// RecvTag takes the next message of any peer that has this tag.
+// RecvTag receives the next message of any peer that has this tag.
 func (e *Engine) RecvTag(tag uint32, buf []byte) RecvRequest {
 	o := e.newAny(buf)
 	o.In.Tag = tag
 	return RecvRequest{e.messageAny(o)}
 }
 
-// RecvFunc is RecvTag for a message that is used where it arrived, see
-// Peer.RecvFunc.
+// RecvFunc is RecvTag for a message that is used in place, see Peer.RecvFunc.
 func (e *Engine) RecvFunc(tag uint32, buf []byte, use func(m Envelope, parts [][]byte)) RecvRequest {
 	o := e.newAny(buf)
 	o.In.Tag, o.In.Use = tag, func(tag uint32, parts [][]byte) {
@@ -243,15 +242,15 @@ func (e *Engine) RecvFunc(tag uint32, buf []byte, use func(m Envelope, parts [][
 	return RecvRequest{e.messageAny(o)}
 }
 
-// Probe asks for the next message of any peer that has this tag, and leaves it
-// where it is: see Peer.Probe.
+// Probe reports the next message of any peer that has this tag, without receiving it: see
+// Peer.Probe.
 func (e *Engine) Probe(tag uint32) RecvRequest {
 	o := e.newAny(nil)
 	o.In.Tag, o.In.Peek = tag, true
 	return RecvRequest{e.messageAny(o)}
 }
 
-// newAny begins a receive from any peer.
+// newAny creates a receive from any peer.
 func (e *Engine) newAny(buf []byte) *hub.Op {
 	o := e.proto.hub.NewAny()
 	o.In.Buf = buf

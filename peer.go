@@ -58,8 +58,8 @@ type pulse struct {
 	used    uint64        // operations in the last round
 }
 
-// Peer returns the peer of that rank, this process itself included. It panics
-// if there is none.
+// Peer returns the peer of that rank, which may be this process. It panics if there is
+// none.
 func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 
 // Rank is the peer's rank.
@@ -233,11 +233,11 @@ func (p *Peer) reportDown(err error) {
 	p.downWith(err)
 }
 
-// downWith notes that the connection with p is no more, and fails what has not
-// been posted. What has been comes back flushed.
+// downWith records that the connection with p has ended, and fails the operations that have
+// not been posted to the link. Posted ones are flushed.
 //
-// That the peer is gone is the better reason, also when it comes later: a device
-// refuses access to a dying process before anybody knows that it dies.
+// ErrPeerGone takes precedence, also if it is reported later: a device refuses access to a
+// dying process before its death is known.
 func (p *Peer) downWith(err error) {
 	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
 		p.down = err

@@ -183,21 +183,21 @@ func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
 	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
 }
 
-// Access is what peers may do with a region. Its owner may do everything. An operation
-// without the right fails with ErrRemoteAccess and changes nothing: at the peer, which
-// sees from the key that it has no right, or, if it believes something else, at the owner,
-// whose link looks at its own table; that costs the connection, like all that is refused.
+// Access is the set of rights of peers to a region. The owner of a region has all rights.
+// An operation without the right fails with ErrRemoteAccess and changes nothing: the peer
+// itself checks the rights in the key, and the owner's link checks its own table. A request
+// that the owner's link refuses costs the peer the connection, like every refused request.
 //
-// Over shm the peer's own process looks, as it does all else over shared memory: rights
-// keep peers from mistakes there, and not a process of the same user from malice.
+// Over shm the peer's own process checks the table: rights protect against mistakes there,
+// not against a malicious process of the same user.
 //
-// Rights are those of every rank that has the key; there are none for named ranks, which no link
-// but tcp could hold. Memory may be registered several times, with different rights, and
-// each key given only to the ranks that it is for. Memory whose key nobody was given is reached by
-// nobody who does not guess one, and a wrong guess costs the connection.
+// Rights apply to every rank that has the key. There are no rights of individual ranks,
+// because no link but tcp could enforce them. The same memory may be registered several
+// times with different rights, and each key sent only to the ranks that it is intended for.
+// A peer without a key can only guess one, and a wrong guess costs it the connection.
 type Access uint8
 
-// Rights. Several can be joined, or given one by one.
+// Rights. They can be combined, or passed one by one.
 const (
 	PeersRead   = Access(fabric.AccessRemoteRead)   // Get
 	PeersWrite  = Access(fabric.AccessRemoteWrite)  // Put, PutSignal; with PeersAtomic also Accumulate
@@ -206,7 +206,7 @@ const (
 	PeersNothing = Access(fabric.AccessLocalWrite) // for operations of the owner
 )
 
-// rights is what the links are told.
+// rights returns the rights as the links define them.
 func rights(access []Access) fabric.Access {
 	if len(access) == 0 {
 		return fabric.AccessAll

@@ -22,7 +22,7 @@ type Request struct {
 	err  error              // the operation was refused at once
 }
 
-// Envelope is what is known of a message beside its bytes.
+// Envelope describes a message.
 type Envelope struct {
 	From int    // rank of the sender
 	Tag  uint32 // as sent
@@ -121,7 +121,7 @@ func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) {
 	return v + a.held, err // one of them is 0
 }
 
-// joined is errors.Join without its allocation where there is at most one.
+// joined is errors.Join without the allocation if there is at most one error.
 func joined(first, next error) error {
 	if first == nil || next == nil {
 		if next == nil {
