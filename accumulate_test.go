@@ -69,7 +69,9 @@ func TestAccumulate(t *testing.T) {
 		}
 		s := es[0].Stats()
 		require.EqualValues(t, workers*rounds*3, s.Accumulates)
-		require.Positive(t, s.Served)
+		if es[0].Peer(1).Link() != "shm" { // which maps the memory
+			require.Positive(t, s.Served)
+		}
 		require.Zero(t, s.Failed)
 	})
 }

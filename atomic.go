@@ -13,8 +13,8 @@ import (
 // the target's own atomics (sync/atomic) except on RDMA, where most adapters do not promise
 // it.
 //
-// Links implement two atomics, FetchAdd and CompareSwap of 8 bytes. The engine emulates the
-// others by compare-and-swap loops: one round trip if the word still has the value last
+// Links implement two atomics, FetchAdd and CompareSwap of 8 bytes. Where the link maps the
+// target's memory the others are atomics of this processor; elsewhere the engine emulates them by compare-and-swap loops: one round trip if the word still has the value last
 // seen, two if it has not, more under contention. A loop under contention backs off, and
 // fails with ErrContention after hundreds of attempts and Config.PeerTimeout. Atomics of
 // one rank on one word, accumulates included, take place in the order of the calls; other
@@ -77,9 +77,15 @@ func (p *Peer) emulate(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
 	if err != nil {
 		return AtomicRequest{Request: p.refuse(initiator.Emulated.String(), err)}
 	}
+	m := onesided.RMW{Func: f, Arg: arg}
+	if p.tries() {
+		if n, held := p.one.TryRMW(addr, rkey, &m); n != 0 {
+			return AtomicRequest{Request: p.eng.receipt(n), held: held}
+		}
+	}
 	o := initiator.New(&p.one, initiator.Emulated)
 	o.Remote(addr, rkey)
-	o.Emulate(onesided.RMW{Func: f, Arg: arg})
+	o.Emulate(m)
 	return AtomicRequest{Request: p.post(o)}
 }
 
@@ -140,6 +146,11 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 		return AtomicRequest32{Request: p.refuse(initiator.Emulated.String(), err)}
 	}
 	m.Half, m.Shift = true, onesided.Shift(addr)
+	if p.tries() {
+		if n, held := p.one.TryRMW(word, rkey, &m); n != 0 {
+			return AtomicRequest32{Request: p.eng.receipt(n), held: held, shift: m.Shift}
+		}
+	}
 	var o *initiator.Op
 	if m.Func == onesided.Add && m.Shift == 32 { // nothing is carried into the other half
 		o = initiator.New(&p.one, initiator.FetchAdd)
@@ -155,11 +166,12 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 // AtomicRequest32 is an atomic operation on 4 bytes in flight.
 type AtomicRequest32 struct {
 	Request
+	held  uint64 // by the aligned word of 8 bytes, if the operation was complete at once
 	shift uint8
 }
 
 // Wait returns the previous value of the target's word. Errors are those of Request.Wait.
 func (a AtomicRequest32) Wait(ctx context.Context) (uint32, error) {
 	v, err := a.wait(ctx, nil)
-	return uint32(v >> a.shift), err
+	return uint32((v + a.held) >> a.shift), err // one of them is 0
 }

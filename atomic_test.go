@@ -70,6 +70,41 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
+// Where the target's memory is mapped every atomic is complete when the call returns, and
+// accumulates are not the target's to carry out.
+func TestAtomicsOnMappedMemory(t *testing.T) {
+	es := open(t, 2, "shm")
+	ctx := testutil.Context(t, patience)
+	mems, keys := share(t, es, 4096)
+	p, k := es[0].Peer(1), &keys[1]
+	for _, do := range []func() Request{
+		func() Request { return p.Swap(k.At(0), 99).Request },
+		func() Request { return p.FetchAnd(k.At(0), 0xf0f).Request },
+		func() Request { return p.FetchOr(k.At(0), 0xf0f).Request },
+		func() Request { return p.FetchXor(k.At(0), 3).Request },
+		func() Request { return p.Swap32(k.At(8), 5).Request },
+		func() Request { return p.CompareSwap32(k.At(12), 5, 6).Request },
+		func() Request { return p.FetchAdd32(k.At(12), 5).Request },
+	} {
+		r := soon(t, do)
+		require.NoError(t, r.Wait(ctx))
+	}
+	var one = []float64{1}
+	served, retries := es[1].Stats().Served, es[0].Stats().AtomicRetries
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		v, err := p.FetchXor32(k.At(68), 1).Wait(ctx)
+		w, err2 := p.Swap(k.At(72), 7).Wait(ctx)
+		if err != nil || err2 != nil || v > 1 || w%7 != 0 || Accumulate(p, k.At(80), Sum, one).Wait(ctx) != nil {
+			panic("wrong")
+		}
+	}))
+	require.Equal(t, served, es[1].Stats().Served)
+	f, err := View[float64](mems[1].Slice(80, 8))
+	require.NoError(t, err)
+	require.Equal(t, []float64{101}, f)
+	require.Equal(t, retries, es[0].Stats().AtomicRetries)
+}
+
 func TestAtomicRefusals(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	ctx := testutil.Context(t, patience)

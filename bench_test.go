@@ -26,3 +26,35 @@ func BenchmarkWait(b *testing.B) {
 		}
 	}
 }
+
+// Atomics on one rank's memory by another, and one of them as a program makes it by hand.
+func BenchmarkAtomics(b *testing.B) {
+	es := open(b, 2, "shm")
+	_, keys := share(b, es, 1<<16)
+	p, ctx, at := es[0].Peer(1), context.Background(), keys[1].At(0)
+	one := []uint64{1}
+	for what, f := range map[string]func() error{
+		"add":        func() error { _, err := p.FetchAdd(at, 1).Wait(ctx); return err },
+		"xor":        func() error { _, err := p.FetchXor(at, 1).Wait(ctx); return err },
+		"swap":       func() error { _, err := p.Swap(at, 1).Wait(ctx); return err },
+		"add32":      func() error { _, err := p.FetchAdd32(at, 1).Wait(ctx); return err },
+		"accumulate": func() error { return Accumulate(p, at, Sum, one).Wait(ctx) },
+		"xor by hand": func() error {
+			for old := uint64(0); ; {
+				v, err := p.CompareSwap(at, old, old^1).Wait(ctx)
+				if err != nil || v == old {
+					return err
+				}
+				old = v
+			}
+		},
+	} {
+		b.Run(what, func(b *testing.B) {
+			for b.Loop() {
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

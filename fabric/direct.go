@@ -3,7 +3,7 @@ package fabric
 // Direct is what the endpoints of some links offer besides: to carry requests out with
 // this processor's own loads and stores, where the peer's memory is mapped here. It is
 // for small requests one at a time, which Post and Poll would cost more than they do
-// themselves. Its methods are the owner's, like Post; none blocks or allocates.
+// themselves. Such a link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or allocates.
 type Direct interface {
 	// Do carries wr out before it returns, in the order of requests posted and with
 	// no completion. false means that it cannot, or not now (something posted before is

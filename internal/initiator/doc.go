@@ -27,7 +27,7 @@
 //
 //	engine.go           Engine: links, queues, one step
 //	queue.go            Queue: operations with one peer, complete in the call or posted; Host
-//	mapped.go           operations of many pieces on memory that is mapped here
+//	mapped.go           operations of many requests carried out on memory that is mapped here
 //	post.go             operations become work requests, those of a put with a signal included
 //	complete.go         work request IDs and result slots; completions end operations; Flush
 //	accumulate.go       accumulates: the initiator's side, and the target's

@@ -4,11 +4,13 @@ import (
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Operations on memory that is mapped here whose pieces are too many, or whose change of
-// the word too particular, for a request each: the owner of the engine carries them out
-// with its own loads and stores when their turn to be posted has come (fabric.Direct).
+// Operations on memory that is mapped here which would take many requests: transfers of many
+// pieces, atomics that no link has, accumulates. The owner of the engine carries
+// them out with its own loads, stores and atomics when their turn to be posted has come
+// (fabric.Direct).
 
 // carriedRun is the longest run that is carried out so: links have better ways to copy
 // longer ones.
@@ -20,13 +22,49 @@ type mapped struct{ fabric.Direct }
 
 // carries reports whether o is worth trying.
 func (m mapped) carries(o *Op) bool {
-	return m.Direct != nil && o.more != nil && (o.kind == Put || o.kind == Get) && o.more.cur.Len() > 0
+	if m.Direct == nil || o.more == nil {
+		return false
+	}
+	switch o.kind {
+	case Put, Get:
+		return o.more.cur.Len() > 0
+	case Emulated:
+		return !o.more.head
+	}
+	return o.kind == Accumulate && o.more.acc.pos == 0
 }
 
 // carry carries out o, whose turn has come and which carries reported, if that can be done
 // at once. stored says that memory of the peer has changed; all that nothing is left of o
 // to be posted.
 func (m mapped) carry(o *Op) (stored, all bool) {
+	switch o.kind {
+	case Emulated:
+		mem := m.Reach(fabric.AccessRemoteAtomic, o.rkey, o.remote, 8)
+		if mem == nil {
+			return false, false
+		}
+		o.Value = o.more.rmw.Do(mem)
+		stored, all = true, true
+	case Accumulate:
+		a := &o.more.acc
+		mem := m.Reach(fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic, o.rkey, o.remote, len(a.src))
+		if mem == nil {
+			return false, false
+		}
+		onesided.Reduce(a.req.Op, a.req.Type, mem, a.src)
+		stored, all = true, true
+	default:
+		stored, all = m.copy(o)
+	}
+	if stored {
+		m.Stored()
+	}
+	return stored, all
+}
+
+// copy moves the pieces of a put or a get.
+func (m mapped) copy(o *Op) (stored, all bool) {
 	here, there := fabric.Access(0), fabric.AccessRemoteWrite
 	if o.kind == Get {
 		here, there = fabric.AccessLocalWrite, fabric.AccessRemoteRead
@@ -35,10 +73,7 @@ func (m mapped) carry(o *Op) (stored, all bool) {
 	if !did {
 		did, all = m.copyPieces(o, here, there)
 	}
-	if stored = did && o.kind == Put; stored {
-		m.Stored()
-	}
-	return stored, all
+	return did && o.kind == Put, all
 }
 
 // copyShape moves the runs of a shape: all of them or none.

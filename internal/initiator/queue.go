@@ -212,13 +212,42 @@ func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uin
 	return receipt, held
 }
 
+// TryRMW is TryAtomic for an atomic that links do not have.
+// Hot path.
+func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0, 0
+	}
+	if q.ready() && (q.loose == 0 || !q.busy(addr)) {
+		if mem := q.mapped.Reach(fabric.AccessRemoteAtomic, rkey, addr, 8); mem != nil {
+			held = m.Do(mem)
+			q.mapped.Stored()
+			q.fenced = false
+			q.changed()
+			q.counts.Atomics++
+			receipt = e.opt.Receipts.Issue()
+		}
+	}
+	e.prog.Disown()
+	return receipt, held
+}
+
+// ready reports whether an operation may be carried out now, in the order of operations.
+// Owner's.
+// Hot path.
+func (q *Queue) ready() bool {
+	q.eng.prog.AssertOwned()
+	q.tried++
+	return q.mapped.Direct != nil && q.down == nil && q.posts.head == nil && q.words.redo.head == nil && len(q.control.list) == 0 &&
+		!q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
+}
+
 // try has the link carry out an operation. Owner's.
 // Hot path.
 func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
 	q.eng.prog.AssertOwned()
-	q.tried++
-	if q.mapped.Direct == nil || q.down != nil || q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 ||
-		q.eng.opt.Inbox.Pending() || q.tried%inlineTurns == 0 {
+	if !q.ready() {
 		return false
 	}
 	c := &q.eng.chain

@@ -17,3 +17,28 @@ func Load64(b []byte) uint64 {
 func Store64(b []byte, v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))), v)
 }
+
+// Do carries m out on the word at the start of mem, which must lie on a multiple of 8,
+// atomically with respect to all atomics of this machine, and returns what the word held.
+// Hot path.
+func (m *RMW) Do(mem []byte) uint64 {
+	p := (*uint64)(unsafe.Pointer(unsafe.SliceData(mem[:8])))
+	if !m.Half {
+		switch m.Func {
+		case Add:
+			return atomic.AddUint64(p, m.Arg) - m.Arg
+		case Set:
+			return atomic.SwapUint64(p, m.Arg)
+		case And:
+			return atomic.AndUint64(p, m.Arg)
+		case Or:
+			return atomic.OrUint64(p, m.Arg)
+		}
+	}
+	for {
+		old := atomic.LoadUint64(p)
+		if now, ok := m.Apply(old); !ok || atomic.CompareAndSwapUint64(p, old, now) {
+			return old
+		}
+	}
+}
