@@ -29,8 +29,7 @@ type Element interface {
 
 // Accumulate combines the elements of src with those at dst in the peer's memory, which
 // must be aligned to their size: dst[i] = op(dst[i], src[i]). The target's engine does the
-// work, or this side where the link maps the target's memory; the target's application makes
-// no call, and the data travels once. src may be memory of any
+// work, its application makes no call, and the data travels once. src may be memory of any
 // kind and belongs to the engine until the request is complete, that is, until all elements
 // have been combined.
 //
@@ -39,7 +38,8 @@ type Element interface {
 // combinations between ranks is not defined. Accumulates of one rank take place after the
 // puts posted for the peer before, in the order of the calls, and in order with its atomics
 // on the same words; other operations posted later may overtake them: see Fence. The first
-// Accumulate that a peer's engine has to do allocates 64 KiB on either side. It does not block.
+// Accumulate to a peer sets up 64 KiB of memory on either side. It does not allocate or
+// block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
 	return p.accumulate(dst, op, typeOf[T](), Bytes(src))

@@ -151,9 +151,8 @@ func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}
 }
 
 // lateFor returns the one of the late ranks, which are sorted, that the rank checks: the
-// next one from it on, so that the choice stays the same while others come. If the list, as
-// from a server that truncates it, ends before the rank, lateFor returns a different entry
-// for each rank.
+// next one from it on, so that the choice stays the same while others come. If the list
+// ends before the rank, the choice depends on the rank, so that ranks check different ones.
 func lateFor(rank int, late []int) int {
 	i, _ := slices.BinarySearch(late, rank)
 	if i == len(late) {

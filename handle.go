@@ -7,33 +7,33 @@ import (
 	"sync"
 )
 
-// HandlerOptions says which messages a handler gets and where it runs.
+// HandlerOptions selects the messages of a handler and the goroutines that run it.
 type HandlerOptions struct {
-	// Tag and Ignore: messages whose tag is Tag but for the bits in Ignore.
+	// The handler gets messages whose tag equals Tag, except in the bits set in Ignore.
 	Tag, Ignore uint32
 
-	// Workers is how many goroutines call the handler. Zero: none, the progress
-	// engine does, so that it must not wait for anything, nor call methods of
-	// the engine that wait (it may send: see Peer.SendFunc). Messages of one
-	// peer go to one worker, in the order in which they were sent; those of
-	// several peers may be handled at once.
+	// Workers is the number of goroutines that call the handler. Zero: none; the progress
+	// engine calls it, so that it must not wait for anything, nor call methods of the
+	// engine that wait (it may send: see Peer.SendFunc). Messages of one peer go to one
+	// worker, in the order in which they were sent; those of several peers may be handled
+	// at the same time.
 	Workers int
 
-	// Backlog is how many messages may wait for each worker. What is beyond
-	// stays at its peer, whose sends wait. Zero means 64: enough to cover the
-	// time in which a goroutine is woken, at messages of a microsecond each;
-	// more only costs memory. It has no meaning without workers.
+	// Backlog is the number of messages that may wait for each worker. Messages beyond it
+	// stay at their peer, whose sends wait. Zero means 64: enough to cover the wake-up of a
+	// goroutine, at messages of a microsecond each; more only costs memory. It has no
+	// meaning without workers.
 	Backlog int
 
-	// MaxSize is the longest message taken, in bytes; those longer are dropped,
-	// and fail at the sender where they were not here yet. It bounds what a
-	// peer can make one message allocate here. Zero means 16 MiB.
+	// MaxSize is the largest message that the handler takes, in bytes. A larger one is
+	// dropped, and its send fails if the message had only been announced. It bounds the
+	// memory that a peer can make one message allocate here. Zero means 16 MiB.
 	MaxSize int
 
-	// Memory bounds the bytes of messages that were copied or are being fetched for the
-	// handler and have not been handled, of all peers together; one peer may have half
-	// of it. What is beyond stays at its peer, whose sends wait. Zero means 64 MiB, four
-	// messages of 16 MiB; less than MaxSize means that.
+	// Memory bounds the bytes of messages of all peers that were copied or are being
+	// fetched for the handler and have not been handled; one peer may use half of it.
+	// Messages beyond it stay at their peer, whose sends wait. Zero means 64 MiB, four
+	// messages of 16 MiB; values below MaxSize mean MaxSize.
 	Memory int
 }
 
@@ -43,11 +43,11 @@ const (
 	defaultMemory  = 64 << 20
 )
 
-// Handle calls f with every message of any peer that has this tag, from now on,
-// until Close of what it returns. f runs in the progress engine, on whatever
-// goroutine drives it: it must not wait for anything. Messages of a peer come in
-// the order in which it sent them. parts, one to three, are valid during the call;
-// where the message is seen in place a dishonest peer may change them meanwhile.
+// Handle calls f with every message of any peer that has this tag, from now on, until the
+// handler is closed. f runs in the progress engine, on the goroutine that drives it: it
+// must not wait for anything. Messages of a peer arrive in the order in which it sent them.
+// parts, one to three, are valid during the call; if they lie in the ring, a dishonest peer
+// may change them meanwhile.
 func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return e.HandleWith(HandlerOptions{Tag: tag}, f)
 }
@@ -57,7 +57,7 @@ func (p *Peer) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler,
 	return p.eng.handle(p.rank+1, HandlerOptions{Tag: tag}, f)
 }
 
-// HandleWith is Handle with options: goroutines that may wait, several tags.
+// HandleWith is Handle with options: goroutines that may wait, and several tags.
 func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return e.handle(0, o, f)
 }
@@ -104,7 +104,7 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 	return h, nil
 }
 
-// Handler is a function that messages are given to.
+// Handler is a registered message handler.
 type Handler struct {
 	eng    *Engine
 	opt    HandlerOptions
@@ -131,7 +131,7 @@ type worker struct {
 	stalled bool
 }
 
-// landed is a message on its way to the function.
+// landed is a message on its way to the handler's function.
 type landed struct {
 	m    Envelope
 	buf  []byte
@@ -140,16 +140,16 @@ type landed struct {
 	next *landed
 }
 
-// sequence is the messages of a peer that have not been handed over, in order. Behind one
-// that was lost with its peer there is none.
+// sequence holds the messages of a peer that have not been passed to the function, in
+// order. Behind a message that was lost with its peer there is none.
 type sequence struct {
 	head, tail *landed
 	broken     bool
 }
 
-// Close ends it: later messages are not for it, those that wait for a worker are
-// dropped. It returns when no call of the function is under way or to come, so the
-// function must not call it. Engine.Close does the same. Idempotent.
+// Close ends the handler: it gets no later messages, and those that wait for a worker are
+// dropped. It returns when no call of the function is running or will follow, so the
+// function must not call it. Engine.Close does the same. Close is idempotent.
 func (h *Handler) Close() {
 	e := h.eng
 	e.prog.Do(func() {
@@ -192,7 +192,7 @@ func (h *Handler) serve(w *worker) {
 	}
 }
 
-// resume has what was left offered again.
+// resume asks the engine to offer messages again that the handler left.
 func (h *Handler) resume() {
 	h.mu.Lock()
 	r := h.r
@@ -203,7 +203,7 @@ func (h *Handler) resume() {
 	}
 }
 
-// holding counts the bytes of messages that have memory here and were not handled.
+// holding counts the bytes of messages that have memory here and have not been handled.
 type holding struct {
 	mu    sync.Mutex
 	bytes int
@@ -212,13 +212,13 @@ type holding struct {
 
 type held struct {
 	bytes int
-	left  bool // a message of the peer was left for want of room
+	left  bool // a message of the peer was left for lack of room
 }
 
-// landedSize is what a message takes beside its bytes, so that empty ones are counted.
+// landedSize is the memory of a message beside its bytes, so that empty messages count.
 const landedSize = 128
 
-// hold makes room for a message; false if there is none.
+// hold reserves room for a message; it returns false if there is none.
 func (h *Handler) hold(m Envelope) bool {
 	x := &h.held
 	x.mu.Lock()
@@ -233,8 +233,8 @@ func (h *Handler) hold(m Envelope) bool {
 	return true
 }
 
-// release gives the room of a message back, and has what was left offered again when half
-// of the memory is free, or its peer has nothing here.
+// release returns the room of a message, and asks for messages that were left when half of
+// the memory is free, or the peer has no message here.
 func (h *Handler) release(m Envelope) {
 	x := &h.held
 	x.mu.Lock()
@@ -253,7 +253,7 @@ func (h *Handler) release(m Envelope) {
 	}
 }
 
-// handlerEnd is the Handler as the engine sees it.
+// handlerEnd is a Handler as seen by the engine.
 type handlerEnd Handler
 
 // Arriving implements Receiver.

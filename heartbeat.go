@@ -9,48 +9,48 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// A process that is stopped or starved keeps its connections, and its links say nothing.
-// So each engine has a word in registered memory, its heartbeat, that changes as long as
-// the engine makes progress, whoever drives it. A peer that has something to wait for
-// reads the word now and then, by a one-sided read on the connection: where the link
-// maps or reaches memory without the target, that shows whether the word changes; where
-// the target's engine has to answer, the answer shows it as well. A word that stays the
-// same, or a read that stays unanswered, for HangTimeout means that the peer hangs.
+// A process that is stopped or starved keeps its connections, and its links report nothing.
+// Therefore each engine has a word in registered memory, its heartbeat, that changes while
+// the engine makes progress, whichever goroutine drives it. A peer with operations that
+// wait reads the word at intervals, by a one-sided read on the connection. If the link maps
+// or accesses memory without the target, the value shows whether the word changes; if the
+// target's engine has to answer, the answer shows it as well. A word that stays the same,
+// or a read that stays unanswered, for HangTimeout means that the peer hangs.
 
 const (
-	// hangLooks is how often in a HangTimeout the words of peers are read: what passes
-	// between the last change and the verdict is a sixteenth longer at most.
+	// hangLooks is the number of reads of peers' words in a HangTimeout: detection takes at
+	// most a sixteenth longer.
 	hangLooks = 16
 
-	// hangBeats is how often in a HangTimeout an engine changes its word at least, if
-	// it would sleep for longer.
+	// hangBeats is the least number of changes of an engine's word in a HangTimeout, if the
+	// engine would sleep for longer.
 	hangBeats = 8
 
-	// hangTrust is how many intervals in which a peer says that its word changes must
-	// pass without a change, however short this side's HangTimeout is.
+	// hangTrust is the number of intervals, as stated by the peer, that must pass without a
+	// change, however short this side's HangTimeout is.
 	hangTrust = 4
 
-	// beatSteps is how many steps of a busy engine pass between two changes: a few
-	// microseconds of polling, or 64 ms where applications drive the engine by
-	// short calls only.
+	// beatSteps is the number of steps of a busy engine between two changes: a few
+	// microseconds of polling, or 64 ms if applications drive the engine only by short
+	// calls.
 	beatSteps = 64
 )
 
-// Where what a link needs for heartbeats lies in its region.
+// Layout of the region that a link uses for heartbeats.
 const (
 	beatOwn    = 0  // the word that peers read
 	beatPeers  = 64 // the words of peers, as read last, by rank; on lines of their own
 	beatLength = 8
 )
 
-// heartbeat is an engine's own heartbeat. The owner's.
+// heartbeat is an engine's own heartbeat. Owner's.
 type heartbeat struct {
 	count   uint64
-	every   time.Duration   // it changes at least as often; 0: not at all
+	every   time.Duration   // the longest time without a change; 0: the word does not change
 	regions []fabric.Region // by link; none if it does not change
 }
 
-// open makes what heartbeats need on a link.
+// open allocates the memory of heartbeats on a link.
 func (h *heartbeat) open(l fabric.Link, ranks int) error {
 	r, err := l.Alloc(beatPeers+ranks*beatLength, fabric.AccessLocalWrite|fabric.AccessRemoteRead)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *heartbeat) beat() {
 	}
 }
 
-// nap is how long the engine may sleep that would sleep for d; 0 is for ever.
+// nap returns how long an engine may sleep that would sleep for d; 0 is for ever.
 func (h *heartbeat) nap(d time.Duration) time.Duration {
 	h.beat()
 	if h.every > 0 && (d == 0 || h.every < d) {
@@ -78,7 +78,7 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 	return d
 }
 
-// feel begins to know the heartbeat of p, whose connection is new.
+// feel begins to watch the heartbeat of p, whose connection is new.
 func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 	p.pulse = pulse{used: p.used()}
 	if hang := p.eng.cfg.HangTimeout; hang > 0 && b.Every > 0 && !p.own {
@@ -89,15 +89,14 @@ func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 	}
 }
 
-// used counts what this side has done with p: who is used is looked at, even where
-// everything is complete at once.
+// used counts the operations of this side with p. A peer in use is checked even if all
+// operations complete at once.
 func (p *Peer) used() uint64 {
 	c := p.msg.Counts()
 	return p.one.Used() + c.Sends + c.Receives + c.Batches
 }
 
-// awaited reports whether something of p is waited for, or p was used since the last
-// round.
+// awaited reports whether an operation with p waits, or p was used since the last round.
 func (t *proto) awaited(p *Peer) bool {
 	u := p.used()
 	busy := u != p.pulse.used || p.pulse.await || p.one.Busy() || p.msg.Busy()
@@ -105,7 +104,7 @@ func (t *proto) awaited(p *Peer) bool {
 	return busy || p.eng.attention.Load() > 0
 }
 
-// attend runs until the engine closes: it looks at peers, and judges them.
+// attend runs until the engine closes. It checks peers at intervals.
 func (e *Engine) attend() {
 	every := e.cfg.HangTimeout / hangLooks
 	tick := time.NewTicker(every)
@@ -116,8 +115,8 @@ func (e *Engine) attend() {
 			return
 		case <-tick.C:
 		}
-		// A process that was itself stopped has not looked, and has nothing to say
-		// about that time.
+		// A process that was itself stopped has not read the words, and cannot judge that
+		// time.
 		now := time.Now()
 		passed := min(now.Sub(last), 2*every)
 		last = now
@@ -130,8 +129,8 @@ func (e *Engine) attend() {
 	}
 }
 
-// round looks at all peers, and returns those that it found to hang; passed is how long
-// after the last round.
+// round checks all peers, and returns those that hang; passed is the time since the last
+// round.
 func (t *proto) round(passed time.Duration) (hung []*Peer) {
 	t.inbox.TakeOver()
 	for r := range t.one.Awaited {
@@ -153,7 +152,7 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 	return hung
 }
 
-// hangs judges p by what was read since the last round, and reads again.
+// hangs evaluates the last read of the word of p, and starts the next one.
 func (t *proto) hangs(p *Peer, passed time.Duration) bool {
 	u := &p.pulse
 	if !t.awaited(p) {
@@ -178,7 +177,7 @@ func (t *proto) hangs(p *Peer, passed time.Duration) bool {
 	return false
 }
 
-// felt takes what was read of the word of p.
+// felt handles the completion of a read of the word of p.
 func (t *proto) felt(p *Peer) {
 	u := &p.pulse
 	u.asked = false
@@ -197,8 +196,8 @@ func (t *proto) felt(p *Peer) {
 	}
 }
 
-// waitForAnswer judges a peer that is being connected with and does not answer. It reports
-// whether that one is found to hang.
+// waitForAnswer checks a peer that is being connected with and does not answer. It reports
+// whether that peer is found to hang.
 func (p *Peer) waitForAnswer(passed time.Duration) bool {
 	if !p.conn.Called() {
 		return false

@@ -45,7 +45,7 @@ type Peer struct {
 	budget pending.Budget // of both
 }
 
-// pulse is what this side knows of a peer's heartbeat. The owner's.
+// pulse is this side's view of a peer's heartbeat. Owner's.
 type pulse struct {
 	word    fabric.RemoteKey // Len is 0: there is none to read
 	limit   time.Duration    // silence after which the peer hangs
