@@ -111,14 +111,13 @@
 //
 //	channel.go       Channel: open, connect, receive, progress, completions, close
 //	sleep.go         sleep bit and Nap
-//	lease.go         Lease: access in place
-//	gather.go        Lease.Split: a gather, in place
-//	short.go         sender: one message through the peer's memory, without requests
+//	lease.go         Lease: access in place; a gather opened in place
 //	vec.go           sender: messages of pieces, some in place
-//	send.go          sender: copied messages, messages that the caller composes
+//	send.go          sender: copied messages, messages that the caller composes; SendShort:
+//	                 one message through the peer's memory, without requests
 //	flush.go         sender: posting, credit, notifications
-//	compose.go       sender: a message in the mirror, and the requests that write it
-//	room.go          Room: where a composed message is written
+//	compose.go       sender: a message in the mirror, the requests that write it; Room: where
+//	                 a composed message is written
 //	recv.go          receiver: finding, checking, marks
 //	core.go          Envelope, Result, Stats; what sender and receiver share
 //	setup.go         Setup, the blob peers exchange

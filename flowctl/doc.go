@@ -47,11 +47,8 @@
 //
 // # Files and tests
 //
-//	geometry.go  Geometry: sizes, and what follows from them
-//	sender.go    Sender: reserve, credit, completion
-//	receiver.go  Receiver: consume, when to return credit, sleep bit
-//	errors.go    CursorError
-//
+// flowctl.go has Geometry (sizes, and what follows from them), Sender (reserve, credit,
+// completion), Receiver (consume, when to return credit, sleep bit) and CursorError.
 // model_test.go explores every interleaving of writer, reader and network for
 // small rings and checks the invariants above in every state; reply_test.go does
 // so for two peers that answer each other, sleep_test.go for a reader that

@@ -1,6 +1,7 @@
 package mr
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -279,6 +280,74 @@ func (a *Arena) Close() error {
 	}
 	if len(a.dying) > 0 {
 		return &InUseError{Op: "mr: close arena", Holds: len(a.dying)}
+	}
+	return nil
+}
+
+// Piece is memory of an arena. It is a value; copies name the same memory. The
+// methods may be called from any goroutine while the piece is live; on a piece
+// that was freed they say so, unless they run beside the arena's owner.
+type Piece struct {
+	slab *slab
+	n    int
+	gen  uint64
+	slot uint32
+}
+
+// Live reports whether the piece has not been freed.
+func (p Piece) Live() bool {
+	return p.slab != nil && p.slot < uint32(len(p.slab.slots)) && p.slab.slots[p.slot]>>linkBits == p.gen
+}
+
+// Bytes is the memory, as long as was asked for; nil once the piece has been freed.
+// Slices taken before that are not watched: see ArenaOptions.Poison.
+func (p Piece) Bytes() []byte {
+	if !p.Live() {
+		return nil
+	}
+	off := int(p.slot) * p.slab.size
+	return p.slab.mem[off : off+p.n : off+p.n]
+}
+
+// SGE names n bytes from off on, for the rail with that index. The error is
+// ErrFreed, ErrBounds or ErrNoRail. Does not allocate.
+func (p Piece) SGE(rail, off, n int) (fabric.SGE, error) {
+	if !p.Live() {
+		return fabric.SGE{}, ErrFreed
+	}
+	if uint(off) > uint(p.n) || uint(n) > uint(p.n-off) {
+		return fabric.SGE{}, ErrBounds
+	}
+	return p.slab.reg.SGE(rail, int(p.slot)*p.slab.size+off, n)
+}
+
+// poisonByte is what freed memory is filled with: an odd word that is neither
+// a small number nor an address.
+const poisonByte = 0xdb
+
+func (a *Arena) piece(s *slab, slot uint32) []byte {
+	off := int(slot) * s.size
+	return s.mem[off : off+s.size]
+}
+
+func (a *Arena) poison(s *slab, slot uint32) {
+	b := a.piece(s, slot)
+	for i := range b {
+		b[i] = poisonByte
+	}
+}
+
+// checkPoison returns an error if a free slot was written to.
+func (a *Arena) checkPoison(s *slab, slot uint32) error {
+	if len(a.scratch) < unit {
+		a.scratch = bytes.Repeat([]byte{poisonByte}, unit)
+	}
+	b := a.piece(s, slot)
+	for at := 0; at < len(b); at += unit {
+		if !bytes.Equal(b[at:at+unit], a.scratch) {
+			return fmt.Errorf("mr: arena: %w: within 64 bytes from offset %d of a piece of %d at %#x",
+				ErrUseAfterFree, at, s.size, s.reg.key.Addr+uint64(slot)*uint64(s.size))
+		}
 	}
 	return nil
 }

@@ -75,11 +75,8 @@
 //	linger.go        what peers still use when it is closed
 //	table.go         slots and epochs
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)
-//	arena.go         Arena: slabs by size class, limit, purposes
-//	class.go         size classes
-//	slab.go          one slab: slots, generations, free list
-//	piece.go         Piece
-//	poison.go        finding writes to free memory
+//	arena.go         Arena, Piece: slabs by size class, limit, purposes, writes to free memory
+//	slab.go          size classes; one slab: slots, generations, free list
 //	cache.go         Cache: hits and misses
 //	index.go         finding an entry, the list of idle ones
 //	evict.go         making room, retiring, invalidating

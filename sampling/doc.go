@@ -76,7 +76,6 @@
 //	recheck.go   is a profile plausible
 //	near.go      classes of peers on this host; copies.go how large blocks are copied to them
 //	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
-//	defaults.go  parameters that nobody measured
 //	drift.go     comparing two measurements
 //
 // Learning from completed transfers is logp.Refiner's, which [Result.Refiner]

@@ -88,7 +88,8 @@
 // # Files
 //
 //	layout.go, frame.go   shared layouts; the codec of a frame
-//	channel_linux.go      the segments made and mapped; memfd_linux.go  sealed memory files
+//	channel_linux.go      the segments made and mapped, the rings of frames in them, the
+//	                      doorbell that wakes a peer; memfd_linux.go  sealed memory files
 //	socket_linux.go       messages on the socket, announcements of segments
 //	address.go, handshake_linux.go  how two endpoints find each other
 //	link_linux.go         Link: Poll, Arm; region_linux.go  regions, the table
@@ -98,8 +99,6 @@
 //	endpoint_linux.go     state, going down; connect_linux.go  Connect
 //	post_linux.go         requests executed in the call: Post, Do, Reach
 //	queue_linux.go        requests that the target executes; serve_linux.go  those of the peer
-//	frames_linux.go       frameSender, frameReceiver: the rings
-//	doorbell_linux.go     doorbell: waking a peer that sleeps
 //	peermemory_linux.go   peerMemory: the peer's table and segments
 //	cma_linux.go          cma: process_vm calls; hazard_linux.go  who is still using
 //	                      memory that is being closed

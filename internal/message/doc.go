@@ -79,7 +79,7 @@
 // memory for so many; the others wait.
 //
 // Receives that compete end in the order of their messages, although some of these are
-// fetched and others are here: see recv_order.go.
+// fetched and others are here: see recv_waiting.go.
 //
 // # Memory
 //
@@ -113,11 +113,11 @@
 //	send_ring.go        messages and gathers through the ring
 //	send_coalesce.go    coalesced runs through the ring
 //	send_rendezvous.go  messages announced, or written to advertised receives
-//	sender.go           sender: its state; posting and ending messages
+//	sender.go           sender: its state; posting and ending messages; receives that the
+//	                    peer has advertised
 //	send_learn.go       timing a backlog now and then; what plans learn of it
 //	send_model.go       the cost model, and the bounds that need no plan
 //	send_batch.go       the front of the backlog, as planned
-//	send_destinations.go  receives that the peer has advertised
 //
 //	recv_deliver.go     what comes first; receives that meet what was put aside; the end
 //	recv_ring.go        messages, gathers and runs from the ring
@@ -125,14 +125,14 @@
 //	recv_advertise.go   receives advertised, and the messages written to them
 //	receiver.go         receiver: its state; matching and ending receives
 //	recv_gather.go      a gather while it is taken apart
-//	recv_order.go       receives end in the order of their messages
 //	recv_advertised.go  which receives may be advertised
-//	recv_unexpected.go  messages that no receive has asked for
+//	recv_waiting.go     what waits: messages that no receive has asked for, announced
+//	                    ones, receives whose turn to end has not come
 //
 //	streams.go          what the two directions share
-//	shared.go           receives from any of several channels
-//	in.go, out.go       In, Out and their lists
-//	tags.go, wire.go    tags of a gather; what peers exchange besides
+//	in.go, out.go       In, Out and their lists; Shared: receives from any of several
+//	                    channels
+//	wire.go             tags of a gather; what peers exchange besides
 //	pins.go             Pins: memory of applications, kept registered
 //	options.go          Options and defaults; errors.go errors
 package message

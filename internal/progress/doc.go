@@ -46,7 +46,7 @@
 //
 //	engine.go   Engine: ownership, Kick, Do, Progress
 //	loop.go     the progress goroutine
-//	wait.go     Waiter, Wait; waitany.go several at once; look.go polling one word
+//	wait.go     Waiter, Wait, polling one word; waitany.go several at once
 //	events.go   the descriptor to sleep on
 //
 // It imports fabric and packages of floor 0. Tests live beside the code and run over

@@ -1,0 +1,274 @@
+package flowctl
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// MaxBlocks bounds the blocks of a ring.
+const MaxBlocks = 1 << 20
+
+// Geometry is what both ends of a ring must agree on, in blocks.
+type Geometry struct {
+	Blocks  uint32 // size of the ring, a power of two, 2 to MaxBlocks
+	Control uint32 // free blocks that data leaves alone, at least 1
+	Every   uint32 // consumed blocks after which credit is returned, at least 1
+}
+
+// DefaultGeometry returns a ring of blocks with credit returned at half a ring
+// and an eighth, at least one block, kept for control.
+//
+// Why half: returning later leaves a writer with a full ring waiting for the
+// whole round trip; returning earlier writes more credits for nothing, since a
+// writer that fills half a ring per round trip is already limited by the link.
+func DefaultGeometry(blocks uint32) Geometry {
+	return Geometry{Blocks: blocks, Control: max(blocks/8, 1), Every: max(blocks/2, 1)}
+}
+
+// Validate checks the geometry. Errors wrap ErrGeometry.
+func (g Geometry) Validate() error {
+	switch {
+	case g.Blocks < 2 || g.Blocks > MaxBlocks || g.Blocks&(g.Blocks-1) != 0:
+		return fmt.Errorf("%w: %d blocks, want a power of two from 2 to %d", ErrGeometry, g.Blocks, MaxBlocks)
+	case g.Control < 1 || g.Every < 1:
+		return fmt.Errorf("%w: control %d, every %d: both must be at least 1", ErrGeometry, g.Control, g.Every)
+	case uint64(g.Control)+uint64(g.Every) > uint64(g.Blocks):
+		return fmt.Errorf("%w: control %d + every %d exceed %d blocks: a writer could wait for ever", ErrGeometry, g.Control, g.Every, g.Blocks)
+	}
+	return nil
+}
+
+// MaxRun is the longest run of data blocks that is always granted in the end:
+// with the reserve for control and Every-1 unreturned credits out of reach.
+func (g Geometry) MaxRun() int { return int(g.Blocks - g.Control - (g.Every - 1)) }
+
+// SignalEvery is after how many blocks at most the writer must ask for a
+// completion. Fewer than that stay incomplete for ever when the writer stops:
+// with at most Every they withhold no more than unreturned credits do.
+func (g Geometry) SignalEvery() int {
+	return int(min(max(g.Blocks/4, 1), g.Every))
+}
+
+// Slot is where block pos lives in the ring.
+func (g Geometry) Slot(pos uint64) uint32 { return uint32(pos) & (g.Blocks - 1) }
+
+// Lap is the 16-bit lap number of block pos; the first lap is 1, so that
+// zeroed memory holds the mark of no lap that comes next.
+func (g Geometry) Lap(pos uint64) uint16 {
+	return uint16(pos>>bits.TrailingZeros32(g.Blocks)) + 1
+}
+
+// Class says which blocks a run may take.
+type Class uint8
+
+// Classes of runs.
+const (
+	Data    Class = iota // leaves Geometry.Control blocks free
+	Control              // may take the last free block
+)
+
+// Sender is the writing end. Not for concurrent use. The zero value admits
+// nothing; make it with NewSender.
+type Sender struct {
+	head    uint64 // next block to hand out
+	credit  uint64 // blocks before it are free at the reader
+	done    uint64 // blocks before it are free in the staging copy
+	blocks  uint32
+	reserve uint32
+	sleep   bool
+}
+
+// NewSender returns the writing end of an empty ring. g must be valid.
+func NewSender(g Geometry) Sender { return SenderAt(g, 0) }
+
+// SenderAt is NewSender for a ring whose first block is start.
+func SenderAt(g Geometry, start uint64) Sender {
+	return Sender{head: start, credit: start, done: start, blocks: g.Blocks, reserve: g.Control}
+}
+
+// free is the number of blocks that nobody uses.
+// Hot path.
+func (s *Sender) free() uint32 {
+	return s.blocks - uint32(max(s.head-s.credit, s.head-s.done))
+}
+
+// Reserve takes the next k blocks and returns the position of the first. false
+// means that there is no room now. k must be at least 1.
+// Hot path.
+func (s *Sender) Reserve(k int, c Class) (pos uint64, ok bool) {
+	need := uint64(uint(k))
+	if c == Data {
+		need += uint64(s.reserve)
+	}
+	if k < 1 || need > uint64(s.free()) {
+		return 0, false
+	}
+	pos = s.head
+	s.head += uint64(k)
+	return pos, true
+}
+
+// Free is the longest run that Reserve would grant now.
+func (s *Sender) Free(c Class) int {
+	f := s.free()
+	if c == Control {
+		return int(f)
+	}
+	return int(f - min(f, s.reserve))
+}
+
+// Apply takes the credit word that the reader wrote last. The word is not
+// trusted: an error, always a *CursorError, means that nothing has changed.
+// Hot path.
+func (s *Sender) Apply(word uint64) error {
+	d, err := within("credit", word>>1, s.credit, s.head-s.credit, wordMask)
+	if err != nil {
+		return err
+	}
+	s.credit += d
+	s.sleep = word&1 != 0
+	return nil
+}
+
+// Complete says that the link is done with all blocks before pos. The error,
+// a *CursorError, means that pos was never handed out.
+func (s *Sender) Complete(pos uint64) error {
+	d, err := within("completion", pos, s.done, s.head-s.done, ^uint64(0))
+	if err != nil {
+		return err
+	}
+	s.done += d
+	return nil
+}
+
+// PeerSleeps is the sleep bit of the last word applied: the reader does not
+// poll and wants to be notified.
+func (s *Sender) PeerSleeps() bool { return s.sleep }
+
+// Head is the position after the last block handed out.
+func (s *Sender) Head() uint64 { return s.head }
+
+// Done is the position up to which local writes are known to be complete.
+func (s *Sender) Done() uint64 { return s.done }
+
+// Receiver is the reading end. Not for concurrent use. Make it with
+// NewReceiver.
+type Receiver struct {
+	next     uint64 // next block to consume
+	returned uint64 // cursor in the last word handed out
+	arrived  uint64 // write cursor accepted last; unused where blocks carry lap flags
+	blocks   uint32
+	every    uint32
+	held     bool // what is owed is kept back
+	sleep    bool
+	told     bool // sleep bit in the last word handed out
+}
+
+// NewReceiver returns the reading end of an empty ring. g must be valid.
+func NewReceiver(g Geometry) Receiver { return ReceiverAt(g, 0) }
+
+// ReceiverAt is NewReceiver for a ring whose first block is start.
+func ReceiverAt(g Geometry, start uint64) Receiver {
+	return Receiver{next: start, returned: start, arrived: start, blocks: g.Blocks, every: g.Every}
+}
+
+// Next is the position of the next block to consume.
+func (r *Receiver) Next() uint64 { return r.next }
+
+// Consume gives k blocks free. The caller has checked that they arrived.
+func (r *Receiver) Consume(k int) { r.next += uint64(k) }
+
+// Arrived checks a cursor with which the writer says how far it wrote, and
+// returns how many blocks wait to be consumed. The cursor is not trusted: an
+// error, always a *CursorError, means that it moved back or ahead of what fits
+// the ring, and that nothing has changed.
+// Hot path.
+func (r *Receiver) Arrived(cursor uint64) (blocks int, err error) {
+	d, err := within("write cursor", cursor, r.arrived, r.returned+uint64(r.blocks)-r.arrived, ^uint64(0))
+	if err != nil {
+		return 0, err
+	}
+	r.arrived += d
+	return int(r.arrived - r.next), nil
+}
+
+// Owed is how many consumed blocks the writer does not know of and is to be told of.
+func (r *Receiver) Owed() int {
+	if r.held {
+		return 0
+	}
+	return int(r.next - r.returned)
+}
+
+// Withhold keeps back the credit for what is consumed, or ends that: a reader that has
+// only put messages aside has no room for as many more.
+func (r *Receiver) Withhold(on bool) { r.held = on }
+
+// Due says whether a word ought to be written now: enough blocks are owed, or
+// the sleep bit has changed. piggyback says that something goes to the writer
+// anyway; then half of Every is enough.
+func (r *Receiver) Due(piggyback bool) bool {
+	owed := uint64(r.Owed())
+	if piggyback {
+		owed *= 2
+	}
+	return owed >= uint64(r.every) || r.sleep != r.told
+}
+
+// Word returns the word to be written to the writer's credit cell and counts it
+// as written. Words must reach the cell in the order they were taken.
+func (r *Receiver) Word() uint64 {
+	r.returned += uint64(r.Owed())
+	r.told = r.sleep
+	w := r.returned << 1
+	if r.sleep {
+		w |= 1
+	}
+	return w
+}
+
+// SetSleep sets or clears the sleep bit of words to come.
+func (r *Receiver) SetSleep(on bool) { r.sleep = on }
+
+// Sentinels for errors.Is.
+var (
+	ErrGeometry     = errors.New("invalid ring geometry")
+	ErrCursorBack   = errors.New("cursor moved backwards")
+	ErrCursorBeyond = errors.New("cursor beyond what can be")
+)
+
+// CursorError is a cursor word of a peer that cannot be true. It unwraps to
+// ErrCursorBack or ErrCursorBeyond.
+type CursorError struct {
+	What string // which cursor
+	Got  uint64 // as it was received, without flag bits
+	Low  uint64 // smallest value that would have been accepted
+	High uint64 // largest
+	back bool
+}
+
+func (e *CursorError) Error() string {
+	return fmt.Sprintf("%s: %v: got %d, want %d to %d", e.What, e.Unwrap(), e.Got, e.Low, e.High)
+}
+
+// Unwrap returns the sentinel.
+func (e *CursorError) Unwrap() error {
+	if e.back {
+		return ErrCursorBack
+	}
+	return ErrCursorBeyond
+}
+
+// wordMask covers the cursor inside a credit word, 63 bits.
+const wordMask = 1<<63 - 1
+
+// within returns how far got is ahead of low, both taken modulo mask+1, when
+// that is at most span. Half of the number circle counts as "behind".
+func within(what string, got, low, span, mask uint64) (uint64, error) {
+	d := (got - low) & mask
+	if d <= span {
+		return d, nil
+	}
+	return 0, &CursorError{What: what, Got: got & mask, Low: low & mask, High: (low + span) & mask, back: d > mask/2}
+}

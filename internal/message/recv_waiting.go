@@ -1,0 +1,247 @@
+package message
+
+import (
+	"slices"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/internal/fifo"
+	"github.com/seed33544411/rma/rdv"
+)
+
+// unexpected holds messages that no receive has asked for, in order: copies of
+// small ones, and announced ones that the peer still has. There may be a hundred
+// thousand of them: a receiver that is behind takes the first, again and again, and
+// that must not move the others.
+type unexpected struct {
+	list  []aside // from head on
+	head  int
+	n     int
+	bytes int
+	limit int
+
+	// Where copies and a full ring of window bytes more would be beyond the limit, the
+	// credit for what is taken is kept back: the ring empties, so that what passes it is
+	// not held up, but does not fill again.
+	ring   *eager.Channel
+	window int
+}
+
+type aside struct {
+	announced
+	data []byte // nil if the peer has it
+	copy bool
+}
+
+// announce adds a message that the peer holds.
+func (u *unexpected) announce(a announced) { u.append(aside{announced: a}) }
+
+// append reuses what was removed in front once that is half of the list: each entry is
+// moved once at most for each one that is added.
+func (u *unexpected) append(a aside) {
+	if len(u.list) == cap(u.list) && u.head > 0 && u.head >= len(u.list)/2 {
+		n := copy(u.list, u.list[u.head:])
+		clear(u.list[n:])
+		u.list, u.head = u.list[:n], 0
+	}
+	u.list = append(u.list, a)
+	u.n++
+}
+
+// asideOverhead is what a copy costs besides its bytes.
+const asideOverhead = 64
+
+// add keeps room for a copy; the caller fills it.
+func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
+	b := make([]byte, size)
+	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
+	u.count(size + asideOverhead)
+	return b
+}
+
+// count adds n bytes to those that copies take.
+func (u *unexpected) count(n int) {
+	u.bytes += n
+	u.ring.Withhold(u.bytes > 0 && u.bytes > u.limit-u.window)
+}
+
+// remove takes entry i out and closes the gap from the nearer end.
+func (u *unexpected) remove(i int) {
+	if u.list[i].copy {
+		u.count(-int(u.list[i].size) - asideOverhead)
+	}
+	u.n--
+	if last := len(u.list) - 1; i-u.head > last-i {
+		copy(u.list[i:], u.list[i+1:])
+		u.list[last] = aside{}
+		u.list = u.list[:last]
+		return
+	}
+	copy(u.list[u.head+1:i+1], u.list[u.head:i])
+	u.list[u.head] = aside{}
+	if u.head++; u.head == len(u.list) {
+		u.list, u.head = u.list[:0], 0
+	}
+}
+
+// bury adds a message that is lost where its number says.
+func (u *unexpected) bury(seq uint64, tag uint32) {
+	u.append(aside{announced: announced{seq: seq, tag: tag}})
+	for i := len(u.list) - 1; i > u.head && u.list[i-1].seq > seq; i-- {
+		u.list[i-1], u.list[i] = u.list[i], u.list[i-1]
+	}
+}
+
+// hides reports whether in would take a message that the peer has not given, and that
+// is lost if it is gone.
+func (u *unexpected) hides(in *In) bool {
+	for i := range u.list[u.head:] {
+		if a := &u.list[u.head+i]; !a.copy && in.takes(a.tag) {
+			return true
+		}
+	}
+	return false
+}
+
+func (u *unexpected) clear() { *u = unexpected{limit: u.limit, ring: u.ring, window: u.window} }
+
+// announced is a message that the peer has announced and that waits for its
+// turn, or for a receive.
+type announced struct {
+	seq    uint64
+	tag    uint32
+	size   uint32
+	handle rdv.Handle
+}
+
+// heldQueue holds announced messages that wait for their turn, by rising number. It is
+// bounded by what rdv lets a peer have outstanding.
+//
+// Mostly they come in that order: a message that was meant for the ring is announced
+// behind later ones if the ring stays full.
+type heldQueue struct{ fifo.Queue[announced] }
+
+// insert puts a where its number says; false: there is another one of that number.
+func (q *heldQueue) insert(a announced) bool {
+	twice := false
+	q.Insert(a, func(x *announced) bool {
+		twice = twice || x.seq == a.seq
+		return x.seq > a.seq
+	})
+	return !twice
+}
+
+// mostReads is how many messages of one peer are read at once: each takes a
+// registration, of which a link has some ten thousand, and memory of its receiver.
+const mostReads = 1024
+
+// reads bounds the messages that are read from a peer at once.
+type reads struct {
+	pins   *Pins
+	n      int
+	parked []rdv.Handle // those that wait until it is fewer
+}
+
+// may reports whether one more may be read.
+func (r *reads) may() bool { return r.n < mostReads }
+
+// start counts a message whose memory is registered, end one that is no longer read.
+func (r *reads) start(in *In) {
+	in.reading = true
+	r.n++
+	r.pins.reading++
+}
+
+func (r *reads) end(in *In) {
+	if in.reading {
+		in.reading = false
+		r.n--
+		r.pins.reading--
+	}
+}
+
+// order holds the receives of one peer whose turn to end has not come. Receives that
+// compete for messages end in the order of these, although some are fetched and others
+// are here: what is received of a peer that dies meanwhile is then the beginning of what
+// it had sent. A receive that was matched and is being fetched is listed, and so is one
+// that has its message but stands behind such a one. Those of a Source are not: it is
+// told of the order, and keeps it itself.
+type order struct {
+	matched   []*In
+	ready     []*In
+	releasing bool // the callbacks of ready are running
+}
+
+// waits reports whether in, which has its message, has to wait for others.
+func (q *order) waits(in *In) bool { return q.releasing || competitor(q.matched, in) != nil }
+
+// competitor returns the first of ins that might have taken the message of in, or in its
+// message; nil if there is none.
+func competitor(ins []*In, in *In) *In {
+	for _, x := range ins {
+		if x.takes(in.tag) || in.takes(x.tag) {
+			return x
+		}
+	}
+	return nil
+}
+
+// add lists in. here: it has its message.
+func (q *order) add(in *In, here bool) {
+	in.listed, in.here = true, here
+	q.matched = append(q.matched, in)
+}
+
+// remove takes in off the list.
+func (q *order) remove(in *In) {
+	q.matched = slices.DeleteFunc(q.matched, func(x *In) bool { return x == in })
+	in.listed = false
+}
+
+// due takes the receives off the list whose turn has come, and returns them; valid until
+// the next call.
+func (q *order) due() []*In {
+	q.ready = q.ready[:0]
+	kept := q.matched[:0]
+	for _, in := range q.matched {
+		if in.here && competitor(kept, in) == nil {
+			q.ready = append(q.ready, in)
+		} else {
+			kept = append(kept, in)
+		}
+	}
+	clear(q.matched[len(kept):])
+	q.matched = kept
+	return q.ready
+}
+
+// end takes all receives off the list: the peer is gone. Those whose message is not here,
+// and those behind them that compete with them, have lost it, and u hides what lies behind
+// that from later receives. came are the others that can end now; lost can end now, too,
+// and the rest when neither the link nor the peer writes there any more.
+func (q *order) end(u *unexpected) (came, lost []*In) {
+	matched := q.matched
+	q.matched = nil
+	var all []*In // that have lost their message
+	for _, in := range matched {
+		in.listed = false
+		if in.here || in.ended {
+			before := competitor(all, in)
+			if before == nil {
+				if in.here {
+					came = append(came, in)
+				}
+				continue
+			}
+			in.seq = before.seq // which is where it hides messages
+		}
+		all = append(all, in)
+		u.bury(in.seq, in.tag)
+		switch {
+		case in.ended:
+			in.gone = true // the peer may still write there
+		case in.here || in.gone: // else the link may
+			lost = append(lost, in)
+		}
+	}
+	return came, lost
+}
