@@ -161,9 +161,9 @@ func lateFor(rank int, late []int) int {
 	return late[i]
 }
 
-// AllGatherKeys exchanges the keys of one region of each rank and returns them
-// by rank. All ranks must call it, in the same order if there are several. It succeeds on
-// all ranks or on none, as Engine.Window describes.
+// AllGatherKeys exchanges the keys of one region of each rank and returns them by rank. All
+// ranks must call it, and make collective calls in the same order. It succeeds on all ranks
+// or on none, as described at Engine.Window.
 func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
 	_, all, err := e.together(ctx, &e.gathers, "keys", mem, func() ([]byte, *Region) {
 		k := mem.Key()

@@ -278,9 +278,9 @@ func (e *Engine) lastWords(p *Peer) {
 	}
 }
 
-// proto is what the links of an engine carry: one-sided operations, messages, and reads of
-// heartbeats. All but the inbox, and the redeeming of receipts, belongs to the owner of the
-// progress engine.
+// proto dispatches the traffic of an engine's links: one-sided operations, messages, and
+// reads of heartbeats. Except for the inbox, and the redeeming of receipts, it belongs to
+// the owner of the progress engine.
 type proto struct {
 	inbox    pending.Inbox
 	receipts pending.Receipts
@@ -348,8 +348,8 @@ func (t *proto) Complete(_ int, cs []fabric.Completion) {
 	}
 }
 
-// of is the peer that the endpoint of this ID connects with; nil if it is over, or the
-// passive end of the connection with oneself.
+// of returns the peer that the endpoint of this ID connects with; nil if that connection is
+// over, or for the passive end of the connection with this rank itself.
 // Hot path.
 func (t *proto) of(ep uint32) *Peer {
 	if r := bringup.Rank(ep); r < len(t.peers) && t.peers[r].id == ep {

@@ -345,8 +345,8 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 // Gone implements Receiver. What was arriving ends by itself.
 func (h *handlerEnd) Gone(int, error) {}
 
-// Use implements hub.Taker: for handlers that run in the engine, which see messages
-// where they are.
+// Use implements hub.Taker, for handlers that run in the progress engine and see messages
+// in place.
 func (r *receivingEnd) Use(from int, tag uint32, part []byte) bool {
 	h, ok := r.to.(*handlerEnd)
 	if !ok || len(h.workers) > 0 || len(part) > h.opt.MaxSize || h.peers[from].head != nil {

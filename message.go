@@ -8,16 +8,15 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 )
 
-// Send sends msg to the peer, with tag 0. Receives take messages in the order of
-// the calls, whatever way each of them goes. The request is complete when msg may
-// be used again: soon where it was copied, when the peer has fetched it where it
-// is large. Whether the peer has received the message is not known then. While
-// the peer has no room, or has not called Send or Recv for this rank yet, it
-// waits; what waits for the same peer goes together in the cheapest way. Short
-// path: does not allocate, after the first one to a peer.
+// Send sends msg to the peer, with tag 0. Messages are matched in the order of the calls,
+// in whatever mode each travels. The request is complete when msg may be reused: soon for a
+// message that is copied, after the peer has fetched it for a large one. Completion does
+// not mean that the peer has received the message. If the peer has no room, or has not
+// called Send or Recv for this rank yet, the send waits; the engine plans messages that
+// wait for the same peer together. It does not allocate, after the first send to a peer.
 func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
-// SendTag is Send with a tag for the receiver to choose by.
+// SendTag is Send with a tag, by which receives select messages.
 func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 	if r := p.trySend(tag, msg); r.eng != nil {
 		return r
@@ -27,8 +26,8 @@ func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 	return p.message(o)
 }
 
-// SendBuffer is SendTag of registered memory, which large messages are fetched
-// from without copying, registering or pinning.
+// SendBuffer is SendTag from registered memory, from which large messages are fetched
+// without copying, registering or pinning.
 func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	var data []byte
 	var lkey, rkey uint32
@@ -44,10 +43,9 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	return p.message(o)
 }
 
-// SendFunc is SendTag for those who do not wait: done is called once when msg may
-// be used again, or with the error. It runs in the progress engine, perhaps before
-// SendFunc returns: it must not wait for anything. done may be nil. SendFunc does
-// not allocate.
+// SendFunc is SendTag with a callback: done is called once, when msg may be reused, or with
+// the error. It runs in the progress engine, perhaps before SendFunc returns: it must not
+// wait for anything. done may be nil. SendFunc does not allocate.
 // Hot path.
 func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 	if done == nil {
@@ -56,25 +54,25 @@ func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 	p.SendTag(tag, msg).Then(done)
 }
 
-// Recv takes the next message of the peer, whatever its tag (below LibraryTags).
-// Until the request is complete buf belongs to the engine. A message longer than
-// buf fails the request with a *ShortBufferError, which wraps ErrShortBuffer, and
-// stays for the next.
+// Recv receives the next message of the peer, whatever its tag (below LibraryTags). Until
+// the request is complete buf belongs to the engine. If the message is longer than buf, the
+// request fails with a *ShortBufferError, which wraps ErrShortBuffer, and the message stays
+// for the next receive.
 func (p *Peer) Recv(buf []byte) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Any = buf, true
 	return RecvRequest{p.message(o)}
 }
 
-// RecvTag takes the next message of the peer that has this tag.
+// RecvTag receives the next message of the peer that has this tag.
 func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag = buf, tag
 	return RecvRequest{p.message(o)}
 }
 
-// RecvBuffer is RecvTag into registered memory, where large messages come to
-// without copying, registering or pinning.
+// RecvBuffer is RecvTag into registered memory, where large messages are placed without
+// copying, registering or pinning.
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Tag = tag
@@ -86,33 +84,32 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	return RecvRequest{p.message(o)}
 }
 
-// RecvFunc is RecvTag for a message that is used where it arrived: use is called
-// with it, in one to three parts, which are valid during the call only and may
-// be changed by a dishonest peer meanwhile. A message that is too large to come
-// through the ring is fetched to buf, and given to use there. use runs in the
-// progress engine: it must not wait for anything.
+// RecvFunc is RecvTag for a message that is used in place: the engine calls use with its
+// bytes in one to three parts, which are valid during the call only and which a dishonest
+// peer may change meanwhile. A message that is too large for the ring is fetched to buf,
+// and passed to use there. use runs in the progress engine: it must not wait for anything.
 func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]byte)) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag, o.In.Use = buf, tag, use
 	return RecvRequest{p.message(o)}
 }
 
-// RecvRequest is a receive under way.
+// RecvRequest is a receive in flight.
 type RecvRequest struct{ r Request }
 
-// Wait returns the length of the message. Errors as Request.Wait.
+// Wait returns the length of the message. Errors are those of Request.Wait.
 func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
 	_, n, err = r.WaitTag(ctx)
 	return n, err
 }
 
-// WaitTag returns the tag of the message as well.
+// WaitTag returns the tag of the message and its length.
 func (r RecvRequest) WaitTag(ctx context.Context) (tag uint32, n int, err error) {
 	m, err := r.WaitFrom(ctx)
 	return m.Tag, m.Len, err
 }
 
-// WaitFrom returns all that is known of the message.
+// WaitFrom returns the description of the message.
 func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 	_, err = r.r.wait(ctx, &m)
 	return m, err
@@ -136,7 +133,7 @@ func (p *Peer) message(o *hub.Op) Request {
 	return r
 }
 
-// trySend sends a message, if it may go by itself and the link takes it at once. Else
+// trySend sends a message, if it may travel alone and the link takes it at once. Otherwise
 // the request is zero and nothing has happened.
 // Hot path.
 func (p *Peer) trySend(tag uint32, msg []byte) Request {
@@ -150,43 +147,41 @@ func (p *Peer) trySend(tag uint32, msg []byte) Request {
 	return p.eng.receipt(n)
 }
 
-// refuseMessage is the request of an operation that was begun and is refused.
+// refuseMessage returns the failed request of an operation that was begun and is refused.
 func refuseMessage(e *Engine, o *hub.Op, err error) Request {
 	return Request{eng: e, err: o.Refuse(err)}
 }
 
-// ErrCanceled is the end of a receive that was withdrawn. It comes inside a
-// *PeerError.
+// ErrCanceled is the error of a receive that was withdrawn. It comes inside a *PeerError.
 var ErrCanceled = message.ErrCanceled
 
-// Cancel asks for the receive to be withdrawn; it does not wait. Wait then soon
-// returns an error that wraps ErrCanceled if no message had been matched, and the
-// message if one had: it is never lost, and the buffer is the engine's until Wait
-// has returned. That the context of a Wait ended withdraws nothing. Calls for a
-// receive that has ended do nothing.
+// Cancel withdraws the receive; it does not wait. Wait then soon returns an error that
+// wraps ErrCanceled if no message had matched, and the message if one had: a message is
+// never lost, and the buffer belongs to the engine until Wait has returned. The end of a
+// Wait's context withdraws nothing. Calls for a receive that has ended do nothing.
 func (r RecvRequest) Cancel() {
 	if e := r.r.eng; !r.Done() && !e.closed.Load() { // what an engine that closes has not matched ends anyway
 		e.proto.hub.Cancel(r.r.op, r.r.gen)
 	}
 }
 
-// Probe asks for the next message of the peer that has this tag, and leaves it
-// where it is. Wait and its kin tell tag and length when there is one; Done says
-// whether there is now; Cancel ends the question. It has its place in the order of
-// receives: messages that receives handed in before take are not for it. Another
-// goroutine may receive the message between the answer and the next call: where
-// several receive the same tag, use a handler.
+// Probe reports the next message of the peer that has this tag, without receiving it. Wait,
+// WaitTag and WaitFrom return its length, tag and sender once it is there; Done reports
+// whether it is there now; Cancel ends the probe. A probe has its place in the order of
+// receives: it does not report messages that match receives posted before. Another
+// goroutine may receive the message between the report and the next call: if several
+// goroutines receive the same tag, use a handler.
 func (p *Peer) Probe(tag uint32) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Tag, o.In.Peek = tag, true
 	return RecvRequest{p.message(o)}
 }
 
-// ShortBufferError is a message that did not fit: Need bytes into Have. It unwraps
+// ShortBufferError reports a message of Need bytes for a buffer of Have bytes. It unwraps
 // to ErrShortBuffer.
 type ShortBufferError = message.ShortBufferError
 
-// out names the buffer's memory and its keys on the link to p.
+// out returns the buffer's memory and its keys on the link to p.
 func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
 	s, err := b.sge(p.eng, p.link)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/seed33544411/rma/internal/pending"
 )
 
-// Peer is a rank of the job, this one included, as the target of operations.
+// Peer is a rank of the job, possibly this one, as the target of operations.
 //
-// It is large because it has a method for each operation that an application can name, in
-// files named after them: each checks its arguments and makes one call of
+// It has many methods because it has one for each operation of an application, in files
+// named after the operations: each checks its arguments and makes one call of
 // internal/initiator or internal/message/hub.
 type Peer struct {
 	eng  *Engine
@@ -68,9 +68,9 @@ func (p *Peer) Rank() int { return p.rank }
 // Link is the name of the link that reaches the peer.
 func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 
-// Unaided reports whether this side reaches the peer's memory, whatever kind it is of,
-// without the peer's process: what it fetches is there soon even if that is stopped.
-// False before there is a connection.
+// Unaided reports whether this side accesses all of the peer's memory without the peer's
+// process: gets then complete soon even if that process is stopped. It returns false before
+// there is a connection.
 func (p *Peer) Unaided() bool { return p.unaided.Load() }
 
 // Put copies src to dst. It does not allocate or block.
@@ -108,7 +108,7 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 	return p.post(o)
 }
 
-// moveLong is move for what is too long for one request.
+// moveLong is move for a transfer that is too long for one request.
 func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
 	o := initiator.New(&p.one, k)
 	if err := p.long(o, remote, local); err != nil {
@@ -117,7 +117,7 @@ func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
 	return p.post(o)
 }
 
-// long makes o a transfer of one piece that takes several requests.
+// long sets o to a contiguous transfer that takes several requests.
 func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	s, err := local.piece(p.eng, p.link)
 	if err != nil {
@@ -134,14 +134,13 @@ func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	return nil
 }
 
-// PutBytes is Put from memory of any kind: src need not be registered, and may be
-// part of the Go heap. Small slices are copied, others are pinned and registered
-// until the request is complete, and stay so for the next time as far as
-// Config.PinnedLimit allows. Until then src belongs to the engine. Put from
-// registered memory costs less.
+// PutBytes is Put from memory of any kind: src need not be registered, and may lie in the
+// Go heap. Small slices are copied. Others are pinned and registered until the request is
+// complete, and kept so for later use as far as Config.PinnedLimit allows. Until completion
+// src belongs to the engine. Put from registered memory costs less.
 func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(initiator.Put, dst, src) }
 
-// GetBytes is Get into memory of any kind, see PutBytes.
+// GetBytes is Get into memory of any kind, as PutBytes.
 func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(initiator.Get, src, dst) }
 
 func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
@@ -157,13 +156,12 @@ func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
 	return p.post(o)
 }
 
-// tries reports whether operations may be complete in the call. With a trace they are not:
-// their waits have regions.
+// tries reports whether operations may complete within the call. They do not while an
+// execution trace runs, because traces have regions for their waits.
 func (p *Peer) tries() bool { return p.one.Immediate() && !p.eng.closed.Load() && !trace.IsEnabled() }
 
-// reach checks an access to n bytes of the peer's memory against what the key says, as a
-// courtesy, so that a slip of this side does not cost the connection; the target
-// checks again.
+// reach checks an access to n bytes of the peer's memory against the key, so that a mistake
+// of this side does not cost the connection; the target checks again.
 func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey uint32, err error) {
 	switch k := at.key.contents; {
 	case k == nil || k.Rails>>p.num&1 == 0:
@@ -179,7 +177,7 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 	}
 }
 
-// right is what an operation needs of the memory that it is about.
+// right returns the right that an operation needs.
 func right(k initiator.Kind) fabric.Access {
 	switch k {
 	case initiator.Put, initiator.PutSignal:
@@ -211,7 +209,7 @@ func (p *Peer) drop(o *initiator.Op, err error) Request {
 	return p.refuse(k.String(), err)
 }
 
-// refuse is the request of an operation that was refused.
+// refuse returns the request of an operation that was refused.
 func (p *Peer) refuse(op string, err error) Request {
 	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: op, Err: err}}
 }

@@ -7,52 +7,51 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 )
 
-// ErrUnwanted says that the receiver of a message did not want it. It comes inside a
-// *PeerError.
+// ErrUnwanted says that the receiver of a message refused it. It comes inside a *PeerError.
 var ErrUnwanted = message.ErrUnwanted
 
-// Receiver takes messages as they come, for libraries that move much; Handle is
-// for everybody. Its methods are called by the progress engine, one at a time, on
-// whatever goroutine drives it: they must not wait for anything, and must not call
-// methods of the engine that do (Wait, Close, Receive, Stats, Barrier). They may
-// send: SendFunc is made for them.
+// Receiver takes messages as they arrive and chooses their memory. It is intended for
+// libraries that transfer much data; applications use Handle. The progress engine calls its
+// methods, one at a time, on the goroutine that drives it: they must not wait for anything,
+// and must not call methods of the engine that do (Wait, Close, Receive, Stats, Barrier).
+// They may send by SendFunc.
 type Receiver interface {
-	// Arriving is told of every message, in the order in which its peer sent it,
-	// before its bytes are looked at. inPlace: the bytes are here already.
+	// Arriving is called for every message, in the order in which its peer sent it, before
+	// its bytes are read. inPlace: the bytes are here already.
 	Arriving(m Envelope, inPlace bool) Landing
 
-	// Arrived ends each message whose Landing said neither Later nor Unwanted: the bytes are in
-	// parts, one to three, valid during the call; where they are seen in place
-	// a dishonest peer may change them meanwhile. Not in order: a message that
-	// is fetched may end later than those behind it. With an error the message is
+	// Arrived ends each message whose Landing set neither Later nor Unwanted: parts holds
+	// the bytes, in one to three slices that are valid during the call; where they lie in
+	// the ring, a dishonest peer may change them meanwhile. The calls are not in order: a
+	// message that is fetched may end after those behind it. With an error the message is
 	// lost: its peer is gone, or the engine is closed.
 	Arrived(m Envelope, token any, parts [][]byte, err error)
 
-	// Gone is called once for a peer that will send no more, behind its last
-	// Arriving (so not as long as one is left for Later), and at once for those that are gone already.
+	// Gone is called once for a peer that will send no more messages, after the last
+	// Arriving (so not as long as a message is left for Later), and at once for peers that
+	// are gone already.
 	Gone(rank int, err error)
 }
 
-// Landing says where a message goes.
+// Landing is the destination of a message.
 type Landing struct {
-	// Buf is memory for it, at least Envelope.Len bytes; they belong to the
-	// engine until Arrived. Nil where inPlace was set: it is seen in place.
+	// Buf is memory for the message, at least Envelope.Len bytes, which belong to the
+	// engine until Arrived. Nil with inPlace set: Arrived gets the bytes in place.
 	Buf []byte
 
-	// Token comes back in Arrived. A pointer in it does not allocate.
+	// Token is passed to Arrived. A pointer in it does not allocate.
 	Token any
 
-	// Later leaves this message, and with it all later ones of the peer that the
-	// receiver would get, where they are; what cannot be kept stops the peer.
-	// Receiving.Resume ends that.
+	// Later leaves this message, and all later ones of the peer for this receiver, where
+	// they are; when no more can be held, the peer's sends wait. Receiving.Resume ends
+	// that.
 	Later bool
 
-	// Unwanted drops the message. Where it is not here yet its sender hears of
-	// it: its request fails.
+	// Unwanted drops the message. If it was only announced, its send fails.
 	Unwanted bool
 }
 
-// Receiving is a Receiver at work.
+// Receiving is an active Receiver.
 type Receiving struct {
 	eng  *Engine
 	r    *hub.Receiving
@@ -61,14 +60,15 @@ type Receiving struct {
 	part [1][]byte // of Use
 }
 
-// Receive gives to the messages of all peers whose tags are tag but for the bits
-// in ignore, from now on and those that wait, until Close. Like a receive for any
-// peer it has its place in the order of receives: those posted before go first.
+// Receive passes messages of all peers to the Receiver, from now on, those that wait
+// included, until Close: messages whose tag equals tag, except in the bits set in ignore.
+// It has its place in the order of receives, like a receive from any peer: receives posted
+// before it match first.
 func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
 	return e.receive(tag, ignore, 0, to)
 }
 
-// receive takes messages of the rank only-1, or of all if that is 0.
+// receive is Receive for messages of the rank only-1, or of all ranks if only is 0.
 func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving, error) {
 	if e.closed.Load() {
 		return nil, ErrClosed
@@ -85,17 +85,17 @@ func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving,
 	return r, err
 }
 
-// Resume has what was left by Landing.Later offered again. It may be called from
-// anywhere, the receiver's methods included.
+// Resume offers messages again that Landing.Later left. Any goroutine may call it, and so
+// may the receiver's methods.
 func (r *Receiving) Resume() { r.eng.proto.hub.Resume(r.r) }
 
-// Close ends it: later messages are not for it any more. Not to be called by the
-// receiver's methods. Arrived may still be called for messages that were arriving.
+// Close ends the Receiving: it gets no later messages. The receiver's methods must not call
+// it. Arrived may still be called for messages that were arriving.
 func (r *Receiving) Close() {
 	r.eng.prog.Do(func() { r.eng.proto.hub.Stop(r.r) })
 }
 
-// receivingEnd is the Receiving as the channels see it.
+// receivingEnd is a Receiving as seen by the channels.
 type receivingEnd Receiving
 
 // Gone implements hub.Taker.
@@ -135,7 +135,7 @@ func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *messa
 
 func drop(uint32, [][]byte) {}
 
-// arrival is one message on its way to a Receiver.
+// arrival is a message on its way to a Receiver.
 type arrival struct {
 	in    message.In
 	r     *Receiving

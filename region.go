@@ -16,31 +16,30 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Region is memory that peers may reach and that operations may use. Its
-// methods may be called from any goroutine.
+// Region is memory that peers may access and operations may use. Its methods may be called
+// from any goroutine.
 type Region struct {
 	eng *Engine
 	reg *mr.Registration
 }
 
-// Buffer is a piece of a Region, for operations.
+// Buffer is a part of a Region, the local side of an operation.
 type Buffer struct {
 	region *Region
 	off, n int
 }
 
-// Alloc returns size bytes of zeroed memory outside the Go heap, registered for peers
-// with the rights given; without any, with all. A region of no bytes has a key as well, with
-// which nothing can be reached.
+// Alloc returns size bytes of zeroed memory outside the Go heap, registered for peers with
+// the rights given, by default all. A region of zero bytes has a key, too, which grants no
+// access.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Alloc(size, rights(access), offheap.Regions)
 	return e.region(reg, err)
 }
 
-// Register makes memory of the application reachable for peers, with the rights given;
-// without any, with all. Memory of the Go heap is pinned until the region is closed; prefer
-// Alloc.
+// Register makes memory of the application accessible to peers, with the rights given, by
+// default all. Memory of the Go heap is pinned until the region is closed; prefer Alloc.
 func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
@@ -50,19 +49,19 @@ func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	return e.region(reg, err)
 }
 
-// Invalidate forgets memory that messages came from or went to without being
-// registered. The engine keeps such memory pinned and registered, for the next
-// message, up to Config.PinnedLimit bytes of the last used: memory of the Go heap
-// stays reachable, and peers that were given a key can reach it, until it is evicted
-// or invalidated. Call it
+// Invalidate drops the registration of memory that messages or operations have used without
+// the application registering it. The engine keeps such memory pinned and registered for
+// later use, up to Config.PinnedLimit bytes, the least recently used first to go: memory of
+// the Go heap stays reachable for the garbage collector, and peers that received a key can
+// access it, until it is evicted or invalidated. Call it
 //
-//   - before memory that is not Go's (mmap, C) is unmapped or mapped anew, always:
-//     an adapter would go on using the old pages;
-//   - when memory of the heap is to be collected, or kept from peers, at once.
+//   - before memory that is not Go's (mmap, C) is unmapped or remapped, always:
+//     an adapter would otherwise use the old pages;
+//   - when heap memory is to be collected, or hidden from peers, at once.
 //
-// All that shares a byte with mem is forgotten. The error wraps ErrInUse while a
-// message is under way there; nothing is forgotten then. Not for memory of Alloc
-// and Register: close the region.
+// It drops every registration that shares a byte with mem. The error wraps ErrInUse while a
+// message is in flight there; nothing is dropped then. It is not for memory of Alloc and
+// Register: close the region.
 func (e *Engine) Invalidate(mem []byte) error {
 	if e.closed.Load() {
 		return nil // Close forgets everything
@@ -75,7 +74,7 @@ func (e *Engine) Invalidate(mem []byte) error {
 	return nil
 }
 
-// unpin forgets what messages and operations have left pinned of mem. Owner's.
+// unpin drops the pins that messages and operations have left on mem. Owner's.
 func (e *Engine) unpin(mem []byte) error {
 	e.prog.AssertOwned()
 	var errs []error
@@ -95,34 +94,34 @@ func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 	return &Region{eng: e, reg: reg}, nil
 }
 
-// Bytes is the memory itself. Not to be used after Close of the region or the
-// engine: memory of Alloc is unmapped then.
+// Bytes returns the memory. It must not be used after the region or the engine is closed:
+// memory of Alloc is unmapped then.
 func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 
-// Slice names n bytes from off on. What lies outside the region is refused by
-// the operation that it is given to.
+// Slice returns the n bytes from off on. An operation refuses a slice that exceeds the
+// region.
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
 
-// Key is what peers need to reach the region.
+// Key returns the key by which peers access the region.
 func (r *Region) Key() Key {
 	k := r.reg.Key()
 	k.Owner = owner(r.eng.Rank())
 	return newKey(k)
 }
 
-// Close withdraws the region: later operations of peers are refused, its memory is
-// unmapped or unpinned, and what messages left pinned of it (see Invalidate) is forgotten.
-// The error wraps ErrInUse
+// Close closes the region: later operations of peers are refused, its memory is unmapped or
+// unpinned, and pins that messages left on it (see Invalidate) are dropped. The error wraps
+// ErrInUse
 //
 //   - while one-sided operations of this rank, or messages that need its memory pinned, are
-//     under way in it: it stays as it is then. Other messages in it are the caller's to
-//     wait for;
-//   - while a peer is in the middle of a copy to or from it, which on shm one that was
-//     stopped can be for long: the region is withdrawn then and its memory stays pinned or
-//     mapped until the peer is through or gone.
+//     in flight in it: the region stays unchanged. The caller has to wait for other messages in
+//     it itself;
+//   - while a peer is in the middle of a copy to or from it, which on shm can last long if the
+//     peer was stopped: the region is closed, but its memory stays pinned or
+//     mapped until the peer has finished or is gone.
 //
-// Memory must be neither unmapped nor used again before Close has returned nil; it may be
-// called any number of times.
+// The memory must be neither unmapped nor reused before Close has returned nil. Close may
+// be called any number of times.
 func (r *Region) Close() error {
 	if r.reg.Live() {
 		var err error
@@ -144,7 +143,7 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// bytes is the buffer's memory.
+// bytes returns the buffer's memory.
 func (b Buffer) bytes() ([]byte, error) {
 	switch {
 	case b.region == nil || !b.region.reg.Live():
@@ -155,7 +154,7 @@ func (b Buffer) bytes() ([]byte, error) {
 	return b.region.reg.Bytes()[b.off : b.off+b.n : b.off+b.n], nil
 }
 
-// sge names the buffer for the link with that index.
+// sge returns the buffer's address and key for the link with that index.
 func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	r := b.region
 	if r != nil && r.eng == e && e.closed.Load() {
@@ -171,8 +170,8 @@ func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	return s, nil
 }
 
-// piece names the buffer for the link with that index. It may be longer than an
-// SGE can say.
+// piece returns the buffer for the link with that index. It may be longer than an SGE
+// allows.
 func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
 	whole := b
 	whole.n = 0
@@ -220,22 +219,22 @@ func rights(access []Access) fabric.Access {
 
 func (a Access) has(right Access) bool { return a&right == right }
 
-// linkNumber is the number of a kind of link in keys: append only.
+// linkNumber is the number of a kind of link in keys. Append only.
 var linkNumber = map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}
 
-// Key names a region of a peer: all that is needed to reach it. It is a value, of a
-// fixed size when marshalled, and comparable: a key equals what its bytes or its text are
-// parsed to. Equal keys point to one copy of their contents, so that a key, and a
-// place in its memory, are as cheap to pass on as a pointer.
+// Key names a region of a peer; an operation needs nothing else to access it. It is a
+// value, of fixed size when marshalled, and comparable: keys that are parsed from the same
+// bytes or text are equal. Equal keys share one copy of their contents, so that passing a
+// key, or a Remote, costs as little as passing a pointer.
 type Key struct{ contents *mr.Key }
 
-// keysInUse has the contents of every key in use, for as long as anything refers to them.
+// keysInUse holds the contents of every key in use, as long as a reference exists.
 var keysInUse = struct {
 	sync.Mutex
 	byValue map[mr.Key]weak.Pointer[mr.Key]
 }{byValue: map[mr.Key]weak.Pointer[mr.Key]{}}
 
-// newKey is the key with these contents.
+// newKey returns the key with these contents.
 func newKey(k mr.Key) Key {
 	keysInUse.Lock()
 	defer keysInUse.Unlock()
@@ -249,8 +248,8 @@ func newKey(k mr.Key) Key {
 	return Key{p}
 }
 
-// forgetKey drops the entry of a key to which nothing refers any more, if no newer one
-// has the same contents.
+// forgetKey removes the entry of a key without references, if no newer key has the same
+// contents.
 func forgetKey(k mr.Key) {
 	keysInUse.Lock()
 	defer keysInUse.Unlock()
@@ -259,7 +258,7 @@ func forgetKey(k mr.Key) {
 	}
 }
 
-// value returns the contents. Those of the zero Key reach nothing.
+// value returns the contents. Those of the zero Key grant no access.
 func (k Key) value() mr.Key {
 	if k.contents == nil {
 		return mr.Key{}
@@ -273,10 +272,10 @@ const KeySize = mr.KeySize
 // Len is the size of the region in bytes.
 func (k Key) Len() uint64 { return k.value().Len }
 
-// At is the place off bytes into the region.
+// At returns the place off bytes into the region.
 func (k Key) At(off uint64) Remote { return Remote{key: k, off: off} }
 
-// Remote is a place in a peer's memory.
+// Remote is a place in a peer's memory: a key and an offset.
 type Remote struct {
 	key Key
 	off uint64
@@ -318,7 +317,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 // String is the text form.
 func (k Key) String() string { return base64.RawURLEncoding.EncodeToString(k.Append(nil)) }
 
-// ParseKey reads a key that Append made. It is a peer's claim: only the target
+// ParseKey parses a key that Append made. It does not verify the key: only the target
 // decides whether it is valid. Errors wrap ErrBadKey.
 func ParseKey(b []byte) (Key, error) {
 	k, rest, err := mr.ParseKey(b)
@@ -331,7 +330,7 @@ func ParseKey(b []byte) (Key, error) {
 	return newKey(k), nil
 }
 
-// keyOf reads the key that a rank gave.
+// keyOf parses the key that a rank sent.
 func keyOf(rank int, b []byte) (Key, error) {
 	k, err := ParseKey(b)
 	if err != nil {
@@ -342,5 +341,5 @@ func keyOf(rank int, b []byte) (Key, error) {
 	return newKey(v), nil
 }
 
-// owner is what keys of the rank's memory say.
+// owner returns the owner that keys of the rank's memory name.
 func owner(rank int) uint16 { return uint16(rank + 1) }

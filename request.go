@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Request is an operation under way. It is a value; one Wait that returns
-// anything but the context's error uses it up.
+// Request is an operation in flight. It is a value; a Wait that returns anything but the
+// context's error uses it up.
 type Request struct {
 	eng  *Engine
 	op   *pending.Operation // nil: the operation was complete, or refused, at once
@@ -29,16 +29,16 @@ type Envelope struct {
 	Len  int    // bytes
 }
 
-// request is the request of an operation that has been begun.
+// request returns the request of an operation that has been begun.
 func (e *Engine) request(o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
 
-// receipt is the request of an operation that is complete, of which n is the receipt.
+// receipt returns the request of an operation that is complete and has the receipt n.
 func (e *Engine) receipt(n uint64) Request {
 	return Request{eng: e, gen: uint32(n), high: uint32(n >> 32)}
 }
 
-// number is the receipt of an operation that was complete when the call returned, 0 if it
-// was not.
+// number returns the receipt of an operation that was complete when the call returned, 0
+// for other operations.
 func (r *Request) number() uint64 {
 	if r.op != nil {
 		return 0
@@ -46,8 +46,8 @@ func (r *Request) number() uint64 {
 	return uint64(r.high)<<32 | uint64(r.gen)
 }
 
-// redeem uses up the request of an operation that was complete at once; false if it was
-// used up already, or means nothing.
+// redeem uses up the request of an operation that was complete at once. It returns false if
+// the request was used up already, or is invalid.
 func (r *Request) redeem() bool {
 	n := r.number()
 	return n != 0 && r.eng.proto.receipts.Redeem(n)
@@ -59,9 +59,9 @@ func (r *Request) redeemable() bool {
 	return n != 0 && r.eng.proto.receipts.Redeemable(n)
 }
 
-// Wait returns nil when the operation is complete (see the package comment), a
-// *PeerError when it failed, the context's error when that ended first: the
-// operation goes on then, and may be waited for again.
+// Wait returns nil when the operation is complete (see the package documentation), a
+// *PeerError when it failed, and the context's error when that ends first: the operation
+// continues then, and may be waited for again.
 func (r Request) Wait(ctx context.Context) error {
 	_, err := r.wait(ctx, nil)
 	return err
@@ -107,15 +107,15 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	return v, err
 }
 
-// AtomicRequest is an atomic operation under way, or a wait for a signal. Its
-// Request is for WaitAny and the like.
+// AtomicRequest is an atomic operation in flight, or a wait for a signal. Its Request is
+// for WaitAny and similar functions.
 type AtomicRequest struct {
 	Request
 	held uint64 // by the word, if the operation was complete at once
 }
 
-// Wait returns what the target's word held before the operation; of a wait for a
-// signal, what the word holds. Errors as Request.Wait.
+// Wait returns the previous value of the target's word or, for a wait for a signal, its
+// present value. Errors are those of Request.Wait.
 func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) {
 	v, err := a.wait(ctx, nil)
 	return v + a.held, err // one of them is 0
@@ -132,11 +132,10 @@ func joined(first, next error) error {
 	return errors.Join(first, next)
 }
 
-// WaitAll waits until all requests are complete and returns nil, or the errors of
-// those that failed, joined. If ctx ends first it returns that error and leaves all
-// of them as they were: they may be waited for again. Else they are used up. Zero
-// requests, and ones that are used up already, are passed over. It does
-// not allocate.
+// WaitAll waits until all requests are complete. It returns nil, or the joined errors of
+// those that failed. If ctx ends first, WaitAll returns its error and leaves all requests
+// as they were: they may be waited for again. Otherwise it uses them up. It skips zero
+// requests, and requests that are used up already. It does not allocate.
 // Hot path.
 func WaitAll(ctx context.Context, reqs ...Request) error {
 	if trace.IsEnabled() {
@@ -161,11 +160,11 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 	return all
 }
 
-// WaitAny waits until one of the requests is complete and returns its index; call
-// its Wait for the result, which returns at once, and put Request{} in its place
-// before the next WaitAny. Zero requests, and ones that are used up, are passed over:
-// if there are no others the error is ErrRequestUsed. Else it is the context's, or
-// ErrClosed; the index is -1 then. It does not allocate for up to 16.
+// WaitAny waits until one of the requests is complete and returns its index. Call the
+// request's Wait for the result, which returns at once, and put Request{} in its place
+// before the next WaitAny. WaitAny skips zero requests, and requests that are used up: if
+// there are no others the error is ErrRequestUsed. Otherwise the error is the context's, or
+// ErrClosed; the index is -1 then. It does not allocate for up to 16 requests.
 // Hot path.
 func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	var room [16]*progress.Waiter
@@ -199,10 +198,10 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	return i, nil
 }
 
-// Then has f called with the operation's error, once, when it is complete: by
-// whatever goroutine drives the engine then, or by this one before Then returns if
-// it is complete already. f must not block or wait for anything of the engine; it
-// may begin operations. The request is used up.
+// Then calls f once with the operation's error, when the operation is complete: on the
+// goroutine that drives the engine then, or, if the operation is complete already, on this
+// one before Then returns. f must not block or wait for the engine; it may start
+// operations. Then uses the request up.
 func (r Request) Then(f func(error)) {
 	if r.err != nil || !r.waitable() {
 		switch {
@@ -225,26 +224,25 @@ func (r Request) Then(f func(error)) {
 	r.op.Then(f)
 }
 
-// Forget gives the request up: the operation goes on, nobody waits for it, and if
-// it fails the next Flush of its peer says so. The request is used up. Forget does
-// not allocate.
+// Forget releases the request: the operation continues, and if it fails, the next Flush of
+// its peer returns the error. Forget uses the request up. It does not allocate.
 // Hot path.
 func (r Request) Forget() { r.Then(nil) }
 
-// blame keeps the error of an operation of any peer.
+// blame records the error of an operation, for the next Flush.
 func (e *Engine) blame(err error) {
 	if pe := (*PeerError)(nil); errors.As(err, &pe) && uint(pe.Rank) < uint(len(e.peers)) {
 		e.peers[pe.Rank].one.Blame(err)
 	}
 }
 
-// waitable reports whether there is an operation that the request means.
+// waitable reports whether the request refers to an operation.
 func (r *Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen }
 
-// refused reports whether the operation was never begun.
+// refused reports whether the operation was refused at the call.
 func (r *Request) refused() bool { return r.err != nil }
 
-// waitError is the error of a wait that did not come to its end.
+// waitError returns the error of a wait that did not complete.
 func waitError(err error) error {
 	switch {
 	case errors.Is(err, progress.ErrClosed):
@@ -255,8 +253,8 @@ func waitError(err error) error {
 	return fmt.Errorf("rma: wait: %w", err)
 }
 
-// Regions of execution traces; docs/observability.md lists them. Without a trace
-// the only cost is the question whether there is one: a load and a branch.
+// Regions of execution traces; docs/observability.md lists them. Without a trace the cost
+// is one load and one branch.
 const (
 	regionOpen     = "rma.open"
 	regionBarrier  = "rma.barrier"
@@ -264,8 +262,8 @@ const (
 	regionWait     = "rma.wait." // and the operation's name, signal, all or any
 )
 
-// trace begins the region of a wait, and says for whom. The request is good. What
-// peer a receive is from may only be known in the end.
+// trace begins the region of a wait, which names the peer. The request is valid. The peer
+// of a receive may be known only at the end.
 func (r Request) trace(ctx context.Context) *trace.Region {
 	op, rank := r.op.Describe()
 	switch {

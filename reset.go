@@ -7,20 +7,23 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 )
 
-// Reset makes the connection with the peer anew where it was lost: after an operation that
-// the target refused (a stale key), a network that went away for a while, or a peer that
-// hung and goes on. Where there is a connection that works, or none yet, it does nothing.
+// Reset replaces a lost connection with the peer by a new one: after an operation that the
+// target refused (a stale key), a temporary failure of the network, or a hang of the peer
+// from which it has recovered. If the connection works, or none has been made yet, Reset
+// does nothing.
 //
-// Both sides take part; the peer's application need not call anything, and hears of it from
-// Engine.Watch. Everything that was under way between the two has failed first, on both
-// sides, and so does what is posted before the old connection is out of the way. Regions, windows, and
-// their keys stay as they are, and what was complete stays done. Messages begin afresh: those that the
-// old connection had brought and that no receive has taken are dropped. No operation of the old connection
-// has any effect on memory after Reset has returned nil, here or at the peer.
+// Both sides take part. The peer's application makes no call, and is notified by
+// Engine.Watch. All operations between the two ranks that were in flight fail first, on
+// both sides, and so do operations posted before the old connection is released. Regions,
+// windows and their keys do not change, and complete operations stay complete. Messages
+// start afresh: messages that arrived over the old connection and that no receive has taken
+// are dropped. After Reset has returned nil, no operation of the old connection has any
+// effect on memory, here or at the peer.
 //
-// Reset returns when the new connection is there, or with a *PeerError: of a peer that
-// died it wraps ErrPeerGone, of one that does not answer for Config.HangTimeout
-// ErrPeerHung. If ctx ends first, the making goes on, and a further call waits for it.
+// Reset returns when the new connection works, or with a *PeerError, which wraps
+// ErrPeerGone if the peer died, and ErrPeerHung if it does not answer for
+// Config.HangTimeout. If ctx ends first, the reset continues, and a further call waits for
+// it.
 func (p *Peer) Reset(ctx context.Context) error {
 	e := p.eng
 	if e.closed.Load() {
@@ -43,8 +46,8 @@ func (p *Peer) notReset(err error) error {
 	return &PeerError{Rank: p.rank, Op: "reset", Err: err}
 }
 
-// Forget implements bringup.Peer. What the peer is still in the middle of writing to is
-// left for Engine.Close.
+// Forget implements bringup.Peer. Memory that the peer may still be writing to is left for
+// Engine.Close.
 func (c *connectionEnd) Forget() {
 	p := (*Peer)(c)
 	p.release()
@@ -58,7 +61,7 @@ func (c *connectionEnd) Renew(n *bringup.Connection) {
 	c.msg.Reopen()
 }
 
-// release gives back the memory of a connection that is over. Owner's.
+// release frees the memory of a connection that is over. Owner's.
 func (p *Peer) release() {
 	p.eng.prog.AssertOwned()
 	var kept []func() error

@@ -11,8 +11,8 @@ import (
 )
 
 // setup opens the links that the job needs, and measures them. Connections are made later,
-// at the first operation with a peer, but for those that are measured. Every step that
-// exchanges something is taken by all ranks or by none.
+// at the first operation with a peer, except between the pairs that measure. Every step
+// that exchanges data is taken by all ranks or by none.
 func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	if e.bringup, err = bringup.Open(ctx, e.job, o); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	return e.meetServer(ctx)
 }
 
-// openMemory makes what the engine needs on each link.
+// openMemory allocates the engine's memory on each link.
 func (e *Engine) openMemory() (err error) {
 	var rails []mr.Rail
 	for _, l := range e.links {
@@ -71,7 +71,7 @@ func (e *Engine) openMemory() (err error) {
 	return err
 }
 
-// addPeers makes a Peer for each rank.
+// addPeers creates a Peer for each rank.
 func (e *Engine) addPeers() {
 	for rank := range e.Size() {
 		i := e.bringup.To(rank)
@@ -90,8 +90,8 @@ func (e *Engine) addPeers() {
 	t.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 }
 
-// meetServer returns when all ranks are here, and learns which of them serves the
-// job.
+// meetServer returns when all ranks have joined, and learns which of them runs the job's
+// server.
 func (e *Engine) meetServer(ctx context.Context) error {
 	mine := []byte{}
 	if e.job.Serves() {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// SignalOp is what a signal does to the word that the target waits on.
+// SignalOp is the change that a signal makes to the word that the target waits for.
 type SignalOp uint8
 
 // Operations of signals.
@@ -17,8 +17,8 @@ const (
 	SignalAdd                 // the value is added to it, atomically as FetchAdd does
 )
 
-// Cond is what WaitSignal compares the word with its value for. Words and values
-// are unsigned.
+// Cond is the comparison of WaitSignal between the word and its value. Words and values are
+// unsigned.
 type Cond uint8
 
 // Conditions.
@@ -31,11 +31,11 @@ const (
 	LT = Cond(onesided.LT) // less
 )
 
-// PutSignal copies src to dst, and then changes the 8-byte word at sig, which
-// must lie on a multiple of 8, by op with value: a rank that has seen the word
-// changed, with WaitSignal, sees the data. It wakes the target if it sleeps there. The
-// request is complete when both have taken place. It does not allocate or
-// block, and data and flag are handed to the link together.
+// PutSignal copies src to dst, and then changes the 8-byte word at sig, which must be
+// aligned to 8 bytes, by op with value. A rank that sees the word changed, with WaitSignal,
+// sees the data. PutSignal wakes the target if it sleeps there. The request is complete
+// when both have taken place. It does not allocate or block, and posts data and signal to
+// the link together.
 // Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
 	o := initiator.New(&p.one, initiator.PutSignal)
@@ -47,7 +47,7 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 	return p.signal(o, sig, op, value)
 }
 
-// data names the data of a PutSignal.
+// data sets the data of a PutSignal.
 func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 	if uint64(src.n) > p.one.Max() {
 		return p.long(o, dst, src)
@@ -65,14 +65,14 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 	return nil
 }
 
-// Signal changes the word at sig as PutSignal does, after all that was posted for
-// the peer before. It does not allocate or block.
+// Signal changes the word at sig as PutSignal does, after all operations posted for the
+// peer before. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	return p.signal(initiator.New(&p.one, initiator.PutSignal), sig, op, value)
 }
 
-// signal posts o with its flag. The data, if any, is named.
+// signal posts o with its signal. The data, if any, is set.
 func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Request {
 	need := fabric.AccessRemoteWrite
 	if op == SignalAdd {
@@ -93,27 +93,26 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 	return p.post(o)
 }
 
-// WaitSignal waits until the 8-byte word, which must lie on a multiple of 8, meets
-// cond with value, and returns what it holds then. All data of PutSignals that
-// changed the word so far may be read. It spins for some microseconds and then
-// sleeps; PutSignal and Signal wake it, on every link, and so do this rank's operations
-// on itself. Its own stores are seen within 4 ms, other operations of peers after a
-// while at the latest (1 s). The error is the context's,
+// WaitSignal waits until the 8-byte word, which must be aligned to 8 bytes, meets cond with
+// value, and returns its value. All data of PutSignals that have changed the word so far
+// may be read. It spins for some microseconds and then sleeps; PutSignal and Signal wake
+// it, on every link, and so do this rank's operations on itself. The rank's own stores are
+// noticed within 4 ms, other operations of peers within 1 s. The error is the context's,
 // ErrClosed, or about the buffer. It does not allocate.
 // Hot path.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
 }
 
-// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the
-// peer is gone and the word is not as it should be, the error is a *PeerError.
+// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the peer is
+// gone and the word does not meet the condition, the error is a *PeerError.
 func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return p.waitSignal(ctx, w, cond, value, p)
 }
 
-// AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns what the
-// word held when it was found to meet the condition. It lasts until then, or until
-// Close. Meanwhile Close of the word's region fails, and takes effect afterwards.
+// AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns the value of the
+// word that met the condition. The wait lasts until then, or until Close of the engine.
+// While it lasts, Close of the word's region fails, and takes effect afterwards.
 func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
 	return AtomicRequest{Request: e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
 }

@@ -9,40 +9,40 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Counts are operations since the engine was opened. Each is counted once, when
-// it ends. Batches count as one here, and their messages as Sends.
+// Counts counts the operations since the engine was opened. Each is counted once, when it
+// ends. A batch counts as one here, and its messages as Sends.
 type Counts struct {
 	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
-	Batches                                  uint64 // whose messages are among Sends
-	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // moved by them
+	Batches                                  uint64 // messages in them count as Sends
+	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // transferred by them
 	Signals                                  uint64 // ended well; their data is among PutBytes
 	Accumulates                              uint64 // ended well; their data is among PutBytes
-	Served                                   uint64 // requests of peers to accumulate here
-	AtomicRetries                            uint64 // compare-and-swaps that an emulated atomic had to repeat
+	Served                                   uint64 // accumulate requests of peers executed here
+	AtomicRetries                            uint64 // compare-and-swaps that emulated atomics repeated
 	Failed                                   uint64 // operations that failed
-	Retries                                  uint64 // times that the link's queue was full: what was refused is posted again
+	Retries                                  uint64 // times that the link's queue was full and requests were posted again
 }
 
-// MessageStats are what became of the messages with a peer, or with all. Those
-// that a rank sends to itself are in Counts only.
+// MessageStats counts the messages with a peer, or with all peers. Messages of a rank to
+// itself are in Counts only.
 type MessageStats struct {
-	Eager, Gathered, Fetched uint64 // sent each way: alone through the ring, with others in one write, fetched by the receiver
-	Written                  uint64 // written to where the receiver wanted them
-	Adverts, LateAdverts     uint64 // receives shown to the peer; of these, when their message was under way already
-	Plans                    uint64 // backlogs that the cost model was asked about
+	Eager, Gathered, Fetched uint64 // messages by mode: alone through the ring, with others in one write, fetched by the receiver
+	Written                  uint64 // messages written to an advertised receive
+	Adverts, LateAdverts     uint64 // receives advertised to the peer; of these, the ones whose message was in flight already
+	Plans                    uint64 // backlogs that the cost model planned
 	Writes                   uint64 // gathered writes; Gathered/Writes messages share one
-	Descriptors              uint64 // announcements of what is to be fetched
+	Descriptors              uint64 // announcements of messages to fetch
 	CreditWaits              uint64 // times that the peer's ring, or its list of transfers, was full
 	Retries                  uint64 // times that the link's queue was full
-	Unexpected               uint64 // received before anybody asked, and copied aside
-	Timed                    uint64 // backlogs that were timed, to learn whether the link is as measured
-	Replans                  uint64 // times that the choice of ways was changed by that
-	Drifting                 int    // ways, of three for each peer, that take so much more or less time than measured that the next start measures again
-	Backlog                  int    // posted, not on their way
-	Memory                   int    // bytes that rings and staging hold on this side
+	Unexpected               uint64 // received before a receive matched, and copied
+	Timed                    uint64 // backlogs that were timed, to compare the link with its measured parameters
+	Replans                  uint64 // times that the timings changed the choice of modes
+	Drifting                 int    // modes, of three for each peer, whose time differs so much from the measurement that the next start measures again
+	Backlog                  int    // posted, not sent yet
+	Memory                   int    // bytes of rings and staging memory on this side
 }
 
-// PeerStats is what an engine has done with one peer.
+// PeerStats counts the operations of an engine with one peer.
 type PeerStats struct {
 	Counts
 	Messages         MessageStats
@@ -50,32 +50,32 @@ type PeerStats struct {
 	Link             string
 	Queued, InFlight int   // operations not posted yet, and under way
 	Outstanding      int   // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
-	Connected        bool  // there is a connection: operations have used one
+	Connected        bool  // there is a connection
 	Talking          bool  // a message channel is open
-	Err              error // why the connection is no more; nil while it works
+	Err              error // why the connection was lost; nil while it works
 }
 
-// Stats is what an engine has done: sums over its peers, itself included, and
-// what belongs to none of them.
+// Stats counts the operations of an engine: sums over its peers, itself included, and the
+// engine's own counters.
 type Stats struct {
 	Counts
 	Messages         MessageStats
 	Rank, Size       int
 	Queued, InFlight int    // operations not posted yet, and under way
 	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
-	PeersConnected   int    // which operations have gone to or come from
+	PeersConnected   int    // peers with a connection
 	PeersTalking     int    // with an open message channel
-	PeersDown        int    // whose connection is no more
+	PeersDown        int    // peers whose connection was lost
 	Regions          int    // registered and not closed
 	Pinned           int    // bytes kept registered that the application did not register
-	PinHits          uint64 // messages whose memory was
-	PinMisses        uint64 // and was not
+	PinHits          uint64 // messages whose memory was registered
+	PinMisses        uint64 // messages whose memory was not
 }
 
-// Stats returns the counters. They are the progress engine's own, so counting
-// costs operations nothing; a call takes well under a microsecond for each peer,
-// during which nothing is posted or polled: meant for every second, not for every
-// operation. The counters are consistent with each other.
+// Stats returns the counters. The progress engine maintains them, so counting costs
+// operations nothing. A call takes well under a microsecond for each peer, during which
+// nothing is posted or polled: call it every second, not for every operation. The counters
+// are consistent with each other.
 func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	e.prog.Do(func() {
@@ -106,8 +106,8 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Stats returns the peer's part of the engine's counters, at the same cost as for
-// one peer of Engine.Stats.
+// Stats returns the peer's part of the engine's counters. It costs as much as one peer
+// costs in Engine.Stats.
 func (p *Peer) Stats() (s PeerStats) {
 	p.eng.prog.Do(func() { s = p.stats() })
 	return s

@@ -5,11 +5,11 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Shape is a block of memory cut out of an array of any number of dimensions, up
-// to MaxDims: Run contiguous bytes, repeated along Dims, of which the first varies
-// slowest. The two sides of a transfer may lie in arrays of different strides.
+// Shape is a block of an array of up to MaxDims dimensions: Run contiguous bytes, repeated
+// along Dims, of which the first varies slowest. The arrays on the two sides of a transfer
+// may have different strides.
 //
-// A halo column of a matrix of float64 with 1000 columns, sent to one of 500:
+// A column of a matrix of float64 with 1000 columns, sent to a matrix with 500:
 //
 //	rma.Shape{Run: 8, Dims: []rma.Dim{{Count: rows, Local: 8 * 1000, Remote: 8 * 500}}}
 type Shape struct {
@@ -17,9 +17,9 @@ type Shape struct {
 	Dims []Dim
 }
 
-// Dim is one dimension of a Shape: Count runs (or planes, or volumes) that begin
-// Local bytes apart on this side and Remote bytes apart on the other. Strides are
-// not negative; one of 0 repeats a source.
+// Dim is one dimension of a Shape: Count runs (or planes, or volumes) that begin Local
+// bytes apart on this side and Remote bytes apart on the other. Strides must not be
+// negative; a stride of 0 repeats a source.
 type Dim struct {
 	Count, Local, Remote int
 }
@@ -27,26 +27,25 @@ type Dim struct {
 // MaxDims bounds the dimensions of a Shape.
 const MaxDims = onesided.MaxDims
 
-// Shape2D is rows runs of rowBytes bytes that begin local bytes apart here and
-// remote bytes apart at the peer.
+// Shape2D returns the shape of rows runs of rowBytes bytes that begin local bytes apart
+// here and remote bytes apart at the peer.
 func Shape2D(rows, rowBytes, local, remote int) Shape {
 	return Shape{Run: rowBytes, Dims: []Dim{{Count: rows, Local: local, Remote: remote}}}
 }
 
-// PutStrided copies runs of src to runs at dst as shape says; both begin with the
-// first run. What the shape spans on this side must lie inside src (ErrBounds), what it
-// spans at the peer inside the key's memory. Runs must not overlap at the
-// destination (ErrOverlap): each dimension steps over all that those of smaller
-// strides reach. Nothing is expanded: a shape of millions of runs costs no
-// memory; where the link maps the target's memory, short runs are not a request
-// each. All is checked before anything moves; the order in which runs become visible
-// is not defined. It does not allocate or block.
+// PutStrided copies runs of src to runs at dst as described by shape; both begin with the
+// first run. The local extent of the shape must lie inside src (ErrBounds), the remote
+// extent inside the key's memory. Runs must not overlap at the destination (ErrOverlap):
+// the stride of each dimension must exceed the extent of the dimensions with smaller
+// strides. The shape is not expanded: a shape of millions of runs costs no memory.
+// PutStrided checks all arguments before any byte is transferred; the order in which runs
+// become visible is not defined. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
 	return p.strided(initiator.Put, src, dst, shape)
 }
 
-// GetStrided copies runs at src to runs of dst. As PutStrided.
+// GetStrided copies runs at src to runs of dst, as PutStrided.
 func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
 	return p.strided(initiator.Get, dst, src, shape)
 }

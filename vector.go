@@ -5,29 +5,28 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Span is n bytes of a peer's memory.
+// Span is a range of a peer's memory.
 type Span struct {
 	at Remote
 	n  int
 }
 
-// Span names n bytes from the place on. What lies outside the key's memory is
-// refused by the operation that it is given to.
+// Span returns the n bytes from the place on. An operation refuses a span that exceeds the
+// key's memory.
 func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
 
-// Slice names n bytes from off on.
+// Slice returns the n bytes from off on.
 func (k Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
 
-// PutV copies the pieces of src, one after the other, to the pieces of dst, as if
-// both were joined: they need not be cut alike, but must hold the same number of bytes.
-// Pieces of dst must not overlap (ErrOverlap). All is checked before anything
-// moves; the order in which pieces become visible is not defined. The lists may be reused
-// when PutV returns. It does not allocate or block for lists seen before
-// that were as long.
+// PutV copies the concatenated pieces of src to the concatenated pieces of dst: the lists
+// may be divided differently, but must hold the same number of bytes. Pieces of dst must
+// not overlap (ErrOverlap). PutV checks all arguments before any byte is transferred; the
+// order in which pieces become visible is not defined. The lists may be reused when PutV
+// returns. It does not block, and allocates only for lists longer than those before.
 // Hot path.
 func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(initiator.Put, src, dst) }
 
-// GetV copies the pieces of src to those of dst. As PutV.
+// GetV copies the pieces of src to those of dst, as PutV.
 func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(initiator.Get, dst, src) }
 
 func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {

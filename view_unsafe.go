@@ -2,16 +2,16 @@ package rma
 
 import "unsafe"
 
-// Number is every type of number that memory may be viewed as.
+// Number is the set of number types that memory can be viewed as.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// View is the buffer's memory as numbers of this machine's byte order. Its length
-// must be a multiple of the number's size (ErrLength), its address one of the number's
-// alignment (ErrAlign); other errors are about the buffer. Not to be used after
-// Close of the region.
+// View returns the buffer's memory as numbers in the machine's byte order. Its length must
+// be a multiple of the number's size (ErrLength), its address aligned for the number
+// (ErrAlign); other errors are about the buffer. The result must not be used after the
+// region is closed.
 func View[T Number](b Buffer) ([]T, error) {
 	mem, err := b.bytes()
 	if err != nil {
@@ -31,7 +31,8 @@ func View[T Number](b Buffer) ([]T, error) {
 // sizeOf is the size of a T in bytes.
 func sizeOf[T Number]() int { return int(unsafe.Sizeof(*new(T))) }
 
-// Bytes is the memory of s, for PutBytes, GetBytes, Register, Send and the like.
+// Bytes returns the memory of s, for PutBytes, GetBytes, Register, Send and similar
+// methods.
 func Bytes[T Number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
 }

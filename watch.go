@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// PeerState is what has become of a peer.
+// PeerState is the state of a peer.
 type PeerState uint8
 
 // States of peers.
 const (
-	// PeerUp says that there is a connection, and that the peer makes progress.
+	// PeerUp says that there is a connection and that the peer makes progress.
 	PeerUp PeerState = iota + 1
 
 	// PeerSilent says that the peer has made no progress for half of
 	// Config.HangTimeout. PeerUp or PeerHung follows.
 	PeerSilent
 
-	// PeerDown says that the connection is no more, though the peer may live:
-	// after an operation that the target refused, say.
+	// PeerDown says that the connection was lost, though the peer may be alive: after an
+	// operation that the target refused, for example.
 	PeerDown
 
-	// PeerHung says that the peer has made no progress for Config.HangTimeout,
-	// and that the connection was given up.
+	// PeerHung says that the peer has made no progress for Config.HangTimeout, and that the
+	// connection was closed.
 	PeerHung
 
 	// PeerGone says that the peer died or left the job.
@@ -57,18 +57,18 @@ type PeerEvent struct {
 	Time  time.Time // when this side found out
 }
 
-// errSilent is the cause of a PeerSilent.
+// errSilent is the cause of a PeerSilent event.
 var errSilent = errors.New("no progress")
 
-// Watch yields what becomes of this rank's peers: first the present state of those that
-// anything has happened to, then each change, until ctx ends, the loop is left, or the
-// engine is closed. It needs no operation under way: while somebody watches, the engine looks
-// at all peers that it is connected with as if it waited for them. Peers that it is not connected
-// with are found to be gone through the job, but not to hang: an operation with such a peer
-// finds that.
+// Watch yields the states of this rank's peers: first the present state of each peer that
+// has had an event, then each change, until ctx ends, the loop is left, or the engine is
+// closed. It needs no operation in flight: while a Watch runs, the engine checks all
+// connected peers as if operations waited for them. Watch reports that an unconnected peer
+// is gone, which the job's server detects, but not that it hangs: an operation with the
+// peer detects that.
 //
-// Any number of goroutines may watch. Who is slow misses states that have been overtaken, but
-// never the last one of a rank, and holds up nobody.
+// Any number of goroutines may watch. A slow one misses states that later ones have
+// replaced, but never the last state of a rank, and does not delay the others.
 //
 //	for ev := range eng.Watch(ctx) {
 //		if ev.State >= rma.PeerHung {
@@ -100,21 +100,21 @@ func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
 	}
 }
 
-// watches are those who watch, and what they were told last.
+// watches holds the active Watch calls, and the last event of each rank.
 type watches struct {
 	mu   sync.Mutex
 	last map[int]PeerEvent // by rank
 	list map[*watcher]struct{}
 }
 
-// state is the last event of a rank; zero if there was none.
+// state returns the last event of a rank; zero if there was none.
 func (ws *watches) state(rank int) PeerEvent {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.last[rank]
 }
 
-// watcher is what one of them has not seen: at most one event a rank.
+// watcher holds the events that one Watch has not yielded: at most one per rank.
 type watcher struct {
 	bell  chan struct{}
 	ranks []int // in the order of their first event that was not seen
@@ -141,7 +141,7 @@ func (ws *watches) remove(w *watcher) {
 	delete(ws.list, w)
 }
 
-// tell notes a change. It does not wait for anybody.
+// tell records a change. It does not wait for any watcher.
 func (ws *watches) tell(ev PeerEvent) {
 	ev.Time = time.Now()
 	ws.mu.Lock()
@@ -166,7 +166,7 @@ func (w *watcher) push(ev PeerEvent) {
 	}
 }
 
-// next takes the oldest event that was not seen.
+// next takes the oldest event that the watcher has not yielded.
 func (ws *watches) next(w *watcher) (PeerEvent, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -180,7 +180,7 @@ func (ws *watches) next(w *watcher) (PeerEvent, bool) {
 	return ev, true
 }
 
-// stateOf is the state that an error of a connection means; 0 if it means none.
+// stateOf returns the state that an error of a connection stands for; 0 if none.
 func stateOf(err error) PeerState {
 	switch {
 	case errors.Is(err, ErrPeerGone):
