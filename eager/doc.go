@@ -1,109 +1,103 @@
-// Package eager carries messages over one-sided writes: a circular buffer of
-// blocks in the receiver's registered memory, filled by the sender with remote
-// writes, polled by the receiver, with credit returned by remote writes as
-// well. It runs over any fabric link and never posts a receive.
+// Package eager transfers messages by one-sided writes: a circular buffer of blocks in the
+// receiver's registered memory, which the sender fills by remote writes and the receiver
+// polls. The receiver returns credit by remote writes as well. The package runs over any
+// fabric link and never posts a receive.
 //
-// The package is a part of the engine below package rma. Applications use rma; what
-// is exported here may change in any release.
+// The package is a part of the engine below package rma. Applications use rma; the exported
+// names may change in any release.
 //
-// A [Channel] joins two peers and holds both directions, a sender and a receiver. A
-// [Set] makes channels for the peers that talk often and bounds their number and
-// memory.
+// A [Channel] connects two peers and holds both directions, a sender and a receiver. A [Set]
+// makes channels for the peers that communicate often, and bounds their number and memory.
 //
 // # Memory
 //
-// Each side owns one region that the peer writes to: two cells on lines of
-// their own, then the ring of the incoming direction. The sender keeps a
-// mirror of the peer's ring, slot for slot, as the source of its writes.
+// Each side owns one region that the peer writes to: two cells on cache lines of their own,
+// then the ring of the incoming direction. The sender keeps a mirror of the peer's ring,
+// slot for slot, as the source of its writes.
 //
 //	offset   0  write cursor of the peer (ModeCursor only)   written by the peer
 //	offset 128  credit word for our outgoing direction       written by the peer
 //	offset 256  block 0, block 1, ... block N-1              written by the peer
 //
-// The payload of a message stands against an 8-byte trailer at the fixed end
-// of its block, so that one write covers both and its last word is the trailer:
+// The payload of a message ends at an 8-byte trailer at the fixed end of its block, so that
+// one write covers both and its last word is the trailer:
 //
 //	| unused ... | payload | 0-7 zeros | meta (optional, 8) | trailer (8) |
 //	                                                        ^ polled by the reader
 //
-// The trailer carries a 16-bit lap number. A message that is longer than a block
-// has one trailer all the same, in its first block; what does not fit before it is
-// the run, the memory of the blocks behind, without a gap:
+// The trailer carries a 16-bit lap number. A message that is longer than a block has only
+// one trailer, in its first block; the payload that does not fit before it is the run, the
+// contiguous memory of the blocks behind:
 //
 //	| unused | payload | meta | trailer |  payload, over blocks p+1 ... p+k-1  |
 //	  block p                              run: at most cut where the ring ends
 //
-// A gather of a hundred messages is then two writes with one list of pieces
-// each, a megabyte is copied in two moves, and small blocks cost long messages
-// next to nothing. The price: payload stands where trailers of the next lap will
-// be looked for. So the reader, when it gives the blocks of a run back, puts a mark
-// where their trailers would have been: a trailer of this lap, of no message. The
-// credit that lets the writer come again is posted behind those stores. Hence the
-// invariant of mode lap: the word which the reader polls is that of this lap, or
-// a trailer or mark of the last; any other value is a corruption. Nothing else is
-// ever written by the reader. docs/wire.md has the bytes.
+// A gather of a hundred messages is then two writes with one list of pieces each, a megabyte
+// is copied in two moves, and small blocks cost long messages next to nothing. The price is
+// that payload lies where the reader will poll for trailers of the next lap. Therefore the
+// reader, when it returns the blocks of a run, writes a mark in place of each trailer: a
+// trailer of this lap without a message. It posts the credit for these blocks behind those
+// stores. Hence the invariant of mode lap: the word that the reader polls is that of this
+// lap, or a trailer or mark of the last lap; any other value is a corruption. The reader
+// writes nothing else. docs/wire.md defines the bytes.
 //
 // # When a message is visible
 //
-// ModeLap (default where Caps.LastByteLast): the trailer is the last word of
-// its write. The link promises that for the last word only, so a message of
-// several blocks goes out as its run first and its first block last, in a write
-// of its own: a reader that sees the trailer sees the whole message, because writes of an
-// endpoint become visible in order. Blocks of a run are not polled before the run
-// has been consumed, and marked, so that what lies there never matters.
+// ModeLap (default where Caps.LastByteLast): the trailer is the last word of its write. The
+// link promises the order for the last word only, so a message of several blocks is written
+// as its run first and its first block last, in a separate write: a reader that sees the
+// trailer sees the whole message, because writes of an endpoint become visible in order.
+// Blocks of a run are not polled before the run has been consumed and marked.
 //
-// ModeCursor (default elsewhere): all in one write (two at the end of the ring),
-// then the position behind it as a second write to the cursor cell, in the same
-// Post. Several messages staged together share that write. The reader looks at
-// trailers only where the cursor says that there is one; it makes no marks.
+// ModeCursor (default elsewhere): one write for the message (two at the end of the ring),
+// then a second write of the position behind it to the cursor cell, in the same Post.
+// Messages staged together share that write. The reader looks at trailers only up to the
+// cursor, and makes no marks.
 //
-// More writes than that only where a list of pieces is longer than the link takes
+// More writes are needed only if a list of pieces is longer than the link allows
 // ([Channel.StageVec]); their order is the same.
 //
 // # In place
 //
-// [Channel.StageVec] takes one message made of pieces, of which some are copied to
-// the mirror, as always, and some read by the link where they lie. The mirror is
-// also the staging area: copied neighbours lie side by side in it and share one
-// SGE. Pieces in place are the link's until [Channel.Done]. Package gather makes
-// such pieces of batches, and [Lease.Split] takes gathers apart.
+// [Channel.StageVec] takes one message of several pieces. Some are copied to the mirror,
+// others are read by the link in place. The mirror is also the staging area: copied
+// neighbours are adjacent in it and share one SGE. Pieces in place belong to the link until
+// [Channel.Done]. Package gather makes such pieces from batches, and [Lease.Split] takes
+// gathers apart.
 //
-// Both modes, and credit, assume of every link that an aligned 8-byte write is
-// seen whole or not at all.
+// Both modes, and credit, assume that on every link an aligned 8-byte write becomes visible
+// as a whole.
 //
 // # Credit, completions, queue
 //
-// flowctl does the counting. Credit goes back after Options.Every consumed
-// blocks (half a ring), or with reverse traffic once half of that is owed. Writes
-// are unsignalled but for one in a quarter ring or a quarter queue. Out of credit
-// and queue full are values ([NoCredit], [QueueFull]), not errors. Messages of
-// class flowctl.Control find room where data does not; read the rule about
-// consuming in flowctl.
+// Package flowctl counts. Credit is returned after Options.Every consumed blocks (half a
+// ring), or with reverse traffic after half of that. Writes are unsignalled except for one
+// per quarter of the ring or of the queue. Lack of credit and a full queue are values
+// ([NoCredit], [QueueFull]), not errors. Messages of class flowctl.Control find room where
+// data does not; flowctl states the rule for consumers.
 //
 // # Sleeping readers
 //
-// Where Caps.WakesOnWrite is false, a reader that wants to sleep sets a bit in
-// the word it writes to the peer ([Channel.Sleep]); a sender that has seen the bit
-// asks for a notification with the last write of every flush, data and credit
-// alike, until the bit is cleared. Writes already under way when the bit is set do not
-// notify. The reader therefore, after Sleep(true) and Link.Arm, looks at its
-// rings once more and then sleeps with the time-outs of [Nap]: short, doubling,
-// so that a message that was on its way for a time d is seen after about 2·d at
-// the latest.
+// Where Caps.WakesOnWrite is false, a reader that is about to sleep sets a bit in the word
+// that it writes to the peer ([Channel.Sleep]). A sender that has seen the bit requests a
+// notification with the last write of every flush, data and credit alike, until the bit is
+// cleared. Writes in flight when the bit is set do not notify. Therefore, after Sleep(true)
+// and Link.Arm, the reader polls its rings once more and then sleeps with the time-outs of
+// [Nap], short at first and doubling, so that a message that was in flight for a time d is
+// seen after about 2·d at the latest.
 //
 // # Hostile peers
 //
-// The peer can write anything into the region at any time. Every word is loaded
-// once, checked, and the checked value used; nothing outside the ring is read
-// or written whatever it says. What cannot be true ends this channel with an
-// error that wraps [ErrCorrupt] (blocks) or a flowctl.CursorError (cells); the link,
-// the endpoint and other channels are not touched. Payload bytes may change
-// while a [Lease] is open: copy (Recv) what must not.
+// The peer can write anything into the region at any time. Every word is loaded once,
+// checked, and the checked value used; no access leaves the ring, whatever the word says. An
+// impossible value ends this channel with an error that wraps [ErrCorrupt] (blocks) or a
+// flowctl.CursorError (cells); the link, the endpoint and other channels are not affected.
+// Payload bytes may change while a [Lease] is open: copy (Recv) data that must not change.
 //
 // # Ownership
 //
-// A channel belongs to the goroutine that owns the link's Poll. It hands the
-// completions of the channel's endpoint to OnCompletion.
+// A channel belongs to the goroutine that owns the link's Poll. It passes the completions of
+// the channel's endpoint to OnCompletion.
 //
 // # Imports and files
 //

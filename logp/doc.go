@@ -1,12 +1,12 @@
-// Package logp is the cost model of the engine: a parameterised LogP
-// description of one direction of a link ([Params]), the predicted time of every
-// way to move a batch of messages over it ([Params.Cost]), the choice among
-// them ([Params.Choose]), and the partition of a batch that takes least
-// ([Planner.Plan]). It is pure: no clock, no goroutine, no
-// I/O, nothing but the standard library.
+// Package logp is the cost model of the engine: a parameterised LogP description of one
+// direction of a link ([Params]), the predicted time of a batch of messages in each mode
+// ([Params.Cost]), the choice among the modes ([Params.Choose]), and the fastest partition
+// of a batch ([Planner.Plan]). It is pure: no clock, no goroutine, no I/O, no imports but
+// the standard library.
 //
-// The engine below package rma plans with it. It stands by itself, and programs may
-// import it to predict what transfers cost; its names may change in any release.
+// The engine below package rma uses it to plan. It is independent of the engine, and
+// programs may import it to predict the cost of transfers; its names may change in any
+// release.
 //
 // # Units
 //
@@ -47,28 +47,26 @@
 //	learned   (Scale−1) × everything above but credit and the shared terms
 //
 // A gather beyond [Limits.MaxSGE] or [Limits.GatherMax], and a scatter beyond
-// [Limits.ScatterSegs], is cut into several work requests, g apart.
+// [Limits.ScatterSegs], is divided into several work requests, g apart.
 //
-// The parts of a plan share one posting call and one link: their occupancies
-// add up, g lies between any two operations, their latencies overlap. Thus
+// The parts of a plan share one posting call and one link: their occupancies add up, any two
+// operations are g apart, and their latencies overlap. Thus
 //
 //	total = a + Σ occupancy + (operations−1)·g + max latency + max credit
 //
-// which for one part is the formula of its mode; cursor updates and Extra.Fixed
-// count once for each mode that the plan uses, where Extra.Fixed is below 0 as
-// part of the mode's latency. docs/model.md explains all of
-// this at leisure, with a worked example.
+// For one part this is the formula of its mode. Cursor updates and Extra.Fixed count once
+// for each mode that the plan uses; a negative Extra.Fixed counts as part of the mode's
+// latency. docs/model.md explains all terms, with a worked example.
 //
 // # Concurrency and ownership
 //
-// [Curve] and [Params] are values, never changed once built, and may be read by
-// any number of goroutines. A [Planner], a [Refiner] and an [Observer]
-// belong to one goroutine.
+// [Curve] and [Params] are immutable values, and may be read by any number of goroutines. A
+// [Planner], a [Refiner] and an [Observer] belong to one goroutine.
 //
 // # Errors
 //
-// Everything decoded ([ParseParams], UnmarshalJSON) is hostile until checked.
-// Errors wrap ErrCurve, ErrParams, ErrBatch or ErrInfeasible.
+// Decoded data ([ParseParams], UnmarshalJSON) is hostile until checked. Errors wrap
+// ErrCurve, ErrParams, ErrBatch or ErrInfeasible.
 //
 // # Files
 //

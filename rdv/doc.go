@@ -1,14 +1,14 @@
-// Package rdv moves large messages by rendezvous: the side that has the data
-// says where it lies, and the side that wants it fetches it with remote reads
-// straight into its final place. Nothing is copied at either end, and no step
-// waits for a call of either application: the owner of the link drives it.
+// Package rdv transfers large messages by rendezvous: the side that has the data announces
+// its address, and the side that wants it fetches it by remote reads directly into its final
+// place. Neither end copies, and no step waits for a call of either application: the owner
+// of the link drives it.
 //
-// The package is a part of the engine below package rma. Applications use rma; what
-// is exported here may change in any release.
+// The package is a part of the engine below package rma. Applications use rma; the exported
+// names may change in any release.
 //
-// A [Channel] joins two peers and serves both directions. It sits on an
-// endpoint that others may use as well, and talks over a small ring of its own
-// (an eager.Channel under the class flowctl.Control).
+// A [Channel] connects two peers and serves both directions. It shares its endpoint with
+// other users, and exchanges control messages over a small ring (an eager.Channel under the
+// class flowctl.Control).
 //
 // # Read
 //
@@ -18,9 +18,8 @@
 //	                                              Received, message by message
 //	S  Sent ◄──────────── FIN: status ──────────  when the last one ended
 //
-// A batch whose messages find their destinations one after the other is fetched
-// in that order, before the whole batch is matched. The FIN names the
-// messages that the receiver refused.
+// A batch whose messages find their destinations in order is fetched in that order, before
+// the whole batch is matched. The FIN names the messages that the receiver refused.
 //
 // # Receiver first
 //
@@ -28,72 +27,68 @@
 //	   memory stays  ◄──── remote writes ──────
 //	R  Filled ◄─────── done, or decline ───────  Sent when the writes are complete
 //
-// This is cheaper by a hard latency where the receiver knows the destination before
-// the sender has the data. "Done" follows the writes on the same endpoint: a receiver
-// that sees it sees them. Each advert gets one answer, also when it is revoked, or
-// when the data takes another way (a Send that crossed it: the sender declines);
-// until then the memory is the peer's to write. A peer that has nothing to do with
-// this side need not poll its ring: a side that cannot go on without the answer calls
-// Nudge, as Revoke does, and the notification has the peer call Progress. What an
-// advert is wanted for, what was written and why not is carried for the layer above:
-// internal/message matches receives and messages by it.
+// This saves one hard latency if the receiver knows the destination before the sender has
+// the data. "Done" follows the writes on the same endpoint: a receiver that sees it sees
+// them. Each advert gets one answer, also if it is revoked, or if the data travels in
+// another mode (a Send that crossed it: the sender declines). Until then the peer may write
+// to the memory. A peer without traffic to this side need not poll its ring: a side that
+// needs the answer to continue calls Nudge, as Revoke does, and the notification makes the
+// peer call Progress. The purpose of an advert, the size written and the reason of a decline
+// are passed through for the layer above: internal/message matches receives and messages by
+// them.
 //
 // # Unregistered memory
 //
-// SendUnregistered offers a message; when the receiver has a destination for it,
-// chunks are copied into staging memory, or registered where they lie, one ahead
-// of those that are being fetched: a superpipeline, see growth.go. Nothing is
-// staged before the receiver is ready, so that a message without a receive cannot
-// hold the staging memory that others wait for. Staging is bounded; without room,
-// chunks wait.
+// SendUnregistered announces a message. When the receiver has a destination for it, chunks
+// are copied into staging memory, or registered in place, one ahead of those that are being
+// fetched: a superpipeline, see growth.go. Nothing is staged before the receiver is ready,
+// so that a message without a receive cannot occupy the staging memory that others wait for.
+// Staging memory is bounded; chunks wait for room.
 //
 // # Who owns which memory
 //
-//   - Sources belong to the transfer from Send to Handler.Sent. After a failure
-//     of the channel alone (a peer that broke the rules) that is when the endpoint
-//     is down or Sever was called: until then the peer may be reading.
-//   - Destinations belong to it from Match or Accept to Handler.Received, which
+//   - Sources belong to the transfer from Send to Handler.Sent. After a failure of the
+//     channel alone (the peer broke the protocol), Sent comes when the endpoint is down or
+//     Sever was called: until then the peer may be reading.
+//   - Destinations belong to the transfer from Match or Accept to Handler.Received, which
 //     comes only when no read into them is in flight.
-//   - Sources of Write belong to it until Handler.Sent, advertised destinations until
-//     Handler.Filled (after a failure of the channel alone: as above), unregistered
+//   - Sources of Write belong to the transfer until Handler.Sent, advertised destinations
+//     until Handler.Filled (after a failure of the channel alone: as above), unregistered
 //     sources until Handler.Sent.
-//   - Descriptors, piece lists and tokens are copied by the call.
+//   - The calls copy descriptors, piece lists and tokens.
 //
 // Every transfer and every message ends exactly once, whatever fails.
 //
 // # Bounds
 //
-// Both sides agree at set-up how many transfers of how many messages and regions
-// may be outstanding; all state is made for that, and no message of a peer makes
-// it grow. Answers wait in a queue with a place for each slot, so that taking
-// the peer's messages never waits for room to answer. Too much of our own is a
-// value, [Busy].
+// Both sides agree at set-up on the number of outstanding transfers, and of messages and
+// regions per transfer. All state is allocated for that, and no message of a peer makes it
+// grow. Answers wait in a queue with a place for each slot, so that consuming the peer's
+// messages never waits for room to answer. If this side has too many transfers, the call
+// returns the value [Busy].
 //
-// Reads in flight are bounded by Caps.MaxReads, over all transfers in turn:
-// a link would queue more, and in its queue they would hold up FINs and
-// everybody else's requests.
+// Reads in flight are bounded by Caps.MaxReads, over all transfers in turn: a link would
+// queue more, but in its queue they would delay FINs and the requests of other users.
 //
 // # Hostile peers
 //
-// Ids are slot and generation, chosen by the side that begins; the other
-// expects exactly the next generation of a slot that is free. Everything else
-// (unknown kind, bad descriptor, unknown or repeated id, bad status, more than
-// agreed, sizes that do not match) is a [*ProtocolError] and ends this channel, nothing else. What a
-// descriptor says about memory is checked by the link of the peer that owns it:
-// a bad key fails the read and thereby the endpoint. A peer that says FIN and
-// goes on reading gets what it deserves.
+// IDs consist of slot and generation, chosen by the side that begins; the other expects
+// exactly the next generation of a free slot. Everything else (unknown kind, bad descriptor,
+// unknown or repeated ID, bad status, more than agreed, sizes that do not match) is a
+// [*ProtocolError] and ends this channel, nothing else. The link of the peer that owns the
+// memory checks the addresses of a descriptor: a bad key fails the read and thereby the
+// endpoint. A peer that sends FIN and continues to read gets arbitrary data.
 //
 // # Concurrency
 //
-// A channel belongs to the goroutine that owns the link's Poll. It polls the
-// link, hands completions of the endpoint to OnCompletion and calls Progress.
-// [Handler] is called from within these. Messages and descriptors do not
-// allocate once the slots have grown to their size.
+// A channel belongs to the goroutine that owns the link's Poll. It polls the link, passes
+// completions of the endpoint to OnCompletion and calls Progress, which call the [Handler].
+// Messages and descriptors do not allocate once the slots have grown to their size.
 //
 // # Imports and files
 //
-// A Channel is two halves: a source, which has data, and a sink, which wants it.
-// Imports eager, scatter, fabric, flowctl, internal/fifo.
+// A Channel has two halves: a source, which has data, and a sink, which receives it. Imports
+// eager, scatter, fabric, flowctl, internal/fifo.
 //
 //	channel.go  Channel: open, connect, progress, completions
 //	control.go  control messages: answers, dispatch
@@ -118,10 +113,10 @@
 //	options.go  Options
 //	errors.go   errors
 //
-// Tests: exhaustive_test.go plays every order of the steps of two sides up to a
-// length; script_test.go random scripts on both sides, over simulated and real
-// links, against a plain model (app_test.go); faults_test.go the same with
-// failures and death; hostile_test.go a peer without rules; owners_test.go two
-// goroutines with everything at once; ibv_test.go all that over queue pairs;
-// bench_test.go measures and holds the allocations at none.
+// Tests: exhaustive_test.go runs every order of the steps of two sides up to a length;
+// script_test.go runs random scripts on both sides, over simulated and real links, against a
+// simple model (app_test.go); faults_test.go adds failures and death; hostile_test.go plays
+// a peer that ignores the protocol; owners_test.go runs two goroutines with all operations
+// at once; ibv_test.go runs all that over queue pairs; bench_test.go measures, and checks
+// that nothing allocates.
 package rdv

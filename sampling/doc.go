@@ -1,14 +1,14 @@
-// Package sampling measures a link into the parameters of package logp: one
-// connected endpoint pair, in both directions, within a budget, both peers
-// ending with the same tables.
+// Package sampling measures the parameters of package logp for a link: over one connected
+// pair of endpoints, in both directions, within a budget. Both peers end with the same
+// tables.
 //
-// The package is a part of the engine below package rma. Applications use rma; what
-// is exported here may change in any release.
+// The package is a part of the engine below package rma. Applications use rma; the exported
+// names may change in any release.
 //
-// A [Session] at either end of the connection measures in its turn while the
-// other serves: on a machine with fewer processors than processes two that
-// measure at once would measure each other. The result is kept in a [Store], so
-// that the next start only asks whether it is still plausible.
+// A [Session] runs at either end of the connection. The two measure in turns while the other
+// serves: on a machine with fewer processors than processes, simultaneous measurements would
+// disturb each other. The result is kept in a [Store], so that the next start only checks
+// whether it is still plausible.
 //
 //	s, err := sampling.Open(link, ep, sampling.Options{First: rank < peer, EP: id, Store: store})
 //	blob := s.Setup().Append(nil)        // to the peer, by other means
@@ -31,32 +31,30 @@
 //	grid          one write against a chain, powers of two                    Os
 //	refine        points where the curve bends, then the worst known points
 //
-// half.go has the formulas. Each part has a share of the turn, so that a slow
-// first part cannot use up the budget of the others; an operation that would not
-// fit is not begun. What no time was left for is taken from [Defaults] with
-// confidence 0. Samples are medians without outliers, curves are fitted never to
-// fall, and every figure carries a confidence (stat.go).
+// half.go has the formulas. Each part has a share of the turn, so that a slow first part
+// cannot use up the budget of the others; an operation that would not fit is not started.
+// Parameters for which no time was left come from [Defaults], with confidence 0. Samples are
+// medians without outliers, fitted curves never fall, and every parameter has a confidence
+// (stat.go).
 //
 // # Agreement
 //
-// Each side's half travels to the other; both merge the same two halves in the
-// same order, so that tables agree to the last bit. A saved profile counts only
-// if both sides hold one with the same digest, and the first side's verdict on
-// its plausibility counts for both.
+// Each side sends its half to the other; both merge the same two halves in the same order,
+// so that the tables are identical. A saved profile counts only if both sides have one with
+// the same digest, and the first side's verdict on its plausibility counts for both.
 //
 // # Hostile peers
 //
-// Set-ups, messages and files are checked before use: sizes, numbers, ranges,
-// sequence. A peer can make this side's figures wrong, which it could by
-// being slow; it cannot make it touch memory outside the session's region,
-// allocate without bound, or hang: every wait has a deadline.
+// Set-ups, messages and files are checked before use: sizes, numbers, ranges, sequence. A
+// peer can falsify this side's parameters, as it could by being slow; it cannot make this
+// side access memory outside the session's region, allocate without bound, or hang: every
+// wait has a deadline.
 //
 // # Units, concurrency, ownership
 //
-// Times are ns in float64 except where time.Duration says so; sizes are bytes. A
-// Session belongs to one goroutine, and owns the link during Run. Store may be
-// shared. Link and endpoint stay the caller's; close the endpoint before the
-// Session when Run failed.
+// Times are ns in float64 except where the type is time.Duration; sizes are bytes. A Session
+// belongs to one goroutine, and owns the link during Run. A Store may be shared. The link
+// and the endpoint remain the caller's; close the endpoint before the Session if Run failed.
 //
 // # Imports and files
 //

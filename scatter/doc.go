@@ -1,39 +1,36 @@
-// Package scatter is the receiver-driven way of moving a batch: a descriptor
-// that says where the messages lie in the sender's memory, and the plan of the
-// remote reads that drop each of them into its final place. Pure: it posts
-// nothing, waits for nothing and touches no memory but what it is given.
+// Package scatter plans receiver-driven transfers of a batch: a descriptor gives the places
+// of the messages in the sender's memory, and a plan of remote reads places each of them at
+// its destination. It is pure: it posts nothing, waits for nothing and accesses only the
+// memory that it is given.
 //
-// The package is a part of the engine below package rma. Applications use rma; what
-// is exported here may change in any release.
+// The package is a part of the engine below package rma. Applications use rma; the exported
+// names may change in any release.
 //
 // # Descriptor
 //
-// A batch is a stream: the bytes of its messages one behind the other. A
-// [Descriptor] cuts that stream twice, once into messages (size, and sequence
-// number or destination offset) and once into contiguous runs of registered
-// source memory (address, length, remote key). The cuts are independent: a
-// message may span regions, and neighbouring messages may share one.
-// docs/wire.md has the bytes.
+// A batch is a stream: the concatenated bytes of its messages. A [Descriptor] divides that
+// stream twice: into messages (size, and sequence number or destination offset), and into
+// contiguous runs of registered source memory (address, length, remote key). The divisions
+// are independent: a message may span regions, and adjacent messages may share one.
+// docs/wire.md defines the bytes.
 //
-// One order is legal on the wire: messages by rising sequence number, or by
-// rising offset without overlap. Sequence numbers that occur twice and
-// destinations that overlap are thereby found in one pass without memory.
-// Sources may overlap: reading twice does no harm.
+// Only one order is legal on the wire: messages by rising sequence number, or by rising
+// offset without overlap. One pass without memory therefore detects repeated sequence
+// numbers and overlapping destinations. Sources may overlap, which is harmless for reads.
 //
 // # Plan
 //
-// A [Plan] walks the source regions and the local pieces side by side and hands
-// out work requests. Each names one contiguous remote run and as many local
-// pieces as fit it; [Limits] bounds pieces, bytes and requests in flight. Neighbours
-// that touch, remote or local, are merged. The same walk serves writes from
-// local pieces to remote runs.
+// A [Plan] iterates over the source regions and the local pieces in parallel and produces
+// work requests. Each names one contiguous remote run and as many local pieces as fit;
+// [Limits] bounds pieces, bytes and requests in flight. Adjacent runs, remote or local, are
+// merged. The same plan serves writes from local pieces to remote runs.
 //
 // # Hostile peers
 //
-// [Descriptor.Parse] believes nothing: counts are compared with the receiver's
-// bounds before anything is read, sizes must add up on both sides, addresses
-// must not wrap. Errors are [*DescriptorError] and wrap one sentinel each. That
-// a region is really the peer's to give is for its link to check, with the key.
+// [Descriptor.Parse] trusts nothing: it compares counts with the receiver's bounds before it
+// reads anything; sizes must add up on both sides, and addresses must not wrap. Errors are
+// [*DescriptorError] and wrap one sentinel each. The link of the peer checks, by the key,
+// that the peer may grant access to a region.
 //
 // # Concurrency and memory
 //

@@ -1,21 +1,20 @@
 // Package verbs is a binding of libibverbs, the library that programs RDMA
 // devices: InfiniBand, RoCE and iWARP adapters, and SoftRoCE (rdma_rxe).
 //
-// The package is meant to be imported by programs that drive RDMA devices themselves,
-// and uses nothing else of the module. It binds objects of verbs that the engine does
-// not need as well. It is as stable as package rma.
+// The package is meant to be imported by programs that drive RDMA devices themselves, and
+// imports no other package of the module. It also binds objects of verbs that the engine
+// does not use. It is as stable as package rma.
 //
-// It is mechanism only: no retries, no caching, no thresholds, no goroutines,
-// no log. What to do with a full queue or a broken connection is decided by its
-// users (fabric/ibv here). Types carry Go names, and no C type appears in a
-// signature.
+// It is mechanism only: no retries, no caching, no thresholds, no goroutines, no log. Its
+// users (here fabric/ibv) decide how to handle a full queue or a broken connection. Types
+// have Go names, and no C type appears in a signature.
 //
 // # Without RDMA
 //
-// libibverbs is opened at run time, and building needs nothing of it: a C compiler
-// is enough. Where it is not installed or lacks a function ([SymbolError]), or in a
-// build without cgo, everything returns an error that wraps [ErrNotSupported], and
-// [Support] says which it was and what to do.
+// libibverbs is opened at run time; the build needs only a C compiler. If the library is not
+// installed or lacks a function ([SymbolError]), or in a build without cgo, every function
+// returns an error that wraps [ErrNotSupported], and [Support] returns the reason and the
+// remedy.
 //
 // # Objects
 //
@@ -26,25 +25,23 @@
 //	                                          ├ CreateQP → *QP (Modify, PostSend, PostRecv)
 //	                                          └ CreateSRQ, CreateAH, AllocMW
 //
-// Every object is released by its Close, children before parents; a parent with
-// children refuses with EBUSY and stays usable. Close is idempotent. Nothing is
-// released by the garbage collector.
+// Close releases an object, children before parents; a parent with children refuses with
+// EBUSY and stays usable. Close is idempotent. The garbage collector releases nothing.
 //
 // # Memory
 //
-// A device reads and writes memory long after the call that asked for it. Such
-// memory must not lie where Go may move or reuse it: take it from mmap
-// ([PD.Register]) or let [PD.RegisterPinned] pin a Go slice until the region is
-// closed. Work requests name memory by address ([SGE]), not by slice.
+// A device reads and writes memory long after the call that requested it. Such memory must
+// not lie where Go may move or reuse it: allocate it by mmap ([PD.Register]) or let
+// [PD.RegisterPinned] pin a Go slice until the region is closed. Work requests name memory
+// by address ([SGE]), not by slice.
 //
 // # Crossings
 //
-// [QP.PostSend], [QP.PostRecv] and [CQ.Poll] are the data path: one crossing
-// into C for a whole list, no allocation, no lock. A queue that is full is a
-// count, not an error. PostSend of one queue pair is for one goroutine at a
-// time, so is PostRecv, and so is Poll of one queue; different objects are
-// independent. Everything else may be called from any goroutine, but not while
-// the object is being closed.
+// [QP.PostSend], [QP.PostRecv] and [CQ.Poll] are the data path: one crossing into C for a
+// whole list, no allocation, no lock. A full queue is reported as a count, not as an error.
+// PostSend of one queue pair is for one goroutine at a time, and so are its PostRecv and the
+// Poll of one completion queue; different objects are independent. All other methods may be
+// called from any goroutine, but not while the object is being closed.
 //
 // # Files
 //

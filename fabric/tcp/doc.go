@@ -1,48 +1,46 @@
-// Package tcp is the link over TCP sockets: it works anywhere and needs nothing.
+// Package tcp is the link over TCP sockets. It works on any network and needs no privileges.
 //
-// One-sided operations travel as frames on one socket an endpoint, the payload
-// of large ones on others beside it, and are executed by the target's Poll
-// (Caps.TargetProgress) while the target's application does what it likes: a
-// write is checked against the table of registered regions before any byte of
-// it lands, then its payload is received straight into its place; a read is
-// answered straight out of the region.
+// One-sided operations travel as frames on one socket per endpoint; the payload of large
+// ones uses further sockets. The target's Poll executes them (Caps.TargetProgress), without
+// calls by the target's application: a write is checked against the table of registered
+// regions before any of its bytes is stored, then its payload is received directly into
+// place; a read is answered directly from the region.
 //
 // # Rules
 //
-//   - The owner's calls (Poll, Post) use raw non-blocking sockets: no goroutine,
-//     no runtime poller, no allocation. One send for everything one Post hands
-//     over (as far as the socket takes it), one receive for everything that has
-//     arrived. Only connection set-up uses package net and goroutines.
-//   - Nothing the peer does makes this side's memory grow. Requests it may have
-//     outstanding are limited by the handshake; what goes back to it (replies,
-//     acknowledgements) is kept as descriptors in rings of that size and encoded
-//     when the socket has room. The receive side never waits for the send side,
-//     so two sides that flood each other cannot lock up.
-//   - Every field of a frame is checked before it is used. A malformed frame ends
-//     that endpoint and no other. A request that the regions do not admit is
-//     answered by a refusal, its payload is thrown away, and both ends go down in
-//     order: requests before it complete, requests behind it are flushed.
-//   - Region.Close returns only when no access of a peer is under way: accesses
-//     run inside a guard that Close waits for, each one a bounded system call or
-//     copy, and every continuation looks the key up again.
-//   - A signalled write completes when the target says that it has placed it.
-//     Acknowledgements are cumulative, ride on any frame that goes that way, and have
-//     a frame of their own only if none does for two polls.
-//   - Payload of 256 KiB and more goes by connections of its own (lanes), so that
-//     small frames never wait behind it, here or in the kernel. The end of one
-//     of them is the end of the endpoint (LaneError).
-//   - A protected connection (Config.Crypt) is one of records beneath the same frames:
-//     they are copied, sealed and sent, received, opened and copied to their place.
-//     Nothing is acted on before the tag of its record was checked. The tag is of the
-//     copy, because memory that a peer reads may change while it is sent.
+//   - The owner's calls (Poll, Post) use raw non-blocking sockets: no goroutine, no runtime
+//     poller, no allocation. One send carries all requests of one Post (as far as the socket
+//     takes them), and one receive takes everything that has arrived. Only connection set-up
+//     uses package net and goroutines.
+//   - A peer cannot make this side's memory grow. The handshake limits its outstanding
+//     requests; the answers to it (replies, acknowledgements) are kept as descriptors in
+//     rings of that size and encoded when the socket has room. The receive side never waits
+//     for the send side, so two sides that flood each other cannot deadlock.
+//   - Every field of a frame is checked before it is used. A malformed frame ends that
+//     endpoint and no other. A request that the regions do not admit is answered by a
+//     refusal, its payload is discarded, and both ends go down in order: requests before it
+//     complete, requests behind it are flushed.
+//   - Region.Close returns only when no access of a peer is in progress: each access runs
+//     inside a guard that Close waits for, as one bounded system call or copy, and every
+//     continuation looks up the key again.
+//   - A signalled write completes when the target acknowledges that it has placed the data.
+//     Acknowledgements are cumulative and travel in any frame of that direction; they have a
+//     frame of their own only if no other frame is sent for two polls.
+//   - Payload of 256 KiB and more uses separate connections (lanes), so that small frames
+//     never wait behind it, here or in the kernel. The end of a lane is the end of the
+//     endpoint (LaneError).
+//   - A protected connection (Config.Crypt) carries the same frames in records: they are
+//     copied, sealed and sent; received, opened and copied to their place. No frame takes
+//     effect before the tag of its record has been checked. The tag covers the copy, because
+//     memory that a peer reads may change while it is sent.
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
-// A peer is gone when its connection has ended or its host has acknowledged
-// nothing for PeerTimeout, neither data nor the keepalive probes that are sent once
-// a second. A process that lives and receives nothing, such as a stopped one, is not
-// gone: its host acknowledges, and the transfer goes on when the process does. On Linux before
-// 6.15 the probes of a full socket become rarer while it stays full, and a host
-// that vanishes meanwhile is noticed by the next.
+// A peer is gone when its connection has ended, or when its host has acknowledged nothing
+// for PeerTimeout, neither data nor the keepalive probes that are sent once a second. A
+// process that is alive but receives nothing, such as a stopped one, is not gone: its host
+// acknowledges, and the transfer continues when the process does. On Linux before 6.15 the
+// probes of a full socket become rarer while it stays full, and the loss of a host in that
+// time is detected by the next probe.
 //
 // # Files
 //
