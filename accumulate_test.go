@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,6 +116,104 @@ func TestAccumulateOrder(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []celsius{2.25, 6.25}, got)
 		}
+	})
+}
+
+// fetches checks Fetch on values of one type, at both halves of a word.
+func fetches[T Element](t *testing.T, p *Peer, k Key, mem []byte, plain map[Reduction]func(a, b T) T, values ...T) {
+	ctx := testutil.Context(t, patience)
+	size := sizeOf[T]()
+	for op, f := range plain {
+		for i := range values {
+			for j, v := range values {
+				at := 64 + size*((i+j)%2)
+				copy(mem[at:], Bytes(values[i:i+1]))
+				before := append([]byte(nil), mem[:128]...)
+				got, err := Fetch(p, k.At(uint64(at)), op, v).Wait(ctx)
+				require.NoError(t, err)
+				require.Equal(t, values[i], got, "%v of %T", op, v)
+				copy(before[at:], Bytes([]T{f(values[i], v)}))
+				require.Equal(t, before, mem[:128], "%v of %v and %v", op, values[i], v)
+			}
+		}
+	}
+}
+
+// Each reduction of one element returns what was there; nothing around it changes.
+func TestFetch(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 4096)
+		for to := range es {
+			p, k, mem := es[0].Peer(to), keys[to], mems[to].Bytes()
+			fetches(t, p, k, mem, map[Reduction]func(a, b int32) int32{
+				Sum: func(a, b int32) int32 { return a + b }, Min: func(a, b int32) int32 { return min(a, b) },
+				BitXor: func(a, b int32) int32 { return a ^ b }, Replace: func(_, b int32) int32 { return b },
+			}, -7, 5, 1<<31-1)
+			fetches(t, p, k, mem, map[Reduction]func(a, b int64) int64{
+				Sum: func(a, b int64) int64 { return a + b }, Max: func(a, b int64) int64 { return max(a, b) },
+				BitAnd: func(a, b int64) int64 { return a & b }, BitOr: func(a, b int64) int64 { return a | b },
+			}, -7, 5, 1<<62)
+			fetches(t, p, k, mem, map[Reduction]func(a, b celsius) celsius{
+				Sum: func(a, b celsius) celsius { return a + b }, Prod: func(a, b celsius) celsius { return a * b },
+			}, -1.5, 0, 9)
+			fetches(t, p, k, mem, map[Reduction]func(a, b float64) float64{
+				Sum: func(a, b float64) float64 { return a + b }, Max: func(a, b float64) float64 { return max(a, b) },
+			}, -1.5, 0, 1e300)
+			for what, r := range map[error]Request{
+				ErrInvalid: Fetch(p, k.At(0), BitOr, 1.5).Request, ErrAlign: Fetch(p, k.At(4), Min, 1.5).Request,
+				ErrBounds: Fetch(p, k.At(4096), Min, int32(1)).Request,
+			} {
+				require.ErrorIs(t, r.Wait(ctx), what)
+			}
+			require.ErrorIs(t, Accumulate(p, k.At(0), BitOr, []float32{1}).Wait(ctx), ErrInvalid)
+			require.NoError(t, Accumulate(p, k.At(0), Replace, []uint32{0xf0, 0xff}).Wait(ctx))
+			require.NoError(t, Accumulate(p, k.At(0), BitXor, []uint32{0x3c, 0xf}).Wait(ctx))
+			got, err := View[uint32](mems[to].Slice(0, 8))
+			require.NoError(t, err)
+			require.Equal(t, []uint32{0xcc, 0xf0}, got)
+		}
+	})
+}
+
+// Fetches by many goroutines of all ranks at once lose nothing: the sums are whole, and what
+// they return are all sums on the way there, each once.
+func TestFetchIsAtomic(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 64)
+		const workers, rounds = 3, 30
+		var mu sync.Mutex
+		seen := map[float64]int{}
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			var g errgroup.Group
+			for w := range workers {
+				g.Go(func() error {
+					for i := range rounds {
+						v, err := Fetch(e.Peer(0), keys[0].At(8), Sum, 1.0).Wait(ctx)
+						if err == nil {
+							_, err = Fetch(e.Peer(0), keys[0].At(4), Max, int32(100*w+i)).Wait(ctx)
+						}
+						if err != nil {
+							return err
+						}
+						Fetch(e.Peer(0), keys[0].At(0), Sum, int32(2)).Forget()
+						mu.Lock()
+						seen[v]++
+						mu.Unlock()
+					}
+					return e.Peer(0).Flush().Wait(ctx)
+				})
+			}
+			return g.Wait()
+		})
+		const n = 2 * workers * rounds
+		require.Len(t, seen, n)
+		f, err := View[float64](mems[0].Slice(8, 8))
+		require.NoError(t, err)
+		require.Equal(t, []float64{n}, f)
+		i, err := View[int32](mems[0].Slice(0, 8))
+		require.NoError(t, err)
+		require.Equal(t, []int32{2 * n, 100*(workers-1) + rounds - 1}, i)
 	})
 }
 

@@ -36,22 +36,24 @@ func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 
 // Swap sets the 8-byte word at dst, which must be aligned to 8 bytes, and returns its
 // previous value.
-func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest { return p.emulate(dst, onesided.Set, v) }
+func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest {
+	return p.emulate(dst, onesided.RMW{Func: onesided.Set, Arg: v})
+}
 
 // FetchAnd sets the 8-byte word at dst, which must be aligned to 8 bytes, to word & mask,
 // and returns its previous value.
 func (p *Peer) FetchAnd(dst Remote, mask uint64) AtomicRequest {
-	return p.emulate(dst, onesided.And, mask)
+	return p.emulate(dst, onesided.RMW{Func: onesided.And, Arg: mask})
 }
 
 // FetchOr is FetchAnd with word | mask.
 func (p *Peer) FetchOr(dst Remote, mask uint64) AtomicRequest {
-	return p.emulate(dst, onesided.Or, mask)
+	return p.emulate(dst, onesided.RMW{Func: onesided.Or, Arg: mask})
 }
 
 // FetchXor is FetchAnd with word ^ mask.
 func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
-	return p.emulate(dst, onesided.Xor, mask)
+	return p.emulate(dst, onesided.RMW{Func: onesided.Xor, Arg: mask})
 }
 
 // atomic posts an atomic that links implement.
@@ -72,12 +74,11 @@ func (p *Peer) atomic(k initiator.Kind, dst Remote, compare, operand uint64) Ato
 }
 
 // emulate posts an atomic that links do not implement.
-func (p *Peer) emulate(dst Remote, f onesided.Func, arg uint64) AtomicRequest {
+func (p *Peer) emulate(dst Remote, m onesided.RMW) AtomicRequest {
 	addr, rkey, err := p.reachWord(dst)
 	if err != nil {
 		return AtomicRequest{Request: p.refuse(initiator.Emulated.String(), err)}
 	}
-	m := onesided.RMW{Func: f, Arg: arg}
 	if p.tries() {
 		if n, held := p.one.TryRMW(addr, rkey, &m); n != 0 {
 			return AtomicRequest{Request: p.eng.receipt(n), held: held}

@@ -94,6 +94,9 @@ func TestAtomicsOnMappedMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		v, err := p.FetchXor32(k.At(68), 1).Wait(ctx)
 		w, err2 := p.Swap(k.At(72), 7).Wait(ctx)
+		if _, err := Fetch(p, k.At(88), Min, -1.0).Wait(ctx); err != nil {
+			panic(err)
+		}
 		if err != nil || err2 != nil || v > 1 || w%7 != 0 || Accumulate(p, k.At(80), Sum, one).Wait(ctx) != nil {
 			panic("wrong")
 		}

@@ -139,6 +139,21 @@ func ExampleAtomicRequest32() {
 	// Output: 4294967295 0 1 8
 }
 
+// The lowest cost that any rank has found, and whether this rank's is lower.
+func ExampleFetchRequest() {
+	ctx := context.Background()
+	eng, w := alone(64)
+	defer eng.Close()
+	p := eng.Peer(0)
+	check(rma.Accumulate(p, w.At(0, 8), rma.Replace, []float64{2.5}).Wait(ctx))
+	before, err := rma.Fetch(p, w.At(0, 8), rma.Min, 1.5).Wait(ctx)
+	check(err)
+	after, err := rma.Fetch(p, w.At(0, 8), rma.Sum, 0.25).Wait(ctx)
+	check(err)
+	fmt.Println(before, after)
+	// Output: 2.5 1.5
+}
+
 // Registered memory as numbers.
 func ExampleNumber() {
 	eng, w := alone(4096)

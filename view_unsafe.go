@@ -36,3 +36,20 @@ func sizeOf[T Number]() int { return int(unsafe.Sizeof(*new(T))) }
 func Bytes[T Number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
 }
+
+// bitsOf returns the bits of v, which has 4 or 8 bytes, extended by zeros.
+func bitsOf[T Number](v T) uint64 {
+	if unsafe.Sizeof(v) == 4 {
+		return uint64(*(*uint32)(unsafe.Pointer(&v)))
+	}
+	return *(*uint64)(unsafe.Pointer(&v))
+}
+
+// ofBits returns the number with these bits.
+func ofBits[T Number](b uint64) T {
+	if unsafe.Sizeof(*new(T)) == 4 {
+		low := uint32(b)
+		return *(*T)(unsafe.Pointer(&low))
+	}
+	return *(*T)(unsafe.Pointer(&b))
+}

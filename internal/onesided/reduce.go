@@ -42,19 +42,24 @@ const (
 	Max
 	Prod
 	Replace
+	BitAnd // of integers
+	BitOr
+	BitXor
 	reductions
 )
 
 // String is the name of the reduction.
 func (r Reduction) String() string {
 	if r < reductions {
-		return [...]string{"sum", "min", "max", "prod", "replace"}[r]
+		return [...]string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor"}[r]
 	}
 	return fmt.Sprintf("reduction(%d)", uint8(r))
 }
 
-// Known reports whether there is such a reduction.
-func (r Reduction) Known() bool { return r < reductions }
+// Takes reports whether there is such a reduction of elements of type t, which must be one.
+func (r Reduction) Takes(t Type) bool {
+	return r < BitAnd || r < reductions && t != Float32 && t != Float64
+}
 
 type number interface {
 	int32 | int64 | uint32 | uint64 | float32 | float64
@@ -74,27 +79,41 @@ func combine[T number](r Reduction, a, b T) T {
 	return b
 }
 
+// combineBits is combine of elements of type t given by their bits.
+func combineBits(r Reduction, t Type, a, b uint64) uint64 {
+	switch r {
+	case Replace:
+		return b
+	case BitAnd:
+		return a & b
+	case BitOr:
+		return a | b
+	case BitXor:
+		return a ^ b
+	}
+	switch t {
+	case Int32:
+		return uint64(uint32(combine(r, int32(a), int32(b))))
+	case Uint32:
+		return uint64(combine(r, uint32(a), uint32(b)))
+	case Float32:
+		return uint64(math.Float32bits(combine(r, math.Float32frombits(uint32(a)), math.Float32frombits(uint32(b)))))
+	case Int64:
+		return uint64(combine(r, int64(a), int64(b)))
+	case Uint64:
+		return combine(r, a, b)
+	}
+	return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
+}
+
 // Reduce combines the elements of src with those of dst, one after the other, each
 // atomically. dst must be aligned to the elements' size, both as long as each other
 // and a multiple of it. Does not allocate.
 func Reduce(r Reduction, t Type, dst, src []byte) {
-	switch t {
-	case Int32:
-		each32(dst, src, func(a, b uint32) uint32 { return uint32(combine(r, int32(a), int32(b))) })
-	case Uint32:
-		each32(dst, src, func(a, b uint32) uint32 { return combine(r, a, b) })
-	case Float32:
-		each32(dst, src, func(a, b uint32) uint32 {
-			return math.Float32bits(combine(r, math.Float32frombits(a), math.Float32frombits(b)))
-		})
-	case Int64:
-		each64(dst, src, func(a, b uint64) uint64 { return uint64(combine(r, int64(a), int64(b))) })
-	case Uint64:
-		each64(dst, src, func(a, b uint64) uint64 { return combine(r, a, b) })
-	case Float64:
-		each64(dst, src, func(a, b uint64) uint64 {
-			return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
-		})
+	if t.Size() == 4 {
+		each32(dst, src, func(a, b uint32) uint32 { return uint32(combineBits(r, t, uint64(a), uint64(b))) })
+	} else {
+		each64(dst, src, func(a, b uint64) uint64 { return combineBits(r, t, a, b) })
 	}
 }
 

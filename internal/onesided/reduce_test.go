@@ -47,6 +47,24 @@ func table[T number](t *testing.T, ty Type, put func(b []byte, v T), get func(b 
 				want = append(want, plain(a, b))
 			}
 		}
+		for i := range want { // the same, one by one
+			m := RMW{Func: Combine, Op: r, Type: ty, Half: size == 4, Shift: Shift(0)}
+			var word, arg [8]byte
+			copy(word[:], dst[i*size:][:size])
+			copy(arg[:], src[i*size:][:size])
+			if m.Arg = binary.NativeEndian.Uint64(arg[:]); m.Half {
+				m.Arg = uint64(binary.NativeEndian.Uint32(arg[:]))
+			}
+			old := binary.NativeEndian.Uint64(word[:])
+			now, ok := m.Apply(old)
+			require.Equal(t, ok, now != old)
+			binary.NativeEndian.PutUint64(word[:], now)
+			if got := get(word[:]); want[i] == want[i] {
+				require.Equal(t, want[i], got, "%v of %v", r, ty)
+			} else {
+				require.True(t, got != got)
+			}
+		}
 		Reduce(r, ty, dst, src)
 		for i, w := range want {
 			got := get(dst[i*size:])
@@ -57,6 +75,27 @@ func table[T number](t *testing.T, ty Type, put func(b []byte, v T), get func(b 
 			require.Equal(t, w, got, "%v of type %d", r, ty)
 		}
 	}
+}
+
+func TestReduceBits(t *testing.T) {
+	for _, ty := range []Type{Int32, Uint32, Int64, Uint64, Float32, Float64} {
+		for r, f := range map[Reduction]func(a, b uint64) uint64{
+			BitAnd: func(a, b uint64) uint64 { return a & b }, BitOr: func(a, b uint64) uint64 { return a | b },
+			BitXor: func(a, b uint64) uint64 { return a ^ b },
+		} {
+			if require.Equal(t, ty < Float32, r.Takes(ty)); !r.Takes(ty) {
+				req := Request{Op: r, Type: ty, Count: 1}
+				_, err := ParseRequest(req.Append(nil))
+				require.ErrorIs(t, err, ErrRequest)
+				continue
+			}
+			const a, b = 0x0123456789abcdef, 0xf0f0f0f0ff00ff00
+			dst, src := appendNative(nil, a), appendNative(nil, b)
+			Reduce(r, ty, dst, src)
+			require.Equal(t, appendNative(nil, f(a, b)), dst, "%v of type %d", r, ty)
+		}
+	}
+	require.False(t, reductions.Takes(Int32))
 }
 
 func TestReduce(t *testing.T) {

@@ -111,7 +111,7 @@ func ParseRequest(b []byte) (r Request, err error) {
 	}
 	size := uint64(r.Type.Size())
 	switch {
-	case b[0] != version || r.Op >= reductions || size == 0 || b[3] == 0 || b[3] > 2 || binary.LittleEndian.Uint32(b[20:]) != 0:
+	case b[0] != version || size == 0 || !r.Op.Takes(r.Type) || b[3] == 0 || b[3] > 2 || binary.LittleEndian.Uint32(b[20:]) != 0:
 		return Request{}, fmt.Errorf("%w: version %d, %v of type %d, byte order %d", ErrRequest, b[0], r.Op, r.Type, b[3])
 	case b[3] != order():
 		return Request{}, ErrOrder

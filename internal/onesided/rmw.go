@@ -12,7 +12,8 @@ const (
 	And
 	Or
 	Xor
-	SetIf // if the word equals Compare
+	SetIf   // if the word equals Compare
+	Combine // as the reduction Op does elements of Type
 )
 
 // RMW is an atomic read-modify-write of a word of 8 bytes, or of an aligned
@@ -20,6 +21,8 @@ const (
 type RMW struct {
 	Arg, Compare uint64
 	Func         Func
+	Op           Reduction
+	Type         Type
 	Half         bool  // 4 bytes
 	Shift        uint8 // where in the word the half begins, in bits
 }
@@ -42,7 +45,7 @@ func (m *RMW) Value(word uint64) uint64 {
 }
 
 // Apply returns the word that old becomes. ok is false if it does not change and
-// need not be written, which only SetIf can say.
+// need not be written, which only SetIf and Combine can say.
 func (m *RMW) Apply(old uint64) (now uint64, ok bool) {
 	v := m.Value(old)
 	switch m.Func {
@@ -61,6 +64,12 @@ func (m *RMW) Apply(old uint64) (now uint64, ok bool) {
 			return old, false
 		}
 		v = m.Arg
+	case Combine:
+		now := combineBits(m.Op, m.Type, v, m.Arg)
+		if now == v {
+			return old, false
+		}
+		v = now
 	}
 	if m.Half {
 		const low = 1<<32 - 1
