@@ -4,9 +4,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if spec, is := os.LookupEnv(workEnv); is { // the test binary is the program of its ranks
-		if err := runRank(spec); err != nil {
+	if asked, err := child(); asked { // the test binary is the program of its ranks
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -32,6 +37,7 @@ func TestOneRoundOfEachPart(t *testing.T) {
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			r := newRound(p, 1, 0)
+			r.quick = true
 			p.run(t.Context(), r)
 			require.Empty(t, r.faults)
 			var out bytes.Buffer
@@ -82,6 +88,83 @@ func TestReport(t *testing.T) {
 	require.Regexp(t, `death +1 +1 +death to error +4 +.* 50ms +2\n`, out.String())
 	require.Regexp(t, `\n1 +12 +no message lost, doubled or reordered\n`, out.String())
 	require.Contains(t, out.String(), "1 times death left out: no freezer here\n")
+}
+
+// A segment is read as it was written; the end forged of it is one that its receiver's
+// peer accepts.
+func TestSegments(t *testing.T) {
+	frame := func(from, to string, seq, ack uint32, flags byte, payload string) []byte {
+		a, b := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+		f := make([]byte, etherLen+ipLen+tcpLen, etherLen+ipLen+tcpLen+len(payload))
+		f[5], f[11], f[12] = 1, 2, 8 // to, from, IPv4
+		ip, tcp := f[etherLen:], f[etherLen+ipLen:]
+		ip[0], ip[9] = 0x45, protoTCP
+		binary.BigEndian.PutUint16(ip[2:], uint16(ipLen+tcpLen+len(payload)))
+		copy(ip[12:], a.Addr().AsSlice())
+		copy(ip[16:], b.Addr().AsSlice())
+		binary.BigEndian.PutUint16(tcp, a.Port())
+		binary.BigEndian.PutUint16(tcp[2:], b.Port())
+		binary.BigEndian.PutUint32(tcp[4:], seq)
+		binary.BigEndian.PutUint32(tcp[8:], ack)
+		tcp[12], tcp[atFlags] = tcpLen/4<<4, flags
+		return append(f, payload...)
+	}
+	parse := func(b []byte) segment {
+		s, ok := parseSegment(b)
+		require.True(t, ok)
+		return s
+	}
+	const a, b = "10.0.0.1:1000", "10.0.0.2:2000"
+	s := parse(frame(a, b, 70, 500, flagACK, "hello"))
+	require.Equal(t, "hello", string(s.payload))
+	end := parse(s.reset())
+	require.True(t, end.rst)
+	require.Equal(t, flow{s.to, s.from}, end.flow)
+	require.Equal(t, []uint32{500, 75}, []uint32{end.seq, end.ack})
+	require.Equal(t, []byte{0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1}, end.frame[:12])
+	require.Zero(t, checksum(end.frame[etherLen:etherLen+ipLen]))
+	for n := range len(s.frame) {
+		parseSegment(s.frame[:n]) // does not fail
+	}
+
+	c := &record{streams: map[flow]*stream{}}
+	early := c.seek("a secret", []byte("secret"), "")
+	elsewhere := c.seek("a secret", []byte("secret"), "10.0.0.3:1")
+	c.hear(nil, parse(frame(a, b, 99, 0, flagSYN, "")))
+	c.hear(nil, parse(frame(a, b, 100, 0, flagACK, "my sec")))
+	c.hear(nil, parse(frame(a, b, 103, 0, flagACK, "sec"))) // again
+	require.False(t, c.saw(early))
+	c.hear(nil, parse(frame(a, b, 103, 0, flagACK, "secret")))
+	require.True(t, c.saw(early))
+	require.False(t, c.saw(elsewhere))
+	require.True(t, c.saw(c.seek("the same, asked late", []byte("secret"), b)))
+	require.Equal(t, "my secret", string(c.streams[s.flow].begin))
+	c.hear(nil, parse(frame(a, b, 200, 0, flagACK, "later")))
+	require.True(t, c.streams[s.flow].holes)
+}
+
+// What another user cannot do, the same user can: the intrusion would find it.
+func TestIntrusionFindsWhatIsOpen(t *testing.T) {
+	uid := uint32(os.Getuid())
+	if uid == 0 {
+		uid = nobody
+	}
+	victim := exec.Command("sleep", "60")
+	victim.SysProcAttr = asUser(uid)
+	require.NoError(t, victim.Start())
+	defer func() { _ = victim.Process.Kill(); _ = victim.Wait() }()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(dir+"/profiles", []byte("x"), 0o644))
+	for d := dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
+		require.NoError(t, os.Chmod(d, 0o755))
+	}
+	got, tried, err := intrusion{Pids: []int{victim.Process.Pid}, Folder: dir}.as(t.Context(), uid)
+	require.NoError(t, err)
+	require.Positive(t, tried)
+	text := strings.Join(got, "\n")
+	require.Contains(t, text, fmt.Sprintf("read /proc/%d/environ", victim.Process.Pid))
+	require.Contains(t, text, "was allowed signal to process")
+	require.Contains(t, text, "opened "+dir+"/profiles")
 }
 
 // What is expected and does not come is a fault that says what the rank did.

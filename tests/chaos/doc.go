@@ -15,8 +15,11 @@
 //	rank.go      what a rank does, and what it reports
 //	traffic.go   the operations of a rank, each with a check of its data
 //	halt.go      ways to keep a process from running; cgroup.go  control groups
-//	death.go, hang.go, close.go, wire.go, hostile.go, secrecy.go, limits.go, strangers.go
+//	death.go, hang.go, close.go, wire.go, netem.go, hostile.go, secrecy.go, sniffer.go,
+//	users.go, limits.go, strangers.go, crowd.go
 //	             the parts
+//	packet.go    frames of an interface, read and written;  flood.go  connections of strangers
+//	probe.go     an operation that is timed;  guest.go  the campaign in a virtual machine
 //
 // A round is determined by the seed, its part and its number, but for the timing of
 // processes: a replay makes the same choices and mostly, not always, meets the same

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,13 +28,16 @@ import (
 
 // jobSpec says what ranks to start.
 type jobSpec struct {
-	Ranks  int
-	Fabric string   // RMA_FABRIC
-	Root   string   // "unix" or "tcp"
-	Env    []string // of all ranks, beside the job's
-	Work   work
-	Absent []int                                  // ranks that the campaign plays itself
-	Wrap   func(rank int, argv []string) []string // nil: started as it is
+	Ranks   int
+	Fabric  string                       // RMA_FABRIC
+	Root    string                       // "unix" or "tcp"
+	Listen  func() (net.Listener, error) // where the wire-up server listens; nil: as Root says, in a folder or on the loopback interface
+	Open    bool                         // the folder of the job, and its socket, can be reached by every user
+	NoToken bool                         // the job has no secret
+	Env     []string                     // of all ranks, beside the job's
+	Work    work
+	Absent  []int                                  // ranks that the campaign plays itself
+	Wrap    func(rank int, argv []string) []string // nil: started as it is
 }
 
 // job is a job of processes, whose wire-up server this process runs.
@@ -79,17 +81,29 @@ func startJob(s jobSpec) (*job, error) {
 	if j.dir, err = os.MkdirTemp("", "rma-chaos-"); err != nil {
 		return nil, err
 	}
-	network, address := "unix", filepath.Join(j.dir, "s")
-	if s.Root == "tcp" {
-		network, address = "tcp", "127.0.0.1:0"
+	if s.NoToken {
+		j.token = nil
 	}
-	ln, err := net.Listen(network, address)
+	listen := s.Listen
+	if listen == nil {
+		listen = func() (net.Listener, error) {
+			if s.Root == "tcp" {
+				return net.Listen("tcp", "127.0.0.1:0")
+			}
+			return net.Listen("unix", filepath.Join(j.dir, "s"))
+		}
+	}
+	ln, err := listen()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(j.dir))
 	}
-	j.addr = network + ":" + ln.Addr().String()
+	j.addr = ln.Addr().Network() + ":" + ln.Addr().String()
 	if j.srv, err = wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: s.Ranks, Token: j.token}); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(j.dir))
+	}
+	if s.Open {
+		_ = os.Chmod(j.dir, 0o755)
+		_ = os.Chmod(filepath.Join(j.dir, "s"), 0o777)
 	}
 	for r := range s.Ranks {
 		if slices.Contains(s.Absent, r) {
@@ -135,7 +149,7 @@ func (j *job) startRank(rank int) (*proc, error) {
 		argv = j.spec.Wrap(rank, argv)
 	}
 	p := &proc{job: j, rank: rank, cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{}), news: make(chan struct{})}
-	c := wireup.Config{Rank: rank, Size: j.spec.Ranks, Root: j.addr, Token: j.token, LocalRank: rank, Job: "chaos-" + hex.EncodeToString(j.token[:4])}
+	c := wireup.Config{Rank: rank, Size: j.spec.Ranks, Root: j.addr, Token: j.token, LocalRank: rank, Job: filepath.Base(j.dir)}
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "RMA_") })
 	p.cmd.Env = append(append(p.cmd.Env, c.Environ()...), fmt.Sprintf("RMA_LOCAL_SIZE=%d", j.spec.Ranks), "RMA_FABRIC="+j.spec.Fabric,
 		"RMA_PROFILES="+filepath.Join(j.dir, "profiles"), workEnv+"="+string(spec))

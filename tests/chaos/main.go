@@ -22,10 +22,14 @@ var parts = []*part{
 	{"hang", "SIGSTOP or a freezer for good", hang},
 	{"close", "regions closed while peers write to them", closing},
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
+	{"netem", "a network that loses, delays, doubles, reorders and changes packets, cuts and forged resets", netem},
 	{"hostile", "a rank that lies to the others", hostile},
 	{"secrecy", "a relay without the token that records, changes and replays", secrecy},
+	{"sniffer", "somebody who reads the network and says again what was said", sniffer},
+	{"users", "another user of the host, at processes, memory, files and sockets", users},
 	{"limits", "few descriptors, little memory or address space, system calls that fail", limits},
 	{"strangers", "floods of connections to every port", strangers},
+	{"crowd", "latency of a pair beside floods of connections", crowd},
 }
 
 const usage = `usage: chaos [flags]
@@ -37,25 +41,37 @@ At the end come a table of the parts (times beyond the bound that is promised ar
 over: a machine with fewer processors than processes has some; far beyond is a failure),
 how often each promise was checked and broken, and what this machine refused to do.
 
-Exit code: 0 all promises held, 1 one was broken, 2 bad flags.
+Exit code: 0 all promises held, 1 one was broken, 2 bad flags, 125 the guest failed.
 
 Examples:
   chaos --time 10m                           a new seed
   chaos --seed 7 --parts death,hang --time 2h
   chaos --seed 7 --parts death --round 3     one round again
+  chaos --vm qemu --parts netem              in a guest
 
 Parts:
 `
 
 func main() {
-	if spec, is := os.LookupEnv(workEnv); is {
-		if err := runRank(spec); err != nil {
+	if asked, err := child(); asked {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// child runs what the environment asks this process to be, if anything.
+func child() (asked bool, err error) {
+	if spec, is := os.LookupEnv(workEnv); is {
+		return true, runRank(spec)
+	}
+	if spec, is := os.LookupEnv(intruderEnv); is {
+		return true, runIntruder(spec)
+	}
+	return false, nil
 }
 
 // campaign is what the flags say.
@@ -65,6 +81,7 @@ type campaign struct {
 	parts []*part
 	round int
 	json  string
+	vm    string
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -78,8 +95,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if c.vm != "" {
+		return inGuest(ctx, c, stdout, stderr)
+	}
 	rounds := c.run(ctx, stderr)
 	table(stdout, c.parts, rounds)
+	crowds(stdout, rounds)
 	promises(stdout, rounds)
 	if c.json != "" {
 		if err := save(c.json, rounds); err != nil {
@@ -120,6 +141,7 @@ func parse(args []string, stderr io.Writer) (*campaign, error) {
 	f.DurationVar(&c.time, "time", 10*time.Minute, "how long to go on")
 	f.IntVar(&c.round, "round", -1, "only this round of each part")
 	list := f.String("parts", strings.Join(names, ","), "what to do")
+	f.StringVar(&c.vm, "vm", "", "do it in a guest, qemu or uml, whose kernel has netem (from the project's root: tests/softroce)")
 	f.StringVar(&c.json, "json", "", "write a line a round to this file")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -152,7 +174,7 @@ func (c *campaign) run(ctx context.Context, stderr io.Writer) (rounds []*round) 
 				fmt.Fprintf(stderr, "\nchaos: %s, round %d: %s\n", p.name, no, f)
 			}
 			if len(r.faults) > 0 {
-				fmt.Fprintf(stderr, "again: make chaos SEED=%d PARTS=%s ROUND=%d\n\n", c.seed, p.name, no)
+				fmt.Fprintf(stderr, "again: %s\n\n", r.again(c.seed))
 			}
 			progress(stderr, time.Since(start), c.time, rounds)
 		}

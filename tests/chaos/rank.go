@@ -45,6 +45,7 @@ type work struct {
 //	held   op        a promise was checked n times
 //	count  op        n operations were completed
 //	key              the beginning of a key: text
+//	p99    op        latency, at, of probes since the phase, op, began
 //	closed           the engine is, after at
 type event struct {
 	Ev   string
@@ -69,9 +70,10 @@ type rank struct {
 
 	checks [promised]atomic.Int64
 
-	mark atomic.Int64 // number of marks; the peer that is left out in the low bits
-	out  sync.Mutex
-	enc  *json.Encoder
+	latency latency
+	mark    atomic.Int64 // number of marks; the peer that is left out in the low bits
+	out     sync.Mutex
+	enc     *json.Encoder
 }
 
 // runRank is a rank's main.
@@ -142,6 +144,8 @@ func (k *rank) commands() {
 		case "mark":
 			peer, _ := strconv.Atoi(arg)
 			k.mark.Store((k.mark.Load()>>16+1)<<16 | int64(peer&0xffff))
+		case "phase":
+			k.phase(arg)
 		case "end":
 			k.stop()
 		}

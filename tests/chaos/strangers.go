@@ -6,22 +6,15 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Bounds of a flood: it ends by itself, whatever happens to the job.
-const (
-	floodMost = 50_000 // connections
-	floodTime = 3 * time.Second
-	floodHeld = 2000 // connections that say nothing and stay
-)
+// floodTime bounds a flood, whatever happens to the job.
+const floodTime = 3 * time.Second
 
 // Bounds of what a flood may cost a rank.
 const (
@@ -40,16 +33,14 @@ func strangers(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	f := &flood{seed: r.Uint64(), kind: pick(r, "mixed", "silent", "random", "partial", "http")}
+	f := &flood{seed: r.Uint64(), kind: pick(r, "mixed", "silent", "random", "partial", "http"), rate: pick(r, floodRates...)}
 	f.add(strings.TrimPrefix(j.addr, "tcp:"))
 	fctx, stop := context.WithTimeout(ctx, floodTime)
 	defer stop()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer stop()
-	for w := range pick(r, 1, 4, 16) {
-		tasks.Go(func() { f.run(fctx, uint64(w)) })
-	}
+	tasks.Go(func() { f.run(fctx) })
 	tasks.Go(func() { // as soon as they are there
 		for fctx.Err() == nil {
 			for _, p := range j.procs {
@@ -80,76 +71,6 @@ func strangers(ctx context.Context, r *round) {
 	}
 	r.count("connections of strangers", int(f.made.Load()))
 	j.finish(r, endLimit)
-}
-
-// flood makes connections to addresses of this host.
-type flood struct {
-	seed uint64
-	kind string
-	made atomic.Int64
-
-	mu    sync.Mutex
-	addrs []string
-	open  []net.Conn
-}
-
-func (f *flood) add(addr string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, a := range f.addrs {
-		if a == addr {
-			return
-		}
-	}
-	f.addrs = append(f.addrs, addr)
-}
-
-func (f *flood) run(ctx context.Context, worker uint64) {
-	rng := rand.New(rand.NewPCG(f.seed, worker))
-	for ctx.Err() == nil && f.made.Load() < floodMost {
-		f.mu.Lock()
-		addr := f.addrs[rng.IntN(len(f.addrs))]
-		f.mu.Unlock()
-		c, err := net.DialTimeout("tcp", addr, time.Second)
-		if err != nil {
-			continue
-		}
-		f.made.Add(1)
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		kind := f.kind
-		if kind == "mixed" {
-			kind = []string{"silent", "random", "partial", "http"}[rng.IntN(4)]
-		}
-		junk := make([]byte, 1+rng.IntN(300))
-		for i := range junk {
-			junk[i] = byte(rng.Uint32())
-		}
-		switch kind {
-		case "silent":
-			f.mu.Lock()
-			if len(f.open) < floodHeld {
-				f.open = append(f.open, c)
-				c = nil
-			}
-			f.mu.Unlock()
-		case "random":
-			_, _ = c.Write(junk)
-		case "partial":
-			_, _ = c.Write(junk[:min(3, len(junk))])
-			_, _ = c.Read(junk)
-		case "http":
-			_, _ = c.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-		}
-		if c != nil {
-			c.Close()
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.open {
-		c.Close()
-	}
-	f.open = nil
 }
 
 // listening returns the addresses on which the process accepts connections from this

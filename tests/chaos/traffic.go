@@ -86,8 +86,11 @@ func (k *rank) traffic() {
 				continue
 			}
 			step := pairwise[op]
-			if op == "close" { // costs the connection that the others are on
+			switch op {
+			case "close": // costs the connection that the others are on
 				step = (*line).close
+			case "probe": // is for nothing but the time it takes
+				step = (*line).probe
 			}
 			k.line(op, peer, step)
 			switch p := k.eng.Peer(peer); op {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"time"
@@ -98,9 +99,21 @@ func newNet(no int) (*twoHosts, error) {
 	return n, nil
 }
 
-// wrap starts a rank on its host.
-func (n *twoHosts) wrap(rank int, argv []string) []string {
-	return append([]string{"ip", "netns", "exec", n.name[rank], "env", fmt.Sprintf("RMA_TCP_BIND=%s%d", subnet, rank+1)}, argv...)
+// wrap starts a rank on the host of its number.
+func (n *twoHosts) wrap(rank int, argv []string) []string { return n.on(rank, argv) }
+
+// on starts a rank on the i-th host.
+func (n *twoHosts) on(i int, argv []string) []string {
+	return append([]string{"ip", "netns", "exec", n.name[i], "env", fmt.Sprintf("RMA_TCP_BIND=%s%d", subnet, i+1)}, argv...)
+}
+
+// listen returns a listener on the first host, which the second one reaches.
+func (n *twoHosts) listen() (ln net.Listener, err error) {
+	err = n.in(0, func() (err error) {
+		ln, err = net.Listen("tcp", subnet+"1:0")
+		return err
+	})
+	return ln, err
 }
 
 // carrier sets whether the first host's end of the wire is up. It keeps its address.
