@@ -2,6 +2,7 @@ package message
 
 import (
 	"slices"
+	"time"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/flowctl"
@@ -82,12 +83,12 @@ func (s *sender) blocked() bool {
 	}
 	full := s.ringFull()
 	if full && !s.around || (full || !s.ringBusy) && s.announceBusy && s.rendezvous.Full() {
-		if s.waited++; s.waited < goAroundAfter {
-			return true
-		}
-		return !s.GoAround()
+		return !s.stall.poll() || !s.goAround()
 	}
-	s.waited, s.around = 0, full
+	if s.stall.polls > 0 {
+		s.stall = stall{}
+	}
+	s.around = full
 	return !s.ringBusy && s.writeBusy && !s.rendezvous.MayWrite()
 }
 
@@ -96,31 +97,28 @@ func (s *sender) ringFull() bool {
 	return (s.ringBusy || s.around) && s.ring.Free(flowctl.Data) == s.freeWas
 }
 
-// goAroundAfter is how many polls pass, where the ring is full or as much is announced as
-// the peer can fetch at once, before more is announced: some 10 ms, in which it would have
-// taken something if there was a receive for it, or a processor for it.
-const goAroundAfter = 1 << 17
-
-// Stuck reports whether messages wait that GoAround would announce.
-func (s *sender) Stuck() bool {
-	return s.live && s.backlog.n > 0 && (s.ringFull() && !s.around || s.announceBusy && s.rendezvous.Full())
-}
-
-// GoAround has messages that wait announced, although the ring would do for them or many
+// goAround has messages that wait announced, although the ring would do for them or many
 // are announced already: the peer may have receives for these and not for those. It
-// reports whether Progress has anything to do now. Call it where the channel stays Stuck and
-// nothing polls: nothing may happen otherwise.
-func (s *sender) GoAround() bool {
-	s.waited = 0
-	if !s.live || s.backlog.n == 0 {
-		return false
-	}
+// reports whether that changes anything.
+func (s *sender) goAround() bool {
 	did := s.ringFull() && !s.around
 	s.around = s.around || did
 	if s.announceBusy && s.rendezvous.Full() {
-		return s.rendezvous.Widen()
+		did = s.rendezvous.Widen()
+	}
+	if did {
+		s.stall = stall{}
 	}
 	return did
+}
+
+// Rest is how long a sleep may last for messages that the peer does not take, 0 for ever:
+// Progress goes around what it does not take some time later.
+func (s *sender) Rest() time.Duration {
+	if s.live && s.backlog.n > 0 && (s.ringFull() && !s.around || s.announceBusy && s.rendezvous.Full()) {
+		return s.stall.look(time.Now())
+	}
+	return 0
 }
 
 // sendAlone sends the only message there is, eager.

@@ -2,6 +2,7 @@ package message
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -37,7 +38,7 @@ type sender struct {
 	ringBusy     bool // out of credit when freeWas blocks were free
 	freeWas      int  // free blocks of the ring when it refused
 	around       bool // it has stayed as it was then: all is announced instead
-	waited       int  // polls since something was refused
+	stall        stall
 	queueFull    bool // the link's queue refused what was for the ring
 	announceBusy bool // descriptors were refused
 	writeBusy    bool // writes were refused
@@ -270,4 +271,47 @@ func (d *destinations) pass(tag uint32, seq uint64) {
 	if tag < LibraryTags {
 		d.any = seq
 	}
+}
+
+// stall tells for how long the peer has taken nothing. Time is counted in steps, each
+// twice as long as the one before and ended by the first look after it: a process that
+// did not run for long has waited for one of them.
+type stall struct {
+	steps uint8 // that have ended, up to stallSteps
+	polls uint32
+	nap   eager.Nap // lengths of the steps
+	until time.Time // the end of the present step
+}
+
+const (
+	// stallSteps take 13 ms. A peer that computes or waits for a processor has mostly
+	// taken something by then.
+	stallSteps = 8
+
+	// stallPolls is how many polls there are for each look at the clock: some 5 µs.
+	stallPolls = 64
+)
+
+// poll notes one poll more in which the peer has taken nothing, and reports whether it has
+// not for long.
+func (w *stall) poll() bool {
+	if w.polls++; w.polls%stallPolls == 0 {
+		w.look(time.Now())
+	}
+	return w.steps == stallSteps
+}
+
+// look ends the present step if it is over, and returns what is left of the one that is
+// present then. Those after the last are ever longer, as those of eager.Nap.
+func (w *stall) look(now time.Time) time.Duration {
+	w.polls = max(w.polls, 1)
+	if left := w.until.Sub(now); left > 0 {
+		return left
+	}
+	if !w.until.IsZero() {
+		w.steps = min(w.steps+1, stallSteps)
+	}
+	d := w.nap.Next()
+	w.until = now.Add(d)
+	return d
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -91,12 +92,11 @@ type Conversation struct {
 	loop         message.Loopback // with oneself
 	sends, recvs opList           // for as long as ch is nil
 	place        polled
-	asleep       bool        // the peer was told that this side sleeps
-	stuck        stuckSleeps // sleeps since the channel has been Stuck
-	opened       bool        // opening the channel is through
-	err          error       // why there is no channel
-	down         error       // why the connection is no more
-	over         error       // why no more comes, once those that wait for any rank were told
+	asleep       bool  // the peer was told that this side sleeps
+	opened       bool  // opening the channel is through
+	err          error // why there is no channel
+	down         error // why the connection is no more
+	over         error // why no more comes, once those that wait for any rank were told
 	counts       Counts
 }
 
@@ -348,40 +348,19 @@ func (c *Conversation) step() (did, more bool) {
 }
 
 // sleep implements pollable.
-func (c *Conversation) sleep(on bool) (waits bool) {
+func (c *Conversation) sleep(on bool) (waits bool, rest time.Duration) {
 	if c.ch == nil {
-		return false
+		return false, 0
 	}
 	waits = c.down == nil && !c.wakes
 	if (waits || !on) && c.asleep != on {
 		c.asleep = on
 		_, _ = c.ch.Sleep(on) // what cannot be posted now goes out with a later flush; sleeps are short meanwhile
 	}
-	if on && c.stuck.rest(c.ch) {
-		waits = true
+	if on {
+		rest = c.ch.Rest()
 	}
-	return waits
-}
-
-// stuckNaps is how many sleeps, each twice as long as the one before, a channel is stuck
-// before it goes around what it is stuck at: 10 ms and more, in which a peer that computes
-// or waits for a processor has mostly taken something.
-const stuckNaps = 8
-
-// stuckSleeps counts the sleeps since a channel has been stuck.
-type stuckSleeps uint8
-
-// rest has messages that wait for one that the peer does not take announced past it,
-// after some sleeps. It reports whether the sleep is to be short.
-func (n *stuckSleeps) rest(ch *message.Channel) (short bool) {
-	if !ch.Stuck() {
-		*n = 0
-		return false
-	}
-	if *n = min(*n+1, stuckNaps); *n == stuckNaps {
-		ch.GoAround() // the last step before the sleep sees to the rest
-	}
-	return true
+	return waits, rest
 }
 
 // Event takes an event of the connection, or a completion of the channel.

@@ -59,10 +59,13 @@ func (h *Hub) Step() bool { return h.step() }
 // Rest tells peers where a plain write does not wake this side, and it waits
 // for them, to notify. It returns how long the rest may last, 0 for ever.
 func (h *Hub) Rest(on bool) time.Duration {
-	if waits := h.list.sleep(on); !on || !waits {
-		return 0
+	waits, d := h.list.sleep(on)
+	if on && waits {
+		if n := h.nap.Next(); d == 0 || n < d {
+			d = n
+		}
 	}
-	return h.nap.Next()
+	return d
 }
 
 // Listen opens the channels that messages are wanted from: the one of rank

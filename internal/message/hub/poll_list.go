@@ -1,5 +1,7 @@
 package hub
 
+import "time"
+
 // pollList is the conversations with messages to send or receive. A poll of one costs some
 // 30 ns, and most of those that only wait for a message wait for long: every step polls the
 // warm ones, where something has moved lately, and a few of the others in turn. So
@@ -26,8 +28,9 @@ type pollable interface {
 	step() (did, more bool)
 
 	// sleep tells the peer whether this side sleeps, where writes do not wake it. It
-	// reports whether that is so.
-	sleep(on bool) (waits bool)
+	// reports whether that is so, and how long the sleep may last all the same, 0 for
+	// ever.
+	sleep(on bool) (waits bool, rest time.Duration)
 }
 
 const (
@@ -129,13 +132,16 @@ func (l *pollList) stepAt(i int) bool {
 }
 
 // sleep tells all peers on the list whether this side sleeps. It reports whether any of
-// them does not wake it by writing.
-func (l *pollList) sleep(on bool) (waits bool) {
+// them does not wake it by writing, and how long the sleep may last all the same, 0 for
+// ever.
+func (l *pollList) sleep(on bool) (waits bool, rest time.Duration) {
 	l.all = true
 	for _, p := range l.list {
-		if p.it.sleep(on) {
-			waits = true
+		w, d := p.it.sleep(on)
+		waits = waits || w
+		if d != 0 && (rest == 0 || d < rest) {
+			rest = d
 		}
 	}
-	return waits
+	return waits, rest
 }

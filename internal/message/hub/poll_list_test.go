@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,6 +15,7 @@ type talker struct {
 	done  bool // nothing more is to come
 	deaf  bool // writes do not wake this side
 	slept bool // was told that this side sleeps
+	rest  time.Duration
 }
 
 func (k *talker) step() (did, more bool) {
@@ -24,11 +26,11 @@ func (k *talker) step() (did, more bool) {
 	return did, !k.done
 }
 
-func (k *talker) sleep(on bool) (waits bool) {
+func (k *talker) sleep(on bool) (waits bool, rest time.Duration) {
 	if k.deaf || !on {
 		k.slept = on
 	}
-	return k.deaf
+	return k.deaf, k.rest
 }
 
 // conversations are n talkers on a list.
@@ -116,9 +118,13 @@ func TestNobodyIsLeftOutBeforeSleep(t *testing.T) {
 	for range coldAfter + 10 {
 		l.step()
 	}
-	require.False(t, l.sleep(true))
-	ks[3].deaf = true
-	require.True(t, l.sleep(true))
+	waits, rest := l.sleep(true)
+	require.False(t, waits)
+	require.Zero(t, rest, "for ever")
+	ks[3].deaf, ks[5].rest, ks[n-1].rest = true, time.Second, time.Minute
+	waits, rest = l.sleep(true)
+	require.True(t, waits)
+	require.Equal(t, time.Second, rest, "the shortest")
 	require.True(t, ks[3].slept)
 	for _, k := range ks {
 		k.polls = 0
