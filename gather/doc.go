@@ -59,6 +59,7 @@
 //	entry.go   Kind, Entry, limits, errors
 //	header.go  widths of fields, writing
 //	parse.go   Header: parse, check, iterate
+//	list.go    headers by themselves: what lies elsewhere
 //	piece.go   Piece, List: pieces to SGEs over a staging window
 //	run.go     runs: headers written without entries, segments read many in one go
 //	pack.go    Packer: a batch to gathers

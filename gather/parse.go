@@ -31,27 +31,44 @@ func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	for _, p := range payload {
 		total += uint64(len(p))
 	}
+	body, length, err := h.parse(k, payload)
+	if err == nil && body != total-uint64(length) {
+		h.n, h.length = 0, 0
+		err = &HeaderError{-1, "sizes do not add up to the payload"}
+	}
+	return err
+}
+
+// parse reads the header at the front of a payload. It returns its length and what its sizes
+// add up to.
+//
+// Hot path.
+func (h *Header) parse(k Kind, payload [][]byte) (body uint64, length int, err error) {
+	total := uint64(0)
+	for _, p := range payload {
+		total += uint64(len(p))
+	}
 	*h = Header{raw: h.raw[:0], kind: k}
 	if k != Seq && k != Dest {
-		return &HeaderError{-1, "unknown " + k.String()}
+		return 0, 0, &HeaderError{-1, "unknown " + k.String()}
 	}
 	var pre [preludeSize]byte
 	if n, _ := copyAt(pre[:], 0, payload); n < preludeSize {
-		return &HeaderError{-1, "truncated prelude"}
+		return 0, 0, &HeaderError{-1, "truncated prelude"}
 	}
 	n, l := int(binary.LittleEndian.Uint16(pre[:])), layout(pre[2])
 	w := walk{next: binary.LittleEndian.Uint64(pre[8:]), region: binary.LittleEndian.Uint32(pre[4:])}
 	switch {
 	case n == 0:
-		return &HeaderError{-1, "no segment"}
+		return 0, 0, &HeaderError{-1, "no segment"}
 	case !l.valid(k) || pre[3] != 0:
-		return &HeaderError{-1, "unknown field widths"}
+		return 0, 0, &HeaderError{-1, "unknown field widths"}
 	case k == Seq && w.region != 0:
-		return &HeaderError{-1, "region in a header of sequence numbers"}
+		return 0, 0, &HeaderError{-1, "region in a header of sequence numbers"}
 	}
-	length := headerLen(n, l)
+	length = headerLen(n, l)
 	if uint64(length) > total {
-		return &HeaderError{-1, "more entries than the payload holds"}
+		return 0, 0, &HeaderError{-1, "more entries than the payload holds"}
 	}
 	size := length - preludeSize
 	if cap(h.raw) < size {
@@ -59,15 +76,11 @@ func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	}
 	h.raw = h.raw[:size]
 	copyAt(h.raw, preludeSize, payload)
-	body, err := check(k, l, n, w, h.raw)
-	if err != nil {
-		return err
-	}
-	if body != total-uint64(length) {
-		return &HeaderError{-1, "sizes do not add up to the payload"}
+	if body, err = check(k, l, n, w, h.raw); err != nil {
+		return 0, 0, err
 	}
 	h.n, h.layout, h.base, h.length = n, l, w, length
-	return nil
+	return body, length, nil
 }
 
 // check goes through all entries and the padding.

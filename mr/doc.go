@@ -69,6 +69,7 @@
 //	registration.go  Registration: holds, closing
 //	linger.go        what peers still use when it is closed
 //	table.go         slots and epochs
+//	keys.go          registrations by the remote keys of links
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)
 //	arena.go         Arena, Piece: slabs by size class, limit, purposes, writes to free memory
 //	slab.go          size classes; one slab: slots, generations, free list

@@ -127,12 +127,12 @@ func (d *Domain) Resolve(ref Ref, addr, n uint64, need fabric.Access) ([]byte, *
 	if r == nil || !r.Hold() {
 		return nil, nil, &KeyError{Ref: ref, Addr: addr, Len: n, Need: need, Err: ErrStale}
 	}
-	if err := r.key.Check(addr, n, need); err != nil {
+	mem, err := r.Part(addr, n, need)
+	if err != nil {
 		_ = r.Release() // releases memory only if it is being closed; Close's caller hears of that
 		return nil, nil, err
 	}
-	off := addr - r.key.Addr
-	return r.mem[off : off+n : off+n], r, nil
+	return mem, r, nil
 }
 
 // Live returns the number of registrations that are not released yet.

@@ -31,6 +31,8 @@ type table struct {
 
 	random [256]byte // read in advance: a system call is dear in a virtual machine
 	unused int       // bytes of random, at its end
+
+	keys keys
 }
 
 type tablePage [pageSlots]atomic.Pointer[Registration]
@@ -75,6 +77,7 @@ func (t *table) add(r *Registration, finish func(Ref)) error {
 		t.live = map[*Registration]struct{}{}
 	}
 	t.live[r] = struct{}{}
+	t.keys.add(r)
 	p[slot%pageSlots].Store(r)
 	return nil
 }
@@ -85,6 +88,7 @@ func (t *table) withdraw(r *Registration) {
 	defer t.mu.Unlock()
 	slot := r.key.Ref.Slot
 	t.pages[slot/pageSlots].Load()[slot%pageSlots].Store(nil)
+	t.keys.remove(r)
 	t.free = append(t.free, slot)
 }
 
