@@ -110,6 +110,9 @@ func (c *Cursor) Uses(lo, hi uint64) bool {
 // Len is the number of bytes of the transfer.
 func (c *Cursor) Len() uint64 { return c.total }
 
+// Pos is how many bytes the walk has behind it.
+func (c *Cursor) Pos() uint64 { return c.pos }
+
 // Done reports whether the walk is at its end.
 func (c *Cursor) Done() bool { return c.pos >= c.total }
 

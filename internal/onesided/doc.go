@@ -25,6 +25,12 @@
 // elements; [Serve] carries it out, element by element with
 // compare-and-swaps of the processor. docs/wire.md has the bytes.
 //
+// # Groups
+//
+// A [Grouper] makes one request of many puts or gets that a Cursor has ahead: gathers with
+// the destination of each piece, or lists of what is asked for. A [Server] carries it out
+// where the keys allow that, in order, and stops at the first that is refused.
+//
 // # Concurrency
 //
 // No globals; each value is for one goroutine at a time.
@@ -37,8 +43,9 @@
 //	rmw.go            atomics as functions of a word
 //	cond.go           conditions on words; word_unsafe.go words that peers write
 //	request.go        the header of an accumulate, carrying it out
+//	group.go          many puts or gets in one request: making it, carrying it out
 //	reduce.go         kernels by type and operation
 //	reduce_unsafe.go  elements as atomic words
 //
-// It imports fabric and mr.
+// It imports fabric, gather and mr.
 package onesided

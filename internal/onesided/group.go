@@ -1,0 +1,300 @@
+package onesided
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/mr"
+)
+
+// A group is many puts, or many gets, in one request that the target's engine carries out:
+// lists of places and sizes, for puts the bytes behind each. It uses the slots of
+// accumulates. docs/wire.md has the bytes.
+
+const (
+	groupVersion = 1
+	groupHeader  = 24
+	listHeader   = 8 // in front of each list
+
+	// GroupPieces bounds the pieces of a group: more, of a few bytes each, cost the
+	// target as long as a full slot of bytes.
+	GroupPieces = 512
+)
+
+// Kinds of groups.
+const (
+	groupPut = 1
+	groupGet = 2
+)
+
+// ErrGroup is a group that no honest peer makes.
+var ErrGroup = errors.New("malformed group of puts or gets")
+
+// Answer is where the bytes of a group of gets are to be written.
+type Answer struct {
+	Addr uint64
+	RKey uint32
+	Len  uint32 // by the lists
+}
+
+// Grouper makes groups of what a Cursor has ahead. Its lists are used again; it is for one
+// goroutine.
+type Grouper struct {
+	entries []gather.Entry
+	marks   []Mark       // behind each entry
+	pieces  []fabric.SGE // the local side
+	first   []int        // of pieces: where those of each entry begin
+}
+
+// View looks at the requests that c would make next, as many as one group can hold, and
+// returns how many there are and their bytes. c stays where it is. pieces and limit are
+// those of Cursor.Next.
+func (g *Grouper) View(c *Cursor, pieces int, limit uint64) (n, bytes int) {
+	g.entries, g.marks, g.pieces, g.first = g.entries[:0], g.marks[:0], g.pieces[:0], g.first[:0]
+	at := c.Mark()
+	room := uint64(SlotSize - groupHeader - listHeader - gather.ListMin)
+	for !c.Done() && len(g.entries) < GroupPieces {
+		from := len(g.pieces)
+		for range pieces {
+			g.pieces = append(g.pieces, fabric.SGE{})
+		}
+		k, remote, size := c.Next(g.pieces[from:], limit)
+		if size > room {
+			g.pieces = g.pieces[:from]
+			break
+		}
+		g.pieces = g.pieces[:from+k]
+		room -= size
+		g.entries = append(g.entries, gather.Entry{At: remote.Addr, Size: uint32(size), Region: remote.Key})
+		g.marks = append(g.marks, c.Mark())
+		g.first = append(g.first, from)
+		bytes += int(size)
+	}
+	c.Seek(at)
+	return len(g.entries), bytes
+}
+
+// Make makes a group of what View has seen, or the first of it, in slot, and moves c behind
+// that. Answers to gets come behind the request, which is slot's first n bytes; rkey is that
+// of slot for the target. pieces and bytes are what the group moves.
+func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces, bytes int) {
+	b := slot[:groupHeader]
+	clear(b)
+	b[0], b[1] = groupVersion, groupPut
+	if get {
+		b[1] = groupGet
+	}
+	done := 0
+	for done < len(g.entries) {
+		room := len(slot) - len(b) - listHeader - 7 // and zeros
+		if get {
+			room -= bytes
+		}
+		at := len(b)
+		list, k := gather.AppendList(slot[at+listHeader:at+listHeader], gather.Dest, g.entries[done:], room)
+		if k == 0 {
+			break
+		}
+		b = slot[:at+listHeader+len(list)]
+		for i := done; i < done+k; i++ {
+			bytes += int(g.entries[i].Size)
+			if !get {
+				b = g.appendBytes(b, i)
+			}
+		}
+		binary.LittleEndian.PutUint32(slot[at:], uint32(len(b)-at-listHeader))
+		clear(slot[at+4 : at+listHeader])
+		for len(b)%8 != 0 {
+			b = append(b, 0)
+		}
+		done += k
+	}
+	if done == 0 {
+		return 0, 0, 0
+	}
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-groupHeader))
+	if get {
+		binary.LittleEndian.PutUint64(b[8:], fabric.Addr(slot)+uint64(len(b)))
+		binary.LittleEndian.PutUint32(b[16:], rkey)
+	}
+	c.Seek(g.marks[done-1])
+	return len(b), done, bytes
+}
+
+// appendBytes appends what entry i is made of.
+func (g *Grouper) appendBytes(b []byte, i int) []byte {
+	end := len(g.pieces)
+	if i+1 < len(g.first) {
+		end = g.first[i+1]
+	}
+	for _, p := range g.pieces[g.first[i]:end] {
+		b = append(b, fabric.BytesAt(p.Addr, int(p.Len))...)
+	}
+	return b
+}
+
+// TakeAnswer stores what a group of gets has brought where c says, from the mark on. c stays
+// where it is.
+func TakeAnswer(c *Cursor, from Mark, b []byte) {
+	now := c.Mark()
+	c.Seek(from)
+	var sges [16]fabric.SGE
+	for len(b) > 0 && !c.Done() {
+		k, _, _ := c.Next(sges[:], uint64(len(b)))
+		for _, s := range sges[:k] {
+			b = b[copy(fabric.BytesAt(s.Addr, int(s.Len)), b):]
+		}
+	}
+	c.Seek(now)
+}
+
+// Server carries out the groups of peers. It is for one goroutine.
+type Server struct {
+	domain *mr.Domain
+	rail   int // index of the link that brings groups
+	list   gather.Header
+	asked  []byte // of gets
+	fence  atomic.Uint64
+	reg    *mr.Registration // held: of the entry before
+	rkey   uint32
+}
+
+// NewServer makes a Server for what comes by the rail with that index.
+func NewServer(d *mr.Domain, rail int) *Server { return &Server{domain: d, rail: rail} }
+
+// Serve carries out the group in slot, memory of this rank that the peer may be changing at
+// the same time: what is checked is copied before. Entries are carried out in order, as
+// writes or reads of the link would be: the first that is refused changes no byte, and
+// nothing behind it is looked at. The bytes of gets are left at the start of slot, for
+// Answer. Errors wrap ErrGroup, gather.ErrHeader or fabric.ErrRemoteAccess. Allocates only
+// to grow its lists.
+func (s *Server) Serve(slot []byte) (a Answer, err error) {
+	var head [groupHeader]byte
+	copy(head[:], slot)
+	n := binary.LittleEndian.Uint32(head[4:])
+	a.Addr, a.RKey = binary.LittleEndian.Uint64(head[8:]), binary.LittleEndian.Uint32(head[16:])
+	switch kind := head[1]; {
+	case head[0] != groupVersion || head[2]|head[3] != 0 || kind != groupPut && kind != groupGet || binary.LittleEndian.Uint32(head[20:]) != 0:
+		return Answer{}, fmt.Errorf("%w: version %d, kind %d", ErrGroup, head[0], kind)
+	case uint64(n) > uint64(len(slot)-groupHeader) || n%8 != 0 || n == 0:
+		return Answer{}, fmt.Errorf("%w: %d bytes", ErrGroup, n)
+	case kind == groupPut:
+		if a != (Answer{}) {
+			return Answer{}, fmt.Errorf("%w: puts with an answer", ErrGroup)
+		}
+		err = s.lists(slot[groupHeader:groupHeader+n], s.put)
+	default:
+		a.Len, err = s.get(slot, int(n))
+	}
+	if s.reg != nil {
+		_ = s.reg.Release() // who closed the region meanwhile hears of failures
+		s.reg = nil
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return a, nil
+}
+
+// lists gives each list of b to f.
+func (s *Server) lists(b []byte, f func([]byte) error) error {
+	for len(b) > 0 {
+		var head [listHeader]byte // copied: the peer may change it
+		copy(head[:], b)
+		n := uint64(binary.LittleEndian.Uint32(head[:]))
+		if len(b) < listHeader || n > uint64(len(b)-listHeader) || binary.LittleEndian.Uint32(head[4:]) != 0 {
+			return fmt.Errorf("%w: a list of %d bytes", ErrGroup, n)
+		}
+		if err := f(b[listHeader : listHeader+n]); err != nil {
+			return err
+		}
+		b = b[listHeader+(n+7)&^7:]
+	}
+	return nil
+}
+
+// memory is that of the entry, held until the next one's.
+func (s *Server) memory(e *gather.Entry, need fabric.Access) ([]byte, error) {
+	if s.reg == nil || s.rkey != e.Region {
+		if s.reg != nil {
+			_ = s.reg.Release()
+			s.reg = nil
+		}
+		reg, err := s.domain.HoldKey(s.rail, e.Region)
+		if err != nil {
+			return nil, err
+		}
+		s.reg, s.rkey = reg, e.Region
+	}
+	return s.reg.Part(e.At, uint64(e.Size), need)
+}
+
+// put spreads one gather.
+func (s *Server) put(b []byte) error {
+	if err := s.list.Parse(gather.Dest, b); err != nil {
+		return err
+	}
+	src := b[s.list.Len():]
+	for it := s.list.Iter(); ; {
+		e, ok := it.Next()
+		if !ok {
+			return nil
+		}
+		if e.Size == 0 {
+			continue
+		}
+		dst, err := s.memory(&e, fabric.AccessRemoteWrite)
+		if err != nil {
+			return err
+		}
+		s.place(dst, src)
+		src = src[e.Size:]
+	}
+}
+
+// place writes one entry as a link does: behind what was written before, and, if it ends on a
+// multiple of 8, its last word last and in one piece.
+func (s *Server) place(dst, src []byte) {
+	s.fence.Add(1)
+	if n := len(dst) - 8; n >= 0 && (fabric.Addr(dst)+uint64(len(dst)))%8 == 0 {
+		copy(dst[:n], src)
+		Store64(dst[n:], binary.NativeEndian.Uint64(src[n:]))
+		return
+	}
+	copy(dst, src)
+}
+
+// get collects what the lists in the first n bytes behind the header ask for, at the start of
+// slot: behind a copy of the lists, since they may be changed there, and are overwritten.
+func (s *Server) get(slot []byte, n int) (size uint32, err error) {
+	s.asked = append(s.asked[:0], slot[groupHeader:groupHeader+n]...)
+	out := slot[:0]
+	err = s.lists(s.asked, func(b []byte) error {
+		body, err := s.list.ParseList(gather.Dest, b)
+		if err != nil {
+			return err
+		}
+		if body > uint64(len(slot)-groupHeader-n-len(out)) {
+			return fmt.Errorf("%w: gets of %d bytes", ErrGroup, body)
+		}
+		for it := s.list.Iter(); ; {
+			e, ok := it.Next()
+			if !ok {
+				return nil
+			}
+			if e.Size == 0 {
+				continue
+			}
+			src, err := s.memory(&e, fabric.AccessRemoteRead)
+			if err != nil {
+				return err
+			}
+			out = append(out, src...)
+		}
+	})
+	return uint32(len(out)), err
+}

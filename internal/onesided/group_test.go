@@ -1,0 +1,303 @@
+package onesided
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/gather"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/mr"
+)
+
+// target is a rank whose memory groups name.
+type target struct {
+	*Server
+	domain *mr.Domain
+	mem    *mr.Registration // 4 KiB, everything allowed
+	sealed *mr.Registration // 4 KiB, nothing allowed
+	slot   []byte
+}
+
+func newTarget(t testing.TB) *target {
+	l, err := sim.NewNetwork(sim.Options{}).NewLink()
+	require.NoError(t, err)
+	d, err := mr.NewDomain(mr.Rail{Link: l, Number: 3})
+	require.NoError(t, err)
+	x := &target{Server: NewServer(d, 0), domain: d, slot: testutil.Scratch(t, SlotSize)}
+	x.mem, err = d.Alloc(4096, fabric.AccessAll, 0)
+	require.NoError(t, err)
+	x.sealed, err = d.Alloc(4096, 0, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.Close())
+		require.NoError(t, l.Close())
+	})
+	return x
+}
+
+// at is n bytes of the target's memory.
+func (x *target) at(off, n int) Piece {
+	k := x.mem.Key()
+	return Piece{Addr: k.Addr + uint64(off), Len: uint64(n), Key: k.RKeys[3]}
+}
+
+// cursor moves between local, from its start, and the pieces.
+func cursor(local []byte, remote ...Piece) *Cursor {
+	c := new(Cursor)
+	n := uint64(0)
+	for _, p := range remote {
+		c.AddRemote(p)
+		n += p.Len
+	}
+	c.AddLocal(Piece{Addr: fabric.Addr(local), Len: n})
+	c.End()
+	return c
+}
+
+// make makes the next group of c in the target's slot.
+func (x *target) make(t testing.TB, c *Cursor, get bool) (n, pieces, bytes int) {
+	t.Helper()
+	var g Grouper
+	g.View(c, 4, 1<<30)
+	return g.Make(c, get, x.slot, 7)
+}
+
+func TestGroupBytes(t *testing.T) {
+	local := testutil.Scratch(t, 64)
+	testutil.Fill(local, 0, 0)
+	copy(local, "abcdefgh")
+	slot := testutil.Scratch(t, SlotSize)
+	at := func(addr uint64, n, key int) Piece { return Piece{Addr: addr, Len: uint64(n), Key: uint32(key)} }
+	for what, c := range map[string]struct {
+		get    bool
+		pieces []Piece
+		want   string
+	}{
+		"puts, the last of them before the others": {false, []Piece{at(0x1000, 2, 5), at(0x1010, 1, 5), at(0x800, 2, 5)},
+			"0101000050000000" + "000000000000000000000000" + "00000000" + // header
+				"1b00000000000000" + // a list of 27 bytes
+				"0200040005000000" + "0010000000000000" + "0200010e00000000" + "616263" + "0000000000" + // two entries, bytes, zeros
+				"1a00000000000000" +
+				"0100000005000000" + "0008000000000000" + "0200000000000000" + "6465" + "000000000000"},
+		"gets of two regions": {true, []Piece{at(0x1000, 2, 5), at(0x10, 1, 6)},
+			"0102000028000000" + "aaaaaaaaaaaaaaaa" + "07000000" + "00000000" +
+				"2000000000000000" +
+				"0200240005000000" + "0010000000000000" + "0200050000000110" + "0600000000000000"},
+	} {
+		var g Grouper
+		cur := cursor(local, c.pieces...)
+		g.View(cur, 1, 1<<30)
+		n, k, _ := g.Make(cur, c.get, slot, 7)
+		require.Equal(t, len(c.pieces), k, what)
+		require.True(t, cur.Done(), what)
+		got := slot[:n]
+		if c.get {
+			require.Equal(t, fabric.Addr(slot)+uint64(n), binary.LittleEndian.Uint64(got[8:]), what)
+			copy(got[8:16], "\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa")
+		}
+		require.Equal(t, c.want, hex.EncodeToString(got), what)
+	}
+}
+
+// What is larger than a slot goes in several groups, of which each fits.
+func TestGroupsFillSlots(t *testing.T) {
+	x := newTarget(t)
+	local := testutil.Scratch(t, 4096)
+	for _, get := range []bool{false, true} {
+		for _, size := range []int{1, 7, 64, 1000} {
+			var ps []Piece
+			for off := 4096 - size; off >= 0 && len(ps) < 2000; off -= size + 1 { // descending: a list for each
+				ps = append(ps, x.at(off, size))
+			}
+			testutil.Fill(local, uint64(size), 0)
+			testutil.Fill(x.mem.Bytes(), uint64(size+1), 0)
+			c, want := cursor(local, ps...), append([]byte(nil), local...)
+			if get {
+				want = nil
+				for _, p := range ps {
+					off := p.Addr - x.mem.Key().Addr
+					want = append(want, x.mem.Bytes()[off:off+p.Len]...)
+				}
+			}
+			for !c.Done() {
+				from := c.Mark()
+				n, pieces, bytes := x.make(t, c, get)
+				require.Positive(t, pieces)
+				require.LessOrEqual(t, n, SlotSize)
+				a, err := x.Serve(x.slot)
+				require.NoError(t, err)
+				if get {
+					require.LessOrEqual(t, n+bytes, SlotSize)
+					require.EqualValues(t, bytes, a.Len)
+					TakeAnswer(c, from, x.slot[:a.Len])
+				}
+			}
+			if get {
+				require.Equal(t, want, local[:len(want)])
+				continue
+			}
+			for i, p := range ps {
+				off := p.Addr - x.mem.Key().Addr
+				require.Equal(t, want[i*size:][:size], x.mem.Bytes()[off:off+p.Len])
+			}
+		}
+	}
+}
+
+// What is refused changes no byte, nor does what is behind it; what was before it is done.
+func TestGroupRefusals(t *testing.T) {
+	x := newTarget(t)
+	local := testutil.Scratch(t, 64)
+	for i := range local {
+		local[i] = 1
+	}
+	sealed := x.sealed.Key()
+	gone, err := x.domain.Alloc(64, fabric.AccessAll, 0)
+	require.NoError(t, err)
+	stale := Piece{Addr: gone.Key().Addr, Len: 8, Key: gone.Key().RKeys[3]}
+	require.NoError(t, gone.Close())
+	for what, bad := range map[string]Piece{
+		"before":  {x.at(0, 0).Addr - 1, 2, x.at(0, 0).Key},
+		"behind":  x.at(4095, 2),
+		"no key":  {x.at(0, 0).Addr, 8, 12345},
+		"right":   {sealed.Addr, 8, sealed.RKeys[3]},
+		"stale":   stale,
+		"of null": {0, 8, x.at(0, 0).Key},
+	} {
+		for _, get := range []bool{false, true} {
+			clear(x.mem.Bytes())
+			x.make(t, cursor(local, x.at(8, 8), bad, x.at(24, 8)), get)
+			_, err := x.Serve(x.slot)
+			require.ErrorIs(t, err, fabric.ErrRemoteAccess, what)
+			require.Equal(t, StatusRefused, StatusOf(err), what)
+			for i, b := range x.mem.Bytes() {
+				require.Equal(t, !get && i >= 8 && i < 16, b == 1, "%s: byte %d", what, i)
+			}
+			require.Zero(t, x.mem.Holds(), what)
+		}
+	}
+	require.Equal(t, make([]byte, 4096), x.sealed.Bytes())
+}
+
+func TestMalformedGroups(t *testing.T) {
+	x := newTarget(t)
+	local := testutil.Scratch(t, 64)
+	for what, c := range map[string]struct {
+		get    bool
+		change func(b []byte)
+	}{
+		"version":          {false, func(b []byte) { b[0] = 2 }},
+		"kind":             {false, func(b []byte) { b[1] = 3 }},
+		"no kind":          {false, func(b []byte) { b[1] = 0 }},
+		"reserved":         {false, func(b []byte) { b[2] = 1 }},
+		"reserved behind":  {true, func(b []byte) { b[20] = 1 }},
+		"nothing":          {false, func(b []byte) { b[4] = 0 }},
+		"odd length":       {false, func(b []byte) { b[4]++ }},
+		"too long":         {false, func(b []byte) { b[7] = 1 }},
+		"answer to puts":   {false, func(b []byte) { b[8] = 1 }},
+		"list too long":    {false, func(b []byte) { b[25] = 9 }},
+		"list too short":   {false, func(b []byte) { b[24]-- }},
+		"list of get":      {true, func(b []byte) { b[24] -= 8 }},
+		"reserved of list": {false, func(b []byte) { b[28] = 1 }},
+		"count":            {false, func(b []byte) { b[32] = 9 }},
+		"too much": {true, func(b []byte) {
+			b[groupHeader+listHeader+2] |= 2                                                        // sizes of 4 bytes
+			binary.LittleEndian.PutUint32(b[groupHeader+listHeader+16:], SlotSize-groupHeader-32+1) // one byte more than there is room for
+			binary.LittleEndian.PutUint16(b[groupHeader+listHeader:], 1)
+		}},
+	} {
+		clear(x.slot)
+		x.make(t, cursor(local, x.at(8, 8)), c.get)
+		c.change(x.slot)
+		_, err := x.Serve(x.slot)
+		require.Error(t, err, what)
+		require.True(t, errors.Is(err, ErrGroup) || errors.Is(err, gather.ErrHeader), "%s: %v", what, err)
+		require.Equal(t, StatusMalformed, StatusOf(err), what)
+	}
+}
+
+func TestGroupsAllocateNothing(t *testing.T) {
+	x := newTarget(t)
+	local := testutil.Scratch(t, 4096)
+	var ps []Piece
+	for i := range 32 {
+		ps = append(ps, x.at(i*100, 64))
+	}
+	c := cursor(local, ps...)
+	var g Grouper
+	for _, get := range []bool{false, true} {
+		require.Zero(t, testing.AllocsPerRun(20, func() {
+			c.Seek(Mark{})
+			g.View(c, 4, 1<<30)
+			g.Make(c, get, x.slot, 7)
+			a, err := x.Serve(x.slot)
+			if err != nil || get != (a.Len > 0) {
+				panic("refused")
+			}
+			if get {
+				TakeAnswer(c, Mark{}, x.slot[:a.Len])
+			}
+		}))
+	}
+}
+
+// Groups that no honest peer makes change nothing but what keys grant, and are answered by
+// nothing else. The first bytes of the input say which pieces an honest peer would have
+// asked for, four bytes each; the rest is written over the request, three bytes each.
+func FuzzGroup(f *testing.F) {
+	f.Add(false, []byte{1, 0, 8, 0, 1, 5, 100, 1}, []byte{})
+	f.Add(true, []byte{1, 0, 8, 0, 200, 0, 100, 2, 3, 0, 9, 1}, []byte{4, 0, 255})
+	x := newTarget(f)
+	around := testutil.Scratch(f, 4096)
+	f.Fuzz(func(t *testing.T, get bool, spec, patch []byte) {
+		clear(x.slot)
+		clear(x.mem.Bytes())
+		clear(x.sealed.Bytes())
+		var ps []Piece
+		for ; len(spec) >= 4 && len(ps) < GroupPieces; spec = spec[4:] {
+			p := x.at(int(int16(binary.LittleEndian.Uint16(spec))), int(spec[2]))
+			switch spec[3] % 3 {
+			case 1:
+				p.Addr += x.sealed.Key().Addr - x.mem.Key().Addr
+				p.Key = x.sealed.Key().RKeys[3]
+			case 2:
+				p.Key += uint32(spec[3])
+			}
+			ps = append(ps, p)
+		}
+		local := around[:0]
+		n := uint64(0)
+		for _, p := range ps {
+			n += p.Len
+		}
+		if n > uint64(len(around)) {
+			return
+		}
+		testutil.Fill(local[:n], 3, 0)
+		x.make(t, cursor(local[:max(n, 1)], ps...), get)
+		for ; len(patch) >= 3; patch = patch[3:] {
+			x.slot[int(binary.LittleEndian.Uint16(patch))%SlotSize] = patch[2]
+		}
+		a, err := x.Serve(x.slot)
+		if err != nil && !errors.Is(err, ErrGroup) && !errors.Is(err, gather.ErrHeader) && !errors.Is(err, fabric.ErrRemoteAccess) {
+			t.Fatalf("untyped error: %v", err)
+		}
+		if err != nil && a != (Answer{}) || a.Len > SlotSize {
+			t.Fatalf("answer %+v with %v", a, err)
+		}
+		for i, b := range x.sealed.Bytes() {
+			if b != 0 {
+				t.Fatalf("byte %d of memory that nobody may write", i)
+			}
+		}
+		if x.mem.Holds()+x.sealed.Holds() != 0 {
+			t.Fatal("memory stays held")
+		}
+	})
+}
