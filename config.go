@@ -48,6 +48,11 @@ type Config struct {
 	// no single mode is best for all batches.
 	Mode Mode
 
+	// Pieces sends all puts and gets of several pieces in one way, where that can carry
+	// them. RMA_PIECES overrides it. Empty or PiecesAuto: the cheapest way for each, by the
+	// cost model.
+	Pieces Pieces
+
 	// Sampling is the source of the cost model's parameters of a link. RMA_SAMPLING
 	// overrides it. Empty: SamplingCached. One pair of ranks measures each kind of link at
 	// the first start; every later batch profits.
@@ -148,6 +153,17 @@ const (
 	ModeScatter Mode = "scatter" // announced together, and read by the peer from where they lie: rendezvous by RDMA Read
 )
 
+// Pieces is a way in which puts and gets of several pieces go: PutV, GetV, PutStrided,
+// GetStrided, and those of a Batch.
+type Pieces string
+
+// Ways of pieces.
+const (
+	PiecesAuto  Pieces = "auto"  // the cheapest, by the cost model
+	PiecesChain Pieces = "chain" // a write or a read of the link for each
+	PiecesGroup Pieces = "group" // one request, which the target's engine carries out
+)
+
 // Sampling is the source of the cost model's parameters of a link.
 type Sampling string
 
@@ -165,6 +181,14 @@ func (c *Config) policy() (p logp.Policy) {
 		p.Mode, _ = logp.ParseMode(string(c.Mode))
 	}
 	return p
+}
+
+// pieces is what Pieces asks for. It is valid.
+func (c *Config) pieces() (forced bool, w logp.Way) {
+	if c.Pieces == PiecesGroup {
+		w = logp.Group
+	}
+	return c.Pieces != "" && c.Pieces != PiecesAuto, w
 }
 
 // learns returns message.Options.Learn: there is no learning without measured parameters to

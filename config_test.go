@@ -52,6 +52,7 @@ func TestConfigDefaults(t *testing.T) {
 		require.Equal(t, SamplingCached, d.Sampling)
 		require.Equal(t, sampling.DefaultBudget, d.SamplingBudget)
 		require.Equal(t, ModeAuto, d.Mode)
+		require.Equal(t, PiecesAuto, d.Pieces)
 		require.Empty(t, d.Fabric)
 		require.False(t, d.Bind.IsValid())
 		require.NotNil(t, d.Logger)
@@ -65,11 +66,11 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
-		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Sampling: "off", SamplingBudget: time.Second,
+		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Pieces: "chain", Sampling: "off", SamplingBudget: time.Second,
 		Learn: 7, Profiles: "/a", Depth: 32, Outstanding: 100, PinnedLimit: 1 << 20, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
-		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Sampling: "force", SamplingBudget: 20 * time.Millisecond,
+		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Pieces: "group", Sampling: "force", SamplingBudget: 20 * time.Millisecond,
 		Learn: -1, Profiles: "/b", Depth: 64, Outstanding: -1, PinnedLimit: -1, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {
@@ -240,6 +241,13 @@ func TestConfigConstants(t *testing.T) {
 		require.Equal(t, string(m), p.Mode.String())
 	}
 	require.False(t, accepted(Config{Mode: ModeAuto}).policy().Forced)
+	for _, w := range []Pieces{PiecesChain, PiecesGroup} {
+		forced, way := (&Config{Pieces: w}).pieces()
+		require.True(t, forced)
+		require.Equal(t, string(w), way.String())
+	}
+	forced, _ := accepted(Config{Pieces: PiecesAuto}).pieces()
+	require.False(t, forced)
 	for _, s := range []Sampling{SamplingCached, SamplingForce, SamplingOff} {
 		require.Equal(t, s, accepted(Config{Sampling: s}).Sampling)
 	}

@@ -104,6 +104,13 @@ func (h *oneSidedHost) Error(op string, err error) error {
 	return &PeerError{Rank: h.rank, Op: op, Err: err}
 }
 
+// Hold implements initiator.Host.
+func (h *oneSidedHost) Hold(on bool) {
+	if ch := h.msg.Channel(); ch != nil {
+		ch.Hold(on)
+	}
+}
+
 // Probed implements initiator.Host.
 func (h *oneSidedHost) Probed() { h.eng.proto.felt((*Peer)(h)) }
 

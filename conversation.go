@@ -33,7 +33,12 @@ func (h *messageHost) Open() {
 		if err != nil && h.eng.tasks.Life().Err() != nil {
 			err = ErrClosed
 		}
-		h.eng.prog.Do(func() { h.msg.Opened(ch, err) })
+		h.eng.prog.Do(func() {
+			if ch != nil {
+				ch.Hold(h.one.Held())
+			}
+			h.msg.Opened(ch, err)
+		})
 	})
 }
 

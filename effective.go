@@ -18,6 +18,7 @@ import (
 // Variables of settings that only this package uses.
 const (
 	envMode        = "RMA_MODE"
+	envPieces      = "RMA_PIECES"
 	envSampling    = "RMA_SAMPLING"
 	envBudget      = "RMA_SAMPLING_BUDGET"
 	envLearn       = "RMA_LEARN"
@@ -54,6 +55,7 @@ func (c *Config) fields() []field {
 		}, func(v *settings.Values) { c.Bind = v.Addr(links.EnvBind) }},
 		textField(links.EnvDevice, &c.Device),
 		textField(envMode, &c.Mode),
+		textField(envPieces, &c.Pieces),
 		textField(envSampling, &c.Sampling),
 		durationField(envBudget, &c.SamplingBudget),
 		intField(envLearn, &c.Learn),

@@ -63,6 +63,27 @@ func ExampleMode() {
 	// Output: hello <nil>
 }
 
+// One way for puts and gets of several pieces, for a program whose ranks compute for long
+// with all their processors: only the link is needed then.
+func ExamplePieces() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, &rma.Config{Pieces: rma.PiecesChain})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	mem, err := eng.Alloc(64)
+	if err != nil {
+		log.Fatal(err)
+	}
+	key, me := mem.Key(), eng.Peer(eng.Rank())
+	copy(mem.Bytes(), "a1b2")
+	column := rma.Shape2D(2, 1, 2, 1)
+	err = me.PutStrided(key.At(32), mem.Slice(0, 32), column).Wait(ctx)
+	fmt.Println(string(mem.Bytes()[32:34]), err)
+	// Output: ab <nil>
+}
+
 // A program that runs for a moment does without measurements.
 func ExampleSampling() {
 	eng, err := rma.Open(context.Background(), &rma.Config{Sampling: rma.SamplingOff})

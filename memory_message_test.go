@@ -40,3 +40,31 @@ func TestMessageBehindPut(t *testing.T) {
 	t.Run("sim", func(t *testing.T) { t.Parallel(); behind(t, simulate(t, 2, "sim")) })
 	onEach(t, func(t *testing.T, fabric string) { behind(t, open(t, 2, fabric)) })
 }
+
+// What is put in several pieces before a message is there when that has been received,
+// however the pieces went.
+func TestMessageBehindPieces(t *testing.T) {
+	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 1<<16)
+		p, dst, src := es[0].Peer(1), mems[1].Bytes(), mems[0].Bytes()
+		buf := make([]byte, 30_000)
+		for i := uint64(1); i <= 60; i++ {
+			size := []int{8, 512, 20_000}[i%3] // the last goes by another way than the ring
+			for k := range 40 {
+				binary.NativeEndian.PutUint64(src[8*k:], i)
+			}
+			put := p.PutStrided(keys[1].At(0), mems[0].Slice(0, 320), Shape2D(40, 8, 8, 128))
+			recv := es[1].Peer(0).Recv(buf)
+			sent := p.Send(src[1000:][:size])
+			_, err := recv.Wait(ctx)
+			require.NoError(t, err)
+			if size <= 512 { // an announced message says nothing about puts
+				for k := range 40 {
+					require.Equal(t, i, testutil.Load64(dst[128*k:]), "piece %d, message of %d bytes", k, size)
+				}
+			}
+			require.NoError(t, WaitAll(ctx, put, sent))
+		}
+	})
+}

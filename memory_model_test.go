@@ -96,7 +96,7 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 }
 
 func TestMM_WhatIsBehindAVectorComesAfterIt(t *testing.T) {
-	onAll(t, 2, func(t *testing.T, es []*Engine) {
+	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		mems, keys := share(t, es, 1<<16)
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()

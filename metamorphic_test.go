@@ -17,13 +17,13 @@ import (
 // Goroutines of all ranks run random scripts of all operations. Each has lanes of its
 // own, one in the memory of every rank, and keeps plain slices that say what must
 // be there; what they share, they only add to. In the end the same scripts, over
-// every link, have left the same memory, and every value returned on the way was the
+// every link and with pieces going each way, have left the same memory, and every value returned on the way was the
 // model's.
 func TestScripts(t *testing.T) {
 	var first [][]byte
-	done := make(chan [][]byte, 8)
+	done := make(chan [][]byte, 16)
 	t.Run("links", func(t *testing.T) {
-		onAll(t, 3, func(t *testing.T, es []*Engine) { done <- runScripts(t, es) })
+		onAllPieces(t, 3, func(t *testing.T, es []*Engine) { done <- runScripts(t, es) })
 	})
 	close(done)
 	for mems := range done {

@@ -2,6 +2,8 @@ package rma
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,6 +47,28 @@ func onAll(t *testing.T, n int, f func(t *testing.T, es []*Engine)) {
 		t.Run(device, func(t *testing.T) { t.Parallel(); f(t, simulate(t, n, device)) })
 	}
 	onEach(t, func(t *testing.T, fabric string) { f(t, open(t, n, fabric)) })
+}
+
+// onAllPieces is onAll with every way of puts and gets of several pieces forced.
+func onAllPieces(t *testing.T, n int, f func(t *testing.T, es []*Engine)) {
+	onNetworks(t, n, slices.Collect(maps.Keys(networks)), f)
+}
+
+// onNetworks is onAllPieces with some of the simulated networks.
+func onNetworks(t *testing.T, n int, devices []string, f func(t *testing.T, es []*Engine)) {
+	for _, way := range []Pieces{PiecesChain, PiecesGroup} {
+		t.Run(string(way), func(t *testing.T) {
+			for _, device := range devices {
+				t.Run(device, func(t *testing.T) {
+					t.Parallel()
+					f(t, openWith(t, n, "", func(c *Config) { c.Device, c.Pieces = device, way }))
+				})
+			}
+			onEach(t, func(t *testing.T, fabric string) {
+				f(t, openWith(t, n, fabric, func(c *Config) { c.Pieces = way }))
+			})
+		})
+	}
 }
 
 // together runs f for every rank at once.

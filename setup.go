@@ -41,6 +41,12 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {
 		return err
 	}
+	e.prog.Do(func() {
+		forced, way := e.cfg.pieces()
+		for _, p := range e.peers {
+			p.one.Plan(e.bringup.Params(p.rank), forced, way)
+		}
+	})
 	if e.cfg.HangTimeout > 0 && e.Size() > 1 {
 		e.tasks.Go(e.attend)
 	}

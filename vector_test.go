@@ -32,7 +32,7 @@ func cut(rng *rand.Rand, n, size int) (offs, lens []int) {
 // Lists cut differently on both sides: every byte arrives where it should and no
 // other byte changes; the shuffled order of pieces counts.
 func TestVectors(t *testing.T) {
-	onAll(t, 2, func(t *testing.T, es []*Engine) {
+	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		const size = 1 << 16
 		mems, keys := share(t, es, size)
@@ -132,7 +132,7 @@ func TestVectorRefusals(t *testing.T) {
 
 // Shapes of one to four dimensions move what loops over them move.
 func TestStrided(t *testing.T) {
-	onAll(t, 2, func(t *testing.T, es []*Engine) {
+	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		const size = 1 << 18
 		mems, keys := share(t, es, size)
@@ -188,7 +188,7 @@ func TestStrided(t *testing.T) {
 // An operation of many pieces that its link fails half way ends with one error,
 // and only when nothing of it is under way.
 func TestVectorToAPeerThatLeaves(t *testing.T) {
-	onAll(t, 2, func(t *testing.T, es []*Engine) {
+	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		mems, keys := share(t, es, 1<<18)
 		p := es[0].Peer(1)

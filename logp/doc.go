@@ -78,6 +78,7 @@
 //	choose.go   Decision, Choose: the best single mode
 //	plan.go     Plan, Part, PlanCost
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	pieces.go   Pieces: puts and gets of several pieces, as a chain or as a group
 //	direct.go   Direct: a message that is written to a destination known before
 //	switch.go   Switches: the sizes at which the best mode changes
 //	explain.go  Explain: every candidate, term by term, and why

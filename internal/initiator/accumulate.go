@@ -2,10 +2,12 @@ package initiator
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/logp"
 )
 
 // accumulate is what an Accumulate needs.
@@ -43,35 +45,51 @@ const (
 type asked struct {
 	o     *Op  // whose acknowledgement is missing
 	write bool // and its request is not complete
+	group
+}
+
+// allSlots is requester.free where nothing is under way.
+const allSlots = 1<<onesided.Slots - 1
+
+// slot returns a slot that is free, and its copy here. It returns false if there is none.
+func (r *requester) slot(c *chain) (s int, mem []byte, ok bool) {
+	if r.state != wayOpen || r.free == 0 || c.used == maxPieces {
+		return 0, nil, false
+	}
+	s = bits.TrailingZeros16(r.free)
+	return s, r.mine.Bytes()[s*onesided.SlotSize:][:onesided.SlotSize], true
+}
+
+// write makes wr the write of a request of n bytes to slot s.
+func (r *requester) write(c *chain, m *made, wr *fabric.WR, s int, mem []byte, note uint32) {
+	wr.ID = uint64(s+1) << slotShift
+	wr.Local = c.piece(fabric.NewSGE(mem, r.mine.LKey()))
+	wr.RemoteAddr, wr.RKey = r.there.Addr+uint64(s*onesided.SlotSize), r.there.RKey
+	wr.Flags |= fabric.FlagNotify
+	wr.Imm = note
+	m.slot = uint8(s + 1)
+	r.free &^= 1 << s
 }
 
 // build makes the next request of an accumulate. It returns false if there is no slot, or
 // no way yet.
 func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
-	switch {
-	case r.state == wayNone:
+	if r.state == wayNone {
 		r.open()
-		return false
-	case r.state != wayOpen || r.free == 0 || c.used == maxPieces:
-		return false
 	}
-	s := 0
-	for r.free>>s&1 == 0 {
-		s++
+	s, mem, ok := r.slot(c)
+	if !ok {
+		return false
 	}
 	a := &o.more.acc
 	n := min(len(a.src)-a.pos, onesided.MaxData&^7)
 	a.req.Addr = o.remote + uint64(a.pos)
 	a.req.Count = uint32(n / a.req.Type.Size())
-	mem := r.mine.Bytes()[s*onesided.SlotSize:][:onesided.HeaderSize+n]
+	mem = mem[:onesided.HeaderSize+n]
 	a.req.Append(mem[:0])
 	copy(mem[onesided.HeaderSize:], a.src[a.pos:])
-	wr.Local = c.piece(fabric.NewSGE(mem, r.mine.LKey()))
-	wr.RemoteAddr, wr.RKey = r.there.Addr+uint64(s*onesided.SlotSize), r.there.RKey
-	wr.Flags |= fabric.FlagNotify
-	wr.Imm = note(noteRequest, s, 0)
-	m.slot, m.n = uint8(s), int32(n)
-	r.free &^= 1 << s
+	r.write(c, m, wr, s, mem, note(noteRequest, s, 0))
+	m.n = int32(n)
 	if a.pos == 0 && !a.begun {
 		a.begun = true
 		r.begun = append(r.begun, o)
@@ -84,17 +102,26 @@ func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 
 // took notes that the link took a request.
 func (r *requester) took(m *made) {
-	r.slots[m.slot] = asked{o: m.o, write: true}
+	r.slots[m.slot-1] = asked{o: m.o, write: true, group: m.group}
 	m.o.pending++ // the acknowledgement
+	if m.group.pieces > 0 {
+		m.o.loosen()
+		if r.q.groups.took(m.o.kind == Put, &m.group, &m.o.more.grouped) {
+			r.q.host.Hold(true)
+		}
+	}
 }
 
 // giveBack undoes the making of a request.
 func (r *requester) giveBack(m *made) {
+	r.free |= 1 << (m.slot - 1)
+	if m.o.kind != Accumulate {
+		return
+	}
 	a := &m.o.more.acc
 	if a.pos -= int(m.n); a.pos == 0 {
 		r.ended(m.o)
 	}
-	r.free |= 1 << m.slot
 }
 
 // written notes the completion of the write to a slot.
@@ -113,17 +140,25 @@ func (r *requester) acknowledged(s int, st onesided.Status) {
 	if s >= onesided.Slots || r.slots[s].o == nil {
 		return
 	}
-	o := r.slots[s].o
+	o, q := r.slots[s].o, r.q
 	r.slots[s].o = nil
 	if !r.slots[s].write {
 		r.free |= 1 << s
 	}
-	if err := st.Err(); err != nil {
+	err := st.Err()
+	if err != nil {
 		o.note(err)
 	}
+	grouped := r.slots[s].pieces > 0
+	if grouped {
+		r.answered(o, s, err == nil)
+	}
 	o.unpend()
-	if r.q.posts.head != nil {
-		r.q.wake()
+	switch {
+	case grouped && err != nil:
+		q.host.Sever(err) // as the link does with what the target refuses
+	case q.posts.head != nil:
+		q.wake()
 	}
 }
 
@@ -132,6 +167,9 @@ func (r *requester) end(err error) {
 	for s := range r.slots {
 		if o := r.slots[s].o; o != nil {
 			r.slots[s].o = nil
+			if r.slots[s].pieces > 0 {
+				r.groupEnded(o)
+			}
 			o.note(err)
 			o.unpend()
 		}
@@ -160,12 +198,12 @@ func (r *requester) among(addr uint64) bool {
 func (r *requester) open() {
 	q := r.q
 	r.state = wayOpening
-	q.control.push(note(noteOpen, 0, 0))
+	q.control.push(notice{imm: note(noteOpen, 0, 0)})
 	q.host.FetchSlots(func(val []byte, err error) {
 		there, mine, err := r.makeCopies(val, err)
 		q.eng.prog.Do(func() {
 			r.mine, r.there = mine, there
-			if r.state, r.free = wayOpen, 1<<onesided.Slots-1; err != nil {
+			if r.state, r.free = wayOpen, allSlots; err != nil {
 				r.state, r.free, r.err = wayFailed, 0, err
 			}
 			q.wake()
@@ -183,9 +221,63 @@ func (r *requester) makeCopies(val []byte, err error) (there fabric.RemoteKey, m
 		err = fabric.ErrBadKey
 	}
 	if err == nil {
-		mine, err = r.q.link.Alloc(onesided.Slots*onesided.SlotSize, 0)
+		mine, err = r.q.link.Alloc(onesided.Slots*onesided.SlotSize, fabric.AccessLocalWrite|fabric.AccessRemoteWrite)
 	}
 	return there, mine, err
+}
+
+// takes reports whether the next pieces of o, a transfer, go as a group.
+func (r *requester) takes(o *Op) bool {
+	q, x := r.q, o.more
+	g := &q.groups
+	if g.params == nil || o.kind != Put && o.kind != Get || q.own || r.state == wayFailed || x.cur.Pos() < x.chained || x.cur.Done() {
+		return false
+	}
+	n, bytes := q.eng.grouper.View(&x.cur, q.pieces, q.max)
+	if n > 1 {
+		switch pp := g.plan(o.kind == Get, n, bytes); {
+		case pp.Way == logp.Chain:
+			g.pace.passed()
+		case r.state == wayOpen:
+			return true
+		case r.state == wayNone:
+			r.open() // for those behind: this one goes now
+		}
+	}
+	x.chained = x.cur.Pos() + uint64(max(bytes, 1))
+	return false
+}
+
+// group makes a group of what takes has looked at. It returns false if there is no slot.
+func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
+	s, mem, ok := r.slot(c)
+	if !ok {
+		return false
+	}
+	x := o.more
+	n, pieces, bytes := r.q.eng.grouper.Make(&x.cur, o.kind == Get, mem, r.mine.Key().RKey)
+	r.write(c, m, wr, s, mem[:n], note(noteGroup, s, 0))
+	m.group = group{pieces: int32(pieces), bytes: int32(bytes), answer: int32(n), from: m.mark}
+	if x.cur.Done() {
+		x.phase = phaseData.after(o)
+	}
+	return true
+}
+
+// answered takes the acknowledgement of the group in slot s.
+func (r *requester) answered(o *Op, s int, done bool) {
+	a := &r.slots[s]
+	r.groupEnded(o)
+	if done && o.kind == Get {
+		onesided.TakeAnswer(&o.more.cur, a.from, r.mine.Bytes()[s*onesided.SlotSize+int(a.answer):][:a.bytes])
+	}
+}
+
+// groupEnded notes that a group of o is not under way any more.
+func (r *requester) groupEnded(o *Op) {
+	if r.q.groups.ended(o.kind == Put, &o.more.grouped) {
+		r.q.host.Hold(false)
+	}
 }
 
 // self carries out an accumulate of this rank at itself.
@@ -205,6 +297,7 @@ var ErrMisbehaves = errors.New("the peer does not keep to the protocol")
 type server struct {
 	q      *Queue
 	begun  bool
+	over   bool          // a group was refused, as if by the link: nothing behind it is carried out
 	region fabric.Region // slots that the peer writes to; nil as long as there are none
 }
 
@@ -212,19 +305,29 @@ type server struct {
 // are slots, unless it does not keep to the protocol.
 const maxNotes = 2 * onesided.Slots
 
-// serve carries out the request in a slot, and has it acknowledged.
-func (s *server) serve(slot int) {
+// serve carries out the request in a slot, of that kind, and has it acknowledged.
+func (s *server) serve(kind, slot int) {
 	q := s.q
-	if s.region == nil || slot >= onesided.Slots || q.down != nil {
+	if s.region == nil || slot >= onesided.Slots || q.down != nil || s.over {
 		return // nobody gave the peer a slot of that number
 	}
-	err := onesided.Serve(q.eng.memory, s.region.Bytes()[slot*onesided.SlotSize:][:onesided.SlotSize])
 	if len(q.control.list) >= maxNotes {
 		q.host.Sever(ErrMisbehaves)
 		return
 	}
+	mem := s.region.Bytes()[slot*onesided.SlotSize:][:onesided.SlotSize]
+	ack := notice{imm: note(noteAck, slot, onesided.StatusOK)}
+	var err error
+	if kind == noteRequest {
+		err = onesided.Serve(q.eng.memory, mem)
+	} else {
+		ack.answer, err = q.link.groups.Serve(mem)
+		ack.local = fabric.SGE{Addr: fabric.Addr(mem), Len: ack.answer.Len, LKey: s.region.LKey()}
+		s.over = err != nil
+	}
+	ack.imm |= uint32(onesided.StatusOf(err))
 	q.counts.Served++
-	q.control.push(note(noteAck, slot, onesided.StatusOf(err)))
+	q.control.push(ack)
 }
 
 // open makes the slots that a peer asks for, and tells it where they are. Without memory

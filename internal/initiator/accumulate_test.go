@@ -29,7 +29,7 @@ func TestHostileAccumulates(t *testing.T) {
 		require.NoError(t, err)
 	}
 	send := func(imm uint32) { // past all checks
-		a.prog.Do(func() { a.q.control.push(imm) })
+		a.prog.Do(func() { a.q.control.push(notice{imm: imm}) })
 		testutil.Eventually(t, patience, func() bool {
 			a.prog.Progress()
 			left := 0
@@ -87,7 +87,7 @@ func TestHostileAccumulates(t *testing.T) {
 	// More requests than slots, none of them acknowledged yet.
 	b.prog.Do(func() {
 		for range 2 * maxNotes {
-			b.q.serving.serve(1)
+			b.q.serving.serve(noteRequest, 1)
 		}
 		require.ErrorIs(t, b.q.down, ErrMisbehaves)
 	})

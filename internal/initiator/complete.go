@@ -20,8 +20,8 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 	q.inflight--
 	q.full = false
 	o.pending--
-	if o.kind == Accumulate {
-		q.requests.written(uint8(c.ID >> slotShift))
+	if s := c.ID >> slotShift; s != 0 {
+		q.requests.written(uint8(s - 1))
 	}
 	if c.Status == fabric.StatusOK {
 		if o.slot >= 0 {

@@ -15,6 +15,7 @@ const (
 	noteRequest        // there is a request in a slot
 	noteAck            // a request was carried out
 	noteOpen           // the peer asks for slots
+	noteGroup          // there is a group in a slot
 )
 
 // noteProbe is no notification: it stands among them for a read of the peer's word.
@@ -39,13 +40,21 @@ func IsNotification(c *fabric.Completion) bool {
 // control is what goes before the operations of a queue: notifications, and probes.
 type control struct {
 	q    *Queue
-	list []uint32
+	list []notice
 	sge  [1]fabric.SGE    // where a probe reads to
 	word fabric.RemoteKey // and what
 }
 
+// notice is a notification, or a probe: noteProbe. The answer to a group of gets comes with
+// its bytes.
+type notice struct {
+	imm    uint32
+	local  fabric.SGE
+	answer onesided.Answer
+}
+
 // push has a notification, or a probe, posted.
-func (c *control) push(n uint32) {
+func (c *control) push(n notice) {
 	c.list = append(c.list, n)
 	c.q.wake()
 }
@@ -56,8 +65,8 @@ func (q *Queue) Notified(c *fabric.Completion) {
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
 	switch kind {
 	case noteSignal: // the words are looked at in the next step
-	case noteRequest:
-		q.serving.serve(slot)
+	case noteRequest, noteGroup:
+		q.serving.serve(kind, slot)
 	case noteAck:
 		q.requests.acknowledged(slot, st)
 	case noteOpen:
@@ -73,7 +82,7 @@ func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
 // Probe reads the peer's word; Host.Probed follows, or the end of the connection.
 func (q *Queue) Probe() {
 	q.eng.prog.AssertOwned()
-	q.control.push(noteProbe)
+	q.control.push(notice{imm: noteProbe})
 }
 
 // post hands the list to the link. It reports whether any were taken.
@@ -83,14 +92,19 @@ func (c *control) post() bool {
 	if q.full && q.inflight > 0 {
 		return false
 	}
-	wrs := &q.eng.chain.wrs
-	n := min(len(c.list), maxChain)
+	wrs, sges := &q.eng.chain.wrs, &q.eng.chain.sges
+	n := min(len(c.list), len(wrs))
 	for i := range n {
-		if c.list[i] == noteProbe {
+		x := &c.list[i]
+		if x.imm == noteProbe {
 			wrs[i] = fabric.WR{ID: probeID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: c.sge[:], RemoteAddr: c.word.Addr, RKey: c.word.RKey}
 			continue
 		}
-		wrs[i] = fabric.WR{ID: noteID, Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: c.list[i]}
+		wrs[i] = fabric.WR{ID: noteID, Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: x.imm}
+		if x.answer.Len > 0 {
+			sges[i] = x.local
+			wrs[i].Local, wrs[i].RemoteAddr, wrs[i].RKey = sges[i:i+1:i+1], x.answer.Addr, x.answer.RKey
+		}
 	}
 	took, err := q.ep.Post(wrs[:n])
 	q.inflight += took

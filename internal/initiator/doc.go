@@ -9,7 +9,8 @@
 //
 // Operations that no link has take several requests: emulated atomics are loops of
 // compare-and-swaps, accumulates are requests that the target's engine serves, a put with a
-// signal is a write and the change of a word.
+// signal is a write and the change of a word. Puts and gets of many pieces go as one request
+// of the link for each, or in groups, which the target's engine serves, too.
 //
 // # Ownership
 //
@@ -30,7 +31,8 @@
 //	mapped.go           operations of many requests carried out on memory that is mapped here
 //	post.go             operations become work requests, those of a put with a signal included
 //	complete.go         work request IDs and result slots; completions end operations; Flush
-//	accumulate.go       accumulates: the initiator's side, and the target's
+//	accumulate.go       what the target's engine carries out, accumulates and groups: both sides
+//	group.go            groups of puts or gets: how their way is chosen, what they hold up
 //	emulated_atomic.go  atomics that no link has
 //	control.go          notifications and probes, which go before operations
 //	await.go            waiting for words

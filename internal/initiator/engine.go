@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/mr"
@@ -37,8 +38,9 @@ type Engine struct {
 	backoff  backoff
 	staging  *mr.Arena // for copies of small memory of applications
 
-	chain chain
-	cs    [8]fabric.Completion // polled for by goroutines that post
+	chain   chain
+	grouper onesided.Grouper
+	cs      [8]fabric.Completion // polled for by goroutines that post
 }
 
 // link is what operations need of a link.
@@ -46,6 +48,7 @@ type link struct {
 	fabric.Link
 	pins    *message.Pins
 	results slots
+	groups  *onesided.Server // of peers' groups
 }
 
 // Init makes e ready. Set-up path.
@@ -81,7 +84,12 @@ func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 
 // Start says what drives the links, and what memory is registered. Before the first
 // operation. Set-up path.
-func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) { e.prog, e.memory = prog, memory }
+func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) {
+	e.prog, e.memory = prog, memory
+	for i, l := range e.links {
+		l.groups = onesided.NewServer(memory, i)
+	}
+}
 
 // Step goes on with what there is to do. It reports whether it did anything.
 func (e *Engine) Step() bool {

@@ -178,6 +178,7 @@ type extra struct {
 	emulated      // of an atomic that no link has
 	user     user // memory of any kind
 	acc      accumulate
+	grouped
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}

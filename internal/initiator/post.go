@@ -19,7 +19,8 @@ const (
 	maxPieces = 512
 )
 
-// slotShift is where in the work request ID of an accumulate its slot stands.
+// slotShift is where in the work request ID of an accumulate or a group its slot stands,
+// plus 1.
 const slotShift = 40
 
 // chain is the work requests of one Post, and what they were made of.
@@ -37,8 +38,9 @@ type made struct {
 	phase phase
 	last  bool  // nothing of the operation is left behind it
 	begun bool  // the operation became the head of its word with it
-	slot  uint8 // of a request to accumulate
-	n     int32 // bytes of its elements
+	slot  uint8 // of a request that the target's engine carries out, plus 1
+	n     int32 // bytes of the elements of an accumulate
+	group group
 }
 
 // post hands the queue's operations to its link until that is full. It reports whether any
@@ -66,7 +68,7 @@ func (q *Queue) postList(l *opList) bool {
 			did = true
 			continue
 		}
-		if q.mapped.carries(l.head) && q.carry(l) {
+		if q.groups.open == 0 && q.mapped.carries(l.head) && q.carry(l) {
 			did = true
 			continue
 		}
@@ -115,7 +117,19 @@ func (q *Queue) carry(l *opList) bool {
 // stops reports whether o has to wait for its turn, and is no request of the link then.
 func (q *Queue) stops(o *Op) bool {
 	return o.kind == Fence || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
-		q.words.n+len(q.requests.begun) > 0 && q.contended(o)
+		q.groups.open > 0 && o.isHeld() || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
+}
+
+// isHeld reports whether o has to wait until the puts before it that went in groups are
+// acknowledged. What may go in groups is not held here.
+func (o *Op) isHeld() bool {
+	switch o.kind {
+	case Accumulate, Fence:
+		return false
+	case Put, Get:
+		return o.more == nil || o.more.cur.Len() == 0
+	}
+	return true
 }
 
 // pass carries out the first operation of the list, which stops the others. It
@@ -127,6 +141,8 @@ func (q *Queue) pass(l *opList) bool {
 		l.spoil(q.requests.err)
 	case q.contended(o):
 		return q.lineUp(l)
+	case q.groups.open > 0 && o.isHeld():
+		return false
 	case o.kind == Accumulate:
 		if q.inflight > 0 {
 			return false // this rank's requests to itself
@@ -161,7 +177,7 @@ func (c *chain) took(q *Queue, l *opList, n int) {
 	for i := range n {
 		m := &c.made[i]
 		m.o.pending++
-		if m.o.kind == Accumulate {
+		if m.slot != 0 {
 			q.requests.took(m)
 		}
 		if m.last {
@@ -183,10 +199,10 @@ func (c *chain) took(q *Queue, l *opList, n int) {
 func (c *chain) giveBack(q *Queue, took, n int) {
 	for i := n - 1; i >= took; i-- {
 		m := &c.made[i]
-		if m.o.kind == Accumulate {
+		if m.slot != 0 {
 			q.requests.giveBack(m)
-			m.o.more.phase = m.phase
-		} else if x := m.o.more; x != nil && !x.head {
+		}
+		if x := m.o.more; x != nil && !x.head {
 			x.cur.Seek(m.mark)
 			x.phase = m.phase
 		}
@@ -231,7 +247,7 @@ func (c *chain) build(q *Queue, l *opList) int {
 		}
 		local := c.piece(o.sge)
 		m := &c.made[n]
-		m.o, m.last, m.begun = o, true, false
+		m.o, m.last, m.begun, m.slot = o, true, false, 0
 		if o.kind == Emulated && !o.more.head {
 			q.words.begin(o)
 			m.begun = true
@@ -261,8 +277,14 @@ func (c *chain) buildMore(q *Queue, o *Op, n int) (int, bool) {
 			if !q.requests.build(c, o, &m, wr) {
 				return n, false
 			}
-			wr.ID = uint64(m.slot) << slotShift
+		case x.phase == phaseData && q.requests.takes(o):
+			if !q.requests.group(c, o, &m, wr) {
+				return n, false
+			}
 		case x.phase == phaseData:
+			if q.groups.open > x.puts {
+				return n, false
+			}
 			room := min(q.pieces, maxPieces-c.used)
 			if room == 0 || room < q.pieces && n > 0 && !x.cur.Done() {
 				return n, false // full lists are worth another Post

@@ -3,6 +3,7 @@ package initiator
 import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/logp"
 )
 
 // Host is the rest of a peer: its connection, and the job. Its methods are called by the
@@ -30,6 +31,9 @@ type Host interface {
 
 	// Error is the error of an operation with the peer.
 	Error(op string, err error) error
+
+	// Hold keeps messages to the peer from being sent, or lets them go on.
+	Hold(on bool)
 
 	// Probed is called when a probe has read the peer's word.
 	Probed()
@@ -74,6 +78,7 @@ type Queue struct {
 	words    words
 	requests requester
 	serving  server
+	groups   groups
 	flushes  flushes
 	counts   Counts
 }
@@ -84,6 +89,14 @@ func (q *Queue) Max() uint64 { return q.max }
 // Immediate reports whether requests are often complete when they are posted. From any
 // goroutine.
 func (q *Queue) Immediate() bool { return q.immediate }
+
+// Plan has puts and gets of several pieces go the cheapest way by p, which is not changed
+// any more, or by the forced way. Owner's.
+func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
+	q.eng.prog.AssertOwned()
+	g := &q.groups
+	g.params, g.forced, g.way = p, forced, way
+}
 
 // Up says that there is a connection.
 func (q *Queue) Up(ep fabric.Endpoint) {
@@ -240,7 +253,7 @@ func (q *Queue) ready() bool {
 	q.eng.prog.AssertOwned()
 	q.tried++
 	return q.mapped.Direct != nil && q.down == nil && q.posts.head == nil && q.words.redo.head == nil && len(q.control.list) == 0 &&
-		!q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
+		q.groups.open == 0 && !q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
 }
 
 // try has the link carry out an operation. Owner's.
@@ -331,6 +344,9 @@ func (o *Op) Start() {
 	q.posts.push(o)
 	q.wake()
 }
+
+// Held reports whether messages are to be kept from being sent, as Host.Hold says.
+func (q *Queue) Held() bool { return q.groups.open > 0 }
 
 // Busy reports whether operations are under way.
 func (q *Queue) Busy() bool { return q.flushes.open > 0 }

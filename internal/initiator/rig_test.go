@@ -42,6 +42,7 @@ type side struct {
 	tasks    sync.WaitGroup
 	connects int
 	probed   int
+	held     bool
 }
 
 func (s *side) Pending() bool { return s.inbox.Pending() }
@@ -71,6 +72,7 @@ func (s *side) Connect()                              { s.connects++ }
 func (s *side) Reported(err error)                    { s.Down(err) }
 func (s *side) Reason(c *fabric.Completion) error     { return c.Err() }
 func (s *side) Error(op string, err error) error      { return fmt.Errorf("%s: %w", op, err) }
+func (s *side) Hold(on bool)                          { s.held = on }
 func (s *side) Probed()                               { s.probed++ }
 func (s *side) FetchSlots(done func([]byte, error))   { s.background(func() { s.fetch(done) }) }
 func (s *side) PublishSlots(f func() ([]byte, error)) { s.background(func() { s.publish(f) }) }

@@ -32,6 +32,7 @@ type sender struct {
 	// the number of the last one posted. batch is its front while sendBatch runs.
 	backlog outQueue
 	seq     uint64
+	held    bool // it stays as it is
 	batch   batch
 
 	// What was refused, until it would not be again: see blocked.
@@ -123,6 +124,12 @@ func (s *sender) Params() logp.Params { return s.model.planner.Params() }
 
 // Limits returns the limits that the model is given.
 func (s *sender) Limits() logp.Limits { return s.model.limits }
+
+// Hold keeps messages from being handed to a stream, or lets them go on.
+func (s *sender) Hold(on bool) {
+	s.opt.Owner.Assert()
+	s.held = on
+}
 
 // Send posts a message. Nothing goes to the link before Progress. Messages over
 // MaxSize end at once with ErrTooLarge.

@@ -41,6 +41,12 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
+		Env: "RMA_PIECES", Field: "Pieces", Type: Type{Kind: Enum, Values: []string{"auto", "chain", "group"}}, Default: "auto",
+		What:  "the only way for puts and gets of several pieces, where it can carry them: `chain`, a request of the link a piece; `group`, one request that the target's engine carries out; `auto`: the cost model chooses",
+		Why:   "no fixed way is best for all sizes and links ([model.md](model.md#puts-and-gets-of-several-pieces)); forcing one is for finding out",
+		Where: "internal/initiator", Since: "0.1",
+	},
+	{
 		Env: "RMA_SAMPLING", Field: "Sampling", Type: Type{Kind: Enum, Values: []string{"cached", "force", "off"}}, Default: "cached",
 		What:  "where the cost model's figures of a link come from: `cached`, a saved measurement, else a new one; `force`, a new one; `off`, round figures of the kind of link",
 		Why:   "measuring takes tens of milliseconds at the first start, by one pair of ranks for each kind of link, and figures of the real link choose better",

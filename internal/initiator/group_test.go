@@ -1,0 +1,177 @@
+package initiator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/logp"
+)
+
+// grouping has a's puts and gets of many pieces go as groups.
+func grouping(t *testing.T, a *side) {
+	t.Helper()
+	a.prog.Do(func() {
+		a.q.Plan(new(logp.Params), true, logp.Group)
+		a.q.requests.open()
+	})
+	testutil.Eventually(t, patience, func() (open bool) {
+		a.prog.Do(func() { open = a.q.requests.state == wayOpen })
+		return open
+	}, "slots")
+}
+
+// pieces is an operation of n pieces of size bytes, from the start of this side's region to
+// places stride bytes apart in the other side's, the last one first.
+func pieces(s *side, k Kind, n, size, stride int) *Op {
+	o := New(&s.q, k)
+	c := o.Cursor()
+	mem, lkey := s.region.Bytes(), s.region.LKey(0)
+	addr, rkey := s.at(0)
+	for i := range n {
+		c.AddLocal(onesided.Piece{Addr: fabric.Addr(mem[i*size:]), Len: uint64(size), Key: lkey})
+		c.AddRemote(onesided.Piece{Addr: addr + uint64((n-1-i)*stride), Len: uint64(size), Key: rkey})
+	}
+	c.End()
+	return o
+}
+
+// Puts and gets of many pieces in groups move what chains move, with the completion of all.
+func TestGroups(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	grouping(t, a)
+	for _, c := range []struct{ n, size int }{{2, 8}, {64, 64}, {3000, 13}, {40, 1000}, {3, 30_000}} {
+		stride := c.size + 11
+		src, dst := a.region.Bytes(), b.region.Bytes()
+		testutil.Fill(src[:c.n*c.size], uint64(c.n), 0)
+		clear(dst)
+		served := b.q.Counts().Served
+		_, err := a.do(t, pieces(a, Put, c.n, c.size, stride))
+		require.NoError(t, err)
+		for i := range c.n {
+			require.Equal(t, src[i*c.size:][:c.size], dst[(c.n-1-i)*stride:][:c.size], "piece %d of %v", i, c)
+		}
+		want := append([]byte(nil), src[:c.n*c.size]...)
+		clear(src)
+		_, err = a.do(t, pieces(a, Get, c.n, c.size, stride))
+		require.NoError(t, err)
+		require.Equal(t, want, src[:c.n*c.size], "%v", c)
+		b.prog.Do(func() { require.Equal(t, c.size < 8000, b.q.Counts().Served > served, "%v", c) })
+	}
+	require.False(t, a.held)
+}
+
+// post posts o, and returns what waits for it.
+func (s *side) post(t *testing.T, o *Op) (wait func() error) {
+	gen := o.Gen()
+	s.q.Post(o)
+	return func() error {
+		require.NoError(t, s.prog.Wait(testutil.Context(t, patience), &o.Waiter))
+		err := o.Err
+		require.True(t, o.Claim(gen))
+		o.Release()
+		return err
+	}
+}
+
+// Nothing that the link carries out by itself overtakes puts in groups, and nothing passes
+// them by being complete in the call; messages are held. Groups go on.
+func TestNothingOvertakesPutsInGroups(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	grouping(t, a)
+	src, dst := a.region.Bytes(), b.region.Bytes()
+	testutil.Fill(src, 1, 0)
+	put := func(off uint64) *Op {
+		o := a.op(Put, off)
+		o.Local(fabric.NewSGE(src[:8], a.region.LKey(0)))
+		return o
+	}
+	var waits []func() error
+	b.prog.Do(func() { // b serves nothing meanwhile
+		waits = append(waits,
+			a.post(t, pieces(a, Put, 10, 8, 16)),
+			a.post(t, pieces(a, Put, 10, 8, 32)),
+			a.post(t, pieces(a, Get, 10, 8, 16)),
+			a.post(t, put(4096)),
+			a.post(t, a.op(FetchAdd, 4104)))
+		receipt := a.q.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
+		testutil.Eventually(t, patience, func() (still bool) {
+			a.prog.Progress()
+			a.prog.Do(func() { still = a.q.inflight == 0 })
+			return still
+		}, "what may be posted to be placed")
+		require.Zero(t, receipt)
+		a.prog.Do(func() {
+			require.Equal(t, 2, a.q.posts.len())
+			require.Equal(t, 2, a.q.groups.open)
+			require.True(t, a.held)
+		})
+		require.Equal(t, make([]byte, 8192), dst[:8192])
+	})
+	for _, wait := range waits {
+		require.NoError(t, wait())
+	}
+	require.Equal(t, src[:8], dst[4096:4104])
+	a.prog.Do(func() {
+		require.Zero(t, a.q.groups.open+a.q.groups.all)
+		require.False(t, a.held)
+	})
+}
+
+// A group that the target refuses ends as a refused put does: with the connection.
+func TestRefusedGroup(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	grouping(t, a)
+	o := pieces(a, Put, 4, 8, 16)
+	bad := pieces(a, Put, 4, 8, 1<<20)
+	_, err := a.do(t, o)
+	require.NoError(t, err)
+	_, err = a.do(t, bad)
+	require.ErrorIs(t, err, fabric.ErrRemoteAccess)
+	require.ErrorIs(t, a.q.down, fabric.ErrRemoteAccess)
+	require.Zero(t, a.q.groups.open+a.q.groups.all)
+	require.False(t, a.held)
+	b.prog.Do(func() { // what comes behind is not looked at
+		served := b.q.counts.Served
+		b.q.serving.serve(noteGroup, 0)
+		require.Equal(t, served, b.q.counts.Served)
+	})
+}
+
+// A group that was posted ends with its connection, and lets messages go.
+func TestGroupToAPeerThatLeaves(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	grouping(t, a)
+	var wait func() error
+	b.prog.Do(func() {
+		wait = a.post(t, pieces(a, Put, 10, 8, 16))
+		_ = b.ep.Close()
+	})
+	require.Error(t, wait())
+	a.prog.Do(func() {
+		require.Zero(t, a.q.groups.open+a.q.groups.all)
+		require.False(t, a.held)
+	})
+}
+
+// A target that takes long for groups gets chains, until what was learned has faded.
+func TestTargetsThatComputeGetChains(t *testing.T) {
+	var g groups
+	p := logp.Params{G: 1000, Ls: 100}
+	g.params = &p
+	way := func() logp.Way { return g.plan(false, 64, 64*64).Way }
+	require.Equal(t, logp.Group, way())
+	g.pace.late = 1e6
+	require.Equal(t, logp.Chain, way())
+	n := 0
+	for ; way() == logp.Chain; n++ {
+		g.pace.passed()
+	}
+	require.Less(t, n, 200)
+	g.forced, g.way = true, logp.Chain
+	require.Equal(t, logp.Chain, way())
+}

@@ -1,0 +1,128 @@
+package logp
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Way is how puts, or gets, of several pieces go.
+type Way uint8
+
+// Ways.
+const (
+	Chain Way = iota // a write, or a read, a piece
+	Group            // one request that the target's engine carries out
+
+	NumWays = 2
+)
+
+var wayNames = [NumWays]string{"chain", "group"}
+
+// String returns the name of the way.
+func (w Way) String() string {
+	if w < NumWays {
+		return wayNames[w]
+	}
+	return fmt.Sprintf("way(%d)", uint8(w))
+}
+
+// Pieces are puts, or gets, to one peer that may go together: N of them, of Bytes in all.
+// List is what a group says of each on the wire, in bytes.
+type Pieces struct {
+	N     int
+	Bytes int64
+	List  int64
+	Get   bool
+}
+
+// Cost returns the cost of the pieces, from the first step to when the initiator knows
+// that they are placed, with m the mean of their sizes and S the sum:
+//
+//	puts  chain  a + b·n + n·Os(m) + (n−1)·g + Lh
+//	      group  a + b + Os(S + h·n) + 2n·C(m) + Or(S + h·n) + Ls + answer
+//	gets  chain  a + b·n + n·Os(r) + n·Os(m) + (n−1)·g + Ls + Lh
+//	      group  a + b + Os(h·n) + 2n·C(m) + Or(h·n) + Ls + answer with S
+//
+// where an answer of s bytes is g + a + b + Os(s) + Or(0) + Ls: those of puts have none. r is
+// readRequest. A batch's M(S) counts on either way and is left out. Does not allocate.
+func (x Pieces) Cost(p *Params, w Way) (c Cost) {
+	if x.N == 0 {
+		return c
+	}
+	t, n := &c.Terms, float64(x.N)
+	mean := x.Bytes / int64(x.N)
+	if w == Chain {
+		c.Ops = x.N
+		t[TermPost] = p.CPU.A + n*p.CPU.B
+		t[TermData] = n * p.Os.At(mean)
+		t[TermGap] = (n - 1) * p.G
+		t[TermHard] = p.Lh
+		if x.Get {
+			t[TermRequest] = n * p.Os.At(readRequest)
+			t[TermSoft] = p.Ls
+		}
+		return c
+	}
+	c.Ops = 2
+	out, back := x.Bytes+x.List, int64(0)
+	if x.Get {
+		out, back = x.List, x.Bytes
+	}
+	t[TermPost] = 2 * (p.CPU.A + p.CPU.B)
+	t[TermSend] = p.Os.At(out)
+	t[TermData] = p.Os.At(back)
+	t[TermGap] = p.G
+	t[TermReceive] = p.Or.At(out) + p.Or.At(0)
+	t[TermCopyOut] = n * p.C.At(mean)
+	t[TermCopyIn] = n * p.C.At(mean)
+	t[TermSoft] = 2 * p.Ls
+	return c
+}
+
+// readRequest is what the request of a read takes on the wire.
+const readRequest = 28
+
+// PiecesPlan is the cost of pieces each way, and the cheapest.
+type PiecesPlan struct {
+	Pieces
+	Costs [NumWays]Cost
+	Way   Way
+}
+
+// Plan returns what each way costs; equal costs go to the chain, which asks nothing of
+// the target. late is how much longer than predicted the target's engine has taken lately.
+func (x Pieces) Plan(p *Params, late float64) (pp PiecesPlan) {
+	pp.Pieces = x
+	best := math.Inf(1)
+	for w := range Way(NumWays) {
+		c := x.Cost(p, w)
+		if w == Group {
+			c.Terms[TermLearned] = late
+		}
+		if pp.Costs[w] = c; c.Total() < best {
+			best, pp.Way = c.Total(), w
+		}
+	}
+	return pp
+}
+
+// String is a table: the terms of each way that are not 0, and which is taken.
+func (pp *PiecesPlan) String() string {
+	var s strings.Builder
+	what := "put"
+	if pp.Get {
+		what = "get"
+	}
+	fmt.Fprintf(&s, "%s of %d pieces, %d bytes: %v\n", what, pp.N, pp.Bytes, pp.Way)
+	fmt.Fprintf(&s, "%16s %8v %8v\n", "µs", Chain, Group)
+	row := func(name string, a, b float64) { fmt.Fprintf(&s, "%16s %8.3f %8.3f\n", name, a/1000, b/1000) }
+	chain, group := &pp.Costs[Chain], &pp.Costs[Group]
+	for t := range Term(NumTerms) {
+		if a, b := chain.Terms[t], group.Terms[t]; a != 0 || b != 0 {
+			row(t.String(), a, b)
+		}
+	}
+	row("total", chain.Total(), group.Total())
+	return s.String()
+}
