@@ -63,8 +63,9 @@ func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flag
 	back := r.a.region(64, fabric.AccessAll)  // b's answer
 	reply := r.b.region(64, fabric.AccessAll) // where b writes it from
 	finish := r.lastOut()
+	p := newPhase(turns - alone)
 	r.both(finish(r.a, func() error {
-		for i := alone + 1; i <= turns; i++ {
+		for i := alone + 1; p.lead(i - alone - 1); i++ {
 			for _, w := range prepare(i) {
 				if err := ca.postOwn(w); err != nil {
 					return err
@@ -76,13 +77,16 @@ func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flag
 		}
 		return nil
 	}), finish(r.b, func() error {
-		for i := alone + 1; i <= turns; i++ {
+		for i := alone + 1; ; i++ {
 			var seen bool
 			var err error
-			if e := r.b.pollUntil(fmt.Sprintf("flag %d", i), func() bool { seen, err = look(i); return seen || err != nil }); e != nil {
+			if e := r.b.pollUntil(fmt.Sprintf("flag %d", i), func() bool {
+				seen, err = look(i)
+				return seen || err != nil || p.over(i-alone-1)
+			}); e != nil {
 				return e
 			}
-			if err != nil {
+			if err != nil || !seen {
 				return err
 			}
 			testutil.Store64(reply.Bytes(), uint64(i))
@@ -92,7 +96,6 @@ func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flag
 				return err
 			}
 		}
-		return nil
 	}))
 	r.idle()
 }

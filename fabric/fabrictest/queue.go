@@ -219,12 +219,12 @@ func exactlyOnce(r *rig) {
 func bothBusy(r *rig) {
 	const slots, slot = 32, 512
 	ca, cb := r.pair(fabric.EndpointOptions{Depth: 64})
-	rounds := r.times(600)
+	p := newPhase(r.times(600))
 	work := func(s *side, c *conn, seed uint64) func() error {
 		src, back := s.region(slots*slot, fabric.AccessAll), s.region(slots*slot, fabric.AccessAll)
 		dst := s.other.region(slots*slot, fabric.AccessAll)
 		return func() error {
-			for i := range rounds {
+			for i := 0; p.more(i); i++ {
 				testutil.Fill(src.Bytes(), seed+uint64(i), 0)
 				clear(back.Bytes())
 				for k := range slots {

@@ -214,13 +214,16 @@ func (r *rig) both(fa, fb func() error) {
 	}
 }
 
-// idle polls both sides for a while and fails if anything is reported.
+// idle polls both sides for a while and fails if anything is reported. A yield lasts
+// as long as the time slices of all others that compute, so there are few.
 func (r *rig) idle() {
 	r.Helper()
-	for range 200 {
+	for i := range 200 {
 		r.a.poll()
 		r.b.poll()
-		cpu.Yield()
+		if i%20 == 0 {
+			cpu.Yield()
+		}
 	}
 	r.none()
 }
@@ -338,3 +341,42 @@ func (r *rig) lastOut() func(s *side, f func() error) func() error {
 		}
 	}
 }
+
+// phase is a part of a test in which each side's goroutine needs the other's for every
+// turn. Where other processes compute on all processors such a turn costs time slices
+// instead of microseconds, and thousands would take minutes: a phase that has lasted
+// phaseTime and has made phaseTurns ends early.
+type phase struct {
+	turns int // at most
+	end   time.Time
+	made  atomic.Int64 // by the leader, once it has ended; before that -1
+}
+
+const (
+	phaseTime  = time.Second
+	phaseTurns = 30
+)
+
+// newPhase begins a phase of at most that many turns.
+func newPhase(turns int) *phase {
+	p := &phase{turns: turns, end: time.Now().Add(phaseTime)}
+	p.made.Store(-1)
+	return p
+}
+
+// more reports whether turn i, from 0 on, is to be made.
+func (p *phase) more(i int) bool {
+	return i < p.turns && (i < phaseTurns || time.Now().Before(p.end))
+}
+
+// lead is more, for the side that decides for both.
+func (p *phase) lead(i int) bool {
+	if p.more(i) {
+		return true
+	}
+	p.made.Store(int64(i))
+	return false
+}
+
+// over reports that turn i will not be made: the leader has ended before it.
+func (p *phase) over(i int) bool { m := p.made.Load(); return m >= 0 && int64(i) >= m }

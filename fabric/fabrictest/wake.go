@@ -94,10 +94,13 @@ func sleepIsQuiet(r *rig) {
 // lagOf varies how late a side arms.
 func lagOf(i int) int { return []int{0, 0, 1, 0, 3}[i%5] }
 
+// lastTurn is sent by the side that begins the turns, after the last of them.
+const lastTurn = 1 << 30
+
 // wakeOnNotify: both sides sleep between turns; many turns, none lost.
 func wakeOnNotify(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
-	turns := r.times(4000)
+	p := newPhase(r.times(4000))
 	turn := func(s *side, c *conn, first bool, local, remote fabric.Region) func() error {
 		send := func(i int) error {
 			w := req(fabric.OpWrite, local, 0, 8, remote, 8)
@@ -105,8 +108,11 @@ func wakeOnNotify(r *rig) {
 			return c.postOwn(w)
 		}
 		return func() error {
-			for i := range turns {
+			for i := 0; ; i++ {
 				if first {
+					if !p.more(i) {
+						return send(lastTurn)
+					}
 					if err := send(i); err != nil {
 						return err
 					}
@@ -114,17 +120,21 @@ func wakeOnNotify(r *rig) {
 				if err := s.sleepUntil(fmt.Sprintf("notification %d", i), lagOf(i), func() bool { return len(s.done) > 0 }); err != nil {
 					return err
 				}
-				if d := s.done[0]; len(s.done) != 1 || d.Op != fabric.OpNotify || d.Imm != uint32(i) {
+				d := s.done[0]
+				last := !first && d.Imm == lastTurn
+				if len(s.done) != 1 || d.Op != fabric.OpNotify || d.Imm != uint32(i) && !last {
 					return fmt.Errorf("turn %d: %+v", i, s.done)
 				}
 				s.done = s.done[:0]
+				if last {
+					return nil
+				}
 				if !first {
 					if err := send(i); err != nil {
 						return err
 					}
 				}
 			}
-			return nil
 		}
 	}
 	wa, wb := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -139,7 +149,7 @@ func wakeOnWrite(r *rig) {
 		r.Skip("Caps.WakesOnWrite is not promised by this link")
 	}
 	ca, cb := r.pair(fabric.EndpointOptions{})
-	turns := r.times(4000)
+	p := newPhase(r.times(4000))
 	turn := func(s *side, c *conn, first bool, local, remote fabric.Region) func() error {
 		send := func(i int) error {
 			testutil.Store64(local.Bytes(), uint64(i+1))
@@ -148,13 +158,21 @@ func wakeOnWrite(r *rig) {
 			return c.postOwn(w)
 		}
 		return func() error {
-			for i := range turns {
+			for i := 0; ; i++ {
 				if first {
+					if !p.more(i) {
+						return send(lastTurn)
+					}
 					if err := send(i); err != nil {
 						return err
 					}
 				}
-				if err := s.sleepUntil(fmt.Sprintf("word %d", i), lagOf(i), func() bool { return testutil.Load64(local.Bytes()[8:]) == uint64(i+1) }); err != nil {
+				last := false
+				if err := s.sleepUntil(fmt.Sprintf("word %d", i), lagOf(i), func() bool {
+					word := testutil.Load64(local.Bytes()[8:])
+					last = !first && word == lastTurn+1
+					return last || word == uint64(i+1)
+				}); err != nil || last {
 					return err
 				}
 				if !first {
@@ -163,7 +181,6 @@ func wakeOnWrite(r *rig) {
 					}
 				}
 			}
-			return nil
 		}
 	}
 	wa, wb := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -177,10 +194,10 @@ func wakeOnWrite(r *rig) {
 func wakeOnCompletion(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(1<<16, fabric.AccessAll), r.b.region(1<<16, fabric.AccessAll)
-	turns := r.times(2000)
+	p := newPhase(r.times(2000))
 	finish := r.lastOut()
 	r.both(finish(r.a, func() error {
-		for i := range turns {
+		for i := 0; p.more(i); i++ {
 			op := []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd}[i%3]
 			n := 8
 			if op != fabric.OpFetchAdd {
