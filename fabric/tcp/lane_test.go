@@ -152,23 +152,3 @@ func TestLargePayloadIsNotCopied(t *testing.T) {
 		}
 	}
 }
-
-func TestLargeRequestsAllocateNothing(t *testing.T) {
-	const size = 1 << 20
-	a, b := pair(t, Config{Lanes: 2}, size)
-	w := []fabric.WR{a.write(0, size, b.reg.Key(), fabric.FlagSignaled)}
-	r := []fabric.WR{w[0]}
-	r[0].Op = fabric.OpRead
-	once := func() {
-		for _, wrs := range [][]fabric.WR{w, r} {
-			if n, err := a.ep.Post(wrs); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-			for a.l.Poll(a.cs[:]) == 0 {
-				b.l.Poll(b.cs[:])
-			}
-		}
-	}
-	once()
-	require.Zero(t, testing.AllocsPerRun(20, once))
-}

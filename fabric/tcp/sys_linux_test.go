@@ -12,6 +12,9 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
+// piecesAllocate is why sending or receiving several pieces at once allocates, if it does.
+const piecesAllocate = ""
+
 // Layouts that the kernel reads.
 func TestKernelLayouts(t *testing.T) {
 	require.Equal(t, unsafe.Sizeof(unix.Iovec{}), unsafe.Sizeof(iovec{}))
@@ -45,4 +48,24 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			}
 		}), name)
 	}
+}
+
+func TestLargeRequestsAllocateNothing(t *testing.T) {
+	const size = 1 << 20
+	a, b := pair(t, Config{Lanes: 2}, size)
+	w := []fabric.WR{a.write(0, size, b.reg.Key(), fabric.FlagSignaled)}
+	r := []fabric.WR{w[0]}
+	r[0].Op = fabric.OpRead
+	once := func() {
+		for _, wrs := range [][]fabric.WR{w, r} {
+			if n, err := a.ep.Post(wrs); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			for a.l.Poll(a.cs[:]) == 0 {
+				b.l.Poll(b.cs[:])
+			}
+		}
+	}
+	once()
+	require.Zero(t, testing.AllocsPerRun(20, once))
 }

@@ -1,0 +1,5 @@
+//go:build linux && rma_portable
+
+package tcp
+
+const piecesAllocate = "package unix builds the system's list of several pieces on the heap"
