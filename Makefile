@@ -160,7 +160,7 @@ softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing
 # SEED, PARTS and ROUND repeat what a failure prints; VM=qemu or uml runs it in a guest, where
 # PARTS=netem can: go run ./tests/chaos --help has more.
 TIME ?= 10m
-chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED=... PARTS=... ROUND=...)
+chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED, PARTS, ROUND; VM=qemu PARTS=netem)
 	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON)) $(if $(filter qemu uml,$(VM)),--vm $(VM))
 
 softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)

@@ -136,7 +136,7 @@ func crowds(w io.Writer, rounds []*round) {
 			continue
 		}
 		if i == 0 {
-			fmt.Fprintf(t, "\nconnections/s\tmade\tp99 with none\telsewhere\tto the job\ttimes (bound 2)\ttimes elsewhere's\n")
+			fmt.Fprintf(t, "\nconnections/s\tmade\tp99 with none\telsewhere\tto the job\ttimes (aim: 2)\ttimes elsewhere's\n")
 		}
 		fmt.Fprintf(t, "%d\t%d\t%v\t%v\t%v\t%.2f\t%.2f\n", rate, made*1000/max(1, ms), median[quiet], median[elsewhere], median[crowded],
 			float64(median[crowded])/float64(median[quiet]), float64(median[crowded])/float64(max(1, median[elsewhere])))

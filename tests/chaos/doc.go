@@ -7,6 +7,7 @@
 //	make chaos                            # ten minutes, a new seed
 //	make chaos TIME=2h                    # a long campaign
 //	make chaos SEED=7 PARTS=death ROUND=3 # one round again, as a failure prints it
+//	make chaos VM=qemu PARTS=netem        # in a guest whose kernel has netem
 //
 //	main.go      flags, the loop over rounds
 //	report.go    the tables at the end, and the file
