@@ -235,7 +235,7 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			require.ErrorIs(t, send.Wait(ctx), c.is[0])
 			// It stays so, at once; oneself is not concerned.
 			require.ErrorIs(t, e.Peer(1).Put(k.At(0), mem.Slice(0, 8)).Wait(ctx), c.is[0])
-			require.ErrorIs(t, e.Peer(1).Recv(nil).r.Wait(ctx), c.is[0])
+			require.ErrorIs(t, e.Peer(1).Recv(nil).Request.Wait(ctx), c.is[0])
 			require.NoError(t, e.Peer(0).Put(own.At(8), mem.Slice(0, 8)).Wait(ctx))
 			require.Error(t, e.Peer(1).Stats().Err)
 		})
@@ -273,7 +273,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	<-told
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, put.Wait(t.Context()), ErrClosed)
-	require.ErrorIs(t, recv.r.Wait(t.Context()), ErrClosed)
+	require.ErrorIs(t, recv.Request.Wait(t.Context()), ErrClosed)
 }
 
 // A side that has given up tells the other when that comes, so that it need not

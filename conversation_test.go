@@ -67,7 +67,7 @@ func TestSilentPeersAreHeard(t *testing.T) {
 			require.NoError(t, es[r].Peer(0).Send([]byte{byte(r)}).Wait(ctx))
 		}
 		for r := 2; r <= n; r++ {
-			if recvs[r].r.op != nil && recvs[r].r.waitable() && recvs[r].r.op.Done() {
+			if recvs[r].op != nil && recvs[r].waitable() && recvs[r].op.Done() {
 				_, err := recvs[r].Wait(ctx)
 				require.NoError(t, err)
 				heard++

@@ -242,3 +242,22 @@ func ExampleHandlerOptions() {
 	fmt.Printf("%s\n", buf)
 	// Output: 42
 }
+
+// A receive of all parts of one step, whichever comes first.
+func ExampleTags() {
+	ctx := context.Background()
+	eng, _ := alone(64)
+	defer eng.Close()
+	me := eng.Peer(0)
+	const step = 7
+	parts := rma.Tags{Tag: step << 8, Ignore: 0xff}
+	buf := make([]byte, 16)
+	first, other := parts.Recv(me, buf), me.RecvTag(9, nil)
+	check(me.SendTag(9, nil).Wait(ctx))
+	check(me.SendTag(step<<8|3, []byte("third")).Wait(ctx))
+	check(other.Request.Wait(ctx))
+	tag, n, err := first.WaitTag(ctx)
+	check(err)
+	fmt.Println(tag&0xff, string(buf[:n]))
+	// Output: 3 third
+}

@@ -94,8 +94,9 @@ func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]b
 	return RecvRequest{p.message(o)}
 }
 
-// RecvRequest is a receive in flight.
-type RecvRequest struct{ r Request }
+// RecvRequest is a receive in flight. Its Request is for WaitAll, WaitAny, Then and Forget,
+// beside those of other operations; only the methods of RecvRequest tell what has come.
+type RecvRequest struct{ Request }
 
 // Wait returns the length of the message. Errors are those of Request.Wait.
 func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
@@ -111,12 +112,9 @@ func (r RecvRequest) WaitTag(ctx context.Context) (tag uint32, n int, err error)
 
 // WaitFrom returns the description of the message.
 func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
-	_, err = r.r.wait(ctx, &m)
+	_, err = r.wait(ctx, &m)
 	return m, err
 }
-
-// Done reports whether Wait would return at once.
-func (r RecvRequest) Done() bool { return r.r.Done() }
 
 // message posts o.
 // Hot path.
@@ -152,6 +150,42 @@ func refuseMessage(e *Engine, o *hub.Op, err error) Request {
 	return Request{eng: e, err: o.Refuse(err)}
 }
 
+// Tags is a set of tags: all that equal Tag but for the bits that are set in Ignore. Its
+// methods are receives and probes like those of Peer and Engine, for messages with any of
+// these tags, in one order with all others; RecvRequest.WaitTag tells which it was. Tags
+// of libraries (see LibraryTags) are matched like others.
+//
+//	rma.Tags{Tag: step << 8, Ignore: 0xff}.Recv(p, buf) // any part of the step
+type Tags struct{ Tag, Ignore uint32 }
+
+// Recv is Peer.RecvTag.
+func (t Tags) Recv(p *Peer, buf []byte) RecvRequest {
+	o := p.msg.New(hub.Recv)
+	o.In.Buf, o.In.Tag, o.In.Ignore = buf, t.Tag, t.Ignore
+	return RecvRequest{p.message(o)}
+}
+
+// RecvAny is Engine.RecvTag.
+func (t Tags) RecvAny(e *Engine, buf []byte) RecvRequest {
+	o := e.newAny(buf)
+	o.In.Tag, o.In.Ignore = t.Tag, t.Ignore
+	return RecvRequest{e.messageAny(o)}
+}
+
+// Probe is Peer.Probe.
+func (t Tags) Probe(p *Peer) RecvRequest {
+	o := p.msg.New(hub.Recv)
+	o.In.Tag, o.In.Ignore, o.In.Peek = t.Tag, t.Ignore, true
+	return RecvRequest{p.message(o)}
+}
+
+// ProbeAny is Engine.Probe.
+func (t Tags) ProbeAny(e *Engine) RecvRequest {
+	o := e.newAny(nil)
+	o.In.Tag, o.In.Ignore, o.In.Peek = t.Tag, t.Ignore, true
+	return RecvRequest{e.messageAny(o)}
+}
+
 // ErrCanceled is the error of a receive that was withdrawn. It comes inside a *PeerError.
 var ErrCanceled = message.ErrCanceled
 
@@ -160,8 +194,8 @@ var ErrCanceled = message.ErrCanceled
 // never lost, and the buffer belongs to the engine until Wait has returned. The end of a
 // Wait's context withdraws nothing. Calls for a receive that has ended do nothing.
 func (r RecvRequest) Cancel() {
-	if e := r.r.eng; !r.Done() && !e.closed.Load() { // what an engine that closes has not matched ends anyway
-		e.proto.hub.Cancel(r.r.op, r.r.gen)
+	if e := r.eng; !r.Done() && !e.closed.Load() { // what an engine that closes has not matched ends anyway
+		e.proto.hub.Cancel(r.op, r.gen)
 	}
 }
 
