@@ -121,7 +121,7 @@
 //	            channels of a peer, for internal/message/hub
 //	handle.go   Handler; receiver.go Receiver; event.go Event
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
-//	barrier.go  Barrier; window.go Window; collective.go collective calls, AllGatherKeys
+//	barrier.go  Barrier; window.go Window; array.go Array; collective.go collective calls, AllGatherKeys
 //	errors.go   errors; stats.go counters
 //
 // It imports every floor below it. Its tests run over shm and tcp in one process;

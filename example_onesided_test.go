@@ -254,3 +254,43 @@ func ExamplePeer_PutBytes() {
 	fmt.Println(back)
 	// Output: [7 8 9]
 }
+
+// A window of numbers: by element, not by byte.
+func ExampleArray() {
+	ctx := context.Background()
+	eng, w := alone(80)
+	defer eng.Close()
+	a, err := rma.ArrayOf[float64](w)
+	check(err)
+	copy(a.Own(), []float64{1, 2, 3})
+	check(a.Put(0, 5, a.Own()[:3]).Wait(ctx)) // from the window itself
+	check(a.Put(0, 8, []float64{8, 9}).Wait(ctx))
+	check(rma.Accumulate(eng.Peer(0), a.At(0, 5), rma.Sum, []float64{10, 10}).Wait(ctx))
+	fmt.Println(a.Own())
+	// Output: [1 2 3 0 0 11 12 3 8 9]
+}
+
+// One rank of each host does what its host needs once.
+func ExamplePlace() {
+	eng, _ := alone(8)
+	defer eng.Close()
+	me := rma.PlaceOf(eng.Peer(eng.Rank()))
+	if me.LocalRank == 0 {
+		fmt.Println("the first of", me.LocalSize, "on host", me.Host)
+	}
+	// Output: the first of 1 on host 0
+}
+
+// Work is taken from near peers first.
+func ExampleDistance() {
+	eng, _ := alone(8)
+	defer eng.Close()
+	for d := rma.DistanceSelf; d <= rma.DistanceNetwork; d++ {
+		for r := range eng.Size() {
+			if rma.PlaceOf(eng.Peer(r)).Distance == d {
+				fmt.Println(d, r)
+			}
+		}
+	}
+	// Output: self 0
+}

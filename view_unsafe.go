@@ -53,3 +53,14 @@ func ofBits[T Number](b uint64) T {
 	}
 	return *(*T)(unsafe.Pointer(&b))
 }
+
+// within returns at which element of all part begins, if all of its elements lie there.
+func within[T Number](all, part []T) (at int, ok bool) {
+	base, p := uintptr(unsafe.Pointer(unsafe.SliceData(all))), uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+	size := unsafe.Sizeof(*new(T))
+	off := p - base // wraps to something huge below base
+	if len(part) == 0 || off%size != 0 || off/size > uintptr(len(all)) || uintptr(len(part)) > uintptr(len(all))-off/size {
+		return 0, false
+	}
+	return int(off / size), true
+}

@@ -3,7 +3,7 @@
 // operation, again where a connection was lost. It is internal to rma.
 //
 //	links.go            links that the ranks of a job have in common: Links
-//	spin.go             how long waits spin, by the ranks and processors of the host
+//	hosts.go            what follows from where ranks are: how long waits spin, Place
 //	calibrate.go        one pair of ranks measures each kind of link; figures.go: what it tells the others
 //	batches.go          whole batches played by that pair
 //	copy_thresholds.go  from which sizes on the processor copies in which way

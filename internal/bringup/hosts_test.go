@@ -1,0 +1,53 @@
+package bringup
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/links"
+)
+
+func TestConfiguredSpinPolicy(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want cpu.Patience
+	}{
+		{Config{}, cpu.Crowded},
+		{Config{Spin: 100}, cpu.Patience{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
+		{Config{Spin: -1, Yields: 7}, cpu.Patience{Yields: 7}},
+		{Config{Yields: -1}, cpu.Patience{Looks: cpu.Crowded.Looks}},
+	} {
+		require.Equal(t, c.want, c.cfg.spin(cpu.Crowded))
+	}
+}
+
+// onRank is a job of which nothing is asked but the rank.
+type onRank struct {
+	Job
+	rank int
+}
+
+func (j onRank) Rank() int { return j.rank }
+
+// Hosts are numbered by their lowest ranks, and ranks within a host by rank.
+func TestPlace(t *testing.T) {
+	l := &Links{job: onRank{rank: 2}}
+	for _, host := range []string{"b", "a", "b", "c", "a", "b"} {
+		l.hosts = append(l.hosts, links.Offer{Host: host, CPUs: cpu.Set{0}})
+	}
+	for rank, want := range []Place{
+		{0, 0, 3, true, 0}, {1, 0, 2, false, 0}, {0, 1, 3, true, 0}, {2, 0, 1, false, 0}, {1, 1, 2, false, 0}, {0, 2, 3, true, 0},
+	} {
+		require.Equal(t, want, l.Place(rank), "rank %d", rank)
+	}
+	require.Equal(t, []int{1, 64, 66}, func() (got []int) {
+		for i := range 130 {
+			if processors(cpu.Set{2, 5}).Has(i) {
+				got = append(got, i)
+			}
+		}
+		return got
+	}())
+}
