@@ -294,3 +294,15 @@ func ExampleDistance() {
 	}
 	// Output: self 0
 }
+
+// A rank waits until a count of 4 bytes, which others lower, is below zero.
+func ExampleInteger() {
+	ctx := context.Background()
+	eng, w := alone(64)
+	defer eng.Close()
+	rma.Fetch(eng.Peer(0), w.At(0, 4), rma.Sum, int32(-2)).Forget()
+	left, err := rma.WaitUntil(ctx, eng, w.Slice(4, 4), rma.LT, int32(0))
+	check(err)
+	fmt.Println(left)
+	// Output: -2
+}

@@ -101,24 +101,44 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 // ErrClosed, or about the buffer. It does not allocate.
 // Hot path.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
-	return e.Peer(e.Rank()).waitSignal(ctx, w, cond, value, nil)
+	return e.Peer(e.Rank()).waitWord(ctx, w, onesided.Uint64, cond, value, nil)
 }
 
 // WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the peer is
 // gone and the word does not meet the condition, the error is a *PeerError.
 func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
-	return p.waitSignal(ctx, w, cond, value, p)
+	return p.waitWord(ctx, w, onesided.Uint64, cond, value, p)
 }
 
 // AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns the value of the
 // word that met the condition. The wait lasts until then, or until Close of the engine.
 // While it lasts, Close of the word's region fails, and takes effect afterwards.
 func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
-	return AtomicRequest{Request: e.Peer(e.Rank()).awaitSignal(w, cond, value, nil)}
+	return AtomicRequest{Request: e.Peer(e.Rank()).awaitWord(w, onesided.Uint64, cond, value, nil)}
 }
 
-func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64, from *Peer) (uint64, error) {
-	r := p.awaitSignal(w, cond, value, from)
+// WaitUntil is Engine.WaitSignal for a word of 4 or 8 bytes, aligned to its size, that is
+// compared as the type says: signed numbers as such. Atomics, accumulates and puts of peers
+// change such words and are noticed at once, except over RDMA, where only signals, which are
+// of 8 bytes, wake a rank that sleeps.
+// Hot path.
+func WaitUntil[T Integer](ctx context.Context, e *Engine, w Buffer, cond Cond, value T) (T, error) {
+	v, err := e.Peer(e.Rank()).waitWord(ctx, w, typeOf[T](), cond, bitsOf(value), nil)
+	return ofBits[T](v), err
+}
+
+// AwaitUntil is WaitUntil as a request: see Engine.AwaitSignal.
+func AwaitUntil[T Integer](e *Engine, w Buffer, cond Cond, value T) FetchRequest[T] {
+	return FetchRequest[T]{Request: e.Peer(e.Rank()).awaitWord(w, typeOf[T](), cond, bitsOf(value), nil)}
+}
+
+// Integer is the set of types of words that WaitUntil compares.
+type Integer interface {
+	~int32 | ~int64 | ~uint32 | ~uint64
+}
+
+func (p *Peer) waitWord(ctx context.Context, w Buffer, t onesided.Type, cond Cond, value uint64, from *Peer) (uint64, error) {
+	r := p.awaitWord(w, t, cond, value, from)
 	v, err := r.wait(ctx, nil)
 	if err != nil && r.waitable() { // the wait ended, not the operation
 		p.eng.proto.one.CancelAwait(r.op.Work().(*initiator.Op))
@@ -126,13 +146,13 @@ func (p *Peer) waitSignal(ctx context.Context, w Buffer, cond Cond, value uint64
 	return v, err
 }
 
-func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Request {
+func (p *Peer) awaitWord(w Buffer, t onesided.Type, cond Cond, value uint64, from *Peer) Request {
 	s, err := w.sge(p.eng, p.link)
 	switch {
 	case err != nil:
-	case w.n != 8:
+	case w.n != t.Size():
 		err = ErrLength
-	case s.Addr%8 != 0:
+	case s.Addr%uint64(w.n) != 0:
 		err = ErrAlign
 	case !onesided.Cond(cond).Known():
 		err = ErrInvalid
@@ -148,7 +168,7 @@ func (p *Peer) awaitSignal(w Buffer, cond Cond, value uint64, from *Peer) Reques
 	}
 	reg := w.region.reg
 	o := initiator.New(&p.one, initiator.Await)
-	o.Word(reg, reg.Bytes()[w.off:w.off+8], onesided.Cond(cond), value, q)
+	o.Word(reg, reg.Bytes()[w.off:w.off+w.n], t, onesided.Cond(cond), value, q)
 	r := p.post(o)
 	if r.err != nil {
 		_ = reg.Release()

@@ -107,6 +107,50 @@ func TestWaitSignalEnds(t *testing.T) {
 	})
 }
 
+// Words of 4 bytes and signed ones are waited for as what they are: a rank counts another's
+// word down below zero, which the other sees, and nothing of the word beside it.
+func TestWaitUntil(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 64)
+		p, there := es[0].Peer(1), mems[1]
+		low, high := AwaitUntil(es[1], there.Slice(4, 4), LT, int32(0)), AwaitUntil(es[1], there.Slice(8, 8), LE, int64(-3))
+		below := AwaitUntil(es[1], there.Slice(0, 4), NE, uint32(0))
+		for i := range 4 {
+			require.False(t, low.Done())
+			v, err := Fetch(p, keys[1].At(4), Sum, int32(1)).Wait(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, i, v)
+		}
+		require.NoError(t, Accumulate(p, keys[1].At(4), Sum, []int32{-9}).Wait(ctx))
+		v, err := low.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, int32(-5), v)
+		require.False(t, high.Done())
+		binary.NativeEndian.PutUint64(mems[0].Bytes(), ^uint64(6))
+		require.NoError(t, p.Put(keys[1].At(8), mems[0].Slice(0, 8)).Wait(ctx))
+		w, err := high.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(-7), w)
+		require.False(t, below.Done())
+		u, err := WaitUntil(ctx, es[1], there.Slice(4, 4), GE, ^uint32(4)) // the same bits
+		require.NoError(t, err)
+		require.Equal(t, ^uint32(4), u)
+		require.NoError(t, p.Signal(keys[1].At(0), SignalSet, 1|1<<32).Wait(ctx))
+		_, err = below.Wait(ctx)
+		require.NoError(t, err)
+
+		for r, want := range map[Request]error{
+			AwaitUntil(es[1], there.Slice(0, 8), EQ, int32(0)).Request: ErrLength,
+			AwaitUntil(es[1], there.Slice(2, 4), EQ, int32(0)).Request: ErrAlign,
+			AwaitUntil(es[1], there.Slice(4, 8), EQ, int64(0)).Request: ErrAlign,
+		} {
+			require.ErrorIs(t, r.Wait(ctx), want)
+		}
+		require.NoError(t, there.Close(), "nothing is held")
+	})
+}
+
 func TestSignalRefusals(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	ctx := testutil.Context(t, patience)

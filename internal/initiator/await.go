@@ -13,6 +13,7 @@ import (
 type awaited struct {
 	reg  *mr.Registration // held
 	mem  []byte
+	of   onesided.Type
 	cond onesided.Cond
 	from *Queue // of the peer that is to change it, nil if any may
 }
@@ -35,9 +36,9 @@ func (w *awaits) add(o *Op) {
 // meets reports whether o has ended: its word is as it should be, or never will be.
 func (w *awaits) meets(o *Op) bool {
 	x := o.more
-	v := onesided.Load64(x.await.mem)
+	v := x.await.of.Load(x.await.mem)
 	switch from := x.await.from; {
-	case x.await.cond.Holds(v, o.operand):
+	case x.await.of.Meets(v, x.await.cond, o.operand):
 		o.Value = v
 	case w.over != nil:
 		o.Err = w.over

@@ -133,10 +133,11 @@ func (o *Op) Combine(src []byte, req onesided.Request) {
 	a.src, a.req = src, req
 }
 
-// Word says what an Await waits for: that the word at mem, in the memory of reg, which is
-// held for o, meets cond with v. If from is not nil the wait ends with its connection.
-func (o *Op) Word(reg *mr.Registration, mem []byte, cond onesided.Cond, v uint64, from *Queue) {
-	o.extend().await = awaited{reg: reg, mem: mem, cond: cond, from: from}
+// Word says what an Await waits for: that the word of type t, an integer, at mem, in the memory
+// of reg, which is held for o, meets cond with v. If from is not nil the wait ends with its
+// connection.
+func (o *Op) Word(reg *mr.Registration, mem []byte, t onesided.Type, cond onesided.Cond, v uint64, from *Queue) {
+	o.extend().await = awaited{reg: reg, mem: mem, of: t, cond: cond, from: from}
 	o.operand = v
 }
 

@@ -1,6 +1,6 @@
 package onesided
 
-// Cond is what a word is compared with a value for. Both are unsigned.
+// Cond is what a word is compared with a value for.
 type Cond uint8
 
 // Conditions.
@@ -31,4 +31,20 @@ func (c Cond) Holds(word, value uint64) bool {
 		return word <= value
 	}
 	return word < value
+}
+
+// Meets reports whether a word of type t meets c with value, both by their bits.
+func (t Type) Meets(word uint64, c Cond, value uint64) bool {
+	return c.Holds(t.rank(word), t.rank(value))
+}
+
+// rank puts words of the integer type t, by their bits, in the order of unsigned numbers.
+func (t Type) rank(bits uint64) uint64 {
+	switch t {
+	case Int32:
+		return uint64(uint32(bits) ^ 1<<31)
+	case Int64:
+		return bits ^ 1<<63
+	}
+	return bits
 }

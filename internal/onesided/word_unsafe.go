@@ -12,6 +12,15 @@ func Load64(b []byte) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))))
 }
 
+// Load loads the word of type t at the start of b, which must lie on a multiple of its size,
+// as Load64 does, and returns its bits.
+func (t Type) Load(b []byte) uint64 {
+	if t.Size() == 4 {
+		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b[:4])))))
+	}
+	return Load64(b)
+}
+
 // Store64 stores the 8-byte word at the start of b, which must lie on a multiple of 8,
 // in one piece.
 func Store64(b []byte, v uint64) {
