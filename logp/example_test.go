@@ -2,7 +2,6 @@ package logp_test
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/seed33544411/rma/logp"
 )
@@ -86,25 +85,6 @@ func ExamplePlanner_Explain() {
 	//   ring bytes      -  125328     1040    2496
 	// eager: logp: infeasible: message larger than an eager message may be
 	// cheapest partition: scatter×2 + gather×30, 48.69 µs; gather alone 55.87 µs (+15 %), saved most in copies and registration (11.74 µs)
-}
-
-func ExampleRefiner() {
-	p := params()
-	r, _ := logp.NewRefiner(p)
-	pl, _ := logp.NewPlanner(p, nil)
-	b := logp.Batch{Messages: uniform(16, 64), Limits: limits()}
-	plan, _ := pl.Plan(&b)
-	took := 1.5 * plan.Total // measured: this link is slower than it was
-	for range 100 {
-		plan, _ = pl.Plan(&b)
-		if r.Observe(&b, plan.Parts, took) {
-			p := r.Params()
-			_ = pl.SetParams(&p)
-		}
-	}
-	plan, _ = pl.Plan(&b)
-	fmt.Printf("error %.0f %%, drift: %v\n", 100*math.Abs(plan.Total/took-1), r.Drift().Has(logp.Gather))
-	// Output: error 2 %, drift: true
 }
 
 func ExampleParams_Switches() {

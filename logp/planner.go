@@ -39,12 +39,6 @@ type Planner struct {
 	scratch shape   // for what is not kept
 
 	search search
-	stats  PlannerStats
-}
-
-// PlannerStats counts what a Planner did.
-type PlannerStats struct {
-	Hits, Misses uint64 // shapes found, shapes planned
 }
 
 // shape is a batch seen before, and its plan.
@@ -112,9 +106,6 @@ func (pl *Planner) SetPolicy(o Policy) error {
 // Params returns the parameters in use.
 func (pl *Planner) Params() Params { return pl.p }
 
-// Stats returns what the planner has done so far.
-func (pl *Planner) Stats() PlannerStats { return pl.stats }
-
 // Plan returns the cheapest partition of b that it finds: never predicted
 // slower than the best single mode, with urgent messages eager and first wherever
 // an eager message can hold them. The plan belongs to the planner and is valid
@@ -136,7 +127,6 @@ func (pl *Planner) Plan(b *Batch) (*Plan, error) {
 		for w := range ways {
 			if ways[w].is(pl.gen, h, b, &wait) {
 				pl.recent[set] = uint8(w)
-				pl.stats.Hits++
 				return &ways[w].plan, nil
 			}
 		}
@@ -144,7 +134,6 @@ func (pl *Planner) Plan(b *Batch) (*Plan, error) {
 		pl.recent[set] = w
 		s = &ways[w]
 	}
-	pl.stats.Misses++
 	return pl.fill(s, h, b, &wait)
 }
 

@@ -3,8 +3,8 @@ package logp
 import "math"
 
 // Refiner corrects the model while the program runs: it compares what batches
-// took with what was predicted and learns one factor a mode, Params.Scale. It
-// belongs to one goroutine.
+// took, as its Observer says, with what was predicted and learns one factor a mode,
+// Params.Scale. It belongs to one goroutine.
 //
 // A factor moves slowly on purpose. Of the last three errors of a mode the
 // median counts, so a single bad sample (the process was descheduled, a page
@@ -49,9 +49,6 @@ const (
 	// driftAt: a factor of 1.25 off is beyond what noise does after averaging,
 	// and shifts switch points enough to measure again. It clears at half.
 	driftAt = 0.223 // ln 1.25
-	// leastShare is the part of a prediction that one mode must make up for
-	// the error to be blamed on it.
-	leastShare = 0.75
 )
 
 // NewRefiner returns a refiner that starts from p. Errors wrap ErrParams.
@@ -68,31 +65,6 @@ func NewRefiner(p *Params) (*Refiner, error) {
 
 // Params returns the parameters with the published factors.
 func (r *Refiner) Params() Params { return r.p }
-
-// Observe takes note that batch b, moved in parts, took ns. It returns true when
-// Params has changed by it; hand them to Planner.SetParams then. Samples that
-// cannot be (negative, NaN, longer than MaxNS) and batches in which no mode makes
-// up most of the time are not learned from. Parts are those of a plan of b. It does
-// not allocate.
-func (r *Refiner) Observe(b *Batch, parts []Part, ns float64) bool {
-	t := tally{p: &r.p, b: b}
-	for k := range parts {
-		t.begin(parts[k].Mode)
-		for _, i := range parts[k].Messages {
-			t.add(int(i))
-		}
-		t.end()
-	}
-	c := t.cost()
-	total := c.Total()
-	for m := range Mode(NumModes) {
-		mine := r.p.scale(m) * t.load[m]
-		if mine > 0 && mine >= leastShare*math.Abs(total) {
-			return r.learn(m, ns-(total-mine), t.load[m], ns)
-		}
-	}
-	return false
-}
 
 // learn takes note that what is predicted as load took took.
 func (r *Refiner) learn(m Mode, took, load, ns float64) bool {
@@ -160,14 +132,4 @@ type Learned struct {
 func (r *Refiner) Learned(m Mode) Learned {
 	l := &r.mode[m]
 	return Learned{Factor: math.Exp(l.log), Samples: l.n, Refused: l.refused, Drift: l.drift}
-}
-
-// Drift returns the modes that should be sampled again.
-func (r *Refiner) Drift() (s ModeSet) {
-	for m := range Mode(NumModes) {
-		if r.mode[m].drift {
-			s = s.With(m)
-		}
-	}
-	return s
 }

@@ -8,6 +8,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// leastShare is the part of a prediction that one mode must make up for the error to be
+// blamed on it.
+const leastShare = 0.75
+
+// Observe takes note that batch b, moved in parts, took ns. It returns true when
+// Params has changed by it; hand them to Planner.SetParams then. Samples that
+// cannot be (negative, NaN, longer than MaxNS) and batches in which no mode makes
+// up most of the time are not learned from. Parts are those of a plan of b. It does
+// not allocate.
+func (r *Refiner) Observe(b *Batch, parts []Part, ns float64) bool {
+	t := tally{p: &r.p, b: b}
+	for k := range parts {
+		t.begin(parts[k].Mode)
+		for _, i := range parts[k].Messages {
+			t.add(int(i))
+		}
+		t.end()
+	}
+	c := t.cost()
+	total := c.Total()
+	for m := range Mode(NumModes) {
+		mine := r.p.scale(m) * t.load[m]
+		if mine > 0 && mine >= leastShare*math.Abs(total) {
+			return r.learn(m, ns-(total-mine), t.load[m], ns)
+		}
+	}
+	return false
+}
+
+// Drift returns the modes that should be sampled again.
+func (r *Refiner) Drift() (s ModeSet) {
+	for m := range Mode(NumModes) {
+		if r.mode[m].drift {
+			s = s.With(m)
+		}
+	}
+	return s
+}
+
 func refiner(tb testing.TB, p *Params) *Refiner {
 	r, err := NewRefiner(p)
 	require.NoError(tb, err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
@@ -60,19 +59,18 @@ const (
 // pages, when it is allocated, and withdrawn when it is freed: a matter of
 // microseconds and more, not of nanoseconds.
 //
-// The methods are for one goroutine at a time, but for Held and InUse, which
-// any may call. There is no lock inside: the owner of a link's data path has
-// an arena of its own, and whoever shares one puts a mutex in front.
+// The methods are for one goroutine at a time. There is no lock inside: the owner of a
+// link's data path has an arena of its own, and whoever shares one puts a mutex in front.
 type Arena struct {
 	dom     *Domain
 	o       ArenaOptions
 	small   int // largest piece out of a slab
 	classes [maxClasses]list
-	pool    list         // empty slabs of no class
-	dying   []*slab      // without pieces, but not withdrawn yet
-	scratch []byte       // poison
-	held    atomic.Int64 // bytes registered
-	use     [offheap.Purposes]atomic.Int64
+	pool    list                    // empty slabs of no class
+	dying   []*slab                 // without pieces, but not withdrawn yet
+	scratch []byte                  // poison
+	held    int64                   // bytes registered
+	use     [offheap.Purposes]int64 // bytes of live pieces, each counted with the size of its class
 	closed  bool
 }
 
@@ -114,7 +112,7 @@ func (a *Arena) take(s *slab, n int, p offheap.Purpose) (Piece, error) {
 	if s.live == s.per && s.class != large {
 		a.classes[s.class].remove(s)
 	}
-	a.use[p].Add(int64(s.size))
+	a.use[p] += int64(s.size)
 	piece := Piece{slab: s, n: n, gen: gen, slot: slot}
 	if a.o.Poison && used {
 		if err := a.checkPoison(s, slot); err != nil {
@@ -171,14 +169,14 @@ func (a *Arena) empty() *slab {
 // register adds a slab of n bytes in whole pages, within the limit.
 func (a *Arena) register(n int) (*slab, error) {
 	fits := func() bool {
-		return int64(n) <= a.o.Limit-a.held.Load() && int64(offheap.RoundUp(n)) <= a.o.Limit-a.held.Load()
+		return int64(n) <= a.o.Limit-a.held && int64(offheap.RoundUp(n)) <= a.o.Limit-a.held
 	}
 	if !fits() {
 		if err := a.Trim(); err != nil {
 			return nil, err
 		}
 		if !fits() {
-			return nil, fmt.Errorf("mr: arena: %w: %d bytes of %d held, %d more wanted", ErrLimit, a.held.Load(), a.o.Limit, n)
+			return nil, fmt.Errorf("mr: arena: %w: %d bytes of %d held, %d more wanted", ErrLimit, a.held, a.o.Limit, n)
 		}
 	}
 	r, err := a.dom.alloc(offheap.RoundUp(n), a.o.Access, offheap.Arenas, !a.o.SmallPages)
@@ -186,7 +184,7 @@ func (a *Arena) register(n int) (*slab, error) {
 		return nil, err
 	}
 	s := &slab{arena: a, reg: r, mem: r.Bytes()}
-	a.held.Add(int64(len(s.mem)))
+	a.held += int64(len(s.mem))
 	return s, nil
 }
 
@@ -202,7 +200,7 @@ func (a *Arena) Free(p Piece) error {
 	if a.o.Poison {
 		a.poison(s, p.slot)
 	}
-	a.use[s.slots[p.slot]&linkMask].Add(-int64(s.size))
+	a.use[s.slots[p.slot]&linkMask] -= int64(s.size)
 	s.give(p.slot, p.gen)
 	if s.class == large {
 		return a.drop(s)
@@ -235,7 +233,7 @@ func (a *Arena) drop(s *slab) error {
 		}
 		return err
 	}
-	a.held.Add(-int64(len(s.mem)))
+	a.held -= int64(len(s.mem))
 	return nil
 }
 
@@ -254,20 +252,12 @@ func (a *Arena) Trim() error {
 	return errors.Join(errs...)
 }
 
-// Held returns the bytes registered at the moment, at most ArenaOptions.Limit.
-// Any goroutine.
-func (a *Arena) Held() int64 { return a.held.Load() }
-
-// InUse returns the bytes of live pieces of that purpose, each counted with the
-// size of its class. Any goroutine.
-func (a *Arena) InUse(p offheap.Purpose) int64 { return a.use[p].Load() }
-
 // Close gives everything back. While pieces are live it does nothing and the
 // error wraps ErrInUse. Idempotent.
 func (a *Arena) Close() error {
 	var errs []error
-	for p := range a.use {
-		if n := a.use[p].Load(); n != 0 {
+	for p, n := range a.use {
+		if n != 0 {
 			errs = append(errs, fmt.Errorf("mr: close arena: %d bytes of %v: %w", n, offheap.Purpose(p), ErrInUse))
 		}
 	}

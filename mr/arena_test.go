@@ -18,7 +18,7 @@ import (
 func newArena(tb testing.TB, d *Domain, o ArenaOptions) *Arena {
 	a, err := NewArena(d, o)
 	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, a.Close()); require.Zero(tb, a.Held()) })
+	tb.Cleanup(func() { require.NoError(tb, a.Close()); require.Zero(tb, a.held) })
 	return a
 }
 
@@ -92,7 +92,7 @@ func arenaModel(t *testing.T, d *Domain, rails []*rail) {
 			if rng.IntN(100) < grow {
 				n := 1 + int(math.Exp(rng.Float64()*math.Log(float64(o.Slab))))
 				p := offheap.Purpose(rng.IntN(offheap.Purposes))
-				held := a.Held()
+				held := a.held
 				piece, err := a.Alloc(n, p)
 				if err != nil {
 					require.ErrorIs(t, err, ErrLimit)
@@ -100,8 +100,8 @@ func arenaModel(t *testing.T, d *Domain, rails []*rail) {
 					if n > a.small {
 						need = int64(offheap.RoundUp(n))
 					}
-					require.Greater(t, a.Held()+need, o.Limit)
-					require.LessOrEqual(t, a.Held(), held)
+					require.Greater(t, a.held+need, o.Limit)
+					require.LessOrEqual(t, a.held, held)
 					limited++
 					if len(live) > 0 {
 						free(rng.IntN(len(live)))
@@ -136,11 +136,11 @@ func arenaModel(t *testing.T, d *Domain, rails []*rail) {
 				bound += slab * int64((m+per-1)/per)
 			}
 			for p := range use {
-				require.Equal(t, use[p], a.InUse(offheap.Purpose(p)))
+				require.Equal(t, use[p], a.use[p])
 				bound += largeBytes[p]
 			}
-			require.LessOrEqual(t, a.Held(), bound)
-			require.LessOrEqual(t, a.Held(), o.Limit)
+			require.LessOrEqual(t, a.held, bound)
+			require.LessOrEqual(t, a.held, o.Limit)
 		}
 		for _, m := range dead {
 			require.False(t, m.Live())
@@ -152,7 +152,7 @@ func arenaModel(t *testing.T, d *Domain, rails []*rail) {
 			free(len(live) - 1)
 		}
 		require.NoError(t, a.Trim())
-		require.Zero(t, a.Held())
+		require.Zero(t, a.held)
 		require.Positive(t, limited, "the limit was not tried")
 		require.Greater(t, len(dead), 500)
 	}
@@ -272,11 +272,11 @@ func TestLargePieceHeldByAPeer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, a.Free(p))
 	require.ErrorIs(t, a.Close(), ErrInUse)
-	require.EqualValues(t, offheap.RoundUp(10<<10), a.Held())
+	require.EqualValues(t, offheap.RoundUp(10<<10), a.held)
 	mem[0] = 1
 	require.NoError(t, held.Release())
 	require.NoError(t, a.Close())
-	require.Zero(t, a.Held())
+	require.Zero(t, a.held)
 }
 
 // Without reserved huge pages, the usual case, memory comes from what there is.

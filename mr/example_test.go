@@ -54,14 +54,14 @@ func ExampleArena() {
 	defer done()
 	a, _ := mr.NewArena(d, mr.ArenaOptions{Limit: 16 << 20})
 	p, err := a.Alloc(1000, offheap.Staging)
-	fmt.Println(len(p.Bytes()), a.InUse(offheap.Staging), err)
+	fmt.Println(len(p.Bytes()), err)
 	sge, err := p.SGE(0, 10, 20)
 	fmt.Println(sge.Len, err)
 	fmt.Println(a.Free(p), p.Bytes() == nil)
 	fmt.Println(a.Free(p))
 	fmt.Println(a.Close())
 	// Output:
-	// 1000 1024 <nil>
+	// 1000 <nil>
 	// 20 <nil>
 	// <nil> true
 	// piece is freed or not of this arena

@@ -76,8 +76,7 @@
 //	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
 //	drift.go     comparing two measurements
 //
-// Learning from completed transfers is logp.Refiner's, which [Result.Refiner]
-// starts.
+// Learning from completed transfers is logp.Observer's.
 //
 // Tests: model_test.go recovers known parameters from a link with a virtual
 // clock (world_test.go); links_test.go and ibv_test.go run over real ones.

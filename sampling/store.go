@@ -140,7 +140,7 @@ func (s *Store) maxAge() time.Duration {
 }
 
 // Retire puts the profile of key k aside, so that the next start measures: for who
-// learns while the program runs (logp.Refiner.Drift) that it holds no more. What it
+// learns while the program runs (logp.Learned.Drift) that it holds no more. What it
 // said stays beside it, in a file whose name ends in ".drifted", for whoever wants to
 // know what has changed. It is no error if there is none.
 func (s *Store) Retire(k Key) error {
