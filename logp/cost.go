@@ -119,7 +119,7 @@ type tally struct {
 	used  ModeSet
 	load  [NumModes]float64 // what Scale multiplies, mode by mode
 	flow  flow
-	total int64 // bytes of all parts
+	moved [NumModes]int64 // bytes of all parts
 
 	n      int
 	bytes  int64 // of the part
@@ -138,7 +138,7 @@ func (t *tally) add(i int) {
 	p, l, x := t.p, &t.b.Limits, t.b.Messages[i]
 	t.n++
 	t.bytes += x.Size
-	t.total += x.Size
+	t.moved[t.mode] += x.Size
 	e := &p.Extra[t.mode]
 	t.terms[TermExtra] += e.PerMessage + e.PerByte*float64(x.Size)
 	switch t.mode {
@@ -257,7 +257,15 @@ func (t *tally) cost() Cost {
 	t.c.Terms[TermLearned] += farthest - soft - hard - less
 	t.load[far] += soft + hard + less
 	t.c.Terms[TermCredit] += wait + t.b.Limits.stall(t.p.creditTrip(), &t.flow)
-	t.c.Terms[TermMemory] += t.p.Memory.At(t.total)
+	total := int64(0)
+	for m, n := range t.moved {
+		total += n
+		x := t.p.Extra[m].first(n)
+		t.c.Terms[TermExtra] += x
+		t.c.Terms[TermLearned] += (t.p.scale(Mode(m)) - 1) * x
+		t.load[m] += x
+	}
+	t.c.Terms[TermMemory] += t.p.Memory.At(total)
 	return t.c
 }
 

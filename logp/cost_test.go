@@ -262,7 +262,7 @@ func times(t *testing.T, p *Params, k float64) *Params {
 	q := &Params{Os: curve(p.Os), Or: curve(p.Or), C: curve(p.C), R: curve(p.R), G: k * p.G, Ls: k * p.Ls, Lh: k * p.Lh,
 		Memory: curve(p.Memory), CPU: Posting{k * p.CPU.A, k * p.CPU.B}, Scale: p.Scale}
 	for m, e := range p.Extra {
-		q.Extra[m] = Extra{k * e.Fixed, k * e.PerOp, k * e.PerMessage, k * e.PerByte}
+		q.Extra[m] = Extra{k * e.Fixed, k * e.PerOp, k * e.PerMessage, k * e.PerByte, k * e.PerFirst}
 	}
 	return q
 }

@@ -26,7 +26,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	if len(s.ord) == 0 {
 		out.reset(n, WhyCheapest)
 		out.add(Eager, s.all)
-		out.Total = base + r.shared(&b.Wait, used) + s.credit(r, &s.urgent)
+		out.Total = base + r.shared(&b.Wait, used) + r.first(&s.urgentMoved) + s.credit(r, &s.urgent)
 		return nil
 	}
 	s.edges(r)
@@ -45,6 +45,9 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		s.emit(&p, out)
 		if s.order(r, b, out) {
 			margin = max(margin, noise)
+		}
+		if modes := out.Modes(); s.urge == 0 && modes&(modes-1) != 0 {
+			margin = max(margin, pl.margin) // the order has sent some of a gather alone
 		}
 	case one.total > p.total+margin*math.Abs(p.total):
 		s.emit(&p, out)

@@ -24,19 +24,19 @@ type Sample struct {
 //
 // Samples that mode m cannot carry, are invalid or took no time are left out; an
 // error wraps ErrParams when none remain. About 20 samples over different n and
-// sizes are needed for four meaningful terms.
+// sizes are needed for meaningful terms.
 func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 	bare, rows, size, err := fitRows(p, m, samples)
 	if err != nil {
 		return Extra{}, err
 	}
 	lim := bare.fitLimits(m)
-	return lim.bound(extraOf(lim.robust(rows, size, allTerms))), nil
+	return lim.bound(ExtraOf(lim.robust(rows, size, allTerms))), nil
 }
 
 // fitRows is a row of the least squares for each sample that counts; bare is p
 // without what is fitted. size scales the ridge.
-func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, size [4]float64, err error) {
+func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, size [ExtraTerms]float64, err error) {
 	if m >= NumModes {
 		return bare, nil, size, fmt.Errorf("%w: unknown %v", ErrParams, m)
 	}
@@ -54,7 +54,7 @@ func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, s
 			continue
 		}
 		row := fitRow{y: (s.NS - base.Total()) / s.NS, w: 1}
-		row.x = [4]float64{1, float64(operations(&bare, s.Batch, m)), float64(len(s.Batch.Messages)), float64(s.Batch.Bytes())}
+		row.x = [ExtraTerms]float64{1, float64(operations(&bare, s.Batch, m)), float64(len(s.Batch.Messages)), float64(s.Batch.Bytes()), float64(min(s.Batch.Bytes(), FirstBytes))}
 		for k := range row.x {
 			row.x[k] /= s.NS
 			size[k] += row.x[k] * row.x[k]
@@ -67,13 +67,13 @@ func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, s
 	return bare, rows, size, nil
 }
 
-// terms is a set of the four terms of an Extra, a bit for each.
+// terms is a set of the terms of an Extra, a bit for each.
 type terms uint8
 
-const allTerms terms = 1<<4 - 1
+const allTerms terms = 1<<ExtraTerms - 1
 
 // robust solves three times, reweighing rows between.
-func (l *fitLimits) robust(rows []fitRow, size [4]float64, use terms) (x [4]float64) {
+func (l *fitLimits) robust(rows []fitRow, size [ExtraTerms]float64, use terms) (x [ExtraTerms]float64) {
 	for i := range rows {
 		rows[i].w = 1
 	}
@@ -84,14 +84,10 @@ func (l *fitLimits) robust(rows []fitRow, size [4]float64, use terms) (x [4]floa
 	return x
 }
 
-func extraOf(x [4]float64) Extra {
-	return Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3]}
-}
-
 // within is solve with the terms kept to their bounds: one that hits its bound
 // stays there, and the others are solved again around it.
-func (l *fitLimits) within(rows []fitRow, size [4]float64, use terms) (x [4]float64) {
-	var held [4]bool
+func (l *fitLimits) within(rows []fitRow, size [ExtraTerms]float64, use terms) (x [ExtraTerms]float64) {
+	var held [len(x)]bool
 	free := slices.Clone(rows)
 	for k := range held {
 		if use>>k&1 == 0 {
@@ -108,9 +104,9 @@ func (l *fitLimits) within(rows []fitRow, size [4]float64, use terms) (x [4]floa
 				x[k] = y[k]
 			}
 		}
-		b := l.bound(extraOf(x))
+		b := l.bound(ExtraOf(x))
 		more := false
-		for k, v := range [...]float64{b.Fixed, b.PerOp, b.PerMessage, b.PerByte} {
+		for k, v := range b.Terms() {
 			if held[k] || v == x[k] {
 				continue
 			}
@@ -128,7 +124,7 @@ func (l *fitLimits) within(rows []fitRow, size [4]float64, use terms) (x [4]floa
 }
 
 type fitRow struct {
-	x    [4]float64 // of Fixed, PerOp, PerMessage, PerByte, over the time
+	x    [ExtraTerms]float64 // as Extra.Terms, over the time
 	y, w float64
 }
 
@@ -143,31 +139,31 @@ func operations(p *Params, b *Batch, m Mode) int {
 
 // solve returns the weighted ridge solution of rows; size scales the ridge, so
 // that units do not matter.
-func solve(rows []fitRow, size [4]float64) (x [4]float64) {
+func solve(rows []fitRow, size [ExtraTerms]float64) (x [ExtraTerms]float64) {
 	const ridge = 1e-3
-	var a [4][5]float64
+	var a [ExtraTerms][ExtraTerms + 1]float64
 	for _, r := range rows {
-		for i := range 4 {
-			for j := range 4 {
+		for i := range ExtraTerms {
+			for j := range ExtraTerms {
 				a[i][j] += r.w * r.x[i] * r.x[j]
 			}
-			a[i][4] += r.w * r.x[i] * r.y
+			a[i][ExtraTerms] += r.w * r.x[i] * r.y
 		}
 	}
-	for i := range 4 {
+	for i := range ExtraTerms {
 		a[i][i] += ridge*size[i] + math.SmallestNonzeroFloat64
 	}
-	for i := range 4 { // Gauss: positive definite, so the diagonal will do
-		for k := i + 1; k < 4; k++ {
+	for i := range ExtraTerms { // Gauss: positive definite, so the diagonal will do
+		for k := i + 1; k < ExtraTerms; k++ {
 			f := a[k][i] / a[i][i]
-			for j := i; j < 5; j++ {
+			for j := i; j <= ExtraTerms; j++ {
 				a[k][j] -= f * a[i][j]
 			}
 		}
 	}
-	for i := 3; i >= 0; i-- {
-		x[i] = a[i][4]
-		for j := i + 1; j < 4; j++ {
+	for i := ExtraTerms - 1; i >= 0; i-- {
+		x[i] = a[i][ExtraTerms]
+		for j := i + 1; j < ExtraTerms; j++ {
 			x[i] -= a[i][j] * x[j]
 		}
 		x[i] /= a[i][i]
@@ -182,7 +178,7 @@ func solve(rows []fitRow, size [4]float64) (x [4]float64) {
 
 // reweigh gives rows that are off by more than 1.5 median errors the weight
 // that makes their pull that of those (Huber).
-func reweigh(rows []fitRow, x [4]float64) {
+func reweigh(rows []fitRow, x [ExtraTerms]float64) {
 	off := make([]float64, len(rows))
 	for i, r := range rows {
 		e := r.y
@@ -200,7 +196,7 @@ func reweigh(rows []fitRow, x [4]float64) {
 }
 
 // fitLimits is how negative the terms of a mode may be.
-type fitLimits [4]float64
+type fitLimits [ExtraTerms]float64
 
 // fitLimits keeps negative terms smaller than what they correct.
 func (p *Params) fitLimits(m Mode) (l fitLimits) {
@@ -238,14 +234,14 @@ func (p *Params) fitLimits(m Mode) (l fitLimits) {
 	if m == Scatter {
 		msg = p.CPU.B + p.Os.At(0)
 	}
-	return fitLimits{-most * (soft + hard + p.CPU.A - g), -most * op, -most * msg, -most * max(least, 0)}
+	return fitLimits{-most * (soft + hard + p.CPU.A - g), -most * op, -most * msg, -most * max(least, 0), 0}
 }
 
 // bound applies the limits.
 func (l *fitLimits) bound(e Extra) Extra {
-	e.Fixed = min(max(e.Fixed, l[0]), MaxNS)
-	e.PerOp = min(max(e.PerOp, l[1]), MaxNS)
-	e.PerMessage = min(max(e.PerMessage, l[2]), MaxNS)
-	e.PerByte = min(max(e.PerByte, l[3]), MaxNS)
-	return e
+	x := e.Terms()
+	for k := range x {
+		x[k] = min(max(x[k], l[k]), MaxNS)
+	}
+	return ExtraOf(x)
 }

@@ -35,7 +35,7 @@ func TestFitExtraFindsWhatIsMissing(t *testing.T) {
 		p.Extra, p.Scale = [NumModes]Extra{}, [NumModes]float64{}
 		for m := range Mode(NumModes) {
 			truth := *p
-			truth.Extra[m] = Extra{Fixed: 3000 * r.Float64(), PerMessage: 800 * r.Float64(), PerByte: 0.2 * r.Float64()}
+			truth.Extra[m] = Extra{Fixed: 3000 * r.Float64(), PerMessage: 800 * r.Float64(), PerByte: 0.2 * r.Float64(), PerFirst: 0.5 * r.Float64()}
 			e, err := FitExtra(p, m, fitSamples(r, &truth, m, 60, 0.05))
 			require.NoError(t, err)
 			q := *p

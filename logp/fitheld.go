@@ -8,7 +8,7 @@ import (
 // HeldOut is a fit that was tried on samples which it had not seen.
 type HeldOut struct {
 	Extra Extra
-	Terms int // how many of the four terms were fitted; 0: Extra is as it was, or none
+	Terms int // how many of the terms were fitted; 0: Extra is as it was, or none
 	Rows  int // usable samples
 	// Before and After are the mean absolute errors with the Extra that there was
 	// and with the fit, each of samples that were not fitted, as fractions of what was
@@ -30,11 +30,10 @@ const (
 // shrinks are how much of a fit is taken: all, or less where less predicts better.
 var shrinks = [...]float64{1, 0.75, 0.5, 0.25}
 
-// FitExtraHeldOut is FitExtra for samples that are too few to be trusted with four
-// terms, as what a start has time for. Terms are added one at a time, the one
-// first with which samples that were left out are predicted best, as long as that
-// pays and there are samples enough; and only as much of them is taken as
-// predicts best. Where nothing predicts better than the present Extra, the result is
+// FitExtraHeldOut is FitExtra for samples that are too few to be trusted with all
+// terms, as what a start has time for. Of all sets of terms for which there are samples
+// enough that one is fitted with which samples that were left out are predicted best,
+// each term having to pay for itself; and only as much of it is taken as predicts best. Where nothing predicts better than the present Extra, the result is
 // that: a fit is never worse than none as far as the samples can tell. Errors as
 // FitExtra.
 func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
@@ -48,7 +47,7 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	left := shortfall(rows, said, 0) // without any Extra
 	for i := range rows {
 		e := &p.Extra[m]
-		for k, x := range [...]float64{e.Fixed, e.PerOp, e.PerMessage, e.PerByte} {
+		for k, x := range e.Terms() {
 			said[i] += x * rows[i].x[k]
 		}
 	}
@@ -56,24 +55,19 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	h.After = h.Before
 	pays := 1 - heldGain/float64(len(rows))
 	var use terms
-	shrink := 1.0
-	for bits.OnesCount8(uint8(use))+1 <= min(4, (len(rows)-rowsFirst)/rowsPerTerm) {
-		best, with, share := math.Inf(1), use, 1.0
-		for k := range 4 {
-			if use>>k&1 == 1 {
-				continue
-			}
-			said := lim.heldOut(rows, use|1<<k)
-			for _, s := range shrinks {
-				if e := shortfall(rows, said, s); e < best {
-					best, with, share = e, use|1<<k, s
-				}
+	shrink, best := 1.0, left
+	for set := terms(1); set <= allTerms; set++ {
+		n := bits.OnesCount8(uint8(set))
+		if n > (len(rows)-rowsFirst)/rowsPerTerm {
+			continue
+		}
+		said := lim.heldOut(rows, set)
+		for _, s := range shrinks {
+			e := shortfall(rows, said, s)
+			if x := e / math.Pow(pays, float64(n)); x <= best {
+				use, shrink, left, best = set, s, e, x
 			}
 		}
-		if best > left*pays {
-			break
-		}
-		use, shrink, left = with, share, best
 	}
 	// No terms at all may be better than those that there were, too.
 	if left > h.Before*pays || len(rows) < rowsFirst+rowsPerTerm {
@@ -88,7 +82,7 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	for k := range x {
 		x[k] *= shrink
 	}
-	h.Extra, h.Terms = lim.bound(extraOf(x)), bits.OnesCount8(uint8(use))
+	h.Extra, h.Terms = lim.bound(ExtraOf(x)), bits.OnesCount8(uint8(use))
 	return h, nil
 }
 
@@ -100,7 +94,7 @@ func (l *fitLimits) heldOut(rows []fitRow, use terms) []float64 {
 	seen := make([]fitRow, 0, len(rows))
 	n := min(folds, len(rows))
 	for f := range n {
-		var size [4]float64
+		var size [ExtraTerms]float64
 		seen = seen[:0]
 		for i, r := range rows {
 			if i%n == f {

@@ -34,7 +34,7 @@ func TestHeldOutFitIsNeverWorseThanNone(t *testing.T) {
 			m := Mode(r.IntN(NumModes))
 			truth := *p
 			if r.IntN(3) > 0 { // else there is nothing to find
-				truth.Extra[m] = Extra{Fixed: 3000 * r.Float64(), PerMessage: 800 * r.Float64(), PerByte: 0.2 * r.Float64()}
+				truth.Extra[m] = Extra{Fixed: 3000 * r.Float64(), PerMessage: 800 * r.Float64(), PerByte: 0.2 * r.Float64(), PerFirst: 0.5 * r.Float64()}
 			}
 			h, err := FitExtraHeldOut(p, m, fitSamples(r, &truth, m, n, 0.1))
 			require.NoError(t, err)

@@ -48,14 +48,38 @@ type Posting struct {
 	B float64 `json:"b"`
 }
 
-// Extra is a linear correction of one mode in ns. Terms may be negative: where
-// copies overlap with transfers the formulas say too much.
+// Extra is a correction of one mode in ns. Terms may be negative, but for PerFirst:
+// where copies overlap with transfers the formulas say too much.
 type Extra struct {
 	Fixed      float64 `json:"fixed"`       // once a plan that uses the mode; below 0: off its latency
 	PerOp      float64 `json:"per_op"`      // per eager write, gather write, descriptor
 	PerMessage float64 `json:"per_message"` // per message
 	PerByte    float64 `json:"per_byte"`    // per byte of payload
+
+	// PerFirst is per byte of the first FirstBytes that the mode carries in a batch,
+	// beyond PerByte: until the copies of both ends overlap, each byte takes the time of
+	// both.
+	PerFirst float64 `json:"per_first,omitzero"`
 }
+
+// FirstBytes is what Extra.PerFirst counts of a batch at most.
+const FirstBytes = 8 << 10
+
+// ExtraTerms is the number of terms of an Extra.
+const ExtraTerms = 5
+
+// Terms returns the terms in the order of their declaration.
+func (e *Extra) Terms() [ExtraTerms]float64 {
+	return [...]float64{e.Fixed, e.PerOp, e.PerMessage, e.PerByte, e.PerFirst}
+}
+
+// ExtraOf is the inverse of Terms.
+func ExtraOf(x [ExtraTerms]float64) Extra {
+	return Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3], PerFirst: x[4]}
+}
+
+// first is what the first of so many bytes take besides.
+func (e *Extra) first(bytes int64) float64 { return e.PerFirst * float64(min(bytes, FirstBytes)) }
 
 const (
 	// MinScale and MaxScale bound a correction: a model that is wrong by more
@@ -75,7 +99,7 @@ func (p *Params) Validate() error {
 		}
 	}
 	for m, e := range p.Extra {
-		for _, x := range []float64{e.Fixed, e.PerOp, e.PerMessage, e.PerByte} {
+		for _, x := range e.Terms() {
 			if !(x >= -MaxNS && x <= MaxNS) {
 				return fmt.Errorf("%w: extra of %v is %+v", ErrParams, Mode(m), e)
 			}

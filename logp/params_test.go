@@ -31,7 +31,7 @@ func TestParamsRefuses(t *testing.T) {
 		func(p *Params) { p.Lh = math.Inf(1) },
 		func(p *Params) { p.CPU.A = 2 * MaxNS },
 		func(p *Params) { p.CPU.B = -1 },
-		func(p *Params) { p.Extra[1].PerByte = math.NaN() },
+		func(p *Params) { p.Extra[1].PerByte = math.NaN() }, func(p *Params) { p.Extra[1].PerFirst = math.Inf(1) },
 		func(p *Params) { p.Extra[2].Fixed = -2 * MaxNS },
 		func(p *Params) { p.Scale[0] = MaxScale + 1 },
 		func(p *Params) { p.Scale[0] = -1 },

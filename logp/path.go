@@ -110,10 +110,22 @@ next:
 			}
 		}
 		s.within(set, &p)
-		if p.total += base + shared[set]; p.total < best.total {
+		if p.total += base + shared[set] + p.first(s, r); p.total < best.total {
 			*best = p
 		}
 	}
+}
+
+// first is prices.first of what p moves, and what is urgent.
+func (p *path) first(s *search, r *prices) float64 {
+	moved := s.urgentMoved
+	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
+		if int(p.from[j]) >= j {
+			break // there is no path
+		}
+		moved[p.mode[j]] += s.pre[s.cuts[j]].bytes - s.pre[s.cuts[p.from[j]]].bytes
+	}
+	return r.first(&moved)
 }
 
 // within finds the shortest path with modes of set only.

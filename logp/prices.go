@@ -123,6 +123,14 @@ func (r *prices) shared(wait *[NumModes]float64, s ModeSet) float64 {
 	return t + tail + w
 }
 
+// first is what the first bytes of each mode take besides, where a plan moves so many.
+func (r *prices) first(moved *[NumModes]int64) (t float64) {
+	for m, n := range moved {
+		t += r.scale[m] * r.p.Extra[m].first(n)
+	}
+	return t
+}
+
 // item is one message with its price in every mode, in so far as it depends on
 // nothing but the message.
 type item struct {

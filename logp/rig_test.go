@@ -89,7 +89,7 @@ func randParams(tb testing.TB, r *rand.Rand) *Params {
 	}
 	for m := range p.Extra {
 		if r.IntN(2) == 0 {
-			p.Extra[m] = Extra{Fixed: 300 * r.Float64(), PerOp: 100 * r.Float64(), PerMessage: 50 * r.Float64(), PerByte: 0.01 * r.Float64()}
+			p.Extra[m] = Extra{Fixed: 300 * r.Float64(), PerOp: 100 * r.Float64(), PerMessage: 50 * r.Float64(), PerByte: 0.01 * r.Float64(), PerFirst: 0.01 * r.Float64()}
 			if r.IntN(2) == 0 {
 				soft, hard := p.latency(Mode(m))
 				p.Extra[m].Fixed = -0.95 * (soft + hard) * r.Float64()

@@ -28,17 +28,18 @@ const (
 // search holds the scratch memory of the planner. Each step of the search has a file:
 // they share memory so that planning does not allocate.
 type search struct {
-	items []item
-	keys  []uint32
-	tmp   []uint32
-	all   []int32 // urgent ones, then the rest in order of the batch
-	urge  int     // how many of all are urgent and go eager
-	ord   []int32 // the rest, sorted
-	pre   []prefix
-	gEnd  []int32 // where a gather that begins here must end
-	sEnd  []int32 // where one of the cheapest size must
-	xEnd  []int32
-	cuts  []int32
+	items       []item
+	keys        []uint32
+	tmp         []uint32
+	all         []int32         // urgent ones, then the rest in order of the batch
+	urge        int             // how many of all are urgent and go eager
+	urgentMoved [NumModes]int64 // their bytes
+	ord         []int32         // the rest, sorted
+	pre         []prefix
+	gEnd        []int32 // where a gather that begins here must end
+	sEnd        []int32 // where one of the cheapest size must
+	xEnd        []int32
+	cuts        []int32
 
 	way   []Mode  // of each message, while gathers are put in order
 	head  []int32 // first message of its part
@@ -79,7 +80,7 @@ func grow[T any](s []T, n int) []T {
 func (s *search) prepare(r *prices, b *Batch) error {
 	n := len(b.Messages)
 	s.items, s.keys, s.tmp = grow(s.items, n), grow(s.keys, n), grow(s.tmp, n)
-	s.all, s.joined = grow(s.all, n)[:0], false
+	s.all, s.joined, s.urgentMoved = grow(s.all, n)[:0], false, [NumModes]int64{}
 	r.bind(&b.Limits)
 	rest, mixed := 0, false
 	var bytes, all int64
@@ -97,6 +98,7 @@ func (s *search) prepare(r *prices, b *Batch) error {
 		all += t.size
 		if m.Flags&Urgent != 0 && t.ok.Has(Eager) {
 			s.all = append(s.all, int32(i))
+			s.urgentMoved[Eager] += t.size
 			continue
 		}
 		if first == nil {

@@ -57,9 +57,13 @@ func (s *search) credit(r *prices, f *flow) float64 {
 func (s *search) price(r *prices, b *Batch, parts []Part) (t float64) {
 	var f flow
 	var used ModeSet
+	var moved [NumModes]int64
 	for i := range parts {
 		q := &parts[i]
 		used = used.With(q.Mode)
+		for _, k := range q.Messages {
+			moved[q.Mode] += s.items[k].size
+		}
 		switch q.Mode {
 		case Eager:
 			for _, k := range q.Messages {
@@ -95,5 +99,5 @@ func (s *search) price(r *prices, b *Batch, parts []Part) (t float64) {
 			}
 		}
 	}
-	return t + s.memory + r.shared(&b.Wait, used) + s.credit(r, &f)
+	return t + s.memory + r.shared(&b.Wait, used) + r.first(&moved) + s.credit(r, &f)
 }

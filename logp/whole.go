@@ -21,7 +21,9 @@ func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whol
 			continue
 		}
 		w, f := s.whole(r, b, m)
-		w.total += base + r.shared(&b.Wait, used.With(m)) + s.credit(r, &f)
+		moved := s.urgentMoved
+		moved[m] += s.pre[len(s.ord)].bytes
+		w.total += base + r.shared(&b.Wait, used.With(m)) + r.first(&moved) + s.credit(r, &f)
 		eps := tie * math.Abs(w.total)
 		if w.total < best.total-eps || w.total <= best.total+eps && w.ring < best.ring {
 			best = w

@@ -203,10 +203,11 @@ func middleParams(a, b *Half) (m logp.Params, err error) {
 	m.CPU.B = between(p.CPU.B, q.CPU.B, a.Conf.CPU, b.Conf.CPU)
 	for i := range m.Extra {
 		x, y := p.Extra[i], q.Extra[i]
-		m.Extra[i] = logp.Extra{
-			Fixed: mid(x.Fixed, y.Fixed), PerOp: mid(x.PerOp, y.PerOp),
-			PerMessage: mid(x.PerMessage, y.PerMessage), PerByte: mid(x.PerByte, y.PerByte),
+		a, b := x.Terms(), y.Terms()
+		for k := range a {
+			a[k] = mid(a[k], b[k])
 		}
+		m.Extra[i] = logp.ExtraOf(a)
 	}
 	return m, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // Version is that of the measurement's meaning: profiles of another are not
 // used. It changes whenever a table comes to mean something else.
-const Version = "plogp-2"
+const Version = "plogp-3"
 
 // Class says how near the peer is.
 type Class string

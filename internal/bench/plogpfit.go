@@ -55,9 +55,9 @@ func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r
 // writeFit shows what batches have taught.
 func (r *PlogpResult) writeFit(b io.Writer) {
 	t := &r.Tables
-	fmt.Fprintf(b, "\nbeyond that, fitted to %d batches, ns:\n%-10s %10s %10s %10s %10s %18s\n",
-		t.Fit.Probes, "", "a plan", "operation", "message", "byte", "error of others")
+	fmt.Fprintf(b, "\nbeyond that, fitted to %d batches, ns:\n%-10s %10s %10s %10s %10s %10s %18s\n",
+		t.Fit.Probes, "", "a plan", "operation", "message", "byte", "first 8K", "error of others")
 	for m, e := range t.Both.Extra {
-		fmt.Fprintf(b, "%-10v %10.0f %10.0f %10.0f %10.4f %16.0f %%\n", logp.Mode(m), e.Fixed, e.PerOp, e.PerMessage, e.PerByte, 100*t.Fit.Error[m])
+		fmt.Fprintf(b, "%-10v %10.0f %10.0f %10.0f %10.4f %10.4f %16.0f %%\n", logp.Mode(m), e.Fixed, e.PerOp, e.PerMessage, e.PerByte, e.PerFirst, 100*t.Fit.Error[m])
 	}
 }

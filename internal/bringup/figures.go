@@ -20,7 +20,7 @@ type figures struct {
 }
 
 // publishedVersion is that of the meaning of published.
-const publishedVersion = 1
+const publishedVersion = 2
 
 // published is what the rank that measured a link tells the others, as JSON under the key
 // "profile/" and the link's name; nothing at all where the measurement failed.

@@ -39,7 +39,7 @@ func TestPublishedFigures(t *testing.T) {
 		require.Error(t, err, "%d bytes", n)
 	}
 	for from, to := range map[string]string{
-		`"version":1`: `"version":2`, `"up":{`: `"Up":null,"upwards":{`, `"class"`: `"klass"`,
+		`"version":2`: `"version":3`, `"up":{`: `"Up":null,"upwards":{`, `"class"`: `"klass"`,
 		`"String":65536`: `"String":1`, `"Stream":1048576`: `"Stream":-1`,
 		`"source":"measured"`: `"source":"` + strings.Repeat("m", 33) + `"`, `"copies":{`: `"copies":[{`,
 	} {

@@ -131,3 +131,57 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 	require.Greater(t, cut, rounds/2)
 	require.Positive(t, trains)
 }
+
+// Which backlogs go as runs depends on how many messages they have: what a gather saves is
+// for each message, what it costs is once.
+func TestRunsByNumber(t *testing.T) {
+	t.Parallel()
+	flat, err := logp.NewCurve([]logp.Point{{NS: 100}})
+	require.NoError(t, err)
+	// A gather costs 350 ns beyond an eager message, 0.1 a byte, and saves 150 a message.
+	p := logp.Params{Os: flat, G: 50, Ls: 5000}
+	p.Extra[logp.Gather] = logp.Extra{Fixed: 350, PerByte: 0.1}
+	o := Options{Params: &p, Ring: eager.Options{Blocks: 64}, InPlace: 4 << 10}
+	a, _ := pair(t, simLinks(sim.Options{}), 1<<20, o, o)
+	for _, c := range []struct {
+		n, size int
+		run     bool
+	}{
+		{1, 8, false}, {2, 8, false}, {3, 8, false}, {4, 8, true}, {4, 128, true}, {4, 300, false}, {7, 128, true},
+		{8, 512, true}, {8, 1000, false}, {64, 512, true},
+	} {
+		outs := make([]Out, c.n)
+		for i := range outs {
+			outs[i].Data = a.reg.Bytes()[:c.size]
+		}
+		e, err := a.ch.Explain(outs)
+		require.NoError(t, err)
+		require.Equal(t, c.run, e.Why == logp.WhyTrain, "%d of %d bytes: %v", c.n, c.size, e.Reason)
+	}
+	// Whatever goes as a run would be gathered, in any mixture of sizes.
+	rng := rand.New(rand.NewPCG(6, 1))
+	runs := 0
+	for range 40 {
+		p := strange(t, rng)
+		require.NoError(t, a.ch.SetParams(&p))
+		m := &a.ch.sender.model
+		for n := 1; n <= 64; n += 1 + n/4 {
+			most := m.runMax[runClass(n)]
+			if most < 0 {
+				continue
+			}
+			b := m.equal(n, 0)
+			for i := range b.Messages {
+				b.Messages[i].Size = int64(rng.IntN(most + 1))
+			}
+			require.True(t, m.isRun(b))
+			gather, err := p.Cost(b, logp.Gather)
+			require.NoError(t, err)
+			best, err := p.Choose(b)
+			require.NoError(t, err)
+			require.LessOrEqual(t, gather.Total(), 1.1*best.Costs[best.Mode].Total(), "%d messages of up to %d bytes", n, most)
+			runs++
+		}
+	}
+	require.Greater(t, runs, 50)
+}

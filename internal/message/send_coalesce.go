@@ -39,10 +39,11 @@ const (
 //
 // Hot path.
 func (s *sender) sendRun() (moved, ok bool) {
-	if s.backlog.n < s.model.runFrom || s.model.runMax < 0 || len(s.dests.open) > 0 {
+	most := s.model.runMax[runClass(s.backlog.n)]
+	if most < 0 || len(s.dests.open) > 0 {
 		return false, false
 	}
-	r, behind, ok := s.frontRun()
+	r, behind, ok := s.frontRun(most)
 	if !ok {
 		return false, false
 	}
@@ -78,10 +79,10 @@ func (s *sender) sendRun() (moved, ok bool) {
 }
 
 // frontRun returns the first messages of the backlog, as many as one gather takes, and
-// the one behind them. ok is false if one of them is not small.
-func (s *sender) frontRun() (r coalesced, behind *Out, ok bool) {
+// the one behind them. ok is false if one of them is longer than most.
+func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	o, l := s.backlog.head, &s.model.limits
-	room, most, segment := l.GatherMax-int64(l.Header), s.model.runMax, int64(l.Segment)
+	room, segment := l.GatherMax-int64(l.Header), int64(l.Segment)
 	run := s.run
 	next, first, differ, sizes, left, k := o.seq, o.Tag, uint32(0), 0, room, 0
 	for ; o != nil && k < len(run); o = o.next {

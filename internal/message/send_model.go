@@ -2,6 +2,7 @@ package message
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -22,13 +23,12 @@ type model struct {
 	limits  logp.Limits
 	probe   logp.Batch // that the planner is asked about
 
-	// Bounds, in bytes but for runFrom. Backlogs of runFrom messages at least, none of
-	// them longer than runMax, are sent as coalesced runs: see send_coalesce.go.
-	inPlace   int // size from which registered memory is taken in place
-	alone     int // longest message that goes eager without planning
-	writeFrom int // size from which messages are written to advertised receives
-	runFrom   int
-	runMax    int // -1: none
+	// Bounds, in bytes. Backlogs of messages none of which is longer than runMax says for
+	// their number are sent as coalesced runs: see send_coalesce.go.
+	inPlace   int             // size from which registered memory is taken in place
+	alone     int             // longest message that goes eager without planning
+	writeFrom int             // size from which messages are written to advertised receives
+	runMax    [runClasses]int // by runClass; -1: none
 }
 
 // leastAdvertised is from which size on the model may have receives advertised. An
@@ -157,11 +157,19 @@ func (m *model) boundLarge() {
 	}
 }
 
+// runClasses is how many classes of backlogs have a bound of their own: of 1, of 2 or 3,
+// of 4 to 7, and of more messages.
+const runClasses = 4
+
+// runClass is the class of a backlog of n messages.
+func runClass(n int) int { return min(bits.Len(uint(n)), runClasses) - 1 }
+
 // boundRuns finds which backlogs are sent as coalesced runs. That a gather is best for equal messages of
 // all sizes up to some one, in any number, holds for mixtures of them as well: what
-// a gather saves is a sum over messages, less what it costs by itself.
+// a gather saves is a sum over messages, less what it costs by itself. For the same reason
+// what holds for some number of messages holds for more of them.
 func (m *model) boundRuns() {
-	m.runMax = -1
+	m.runMax = [...]int{-1, -1, -1, -1}
 	if len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
 		return
 	}
@@ -169,25 +177,21 @@ func (m *model) boundRuns() {
 		mode, err := m.planner.Single(m.equal(n, size))
 		return err == nil && mode == logp.Gather
 	}
-	counts := [...]int{1, 2, 8, 64}
-	from := len(counts) // of counts, for the smallest messages
-	for from > 0 && gathers(counts[from-1], 0) && gathers(counts[from-1], 8) {
-		from--
-	}
-	if from == len(counts) {
-		return
-	}
 	// More than the ring holds may be better fetched, which 64 messages do not show.
 	most := min(m.inPlace, 1<<16, int(m.limits.Ring)/m.opt.Batch) - 1
-	m.runFrom, m.runMax = counts[from], max(min(8, most), -1)
-	for size := 32; m.runMax < most; size *= 4 {
-		size = min(size, most)
-		for _, n := range counts[from:] {
-			if !gathers(n, int64(size)) {
-				return
+	for class := runClasses - 1; class >= 0; class-- {
+		last := class == runClasses-1
+		for _, size := range [...]int{0, 8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 1 << 16} {
+			size = min(size, most)
+			if size == m.runMax[class] || !gathers(1<<class, int64(size)) || last && !gathers(64, int64(size)) {
+				break
 			}
+			m.runMax[class] = size
 		}
-		m.runMax = size
+		if m.runMax[class] < 0 {
+			return
+		}
+		most = m.runMax[class]
 	}
 }
 
@@ -204,11 +208,12 @@ func (m *model) equal(n int, size int64) *logp.Batch {
 
 // isRun reports whether b would go as a coalesced run.
 func (m *model) isRun(b *logp.Batch) bool {
-	if m.runMax < 0 || len(b.Messages) < m.runFrom {
+	if len(b.Messages) == 0 {
 		return false
 	}
+	most := int64(m.runMax[runClass(len(b.Messages))])
 	for i := range b.Messages {
-		if x := &b.Messages[i]; x.Size > int64(m.runMax) || x.Flags&logp.Urgent != 0 {
+		if x := &b.Messages[i]; x.Size > most || x.Flags&logp.Urgent != 0 {
 			return false
 		}
 	}

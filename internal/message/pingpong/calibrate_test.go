@@ -138,7 +138,7 @@ func TestOutcomeOnTheWire(t *testing.T) {
 	t.Parallel()
 	var e [logp.NumModes]logp.Extra
 	for m := range e {
-		e[m] = logp.Extra{Fixed: float64(m) - 7.5, PerOp: 2, PerMessage: -3, PerByte: 0.25}
+		e[m] = logp.Extra{Fixed: float64(m) - 7.5, PerOp: 2, PerMessage: -3, PerByte: 0.25, PerFirst: 0.5}
 	}
 	o := Outcome{Probes: 7, Error: [logp.NumModes]float64{0.1, 1, 0}}
 	b := appendOutcome(nil, &e, &o)

@@ -10,7 +10,7 @@ import (
 )
 
 // wordSize is the room of a control message: the outcome of a calibration.
-const wordSize = 8 * (4*logp.NumModes + 1 + logp.NumModes)
+const wordSize = 8 * (logp.ExtraTerms*logp.NumModes + 1 + logp.NumModes)
 
 // wordTag is no batch's: those have tag 0.
 const wordTag = 1<<32 - 1
@@ -46,12 +46,12 @@ func parseOrder(b []byte) (o order, err error) {
 	return o, nil
 }
 
-// appendOutcome appends sixteen float64, little-endian: the extra terms, the
+// appendOutcome appends float64, little-endian: the extra terms, the
 // number of probes, and the errors that are left.
 func appendOutcome(b []byte, e *[logp.NumModes]logp.Extra, o *Outcome) []byte {
 	add := func(f float64) { b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f)) }
 	for _, x := range e {
-		for _, f := range [...]float64{x.Fixed, x.PerOp, x.PerMessage, x.PerByte} {
+		for _, f := range x.Terms() {
 			add(f)
 		}
 	}
@@ -73,7 +73,11 @@ func parseOutcome(b []byte) (e [logp.NumModes]logp.Extra, o Outcome, err error) 
 		return f
 	}
 	for m := range e {
-		e[m] = logp.Extra{Fixed: next(), PerOp: next(), PerMessage: next(), PerByte: next()}
+		var x [logp.ExtraTerms]float64
+		for k := range x {
+			x[k] = next()
+		}
+		e[m] = logp.ExtraOf(x)
 	}
 	n := next()
 	if !(n >= 0 && n <= float64(len(probes)) && n == math.Trunc(n)) {
