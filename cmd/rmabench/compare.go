@@ -64,8 +64,9 @@ a definition favours one of them.
 Peers, and what they measure:
 
 ` + compare.Help() + `
-Peers that are not installed are an error, unless --peers is all: then they are left
-out, which is said. --install installs them.
+Tests that a peer does not make are left out, which is said. Peers that are not
+installed are an error, unless --peers is all: then they are left out as well.
+--install installs them, and what their programs are compiled with.
 
 Exit code: 0 measured, 1 failed, or behind somewhere and --check, 2 wrong flags, 3 a
 peer that is named is not installed.`,
@@ -75,7 +76,7 @@ peer that is named is not installed.`,
   rmabench compare --fabric shm --ranks 8 --time 1s     # four pairs at once on two processors
   rmabench compare --fabric verbs --tests rate:64,lat:8 --format json   # in a VM`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed)
+			req, err := f.request()
 			if err != nil {
 				return usage(err)
 			}
@@ -106,7 +107,7 @@ peer that is named is not installed.`,
 }
 
 // request turns flags into what is compared; its errors are the user's.
-func (f *compareFlags) request(changed func(string) bool) (req compare.Request, err error) {
+func (f *compareFlags) request() (req compare.Request, err error) {
 	req = compare.Request{Fabric: f.fabric, Rounds: f.rounds, Pairs: f.ranks / 2, Time: f.time, Limit: f.limit}
 	switch {
 	case f.ranks < 2 || f.ranks%2 != 0 || f.ranks > 2*compare.MaxPairs:
@@ -129,7 +130,6 @@ func (f *compareFlags) request(changed func(string) bool) (req compare.Request, 
 		return req, fmt.Errorf("--peers: %w", err)
 	}
 	req.AnyPeer = slices.Equal(f.peers, []string{compare.All})
-	req.AnyTest = req.AnyPeer || !changed("tests")
 	for _, t := range req.Tests {
 		r := f.ours(t)
 		if err := r.Check(); err != nil {

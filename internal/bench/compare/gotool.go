@@ -124,6 +124,9 @@ func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) e
 // look finds a program in PATH, a Go program also where `go install` puts it.
 func (n *Need) look() (string, error) {
 	at, err := exec.LookPath(n.Program)
+	if err == nil && n.Header != "" {
+		err = n.compiles(at)
+	}
 	if err == nil || n.Go == "" {
 		return at, err
 	}

@@ -44,6 +44,23 @@ func TestInstall(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "said"))
 }
 
+// A compiler's wrapper may be there without the header of what it is for: Debian's
+// packages of launchers bring it.
+func TestInstallBringsHeaders(t *testing.T) {
+	ctx := testutil.Context(t, time.Minute)
+	p := &Peer{Name: "p", Needs: []Need{{Program: "wrapper", Header: "thing.h", Package: "libthing-dev gcc"}}, Tests: map[string][]Kind{"shm": {Lat}}}
+	dir := apt(t, `touch $(dirname $0)/thing.h`)
+	wrapper := "#!/bin/sh\n" + `[ "$3" = thing.h ] && [ -e "$(dirname $0)/thing.h" ] || { echo thing.h: No such file >&2; exit 1; }` + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "wrapper"), []byte(wrapper), 0o755))
+	err := p.Missing("shm")
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorContains(t, err, "wrapper with thing.h")
+	var w bytes.Buffer
+	require.NoError(t, install(ctx, "shm", []*Peer{p}, &w, true))
+	require.Contains(t, w.String(), "libthing-dev gcc")
+	require.NoError(t, p.Missing("shm"))
+}
+
 func TestInstallFails(t *testing.T) {
 	ctx := testutil.Context(t, time.Minute)
 	p := &Peer{Name: "p", Needs: []Need{{Program: "no-such-program-c", Package: "three"}}, Tests: map[string][]Kind{"shm": {Lat}}}

@@ -12,7 +12,7 @@ var openmpi = &Peer{
 	Needs: []Need{
 		{Program: "mpirun.openmpi", Package: "openmpi-bin"},
 		{Program: "NPopenmpi", Package: "netpipe-openmpi"},
-		{Program: "mpicc.openmpi", Package: "libopenmpi-dev"},
+		{Program: "mpicc.openmpi", Header: "mpi.h", Package: "libopenmpi-dev gcc libc6-dev"},
 	},
 	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
 	Version: []string{"mpirun.openmpi", "--version"},
@@ -43,7 +43,7 @@ var mpich = &Peer{
 	Needs: []Need{
 		{Program: "mpirun.mpich", Package: "mpich"},
 		{Program: "NPmpich2", Package: "netpipe-mpich2"},
-		{Program: "mpicc.mpich", Package: "libmpich-dev"},
+		{Program: "mpicc.mpich", Header: "mpi.h", Package: "libmpich-dev gcc libc6-dev"},
 	},
 	Tests:   map[string][]Kind{"shm": Kinds, "tcp": Kinds},
 	Version: []string{"mpichversion"},

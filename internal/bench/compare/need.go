@@ -1,7 +1,11 @@
 package compare
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -9,6 +13,7 @@ import (
 // Need is a program that a peer runs.
 type Need struct {
 	Program string   // looked for in PATH
+	Header  string   // of a C compiler: what it must find
 	Package string   // Debian's, which brings it
 	Go      string   // or the import path of a Go program, see gotool.go
 	Fabrics []string // that it is needed on; none: on all
@@ -46,6 +51,26 @@ func (e *MissingError) Unwrap() []error {
 	return []error{ErrMissing}
 }
 
+// String is the program, and the header that it is to find.
+func (n *Need) String() string {
+	if n.Header == "" {
+		return n.Program
+	}
+	return n.Program + " with " + n.Header
+}
+
+// compiles says whether the C compiler at works and finds the header: what wraps a
+// compiler may be there without either.
+func (n *Need) compiles(at string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), compileTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, at, "-fsyntax-only", "-include", n.Header, "-x", "c", os.DevNull).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w: %.500s", n, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
 // Missing says whether the programs for a fabric are there; the error is a
 // *MissingError.
 func (p *Peer) Missing(fabric string) error {
@@ -61,7 +86,7 @@ func (p *Peer) Missing(fabric string) error {
 		if can {
 			continue
 		}
-		e.Programs = append(e.Programs, n.Program)
+		e.Programs = append(e.Programs, n.String())
 		if n.Go != "" {
 			e.Go, e.Tool = append(e.Go, n.Go), err
 			continue

@@ -50,7 +50,7 @@ func parseNetpipe(program string) func(out []byte, j Job) (float64, error) {
 // raw is a TCP socket used from C with nothing in between; see csrc/raw.c.
 var raw = &Peer{
 	Name: "raw", About: "a TCP socket used from C: ping-pong that spins, blocking stream",
-	Needs: []Need{{Program: "cc", Package: "gcc libc6-dev"}},
+	Needs: []Need{{Program: "cc", Header: "stdio.h", Package: "gcc libc6-dev"}},
 	Tests: map[string][]Kind{"tcp": {Lat, BW, Rate}},
 	Plan: func(j Job) (Plan, error) {
 		port := strconv.Itoa(j.Port)

@@ -70,7 +70,9 @@ func TestListensUnix(t *testing.T) {
 	require.False(t, listensUnix(table, "/tmp"))
 }
 
-func TestAnyPeerAnyTest(t *testing.T) {
+// A test that a peer does not make is no error of the whole comparison, be the peer and
+// the test named or not.
+func TestWhatAPeerDoesNotMakeIsLeftOut(t *testing.T) {
 	t.Parallel()
 	gone := fakePeer(t, "well")
 	gone.Name, gone.Needs = "gone", []Need{{Program: "no-such-program", Package: "nothing"}}
@@ -78,10 +80,6 @@ func TestAnyPeerAnyTest(t *testing.T) {
 	tests := []Test{{Rate, 8}, {Put, 8}}
 	r := Request{Fabric: "shm", Peers: []*Peer{gone, p}, Tests: tests}
 	_, err := r.Check()
-	require.ErrorIs(t, err, ErrRefused)
-	require.ErrorContains(t, err, "want lat, rate")
-	r.AnyTest = true
-	_, err = r.Check()
 	require.ErrorIs(t, err, ErrMissing)
 	r.AnyPeer = true
 	left, err := r.Check()
@@ -90,9 +88,18 @@ func TestAnyPeerAnyTest(t *testing.T) {
 	require.Len(t, left, 2)
 	require.ErrorIs(t, left[0], ErrMissing)
 	require.ErrorIs(t, left[1], ErrRefused)
-	r.Tests = tests[1:]
+	require.ErrorContains(t, left[1], "want lat, rate")
+	r.Tests = []Test{{Put, 8}, {PutBW, 8}}
 	_, err = r.Check()
 	require.ErrorIs(t, err, ErrTest, "nobody is left")
+	require.ErrorIs(t, err, ErrRefused, "and why")
+	puts := fakePeer(t, "well")
+	puts.Tests = map[string][]Kind{"shm": {Put}}
+	r = Request{Fabric: "shm", Peers: []*Peer{p, puts}, Tests: tests[1:]}
+	left, err = r.Check()
+	require.NoError(t, err, "a peer that makes none of the tests")
+	require.Equal(t, []*Peer{puts}, r.Peers)
+	require.Len(t, left, 1)
 	r = Request{Fabric: "tcp", Peers: []*Peer{p}, Tests: tests}
 	_, err = r.Check()
 	require.ErrorIs(t, err, ErrFabric)

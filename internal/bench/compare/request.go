@@ -23,9 +23,9 @@ type Request struct {
 	Limit  time.Duration // of one run of a peer, see ErrStuck; zero means DefaultLimit
 	Place  Place
 
-	// AnyPeer leaves out the peers that are not installed or cannot use the fabric,
-	// AnyTest the tests that a peer does not make.
-	AnyPeer, AnyTest bool
+	// AnyPeer leaves out the peers that are not installed or cannot use the fabric. Tests
+	// that a peer does not make are left out in any case.
+	AnyPeer bool
 }
 
 // Defaults and bounds.
@@ -81,15 +81,15 @@ func (r *Request) Check() (left []error, err error) {
 	}
 	var peers []*Peer
 	for _, p := range r.Peers {
-		refused, err := r.checkPeer(p)
+		does, refused, err := r.checkPeer(p)
 		if err != nil && !r.AnyPeer {
 			return nil, err
 		}
 		if left = append(left, refused...); err != nil {
 			left = append(left, err)
-			continue
+		} else if does {
+			peers = append(peers, p)
 		}
-		peers = append(peers, p)
 	}
 	if len(peers) == 0 {
 		return nil, errors.Join(append([]error{fmt.Errorf("%w: no peer is left", ErrTest)}, left...)...)
@@ -98,10 +98,9 @@ func (r *Request) Check() (left []error, err error) {
 	return left, nil
 }
 
-// checkPeer says whether a peer can do what is asked; refused are the tests that
+// checkPeer says whether a peer can do any of what is asked; refused are the tests that
 // are left out.
-func (r *Request) checkPeer(p *Peer) (refused []error, err error) {
-	does := false
+func (r *Request) checkPeer(p *Peer) (does bool, refused []error, err error) {
 	var kinds []Kind
 	for _, t := range r.Tests {
 		err := p.Does(r.Fabric, t.Kind)
@@ -110,14 +109,17 @@ func (r *Request) checkPeer(p *Peer) (refused []error, err error) {
 			kinds, refused = append(kinds, t.Kind), append(refused, err)
 		}
 	}
-	if len(refused) > 0 && (!r.AnyTest || !does) {
-		return nil, refused[0]
+	if _, has := p.Tests[r.Fabric]; !has {
+		return false, nil, refused[0]
+	}
+	if !does {
+		return false, refused, nil
 	}
 	if err := p.Missing(r.Fabric); err != nil {
-		return nil, err
+		return true, nil, err
 	}
 	_, err = p.Plan(Job{Fabric: r.Fabric, Place: r.Place, Test: r.Tests[0], Iters: p.Trial, Port: 1})
-	return refused, err
+	return true, refused, err
 }
 
 // Run compares, test by test, and gives every row as it is done. Within a row the
