@@ -83,11 +83,7 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 		return l, err
 	}
 	oneHost := !slices.ContainsFunc(l.hosts, func(o links.Offer) bool { return o.Host != l.hosts[0].Host })
-	if !oneHost && !l.Options.Bind.IsValid() {
-		if l.Options.Bind = job.LocalAddr(); !l.Options.Bind.IsValid() {
-			l.Options.Bind = netip.IPv4Unspecified()
-		}
-	}
+	l.Options.Reachable(oneHost, job.LocalAddr())
 	names := links.Names()
 	switch {
 	case cfg.Fabric != "":

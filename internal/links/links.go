@@ -50,6 +50,18 @@ type Options struct {
 	Guard *bool
 }
 
+// Reachable sets Bind, where it is not, to where the ranks of a job reach this one: own
+// is the address by which it reaches the job's server, if that is known. Ranks that all
+// are on one host keep to its loopback.
+func (o *Options) Reachable(oneHost bool, own netip.Addr) {
+	if oneHost || o.Bind.IsValid() {
+		return
+	}
+	if o.Bind = own; !own.IsValid() {
+		o.Bind = netip.IPv4Unspecified()
+	}
+}
+
 // entry is one kind of link. A new one is a file with its open function and a
 // line here, in the order in which they are preferred between two ranks of a host.
 type entry struct {

@@ -116,8 +116,8 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 // ChoiceInJob does what the request asks for in the job that the environment
 // describes, between its ranks 0 and 1.
 func ChoiceInJob(ctx context.Context, req choice.Request, emit choice.Emit) (shows bool, err error) {
-	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
-		return choiceBetween(ctx, job, links.Options{}, req, emit)
+	return inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
+		return choiceBetween(ctx, job, o, req, emit)
 	})
 }
 

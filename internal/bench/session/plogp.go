@@ -61,8 +61,8 @@ func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, e
 // PlogpInJob samples in the job that the environment describes, between its
 // ranks 0 and 1. Rank 0 gets the result, the others nil.
 func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpResult, shows bool, err error) {
-	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
-		return plogpBetween(ctx, job, links.Options{}, &req, &res)
+	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
+		return plogpBetween(ctx, job, o, &req, &res)
 	})
 	return res, shows, err
 }

@@ -25,13 +25,14 @@ var ErrSize = errors.New("measuring needs a job of at least 2 ranks")
 // 0 and 1; the others wait. Every rank calls it, with the same request. The
 // result is true on rank 0, the only one that has something to show.
 func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err error) {
-	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
-		return measure(ctx, job, links.Options{}, req, emit)
+	return inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
+		return measure(ctx, job, o, req, emit)
 	})
 }
 
-// inJob runs both, the part of ranks 0 and 1, in the job of the environment.
-func inJob(ctx context.Context, both func(context.Context, *wireup.Job) error) (shows bool, err error) {
+// inJob runs both, the part of ranks 0 and 1, in the job of the environment, with
+// links by which the two reach each other.
+func inJob(ctx context.Context, both func(context.Context, *wireup.Job, links.Options) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
 		return true, err
@@ -47,7 +48,33 @@ func inJob(ctx context.Context, both func(context.Context, *wireup.Job) error) (
 	if cfg.Rank > 1 {
 		return false, wait(ctx, job)
 	}
-	return cfg.Rank == 0, both(ctx, job)
+	o, err := reachable(ctx, job)
+	if err != nil {
+		return cfg.Rank == 0, err
+	}
+	return cfg.Rank == 0, both(ctx, job, o)
+}
+
+// reachable are options of links by which ranks 0 and 1 reach each other, whatever hosts
+// they are on.
+func reachable(ctx context.Context, job *wireup.Job) (o links.Options, err error) {
+	theirs, err := swapOffers(ctx, job, "bench/host", links.NewOffer(nil))
+	if err == nil {
+		o.Reachable(theirs.Host == links.HostID(), job.LocalAddr())
+	}
+	return o, err
+}
+
+// swapOffers gives the other rank an offer for its own.
+func swapOffers(ctx context.Context, job *wireup.Job, key string, mine links.Offer) (theirs links.Offer, err error) {
+	if err := job.Put(ctx, key, mine.Append(nil)); err != nil {
+		return theirs, err
+	}
+	b, err := job.Get(ctx, 1-job.Rank(), key)
+	if err != nil {
+		return theirs, err
+	}
+	return links.ParseOffer(b)
 }
 
 // wait lasts until the measuring ranks have left.
@@ -182,14 +209,7 @@ func choose(ctx context.Context, job *wireup.Job, o links.Options) (string, erro
 		}
 	}
 	mine := links.NewOffer(open)
-	if err := job.Put(ctx, "bench/offer", mine.Append(nil)); err != nil {
-		return "", err
-	}
-	b, err := job.Get(ctx, 1-job.Rank(), "bench/offer")
-	if err != nil {
-		return "", err
-	}
-	theirs, err := links.ParseOffer(b)
+	theirs, err := swapOffers(ctx, job, "bench/offer", mine)
 	if err != nil {
 		return "", err
 	}

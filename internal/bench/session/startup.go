@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -40,7 +41,7 @@ func StartupChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool,
 	if err := childRequest(in, &req); err != nil {
 		return true, err
 	}
-	return inJob(ctx, func(ctx context.Context, job *wireup.Job) error {
+	return inJob(ctx, func(ctx context.Context, job *wireup.Job, _ links.Options) error {
 		res, err := bench.MeasureStartup(ctx, bench.NewControl(job, job.Rank()), req)
 		if err == nil && res != nil {
 			err = json.NewEncoder(out).Encode(res)
