@@ -88,6 +88,14 @@ func told(r *round, p *proc, victim int, since time.Duration, want string, f fig
 		r.fault("%v", err)
 		return
 	}
+	for _, e := range blamed(r, p, victim, want) {
+		r.measure(f, max(0, e.At-since))
+	}
+}
+
+// blamed checks that nothing of p has failed but operations with the victim, in errors of
+// that kind, and returns these.
+func blamed(r *round, p *proc, victim int, want string) (with []event) {
 	for _, e := range p.find(is("fail")) {
 		alone := len(p.job.procs) == 2 && e.Kind == "no sender"
 		switch {
@@ -96,9 +104,10 @@ func told(r *round, p *proc, victim int, since time.Duration, want string, f fig
 		case e.Kind != want && !alone:
 			r.fault("rank %d: %s with rank %d, which is %s: error is %q: %s", p.rank, e.Op, e.Peer, want, e.Kind, e.Text)
 		case e.Peer == victim:
-			r.measure(f, max(0, e.At-since))
+			with = append(with, e)
 		}
 	}
+	return with
 }
 
 // goOn checks that all lines of survivors among themselves are alive.

@@ -63,7 +63,8 @@ func pause(ctx context.Context, r *round) {
 const hangTimeout = 2 * time.Second
 
 // hang halts a rank for good: every operation with it ends in ErrPeerHung, the others
-// go on.
+// go on. Or it starves the rank, which may make progress now and then: what fails, fails
+// as that.
 func hang(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
@@ -75,10 +76,28 @@ func hang(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
+	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
+	if r.IntN(4) == 0 {
+		feed, err := starve(j.procs[victim])
+		if err != nil {
+			r.leaveOut(fmt.Errorf("SCHED_IDLE: %w", err))
+			return
+		}
+		wait(ctx, 3*hangTimeout)
+		feed()
+		given := 0
+		for _, p := range survivors {
+			given += len(blamed(r, p, victim, "hung"))
+		}
+		r.count("starved by SCHED_IDLE", 1)
+		r.count("operations given up with who starved", given)
+		goOn(r, j, survivors, victim)
+		j.finish(r, endLimit, victim)
+		return
+	}
 	resume := someHalt(r, j.procs[victim])
 	defer resume()
 	stopped := now()
-	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
 	for _, p := range survivors {
 		told(r, p, victim, stopped+hangTimeout, "hung", hangToError)
 	}

@@ -14,10 +14,14 @@ import (
 // peerTimeout is Config.PeerTimeout's default.
 const peerTimeout = 2 * time.Second
 
+// survivable is how long a cut costs no connection for certain: TCP repeats at intervals
+// that double, from a fifth of a second, so the first repetition behind a cut comes
+// within as long again and that.
+const survivable = (peerTimeout - 400*time.Millisecond) / 2
+
 // wire takes the carrier from the wire between two hosts, which are network
 // namespaces here. A short cut is survived; a long one ends what crosses it, on both
-// sides, as the death of the peer does. Loss, reordering and shaping need a kernel of
-// one's own: tests/softroce has them.
+// sides, as the death of the peer does.
 func wire(ctx context.Context, r *round) {
 	n, err := newNet(r.no)
 	if err != nil {
@@ -34,7 +38,7 @@ func wire(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
-	length := pick(r, 100*time.Millisecond, time.Second, 8*time.Second)
+	length := pick(r, 100*time.Millisecond, 500*time.Millisecond, 8*time.Second)
 	cut := now()
 	if err := n.carrier(false); err != nil {
 		r.fault("%v", err)
@@ -50,6 +54,14 @@ func wire(ctx context.Context, r *round) {
 	}
 	if err := n.carrier(true); err != nil {
 		r.fault("%v", err)
+		return
+	}
+	if lasted := now() - cut; lasted > survivable { // this machine is busy
+		r.count("short cuts that became long", 1)
+		for i, p := range j.procs {
+			blamed(r, p, 1-i, "gone")
+		}
+		j.finish(r, endLimit)
 		return
 	}
 	goOn(r, j, j.procs, -2)
