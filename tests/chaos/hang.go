@@ -59,8 +59,9 @@ func pause(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// hangTimeout is the patience of jobs in which a rank hangs for good.
-const hangTimeout = 2 * time.Second
+// hangTimeout is the patience of jobs in which a rank hangs for good: longer than a busy
+// machine leaves a rank without a processor, which is a hang as well.
+const hangTimeout = 4 * time.Second
 
 // hang halts a rank for good: every operation with it ends in ErrPeerHung, the others
 // go on. Or it starves the rank, which may make progress now and then: what fails, fails
@@ -83,7 +84,7 @@ func hang(ctx context.Context, r *round) {
 			r.leaveOut(fmt.Errorf("SCHED_IDLE: %w", err))
 			return
 		}
-		wait(ctx, 3*hangTimeout)
+		wait(ctx, 2*hangTimeout)
 		feed()
 		given := 0
 		for _, p := range survivors {
