@@ -45,7 +45,6 @@
 //	request.go        the header of an accumulate, carrying it out
 //	group.go          many puts or gets in one request: making it, carrying it out
 //	reduce.go         kernels by type and operation
-//	reduce_unsafe.go  elements as atomic words
 //
 // It imports fabric, gather and mr.
 package onesided

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 )
 
 // Type is the type of an accumulate's elements. The numbers are those on the wire.
@@ -108,23 +109,62 @@ func combineBits(r Reduction, t Type, a, b uint64) uint64 {
 
 // Reduce combines the elements of src with those of dst, one after the other, each
 // atomically. dst must be aligned to the elements' size, both as long as each other
-// and a multiple of it. Does not allocate.
+// and a multiple of it. Does not allocate. The type is chosen once, not for each element.
 func Reduce(r Reduction, t Type, dst, src []byte) {
-	if t.Size() == 4 {
-		each32(dst, src, func(a, b uint32) uint32 { return uint32(combineBits(r, t, uint64(a), uint64(b))) })
-	} else {
+	switch integer, long := t < Float32, t.Size() == 8; {
+	case r == Sum && integer && long:
+		add64(dst, src)
+	case r == Sum && integer:
+		add32(dst, src)
+	case r >= BitAnd && long:
 		each64(dst, src, func(a, b uint64) uint64 { return combineBits(r, t, a, b) })
+	case r >= BitAnd:
+		each32(dst, src, func(a, b uint32) uint32 { return uint32(combineBits(r, t, uint64(a), uint64(b))) })
+	case t == Int32:
+		each32(dst, src, func(a, b uint32) uint32 { return uint32(combine(r, int32(a), int32(b))) })
+	case t == Uint32:
+		each32(dst, src, func(a, b uint32) uint32 { return combine(r, a, b) })
+	case t == Float32:
+		each32(dst, src, func(a, b uint32) uint32 {
+			return math.Float32bits(combine(r, math.Float32frombits(a), math.Float32frombits(b)))
+		})
+	case t == Int64:
+		each64(dst, src, func(a, b uint64) uint64 { return uint64(combine(r, int64(a), int64(b))) })
+	case t == Uint64:
+		each64(dst, src, func(a, b uint64) uint64 { return combine(r, a, b) })
+	case t == Float64:
+		each64(dst, src, func(a, b uint64) uint64 {
+			return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
+		})
 	}
 }
 
 func each32(dst, src []byte, f func(a, b uint32) uint32) {
 	for i := 0; i+4 <= len(src); i += 4 {
-		update32(dst[i:i+4], binary.NativeEndian.Uint32(src[i:]), f)
+		p, v := word32(dst[i:]), binary.NativeEndian.Uint32(src[i:])
+		for old := atomic.LoadUint32(p); !atomic.CompareAndSwapUint32(p, old, f(old, v)); {
+			old = atomic.LoadUint32(p)
+		}
 	}
 }
 
 func each64(dst, src []byte, f func(a, b uint64) uint64) {
 	for i := 0; i+8 <= len(src); i += 8 {
-		update64(dst[i:i+8], binary.NativeEndian.Uint64(src[i:]), f)
+		p, v := word64(dst[i:]), binary.NativeEndian.Uint64(src[i:])
+		for old := atomic.LoadUint64(p); !atomic.CompareAndSwapUint64(p, old, f(old, v)); {
+			old = atomic.LoadUint64(p)
+		}
+	}
+}
+
+func add32(dst, src []byte) {
+	for i := 0; i+4 <= len(src); i += 4 {
+		atomic.AddUint32(word32(dst[i:]), binary.NativeEndian.Uint32(src[i:]))
+	}
+}
+
+func add64(dst, src []byte) {
+	for i := 0; i+8 <= len(src); i += 8 {
+		atomic.AddUint64(word64(dst[i:]), binary.NativeEndian.Uint64(src[i:]))
 	}
 }

@@ -9,14 +9,14 @@ import (
 // 8. Peers write such words in one piece; what they wrote before may be read
 // after it.
 func Load64(b []byte) uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))))
+	return atomic.LoadUint64(word64(b))
 }
 
 // Load loads the word of type t at the start of b, which must lie on a multiple of its size,
 // as Load64 does, and returns its bits.
 func (t Type) Load(b []byte) uint64 {
 	if t.Size() == 4 {
-		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b[:4])))))
+		return uint64(atomic.LoadUint32(word32(b)))
 	}
 	return Load64(b)
 }
@@ -24,14 +24,14 @@ func (t Type) Load(b []byte) uint64 {
 // Store64 stores the 8-byte word at the start of b, which must lie on a multiple of 8,
 // in one piece.
 func Store64(b []byte, v uint64) {
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b[:8]))), v)
+	atomic.StoreUint64(word64(b), v)
 }
 
 // Do carries m out on the word at the start of mem, which must lie on a multiple of 8,
 // atomically with respect to all atomics of this machine, and returns what the word held.
 // Hot path.
 func (m *RMW) Do(mem []byte) uint64 {
-	p := (*uint64)(unsafe.Pointer(unsafe.SliceData(mem[:8])))
+	p := word64(mem)
 	if !m.Half {
 		switch m.Func {
 		case Add:
@@ -51,3 +51,9 @@ func (m *RMW) Do(mem []byte) uint64 {
 		}
 	}
 }
+
+// word32 is the word at the start of mem, which must lie on a multiple of 4.
+func word32(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(mem[:4]))) }
+
+// word64 is the word at the start of mem, which must lie on a multiple of 8.
+func word64(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem[:8]))) }
