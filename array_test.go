@@ -103,17 +103,17 @@ func TestArrayRefusals(t *testing.T) {
 	require.Panics(t, func() { a.At(1, 0) })
 
 	mem := Bytes(make([]uint64, 9))
-	odd, err := es[0].Register(mem[4:])
+	odd, err := es[0].Register(mem[2:])
 	require.NoError(t, err)
 	v, err := es[0].WindowOf(ctx, odd)
 	require.NoError(t, err)
-	_, err = ArrayOf[uint64](v)
+	_, err = ArrayOf[uint32](v)
 	require.ErrorIs(t, err, ErrAlign)
-	half, err := ArrayOf[uint32](v)
+	short, err := ArrayOf[uint16](v)
 	require.NoError(t, err)
-	require.Equal(t, 17, half.Len(0))
-	require.NoError(t, half.Put(0, 16, []uint32{5}).Wait(ctx))
-	require.EqualValues(t, 5, half.Own()[16])
+	require.Equal(t, 35, short.Len(0))
+	require.NoError(t, short.Put(0, 34, []uint16{5}).Wait(ctx))
+	require.EqualValues(t, 5, short.Own()[34])
 }
 
 // Ranks of one process are on one host; what is said of them is the same at all ranks.
