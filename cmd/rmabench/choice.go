@@ -34,6 +34,8 @@ type choiceFlags struct {
 	connect               string
 	token                 secret
 	add                   []string
+	mixing                bool
+	seeds                 int
 }
 
 func (f *choiceFlags) common(cmd *cobra.Command) {
@@ -260,21 +262,68 @@ func ablateCommand(s streams) *cobra.Command {
   eager source    always, or copied
   posting         one post for a chain, or one each
 
+With --mixing instead: batches of a grid as planned, in single modes and by fixed
+thresholds (eager limits of Open MPI), with ten seeds for random sizes, and what the
+planner gains over each.
+
 Ratios are to the first variant, which is the default; noise is the first variant
 against itself. Over links whose writes do not promise the last byte last there is
 no lap flag.`,
-		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json",
+		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json\n  rmabench ablate --fabric shm --mixing --seeds 10",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) error { r.Ablate = true; return nil })
+			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
+				for _, name := range []string{"grid", "seeds", "seed"} {
+					if !f.mixing && cmd.Flags().Changed(name) {
+						return fmt.Errorf("--%s goes with --mixing", name)
+					}
+				}
+				if r.Ablate = !f.mixing; f.mixing {
+					r.Mixing, r.Seeds = true, f.seeds
+					r.Grid, err = choice.ParseGrid(f.grid)
+				}
+				return err
+			})
 			if err != nil {
 				return usage(err)
+			}
+			if f.mixing {
+				return f.compareMixing(cmd.Context(), s, req)
 			}
 			return f.ablate(cmd.Context(), s, req)
 		},
 	}
 	f.common(cmd)
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	fl := cmd.Flags()
+	fl.BoolVar(&f.mixing, "mixing", false, "measure what plans of several modes gain instead")
+	fl.StringVar(&f.grid, "grid", "default", "of --mixing: default, small, or a file, see choice")
+	fl.IntVar(&f.seeds, "seeds", 10, "of --mixing: how often random sizes are drawn")
+	fl.Uint64Var(&f.seed, "seed", 1, "of --mixing: the first of the seeds")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
+}
+
+// compareMixing measures and writes.
+func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.Request) error {
+	_, silent := f.inJob()
+	bar := s.err
+	if f.quiet || silent {
+		bar = nil
+	}
+	p := newProgress(bar, len(req.Cells()))
+	var rs []choice.Result
+	emit := func(r choice.Result) error {
+		p.text = fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix)
+		p.done()
+		rs = append(rs, r)
+		return nil
+	}
+	err := f.play(ctx, s, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
+	p.close(err == nil)
+	if err != nil || silent {
+		return err
+	}
+	out, commit := output(s, f.out)
+	return errors.Join(choice.WriteMixing(out, f.format, choice.SummarizeMixing(rs)), commit())
 }
 
 // ablate measures and writes.

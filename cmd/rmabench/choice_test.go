@@ -112,7 +112,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument",
-		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "unknown flag", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
+		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "goes with --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
@@ -144,4 +144,21 @@ func TestAblateOverRealProcesses(t *testing.T) {
 			require.Len(t, seen, 7)
 		})
 	}
+}
+
+func TestMixingOverRealProcesses(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "ablate", "--mixing", "--fabric", "shm", "--grid", tinyGrid(t), "--seeds", "2", "--time", "5ms", "--rounds", "3",
+		"--sampling", "20ms", "--calibration", "20ms", "--format", "json", "-q")
+	require.Equal(t, exitOK, code, errs)
+	cells := map[string]int{}
+	for line := range strings.Lines(out) {
+		var m choice.Mixing
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
+		require.Equal(t, "shm", m.Fabric)
+		require.Greater(t, m.OverThresholds.Mean, -1.0)
+		require.NotZero(t, m.OverThresholds.Mean)
+		cells[m.Mix] = m.Cells
+	}
+	require.Equal(t, map[string]int{"64": 2, "64K": 2, "bimodal": 4, "all": 8}, cells, "random sizes are drawn twice")
 }

@@ -30,5 +30,6 @@
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
 //	curve.go    bandwidth over size, step by step around every switch
+//	mixing.go   the planner beside single modes and fixed thresholds
 //	ablate.go   single design choices, each with all else equal
 package choice

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -129,6 +130,9 @@ func sum(sizes []int) (t int) {
 	}
 	return t
 }
+
+// random reports whether sizes depend on the seed.
+func (c Cell) random() bool { return slices.Contains(mixNames, c.Mix) }
 
 // Sizes returns the sizes of the messages, the same for the same seed.
 func (c Cell) Sizes(seed uint64) ([]int, error) {

@@ -16,6 +16,8 @@ type Series struct {
 	Auto    []float64 `json:"auto"`
 	Again   []float64 `json:"again"` // the mode AgainOf once more
 	AgainOf string    `json:"again_of"`
+
+	Thresholds []float64 `json:"thresholds,omitempty"` // fixed ones, where asked for
 }
 
 func (s *Series) array() [logp.NumModes][]float64 {

@@ -80,7 +80,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	}
 	span := pingpong.CalibrationSpan + 64<<10
 	for _, c := range req.Cells() {
-		sizes, err := c.Sizes(req.Seed)
+		sizes, err := c.Sizes(c.Seed)
 		if err != nil {
 			return k, err
 		}
@@ -185,7 +185,7 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 	}
 	began := time.Now()
 	for i, c := range req.Cells() {
-		sizes, err := c.Sizes(req.Seed)
+		sizes, err := c.Sizes(c.Seed)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 				return err
 			}
 		}
-		res := Result{Fabric: k.fabric, N: c.N, Mix: c.Mix, Bytes: sum(sizes)}
+		res := Result{Fabric: k.fabric, N: c.N, Mix: c.Mix, Seed: c.Seed, Bytes: sum(sizes)}
 		late := req.Budget > 0 && time.Since(began) > req.Budget
 		more, err := k.cell(ctx, sizes, late, &res)
 		if err != nil {
@@ -212,22 +212,34 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 	return bench.Agree(ctx, k.polling(), nil)
 }
 
-// Series of a cell: the modes, the automatic choice, and the mode that the
-// pilot found fastest once more.
+// Series of a cell: the modes, the automatic choice, the mode that the pilot found
+// fastest once more, and fixed thresholds where those are asked for.
 const (
-	auto   = logp.NumModes
-	again  = auto + 1
-	series = again + 1
+	auto       = logp.NumModes
+	again      = auto + 1
+	thresholds = again + 1
+	series     = thresholds + 1
 )
 
-func policy(series, best int) logp.Policy {
-	if series == again {
+// policy is that of a series.
+func (k *rank) policy(series, best int) logp.Policy {
+	switch series {
+	case again:
 		series = best
-	}
-	if series == auto {
+	case auto:
 		return logp.Policy{}
+	case thresholds:
+		return fixedThresholds(k.fabric)
 	}
 	return logp.Policy{Forced: true, Mode: logp.Mode(series)}
+}
+
+// played is the number of series that take turns.
+func (k *rank) played() int {
+	if k.req.Mixing {
+		return series
+	}
+	return thresholds
 }
 
 // orders is what rank 0 says after the pilot.
@@ -266,7 +278,7 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 		return true, err
 	}
 	res.Rounds, res.Trips = k.req.Rounds, o.Trips
-	res.Series = Series{us[logp.Eager], us[logp.Gather], us[logp.Scatter], us[auto], us[again], logp.Mode(o.Best).String()}
+	res.Series = Series{us[logp.Eager], us[logp.Gather], us[logp.Scatter], us[auto], us[again], logp.Mode(o.Best).String(), us[thresholds]}
 	if err := k.predict(res); err != nil {
 		return true, err
 	}
@@ -279,7 +291,7 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
 	var times [3]int64
 	for s := range ns {
-		if err := k.side.Channel().SetPolicy(policy(s, 0)); err != nil {
+		if err := k.side.Channel().SetPolicy(k.policy(s, 0)); err != nil {
 			return ns, err
 		}
 		k.side.Forget()
@@ -287,7 +299,7 @@ func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
 			return ns, err
 		}
 		if err := k.side.Check(); err != nil {
-			return ns, fmt.Errorf("%v: %w", policy(s, 0), err)
+			return ns, fmt.Errorf("%v: %w", k.policy(s, 0), err)
 		}
 		ns[s] = max(float64(slices.Min(times[1:]))*cpu.NsPerTick(), 1)
 	}
@@ -322,9 +334,9 @@ func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err 
 	times := make([]int64, o.Trips+1)
 	trips := make([]float64, o.Trips)
 	for r := range k.req.Rounds {
-		for i := range series {
-			s := (i + r) % series
-			if err := k.side.Channel().SetPolicy(policy(s, o.Best)); err != nil {
+		for i := range k.played() {
+			s := (i + r) % k.played()
+			if err := k.side.Channel().SetPolicy(k.policy(s, o.Best)); err != nil {
 				return us, err
 			}
 			if err := k.side.Play(ctx, times); err != nil {
@@ -344,7 +356,7 @@ func (k *rank) predict(res *Result) error {
 	b := k.side.Batch()
 	var p [logp.NumModes]float64
 	for s := range auto + 1 {
-		pl, err := logp.NewPlanner(&k.params, &logp.PlannerConfig{Policy: policy(s, 0), Shapes: -1})
+		pl, err := logp.NewPlanner(&k.params, &logp.PlannerConfig{Policy: k.policy(s, 0), Shapes: -1})
 		if err != nil {
 			return err
 		}
@@ -354,6 +366,11 @@ func (k *rank) predict(res *Result) error {
 		}
 		if s == auto {
 			res.Plan, res.PredictedAuto = planText(plan), plan.Total/1e3
+			modes := plan.Modes()
+			res.PlanMixes = modes&(modes-1) != 0
+			if m, err := pl.Single(b); err == nil {
+				res.Single = m.String()
+			}
 			break
 		}
 		p[s], res.plans[s] = plan.Total/1e3, planText(plan)

@@ -47,6 +47,13 @@ type Request struct {
 	// Most is the largest message of a curve, in bytes. Zero means DefaultMost.
 	Most int `json:"most,omitempty"`
 
+	// Mixing measures fixed thresholds beside the rest of each cell: SummarizeMixing says
+	// what plans of several modes gain.
+	Mixing bool `json:"mixing,omitempty"`
+	// Seeds is how often the mixes of random sizes are drawn, with Seed and the next
+	// ones. Zero means once.
+	Seeds int `json:"seeds,omitempty"`
+
 	// Ablate asks for the studies of ablate.go instead of a grid.
 	Ablate bool `json:"ablate,omitempty"`
 }
@@ -70,6 +77,7 @@ const (
 	DefaultMost = 4 << 20
 
 	maxRounds = 1000
+	maxSeeds  = 100
 	maxTime   = time.Hour
 	maxTrips  = 2000
 	minTrips  = 3 // a lower quartile of fewer is the luck of one
@@ -129,6 +137,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: sampling budget %v, want 1ms to %v", ErrGrid, r.Sampling, sampling.MaxBudget)
 	case r.Calibration < time.Millisecond || r.Calibration > maxTime:
 		return fmt.Errorf("%w: calibration budget %v, want 1ms to %v", ErrGrid, r.Calibration, maxTime)
+	case r.Seeds < 0 || r.Seeds > maxSeeds:
+		return fmt.Errorf("%w: %d seeds, want 1 to %d", ErrGrid, r.Seeds, maxSeeds)
 	case r.Recalibrate < 0:
 		return fmt.Errorf("%w: calibrate every %d cells", ErrGrid, r.Recalibrate)
 	case r.Stall < time.Millisecond || r.Stall > maxTime:
@@ -137,5 +147,22 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// Cells lists what will be measured.
-func (r *Request) Cells() []Cell { return r.Grid.Cells(r.Seed) }
+// Drawn is a cell whose sizes were drawn with a seed.
+type Drawn struct {
+	Cell
+	Seed uint64
+}
+
+// Cells lists what will be measured: the grid, then the cells of random sizes with the
+// other seeds.
+func (r *Request) Cells() (out []Drawn) {
+	for i := range uint64(max(r.Seeds, 1)) {
+		seed := r.Seed + i
+		for _, c := range r.Grid.Cells(seed) {
+			if i == 0 || c.random() {
+				out = append(out, Drawn{c, seed})
+			}
+		}
+	}
+	return out
+}

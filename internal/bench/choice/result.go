@@ -28,12 +28,16 @@ type Result struct {
 	Fabric string `json:"fabric"`
 	N      int    `json:"n"`
 	Mix    string `json:"mix"`
+	Seed   uint64 `json:"seed,omitempty"`
 	Bytes  int    `json:"bytes"`
 
 	Modes  Modes   `json:"modes"` // forced; what a mode cannot carry goes the cheapest other way
 	AutoUS float64 `json:"auto_us"`
 	Plan   string  `json:"plan"` // of the automatic choice
 	Best   string  `json:"best"` // fastest forced mode
+
+	PlanMixes bool   `json:"plan_mixes,omitempty"` // Plan uses several modes
+	Single    string `json:"single,omitempty"`     // mode in which the model would send all, were one mode the rule
 
 	// Regret is auto_us over the least of modes, less 1; Regret95 is its interval.
 	Regret   float64  `json:"regret"`

@@ -1,0 +1,125 @@
+package choice
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// fixedThresholds is how a library without a model would send over a fabric: what is not
+// longer than the eager limit through the ring, several at once, the rest by rendezvous.
+// The limits are those of Open MPI 4 (btl_vader_eager_limit, btl_tcp_eager_limit,
+// btl_openib_eager_limit).
+func fixedThresholds(fabric string) logp.Policy {
+	limit := map[string]int64{"shm": 4 << 10, "tcp": 64 << 10}[fabric]
+	if limit == 0 {
+		limit = 12 << 10
+	}
+	return logp.Policy{Table: []logp.Rule{
+		{MaxSize: limit, MaxCount: 1, Mode: logp.Eager}, {MaxSize: limit, Mode: logp.Gather}, {Mode: logp.Scatter},
+	}}
+}
+
+// Mixing says what the planner gains over simpler rules, for cells of one mix: time of the
+// rule over that of the automatic choice, less 1.
+type Mixing struct {
+	Fabric string `json:"fabric"`
+	Mix    string `json:"mix"` // "all": of all mixes
+	Cells  int    `json:"cells"`
+	Mixed  int    `json:"mixed"` // cells whose plan uses several modes
+
+	// OverSingle is over the one mode that the model finds best, of the mixed cells;
+	// OverBest over the mode that was measured to be best, of the same; OverThresholds over
+	// fixed thresholds, of all cells.
+	OverSingle     Gain `json:"over_single"`
+	OverBest       Gain `json:"over_best"`
+	OverThresholds Gain `json:"over_thresholds"`
+}
+
+// Gain is a distribution of gains. Zero where there are none.
+type Gain struct {
+	Mean   float64 `json:"mean"` // geometric
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+func gainOf(ratios []float64) Gain {
+	if len(ratios) == 0 {
+		return Gain{}
+	}
+	log := 0.0
+	for _, r := range ratios {
+		log += math.Log(r)
+	}
+	return Gain{
+		math.Exp(log/float64(len(ratios))) - 1, quantile(ratios, 0.5) - 1, slices.Min(ratios) - 1, slices.Max(ratios) - 1,
+	}
+}
+
+// String is the gain in percent.
+func (g Gain) String() string {
+	return fmt.Sprintf("%+.1f %% (median %+.1f, %+.1f … %+.1f)", 100*g.Mean, 100*g.Median, 100*g.Least, 100*g.Most)
+}
+
+// SummarizeMixing adds results of a Request with Mixing up, mix by mix, then all.
+func SummarizeMixing(rs []Result) (out []Mixing) {
+	var mixes []string
+	for i := range rs {
+		if !slices.Contains(mixes, rs[i].Mix) {
+			mixes = append(mixes, rs[i].Mix)
+		}
+	}
+	for _, mix := range append(mixes, "all") {
+		m := Mixing{Mix: mix}
+		var single, best, fixed []float64
+		for i := range rs {
+			r := &rs[i]
+			if mix != "all" && r.Mix != mix {
+				continue
+			}
+			m.Fabric = r.Fabric
+			m.Cells++
+			if len(r.Series.Thresholds) > 0 {
+				fixed = append(fixed, timeOf(r.Series.Thresholds)/r.AutoUS)
+			}
+			if !r.PlanMixes {
+				continue
+			}
+			m.Mixed++
+			t := r.Modes.array()
+			best = append(best, t[least(t)]/r.AutoUS)
+			if one, err := logp.ParseMode(r.Single); err == nil {
+				single = append(single, t[one]/r.AutoUS)
+			}
+		}
+		m.OverSingle, m.OverBest, m.OverThresholds = gainOf(single), gainOf(best), gainOf(fixed)
+		out = append(out, m)
+	}
+	return out
+}
+
+// WriteMixing writes it as a table, or as JSON lines.
+func WriteMixing(w io.Writer, format string, ms []Mixing) error {
+	if format == "json" {
+		enc := json.NewEncoder(w)
+		for i := range ms {
+			if err := enc.Encode(&ms[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "fabric\tmix\tcells\tmixed\tover the model's single mode\tover the best single mode\tover fixed thresholds")
+	for i := range ms {
+		m := &ms[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%v\t%v\t%v\n", m.Fabric, m.Mix, m.Cells, m.Mixed, m.OverSingle, m.OverBest, m.OverThresholds)
+	}
+	return t.Flush()
+}
