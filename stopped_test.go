@@ -177,7 +177,7 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		_, keys, err := meetSecond(ctx, e)
 		require.NoError(t, err)
 		require.Equal(t, "ready", second.Line(t, patience))
-		for range 3 {
+		for range 2 {
 			say(t, second, "wait")
 			time.Sleep(hang) // sleep: it looks at this rank
 			stop(t, second)

@@ -149,6 +149,7 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 func TestStoppedPeerIsNotGone(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait
 			x := startTarget(t, o)
 			key, blocked := x.seg, o.DisableSegments && o.DisableCMA
 			stopProcess(t, x.Pid())
