@@ -46,30 +46,30 @@ var compareFabrics = []string{"shm", "tcp", "verbs"}
 func compareCommand(s streams) *cobra.Command {
 	f := &compareFlags{}
 	cmd := &cobra.Command{
-		Use: "compare", Short: "Measure another library's messages beside ours, on the same link", Args: noArgs,
-		Long: `Measure messages of this library and of others over the same link, in turns, and
-say who is ahead. Both sides run as two processes of this host, each on a processor of
-its own where there are two.
+		Use: "compare", Short: "Compare with other libraries on the same link", Args: noArgs,
+		Long: `Measure messages of this library and of others over the same link, in alternation,
+and print the ratios. Each side runs as two processes of this host, on a processor of
+their own if there are two.
 
   lat:SIZE    half a round trip of a message, the median, µs
-  bw:SIZE     bandwidth of a stream of messages, 1e6 bytes a second
-  rate:SIZE   messages a second of such a stream, millions
+  bw:SIZE     bandwidth of a stream of messages, 1e6 bytes per second
+  rate:SIZE   messages per second of such a stream, millions
   put:SIZE    half a round trip of puts into memory that the target polls, µs
   putbw:SIZE  bandwidth of a stream of puts
 
-A ratio of more than 1 means that ours is ahead, also for latency; it is the median
-of the rounds' ratios. docs/perf.md says what exactly each side measures, and where
-a definition favours one of them.
+A ratio above 1 means that this library is ahead, also for latency; it is the median
+of the rounds' ratios. docs/perf.md defines the measurements of each side, and says
+where a definition favours one of them.
 
-Peers, and what they measure:
+Peers and their tests:
 
 ` + compare.Help() + `
 Tests that a peer does not make are left out, which is said. Peers that are not
 installed are an error, unless --peers is all: then they are left out as well.
 --install installs them, and what their programs are compiled with.
 
-Exit code: 0 measured, 1 failed, or behind somewhere and --check, 2 wrong flags, 3 a
-peer that is named is not installed.`,
+Exit code: 0 success, 1 failure, or a ratio below 1 with --check, 2 wrong flags, 3 a
+named peer is not installed.`,
 		Example: `  rmabench compare --fabric tcp --peers ucx
   rmabench compare --fabric shm --peers all --install --tests put:8,lat:8,rate:8,bw:1M
   rmabench compare --fabric shm --tests rate:64 --mode gather --rounds 9
@@ -85,23 +85,23 @@ peer that is named is not installed.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "shm", strings.Join(compareFabrics, ", "))
-	fl.StringSliceVar(&f.peers, "peers", []string{"ucx"}, "whom to compare with: all that are installed, or "+strings.Join(compare.Names(), ", "))
+	fl.StringSliceVar(&f.peers, "peers", []string{"ucx"}, "peers to compare with: all (those installed), or "+strings.Join(compare.Names(), ", "))
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
-	fl.StringVar(&f.mode, "mode", bench.Modes[0], "how our messages go: "+strings.Join(bench.Modes, ", "))
-	fl.StringVar(&f.through, "through", throughEngine, "what carries our messages: engine, the public interface, or channel, what is below it")
-	fl.IntVar(&f.batch, "batch", 0, "hand our messages of a stream to the engine so many at once (0: one by one, as peers do)")
-	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages that we keep outstanding in a stream")
-	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "how often both sides take their turn")
-	fl.IntVar(&f.ranks, "ranks", 2, "ranks on either side: so many pairs of them measure at once, pinned all to the same two processors")
-	fl.DurationVar(&f.time, "time", compare.DefaultTime, "how long a test is measured on either side, in each round")
-	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "give up on a run of theirs after this time")
+	fl.StringVar(&f.mode, "mode", bench.Modes[0], "mode of this library's messages: "+strings.Join(bench.Modes, ", "))
+	fl.StringVar(&f.through, "through", throughEngine, "layer that carries this library's messages: engine, the public interface, or channel, the layer below it")
+	fl.IntVar(&f.batch, "batch", 0, "post the messages of a stream in batches of this size (0: one by one, as peers do)")
+	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages of this library kept outstanding in a stream")
+	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "number of rounds")
+	fl.IntVar(&f.ranks, "ranks", 2, "number of ranks: all pairs measure at once, pinned to the same two processors")
+	fl.DurationVar(&f.time, "time", compare.DefaultTime, "time per test, side and round")
+	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "time limit of a peer's run")
 	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
-	fl.BoolVar(&f.plot, "plot", false, "also draw the ratios as bars of text")
-	fl.BoolVar(&f.pin, "pin", true, "keep each process on a processor of its own")
-	fl.BoolVar(&f.install, "install", false, "install what peers lack: Debian packages with apt-get (as root), programs of Go with go install")
-	fl.BoolVar(&f.check, "check", false, "exit code 1 if ours is behind anywhere")
+	fl.BoolVar(&f.plot, "plot", false, "also print the ratios as text bars")
+	fl.BoolVar(&f.pin, "pin", true, "pin each process to its own processor")
+	fl.BoolVar(&f.install, "install", false, "install missing peers: Debian packages with apt-get (as root), Go programs with go install")
+	fl.BoolVar(&f.check, "check", false, "exit code 1 if any ratio is below 1")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
@@ -119,7 +119,7 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 	case !slices.Contains(compare.Formats, f.format):
 		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(compare.Formats, ", "))
 	case f.plot && f.format == "json":
-		return req, errors.New("--plot goes with the table, not with --format json")
+		return req, errors.New("--plot requires the table format, not --format json")
 	case f.rounds <= 0 || f.time <= 0 || f.limit <= 0:
 		return req, errors.New("--rounds, --time and --limit: want positive values")
 	}

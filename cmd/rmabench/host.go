@@ -37,8 +37,8 @@ func infoCommand(s streams) *cobra.Command {
 	var format string
 	var showSettings bool
 	cmd := &cobra.Command{
-		Use: "info", Short: "What this machine offers: links, RDMA devices, caches, processors",
-		Long: "Show the links that can be used here and why others cannot, RDMA devices with\n" +
+		Use: "info", Short: "Show links, RDMA devices, caches and processors of this machine",
+		Long: "Show the links that work on this host and why others do not, RDMA devices with\n" +
 			"their ports and GID tables and the entry that would be chosen, and the facts of\n" +
 			"the machine that measurements depend on.\n\n" +
 			"With --settings: every setting that is in effect in this environment, and where\n" +
@@ -59,16 +59,16 @@ func infoCommand(s streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().BoolVar(&showSettings, "settings", false, "show settings, their values and where they come from, instead")
+	cmd.Flags().BoolVar(&showSettings, "settings", false, "show the settings, their values and sources instead")
 	return cmd
 }
 
 func doctorCommand(s streams) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "What is in the way of the links here, and the fix",
+		Use: "doctor", Short: "Find obstacles for the links on this host, with their remedies",
 		Long: "Check limits, permissions and settings that slow the links down or stop them;\n" +
-			"each with the command that mends it. Nothing is changed.\n\n" +
+			"print the command that resolves each problem. Nothing is changed.\n\n" +
 			"Exit code: 0 if nothing fails (warnings are allowed), 1 otherwise.",
 		Example: "  rmabench doctor\n  rmabench doctor --format json", Args: noArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {

@@ -85,13 +85,13 @@ const long = `Measure one-sided operations between two ranks.
   lat    latency: half round trip for put, send and eager, full operation for
          get, fadd and cas (the definitions of perftest)
   bw     bandwidth with a window of requests outstanding, 1 MB = 1e6 bytes
-  rate   messages a second, 8 bytes each unless --sizes says otherwise
+  rate   messages per second, of 8 bytes unless --sizes is given
 
-The two ranks are started on this host. Under rmarun the job's ranks 0 and 1
-are used. Between two hosts run "rmabench serve ADDR" on one and add
+rmabench starts the two ranks on this host. Under rmarun it uses ranks 0 and 1
+of the job. Between two hosts run "rmabench serve ADDR" on one and add
 "--connect ADDR" on the other.
 
-Exit code: 0 measured, 1 failed, 2 wrong flags or sizes.`
+Exit code: 0 success, 1 failure, 2 wrong flags or sizes.`
 
 const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench bw --op get --fabric tcp --sizes 4K,64K,1M --time 2s
@@ -102,12 +102,12 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench lat --fabric tcp --connect a:7471    # on host b
   rmabench report --out out/                # everything, with plots
   rmabench plogp --fabric shm               # parameters of the cost model
-  rmabench choice --fabric shm              # does the model choose right?
-  rmabench explain --batch 64x128,2x1M      # why a batch goes the way it goes
-  rmabench ablate --fabric tcp              # what single design choices bring
+  rmabench choice --fabric shm              # the model's choice against forced modes
+  rmabench explain --batch 64x128,2x1M      # the predicted cost of a batch
+  rmabench ablate --fabric tcp              # the effect of single design choices
   rmabench switch --fabric shm              # steps in bandwidth where the choice changes
-  rmabench rendezvous --fabric tcp          # large messages beside raw reads
-  rmabench compare --fabric tcp --peers ucx # the same tests by another library
+  rmabench rendezvous --fabric tcp          # large messages against raw reads
+  rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
 // run is main without the process.

@@ -49,19 +49,19 @@ func measureCommands(s streams) []*cobra.Command {
 	}{
 		{bench.Lat, "Latency of an operation", "  rmabench lat\n  rmabench lat --op get --fabric tcp --sizes 8,4K,1M --time 500ms\n  rmabench lat --op fadd --format json\n  rmabench lat --fabric verbs --validate", "put, get, send, eager, fadd or cas"},
 		{bench.BW, "Bandwidth of an operation", "  rmabench bw --sizes 4K:4M\n  rmabench bw --op get --window 16 --format csv --out bw.csv\n  rmabench bw --op send --mode scatter --sizes 64K:16M --fabric tcp", "put, get, send or eager"},
-		{bench.Rate, "Messages a second", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10\n  rmabench rate --op send --mode gather --sizes 64", "put, get, send, eager, fadd or cas"},
+		{bench.Rate, "Message rate of an operation", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10\n  rmabench rate --op send --mode gather --sizes 64", "put, get, send, eager, fadd or cas"},
 	} {
 		f := &measureFlags{test: c.test}
 		cmd := &cobra.Command{
 			Use: string(c.test), Short: c.short, Example: c.example, Args: noArgs,
 			Long: c.short + ` between two ranks.
 
-put, get, fadd and cas are operations of the link. send is a message as an
-application sends it, over the path that the engine uses: eagerly, in a gather or
-by rendezvous, as the cost model chooses or --mode says; the table tells how the
-messages really went. eager is the bare ring below it, up to ` + bench.FormatSize(bench.MaxEager) + `.
+put, get, fadd and cas are operations of the link. send is a message of an
+application, over the path that the engine uses: eager, gather or rendezvous, as the
+cost model or --mode chooses; the table shows the modes used. eager is the ring
+below it alone, up to ` + bench.FormatSize(bench.MaxEager) + `.
 
-See rmabench --help for what is measured and where the ranks come from.`,
+See rmabench --help for the definitions and the ways to start the ranks.`,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				req, err := f.request(cmd.Flags().Changed)
 				if err != nil {
@@ -75,24 +75,24 @@ See rmabench --help for what is measured and where the ranks come from.`,
 		fl.StringVar(&f.op, "op", "put", c.ops)
 		fl.StringVar(&f.mode, "mode", "", "send: "+strings.Join(bench.Modes, ", ")+" (default auto)")
 		fl.DurationVar(&f.sampling, "sampling", bench.DefaultSampling, "send, mode auto: budget of sampling the link")
-		fl.DurationVar(&f.calibration, "calibration", bench.DefaultCalibration, "send, mode auto: budget of fitting the model to whole batches")
+		fl.DurationVar(&f.calibration, "calibration", bench.DefaultCalibration, "send, mode auto: time budget for fitting the model to whole batches")
 		fl.StringVar(&f.sizes, "sizes", "", "message sizes, a list such as 8,4K,1M or a range by powers of two such as 8:4M (default "+sizesText(c.test)+")")
-		fl.DurationVar(&f.time, "time", time.Second, "how long each size is measured, after a warm-up")
-		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "least number of operations a size, whatever --time says")
+		fl.DurationVar(&f.time, "time", time.Second, "time per size, after a warm-up")
+		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "least number of operations per size, also if that exceeds --time")
 		if c.test != bench.Lat {
 			def := bench.Plan{Test: c.test}.WithDefaults().Window
 			fl.IntVar(&f.window, "window", def, "requests kept outstanding")
-			fl.IntVar(&f.tags, "tags", 1, "send: how many tags the messages carry in turn")
+			fl.IntVar(&f.tags, "tags", 1, "send: number of tags, used by the messages in turn")
 		}
-		fl.IntVar(&f.count, "count", 1, "repeat everything so often")
-		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
-		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "give up when nothing arrives for so long")
+		fl.IntVar(&f.count, "count", 1, "number of repetitions of everything")
+		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
+		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "give up when nothing arrives for this time")
 		fl.StringVar(&f.format, "format", "table", "table, json (one object a line), csv, or go (for benchstat)")
 		fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
-		fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
+		fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
 		fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
 		f.token.flags(fl)
-		fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+		fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
 		fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 		out = append(out, cmd)
 	}

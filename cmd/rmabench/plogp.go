@@ -38,9 +38,10 @@ var plogpFormats = []string{"table", "json", "html"}
 func plogpCommand(s streams) *cobra.Command {
 	f := &plogpFlags{}
 	cmd := &cobra.Command{
-		Use: "plogp", Short: "Sample a link into the parameters of the cost model", Args: noArgs,
-		Long: `Sample the link between two ranks into the parameters of the cost model, as the
-engine does when it starts: what an operation of m bytes occupies the sender (Os),
+		Use: "plogp", Short: "Measure the parameters of the cost model for a link", Args: noArgs,
+		Long: `Measure the parameters of the cost model for the link between two ranks, as the
+engine does when it starts: the time for which an operation of m bytes occupies the
+sender (Os),
 the gap between operations (g), latency through both sides' software (Ls) and of
 reads (Lh), the processor's share of posting (a + b for each request), copies (C),
 registration (R) and an idle look of the receiver (Or).
@@ -78,21 +79,21 @@ and without again, in turns; the difference is what a saved profile adds.
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks; none: only what --add has")
 	fl.DurationVar(&f.budget, "budget", sampling.DefaultBudget, "time for both directions together")
-	fl.DurationVar(&f.calibrate, "calibrate", 0, "play whole batches for as long, and fit what single operations do not show")
+	fl.DurationVar(&f.calibrate, "calibrate", 0, "play whole batches for this time, and fit the terms that single operations do not show")
 	fl.StringVar(&f.max, "max", bench.FormatSize(sampling.DefaultMaxSize), "largest size, a power of two")
 	fl.StringVar(&f.format, "format", "table", "table, json or html")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
 	fl.StringVar(&f.label, "label", "", "free text in the result")
 	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
 	f.token.flags(fl)
-	fl.BoolVar(&f.compare, "compare", false, "say what has changed, and whether it is drift")
-	fl.BoolVar(&f.startup, "startup", false, "measure what sampling, and a saved profile, add to the start of an engine")
-	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: how often engines start each way")
+	fl.BoolVar(&f.compare, "compare", false, "report the changes, and whether they are drift")
+	fl.BoolVar(&f.startup, "startup", false, "measure how much sampling, and a saved profile, add to the start of an engine")
+	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: number of starts of each kind")
 	fl.BoolVar(&f.save, "save", false, "save the result as the profile of the fabric")
-	fl.StringVar(&f.profiles, "profiles", "", "folder of saved profiles (default: rma in the user's cache folder)")
+	fl.StringVar(&f.profiles, "profiles", "", "directory of saved profiles (default: rma in the user's cache directory)")
 	fl.StringArrayVar(&f.add, "add", nil, "html: show results of this file of JSON lines as well (may be repeated)")
-	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "nothing on standard error but errors")
+	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print only errors on standard error")
 	return cmd
 }
 

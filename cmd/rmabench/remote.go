@@ -14,15 +14,15 @@ func serveCommand(s streams) *cobra.Command {
 	var o session.ServeOptions
 	var shared secret
 	cmd := &cobra.Command{
-		Use: "serve ADDR", Short: "Be the other host's rank for commands with --connect",
+		Use: "serve ADDR", Short: "Run the remote rank for commands with --connect",
 		Long: `Listen on ADDR (host:port, or :port for all addresses) and play the second
 rank for one client after the other, until interrupted. What is measured, and
 over which fabric, is the client's choice.
 
-Anybody who reaches ADDR and knows the secret can make this process allocate
-memory and use its links. It is as that of a job: at least 16 bytes, hexadecimal,
-in RMA_TOKEN or a file that is closed to others, the same for the client. Where
-everybody is trusted RMA_INSECURE=1 does without, on both sides.`,
+Anyone who can reach ADDR and knows the secret can make this process allocate
+memory and use its links. The secret has the form of a job's secret: at least 16
+bytes, hexadecimal, in RMA_TOKEN or a file without access for others, the same for
+the client. On a trusted network RMA_INSECURE=1 on both sides disables it.`,
 		Example: `  export RMA_TOKEN=$(openssl rand -hex 16)   # and the same where the client runs
   rmabench serve :7471
   rmabench serve 10.0.0.1:7471 --once --token-file ~/.rmabench-token`,
@@ -44,7 +44,7 @@ everybody is trusted RMA_INSECURE=1 does without, on both sides.`,
 			return session.Serve(cmd.Context(), args[0], o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Once, "once", false, "end after one client, with its result as exit code")
+	cmd.Flags().BoolVar(&o.Once, "once", false, "exit after one client, with its result as exit code")
 	shared.flags(cmd.Flags())
 	return cmd
 }

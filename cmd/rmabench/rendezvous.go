@@ -30,14 +30,14 @@ const rendezvousSizes = "64K:16M"
 func rendezvousCommand(s streams) *cobra.Command {
 	f := &rendezvousFlags{}
 	cmd := &cobra.Command{
-		Use: "rendezvous", Short: "Bandwidth of large messages beside raw reads of the link", Args: noArgs,
-		Long: `Measure, in turns within one run and with the same window, the bandwidth of
+		Use: "rendezvous", Short: "Compare large messages with raw reads of the link", Args: noArgs,
+		Long: `Measure, in alternation within one run and with the same window, the bandwidth of
 
   messages   sent from rank 0 and fetched by rank 1 (--mode scatter), and of
   raw reads  by rank 0 from rank 1, with nothing above the link
 
-and print their ratio: what announcing, matching and ending a transfer cost. Raw reads
-are measured twice in every round; how far those two differ is the noise.`,
+and print their ratio: the cost of announcing, matching and ending a transfer. Raw
+reads are measured twice in every round; the difference between the two is the noise.`,
 		Example: `  rmabench rendezvous --fabric shm
   rmabench rendezvous --fabric tcp --sizes 1M --rounds 15
   rmabench rendezvous --fabric verbs --format json      # in a VM
@@ -53,16 +53,16 @@ are measured twice in every round; how far those two differ is the noise.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 	fl.StringVar(&f.sizes, "sizes", rendezvousSizes, "message sizes")
-	fl.StringVar(&f.mode, "mode", "scatter", "how messages go: "+strings.Join(bench.Modes, ", "))
+	fl.StringVar(&f.mode, "mode", "scatter", "mode of the messages: "+strings.Join(bench.Modes, ", "))
 	fl.IntVar(&f.window, "window", 16, "messages, and reads, kept outstanding")
-	fl.IntVar(&f.rounds, "rounds", 7, "how often both sides take their turn")
-	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long either is measured, at each size and in each round")
+	fl.IntVar(&f.rounds, "rounds", 7, "number of rounds")
+	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "time per size, round and side")
 	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
 	f.token.flags(fl)
-	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
-	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
+	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
+	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
 	fl.BoolVar(&f.check, "check", false, fmt.Sprintf("exit code 1 if a ratio is below %v beyond the noise", bench.RendezvousGoal))
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd

@@ -48,11 +48,11 @@ type reportFlags struct {
 func reportCommand(s streams) *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
-		Use: "report", Aliases: []string{"sweep"}, Short: "Measure everything and make a report with plots", Args: noArgs,
+		Use: "report", Aliases: []string{"sweep"}, Short: "Measure everything and write a report with plots", Args: noArgs,
 		Long: `Measure latency, bandwidth and rate of every operation over every fabric that
-works here, and write to the folder --out:
+works on this host, and write to the directory --out:
 
-  report.html    plots and tables, one file that needs nothing else
+  report.html    plots and tables in one self-contained file
   results.jsonl  the same as JSON, one object a line
 
 A summary goes to standard output. --add puts results measured elsewhere into the
@@ -60,16 +60,15 @@ same report (of another machine, or of a virtual one on this host), --fabrics
 none measures nothing. With --format json only the lines are written, to the file
 --out or to standard output: for measuring where somebody else reports.
 
-It also shows what the cost model knows of every fabric, how well it chooses (heat
-maps), bandwidth where the choice changes, and one batch explained; --choice none
-leaves that out, --choice full plays the whole grid.
+The report also shows the parameters of the cost model for every fabric, the quality
+of its choices (heat maps), bandwidth where the choice changes, and the explanation of
+one batch; --choice none omits that, --choice full plays the whole grid.
 
---verbs-by COMMAND measures verbs on another machine, or a virtual one: COMMAND is
-put in front of this program and its arguments, and must run it with the same
-files. What it says goes to verbs.log in the folder --out.
+--verbs-by COMMAND measures verbs on another machine, or a virtual one: rmabench runs
+COMMAND followed by this program and its arguments; COMMAND must run it with the same
+files. The output goes to verbs.log in the directory --out.
 
-Fabrics that are named must work; without --fabrics those that do not are left
-out.`,
+Fabrics named by --fabrics must work; by default those that do not are omitted.`,
 		Example: `  rmabench report
   rmabench report --fabrics shm,tcp --out out/ --time 500ms
   rmabench report --fabrics verbs --format json --out verbs.jsonl    # in a VM
@@ -89,16 +88,16 @@ out.`,
 	fl.StringSliceVar(&f.tests, "tests", []string{"lat", "bw", "rate"}, "lat, bw, rate")
 	fl.StringSliceVar(&f.ops, "ops", []string{"put", "get", "send", "fadd", "cas"}, "put, get, send, eager, fadd, cas")
 	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+"; of eager up to "+bench.FormatSize(bench.MaxEager)+")")
-	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "how long each size is measured")
-	fl.IntVar(&f.count, "count", 1, "repeat everything so often; plots show the median round")
+	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "time per size")
+	fl.IntVar(&f.count, "count", 1, "number of repetitions; plots show the median")
 	fl.StringVar(&f.format, "format", "html", "html (a folder with the page and the lines) or json (the lines only)")
 	fl.StringVar(&f.out, "out", "", "folder of html (default out/), file of json (default: standard output)")
-	fl.StringVar(&f.label, "label", "", "free text in every result, to tell merged results apart")
+	fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
 	fl.StringArrayVar(&f.add, "add", nil, "merge results from this file of JSON lines (may be repeated)")
 	fl.StringVar(&f.choice, "choice", "small", "grid of the comparison of modes: none, small or full")
-	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the numbers then include that)")
-	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
-	fl.StringVar(&f.verbsBy, "verbs-by", "", "measure verbs by this command in front of this program")
+	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
+	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
+	fl.StringVar(&f.verbsBy, "verbs-by", "", "measure verbs with this program run by this command")
 	fl.StringVar(&f.progress, "progress", "auto", "on standard error: auto (a bar, or a line now and then) or all (a line a point)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
@@ -111,7 +110,7 @@ func oneOf(flag string, values, allowed []string) error {
 			return fmt.Errorf("--%s %q: want some of %s", flag, v, strings.Join(allowed, ", "))
 		}
 		if slices.Contains(values[:i], v) {
-			return fmt.Errorf("--%s: %s comes twice", flag, v)
+			return fmt.Errorf("--%s: %s occurs twice", flag, v)
 		}
 	}
 	if len(values) == 0 {

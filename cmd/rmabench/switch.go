@@ -29,18 +29,18 @@ type switchFlags struct {
 func switchCommand(s streams) *cobra.Command {
 	f := &switchFlags{}
 	cmd := &cobra.Command{
-		Use: "switch", Short: "Look for steps in bandwidth where the model's choice changes", Args: noArgs,
+		Use: "switch", Short: "Find steps in bandwidth where the model's choice changes", Args: noArgs,
 		Long: `Find the sizes at which the cost model's choice for batches of n equal messages
 changes, and measure bandwidth at every size within 3 bytes of each, and at every power
-of two, in turns. A good model changes its mind where both ways take the same time:
-bandwidth must not step down.
+of two, in alternation. A good model changes the mode where both modes take the same
+time: bandwidth must not step down.
 
   step   bandwidth from the switch on over that below it, less 1; of rounds, the median
-  noise  what the step may be off: twice its standard error, or the difference of two
+  noise  the uncertainty of the step: twice its standard error, or the difference of two
          sizes on one side, whichever is more
 
-A step down is one of more than 2 % beyond noise. Bandwidth is that of a batch played to
-and fro: bytes over half a round trip.`,
+A step down is one of more than 2 % beyond noise. Bandwidth is that of a batch played
+back and forth: bytes over half a round trip.`,
 		Example: `  rmabench switch --fabric shm
   rmabench switch --fabric tcp -n 1,64 --rounds 15 --check
   rmabench switch --fabric verbs --format json --out switch.jsonl    # in a VM
@@ -56,12 +56,12 @@ and fro: bytes over half a round trip.`,
 	f.common(cmd)
 	fl := cmd.Flags()
 	fl.Lookup("time").DefValue, f.time = (100 * time.Millisecond).String(), 100*time.Millisecond
-	fl.Lookup("time").Usage = "how long a size is measured"
+	fl.Lookup("time").Usage = "time per size"
 	fl.IntSliceVarP(&f.n, "batches", "n", choice.DefaultCurves, "messages in a batch")
 	fl.StringVar(&f.most, "max", bench.FormatSize(choice.DefaultMost), "largest message; batches have at most 16M")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if there is a step down")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
-	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
+	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page (may be repeated)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }

@@ -35,21 +35,21 @@ func main() {
 
 const long = `Start N ranks of a program on this host as one job.
 
-Every rank finds in its environment what rma.Open needs: RMA_RANK, RMA_SIZE,
-RMA_ROOT (the wire-up server in rmarun), RMA_TOKEN, RMA_JOB, RMA_LOCAL_RANK
-and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed on.
+rmarun sets the variables that rma.Open needs in the environment of every rank:
+RMA_RANK, RMA_SIZE, RMA_ROOT (the wire-up server in rmarun), RMA_TOKEN, RMA_JOB,
+RMA_LOCAL_RANK and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed on.
 
-Signals (INT, TERM, HUP, QUIT, USR1, USR2) go to all ranks; a second INT or TERM
-kills them. Standard input goes to rank 0. When a rank fails the others are
-stopped: SIGTERM, then SIGKILL after the grace time. With --keep-going they go on
-without it: what they do with that rank fails with rma.ErrPeerGone. When rmarun
+Signals (INT, TERM, HUP, QUIT, USR1, USR2) are forwarded to all ranks; a second INT
+or TERM kills them. Standard input goes to rank 0. When a rank fails, rmarun ends the
+others: SIGTERM, then SIGKILL after the grace time. With --keep-going the others
+continue: operations with the failed rank fail with rma.ErrPeerGone. When rmarun
 itself is killed, so are the ranks.
 
 With --hang-timeout a rank that makes no progress for that long has failed as well:
-one that is stopped (SIGSTOP), or that others found to hang (rma.ErrPeerHung), since
-the ranks get the time as RMA_HANG_TIMEOUT. rmarun names it, its host and the
-state of its processes. With --keep-going it is left as it is, and ended when only
-stopped ranks are left.
+a rank that is stopped (SIGSTOP), or that other ranks report to hang
+(rma.ErrPeerHung); the ranks get the time as RMA_HANG_TIMEOUT. rmarun prints the
+rank, its host and the state of its processes. With --keep-going rmarun ends the
+rank only when no other ranks than stopped ones are left.
 
 Exit code:
   0        all ranks exited with 0
@@ -58,14 +58,14 @@ Exit code:
   124      --timeout has passed
   125      a rank made no progress for --hang-timeout
   126,127  the program cannot be started, cannot be found
-  else     that of the first rank that failed, with --keep-going as well;
+  other    the exit code of the first rank that failed, also with --keep-going;
            128 + signal if it was killed`
 
 const examples = `  rmarun -n 2 ./hello
   rmarun -n 2 go run ./examples/hello
   rmarun -n 4 --tag ./solver -steps 100
   RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
-  rmarun -n 4 --keep-going ./server; echo $?      # 137: one was killed, three have ended since
+  rmarun -n 4 --keep-going ./server; echo $?      # 137 if one was killed
   rmarun -n 8 --timeout 5m --wireup tcp -- ./program --its-own --flags`
 
 // minHang is the least that the ranks take as RMA_HANG_TIMEOUT.
@@ -127,14 +127,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np, as mpirun has it, will do")
-	f.BoolVar(&spec.Prefix, "tag", false, "pass on whole lines, tagged with the rank: [3] line")
-	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks go on when one has failed")
+	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np works as well, as with mpirun")
+	f.BoolVar(&spec.Prefix, "tag", false, "print output by whole lines, tagged with the rank: [3] line")
+	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks continue when one has failed")
 	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "a rank that makes no progress for this time has failed (exit code 125)")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
 	f.StringVar(&spec.Wireup, "wireup", "unix", "socket of the wire-up server: unix or tcp (loopback)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log what the wire-up server sees")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log the events of the wire-up server")
 	f.StringVar(&spec.Wireup, "rendezvous", "unix", "the name of --wireup until 0.1")
 	if err := errors.Join(cmd.MarkFlagRequired("np"), f.MarkHidden("rendezvous")); err != nil {
 		return 1, err
