@@ -55,9 +55,9 @@ var (
 	ErrClosed         = bringup.ErrClosed
 	ErrBounds         = errors.New("outside the region")
 	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")
-	ErrContention     = initiator.ErrContention // others kept changing the word: the atomic was given up, without effect
+	ErrContention     = initiator.ErrContention // word is contended: the atomic was abandoned, without effect
 	ErrPeerMisbehaves = initiator.ErrMisbehaves // the peer does not keep to the protocol
-	ErrInvalid        = errors.New("argument is none of the constants for it")
+	ErrInvalid        = errors.New("argument is not one of its constants")
 	ErrForeign        = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey         = fabric.ErrBadKey
 	ErrWrongPeer      = errors.New("the key is that of another rank's memory")

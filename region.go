@@ -128,7 +128,7 @@ func (r *Region) Close() error {
 		k := r.reg.Key()
 		r.eng.prog.Do(func() {
 			if r.eng.proto.one.Uses(k.Addr, k.Addr+k.Len) {
-				err = fmt.Errorf("%w: operations are under way", ErrInUse)
+				err = fmt.Errorf("%w: operations are in flight", ErrInUse)
 			} else if !r.eng.closed.Load() {
 				err = r.eng.unpin(r.reg.Bytes())
 			}

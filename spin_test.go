@@ -17,7 +17,7 @@ func TestSpinPolicyOfAJob(t *testing.T) {
 	for _, size := range []int{2, min(2*cpus+1, 9)} {
 		es := simulate(t, size, "sim")
 		for _, e := range es {
-			require.Equal(t, cpu.For(float64(size)/float64(cpus), cpus), e.prog.Patience())
+			require.Equal(t, cpu.For(float64(size)/float64(cpus), cpus), e.prog.SpinPolicy())
 		}
 		together(t, es, func(ctx context.Context, e *Engine) error {
 			right, left := e.Peer((e.Rank()+1)%size), e.Peer((e.Rank()+size-1)%size)

@@ -9,9 +9,9 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// Channel is one eager connection to one peer, both directions. It belongs to
-// the goroutine that owns its link. Make it with Open, exchange Setup with the
-// peer, then Connect.
+// Channel is one eager connection to one peer, in both directions. It belongs to the
+// goroutine that owns its link. Create it with Open, exchange Setup with the peer, then
+// Connect.
 type Channel struct {
 	receiver // first, for its line is touched by every poll
 	core
@@ -50,7 +50,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	return c, nil
 }
 
-// Setup is what the peer needs for its Connect.
+// Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup {
 	k := c.inReg.Key()
 	k.Len = uint64(len(c.in)) // a link may have rounded it up
@@ -104,8 +104,8 @@ func (c *Channel) Connect(s Setup) error {
 	return nil
 }
 
-// Flush posts what was staged and returns credit that is due. done is false if
-// the link's queue took less than all: flush again after polling.
+// Flush posts staged messages and returns credit that is due. done is false if the link's
+// queue did not take all: flush again after polling.
 //
 // Hot path.
 func (c *Channel) Flush() (done bool, err error) {
@@ -116,9 +116,8 @@ func (c *Channel) Flush() (done bool, err error) {
 	return c.first == c.staged && !c.nudge && !c.rx.Due(false), err
 }
 
-// Recv copies the next message to dst and gives its blocks free. ok is false
-// if there is none. A dst shorter than the message is ErrShortBuffer, and the
-// message stays.
+// Recv copies the next message to dst and frees its blocks. ok is false if there is none.
+// If dst is shorter than the message, the error is ErrShortBuffer, and the message stays.
 //
 // Hot path.
 func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
@@ -137,8 +136,7 @@ func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
 	return h, true, nil
 }
 
-// consume gives the blocks of the current message free and returns credit if
-// it is due.
+// consume frees the blocks of the current message and returns credit if it is due.
 //
 // Hot path.
 func (c *Channel) consume() {
@@ -154,9 +152,9 @@ func (c *Channel) consume() {
 	}
 }
 
-// Progress posts what waits and returns credit that is due, or, with force,
-// all that is owed. Call it when the link has made room and when idle. done is
-// false if something is left for the next call.
+// Progress posts waiting requests and returns credit that is due or, with force, all
+// consumed credit. Call it when the link has made room and when idle. done is false if work
+// is left for the next call.
 //
 // Hot path.
 func (c *Channel) Progress(force bool) (done bool, err error) {
@@ -173,9 +171,9 @@ func (c *Channel) Progress(force bool) (done bool, err error) {
 	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
 }
 
-// OnCompletion takes a completion of the channel's endpoint. It returns false
-// if it is not the channel's: other tag. What it does with failures and with
-// OpDown is ending the channel, see Err.
+// OnCompletion handles a completion of the channel's endpoint. It returns false if the
+// completion has another tag and does not belong to the channel. Failures and OpDown end
+// the channel, see Err.
 //
 // Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {

@@ -6,14 +6,14 @@ import (
 	"github.com/seed33544411/rma/flowctl"
 )
 
-// core is what both directions of a channel share: its state and its end.
+// core is the common state of both directions of a channel.
 type core struct {
 	err    error
 	live   bool // connected and not failed
 	closed bool
 }
 
-// Err is why the channel ended, nil while it works.
+// Err returns the error that ended the channel, nil while it works.
 func (c *core) Err() error { return c.err }
 
 // fail ends the channel with err and returns the error that it ended with.
@@ -33,21 +33,21 @@ func (c *core) ready() error {
 	return c.err
 }
 
-// Result says what became of a message handed over. Back-pressure is a value.
+// Result is the outcome of sending a message. Back-pressure is a value.
 type Result uint8
 
 // Results.
 const (
-	// Accepted: the message was copied; the caller's memory is free again. It
-	// is on its way, or waits in the channel for room in the link's queue.
+	// Accepted: the message was copied; the caller may reuse its memory. It is in flight,
+	// or waits in the channel for room in the link's queue.
 	Accepted Result = iota
 
-	// NoCredit: the ring has no room. Poll, receive from this peer's channel,
-	// and try again when credit or completions have come.
+	// NoCredit: the ring has no room. Poll, receive from this peer's channel, and try again
+	// when credit or completions have arrived.
 	NoCredit
 
-	// QueueFull: the link's queue has no room, and the few messages that the
-	// channel holds back are as many as it may. Poll and try again.
+	// QueueFull: the link's queue has no room, and the channel holds back as many messages
+	// as it may. Poll and try again.
 	QueueFull
 )
 
@@ -64,8 +64,8 @@ func (r Result) String() string {
 	return fmt.Sprintf("result(%d)", uint8(r))
 }
 
-// Envelope is what goes with a payload. Meta costs 8 bytes on the wire, only
-// when HasMeta is set; Kind is free.
+// Envelope accompanies a payload. Meta costs 8 bytes on the wire, only if HasMeta is set;
+// the layer above defines Kind.
 type Envelope struct {
 	Meta    uint64
 	Kind    uint8
@@ -73,7 +73,7 @@ type Envelope struct {
 	Class   flowctl.Class // flowctl.Control finds room where data does not
 }
 
-// Stats counts what a channel did. Messages and bytes are those of payloads.
+// Stats counts the operations of a channel. Messages and bytes are those of payloads.
 type Stats struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64

@@ -83,7 +83,7 @@
 // notification with the last write of every flush, data and credit alike, until the bit is
 // cleared. Writes in flight when the bit is set do not notify. Therefore, after Sleep(true)
 // and Link.Arm, the reader polls its rings once more and then sleeps with the time-outs of
-// [Nap], short at first and doubling, so that a message that was in flight for a time d is
+// [Backoff], short at first and doubling, so that a message that was in flight for a time d is
 // seen after about 2·d at the latest.
 //
 // # Hostile peers
@@ -104,7 +104,7 @@
 // Imports fabric, flowctl, gather and internal/offheap.
 //
 //	channel.go       Channel: open, connect, receive, progress, completions, close
-//	sleep.go         sleep bit and Nap
+//	sleep.go         sleep bit and Backoff
 //	lease.go         Lease: access in place; a gather opened in place
 //	vec.go           sender: messages of pieces, some in place
 //	send.go          sender: copied messages, messages that the caller composes; SendShort:

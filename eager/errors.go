@@ -7,42 +7,41 @@ import (
 
 // Sentinels for errors.Is.
 var (
-	// ErrCorrupt is a block of a peer that cannot be what an honest peer wrote.
+	// ErrCorrupt says that a block contains data that no correct peer writes.
 	ErrCorrupt = errors.New("corrupt ring block")
 
-	// ErrSetup is a set-up blob that is malformed or asks for what we refuse.
+	// ErrSetup says that a set-up blob is malformed or exceeds this side's limits.
 	ErrSetup = errors.New("bad channel set-up")
 
-	// ErrOptions is an Options value that makes no sense.
+	// ErrOptions says that an Options value is invalid.
 	ErrOptions = errors.New("invalid eager options")
 
-	// ErrTooLarge is a message that could never be sent whole: use rendezvous.
+	// ErrTooLarge says that a message exceeds the ring: use rendezvous.
 	ErrTooLarge = errors.New("message too large for the eager ring: use rendezvous, or larger or more blocks")
 
-	// ErrShortBuffer is a Recv buffer smaller than the message, which stays.
+	// ErrShortBuffer says that a Recv buffer is smaller than the message, which stays.
 	ErrShortBuffer = errors.New("buffer shorter than the message")
 
-	// ErrLeased is a receiving call while a lease is open: release it first.
+	// ErrLeased says that a lease is open during a receiving call: release it first.
 	ErrLeased = errors.New("a lease is open: release it first")
 
-	// ErrLeaseEnded is the use of a lease after its release.
+	// ErrLeaseEnded says that a lease was used after its release.
 	ErrLeaseEnded = errors.New("lease used after its release")
 
-	// ErrNotConnected is sending before Connect, or connecting twice.
+	// ErrNotConnected says that the channel is not connected.
 	ErrNotConnected = errors.New("channel is not connected")
 
-	// ErrConnected is a second Connect.
+	// ErrConnected says that the channel is connected already.
 	ErrConnected = errors.New("channel is connected already")
 
-	// ErrClosed is the use of a closed channel.
+	// ErrClosed says that the channel is closed.
 	ErrClosed = errors.New("channel is closed")
 
-	// ErrLimit is a Set that holds as many channels, or as much memory, as it
-	// may.
+	// ErrLimit says that a Set has as many channels, or as much memory, as it may.
 	ErrLimit = errors.New("eager channel limit reached")
 )
 
-// BlockError says what is wrong with a block. It unwraps to ErrCorrupt.
+// BlockError describes an invalid block. It unwraps to ErrCorrupt.
 type BlockError struct {
 	Pos    uint64 // position of the block
 	Word   uint64 // its trailer

@@ -94,9 +94,9 @@ func (s *sender) stageCredit() {
 	s.stats.Credits++
 }
 
-// Nudge has the peer notified behind all that was handed over, with the next Flush or
-// Progress, whether it sleeps or not: for who needs an answer from a peer that may have
-// stopped looking at its ring.
+// Nudge notifies the peer, whether it sleeps or not, behind all messages so far, with the
+// next Flush or Progress: for callers that need an answer from a peer that may have stopped
+// polling its ring.
 //
 // Hot path.
 func (s *sender) Nudge() { s.nudge = true }
@@ -124,10 +124,9 @@ func (s *sender) stageNudge() {
 	s.stats.Notifies++
 }
 
-// Sign makes the last request of the next flush signalled: Done(pos) will tell soon
-// when the link is through with all that was handed over so far. signed is false
-// where nothing is staged; Done(pos) waits for more traffic then, if it is not true
-// already.
+// Sign makes the last request of the next flush signalled: Done(pos) will report soon that
+// the link has sent all messages so far. signed is false if nothing is staged; Done(pos)
+// then waits for more traffic, unless it is true already.
 //
 // Hot path.
 func (s *sender) Sign() (pos uint64, signed bool) {
@@ -136,9 +135,8 @@ func (s *sender) Sign() (pos uint64, signed bool) {
 	return s.tx.Head(), signed
 }
 
-// Settle reports whether all that was handed over is placed at the peer, or never will
-// be because the channel has failed. Call it, and poll the link, until it does: it has
-// the link say so.
+// Settle reports whether all messages so far are placed at the peer, or never will be
+// because the channel has failed. Call it, and poll the link, until it returns true.
 func (s *sender) Settle() bool {
 	if !s.live {
 		return true

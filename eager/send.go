@@ -43,13 +43,13 @@ type sender struct {
 	tag       uint16 // of WR IDs
 }
 
-// Send hands over the message made of pieces, in order, and posts it. It
-// copies; it does not block or allocate. A non-nil error is the channel's end,
-// or ErrTooLarge or ErrNotConnected, which concern this message only.
+// Send copies the message, which consists of the pieces in order, and posts it. It does not
+// block or allocate. A non-nil error is the channel's end, or ErrTooLarge or
+// ErrNotConnected, which concern this message only.
 //
 // Hot path.
 func (s *sender) Send(e Envelope, pieces ...[]byte) (Result, error) {
-	// What waits goes first; if it cannot, neither can this.
+	// Waiting requests are posted first; if they cannot be, neither can this.
 	if s.first != s.staged {
 		if err := s.flush(false); err != nil {
 			return NoCredit, err
@@ -66,8 +66,8 @@ func (s *sender) Send(e Envelope, pieces ...[]byte) (Result, error) {
 	return Accepted, s.flush(false)
 }
 
-// Stage is Send without posting: the message goes out with the next Flush, in
-// one Post with the others. It flushes by itself when there is no room.
+// Stage is Send without posting: the next Flush posts the message, in one Post with the
+// others. It flushes by itself if there is no room.
 //
 // Hot path.
 func (s *sender) Stage(e Envelope, pieces ...[]byte) (Result, error) {
@@ -81,9 +81,9 @@ func (s *sender) Stage(e Envelope, pieces ...[]byte) (Result, error) {
 	return s.stage(&e, pieces)
 }
 
-// Compose hands over a message of n bytes without its payload, and returns the room
-// that the caller fills with it, all of it, before the next call of a method of the
-// channel. Else as Stage, whose caller has the message in pieces.
+// Compose stages a message of n bytes without its payload, and returns the room that the
+// caller fills completely before the next call of a method of the channel. Otherwise it is
+// Stage.
 //
 // Hot path.
 func (s *sender) Compose(e Envelope, n int) (Room, Result, error) {
@@ -178,21 +178,21 @@ func (s *sender) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err e
 	return pos, ok, nil
 }
 
-// Free is how many blocks a message of class cl may take, as far as this side
-// knows: credit is looked at by Flush and Progress.
+// Free returns the number of blocks that a message of class cl may take, as far as this
+// side knows: Flush and Progress read the credit word.
 //
 // Hot path.
 func (s *sender) Free(cl flowctl.Class) int { return s.tx.Free(cl) }
 
-// Window is the ring of the peer, in bytes: how much of it data may fill, after how
-// much of it credit comes back, and a block. All 0 before Connect.
+// Window describes the ring of the peer, in bytes: the part that data may fill, the amount
+// after which credit is returned, and a block. All are 0 before Connect.
 func (s *sender) Window() (data, credit, block int) {
 	r := &s.txRing
 	return int(r.Blocks-r.Control) * int(r.size), int(r.Every) * int(r.size), int(r.size)
 }
 
-// MaxPayload is the longest message of class cl that can be sent, in bytes, 0
-// before Connect.
+// MaxPayload returns the size of the longest message of class cl, in bytes, 0 before
+// Connect.
 func (s *sender) MaxPayload(cl flowctl.Class, meta bool) int {
 	if s.txRing.Blocks == 0 {
 		return 0

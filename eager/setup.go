@@ -13,8 +13,8 @@ const SetupSize = 24 + fabric.RemoteKeySize
 
 const setupVersion = 2
 
-// Setup is what a side tells its peer about the region that the peer writes
-// to. It travels by other means (internal/wireup), see docs/wire.md.
+// Setup describes to the peer the region that the peer writes to. It is exchanged out of
+// band (internal/wireup), see docs/wire.md.
 type Setup struct {
 	Mode      Mode // ModeLap or ModeCursor
 	Geometry  flowctl.Geometry

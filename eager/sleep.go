@@ -19,10 +19,10 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 	return c.Progress(false)
 }
 
-// Nap hands out the time-outs of a reader that sleeps although a write that
+// Backoff returns the time-outs of a reader that sleeps although a write that
 // does not wake it may be under way: short at first, doubling. The zero value
 // is ready.
-type Nap struct{ next time.Duration }
+type Backoff struct{ next time.Duration }
 
 const (
 	// firstNap is longer than a write is under way on an idle local network
@@ -37,11 +37,11 @@ const (
 )
 
 // Next returns how long to sleep now.
-func (n *Nap) Next() time.Duration {
-	d := max(n.next, firstNap)
-	n.next = min(2*d, longestNap)
+func (b *Backoff) Next() time.Duration {
+	d := max(b.next, firstNap)
+	b.next = min(2*d, longestNap)
 	return d
 }
 
 // Reset starts over: something arrived.
-func (n *Nap) Reset() { n.next = 0 }
+func (b *Backoff) Reset() { b.next = 0 }

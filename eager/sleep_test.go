@@ -183,7 +183,7 @@ func TestSleepInterleavings(t *testing.T) {
 	require.Positive(t, woken)
 }
 
-// A reader that really sleeps, with Nap's time-outs, against a sender in
+// A reader that really sleeps, with Backoff's time-outs, against a sender in
 // another goroutine: on a link where plain writes do not wake.
 func TestSleepingReaderGetsEverything(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 		}
 		errs <- fmt.Errorf("sender cannot flush")
 	}()
-	var nap Nap
+	var backoff Backoff
 	slept := 0
 	end := time.Now().Add(testutil.Limit)
 	for got := uint64(0); got < uint64(total); {
@@ -235,7 +235,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 		if ok {
 			require.Equal(t, got, h.Meta)
 			got++
-			nap.Reset()
+			backoff.Reset()
 			continue
 		}
 		if done, err := b.ch.Sleep(true); !done {
@@ -247,7 +247,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 		_, unread, err := b.ch.Peek()
 		require.NoError(t, err)
 		if quiet && !unread {
-			_, err := event.Wait(b.link.FD(), nap.Next())
+			_, err := event.Wait(b.link.FD(), backoff.Next())
 			require.NoError(t, err)
 			slept++
 		}
@@ -260,7 +260,7 @@ func napTest(t *testing.T, open opener, o Options, total int) {
 }
 
 func TestNap(t *testing.T) {
-	var n Nap
+	var n Backoff
 	require.Equal(t, firstNap, n.Next())
 	require.Equal(t, 2*firstNap, n.Next())
 	for range 100 {

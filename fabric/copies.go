@@ -2,11 +2,11 @@ package fabric
 
 import "github.com/seed33544411/rma/internal/bulk"
 
-// CopyTuner is implemented by links that move large blocks with the processor and
-// let others say from which sizes on it does so in which way. Methods may be called
-// from any goroutine at any time; requests under way keep the way they began in.
+// CopyTuner is implemented by links that copy large blocks with the processor and let
+// callers set the sizes from which on each method is used. Methods may be called from any
+// goroutine at any time; a request in flight keeps its method.
 type CopyTuner interface {
-	// Copies is what the link goes by at the moment.
+	// Copies returns the present choice.
 	Copies() CopyChoice
 
 	// SetCopies replaces the switch points, found for two processes on the host's
@@ -15,7 +15,8 @@ type CopyTuner interface {
 	SetCopies(plan bulk.Plan, source string)
 }
 
-// CopyChoice is from which sizes on a link copies in which way, and why.
+// CopyChoice holds the sizes from which on a link uses each method of copying, and the
+// reason.
 type CopyChoice struct {
 	Plan   bulk.Plan
 	Kernel string // instructions of bulk.Stream: see bulk.Kernel
@@ -26,12 +27,12 @@ type CopyChoice struct {
 
 // Neighbour is implemented by endpoints to processes of the same host.
 type Neighbour interface {
-	// Near is how near the peer's processors are to this process's, and the way to
-	// its private memory. Constant once Connect has returned.
+	// Near returns the distance between the peer's processors and this process's, and the
+	// method of access to its private memory. Constant once Connect has returned.
 	Near() Vicinity
 }
 
-// Vicinity is what is known of a peer on the same host.
+// Vicinity describes a peer on the same host.
 type Vicinity struct {
 	Class   string // topo.Near: "core", "l2", "l3", "socket", "far"; "" if it depends or is unknown
 	Private string // how its private memory is reached: "process_vm" or "bounce"

@@ -1,15 +1,16 @@
 package fabric
 
-// Direct is what the endpoints of some links offer besides: to carry requests out with
-// this processor's own loads and stores, where the peer's memory is mapped here. It is
-// for small requests one at a time, which Post and Poll would cost more than they do
-// themselves. Such a link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or allocates.
+// Direct is an optional interface of endpoints: it executes requests with this processor's
+// own loads and stores if the peer's memory is mapped here. It is intended for single small
+// requests, for which Post and Poll would cost more than the requests themselves. Such a
+// link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or
+// allocates.
 type Direct interface {
-	// Do carries wr out before it returns, in the order of requests posted and with
-	// no completion. false means that it cannot, or not now (something posted before is
-	// not done, the target has to help, the key is not valid, the endpoint is down), and
-	// that nothing has happened: Post it, and see. wr has one local piece, of at least
-	// one byte; of its flags only FlagInline means anything.
+	// Do executes wr before it returns, in the order of requests posted and without a
+	// completion. It returns false, without any effect, if it cannot execute wr, or not now
+	// (a request posted before is not complete, the target has to help, the key is not
+	// valid, the endpoint is down): Post it instead. wr has one local piece, of at least
+	// one byte; of its flags only FlagInline has a meaning.
 	Do(wr *WR) bool
 
 	// Reach returns n bytes of the peer's memory that its key allows this for, to be

@@ -11,13 +11,12 @@ type Link interface {
 	// Name is the link's short name: "ibv", "shm", "tcp" or "sim".
 	Name() string
 
-	// Caps says what the link can do and what it promises. Constant after
-	// opening.
+	// Caps returns the abilities and promises of the link. Constant after opening.
 	Caps() Caps
 
-	// Register makes mem reachable for local and, as far as access allows,
-	// remote requests. mem must lie outside the Go heap or be pinned
-	// (runtime.Pinner) until the region is closed.
+	// Register makes mem accessible to local and, as far as access allows, remote requests.
+	// mem must lie outside the Go heap or be pinned (runtime.Pinner) until the region is
+	// closed.
 	Register(mem []byte, access Access) (Region, error)
 
 	// Alloc returns size bytes of zeroed, page-aligned memory outside the Go
@@ -28,9 +27,9 @@ type Link interface {
 	// NewEndpoint creates an unconnected endpoint.
 	NewEndpoint(o EndpointOptions) (Endpoint, error)
 
-	// Poll makes progress (also with what peers ask of this side) and stores
-	// up to len(cs) completions of all endpoints of the link into cs. It
-	// never blocks and does not allocate. len(cs) must be at least 1.
+	// Poll makes progress (it also serves requests of peers) and stores up to len(cs)
+	// completions of all endpoints of the link into cs. It never blocks and does not
+	// allocate. len(cs) must be at least 1.
 	Poll(cs []Completion) int
 
 	// FD is a descriptor that becomes readable at the first event after Arm:
@@ -39,35 +38,34 @@ type Link interface {
 	// Constant after opening; owned by the link.
 	FD() int
 
-	// Arm prepares for sleeping on FD. It returns false when something is
-	// pending already: poll again, do not sleep.
+	// Arm prepares for sleeping on FD. It returns false if an event is pending already:
+	// poll again, do not sleep.
 	Arm() (bool, error)
 
-	// Disarm ends what Arm began; call it after waking and before polling.
+	// Disarm ends the armed state; call it after waking and before polling.
 	Disarm()
 
-	// Close closes all endpoints and releases everything. Regions must have
-	// been closed before; those still open are closed and reported in the
-	// error as ErrRegionsOpen, those that cannot go yet as ErrInUse. Idempotent.
+	// Close closes all endpoints and releases everything. Regions must have been closed
+	// before; those still open are closed and reported in the error as ErrRegionsOpen,
+	// those that cannot be released yet as ErrInUse. Idempotent.
 	Close() error
 }
 
 // Endpoint is one connection of a link to one peer.
 type Endpoint interface {
-	// Address is what the peer's Connect needs, to be carried there by other
-	// means (internal/wireup). At most MaxAddress bytes. It is valid once.
+	// Address returns the data that the peer's Connect needs, to be exchanged out of band
+	// (internal/wireup). At most MaxAddress bytes. It is valid once.
 	Address() []byte
 
-	// Connect joins this endpoint with the one whose Address the peer made.
-	// Both sides call it; it returns when this side may post. The address is
-	// untrusted input: a bad one gives an error that wraps ErrBadAddress.
+	// Connect connects this endpoint with the one whose Address the peer sent. Both sides
+	// call it; it returns when this side may post. The address is untrusted input: a bad
+	// one gives an error that wraps ErrBadAddress.
 	Connect(ctx context.Context, peer []byte) error
 
-	// Post hands wrs to the link in order. n < len(wrs) with a nil error means
-	// that the queue is full: keep wrs[n:], poll, and post them again. A
-	// non-nil error concerns wrs[n] (*WRError, nothing of it was posted) or
-	// the endpoint (ErrNotConnected, ErrDown); wrs[:n] were posted.
-	// Does not allocate, does not block.
+	// Post posts wrs to the link in order. n < len(wrs) with a nil error means that the
+	// queue is full: keep wrs[n:], poll, and post them again. A non-nil error concerns
+	// wrs[n] (*WRError, nothing of it was posted) or the endpoint (ErrNotConnected,
+	// ErrDown); wrs[:n] were posted. Does not allocate, does not block.
 	Post(wrs []WR) (n int, err error)
 
 	// Err is nil while the endpoint works, and the first reason afterwards.
@@ -84,20 +82,20 @@ const MaxAddress = 512
 
 // EndpointOptions configures one endpoint. The zero value is usable.
 type EndpointOptions struct {
-	// ID is returned in every completion of the endpoint. The caller's to
-	// choose; the link does not look at it.
+	// ID is returned in every completion of the endpoint. The caller chooses it; the link
+	// does not interpret it.
 	ID uint32
 
-	// Depth is how many work requests may be outstanding. Zero means
+	// Depth is the number of work requests that may be outstanding. Zero means
 	// DefaultDepth. A link may offer more, never less; it fails if it cannot.
 	Depth int
 
-	// PeerTimeout bounds how long the link may take to notice that the peer
-	// is gone once a request is outstanding. Zero means DefaultPeerTimeout. Gone is
-	// who has ended, or whose host is not heard of: a process that is there and does
-	// nothing is not.
-	// Links round it to what they can do (ibv: 4.096 µs·2^k steps; shm is told by the
-	// kernel at once when the peer's process ends, and never gives up one that lives).
+	// PeerTimeout bounds the time in which the link detects that the peer is gone once a
+	// request is outstanding. Zero means DefaultPeerTimeout. A peer is gone if it has
+	// ended, or if its host does not answer: a process that exists but does nothing is not
+	// gone. Links round it to their abilities (ibv: 4.096 µs·2^k steps; on shm the kernel
+	// reports at once that the peer's process has ended, and a peer that is alive is never
+	// gone).
 	PeerTimeout time.Duration
 }
 
@@ -107,27 +105,26 @@ const (
 	// 600 bytes a slot).
 	DefaultDepth = 256
 
-	// DefaultPeerTimeout is long against a scheduling hiccup of a busy peer
-	// (tens of ms) and short against a user's patience.
+	// DefaultPeerTimeout is longer than the scheduling delays of a busy peer (tens of ms)
+	// and short for a waiting user.
 	DefaultPeerTimeout = 2 * time.Second
 )
 
 // Region is registered memory. Its methods may be called from any goroutine.
 type Region interface {
-	// Bytes is the memory itself. Not to be used after Close.
+	// Bytes returns the memory. It must not be used after Close.
 	Bytes() []byte
 
-	// Addr is the address of the first byte, as in SGE.Addr and
-	// WR.RemoteAddr.
+	// Addr returns the address of the first byte, as in SGE.Addr and WR.RemoteAddr.
 	Addr() uint64
 
-	// LKey goes into SGEs of local requests.
+	// LKey returns the local key, for SGEs of local requests.
 	LKey() uint32
 
-	// Key is what peers need to reach the region.
+	// Key returns the key by which peers access the region.
 	Key() RemoteKey
 
-	// Access is the rights given at registration.
+	// Access returns the rights given at registration.
 	Access() Access
 
 	// Close withdraws the registration: later requests of peers fail with
@@ -154,8 +151,7 @@ const (
 	AccessAll = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 )
 
-// Caps is what a link can do and what it promises beyond the package's
-// contract.
+// Caps describes the abilities of a link and its promises beyond the package's contract.
 type Caps struct {
 	MaxSGE     int    // pieces one wire operation takes; longer lists are split by the link
 	MaxInline  int    // bytes that FlagInline may carry
@@ -176,17 +172,16 @@ type Caps struct {
 	// atomics of the target as well, not only against each other.
 	AtomicCPU bool
 
-	// MapsAlloc says that peers reach memory of Link.Alloc by a shorter way than
-	// memory given to Register, so that long-lived memory should come from
-	// there. Where it is false both are alike, and whoever wants memory of a
-	// kind of its own (huge pages) may bring it.
+	// MapsAlloc says that peers access memory of Link.Alloc by a shorter path than memory
+	// given to Register, so that long-lived memory should be allocated there. If it is
+	// false both are alike, and callers may bring memory of a special kind (huge pages).
 	MapsAlloc bool
 
-	// Immediate says that a request is often complete when Post has taken it, so
-	// that it pays to poll at once. A hint, not a promise.
+	// Immediate says that a request is often complete when Post returns, so that polling at
+	// once is worthwhile. A hint, not a promise.
 	Immediate bool
 
-	// TargetProgress says that peers' requests are executed by this side's
-	// Poll, so that somebody must poll or sleep on FD for peers to advance.
+	// TargetProgress says that this side's Poll executes peers' requests, so that this side
+	// must poll or sleep on FD for peers to make progress.
 	TargetProgress bool
 }

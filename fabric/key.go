@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// RemoteKey names a region of a peer: all that is needed to reach it.
+// RemoteKey names a region of a peer; a request needs nothing else to access it.
 type RemoteKey struct {
 	Addr uint64 // address of the first byte
 	Len  uint64 // bytes
@@ -24,8 +24,8 @@ func (k RemoteKey) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, k.RKey)
 }
 
-// ParseRemoteKey reads a key from the front of b and returns the rest.
-// The key is a peer's claim: only the target decides whether it is valid.
+// ParseRemoteKey parses a key at the front of b and returns the rest. It does not verify
+// the key: only the target decides whether it is valid.
 func ParseRemoteKey(b []byte) (k RemoteKey, rest []byte, err error) {
 	if len(b) < RemoteKeySize {
 		return k, b, fmt.Errorf("%w: %d bytes, want %d", ErrBadKey, len(b), RemoteKeySize)

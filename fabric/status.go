@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// Status is how a work request ended.
+// Status is the result of a work request.
 type Status uint8
 
-// Statuses. Links map what their device says to these; codes a link does not
-// know become StatusUnknown with the device's code in Completion.Vendor.
+// Statuses. Links map their device's codes to these; unknown codes become StatusUnknown
+// with the device's code in Completion.Vendor.
 const (
 	StatusOK              Status = iota
 	StatusLocalLength            // local pieces too short or too long
@@ -45,8 +45,8 @@ var (
 	ErrBadKey       = errors.New("bad remote key encoding")
 	ErrInvalidWR    = errors.New("invalid work request")
 	ErrRegionsOpen  = errors.New("regions still open")
-	ErrInUse        = errors.New("in use by operations under way")
-	ErrResources    = errors.New("the system gives no more descriptors or memory")
+	ErrInUse        = errors.New("in use by operations in flight")
+	ErrResources    = errors.New("the system is out of descriptors or memory")
 )
 
 var statusErr = [numStatus]error{
@@ -80,7 +80,7 @@ func (s Status) String() string {
 	return statusErr[s].Error()
 }
 
-// OpError is a work request that failed.
+// OpError is the error of a failed work request.
 type OpError struct {
 	Op       Op
 	Status   Status
@@ -98,8 +98,8 @@ func (e *OpError) Error() string {
 // Unwrap returns the sentinel of the status.
 func (e *OpError) Unwrap() error { return e.Status.Err() }
 
-// WRError is a work request that Post refused; nothing of it was posted.
-// It unwraps to ErrInvalidWR.
+// WRError is the error of a work request that Post refused; nothing of it was posted. It
+// unwraps to ErrInvalidWR.
 type WRError struct {
 	Index  int // in the list given to Post
 	Op     Op
@@ -113,8 +113,8 @@ func (e *WRError) Error() string {
 // Unwrap returns ErrInvalidWR.
 func (e *WRError) Unwrap() error { return ErrInvalidWR }
 
-// Shortage has an error that says that this process or host has no more descriptors or
-// memory wrap ErrResources, and say what to do. Other errors it returns as they are.
+// Shortage makes an error that reports a lack of descriptors or memory of this process or
+// host wrap ErrResources and name a remedy. It returns other errors unchanged.
 func Shortage(err error) error {
 	if errors.Is(err, ErrResources) {
 		return err

@@ -44,9 +44,8 @@ const (
 	// FlagSignaled asks for a completion on success.
 	FlagSignaled Flags = 1 << iota
 
-	// FlagInline copies the payload out of the local pieces during Post: they
-	// may be reused at once and their LKey is not looked at. At most
-	// Caps.MaxInline bytes. Writes only.
+	// FlagInline copies the payload out of the local pieces during Post: they may be reused
+	// at once and their LKey is not checked. At most Caps.MaxInline bytes. Writes only.
 	FlagInline
 
 	// FlagFence starts the request only after all earlier reads and atomics of
@@ -59,10 +58,10 @@ const (
 	FlagNotify
 )
 
-// SGE is one piece of local memory: a scatter/gather element. Its layout is
-// that of struct ibv_sge, so that lists are handed to a device as they are.
-// Addr is an integer: the garbage collector does not see it, and the memory
-// must be off-heap or pinned. See [NewSGE].
+// SGE is one piece of local memory: a scatter/gather element. Its layout is that of struct
+// ibv_sge, so that lists can be passed to a device unchanged. Addr is an integer: the
+// garbage collector does not see it, and the memory must be off-heap or pinned. See
+// [NewSGE].
 type SGE struct {
 	Addr uint64
 	Len  uint32
@@ -82,7 +81,7 @@ type WR struct {
 	Flags      Flags
 }
 
-// Len is the number of bytes that the local pieces hold.
+// Len returns the number of bytes of the local pieces.
 func (w *WR) Len() uint64 {
 	var n uint64
 	for i := range w.Local {
@@ -102,8 +101,8 @@ type Completion struct {
 	Status Status
 }
 
-// Err is nil for a successful completion, else an *OpError.
-// It allocates on failure only.
+// Err returns nil for a successful completion, else an *OpError. It allocates on failure
+// only.
 func (c *Completion) Err() error {
 	if c.Status == StatusOK {
 		return nil

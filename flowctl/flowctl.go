@@ -235,7 +235,7 @@ func (r *Receiver) SetSleep(on bool) { r.sleep = on }
 var (
 	ErrGeometry     = errors.New("invalid ring geometry")
 	ErrCursorBack   = errors.New("cursor moved backwards")
-	ErrCursorBeyond = errors.New("cursor beyond what can be")
+	ErrCursorBeyond = errors.New("cursor beyond the possible range")
 )
 
 // CursorError is a cursor word of a peer that cannot be true. It unwraps to

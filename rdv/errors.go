@@ -12,7 +12,7 @@ var (
 	ErrUnknownID = errors.New("no such transfer")
 	ErrIDReused  = errors.New("transfer id in use or out of turn")
 	ErrTooMany   = errors.New("more outstanding than agreed")
-	ErrSize      = errors.New("size does not match what was announced")
+	ErrSize      = errors.New("size does not match the announcement")
 
 	// ErrRefused is a transfer of which the receiver did not want all messages, see
 	// Channel.Refused.

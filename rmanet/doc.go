@@ -1,8 +1,7 @@
-// Package rmanet gives programs that speak package net the links of an rma engine:
-// connections and listeners between the ranks of a job, over shared memory, RDMA or
-// whatever reaches the peer, that implement net.Conn and net.Listener to the letter
-// (golang.org/x/net/nettest is a test here). An unmodified HTTP or gRPC server runs
-// over it:
+// Package rmanet provides net.Conn and net.Listener between the ranks of an rma job, over
+// shared memory, RDMA or whichever link reaches the peer. Its connections behave as those of
+// package net do (golang.org/x/net/nettest is one of the tests). An unmodified HTTP or gRPC
+// server runs over it:
 //
 //	l, err := rmanet.Listen(eng, "8080")
 //	go http.Serve(l, handler)
@@ -12,41 +11,41 @@
 //
 // The package is meant to be imported by applications, and is as stable as package rma.
 //
-// gRPC takes grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn,
-// error) { return rmanet.Dial(ctx, eng, addr) }) and the target "passthrough:///1:8080".
-// examples/http and examples/grpc do it.
+// gRPC takes grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error)
+// { return rmanet.Dial(ctx, eng, addr) }) and the target "passthrough:///1:8080".
+// examples/http and examples/grpc are complete programs.
 //
 // # Addresses
 //
-// Service 8080 of rank 1 is "rank1.rma:8080", or "1:8080" for short: host and port, for
-// net.SplitHostPort, URLs and certificates. The end that dialled has a number above
+// Service 8080 of rank 1 is "rank1.rma:8080", or "1:8080" for short: host and port, as
+// net.SplitHostPort, URLs and certificates use them. The dialling end has a port number
+// above 65535. Listening on "0" chooses a free number.
 // 65535. Listening on "0" takes a number that is free.
 //
 // # How streams travel
 //
-// All connections between two ranks share the messages of their engines
-// ([rma.Receiver]); the tag of a message names the stream, so that its bytes are all
-// of the message: docs/wire.md, "Streams". What is written is copied, and the
-// caller's again when Write returns. A write of 16 KiB and more goes to registered
-// memory and is announced, frame by frame; the peer's engine fetches it, to the memory
-// of a Read that waits if it has room there. Smaller ones are put together while
-// something is on its way. Small messages of many streams share writes of the link
-// when that is busy: that is the engine's planning.
+// All connections between two ranks share the messages of their engines ([rma.Receiver]).
+// The tag of a message names the stream, so a message contains only the bytes of the stream:
+// docs/wire.md, "Streams". Write copies its data. A write of 16 KiB and more is copied to
+// registered memory and announced, frame by frame; the peer's engine fetches it, directly to
+// the memory of a waiting Read with room for it. Smaller writes are combined while another
+// one is in flight. When the link is busy, the engine lets small messages of many streams
+// share its writes.
 //
 // # Flow control and fairness
 //
-// Each stream has a window ([Config.Window]) that its reader opens by reading. A
-// writer never hands over more, so that messages of streams are always taken from the
-// ring at once: a reader that is slow, or does nothing, stops its own writer and no
-// other stream. What this side holds for a peer is bounded by [Config.Memory]: beyond,
-// the peer's streams wait for readers of theirs. So is what is on its way to a peer.
+// Each stream has a window ([Config.Window]) that its reader opens by reading. A writer
+// never sends more than that, so messages of streams are always taken from the ring at once:
+// a slow reader stops its own writer and no other stream. [Config.Memory] bounds the data
+// that this side holds for a peer; beyond it, the peer's streams wait for their readers. The
+// data in flight to a peer is bounded, too.
 //
-// Dials beyond the backlog of a listener wait, until they are accepted or their
-// context ends; syscall.ECONNREFUSED means that nobody listens.
+// Dials beyond the backlog of a listener wait until they are accepted or their context ends;
+// syscall.ECONNREFUSED means that there is no listener.
 //
 // # Ends
 //
-// They are those of TCP, and tests run over both:
+// A connection ends as a TCP connection does; the tests run over both:
 //
 //	CloseWrite   the peer reads what was written, then io.EOF
 //	CloseRead    what the peer writes is dropped
@@ -62,28 +61,28 @@
 //	             what is on its way
 //
 // Deadlines and Close end calls at once, whatever the peer's process does. Errors are
-// *net.OpError, but for io.EOF, as those of package net. A connection has no
-// descriptor: there is no SyscallConn, File, SetKeepAlive or SetNoDelay.
+// *net.OpError, except io.EOF, as in package net. A connection has no descriptor: there is
+// no SyscallConn, File, SetKeepAlive or SetNoDelay.
 //
 // # Concurrency
 //
-// Everything may be called from any goroutine. A Conn has two locks for its callers
-// (one Read, one Write at a time) and one for its state; the engine takes only the
-// last, nobody holds that while calling the engine, and so the engine never waits for
-// an application. A goroutine that waits in Read, Write or Accept drives the engine's
-// links ([rma.Event]). What happened before a Write happens before the Read of it, for
-// the race detector too.
+// All methods may be called from any goroutine. A Conn has two locks for its callers (one
+// Read, one Write at a time) and one for its state. The engine takes only the last, and no
+// goroutine holds it while calling the engine, so the engine never waits for an application.
+// A goroutine that waits in Read, Write or Accept polls the engine's links ([rma.Event]).
+// Events before a Write happen before the Read of its data, for the race detector too.
 //
 // # testing/synctest
 //
-// Connections of an engine that was opened outside may be made and used in a bubble.
-// They are like sockets there: who waits for one holds up the bubble's clock, and
-// deadlines are measured by the clock outside.
+// Connections of an engine that was opened outside may be made and used in a bubble. They
+// behave as sockets do there: a goroutine that waits for one stops the bubble's clock, and
+// deadlines are measured by the real clock.
 //
 // # Hostile peers
 //
-// Frames are checked against what this side has granted and seen. A peer that breaks
-// the rules loses all its connections here with an error that wraps [ErrProtocol].
+// Frames are checked against the credit that this side has granted and the frames before. A
+// peer that breaks the protocol loses all its connections here with an error that wraps
+// [ErrProtocol].
 //
 // # Files
 //

@@ -54,7 +54,7 @@ type frame struct {
 
 // ErrProtocol is a peer that breaks the rules of this package. Its connections
 // with this side are reset.
-var ErrProtocol = errors.New("rmanet: peer sent what no honest peer sends")
+var ErrProtocol = errors.New("rmanet: peer violated the protocol")
 
 func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))

@@ -521,7 +521,7 @@ func (c *Conn) stopped() {
 func resetError(reason uint64) error {
 	switch reason {
 	case resetRefused:
-		return fmt.Errorf("%w: nobody listens there", syscall.ECONNREFUSED)
+		return fmt.Errorf("%w: no listener at the address", syscall.ECONNREFUSED)
 	case resetBusy:
 		return fmt.Errorf("%w: too many connections wait to be accepted", syscall.ENOBUFS)
 	case resetProtocol:

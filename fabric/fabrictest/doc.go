@@ -1,15 +1,14 @@
-// Package fabrictest is the conformance suite of package fabric: what a
-// protocol may rely on, tested the same way on every link.
+// Package fabrictest is the conformance suite of package fabric: the promises that a
+// protocol may rely on, tested in the same way on every link.
 //
 //	func TestConformance(t *testing.T) {
 //		fabrictest.Run(t, fabrictest.Factory{Open: openTwoLinks})
 //	}
 //
-// Every test opens two links in this process, joins endpoints of theirs and
-// plays both sides. Payload bytes depend on their position, buffers lie between
-// canaries, every wait has a deadline. That the cases can fail is tested, too:
-// mutant_test.go runs them on about a hundred links that are wrong on purpose, and
-// every case must catch one at least.
+// Every test opens two links in this process, connects endpoints of them and plays both
+// sides. Payload bytes depend on their position, buffers lie between canaries, every wait
+// has a deadline. The cases themselves are tested, too: mutant_test.go runs them on about a
+// hundred links with deliberate faults, and every case must detect at least one.
 //
 // For tests only. Imports fabric, internal/testutil, internal/cpu.
 //

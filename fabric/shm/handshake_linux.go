@@ -95,7 +95,7 @@ func (s *handshake) dialOnce(ctx context.Context, a *address, say func(int) erro
 			}
 			return sock, h, nil, err
 		}
-		return sock, h, nil, fmt.Errorf("%w: nobody listens there (closed, or another network namespace): %w", fabric.ErrBadAddress, err)
+		return sock, h, nil, fmt.Errorf("%w: no listener at the address (closed, or another network namespace): %w", fabric.ErrBadAddress, err)
 	}
 	if s.pid, err = checkUser(sock); err != nil {
 		return sock, h, nil, err
@@ -162,7 +162,7 @@ func (s *handshake) hearHello(ctx context.Context, sock int, a *address) (h hell
 		if len(b) == 0 {
 			err = fmt.Errorf("%w: refused by the peer", fabric.ErrBadAddress)
 		} else if h, err = parseHello(b); err == nil && (len(fds) != 2 || h.to != s.addr.token || h.from != a.token) {
-			err = fmt.Errorf("%w: hello of somebody else", fabric.ErrBadAddress)
+			err = fmt.Errorf("%w: hello of another endpoint", fabric.ErrBadAddress)
 		}
 		if err != nil {
 			closeFDs(fds)

@@ -25,7 +25,7 @@ type Options struct {
 var (
 	// ErrCorrupt reports that a peer's shared memory or socket holds what no
 	// correct peer writes there. The endpoint is down; others are not affected.
-	ErrCorrupt = errors.New("shm: what the peer shares is corrupt")
+	ErrCorrupt = errors.New("shm: shared memory of the peer is corrupt")
 
 	// ErrForeignUser reports a peer process of another user.
 	ErrForeignUser = errors.New("shm: peer runs as another user")

@@ -1,32 +1,30 @@
-// Package sim is a fabric link through a network that exists in memory only,
-// with faults that are drawn from a seed: delay, full queues, failed requests,
-// death with and without notice, writes that become visible piece by piece,
-// reads overtaken by later writes. Protocols are tested on it; it is also the
-// provider of the documentation's examples.
+// Package sim is a fabric link over a simulated network in memory, with faults that are
+// drawn from a seed: delay, full queues, failed requests, death with and without notice,
+// writes that become visible piece by piece, reads overtaken by later writes. Protocols are
+// tested on it, and the examples of the documentation use it.
 //
-// It keeps to the contract of package fabric as strictly as a device does:
-// local keys and bounds are checked, source memory is read as late as the
-// contract allows (so that reusing it early shows), and every liberty that the
-// contract leaves to links is taken when Options ask for it.
+// It implements the contract of package fabric as strictly as a device does: local keys and
+// bounds are checked, source memory is read as late as the contract allows (so that early
+// reuse is detected), and Options enable every liberty that the contract grants to links.
 //
 // # Time
 //
-// The network has a clock of steps: every Link.Poll of any of its links is one
-// step, and Network.Step makes steps by hand. With no delay configured a request
-// is carried out inside Post, unless Caps.TargetProgress is set: then, as on
-// TCP, inside the target's Poll. Delayed requests advance when any side polls.
-// While there is something that polling would advance, Arm returns false.
+// The network has a clock of steps: every Link.Poll of any of its links is one step, and
+// Network.Step advances it explicitly. Without configured delay a request is executed inside
+// Post, unless Caps.TargetProgress is set: then, as on TCP, inside the target's Poll.
+// Delayed requests advance when any side polls. While polling would advance a request, Arm
+// returns false.
 //
-// PeerTimeout is measured by real time (and thus by synctest's fake one), or by
-// steps when Options.StepTime is set.
+// PeerTimeout is measured in real time (and thus in synctest's fake time), or in steps if
+// Options.StepTime is set.
 //
-// One goroutine that uses all links in turn sees the same history for the same
-// seed. Links may as well be used from several goroutines, each link by its
-// owner; the history then depends on the scheduler.
+// A goroutine that uses all links in turn sees the same history for the same seed. Several
+// goroutines may use the links, each link by its owner; the history then depends on the
+// scheduler.
 //
-// Where a plain write wakes a sleeper (Caps.WakesOnWrite), it wakes one that
-// was armed before. A write that came between the last look at the memory and
-// Arm is not an event: look once more after Arm.
+// Where a plain write wakes a sleeper (Caps.WakesOnWrite), it wakes one that was armed
+// before. A write between the last look at the memory and Arm is not an event: look once
+// more after Arm.
 //
 // # Imports
 //

@@ -20,7 +20,7 @@ var (
 	errTooManyReads = errors.New("more reads and atomics outstanding than announced")
 	errNoLanes      = errors.New("payload announced for connections that do not exist")
 	errBulkOrder    = errors.New("payload not in the order of its announcements")
-	errBadBulk      = errors.New("payload that nothing announced")
+	errBadBulk      = errors.New("payload without an announcement")
 )
 
 // failure is why an endpoint goes down: its oldest request ends with status, the rest

@@ -47,7 +47,7 @@ const maxPeerReads = 4096
 var (
 	errNotHello = errors.New("peer does not speak this protocol")
 	errVersion  = errors.New("peer speaks another version of the protocol")
-	errStranger = errors.New("who answered is not the peer")
+	errStranger = errors.New("answer is not from the peer")
 )
 
 type hello struct {

@@ -39,7 +39,7 @@ const (
 
 // ErrForged says that what came on a connection is not what the peer sent: somebody
 // on the way changed it.
-var ErrForged = errors.New("data of the connection is not authentic: it was changed on its way")
+var ErrForged = errors.New("data of the connection is not authentic: it was modified in transit")
 
 var errForged = fmt.Errorf("tcp: %w: %w", fabric.ErrRemoteInvalid, ErrForged)
 

@@ -2,28 +2,26 @@
 // bandwidth and message rate of one-sided operations, as numbers that can be
 // compared with perftest's.
 //
-// It stands at the top of the house beside the commands and may import
-// everything below; cmd/rmabench binds flags to it and nothing else. Rank 0
-// measures and reports, rank 1 answers; what to measure travels from rank 0
-// to rank 1, so that only one side needs options.
+// It is on the top floor, beside the commands, and may import every lower floor;
+// cmd/rmabench only binds flags to it. Rank 0 measures and reports, rank 1 answers; rank 0
+// sends the plan to rank 1, so that only one side needs options.
 //
 // # Definitions
 //
-//   - lat put, send, eager: half of a round trip in which each side answers as
-//     soon as it sees the message in its memory (as ib_write_lat).
+//   - lat put, send, eager: half of a round trip in which each side answers as soon as the
+//     message is visible in its memory (as ib_write_lat).
 //   - lat get, fadd, cas: from posting to the completion, the full operation
 //     (as ib_read_lat).
-//   - bw and rate: a window of requests is kept outstanding, posted as chains
-//     of which the last is signalled; bytes or messages over the time from the
-//     first post to the last completion. Their lat_us is a chain's time from
-//     posting to completion, not one message's latency. Of send: messages are posted
-//     by chains while fewer than a window are under way, the receiver keeps a
-//     window of receives posted, and the time ends when it has said that all are
-//     there.
-//   - MB/s are 1e6 bytes a second. Percentiles come from a histogram with three
-//     significant digits; minimum, maximum and mean are exact. One reading of
-//     the cycle counter lies in every sample and is not subtracted; its cost is
-//     reported as timer_ns.
+//   - bw and rate: a window of requests is kept outstanding, posted as chains of which the
+//     last is signalled; bytes or messages over the time from the first post to the last
+//     completion. Their lat_us is a chain's time from posting to completion, not one
+//     message's latency. For send: messages are posted by chains while fewer than a window
+//     are in flight, the receiver keeps a window of receives posted, and the time ends when
+//     the receiver confirms that all have arrived.
+//   - MB/s are 1e6 bytes per second. Percentiles come from a histogram with three
+//     significant digits; minimum, maximum and mean are exact. Every sample includes one
+//     reading of the cycle counter, which is not subtracted; its cost is reported as
+//     timer_ns.
 //
 // # Files
 //
@@ -53,7 +51,7 @@
 //
 // # Invariants
 //
-// Timing loops allocate nothing, read time by internal/cpu.Ticks, and yield
-// when they wait. Everything that waits ends: by the peer's answer, by the
-// link's report that the peer is gone, or by a deadline.
+// Timing loops allocate nothing, read time by internal/cpu.Ticks, and yield when they wait.
+// Every wait ends: by the peer's answer, by the link's report that the peer is gone, or by a
+// deadline.
 package bench

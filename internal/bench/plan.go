@@ -193,7 +193,7 @@ func (p Plan) Check() error {
 		case atomic && n != 8:
 			return fmt.Errorf("%w: %s works on 8 bytes, not on %s", ErrPlan, p.Op, FormatSize(n))
 		case slices.Contains(p.Size[:i], n):
-			return fmt.Errorf("%w: size %s comes twice", ErrPlan, FormatSize(n))
+			return fmt.Errorf("%w: size %s occurs twice", ErrPlan, FormatSize(n))
 		}
 	}
 	switch {

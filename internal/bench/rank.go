@@ -74,7 +74,7 @@ func (r *Request) spinner() cpu.Spinner {
 			n = k
 		}
 		p := cpu.For(float64(r.Ranks)/float64(n), n)
-		s.Patience = &p
+		s.Policy = &p
 	}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 // Errors that end a run; the link's own (fabric.ErrPeerGone and so on) are the
 // others.
 var (
-	ErrStalled  = errors.New("nothing arrives from the other rank")
+	ErrStalled  = errors.New("no data from the other rank")
 	ErrValidate = errors.New("wrong data arrived")
 )
 

@@ -45,7 +45,7 @@ func ParseSizes(s string) ([]int, error) {
 		}
 		for n := a; n <= b; n *= 2 {
 			if slices.Contains(out, n) {
-				return nil, fmt.Errorf("%w: %s comes twice in %q", ErrSizes, FormatSize(n), s)
+				return nil, fmt.Errorf("%w: %s occurs twice in %q", ErrSizes, FormatSize(n), s)
 			}
 			if out = append(out, n); len(out) > maxSizes {
 				return nil, fmt.Errorf("%w: more than %d", ErrSizes, maxSizes)

@@ -1,6 +1,6 @@
-// Package bringup makes the links of a job ready: it opens them, chooses one for each
-// pair of ranks, measures them for the cost model, and connects ranks at their first
-// operation, again where a connection was lost. It is internal to rma.
+// Package bringup prepares the links of a job: it opens them, chooses one for each pair of
+// ranks, measures them for the cost model, and connects ranks at their first operation, and
+// again after a connection was lost. It is internal to rma.
 //
 //	links.go            links that the ranks of a job have in common: Links
 //	hosts.go            what follows from where ranks are: how long waits spin, Place
@@ -13,11 +13,11 @@
 //	request.go          what a rank tells another to be connected with
 //	tasks.go            the goroutines of an engine
 //
-// Every step of Open and Calibrate that exchanges something is taken by all ranks or by
-// none: what decides is known to all alike. What other ranks tell is not trusted: it
-// concerns the links and the connection with them only.
+// Every step of Open and Calibrate that exchanges data is taken by all ranks or by none: the
+// data that decides it is known to all alike. Data of other ranks is not trusted: it
+// concerns only the links and the connection with them.
 //
-// A Connector belongs to a peer of the engine, which it tells what becomes of the
-// connection: see Peer. Links and endpoints have one owner at a time (package progress);
-// all that touches them here runs in progress.Engine.Do.
+// A Connector belongs to a peer of the engine, which it notifies of events of the
+// connection: see Peer. Links and endpoints have one owner at a time (package progress); all
+// code here that uses them runs in progress.Engine.Do.
 package bringup

@@ -8,7 +8,7 @@ import (
 // SpinPolicy is how long this rank's waits spin and yield: as configured, else as fits
 // the ranks on this host and the processors that they may use, which all ranks have
 // told in their offers.
-func (l *Links) SpinPolicy() cpu.Patience {
+func (l *Links) SpinPolicy() cpu.SpinPolicy {
 	mine := l.hosts[l.job.Rank()]
 	var sets []cpu.Set
 	for _, o := range l.hosts {
@@ -23,7 +23,7 @@ func (l *Links) SpinPolicy() cpu.Patience {
 }
 
 // spin puts what is configured in the place of what was chosen.
-func (c *Config) spin(p cpu.Patience) cpu.Patience {
+func (c *Config) spin(p cpu.SpinPolicy) cpu.SpinPolicy {
 	if c.Spin != 0 {
 		p = p.Spun(max(c.Spin, 0))
 	}

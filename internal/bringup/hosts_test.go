@@ -12,12 +12,12 @@ import (
 func TestConfiguredSpinPolicy(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
-		want cpu.Patience
+		want cpu.SpinPolicy
 	}{
 		{Config{}, cpu.Crowded},
-		{Config{Spin: 100}, cpu.Patience{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
-		{Config{Spin: -1, Yields: 7}, cpu.Patience{Yields: 7}},
-		{Config{Yields: -1}, cpu.Patience{Looks: cpu.Crowded.Looks}},
+		{Config{Spin: 100}, cpu.SpinPolicy{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
+		{Config{Spin: -1, Yields: 7}, cpu.SpinPolicy{Yields: 7}},
+		{Config{Yields: -1}, cpu.SpinPolicy{Looks: cpu.Crowded.Looks}},
 	} {
 		require.Equal(t, c.want, c.cfg.spin(cpu.Crowded))
 	}

@@ -1,13 +1,12 @@
-// Package bulk copies large blocks of memory in the way that is best for their size:
-// through the cache, by the processor's string instruction, or past the cache with
-// non-temporal stores.
+// Package bulk copies large blocks of memory by the best method for their size: through the
+// cache, by the processor's string instruction, or past the cache with non-temporal stores.
 //
-// A [Plan] says from which size on which [Way] is taken. [Default] derives one from the
-// processor's features and the host's caches: non-temporal from topo.DMAMin on.
-// [Measure] finds one by trying. Copies of a plan have the effect of the builtin copy,
-// for any alignment, length and overlap, and one promise more: every store of the copy
-// comes before stores of the caller behind it, on processors that keep stores in order
-// otherwise (amd64); elsewhere the caller's barriers do as they do for the builtin copy.
+// A [Plan] gives the sizes from which on each [Way] is used. [Default] derives one from the
+// processor's features and the host's caches: non-temporal from topo.DMAMin on. [Measure]
+// finds one by measurement. Copies of a plan have the effect of the builtin copy, for any
+// alignment, length and overlap, and an additional guarantee: on processors that order
+// stores (amd64), every store of the copy precedes later stores of the caller; elsewhere the
+// caller's barriers order them, as for the builtin copy.
 //
 // # Why three ways
 //

@@ -20,8 +20,8 @@ func TestTicksFollowTheClock(t *testing.T) {
 }
 
 func TestSpinnerTakesItsSteps(t *testing.T) {
-	for _, p := range []Patience{Roomy, Crowded, Single, {Looks: 1, Yields: 3}} {
-		s := Spinner{Patience: &p}
+	for _, p := range []SpinPolicy{Roomy, Crowded, Single, {Looks: 1, Yields: 3}} {
+		s := Spinner{Policy: &p}
 		for range 2 {
 			n := 0
 			for s.Wait() == 0 {

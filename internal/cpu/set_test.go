@@ -54,7 +54,7 @@ func TestPatienceFollowsTheLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks []string
 		load  float64
-		want  Patience
+		want  SpinPolicy
 	}{
 		"two on two":                   {free, 1, Roomy},
 		"eight on two":                 {[]string{"0-1", "0-1", "0-1", "0-1", "0-1", "0-1", "0-1", "0-1"}, 4, Crowded},
@@ -80,7 +80,7 @@ func TestPatienceFollowsTheLoad(t *testing.T) {
 }
 
 func TestSpunSplitsLooks(t *testing.T) {
-	require.Equal(t, Patience{Looks: 64, Pauses: 36, Yields: 32}, Crowded.Spun(100))
-	require.Equal(t, Patience{Looks: 10, Yields: 32}, Crowded.Spun(10))
-	require.Equal(t, Patience{Yields: 128}, Roomy.Spun(0))
+	require.Equal(t, SpinPolicy{Looks: 64, Pauses: 36, Yields: 32}, Crowded.Spun(100))
+	require.Equal(t, SpinPolicy{Looks: 10, Yields: 32}, Crowded.Spun(10))
+	require.Equal(t, SpinPolicy{Yields: 128}, Roomy.Spun(0))
 }

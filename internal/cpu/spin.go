@@ -9,7 +9,7 @@ import "runtime"
 //		if sp.Wait() >= limit { sleep on an event }
 //	}
 type Spinner struct {
-	Patience *Patience // nil: Default
+	Policy *SpinPolicy // nil: Default
 	// Locked is for a goroutine that is locked to its thread: runtime.Gosched costs
 	// it two changes of threads, so others of the process get no turn by it.
 	Locked bool
@@ -24,7 +24,7 @@ var byDefault = Default()
 // returns how often it has yielded since Reset, for the caller to decide when
 // to sleep instead. Short.
 func (s *Spinner) Wait() int {
-	p := s.Patience
+	p := s.Policy
 	if p == nil {
 		p = &byDefault
 	}
@@ -48,10 +48,10 @@ func (s *Spinner) Wait() int {
 	return s.yields
 }
 
-// Weary reports whether the wait has yielded as often as its patience allows:
+// Weary reports whether the wait has yielded as often as its policy allows:
 // time to sleep, for those who can.
 func (s *Spinner) Weary() bool {
-	p := s.Patience
+	p := s.Policy
 	if p == nil {
 		p = &byDefault
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// accumulate is what an Accumulate needs.
+// accumulate holds the arguments of an Accumulate.
 type accumulate struct {
 	src   []byte
 	pos   int  // what has been handed to the link
@@ -18,8 +18,9 @@ type accumulate struct {
 	req   onesided.Request
 }
 
-// requester is this side's end of the way in which a peer is asked to accumulate:
-// copies of the slots in the peer's memory. It is made with the first accumulate.
+// requester is the initiator's side of the slots through which it asks a peer to
+// accumulate: copies of the slots in the peer's memory. It is created with the first
+// accumulate.
 type requester struct {
 	q     *Queue
 	state way
@@ -41,17 +42,17 @@ const (
 	wayFailed
 )
 
-// asked is what a slot is used for.
+// asked is the use of a slot.
 type asked struct {
 	o     *Op  // whose acknowledgement is missing
 	write bool // and its request is not complete
 	group
 }
 
-// allSlots is requester.free where nothing is under way.
+// allSlots is requester.free with no slot in use.
 const allSlots = 1<<onesided.Slots - 1
 
-// slot returns a slot that is free, and its copy here. It returns false if there is none.
+// slot returns a free slot, and its copy here. It returns false if there is none.
 func (r *requester) slot(c *chain) (s int, mem []byte, ok bool) {
 	if r.state != wayOpen || r.free == 0 || c.used == maxPieces {
 		return 0, nil, false
@@ -60,7 +61,7 @@ func (r *requester) slot(c *chain) (s int, mem []byte, ok bool) {
 	return s, r.mine.Bytes()[s*onesided.SlotSize:][:onesided.SlotSize], true
 }
 
-// write makes wr the write of a request of n bytes to slot s.
+// write sets wr to the write of a request of n bytes to slot s.
 func (r *requester) write(c *chain, m *made, wr *fabric.WR, s int, mem []byte, note uint32) {
 	wr.ID = uint64(s+1) << slotShift
 	wr.Local = c.piece(fabric.NewSGE(mem, r.mine.LKey()))
@@ -72,7 +73,7 @@ func (r *requester) write(c *chain, m *made, wr *fabric.WR, s int, mem []byte, n
 }
 
 // build makes the next request of an accumulate. It returns false if there is no slot, or
-// no way yet.
+// the slots are not set up yet.
 func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	if r.state == wayNone {
 		r.open()
@@ -100,7 +101,7 @@ func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	return true
 }
 
-// took notes that the link took a request.
+// took records that the link took a request.
 func (r *requester) took(m *made) {
 	r.slots[m.slot-1] = asked{o: m.o, write: true, group: m.group}
 	m.o.pending++ // the acknowledgement
@@ -112,7 +113,7 @@ func (r *requester) took(m *made) {
 	}
 }
 
-// giveBack undoes the making of a request.
+// giveBack undoes build.
 func (r *requester) giveBack(m *made) {
 	r.free |= 1 << (m.slot - 1)
 	if m.o.kind != Accumulate {
@@ -124,7 +125,7 @@ func (r *requester) giveBack(m *made) {
 	}
 }
 
-// written notes the completion of the write to a slot.
+// written records the completion of the write to a slot.
 func (r *requester) written(s uint8) {
 	if a := &r.slots[s]; a.write {
 		a.write = false
@@ -134,8 +135,8 @@ func (r *requester) written(s uint8) {
 	}
 }
 
-// acknowledged takes the target's word for a slot. An acknowledgement of nothing is
-// ignored: a peer that sends one confuses nobody but itself.
+// acknowledged handles the target's acknowledgement of a slot. An acknowledgement of a slot
+// not in use is ignored: it harms only the peer that sends it.
 func (r *requester) acknowledged(s int, st onesided.Status) {
 	if s >= onesided.Slots || r.slots[s].o == nil {
 		return
@@ -162,7 +163,7 @@ func (r *requester) acknowledged(s int, st onesided.Status) {
 	}
 }
 
-// end ends accumulates whose acknowledgement will not come.
+// end ends accumulates whose acknowledgement will not arrive.
 func (r *requester) end(err error) {
 	for s := range r.slots {
 		if o := r.slots[s].o; o != nil {
@@ -176,7 +177,7 @@ func (r *requester) end(err error) {
 	}
 }
 
-// ended notes that nothing of an accumulate is under way any more.
+// ended records that no request of an accumulate is in flight any more.
 func (r *requester) ended(o *Op) {
 	if o.more.acc.begun {
 		o.more.acc.begun = false
@@ -184,7 +185,7 @@ func (r *requester) ended(o *Op) {
 	}
 }
 
-// among reports whether one of the 8 bytes at addr belongs to an accumulate under way.
+// among reports whether one of the 8 bytes at addr belongs to an accumulate in flight.
 func (r *requester) among(addr uint64) bool {
 	for _, o := range r.begun {
 		if addr+8 > o.remote && addr < o.remote+uint64(len(o.more.acc.src)) {
@@ -194,7 +195,7 @@ func (r *requester) among(addr uint64) bool {
 	return false
 }
 
-// open has the peer make slots, and learns where they are. Accumulates wait meanwhile.
+// open asks the peer to create slots, and learns their address. Accumulates wait meanwhile.
 func (r *requester) open() {
 	q := r.q
 	r.state = wayOpening
@@ -211,7 +212,7 @@ func (r *requester) open() {
 	})
 }
 
-// makeCopies makes the copies of the peer's slots, of which it has said val.
+// makeCopies creates the copies of the peer's slots, which val describes.
 func (r *requester) makeCopies(val []byte, err error) (there fabric.RemoteKey, mine fabric.Region, _ error) {
 	if err != nil {
 		return there, nil, err
@@ -248,7 +249,8 @@ func (r *requester) takes(o *Op) bool {
 	return false
 }
 
-// group makes a group of what takes has looked at. It returns false if there is no slot.
+// group makes a group of the pieces that takes has chosen. It returns false if there is no
+// slot.
 func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	s, mem, ok := r.slot(c)
 	if !ok {
@@ -264,7 +266,7 @@ func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	return true
 }
 
-// answered takes the acknowledgement of the group in slot s.
+// answered handles the acknowledgement of the group in slot s.
 func (r *requester) answered(o *Op, s int, done bool) {
 	a := &r.slots[s]
 	r.groupEnded(o)
@@ -273,14 +275,14 @@ func (r *requester) answered(o *Op, s int, done bool) {
 	}
 }
 
-// groupEnded notes that a group of o is not under way any more.
+// groupEnded records that a group of o is not in flight any more.
 func (r *requester) groupEnded(o *Op) {
 	if r.q.groups.ended(o.kind == Put, &o.more.grouped) {
 		r.q.host.Hold(false)
 	}
 }
 
-// self carries out an accumulate of this rank at itself.
+// self executes an accumulate of this rank at itself.
 func (r *requester) self(o *Op) {
 	a := &o.more.acc
 	a.req.Count = uint32(len(a.src) / a.req.Type.Size())
@@ -290,10 +292,10 @@ func (r *requester) self(o *Op) {
 	o.end()
 }
 
-// ErrMisbehaves says that a peer asks for more than it has slots for.
+// ErrMisbehaves says that a peer uses more slots than it has.
 var ErrMisbehaves = errors.New("the peer does not keep to the protocol")
 
-// server is this side's end of the way in which a peer asks it to accumulate.
+// server is the target's side of the slots through which a peer asks it to accumulate.
 type server struct {
 	q      *Queue
 	begun  bool
@@ -301,11 +303,11 @@ type server struct {
 	region fabric.Region // slots that the peer writes to; nil as long as there are none
 }
 
-// maxNotes bounds what a peer may have this side acknowledge at once: as many as there
-// are slots, unless it does not keep to the protocol.
+// maxNotes bounds the acknowledgements that a peer may require at once: as many as there
+// are slots, unless the peer violates the protocol.
 const maxNotes = 2 * onesided.Slots
 
-// serve carries out the request in a slot, of that kind, and has it acknowledged.
+// serve executes the request in a slot, of that kind, and posts its acknowledgement.
 func (s *server) serve(kind, slot int) {
 	q := s.q
 	if s.region == nil || slot >= onesided.Slots || q.down != nil || s.over {
@@ -330,7 +332,7 @@ func (s *server) serve(kind, slot int) {
 	q.control.push(ack)
 }
 
-// open makes the slots that a peer asks for, and tells it where they are. Without memory
+// open creates the slots that a peer asks for, and sends it their address. Without memory
 // the peer's accumulates fail.
 func (s *server) open() {
 	if s.begun {

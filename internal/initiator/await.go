@@ -18,12 +18,12 @@ type awaited struct {
 	from *Queue // of the peer that is to change it, nil if any may
 }
 
-// awaits are the words that are waited for.
+// awaits are the words that operations wait for.
 type awaits struct {
-	list []*Op
-	nap  eager.Nap
-	deaf bool  // there is a link on which plain writes do not wake this side
-	over error // why no wait goes on
+	list    []*Op
+	backoff eager.Backoff
+	deaf    bool  // there is a link on which plain writes do not wake this side
+	over    error // why no wait goes on
 }
 
 // add begins to wait for a word.
@@ -33,7 +33,7 @@ func (w *awaits) add(o *Op) {
 	}
 }
 
-// meets reports whether o has ended: its word is as it should be, or never will be.
+// meets reports whether o has ended: its word meets the condition, or never will.
 func (w *awaits) meets(o *Op) bool {
 	x := o.more
 	v := x.await.of.Load(x.await.mem)
@@ -55,18 +55,18 @@ func (w *awaits) meets(o *Op) bool {
 	return true
 }
 
-// look looks at all words that are waited for. It reports whether any wait ended.
+// look checks all awaited words. It reports whether any wait ended.
 func (w *awaits) look() bool {
 	n := len(w.list)
 	w.list = slices.DeleteFunc(w.list, w.meets)
 	if len(w.list) == n {
 		return false
 	}
-	w.nap.Reset()
+	w.backoff.Reset()
 	return true
 }
 
-// CancelAwait ends an Await that nobody waits for any more. From any goroutine.
+// CancelAwait ends an Await without a waiter. From any goroutine.
 func (e *Engine) CancelAwait(o *Op) {
 	e.prog.Do(func() {
 		e.opt.Inbox.TakeOver()
@@ -79,14 +79,15 @@ func (e *Engine) CancelAwait(o *Op) {
 	})
 }
 
-// ownNap bounds a sleep while a word is waited for that stores of this rank itself may
-// change, of which nobody tells: short for who waits, and 250 looks a second cost little.
+// ownNap bounds a sleep during a wait for a word that stores of this rank itself may
+// change, which no event reports: short for the waiter, and 250 checks per second cost
+// little.
 const ownNap = 4 * time.Millisecond
 
-// rest is how long a sleep may last for the words that are waited for, 0 for ever.
+// rest returns how long a sleep may last for the awaited words, 0 for ever.
 func (w *awaits) rest() (d time.Duration) {
 	if w.deaf {
-		d = w.nap.Next()
+		d = w.backoff.Next()
 	}
 	for _, o := range w.list {
 		if from := o.more.await.from; (from == nil || from.own) && (d == 0 || d > ownNap) {
@@ -96,7 +97,7 @@ func (w *awaits) rest() (d time.Duration) {
 	return d
 }
 
-// Awaited yields the ranks of the peers whose signals are waited for.
+// Awaited yields the ranks of the peers whose signals are awaited.
 func (e *Engine) Awaited(yield func(rank int) bool) {
 	e.prog.AssertOwned()
 	for _, o := range e.awaits.list {

@@ -18,16 +18,17 @@ const (
 	noteGroup          // there is a group in a slot
 )
 
-// noteProbe is no notification: it stands among them for a read of the peer's word.
+// noteProbe is not a notification; it stands for a read of the peer's word in the same
+// list.
 const noteProbe = 0
 
-// Work request IDs of what stands in a control list; those of operations are small numbers.
+// Work request IDs of the entries of a control list; those of operations are small numbers.
 const (
 	noteID  = 1 << 47
 	probeID = 1 << 46
 )
 
-// note is the immediate value of a notification.
+// note returns the immediate value of a notification.
 func note(kind, slot int, st onesided.Status) uint32 {
 	return notifyMagic<<16 | uint32(kind)<<12 | uint32(slot)<<8 | uint32(st)
 }
@@ -37,7 +38,8 @@ func IsNotification(c *fabric.Completion) bool {
 	return c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic
 }
 
-// control is what goes before the operations of a queue: notifications, and probes.
+// control holds the requests that precede the operations of a queue: notifications and
+// probes.
 type control struct {
 	q    *Queue
 	list []notice
@@ -53,13 +55,13 @@ type notice struct {
 	answer onesided.Answer
 }
 
-// push has a notification, or a probe, posted.
+// push queues a notification, or a probe.
 func (c *control) push(n notice) {
 	c.list = append(c.list, n)
 	c.q.wake()
 }
 
-// Notified takes a notification of the peer.
+// Notified handles a notification of the peer.
 func (q *Queue) Notified(c *fabric.Completion) {
 	q.eng.prog.AssertOwned()
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
@@ -74,7 +76,7 @@ func (q *Queue) Notified(c *fabric.Completion) {
 	}
 }
 
-// ProbeOf says what probes read, and where to.
+// ProbeOf sets the word that probes read, and its destination.
 func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
 	q.control.word, q.control.sge[0] = word, sge
 }
@@ -85,7 +87,7 @@ func (q *Queue) Probe() {
 	q.control.push(notice{imm: noteProbe})
 }
 
-// post hands the list to the link. It reports whether any were taken.
+// post posts the list to the link. It reports whether any were taken.
 // Hot path.
 func (c *control) post() bool {
 	q := c.q
@@ -116,7 +118,7 @@ func (c *control) post() bool {
 	return took > 0
 }
 
-// CompleteControl takes a completion on the connection that is of no operation: of a
+// CompleteControl handles a completion on the connection that belongs to no operation: of a
 // notification or a probe, or of nothing.
 func (q *Queue) CompleteControl(c *fabric.Completion) {
 	q.eng.prog.AssertOwned()

@@ -1,28 +1,27 @@
-// Package initiator drives the one-sided operations of an engine: puts, gets, atomics,
+// Package initiator executes the one-sided operations of an engine: puts, gets, atomics,
 // signals, accumulates, flushes and fences, and waits for words that peers change.
 //
-// An [Op] is built by the calling goroutine (New, then what it is about) and posted to the
-// [Queue] of its peer. The owner of the progress engine makes work requests of the
-// operations of a queue, in order, as many as the link takes, and ends operations by their
-// completions. Where the link maps the target's memory, a small operation that nothing
-// waits before is carried out in the call and needs no Op (Queue.TryMove, Queue.TryAtomic).
+// The calling goroutine builds an [Op] (New, then its arguments) and posts it to the [Queue]
+// of its peer. The owner of the progress engine turns the operations of a queue into work
+// requests, in order, as many as the link takes, and completes operations by their
+// completions. If the link maps the target's memory, a small operation with nothing queued
+// before it is executed in the call and needs no Op (Queue.TryMove, Queue.TryAtomic).
 //
-// Operations that no link has take several requests: emulated atomics are loops of
-// compare-and-swaps, accumulates are requests that the target's engine serves, a put with a
-// signal is a write and the change of a word. Puts and gets of many pieces go as one request
-// of the link for each, or in groups, which the target's engine serves, too.
+// Operations that links do not implement take several requests: emulated atomics are
+// compare-and-swap loops, accumulates are requests that the target's engine serves, a put
+// with signal is a write and the change of a word.
 //
 // # Ownership
 //
-// [Engine] and [Queue] belong to the owner of the progress engine, but for what says that
-// it may be called from any goroutine. An Op is its maker's until Queue.Post, then the
-// owner's until it is finished (package pending).
+// [Engine] and [Queue] belong to the owner of the progress engine, except methods that say
+// that any goroutine may call them. An Op belongs to its maker until Queue.Post, then to the
+// owner until it is finished (package pending).
 //
 // # Connections
 //
-// A queue is told of its connection by Up and Down, and tells its [Host] what the link
-// reports. After Down everything ends with its error: what was not posted at once, the rest
-// as its requests come back. Renew makes the queue fit for the next connection.
+// Up and Down notify a queue of its connection; the queue passes the reports of the link to
+// its [Host]. After Down every operation ends with its error: those not posted at once, the
+// others as their requests are flushed. Renew prepares the queue for the next connection.
 //
 // # Files
 //
@@ -39,5 +38,5 @@
 //	stage.go            memory of any kind made fit for a link
 //	op.go               Op, Kind, lists of operations
 //
-// It imports eager for its naps, message for pinned memory, and what is below.
+// It imports eager for its Backoff, message for pinned memory, and what is below.
 package initiator

@@ -9,38 +9,38 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// ErrContention is the end of an emulated atomic that others kept from succeeding.
-var ErrContention = errors.New("others kept changing the word: the atomic was given up, without effect")
+// ErrContention is the error of an emulated atomic that contention kept from succeeding.
+var ErrContention = errors.New("word is contended: the atomic was abandoned, without effect")
 
-// An atomic that no link has is a loop of compare-and-swaps: each tells what the word
-// holds, and the next one expects that. Nobody but the owner takes part.
+// An atomic that links do not implement is a loop of compare-and-swaps: each returns the
+// value of the word, which the next one expects. Only the owner of the engine executes the
+// loop.
 //
-// Atomics of this rank on one word do not race with each other: those behind a loop wait
-// in line, in order, and each loop begins with what its forerunner left. The value last
-// seen in a word is what the next loop expects there.
+// Atomics of this rank on one word do not race with each other: those behind a loop wait in
+// line, in order, and each loop starts with the value that the one before has left. The
+// value last seen in a word is the one that the next loop expects there.
 
 const (
-	// eagerTries is how often a loop goes on at once: with few contenders it
-	// succeeds then, and waiting would cost more than another round trip.
+	// eagerTries is the number of attempts of a loop without a pause: with few contenders
+	// it succeeds then, and waiting would cost more than another round trip.
 	eagerTries = 4
 
 	// maxBackoff bounds the wait between two tries: a thousand contenders with a
 	// round trip of 1 µs each are spread out by it.
 	maxBackoff = time.Millisecond
 
-	// minTries is how often a loop tries at least before it gives up, however
-	// long that takes.
+	// minTries is the least number of attempts before a loop fails, however long they take.
 	minTries = 256
 
-	// guesses is how many words of a peer this side remembers. Power of two.
+	// guesses is the number of words of a peer whose value is remembered. Power of two.
 	guesses = 8
 )
 
-// guess is what a word of a peer held when this side saw it last.
+// guess is the last value that this side has seen in a word of a peer.
 type guess struct{ addr, value uint64 }
 
-// words are the words of a peer that emulated atomics work on. Each has a head, the atomic
-// that is under way; others of this rank on the same word wait in its line.
+// words are the words of a peer that emulated atomics are working on. Each has a head, the
+// atomic in progress; others of this rank on the same word wait in its line.
 type words struct {
 	heads [headBuckets]*Op // by hash of the address
 	n     int              // heads
@@ -50,7 +50,7 @@ type words struct {
 
 const headBuckets = 32 // as many words as a Post has requests
 
-// emulated is what an emulated atomic needs.
+// emulated holds the arguments of an emulated atomic.
 type emulated struct {
 	rmw   onesided.RMW
 	tries int
@@ -80,7 +80,7 @@ func (w *words) enter(o *Op) {
 	w.n++
 }
 
-// leave takes the head o away.
+// leave removes the head o.
 func (w *words) leave(o *Op) {
 	b := w.bucket(o.remote)
 	for *b != o {
@@ -103,7 +103,7 @@ func (w *words) among(addr, n uint64) bool {
 	return false
 }
 
-// guess is where the value of the word at addr is remembered.
+// guess returns the place where the value of the word at addr is remembered.
 func (w *words) guess(addr uint64) *guess { return &w.seen[addr>>3%guesses] }
 
 // begin makes an emulated atomic the head of its word.
@@ -117,9 +117,9 @@ func (w *words) begin(o *Op) {
 }
 
 // contended reports whether an atomic or an accumulate whose turn to be posted has come
-// must not overtake one that was posted before and works on the same word: links carry
-// atomics of their own out in order, but loops take several, and accumulates are the
-// target's to carry out.
+// must wait for one that was posted before and works on the same word: links execute their
+// own atomics in order, but loops take several requests, and the target executes
+// accumulates.
 func (q *Queue) contended(o *Op) bool {
 	switch o.kind {
 	case Emulated:
@@ -132,7 +132,7 @@ func (q *Queue) contended(o *Op) bool {
 	return false
 }
 
-// busy reports whether a loop, or an accumulate, on the word at addr is under way.
+// busy reports whether a loop, or an accumulate, on the word at addr is in progress.
 func (q *Queue) busy(addr uint64) bool {
 	return q.words.n > 0 && q.words.find(addr) != nil || q.requests.among(addr)
 }
@@ -155,7 +155,7 @@ func (q *Queue) lineUp(l *opList) bool {
 	return true
 }
 
-// loosen notes that o does not take place in the order of the link's requests.
+// loosen records that o does not take place in the order of the link's requests.
 func (o *Op) loosen() {
 	if !o.loose {
 		o.loose = true
@@ -163,8 +163,8 @@ func (o *Op) loosen() {
 	}
 }
 
-// retry takes the result of a loop's compare-and-swap. It returns true if the loop goes
-// on.
+// retry handles the result of a loop's compare-and-swap. It returns true if the loop
+// continues.
 func (o *Op) retry() bool {
 	q, x := o.q, o.more
 	if o.Err != nil {
@@ -201,8 +201,8 @@ func (o *Op) retry() bool {
 	return true
 }
 
-// leaveWord takes the head o, which has ended, away, and lets the next operation on the
-// word begin. If the connection is no more, all of them end.
+// leaveWord removes the head o, which has ended, and starts the next operation on the word.
+// If the connection is over, all of them end.
 func (o *Op) leaveWord() {
 	q := o.q
 	q.words.leave(o)
@@ -242,16 +242,16 @@ func (o *Op) redo() {
 	o.q.wake()
 }
 
-// backoff is the loops of all peers that wait before their next try.
+// backoff holds the loops of all peers that wait before their next attempt.
 type backoff struct {
 	began time.Time
 	list  []*Op
 }
 
-// now is the clock of tries.
+// now is the clock of attempts.
 func (b *backoff) now() time.Duration { return time.Since(b.began) }
 
-// resume lets loops whose wait is over go on. It reports whether any did.
+// resume continues loops whose wait is over. It reports whether there were any.
 func (b *backoff) resume() bool {
 	at := b.now()
 	n := len(b.list)

@@ -13,18 +13,18 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Options are what an Engine needs. All must be set.
+// Options configure an Engine. All must be set.
 type Options struct {
 	Inbox    *pending.Inbox    // of the engine's operations of all kinds
 	Receipts *pending.Receipts // of those that are complete in the call
 	Protocol progress.Protocol // takes what a post has polled
 
-	// Contention is how long an emulated atomic that others keep from succeeding goes
-	// on, at least, before it fails with ErrContention.
+	// Contention is the least time for which an emulated atomic under contention retries
+	// before it fails with ErrContention.
 	Contention time.Duration
 }
 
-// Engine drives the one-sided operations of a rank. Its methods are the owner's.
+// Engine executes the one-sided operations of a rank. Its methods are the owner's.
 type Engine struct {
 	opt    Options
 	prog   *progress.Engine
@@ -43,7 +43,7 @@ type Engine struct {
 	cs      [8]fabric.Completion // polled for by goroutines that post
 }
 
-// link is what operations need of a link.
+// link holds the resources of operations on a link.
 type link struct {
 	fabric.Link
 	pins    *message.Pins
@@ -51,7 +51,7 @@ type link struct {
 	groups  *onesided.Server // of peers' groups
 }
 
-// Init makes e ready. Set-up path.
+// Init prepares e. Set-up path.
 func (e *Engine) Init(o Options) {
 	e.opt = o
 	e.backoff.began = time.Now()
@@ -82,7 +82,7 @@ func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 	e.awaits.deaf = e.awaits.deaf || !q.wakes
 }
 
-// Start says what drives the links, and what memory is registered. Before the first
+// Start sets the engine that drives the links, and the registered memory, before the first
 // operation. Set-up path.
 func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) {
 	e.prog, e.memory = prog, memory
@@ -91,7 +91,7 @@ func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) {
 	}
 }
 
-// Step goes on with what there is to do. It reports whether it did anything.
+// Step advances all operations. It reports whether it did anything.
 func (e *Engine) Step() bool {
 	e.prog.AssertOwned()
 	did := len(e.backoff.list) > 0 && e.backoff.resume()
@@ -113,7 +113,7 @@ func (e *Engine) Step() bool {
 	return len(e.awaits.list) > 0 && e.awaits.look() || did
 }
 
-// Rest is how long a sleep may last for what is under way, 0 for ever.
+// Rest returns how long a sleep may last for the operations in flight, 0 for ever.
 func (e *Engine) Rest() (d time.Duration) {
 	if len(e.awaits.list) > 0 {
 		d = e.awaits.rest()
@@ -124,8 +124,8 @@ func (e *Engine) Rest() (d time.Duration) {
 	return d
 }
 
-// Uses reports whether an operation that is under way has to do with local memory in
-// [lo, hi). Set-up path: whoever closes memory pays, and no operation does.
+// Uses reports whether an operation in flight uses local memory in [lo, hi). Set-up path:
+// closing memory pays the cost, operations do not.
 func (e *Engine) Uses(lo, hi uint64) bool {
 	e.prog.AssertOwned()
 	e.opt.Inbox.TakeOver()
@@ -144,14 +144,14 @@ func (e *Engine) Uses(lo, hi uint64) bool {
 	return false
 }
 
-// End ends waits for words, now and later, with err.
+// End ends present and later waits for words with err.
 func (e *Engine) End(err error) {
 	e.prog.AssertOwned()
 	e.awaits.over = err
 	e.awaits.look()
 }
 
-// Close gives all memory back. No queue has requests on a link any more.
+// Close releases all memory. No queue has requests on a link any more.
 func (e *Engine) Close() error {
 	var errs []error
 	if e.staging != nil {

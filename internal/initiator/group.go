@@ -7,15 +7,15 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Puts and gets of many pieces go as groups where the model says that these are cheaper than
-// a request of the link for each piece. A group takes one of the slots that accumulates
-// take, and is complete with its acknowledgement.
+// Puts and gets of many pieces are sent as groups if the model says that groups are cheaper
+// than a request of the link for each piece. A group uses one of the slots of accumulates,
+// and is complete with its acknowledgement.
 //
-// The target's engine carries groups and accumulates out in their order, but what the link
-// carries out by itself would overtake them. So behind puts in groups nothing else is posted
-// until these are acknowledged, and messages are held back.
+// The target's engine executes groups and accumulates in their order, but requests that the
+// link executes itself would overtake them. Therefore nothing else is posted behind puts in
+// groups until these are acknowledged, and messages are held back.
 
-// group is what a group moves.
+// group is the data of one group.
 type group struct {
 	pieces int32 // none: no group
 	bytes  int32
@@ -23,13 +23,13 @@ type group struct {
 	from   onesided.Mark // where its operation had come to before it
 }
 
-// grouped is what an operation in groups needs.
+// grouped is the state of an operation in groups.
 type grouped struct {
 	puts    int    // groups that are not acknowledged, of a put
 	chained uint64 // bytes of its walk up to which it goes as a chain
 }
 
-// groups are those of one queue, and how their way is chosen.
+// groups holds the groups of one queue, and the state of the choice.
 type groups struct {
 	open   int // of puts, not acknowledged
 	all    int // not acknowledged
@@ -39,11 +39,11 @@ type groups struct {
 	pace   pace
 }
 
-// listPerPiece is what the list of a group takes a piece, about: a byte or two for its size,
-// four for its place, and a new list now and then.
+// listPerPiece is the approximate size of a piece in the list of a group: a byte or two for
+// its size, four for its place, and a new list now and then.
 const listPerPiece = 8
 
-// plan says which way n pieces of bytes in all go.
+// plan chooses the method for n pieces of bytes in all.
 func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
 	x := logp.Pieces{N: n, Bytes: int64(bytes), List: int64(n * listPerPiece), Get: get}
 	pp := x.Plan(g.params, g.pace.late)
@@ -53,8 +53,8 @@ func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
 	return pp
 }
 
-// took notes that the link took a group, of puts or of gets, of an operation. first: nothing
-// else may be posted from now on.
+// took records that the link took a group, of puts or of gets, of an operation. first:
+// nothing else may be posted from now on.
 func (g *groups) took(put bool, x *group, of *grouped) (first bool) {
 	if g.all++; g.all == 1 {
 		pp := g.plan(!put, int(x.pieces), int(x.bytes))
@@ -68,7 +68,8 @@ func (g *groups) took(put bool, x *group, of *grouped) (first bool) {
 	return g.open == 1
 }
 
-// ended notes that a group is not under way any more. last: other things may be posted again.
+// ended records that a group is not in flight any more. last: other operations may be
+// posted again.
 func (g *groups) ended(put bool, of *grouped) (last bool) {
 	g.all--
 	g.pace.end()
@@ -80,8 +81,8 @@ func (g *groups) ended(put bool, of *grouped) (last bool) {
 	return g.open == 0
 }
 
-// pace is how long a target takes for groups beyond what the model says: it may compute, or
-// wait for a processor. Only a group that nothing is before tells.
+// pace is the time that a target takes for groups beyond the model's prediction: it may
+// compute, or wait for a processor. Only a group with nothing before it is a sample.
 type pace struct {
 	late  float64 // ns, smoothed
 	timed bool
@@ -98,5 +99,6 @@ func (p *pace) end() {
 	}
 }
 
-// passed notes that something went as a chain: what was learned long ago is tried again.
+// passed records that an operation was sent as a chain: a pace learned long ago is tried
+// again.
 func (p *pace) passed() { p.late -= p.late / 32 }

@@ -7,20 +7,20 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Operations on memory that is mapped here which would take many requests: transfers of many
-// pieces, atomics that no link has, accumulates. The owner of the engine carries
-// them out with its own loads, stores and atomics when their turn to be posted has come
+// Operations on mapped memory which would take many requests: transfers of many pieces,
+// atomics that links do not implement, accumulates. The owner of the engine executes them
+// with its own loads, stores and atomics when it is their turn to be posted
 // (fabric.Direct).
 
-// carriedRun is the longest run that is carried out so: links have better ways to copy
+// carriedRun is the longest run that is copied in this way: links have better methods for
 // longer ones.
 const carriedRun = 64 << 10
 
-// mapped is the peer's memory as this side can store to it: its endpoint, nil where the
-// link does not offer that.
+// mapped is the peer's memory as this side can store to it: its endpoint, nil if the link
+// does not offer that.
 type mapped struct{ fabric.Direct }
 
-// carries reports whether o is worth trying.
+// carries reports whether execution of o on mapped memory is worth trying.
 func (m mapped) carries(o *Op) bool {
 	if m.Direct == nil || o.more == nil {
 		return false
@@ -34,9 +34,8 @@ func (m mapped) carries(o *Op) bool {
 	return o.kind == Accumulate && o.more.acc.pos == 0
 }
 
-// carry carries out o, whose turn has come and which carries reported, if that can be done
-// at once. stored says that memory of the peer has changed; all that nothing is left of o
-// to be posted.
+// carry executes o, whose turn has come and for which carries is true, if that is possible
+// at once. stored: memory of the peer has changed; all: no part of o is left to be posted.
 func (m mapped) carry(o *Op) (stored, all bool) {
 	switch o.kind {
 	case Emulated:
@@ -63,7 +62,7 @@ func (m mapped) carry(o *Op) (stored, all bool) {
 	return stored, all
 }
 
-// copy moves the pieces of a put or a get.
+// copy transfers the pieces of a put or a get.
 func (m mapped) copy(o *Op) (stored, all bool) {
 	here, there := fabric.Access(0), fabric.AccessRemoteWrite
 	if o.kind == Get {
@@ -76,7 +75,7 @@ func (m mapped) copy(o *Op) (stored, all bool) {
 	return did && o.kind == Put, all
 }
 
-// copyShape moves the runs of a shape: all of them or none.
+// copyShape copies the runs of a shape: all of them or none.
 func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
 	c := &o.more.cur
 	local, remote, run, ok := c.Span()
@@ -92,7 +91,8 @@ func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
 	return true, true
 }
 
-// copyPieces moves the pieces of a vector up to the first one that cannot be moved so.
+// copyPieces copies the pieces of a vector up to the first one that cannot be copied in
+// this way.
 func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 	c := &o.more.cur
 	var sges [1]fabric.SGE

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// maxChain is how many requests one Post takes: enough that the cost of one
-	// crossing into C vanishes beside that of the requests.
+	// maxChain is the number of requests of one Post: enough that the cost of one crossing
+	// into C is negligible compared with that of the requests.
 	maxChain = 32
 
-	// maxPieces is how many local pieces the requests of one Post may have: what a
-	// chain of requests of a few pieces each needs. Only transfers of many small
-	// pieces use it up, and go on with the next Post.
+	// maxPieces is the number of local pieces that the requests of one Post may have:
+	// enough for a chain of requests of a few pieces each. Only transfers of many small
+	// pieces exceed it, and continue with the next Post.
 	maxPieces = 512
 )
 
-// slotShift is where in the work request ID of an accumulate or a group its slot stands,
-// plus 1.
+// slotShift is the position of the slot, plus 1, in the work request ID of an accumulate or
+// a group.
 const slotShift = 40
 
-// chain is the work requests of one Post, and what they were made of.
+// chain holds the work requests of one Post, and the operations that they belong to.
 type chain struct {
 	wrs  [maxChain]fabric.WR
 	made [maxChain]made
@@ -43,7 +43,7 @@ type made struct {
 	group group
 }
 
-// post hands the queue's operations to its link until that is full. It reports whether any
+// post posts the queue's operations to its link until that is full. It reports whether any
 // were taken.
 // Hot path.
 func (q *Queue) post() bool {
@@ -100,8 +100,8 @@ func (q *Queue) postList(l *opList) bool {
 	return did
 }
 
-// carry carries out the first operation of the list, on mapped memory; false: it, or what is
-// left of it, is to be posted.
+// carry executes the first operation of the list on mapped memory; it returns false if it,
+// or a part of it, has to be posted.
 func (q *Queue) carry(l *opList) bool {
 	stored, all := q.mapped.carry(l.head)
 	if stored {
@@ -114,14 +114,14 @@ func (q *Queue) carry(l *opList) bool {
 	return all
 }
 
-// stops reports whether o has to wait for its turn, and is no request of the link then.
+// stops reports whether o has to wait for its turn, and is not a request of the link then.
 func (q *Queue) stops(o *Op) bool {
 	return o.kind == Fence || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
 		q.groups.open > 0 && o.isHeld() || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
 }
 
-// isHeld reports whether o has to wait until the puts before it that went in groups are
-// acknowledged. What may go in groups is not held here.
+// isHeld reports whether o has to wait until the puts before it that were sent in groups
+// are acknowledged. Operations that may be sent in groups are not held here.
 func (o *Op) isHeld() bool {
 	switch o.kind {
 	case Accumulate, Fence:
@@ -132,8 +132,8 @@ func (o *Op) isHeld() bool {
 	return true
 }
 
-// pass carries out the first operation of the list, which stops the others. It
-// returns false if something has to end before.
+// pass executes the first operation of the list, which stops the others. It returns false
+// if another operation has to end before.
 func (q *Queue) pass(l *opList) bool {
 	o := l.head
 	switch {
@@ -158,21 +158,22 @@ func (q *Queue) pass(l *opList) bool {
 	return true
 }
 
-// posted notes that nothing of o is left to be posted, which ends it if nothing is under way.
+// posted records that o is posted completely, and ends it if none of its requests is in
+// flight.
 func (o *Op) posted() {
 	if o.queued = false; o.pending == 0 {
 		o.end()
 	}
 }
 
-// spoil ends the first operation of the list, which the link cannot carry out.
+// spoil ends the first operation of the list, which the link cannot execute.
 func (l *opList) spoil(err error) {
 	o := l.pop()
 	o.note(err)
 	o.posted()
 }
 
-// took notes that the link has the first n requests made.
+// took records that the link has taken the first n requests.
 func (c *chain) took(q *Queue, l *opList, n int) {
 	for i := range n {
 		m := &c.made[i]
@@ -194,8 +195,8 @@ func (c *chain) took(q *Queue, l *opList, n int) {
 	}
 }
 
-// giveBack undoes the making of requests from the took-th on, which the link did not take,
-// the last first, so that each operation ends where it began.
+// giveBack undoes build for the requests from the took-th on, which the link did not take,
+// the last first, so that each operation returns to its earlier state.
 func (c *chain) giveBack(q *Queue, took, n int) {
 	for i := n - 1; i >= took; i-- {
 		m := &c.made[i]
@@ -263,9 +264,9 @@ func (c *chain) build(q *Queue, l *opList) int {
 	return n
 }
 
-// buildMore makes work requests of an operation of many pieces or several steps,
-// from where it has come to. It returns how many there are now, and whether
-// nothing of the operation is left.
+// buildMore makes work requests of an operation of many pieces or several steps, from its
+// present position on. It returns the number of requests so far, and whether the operation
+// is complete.
 func (c *chain) buildMore(q *Queue, o *Op, n int) (int, bool) {
 	x := o.more
 	for ; n < maxChain; n++ {
@@ -333,7 +334,7 @@ type flag struct {
 	add  bool
 }
 
-// phase is how far an operation of several steps has come.
+// phase is the progress of an operation of several steps.
 type phase uint8
 
 const (
@@ -356,7 +357,7 @@ func (ph phase) after(o *Op) phase {
 	return phaseEnd
 }
 
-// flag makes the request that changes the word of a PutSignal; false if there is
+// flag makes the request that changes the word of a PutSignal; it returns false if there is
 // no slot now.
 func (c *chain) flag(q *Queue, o *Op, wr *fabric.WR) bool {
 	s := &q.link.results
@@ -381,7 +382,7 @@ func (c *chain) flag(q *Queue, o *Op, wr *fabric.WR) bool {
 	return true
 }
 
-// notify has a request notify the target of a signal.
+// notify makes a request notify the target of a signal.
 func notify(wr *fabric.WR) {
 	wr.Flags |= fabric.FlagNotify
 	wr.Imm = note(noteSignal, 0, 0)

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// stageMax is the longest slice that is copied through registered memory
-	// instead of being registered itself: copying a page costs about as much as
-	// finding a registration, and pins nothing.
+	// stageMax is the longest slice that is copied through registered memory instead of
+	// being registered itself: copying a page costs about as much as finding a
+	// registration, and pins nothing.
 	stageMax = 4096
 
-	// stageLimit bounds the memory for that; beyond it, slices are registered.
+	// stageLimit bounds the memory of these copies; beyond it, slices are registered.
 	stageLimit = 8 << 20
 )
 
-// user is memory of any kind that an operation works on.
+// user is local memory of any kind of an operation.
 type user struct {
 	mem   []byte
 	piece mr.Piece // it is staged here
 	pin   message.Pin
 }
 
-// stage makes the user's memory fit for the link. The address that it has now is
-// kept until unstage: by the pin, or because it is not the memory that moves.
+// stage prepares the user's memory for a link. Its present address stays valid until
+// unstage: it is pinned, or a copy is transferred instead.
 func (u *user) stage(o *Op) error {
 	q := o.q
 	n := len(u.mem)
@@ -54,7 +54,7 @@ func (u *user) stage(o *Op) error {
 	return nil
 }
 
-// stageSmall copies, or makes room for a copy.
+// stageSmall copies the memory, or allocates the memory of a copy.
 func (u *user) stageSmall(o *Op) error {
 	q, e := o.q, o.q.eng
 	var err error
@@ -78,7 +78,7 @@ func (u *user) stageSmall(o *Op) error {
 	return nil
 }
 
-// unstage gives back what stage took, and what was fetched to the user.
+// unstage releases the memory that stage took, and copies fetched data to the user.
 func (u *user) unstage(o *Op) {
 	if u.piece.Live() {
 		if o.kind == Get && o.Err == nil {

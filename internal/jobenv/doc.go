@@ -1,5 +1,5 @@
-// Package jobenv finds the job of this process in what its launcher put into
-// the environment, so that rma.Open needs no arguments under any of them.
+// Package jobenv finds the job of this process in the environment that its launcher has set,
+// so that rma.Open needs no arguments under any launcher.
 //
 //	launcher            knows                          the ranks meet at
 //	rmarun, by hand     RMA_RANK, RMA_SIZE             RMA_ROOT
@@ -10,29 +10,26 @@
 //	Kubernetes          JOB_COMPLETION_INDEX, RMA_SIZE the pod of index 0, by RMA_SERVICE
 //	none of them        nothing                        alone: rank 0 of 1
 //
-// RMA_ROOT overrides the last column, RMA_LAUNCHER the choice of the row.
-// [Find] reads the environment only. What takes sockets or talking to the
-// launcher is done by the Prepare function of the configuration it returns,
-// when the job is joined.
+// RMA_ROOT overrides the last column, RMA_LAUNCHER the choice of the row. [Find] only reads
+// the environment. The Prepare function of the configuration that it returns opens sockets
+// and communicates with the launcher, when the job is joined.
 //
 // # Who serves
 //
-// These launchers know nothing of the wire-up server of package wireup: rank
-// 0 runs it within its own process, and the other ranks dial until it is there.
-// Under rmarun, and where a user sets RMA_RANK by hand, a server is expected at
-// RMA_ROOT; RMA_SERVE=1 has rank 0 serve there too, RMA_SERVE=0 has it dial
-// under any launcher.
+// Except for rmarun, these launchers do not know the wire-up server of package wireup: rank
+// 0 runs it within its own process, and the other ranks dial until it answers. Under rmarun,
+// and if a user sets RMA_RANK by hand, a server is expected at RMA_ROOT. RMA_SERVE=1 makes
+// rank 0 run the server there too; RMA_SERVE=0 makes it dial under any launcher.
 //
 // # Who is admitted
 //
-// Knowledge of the job's secret admits (package wireup). It is RMA_TOKEN, or in
-// the file RMA_TOKEN_FILE; else what the launcher gives to the processes of the
-// job and to nobody else (Open MPI's transport key; what rank 0 publishes
-// through PMI). On one host the ranks meet at a socket in a directory that only
-// their user may enter, and look at each other's user: that needs no secret. Every
-// other job without one is refused when it is joined, whoever started it
-// (wireup.ErrNoToken), unless there is TLS or RMA_INSECURE=1: whoever reached the
-// port could join, and write to the ranks' memory.
+// A process is admitted if it knows the job's secret (package wireup): RMA_TOKEN, or the
+// contents of RMA_TOKEN_FILE; otherwise a value that only the processes of the job get from
+// the launcher (Open MPI's transport key; a value that rank 0 publishes through PMI). On one
+// host the ranks meet at a socket in a directory that only their user may enter, and check
+// each other's user: that needs no secret. Every other job without a secret is refused when
+// it is joined (wireup.ErrNoToken), unless there is TLS or RMA_INSECURE=1: any process that
+// reached the port could join, and write to the ranks' memory.
 //
 // # Files
 //

@@ -147,20 +147,20 @@ func TestEveryLauncherNeedsASecret(t *testing.T) {
 		says    string
 	}{
 		"by hand":                    {"", []string{hand, "RMA_SIZE=2", explicit}, "RMA_TOKEN on all ranks"},
-		"by hand, loopback":          {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:7117"}, "others reach 127.0.0.1:7117"},
+		"by hand, loopback":          {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:7117"}, "other users can reach 127.0.0.1:7117"},
 		"by hand, short secret":      {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=localhost:7117", short}, "at least 16 bytes and has one of 2"},
-		"by hand, several roots":     {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=unix:/x,[::1]:7117"}, "others reach [::1]:7117"},
-		"by hand, rank 0":            {"", []string{"RMA_RANK=0", "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:0", "RMA_SERVE=1"}, "others reach 127.0.0.1:"},
+		"by hand, several roots":     {"", []string{hand, "RMA_SIZE=2", "RMA_ROOT=unix:/x,[::1]:7117"}, "other users can reach [::1]:7117"},
+		"by hand, rank 0":            {"", []string{"RMA_RANK=0", "RMA_SIZE=2", "RMA_ROOT=127.0.0.1:0", "RMA_SERVE=1"}, "other users can reach 127.0.0.1:"},
 		"forced":                     {"openmpi-4.1-one-host", []string{"RMA_LAUNCHER=rma", hand, "RMA_SIZE=2", explicit}, "RMA_TOKEN on all ranks"},
 		"Open MPI 5":                 {"openmpi-4.1-two-hosts", []string{"OMPI_MCA_orte_precondition_transports", explicit}, "mpirun -x RMA_TOKEN"},
 		"Open MPI, loopback":         {"openmpi-4.1-one-host", []string{"OMPI_MCA_orte_precondition_transports", "RMA_ROOT=127.0.0.1:7117"}, "mpirun -x RMA_TOKEN"},
 		"Open MPI, short secret":     {"openmpi-4.1-two-hosts", []string{short}, "has one of 2"},
 		"Slurm, two nodes":           {"slurm-22.05-two-nodes", nil, "export RMA_TOKEN=$(openssl rand -hex 32) before srun"},
 		"Slurm, short secret":        {"slurm-22.05-two-nodes", []string{short}, "at least 16 bytes"},
-		"Slurm, second root":         {"slurm-22.05-one-node", []string{"RMA_ROOT=unix:/x,node7:7000"}, "others reach node7:7000"},
+		"Slurm, second root":         {"slurm-22.05-one-node", []string{"RMA_ROOT=unix:/x,node7:7000"}, "other users can reach node7:7000"},
 		"MPICH, RMA_ROOT":            {"mpich-4.0-two-hosts", []string{explicit}, "without RMA_ROOT the launcher brings one"},
 		"Kubernetes":                 {"", []string{index, size, service, pod}, "a Secret as RMA_TOKEN"},
-		"insecure, but not this one": {"slurm-22.05-two-nodes", []string{"RMA_INSECURE=0"}, "RMA_INSECURE=1 where everybody is trusted"},
+		"insecure, but not this one": {"slurm-22.05-two-nodes", []string{"RMA_INSECURE=0"}, "RMA_INSECURE=1 on a trusted network"},
 	} {
 		f, err := from(recorded(t, c.file, c.changes...))
 		require.NoError(t, err, name)

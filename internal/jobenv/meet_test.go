@@ -250,7 +250,7 @@ func TestHostilePMI(t *testing.T) {
 	require.NoError(t, err)
 	_, err = wireup.Join(t.Context(), f.Config)
 	require.ErrorIs(t, err, wireup.ErrEnvironment)
-	require.ErrorContains(t, err, "is no open socket")
+	require.ErrorContains(t, err, "is not an open socket")
 }
 
 func TestErrorsOfAJobThatRankZeroServes(t *testing.T) {

@@ -136,7 +136,7 @@ func pmiConn(e env) (net.Conn, error) {
 	}
 	conn, err := connOf(fd)
 	if err != nil {
-		return nil, fmt.Errorf("jobenv: %w: PMI_FD=%d is no open socket (was it closed on the way from mpirun, or is this the second job of one process?); set %s=host:port: %w",
+		return nil, fmt.Errorf("jobenv: %w: PMI_FD=%d is not an open socket (a program between mpirun and this one has closed it, or this is the second job of the process); set %s=host:port: %w",
 			wireup.ErrEnvironment, fd, wireup.EnvRoot, err)
 	}
 	return conn, nil

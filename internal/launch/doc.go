@@ -1,21 +1,21 @@
-// Package launch starts the ranks of a job as processes of this host, and sees
-// to it that they end together.
+// Package launch starts the ranks of a job as processes of this host, and ensures that they
+// end together.
 //
-// [Run] serves the wire-up (internal/wireup) inside the launcher, starts N
-// processes with the job in their environment, forwards signals to them and
-// returns when all have ended. The first rank that fails decides the exit
-// code; the others get SIGTERM and, after a grace time, SIGKILL, unless they are to
-// go on (Spec.KeepGoing): they learn from the wire-up server who is gone. A rank that is stopped, or
-// that others report to make no progress, for Spec.HangTimeout has failed, too.
+// [Run] runs the wire-up server (internal/wireup) inside the launcher, starts N processes
+// with the job in their environment, forwards signals to them and returns when all have
+// ended. The first rank that fails decides the exit code. The others get SIGTERM and, after
+// a grace time, SIGKILL; with Spec.KeepGoing they continue, and the wire-up server reports
+// the rank's end to them. A rank that is stopped, or that others report to make no progress,
+// for Spec.HangTimeout has failed, too.
 //
 // # Nothing survives
 //
-// Every rank leads a process group of its own: what it has started is killed
-// with it. Should the launcher itself be killed, the kernel kills the ranks
-// (PDEATHSIG), and a guard, a tiny shell that holds the other end of a pipe,
-// kills their groups (and, while ranks are being started, whatever carries the
-// name of the job in its environment) and removes the socket's directory. Without /bin/sh there
-// is no guard, and grandchildren of a killed launcher live on.
+// Every rank leads a process group of its own: its child processes are killed with it. If
+// the launcher itself is killed, the kernel kills the ranks (PDEATHSIG), and a guard, a
+// small shell that holds the other end of a pipe, kills their groups (and, while ranks are
+// being started, every process with the name of the job in its environment) and removes the
+// socket's directory. Without /bin/sh there is no guard, and grandchildren of a killed
+// launcher survive.
 //
 // # Files
 //

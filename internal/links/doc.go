@@ -1,13 +1,13 @@
-// Package links opens the links of this process by name, says which of them
-// work here, chooses one for a peer, and joins two endpoints through the job.
+// Package links opens the links of this process by name, reports which of them work here,
+// chooses one for a peer, and connects two endpoints through the job.
 //
-// [Open] knows "shm", "tcp" and "ibv" (also called "verbs"); [Probe] tries
-// them all and gives the reason where one does not work; two ranks exchange an
-// [Offer] and [Choose] from both the same link; [Connect] exchanges the
-// endpoints' addresses through the job and connects.
+// [Open] takes "shm", "tcp" and "ibv" (also called "verbs"). [Probe] tries all links and
+// returns the reason if one does not work. Two ranks exchange an [Offer], and [Choose]
+// derives the same link from both on either side. [Connect] exchanges the endpoints'
+// addresses through the job and connects.
 //
-// What a user may set is declared in internal/settings; [FromSettings] and
-// [FromEnv] make [Options] of it.
+// The settings are declared in internal/settings; [FromSettings] and [FromEnv] convert them
+// to [Options].
 //
 // # Files
 //

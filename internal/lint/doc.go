@@ -1,9 +1,9 @@
-// Package lint has no code but tests: the rules of the house that a compiler
-// does not check. Imports point down, import "C" stays in verbs, unsafe stays
-// in files that say so, tests do not sleep to synchronise nor fail because the
-// machine is slow, types are small, uses between files of a package run downward,
-// and functions on the hot path are cheap.
+// Package lint consists of tests, for the rules of the project that a compiler does not
+// check: imports point down, import "C" stays in verbs, unsafe stays in files named for it,
+// tests neither sleep to synchronise nor fail because the machine is slow, types are small,
+// uses between files of a package run downward, functions on the hot path are cheap, and
+// fuzz targets have a saved corpus.
 //
-// Rules that count have their exceptions in testdata, with numbers that may only
-// fall: go test ./internal/lint -update lowers them to what is true.
+// Rules that count have their exceptions in testdata, with numbers that may only fall: go
+// test ./internal/lint -update lowers them to the present counts.
 package lint

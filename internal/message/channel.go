@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// Channel carries messages between this rank and one other, both ways. Make it
+// Channel transfers messages between this rank and one other, in both directions. Create it
 // with Open, exchange Setup, then Connect. It belongs to the owner of its link.
 type Channel struct {
 	streams
@@ -18,13 +18,13 @@ type Channel struct {
 	settling bool // nothing is sent any more, see Settle
 }
 
-// handler is what the rendezvous channel calls.
+// handler receives the calls of the rendezvous channel.
 type handler struct {
 	*sendHandler
 	*recvHandler
 }
 
-// Stats counts what a channel did.
+// Stats counts the operations of a channel.
 type Stats struct {
 	SendStats
 	RecvStats
@@ -32,8 +32,7 @@ type Stats struct {
 	QueueFull uint64 // and of the link's queue
 }
 
-// Open makes a channel on an endpoint that is, or is about to be, connected.
-// Setup path.
+// Open creates a channel on an endpoint that is, or is about to be, connected. Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	c := &Channel{streams: streams{link: link, ep: ep, opt: o.effective(link.Name())}}
 	c.endBacklog = c.endWaiting
@@ -60,7 +59,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	return c, nil
 }
 
-// Setup is what the peer's Connect needs, to be carried there by other means.
+// Setup returns the data that the peer's Connect needs, to be exchanged out of band.
 func (c *Channel) Setup() []byte {
 	ring, rendezvous := c.ring.Setup(), c.rendezvous.Setup()
 	return rendezvous.Append(ring.Append([]byte{setupVersion}))
@@ -83,7 +82,7 @@ func (c *Channel) Connect(setup []byte) error {
 	return nil
 }
 
-// Err is why the channel ended, nil while it works.
+// Err returns the error that ended the channel, nil while it works.
 func (c *Channel) Err() error { return c.err }
 
 // Stats returns the counters.
@@ -95,15 +94,14 @@ func (c *Channel) Stats() Stats {
 	return s
 }
 
-// Memory is what the channel holds, in bytes.
+// Memory returns the memory of the channel in bytes.
 func (c *Channel) Memory() int {
 	return c.ring.Stats().Memory + c.rendezvous.Stats().Memory + c.unexpected.bytes
 }
 
-// Progress does what can be done: takes what came, posts what waits, ends what
-// is through. Call it after the link was polled. more says that something is
-// left that Progress has to be called for. A non-nil error is the channel's
-// end.
+// Progress processes arrivals, posts waiting messages, and ends completed ones. Call it
+// after the link was polled. more reports that work is left for which Progress has to be
+// called again. A non-nil error is the channel's end.
 //
 // Hot path.
 func (c *Channel) Progress() (did, more bool, err error) {
@@ -166,9 +164,9 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 	return a && b, errors.Join(err, err2)
 }
 
-// Settle sends no more messages and reports whether those that have ended are placed at
-// the peer, or never will be because the channel has failed. Call it, and poll the link,
-// until it does.
+// Settle stops sending and reports whether the messages that have ended are placed at the
+// peer, or never will be because the channel has failed. Call it, and poll the link, until
+// it does.
 func (c *Channel) Settle() bool {
 	c.opt.Owner.Assert()
 	c.settling = true
@@ -179,15 +177,15 @@ func (c *Channel) Settle() bool {
 	return ring && rendezvous
 }
 
-// Sever says that the peer and the link cannot reach this side's memory any
-// more: the endpoint was closed and its requests have come back. It ends all
-// that has not ended.
+// Sever declares that the peer and the link cannot access this side's memory any more: the
+// endpoint was closed and its requests have been flushed. It ends all operations that have
+// not ended.
 func (c *Channel) Sever(reason error) {
 	c.opt.Owner.Assert()
 	c.cutOff(reason)
 }
 
-// cutOff is Sever for Close, which comes when nobody is the owner any more.
+// cutOff is Sever for Close, which is called when there is no owner any more.
 func (c *Channel) cutOff(reason error) {
 	if reason == nil {
 		reason = ErrClosed
@@ -198,8 +196,8 @@ func (c *Channel) cutOff(reason error) {
 	c.sever()
 }
 
-// Close ends everything and releases the rings. The endpoint must be closed
-// before, and its completions drained. Idempotent. Setup path.
+// Close ends all operations and releases the rings. The endpoint must be closed before, and
+// its completions drained. Idempotent. Setup path.
 func (c *Channel) Close() error {
 	c.cutOff(ErrClosed)
 	c.gather.abandon()

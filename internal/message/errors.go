@@ -11,7 +11,7 @@ import (
 var (
 	// ErrPeer is a peer that broke the rules. It ends the channel and nothing
 	// else.
-	ErrPeer = errors.New("peer sent what no honest peer sends")
+	ErrPeer = errors.New("peer violated the message protocol")
 
 	// ErrShortBuffer is a receive whose buffer is shorter than the message,
 	// which stays for the next one.

@@ -2,9 +2,8 @@ package message
 
 import "slices"
 
-// Loopback carries the messages of a rank to itself: each receive gets a copy of the
-// first message that it takes. The zero value is ready. It belongs to one
-// goroutine.
+// Loopback transfers the messages of a rank to itself: each receive gets a copy of the
+// first message that it matches. The zero value is ready. It belongs to one goroutine.
 type Loopback struct {
 	From    int     // as Options.From
 	Shared  *Shared // as Options.Shared
@@ -14,8 +13,8 @@ type Loopback struct {
 	err     error
 }
 
-// Send posts a message. It ends when a receive has taken it, or a copy was made: as
-// much is kept as a Channel keeps of messages that no receive has asked for.
+// Send posts a message. It ends when a receive has matched it, or when it has been copied:
+// the bound of the copies is that of a Channel for messages that no receive matches.
 func (l *Loopback) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)
@@ -38,7 +37,7 @@ func (l *Loopback) Send(o *Out) {
 	}
 }
 
-// keep has a message wait for its receive.
+// keep queues a message for its receive.
 func (l *Loopback) keep(o *Out) {
 	n, tag := len(o.Data), o.Tag
 	if l.bytes+n+asideOverhead > defaultUnexpected {
@@ -50,7 +49,7 @@ func (l *Loopback) keep(o *Out) {
 	o.Done.Complete(tag, n, nil)
 }
 
-// ended ends a message of the backlog, or one that has never been there.
+// ended ends a message, of the backlog or not.
 func (l *Loopback) ended(o *Out, n int, err error) {
 	if o.Done != nil {
 		o.Done.Complete(o.Tag, n, err)
@@ -70,7 +69,7 @@ func (l *Loopback) Recv(in *In) {
 	}
 }
 
-// takeWaiting gives in the first message that it takes.
+// takeWaiting gives in the first message that it matches.
 func (l *Loopback) takeWaiting(in *In) bool {
 	var before *Out
 	for o := l.backlog.head; o != nil; before, o = o, o.next {
@@ -91,7 +90,7 @@ func (l *Loopback) takeWaiting(in *In) bool {
 	return false
 }
 
-// pass gives o to in and ends both; false if in ends alone, because o is too long
+// pass gives o to in and ends both; it returns false if only in ends, because o is too long
 // for it, or because it is a Peek.
 func (l *Loopback) pass(o *Out, in *In) bool {
 	n, tag := len(o.Data), o.Tag
@@ -114,7 +113,7 @@ func (l *Loopback) pass(o *Out, in *In) bool {
 	return true
 }
 
-// Sever ends everything with reason, which must not be nil, now and later.
+// Sever ends all present and later operations with reason, which must not be nil.
 func (l *Loopback) Sever(reason error) {
 	if l.err != nil {
 		return

@@ -9,16 +9,16 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// SendNow sends a message that may go by itself, before it returns: nothing waits
-// before it, it is so small that nothing beats the ring, and the ring of the peer is
-// mapped here and has room. data is the caller's again then. Else it reports false
-// and has done nothing: Send it.
+// SendNow sends a message that may travel alone before it returns, if nothing is queued
+// before it, it is so small that no mode beats the ring, and the ring of the peer is mapped
+// here and has room. data is then the caller's again. Otherwise it returns false and has no
+// effect: call Send.
 //
 // Hot path.
 func (s *sender) SendNow(tag uint32, data []byte) bool {
 	s.opt.Owner.Assert()
-	// The turn of a message that is to be timed is Progress's, as is whatever has to
-	// do with receives that the peer advertised.
+	// Progress handles messages that are to be timed, and everything that concerns receives
+	// that the peer advertised.
 	if !s.live || s.held || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {
 		return false
 	}
@@ -37,7 +37,7 @@ func (s *sender) SendNow(tag uint32, data []byte) bool {
 	return true
 }
 
-// transmit sends what can be sent of the backlog.
+// transmit sends the part of the backlog that can be sent.
 //
 // Hot path.
 func (s *sender) transmit() (did bool) {
@@ -73,10 +73,9 @@ func (s *sender) transmit() (did bool) {
 	return did
 }
 
-// blocked reports that what was refused would be refused again, so that planning it
-// once more would be in vain: the ring has no more room than it had, or the peer
-// keeps as many transfers as it may. A full queue of the link is not waited for:
-// nothing tells when it has room.
+// blocked reports whether a refusal would repeat, so that planning again would be useless:
+// the ring has no more room than before, or the peer has as many transfers as it may. It
+// does not wait for a full queue of the link, because no event reports when that has room.
 func (s *sender) blocked() bool {
 	if s.queueFull {
 		return false
@@ -97,8 +96,8 @@ func (s *sender) ringFull() bool {
 	return (s.ringBusy || s.around) && s.ring.Free(flowctl.Data) == s.freeWas
 }
 
-// goAround has messages that wait announced, although the ring would do for them or many
-// are announced already: the peer may have receives for these and not for those. It
+// goAround announces waiting messages, although they would fit the ring or many are
+// announced already: the peer may have receives for these and not for those in front. It
 // reports whether that changes anything.
 func (s *sender) goAround() bool {
 	did := s.ringFull() && !s.around
@@ -112,8 +111,8 @@ func (s *sender) goAround() bool {
 	return did
 }
 
-// Rest is how long a sleep may last for messages that the peer does not take, 0 for ever:
-// Progress goes around what it does not take some time later.
+// Rest returns how long a sleep may last while the peer does not take messages, 0 for ever:
+// after a while Progress announces messages around those.
 func (s *sender) Rest() time.Duration {
 	if s.live && s.backlog.n > 0 && (s.ringFull() && !s.around || s.announceBusy && s.rendezvous.Full()) {
 		return s.stall.look(time.Now())
@@ -121,7 +120,7 @@ func (s *sender) Rest() time.Duration {
 	return 0
 }
 
-// sendAlone sends the only message there is, eager.
+// sendAlone sends the only message of the backlog, eager.
 //
 // Hot path.
 func (s *sender) sendAlone() bool {
@@ -144,9 +143,9 @@ func (s *sender) sendAlone() bool {
 	return true
 }
 
-// sendBatch plans the front of the backlog and carries the plan out as far as
-// the two streams take it. moved: some messages went; all: none is left over. learn:
-// the backlog is to be signalled or timed, see learner.
+// sendBatch plans the front of the backlog and executes the plan as far as the two streams
+// accept it. moved: some messages were sent; all: none is left over. learn: the backlog is
+// to be signalled or timed, see learner.
 func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	b := &s.batch
 	err := s.view()
@@ -180,7 +179,7 @@ func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	return moved, all && s.err == nil
 }
 
-// view takes the first messages off the backlog, to the batch, and plans them.
+// view copies the first messages of the backlog to the batch, and plans them.
 func (s *sender) view() error {
 	b := &s.batch
 	b.reset()
@@ -206,9 +205,9 @@ func (s *sender) view() error {
 	return nil
 }
 
-// Explain says how outs would go if they were the backlog, and why, without
-// sending them. It allocates. Errors are the planner's, or that of a channel that
-// is not connected or has ended.
+// Explain reports how outs would be sent if they were the backlog, and why, without sending
+// them. It allocates. Errors are the planner's, or that of a channel that is not connected
+// or has ended.
 func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 	switch {
 	case s.err != nil:

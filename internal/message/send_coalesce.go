@@ -8,13 +8,13 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// A coalesced run is messages with consecutive numbers that are copied into one ring
-// message. Streams of small messages are sent so without a plan: from so many messages
-// on, up to such a size, the model gathers them all, whatever their sizes and their
-// number, which model.boundRuns finds out once. They are written straight into the
-// ring's mirror, without the lists that a plan needs.
+// A coalesced run consists of messages with consecutive numbers that are copied into one
+// ring message. Streams of small messages are sent in runs without a plan: from a certain
+// number of messages on, up to a certain size, the model gathers them all, whatever their
+// sizes and number; model.boundRuns computes these bounds once. The messages are written
+// directly into the ring's mirror, without the lists that a plan needs.
 
-// coalesced is messages that are to be gathered, with sums over them.
+// coalesced describes messages that are to be gathered, with sums over them.
 type coalesced struct {
 	outs   []*Out
 	bytes  int
@@ -23,19 +23,19 @@ type coalesced struct {
 	differ uint32 // bits in which the tags of others differ
 }
 
-// tagged reports whether the gather says which tags its messages have.
+// tagged reports whether the gather contains the tags of its messages.
 func (r *coalesced) tagged() bool { return r.tag|r.differ != 0 }
 
-// entryRoom is the most that a message takes of a gather besides its bytes: two of its
-// size, five of its tag, which the model takes for one. gatherRoom is what the gather
-// takes by itself.
+// entryRoom is the largest overhead of a message in a gather: two bytes for its size, five
+// for its tag, which the model counts as one. gatherRoom is the overhead of the gather
+// itself.
 const (
 	entryRoom  = 2 + binary.MaxVarintLen32
 	gatherRoom = 64
 )
 
-// sendRun sends the front of the backlog if it is a run of small messages. ok is false
-// if it is not, and nothing was sent: it has to be planned.
+// sendRun sends the front of the backlog if it is a run of small messages. ok is false if
+// it is not, and nothing was sent: it has to be planned.
 //
 // Hot path.
 func (s *sender) sendRun() (moved, ok bool) {
@@ -78,8 +78,8 @@ func (s *sender) sendRun() (moved, ok bool) {
 	return true, true
 }
 
-// frontRun returns the first messages of the backlog, as many as one gather takes, and
-// the one behind them. ok is false if one of them is longer than most.
+// frontRun returns the first messages of the backlog, as many as fit one gather, and the
+// one behind them. ok is false if one of them is not small.
 func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	o, l := s.backlog.head, &s.model.limits
 	room, segment := l.GatherMax-int64(l.Header), int64(l.Segment)

@@ -12,20 +12,20 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// The rendezvous stream: messages that the peer fetches, and those that are written to
-// receives which it has advertised.
+// The rendezvous stream: messages that the peer fetches, and messages that are written to
+// receives advertised by it.
 
-// announce sends descriptors of the messages that the peer is to fetch, in
-// order. It returns the number of the first message that could not go, which
-// those in the ring must not overtake, and whether all went.
+// announce sends descriptors of the messages that the peer is to fetch, in order. It
+// returns the number of the first message that could not be announced, which those in the
+// ring must not overtake, and whether all were.
 func (s *sender) announce() (stop uint64, all bool) {
 	most := int(s.model.limits.ScatterSegs)
 	d := &s.desc
 	d.Form = scatter.FormSequence
 	end := len(s.batch.first)
 	if s.rendezvous.Left() <= end {
-		// Those that are meant for the ring are announced if it stays full. The peer must
-		// have room for them then: nothing passes them.
+		// Messages planned for the ring are announced if it stays full. The peer must have
+		// room for them then, because nothing overtakes them.
 		end = s.batch.firstInRing()
 	}
 	for i := 0; i < end; {
@@ -92,8 +92,8 @@ func (s *sender) announce() (stop uint64, all bool) {
 	return math.MaxUint64, true
 }
 
-// describe appends a message and its memory to the descriptor, registering it
-// where that was not done.
+// describe appends a message and its memory to the descriptor, and registers the memory if
+// necessary.
 func (s *sender) describe(o *Out) error {
 	m := scatter.Message{Pos: o.seq, Size: uint32(len(o.Data))}
 	if len(o.Data) > 0 {
@@ -117,8 +117,8 @@ func (s *sender) describe(o *Out) error {
 	return nil
 }
 
-// sendCopied announces a message whose memory cannot be registered: it is copied,
-// piece by piece, to memory that is.
+// sendCopied announces a message whose memory cannot be registered: it is copied, chunk by
+// chunk, to registered memory.
 func (s *sender) sendCopied(o *Out) bool {
 	o.next = nil
 	token := s.groups.put(o)
@@ -137,16 +137,16 @@ func (s *sender) sendCopied(o *Out) bool {
 	return true
 }
 
-// write writes messages to the destinations that wait for them. It returns the
-// number of the first one that could not go, and whether all went.
+// write writes messages to the destinations that wait for them. It returns the number of
+// the first message that could not be written, and whether all were.
 func (s *sender) write() (stop uint64, all bool) {
 	stop = math.MaxUint64
 	for i, o := range s.batch.first {
 		if s.batch.modes[i] != direct {
 			continue
 		}
-		// Sources are registered even if the write has to wait: one that cannot be
-		// is announced, in its turn.
+		// Sources are registered even if the write has to wait: a source that cannot be
+		// registered is announced in its turn.
 		src, err := s.source(o)
 		if err != nil {
 			s.decline(o.want, whySpoken)
@@ -177,7 +177,7 @@ func (s *sender) write() (stop uint64, all bool) {
 	return stop, stop == math.MaxUint64
 }
 
-// source is the memory of o, registered; valid until the next call.
+// source returns the memory of o, registered; it is valid until the next call.
 func (s *sender) source(o *Out) ([]fabric.SGE, error) {
 	if len(o.Data) == 0 {
 		return nil, nil
@@ -187,7 +187,7 @@ func (s *sender) source(o *Out) ([]fabric.SGE, error) {
 	return s.src[:], err
 }
 
-// sendHandler is what the rendezvous channel calls of a sender.
+// sendHandler receives the calls of the rendezvous channel for a sender.
 type sendHandler sender
 
 // Advertised takes a destination, or declines it: a message that was assigned before may
@@ -211,9 +211,9 @@ func (h *sendHandler) Advertised(a rdv.Advert) {
 	d.open = append(d.open, destination{id: a.ID, tag: a.Tag, len: a.Len, any: anyTag})
 }
 
-// Revoked gives an advertised receive back that no message takes yet. Those behind it that
-// compete with it are declined as too late: this side has just lost count of which
-// messages they take.
+// Revoked returns an advertised receive that no message takes yet. Later adverts that
+// compete with it are declined as late: this side can no longer tell which messages they
+// take.
 func (h *sendHandler) Revoked(a rdv.Advert) bool {
 	s := (*sender)(h)
 	d := &s.dests
@@ -235,7 +235,7 @@ func (h *sendHandler) Revoked(a rdv.Advert) bool {
 	return true
 }
 
-// decline tells the peer that no message is written to an advertised receive.
+// decline notifies the peer that no message is written to an advertised receive.
 func (s *sender) decline(id rdv.ID, why uint32) {
 	s.unflushed = true
 	if err := s.rendezvous.Decline(id, why); err != nil {
@@ -243,9 +243,9 @@ func (s *sender) decline(id rdv.ID, why uint32) {
 	}
 }
 
-// assign finds the advertised receive that is going to take o, once for every
-// message and in the order of their numbers. It does what matching does at the
-// peer: receives for which o is too long end without it.
+// assign finds the advertised receive that is going to take o, once for every message and
+// in the order of their numbers. It does the same as matching at the peer: receives for
+// which o is too long end without it.
 func (s *sender) assign(o *Out) {
 	if o.assigned {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// The ring stream: messages by themselves, and gathers that a plan asks for.
+// The ring stream: single messages, and gathers of a plan.
 
-// put stages a message, eager: copied, or in place where that is cheaper. The
-// message is no longer the sender's if the ring took it.
+// put stages a message, eager: copied, or in place where that is cheaper. If the ring took
+// it, the message does not belong to the sender any more.
 //
 // Hot path.
 func (s *sender) put(o *Out) bool {
@@ -37,8 +37,8 @@ func (s *sender) put(o *Out) bool {
 	return true
 }
 
-// fill puts the messages of the batch that go through the ring there, in order, up to
-// number stop, and flushes. It reports whether all went.
+// fill stages the messages of the batch that use the ring, in order, up to number stop, and
+// flushes. It reports whether all were staged.
 func (s *sender) fill(stop uint64) (all bool) {
 	b := &s.batch
 	n := 0 // as many of the first may go
@@ -86,8 +86,7 @@ func (s *sender) fill(stop uint64) (all bool) {
 }
 
 // stageGather stages the messages first[from:to] of the batch that are to be gathered: as a
-// coalesced run where that is possible, else packed, in as many ring messages as it
-// takes.
+// coalesced run if possible, else packed, in as many ring messages as necessary.
 func (s *sender) stageGather(from, to int) bool {
 	r, ok := s.plannedRun(from, to)
 	if !ok {
@@ -123,8 +122,8 @@ func (s *sender) pack(r *coalesced, i int) bool {
 			if err == nil {
 				err = gather.ErrTooLarge
 			}
-			// Planned as a gather, so it fits: unless the limits of the plan are
-			// not those of the ring.
+			// It was planned as a gather, so it fits, unless the limits of the plan differ
+			// from those of the ring.
 			s.fail(err)
 			return false
 		}

@@ -14,12 +14,11 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// sender is the direction of a channel that sends: it holds the backlog, decides how to
-// move it, and hands it to the streams. Its methods beside these lie with the way that
-// messages take:
+// sender is the sending direction of a channel: it holds the backlog, chooses modes, and
+// passes the messages to the streams. Its other methods lie in the files of the modes:
 //
 //	send_backlog.go     the backlog, planned or not
-//	send_ring.go        through the ring, by themselves or gathered
+//	send_ring.go        through the ring, single or gathered
 //	send_coalesce.go    through the ring, in coalesced runs
 //	send_rendezvous.go  announced, or written to advertised receives
 type sender struct {
@@ -28,14 +27,14 @@ type sender struct {
 	learn learner
 	stats SendStats
 
-	// The backlog: messages that were posted and have not been handed to a stream. seq is
+	// The backlog: messages that were posted and have not been passed to a stream. seq is
 	// the number of the last one posted. batch is its front while sendBatch runs.
 	backlog outQueue
 	seq     uint64
 	held    bool // it stays as it is
 	batch   batch
 
-	// What was refused, until it would not be again: see blocked.
+	// The last refusal, until it would not repeat: see blocked.
 	ringBusy     bool // out of credit when freeWas blocks were free
 	freeWas      int  // free blocks of the ring when it refused
 	around       bool // it has stayed as it was then: all is announced instead
@@ -71,7 +70,7 @@ type sender struct {
 	src   [1]fabric.SGE
 }
 
-// SendStats counts what a channel sent.
+// SendStats counts the messages that a channel sent.
 type SendStats struct {
 	Sent, SentBytes      uint64                // messages that ended well
 	Plans                uint64                // backlogs planned
@@ -93,7 +92,7 @@ func (s *sender) open(shared *streams) (err error) {
 	return s.learn.open(o)
 }
 
-// connect takes what the peer says of its rendezvous.
+// connect takes the peer's parameters of its rendezvous.
 func (s *sender) connect(peer rdv.Setup) {
 	threshold := s.opt.InPlace
 	if threshold == 0 {
@@ -107,8 +106,8 @@ func (s *sender) connect(peer rdv.Setup) {
 	s.model.bound()
 }
 
-// SetParams makes later plans follow p, and forgets what was learned. Allocates. Errors
-// wrap logp.ErrParams.
+// SetParams sets the parameters of later plans, and discards learned corrections.
+// Allocates. Errors wrap logp.ErrParams.
 func (s *sender) SetParams(p *logp.Params) error {
 	if err := s.model.replan(p); err != nil {
 		return err
@@ -116,23 +115,23 @@ func (s *sender) SetParams(p *logp.Params) error {
 	return s.learn.restart(p)
 }
 
-// SetPolicy makes later plans follow o. Allocates. Errors wrap logp.ErrParams.
+// SetPolicy sets the policy of later plans. Allocates. Errors wrap logp.ErrParams.
 func (s *sender) SetPolicy(o logp.Policy) error { return s.model.setPolicy(o) }
 
 // Params returns the parameters in use.
 func (s *sender) Params() logp.Params { return s.model.planner.Params() }
 
-// Limits returns the limits that the model is given.
+// Limits returns the limits for the model.
 func (s *sender) Limits() logp.Limits { return s.model.limits }
 
-// Hold keeps messages from being handed to a stream, or lets them go on.
+// Hold stops or resumes passing messages to streams.
 func (s *sender) Hold(on bool) {
 	s.opt.Owner.Assert()
 	s.held = on
 }
 
-// Send posts a message. Nothing goes to the link before Progress. Messages over
-// MaxSize end at once with ErrTooLarge.
+// Send posts a message. The link gets nothing before Progress. Messages over MaxSize end at
+// once with ErrTooLarge.
 //
 // Hot path.
 func (s *sender) Send(o *Out) {
@@ -179,8 +178,8 @@ func (s *sender) SendAll(outs []Out) {
 	}
 }
 
-// taken reports whether the ring took a message. It notes that it failed, or took
-// nothing more, and why.
+// taken reports whether the ring took a message. It records a failure of the ring, or that
+// the ring accepts nothing more, and why.
 func (s *sender) taken(r eager.Result, err error) bool {
 	switch {
 	case err != nil:
@@ -194,7 +193,7 @@ func (s *sender) taken(r eager.Result, err error) bool {
 	return true
 }
 
-// count counts messages handed to a stream.
+// count counts messages passed to a stream.
 func (s *sender) count(m logp.Mode, n int) { s.stats.Messages[m] += uint64(n) }
 
 // sent ends a message.
@@ -214,7 +213,7 @@ func (s *sender) sent(o *Out, err error) {
 	}
 }
 
-// reap ends the messages of the ring that the link is done with.
+// reap ends the messages of the ring that the link has sent.
 //
 // Hot path.
 func (s *sender) reap() (did bool) {
@@ -239,8 +238,8 @@ func (s *sender) sever() {
 	}
 }
 
-// destinations are the receives that the peer has advertised, and what is needed to
-// know which messages take them. See doc.go and docs/wire.md for the rules.
+// destinations are the receives that the peer has advertised, with the state that
+// determines which messages take them. See doc.go and docs/wire.md for the rules.
 type destinations struct {
 	open []destination // in the order of their receives
 	free [64]uint64    // number of the last message that takes none, by hash of its tag
@@ -280,27 +279,27 @@ func (d *destinations) pass(tag uint32, seq uint64) {
 	}
 }
 
-// stall tells for how long the peer has taken nothing. Time is counted in steps, each
-// twice as long as the one before and ended by the first look after it: a process that
-// did not run for long has waited for one of them.
+// stall measures for how long the peer has taken nothing. Time is counted in steps, each
+// twice as long as the one before and ended by the first check after it: a process that did
+// not run for long has waited for one of them.
 type stall struct {
-	steps uint8 // that have ended, up to stallSteps
-	polls uint32
-	nap   eager.Nap // lengths of the steps
-	until time.Time // the end of the present step
+	steps   uint8 // that have ended, up to stallSteps
+	polls   uint32
+	backoff eager.Backoff // lengths of the steps
+	until   time.Time     // the end of the present step
 }
 
 const (
-	// stallSteps take 13 ms. A peer that computes or waits for a processor has mostly
+	// stallSteps take 13 ms. A peer that computes or waits for a processor has usually
 	// taken something by then.
 	stallSteps = 8
 
-	// stallPolls is how many polls there are for each look at the clock: some 5 µs.
+	// stallPolls is the number of polls for each reading of the clock: some 5 µs.
 	stallPolls = 64
 )
 
-// poll notes one poll more in which the peer has taken nothing, and reports whether it has
-// not for long.
+// poll counts one more poll in which the peer has taken nothing, and reports whether that
+// has lasted long.
 func (w *stall) poll() bool {
 	if w.polls++; w.polls%stallPolls == 0 {
 		w.look(time.Now())
@@ -308,8 +307,8 @@ func (w *stall) poll() bool {
 	return w.steps == stallSteps
 }
 
-// look ends the present step if it is over, and returns what is left of the one that is
-// present then. Those after the last are ever longer, as those of eager.Nap.
+// look ends the present step if it is over, and returns the remainder of the step that is
+// present then. The steps after the last become longer, as those of eager.Backoff.
 func (w *stall) look(now time.Time) time.Duration {
 	w.polls = max(w.polls, 1)
 	if left := w.until.Sub(now); left > 0 {
@@ -318,7 +317,7 @@ func (w *stall) look(now time.Time) time.Duration {
 	if !w.until.IsZero() {
 		w.steps = min(w.steps+1, stallSteps)
 	}
-	d := w.nap.Next()
+	d := w.backoff.Next()
 	w.until = now.Add(d)
 	return d
 }

@@ -1,17 +1,16 @@
-// Package onesided is the machinery of one-sided operations that are more than
-// one request to a link: how lists of pieces and strided shapes become work
-// requests, atomics that no adapter has, and accumulates, which the target's
-// progress engine carries out. It posts nothing and waits for nothing; package
-// rma drives it.
+// Package onesided implements one-sided operations that take more than one request to a
+// link: lists of pieces and strided shapes become work requests, atomics that no adapter
+// implements become loops, and the target's progress engine executes accumulates. It posts
+// nothing and waits for nothing; its callers do.
 //
 // # Pieces
 //
-// A [Cursor] walks two sides in step: local memory and remote memory, each a list
-// of pieces or a [Shape]. [Cursor.Next] yields the next work request: one
-// contiguous remote range and the local pieces it maps to, as long as the link
-// and the room for pieces allow. Nothing is expanded in advance: a shape of
-// millions of runs takes no memory. A [Mark] is a place in the walk, to go back to
-// when a link took only some of the requests made.
+// A [Cursor] iterates over two sides in step: local memory and remote memory, each a list of
+// pieces or a [Shape]. [Cursor.Next] returns the next work request: one contiguous remote
+// range and the local pieces that it maps to, as long as the link and the room for pieces
+// allow. Nothing is expanded in advance: a shape of millions of runs takes no memory. A
+// [Mark] is a position of the cursor, to return to when a link took only some of the
+// requests.
 //
 // # Atomics
 //
@@ -21,9 +20,9 @@
 //
 // # Accumulates
 //
-// A [Request] is what the initiator writes into the target's memory, header and
-// elements; [Serve] carries it out, element by element with
-// compare-and-swaps of the processor. docs/wire.md has the bytes.
+// A [Request] is the data that the initiator writes into the target's memory, header and
+// elements; [Serve] executes it, element by element with compare-and-swaps of the processor.
+// docs/wire.md defines the bytes.
 //
 // # Groups
 //

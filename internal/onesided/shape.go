@@ -15,7 +15,7 @@ const MaxDims = 8
 
 // Errors of shapes and lists.
 var (
-	ErrShape   = errors.New("shape makes no sense")
+	ErrShape   = errors.New("invalid shape")
 	ErrOverlap = errors.New("pieces of the destination overlap")
 )
 

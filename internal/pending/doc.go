@@ -1,7 +1,7 @@
-// Package pending holds what the operations of an engine have in common, whatever they
-// do: an [Operation] from the call to the end of its request, the [Inbox] in which
-// applications hand operations to the owner of the engine, and the [Receipts] of those
-// that were complete when the call returned.
+// Package pending holds the state common to all operations of an engine: an [Operation] from
+// the call to the end of its request, the [Inbox] through which applications pass operations
+// to the owner of the engine, and the [Receipts] of operations that were complete when the
+// call returned.
 //
 // An operation embeds Operation and implements [Work]. Its life:
 //
@@ -11,8 +11,9 @@
 //	ended    Finish, once, by the owner of the engine
 //	used     Claim and Release by the goroutine that waited, or by Finish if Then gave it up
 //
-// A request means one use of an operation, told by its generation: an operation that was
-// given back, and one that is used again, is not meant by the requests of earlier uses.
+// A request refers to one use of an operation, identified by its generation: after an
+// operation has been returned to the pool, or reused, requests of earlier uses do not refer
+// to it.
 //
 // It imports internal/progress.
 package pending

@@ -6,27 +6,27 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Work is what an Operation is the common part of.
+// Work is an operation of a package that embeds Operation.
 type Work interface {
-	// Start begins the work, which comes from the inbox. Owner's.
+	// Start starts the work, which comes from the inbox. Owner's.
 	Start()
 
-	// Look takes what is there of what a wait is for, see progress.Looker. Owner's.
+	// Look takes the awaited event if it is there, see progress.Looker. Owner's.
 	Look() bool
 
-	// Blame keeps the error of work that nobody waits for.
+	// Blame records the error of work without a waiter.
 	Blame(err error)
 
-	// Describe names the operation and the rank that errors and traces tell.
+	// Describe returns the operation and the rank for errors and traces.
 	Describe() (op string, rank int)
 
-	// Recycle gives the work back to its pool.
+	// Recycle returns the work to its pool.
 	Recycle()
 }
 
 // Operation is one piece of work, from the call to the end of its request. The calling
 // goroutine fills it; from Post on it belongs to the owner of the engine, until Finish;
-// then to the goroutine that waits, or, if none does, it goes back at once.
+// then to the goroutine that waits or, if none does, to its pool.
 type Operation struct {
 	progress.Waiter
 	gen   atomic.Uint32 // which use a request means
@@ -41,10 +41,10 @@ type Operation struct {
 	Err   error  // why it failed
 }
 
-// Bind says what o is part of. Once, before its first use.
+// Bind sets the work that o is part of, once, before its first use.
 func (o *Operation) Bind(w Work) { o.work, o.look = w, w }
 
-// Begin starts a new use of o. looks: a wait for it may end by Work.Look.
+// Begin starts a new use of o. looks: Work.Look may end a wait for it.
 // Hot path.
 func (o *Operation) Begin(looks bool) {
 	o.Init()
@@ -52,13 +52,13 @@ func (o *Operation) Begin(looks bool) {
 	o.Value = 0
 }
 
-// Work is what o is part of.
+// Work returns the work that o is part of.
 func (o *Operation) Work() Work { return o.work }
 
-// Gen is the number of the present use.
+// Gen returns the number of the present use.
 func (o *Operation) Gen() uint32 { return o.gen.Load() }
 
-// Looker is what a wait for o looks at, or nil.
+// Looker returns the Looker for a wait for o, or nil.
 func (o *Operation) Looker() progress.Looker {
 	if !o.looks {
 		return nil
@@ -66,18 +66,18 @@ func (o *Operation) Looker() progress.Looker {
 	return o.look
 }
 
-// Describe is Work.Describe.
+// Describe calls Work.Describe.
 func (o *Operation) Describe() (op string, rank int) { return o.work.Describe() }
 
-// Claim uses up the requests of use gen, whose result is the caller's to take, before
-// Release. False: another goroutine has claimed it.
+// Claim uses up the requests of use gen; the caller may then take the result, before
+// Release. It returns false if another goroutine has claimed it.
 func (o *Operation) Claim(gen uint32) bool { return o.gen.CompareAndSwap(gen, gen+1) }
 
-// Release gives back an operation whose requests are used up.
+// Release returns an operation whose requests are used up to its pool.
 // Hot path.
 func (o *Operation) Release() {
-	// These are nil mostly, and are read before they are written: the write would tell
-	// the collector.
+	// These are usually nil, and are read before they are written: a write would involve
+	// the garbage collector.
 	if o.Err != nil {
 		o.Err = nil
 	}
@@ -87,13 +87,14 @@ func (o *Operation) Release() {
 	o.work.Recycle()
 }
 
-// Drop ends this use of o: its requests are used up, and it is given back.
+// Drop ends this use of o: its requests are used up, and it returns to its pool.
 func (o *Operation) Drop() {
 	o.gen.Add(1)
 	o.Release()
 }
 
-// Spend counts o in b until it ends; false: b is used up, and o is not to be posted.
+// Spend counts o in b until it ends; it returns false if b is used up, and o must not be
+// posted.
 // Hot path.
 func (o *Operation) Spend(b *Budget) bool {
 	if b.most == 0 {
@@ -106,8 +107,8 @@ func (o *Operation) Spend(b *Budget) bool {
 	return true
 }
 
-// Finish ends o: the goroutine that waits is woken. An operation that nobody waits for is
-// given back, and its callback called. Owner's; once in each use.
+// Finish ends o and wakes the goroutine that waits. An operation without a waiter returns
+// to its pool, and its callback is called. Owner's; once in each use.
 func (o *Operation) Finish() {
 	if b := o.spent; b != nil {
 		o.spent = nil
@@ -118,8 +119,8 @@ func (o *Operation) Finish() {
 	}
 }
 
-// Then gives o up, whose requests are used up: f is called with its error when it ends,
-// or now if it has. If f is nil the error is kept with Work.Blame.
+// Then releases o, whose requests are used up: f is called with its error when it ends, or
+// now if it has ended. If f is nil, Work.Blame records the error.
 func (o *Operation) Then(f func(error)) {
 	o.hook = f
 	o.gen.Add(1)
@@ -128,7 +129,7 @@ func (o *Operation) Then(f func(error)) {
 	}
 }
 
-// settle gives back an operation that has ended and that nobody waits for.
+// settle returns an operation to its pool that has ended and has no waiter.
 func (o *Operation) settle() {
 	hook, err := o.hook, o.Err
 	if hook == nil && err != nil {
@@ -140,9 +141,9 @@ func (o *Operation) settle() {
 	}
 }
 
-// Inbox is where applications post operations that they cannot start themselves: a stack
+// Inbox holds operations that applications have posted and cannot start themselves: a stack
 // that the owner of the engine takes as a whole. One inbox for all operations of an engine
-// keeps the order in which they were posted. The zero value is ready.
+// preserves the order in which they were posted. The zero value is ready.
 type Inbox struct{ top atomic.Pointer[Operation] }
 
 // Push posts o. From any goroutine.
@@ -156,11 +157,11 @@ func (in *Inbox) Push(o *Operation) {
 	}
 }
 
-// Pending reports whether there is anything. From any goroutine.
+// Pending reports whether the inbox has operations. From any goroutine.
 func (in *Inbox) Pending() bool { return in.top.Load() != nil }
 
-// TakeOver starts what was posted, in the order of posting. It reports whether there was
-// anything. Owner's.
+// TakeOver starts the operations of the inbox, in the order of posting. It reports whether
+// there were any. Owner's.
 // Hot path.
 func (in *Inbox) TakeOver() bool {
 	if !in.Pending() {
@@ -181,26 +182,26 @@ func (in *Inbox) TakeOver() bool {
 	return true
 }
 
-// receipts is how many receipts are told apart once they are used up. One that is used
-// twice, with as many others used in between, passes for one that is not: nothing hangs
-// on it.
+// receipts is the number of used receipts that are remembered. A receipt that is used
+// twice, with as many others used in between, is taken for an unused one, which is
+// harmless.
 const receipts = 1024
 
 // Receipts number operations that were complete when the call returned: they have no
-// Operation, and their requests are used up once all the same. The zero value is ready.
+// Operation, but their requests are used up once, too. The zero value is ready.
 type Receipts struct {
 	last uint64
 	used [receipts]atomic.Uint64 // those used up last
 }
 
-// Issue is the next receipt; none is 0. Owner's.
+// Issue returns the next receipt; 0 is none. Owner's.
 // Hot path.
 func (r *Receipts) Issue() uint64 {
 	r.last++
 	return r.last
 }
 
-// Redeem uses n up. It returns false if it was already, or is 0. From any goroutine.
+// Redeem uses n up. It returns false if n was used up already, or is 0. From any goroutine.
 func (r *Receipts) Redeem(n uint64) bool { return n != 0 && r.used[n%receipts].Swap(n) != n }
 
 // Redeemable reports whether Redeem would return true.
@@ -215,19 +216,20 @@ type Budget struct {
 	sum  int64         // that it may reach
 }
 
-// portion is how many operations a peer takes from the budget of all at once: the word that
-// all share is written once in so many operations.
+// portion is the number of operations that a peer takes from the budget of all at once, so
+// that the shared word is written once in so many operations.
 const portion = 1024
 
-// Bound sets the bounds: of this peer, and of the sum in all. Once, before the first use.
+// Bound sets the bounds: of this peer, and of the sum in all. Call it once, before the
+// first use.
 func (b *Budget) Bound(most int, all *atomic.Int64, sum int) {
 	b.most, b.all, b.sum = int64(most), all, int64(sum)
 }
 
-// Outstanding is how many operations are posted and not complete. 0 if nothing is bounded.
+// Outstanding returns the number of operations posted and not complete; 0 without bounds.
 func (b *Budget) Outstanding() int { return int(b.n.Load()) }
 
-// take counts an operation; false: there are as many as may be, and nothing was counted.
+// take counts an operation; it returns false, and counts nothing, if the bound is reached.
 // Hot path.
 func (b *Budget) take() bool {
 	n := b.n.Add(1)

@@ -1,5 +1,5 @@
-// Package progress makes the links of an engine advance: it polls them, hands
-// completions to the protocols, and sleeps when there is nothing to do.
+// Package progress drives the links of an engine: it polls them, passes completions to the
+// protocols, and sleeps when there is nothing to do.
 //
 // # One owner
 //
@@ -7,16 +7,14 @@
 // is one word ([Engine] takes it by compare-and-swap) and is held for short
 // stretches:
 //
-//   - by an application goroutine that posts work ([Engine.Kick]) or waits
-//     for it ([Engine.Wait], [Engine.Progress]): it drives the links itself, so
-//     that no hand-over between goroutines lies on the way of the completion it
-//     waits for;
-//   - else by the progress goroutine, one an engine, for one round of polls at a
-//     time.
+//   - by an application goroutine that posts work ([Engine.Kick]) or waits for it
+//     ([Engine.Wait], [Engine.Progress]): it drives the links itself, so that there is no
+//     hand-over between goroutines on the path of the completion that it waits for;
+//   - otherwise by the progress goroutine, one per engine, for one round of polls at a time.
 //
-// A goroutine that wants ownership and does not get it never blocks on it: the
-// present owner takes over posted work before or right after it lets go, and a second
-// waiter parks until its own completion.
+// A goroutine that wants ownership and does not get it never blocks on it: the present owner
+// takes over posted work before or right after it releases ownership, and a second waiter
+// parks until its own completion.
 //
 // # How the progress goroutine rests
 //

@@ -17,7 +17,7 @@ import (
 var ErrClosed = errors.New("progress: closed")
 
 // ErrWaited is a wait for what somebody else waits for.
-var ErrWaited = errors.New("progress: somebody else waits for it")
+var ErrWaited = errors.New("progress: another goroutine waits for it")
 
 // Protocol is what the links carry. The engine calls it as owner; it posts to
 // endpoints directly. None of its methods may block or call the engine, except
@@ -83,7 +83,7 @@ type Engine struct {
 	steps  uint   // and that a step has
 	cs     [pollBatch]fabric.Completion
 
-	patience cpu.Patience
+	policy cpu.SpinPolicy
 
 	events  *events
 	begun   atomic.Bool // starts is not empty
@@ -99,9 +99,9 @@ type Engine struct {
 
 // New makes an engine for links, which stay the caller's to close, after Close. Waits are
 // as patient as said. Start starts its goroutine, when the protocol knows all it needs.
-func New(links []fabric.Link, p Protocol, patience cpu.Patience) (*Engine, error) {
+func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error) {
 	e := &Engine{
-		links: links, proto: p, patience: patience,
+		links: links, proto: p, policy: policy,
 		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	var err error
@@ -161,8 +161,8 @@ func (e *Engine) Err() error {
 	return nil
 }
 
-// Patience is how long waits spin and yield.
-func (e *Engine) Patience() cpu.Patience { return e.patience }
+// SpinPolicy returns the policy of this engine's waits.
+func (e *Engine) SpinPolicy() cpu.SpinPolicy { return e.policy }
 
 // Kick lets the protocol take over work that was just posted: at once if
 // nobody owns the engine, else by the owner. It does not allocate,
@@ -221,7 +221,7 @@ func (e *Engine) Progress() bool {
 // beside Poll. Set-up path. f must not call the engine.
 func (e *Engine) Do(f func()) {
 	e.want.Add(1)
-	sp := cpu.Spinner{Patience: &e.patience}
+	sp := cpu.Spinner{Policy: &e.policy}
 	for !e.tryLock(ownerApp) {
 		if sp.Wait() > 0 {
 			runtime.Gosched() // the owner may be a goroutine that waits for this thread

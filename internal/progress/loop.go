@@ -29,7 +29,7 @@ func (e *Engine) loop() {
 func (e *Engine) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	sp := cpu.Spinner{Patience: &e.patience}
+	sp := cpu.Spinner{Policy: &e.policy}
 	var seen uint64
 	slice := minDoze
 	for !e.closed.Load() {

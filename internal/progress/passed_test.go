@@ -29,7 +29,7 @@ func TestWaitsThatStepsEndPoll(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &passing{polls{w: &Waiter{}}}
-			e := &Engine{proto: p, patience: cpu.Default()} // nobody else polls
+			e := &Engine{proto: p, policy: cpu.Default()} // nobody else polls
 			e.links = append(e.links, p)
 			for range 10 * looks {
 				p.w.Init()

@@ -39,7 +39,7 @@ func TestWhatStepEndsIsNotKeptByAPoll(t *testing.T) {
 	open := func() (*Engine, *polls) {
 		p := &polls{w: &Waiter{}}
 		p.w.Init()
-		return &Engine{links: []fabric.Link{p}, proto: p, patience: cpu.Default()}, p // nobody else polls
+		return &Engine{links: []fabric.Link{p}, proto: p, policy: cpu.Default()}, p // nobody else polls
 	}
 	t.Run("Wait", func(t *testing.T) {
 		e, p := open()

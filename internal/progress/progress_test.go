@@ -394,7 +394,7 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			return err
 		}
-		if _, err := New(links, nothing{}, cpu.Patience{}); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
+		if _, err := New(links, nothing{}, cpu.SpinPolicy{}); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
 			return fmt.Errorf("with %d descriptors more: %w", more, err)
 		}
 	}

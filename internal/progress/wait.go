@@ -68,7 +68,7 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooki
 
 // WaitLooking is Wait with a shorter way to see what is waited for, which may be nil.
 func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
-	sp := cpu.Spinner{Patience: &e.patience}
+	sp := cpu.Spinner{Policy: &e.policy}
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
@@ -91,7 +91,7 @@ func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
 	return e.park(ctx, w)
 }
 
-// drive polls until w is done, the patience of sp or ctx ends, or somebody
+// drive polls until w is done, the policy of sp or ctx ends, or somebody
 // wants ownership; only then it returns true: try again.
 func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner) bool {
 	for n := 1; ; n++ {

@@ -42,7 +42,7 @@ type bell struct {
 // allocate when one is done soon.
 // Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
-	sp := cpu.Spinner{Patience: &e.patience}
+	sp := cpu.Spinner{Policy: &e.policy}
 	for n := 1; ; n++ {
 		if i := ws.done(start); i >= 0 {
 			return i, nil

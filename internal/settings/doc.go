@@ -1,12 +1,11 @@
-// Package settings is the one list of everything that can be configured: each
-// setting with its name, variable, field of rma.Config, type, bounds, default and
-// the reason for it; and the one way from text to values.
+// Package settings declares everything that can be configured, each setting with its name,
+// variable, field of rma.Config, type, bounds, default and the reason for it, and converts
+// text to values.
 //
-// A [Setting] is declared once, in registry_*.go. From the declarations come the
-// parsing of the environment and of settings files, the errors, the page
-// docs/configuration.md and what `rmabench info --settings` prints. Whoever adds
-// an RMA_* variable adds a line there; internal/lint fails the build of who does
-// not.
+// A [Setting] is declared once, in registry_*.go. The declarations determine the parsing of
+// the environment and of settings files, the errors, the page docs/configuration.md and the
+// output of `rmabench info --settings`. A new RMA_* variable needs a line there;
+// internal/lint fails without it.
 //
 // # Where a value comes from
 //
@@ -17,14 +16,14 @@
 //	file      the file named by RMA_CONFIG, else by Config.File
 //	env       the variable
 //
-// The program's author knows least about the machine that it runs on, who starts
-// it knows most: so an operator can change anything without a new binary, and a
-// single run without editing a file.
+// The author of a program knows least about the machine that it runs on, the user who starts
+// it knows most. An operator can therefore change any setting without a new binary, and for
+// one run without editing a file.
 //
-// [Load] resolves all settings at once and reports everything that is wrong, not
-// the first. A variable that begins with RMA_ and is not known is a slip of the
-// pen more often than not: it is listed in Values.Unknown with the nearest name,
-// and is an error under RMA_STRICT=1. In a file it is always an error.
+// [Load] resolves all settings at once and reports all errors, not only the first. An
+// unknown variable that begins with RMA_ is probably misspelt: it is listed in
+// Values.Unknown with the nearest name, and is an error under RMA_STRICT=1. In a file it is
+// always an error.
 //
 // # Files
 //

@@ -1,6 +1,6 @@
-// Package testutil is what the project's tests share: payloads that show where
-// a byte came from, buffers with canaries, deadlines, leak checks, a second
-// process, and the rule for tests that need an RDMA device.
+// Package testutil holds the common helpers of the project's tests: payloads whose bytes
+// show their origin, buffers with canaries, deadlines, leak checks, a second process, and
+// the rule for tests that need an RDMA device.
 //
 // For tests only; tests of every package may import it. It imports offheap and
 // cpu of this module, nothing else.

@@ -1,5 +1,5 @@
-// Package topo knows how the processors of this host are arranged: which of them
-// share a core, a cache or a package.
+// Package topo describes the arrangement of this host's processors: which of them share a
+// core, a cache or a package.
 //
 // [Read] takes it from sysfs; [Local] is this host's, each processor looked at once,
 // when it is asked for, with the sizes of caches from the processor itself where there
@@ -7,9 +7,9 @@
 // ([Host.Between], from the processors that each may run on), and from which size on a
 // copy should bypass the cache ([DMAMin], [Host.Shared]).
 //
-// Nothing here changes after reading: all methods are for any number of
-// goroutines. A host may lie (virtual machines invent topologies, containers hide
-// them); wrong answers cost speed, never correctness.
+// All values are immutable after reading: all methods may be called from any goroutine. A
+// host may report wrong data (virtual machines invent topologies, containers hide them);
+// wrong data costs speed, never correctness.
 //
 // It imports nothing of the project.
 //

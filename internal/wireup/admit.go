@@ -47,7 +47,7 @@ func (a *admission) check(network, address string) error {
 	if hint == "" {
 		hint = "set " + EnvToken + " on all ranks to one output of `openssl rand -hex 32`"
 	}
-	return fmt.Errorf("%w of at least %d bytes and has %s, but others reach %s: %s; or %s=1 where everybody is trusted",
+	return fmt.Errorf("%w of at least %d bytes and has %s, but other users can reach %s: %s; or %s=1 on a trusted network",
 		ErrNoToken, MinToken, has, address, hint, EnvInsecure)
 }
 

@@ -19,7 +19,7 @@ const (
 
 // ErrForged says that what arrived is not what the other side has sent, or not in
 // that order: somebody on the way changed it.
-var ErrForged = errors.New("wire-up traffic was changed on its way")
+var ErrForged = errors.New("wire-up traffic was modified in transit")
 
 // recordNonce is the number of a record of its direction: every key is used for
 // one direction of one connection.

@@ -1,17 +1,17 @@
-// Package choice proves the choices of the cost model: it plays batches between
-// two ranks in every forced mode and by the automatic choice, taking turns, and
-// compares the times with each other and with what the model predicts.
+// Package choice evaluates the choices of the cost model: it plays batches between two ranks
+// in every forced mode and by the automatic choice, in alternation, and compares the times
+// with each other and with the model's prediction.
 //
 // # Definitions
 //
-//   - A time is half a round trip of a whole batch (package pingpong): the
-//     lower quartile of the rounds, each the lower quartile of its trips. What else runs
-//     on a machine only adds, and on a busy one the median is its share, not the link's.
-//   - regret = auto / least forced − 1. Negative where a mixed plan beats every
-//     single mode. It holds what a wrong choice costs, and what choosing costs.
-//   - choosing = auto / forced mode of the same plan − 1: what choosing costs.
-//   - noise: how far two series of one forced mode differ, which is what the machine
-//     adds by itself.
+//   - A time is half a round trip of a whole batch (package pingpong): the lower quartile of
+//     the rounds, each the lower quartile of its trips. Other work on a machine only adds
+//     time, and on a busy machine the median reflects that work, not the link.
+//   - regret = auto / least forced − 1. Negative if a mixed plan beats every single mode. It
+//     includes the cost of a wrong choice and the cost of choosing.
+//   - choosing = auto / forced mode of the same plan − 1: the cost of choosing.
+//   - noise: the difference between two series of one forced mode, which is the contribution
+//     of the machine.
 //   - intervals are of 95 %, by a bootstrap of the rounds (Interval).
 //   - prediction error = predicted/measured − 1.
 //

@@ -1,10 +1,9 @@
-// Package compare measures other libraries beside this one: the same test on the
-// same link, in turns within one run, so that what the machine does meanwhile
-// falls on both.
+// Package compare measures other libraries beside this one: the same test on the same link,
+// in alternation within one run, so that disturbances by the machine affect both.
 //
-// A [Peer] is a table of functions: which program, how its two sides are started,
-// how its output is read. What is ours is a function that the caller gives, so
-// that this package starts the others' processes only.
+// A [Peer] is a table of functions: which program, how its two sides are started, how its
+// output is parsed. The caller passes a function for the measurement of rma, so that this
+// package starts only the processes of others.
 //
 // # Definitions
 //

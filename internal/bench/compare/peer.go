@@ -149,7 +149,7 @@ func Find(names []string) ([]*Peer, error) {
 			return nil, fmt.Errorf("%w %q: want %s, or some of %s", ErrPeer, n, All, strings.Join(Names(), ", "))
 		}
 		if slices.Contains(out, Peers[i]) {
-			return nil, fmt.Errorf("%w: %s comes twice", ErrPeer, n)
+			return nil, fmt.Errorf("%w: %s occurs twice", ErrPeer, n)
 		}
 		out = append(out, Peers[i])
 	}

@@ -1,11 +1,9 @@
-// Package host looks at the machine that measurements run on: what is there
-// ([Collect], for `rmabench info`) and what is in the way ([Diagnose], for
-// `rmabench doctor`).
+// Package host examines the machine that measurements run on: its equipment ([Collect], for
+// `rmabench info`) and obstacles ([Diagnose], for `rmabench doctor`).
 //
-// It reads files below a root that tests replace, and asks the kernel through
-// the functions of a [System] that tests replace as well. It imports what the
-// other top-floor packages may. Nothing here changes the machine; [CheckCMA]
-// starts one short-lived child.
+// It reads files below a root directory, and asks the kernel through the functions of a
+// [System]; tests replace both. It imports the same packages as other packages of the top
+// floor. It does not change the machine; [CheckCMA] starts one short-lived child process.
 //
 // # Files
 //

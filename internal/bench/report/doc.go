@@ -1,7 +1,6 @@
-// Package report turns measured results into one HTML page that needs nothing
-// else: curves of latency and bandwidth over message size, bars of message
-// rates, and tables of all figures. Results of other machines (or of a virtual
-// machine on this one) are shown as series of their own.
+// Package report renders measured results as one self-contained HTML page: curves of latency
+// and bandwidth over message size, bars of message rates, and tables of all figures. Results
+// of other machines (or of a virtual machine on this one) are shown as separate series.
 //
 // # Files
 //

@@ -1,6 +1,6 @@
-// Package session brings the two measuring ranks of internal/bench together:
-// started here as processes of this host ([Local]), found in the job of a
-// launcher ([InJob]), or on two hosts ([Serve], [Connect]).
+// Package session starts or finds the two measuring ranks of internal/bench: as processes of
+// this host ([Local]), in the job of a launcher ([InJob]), or on two hosts ([Serve],
+// [Connect]).
 //
 // # Files
 //

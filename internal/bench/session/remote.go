@@ -135,7 +135,7 @@ const (
 func attend(ctx context.Context, job *wireup.Job, hello time.Duration, o links.Options) error {
 	kind, err := wanted(ctx, job, hello)
 	if err != nil {
-		return fmt.Errorf("what the client wants: %w", err)
+		return fmt.Errorf("request of the client: %w", err)
 	}
 	switch string(kind) {
 	case kindPoints:

@@ -13,56 +13,57 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Host is the rest of a peer: its connection, and its errors. All methods but Open and
-// Blame are called by the owner, and must not wait.
+// Host is the engine's peer: its connection, and its errors. The owner calls all methods
+// but Open and Blame, which must not wait.
 type Host interface {
-	// Open begins to open the channel. Conversation.Opened follows, or the connection
-	// ends: Renew then begins anew. From any goroutine.
+	// Open starts to open the channel. Conversation.Opened follows, or the connection ends:
+	// Renew then starts anew. From any goroutine.
 	Open()
 
-	// Reported takes what the link says of the connection, which is over.
-	// Conversation.Down follows before it returns.
+	// Reported handles the link's report that the connection is over. Conversation.Down
+	// follows before it returns.
 	Reported(err error)
 
 	// Close closes the connection, which is down.
 	Close()
 
-	// Reason is why an operation failed with err, which ended the channel if ended is set.
+	// Reason returns why an operation failed with err, which ended the channel if ended is
+	// set.
 	Reason(err error, ended bool) error
 
-	// Blame keeps the error of an operation that nobody waits for. From any goroutine.
+	// Blame records the error of an operation without a waiter. From any goroutine.
 	Blame(err error)
 }
 
-// Counts are the messages with a peer so far.
+// Counts counts the messages with a peer.
 type Counts struct {
 	Sends, Receives, Batches uint64 // ended well; messages of batches are among Sends
 	SentBytes, RecvBytes     uint64
 	Failed                   uint64 // operations
 }
 
-// exchange is what all conversations of a Hub have in common.
+// exchange is the common state of all conversations of a Hub.
 type exchange struct {
 	Options
-	prog   *progress.Engine
-	list   pollList
-	nap    eager.Nap
-	shared message.Shared // receives from any rank
-	ended  func()         // a conversation has ended
+	prog    *progress.Engine
+	list    pollList
+	backoff eager.Backoff
+	shared  message.Shared // receives from any rank
+	ended   func()         // a conversation has ended
 
 	wanted atomic.Bool // messages of all ranks are
 	mu     sync.Mutex  // guards wanted against Conversation.told
 }
 
-// Options are what a Hub needs. All must be set.
+// Options configure a Hub. All must be set.
 type Options struct {
 	Inbox    *pending.Inbox    // of the engine's operations of all kinds
 	Receipts *pending.Receipts // of those that are complete in the call
 	Protocol progress.Protocol // steps when a receive finds that others were posted
 
-	// Error is the error of an operation with the rank, which may be AnyRank.
+	// Error returns the error of an operation with the rank, which may be AnyRank.
 	Error func(op string, rank int, err error) error
-	// Closed is what operations fail with at the end.
+	// Closed is the error of operations after the end.
 	Closed error
 }
 
@@ -71,12 +72,12 @@ type Options struct {
 func (x *exchange) step() bool {
 	did := x.list.step()
 	if did {
-		x.nap.Reset()
+		x.backoff.Reset()
 	}
 	return did
 }
 
-// Conversation is the messages with one rank.
+// Conversation manages the messages with one rank.
 type Conversation struct {
 	x     *exchange
 	host  Host
@@ -100,11 +101,11 @@ type Conversation struct {
 	counts       Counts
 }
 
-// New begins an operation: a Send, or a Recv. From any goroutine.
+// New creates an operation: a Send, or a Recv. From any goroutine.
 func (c *Conversation) New(k Kind) *Op { return newOp(c, k, k == Recv && c.looks) }
 
-// NewBatch begins the sending of b, which ends with the last of its messages. From any
-// goroutine.
+// NewBatch creates the operation that sends b, which ends with the last of its messages.
+// From any goroutine.
 func (c *Conversation) NewBatch(b *Batch) *Op {
 	o := newOp(c, SendBatch, false)
 	o.batch = b
@@ -125,15 +126,15 @@ func (c *Conversation) Post(o *Op) {
 	c.x.prog.Kick()
 }
 
-// begin opens the channel if nobody has.
+// begin opens the channel if it has not been opened.
 func (c *Conversation) begin() {
 	if !c.begun.Load() && c.begun.CompareAndSwap(false, true) && !c.own {
 		c.host.Open()
 	}
 }
 
-// recv takes a receive over. Unless a message is known to wait for it, nothing else
-// is done: whoever waits, or the progress goroutine, polls for it.
+// recv starts a receive. Unless a message is known to wait for it, nothing else is done: a
+// waiting goroutine, or the progress goroutine, polls for it.
 // Hot path.
 func (c *Conversation) recv(o *Op) {
 	c.x.prog.AssertOwned()
@@ -148,8 +149,8 @@ func (c *Conversation) recv(o *Op) {
 	}
 }
 
-// TrySend sends a message, if it may go by itself and the link takes it at once: the
-// receipt of that, else 0, and nothing has happened. From any goroutine.
+// TrySend sends a message, if it may travel alone and the link takes it at once, and
+// returns its receipt. Otherwise it returns 0 and has no effect. From any goroutine.
 // Hot path.
 func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
 	if !c.x.prog.Hold() {
@@ -191,7 +192,7 @@ func (c *Conversation) start(o *Op) {
 	c.x.list.add(&c.place)
 }
 
-// post gives an operation to the channel.
+// post passes an operation to the channel.
 func (c *Conversation) post(o *Op) {
 	switch {
 	case o.kind == SendBatch:
@@ -255,7 +256,7 @@ func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 	}
 }
 
-// Received counts a message of n bytes that has come.
+// Received counts an arrived message of n bytes.
 func (c *Conversation) Received(n int) {
 	c.counts.Receives++
 	c.counts.RecvBytes += uint64(n)
@@ -266,12 +267,12 @@ func (c *Conversation) fail(o *Op, err error) {
 	o.fail(err)
 }
 
-// failWaiting fails what waits for the channel.
+// failWaiting fails the operations that wait for the channel.
 func (c *Conversation) failWaiting(q *opList, err error) {
 	c.counts.Failed += uint64(q.fail(err))
 }
 
-// reason is why an operation failed with err.
+// reason returns why an operation failed with err.
 func (c *Conversation) reason(err error) error {
 	return c.host.Reason(err, c.ch != nil && err == c.ch.Err())
 }
@@ -289,7 +290,7 @@ func (c *Conversation) cancel(o *Op) {
 	}
 }
 
-// Told says that the peer opens its side of the channel: this side follows where messages
+// Told records that the peer opens its side of the channel: this side follows if messages
 // of all ranks are wanted. From any goroutine.
 func (c *Conversation) Told() {
 	c.x.mu.Lock()
@@ -301,9 +302,9 @@ func (c *Conversation) Told() {
 	}
 }
 
-// Opened takes the channel, or the error with which its opening ended, and gives it what
-// has waited for it. If the peer is gone meanwhile, there may be messages of it all the
-// same: it may have had all that it needs to send.
+// Opened takes the channel, or the error of its opening, and passes it the operations that
+// have waited for it. If the peer is gone meanwhile, messages of it may still arrive: it
+// may have had all that it needs to send.
 func (c *Conversation) Opened(ch *message.Channel, err error) {
 	c.x.prog.AssertOwned()
 	c.ch, c.opened = ch, true
@@ -324,7 +325,7 @@ func (c *Conversation) Opened(ch *message.Channel, err error) {
 	c.x.list.add(&c.place)
 }
 
-// hears reports whether receives may still get what the peer has sent.
+// hears reports whether receives may still get messages that the peer has sent.
 func (c *Conversation) hears() bool {
 	return !c.own && !errors.Is(c.down, c.x.Closed) && (c.ch != nil || c.begun.Load() && !c.opened)
 }
@@ -363,7 +364,7 @@ func (c *Conversation) sleep(on bool) (waits bool, rest time.Duration) {
 	return waits, rest
 }
 
-// Event takes an event of the connection, or a completion of the channel.
+// Event handles an event of the connection, or a completion of the channel.
 func (c *Conversation) Event(e *fabric.Completion) {
 	c.x.prog.AssertOwned()
 	if e.Op == fabric.OpDown {
@@ -386,8 +387,8 @@ func (c *Conversation) Event(e *fabric.Completion) {
 	}
 }
 
-// Down says that the connection is no more, or that it ended for a better reason. What
-// cannot be sent any more fails, and, where no more will come, what waits for messages.
+// Down records that the connection is over, or that it ended for a better reason. Messages
+// that cannot be sent any more fail, and so do receives if no more messages will arrive.
 func (c *Conversation) Down(err error) {
 	c.x.prog.AssertOwned()
 	c.down = err
@@ -411,9 +412,9 @@ func (c *Conversation) Sever() {
 	c.noteEnd(c.down)
 }
 
-// end fails the messages of a channel that cannot go on. One-sided
-// operations are not affected: what the link or the peer may still touch ends
-// with the connection.
+// end fails the messages of a channel that cannot continue. One-sided operations are not
+// affected: those whose memory the link or the peer may still access end with the
+// connection.
 func (c *Conversation) end(err error) {
 	c.x.prog.AssertOwned()
 	err = c.reason(err)
@@ -425,7 +426,7 @@ func (c *Conversation) end(err error) {
 	c.noteEnd(err)
 }
 
-// noteEnd tells those that wait for messages of any rank, once, that no more comes.
+// noteEnd notifies receives from any rank, once, that no more messages arrive.
 func (c *Conversation) noteEnd(err error) {
 	if c.over == nil {
 		c.over = err
@@ -433,8 +434,8 @@ func (c *Conversation) noteEnd(err error) {
 	}
 }
 
-// Renew forgets the connection, which is down and idle. It returns the channel, which is
-// the caller's to close, or nil.
+// Renew drops the connection, which is down and idle. It returns the channel, which the
+// caller has to close, or nil.
 func (c *Conversation) Renew() *message.Channel {
 	ch := c.ch
 	c.ch, c.asleep, c.opened, c.err, c.down, c.over = nil, false, false, nil, nil, nil
@@ -445,14 +446,14 @@ func (c *Conversation) Renew() *message.Channel {
 	return ch
 }
 
-// Reopen opens the channel on a new connection, if there was to be one on the last.
+// Reopen opens the channel on a new connection, if the last one had one.
 func (c *Conversation) Reopen() {
 	if c.begun.Load() && !c.own {
 		c.host.Open()
 	}
 }
 
-// Channel is the channel, nil until both sides have opened theirs.
+// Channel returns the channel, nil until both sides have opened theirs.
 func (c *Conversation) Channel() *message.Channel { return c.ch }
 
 // Open reports whether messages can be exchanged.
@@ -461,22 +462,22 @@ func (c *Conversation) Open() bool { return c.ch != nil && c.down == nil && c.er
 // Ended reports whether the channel has ended.
 func (c *Conversation) Ended() bool { return c.ch != nil && c.ch.Err() != nil }
 
-// Busy reports whether something is to be sent or received.
+// Busy reports whether messages are to be sent or received.
 func (c *Conversation) Busy() bool { return c.place.on || c.sends.head != nil || c.recvs.head != nil }
 
-// Idle reports whether nothing is left to do for a connection that is down.
+// Idle reports whether a connection that is down has no operations left.
 func (c *Conversation) Idle() bool { return !c.place.on }
 
-// Queued is how many operations wait for the channel.
+// Queued returns the number of operations that wait for the channel.
 func (c *Conversation) Queued() int { return c.sends.len() + c.recvs.len() }
 
-// Counts are the messages so far.
+// Counts returns the counts of messages.
 func (c *Conversation) Counts() Counts { return c.counts }
 
 // settle reports whether the messages whose sends are complete are placed at the peer.
 func (c *Conversation) settle() bool { return c.ch == nil || c.down != nil || c.ch.Settle() }
 
-// offer offers what waits to a receive from any rank.
+// offer offers waiting messages to a receive from any rank.
 func (c *Conversation) offer(in *message.In) (taken bool) {
 	switch {
 	case c.own:

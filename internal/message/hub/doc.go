@@ -1,8 +1,8 @@
-// Package hub carries the messages of a rank with all ranks of its job. A [Conversation]
-// is the messages with one of them: it has the channel (package message), opened at the
-// first message in either direction, what waits for it, and the copies of messages to
-// oneself. The [Hub] polls those that have something to do, and serves receives from any
-// rank. It is internal to rma.
+// Package hub manages the messages of a rank with all ranks of its job. A [Conversation] is
+// the state for one of them: its channel (package message), which is opened at the first
+// message in either direction, the operations that wait for it, and the copies of messages
+// to this rank itself. The [Hub] polls the conversations that have work, and serves receives
+// from any rank. It is internal to rma.
 //
 //	hub.go          Hub: what drives it, receives from any rank, cancellation, the end
 //	receiving.go    Receiving: a receive for many messages of all ranks
@@ -10,6 +10,6 @@
 //	poll_list.go    which conversations are polled, and how often
 //	op.go           Op: a send, a receive or a batch under way
 //
-// The rest of an engine's peer is a [Host]: its connection and its errors. All but the
+// The engine's peer implements [Host]: its connection and its errors. Everything except the
 // methods that say otherwise belongs to the owner of the progress engine.
 package hub

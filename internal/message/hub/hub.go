@@ -12,14 +12,14 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// AnyRank stands for all ranks where an error has no other.
+// AnyRank is the rank in errors that concern all ranks.
 const AnyRank = -1
 
-// ErrNoSender says that nobody is left who could send: every other rank of the
-// job is gone.
+// ErrNoSender says that no rank is left that could send: every other rank of the job is
+// gone.
 var ErrNoSender = errors.New("every other rank is gone")
 
-// Hub drives the messages with all ranks.
+// Hub manages the messages with all ranks.
 type Hub struct {
 	exchange
 	all        []*Conversation // by rank
@@ -28,14 +28,14 @@ type Hub struct {
 	over       error // there will be no more messages
 }
 
-// Init makes h ready. Set-up path.
+// Init prepares h. Set-up path.
 func (h *Hub) Init(o Options) {
 	h.Options = o
 	h.ended = h.conversationEnded
 	h.shared.Again = h.again
 }
 
-// Add makes c, which is zero, the conversation with the next rank, over a link of these
+// Add makes c, which is zero, the conversation with the next rank, over a link with these
 // capabilities. Set-up path.
 func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
 	c.x, c.host, c.of, c.own = &h.exchange, host, len(h.all), own
@@ -46,22 +46,22 @@ func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
 	h.all = append(h.all, c)
 }
 
-// Start says what drives the links. Before the first operation. Set-up path.
+// Start sets the engine that drives the links, before the first operation. Set-up path.
 func (h *Hub) Start(prog *progress.Engine) { h.prog = prog }
 
-// Shared is what the conversations' channels share.
+// Shared is the common state of the conversations' channels.
 func (h *Hub) Shared() *message.Shared { return &h.shared }
 
-// Step sends and receives what can be. It reports whether it did anything.
+// Step sends and receives messages. It reports whether it did anything.
 // Hot path.
 func (h *Hub) Step() bool { return h.step() }
 
-// Rest tells peers where a plain write does not wake this side, and it waits
-// for them, to notify. It returns how long the rest may last, 0 for ever.
+// Rest asks peers to notify if a plain write does not wake this side and it waits for them.
+// It returns how long the rest may last, 0 for ever.
 func (h *Hub) Rest(on bool) time.Duration {
 	waits, d := h.list.sleep(on)
 	if on && waits {
-		if n := h.nap.Next(); d == 0 || n < d {
+		if n := h.backoff.Next(); d == 0 || n < d {
 			d = n
 		}
 	}
@@ -93,8 +93,8 @@ func (h *Hub) Listen(only int) {
 	}
 }
 
-// Cancel withdraws the receive that use gen of o is, unless that has ended. It does not
-// wait. From any goroutine.
+// Cancel withdraws the receive that use gen of o stands for, unless it has ended. It does
+// not wait. From any goroutine.
 func (h *Hub) Cancel(o *pending.Operation, gen uint32) {
 	h.call(func() {
 		if o.Done() || o.Gen() != gen {
@@ -111,7 +111,7 @@ func (h *Hub) Cancel(o *pending.Operation, gen uint32) {
 	})
 }
 
-// call has the owner call f, behind what was posted before.
+// call makes the owner call f, after the operations posted before.
 func (h *Hub) call(f func()) {
 	o := newOp(h, call, false)
 	o.call = f
@@ -136,7 +136,7 @@ func (h *Hub) End() {
 	h.shared.End(h.Closed)
 }
 
-// Close gives the channels' memory back.
+// Close releases the channels' memory.
 func (h *Hub) Close() error {
 	var errs []error
 	for _, c := range h.all {
@@ -147,7 +147,7 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// NewAny begins a receive from any rank. From any goroutine.
+// NewAny creates a receive from any rank. From any goroutine.
 func (h *Hub) NewAny() *Op { return newOp(h, RecvAny, false) }
 
 // PostAny posts o, which NewAny has returned. From any goroutine.
@@ -177,7 +177,7 @@ func (h *Hub) start(o *Op) {
 	h.place(o)
 }
 
-// again takes a receive back whose message was lost with its sender.
+// again restarts a receive whose message was lost with its sender.
 func (h *Hub) again(in *message.In) {
 	o := in.Done.(*Op)
 	if h.over != nil {
@@ -187,7 +187,7 @@ func (h *Hub) again(in *message.In) {
 	}
 }
 
-// place gives a receive a message that waits, or puts it on the list.
+// place gives a receive a waiting message, or puts the receive on the list.
 func (h *Hub) place(o *Op) {
 	if h.offer(&o.In) {
 		return
@@ -199,7 +199,7 @@ func (h *Hub) place(o *Op) {
 	h.shared.Post(&o.In)
 }
 
-// offer offers what waits at all ranks to in, in turn.
+// offer offers waiting messages of all ranks to in, in turn.
 func (h *Hub) offer(in *message.In) (taken bool) {
 	many := in.Source != nil
 	n, first := len(h.all), h.turn
@@ -216,7 +216,7 @@ func (h *Hub) offer(in *message.In) (taken bool) {
 	return taken
 }
 
-// listenAll has the channels of all ranks polled.
+// listenAll makes the channels of all ranks be polled.
 func (h *Hub) listenAll() {
 	for _, c := range h.all {
 		if c.Open() {
@@ -225,7 +225,7 @@ func (h *Hub) listenAll() {
 	}
 }
 
-// noSender is the error of a receive from any rank when no other is left; a job
+// noSender returns the error of a receive from any rank when no other rank is left; a job
 // of one rank has only itself.
 func (h *Hub) noSender() error {
 	if len(h.all) == 1 {
@@ -244,9 +244,9 @@ func (h *Hub) noSender() error {
 	return fmt.Errorf("%w: %w", ErrNoSender, why)
 }
 
-// Receive gives to the messages whose tags are tag in the bits that are not set in ignore,
-// those that wait included: of rank only-1, or of all if that is 0. In the order of
-// receives it stands behind those posted before.
+// Receive passes messages to a Taker, those that wait included, if their tags equal tag
+// except in the bits set in ignore: messages of rank only-1, or of all ranks if only is 0.
+// In the order of receives it follows those posted before.
 func (h *Hub) Receive(tag, ignore uint32, only int, to Taker) *Receiving {
 	r := newReceiving(len(h.all), tag, ignore, only, to)
 	h.Inbox.TakeOver()
@@ -257,7 +257,8 @@ func (h *Hub) Receive(tag, ignore uint32, only int, to Taker) *Receiving {
 	return r
 }
 
-// Resume has what r left offered again. From any goroutine, the Taker's included.
+// Resume offers messages again that r left. From any goroutine, including the Taker's
+// methods.
 func (h *Hub) Resume(r *Receiving) {
 	h.call(func() {
 		if !r.closed {
@@ -267,7 +268,7 @@ func (h *Hub) Resume(r *Receiving) {
 	})
 }
 
-// Stop ends r: later messages are not for it. Those that it has taken end as they would.
+// Stop ends r: it gets no later messages. Messages that it has taken end as usual.
 // Idempotent.
 func (h *Hub) Stop(r *Receiving) {
 	if !r.closed {
@@ -277,14 +278,14 @@ func (h *Hub) Stop(r *Receiving) {
 	}
 }
 
-// offerMany offers what waits to r.
+// offerMany offers waiting messages to r.
 func (h *Hub) offerMany(r *Receiving) {
 	h.offer(&r.in)
 	h.listenAll()
 	h.tellGone(r)
 }
 
-// tellGone tells r of the conversations that have ended.
+// tellGone notifies r of the conversations that have ended.
 func (h *Hub) tellGone(r *Receiving) {
 	for _, c := range h.all {
 		if c.over != nil {
@@ -319,7 +320,8 @@ func (h *Hub) complete(o *Op, tag uint32, n int, err error) {
 
 func (h *Hub) fail(o *Op, err error) { h.own().fail(o, err) }
 
-// own is the conversation with oneself, which counts what belongs to no other.
+// own is the conversation with this rank itself, which counts operations without another
+// peer.
 func (h *Hub) own() *Conversation {
 	for _, c := range h.all {
 		if c.own {
@@ -329,7 +331,7 @@ func (h *Hub) own() *Conversation {
 	return nil
 }
 
-// conversationEnded tells receives from any rank that a conversation has ended.
+// conversationEnded notifies receives from any rank that a conversation has ended.
 func (h *Hub) conversationEnded() {
 	for _, r := range h.receivings {
 		h.tellGone(r)

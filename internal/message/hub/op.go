@@ -7,7 +7,7 @@ import (
 	"github.com/seed33544411/rma/internal/pending"
 )
 
-// Kind is what an Op does.
+// Kind is the kind of an Op.
 type Kind uint8
 
 // Kinds of operations.
@@ -21,10 +21,10 @@ const (
 
 var kindNames = [...]string{Send: "send", SendBatch: "batch", Recv: "receive", RecvAny: "receive", call: "call"}
 
-// String is how errors name the operation.
+// String returns the name of the operation in errors.
 func (k Kind) String() string { return kindNames[k] }
 
-// Sends reports whether k is about messages to a peer.
+// Sends reports whether operations of kind k send messages to a peer.
 func (k Kind) Sends() bool { return k == Send || k == SendBatch }
 
 // owner is the Conversation or the Hub that an Op belongs to.
@@ -60,7 +60,7 @@ var ops = sync.Pool{New: func() any {
 	return o
 }}
 
-// newOp begins an operation. looks is that of pending.Operation.Begin.
+// newOp creates an operation. looks is that of pending.Operation.Begin.
 func newOp(w owner, k Kind, looks bool) *Op {
 	o := ops.Get().(*Op)
 	o.Begin(looks)
@@ -71,8 +71,8 @@ func newOp(w owner, k Kind, looks bool) *Op {
 // Start implements pending.Work.
 func (o *Op) Start() { o.owner.start(o) }
 
-// Look implements pending.Work for receives: a look at where the message of the peer
-// comes to, and nowhere else.
+// Look implements pending.Work for receives: it polls only the place where the message of
+// the peer arrives.
 // Hot path.
 func (o *Op) Look() bool { return o.owner.poll() }
 
@@ -98,10 +98,10 @@ func (o *Op) Recycle() {
 	ops.Put(o)
 }
 
-// Kind is what o does.
+// Kind returns the kind of o.
 func (o *Op) Kind() Kind { return o.kind }
 
-// Refuse gives back an operation that was begun, and returns its error.
+// Refuse returns an operation that was begun to the pool, and returns its error.
 func (o *Op) Refuse(err error) error {
 	err = o.owner.error(o.kind.String(), err)
 	o.Drop()
@@ -116,7 +116,7 @@ func (o *Op) fail(err error) {
 	o.Finish()
 }
 
-// received notes what came, and ends o.
+// received records the message that arrived, and ends o.
 func (o *Op) received(tag uint32, n int) {
 	o.From, o.Tag, o.Value = o.In.From, tag, uint64(n)
 	o.Finish()
@@ -131,7 +131,7 @@ type Batch struct {
 	why  error
 }
 
-// Add is one more message, which may have been used before.
+// Add appends a message, which may have been used before.
 func (b *Batch) Add() *message.Out {
 	n := len(b.Outs)
 	if n < cap(b.Outs) {
@@ -155,7 +155,7 @@ func (b *Batch) Complete(_ uint32, n int, err error) {
 	}
 }
 
-// begin has b end with o.
+// begin makes the end of b the end of o.
 func (b *Batch) begin(o *Op) { b.op, b.left, b.n, b.why = o, len(b.Outs), 0, nil }
 
 // end completes the request.
@@ -183,7 +183,7 @@ func (q *opList) pop() *Op {
 	return o
 }
 
-// remove takes o off the list; false if it is not there.
+// remove takes o off the list; it returns false if o is not there.
 func (q *opList) remove(o *Op) bool {
 	var before *Op
 	for x := q.head; x != nil; before, x = x, x.next {

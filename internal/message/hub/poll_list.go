@@ -2,11 +2,11 @@ package hub
 
 import "time"
 
-// pollList is the conversations with messages to send or receive. A poll of one costs some
-// 30 ns, and most of those that only wait for a message wait for long: every step polls the
-// warm ones, where something has moved lately, and a few of the others in turn. So
-// what a step costs does not grow with the peers that are silent, and a message from
-// one of n of them waits for at most n/coldPolls steps.
+// pollList holds the conversations with messages to send or receive. A poll of one costs
+// some 30 ns, and most of those that only wait for a message wait for long. Every step
+// therefore polls the warm ones, with recent activity, and a few of the others in turn. The
+// cost of a step does not grow with the number of silent peers, and a message from one of n
+// of them waits for at most n/coldPolls steps.
 type pollList struct {
 	list []*polled // the warm ones first
 	warm int
@@ -22,28 +22,27 @@ type polled struct {
 	calm int  // steps without anything
 }
 
-// pollable is what a pollList polls.
+// pollable is an element of a pollList.
 type pollable interface {
-	// step reports whether anything moved, and whether there is more to do.
+	// step reports whether anything was sent or received, and whether there is more to do.
 	step() (did, more bool)
 
-	// sleep tells the peer whether this side sleeps, where writes do not wake it. It
-	// reports whether that is so, and how long the sleep may last all the same, 0 for
-	// ever.
+	// sleep notifies the peer whether this side sleeps, if writes do not wake it. It
+	// reports whether that is so, and how long the sleep may last nevertheless, 0 for ever.
 	sleep(on bool) (waits bool, rest time.Duration)
 }
 
 const (
-	// coldAfter is after how many steps without anything a conversation is cold: long
-	// against the round trips of an exchange, some 50 µs.
+	// coldAfter is the number of steps without activity after which a conversation is cold:
+	// long against the round trips of an exchange, some 50 µs.
 	coldAfter = 1024
 	coldPolls = 4
 
-	// warmFew are polled faster than chosen from.
+	// warmFew conversations are polled faster than a choice among them takes.
 	warmFew = 8
 )
 
-// add puts p on the list, or makes it warm.
+// add puts p on the list, or makes it warm if it is there.
 func (l *pollList) add(p *polled) {
 	if !p.on {
 		p.on, p.at = true, len(l.list)
@@ -86,7 +85,7 @@ func (l *pollList) drop(p *polled) {
 	p.on = false
 }
 
-// step polls the conversations whose turn it is. It reports whether anything moved.
+// step polls the conversations whose turn it is. It reports whether any had activity.
 // Hot path.
 func (l *pollList) step() (did bool) {
 	n := l.warm // those that are roused meanwhile come next time
@@ -94,8 +93,9 @@ func (l *pollList) step() (did bool) {
 		l.all = false
 		n = len(l.list)
 	}
-	// Backwards: one that cools or goes is replaced by one that was polled. One that
-	// is roused may take another's turn, but then something has moved, and nobody sleeps.
+	// Backwards: one that cools or goes is replaced by one that was polled. One that is
+	// roused may take another's turn, but then there was activity, and the engine does not
+	// sleep.
 	for i := n - 1; i >= 0; i-- {
 		if i < len(l.list) && l.stepAt(i) {
 			did = true
@@ -112,7 +112,7 @@ func (l *pollList) step() (did bool) {
 	return did
 }
 
-// stepAt polls one conversation, and moves it to where it belongs.
+// stepAt polls one conversation, and moves it to its place.
 func (l *pollList) stepAt(i int) bool {
 	p := l.list[i]
 	did, more := p.it.step()
@@ -131,9 +131,8 @@ func (l *pollList) stepAt(i int) bool {
 	return did
 }
 
-// sleep tells all peers on the list whether this side sleeps. It reports whether any of
-// them does not wake it by writing, and how long the sleep may last all the same, 0 for
-// ever.
+// sleep notifies all peers on the list whether this side sleeps. It reports whether writes
+// of any of them do not wake it, and how long the sleep may last nevertheless, 0 for ever.
 func (l *pollList) sleep(on bool) (waits bool, rest time.Duration) {
 	l.all = true
 	for _, p := range l.list {

@@ -9,7 +9,8 @@ import (
 type Taker interface {
 	message.Source
 
-	// Gone is called once for a rank that will send no more and of which nothing waits.
+	// Gone is called once for a rank that will send no more messages and none of whose
+	// messages waits.
 	Gone(rank int, err error)
 }
 
@@ -28,7 +29,8 @@ func newReceiving(ranks int, tag, ignore uint32, only int, to Taker) *Receiving 
 	return r
 }
 
-// gone tells of the end of a rank, once, if r listens to it and has left nothing of it.
+// gone reports the end of a rank, once, if r listens to it and has left none of its
+// messages.
 func (r *Receiving) gone(rank int, err error) {
 	if !r.closed && !r.told[rank] && !r.stalls[rank] && (r.in.Only == 0 || r.in.Only == rank+1) {
 		r.told[rank] = true
@@ -36,7 +38,7 @@ func (r *Receiving) gone(rank int, err error) {
 	}
 }
 
-// source is the Receiving as the channels see it.
+// source is a Receiving as seen by the channels.
 type source Receiving
 
 // Take implements message.Source.

@@ -1,15 +1,14 @@
-// Package pingpong plays whole batches of messages to and fro over a message
-// channel, and takes the time: what a mode of the cost model really costs, from
-// the first Send to the last receive of the other side. [Side.Calibrate] fits the
-// extra terms of the model to it; rmabench compares modes with it.
+// Package pingpong sends whole batches of messages back and forth over a message channel and
+// times them: the real cost of a mode of the cost model, from the first Send to the last
+// receive of the other side. [Side.Calibrate] fits the extra terms of the model to these
+// times; rmabench compares modes with them.
 //
 // # What is timed
 //
-// One trip is half of a round trip: the first side hands in a batch, the second
-// has received all of it and hands the same batch in, the first has received all.
-// Receives are posted before, memory is registered, sizes are known to both. The
-// messages of a batch do not touch in memory, so that nothing can be joined by
-// accident of layout.
+// One trip is half of a round trip: the first side posts a batch, the second receives all of
+// it and posts the same batch, the first receives all of that. Receives are posted before,
+// memory is registered, and both sides know the sizes. The messages of a batch are not
+// adjacent in memory, so that they cannot be merged by accident of layout.
 //
 // # Concurrency, ownership, errors
 //

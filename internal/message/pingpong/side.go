@@ -14,7 +14,7 @@ import (
 // Errors.
 var (
 	// ErrStalled is a peer from which nothing comes.
-	ErrStalled = errors.New("nothing arrives from the other side")
+	ErrStalled = errors.New("no data from the other side")
 	// ErrSpan is a batch that does not fit into the memory.
 	ErrSpan = errors.New("batch exceeds the memory")
 	// ErrWrong is data that is not what was sent.

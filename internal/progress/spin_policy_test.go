@@ -45,13 +45,13 @@ func (nothing) Step() bool                        { return false }
 func (nothing) Rest(bool) time.Duration           { return 0 }
 func (nothing) Complete(int, []fabric.Completion) {}
 
-// What has nothing to do sleeps after as many looks as its patience has, whatever the
+// What has nothing to do sleeps after as many looks as its policy has, whatever the
 // clock says, and who waits and the progress goroutine do not spin one after the other.
 func TestPatienceBoundsPolls(t *testing.T) {
 	ev, err := event.New()
 	require.NoError(t, err)
 	defer ev.Close()
-	p := cpu.Patience{Looks: 20, Pauses: 10, Yields: 7}
+	p := cpu.SpinPolicy{Looks: 20, Pauses: 10, Yields: 7}
 	const looks = 20 + 10 + 7
 	l := &idle{ev: ev, armed: make(chan int64, 1)}
 	e, err := New([]fabric.Link{l}, nothing{}, p)

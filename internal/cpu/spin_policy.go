@@ -5,14 +5,14 @@ import (
 	"runtime"
 )
 
-// Patience is how long the steps of a wait last, see [Spinner].
-type Patience struct {
+// SpinPolicy gives the length of the steps of a wait, see [Spinner].
+type SpinPolicy struct {
 	Looks  int // that follow each other at once: the lowest latency
 	Pauses int // looks with a pause in between
 	Yields int // after which whoever can sleep should
 }
 
-// The patience of a wait depends on whether the peer that it waits for can run at
+// The spin policy of a wait depends on whether the peer that it waits for can run at
 // the same time. With a pause of up to 140 cycles:
 var (
 	// Roomy is for as many processors as ranks, or more. 256 pauses are about
@@ -20,7 +20,7 @@ var (
 	// socket, where a look is a system call. Fewer would yield (0.3 µs, and the
 	// processor gone for a while) within an ordinary round trip. 128 yields are
 	// some 50 µs, more than a sleep and a wake-up cost.
-	Roomy = Patience{Looks: 64, Pauses: 256, Yields: 128}
+	Roomy = SpinPolicy{Looks: 64, Pauses: 256, Yields: 128}
 
 	// Crowded is for more ranks than processors. The peer runs now, and answers
 	// within a round trip, which is 1 µs over shared memory and 10 µs over a
@@ -30,15 +30,15 @@ var (
 	// misses peers that do run. 32 yields: each lasts as long as the others run, and
 	// whoever sleeps gets the processor back sooner than who stands in line with
 	// those that compute.
-	Crowded = Patience{Looks: 48, Yields: 32}
+	Crowded = SpinPolicy{Looks: 48, Yields: 32}
 
 	// Single is for ranks that all share one processor: the peer only runs when
 	// this side does not.
-	Single = Patience{Yields: 128}
+	Single = SpinPolicy{Yields: 128}
 )
 
-// Default is the patience of a process that knows nothing of others.
-func Default() Patience {
+// Default is the spin policy of a process that knows nothing of others.
+func Default() SpinPolicy {
 	if multi {
 		return Roomy
 	}
@@ -65,9 +65,9 @@ func Load(mine Set, all []Set) float64 {
 	return load / float64(n)
 }
 
-// For is the patience of a rank with load ranks to each of its processors, see
+// For is the spin policy of a rank with load ranks to each of its processors, see
 // [Load], on a host where the ranks have cpus processors in all.
-func For(load float64, cpus int) Patience {
+func For(load float64, cpus int) SpinPolicy {
 	switch {
 	case load == 0 || cpus == 0:
 		return Default()
@@ -80,14 +80,14 @@ func For(load float64, cpus int) Patience {
 }
 
 // Spun is p with that many looks, with and without a pause, before the first yield.
-func (p Patience) Spun(looks int) Patience {
+func (p SpinPolicy) Spun(looks int) SpinPolicy {
 	p.Looks = min(looks, Roomy.Looks)
 	p.Pauses = looks - p.Looks
 	return p
 }
 
 // String is for people: "64 looks, 256 pauses, 128 yields".
-func (p Patience) String() string {
+func (p SpinPolicy) String() string {
 	return fmt.Sprintf("%d looks, %d pauses, %d yields", p.Looks, p.Pauses, p.Yields)
 }
 
