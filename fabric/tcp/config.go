@@ -180,3 +180,9 @@ func hostAddrs(only4 bool) ([]netip.Addr, error) {
 	}
 	return all, nil
 }
+
+// keepIdle is how long a connection is idle before the kernel asks whether the
+// peer's is there: then once a second, as many times.
+func keepIdle(peerTimeout time.Duration) time.Duration {
+	return max(time.Second, (peerTimeout / 2).Truncate(time.Second))
+}

@@ -65,12 +65,6 @@ func hostOf(a net.Addr) netip.Addr {
 	return ip.Unmap()
 }
 
-// keepIdle is how long a connection is idle before the kernel asks whether the
-// peer's is there: then once a second, as many times.
-func keepIdle(peerTimeout time.Duration) time.Duration {
-	return max(time.Second, (peerTimeout / 2).Truncate(time.Second))
-}
-
 // tune sets the options of a connected socket. Buffers are the kernel's to grow
 // unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
 // stock system), below what one fast stream needs.

@@ -5,5 +5,91 @@
 //     what is bounded by agreement, where one more would be a bug.
 //   - A [Queue] is a ring without bound: for what is bounded elsewhere.
 //
+// Operations, messages and receives are linked through themselves, by lists of their own
+// packages: a generic list would reach the link by a call that is not inlined, and two
+// pushes and pops take 60 ns by it instead of 5.
+//
 // A queue belongs to one goroutine at a time. The package imports nothing.
 package fifo
+
+// Queue is a FIFO that grows when it is full, and never shrinks. The zero value is empty
+// and ready.
+type Queue[T any] struct{ Ring[T] }
+
+// Push appends v.
+func (q *Queue[T]) Push(v T) {
+	if q.n == q.most {
+		q.most = max(2*q.most, 64)
+	}
+	q.Ring.Push(v)
+}
+
+// Insert puts v before all of the newest values for which after is true.
+func (q *Queue[T]) Insert(v T, after func(x *T) bool) {
+	q.Push(v)
+	for i := q.n - 1; i > 0; i-- {
+		x, y := &q.q[q.at(i-1)], &q.q[q.at(i)]
+		if !after(x) {
+			break
+		}
+		*x, *y = *y, *x
+	}
+}
+
+// Ring is a FIFO of fixed capacity, whose places are made as they are needed and kept.
+// The zero value has none: see NewRing.
+type Ring[T any] struct {
+	q       []T
+	head, n int
+	most    int
+}
+
+// NewRing returns an empty Ring for up to capacity values.
+func NewRing[T any](capacity int) Ring[T] { return Ring[T]{most: capacity} }
+
+// Len is how many values the ring holds.
+func (r *Ring[T]) Len() int { return r.n }
+
+// Push appends v. It panics if the ring is full.
+func (r *Ring[T]) Push(v T) {
+	if r.n == len(r.q) {
+		r.grow()
+	}
+	r.q[r.at(r.n)] = v
+	r.n++
+}
+
+// grow makes more places.
+func (r *Ring[T]) grow() {
+	if r.n == r.most {
+		panic("fifo: ring is full")
+	}
+	q := make([]T, min(max(2*r.n, 16), r.most))
+	copy(q[copy(q, r.q[r.head:]):], r.q[:r.head])
+	r.q, r.head = q, 0
+}
+
+// Front is the oldest value, in place. It panics if there is none.
+func (r *Ring[T]) Front() *T {
+	if r.n == 0 {
+		panic("fifo: ring is empty")
+	}
+	return &r.q[r.head]
+}
+
+// Pop takes the oldest value out. It panics if there is none.
+func (r *Ring[T]) Pop() (v T) {
+	p := r.Front()
+	v, *p = *p, v
+	r.head = r.at(1)
+	r.n--
+	return v
+}
+
+// at is the place of the value that i others are before.
+func (r *Ring[T]) at(i int) int {
+	if i += r.head; i >= len(r.q) {
+		i -= len(r.q)
+	}
+	return i
+}
