@@ -1,7 +1,12 @@
 package rma
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -35,6 +40,85 @@ func TestBeforeClose(t *testing.T) {
 	es[0].BeforeClose(func() { done++ })
 	require.NoError(t, es[0].Close())
 	require.Equal(t, 1, done)
+}
+
+// Whatever an engine does not get, when it is opened or at first use, Close gives all else
+// back, and who waits for it there has an error.
+func TestCloseAfterAShortage(t *testing.T) {
+	shortages["simshort"] = &shortage{}
+	defer delete(shortages, "simshort")
+	use := func(es []*Engine) error {
+		ctx := testutil.Context(t, patience)
+		mem, err := es[0].Alloc(4096)
+		if err != nil {
+			return err
+		}
+		key := mem.Key()
+		send, recv := es[0].Peer(1).Send([]byte("hello")), es[1].Peer(0).Recv(make([]byte, 8))
+		if err = send.Wait(ctx); err == nil {
+			_, err = recv.Wait(ctx)
+		}
+		return errors.Join(err, es[0].Peer(0).Put(key.At(0), mem.Slice(64, 8)).Wait(ctx),
+			Accumulate(es[1].Peer(0), key.At(128), Sum, []uint64{1}).Wait(ctx), mem.Close())
+	}
+	atOpen := 0
+	for at := int64(1); ; at++ {
+		short := &shortage{at: at}
+		shortages["simshort"] = short
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			testutil.NoLeaks(t)
+			config := rendezvous(t, 2, "")
+			es := make([]*Engine, 2)
+			var g errgroup.Group
+			for r, device := range []string{"simshort", "sim"} {
+				g.Go(func() (err error) {
+					c := config(r)
+					c.Device, c.Sampling, c.HangTimeout = device, "off", time.Minute
+					c.Logger = slog.New(slog.DiscardHandler)
+					es[r], err = Open(context.Background(), c)
+					return err
+				})
+			}
+			err := g.Wait()
+			if err == nil {
+				err = use(es)
+			} else {
+				atOpen++
+			}
+			for _, e := range es {
+				if e != nil {
+					require.NoError(t, e.Close())
+				}
+			}
+			require.Equal(t, short.calls.Load() >= at, err != nil, "%v", err)
+		})
+		if t.Failed() || short.calls.Load() < at {
+			t.Logf("%d calls, %d of them in Open", short.calls.Load(), atOpen)
+			return
+		}
+	}
+}
+
+// A handler is closed while Close ends them all.
+func TestHandlerCloseBesideClose(t *testing.T) {
+	t.Parallel()
+	e := open(t, 1, "shm")[0]
+	entered, leave := make(chan struct{}), make(chan struct{})
+	first, err := e.HandleWith(HandlerOptions{Tag: 1, Workers: 1}, func(Envelope, [][]byte) {
+		close(entered)
+		<-leave
+	})
+	require.NoError(t, err)
+	second, err := e.HandleWith(HandlerOptions{Tag: 2, Workers: 1}, func(Envelope, [][]byte) {})
+	require.NoError(t, err)
+	e.Peer(0).SendTag(1, nil).Forget()
+	<-entered
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	<-first.quit
+	second.Close()
+	close(leave)
+	require.NoError(t, <-closed)
 }
 
 // A peer whose memory the link reaches by itself is said to be so, once connected.

@@ -44,7 +44,7 @@ type Engine struct {
 	// attention counts the waits for any peer, during which all connected peers are polled.
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
-	remains     []func() error  // close what connections that are over have left; the owner's
+	remains     closers         // what connections that are over have left; the owner's
 	pins        []*message.Pins // by link: what was not, and messages use
 
 	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
@@ -53,6 +53,7 @@ type Engine struct {
 	handlers []*Handler    // whose workers end with the engine
 	parting  sync.Once     // what Close does first
 	before   []func()      // calls that it makes then
+	opened   closers       // what Close ends; the setter of closed's
 	ended    chan struct{} // closed when Close is through
 	err      error         // of Close
 }
@@ -80,6 +81,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto), barrier: barrier{turn: make(chan struct{}, 1)}}
 	e.proto.init(c.PeerTimeout)
 	if e.job, err = wireup.Join(ctx, w); err == nil {
+		e.opened.add(e.job.Close)
 		if err = e.setup(ctx, c.bringup(o)); err == nil {
 			return e, nil
 		}
@@ -134,68 +136,68 @@ func (e *Engine) Close() error {
 		return e.err
 	}
 	defer close(e.ended)
-	e.tasks.End()
-	var errs []error
-	if e.prog != nil {
-		e.prog.Do(func() { e.proto.one.End(ErrClosed) })
-		errs = append(errs, e.settle())
-		e.prog.Do(e.disconnect)
-		for end := time.Now().Add(closeTime); ; {
-			inflight := 0
-			e.prog.Do(func() {
-				for _, p := range e.peers {
-					inflight += p.one.InFlight()
-				}
-			})
-			if inflight == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				errs = append(errs, fmt.Errorf("%d requests did not come back from the links", inflight))
-				break
-			}
-			e.prog.Progress()
-		}
-		errs = append(errs, e.prog.Close())
-	}
-	for _, h := range e.handlers {
-		h.stop()
-	}
-	errs = append(errs, e.proto.one.Close())
-	if e.memory != nil {
-		errs = append(errs, e.memory.Close())
-	}
-	errs = append(errs, e.proto.hub.Close())
-	for _, end := range e.remains {
-		errs = append(errs, end())
-	}
-	for _, p := range e.pins {
-		errs = append(errs, p.Close())
-	}
-	for _, r := range e.proto.heart.regions {
-		errs = append(errs, r.Close())
-	}
-	if e.bringup != nil {
-		errs = append(errs, e.bringup.Close())
-	}
-	errs = append(errs, e.job.Close())
-	if e.err = errors.Join(errs...); e.err != nil {
+	if e.err = e.opened.close(); e.err != nil {
 		e.err = fmt.Errorf("rma: close: %w", e.err)
 	}
 	return e.err
 }
 
-// settle waits until the messages whose sends are complete are placed at their peers.
-func (e *Engine) settle() error {
+// closers end what was opened.
+type closers []func() error
+
+// add has close call end before what was added earlier.
+func (c *closers) add(end func() error) { *c = append(*c, end) }
+
+// close calls what was added, each once, the last first.
+func (c *closers) close() error {
+	var errs []error
+	for n := len(*c) - 1; n >= 0; n-- {
+		end := (*c)[n]
+		*c = (*c)[:n]
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
+}
+
+// leave ends all connections, and what waits for them. It returns when the links have
+// returned all requests.
+func (e *Engine) leave() error {
+	var errs []error
+	e.prog.Do(func() { e.proto.one.End(ErrClosed) })
+	var late []int
+	if !await(e.prog, func() bool { late = e.proto.hub.Settle(); return len(late) == 0 }) {
+		errs = append(errs, fmt.Errorf("no word in %v that the last messages arrived at ranks %v", closeTime, late))
+	}
+	e.prog.Do(e.disconnect)
+	inflight := 0
+	if !await(e.prog, func() bool {
+		inflight = 0
+		for _, p := range e.peers {
+			inflight += p.one.InFlight()
+		}
+		return inflight == 0
+	}) {
+		errs = append(errs, fmt.Errorf("%d requests did not come back from the links", inflight))
+	}
+	e.mu.Lock()
+	handlers := e.handlers
+	e.handlers = nil // from here on Handler.Close has nothing to take away
+	e.mu.Unlock()
+	for _, h := range handlers {
+		h.stop()
+	}
+	return errors.Join(errs...)
+}
+
+// await polls the links until what done says, which is called as their owner, closeTime at
+// most. It returns the last answer.
+func await(prog *progress.Engine, done func() bool) (ok bool) {
 	for end := time.Now().Add(closeTime); ; {
-		var late []int
-		e.prog.Do(func() { late = e.proto.hub.Settle() })
+		prog.Do(func() { ok = done() })
 		switch {
-		case len(late) == 0:
-			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("no word in %v that the last messages arrived at ranks %v", closeTime, late)
-		case !e.prog.Progress():
+		case ok || time.Now().After(end):
+			return ok
+		case !prog.Progress():
 			time.Sleep(20 * time.Microsecond)
 		}
 	}

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,6 +59,15 @@ func (h *heartbeat) open(l fabric.Link, ranks int) error {
 	}
 	h.regions = append(h.regions, r)
 	return nil
+}
+
+// close gives the memory back.
+func (h *heartbeat) close() error {
+	var errs []error
+	for _, r := range h.regions {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // beat changes the words.

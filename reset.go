@@ -73,7 +73,7 @@ func (p *Peer) release() {
 	}
 	for _, end := range kept {
 		if end() != nil {
-			p.eng.remains = append(p.eng.remains, end)
+			p.eng.remains.add(end)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package rma
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +34,63 @@ func hardCaps() fabric.Caps {
 }
 
 func init() {
-	links.Simulate(func(o links.Options) (fabric.Link, error) { return networks[o.Device].NewLink() })
+	links.Simulate(func(o links.Options) (fabric.Link, error) {
+		if shortages[o.Device] != nil {
+			return shortages[o.Device].link()
+		}
+		return networks[o.Device].NewLink()
+	})
+}
+
+// shortages are those that tests make, by what Config.Device asks for.
+var shortages = map[string]*shortage{}
+
+// shortage has one of the calls fail that make something of a simulated link.
+type shortage struct {
+	calls atomic.Int64
+	at    int64 // which
+}
+
+func (s *shortage) link() (fabric.Link, error) {
+	if err := s.take(); err != nil {
+		return nil, err
+	}
+	l, err := networks["sim"].NewLink()
+	return &shortLink{l, s}, err
+}
+
+func (s *shortage) take() error {
+	if s.calls.Add(1) == s.at {
+		return fmt.Errorf("the test's %w", fabric.ErrResources)
+	}
+	return nil
+}
+
+// shortLink is a link under a shortage.
+type shortLink struct {
+	fabric.Link
+	s *shortage
+}
+
+func (l *shortLink) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
+	if err := l.s.take(); err != nil {
+		return nil, err
+	}
+	return l.Link.NewEndpoint(o)
+}
+
+func (l *shortLink) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
+	if err := l.s.take(); err != nil {
+		return nil, err
+	}
+	return l.Link.Register(mem, access)
+}
+
+func (l *shortLink) Alloc(size int, access fabric.Access) (fabric.Region, error) {
+	if err := l.s.take(); err != nil {
+		return nil, err
+	}
+	return l.Link.Alloc(size, access)
 }
 
 // simulate opens the engines of a job over that network.

@@ -12,11 +12,13 @@ import (
 
 // setup opens the links that the job needs, and measures them. Connections are made later,
 // at the first operation with a peer, except between the pairs that measure. Every step
-// that exchanges data is taken by all ranks or by none.
+// that exchanges data is taken by all ranks or by none. Engine.Close closes what is open,
+// also if setup fails.
 func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	if e.bringup, err = bringup.Open(ctx, e.job, o); err != nil {
 		return err
 	}
+	e.opened.add(e.bringup.Close)
 	e.links = e.bringup.All()
 	if err := e.openMemory(); err != nil {
 		return err
@@ -25,6 +27,8 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy()); err != nil {
 		return err
 	}
+	e.opened.add(e.prog.Close)
+	e.opened.add(e.leave)
 	e.proto.one.Start(e.prog, e.memory)
 	e.proto.hub.Start(e.prog)
 	ends := make([]bringup.Peer, len(e.peers))
@@ -36,6 +40,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 		p.conn = dialer.Connector(rank)
 	}
 	e.prog.Start()
+	e.opened.add(func() error { e.tasks.End(); return nil }) // the first to end: nothing comes up any more
 	e.job.NotifyGone(e.lost)
 	e.job.NotifyTold(e.told)
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {
@@ -56,6 +61,7 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 // openMemory allocates the engine's memory on each link.
 func (e *Engine) openMemory() (err error) {
 	var rails []mr.Rail
+	e.opened.add(e.proto.heart.close)
 	for _, l := range e.links {
 		if e.cfg.HangTimeout > 0 {
 			if err := e.proto.heart.open(l, e.Size()); err != nil {
@@ -66,19 +72,28 @@ func (e *Engine) openMemory() (err error) {
 		if err != nil {
 			return fmt.Errorf("memory kept registered on %s: %w", l.Name(), err)
 		}
+		e.opened.add(pins.Close)
 		e.pins = append(e.pins, pins)
-		if err := e.proto.one.AddLink(l, pins); err != nil {
-			return err
-		}
 		e.numbers = append(e.numbers, linkNumber[l.Name()])
 		rails = append(rails, mr.Rail{Link: l, Number: linkNumber[l.Name()]})
 	}
-	e.memory, err = mr.NewDomain(rails...)
-	return err
+	if e.memory, err = mr.NewDomain(rails...); err != nil {
+		return err
+	}
+	e.opened.add(e.memory.Close)
+	e.opened.add(e.proto.one.Close)
+	for i, l := range e.links {
+		if err := e.proto.one.AddLink(l, e.pins[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addPeers creates a Peer for each rank.
 func (e *Engine) addPeers() {
+	e.opened.add(e.remains.close)
+	e.opened.add(e.proto.hub.Close)
 	for rank := range e.Size() {
 		i := e.bringup.To(rank)
 		p := &Peer{

@@ -142,7 +142,9 @@ func (n *Connection) connect(ctx context.Context) {
 	var theirs Request
 	ep, self, err := n.join(ctx, &theirs)
 	if err != nil {
-		n.awaitReason(ctx)
+		if !errors.Is(err, fabric.ErrResources) { // which has to do with this side alone
+			n.awaitReason(ctx)
+		}
 		err = n.unconnected(ctx, err)
 	}
 	d.mu.Lock()
