@@ -231,24 +231,28 @@ func (c *Channel) Stats() Stats {
 
 // Close releases the rings. The endpoint must be closed before, and its
 // completions drained, so that neither the link nor the peer still uses them;
-// leases are void. Idempotent. Setup path.
+// leases are void. After an error that wraps fabric.ErrInUse nothing of the ring
+// concerned is released: call Close again. Idempotent. Setup path.
 func (c *Channel) Close() error {
-	if c.closed {
-		return nil
+	if !c.closed {
+		c.closed, c.left = true, 0
+		c.live = false
+		c.endLease()
+		c.err = ErrClosed
+		c.in = nil
 	}
-	c.closed, c.left = true, 0
-	c.live = false
-	c.endLease()
-	c.err = ErrClosed
-	c.in = nil
 	err := c.inReg.Close()
 	if c.outReg != nil {
-		err = errors.Join(err, c.outReg.Close(), offheap.Free(c.out, offheap.Staging))
-		c.out = nil
+		if err2 := c.outReg.Close(); err2 != nil {
+			err = errors.Join(err, err2)
+		} else {
+			err = errors.Join(err, offheap.Free(c.out, offheap.Staging))
+			c.out, c.outReg = nil, nil
+		}
 	}
-	c.memory = 0
 	if err != nil {
 		return fmt.Errorf("close eager channel: %w", err)
 	}
+	c.memory = 0
 	return nil
 }

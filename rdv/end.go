@@ -67,19 +67,19 @@ func (c *Channel) Sever(reason error) {
 
 // Close ends everything outstanding and releases the ring. The endpoint must
 // be closed before, and its completions drained, so that neither the link nor
-// the peer still uses memory of the transfers. Idempotent. Setup path.
+// the peer still uses memory of the transfers. After an error that wraps
+// fabric.ErrInUse call it again. Idempotent. Setup path.
 func (c *Channel) Close() error {
-	if c.closed {
-		return nil
+	if !c.closed {
+		c.closed = true
+		for i := range c.in {
+			c.in[i].inflight = 0
+		}
+		for i := range c.jobs {
+			c.jobs[i].inflight = 0
+		}
+		c.Sever(ErrClosed)
 	}
-	c.closed = true
-	for i := range c.in {
-		c.in[i].inflight = 0
-	}
-	for i := range c.jobs {
-		c.jobs[i].inflight = 0
-	}
-	c.Sever(ErrClosed)
 	if err := errors.Join(c.stage.close(), c.ring.Close()); err != nil {
 		return fmt.Errorf("close rendezvous channel: %w", err)
 	}

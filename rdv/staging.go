@@ -32,13 +32,16 @@ func (s *staging) open(link fabric.Link, size, most int) error {
 	return nil
 }
 
+// close frees the memory, or says that a peer still reads it.
 func (s *staging) close() error {
 	if s.reg == nil {
 		return nil
 	}
-	err := s.reg.Close()
+	if err := s.reg.Close(); err != nil {
+		return err
+	}
 	*s = staging{}
-	return err
+	return nil
 }
 
 // take gives out n contiguous bytes; ok is false if there is no room now. A

@@ -6,8 +6,69 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 )
+
+// clingingLink is a link whose peers let go of regions at the second Close only.
+type clingingLink struct {
+	fabric.Link
+	regions []*clinging
+}
+
+func (l *clingingLink) Alloc(size int, access fabric.Access) (fabric.Region, error) {
+	r, err := l.Link.Alloc(size, access)
+	return l.add(r), err
+}
+
+func (l *clingingLink) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
+	r, err := l.Link.Register(mem, access)
+	return l.add(r), err
+}
+
+func (l *clingingLink) add(r fabric.Region) fabric.Region {
+	l.regions = append(l.regions, &clinging{Region: r})
+	return l.regions[len(l.regions)-1]
+}
+
+type clinging struct {
+	fabric.Region
+	asked, closed bool
+}
+
+func (r *clinging) Close() error {
+	if !r.asked {
+		r.asked = true
+		return fabric.ErrInUse
+	}
+	r.closed = true
+	return r.Region.Close()
+}
+
+// A channel whose memory a peer is still using keeps it, says so, and gives it back when
+// it is closed again.
+func TestCloseAgain(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, simLinks(sim.Options{}), 4096, Options{}, Options{})
+	l := &clingingLink{Link: a.link}
+	ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 9})
+	require.NoError(t, err)
+	ch, err := Open(l, ep, Options{})
+	require.NoError(t, err)
+	require.NoError(t, ch.Connect(b.ch.Setup()))
+	require.NoError(t, ep.Close())
+	require.NotEmpty(t, l.regions)
+	held := ch.Memory()
+	require.Positive(t, held)
+	require.ErrorIs(t, ch.Close(), fabric.ErrInUse)
+	require.Equal(t, held, ch.Memory(), "nothing is freed")
+	require.NoError(t, ch.Close())
+	for i, r := range l.regions {
+		require.True(t, r.closed, "region %d", i)
+	}
+	require.Zero(t, ch.Memory())
+	require.NoError(t, ch.Close())
+}
 
 // script plays what a peer sent before it died: each letter a message, upper case one
 // that is announced and may be on its way still. The bytes of message i are all i+1.
