@@ -116,7 +116,8 @@ func (t *proto) awaited(p *Peer) bool {
 
 // attend runs until the engine closes. It checks peers at intervals.
 func (e *Engine) attend() {
-	every := e.cfg.HangTimeout / hangLooks
+	hang := e.cfg.HangTimeout
+	every := hang / hangLooks
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last := time.Now(); ; {
@@ -134,7 +135,7 @@ func (e *Engine) attend() {
 		e.prog.Do(func() { hung = e.proto.round(passed) })
 		for _, p := range hung {
 			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
-			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", e.cfg.HangTimeout)) // a launcher that is gone need not know
+			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", hang)) // a launcher that is gone need not know
 		}
 	}
 }
