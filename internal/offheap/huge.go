@@ -36,7 +36,7 @@ const HugePage = 2 << 20
 func AllocHuge(size int, p Purpose) ([]byte, Kind, error) {
 	if size > 0 && size <= maxSize && size%HugePage == 0 {
 		if b := mapHugeTLB(size); b != nil {
-			inUse[p].n.Add(int64(cap(b)))
+			count(b, p)
 			return b, HugeTLB, nil
 		}
 	}

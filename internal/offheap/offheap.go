@@ -79,7 +79,7 @@ func Alloc(size int, p Purpose) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("offheap: mmap of %d bytes for %v: %w", size, p, err)
 	}
-	inUse[p].n.Add(int64(cap(b)))
+	count(b, p)
 	return b[:size], nil
 }
 
@@ -102,7 +102,7 @@ func mapFile(fd, size int, write bool, p Purpose) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("offheap: mmap of %d bytes of descriptor %d for %v: %w", size, fd, p, err)
 	}
-	inUse[p].n.Add(int64(cap(b)))
+	count(b, p)
 	return b[:size], nil
 }
 
@@ -113,11 +113,18 @@ func Free(b []byte, p Purpose) error {
 		return nil
 	}
 	n := int64(cap(b))
+	noteFree(b) // first: the address may be given out again at once
 	if err := unmap(b[:cap(b)]); err != nil {
 		return fmt.Errorf("offheap: munmap of %d bytes for %v: %w", n, p, err)
 	}
 	inUse[p].n.Add(-n)
 	return nil
+}
+
+// count notes a mapping, all of b.
+func count(b []byte, p Purpose) {
+	inUse[p].n.Add(int64(cap(b)))
+	noteAlloc(b, p)
 }
 
 // InUse returns the bytes mapped for p at the moment.

@@ -21,7 +21,8 @@ var leakPatience = 3 * time.Second
 
 // Main is for TestMain: it runs the tests (or, in a process that Child.Start
 // made, the child's function) and fails the run if goroutines, descriptors or
-// off-heap memory are left over.
+// off-heap memory are left over. Programs built with the tag rmadebug say which calls
+// allocated the memory.
 //
 //	func TestMain(m *testing.M) { testutil.Main(m) }
 func Main(m *testing.M) {
@@ -53,7 +54,8 @@ func NoLeaks(tb testing.TB) {
 type census struct {
 	routines goleak.Option
 	fds      map[string]string
-	offheap  int64
+	offheap  [offheap.Purposes]int64
+	live     map[string]bool // of programs with the tag rmadebug
 }
 
 func snapshot() census {
@@ -62,7 +64,14 @@ func snapshot() census {
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
-	return census{routines: goleak.IgnoreCurrent(), fds: OpenFDs(), offheap: offheap.Total()}
+	c := census{routines: goleak.IgnoreCurrent(), fds: OpenFDs(), live: map[string]bool{}}
+	for p := range c.offheap {
+		c.offheap[p] = offheap.InUse(offheap.Purpose(p))
+	}
+	for _, piece := range offheap.Live() {
+		c.live[piece] = true
+	}
+	return c
 }
 
 func (c census) leaks() error {
@@ -76,8 +85,17 @@ func (c census) leaks() error {
 
 func (c census) compare() error {
 	var errs []error
-	if n := offheap.Total(); n > c.offheap {
-		errs = append(errs, fmt.Errorf("%d bytes off the heap, %d before", n, c.offheap))
+	for p, before := range c.offheap {
+		if n := offheap.InUse(offheap.Purpose(p)); n > before {
+			errs = append(errs, fmt.Errorf("%d bytes of %v off the heap, %d before", n, offheap.Purpose(p), before))
+		}
+	}
+	if len(errs) > 0 {
+		for _, piece := range offheap.Live() {
+			if !c.live[piece] {
+				errs = append(errs, errors.New(piece))
+			}
+		}
 	}
 	now := OpenFDs()
 	if len(now) > len(c.fds) {

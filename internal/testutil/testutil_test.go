@@ -143,9 +143,9 @@ func TestNoLeaksFindsLeaks(t *testing.T) {
 	var f *os.File
 	var mem []byte
 	for what, leak := range map[string]func(){
-		"descriptors, ":      func() { f, _ = os.Open("/dev/null") },
-		"bytes off the heap": func() { mem, _ = offheap.Alloc(1, offheap.Scratch) },
-		"goroutine":          func() { go func() { <-stop }() },
+		"descriptors, ":                 func() { f, _ = os.Open("/dev/null") },
+		"bytes of scratch off the heap": func() { mem, _ = offheap.Alloc(1, offheap.Scratch) },
+		"goroutine":                     func() { go func() { <-stop }() },
 	} {
 		r := record(func(tb testing.TB) { NoLeaks(tb); leak() })
 		require.Len(t, r.errs, 1, what)

@@ -1,0 +1,20 @@
+//go:build rmadebug && unix
+
+package offheap
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Memory in use is told with who allocated it, and only then.
+func TestLive(t *testing.T) {
+	mine := func() bool { return strings.Contains(strings.Join(Live(), ""), "offheap.TestLive:") }
+	b, err := Alloc(100, Scratch)
+	require.NoError(t, err)
+	require.True(t, mine())
+	require.NoError(t, Free(b, Scratch))
+	require.False(t, mine())
+}
