@@ -1,20 +1,70 @@
 package rma
 
 import (
+	"strings"
+
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/logp"
 )
 
-// Batch is a list of messages that are sent at once: the engine plans their modes together.
-// It may be reused when its request is complete. It is for one goroutine.
+// Batch is a list of messages, puts and gets that are handed over at once: the engine plans
+// the modes of the messages together, and the ways of the puts and of the gets. The puts take
+// place first, in no particular order, then the gets, then the messages are sent. It may be
+// reused when its request is complete. It is for one goroutine.
 type Batch struct {
-	peer *Peer
-	b    hub.Batch
-	err  error // of AddBuffer
+	peer  *Peer
+	b     hub.Batch
+	moves [2]pieceList  // of initiator.Put and initiator.Get
+	whole *initiator.Op // whose end is that of all
+	part  func(error)   // takes the end of another part
+	err   error         // of what was added
 }
 
-// Batch returns an empty batch of messages to the peer.
-func (p *Peer) Batch() *Batch { return &Batch{peer: p} }
+// pieceList is the two sides of puts or gets.
+type pieceList []struct{ local, remote onesided.Piece }
+
+func (l pieceList) size() (n, bytes int) {
+	for i := range l {
+		bytes += int(l[i].local.Len)
+	}
+	return len(l), bytes
+}
+
+// Batch returns an empty batch to the peer.
+func (p *Peer) Batch() *Batch {
+	b := &Batch{peer: p}
+	b.part = func(err error) { b.whole.EndPart(err) }
+	return b
+}
+
+// Put adds a copy of src to dst. The places of a batch's puts must not overlap. A put that
+// is refused fails the whole batch in Send.
+func (b *Batch) Put(dst Remote, src Buffer) { b.move(initiator.Put, src, dst) }
+
+// Get adds a copy of src to dst. As Put.
+func (b *Batch) Get(dst Buffer, src Remote) { b.move(initiator.Get, dst, src) }
+
+func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
+	here, err := local.piece(b.peer.eng, b.peer.link)
+	there := onesided.Piece{Len: here.Len}
+	if err == nil {
+		there.Addr, there.Key, err = b.peer.reach(remote, here.Len, right(k))
+	}
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	b.moves[k] = append(b.moves[k], struct{ local, remote onesided.Piece }{here, there})
+}
+
+// fail keeps the first error of what is added.
+func (b *Batch) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
 
 // Add appends a message. msg belongs to the engine until the batch is complete.
 func (b *Batch) Add(tag uint32, msg []byte) {
@@ -29,9 +79,7 @@ func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	rights, err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey)
 	o.Tag, o.Registered = tag, rights.has(PeersRead)
 	if err != nil {
-		if b.err == nil {
-			b.err = err
-		}
+		b.fail(err)
 		b.b.Outs = b.b.Outs[:len(b.b.Outs)-1]
 	}
 }
@@ -48,28 +96,45 @@ func (b *Batch) Reset() {
 		}
 	}
 	b.b.Outs, b.err = b.b.Outs[:0], nil
+	for k := range b.moves {
+		b.moves[k] = b.moves[k][:0]
+	}
 }
 
-// Explain reports how the batch would be sent now: every mode with its predicted time, term
-// by term, and the plan. It sends nothing. It needs a peer with which messages have been
-// exchanged before, and does not apply to this rank itself. Errors wrap ErrNotTalking, or
-// are those of a connection that has ended.
+// Explain reports how the batch would go now: every way of the puts and of the gets, and
+// every mode of the messages, with its predicted time, term by term, and the plan. It sends
+// nothing. Messages need a peer with which messages have been exchanged before, and none of it
+// applies to this rank itself. Errors wrap ErrNotTalking, or are those of a connection that
+// has ended.
 func (b *Batch) Explain() (string, error) {
 	p := b.peer
 	if b.err != nil {
 		return "", b.err
 	}
-	var x *logp.Explanation
+	var text strings.Builder
 	err := ErrNotTalking
 	p.eng.prog.Do(func() {
-		if ch := p.msg.Channel(); ch != nil {
-			x, err = ch.Explain(b.b.Outs)
+		if !p.own {
+			for k, list := range b.moves {
+				if n, bytes := list.size(); n > 0 {
+					pp := p.one.Explain(initiator.Kind(k), n, bytes)
+					text.WriteString(pp.String())
+				}
+			}
+		}
+		if len(b.b.Outs) == 0 && text.Len() > 0 {
+			err = nil
+		} else if ch := p.msg.Channel(); ch != nil {
+			var x *logp.Explanation
+			if x, err = ch.Explain(b.b.Outs); err == nil {
+				text.WriteString(x.String())
+			}
 		}
 	})
 	if err != nil {
 		return "", &PeerError{Rank: p.rank, Op: "explain", Err: err}
 	}
-	return x.String(), nil
+	return text.String(), nil
 }
 
 // Send posts the batch. The request is complete when all its messages are, as in Peer.Send;
@@ -80,5 +145,66 @@ func (b *Batch) Send() Request {
 	if b.err != nil {
 		return p.refuse(hub.SendBatch.String(), b.err)
 	}
-	return p.message(p.msg.NewBatch(&b.b))
+	if len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0 {
+		return p.message(p.msg.NewBatch(&b.b))
+	}
+	return b.sendAll()
+}
+
+// sendAll is Send where there are not messages alone. The first part in order is the whole,
+// which ends with the last of the others.
+func (b *Batch) sendAll() Request {
+	p := b.peer
+	var ops [2]*initiator.Op // puts, gets
+	n := 0
+	for k, list := range b.moves {
+		if len(list) == 0 {
+			continue
+		}
+		o := initiator.New(&p.one, initiator.Kind(k))
+		c := o.Cursor()
+		for i := range list {
+			c.AddLocal(list[i].local)
+			c.AddRemote(list[i].remote)
+		}
+		ops[n] = o
+		n++
+		if c.End(); c.Overlap(o.Kind() == initiator.Put) {
+			return b.dropAll(ops[:n], ErrOverlap)
+		}
+	}
+	if p.eng.closed.Load() {
+		return b.dropAll(ops[:n], ErrClosed)
+	}
+	b.whole = ops[0]
+	if !b.whole.Spend(&p.budget) { // a batch counts once
+		return b.dropAll(ops[:n], ErrBusy)
+	}
+	r := p.eng.request(&b.whole.Operation)
+	parts := n - 1
+	for _, o := range ops[1:n] {
+		o.Then(b.part)
+	}
+	var msg *hub.Op
+	if len(b.b.Outs) > 0 {
+		msg = p.msg.NewBatch(&b.b)
+		msg.Then(b.part)
+		parts++
+	}
+	b.whole.Parts(parts)
+	for _, o := range ops[:n] {
+		p.one.Post(o)
+	}
+	if msg != nil {
+		p.msg.Post(msg)
+	}
+	return r
+}
+
+// dropAll refuses a batch whose operations have been begun.
+func (b *Batch) dropAll(ops []*initiator.Op, err error) Request {
+	for _, o := range ops {
+		o.Drop()
+	}
+	return b.peer.refuse(hub.SendBatch.String(), err)
 }

@@ -119,3 +119,109 @@ func TestEndsOfMessagesAreNotExported(t *testing.T) {
 	require.NotImplements(t, (*message.Completer)(nil), new(Batch))
 	require.NotImplements(t, (*message.Source)(nil), new(Receiving))
 }
+
+// Puts, gets and messages of a batch end with one request: the gets bring what the puts have
+// written, and a message comes behind both.
+func TestBatchOfPutsAndGets(t *testing.T) {
+	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, patience)
+		mems, keys := share(t, es, 1<<16)
+		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+		b := p.Batch()
+		for round := 1; round <= 30; round++ {
+			puts, gets, msgs := round%3*20, round%2*20, (round+1)/2%2*3
+			testutil.Fill(src[:1<<15], uint64(round), 0)
+			clear(src[1<<15:])
+			clear(dst)
+			b.Reset()
+			for i := range puts {
+				b.Put(keys[1].At(uint64(i*100)), mems[0].Slice((puts-i)*64, 64))
+			}
+			for i := range gets {
+				b.Get(mems[0].Slice(1<<15+i*64, 64), keys[1].At(uint64(i*100)))
+			}
+			var recvs []RecvRequest
+			buf := make([]byte, 8)
+			for range msgs {
+				b.Add(7, src[:8])
+				recvs = append(recvs, es[1].Peer(0).RecvTag(7, buf))
+			}
+			sent := b.Send()
+			for _, r := range recvs {
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+				for i := range puts {
+					require.Equal(t, src[(puts-i)*64:][:64], dst[i*100:][:64], "put %d before a message", i)
+				}
+			}
+			require.NoError(t, sent.Wait(ctx))
+			for i := range puts {
+				require.Equal(t, src[(puts-i)*64:][:64], dst[i*100:][:64], "put %d", i)
+			}
+			for i := range gets {
+				require.Equal(t, dst[i*100:][:64], src[1<<15+i*64:][:64], "get %d", i)
+			}
+		}
+		require.Zero(t, es[0].Stats().InFlight+es[0].Stats().Queued)
+	})
+}
+
+func TestBatchRefusals(t *testing.T) {
+	es := simulate(t, 2, "sim")
+	mems, keys := share(t, es, 4096)
+	p, ctx := es[0].Peer(1), testutil.Context(t, patience)
+	m, k := mems[0], &keys[1]
+	for name, c := range map[string]struct {
+		add  func(b *Batch)
+		want error
+	}{
+		"puts overlap":  {func(b *Batch) { b.Put(k.At(0), m.Slice(0, 9)); b.Put(k.At(8), m.Slice(9, 9)) }, ErrOverlap},
+		"gets overlap":  {func(b *Batch) { b.Get(m.Slice(0, 9), k.At(0)); b.Get(m.Slice(8, 9), k.At(9)) }, ErrOverlap},
+		"local bounds":  {func(b *Batch) { b.Put(k.At(0), m.Slice(4090, 9)) }, ErrBounds},
+		"remote bounds": {func(b *Batch) { b.Get(m.Slice(0, 9), k.At(4090)) }, ErrBounds},
+		"wrong rank":    {func(b *Batch) { b.Put(keys[0].At(0), m.Slice(0, 9)) }, ErrWrongPeer},
+		"no key":        {func(b *Batch) { b.Get(m.Slice(0, 9), Remote{}) }, ErrBadKey},
+	} {
+		b := p.Batch()
+		b.Add(1, []byte("never sent"))
+		c.add(b)
+		err := b.Send().Wait(ctx)
+		require.ErrorIs(t, err, c.want, name)
+		var pe *PeerError
+		require.ErrorAs(t, err, &pe, name)
+		b.Reset()
+		b.Put(k.At(0), m.Slice(0, 8))
+		require.NoError(t, b.Send().Wait(ctx), name)
+	}
+	go es[1].Close()
+	for {
+		b := p.Batch()
+		b.Put(k.At(0), m.Slice(0, 8))
+		b.Get(m.Slice(8, 8), k.At(64))
+		b.Add(1, []byte("lost"))
+		if b.Send().Wait(ctx) != nil {
+			break
+		}
+	}
+	testutil.Eventually(t, patience, func() bool { return es[0].Stats().InFlight+es[0].Stats().Queued == 0 }, "all to end")
+}
+
+func TestExplainPutsAndGets(t *testing.T) {
+	es := openWith(t, 2, "tcp", func(c *Config) { c.Pieces = PiecesGroup })
+	mems, keys := share(t, es, 4096)
+	b := es[0].Peer(1).Batch()
+	for i := range 10 {
+		b.Put(keys[1].At(uint64(64*i)), mems[0].Slice(64*i, 8))
+		b.Get(mems[0].Slice(2048+64*i, 16), keys[1].At(uint64(64*i)))
+	}
+	text, err := b.Explain()
+	require.NoError(t, err)
+	require.Contains(t, text, "put of 10 pieces, 80 bytes: group")
+	require.Contains(t, text, "get of 10 pieces, 160 bytes: group")
+	for _, what := range []string{"chain", "send", "soft", "total"} {
+		require.Contains(t, text, what)
+	}
+	b.Add(1, nil)
+	_, err = b.Explain()
+	require.ErrorIs(t, err, ErrNotTalking)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/Mellanox/rdmamap"
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,7 +12,10 @@ import (
 // operation after the other, posted without waiting, and as one operation of all.
 func BenchmarkPieces(b *testing.B) {
 	const n, size, stride = 64, 64, 4096
-	for _, fabric := range []string{"shm", "tcp"} {
+	for _, fabric := range []string{"shm", "tcp", "ibv"} {
+		if fabric == "ibv" && len(rdmamap.GetRdmaDeviceList()) == 0 {
+			continue
+		}
 		for _, way := range []Pieces{PiecesChain, PiecesGroup, PiecesAuto} {
 			es := openWith(b, 2, fabric, func(c *Config) { c.Pieces = way })
 			ctx := context.Background()

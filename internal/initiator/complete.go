@@ -48,6 +48,15 @@ func (o *Op) note(err error) {
 	}
 }
 
+// EndPart notes the end of one of the Parts of o. Owner's.
+func (o *Op) EndPart(err error) {
+	o.q.eng.prog.AssertOwned()
+	if o.Err == nil {
+		o.Err = err
+	}
+	o.unpend()
+}
+
 // unpend notes the end of something that o waits for.
 func (o *Op) unpend() {
 	if o.pending--; o.pending == 0 && !o.queued {

@@ -105,6 +105,10 @@ func (o *Op) Remote(addr uint64, rkey uint32) { o.remote, o.rkey = addr, rkey }
 // Operands are those of an atomic that links have.
 func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
 
+// Parts has o end with the last of n other parts of the same request, too: EndPart says of each
+// that it has ended. Before Queue.Post.
+func (o *Op) Parts(n int) { o.pending = int32(n) }
+
 // Cursor is for transfers of several pieces or requests, in the place of Local and Remote.
 func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }
 

@@ -326,7 +326,7 @@ func (o *Op) Start() {
 	}
 	if q.down != nil {
 		o.note(q.down)
-		o.end()
+		o.posted()
 		return
 	}
 	if o.more != nil && o.more.user.mem != nil {
@@ -343,6 +343,13 @@ func (o *Op) Start() {
 	o.queued = true
 	q.posts.push(o)
 	q.wake()
+}
+
+// Explain says how n puts or gets of bytes in all would go, and why. Where the peer's memory is
+// mapped here they need neither way. Owner's.
+func (q *Queue) Explain(k Kind, n, bytes int) logp.PiecesPlan {
+	q.eng.prog.AssertOwned()
+	return q.groups.plan(k == Get, n, bytes)
 }
 
 // Held reports whether messages are to be kept from being sent, as Host.Hold says.
