@@ -259,6 +259,7 @@ func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	x := o.more
 	n, pieces, bytes := r.q.eng.grouper.Make(&x.cur, o.kind == Get, mem, r.mine.Key().RKey)
 	r.write(c, m, wr, s, mem[:n], note(noteGroup, s, 0))
+	c.puts = c.puts || o.kind == Put
 	m.group = group{pieces: int32(pieces), bytes: int32(bytes), answer: int32(n), from: m.mark}
 	if x.cur.Done() {
 		x.phase = phaseData.after(o)

@@ -91,27 +91,33 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 		return o
 	}
 	var waits []func() error
+	var receipt uint64
+	var left, open int
+	var held bool
+	var seen []byte
 	b.prog.Do(func() { // b serves nothing meanwhile
-		waits = append(waits,
-			a.post(t, pieces(a, Put, 10, 8, 16)),
-			a.post(t, pieces(a, Put, 10, 8, 32)),
-			a.post(t, pieces(a, Get, 10, 8, 16)),
-			a.post(t, put(4096)),
-			a.post(t, a.op(FetchAdd, 4104)))
-		receipt := a.q.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
+		a.prog.Do(func() { // all of it is there when the first is posted
+			waits = append(waits,
+				a.post(t, pieces(a, Put, 10, 8, 16)),
+				a.post(t, pieces(a, Put, 10, 8, 32)),
+				a.post(t, pieces(a, Get, 10, 8, 16)),
+				a.post(t, put(4096)),
+				a.post(t, a.op(FetchAdd, 4104)))
+		})
+		receipt = a.q.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
 		testutil.Eventually(t, patience, func() (still bool) {
 			a.prog.Progress()
 			a.prog.Do(func() { still = a.q.inflight == 0 })
 			return still
 		}, "what may be posted to be placed")
-		require.Zero(t, receipt)
-		a.prog.Do(func() {
-			require.Equal(t, 2, a.q.posts.len())
-			require.Equal(t, 2, a.q.groups.open)
-			require.True(t, a.held)
-		})
-		require.Equal(t, make([]byte, 8192), dst[:8192])
+		a.prog.Do(func() { left, open, held = a.q.posts.len(), a.q.groups.open, a.held })
+		seen = append(seen, dst[:8192]...)
 	})
+	require.Equal(t, make([]byte, 8192), seen)
+	require.Zero(t, receipt)
+	require.Equal(t, 2, left)
+	require.Equal(t, 2, open)
+	require.True(t, held)
 	for _, wait := range waits {
 		require.NoError(t, wait())
 	}

@@ -28,7 +28,8 @@ type chain struct {
 	wrs  [maxChain]fabric.WR
 	made [maxChain]made
 	sges [maxPieces]fabric.SGE
-	used int // of sges
+	used int  // of sges
+	puts bool // there are puts in groups: nothing may be posted behind them for now
 }
 
 // made is a work request that build made of an operation.
@@ -228,11 +229,11 @@ func (c *chain) piece(sge fabric.SGE) []fabric.SGE {
 // Hot path.
 func (c *chain) build(q *Queue, l *opList) int {
 	n := 0
-	c.used = 0
+	c.used, c.puts = 0, false
 	for o := l.head; o != nil && n < maxChain && !q.stops(o) && (n == 0 || !q.mapped.carries(o)); o = o.next {
 		if o.more != nil && !o.more.head && o.kind != Emulated {
 			var whole bool
-			if n, whole = c.buildMore(q, o, n); !whole {
+			if n, whole = c.buildMore(q, o, n); !whole || c.puts {
 				break
 			}
 			continue
