@@ -288,10 +288,10 @@ func TestPeerThatHangsForAWhile(t *testing.T) {
 // A peer whose program does not call the engine makes progress nevertheless, and so does
 // one that has nothing to do for several HangTimeouts.
 func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
-	hanging(t, 2, 400*time.Millisecond, func(t *testing.T, es []*Engine) {
+	hanging(t, 2, 2*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		acquaint(t, es, mems, keys)
-		short, cancel := context.WithTimeout(t.Context(), 2*time.Second) // deadline: it has to end
+		short, cancel := context.WithTimeout(t.Context(), 6*time.Second) // deadline: it has to end
 		defer cancel()
 		_, err := es[0].Peer(1).WaitSignal(short, mems[0].Slice(64, 8), EQ, 7)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -151,7 +151,7 @@ func TestResetOfADeadRank(t *testing.T) {
 
 // One that hangs does not answer, and is had back when it goes on.
 func TestResetOfARankThatHangs(t *testing.T) {
-	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
+	hanging(t, 2, 3*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		works(t, es, mems, keys)
 		ctx := testutil.Context(t, patience)
