@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // Half a round trip of 8 bytes between two ranks of this process, each driven by a
@@ -38,7 +38,7 @@ func BenchmarkLatency(b *testing.B) {
 					},
 					func(me int, n uint64) error { // catch
 						if what == "put" {
-							for i := 0; testutil.Load64(mems[me].Bytes()) != n; i++ {
+							for i := 0; onesided.Load64(mems[me].Bytes()) != n; i++ {
 								if i&15 == 15 {
 									es[me].Progress()
 								}
