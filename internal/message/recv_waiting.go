@@ -237,10 +237,10 @@ func (q *order) end(u *unexpected) (came, lost []*In) {
 		all = append(all, in)
 		u.bury(in.seq, in.tag)
 		switch {
-		case in.ended:
-			in.gone = true // the peer may still write there
-		case in.here || in.gone: // else the link may
+		case in.here || in.gone:
 			lost = append(lost, in)
+		case in.ended:
+			in.gone = true // the peer may still write there; else the link may
 		}
 	}
 	return came, lost
