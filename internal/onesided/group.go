@@ -233,12 +233,8 @@ func (s *Server) memory(e *gather.Entry, need fabric.Access) ([]byte, error) {
 	return s.reg.Part(e.At, uint64(e.Size), need)
 }
 
-// put spreads one gather.
-func (s *Server) put(b []byte) error {
-	if err := s.list.Parse(gather.Dest, b); err != nil {
-		return err
-	}
-	src := b[s.list.Len():]
+// each gives the memory of each entry of the list to f, up to the first that is refused.
+func (s *Server) each(need fabric.Access, f func(mem []byte)) error {
 	for it := s.list.Iter(); ; {
 		e, ok := it.Next()
 		if !ok {
@@ -247,13 +243,24 @@ func (s *Server) put(b []byte) error {
 		if e.Size == 0 {
 			continue
 		}
-		dst, err := s.memory(&e, fabric.AccessRemoteWrite)
+		mem, err := s.memory(&e, need)
 		if err != nil {
 			return err
 		}
-		s.place(dst, src)
-		src = src[e.Size:]
+		f(mem)
 	}
+}
+
+// put spreads one gather.
+func (s *Server) put(b []byte) error {
+	if err := s.list.Parse(gather.Dest, b); err != nil {
+		return err
+	}
+	src := b[s.list.Len():]
+	return s.each(fabric.AccessRemoteWrite, func(dst []byte) {
+		s.place(dst, src)
+		src = src[len(dst):]
+	})
 }
 
 // place writes one entry as a link does: behind what was written before, and, if it ends on a
@@ -281,20 +288,7 @@ func (s *Server) get(slot []byte, n int) (size uint32, err error) {
 		if body > uint64(len(slot)-groupHeader-n-len(out)) {
 			return fmt.Errorf("%w: gets of %d bytes", ErrGroup, body)
 		}
-		for it := s.list.Iter(); ; {
-			e, ok := it.Next()
-			if !ok {
-				return nil
-			}
-			if e.Size == 0 {
-				continue
-			}
-			src, err := s.memory(&e, fabric.AccessRemoteRead)
-			if err != nil {
-				return err
-			}
-			out = append(out, src...)
-		}
+		return s.each(fabric.AccessRemoteRead, func(src []byte) { out = append(out, src...) })
 	})
 	return uint32(len(out)), err
 }
