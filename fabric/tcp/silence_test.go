@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -71,65 +69,17 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 	require.NoError(t, h.ep.Err())
 }
 
-// inNamespace returns what runs functions in a network namespace of its own, which
-// is gone when the sockets made there are closed and the test is over.
-func inNamespace(t *testing.T) (do func(func())) {
-	t.Helper()
-	work, idle := make(chan func()), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
-		for f := range work {
-			f()
-			idle <- struct{}{}
-		}
-	}()
-	do = func(f func()) { work <- f; <-idle }
-	t.Cleanup(func() { close(work) })
-	var err error
-	do(func() { err = unix.Unshare(unix.CLONE_NEWNET) })
-	if err != nil {
-		t.Skipf("network namespaces cannot be made here: %v", err)
-	}
-	return do
-}
-
-// ip runs ip(8) in the namespace of the calling thread.
-func ip(args ...string) error {
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
 // A network that carries nothing any more is noticed within PeerTimeout and half a
 // second, on both sides, whatever was under way.
 func TestWireCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for PeerTimeout")
 	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs ip(8)")
-	}
 	const timeout, slack = 2 * time.Second, 500 * time.Millisecond
 	o := fabric.EndpointOptions{PeerTimeout: timeout}
-	hosts, do := [2]*host{}, [2]func(func()){}
+	hosts, do := [2]*host{}, testutil.TwoHosts(t)
 	addrs := []string{"192.0.2.1", "192.0.2.2"}
-	for i := range hosts {
-		do[i] = inNamespace(t)
-	}
 	var err error
-	tid := 0
-	do[1](func() { tid = unix.Gettid() })
-	run := func(i int, args ...string) {
-		t.Helper()
-		do[i](func() { err = ip(args...) })
-		require.NoError(t, err)
-	}
-	run(0, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", fmt.Sprint(tid))
-	for i := range hosts {
-		run(i, "addr", "add", addrs[i]+"/24", "dev", "wire")
-		run(i, "link", "set", "wire", "up")
-	}
 	for _, c := range []struct {
 		name string
 		load func(a, b *host)
@@ -187,8 +137,8 @@ func TestWireCut(t *testing.T) {
 				b.poll()
 			}
 			c.load(a, b)
-			run(1, "link", "set", "wire", "down")
-			defer run(1, "link", "set", "wire", "up")
+			testutil.IP(t, do[1], "link", "set", "wire", "down")
+			defer testutil.IP(t, do[1], "link", "set", "wire", "up")
 			cut := time.Now()
 			// What this process is kept waiting for a processor is not the link's fault.
 			late, last, downs := time.Duration(0), cut, [2]time.Duration{}

@@ -1,0 +1,67 @@
+package testutil
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TwoHosts returns functions that run others in one of two network namespaces, each with
+// a loopback of its own, which are joined by a wire: 192.0.2.1/24 is host 0, 192.0.2.2/24
+// host 1, on an interface named wire. It skips the test, with the reason, where it may not
+// make them. A namespace is gone when the sockets made there are closed and the test is
+// over.
+func TwoHosts(tb testing.TB) (do [2]func(func())) {
+	tb.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		tb.Skip("needs ip(8)")
+	}
+	for i := range do {
+		do[i] = inNamespace(tb)
+	}
+	var tid int
+	do[1](func() { tid = unix.Gettid() })
+	IP(tb, do[0], "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", fmt.Sprint(tid))
+	for i := range do {
+		IP(tb, do[i], "addr", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "wire")
+		IP(tb, do[i], "link", "set", "wire", "up")
+		IP(tb, do[i], "link", "set", "lo", "up")
+	}
+	return do
+}
+
+// IP runs ip(8) by do, one of those that TwoHosts returns.
+func IP(tb testing.TB, do func(func()), args ...string) {
+	tb.Helper()
+	var out []byte
+	var err error
+	do(func() { out, err = exec.Command("ip", args...).CombinedOutput() })
+	if err != nil {
+		tb.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// inNamespace returns what runs functions in a network namespace of its own.
+func inNamespace(tb testing.TB) (do func(func())) {
+	tb.Helper()
+	work, idle := make(chan func()), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
+		for f := range work {
+			f()
+			idle <- struct{}{}
+		}
+	}()
+	tb.Cleanup(func() { close(work) })
+	do = func(f func()) { work <- f; <-idle }
+	var err error
+	do(func() { err = unix.Unshare(unix.CLONE_NEWNET) })
+	if err != nil {
+		tb.Skipf("network namespaces cannot be made here: %v", err)
+	}
+	return do
+}
