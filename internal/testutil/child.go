@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 const (
 	childEnv   = "RMA_TEST_CHILD"
+	aloneEnv   = "RMA_TEST_ALONE"
 	lifelineFD = 3
 )
 
@@ -104,6 +106,28 @@ func (c Child) Start(tb testing.TB, args ...string) *Proc {
 		_, _, _ = w.Close(), inW.Close(), outR.Close()
 	})
 	return p
+}
+
+// Alone runs the test that calls it in a process of its own, with env in addition, and
+// reports whether this is that process. The caller returns at once where it is not:
+// whether the test passed is known by then. Nothing else happens in that process: what
+// the test counts (descriptors, memory) or sets (limits) is its own.
+func Alone(t *testing.T, env ...string) bool {
+	t.Helper()
+	if os.Getenv(aloneEnv) == t.Name() {
+		return true
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("run %s alone: %v", t.Name(), err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), aloneEnv+"="+t.Name()), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("run %s alone: %v\n%s", t.Name(), err, out)
+	}
+	return false
 }
 
 // Pid is the child's process id.

@@ -8,7 +8,7 @@
 //	payload.go      Fill, Verify: bytes that depend on (seed, offset)
 //	wait.go         Eventually, Within, Context: waits that end
 //	leak.go         Main, NoLeaks: goroutines, descriptors, off-heap memory
-//	child.go        Child: the test binary run again as another process
+//	child.go        Child, Alone: the test binary run again as another process
 //	hosts_linux.go  TwoHosts: network namespaces joined by a wire; IP
 //	rdma.go         RequireRDMA: skip with a reason, or fail
 //	memory.go       Scratch, off-heap memory for one test; Guarded, a buffer between two

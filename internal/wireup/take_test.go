@@ -3,8 +3,6 @@ package wireup
 import (
 	"context"
 	"net"
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,12 +62,7 @@ func TestHung(t *testing.T) {
 // Where the process may not seal, joining says so, and does not try again.
 func TestJoinWhereSealingIsForbidden(t *testing.T) {
 	t.Parallel()
-	const mode = "fips140=only"
-	if os.Getenv("GODEBUG") != mode {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestJoinWhereSealingIsForbidden$", "-test.v")
-		cmd.Env = append(os.Environ(), "GODEBUG="+mode)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	if !testutil.Alone(t, "GODEBUG=fips140=only") {
 		return
 	}
 	_, root := serve(t, "unix", 2)
