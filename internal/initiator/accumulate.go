@@ -13,23 +13,23 @@ import (
 // accumulate holds the arguments of an Accumulate.
 type accumulate struct {
 	src   []byte
-	pos   int  // what has been handed to the link
-	begun bool // on requester.begun
+	pos   int  // bytes of src already passed to the link
+	begun bool // listed in requester.begun
 	req   onesided.Request
 }
 
-// requester is the initiator's side of the slots through which it asks a peer to
-// accumulate: copies of the slots in the peer's memory. It is created with the first
-// accumulate.
+// requester is the initiator's side of the slots through which a peer executes accumulates
+// and groups. It holds local copies of the slots in the peer's memory, and is created with
+// the first accumulate or group.
 type requester struct {
 	q     *Queue
 	state way
 	err   error
 	mine  fabric.Region
 	there fabric.RemoteKey
-	free  uint16 // bit s: nothing of slot s is under way
+	free  uint16 // bit s: slot s is not in use
 	slots [onesided.Slots]asked
-	begun []*Op // accumulates of which some is under way
+	begun []*Op // accumulates with requests in flight
 }
 
 // way is the state of a requester.
@@ -42,17 +42,17 @@ const (
 	wayFailed
 )
 
-// asked is the use of a slot.
+// asked describes how a slot is used.
 type asked struct {
-	o     *Op  // whose acknowledgement is missing
-	write bool // and its request is not complete
+	o     *Op  // the operation that awaits the acknowledgement
+	write bool // the write to the slot is in flight
 	group
 }
 
 // allSlots is requester.free with no slot in use.
 const allSlots = 1<<onesided.Slots - 1
 
-// slot returns a free slot, and its copy here. It returns false if there is none.
+// slot returns a free slot and its local copy, or false if no slot is free.
 func (r *requester) slot(c *chain) (s int, mem []byte, ok bool) {
 	if r.state != wayOpen || r.free == 0 || c.used == maxPieces {
 		return 0, nil, false
@@ -72,8 +72,8 @@ func (r *requester) write(c *chain, m *made, wr *fabric.WR, s int, mem []byte, n
 	r.free &^= 1 << s
 }
 
-// build makes the next request of an accumulate. It returns false if there is no slot, or
-// the slots are not set up yet.
+// build makes the next request of an accumulate. It returns false if no slot is free or the
+// slots are not set up yet.
 func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	if r.state == wayNone {
 		r.open()
@@ -135,8 +135,8 @@ func (r *requester) written(s uint8) {
 	}
 }
 
-// acknowledged handles the target's acknowledgement of a slot. An acknowledgement of a slot
-// not in use is ignored: it harms only the peer that sends it.
+// acknowledged handles the target's acknowledgement of a slot. An acknowledgement of an
+// unused slot is ignored: it harms only the peer that sends it.
 func (r *requester) acknowledged(s int, st onesided.Status) {
 	if s >= onesided.Slots || r.slots[s].o == nil {
 		return
@@ -157,7 +157,7 @@ func (r *requester) acknowledged(s int, st onesided.Status) {
 	o.unpend()
 	switch {
 	case grouped && err != nil:
-		q.host.Sever(err) // as the link does with what the target refuses
+		q.host.Sever(err) // as the link does when the target refuses a request
 	case q.posts.head != nil:
 		q.wake()
 	}
@@ -177,7 +177,7 @@ func (r *requester) end(err error) {
 	}
 }
 
-// ended records that no request of an accumulate is in flight any more.
+// ended records that no request of an accumulate is in flight any longer.
 func (r *requester) ended(o *Op) {
 	if o.more.acc.begun {
 		o.more.acc.begun = false
@@ -195,7 +195,7 @@ func (r *requester) among(addr uint64) bool {
 	return false
 }
 
-// open asks the peer to create slots, and learns their address. Accumulates wait meanwhile.
+// open asks the peer to create slots and fetches their address. Accumulates wait meanwhile.
 func (r *requester) open() {
 	q := r.q
 	r.state = wayOpening
@@ -212,7 +212,7 @@ func (r *requester) open() {
 	})
 }
 
-// makeCopies creates the copies of the peer's slots, which val describes.
+// makeCopies creates local copies of the peer's slots, which val describes.
 func (r *requester) makeCopies(val []byte, err error) (there fabric.RemoteKey, mine fabric.Region, _ error) {
 	if err != nil {
 		return there, nil, err
@@ -227,7 +227,7 @@ func (r *requester) makeCopies(val []byte, err error) (there fabric.RemoteKey, m
 	return there, mine, err
 }
 
-// takes reports whether the next pieces of o, a transfer, go as a group.
+// takes reports whether the next pieces of o, a put or a get, are sent as a group.
 func (r *requester) takes(o *Op) bool {
 	q, x := r.q, o.more
 	g := &q.groups
@@ -242,15 +242,15 @@ func (r *requester) takes(o *Op) bool {
 		case r.state == wayOpen:
 			return true
 		case r.state == wayNone:
-			r.open() // for those behind: this one goes now
+			r.open() // for later operations: this one is sent as a chain
 		}
 	}
 	x.chained = x.cur.Pos() + uint64(max(bytes, 1))
 	return false
 }
 
-// group makes a group of the pieces that takes has chosen. It returns false if there is no
-// slot.
+// group makes a group of the pieces that takes has selected. It returns false if no slot is
+// free.
 func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	s, mem, ok := r.slot(c)
 	if !ok {
@@ -276,14 +276,14 @@ func (r *requester) answered(o *Op, s int, done bool) {
 	}
 }
 
-// groupEnded records that a group of o is not in flight any more.
+// groupEnded records that a group of o is no longer in flight.
 func (r *requester) groupEnded(o *Op) {
 	if r.q.groups.ended(o.kind == Put, &o.more.grouped) {
 		r.q.host.Hold(false)
 	}
 }
 
-// self executes an accumulate of this rank at itself.
+// self executes an accumulate whose target is this rank.
 func (r *requester) self(o *Op) {
 	a := &o.more.acc
 	a.req.Count = uint32(len(a.src) / a.req.Type.Size())
@@ -293,26 +293,26 @@ func (r *requester) self(o *Op) {
 	o.end()
 }
 
-// ErrMisbehaves says that a peer uses more slots than it has.
+// ErrMisbehaves is the error of a peer that uses more slots than it has.
 var ErrMisbehaves = errors.New("the peer does not keep to the protocol")
 
-// server is the target's side of the slots through which a peer asks it to accumulate.
+// server is the target's side of the slots: it executes a peer's accumulates and groups.
 type server struct {
 	q      *Queue
 	begun  bool
-	over   bool          // a group was refused, as if by the link: nothing behind it is carried out
-	region fabric.Region // slots that the peer writes to; nil as long as there are none
+	over   bool          // a group was refused, as a link refuses a request: later requests are not executed
+	region fabric.Region // the slots that the peer writes to; nil until there are any
 }
 
-// maxNotes bounds the acknowledgements that a peer may require at once: as many as there
-// are slots, unless the peer violates the protocol.
+// maxNotes bounds the acknowledgements that a peer may have outstanding: a correct peer
+// needs no more than it has slots.
 const maxNotes = 2 * onesided.Slots
 
-// serve executes the request in a slot, of that kind, and posts its acknowledgement.
+// serve executes the request of the given kind in a slot and posts its acknowledgement.
 func (s *server) serve(kind, slot int) {
 	q := s.q
 	if s.region == nil || slot >= onesided.Slots || q.down != nil || s.over {
-		return // nobody gave the peer a slot of that number
+		return // the peer has no such slot
 	}
 	if len(q.control.list) >= maxNotes {
 		q.host.Sever(ErrMisbehaves)
@@ -333,8 +333,8 @@ func (s *server) serve(kind, slot int) {
 	q.control.push(ack)
 }
 
-// open creates the slots that a peer asks for, and sends it their address. Without memory
-// the peer's accumulates fail.
+// open creates the slots that a peer requests and sends it their address. If there is no
+// memory, the peer's accumulates fail.
 func (s *server) open() {
 	if s.begun {
 		return

@@ -11,19 +11,19 @@ import (
 
 // awaited is a word of this rank that an operation waits for.
 type awaited struct {
-	reg  *mr.Registration // held
+	reg  *mr.Registration // held until the wait ends
 	mem  []byte
 	of   onesided.Type
 	cond onesided.Cond
-	from *Queue // of the peer that is to change it, nil if any may
+	from *Queue // queue of the peer that is to change the word, nil if any peer may
 }
 
-// awaits are the words that operations wait for.
+// awaits holds the waits of an engine for words of this rank.
 type awaits struct {
 	list    []*Op
 	backoff eager.Backoff
-	deaf    bool  // there is a link on which plain writes do not wake this side
-	over    error // why no wait goes on
+	deaf    bool  // plain writes over some link do not wake this side
+	over    error // if not nil, every wait ends with it
 }
 
 // add begins to wait for a word.
@@ -33,7 +33,7 @@ func (w *awaits) add(o *Op) {
 	}
 }
 
-// meets reports whether o has ended: its word meets the condition, or never will.
+// meets ends o if its word meets the condition or never will, and reports whether it did.
 func (w *awaits) meets(o *Op) bool {
 	x := o.more
 	v := x.await.of.Load(x.await.mem)
@@ -47,7 +47,7 @@ func (w *awaits) meets(o *Op) bool {
 	default:
 		return false
 	}
-	_ = x.await.reg.Release() // who closed the region meanwhile hears of failures
+	_ = x.await.reg.Release() // if the region was closed meanwhile, Close reports failures
 	if o.Err != nil {
 		o.q.counts.Failed++
 	}
@@ -66,7 +66,7 @@ func (w *awaits) look() bool {
 	return true
 }
 
-// CancelAwait ends an Await without a waiter. From any goroutine.
+// CancelAwait ends an Await that has no waiter. Any goroutine may call it.
 func (e *Engine) CancelAwait(o *Op) {
 	e.prog.Do(func() {
 		e.opt.Inbox.TakeOver()
@@ -79,12 +79,12 @@ func (e *Engine) CancelAwait(o *Op) {
 	})
 }
 
-// ownNap bounds a sleep during a wait for a word that stores of this rank itself may
-// change, which no event reports: short for the waiter, and 250 checks per second cost
-// little.
+// ownNap bounds a sleep while an operation waits for a word that this rank may change with
+// plain stores, which cause no event. It is short for the waiter, and 250 checks per second
+// cost little.
 const ownNap = 4 * time.Millisecond
 
-// rest returns how long a sleep may last for the awaited words, 0 for ever.
+// rest returns how long a sleep may last while words are awaited, 0 if without limit.
 func (w *awaits) rest() (d time.Duration) {
 	if w.deaf {
 		d = w.backoff.Next()

@@ -7,8 +7,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Complete takes the completion of a request of an operation. It returns false if it is of
-// none.
+// Complete handles the completion of a request. It returns false if the request belongs to
+// no operation.
 // Hot path.
 func (e *Engine) Complete(c *fabric.Completion) bool {
 	e.prog.AssertOwned()
@@ -48,7 +48,7 @@ func (o *Op) note(err error) {
 	}
 }
 
-// EndPart notes the end of one of the Parts of o. Owner's.
+// EndPart records the end of one of the Parts of o. Owner's.
 func (o *Op) EndPart(err error) {
 	o.q.eng.prog.AssertOwned()
 	if o.Err == nil {
@@ -57,14 +57,14 @@ func (o *Op) EndPart(err error) {
 	o.unpend()
 }
 
-// unpend notes the end of something that o waits for.
+// unpend records the end of one request or part of o.
 func (o *Op) unpend() {
 	if o.pending--; o.pending == 0 && !o.queued {
 		o.end()
 	}
 }
 
-// end finishes o, of which nothing is under way any more.
+// end finishes o, which has nothing in flight any longer.
 func (o *Op) end() {
 	o.q.eng.prog.AssertOwned()
 	if o.id != 0 || o.slot >= 0 {
@@ -99,14 +99,14 @@ func (o *Op) end() {
 	q.flushes.ended(epoch, err)
 }
 
-// Counts are the operations with a peer, each counted when it ends.
+// Counts holds the numbers of operations with a peer. Each is counted when it ends.
 type Counts struct {
-	Puts, Gets, Atomics, Signals, Accumulates uint64 // ended well
-	PutBytes, GetBytes                        uint64 // moved by them
-	Served                                    uint64 // requests of the peer to accumulate
-	AtomicRetries                             uint64 // compare-and-swaps that an emulated atomic had to repeat
+	Puts, Gets, Atomics, Signals, Accumulates uint64 // completed without an error
+	PutBytes, GetBytes                        uint64 // moved by these
+	Served                                    uint64 // accumulates of the peer executed here
+	AtomicRetries                             uint64 // repeated compare-and-swaps of emulated atomics
 	Failed                                    uint64 // operations that failed
-	Retries                                   uint64 // times that the link's queue was full
+	Retries                                   uint64 // posts refused because the link's queue was full
 }
 
 // count counts an operation that has ended.
@@ -137,11 +137,11 @@ func (c *Counts) count(o *Op) {
 	}
 }
 
-// resultSlots is how many atomics may be under way on one link.
+// resultSlots is the number of atomics that may be in flight on one link.
 const resultSlots = 1024
 
-// slots are words in registered memory of a link that results of atomics come to, and
-// flags go out from.
+// slots are words in registered memory of a link: atomics return their results to them, and
+// flags are written from them.
 type slots struct {
 	region fabric.Region
 	free   []int32
@@ -161,10 +161,10 @@ func newSlots(l fabric.Link) (slots, error) {
 
 func (s *slots) bytes(i int32) []byte { return s.region.Bytes()[8*i : 8*i+8] }
 
-// sge names slot i.
+// sge returns the scatter/gather entry of slot i.
 func (s *slots) sge(i int32) fabric.SGE { return fabric.NewSGE(s.bytes(i), s.region.LKey()) }
 
-// take gives o a slot, if there is one. It is kept until o has ended.
+// take assigns a slot to o, if one is free. o keeps it until it ends.
 func (s *slots) take(o *Op) bool {
 	if o.slot >= 0 {
 		return true
@@ -178,13 +178,13 @@ func (s *slots) take(o *Op) bool {
 	return true
 }
 
-// inflight are the operations with requests on a link, by work request ID less 1.
+// inflight holds the operations with requests on a link, by work request ID less 1.
 type inflight struct {
 	ops  []*Op
 	free []uint32
 }
 
-// id gives o a work request ID. It is kept until o has ended.
+// id assigns a work request ID to o. o keeps it until it ends.
 func (f *inflight) id(o *Op) uint64 {
 	if o.id == 0 {
 		if len(f.free) == 0 {
@@ -198,7 +198,7 @@ func (f *inflight) id(o *Op) uint64 {
 	return uint64(o.id)
 }
 
-// find returns the operation of a work request ID, nil if there is none.
+// find returns the operation with a work request ID, nil if there is none.
 func (f *inflight) find(id uint64) *Op {
 	if id == 0 || id > uint64(len(f.ops)) {
 		return nil
@@ -220,14 +220,14 @@ func (f *inflight) release(o *Op) {
 	}
 }
 
-// flushes are the flushes of a queue, in order. Operations and flushes have the number of
-// their epoch, which each flush ends: an operation of one is waited for by the flush that
-// ends it, and by later ones.
+// flushes holds the flushes of a queue, in order. Each flush ends an epoch. Operations and
+// flushes carry the number of their epoch: a flush waits for the operations of its own
+// epoch and of earlier ones.
 type flushes struct {
 	list      opList
-	epoch     uint32                // of operations posted now
+	epoch     uint32                // the current epoch
 	open      int32                 // operations posted, not ended
-	forgotten atomic.Pointer[error] // the first of an operation that nobody waits for, since the last flush
+	forgotten atomic.Pointer[error] // the first error since the last flush of an operation without a waiter
 }
 
 // start begins a flush.
@@ -242,17 +242,17 @@ func (f *flushes) start(o *Op) {
 	f.list.push(o)
 }
 
-// begun notes the beginning of an operation.
+// begun records the start of an operation.
 func (f *flushes) begun(o *Op) {
 	o.epoch = f.epoch
 	f.open++
 }
 
-// ended notes the end of an operation of that epoch in the flushes that wait for it.
+// ended records the end of an operation of the given epoch in the flushes that wait for it.
 func (f *flushes) ended(epoch uint32, err error) {
 	for o := f.list.head; o != nil; o = o.next {
 		if int32(o.epoch-epoch) < 0 {
-			continue // the flush came before
+			continue // the flush precedes the operation
 		}
 		o.pending--
 		if o.Err == nil {

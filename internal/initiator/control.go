@@ -6,20 +6,20 @@ import (
 )
 
 // Notifications of one-sided operations have notifyMagic in the upper half of their
-// immediate value, where message channels have 0; docs/wire.md has the rest.
+// immediate value, where those of message channels have 0; see docs/wire.md.
 const notifyMagic = 0x5241
 
 // Kinds of notifications.
 const (
-	noteSignal  = iota // a word was changed that this side may be waiting for
-	noteRequest        // there is a request in a slot
-	noteAck            // a request was carried out
-	noteOpen           // the peer asks for slots
-	noteGroup          // there is a group in a slot
+	noteSignal  = iota // a word changed that this side may be waiting for
+	noteRequest        // a slot holds a request
+	noteAck            // a request was executed
+	noteOpen           // the peer requests slots
+	noteGroup          // a slot holds a group
 )
 
-// noteProbe is not a notification; it stands for a read of the peer's word in the same
-// list.
+// noteProbe marks an entry of the control list that is not a notification but a read of the
+// peer's word.
 const noteProbe = 0
 
 // Work request IDs of the entries of a control list; those of operations are small numbers.
@@ -43,30 +43,30 @@ func IsNotification(c *fabric.Completion) bool {
 type control struct {
 	q    *Queue
 	list []notice
-	sge  [1]fabric.SGE    // where a probe reads to
-	word fabric.RemoteKey // and what
+	sge  [1]fabric.SGE    // destination of a probe
+	word fabric.RemoteKey // the word that it reads
 }
 
-// notice is a notification, or a probe: noteProbe. The answer to a group of gets comes with
-// its bytes.
+// notice is a notification or a probe (noteProbe). The answer to a group of gets carries
+// their data.
 type notice struct {
 	imm    uint32
 	local  fabric.SGE
 	answer onesided.Answer
 }
 
-// push queues a notification, or a probe.
+// push queues a notification or a probe.
 func (c *control) push(n notice) {
 	c.list = append(c.list, n)
 	c.q.wake()
 }
 
-// Notified handles a notification of the peer.
+// Notified handles a notification from the peer.
 func (q *Queue) Notified(c *fabric.Completion) {
 	q.eng.prog.AssertOwned()
 	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
 	switch kind {
-	case noteSignal: // the words are looked at in the next step
+	case noteSignal: // the next step checks the words
 	case noteRequest, noteGroup:
 		q.serving.serve(kind, slot)
 	case noteAck:
@@ -81,13 +81,13 @@ func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
 	q.control.word, q.control.sge[0] = word, sge
 }
 
-// Probe reads the peer's word; Host.Probed follows, or the end of the connection.
+// Probe reads the peer's word. Host.Probed follows, or the connection ends.
 func (q *Queue) Probe() {
 	q.eng.prog.AssertOwned()
 	q.control.push(notice{imm: noteProbe})
 }
 
-// post posts the list to the link. It reports whether any were taken.
+// post posts the list to the link. It reports whether the link took any entry.
 // Hot path.
 func (c *control) post() bool {
 	q := c.q
@@ -118,8 +118,8 @@ func (c *control) post() bool {
 	return took > 0
 }
 
-// CompleteControl handles a completion on the connection that belongs to no operation: of a
-// notification or a probe, or of nothing.
+// CompleteControl handles a completion on the connection that belongs to no operation: that
+// of a notification or a probe, or an unknown one.
 func (q *Queue) CompleteControl(c *fabric.Completion) {
 	q.eng.prog.AssertOwned()
 	if c.ID != noteID && c.ID != probeID {

@@ -12,35 +12,35 @@ import (
 // ErrContention is the error of an emulated atomic that contention kept from succeeding.
 var ErrContention = errors.New("word is contended: the atomic was abandoned, without effect")
 
-// An atomic that links do not implement is a loop of compare-and-swaps: each returns the
+// An atomic that links do not implement is a loop of compare-and-swaps. Each returns the
 // value of the word, which the next one expects. Only the owner of the engine executes the
 // loop.
 //
-// Atomics of this rank on one word do not race with each other: those behind a loop wait in
-// line, in order, and each loop starts with the value that the one before has left. The
-// value last seen in a word is the one that the next loop expects there.
+// Atomics of this rank on one word do not compete with each other: those behind a loop wait
+// in line, in order, and each loop starts with the value that its predecessor left. The
+// value last seen in a word is the one that the next loop expects.
 
 const (
-	// eagerTries is the number of attempts of a loop without a pause: with few contenders
-	// it succeeds then, and waiting would cost more than another round trip.
+	// eagerTries is the number of attempts of a loop without a pause. With few contenders
+	// the loop succeeds within these, and a pause would cost more than another round trip.
 	eagerTries = 4
 
-	// maxBackoff bounds the wait between two tries: a thousand contenders with a
-	// round trip of 1 µs each are spread out by it.
+	// maxBackoff bounds the wait between two attempts. It spreads out a thousand contenders
+	// with a round trip of 1 µs each.
 	maxBackoff = time.Millisecond
 
 	// minTries is the least number of attempts before a loop fails, however long they take.
 	minTries = 256
 
-	// guesses is the number of words of a peer whose value is remembered. Power of two.
+	// guesses is the number of words of a peer whose value is remembered. A power of two.
 	guesses = 8
 )
 
-// guess is the last value that this side has seen in a word of a peer.
+// guess is the value last seen in a word of a peer.
 type guess struct{ addr, value uint64 }
 
-// words are the words of a peer that emulated atomics are working on. Each has a head, the
-// atomic in progress; others of this rank on the same word wait in its line.
+// words holds the words of a peer that emulated atomics change. Each has a head, the atomic
+// in progress; later ones of this rank on the same word wait in its line.
 type words struct {
 	heads [headBuckets]*Op // by hash of the address
 	n     int              // heads
@@ -54,10 +54,10 @@ const headBuckets = 32 // as many words as a Post has requests
 type emulated struct {
 	rmw   onesided.RMW
 	tries int
-	since time.Duration // of the engine's clock: when it began to back off
+	since time.Duration // when it began to back off, by the engine's clock
 	until time.Duration
 	head  bool   // is in words.heads
-	other *Op    // the next of its bucket
+	other *Op    // the next head in its bucket
 	line  opList // operations on the same word, behind this one
 }
 
@@ -91,7 +91,7 @@ func (w *words) leave(o *Op) {
 	w.n--
 }
 
-// among reports whether one of n bytes from addr on belongs to a word with a head.
+// among reports whether any of the n bytes at addr belongs to a word with a head.
 func (w *words) among(addr, n uint64) bool {
 	for _, o := range w.heads {
 		for ; o != nil; o = o.more.other {
@@ -103,7 +103,7 @@ func (w *words) among(addr, n uint64) bool {
 	return false
 }
 
-// guess returns the place where the value of the word at addr is remembered.
+// guess returns the entry that remembers the value of the word at addr.
 func (w *words) guess(addr uint64) *guess { return &w.seen[addr>>3%guesses] }
 
 // begin makes an emulated atomic the head of its word.
@@ -116,10 +116,9 @@ func (w *words) begin(o *Op) {
 	w.enter(o)
 }
 
-// contended reports whether an atomic or an accumulate whose turn to be posted has come
-// must wait for one that was posted before and works on the same word: links execute their
-// own atomics in order, but loops take several requests, and the target executes
-// accumulates.
+// contended reports whether an atomic or an accumulate that is next to be posted must wait
+// for an earlier one on the same word. Links execute their own atomics in order, but loops
+// take several requests, and accumulates are executed by the target.
 func (q *Queue) contended(o *Op) bool {
 	switch o.kind {
 	case Emulated:
@@ -137,8 +136,8 @@ func (q *Queue) busy(addr uint64) bool {
 	return q.words.n > 0 && q.words.find(addr) != nil || q.requests.among(addr)
 }
 
-// lineUp puts the first operation of the list, which is contended, behind the loop on its
-// word. It returns false if it has to wait where it is.
+// lineUp moves the first operation of the list, which is contended, into the line of its
+// word. It returns false if the operation must stay in the list.
 func (q *Queue) lineUp(l *opList) bool {
 	o := l.head
 	if o.kind == Accumulate {
@@ -155,7 +154,7 @@ func (q *Queue) lineUp(l *opList) bool {
 	return true
 }
 
-// loosen records that o does not take place in the order of the link's requests.
+// loosen records that o is not executed in the order of the link's requests.
 func (o *Op) loosen() {
 	if !o.loose {
 		o.loose = true
@@ -179,7 +178,7 @@ func (o *Op) retry() bool {
 	o.compare = o.Value
 	now, ok := x.rmw.Apply(o.compare)
 	if !ok {
-		return false // it read the word, and that is all there is to do
+		return false // the operation only reads the word
 	}
 	o.operand = now
 	q.counts.AtomicRetries++
@@ -202,13 +201,13 @@ func (o *Op) retry() bool {
 }
 
 // leaveWord removes the head o, which has ended, and starts the next operation on the word.
-// If the connection is over, all of them end.
+// If the connection has ended, all of them end.
 func (o *Op) leaveWord() {
 	q := o.q
 	q.words.leave(o)
 	line := o.more.line
 	o.more.line = opList{}
-	if o.kind != Emulated && o.Err == nil { // a link's own in a line
+	if o.kind != Emulated && o.Err == nil { // an atomic of the link that waited in line
 		now := o.Value + o.operand
 		if o.kind == CompareSwap {
 			if now = o.Value; now == o.compare {
@@ -248,10 +247,10 @@ type backoff struct {
 	list  []*Op
 }
 
-// now is the clock of attempts.
+// now returns the time on the clock of attempts.
 func (b *backoff) now() time.Duration { return time.Since(b.began) }
 
-// resume continues loops whose wait is over. It reports whether there were any.
+// resume continues loops whose wait is over, and reports whether there were any.
 func (b *backoff) resume() bool {
 	at := b.now()
 	n := len(b.list)

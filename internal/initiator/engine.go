@@ -15,9 +15,9 @@ import (
 
 // Options configure an Engine. All must be set.
 type Options struct {
-	Inbox    *pending.Inbox    // of the engine's operations of all kinds
-	Receipts *pending.Receipts // of those that are complete in the call
-	Protocol progress.Protocol // takes what a post has polled
+	Inbox    *pending.Inbox    // for operations of all kinds
+	Receipts *pending.Receipts // for operations that complete in the call
+	Protocol progress.Protocol // handles what a post has polled
 
 	// Contention is the least time for which an emulated atomic under contention retries
 	// before it fails with ErrContention.
@@ -32,15 +32,15 @@ type Engine struct {
 
 	links    []*link
 	queues   []*Queue
-	active   []*Queue // those with something to post
+	active   []*Queue // queues with something to post
 	inflight inflight
 	awaits   awaits
 	backoff  backoff
-	staging  *mr.Arena // for copies of small memory of applications
+	staging  *mr.Arena // for copies of small application memory
 
 	chain   chain
 	grouper onesided.Grouper
-	cs      [8]fabric.Completion // polled for by goroutines that post
+	cs      [8]fabric.Completion // filled by goroutines that post
 }
 
 // link holds the resources of operations on a link.
@@ -48,7 +48,7 @@ type link struct {
 	fabric.Link
 	pins    *message.Pins
 	results slots
-	groups  *onesided.Server // of peers' groups
+	groups  *onesided.Server // for peers' groups
 }
 
 // Init prepares e. Set-up path.
@@ -57,8 +57,8 @@ func (e *Engine) Init(o Options) {
 	e.backoff.began = time.Now()
 }
 
-// AddLink adds the link with the next index. pins keeps memory of any kind registered with
-// it. Set-up path.
+// AddLink adds the link with the next index. pins registers application memory with it.
+// Set-up path.
 func (e *Engine) AddLink(l fabric.Link, pins *message.Pins) error {
 	s, err := newSlots(l)
 	if err != nil {
@@ -68,8 +68,8 @@ func (e *Engine) AddLink(l fabric.Link, pins *message.Pins) error {
 	return nil
 }
 
-// AddQueue makes q, which is zero, the queue of the peer with the next rank, which is
-// reached by the link with that index. Set-up path.
+// AddQueue makes q, a zero Queue, the queue of the peer with the next rank, reached by the
+// link with that index. own: the peer is this rank. Set-up path.
 func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 	l := e.links[link]
 	caps := l.Caps()
@@ -82,8 +82,8 @@ func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 	e.awaits.deaf = e.awaits.deaf || !q.wakes
 }
 
-// Start sets the engine that drives the links, and the registered memory, before the first
-// operation. Set-up path.
+// Start sets the engine that drives the links, and the registered memory. Call it before
+// the first operation. Set-up path.
 func (e *Engine) Start(prog *progress.Engine, memory *mr.Domain) {
 	e.prog, e.memory = prog, memory
 	for i, l := range e.links {
@@ -113,19 +113,19 @@ func (e *Engine) Step() bool {
 	return len(e.awaits.list) > 0 && e.awaits.look() || did
 }
 
-// Rest returns how long a sleep may last for the operations in flight, 0 for ever.
+// Rest returns how long a sleep may last with the operations in flight, 0 if without limit.
 func (e *Engine) Rest() (d time.Duration) {
 	if len(e.awaits.list) > 0 {
 		d = e.awaits.rest()
 	}
 	if len(e.backoff.list) > 0 {
-		d = time.Millisecond // the shortest that sleeps can be
+		d = time.Millisecond // the shortest possible sleep
 	}
 	return d
 }
 
 // Uses reports whether an operation in flight uses local memory in [lo, hi). Set-up path:
-// closing memory pays the cost, operations do not.
+// it searches all operations, so that closing memory pays and operations do not.
 func (e *Engine) Uses(lo, hi uint64) bool {
 	e.prog.AssertOwned()
 	e.opt.Inbox.TakeOver()
@@ -144,14 +144,14 @@ func (e *Engine) Uses(lo, hi uint64) bool {
 	return false
 }
 
-// End ends present and later waits for words with err.
+// End ends all present and later waits for words with err.
 func (e *Engine) End(err error) {
 	e.prog.AssertOwned()
 	e.awaits.over = err
 	e.awaits.look()
 }
 
-// Close releases all memory. No queue has requests on a link any more.
+// Close releases all memory. No queue may have requests on a link.
 func (e *Engine) Close() error {
 	var errs []error
 	if e.staging != nil {

@@ -7,43 +7,44 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Puts and gets of many pieces are sent as groups if the model says that groups are cheaper
-// than a request of the link for each piece. A group uses one of the slots of accumulates,
-// and is complete with its acknowledgement.
+// Puts and gets of many pieces are sent as groups if the model predicts that groups are
+// cheaper than one request of the link per piece. A group uses a slot of the accumulates,
+// and is complete when it is acknowledged.
 //
-// The target's engine executes groups and accumulates in their order, but requests that the
-// link executes itself would overtake them. Therefore nothing else is posted behind puts in
-// groups until these are acknowledged, and messages are held back.
+// The target's engine executes groups and accumulates in order, but requests that the link
+// executes would overtake them. Therefore nothing else is posted behind puts in groups
+// until these are acknowledged, and messages are held back.
 
 // group is the data of one group.
 type group struct {
-	pieces int32 // none: no group
+	pieces int32 // 0: not a group
 	bytes  int32
-	answer int32         // offset of the bytes of gets in the slot
-	from   onesided.Mark // where its operation had come to before it
+	answer int32         // offset in the slot of the data of gets
+	from   onesided.Mark // position of the operation before this group
 }
 
-// grouped is the state of an operation in groups.
+// grouped is the state of an operation that is sent in groups.
 type grouped struct {
-	puts    int    // groups that are not acknowledged, of a put
-	chained uint64 // bytes of its walk up to which it goes as a chain
+	puts    int    // groups of a put that are not acknowledged
+	chained uint64 // bytes of the transfer up to which it is sent as a chain
 }
 
-// groups holds the groups of one queue, and the state of the choice.
+// groups holds the groups of one queue, and the state that chooses between groups and
+// chains.
 type groups struct {
-	open   int // of puts, not acknowledged
-	all    int // not acknowledged
+	open   int // groups of puts that are not acknowledged
+	all    int // groups that are not acknowledged
 	params *logp.Params
 	forced bool
 	way    logp.Way
 	pace   pace
 }
 
-// listPerPiece is the approximate size of a piece in the list of a group: a byte or two for
-// its size, four for its place, and a new list now and then.
+// listPerPiece is the approximate size in bytes of a piece in the list of a group: one or
+// two for its size, four for its place, and sometimes a new list.
 const listPerPiece = 8
 
-// plan chooses the method for n pieces of bytes in all.
+// plan chooses the method for n pieces with the given sum of bytes.
 func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
 	x := logp.Pieces{N: n, Bytes: int64(bytes), List: int64(n * listPerPiece), Get: get}
 	pp := x.Plan(g.params, g.pace.late)
@@ -53,8 +54,8 @@ func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
 	return pp
 }
 
-// took records that the link took a group, of puts or of gets, of an operation. first:
-// nothing else may be posted from now on.
+// took records that the link took a group of puts or of gets. first: nothing else may be
+// posted from now on.
 func (g *groups) took(put bool, x *group, of *grouped) (first bool) {
 	if g.all++; g.all == 1 {
 		pp := g.plan(!put, int(x.pieces), int(x.bytes))
@@ -68,8 +69,8 @@ func (g *groups) took(put bool, x *group, of *grouped) (first bool) {
 	return g.open == 1
 }
 
-// ended records that a group is not in flight any more. last: other operations may be
-// posted again.
+// ended records that a group is no longer in flight. last: other operations may be posted
+// again.
 func (g *groups) ended(put bool, of *grouped) (last bool) {
 	g.all--
 	g.pace.end()
@@ -81,8 +82,9 @@ func (g *groups) ended(put bool, of *grouped) (last bool) {
 	return g.open == 0
 }
 
-// pace is the time that a target takes for groups beyond the model's prediction: it may
-// compute, or wait for a processor. Only a group with nothing before it is a sample.
+// pace is the time that a target takes for groups beyond the model's prediction: it may be
+// computing, or waiting for a processor. Only a group sent with nothing in flight is a
+// sample.
 type pace struct {
 	late  float64 // ns, smoothed
 	timed bool
@@ -99,6 +101,6 @@ func (p *pace) end() {
 	}
 }
 
-// passed records that an operation was sent as a chain: a pace learned long ago is tried
-// again.
+// passed records that an operation was sent as a chain. The measured delay decays, so that
+// groups are tried again.
 func (p *pace) passed() { p.late -= p.late / 32 }

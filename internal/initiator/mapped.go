@@ -7,20 +7,19 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
-// Operations on mapped memory which would take many requests: transfers of many pieces,
+// Operations on mapped memory that would take many requests: transfers of many pieces,
 // atomics that links do not implement, accumulates. The owner of the engine executes them
-// with its own loads, stores and atomics when it is their turn to be posted
-// (fabric.Direct).
+// with its own loads, stores and atomics when they are next to be posted (fabric.Direct).
 
-// carriedRun is the longest run that is copied in this way: links have better methods for
-// longer ones.
+// carriedRun is the longest run that is copied in this way, in bytes: links have better
+// methods for longer ones.
 const carriedRun = 64 << 10
 
-// mapped is the peer's memory as this side can store to it: its endpoint, nil if the link
-// does not offer that.
+// mapped gives access to the peer's mapped memory. It is the endpoint, nil if the link does
+// not map memory.
 type mapped struct{ fabric.Direct }
 
-// carries reports whether execution of o on mapped memory is worth trying.
+// carries reports whether it is worth trying to execute o on mapped memory.
 func (m mapped) carries(o *Op) bool {
 	if m.Direct == nil || o.more == nil {
 		return false
@@ -34,8 +33,9 @@ func (m mapped) carries(o *Op) bool {
 	return o.kind == Accumulate && o.more.acc.pos == 0
 }
 
-// carry executes o, whose turn has come and for which carries is true, if that is possible
-// at once. stored: memory of the peer has changed; all: no part of o is left to be posted.
+// carry executes o, which is next to be posted and which carries has accepted, as far as
+// that is possible at once. stored: memory of the peer has changed; all: no part of o is
+// left to be posted.
 func (m mapped) carry(o *Op) (stored, all bool) {
 	switch o.kind {
 	case Emulated:
@@ -75,7 +75,7 @@ func (m mapped) copy(o *Op) (stored, all bool) {
 	return did && o.kind == Put, all
 }
 
-// copyShape copies the runs of a shape: all of them or none.
+// copyShape copies all runs of a shape, or none.
 func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
 	c := &o.more.cur
 	local, remote, run, ok := c.Span()

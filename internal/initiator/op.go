@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // Kinds of operations.
@@ -18,15 +18,15 @@ const (
 	Get
 	FetchAdd
 	CompareSwap
-	Emulated   // an atomic that is a loop of compare-and-swaps
-	PutSignal  // a put, and then the change of a word
-	Accumulate // carried out by the target's engine
+	Emulated   // an atomic executed as a loop of compare-and-swaps
+	PutSignal  // a put, then an update of a word
+	Accumulate // executed by the target's engine
 	Await      // a wait for a word of this rank
 	Fence
 	Flush
 )
 
-// request is the link's operation that requests of k are; none of those from Await on.
+// request returns the link's operation for requests of k, which is less than Await.
 func (k Kind) request() fabric.Op { return linkOps[k] }
 
 var linkOps = [...]fabric.Op{
@@ -34,17 +34,17 @@ var linkOps = [...]fabric.Op{
 	Emulated: fabric.OpCompareSwap, PutSignal: fabric.OpWrite, Accumulate: fabric.OpWrite,
 }
 
-// isAtomic reports whether requests of k return what a word held.
+// isAtomic reports whether requests of k return the previous value of a word.
 func (k Kind) isAtomic() bool { return k == FetchAdd || k == CompareSwap || k == Emulated }
 
-// Moves reports whether k moves data: it has to do with a peer's memory, and is no wait for
-// others.
+// Moves reports whether k accesses a peer's memory. The other kinds wait for operations.
 func (k Kind) Moves() bool { return k < Await }
 
-// isLoose reports whether k does not take place in the order of the link's requests.
+// isLoose reports whether operations of k are executed out of the order of the link's
+// requests.
 func (k Kind) isLoose() bool { return k == Emulated || k == Accumulate }
 
-// String is how errors name the operation.
+// String returns the name that errors use.
 func (k Kind) String() string { return kindNames[k] }
 
 var kindNames = [...]string{
@@ -53,8 +53,8 @@ var kindNames = [...]string{
 	Await: "wait for a signal", Fence: "fence", Flush: "flush",
 }
 
-// Op is one operation. What it is about is set between New and Queue.Post, and has been
-// checked by the caller.
+// Op is one operation. The caller sets its arguments, which it has checked, between New and
+// Queue.Post.
 type Op struct {
 	pending.Operation
 	next *Op // in its list
@@ -65,11 +65,11 @@ type Op struct {
 	compare, operand uint64
 	rkey             uint32
 	kind             Kind
-	queued           bool   // on a list of the queue: not all of it is posted
-	loose            bool   // does not take place in the order of the link's requests
+	queued           bool   // on a list of the queue: some of it is not posted
+	loose            bool   // not executed in the order of the link's requests
 	id               uint32 // of its work requests, while it has any
 	pending          int32  // work requests posted and not complete; of a flush, operations
-	epoch            uint32 // the flushes that wait for it: those of this epoch, and later ones
+	epoch            uint32 // flushes of this epoch and of later ones wait for it
 	slot             int32  // of the result of an atomic, -1 if none
 	more             *more
 }
@@ -80,8 +80,8 @@ var ops = sync.Pool{New: func() any {
 	return o
 }}
 
-// New begins an operation with the queue's peer. Queue.Post posts it, or Drop gives it
-// back. From any goroutine.
+// New starts an operation with the queue's peer. Queue.Post posts it, Drop discards it. Any
+// goroutine may call it.
 // Hot path.
 func New(q *Queue, k Kind) *Op {
 	o := ops.Get().(*Op)
@@ -93,34 +93,34 @@ func New(q *Queue, k Kind) *Op {
 	return o
 }
 
-// Kind is what o does.
+// Kind returns the kind of o.
 func (o *Op) Kind() Kind { return o.kind }
 
-// Local names the local memory, in one piece that one request can move.
+// Local sets the local memory: one piece that one request can move.
 func (o *Op) Local(sge fabric.SGE) { o.sge = sge }
 
-// Remote names the peer's memory.
+// Remote sets the peer's memory.
 func (o *Op) Remote(addr uint64, rkey uint32) { o.remote, o.rkey = addr, rkey }
 
-// Operands are those of an atomic that links have.
+// Operands sets the operands of an atomic of the link.
 func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
 
-// Parts has o end with the last of n other parts of the same request, too: EndPart says of each
-// that it has ended. Before Queue.Post.
+// Parts makes o wait for n other parts of the same request as well. EndPart reports the end
+// of each. Before Queue.Post.
 func (o *Op) Parts(n int) { o.pending = int32(n) }
 
-// Cursor is for transfers of several pieces or requests, in the place of Local and Remote.
+// Cursor describes transfers of several pieces or requests, instead of Local and Remote.
 func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }
 
-// Memory names local memory of any kind, in the place of Local. It belongs to the engine
-// until o is complete.
+// Memory sets local memory of any kind, instead of Local. It belongs to the engine until o
+// is complete.
 func (o *Op) Memory(mem []byte) { o.extend().user.mem = mem }
 
-// Emulate says what an Emulated atomic does.
+// Emulate sets the function of an Emulated atomic.
 func (o *Op) Emulate(rmw onesided.RMW) { o.extend().rmw = rmw }
 
-// Flag says what a PutSignal does with the word at addr: it becomes v, or, with add, v is
-// added to it. It is called after the data has been named, if there is any.
+// Flag sets what a PutSignal does to the word at addr: it sets the word to v, or, with add,
+// adds v to it. Call it after the data, if any, has been set.
 func (o *Op) Flag(addr uint64, rkey uint32, add bool, v uint64) {
 	x := o.extend()
 	x.flag = flag{addr: addr, rkey: rkey, add: add}
@@ -130,22 +130,22 @@ func (o *Op) Flag(addr uint64, rkey uint32, add bool, v uint64) {
 	}
 }
 
-// Combine says what an Accumulate does with src, which belongs to the engine until o is
+// Combine sets what an Accumulate does with src, which belongs to the engine until o is
 // complete. There is at least one element.
 func (o *Op) Combine(src []byte, req onesided.Request) {
 	a := &o.extend().acc
 	a.src, a.req = src, req
 }
 
-// Word says what an Await waits for: that the word of type t, an integer, at mem, in the memory
-// of reg, which is held for o, meets cond with v. If from is not nil the wait ends with its
-// connection.
+// Word sets the condition that an Await waits for: the word of integer type t at mem meets
+// cond with v. mem lies in the memory of reg, which is held for o. If from is not nil, the
+// wait ends with its connection.
 func (o *Op) Word(reg *mr.Registration, mem []byte, t onesided.Type, cond onesided.Cond, v uint64, from *Queue) {
 	o.extend().await = awaited{reg: reg, mem: mem, of: t, cond: cond, from: from}
 	o.operand = v
 }
 
-// Look implements pending.Work: there is no shorter way to see a completion.
+// Look implements pending.Work. There is no shorter way to detect a completion.
 func (o *Op) Look() bool { return false }
 
 // Blame implements pending.Work.
@@ -163,24 +163,24 @@ func (o *Op) Recycle() {
 	ops.Put(o)
 }
 
-// uses reports whether o has to do with local memory in [lo, hi).
+// uses reports whether o uses local memory in [lo, hi).
 func (o *Op) uses(lo, hi uint64) bool {
 	a := o.sge.Addr
 	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
 }
 
-// more is what most operations do without.
+// more holds the fields that most operations do not need.
 type more struct {
 	cur onesided.Cursor // of an operation of many pieces; keeps the capacity of its lists
 	extra
 }
 
-// extra is all of more that a new use must find zero.
+// extra is the part of more that recycle clears.
 type extra struct {
 	phase    phase // of an operation of several steps
 	flag     flag  // of a PutSignal
 	await    awaited
-	emulated      // of an atomic that no link has
+	emulated      // of an atomic that links do not implement
 	user     user // memory of any kind
 	acc      accumulate
 	grouped
@@ -194,7 +194,7 @@ func (m *more) recycle() {
 	mores.Put(m)
 }
 
-// extend gives o what most operations do without.
+// extend returns o.more, which it creates if necessary.
 func (o *Op) extend() *more {
 	if o.more == nil {
 		o.more = mores.Get().(*more)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// maxChain is the number of requests of one Post: enough that the cost of one crossing
-	// into C is negligible compared with that of the requests.
+	// maxChain is the number of requests of one Post. It makes the cost of one crossing
+	// into C negligible compared with that of the requests.
 	maxChain = 32
 
 	// maxPieces is the number of local pieces that the requests of one Post may have:
 	// enough for a chain of requests of a few pieces each. Only transfers of many small
-	// pieces exceed it, and continue with the next Post.
+	// pieces exceed it; they continue in the next Post.
 	maxPieces = 512
 )
 
@@ -23,29 +23,29 @@ const (
 // a group.
 const slotShift = 40
 
-// chain holds the work requests of one Post, and the operations that they belong to.
+// chain holds the work requests of one Post and the operations that they belong to.
 type chain struct {
 	wrs  [maxChain]fabric.WR
 	made [maxChain]made
 	sges [maxPieces]fabric.SGE
 	used int  // of sges
-	puts bool // there are puts in groups: nothing may be posted behind them for now
+	puts bool // it contains puts in groups: nothing may be posted behind them for now
 }
 
-// made is a work request that build made of an operation.
+// made describes a work request made by build.
 type made struct {
 	o     *Op
-	mark  onesided.Mark // where the operation had come to before it
+	mark  onesided.Mark // position of the operation before it
 	phase phase
-	last  bool  // nothing of the operation is left behind it
-	begun bool  // the operation became the head of its word with it
-	slot  uint8 // of a request that the target's engine carries out, plus 1
+	last  bool  // the last request of the operation
+	begun bool  // the operation became the head of its word with this request
+	slot  uint8 // slot plus 1 of a request that the target's engine executes
 	n     int32 // bytes of the elements of an accumulate
 	group group
 }
 
-// post posts the queue's operations to its link until that is full. It reports whether any
-// were taken.
+// post posts the queue's operations to its link until the link is full. It reports whether
+// the link took any.
 // Hot path.
 func (q *Queue) post() bool {
 	did := false
@@ -75,7 +75,7 @@ func (q *Queue) postList(l *opList) bool {
 		}
 		n := c.build(q, l)
 		if n == 0 {
-			return did // no slot for a result: one comes with a completion
+			return did // no slot for a result: a completion frees one
 		}
 		took, err := q.ep.Post(c.wrs[:n])
 		c.took(q, l, took)
@@ -88,7 +88,7 @@ func (q *Queue) postList(l *opList) bool {
 				q.counts.Retries++
 			}
 			if q.full && q.inflight == 0 {
-				return true // full of nothing: stay awake and ask again
+				return true // full with nothing in flight: stay awake and retry
 			}
 		case errors.Is(err, fabric.ErrInvalidWR):
 			l.spoil(err)
@@ -101,28 +101,28 @@ func (q *Queue) postList(l *opList) bool {
 	return did
 }
 
-// carry executes the first operation of the list on mapped memory; it returns false if it,
-// or a part of it, has to be posted.
+// carry executes the first operation of the list on mapped memory. It returns false if some
+// of it must be posted.
 func (q *Queue) carry(l *opList) bool {
 	stored, all := q.mapped.carry(l.head)
 	if stored {
 		q.changed()
 	}
 	if all {
-		q.fenced = false // all before it is done
+		q.fenced = false // all operations before it are complete
 		l.pop().posted()
 	}
 	return all
 }
 
-// stops reports whether o has to wait for its turn, and is not a request of the link then.
+// stops reports whether o must wait for its turn, and is then not a request of the link.
 func (q *Queue) stops(o *Op) bool {
 	return o.kind == Fence || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
 		q.groups.open > 0 && o.isHeld() || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
 }
 
-// isHeld reports whether o has to wait until the puts before it that were sent in groups
-// are acknowledged. Operations that may be sent in groups are not held here.
+// isHeld reports whether o must wait until the puts in groups before it are acknowledged.
+// Operations that may be sent in groups are not held here.
 func (o *Op) isHeld() bool {
 	switch o.kind {
 	case Accumulate, Fence:
@@ -133,8 +133,8 @@ func (o *Op) isHeld() bool {
 	return true
 }
 
-// pass executes the first operation of the list, which stops the others. It returns false
-// if another operation has to end before.
+// pass executes the first operation of the list, which stops those behind it. It returns
+// false if another operation must end first.
 func (q *Queue) pass(l *opList) bool {
 	o := l.head
 	switch {
@@ -146,7 +146,7 @@ func (q *Queue) pass(l *opList) bool {
 		return false
 	case o.kind == Accumulate:
 		if q.inflight > 0 {
-			return false // this rank's requests to itself
+			return false // requests of this rank to itself
 		}
 		l.pop().queued = false
 		q.requests.self(o)
@@ -174,7 +174,7 @@ func (l *opList) spoil(err error) {
 	o.posted()
 }
 
-// took records that the link has taken the first n requests.
+// took records that the link took the first n requests.
 func (c *chain) took(q *Queue, l *opList, n int) {
 	for i := range n {
 		m := &c.made[i]
@@ -196,8 +196,8 @@ func (c *chain) took(q *Queue, l *opList, n int) {
 	}
 }
 
-// giveBack undoes build for the requests from the took-th on, which the link did not take,
-// the last first, so that each operation returns to its earlier state.
+// giveBack undoes build for the requests from index took on, which the link did not take.
+// It starts with the last, so that each operation returns to its earlier state.
 func (c *chain) giveBack(q *Queue, took, n int) {
 	for i := n - 1; i >= took; i-- {
 		m := &c.made[i]
@@ -208,7 +208,7 @@ func (c *chain) giveBack(q *Queue, took, n int) {
 			x.cur.Seek(m.mark)
 			x.phase = m.phase
 		}
-		if m.begun { // what is before it must not line up behind it
+		if m.begun { // operations before it must not line up behind it
 			q.words.leave(m.o)
 		}
 		if m.o.pending == 0 {
@@ -217,7 +217,7 @@ func (c *chain) giveBack(q *Queue, took, n int) {
 	}
 }
 
-// piece is the local side of a request of one piece.
+// piece returns the local side of a request of one piece.
 func (c *chain) piece(sge fabric.SGE) []fabric.SGE {
 	local := c.sges[c.used : c.used+1 : c.used+1]
 	local[0] = sge
@@ -254,7 +254,7 @@ func (c *chain) build(q *Queue, l *opList) int {
 			q.words.begin(o)
 			m.begun = true
 		}
-		wr := &c.wrs[n] // field by field: a literal would be made elsewhere and copied
+		wr := &c.wrs[n] // field by field: a literal would be built elsewhere and copied
 		wr.ID, wr.Op, wr.Flags, wr.Local = q.eng.inflight.id(o), o.kind.request(), fabric.FlagSignaled, local
 		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = o.remote, o.rkey, o.compare, o.operand
 		n++
@@ -266,8 +266,8 @@ func (c *chain) build(q *Queue, l *opList) int {
 }
 
 // buildMore makes work requests of an operation of many pieces or several steps, from its
-// present position on. It returns the number of requests so far, and whether the operation
-// is complete.
+// present position. It returns the number of requests so far, and whether the operation is
+// complete.
 func (c *chain) buildMore(q *Queue, o *Op, n int) (int, bool) {
 	x := o.more
 	for ; n < maxChain; n++ {
@@ -289,7 +289,7 @@ func (c *chain) buildMore(q *Queue, o *Op, n int) (int, bool) {
 			}
 			room := min(q.pieces, maxPieces-c.used)
 			if room == 0 || room < q.pieces && n > 0 && !x.cur.Done() {
-				return n, false // full lists are worth another Post
+				return n, false // continue in the next Post with empty lists
 			}
 			c.data(q, o, wr, room)
 		case x.phase == phaseFlag:
@@ -341,7 +341,7 @@ type phase uint8
 const (
 	phaseData   phase = iota
 	phaseFlag         // of a PutSignal: the flag
-	phaseNotify       // where nothing else wakes the target
+	phaseNotify       // on links where nothing else wakes the target
 	phaseEnd
 )
 
@@ -353,13 +353,13 @@ func (ph phase) after(o *Op) phase {
 	case ph == phaseData:
 		return phaseFlag
 	case ph == phaseFlag && o.more.flag.add && !o.q.wakes:
-		return phaseNotify // an atomic cannot notify by itself
+		return phaseNotify // an atomic carries no notification
 	}
 	return phaseEnd
 }
 
-// flag makes the request that changes the word of a PutSignal; it returns false if there is
-// no slot now.
+// flag makes the request that changes the word of a PutSignal. It returns false if no slot
+// is free.
 func (c *chain) flag(q *Queue, o *Op, wr *fabric.WR) bool {
 	s := &q.link.results
 	if !s.take(o) {
@@ -383,7 +383,7 @@ func (c *chain) flag(q *Queue, o *Op, wr *fabric.WR) bool {
 	return true
 }
 
-// notify makes a request notify the target of a signal.
+// notify makes a request carry the notification of a signal.
 func notify(wr *fabric.WR) {
 	wr.Flags |= fabric.FlagNotify
 	wr.Imm = note(noteSignal, 0, 0)

@@ -6,47 +6,47 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Host is the rest of a peer: its connection, and the job. Its methods are called by the
-// owner, and must not wait, except FetchSlots' and PublishSlots' functions, which run on a
-// goroutine of their own.
+// Host is the rest of a peer: its connection and the job. The owner calls its methods,
+// which must not wait, except for the functions passed to FetchSlots and PublishSlots,
+// which run on goroutines of their own.
 type Host interface {
-	// Connect begins to make a connection, unless that has begun. Queue.Up or
+	// Connect starts to make a connection, unless it was called before. Queue.Up or
 	// Queue.Down follows.
 	Connect()
 
-	// Reported takes what the link says of the connection, which is over. Queue.Down
-	// follows before it returns.
+	// Reported handles the link's report that the connection has ended. Queue.Down follows
+	// before it returns.
 	Reported(err error)
 
-	// Reason is the error of an operation whose request ended with c.
+	// Reason returns the error of an operation whose request ended with c.
 	Reason(c *fabric.Completion) error
 
 	// Down ends the connection because a request failed with err. Queue.Down follows
 	// before it returns.
 	Down(err error)
 
-	// Sever closes the connection of a peer that does not keep to the protocol.
-	// Queue.Down follows before it returns.
+	// Sever closes the connection of a peer that violates the protocol. Queue.Down follows
+	// before it returns.
 	Sever(err error)
 
-	// Error is the error of an operation with the peer.
+	// Error wraps the error of an operation with the peer.
 	Error(op string, err error) error
 
-	// Hold keeps messages to the peer from being sent, or lets them go on.
+	// Hold stops or resumes sending messages to the peer.
 	Hold(on bool)
 
 	// Probed is called when a probe has read the peer's word.
 	Probed()
 
-	// FetchSlots calls done with what the peer's PublishSlots says, or why there is
-	// nothing; not at all once the connection is over.
+	// FetchSlots calls done with the value from the peer's PublishSlots, or with an error.
+	// It does not call done once the connection has ended.
 	FetchSlots(done func(val []byte, err error))
 
-	// PublishSlots calls alloc, and tells the peer's FetchSlots what it returns.
+	// PublishSlots calls alloc and publishes its result to the peer's FetchSlots.
 	PublishSlots(alloc func() (val []byte, err error))
 }
 
-// Queue is the one-sided operations of this rank with one peer.
+// Queue holds the one-sided operations of this rank with one peer.
 type Queue struct {
 	// These do not change.
 	eng       *Engine
@@ -56,24 +56,24 @@ type Queue struct {
 	index     int    // of the link
 	pieces    int    // local pieces of one request
 	max       uint64 // bytes of one request
-	own       bool   // the peer is this process itself
+	own       bool   // the peer is this rank
 	wakes     bool   // a plain write wakes it
-	inline    bool   // the link takes a flag along with its request
-	immediate bool   // requests are often complete when they are posted
+	inline    bool   // the link copies a flag with its request
+	immediate bool   // requests are often complete when the post returns
 
 	// The connection.
 	ep     fabric.Endpoint // nil until there is one
 	mapped mapped
-	down   error // why it is no more
+	down   error // why the connection ended
 
 	// What is to be posted, and what has been.
-	tried    uint   // operations that were tried to be carried out in the call
-	posts    opList // to be posted; the first perhaps in part
+	tried    uint   // operations that TryMove and its like attempted
+	posts    opList // to be posted; the first may be posted in part
 	inflight int    // requests posted, not complete
-	full     bool   // the link's queue was full: ask again after a completion
+	full     bool   // the link's queue was full: retry after a completion
 	active   bool   // on the engine's list
 	fenced   bool   // the next request waits for all reads before it
-	loose    int    // operations that do not take place in the order of requests
+	loose    int    // operations that are executed out of the order of requests
 	control  control
 	words    words
 	requests requester
@@ -83,22 +83,22 @@ type Queue struct {
 	counts   Counts
 }
 
-// Max is how many bytes one request may move. From any goroutine.
+// Max returns how many bytes one request may move. Any goroutine may call it.
 func (q *Queue) Max() uint64 { return q.max }
 
-// Immediate reports whether requests are often complete when they are posted. From any
-// goroutine.
+// Immediate reports whether requests are often complete when the post returns. Any
+// goroutine may call it.
 func (q *Queue) Immediate() bool { return q.immediate }
 
-// Plan has puts and gets of several pieces go the cheapest way by p, which is not changed
-// any more, or by the forced way. Owner's.
+// Plan makes puts and gets of several pieces use the cheapest method by p, which must not
+// change any more, or the forced one. Owner's.
 func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
 	q.eng.prog.AssertOwned()
 	g := &q.groups
 	g.params, g.forced, g.way = p, forced, way
 }
 
-// Up says that there is a connection.
+// Up sets the connection.
 func (q *Queue) Up(ep fabric.Endpoint) {
 	q.eng.prog.AssertOwned()
 	q.ep = ep
@@ -106,8 +106,8 @@ func (q *Queue) Up(ep fabric.Endpoint) {
 	q.wake()
 }
 
-// Down says that the connection is no more, or that it ended for a better reason. What has
-// not been posted fails; what has been comes back flushed.
+// Down ends the connection with err; a later call may replace the reason. Operations that
+// are not posted fail; posted ones are flushed by the link.
 func (q *Queue) Down(err error) {
 	q.eng.prog.AssertOwned()
 	q.down = err
@@ -126,14 +126,14 @@ func (q *Queue) Down(err error) {
 	}
 }
 
-// Idle reports whether nothing is left with the link or on a list.
+// Idle reports whether the queue has no requests on the link and no operations listed.
 func (q *Queue) Idle() bool {
 	q.eng.prog.AssertOwned()
 	return q.inflight == 0 && q.flushes.open == 0 && q.posts.head == nil && q.flushes.list.head == nil && !q.active
 }
 
-// Renew makes q, which is idle and down, ready for the next connection. It returns memory
-// of the last one, which is the caller's to close.
+// Renew prepares q, which is idle and down, for the next connection. It returns memory of
+// the last connection, which the caller must close.
 func (q *Queue) Renew() []fabric.Region {
 	q.eng.prog.AssertOwned()
 	old := q.regions()
@@ -143,7 +143,7 @@ func (q *Queue) Renew() []fabric.Region {
 	return old
 }
 
-// regions is the memory of the connection.
+// regions returns the memory of the connection.
 func (q *Queue) regions() (rs []fabric.Region) {
 	for _, r := range []fabric.Region{q.requests.mine, q.serving.region} {
 		if r != nil {
@@ -153,8 +153,7 @@ func (q *Queue) regions() (rs []fabric.Region) {
 	return rs
 }
 
-// wake puts q on the list of those with something to post, once there is a connection to
-// post to.
+// wake adds q to the queues with something to post, once it has a connection.
 func (q *Queue) wake() {
 	if q.ep == nil {
 		q.host.Connect()
@@ -166,26 +165,25 @@ func (q *Queue) wake() {
 	}
 }
 
-// Operations that are complete when the call returns: where the target's memory is
-// mapped here, a small put is a few stores, and everything else that an operation under
-// way needs (a place to remember it, a work request, a completion, somebody who looks
-// for it) costs several times as much as they do. Such an operation has its place in the
-// order of operations: it is done at once only where nothing of this peer waits
-// before it, by whoever owns the engine, and the link sees to the rest (fabric.Direct).
+// Operations that are complete when the call returns. If the target's memory is mapped, a
+// small put is a few stores. The rest of a posted operation (an Op, a work request, a
+// completion, and a poll to find it) costs several times as much. Order is kept: such an
+// operation is executed at once only if no operation with this peer waits before it and the
+// caller owns the engine; the link ensures the rest (fabric.Direct).
 
 const (
-	// InlineMax is the longest operation that is worth trying, in bytes: beyond, the
-	// bytes cost more than what is saved, and the engine is held for as long.
+	// InlineMax is the longest operation, in bytes, that is worth trying: above it the copy
+	// costs more than the method saves, and holds the engine for as long.
 	InlineMax = 4096
 
-	// inlineTurns is how often one is posted all the same, so that a goroutine that does
-	// nothing but small puts still polls the link.
+	// inlineTurns: one of so many operations is posted all the same, so that a goroutine
+	// that only does small puts still polls the link.
 	inlineTurns = 64
 )
 
-// TryMove carries out a put or a get of at most InlineMax bytes, which have been checked, if
-// that can be done in the call, and returns its receipt. Else it returns 0, and nothing has
-// happened. From any goroutine.
+// TryMove executes a put or a get of at most InlineMax checked bytes, if that is possible
+// in the call, and returns its receipt. Otherwise it returns 0 and has no effect. Any
+// goroutine may call it.
 // Hot path.
 func (q *Queue) TryMove(k Kind, sge fabric.SGE, addr uint64, rkey uint32) (receipt uint64) {
 	e := q.eng
@@ -206,7 +204,8 @@ func (q *Queue) TryMove(k Kind, sge fabric.SGE, addr uint64, rkey uint32) (recei
 	return receipt
 }
 
-// TryAtomic is TryMove for an atomic of the link. It returns what the word held.
+// TryAtomic is TryMove for an atomic of the link. It returns the previous value of the
+// word.
 // Hot path.
 func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uint64) (receipt, held uint64) {
 	e := q.eng
@@ -225,7 +224,7 @@ func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uin
 	return receipt, held
 }
 
-// TryRMW is TryAtomic for an atomic that links do not have.
+// TryRMW is TryAtomic for an atomic that links do not implement.
 // Hot path.
 func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held uint64) {
 	e := q.eng
@@ -246,8 +245,8 @@ func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held
 	return receipt, held
 }
 
-// ready reports whether an operation may be carried out now, in the order of operations.
-// Owner's.
+// ready reports whether an operation may be executed now without breaking the order of
+// operations. Owner's.
 // Hot path.
 func (q *Queue) ready() bool {
 	q.eng.prog.AssertOwned()
@@ -256,7 +255,7 @@ func (q *Queue) ready() bool {
 		q.groups.open == 0 && !q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
 }
 
-// try has the link carry out an operation. Owner's.
+// try makes the link execute an operation at once, if it can. Owner's.
 // Hot path.
 func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
 	q.eng.prog.AssertOwned()
@@ -271,14 +270,14 @@ func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, comp
 	if !q.mapped.Do(wr) {
 		return false
 	}
-	q.fenced = false // all before it is done
+	q.fenced = false // all operations before it are complete
 	if op != fabric.OpRead {
 		q.changed()
 	}
 	return true
 }
 
-// changed looks at words that are waited for, if the memory that was written is this rank's.
+// changed checks the awaited words if the memory that was written is this rank's.
 // Hot path.
 func (q *Queue) changed() {
 	if q.own && len(q.eng.awaits.list) > 0 {
@@ -286,8 +285,8 @@ func (q *Queue) changed() {
 	}
 }
 
-// Post posts o: to the link at once if no other goroutine owns the engine, behind what was
-// posted before; else the owner does. From any goroutine.
+// Post posts o behind the operations posted before: to the link at once if no other
+// goroutine owns the engine, otherwise the owner does. Any goroutine may call it.
 // Hot path.
 func (q *Queue) Post(o *Op) {
 	e := q.eng
@@ -309,7 +308,7 @@ func (q *Queue) Post(o *Op) {
 	e.prog.Disown()
 }
 
-// Start implements pending.Work: it begins o, as the owner.
+// Start implements pending.Work: the owner calls it to start o.
 func (o *Op) Start() {
 	q := o.q
 	q.eng.prog.AssertOwned()
@@ -337,7 +336,7 @@ func (o *Op) Start() {
 		}
 	}
 	if o.kind == Fence && q.ep == nil && q.posts.head == nil {
-		o.Drop() // there is nothing before it
+		o.Drop() // no operation precedes it
 		return
 	}
 	o.queued = true
@@ -345,36 +344,36 @@ func (o *Op) Start() {
 	q.wake()
 }
 
-// Explain says how n puts or gets of bytes in all would go, and why. Where the peer's memory is
-// mapped here they need neither way. Owner's.
+// Explain returns how n puts or gets with the given sum of bytes would be sent, and why.
+// With mapped memory they need neither method. Owner's.
 func (q *Queue) Explain(k Kind, n, bytes int) logp.PiecesPlan {
 	q.eng.prog.AssertOwned()
 	return q.groups.plan(k == Get, n, bytes)
 }
 
-// Held reports whether messages are to be kept from being sent, as Host.Hold says.
+// Held reports whether messages must not be sent, see Host.Hold.
 func (q *Queue) Held() bool { return q.groups.open > 0 }
 
-// Busy reports whether operations are under way.
+// Busy reports whether operations are in flight.
 func (q *Queue) Busy() bool { return q.flushes.open > 0 }
 
-// Unflushed reports whether a flush has something to wait for, or to tell.
+// Unflushed reports whether a flush has something to wait for or to report.
 func (q *Queue) Unflushed() bool { return q.flushes.open > 0 || q.flushes.forgotten.Load() != nil }
 
-// Blame keeps the error of an operation that nobody waits for, for the next flush. From any
-// goroutine.
+// Blame keeps the error of an operation without a waiter for the next flush. Any goroutine
+// may call it.
 func (q *Queue) Blame(err error) { q.flushes.forgotten.CompareAndSwap(nil, &err) }
 
-// Queued is how many operations have not been posted.
+// Queued returns the number of operations that are not posted.
 func (q *Queue) Queued() int { return q.posts.len() }
 
-// InFlight is how many requests are posted and not complete.
+// InFlight returns the number of requests that are posted and not complete.
 func (q *Queue) InFlight() int { return q.inflight }
 
-// Counts are the operations so far.
+// Counts returns the counters.
 func (q *Queue) Counts() Counts { return q.counts }
 
-// Used grows with each operation that was tried or has ended.
+// Used returns a number that grows with each operation that was tried or has ended.
 func (q *Queue) Used() uint64 {
 	c := &q.counts
 	return uint64(q.tried) + c.Puts + c.Gets + c.Atomics + c.Signals + c.Accumulates

@@ -10,8 +10,8 @@ import (
 
 const (
 	// stageMax is the longest slice that is copied through registered memory instead of
-	// being registered itself: copying a page costs about as much as finding a
-	// registration, and pins nothing.
+	// being registered: copying a page costs about as much as finding a registration, and
+	// pins nothing.
 	stageMax = 4096
 
 	// stageLimit bounds the memory of these copies; beyond it, slices are registered.
@@ -21,12 +21,12 @@ const (
 // user is local memory of any kind of an operation.
 type user struct {
 	mem   []byte
-	piece mr.Piece // it is staged here
+	piece mr.Piece // copy of the memory in the staging arena
 	pin   message.Pin
 }
 
-// stage prepares the user's memory for a link. Its present address stays valid until
-// unstage: it is pinned, or a copy is transferred instead.
+// stage prepares the user's memory for a link. Its address stays valid until unstage,
+// because it is pinned or a copy is transferred instead.
 func (u *user) stage(o *Op) error {
 	q := o.q
 	n := len(u.mem)
@@ -78,13 +78,14 @@ func (u *user) stageSmall(o *Op) error {
 	return nil
 }
 
-// unstage releases the memory that stage took, and copies fetched data to the user.
+// unstage releases the memory that stage took, and copies fetched data to the user's
+// memory.
 func (u *user) unstage(o *Op) {
 	if u.piece.Live() {
 		if o.kind == Get && o.Err == nil {
 			copy(u.mem, u.piece.Bytes())
 		}
-		_ = o.q.eng.staging.Free(u.piece) // it is live
+		_ = o.q.eng.staging.Free(u.piece) // a live piece: cannot fail
 	}
 	o.q.link.pins.Release(&u.pin)
 	*u = user{}
