@@ -47,11 +47,11 @@
 //
 // # Files
 //
-//	fabric.go      Link, Endpoint, Region, Caps
-//	direct.go      Direct: small requests where the peer's memory is mapped
-//	wr.go          WR, SGE, Op, Flags, Completion
+//	fabric.go      Link, Endpoint, Region, Caps; what some have besides: Direct, CopyTuner,
+//	               Neighbour
+//	wr.go          WR, SGE, Op, Flags, Completion; RemoteKey, the marshalled name of
+//	               remote memory
 //	status.go      Status and the errors it maps to
-//	key.go         RemoteKey, the marshalled name of remote memory
 //	sge_unsafe.go  the only place where an SGE becomes a byte slice
 //
 // The conformance suite that every link passes is fabric/fabrictest.

@@ -3,6 +3,8 @@ package fabric
 import (
 	"context"
 	"time"
+
+	"github.com/seed33544411/rma/internal/bulk"
 )
 
 // Link is one opened transport. See the package comment for the contract and
@@ -184,4 +186,69 @@ type Caps struct {
 	// TargetProgress says that this side's Poll executes peers' requests, so that this side
 	// must poll or sleep on FD for peers to make progress.
 	TargetProgress bool
+}
+
+// Direct is an optional interface of endpoints: it executes requests with this processor's
+// own loads and stores if the peer's memory is mapped here. It is intended for single small
+// requests, for which Post and Poll would cost more than the requests themselves. Such a
+// link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or
+// allocates.
+type Direct interface {
+	// Do executes wr before it returns, in the order of requests posted and without a
+	// completion. It returns false, without any effect, if it cannot execute wr, or not now
+	// (a request posted before is not complete, the target has to help, the key is not
+	// valid, the endpoint is down): Post it instead. wr has one local piece, of at least
+	// one byte; of its flags only FlagInline has a meaning.
+	Do(wr *WR) bool
+
+	// Reach returns n bytes of the peer's memory that its key allows this for, to be
+	// loaded from and stored to by the caller, in order behind all that was posted;
+	// nil where Do would return false. They may be used until the next call of a
+	// method of the link or of one of its endpoints, other than Reach and Local.
+	// Stored must follow stores, once for any number of them.
+	Reach(need Access, rkey uint32, addr uint64, n int) []byte
+
+	// Local returns the memory of a local piece, nil if a request that needs these
+	// rights must not name it. As long as that of Reach.
+	Local(need Access, piece SGE) []byte
+
+	// Stored ends stores to what Reach returned: it wakes the peer if it sleeps.
+	Stored()
+}
+
+// CopyTuner is implemented by links that copy large blocks with the processor and let
+// callers set the sizes from which on each method is used. Methods may be called from any
+// goroutine at any time; a request in flight keeps its method.
+type CopyTuner interface {
+	// Copies returns the present choice.
+	Copies() CopyChoice
+
+	// SetCopies replaces the switch points, found for two processes on the host's
+	// largest cache; source says where they come from, in a word. Points that the
+	// user has forced stay.
+	SetCopies(plan bulk.Plan, source string)
+}
+
+// CopyChoice holds the sizes from which on a link uses each method of copying, and the
+// reason.
+type CopyChoice struct {
+	Plan   bulk.Plan
+	Kernel string // instructions of bulk.Stream: see bulk.Kernel
+	Source string // "caches", "measured", "profile", "forced", or one of these and what is forced
+	Cache  uint64 // bytes of the largest cache that this process uses, 0 if unknown
+	Users  int    // processes that use it, as far as the link knows them: at least 1
+}
+
+// Neighbour is implemented by endpoints to processes of the same host.
+type Neighbour interface {
+	// Near returns the distance between the peer's processors and this process's, and the
+	// method of access to its private memory. Constant once Connect has returned.
+	Near() Vicinity
+}
+
+// Vicinity describes a peer on the same host.
+type Vicinity struct {
+	Class   string // topo.Near: "core", "l2", "l3", "socket", "far"; "" if it depends or is unknown
+	Private string // how its private memory is reached: "process_vm" or "bounce"
+	Reason  string // why not by process_vm, "" if it is
 }

@@ -1,6 +1,9 @@
 package logp
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Flags say what is known about a message.
 type Flags uint64
@@ -124,3 +127,36 @@ func (b *Batch) Bytes() (s int64) {
 	}
 	return s
 }
+
+// staged says whether gather copies x behind its header.
+func (l *Limits) staged(x Message) bool {
+	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy || l.MaxSGE < 2
+}
+
+// copied says whether eager copies x at the sender.
+func (l *Limits) copied(x Message) bool {
+	return x.Flags&Registered == 0 || l.EagerInPlace == 0 || x.Size < l.EagerInPlace
+}
+
+// Sentinels for errors.Is.
+var (
+	ErrCurve      = errors.New("logp: invalid curve")
+	ErrParams     = errors.New("logp: invalid parameters")
+	ErrBatch      = errors.New("logp: invalid batch")
+	ErrInfeasible = errors.New("logp: infeasible")
+)
+
+// Why a mode cannot carry a message; all wrap ErrInfeasible. Preallocated,
+// because planning asks often.
+var (
+	ErrEagerBlock   error = &infeasible{"message larger than an eager message may be"}
+	ErrGatherRing   error = &infeasible{"message and header larger than a gather may be"}
+	ErrScatterOff   error = &infeasible{"link takes no scatter descriptors"}
+	ErrUnregistered error = &infeasible{"memory not registered, and the cost of registering unknown"}
+	ErrNoMode       error = &infeasible{"no mode can carry the message"}
+)
+
+type infeasible struct{ why string }
+
+func (e *infeasible) Error() string { return "logp: infeasible: " + e.why }
+func (e *infeasible) Unwrap() error { return ErrInfeasible }

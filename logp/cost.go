@@ -276,3 +276,53 @@ func (p *Params) tail(m Mode) float64 {
 	soft, hard := p.latency(m)
 	return p.scale(m) * (soft + hard + min(p.Extra[m].Fixed, 0))
 }
+
+// SenderSees is the part of the cost of a batch, all of it in mode m, between the
+// sender's first step and the last sign of it that comes back to the sender: the
+// completion of a write that is signalled, eager or gather; the FIN of a scatter.
+// In terms of the package comment, for one part:
+//
+//	eager    a + b·n + Σ Os(mi) + (n−1)·g + copy out + Lh
+//	gather   a + b + Os(S + h·n + c) + copy out + Lh
+//	scatter  all of its cost + Os(0) + g + Ls
+//
+// An acknowledgement is an answer without software at the target, hence Lh. What
+// the receiver does with what came through the ring is not seen, nor is credit that
+// was waited for before, nor Extra of eager and gather, of which nobody knows which end it
+// is spent at. Scale does not count. Errors as Cost. It does not allocate.
+func (p *Params) SenderSees(b *Batch, m Mode) (float64, error) {
+	c, err := p.Cost(b, m)
+	if err != nil {
+		return 0, err
+	}
+	t := &c.Terms
+	if m == Scatter {
+		return c.Total() - t[TermLearned] - t[TermCredit] + p.Os.At(0) + p.G + p.Ls, nil
+	}
+	return t[TermPost] + t[TermSend] + t[TermGap] + t[TermCursor] + t[TermCopyOut] + p.Lh, nil
+}
+
+// Feasible returns nil when mode m can carry message x of a batch with limits
+// l, else an error that wraps ErrInfeasible and says why. It does not allocate.
+func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
+	switch m {
+	case Eager:
+		if x.Size > l.EagerMax {
+			return ErrEagerBlock
+		}
+	case Gather:
+		if x.Size+int64(l.Segment)+int64(l.Header) > l.GatherMax {
+			return ErrGatherRing
+		}
+	case Scatter:
+		if l.ScatterSegs < 1 {
+			return ErrScatterOff
+		}
+		if x.Flags&(Registered|DestRegistered) != Registered|DestRegistered && !p.R.Known() {
+			return ErrUnregistered
+		}
+	default:
+		return ErrNoMode
+	}
+	return nil
+}

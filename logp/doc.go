@@ -73,21 +73,20 @@
 //	curve.go    Curve: piecewise-linear size → time; fit.go: monotone fit
 //	params.go   Params: the sampled description of a link direction
 //	mode.go     Mode, ModeSet
-//	batch.go    Message, Limits, Batch; feasible.go: which mode can carry what
-//	cost.go     Term, Cost, and the formulas above
-//	choose.go   Decision, Choose: the best single mode
-//	plan.go     Plan, Part, PlanCost
+//	batch.go    Message, Limits, Batch; errors
+//	cost.go     Term, Cost, and the formulas above; which mode can carry what
+//	plan.go     Plan, Part, PlanCost; Choose: the best single mode, and Switches: the
+//	            sizes at which it changes
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
 //	pieces.go   Pieces: puts and gets of several pieces, as a chain or as a group
 //	direct.go   Direct: a message that is written to a destination known before
-//	switch.go   Switches: the sizes at which the best mode changes
 //	explain.go  Explain: every candidate, term by term, and why
 //	fitextra.go FitExtra: what the curves leave out, from measured batches
 //	fitheld.go  FitExtraHeldOut: the same from few batches, tried on unseen ones
 //	refine.go   Refiner: corrections learned from measured batches
-//	observe.go  SenderSees, Observer: the same from what a sender sees
+//	observe.go  Observer: the same from what a sender sees
 //	credit.go   waiting for credit; memory.go what is beyond the caches
-//	search.go   the search: prices.go, order.go, cuts.go, path.go, whole.go, emit.go,
-//	            ring.go (parts in order), turns.go (batches larger than the ring)
-//	errors.go   sentinels
+//	search.go   the search: messages priced (prices.go) and sorted; path.go: where they
+//	            are cut, and the shortest path over the cuts; ring.go: parts in order,
+//	            batches larger than the ring; emit.go: the plan, mixed or of one mode
 package logp

@@ -50,7 +50,7 @@ func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
-	c := pl.p.candidate(b, Gather)
+	c := candidateOf(&pl.p, b, Gather)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -73,20 +73,20 @@ func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 		}
 	}
 	for m := range Mode(NumModes) {
-		e.Candidates = append(e.Candidates, pl.p.candidate(&c, m))
+		e.Candidates = append(e.Candidates, candidateOf(&pl.p, &c, m))
 	}
 	chosen := Candidate{Name: "plan", Cost: pl.p.PlanCost(&c, plan.Parts)}
 	for _, q := range plan.Parts {
 		chosen.Parts = append(chosen.Parts, Part{q.Mode, append([]int32(nil), q.Messages...)})
 	}
-	chosen.Confidence = pl.p.confidence(&c, chosen.Parts)
+	chosen.Confidence = confidence(&pl.p, &c, chosen.Parts)
 	e.Candidates = append(e.Candidates, chosen)
 	e.Reason = e.reason(plan)
 	return e
 }
 
 // candidate is mode m for all messages in the order of the batch.
-func (p *Params) candidate(b *Batch, m Mode) Candidate {
+func candidateOf(p *Params, b *Batch, m Mode) Candidate {
 	c := Candidate{Name: m.String()}
 	if c.Cost, c.Err = p.Cost(b, m); c.Err != nil {
 		return c
@@ -103,12 +103,12 @@ func (p *Params) candidate(b *Batch, m Mode) Candidate {
 		c.Parts = append(c.Parts, Part{m, all[:n:n]})
 		all = all[n:]
 	}
-	c.Confidence = p.confidence(b, c.Parts)
+	c.Confidence = confidence(p, b, c.Parts)
 	return c
 }
 
 // confidence returns the least confidence of Os at the sizes of parts.
-func (p *Params) confidence(b *Batch, parts []Part) float64 {
+func confidence(p *Params, b *Batch, parts []Part) float64 {
 	least := 1.0
 	for _, q := range parts {
 		var sum int64

@@ -30,7 +30,7 @@ func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 	if err != nil {
 		return Extra{}, err
 	}
-	lim := bare.fitLimits(m)
+	lim := fitLimitsOf(&bare, m)
 	return lim.bound(ExtraOf(lim.robust(rows, size, allTerms))), nil
 }
 
@@ -198,8 +198,8 @@ func reweigh(rows []fitRow, x [ExtraTerms]float64) {
 // fitLimits is how negative the terms of a mode may be.
 type fitLimits [ExtraTerms]float64
 
-// fitLimits keeps negative terms smaller than what they correct.
-func (p *Params) fitLimits(m Mode) (l fitLimits) {
+// fitLimitsOf keeps negative terms smaller than what they correct.
+func fitLimitsOf(p *Params, m Mode) (l fitLimits) {
 	const most = 0.95
 	var r prices
 	r.set(p)

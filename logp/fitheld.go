@@ -41,7 +41,7 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	if err != nil {
 		return HeldOut{}, err
 	}
-	lim := bare.fitLimits(m)
+	lim := fitLimitsOf(&bare, m)
 	h := HeldOut{Extra: p.Extra[m], Rows: len(rows)}
 	said := make([]float64, len(rows))
 	left := shortfall(rows, said, 0) // without any Extra

@@ -5,31 +5,6 @@ import (
 	"math/bits"
 )
 
-// SenderSees is the part of the cost of a batch, all of it in mode m, between the
-// sender's first step and the last sign of it that comes back to the sender: the
-// completion of a write that is signalled, eager or gather; the FIN of a scatter.
-// In terms of the package comment, for one part:
-//
-//	eager    a + b·n + Σ Os(mi) + (n−1)·g + copy out + Lh
-//	gather   a + b + Os(S + h·n + c) + copy out + Lh
-//	scatter  all of its cost + Os(0) + g + Ls
-//
-// An acknowledgement is an answer without software at the target, hence Lh. What
-// the receiver does with what came through the ring is not seen, nor is credit that
-// was waited for before, nor Extra of eager and gather, of which nobody knows which end it
-// is spent at. Scale does not count. Errors as Cost. It does not allocate.
-func (p *Params) SenderSees(b *Batch, m Mode) (float64, error) {
-	c, err := p.Cost(b, m)
-	if err != nil {
-		return 0, err
-	}
-	t := &c.Terms
-	if m == Scatter {
-		return c.Total() - t[TermLearned] - t[TermCredit] + p.Os.At(0) + p.G + p.Ls, nil
-	}
-	return t[TermPost] + t[TermSend] + t[TermGap] + t[TermCursor] + t[TermCopyOut] + p.Lh, nil
-}
-
 // Observer makes a Refiner learn from what a sender sees of its own batches. It
 // learns how much slower than usual the link has become, mode by mode, and leaves
 // it to calibration how far the model is off: what a sender sees is too little to

@@ -9,8 +9,7 @@ import (
 
 // Params describes one direction of a link between two classes of peers: the
 // parameterised LogP of Kielmann et al. (2000) with the additions of the package
-// comment. The zero value describes a link that costs nothing. It lies in many files
-// because the cost of each way to move a batch is a method of it, beside its explanation.
+// comment. The zero value describes a link that costs nothing.
 type Params struct {
 	// Os(m) is how long the sending adapter is occupied by an operation of m
 	// bytes.

@@ -41,8 +41,6 @@
 //
 // Imports fabric.
 //
-//	descriptor.go  Descriptor, Append, Parse
-//	check.go       what makes a descriptor legal
-//	errors.go      errors
+//	descriptor.go  Descriptor, Append, Parse; what makes a descriptor legal; errors
 //	plan.go        Plan
 package scatter

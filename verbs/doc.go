@@ -48,11 +48,11 @@
 //	support.go errors.go            is there a library; errors that say what to do
 //	device.go context.go attr.go    devices and their attributes
 //	gid.go gidchoice.go             addresses of a port, and which one to use
-//	pd.go mr.go                     protection domains, registered memory
-//	cq.go wc.go channel.go async.go completions and events
+//	pd.go mr.go                     protection domains, address handles; registered memory, windows
+//	cq.go wc.go                     completions and events
 //	qp.go qpattr.go                 queue pairs and their states
 //	wr.go post.go                   work requests
-//	srq.go ah.go mw.go              shared receive queues, address handles, memory windows
+//	srq.go                          shared receive queues
 //	enums.go                        the library's numbers with names
 //	raw_cgo.go raw_none.go          the crossing, and its twin without cgo
 //	shim_linux.h, shim_linux.c      the C side

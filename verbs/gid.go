@@ -124,3 +124,9 @@ func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]
 	}
 	return out, nil
 }
+
+// rawGID is an entry as the library's table query gives it.
+type rawGID struct {
+	gid                       [16]byte
+	index, port, typ, ifindex uint32
+}

@@ -100,7 +100,7 @@
 //	peermemory_linux.go   peerMemory: the peer's table and segments
 //	cma_linux.go          cma: process_vm calls; hazard_linux.go  who is still using
 //	                      memory that is being closed
-//	move.go, bulk.go      copies and the order of stores, copies of large blocks;
+//	move.go               copies, those of large blocks too, and the order of stores;
 //	                      copies_linux.go  from which sizes on
 //
 // Tests: fabric/fabrictest runs over this link with each method forced. The tests here cover

@@ -27,7 +27,7 @@
 //
 //	sizes.go      the syntax of --sizes
 //	plan.go       what to measure, and its checks on both sides
-//	result.go     what came out; machine.go, the machine it came from
+//	result.go     what came out, and the machine it came from
 //	format.go     table, JSON lines, CSV, Go benchmark lines; read back
 //	record.go     samples and percentiles
 //	pattern.go    position-dependent payloads for validation

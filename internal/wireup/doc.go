@@ -63,7 +63,7 @@
 //	config.go   Config and the environment
 //	job.go      the rank's side; call.go its requests; exchange.go what all do together;
 //	            tell.go between two ranks
-//	own.go      a rank that runs the server itself
+//	own.go      a rank that runs the server itself; admit.go who may join
 //	secret.go   tokens; tls.go certificates
 //	server.go   the wire-up server; client.go its side of a rank; state.go what
 //	            it remembers; gather.go exchanges

@@ -33,7 +33,6 @@
 //	transport.go Transport, Conn; local.go where they listen
 //	control.go   the two sides meet: Serve, Run
 //	loop.go      the timed loops; call.go those of calls
-//	result.go    Result: the line that the client prints
-//	version.go   what is measured
+//	result.go    Result: the line that the client prints; what is measured
 //	pin_*.go     a process on one processor
 package play

@@ -3,6 +3,8 @@ package play
 import (
 	"encoding/json"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -46,4 +48,18 @@ func median(ds []time.Duration) time.Duration {
 	}
 	slices.Sort(ds)
 	return (ds[(len(ds)-1)/2] + ds[len(ds)/2]) / 2
+}
+
+// version is what is measured: the library, its version if it is not Go's own, and
+// that of Go.
+func version(t Transport) string {
+	s := t.Name()
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range b.Deps {
+			if m.Path == t.Module() {
+				s += " " + m.Version
+			}
+		}
+	}
+	return s + " (" + runtime.Version() + ")"
 }
