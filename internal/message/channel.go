@@ -15,7 +15,7 @@ type Channel struct {
 	streams
 	sender
 	receiver
-	settling bool // nothing is sent any more, see Settle
+	settling bool // nothing is sent any longer, see Settle
 }
 
 // handler receives the calls of the rendezvous channel.
@@ -28,11 +28,11 @@ type handler struct {
 type Stats struct {
 	SendStats
 	RecvStats
-	NoCredit  uint64 // refusals for want of room at the peer
-	QueueFull uint64 // and of the link's queue
+	NoCredit  uint64 // refusals because the peer's ring had no room
+	QueueFull uint64 // refusals because the link's queue was full
 }
 
-// Open creates a channel on an endpoint that is, or is about to be, connected. Setup path.
+// Open creates a channel on an endpoint that is connected or about to be. Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	c := &Channel{streams: streams{link: link, ep: ep, opt: o.effective(link.Name())}}
 	c.endBacklog = c.endWaiting
@@ -65,7 +65,7 @@ func (c *Channel) Setup() []byte {
 	return rendezvous.Append(ring.Append([]byte{setupVersion}))
 }
 
-// Connect takes the peer's set-up. Setup path.
+// Connect accepts the peer's set-up. Setup path.
 func (c *Channel) Connect(setup []byte) error {
 	ring, rendezvous, err := parseSetup(setup)
 	if err == nil {
@@ -82,7 +82,7 @@ func (c *Channel) Connect(setup []byte) error {
 	return nil
 }
 
-// Err returns the error that ended the channel, nil while it works.
+// Err returns the error that ended the channel, or nil while it works.
 func (c *Channel) Err() error { return c.err }
 
 // Stats returns the counters.
@@ -94,14 +94,14 @@ func (c *Channel) Stats() Stats {
 	return s
 }
 
-// Memory returns the memory of the channel in bytes.
+// Memory returns the size of the channel's memory in bytes.
 func (c *Channel) Memory() int {
 	return c.ring.Stats().Memory + c.rendezvous.Stats().Memory + c.unexpected.bytes
 }
 
 // Progress processes arrivals, posts waiting messages, and ends completed ones. Call it
-// after the link was polled. more reports that work is left for which Progress has to be
-// called again. A non-nil error is the channel's end.
+// after polling the link. more reports that work is left for which Progress must be called
+// again. A non-nil error ends the channel.
 //
 // Hot path.
 func (c *Channel) Progress() (did, more bool, err error) {
@@ -134,8 +134,8 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	return did, more, c.err
 }
 
-// OnCompletion takes a completion or an event of the channel's endpoint. It
-// returns false if it is not the channel's.
+// OnCompletion handles a completion or an event of the channel's endpoint. It returns false
+// if it belongs to something else.
 //
 // Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
@@ -166,7 +166,7 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 
 // Settle stops sending and reports whether the messages that have ended are placed at the
 // peer, or never will be because the channel has failed. Call it, and poll the link, until
-// it does.
+// it returns true.
 func (c *Channel) Settle() bool {
 	c.opt.Owner.Assert()
 	c.settling = true
@@ -177,15 +177,14 @@ func (c *Channel) Settle() bool {
 	return ring && rendezvous
 }
 
-// Sever declares that the peer and the link cannot access this side's memory any more: the
-// endpoint was closed and its requests have been flushed. It ends all operations that have
-// not ended.
+// Sever declares that the peer and the link can no longer access this side's memory: the
+// endpoint was closed and its requests have been flushed. It ends all remaining operations.
 func (c *Channel) Sever(reason error) {
 	c.opt.Owner.Assert()
 	c.cutOff(reason)
 }
 
-// cutOff is Sever for Close, which is called when there is no owner any more.
+// cutOff is Sever for Close, which is called when the channel has no owner any longer.
 func (c *Channel) cutOff(reason error) {
 	if reason == nil {
 		reason = ErrClosed

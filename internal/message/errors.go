@@ -9,37 +9,37 @@ import (
 
 // Sentinels for errors.Is.
 var (
-	// ErrPeer is a peer that broke the rules. It ends the channel and nothing
+	// ErrPeer means that the peer violated the protocol. It ends the channel and nothing
 	// else.
 	ErrPeer = errors.New("peer violated the message protocol")
 
-	// ErrShortBuffer is a receive whose buffer is shorter than the message,
-	// which stays for the next one.
+	// ErrShortBuffer means that a receive's buffer is shorter than the message, which stays
+	// for the next receive.
 	ErrShortBuffer = eager.ErrShortBuffer
 
-	// ErrTooLarge is a message longer than MaxSize.
+	// ErrTooLarge means that a message is longer than MaxSize.
 	ErrTooLarge = errors.New("message too large")
 
-	// ErrSetup is a set-up blob that is malformed.
+	// ErrSetup means that a set-up blob is malformed.
 	ErrSetup = errors.New("bad message channel set-up")
 
 	errNoMemory = errors.New("message cannot be registered, nor copied")
 
-	// ErrUnwanted is a message that the receiver did not take, although it came this far.
+	// ErrUnwanted means that the receiver refused an announced message.
 	ErrUnwanted = errors.New("the receiver does not want the message")
 
-	// ErrCanceled is the end of a receive that was withdrawn.
+	// ErrCanceled ends a receive that was withdrawn.
 	ErrCanceled = errors.New("receive was withdrawn")
 
-	// ErrClosed is the use of a closed channel.
+	// ErrClosed means that the channel is closed.
 	ErrClosed = errors.New("message channel is closed")
 )
 
 // MaxSize is the longest message in bytes: sizes have 32 bits on the wire.
 const MaxSize = 1<<32 - 1
 
-// ShortBufferError is a message of Need bytes that met a receive with a buffer of
-// Have. It unwraps to ErrShortBuffer.
+// ShortBufferError reports a message of Need bytes that met a receive with a buffer of Have
+// bytes. It unwraps to ErrShortBuffer.
 type ShortBufferError struct{ Need, Have int }
 
 func (e *ShortBufferError) Error() string {
@@ -51,7 +51,7 @@ func (e *ShortBufferError) Unwrap() error { return ErrShortBuffer }
 
 func shortBuffer(size int, in *In) error { return &ShortBufferError{Need: size, Have: len(in.Buf)} }
 
-// SequenceError is a message out of turn. It unwraps to ErrPeer.
+// SequenceError reports a message out of order. It unwraps to ErrPeer.
 type SequenceError struct {
 	Stream     string // "ring" or "descriptors"
 	Have, Want uint64

@@ -5,29 +5,29 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// In is a receive. The caller fills the first part; from Recv to
-// Completer.Complete it belongs to the channel.
+// In is a receive. The caller sets the exported fields; from Recv to Completer.Complete the
+// receive belongs to the channel.
 type In struct {
 	Buf        []byte
 	LKey       uint32 // of the registered region that Buf lies in
 	Tag        uint32
 	RKey       uint32
 	Ignore     uint32 // bits of tags that are not compared
-	Any        bool   // any tag below LibraryTags
+	Any        bool   // any tag less than LibraryTags
 	Registered bool   // LKey is valid
-	Remote     bool   // RKey is valid: the peer may write Buf, before the message is known
-	Peek       bool   // ends with tag and size of the message, which stays
+	Remote     bool   // RKey is valid: the peer may write Buf before the message is known
+	Peek       bool   // ends with tag and size of the message, which is not received
 
-	// Of receives in the order of a Shared.
+	// Receives in the order of a Shared.
 	Order  uint64 // from Shared.Order
 	Only   int    // Options.From of the only channel, plus 1; 0: any
-	Source Source // makes a receive for each message; this one stays
-	Refuse error  // of receives from a Source: the announced message is not wanted, for this reason
+	Source Source // makes a receive for each message; this one stays on the list
+	Refuse error  // of receives from a Source: why the announced message is refused
 	From   int    // out: Options.From of the message's channel
 
-	// Use, if set, is called with the message in place instead of copying it to
-	// Buf, in one to three parts, which are the peer's to change and valid for
-	// the call only. Messages that the peer announced come in one part, in Buf.
+	// Use, if set, is called with the message in place, instead of a copy to Buf. The
+	// message has one to three parts, which the peer may change and which are valid only
+	// during the call. Messages that the peer announced are passed in one part, in Buf.
 	Use func(tag uint32, parts [][]byte)
 
 	Done Completer
@@ -37,15 +37,15 @@ type In struct {
 	tag  uint32
 	size uint32
 
-	seq   uint64 // of the message that took it
-	after uint64 // not to be advertised before the message behind that one
-	err   error  // how it ended, while it is advertised
+	seq   uint64 // number of the message that took it
+	after uint64 // not to be advertised before the message after this one
+	err   error  // its result, while it is advertised
 	adID  rdv.ID // of its advertisement
 	inState
 }
 
-// Recycle forgets what the caller has filled in, but for Done. The receive has none of
-// Only, Source and Refuse.
+// Recycle clears the fields that the caller has set, except Done. Only, Source and Refuse
+// must not be set.
 //
 // Hot path.
 func (in *In) Recycle() {
@@ -59,25 +59,25 @@ func (in *In) Recycle() {
 	in.Any, in.Registered, in.Remote, in.Peek = false, false, false, false
 }
 
-// inState is what a new use of a receive must find zero.
+// inState is cleared before a receive is used again.
 type inState struct {
-	ad      uint8 // whether it is advertised
+	ad      uint8 // state of its advertisement
 	waits   bool  // may be advertised
-	tries   uint8 // times that it was
+	tries   uint8 // times that it was advertised
 	matched bool  // a message took it
-	ended   bool  // but for the answer to its advertisement
-	cancel  bool  // wanted back, as soon as the peer has given it back
-	plain   bool  // takes messages of the ring by copying them, and nothing else
-	shared  bool  // of the list for several channels
-	loose   bool  // made by a Source: ends out of turn
+	ended   bool  // its result is known; only the answer to its advertisement is missing
+	cancel  bool  // withdrawn: to be canceled when the peer has returned it
+	plain   bool  // copies messages of the ring, with no other options
+	shared  bool  // on the list for several channels
+	loose   bool  // made by a Source: exempt from the order of ends
 	listed  bool  // in Channel.matched
 	reading bool  // counted in receiver.reads
 	here    bool  // has its message, in Channel.matched
 	gone    bool  // its message was lost, in Channel.matched
-	late    bool  // Use is to be called at the end, with Buf
+	late    bool  // call Use at the end, with Buf
 }
 
-// takes reports whether in asks for tag.
+// takes reports whether in matches tag.
 func (in *In) takes(tag uint32) bool {
 	if in.Any {
 		return tag < LibraryTags
@@ -85,23 +85,24 @@ func (in *In) takes(tag uint32) bool {
 	return (in.Tag^tag)&^in.Ignore == 0
 }
 
-// LibraryTags is the first tag that receives of any tag do not take.
+// LibraryTags is the first tag that receives of any tag do not match.
 const LibraryTags = 1 << 31
 
-// Source is a receive for many messages: it stays on its list.
+// Source is a receive for many messages. It stays on its list.
 type Source interface {
-	// Take returns the receive for one message of that tag and size, which has
-	// room for it; nil leaves the message where it is, like one that no receive
-	// asks for, until the source is offered to the channel again. inPlace: the
-	// message may be seen in place, so that In.Use without In.Buf will do.
+	// Take returns the receive for one message of the given tag and size, with a large
+	// enough buffer. If it returns nil, the message stays where it is, like an unexpected
+	// one, until the source is offered to the channel again. inPlace: the message can be
+	// used in place, so that In.Use without In.Buf suffices.
 	Take(from int, tag uint32, size int, inPlace bool) *In
 
-	// Use takes a message that lies in one part, where it can do so at once. If
-	// not, the answer to Take says what becomes of the message.
+	// Use handles a message that lies in one part, and returns true, if it can do so at
+	// once. Otherwise Take decides about the message.
 	Use(from int, tag uint32, part []byte) bool
 }
 
-// receiveFrom has a source make the receive for a message; nil if it makes none.
+// receiveFrom makes a source create the receive for a message. It returns nil if it creates
+// none.
 func receiveFrom(s Source, from int, tag uint32, size int, here bool) *In {
 	in := s.Take(from, tag, size, here)
 	if in != nil {
@@ -110,7 +111,7 @@ func receiveFrom(s Source, from int, tag uint32, size int, here bool) *In {
 	return in
 }
 
-// register registers n bytes of the buffer of in with p, if that was not done.
+// register registers n bytes of the buffer of in with p, unless that was done.
 func (in *In) register(p *Pins, n int) (err error) {
 	if !in.pin.held {
 		in.pin, err = p.take(in.Buf[:n], destRights)
@@ -118,7 +119,7 @@ func (in *In) register(p *Pins, n int) (err error) {
 	return err
 }
 
-// destination returns the memory of in for n bytes, registered.
+// destination returns the first n bytes of the memory of in, registered.
 func (in *In) destination(p *Pins, n int) (fabric.SGE, error) {
 	lkey := in.LKey
 	if !in.Registered {
@@ -130,8 +131,8 @@ func (in *In) destination(p *Pins, n int) (fabric.SGE, error) {
 	return fabric.NewSGE(in.Buf[:n], lkey), nil
 }
 
-// pieces returns where the announced message of in goes, in dst, registered with p if
-// need be.
+// pieces returns the destination of the announced message of in, in dst, registered with p
+// if necessary.
 func (in *In) pieces(p *Pins, dst *[1]fabric.SGE) ([]fabric.SGE, error) {
 	if in.Refuse != nil {
 		return nil, in.Refuse
@@ -175,7 +176,7 @@ func (q *inQueue) has(in *In) bool {
 	return i != nil
 }
 
-// insert puts in behind before.
+// insert inserts in after before.
 func (q *inQueue) insert(before, in *In) {
 	if before == nil {
 		in.next, q.head = q.head, in
@@ -188,14 +189,14 @@ func (q *inQueue) insert(before, in *In) {
 	q.n++
 }
 
-// find returns the first receive that takes tag, and the one before it.
+// find returns the first receive that matches tag, and its predecessor.
 func (q *inQueue) find(tag uint32) (before, in *In) {
 	for in = q.head; in != nil && !in.takes(tag); before, in = in, in.next {
 	}
 	return before, in
 }
 
-// remove takes out in, which stands behind before.
+// remove removes in, whose predecessor is before.
 func (q *inQueue) remove(before, in *In) {
 	if before == nil {
 		q.head = in.next
@@ -209,7 +210,7 @@ func (q *inQueue) remove(before, in *In) {
 	q.n--
 }
 
-// cancel takes in off the list; false if it is not there.
+// cancel removes in from the list. It returns false if in is not listed.
 func (q *inQueue) cancel(in *In) bool {
 	for b, i := (*In)(nil), q.head; i != nil; b, i = i, i.next {
 		if i == in {
@@ -220,41 +221,41 @@ func (q *inQueue) cancel(in *In) bool {
 	return false
 }
 
-// peeked ends a receive that leaves the message where it is.
+// peeked ends a receive that leaves its message where it is.
 func (in *In) peeked(tag uint32, size int) {
 	if in.Done != nil {
 		in.Done.Complete(tag, size, nil)
 	}
 }
 
-// Shared is a list of receives that take messages from several channels, and
-// the order of all receives: of this list, of each channel, and of the Loop. The
-// zero value is ready. It belongs to the owner of the channels' links.
+// Shared is a list of receives that take messages from several channels. It also keeps the
+// order of all receives: those of this list, of each channel, and of the Loopback. The zero
+// value is ready. It belongs to the owner of the channels' links.
 //
-// A message takes the first receive, in the order of [Shared.Order], that asks
-// for it, whichever list that is in. Receives from several channels that are
-// posted later than the message came are offered to the channels one by one
-// (Channel.Offer, Loop.Offer) before they are put on the list (Shared.Post).
+// A message takes the first receive that matches it, in the order of [Shared.Order], from
+// any list. A receive from several channels that is posted after the message arrived is
+// first offered to each channel (Channel.Offer, Loopback.Offer), and put on the list after
+// that (Shared.Post).
 type Shared struct {
 	posted  inQueue
 	order   uint64
-	changed uint64 // how often a receive came or went
+	changed uint64 // incremented when a receive is added or removed
 
-	// Again takes a receive back whose message was lost with its sender. It keeps its
-	// place in the order. Nil: such a receive fails.
+	// Again reinserts a receive whose message was lost with its sender. It keeps its place
+	// in the order. If Again is nil, such a receive fails.
 	Again func(*In)
 }
 
-// Order is the next place in the order of receives, for In.Order.
+// Order returns the next place in the order of receives, for In.Order.
 func (s *Shared) Order() uint64 {
 	s.order++
 	return s.order
 }
 
-// Len is the number of receives on the list.
+// Len returns the number of receives on the list.
 func (s *Shared) Len() int { return s.posted.n }
 
-// Post puts a receive on the list, where its Order, which must be set, says.
+// Post inserts a receive at its Order, which must be set.
 func (s *Shared) Post(in *In) {
 	s.changed++
 	in.inState = inState{}
@@ -269,15 +270,15 @@ func (s *Shared) Post(in *In) {
 	s.posted.insert(before, in)
 }
 
-// Cancel takes a receive off the list; false if it is not there. It does not
-// complete it.
+// Cancel removes a receive from the list, without completing it. It returns false if the
+// receive is not listed.
 func (s *Shared) Cancel(in *In) bool {
 	s.changed++
 	return s.posted.cancel(in)
 }
 
-// rivals reports whether a receive of the list stands before in and may take a
-// message of the channel named from that in may take.
+// rivals reports whether the list holds a receive that precedes in and may take a message
+// of channel from that in may take.
 func (s *Shared) rivals(in *In, from int) bool {
 	for i := s.posted.head; i != nil && i.Order < in.Order; i = i.next {
 		if i.Peek || i.Only != 0 && i.Only != from+1 {
@@ -293,7 +294,7 @@ func (s *Shared) rivals(in *In, from int) bool {
 	return false
 }
 
-// End ends all receives with err, but for those with a Source, which stay.
+// End ends all receives with err, except those with a Source, which stay.
 func (s *Shared) End(err error) {
 	s.changed++
 	for before, in := (*In)(nil), s.posted.head; in != nil; {
@@ -308,9 +309,8 @@ func (s *Shared) End(err error) {
 	}
 }
 
-// source returns the Source that all messages of tag go to until the list has changed,
-// where no other receive comes before it; nil if there is none. free: no receive of the
-// list takes such messages.
+// source returns the Source that all messages of tag go to until the list changes, if no
+// other receive precedes it, else nil. free: no receive of the list takes such messages.
 func (s *Shared) source(own *inQueue, from int, tag uint32) (to Source, free bool) {
 	if s == nil || s.posted.n == 0 {
 		return nil, true
@@ -327,8 +327,8 @@ func (s *Shared) source(own *inQueue, from int, tag uint32) (to Source, free boo
 	return nil, true
 }
 
-// pick returns the first receive of own and s that takes the message, with the
-// list it stands in and the one before it.
+// pick returns the first receive of own and s that takes the message, with its list and its
+// predecessor there.
 func pick(own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
 	if s == nil || s.posted.n == 0 {
 		before, in = own.find(tag)
@@ -337,12 +337,12 @@ func pick(own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in
 	return pickFrom(nil, s.posted.head, own, s, from, tag)
 }
 
-// pickBehind is pick for what stands behind last in s.
+// pickBehind is pick for the receives after last in s.
 func pickBehind(last *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
 	return pickFrom(last, last.next, own, s, from, tag)
 }
 
-// pickFrom is pick for what stands from i on in s, behind b.
+// pickFrom is pick for the receives of s from i on; b is the predecessor of i.
 func pickFrom(b, i *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQueue, before, in *In) {
 	q = own
 	before, in = own.find(tag)
@@ -357,7 +357,7 @@ func pickFrom(b, i *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQue
 	return q, before, in
 }
 
-// changes counts changes of the receives; of a nil list there are none.
+// changes returns a counter of changes of the list, 0 for a nil list.
 func (s *Shared) changes() uint64 {
 	if s == nil {
 		return 0

@@ -8,13 +8,13 @@ type Loopback struct {
 	From    int     // as Options.From
 	Shared  *Shared // as Options.Shared
 	backlog outQueue
-	bytes   int // of those of the backlog that are copies
+	bytes   int // bytes of copies in the backlog
 	posted  inQueue
 	err     error
 }
 
-// Send posts a message. It ends when a receive has matched it, or when it has been copied:
-// the bound of the copies is that of a Channel for messages that no receive matches.
+// Send posts a message. It ends when a receive has matched it, or when it has been copied.
+// Copies are bounded like those that a Channel makes of unexpected messages.
 func (l *Loopback) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)
@@ -49,7 +49,7 @@ func (l *Loopback) keep(o *Out) {
 	o.Done.Complete(tag, n, nil)
 }
 
-// ended ends a message, of the backlog or not.
+// ended ends a message, in the backlog or not.
 func (l *Loopback) ended(o *Out, n int, err error) {
 	if o.Done != nil {
 		o.Done.Complete(o.Tag, n, err)
@@ -69,7 +69,7 @@ func (l *Loopback) Recv(in *In) {
 	}
 }
 
-// takeWaiting gives in the first message that it matches.
+// takeWaiting passes in the first message that it matches.
 func (l *Loopback) takeWaiting(in *In) bool {
 	var before *Out
 	for o := l.backlog.head; o != nil; before, o = o, o.next {
@@ -90,8 +90,8 @@ func (l *Loopback) takeWaiting(in *In) bool {
 	return false
 }
 
-// pass gives o to in and ends both; it returns false if only in ends, because o is too long
-// for it, or because it is a Peek.
+// pass copies o to in and ends both. It returns false if only in ends, because o is too
+// long for it or because it is a Peek.
 func (l *Loopback) pass(o *Out, in *In) bool {
 	n, tag := len(o.Data), o.Tag
 	in.From = l.From
@@ -127,7 +127,7 @@ func (l *Loopback) Sever(reason error) {
 	}
 }
 
-// Offer is Channel.Offer.
+// Offer works as Channel.Offer.
 func (l *Loopback) Offer(in *In) (taken bool) {
 	if l.err != nil || in.Only != 0 && in.Only != l.From+1 {
 		return false
@@ -135,13 +135,13 @@ func (l *Loopback) Offer(in *In) (taken bool) {
 	many := in.Source != nil
 	for l.backlog.n > 0 && l.takeWaiting(in) {
 		if taken = true; !many {
-			break // in is its owner's again
+			break // in belongs to its owner again
 		}
 	}
 	return taken
 }
 
-// Cancel is Channel.Cancel.
+// Cancel works as Channel.Cancel.
 func (l *Loopback) Cancel(in *In) {
 	if l.posted.cancel(in) {
 		in.Done.Complete(0, 0, ErrCanceled)

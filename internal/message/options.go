@@ -10,29 +10,28 @@ import (
 
 // Options configures one channel. The zero value is usable.
 type Options struct {
-	// Ring and Rendezvous configure the two streams. Their IDTags are given by
-	// IDTag below. Zero fields of Ring mean 64 blocks of 8 KiB.
+	// Ring and Rendezvous configure the two streams. IDTag below sets their IDTags. Zero
+	// fields of Ring mean 64 blocks of 8 KiB.
 	Ring       eager.Options
 	Rendezvous rdv.Options
 
-	// Params describes the link. Nil means a guess: see
-	// sampling.Defaults.
+	// Params describes the link. Nil means the estimate of sampling.Defaults.
 	Params *logp.Params
 
 	// Policy overrides the model.
 	Policy logp.Policy
 
-	// Batch bounds how many messages are planned together. Zero means 256.
+	// Batch bounds the number of messages that are planned together. Zero means 256.
 	Batch int
 
-	// InPlace is the size from which messages in registered memory are taken in
-	// place by the ring, alone and in gathers. Zero means
-	// gather.DefaultThreshold, over shm 4 KiB, over tcp 16 KiB; negative means never.
+	// InPlace is the size in bytes from which the ring takes messages in registered memory
+	// in place, alone and in gathers. Zero means gather.DefaultThreshold, over shm 4 KiB,
+	// over tcp 16 KiB; negative means never.
 	InPlace int
 
-	// Pins keeps memory registered that messages and receives bring without
-	// registering it; it stays the caller's to close, after the channel. Nil: the
-	// channel has its own, of Pinned bytes as for NewPins.
+	// Pins keeps memory registered that messages and receives use without registering it.
+	// The caller closes it, after the channel. Nil: the channel has its own, of Pinned
+	// bytes as for NewPins.
 	Pins   *Pins
 	Pinned int64
 
@@ -40,28 +39,28 @@ type Options struct {
 	// calls the channel. Nil asserts nothing.
 	Owner *owned.Holder
 
-	// Adverts bounds the receives that are advertised to the peer at a time, for
-	// it to write their messages in place. Zero means 16; negative means none.
+	// Adverts bounds the receives that are advertised to the peer at a time, so that it
+	// writes their messages in place. Zero means 16; negative means none.
 	Adverts int
 
-	// Unexpected bounds copies of messages that no receive has asked for, in
-	// bytes. Zero means 1 MiB; negative means none.
+	// Unexpected bounds the copies of unexpected messages, in bytes. Zero means 1 MiB;
+	// negative means none.
 	Unexpected int
 
-	// From names the channel to receives that take messages of several, which
-	// are in Shared. Shared may be nil.
+	// From identifies the channel to receives from several channels, which are in Shared.
+	// Shared may be nil.
 	From   int
 	Shared *Shared
 
-	// Learn is how many messages that go alone pass between two that are timed to
-	// find out whether the link is what Params say, backlogs that are planned
-	// counting for four; what is learned moves the plans. See DefaultLearn. Zero
-	// means never. Without effect under a Policy.
+	// Learn is the number of messages sent alone between two that are timed to find out
+	// whether the link still matches Params; a planned backlog counts for four. The results
+	// correct later plans. See DefaultLearn. Zero means never. It has no effect under a
+	// Policy.
 	Learn int
 
-	// Drift is called by the owner, from within the channel's methods, when a mode
-	// turns out to be so far from Params that the link should be measured again:
-	// those that are. Nil: only Stats tell.
+	// Drift is called by the owner, from within the channel's methods, when a mode turns
+	// out to be so far from Params that the link should be measured again. Its argument is
+	// the set of these modes. Nil: only Stats reports drift.
 	Drift func(logp.ModeSet)
 
 	// IDTag is the first of three tags, IDTag to IDTag+2, in the top 16 bits of
@@ -73,7 +72,7 @@ type Options struct {
 
 const defaultUnexpected = 1 << 20
 
-// effective returns o with defaults filled in, on a link of that name.
+// effective returns o with defaults filled in, for a link of that name.
 func (o Options) effective(link string) Options {
 	if o.Ring.Blocks == 0 {
 		o.Ring.Blocks = 64
@@ -83,7 +82,7 @@ func (o Options) effective(link string) Options {
 	}
 	o.Ring.IDTag, o.Rendezvous.IDTag = o.IDTag, o.IDTag+1
 	if o.Rendezvous.Adverts = o.Adverts; o.Adverts < 0 {
-		o.Rendezvous.Adverts = 0 // those of the peer are answered all the same
+		o.Rendezvous.Adverts = 0 // adverts of the peer are still answered
 	}
 	if o.Rendezvous.Transfers == 0 {
 		o.Rendezvous.Transfers, o.Rendezvous.Window = 2048, 16
@@ -101,7 +100,7 @@ func (o Options) effective(link string) Options {
 	if o.Params == nil {
 		o.Params = &guess
 	}
-	if !o.Params.R.Known() { // else memory that is not registered could not be announced
+	if !o.Params.R.Known() { // otherwise memory that is not registered could not be announced
 		p := *o.Params
 		p.R = guess.R
 		o.Params = &p

@@ -5,35 +5,35 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// Completer hears of the end of a message or a receive. It is called by the owner
-// of the channel, from within the channel's methods, exactly once.
+// Completer is notified of the end of a message or a receive. The owner of the channel
+// calls it, from within the channel's methods, exactly once.
 type Completer interface {
-	// Complete ends a message that was sent (n is its length) or a receive (n
-	// is the length of the message, tag its tag). The memory is the caller's
-	// again. It may call Send and Recv.
+	// Complete ends a message that was sent (n is its length) or a receive (n is the length
+	// of the message, tag its tag). The memory belongs to the caller again. Complete may
+	// call Send and Recv.
 	Complete(tag uint32, n int, err error)
 }
 
-// Out is a message to send. The caller fills the first part; from Send to
-// Completer.Complete it belongs to the channel, which forgets Data. What every message
-// needs stands first, on a line and a half of cache.
+// Out is a message to send. The caller sets the exported fields; from Send to
+// Completer.Complete it belongs to the channel, which clears Data. The fields that every
+// message needs come first, on one and a half cache lines.
 type Out struct {
 	Data       []byte
 	LKey, RKey uint32 // of the registered region that Data lies in
 	Tag        uint32
 	Registered bool // LKey and RKey are valid, and peers may read Data
-	Urgent     bool // not to wait for others
+	Urgent     bool // send without waiting for others
 	outState
 	Done Completer
 
 	next *Out
 	seq  uint64
-	pos  uint64 // of the ring, behind which the link has read Data
+	pos  uint64 // ring position behind which the link has read Data
 	pin  pin
-	want rdv.ID // of the advertised receive that it is written to
+	want rdv.ID // the advertised receive that it is written to
 }
 
-// Recycle forgets what the caller has filled in, but for Done.
+// Recycle clears the fields that the caller has set, except Done.
 func (o *Out) Recycle() {
 	if o.Data != nil {
 		o.Data = nil
@@ -41,13 +41,13 @@ func (o *Out) Recycle() {
 	o.Registered, o.Urgent = false, false
 }
 
-// outState is what a new use of a message must find zero.
+// outState is cleared before a message is used again.
 type outState struct {
-	assigned bool // it is known whether an advertised receive waits for it
-	wanted   bool // want does
+	assigned bool // assign was called
+	wanted   bool // want is valid
 }
 
-// register registers the memory of o with p, if that was not done.
+// register registers the memory of o with p, unless that was done.
 func (o *Out) register(p *Pins) (err error) {
 	if !o.pin.held {
 		o.pin, err = p.take(o.Data, sourceRights)
@@ -94,7 +94,7 @@ func (q *outQueue) pop() *Out {
 	return o
 }
 
-// remove takes out o, which stands behind before.
+// remove removes o, whose predecessor is before.
 func (q *outQueue) remove(before, o *Out) {
 	if before == nil {
 		q.head = o.next
@@ -108,7 +108,7 @@ func (q *outQueue) remove(before, o *Out) {
 	q.n--
 }
 
-// drop takes out the first n, behind which next stands.
+// drop removes the first n messages, behind which next stands.
 func (q *outQueue) drop(n int, next *Out) {
 	if q.head = next; next == nil {
 		q.tail = nil
@@ -116,8 +116,8 @@ func (q *outQueue) drop(n int, next *Out) {
 	q.n -= n
 }
 
-// restore puts those of first that are not gone back, in order, before the rest.
-// Those that are gone may be in use again: they are not touched.
+// restore inserts those of first that are not gone before the rest, in order. Those that
+// are gone may be in use again and are not accessed.
 func (q *outQueue) restore(first []*Out, gone []bool) {
 	for i := len(first) - 1; i >= 0; i-- {
 		if gone[i] {

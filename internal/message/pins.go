@@ -8,43 +8,41 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// DefaultPinned is how many bytes Pins keep registered by default. Less would not
-// hold a window of 16 messages of 4 MiB, which is where registering costs most; more
-// keeps more garbage alive than most processes should have to explain.
+// DefaultPinned is the number of bytes that Pins keeps registered by default. Why not
+// smaller: it would not hold a window of 16 messages of 4 MiB, where registration costs
+// most. Why not larger: it keeps more garbage alive than most processes can justify.
 const DefaultPinned = 64 << 20
 
-// Pins keeps memory that applications bring without registering it pinned and
-// registered between transfers, for all channels of a link. It belongs to the
-// link's owner, as they do.
+// Pins keeps application memory pinned and registered between transfers, for all channels
+// of a link. Like these, it belongs to the link's owner.
 //
-// A slice of the Go heap is kept from the collector as long as it is in here:
-// pages that the runtime gave back to the kernel, or memory that it handed out
-// again, can never be what an adapter still writes to. The price is that garbage
-// stays, up to the limit; Invalidate lets it go. Memory that the collector does not
-// know (mmap, C) is not kept by anything: Invalidate must be called before it is
-// unmapped, see mr.Cache.
+// A slice of the Go heap is kept from the garbage collector as long as it is in here, so
+// that an adapter never writes to pages that the runtime returned to the kernel, or to
+// memory that it allocated again. The price is that garbage stays, up to the limit;
+// Invalidate releases it. Memory that the collector does not manage (mmap, C) is not kept
+// by this: Invalidate must be called before it is unmapped, see mr.Cache.
 type Pins struct {
 	dom   *mr.Domain
-	cache *mr.Cache                     // nil: nothing is kept
-	most  int64                         // bytes that are registered for a message that is not there yet
-	once  map[*mr.Registration]struct{} // for one transfer each
+	cache *mr.Cache                     // nil: no memory is kept
+	most  int64                         // bytes registered for messages that have not arrived
+	once  map[*mr.Registration]struct{} // registrations for one transfer each
 	stats PinStats
 
-	reading int // messages that are being read, to memory registered here or by their receivers
+	reading int // messages that are being read, into memory registered here or by their receivers
 }
 
-// PinStats counts what Pins did, and says what it holds now.
+// PinStats counts the uses of Pins and describes what it holds now.
 type PinStats struct {
-	Hits, Misses uint64 // memory that was registered already; that was not
-	Evictions    uint64 // to make room
-	Once         uint64 // of the misses: not kept, for want of room
+	Hits, Misses uint64 // uses of memory that was registered already, and of other memory
+	Evictions    uint64 // registrations ended to make room
+	Once         uint64 // misses that were not kept, because there was no room
 	Entries      int    // registrations kept, in use and idle
-	Bytes        int64  // that they cover
+	Bytes        int64  // bytes that they cover
 }
 
-// NewPins keeps up to limit bytes registered: DefaultPinned if that is 0, none if it
-// is negative. What operations in flight need beyond that is registered for them
-// alone. Errors wrap mr.ErrSize.
+// NewPins keeps up to limit bytes registered: DefaultPinned if limit is 0, none if it is
+// negative. Memory that operations in flight need beyond that is registered for one
+// operation only. Errors wrap mr.ErrSize.
 func NewPins(link fabric.Link, limit int64) (*Pins, error) {
 	dom, err := mr.NewDomain(mr.Rail{Link: link})
 	p := &Pins{dom: dom, once: map[*mr.Registration]struct{}{}}
@@ -59,8 +57,8 @@ func NewPins(link fabric.Link, limit int64) (*Pins, error) {
 	return p, err
 }
 
-// Invalidate forgets all that shares a byte with mem. The error wraps mr.ErrInUse
-// while transfers use it: nothing is forgotten then.
+// Invalidate removes all entries that overlap mem. If transfers use any of them it removes
+// nothing, and the error wraps mr.ErrInUse.
 func (p *Pins) Invalidate(mem []byte) error {
 	at, n := fabric.Addr(mem), uint64(len(mem))
 	holds := 0
@@ -88,7 +86,7 @@ func (p *Pins) Stats() PinStats {
 	return s
 }
 
-// Close forgets everything. No transfer may be under way. Idempotent.
+// Close removes all entries. No transfer may be in flight. Idempotent.
 func (p *Pins) Close() error {
 	var err error
 	if p.cache != nil {
@@ -97,10 +95,10 @@ func (p *Pins) Close() error {
 	return errors.Join(err, p.dom.Close())
 }
 
-// pin is memory registered for a transfer under way. The zero value is none.
+// pin is memory registered for a transfer in flight. The zero value holds nothing.
 type pin struct {
 	lease      mr.Lease
-	once       *mr.Registration // one that ends with the transfer
+	once       *mr.Registration // a registration that ends with the transfer
 	lkey, rkey uint32
 	held       bool
 }
@@ -126,7 +124,7 @@ func (p *Pins) take(mem []byte, access fabric.Access) (pin, error) {
 	return pin{once: r, lkey: r.LKey(0), rkey: r.Key().RKeys[0], held: true}, nil
 }
 
-// leased is the pin of a lease on mem.
+// leased returns the pin of a lease on mem.
 func leased(l mr.Lease, mem []byte) (pin, error) {
 	s, err := l.SGE(0, mem[:1])
 	k, err2 := l.RemoteKey(mem)
@@ -136,40 +134,39 @@ func leased(l mr.Lease, mem []byte) (pin, error) {
 	return pin{lease: l, lkey: s.LKey, rkey: k.RKeys[0], held: true}, nil
 }
 
-// release ends the transfer's use. What the cache cannot withdraw now, it tries
-// again later.
+// release ends the transfer's use. The cache retries later what it cannot withdraw now.
 func (p *Pins) release(x *pin) {
 	if !x.held {
 		return
 	}
 	if x.once != nil {
 		delete(p.once, x.once)
-		_ = x.once.Close() // what a peer keeps goes when it has let go
+		_ = x.once.Close() // if the link still uses it, it is released after that
 	} else {
 		_ = p.cache.Release(x.lease)
 	}
 	*x = pin{}
 }
 
-// Pin is memory of an application that Pins hold registered for an operation that
-// is no message. The zero value is none.
+// Pin is application memory that Pins holds registered for an operation that is not a
+// message. The zero value holds nothing.
 type Pin struct{ pin }
 
 // LKey is the local key of the memory.
 func (x *Pin) LKey() uint32 { return x.lkey }
 
-// Take pins and registers mem, which must not be empty, until Release. A hit does
-// not allocate.
+// Take pins and registers mem, which must not be empty, until Release. A hit does not
+// allocate.
 func (p *Pins) Take(mem []byte, access fabric.Access) (Pin, error) {
 	x, err := p.take(mem, access)
 	return Pin{x}, err
 }
 
-// Release ends what Take began. Idempotent; of the zero value nothing.
+// Release ends what Take began. Idempotent; on the zero value it has no effect.
 func (p *Pins) Release(x *Pin) { p.release(&x.pin) }
 
-// Rights that memory of applications is registered with: what any transfer of its
-// direction may need, so that it need not be registered again for the next.
+// Access rights of application memory: all that a transfer of its direction may need, so
+// that the next transfer need not register it again.
 const (
 	sourceRights = fabric.AccessRemoteRead
 	destRights   = fabric.AccessLocalWrite | fabric.AccessRemoteWrite

@@ -7,12 +7,12 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// receiver is the direction of a channel that receives: it merges the streams into the
-// order of sending, gives messages to receives, and ends those in the order of their
-// messages. Its methods beside these lie with the way that messages come:
+// receiver is the receiving direction of a channel: it merges the streams into the order of
+// sending, matches messages to receives, and ends receives in the order of their messages.
+// Its other methods lie in the files of the ways that messages travel:
 //
-//	recv_deliver.go    what comes first, receives that meet what was put aside, the end
-//	recv_ring.go       from the ring, by themselves, gathered, or in coalesced runs
+//	recv_deliver.go    merging the streams, receives of unexpected messages, the end
+//	recv_ring.go       from the ring: single, gathered, or in coalesced runs
 //	recv_fetch.go      announced by the peer, to be fetched
 //	recv_advertise.go  written by the peer to receives that were advertised
 type receiver struct {
@@ -21,41 +21,41 @@ type receiver struct {
 	shared *Shared // Options.Shared
 	stats  RecvStats
 
-	// Receives of this channel alone that no message has taken, and those that are
-	// advertised to the peer.
+	// Receives of this channel alone that no message has taken, and the advertised ones.
 	posted     inQueue
 	advertised advertised
 
-	// Messages. next is the number of the one whose turn it is. held are announced ones
-	// that wait for their turn, by rising number, bounded by rdv; unexpected are those whose turn has been, and that no
-	// receive has asked for; gather is at the head of the ring, and partly delivered.
+	// Messages. next is the number of the next message in order. held are announced
+	// messages that wait for their turn, by rising number, bounded by rdv. unexpected are
+	// messages whose turn has come and that no receive matched. gather is the one at the
+	// head of the ring, delivered in part.
 	next       uint64
 	held       heldQueue
 	unexpected unexpected
 	gather     openGather
 
 	// Receives that a message has taken: fetching are those that are being fetched, reads
-	// bounds how many of them at once; order are those that may not end yet.
+	// bounds their number; order are those that may not end yet.
 	fetching map[rdv.Handle]*In
 	reads    reads
 	order    order
 
-	// The end. draining: what came before it is being taken in; finished: all of it was.
-	// lost are receives whose message was lost, until draining is through.
+	// The end. draining: messages that came before the end are being delivered; finished:
+	// all of them are. lost are receives whose message was lost, until draining ends.
 	draining bool
 	finished bool
 	lost     []*In
 
-	// Scratch: the parts of a message in place, the memory of one that is fetched.
+	// Scratch: the parts of a message in place; the memory of one that is fetched.
 	parts [3][]byte
 	dst   [1]fabric.SGE
 }
 
 // RecvStats counts what a channel received.
 type RecvStats struct {
-	Received, ReceivedBytes uint64 // messages that ended well
-	Adverts, LateAdverts    uint64 // receives advertised; of these, when a message was on its way
-	Unexpected              uint64 // messages copied aside
+	Received, ReceivedBytes uint64 // messages received without an error
+	Adverts, LateAdverts    uint64 // receives advertised; of these, answered as late
+	Unexpected              uint64 // messages copied because no receive matched
 }
 
 // open prepares a receiver to be connected.
@@ -67,15 +67,14 @@ func (r *receiver) open(shared *streams) {
 	r.unexpected.limit = max(o.Unexpected, 0)
 }
 
-// Waits reports whether a message of the ring is known to be here that no receive has
-// taken so far.
+// Waits reports whether a message is known to be in the ring that no receive has taken.
 //
 // Hot path.
 func (r *receiver) Waits() bool { return r.gather.open || r.ring.Found() }
 
-// Cancel withdraws a receive that was posted and has not ended. It ends with
-// ErrCanceled, or with the message if one takes it first: at once, or when the
-// peer, which may be about to write there, has answered.
+// Cancel withdraws a receive that was posted and has not ended. It ends with ErrCanceled,
+// or with a message that takes it before: at once, or when the peer, which may be about to
+// write there, has answered.
 func (r *receiver) Cancel(in *In) {
 	r.opt.Owner.Assert()
 	switch {
@@ -91,9 +90,9 @@ func (r *receiver) Cancel(in *In) {
 	}
 }
 
-// match takes the receive for a message of tag and size off the list; nil if
-// there is none. Receives whose buffer is too short end with an error; those that
-// use a message of the ring in place need none.
+// match removes the receive for a message of the given tag and size from its list. It
+// returns nil if there is none. Receives whose buffer is too short end with an error;
+// receives that use a message of the ring in place need no buffer.
 func (r *receiver) match(tag uint32, size int, ring bool) *In {
 	for {
 		q, before, in := r.pick(tag)
@@ -120,8 +119,8 @@ func (r *receiver) match(tag uint32, size int, ring bool) *In {
 	}
 }
 
-// pick finds the receive for a message of tag. At the end of the channel one that would
-// have taken a lost message is passed over.
+// pick finds the receive for a message of tag. While the channel drains it skips receives
+// that would have taken a lost message.
 func (r *receiver) pick(tag uint32) (q *inQueue, before, in *In) {
 	q, before, in = pick(&r.posted, r.shared, r.from, tag)
 	for r.draining && in != nil && q != &r.posted && r.unexpected.hides(in) {
@@ -130,7 +129,8 @@ func (r *receiver) pick(tag uint32) (q *inQueue, before, in *In) {
 	return q, before, in
 }
 
-// use gives a receive its message where it lies, or a copy of it when its turn comes.
+// use passes a message to a receive where it lies, or copies it if the receive must wait
+// for its turn.
 func (r *receiver) use(in *In, tag uint32, parts [][]byte) {
 	in.tag = tag
 	if len(r.order.matched) > 0 && !in.loose && r.order.waits(in) {
@@ -140,16 +140,16 @@ func (r *receiver) use(in *In, tag uint32, parts [][]byte) {
 	in.Use(tag, parts)
 }
 
-// received ends a receive, now or when the peer has answered its advertisement: until
-// then it may write there.
+// received ends a receive, now or when the peer has answered its advertisement, because
+// until then the peer may write there.
 func (r *receiver) received(in *In, tag uint32, n int, err error) {
 	if in.ad == adOpen {
 		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
 		if err == nil && !in.listed && !in.loose && r.order.waits(in) {
-			r.order.add(in, false) // here when the peer has answered
+			r.order.add(in, false) // here is set when the peer has answered
 		}
 		if r.err == nil {
-			r.rendezvous.Nudge() // a peer that has sent all it had may not poll any more
+			r.rendezvous.Nudge() // a peer that has sent all its messages may not poll any longer
 			r.unflushed = true
 		}
 		return
@@ -161,8 +161,8 @@ func (r *receiver) received(in *In, tag uint32, n int, err error) {
 	r.over(in, tag, n, err)
 }
 
-// inTurn ends a receive when those before it that compete with it have ended, and then
-// those that have waited for it.
+// inTurn ends a receive when the receives before it that compete with it have ended, then
+// those that waited for it.
 func (r *receiver) inTurn(in *In, n int, err error) {
 	in.size = uint32(n)
 	switch {
@@ -181,7 +181,7 @@ func (r *receiver) inTurn(in *In, n int, err error) {
 	r.release()
 }
 
-// release ends the receives whose turn has come.
+// release ends the receives that no longer wait for others.
 func (r *receiver) release() {
 	if r.order.releasing {
 		return
@@ -219,7 +219,7 @@ func (r *receiver) over(in *In, tag uint32, n int, err error) {
 	}
 }
 
-// bury notes a message that is lost, in its turn.
+// bury records a lost message at its place in the order.
 func (r *receiver) bury(seq uint64, tag uint32) {
 	r.unexpected.bury(seq, tag)
 	r.partLost()
@@ -246,15 +246,15 @@ func (r *receiver) lose(in *In) {
 	case r.finished:
 		r.endLost(in)
 	case in.listed:
-		in.gone = true // finish sees it
+		in.gone = true // for finish
 	default:
 		r.unexpected.bury(in.seq, in.tag)
 		r.lost = append(r.lost, in)
 	}
 }
 
-// endLost ends a receive whose message was lost. One from any of several channels goes
-// back to its place: others may have a message for it.
+// endLost ends a receive whose message was lost. A receive from any of several channels
+// returns to its place: others may have a message for it.
 func (r *receiver) endLost(in *In) {
 	if s := r.shared; in.shared && s.Again != nil {
 		r.pins.release(&in.pin)

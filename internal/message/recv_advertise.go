@@ -10,14 +10,14 @@ import (
 
 const (
 	advertScan = 64 // receives that one search for more to advertise considers
-	advertTags = 16 // tags of others that it remembers
+	advertTags = 16 // tags of receives that are not advertised which a search remembers
 	mostTries  = 3  // times that one receive is advertised
 
 )
 
-// advertise tells the peer of receives whose message it does not have on its way
-// yet. A receive may be advertised when all before it that compete for a message
-// with it are: only then does the peer know which one it takes.
+// advertise advertises receives whose message is not yet on its way. A receive may be
+// advertised when all receives before it that compete for a message with it are: only then
+// does the peer know which message it takes.
 func (r *receiver) advertise() (did bool) {
 	a := &r.advertised
 	if !a.dirty || a.waiting == 0 || a.short || r.err != nil {
@@ -25,9 +25,9 @@ func (r *receiver) advertise() (did bool) {
 	}
 	room := r.rendezvous.MayAdvertise()
 	if room <= 0 {
-		return false // dirty stays
+		return false // dirty remains set
 	}
-	a.dirty = false              // again when a message comes, a receive, or an answer
+	a.dirty = false              // set again by a message, a receive, or an answer
 	var other [advertTags]uint32 // tags of receives that are not advertised
 	others, seen := 0, 0
 	for in := r.posted.head; in != nil; in = in.next {
@@ -96,7 +96,7 @@ func (r *receiver) offer(in *In) bool {
 	return true
 }
 
-// Filled ends the advertising of a receive: the peer does not write there any more.
+// Filled ends the advertisement of a receive: the peer no longer writes there.
 func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	r := (*receiver)(h)
 	in := r.advertised.take(token)
@@ -104,7 +104,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	r.advertised.dirty = true
 	declined := errors.Is(err, rdv.ErrDeclined)
 	if errors.Is(err, rdv.ErrCancelled) {
-		declined = a.Why != rdv.WhyRevoked // it was answered before it was revoked
+		declined = a.Why != rdv.WhyRevoked // declined before the peer saw the revocation
 	}
 	switch {
 	case errors.Is(err, rdv.ErrCancelled) && !declined:
@@ -117,7 +117,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 		r.stats.LateAdverts++
 		r.advertised.odds.change(in, -2)
 		in.ad = adNone
-		// Again, when the message that may take it has come and did not.
+		// Advertise it again when the message that may take it has come and did not.
 		in.after = r.next + uint64(int64(int32(a.Why-uint32(r.next))<<1>>1))
 		if in.tries < mostTries && !in.matched {
 			r.advertised.watch(in)
@@ -137,7 +137,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 		r.advertised.written = slices.Insert(r.advertised.written, i, w)
 	}
 	if !in.matched && err != nil {
-		r.pins.release(&in.pin) // kept by the cache as long as nothing else needs the room
+		r.pins.release(&in.pin) // the cache keeps it while it has room
 	}
 	if in.cancel && in.ad == adNone && !in.matched {
 		r.Cancel(in)
@@ -151,8 +151,8 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	}
 }
 
-// takeWritten delivers the written message whose turn it is. It lies in the
-// buffer of the receive that takes it, or the peer lied.
+// takeWritten delivers the next message in order, which was written. It lies in the buffer
+// of the receive that takes it, unless the peer violates the protocol.
 func (r *receiver) takeWritten() {
 	w := r.advertised.written[0]
 	r.advertised.written = slices.Delete(r.advertised.written, 0, 1)

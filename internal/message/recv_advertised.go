@@ -7,29 +7,30 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Whether a receive is advertised (In.ad).
+// States of the advertisement of a receive (In.ad).
 const (
-	adNone    uint8 = iota // it is not, or was too late
+	adNone    uint8 = iota // not advertised, or declined as late
 	adOpen                 // the peer may write Buf until it answers
 	adSettled              // answered: the peer knows which message the receive takes
 )
 
-// advertised are the receives of this side that the peer may write to.
+// advertised holds the receives of this side that the peer may write to.
 type advertised struct {
 	*streams
 	tokens[In]
 	written []written // messages that wait for their turn, by rising number
-	heard   uint32    // late answers
-	waiting int       // receives posted that may be advertised, and are not
-	dirty   bool      // something has changed since advertise considered them
+	heard   uint32    // late answers received
+	waiting int       // posted receives that may be advertised and are not
+	dirty   bool      // something has changed since the last call of advertise
 	odds    odds
 
-	// short: memory that is advertised is needed for messages that are here. It is asked
-	// back, and nothing is advertised until those have been read.
+	// short: memory that is advertised is needed for messages that have arrived. The
+	// advertisements are revoked, and nothing is advertised until those messages have been
+	// read.
 	short bool
 }
 
-// written is a message that lies in the buffer of in.
+// written is a message that the peer has written to the buffer of in.
 type written struct {
 	seq  uint64
 	tag  uint32
@@ -37,11 +38,11 @@ type written struct {
 	in   *In
 }
 
-// watch notes a receive that was posted: it may be advertised if it is as large as
-// a message that is announced. One that uses messages in place may not: it takes
-// longer ones from the ring than its buffer, so that the peer would not know. Nor
-// is memory registered a second time that the caller has registered for itself alone,
-// or registered at all, before the message is known, that would not be kept after.
+// watch considers a posted receive for advertisement: it may be advertised if it is as
+// large as a message that is announced. One that uses messages in place may not: it accepts
+// longer messages from the ring than its buffer, and the peer would not know. Memory that
+// the caller has registered is not registered a second time, and memory that would not be
+// kept registered afterwards is not registered before the message is known.
 func (a *advertised) watch(in *In) {
 	if !in.Remote && (in.Registered || int64(len(in.Buf)) > a.pins.most) {
 		return
@@ -53,8 +54,8 @@ func (a *advertised) watch(in *In) {
 	}
 }
 
-// later reports whether memory could not be registered, and can be when some of what is
-// being read has come, or what is advertised was given back.
+// later reports whether memory could not be registered now, but can be when some message in
+// progress has been read, or an advertised receive was returned.
 func (a *advertised) later(err error) bool {
 	if err == nil || !errors.Is(err, fabric.ErrResources) || a.broken() != nil {
 		return false
@@ -65,7 +66,7 @@ func (a *advertised) later(err error) bool {
 	return a.pins.reading > 0 || a.used() > 0
 }
 
-// recall asks the peer to give all advertised receives back.
+// recall revokes all advertised receives.
 func (a *advertised) recall() {
 	if a.short {
 		return
@@ -83,32 +84,32 @@ func (a *advertised) recall() {
 	a.unflushed = true
 }
 
-// unwatch notes one that is not going to be advertised, or is.
+// unwatch records that a receive is advertised, or will not be.
 func (a *advertised) unwatch(in *In) {
 	if in.waits {
 		in.waits = false
 		a.waiting--
 	}
-	a.dirty = true // those behind it may be now
+	a.dirty = true // receives behind it may be advertised now
 }
 
-// fromRing notes that a receive got a message of the ring.
+// fromRing records that a receive got a message of the ring.
 func (a *advertised) fromRing(in *In) {
 	if len(in.Buf) >= a.advertiseFrom && in.Use == nil {
 		a.odds.change(in, -1)
 	}
 }
 
-// announcedTo notes that a receive that could have been advertised got a message that
-// was announced.
+// announcedTo records that a receive that could have been advertised got an announced
+// message.
 func (a *advertised) announcedTo(in *In) {
 	if in.tries == 0 && (in.Remote || !in.Registered) && in.ad == adNone && in.Use == nil {
 		a.odds.change(in, 1)
 	}
 }
 
-// odds guesses whether an advertised receive is going to be written to: by tag, from
-// what became of the last ones.
+// odds predicts, by tag, whether a message will be written to an advertised receive, from
+// the results of the last ones.
 type odds struct {
 	tag    [16]int8
 	any    int8

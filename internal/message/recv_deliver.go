@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// Recv posts a receive. It may end at once, if a message that was put aside
-// matches.
+// Recv posts a receive. It may end at once, if an unexpected message matches.
 //
 // Hot path.
 func (r *receiver) Recv(in *In) {
@@ -27,9 +26,8 @@ func (r *receiver) Recv(in *In) {
 	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < r.advertiseFrom
 }
 
-// Offer gives in the first message that was put aside and that it takes, as
-// Recv does, but does not put in on the list if there is none. A receive with a
-// Source gets all such messages.
+// Offer passes in the first unexpected message that it matches, as Recv does, but does not
+// post in if there is none. A receive with a Source gets all such messages.
 func (r *receiver) Offer(in *In) (taken bool) {
 	r.opt.Owner.Assert()
 	if in.Only != 0 && in.Only != r.from+1 {
@@ -41,20 +39,20 @@ func (r *receiver) Offer(in *In) (taken bool) {
 	}
 	for r.unexpected.n > 0 && r.takeAside(in) {
 		if taken = true; !many {
-			break // in is its owner's again
+			break // in belongs to its owner again
 		}
 	}
 	return taken
 }
 
-// takeAside gives in the first message put aside that it asks for.
+// takeAside passes in the first unexpected message that it matches.
 func (r *receiver) takeAside(in *In) bool {
 	for i := r.unexpected.head; i < len(r.unexpected.list); i++ {
 		a := &r.unexpected.list[i]
 		if !in.takes(a.tag) {
 			continue
 		}
-		if !a.copy && r.broken() != nil { // lost: nothing behind it is for this receive
+		if !a.copy && r.broken() != nil { // lost: in takes no later message
 			if in.Source != nil || in.shared {
 				return false
 			}
@@ -95,8 +93,8 @@ func (r *receiver) takeAside(in *In) bool {
 	return false
 }
 
-// arrive delivers the messages whose turn it is. Announced ones are fetched together
-// if they are.
+// arrive delivers the messages that are next in order. Consecutive announced messages are
+// fetched together.
 //
 // Hot path.
 func (r *receiver) arrive() (did bool) {
@@ -112,8 +110,8 @@ func (r *receiver) arrive() (did bool) {
 	return did
 }
 
-// deliver gives messages to receives for as long as there are such at the head of
-// one of the streams.
+// deliver passes messages to receives while the next message in order is at the head of one
+// of the streams.
 //
 // Hot path.
 func (r *receiver) deliver() (did bool) {
@@ -144,24 +142,24 @@ func (r *receiver) deliver() (did bool) {
 	return did
 }
 
-// finish takes in what the peer had sent before the channel failed. Receives get it in
-// order, and what none asks for is put aside for later ones. A message that was only
-// announced is lost; it keeps its place, and no receive that would take it gets one
-// behind it. Not to be called from within a delivery.
+// finish delivers what the peer had sent before the channel failed. Receives get it in
+// order; messages that no receive matches are kept for later ones. A message that was only
+// announced is lost: it keeps its place, and a receive that would take it gets no later
+// message. Not to be called from within a delivery.
 func (r *receiver) finish() {
 	if r.finished || r.draining || r.err == nil {
 		return
 	}
 	reason := r.err
 	r.draining = true
-	r.rendezvous.Fail(reason) // answers of the peer count, what it announced is held
+	r.rendezvous.Fail(reason) // answers of the peer still count, and what it announced is held
 	came, lost := r.order.end(&r.unexpected)
 	r.lost = append(r.lost, lost...)
 	for _, in := range came {
 		r.over(in, in.tag, int(in.size), nil)
 	}
 	if r.lie == nil && !errors.Is(reason, ErrPeer) && !errors.Is(reason, ErrClosed) && r.ring.Drain() {
-		r.err, r.unexpected.limit = nil, math.MaxInt // the ring bounds what is left
+		r.err, r.unexpected.limit = nil, math.MaxInt // what is left is bounded by the ring
 		r.partLost()
 		r.deliver()
 		r.err = reason
@@ -178,8 +176,8 @@ func (r *receiver) finish() {
 	}
 }
 
-// forget ends the receives that were being fetched, which nothing writes to any more, and
-// drops the messages that no receive has asked for.
+// forget ends the receives that were being fetched, which nothing writes to any longer, and
+// drops the unexpected messages.
 func (r *receiver) forget() {
 	for h, in := range r.fetching {
 		delete(r.fetching, h)

@@ -6,11 +6,11 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// recvHandler is what the rendezvous channel calls of a receiver.
+// recvHandler receives the calls of the rendezvous channel for a receiver.
 type recvHandler receiver
 
-// Match takes a message whose turn has come and for which there is a receive;
-// others are held until then. Neighbours that are taken here are fetched together.
+// Match accepts a message that is next in order and for which there is a receive. Others
+// are held. Consecutive messages that are accepted here are fetched together.
 func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	r := (*receiver)(h)
 	if m.Form != scatter.FormSequence || m.Pos < r.next {
@@ -41,15 +41,14 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 		return nil, rdv.Later
 	case err != nil:
 		r.received(in, a.tag, 0, err)
-		return nil, rdv.Refuse // the sender hears of it
+		return nil, rdv.Refuse // the sender gets an error
 	}
 	r.startFetching(in, a.handle)
 	r.reads.start(in)
 	return dst, rdv.Take
 }
 
-// takeHeld delivers the message at the head of the announced ones, whose turn
-// it is.
+// takeHeld delivers the announced message that is next in order.
 func (r *receiver) takeHeld() bool {
 	a := *r.held.Front()
 	if r.draining {
@@ -69,7 +68,7 @@ func (r *receiver) takeHeld() bool {
 	return true
 }
 
-// accept has a message fetched into a receive, now or when fewer are being read.
+// accept fetches a message into a receive, now or when fewer are being read.
 func (r *receiver) accept(in *In, a announced) {
 	in.tag, in.size, in.seq = a.tag, a.size, a.seq
 	r.startFetching(in, a.handle)
@@ -78,8 +77,8 @@ func (r *receiver) accept(in *In, a announced) {
 	}
 }
 
-// read has a message read that is being fetched; false: its memory cannot be registered
-// now.
+// read starts to read a message that is being fetched. It returns false if its memory
+// cannot be registered now.
 func (r *receiver) read(in *In, h rdv.Handle) bool {
 	dst, err := in.pieces(r.pins, &r.dst)
 	switch {
@@ -87,7 +86,7 @@ func (r *receiver) read(in *In, h rdv.Handle) bool {
 		return false
 	case err != nil:
 		delete(r.fetching, h)
-		_, _ = r.rendezvous.Refuse(h) // the sender hears of it
+		_, _ = r.rendezvous.Refuse(h) // the sender gets an error
 		r.received(in, in.tag, 0, err)
 		return true
 	}
@@ -100,8 +99,8 @@ func (r *receiver) read(in *In, h rdv.Handle) bool {
 	return true
 }
 
-// unpark has messages read that were put off, as many as may be now. Where memory is
-// short, those whose memory is registered go first.
+// unpark starts to read messages that were delayed, as many as may be now. If memory is
+// short, messages whose memory is registered go first.
 func (r *receiver) unpark() {
 	all := r.reads.parked
 	kept := all[:0]
@@ -124,7 +123,7 @@ func (r *receiver) unpark() {
 	}
 }
 
-// Received ends a message of the peer's: fetched or failed.
+// Received ends a message of the peer, fetched or failed.
 func (h *recvHandler) Received(m rdv.Incoming, err error) {
 	r := (*receiver)(h)
 	in := r.fetching[m.Handle]
@@ -134,14 +133,14 @@ func (h *recvHandler) Received(m rdv.Incoming, err error) {
 		r.ended(in, m.Tag, int(m.Size), err)
 		return
 	}
-	// Failed before a receive asked for it. Where the channel has ended, the receive that
-	// asks for it later hears of it.
+	// The message failed before a receive matched it. If the channel has ended, the receive
+	// that matches it later gets the error.
 	if r.broken() == nil {
 		r.refuse(err)
 	}
 }
 
-// startFetching notes that in is being fetched as h.
+// startFetching records that in is being fetched as h.
 func (r *receiver) startFetching(in *In, h rdv.Handle) {
 	r.fetching[h] = in
 	in.late = in.Use != nil

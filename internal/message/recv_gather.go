@@ -5,17 +5,17 @@ import (
 	"github.com/seed33544411/rma/gather"
 )
 
-// openGather is the gather at the head of the ring while it is taken apart.
+// openGather is the gather at the head of the ring while it is split.
 type openGather struct {
 	open  bool
 	lease eager.Lease
-	split gather.Splitter // at the segment whose turn is next, while open
+	split gather.Splitter // at the next segment, while open
 	tags  tagReader
 	tag   uint32 // of that segment
 }
 
-// start begins to take the gather under l apart. tagged: its first segment holds the tags
-// of the others. Errors wrap ErrPeer.
+// start begins to split the gather under l. tagged: its first segment holds the tags of the
+// others. Errors wrap ErrPeer.
 func (g *openGather) start(l eager.Lease, tagged bool) error {
 	g.open, g.lease = true, l
 	if err := l.Split(&g.split, gather.Seq); err != nil {
@@ -46,14 +46,14 @@ func (g *openGather) next() error {
 	return g.nextTag()
 }
 
-// nextTag makes the next tag that of the segment at hand.
+// nextTag makes the next tag that of the current segment.
 func (g *openGather) nextTag() (err error) {
 	g.tag, err = g.tags.next()
 	return err
 }
 
-// skip goes n segments on, which hold bytes, to one whose tag was read, or, where they
-// were all, closes the gather.
+// skip advances by n segments, which hold the given number of bytes, to one whose tag was
+// read. If the n segments are the last ones (all), it closes the gather.
 func (g *openGather) skip(n, bytes int, all bool) error {
 	if all || !g.split.Skip(n, bytes) {
 		return g.end()
@@ -61,7 +61,8 @@ func (g *openGather) skip(n, bytes int, all bool) error {
 	return nil
 }
 
-// end closes the gather, and returns why it ended before its last segment, if it did.
+// end closes the gather, and returns the error that ended it before its last segment, if
+// any.
 func (g *openGather) end() error {
 	err := g.close()
 	if broken := g.split.Err(); broken != nil {
@@ -70,13 +71,13 @@ func (g *openGather) end() error {
 	return err
 }
 
-// close gives the blocks of the gather back to the ring.
+// close returns the blocks of the gather to the ring.
 func (g *openGather) close() error {
 	g.open = false
 	return g.lease.Release()
 }
 
-// abandon closes the gather before its end: the ring goes with it.
+// abandon closes the gather before its end: the ring ends as well.
 func (g *openGather) abandon() {
 	if g.open {
 		_ = g.close()

@@ -8,13 +8,13 @@ import (
 	"github.com/seed33544411/rma/gather"
 )
 
-// The ring stream: messages by themselves, and gathers, which are taken apart segment by
-// segment or, where they are runs of small messages, many segments in one go.
+// The ring stream: single messages, and gathers, which are split segment by segment or, if
+// they are runs of small messages, many segments at a time.
 
-// Poll delivers the message at the head of the ring if it is there and its turn has
-// come, and does nothing else that Progress does: for a caller that waits for a message
-// and polls often. Progress must be called as well, if less often. Where there is
-// nothing it costs one load.
+// Poll delivers the message at the head of the ring if there is one and it is next in
+// order. It does nothing else that Progress does: it is for a caller that polls often while
+// it waits for a message. Progress must be called as well, if less often. If there is no
+// message, Poll costs one load.
 //
 // Hot path.
 func (r *receiver) Poll() bool {
@@ -22,8 +22,8 @@ func (r *receiver) Poll() bool {
 	return r.ring.Waiting() && r.live && r.lie == nil && r.takeRing()
 }
 
-// takeRing delivers the message at the head of the ring, if it is there and its
-// turn has come.
+// takeRing delivers the message at the head of the ring if there is one and it is next in
+// order.
 //
 // Hot path.
 func (r *receiver) takeRing() bool {
@@ -74,7 +74,7 @@ func (r *receiver) takeRing() bool {
 	return true
 }
 
-// useRing lets a receive use a ring message in place.
+// useRing lets a receive use a message of the ring in place.
 func (r *receiver) useRing(in *In, tag uint32) bool {
 	l, h, _, err := r.ring.Lease()
 	if err == nil {
@@ -98,7 +98,7 @@ func (r *receiver) useRing(in *In, tag uint32) bool {
 	return true
 }
 
-// startGather begins to take the gather at the head of the ring apart.
+// startGather begins to split the gather at the head of the ring.
 func (r *receiver) startGather(h eager.Head) bool {
 	if h.Kind != kindGather && h.Kind != kindTagged {
 		r.fail(peerError("ring message of kind %d", h.Kind))
@@ -117,8 +117,8 @@ func (r *receiver) startGather(h eager.Head) bool {
 	return err == nil
 }
 
-// takeGather delivers messages of the open gather for as long as it is their turn and
-// there is a receive for them, or room aside.
+// takeGather delivers messages of the open gather while they are next in order and there is
+// a receive for them, or room for unexpected ones.
 //
 // Hot path.
 func (r *receiver) takeGather() (did bool) {
@@ -144,8 +144,8 @@ func (r *receiver) takeGather() (did bool) {
 	return did
 }
 
-// takeAhead delivers messages of the open gather that lie one behind the other, and
-// moves it behind them in one go.
+// takeAhead delivers consecutive messages of the open gather, then advances it by all of
+// them.
 //
 // Hot path.
 func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) {
@@ -175,8 +175,7 @@ func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) {
 	}
 }
 
-// takeAlike delivers messages of one tag for as long as they are for receives that do
-// the same with all of them.
+// takeAlike delivers messages of one tag while their receives treat all of them alike.
 //
 // Hot path.
 func (r *receiver) takeAlike(sizes, body []byte) (n, bytes int) {
@@ -193,8 +192,8 @@ func (r *receiver) takeAlike(sizes, body []byte) (n, bytes int) {
 	return n, bytes
 }
 
-// takePlain delivers messages to receives that only want to have them copied, for as
-// long as those come first. Callbacks post more.
+// takePlain copies messages to receives without other options, while such receives come
+// first. Callbacks post more.
 //
 // Hot path.
 func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
@@ -225,11 +224,11 @@ func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
 			break
 		}
 	}
-	r.advertised.dirty = r.advertised.dirty || i > 0 // those behind may be advertised now
+	r.advertised.dirty = r.advertised.dirty || i > 0 // receives behind these may be advertised now
 	return i, at
 }
 
-// takeUsed has to use messages in place, for as long as it does and they are for it.
+// takeUsed lets to use messages in place, while it accepts them and they are for it.
 //
 // Hot path.
 func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (i, at int) {
@@ -248,8 +247,8 @@ func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (i, at in
 	return i, at
 }
 
-// takePart delivers a message of the open gather, whatever its receive is: b, or, if
-// that is nil, the current segment, which lies in several parts.
+// takePart delivers a message of the open gather to any kind of receive: b, or, if that is
+// nil, the current segment, which lies in several parts.
 //
 // Hot path.
 func (r *receiver) takePart(tag uint32, n int, b []byte) {

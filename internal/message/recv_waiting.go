@@ -8,10 +8,9 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// unexpected holds messages that no receive has asked for, in order: copies of
-// small ones, and announced ones that the peer still has. There may be a hundred
-// thousand of them: a receiver that is behind takes the first, again and again, and
-// that must not move the others.
+// unexpected holds the messages that no receive has matched, in order: copies of small
+// ones, and announced ones that the peer still holds. There may be a hundred thousand of
+// them, and a slow receiver takes the first again and again: that must not move the others.
 type unexpected struct {
 	list  []aside // from head on
 	head  int
@@ -19,24 +18,24 @@ type unexpected struct {
 	bytes int
 	limit int
 
-	// Where copies and a full ring of window bytes more would be beyond the limit, the
-	// credit for what is taken is kept back: the ring empties, so that what passes it is
-	// not held up, but does not fill again.
+	// If copies and a full ring of window bytes more would exceed the limit, the credit for
+	// copied messages is withheld: the ring empties, so that announced messages are not
+	// held up, but does not fill again.
 	ring   *eager.Channel
 	window int
 }
 
 type aside struct {
 	announced
-	data []byte // nil if the peer has it
+	data []byte // nil if the peer holds the message
 	copy bool
 }
 
 // announce adds a message that the peer holds.
 func (u *unexpected) announce(a announced) { u.append(aside{announced: a}) }
 
-// append reuses what was removed in front once that is half of the list: each entry is
-// moved once at most for each one that is added.
+// append reuses the removed front of the list when it is half of the list: each entry moves
+// at most once for each one added.
 func (u *unexpected) append(a aside) {
 	if len(u.list) == cap(u.list) && u.head > 0 && u.head >= len(u.list)/2 {
 		n := copy(u.list, u.list[u.head:])
@@ -47,10 +46,10 @@ func (u *unexpected) append(a aside) {
 	u.n++
 }
 
-// asideOverhead is what a copy costs besides its bytes.
+// asideOverhead is the memory of a copy in addition to its data, in bytes.
 const asideOverhead = 64
 
-// add keeps room for a copy; the caller fills it.
+// add reserves room for a copy, which the caller fills.
 func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
 	b := make([]byte, size)
 	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
@@ -58,13 +57,13 @@ func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
 	return b
 }
 
-// count adds n bytes to those that copies take.
+// count adds n bytes to the size of the copies.
 func (u *unexpected) count(n int) {
 	u.bytes += n
 	u.ring.Withhold(u.bytes > 0 && u.bytes > u.limit-u.window)
 }
 
-// remove takes entry i out and closes the gap from the nearer end.
+// remove removes entry i and closes the gap from the nearer end.
 func (u *unexpected) remove(i int) {
 	if u.list[i].copy {
 		u.count(-int(u.list[i].size) - asideOverhead)
@@ -83,7 +82,7 @@ func (u *unexpected) remove(i int) {
 	}
 }
 
-// bury adds a message that is lost where its number says.
+// bury inserts a lost message at the place of its number.
 func (u *unexpected) bury(seq uint64, tag uint32) {
 	u.append(aside{announced: announced{seq: seq, tag: tag}})
 	for i := len(u.list) - 1; i > u.head && u.list[i-1].seq > seq; i-- {
@@ -91,8 +90,8 @@ func (u *unexpected) bury(seq uint64, tag uint32) {
 	}
 }
 
-// hides reports whether in would take a message that the peer has not given, and that
-// is lost if it is gone.
+// hides reports whether in would take a message that the peer still holds, and that is lost
+// if the peer is gone.
 func (u *unexpected) hides(in *In) bool {
 	for i := range u.list[u.head:] {
 		if a := &u.list[u.head+i]; !a.copy && in.takes(a.tag) {
@@ -104,8 +103,8 @@ func (u *unexpected) hides(in *In) bool {
 
 func (u *unexpected) clear() { *u = unexpected{limit: u.limit, ring: u.ring, window: u.window} }
 
-// announced is a message that the peer has announced and that waits for its
-// turn, or for a receive.
+// announced is a message that the peer has announced and that waits for its turn or for a
+// receive.
 type announced struct {
 	seq    uint64
 	tag    uint32
@@ -114,13 +113,14 @@ type announced struct {
 }
 
 // heldQueue holds announced messages that wait for their turn, by rising number. It is
-// bounded by what rdv lets a peer have outstanding.
+// bounded by the number of messages that rdv lets a peer have outstanding.
 //
-// Mostly they come in that order: a message that was meant for the ring is announced
-// behind later ones if the ring stays full.
+// Mostly they arrive in that order; but if the ring stays full, a message meant for the
+// ring is announced behind later ones.
 type heldQueue struct{ fifo.Queue[announced] }
 
-// insert puts a where its number says; false: there is another one of that number.
+// insert inserts a at the place of its number. It returns false if that number is already
+// there.
 func (q *heldQueue) insert(a announced) bool {
 	twice := false
 	q.Insert(a, func(x *announced) bool {
@@ -130,7 +130,7 @@ func (q *heldQueue) insert(a announced) bool {
 	return !twice
 }
 
-// mostReads is how many messages of one peer are read at once: each takes a
+// mostReads is the number of messages of one peer that are read at once. Each takes a
 // registration, of which a link has some ten thousand, and memory of its receiver.
 const mostReads = 1024
 
@@ -138,10 +138,10 @@ const mostReads = 1024
 type reads struct {
 	pins   *Pins
 	n      int
-	parked []rdv.Handle // those that wait until it is fewer
+	parked []rdv.Handle // messages that wait until fewer are being read
 }
 
-// may reports whether one more may be read.
+// may reports whether one more message may be read.
 func (r *reads) may() bool { return r.n < mostReads }
 
 // start counts a message whose memory is registered, end one that is no longer read.
@@ -159,23 +159,23 @@ func (r *reads) end(in *In) {
 	}
 }
 
-// order holds the receives of one peer whose turn to end has not come. Receives that
-// compete for messages end in the order of these, although some are fetched and others
-// are here: what is received of a peer that dies meanwhile is then the beginning of what
-// it had sent. A receive that was matched and is being fetched is listed, and so is one
-// that has its message but stands behind such a one. Those of a Source are not: it is
-// told of the order, and keeps it itself.
+// order holds the receives of one peer that wait for others to end. Receives that compete
+// for messages end in the order of these, although some are fetched while others are
+// complete: what is received from a peer that dies meanwhile is then a prefix of what it
+// had sent. A receive that was matched and is being fetched is listed, and so is one that
+// has its message but stands behind such a receive. Receives of a Source are not listed:
+// the source is notified of the order and keeps it itself.
 type order struct {
 	matched   []*In
 	ready     []*In
 	releasing bool // the callbacks of ready are running
 }
 
-// waits reports whether in, which has its message, has to wait for others.
+// waits reports whether in, which has its message, must wait for others.
 func (q *order) waits(in *In) bool { return q.releasing || competitor(q.matched, in) != nil }
 
 // competitor returns the first of ins that might have taken the message of in, or in its
-// message; nil if there is none.
+// message. It returns nil if there is none.
 func competitor(ins []*In, in *In) *In {
 	for _, x := range ins {
 		if x.takes(in.tag) || in.takes(x.tag) {
@@ -191,14 +191,14 @@ func (q *order) add(in *In, here bool) {
 	q.matched = append(q.matched, in)
 }
 
-// remove takes in off the list.
+// remove removes in from the list.
 func (q *order) remove(in *In) {
 	q.matched = slices.DeleteFunc(q.matched, func(x *In) bool { return x == in })
 	in.listed = false
 }
 
-// due takes the receives off the list whose turn has come, and returns them; valid until
-// the next call.
+// due removes the receives that need not wait any longer from the list and returns them.
+// The result is valid until the next call.
 func (q *order) due() []*In {
 	q.ready = q.ready[:0]
 	kept := q.matched[:0]
@@ -214,10 +214,10 @@ func (q *order) due() []*In {
 	return q.ready
 }
 
-// end takes all receives off the list: the peer is gone. Those whose message is not here,
-// and those behind them that compete with them, have lost it, and u hides what lies behind
-// that from later receives. came are the others that can end now; lost can end now, too,
-// and the rest when neither the link nor the peer writes there any more.
+// end removes all receives from the list, because the peer is gone. Receives whose message
+// has not arrived, and those behind them that compete with them, have lost it, and u hides
+// later messages from later receives. came are the others, which can end now. lost can end
+// now as well; the rest end when neither the link nor the peer writes there any longer.
 func (q *order) end(u *unexpected) (came, lost []*In) {
 	matched := q.matched
 	q.matched = nil
@@ -232,7 +232,7 @@ func (q *order) end(u *unexpected) (came, lost []*In) {
 				}
 				continue
 			}
-			in.seq = before.seq // which is where it hides messages
+			in.seq = before.seq // the place at which it hides messages
 		}
 		all = append(all, in)
 		u.bury(in.seq, in.tag)
@@ -240,7 +240,7 @@ func (q *order) end(u *unexpected) (came, lost []*In) {
 		case in.here || in.gone:
 			lost = append(lost, in)
 		case in.ended:
-			in.gone = true // the peer may still write there; else the link may
+			in.gone = true // the peer, or the link, may still write there
 		}
 	}
 	return came, lost

@@ -9,16 +9,16 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// SendNow sends a message that may travel alone before it returns, if nothing is queued
-// before it, it is so small that no mode beats the ring, and the ring of the peer is mapped
-// here and has room. data is then the caller's again. Otherwise it returns false and has no
-// effect: call Send.
+// SendNow sends a message before it returns, if the message may travel alone, nothing is
+// queued before it, it is so small that no mode beats the ring, and the ring of the peer is
+// mapped here and has room. data then belongs to the caller again. Otherwise it returns
+// false and has no effect: call Send.
 //
 // Hot path.
 func (s *sender) SendNow(tag uint32, data []byte) bool {
 	s.opt.Owner.Assert()
-	// Progress handles messages that are to be timed, and everything that concerns receives
-	// that the peer advertised.
+	// Progress handles messages that are to be timed, and receives that the peer
+	// advertised.
 	if !s.live || s.held || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {
 		return false
 	}
@@ -60,7 +60,7 @@ func (s *sender) transmit() (did bool) {
 		moved, all, ok := false, false, false
 		if !learn && !s.around {
 			moved, ok = s.sendRun()
-			all = moved // what did not fit, or came meanwhile, goes next
+			all = moved // messages that did not fit, or arrived meanwhile, are sent next
 		}
 		if !ok {
 			moved, all = s.sendBatch(learn)
@@ -73,9 +73,9 @@ func (s *sender) transmit() (did bool) {
 	return did
 }
 
-// blocked reports whether a refusal would repeat, so that planning again would be useless:
-// the ring has no more room than before, or the peer has as many transfers as it may. It
-// does not wait for a full queue of the link, because no event reports when that has room.
+// blocked reports whether the last refusal would repeat, so that planning again would be
+// useless: the ring has no more room than before, or the peer has as many transfers as it
+// may. A full queue of the link does not block, because no event reports when it has room.
 func (s *sender) blocked() bool {
 	if s.queueFull {
 		return false
@@ -98,7 +98,7 @@ func (s *sender) ringFull() bool {
 
 // goAround announces waiting messages, although they would fit the ring or many are
 // announced already: the peer may have receives for these and not for those in front. It
-// reports whether that changes anything.
+// reports whether this changes anything.
 func (s *sender) goAround() bool {
 	did := s.ringFull() && !s.around
 	s.around = s.around || did
@@ -111,8 +111,8 @@ func (s *sender) goAround() bool {
 	return did
 }
 
-// Rest returns how long a sleep may last while the peer does not take messages, 0 for ever:
-// after a while Progress announces messages around those.
+// Rest returns how long a sleep may last while the peer does not take messages, 0 if
+// without limit: after a while Progress announces later messages.
 func (s *sender) Rest() time.Duration {
 	if s.live && s.backlog.n > 0 && (s.ringFull() && !s.around || s.announceBusy && s.rendezvous.Full()) {
 		return s.stall.look(time.Now())
@@ -144,8 +144,8 @@ func (s *sender) sendAlone() bool {
 }
 
 // sendBatch plans the front of the backlog and executes the plan as far as the two streams
-// accept it. moved: some messages were sent; all: none is left over. learn: the backlog is
-// to be signalled or timed, see learner.
+// accept it. moved: some messages were sent; all: all were. learn: the backlog is to be
+// signalled or timed, see learner.
 func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	b := &s.batch
 	err := s.view()
@@ -179,7 +179,7 @@ func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	return moved, all && s.err == nil
 }
 
-// view copies the first messages of the backlog to the batch, and plans them.
+// view copies the first messages of the backlog to the batch and plans them.
 func (s *sender) view() error {
 	b := &s.batch
 	b.reset()
@@ -206,8 +206,8 @@ func (s *sender) view() error {
 }
 
 // Explain reports how outs would be sent if they were the backlog, and why, without sending
-// them. It allocates. Errors are the planner's, or that of a channel that is not connected
-// or has ended.
+// them. It allocates. It returns errors of the planner, or of a channel that is not
+// connected or has ended.
 func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 	switch {
 	case s.err != nil:
@@ -223,7 +223,7 @@ func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 		o := &outs[i]
 		m := n.describe(o)
 		fits := false
-		for k := 0; k < len(open); k++ { // as assign does
+		for k := 0; k < len(open); k++ { // as in assign
 			if x := open[k]; x.takes(o.Tag) {
 				open = slices.Delete(open, k, k+1)
 				k--

@@ -2,22 +2,22 @@ package message
 
 import "github.com/seed33544411/rma/logp"
 
-// batch is the front of a backlog while it is planned and handed to the streams. Its
-// slices run in parallel but for planned and Messages, which leave out what the planner
-// does not see: messages that are written to advertised receives.
+// batch is the front of a backlog while it is planned and passed to the streams. Its slices
+// are parallel, except planned and Messages, which omit messages that are written to
+// advertised receives: the planner does not handle these.
 type batch struct {
-	logp.Batch         // as the planner sees it
-	total      float64 // that it predicts
-	planned    []int   // places of its messages in first
+	logp.Batch         // the messages for the planner
+	total      float64 // predicted time
+	planned    []int   // indices in first of its messages
 
 	first []*Out
 	modes []logp.Mode
-	part  []int32 // of the plan, in which each message travels
-	gone  []bool  // handed to a stream: the message may be its owner's again
+	part  []int32 // index of the plan's part of each message
+	gone  []bool  // passed to a stream: the message may belong to its owner again
 }
 
-// direct is the mode of messages that are written to an advertised receive.
-// The planner does not see them: the receiver has chosen their way.
+// direct is the mode of messages that are written to an advertised receive. The planner
+// does not handle them: the receiver has chosen the mode.
 const direct = logp.Mode(logp.NumModes)
 
 // reset empties b.
@@ -39,7 +39,7 @@ func (b *batch) add(o *Out, n *neighbour) {
 	b.Messages = append(b.Messages, n.describe(o))
 }
 
-// follow gives the messages the modes of their plan.
+// follow sets the modes of the messages from their plan.
 func (b *batch) follow(plan *logp.Plan) {
 	b.total = plan.Total
 	for i := range plan.Parts {
@@ -51,7 +51,8 @@ func (b *batch) follow(plan *logp.Plan) {
 	}
 }
 
-// oneMode returns the mode of the whole batch, if all of it was planned and goes in one.
+// oneMode returns the mode of the whole batch, if all of it was planned and has the same
+// mode.
 func (b *batch) oneMode() (m logp.Mode, ok bool) {
 	if len(b.planned) == 0 || len(b.planned) < len(b.first) {
 		return 0, false
@@ -65,14 +66,14 @@ func (b *batch) oneMode() (m logp.Mode, ok bool) {
 	return m, true
 }
 
-// announceAll has all be announced that would go through the ring.
+// announceAll changes the mode of all messages for the ring: they are announced.
 func (b *batch) announceAll() {
 	for _, k := range b.planned {
 		b.modes[k] = logp.Scatter
 	}
 }
 
-// firstInRing is the place of the first message that is to go through the ring.
+// firstInRing returns the index of the first message for the ring.
 func (b *batch) firstInRing() int {
 	for i, m := range b.modes {
 		if m == logp.Eager || m == logp.Gather {

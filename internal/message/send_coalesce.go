@@ -10,9 +10,9 @@ import (
 
 // A coalesced run consists of messages with consecutive numbers that are copied into one
 // ring message. Streams of small messages are sent in runs without a plan: from a certain
-// number of messages on, up to a certain size, the model gathers them all, whatever their
-// sizes and number; model.boundRuns computes these bounds once. The messages are written
-// directly into the ring's mirror, without the lists that a plan needs.
+// number of messages on, up to a certain size, the model gathers all of them, whatever
+// their sizes and number. model.boundRuns computes these bounds once. The messages are
+// written directly into the ring's mirror, without the lists that a plan needs.
 
 // coalesced describes messages that are to be gathered, with sums over them.
 type coalesced struct {
@@ -57,7 +57,7 @@ func (s *sender) sendRun() (moved, ok bool) {
 	s.backlog.drop(len(r.outs), behind)
 	last := r.outs
 	if r.differ == 0 {
-		last = last[len(last)-1:] // of a tag, only the last one counts
+		last = last[len(last)-1:] // of one tag, only the last message counts
 	}
 	for _, o := range last {
 		s.dests.pass(o.Tag, o.seq)
@@ -79,7 +79,7 @@ func (s *sender) sendRun() (moved, ok bool) {
 }
 
 // frontRun returns the first messages of the backlog, as many as fit one gather, and the
-// one behind them. ok is false if one of them is not small.
+// message behind them. ok is false if one of them is not small.
 func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	o, l := s.backlog.head, &s.model.limits
 	room, segment := l.GatherMax-int64(l.Header), int64(l.Segment)
@@ -122,7 +122,7 @@ func (s *sender) plannedRun(from, to int) (r coalesced, ok bool) {
 		if o.Registered && len(o.Data) >= s.model.inPlace {
 			ok = false
 		}
-		r.outs = append(r.outs, o) // has room for a batch
+		r.outs = append(r.outs, o) // has capacity for a batch
 		r.bytes += len(o.Data)
 		r.sizes |= len(o.Data)
 		r.differ |= o.Tag ^ r.tag
@@ -148,7 +148,7 @@ func (s *sender) stageRun(r *coalesced) bool {
 	}
 	var put gather.Sizes
 	s.head, put = gather.AppendRun(s.head[:0], base, n, uint32(sizes))
-	first := n - len(r.outs) // behind the tags
+	first := n - len(r.outs) // after the tags
 	if first > 0 {
 		put.Put(0, len(s.tags))
 	}

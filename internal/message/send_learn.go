@@ -8,55 +8,55 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// DefaultLearn is how many messages that go alone pass between two that are timed:
-// what is not timed pays for one decrement, what is for some 500 ns, so that learning
-// costs 2 ns a message. Every 64th backlog that is planned is timed: a mode that has
-// become slow is left after some 1500.
+// DefaultLearn is the number of messages sent alone between two that are timed. A message
+// that is not timed pays one decrement, one that is pays about 500 ns, so that learning
+// costs 2 ns per message. Every 64th planned backlog is timed: plans stop using a mode that
+// has become slow after about 1500 backlogs.
 const DefaultLearn = 256
 
 const (
-	// A backlog that is planned counts for learnPlanned messages, one with a
-	// descriptor for more: they cost more by themselves, and a wrong choice does.
+	// A planned backlog counts for learnPlanned messages, because it costs more, and so
+	// does a wrong choice.
 	learnPlanned    = 4
 	learnDescriptor = 32
-	// learnPublish timed backlogs pass between two changes of the planner's parameters,
-	// at least: each forgets its plans.
+	// learnPublish is the least number of timed backlogs between two changes of the
+	// planner's parameters: each change discards its plans.
 	learnPublish = 8
-	// driftFactor: a mode that is found to be so much slower driftAfter times in a
-	// row is another link's. Less is what a busy machine does: plans follow that, and
-	// it passes.
+	// driftFactor: a mode that is so much slower driftAfter times in a row needs a new
+	// measurement of the link. Smaller factors occur on a busy machine: plans follow them,
+	// and they pass.
 	driftFactor = 2
 	driftAfter  = 32
-	// learnRetry is the part of the interval after which a link that was busy is
-	// tried again.
+	// learnRetry is the part of the interval after which the next attempt follows if the
+	// link was busy.
 	learnRetry = 8
 )
 
-// learner times a backlog now and then, from the first step of sending it to the
-// last sign of it that the sender sees, and learns from it (logp.Observer). Times
-// count only if nothing else of this channel was under way: the backlog before is
-// signalled, and if it is not through by then, the link was busy.
+// learner times a backlog at intervals, from the first step of sending it to its last event
+// that the sender observes, and learns from the time (logp.Observer). A time counts only if
+// nothing else of this channel was in flight: the backlog before is signalled, and if it is
+// not complete by then, the link was busy.
 type learner struct {
 	*model
-	left  int // backlogs to the next step
+	left  int // backlogs until the next step
 	every int // 0: off
 	obs   *logp.Observer
 	clock func() int64
-	scale func() float64 // ns of a tick of the clock; 0: not known yet
+	scale func() float64 // ns per tick of the clock; 0: not known yet
 
 	step   learnStep
-	sign   bool // the backlog at hand ends with a completion
-	signed bool // and has something to be completed
+	sign   bool // the current backlog ends with a completion
+	signed bool // and has something to complete
 	pos    uint64
 	token  uint64 // of the descriptor that is timed; 0: none
-	sent   uint64 // descriptors before
+	sent   uint64 // number of descriptors before
 	start  int64
 	mode   logp.Mode
-	batch  logp.Batch // that is timed
-	untold int        // timed since the planner was told; from learnPublish on it may be
-	moved  bool       // there is something to tell
+	batch  logp.Batch // the backlog that is timed
+	untold int        // timed since the planner's parameters changed; from learnPublish on they may change
+	moved  bool       // there are corrections that the planner does not have
 	drift  logp.ModeSet
-	slow   [logp.NumModes]int // times in a row that a mode was found to be
+	slow   [logp.NumModes]int // consecutive times that a mode exceeded driftFactor
 	stats  LearnStats
 }
 
@@ -65,21 +65,21 @@ type learnStep uint8
 const (
 	resting learnStep = iota
 	quiet             // the backlog before is signalled
-	timing            // a backlog is on its way
-	late              // for a whole interval
+	timing            // a backlog is in flight
+	late              // it has been for a whole interval
 )
 
-// LearnStats counts what a channel has learned from.
+// LearnStats counts the backlogs that a channel has learned from.
 type LearnStats struct {
-	Timed, Busy, Lost uint64 // backlogs; not timed because the link was busy; timed in vain
+	Timed, Busy, Lost uint64 // backlogs timed; not timed because the link was busy; timed without a result
 	Waited            uint64 // transfers that waited for a receive
-	Tried             uint64 // backlogs that went in a mode that is avoided, to see
-	Told              uint64 // times that the planner's parameters changed
+	Tried             uint64 // backlogs sent in an avoided mode as an experiment
+	Told              uint64 // changes of the planner's parameters
 	Modes             [logp.NumModes]logp.Learned
-	Drift             logp.ModeSet // modes that are so far off that the link should be measured again
+	Drift             logp.ModeSet // modes so far from Params that the link should be measured again
 }
 
-// open starts learning from what p says, where that makes sense.
+// open starts learning from p if it is enabled.
 func (l *learner) open(o *Options) error {
 	l.left = math.MaxInt
 	if o.Learn <= 0 || o.Policy.Forced || len(o.Policy.Table) > 0 {
@@ -93,7 +93,7 @@ func (l *learner) open(o *Options) error {
 	return l.restart(o.Params)
 }
 
-// restart forgets what was learned.
+// restart discards the results.
 func (l *learner) restart(p *logp.Params) (err error) {
 	if l.every > 0 {
 		l.obs, err = logp.NewObserver(p)
@@ -102,8 +102,8 @@ func (l *learner) restart(p *logp.Params) (err error) {
 	return err
 }
 
-// sinceOpen measures the length of a tick with the time that passes anyway: by
-// itself that would take longer than starting a channel may.
+// sinceOpen measures the length of a tick over the time since the channel was opened: a
+// measurement of its own would take longer than opening a channel may.
 func sinceOpen() func() float64 {
 	const enough = 20 * time.Millisecond
 	t, ticks, ns := time.Now(), cpu.Ticks(), 0.0
@@ -117,8 +117,8 @@ func sinceOpen() func() float64 {
 	}
 }
 
-// timeNext is called every so many backlogs, and reports whether the one at hand is to
-// be signalled or timed. announced is how many transfers wait for the peer.
+// timeNext is called at each interval of backlogs, and reports whether the current one is
+// to be signalled or timed. announced is the number of transfers that wait for the peer.
 func (l *learner) timeNext(announced int) bool {
 	if l.every == 0 {
 		l.left = math.MaxInt
@@ -129,14 +129,14 @@ func (l *learner) timeNext(announced int) bool {
 	case timing:
 		l.step = late
 		return false
-	case late: // the link or the peer is stuck, or there was more traffic than it has completed
+	case late: // the link or the peer is stuck, or does not complete the traffic in time
 		l.step, l.token = resting, 0
 		l.stats.Lost++
 		return false
 	case quiet:
 		l.step = resting
-		// Where nothing was signalled, the backlog before was announced, and what went
-		// before it is through when that is.
+		// If nothing was signalled, the backlog before was announced, and everything before
+		// it is complete when that is.
 		if l.signed && !l.ring.Done(l.pos) || announced > 0 {
 			l.left = max(l.every/learnRetry, 1)
 			l.stats.Busy++
@@ -149,8 +149,8 @@ func (l *learner) timeNext(announced int) bool {
 	return true
 }
 
-// begin is called when the backlog at hand, for which timeNext has returned true, has
-// been planned. It may change the modes of b. descriptors is how many were sent so far.
+// begin is called when the current backlog, for which timeNext has returned true, has been
+// planned. It may change the modes of b. descriptors is the number sent so far.
 func (l *learner) begin(b *batch, descriptors uint64) {
 	l.sign, l.signed, l.token, l.sent = true, false, 0, descriptors
 	if l.step != timing {
@@ -175,7 +175,7 @@ func (l *learner) begin(b *batch, descriptors uint64) {
 	l.start = l.clock()
 }
 
-// posted is called when the backlog has been handed to the streams, all of it or not.
+// posted is called when the backlog has been passed to the streams, completely or not.
 func (l *learner) posted(all bool, descriptors uint64) {
 	l.sign = false
 	switch {
@@ -210,7 +210,7 @@ func (l *learner) fetched(err error) {
 	}
 }
 
-// learned takes note of a time.
+// learned records a time.
 func (l *learner) learned(ticks int64) {
 	l.step = resting
 	ns := float64(ticks) * l.scale()

@@ -13,32 +13,31 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// model is the cost model as a sender asks it: the planner, what the planner must know
-// of the link, the wire formats and the peer, and the answers that do not depend on the
-// backlog. Those are computed when the parameters are set, so that small messages need
-// no plan.
+// model is the cost model of a sender: the planner, its limits from the link, the wire
+// formats and the peer, and the decisions that do not depend on the backlog. These are
+// computed when the parameters are set, so that small messages need no plan.
 type model struct {
 	*streams
 	planner *logp.Planner
 	limits  logp.Limits
-	probe   logp.Batch // that the planner is asked about
+	probe   logp.Batch // for questions to the planner
 
-	// Bounds, in bytes. Backlogs of messages none of which is longer than runMax says for
-	// their number are sent as coalesced runs: see send_coalesce.go.
+	// Bounds, in bytes. Backlogs without a message longer than runMax for their number of
+	// messages are sent as coalesced runs: see send_coalesce.go.
 	inPlace   int             // size from which registered memory is taken in place
 	alone     int             // longest message that goes eager without planning
 	writeFrom int             // size from which messages are written to advertised receives
-	runMax    [runClasses]int // by runClass; -1: none
+	runMax    [runClasses]int // by runClass; -1: no runs
 }
 
-// leastAdvertised is from which size on the model may have receives advertised. An
-// advertisement and its answer are two messages of the ring themselves: whatever the
-// parameters say, which a busy machine may have measured, a message that is
-// hardly longer is cheaper in the ring.
+// leastAdvertised is the lower bound of the size from which receives are advertised. An
+// advertisement and its answer are two ring messages: whatever the parameters say, which
+// may have been measured on a busy machine, a message that is hardly longer is cheaper in
+// the ring.
 const leastAdvertised = 1 << 10
 
-// limit fills in what the planner must know besides parameters. most is the largest
-// gather of the ring, threshold as Options.InPlace without 0.
+// limit sets the planner's limits other than parameters. most is the largest gather of the
+// ring, threshold is Options.InPlace with its default.
 func (m *model) limit(peer rdv.Setup, most gather.Limits, threshold int) {
 	caps := m.link.Caps()
 	window, credit, block := m.ring.Window()
@@ -65,15 +64,14 @@ func (m *model) limit(peer rdv.Setup, most gather.Limits, threshold int) {
 	}
 }
 
-// inPlaceFrom is the default of Options.InPlace. Over tcp a request that takes
-// memory in place ends with an answer of the peer, which costs both sides some
-// 6 µs: as much as copying 32 KiB at both ends. rmabench ablate: one message of
-// 1 KiB takes twice as long in place, a gather of 16 messages of 2 KiB 1.4 times;
-// at 16 KiB the difference is lost in the noise, at 32 KiB copying takes 1.1 times
-// as long. Over shm the link copies as well, and a piece costs it what 2 KiB do
-// (BenchmarkInPlace): a gather of 16 messages of 512 bytes takes 1.6 times as long in
-// place, of 4 KiB as long, of 8 KiB three quarters; one message alone is the
-// same either way.
+// inPlaceFrom is the default of Options.InPlace. Over tcp a request with memory in place
+// ends with an answer from the peer, which costs both sides about 6 µs: as much as copying
+// 32 KiB at both ends. rmabench ablate: in place, one message of 1 KiB takes twice as long,
+// a gather of 16 messages of 2 KiB 1.4 times; at 16 KiB the difference is within the noise,
+// at 32 KiB copying takes 1.1 times as long. Over shm the link copies as well, and a piece
+// costs it as much as 2 KiB (BenchmarkInPlace): in place, a gather of 16 messages of 512
+// bytes takes 1.6 times as long, of 4 KiB equally long, of 8 KiB three quarters; a single
+// message takes the same time either way.
 func inPlaceFrom(link string) int {
 	switch link {
 	case "tcp":
@@ -107,17 +105,17 @@ func (m *model) setPolicy(o logp.Policy) error {
 	return nil
 }
 
-// bound computes the bounds: first the length up to which a message alone goes eager
-// for certain.
+// bound computes the bounds: first the length up to which a single message is certainly
+// eager.
 func (m *model) bound() {
 	m.alone = -1
-	// A gather of one message is the same write with a header more: where the model
-	// thinks it faster, it has learned that from larger ones. Where it thinks a small
-	// rendezvous faster, it was taught by a machine that was busy with other things.
+	// A gather of one message is the same write with an additional header: if the model
+	// predicts that it is faster, it has learned that from larger ones. If it predicts that
+	// a small rendezvous is faster, the parameters were measured on a busy machine.
 	chosen := !m.opt.Policy.Forced && len(m.opt.Policy.Table) == 0
 	eagerAt := func(n int64) bool {
 		if chosen && n < leastAdvertised {
-			return true // a descriptor is such a message itself, with a read and an answer behind it
+			return true // a descriptor is a ring message itself, followed by a read and an answer
 		}
 		b := logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: m.limits}
 		p, err := m.planner.Plan(&b)
@@ -134,9 +132,9 @@ func (m *model) bound() {
 	m.boundRuns()
 }
 
-// boundLarge finds the length from which on a message alone is announced, and
-// that from which on one is written where its destination is known: there the
-// alternatives are the ring, and the mode of a policy.
+// boundLarge computes the length from which a single message is announced, and that from
+// which one is written if its destination is known: the alternatives there are the ring and
+// the mode of a policy.
 func (m *model) boundLarge() {
 	m.advertiseFrom, m.writeFrom = math.MaxInt, math.MaxInt
 	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: m.limits}
@@ -157,17 +155,17 @@ func (m *model) boundLarge() {
 	}
 }
 
-// runClasses is how many classes of backlogs have a bound of their own: of 1, of 2 or 3,
-// of 4 to 7, and of more messages.
+// runClasses is the number of classes of backlogs with a bound of their own: 1, 2 to 3, 4
+// to 7, and more messages.
 const runClasses = 4
 
-// runClass is the class of a backlog of n messages.
+// runClass returns the class of a backlog of n messages.
 func runClass(n int) int { return min(bits.Len(uint(n)), runClasses) - 1 }
 
-// boundRuns finds which backlogs are sent as coalesced runs. That a gather is best for equal messages of
-// all sizes up to some one, in any number, holds for mixtures of them as well: what
-// a gather saves is a sum over messages, less what it costs by itself. For the same reason
-// what holds for some number of messages holds for more of them.
+// boundRuns computes which backlogs are sent as coalesced runs. If a gather is best for any
+// number of equal messages of every size up to a bound, it is best for mixtures of them:
+// the time that a gather saves is a sum over messages, less its own cost. For the same
+// reason, a result for some number of messages holds for larger numbers.
 func (m *model) boundRuns() {
 	m.runMax = [...]int{-1, -1, -1, -1}
 	if len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
@@ -177,7 +175,8 @@ func (m *model) boundRuns() {
 		mode, err := m.planner.Single(m.equal(n, size))
 		return err == nil && mode == logp.Gather
 	}
-	// More than the ring holds may be better fetched, which 64 messages do not show.
+	// More than the ring holds may be better fetched; a batch of 64 messages does not show
+	// that.
 	most := min(m.inPlace, 1<<16, int(m.limits.Ring)/m.opt.Batch) - 1
 	for class := runClasses - 1; class >= 0; class-- {
 		last := class == runClasses-1
@@ -195,7 +194,7 @@ func (m *model) boundRuns() {
 	}
 }
 
-// equal is a batch of n messages of one size, to ask the model about.
+// equal returns a batch of n messages of one size, for the model.
 func (m *model) equal(n int, size int64) *logp.Batch {
 	b := &m.probe
 	b.Limits = m.limits
@@ -206,7 +205,7 @@ func (m *model) equal(n int, size int64) *logp.Batch {
 	return b
 }
 
-// isRun reports whether b would go as a coalesced run.
+// isRun reports whether b would be sent as a coalesced run.
 func (m *model) isRun(b *logp.Batch) bool {
 	if len(b.Messages) == 0 {
 		return false
@@ -220,8 +219,8 @@ func (m *model) isRun(b *logp.Batch) bool {
 	return true
 }
 
-// waits sets how long b has to wait for what earlier batches still hold: the ring,
-// where it has no room for all of b now, and the peer's list of transfers.
+// waits sets how long b has to wait for resources that earlier batches hold: the ring, if
+// it has no room for all of b now, and the peer's list of transfers.
 func (m *model) waits(b *logp.Batch) {
 	l := &b.Limits
 	free := int64(m.ring.Free(flowctl.Data)) * l.EagerBlock
@@ -230,7 +229,7 @@ func (m *model) waits(b *logp.Batch) {
 	if free >= l.Ring && !full {
 		return
 	}
-	var one, alone int64 // of the ring: in one gather, eager
+	var one, alone int64 // bytes of the ring: in one gather, eager
 	for i := range b.Messages {
 		n := b.Messages[i].Size + int64(l.Header)
 		one += n
@@ -243,11 +242,11 @@ func (m *model) waits(b *logp.Batch) {
 	b.Wait[logp.Eager] = p.CreditWait(l, free, alone)
 	b.Wait[logp.Gather] = p.CreditWait(l, free, one)
 	if full {
-		b.Wait[logp.Scatter] = 2*p.Ls + p.Lh // of one of those under way
+		b.Wait[logp.Scatter] = 2*p.Ls + p.Lh // until a transfer in flight ends
 	}
 }
 
-// neighbour is where the message before ended, 0 if nothing can be joined to it.
+// neighbour is the end of the preceding message, 0 if nothing can be joined to it.
 type neighbour struct {
 	end uint64
 	key uint32
@@ -255,7 +254,7 @@ type neighbour struct {
 
 // describe describes a message to the model.
 func (n *neighbour) describe(o *Out) logp.Message {
-	f := logp.DestRegistered // not known here: assume the best, the peer pays the rest
+	f := logp.DestRegistered // not known here: assume the best case, the peer pays the rest
 	if o.Registered {
 		f |= logp.Registered
 		if at := fabric.Addr(o.Data); at != 0 {

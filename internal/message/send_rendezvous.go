@@ -13,11 +13,11 @@ import (
 )
 
 // The rendezvous stream: messages that the peer fetches, and messages that are written to
-// receives advertised by it.
+// receives that it advertised.
 
 // announce sends descriptors of the messages that the peer is to fetch, in order. It
-// returns the number of the first message that could not be announced, which those in the
-// ring must not overtake, and whether all were.
+// returns the number of the first message that could not be announced, which messages of
+// the ring must not overtake, and whether all were announced.
 func (s *sender) announce() (stop uint64, all bool) {
 	most := int(s.model.limits.ScatterSegs)
 	d := &s.desc
@@ -45,7 +45,7 @@ func (s *sender) announce() (stop uint64, all bool) {
 			}
 			if err := s.describe(o); err != nil {
 				if head != nil {
-					break // its turn comes
+					break // announce these, then handle o
 				}
 				if !s.sendCopied(o) {
 					return o.seq, false
@@ -137,8 +137,8 @@ func (s *sender) sendCopied(o *Out) bool {
 	return true
 }
 
-// write writes messages to the destinations that wait for them. It returns the number of
-// the first message that could not be written, and whether all were.
+// write writes messages to their advertised destinations. It returns the number of the
+// first message that could not be written, and whether all were written.
 func (s *sender) write() (stop uint64, all bool) {
 	stop = math.MaxUint64
 	for i, o := range s.batch.first {
@@ -158,7 +158,7 @@ func (s *sender) write() (stop uint64, all bool) {
 		}
 		o.next = nil
 		token := s.groups.put(o)
-		s.batch.gone[i] = true // Sent may come from within Write
+		s.batch.gone[i] = true // Write may call Sent
 		res, err := s.rendezvous.Write(o.want, o.seq, o.Tag, src, token)
 		if err != nil || res != rdv.Accepted {
 			s.groups.take(token)
@@ -190,9 +190,9 @@ func (s *sender) source(o *Out) ([]fabric.SGE, error) {
 // sendHandler receives the calls of the rendezvous channel for a sender.
 type sendHandler sender
 
-// Advertised takes a destination, or declines it: a message that was assigned before may
-// take the receive, unless it takes another one, or was delivered already when the
-// peer advertised.
+// Advertised accepts a destination, or declines it: an earlier message may take the
+// receive, unless that message takes another one, or was delivered before the peer
+// advertised.
 func (h *sendHandler) Advertised(a rdv.Advert) {
 	s := (*sender)(h)
 	d := &s.dests
@@ -211,8 +211,8 @@ func (h *sendHandler) Advertised(a rdv.Advert) {
 	d.open = append(d.open, destination{id: a.ID, tag: a.Tag, len: a.Len, any: anyTag})
 }
 
-// Revoked returns an advertised receive that no message takes yet. Later adverts that
-// compete with it are declined as late: this side can no longer tell which messages they
+// Revoked returns an advertised receive that is not assigned to a message. Later adverts
+// that compete with it are declined as late: this side no longer knows which messages they
 // take.
 func (h *sendHandler) Revoked(a rdv.Advert) bool {
 	s := (*sender)(h)
@@ -243,9 +243,9 @@ func (s *sender) decline(id rdv.ID, why uint32) {
 	}
 }
 
-// assign finds the advertised receive that is going to take o, once for every message and
-// in the order of their numbers. It does the same as matching at the peer: receives for
-// which o is too long end without it.
+// assign finds the advertised receive for o, once for every message, in the order of their
+// numbers. It decides exactly as the peer's matching does: receives that are too short for
+// o end without it.
 func (s *sender) assign(o *Out) {
 	if o.assigned {
 		return

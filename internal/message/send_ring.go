@@ -8,8 +8,8 @@ import (
 
 // The ring stream: single messages, and gathers of a plan.
 
-// put stages a message, eager: copied, or in place where that is cheaper. If the ring took
-// it, the message does not belong to the sender any more.
+// put stages a message, eager: copied, or in place if that is cheaper. If the ring took it,
+// the message no longer belongs to the sender.
 //
 // Hot path.
 func (s *sender) put(o *Out) bool {
@@ -41,12 +41,12 @@ func (s *sender) put(o *Out) bool {
 // flushes. It reports whether all were staged.
 func (s *sender) fill(stop uint64) (all bool) {
 	b := &s.batch
-	n := 0 // as many of the first may go
+	n := 0 // this many of the first may be sent
 	for n < len(b.first) && b.first[n].seq < stop {
 		n++
 	}
 	all = true
-	from := -1 // first of a gather of the plan
+	from := -1 // index of the first message of a gather
 	for i := 0; i <= n && all; i++ {
 		if i < n && b.modes[i] == logp.Gather {
 			if from >= 0 && b.part[i] != b.part[from] {
@@ -103,7 +103,7 @@ func (s *sender) stageGather(from, to int) bool {
 	return ok
 }
 
-// pack stages the messages of r, the first of which stands at i in the batch.
+// pack stages the messages of r, whose first one has index i in the batch.
 func (s *sender) pack(r *coalesced, i int) bool {
 	s.packs = append(s.packs[:0], gather.Message{}) // for the tags
 	for _, o := range r.outs {

@@ -27,34 +27,34 @@ type sender struct {
 	learn learner
 	stats SendStats
 
-	// The backlog: messages that were posted and have not been passed to a stream. seq is
-	// the number of the last one posted. batch is its front while sendBatch runs.
+	// The backlog: messages that were posted and not passed to a stream. seq is the number
+	// of the last one posted. batch is its front while sendBatch runs.
 	backlog outQueue
 	seq     uint64
-	held    bool // it stays as it is
+	held    bool // Hold was called: nothing is passed on
 	batch   batch
 
-	// The last refusal, until it would not repeat: see blocked.
+	// The last refusal, until it is known not to repeat: see blocked.
 	ringBusy     bool // out of credit when freeWas blocks were free
 	freeWas      int  // free blocks of the ring when it refused
-	around       bool // it has stayed as it was then: all is announced instead
+	around       bool // the ring was full for long: all messages are announced instead
 	stall        stall
-	queueFull    bool // the link's queue refused what was for the ring
+	queueFull    bool // the link's queue refused a request for the ring
 	announceBusy bool // descriptors were refused
 	writeBusy    bool // writes were refused
 
-	// Messages that a stream has and the link or the peer still reads: inflight through
-	// the ring, by rising position there; groups by the rendezvous, each a list of those of
-	// one transfer.
+	// Messages that a stream has and the link or the peer still reads: inflight in the
+	// ring, by rising position; groups by rendezvous, each a list of the messages of one
+	// transfer.
 	inflight fifo.Queue[*Out]
 	groups   tokens[Out]
 
-	// dests are the receives that the peer has advertised.
+	// dests holds the receives that the peer has advertised.
 	dests destinations
 
-	// Scratch of the ring: the piece of a message in place; messages of a gather, the
-	// packer that lays them out, the outs of a coalesced run and how many bytes one
-	// gather may have, its header and tags while they are made.
+	// Scratch of the ring: the piece of a message in place; the messages of a gather and
+	// the packer that lays them out; the messages of a coalesced run, the bound of a gather
+	// in bytes, and its header and tags.
 	piece  [1]gather.Piece
 	packs  []gather.Message
 	packer *gather.Packer
@@ -63,7 +63,7 @@ type sender struct {
 	head   []byte
 	tags   []byte
 
-	// Scratch of the rendezvous: a descriptor, the places of its messages in the batch,
+	// Scratch of the rendezvous: a descriptor, the indices of its messages in the batch,
 	// the memory of one that is written.
 	desc  scatter.Descriptor
 	group []int
@@ -72,13 +72,13 @@ type sender struct {
 
 // SendStats counts the messages that a channel sent.
 type SendStats struct {
-	Sent, SentBytes      uint64                // messages that ended well
+	Sent, SentBytes      uint64                // messages sent without an error
 	Plans                uint64                // backlogs planned
-	Messages             [logp.NumModes]uint64 // sent each way
+	Messages             [logp.NumModes]uint64 // messages sent, by mode
 	Gathers, Descriptors uint64
-	Written              uint64 // of those scattered: written to an advertised receive
-	Copied               uint64 // of those scattered: from memory that could not be registered
-	Backlog              int    // waiting
+	Written              uint64 // scattered messages written to an advertised receive
+	Copied               uint64 // scattered messages from memory that could not be registered
+	Backlog              int    // messages that wait
 	Learn                LearnStats
 }
 
@@ -92,7 +92,7 @@ func (s *sender) open(shared *streams) (err error) {
 	return s.learn.open(o)
 }
 
-// connect takes the peer's parameters of its rendezvous.
+// connect accepts the peer's parameters of its rendezvous.
 func (s *sender) connect(peer rdv.Setup) {
 	threshold := s.opt.InPlace
 	if threshold == 0 {
@@ -124,14 +124,14 @@ func (s *sender) Params() logp.Params { return s.model.planner.Params() }
 // Limits returns the limits for the model.
 func (s *sender) Limits() logp.Limits { return s.model.limits }
 
-// Hold stops or resumes passing messages to streams.
+// Hold stops or resumes passing messages to the streams.
 func (s *sender) Hold(on bool) {
 	s.opt.Owner.Assert()
 	s.held = on
 }
 
-// Send posts a message. The link gets nothing before Progress. Messages over MaxSize end at
-// once with ErrTooLarge.
+// Send posts a message. The link gets it in the next Progress. Messages longer than MaxSize
+// end at once with ErrTooLarge.
 //
 // Hot path.
 func (s *sender) Send(o *Out) {
@@ -159,7 +159,7 @@ func tooLarge(n int) error {
 func (s *sender) SendAll(outs []Out) {
 	s.opt.Owner.Assert()
 	if s.err != nil || len(outs) == 0 {
-		for i, n := 0, len(outs); i < n; i++ { // the last one may be the end of outs
+		for i, n := 0, len(outs); i < n; i++ { // when the last one ends, outs may be reused
 			s.Send(&outs[i])
 		}
 		return
@@ -179,7 +179,7 @@ func (s *sender) SendAll(outs []Out) {
 }
 
 // taken reports whether the ring took a message. It records a failure of the ring, or that
-// the ring accepts nothing more, and why.
+// the ring accepts no more messages, and why.
 func (s *sender) taken(r eager.Result, err error) bool {
 	switch {
 	case err != nil:
@@ -224,7 +224,7 @@ func (s *sender) reap() (did bool) {
 	return did
 }
 
-// endWaiting ends the messages of the backlog: the channel has failed.
+// endWaiting ends the messages of the backlog because the channel has failed.
 func (s *sender) endWaiting() {
 	for s.backlog.n > 0 {
 		s.sent(s.backlog.pop(), s.err)
@@ -242,9 +242,9 @@ func (s *sender) sever() {
 // determines which messages take them. See doc.go and docs/wire.md for the rules.
 type destinations struct {
 	open []destination // in the order of their receives
-	free [64]uint64    // number of the last message that takes none, by hash of its tag
-	any  uint64        // of all tags
-	late uint32        // how many were advertised too late
+	free [64]uint64    // number of the last message without an advertised receive, by hash of its tag
+	any  uint64        // the same over all tags
+	late uint32        // late answers given
 }
 
 type destination struct {
@@ -254,8 +254,8 @@ type destination struct {
 	any bool
 }
 
-// last is the number of the last message that a receive of that tag, or of any,
-// may take and for which none was advertised.
+// last returns the number of the last message without an advertised receive that a receive
+// of tag, or of any tag, may take.
 func (d *destinations) last(anyTag bool, tag uint32) uint64 {
 	if anyTag {
 		return d.any
@@ -263,7 +263,7 @@ func (d *destinations) last(anyTag bool, tag uint32) uint64 {
 	return d.free[spread(tag)%uint32(len(d.free))]
 }
 
-// takes reports whether the receive behind x takes a message of tag.
+// takes reports whether the receive behind x matches tag.
 func (x *destination) takes(tag uint32) bool {
 	if x.any {
 		return tag < LibraryTags
@@ -271,7 +271,7 @@ func (x *destination) takes(tag uint32) bool {
 	return x.tag == tag
 }
 
-// pass notes that message seq takes no advertised receive.
+// pass records that message seq takes no advertised receive.
 func (d *destinations) pass(tag uint32, seq uint64) {
 	d.free[spread(tag)%uint32(len(d.free))] = seq
 	if tag < LibraryTags {
@@ -279,27 +279,27 @@ func (d *destinations) pass(tag uint32, seq uint64) {
 	}
 }
 
-// stall measures for how long the peer has taken nothing. Time is counted in steps, each
-// twice as long as the one before and ended by the first check after it: a process that did
-// not run for long has waited for one of them.
+// stall measures how long the peer has taken no message. It counts steps, each twice as
+// long as the one before and ended by the first check after it, so that a process that was
+// not scheduled for long has waited for one step only.
 type stall struct {
-	steps   uint8 // that have ended, up to stallSteps
+	steps   uint8 // steps that have ended, up to stallSteps
 	polls   uint32
 	backoff eager.Backoff // lengths of the steps
 	until   time.Time     // the end of the present step
 }
 
 const (
-	// stallSteps take 13 ms. A peer that computes or waits for a processor has usually
-	// taken something by then.
+	// stallSteps last 13 ms. A peer that computes or waits for a processor has usually
+	// taken a message by then.
 	stallSteps = 8
 
-	// stallPolls is the number of polls for each reading of the clock: some 5 µs.
+	// stallPolls is the number of polls for each reading of the clock: about 5 µs.
 	stallPolls = 64
 )
 
-// poll counts one more poll in which the peer has taken nothing, and reports whether that
-// has lasted long.
+// poll counts another poll in which the peer took no message, and reports whether that has
+// lasted long.
 func (w *stall) poll() bool {
 	if w.polls++; w.polls%stallPolls == 0 {
 		w.look(time.Now())
@@ -307,8 +307,8 @@ func (w *stall) poll() bool {
 	return w.steps == stallSteps
 }
 
-// look ends the present step if it is over, and returns the remainder of the step that is
-// present then. The steps after the last become longer, as those of eager.Backoff.
+// look ends the current step if it is over, and returns the remainder of the step that is
+// then current. After the last step, lengths keep growing as those of eager.Backoff.
 func (w *stall) look(now time.Time) time.Duration {
 	w.polls = max(w.polls, 1)
 	if left := w.until.Sub(now); left > 0 {

@@ -19,32 +19,32 @@ func meta(tag uint32, seq uint64) uint64 { return uint64(tag)<<32 | seq&0xffffff
 
 // Reasons why an advertised receive is declined.
 const (
-	// whySpoken: a message that goes another way takes the receive, or is too long
-	// for it.
+	// whySpoken: a message that travels another way takes the receive, or is too long for
+	// it.
 	whySpoken = 0
 
-	// whyLate: a message that was under way before may take it. The other bits are
-	// the low ones of the number of the last such message.
+	// whyLate: a message that was in flight before may take it. The other bits are the low
+	// bits of the number of the last such message.
 	whyLate    = 1 << 31
 	lateNumber = whyLate - 1
 )
 
-// Note of an advertised receive: any tag, and how many late answers its maker had heard
-// of.
+// Note of an advertised receive: any tag, and the number of late answers received when it
+// was advertised.
 const (
 	noteAny   = 1 << 31
 	noteEpoch = noteAny - 1
 )
 
-// tokens name things under way by small numbers, from 1, that the peer sends back.
-// Transfers are announced under the token of the list of their messages, destinations
-// advertised under that of their receive.
+// tokens identify operations in flight by small numbers, from 1, that the peer returns.
+// Transfers are announced with the token of the list of their messages, destinations with
+// that of their receive.
 type tokens[T any] struct {
 	held []*T // by token less one
 	free []uint32
 }
 
-// used is how many tokens are out.
+// used returns the number of tokens in use.
 func (t *tokens[T]) used() int { return len(t.held) - len(t.free) }
 
 func (t *tokens[T]) put(x *T) (token uint64) {
@@ -66,11 +66,10 @@ func (t *tokens[T]) take(token uint64) *T {
 	return x
 }
 
-// setupVersion changes with anything that two sides must agree on.
-const setupVersion = 2 // 1: descriptors came in the order of their messages
+// setupVersion changes with everything that two sides must agree on.
+const setupVersion = 2 // 1: descriptors were sent in the order of their messages
 
-// parseSetup reads what Channel.Setup of the peer made. It is not trusted; errors wrap
-// ErrSetup.
+// parseSetup parses the peer's Channel.Setup, which is not trusted. Errors wrap ErrSetup.
 func parseSetup(b []byte) (ring eager.Setup, rendezvous rdv.Setup, err error) {
 	if len(b) == 0 || b[0] != setupVersion {
 		return ring, rendezvous, fmt.Errorf("%w: version %v, want %d: both sides must run the same release", ErrSetup, b[:min(1, len(b))], setupVersion)
@@ -97,7 +96,7 @@ const (
 	tagsEach = 2
 )
 
-// appendTags appends the tags of outs. same: they all have that of the first.
+// appendTags appends the tags of outs. same: all have the tag of the first.
 func appendTags(b []byte, outs []*Out, same bool) []byte {
 	if same {
 		return binary.AppendUvarint(append(b, tagsSame), uint64(outs[0].Tag))
@@ -119,8 +118,8 @@ func sameTags(outs []*Out) bool {
 	return true
 }
 
-// tagReader hands out the tags of a gather. They are copied first: the ring is
-// the peer's to change.
+// tagReader returns the tags of a gather. They are copied first, because the peer may
+// change the ring.
 type tagReader struct {
 	buf  []byte
 	off  int
@@ -128,15 +127,14 @@ type tagReader struct {
 	tag  uint32
 }
 
-// maxTags bounds the segment of tags in bytes: 5 each for more messages than a
-// gather of the largest ring of the defaults holds.
+// maxTags bounds the segment of tags in bytes: 5 each for more messages than a gather of
+// the largest default ring holds.
 const maxTags = 1 << 18
 
-// none makes all tags 0.
+// none sets all tags to 0.
 func (t *tagReader) none() { t.same, t.tag = true, 0 }
 
-// reset makes room for a segment of n bytes; the caller fills it, then calls
-// open.
+// reset allocates room for a segment of n bytes. The caller fills it, then calls open.
 func (t *tagReader) reset(n int) ([]byte, error) {
 	if n < 2 || n > maxTags {
 		return nil, peerError("%d bytes of tags", n)
@@ -162,7 +160,7 @@ func (t *tagReader) open() (err error) {
 	return peerError("tags of form %d", t.buf[0])
 }
 
-// next is the tag of the next message.
+// next returns the tag of the next message.
 func (t *tagReader) next() (uint32, error) {
 	if t.same {
 		return t.tag, nil
