@@ -11,20 +11,20 @@ import (
 
 // Channel is one eager connection to one peer, in both directions. It belongs to the
 // goroutine that owns its link. Create it with Open, exchange Setup with the peer, then
-// Connect.
+// call Connect.
 type Channel struct {
-	receiver // first, for its line is touched by every poll
+	receiver // first, because every poll accesses its cache line
 	core
 	sender
 	link    fabric.Link
 	memory  int    // bytes of rings and mirrors
 	maxPeer int    // Options.MaxPeerRing
-	imm     uint32 // of notifications
+	imm     uint32 // immediate value of notifications
 	wakes   bool   // a plain write wakes this side
 }
 
-// Open makes a channel on an endpoint that is, or is about to be, connected.
-// It allocates and registers the incoming ring. Setup path.
+// Open creates a channel on an endpoint that is connected or about to be. It allocates and
+// registers the incoming ring. Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	caps := link.Caps()
 	o, g, err := o.effective(caps)
@@ -53,15 +53,14 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 // Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup {
 	k := c.inReg.Key()
-	k.Len = uint64(len(c.in)) // a link may have rounded it up
+	k.Len = uint64(len(c.in)) // a link may have rounded the length up
 	return Setup{
 		Mode: c.Mode(), Geometry: c.rxRing.Geometry, BlockSize: c.rxRing.size, Imm: c.imm, Region: k,
 	}
 }
 
-// Connect takes the peer's set-up, which is not trusted, and makes the mirror
-// of its ring. The endpoint must be connected before the first flush. Setup
-// path.
+// Connect accepts the peer's set-up, which is not trusted, and allocates the mirror of its
+// ring. The endpoint must be connected before the first flush. Setup path.
 func (c *Channel) Connect(s Setup) error {
 	switch {
 	case c.err != nil:
@@ -69,7 +68,7 @@ func (c *Channel) Connect(s Setup) error {
 	case c.live:
 		return ErrConnected
 	}
-	// Through the codec: it is the one place that checks.
+	// Only the codec checks a set-up, so s passes through it.
 	s, _, err := ParseSetup(s.Append(nil))
 	if err != nil {
 		return fmt.Errorf("connect eager channel: %w", err)
@@ -83,7 +82,7 @@ func (c *Channel) Connect(s Setup) error {
 	case s.Mode == ModeLap && !caps.LastByteLast:
 		return fmt.Errorf("connect eager channel: %w: mode lap, but the link does not promise LastByteLast", ErrSetup)
 	}
-	// Behind the mirror: one word per block for write cursors, one for credit.
+	// The mirror is followed by one word per block for write cursors and one for credit.
 	size := r.bytes() + 8*int(r.Blocks) + 8
 	mem, err := offheap.Alloc(size, offheap.Staging)
 	if err != nil {
@@ -105,7 +104,7 @@ func (c *Channel) Connect(s Setup) error {
 }
 
 // Flush posts staged messages and returns credit that is due. done is false if the link's
-// queue did not take all: flush again after polling.
+// queue did not take everything: flush again after polling.
 //
 // Hot path.
 func (c *Channel) Flush() (done bool, err error) {
@@ -148,13 +147,13 @@ func (c *Channel) consume() {
 	c.rx.Consume(c.cur.k)
 	c.cur.k = 0
 	if c.live && c.rx.Due(false) {
-		_ = c.flush(false) // a failure stays in c.err, a full queue leaves it due
+		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due
 	}
 }
 
 // Progress posts waiting requests and returns credit that is due or, with force, all
-// consumed credit. Call it when the link has made room and when idle. done is false if work
-// is left for the next call.
+// consumed credit. Call it when the link has room again and when idle. done is false if
+// work is left for the next call.
 //
 // Hot path.
 func (c *Channel) Progress(force bool) (done bool, err error) {
@@ -206,7 +205,7 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	done := c.tx.Done()
 	ahead := (cpl.ID - done) & idPosMask
 	if c.near != nil && ahead > idPosMask/2 {
-		return true // SendShort has known it before
+		return true // SendShort has recorded it already
 	}
 	if err := c.tx.Complete(done + ahead); err != nil {
 		c.fail(err)
@@ -214,7 +213,7 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	return true
 }
 
-// Mode is how the incoming ring tells of messages.
+// Mode returns how the incoming ring announces messages.
 func (c *Channel) Mode() Mode {
 	if c.lapMode {
 		return ModeLap
@@ -229,10 +228,10 @@ func (c *Channel) Stats() Stats {
 	return s
 }
 
-// Close releases the rings. The endpoint must be closed before, and its
-// completions drained, so that neither the link nor the peer still uses them;
-// leases are void. After an error that wraps fabric.ErrInUse nothing of the ring
-// concerned is released: call Close again. Idempotent. Setup path.
+// Close releases the rings. The endpoint must be closed before, and its completions
+// drained, so that neither the link nor the peer uses them any longer; leases become
+// invalid. If the error wraps fabric.ErrInUse, nothing of the ring in question is released:
+// call Close again. Idempotent. Setup path.
 func (c *Channel) Close() error {
 	if !c.closed {
 		c.closed, c.left = true, 0

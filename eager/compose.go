@@ -6,18 +6,18 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// place says where a message lies in mirror and ring: fill bytes before the
-// trailer of block pos, and the run, whole bytes of it at at, the rest at 0.
+// place is the place of a message in mirror and ring: fill bytes before the trailer of
+// block pos, then the run: whole bytes of it at offset at, the rest at offset 0.
 type place struct {
 	pos            uint64
 	k, fill        int
 	at, whole, run int
-	pad            int // zeros at the end of all
+	pad            int // zeros at the end of the message
 }
 
-// WR IDs: the tag in the top 16 bits, then a bit for credit writes whose source
-// word must not be touched before they complete, then the position up to which
-// blocks are done when the request is.
+// WR IDs: the tag in the top 16 bits, then a bit for credit writes whose source word must
+// not change before they complete, then the position up to which blocks are done when the
+// request is complete.
 const (
 	idPosBits = 47
 	idPosMask = 1<<idPosBits - 1
@@ -37,7 +37,7 @@ func (s *sender) place(pos uint64, k, fill, n int, meta bool) place {
 	return p
 }
 
-// seal writes meta and trailer of the first block and returns the block and
+// seal writes meta and trailer of the first block, and returns the block and the offset
 // where its payload ends.
 func (s *sender) seal(e *Envelope, p *place, n int) (block []byte, head int) {
 	r := &s.txRing
@@ -56,13 +56,13 @@ func (s *sender) seal(e *Envelope, p *place, n int) (block []byte, head int) {
 	return block, head
 }
 
-// fill copies the message to the mirror, zeros behind it, trailer.
+// fill copies the message, zero padding and trailer to the mirror.
 func (s *sender) fill(e *Envelope, p *place, n int, pieces [][]byte) {
 	block, head := s.seal(e, p, n)
 	dst, then := block[s.txRing.room()-p.fill:head], 0
 	for _, b := range pieces {
 		for len(b) > 0 {
-			for len(dst) == 0 { // the first block may have no room beside meta
+			for len(dst) == 0 { // the first block may have no room besides meta
 				if then++; then == 1 {
 					dst = s.out[p.at : p.at+p.whole]
 				} else {
@@ -76,14 +76,14 @@ func (s *sender) fill(e *Envelope, p *place, n int, pieces [][]byte) {
 	clear(dst) // up to 7 bytes
 }
 
-// request appends the requests that write a message which lies in the mirror.
+// request appends the requests that write a message in the mirror.
 func (s *sender) request(p *place) {
 	r := &s.txRing
 	block := r.offset(p.pos)
 	start, head := block+r.room()-p.fill, s.tx.Head()
 	if s.cursorOut {
-		// The write cursor follows; these are done only as far as pos, because
-		// the word of the cursor of this message is still to come.
+		// The write cursor follows. These requests complete only blocks up to pos, because
+		// the cursor word of this message is not written yet.
 		n := p.fill + trailerSize
 		left := p.run
 		if p.at != 0 {
@@ -98,7 +98,7 @@ func (s *sender) request(p *place) {
 		return
 	}
 	if p.run > 0 {
-		// The run goes first, see the package comment.
+		// The run is written first, see the package comment.
 		s.write(p.at, p.whole, p.pos)
 		if p.whole < p.run {
 			s.write(0, p.run-p.whole, p.pos)
@@ -108,8 +108,8 @@ func (s *sender) request(p *place) {
 	s.sign(s.staged-1, head)
 }
 
-// write appends the write of n bytes at off of the mirror to the same place of
-// the ring. pos is the position that its completion stands for.
+// write appends the write of n bytes at offset off of the mirror to the same offset of the
+// ring. Its completion stands for position pos.
 func (s *sender) write(off, n int, pos uint64) {
 	s.append(fabric.NewSGE(s.out[off:off+n], s.outKey), ringStart+off, s.id(pos))
 }
@@ -135,8 +135,9 @@ func (s *sender) appendList(n, size, remote int, id uint64) {
 	s.quiet++
 }
 
-// sign makes the staged request i, whose completion stands for pos, signalled
-// if it is time: a quarter queue of requests, or Geometry.SignalEvery blocks.
+// sign makes the staged request i signalled if a quarter queue of requests or
+// Geometry.SignalEvery blocks have passed since the last one. Its completion stands for
+// pos.
 func (s *sender) sign(i int, pos uint64) {
 	if s.quiet >= s.signalWRs || s.tx.Head()-s.signaled >= uint64(s.txRing.SignalEvery()) && pos != s.signaled {
 		s.wrs[i].Flags |= fabric.FlagSignaled
@@ -144,13 +145,12 @@ func (s *sender) sign(i int, pos uint64) {
 	}
 }
 
-// makeRoom makes sure that n more requests with pieces SGEs between them can be
-// staged.
+// makeRoom ensures that n more requests with the given total of SGEs can be staged.
 func (s *sender) makeRoom(n, pieces int) bool {
 	if s.staged+n <= len(s.wrs) && s.pieces+pieces <= len(s.sges) {
 		return true
 	}
-	used := 0 // by requests that wait
+	used := 0 // by waiting requests
 	for i := s.first; i < s.staged; i++ {
 		used += len(s.wrs[i].Local)
 	}
@@ -168,15 +168,14 @@ func (s *sender) makeRoom(n, pieces int) bool {
 	return true
 }
 
-// Done reports whether the link is done with all memory of messages up to the
-// position that StageVec returned. It becomes true when completions
-// are handed to OnCompletion, and stays so; without more traffic only if there
-// were pieces to be taken in place.
+// Done reports whether the link no longer uses the memory of messages up to the position
+// that StageVec returned. It becomes true when completions are passed to OnCompletion, and
+// stays true. Without more traffic it becomes true only if pieces were sent in place.
 func (s *sender) Done(pos uint64) bool { return int64(s.tx.Done()-pos) >= 0 }
 
-// signBorrowed makes the last request that waits signalled, so that memory taken
-// in place comes back soon. In mode cursor the write cursor may be still to come:
-// then next time.
+// signBorrowed makes the last waiting request signalled, so that memory in use by the link
+// is released soon. In mode cursor the write cursor may follow later: then the next call
+// does it.
 func (s *sender) signBorrowed() {
 	w := &s.wrs[s.staged-1]
 	if head := s.tx.Head(); (w.ID^s.id(head))&^idCredit == 0 {
@@ -185,22 +184,21 @@ func (s *sender) signBorrowed() {
 	}
 }
 
-// Room is where the payload of a message is to stand, in up to three parts: in its
-// first block, in the run behind it, and in the rest of the run at the start of
-// the ring.
+// Room is the memory for the payload of a message, in up to three parts: in its first
+// block, in the run behind it, and the rest of the run at the start of the ring.
 type Room struct {
 	parts [3][]byte
 }
 
-// Next drops the part at hand and returns the one behind it: nil at the end.
+// Next drops the current part and returns the next one, nil at the end.
 func (r *Room) Next() []byte {
 	r.parts[0], r.parts[1], r.parts[2] = r.parts[1], r.parts[2], nil
 	return r.parts[0]
 }
 
-// Put copies b to at bytes behind the start of the part at hand, over as many parts
-// as it takes, and returns the part at hand then and where in it b ends. What
-// does not fit into the room is dropped.
+// Put copies b to offset at of the current part, and on into as many parts as necessary. It
+// returns the part that is current then, and the offset in it where b ends. Data that does
+// not fit the room is dropped.
 func (r *Room) Put(at int, b []byte) (part []byte, end int) {
 	part = r.parts[0]
 	for {

@@ -13,10 +13,10 @@ type core struct {
 	closed bool
 }
 
-// Err returns the error that ended the channel, nil while it works.
+// Err returns the error that ended the channel, or nil while it works.
 func (c *core) Err() error { return c.err }
 
-// fail ends the channel with err and returns the error that it ended with.
+// fail ends the channel with err and returns the channel's error.
 func (c *core) fail(err error) error {
 	if c.err == nil {
 		c.err = fmt.Errorf("eager channel: %w", err)
@@ -25,7 +25,7 @@ func (c *core) fail(err error) error {
 	return c.err
 }
 
-// ready reports why nothing can be sent.
+// ready returns the reason why nothing can be sent, if any.
 func (c *core) ready() error {
 	if !c.live && c.err == nil {
 		return ErrNotConnected
@@ -38,16 +38,16 @@ type Result uint8
 
 // Results.
 const (
-	// Accepted: the message was copied; the caller may reuse its memory. It is in flight,
-	// or waits in the channel for room in the link's queue.
+	// Accepted: the message was copied and the caller may reuse its memory. It is in
+	// flight, or waits in the channel for room in the link's queue.
 	Accepted Result = iota
 
-	// NoCredit: the ring has no room. Poll, receive from this peer's channel, and try again
+	// NoCredit: the ring has no room. Poll, receive from this peer's channel, and retry
 	// when credit or completions have arrived.
 	NoCredit
 
-	// QueueFull: the link's queue has no room, and the channel holds back as many messages
-	// as it may. Poll and try again.
+	// QueueFull: the link's queue has no room, and the channel holds as many messages as it
+	// may. Poll and retry.
 	QueueFull
 )
 
@@ -70,7 +70,7 @@ type Envelope struct {
 	Meta    uint64
 	Kind    uint8
 	HasMeta bool
-	Class   flowctl.Class // flowctl.Control finds room where data does not
+	Class   flowctl.Class // flowctl.Control may use blocks that data may not
 }
 
 // Stats counts the operations of a channel. Messages and bytes are those of payloads.
@@ -81,8 +81,8 @@ type Stats struct {
 	Posts                   uint64 // calls of Post
 	Credits                 uint64 // credit words written
 	Notifies                uint64 // requests posted with a notification
-	Wakeups                 uint64 // notifications that came
-	InPlace                 uint64 // pieces of messages taken in place
+	Wakeups                 uint64 // notifications received
+	InPlace                 uint64 // pieces of messages sent in place
 	NoCredit, QueueFull     uint64 // refusals
 	Memory                  int    // bytes of rings and mirrors
 }

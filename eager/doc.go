@@ -6,8 +6,9 @@
 // The package is a part of the engine below package rma. Applications use rma; the exported
 // names may change in any release.
 //
-// A [Channel] connects two peers and holds both directions, a sender and a receiver. A [Set]
-// makes channels for the peers that communicate often, and bounds their number and memory.
+// A [Channel] connects two peers and holds both directions, a sender and a receiver. A
+// [Set] creates channels for peers that communicate often, and bounds their number and
+// memory.
 //
 // # Memory
 //
@@ -25,21 +26,21 @@
 //	| unused ... | payload | 0-7 zeros | meta (optional, 8) | trailer (8) |
 //	                                                        ^ polled by the reader
 //
-// The trailer carries a 16-bit lap number. A message that is longer than a block has only
-// one trailer, in its first block; the payload that does not fit before it is the run, the
-// contiguous memory of the blocks behind:
+// The trailer carries a 16-bit lap number. A message longer than a block has only one
+// trailer, in its first block; the payload that does not fit before it is the run, the
+// contiguous memory of the following blocks:
 //
 //	| unused | payload | meta | trailer |  payload, over blocks p+1 ... p+k-1  |
 //	  block p                              run: at most cut where the ring ends
 //
-// A gather of a hundred messages is then two writes with one list of pieces each, a megabyte
-// is copied in two moves, and small blocks cost long messages next to nothing. The price is
-// that payload lies where the reader will poll for trailers of the next lap. Therefore the
-// reader, when it returns the blocks of a run, writes a mark in place of each trailer: a
-// trailer of this lap without a message. It posts the credit for these blocks behind those
-// stores. Hence the invariant of mode lap: the word that the reader polls is that of this
-// lap, or a trailer or mark of the last lap; any other value is a corruption. The reader
-// writes nothing else. docs/wire.md defines the bytes.
+// A gather of a hundred messages is then two writes with one list of pieces each, a
+// megabyte is copied in two steps, and small blocks hardly slow down long messages. The
+// price is that payload lies where the reader will poll for trailers of the next lap.
+// Therefore the reader, when it returns the blocks of a run, writes a mark in place of each
+// trailer: a trailer of this lap without a message. It posts the credit for these blocks
+// after those stores. Hence the invariant of mode lap: the word that the reader polls is
+// that of this lap, or a trailer or mark of the last lap; any other value is a corruption.
+// The reader writes nothing else. docs/wire.md defines the bytes.
 //
 // # When a message is visible
 //
@@ -50,49 +51,50 @@
 // Blocks of a run are not polled before the run has been consumed and marked.
 //
 // ModeCursor (default elsewhere): one write for the message (two at the end of the ring),
-// then a second write of the position behind it to the cursor cell, in the same Post.
-// Messages staged together share that write. The reader looks at trailers only up to the
-// cursor, and makes no marks.
+// then, in the same Post, a second write of the position after it to the cursor cell.
+// Messages staged together share that write. The reader reads trailers only up to the
+// cursor, and writes no marks.
 //
 // More writes are needed only if a list of pieces is longer than the link allows
 // ([Channel.StageVec]); their order is the same.
 //
 // # In place
 //
-// [Channel.StageVec] takes one message of several pieces. Some are copied to the mirror,
+// [Channel.StageVec] sends one message of several pieces. Some are copied to the mirror,
 // others are read by the link in place. The mirror is also the staging area: copied
 // neighbours are adjacent in it and share one SGE. Pieces in place belong to the link until
-// [Channel.Done]. Package gather makes such pieces from batches, and [Lease.Split] takes
-// gathers apart.
+// [Channel.Done]. Package gather creates such pieces from batches, and [Lease.Split] splits
+// gathers.
 //
 // Both modes, and credit, assume that on every link an aligned 8-byte write becomes visible
 // as a whole.
 //
 // # Credit, completions, queue
 //
-// Package flowctl counts. Credit is returned after Options.Every consumed blocks (half a
-// ring), or with reverse traffic after half of that. Writes are unsignalled except for one
-// per quarter of the ring or of the queue. Lack of credit and a full queue are values
-// ([NoCredit], [QueueFull]), not errors. Messages of class flowctl.Control find room where
-// data does not; flowctl states the rule for consumers.
+// Package flowctl counts credit. Credit is returned after Options.Every consumed blocks
+// (half a ring), or with reverse traffic after half of that. Writes are unsignalled except
+// for one per quarter of the ring or of the queue. Lack of credit and a full queue are
+// values ([NoCredit], [QueueFull]), not errors. Messages of class flowctl.Control may use
+// blocks that data may not; flowctl states the rule for consumers.
 //
 // # Sleeping readers
 //
-// Where Caps.WakesOnWrite is false, a reader that is about to sleep sets a bit in the word
+// If Caps.WakesOnWrite is false, a reader that is about to sleep sets a bit in the word
 // that it writes to the peer ([Channel.Sleep]). A sender that has seen the bit requests a
 // notification with the last write of every flush, data and credit alike, until the bit is
 // cleared. Writes in flight when the bit is set do not notify. Therefore, after Sleep(true)
 // and Link.Arm, the reader polls its rings once more and then sleeps with the time-outs of
-// [Backoff], short at first and doubling, so that a message that was in flight for a time d is
-// seen after about 2·d at the latest.
+// [Backoff], short at first and doubling, so that a message that was in flight for a time d
+// is seen after about 2·d at the latest.
 //
 // # Hostile peers
 //
 // The peer can write anything into the region at any time. Every word is loaded once,
-// checked, and the checked value used; no access leaves the ring, whatever the word says. An
-// impossible value ends this channel with an error that wraps [ErrCorrupt] (blocks) or a
-// flowctl.CursorError (cells); the link, the endpoint and other channels are not affected.
-// Payload bytes may change while a [Lease] is open: copy (Recv) data that must not change.
+// checked, and the checked value used; no access leaves the ring, whatever the word
+// contains. An impossible value ends this channel with an error that wraps [ErrCorrupt]
+// (blocks) or a flowctl.CursorError (cells); the link, the endpoint and other channels are
+// not affected. Payload bytes may change while a [Lease] is open: copy (Recv) data that
+// must not change.
 //
 // # Ownership
 //
@@ -110,18 +112,18 @@
 //	send.go          sender: copied messages, messages that the caller composes; SendShort:
 //	                 one message through the peer's memory, without requests
 //	flush.go         sender: posting, credit, notifications
-//	compose.go       sender: a message in the mirror, the requests that write it; Room: where
-//	                 a composed message is written
-//	recv.go          receiver: finding, checking, marks
-//	core.go          Envelope, Result, Stats; what sender and receiver share
-//	setup.go         Setup, the blob peers exchange
+//	compose.go       sender: a message in the mirror, the requests that write it; Room: memory
+//	                 for a composed message
+//	recv.go          receiver: finding and checking messages, marks
+//	core.go          Envelope, Result, Stats; state shared by sender and receiver
+//	setup.go         Setup, the blob that peers exchange
 //	options.go       Options, modes, defaults
-//	layout.go        cells, trailer, how a message splits into blocks
+//	layout.go        cells, trailer, the split of a message into blocks
 //	words_*.go       atomic loads of cells and trailers
-//	set.go           Set: lazily made, bounded channels
+//	set.go           Set: a bounded number of channels, created when needed
 //	errors.go        errors
 //
-// Tests are beside the code, over fabric/sim; script_test.go compares random
-// scripts with a plain queue, hostile_test.go plays a bad peer, links_test.go and
-// ibv_test.go run over shm, tcp and ibv, bench_test.go measures.
+// Tests are beside the code, over fabric/sim; script_test.go compares random scripts with a
+// plain queue, hostile_test.go implements a hostile peer, links_test.go and ibv_test.go run
+// over shm, tcp and ibv, bench_test.go measures.
 package eager

@@ -6,8 +6,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// flush completes what was staged with write cursor and credit, and posts it.
-// Credit goes out when it is due, with force when any is owed.
+// flush completes the staged requests with write cursor and credit, and posts them. Credit
+// is returned when it is due; with force, when any is owed.
 //
 // Hot path.
 func (s *sender) flush(force bool) error {
@@ -18,15 +18,16 @@ func (s *sender) flush(force bool) error {
 		return err
 	}
 	if head := s.tx.Head(); s.cursorOut && s.told != head && s.makeRoom(1, 1) {
-		// The word lives with the last block it announces: it is free again
-		// when that block is.
+		// The word belongs to the last block that it announces: it may be reused when that
+		// block is free.
 		off := s.txRing.bytes() + 8*int(s.txRing.Slot(head-1))
 		binary.LittleEndian.PutUint64(s.out[off:], head)
 		s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), cursorCell, s.id(head))
 		s.told = head
 		s.sign(s.staged-1, head)
 	}
-	// A credit's completion stands for the head, so its cursor must be out.
+	// The completion of a credit write stands for the head, so the cursor of the head must
+	// be staged first.
 	if s.back.rx.Due(s.first != s.staged) || force && s.back.rx.Owed() > 0 {
 		if !s.creditOut && (!s.cursorOut || s.told == s.tx.Head()) && s.makeRoom(1, 1) {
 			s.stageCredit()
@@ -61,7 +62,7 @@ func (s *sender) flush(force bool) error {
 	return nil
 }
 
-// applyCredit takes the credit word if it has changed.
+// applyCredit reads the credit word and applies it if it has changed.
 //
 // Hot path.
 func (s *sender) applyCredit() error {
@@ -84,7 +85,7 @@ func (s *sender) stageCredit() {
 	s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), creditCell, s.id(head))
 	w := &s.wrs[s.staged-1]
 	if w.Flags&fabric.FlagInline == 0 {
-		// The link reads the word later: it must stay until then.
+		// The link reads the word later: it must not change until then.
 		w.ID |= idCredit
 		w.Flags |= fabric.FlagSignaled
 		s.quiet, s.signaled, s.creditOut = 0, head, true
@@ -94,15 +95,15 @@ func (s *sender) stageCredit() {
 	s.stats.Credits++
 }
 
-// Nudge notifies the peer, whether it sleeps or not, behind all messages so far, with the
-// next Flush or Progress: for callers that need an answer from a peer that may have stopped
-// polling its ring.
+// Nudge notifies the peer, whether it sleeps or not, after all messages so far, with the
+// next Flush or Progress. Callers use it when they need an answer from a peer that may have
+// stopped polling its ring.
 //
 // Hot path.
 func (s *sender) Nudge() { s.nudge = true }
 
-// stageNudge makes the last staged request notify, or appends one that does nothing
-// else. Without room, or as long as the write cursor is not out, it is still due.
+// stageNudge makes the last staged request carry a notification, or appends a request for
+// it. If there is no room, or the write cursor is not staged, the notification remains due.
 func (s *sender) stageNudge() {
 	head := s.tx.Head()
 	switch {
@@ -124,7 +125,7 @@ func (s *sender) stageNudge() {
 	s.stats.Notifies++
 }
 
-// Sign makes the last request of the next flush signalled: Done(pos) will report soon that
+// Sign makes the last request of the next flush signalled: Done(pos) will soon report that
 // the link has sent all messages so far. signed is false if nothing is staged; Done(pos)
 // then waits for more traffic, unless it is true already.
 //
@@ -145,7 +146,7 @@ func (s *sender) Settle() bool {
 	told := !s.cursorOut || s.told == head
 	switch {
 	case s.first != s.staged || !told:
-		s.borrowed = true // signals the last request
+		s.borrowed = true // to signal the last request
 	case s.Done(head):
 		return true
 	case s.signaled != head && s.makeRoom(1, 0):
@@ -153,6 +154,6 @@ func (s *sender) Settle() bool {
 		s.staged++
 		s.quiet, s.signaled = 0, head
 	}
-	_ = s.flush(false) // a failure stays in s.err
+	_ = s.flush(false) // s.err keeps a failure
 	return !s.live
 }

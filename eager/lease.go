@@ -2,11 +2,9 @@ package eager
 
 import "github.com/seed33544411/rma/gather"
 
-// Lease gives access to a message where it lies in the ring, without copying.
-// One lease of a channel may be open at a time; no other message can be
-// received before Release. The peer owns the memory in the sense that a
-// dishonest one can change it at any time: decode what must not change under
-// you only once, or copy it.
+// Lease gives access to a message in the ring, without copying it. Only one lease of a
+// channel may be open at a time, and no other message can be received before Release. A
+// hostile peer can change the memory at any time: decode each value once, or copy it first.
 type Lease struct {
 	c   *Channel
 	gen uint64
@@ -24,12 +22,12 @@ func (c *Channel) Lease() (l Lease, h Head, ok bool, err error) {
 	return Lease{c, c.lease}, h, true, nil
 }
 
-// open reports whether the lease still holds.
+// open reports whether the lease is still open.
 func (l Lease) open() bool { return l.c != nil && l.c.lease == l.gen }
 
-// Segments is the number of pieces in which the payload lies, 1 to 3: what is in
-// its first block, the run of the blocks behind it, and the rest of the run where
-// the ring ended in between. 0 after Release.
+// Segments returns the number of parts of the payload, 1 to 3: the part in its first block,
+// the run of the following blocks, and the rest of the run if the ring ended in between. 0
+// after Release.
 func (l Lease) Segments() int {
 	if !l.open() {
 		return 0
@@ -37,9 +35,8 @@ func (l Lease) Segments() int {
 	return l.c.segments()
 }
 
-// Segment returns piece i of the payload, in the ring. It starts on an 8-byte
-// boundary and may be empty. Not to be used after Release. Panics if i is out
-// of range.
+// Segment returns part i of the payload, in the ring. It starts on an 8-byte boundary and
+// may be empty. It must not be used after Release. Segment panics if i is out of range.
 func (l Lease) Segment(i int) ([]byte, error) {
 	if !l.open() {
 		return nil, ErrLeaseEnded
@@ -50,7 +47,7 @@ func (l Lease) Segment(i int) ([]byte, error) {
 	return l.c.segment(i), nil
 }
 
-// Release gives the message's blocks back. A second call is ErrLeaseEnded.
+// Release returns the message's blocks. A second call returns ErrLeaseEnded.
 //
 // Hot path.
 func (l Lease) Release() error {
@@ -62,10 +59,10 @@ func (l Lease) Release() error {
 	return nil
 }
 
-// Split opens the message of the lease as a gather of kind k. Segments may be used
-// in place, through s, until Release; s then fails with gather.ErrReleased. Errors
-// wrap gather.ErrHeader, or are ErrLeaseEnded; a bad gather is the layer above's to
-// judge, the channel goes on.
+// Split opens the message of the lease as a gather of kind k. Segments may be used in
+// place, through s, until Release; s then fails with gather.ErrReleased. Errors wrap
+// gather.ErrHeader, or are ErrLeaseEnded. The channel continues after a malformed gather:
+// the layer above decides what to do.
 //
 // Hot path.
 func (l Lease) Split(s *gather.Splitter, k gather.Kind) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed33544411/rma/flowctl"
 )
 
-// Mode is how the reader learns of a message.
+// Mode is how the reader detects a message.
 type Mode uint8
 
 // Modes.
@@ -33,24 +33,22 @@ func (m Mode) String() string {
 
 // Options configures one channel. The zero value is usable.
 type Options struct {
-	// Blocks is the number of blocks of the incoming ring, a power of two.
-	// Zero means 64: half a ring, after which credit comes back, is then 32
-	// messages, far more than are under way in one round trip of small
-	// messages over shm, and enough to hide it over a network. More only costs
-	// memory and cache.
+	// Blocks is the number of blocks of the incoming ring, a power of two. Zero means 64.
+	// Credit is returned after half a ring: 32 messages are far more than are in flight in
+	// one round trip of small messages over shm, and enough to hide the round trip over a
+	// network. Why not more: it only costs memory and cache.
 	//
-	// A message longer than a block lies in a run of blocks without a gap and
-	// costs little more than its bytes, so that a large ring for gathers is made
-	// of many blocks, not of large ones; every message takes one block at least.
-	// A gather of 1 MiB through a ring of 4 MiB takes the same time with blocks of
-	// 1 KiB as of 64 KiB; with blocks of 256 bytes, twice as long over shm, for the
-	// marks.
+	// A message longer than a block lies in a run of blocks without a gap and costs little
+	// more than its bytes, so a large ring for gathers should have many blocks, not large
+	// ones; every message takes at least one block. A gather of 1 MiB through a ring of 4
+	// MiB takes the same time with blocks of 1 KiB as of 64 KiB; with blocks of 256 bytes
+	// it takes twice as long over shm, because of the marks.
 	Blocks int
 
-	// BlockSize is the size of a block in bytes, trailer included, a multiple
-	// of 64, at most 1 MiB. Zero means 4096: one page, and the range in which
-	// copying costs less than a rendezvous on every link. Smaller blocks waste
-	// less memory but split medium messages.
+	// BlockSize is the size of a block in bytes, including its trailer: a multiple of 64,
+	// at most 1 MiB. Zero means 4096: one page, and the range in which copying costs less
+	// than a rendezvous on every link. Smaller blocks waste less memory but split medium
+	// messages.
 	BlockSize int
 
 	// Control is the number of free blocks that only control messages may take.
@@ -63,33 +61,33 @@ type Options struct {
 	// credit more often.
 	Every int
 
-	// Mode is how the incoming ring tells of messages. Zero chooses by the
-	// link's promises. ModeLap on a link without Caps.LastByteLast is refused.
+	// Mode is how the incoming ring announces messages. Zero chooses by the link's
+	// capabilities. ModeLap on a link without Caps.LastByteLast is refused.
 	Mode Mode
 
-	// Imm is what the peer puts into Completion.Imm of notifications.
+	// Imm is the value of Completion.Imm in the peer's notifications.
 	Imm uint32
 
-	// IDTag stands in the top 16 bits of the WR IDs of the channel, so that
-	// others may post on the same endpoint under other tags.
+	// IDTag is the top 16 bits of the channel's WR IDs, so that others may post on the same
+	// endpoint with other tags.
 	IDTag uint16
 
 	// Depth is the depth of the endpoint's queue. Zero means
 	// fabric.DefaultDepth; at least 16.
 	Depth int
 
-	// Batch is how many work requests may wait for one Post. Zero means 16;
-	// at least 8.
+	// Batch is the number of work requests that may wait for one Post. Zero means 16; at
+	// least 8.
 	Batch int
 
-	// Pieces is how many local pieces (SGEs) may wait for one Post: about two
-	// for each part of a message that StageVec takes in place. Zero means 16 for
-	// each of Batch, 4 KiB at the default: a gather of a hundred parts in place on
-	// devices that take 16 or 30 pieces a request. At least Batch.
+	// Pieces is the number of local pieces (SGEs) that may wait for one Post: about two for
+	// each part of a message that StageVec sends in place. Zero means 16 per request of
+	// Batch, 4 KiB of memory at the default: enough for a gather of a hundred parts in
+	// place on devices that take 16 or 30 pieces per request. At least Batch.
 	Pieces int
 
-	// MaxPeerRing bounds the ring that a peer may ask us to mirror, in bytes.
-	// Zero means 16 MiB or the size of our own ring, whichever is more.
+	// MaxPeerRing bounds the peer's ring, which this side mirrors, in bytes. Zero means 16
+	// MiB or the size of this side's ring, whichever is larger.
 	MaxPeerRing int
 }
 
@@ -147,7 +145,7 @@ func (o Options) effective(caps fabric.Caps) (Options, flowctl.Geometry, error) 
 	return o, g, nil
 }
 
-// checkRing checks the shape of a ring, ours or a peer's.
+// checkRing checks the geometry of a ring, of either side.
 func checkRing(g flowctl.Geometry, blockSize uint64) error {
 	if err := g.Validate(); err != nil {
 		return err

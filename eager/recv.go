@@ -13,11 +13,11 @@ type receiver struct {
 	rx      flowctl.Receiver
 	rxRing  ring
 	cur     message
-	lease   uint64 // odd while a lease is open; counts on when it ends
-	lapMode bool   // of the ring
-	corrupt bool   // what lies in the ring cannot be believed
+	lease   uint64 // odd while a lease is open; incremented again when it ends
+	lapMode bool   // the ring uses ModeLap
+	corrupt bool   // the contents of the ring are not trustworthy
 	*core
-	left  uint64 // end of what may be taken after a failure, see Drain; 0: nothing
+	left  uint64 // end of the messages that may be received after a failure, see Drain; 0: none
 	inReg fabric.Region
 }
 
@@ -32,12 +32,12 @@ type Head struct {
 // message is the checked description of the message at the reader's cursor.
 type message struct {
 	Head
-	k    int // blocks, 0: none
+	k    int // blocks, 0: no message
 	fill int // bytes before the trailer of the first block
 	run  int // bytes of payload behind the first block
 }
 
-// Peek looks for the next message without taking it.
+// Peek looks for the next message without receiving it.
 //
 // Hot path.
 func (rc *receiver) Peek() (h Head, ok bool, err error) {
@@ -52,7 +52,7 @@ func (rc *receiver) Peek() (h Head, ok bool, err error) {
 	return rc.cur.Head, true, nil
 }
 
-// Found reports whether Peek has found a message that has not been taken.
+// Found reports whether Peek has found a message that has not been received.
 //
 // Hot path.
 func (rc *receiver) Found() bool { return rc.cur.k != 0 }
@@ -101,7 +101,7 @@ func (rc *receiver) find() (bool, error) {
 	return true, nil
 }
 
-// parse reads the trailer of a first block. why says what is wrong.
+// parse decodes the trailer of a first block. why is the reason why it is invalid.
 func (r *ring) parse(t trailer) (m message, why string) {
 	f := t.flags()
 	switch {
@@ -127,14 +127,14 @@ func (r *ring) parse(t trailer) (m message, why string) {
 	return m, ""
 }
 
-// distrust ends the channel because of what the peer has written into the ring.
+// distrust ends the channel because of data that the peer has written into the ring.
 func (rc *receiver) distrust(err error) error {
 	rc.corrupt, rc.left = true, 0
 	return rc.fail(err)
 }
 
-// segments is in how many parts the current message lies: what is in its first
-// block, the run, the rest of the run from the start of the ring.
+// segments returns the number of parts of the current message: the part in its first block,
+// the run, and the rest of the run from the start of the ring.
 func (rc *receiver) segments() int {
 	m := &rc.cur
 	if m.k <= 1 {
@@ -146,7 +146,7 @@ func (rc *receiver) segments() int {
 	return 2
 }
 
-// segment is part i of the current message.
+// segment returns part i of the current message.
 func (rc *receiver) segment(i int) []byte {
 	r, m := &rc.rxRing, &rc.cur
 	ring := rc.in[ringStart:]
@@ -163,10 +163,9 @@ func (rc *receiver) segment(i int) []byte {
 	return ring[:n:n]
 }
 
-// mark leaves in the blocks behind the first what their trailers would have been,
-// so that the next lap finds a word of this one and not payload that may look
-// like anything. The stores are before the credit that lets the peer write there
-// again.
+// mark writes a mark in place of the trailer into each block after the first, so that the
+// next lap finds a valid word of this lap and not payload. The stores precede the credit
+// that lets the peer write there again.
 //
 // Hot path.
 func (rc *receiver) mark() {
@@ -181,8 +180,8 @@ func (rc *receiver) mark() {
 // endLease ends the open lease, if there is one.
 func (rc *receiver) endLease() { rc.lease = (rc.lease + 1) &^ 1 }
 
-// Waiting reports whether Peek has something to tell: a message, or an error. Where
-// nothing is there it costs one load.
+// Waiting reports whether Peek would return a message or an error. If there is none, it
+// costs one load.
 //
 // Hot path.
 func (rc *receiver) Waiting() bool {
@@ -195,17 +194,17 @@ func (rc *receiver) Waiting() bool {
 	return t.lap() != r.Lap(pos)-1
 }
 
-// Withhold keeps back the credit for what is taken, or ends that: the peer sends what
-// the ring holds now, and no more, however much of it is taken.
+// Withhold stops or resumes returning credit for received messages. While it is on, the
+// peer can send only what the ring has room for now, however much is received.
 func (rc *receiver) Withhold(on bool) { rc.rx.Withhold(on) }
 
-// Drain ends sending and lets Peek, Recv and Lease go on with what the peer had sent
-// before the channel failed: nothing is posted any more, not even credit. It reports
-// false where the ring is what failed, or is closed.
+// Drain ends sending and lets Peek, Recv and Lease continue with the messages that the peer
+// had sent before the channel failed: nothing is posted any longer, not even credit. It
+// returns false if the ring itself has failed or is closed.
 func (rc *receiver) Drain() bool {
 	rc.live = false
 	if rc.left == 0 && !rc.corrupt && !rc.closed {
-		rc.left = rc.rx.Next() + uint64(rc.rxRing.Blocks) // an honest peer has written no more
+		rc.left = rc.rx.Next() + uint64(rc.rxRing.Blocks) // a correct peer has written no more
 	}
 	return rc.left != 0
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/seed33544411/rma/flowctl"
 )
 
-// sender is the outgoing direction of a channel: the mirror of the peer's ring, and
-// the requests that write it there. Credit for the incoming direction goes with them.
+// sender is the outgoing direction of a channel: the mirror of the peer's ring, and the
+// requests that write it there. Credit for the incoming direction is posted with them.
 type sender struct {
 	*core
-	back *receiver // credit for it goes with requests; the peer's credit word stands in its memory
+	back *receiver // its credit is sent with requests, and its memory holds the peer's credit word
 	ep   fabric.Endpoint
 
-	cursorOut bool // the peer wants a write cursor (its mode)
-	creditOut bool // a credit write from unsent memory is outstanding
-	borrowed  bool // memory taken in place since the last signalled request
+	cursorOut bool // the peer's mode requires a write cursor
+	creditOut bool // a credit write is in flight whose source word must not change
+	borrowed  bool // memory sent in place since the last signalled request
 	nudge     bool // a notification is due
 	out       []byte
 	tx        flowctl.Sender
 	txRing    ring
-	word      uint64 // credit word applied last
-	told      uint64 // write cursor told to the peer last
+	word      uint64 // the last credit word applied
+	told      uint64 // the last write cursor sent to the peer
 	signaled  uint64 // position that the last signalled request covers
 	quiet     int    // requests staged since then
 	wrs       []fabric.WR
@@ -31,11 +31,11 @@ type sender struct {
 	first     int // wrs[first:staged] wait for Post
 	staged    int
 	pieces    int           // sges[:pieces] are used by wrs[:staged]
-	inPlace   int           // pieces in place that one message may have
-	near      fabric.Direct // ep, where the peer's ring is mapped here perhaps
+	inPlace   int           // bound of the pieces in place of one message
+	near      fabric.Direct // ep, if the link may map the peer's ring
 	peer      Setup
 	outKey    uint32
-	inline    int // bytes that may go inline
+	inline    int // bytes that may be sent inline
 	signalWRs int
 	maxSGE    int // of the link
 	outReg    fabric.Region
@@ -44,12 +44,12 @@ type sender struct {
 }
 
 // Send copies the message, which consists of the pieces in order, and posts it. It does not
-// block or allocate. A non-nil error is the channel's end, or ErrTooLarge or
-// ErrNotConnected, which concern this message only.
+// block or allocate. ErrTooLarge and ErrNotConnected concern this message only; any other
+// error ends the channel.
 //
 // Hot path.
 func (s *sender) Send(e Envelope, pieces ...[]byte) (Result, error) {
-	// Waiting requests are posted first; if they cannot be, neither can this.
+	// Waiting requests are posted first. If they cannot be, this one cannot either.
 	if s.first != s.staged {
 		if err := s.flush(false); err != nil {
 			return NoCredit, err
@@ -67,7 +67,7 @@ func (s *sender) Send(e Envelope, pieces ...[]byte) (Result, error) {
 }
 
 // Stage is Send without posting: the next Flush posts the message, in one Post with the
-// others. It flushes by itself if there is no room.
+// others. Stage flushes if there is no room.
 //
 // Hot path.
 func (s *sender) Stage(e Envelope, pieces ...[]byte) (Result, error) {
@@ -82,8 +82,8 @@ func (s *sender) Stage(e Envelope, pieces ...[]byte) (Result, error) {
 }
 
 // Compose stages a message of n bytes without its payload, and returns the room that the
-// caller fills completely before the next call of a method of the channel. Otherwise it is
-// Stage.
+// caller must fill completely before it calls another method of the channel. Otherwise it
+// works as Stage.
 //
 // Hot path.
 func (s *sender) Compose(e Envelope, n int) (Room, Result, error) {
@@ -111,9 +111,9 @@ func (s *sender) Compose(e Envelope, n int) (Room, Result, error) {
 	return r, Accepted, nil
 }
 
-// messageWRs is how many requests a copied message takes at most: the run in two
-// pieces, and the first block. flushWRs is what a flush may add: write
-// cursor and credit.
+// messageWRs is the largest number of requests of a copied message: the run in two pieces,
+// and the first block. flushWRs is the number that a flush may add: write cursor and
+// credit.
 const (
 	messageWRs = 3
 	flushWRs   = 2
@@ -136,8 +136,8 @@ func (s *sender) stage(e *Envelope, pieces [][]byte) (Result, error) {
 	return Accepted, nil
 }
 
-// claim takes the blocks for a message of n bytes that is to be copied, once it is
-// certain that its requests can be staged.
+// claim reserves the blocks for a message of n bytes that will be copied, after making sure
+// that its requests can be staged.
 //
 // Hot path.
 func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
@@ -161,14 +161,14 @@ func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
 	return s.place(pos, k, fill, n, e.HasMeta), Accepted, nil
 }
 
-// reserve takes k blocks of the ring.
+// reserve reserves k blocks of the ring.
 //
 // Hot path.
 func (s *sender) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err error) {
 	if pos, ok = s.tx.Reserve(k, class); ok {
 		return pos, true, nil
 	}
-	// Credit is looked at when needed, and in every flush.
+	// The credit word is read when credit is needed, and in every flush.
 	if err := s.applyCredit(); err != nil {
 		return 0, false, err
 	}
@@ -178,13 +178,13 @@ func (s *sender) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err e
 	return pos, ok, nil
 }
 
-// Free returns the number of blocks that a message of class cl may take, as far as this
-// side knows: Flush and Progress read the credit word.
+// Free returns the number of blocks that a message of class cl may use, as far as this side
+// knows: Flush and Progress read the credit word.
 //
 // Hot path.
 func (s *sender) Free(cl flowctl.Class) int { return s.tx.Free(cl) }
 
-// Window describes the ring of the peer, in bytes: the part that data may fill, the amount
+// Window describes the ring of the peer, in bytes: the part that data may use, the amount
 // after which credit is returned, and a block. All are 0 before Connect.
 func (s *sender) Window() (data, credit, block int) {
 	r := &s.txRing
@@ -200,12 +200,11 @@ func (s *sender) MaxPayload(cl flowctl.Class, meta bool) int {
 	return s.txRing.limit(cl, meta)
 }
 
-// SendShort is Send of a message of one block with meta, made where it is to lie: in the
-// peer's ring, where the link maps that. There is no copy of it here, no request and no
-// completion; the one cache line that an empty to medium message needs is written once.
-// It reports false, and has done nothing, wherever Send would have to be asked: the
-// ring is not mapped here or full, something waits to be posted, the message is
-// longer than a block, the peer's mode is not ModeLap.
+// SendShort is Send for a message of one block with meta, written directly into the peer's
+// ring if the link maps it. There is no local copy, no request and no completion; the one
+// cache line of an empty to medium message is written once. It returns false, without
+// effect, if only Send can send the message: the ring is not mapped or is full, requests
+// wait to be posted, the message is longer than a block, or the peer's mode is not ModeLap.
 //
 // Hot path.
 func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
@@ -214,7 +213,7 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 		return false
 	}
 	if s.tx.Free(flowctl.Data) == 0 && (s.applyCredit() != nil || s.tx.Free(flowctl.Data) == 0) {
-		return false // the error is kept
+		return false // s.err keeps the error
 	}
 	pos := s.tx.Head()
 	body := (len(b) + 7) &^ 7
@@ -233,8 +232,8 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 	store64(mem, body+metaSize, uint64(makeTrailer(uint32(len(b)), kind, flagFirst|flagLast|flagMeta, r.Lap(pos))))
 	s.near.Stored()
 	s.tx.Reserve(1, flowctl.Data)
-	// What is mapped was carried out when Reach allowed this; no completion is needed
-	// to know that the mirror is free.
+	// Mapped writes were complete when Reach allowed this; no completion is needed to know
+	// that the mirror is free.
 	_ = s.tx.Complete(pos + 1)
 	s.signaled, s.quiet = pos+1, 0
 	s.stats.Sent++
@@ -248,11 +247,11 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 // creditShort returns credit that is due, as flush does.
 func (s *sender) creditShort() {
 	if s.creditOut {
-		return // of two words the last must be the newer
+		return // of two credit words the newer must be written last
 	}
 	mem := s.near.Reach(fabric.AccessRemoteWrite, s.peer.Region.RKey, s.peer.Region.Addr+creditCell, 8)
 	if len(mem) != 8 {
-		return // it stays due
+		return // it remains due
 	}
 	store64(mem, 0, s.back.rx.Word())
 	s.near.Stored()

@@ -13,21 +13,21 @@ type SetOptions struct {
 	// Channel is used for every channel; IDTag, Imm and Depth included.
 	Channel Options
 
-	// MaxChannels is how many channels there may be. Zero means 64: every look
-	// for messages reads one line of each ring, and 64 such misses cost a
-	// few microseconds. Negative means none.
+	// MaxChannels bounds the number of channels. Zero means 64: every poll for messages
+	// reads one line of each ring, and 64 cache misses cost a few microseconds. Negative
+	// means none.
 	MaxChannels int
 
 	// MaxMemory bounds rings and mirrors, in bytes. Zero means 64 MiB.
 	MaxMemory int
 
-	// After is how many messages to a peer make it worth a channel. Zero
-	// means the first one.
+	// After is the number of messages to a peer after which it gets a channel. Zero means
+	// that the first one suffices.
 	After int
 }
 
-// Set keeps the channels of one link: made when a peer has earned one, bounded
-// in number and memory. It belongs to the goroutine that owns the link's Poll.
+// Set holds the channels of one link. They are created for peers with enough messages, and
+// bounded in number and memory. A Set belongs to the goroutine that owns the link's Poll.
 type Set struct {
 	link   fabric.Link
 	o      SetOptions
@@ -43,13 +43,13 @@ type Member struct {
 
 type setEntry struct {
 	ch    *Channel
-	count int // messages seen by Wants
+	count int // messages counted by Wants
 }
 
 // MaxPeers bounds the peer numbers of a Set.
 const MaxPeers = 1 << 20
 
-// SetStats reports a Set.
+// SetStats counts the uses of a Set.
 type SetStats struct {
 	Channels    int
 	MaxChannels int
@@ -87,18 +87,18 @@ func (s *Set) entry(peer uint32) *setEntry {
 	return &s.byPeer[peer]
 }
 
-// Get returns the peer's channel, nil if it has none.
+// Get returns the peer's channel, or nil if it has none.
 //
 // Hot path.
 func (s *Set) Get(peer uint32) *Channel {
-	if peer < uint32(len(s.byPeer)) { // not as int: it may have 32 bits
+	if peer < uint32(len(s.byPeer)) { // an int may have 32 bits
 		return s.byPeer[peer].ch
 	}
 	return nil
 }
 
-// Wants counts a message to or from peer, which has no channel yet, and
-// reports whether it has earned one and there is room: then Open it.
+// Wants counts a message to or from peer, which has no channel yet. It reports whether the
+// peer should get one and there is room: the caller then calls Open.
 func (s *Set) Wants(peer uint32) bool {
 	e := s.entry(peer)
 	if e == nil || e.ch != nil {
@@ -108,7 +108,7 @@ func (s *Set) Wants(peer uint32) bool {
 	return e.count > s.o.After && s.room(s.ringBytes()) == nil
 }
 
-// ringBytes is what a channel's own ring takes.
+// ringBytes returns the size of a channel's own ring.
 func (s *Set) ringBytes() int {
 	o, _, _ := s.o.Channel.effective(s.link.Caps())
 	return offheap.RoundUp(ringStart + o.Blocks*o.BlockSize)
@@ -129,9 +129,9 @@ func (s *Set) roomFor(extra int) error {
 	return nil
 }
 
-// Open makes the channel to peer over ep. ErrLimit means that the set is full.
-// Both sides open, exchange Setup and Connect; a side that is full tells the
-// other, which closes its half. Setup path.
+// Open creates the channel to peer over ep. ErrLimit means that the set is full. Both sides
+// open, exchange Setup and Connect; a side that is full notifies the other, which closes
+// its half. Setup path.
 func (s *Set) Open(peer uint32, ep fabric.Endpoint) (*Channel, error) {
 	e := s.entry(peer)
 	if e == nil {
@@ -166,12 +166,12 @@ func (s *Set) Connect(peer uint32, su Setup) error {
 	return ch.Connect(su)
 }
 
-// Members are the channels in no particular order, for polling. The slice
-// is the set's own: not to be kept across Open and Close.
+// Members returns the channels in no particular order, for polling. The slice belongs to
+// the set and becomes invalid with Open and Close.
 func (s *Set) Members() []Member { return s.list }
 
-// Close closes and forgets the peer's channel; its endpoint must be closed
-// before. Nothing happens if there is none. Setup path.
+// Close closes and removes the peer's channel, if there is one. Its endpoint must be closed
+// before. Setup path.
 func (s *Set) Close(peer uint32) error {
 	ch := s.Get(peer)
 	if ch == nil {
@@ -199,7 +199,7 @@ func (s *Set) CloseAll() error {
 	return err
 }
 
-// Stats reports the set.
+// Stats returns the counters.
 func (s *Set) Stats() SetStats {
 	st := SetStats{Channels: len(s.list), MaxChannels: s.o.MaxChannels, MaxMemory: s.o.MaxMemory}
 	for i := range s.list {

@@ -34,8 +34,8 @@ func (s *Setup) Append(b []byte) []byte {
 	return s.Region.Append(b)
 }
 
-// ParseSetup reads a set-up from the front of b and returns the rest. It checks
-// all that can be checked without asking the peer; errors wrap ErrSetup.
+// ParseSetup parses a set-up at the front of b and returns the rest. It checks everything
+// that can be checked locally. Errors wrap ErrSetup.
 func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 	if len(b) < SetupSize {
 		return s, b, fmt.Errorf("%w: %d bytes, want %d", ErrSetup, len(b), SetupSize)

@@ -2,9 +2,9 @@ package eager
 
 import "time"
 
-// Sleep sets or clears the sleep bit at the peer, see the package comment.
-// done is false if the word could not be posted yet: poll and call again.
-// Where a plain write wakes this side (Caps.WakesOnWrite) there is nothing to
+// Sleep sets or clears the sleep bit at the peer, see the package comment. done is false if
+// the word could not be posted yet: poll and call again. If a plain write wakes this side
+// (Caps.WakesOnWrite), Sleep has no effect and done is true.
 // do and done is true.
 //
 // Hot path.
@@ -19,20 +19,19 @@ func (c *Channel) Sleep(on bool) (done bool, err error) {
 	return c.Progress(false)
 }
 
-// Backoff returns the time-outs of a reader that sleeps although a write that
-// does not wake it may be under way: short at first, doubling. The zero value
-// is ready.
+// Backoff returns the time-outs of a reader that sleeps while a write that does not wake it
+// may be in flight: short at first, doubling. The zero value is ready.
 type Backoff struct{ next time.Duration }
 
 const (
-	// firstNap is longer than a write is under way on an idle local network
-	// (some 10 µs), so that most naps are the last; and short enough that a
-	// program in which the race happens at every message still moves.
+	// firstNap is longer than a write is in flight on an idle local network (about 10 µs),
+	// so that most naps are the last one, and short enough that a program in which the race
+	// occurs at every message still makes progress.
 	firstNap = 50 * time.Microsecond
 
-	// longestNap bounds what a message can lose that was under way for long.
-	// Ten wake-ups a second cost nothing; fewer would add noticeable delay
-	// where a network retransmits for a second.
+	// longestNap bounds the additional delay of a message that was in flight for long. Ten
+	// wake-ups a second cost nothing; fewer would add noticeable delay on a network that
+	// retransmits for a second.
 	longestNap = 100 * time.Millisecond
 )
 
@@ -43,5 +42,5 @@ func (b *Backoff) Next() time.Duration {
 	return d
 }
 
-// Reset starts over: something arrived.
+// Reset starts over, after something arrived.
 func (b *Backoff) Reset() { b.next = 0 }

@@ -6,15 +6,13 @@ import (
 	"github.com/seed33544411/rma/gather"
 )
 
-// StageVec hands over one message whose payload is pieces, in order; it goes out
-// with the next Flush, in one Post with the others. Pieces that are to be taken in
-// place are read by the link from where they lie; the others are copied to the
-// mirror, where neighbours share one SGE. If the result is Accepted, memory that
-// was to be taken in place is the link's until Done(pos): the last request of the
-// flush is signalled for it. If the channel fails it stays so until the endpoint is
-// closed and drained. Pieces in place beyond MaxInPlace are copied. Does not block
-// or allocate, and flushes by itself when there is no room. Errors are those of
-// Send.
+// StageVec stages one message whose payload is pieces, in order. The next Flush posts it,
+// in one Post with the others. The link reads pieces in place from their memory; the others
+// are copied to the mirror, where neighbours share one SGE. If the result is Accepted,
+// memory of pieces in place belongs to the link until Done(pos): the last request of the
+// flush is signalled for it. If the channel fails, the memory remains the link's until the
+// endpoint is closed and drained. Pieces in place beyond MaxInPlace are copied. StageVec
+// does not block or allocate, and flushes if there is no room. Errors are those of Send.
 //
 // Hot path.
 func (s *sender) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res Result, err error) {
@@ -28,17 +26,17 @@ func (s *sender) StageVec(e Envelope, pieces []gather.Piece) (pos uint64, res Re
 	return s.stageVec(&e, pieces)
 }
 
-// MaxInPlace is how many pieces of one message may be taken in place.
+// MaxInPlace returns the number of pieces of one message that may be sent in place.
 func (s *sender) MaxInPlace() int { return s.inPlace }
 
-// GatherLimits is what one gather on this channel may be, sent with e.
+// GatherLimits returns the limits of a gather that is sent on this channel with e.
 func (s *sender) GatherLimits(e Envelope) gather.Limits {
 	return gather.Limits{Bytes: s.MaxPayload(e.Class, e.HasMeta), InPlace: s.inPlace}
 }
 
-// A message of m SGEs in place takes vecSGEs(m) in all and vecWRs(m) requests at
-// most: one copied piece before each, one at the end of each of its three
-// windows, whose lists are cut by themselves.
+// A message of m SGEs in place needs at most vecSGEs(m) SGEs and vecWRs(m) requests: one
+// copied piece before each, and one at the end of each of its three windows, whose lists
+// are split separately.
 func vecSGEs(m int) int { return 2*m + 3 }
 
 func vecWRs(m, maxSGE int) int { return (vecSGEs(m)+maxSGE-1)/maxSGE + 2 }
@@ -52,15 +50,14 @@ func inPlaceLimit(batch, pieces, maxSGE int) int {
 	return max(m, 0)
 }
 
-// stageVec lays a message over mirror and memory in place, and appends its
-// requests.
+// stageVec lays out a message in mirror and memory in place, and appends its requests.
 //
 // Hot path.
 func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, error) {
 	if !s.live {
 		return 0, NoCredit, s.ready()
 	}
-	n, m := 0, 2 // two more where windows cut a piece
+	n, m := 0, 2 // two more if windows cut a piece
 	for i := range pieces {
 		n += len(pieces[i].Data)
 		if pieces[i].InPlace {
@@ -90,8 +87,8 @@ func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, e
 	return s.tx.Head(), Accepted, nil
 }
 
-// lay appends the requests of a message in the order that request does. It
-// returns how many pieces it took in place.
+// lay appends the requests of a message in the order of request. It returns the number of
+// pieces in place.
 func (s *sender) lay(p *place, block []byte, head int, l gather.List) int {
 	r := &s.txRing
 	budget := l.Left()
@@ -108,7 +105,7 @@ func (s *sender) lay(p *place, block []byte, head int, l gather.List) int {
 	start := r.offset(p.pos) + r.room() - p.fill
 	if s.cursorOut {
 		n := l.Lay(s.sges[s.pieces:], first, s.outKey, tail)
-		if p.at == 0 { // nothing behind, or only at the other end of the ring
+		if p.at == 0 { // nothing follows, or only at the start of the ring
 			s.cut(n, start, p.pos, p.pos)
 			n, start = 0, 0
 		}
@@ -126,8 +123,8 @@ func (s *sender) lay(p *place, block []byte, head int, l gather.List) int {
 	return budget - h.Left()
 }
 
-// run lays the run and appends its requests; n pieces before it go with them, from
-// start on.
+// run lays out the run and appends its requests, which include the n pieces before it, from
+// offset start.
 func (s *sender) run(p *place, l *gather.List, n, start int) {
 	rest := p.run - p.whole
 	if p.whole > 0 {
@@ -143,10 +140,10 @@ func (s *sender) run(p *place, l *gather.List, n, start int) {
 	}
 }
 
-// cut appends writes of the next n pieces to off of the ring and behind, as many
-// as the link's longest list demands, each signalled if it is time. last is the
-// position that the completion of the last one stands for, pos that of the others:
-// a message is not done before all its requests are.
+// cut appends writes of the next n pieces to offset off of the ring, as many as the link's
+// longest list requires, each signalled if it is time. The completion of the last one
+// stands for position last, those of the others for pos: a message is not done before all
+// its requests are.
 func (s *sender) cut(n, off int, pos, last uint64) {
 	for n > 0 {
 		m := min(n, s.maxSGE)

@@ -4,5 +4,5 @@ package eager
 
 import "math/bits"
 
-// hostWord turns a little-endian word loaded from the wire into a number.
+// hostWord converts a little-endian word loaded from the wire to a number.
 func hostWord(w uint64) uint64 { return bits.ReverseBytes64(w) }

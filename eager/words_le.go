@@ -2,5 +2,5 @@
 
 package eager
 
-// hostWord turns a word loaded from the wire into a number: nothing to do.
+// hostWord converts a word loaded from the wire to a number: nothing to do.
 func hostWord(w uint64) uint64 { return w }

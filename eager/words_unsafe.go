@@ -7,11 +7,10 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// load64 reads the word at offset off of ring memory with acquire order: what
-// the peer made visible before the word is seen by loads after it. off must be
-// a multiple of 8 inside mem, which starts on a page: both are checked here,
-// since a wrong offset would be silent. Words are little-endian on the wire;
-// see hostWord.
+// load64 loads the word at offset off of ring memory with acquire order: loads after it see
+// everything that the peer made visible before the word. off must be a multiple of 8 inside
+// mem, which starts on a page. Both are checked here, since a wrong offset would go
+// unnoticed. Words are little-endian on the wire; see hostWord.
 //
 // Hot path.
 func load64(mem []byte, off int) uint64 {
