@@ -8,15 +8,15 @@ import (
 	"github.com/seed33544411/rma/flowctl"
 )
 
-// States of an advert of ours.
+// States of an advert of this side.
 const (
 	mineFree    uint8 = iota
-	mineOpen          // the peer's answer ends it
-	mineRevoked       // revocation queued or sent: the answer still ends it
+	mineOpen          // it ends with the peer's answer
+	mineRevoked       // a revocation is queued or sent; it still ends with the answer
 )
 
-// myAdvert is a destination of ours that the peer may write until it answers,
-// or until the endpoint is down.
+// myAdvert is a destination of this side that the peer may write until it answers, or until
+// the endpoint is down.
 type myAdvert struct {
 	token uint64
 	len   uint32
@@ -24,11 +24,11 @@ type myAdvert struct {
 	state uint8
 }
 
-// WhyRevoked is the reason of an answer to an advert that was given back because
-// it was revoked: answers that crossed the revocation have another.
+// WhyRevoked is the reason in the answer to an advert that was returned because it was
+// revoked. An answer that crossed the revocation has another reason.
 const WhyRevoked = 1 << 30
 
-// advertise is Advertise once older answers had their chance.
+// advertise is Advertise after waiting answers were sent.
 func (s *sink) advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, error) {
 	if err := s.ready(); err != nil {
 		return 0, Busy, err
@@ -53,18 +53,17 @@ func (s *sink) advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, 
 	return id, Accepted, nil
 }
 
-// MayAdvertise is how many more adverts there is room for: slots, and half of what
-// the ring takes, so that announcements and answers are not held up.
+// MayAdvertise returns how many more adverts there is room for: slots, and half of the
+// ring's capacity, so that announcements and answers are not delayed.
 //
 // Hot path.
 func (s *sink) MayAdvertise() int {
 	return min(len(s.mineFree), s.ring.Free(flowctl.Control)/2)
 }
 
-// Revoke asks for an advert of ours back. Filled says what became of it:
-// ErrCancelled if it was not used, with WhyRevoked if the peer gave it back.
-// ErrHandle means that it is over. The request goes out with the next Flush or
-// Progress.
+// Revoke asks the peer to return an advert of this side. Handler.Filled reports the result:
+// ErrCancelled if it was not used, with WhyRevoked if the peer returned it. ErrHandle means
+// that the advert has ended. The request is posted with the next Flush or Progress.
 //
 // Hot path.
 func (s *sink) Revoke(id ID) error {
@@ -77,11 +76,11 @@ func (s *sink) Revoke(id ID) error {
 	}
 	a.state = mineRevoked
 	s.answers.Push(answer{KindRevoke, id, 0})
-	s.Nudge() // to make room, if it has to wait
+	s.Nudge() // so that there will be room if the request must wait
 	return nil
 }
 
-// findMine returns the advert of ours that id names, nil if it is over.
+// findMine returns the advert of this side with that id, or nil if it has ended.
 func (s *sink) findMine(id ID) *myAdvert {
 	if id.slot() >= len(s.mine) {
 		return nil
@@ -92,7 +91,7 @@ func (s *sink) findMine(id ID) *myAdvert {
 	return nil
 }
 
-// onDone ends an advert of ours that was written.
+// onDone ends an advert of this side that was written.
 func (s *sink) onDone(id ID, n uint32, payload []byte) error {
 	a := s.findMine(id)
 	note, why := parseDone(payload)
@@ -108,7 +107,7 @@ func (s *sink) onDone(id ID, n uint32, payload []byte) error {
 	return nil
 }
 
-// onDecline ends an advert of ours that was not.
+// onDecline ends an advert of this side that was not written.
 func (s *sink) onDecline(id ID, why uint32) error {
 	a := s.findMine(id)
 	switch {
@@ -129,7 +128,8 @@ func (s *sink) endAdvert(slot int, x Answer, err error) {
 	s.h.Filled(a.token, x, err)
 }
 
-// sweepAdverts ends, after a failure, our adverts, which the peer cannot reach.
+// sweepAdverts ends, after a failure, adverts of this side that the peer can no longer
+// write.
 func (s *sink) sweepAdverts() {
 	for i := range s.mine {
 		if s.mine[i].state != mineFree {

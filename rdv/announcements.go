@@ -1,17 +1,17 @@
 package rdv
 
-// announcements bounds what a source has announced. Both sides agree on the most; of that, so
-// many transfers are begun as keep a link busy, and more when somebody asks for them.
+// announcements bounds the transfers that a source has announced. Both sides agree on a
+// maximum. A source starts with as many as keep a link busy, and announces more on request.
 type announcements struct {
-	least, now, most int // transfers: to begin with, at the moment, agreed
+	least, now, most int // bounds of transfers: at first, now, agreed
 	transfers        int // outstanding
-	messages         int // of these
-	full             int // messages of one descriptor
+	messages         int // messages of the outstanding transfers
+	full             int // largest number of messages of a descriptor
 	mostMessages     int // agreed
 }
 
-// mostMessages is how many messages the transfers of one direction may have together:
-// sixteen full descriptors, or one for each transfer.
+// mostMessages returns how many messages the transfers of one direction may have together:
+// sixteen full descriptors, or one per transfer.
 func mostMessages(transfers, messages int) int { return max(transfers, 16*messages) }
 
 func newAnnouncements(least, transfers, messages int) announcements {
@@ -19,7 +19,7 @@ func newAnnouncements(least, transfers, messages int) announcements {
 	return announcements{least: least, now: least, most: transfers, full: messages, mostMessages: mostMessages(transfers, messages)}
 }
 
-// Full reports that as many transfers, or messages, are outstanding as may be: Send is
+// Full reports that as many transfers or messages are outstanding as may be. Send is
 // refused until one has ended, or Widen was called.
 //
 // Hot path.
@@ -27,12 +27,12 @@ func (w *announcements) Full() bool {
 	return w.transfers >= w.now || w.messages+w.full > w.mostMessages
 }
 
-// Left is how many more messages may be announced, one by one, if Widen is called as
-// often as it takes.
+// Left returns how many more messages may be announced, one by one, if Widen is called as
+// often as necessary.
 func (w *announcements) Left() int { return min(w.most-w.transfers, w.mostMessages-w.messages) }
 
-// Widen lets twice as many transfers be outstanding, up to what was agreed, until fewer
-// than Options.Window are. It reports whether there is room now.
+// Widen doubles the number of transfers that may be outstanding, up to the agreed bound,
+// until fewer than Options.Window are. It reports whether there is room now.
 func (w *announcements) Widen() bool {
 	w.now = min(2*w.now, w.most)
 	return !w.Full()

@@ -10,19 +10,18 @@ import (
 
 // Channel is the rendezvous side of one connection, both directions: a source and
 // a sink, which share the ring for control messages and the link. It belongs to
-// the goroutine that owns its link. Make it with Open, exchange Setup with the
-// peer, then Connect.
+// the goroutine that owns its link. Create it with Open, exchange Setup with the
+// peer, then call Connect.
 type Channel struct {
 	core
 	source
 	sink
-	drained  bool   // what the peer had said before the failure was taken
-	closed   bool   //
-	messages []byte // scratch for payloads received
+	drained  bool // drain was called
+	closed   bool
+	messages []byte // scratch for received payloads
 }
 
-// Open makes a channel on an endpoint that is, or is about to be, connected.
-// Setup path.
+// Open creates a channel on an endpoint that is connected or about to be. Setup path.
 func Open(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (*Channel, error) {
 	shared, err := newCore(link, ep, h, o)
 	if err != nil {
@@ -33,7 +32,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (*Channel,
 	return c, nil
 }
 
-// Setup is what the peer needs for its Connect.
+// Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup {
 	o := &c.opt
 	return Setup{
@@ -42,8 +41,8 @@ func (c *Channel) Setup() Setup {
 	}
 }
 
-// Connect takes the peer's set-up, which is not trusted. The endpoint must be
-// connected before the first Progress. Setup path.
+// Connect accepts the peer's set-up, which is not trusted. The endpoint must be connected
+// before the first Progress. Setup path.
 func (c *Channel) Connect(s Setup) error {
 	switch {
 	case c.err != nil:
@@ -51,7 +50,7 @@ func (c *Channel) Connect(s Setup) error {
 	case c.live:
 		return ErrConnected
 	}
-	// Through the codec: it is the one place that checks.
+	// Only the codec checks a set-up, so s passes through it.
 	s, _, err := ParseSetup(s.Append(nil))
 	if err == nil {
 		err = c.ring.Connect(s.Ring)
@@ -63,19 +62,18 @@ func (c *Channel) Connect(s Setup) error {
 	adverts := min(int(s.Adverts), c.opt.Adverts)
 	c.source.connect(min(int(s.Transfers), c.opt.Transfers), adverts)
 	c.sink.connect(adverts)
-	// Answers that can wait at once: ready, ack and FIN for each incoming
-	// transfer; an answer to each advert of the peer; a revocation of each of ours.
+	// Answers that can wait at once: ready, ack and FIN for each incoming transfer, an
+	// answer to each advert of the peer, a revocation of each advert of this side.
 	c.answers = fifo.NewRing[answer](3*c.opt.Transfers + 2*adverts)
 	c.turns = fifo.NewRing[uint16](c.opt.Transfers + len(c.jobs))
 	c.live = true
 	return nil
 }
 
-// Send announces a batch that lies in registered memory; the peer fetches it.
-// Handler.Sent with token ends the transfer; until then the sources are not to
-// be changed or withdrawn. d is free again on return. tag travels with it,
-// uninterpreted. A non-nil error concerns this batch only (scatter's errors,
-// ErrTooLarge) or is the channel's end.
+// Send announces a batch in registered memory, which the peer fetches. Handler.Sent with
+// token ends the transfer; until then the sources must not be changed or withdrawn. d may
+// be reused on return. tag is passed to the peer, uninterpreted. Errors of scatter and
+// ErrTooLarge concern this batch only; any other error ends the channel.
 //
 // Hot path.
 func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
@@ -83,12 +81,12 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 	return c.sendBatch(d, tag, token)
 }
 
-// SendUnregistered announces a message whose memory is not registered. Once the
-// peer has a destination for it, chunks of it are copied into staging memory, or
-// registered, while those before are being fetched; they grow as newGrowth says.
-// Handler.Sent with token ends the transfer. m.Size is taken from src.
-// ErrTooLarge concerns this message only. It costs what registering costs, and the
-// first call allocates the staging memory.
+// SendUnregistered announces a message whose memory is not registered. When the peer has a
+// destination for it, its chunks are copied into staging memory, or registered, while
+// earlier chunks are being fetched; their sizes grow as newGrowth says. Handler.Sent with
+// token ends the transfer. m.Size is taken from src. ErrTooLarge concerns this message
+// only. The call costs as much as a registration, and the first one allocates the staging
+// memory.
 func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
 	switch m := (scatter.Message{Pos: pos, Size: uint32(len(src))}); {
 	case uint64(len(src)) != uint64(m.Size):
@@ -104,9 +102,9 @@ func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by
 	return c.sendUnregistered(form, pos, src, by, tag, token)
 }
 
-// Advertise offers the peer a destination for what w says (uninterpreted): k.Len
-// bytes, at most 4 GiB - 1, registered for remote writing. Handler.Filled with
-// token ends the advert; until then the memory is the peer's to write.
+// Advertise offers the peer a destination of k.Len bytes, at most 4 GiB - 1, registered for
+// remote writing. w describes its purpose, uninterpreted. Handler.Filled with token ends
+// the advert; until then the peer may write the memory.
 //
 // Hot path.
 func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, error) {
@@ -123,17 +121,17 @@ func (c *Channel) Stats() Stats {
 	return s
 }
 
-// Idle reports that nothing is outstanding in either direction and nothing waits to
-// be posted: it is asked in every round.
+// Idle reports that nothing is outstanding in either direction and nothing waits to be
+// posted. It is called in every round.
 //
 // Hot path.
 func (c *Channel) Idle() bool {
 	return c.source.idle() && c.sink.idle() && c.answers.Len() == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
 }
 
-// Progress does what can be done: takes the peer's control messages, posts
-// requests and answers, returns credit. Call it after the link was polled, and
-// again while did is true. A non-nil error is the channel's end.
+// Progress processes the peer's control messages, posts requests and answers, and returns
+// credit. Call it after polling the link, and again while did is true. A non-nil error ends
+// the channel.
 //
 // Hot path.
 func (c *Channel) Progress() (did bool, err error) {
@@ -152,7 +150,7 @@ func (c *Channel) Progress() (did bool, err error) {
 	return did, c.err
 }
 
-// busy reports whether this side has anything to do of its own: it is asked in every
+// busy reports whether this side has anything outstanding of its own. It is called in every
 // round.
 //
 // Hot path.
@@ -160,9 +158,9 @@ func (c *Channel) busy() bool {
 	return c.first != c.staged || c.turns.Len() != 0 || c.answers.Len() != 0 || c.streams.Len() != 0
 }
 
-// Flush posts what was announced, written and answered since the last Progress, which
-// does it otherwise. Call it behind the last of several Send, Write, Advertise or
-// Decline that are not to wait for the next poll of the link.
+// Flush posts announcements, writes and answers since the last Progress, which otherwise
+// posts them. Call it after the last of several Send, Write, Advertise or Decline that
+// should not wait for the next poll of the link.
 //
 // Hot path.
 func (c *Channel) Flush() error {
@@ -178,8 +176,8 @@ func (c *Channel) Flush() error {
 	return c.err
 }
 
-// Settle reports whether all answers that were due are placed at the peer, or never
-// will be because the channel has failed. Call it, and poll the link, until it does.
+// Settle reports whether all answers that were due are placed at the peer, or never will be
+// because the channel has failed. Call it, and poll the link, until it returns true.
 func (c *Channel) Settle() bool {
 	if err := c.Flush(); err != nil || !c.live {
 		return true
@@ -190,9 +188,9 @@ func (c *Channel) Settle() bool {
 // Sleep sets or clears the sleep bit at the peer, see eager.Channel.Sleep.
 func (c *Channel) Sleep(on bool) (done bool, err error) { return c.ring.Sleep(on) }
 
-// OnCompletion takes a completion of the channel's endpoint. It returns false
-// if it is not the channel's: other tag. Other users of the endpoint want to
-// see OpDown as well.
+// OnCompletion handles a completion of the channel's endpoint. It returns false if the
+// completion has another tag and does not belong to the channel. Other users of the
+// endpoint must handle OpDown as well.
 //
 // Hot path.
 func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {

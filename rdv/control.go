@@ -2,7 +2,7 @@ package rdv
 
 import "github.com/seed33544411/rma/eager"
 
-// flushAnswers sends the answers that wait, as far as the ring has room.
+// flushAnswers sends waiting answers while the ring has room.
 //
 // Hot path.
 func (c *Channel) flushAnswers() bool {
@@ -24,10 +24,10 @@ func (c *Channel) flushAnswers() bool {
 	return did
 }
 
-// receiveBatch bounds the control messages taken in one Progress.
+// receiveBatch bounds the control messages that one Progress processes.
 const receiveBatch = 32
 
-// receive takes control messages.
+// receive processes control messages.
 //
 // Hot path.
 func (c *Channel) receive() bool {
@@ -38,7 +38,7 @@ func (c *Channel) receive() bool {
 		}
 		h, ok, err := c.ring.Recv(c.messages)
 		if err != nil {
-			if c.ring.Err() == nil { // longer than any legal one
+			if c.ring.Err() == nil { // longer than any valid one
 				err = &ProtocolError{Kind(h.Kind), 0, ErrMessage, uint64(h.Len), uint64(len(c.messages))}
 			}
 			c.fail(err)
@@ -55,7 +55,7 @@ func (c *Channel) receive() bool {
 	return did
 }
 
-// dispatch acts on one control message of the peer.
+// dispatch handles one control message of the peer.
 //
 // Hot path.
 func (c *Channel) dispatch(h eager.Head, payload []byte) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// core is what both directions of a channel share: the ring for control messages,
-// the answers and requests that wait to go out, and the channel's end.
+// core is the state that both directions of a channel share: the ring for control messages,
+// answers and requests that wait to be sent, and the channel's error.
 type core struct {
 	ring *eager.Channel
 	h    Handler
@@ -20,44 +20,44 @@ type core struct {
 
 	err     error
 	live    bool // connected and not failed
-	severed bool // the peer cannot reach our memory any more
+	severed bool // the peer can no longer access this side's memory
 
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
 	answers  fifo.Ring[answer]  // wait for room in the ring
-	turns    fifo.Ring[uint16]  // those with requests to post: a slot of sink.in, or of source.jobs with turnWrite
-	requests                    // data
+	turns    fifo.Ring[uint16]  // transfers with requests to post: slots of sink.in, or of source.jobs with turnWrite
+	requests                    // for data
 	lim      scatter.Limits     // of requests
 	opt      Options            // effective
-	peer     Setup              // as the peer gave it
+	peer     Setup              // as the peer sent it
 	stats    Stats
 }
 
-// Stats counts what a channel did.
+// Stats counts the operations of a channel.
 type Stats struct {
 	Transfers, Messages, Bytes uint64 // fetched from the peer
-	Sent                       uint64 // transfers of ours that ended well
+	Sent                       uint64 // transfers of this side completed without an error
 	Reads, Writes              uint64 // work requests posted
 	QueueFull                  uint64 // posts that the link took in part
-	Busy                       uint64 // refusals for want of slot or credit
+	Busy                       uint64 // refusals because there was no slot or credit
 	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
-	NoStaging                  uint64 // times a chunk had to wait for room in the staging memory
+	NoStaging                  uint64 // times that a chunk had to wait for room in the staging memory
 	Written                    uint64 // adverts of the peer that were written
 	Outgoing, Incoming         int    // transfers outstanding
-	Advertised, Writing        int    // adverts of ours and writes outstanding
+	Advertised, Writing        int    // adverts of this side and writes outstanding
 	Memory                     int    // bytes of ring and staging
 }
 
-// Result says what became of a call that takes room. Back-pressure is a value.
+// Result is the outcome of a call that may be refused. Back-pressure is a value.
 type Result uint8
 
 // Results.
 const (
-	// Accepted: it is under way.
+	// Accepted: the operation is in flight.
 	Accepted Result = iota
 
-	// Busy: as much is outstanding as was agreed, or the ring has no room. Try
-	// again after Progress; nothing was kept.
+	// Busy: as much is outstanding as was agreed, or the ring has no room. Retry after
+	// Progress; the call had no effect.
 	Busy
 )
 
@@ -72,9 +72,9 @@ func (r Result) String() string {
 	return fmt.Sprintf("result(%d)", uint8(r))
 }
 
-// answer is a control message that waits for room in the ring. Every slot of the
-// channel owns a bounded number of places in core.answers, so that it cannot
-// overflow: taking what the peer sends never waits for sending.
+// answer is a control message that waits for room in the ring. Every slot of the channel
+// owns a bounded number of places in core.answers, which therefore cannot overflow:
+// processing the peer's messages never waits for sending.
 type answer struct {
 	kind Kind
 	id   ID
@@ -86,7 +86,7 @@ type requests struct {
 	wrs           []fabric.WR
 	sges          []fabric.SGE
 	first, staged int
-	pieces        int // of sges, in use
+	pieces        int // used entries of sges
 	reads         int // in flight
 	writes        int // in flight
 }
@@ -96,7 +96,7 @@ const (
 	idWrite     = 1 << 32
 	idSlotShift = 16
 	idSlotMask  = 1<<16 - 1
-	idEnd       = 1 << 15 // reads: of a chunk; writes: of all
+	idEnd       = 1 << 15 // reads: end of a chunk; writes: end of all
 	idUptoMask  = 1<<15 - 1
 )
 
@@ -121,7 +121,7 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 	}, nil
 }
 
-// freeList names all of n slots, the first one last.
+// freeList returns the numbers of n slots, the first one last.
 func freeList(n int) []uint16 {
 	f := make([]uint16, n)
 	for i := range f {
@@ -130,10 +130,10 @@ func freeList(n int) []uint16 {
 	return f
 }
 
-// Err is why the channel ended, nil while it works.
+// Err returns the error that ended the channel, or nil while it works.
 func (c *core) Err() error { return c.err }
 
-// ready reports why nothing can be sent.
+// ready returns the reason why nothing can be sent, if any.
 func (c *core) ready() error {
 	switch {
 	case c.err != nil:
@@ -144,7 +144,7 @@ func (c *core) ready() error {
 	return nil
 }
 
-// fail ends the channel with err. What is outstanding is ended by Channel.sweep.
+// fail ends the channel with err. Channel.sweep ends outstanding operations.
 func (c *core) fail(err error) {
 	if c.err == nil {
 		c.err = fmt.Errorf("rendezvous channel: %w", err)
@@ -152,8 +152,8 @@ func (c *core) fail(err error) {
 	c.live = false
 }
 
-// send puts a control message into the ring; false: no room. It goes out with the
-// others of the same Progress or Flush, in one post.
+// send puts a control message into the ring. It returns false if there is no room. The
+// message is posted with the others of the same Progress or Flush, in one post.
 //
 // Hot path.
 func (c *core) send(k Kind, id ID, arg uint32, payload []byte) bool {
@@ -165,9 +165,9 @@ func (c *core) send(k Kind, id ID, arg uint32, payload []byte) bool {
 	return res == eager.Accepted
 }
 
-// Nudge has the peer notified behind what was handed over so far, for a caller that
-// waits for its answer to an advert: a peer that has nothing to do with this side
-// need not poll its ring otherwise. It goes out with the next Flush or Progress.
+// Nudge notifies the peer after everything sent so far, for a caller that waits for the
+// answer to an advert: a peer without traffic to this side need not poll its ring
+// otherwise. The notification is posted with the next Flush or Progress.
 //
 // Hot path.
 func (c *core) Nudge() { c.ring.Nudge() }

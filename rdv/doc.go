@@ -1,7 +1,7 @@
-// Package rdv transfers large messages by rendezvous: the side that has the data announces
-// its address, and the side that wants it fetches it by remote reads directly into its final
-// place. Neither end copies, and no step waits for a call of either application: the owner
-// of the link drives it.
+// Package rdv transfers large messages by rendezvous: the sender announces the address of
+// its data, and the receiver fetches it by remote reads directly into its final place.
+// Neither end copies, and no step waits for a call of either application: the owner of the
+// link drives it.
 //
 // The package is a part of the engine below package rma. Applications use rma; the exported
 // names may change in any release.
@@ -19,9 +19,9 @@
 //	S  Sent ◄──────────── FIN: status ──────────  when the last one ended
 //
 // A batch whose messages find their destinations in order is fetched in that order, before
-// the whole batch is matched. The FIN names the messages that the receiver refused.
+// the whole batch is matched. The FIN contains the messages that the receiver refused.
 //
-// # Receiver first
+// # Advertised destinations
 //
 //	R  Advertise ── destination ────────────► S  Advertised: Write or Decline, now or later
 //	   memory stays  ◄──── remote writes ──────
@@ -29,29 +29,29 @@
 //
 // This saves one hard latency if the receiver knows the destination before the sender has
 // the data. "Done" follows the writes on the same endpoint: a receiver that sees it sees
-// them. Each advert gets one answer, also if it is revoked, or if the data travels in
-// another mode (a Send that crossed it: the sender declines). Until then the peer may write
-// to the memory. A peer without traffic to this side need not poll its ring: a side that
-// needs the answer to continue calls Nudge, as Revoke does, and the notification makes the
-// peer call Progress. The purpose of an advert, the size written and the reason of a decline
-// are passed through for the layer above: internal/message matches receives and messages by
+// them. Each advert gets one answer, even if it is revoked, or if the data travels in
+// another mode (after a Send that crossed it the sender declines). Until then the peer may
+// write to the memory. A peer without traffic to this side need not poll its ring: a side
+// that needs the answer to continue calls Nudge, as Revoke does, and the notification makes
+// the peer call Progress. The purpose of an advert, the size written and the reason of a
+// decline are passed to the layer above: internal/message matches receives and messages by
 // them.
 //
 // # Unregistered memory
 //
 // SendUnregistered announces a message. When the receiver has a destination for it, chunks
-// are copied into staging memory, or registered in place, one ahead of those that are being
-// fetched: a superpipeline, see growth.go. Nothing is staged before the receiver is ready,
-// so that a message without a receive cannot occupy the staging memory that others wait for.
-// Staging memory is bounded; chunks wait for room.
+// are copied into staging memory, or registered in place, one ahead of the chunks that are
+// being fetched: a superpipeline, see growth.go. Nothing is staged before the receiver is
+// ready, so that a message without a receive cannot occupy the staging memory that others
+// need. Staging memory is bounded; chunks wait for room.
 //
-// # Who owns which memory
+// # Ownership of memory
 //
 //   - Sources belong to the transfer from Send to Handler.Sent. After a failure of the
-//     channel alone (the peer broke the protocol), Sent comes when the endpoint is down or
-//     Sever was called: until then the peer may be reading.
+//     channel alone (the peer violated the protocol), Sent is called when the endpoint is
+//     down or Sever was called: until then the peer may be reading.
 //   - Destinations belong to the transfer from Match or Accept to Handler.Received, which
-//     comes only when no read into them is in flight.
+//     is called only when no read into them is in flight.
 //   - Sources of Write belong to the transfer until Handler.Sent, advertised destinations
 //     until Handler.Filled (after a failure of the channel alone: as above), unregistered
 //     sources until Handler.Sent.
@@ -62,21 +62,21 @@
 // # Bounds
 //
 // Both sides agree at set-up on the number of outstanding transfers, and of messages and
-// regions per transfer. All state is allocated for that, and no message of a peer makes it
-// grow. Answers wait in a queue with a place for each slot, so that consuming the peer's
-// messages never waits for room to answer. If this side has too many transfers, the call
-// returns the value [Busy].
+// regions per transfer. All state is allocated for these bounds, and no message of a peer
+// makes it grow. Answers wait in a queue with a place for each slot, so that processing the
+// peer's messages never waits for room to answer. If this side has too many transfers, the
+// call returns [Busy].
 //
 // Reads in flight are bounded by Caps.MaxReads, over all transfers in turn: a link would
-// queue more, but in its queue they would delay FINs and the requests of other users.
+// queue more, but in its queue they would delay FINs and requests of other users.
 //
 // # Hostile peers
 //
 // IDs consist of slot and generation, chosen by the side that begins; the other expects
-// exactly the next generation of a free slot. Everything else (unknown kind, bad descriptor,
-// unknown or repeated ID, bad status, more than agreed, sizes that do not match) is a
-// [*ProtocolError] and ends this channel, nothing else. The link of the peer that owns the
-// memory checks the addresses of a descriptor: a bad key fails the read and thereby the
+// exactly the next generation of a free slot. Everything else (unknown kind, bad
+// descriptor, unknown or repeated ID, bad status, more than agreed, sizes that do not
+// match) is a [*ProtocolError] and ends only this channel. The link of the peer that owns
+// the memory checks the addresses of a descriptor: a bad key fails the read and thereby the
 // endpoint. A peer that sends FIN and continues to read gets arbitrary data.
 //
 // # Concurrency
@@ -93,30 +93,30 @@
 //	channel.go  Channel: open, connect, progress, completions
 //	control.go  control messages: answers, dispatch
 //	post.go     posting requests of both sides in turn
-//	end.go      failure, what the peer said before it, Sever, Close
+//	end.go      failure, messages that the peer sent before it, Sever, Close
 //	send.go     source: transfers of this side, FIN
 //	pipe.go     source: chunks of unregistered memory
 //	write.go    source: destinations of the peer, writing into them
 //	source.go   source: its slots
 //	announcements.go
-//	            source: how many may be outstanding
+//	            source: bounds of the outstanding transfers
 //	match.go    sink: transfers of the peer and their destinations
 //	run.go      sink: which of their messages are fetched next
 //	advert.go   sink: destinations of this side
 //	sink.go     sink: its slots, ends of messages
-//	core.go     what source and sink share
+//	core.go     state shared by source and sink
 //	handler.go  Handler and Matcher: the layer above
 //	growth.go   sizes of chunks
-//	staging.go  memory for them
-//	wire.go     their codec
-//	setup.go    Setup, the blob peers exchange
+//	staging.go  memory of chunks
+//	wire.go     codec of the control messages
+//	setup.go    Setup, the blob that peers exchange
 //	options.go  Options
 //	errors.go   errors
 //
 // Tests: exhaustive_test.go runs every order of the steps of two sides up to a length;
-// script_test.go runs random scripts on both sides, over simulated and real links, against a
-// simple model (app_test.go); faults_test.go adds failures and death; hostile_test.go plays
-// a peer that ignores the protocol; owners_test.go runs two goroutines with all operations
-// at once; ibv_test.go runs all that over queue pairs; bench_test.go measures, and checks
-// that nothing allocates.
+// script_test.go runs random scripts on both sides, over simulated and real links, against
+// a simple model (app_test.go); faults_test.go adds failures and death; hostile_test.go
+// implements a hostile peer; owners_test.go runs two goroutines with all operations at
+// once; ibv_test.go runs all that over queue pairs; bench_test.go measures, and checks that
+// nothing allocates.
 package rdv

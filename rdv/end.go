@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// sweep ends, after a failure, what no request is using any more: incoming
-// transfers without reads in flight at once; outgoing ones, whose sources the
-// peer may be reading, when it cannot any more.
+// sweep ends, after a failure, operations whose memory no request uses any longer: incoming
+// transfers without reads in flight at once; outgoing ones, whose sources the peer may be
+// reading, when it no longer can.
 func (c *Channel) sweep() {
 	if c.err == nil {
 		return
@@ -25,14 +25,14 @@ func (c *Channel) sweep() {
 	}
 }
 
-// drain takes, after a failure, what the peer had said before: it ends transfers that
-// were fetched and adverts that were written, and tells the layer above what it had
-// announced, although nothing can be fetched any more. Nothing is answered.
+// drain processes, after a failure, the messages that the peer had sent before: it ends
+// transfers that were fetched and adverts that were written, and passes announcements to
+// the layer above, although nothing can be fetched any longer. Nothing is answered.
 func (c *Channel) drain() {
 	if errors.Is(c.err, ErrProtocol) || !c.ring.Drain() {
 		return
 	}
-	for range c.opt.Ring.Blocks { // an honest peer has written no more
+	for range c.opt.Ring.Blocks { // a correct peer has written no more
 		h, ok, err := c.ring.Recv(c.messages)
 		if !ok || err != nil {
 			return
@@ -46,16 +46,16 @@ func (c *Channel) drain() {
 	}
 }
 
-// Fail ends the channel for a reason that lies outside of it, if it has not ended: what
-// the peer may still touch ends at Sever.
+// Fail ends the channel for an external reason, unless it has ended. Operations whose
+// memory the peer may still access end at Sever.
 func (c *Channel) Fail(reason error) {
 	c.fail(reason)
 	c.sweep()
 }
 
-// Sever says that the peer cannot reach this side's memory any more: the
-// endpoint was closed, or the keys were withdrawn. It ends what has waited for
-// that after the channel failed, and fails it with reason if it had not.
+// Sever declares that the peer can no longer access this side's memory: the endpoint was
+// closed, or the keys were withdrawn. It ends operations that have waited for that since
+// the channel failed, and fails the channel with reason if it had not failed.
 func (c *Channel) Sever(reason error) {
 	if reason == nil {
 		reason = ErrClosed
@@ -65,10 +65,10 @@ func (c *Channel) Sever(reason error) {
 	c.sweep()
 }
 
-// Close ends everything outstanding and releases the ring. The endpoint must
-// be closed before, and its completions drained, so that neither the link nor
-// the peer still uses memory of the transfers. After an error that wraps
-// fabric.ErrInUse call it again. Idempotent. Setup path.
+// Close ends everything outstanding and releases the ring. The endpoint must be closed
+// before, and its completions drained, so that neither the link nor the peer uses memory of
+// the transfers any longer. If the error wraps fabric.ErrInUse, call Close again.
+// Idempotent. Setup path.
 func (c *Channel) Close() error {
 	if !c.closed {
 		c.closed = true

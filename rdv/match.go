@@ -7,7 +7,7 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// onRTS takes a descriptor and asks for destinations.
+// onRTS handles a descriptor and asks for destinations.
 func (s *sink) onRTS(id ID, tag uint32, payload []byte) error {
 	t, err := s.claim(KindRTS, id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *sink) onRTS(id ID, tag uint32, payload []byte) error {
 	return nil
 }
 
-// onOffer takes a message that comes in chunks.
+// onOffer handles a message that is sent in chunks.
 func (s *sink) onOffer(id ID, tag uint32, payload []byte) error {
 	t, err := s.claim(KindOffer, id)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *sink) onOffer(id ID, tag uint32, payload []byte) error {
 	return nil
 }
 
-// onChunk takes the place of the next chunk of an offer.
+// onChunk records the region of the next chunk of an offer.
 func (s *sink) onChunk(id ID, payload []byte) error {
 	var t *incoming
 	if id.slot() < len(s.in) {
@@ -84,7 +84,7 @@ func (s *sink) match(t *incoming) {
 	for i := range t.msgs {
 		dst, v := s.h.Match(t.describe(i))
 		if t.msgs[i].state != msgWaiting {
-			continue // the handler has called Accept or Refuse for it already
+			continue // the handler has already called Accept or Refuse for it
 		}
 		switch v {
 		case Take:
@@ -98,7 +98,7 @@ func (s *sink) match(t *incoming) {
 	s.advance(t)
 }
 
-// take gives message i its destination. The reads start with the next run.
+// take sets the destination of message i. The reads start with the next run.
 func (s *sink) take(t *incoming, i int, dst []fabric.SGE) {
 	var n uint64
 	for k := range dst {
@@ -113,8 +113,8 @@ func (s *sink) take(t *incoming, i int, dst []fabric.SGE) {
 	t.dest = append(t.dest, dst...)
 }
 
-// Accept gives a message that was left for later its destination; dst as in
-// Matcher.Match. ErrHandle means that it is over, as Received has said.
+// Accept sets the destination of a deferred message; dst as in Matcher.Match. ErrHandle
+// means that the message has ended, as Received has reported.
 //
 // Hot path.
 func (s *sink) Accept(h Handle, dst []fabric.SGE) error {
@@ -131,9 +131,8 @@ func (s *sink) Accept(h Handle, dst []fabric.SGE) error {
 	return nil
 }
 
-// Refuse ends a message that was left for later, or that was taken and is not
-// being fetched yet; Received is not called for it. ok is false if it is being
-// fetched: Received will come.
+// Refuse ends a message that was deferred, or taken and not yet being fetched; Received is
+// not called for it. ok is false if it is being fetched: Received will be called.
 //
 // Hot path.
 func (s *sink) Refuse(h Handle) (ok bool, err error) {

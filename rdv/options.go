@@ -10,42 +10,41 @@ import (
 
 // Options configures one channel. The zero value is usable.
 type Options struct {
-	// Transfers is how many transfers of either direction may be outstanding.
-	// Zero means 16, as many as links keep reads in flight: more transfers only
-	// queue here instead of at the sender. At most 4096.
+	// Transfers is the number of transfers of either direction that may be outstanding.
+	// Zero means 16, as many as links keep reads in flight: more transfers would only wait
+	// here instead of at the sender. At most 4096.
 	Transfers int
 
-	// Window is how many of them are begun before Channel.Widen asks for more. Zero
-	// means Transfers.
+	// Window is the number of these that are started before Channel.Widen asks for more.
+	// Zero means Transfers.
 	Window int
 
-	// Adverts is how many advertised destinations of either direction may be
+	// Adverts is the number of advertised destinations of either direction that may be
 	// outstanding. Zero means 16. At most 4096.
 	Adverts int
 
-	// Messages and Regions bound one batch. Zero means 64, beyond which the
-	// descriptor's bytes are no longer small against what batching saves. At
-	// most 1024.
+	// Messages and Regions bound one batch. Zero means 64: beyond that the descriptor's
+	// bytes are no longer small compared with what batching saves. At most 1024.
 	Messages, Regions int
 
-	// Chunk bounds the bytes of one request. Zero means 1 MiB: at 100 Gb/s that
-	// is 80 µs, so that a request's fixed costs are below 2 %, and other
-	// transfers and control messages wait no longer than that.
+	// Chunk bounds the bytes of one request. Zero means 1 MiB: at 100 Gb/s that takes 80
+	// µs, so that a request's fixed costs are below 2 %, and other transfers and control
+	// messages wait no longer than that.
 	Chunk int
 
-	// Chunks is how many announced chunks of one unregistered message may
-	// be outstanding. Zero means 8: with two, copying and fetching overlap;
-	// the others cover the way of the acknowledgement. At most 64.
+	// Chunks is the number of announced chunks of one unregistered message that may be
+	// outstanding. Zero means 8: with two, copying and fetching overlap; the others hide
+	// the latency of the acknowledgement. At most 64.
 	Chunks int
 
-	// Staging is the memory for chunks of unregistered messages, in bytes.
-	// It is allocated at the first such message. Zero means 2 MiB. Negative
-	// means none: SendUnregistered is refused.
+	// Staging is the size of the memory for chunks of unregistered messages, in bytes. It
+	// is allocated at the first such message. Zero means 2 MiB. Negative means none:
+	// SendUnregistered is refused.
 	Staging int
 
-	// FirstChunk is the size of the first chunk in bytes. Zero means 64 KiB:
-	// nothing is in flight while it is being copied, so it is small; below
-	// that the fixed cost of a read dominates.
+	// FirstChunk is the size of the first chunk in bytes. Zero means 64 KiB: small, because
+	// nothing is in flight while it is being copied, and not smaller, because the fixed
+	// cost of a read would dominate.
 	FirstChunk int
 
 	// CopyRate, RegisterRate and LinkRate are the sampled bandwidths of copying
@@ -54,13 +53,13 @@ type Options struct {
 	// means unknown; the ratio is then 2.
 	CopyRate, RegisterRate, LinkRate float64
 
-	// Ring configures the ring for control messages. Zero fields mean 32 blocks
-	// of 256 bytes, 8 of them for the longest descriptor, and credit every 8.
-	// Its IDTag is given by the field below.
+	// Ring configures the ring for control messages. Zero fields mean 32 blocks of 256
+	// bytes, 8 of them for the longest descriptor, and credit every 8. IDTag below sets its
+	// IDTag.
 	Ring eager.Options
 
-	// IDTag is the first of two tags, IDTag and IDTag+1, in the top 16 bits of
-	// the WR IDs: the ring's and the data's.
+	// IDTag is the first of two tags, IDTag and IDTag+1, in the top 16 bits of the WR IDs:
+	// those of the ring and of the data.
 	IDTag uint16
 }
 
@@ -68,7 +67,7 @@ const (
 	maxSlots  = 4096
 	maxBatch  = 1024
 	maxChunks = 64
-	// batchWRs is how many requests are handed over in one Post.
+	// batchWRs is the number of requests of one Post.
 	batchWRs = 8
 )
 

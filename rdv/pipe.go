@@ -8,10 +8,10 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// announced reports whether all of the message was.
+// announced reports whether all of the message is announced.
 func (p *pipe) announced() bool { return p.off == len(p.src) }
 
-// beginPipe makes slot's transfer one of src in chunks.
+// beginPipe makes the transfer in slot one of src in chunks.
 func (s *source) beginPipe(slot int, src []byte, by Means) {
 	most, rate := s.opt.Chunk, s.opt.CopyRate
 	if by == Copy {
@@ -29,7 +29,7 @@ func (s *source) beginPipe(slot int, src []byte, by Means) {
 	}
 }
 
-// openPipes makes what the first unregistered message needs.
+// openPipes allocates the resources that unregistered messages need.
 func (s *source) openPipes(by Means) error {
 	if s.opt.Staging < 0 && by == Copy {
 		return fmt.Errorf("%w: no staging memory", ErrOptions)
@@ -40,7 +40,7 @@ func (s *source) openPipes(by Means) error {
 	return nil
 }
 
-// chunks is how many chunks of a message may be outstanding.
+// chunks returns how many chunks of a message may be outstanding.
 func (s *source) chunks() int { return min(s.opt.Chunks, int(s.peer.Chunks)) }
 
 // onReady starts the chunks of an offer.
@@ -57,7 +57,7 @@ func (s *source) onReady(id ID) error {
 	return nil
 }
 
-// onAck takes the memory of chunks back that the peer has fetched.
+// onAck releases the memory of chunks that the peer has fetched.
 func (s *source) onAck(id ID, fetched uint32) error {
 	p := s.findPipe(id)
 	switch {
@@ -69,7 +69,7 @@ func (s *source) onAck(id ID, fetched uint32) error {
 	return s.release(p, fetched)
 }
 
-// release gives the memory of chunks before number upto back.
+// release releases the memory of chunks before number upto.
 func (s *source) release(p *pipe, upto uint32) error {
 	var err error
 	for ; p.acked < upto; p.acked++ {
@@ -91,10 +91,10 @@ func (s *source) drop(k *chunk, by Means) error {
 	return nil
 }
 
-// endPipe ends the chunked part of a transfer that is over.
+// endPipe ends the chunked part of a transfer that has ended.
 func (s *source) endPipe(p *pipe) {
-	// Staged chunks that a living peer may still read after a failure stay
-	// where they are: nothing is staged any more.
+	// After a failure, staged chunks that a living peer may still read stay where they are:
+	// nothing is staged any longer.
 	if s.live || p.by == Register {
 		if err := errors.Join(s.release(p, p.sent), s.drop(&p.pending, p.by)); err != nil {
 			s.fail(err)
@@ -103,8 +103,8 @@ func (s *source) endPipe(p *pipe) {
 	*p = pipe{chunks: p.chunks, queued: p.queued}
 }
 
-// stream prepares and announces chunks: at most one chunk is prepared, so that
-// others have their turn.
+// stream prepares and announces chunks. It prepares at most one, so that other transfers
+// get their turn.
 //
 // Hot path.
 func (s *source) stream() bool {
@@ -115,7 +115,7 @@ func (s *source) stream() bool {
 		}
 		slot := s.streams.Pop()
 		p := &s.pipes[slot]
-		if !p.ready || p.announced() { // over meanwhile
+		if !p.ready || p.announced() { // ended meanwhile
 			p.queued = false
 			continue
 		}
@@ -133,7 +133,7 @@ func (s *source) stream() bool {
 	return did
 }
 
-// prepare makes the next chunk of p reachable; false: there is no room now.
+// prepare makes the next chunk of p accessible. It returns false if there is no room now.
 func (s *source) prepare(p *pipe) bool {
 	if int(p.sent-p.acked) == len(p.chunks) {
 		return false
@@ -161,7 +161,8 @@ func (s *source) prepare(p *pipe) bool {
 	return true
 }
 
-// announceChunk tells the peer of the prepared chunk; false: the ring has no room.
+// announceChunk announces the prepared chunk to the peer. It returns false if the ring has
+// no room.
 func (s *source) announceChunk(p *pipe, id ID) bool {
 	k := &p.pending
 	s.payload = appendChunk(s.payload[:0], scatter.Region{Addr: k.addr, Len: k.len, RKey: k.key})

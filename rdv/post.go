@@ -2,9 +2,9 @@ package rdv
 
 import "github.com/seed33544411/rma/fabric"
 
-// post posts requests of all transfers, one of each in turn, as long as the link
-// takes them and no more reads are in flight than it carries: what the link had to
-// queue would hold up the control messages behind.
+// post posts requests of all transfers, one of each in turn, while the link takes them and
+// no more reads are in flight than it executes at once: further reads would wait in the
+// link's queue and delay the control messages behind them.
 //
 // Hot path.
 func (c *Channel) post() bool {
@@ -37,8 +37,8 @@ func (c *Channel) post() bool {
 	return did
 }
 
-// refill builds the next requests. Reads that find the window full keep their
-// turn while writes go on.
+// refill builds the next requests. Reads that find the window full keep their turn while
+// writes continue.
 func (c *Channel) refill() {
 	c.first, c.staged, c.pieces = 0, 0, 0
 	for idle := 0; idle < c.turns.Len() && c.staged < len(c.wrs); {
@@ -58,7 +58,7 @@ func (c *Channel) refill() {
 	}
 }
 
-// dropStaged takes back, after a failure, the requests that were not posted.
+// dropStaged undoes, after a failure, the requests that were not posted.
 func (c *Channel) dropStaged() {
 	for ; c.first < c.staged; c.first++ {
 		c.retire(c.wrs[c.first].ID)
@@ -66,7 +66,7 @@ func (c *Channel) dropStaged() {
 	c.first, c.staged = 0, 0
 }
 
-// retire counts a request off.
+// retire records that a request is no longer in flight.
 func (c *Channel) retire(id uint64) {
 	slot := id >> idSlotShift & idSlotMask
 	if id&idWrite != 0 {
@@ -78,7 +78,7 @@ func (c *Channel) retire(id uint64) {
 	c.reads--
 }
 
-// onData takes the completion of a read or write.
+// onData handles the completion of a read or write.
 //
 // Hot path.
 func (c *Channel) onData(cpl *fabric.Completion) {
@@ -87,8 +87,7 @@ func (c *Channel) onData(cpl *fabric.Completion) {
 	case cpl.Status != fabric.StatusOK:
 		c.fail(cpl.Err())
 	case !c.live:
-		// After a failure nothing is believed any more but that the pieces are
-		// free; sweep ends the rest.
+		// After a failure a completion only frees the pieces; sweep ends the rest.
 	case cpl.ID&idWrite != 0:
 		c.onWritten(cpl.ID)
 	default:

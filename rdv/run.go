@@ -35,8 +35,8 @@ func (s *sink) advance(t *incoming) {
 	}
 }
 
-// nextRun makes the first stretch of matched messages the current run. Their
-// pieces must be neighbours in dest as well.
+// nextRun makes the first sequence of matched messages the current run. Their pieces must
+// be adjacent in dest as well.
 func (t *incoming) nextRun(lim scatter.Limits) bool {
 	i := 0
 	for i < len(t.msgs) && t.msgs[i].state != msgMatched {
@@ -65,22 +65,22 @@ func (t *incoming) nextRun(lim scatter.Limits) bool {
 func (s *sink) endRun(t *incoming, upto int) {
 	for t.run < upto {
 		i := t.run
-		// The last one ends the run only after the handler has been told, so
-		// that what it does finds the run still under way.
+		// The last message ends the run only after the call of the handler, so that the
+		// handler finds the run still in progress.
 		s.endMessage(t, i, nil)
 		t.run = i + 1
 	}
 }
 
-// Hold makes Accept and Refuse collect what they change until Release: messages of
-// one descriptor that are accepted in between are then fetched in one run, where
-// the first alone would keep the others waiting for its reads. The link is not polled
-// and Progress not called in between.
+// Hold makes Accept and Refuse collect their changes until Release. Messages of one
+// descriptor that are accepted in between are then fetched in one run; otherwise the reads
+// of the first would delay the others. Between Hold and Release the link is not polled and
+// Progress is not called.
 //
 // Hot path.
 func (s *sink) Hold() { s.hold = true }
 
-// Release goes on with what Accept and Refuse have changed since Hold.
+// Release applies the changes of Accept and Refuse since Hold.
 //
 // Hot path.
 func (s *sink) Release() {
@@ -111,8 +111,8 @@ func (s *sink) queueTurn(t *incoming) {
 	}
 }
 
-// requestRead builds one read of the transfer in that slot; ok is false if too many
-// are in flight, more if there is nothing left to ask for now.
+// requestRead builds one read of the transfer in that slot. ok is false if too many reads
+// are in flight, more if there is nothing left to request now.
 func (s *sink) requestRead(slot uint16) (more, ok bool) {
 	t := &s.in[slot]
 	w := s.wrs[s.staged : s.staged+1]
@@ -138,7 +138,7 @@ func (s *sink) requestRead(slot uint16) (more, ok bool) {
 	return !done, true
 }
 
-// feed gives the plan the next chunk, if there is one.
+// feed passes the next chunk to the plan, if there is one.
 func (t *incoming) feed() bool {
 	if t.fed == t.announced {
 		return false
@@ -149,12 +149,12 @@ func (t *incoming) feed() bool {
 	return true
 }
 
-// onRead takes the completion of a read.
+// onRead handles the completion of a read.
 func (s *sink) onRead(id uint64) {
 	t := &s.in[id>>idSlotShift&idSlotMask]
 	if id&idEnd != 0 {
 		t.fetched++
-		if id&idUptoMask == 0 && !t.acking { // else the FIN says it
+		if id&idUptoMask == 0 && !t.acking { // otherwise the FIN reports it
 			t.acking = true
 			s.answers.Push(answer{KindAck, t.id, 0})
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// sendBatch is Send once older answers had their chance.
+// sendBatch is Send after waiting answers were sent.
 func (s *source) sendBatch(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
 	if err := s.ready(); err != nil {
 		return 0, Busy, err
@@ -34,8 +34,8 @@ func (s *source) sendBatch(d *scatter.Descriptor, tag uint32, token uint64) (ID,
 	return id, Accepted, nil
 }
 
-// sendUnregistered is SendUnregistered of at least one byte, once older answers had
-// their chance.
+// sendUnregistered is SendUnregistered for at least one byte, after waiting answers were
+// sent.
 func (s *source) sendUnregistered(form scatter.Form, pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
 	if err := s.ready(); err != nil {
 		return 0, Busy, err
@@ -83,15 +83,15 @@ func (s *source) onFIN(id ID, status uint32, payload []byte) error {
 	return nil
 }
 
-// Waited says, within Handler.Sent, whether the transfer waited at the peer for a
-// destination: how long it took is not the link's doing then.
+// Waited reports, within Handler.Sent, whether the transfer waited at the peer for a
+// destination: its duration is then not a property of the link.
 func (s *source) Waited() bool { return s.waited }
 
-// Refused says, within Handler.Sent with ErrRefused, whether message i of the transfer
+// Refused reports, within Handler.Sent with ErrRefused, whether message i of the transfer
 // was refused; the others were fetched.
 func (s *source) Refused(i int) bool { return s.refused[i/8]>>(i%8)&1 != 0 }
 
-// endOutgoing frees the slot, then tells: the handler may use it at once.
+// endOutgoing frees the slot, then calls the handler, which may use the slot at once.
 func (s *source) endOutgoing(slot int, err error) {
 	o := &s.out[slot]
 	if o.by != byReference {
@@ -103,8 +103,8 @@ func (s *source) endOutgoing(slot int, err error) {
 	s.h.Sent(o.token, err)
 }
 
-// sweepOutgoing ends, after a failure, the transfers whose sources the peer cannot
-// read: of what is copied it never sees the source.
+// sweepOutgoing ends, after a failure, the transfers whose sources the peer cannot read: of
+// copied messages it never accesses the source.
 func (s *source) sweepOutgoing() {
 	for i := range s.out {
 		if o := &s.out[i]; o.busy && (s.severed || o.by == Copy) {

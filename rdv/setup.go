@@ -10,10 +10,10 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 12 + eager.SetupSize
 
-const setupVersion = 5 // docs/wire.md says what the older ones were
+const setupVersion = 5 // docs/wire.md describes the older versions
 
-// Setup is what a side tells its peer: how much it is willing to have
-// outstanding, and its ring. It travels by other means, see docs/wire.md.
+// Setup describes a side to its peer: its bounds of outstanding operations, and its ring.
+// It is exchanged out of band, see docs/wire.md.
 type Setup struct {
 	Transfers uint16 // RTS and offers that may be outstanding here
 	Adverts   uint16 // adverts that may be outstanding here
@@ -35,8 +35,7 @@ func (s *Setup) Append(b []byte) []byte {
 	return s.Ring.Append(b)
 }
 
-// ParseSetup reads a set-up from the front of b and returns the rest. Errors
-// wrap ErrSetup.
+// ParseSetup parses a set-up at the front of b and returns the rest. Errors wrap ErrSetup.
 func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 	if len(b) < SetupSize {
 		return s, b, fmt.Errorf("%w: %d bytes, want %d", ErrSetup, len(b), SetupSize)

@@ -7,76 +7,76 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// sink is the side of a channel that wants data: it fetches messages that the peer
-// has announced, and advertises destinations for the peer to write.
+// sink is the receiving side of a channel: it fetches messages that the peer has announced,
+// and advertises destinations for the peer to write.
 type sink struct {
 	*core
-	in       []incoming // the peer's transfers, made as they are needed
-	fetching int        // of them, not free
+	in       []incoming // the peer's transfers, created when needed
+	fetching int        // transfers in use
 	heard    int        // messages of these
-	hold     bool       // Accept and Refuse collect
+	hold     bool       // Accept and Refuse collect their changes
 	changed  []uint16   // slots that they have changed
 
-	mine     []myAdvert // destinations we advertised
+	mine     []myAdvert // destinations advertised by this side
 	mineFree []uint16
 }
 
 // States of an incoming transfer.
 const (
 	inFree   uint8 = iota
-	inActive       // messages are waited for, fetched, ended one by one
-	inEnding       // all ended: FIN waits for room in the ring
+	inActive       // messages wait, are fetched, and end one by one
+	inEnding       // all messages ended: FIN waits for room in the ring
 )
 
 // States of a message of an incoming transfer.
 const (
 	msgWaiting uint8 = iota // for a destination
-	msgMatched              // for its turn
+	msgMatched              // waits for its turn
 	msgRunning              // part of the current run
 	msgEnded
 )
 
-// incoming is a transfer that the peer announced. Its messages are fetched in
-// runs: a run is a stretch of neighbours that have destinations, read as one
-// stream. One run of a transfer is under way at a time.
+// incoming is a transfer that the peer announced. Its messages are fetched in runs: a run
+// is a sequence of neighbours that have destinations, read as one stream. One run of a
+// transfer is in progress at a time.
 type incoming struct {
 	d    scatter.Descriptor
 	msgs []message
 	dest []fabric.SGE // pieces of matched messages, in the order of matching
 	plan scatter.Plan
 
-	run, runEnd int    // messages [run, runEnd) are under way; run moves as they end
-	upto        int    // messages before this one are covered by requests built
+	run, runEnd int    // messages [run, runEnd) are in progress; run advances as they end
+	upto        int    // messages before this one are covered by requests
 	planned     uint64 // stream position up to which requests were built
 
 	inflight int // requests staged or posted
 	left     int // messages not ended
 	id       ID
 	tag      uint32
-	status   uint32 // for the FIN
+	status   uint32 // of the FIN
 	gen      uint16
 	state    uint8
 
-	// Offers: chunks announced, given to the plan, fetched; bytes announced.
+	// Offers: chunks announced, passed to the plan, fetched; bytes announced.
 	announced, fed, fetched uint32
 	bytes                   uint64
 
-	matching bool // inside onRTS: runs start at its end
+	matching bool // inside onRTS: runs start when it ends
 	queued   bool // in core.turns
 	changed  bool // in sink.changed
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
-	waited   bool // a destination came later than the announcement
+	waited   bool // a destination was set later than the announcement
 }
 
 type message struct {
-	end    uint64 // position in the stream behind the message
+	end    uint64 // position in the stream after the message
 	dst, n uint32 // pieces in dest
 	state  uint8
-	unread bool // refused: the FIN says so
+	unread bool // refused: the FIN reports it
 }
 
-// connect makes room for what both sides have agreed on.
+// connect allocates state for the bounds that both sides have agreed on.
 func (s *sink) connect(adverts int) {
 	s.mine, s.mineFree = make([]myAdvert, adverts), freeList(adverts)
 }
@@ -84,7 +84,7 @@ func (s *sink) connect(adverts int) {
 // idle reports that nothing of this side is outstanding.
 func (s *sink) idle() bool { return len(s.mineFree) == len(s.mine) && s.fetching == 0 }
 
-// start is the position of message i in the stream.
+// start returns the position of message i in the stream.
 func (t *incoming) start(i int) uint64 {
 	if i == 0 {
 		return 0
@@ -97,7 +97,7 @@ func (t *incoming) describe(i int) Incoming {
 	return Incoming{Pos: m.Pos, Size: m.Size, Tag: t.tag, Form: t.d.Form, Handle: makeHandle(t.id, i)}
 }
 
-// claim takes the slot that the peer has chosen for a new transfer.
+// claim reserves the slot that the peer has chosen for a new transfer.
 func (s *sink) claim(k Kind, id ID) (*incoming, error) {
 	if id.slot() >= s.opt.Transfers {
 		return nil, &ProtocolError{k, id, ErrTooMany, uint64(id.slot()), uint64(s.opt.Transfers)}
@@ -134,7 +134,8 @@ func (s *sink) begin(t *incoming, k Kind, id ID, tag uint32) error {
 	return nil
 }
 
-// findMessage returns the message that h names and its transfer, nil if it is over.
+// findMessage returns the message with that handle and its transfer, or nil if it has
+// ended.
 func (s *sink) findMessage(h Handle) (*incoming, int) {
 	id, i := h.id(), h.index()
 	if id.slot() >= len(s.in) {
@@ -146,7 +147,7 @@ func (s *sink) findMessage(h Handle) (*incoming, int) {
 	return nil, 0
 }
 
-// endMessage ends message i and tells, unless the handler has refused it.
+// endMessage ends message i and calls the handler, unless the handler has refused it.
 func (s *sink) endMessage(t *incoming, i int, err error) {
 	m := &t.msgs[i]
 	if m.state == msgEnded {
@@ -173,7 +174,7 @@ func (s *sink) free(t *incoming) {
 	t.state, t.queued = inFree, false
 }
 
-// sendAnswer sends an answer of this side; false: the ring has no room.
+// sendAnswer sends an answer of this side. It returns false if the ring has no room.
 //
 // Hot path.
 func (s *sink) sendAnswer(x answer) bool {
@@ -187,7 +188,7 @@ func (s *sink) sendAnswer(x answer) bool {
 	t := &s.in[x.id.slot()]
 	payload := s.note[:0] // not s.payload, which the caller may have filled
 	switch {
-	case x.kind == KindAck: // the newest count will do
+	case x.kind == KindAck: // only the latest count matters
 		x.arg = t.fetched
 	case x.kind == KindFIN && x.arg == statusRefused:
 		payload = t.appendRefused(payload)
@@ -204,8 +205,8 @@ func (s *sink) sendAnswer(x answer) bool {
 	return true
 }
 
-// appendRefused says which messages of t were refused, a bit for each: what
-// checkRefused checks.
+// appendRefused appends a bit for each message of t, set if it was refused. checkRefused
+// checks it.
 func (t *incoming) appendRefused(b []byte) []byte {
 	for i := range t.msgs {
 		if i%8 == 0 {
@@ -218,14 +219,14 @@ func (t *incoming) appendRefused(b []byte) []byte {
 	return b
 }
 
-// sweepIncoming ends, after a failure, the transfers of which nothing is in flight.
+// sweepIncoming ends, after a failure, the transfers with nothing in flight.
 func (s *sink) sweepIncoming() {
 	for i := range s.in {
 		t := &s.in[i]
 		if t.state == inFree || t.inflight > 0 {
 			continue
 		}
-		t.matching = true // no run starts in between
+		t.matching = true // prevents runs from starting
 		for k := range t.msgs {
 			s.endMessage(t, k, s.err)
 		}

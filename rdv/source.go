@@ -5,18 +5,18 @@ import (
 	"github.com/seed33544411/rma/internal/fifo"
 )
 
-// source is the side of a channel that has data: it announces messages for the peer
-// to fetch, and writes into destinations that the peer has advertised.
+// source is the sending side of a channel: it announces messages for the peer to fetch, and
+// writes into destinations that the peer has advertised.
 type source struct {
 	*core
 	announcements
-	out     []outgoing // made as they are needed
+	out     []outgoing // created when needed
 	outFree []uint16
-	waited  bool   // what the last FIN said
-	refused []byte // what the FIN at hand says
+	waited  bool   // from the last FIN
+	refused []byte // from the current FIN
 
-	pipes   []pipe            // of transfers in out that come in chunks; made when needed
-	streams fifo.Ring[uint16] // those that have chunks to send
+	pipes   []pipe            // of transfers in out that are sent in chunks; created when needed
+	streams fifo.Ring[uint16] // pipes with chunks to send
 	stage   staging
 
 	theirs   []theirAdvert // destinations of the peer
@@ -24,7 +24,7 @@ type source struct {
 	jobsFree []uint16
 }
 
-// Means says how the bytes of a transfer become reachable for the peer.
+// Means is how the data of a transfer becomes accessible to the peer.
 type Means uint8
 
 // Means of SendUnregistered.
@@ -34,19 +34,19 @@ const (
 	// Copy copies chunks into staging memory.
 	Copy
 
-	// Register registers the chunks where they lie: no copy, but a call into
-	// the kernel for each on devices. The memory must be off the Go heap or
-	// pinned until Handler.Sent.
+	// Register registers the chunks in place: there is no copy, but each chunk takes a
+	// system call on devices. The memory must be off the Go heap or pinned until
+	// Handler.Sent.
 	Register
 )
 
 // pipe is the chunked part of an outgoing transfer.
 type pipe struct {
 	src     []byte
-	off     int // bytes of src that were announced
+	off     int // bytes of src announced
 	grow    growth
 	by      Means
-	chunks  []chunk // ring of those announced and not acknowledged
+	chunks  []chunk // ring of chunks announced and not acknowledged
 	sent    uint32  // chunks announced
 	acked   uint32
 	pending chunk // prepared, waits for room in the ring; len 0: none
@@ -56,24 +56,24 @@ type pipe struct {
 
 // chunk is a prepared part of a message.
 type chunk struct {
-	reg    fabric.Region // by registration
+	reg    fabric.Region // if registered
 	addr   uint64
 	len    uint32
 	key    uint32
-	number uint32 // by copy: span
+	number uint32 // if copied: number of the span
 }
 
-// outgoing is a transfer whose sources are ours. The peer may read them until
-// its FIN, or until the endpoint is down.
+// outgoing is a transfer with sources of this side. The peer may read them until its FIN,
+// or until the endpoint is down.
 type outgoing struct {
 	token uint64
 	gen   uint16
 	n     uint16 // messages
 	by    Means
-	busy  bool // announced: FIN ends it
+	busy  bool // announced; the FIN ends it
 }
 
-// connect makes room for what both sides have agreed on.
+// connect allocates state for the bounds that both sides have agreed on.
 func (s *source) connect(transfers, adverts int) {
 	s.announcements = newAnnouncements(s.opt.Window, transfers, min(int(s.peer.Messages), s.opt.Messages))
 	s.streams = fifo.NewRing[uint16](transfers)
@@ -83,8 +83,8 @@ func (s *source) connect(transfers, adverts int) {
 // idle reports that nothing of this side is outstanding.
 func (s *source) idle() bool { return s.transfers == 0 && len(s.jobsFree) == len(s.jobs) }
 
-// nextOutgoing names the slot of the next transfer, if there is one and nothing
-// older waits for the ring.
+// nextOutgoing returns the slot of the next transfer, if one is free and nothing older
+// waits for the ring.
 func (s *source) nextOutgoing() (slot int, ok bool) {
 	if s.answers.Len() > 0 || s.Full() {
 		s.stats.Busy++
@@ -97,8 +97,8 @@ func (s *source) nextOutgoing() (slot int, ok bool) {
 	return int(s.outFree[len(s.outFree)-1]), true
 }
 
-// announce sends the first control message of a transfer of n messages in that slot;
-// its payload is core.payload.
+// announce sends the first control message of a transfer of n messages in that slot, with
+// core.payload as its payload.
 func (s *source) announce(k Kind, slot int, tag uint32, token uint64, by Means, n int) (ID, bool) {
 	o := &s.out[slot]
 	id := makeID(slot, o.gen+1)
@@ -112,7 +112,7 @@ func (s *source) announce(k Kind, slot int, tag uint32, token uint64, by Means, 
 	return id, true
 }
 
-// findOutgoing returns the transfer that id names, nil if it is over.
+// findOutgoing returns the transfer with that id, or nil if it has ended.
 func (s *source) findOutgoing(id ID) *outgoing {
 	if id.slot() >= len(s.out) {
 		return nil
@@ -123,7 +123,7 @@ func (s *source) findOutgoing(id ID) *outgoing {
 	return nil
 }
 
-// findPipe returns the transfer in chunks that id names, nil if there is none.
+// findPipe returns the transfer in chunks with that id, or nil if there is none.
 func (s *source) findPipe(id ID) *pipe {
 	o := s.findOutgoing(id)
 	if o == nil || o.by == byReference {

@@ -6,14 +6,14 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// staging is registered memory given out in spans, as a ring: in order, and
-// reused when the oldest spans are back. Spans come back in any order.
+// staging allocates spans of registered memory as a ring: in order, and reused when the
+// oldest spans are returned. Spans may be returned in any order.
 type staging struct {
 	reg   fabric.Region
 	mem   []byte
 	spans []span // ring
 	first uint32 // number of the oldest span
-	n     int    // spans not given back, or behind such
+	n     int    // spans not returned, or behind such spans
 	top   int    // where the next one begins
 }
 
@@ -22,7 +22,7 @@ type span struct {
 	back     bool
 }
 
-// open allocates size bytes that may be given out in up to most spans at once.
+// open allocates size bytes for at most most spans at once.
 func (s *staging) open(link fabric.Link, size, most int) error {
 	reg, err := link.Alloc(size, fabric.AccessRemoteRead)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *staging) open(link fabric.Link, size, most int) error {
 	return nil
 }
 
-// close frees the memory, or says that a peer still reads it.
+// close frees the memory, or returns an error if a peer still reads it.
 func (s *staging) close() error {
 	if s.reg == nil {
 		return nil
@@ -44,8 +44,8 @@ func (s *staging) close() error {
 	return nil
 }
 
-// take gives out n contiguous bytes; ok is false if there is no room now. A
-// span of up to half the memory finds room when all others are back.
+// take allocates n contiguous bytes. ok is false if there is no room now. A span of up to
+// half the memory finds room when all others are returned.
 func (s *staging) take(n int) (number uint32, mem []byte, ok bool) {
 	if s.n == len(s.spans) {
 		return 0, nil, false
@@ -72,7 +72,7 @@ func (s *staging) take(n int) (number uint32, mem []byte, ok bool) {
 	return number, s.mem[off : off+n : off+n], true
 }
 
-// give takes a span back.
+// give returns a span.
 func (s *staging) give(number uint32) {
 	s.spans[int(number)%len(s.spans)].back = true
 	for s.n > 0 && s.spans[int(s.first)%len(s.spans)].back {

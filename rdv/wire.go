@@ -9,22 +9,22 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// Kind names a control message. It is the kind of its eager envelope.
+// Kind is the kind of a control message, and of its eager envelope.
 type Kind uint8
 
-// Control messages. S is the side that has the data, R the one that wants it.
+// Control messages. S is the sender of the data, R the receiver.
 const (
 	KindInvalid Kind = iota
 	KindRTS          // S→R: descriptor; arg is the tag
-	KindFIN          // R→S: the last word about an RTS; arg is a status; which messages were refused
-	KindAdvert       // R→S: what for, and key of a destination; arg is the tag
-	KindDone         // S→R: the advertised destination is written; arg is how many bytes
-	KindDecline      // S→R: the advertised destination is not going to be written; arg is why
-	KindRevoke       // R→S: give the advert up, if there is still time
-	KindOffer        // S→R: a message that comes in chunks; arg is the tag
+	KindFIN          // R→S: end of an RTS; arg is a status; the messages that were refused
+	KindAdvert       // R→S: purpose and key of a destination; arg is the tag
+	KindDone         // S→R: the advertised destination is written; arg is the number of bytes
+	KindDecline      // S→R: the advertised destination will not be written; arg is the reason
+	KindRevoke       // R→S: return the advert, if it is not in use
+	KindOffer        // S→R: a message that is sent in chunks; arg is the tag
 	KindReady        // R→S: the offer has a destination
 	KindChunk        // S→R: region of the next chunk
-	KindAck          // R→S: arg is how many chunks were fetched so far
+	KindAck          // R→S: arg is the number of chunks fetched so far
 	numKinds
 )
 
@@ -38,8 +38,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ID names a transfer or an advert: slot in the low 16 bits, generation of the
-// slot above. The side that begins chooses it.
+// ID identifies a transfer or an advert: slot in the low 16 bits, generation of the slot
+// above. The side that begins chooses it.
 type ID uint32
 
 func makeID(slot int, gen uint16) ID { return ID(slot) | ID(gen)<<16 }
@@ -50,7 +50,7 @@ func (i ID) gen() uint16 { return uint16(i >> 16) }
 // String formats the id as slot.generation.
 func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
 
-// Want says what an advert is good for. It is carried, not interpreted.
+// Want is the purpose of an advert. It is transferred, not interpreted.
 type Want struct {
 	Pos       uint64
 	Tag, Note uint32
@@ -60,14 +60,14 @@ type Want struct {
 const (
 	statusOK uint32 = iota
 	statusRefused
-	statusWaited // all fetched, but not at once: the receiver had no destination yet
+	statusWaited // all fetched, but not at once: the receiver had no destination at first
 	numStatus
 )
 
 // The meta word of an envelope: id in the low half, argument in the high one.
 func meta(id ID, arg uint32) uint64 { return uint64(id) | uint64(arg)<<32 }
 
-// ProtocolError says what the peer did wrong.
+// ProtocolError reports a violation of the protocol by the peer.
 type ProtocolError struct {
 	Kind Kind   // of the control message
 	ID   ID     // of the transfer it names
@@ -96,7 +96,7 @@ func appendAdvert(b []byte, w Want, k fabric.RemoteKey) []byte {
 	return binary.LittleEndian.AppendUint32(b, w.Note)
 }
 
-// parseAdvert reads an advert, but for the tag. why is nil if it makes sense.
+// parseAdvert parses an advert without its tag. why is nil if it is valid.
 func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, why error) {
 	if len(b) != advertSize {
 		return w, k, ErrMessage
@@ -110,7 +110,7 @@ func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, why error) {
 	return w, k, nil
 }
 
-// doneNote is what a done says besides how many bytes were written.
+// doneNote is the content of a done besides the number of bytes written.
 type doneNote struct {
 	pos uint64
 	tag uint32
@@ -128,8 +128,8 @@ func parseDone(b []byte) (d doneNote, why error) {
 	return doneNote{pos: binary.LittleEndian.Uint64(b), tag: binary.LittleEndian.Uint32(b[8:])}, nil
 }
 
-// checkRefused checks the payload of a FIN that says which of n messages were refused:
-// a bit for each, the first one lowest.
+// checkRefused checks the payload of a FIN with the refused messages of n: a bit for each,
+// the first one lowest.
 func checkRefused(b []byte, n int) (why error) {
 	if len(b) != (n+7)/8 || n%8 != 0 && b[len(b)-1]>>(n%8) != 0 {
 		return ErrMessage
@@ -139,7 +139,7 @@ func checkRefused(b []byte, n int) (why error) {
 			return nil
 		}
 	}
-	return ErrMessage // then it should have said so
+	return ErrMessage // no message refused: then the status is wrong
 }
 
 func appendOffer(b []byte, f scatter.Form, m scatter.Message) []byte {

@@ -16,7 +16,7 @@ const (
 )
 
 type theirAdvert struct {
-	want  Want // as advertised; once written, what the answer is going to say
+	want  Want // as advertised; once written, the content of the answer
 	key   fabric.RemoteKey
 	gen   uint16
 	state uint8
@@ -27,8 +27,8 @@ func (a *theirAdvert) describe(id ID) Advert {
 	return Advert{Want: a.want, Len: uint32(a.key.Len), ID: id}
 }
 
-// writeJob writes into an advert. It outlives the advert: the peer may hear of
-// the data, and use the slot again, before the completion is seen here.
+// writeJob writes into an advert. It outlives the advert: the peer may see the data, and
+// reuse the slot, before the completion is polled here.
 type writeJob struct {
 	plan     scatter.Plan
 	src      []fabric.SGE
@@ -40,7 +40,7 @@ type writeJob struct {
 	busy     bool
 }
 
-// onAdvert takes a destination of the peer.
+// onAdvert handles a destination of the peer.
 func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
 	if id.slot() >= len(s.theirs) {
 		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(len(s.theirs))}
@@ -59,8 +59,8 @@ func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
 	return nil
 }
 
-// onRevoke takes an advert back if it was not used yet. One that was answered a
-// moment ago may still be revoked, in vain.
+// onRevoke returns an advert if it is not in use. A revocation of an advert that was just
+// answered is valid and has no effect.
 func (s *source) onRevoke(id ID) error {
 	if id.slot() >= len(s.theirs) {
 		return &ProtocolError{KindRevoke, id, ErrUnknownID, uint64(id.slot()), uint64(len(s.theirs))}
@@ -76,8 +76,7 @@ func (s *source) onRevoke(id ID) error {
 	return nil
 }
 
-// findTheirs returns the advert of the peer that id names, nil unless its answer is
-// due.
+// findTheirs returns the advert of the peer with that id, or nil unless its answer is due.
 func (s *source) findTheirs(id ID) *theirAdvert {
 	if id.slot() >= len(s.theirs) {
 		return nil
@@ -94,8 +93,8 @@ func (s *source) answerAdvert(k Kind, id ID, arg uint32) {
 	s.answers.Push(answer{k, id, arg})
 }
 
-// sendAnswer sends the answer to an advert of the peer, whose slot is free then; false:
-// the ring has no room.
+// sendAnswer sends the answer to an advert of the peer, whose slot is then free. It returns
+// false if the ring has no room.
 //
 // Hot path.
 func (s *source) sendAnswer(x answer) bool {
@@ -111,9 +110,9 @@ func (s *source) sendAnswer(x answer) bool {
 	return true
 }
 
-// Decline answers an advert of the peer that is not going to be used; why travels
-// with it, uninterpreted. ErrHandle means that it was revoked or answered. The answer
-// goes out with the next Flush or Progress.
+// Decline answers an advert of the peer that will not be used. why is passed on,
+// uninterpreted. ErrHandle means that the advert was revoked or answered. The answer is
+// posted with the next Flush or Progress.
 //
 // Hot path.
 func (s *source) Decline(id ID, why uint32) error {
@@ -127,12 +126,12 @@ func (s *source) Decline(id ID, why uint32) error {
 	return nil
 }
 
-// Write answers an advert of the peer with data: the pieces of src, in order, are
-// written to its front, and the peer is told behind them, with pos and tag of the
-// message (uninterpreted). The list is copied; the memory is the channel's until
-// Handler.Sent with token, which may come from within the call if there is nothing to
-// write. ErrTooLarge and ErrHandle (revoked or answered) concern this call only; the
-// advert stays. The writes go out with the next Flush or Progress.
+// Write answers an advert of the peer with data: it writes the pieces of src, in order, to
+// the front of the destination, and then a control message with pos and tag of the message
+// (uninterpreted). The list is copied; the memory belongs to the channel until Handler.Sent
+// with token, which may be called within Write if there is nothing to write. ErrTooLarge
+// and ErrHandle (revoked or answered) concern this call only; the advert remains. The
+// writes are posted with the next Flush or Progress.
 //
 // Hot path.
 func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token uint64) (Result, error) {
@@ -173,12 +172,12 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 	return Accepted, nil
 }
 
-// MayWrite reports that Write has room for one more.
+// MayWrite reports whether Write has room for one more.
 //
 // Hot path.
 func (s *source) MayWrite() bool { return len(s.jobsFree) > 0 }
 
-// requestWrite builds one write of the job in that slot; more if there are others.
+// requestWrite builds one write of the job in that slot. more: there are others.
 func (s *source) requestWrite(slot uint16) (more bool) {
 	j := &s.jobs[slot]
 	w := s.wrs[s.staged : s.staged+1]
@@ -195,8 +194,8 @@ func (s *source) requestWrite(slot uint16) (more bool) {
 	return !j.plan.Done()
 }
 
-// onPosted counts a write that the link took. What follows the last write of an
-// advert on this endpoint is seen after it.
+// onPosted counts a write that the link took. Data that follows the last write of an advert
+// on this endpoint is seen after it.
 func (s *source) onPosted(id uint64) {
 	s.stats.Writes++
 	if id&idEnd != 0 {
@@ -205,7 +204,7 @@ func (s *source) onPosted(id uint64) {
 	}
 }
 
-// onWritten takes the completion of a write.
+// onWritten handles the completion of a write.
 func (s *source) onWritten(id uint64) {
 	if id&idEnd != 0 {
 		s.stats.Written++
@@ -213,7 +212,7 @@ func (s *source) onWritten(id uint64) {
 	}
 }
 
-// endJob ends a write: no request uses its sources any more.
+// endJob ends a write: no request uses its sources any longer.
 func (s *source) endJob(slot int, err error) {
 	j := &s.jobs[slot]
 	j.busy = false
@@ -221,7 +220,7 @@ func (s *source) endJob(slot int, err error) {
 	s.h.Sent(j.token, err)
 }
 
-// sweepJobs ends, after a failure, the writes of which nothing is in flight.
+// sweepJobs ends, after a failure, the writes with nothing in flight.
 func (s *source) sweepJobs() {
 	for i := range s.jobs {
 		if j := &s.jobs[i]; j.busy && j.inflight == 0 {
