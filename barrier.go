@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
-	"runtime/trace"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +33,7 @@ const (
 // barrier synchronization", 1988). The words count barriers, so they are never cleared: a
 // rank that is ahead writes a larger number.
 type barrier struct {
+	eng   *Engine
 	turn  chan struct{}    // held by the goroutine whose turn it is
 	count uint64           // barriers that have ended, of those through the server
 	x     *wireup.Exchange // the one under way through the server
@@ -48,57 +48,18 @@ type barrier struct {
 	insist bool // for tests: from rank to rank, whatever crowd there is
 }
 
-// Barrier returns when all ranks have called it, as often as this rank has. It does not
-// wait for operations in flight: flush first, or wait for their requests.
-//
-// If ctx ends (or Config.SetupTimeout, if ctx has no deadline), this rank has still entered
-// the barrier, which may complete on other ranks: its next call of Barrier continues the
-// same barrier. If a rank is gone, or cut off from another rank, this barrier and all later
-// ones fail on all ranks, with a *PeerError that names it and wraps ErrPeerGone,
-// ErrPeerHung or ErrFlushed. If all ranks are alive, the next call continues the same
-// barrier; on a rank that is itself cut off from another, it does so after Peer.Reset has
-// restored the connection.
-//
-// The first few barriers use the job's server. Later ones run from rank to rank, in ⌈log2
-// n⌉ rounds of signals of about a microsecond each, unless a host has more ranks than
-// processors, where that would be slower.
-func (e *Engine) Barrier(ctx context.Context) error {
-	defer trace.StartRegion(ctx, regionBarrier).End()
-	b := &e.barrier
-	if d := e.cfg.SetupTimeout; d > 0 {
-		if _, has := ctx.Deadline(); !has {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, d)
-			defer cancel()
-		}
-	}
-	select {
-	case b.turn <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("rma: barrier: %w", ctx.Err())
-	}
-	defer func() { <-b.turn }()
-	if e.closed.Load() {
-		return ErrClosed
-	}
-	if err := e.meet(ctx); err != nil {
-		return fmt.Errorf("rma: %w", err)
-	}
-	return nil
-}
-
 // meet performs one barrier.
-func (e *Engine) meet(ctx context.Context) error {
-	b := &e.barrier
+func (b *barrier) meet(ctx context.Context) error {
+	e := b.eng
 	switch {
-	case b.err != nil && (b.words == nil || e.cutOff()):
+	case b.err != nil && (b.words == nil || b.cutOff()):
 		return b.err
 	case b.err != nil:
-		return e.again(ctx)
+		return b.again(ctx)
 	case b.count == seldom:
-		return e.census(ctx)
+		return b.census(ctx)
 	case b.words == nil:
-		_, err := e.viaServer(ctx, nil)
+		_, err := b.viaServer(ctx, nil)
 		return err
 	}
 	if !b.under {
@@ -112,10 +73,10 @@ func (e *Engine) meet(ctx context.Context) error {
 		b.told = append(b.told, e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, b.seq))
 		v, err := e.Peer(down).WaitSignal(ctx, b.words.Slice(8*k, 8), GE, b.seq)
 		if v >= broken {
-			err = e.brokenBy(v)
+			err = b.brokenBy(v)
 		}
 		if err != nil {
-			return e.breakBarrier(err)
+			return b.breaks(err)
 		}
 	}
 	b.under = false
@@ -132,14 +93,14 @@ func (e *Engine) meet(ctx context.Context) error {
 
 // viaServer performs one barrier through the job's server, and exchanges mine with all
 // ranks. If ctx ends, the next call continues it.
-func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err error) {
-	b := &e.barrier
+func (b *barrier) viaServer(ctx context.Context, mine []byte) (all [][]byte, err error) {
+	e := b.eng
 	if b.x == nil {
 		if b.x, err = e.job.Exchange("barrier", "rma/barrier", mine); err != nil {
 			return nil, e.jobError("barrier", err)
 		}
 	}
-	all, err = e.attending(ctx, "barrier", b.x, b.x.Wait)
+	all, err = attending(ctx, e, "barrier", b.x, b.x.Wait)
 	err = e.jobError("barrier", err)
 	if b.x.Over() {
 		b.x, b.err = nil, err
@@ -156,8 +117,8 @@ func (e *Engine) viaServer(ctx context.Context, mine []byte) (all [][]byte, err 
 // rank only once; 2 ranks need 1 µs, against 45 µs through the server (BenchmarkBarrier).
 // If no host is oversubscribed and all ranks have memory for the words, barriers run from
 // rank to rank from now on.
-func (e *Engine) census(ctx context.Context) error {
-	b := &e.barrier
+func (b *barrier) census(ctx context.Context) error {
+	e := b.eng
 	var mine []byte
 	if b.x == nil {
 		var err error
@@ -169,7 +130,7 @@ func (e *Engine) census(ctx context.Context) error {
 		}
 		mine = fmt.Appendf(mine, "%d %s", runtime.GOMAXPROCS(0), links.HostID())
 	}
-	all, err := e.viaServer(ctx, mine)
+	all, err := b.viaServer(ctx, mine)
 	if err != nil && b.err == nil {
 		return err // goes on
 	}
@@ -195,14 +156,14 @@ func (e *Engine) census(ctx context.Context) error {
 	return err
 }
 
-// breakBarrier sends the rank at fault, if err names one, to the other ranks: each may be
+// breaks sends the rank at fault, if err names one, to the other ranks: each may be
 // waiting for the signal of a rank that waits as well.
-func (e *Engine) breakBarrier(err error) error {
+func (b *barrier) breaks(err error) error {
 	var pe *PeerError
 	if !errors.As(err, &pe) {
 		return err // this rank's own, and not for good
 	}
-	b := &e.barrier
+	e := b.eng
 	b.err = &PeerError{Rank: pe.Rank, Op: "barrier", Err: pe.Err}
 	word := broken | uint64(pe.Rank)
 	if !errors.Is(err, ErrPeerGone) {
@@ -217,8 +178,8 @@ func (e *Engine) breakBarrier(err error) error {
 }
 
 // cutOff reports whether this rank has lost its connection with another.
-func (e *Engine) cutOff() (is bool) {
-	e.prog.Do(func() { is = slices.ContainsFunc(e.peers, func(p *Peer) bool { return p.down != nil && !p.own }) })
+func (b *barrier) cutOff() (is bool) {
+	b.eng.prog.Do(func() { is = slices.ContainsFunc(b.eng.peers, func(p *Peer) bool { return p.down != nil && !p.own }) })
 	return is
 }
 
@@ -226,15 +187,15 @@ func (e *Engine) cutOff() (is bool) {
 // rank that broke. It uses the server, and so do later barriers, because the values of the
 // other ranks' words are unknown. Each rank brings the number of its barrier; a rank that
 // is one barrier ahead has seen that all entered the one before.
-func (e *Engine) again(ctx context.Context) error {
-	b := &e.barrier
+func (b *barrier) again(ctx context.Context) error {
+	e := b.eng
 	var err error
 	if b.x == nil {
 		if b.x, err = e.job.Exchange("barrier", "rma/barrier again", binary.LittleEndian.AppendUint64(nil, b.seq)); err != nil {
 			return e.jobError("barrier", err)
 		}
 	}
-	all, err := e.attending(ctx, "barrier", b.x, b.x.Wait)
+	all, err := attending(ctx, e, "barrier", b.x, b.x.Wait)
 	if err = e.jobError("barrier", err); !b.x.Over() {
 		return err
 	}
@@ -258,17 +219,17 @@ func (e *Engine) again(ctx context.Context) error {
 	if b.seq == first {
 		return nil
 	}
-	_, err = e.viaServer(ctx, nil)
+	_, err = b.viaServer(ctx, nil)
 	return err
 }
 
 // brokenBy returns the error that a broken word stands for.
-func (e *Engine) brokenBy(word uint64) error {
+func (b *barrier) brokenBy(word uint64) error {
 	rank, err := int(word&^(broken|cutOff)), ErrPeerGone
 	if word&cutOff != 0 {
 		err = fmt.Errorf("%w: another rank has lost its connection with this one", ErrFlushed)
 	}
-	if uint(rank) >= uint(e.Size()) {
+	if uint(rank) >= uint(b.eng.Size()) {
 		return &PeerError{Rank: AnyRank, Op: "barrier", Err: ErrPeerMisbehaves}
 	}
 	return &PeerError{Rank: rank, Op: "barrier", Err: err}

@@ -32,13 +32,6 @@ func (l pieceList) size() (n, bytes int) {
 	return len(l), bytes
 }
 
-// Batch returns an empty batch to the peer.
-func (p *Peer) Batch() *Batch {
-	b := &Batch{peer: p}
-	b.part = func(err error) { b.whole.EndPart(err) }
-	return b
-}
-
 // Put adds a copy of src to dst. The places of a batch's puts must not overlap. A put that
 // is refused fails the whole batch in Send.
 func (b *Batch) Put(dst Remote, src Buffer) { b.move(initiator.Put, src, dst) }
@@ -180,7 +173,7 @@ func (b *Batch) sendAll() Request {
 	if !b.whole.Spend(&p.budget) { // a batch counts once
 		return b.dropAll(ops[:n], ErrBusy)
 	}
-	r := p.eng.request(&b.whole.Operation)
+	r := newRequest(p.eng, &b.whole.Operation)
 	parts := n - 1
 	for _, o := range ops[1:n] {
 		o.Then(b.part)

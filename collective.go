@@ -1,13 +1,12 @@
 package rma
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -30,12 +29,12 @@ type doubt struct{ atomic.Pointer[collective] }
 //
 // A call about which the server was silent (ErrUndecided) is in doubt: the next call with
 // the same arguments continues it.
-func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, bring func() ([]byte, *Region)) (*collective, [][]byte, error) {
+func (d *doubt) together(ctx context.Context, e *Engine, op string, about any, bring func() ([]byte, *Region)) (*collective, [][]byte, error) {
 	if e.closed.Load() {
 		return nil, nil, ErrClosed
 	}
 	if c := d.Swap(nil); c != nil {
-		all, err := e.finish(ctx, c, d)
+		all, err := c.finish(ctx, e, d)
 		switch {
 		case err == nil && c.about == about:
 			return c, all, nil
@@ -53,13 +52,13 @@ func (e *Engine) together(ctx context.Context, d *doubt, op string, about any, b
 		c.drop()
 		return nil, nil, e.jobError(op, err)
 	}
-	all, err := e.finish(ctx, c, d)
+	all, err := c.finish(ctx, e, d)
 	return c, all, e.jobError(op, err)
 }
 
 // finish waits for the end of the call. If ctx ends first, the call fails on all ranks.
-func (e *Engine) finish(ctx context.Context, c *collective, d *doubt) ([][]byte, error) {
-	all, err := e.attending(ctx, c.op, c.x, c.x.Finish)
+func (c *collective) finish(ctx context.Context, e *Engine, d *doubt) ([][]byte, error) {
+	all, err := attending(ctx, e, c.op, c.x, c.x.Finish)
 	switch {
 	case errors.Is(err, wireup.ErrUndecided):
 		d.Store(c)
@@ -75,97 +74,11 @@ func (c *collective) drop() {
 	}
 }
 
-// exchange is the part of *wireup.Exchange that attending uses: the ranks that it waits
-// for. None are known if the job's server does not answer in time.
-type exchange interface{ Missing() []int }
-
-// attending calls wait, which waits for all ranks, and returns early if one of the ranks
-// that x waits for is found to hang, with a *PeerError that names it. To check a late rank,
-// this rank connects with it, and with the next one when that rank has come.
-func (e *Engine) attending(ctx context.Context, op string, x exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
-	if e.cfg.HangTimeout <= 0 {
-		return wait(ctx)
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
-		defer close(ended)
-		news := make(chan struct{}, 1)
-		var looks sync.WaitGroup
-		defer looks.Wait()
-		looks.Go(func() {
-			if ev, found := lookAtLate(ctx, e, x, news); found {
-				stop(&PeerError{Rank: ev.Rank, Op: op, Err: ev.Err})
-			}
-		})
-		for ev := range e.Watch(ctx) {
-			if ev.State == PeerHung {
-				select {
-				case news <- struct{}{}:
-				default:
-				}
-			}
-		}
-	})
-	all, err := wait(ctx)
-	var hung *PeerError
-	found := errors.As(context.Cause(ctx), &hung)
-	stop(nil)
-	if !late.Stop() {
-		<-ended
-	}
-	switch {
-	case err == nil || !found:
-		return all, err
-	case errors.Is(err, wireup.ErrUndecided):
-		return nil, errors.Join(err, hung)
-	}
-	return nil, hung
-}
-
-// lookAtLate connects with a rank that x waits for, and with another one when that has
-// come, until one of them is found to hang, or ctx ends. It acts on each report of a hung
-// rank, and at intervals, because the late ranks may not have been known then. All waiting
-// ranks do so: if each connected with all late ranks, these would have that many
-// connections to answer, and be later still.
-func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
-	tick := time.NewTicker(e.cfg.HangTimeout / 4)
-	defer tick.Stop()
-	for {
-		late := x.Missing()
-		for _, r := range late {
-			if ev := e.watches.state(r); ev.State == PeerHung {
-				return ev, true
-			}
-		}
-		if len(late) > 0 {
-			e.Peer(lateFor(e.Rank(), late)).conn.Call()
-		}
-		select {
-		case <-news:
-		case <-tick.C:
-		case <-ctx.Done():
-			return ev, false
-		}
-	}
-}
-
-// lateFor returns the one of the late ranks, which are sorted, that the rank checks: the
-// next one from it on, so that the choice stays the same while others come. If the list
-// ends before the rank, the choice depends on the rank, so that ranks check different ones.
-func lateFor(rank int, late []int) int {
-	i, _ := slices.BinarySearch(late, rank)
-	if i == len(late) {
-		i = rank % len(late)
-	}
-	return late[i]
-}
-
 // AllGatherKeys exchanges the keys of one region of each rank and returns them by rank. All
 // ranks must call it, and make collective calls in the same order. It succeeds on all ranks
 // or on none, as described at Engine.Window.
 func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
-	_, all, err := e.together(ctx, &e.gathers, "keys", mem, func() ([]byte, *Region) {
+	_, all, err := e.gathers.together(ctx, e, "keys", mem, func() ([]byte, *Region) {
 		k := mem.Key()
 		return k.Append(nil), nil
 	})
@@ -177,4 +90,143 @@ func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
 		return nil, fmt.Errorf("rma: %w", err)
 	}
 	return keys, nil
+}
+
+// Window is a region on every rank, accessed by rank and offset: all ranks create it
+// together, which exchanges the keys. Its methods may be called from any goroutine.
+//
+//	w, err := eng.Window(ctx, 1<<20)
+//	req := eng.Peer(to).Put(w.At(to, 4096), w.Slice(0, 64))
+type Window struct {
+	eng     *Engine
+	mem     *Region
+	owned   bool
+	keys    []Key
+	number  uint64      // among the windows of the job
+	freed   atomic.Bool // by all ranks
+	freeing doubt
+}
+
+// Window allocates size bytes, zeroed, registered, outside the Go heap, and joins them with
+// the memory that the other ranks allocate by the same call. Sizes may differ between ranks
+// and may be 0, and so may the rights of peers, which are as for Alloc. All ranks must call
+// it, and make collective calls in the same order.
+//
+// The call succeeds on all ranks or on none. If a rank cannot allocate, it fails on all
+// ranks. If a rank's ctx ends before all ranks have called it (or Config.SetupTimeout, if
+// ctx has no deadline), that rank gives the call up for all ranks: each gets a *PeerError
+// that names it and wraps ErrGivenUp, or ErrPeerGone if a rank is gone. The next call is a
+// new one on all ranks. See also ErrUndecided.
+func (e *Engine) Window(ctx context.Context, size int, access ...Access) (*Window, error) {
+	var failed error
+	c, all, err := e.windows.together(ctx, e, "window", size, func() ([]byte, *Region) {
+		var mem *Region
+		mem, failed = e.Alloc(size, access...)
+		return part(mem, failed), mem
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rma: window: %w", errors.Join(failed, err))
+	}
+	return newWindow(e, c, c.mem, all, failed)
+}
+
+// WindowOf is Window for memory that each rank has registered already. The region stays the
+// caller's. A rank without memory passes the region of Alloc(0).
+func (e *Engine) WindowOf(ctx context.Context, mem *Region) (*Window, error) {
+	var failed error
+	if mem == nil || mem.eng != e || !mem.reg.Live() {
+		failed = ErrForeign
+	}
+	c, all, err := e.windows.together(ctx, e, "window", mem, func() ([]byte, *Region) { return part(mem, failed), nil })
+	if err != nil {
+		return nil, fmt.Errorf("rma: window: %w", errors.Join(failed, err))
+	}
+	return newWindow(e, c, mem, all, failed)
+}
+
+// part returns the data that a rank brings to a window: its key, or, shorter, why it has
+// none.
+func part(mem *Region, failed error) []byte {
+	if failed != nil {
+		return fmt.Appendf(nil, "%.*s", KeySize-1, failed.Error())
+	}
+	k := mem.Key()
+	return k.Append(nil)
+}
+
+// newWindow assembles the window from the data that all ranks have brought.
+func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (*Window, error) {
+	w := &Window{eng: e, mem: mem, owned: c.mem != nil, keys: make([]Key, len(all)), number: c.x.Number()}
+	for r := 0; r < len(all) && err == nil; r++ {
+		if len(all[r]) < KeySize {
+			err = &PeerError{Rank: r, Op: "window", Err: fmt.Errorf("it cannot: %q", all[r])}
+			break
+		}
+		w.keys[r], err = keyOf(r, all[r])
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("rma: window: %w", err), w.release())
+	}
+	return w, nil
+}
+
+// At returns the place off bytes into the rank's part. It panics if there is no such rank;
+// an operation refuses a place outside the part.
+func (w *Window) At(rank int, off uint64) Remote { return w.keys[rank].At(off) }
+
+// Span returns n bytes of the rank's part, from off on.
+func (w *Window) Span(rank int, off uint64, n int) Span { return w.At(rank, off).Span(n) }
+
+// Key returns the key of the rank's part.
+func (w *Window) Key(rank int) Key { return w.keys[rank] }
+
+// Len returns the size of the rank's part in bytes.
+func (w *Window) Len(rank int) uint64 { return w.keys[rank].Len() }
+
+// Bytes returns this rank's part. It must not be used after Free.
+func (w *Window) Bytes() []byte { return w.mem.Bytes() }
+
+// Slice returns n bytes of this rank's part, from off on.
+func (w *Window) Slice(off, n int) Buffer { return w.mem.Slice(off, n) }
+
+// Region returns this rank's part.
+func (w *Window) Region() *Region { return w.mem }
+
+// Free waits until all operations of this rank with its peers are complete, and until all
+// ranks have called Free, and releases the memory. It does not report errors of operations:
+// their requests do. Ranks must free windows in the same order; otherwise the error wraps
+// ErrOutOfStep, and nothing is released.
+//
+// If a rank's ctx ends before that, the Free is given up on all ranks, as described at
+// Engine.Window, and the window stays unchanged: call Free again. If a rank is gone, the
+// others cannot wait for it: the error wraps ErrPeerGone, and the memory is released. An
+// error that wraps ErrInUse means that memory cannot be released yet, as for Region.Close:
+// call Free again.
+func (w *Window) Free(ctx context.Context) error {
+	if w.freed.Load() {
+		return w.release()
+	}
+	_ = w.eng.FlushAll(ctx)
+	mine := binary.AppendUvarint(nil, w.number)
+	_, all, err := w.freeing.together(ctx, w.eng, "free", w, func() ([]byte, *Region) { return mine, nil })
+	for r, b := range all {
+		if !bytes.Equal(b, all[0]) && err == nil {
+			err = &PeerError{Rank: r, Op: "free", Err: fmt.Errorf("%w: ranks free different windows", ErrOutOfStep)}
+		}
+	}
+	if errors.Is(err, ErrGivenUp) || errors.Is(err, ErrUndecided) || errors.Is(err, ErrOutOfStep) {
+		return fmt.Errorf("rma: free window: %w", err)
+	}
+	w.freed.Store(true)
+	if err != nil {
+		err = fmt.Errorf("rma: free window: %w", err)
+	}
+	return errors.Join(err, w.release())
+}
+
+func (w *Window) release() error {
+	if !w.owned {
+		return nil
+	}
+	return w.mem.Close()
 }

@@ -5,29 +5,6 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 )
 
-// told handles what a peer publishes through the job. It runs in the goroutine that reads
-// from the job, and must not wait.
-func (e *Engine) told(from int, key string, val []byte) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() || from == e.Rank() {
-		return
-	}
-	p := e.peers[from]
-	switch key {
-	case keyChannel:
-		if p.conn.Now().IsNumbered(val) {
-			p.msg.Told()
-		}
-		return
-	case bringup.KeyRequest, bringup.KeyRefuse:
-		if p.conn.Told(key, val) {
-			return
-		}
-	}
-	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
-}
-
 // connectionEnd is a Peer as seen by its connections.
 type connectionEnd Peer
 

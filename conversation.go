@@ -13,11 +13,6 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// keyChannel is the key under which the two ranks of a connection publish the set-up of
-// their message channels, and under which a rank tells the other that it has done so, with
-// the number of their connection (4 bytes).
-const keyChannel = "talk"
-
 // messageHost is a Peer as seen by its messages.
 type messageHost Peer
 

@@ -106,22 +106,23 @@
 // # Files
 //
 //	config.go   Config; effective.go merges it with the settings file and the environment
-//	engine.go   Engine: open, close, dispatch of completions and notifications to one-sided
-//	            operations (internal/initiator), messages (package hub) and heartbeats;
-//	            setup.go links and peers, by internal/bringup; heartbeat.go detection of hung
-//	            peers; watch.go reports of peers' states
+//	engine.go   Engine: open, close, watch, barrier, what the job reports; setup.go links and
+//	            peers, by internal/bringup; dispatch.go of completions and notifications to
+//	            one-sided operations (internal/initiator), messages (package hub) and
+//	            heartbeats; heartbeat.go detection of hung peers; watch.go reports of peers'
+//	            states
 //	region.go   Region, Buffer, Access, Key, Remote; view_unsafe.go memory as numbers
-//	peer.go     Peer: puts and gets, and the end of its connection; vector.go, strided.go
-//	            operations of several pieces; connection.go events of a connection;
-//	            reset.go new connections
-//	atomic.go   atomics; accumulate.go Accumulate
-//	signal.go   put with signal, and waiting for signals
-//	flush.go    Flush, Fence
+//	peer.go     Peer: its place, its counters, and the end of its connection; connection.go
+//	            events of a connection; reset.go new connections
+//	transfer.go puts and gets, of one piece and of several
+//	atomic.go   atomics, Accumulate, Fetch
+//	signal.go   put with signal, waiting for signals; Event; Flush, Fence
 //	message.go  Send and Recv, from any peer as well; batch.go Batch; conversation.go the
 //	            channels of a peer, for internal/message/hub
-//	handle.go   Handler; receiver.go Receiver; event.go Event
+//	handle.go   Handler; receiver.go Receiver
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
-//	barrier.go  Barrier; window.go Window; array.go Array; collective.go collective calls, AllGatherKeys
+//	barrier.go  how ranks meet; array.go Array; collective.go calls of all ranks: Window,
+//	            AllGatherKeys
 //	errors.go   errors; stats.go counters
 //
 // It imports every floor below it. Its tests run over shm and tcp in one process;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime/trace"
 	"sync"
 	"sync/atomic"
@@ -12,10 +13,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
-	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
-	"github.com/seed33544411/rma/internal/message/hub"
-	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
@@ -23,9 +21,6 @@ import (
 
 // Engine is this process's membership in a job: its memory, its peers, and the links to
 // them.
-//
-// It has many methods because calls that concern the whole job, the engine's lifetime and
-// the detection of failures begin here, each in a file of its own name.
 type Engine struct {
 	cfg     Config
 	job     *wireup.Job
@@ -78,11 +73,12 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
 		defer cancel()
 	}
-	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto), barrier: barrier{turn: make(chan struct{}, 1)}}
+	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto)}
+	e.barrier.eng, e.barrier.turn = e, make(chan struct{}, 1)
 	e.proto.init(c.PeerTimeout)
 	if e.job, err = wireup.Join(ctx, w); err == nil {
 		e.opened.add(e.job.Close)
-		if err = e.setup(ctx, c.bringup(o)); err == nil {
+		if err = setup(ctx, e, c.bringup(o)); err == nil {
 			return e, nil
 		}
 		if e.job.Serves() { // the others are told why, and not waited for
@@ -100,9 +96,126 @@ func (e *Engine) Rank() int { return e.job.Rank() }
 // Size is the number of ranks in the job.
 func (e *Engine) Size() int { return e.job.Size() }
 
+// Peer returns the peer of that rank, which may be this process. It panics if there is
+// none.
+func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
+
 // Progress polls the links once, for goroutines that spin on memory which a peer writes. It
 // reports whether anything happened.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
+
+// Stats returns the counters. The progress engine maintains them, so counting costs
+// operations nothing. A call takes well under a microsecond for each peer, during which
+// nothing is posted or polled: call it every second, not for every operation. The counters
+// are consistent with each other.
+func (e *Engine) Stats() Stats {
+	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
+	e.prog.Do(func() {
+		for _, p := range e.pins {
+			one := p.Stats()
+			s.Pinned += int(one.Bytes)
+			s.PinHits += one.Hits
+			s.PinMisses += one.Misses
+		}
+		for _, p := range e.peers {
+			one := p.stats()
+			s.Counts.add(&one.Counts)
+			s.Messages.add(&one.Messages)
+			s.InFlight += one.InFlight
+			s.Queued += one.Queued
+			s.Outstanding += one.Outstanding
+			if one.Connected {
+				s.PeersConnected++
+			}
+			if one.Talking {
+				s.PeersTalking++
+			}
+			if one.Err != nil {
+				s.PeersDown++
+			}
+		}
+	})
+	return s
+}
+
+// Watch yields the states of this rank's peers: first the present state of each peer that
+// has had an event, then each change, until ctx ends, the loop is left, or the engine is
+// closed. It needs no operation in flight: while a Watch runs, the engine checks all
+// connected peers as if operations waited for them. Watch reports that an unconnected peer
+// is gone, which the job's server detects, but not that it hangs: an operation with the
+// peer detects that.
+//
+// Any number of goroutines may watch. A slow one misses states that later ones have
+// replaced, but never the last state of a rank, and does not delay the others.
+//
+//	for ev := range eng.Watch(ctx) {
+//		if ev.State >= rma.PeerHung {
+//			log.Printf("rank %d is %v: %v", ev.Rank, ev.State, ev.Err)
+//		}
+//	}
+func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
+	return func(yield func(PeerEvent) bool) {
+		e.attention.Add(1)
+		defer e.attention.Add(-1)
+		w := e.watches.add()
+		defer e.watches.remove(w)
+		for {
+			ev, ok := e.watches.next(w)
+			switch {
+			case ok && !yield(ev):
+				return
+			case ok:
+				continue
+			}
+			select {
+			case <-w.bell:
+			case <-ctx.Done():
+				return
+			case <-e.tasks.Life().Done():
+				return
+			}
+		}
+	}
+}
+
+// Barrier returns when all ranks have called it, as often as this rank has. It does not
+// wait for operations in flight: flush first, or wait for their requests.
+//
+// If ctx ends (or Config.SetupTimeout, if ctx has no deadline), this rank has still entered
+// the barrier, which may complete on other ranks: its next call of Barrier continues the
+// same barrier. If a rank is gone, or cut off from another rank, this barrier and all later
+// ones fail on all ranks, with a *PeerError that names it and wraps ErrPeerGone,
+// ErrPeerHung or ErrFlushed. If all ranks are alive, the next call continues the same
+// barrier; on a rank that is itself cut off from another, it does so after Peer.Reset has
+// restored the connection.
+//
+// The first few barriers use the job's server. Later ones run from rank to rank, in ⌈log2
+// n⌉ rounds of signals of about a microsecond each, unless a host has more ranks than
+// processors, where that would be slower.
+func (e *Engine) Barrier(ctx context.Context) error {
+	defer trace.StartRegion(ctx, regionBarrier).End()
+	b := &e.barrier
+	if d := e.cfg.SetupTimeout; d > 0 {
+		if _, has := ctx.Deadline(); !has {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
+	}
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("rma: barrier: %w", ctx.Err())
+	}
+	defer func() { <-b.turn }()
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	if err := b.meet(ctx); err != nil {
+		return fmt.Errorf("rma: %w", err)
+	}
+	return nil
+}
 
 // errBubble rejects a bubble of testing/synctest: its clock would stand still while the
 // engine's goroutines wait for peers, and these would wait for the clock.
@@ -116,9 +229,6 @@ func (e *Engine) BeforeClose(f func()) {
 	defer e.mu.Unlock()
 	e.before = append(e.before, f)
 }
-
-// closeTime bounds how long Close waits for links to return requests.
-const closeTime = 5 * time.Second
 
 // Close leaves the job and releases everything. Operations in flight fail with ErrClosed,
 // and peers lose access to this process's memory: call Barrier first if they still need it.
@@ -140,23 +250,6 @@ func (e *Engine) Close() error {
 		e.err = fmt.Errorf("rma: close: %w", e.err)
 	}
 	return e.err
-}
-
-// closers end what was opened.
-type closers []func() error
-
-// add has close call end before what was added earlier.
-func (c *closers) add(end func() error) { *c = append(*c, end) }
-
-// close calls what was added, each once, the last first.
-func (c *closers) close() error {
-	var errs []error
-	for n := len(*c) - 1; n >= 0; n-- {
-		end := (*c)[n]
-		*c = (*c)[:n]
-		errs = append(errs, end())
-	}
-	return errors.Join(errs...)
 }
 
 // leave ends all connections, and what waits for them. It returns when the links have
@@ -189,20 +282,6 @@ func (e *Engine) leave() error {
 	return errors.Join(errs...)
 }
 
-// await polls the links until what done says, which is called as their owner, closeTime at
-// most. It returns the last answer.
-func await(prog *progress.Engine, done func() bool) (ok bool) {
-	for end := time.Now().Add(closeTime); ; {
-		prog.Do(func() { ok = done() })
-		switch {
-		case ok || time.Now().After(end):
-			return ok
-		case !prog.Progress():
-			time.Sleep(20 * time.Microsecond)
-		}
-	}
-}
-
 // part calls the functions registered with BeforeClose.
 func (e *Engine) part() {
 	e.mu.Lock()
@@ -221,16 +300,6 @@ func (e *Engine) disconnect() {
 		p.downWith(ErrClosed)
 		p.close()
 		p.msg.Sever()
-	}
-}
-
-// close ends the connection; operations in flight are flushed. Owner's.
-func (p *Peer) close() {
-	p.eng.prog.AssertOwned()
-	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
-		if ep != nil {
-			_ = ep.Close() // it is the reports of the requests that count
-		}
 	}
 }
 
@@ -280,82 +349,68 @@ func (e *Engine) lastWords(p *Peer) {
 	}
 }
 
-// proto dispatches the traffic of an engine's links: one-sided operations, messages, and
-// reads of heartbeats. Except for the inbox, and the redeeming of receipts, it belongs to
-// the owner of the progress engine.
-type proto struct {
-	inbox    pending.Inbox
-	receipts pending.Receipts
-	peers    []*Peer // by rank
-	one      initiator.Engine
-	hub      hub.Hub
-	heart    heartbeat
-	steps    uint
-}
-
-// channelTag is set in the top bits of the request IDs of message channels, which take
-// three bits; the IDs of one-sided operations are small numbers.
-const (
-	channelTag  = 1
-	channelTags = 3
-)
-
-// init makes t ready. contention is initiator.Options.Contention.
-func (t *proto) init(contention time.Duration) {
-	t.hub.Init(hub.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Error: peerError, Closed: ErrClosed})
-	t.one.Init(initiator.Options{Inbox: &t.inbox, Receipts: &t.receipts, Protocol: t, Contention: contention})
-}
-
-// Pending implements progress.Protocol.
-func (t *proto) Pending() bool { return t.inbox.Pending() }
-
-// Step implements progress.Protocol.
-func (t *proto) Step() bool {
-	if t.steps++; t.steps%beatSteps == 0 {
-		t.heart.beat()
+// told handles what a peer publishes through the job. It runs in the goroutine that reads
+// from the job, and must not wait.
+func (e *Engine) told(from int, key string, val []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() || from == e.Rank() {
+		return
 	}
-	took := t.inbox.TakeOver()
-	did := t.one.Step()
-	return t.hub.Step() || did || took
-}
-
-// Rest implements progress.Protocol.
-func (t *proto) Rest(on bool) time.Duration {
-	d := t.hub.Rest(on)
-	if on {
-		if n := t.one.Rest(); n != 0 && (d == 0 || n < d) {
-			d = n
+	p := e.peers[from]
+	switch key {
+	case keyChannel:
+		if p.conn.Now().IsNumbered(val) {
+			p.msg.Told()
+		}
+		return
+	case bringup.KeyRequest, bringup.KeyRefuse:
+		if p.conn.Told(key, val) {
+			return
 		}
 	}
-	return t.heart.nap(d)
+	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
 }
 
-// Complete implements progress.Protocol.
-// Hot path.
-func (t *proto) Complete(_ int, cs []fabric.Completion) {
-	for i := range cs {
-		c := &cs[i]
-		if c.Op < fabric.OpNotify && c.ID>>48-channelTag >= channelTags && t.one.Complete(c) {
-			continue
-		}
-		switch p := t.of(c.EP); {
-		case p == nil:
-		case initiator.IsNotification(c):
-			p.one.Notified(c)
-		case c.Op >= fabric.OpNotify || c.ID>>48-channelTag < channelTags:
-			p.msg.Event(c)
-		default:
-			p.one.CompleteControl(c)
-		}
+// keyChannel is the key under which the two ranks of a connection publish the set-up of
+// their message channels, and under which a rank tells the other that it has done so, with
+// the number of their connection (4 bytes).
+const keyChannel = "talk"
+
+// jobError translates an error of the job to one of this package, about a rank if one is at
+// fault.
+func (e *Engine) jobError(op string, err error) error {
+	var gone *wireup.PeerGoneError
+	var up *wireup.GivenUpError
+	switch {
+	case errors.As(err, &gone) && len(gone.Ranks) > 0:
+		return &PeerError{Rank: gone.Ranks[0], Op: op, Err: e.jobCause(gone.Ranks[0], err)}
+	case errors.As(err, &up) && up.Err != nil:
+		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %w", ErrGivenUp, up.Err)}
+	case errors.As(err, &up):
+		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %s", ErrGivenUp, up.Detail)}
+	case errors.Is(err, wireup.ErrUndecided):
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
+	case errors.Is(err, wireup.ErrServerGone) && e.server.Load() > 0:
+		r := int(e.server.Load()) - 1
+		return &PeerError{Rank: r, Op: op, Err: e.jobCause(r, err)}
 	}
+	return e.jobCause(AnyRank, err)
 }
 
-// of returns the peer that the endpoint of this ID connects with; nil if that connection is
-// over, or for the passive end of the connection with this rank itself.
-// Hot path.
-func (t *proto) of(ep uint32) *Peer {
-	if r := bringup.Rank(ep); r < len(t.peers) && t.peers[r].id == ep {
-		return t.peers[r]
+// jobCause translates an error of the job to the cause of the failure of an operation with
+// the rank.
+func (e *Engine) jobCause(rank int, err error) error {
+	var gone *wireup.PeerGoneError
+	switch {
+	case errors.As(err, &gone):
+		return fmt.Errorf("%w (%s)", ErrPeerGone, gone.Detail)
+	case errors.Is(err, wireup.ErrServerGone) && rank >= 0 && rank == int(e.server.Load())-1:
+		return fmt.Errorf("%w: %w", ErrServerGone, ErrPeerGone)
+	case errors.Is(err, wireup.ErrServerGone):
+		return ErrServerGone
+	case errors.Is(err, wireup.ErrClosed):
+		return ErrClosed
 	}
-	return nil
+	return err
 }

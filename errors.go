@@ -122,44 +122,6 @@ func peerError(op string, rank int, err error) error {
 	return &PeerError{Rank: rank, Op: op, Err: err}
 }
 
-// jobError translates an error of the job to one of this package, about a rank if one is at
-// fault.
-func (e *Engine) jobError(op string, err error) error {
-	var gone *wireup.PeerGoneError
-	var up *wireup.GivenUpError
-	switch {
-	case errors.As(err, &gone) && len(gone.Ranks) > 0:
-		return &PeerError{Rank: gone.Ranks[0], Op: op, Err: e.jobCause(gone.Ranks[0], err)}
-	case errors.As(err, &up) && up.Err != nil:
-		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %w", ErrGivenUp, up.Err)}
-	case errors.As(err, &up):
-		return &PeerError{Rank: up.Rank, Op: op, Err: fmt.Errorf("%w: %s", ErrGivenUp, up.Detail)}
-	case errors.Is(err, wireup.ErrUndecided):
-		return fmt.Errorf("%w: %w", ErrUndecided, err)
-	case errors.Is(err, wireup.ErrServerGone) && e.server.Load() > 0:
-		r := int(e.server.Load()) - 1
-		return &PeerError{Rank: r, Op: op, Err: e.jobCause(r, err)}
-	}
-	return e.jobCause(AnyRank, err)
-}
-
-// jobCause translates an error of the job to the cause of the failure of an operation with
-// the rank.
-func (e *Engine) jobCause(rank int, err error) error {
-	var gone *wireup.PeerGoneError
-	switch {
-	case errors.As(err, &gone):
-		return fmt.Errorf("%w (%s)", ErrPeerGone, gone.Detail)
-	case errors.Is(err, wireup.ErrServerGone) && rank >= 0 && rank == int(e.server.Load())-1:
-		return fmt.Errorf("%w: %w", ErrServerGone, ErrPeerGone)
-	case errors.Is(err, wireup.ErrServerGone):
-		return ErrServerGone
-	case errors.Is(err, wireup.ErrClosed):
-		return ErrClosed
-	}
-	return err
-}
-
 // AnyRank is the rank in errors that concern all ranks.
 const AnyRank = hub.AnyRank
 

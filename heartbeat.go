@@ -1,13 +1,17 @@
 package rma
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // A process that is stopped or starved keeps its connections, and its links report nothing.
@@ -90,7 +94,7 @@ func (h *heartbeat) nap(d time.Duration) time.Duration {
 
 // feel begins to watch the heartbeat of p, whose connection is new.
 func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
-	p.pulse = pulse{used: p.used()}
+	p.pulse = pulse{used: used(p)}
 	if hang := p.eng.cfg.HangTimeout; hang > 0 && b.Every > 0 && !p.own {
 		r := t.heart.regions[p.link]
 		at := beatPeers + p.rank*beatLength
@@ -101,21 +105,21 @@ func (t *proto) feel(p *Peer, b bringup.Heartbeat) {
 
 // used counts the operations of this side with p. A peer in use is checked even if all
 // operations complete at once.
-func (p *Peer) used() uint64 {
+func used(p *Peer) uint64 {
 	c := p.msg.Counts()
 	return p.one.Used() + c.Sends + c.Receives + c.Batches
 }
 
 // awaited reports whether an operation with p waits, or p was used since the last round.
 func (t *proto) awaited(p *Peer) bool {
-	u := p.used()
+	u := used(p)
 	busy := u != p.pulse.used || p.pulse.await || p.one.Busy() || p.msg.Busy()
 	p.pulse.used, p.pulse.await = u, false
 	return busy || p.eng.attention.Load() > 0
 }
 
 // attend runs until the engine closes. It checks peers at intervals.
-func (e *Engine) attend() {
+func (t *proto) attend(e *Engine) {
 	hang := e.cfg.HangTimeout
 	every := hang / hangLooks
 	tick := time.NewTicker(every)
@@ -132,7 +136,7 @@ func (e *Engine) attend() {
 		passed := min(now.Sub(last), 2*every)
 		last = now
 		var hung []*Peer
-		e.prog.Do(func() { hung = e.proto.round(passed) })
+		e.prog.Do(func() { hung = t.round(passed) })
 		for _, p := range hung {
 			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
 			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", hang)) // a launcher that is gone need not know
@@ -151,7 +155,7 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 		switch {
 		case p.own || p.down != nil:
 		case p.ep == nil:
-			if p.waitForAnswer(passed) {
+			if answerLate(p, passed) {
 				hung = append(hung, p)
 			}
 		case p.pulse.word.Len > 0 && t.hangs(p, passed):
@@ -207,9 +211,9 @@ func (t *proto) felt(p *Peer) {
 	}
 }
 
-// waitForAnswer checks a peer that is being connected with and does not answer. It reports
+// answerLate checks a peer that is being connected with and does not answer. It reports
 // whether that peer is found to hang.
-func (p *Peer) waitForAnswer(passed time.Duration) bool {
+func answerLate(p *Peer, passed time.Duration) bool {
 	if !p.conn.Called() {
 		return false
 	}
@@ -219,4 +223,90 @@ func (p *Peer) waitForAnswer(passed time.Duration) bool {
 	}
 	p.conn.HangUp(fmt.Errorf("%w: no answer for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
 	return before < limit
+}
+
+// exchange is the part of *wireup.Exchange that attending uses: the ranks that it waits
+// for. None are known if the job's server does not answer in time.
+type exchange interface{ Missing() []int }
+
+// attending calls wait, which waits for all ranks, and returns early if one of the ranks
+// that x waits for is found to hang, with a *PeerError that names it. To check a late rank,
+// this rank connects with it, and with the next one when that rank has come.
+func attending(ctx context.Context, e *Engine, op string, x exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
+	if e.cfg.HangTimeout <= 0 {
+		return wait(ctx)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
+		defer close(ended)
+		news := make(chan struct{}, 1)
+		var looks sync.WaitGroup
+		defer looks.Wait()
+		looks.Go(func() {
+			if ev, found := lookAtLate(ctx, e, x, news); found {
+				stop(&PeerError{Rank: ev.Rank, Op: op, Err: ev.Err})
+			}
+		})
+		for ev := range e.Watch(ctx) {
+			if ev.State == PeerHung {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
+			}
+		}
+	})
+	all, err := wait(ctx)
+	var hung *PeerError
+	found := errors.As(context.Cause(ctx), &hung)
+	stop(nil)
+	if !late.Stop() {
+		<-ended
+	}
+	switch {
+	case err == nil || !found:
+		return all, err
+	case errors.Is(err, wireup.ErrUndecided):
+		return nil, errors.Join(err, hung)
+	}
+	return nil, hung
+}
+
+// lookAtLate connects with a rank that x waits for, and with another one when that has
+// come, until one of them is found to hang, or ctx ends. It acts on each report of a hung
+// rank, and at intervals, because the late ranks may not have been known then. All waiting
+// ranks do so: if each connected with all late ranks, these would have that many
+// connections to answer, and be later still.
+func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
+	tick := time.NewTicker(e.cfg.HangTimeout / 4)
+	defer tick.Stop()
+	for {
+		late := x.Missing()
+		for _, r := range late {
+			if ev := e.watches.state(r); ev.State == PeerHung {
+				return ev, true
+			}
+		}
+		if len(late) > 0 {
+			e.Peer(lateFor(e.Rank(), late)).conn.Call()
+		}
+		select {
+		case <-news:
+		case <-tick.C:
+		case <-ctx.Done():
+			return ev, false
+		}
+	}
+}
+
+// lateFor returns the one of the late ranks, which are sorted, that the rank checks: the
+// next one from it on, so that the choice stays the same while others come. If the list
+// ends before the rank, the choice depends on the rank, so that ranks check different ones.
+func lateFor(rank int, late []int) int {
+	i, _ := slices.BinarySearch(late, rank)
+	if i == len(late) {
+		i = rank % len(late)
+	}
+	return late[i]
 }

@@ -116,21 +116,6 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 	return m, err
 }
 
-// message posts o.
-// Hot path.
-func (p *Peer) message(o *hub.Op) Request {
-	e := p.eng
-	if e.closed.Load() {
-		return refuseMessage(e, o, ErrClosed)
-	}
-	if o.Kind().Sends() && !o.Spend(&p.budget) {
-		return refuseMessage(e, o, ErrBusy)
-	}
-	r := e.request(&o.Operation)
-	p.msg.Post(o)
-	return r
-}
-
 // trySend sends a message, if it may travel alone and the link takes it at once. Otherwise
 // the request is zero and nothing has happened.
 // Hot path.
@@ -142,12 +127,7 @@ func (p *Peer) trySend(tag uint32, msg []byte) Request {
 	if n == 0 {
 		return Request{}
 	}
-	return p.eng.receipt(n)
-}
-
-// refuseMessage returns the failed request of an operation that was begun and is refused.
-func refuseMessage(e *Engine, o *hub.Op, err error) Request {
-	return Request{eng: e, err: o.Refuse(err)}
+	return newReceipt(p.eng, n)
 }
 
 // Tags is a set of tags: all that equal Tag but for the bits that are set in Ignore. Its
@@ -211,21 +191,16 @@ func (p *Peer) Probe(tag uint32) RecvRequest {
 	return RecvRequest{p.message(o)}
 }
 
+// Batch returns an empty batch to the peer.
+func (p *Peer) Batch() *Batch {
+	b := &Batch{peer: p}
+	b.part = func(err error) { b.whole.EndPart(err) }
+	return b
+}
+
 // ShortBufferError reports a message of Need bytes for a buffer of Have bytes. It unwraps
 // to ErrShortBuffer.
 type ShortBufferError = message.ShortBufferError
-
-// out returns the buffer's memory and its keys on the link to p.
-func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
-	s, err := b.sge(p.eng, p.link)
-	if err != nil {
-		return 0, err
-	}
-	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
-	k := b.region.reg.Key()
-	*rkey = k.RKeys[p.num]
-	return Access(k.Rights), nil
-}
 
 // LibraryTags is the first of the tags that are reserved for libraries built on this
 // package, such as rmanet: receives of any tag do not take messages with this tag or a
@@ -291,7 +266,7 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 	if e.closed.Load() {
 		return refuseMessage(e, o, ErrClosed)
 	}
-	r := e.request(&o.Operation)
+	r := newRequest(e, &o.Operation)
 	e.proto.hub.PostAny(o)
 	return r
 }

@@ -2,7 +2,6 @@ package rma
 
 import (
 	"errors"
-	"runtime/trace"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message/hub"
-	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/topo"
 )
@@ -59,10 +57,6 @@ type pulse struct {
 	used    uint64        // operations in the last round
 }
 
-// Peer returns the peer of that rank, which may be this process. It panics if there is
-// none.
-func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
-
 // Rank is the peer's rank.
 func (p *Peer) Rank() int { return p.rank }
 
@@ -74,92 +68,28 @@ func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 // there is a connection.
 func (p *Peer) Unaided() bool { return p.unaided.Load() }
 
-// Put copies src to dst. It does not allocate or block.
-// Hot path.
-func (p *Peer) Put(dst Remote, src Buffer) Request {
-	return p.move(initiator.Put, dst, src)
+// Stats returns the peer's part of the engine's counters. It costs as much as one peer
+// costs in Engine.Stats.
+func (p *Peer) Stats() (s PeerStats) {
+	p.eng.prog.Do(func() { s = p.stats() })
+	return s
 }
 
-// Get copies src to dst. It does not allocate or block.
-// Hot path.
-func (p *Peer) Get(dst Buffer, src Remote) Request {
-	return p.move(initiator.Get, src, dst)
+// stats is Stats for the owner.
+func (p *Peer) stats() PeerStats {
+	s := PeerStats{
+		Rank: p.rank, Link: p.Link(), Err: p.down,
+		Outstanding: p.budget.Outstanding(), InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
+	}
+	s.Counts.addOneSided(p.one.Counts())
+	s.Counts.addMessages(p.msg.Counts())
+	s.Connected = p.ep != nil && p.down == nil
+	s.Talking = p.msg.Open()
+	if ch := p.msg.Channel(); ch != nil {
+		s.Messages = messageStats(ch)
+	}
+	return s
 }
-
-func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
-	if uint64(local.n) > p.one.Max() {
-		return p.moveLong(k, remote, local)
-	}
-	sge, err := local.sge(p.eng, p.link)
-	if err != nil {
-		return p.refuse(k.String(), err)
-	}
-	addr, rkey, err := p.reach(remote, uint64(local.n), right(k))
-	if err != nil {
-		return p.refuse(k.String(), err)
-	}
-	if local.n <= initiator.InlineMax && local.n > 0 && p.tries() {
-		if n := p.one.TryMove(k, sge, addr, rkey); n != 0 {
-			return p.eng.receipt(n)
-		}
-	}
-	o := initiator.New(&p.one, k)
-	o.Local(sge)
-	o.Remote(addr, rkey)
-	return p.post(o)
-}
-
-// moveLong is move for a transfer that is too long for one request.
-func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
-	o := initiator.New(&p.one, k)
-	if err := p.long(o, remote, local); err != nil {
-		return p.drop(o, err)
-	}
-	return p.post(o)
-}
-
-// long sets o to a contiguous transfer that takes several requests.
-func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
-	s, err := local.piece(p.eng, p.link)
-	if err != nil {
-		return err
-	}
-	addr, rkey, err := p.reach(remote, s.Len, right(o.Kind()))
-	if err != nil {
-		return err
-	}
-	c := o.Cursor()
-	c.AddLocal(s)
-	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
-	c.End()
-	return nil
-}
-
-// PutBytes is Put from memory of any kind: src need not be registered, and may lie in the
-// Go heap. Small slices are copied. Others are pinned and registered until the request is
-// complete, and kept so for later use as far as Config.PinnedLimit allows. Until completion
-// src belongs to the engine. Put from registered memory costs less.
-func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(initiator.Put, dst, src) }
-
-// GetBytes is Get into memory of any kind, as PutBytes.
-func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(initiator.Get, src, dst) }
-
-func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
-	addr, rkey, err := p.reach(at, uint64(len(mem)), right(k))
-	if err != nil {
-		return p.refuse(k.String(), err)
-	}
-	o := initiator.New(&p.one, k)
-	o.Remote(addr, rkey)
-	if len(mem) > 0 {
-		o.Memory(mem)
-	}
-	return p.post(o)
-}
-
-// tries reports whether operations may complete within the call. They do not while an
-// execution trace runs, because traces have regions for their waits.
-func (p *Peer) tries() bool { return p.one.Immediate() && !p.eng.closed.Load() && !trace.IsEnabled() }
 
 // reach checks an access to n bytes of the peer's memory against the key, so that a mistake
 // of this side does not cost the connection; the target checks again.
@@ -178,17 +108,6 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 	}
 }
 
-// right returns the right that an operation needs.
-func right(k initiator.Kind) fabric.Access {
-	switch k {
-	case initiator.Put, initiator.PutSignal:
-		return fabric.AccessRemoteWrite
-	case initiator.Get:
-		return fabric.AccessRemoteRead
-	}
-	return fabric.AccessRemoteAtomic
-}
-
 // post posts o.
 // Hot path.
 func (p *Peer) post(o *initiator.Op) Request {
@@ -198,8 +117,23 @@ func (p *Peer) post(o *initiator.Op) Request {
 	if o.Kind().Moves() && !o.Spend(&p.budget) {
 		return p.drop(o, ErrBusy)
 	}
-	r := p.eng.request(&o.Operation)
+	r := newRequest(p.eng, &o.Operation)
 	p.one.Post(o)
+	return r
+}
+
+// message posts o.
+// Hot path.
+func (p *Peer) message(o *hub.Op) Request {
+	e := p.eng
+	if e.closed.Load() {
+		return refuseMessage(e, o, ErrClosed)
+	}
+	if o.Kind().Sends() && !o.Spend(&p.budget) {
+		return refuseMessage(e, o, ErrBusy)
+	}
+	r := newRequest(e, &o.Operation)
+	p.msg.Post(o)
 	return r
 }
 
@@ -213,6 +147,11 @@ func (p *Peer) drop(o *initiator.Op, err error) Request {
 // refuse returns the request of an operation that was refused.
 func (p *Peer) refuse(op string, err error) Request {
 	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: op, Err: err}}
+}
+
+// refuseMessage returns the failed request of an operation that was begun and is refused.
+func refuseMessage(e *Engine, o *hub.Op, err error) Request {
+	return Request{eng: e, err: o.Refuse(err)}
 }
 
 // reportDown notes the end of a connection that the link reports, with the
@@ -312,4 +251,26 @@ func PlaceOf(p *Peer) Place {
 		r.Distance = DistanceHost
 	}
 	return r
+}
+
+// close ends the connection; operations in flight are flushed. Owner's.
+func (p *Peer) close() {
+	p.eng.prog.AssertOwned()
+	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
+		if ep != nil {
+			_ = ep.Close() // it is the reports of the requests that count
+		}
+	}
+}
+
+// out returns the buffer's memory and its keys on the link to p.
+func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
+	s, err := b.sge(p.eng, p.link)
+	if err != nil {
+		return 0, err
+	}
+	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
+	k := b.region.reg.Key()
+	*rkey = k.RKeys[p.num]
+	return Access(k.Rights), nil
 }

@@ -29,11 +29,11 @@ type Envelope struct {
 	Len  int    // bytes
 }
 
-// request returns the request of an operation that has been begun.
-func (e *Engine) request(o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
+// newRequest returns the request of an operation that has been begun.
+func newRequest(e *Engine, o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
 
-// receipt returns the request of an operation that is complete and has the receipt n.
-func (e *Engine) receipt(n uint64) Request {
+// newReceipt returns the request of an operation that is complete and has the receipt n.
+func newReceipt(e *Engine, n uint64) Request {
 	return Request{eng: e, gen: uint32(n), high: uint32(n >> 32)}
 }
 
@@ -217,7 +217,7 @@ func (r Request) Then(f func(error)) {
 		if f != nil {
 			f(r.err)
 		} else {
-			r.eng.blame(r.err)
+			blame(r.eng, r.err)
 		}
 		return
 	}
@@ -230,7 +230,7 @@ func (r Request) Then(f func(error)) {
 func (r Request) Forget() { r.Then(nil) }
 
 // blame records the error of an operation, for the next Flush.
-func (e *Engine) blame(err error) {
+func blame(e *Engine, err error) {
 	if pe := (*PeerError)(nil); errors.As(err, &pe) && uint(pe.Rank) < uint(len(e.peers)) {
 		e.peers[pe.Rank].one.Blame(err)
 	}

@@ -312,7 +312,7 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 		ctx := testutil.Context(t, patience)
 		require.ErrorIs(t, es[0].Peer(1).Send([]byte("x")).Wait(ctx), ErrPeerHung)
 		x := &slowToSay{late: []int{1}}
-		_, err := es[0].attending(ctx, "barrier", x, func(ctx context.Context) ([][]byte, error) {
+		_, err := attending(ctx, es[0], "barrier", x, func(ctx context.Context) ([][]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

@@ -2,7 +2,9 @@ package rma
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/message"
@@ -14,16 +16,16 @@ import (
 // at the first operation with a peer, except between the pairs that measure. Every step
 // that exchanges data is taken by all ranks or by none. Engine.Close closes what is open,
 // also if setup fails.
-func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
+func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	if e.bringup, err = bringup.Open(ctx, e.job, o); err != nil {
 		return err
 	}
 	e.opened.add(e.bringup.Close)
 	e.links = e.bringup.All()
-	if err := e.openMemory(); err != nil {
+	if err := openMemory(e); err != nil {
 		return err
 	}
-	e.addPeers()
+	addPeers(e)
 	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy()); err != nil {
 		return err
 	}
@@ -53,13 +55,13 @@ func (e *Engine) setup(ctx context.Context, o bringup.Config) (err error) {
 		}
 	})
 	if e.cfg.HangTimeout > 0 && e.Size() > 1 {
-		e.tasks.Go(e.attend)
+		e.tasks.Go(func() { e.proto.attend(e) })
 	}
-	return e.meetServer(ctx)
+	return meetServer(ctx, e)
 }
 
 // openMemory allocates the engine's memory on each link.
-func (e *Engine) openMemory() (err error) {
+func openMemory(e *Engine) (err error) {
 	var rails []mr.Rail
 	e.opened.add(e.proto.heart.close)
 	for _, l := range e.links {
@@ -91,7 +93,7 @@ func (e *Engine) openMemory() (err error) {
 }
 
 // addPeers creates a Peer for each rank.
-func (e *Engine) addPeers() {
+func addPeers(e *Engine) {
 	e.opened.add(e.remains.close)
 	e.opened.add(e.proto.hub.Close)
 	for rank := range e.Size() {
@@ -113,7 +115,7 @@ func (e *Engine) addPeers() {
 
 // meetServer returns when all ranks have joined, and learns which of them runs the job's
 // server.
-func (e *Engine) meetServer(ctx context.Context) error {
+func meetServer(ctx context.Context, e *Engine) error {
 	mine := []byte{}
 	if e.job.Serves() {
 		mine = []byte{1}
@@ -125,4 +127,38 @@ func (e *Engine) meetServer(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// closers end what was opened.
+type closers []func() error
+
+// add has close call end before what was added earlier.
+func (c *closers) add(end func() error) { *c = append(*c, end) }
+
+// close calls what was added, each once, the last first.
+func (c *closers) close() error {
+	var errs []error
+	for n := len(*c) - 1; n >= 0; n-- {
+		end := (*c)[n]
+		*c = (*c)[:n]
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
+}
+
+// closeTime bounds how long Close waits for links to return requests.
+const closeTime = 5 * time.Second
+
+// await polls the links until what done says, which is called as their owner, closeTime at
+// most. It returns the last answer.
+func await(prog *progress.Engine, done func() bool) (ok bool) {
+	for end := time.Now().Add(closeTime); ; {
+		prog.Do(func() { ok = done() })
+		switch {
+		case ok || time.Now().After(end):
+			return ok
+		case !prog.Progress():
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
 }

@@ -2,10 +2,15 @@ package rma
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/progress"
 )
 
 // SignalOp is the change that a signal makes to the word that the target waits for.
@@ -174,4 +179,116 @@ func (p *Peer) awaitWord(w Buffer, t onesided.Type, cond Cond, value uint64, fro
 		_ = reg.Release()
 	}
 	return r
+}
+
+// Flush returns a request that is complete when all one-sided operations posted for the
+// peer before, by any goroutine, are complete: puts, atomics and accumulates have taken
+// place in the target's memory, and the data of gets is in local memory. It fails with the
+// first error among them and among operations released with Forget since the last Flush,
+// and if the connection is lost. Messages are not included.
+func (p *Peer) Flush() Request { return p.post(initiator.New(&p.one, initiator.Flush)) }
+
+// Fence orders operations without waiting: one-sided operations posted for the peer after
+// it take place after all those posted before, gets and emulated atomics included. Puts and
+// the atomics of links need no fence among themselves.
+func (p *Peer) Fence() {
+	if o := initiator.New(&p.one, initiator.Fence); o.Detach() {
+		p.post(o)
+	}
+}
+
+// FlushAll flushes all peers and waits. It joins their errors.
+func (e *Engine) FlushAll(ctx context.Context) error {
+	var busy []*Peer
+	e.prog.Do(func() {
+		e.proto.inbox.TakeOver()
+		for _, p := range e.peers {
+			if p.one.Unflushed() {
+				busy = append(busy, p)
+			}
+		}
+	})
+	reqs := make([]Request, len(busy))
+	for i, p := range busy {
+		reqs[i] = p.Flush()
+	}
+	return WaitAll(ctx, reqs...)
+}
+
+// FenceAll calls Fence for every peer. There is no order between two peers: wait instead.
+func (e *Engine) FenceAll() {
+	var busy []*Peer
+	e.prog.Do(func() {
+		e.proto.inbox.TakeOver()
+		for _, p := range e.peers {
+			if p.one.Busy() {
+				busy = append(busy, p)
+			}
+		}
+	})
+	for _, p := range busy {
+		p.Fence()
+	}
+}
+
+// Event lets one goroutine wait for a condition that a handler, a Receiver or another
+// goroutine establishes. It waits as requests do: the goroutine polls the links itself if
+// no other goroutine does, so that there is no hand-over between goroutines on the path of
+// a message to its reader; then it sleeps. The waiter calls Reset, checks the condition,
+// and calls Wait; the other side establishes the condition, and then calls Set.
+type Event struct {
+	eng   *Engine
+	w     progress.Waiter
+	state atomic.Uint32
+}
+
+// States of an Event.
+const (
+	eventSet     uint32 = iota // since the last Reset, if there was one
+	eventArmed                 // Set has an effect
+	eventSetting               // somebody is in Set
+)
+
+// NewEvent returns an event that is not set.
+func (e *Engine) NewEvent() *Event {
+	ev := &Event{eng: e}
+	ev.Reset()
+	return ev
+}
+
+// Reset makes later calls of Wait wait for a Set after this call. Only the waiter may call
+// it.
+func (ev *Event) Reset() {
+	for {
+		switch ev.state.Load() {
+		case eventArmed:
+			return // nobody has called Set since
+		case eventSet:
+			ev.w.Init()
+			ev.state.Store(eventArmed)
+			return
+		}
+		runtime.Gosched() // Set is about to be through: it waits for nothing
+	}
+}
+
+// Set ends the Wait, or the next one before a Reset. It may be called from any goroutine,
+// any number of times; it does not wait or allocate.
+func (ev *Event) Set() {
+	if ev.state.CompareAndSwap(eventArmed, eventSetting) {
+		ev.w.Finish()
+		ev.state.Store(eventSet)
+	}
+}
+
+// Wait returns nil once Set was called, or the error of ctx, or ErrClosed. Only one
+// goroutine at a time may call it.
+func (ev *Event) Wait(ctx context.Context) error {
+	if err := ev.eng.prog.Wait(ctx, &ev.w); err != nil {
+		if errors.Is(err, progress.ErrClosed) {
+			return ErrClosed
+		}
+		return fmt.Errorf("rma: wait: %w", err)
+	}
+	return nil
 }

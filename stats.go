@@ -72,63 +72,6 @@ type Stats struct {
 	PinMisses        uint64 // messages whose memory was not
 }
 
-// Stats returns the counters. The progress engine maintains them, so counting costs
-// operations nothing. A call takes well under a microsecond for each peer, during which
-// nothing is posted or polled: call it every second, not for every operation. The counters
-// are consistent with each other.
-func (e *Engine) Stats() Stats {
-	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
-	e.prog.Do(func() {
-		for _, p := range e.pins {
-			one := p.Stats()
-			s.Pinned += int(one.Bytes)
-			s.PinHits += one.Hits
-			s.PinMisses += one.Misses
-		}
-		for _, p := range e.peers {
-			one := p.stats()
-			s.Counts.add(&one.Counts)
-			s.Messages.add(&one.Messages)
-			s.InFlight += one.InFlight
-			s.Queued += one.Queued
-			s.Outstanding += one.Outstanding
-			if one.Connected {
-				s.PeersConnected++
-			}
-			if one.Talking {
-				s.PeersTalking++
-			}
-			if one.Err != nil {
-				s.PeersDown++
-			}
-		}
-	})
-	return s
-}
-
-// Stats returns the peer's part of the engine's counters. It costs as much as one peer
-// costs in Engine.Stats.
-func (p *Peer) Stats() (s PeerStats) {
-	p.eng.prog.Do(func() { s = p.stats() })
-	return s
-}
-
-// stats is Stats for the owner.
-func (p *Peer) stats() PeerStats {
-	s := PeerStats{
-		Rank: p.rank, Link: p.Link(), Err: p.down,
-		Outstanding: p.budget.Outstanding(), InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
-	}
-	s.Counts.addOneSided(p.one.Counts())
-	s.Counts.addMessages(p.msg.Counts())
-	s.Connected = p.ep != nil && p.down == nil
-	s.Talking = p.msg.Open()
-	if ch := p.msg.Channel(); ch != nil {
-		s.Messages = messageStats(ch)
-	}
-	return s
-}
-
 func messageStats(ch *message.Channel) MessageStats {
 	s := ch.Stats()
 	return MessageStats{

@@ -1,9 +1,7 @@
 package rma
 
 import (
-	"context"
 	"errors"
-	"iter"
 	"sync"
 	"time"
 )
@@ -59,46 +57,6 @@ type PeerEvent struct {
 
 // errSilent is the cause of a PeerSilent event.
 var errSilent = errors.New("no progress")
-
-// Watch yields the states of this rank's peers: first the present state of each peer that
-// has had an event, then each change, until ctx ends, the loop is left, or the engine is
-// closed. It needs no operation in flight: while a Watch runs, the engine checks all
-// connected peers as if operations waited for them. Watch reports that an unconnected peer
-// is gone, which the job's server detects, but not that it hangs: an operation with the
-// peer detects that.
-//
-// Any number of goroutines may watch. A slow one misses states that later ones have
-// replaced, but never the last state of a rank, and does not delay the others.
-//
-//	for ev := range eng.Watch(ctx) {
-//		if ev.State >= rma.PeerHung {
-//			log.Printf("rank %d is %v: %v", ev.Rank, ev.State, ev.Err)
-//		}
-//	}
-func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
-	return func(yield func(PeerEvent) bool) {
-		e.attention.Add(1)
-		defer e.attention.Add(-1)
-		w := e.watches.add()
-		defer e.watches.remove(w)
-		for {
-			ev, ok := e.watches.next(w)
-			switch {
-			case ok && !yield(ev):
-				return
-			case ok:
-				continue
-			}
-			select {
-			case <-w.bell:
-			case <-ctx.Done():
-				return
-			case <-e.tasks.Life().Done():
-				return
-			}
-		}
-	}
-}
 
 // watches holds the active Watch calls, and the last event of each rank.
 type watches struct {

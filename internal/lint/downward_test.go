@@ -61,7 +61,8 @@ func (o fileOrder) against(uses map[arrow]map[string]bool) []arrow {
 }
 
 // bestOrder looks for the order with the fewest arrows up: it moves one file at a time
-// to its best place until no move helps, from several beginnings. Equal input gives
+// to its best place until no move helps, from several beginnings, and again with each file
+// put last. Equal input gives
 // equal output.
 func bestOrder(uses map[arrow]map[string]bool) fileOrder {
 	names := map[string]bool{}
@@ -79,6 +80,14 @@ func bestOrder(uses map[arrow]map[string]bool) fileOrder {
 	var best fileOrder
 	fewest := len(uses) + 1
 	for _, start := range []fileOrder{byUse, byName, reversed} {
+		improve(start, uses)
+		if n := len(start.against(uses)); n < fewest {
+			best, fewest = start, n
+		}
+	}
+	// What no single move helps, another one behind it may.
+	for _, f := range byName {
+		start := append(slices.DeleteFunc(slices.Clone(best), func(g string) bool { return g == f }), f)
 		improve(start, uses)
 		if n := len(start.against(uses)); n < fewest {
 			best, fewest = start, n
