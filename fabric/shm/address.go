@@ -8,13 +8,13 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// address is what Endpoint.Address carries: where to connect to and what to say.
-// The socket's name is visible to everybody on the host (/proc/net/unix), the
-// token is not.
+// address is the content of Endpoint.Address: where to connect, and the proof of having
+// received the address. Every user of the host can see the socket's name (/proc/net/unix),
+// but not the token.
 type address struct {
-	host  [16]byte // boot id: another host or another boot cannot share memory
+	host  [16]byte // boot id: processes of other hosts or boots cannot share memory
 	name  [16]byte // random part of the abstract socket's name
-	token [16]byte // secret; proves that the peer was given this address
+	token [16]byte // secret; proves that the peer received this address
 }
 
 const (
@@ -23,8 +23,8 @@ const (
 	addressSize    = 8 + 48 + 4
 )
 
-// append appends the encoded address: magic (4), version (4), host (16),
-// name (16), token (16), CRC-32 of all that (4), little-endian.
+// append appends the encoded address: magic (4), version (4), host (16), name (16), token
+// (16), CRC-32 of these (4), little-endian.
 func (a *address) append(b []byte) []byte {
 	start := len(b)
 	b = binary.LittleEndian.AppendUint32(b, addressMagic)

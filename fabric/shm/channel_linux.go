@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// channel is a channel segment as mapped here; layout.go has the picture.
+// channel is a mapped channel segment; layout.go shows its layout.
 type channel struct {
 	mem     []byte
 	hdr     *chanHeader
@@ -20,7 +20,7 @@ type channel struct {
 	bounce  []byte
 }
 
-// viewChannel is the channel with the given number of frames in mem.
+// viewChannel returns the channel with the given number of frames in mem.
 func viewChannel(mem []byte, slots int) channel {
 	return channel{
 		mem: mem, hdr: overlay[chanHeader](mem, 0), frames: overlays[frame](mem, frameOff, slots),
@@ -28,7 +28,7 @@ func viewChannel(mem []byte, slots int) channel {
 	}
 }
 
-// newChannel creates a channel for depth requests. The descriptor is the caller's.
+// newChannel creates a channel for depth requests. The caller owns the descriptor.
 func newChannel(depth int) (c channel, fd int, err error) {
 	slots := minSlots
 	for slots < depth {
@@ -61,8 +61,8 @@ func newChannel(depth int) (c channel, fd int, err error) {
 
 // mapChannel maps the channel that the peer sent.
 func mapChannel(fd int) (c channel, err error) {
-	// The header says how large the channel is; until then its first page is
-	// all that may be looked at.
+	// The header contains the size of the channel; until that is known only the first page
+	// may be read.
 	if err := checkMemfd(fd, layoutPages); err != nil {
 		return c, err
 	}
@@ -107,20 +107,21 @@ func mapControl(fd int) (c control, err error) {
 	return c, nil
 }
 
-// frameSender is this side's end of the ring in the peer's channel.
+// frameSender is the sending end of the ring in the peer's channel.
 type frameSender struct {
 	slots   []frame
 	tail    uint64      // frames published
-	seen    uint64      // the peer's head as last read
-	starved bool        // reserve found no room and has said so to the peer
-	peer    *chanHeader // of the ring
+	seen    uint64      // the peer's head when it was last read
+	starved bool        // reserve found no room and asked the peer for a wake-up
+	peer    *chanHeader // header of the ring
 }
 
-// fits reports whether k more frames fit into the ring as the peer's head was last read.
+// fits reports whether the ring has room for k more frames, by the peer's head when it was
+// last read.
 func (s *frameSender) fits(k int) bool { return s.tail+uint64(k)-s.seen <= uint64(len(s.slots)) }
 
-// reserve reports whether k more frames fit into the ring, and asks the peer, if they do
-// not, for a wake-up when they do.
+// reserve reports whether the ring has room for k more frames. If it has none, it asks the
+// peer to wake this side when it has.
 func (s *frameSender) reserve(k int) (bool, error) {
 	if !s.fits(k) {
 		if err := s.readHead(); err != nil {
@@ -131,7 +132,7 @@ func (s *frameSender) reserve(k int) (bool, error) {
 	case !fits:
 		s.starved = true
 		s.peer.starved.Store(1)
-		err := s.readHead() // the peer may have made room before it could know
+		err := s.readHead() // the peer may have made room before it could see the request
 		return err == nil && s.fits(k), err
 	case s.starved:
 		s.starved = false
@@ -140,8 +141,8 @@ func (s *frameSender) reserve(k int) (bool, error) {
 	return true, nil
 }
 
-// readHead reads the peer's head, which is its claim: one that runs backwards or past
-// the tail is corruption.
+// readHead reads the head that the peer has published. A head that runs backwards or past
+// the tail is a corruption.
 func (s *frameSender) readHead() error {
 	h := s.peer.head.Load()
 	if s.tail-h > s.tail-s.seen {
@@ -151,7 +152,7 @@ func (s *frameSender) readHead() error {
 	return nil
 }
 
-// push publishes a frame; there is room.
+// push publishes a frame. There must be room.
 func (s *frameSender) push(m *message) {
 	f := &s.slots[s.tail&uint64(len(s.slots)-1)]
 	f.w = m.words()
@@ -163,34 +164,34 @@ func (s *frameSender) pushNotify(imm, bytes uint32) {
 	s.push(&message{kind: frameNotify, imm: imm, bytes: bytes})
 }
 
-// bye tells the peer that this is the end, so that its next Poll knows. If the
-// ring is full the socket's end has to do.
+// bye sends the last frame, so that the peer's next Poll detects the end. If the ring is
+// full, the end of the socket reports it.
 func (s *frameSender) bye() {
 	if n := uint64(len(s.slots)); n > 0 && s.tail-s.peer.head.Load() < n {
 		s.push(&message{kind: frameBye})
 	}
 }
 
-// frameReceiver is this side's end of the ring in its own channel.
+// frameReceiver is the receiving end of the ring in this side's channel.
 type frameReceiver struct {
 	slots     []frame
 	head      uint64 // frames consumed
-	published uint64 // head as last published
+	published uint64 // the last published head
 	own       *chanHeader
 }
 
-// ready reports whether the slot that the peer fills next has changed since it
-// was last consumed.
+// ready reports whether the slot that the peer fills next has changed since it was last
+// consumed.
 func (r *frameReceiver) ready() bool {
 	return r.next().seq.Load() != r.head+1-uint64(len(r.slots))
 }
 
-// next is the slot that the peer fills next.
+// next returns the slot that the peer fills next.
 func (r *frameReceiver) next() *frame { return &r.slots[r.head&uint64(len(r.slots)-1)] }
 
-// publish tells the peer once a quarter of the ring how far it has been
-// consumed: the peer still sees three quarters free, and its line of the head is
-// left alone. It reports whether the peer is to be woken because it waits for room.
+// publish publishes the head once per quarter of the ring: the peer still sees three
+// quarters free, and the cache line of the head is not written for every frame. It reports
+// whether the peer waits for room and must be woken.
 func (r *frameReceiver) publish() (wanted bool) {
 	if r.head-r.published < uint64(len(r.slots))/4 {
 		return false
@@ -200,31 +201,32 @@ func (r *frameReceiver) publish() (wanted bool) {
 	return r.own.starved.Load() != 0
 }
 
-// doorbell wakes the peer's owner where it sleeps. It is for the owner.
+// doorbell wakes the peer's owner if it sleeps. It belongs to the owner.
 type doorbell struct {
 	link   *link
-	peer   *ctlHeader // with the word that says whether the peer sleeps
+	peer   *ctlHeader // contains the peer's sleep word
 	sock   int
-	woken  uint64 // value of the peer's sleep word that was answered
+	woken  uint64 // value of the peer's sleep word at the last wake message
 	failed bool   // the kernel had no memory for the last wake message
 	word   atomic.Uint64
 }
 
-// fence keeps stores before it ahead of loads behind it: a sequentially
-// consistent store to a word of our own, in front of an atomic load.
+// fence orders stores before it ahead of loads after it: a sequentially consistent store to
+// a local word, followed by an atomic load.
 func (d *doorbell) fence() { d.word.Store(0) }
 
-// wake wakes the peer if it sleeps. The caller has put a full fence between
-// what it published and the call (fence, or an atomic store as the last thing).
-// Ordering partner: link.Arm.
+// wake wakes the peer if it sleeps. The caller must have put a full fence between its
+// stores and the call (fence, or an atomic store as the last one). Ordering partner:
+// link.Arm.
 func (d *doorbell) wake() {
 	if s := d.peer.sleep.Load(); s&1 != 0 {
 		d.ring(s)
 	}
 }
 
-// ring sends the wake message, once a sleep, which s numbers. A full socket is as good: it has
-// something to read in it. Where the kernel has no memory it is sent again soon.
+// ring sends the wake message, once for each sleep, whose number is s. A full socket is as
+// good, because the peer then has something to read. If the kernel has no memory, it is
+// sent again soon.
 func (d *doorbell) ring(s uint64) {
 	if s == d.woken {
 		return

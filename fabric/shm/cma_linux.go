@@ -12,27 +12,27 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// cma reaches private memory of the peer by process_vm_writev and process_vm_readv
-// (cross-memory attach). It is for the owner.
+// cma accesses private memory of the peer by process_vm_writev and process_vm_readv
+// (cross-memory attach). It belongs to the owner.
 type cma struct {
 	link    *link
 	works   bool
-	why     string // it does not; constant
+	why     string // the reason why it does not work; constant
 	pid     int
-	peer    *chanHeader // with the hazard word
+	peer    *chanHeader // contains the hazard word
 	sock    int
-	aliveAt int64 // Ticks of the last look at the socket on behalf of a call
+	aliveAt int64 // Ticks of the last check of the socket by a call
 }
 
-// vectors are the arguments of one call.
+// vectors holds the arguments of one call.
 type vectors struct {
 	local  [maxIov]unix.Iovec
 	remote [maxIov]unix.RemoteIovec
 }
 
-// probe tries process_vm_readv and process_vm_writev on the peer's channel,
-// which is mapped here as well, so that both can be seen to reach the memory
-// they should. It returns why they cannot be used, "" if they can.
+// probe tries process_vm_readv and process_vm_writev on the peer's channel, which is mapped
+// here as well, so that both can be seen to access the right memory. It returns the reason
+// why they cannot be used, "" if they can.
 func (c *cma) probe(nonceAddr uint64) (reason string) {
 	if c.pid <= 0 {
 		return "the peer lives in a process-id namespace that is not seen here"
@@ -44,7 +44,7 @@ func (c *cma) probe(nonceAddr uint64) (reason string) {
 		return err.Error()
 	}
 	defer offheap.Free(buf, offheap.Staging)
-	// As in borrow: what is tried must still be there, until it has been tried.
+	// As in borrow: the memory must not be released before the probe has ended.
 	c.peer.hazard.Store(probing)
 	defer c.peer.hazard.Store(0)
 	if c.peer.magic.Load() != chanMagic {
@@ -75,7 +75,7 @@ func (c *cma) probe(nonceAddr uint64) (reason string) {
 	return ""
 }
 
-// refusalCMA says what a process_vm call's refusal means.
+// refusalCMA explains why a process_vm call was refused.
 func refusalCMA(call string, n int, err error) string {
 	switch err {
 	case nil:
@@ -88,8 +88,8 @@ func refusalCMA(call string, n int, err error) string {
 	return call + ": " + err.Error()
 }
 
-// borrow announces that the region of x is in use by system calls and makes sure that
-// it is still valid. Ordering partner: link.inUse; see hazard.
+// borrow announces that system calls use the region of x, and checks that it is still
+// valid. Ordering partner: link.inUse; see hazard.
 func (c *cma) borrow(x *xlate) bool {
 	c.peer.hazard.Store(x.key)
 	if x.current() {
@@ -99,11 +99,11 @@ func (c *cma) borrow(x *xlate) bool {
 	return false
 }
 
-// giveBack ends what borrow began.
+// giveBack ends the use that borrow announced.
 func (c *cma) giveBack() { c.peer.hazard.Store(0) }
 
-// stillLent is asked between two calls of one borrow: nil if the region is still valid and
-// the peer still there, which its process id does not tell.
+// stillLent is called between two system calls of one borrow. It returns nil if the region
+// is still valid and the peer is alive, which its process id does not prove.
 func (c *cma) stillLent(x *xlate) error {
 	if !x.current() || hungUp(c.sock) {
 		return unix.ESRCH
@@ -111,10 +111,10 @@ func (c *cma) stillLent(x *xlate) error {
 	return nil
 }
 
-// transfer moves the bytes of wr, to or from the region of x. The last aligned word of
-// a write becomes visible last: it is a piece of its own on the remote side, and the kernel copies pieces one
-// after the other. Where the processor keeps stores in order that takes one call,
-// elsewhere a second one.
+// transfer moves the bytes of wr to or from the region of x. The last aligned word of a
+// write becomes visible last: it is a separate piece on the remote side, and the kernel
+// copies the pieces in order. On processors that keep stores in order this takes one call,
+// on others two.
 func (c *cma) transfer(wr *fabric.WR, x *xlate) error {
 	var at cursor
 	var tail uint64
@@ -134,13 +134,14 @@ func (c *cma) transfer(wr *fabric.WR, x *xlate) error {
 	return c.move(wr, x, &at, wr.RemoteAddr, n, tail)
 }
 
-// maxCall bounds one system call: what a region that closes waits for, below a millisecond.
-// More moves no faster; half of it costs a tenth more processor time, a quarter two fifths.
+// maxCall bounds the bytes of one system call, and thereby the wait of a closing region to
+// less than a millisecond. More is not faster; half of it costs a tenth more processor
+// time, a quarter two fifths.
 const maxCall = 4 << 20
 
-// move moves n bytes between the pieces from at on and the peer's memory at
-// remote, the last tail of them (fewer than n) as a piece of their own, in as many
-// calls as it takes. Between two of them it looks whether it still may.
+// move moves n bytes between the pieces from at on and the peer's memory at remote, the
+// last tail of them (fewer than n) as a separate piece, in as many calls as necessary.
+// Between two calls it checks that it may continue.
 func (c *cma) move(wr *fabric.WR, x *xlate, at *cursor, remote, n, tail uint64) error {
 	v := &c.link.vectors
 	for first := true; n > 0; first = false {
@@ -165,8 +166,8 @@ func (c *cma) move(wr *fabric.WR, x *xlate, at *cursor, remote, n, tail uint64) 
 	return nil
 }
 
-// call moves bytes between the first k of the link's local pieces and the first r of
-// its remote ones in the peer's memory, and returns how many it moved.
+// call moves bytes between the first k of the link's local pieces and the first r of its
+// remote ones in the peer's memory, and returns how many it moved.
 func (c *cma) call(op fabric.Op, k, r int) (uint64, error) {
 	v := &c.link.vectors
 	call := unix.ProcessVMReadv
@@ -181,9 +182,9 @@ func (c *cma) call(op fabric.Op, k, r int) (uint64, error) {
 	}
 }
 
-// splitTail names the next size of n bytes at remote in iov, of which the last tail
-// make a piece of their own as far as they are among them, and returns how many pieces
-// that is. What a call left of the tail is one piece.
+// splitTail sets iov to the next size of n bytes at remote. Those of the last tail bytes
+// that are among them become a separate piece. It returns the number of pieces. A tail that
+// an earlier call moved in part is one piece.
 func splitTail(iov *[2]unix.RemoteIovec, remote, size, n, tail uint64) int {
 	head := size
 	if n > tail {
@@ -197,8 +198,8 @@ func splitTail(iov *[2]unix.RemoteIovec, remote, size, n, tail uint64) int {
 	return 2
 }
 
-// iovecs names the next up to n bytes of the pieces in iov, and returns how
-// many elements and bytes that is. The cursor stays.
+// iovecs sets iov to the next up to n bytes of the pieces, and returns the number of
+// elements and bytes. The cursor does not move.
 func (c *cursor) iovecs(iov []unix.Iovec, sgl []fabric.SGE, n uint64) (k int, size uint64) {
 	off := c.off
 	for i := c.i; i < len(sgl) && k < len(iov) && size < n; i++ {
@@ -213,7 +214,7 @@ func (c *cursor) iovecs(iov []unix.Iovec, sgl []fabric.SGE, n uint64) (k int, si
 	return k, size
 }
 
-// advance moves the cursor n bytes on.
+// advance moves the cursor by n bytes.
 func (c *cursor) advance(sgl []fabric.SGE, n uint64) {
 	for n > 0 && c.i < len(sgl) {
 		s := &sgl[c.i]
@@ -223,22 +224,22 @@ func (c *cursor) advance(sgl []fabric.SGE, n uint64) {
 	}
 }
 
-// A process_vm call costs about a microsecond before it moves anything: it finds the
-// process, takes its address space, and pins pages. Requests of one list that go the
-// same way share it.
+// A process_vm call costs about a microsecond before it moves any data: it finds the
+// process, takes a reference to its address space, and pins pages. Requests of one list in
+// the same direction share a call.
 
-// maxTogether bounds the bytes of requests that share a call: beyond it the call
-// itself is lost in the copying, and the completion of the first is held up by the
-// last.
+// maxTogether bounds the bytes of requests that share a call: beyond it the cost of the
+// call is small compared with the copy, and the first request would complete later because
+// of the last.
 const maxTogether = 64 << 10
 
-// together is how many requests from the first on one call can carry out: of one kind
-// and on the region x, which is borrowed, valid as far as is known here, within the
-// call's pieces, and not more than room. The first has been checked.
+// together returns how many requests from the first on one call can execute: they have one
+// kind, are on the region x, which is borrowed, are valid as far as is known here, fit the
+// pieces of a call, and are at most room. The first has been checked.
 func (c *cma) together(wrs []fabric.WR, x *xlate, room int) int {
 	first := &wrs[0]
 	if !storesInOrder && first.Op == fabric.OpWrite {
-		return 1 // the last words of writes need calls of their own
+		return 1 // the last words of writes need separate calls
 	}
 	need := softlink.RemoteNeed(first.Op)
 	local, remote, bytes := 0, 0, uint64(0)
@@ -267,9 +268,9 @@ func (c *cma) together(wrs []fabric.WR, x *xlate, room int) int {
 	return max(k, 1)
 }
 
-// moveList moves all bytes of the requests, of one kind, in one call, piece after
-// piece; the last word of each write is a piece of its own. An error, or less than all,
-// leaves it open what was moved.
+// moveList moves all bytes of the requests, which are of one kind, in one call, piece after
+// piece; the last word of each write is a separate piece. After an error or a short result
+// it is unknown which bytes were moved.
 func (c *cma) moveList(wrs []fabric.WR) error {
 	v := &c.link.vectors
 	nl, nr, bytes := 0, 0, uint64(0)

@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// Connect implements fabric.Endpoint. Setup path. Both sides say hello with their
-// control and channel segments.
+// Connect implements fabric.Endpoint. Setup path. Each side sends its control and channel
+// segments with its hello.
 func (ep *endpoint) Connect(ctx context.Context, peer []byte) error {
 	a, err := parseAddress(peer)
 	if err != nil {
@@ -42,14 +42,14 @@ func (ep *endpoint) Connect(ctx context.Context, peer []byte) error {
 	return nil
 }
 
-// join runs the handshake and makes the endpoint known to the owner.
+// join runs the handshake and passes the endpoint to the owner.
 func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 	l := ep.link
 	var fd int
 	if ep.own, fd, err = newChannel(ep.depth); err != nil {
 		return err
 	}
-	defer unix.Close(fd) // the peer has a copy then
+	defer unix.Close(fd) // the peer has received a copy by then
 	ep.hazard = l.newHazard(&ep.own)
 	ep.shake.use = func(sock int) {
 		ep.sock.set(sock)
@@ -83,7 +83,7 @@ func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 	return nil
 }
 
-// attach maps what the peer sent with its hello, and tries what works towards it.
+// attach maps the segments of the peer's hello, and tries which methods work towards it.
 func (ep *endpoint) attach(fds []int, nonceAddr uint64) (err error) {
 	if ep.ctl, err = mapControl(fds[0]); err != nil {
 		return err

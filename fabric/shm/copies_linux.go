@@ -9,10 +9,10 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// copies is from which size on requests are copied in which way. The owner reads from
-// and plan at each request; the rest is behind link.mu.
+// copies holds the sizes from which requests are copied by each method. The owner reads
+// from and plan for each request; the rest is guarded by link.mu.
 type copies struct {
-	from atomic.Uint64 // the least size that plan makes a difference for
+	from atomic.Uint64 // the least size for which plan matters
 	plan atomic.Pointer[bulk.Plan]
 
 	base   bulk.Plan // for two users of the cache
@@ -21,7 +21,7 @@ type copies struct {
 	users  int
 }
 
-// initCopies takes the switch points from the host's caches and the options.
+// initCopies computes the switch points from the host's caches and the options.
 func (l *link) initCopies() {
 	c := &l.copies
 	host, on := topo.Local(), topo.Allowed()
@@ -30,8 +30,8 @@ func (l *link) initCopies() {
 	l.setPlan()
 }
 
-// setPlan puts base, the number of users and what is forced together. l.mu is held,
-// or nobody else knows l yet.
+// setPlan combines base, the number of users and the forced sizes. l.mu is held, unless l
+// is not yet in use.
 func (l *link) setPlan() {
 	c := &l.copies
 	p := c.base
@@ -44,7 +44,7 @@ func (l *link) setPlan() {
 	c.from.Store(min(p.Stream, p.String))
 }
 
-// forced is the size of an option: 0 leaves auto, negative is never.
+// forced resolves a size option: 0 means auto, negative means never.
 func forced(option int64, auto uint64) uint64 {
 	switch {
 	case option < 0:
@@ -80,12 +80,12 @@ func (l *link) SetCopies(plan bulk.Plan, source string) {
 	l.setPlan()
 }
 
-// countUsers counts the processes that use the same largest cache: this one and the
-// peers that may run on its processors, or of which that is not known. l.mu is held.
+// countUsers counts the processes that use the same largest cache: this one, and the peers
+// that may run on its processors or whose processors are unknown. l.mu is held.
 func (l *link) countUsers() {
 	users := 1
 	for ep := range l.all {
-		if !ep.isUp() { // first: what Connect fills belongs to it until then
+		if !ep.isUp() { // first: until then Connect owns the fields that it sets
 			continue
 		}
 		known := ep.cpus.Len() > 0 && l.copies.cache.CPUs.Len() > 0
@@ -99,8 +99,8 @@ func (l *link) countUsers() {
 	}
 }
 
-// tellCPUs publishes which processors this process may run on, once. Where one of
-// them has too high a number nothing is told.
+// tellCPUs publishes the processors that this process may run on, once. If one of them has
+// too high a number it publishes nothing.
 func (h *ctlHeader) tellCPUs(on topo.Set) {
 	cpus := on.CPUs()
 	if n := len(cpus); n == 0 || cpus[n-1] >= maxCPUs {
@@ -112,8 +112,8 @@ func (h *ctlHeader) tellCPUs(on topo.Set) {
 	}
 }
 
-// allowedCPUs is which processors the peer says that it may run on; one that lies about
-// them is served more slowly.
+// allowedCPUs returns the processors on which the peer says that it may run. A false value
+// makes only its own copies slower.
 func (h *ctlHeader) allowedCPUs() topo.Set {
 	var cpus []int
 	for i := range h.cpus {

@@ -16,13 +16,13 @@
 // (notifications, requests), replies and bounce buffers. layout.go has the
 // picture. Every region from Link.Alloc is a segment of its own.
 //
-// All of them are memfds sealed against changes of their size. Their descriptors travel over
-// a Unix socket: at Connect, and when regions are allocated later. The receiver checks
+// All of them are memfds sealed against changes of their size. Their descriptors are sent
+// over a Unix socket: at Connect, and when regions are allocated later. The receiver checks
 // seals, size and file system before mapping, so that no access can fault. Descriptors that
-// do not fit into the socket wait in the sender's outbox; a segment that has not arrived is
+// do not fit the socket wait in the sender's outbox; a segment that has not arrived is
 // accessed like private memory.
 //
-// # Ways to the memory
+// # Methods of access
 //
 //   - mapped: memory from Link.Alloc (and memory registered inside of it). Post executes
 //     loads, stores and processor atomics. Large copies use the method that internal/bulk
@@ -41,7 +41,7 @@
 //   - Caps.LastByteLast holds for all three methods. The last word of a write is one atomic
 //     store in mapped memory; the kernel's copy to private memory may in principle be seen
 //     half done, as on any memory that is not mapped.
-//   - Caps.WakesOnWrite: a reader that polls plain memory looks at it once more between
+//   - Caps.WakesOnWrite: a reader that polls plain memory must check it once more between
 //     Link.Arm and sleeping.
 //   - A zero-length request accesses nothing and checks no key.
 //   - A full ring of notifications makes Post refuse the rest of the list; when the target
@@ -61,47 +61,47 @@
 //     SIGBUS (before Linux 5.14 bounce buffers are not committed). In a full memory cgroup
 //     the kernel kills a process instead, as for any memory.
 //   - Private memory is not accessed by peers after Region.Close has returned nil. A peer
-//     that copies to or from it says so in its hazard word, moves at most 4 MiB per system
-//     call, and checks between two calls whether it may continue. Close waits for it, 0.2 s
-//     at most: a peer that was stopped or is starved in a copy keeps the memory longer, and
-//     Close returns fabric.ErrInUse until the copy has ended, or the peer's end of the
+//     that copies to or from it announces that in its hazard word, moves at most 4 MiB per
+//     system call, and checks between two calls whether it may continue. Close waits for it,
+//     0.2 s at most: a peer that was stopped or is starved in a copy uses the memory longer,
+//     and Close returns fabric.ErrInUse until the copy has ended, or the peer's end of the
 //     socket is closed (hazard_linux.go has the protocol and the proof). This also holds
 //     after the endpoint and the link have been closed on this side. Segments stay mapped in
 //     peers until they have processed the announcement: a peer may finish a store into
-//     memory of a segment that was closed here, which nobody reads, and into a part of an
-//     open segment that was registered by itself and closed.
+//     memory of a segment that was closed here, which is not read any longer, and into a
+//     part of an open segment that was registered separately and closed.
 //   - Memory: 1 MiB per link, and 0.5 MiB of address space per endpoint and side, of which a
 //     page and the ring (16 KiB) are in use until the bounce buffers are. Descriptors: four
-//     per link, one per region of Link.Alloc (peers receive it and close it again), one per
-//     endpoint.
+//     per link, one per region of Link.Alloc (peers receive it, map it and close it), one
+//     per endpoint.
 //
 // # Trust
 //
-// Peers must run as the same user and prove that they were given the endpoint's address. The
-// side that posts checks keys, bounds and rights of mapped memory: the checks guard against
-// mistakes, not against a process that could use ptrace as well. Everything that a peer
-// writes to shared memory or the socket is checked before use all the same; a corrupt peer
-// takes down its endpoint, with [ErrCorrupt], and nothing else.
+// Peers must run as the same user and prove that they received the endpoint's address. The
+// side that posts checks keys, bounds and rights of mapped memory: these checks guard
+// against mistakes, not against a process that could use ptrace as well. Everything that a
+// peer writes to shared memory or the socket is nevertheless checked before use; a corrupt
+// peer takes down its endpoint, with [ErrCorrupt], and nothing else.
 //
 // # Files
 //
 //	layout.go, frame.go   shared layouts; the codec of a frame
-//	channel_linux.go      the segments made and mapped, the rings of frames in them, the
+//	channel_linux.go      creating and mapping segments, the rings of frames in them, the
 //	                      doorbell that wakes a peer; memfd_linux.go  sealed memory files
 //	socket_linux.go       messages on the socket, announcements of segments
 //	address.go, handshake_linux.go  how two endpoints find each other
 //	link_linux.go         Link: Poll, Arm; region_linux.go  regions, the table
 //
-// An endpoint's methods lie in five files; its parts are separate types:
+// An endpoint's methods lie in five files; its parts are types of their own:
 //
 //	endpoint_linux.go     state, going down; connect_linux.go  Connect
 //	post_linux.go         requests executed in the call: Post, Do, Reach
 //	queue_linux.go        requests that the target executes; serve_linux.go  those of the peer
 //	peermemory_linux.go   peerMemory: the peer's table and segments
-//	cma_linux.go          cma: process_vm calls; hazard_linux.go  who is still using
-//	                      memory that is being closed
-//	move.go               copies, those of large blocks too, and the order of stores;
-//	                      copies_linux.go  from which sizes on
+//	cma_linux.go          cma: process_vm calls; hazard_linux.go  when memory that is being
+//	                      closed is no longer in use
+//	move.go               copies, including those of large blocks, and the order of stores;
+//	                      copies_linux.go  sizes from which each method is used
 //
 // Tests: fabric/fabrictest runs over this link with each method forced. The tests here cover
 // layouts, codecs (fuzzed), two processes with kill -9, hostile peers and leaks.

@@ -13,8 +13,7 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// States of an endpoint. new → up in Connect (any goroutine), the rest by the
-// owner.
+// States of an endpoint. Connect (any goroutine) sets new → up, the owner the others.
 const (
 	stateNew uint32 = iota
 	stateUp
@@ -24,17 +23,16 @@ const (
 
 const maxDepth = 1 << 16
 
-// endpoint implements fabric.Endpoint. Fields belong to the owner unless said
-// otherwise; those that Connect fills are constant once state is stateUp.
+// endpoint implements fabric.Endpoint. Fields belong to the owner unless stated otherwise.
+// Fields that Connect sets are constant once state is stateUp.
 //
-// What it consists of has its own types: frames towards the peer and from it, the
-// doorbell, the peer's memory, the socket, process_vm calls, and the queue of requests
-// that need the target. They report what is wrong with the peer; the endpoint alone
-// decides that it is down.
+// Its parts are types of their own: frames to and from the peer, the doorbell, the peer's
+// memory, the socket, process_vm calls, and the queue of requests that need the target.
+// They report errors of the peer; only the endpoint decides that it is down.
 type endpoint struct {
 	link  *link
 	state atomic.Uint32
-	hup   bool // the peer is gone; what it left in the ring is delivered first
+	hup   bool // the peer is gone; its last frames are delivered first
 	id    uint32
 	depth int
 
@@ -45,23 +43,23 @@ type endpoint struct {
 	cma  cma
 	sock socket
 
-	cq softlink.CompQ // holds Depth completions; a place is kept for each pending request
+	cq softlink.CompQ // holds Depth completions, with a place reserved for each pending request
 	q  queue          // requests that could not be executed in Post
 
 	downNote   bool // OpDown is still to be reported
 	downStatus fabric.Status
 	adopted    bool
-	index      int // in link.eps, once adopted
+	index      int // in link.eps, after adoption
 
 	own    channel
 	peer   channel
 	ctl    control
-	hazard *hazard  // of the peer, in the own channel; nil until there is one
-	cpus   topo.Set // that the peer may run on; empty if unknown
+	hazard *hazard  // of the peer, in this side's channel; nil until there is one
+	cpus   topo.Set // processors that the peer may run on; empty if unknown
 	near   topo.Near
 	err    atomic.Pointer[error]
 
-	// Set-up; mu guards against Close during Connect.
+	// Set-up. mu guards against Close during Connect.
 	mu    sync.Mutex
 	shake handshake
 	used  bool
@@ -117,15 +115,14 @@ func (ep *endpoint) Err() error {
 
 func (ep *endpoint) isUp() bool { return ep.state.Load() == stateUp }
 
-// warm makes the next Poll look at the endpoint.
+// warm makes the next Poll visit the endpoint.
 func (ep *endpoint) warm() {
 	if ep.adopted {
 		ep.link.heat[ep.index] = coldAfter
 	}
 }
 
-// poll reports completions and events, serves the peer and carries queued
-// requests on.
+// poll reports completions and events, serves the peer and advances queued requests.
 // Hot path.
 func (ep *endpoint) poll(cs []fabric.Completion) int {
 	n := 0
@@ -140,7 +137,7 @@ func (ep *endpoint) poll(cs []fabric.Completion) int {
 			ep.advance()
 			n += ep.cq.Pop(cs[n:])
 		}
-		// Up still: what the peer left behind its last frame may be garbage.
+		// Only if still up: data of the peer after its last frame may be garbage.
 		if ep.hup && ep.isUp() && !ep.in.ready() {
 			ep.left()
 		}
@@ -151,7 +148,7 @@ func (ep *endpoint) poll(cs []fabric.Completion) int {
 	return n
 }
 
-// pollDown ends the reports of an endpoint that is down or closed.
+// pollDown returns the remaining reports of an endpoint that is down or closed.
 func (ep *endpoint) pollDown(cs []fabric.Completion) int {
 	n := ep.cq.Pop(cs)
 	if ep.cq.Len() != 0 {
@@ -168,8 +165,8 @@ func (ep *endpoint) pollDown(cs []fabric.Completion) int {
 	return n
 }
 
-// ready reports whether Poll would find something: the last look before
-// sleeping. Ordering partner: doorbell.wake of the other side.
+// ready reports whether Poll would find something. It is the last check before sleeping.
+// Ordering partner: doorbell.wake of the other side.
 func (ep *endpoint) ready() bool {
 	if ep.cq.Len() != 0 || ep.downNote {
 		return true
@@ -183,10 +180,10 @@ func (ep *endpoint) ready() bool {
 	if ep.out.starved && ep.reserve(1) || ep.q.len() != 0 && (ep.advance() || ep.cq.Len() != 0) {
 		return true
 	}
-	return !ep.isUp() // what was tried has taken it down
+	return !ep.isUp() // an attempt has taken it down
 }
 
-// overdue reports whether something is to be tried again without an event.
+// overdue reports whether something must be retried without an event.
 func (ep *endpoint) overdue() bool { return (ep.sock.stalled || ep.bell.failed) && ep.isUp() }
 
 // fail takes the endpoint down for the given reason. The oldest queued request
@@ -201,8 +198,8 @@ func (ep *endpoint) failRequest(status fabric.Status) {
 	ep.goDown(status, fabric.StatusFlushed, status.Err())
 }
 
-// left takes the endpoint down because the peer has left: as a device does, it names the
-// request of the peer that was refused, if one was.
+// left takes the endpoint down because the peer has left. As a device does, it reports the
+// refused request of the peer, if there was one.
 func (ep *endpoint) left() {
 	if st := fabric.Status(ep.own.hdr.refused.Load()); refuses(st) {
 		ep.goDown(st, fabric.StatusFlushed, fmt.Errorf("a request of the peer was refused: %w", st.Err()))
@@ -211,7 +208,7 @@ func (ep *endpoint) left() {
 	ep.fail(fabric.StatusPeerGone, fabric.ErrPeerGone)
 }
 
-// refuses says that the status is a target's refusal, which ends both sides.
+// refuses reports whether status is a target's refusal, which ends both sides.
 func refuses(st fabric.Status) bool {
 	return st == fabric.StatusRemoteAccess || st == fabric.StatusRemoteInvalid || st == fabric.StatusRemoteOp
 }
@@ -229,13 +226,13 @@ func (ep *endpoint) goDown(status, oldest fabric.Status, reason error) {
 	ep.teardown()
 }
 
-// corrupt takes the endpoint down because of what the peer wrote.
+// corrupt takes the endpoint down because of data that the peer wrote.
 func (ep *endpoint) corrupt(err error) { ep.fail(fabric.StatusRemoteInvalid, err) }
 
 // Close implements fabric.Endpoint. Setup path.
 func (ep *endpoint) Close() error {
 	ep.shake.closing.Store(true)
-	ep.mu.Lock() // waits for a running Connect, which gives up
+	ep.mu.Lock() // waits for a running Connect, which then fails
 	defer ep.mu.Unlock()
 	if ep.state.Load() == stateClosed {
 		return nil
@@ -257,8 +254,9 @@ func (ep *endpoint) Close() error {
 	return nil
 }
 
-// teardown releases what the endpoint holds. Idempotent. For the owner, or for
-// whoever has an endpoint that is not up yet. Lock order: link.mu, then socket.mu.
+// teardown releases the resources of the endpoint. Idempotent. Called by the owner, or by
+// the goroutine that holds an endpoint that is not up yet. Lock order: link.mu, then
+// socket.mu.
 func (ep *endpoint) teardown() {
 	ep.out.bye()
 	ep.sock.mu.Lock()

@@ -1,9 +1,9 @@
 package shm
 
-// orderStores keeps stores before it ahead of stores behind it. x86 does so by
-// itself; the runtime's large copies end with the fence their streaming stores
+// orderStores orders stores before it ahead of stores after it. x86 does so without an
+// instruction; the runtime's large copies end with the fence that their streaming stores
 // need.
 func orderStores() {}
 
-// storesInOrder says that stores of one processor are seen in the order of the program.
+// storesInOrder: other processors see the stores of one processor in program order.
 const storesInOrder = true

@@ -1,6 +1,6 @@
 package shm
 
-// orderStores keeps stores before it ahead of stores behind it (DMB ISHST).
+// orderStores orders stores before it ahead of stores after it (DMB ISHST).
 //
 //go:noescape
 func orderStores()

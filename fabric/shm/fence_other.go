@@ -6,8 +6,8 @@ import "sync/atomic"
 
 var fenceWord atomic.Uint64
 
-// orderStores keeps stores before it ahead of stores behind it: on these
-// processors the runtime's atomic exchange contains a full fence.
+// orderStores orders stores before it ahead of stores after it: on these processors the
+// runtime's atomic exchange contains a full fence.
 func orderStores() { fenceWord.Swap(0) }
 
 // storesInOrder: see the amd64 version.

@@ -2,15 +2,15 @@ package shm
 
 import "fmt"
 
-// frameKind says what a frame asks for.
+// frameKind is the kind of a frame.
 type frameKind uint8
 
 const (
 	frameNotify      frameKind = iota + 1
 	frameWrite                 // bounce buffer → target memory
 	frameRead                  // target memory → bounce buffer
-	frameFetchAdd              // value: the old one
-	frameCompareSwap           // value: the old one
+	frameFetchAdd              // the reply's value is the old value of the word
+	frameCompareSwap           // the reply's value is the old value of the word
 	frameBye                   // the sender's endpoint is down; nothing follows
 )
 
@@ -25,7 +25,7 @@ const (
 //	word 6  0
 type message struct {
 	kind    frameKind
-	slot    uint16 // which reply and bounce buffer
+	slot    uint16 // number of the reply and of the bounce buffer
 	imm     uint32
 	addr    uint64
 	key     uint32
@@ -45,8 +45,8 @@ func (m *message) words() frameWords {
 	}
 }
 
-// parseFrame decodes w, which a peer wrote, and checks all that does not
-// depend on the region it names. The error is for broken peers.
+// parseFrame decodes w, which a peer wrote, and checks everything that does not depend on
+// the region it names. An error means that the peer is corrupt.
 func parseFrame(w *frameWords) (m message, err error) {
 	m = message{
 		kind: frameKind(w[0]), slot: uint16(w[0] >> 16), imm: uint32(w[0] >> 32),

@@ -14,21 +14,21 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// helloWait bounds how long one caller at the listener may take to introduce
-// itself before the next one is heard.
+// helloWait bounds how long a caller at the listener may take to send its hello before the
+// next one is accepted.
 const helloWait = 2 * time.Second
 
-// handshake makes the connection of an endpoint: it finds the peer by its address
-// and exchanges hellos. It is for Connect; Close of the endpoint ends it by closing.
+// handshake connects an endpoint: it finds the peer by its address and exchanges hellos.
+// Connect uses it; Close of the endpoint ends it by closing its sockets.
 type handshake struct {
 	addr     address
-	listener int // -1 if there is none
+	listener int // -1 if closed
 	closing  atomic.Bool
 	pid      int            // the peer's, once found
-	use      func(sock int) // hands over the socket; -1 takes it back
+	use      func(sock int) // sets the endpoint's socket; -1 clears it
 }
 
-// listen opens the listener that the peer may connect to from now on.
+// listen opens the listener, to which the peer may connect from now on.
 func (s *handshake) listen(host [16]byte) (err error) {
 	s.addr.host = host
 	_, _ = rand.Read(s.addr.name[:]) // never fails
@@ -53,8 +53,8 @@ func (s *handshake) close() {
 	}
 }
 
-// meet finds the peer at a. The side with the larger token dials the other's listener;
-// both then say hello, neither waits for more than the other's.
+// meet finds the peer at a. The side with the larger token dials the other's listener. Both
+// then send hello; neither waits for more than the other's.
 func (s *handshake) meet(ctx context.Context, a *address, say func(sock int) error) (hello, []int, error) {
 	if bytes.Compare(s.addr.token[:], a.token[:]) > 0 {
 		return s.dial(ctx, a, say)
@@ -62,8 +62,8 @@ func (s *handshake) meet(ctx context.Context, a *address, say func(sock int) err
 	return s.accept(ctx, a, say)
 }
 
-// dial connects to the peer's listener and exchanges hellos. It does so again where the
-// peer has not read its hello: this process was not run for longer than helloWait.
+// dial connects to the peer's listener and exchanges hellos. It repeats this if the peer
+// has not read its hello because this process was not scheduled for helloWait.
 func (s *handshake) dial(ctx context.Context, a *address, say func(int) error) (h hello, fds []int, err error) {
 	for {
 		var sock int
@@ -107,8 +107,8 @@ func (s *handshake) dialOnce(ctx context.Context, a *address, say func(int) erro
 	return sock, h, fds, err
 }
 
-// accept waits for the peer at the own listener and exchanges hellos. Callers
-// that are not the peer are turned away.
+// accept waits for the peer at the listener and exchanges hellos. Other callers are
+// rejected.
 func (s *handshake) accept(ctx context.Context, a *address, say func(int) error) (h hello, fds []int, err error) {
 	for {
 		sock, _, err := unix.Accept4(s.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
@@ -127,7 +127,7 @@ func (s *handshake) accept(ctx context.Context, a *address, say func(int) error)
 			cancel()
 		}
 		if err == nil {
-			s.use(sock) // first: who has our hello may begin
+			s.use(sock) // first: a peer that has our hello may begin
 			if err = say(sock); err == nil {
 				s.pid = pid
 				return h, fds, nil
@@ -172,8 +172,8 @@ func (s *handshake) hearHello(ctx context.Context, sock int, a *address) (h hell
 	}
 }
 
-// wait sleeps until one of fds is ready, the context ends or the endpoint is
-// closed; a slice of time at most, the caller tries again.
+// wait sleeps until one of fds is ready, the context ends or the endpoint is closed. It
+// sleeps for one time slice at most; the caller calls it again.
 func (s *handshake) wait(ctx context.Context, fds []unix.PollFd) error {
 	slice := 20
 	if fds == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// A peer that copies to or from private memory of this side does so by system calls,
-// which nobody can take back. Region.Close must know when the last one has returned. The
-// two sides keep the protocol of hazard pointers (M. Michael, 2004), with the key of the
-// region for the pointer and its table entry for the place where it is found:
+// A peer that copies to or from private memory of this side does so by system calls, which
+// cannot be revoked. Region.Close must know when the last one has returned. The two sides
+// use the protocol of hazard pointers (M. Michael, 2004), with the key of the region as the
+// pointer and its table entry as the place where it is found:
 //
 //	peer (far)                              owner (Region.Close)
 //	P1  hazard = key                        W1  table entry: gen, key = 0, gen
@@ -22,43 +22,43 @@ import (
 //	P4  more to do: load gen, as P2; P3
 //	P5  hazard = 0
 //
-// All words are sync/atomic ones, which are sequentially consistent on every processor
-// that Go runs on, across processes as well since both map the same pages: there is one
-// order of P1, P2, W1 and W2. Say that a call P3 is under way, or will be, after W2 found
-// another value than key. Either that load came before P1: then W1 came before P2, which
-// saw the changed generation and made no call. Or it came behind P5, and the calls had
-// returned: the kernel has copied when the call returns, P5 is a release store behind it
-// and W2 the acquire load that read it, so that what the owner does in W3 comes behind
-// the copy. P4 takes no part in this; it bounds how long W2 has to wait.
+// All words are sync/atomic words, which are sequentially consistent on every processor
+// that Go supports, and across processes as well, since both map the same pages: there is
+// one order of P1, P2, W1 and W2. Suppose that a call P3 is running, or will run, after W2
+// has loaded another value than key. Either that load precedes P1: then W1 precedes P2,
+// which loads the changed generation, and no call is made. Or the load follows P5, and the
+// calls have returned: the kernel has copied when the call returns, P5 is a release store
+// after it, and W2 the acquire load that read it, so that the owner's accesses in W3 follow
+// the copy. P4 is not needed for this; it bounds how long W2 has to wait.
 //
-// A peer that is killed between P1 and P5 never gets to P5. Its end of the socket tells:
-// the kernel closes a process's descriptors when its last thread has left its last
-// system call, and a peer that lives shuts its end down when its endpoint is down, which
-// its owner does between calls and never inside one.
+// A peer that is killed between P1 and P5 never executes P5. Its end of the socket reports
+// that: the kernel closes a process's descriptors when its last thread has left its last
+// system call; a living peer shuts its end down when its endpoint is down, which its owner
+// does between calls and never inside one.
 //
-// So the record of a hazard outlives the endpoint that it belongs to, until the peer has
-// hung up as well, and the link, until the peer is through or has.
+// Therefore the record of a hazard outlives its endpoint, until the peer has hung up as
+// well, and the link, until the peer has ended its use or hung up.
 
-// hazard is what this side keeps of a connection for as long as the peer may reach
-// private memory over it: the channel segment, in which the peer says what it is using,
+// hazard is the state of a connection that is kept for as long as the peer may access
+// private memory over it: the channel segment, in which the peer announces the key it uses,
 // and the socket.
 type hazard struct {
 	mu   sync.Mutex
 	hdr  *chanHeader
-	mem  []byte // the own channel
-	sock int    // -1 if none has been made
+	mem  []byte // this side's channel
+	sock int    // -1 if there is none
 	left bool   // the endpoint is down
 }
 
-// probing in the hazard word says that the peer tries process_vm_writev on the channel.
+// probing in the hazard word means that the peer tries process_vm_writev on the channel.
 const probing = ^uint32(0)
 
-// useWait bounds how long Region.Close waits for a peer that is using the region. One
-// system call takes below a millisecond, so that only a peer that is stopped, or that the
-// scheduler keeps waiting, takes longer.
+// useWait bounds how long Region.Close waits for a peer that uses the region. One system
+// call takes less than a millisecond, so that only a peer that is stopped, or that is not
+// scheduled, takes longer.
 const useWait = 200 * time.Millisecond
 
-// newHazard keeps the record of a connection over which the peer writes to channel c.
+// newHazard creates the record of a connection over which the peer writes to channel c.
 func (l *link) newHazard(c *channel) *hazard {
 	h := &hazard{hdr: c.hdr, mem: c.mem, sock: -1}
 	l.mu.Lock()
@@ -67,22 +67,22 @@ func (l *link) newHazard(c *channel) *hazard {
 	return h
 }
 
-// holds reports whether the peer may be using the key. Any goroutine.
+// holds reports whether the peer may be using the key. Any goroutine may call it.
 func (h *hazard) holds(key uint32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.hdr != nil && h.hdr.hazard.Load() == key && !hungUp(h.sock)
 }
 
-// meet tells the socket.
+// meet sets the socket.
 func (h *hazard) meet(sock int) {
 	h.mu.Lock()
 	h.sock = sock
 	h.mu.Unlock()
 }
 
-// leave is the end of the endpoint: the peer learns of it, and may still be using memory
-// until it has. Idempotent.
+// leave ends the endpoint's use. It notifies the peer, which may use memory until it has
+// seen that. Idempotent.
 func (h *hazard) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,15 +90,15 @@ func (h *hazard) leave() {
 		return
 	}
 	h.left = true
-	h.hdr.magic.Store(0) // no probe begins any more
+	h.hdr.magic.Store(0) // no probe begins any longer
 	if h.sock >= 0 {
 		_ = unix.Shutdown(h.sock, unix.SHUT_WR)
 	}
 }
 
-// bury releases the record if it is of no use any more: the peer has hung up, or, with
-// idle, this side has no memory left that is reached by keys. It reports whether it is
-// gone, and whether it will be once the peer is.
+// bury releases the record if it is no longer needed: the peer has hung up, or, with idle,
+// this side has no memory left that is accessed by keys. It reports whether it was released
+// (gone), and whether it will be when the peer hangs up (waits).
 func (h *hazard) bury(idle bool) (gone, waits bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,7 @@ func (h *hazard) bury(idle bool) (gone, waits bool) {
 }
 
 // hungUp reports whether the other end of a socket has been shut down or closed: its
-// endpoint is down or its process gone.
+// endpoint is down or its process has ended.
 func hungUp(sock int) bool {
 	if sock < 0 {
 		return false
@@ -133,8 +133,8 @@ func hungUp(sock int) bool {
 	}
 }
 
-// buryHazards forgets the records of endpoints that are down as far as their peers have
-// hung up. l.mu is held.
+// buryHazards releases the records of endpoints that are down and whose peers have hung up.
+// l.mu is held.
 func (l *link) buryHazards() {
 	idle := l.closed && len(l.regions) == 0
 	left := 0
@@ -150,12 +150,12 @@ func (l *link) buryHazards() {
 	l.left.Store(int32(left))
 }
 
-// minBurial and maxBurial are how long a closed link waits before it looks again whether its
-// peers are through: mostly at once, and much later only where a peer was stopped.
+// minBurial and maxBurial bound the intervals at which a closed link checks whether its
+// peers have ended their use: mostly at once; much later only if a peer was stopped.
 const minBurial, maxBurial = time.Millisecond, 250 * time.Millisecond
 
-// buryLater is buryHazards for a link that is closed, which nobody polls: again after wait,
-// and ever less often, until no record is left. l.mu is held.
+// buryLater is buryHazards for a closed link, which is not polled: it runs again after
+// wait, at growing intervals, until no record is left. l.mu is held.
 func (l *link) buryLater(wait time.Duration) {
 	l.buryHazards()
 	if len(l.hazards) == 0 {
@@ -168,9 +168,9 @@ func (l *link) buryLater(wait time.Duration) {
 	})
 }
 
-// inUse reports whether this side's Poll or a peer's system call is using the withdrawn
-// key. Ordering partners: cma.borrow and endpoint.answer, which announce the key
-// first and then look whether it is valid.
+// inUse reports whether this side's Poll or a peer's system call uses the withdrawn key.
+// Ordering partners: cma.borrow and endpoint.answer, which announce the key first and then
+// check that it is valid.
 func (l *link) inUse(key uint32) bool {
 	if l.serving.Load() == key {
 		return true
@@ -185,7 +185,7 @@ func (l *link) inUse(key uint32) bool {
 	return false
 }
 
-// quiet waits until nobody uses the withdrawn key, for a while.
+// quiet waits, for a bounded time, until the withdrawn key is not in use.
 func (l *link) quiet(key uint32, wait time.Duration) bool {
 	for start := cpu.Ticks(); l.inUse(key); {
 		switch waited := cpu.Duration(cpu.Ticks() - start); {

@@ -2,18 +2,17 @@ package shm
 
 import "sync/atomic"
 
-// Layouts of what is shared between processes. Fixed width, naturally aligned,
-// words written by different sides on different cache lines; asserted in tests.
+// Layouts of shared memory. Fixed width, naturally aligned, words written by different
+// sides on different cache lines; asserted in tests.
 //
-// Control segment: one a link, written by its owner, mapped read-only by peers.
+// Control segment: one per link, written by its owner, mapped read-only by peers.
 //
 //	0      ctlHeader
 //	4096   tableEntry × tableSlots (index: low bits of the remote key)
 //
-// Channel segment: one an endpoint, created by its owner and mapped writable by
-// the peer. It carries what flows from the peer to the owner (frames) and what
-// the peer answers to the owner's requests (replies), with the bounce buffers
-// of these requests.
+// Channel segment: one per endpoint, created by its owner and mapped writable by the peer.
+// It carries data from the peer to the owner (frames) and the peer's answers to the owner's
+// requests (replies), with the bounce buffers of these requests.
 //
 //	0            chanHeader
 //	replyOff     reply × maxReqs
@@ -36,12 +35,11 @@ const (
 	probeOff    = 192 // of chanHeader.probe
 )
 
-// maxReqs is how many requests to the target's progress engine are in flight
-// on one endpoint, and chunkSize what one of them moves. 16 × 32 KiB keep a
-// copying target busy while the initiator fills the next buffers and stay
-// inside a second-level cache; larger would evict what is being copied,
-// smaller pays the hand-over (about 0.2 µs) too often. The buffers cost
-// address space only until the path is used.
+// maxReqs is the number of requests to the target's progress engine in flight on one
+// endpoint, and chunkSize the size of one in bytes. 16 × 32 KiB keep a copying target busy
+// while the initiator fills the next buffers, and fit a second-level cache. Why not larger:
+// they would evict the data that is being copied. Why not smaller: each pays the hand-over
+// of about 0.2 µs. The buffers cost only address space until they are used.
 const (
 	maxReqs   = 16
 	chunkSize = 32 << 10
@@ -51,12 +49,12 @@ const (
 type ctlHeader struct {
 	magic atomic.Uint64
 	_     [56]byte
-	sleep atomic.Uint64 // odd: the owner sleeps on Link.FD; grows by one at each Arm and Disarm
+	sleep atomic.Uint64 // odd: the owner sleeps on Link.FD; incremented by each Arm and Disarm
 	_     [56]byte
-	cpus  [maxCPUs / 64]atomic.Uint64 // processors that the owner's process may run on, a bit each; 0: not told
+	cpus  [maxCPUs / 64]atomic.Uint64 // processors that the owner's process may run on, a bit each; 0: unknown
 }
 
-// maxCPUs bounds the numbers of processors that a control segment tells of.
+// maxCPUs bounds the processor numbers in a control segment.
 const maxCPUs = 4096
 
 // tableEntry publishes one region under a sequence lock: gen is odd while the
@@ -68,7 +66,7 @@ type tableEntry struct {
 	size   atomic.Uint64
 	flags  atomic.Uint32 // fabric.Access
 	seg    atomic.Uint32 // segment that holds the region, 0: private memory
-	segOff atomic.Uint64 // where in the segment the region starts
+	segOff atomic.Uint64 // offset of the region in the segment
 	_      [24]byte
 }
 
@@ -80,12 +78,12 @@ type chanHeader struct {
 	nonce [2]atomic.Uint64 // the peer reads it through process_vm_readv
 	_     [32]byte
 
-	head atomic.Uint64 // owner: frames consumed, published from time to time
+	head atomic.Uint64 // owner: frames consumed, published at intervals
 	_    [56]byte
 
-	starved atomic.Uint32 // peer: wants to be woken when head moves
-	hazard  atomic.Uint32 // peer: key it is using with process_vm_*, 0 if none
-	refused atomic.Uint32 // peer: how its last request ended, if the owner's side refused it
+	starved atomic.Uint32 // peer: request for a wake-up when head moves
+	hazard  atomic.Uint32 // peer: key in use by process_vm_*, 0 if none
+	refused atomic.Uint32 // peer: status of its last request, if the owner's side refused it
 	_       [52]byte
 
 	probe atomic.Uint64 // peer: writes here through process_vm_writev
@@ -110,10 +108,10 @@ type frame struct {
 
 type frameWords [7]uint64
 
-// bounceOff is where the bounce buffers start in a channel with slots frames.
+// bounceOff returns the offset of the bounce buffers in a channel with slots frames.
 func bounceOff(slots int) int {
 	return (frameOff + slots*lineSize + layoutPages - 1) &^ (layoutPages - 1)
 }
 
-// chanSize is the size of a channel segment with slots frames.
+// chanSize returns the size of a channel segment with slots frames.
 func chanSize(slots int) int { return bounceOff(slots) + maxReqs*chunkSize }

@@ -22,25 +22,26 @@ const (
 	// write keeps its bytes in the endpoint: Depth × maxInline of staging.
 	maxInline = 128
 
-	// maxIov is how many pieces one process_vm call takes (the kernel's limit
-	// is 1024; above 64 the per-piece cost outweighs the call).
+	// maxIov is the number of pieces of one process_vm call (the kernel's limit is 1024;
+	// above 64 the per-piece cost outweighs that of the call).
 	maxIov = 64
 
-	// houseEvery is how often an idle Poll looks at the sockets (a system
-	// call, 0.3 µs): often enough to notice a dead peer or a withdrawn segment
-	// at once by human standards, at well below 0.1 % of a core.
+	// houseEvery is how often an idle Poll checks the sockets, which takes a system call
+	// (0.3 µs): often enough to detect a dead peer or a withdrawn segment at once by human
+	// standards, at well below 0.1 % of a core.
 	houseEvery = time.Millisecond
 
-	// tryAgain is after how long a sleeper wakes up to try again what no event tells of.
+	// tryAgain is the interval at which a sleeper wakes up to retry operations for which
+	// there is no event.
 	tryAgain = 16 * time.Millisecond
 
-	// houseLook is how many polls that found something, and idlePolls how many that
-	// did not, pass between two looks at the clock for it.
+	// houseLook is the number of polls that found something, and idlePolls of those that
+	// did not, between two readings of the clock for housekeeping.
 	houseLook = 64
 	idlePolls = 8
 )
 
-// link implements fabric.Link. mu guards what other goroutines than the owner
+// link implements fabric.Link. mu guards fields that other goroutines than the owner
 // change; all fields below "owner" belong to the owner.
 type link struct {
 	opts Options
@@ -52,18 +53,18 @@ type link struct {
 	ctl     []byte
 	hdr     *ctlHeader
 	table   []tableEntry
-	serving atomic.Uint32 // key that Poll is using for a peer at the moment
+	serving atomic.Uint32 // key that Poll is using for a peer
 
-	sendWake func(sock int) error // tests let it fail
+	sendWake func(sock int) error // a variable so that tests can make it fail
 
 	mu       sync.Mutex
 	closed   bool
 	regions  map[*region]struct{}
 	segments map[uint32]*segment // own segments by id
 	lastSeg  uint32
-	all      map[*endpoint]struct{} // every endpoint not yet closed
-	hazards  map[*hazard]struct{}   // of endpoints that have ever been connecting
-	left     atomic.Int32           // how many of them have left, without l.mu
+	all      map[*endpoint]struct{} // every endpoint that is not closed
+	hazards  map[*hazard]struct{}   // of endpoints that have called Connect
+	left     atomic.Int32           // number of these that have left, readable without l.mu
 	joined   []*endpoint            // connected, not yet adopted by the owner
 	news     atomic.Bool            // joined or an endpoint's outbox is not empty
 
@@ -74,10 +75,10 @@ type link struct {
 	// owner
 	eps        []*endpoint // adopted endpoints, and closed ones with completions left
 	heat       []uint16    // by index in eps: polls until the endpoint counts as cold
-	turn       int         // which of the cold ones Poll visits
-	visitAll   bool        // the next Poll leaves none out
+	turn       int         // index of the cold endpoint that Poll visits next
+	visitAll   bool        // the next Poll visits all endpoints
 	byFD       map[int32]*endpoint
-	next       int   // where Poll starts
+	next       int   // index at which Poll starts
 	houseAt    int64 // Ticks of the next housekeeping
 	sinceHouse int   // polls since the clock was read, see houseLook
 	sweep      bool  // some endpoint of eps is finished
@@ -87,8 +88,8 @@ type link struct {
 	houseStep  int64 // houseEvery in ticks
 }
 
-// Open opens the link. It fails with fabric.ErrNotSupported where the kernel
-// lacks sealed memory files.
+// Open opens the link. It fails with fabric.ErrNotSupported if the kernel has no sealed
+// memory files.
 func Open(o Options) (fabric.Link, error) {
 	l, err := open(o)
 	if err != nil {
@@ -161,17 +162,16 @@ func (l *link) Name() string { return "shm" }
 // Caps implements fabric.Link.
 func (l *link) Caps() fabric.Caps { return l.caps }
 
-// FD implements fabric.Link: an epoll instance with the sockets of all
-// endpoints, a timer and an event for other goroutines in it.
+// FD implements fabric.Link. It is an epoll instance with the sockets of all endpoints, a
+// timer and an event for other goroutines.
 func (l *link) FD() int { return l.epfd }
 
-// Looking at an endpoint costs 5 to 7 ns (the load of a shared word and of our
-// own state), so that with many, those without traffic get a look at every
-// coldTurns-th Poll only: 64 idle ones cost 0.1 µs instead of 0.4 µs, and the
-// first message after a pause waits for less than coldTurns such polls. Fewer
-// than warmFew are cheaper to look at than to choose from.
+// Visiting an endpoint costs 5 to 7 ns (loads of a shared word and of local state). With
+// many endpoints, only every coldTurns-th Poll visits those without traffic: 64 idle ones
+// cost 0.1 µs instead of 0.4 µs, and the first message after a pause waits for less than
+// coldTurns such polls. Up to warmFew endpoints are cheaper to visit than to choose from.
 const (
-	coldAfter = 1024 // polls without anything
+	coldAfter = 1024 // polls without a result
 	coldTurns = 8
 	warmFew   = 8
 )
@@ -195,7 +195,7 @@ func (l *link) Poll(cs []fabric.Completion) int {
 			if all || l.heat[at] != 0 || (at^l.turn)%coldTurns == 0 {
 				n += l.visit(at, cs[n:])
 				if n == len(cs) {
-					l.next = at + 1 // the others first next time
+					l.next = at + 1 // start with the others next time
 					l.visitAll = all
 					break
 				}
@@ -205,8 +205,8 @@ func (l *link) Poll(cs []fabric.Completion) int {
 			}
 		}
 	}
-	// A busy link keeps house as well, only less eagerly; and the clock costs more
-	// than all else that an idle Poll does (10 to 40 ns), so not every one reads it.
+	// A busy link does its housekeeping as well, less often. Not every Poll reads the
+	// clock, because that costs more than everything else in an idle Poll (10 to 40 ns).
 	if l.sinceHouse++; n == 0 {
 		l.sinceHouse += houseLook/idlePolls - 1
 	}
@@ -222,7 +222,7 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
-// visit polls endpoint at and keeps account of how busy it is.
+// visit polls endpoint at and records how busy it is.
 func (l *link) visit(at int, cs []fabric.Completion) int {
 	ep := l.eps[at]
 	head := ep.in.head
@@ -235,8 +235,8 @@ func (l *link) visit(at int, cs []fabric.Completion) int {
 	return n
 }
 
-// keepHouse does what needs system calls: messages and hang-ups on the
-// sockets, announcements that were held back, time-outs.
+// keepHouse does the work that needs system calls: messages and hang-ups on the sockets,
+// announcements that wait, time-outs.
 func (l *link) keepHouse() {
 	now := cpu.Ticks()
 	l.houseAt = now + l.houseStep
@@ -293,8 +293,8 @@ func (l *link) event(ev unix.EpollEvent) {
 	}
 }
 
-// attendNews adopts endpoints that Connect finished and retries announcements
-// that did not fit into a socket.
+// attendNews adopts endpoints that Connect has finished, and retries announcements that did
+// not fit a socket.
 func (l *link) attendNews() {
 	l.news.Store(false)
 	l.mu.Lock()
@@ -306,7 +306,7 @@ func (l *link) attendNews() {
 		l.eps = append(l.eps, ep)
 		l.heat = append(l.heat, coldAfter)
 		if !ep.isUp() {
-			continue // failed or closed before anybody polled
+			continue // failed or closed before it was polled
 		}
 		l.byFD[int32(ep.sock.fd)] = ep
 		if err := l.watch(unix.EPOLL_CTL_ADD, ep.sock.fd, unix.EPOLLIN); err != nil {
@@ -337,18 +337,18 @@ func (l *link) sweepClosed() {
 	l.eps, l.heat = kept, l.heat[:len(kept)]
 }
 
-// kick makes FD readable for the owner.
+// kick wakes the owner by making FD readable.
 func (l *link) kick() {
 	l.news.Store(true)
 	_, _ = unix.Write(l.eventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// Arm implements fabric.Link. Ordering partner: doorbell.wake. The store
-// to sleep comes before our looks at the rings, the peer's stores to the rings
-// before its look at sleep; one of the two sees the other.
+// Arm implements fabric.Link. Ordering partner: doorbell.wake. The store to sleep precedes
+// the reads of the rings here; the peer's stores to the rings precede its read of sleep.
+// One of the two sees the other.
 //
-// A plain write leaves no trace in the rings: whoever polls memory of his own
-// looks at it once more between Arm and sleeping.
+// A plain write leaves no trace in the rings: a goroutine that polls its own memory must
+// check it once more between Arm and sleeping.
 func (l *link) Arm() (bool, error) {
 	if l.hdr == nil {
 		return false, fmt.Errorf("shm: arm: %w", fabric.ErrClosed)
@@ -377,7 +377,7 @@ func (l *link) Arm() (bool, error) {
 	return true, nil
 }
 
-// awake withdraws the sleep word.
+// awake clears the sleep word.
 func (l *link) awake() {
 	if s := l.hdr.sleep.Load(); s&1 != 0 {
 		l.hdr.sleep.Store(s + 1)
@@ -390,13 +390,13 @@ func (l *link) Disarm() {
 		return
 	}
 	l.awake()
-	l.houseAt = 0 // what made FD readable is read at the next Poll
+	l.houseAt = 0 // the next Poll reads the event that made FD readable
 	l.sinceHouse = houseLook
 	l.visitAll = true
 }
 
-// Close implements fabric.Link. What a peer that is just connecting may write to is
-// released when that is through, see hazard.
+// Close implements fabric.Link. Memory that a peer may still be writing to is released when
+// that has ended, see hazard.
 func (l *link) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -434,7 +434,7 @@ func (l *link) Close() error {
 	return err
 }
 
-// release gives back what open made.
+// release releases the resources of open.
 func (l *link) release() {
 	for _, fd := range []*int{&l.ctlFD, &l.epfd, &l.eventFD, &l.timerFD} {
 		if *fd >= 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// newMemfd creates a segment of size bytes that cannot change its size; seal
-// finishes it. The first commit bytes of its memory are set aside now, so that a later
-// access there cannot fail.
+// newMemfd creates a segment of size bytes whose size cannot change; seal completes it. The
+// first commit bytes of its memory are allocated now, so that a later access to them cannot
+// fail.
 func newMemfd(name string, size, commit int) (fd int, err error) {
 	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
@@ -34,8 +34,9 @@ func newMemfd(name string, size, commit int) (fd int, err error) {
 	return fd, nil
 }
 
-// commitMemory gives the file its pages. A signal (the runtime sends some)
-// makes the kernel undo and stop, so it goes in steps small enough to finish.
+// commitMemory allocates the pages of the file. A signal (the runtime sends some) makes the
+// kernel undo the allocation and stop, so it proceeds in steps that are small enough to
+// finish.
 func commitMemory(fd int, size int64) error {
 	const step = 16 << 20
 	for off := int64(0); off < size; {
@@ -51,8 +52,8 @@ func commitMemory(fd int, size int64) error {
 	return nil
 }
 
-// seal makes the seals final. With readOnly, whoever maps the file from now on
-// cannot write to it (before Linux 5.1: is trusted not to).
+// seal sets the final seals. With readOnly, later mappings of the file cannot be writable
+// (before Linux 5.1 this is not enforced).
 func seal(fd int, readOnly bool) error {
 	if readOnly {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
@@ -66,8 +67,8 @@ func seal(fd int, readOnly bool) error {
 	return nil
 }
 
-// checkMemfd makes sure that mapping size bytes of a descriptor from a peer
-// can never fault: an ordinary memfd of at least that size that cannot shrink.
+// checkMemfd checks that mapping size bytes of a descriptor from a peer can never fault: it
+// is an ordinary memfd of at least that size that cannot shrink.
 func checkMemfd(fd int, size uint64) error {
 	s, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || s&unix.F_SEAL_SHRINK == 0 {
@@ -84,8 +85,7 @@ func checkMemfd(fd int, size uint64) error {
 	return nil
 }
 
-// mapPeer maps a descriptor from a peer after checking it; the descriptor
-// stays open.
+// mapPeer maps a descriptor from a peer after checking it. The descriptor stays open.
 func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
 	if err := checkMemfd(fd, size); err != nil {
 		return nil, err

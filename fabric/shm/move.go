@@ -13,7 +13,7 @@ type cursor struct {
 	off uint32
 }
 
-// gather fills dst from the pieces and moves on. The pieces hold enough.
+// gather fills dst from the pieces and advances. The pieces must hold enough.
 func (c *cursor) gather(dst []byte, sgl []fabric.SGE) {
 	for n := 0; n < len(dst) && c.i < len(sgl); {
 		s := &sgl[c.i]
@@ -23,7 +23,7 @@ func (c *cursor) gather(dst []byte, sgl []fabric.SGE) {
 	}
 }
 
-// scatter stores src to the pieces and moves on. The pieces have room.
+// scatter stores src to the pieces and advances. The pieces must have room.
 func (c *cursor) scatter(src []byte, sgl []fabric.SGE) {
 	for n := 0; n < len(src) && c.i < len(sgl); {
 		s := &sgl[c.i]
@@ -33,7 +33,7 @@ func (c *cursor) scatter(src []byte, sgl []fabric.SGE) {
 	}
 }
 
-// skip moves k bytes on inside the current piece of length n.
+// skip advances by k bytes inside the current piece of length n.
 func (c *cursor) skip(k, n uint32) {
 	if c.off += k; c.off == n {
 		c.i, c.off = c.i+1, 0
@@ -43,12 +43,12 @@ func (c *cursor) skip(k, n uint32) {
 // endsOnWord reports whether n bytes at addr end with a whole aligned word.
 func endsOnWord(addr, n uint64) bool { return n >= 8 && (addr+n)&7 == 0 }
 
-// put stores the pieces, n bytes in all, to mapped memory at dst, the last
-// aligned word last and at once. It reports whether its last store was that
-// word's, which is a full fence against loads behind it.
+// put stores the pieces, n bytes in total, to mapped memory at dst, with the last aligned
+// word last and in one store. It reports whether that store was its last one, which is a
+// full fence against later loads.
 // Hot path.
 func put(dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
-	orderStores() // behind the stores of earlier requests
+	orderStores() // after the stores of earlier requests
 	if len(sgl) == 1 {
 		src := sgl[0].Addr
 		if !endsOnWord(dst, n) {
@@ -96,12 +96,12 @@ func atomic8(op fabric.Op, addr, compare, operand uint64) uint64 {
 	}
 }
 
-// leastPiece is the length of a piece of a list below which it is copied through the
-// cache whatever the request's way: each piece starts and drains anew.
+// leastPiece is the length below which a piece of a list is copied through the cache,
+// whatever the request's method: each piece starts and drains separately.
 const leastPiece = 4 << 10
 
 // putBulk is put for requests that are long enough for a plan. The kernels fence their
-// stores, so that the last word comes behind them as it does in put. Bulk path.
+// stores, so that the last word follows them as in put. Bulk path.
 func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
 	orderStores()
 	way := plan.Way(n)
@@ -110,8 +110,8 @@ func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) (fenced bo
 		c.gatherBulk(way, dst, n, sgl)
 		return false
 	}
-	// The last word is read before the rest is stored, as far as its piece has all of
-	// it: source and destination may overlap.
+	// The last word is read before the rest is stored, as far as its piece contains it,
+	// because source and destination may overlap.
 	if s := &sgl[len(sgl)-1]; len(sgl) == 1 {
 		last := load8(s.Addr + n - 8)
 		var c cursor
@@ -127,7 +127,7 @@ func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) (fenced bo
 	return true
 }
 
-// gatherBulk copies the next n bytes of the pieces to dst and moves on.
+// gatherBulk copies the next n bytes of the pieces to dst and advances.
 func (c *cursor) gatherBulk(way bulk.Way, dst uint64, n uint64, sgl []fabric.SGE) {
 	for n > 0 && c.i < len(sgl) {
 		s := &sgl[c.i]

@@ -12,39 +12,39 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// cacheSize is how many of the peer's regions an endpoint remembers with their
-// place in this address space (direct-mapped by key, 48 bytes each).
+// cacheSize is the number of the peer's regions that an endpoint caches with their
+// addresses in this process (direct-mapped by key, 48 bytes each).
 const cacheSize = 64
 
-// xlate is a region of the peer as last read from its table, checked.
+// xlate is a checked copy of the peer's table entry of a region.
 type xlate struct {
 	ent    *tableEntry
 	base   uint64
 	size   uint64
-	mem    uint64 // address of the region's first byte here, 0 if not mapped
+	mem    uint64 // address in this process of the region's first byte, 0 if not mapped
 	key    uint32
-	gen    uint32 // of the table entry; a difference makes the copy stale
+	gen    uint32 // of the table entry; another value there makes the copy stale
 	seg    uint32
 	access fabric.Access
 }
 
 // holds reports whether [addr, addr+n) lies in the region and it has the rights in need.
 func (x *xlate) holds(addr, n uint64, need fabric.Access) bool {
-	off := addr - x.base // wraps to something huge below base
+	off := addr - x.base // wraps to a large number if addr < x.base
 	return off <= x.size && n <= x.size-off && x.access&need == need
 }
 
-// current reports whether the region is still what x says.
+// current reports whether x still equals the table entry.
 // Hot path.
 func (x *xlate) current() bool { return x.gen == x.ent.gen.Load() }
 
-// peerMemory is the peer's memory as this side knows it. It is for the owner.
+// peerMemory describes the peer's memory. It belongs to the owner.
 type peerMemory struct {
 	table   []tableEntry // the peer's, mapped read-only
 	cache   [cacheSize]xlate
 	segs    map[uint32][]byte // the peer's segments mapped here
-	lacking map[uint32]bool   // segments that came without a descriptor; true: asked for again
-	askAt   int64             // Ticks before which no segment is asked for
+	lacking map[uint32]bool   // segments that arrived without a descriptor; true: requested again
+	askAt   int64             // Ticks before which no segment is requested
 }
 
 // forget empties the cache.
@@ -54,12 +54,12 @@ func (m *peerMemory) forget() {
 		ent = &m.table[0]
 	}
 	for i := range m.cache {
-		m.cache[i] = xlate{ent: ent, gen: 1} // odd: equals no stable generation
+		m.cache[i] = xlate{ent: ent, gen: 1} // odd: differs from every stable generation
 	}
 }
 
-// read reads the table entry of key, and where the region starts in its segment. It
-// reports false if the key is not valid. Ordering partner: publish.
+// read reads the table entry of key, and the offset of the region in its segment. It
+// returns false if the key is not valid. Ordering partner: publish.
 func (m *peerMemory) read(key uint32) (x xlate, off uint64, ok bool) {
 	ent := &m.table[key%tableSlots]
 	x = xlate{ent: ent, key: key}
@@ -71,7 +71,7 @@ func (m *peerMemory) read(key uint32) (x xlate, off uint64, ok bool) {
 		if x.gen&1 == 0 && x.gen == ent.gen.Load() {
 			return x, off, k == key && key != 0 && x.size <= ^uint64(0)-x.base
 		}
-		// The owner is changing the entry, or died or misbehaves half-way.
+		// The owner is changing the entry, or died or misbehaves while doing so.
 		if try >= 1000 {
 			return x, 0, false
 		}
@@ -81,9 +81,9 @@ func (m *peerMemory) read(key uint32) (x xlate, off uint64, ok bool) {
 	}
 }
 
-// place finds where the region of x lies in this address space. A segment that
-// has not come through the socket, or that could not be mapped, leaves x.mem 0:
-// the region is then reached like private memory.
+// place finds the address of the region of x in this process. If the segment has not
+// arrived through the socket, or could not be mapped, x.mem stays 0: the region is then
+// accessed like private memory.
 func (m *peerMemory) place(x *xlate, off uint64) error {
 	seg, ok := m.segs[x.seg]
 	if !ok {
@@ -117,13 +117,13 @@ func (m *peerMemory) take(n *note, fds []int) error {
 		}
 		if err == nil {
 			m.segs[n.seg] = mem
-		} // else: no address space or too many mappings; see place
+		} // otherwise no address space or too many mappings; see place
 		return nil
 	}
 	return fmt.Errorf("%w: note of type %d for segment %d with %d descriptors", ErrCorrupt, n.typ, n.seg, len(fds))
 }
 
-// miss takes note of a segment that came without its descriptor; b is what came.
+// miss records a segment that arrived without its descriptor; b is the message.
 func (m *peerMemory) miss(b []byte) error {
 	n, err := parseNote(b)
 	if err == nil && (n.typ != msgSegment || len(m.lacking) >= tableSlots) {
@@ -135,12 +135,13 @@ func (m *peerMemory) miss(b []byte) error {
 	return err
 }
 
-// askEvery is how often segments that came without their descriptors are asked for: a
-// process that is out of them stays so for long.
+// askEvery is how often segments that arrived without their descriptors are requested
+// again: a process that is out of descriptors stays so for long.
 const askEvery = 10 * time.Millisecond
 
-// ask reports whether a segment whose descriptor did not get in is to be asked for
-// again: there is room for one. Until it comes the region is reached like private memory.
+// ask reports whether a segment whose descriptor was not received is to be requested again
+// because there is room for one. Until it arrives the region is accessed like private
+// memory.
 func (m *peerMemory) ask(seg uint32, sock int) bool {
 	asked, lacks := m.lacking[seg]
 	now := cpu.Ticks()

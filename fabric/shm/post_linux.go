@@ -10,25 +10,25 @@ import (
 
 var _ fabric.Direct = (*endpoint)(nil)
 
-// outcome is what became of an attempt to execute a request.
+// outcome is the result of an attempt to execute a request.
 type outcome uint8
 
 const (
 	executed  outcome = iota // done, with a status
-	needsPeer                // only the target's progress engine can
+	needsPeer                // only the target's progress engine can execute it
 	isFar                    // on private memory: see far
 	epDown                   // the endpoint went down meanwhile
 )
 
-// Post implements fabric.Endpoint. A request is executed before Post returns unless
-// it needs the target's help or stands behind one that does.
+// Post implements fabric.Endpoint. A request is executed before Post returns unless it
+// needs the target or follows one that does.
 // Hot path.
 func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if s := ep.state.Load(); s != stateUp {
 		return 0, refusal(s)
 	}
-	visible, fenced := false, true // something for the peer to see; a fence behind it
-	ahead := 0                     // how many of wrs[n:] are carried out already
+	visible, fenced := false, true // the peer has something to see; a fence follows it
+	ahead := 0                     // number of wrs[n:] that are executed already
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if reason := softlink.CheckShape(wr, &ep.link.caps); reason != "" {
@@ -94,7 +94,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	return n, err
 }
 
-// refusal is why Post takes nothing in state s.
+// refusal returns the error of Post in state s.
 func refusal(s uint32) error {
 	if s == stateNew {
 		return fabric.ErrNotConnected
@@ -102,19 +102,19 @@ func refusal(s uint32) error {
 	return fabric.ErrDown
 }
 
-// flushPost reports the failure of wrs[n], flushes the rest of the list as far
-// as there is room, takes the endpoint down, and returns how many were taken.
+// flushPost reports the failure of wrs[n], flushes the rest of the list as far as there is
+// room, takes the endpoint down, and returns the number of requests taken.
 func (ep *endpoint) flushPost(wrs []fabric.WR, n int, st fabric.Status) int {
 	for s := st; n < len(wrs) && ep.cq.Push(completion(ep.id, &wrs[n], s)); n++ {
 		s = fabric.StatusFlushed
 	}
 	ep.bell.fence()
-	ep.bell.wake() // for what went before
+	ep.bell.wake() // for the requests before
 	ep.failRequest(st)
 	return n
 }
 
-// completion is how wr ended on endpoint id.
+// completion returns the completion of wr on endpoint id with status st.
 func completion(id uint32, wr *fabric.WR, st fabric.Status) fabric.Completion {
 	return fabric.Completion{ID: wr.ID, EP: id, Op: wr.Op, Status: st}
 }
@@ -153,7 +153,7 @@ func (ep *endpoint) Do(wr *fabric.WR) bool {
 	}
 	fenced := ep.link.copies.run(x, wr, n)
 	if wr.Op == fabric.OpRead {
-		return true // nothing for the peer to see
+		return true // nothing changed for the peer
 	}
 	if !fenced {
 		ep.bell.fence()
@@ -172,7 +172,7 @@ func (ep *endpoint) Reach(need fabric.Access, rkey uint32, addr uint64, n int) [
 	if x == nil || x.mem == 0 {
 		return nil
 	}
-	orderStores() // behind those of earlier requests
+	orderStores() // after the stores of earlier requests
 	return fabric.BytesAt(x.mem+(addr-x.base), n)
 }
 
@@ -194,14 +194,13 @@ func (ep *endpoint) Stored() {
 	}
 }
 
-// execute carries wr out now if its memory is mapped. fenced says that a full fence
-// stands behind what it stored.
+// execute executes wr now if its memory is mapped. fenced: a full fence follows its stores.
 func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fenced bool) {
 	if !ep.link.keys.CheckLocal(wr) {
 		return fabric.StatusLocalProtection, executed, false
 	}
 	n := wr.Len()
-	if n == 0 { // touches nothing: no key is looked at, as on a device
+	if n == 0 { // accesses nothing: no key is checked, as on a device
 		return fabric.StatusOK, executed, false
 	}
 	x := ep.lookup(wr.RKey, wr.RemoteAddr, n, softlink.RemoteNeed(wr.Op))
@@ -217,15 +216,15 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fence
 	return fabric.StatusOK, executed, ep.link.copies.run(x, wr, n)
 }
 
-// run carries out wr, which has been checked and whose n bytes, at least one, lie in the
-// mapped region x. fenced says that a full fence stands behind what it stored.
+// run executes wr, which has been checked and whose n bytes, at least one, lie in the
+// mapped region x. fenced: a full fence follows its stores.
 // Hot path.
 func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 	at := x.mem + (wr.RemoteAddr - x.base)
 	if s := &wr.Local[0]; n == 8 && s.Len == 8 && at&7 == 0 {
 		switch wr.Op {
 		case fabric.OpWrite:
-			orderStores() // behind the stores of earlier requests
+			orderStores() // after the stores of earlier requests
 			word(at).Store(load8(s.Addr))
 		case fabric.OpRead:
 			store8(s.Addr, word(at).Load())
@@ -247,9 +246,9 @@ func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 	return true
 }
 
-// refused is the status of a request whose key is not valid: a peer that closes
-// withdraws its regions behind its endpoint, and who asks late has lost a peer
-// rather than named a wrong key.
+// refused returns the status of a request whose key is not valid. A peer that closes
+// withdraws its regions after its endpoint: a late request has lost its peer rather than
+// used a wrong key.
 func (ep *endpoint) refused() fabric.Status {
 	if ep.drainSocket(); ep.hup {
 		return fabric.StatusPeerGone
@@ -257,9 +256,8 @@ func (ep *endpoint) refused() fabric.Status {
 	return fabric.StatusRemoteAccess
 }
 
-// lookup finds the peer's region that key names if it holds [addr, addr+n) and
-// has the rights in need, else nil: one load of shared memory. May
-// take the endpoint down.
+// lookup returns the peer's region with that key if it contains [addr, addr+n) and has the
+// rights in need, else nil. It costs one load of shared memory. May take the endpoint down.
 // Hot path.
 func (ep *endpoint) lookup(key uint32, addr, n uint64, need fabric.Access) *xlate {
 	x := &ep.mem.cache[key%cacheSize]
@@ -274,8 +272,8 @@ func (ep *endpoint) lookup(key uint32, addr, n uint64, need fabric.Access) *xlat
 	return x
 }
 
-// find reads the table entry of key into x, and takes what the peer has to say about
-// the segment that the region lies in.
+// find reads the table entry of key into x, and processes the peer's announcements of the
+// segment that contains the region.
 func (ep *endpoint) find(x *xlate, key uint32) bool {
 	n, off, ok := ep.mem.read(key)
 	if !ok {
@@ -299,8 +297,8 @@ func (ep *endpoint) find(x *xlate, key uint32) bool {
 	return true
 }
 
-// reserve makes sure that k more frames fit into the peer's ring, or that the peer
-// wakes this side when they do. May take the endpoint down.
+// reserve ensures that k more frames fit the peer's ring, or that the peer wakes this side
+// when they do. May take the endpoint down.
 func (ep *endpoint) reserve(k int) bool {
 	if ep.out.fits(k) && !ep.out.starved {
 		return true
@@ -312,18 +310,17 @@ func (ep *endpoint) reserve(k int) bool {
 	return ok
 }
 
-// far carries out wrs[0], which execute has found to be on memory of the peer that is not
-// mapped here: writes and reads by process_vm_writev and process_vm_readv where they
-// work (cross-memory attach, CMA). more of those behind it went the same way in the same
-// call. What a call has done is seen before what is done after it. Bulk path.
+// far executes wrs[0], which execute has found to be on memory of the peer that is not
+// mapped here: writes and reads by process_vm_writev and process_vm_readv where they work
+// (cross-memory attach, CMA). more is the number of requests behind it that the same call
+// executed. The effects of a call are visible before those of later ones. Bulk path.
 func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more int) {
 	wr := &wrs[0]
 	if !ep.cma.works || wr.Op != fabric.OpWrite && wr.Op != fabric.OpRead {
 		return 0, needsPeer, 0
 	}
-	// A process id outlives its process only until the kernel gives it to
-	// another one. The socket tells in time; it is looked at once a
-	// millisecond at most.
+	// A process id may be reused after its process has ended. The socket reports that in
+	// time; it is checked at most once per millisecond.
 	if now := cpu.Ticks(); now-ep.cma.aliveAt > ep.link.houseStep {
 		ep.cma.aliveAt = now
 		ep.drainSocket()
@@ -333,7 +330,7 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 		if !ep.isUp() {
 			return 0, epDown, 0
 		}
-		if st, out, _ = ep.execute(wr); out != isFar { // what came may have moved the region
+		if st, out, _ = ep.execute(wr); out != isFar { // an announcement may have mapped the region
 			ep.bell.fence()
 			return st, out, 0
 		}
@@ -351,8 +348,8 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 		errno = ep.cma.moveList(wrs[:more+1])
 	}
 	if more == 0 || errno != nil {
-		// One alone; or whatever failed: requests may be repeated, one after the other,
-		// so that it is known whose failure it is.
+		// A single request, or a list that failed: requests may be repeated, one by one, so
+		// that the failure belongs to a known one.
 		errno, more = ep.cma.transfer(wr, x), 0
 	}
 	withdrawn := errno != nil && !x.current()
@@ -366,8 +363,8 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 	case unix.ESRCH:
 		return fabric.StatusPeerGone, executed, 0
 	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
-		// Refused from now on (or for want of memory): writes and reads may
-		// be repeated, so the whole request goes the other way.
+		// Refused from now on (or out of memory): writes and reads may be repeated, so the
+		// whole request takes the other path.
 		ep.cma.works = errno == unix.ENOMEM
 		return 0, needsPeer, 0
 	default:

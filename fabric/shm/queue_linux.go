@@ -10,31 +10,30 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// queue holds the requests of an endpoint that could not be executed in Post:
-// those that need the target's progress engine (private memory without CMA,
-// atomics on private memory) and, to keep their order, all behind them.
+// queue holds the requests of an endpoint that could not be executed in Post: those that
+// need the target's progress engine (private memory without CMA, atomics on private memory)
+// and, to keep their order, all behind them.
 //
-// A request for the target is cut into chunks. Each takes a request number r,
-// the bounce buffer and the reply slot r mod maxReqs of the own channel, and a
-// frame in the peer's ring. The target executes frames in ring order, so that
-// requests of this kind follow each other without waiting; any other request
-// waits until nothing is in flight.
+// A request for the target is split into chunks. Each takes a request number r, the bounce
+// buffer and the reply slot r mod maxReqs of this side's channel, and a frame in the peer's
+// ring. The target executes frames in ring order, so that requests of this kind follow each
+// other without waiting; any other request waits until nothing is in flight.
 //
-// Indices grow for ever: head ≤ issue ≤ tail. [head, issue) is submitted to the
-// target in full, issue perhaps in part, the rest waits.
+// Indices only grow: head ≤ issue ≤ tail. Requests in [head, issue) are submitted to the
+// target completely, issue possibly in part, the rest waits.
 type queue struct {
 	reqs              []request
 	head, issue, tail uint64
 	sent, done        uint64 // request numbers: submitted, answered
 	chunk             [maxReqs]uint32
 	inline            []byte // payload of queued inline writes, maxInline each
-	committed         bool   // the bounce buffers have their memory
+	committed         bool   // the bounce buffers are backed by memory
 }
 
 // request is a queued work request.
 type request struct {
 	wr    fabric.WR    // Local is sges
-	sges  []fabric.SGE // own copy, room kept between uses
+	sges  []fabric.SGE // own copy; capacity kept between uses
 	total uint64
 	sent  uint64 // bytes submitted to the target
 	done  uint64 // bytes answered
@@ -42,7 +41,7 @@ type request struct {
 	dst   cursor // position of done in Local, reads
 }
 
-// keptSGEs is the length of list that queueing never allocates for.
+// keptSGEs is the length of list up to which queueing never allocates.
 const keptSGEs = 4
 
 func (q *queue) init(depth int) {
@@ -66,10 +65,10 @@ func (q *queue) len() int { return int(q.tail - q.head) }
 
 func (q *queue) at(i uint64) *request { return &q.reqs[i&uint64(len(q.reqs)-1)] }
 
-// inFlight is how many chunks the target has not answered.
+// inFlight returns the number of chunks that the target has not answered.
 func (q *queue) inFlight() int { return int(q.sent - q.done) }
 
-// push takes wr; there is room. Eager path of private memory without CMA.
+// push appends wr. There must be room. Eager path of private memory without CMA.
 func (q *queue) push(wr *fabric.WR) {
 	r := q.at(q.tail)
 	sges := append(r.sges[:0], wr.Local...)
@@ -84,8 +83,8 @@ func (q *queue) push(wr *fabric.WR) {
 	q.tail++
 }
 
-// flush ends all requests, the oldest one with its own status, with completions of
-// endpoint id in cq.
+// flush ends all requests, the oldest one with its own status, with completions of endpoint
+// id in cq.
 func (q *queue) flush(oldest fabric.Status, id uint32, cq *softlink.CompQ) {
 	for st := oldest; q.head != q.tail; q.head++ {
 		cq.Push(completion(id, &q.at(q.head).wr, st))
@@ -94,8 +93,8 @@ func (q *queue) flush(oldest fabric.Status, id uint32, cq *softlink.CompQ) {
 	q.issue, q.done = q.tail, q.sent
 }
 
-// advance collects answers and submits the requests that can go. It reports whether
-// anything moved. May take the endpoint down.
+// advance collects answers and submits requests that may proceed. It reports whether
+// anything changed. May take the endpoint down.
 func (ep *endpoint) advance() bool {
 	q := &ep.q
 	sent := q.sent
@@ -114,8 +113,8 @@ func (ep *endpoint) advance() bool {
 	return false
 }
 
-// issueNext submits request issue to the target or executes it. It reports
-// whether the request needs no more from here.
+// issueNext submits request issue to the target or executes it. It reports whether the
+// request is completely submitted or executed.
 func (ep *endpoint) issueNext() bool {
 	q := &ep.q
 	r := q.at(q.issue)
@@ -131,8 +130,8 @@ func (ep *endpoint) issueNext() bool {
 	return ep.submit(r)
 }
 
-// executeQueued tries the oldest request without the target's help. gone says
-// that it must wait or that the endpoint is down.
+// executeQueued tries to execute the oldest request without the target. gone: the request
+// must wait or the endpoint is down.
 func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 	if r.wr.Flags&fabric.FlagNotify != 0 && !ep.reserve(1) {
 		return false, true
@@ -156,8 +155,8 @@ func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 	return true, false
 }
 
-// mayFollow reports whether r is one for the target's progress engine too, and
-// valid as far as is known here.
+// mayFollow reports whether r needs the target's progress engine as well, and is valid as
+// far as is known here.
 func (r *request) mayFollow(ep *endpoint) bool {
 	if r.total == 0 || !ep.link.keys.CheckLocal(&r.wr) {
 		return false
@@ -167,8 +166,7 @@ func (r *request) mayFollow(ep *endpoint) bool {
 	return x != nil && x.mem == 0 && !(ep.cma.works && bulk)
 }
 
-// submit sends the chunks of r as far as there is room. It reports whether
-// all are sent.
+// submit sends the chunks of r as far as there is room. It reports whether all are sent.
 func (ep *endpoint) submit(r *request) bool {
 	q := &ep.q
 	if !q.committed {
@@ -185,7 +183,7 @@ func (ep *endpoint) submit(r *request) bool {
 		}
 		n := min(r.total-r.sent, chunkSize)
 		if rest := r.total - r.sent - n; rest > 0 && rest < 8 {
-			n -= 8 // the last chunk holds the last aligned word
+			n -= 8 // the last chunk contains the last aligned word
 		}
 		slot := int(q.sent % maxReqs)
 		m := message{
@@ -215,9 +213,9 @@ func (ep *endpoint) submit(r *request) bool {
 	return true
 }
 
-// commit gives bounce buffers their memory before they are touched, which most
-// connections never do: where there is none the endpoint goes down, not the process by
-// SIGBUS. Kernels before Linux 5.14 cannot.
+// commit allocates the memory of bounce buffers before their first use, which most
+// connections never reach. If there is none the endpoint goes down, instead of the process
+// by SIGBUS. Kernels before Linux 5.14 cannot do this.
 func commit(bounce []byte) error {
 	for {
 		switch err := unix.Madvise(bounce, unix.MADV_POPULATE_WRITE); err {
@@ -230,11 +228,11 @@ func commit(bounce []byte) error {
 	}
 }
 
-// bounce is the first n bytes of a bounce buffer.
+// bounce returns the first n bytes of a bounce buffer.
 func bounce(b []byte, slot, n int) []byte { return b[slot*chunkSize : slot*chunkSize+n] }
 
-// collect takes the target's answers, in order, and completes requests. May
-// take the endpoint down.
+// collect processes the target's answers, in order, and completes requests. May take the
+// endpoint down.
 func (ep *endpoint) collect() (moved bool) {
 	q := &ep.q
 	for q.done != q.sent {
@@ -265,7 +263,8 @@ func (ep *endpoint) collect() (moved bool) {
 	return moved
 }
 
-// result is how the request ended. The status is read once: the peer may change it.
+// result returns the status of the request. It is read once, because the peer may change
+// it.
 func (r *reply) result() fabric.Status {
 	s := r.status.Load()
 	if s < 256 && fabric.Status(s).Err() != fabric.ErrUnknownStatus {

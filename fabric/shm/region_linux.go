@@ -26,12 +26,12 @@ type region struct {
 	link  *link
 	mem   []byte
 	entry *softlink.Entry
-	own   *segment // the segment that closes with the region, nil if none
-	heap  bool     // mem is ours to free
+	own   *segment // the segment that is closed with the region, nil if none
+	heap  bool     // the region owns mem
 
 	withdrawn bool // guarded by link.mu
 
-	mu     sync.Mutex // guards what follows against another Close
+	mu     sync.Mutex // guards the fields below against a concurrent Close
 	closed bool
 }
 
@@ -43,9 +43,9 @@ func (r *region) Key() fabric.RemoteKey {
 	return fabric.RemoteKey{Addr: r.entry.Base, Len: r.entry.Len, RKey: r.entry.Key}
 }
 
-// Register implements fabric.Link. Setup path. Memory inside a segment of the
-// same link (a part of an Alloc'ed region) is published as such: peers reach
-// it by plain loads and stores.
+// Register implements fabric.Link. Setup path. Memory inside a segment of the same link (a
+// part of a region from Alloc) is published as such: peers access it by plain loads and
+// stores.
 func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	if len(mem) == 0 {
 		return nil, errors.New("shm: register: no memory given")
@@ -59,10 +59,10 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 	return r, nil
 }
 
-// Alloc implements fabric.Link. Setup path. The memory is committed: touching
-// it later cannot fail for want of memory. It takes a descriptor. The error wraps
-// fabric.ErrResources where the system has neither; within a memory cgroup the kernel kills
-// a process of the group instead of failing.
+// Alloc implements fabric.Link. Setup path. The memory is committed: a later access cannot
+// fail for lack of memory. It takes a descriptor. If the system has no memory or descriptor
+// the error wraps fabric.ErrResources; within a memory cgroup the kernel kills a process of
+// the group instead.
 func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
 	if size <= 0 || uint64(size) > maxSegment {
 		return nil, fmt.Errorf("shm: alloc: invalid size %d", size)
@@ -118,7 +118,7 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 	return r, nil
 }
 
-// segmentOf finds the own segment that holds [addr, addr+n). l.mu is held.
+// segmentOf returns the segment of this side that contains [addr, addr+n). l.mu is held.
 func (l *link) segmentOf(addr, n uint64) *segment {
 	for _, s := range l.segments {
 		if off := addr - s.base; off <= s.size && n <= s.size-off {
@@ -148,8 +148,8 @@ func (l *link) addRegion(mem []byte, access fabric.Access, seg *segment) (*regio
 	return r, nil
 }
 
-// publish makes a region known to the peers that map the table. One writer at
-// a time (link.mu). Ordering partner: peerMemory.read.
+// publish makes a region visible to the peers that map the table. One writer at a time
+// (link.mu). Ordering partner: peerMemory.read.
 func (t *tableEntry) publish(e *softlink.Entry, seg uint32, off uint64) {
 	g := t.gen.Load()
 	t.gen.Store(g + 1)
@@ -163,7 +163,7 @@ func (t *tableEntry) publish(e *softlink.Entry, seg uint32, off uint64) {
 	t.gen.Store(g + 2)
 }
 
-// withdraw makes the region unknown.
+// withdraw removes the region from the table.
 func (t *tableEntry) withdraw() {
 	g := t.gen.Load()
 	t.gen.Store(g + 1)
@@ -171,9 +171,9 @@ func (t *tableEntry) withdraw() {
 	t.gen.Store(g + 2)
 }
 
-// Close implements fabric.Region. Setup path. When it returns nil no peer that plays by
-// the rules reads or writes private memory any more, so that it may be unmapped or
-// reused. The first call waits for that, useWait at most; see hazard.
+// Close implements fabric.Region. Setup path. When it returns nil no correct peer reads or
+// writes private memory any longer, so that it may be unmapped or reused. The first call
+// waits for that, useWait at most; see hazard.
 func (r *region) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *region) Close() error {
 	return offheap.Free(mem, offheap.Regions)
 }
 
-// withdraw makes the region unknown to peers. l.mu is held.
+// withdraw removes the region from the table. l.mu is held.
 func (r *region) withdraw() {
 	l := r.link
 	r.withdrawn = true
@@ -223,7 +223,7 @@ func (r *region) withdraw() {
 	_ = unix.Close(s.fd)
 }
 
-// tellAgain announces a segment to a peer that could not take its descriptor.
+// tellAgain announces a segment to a peer that could not receive its descriptor.
 func (l *link) tellAgain(ep *endpoint, seg uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 )
 
-// serveBudget bounds what one endpoint gets in one Poll, so that the others
-// have their turn: a few bounce buffers' worth of copying.
+// serveBudget bounds the frames of one endpoint in one Poll, so that the others get their
+// turn: a few bounce buffers' worth of copying.
 const serveBudget = 64
 
-// serve takes frames from the ring: notifications go to cs, requests are
-// executed. May take the endpoint down.
+// serve processes frames of the ring: it reports notifications in cs and executes requests.
+// May take the endpoint down.
 // Hot path.
 func (ep *endpoint) serve(cs []fabric.Completion) int {
 	n := 0
@@ -29,7 +29,7 @@ func (ep *endpoint) serve(cs []fabric.Completion) int {
 			ep.corrupt(fmt.Errorf("%w: frame %d says it is %d", ErrCorrupt, ep.in.head, seq-1))
 			return n
 		}
-		w := f.w // once: the peer may change it under us
+		w := f.w // once, because the peer may change it
 		m, err := parseFrame(&w)
 		if err != nil {
 			ep.corrupt(err)
@@ -90,10 +90,10 @@ func answer(l *link, peer *channel, m *message) {
 	rp.seq.Store(m.req + 1)
 }
 
-// drainSocket takes the messages that wait. The end of the stream sets hup.
+// drainSocket processes waiting messages. The end of the stream sets hup.
 func (ep *endpoint) drainSocket() {
 	rx := &ep.link.rx
-	for range 1024 { // a peer that never stops gets no more than that at a time
+	for range 1024 { // bounds the work for a peer that never stops
 		if ep.sock.fd < 0 {
 			return
 		}
@@ -128,10 +128,10 @@ func (ep *endpoint) drainSocket() {
 	}
 }
 
-// announce tells the peer about a segment, now or as soon as the socket has
-// room. Any goroutine.
+// announce announces a segment to the peer, now or as soon as the socket has room. Any
+// goroutine may call it.
 func (ep *endpoint) announce(n note) {
 	if ep.isUp() && !ep.sock.announce(n) {
-		ep.link.kick() // the owner goes on when there is room
+		ep.link.kick() // the owner continues when there is room
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// overlay is the T at offset off of mapped memory b. The memory outlives the
-// pointer because an endpoint drops both together. Panics on a bad offset:
-// offsets are ours, never a peer's.
+// overlay returns the T at offset off of mapped memory b. The memory outlives the pointer
+// because an endpoint drops both together. It panics on an invalid offset: offsets come
+// from this side, never from a peer.
 func overlay[T any](b []byte, off int) *T {
 	var t T
 	if off < 0 || off+int(unsafe.Sizeof(t)) > len(b) || off%8 != 0 {
@@ -17,7 +17,7 @@ func overlay[T any](b []byte, off int) *T {
 	return (*T)(unsafe.Pointer(&b[off]))
 }
 
-// overlays is n consecutive T from offset off on.
+// overlays returns n consecutive T from offset off on.
 func overlays[T any](b []byte, off, n int) []T {
 	var t T
 	if n <= 0 || off < 0 || off+n*int(unsafe.Sizeof(t)) > len(b) || off%8 != 0 {
@@ -26,8 +26,8 @@ func overlays[T any](b []byte, off, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[off])), n)
 }
 
-// word is the aligned 8-byte word at addr, which the caller has checked. The
-// number becomes a pointer by reinterpretation, as in fabric.BytesAt.
+// word returns the aligned 8-byte word at addr, which the caller has checked. The number
+// becomes a pointer by reinterpretation, as in fabric.BytesAt.
 func word(addr uint64) *atomic.Uint64 {
 	return (*atomic.Uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 }

@@ -21,8 +21,8 @@ import (
 //	         address of the sender's nonce; descriptors: control, channel
 //	segment  type 2, segment id, size; descriptor: the segment
 //	gone     type 3, segment id
-//	again    type 5, segment id: it came without its descriptor, for want of room for one
-//	wake     type 4 alone: look at the rings
+//	again    type 5, segment id: it arrived without its descriptor, for which there was no room
+//	wake     type 4 alone: check the rings
 const (
 	msgHello   = 1
 	msgSegment = 2
@@ -62,7 +62,7 @@ func parseHello(b []byte) (h hello, err error) {
 	return h, nil
 }
 
-// note is an announcement about a segment; kept until the socket takes it.
+// note is an announcement about a segment. It is kept until the socket takes it.
 type note struct {
 	typ  uint32
 	seg  uint32
@@ -95,8 +95,8 @@ func parseNote(b []byte) (n note, err error) {
 	return note{}, fmt.Errorf("%w: message %x", ErrCorrupt, b)
 }
 
-// maxSegment bounds what a peer makes us map at once; 2^46 is half of what
-// x86 gives to a process.
+// maxSegment bounds the segments that a peer may make this side map; 2^46 is half of the
+// address space of an x86 process.
 const maxSegment = 1 << 46
 
 func closeFDs(fds []int) {
@@ -119,19 +119,19 @@ func sendFDs(sock int, b []byte, fds ...int) error {
 	}
 }
 
-// receiver is the buffers of recv, reused for every message.
+// receiver holds the buffers of recv, reused for every message.
 type receiver struct {
 	buf [maxMsg]byte
 	oob [64]byte
 	msg recvHeader
 }
 
-// roomFDs is how many descriptors fit into receiver.oob.
+// roomFDs is the number of descriptors that fit receiver.oob.
 const roomFDs = (64 - unix.SizeofCmsghdr) / 4
 
-// recv takes the next message without blocking. n = 0 with a nil error is the
-// end: the peer closed its side. The descriptors are the caller's to close. With an error
-// that wraps fabric.ErrResources the message is there but not its descriptors: this
+// recv receives the next message without blocking. n = 0 with a nil error is the end: the
+// peer closed its side. The caller must close the descriptors. With an error that wraps
+// fabric.ErrResources the message was received without its descriptors, because this
 // process may not have more.
 func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	n, oobn, flags, err := r.recvmsg(sock)
@@ -160,8 +160,8 @@ func (r *receiver) recv(sock int) (b []byte, fds []int, err error) {
 	return r.buf[:n], fds, nil
 }
 
-// checkUser refuses peers of other users and returns the peer's process id as
-// this PID namespace knows it (0 if it does not).
+// checkUser refuses peers of other users and returns the peer's process id in this PID
+// namespace (0 if it has none).
 func checkUser(sock int) (pid int, err error) {
 	cred, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -173,12 +173,12 @@ func checkUser(sock int) (pid int, err error) {
 	return int(cred.Pid), nil
 }
 
-// socketAddr is the abstract address of a listener.
+// socketAddr returns the abstract address of a listener.
 func socketAddr(name [16]byte) *unix.SockaddrUnix {
 	return &unix.SockaddrUnix{Name: fmt.Sprintf("@rma-shm-%x", name)}
 }
 
-// hostID identifies this boot of this host.
+// hostID returns the id of this boot of this host.
 func hostID() (id [16]byte, err error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -191,16 +191,16 @@ func hostID() (id [16]byte, err error) {
 	return [16]byte(raw), nil
 }
 
-// socket is this side's end of the connection, with the announcements that it
-// has not taken yet.
+// socket is this side's end of the connection, with the announcements that are not sent
+// yet.
 type socket struct {
-	// mu guards what follows against announcements, which come from any goroutine.
+	// mu guards the fields below against announcements, which any goroutine may make.
 	mu     sync.Mutex
-	fd     int // -1 if there is none; the hazard's to close
+	fd     int // -1 if there is none; hazard closes it
 	outbox []note
 
 	// owner
-	stalled bool // announcements wait for something that no event tells of
+	stalled bool // announcements wait for something that causes no event
 	watched bool // for room
 }
 
@@ -210,8 +210,8 @@ func (s *socket) set(fd int) {
 	s.mu.Unlock()
 }
 
-// announce tells the peer about a segment, now or as soon as the socket has
-// room: sent is false if the owner has to go on. Any goroutine.
+// announce announces a segment to the peer, now or as soon as the socket has room: sent is
+// false if the owner must continue. Any goroutine may call it.
 func (s *socket) announce(n note) (sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,18 +222,18 @@ func (s *socket) announce(n note) (sent bool) {
 		for i := range s.outbox {
 			if s.outbox[i].typ == msgSegment && s.outbox[i].seg == n.seg {
 				s.outbox = append(s.outbox[:i], s.outbox[i+1:]...)
-				return true // the peer never heard of it
+				return true // the peer has not seen it
 			}
 		}
 	}
 	if slices.Contains(s.outbox, n) {
-		return true // asked for twice
+		return true // requested twice
 	}
 	s.outbox = append(s.outbox, n)
 	return s.send() == nil
 }
 
-// send empties the outbox as far as the socket takes it. mu is held.
+// send sends announcements of the outbox while the socket takes them. mu is held.
 func (s *socket) send() error {
 	var b [maxMsg]byte
 	for len(s.outbox) > 0 {
@@ -253,13 +253,13 @@ func (s *socket) send() error {
 	return nil
 }
 
-// flush is the owner's send: l watches the socket for room while there is more.
+// flush is send for the owner: l watches the socket for room while there is more.
 func (s *socket) flush(l *link) {
 	s.mu.Lock()
 	err := s.send()
 	s.mu.Unlock()
-	// Room in the socket is an event; that other sockets' descriptors arrived
-	// (ETOOMANYREFS) or memory is back (ENOBUFS) is not.
+	// Room in the socket causes an event; the arrival of other sockets' descriptors
+	// (ETOOMANYREFS) or free memory (ENOBUFS) does not.
 	s.stalled = err != nil && err != unix.EAGAIN
 	if want := err == unix.EAGAIN; want != s.watched {
 		s.watched = want

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recvHeader is the system call's argument, kept to avoid an allocation a call.
+// recvHeader is the argument of the system call, kept to avoid an allocation per call.
 type recvHeader struct {
 	hdr unix.Msghdr
 	iov unix.Iovec
 }
 
-// recvmsg is unix.Recvmsg without the sender's address: waking from sleep goes
-// through here and allocates nothing.
+// recvmsg is unix.Recvmsg without the sender's address: waking from sleep uses it and must
+// not allocate.
 func (r *receiver) recvmsg(sock int) (n, oobn, flags int, err error) {
 	m := &r.msg
 	m.iov.Base = &r.buf[0]
@@ -35,7 +35,7 @@ func (r *receiver) recvmsg(sock int) (n, oobn, flags int, err error) {
 	}
 }
 
-// setIovec makes v name the local piece of n bytes at addr.
+// setIovec sets v to the local piece of n bytes at addr.
 func setIovec(v *unix.Iovec, addr uint64, n int) {
 	v.Base = (*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 	v.SetLen(n)
