@@ -21,9 +21,15 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
+// opFlag is --op of choice and explain.
+func (f *choiceFlags) opFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.op, "op", choice.OpMessage, strings.Join(choice.Ops, ", ")+": batches of messages, or puts or gets of several pieces")
+}
+
 // choiceFlags are the flags of choice and explain.
 type choiceFlags struct {
-	fabric, grid, batch   string
+	fabric, op            string
+	grid, batch           string
 	seed                  uint64
 	rounds, recalibrate   int
 	time, budget          time.Duration
@@ -71,23 +77,38 @@ the whole batch, receives posted and memory registered before.
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed
 sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
 "bytes":1048576}; mixes are sizes, bimodal, heavy (long-tailed) and huge (one of
-1 MiB among 64 bytes); batches of more than so many bytes are left out.`,
+1 MiB among 64 bytes); batches of more than so many bytes are left out.
+
+With --op put or get it is puts or gets of several pieces, from the call until they are
+placed, as a chain (a request of the link a piece), in groups (requests that the target's
+engine carries out), and as planned. A file may name layouts: scattered (on both sides),
+spread (contiguous here), collected (contiguous there). Memory is registered, not allocated
+by the engine: where a link maps the target's memory, pieces are copied and neither way is
+taken.`,
 		Example: `  rmabench choice --fabric shm
+  rmabench choice --op put --fabric tcp
   rmabench choice --fabric tcp --format json --out choice.jsonl --html choice.html
   rmabench choice --fabric verbs --grid small --budget 60s
   rmarun -n 2 rmabench choice --grid small`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
-				r.Grid, err = choice.ParseGrid(f.grid)
+				r.Grid, err = choice.ParseGrid(f.grid, r.Pieces())
+				if r.Pieces() && f.html != "" {
+					return errors.New("--html shows messages: not with --op put or get")
+				}
 				return err
 			})
 			if err != nil {
 				return usage(err)
 			}
+			if req.Pieces() {
+				return f.comparePieces(cmd.Context(), s, req)
+			}
 			return f.compare(cmd.Context(), s, req)
 		},
 	}
 	f.common(cmd)
+	f.opFlag(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the random sizes")
@@ -107,6 +128,7 @@ func explainCommand(s streams) *cobra.Command {
 time term by term, the plan, and why. With --measure the batch is played in every
 mode and as planned, for comparison.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
+  rmabench explain --op get --batch 64x64 --measure
   rmabench explain --fabric tcp --batch 16x4K --measure`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
@@ -121,8 +143,9 @@ mode and as planned, for comparison.`,
 		},
 	}
 	f.common(cmd)
+	f.opFlag(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.batch, "batch", "", "messages, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
+	fl.StringVar(&f.batch, "batch", "", "messages or pieces, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
 	fl.BoolVar(&f.measure, "measure", false, "play the batch in every mode and as planned")
 	return cmd
 }
@@ -130,7 +153,7 @@ mode and as planned, for comparison.`,
 // request turns the common flags into a request, and own those that a command has by
 // itself; its errors are the user's.
 func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
-	req := choice.Request{Fabric: f.fabric, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
+	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}
@@ -175,15 +198,18 @@ func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, e
 	return local()
 }
 
-// compare measures and writes.
-func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
+// compareCells measures and writes what results there are; emit makes a taker of results a
+// choice.Emit, close writes the summary of all.
+func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, writer func(io.Writer, string) (choice.Writer[R, S], error),
+	text func(*R) string, emit func(func(R) error) choice.Emit, local func(context.Context, choice.Request, io.Writer, func(R) error) error, sum func(rs []R, cut bool) S,
+) (rs []R, err error) {
 	if _, silent := f.inJob(); silent {
-		return f.play(ctx, s, req, choice.Emit{}, nil)
+		return nil, f.play(ctx, s, req, choice.Emit{}, nil)
 	}
 	out, commit := output(s, f.out)
-	w, err := choice.NewWriter(out, f.format)
+	w, err := writer(out, f.format)
 	if err != nil {
-		return usage(err)
+		return nil, usage(err)
 	}
 	var bar io.Writer = s.err
 	if f.quiet || f.out == "" && !isTerminal(s.err) {
@@ -191,25 +217,48 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 	}
 	total := len(req.Cells())
 	p := newProgress(bar, total)
-	var rs []choice.Result
-	emit := func(r choice.Result) error {
-		p.text = fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix)
+	take := func(r R) error {
+		p.text = text(&r)
 		p.done()
 		rs = append(rs, r)
 		return w.Write(r)
 	}
-	err = f.play(ctx, s, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
+	err = f.play(ctx, s, req, emit(take), func() error { return local(ctx, req, s.err, take) })
 	p.close(err == nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sum := choice.Summarize(rs)
-	sum.Seed, sum.Cut = req.Seed, len(rs) < total
-	if err := errors.Join(w.Close(sum), commit()); err != nil {
+	return rs, errors.Join(w.Close(sum(rs, len(rs) < total)), commit())
+}
+
+// comparePieces measures and writes puts or gets of pieces.
+func (f *choiceFlags) comparePieces(ctx context.Context, s streams, req choice.Request) error {
+	_, err := compareCells(ctx, f, s, req, choice.NewPiecesWriter,
+		func(r *choice.PiecesResult) string {
+			return fmt.Sprintf("%s %d × %s %s", r.Fabric, r.N, r.Size, r.Layout)
+		},
+		func(take func(choice.PiecesResult) error) choice.Emit { return choice.Emit{Pieces: take} }, session.PiecesLocal,
+		func(rs []choice.PiecesResult, cut bool) choice.PiecesSummary {
+			sum := choice.SummarizePieces(rs)
+			sum.Seed, sum.Cut = req.Seed, cut
+			return sum
+		})
+	return err
+}
+
+// compare measures and writes messages.
+func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
+	var sum choice.Summary
+	rs, err := compareCells(ctx, f, s, req, choice.NewWriter,
+		func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
+		func(take func(choice.Result) error) choice.Emit { return choice.Emit{Cell: take} }, session.ChoiceLocal,
+		func(rs []choice.Result, cut bool) choice.Summary {
+			sum = choice.Summarize(rs)
+			sum.Seed, sum.Cut = req.Seed, cut
+			return sum
+		})
+	if err != nil || f.html == "" || sum.Cells == 0 {
 		return err
-	}
-	if f.html == "" {
-		return nil
 	}
 	ss := []choice.Summary{sum}
 	for _, name := range f.add {
@@ -279,7 +328,7 @@ no lap flag.`,
 				}
 				if r.Ablate = !f.mixing; f.mixing {
 					r.Mixing, r.Seeds = true, f.seeds
-					r.Grid, err = choice.ParseGrid(f.grid)
+					r.Grid, err = choice.ParseGrid(f.grid, false)
 				}
 				return err
 			})

@@ -58,6 +58,48 @@ func TestChoiceOverRealProcesses(t *testing.T) {
 	}
 }
 
+func TestChoiceOfPiecesOverRealProcesses(t *testing.T) {
+	grid := filepath.Join(t.TempDir(), "grid.json")
+	require.NoError(t, os.WriteFile(grid, []byte(`{"n":[16],"mixes":["64","bimodal"],"layouts":["scattered","spread","collected"]}`), 0o600))
+	for _, fabric := range fabrics {
+		for _, op := range []string{"put", "get"} {
+			t.Run(fabric+"/"+op, func(t *testing.T) {
+				code, out, errs := rmabench(t, "choice", "--op", op, "--fabric", fabric, "--grid", grid, "--time", "5ms", "--rounds", "3", "--no-calibration", "--format", "json")
+				require.Equal(t, exitOK, code, errs)
+				ls := strings.Split(strings.TrimSpace(out), "\n")
+				require.Len(t, ls, 7)
+				for _, l := range ls[:6] {
+					var r choice.PiecesResult
+					require.NoError(t, json.Unmarshal([]byte(l), &r))
+					require.Equal(t, [2]string{fabric, op}, [2]string{r.Fabric, r.Op})
+					require.Equal(t, 16, r.N)
+					for _, x := range []float64{r.Ways.Chain, r.Ways.Group, r.AutoUS, r.Predicted.Chain, r.Predicted.Group, r.PredictedAuto} {
+						require.Positive(t, x)
+					}
+					require.InDelta(t, r.AutoUS/min(r.Ways.Chain, r.Ways.Group)-1, r.Regret, 1e-9)
+					require.Len(t, r.Series.Auto, 3)
+					if r.Size == "64" && r.Layout == choice.Scattered {
+						require.InDelta(t, 1, r.Groups, 1e-9, "16 × 64 bytes fit one group")
+					}
+				}
+				var sum choice.PiecesSummary
+				require.NoError(t, json.Unmarshal([]byte(ls[6]), &sum))
+				require.Equal(t, 6, sum.Cells)
+				require.False(t, sum.Cut)
+			})
+		}
+	}
+}
+
+func TestExplainPieces(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "explain", "--op", "get", "--fabric", "shm", "--batch", "64x64", "--measure", "--time", "5ms", "--rounds", "1")
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"64 pieces of a get, 4096 bytes over shm", "chain", "group", "predicted", "measured"} {
+		require.Contains(t, out, want)
+	}
+}
+
 func TestChoiceEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
 	code, out, errs := rmabench(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")
@@ -111,7 +153,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
-		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument",
+		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "ablate --op put": "unknown flag",
 		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "goes with --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)

@@ -106,6 +106,7 @@ func (r *requester) took(m *made) {
 	r.slots[m.slot-1] = asked{o: m.o, write: true, group: m.group}
 	m.o.pending++ // the acknowledgement
 	if m.group.pieces > 0 {
+		r.q.counts.Groups++
 		m.o.loosen()
 		if r.q.groups.took(m.o.kind == Put, &m.group, &m.o.more.grouped) {
 			r.q.host.Hold(true)

@@ -103,6 +103,7 @@ func (o *Op) end() {
 type Counts struct {
 	Puts, Gets, Atomics, Signals, Accumulates uint64 // completed without an error
 	PutBytes, GetBytes                        uint64 // moved by these
+	Groups                                    uint64 // groups of pieces sent
 	Served                                    uint64 // accumulates of the peer executed here
 	AtomicRetries                             uint64 // repeated compare-and-swaps of emulated atomics
 	Failed                                    uint64 // operations that failed

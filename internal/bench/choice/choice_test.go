@@ -20,10 +20,10 @@ func TestGridsAreWhatTheySay(t *testing.T) {
 	require.NoError(t, g.Check())
 	cs := g.Cells(1)
 	require.Len(t, cs, 79, "8 × 10 less 128 × 1M")
-	require.NotContains(t, cs, Cell{128, "1M"})
+	require.NotContains(t, cs, Cell{N: 128, Mix: "1M"})
 	small := Small()
 	require.NoError(t, small.Check())
-	require.NotContains(t, small.Cells(1), Cell{64, "256K"})
+	require.NotContains(t, small.Cells(1), Cell{N: 64, Mix: "256K"})
 	for _, c := range append(cs, small.Cells(1)...) {
 		a, err := c.Sizes(7)
 		require.NoError(t, err)
@@ -48,12 +48,12 @@ func TestMixes(t *testing.T) {
 		}
 		return m
 	}
-	require.Equal(t, map[int]int{4096: 16}, count(Cell{16, "4K"}, 1))
-	require.Equal(t, map[int]int{64: 31, 1 << 20: 1}, count(Cell{32, Huge}, 1))
-	m := count(Cell{128, Bimodal}, 1)
+	require.Equal(t, map[int]int{4096: 16}, count(Cell{N: 16, Mix: "4K"}, 1))
+	require.Equal(t, map[int]int{64: 31, 1 << 20: 1}, count(Cell{N: 32, Mix: Huge}, 1))
+	m := count(Cell{N: 128, Mix: Bimodal}, 1)
 	require.Len(t, m, 2)
 	require.True(t, m[64] > 32 && m[16<<10] > 32, "%v", m)
-	heavy := count(Cell{128, Heavy}, 1)
+	heavy := count(Cell{N: 128, Mix: Heavy}, 1)
 	require.Greater(t, len(heavy), 64)
 	below := 0
 	for n, k := range heavy {
@@ -62,7 +62,7 @@ func TestMixes(t *testing.T) {
 		}
 	}
 	require.Greater(t, below, 64, "most are small")
-	require.NotEqual(t, count(Cell{128, Heavy}, 1), count(Cell{128, Heavy}, 2))
+	require.NotEqual(t, count(Cell{N: 128, Mix: Heavy}, 1), count(Cell{N: 128, Mix: Heavy}, 2))
 }
 
 func TestParseGrid(t *testing.T) {
@@ -70,16 +70,16 @@ func TestParseGrid(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "grid.json")
 	write := func(s string) { require.NoError(t, os.WriteFile(name, []byte(s), 0o600)) }
 	write(`{"n":[1,3],"mixes":["100","huge"],"bytes":2000000}`)
-	g, err := ParseGrid(name)
+	g, err := ParseGrid(name, false)
 	require.NoError(t, err)
-	require.Equal(t, []Cell{{1, "100"}, {3, "100"}, {1, "huge"}, {3, "huge"}}, g.Cells(1))
+	require.Equal(t, []Cell{{N: 1, Mix: "100"}, {N: 3, Mix: "100"}, {N: 1, Mix: "huge"}, {N: 3, Mix: "huge"}}, g.Cells(1))
 	for _, bad := range []string{``, `{}`, `{"n":[0],"mixes":["8"]}`, `{"n":[1000],"mixes":["8"]}`, `{"n":[1],"mixes":["fat"]}`, `{"n":[1],"mixes":["8"],"x":1}`,
 		`{"n":[1],"mixes":["8"],"bytes":-1}`, `{"n":[2],"mixes":["4K"],"bytes":4096}`, `{"n":[1],"mixes":["8:64"]}`} {
 		write(bad)
-		_, err := ParseGrid(name)
+		_, err := ParseGrid(name, false)
 		require.ErrorIs(t, err, ErrGrid, bad)
 	}
-	_, err = ParseGrid(name + ".none")
+	_, err = ParseGrid(name+".none", false)
 	require.ErrorIs(t, err, ErrGrid)
 }
 
@@ -151,16 +151,16 @@ func TestIntervalsKeepRoundsTogether(t *testing.T) {
 	t.Parallel()
 	rise := func(us float64) []float64 { return []float64{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us} }
 	s := Series{Eager: rise(10), Gather: rise(20), Scatter: rise(30), Auto: rise(11)}
-	i := s.regret95()
+	i := s.drawn().regret95()
 	require.InDelta(t, 0.1, i.Lo, 1e-9)
 	require.InDelta(t, 0.1, i.Hi, 1e-9)
-	require.Equal(t, Interval{}, (&Series{}).regret95(), "a file without rounds")
-	require.Equal(t, Interval{}, (&Series{Eager: rise(1), Gather: rise(1), Scatter: rise(1), Auto: rise(1)[:3]}).regret95())
+	require.Equal(t, Interval{}, (&Series{}).drawn().regret95(), "a file without rounds")
+	require.Equal(t, Interval{}, (&Series{Eager: rise(1), Gather: rise(1), Scatter: rise(1), Auto: rise(1)[:3]}).drawn().regret95())
 
 	// Half of the cells vary about the limit, the others are far below it.
 	at := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: []float64{10.5, 11.5, 10.5, 11.5, 11.5, 11.5, 11.5}}}
 	below := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: fixed(10)}}
-	mean, within := summary95([]Result{at, below})
+	mean, within := summary95([]drawn{at.Series.drawn(), below.Series.drawn()})
 	require.Equal(t, Interval{0.5, 1}, within)
 	require.InDelta(t, 0.025, mean.Lo, 1e-9)
 	require.InDelta(t, 0.075, mean.Hi, 1e-9)
@@ -314,4 +314,54 @@ func TestStudiesAreWellFormed(t *testing.T) {
 		}
 		require.Equal(t, AblationRows(), rows, "the same over every link")
 	}
+}
+
+func TestGridsOfPieces(t *testing.T) {
+	t.Parallel()
+	g := DefaultPieces()
+	require.NoError(t, g.Check())
+	require.Len(t, g.Cells(1), 8*7*3)
+	require.Contains(t, g.Cells(1), Cell{N: 64, Mix: "64", Layout: Spread})
+	small, err := ParseGrid("small", true)
+	require.NoError(t, err)
+	require.Len(t, small.Cells(1), 12)
+	for op, g := range map[string]Grid{OpMessage: small, OpPut: {N: []int{2}, Mixes: []string{"8"}, Layouts: []string{"heap"}}, "send": Small()} {
+		r := Request{Op: op, Grid: g}
+		require.ErrorIs(t, r.Check(), ErrGrid, op)
+	}
+	for _, r := range []Request{{Op: OpGet, Grid: small, Mixing: true}, {Op: OpPut, Ablate: true}, {Op: OpPut, Curves: []int{1}}} {
+		require.ErrorIs(t, r.Check(), ErrGrid)
+	}
+	r := Request{Op: OpPut, Batch: []int{64}}
+	require.NoError(t, r.Check())
+}
+
+func TestPiecesArithmetic(t *testing.T) {
+	t.Parallel()
+	r := PiecesResult{Fabric: "tcp", Op: OpPut, N: 64, Size: "64", Layout: Scattered, Groups: 1, Predicted: Ways{15, 9}, PredictedAuto: 9,
+		Series: PiecesSeries{Chain: fixed(20), Group: fixed(10), Auto: fixed(10.5), Again: fixed(10.5), AgainOf: "group"}}
+	r.fill()
+	require.Equal(t, Ways{20, 10}, r.Ways)
+	require.Equal(t, "group", r.Best)
+	require.InDelta(t, 0.05, r.Regret, 1e-12)
+	require.Equal(t, Interval{r.Regret, r.Regret}, r.Regret95)
+	require.InDelta(t, 0.05, r.Noise, 1e-12)
+	require.InDelta(t, -0.25, r.Error.Chain, 1e-12)
+	require.InDelta(t, -0.1, r.Error.Group, 1e-12)
+	alone := PiecesResult{Ways: Ways{10, 10}, AutoUS: 20, Regret: 1, Error: Ways{0.5, 7}} // no groups: their prediction is of nothing
+	s := SummarizePieces([]PiecesResult{r, alone})
+	require.InDelta(t, 0.525, s.MeanRegret, 1e-12)
+	require.InDelta(t, 0.5, s.Within10pct, 1e-12)
+	require.InDelta(t, 1, s.MaxVsChain, 1e-12)
+	require.InDelta(t, 1.05, (1+s.MeanVsChain)*(1+s.MeanVsChain), 1e-9)
+	require.InDelta(t, 0.25, s.MedianAbsPredictionError, 1e-12)
+	var b bytes.Buffer
+	w, err := NewPiecesWriter(&b, "table")
+	require.NoError(t, err)
+	require.NoError(t, w.Write(r))
+	require.NoError(t, w.Close(s))
+	require.Contains(t, b.String(), "+5.0%")
+	require.Contains(t, b.String(), "tcp, put: 2 cells")
+	_, err = NewPiecesWriter(&b, "xml")
+	require.Error(t, err)
 }

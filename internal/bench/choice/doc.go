@@ -15,6 +15,9 @@
 //   - intervals are of 95 %, by a bootstrap of the rounds (Interval).
 //   - prediction error = predicted/measured − 1.
 //
+// Puts and gets of several pieces are compared in the same way, with ways (logp.Way) in the
+// place of modes; a time is that from the call until the pieces are placed.
+//
 // The link is sampled (package sampling) and the channel calibrated
 // (pingpong.Side.Calibrate) when a run begins; nothing is learned afterwards, so
 // that all cells are predicted by the same parameters. Cells are no part of what
@@ -27,6 +30,8 @@
 //	rank.go     Run: set-up and schedule
 //	result.go   Result, Summary
 //	interval.go the rounds of a cell's series; confidence intervals
+//	pieces.go   puts and gets of several pieces: chain, group, automatic choice
+//	mover.go    the one-sided operations of two ranks, moving pieces
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
 //	curve.go    bandwidth over size, step by step around every switch

@@ -13,7 +13,8 @@ import (
 // Explanation is how a batch would go each way, and why it goes as it does.
 type Explanation struct {
 	Fabric   string `json:"fabric"`
-	Messages int    `json:"messages"`
+	Op       string `json:"op,omitempty"` // of pieces
+	Messages int    `json:"messages"`     // or pieces
 	Bytes    int64  `json:"bytes"`
 	Plan     string `json:"plan"`
 	Reason   string `json:"reason"`
@@ -65,28 +66,40 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	took := res.Modes.array()
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
-		w := Way{Name: c.Name, Confidence: c.Confidence, MeasuredUS: res.AutoUS}
+		us := res.AutoUS
 		if i < len(took) {
-			w.MeasuredUS = took[i]
+			us = took[i]
 		}
+		w := Way{Name: c.Name}
 		if c.Err != nil {
-			w.Err, w.MeasuredUS = c.Err.Error(), 0
+			w.Err = c.Err.Error()
 		} else {
-			w.PredictUS, w.Terms = c.Cost.Total()/1e3, map[string]float64{}
-			for t := range logp.Term(logp.NumTerms) {
-				if v := c.Cost.Terms[t]; v != 0 {
-					w.Terms[t.String()] = v / 1e3
-				}
-			}
+			w = wayOf(c.Name, &c.Cost, us)
 		}
+		w.Confidence = c.Confidence
 		x.Ways = append(x.Ways, w)
 	}
 	return x, nil
 }
 
+// wayOf is a way of that cost, which took us µs, 0 if it was not measured.
+func wayOf(name string, c *logp.Cost, us float64) Way {
+	w := Way{Name: name, PredictUS: c.Total() / 1e3, Terms: map[string]float64{}, MeasuredUS: us}
+	for t := range logp.Term(logp.NumTerms) {
+		if v := c.Terms[t]; v != 0 {
+			w.Terms[t.String()] = v / 1e3
+		}
+	}
+	return w
+}
+
 // WriteText writes the explanation as a table, a term a row.
 func (x *Explanation) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "%d messages, %d bytes over %s\nplan: %s\n%s\n", x.Messages, x.Bytes, x.Fabric, x.Plan, x.Reason)
+	what := "messages"
+	if x.Op != "" {
+		what = "pieces of a " + x.Op
+	}
+	fmt.Fprintf(w, "%d %s, %d bytes over %s\nplan: %s\n%s\n", x.Messages, what, x.Bytes, x.Fabric, x.Plan, x.Reason)
 	if err := x.Copies.WriteText(w); err != nil {
 		return err
 	}
@@ -138,7 +151,9 @@ func (x *Explanation) WriteText(w io.Writer) error {
 			return fmt.Sprintf("%+.0f%%", 100*(w.PredictUS/w.MeasuredUS-1))
 		})
 	}
-	row("confidence", func(w *Way) string { return fmt.Sprintf("%.2f", w.Confidence) })
+	if x.Op == "" {
+		row("confidence", func(w *Way) string { return fmt.Sprintf("%.2f", w.Confidence) })
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

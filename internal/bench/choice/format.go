@@ -11,27 +11,36 @@ import (
 // Formats are what NewWriter takes.
 var Formats = []string{"table", "json"}
 
-// Writer writes results as they come, and the summary at the end.
-type Writer interface {
-	Write(Result) error
-	Close(Summary) error
+// Writer writes results of type R as they come, and their summary of type S at the end.
+type Writer[R, S any] interface {
+	Write(R) error
+	Close(S) error
 }
 
-// NewWriter makes a writer of a format.
-func NewWriter(w io.Writer, format string) (Writer, error) {
+// NewWriter makes a writer of a format for messages.
+func NewWriter(w io.Writer, format string) (Writer[Result, Summary], error) {
+	return writerOf(w, format, Writer[Result, Summary](&table{w: w}))
+}
+
+// NewPiecesWriter makes a writer of a format for pieces.
+func NewPiecesWriter(w io.Writer, format string) (Writer[PiecesResult, PiecesSummary], error) {
+	return writerOf(w, format, Writer[PiecesResult, PiecesSummary](&piecesTable{w: w}))
+}
+
+func writerOf[R, S any](w io.Writer, format string, table Writer[R, S]) (Writer[R, S], error) {
 	switch format {
 	case "json":
-		return &lines{json.NewEncoder(w)}, nil
+		return &lines[R, S]{json.NewEncoder(w)}, nil
 	case "table":
-		return &table{w: w}, nil
+		return table, nil
 	}
 	return nil, fmt.Errorf("--format %q: want %s", format, strings.Join(Formats, ", "))
 }
 
-type lines struct{ enc *json.Encoder }
+type lines[R, S any] struct{ enc *json.Encoder }
 
-func (l *lines) Write(r Result) error  { return l.enc.Encode(r) }
-func (l *lines) Close(s Summary) error { return l.enc.Encode(s) }
+func (l *lines[R, S]) Write(r R) error { return l.enc.Encode(r) }
+func (l *lines[R, S]) Close(s S) error { return l.enc.Encode(s) }
 
 // Read reads what a json writer wrote; a file may hold several runs.
 func Read(r io.Reader) (rs []Result, ss []Summary, err error) {
@@ -106,5 +115,43 @@ prediction error   %.1f %% in the median (eager %.1f, gather %.1f, scatter %.1f,
 `, s.Fabric, s.Cells, cut, s.Seed, 100*s.MeanRegret, s.MeanRegret95, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, s.Within10pct95,
 		100*s.MeanChoosing, 100*s.MaxChoosing, 100*s.MedianNoise,
 		100*s.MaxVsEager, 100*s.MedianAbsPredictionError, 100*s.PerMode.Eager, 100*s.PerMode.Gather, 100*s.PerMode.Scatter, 100*s.Auto)
+	return err
+}
+
+type piecesTable struct {
+	w io.Writer
+	n int
+}
+
+func (t *piecesTable) Write(r PiecesResult) error {
+	if t.n%40 == 0 {
+		if _, err := fmt.Fprintf(t.w, "%-6s %4s %4s %-8s %-10s %11s %11s %11s %8s %17s %8s %15s %6s %7s\n", "fabric", "op", "n", "size", "layout",
+			"chain µs", "group µs", "auto µs", "regret", "95 %", "noise", "error c/g", "auto", "groups"); err != nil {
+			return err
+		}
+	}
+	t.n++
+	_, err := fmt.Fprintf(t.w, "%-6s %4s %4d %-8s %-10s %11.2f %11.2f %11.2f %+7.1f%% %+7.1f%%…%+7.1f%% %7.1f%% %+6.0f%%/%+6.0f%% %+5.0f%% %7.1f\n", r.Fabric, r.Op, r.N, r.Size, r.Layout,
+		r.Ways.Chain, r.Ways.Group, r.AutoUS, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, 100*r.Noise,
+		100*r.Error.Chain, 100*r.Error.Group, 100*r.ErrorAuto, r.GroupsAuto)
+	return err
+}
+
+func (t *piecesTable) Close(s PiecesSummary) error {
+	cut := ""
+	if s.Cut {
+		cut = " (cut by the budget)"
+	}
+	_, err := fmt.Fprintf(t.w, `
+%s, %s: %d cells%s, seed %d
+regret             mean %.1f %% (%v), p95 %.1f %%, max %.1f %%
+within 10 %%        %.1f %% of the cells (%v)
+noise              %.1f %% in the median
+against chains     %+.1f %% in the mean, at most %+.1f %%
+prediction error   %.1f %% in the median (chain %.1f, group %.1f, chosen way %.1f)
+(a … b) is an interval of 95 %%, by a bootstrap of the rounds
+`, s.Fabric, s.Op, s.Cells, cut, s.Seed, 100*s.MeanRegret, s.MeanRegret95, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, s.Within10pct95,
+		100*s.MedianNoise, 100*s.MeanVsChain, 100*s.MaxVsChain,
+		100*s.MedianAbsPredictionError, 100*s.PerWay.Chain, 100*s.PerWay.Group, 100*s.Auto)
 	return err
 }

@@ -14,11 +14,22 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Cell is one batch: n messages of a mix of sizes.
+// Cell is one batch: n messages, or pieces, of a mix of sizes.
 type Cell struct {
 	N   int    `json:"n"`
 	Mix string `json:"mix"`
+
+	Layout string `json:"layout,omitempty"` // of pieces
 }
+
+// Layouts of pieces: what is not contiguous is in places of its own, in no order.
+const (
+	Scattered = "scattered" // on both sides
+	Spread    = "spread"    // contiguous at the initiator
+	Collected = "collected" // contiguous at the target
+)
+
+var layouts = []string{Scattered, Spread, Collected}
 
 // Mixes of sizes beside the fixed ones, which are called by their size.
 const (
@@ -35,6 +46,8 @@ type Grid struct {
 	Mixes []string `json:"mixes"`
 	// Bytes bounds a batch: larger ones are left out. Zero means 64 MiB.
 	Bytes int `json:"bytes,omitempty"`
+	// Layouts has a cell for each layout of pieces; empty of messages.
+	Layouts []string `json:"layouts,omitempty"`
 }
 
 // Bounds of a grid; rank 1 takes it from the wire.
@@ -61,13 +74,35 @@ func Small() Grid {
 	return Grid{N: []int{1, 8, 64}, Mixes: []string{"64", "4K", "256K", Bimodal, Huge}, Bytes: 4 << 20}
 }
 
-// ParseGrid returns the grid of a name, or the one in the file of that name, as
-// JSON: {"n":[1,8],"mixes":["64","4K","bimodal"],"bytes":1048576}.
-func ParseGrid(name string) (Grid, error) {
-	switch name {
-	case "", "default":
+// DefaultPieces and SmallPieces are those of puts and gets of several pieces. A group is of
+// up to 8 KiB: beyond that there is one way.
+func DefaultPieces() Grid {
+	return Grid{
+		N:       []int{2, 4, 8, 16, 32, 64, 128, 256},
+		Mixes:   []string{"8", "64", "256", "1K", "4K", "16K", Bimodal},
+		Bytes:   4 << 20,
+		Layouts: layouts,
+	}
+}
+
+// SmallPieces is a twelfth of DefaultPieces.
+func SmallPieces() Grid {
+	return Grid{N: []int{4, 16, 64}, Mixes: []string{"8", "64", "1K", "4K"}, Bytes: 1 << 20, Layouts: []string{Scattered}}
+}
+
+// ParseGrid returns the grid of a name, of messages or of pieces, or the one in the file of
+// that name, as JSON: {"n":[1,8],"mixes":["64","4K","bimodal"],"bytes":1048576}.
+func ParseGrid(name string, pieces bool) (Grid, error) {
+	switch {
+	case name == "" || name == "default":
+		if pieces {
+			return DefaultPieces(), nil
+		}
 		return Default(), nil
-	case "small":
+	case name == "small":
+		if pieces {
+			return SmallPieces(), nil
+		}
 		return Small(), nil
 	}
 	f, err := os.Open(name)
@@ -92,8 +127,13 @@ func (g *Grid) Check() error {
 	if g.Bytes < 0 || g.Bytes > maxBytes {
 		return fmt.Errorf("%w: batches of up to %d bytes, want 1 to %d", ErrGrid, g.Bytes, maxBytes)
 	}
-	if len(g.N) == 0 || len(g.Mixes) == 0 || len(g.N)*len(g.Mixes) > maxCells {
-		return fmt.Errorf("%w: %d × %d cells, want 1 to %d", ErrGrid, len(g.N), len(g.Mixes), maxCells)
+	if n := len(g.N) * len(g.Mixes) * max(len(g.Layouts), 1); n == 0 || n > maxCells {
+		return fmt.Errorf("%w: %d × %d cells, want 1 to %d", ErrGrid, len(g.N), n/max(len(g.N), 1), maxCells)
+	}
+	for _, l := range g.Layouts {
+		if !slices.Contains(layouts, l) {
+			return fmt.Errorf("%w: layout %q: want %s", ErrGrid, l, strings.Join(layouts, ", "))
+		}
 	}
 	for _, n := range g.N {
 		if n < 1 || n > maxN {
@@ -101,7 +141,7 @@ func (g *Grid) Check() error {
 		}
 	}
 	for _, m := range g.Mixes {
-		if _, err := (Cell{1, m}).Sizes(0); err != nil {
+		if _, err := (Cell{N: 1, Mix: m}).Sizes(0); err != nil {
 			return err
 		}
 	}
@@ -115,8 +155,14 @@ func (g *Grid) Check() error {
 func (g *Grid) Cells(seed uint64) (cs []Cell) {
 	for _, m := range g.Mixes {
 		for _, n := range g.N {
-			c := Cell{n, m}
-			if s, err := c.Sizes(seed); err == nil && sum(s) <= g.Bytes {
+			c := Cell{N: n, Mix: m}
+			if s, err := c.Sizes(seed); err != nil || sum(s) > g.Bytes {
+				continue
+			}
+			if len(g.Layouts) == 0 {
+				cs = append(cs, c)
+			}
+			for _, c.Layout = range g.Layouts {
 				cs = append(cs, c)
 			}
 		}

@@ -2,9 +2,8 @@ package choice
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
-
-	"github.com/seed33544411/rma/logp"
 )
 
 // Series holds what a cell's series took in each round, in µs: the lower quartile of
@@ -20,16 +19,16 @@ type Series struct {
 	Thresholds []float64 `json:"thresholds,omitempty"` // fixed ones, where asked for
 }
 
-func (s *Series) array() [logp.NumModes][]float64 {
-	return [logp.NumModes][]float64{s.Eager, s.Gather, s.Scatter}
-}
+func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.Scatter} }
+
+func (s *Series) drawn() drawn { return drawn{s.Auto, s.forced()} }
 
 // timeOf is the time of a series. What else runs on a machine only adds: rounds that
 // were disturbed do not count as long as a quarter were not.
 func timeOf(rounds []float64) float64 { return quantile(rounds, 0.25) }
 
-// least is the fastest mode.
-func least(t [logp.NumModes]float64) (best int) {
+// least is the index of the least time.
+func least(t []float64) (best int) {
 	for m := range t {
 		if t[m] < t[best] {
 			best = m
@@ -68,44 +67,50 @@ type drawer struct {
 
 func newDrawer() *drawer { return &drawer{rnd: rand.New(rand.NewPCG(1, 95))} }
 
-// regret is that of s in a draw of its rounds.
-func (d *drawer) regret(s *Series) float64 {
+// regret is that of the automatic choice in a draw of the rounds.
+func (d *drawer) regret(auto []float64, forced ...[]float64) float64 {
 	d.draw = d.draw[:0]
-	for range s.Auto {
-		d.draw = append(d.draw, d.rnd.IntN(len(s.Auto)))
+	for range auto {
+		d.draw = append(d.draw, d.rnd.IntN(len(auto)))
 	}
-	drawn := func(rounds []float64) float64 {
+	timed := func(rounds []float64) float64 {
 		d.times = d.times[:0]
 		for _, r := range d.draw {
 			d.times = append(d.times, rounds[r])
 		}
 		return timeOf(d.times)
 	}
-	var t [logp.NumModes]float64
-	for m, rounds := range s.array() {
-		t[m] = drawn(rounds)
+	best := math.Inf(1)
+	for _, rounds := range forced {
+		best = min(best, timed(rounds))
 	}
-	return drawn(s.Auto)/t[least(t)] - 1
+	return timed(auto)/best - 1
+}
+
+// drawn is what intervals are of: the series of a cell.
+type drawn struct {
+	auto   []float64
+	forced [][]float64
 }
 
 // complete reports whether every series has all rounds: what is read from a file may not.
-func (s *Series) complete() bool {
-	for _, rounds := range s.array() {
-		if len(rounds) != len(s.Auto) {
+func (s drawn) complete() bool {
+	for _, rounds := range s.forced {
+		if len(rounds) != len(s.auto) {
 			return false
 		}
 	}
-	return len(s.Auto) > 0
+	return len(s.auto) > 0
 }
 
 // regret95 is the interval of the regret.
-func (s *Series) regret95() Interval {
+func (s drawn) regret95() Interval {
 	if !s.complete() {
 		return Interval{}
 	}
 	d, x := newDrawer(), make([]float64, resamples)
 	for i := range x {
-		x[i] = d.regret(s)
+		x[i] = d.regret(s.auto, s.forced...)
 	}
 	return interval(x)
 }
@@ -122,19 +127,19 @@ func meanAndWithin(regrets []float64) (mean, within float64) {
 	return mean / n, within / n
 }
 
-// summary95 returns the intervals of what meanAndWithin does for rs, each cell's rounds
+// summary95 returns the intervals of what meanAndWithin does for cells, each one's rounds
 // drawn by themselves; none if the rounds of a cell are not known.
-func summary95(rs []Result) (mean, within Interval) {
-	for i := range rs {
-		if !rs[i].Series.complete() {
+func summary95(cells []drawn) (mean, within Interval) {
+	for _, c := range cells {
+		if !c.complete() {
 			return mean, within
 		}
 	}
 	d, means, shares := newDrawer(), make([]float64, resamples), make([]float64, resamples)
-	regrets := make([]float64, len(rs))
+	regrets := make([]float64, len(cells))
 	for i := range means {
-		for c := range rs {
-			regrets[c] = d.regret(&rs[c].Series)
+		for k, c := range cells {
+			regrets[k] = d.regret(c.auto, c.forced...)
 		}
 		means[i], shares[i] = meanAndWithin(regrets)
 	}

@@ -93,7 +93,7 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 			}
 			m.Mixed++
 			t := r.Modes.array()
-			best = append(best, t[least(t)]/r.AutoUS)
+			best = append(best, t[least(t[:])]/r.AutoUS)
 			if one, err := logp.ParseMode(r.Single); err == nil {
 				single = append(single, t[one]/r.AutoUS)
 			}

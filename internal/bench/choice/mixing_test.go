@@ -48,7 +48,7 @@ func TestSeeds(t *testing.T) {
 	r := Request{Grid: Grid{N: []int{2}, Mixes: []string{"8", Heavy, Huge}}, Seed: 5, Seeds: 3}
 	require.NoError(t, r.Check())
 	require.Equal(t, []Drawn{
-		{Cell{2, "8"}, 5}, {Cell{2, Heavy}, 5}, {Cell{2, Huge}, 5}, {Cell{2, Heavy}, 6}, {Cell{2, Huge}, 6}, {Cell{2, Heavy}, 7}, {Cell{2, Huge}, 7},
+		{Cell{N: 2, Mix: "8"}, 5}, {Cell{N: 2, Mix: Heavy}, 5}, {Cell{N: 2, Mix: Huge}, 5}, {Cell{N: 2, Mix: Heavy}, 6}, {Cell{N: 2, Mix: Huge}, 6}, {Cell{N: 2, Mix: Heavy}, 7}, {Cell{N: 2, Mix: Huge}, 7},
 	}, r.Cells())
 	r.Seeds = maxSeeds + 1
 	require.ErrorIs(t, r.Check(), ErrGrid)

@@ -79,6 +79,13 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, nil
 	}
 	span := pingpong.CalibrationSpan + 64<<10
+	if req.Pieces() {
+		k.side, err = k.open(ctx, span, message.Options{IDTag: idTag})
+		if err == nil && !req.Bare {
+			err = k.calibrate(ctx)
+		}
+		return k, err
+	}
 	for _, c := range req.Cells() {
 		sizes, err := c.Sizes(c.Seed)
 		if err != nil {
@@ -157,6 +164,7 @@ func (k *rank) exchange(ctx context.Context, mine []byte) ([]byte, error) {
 // may be nil.
 type Emit struct {
 	Cell     func(Result) error
+	Pieces   func(PiecesResult) error
 	Explain  func(Explanation) error
 	Ablation func(Ablation) error
 	Curve    func(Curve) error
@@ -176,6 +184,8 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 		return k.ablations(ctx, emit.Ablation)
 	case len(req.Curves) > 0:
 		return k.curves(ctx, emit.Curve)
+	case req.Pieces():
+		return k.pieces(ctx, emit)
 	case len(req.Batch) > 0:
 		x, err := k.explain(ctx)
 		if err == nil && x != nil {

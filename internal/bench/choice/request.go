@@ -2,6 +2,8 @@ package choice
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -11,6 +13,7 @@ import (
 // Request is what rank 0 wants compared.
 type Request struct {
 	Fabric string `json:"fabric"`
+	Op     string `json:"op,omitempty"` // OpMessage, OpPut or OpGet
 	Grid   Grid   `json:"grid"`
 	Seed   uint64 `json:"seed"`
 
@@ -58,6 +61,19 @@ type Request struct {
 	Ablate bool `json:"ablate,omitempty"`
 }
 
+// Operations that are compared: batches of messages, and puts or gets of several pieces.
+const (
+	OpMessage = "message"
+	OpPut     = "put"
+	OpGet     = "get"
+)
+
+// Ops are what Request.Op may be.
+var Ops = []string{OpMessage, OpPut, OpGet}
+
+// Pieces reports whether puts or gets of pieces are compared.
+func (r *Request) Pieces() bool { return r.Op == OpPut || r.Op == OpGet }
+
 // Defaults and bounds.
 const (
 	// DefaultRounds is odd, for a median; seven see through two that were
@@ -99,6 +115,12 @@ func (r *Request) Check() error {
 	if len(r.Curves) > maxN {
 		return fmt.Errorf("%w: %d curves", ErrGrid, len(r.Curves))
 	}
+	if r.Op == "" {
+		r.Op = OpMessage
+	}
+	if !slices.Contains(Ops, r.Op) || r.Pieces() && (r.Ablate || r.Mixing || len(r.Curves) > 0) {
+		return fmt.Errorf("%w: %q: want %s, and puts and gets only in a grid or explained", ErrGrid, r.Op, strings.Join(Ops, ", "))
+	}
 	if len(r.Batch) > 0 || r.Ablate || len(r.Curves) > 0 {
 		r.Grid = Grid{N: []int{1}, Mixes: []string{"8"}}
 		if len(r.Batch) > maxN || sum(r.Batch) > maxBytes {
@@ -110,8 +132,14 @@ func (r *Request) Check() error {
 			}
 		}
 	}
+	if r.Pieces() && len(r.Grid.Layouts) == 0 {
+		r.Grid.Layouts = []string{Scattered}
+	}
 	if err := r.Grid.Check(); err != nil {
 		return err
+	}
+	if !r.Pieces() && len(r.Grid.Layouts) > 0 {
+		return fmt.Errorf("%w: messages have no layout", ErrGrid)
 	}
 	if r.Rounds == 0 {
 		r.Rounds = DefaultRounds

@@ -65,17 +65,17 @@ type Result struct {
 
 // fill computes what follows from the series and the predictions.
 func (r *Result) fill() {
-	s := r.Series.array()
+	s := r.Series.forced()
 	var t, e [logp.NumModes]float64
 	for m := range t {
 		t[m] = timeOf(s[m])
 		e[m] = r.Predicted.array()[m]/t[m] - 1
 	}
 	r.Modes, r.AutoUS = modesOf(t), timeOf(r.Series.Auto)
-	best := least(t)
+	best := least(t[:])
 	r.Best = logp.Mode(best).String()
 	r.Regret = r.AutoUS/t[best] - 1
-	r.Regret95 = r.Series.regret95()
+	r.Regret95 = r.Series.drawn().regret95()
 	for m := range t {
 		if r.plans[m] != "" && r.plans[m] == r.Plan {
 			c := r.AutoUS/t[m] - 1
@@ -116,19 +116,11 @@ type Summary struct {
 	Fabric  string `json:"fabric"`
 	Cells   int    `json:"cells"`
 
-	MeanRegret   float64  `json:"mean_regret"`
-	MeanRegret95 Interval `json:"mean_regret_95,omitzero"`
-	P95Regret    float64  `json:"p95_regret"`
-	MaxRegret    float64  `json:"max_regret"`
-	// Within10pct is the share of cells whose regret is at most 0.1. Nothing is taken
-	// away from a regret for its noise.
-	Within10pct   float64  `json:"within10pct"`
-	Within10pct95 Interval `json:"within10pct_95,omitzero"`
+	Regrets
 	// MeanChoosing and MaxChoosing are of the cells that have a Choosing.
 	MeanChoosing float64 `json:"mean_choosing"`
 	MaxChoosing  float64 `json:"max_choosing"`
 	MaxVsEager   float64 `json:"max_vs_eager"` // the most that a cell takes longer than always eager
-	MedianNoise  float64 `json:"median_noise"`
 
 	// Over all cells and the modes that can carry them.
 	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`
@@ -139,6 +131,27 @@ type Summary struct {
 	Cut  bool   `json:"cut,omitempty"` // the budget was used up before all cells
 }
 
+// Regrets are what summaries say of the regrets of all cells.
+type Regrets struct {
+	MeanRegret   float64  `json:"mean_regret"`
+	MeanRegret95 Interval `json:"mean_regret_95,omitzero"`
+	P95Regret    float64  `json:"p95_regret"`
+	MaxRegret    float64  `json:"max_regret"`
+	// Within10pct is the share of cells whose regret is at most 0.1. Nothing is taken
+	// away from a regret for its noise.
+	Within10pct   float64  `json:"within10pct"`
+	Within10pct95 Interval `json:"within10pct_95,omitzero"`
+	MedianNoise   float64  `json:"median_noise"`
+}
+
+// regrets adds up the regret and the noise of each cell, whose series are cells.
+func regrets(regret, noise []float64, cells []drawn) (s Regrets) {
+	s.MeanRegret, s.Within10pct = meanAndWithin(regret)
+	s.P95Regret, s.MaxRegret, s.MedianNoise = quantile(regret, 0.95), quantile(regret, 1), quantile(noise, 0.5)
+	s.MeanRegret95, s.Within10pct95 = summary95(cells)
+	return s
+}
+
 // Summarize adds results up.
 func Summarize(rs []Result) (s Summary) {
 	s.Summary, s.Cells = true, len(rs)
@@ -147,11 +160,12 @@ func Summarize(rs []Result) (s Summary) {
 	}
 	s.Fabric = rs[0].Fabric
 	var regret, choosing, noise, all, auto []float64
+	var cells []drawn
 	var per [logp.NumModes][]float64
 	s.MaxVsEager = math.Inf(-1)
 	for i := range rs {
 		r := &rs[i]
-		regret, noise = append(regret, r.Regret), append(noise, r.Noise)
+		regret, noise, cells = append(regret, r.Regret), append(noise, r.Noise), append(cells, r.Series.drawn())
 		if r.Choosing != nil {
 			choosing = append(choosing, *r.Choosing)
 		}
@@ -163,12 +177,9 @@ func Summarize(rs []Result) (s Summary) {
 			}
 		}
 	}
-	s.MeanRegret, s.Within10pct = meanAndWithin(regret)
+	s.Regrets = regrets(regret, noise, cells)
 	s.MeanChoosing, _ = meanAndWithin(choosing)
 	s.MaxChoosing = quantile(choosing, 1)
-	s.P95Regret, s.MaxRegret = quantile(regret, 0.95), quantile(regret, 1)
-	s.MeanRegret95, s.Within10pct95 = summary95(rs)
-	s.MedianNoise = quantile(noise, 0.5)
 	s.MedianAbsPredictionError, s.Auto = quantile(all, 0.5), quantile(auto, 0.5)
 	s.PerMode = Modes{quantile(per[0], 0.5), quantile(per[1], 0.5), quantile(per[2], 0.5)}
 	return s

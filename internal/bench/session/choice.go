@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -13,29 +12,51 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// ChoiceArg is ChildArg for ChoiceLocal, ExplainLocal, AblateLocal and
-// CurvesLocal; the program must call
-// ChoiceChild then.
+// ChoiceArg is ChildArg for ChoiceLocal, PiecesLocal, ExplainLocal, AblateLocal and
+// CurvesLocal; the program must call ChoiceChild then.
 const ChoiceArg = "comparing-rank"
+
+// choiceLocal does what the request asks for between two processes that it starts on this
+// host. Lines of their output that are results, by is, go to emit; want is how many there are
+// to be, 0 if that is not known.
+func choiceLocal[T any](ctx context.Context, req choice.Request, stderr io.Writer, want int, is func(*T) bool, emit func(T) error) error {
+	n := 0
+	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
+		var r T
+		if json.Unmarshal(b, &r) != nil || !is(&r) {
+			return false, nil //nolint:nilerr // a line that is no result is passed on
+		}
+		n++
+		return true, emit(r)
+	})
+	if err == nil && n != want && want > 0 {
+		err = fmt.Errorf("%d results arrived, want %d", n, want)
+	}
+	return err
+}
+
+// cells is how many cells there will be, 0 if the budget decides.
+func cells(req *choice.Request) int {
+	if req.Budget > 0 {
+		return 0
+	}
+	return len(req.Cells())
+}
 
 // ChoiceLocal compares modes between two processes that it starts on this host.
 func ChoiceLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit func(choice.Result) error) error {
 	if err := req.Check(); err != nil {
 		return err
 	}
-	n := 0
-	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
-		var r choice.Result
-		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(r)
-	})
-	if err == nil && n != len(req.Cells()) && req.Budget == 0 {
-		err = fmt.Errorf("%d results arrived, want %d", n, len(req.Cells()))
+	return choiceLocal(ctx, req, stderr, cells(&req), func(r *choice.Result) bool { return r.Fabric != "" }, emit)
+}
+
+// PiecesLocal compares ways of puts or gets of pieces between two processes that it starts.
+func PiecesLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit func(choice.PiecesResult) error) error {
+	if err := req.Check(); err != nil {
+		return err
 	}
-	return err
+	return choiceLocal(ctx, req, stderr, cells(&req), func(r *choice.PiecesResult) bool { return r.Op != "" }, emit)
 }
 
 // ExplainLocal explains a batch between two processes that it starts.
@@ -43,17 +64,10 @@ func ExplainLocal(ctx context.Context, req choice.Request, stderr io.Writer) (x 
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	err = local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
-		var y choice.Explanation
-		if json.Unmarshal(b, &y) != nil || y.Fabric == "" {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
+	err = choiceLocal(ctx, req, stderr, 1, func(y *choice.Explanation) bool { return y.Fabric != "" }, func(y choice.Explanation) error {
 		x = &y
-		return true, nil
+		return nil
 	})
-	if err == nil && x == nil {
-		err = errors.New("no explanation arrived")
-	}
 	return x, err
 }
 
@@ -63,19 +77,7 @@ func AblateLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	if err := req.Check(); err != nil {
 		return err
 	}
-	n := 0
-	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
-		var a choice.Ablation
-		if json.Unmarshal(b, &a) != nil || a.Study == "" {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(a)
-	})
-	if err == nil && n != choice.AblationRows() {
-		err = fmt.Errorf("%d results arrived, want %d", n, choice.AblationRows())
-	}
-	return err
+	return choiceLocal(ctx, req, stderr, choice.AblationRows(), func(a *choice.Ablation) bool { return a.Study != "" }, emit)
 }
 
 // CurvesLocal measures curves between two processes that it starts.
@@ -83,19 +85,7 @@ func CurvesLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	if err := req.Check(); err != nil {
 		return err
 	}
-	n := 0
-	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
-		var c choice.Curve
-		if json.Unmarshal(b, &c) != nil || len(c.Points) == 0 {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(c)
-	})
-	if err == nil && n != len(req.Curves) {
-		err = fmt.Errorf("%d curves arrived, want %d", n, len(req.Curves))
-	}
-	return err
+	return choiceLocal(ctx, req, stderr, len(req.Curves), func(c *choice.Curve) bool { return len(c.Points) > 0 }, emit)
 }
 
 // ChoiceChild is what a program started with ChoiceArg does.
@@ -107,6 +97,7 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	enc := json.NewEncoder(out)
 	return ChoiceInJob(ctx, req, choice.Emit{
 		Cell:     func(r choice.Result) error { return enc.Encode(r) },
+		Pieces:   func(r choice.PiecesResult) error { return enc.Encode(r) },
 		Explain:  func(x choice.Explanation) error { return enc.Encode(x) },
 		Ablation: func(a choice.Ablation) error { return enc.Encode(a) },
 		Curve:    func(c choice.Curve) error { return enc.Encode(c) },

@@ -1,0 +1,366 @@
+package choice
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/initiator"
+	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
+)
+
+// mover is one of two ranks between which pieces are put or got: the one-sided operations of
+// an engine, with its progress goroutine, over the link that was sampled. Rank 0 has all
+// operations, rank 1 only its engine. Memory is registered, not allocated by the link: on
+// memory that a link maps pieces are copied, and there is nothing to choose.
+type mover struct {
+	one      initiator.Engine
+	queue    initiator.Queue
+	inbox    pending.Inbox
+	receipts pending.Receipts
+	prog     *progress.Engine
+	ep       fabric.Endpoint
+	mem      *mr.Domain
+	pins     *message.Pins
+	private  []byte
+	region   *mr.Registration
+	there    fabric.RemoteKey
+	down     error // owner's
+
+	fetched   chan func(val []byte, err error) // what FetchSlots was given
+	published chan func() ([]byte, error)      // and PublishSlots
+
+	places []place
+}
+
+// place is where a piece is on either side.
+type place struct{ here, there, size int }
+
+// apart is the least distance of scattered pieces.
+const apart = 256
+
+// area returns the bytes that pieces of these sizes take on either side, scattered.
+func area(sizes []int) (n int) {
+	for _, s := range sizes {
+		n += (s + 2*apart - 1) &^ (apart - 1)
+	}
+	return n
+}
+
+// openMover brings both ranks to where rank 0 can move pieces in either way.
+func openMover(ctx context.Context, k *rank, span int) (m *mover, err error) {
+	m = &mover{ep: k.conn.EP, fetched: make(chan func([]byte, error), 1), published: make(chan func() ([]byte, error), 1)}
+	k.onClose(m.close)
+	if err = bench.Agree(ctx, k.polling(), m.open(k.conn.Link, span)); err != nil {
+		return m, err
+	}
+	k.side = nil // the progress goroutine polls from here on
+	m.prog.Start()
+	m.prog.Do(func() { m.queue.Up(m.ep) })
+	theirs, err := k.exchange(ctx, m.key().Append(nil))
+	if err == nil {
+		m.there, _, err = fabric.ParseRemoteKey(theirs)
+	}
+	if err == nil && m.there.Len < uint64(span) {
+		err = fmt.Errorf("%w: the other rank has %d bytes, want %d", ErrGrid, m.there.Len, span)
+	}
+	if err = bench.Agree(ctx, k.ctl, err); err != nil {
+		return m, err
+	}
+	return m, m.slots(ctx, k)
+}
+
+// key names the region to the other rank.
+func (m *mover) key() fabric.RemoteKey {
+	x := m.region.Key()
+	return fabric.RemoteKey{Addr: x.Addr, Len: x.Len, RKey: x.RKeys[0]}
+}
+
+func (m *mover) open(l fabric.Link, span int) (err error) {
+	m.one.Init(initiator.Options{Inbox: &m.inbox, Receipts: &m.receipts, Protocol: m, Contention: time.Second})
+	if m.pins, err = message.NewPins(l, 0); err != nil {
+		return err
+	}
+	if m.mem, err = mr.NewDomain(mr.Rail{Link: l}); err != nil {
+		return err
+	}
+	if err = m.one.AddLink(l, m.pins); err != nil {
+		return err
+	}
+	m.one.AddQueue(&m.queue, 0, false, m)
+	if m.private, err = offheap.Alloc(span, offheap.Regions); err != nil {
+		return err
+	}
+	if m.region, err = m.mem.Register(m.private, fabric.AccessAll); err != nil {
+		return err
+	}
+	if m.prog, err = progress.New([]fabric.Link{l}, m, cpu.Default()); err == nil {
+		m.one.Start(m.prog, m.mem)
+	}
+	return err
+}
+
+// close ends what open and Start began, whatever of it.
+func (m *mover) close() (err error) {
+	if m.prog != nil {
+		m.prog.Do(func() {
+			m.Down(context.Canceled)
+			err = m.ep.Close()
+		})
+		for idle := false; !idle; { // what the closing flushes
+			m.prog.Do(func() { idle = m.queue.InFlight() == 0 })
+			m.prog.Progress()
+		}
+		err = errors.Join(err, m.prog.Close(), m.one.Close())
+	}
+	if m.region != nil {
+		err = errors.Join(err, m.region.Close())
+	}
+	if m.mem != nil {
+		err = errors.Join(err, m.mem.Close())
+	}
+	if m.pins != nil {
+		err = errors.Join(err, m.pins.Close())
+	}
+	if m.private != nil {
+		err = errors.Join(err, offheap.Free(m.private, offheap.Regions))
+	}
+	return err
+}
+
+// slots has rank 0 ask for the slots that groups need, and both agree on them.
+func (m *mover) slots(ctx context.Context, k *rank) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, k.req.Stall)
+	defer cancel()
+	if k.ctl.Rank() == 1 {
+		var val []byte
+		select {
+		case alloc := <-m.published:
+			val, err = alloc()
+		case <-ctx.Done():
+			err = fmt.Errorf("%w: nobody asked for slots", context.Cause(ctx))
+		}
+		if err = bench.Agree(ctx, k.ctl, err); err == nil {
+			_, err = k.exchange(ctx, val)
+		}
+		return err
+	}
+	m.place([]int{8, 8}, Scattered, 0)
+	m.policy(&k.params, true, logp.Group)
+	var done func([]byte, error)
+	if err = m.move(ctx, initiator.Put); err == nil {
+		select {
+		case done = <-m.fetched:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if err = bench.Agree(ctx, k.ctl, err); err != nil {
+		return err
+	}
+	val, err := k.exchange(ctx, nil)
+	if err == nil {
+		done(val, nil)
+	}
+	return err
+}
+
+// policy has pieces go the forced way, or the cheapest.
+func (m *mover) policy(p *logp.Params, forced bool, w logp.Way) {
+	m.prog.Do(func() { m.queue.Plan(p, forced, w) })
+}
+
+// place chooses the places of pieces.
+func (m *mover) place(sizes []int, layout string, seed uint64) {
+	m.places = m.places[:0]
+	rnd := rand.New(rand.NewPCG(seed, uint64(len(sizes))))
+	scattered := func() []int {
+		at, out := 0, make([]int, len(sizes))
+		for _, i := range rnd.Perm(len(sizes)) {
+			out[i] = at
+			at += area(sizes[i : i+1])
+		}
+		return out
+	}
+	here, there := scattered(), scattered()
+	at := 0
+	for i, n := range sizes {
+		p := place{here[i], there[i], n}
+		switch layout {
+		case Spread:
+			p.here = at
+		case Collected:
+			p.there = at
+		}
+		at += n
+		m.places = append(m.places, p)
+	}
+}
+
+// walk sets c to the transfer of all pieces.
+func (m *mover) walk(c *onesided.Cursor) {
+	here := m.region.Key()
+	for _, p := range m.places {
+		c.AddLocal(onesided.Piece{Addr: here.Addr + uint64(p.here), Len: uint64(p.size), Key: m.region.LKey(0)})
+		c.AddRemote(onesided.Piece{Addr: m.there.Addr + uint64(p.there), Len: uint64(p.size), Key: m.there.RKey})
+	}
+	c.End()
+}
+
+// requests is how many requests of a link a chain of the pieces is.
+func (m *mover) requests(pieces int) (n int) {
+	var c onesided.Cursor
+	sges := make([]fabric.SGE, max(pieces, 1))
+	for m.walk(&c); !c.Done(); n++ {
+		c.Next(sges, m.queue.Max())
+	}
+	return n
+}
+
+// move puts or gets all pieces, and returns when they are placed.
+func (m *mover) move(ctx context.Context, kind initiator.Kind) error {
+	o := initiator.New(&m.queue, kind)
+	m.walk(o.Cursor())
+	gen := o.Gen()
+	m.queue.Post(o)
+	if err := m.prog.Wait(ctx, &o.Waiter); err != nil {
+		return err
+	}
+	err := o.Err
+	if o.Claim(gen) {
+		o.Release()
+	}
+	return err
+}
+
+// whole moves the regions of both ranks as a whole.
+func (m *mover) whole(ctx context.Context, kind initiator.Kind) error {
+	all := m.places
+	defer func() { m.places = all }()
+	m.places = []place{{0, 0, len(m.private)}}
+	return m.move(ctx, kind)
+}
+
+// check moves the pieces once, of new bytes, and looks whether they have come and nothing
+// else has changed.
+func (m *mover) check(ctx context.Context, kind initiator.Kind, turn uint64) error {
+	fill := func(n uint64) {
+		for i := 0; i+8 <= len(m.private); i += 8 {
+			n = n*6364136223846793005 + 1442695040888963407
+			binary.LittleEndian.PutUint64(m.private[i:], n)
+		}
+	}
+	fill(2*turn + 1)
+	want := bytes.Clone(m.private) // at the other rank
+	err := m.whole(ctx, initiator.Put)
+	fill(2 * turn)
+	mine := bytes.Clone(m.private)
+	from, to := mine, want
+	if kind == initiator.Get {
+		from, to = want, mine
+	}
+	for _, p := range m.places {
+		a, b := p.here, p.there
+		if kind == initiator.Get {
+			a, b = b, a
+		}
+		copy(to[b:b+p.size], from[a:a+p.size])
+	}
+	if err == nil {
+		err = m.move(ctx, kind)
+	}
+	if err == nil && !bytes.Equal(m.private, mine) {
+		err = fmt.Errorf("%w: of this rank", bench.ErrValidate)
+	}
+	if err == nil {
+		err = m.whole(ctx, initiator.Get)
+	}
+	if err == nil && !bytes.Equal(m.private, want) {
+		err = fmt.Errorf("%w: of the other rank", bench.ErrValidate)
+	}
+	return err
+}
+
+// Pending implements progress.Protocol.
+func (m *mover) Pending() bool { return m.inbox.Pending() }
+
+// Step implements progress.Protocol.
+func (m *mover) Step() bool {
+	did := m.inbox.TakeOver()
+	return m.one.Step() || did
+}
+
+// Rest implements progress.Protocol.
+func (m *mover) Rest(bool) time.Duration { return m.one.Rest() }
+
+// Complete implements progress.Protocol.
+func (m *mover) Complete(_ int, cs []fabric.Completion) {
+	for i := range cs {
+		c := &cs[i]
+		switch {
+		case c.Op == fabric.OpDown:
+			m.Down(c.Err())
+		case initiator.IsNotification(c):
+			m.queue.Notified(c)
+		case c.Op == fabric.OpNotify || c.ID>>48 != 0: // of the channel of the calibration
+		case !m.one.Complete(c):
+			m.queue.CompleteControl(c)
+		}
+	}
+}
+
+// Connect implements initiator.Host: there is a connection from the beginning.
+func (m *mover) Connect() {}
+
+// Reported implements initiator.Host.
+func (m *mover) Reported(err error) { m.Down(err) }
+
+// Reason implements initiator.Host.
+func (m *mover) Reason(c *fabric.Completion) error { return c.Err() }
+
+// Down implements initiator.Host.
+func (m *mover) Down(err error) {
+	if m.down == nil {
+		m.down = err
+		m.queue.Down(err)
+	}
+}
+
+// Sever implements initiator.Host.
+func (m *mover) Sever(err error) {
+	_ = m.ep.Close() // once more at the end
+	m.Down(err)
+}
+
+// Error implements initiator.Host.
+func (m *mover) Error(op string, err error) error { return fmt.Errorf("%s: %w", op, err) }
+
+// Hold implements initiator.Host: there are no messages.
+func (m *mover) Hold(bool) {}
+
+// Probed implements initiator.Host.
+func (m *mover) Probed() {}
+
+// FetchSlots implements initiator.Host.
+func (m *mover) FetchSlots(done func(val []byte, err error)) { m.fetched <- done }
+
+// PublishSlots implements initiator.Host.
+func (m *mover) PublishSlots(alloc func() ([]byte, error)) {
+	select {
+	case m.published <- alloc:
+	default: // asked for twice: once is enough
+	}
+}
