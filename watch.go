@@ -52,6 +52,7 @@ type PeerEvent struct {
 	Rank  int
 	State PeerState
 	Err   error     // why, as operations with the peer would say; nil for PeerUp
+	Lost  int       // times the rank was lost so far (PeerDown and beyond), those missed included
 	Time  time.Time // when this side found out
 }
 
@@ -106,6 +107,11 @@ func (ws *watches) tell(ev PeerEvent) {
 	defer ws.mu.Unlock()
 	if ws.last == nil {
 		ws.last = map[int]PeerEvent{}
+	}
+	was := ws.last[ev.Rank]
+	ev.Lost = was.Lost
+	if ev.State >= PeerDown && was.State < PeerDown {
+		ev.Lost++
 	}
 	ws.last[ev.Rank] = ev
 	for w := range ws.list {

@@ -88,6 +88,13 @@ func TestSlowWatcher(t *testing.T) {
 	}
 	require.Equal(t, 4, late)
 	require.Equal(t, map[int]PeerState{0: PeerSilent, 1: PeerHung, 2: PeerSilent, 3: PeerUp}, last)
+	ws.tell(PeerEvent{Rank: 1, State: PeerUp})
+	ws.tell(PeerEvent{Rank: 1, State: PeerDown})
+	ws.tell(PeerEvent{Rank: 1, State: PeerGone}) // no second loss
+	ws.tell(PeerEvent{Rank: 1, State: PeerUp})
+	ev, _ := ws.next(w)
+	require.Equal(t, PeerUp, ev.State)
+	require.Equal(t, 2, ev.Lost, "what was missed is counted")
 	ws.remove(w)
 	ws.tell(PeerEvent{Rank: 1, State: PeerGone})
 	_, ok := ws.next(w)

@@ -1,0 +1,299 @@
+package locks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/seed33544411/rma"
+)
+
+var (
+	// ErrBroken says that a rank that held the lock for writing was lost: what the lock
+	// protects may be inconsistent. The error is a *rma.PeerError that names the rank.
+	// Recover takes such a lock.
+	ErrBroken = errors.New("the rank that held the lock for writing was lost: mend what it protects, under Recover")
+
+	// ErrTaken is TryLock's and TryRLock's: the lock is held, or others wait for it.
+	ErrTaken = errors.New("locks: taken")
+
+	// ErrFull says that this rank has 4096 requests at the home, granted and waiting.
+	ErrFull = errors.New("too many locks of one home are held or waited for")
+
+	// ErrNotHeld says that the lock was unlocked before, or was lost with the connection to
+	// its home.
+	ErrNotHeld = errors.New("locks: not held")
+)
+
+// ID names a lock.
+type ID struct {
+	Home int    // the rank that grants it; best the one whose memory it protects
+	Key  uint64 // any number
+}
+
+func (id ID) String() string { return fmt.Sprintf("%d/%d", id.Home, id.Key) }
+
+// Locks is one rank's part in the locks of its job. Its methods may be called from any
+// goroutine; goroutines of one rank exclude each other as ranks do. It ends with the engine.
+type Locks struct {
+	eng *rma.Engine
+
+	mu     sync.Mutex // not held while the engine is called
+	table  table
+	mine   map[uint64]*Held // asked for and held, by serial
+	serial uint64
+	err    error // the engine is closed
+}
+
+// Held is a lock that this rank holds. Its methods may be called from any goroutine.
+type Held struct {
+	l        *Locks
+	id       ID
+	serial   uint64
+	answered *rma.Event
+	state    state // guarded by l.mu, as is err
+	err      error // why it is over
+}
+
+// state is how far a request is.
+type state uint8
+
+const (
+	asked state = iota
+	left        // the wait was given up: it is to be released if it is granted
+	held
+	over // refused, released or lost
+)
+
+var engines sync.Map // *rma.Engine that have Locks
+
+// New begins to serve the locks whose home is this rank, and to ask for others. Every rank
+// of the job that is a home must call it; what others ask before that waits. There is one an
+// engine.
+func New(eng *rma.Engine) (*Locks, error) {
+	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}}
+	if _, has := engines.LoadOrStore(eng, l); has {
+		return nil, errors.New("locks: the engine has locks already")
+	}
+	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tag, MaxSize: frameSize}, l.take); err != nil {
+		engines.Delete(eng)
+		return nil, fmt.Errorf("locks: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	eng.BeforeClose(func() { cancel(); engines.Delete(eng); l.close() })
+	go func() {
+		lost := map[int]int{}
+		for ev := range eng.Watch(ctx) {
+			if ev.Lost > lost[ev.Rank] {
+				lost[ev.Rank] = ev.Lost
+				l.lost(ev.Rank, cmp.Or(ev.Err, rma.ErrFlushed))
+			}
+		}
+	}()
+	return l, nil
+}
+
+// Lock waits until no other holds the lock, and takes it. The error is the context's,
+// ErrBroken, ErrFull, or about the home.
+func (l *Locks) Lock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, 0) }
+
+// RLock waits until nobody holds the lock for writing, and takes it for reading.
+func (l *Locks) RLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeShared) }
+
+// TryLock is Lock where the lock is free, and ErrTaken otherwise. It waits for the home's
+// answer.
+func (l *Locks) TryLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeTry) }
+
+// TryRLock is RLock as TryLock is Lock.
+func (l *Locks) TryRLock(ctx context.Context, id ID) (*Held, error) {
+	return l.ask(ctx, id, modeShared|modeTry)
+}
+
+// Recover is Lock also for a broken lock, which is whole once it is taken: the caller mends
+// what the lock protects before it unlocks.
+func (l *Locks) Recover(ctx context.Context, id ID) (*Held, error) {
+	return l.ask(ctx, id, modeRecover)
+}
+
+func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
+	if id.Home < 0 || id.Home >= l.eng.Size() {
+		return nil, fmt.Errorf("locks: home of %v: ranks are 0 to %d", id, l.eng.Size()-1)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, failed("lock", id, err)
+	}
+	h := &Held{l: l, id: id, answered: l.eng.NewEvent()}
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return nil, failed("lock", id, l.err)
+	}
+	l.serial++
+	h.serial = l.serial
+	l.mine[h.serial] = h
+	l.mu.Unlock()
+	l.send([]outgoing{{id.Home, frame{kind: kindLock, mode: m, serial: h.serial, key: id.Key}}})
+
+	err := h.answered.Wait(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch h.state {
+	case held:
+		return h, nil
+	case over:
+		return nil, failed("lock", id, h.err)
+	}
+	h.state = left
+	l.mu.Unlock()
+	l.send([]outgoing{{id.Home, frame{kind: kindCancel, serial: h.serial}}})
+	l.mu.Lock()
+	return nil, failed("lock", id, err)
+}
+
+func failed(what string, id ID, err error) error {
+	return fmt.Errorf("locks: %s %v: %w", what, id, err)
+}
+
+// ID returns the lock's name.
+func (h *Held) ID() ID { return h.id }
+
+// Unlock flushes the engine's one-sided operations, to all peers, and releases the lock. An
+// error of such an operation is returned; the lock is released nevertheless. If ctx ends
+// first, the lock stays held: call Unlock again. It does not wait for the home.
+func (h *Held) Unlock(ctx context.Context) error {
+	flushed := h.l.eng.FlushAll(ctx)
+	h.l.mu.Lock()
+	switch {
+	case h.state == over:
+		flushed = h.err
+	case flushed != nil && ctx.Err() != nil:
+		flushed = ctx.Err()
+	default:
+		h.l.end(h, ErrNotHeld)
+		h.l.mu.Unlock()
+		h.l.send([]outgoing{{h.id.Home, frame{kind: kindUnlock, serial: h.serial}}})
+		h.l.mu.Lock()
+	}
+	h.l.mu.Unlock()
+	if flushed != nil {
+		return failed("unlock", h.id, flushed)
+	}
+	return nil
+}
+
+// take is called by the engine with a message of a peer.
+func (l *Locks) take(m rma.Envelope, parts [][]byte) {
+	b := make([]byte, 0, frameSize)
+	for _, p := range parts {
+		b = append(b, p...)
+	}
+	f, err := parse(b)
+	if err != nil {
+		l.lost(m.From, err)
+		return
+	}
+	l.mu.Lock()
+	var out []outgoing
+	if f.kind <= kindCancel {
+		out = l.table.handle(m.From, f, nil)
+	} else {
+		out = l.answer(m.From, f)
+	}
+	l.mu.Unlock()
+	l.send(out)
+}
+
+// answer takes a home's answer. l.mu is held.
+func (l *Locks) answer(from int, f frame) []outgoing {
+	if f.kind == kindForgotten {
+		return l.forgotten(from, rma.ErrFlushed)
+	}
+	h := l.mine[f.serial]
+	if h != nil && (h.id.Home != from || h.state == held) {
+		return nil // a violation, without effect
+	}
+	if f.kind == kindGranted {
+		if h != nil && h.state == asked {
+			h.state = held
+			h.answered.Set()
+			return nil
+		}
+		if h != nil { // the cancellation has crossed the grant
+			l.end(h, context.Canceled)
+		}
+		return []outgoing{{from, frame{kind: kindUnlock, serial: f.serial}}}
+	}
+	if h == nil {
+		return nil
+	}
+	var err error
+	switch f.kind {
+	case kindTaken:
+		err = ErrTaken
+	case kindBroken:
+		err = &rma.PeerError{Rank: int(min(f.rank, uint32(l.eng.Size()))), Op: "lock", Err: ErrBroken}
+	case kindFull:
+		err = &rma.PeerError{Rank: from, Op: "lock", Err: ErrFull}
+	case kindCancelled:
+		err = &rma.PeerError{Rank: from, Op: "lock", Err: ErrProtocol} // unless the wait was given up
+	}
+	l.end(h, err)
+	return nil
+}
+
+// end removes h for that reason. l.mu is held.
+func (l *Locks) end(h *Held, why error) {
+	delete(l.mine, h.serial)
+	h.state, h.err = over, why
+	h.answered.Set()
+}
+
+// forgotten ends what rank was asked for and what it has granted. Its answers withdraw what
+// was asked over a new connection before the loss of the old one was known. l.mu is held.
+func (l *Locks) forgotten(rank int, why error) (out []outgoing) {
+	for _, h := range l.mine {
+		switch {
+		case h.id.Home != rank:
+		case h.state == held:
+			out = append(out, outgoing{rank, frame{kind: kindUnlock, serial: h.serial}})
+			l.end(h, errors.Join(ErrNotHeld, why))
+		default:
+			out = append(out, outgoing{rank, frame{kind: kindCancel, serial: h.serial}})
+			l.end(h, why)
+		}
+	}
+	return out
+}
+
+// lost removes a rank with which the connection was lost, as a home and as a holder.
+func (l *Locks) lost(rank int, why error) {
+	l.mu.Lock()
+	out := l.table.lost(rank, l.forgotten(rank, why))
+	l.mu.Unlock()
+	l.send(out)
+}
+
+// close fails what waits.
+func (l *Locks) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = rma.ErrClosed
+	for _, h := range l.mine {
+		l.end(h, l.err)
+	}
+}
+
+// send sends frames to their ranks.
+func (l *Locks) send(out []outgoing) {
+	for _, a := range out {
+		b := new([frameSize]byte)
+		a.put(b)
+		l.eng.Peer(a.to).SendFunc(tag, b[:], func(err error) {
+			if err != nil && a.kind != kindForgotten {
+				l.lost(a.to, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package locks
+
+import (
+	"slices"
+
+	"github.com/seed33544411/rma"
+)
+
+// maxRequests is how many requests of one peer a home keeps, granted and waiting.
+const maxRequests = 4096
+
+// table is the locks of which this rank is the home. It is not safe for concurrent use.
+type table struct {
+	locks map[uint64]*lock // by key: those that are held, waited for, or broken
+	asked map[claim]uint64 // key of the lock
+	count map[int]int      // requests by rank
+}
+
+// claim names a request at its home.
+type claim struct {
+	rank   int
+	serial uint64
+}
+
+// lock is the state of one lock: at most one holder, or any number of readers.
+type lock struct {
+	holders []claim
+	shared  bool // the holders read
+	queue   []waiting
+	broken  int // rank of the writer that was lost, or rma.AnyRank
+}
+
+// waiting is a request that is not granted yet.
+type waiting struct {
+	claim
+	mode mode
+}
+
+// outgoing is a frame for a rank.
+type outgoing struct {
+	to int
+	frame
+}
+
+func newTable() table {
+	return table{locks: map[uint64]*lock{}, asked: map[claim]uint64{}, count: map[int]int{}}
+}
+
+// handle executes a request of rank and appends the answers to out. Requests about nothing
+// that the table has are ignored: a loss of the connection may have removed it.
+func (t *table) handle(rank int, f frame, out []outgoing) []outgoing {
+	c := claim{rank, f.serial}
+	key, known := t.asked[c]
+	switch f.kind {
+	case kindLock:
+		if known {
+			return out // a violation: the first one stays
+		}
+		return t.lock(c, f, out)
+	case kindUnlock, kindCancel:
+		l := t.locks[key]
+		if !known {
+			return out
+		}
+		if f.kind == kindUnlock {
+			i := slices.Index(l.holders, c)
+			if i < 0 {
+				return out // a violation: it waits still
+			}
+			l.holders = slices.Delete(l.holders, i, i+1)
+		} else {
+			if !l.withdraw(c) {
+				return out // it is granted, which the peer will hear
+			}
+			out = append(out, c.answer(kindCancelled, 0))
+		}
+		t.forget(c)
+		return t.advance(key, l, out)
+	}
+	return out
+}
+
+func (t *table) lock(c claim, f frame, out []outgoing) []outgoing {
+	l := t.locks[f.key]
+	if l == nil {
+		l = &lock{broken: rma.AnyRank}
+	}
+	w := waiting{c, f.mode}
+	switch {
+	case l.broken != rma.AnyRank && f.mode != modeRecover:
+		return append(out, c.answer(kindBroken, l.broken))
+	case f.mode&modeTry != 0 && (len(l.queue) > 0 || !l.admits(w)):
+		return append(out, c.answer(kindTaken, 0))
+	case t.count[c.rank] >= maxRequests:
+		return append(out, c.answer(kindFull, 0))
+	}
+	t.locks[f.key], t.asked[c] = l, f.key
+	t.count[c.rank]++
+	l.queue = append(l.queue, w)
+	return t.advance(f.key, l, out)
+}
+
+// lost removes all that rank holds and waits for, and lets it know.
+func (t *table) lost(rank int, out []outgoing) []outgoing {
+	if t.count[rank] == 0 {
+		return out
+	}
+	of := func(c claim) bool { return c.rank == rank }
+	for key, l := range t.locks {
+		l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return of(w.claim) })
+		had := len(l.holders)
+		l.holders = slices.DeleteFunc(l.holders, of)
+		if len(l.holders) < had && !l.shared {
+			l.broken = rank
+			l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool {
+				if w.mode == modeRecover {
+					return false
+				}
+				out = append(out, w.answer(kindBroken, rank))
+				t.forget(w.claim)
+				return true
+			})
+		}
+		out = t.advance(key, l, out)
+	}
+	for c := range t.asked {
+		if of(c) {
+			delete(t.asked, c)
+		}
+	}
+	delete(t.count, rank)
+	return append(out, outgoing{rank, frame{kind: kindForgotten}})
+}
+
+// advance grants what the lock admits now, in order, and drops a lock that is not in use.
+func (t *table) advance(key uint64, l *lock, out []outgoing) []outgoing {
+	n := 0
+	for ; n < len(l.queue) && l.admits(l.queue[n]); n++ {
+		w := l.queue[n]
+		l.holders, l.shared, l.broken = append(l.holders, w.claim), w.mode&modeShared != 0, rma.AnyRank
+		out = append(out, w.answer(kindGranted, 0))
+	}
+	l.queue = slices.Delete(l.queue, 0, n)
+	if len(l.holders) == 0 && len(l.queue) == 0 && l.broken == rma.AnyRank {
+		delete(t.locks, key)
+	}
+	return out
+}
+
+func (t *table) forget(c claim) {
+	delete(t.asked, c)
+	if t.count[c.rank]--; t.count[c.rank] == 0 {
+		delete(t.count, c.rank)
+	}
+}
+
+// admits reports whether w may hold the lock together with its present holders.
+func (l *lock) admits(w waiting) bool {
+	return len(l.holders) == 0 || l.shared && w.mode&modeShared != 0
+}
+
+// withdraw removes c from the queue.
+func (l *lock) withdraw(c claim) bool {
+	had := len(l.queue)
+	l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return w.claim == c })
+	return len(l.queue) < had
+}
+
+func (c claim) answer(k kind, rank int) outgoing {
+	return outgoing{c.rank, frame{kind: k, rank: uint32(rank), serial: c.serial}}
+}
