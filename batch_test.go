@@ -225,3 +225,33 @@ func TestExplainPutsAndGets(t *testing.T) {
 	_, err = b.Explain()
 	require.ErrorIs(t, err, ErrNotTalking)
 }
+
+// A batch of nothing is complete at once, also when nothing was exchanged with the peer
+// before; the peer is not called for it.
+func TestEmptyBatchWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		ctx := testutil.Context(t, patience)
+		for _, e := range es {
+			for r := range es {
+				b := e.Peer(r).Batch()
+				for range 2 {
+					require.NoError(t, b.Send().Wait(ctx))
+					b.Add(0, nil)
+					b.Reset()
+				}
+			}
+		}
+		require.False(t, es[0].Peer(1).conn.Called())
+		b := es[0].Peer(1).Batch()
+		b.Add(0, nil) // a message of no bytes is one
+		sent := b.Send()
+		n, err := es[1].Peer(0).Recv(nil).Wait(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.NoError(t, sent.Wait(ctx))
+		b.Reset()
+		require.NoError(t, b.Send().Wait(ctx))
+	})
+}

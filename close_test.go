@@ -63,7 +63,8 @@ func TestCloseAfterAShortage(t *testing.T) {
 	}
 	atOpen := 0
 	for at := int64(1); ; at++ {
-		short := &shortage{at: at}
+		short := &shortage{}
+		short.at.Store(at)
 		shortages["simshort"] = short
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			testutil.NoLeaks(t)

@@ -200,7 +200,7 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber["ibv"], Address: []byte{1, 2, 3}}).Append(nil)))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00out of \x00 queues")))
+			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00\x00out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
 		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Tell(t.Context(), 0, "hello", []byte("x")))

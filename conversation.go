@@ -38,7 +38,8 @@ func (h *messageHost) Open() {
 }
 
 // openChannel creates this side's channel and waits until the peer has created its own, as
-// long as both are in the job. The conversation closes the channel, if there is one.
+// long as both are in the job. A rank that cannot create it tells the other, which ends the
+// connection. The conversation closes the channel, if there is one.
 func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 	e := p.eng
 	// The wait lasts until the peer opens its side, leaves or dies.
@@ -58,7 +59,7 @@ func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 		Params: e.bringup.Params(p.rank), From: p.rank, Shared: e.proto.hub.Shared(),
 	})
 	if err != nil {
-		return nil, err
+		return nil, (*messageHost)(p).noChannel(n, err)
 	}
 	if err := n.Publish(ctx, keyChannel, ch.Setup()); err != nil {
 		return ch, e.jobCause(p.rank, err)
@@ -71,13 +72,24 @@ func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 	}
 	switch {
 	case err == nil:
-		err = ch.Connect(b)
+		if err = ch.Connect(b); err != nil {
+			err = (*messageHost)(p).noChannel(n, err)
+		}
 	case ctx.Err() != nil && e.tasks.Life().Err() == nil:
 		err = p.hangUpWith(nil)
 	default:
 		err = e.jobCause(p.rank, err)
 	}
 	return ch, err
+}
+
+// noChannel tells the peer that this rank has failed to create its side of the channel, and
+// why. The peer, which may be using its own side, ends the connection.
+func (h *messageHost) noChannel(n *bringup.Connection, err error) error {
+	err = fmt.Errorf("%w: %w", ErrNoConnection, fabric.Shortage(err))
+	h.eng.prog.Do(func() { h.refused = err })
+	n.Refuse(err)
+	return err
 }
 
 // hangUpWith calls cancel when the connection is lost, after the peer has had time to
@@ -110,6 +122,8 @@ func (h *messageHost) Reason(err error, ended bool) error {
 	switch {
 	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, ErrPeerGone) && h.refused != nil && !errors.Is(h.down, ErrPeerGone):
+		return h.refused // the peer has closed its end, as it was asked to
 	case errors.Is(err, ErrPeerGone):
 		return err
 	case errors.Is(err, fabric.ErrDown) && h.down == nil && h.ep != nil && h.ep.Err() != nil:

@@ -3,10 +3,12 @@ package rma
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -125,4 +127,75 @@ func TestChannelIsOpenedOnce(t *testing.T) {
 		}
 		require.NoError(t, es[0].Peer(1).Stats().Err)
 	})
+}
+
+// A rank that gets no memory for its end of a channel tells the other: on both sides what
+// waits fails at once for that reason, and so do later operations; Reset tries again, and
+// nothing of the failure is kept.
+func TestShortageOfAChannel(t *testing.T) {
+	short := &shortage{}
+	shortages["simshort"] = short
+	defer delete(shortages, "simshort")
+	lacks := func(err error) {
+		require.ErrorIs(t, err, ErrNoConnection)
+		require.ErrorIs(t, err, ErrResources)
+		require.NotErrorIs(t, err, ErrPeerGone)
+	}
+	const rings = 4 // two on either side
+	var kept []int64
+	for at := 1; at <= rings+1; at++ {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			testutil.NoLeaks(t)
+			es := openWith(t, 2, "", func(c *Config) {
+				c.Device = [...]string{"simshort", "sim"}[c.Job.Rank]
+				c.Logger = slog.New(slog.DiscardHandler)
+			})
+			mems, keys := share(t, es, 64)
+			ctx := testutil.Context(t, patience)
+			put := func(r int) error {
+				return es[r].Peer(1-r).Put(keys[1-r].At(0), mems[r].Slice(8, 8)).Wait(ctx)
+			}
+			require.NoError(t, put(0))
+			require.NoError(t, put(1))
+			exchange := func() (lost int) {
+				var sends [2]Request
+				var recvs [2]RecvRequest
+				for i := range es {
+					r := (i + at) % 2
+					p := es[r].Peer(1 - r)
+					sends[r], recvs[r] = p.Send([]byte("x")), p.Recv(make([]byte, 8))
+				}
+				for r := range es {
+					if _, err := recvs[r].Wait(ctx); err != nil {
+						lacks(err)
+						lost++
+					}
+					if err := sends[r].Wait(ctx); err != nil {
+						lacks(err)
+					}
+				}
+				return lost
+			}
+			short.at.Store(short.calls.Load() + int64(at))
+			if at <= rings {
+				require.Positive(t, exchange(), "one of the two may have sent before it heard of the refusal")
+				for r, e := range es {
+					p := e.Peer(1 - r)
+					testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the connection")
+					lacks(put(r))
+					lacks(p.Send([]byte("x")).Wait(ctx))
+				}
+				require.NoError(t, es[at%2].Peer(1-at%2).Reset(ctx))
+				require.NoError(t, put(at%2))
+			}
+			require.Zero(t, exchange())
+			kept = append(kept, offheap.Total())
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	for _, n := range kept {
+		require.Equal(t, kept[rings], n)
+	}
 }

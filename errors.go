@@ -23,7 +23,8 @@ import (
 //     with ErrFlushed and ErrRemoteAccess: the peer is alive;
 //   - the connection was lost for another reason although the peer is alive: ErrFlushed, and
 //     the reason;
-//   - the connection could not be made: ErrNoConnection, and the reason, which may be ErrResources;
+//   - the connection, or its message channel, could not be made: ErrNoConnection, and the
+//     reason, which is ErrResources if either side lacked descriptors or memory;
 //   - this engine was closed: ErrClosed.
 var (
 	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.

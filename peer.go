@@ -32,6 +32,7 @@ type Peer struct {
 	ep      fabric.Endpoint // nil until connected
 	self    fabric.Endpoint // the other end of the connection with oneself
 	down    error           // why the connection is no more
+	refused error           // why the peer was asked to end it
 	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
 	hangUp  func()          // ends the opening of the message channel
 	pulse   pulse
@@ -157,7 +158,10 @@ func refuseMessage(e *Engine, o *hub.Op, err error) Request {
 // reportDown notes the end of a connection that the link reports, with the
 // endpoint's own reason.
 func (p *Peer) reportDown(err error) {
-	if p.ep != nil {
+	switch {
+	case p.refused != nil: // as it was asked to
+		err = p.refused
+	case p.ep != nil:
 		switch why := p.ep.Err(); {
 		case why != nil && errors.Is(err, fabric.ErrDown):
 			err = why // which is what ErrDown asks to be looked up
@@ -194,7 +198,11 @@ func (p *Peer) downWith(err error) {
 	p.msg.Down(p.down)
 	if end := p.hangUp; end != nil {
 		p.hangUp = nil
-		time.AfterFunc(min(lastWait, p.eng.cfg.PeerTimeout), end)
+		wait := min(lastWait, p.eng.cfg.PeerTimeout)
+		if errors.Is(err, ErrNoConnection) {
+			wait = 0 // nothing comes of a peer that has refused
+		}
+		time.AfterFunc(wait, end)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 
 // Reset replaces a lost connection with the peer by a new one: after an operation that the
 // target refused (a stale key), a temporary failure of the network, or a hang of the peer
-// from which it has recovered. If the connection works, or none has been made yet, Reset
-// does nothing.
+// from which it has recovered, or when one of the two had no memory or descriptors left. If
+// the connection works, or none has been made yet, Reset does nothing.
 //
 // Both sides take part. The peer's application makes no call, and is notified by
 // Engine.Watch. All operations between the two ranks that were in flight fail first, on
@@ -32,9 +32,9 @@ func (p *Peer) Reset(ctx context.Context) error {
 	if why := e.job.GoneReason(p.rank); why != "" {
 		return p.notReset(fmt.Errorf("%w (%s)", ErrPeerGone, why))
 	}
-	var down error
-	e.prog.Do(func() { down = p.down })
-	switch err := p.conn.Reset(ctx, down != nil); err {
+	broken := false
+	e.prog.Do(func() { broken = p.down != nil || p.refused != nil })
+	switch err := p.conn.Reset(ctx, broken); err {
 	case nil, ErrClosed:
 		return err
 	default:
@@ -52,7 +52,7 @@ func (c *connectionEnd) Forget() {
 	p := (*Peer)(c)
 	p.release()
 	p.ep, p.self, p.pulse = nil, nil, pulse{}
-	p.down = nil
+	p.down, p.refused = nil, nil
 }
 
 // Renew implements bringup.Peer.

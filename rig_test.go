@@ -48,7 +48,7 @@ var shortages = map[string]*shortage{}
 // shortage has one of the calls fail that make something of a simulated link.
 type shortage struct {
 	calls atomic.Int64
-	at    int64 // which
+	at    atomic.Int64 // which
 }
 
 func (s *shortage) link() (fabric.Link, error) {
@@ -60,7 +60,7 @@ func (s *shortage) link() (fabric.Link, error) {
 }
 
 func (s *shortage) take() error {
-	if s.calls.Add(1) == s.at {
+	if s.calls.Add(1) == s.at.Load() {
 		return fmt.Errorf("the test's %w", fabric.ErrResources)
 	}
 	return nil

@@ -3,6 +3,7 @@ package eager
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
@@ -171,11 +172,15 @@ func (s *Set) Connect(peer uint32, su Setup) error {
 func (s *Set) Members() []Member { return s.list }
 
 // Close closes and removes the peer's channel, if there is one. Its endpoint must be closed
-// before. Setup path.
+// before. After an error the closed channel stays in the set, with the memory that it has not
+// released: call Close again. Setup path.
 func (s *Set) Close(peer uint32) error {
 	ch := s.Get(peer)
 	if ch == nil {
 		return nil
+	}
+	if err := ch.Close(); err != nil {
+		return err
 	}
 	s.byPeer[peer] = setEntry{}
 	for i := range s.list {
@@ -187,14 +192,14 @@ func (s *Set) Close(peer uint32) error {
 			break
 		}
 	}
-	return ch.Close()
+	return nil
 }
 
-// CloseAll closes all channels; their endpoints must be closed before.
+// CloseAll is Close for all channels.
 func (s *Set) CloseAll() error {
 	var err error
-	for len(s.list) > 0 {
-		err = errors.Join(err, s.Close(s.list[0].Peer))
+	for _, m := range slices.Clone(s.list) {
+		err = errors.Join(err, s.Close(m.Peer))
 	}
 	return err
 }

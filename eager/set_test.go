@@ -95,3 +95,52 @@ func TestSetMemoryLimit(t *testing.T) {
 	_, err = NewSet(link, SetOptions{Channel: Options{Blocks: 5}})
 	require.ErrorIs(t, err, ErrOptions)
 }
+
+// clingingLink is a link whose peers let go of rings at the second Close only.
+type clingingLink struct{ fabric.Link }
+
+func (l clingingLink) Alloc(size int, access fabric.Access) (fabric.Region, error) {
+	r, err := l.Link.Alloc(size, access)
+	return &clinging{Region: r}, err
+}
+
+type clinging struct {
+	fabric.Region
+	asked bool
+}
+
+func (r *clinging) Close() error {
+	if !r.asked {
+		r.asked = true
+		return fabric.ErrInUse
+	}
+	return r.Region.Close()
+}
+
+// A channel whose memory a peer is still using stays in the set until it is closed again.
+func TestSetKeepsWhatIsInUse(t *testing.T) {
+	link, other := simLinks(sim.Options{})(t)
+	base := offheap.Total()
+	s, err := NewSet(clingingLink{link}, SetOptions{})
+	require.NoError(t, err)
+	var eps []fabric.Endpoint
+	for peer := range uint32(3) {
+		ea, eb := join(t, link, other, 0)
+		_, err := s.Open(peer, ea)
+		require.NoError(t, err)
+		eps = append(eps, ea, eb)
+	}
+	for _, ep := range eps {
+		require.NoError(t, ep.Close())
+	}
+	held := s.Stats().Memory
+	require.ErrorIs(t, s.Close(1), fabric.ErrInUse)
+	require.Equal(t, held, s.Stats().Memory)
+	require.Len(t, s.Members(), 3)
+	require.ErrorIs(t, s.CloseAll(), fabric.ErrInUse, "of two")
+	require.Nil(t, s.Get(1))
+	require.Len(t, s.Members(), 2)
+	require.NoError(t, s.CloseAll())
+	require.Empty(t, s.Members())
+	require.Equal(t, base, offheap.Total())
+}

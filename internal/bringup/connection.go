@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // The ID of an endpoint is the rank of the peer and, above, the number of the
@@ -50,6 +50,7 @@ type Connection struct {
 	hangUp  context.CancelCauseFunc // ends it early; nil before it has begun
 	heard   bool                    // the peer has sent its request
 	refused bool                    // and was told no
+	ended   bool                    // the peer has refused the connection, made or not
 	over    bool                    // there will be no more tasks
 	err     error                   // why there is no connection
 
@@ -91,7 +92,7 @@ func (n *Connection) key(what string, rank int) string {
 
 // Numbered is what concerns this connection alone, for Job.Tell; IsNumbered reports whether
 // a peer has told it.
-func (n *Connection) Numbered() []byte { return numbered(n.Number, "") }
+func (n *Connection) Numbered() []byte { return binary.LittleEndian.AppendUint32(nil, n.Number) }
 
 // IsNumbered is told of by Numbered.
 func (n *Connection) IsNumbered(val []byte) bool {
@@ -161,7 +162,7 @@ func (n *Connection) connect(ctx context.Context) {
 	close(n.done)
 	d.prog.Kick()
 	if refuse {
-		n.refuse()
+		n.Refuse(n.err)
 	}
 }
 
@@ -239,11 +240,34 @@ func (n *Connection) mustRefuse() bool {
 	return true
 }
 
-// refuse tells the peer that there will be no connection.
-func (n *Connection) refuse() {
+// Refuse tells the peer that there is no connection of this number, and why. The peer closes
+// its side if it has made one. It waits until the job has passed that on.
+func (n *Connection) Refuse(why error) {
 	l := n.c.d.links
-	val := numbered(n.Number, n.err.Error())
-	if err := l.job.Tell(n.c.d.tasks.Life(), n.c.rank, KeyRefuse, val[:min(len(val), wireup.MaxTell)]); err != nil {
+	val := AppendRefusal(n.Numbered(), why)
+	if err := l.job.Tell(n.c.d.tasks.Life(), n.c.rank, KeyRefuse, val); err != nil {
 		l.Log.Debug("rma: peer not told that it is refused", "rank", n.c.rank, "err", err)
 	}
+}
+
+// refusedLocked takes the peer's refusal, once: it ends the making of the connection, or the
+// connection. Under Dialer.mu.
+func (n *Connection) refusedLocked(why error) {
+	if !n.giveUp(why) || n.ended {
+		return
+	}
+	n.ended = true
+	d := n.c.d
+	d.tasks.Go(func() {
+		select {
+		case <-n.done:
+		case <-d.tasks.Life().Done():
+			return
+		}
+		d.prog.Do(func() {
+			if n.err == nil && n.c.now.Load() == n {
+				n.c.peer.Down(why)
+			}
+		})
+	})
 }

@@ -26,7 +26,7 @@ var (
 // Keys of what two ranks tell each other about their connection through the job.
 const (
 	KeyRequest = "ep"    // a Request
-	KeyRefuse  = "ep/no" // the number of a connection (4), why there will be none
+	KeyRefuse  = "ep/no" // the number of a connection (4), why there is none: AppendRefusal
 )
 
 // Dialer makes the connections of an engine. Its methods may be called from any goroutine.
@@ -173,7 +173,7 @@ func (c *Connector) Told(key string, val []byte) bool {
 	}
 	n := c.now.Load()
 	if number, text, ok := cutNumber(val); ok && number == n.Number {
-		n.giveUp(fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, c.rank, text))
+		n.refusedLocked(Refused(c.rank, text))
 	}
 	return true
 }
@@ -199,7 +199,7 @@ func (c *Connector) requested(val []byte) bool {
 	default:
 		n.hear(r)
 		if n.err != nil && n.mustRefuse() { // too late
-			c.d.tasks.Go(n.refuse)
+			c.d.tasks.Go(func() { n.Refuse(n.err) })
 			return true
 		}
 		c.call()

@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,11 +60,6 @@ func ParseRequest(b []byte) (r Request, err error) {
 	return r, nil
 }
 
-// numbered appends what concerns the connection of that number.
-func numbered(number uint32, what string) []byte {
-	return append(binary.LittleEndian.AppendUint32(nil, number), what...)
-}
-
 // cutNumber takes the number of the connection that is meant off the front of what a
 // peer tells.
 func cutNumber(val []byte) (number uint32, rest []byte, ok bool) {
@@ -71,4 +67,37 @@ func cutNumber(val []byte) (number uint32, rest []byte, ok bool) {
 		return 0, nil, false
 	}
 	return binary.LittleEndian.Uint32(val), val[4:], true
+}
+
+// Causes of a refusal.
+const (
+	causeOther     = 0
+	causeResources = 1
+)
+
+// maxReason bounds the text of a refusal in bytes.
+const maxReason = 500
+
+// AppendRefusal appends the reason why this rank does not make its side of something: a cause
+// (1) and a text (docs/wire.md).
+func AppendRefusal(b []byte, why error) []byte {
+	cause := byte(causeOther)
+	if errors.Is(why, fabric.ErrResources) {
+		cause = causeResources
+	}
+	text := why.Error()
+	return append(append(b, cause), text[:min(len(text), maxReason)]...)
+}
+
+// Refused returns the error of what a rank has refused with b. It wraps ErrNoConnection, and
+// fabric.ErrResources if that is the rank's cause.
+func Refused(rank int, b []byte) error {
+	cause := byte(causeOther)
+	if len(b) > 0 {
+		cause, b = b[0], b[1:]
+	}
+	if cause == causeResources {
+		return fmt.Errorf("%w: rank %d: %w: %.200q", ErrNoConnection, rank, fabric.ErrResources, b)
+	}
+	return fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, rank, b)
 }

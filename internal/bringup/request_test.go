@@ -1,6 +1,9 @@
 package bringup
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,4 +43,25 @@ func FuzzParseRequest(f *testing.F) {
 			require.Equal(t, b, r.Append(nil))
 		}
 	})
+}
+
+func TestRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		why       error
+		b         string
+		resources bool
+		says      string
+	}{
+		"other":    {errors.New("no \x00 luck"), "\x09\x00no \x00 luck", false, `rank 3: "no \x00 luck"`},
+		"shortage": {fmt.Errorf("ring: %w", fabric.ErrResources), "\x09\x01ring: " + fabric.ErrResources.Error(), true, `rank 3: ` + fabric.ErrResources.Error() + `: "ring: `},
+		"long":     {errors.New(strings.Repeat("x", 2*maxReason)), "\x09\x00" + strings.Repeat("x", maxReason), false, `xxx"`},
+	} {
+		b := AppendRefusal([]byte{9}, c.why)
+		require.Equal(t, c.b, string(b), name)
+		err := Refused(3, b[1:])
+		require.ErrorIs(t, err, ErrNoConnection)
+		require.Equal(t, c.resources, errors.Is(err, fabric.ErrResources), name)
+		require.Contains(t, err.Error(), c.says)
+	}
+	require.ErrorIs(t, Refused(3, nil), ErrNoConnection)
 }

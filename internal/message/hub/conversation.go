@@ -116,7 +116,9 @@ func (c *Conversation) NewBatch(b *Batch) *Op {
 // Post posts o, which New has returned. From any goroutine.
 // Hot path.
 func (c *Conversation) Post(o *Op) {
-	c.begin()
+	if !c.begun.Load() && !o.empty() {
+		c.begin()
+	}
 	if o.kind == Recv && c.x.prog.Hold() {
 		c.recv(o)
 		c.x.prog.Disown()
@@ -179,7 +181,7 @@ func (c *Conversation) start(o *Op) {
 	case c.err != nil && (c.ch == nil || o.kind != Recv):
 		c.fail(o, c.err)
 		return
-	case c.own:
+	case c.own || o.empty():
 		c.post(o)
 		return
 	case c.ch != nil:

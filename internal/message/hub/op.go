@@ -108,6 +108,9 @@ func (o *Op) Refuse(err error) error {
 	return err
 }
 
+// empty reports whether o transfers no message, not even one of no bytes.
+func (o *Op) empty() bool { return o.kind == SendBatch && len(o.batch.Outs) == 0 }
+
 // fail ends o with an error.
 func (o *Op) fail(err error) {
 	if o.Err == nil {
