@@ -44,8 +44,8 @@ func (l *link) accept(ctx context.Context) {
 			if l.closed.Load() {
 				return
 			}
-			// Out of descriptors, most likely: others may be freed. Connect reports
-			// it if that does not help. The pause keeps this from being a busy loop.
+			// Probably out of descriptors, of which others may be freed. If not, Connect
+			// reports it. The pause keeps this from being a busy loop.
 			err = fabric.Shortage(err)
 			l.noAccept.Store(&err)
 			select {
@@ -65,22 +65,22 @@ func (l *link) accept(ctx context.Context) {
 	}
 }
 
-// greet has a stranger prove that it knows the token of the endpoint that it names,
-// and hands the connection to that.
+// greet makes a stranger prove that it knows the token of the endpoint that it names, and
+// passes the connection to that endpoint.
 func (l *link) greet(s *stranger) {
 	defer l.wg.Done()
 	in := arrival{conn: s.conn}
 	e, err := l.prove(s, &in)
 	if !l.pending.remove(s) {
-		return // closed already, by closeAll or to make room
+		return // already closed, by closeAll or to make room
 	}
 	if err != nil || e == nil || !e.offer(in) {
 		_ = s.conn.Close()
 	}
 }
 
-// prove has the stranger prove itself. One that names no endpoint of this link is asked
-// for the same proof, so that it does not learn which endpoints there are.
+// prove checks the stranger's proof. A stranger that names no endpoint of this link is
+// asked for the same proof, so that it cannot find out which endpoints exist.
 func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
 	c, t := s.conn, &in.said
 	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
@@ -111,7 +111,7 @@ func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
 	return e, nil
 }
 
-// strangers is the connections that have proved nothing yet.
+// strangers holds the connections that have not proved anything yet.
 type strangers struct {
 	mu     sync.Mutex
 	conns  []*stranger // oldest first
@@ -122,18 +122,18 @@ type strangers struct {
 type stranger struct {
 	conn  net.Conn
 	since time.Time
-	net   netip.Prefix // where it is
-	named bool         // named an endpoint, which a stranger cannot guess
+	net   netip.Prefix // its network
+	named bool         // it has named an endpoint, which a stranger cannot guess
 }
 
-// add takes c in. Where there are too many, the oldest one that has had its time
-// makes room; if none has, or too many are from c's network, c is refused: an honest
-// peer dials again.
+// add adds c. If there are too many strangers, the oldest one whose time has passed is
+// closed to make room; if there is none, or too many are from c's network, c is refused: a
+// correct peer dials again.
 func (p *strangers) add(c net.Conn, now time.Time) *stranger {
 	host := hostOf(c.RemoteAddr())
 	bits := host.BitLen()
 	if host.Is6() {
-		bits = 64 // a host with one address has all of them
+		bits = 64 // a host with one IPv6 address has all of its /64
 	}
 	s := &stranger{conn: c, since: now}
 	s.net, _ = host.Prefix(bits)
@@ -154,7 +154,7 @@ func (p *strangers) add(c net.Conn, now time.Time) *stranger {
 	return s
 }
 
-// evict closes the oldest stranger that has named nothing for minPending, of the
+// evict closes the oldest stranger that has not named an endpoint for minPending, of the
 // network from if crowd is set. It reports whether there was one.
 func (p *strangers) evict(now time.Time, from netip.Prefix, crowd bool) bool {
 	for i, o := range p.conns {
@@ -178,14 +178,14 @@ func (p *strangers) drop(i int) {
 	p.conns = append(p.conns[:i], p.conns[i+1:]...)
 }
 
-// named notes that s named an endpoint of this link: it is not closed to make room.
+// named records that s has named an endpoint of this link: it is not closed to make room.
 func (p *strangers) named(s *stranger) {
 	p.mu.Lock()
 	s.named = true
 	p.mu.Unlock()
 }
 
-// remove reports whether s was still there.
+// remove removes s and reports whether it was still there.
 func (p *strangers) remove(s *stranger) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,10 +14,10 @@ const (
 	maxAddrs    = 8 // hosts in one endpoint's address
 )
 
-// token is the secret of an endpoint, which only its address tells.
+// token is the secret of an endpoint. Only its address contains it.
 type token [tokenSize]byte
 
-// address is what Endpoint.Address carries. Layout, little-endian:
+// address is the content of Endpoint.Address. Layout, little-endian:
 //
 //	0 'T'  1 version  2 token (16)  18 nonce (8)  26 port (2)  28 count (1)
 //	then count times: length (4 or 16), that many bytes of an IP address,

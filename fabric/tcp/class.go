@@ -15,9 +15,9 @@ type Class uint8
 
 // Classes of peers.
 const (
-	ClassHost Class = iota // this host: nothing to be congested on the way
+	ClassHost Class = iota // this host: no congestion on the path
 	ClassNear              // another host, up to Config.LongRTT away
-	ClassLong              // further
+	ClassLong              // farther
 	numClasses
 )
 
@@ -30,12 +30,12 @@ func (c Class) String() string {
 	return fmt.Sprintf("class(%d)", uint8(c))
 }
 
-// DefaultLongRTT is the round trip from which a path is a long one: ten times
-// that of a large data centre, and a tenth of that between two cities.
+// DefaultLongRTT is the round trip from which a path is long: ten times that of a large
+// data centre, and a tenth of that between two cities.
 const DefaultLongRTT = time.Millisecond
 
-// classify tells the class of a path from its ends and its round trip. A rtt of
-// 0 is one that the system does not tell.
+// classify returns the class of a path, from its ends and its round trip. rtt is 0 if the
+// system does not report it.
 func classify(local, remote netip.Addr, rtt, long time.Duration) Class {
 	switch {
 	case remote.Unmap().IsLoopback() || remote.Unmap() == local.Unmap() && remote.IsValid():
@@ -46,17 +46,17 @@ func classify(local, remote netip.Addr, rtt, long time.Duration) Class {
 	return ClassNear
 }
 
-// Congestion names the kernel's congestion control for each class. Empty: see
-// the method auto.
+// Congestion names the kernel's congestion control for each class. Empty: see the method
+// resolve.
 type Congestion [numClasses]string
 
-// KernelCongestion leaves the system's default in place.
+// KernelCongestion keeps the system's default.
 const KernelCongestion = "kernel"
 
 var errCongestionList = errors.New("want a name, or class=name,... with classes host, near, long")
 
-// ParseCongestion reads `cubic` (for all classes) or `host=reno,long=bbr`; empty
-// and `auto` leave the choice to the link.
+// ParseCongestion parses `cubic` (for all classes) or `host=reno,long=bbr`; empty and
+// `auto` leave the choice to the link.
 func ParseCongestion(s string) (c Congestion, err error) {
 	if s == "" {
 		return c, nil
@@ -85,8 +85,8 @@ func ParseCongestion(s string) (c Congestion, err error) {
 	return c, nil
 }
 
-// nameOfCongestion reports whether s can be a name: those are shorter than 16
-// bytes (TCP_CA_NAME_MAX).
+// nameOfCongestion reports whether s can be a name: these are shorter than 16 bytes
+// (TCP_CA_NAME_MAX).
 func nameOfCongestion(s string) bool {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-' {
@@ -96,10 +96,10 @@ func nameOfCongestion(s string) bool {
 	return s != "" && len(s) < 16
 }
 
-// CongestionError is why a congestion control cannot be had.
+// CongestionError reports a congestion control that is not available.
 type CongestionError struct {
 	Name    string
-	Offered []string // what the kernel offers this process; nil if it does not tell
+	Offered []string // offered by the kernel to this process; nil if unknown
 	Err     error
 }
 
@@ -111,5 +111,5 @@ func (e *CongestionError) Error() string {
 	return fmt.Sprintf("congestion control %q: %v (%s)", e.Name, e.Err, offer)
 }
 
-// Unwrap makes it fabric.ErrNotSupported and the system's error.
+// Unwrap returns fabric.ErrNotSupported and the system's error.
 func (e *CongestionError) Unwrap() []error { return []error{fabric.ErrNotSupported, e.Err} }

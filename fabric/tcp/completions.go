@@ -7,12 +7,13 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 )
 
-// maxNotes is how many notifications wait for delivery before the endpoint
-// stops reading its socket, which stops the peer in the end.
+// maxNotes is the number of notifications that may wait for delivery. At this number the
+// endpoint stops reading its socket, which in the end stops the peer.
 const maxNotes = 256
 
-// completions is what one endpoint has to deliver, in order. It has room for all that
-// can come: requests and notifications are limited, and an endpoint goes down once.
+// completions holds the completions and events that one endpoint has to deliver, in order.
+// Its memory is bounded: requests and notifications are limited, and an endpoint goes down
+// once.
 type completions struct {
 	ep     uint32 // ID of the endpoint
 	owed   uint32 // completions of requests in q
@@ -28,7 +29,7 @@ func (c *completions) init(ep uint32, depth int, ready *readyList) {
 	c.q.Reserve(depth + maxNotes + 1)
 }
 
-// full reports that no more notifications may come now.
+// full reports that no more notifications may be received now.
 func (c *completions) full() bool { return c.notes >= maxNotes }
 
 // request queues the completion of a request of this side.
@@ -45,7 +46,7 @@ func (c *completions) notify(imm, bytes uint32) {
 	c.push(fabric.Completion{EP: c.ep, Op: fabric.OpNotify, Imm: imm, Bytes: bytes})
 }
 
-// down queues the endpoint's end.
+// down queues the event of the endpoint's end.
 func (c *completions) down(st fabric.Status) {
 	c.push(fabric.Completion{EP: c.ep, Op: fabric.OpDown, Status: st})
 }
@@ -64,7 +65,7 @@ func (c *completions) push(x fabric.Completion) {
 	}
 }
 
-// readyList is the endpoints with completions to deliver, in order of arrival.
+// readyList holds the endpoints with completions to deliver, in order of arrival.
 type readyList struct {
 	head, tail *completions
 }

@@ -9,14 +9,14 @@ import (
 
 // Config configures a link. The zero value is usable.
 type Config struct {
-	// Bind is the address to listen on. The zero value is 127.0.0.1: peers of
-	// this host only. 0.0.0.0 and :: listen on all interfaces.
+	// Bind is the address to listen on. The zero value is 127.0.0.1: peers on this host
+	// only. 0.0.0.0 and :: listen on all interfaces.
 	Bind netip.Addr
 
-	// Advertise is the host addresses written into endpoint addresses, in the
-	// order in which peers try them; at most 8. Empty means Bind or, where that
-	// is unspecified, the global unicast addresses of the interfaces that are
-	// up, IPv4 first, and loopback if there is no other.
+	// Advertise lists the host addresses in endpoint addresses, in the order in which peers
+	// try them; at most 8. Empty means Bind or, if that is unspecified, the global unicast
+	// addresses of the interfaces that are up, IPv4 first, and loopback if there is no
+	// other.
 	Advertise []netip.Addr
 
 	// SendBuffer and RecvBuffer are the socket buffers in bytes. Zero leaves
@@ -25,58 +25,57 @@ type Config struct {
 	// net.core.wmem_max and rmem_max.
 	SendBuffer, RecvBuffer int
 
-	// Unsent bounds the bytes that a socket takes beyond what the network takes
-	// at the moment, so that urgent frames do not queue behind them in the
-	// kernel (TCP_NOTSENT_LOWAT). Zero means 256 KiB, negative no bound.
+	// Unsent bounds the bytes that a socket accepts beyond those that the network accepts
+	// at the moment, so that urgent frames do not queue behind them in the kernel
+	// (TCP_NOTSENT_LOWAT). Zero means 256 KiB, negative no bound.
 	Unsent int
 
-	// Congestion is the congestion control for each class of peer. Where it is
-	// empty, peers of this host get one that does not pace, if the system's
-	// default does; others the system's default. Open fails with a
-	// CongestionError if the system refuses one that is named.
+	// Congestion is the congestion control for each class of peer. If it is empty, peers on
+	// this host use one without pacing if the system's default has pacing; others use the
+	// system's default. Open fails with a CongestionError if the system refuses a named
+	// one.
 	Congestion Congestion
 
-	// Lanes is how many further connections carry the payload of large requests
-	// to a peer, striped over them, at most 8; the dialling side proposes, the
-	// smaller number holds. Zero means 1, or 4 for peers of ClassLong; negative
-	// none: everything goes by one connection.
+	// Lanes is the number of additional connections that carry the payload of large
+	// requests to a peer, striped over them, at most 8; the dialling side proposes, the
+	// smaller number is used. Zero means 1, or 4 for peers of ClassLong; negative none:
+	// everything uses one connection.
 	Lanes int
 
-	// LaneMin is the size in bytes from which payload goes by the lanes. Zero
-	// means 256 KiB.
+	// LaneMin is the size in bytes from which payload uses the lanes. Zero means 256 KiB.
 	LaneMin int
 
 	// LongRTT is the round trip beyond which a peer is of ClassLong. Zero means
 	// DefaultLongRTT.
 	LongRTT time.Duration
 
-	// Crypt is how what goes over connections is protected. Of two sides' choices
-	// the stronger holds.
+	// Crypt is the protection of connections. The stronger of the two sides' choices is
+	// used.
 	Crypt Crypt
 
-	// HandshakeTimeout is how long a stranger that connected may take to prove that
-	// it was given an address of this link. Zero means 3 s.
+	// HandshakeTimeout bounds how long a stranger that connected may take to prove that it
+	// received an address of this link. Zero means 3 s.
 	HandshakeTimeout time.Duration
 }
 
-// defaultUnsent is several times what a sender writes at once, so that it can
-// fetch more in time, and a tenth of a millisecond of a fast network. On loopback
-// 128 KiB and no bound at all gave the same bandwidth.
+// defaultUnsent is several times the size of a send, so that a sender can fetch more in
+// time, and corresponds to a tenth of a millisecond of a fast network. On loopback 128 KiB
+// and no bound at all had the same bandwidth.
 const defaultUnsent = 256 << 10
 
 // maxLanes bounds the lanes of an endpoint.
 const maxLanes = 8
 
-// defaultLaneMin is small enough that what stays on the first connection keeps
-// nothing waiting for long (25 µs at 10 GB/s), and large enough that a receive
-// that finds a lane empty does not show.
+// defaultLaneMin: smaller payload on the first connection delays other frames only briefly
+// (25 µs at 10 GB/s), and above it the cost of a receive on an empty lane is not
+// measurable.
 const defaultLaneMin = 256 << 10
 
-// longLanes is the lanes of long paths: there a connection carries what its window
-// and the losses in it allow, and a loss slows down one lane's share only.
+// longLanes is the number of lanes of long paths: there the window and losses bound a
+// connection, and a loss slows down only one lane's share.
 const longLanes = 4
 
-// lanes is how many lanes peers of a class get.
+// lanes returns the number of lanes of peers of a class.
 func (c *Config) lanes(class Class) int {
 	switch {
 	case c.Lanes != 0:
@@ -87,9 +86,9 @@ func (c *Config) lanes(class Class) int {
 	return 1
 }
 
-// maxPending bounds the connections that have proved nothing yet, maxPendingFrom
-// those of one address. One that has had minPending gives way to a newer one: an honest
-// peer says which endpoint it wants in its first packet.
+// maxPending bounds the connections that have not proved anything yet, maxPendingFrom those
+// from one address. After minPending such a connection is closed in favour of a newer one:
+// a correct peer names its endpoint in its first packet.
 const (
 	maxPending     = 1024
 	maxPendingFrom = maxPending / 2
@@ -147,7 +146,7 @@ func (c *Config) withDefaults() (Config, error) {
 	return d, nil
 }
 
-// hostAddrs lists the addresses by which other hosts may reach this one.
+// hostAddrs returns the addresses at which other hosts may reach this one.
 func hostAddrs(only4 bool) ([]netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -181,8 +180,8 @@ func hostAddrs(only4 bool) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// keepIdle is how long a connection is idle before the kernel asks whether the
-// peer's is there: then once a second, as many times.
+// keepIdle returns how long a connection is idle before the kernel sends keepalive probes,
+// once a second.
 func keepIdle(peerTimeout time.Duration) time.Duration {
 	return max(time.Second, (peerTimeout / 2).Truncate(time.Second))
 }

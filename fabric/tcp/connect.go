@@ -71,7 +71,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 	return errConnected
 }
 
-// endConnect publishes the outcome. After a failure Connect may be tried again.
+// endConnect publishes the outcome. After a failure Connect may be called again.
 func (e *endpoint) endConnect(socks []socket, p path, reads uint32, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,7 @@ func (e *endpoint) endConnect(socks []socket, p path, reads uint32, err error) e
 	return nil
 }
 
-// publish gives the endpoint its socket and hands it to the owner. mu is held.
+// publish sets the endpoint's socket and passes the endpoint to the owner. mu is held.
 func (e *endpoint) publish(s socket, peerReads uint32) {
 	e.sock = s
 	e.resp.replies.init(peerReads)
@@ -100,7 +100,7 @@ func (e *endpoint) publish(s socket, peerReads uint32) {
 	delete(l.byNonce, e.nonce)
 	l.joined = append(l.joined, e)
 	e.state.Store(epUp)
-	l.wake() // before fresh: adopt takes the wake-up back, and would miss a later one
+	l.wake() // before fresh: adopt clears the wake-up, and would miss a later one
 	l.fresh.Add(1)
 	l.mu.Unlock()
 	select {

@@ -21,8 +21,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// connector makes the connections of one endpoint, the first and the lanes, by dialling
-// the peer or by waiting for it to dial.
+// connector makes the connections of one endpoint, the first and the lanes, by dialling the
+// peer or by waiting for it to dial.
 type connector struct {
 	l           *link
 	token       token
@@ -43,22 +43,21 @@ func newConnector(l *link, peerTimeout time.Duration) connector {
 	return co
 }
 
-// arrival is a connection whose other side has proved that it knows this
-// endpoint's token.
+// arrival is a connection whose other side has proved that it knows this endpoint's token.
 type arrival struct {
 	conn net.Conn
 	h    hello
 	said transcript
 }
 
-// agreed is one connection that both sides have agreed on.
+// agreed is a connection on which both sides have completed the handshake.
 type agreed struct {
 	conn net.Conn
 	keys keys
 }
 
-// park keeps a connection for await. A newer one takes the place of an older: the peer
-// has given up on that and tries again.
+// park keeps a connection for await. A newer one replaces an older one, which the peer has
+// given up before it dialled again.
 func (co *connector) park(in arrival) bool {
 	if in.h.lane == 0 {
 		co.dropParked()
@@ -70,7 +69,7 @@ func (co *connector) park(in arrival) bool {
 	return true
 }
 
-// dropParked closes connections that were parked and are not wanted.
+// dropParked closes parked connections that are not needed.
 func (co *connector) dropParked() {
 	for {
 		select {
@@ -85,10 +84,10 @@ func (co *connector) dropParked() {
 // Pauses between two attempts to dial.
 const minRedial, maxRedial = time.Millisecond, 100 * time.Millisecond
 
-// dial connects to the peer, by whichever of its hosts answers as the peer, and makes
-// the lanes that both sides want. A connection that is turned away or lost meanwhile
-// is made anew until ctx ends: the peer may have too many strangers at its door. It
-// is gone if nobody has listened there for PeerTimeout.
+// dial connects to the peer, at the first of its hosts that answers as the peer, and makes
+// the lanes that both sides agree on. A connection that is refused or lost meanwhile is
+// made again until ctx ends, because the peer may have too many strangers. The peer is gone
+// if nothing has listened there for PeerTimeout.
 func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
 	var heard time.Time // when something listened last
 	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
@@ -110,7 +109,7 @@ func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, er
 	}
 }
 
-// anyOf reports whether err is one of these.
+// anyOf reports whether err is one of these errors.
 func anyOf(err error, these ...error) bool {
 	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
 }
@@ -119,7 +118,7 @@ func anyOf(err error, these ...error) bool {
 func (co *connector) dialHosts(ctx context.Context, a *address) ([]agreed, uint32, error) {
 	var errs []error
 	for i, host := range a.hosts {
-		// A host that drops packets must not use up the time of those behind it.
+		// A host that drops packets must not use up the time of the hosts after it.
 		hctx, cancel := ctx, context.CancelFunc(func() {})
 		if dl, ok := ctx.Deadline(); ok {
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
@@ -145,8 +144,7 @@ func (co *connector) dialHosts(ctx context.Context, a *address) ([]agreed, uint3
 	return nil, 0, errors.Join(errs...)
 }
 
-// dialOne makes one connection: the first if mine says nothing, else the lane that it
-// says.
+// dialOne makes one connection: the lane in mine, by default the first connection.
 func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address, mine hello) (agreed, answer, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
@@ -164,7 +162,7 @@ func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address,
 	var t transcript
 	ans, err := co.introduce(c, &t, a, &mine)
 	if err == nil && !stop() {
-		err = ctx.Err() // the deadline was set already
+		err = ctx.Err() // the deadline was set from ctx
 	}
 	var k keys
 	if err == nil {
@@ -177,7 +175,7 @@ func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address,
 	return agreed{c, k}, ans, nil
 }
 
-// introduce is the dialling side of the handshake.
+// introduce executes the handshake of the dialling side.
 func (co *connector) introduce(c net.Conn, t *transcript, a *address, mine *hello) (ans answer, err error) {
 	if _, err = c.Write(t.add(mine.append(nil))); err != nil {
 		return ans, err
@@ -198,8 +196,8 @@ func (co *connector) introduce(c net.Conn, t *transcript, a *address, mine *hell
 	return ans, ans.parse(b, mine)
 }
 
-// quiet reports whether the other end of c still waits for our hello: it neither
-// hung up nor spoke out of turn.
+// quiet reports whether the other end of c still waits for our hello: it has neither hung
+// up nor sent anything.
 func quiet(c net.Conn) bool {
 	rc, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -215,7 +213,8 @@ func quiet(c net.Conn) bool {
 	return rerr == unix.EAGAIN
 }
 
-// propose is how many lanes this side asks for on a connection, and which Crypt.
+// propose returns the number of lanes and the Crypt that this side proposes on a
+// connection.
 func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 	var p path
 	if rc, err := c.(*net.TCPConn).SyscallConn(); err == nil {
@@ -224,8 +223,8 @@ func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 	return uint8(co.l.cfg.lanes(p.class)), co.l.cfg.Crypt.of(p.class)
 }
 
-// dialLanes makes the lanes that the peer agreed to, one after the other: it has
-// answered, so that each takes a few round trips.
+// dialLanes makes the lanes that the peer agreed to, one after the other. The peer has
+// answered, so each takes a few round trips.
 func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer) ([]agreed, error) {
 	var lanes []agreed
 	for i := uint8(1); i <= first.lanes; i++ {
@@ -243,12 +242,11 @@ func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *addres
 	return lanes, nil
 }
 
-// await waits for the peer to dial, all lanes that it wants and this side does.
-// An endpoint that knows the token but is not the one asked for is turned away, and
-// waiting goes on. A peer that dials its first connection again has given up the
-// connections that it made before.
+// await waits for the peer to dial the first connection and all agreed lanes. An endpoint
+// that knows the token but is not the expected peer is rejected, and the wait continues. A
+// peer that dials its first connection again has given up its earlier connections.
 func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, error) {
-	var conns []agreed // the first and its lanes, in order
+	var conns []agreed // the first connection and its lanes, in order
 	var first answer
 	reads := uint32(0)
 	for conns == nil || len(conns) <= int(first.lanes) {
@@ -274,7 +272,7 @@ func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, e
 			}
 			c, err := in.agree(co, a, &mine)
 			if err != nil {
-				_ = in.conn.Close() // the peer gave up; it may dial again
+				_ = in.conn.Close() // the peer has given up; it may dial again
 				continue
 			}
 			if lane == 0 {
@@ -286,13 +284,13 @@ func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, e
 	return conns, reads, nil
 }
 
-// agree ends the handshake of the side that was dialled.
+// agree completes the handshake of the side that was dialled.
 func (in *arrival) agree(co *connector, a *address, mine *answer) (agreed, error) {
 	t := &in.said
 	from := t.n
 	t.add(mine.append(nil))
 	t.sign(&a.token, purposeAnswer)
-	// Few bytes on a fresh socket: they do not block.
+	// A few bytes on a new socket do not block.
 	_ = in.conn.SetDeadline(time.Now().Add(co.l.cfg.HandshakeTimeout))
 	if _, err := in.conn.Write(t.said[from:t.n]); err != nil {
 		return agreed{}, err
@@ -301,8 +299,8 @@ func (in *arrival) agree(co *connector, a *address, mine *answer) (agreed, error
 	return agreed{in.conn, k}, err
 }
 
-// takeSockets takes the descriptors out of conns, which are closed, unless err
-// says that there are none. The path is the first's.
+// takeSockets takes the descriptors out of conns, which it closes; if err is not nil it
+// only closes them. The path is that of the first.
 func (co *connector) takeSockets(conns []agreed, err error) (socks []socket, p path, _ error) {
 	if err != nil {
 		return nil, p, err

@@ -9,16 +9,15 @@ import (
 	"fmt"
 )
 
-// Crypt is how what goes over a connection is protected. The stronger of the two
-// sides' choices holds.
+// Crypt is the protection of a connection. The stronger of the two sides' choices is used.
 type Crypt uint8
 
-// Ways to protect a connection, each stronger than the one before. CryptDefault is
-// CryptOff between processes of a host and CryptAuth between hosts.
+// Protections of a connection, each stronger than the one before. CryptDefault is CryptOff
+// between processes of a host and CryptAuth between hosts.
 const (
 	CryptDefault Crypt = iota
-	CryptOff           // not at all, but for the handshake
-	CryptAuth          // authenticated: changing what is sent ends the connection, and achieves no more
+	CryptOff           // none, except for the handshake
+	CryptAuth          // authenticated: modifying the data only ends the connection
 	CryptFull          // authenticated and encrypted
 	numCrypts
 )
@@ -35,7 +34,7 @@ func (c Crypt) String() string {
 // known reports whether c can be agreed on.
 func (c Crypt) known() bool { return c > CryptDefault && c < numCrypts }
 
-// ParseCrypt reads `off`, `auth` or `full`; empty leaves the choice to the link.
+// ParseCrypt parses `off`, `auth` or `full`; empty leaves the choice to the link.
 func ParseCrypt(s string) (Crypt, error) {
 	for c, name := range cryptNames {
 		if c != 0 && s == name || c == 0 && s == "" {
@@ -45,7 +44,7 @@ func ParseCrypt(s string) (Crypt, error) {
 	return 0, fmt.Errorf("tcp: %q: want off, auth or full", s)
 }
 
-// of is what holds for peers of a class.
+// of returns the protection for peers of a class.
 func (c Crypt) of(class Class) Crypt {
 	switch {
 	case c != CryptDefault:
@@ -56,14 +55,14 @@ func (c Crypt) of(class Class) Crypt {
 	return CryptAuth
 }
 
-// keys are a connection's: unused where nothing is protected.
+// keys are the keys of a connection, unused if it is not protected.
 type keys struct {
 	crypt      Crypt
 	send, recv [keySize]byte
 }
 
-// Each direction of each connection has a key of its own: the transcript, which names
-// the lane and holds both challenges, is the salt.
+// Each direction of each connection has its own key. The salt is the transcript, which
+// contains the lane and both challenges.
 const (
 	purposeDialled = "rma tcp 3 keys of the dialled"
 	purposeDialler = "rma tcp 3 keys of the dialler"
@@ -71,8 +70,8 @@ const (
 	keySize        = 16
 )
 
-// keys derives the keys of the connection whose handshake t is. dialled and dialler
-// are the two endpoints' tokens.
+// keys derives the keys of the connection with handshake t. dialled and dialler are the
+// tokens of the two endpoints.
 func (t *transcript) keys(dialled, dialler token, crypt Crypt, dials bool) (k keys, err error) {
 	if k.crypt = crypt; crypt <= CryptOff {
 		return k, nil

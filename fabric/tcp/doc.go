@@ -10,14 +10,14 @@
 //
 //   - The owner's calls (Poll, Post) use raw non-blocking sockets: no goroutine, no runtime
 //     poller, no allocation. One send carries all requests of one Post (as far as the socket
-//     takes them), and one receive takes everything that has arrived. Only connection set-up
-//     uses package net and goroutines.
+//     takes them), and one receive returns everything that has arrived. Only connection
+//     set-up uses package net and goroutines.
 //   - A peer cannot make this side's memory grow. The handshake limits its outstanding
 //     requests; the answers to it (replies, acknowledgements) are kept as descriptors in
 //     rings of that size and encoded when the socket has room. The receive side never waits
 //     for the send side, so two sides that flood each other cannot deadlock.
 //   - Every field of a frame is checked before it is used. A malformed frame ends that
-//     endpoint and no other. A request that the regions do not admit is answered by a
+//     endpoint and no other. A request that the regions do not permit is answered by a
 //     refusal, its payload is discarded, and both ends go down in order: requests before it
 //     complete, requests behind it are flushed.
 //   - Region.Close returns only when no access of a peer is in progress: each access runs
@@ -44,16 +44,17 @@
 //
 // # Files
 //
-//	endpoint.go    one connection: its life; progress.go: a visit of it; connect.go: its beginning
+//	endpoint.go    one connection: its life; progress.go: one visit of it; connect.go: its
+//	               set-up
 //	requester.go   requests of this side: requester_send.go frames them, requester_reply.go
-//	               matches what answers them; pieces.go: the memory that they name
-//	responder.go   requests of the peer: checked, carried out; responder_reply.go: answered
-//	receiver.go    takes the incoming stream apart for these two
-//	lane.go        connections for payload: lane_send.go, lane_receive.go; lane_chunk.go: how
-//	               much a send hands over
+//	               matches the answers; pieces.go: their local memory
+//	responder.go   requests of the peer: checked and executed; responder_reply.go: answered
+//	receiver.go    parses the incoming stream for these two
+//	lane.go        connections for payload: lane_send.go, lane_receive.go; lane_chunk.go: the
+//	               size of a send
 //	outgoing.go, incoming.go  the byte streams of the first connection
-//	completions.go what Poll is to deliver
-//	failure.go     what takes an endpoint down
+//	completions.go completions and events that Poll has to deliver
+//	failure.go     reasons for which an endpoint goes down
 //	socket.go      a connection; record.go: protected by records; sockopt*.go: its options
 //	frame.go       header of every frame; hello.go, address.go, crypt.go: formats and keys of
 //	               set-up; class.go: classes of peers
@@ -62,20 +63,19 @@
 //	poll.go        Poll, Arm, Disarm; one or two sockets, or many
 //	accept.go      listener, strangers; connector.go: connections made or awaited
 //	config.go      Config
-//	poller_*.go    which sockets are ready: epoll, kqueue
-//	silence_*.go   hosts that acknowledge nothing, and what ends connections with them
+//	poller_*.go    readiness of sockets: epoll, kqueue
+//	silence_*.go   hosts that acknowledge nothing; ending their connections
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
 //
-// Uses run downward: endpoint; receiver and lane receiver; requester and responder;
 // streams, lanes and completions; socket; frames. What takes an endpoint down is
+// Uses run downward: endpoint; receiver and lane receiver; requester and responder;
+// streams, lanes and completions; socket; frames. Errors that take an endpoint down are
 // returned upward, as a failure.
-//
-// Linux is what it is made for and tested on. macOS and FreeBSD have the same
 // code above kqueue and the portable calls of package unix, which allocate; the
-// build tag rma_portable has Linux use the latter, so that they are tested.
-// Elsewhere Open says that it cannot.
-//
-// May import fabric, fabric/internal/softlink, internal/offheap, internal/cpu,
+// The package is written for Linux and tested there. macOS and FreeBSD use the same code
+// with kqueue and the portable calls of package unix, which allocate; with the build tag
+// rma_portable Linux uses these calls as well, so that they are tested. Elsewhere Open
+// returns an error.
 // internal/event.
 // Unit, two-process and hostile-input tests are beside the code; the contract is
 // tested by fabric/fabrictest.

@@ -29,9 +29,10 @@ const (
 
 var errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
 
-// endpoint implements fabric.Endpoint: the requests of this side (requester), those of
-// the peer (responder), and the streams on which both travel. It begins and ends the
-// connection and calls the others. Everything is the owner's except what mu guards.
+// endpoint implements fabric.Endpoint: the requests of this side (requester), those of the
+// peer (responder), and the streams on which both travel. It sets up and ends the
+// connection and calls the others. Everything belongs to the owner except the fields
+// guarded by mu.
 type endpoint struct {
 	l     *link
 	id    uint32
@@ -42,13 +43,13 @@ type endpoint struct {
 	resp  responder
 	out   outgoing
 	in    receiver
-	sock  socket // the first connection, which stands for the endpoint
+	sock  socket // the first connection, which represents the endpoint
 	lanes lanes
 	bulk  laneReceiver
 	comps completions
 	turn  bool // the last frame was a reply
 
-	draining bool // down, discarding what comes until the peer hangs up
+	draining bool // down; discards received data until the peer hangs up
 	drainEnd time.Time
 
 	adopted    bool
@@ -59,12 +60,12 @@ type endpoint struct {
 
 	mu     sync.Mutex         // held while sockets are published and closed
 	cancel context.CancelFunc // of Connect
-	err    error              // the first reason counts
+	err    error              // the first reason
 }
 
-// NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and,
-// for each work request of its depth, 64 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
-// inline payload that is touched only when the socket is full.
+// NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and, for each
+// work request of its depth, 64 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
+// inline payload, which is accessed only when the socket is full.
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	depth := o.Depth
 	if depth == 0 {
@@ -152,8 +153,8 @@ func postErr(state uint32) error {
 	return fabric.ErrNotConnected
 }
 
-// failed takes the endpoint down if there is a failure. It reports whether the
-// endpoint is without a socket then.
+// failed takes the endpoint down if there is a failure. It reports whether the endpoint
+// then has no socket.
 // Setup path.
 func (e *endpoint) failed(f *failure) bool {
 	if f != nil && e.goDown(f.cause) {
@@ -177,8 +178,8 @@ func (e *endpoint) goDown(cause error) bool {
 	return true
 }
 
-// refusedError is why this side's endpoint went down after a peer's request was
-// refused.
+// refusedError is the reason for which this side's endpoint went down after a peer's
+// request was refused.
 type refusedError struct{ status fabric.Status }
 
 func (r *refusedError) Error() string {
@@ -187,9 +188,9 @@ func (r *refusedError) Error() string {
 
 func (r *refusedError) Unwrap() error { return r.status.Err() }
 
-// endRefusal follows a refusal that is on its way: this side goes down too, but
-// the socket stays open and is emptied until the peer has hung up, because
-// closing it with data unread would destroy the refusal.
+// endRefusal follows a refusal in flight: this side goes down as well, but the socket stays
+// open and its data is discarded until the peer has hung up, because closing it with unread
+// data would destroy the refusal.
 func (e *endpoint) endRefusal() {
 	if !e.goDown(&refusedError{e.resp.status}) {
 		return
@@ -204,7 +205,7 @@ func (e *endpoint) endRefusal() {
 	e.drainEnd = time.Now().Add(e.peerTimeout)
 }
 
-// drain discards what the peer still sends.
+// drain discards the data that the peer still sends.
 func (e *endpoint) drain() {
 	for range rxBudget {
 		n, errno := recvBytes(e.sock.fd, fabric.Addr(e.in.buf), len(e.in.buf))
@@ -237,7 +238,8 @@ func (e *endpoint) hangUp() {
 	}
 }
 
-// release frees what a closed endpoint holds. Completions not yet delivered stay.
+// release frees the resources of a closed endpoint. Completions that are not delivered
+// stay.
 func (e *endpoint) release() {
 	if e.mem == nil {
 		return
@@ -260,8 +262,8 @@ func (e *endpoint) Err() error {
 	return e.err
 }
 
-// Close implements fabric.Endpoint. Acknowledgements and replies that are due go
-// out if the socket takes them at once.
+// Close implements fabric.Endpoint. Acknowledgements and replies that are due are sent if
+// the socket takes them at once.
 func (e *endpoint) Close() error {
 	e.mu.Lock()
 	was := e.state.Load()
@@ -283,7 +285,7 @@ func (e *endpoint) Close() error {
 	e.l.mu.Unlock()
 	e.dropParked()
 	if was == epUp {
-		e.resp.refused = true // begin no request of ours
+		e.resp.refused = true // send no more requests
 		e.out.acks.now = e.out.acks.want
 		e.pump()
 		e.req.flush(fabric.StatusFlushed)

@@ -11,7 +11,7 @@ import (
 
 var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
 
-// How a peer breaks the protocol beyond what header.parse finds.
+// Violations of the protocol that header.parse does not detect.
 var (
 	errBadAck       = errors.New("acknowledges requests that were not sent")
 	errBadReply     = errors.New("reply that answers nothing")
@@ -23,19 +23,19 @@ var (
 	errBadBulk      = errors.New("payload without an announcement")
 )
 
-// failure is why an endpoint goes down: its oldest request ends with status, the rest
-// are flushed.
+// failure is the reason for which an endpoint goes down: its oldest request ends with
+// status, the rest are flushed.
 type failure struct {
 	status fabric.Status
 	cause  error
 }
 
-// malformed is the failure of a connection whose peer breaks the protocol.
+// malformed returns the failure of a connection whose peer violates the protocol.
 func malformed(why error) *failure {
 	return &failure{fabric.StatusRemoteInvalid, fmt.Errorf("tcp: %w: malformed frame from the peer: %w", fabric.ErrRemoteInvalid, why)}
 }
 
-// lost is the failure of a connection whose socket's recv returned err.
+// lost returns the failure of a connection whose socket's recv returned err.
 func lost(err error) *failure {
 	switch err {
 	case errForged:

@@ -20,34 +20,35 @@ import (
 //	|  addr: target address                                         |
 //	+---------------------------------------------------------------+
 //
-// followed by n bytes of payload, except after opRead, where n is the bytes
-// asked for, and where wireLanes says that they come by the lanes. Fields that an op does not use are zero.
+// followed by n bytes of payload, except after opRead, where n is the requested size, and
+// with wireLanes, where the payload uses the lanes. Fields that an op does not use are
+// zero.
 //
-// Requests of one side are numbered from 0 in the order they are sent; replies
-// and refusals come in the order of the requests they answer. ack counts the
-// requests of the other side that this side has executed, modulo 2^32.
+// Requests of one side are numbered from 0 in the order in which they are sent; replies and
+// refusals are sent in the order of the requests they answer. ack counts the requests of
+// the other side that this side has executed, modulo 2^32.
 const headerSize = 32
 
-// wireOp is what a frame is.
+// wireOp is the type of a frame.
 type wireOp uint8
 
 const (
 	opWrite       wireOp = 1 + iota // payload → addr
-	opRead                          // n bytes at addr, please
+	opRead                          // n bytes at addr are requested
 	opFetchAdd                      // payload: addend (8), 0 (8)
 	opCompareSwap                   // payload: new value (8), expected (8)
 	opReadReply                     // answers read seq
 	opAtomicReply                   // answers atomic seq; payload: old value (8)
 	opAck                           // only the ack field
-	opNak                           // request seq was refused with status; the sender is done
-	opBulk                          // on a lane: n bytes of request or answer seq, from its byte addr on
+	opNak                           // request seq was refused with status; the sender executes no more
+	opBulk                          // on a lane: n bytes of request or answer seq, from its byte addr
 	numOps
 )
 
 const (
 	wireAck    uint8 = 1 << iota // write: acknowledge soon; opAck: acknowledge now
 	wireNotify                   // write: report it with imm
-	wireLanes                    // write, answer to a read: the payload comes by the lanes
+	wireLanes                    // write, answer to a read: the payload uses the lanes
 	wireReply                    // opBulk: of an answer
 )
 
@@ -57,7 +58,7 @@ const (
 	resultSize   = 8
 )
 
-// maxMessage is the most one request moves: what ibv devices offer.
+// maxMessage is the largest size of one request: as on ibv devices.
 const maxMessage = 1 << 31
 
 type header struct {
@@ -72,7 +73,7 @@ type header struct {
 	status fabric.Status
 }
 
-// Malformed frames, one error for each way so that Endpoint.Err says which.
+// Malformed frames, one error for each kind so that Endpoint.Err is specific.
 var (
 	errShortHeader = errors.New("frame header cut short")
 	errBadOp       = errors.New("unknown frame type")
@@ -102,7 +103,7 @@ func (h *header) append(b []byte) []byte {
 	return append(b, a[:]...)
 }
 
-// size is the bytes of the frame on the wire.
+// size returns the size of the frame on the wire in bytes.
 func (h *header) size() uint64 {
 	if h.op == opRead || h.flags&wireLanes != 0 {
 		return headerSize
@@ -110,8 +111,8 @@ func (h *header) size() uint64 {
 	return headerSize + uint64(h.n)
 }
 
-// parse reads a header from the front of b and checks all that can be checked
-// without knowing the connection.
+// parse parses a header at the front of b and checks everything that does not depend on the
+// connection.
 // Hot path.
 func (h *header) parse(b []byte) error {
 	if len(b) < headerSize {
@@ -127,7 +128,7 @@ func (h *header) parse(b []byte) error {
 	if b[3] != 0 {
 		return errBadField
 	}
-	if h.op == opWrite { // the common one first
+	if h.op == opWrite { // the most frequent one first
 		switch {
 		case h.flags&^(wireAck|wireNotify|wireLanes) != 0:
 			return errBadFlags
@@ -158,7 +159,7 @@ func (h *header) checkRest() error {
 			return errBadField
 		}
 	case opBulk:
-		// The acknowledgements are the first connection's.
+		// Acknowledgements are sent on the first connection only.
 		if h.ack != 0 || h.rkey != 0 || h.addr >= maxMessage {
 			return errBadField
 		}

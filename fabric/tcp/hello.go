@@ -19,14 +19,14 @@ import (
 //	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 zero (2)  8 HMAC-SHA256 (32) of
 //	           hello, challenge, proof and the first 8 bytes of the answer
 //
-// The key of the proof is the token in the address of the endpoint that is dialled,
-// that of the answer the token in the dialler's: each shows that its sender was given
-// that address, and the tokens themselves are never sent. to and from are the nonces
-// of the two endpoints. reads is how many reads and atomics the sender will have
-// outstanding at most, lane which connection this is: 0 the first, which stands for
-// the endpoint, then 1 to lanes. The dialling side says how many lanes it wants and
-// which Crypt at least, the answer how many there will be, at most that, and which
-// Crypt holds, at least that.
+// The key of the proof is the token in the address of the endpoint that is dialled, that of
+// the answer the token in the dialler's address: each shows that its sender received that
+// address. The tokens themselves are never sent. to and from are the nonces of the two
+// endpoints. reads is the largest number of reads and atomics that the sender will have
+// outstanding. lane is the number of this connection: 0 for the first, which represents the
+// endpoint, then 1 to lanes. The dialling side proposes a number of lanes and a minimum
+// Crypt; the answer contains the number of lanes, at most that, and the Crypt that is used,
+// at least that.
 const (
 	helloSize     = 48
 	challengeSize = 16
@@ -35,13 +35,14 @@ const (
 	answerSize    = answerFields + sha256.Size
 )
 
-// Keys have one purpose each. Authenticated text begins with it.
+// Each key has one purpose. Authenticated text begins with it.
 const (
 	purposeProof  = "rma tcp 3 proof\x00"
 	purposeAnswer = "rma tcp 3 answer"
 )
 
-// maxPeerReads bounds what a peer may ask us to keep track of (24 bytes each).
+// maxPeerReads bounds the outstanding reads of a peer that this side keeps track of (24
+// bytes each).
 const maxPeerReads = 4096
 
 var (
@@ -113,32 +114,32 @@ func (a *answer) parse(b []byte, h *hello) error {
 	return nil
 }
 
-// transcript is all that was said in a handshake so far, in order.
+// transcript contains the messages of a handshake so far, in order.
 type transcript struct {
 	said [helloSize + challengeSize + proofSize + answerSize]byte
 	n    int
 }
 
-// add appends b and returns its place.
+// add appends b and returns its copy.
 func (t *transcript) add(b []byte) []byte {
 	place := t.next(len(b))
 	copy(place, b)
 	return place
 }
 
-// next is the place of the n bytes to be said now.
+// next returns the place for the next n bytes.
 func (t *transcript) next(n int) []byte {
 	t.n += n
 	return t.said[t.n-n : t.n : t.n]
 }
 
-// sign appends what proves that the speaker knows k, and returns it.
+// sign appends the proof that this side knows k, and returns it.
 func (t *transcript) sign(k *token, purpose string) []byte {
 	return t.add(t.mac(k, purpose, t.n))
 }
 
-// signed reports whether the last message proves that its sender knows k. The time
-// that it takes does not depend on the message.
+// signed reports whether the last message proves that its sender knows k. It takes constant
+// time.
 func (t *transcript) signed(k *token, purpose string) bool {
 	before := t.n - sha256.Size
 	return hmac.Equal(t.said[before:t.n], t.mac(k, purpose, before))

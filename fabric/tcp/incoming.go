@@ -5,21 +5,21 @@ package tcp
 import "github.com/seed33544411/rma/fabric"
 
 const (
-	// rxSize is the receive buffer: what one receive of small frames brings. A
-	// large frame that begins in it is copied as far as it has come.
+	// rxSize is the size of the receive buffer: one receive of small frames. A large frame
+	// that begins in it is copied as far as it has arrived.
 	rxSize = 32 << 10
 
-	// directMin is the payload still to come from which it is received straight
-	// into its place.
+	// directMin is the remaining payload in bytes from which it is received directly into
+	// place.
 	directMin = 2 << 10
 
-	// trailer is how much of the receive buffer a direct receive adds behind the
-	// payload: enough for the held-back last word and the next header, little
-	// enough that hardly any of the next payload takes the detour.
+	// trailer is the number of bytes after the payload that a direct receive adds to the
+	// receive buffer: enough for the held-back last word and the next header, and so few
+	// that hardly any of the next payload is copied.
 	trailer = 256
 
-	// maxScatter bounds what one receive scatters over the pieces of a read: an int
-	// may have 32 bits.
+	// maxScatter bounds the bytes that one receive scatters over the pieces of a read,
+	// because an int may have 32 bits.
 	maxScatter = 1 << 30
 
 	// rxBudget bounds the receives of one visit.
@@ -28,16 +28,16 @@ const (
 
 // States of the incoming byte stream.
 const (
-	rxHeader   uint8 = iota // at a frame
+	rxHeader   uint8 = iota // at the start of a frame
 	rxWrite                 // in the payload of a peer's write
 	rxReply                 // in the payload of a reply to a read of ours
-	rxSkip                  // in payload that nobody wants
+	rxSkip                  // in payload to discard
 	rxOperands              // at the operands of an atomic
 	rxResult                // at the result of an atomic of ours
 )
 
-// incoming is the incoming byte stream of the first connection. Bytes buf[r:w] are
-// received and not consumed.
+// incoming is the incoming byte stream of the first connection. Bytes buf[r:w] are received
+// and not consumed.
 type incoming struct {
 	sock   *socket
 	buf    []byte
@@ -47,10 +47,10 @@ type incoming struct {
 	st     uint8
 	paused bool   // too many notifications wait for delivery
 	held   bool   // a request waits for the payload of the one before it
-	copied uint64 // bytes of large payload that went through buf
+	copied uint64 // bytes of large payload that were copied through buf
 }
 
-// have is the bytes received and not consumed.
+// have returns the bytes that are received and not consumed.
 func (x *incoming) have() []byte { return x.buf[x.r:x.w] }
 
 func (x *incoming) skip(n uint64) {
@@ -60,7 +60,7 @@ func (x *incoming) skip(n uint64) {
 	}
 }
 
-// discard consumes payload that nobody wants, as far as it has come.
+// discard consumes unneeded payload, as far as it has arrived.
 func (x *incoming) discard() (all bool) {
 	n := int(min(int64(x.w-x.r), x.left))
 	x.r += n
@@ -71,7 +71,7 @@ func (x *incoming) discard() (all bool) {
 	return true
 }
 
-// fetch receives more into the rest of the buffer, want bytes at most.
+// fetch receives more into the rest of the buffer, at most want bytes.
 func (x *incoming) fetch() (n, want int, err error) {
 	if x.r > 0 { // at most a partial header or word is left
 		x.w = copy(x.buf, x.buf[x.r:x.w])
@@ -85,9 +85,9 @@ func (x *incoming) fetch() (n, want int, err error) {
 	return n, len(b), err
 }
 
-// direct receives payload into the first k pieces of the scratch, total bytes, and
-// where rest says that at most a word of it follows, a little more into the buffer.
-// That is empty before. want is how many bytes it could have received.
+// direct receives payload into the first k pieces of the scratch, total bytes, and, if rest
+// says that at most a word of it follows, a little more into the buffer, which must be
+// empty. want is the number of bytes it could have received.
 func (x *incoming) direct(k, total int, rest bool) (n, want int, err error) {
 	v := &x.sock.sys.iov
 	want = total

@@ -2,11 +2,10 @@
 
 package tcp
 
-// wholeSegments is the most bytes up to n that fill segments of mss bytes. The
-// kernel sends the rest of a write behind its last full segment as a segment
-// of its own, with all the costs of a full one: on loopback 65536 bytes leave as
-// 65483 and 53, and a bare socket moves 64 KiB writes at 5.0 GB/s, but writes of
-// 65483 bytes at 8.1.
+// wholeSegments returns the largest number of bytes up to n that fill segments of mss
+// bytes. The kernel sends the rest of a write after its last full segment as a separate
+// segment, with all the costs of a full one: on loopback 65536 bytes leave as 65483 and 53,
+// and a bare socket moves 64 KiB writes at 5.0 GB/s, but writes of 65483 bytes at 8.1.
 func wholeSegments(n, mss int) int {
 	if mss <= 0 || mss > n {
 		return n
@@ -14,31 +13,31 @@ func wholeSegments(n, mss int) int {
 	return n / mss * mss
 }
 
-// tuner finds out, by the first large transfers of an endpoint, how much a lane's
-// send should hand over: more per call costs less per byte, less per call lets
-// waits on the first connection end sooner. It tries the sizes in turns
-// and settles on the one that takes the least time per byte, the smallest of equals.
-// A send's time is all that passes since the one before, so that what the owner of
-// the link does in between counts; waiting for room or for work does not, as the
-// least of several times holds.
+// tuner finds the best size of a lane's sends, using the first large transfers of an
+// endpoint. Larger sends cost less per byte; after smaller ones waits on the first
+// connection end sooner. It tries the sizes in turn and chooses the one with the least time
+// per byte, the smallest of equals. The time of a send is the time since the previous one,
+// so that work of the link's owner in between counts. Waiting for room or for work does not
+// count, because the least of several times is used.
 type tuner struct {
-	cost  [numChunks]uint64 // least ticks for 2^20 bytes; 0: none yet
+	cost  [numChunks]uint64 // least ticks per 2^20 bytes; 0: none yet
 	last  int64             // when the last send had returned, ticks
 	tries uint32
-	which uint8 // once settled
+	which uint8 // the chosen size, at the end
 }
 
 const (
 	numChunks = 4
 	minChunk  = maxAccess >> (numChunks - 1) // 128 KiB
 
-	// tuneTries is how many sends are tried: each size a dozen times, 25 MiB in all.
+	// tuneTries is the number of sends that are tried: each size a dozen times, 25 MiB in
+	// total.
 	tuneTries = 12 * numChunks
 )
 
 func (t *tuner) settled() bool { return t.tries >= tuneTries }
 
-// size is what the next send hands over, in whole segments.
+// size returns the size of the next send, in whole segments.
 func (t *tuner) size(mss int) int {
 	i := t.which
 	if !t.settled() {
@@ -47,8 +46,8 @@ func (t *tuner) size(mss int) int {
 	return wholeSegments(minChunk<<i, mss)
 }
 
-// tried tells that a send has returned at now that was to be size bytes, had
-// total and sent n of them. One that found less, or no room, was tried in vain.
+// tried records that a send of up to size bytes has returned at now: it had total bytes and
+// sent n of them. A send with less data or room is not a sample.
 func (t *tuner) tried(size, total, n int, now int64) {
 	i := t.tries % numChunks
 	ticks, first := now-t.last, t.last == 0
@@ -66,7 +65,7 @@ func (t *tuner) tried(size, total, n int, now int64) {
 }
 
 func (t *tuner) settle() {
-	t.which = numChunks / 2 // if nothing was large enough to tell
+	t.which = numChunks / 2 // if no send was a sample
 	best := ^uint64(0)
 	for i, c := range t.cost {
 		if c != 0 && c < best {

@@ -6,13 +6,13 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// laneVisit is about how many bytes one visit receives from a lane before the
-// first connection is polled again, and all that the owner of the link does
-// between two polls: with 256 KiB streams of 1 MiB messages were a fifth slower.
+// laneVisit is the approximate number of bytes that one visit receives from a lane before
+// the first connection is polled again and the owner of the link continues. With 256 KiB,
+// streams of 1 MiB messages were a fifth slower.
 const laneVisit = maxAccess
 
 // laneReceiver receives the payload on the lanes into its place, which the responder
-// names for writes and the requester for answers.
+// determines for writes and the requester for answers.
 type laneReceiver struct {
 	lanes *lanes
 	in    *incoming
@@ -20,7 +20,7 @@ type laneReceiver struct {
 	resp  *responder
 }
 
-// receive takes what the lanes have.
+// receive receives the data of all lanes.
 func (r *laneReceiver) receive() *failure {
 	b := r.lanes
 	b.again = false
@@ -44,14 +44,14 @@ func (r *laneReceiver) receive() *failure {
 	return nil
 }
 
-// receiveOn makes one system call. It returns the bytes that it brought, 0 if
-// there is no more to be had now.
+// receiveOn makes one system call. It returns the number of bytes received, 0 if
+// there are no more now.
 func (r *laneReceiver) receiveOn(ln *lane) (int, *failure) {
 	if ln.inLeft == 0 {
 		return r.receiveHeader(ln)
 	}
 	h, v := &ln.in, &ln.sys.iov
-	at := uint32(h.addr) + h.n - ln.inLeft // of the transfer, where the next byte goes
+	at := uint32(h.addr) + h.n - ln.inLeft // offset in the transfer of the next byte
 	visit := min(ln.inLeft, laneVisit)
 	var k, total int
 	write := h.flags&wireReply == 0
@@ -61,7 +61,7 @@ func (r *laneReceiver) receiveOn(ln *lane) (int, *failure) {
 		k, total = r.req.laneVec(v[:maxIov-1], h.seq, at, visit)
 	}
 	want := total
-	if uint32(total) == ln.inLeft { // the next header may be there too
+	if uint32(total) == ln.inLeft { // the next header may have arrived too
 		v[k] = iovec{uintptr(fabric.Addr(ln.inBuf[:])), headerSize}
 		k++
 		want += headerSize
@@ -93,8 +93,8 @@ func (r *laneReceiver) receiveOn(ln *lane) (int, *failure) {
 	return n, nil
 }
 
-// nothing judges a receive from a lane that brought nothing: err is nil where that is
-// all for now.
+// nothing classifies a receive from a lane without data: err is nil if there is just no
+// data now.
 func (r *laneReceiver) nothing(ln *lane, err error) *failure {
 	switch err {
 	case nil:
@@ -106,8 +106,8 @@ func (r *laneReceiver) nothing(ln *lane, err error) *failure {
 	return nil
 }
 
-// receiveHeader receives the header of a frame, or tries again one that came
-// before its announcement.
+// receiveHeader receives the header of a frame, or retries one that arrived before its
+// announcement.
 func (r *laneReceiver) receiveHeader(ln *lane) (int, *failure) {
 	if ln.inHave < headerSize {
 		rest, v := ln.inBuf[ln.inHave:], &ln.sys.iov
@@ -126,7 +126,7 @@ func (r *laneReceiver) receiveHeader(ln *lane) (int, *failure) {
 	return headerSize, nil
 }
 
-// begin acts on the header of a frame. It reports false if the lane cannot go on now.
+// begin handles the header of a frame. It returns false if the lane cannot continue now.
 func (r *laneReceiver) begin(ln *lane) (bool, *failure) {
 	h := &ln.in
 	if err := h.parse(ln.inBuf[:]); err != nil {
@@ -149,7 +149,7 @@ func (r *laneReceiver) begin(ln *lane) (bool, *failure) {
 	if ln.stalled = wait; wait {
 		return false, nil
 	}
-	for i := range r.lanes.all { // what others are bringing is not there twice
+	for i := range r.lanes.all { // bytes that others are receiving must not arrive twice
 		if o := &r.lanes.all[i]; o != ln && o.inLeft != 0 && o.in.seq == h.seq && o.in.flags == h.flags {
 			left -= min(left, o.inLeft)
 		}

@@ -20,7 +20,7 @@ func (b *lanes) add(t transfer) {
 	b.tail++
 }
 
-// ackable reports whether the peer can have executed all requests before seq: not
+// ackable reports whether the peer can have executed all requests before seq. It cannot
 // while payload of one of them is here.
 func (b *lanes) ackable(seq uint32) bool {
 	for i := b.head; i != b.tail; i++ {
@@ -31,7 +31,7 @@ func (b *lanes) ackable(seq uint32) bool {
 	return true
 }
 
-// canSend reports whether a lane may have something to do.
+// canSend reports whether a lane may have something to send.
 func (b *lanes) canSend() bool {
 	if b.idle() || b.err != nil {
 		return false
@@ -44,7 +44,7 @@ func (b *lanes) canSend() bool {
 	return false
 }
 
-// next is the transfer of which something is still to be given to a lane.
+// next returns the number of the transfer whose next part is to be assigned to a lane.
 func (b *lanes) next() uint32 {
 	i := b.head
 	for i != b.tail && b.transfer(i).given == b.transfer(i).n {
@@ -53,8 +53,8 @@ func (b *lanes) next() uint32 {
 	return i
 }
 
-// send gives every lane one send's worth, so that the first connection is served in
-// between. An error means that an announced answer cannot be given any more.
+// send makes one send on every lane, so that the first connection is served in between. An
+// error means that an announced answer cannot be completed any longer.
 func (b *lanes) send() error {
 	for i := range b.all {
 		if b.err != nil {
@@ -82,7 +82,7 @@ func (b *lanes) send() error {
 	return nil
 }
 
-// load gives the lane a frame and returns its payload's bytes, 0 if there is none.
+// load assigns a frame to the lane and returns the size of its payload, 0 if there is none.
 func (b *lanes) load(ln *lane) uint32 {
 	i := b.next()
 	if i == b.tail {
@@ -108,7 +108,7 @@ func (b *lanes) load(ln *lane) uint32 {
 	return n
 }
 
-// sendOn sends the loaded frames on the lane's socket, chunk bytes at most.
+// sendOn sends the loaded frames on the lane's socket, at most chunk bytes.
 func (b *lanes) sendOn(ln *lane, chunk int) error {
 	v := &ln.sys.iov
 	k, total, guarded := 0, 0, false
@@ -159,8 +159,7 @@ func (b *lanes) sendOn(ln *lane, chunk int) error {
 	return nil
 }
 
-// answersAllowed reports whether the regions of the answers that are loaded still
-// are there.
+// answersAllowed reports whether the regions of the loaded answers still exist.
 func (b *lanes) answersAllowed(ln *lane) bool {
 	for i := ln.head; i != ln.tail; i++ {
 		f := &ln.frames[i%maxFrames]
@@ -197,5 +196,5 @@ func (b *lanes) sent(ln *lane, n int) {
 	}
 }
 
-// pending reports that lanes have something to do that no event announces.
+// pending reports that lanes have work for which there is no event.
 func (b *lanes) pending() bool { return b.err != nil || b.again || b.canSend() }

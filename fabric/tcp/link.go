@@ -17,22 +17,22 @@ import (
 
 // Limits of the link, as Caps reports them.
 const (
-	// maxSGE is nominal: lists of any length go out as one frame.
+	// maxSGE is nominal: lists of any length are sent as one frame.
 	maxSGE = 32
 
-	// maxInline is small enough that the space for it, one a work request, is
-	// cheap, and large enough for every control message of the protocols.
+	// maxInline is small enough that the memory for it, once per work request, is cheap,
+	// and large enough for every control message of the protocols.
 	maxInline = 256
 
-	// maxReads covers a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
-	// target 24 bytes a read.
+	// maxReads is enough for a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
+	// target 24 bytes per read.
 	maxReads = 128
 )
 
-// directMax is up to how many endpoints Poll reads every socket itself. A
-// receive that finds nothing costs about as much as asking epoll, which then
-// needs the receive as well where there is something: reading directly is the
-// faster answer for one or two sockets and loses from about three.
+// directMax is the number of endpoints up to which Poll reads every socket itself. A
+// receive that finds nothing costs about as much as a call of epoll, which needs the
+// receive as well if there is data: reading directly is faster for one or two sockets and
+// slower from about three.
 const directMax = 2
 
 var linkCaps = fabric.Caps{
@@ -46,23 +46,23 @@ var linkCaps = fabric.Caps{
 	TargetProgress: true,
 }
 
-// link implements fabric.Link. The first group of fields is the owner's; what
-// other goroutines touch is below mu or atomic.
+// link implements fabric.Link. The first group of fields belongs to the owner; fields that
+// other goroutines access are below mu or atomic.
 type link struct {
 	memory
 	shared
 
-	active   []*endpoint // with an open socket
-	tab      []*endpoint // the same by index in the poller; nil where free
-	gen      uint32      // tells a table entry's users apart
+	active   []*endpoint // endpoints with an open socket
+	tab      []*endpoint // the same by index in the poller; nil if free
+	gen      uint32      // distinguishes the users of a table entry
 	direct   int         // directMax, except in tests
-	deferred []*endpoint // with something left to do at the next Poll or before sleeping
+	deferred []*endpoint // endpoints with work for the next Poll or before sleeping
 	spare    []*endpoint // the other buffer of deferred
 	ready    readyList
 	received int // receives since all sockets were watched, see unwatch
 
-	last   *endpoint // received last
-	streak uint32    // receives of last in a row
+	last   *endpoint // the endpoint that received last
+	streak uint32    // consecutive receives of last
 	polls  uint32    // calls of Poll
 
 	waking event.Event
@@ -70,26 +70,25 @@ type link struct {
 	port   uint16
 
 	fresh    atomic.Int32          // endpoints in joined
-	noAccept atomic.Pointer[error] // why no connection can be taken now
+	noAccept atomic.Pointer[error] // why no connection can be accepted now
 	closed   atomic.Bool
 
 	mu      sync.Mutex
-	joined  []*endpoint // connected, not yet seen by the owner
+	joined  []*endpoint // connected, not yet adopted by the owner
 	all     map[*endpoint]struct{}
 	byNonce map[uint64]*endpoint
 	regions map[*region]struct{}
 
 	ln      net.Listener
 	pending strangers
-	nobody  token         // of endpoints that do not exist
+	nobody  token         // token for endpoints that do not exist
 	met     chan struct{} // has room for one: an endpoint was connected
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// Open opens a link: it listens at once. cfg may be nil. The link has two
-// goroutines, which wait for connections and for peers' hosts to fall silent; Close
-// ends them.
+// Open opens a link, which listens at once. cfg may be nil. The link has two goroutines,
+// one that accepts connections and one that checks for silent hosts; Close ends them.
 func Open(cfg *Config) (fabric.Link, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -130,10 +129,10 @@ func (l *link) Name() string      { return "tcp" }
 func (l *link) Caps() fabric.Caps { return linkCaps }
 func (l *link) FD() int           { return l.poller.fd }
 
-// wake makes FD readable, for what no socket announces.
+// wake makes FD readable, for events without a socket.
 func (l *link) wake() { l.waking.Set() }
 
-// adopt takes newly connected endpoints into the owner's lists.
+// adopt adds newly connected endpoints to the owner's lists.
 // Setup path.
 func (l *link) adopt() {
 	l.waking.Clear()
@@ -168,7 +167,7 @@ func (l *link) adopt() {
 		l.spare = make([]*endpoint, 0, 2*n)
 	}
 	l.received, l.streak = 0, 0
-	if len(l.active) > l.direct { // epoll has to watch for all that they wait for from now on
+	if len(l.active) > l.direct { // from now on epoll must watch for all events that they wait for
 		for i := len(l.active) - 1; i >= 0; i-- {
 			if i < len(l.active) {
 				l.active[i].deferRest()
@@ -177,7 +176,7 @@ func (l *link) adopt() {
 	}
 }
 
-// forget takes e, whose socket is being closed, out of the owner's lists.
+// forget removes e, whose socket is being closed, from the owner's lists.
 func (l *link) forget(e *endpoint) {
 	if !e.adopted {
 		return

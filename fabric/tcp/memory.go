@@ -10,10 +10,10 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// guard lets Region.Close wait for an access that the owner makes for a peer.
-// The count is odd inside an access. An access enters, then looks its key up;
-// Close withdraws the key, then looks at the count: whichever comes second sees
-// the other (both are sequentially consistent).
+// guard lets Region.Close wait for an access that the owner makes for a peer. The count is
+// odd during an access. An access increments it, then looks its key up; Close withdraws the
+// key, then loads the count: the later one sees the other (both are sequentially
+// consistent).
 type guard struct {
 	_ [64]byte
 	n atomic.Uint64
@@ -23,8 +23,8 @@ type guard struct {
 func (g *guard) enter() { g.n.Add(1) }
 func (g *guard) exit()  { g.n.Add(1) }
 
-// wait returns when no access that began before the call is under way. An
-// access is one system call or one copy of at most maxAccess bytes.
+// wait returns when no access that began before the call is in progress. An access is one
+// system call or one copy of at most maxAccess bytes.
 func (g *guard) wait() {
 	was := g.n.Load()
 	if was&1 == 0 {
@@ -35,14 +35,14 @@ func (g *guard) wait() {
 	}
 }
 
-// memory is the registered regions of a link, and the guard of peers' accesses to them.
+// memory holds the registered regions of a link, and the guard of peers' accesses to them.
 type memory struct {
 	keys  softlink.KeyTable
 	guard guard
 }
 
-// enter begins an access for a peer to n bytes at addr, which guard.exit ends. It
-// reports false if the region that key names does not admit it, or is closed.
+// enter begins an access for a peer to n bytes at addr, which guard.exit ends. It returns
+// false if the region with that key does not permit it, or is closed.
 func (m *memory) enter(key uint32, addr, n uint64, need fabric.Access) bool {
 	m.guard.enter()
 	if m.keys.Allows(key, addr, n, need) {
@@ -52,15 +52,15 @@ func (m *memory) enter(key uint32, addr, n uint64, need fabric.Access) bool {
 	return false
 }
 
-// maxAccess bounds one access to a region for a peer, in bytes: 1 MiB takes
-// some 100 µs, small change next to the system calls of closing a region, and
-// large enough that the system call's own cost does not show.
+// maxAccess bounds one access to a region for a peer, in bytes: 1 MiB takes about 100 µs,
+// which is little compared with the system calls of closing a region, and is large enough
+// that the cost of the system call is negligible.
 const maxAccess = 1 << 20
 
-// longCall is the bytes from which a system call is announced to the Go
-// scheduler: below, the copy takes less than the announcement and its
-// consequences (20 µs without a processor for the other goroutines at worst).
+// longCall is the size in bytes from which a system call is announced to the Go scheduler:
+// below it, the copy takes less time than the announcement and its consequences (at worst
+// 20 µs without a processor for the other goroutines).
 const longCall = 64 << 10
 
-// maxIov is the most pieces one send gathers or one receive scatters.
+// maxIov is the largest number of pieces that one send gathers or one receive scatters.
 const maxIov = 64

@@ -9,51 +9,51 @@ import (
 )
 
 const (
-	// stageSize holds headers and copied payloads between encoding and the
-	// socket: several dozen small frames, or one send's worth on any path.
+	// stageSize is the size of the buffer for headers and copied payloads between encoding
+	// and the socket: several dozen small frames, or one send on any path.
 	stageSize = 32 << 10
 
-	// copyMax is the largest payload that is copied behind its header instead of
-	// being sent in place. Copying 1 KiB takes 30 ns; a piece of its own costs
-	// the kernel about as much and uses up a segment. Beyond, the second copy
-	// shows in a stream: one of 2 KiB writes loses a third. 1 KiB of an
-	// application comes with a few words of the protocols.
+	// copyMax is the largest payload that is copied behind its header instead of being sent
+	// in place. Copying 1 KiB takes 30 ns; a separate piece costs the kernel about as much
+	// and uses up a segment. Above it the second copy slows down streams: one of 2 KiB
+	// writes loses a third. 1 KiB of an application is sent with a few words of the
+	// protocols.
 	copyMax = 1<<10 + 256
 
-	// copyAlone is the same for a write while none is under way: it is the
-	// latency that counts then, the payload is in the first cache, and a send of
-	// one piece is 0.15 µs quicker than a gathering one.
+	// copyAlone is the same for a write while no other is in flight: then latency matters,
+	// the payload is in the first-level cache, and a send of one piece is 0.15 µs faster
+	// than a gathering one.
 	copyAlone = 4<<10 + 256
 
-	// maxSegs is how many pieces of the byte stream are prepared at a time.
-	// A send takes all of them.
+	// maxSegs is the number of pieces of the byte stream that are prepared at a time. A
+	// send takes all of them.
 	maxSegs = maxIov
 )
 
 var errRegionClosed = fmt.Errorf("tcp: connection given up (%w): region closed while a peer's read of it was being answered", fabric.ErrPeerGone)
 
-// acks is what this side owes the peer in acknowledgements. They are cumulative and
-// ride on every frame.
+// acks holds the acknowledgements that this side owes the peer. They are cumulative and are
+// sent with every frame.
 type acks struct {
 	executed uint32 // requests of the peer executed
-	count    uint32 // those among them that want an acknowledgement, since the last
-	age      uint8  // visits since the first of them
+	count    uint32 // those since the last acknowledgement that request one
+	age      uint8  // visits since the first of these
 	want     bool
 	now      bool
 }
 
 const (
-	// ackVisits is how many visits an acknowledgement is held back for: one, in
-	// which the application gets to see the data and may answer.
+	// ackVisits is the number of visits for which an acknowledgement is delayed: one, in
+	// which the application sees the data and may answer.
 	ackVisits = 1
 
-	// ackBatch acknowledges at the latest after so many requests that want it, a
-	// small part of the usual depth, so that the sender's queue keeps moving.
+	// ackBatch is the number of such requests after which an acknowledgement is sent at the
+	// latest: a small part of the usual depth, so that the sender's queue keeps moving.
 	ackBatch = 32
 )
 
-// visit ends a visit of the endpoint. Most acknowledgements ride on the answer that the
-// application is about to give; one that found nothing to ride on for a visit goes alone.
+// visit ends a visit of the endpoint. Most acknowledgements are sent with the application's
+// answer; one that has waited for a visit gets a frame of its own.
 func (a *acks) visit() {
 	if !a.want {
 		return
@@ -63,13 +63,13 @@ func (a *acks) visit() {
 	}
 }
 
-// demand has an acknowledgement go out now.
+// demand makes an acknowledgement be sent now.
 func (a *acks) demand() { a.want, a.now = true, true }
 
 // Kinds of segments.
 const (
 	segStage uint8 = iota // in the staging buffer
-	segOwn                // in the memory of a request of ours
+	segOwn                // in the memory of a request of this side
 	segReply              // in a region, for a read of the peer
 )
 
@@ -79,19 +79,19 @@ type seg struct {
 	n    uint32
 	seq  uint32 // segOwn: the request
 	rkey uint32 // segReply
-	end  uint32 // segStage: staging cursor behind the segment
+	end  uint32 // segStage: staging cursor after the segment
 	kind uint8
 }
 
-// outgoing is the outgoing byte stream of the first connection: a short queue of
-// segments, encoded ahead of the socket. All that waits behind it is descriptors of
-// the requester and the responder.
+// outgoing is the outgoing byte stream of the first connection: a short queue of segments,
+// encoded before the socket takes them. Everything that waits behind it is kept as
+// descriptors in the requester and the responder.
 type outgoing struct {
 	sock  *socket
 	mem   *memory
 	own   *pieces // of this side's requests
 	acks  acks
-	chunk int // the most that one send hands over
+	chunk int // the largest size of a send
 
 	segs       [maxSegs]seg
 	head, tail uint32
@@ -102,7 +102,7 @@ type outgoing struct {
 	// The request whose pieces are being appended.
 	curSeq, curPiece, curEnd uint32
 
-	err error // the stream cannot go on
+	err error // the stream has failed
 }
 
 func (o *outgoing) idle() bool { return o.empty() && o.curPiece == o.curEnd }
@@ -110,8 +110,8 @@ func (o *outgoing) idle() bool { return o.empty() && o.curPiece == o.curEnd }
 // empty reports that nothing is encoded.
 func (o *outgoing) empty() bool { return o.head == o.tail }
 
-// roomy reports whether a frame may be encoded: it takes two segments, and a list's
-// pieces one at a time.
+// roomy reports whether a frame may be encoded: it takes two segments, and the pieces of a
+// list are appended one at a time.
 func (o *outgoing) roomy() bool { return maxSegs-(o.tail-o.head) >= 3 }
 
 func (o *outgoing) add(s seg) {
@@ -119,10 +119,10 @@ func (o *outgoing) add(s seg) {
 	o.tail++
 }
 
-// follow has n pieces from piece i on follow the frame of request seq.
+// follow makes n pieces from piece i on follow the frame of request seq.
 func (o *outgoing) follow(seq, i, n uint32) { o.curSeq, o.curPiece, o.curEnd = seq, i, i+n }
 
-// piece appends the next piece of the request under way, if there is one.
+// piece appends the next piece of the current request, if there is one.
 func (o *outgoing) piece() bool {
 	if o.curPiece == o.curEnd {
 		return false
@@ -133,11 +133,11 @@ func (o *outgoing) piece() bool {
 	return true
 }
 
-// room returns n contiguous bytes of the staging buffer as part of the stream,
-// nil if there are none now.
+// room returns n contiguous bytes of the staging buffer as part of the stream, or nil if
+// there are none now.
 func (o *outgoing) room(n uint32) []byte {
 	if o.stHead == o.stTail {
-		o.stHead, o.stTail = 0, 0 // the same cache lines again
+		o.stHead, o.stTail = 0, 0 // reuse the same cache lines
 	}
 	off := o.stTail % stageSize
 	skip := uint32(0)
@@ -160,7 +160,7 @@ func (o *outgoing) room(n uint32) []byte {
 	return b
 }
 
-// unroom gives back the last n bytes that room returned.
+// unroom returns the last n bytes of room.
 func (o *outgoing) unroom(n uint32) {
 	last := &o.segs[(o.tail-1)%maxSegs]
 	last.n -= n
@@ -175,8 +175,8 @@ func (o *outgoing) header(h *header, b []byte) {
 	h.put(b)
 }
 
-// ack encodes a frame that only acknowledges, and asks the peer to do so now if ask
-// says so. It reports false if there is no room.
+// ack encodes a frame that only acknowledges; with ask it requests an acknowledgement from
+// the peer. It returns false if there is no room.
 func (o *outgoing) ack(ask bool) bool {
 	b := o.room(headerSize)
 	if b == nil {
@@ -190,8 +190,7 @@ func (o *outgoing) ack(ask bool) bool {
 	return true
 }
 
-// send hands the front of the stream to the socket. It reports whether all of
-// it was taken.
+// send sends the front of the stream to the socket. It reports whether all of it was taken.
 // Hot path.
 func (o *outgoing) send() bool {
 	v := &o.sock.sys.iov
@@ -211,7 +210,7 @@ func (o *outgoing) send() bool {
 		if o.repliesAllowed() {
 			n, err = o.sock.send(v[:k], total)
 		} else {
-			err = errRegionClosed // the header of the reply is out already
+			err = errRegionClosed // the header of the reply has been sent already
 		}
 		o.mem.guard.exit()
 	} else {
@@ -228,7 +227,7 @@ func (o *outgoing) send() bool {
 	return !o.sock.blocked
 }
 
-// repliesAllowed reports whether the regions of all queued replies still are.
+// repliesAllowed reports whether the regions of all queued replies still exist.
 func (o *outgoing) repliesAllowed() bool {
 	for i := o.head; i != o.tail; i++ {
 		s := &o.segs[i%maxSegs]
@@ -256,8 +255,8 @@ func (o *outgoing) advance(n int) {
 	}
 }
 
-// ackable reports whether the peer can have executed all requests before seq: not
-// while payload of one of them waits here. Lanes.ackable knows of theirs.
+// ackable reports whether the peer can have executed all requests before seq. It cannot
+// while payload of one of them waits here. lanes.ackable does the same for lanes.
 func (o *outgoing) ackable(seq uint32) bool {
 	if o.curPiece != o.curEnd && int32(seq-o.curSeq) > 0 {
 		return false

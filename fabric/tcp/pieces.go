@@ -5,17 +5,17 @@ package tcp
 import "github.com/seed33544411/rma/fabric"
 
 const (
-	// minPieces is the least size of the ring: a few lists of the usual length for
-	// each of the default number of requests, in 16 KiB.
+	// minPieces is the least size of the ring: a few lists of the usual length for each of
+	// the default number of requests, in 16 KiB.
 	minPieces = 1024
 
-	// maxPieces bounds the pieces of one list; a ring that must grow for a list
-	// beyond its size does so once and stays.
+	// maxPieces bounds the pieces of one list. A ring that grows for a longer list does so
+	// once and keeps its size.
 	maxPieces = 1 << 20
 )
 
-// pieces is the local memory that the requests of this side name, in a ring. The
-// cursors count modulo 2^32.
+// pieces holds the local memory of the requests of this side, in a ring. The cursors count
+// modulo 2^32.
 type pieces struct {
 	ring       []fabric.SGE // length a power of two
 	head, tail uint32
@@ -25,8 +25,8 @@ func (p *pieces) init(depth int) { p.ring = make([]fabric.SGE, pow2(max(minPiece
 
 func (p *pieces) at(i uint32) *fabric.SGE { return &p.ring[i&uint32(len(p.ring)-1)] }
 
-// room reports whether n pieces find room. A list longer than all of the ring makes
-// it grow, once it is empty.
+// room reports whether there is room for n pieces. If a list is longer than the whole ring,
+// the ring grows when it is empty.
 func (p *pieces) room(n int) bool {
 	if n <= len(p.ring)-int(p.tail-p.head) {
 		return true
@@ -38,7 +38,7 @@ func (p *pieces) room(n int) bool {
 	return true
 }
 
-// add appends those of local that are not empty and returns how many.
+// add appends those of local that are not empty and returns their number.
 // Hot path.
 func (p *pieces) add(local []fabric.SGE) (n uint32) {
 	for i := range local {
@@ -51,7 +51,7 @@ func (p *pieces) add(local []fabric.SGE) (n uint32) {
 	return n
 }
 
-// forward moves a place, byte off of piece i, by n bytes.
+// forward advances a place, byte off of piece i, by n bytes.
 func (p *pieces) forward(i, off, n uint32) (uint32, uint32) {
 	for n > 0 {
 		m := p.at(i).Len - off
@@ -65,8 +65,8 @@ func (p *pieces) forward(i, off, n uint32) (uint32, uint32) {
 	return i, off
 }
 
-// vec fills v with n bytes from byte off of piece i on, as far as v suffices. It
-// returns how many of v it used, and for how many bytes.
+// vec fills v with n bytes from byte off of piece i on, as far as v suffices. It returns
+// the numbers of entries of v and of bytes used.
 func (p *pieces) vec(v []iovec, i, off uint32, n int) (k, total int) {
 	for ; total < n && k < len(v); k++ {
 		s := p.at(i)

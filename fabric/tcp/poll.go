@@ -8,17 +8,17 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// unwatchAfter is how many receives without sleeping take the sockets that Poll
-// reads itself out of the poller. A socket in it has every segment that arrives
-// walk through the poller, and through those that the poller's own descriptor is in:
-// 0.15 µs and more. Putting it back before sleeping takes about 1 µs, so whoever
-// sleeps between a few messages leaves it in.
+// unwatchAfter is the number of receives without sleeping after which sockets that Poll
+// reads itself are removed from the poller. For a socket in the poller, every arriving
+// segment is processed by the poller, and by pollers that contain the poller's own
+// descriptor: 0.15 µs and more. Adding it again before sleeping takes about 1 µs, so a
+// process that sleeps after a few messages keeps it in.
 const unwatchAfter = 16
 
-// An endpoint that alone has received for hotAfter times is hot: Poll reads its
-// socket itself, however many there are, and the others every hotPolls
-// times only. An exchange with one peer does not cost more where there are many, and
-// the first message of another waits 1 µs longer.
+// An endpoint is hot if it has made the last hotAfter receives: Poll then reads its socket
+// itself, however many endpoints there are, and polls the others every hotPolls times only.
+// An exchange with one peer does not cost more if there are many, and the first message of
+// another waits 1 µs longer.
 const (
 	hotAfter = unwatchAfter
 	hotPolls = 4
@@ -63,9 +63,9 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
-// pollMany asks the system which sockets have something.
+// pollMany asks the system which sockets are ready.
 func (l *link) pollMany() {
-	// What earlier polls left undone comes first: it is due by now.
+	// Work that earlier polls deferred comes first: it is due now.
 	todo := l.deferred
 	l.deferred = l.spare[:0]
 	for _, e := range todo {
@@ -84,7 +84,7 @@ func (l *link) pollMany() {
 		if at.idx < 0 || at.idx >= len(l.tab) {
 			continue
 		}
-		// Its place may have changed hands since.
+		// The place may have another user meanwhile.
 		if e := l.tab[at.idx]; e != nil && e.sock.seat == at {
 			e.progress()
 			e.deferRest()
@@ -92,9 +92,8 @@ func (l *link) pollMany() {
 	}
 }
 
-// Arm implements fabric.Link. The descriptor is level-triggered and covers all
-// sockets, so only work already inside this process has to be settled first:
-// acknowledgements held back go out now.
+// Arm implements fabric.Link. The descriptor is level-triggered and covers all sockets, so
+// only work inside this process must be done first: delayed acknowledgements are sent now.
 func (l *link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fabric.ErrClosed
@@ -151,12 +150,12 @@ func (l *link) count(e *endpoint, n int) {
 	}
 }
 
-// unwatch takes all sockets out of the poller until the next Arm. Poll must be
-// reading every one itself.
+// unwatch removes all sockets from the poller until the next Arm. Poll must be reading
+// every socket itself.
 func (l *link) unwatch() {
 	l.received = 0
 	for _, e := range l.active {
-		_ = e.sock.watch(0) // a socket that stays in costs time, no more
+		_ = e.sock.watch(0) // a socket that stays in only costs time
 		e.lanes.unwatch()
 	}
 }

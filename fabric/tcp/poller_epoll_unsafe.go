@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller knows which sockets are ready. For the link's owner.
+// poller reports which sockets are ready. It belongs to the link's owner.
 type poller struct {
 	fd    int // readable if any of them is
 	found [64]unix.EpollEvent
 }
 
-// open opens it; it watches the descriptor wake as well.
+// open opens the poller, which also watches the descriptor wake.
 func (p *poller) open(wake int) (err error) {
 	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -29,7 +29,7 @@ func (p *poller) open(wake int) (err error) {
 
 func (p *poller) close() error { return unix.Close(p.fd) }
 
-// set has a socket of the endpoint at watched for want, where that was have.
+// set changes the events that a socket of the endpoint at is watched for from have to want.
 func (p *poller) set(at seat, fd int, have, want watch) error {
 	ev := unix.EpollEvent{Fd: int32(at.idx), Pad: int32(at.gen)}
 	if want&watchIn != 0 {
@@ -48,7 +48,7 @@ func (p *poller) set(at seat, fd int, have, want watch) error {
 	return unix.EpollCtl(p.fd, op, fd, &ev)
 }
 
-// ready asks, without waiting, how many sockets are ready.
+// ready returns the number of ready sockets, without waiting.
 // Hot path.
 func (p *poller) ready() int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
@@ -58,8 +58,8 @@ func (p *poller) ready() int {
 	return int(n)
 }
 
-// at returns the place of ready socket i's endpoint; that of the wake-up descriptor is
-// negative.
+// at returns the place of the endpoint of ready socket i, a negative one for the wake-up
+// descriptor.
 func (p *poller) at(i int) seat {
 	ev := &p.found[i]
 	return seat{int(ev.Fd), uint32(ev.Pad)}

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller knows which sockets are ready. For the link's owner.
+// poller reports which sockets are ready. It belongs to the link's owner.
 type poller struct {
 	fd     int // readable if any of them is
 	found  [64]unix.Kevent_t
 	change [1]unix.Kevent_t
-	seats  map[int]seat // by descriptor; of closed ones too, until they are used again
+	seats  map[int]seat // by descriptor; also of closed ones, until the descriptors are reused
 }
 
-// open opens it; it watches the descriptor wake as well.
+// open opens the poller, which also watches the descriptor wake.
 func (p *poller) open(wake int) (err error) {
 	if p.fd, err = unix.Kqueue(); err != nil {
 		return fmt.Errorf("kqueue: %w", err)
@@ -39,7 +39,7 @@ func (p *poller) filter(fd, filter, flags int) error {
 	return err
 }
 
-// set has a socket watched for want, where that was have.
+// set changes the events that a socket is watched for from have to want.
 func (p *poller) set(at seat, fd int, have, want watch) (err error) {
 	p.seats[fd] = at
 	for _, f := range [...]struct {
@@ -58,7 +58,7 @@ func (p *poller) set(at seat, fd int, have, want watch) (err error) {
 	return err
 }
 
-// ready asks, without waiting, how many sockets are ready.
+// ready returns the number of ready sockets, without waiting.
 // Hot path.
 func (p *poller) ready() int {
 	var now unix.Timespec
@@ -69,8 +69,8 @@ func (p *poller) ready() int {
 	return n
 }
 
-// at returns the place of ready socket i's endpoint; that of the wake-up descriptor is
-// negative.
+// at returns the place of the endpoint of ready socket i, a negative one for the wake-up
+// descriptor.
 func (p *poller) at(i int) seat {
 	if at, ok := p.seats[int(p.found[i].Ident)]; ok {
 		return at

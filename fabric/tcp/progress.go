@@ -8,11 +8,11 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// pumpBudget bounds the sends of one visit, so that one endpoint with an
-// endless backlog does not keep the others waiting.
+// pumpBudget bounds the sends of one visit, so that one endpoint with an endless backlog
+// does not delay the others.
 const pumpBudget = 8
 
-// progress serves one endpoint: what came in, what can go out.
+// progress serves one endpoint: received data, and data to send.
 // Hot path.
 func (e *endpoint) progress() {
 	if e.draining {
@@ -46,7 +46,7 @@ func (e *endpoint) progress() {
 	}
 }
 
-// receive takes what the first connection has. It reports whether that was all.
+// receive processes the data of the first connection. It reports whether that was all.
 func (e *endpoint) receive() bool {
 	got, empty, f := e.in.receive()
 	if got > 0 {
@@ -58,8 +58,8 @@ func (e *endpoint) receive() bool {
 	return empty
 }
 
-// ended takes the endpoint down if it has lost a lane or cannot send any more. The
-// peer's last words have been read by now.
+// ended takes the endpoint down if it has lost a lane or cannot send any longer. All data
+// of the peer has been read by now.
 func (e *endpoint) ended() bool {
 	if f := e.lanes.lost(); f != nil {
 		return e.failed(f)
@@ -70,12 +70,12 @@ func (e *endpoint) ended() bool {
 	return false
 }
 
-// pending reports bytes or descriptors that could go out.
+// pending reports bytes or descriptors that could be sent.
 func (e *endpoint) pending() bool {
 	return !e.out.idle() || e.resp.ready() || e.out.acks.now || e.req.ping
 }
 
-// canSend reports whether a pump may have something to do.
+// canSend reports whether a pump may have something to send.
 func (e *endpoint) canSend() bool {
 	return e.out.err == nil && (e.pending() || !e.resp.refused && e.req.ready())
 }
@@ -121,7 +121,7 @@ func (e *endpoint) fill() {
 	}
 }
 
-// pumpLanes gives every lane what it can send.
+// pumpLanes lets every lane send.
 func (e *endpoint) pumpLanes() {
 	if e.lanes.idle() || e.out.err != nil {
 		return
@@ -131,9 +131,9 @@ func (e *endpoint) pumpLanes() {
 	}
 }
 
-// wanted is what e's socket is watched for where Poll asks the poller.
+// wanted returns the events that e's socket is watched for if Poll uses the poller.
 func (e *endpoint) wanted() (w watch) {
-	// What a held socket has must wait.
+	// The data of a held socket must wait.
 	if (e.l.last != e || e.l.streak <= hotAfter) && !(e.in.held && e.resp.laned.on) {
 		w = watchIn
 	}
@@ -143,7 +143,7 @@ func (e *endpoint) wanted() (w watch) {
 	return w
 }
 
-// sit gives e its place in the poller.
+// sit sets the place of e in the poller.
 func (e *endpoint) sit(at seat) {
 	e.sock.seat = at
 	for i := range e.lanes.all {
@@ -151,16 +151,16 @@ func (e *endpoint) sit(at seat) {
 	}
 }
 
-// mustWatch has the poller report want of e's first connection, without which e is of
-// no use.
+// mustWatch makes the poller report want of e's first connection, without which e cannot
+// work.
 func (e *endpoint) mustWatch(want watch) {
 	if err := e.sock.watch(want); err != nil {
 		e.failed(&failure{fabric.StatusPeerGone, fmt.Errorf("tcp: %w", err)})
 	}
 }
 
-// deferRest notes that e is due at the next poll even if its socket says
-// nothing, and has the system say when a full socket has room again.
+// deferRest schedules e for the next poll even without an event of its socket, and makes
+// the system report when a full socket has room again.
 func (e *endpoint) deferRest() {
 	if !e.sock.open() {
 		return
@@ -173,13 +173,13 @@ func (e *endpoint) deferRest() {
 	}
 }
 
-// unfinished reports work that no socket event will announce.
+// unfinished reports work for which no socket event will occur.
 func (e *endpoint) unfinished() bool {
 	return e.buffered() || e.out.acks.want || e.draining || e.resp.refused || !e.sock.blocked && e.pending()
 }
 
-// buffered reports that bytes already inside this process wait to be processed, or
-// a failure to be reported.
+// buffered reports that bytes inside this process wait to be processed, or a failure to be
+// reported.
 func (e *endpoint) buffered() bool {
 	return e.in.paused || !e.in.held && e.sock.more() || e.out.err != nil || e.lanes.pending()
 }

@@ -2,8 +2,8 @@
 
 package tcp
 
-// receiver takes the incoming byte stream of the first connection apart: requests are
-// the responder's, replies and refusals the requester's.
+// receiver parses the incoming byte stream of the first connection: requests are passed to
+// the responder, replies and refusals to the requester.
 type receiver struct {
 	incoming
 	req   *requester
@@ -11,8 +11,8 @@ type receiver struct {
 	comps *completions
 }
 
-// receive takes what the socket has and acts on it. It returns how many receives
-// brought something, and whether there is no more now.
+// receive receives and processes the data of the socket. It returns the number of receives
+// with data, and whether there is no more now.
 // Hot path.
 func (r *receiver) receive() (got int, empty bool, f *failure) {
 	x := &r.incoming
@@ -54,8 +54,7 @@ func (r *receiver) receive() (got int, empty bool, f *failure) {
 	return got, false, nil
 }
 
-// recv makes one system call. want is how many bytes it could have
-// received.
+// recv makes one system call. want is the number of bytes it could have received.
 func (r *receiver) recv() (n, want int, err error) {
 	x := &r.incoming
 	switch {
@@ -67,7 +66,7 @@ func (r *receiver) recv() (n, want int, err error) {
 	return x.fetch()
 }
 
-// parse consumes the buffer as far as it goes.
+// parse processes the buffer as far as it is complete.
 // Hot path.
 func (r *receiver) parse() *failure {
 	x := &r.incoming
@@ -121,7 +120,7 @@ func (r *receiver) parse() *failure {
 	}
 }
 
-// frame acts on the header at the front of the buffer.
+// frame handles the header at the front of the buffer.
 // Hot path.
 func (r *receiver) frame() *failure {
 	x := &r.incoming

@@ -20,30 +20,30 @@ import (
 //
 //	0 n: bytes (4)   4 data (n), under CryptFull encrypted   4+n tag (16)
 //
-// The tag is AES-128-GCM's, of length and data, with the record's number in its
-// direction as the nonce. What was changed, left out, put in, moved or said before
-// has a wrong tag; nothing of a record is looked at before its tag was. A stream that
-// is cut ends the connection, as it does without protection.
+// The tag is that of AES-128-GCM, over length and data, with the record's number in its
+// direction as the nonce. Data that was changed, dropped, inserted, reordered or replayed
+// has a wrong tag, and nothing of a record is used before its tag has been checked. A
+// stream that is cut ends the connection, as without protection.
 const (
 	recordHead = 4
 	tagSize    = 16
 	maxRecord  = 32 << 10 // bytes of data
 
-	// recordBuf is what one system call moves: fewer calls, and still in the cache.
+	// recordBuf is the size of one system call: fewer calls, and it still fits the cache.
 	recordBuf = 4 * (recordHead + maxRecord + tagSize)
 
-	// rekeyAfter is how many records share a key: 2^23.5 is what TLS 1.3 allows
-	// records of this size.
+	// rekeyAfter is the number of records that share a key: TLS 1.3 allows 2^23.5 records
+	// of this size.
 	rekeyAfter = 1 << 22
 )
 
-// ErrForged says that what came on a connection is not what the peer sent: somebody
-// on the way changed it.
+// ErrForged means that data received on a connection is not what the peer sent: it was
+// changed in transit.
 var ErrForged = errors.New("data of the connection is not authentic: it was modified in transit")
 
 var errForged = fmt.Errorf("tcp: %w: %w", fabric.ErrRemoteInvalid, ErrForged)
 
-// forged is what receiving such data returns in place of an error of the system.
+// forged is the error number of a receive of such data.
 const forged = unix.EBADMSG
 
 // stream is one direction of a protected connection.
@@ -53,10 +53,10 @@ type stream struct {
 	nonce [12]byte
 	seq   uint64
 	buf   []byte
-	r, w  int // buf[r:w] is on its way
+	r, w  int // buf[r:w] is waiting to be processed
 }
 
-// next prepares the nonce of the next record, and its key if it is another one.
+// next prepares the nonce of the next record, and its key if that changes.
 func (s *stream) next() error {
 	if s.seq == rekeyAfter {
 		key, err := hkdf.Expand(sha256.New, s.key[:], purposeNext, keySize)
@@ -73,12 +73,12 @@ func (s *stream) next() error {
 	return nil
 }
 
-// records is a protected connection's two streams. The owner's.
+// records holds the two streams of a protected connection. It belongs to the owner.
 type records struct {
 	out, in stream
 	crypt   Crypt
-	owed    int // 1: the byte that comes next to be sent is in out already, else 0
-	r, w    int // in.buf[r:w] is data of a record whose tag was right
+	owed    int // 1: the next byte to be sent is already in out, else 0
+	r, w    int // in.buf[r:w] is data of a record with a correct tag
 	mem     []byte
 }
 
@@ -110,10 +110,10 @@ func (c *records) free() {
 	}
 }
 
-// send seals the pieces of v, total bytes, and hands them to the socket. It returns
-// how many bytes are sent: the last of those that are sealed counts when the socket
-// has taken all of them, so that whoever sends comes again. The pieces of the next
-// call begin where this one's count ends.
+// send seals the pieces of v, total bytes, and sends them to the socket. It returns the
+// number of bytes sent. The last sealed byte counts only when the socket has taken all
+// sealed data, so that the caller calls again. The pieces of the next call begin where this
+// call's count ends.
 func (c *records) send(fd int, v []iovec, total int) (n int, errno unix.Errno) {
 	if errno = c.flush(fd); errno != 0 {
 		return 0, errno
@@ -157,7 +157,7 @@ func (c *records) flush(fd int) unix.Errno {
 	return 0
 }
 
-// seal appends a record of at most limit bytes and returns how many it has.
+// seal appends a record of at most limit bytes and returns its size.
 func (c *records) seal(from *cursor, limit int) (int, error) {
 	o := &c.out
 	if err := o.next(); err != nil {
@@ -177,8 +177,8 @@ func (c *records) seal(from *cursor, limit int) (int, error) {
 	return n, nil
 }
 
-// recv fills the pieces of v, total bytes, as far as records have come. Like a
-// socket's, it returns 0 bytes and no error at the end.
+// recv fills the pieces of v, total bytes, as far as records have arrived. Like a socket's
+// receive, it returns 0 bytes and no error at the end.
 func (c *records) recv(fd int, v []iovec, total int) (n int, errno unix.Errno) {
 	to := cursor{v: v}
 	for n < total {
@@ -192,7 +192,7 @@ func (c *records) recv(fd int, v []iovec, total int) (n int, errno unix.Errno) {
 					continue
 				}
 				if n > 0 {
-					return n, 0 // the rest is told at the next call
+					return n, 0 // the next call reports the rest
 				}
 				return got, errno
 			}
@@ -205,7 +205,7 @@ func (c *records) recv(fd int, v []iovec, total int) (n int, errno unix.Errno) {
 	return n, 0
 }
 
-// whole reports whether a record has come, and how many bytes of data it says it has.
+// whole reports whether a record has arrived completely, and the size in its header.
 func (c *records) whole() (n int, ok bool) {
 	i := &c.in
 	if i.w-i.r < recordHead {
@@ -218,7 +218,7 @@ func (c *records) whole() (n int, ok bool) {
 	return int(size), i.w-i.r >= recordHead+int(size)+tagSize
 }
 
-// open makes the data of the next record available, if all of it has come.
+// open makes the data of the next record available, if all of it has arrived.
 func (c *records) open() (bool, error) {
 	n, ok := c.whole()
 	if !ok {
@@ -247,7 +247,7 @@ func (c *records) open() (bool, error) {
 	return true, nil
 }
 
-// fetch receives more of a record that has not come whole.
+// fetch receives more of an incomplete record.
 func (c *records) fetch(fd int) (int, unix.Errno) {
 	i := &c.in
 	i.w = copy(i.buf, i.buf[i.r:i.w])
@@ -259,7 +259,7 @@ func (c *records) fetch(fd int) (int, unix.Errno) {
 	return n, errno
 }
 
-// more reports data that recv would return and no event of the socket announces.
+// more reports data that recv would return and for which the socket has no event.
 func (c *records) more() bool {
 	if c == nil {
 		return false
@@ -277,7 +277,7 @@ type cursor struct {
 	off uintptr
 }
 
-// skip moves on by n bytes.
+// skip advances by n bytes.
 func (c *cursor) skip(n int) {
 	for left := uintptr(n); left > 0; {
 		m := min(c.v[0].len-c.off, left)
@@ -305,7 +305,7 @@ func (c *cursor) write(b []byte) {
 	}
 }
 
-// here is the rest of the piece.
+// here returns the rest of the current piece.
 func (c *cursor) here() []byte {
 	for c.v[0].len == c.off {
 		c.v, c.off = c.v[1:], 0

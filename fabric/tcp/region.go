@@ -68,8 +68,8 @@ func (r *region) Key() fabric.RemoteKey {
 	return fabric.RemoteKey{Addr: r.addr, Len: uint64(len(r.mem)), RKey: r.lkey}
 }
 
-// Close withdraws the key and waits for an access under way: when it returns,
-// peers neither read nor write the memory any more.
+// Close withdraws the key and waits for accesses in progress: when it returns, peers
+// neither read nor write the memory any longer.
 func (r *region) Close() error {
 	if r.closed.Swap(true) {
 		return nil

@@ -25,18 +25,18 @@ type slot struct {
 	imm     uint32
 	piece   uint32 // its first piece
 	pieces  uint32
-	left    uint32 // reads whose answer comes by the lanes: bytes still to come
+	left    uint32 // reads whose answer uses the lanes: missing bytes
 	op      fabric.Op
 	flags   fabric.Flags
-	status  fabric.Status // not OK: refused on this side, fails when its turn comes
-	done    bool          // reads and atomics: the reply is here
+	status  fabric.Status // not OK: refused on this side; the request fails in its turn
+	done    bool          // reads and atomics: the reply has arrived
 	laned   bool          // reads: the answer was announced for the lanes
 }
 
-// requester has the requests of this side, in the order of Post. Those before head
-// are complete, those before sent have their header in the byte stream, those before
-// tail are accepted. The cursors count modulo 2^32 and are the wire's sequence
-// numbers.
+// requester holds the requests of this side, in the order of Post. Those before head are
+// complete, those before sent have their header in the byte stream, those before tail are
+// accepted. The cursors count modulo 2^32 and are the sequence numbers of the wire
+// protocol.
 type requester struct {
 	mem   *memory
 	in    *incoming
@@ -49,22 +49,22 @@ type requester struct {
 	head, sent, tail uint32
 	acked            uint32 // requests that the peer has executed
 	pieces           pieces
-	inline           []byte // maxInline bytes a slot
+	inline           []byte // maxInline bytes per slot
 
-	// reads is the sequence numbers of the reads and atomics in flight, oldest
-	// first: replies come in this order. Those that lanes bring are no more among
-	// them, but counted.
+	// reads holds the sequence numbers of the reads and atomics in flight, oldest first:
+	// replies are sent in this order. Reads whose answer uses the lanes are removed and
+	// only counted.
 	reads          [maxReads]uint32
 	rdHead, rdTail uint32
 	laned          uint32
 
-	// Of the reply that is coming: the next byte of its place.
+	// Of the current reply: the place of the next byte.
 	piece, off uint32
 
 	sinceAck       uint32 // requests sent since one that asks for an acknowledgement
 	piecesSinceAck uint32
-	pinged         bool // an acknowledgement was asked for because the queue was full
-	ping           bool // ask for one
+	pinged         bool // an acknowledgement was requested because the queue was full
+	ping           bool // request one
 }
 
 func (q *requester) init(depth int, inline []byte) {
@@ -81,11 +81,11 @@ func (q *requester) inlineOf(seq uint32) []byte {
 	return q.inline[i : i+maxInline]
 }
 
-// readsInFlight counts reads and atomics whose reply has not begun.
+// readsInFlight returns the number of reads and atomics whose reply has not begun.
 func (q *requester) readsInFlight() uint32 { return q.rdTail - q.rdHead }
 
-// take accepts one request whose shape is right. It returns its slot, nil if the
-// queue is full: then the peer is asked to acknowledge.
+// take accepts one well-formed request. It returns its slot, or nil if the queue is full:
+// then it requests an acknowledgement from the peer.
 // Hot path.
 func (q *requester) take(w *fabric.WR) *slot {
 	inline := w.Flags&fabric.FlagInline != 0
@@ -115,8 +115,7 @@ func (q *requester) take(w *fabric.WR) *slot {
 	return s
 }
 
-// retire completes requests at the head of the queue as far as they are done,
-// in order.
+// retire completes requests at the head of the queue that are done, in order.
 // Hot path.
 func (q *requester) retire() *failure {
 	for q.head != q.tail {
@@ -144,8 +143,8 @@ func (q *requester) retire() *failure {
 	return nil
 }
 
-// flush completes everything outstanding: the oldest with status first, the
-// rest as flushed.
+// flush completes everything outstanding: the oldest with status first, the rest as
+// flushed.
 func (q *requester) flush(first fabric.Status) {
 	for ; q.head != q.tail; q.head++ {
 		s := q.slot(q.head)

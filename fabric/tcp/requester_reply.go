@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// onAck takes a cumulative acknowledgement.
+// onAck handles a cumulative acknowledgement.
 // Hot path.
 func (q *requester) onAck(ack uint32) *failure {
 	if ack-q.acked > q.sent-q.acked || !q.out.ackable(ack) || !q.lanes.ackable(ack) {
@@ -42,7 +42,7 @@ func (q *requester) onReply(h *header) *failure {
 	return nil
 }
 
-// onNak takes a refusal: requests before it are complete, it fails.
+// onNak handles a refusal: requests before it are complete, and it fails.
 func (q *requester) onNak(h *header) *failure {
 	if q.head == q.sent || q.head != h.seq {
 		return malformed(errBadNak)
@@ -50,7 +50,7 @@ func (q *requester) onNak(h *header) *failure {
 	return &failure{h.status, fmt.Errorf("tcp: %w", h.status.Err())}
 }
 
-// receive receives payload of the reply at hand into its place.
+// receive receives payload of the current reply into place.
 func (q *requester) receive() (n, want int, err error) {
 	x := q.in
 	k, total := q.pieces.vec(x.sock.sys.iov[:maxIov-1], q.piece, q.off, int(min(x.left, maxScatter)))
@@ -59,8 +59,8 @@ func (q *requester) receive() (n, want int, err error) {
 	return n, want, err
 }
 
-// place copies the received part of the reply's payload to its place. It reports
-// whether that completes the payload.
+// place copies the received part of the reply's payload into place. It reports whether that
+// completes the payload.
 func (q *requester) place() (all bool) {
 	x := q.in
 	for x.r < x.w && x.left > 0 {
@@ -74,7 +74,7 @@ func (q *requester) place() (all bool) {
 	return x.left == 0
 }
 
-// result stores the result of an atomic, which the buffer begins with.
+// result stores the result of an atomic, which is at the front of the buffer.
 func (q *requester) result() {
 	x := q.in
 	var b [8]byte
@@ -83,7 +83,7 @@ func (q *requester) result() {
 	x.r += resultSize
 }
 
-// replied ends the reply at hand.
+// replied ends the current reply.
 // Hot path.
 func (q *requester) replied() *failure {
 	q.in.st = rxHeader
@@ -92,7 +92,7 @@ func (q *requester) replied() *failure {
 	return q.retire()
 }
 
-// expect begins an answer whose payload comes by the lanes.
+// expect begins an answer whose payload uses the lanes.
 func (q *requester) expect(s *slot) *failure {
 	if q.lanes.none() {
 		return malformed(errNoLanes)
@@ -104,8 +104,8 @@ func (q *requester) expect(s *slot) *failure {
 	return nil
 }
 
-// laneFrame checks that a lane may bring payload of the answer seq. It returns the
-// answer's size and what of it is missing; wait says that it has not been announced.
+// laneFrame checks that a lane may carry payload of answer seq. It returns the answer's
+// size and the number of missing bytes; wait: the answer has not been announced.
 func (q *requester) laneFrame(seq uint32) (size, left uint32, wait bool, f *failure) {
 	s := q.slot(seq)
 	if seq-q.head >= q.sent-q.head || s.op != fabric.OpRead || s.done {
@@ -114,13 +114,13 @@ func (q *requester) laneFrame(seq uint32) (size, left uint32, wait bool, f *fail
 	return s.n, s.left, !s.laned, nil
 }
 
-// laneVec fills v with where n bytes go of answer seq, from its byte at on.
+// laneVec fills v with the destination of n bytes of answer seq, from its byte at on.
 func (q *requester) laneVec(v []iovec, seq, at, n uint32) (k, total int) {
 	piece, off := q.pieces.forward(q.slot(seq).piece, 0, at)
 	return q.pieces.vec(v, piece, off, int(n))
 }
 
-// laneGot notes that a lane brought n bytes of answer seq.
+// laneGot records that a lane received n bytes of answer seq.
 func (q *requester) laneGot(seq, n uint32) *failure {
 	s := q.slot(seq)
 	if s.left -= n; s.left > 0 {

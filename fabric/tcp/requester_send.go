@@ -25,8 +25,8 @@ func (q *requester) ready() bool {
 	return q.readsInFlight() < maxReads
 }
 
-// byLane reports whether the payload of a write goes by a lane. Inline payload is in
-// no pieces, and small.
+// byLane reports whether the payload of a write uses a lane. Inline payload is not in
+// pieces, and small.
 func (q *requester) byLane(s *slot) bool {
 	return q.lanes.takes(s.n) && s.flags&fabric.FlagInline == 0
 }
@@ -59,8 +59,8 @@ func (q *requester) put() bool {
 	return true
 }
 
-// putWrite encodes a write but for its header, which belongs to the front of what it
-// returns, nil if there is no room.
+// putWrite encodes a write without its header, for which it returns the place. It returns
+// nil if there is no room.
 func (q *requester) putWrite(s *slot, h *header) []byte {
 	laned := q.byLane(s)
 	size, copied := uint32(headerSize), !laned && (s.n <= copyMax || s.n <= copyAlone && q.alone())
@@ -112,12 +112,11 @@ func (q *requester) putAtomic(s *slot, h *header) []byte {
 	return b
 }
 
-// alone reports that the next request is the only one that the peer has not
-// executed.
+// alone reports whether the next request is the only one that the peer has not executed.
 func (q *requester) alone() bool { return q.acked == q.sent && q.sent+1 == q.tail }
 
-// wantsAck decides whether the request being sent asks for an acknowledgement:
-// when its completion is wanted, and now and then for the queue's sake.
+// wantsAck decides whether the request being sent requests an acknowledgement: if its
+// completion is signalled, and at intervals to free the queue.
 func (q *requester) wantsAck(s *slot) bool {
 	q.sinceAck++
 	q.piecesSinceAck += s.pieces

@@ -9,9 +9,9 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 )
 
-// responder executes the requests of the peer, in the order in which they come: each
-// is checked against the regions before anything of it is done. What it owes in return
-// is in replies and in the acknowledgements of out.
+// responder executes the requests of the peer, in the order of their arrival: each is
+// checked against the regions before any of it is executed. Answers are queued in replies,
+// acknowledgements in out.
 type responder struct {
 	mem   *memory
 	in    *incoming
@@ -21,22 +21,22 @@ type responder struct {
 
 	replies replies
 	refused bool          // a request was refused: execute no more
-	status  fabric.Status // of that
+	status  fabric.Status // of the refused request
 
-	// The write whose payload comes by the first connection.
-	addr uint64 // where the next byte goes
-	last int64  // 8 if its last word is to be stored at once, else 0
+	// The write whose payload is received on the first connection.
+	addr uint64 // address of the next byte
+	last int64  // 8 if its last word is stored atomically, else 0
 
 	laned lanedWrite
 }
 
-// refuse answers the request at hand with a refusal and executes no further one.
+// refuse answers the current request with a refusal and executes no further one.
 func (p *responder) refuse(seq uint32, st fabric.Status) {
 	p.refused, p.status = true, st
 	p.replies.push(reply{kind: replyNak, seq: seq, status: st})
 }
 
-// refuseWrite refuses the write of h, of whose payload left bytes are to come.
+// refuseWrite refuses the write of h, of whose payload left bytes are still to be received.
 func (p *responder) refuseWrite(h *header, left uint64) {
 	p.refuse(h.seq, fabric.StatusRemoteAccess)
 	p.in.skip(left)
@@ -75,7 +75,7 @@ func (p *responder) request(h *header) *failure {
 	return nil
 }
 
-// write begins a write whose payload follows, and ends it if that has come whole.
+// write begins a write whose payload follows, and ends it if all of it has arrived.
 // Hot path.
 func (p *responder) write(h *header) {
 	x, n := p.in, int64(h.n)
@@ -101,7 +101,7 @@ func (p *responder) write(h *header) {
 	p.addr, p.last = h.addr, int64(lastWord(h))
 }
 
-// lastWord is 8 if the last word of a write is to be stored at once, else 0.
+// lastWord returns 8 if the last word of a write is stored atomically, else 0.
 func lastWord(h *header) uint32 {
 	if (h.addr+uint64(h.n))&7 == 0 && h.n >= 8 {
 		return 8
@@ -109,8 +109,8 @@ func lastWord(h *header) uint32 {
 	return 0
 }
 
-// place copies src to addr. If it ends on an 8-byte boundary, its last 8 bytes
-// are stored last and at once, so that whoever sees them sees the rest too.
+// place copies src to addr. If it ends on an 8-byte boundary, its last 8 bytes are stored
+// last and atomically, so that a reader that sees them sees the rest too.
 func place(addr uint64, src []byte) {
 	n := len(src)
 	if n >= 8 && (addr+uint64(n))&7 == 0 {
@@ -124,12 +124,12 @@ func place(addr uint64, src []byte) {
 	copy(fabric.BytesAt(addr, n), src)
 }
 
-// direct reports whether so much of the write at hand is missing that it is received
-// straight into its place.
+// direct reports whether enough of the current write is missing to receive it directly into
+// place.
 func (p *responder) direct() bool { return p.in.left-p.last >= directMin }
 
-// receive receives payload of the write at hand into its place, up to the last
-// word. The buffer is empty: placeNext has consumed it.
+// receive receives payload of the current write into place, up to the last word. The buffer
+// is empty: placeNext has consumed it.
 func (p *responder) receive() (n, want int, err error) {
 	x := p.in
 	body := x.left - p.last
@@ -146,8 +146,8 @@ func (p *responder) receive() (n, want int, err error) {
 	return n, want, err
 }
 
-// placeNext places the received part of the write at hand. It reports whether the
-// write is over, else more must be received first.
+// placeNext places the received part of the current write. It reports whether the write has
+// ended; otherwise more must be received first.
 func (p *responder) placeNext() bool {
 	x := p.in
 	for x.left > 0 {
@@ -184,7 +184,7 @@ func (p *responder) wrote(h *header) {
 		a.want = true
 		a.count++
 		if h.n >= longCall {
-			a.now = true // nobody holds a bulk transfer up for a ride
+			a.now = true // the acknowledgement of a bulk transfer does not wait for another frame
 		}
 	}
 	if h.flags&wireNotify != 0 {
@@ -219,16 +219,17 @@ func (p *responder) atomic() {
 	p.out.acks.executed++
 }
 
-// lanedWrite is a write whose payload comes by the lanes, if on.
+// lanedWrite is a write whose payload uses the lanes, if on.
 type lanedWrite struct {
 	on   bool
 	h    header
 	left uint32
-	word [8]byte // its last word, if that is to be stored at once
+	word [8]byte // its last word, if that is stored atomically
 	last uint32  // 8 in that case, else 0
 }
 
-// vec fills v with where bytes at to at+n go: into the region, but for the last word.
+// vec fills v with the destination of bytes at to at+n: the region, except for the last
+// word.
 func (w *lanedWrite) vec(v []iovec, at, n uint32) (k, total int) {
 	if body := w.h.n - w.last; at < body {
 		m := min(n, body-at)
@@ -246,7 +247,7 @@ func (w *lanedWrite) vec(v []iovec, at, n uint32) (k, total int) {
 	return k, total
 }
 
-// expect begins a write whose payload comes by the lanes.
+// expect begins a write whose payload uses the lanes.
 func (p *responder) expect(h *header) *failure {
 	if p.lanes.none() {
 		return malformed(errNoLanes)
@@ -260,8 +261,8 @@ func (p *responder) expect(h *header) *failure {
 	return nil
 }
 
-// laneFrame checks that a lane may bring payload of write seq. It returns the write's
-// size and what of it is missing; wait says that it has not been announced.
+// laneFrame checks that a lane may carry payload of write seq. It returns the write's size
+// and the number of missing bytes; wait: the write has not been announced.
 func (p *responder) laneFrame(seq uint32) (size, left uint32, wait bool, f *failure) {
 	if ahead := int32(seq - p.out.acks.executed); ahead < 0 || ahead > maxDepth {
 		return 0, 0, false, malformed(errBadBulk)
@@ -270,9 +271,9 @@ func (p *responder) laneFrame(seq uint32) (size, left uint32, wait bool, f *fail
 	return w.h.n, w.left, !w.on || w.h.seq != seq, nil
 }
 
-// laneEnter begins an access to where the lanes' payload goes, which guard.exit ends.
-// It reports false if the write is over: it refuses one whose region does not admit
-// it any more.
+// laneEnter begins an access to the destination of the lanes' payload, which guard.exit
+// ends. It returns false if the write has ended: it refuses a write whose region does not
+// permit it any longer.
 func (p *responder) laneEnter() bool {
 	w := &p.laned
 	if !w.on {
@@ -286,14 +287,14 @@ func (p *responder) laneEnter() bool {
 	return false
 }
 
-// laneEnd ends the write whose payload the lanes bring.
+// laneEnd ends the write whose payload is received on the lanes.
 func (p *responder) laneEnd() {
 	p.laned.on = false
 	p.lanes.arrived()
 }
 
-// laneGot notes that a lane brought n bytes of the write. With the last of them its
-// last word is stored, and requests behind it go on.
+// laneGot records that a lane received n bytes of the write. After the last of them its
+// last word is stored, and requests behind it continue.
 func (p *responder) laneGot(n uint32) {
 	w := &p.laned
 	if w.left -= n; w.left > 0 {

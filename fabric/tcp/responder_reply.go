@@ -15,7 +15,7 @@ const (
 	replyNak
 )
 
-// reply is something this side owes the peer.
+// reply is an answer that this side owes the peer.
 type reply struct {
 	val    uint64 // replyRead: address; replyAtomic: the old value
 	seq    uint32
@@ -25,8 +25,8 @@ type reply struct {
 	status fabric.Status
 }
 
-// replies is the replies due, oldest first. Its size is what the peer announced
-// plus one place for a refusal.
+// replies holds the replies due, oldest first. Its size is the bound that the peer
+// announced plus one place for a refusal.
 type replies struct {
 	buf        []reply // length a power of two
 	limit      uint32
@@ -83,8 +83,8 @@ func (p *responder) put() bool {
 	return true
 }
 
-// putRead encodes the answer to a read but for its header, which belongs to the front
-// of what it returns, nil if there is no room.
+// putRead encodes the answer to a read without its header, for which it returns the place.
+// It returns nil if there is no room.
 func (p *responder) putRead(d *reply, h *header) []byte {
 	laned := p.lanes.takes(d.n)
 	copied := d.n <= copyMax && !laned
@@ -97,8 +97,8 @@ func (p *responder) putRead(d *reply, h *header) []byte {
 		return b
 	}
 	if !p.mem.enter(d.rkey, d.val, uint64(d.n), fabric.AccessRemoteRead) {
-		// The region was closed after the request was accepted: the refusal takes the
-		// place of this reply and of those behind it.
+		// The region was closed after the request was accepted: the refusal replaces this
+		// reply and those after it.
 		p.out.unroom(size - headerSize)
 		p.refused, p.status = true, fabric.StatusRemoteAccess
 		p.replies.tail = p.replies.head + 1

@@ -6,28 +6,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whether a peer's host is there is told by its kernel's acknowledgements, which
-// come whether the process takes anything or not: a connection is given up when
-// something waits for one and none has come for PeerTimeout. The kernel's own
-// limit, TCP_USER_TIMEOUT, would do that too, but also ends connections whose
-// window stays closed, however often that is acknowledged: those of processes that
-// are stopped.
+// The acknowledgements of a host's kernel show that the host is alive; they are sent
+// whether or not the process receives. A connection is given up when something waits for an
+// acknowledgement and none has arrived for PeerTimeout. The kernel's own limit,
+// TCP_USER_TIMEOUT, would do the same, but also ends connections whose window stays closed
+// although probes are acknowledged: those of stopped processes.
 
-// checksSilence says that it is this package that ends connections with silent hosts.
+// checksSilence: this package, not the system, ends connections with silent hosts.
 const checksSilence = true
 
-// maxProbe is at most the time between two probes of a window that stays closed,
-// where the kernel can be told (since Linux 6.15); else it doubles up to 2 minutes.
+// maxProbe bounds the interval between two probes of a window that stays closed, if the
+// kernel supports that (since Linux 6.15); otherwise it doubles up to 2 minutes.
 const maxProbe = time.Second
 
-// minUnanswered is how long an acknowledgement may take at least: one of data may be
+// minUnanswered is the least time allowed for an acknowledgement: one of data may be
 // delayed by 200 ms.
 const minUnanswered = 300 * time.Millisecond
 
-// ackGrain is how exactly the kernel tells when it was acknowledged something.
+// ackGrain is the resolution of the time of the last acknowledgement that the kernel
+// reports.
 const ackGrain = 10 * time.Millisecond
 
-// boundSilence sets what bounds the silence of a peer's host.
+// boundSilence sets the socket options that bound the silence of a peer's host.
 func boundSilence(fd int, _ time.Duration) error {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(maxProbe.Milliseconds()))
 	return nil
@@ -36,17 +36,16 @@ func boundSilence(fd int, _ time.Duration) error {
 // silence tracks for how long a peer's host has acknowledged nothing on one socket.
 type silence struct {
 	waiting bool
-	since   time.Time // if waiting: something sent was unanswered at each check since then
-	acked   time.Time // when something was acknowledged last, as of the last check
-	base    uint32    // what sent returned then
+	since   time.Time // if waiting: data was unanswered at each check since then
+	acked   time.Time // time of the last acknowledgement, as of the last check
+	base    uint32    // result of sent at that time
 }
 
 // over reports whether data or probes sent on fd are unanswered, and nothing has been
-// acknowledged for limit. A kernel sends a keepalive probe to an idle peer after
-// keepIdle, retransmits to one that drops data for lack of room, and probes a closed
-// window; the peer's answers all of these, but for a probe within half a second of
-// another. A process that has slept between two checks takes nothing for silence that
-// it has not seen.
+// acknowledged for limit. A kernel sends a keepalive probe to an idle peer after keepIdle,
+// retransmits to a peer that drops data for lack of room, and probes a closed window; the
+// peer's kernel answers all of these, except a probe within half a second of another. If
+// the process has slept between two checks, that time does not count as silence.
 func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
@@ -68,15 +67,15 @@ func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 	}
 	h.waiting = waiting
 	if i.Probes == 1 && silence < 2*maxProbe || i.Unacked != 0 && i.Retransmits == 0 {
-		return false // may be one that is not answered, or is not missed yet
+		return false // the probe may not be answered, or not be overdue yet
 	}
-	unanswered := limit // of data: from when it was sent, however long nothing was said before
+	unanswered := limit // of data: from when it was sent, however long the connection was idle before
 	if i.Unacked == 0 {
-		unanswered = limit / 2 // of probes, which begin when all has been silent for a while
+		unanswered = limit / 2 // of probes, which begin after some silence
 	}
 	return waiting && silence >= limit && now.Sub(h.since) >= max(unanswered, minUnanswered)
 }
 
-// sent changes whenever data is sent, or was to be sent again: without a route that is
-// counted and not done.
+// sent returns a number that changes whenever data is sent or should be sent again: without
+// a route that is counted and not done.
 func sent(i *unix.TCPInfo) uint32 { return i.Data_segs_out + uint32(i.Retransmits) }

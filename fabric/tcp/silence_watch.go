@@ -16,8 +16,8 @@ import (
 // PeerTimeout.
 const minCheck, maxCheck = 5 * time.Millisecond, 125 * time.Millisecond
 
-// watchSilence checks the sockets of all endpoints until ctx ends. It sleeps
-// while there are none.
+// watchSilence checks the sockets of all endpoints until ctx ends. It sleeps while there
+// are none.
 func watchSilence(ctx context.Context, l *link) {
 	defer l.wg.Done()
 	if !checksSilence {
@@ -41,8 +41,8 @@ func watchSilence(ctx context.Context, l *link) {
 	}
 }
 
-// endSilent ends the connections of endpoints whose peer is silent, and
-// returns when to do so again, 0 if there is none.
+// endSilent ends the connections of endpoints whose peer is silent, and returns the time
+// until the next call, 0 if there is no endpoint.
 func endSilent(l *link) (next time.Duration) {
 	l.mu.Lock()
 	eps := make([]*endpoint, 0, len(l.all))
@@ -64,10 +64,10 @@ func endSilent(l *link) (next time.Duration) {
 	return next
 }
 
-// endIfSilent shuts e's first connection down if its peer's host is silent on any:
-// the owner finds it at its end, and the reason in Err. This host is there as long as
-// this process is, and its kernel closes what a process leaves open; how late it
-// answers tells nothing but how busy it is.
+// endIfSilent shuts e's first connection down if its peer's host is silent on any
+// connection: the owner detects the end, and Err has the reason. Peers on this host are not
+// checked: their host is alive while this process is, and its kernel closes the descriptors
+// of ended processes; a late answer only shows that it is busy.
 func (e *endpoint) endIfSilent(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (e *endpoint) endIfSilent(now time.Time) bool {
 		if e.err == nil {
 			e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
 		}
-		_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR) // nobody may poll the lanes
+		_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR) // the lanes may not be polled
 	}
 	return silent
 }

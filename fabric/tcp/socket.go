@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shared is what the sockets of a link have in common. One system call is made at a
+// shared is the state that the sockets of a link share. Only one system call is made at a
 // time.
 type shared struct {
 	iov    [maxIov]iovec
@@ -17,38 +17,38 @@ type shared struct {
 	poller poller
 }
 
-// watch is what the poller reports of a socket.
+// watch is the set of events that the poller reports of a socket.
 type watch uint8
 
 const (
 	watchIn  watch = 1 << iota // data, or its end
-	watchOut                   // room
+	watchOut                   // room for data
 )
 
-// seat is an endpoint's place in link.tab, by which the poller knows its sockets, and
-// what tells its users apart.
+// seat is an endpoint's place in link.tab, by which the poller identifies its sockets, and
+// the generation of the place.
 type seat struct {
 	idx int
 	gen uint32
 }
 
-// socket is one connection to a peer, non-blocking, protected or not. It is the
-// owner's, but fd, sec and silence change and are read by others under endpoint.mu.
+// socket is one connection to a peer, non-blocking, protected or not. It belongs to the
+// owner, but fd, sec and silence change under endpoint.mu, and others read them under it.
 type socket struct {
 	fd      int      // -1 without a connection
-	sec     *records // nil where nothing is protected
+	sec     *records // nil if the connection is not protected
 	sys     *shared  // of the link
 	seat    seat     // of the endpoint
-	blocked bool     // full at the last send
+	blocked bool     // the last send found it full
 	watched watch
 	silence silence
 }
 
 func (s *socket) open() bool { return s.fd >= 0 }
 
-// recv receives into the pieces of v, total bytes in all. It returns 0 without an
-// error if nothing has come, errHungUp at the end, errForged for data that the peer
-// did not send, else the system's error.
+// recv receives into the pieces of v, total bytes in all. It returns 0 without an error if
+// there is no data, errHungUp at the end, errForged for data that the peer did not send,
+// and otherwise the system's error.
 // Hot path.
 func (s *socket) recv(v []iovec, total int) (int, error) {
 	var n int
@@ -74,8 +74,8 @@ func (s *socket) recv(v []iovec, total int) (int, error) {
 	return 0, errno
 }
 
-// send sends from the pieces of v, total bytes in all, and returns how many were
-// taken; blocked says whether some were not. An error is the system's, and final.
+// send sends from the pieces of v, total bytes in all, and returns the number of bytes
+// taken; blocked is set if some were not. An error is the system's, and final.
 // Hot path.
 func (s *socket) send(v []iovec, total int) (int, error) {
 	var n int
@@ -99,10 +99,10 @@ func (s *socket) send(v []iovec, total int) (int, error) {
 	return 0, errno
 }
 
-// more reports data that recv would return and that no event of the system announces.
+// more reports data that recv would return and for which the system has no event.
 func (s *socket) more() bool { return s.sec.more() }
 
-// watch has the poller report want of the socket.
+// watch makes the poller report want of the socket.
 func (s *socket) watch(want watch) error {
 	if s.watched == want {
 		return nil
@@ -114,8 +114,8 @@ func (s *socket) watch(want watch) error {
 	return nil
 }
 
-// silent reports whether the peer's host has acknowledged nothing for limit though
-// something waits for it.
+// silent reports whether the peer's host has acknowledged nothing for limit although data
+// waits for it.
 func (s *socket) silent(now time.Time, limit time.Duration) bool {
 	return s.silence.over(s.fd, now, limit)
 }

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// path describes the way to a peer.
+// path describes the network path to a peer.
 type path struct {
-	rtt        time.Duration // shortest seen while connecting; 0: the system does not say
-	congestion string        // in use; "": the system does not say
+	rtt        time.Duration // shortest seen while connecting; 0: unknown
+	congestion string        // in use; "": unknown
 	mss        int           // bytes in a full segment
 	class      Class
-	crypt      Crypt // that holds
+	crypt      Crypt // the agreed one
 }
 
-// takeSocket takes the descriptor out of c (which is closed by the caller) and
-// sets it up for raw use.
+// takeSocket takes the descriptor out of c (which the caller closes) and prepares it for
+// raw use.
 func (co *connector) takeSocket(c net.Conn) (socket, path, error) {
 	rc, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -48,14 +48,14 @@ func (co *connector) takeSocket(c net.Conn) (socket, path, error) {
 	return socket{fd: fd, sys: &co.l.shared}, p, nil
 }
 
-// pathOf is the way that conn takes, whose descriptor fd is, before it is set up.
+// pathOf returns the path of conn, whose descriptor is fd, before its options are set.
 func (c *Config) pathOf(fd int, conn net.Conn) path {
 	p := path{rtt: roundTrip(fd)}
 	p.class = classify(hostOf(conn.LocalAddr()), hostOf(conn.RemoteAddr()), p.rtt, c.LongRTT)
 	return p
 }
 
-// hostOf is the host part of a TCP address.
+// hostOf returns the host part of a TCP address.
 func hostOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -65,9 +65,9 @@ func hostOf(a net.Addr) netip.Addr {
 	return ip.Unmap()
 }
 
-// tune sets the options of a connected socket. Buffers are the kernel's to grow
-// unless configured: fixed ones are capped at net.core.*mem_max (208 KiB on a
-// stock system), below what one fast stream needs.
+// tune sets the options of a connected socket. Unless configured, the kernel grows the
+// buffers: fixed ones are capped at net.core.*mem_max (208 KiB on a stock system), below
+// what one fast stream needs.
 func (c *Config) tune(fd int, class Class, peerTimeout time.Duration) error {
 	set := func(level, opt, val int) error { return unix.SetsockoptInt(fd, level, opt, val) }
 	idle := int(keepIdle(peerTimeout) / time.Second)
@@ -76,10 +76,10 @@ func (c *Config) tune(fd int, class Class, peerTimeout time.Duration) error {
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		setCongestion(fd, c.Congestion[class]),
 	}
-	if class != ClassHost { // this one's kernel is there as long as this process is
+	if class != ClassHost { // this host's kernel is alive while this process is
 		errs = append(errs,
-			// Data unacknowledged for this long ends the connection; so do keepalive
-			// probes that nobody answers.
+			// Data that is unacknowledged for this long ends the connection; so do
+			// unanswered keepalive probes.
 			boundSilence(fd, peerTimeout),
 			set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
 			set(unix.IPPROTO_TCP, keepIdleOption, idle),

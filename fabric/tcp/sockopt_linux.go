@@ -14,17 +14,16 @@ const (
 	noSignal       = unix.MSG_NOSIGNAL
 )
 
-// paced are congestion controls that send by a clock, at the rate that they
-// believe the path to have. Within a host there is no such rate: every turn of
-// the estimate and every timer costs. 1 MiB writes on loopback reach 4.2 GB/s
-// under bbr and 8.1 under reno or cubic.
+// paced lists congestion controls that send at the rate that they estimate for the path.
+// Within a host there is no such rate: every change of the estimate and every timer costs.
+// 1 MiB writes on loopback reach 4.2 GB/s under bbr and 8.1 under reno or cubic.
 var paced = []string{"bbr", "bbr2", "bbr3"}
 
-// unpaced are what replaces them within a host, the preferred first: reno is in
-// every kernel and open to every user.
+// unpaced lists their replacements within a host, in order of preference: reno is in every
+// kernel and available to every user.
 var unpaced = []string{"reno", "cubic"}
 
-// congestionDir is where the kernel lists its congestion controls.
+// congestionDir is the directory in which the kernel lists its congestion controls.
 const congestionDir = "/proc/sys/net/ipv4/"
 
 func congestionNames(file string) []string {
@@ -35,7 +34,7 @@ func congestionNames(file string) []string {
 	return strings.Fields(string(b))
 }
 
-// congestionOffer is what this process may choose from.
+// congestionOffer returns the congestion controls that this process may use.
 func congestionOffer() []string {
 	if os.Geteuid() == 0 {
 		if all := congestionNames("tcp_available_congestion_control"); all != nil {
@@ -45,8 +44,8 @@ func congestionOffer() []string {
 	return congestionNames("tcp_allowed_congestion_control")
 }
 
-// resolve fills in the classes that are left to the link: within a host something that does
-// not pace, between hosts the system's default, whose administrator knows the
+// resolve sets the classes that are left to the link: within a host a congestion control
+// without pacing, between hosts the system's default, whose administrator knows the
 // network.
 func (c Congestion) resolve(now string, offer []string) Congestion {
 	if c[ClassHost] == "" && slices.Contains(paced, now) {
@@ -65,8 +64,7 @@ func (c Congestion) resolve(now string, offer []string) Congestion {
 	return c
 }
 
-// check resolves c and finds out on a socket that nobody else uses whether the
-// kernel takes what it names.
+// check resolves c and tests on a socket of its own whether the kernel accepts the names.
 func (c Congestion) check() (Congestion, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == unix.EAFNOSUPPORT {
@@ -80,7 +78,7 @@ func (c Congestion) check() (Congestion, error) {
 	r := c.resolve(strings.TrimRight(now, "\x00"), congestionOffer())
 	for i, name := range r {
 		if err := setCongestion(fd, name); err != nil {
-			if c[i] == "" { // nobody asked for it
+			if c[i] == "" { // not requested by the user
 				r[i] = KernelCongestion
 				continue
 			}
@@ -90,7 +88,7 @@ func (c Congestion) check() (Congestion, error) {
 	return r, nil
 }
 
-// setCongestion gives a socket the congestion control of that name.
+// setCongestion sets the congestion control of a socket.
 func setCongestion(fd int, name string) error {
 	if name == KernelCongestion {
 		return nil
@@ -101,7 +99,7 @@ func setCongestion(fd int, name string) error {
 	return nil
 }
 
-// congestionOf names what a socket uses, "" if the system does not say.
+// congestionOf returns the congestion control of a socket, "" if unknown.
 func congestionOf(fd int) string {
 	s, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	if err != nil {
@@ -110,8 +108,8 @@ func congestionOf(fd int) string {
 	return strings.TrimRight(s, "\x00")
 }
 
-// roundTrip is the shortest round trip that the kernel has seen on a socket, 0
-// if it has seen none. The handshake of TCP alone is one.
+// roundTrip returns the shortest round trip that the kernel has measured on a socket, 0 if
+// it has measured none. The handshake of TCP alone is one.
 func roundTrip(fd int) time.Duration {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
@@ -124,8 +122,8 @@ func roundTrip(fd int) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// lowWater bounds what a socket takes beyond what it may send: the rest waits
-// here, where urgent frames can still go first.
+// lowWater bounds the data that a socket accepts beyond what it may send: the rest waits
+// here, where urgent frames can still overtake it.
 func lowWater(fd, n int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
 }

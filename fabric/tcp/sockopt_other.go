@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// check accepts what leaves the system alone.
+// check accepts only values that keep the system's default.
 func (c Congestion) check() (Congestion, error) {
 	for i := range c {
 		if c[i] == "" {
@@ -35,8 +35,8 @@ func roundTrip(int) time.Duration { return 0 }
 
 func lowWater(int, int) error { return nil }
 
-// silence is of no use: the system itself gives up a connection that nobody
-// acknowledges, and only that.
+// silence is not used: the system itself gives up a connection without acknowledgements,
+// and only such a one.
 type silence struct{}
 
 const checksSilence = false

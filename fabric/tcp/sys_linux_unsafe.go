@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// iovec and msghdr have the kernel's layout, with addresses as integers: they
-// name off-heap or pinned memory, and no write barrier is wanted.
+// iovec and msghdr have the kernel's layout, with addresses as integers: they refer to
+// off-heap or pinned memory, and need no write barrier.
 type iovec struct {
 	base uintptr
 	len  uintptr

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets by the portable calls of package unix. They allocate where there are
-// several pieces and tell the scheduler of every call: correct, not fast. The
-// build tag rma_portable has Linux use them, to test them.
+// Sockets by the portable calls of package unix. They allocate if there are several pieces
+// and notify the scheduler of every call: correct, not fast. With the build tag
+// rma_portable Linux uses them, to test them.
 
 type iovec struct {
 	base uintptr
@@ -42,7 +42,7 @@ func sendVec(fd int, m *msghdr, v []iovec, _ int) (int, unix.Errno) {
 	return result(unix.SendmsgBuffers(fd, m.of(v), nil, nil, noSignal))
 }
 
-// of returns the pieces as slices of m's.
+// of returns the pieces as slices, in memory of m.
 func (m *msghdr) of(v []iovec) [][]byte {
 	m.pieces = m.pieces[:0]
 	for i := range v {
@@ -51,7 +51,7 @@ func (m *msghdr) of(v []iovec) [][]byte {
 	return m.pieces
 }
 
-// at is memory that the link keeps from moving: off-heap or pinned.
+// at returns memory that does not move while the link uses it: off-heap or pinned.
 func at(base, n uintptr) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&base))), n)
 }
