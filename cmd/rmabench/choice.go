@@ -81,7 +81,7 @@ sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
 
 With --op put or get it is puts or gets of several pieces, from the call until they are
 placed, as a chain (a request of the link a piece), in groups (requests that the target's
-engine carries out), and as planned. A file may name layouts: scattered (on both sides),
+engine carries out), and as planned; "each" is an operation for each piece instead. A file may name layouts: scattered (on both sides),
 spread (contiguous here), collected (contiguous there). Memory is registered, not allocated
 by the engine: where a link maps the target's memory, pieces are copied and neither way is
 taken.`,

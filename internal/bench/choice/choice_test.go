@@ -339,9 +339,10 @@ func TestGridsOfPieces(t *testing.T) {
 func TestPiecesArithmetic(t *testing.T) {
 	t.Parallel()
 	r := PiecesResult{Fabric: "tcp", Op: OpPut, N: 64, Size: "64", Layout: Scattered, Groups: 1, Predicted: Ways{15, 9}, PredictedAuto: 9,
-		Series: PiecesSeries{Chain: fixed(20), Group: fixed(10), Auto: fixed(10.5), Again: fixed(10.5), AgainOf: "group"}}
+		Series: PiecesSeries{Chain: fixed(20), Group: fixed(10), Auto: fixed(10.5), Again: fixed(10.5), AgainOf: "group", Each: fixed(30)}}
 	r.fill()
 	require.Equal(t, Ways{20, 10}, r.Ways)
+	require.InDelta(t, 30, r.EachUS, 1e-12)
 	require.Equal(t, "group", r.Best)
 	require.InDelta(t, 0.05, r.Regret, 1e-12)
 	require.Equal(t, Interval{r.Regret, r.Regret}, r.Regret95)

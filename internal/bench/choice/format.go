@@ -125,14 +125,14 @@ type piecesTable struct {
 
 func (t *piecesTable) Write(r PiecesResult) error {
 	if t.n%40 == 0 {
-		if _, err := fmt.Fprintf(t.w, "%-6s %4s %4s %-8s %-10s %11s %11s %11s %8s %17s %8s %15s %6s %7s\n", "fabric", "op", "n", "size", "layout",
-			"chain µs", "group µs", "auto µs", "regret", "95 %", "noise", "error c/g", "auto", "groups"); err != nil {
+		if _, err := fmt.Fprintf(t.w, "%-6s %4s %4s %-8s %-10s %11s %11s %11s %11s %8s %17s %8s %15s %6s %7s\n", "fabric", "op", "n", "size", "layout",
+			"each µs", "chain µs", "group µs", "auto µs", "regret", "95 %", "noise", "error c/g", "auto", "groups"); err != nil {
 			return err
 		}
 	}
 	t.n++
-	_, err := fmt.Fprintf(t.w, "%-6s %4s %4d %-8s %-10s %11.2f %11.2f %11.2f %+7.1f%% %+7.1f%%…%+7.1f%% %7.1f%% %+6.0f%%/%+6.0f%% %+5.0f%% %7.1f\n", r.Fabric, r.Op, r.N, r.Size, r.Layout,
-		r.Ways.Chain, r.Ways.Group, r.AutoUS, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, 100*r.Noise,
+	_, err := fmt.Fprintf(t.w, "%-6s %4s %4d %-8s %-10s %11.2f %11.2f %11.2f %11.2f %+7.1f%% %+7.1f%%…%+7.1f%% %7.1f%% %+6.0f%%/%+6.0f%% %+5.0f%% %7.1f\n", r.Fabric, r.Op, r.N, r.Size, r.Layout,
+		r.EachUS, r.Ways.Chain, r.Ways.Group, r.AutoUS, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, 100*r.Noise,
 		100*r.Error.Chain, 100*r.Error.Group, 100*r.ErrorAuto, r.GroupsAuto)
 	return err
 }

@@ -44,6 +44,7 @@ type mover struct {
 	published chan func() ([]byte, error)      // and PublishSlots
 
 	places []place
+	each   []*initiator.Op // of moveEach
 }
 
 // place is where a piece is on either side.
@@ -234,14 +235,34 @@ func (m *mover) requests(pieces int) (n int) {
 func (m *mover) move(ctx context.Context, kind initiator.Kind) error {
 	o := initiator.New(&m.queue, kind)
 	m.walk(o.Cursor())
-	gen := o.Gen()
 	m.queue.Post(o)
+	return m.wait(ctx, o)
+}
+
+// wait returns when o has ended.
+func (m *mover) wait(ctx context.Context, o *initiator.Op) error {
 	if err := m.prog.Wait(ctx, &o.Waiter); err != nil {
 		return err
 	}
 	err := o.Err
-	if o.Claim(gen) {
-		o.Release()
+	o.Claim(o.Gen())
+	o.Release()
+	return err
+}
+
+// moveEach puts or gets each piece by itself, posted without waiting for those before.
+func (m *mover) moveEach(ctx context.Context, kind initiator.Kind) (err error) {
+	m.each = m.each[:0]
+	here := m.region.Key()
+	for _, p := range m.places {
+		o := initiator.New(&m.queue, kind)
+		o.Local(fabric.SGE{Addr: here.Addr + uint64(p.here), Len: uint32(p.size), LKey: m.region.LKey(0)})
+		o.Remote(m.there.Addr+uint64(p.there), m.there.RKey)
+		m.queue.Post(o)
+		m.each = append(m.each, o)
+	}
+	for _, o := range m.each {
+		err = errors.Join(err, m.wait(ctx, o))
 	}
 	return err
 }
@@ -254,9 +275,9 @@ func (m *mover) whole(ctx context.Context, kind initiator.Kind) error {
 	return m.move(ctx, kind)
 }
 
-// check moves the pieces once, of new bytes, and looks whether they have come and nothing
+// check moves the pieces once by move, of new bytes, and looks whether they have come and nothing
 // else has changed.
-func (m *mover) check(ctx context.Context, kind initiator.Kind, turn uint64) error {
+func (m *mover) check(ctx context.Context, kind initiator.Kind, move func(context.Context, initiator.Kind) error, turn uint64) error {
 	fill := func(n uint64) {
 		for i := 0; i+8 <= len(m.private); i += 8 {
 			n = n*6364136223846793005 + 1442695040888963407
@@ -280,7 +301,7 @@ func (m *mover) check(ctx context.Context, kind initiator.Kind, turn uint64) err
 		copy(to[b:b+p.size], from[a:a+p.size])
 	}
 	if err == nil {
-		err = m.move(ctx, kind)
+		err = move(ctx, kind)
 	}
 	if err == nil && !bytes.Equal(m.private, mine) {
 		err = fmt.Errorf("%w: of this rank", bench.ErrValidate)

@@ -28,6 +28,7 @@ type PiecesSeries struct {
 	Auto    []float64 `json:"auto"`
 	Again   []float64 `json:"again"`
 	AgainOf string    `json:"again_of"`
+	Each    []float64 `json:"each"`
 }
 
 func (s *PiecesSeries) drawn() drawn { return drawn{s.Auto, [][]float64{s.Chain, s.Group}} }
@@ -43,7 +44,8 @@ type PiecesResult struct {
 	Seed   uint64 `json:"seed,omitempty"`
 	Bytes  int    `json:"bytes"`
 
-	Ways   Ways    `json:"ways"` // forced; what is too long for a group goes as a chain
+	Ways   Ways    `json:"ways"`    // forced; what is too long for a group goes as a chain
+	EachUS float64 `json:"each_us"` // an operation for each piece, posted without waiting
 	AutoUS float64 `json:"auto_us"`
 	Best   string  `json:"best"`
 
@@ -68,7 +70,7 @@ type PiecesResult struct {
 // fill computes what follows from the series and the predictions.
 func (r *PiecesResult) fill() {
 	r.Ways = Ways{timeOf(r.Series.Chain), timeOf(r.Series.Group)}
-	r.AutoUS = timeOf(r.Series.Auto)
+	r.AutoUS, r.EachUS = timeOf(r.Series.Auto), timeOf(r.Series.Each)
 	t := r.Ways.array()
 	best := least(t)
 	r.Best = logp.Way(best).String()
@@ -200,10 +202,12 @@ func (k *rank) playPieces(ctx context.Context, m *mover, emit Emit) error {
 	return nil
 }
 
-// Series of a cell of pieces: the ways, the automatic choice, the better way once more.
+// Series of a cell of pieces: the ways, the automatic choice, pieces one by one, the better
+// way once more.
 const (
 	piecesAuto   = logp.NumWays
-	piecesAgain  = piecesAuto + 1
+	piecesEach   = piecesAuto + 1 // operations of one piece
+	piecesAgain  = piecesEach + 1
 	piecesSeries = piecesAgain + 1
 )
 
@@ -212,7 +216,15 @@ func (k *rank) set(m *mover, series, best int) {
 	if series == piecesAgain {
 		series = best
 	}
-	m.policy(&k.params, series != piecesAuto, logp.Way(series%logp.NumWays))
+	m.policy(&k.params, series < logp.NumWays, logp.Way(series%logp.NumWays))
+}
+
+// mover is how a series moves pieces.
+func (m *mover) mover(series int) func(context.Context, initiator.Kind) error {
+	if series == piecesEach {
+		return m.moveEach
+	}
+	return m.move
 }
 
 // piecesCell measures one cell.
@@ -221,15 +233,15 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 	defer cancel()
 	m.place(sizes, res.Layout, res.Seed)
 	kind := k.req.kindOf()
-	var pilot [piecesAuto + 1]float64
+	var pilot [piecesEach + 1]float64
 	total := 0.0
 	for s := range pilot {
 		k.set(m, s, 0)
-		if err := m.check(ctx, kind, uint64(s)); err != nil {
+		if err := m.check(ctx, kind, m.mover(s), uint64(s)); err != nil {
 			return fmt.Errorf("series %d: %w", s, err)
 		}
 		var times [3]int64
-		if err := m.play(ctx, kind, times[:]); err != nil {
+		if err := play(ctx, kind, m.mover(s), times[:]); err != nil {
 			return err
 		}
 		pilot[s] = max(float64(slices.Min(times[:]))*cpu.NsPerTick(), 1)
@@ -247,7 +259,7 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 			s := (i + r) % piecesSeries
 			k.set(m, s, best)
 			before := m.groups()
-			if err := m.play(ctx, kind, times); err != nil {
+			if err := play(ctx, kind, m.mover(s), times); err != nil {
 				return err
 			}
 			groups[s] += m.groups() - before
@@ -259,7 +271,7 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 	}
 	each := float64(res.Rounds * len(times))
 	res.Groups, res.GroupsAuto = float64(groups[logp.Group])/each, float64(groups[piecesAuto])/each
-	res.Series = PiecesSeries{us[logp.Chain], us[logp.Group], us[piecesAuto], us[piecesAgain], logp.Way(best).String()}
+	res.Series = PiecesSeries{us[logp.Chain], us[logp.Group], us[piecesAuto], us[piecesAgain], logp.Way(best).String(), us[piecesEach]}
 	pp := k.plan(m, sizes)
 	res.Predicted = Ways{pp.Costs[logp.Chain].Total() / 1e3, pp.Costs[logp.Group].Total() / 1e3}
 	res.PredictedAuto = min(res.Predicted.Chain, res.Predicted.Group)
@@ -286,10 +298,10 @@ func (m *mover) groups() (n uint64) {
 }
 
 // play moves the pieces as often as times has room for, each time in ticks.
-func (m *mover) play(ctx context.Context, kind initiator.Kind, times []int64) error {
+func play(ctx context.Context, kind initiator.Kind, move func(context.Context, initiator.Kind) error, times []int64) error {
 	for i := range times {
 		since := cpu.Ticks()
-		if err := m.move(ctx, kind); err != nil {
+		if err := move(ctx, kind); err != nil {
 			return err
 		}
 		times[i] = cpu.Ticks() - since
