@@ -10,14 +10,6 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// accumulate holds the arguments of an Accumulate.
-type accumulate struct {
-	src   []byte
-	pos   int  // bytes of src already passed to the link
-	begun bool // listed in requester.begun
-	req   onesided.Request
-}
-
 // requester is the initiator's side of the slots through which a peer executes accumulates
 // and groups. It holds local copies of the slots in the peer's memory, and is created with
 // the first accumulate or group.
@@ -184,16 +176,6 @@ func (r *requester) ended(o *Op) {
 		o.more.acc.begun = false
 		r.begun = slices.DeleteFunc(r.begun, func(x *Op) bool { return x == o })
 	}
-}
-
-// among reports whether one of the 8 bytes at addr belongs to an accumulate in flight.
-func (r *requester) among(addr uint64) bool {
-	for _, o := range r.begun {
-		if addr+8 > o.remote && addr < o.remote+uint64(len(o.more.acc.src)) {
-			return true
-		}
-	}
-	return false
 }
 
 // open asks the peer to create slots and fetches their address. Accumulates wait meanwhile.

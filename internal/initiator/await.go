@@ -5,18 +5,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/eager"
-	"github.com/seed33544411/rma/internal/onesided"
-	"github.com/seed33544411/rma/mr"
 )
-
-// awaited is a word of this rank that an operation waits for.
-type awaited struct {
-	reg  *mr.Registration // held until the wait ends
-	mem  []byte
-	of   onesided.Type
-	cond onesided.Cond
-	from *Queue // queue of the peer that is to change the word, nil if any peer may
-}
 
 // awaits holds the waits of an engine for words of this rank.
 type awaits struct {

@@ -64,6 +64,14 @@ func (o *Op) unpend() {
 	}
 }
 
+// posted records that o is posted completely, and ends it if none of its requests is in
+// flight.
+func (o *Op) posted() {
+	if o.queued = false; o.pending == 0 {
+		o.end()
+	}
+}
+
 // end finishes o, which has nothing in flight any longer.
 func (o *Op) end() {
 	o.q.eng.prog.AssertOwned()

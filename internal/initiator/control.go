@@ -61,32 +61,6 @@ func (c *control) push(n notice) {
 	c.q.wake()
 }
 
-// Notified handles a notification from the peer.
-func (q *Queue) Notified(c *fabric.Completion) {
-	q.eng.prog.AssertOwned()
-	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
-	switch kind {
-	case noteSignal: // the next step checks the words
-	case noteRequest, noteGroup:
-		q.serving.serve(kind, slot)
-	case noteAck:
-		q.requests.acknowledged(slot, st)
-	case noteOpen:
-		q.serving.open()
-	}
-}
-
-// ProbeOf sets the word that probes read, and its destination.
-func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
-	q.control.word, q.control.sge[0] = word, sge
-}
-
-// Probe reads the peer's word. Host.Probed follows, or the connection ends.
-func (q *Queue) Probe() {
-	q.eng.prog.AssertOwned()
-	q.control.push(notice{imm: noteProbe})
-}
-
 // post posts the list to the link. It reports whether the link took any entry.
 // Hot path.
 func (c *control) post() bool {
@@ -116,21 +90,4 @@ func (c *control) post() bool {
 		q.host.Reported(err)
 	}
 	return took > 0
-}
-
-// CompleteControl handles a completion on the connection that belongs to no operation: that
-// of a notification or a probe, or an unknown one.
-func (q *Queue) CompleteControl(c *fabric.Completion) {
-	q.eng.prog.AssertOwned()
-	if c.ID != noteID && c.ID != probeID {
-		return
-	}
-	q.inflight--
-	q.full = false
-	switch {
-	case c.Status != fabric.StatusOK:
-		q.host.Reported(c.Err())
-	case c.ID == probeID:
-		q.host.Probed()
-	}
 }

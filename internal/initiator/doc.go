@@ -26,9 +26,12 @@
 //
 // # Files
 //
-//	engine.go           Engine: links, queues, one step
-//	queue.go            Queue: operations with one peer, complete in the call or posted; Host
-//	mapped.go           operations of many requests executed on mapped memory
+//	op.go               Op, Kind, and what operations of each kind hold
+//	queue.go            Engine, Queue: the operations with one peer; the work requests of a
+//	                    post; Host
+//	engine.go           set-up, one step, the end; connections come and go, and what they
+//	                    report
+//	mapped.go           operations executed on mapped memory, most of them in the call
 //	post.go             operations to work requests, including those of a put with signal
 //	complete.go         work request IDs and result slots; completions end operations; Flush
 //	accumulate.go       accumulates and groups, which the target's engine executes: both sides
@@ -37,7 +40,6 @@
 //	control.go          notifications and probes, which are posted before operations
 //	await.go            waits for words
 //	stage.go            memory of any kind, made usable by a link
-//	op.go               Op, Kind, lists of operations
 //
 // It imports eager for Backoff, message for pinned memory, and packages below these.
 package initiator

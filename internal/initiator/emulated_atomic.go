@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // ErrContention is the error of an emulated atomic that contention kept from succeeding.
@@ -49,17 +47,6 @@ type words struct {
 }
 
 const headBuckets = 32 // as many words as a Post has requests
-
-// emulated holds the arguments of an emulated atomic.
-type emulated struct {
-	rmw   onesided.RMW
-	tries int
-	since time.Duration // when it began to back off, by the engine's clock
-	until time.Duration
-	head  bool   // is in words.heads
-	other *Op    // the next head in its bucket
-	line  opList // operations on the same word, behind this one
-}
 
 func (w *words) bucket(addr uint64) **Op { return &w.heads[addr>>3%headBuckets] }
 
@@ -131,9 +118,18 @@ func (q *Queue) contended(o *Op) bool {
 	return false
 }
 
-// busy reports whether a loop, or an accumulate, on the word at addr is in progress.
+// busy reports whether a loop on the word at addr, or an accumulate of any of its bytes, is
+// in progress.
 func (q *Queue) busy(addr uint64) bool {
-	return q.words.n > 0 && q.words.find(addr) != nil || q.requests.among(addr)
+	if q.words.n > 0 && q.words.find(addr) != nil {
+		return true
+	}
+	for _, o := range q.requests.begun {
+		if addr+8 > o.remote && addr < o.remote+uint64(len(o.more.acc.src)) {
+			return true
+		}
+	}
+	return false
 }
 
 // lineUp moves the first operation of the list, which is contended, into the line of its

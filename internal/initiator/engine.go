@@ -8,48 +8,9 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
-	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/mr"
 )
-
-// Options configure an Engine. All must be set.
-type Options struct {
-	Inbox    *pending.Inbox    // for operations of all kinds
-	Receipts *pending.Receipts // for operations that complete in the call
-	Protocol progress.Protocol // handles what a post has polled
-
-	// Contention is the least time for which an emulated atomic under contention retries
-	// before it fails with ErrContention.
-	Contention time.Duration
-}
-
-// Engine executes the one-sided operations of a rank. Its methods are the owner's.
-type Engine struct {
-	opt    Options
-	prog   *progress.Engine
-	memory *mr.Domain
-
-	links    []*link
-	queues   []*Queue
-	active   []*Queue // queues with something to post
-	inflight inflight
-	awaits   awaits
-	backoff  backoff
-	staging  *mr.Arena // for copies of small application memory
-
-	chain   chain
-	grouper onesided.Grouper
-	cs      [8]fabric.Completion // filled by goroutines that post
-}
-
-// link holds the resources of operations on a link.
-type link struct {
-	fabric.Link
-	pins    *message.Pins
-	results slots
-	groups  *onesided.Server // for peers' groups
-}
 
 // Init prepares e. Set-up path.
 func (e *Engine) Init(o Options) {
@@ -166,4 +127,102 @@ func (e *Engine) Close() error {
 		errs = append(errs, l.results.region.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Up sets the connection.
+func (q *Queue) Up(ep fabric.Endpoint) {
+	q.eng.prog.AssertOwned()
+	q.ep = ep
+	q.mapped.Direct, _ = ep.(fabric.Direct)
+	q.wake()
+}
+
+// Down ends the connection with err; a later call may replace the reason. Operations that
+// are not posted fail; posted ones are flushed by the link.
+func (q *Queue) Down(err error) {
+	q.eng.prog.AssertOwned()
+	q.down = err
+	for _, l := range []*opList{&q.posts, &q.words.redo} {
+		for l.head != nil {
+			l.spoil(err)
+		}
+	}
+	q.control.list = q.control.list[:0]
+	q.requests.end(err)
+	if b := &q.eng.backoff; len(b.list) > 0 {
+		b.resume()
+	}
+	if w := &q.eng.awaits; len(w.list) > 0 {
+		w.look()
+	}
+}
+
+// Idle reports whether the queue has no requests on the link and no operations listed.
+func (q *Queue) Idle() bool {
+	q.eng.prog.AssertOwned()
+	return q.inflight == 0 && q.flushes.open == 0 && q.posts.head == nil && q.flushes.list.head == nil && !q.active
+}
+
+// Renew prepares q, which is idle and down, for the next connection. It returns memory of
+// the last connection, which the caller must close.
+func (q *Queue) Renew() []fabric.Region {
+	q.eng.prog.AssertOwned()
+	old := q.regions()
+	q.ep, q.mapped, q.down = nil, mapped{}, nil
+	q.full, q.fenced, q.loose = false, false, 0
+	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
+	return old
+}
+
+// regions returns the memory of the connection.
+func (q *Queue) regions() (rs []fabric.Region) {
+	for _, r := range []fabric.Region{q.requests.mine, q.serving.region} {
+		if r != nil {
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+// Notified handles a notification from the peer.
+func (q *Queue) Notified(c *fabric.Completion) {
+	q.eng.prog.AssertOwned()
+	kind, slot, st := int(c.Imm>>12&15), int(c.Imm>>8&15), onesided.Status(c.Imm)
+	switch kind {
+	case noteSignal: // the next step checks the words
+	case noteRequest, noteGroup:
+		q.serving.serve(kind, slot)
+	case noteAck:
+		q.requests.acknowledged(slot, st)
+	case noteOpen:
+		q.serving.open()
+	}
+}
+
+// ProbeOf sets the word that probes read, and its destination.
+func (q *Queue) ProbeOf(word fabric.RemoteKey, sge fabric.SGE) {
+	q.control.word, q.control.sge[0] = word, sge
+}
+
+// Probe reads the peer's word. Host.Probed follows, or the connection ends.
+func (q *Queue) Probe() {
+	q.eng.prog.AssertOwned()
+	q.control.push(notice{imm: noteProbe})
+}
+
+// CompleteControl handles a completion on the connection that belongs to no operation: that
+// of a notification or a probe, or an unknown one.
+func (q *Queue) CompleteControl(c *fabric.Completion) {
+	q.eng.prog.AssertOwned()
+	if c.ID != noteID && c.ID != probeID {
+		return
+	}
+	q.inflight--
+	q.full = false
+	switch {
+	case c.Status != fabric.StatusOK:
+		q.host.Reported(c.Err())
+	case c.ID == probeID:
+		q.host.Probed()
+	}
 }

@@ -3,7 +3,6 @@ package initiator
 import (
 	"time"
 
-	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -14,20 +13,6 @@ import (
 // The target's engine executes groups and accumulates in order, but requests that the link
 // executes would overtake them. Therefore nothing else is posted behind puts in groups
 // until these are acknowledged, and messages are held back.
-
-// group is the data of one group.
-type group struct {
-	pieces int32 // 0: not a group
-	bytes  int32
-	answer int32         // offset in the slot of the data of gets
-	from   onesided.Mark // position of the operation before this group
-}
-
-// grouped is the state of an operation that is sent in groups.
-type grouped struct {
-	puts    int    // groups of a put that are not acknowledged
-	chained uint64 // bytes of the transfer up to which it is sent as a chain
-}
 
 // groups holds the groups of one queue, and the state that chooses between groups and
 // chains.

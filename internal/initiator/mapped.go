@@ -7,6 +7,126 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
+// Operations that are complete when the call returns. If the target's memory is mapped, a
+// small put is a few stores. The rest of a posted operation (an Op, a work request, a
+// completion, and a poll to find it) costs several times as much. Order is kept: such an
+// operation is executed at once only if no operation with this peer waits before it and the
+// caller owns the engine; the link ensures the rest (fabric.Direct).
+
+const (
+	// InlineMax is the longest operation, in bytes, that is worth trying: above it the copy
+	// costs more than the method saves, and holds the engine for as long.
+	InlineMax = 4096
+
+	// inlineTurns: one of so many operations is posted all the same, so that a goroutine
+	// that only does small puts still polls the link.
+	inlineTurns = 64
+)
+
+// TryMove executes a put or a get of at most InlineMax checked bytes, if that is possible
+// in the call, and returns its receipt. Otherwise it returns 0 and has no effect. Any
+// goroutine may call it.
+// Hot path.
+func (q *Queue) TryMove(k Kind, sge fabric.SGE, addr uint64, rkey uint32) (receipt uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0
+	}
+	if q.try(k.request(), sge, addr, rkey, 0, 0) {
+		receipt = e.opt.Receipts.Issue()
+		if k == Put {
+			q.counts.Puts++
+			q.counts.PutBytes += uint64(sge.Len)
+		} else {
+			q.counts.Gets++
+			q.counts.GetBytes += uint64(sge.Len)
+		}
+	}
+	e.prog.Disown()
+	return receipt
+}
+
+// TryAtomic is TryMove for an atomic of the link. It returns the previous value of the
+// word.
+// Hot path.
+func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uint64) (receipt, held uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0, 0
+	}
+	s := &q.link.results
+	if n := len(s.free); n > 0 && q.mapped.Direct != nil && q.down == nil && (q.loose == 0 || !q.busy(addr)) {
+		i := s.free[n-1]
+		if q.try(k.request(), s.sge(i), addr, rkey, compare, operand) {
+			receipt, held = e.opt.Receipts.Issue(), onesided.Load64(s.bytes(i))
+			q.counts.Atomics++
+		}
+	}
+	e.prog.Disown()
+	return receipt, held
+}
+
+// TryRMW is TryAtomic for an atomic that links do not implement.
+// Hot path.
+func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0, 0
+	}
+	if q.ready() && (q.loose == 0 || !q.busy(addr)) {
+		if mem := q.mapped.Reach(fabric.AccessRemoteAtomic, rkey, addr, 8); mem != nil {
+			held = m.Do(mem)
+			q.mapped.Stored()
+			q.fenced = false
+			q.changed()
+			q.counts.Atomics++
+			receipt = e.opt.Receipts.Issue()
+		}
+	}
+	e.prog.Disown()
+	return receipt, held
+}
+
+// ready reports whether an operation may be executed now without breaking the order of
+// operations. Owner's.
+// Hot path.
+func (q *Queue) ready() bool {
+	q.eng.prog.AssertOwned()
+	q.tried++
+	return q.mapped.Direct != nil && q.down == nil && q.posts.head == nil && q.words.redo.head == nil && len(q.control.list) == 0 &&
+		q.groups.open == 0 && !q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
+}
+
+// try makes the link execute an operation at once, if it can. Owner's.
+// Hot path.
+func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
+	q.eng.prog.AssertOwned()
+	if !q.ready() {
+		return false
+	}
+	c := &q.eng.chain
+	c.sges[0] = sge
+	wr := &c.wrs[0]
+	wr.Op, wr.Flags, wr.Local = op, 0, c.sges[:1:1]
+	wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = addr, rkey, compare, operand
+	if !q.mapped.Do(wr) {
+		return false
+	}
+	q.fenced = false // all operations before it are complete
+	if op != fabric.OpRead {
+		q.changed()
+	}
+	return true
+}
+
+// changed checks the awaited words if the memory that was written is this rank's.
+// Hot path.
+func (q *Queue) changed() {
+	if q.own && len(q.eng.awaits.list) > 0 {
+		q.eng.awaits.look()
+	}
+}
+
 // Operations on mapped memory that would take many requests: transfers of many pieces,
 // atomics that links do not implement, accumulates. The owner of the engine executes them
 // with its own loads, stores and atomics when they are next to be posted (fabric.Direct).
@@ -114,4 +234,18 @@ func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 		}
 	}
 	return did, true
+}
+
+// carry executes the first operation of the list on mapped memory. It returns false if some
+// of it must be posted.
+func (q *Queue) carry(l *opList) bool {
+	stored, all := q.mapped.carry(l.head)
+	if stored {
+		q.changed()
+	}
+	if all {
+		q.fenced = false // all operations before it are complete
+		l.pop().posted()
+	}
+	return all
 }

@@ -2,8 +2,10 @@ package initiator
 
 import (
 	"sync"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/mr"
@@ -184,6 +186,85 @@ type extra struct {
 	user     user // memory of any kind
 	acc      accumulate
 	grouped
+}
+
+// phase is the progress of an operation of several steps.
+type phase uint8
+
+const (
+	phaseData   phase = iota
+	phaseFlag         // of a PutSignal: the flag
+	phaseNotify       // on links where nothing else wakes the target
+	phaseEnd
+)
+
+// after returns the phase of o that follows ph.
+func (ph phase) after(o *Op) phase {
+	switch {
+	case o.kind != PutSignal:
+		return phaseEnd
+	case ph == phaseData:
+		return phaseFlag
+	case ph == phaseFlag && o.more.flag.add && !o.q.wakes:
+		return phaseNotify // an atomic carries no notification
+	}
+	return phaseEnd
+}
+
+// flag is the word that a PutSignal changes.
+type flag struct {
+	addr uint64
+	rkey uint32
+	add  bool
+}
+
+// awaited is a word of this rank that an operation waits for.
+type awaited struct {
+	reg  *mr.Registration // held until the wait ends
+	mem  []byte
+	of   onesided.Type
+	cond onesided.Cond
+	from *Queue // queue of the peer that is to change the word, nil if any peer may
+}
+
+// emulated holds the arguments of an emulated atomic.
+type emulated struct {
+	rmw   onesided.RMW
+	tries int
+	since time.Duration // when it began to back off, by the engine's clock
+	until time.Duration
+	head  bool   // is in words.heads
+	other *Op    // the next head in its bucket
+	line  opList // operations on the same word, behind this one
+}
+
+// accumulate holds the arguments of an Accumulate.
+type accumulate struct {
+	src   []byte
+	pos   int  // bytes of src already passed to the link
+	begun bool // listed in requester.begun
+	req   onesided.Request
+}
+
+// user is local memory of any kind of an operation.
+type user struct {
+	mem   []byte
+	piece mr.Piece // copy of the memory in the staging arena
+	pin   message.Pin
+}
+
+// group is the data of one group.
+type group struct {
+	pieces int32 // 0: not a group
+	bytes  int32
+	answer int32         // offset in the slot of the data of gets
+	from   onesided.Mark // position of the operation before this group
+}
+
+// grouped is the state of an operation that is sent in groups.
+type grouped struct {
+	puts    int    // groups of a put that are not acknowledged
+	chained uint64 // bytes of the transfer up to which it is sent as a chain
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}

@@ -5,43 +5,65 @@ import (
 	"errors"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/onesided"
 )
 
-const (
-	// maxChain is the number of requests of one Post. It makes the cost of one crossing
-	// into C negligible compared with that of the requests.
-	maxChain = 32
-
-	// maxPieces is the number of local pieces that the requests of one Post may have:
-	// enough for a chain of requests of a few pieces each. Only transfers of many small
-	// pieces exceed it; they continue in the next Post.
-	maxPieces = 512
-)
-
-// slotShift is the position of the slot, plus 1, in the work request ID of an accumulate or
-// a group.
-const slotShift = 40
-
-// chain holds the work requests of one Post and the operations that they belong to.
-type chain struct {
-	wrs  [maxChain]fabric.WR
-	made [maxChain]made
-	sges [maxPieces]fabric.SGE
-	used int  // of sges
-	puts bool // it contains puts in groups: nothing may be posted behind them for now
+// Post posts o behind the operations posted before: to the link at once if no other
+// goroutine owns the engine, otherwise the owner does. Any goroutine may call it.
+// Hot path.
+func (q *Queue) Post(o *Op) {
+	e := q.eng
+	if !e.prog.Own() {
+		e.opt.Inbox.Push(&o.Operation)
+		e.prog.Kick()
+		return
+	}
+	e.opt.Inbox.TakeOver()
+	o.Start()
+	if q.active {
+		q.post()
+		if q.immediate && q.inflight > 0 {
+			if n := q.link.Poll(e.cs[:]); n > 0 {
+				e.opt.Protocol.Complete(q.index, e.cs[:n])
+			}
+		}
+	}
+	e.prog.Disown()
 }
 
-// made describes a work request made by build.
-type made struct {
-	o     *Op
-	mark  onesided.Mark // position of the operation before it
-	phase phase
-	last  bool  // the last request of the operation
-	begun bool  // the operation became the head of its word with this request
-	slot  uint8 // slot plus 1 of a request that the target's engine executes
-	n     int32 // bytes of the elements of an accumulate
-	group group
+// Start implements pending.Work: the owner calls it to start o.
+func (o *Op) Start() {
+	q := o.q
+	q.eng.prog.AssertOwned()
+	switch o.kind {
+	case Await:
+		q.eng.awaits.add(o)
+		return
+	case Flush:
+		q.flushes.start(o)
+		return
+	case Fence:
+	default:
+		q.flushes.begun(o)
+	}
+	if q.down != nil {
+		o.note(q.down)
+		o.posted()
+		return
+	}
+	if o.more != nil && o.more.user.mem != nil {
+		if err := o.more.user.stage(o); err != nil {
+			o.note(err)
+			o.end()
+			return
+		}
+	}
+	if o.kind == Fence && q.ep == nil && q.posts.head == nil {
+		o.Drop() // no operation precedes it
+		return
+	}
+	o.queued = true
+	q.posts.push(o)
+	q.wake()
 }
 
 // post posts the queue's operations to its link until the link is full. It reports whether
@@ -101,20 +123,6 @@ func (q *Queue) postList(l *opList) bool {
 	return did
 }
 
-// carry executes the first operation of the list on mapped memory. It returns false if some
-// of it must be posted.
-func (q *Queue) carry(l *opList) bool {
-	stored, all := q.mapped.carry(l.head)
-	if stored {
-		q.changed()
-	}
-	if all {
-		q.fenced = false // all operations before it are complete
-		l.pop().posted()
-	}
-	return all
-}
-
 // stops reports whether o must wait for its turn, and is then not a request of the link.
 func (q *Queue) stops(o *Op) bool {
 	return o.kind == Fence || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
@@ -157,14 +165,6 @@ func (q *Queue) pass(l *opList) bool {
 		l.pop().Drop()
 	}
 	return true
-}
-
-// posted records that o is posted completely, and ends it if none of its requests is in
-// flight.
-func (o *Op) posted() {
-	if o.queued = false; o.pending == 0 {
-		o.end()
-	}
 }
 
 // spoil ends the first operation of the list, which the link cannot execute.
@@ -215,14 +215,6 @@ func (c *chain) giveBack(q *Queue, took, n int) {
 			q.eng.inflight.release(m.o)
 		}
 	}
-}
-
-// piece returns the local side of a request of one piece.
-func (c *chain) piece(sge fabric.SGE) []fabric.SGE {
-	local := c.sges[c.used : c.used+1 : c.used+1]
-	local[0] = sge
-	c.used++
-	return local
 }
 
 // build makes work requests of the first operations of the list.
@@ -326,36 +318,6 @@ func (c *chain) data(q *Queue, o *Op, wr *fabric.WR, room int) {
 	if x.cur.Done() {
 		x.phase = phaseData.after(o)
 	}
-}
-
-// flag is the word that a PutSignal changes.
-type flag struct {
-	addr uint64
-	rkey uint32
-	add  bool
-}
-
-// phase is the progress of an operation of several steps.
-type phase uint8
-
-const (
-	phaseData   phase = iota
-	phaseFlag         // of a PutSignal: the flag
-	phaseNotify       // on links where nothing else wakes the target
-	phaseEnd
-)
-
-// after returns the phase of o that follows ph.
-func (ph phase) after(o *Op) phase {
-	switch {
-	case o.kind != PutSignal:
-		return phaseEnd
-	case ph == phaseData:
-		return phaseFlag
-	case ph == phaseFlag && o.more.flag.add && !o.q.wakes:
-		return phaseNotify // an atomic carries no notification
-	}
-	return phaseEnd
 }
 
 // flag makes the request that changes the word of a PutSignal. It returns false if no slot

@@ -1,10 +1,54 @@
 package initiator
 
 import (
+	"time"
+
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
 )
+
+// Options configure an Engine. All must be set.
+type Options struct {
+	Inbox    *pending.Inbox    // for operations of all kinds
+	Receipts *pending.Receipts // for operations that complete in the call
+	Protocol progress.Protocol // handles what a post has polled
+
+	// Contention is the least time for which an emulated atomic under contention retries
+	// before it fails with ErrContention.
+	Contention time.Duration
+}
+
+// Engine executes the one-sided operations of a rank. Its methods are the owner's.
+type Engine struct {
+	opt    Options
+	prog   *progress.Engine
+	memory *mr.Domain
+
+	links    []*link
+	queues   []*Queue
+	active   []*Queue // queues with something to post
+	inflight inflight
+	awaits   awaits
+	backoff  backoff
+	staging  *mr.Arena // for copies of small application memory
+
+	chain   chain
+	grouper onesided.Grouper
+	cs      [8]fabric.Completion // filled by goroutines that post
+}
+
+// link holds the resources of operations on a link.
+type link struct {
+	fabric.Link
+	pins    *message.Pins
+	results slots
+	groups  *onesided.Server // for peers' groups
+}
 
 // Host is the rest of a peer: its connection and the job. The owner calls its methods,
 // which must not wait, except for the functions passed to FetchSlots and PublishSlots,
@@ -83,6 +127,42 @@ type Queue struct {
 	counts   Counts
 }
 
+const (
+	// maxChain is the number of requests of one Post. It makes the cost of one crossing
+	// into C negligible compared with that of the requests.
+	maxChain = 32
+
+	// maxPieces is the number of local pieces that the requests of one Post may have:
+	// enough for a chain of requests of a few pieces each. Only transfers of many small
+	// pieces exceed it; they continue in the next Post.
+	maxPieces = 512
+)
+
+// slotShift is the position of the slot, plus 1, in the work request ID of an accumulate or
+// a group.
+const slotShift = 40
+
+// chain holds the work requests of one Post and the operations that they belong to.
+type chain struct {
+	wrs  [maxChain]fabric.WR
+	made [maxChain]made
+	sges [maxPieces]fabric.SGE
+	used int  // of sges
+	puts bool // it contains puts in groups: nothing may be posted behind them for now
+}
+
+// made describes a work request made by build.
+type made struct {
+	o     *Op
+	mark  onesided.Mark // position of the operation before it
+	phase phase
+	last  bool  // the last request of the operation
+	begun bool  // the operation became the head of its word with this request
+	slot  uint8 // slot plus 1 of a request that the target's engine executes
+	n     int32 // bytes of the elements of an accumulate
+	group group
+}
+
 // Max returns how many bytes one request may move. Any goroutine may call it.
 func (q *Queue) Max() uint64 { return q.max }
 
@@ -98,61 +178,6 @@ func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
 	g.params, g.forced, g.way = p, forced, way
 }
 
-// Up sets the connection.
-func (q *Queue) Up(ep fabric.Endpoint) {
-	q.eng.prog.AssertOwned()
-	q.ep = ep
-	q.mapped.Direct, _ = ep.(fabric.Direct)
-	q.wake()
-}
-
-// Down ends the connection with err; a later call may replace the reason. Operations that
-// are not posted fail; posted ones are flushed by the link.
-func (q *Queue) Down(err error) {
-	q.eng.prog.AssertOwned()
-	q.down = err
-	for _, l := range []*opList{&q.posts, &q.words.redo} {
-		for l.head != nil {
-			l.spoil(err)
-		}
-	}
-	q.control.list = q.control.list[:0]
-	q.requests.end(err)
-	if b := &q.eng.backoff; len(b.list) > 0 {
-		b.resume()
-	}
-	if w := &q.eng.awaits; len(w.list) > 0 {
-		w.look()
-	}
-}
-
-// Idle reports whether the queue has no requests on the link and no operations listed.
-func (q *Queue) Idle() bool {
-	q.eng.prog.AssertOwned()
-	return q.inflight == 0 && q.flushes.open == 0 && q.posts.head == nil && q.flushes.list.head == nil && !q.active
-}
-
-// Renew prepares q, which is idle and down, for the next connection. It returns memory of
-// the last connection, which the caller must close.
-func (q *Queue) Renew() []fabric.Region {
-	q.eng.prog.AssertOwned()
-	old := q.regions()
-	q.ep, q.mapped, q.down = nil, mapped{}, nil
-	q.full, q.fenced, q.loose = false, false, 0
-	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
-	return old
-}
-
-// regions returns the memory of the connection.
-func (q *Queue) regions() (rs []fabric.Region) {
-	for _, r := range []fabric.Region{q.requests.mine, q.serving.region} {
-		if r != nil {
-			rs = append(rs, r)
-		}
-	}
-	return rs
-}
-
 // wake adds q to the queues with something to post, once it has a connection.
 func (q *Queue) wake() {
 	if q.ep == nil {
@@ -163,185 +188,6 @@ func (q *Queue) wake() {
 		q.active = true
 		q.eng.active = append(q.eng.active, q)
 	}
-}
-
-// Operations that are complete when the call returns. If the target's memory is mapped, a
-// small put is a few stores. The rest of a posted operation (an Op, a work request, a
-// completion, and a poll to find it) costs several times as much. Order is kept: such an
-// operation is executed at once only if no operation with this peer waits before it and the
-// caller owns the engine; the link ensures the rest (fabric.Direct).
-
-const (
-	// InlineMax is the longest operation, in bytes, that is worth trying: above it the copy
-	// costs more than the method saves, and holds the engine for as long.
-	InlineMax = 4096
-
-	// inlineTurns: one of so many operations is posted all the same, so that a goroutine
-	// that only does small puts still polls the link.
-	inlineTurns = 64
-)
-
-// TryMove executes a put or a get of at most InlineMax checked bytes, if that is possible
-// in the call, and returns its receipt. Otherwise it returns 0 and has no effect. Any
-// goroutine may call it.
-// Hot path.
-func (q *Queue) TryMove(k Kind, sge fabric.SGE, addr uint64, rkey uint32) (receipt uint64) {
-	e := q.eng
-	if !e.prog.Own() {
-		return 0
-	}
-	if q.try(k.request(), sge, addr, rkey, 0, 0) {
-		receipt = e.opt.Receipts.Issue()
-		if k == Put {
-			q.counts.Puts++
-			q.counts.PutBytes += uint64(sge.Len)
-		} else {
-			q.counts.Gets++
-			q.counts.GetBytes += uint64(sge.Len)
-		}
-	}
-	e.prog.Disown()
-	return receipt
-}
-
-// TryAtomic is TryMove for an atomic of the link. It returns the previous value of the
-// word.
-// Hot path.
-func (q *Queue) TryAtomic(k Kind, addr uint64, rkey uint32, compare, operand uint64) (receipt, held uint64) {
-	e := q.eng
-	if !e.prog.Own() {
-		return 0, 0
-	}
-	s := &q.link.results
-	if n := len(s.free); n > 0 && q.mapped.Direct != nil && q.down == nil && (q.loose == 0 || !q.busy(addr)) {
-		i := s.free[n-1]
-		if q.try(k.request(), s.sge(i), addr, rkey, compare, operand) {
-			receipt, held = e.opt.Receipts.Issue(), onesided.Load64(s.bytes(i))
-			q.counts.Atomics++
-		}
-	}
-	e.prog.Disown()
-	return receipt, held
-}
-
-// TryRMW is TryAtomic for an atomic that links do not implement.
-// Hot path.
-func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held uint64) {
-	e := q.eng
-	if !e.prog.Own() {
-		return 0, 0
-	}
-	if q.ready() && (q.loose == 0 || !q.busy(addr)) {
-		if mem := q.mapped.Reach(fabric.AccessRemoteAtomic, rkey, addr, 8); mem != nil {
-			held = m.Do(mem)
-			q.mapped.Stored()
-			q.fenced = false
-			q.changed()
-			q.counts.Atomics++
-			receipt = e.opt.Receipts.Issue()
-		}
-	}
-	e.prog.Disown()
-	return receipt, held
-}
-
-// ready reports whether an operation may be executed now without breaking the order of
-// operations. Owner's.
-// Hot path.
-func (q *Queue) ready() bool {
-	q.eng.prog.AssertOwned()
-	q.tried++
-	return q.mapped.Direct != nil && q.down == nil && q.posts.head == nil && q.words.redo.head == nil && len(q.control.list) == 0 &&
-		q.groups.open == 0 && !q.eng.opt.Inbox.Pending() && q.tried%inlineTurns != 0
-}
-
-// try makes the link execute an operation at once, if it can. Owner's.
-// Hot path.
-func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, compare, operand uint64) bool {
-	q.eng.prog.AssertOwned()
-	if !q.ready() {
-		return false
-	}
-	c := &q.eng.chain
-	c.sges[0] = sge
-	wr := &c.wrs[0]
-	wr.Op, wr.Flags, wr.Local = op, 0, c.sges[:1:1]
-	wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = addr, rkey, compare, operand
-	if !q.mapped.Do(wr) {
-		return false
-	}
-	q.fenced = false // all operations before it are complete
-	if op != fabric.OpRead {
-		q.changed()
-	}
-	return true
-}
-
-// changed checks the awaited words if the memory that was written is this rank's.
-// Hot path.
-func (q *Queue) changed() {
-	if q.own && len(q.eng.awaits.list) > 0 {
-		q.eng.awaits.look()
-	}
-}
-
-// Post posts o behind the operations posted before: to the link at once if no other
-// goroutine owns the engine, otherwise the owner does. Any goroutine may call it.
-// Hot path.
-func (q *Queue) Post(o *Op) {
-	e := q.eng
-	if !e.prog.Own() {
-		e.opt.Inbox.Push(&o.Operation)
-		e.prog.Kick()
-		return
-	}
-	e.opt.Inbox.TakeOver()
-	o.Start()
-	if q.active {
-		q.post()
-		if q.immediate && q.inflight > 0 {
-			if n := q.link.Poll(e.cs[:]); n > 0 {
-				e.opt.Protocol.Complete(q.index, e.cs[:n])
-			}
-		}
-	}
-	e.prog.Disown()
-}
-
-// Start implements pending.Work: the owner calls it to start o.
-func (o *Op) Start() {
-	q := o.q
-	q.eng.prog.AssertOwned()
-	switch o.kind {
-	case Await:
-		q.eng.awaits.add(o)
-		return
-	case Flush:
-		q.flushes.start(o)
-		return
-	case Fence:
-	default:
-		q.flushes.begun(o)
-	}
-	if q.down != nil {
-		o.note(q.down)
-		o.posted()
-		return
-	}
-	if o.more != nil && o.more.user.mem != nil {
-		if err := o.more.user.stage(o); err != nil {
-			o.note(err)
-			o.end()
-			return
-		}
-	}
-	if o.kind == Fence && q.ep == nil && q.posts.head == nil {
-		o.Drop() // no operation precedes it
-		return
-	}
-	o.queued = true
-	q.posts.push(o)
-	q.wake()
 }
 
 // Explain returns how n puts or gets with the given sum of bytes would be sent, and why.
@@ -377,4 +223,12 @@ func (q *Queue) Counts() Counts { return q.counts }
 func (q *Queue) Used() uint64 {
 	c := &q.counts
 	return uint64(q.tried) + c.Puts + c.Gets + c.Atomics + c.Signals + c.Accumulates
+}
+
+// piece returns the local side of a request of one piece.
+func (c *chain) piece(sge fabric.SGE) []fabric.SGE {
+	local := c.sges[c.used : c.used+1 : c.used+1]
+	local[0] = sge
+	c.used++
+	return local
 }

@@ -2,7 +2,6 @@ package initiator
 
 import (
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/mr"
@@ -17,13 +16,6 @@ const (
 	// stageLimit bounds the memory of these copies; beyond it, slices are registered.
 	stageLimit = 8 << 20
 )
-
-// user is local memory of any kind of an operation.
-type user struct {
-	mem   []byte
-	piece mr.Piece // copy of the memory in the staging arena
-	pin   message.Pin
-}
 
 // stage prepares the user's memory for a link. Its address stays valid until unstage,
 // because it is pinned or a copy is transferred instead.
