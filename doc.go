@@ -67,7 +67,8 @@
 // A receive takes messages from one peer ([Peer.Recv]) or from any ([Engine.Recv]). A probe
 // ([Peer.Probe]) reports a message without receiving it; Cancel withdraws a receive
 // that has not matched. A handler ([Engine.Handle]) is called for every message with a tag,
-// by the progress engine or by its own goroutines. A [Receiver] is intended for libraries that
+// by the progress engine or by its own goroutines; one of [HandleMany] gets all messages that
+// have come together in one call. A [Receiver] is intended for libraries that
 // choose the memory of each message as it arrives. An [Event] lets a goroutine wait for
 // what a handler or receiver has found. All of these share one order: a message goes to the
 // first of them that matches.
@@ -119,7 +120,7 @@
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
 //	message.go  Send and Recv, from any peer as well; batch.go Batch; conversation.go the
 //	            channels of a peer, for internal/message/hub
-//	handle.go   Handler; receiver.go Receiver
+//	handle.go   Handler, Messages; receiver.go Receiver
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
 //	barrier.go  how ranks meet; array.go Array; collective.go calls of all ranks: Window,
 //	            AllGatherKeys

@@ -243,6 +243,31 @@ func ExampleHandlerOptions() {
 	// Output: 42
 }
 
+// A handler that gets the messages of a batch in one call.
+func ExampleMessages() {
+	ctx := context.Background()
+	eng, _ := alone(64)
+	defer eng.Close()
+	sum, done := 0, eng.NewEvent()
+	_, err := rma.HandleMany(eng, rma.HandlerOptions{Tag: 1}, func(ms *rma.Messages) {
+		for msg, ok := ms.Next(); ok; msg, ok = ms.Next() {
+			sum += int(msg[0])
+		}
+		if sum == 10 {
+			done.Set()
+		}
+	})
+	check(err)
+	b := eng.Peer(0).Batch()
+	for i := range 5 {
+		b.Add(1, []byte{byte(i)})
+	}
+	check(b.Send().Wait(ctx))
+	check(done.Wait(ctx))
+	fmt.Println(sum)
+	// Output: 10
+}
+
 // A receive of all parts of one step, whichever comes first.
 func ExampleTags() {
 	ctx := context.Background()

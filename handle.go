@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/seed33544411/rma/internal/message"
 )
 
 // HandlerOptions selects the messages of a handler and the goroutines that run it.
@@ -54,15 +56,28 @@ func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handle
 
 // Handle is Engine.Handle for messages of this peer alone.
 func (p *Peer) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	return p.eng.handle(p.rank+1, HandlerOptions{Tag: tag}, f)
+	return p.eng.handle(p.rank+1, HandlerOptions{Tag: tag}, &Handler{f: f})
 }
 
 // HandleWith is Handle with options: goroutines that may wait, and several tags.
 func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	return e.handle(0, o, f)
+	return e.handle(0, o, &Handler{f: f})
 }
 
-func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
+// HandleMany is Engine.HandleWith for many small messages: f is called once for all
+// messages of one peer and tag that have come together, such as those of a Batch, which
+// costs less than a call for each. What HandleWith says of order, of the goroutine that
+// calls f and of what f may do is true here as well; with Workers, f gets the messages one
+// by one.
+func HandleMany(e *Engine, o HandlerOptions, f func(ms *Messages)) (*Handler, error) {
+	h := &Handler{many: f}
+	h.f = h.single
+	return e.handle(0, o, h)
+}
+
+// handle starts h, which has its function, for messages of the rank only-1, or of all ranks
+// if only is 0.
+func (e *Engine) handle(only int, o HandlerOptions, h *Handler) (*Handler, error) {
 	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0 {
 		return nil, fmt.Errorf("rma: handle: negative option in %+v", o)
 	}
@@ -76,7 +91,7 @@ func (e *Engine) handle(only int, o HandlerOptions, f func(m Envelope, parts [][
 		o.Memory = defaultMemory
 	}
 	o.Memory = max(o.Memory, o.MaxSize)
-	h := &Handler{eng: e, opt: o, f: f, peers: make([]sequence, e.Size()), held: holding{peers: make([]held, e.Size())}, quit: make(chan struct{})}
+	h.eng, h.opt, h.peers, h.held.peers, h.quit = e, o, make([]sequence, e.Size()), make([]held, e.Size()), make(chan struct{})
 	for range o.Workers {
 		w := &worker{work: make(chan *landed, o.Backlog)}
 		h.workers = append(h.workers, w)
@@ -109,9 +124,16 @@ type Handler struct {
 	eng    *Engine
 	opt    HandlerOptions
 	f      func(Envelope, [][]byte)
-	peers  []sequence // by rank; the engine's
+	many   func(*Messages) // of HandleMany
+	peers  []sequence      // by rank; the engine's
 	held   holding
 	closed bool // the engine's
+
+	// Scratch of the engine's calls: the messages of one; a message in place, and one that
+	// had several parts.
+	ms    Messages
+	part  [1][]byte
+	whole [1][]byte
 
 	workers []*worker
 	running sync.WaitGroup
@@ -121,6 +143,37 @@ type Handler struct {
 	mu   sync.Mutex // guards r until handle returns
 	r    *Receiving
 	owed bool // a Resume, until there is one
+}
+
+// Messages are one or more messages of one peer with one tag, in the order in which they
+// were sent, for a handler of HandleMany. They are valid until its function returns.
+type Messages struct {
+	From int    // rank of the sender
+	Tag  uint32 // of each
+
+	run *message.Run // nil: there is only one
+	one []byte
+	n   int // messages of one that are left
+}
+
+// Len is the number of messages that Next has not returned.
+func (ms *Messages) Len() int {
+	if ms.run != nil {
+		return ms.run.Len()
+	}
+	return ms.n
+}
+
+// Next returns the next message; ok is false if there is none. msg is valid until the
+// handler's function returns; it may lie in the ring, where a dishonest peer may change it
+// meanwhile. A message that the function does not ask for is dropped.
+// Hot path.
+func (ms *Messages) Next() (msg []byte, ok bool) {
+	if ms.run != nil {
+		return ms.run.Next()
+	}
+	ms.n--
+	return ms.one, ms.n >= 0
 }
 
 // worker is a goroutine that handles the messages of some peers.
@@ -347,16 +400,52 @@ func (h *handlerEnd) Gone(int, error) {}
 
 // Use implements hub.Taker, for handlers that run in the progress engine and see messages
 // in place.
-func (r *receivingEnd) Use(from int, tag uint32, part []byte) bool {
+func (r *receivingEnd) Use(run *message.Run) {
 	h, ok := r.to.(*handlerEnd)
-	if !ok || len(h.workers) > 0 || len(part) > h.opt.MaxSize || h.peers[from].head != nil {
-		return false
+	if !ok || len(h.workers) > 0 || h.opt.MaxSize < message.RunSize || h.peers[run.From].head != nil {
+		return
 	}
-	r.eng.peers[from].msg.Received(len(part))
+	n, bytes := run.Len(), run.Bytes()
 	if !h.closed {
-		r.part[0] = part
-		h.f(Envelope{From: from, Tag: tag, Len: len(part)}, r.part[:])
-		r.part[0] = nil
+		(*Handler)(h).use(run)
 	}
-	return true
+	run.Drop()
+	r.eng.peers[run.From].msg.Received(n, bytes)
+}
+
+// single passes one message to a handler of many. The engine's messages in several parts
+// are put together in memory that the handler keeps; those of workers have one part.
+func (h *Handler) single(m Envelope, parts [][]byte) {
+	one := parts[:1]
+	if len(parts) != 1 {
+		h.whole[0] = h.whole[0][:0]
+		for _, p := range parts {
+			h.whole[0] = append(h.whole[0], p...)
+		}
+		one = h.whole[:]
+	}
+	ms := &h.ms
+	if len(h.workers) > 0 {
+		ms = new(Messages)
+	}
+	*ms = Messages{From: m.From, Tag: m.Tag, one: one[0], n: 1}
+	h.many(ms)
+	*ms = Messages{}
+}
+
+// use passes the messages of a run to the handler's function, in place.
+// Hot path.
+func (h *Handler) use(run *message.Run) {
+	if h.many != nil {
+		h.ms = Messages{From: run.From, Tag: run.Tag, run: run}
+		h.many(&h.ms)
+		h.ms = Messages{}
+		return
+	}
+	m := Envelope{From: run.From, Tag: run.Tag}
+	for msg, ok := run.Next(); ok; msg, ok = run.Next() {
+		h.part[0], m.Len = msg, len(msg)
+		h.f(m, h.part[:])
+	}
+	h.part[0] = nil
 }

@@ -292,3 +292,130 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// A handler of many gets every message once, those of a peer in order, however many come in
+// a call, and in however many parts.
+func TestHandleMany(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 3, fabric)
+		for _, workers := range []int{0, 2} {
+			t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+				ctx := testutil.Context(t, patience)
+				const n, chain = 8, 20
+				sizes := []int{8, 0, 9, 255, 64, 8, 8, 8, 3000, 8, 70_000}
+				var mu sync.Mutex
+				next := make([]int, len(es))
+				var bad error
+				all := es[0].NewEvent()
+				h, err := HandleMany(es[0], HandlerOptions{Tag: 0x100, Ignore: 1, Workers: workers}, func(ms *Messages) {
+					mu.Lock()
+					defer mu.Unlock()
+					for left := ms.Len(); ; left-- {
+						msg, ok := ms.Next()
+						if !ok {
+							if left != 0 && bad == nil {
+								bad = fmt.Errorf("%d messages less than Len said", left)
+							}
+							break
+						}
+						i := next[ms.From]
+						next[ms.From]++
+						err := testutil.Verify(msg, uint64(ms.From), uint64(i))
+						if err == nil && (len(msg) != sizes[i%len(sizes)] || ms.Tag != 0x100+uint32(i/40%2)) {
+							err = fmt.Errorf("%d bytes, tag %x", len(msg), ms.Tag)
+						}
+						if err != nil && bad == nil {
+							bad = fmt.Errorf("message %d of %d: %w", i, ms.From, err)
+						}
+					}
+					if next[0]+next[1]+next[2] == 3*n*chain {
+						all.Set()
+					}
+				})
+				require.NoError(t, err)
+				var g errgroup.Group
+				for r, e := range es {
+					g.Go(func() error {
+						b := e.Peer(0).Batch()
+						for c := range n {
+							b.Reset()
+							for i := c * chain; i < (c+1)*chain; i++ {
+								b.Add(0x100+uint32(i/40%2), testutil.Payload(sizes[i%len(sizes)], uint64(r), uint64(i)))
+							}
+							if err := b.Send().Wait(ctx); err != nil {
+								return fmt.Errorf("batch %d: %w", c, err)
+							}
+						}
+						return nil
+					})
+				}
+				require.NoError(t, g.Wait())
+				require.NoError(t, all.Wait(ctx))
+				mu.Lock()
+				require.NoError(t, bad)
+				require.Equal(t, []int{n * chain, n * chain, n * chain}, next)
+				mu.Unlock()
+				h.Close()
+			})
+		}
+	})
+}
+
+// Messages that are sent together come in fewer calls, without allocation, and are counted;
+// those that the handler does not ask for are gone.
+func TestHandleManyAtOnce(t *testing.T) {
+	es := open(t, 2, "shm")
+	ctx := testutil.Context(t, patience)
+	const chain = 32
+	calls, got, skip := 0, 0, false
+	ev := es[1].NewEvent()
+	_, err := HandleMany(es[1], HandlerOptions{Tag: 1}, func(ms *Messages) {
+		calls++
+		got += ms.Len()
+		for _, ok := ms.Next(); ok && !skip; _, ok = ms.Next() {
+		}
+		if got%chain == 0 {
+			ev.Set()
+		}
+	})
+	require.NoError(t, err)
+	b, msg := es[0].Peer(1).Batch(), make([]byte, 8)
+	round := func() {
+		ev.Reset()
+		b.Reset()
+		for range chain {
+			b.Add(1, msg)
+		}
+		r := b.Send()
+		if err := ev.Wait(ctx); err != nil {
+			panic(err)
+		}
+		if err := r.Wait(ctx); err != nil {
+			panic(err)
+		}
+	}
+	const rounds = 100
+	for range rounds {
+		round()
+	}
+	skip = true
+	for range rounds {
+		round()
+	}
+	require.Equal(t, 2*rounds*chain, got)
+	require.Less(t, calls, got/4)
+	s := es[1].Peer(0).Stats()
+	require.EqualValues(t, got, s.Receives)
+	require.EqualValues(t, got*len(msg), s.RecvBytes)
+	if !testutil.Race { // under which sync.Pool forgets
+		runtime.GC()
+		require.Zero(t, testing.AllocsPerRun(100, round))
+	}
+}
+
+// The options of a handler are checked for one of many, too.
+func TestHandleManyOptions(t *testing.T) {
+	es := open(t, 1, "shm")
+	_, err := HandleMany(es[0], HandlerOptions{Workers: -1}, nil)
+	require.Error(t, err)
+}

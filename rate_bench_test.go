@@ -14,7 +14,7 @@ import (
 func BenchmarkRate(b *testing.B) {
 	const chain = 32 // fits into the ring, one by one
 	for _, how := range []string{"batch", "forget", "wait"} {
-		for _, to := range []string{"handler", "receives"} {
+		for _, to := range []string{"handler", "many", "receives"} {
 			for _, size := range []int{8, 64} {
 				b.Run(fmt.Sprintf("%s/%s/%d", how, to, size), func(b *testing.B) {
 					es := open(b, 2, "shm")
@@ -52,8 +52,16 @@ func newRater(b *testing.B, es []*Engine, how, to string, size, chain int) *rate
 	require.NoError(b, r.here.SendTag(9, nil).Wait(r.ctx))
 	_, err := first.Wait(r.ctx)
 	require.NoError(b, err)
-	if to == "handler" {
+	if to != "receives" {
 		h, err := es[1].Handle(3, func(m Envelope, _ [][]byte) { r.got++ })
+		if to == "many" {
+			h.Close()
+			h, err = HandleMany(es[1], HandlerOptions{Tag: 3}, func(ms *Messages) {
+				for _, ok := ms.Next(); ok; _, ok = ms.Next() {
+					r.got++
+				}
+			})
+		}
 		require.NoError(b, err)
 		b.Cleanup(h.Close)
 		return r

@@ -57,7 +57,6 @@ type Receiving struct {
 	r    *hub.Receiving
 	to   Receiver
 	free *arrival
-	part [1][]byte // of Use
 }
 
 // Receive passes messages of all peers to the Receiver, from now on, those that wait
@@ -156,7 +155,7 @@ func (a *arrival) inPlace(_ uint32, parts [][]byte) {
 func (a *arrival) Complete(_ uint32, n int, err error) {
 	r := a.r
 	if err == nil {
-		r.eng.peers[a.m.From].msg.Received(n)
+		r.eng.peers[a.m.From].msg.Received(1, n)
 	}
 	if !a.seen {
 		parts := a.buf[:]

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"math"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
 )
@@ -96,10 +98,44 @@ type Source interface {
 	// used in place, so that In.Use without In.Buf suffices.
 	Take(from int, tag uint32, size int, inPlace bool) *In
 
-	// Use handles a message that lies in one part, and returns true, if it can do so at
-	// once. Otherwise Take decides about the message.
-	Use(from int, tag uint32, part []byte) bool
+	// Use handles messages of a run, from the first one on, if it can do so at once. Take
+	// decides about each of those that it leaves. It must not post or withdraw receives.
+	Use(run *Run)
 }
+
+// RunSize is the largest size of a message of a Run.
+const RunSize = math.MaxUint8
+
+// Run is a sequence of small messages of one channel and tag that lie one behind the
+// other in the ring, for Source.Use.
+type Run struct {
+	From int // Options.From of the channel
+	Tag  uint32
+
+	sizes, body []byte // body is what all of them have together
+	n, at       int    // messages and bytes taken
+}
+
+// Len returns the number of messages that are left, Bytes how many bytes they have.
+func (u *Run) Len() int   { return len(u.sizes) - u.n }
+func (u *Run) Bytes() int { return len(u.body) - u.at }
+
+// Next takes the next message; ok is false if none is left. The message is valid until
+// Source.Use returns, and is the peer's to change.
+//
+// Hot path.
+func (u *Run) Next() (msg []byte, ok bool) {
+	if u.n >= len(u.sizes) {
+		return nil, false
+	}
+	end := u.at + int(u.sizes[u.n])
+	msg = u.body[u.at:end:end]
+	u.n, u.at = u.n+1, end
+	return msg, true
+}
+
+// Drop takes all messages that are left.
+func (u *Run) Drop() { u.n, u.at = len(u.sizes), len(u.body) }
 
 // receiveFrom makes a source create the receive for a message. It returns nil if it creates
 // none.

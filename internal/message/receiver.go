@@ -46,8 +46,10 @@ type receiver struct {
 	finished bool
 	lost     []*In
 
-	// Scratch: the parts of a message in place; the memory of one that is fetched.
+	// Scratch: the parts of a message in place, messages that are used in place, the memory
+	// of one that is fetched.
 	parts [3][]byte
+	run   Run
 	dst   [1]fabric.SGE
 }
 

@@ -228,23 +228,17 @@ func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
 	return i, at
 }
 
-// takeUsed lets to use messages in place, while it accepts them and they are for it.
+// takeUsed offers messages to a source that uses them in place.
 //
 // Hot path.
-func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (i, at int) {
-	from, changes := r.from, r.shared.changes()
-	for i < len(sizes) {
-		n := int(sizes[i])
-		if !to.Use(from, tag, body[at:at+n:at+n]) {
-			break
-		}
-		i, at = i+1, at+n
-		r.next++
-		if r.err != nil || r.shared.changes() != changes {
-			break
-		}
-	}
-	return i, at
+func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (n, bytes int) {
+	u := &r.run
+	*u = Run{From: r.from, Tag: tag, sizes: sizes, body: body}
+	to.Use(u)
+	n, bytes = u.n, u.at
+	*u = Run{}
+	r.next += uint64(n)
+	return n, bytes
 }
 
 // takePart delivers a message of the open gather to any kind of receive: b, or, if that is

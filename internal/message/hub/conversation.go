@@ -242,7 +242,7 @@ func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 		c.fail(o, c.reason(err))
 	case o.kind == Recv:
 		if !o.In.Peek {
-			c.Received(n)
+			c.Received(1, n)
 		}
 		o.received(tag, n)
 	default:
@@ -258,10 +258,10 @@ func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 	}
 }
 
-// Received counts an arrived message of n bytes.
-func (c *Conversation) Received(n int) {
-	c.counts.Receives++
-	c.counts.RecvBytes += uint64(n)
+// Received counts n arrived messages that have so many bytes together.
+func (c *Conversation) Received(n, bytes int) {
+	c.counts.Receives += uint64(n)
+	c.counts.RecvBytes += uint64(bytes)
 }
 
 func (c *Conversation) fail(o *Op, err error) {

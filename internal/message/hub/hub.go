@@ -313,7 +313,7 @@ func (h *Hub) complete(o *Op, tag uint32, n int, err error) {
 		return
 	}
 	if !o.In.Peek {
-		h.all[o.In.From].Received(n)
+		h.all[o.In.From].Received(1, n)
 	}
 	o.received(tag, n)
 }

@@ -52,6 +52,8 @@ func (r *source) Take(from int, tag uint32, size int, inPlace bool) *message.In 
 }
 
 // Use implements message.Source.
-func (r *source) Use(from int, tag uint32, part []byte) bool {
-	return !r.stalls[from] && r.to.Use(from, tag, part)
+func (r *source) Use(run *message.Run) {
+	if !r.stalls[run.From] {
+		r.to.Use(run)
+	}
 }
