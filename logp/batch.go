@@ -5,68 +5,65 @@ import (
 	"fmt"
 )
 
-// Flags say what is known about a message.
+// Flags describe a message.
 type Flags uint64
 
 // Flags of messages.
 const (
 	// Registered: the source is registered memory; it can be sent in place.
 	Registered Flags = 1 << iota
-	// DestRegistered: the destination is known and registered, so a scatter
-	// places it without registering at the receiver.
+	// DestRegistered: the destination is known and registered, so that a scatter places the
+	// message without a registration at the receiver.
 	DestRegistered
-	// InPlace: the receiver consumes the message in the ring, without copy.
+	// InPlace: the receiver uses the message in the ring, without a copy.
 	InPlace
-	// Urgent: goes first, eager, if an eager message can hold it.
+	// Urgent: is sent first, eager, if an eager message can hold it.
 	Urgent
-	// Joined: the source begins where that of the message before it in the
-	// batch ends, under the same key: one read can fetch both.
+	// Joined: the source begins where the source of the preceding message in the batch
+	// ends, under the same key: one read can fetch both.
 	Joined
 
 	knownFlags = 1<<5 - 1
 )
 
-// Message is what the model needs to know of one message.
+// Message describes one message to the model.
 type Message struct {
 	Size  int64
 	Flags Flags
 }
 
-// MaxMessages bounds a batch. A send queue that holds more is cut: the gain
-// from aggregating saturates long before.
+// MaxMessages bounds a batch. A longer send queue is split: the gain from aggregation
+// saturates long before.
 const MaxMessages = 4096
 
-// Limits are those of the link and of the wire format, constant as long as the
+// Limits holds the limits of the link and of the wire format, which are constant while the
 // peer is connected. The zero value permits nothing.
 type Limits struct {
 	// EagerMax is the largest payload of an eager message; negative: no eager.
 	EagerMax int64
-	// EagerInPlace is the size from which eager takes registered messages in
-	// place, without a copy at the sender; 0: never.
+	// EagerInPlace is the size from which eager sends registered messages in place, without
+	// a copy at the sender; 0: never.
 	EagerInPlace int64
-	// EagerBlock is the size of a block of the ring: what is written there takes
-	// whole ones.
+	// EagerBlock is the size of a block of the ring: messages take whole blocks.
 	EagerBlock int64
-	// Ring is how much of the ring the sender may fill before it hears of the
-	// receiver, in bytes; 0: without bound. Credit is after how much the
-	// receiver lets it hear.
+	// Ring is how much of the ring the sender may fill before it gets credit, in bytes; 0:
+	// without bound. Credit is the amount after which the receiver returns credit.
 	Ring, Credit int64
-	// GatherMax bounds header and payload of one gather in bytes (a share of
-	// the ring); 0: no gather.
+	// GatherMax bounds header and payload of one gather in bytes (a fraction of the ring);
+	// 0: no gather.
 	GatherMax int64
-	// GatherCopy is the size up to which gather stages even registered
-	// messages behind its header rather than spend a piece on them.
+	// GatherCopy is the size up to which gather copies even registered messages behind its
+	// header instead of using a piece for them.
 	GatherCopy int64
-	// MaxSGE is one more than the number of messages that a gather may take in
-	// place: header and staged messages are the other piece. Below 2 gather
-	// stages everything.
+	// MaxSGE is one more than the number of messages that a gather may send in place:
+	// header and copied messages are the other piece. Below 2 gather copies all messages.
 	MaxSGE int32
 	// ScatterSegs is the number of messages one descriptor holds; 0: no scatter.
 	ScatterSegs int32
 	// Wire sizes in bytes: gather header without (c) and per message (h), the
 	// same of the scatter descriptor (c, d), a read request (r).
 	Header, Segment, DescSegment, ReadRequest int32
-	// Cursor: arrival is told by a cursor word written behind the data.
+	// Cursor: a cursor word written after the data announces it.
 	Cursor bool
 }
 
@@ -89,16 +86,15 @@ func (l *Limits) Validate() error {
 	return nil
 }
 
-// Batch is the backlog to one destination. It belongs to the caller; nothing
-// here keeps a reference to Messages.
+// Batch is the backlog to one destination. It belongs to the caller; the package keeps no
+// reference to Messages.
 type Batch struct {
 	Messages []Message
 	Limits   Limits
-	// Wait is the expected time in ns until each mode has the credit to begin
-	// with: what is in the ring of earlier batches. That a batch of itself is
-	// larger than the ring is known from Limits.
-	// A Planner rounds it up to two bits behind the leading one, by less than
-	// 25 %, so that shapes repeat.
+	// Wait is the expected time in ns until each mode has the credit to begin, because
+	// earlier batches occupy the ring. The additional wait of a batch larger than the ring
+	// is computed from Limits. A Planner rounds Wait up to two bits after the leading one,
+	// by less than 25 %, so that shapes repeat.
 	Wait [NumModes]float64
 }
 
@@ -128,12 +124,12 @@ func (b *Batch) Bytes() (s int64) {
 	return s
 }
 
-// staged says whether gather copies x behind its header.
+// staged reports whether gather copies x behind its header.
 func (l *Limits) staged(x Message) bool {
 	return x.Flags&Registered == 0 || x.Size <= l.GatherCopy || l.MaxSGE < 2
 }
 
-// copied says whether eager copies x at the sender.
+// copied reports whether eager copies x at the sender.
 func (l *Limits) copied(x Message) bool {
 	return x.Flags&Registered == 0 || l.EagerInPlace == 0 || x.Size < l.EagerInPlace
 }
@@ -146,8 +142,8 @@ var (
 	ErrInfeasible = errors.New("logp: infeasible")
 )
 
-// Why a mode cannot carry a message; all wrap ErrInfeasible. Preallocated,
-// because planning asks often.
+// Reasons why a mode cannot carry a message; all wrap ErrInfeasible. They are preallocated
+// because planning checks often.
 var (
 	ErrEagerBlock   error = &infeasible{"message larger than an eager message may be"}
 	ErrGatherRing   error = &infeasible{"message and header larger than a gather may be"}

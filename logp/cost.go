@@ -17,16 +17,16 @@ const (
 	TermData                 // Os of the data that reads return
 	TermGap                  // g between operations
 	TermCursor               // Os(0) + g: cursor updates
-	TermReceive              // Or of what arrives in rings
+	TermReceive              // Or of operations that arrive in rings
 	TermCopyOut              // C at the sender
 	TermCopyIn               // C at the receiver
 	TermRegister             // R at either end
 	TermSoft                 // Ls, or 2·Ls
 	TermHard                 // Lh
 	TermCredit               // expected wait for credit, before and within
-	TermMemory               // what the batch as a whole is beyond the caches
+	TermMemory               // cost of the whole batch beyond the caches
 	TermExtra                // Params.Extra
-	TermLearned              // what Params.Scale adds or takes away
+	TermLearned              // change by Params.Scale
 
 	NumTerms = 17
 )
@@ -46,8 +46,8 @@ func (t Term) String() string {
 type Cost struct {
 	Terms [NumTerms]float64
 	Ops   int   // work requests posted by the sender, cursor updates included
-	Reads int   // posted by the receiver
-	Ring  int64 // bytes of receiver memory taken
+	Reads int   // work requests posted by the receiver
+	Ring  int64 // bytes of receiver memory used
 }
 
 // Total returns the sum of the terms.
@@ -58,9 +58,9 @@ func (c *Cost) Total() (t float64) {
 	return t
 }
 
-// Cost returns the cost of moving the whole batch in mode m, in the order of
-// the batch, cut where a limit asks for it. The error wraps ErrInfeasible when a
-// message cannot go this way. It does not allocate. The batch must be valid.
+// Cost returns the cost of transferring the whole batch in mode m, in the order of the
+// batch, split where a limit requires it. The error wraps ErrInfeasible if mode m cannot
+// carry a message. Cost does not allocate. The batch must be valid.
 func (p *Params) Cost(b *Batch, m Mode) (Cost, error) {
 	t := tally{p: p, b: b}
 	var r room
@@ -85,14 +85,14 @@ func (p *Params) Cost(b *Batch, m Mode) (Cost, error) {
 	return t.cost(), nil
 }
 
-// room counts what the messages of one part take of its limits.
+// room counts the use of limits by the messages of one part.
 type room struct {
 	bytes int64
 	n     int32
 	sge   int32
 }
 
-// fits adds x and says whether a part of mode m still holds everything.
+// fits adds x and reports whether a part of mode m still holds all messages.
 func (r *room) fits(l *Limits, x Message, m Mode) bool {
 	r.n++
 	switch m {
@@ -108,24 +108,24 @@ func (r *room) fits(l *Limits, x Message, m Mode) bool {
 	return true
 }
 
-// tally adds up a plan part by part. It is the definition of the model; what
-// the planner computes faster is tested against it.
+// tally sums up a plan part by part. It defines the model: the faster computations of the
+// planner are tested against it.
 type tally struct {
 	p     *Params
 	b     *Batch
 	c     Cost
-	terms [NumTerms]float64 // of the part at hand, before scaling
+	terms [NumTerms]float64 // of the current part, before scaling
 	mode  Mode
 	used  ModeSet
-	load  [NumModes]float64 // what Scale multiplies, mode by mode
+	load  [NumModes]float64 // the costs that Scale multiplies, by mode
 	flow  flow
 	moved [NumModes]int64 // bytes of all parts
 
 	n      int
 	bytes  int64 // of the part
-	region int64 // of the contiguous source region at hand (scatter)
+	region int64 // of the current contiguous source region (scatter)
 	reads  int
-	last   int // message added before
+	last   int // the message added last
 }
 
 func (t *tally) begin(m Mode) {
@@ -133,7 +133,7 @@ func (t *tally) begin(m Mode) {
 	t.n, t.bytes, t.region, t.reads, t.last = 0, 0, 0, 0, -2
 }
 
-// add puts message i of the batch into the part.
+// add adds message i of the batch to the part.
 func (t *tally) add(i int) {
 	p, l, x := t.p, &t.b.Limits, t.b.Messages[i]
 	t.n++
@@ -171,7 +171,7 @@ func (t *tally) add(i int) {
 	t.last = i
 }
 
-// operation is one write of m bytes into the peer's ring.
+// operation adds one write of m bytes into the peer's ring.
 func (t *tally) operation(term Term, m int64) {
 	p := t.p
 	t.terms[term] += p.Os.At(m)
@@ -189,7 +189,7 @@ func (t *tally) endRegion() {
 	t.region = 0
 }
 
-// end closes the part.
+// end completes the part.
 func (t *tally) end() {
 	p, l := t.p, &t.b.Limits
 	switch t.mode {
@@ -231,7 +231,7 @@ func (t *tally) end() {
 	}
 }
 
-// cost closes the plan: what all parts share is added once.
+// cost completes the plan: the costs that all parts share are added once.
 func (t *tally) cost() Cost {
 	if t.used == 0 {
 		return t.c
@@ -269,27 +269,27 @@ func (t *tally) cost() Cost {
 	return t.c
 }
 
-// tail returns the corrected latency of mode m. What Extra.Fixed takes away is
-// part of it: of a plan of several modes the longest tail counts, so that a mode
-// that is used besides never makes a plan cheaper.
+// tail returns the corrected latency of mode m. A negative Extra.Fixed is part of it: in a
+// plan of several modes the longest tail counts, so that an additional mode never makes a
+// plan cheaper.
 func (p *Params) tail(m Mode) float64 {
 	soft, hard := p.latency(m)
 	return p.scale(m) * (soft + hard + min(p.Extra[m].Fixed, 0))
 }
 
-// SenderSees is the part of the cost of a batch, all of it in mode m, between the
-// sender's first step and the last sign of it that comes back to the sender: the
-// completion of a write that is signalled, eager or gather; the FIN of a scatter.
-// In terms of the package comment, for one part:
+// SenderSees returns the part of the cost of a batch, all of it in mode m, between the
+// sender's first step and its last event that the sender observes: the completion of a
+// signalled write for eager or gather, the FIN for a scatter. In terms of the package
+// comment, for one part:
 //
 //	eager    a + b·n + Σ Os(mi) + (n−1)·g + copy out + Lh
 //	gather   a + b + Os(S + h·n + c) + copy out + Lh
 //	scatter  all of its cost + Os(0) + g + Ls
 //
-// An acknowledgement is an answer without software at the target, hence Lh. What
-// the receiver does with what came through the ring is not seen, nor is credit that
-// was waited for before, nor Extra of eager and gather, of which nobody knows which end it
-// is spent at. Scale does not count. Errors as Cost. It does not allocate.
+// An acknowledgement is an answer without software at the target, hence Lh. The result does
+// not include the receiver's work on data from the ring, nor an earlier wait for credit,
+// nor Extra of eager and gather, because it is unknown at which end that is spent. Scale is
+// not applied. Errors are those of Cost. It does not allocate.
 func (p *Params) SenderSees(b *Batch, m Mode) (float64, error) {
 	c, err := p.Cost(b, m)
 	if err != nil {
@@ -302,8 +302,8 @@ func (p *Params) SenderSees(b *Batch, m Mode) (float64, error) {
 	return t[TermPost] + t[TermSend] + t[TermGap] + t[TermCursor] + t[TermCopyOut] + p.Lh, nil
 }
 
-// Feasible returns nil when mode m can carry message x of a batch with limits
-// l, else an error that wraps ErrInfeasible and says why. It does not allocate.
+// Feasible returns nil if mode m can carry message x of a batch with limits l, else an
+// error that wraps ErrInfeasible and contains the reason. It does not allocate.
 func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
 	switch m {
 	case Eager:

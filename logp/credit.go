@@ -1,26 +1,25 @@
 package logp
 
-// A ring holds so much, and what was taken out of it is known to the sender a
-// while later only. A batch larger than the ring goes in turns: the sender fills
-// the window, waits for credit, goes on. The formulas add up the work of both
-// ends, so that a turn costs what they do not hold: the way of the credit and that
-// of what is sent thereafter, in so far as the receiver has run out of work
-// meanwhile.
+// A ring has a bounded size, and the sender knows only after a delay what the receiver has
+// consumed. A batch larger than the ring is sent in turns: the sender fills the window,
+// waits for credit, continues. The formulas add up the work of both ends, so the additional
+// cost of a turn is the rest: the latencies of the credit and of the data sent after it, as
+// far as the receiver has run out of work meanwhile.
 //
-// With operations of k bytes of ring each, the largest counting, the window is w
-// = ⌊Ring/k⌋·k, credit comes every e = min(⌈Credit/k⌉·k, w), and of one loop of
-// the credit come ⌊w/e⌋·e bytes. In a steady stream a loop takes the round trip
-// and the work on e bytes, or the work on all of them, whichever is longer. Thus,
-// for B bytes of ring of which each is u of work for the receiver,
+// With operations of k bytes of ring each (the largest counts), the window is w =
+// ⌊Ring/k⌋·k, credit is returned every e = min(⌈Credit/k⌉·k, w) bytes, and one loop of the
+// credit returns ⌊w/e⌋·e bytes. In a steady stream a loop takes the round trip and the work
+// on e bytes, or the work on all of them, whichever is longer. Thus, for B bytes of ring
+// with u of work for the receiver per byte,
 //
 //	stall = ⌈(B − w) / (⌊w/e⌋·e)⌉ · max(0, trip − (w − e)·u)     B > Ring
 //	trip  = (a + b + Os(8) + Ls)  +  (a + Ls)
 //	         credit on its way        posted anew, on its way
 //
-// It never grows with the ring, and u can hide no more of it than it adds to the
-// rest: more bytes are never cheaper.
+// The stall never grows with the ring, and u can hide no more of it than it adds to the
+// other costs: more bytes are never cheaper.
 
-// held is how much of the ring an operation of m bytes takes, whole blocks.
+// held returns how much of the ring an operation of m bytes takes, in whole blocks.
 func (l *Limits) held(m int64) int64 {
 	if m <= l.EagerBlock {
 		return l.EagerBlock
@@ -31,7 +30,7 @@ func (l *Limits) held(m int64) int64 {
 	return (m + l.EagerBlock - 1) / l.EagerBlock * l.EagerBlock
 }
 
-// flow is what a plan puts through the ring.
+// flow sums the operations of a plan that use the ring.
 type flow struct {
 	held    int64   // bytes of ring
 	largest int64   // of one operation
@@ -44,18 +43,19 @@ func (f *flow) put(m int64) {
 	f.largest = max(f.largest, m)
 }
 
-// creditWord is the size of what returns credit.
+// creditWord is the size of a credit update in bytes.
 const creditWord = 8
 
-// creditTrip is the time from a credit that is due to what it allows to be sent.
+// creditTrip returns the time from credit that is due to the arrival of the data that it
+// allows to be sent.
 func (p *Params) creditTrip() float64 {
 	return 2*p.CPU.A + p.CPU.B + p.Os.At(creditWord) + 2*p.Ls
 }
 
-// CreditWait returns the expected time in ns until a sender that knows of free
-// bytes of free ring has room for need bytes of blocks, or all the room there can
-// be: until the receiver has worked off what is missing, and its credit is here.
-// It is what Batch.Wait of a mode is meant to be. It does not allocate.
+// CreditWait returns the expected time in ns until a sender that knows of free bytes of
+// free ring has room for need bytes of blocks, or the whole ring if that is smaller: until
+// the receiver has processed the missing amount and its credit has arrived. It is meant for
+// Batch.Wait of a mode. It does not allocate.
 func (p *Params) CreditWait(l *Limits, free, need int64) float64 {
 	if need = min(need, l.Ring); free >= need {
 		return 0
@@ -65,7 +65,7 @@ func (p *Params) CreditWait(l *Limits, free, need int64) float64 {
 	return float64(blocks)*(p.Or.At(block)+p.C.At(block)) + p.CPU.A + p.CPU.B + p.Os.At(creditWord) + p.Ls
 }
 
-// stall is the time for which the link waits for credit within a plan.
+// stall returns the time for which the link waits for credit within a plan.
 func (l *Limits) stall(trip float64, f *flow) float64 {
 	if l.Ring <= 0 || f.held <= l.Ring {
 		return 0

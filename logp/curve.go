@@ -11,32 +11,31 @@ import (
 type Point struct {
 	Size int64   `json:"size"` // bytes
 	NS   float64 `json:"ns"`   // nanoseconds, not negative
-	// Conf is how far the sample is to be believed, 0 (a guess) to 1.
-	// The curve passes through all points alike; Conf is for those who
-	// resample, refine or print.
+	// Conf is the confidence in the sample, 0 (a guess) to 1. The curve passes through all
+	// points alike; Conf is for resampling, refining and printing.
 	Conf float64 `json:"conf"`
 }
 
 const (
-	// MaxPoints bounds a curve: a power-of-two grid up to MaxSize has 41 points;
-	// six times that is more than any measurement within a start-up budget.
+	// MaxPoints bounds a curve: a power-of-two grid up to MaxSize has 41 points; six times
+	// that is more than a measurement can take within a start-up budget.
 	MaxPoints = 254
 	// MaxSize bounds sizes of messages and points, so that sums never overflow.
 	MaxSize = 1 << 40
-	// MaxNS bounds a time: 10 minutes, far beyond any single transfer.
+	// MaxNS bounds a time: 10 minutes, far more than any single transfer takes.
 	MaxNS = 6e11
 )
 
-// Curve is a piecewise-linear function from size in bytes to time in ns.
-// Below the first point it is constant; beyond the last it goes on with the last
-// slope, or level if that falls. The zero Curve is "unknown" and is 0
-// everywhere. Curves are immutable; copying one is cheap.
+// Curve is a piecewise-linear function from size in bytes to time in ns. Below the first
+// point it is constant; beyond the last it continues with the last slope, or level if that
+// is negative. The zero Curve is "unknown" and is 0 everywhere. Curves are immutable;
+// copying one is cheap.
 type Curve struct{ d *curve }
 
 type curve struct {
-	// nodes[0].x is 0. start[l] is the last node at or below the smallest
-	// size of bit length l: from there at most the points of one octave remain
-	// to be looked at, and on a power-of-two grid one comparison ends it.
+	// nodes[0].x is 0. start[l] is the last node at or below the smallest size of bit
+	// length l: the search continues over at most the points of one octave, and on a
+	// power-of-two grid it needs one comparison.
 	nodes  []node
 	start  [65]uint16
 	points []Point
@@ -48,9 +47,8 @@ type node struct {
 	slope float64 // of the segment that begins here
 }
 
-// NewCurve makes a curve through points, whose sizes must be strictly
-// ascending. It copies points. No points make the unknown curve. Errors wrap
-// ErrCurve.
+// NewCurve returns a curve through points, which it copies. Their sizes must be strictly
+// ascending. Without points it returns the unknown curve. Errors wrap ErrCurve.
 func NewCurve(points []Point) (Curve, error) {
 	if len(points) == 0 {
 		return Curve{}, nil
@@ -83,7 +81,7 @@ func NewCurve(points []Point) (Curve, error) {
 	return Curve{d}, nil
 }
 
-// finish fills in slopes and the start table from nodes' x and y.
+// finish computes slopes and the start table from the nodes' x and y.
 func (d *curve) finish() {
 	n := len(d.nodes)
 	for i := 0; i+1 < n; i++ {
@@ -107,8 +105,8 @@ func (d *curve) finish() {
 	}
 }
 
-// At returns the time of m bytes; negative m counts as 0. Hot path: a table
-// look-up by bit length, then a comparison a point of the octave.
+// At returns the time of m bytes; negative m counts as 0. Hot path: a table look-up by bit
+// length, then one comparison per point of the octave.
 func (c Curve) At(m int64) float64 {
 	d := c.d
 	if d == nil {
@@ -124,7 +122,7 @@ func (c Curve) At(m int64) float64 {
 	return n.y + n.slope*float64(m-n.x)
 }
 
-// Known says whether the curve has points.
+// Known reports whether the curve has points.
 func (c Curve) Known() bool { return c.d != nil }
 
 // Points returns a copy of the points.
@@ -135,8 +133,8 @@ func (c Curve) Points() []Point {
 	return append([]Point(nil), c.d.points...)
 }
 
-// Confidence returns the confidence at m: linear between points, that of the
-// nearest end point outside of them, halved per octave beyond the last. 0 where
+// Confidence returns the confidence at m: linear between points, outside of them that of
+// the nearest end point, halved per octave beyond the last. It is 0 if the curve is
 // unknown.
 func (c Curve) Confidence(m int64) float64 {
 	if c.d == nil {
@@ -178,8 +176,8 @@ func (c *Curve) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// sum returns the curve Σ cs, with a node wherever one of them has one. It has
-// no points of its own and serves only to be evaluated.
+// sum returns the curve Σ cs, with a node wherever one of them has one. It has no points of
+// its own and can only be evaluated.
 func sum(cs ...Curve) Curve {
 	var xs []int64
 	for _, c := range cs {

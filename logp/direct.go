@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// doneBytes is what is written behind a message that went to its destination
-// directly: a block of a ring with number and tag.
+// doneBytes is the size of the notification after a message that was written to its
+// destination: a block of a ring with number and tag.
 const doneBytes = 32
 
-// Direct is the cost of a message that is written to where its receiver wanted it,
-// known before: one write, and one notification behind it.
+// Direct returns the cost of a message that is written to a destination known before (an
+// advertised receive): one write, followed by one notification.
 //
 //	a + 2·b + Os(m) + Memory(m) + Os(done) + g + Or(done) + Ls
 //
-// and R(m) where the source is not registered. No descriptor, no read request, no
-// copy, one soft latency, and nothing hard: 2·Ls + Lh − Ls less than scatter. No
-// mode: the receiver has chosen, batches do not contain such messages. x.Flags
-// other than Registered have no meaning. Does not allocate.
+// and R(m) if the source is not registered. There is no descriptor, read request or copy,
+// one soft latency, and no hard one: 2·Ls + Lh − Ls less than scatter. It is not a mode:
+// the receiver has chosen it, and batches do not contain such messages. x.Flags other than
+// Registered have no meaning. Direct does not allocate.
 func (p *Params) Direct(x Message) Cost {
 	c := Cost{Ops: 2}
 	c.Terms[TermPost] = p.CPU.A + 2*p.CPU.B
@@ -34,9 +34,9 @@ func (p *Params) Direct(x Message) Cost {
 	return c
 }
 
-// DirectFrom is the size from which on Direct costs less than the ring does, as far
-// as powers of two and halves between them tell; MaxSize if it never does. For
-// registered memory at both ends.
+// DirectFrom returns the size from which Direct costs less than the ring, to the precision
+// of powers of two and halves between them; MaxSize if it never does. For registered memory
+// at both ends.
 func (p *Params) DirectFrom(l *Limits) int64 {
 	b := Batch{Messages: make([]Message, 1), Limits: *l}
 	from := int64(MaxSize)
@@ -57,16 +57,15 @@ func (p *Params) DirectFrom(l *Limits) int64 {
 	return from
 }
 
-// Written are messages of an explained backlog that are not part of its batch:
-// their receivers have said where they want them.
+// Written describes messages of an explained backlog that are not part of its batch: they
+// are written to advertised receives.
 type Written struct {
 	Messages int
 	Bytes    int64
-	Cost     Cost // of all of them, one after the other
+	Cost     Cost // of all of them, one after another
 }
 
-// AddDirect says that ms, besides the batch, are written to where their receivers
-// want them.
+// AddDirect adds messages besides the batch that are written to advertised receives.
 func (e *Explanation) AddDirect(p *Params, ms []Message) {
 	for i, x := range ms {
 		c := p.Direct(x)
@@ -84,7 +83,8 @@ func (e *Explanation) AddDirect(p *Params, ms []Message) {
 	}
 }
 
-// String is one line: what, how long, and the terms that are not 0.
+// String returns one line: number and size of the messages, the total, and the terms that
+// are not 0.
 func (w *Written) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d messages, %d bytes, written where their receivers want them: %s", w.Messages, w.Bytes, us(w.Cost.Total()))

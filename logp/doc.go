@@ -1,8 +1,8 @@
 // Package logp is the cost model of the engine: a parameterised LogP description of one
 // direction of a link ([Params]), the predicted time of a batch of messages in each mode
 // ([Params.Cost]), the choice among the modes ([Params.Choose]), and the fastest partition
-// of a batch ([Planner.Plan]). It is pure: no clock, no goroutine, no I/O, no imports but
-// the standard library.
+// of a batch ([Planner.Plan]). It is pure: it has no clock, no goroutine, no I/O, and
+// imports only the standard library.
 //
 // The engine below package rma uses it to plan. It is independent of the engine, and
 // programs may import it to predict the cost of transfers; its names may change in any
@@ -14,7 +14,7 @@
 //
 // # Modes
 //
-//	eager    one write a message into the next block of the peer's ring
+//	eager    one write per message into the next block of the peer's ring
 //	gather   one write for many messages: header, then a list of pieces
 //	scatter  a descriptor is written; the receiver reads into final places
 //
@@ -34,23 +34,23 @@
 // and [Params.Cost] adds:
 //
 //	post      a + b·w for w work requests of one posting call; scatter posts its
-//	          reads in a call of its own: a + b·k
+//	          reads in a separate call: a + b·k
 //	receive   Or of every operation that arrives in a ring (write or descriptor)
 //	copy out  C(m) at the sender: eager below Limits.EagerInPlace, gather for
-//	          what is staged
+//	          staged messages
 //	copy in   C(m) from ring to destination: eager and gather, unless InPlace
 //	register  R(m) at the end whose buffer is not registered: scatter
 //	credit    the expected wait for room in the ring, Batch.Wait, and within a batch
 //	          that is larger than it: credit.go
-//	memory    Memory(S) once: what a batch takes beyond the caches, memory.go
-//	extra     what a link needs beyond that, Params.Extra, fitted by measurement
-//	learned   (Scale−1) × everything above but credit and the shared terms
+//	memory    Memory(S) once: the cost of a batch beyond the caches, memory.go
+//	extra     the other costs of a link, Params.Extra, fitted by measurement
+//	learned   (Scale−1) × everything above except credit and the shared terms
 //
 // A gather beyond [Limits.MaxSGE] or [Limits.GatherMax], and a scatter beyond
 // [Limits.ScatterSegs], is divided into several work requests, g apart.
 //
-// The parts of a plan share one posting call and one link: their occupancies add up, any two
-// operations are g apart, and their latencies overlap. Thus
+// The parts of a plan share one posting call and one link: their occupancies add up, any
+// two operations are g apart, and their latencies overlap. Thus
 //
 //	total = a + Σ occupancy + (operations−1)·g + max latency + max credit
 //
@@ -65,8 +65,8 @@
 //
 // # Errors
 //
-// Decoded data ([ParseParams], UnmarshalJSON) is hostile until checked. Errors wrap
-// ErrCurve, ErrParams, ErrBatch or ErrInfeasible.
+// Decoded data ([ParseParams], UnmarshalJSON) is not trusted until it is checked. Errors
+// wrap ErrCurve, ErrParams, ErrBatch or ErrInfeasible.
 //
 // # Files
 //
@@ -74,18 +74,18 @@
 //	params.go   Params: the sampled description of a link direction
 //	mode.go     Mode, ModeSet
 //	batch.go    Message, Limits, Batch; errors
-//	cost.go     Term, Cost, and the formulas above; which mode can carry what
+//	cost.go     Term, Cost, and the formulas above; which mode can carry a message
 //	plan.go     Plan, Part, PlanCost; Choose: the best single mode, and Switches: the
 //	            sizes at which it changes
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
 //	pieces.go   Pieces: puts and gets of several pieces, as a chain or as a group
 //	direct.go   Direct: a message that is written to a destination known before
 //	explain.go  Explain: every candidate, term by term, and why
-//	fitextra.go FitExtra: what the curves leave out, from measured batches
-//	fitheld.go  FitExtraHeldOut: the same from few batches, tried on unseen ones
+//	fitextra.go FitExtra: costs beyond the curves, from measured batches
+//	fitheld.go  FitExtraHeldOut: the same from few batches, tested on others
 //	refine.go   Refiner: corrections learned from measured batches
-//	observe.go  Observer: the same from what a sender sees
-//	credit.go   waiting for credit; memory.go what is beyond the caches
+//	observe.go  Observer: the same from the sender's observations
+//	credit.go   waiting for credit; memory.go costs beyond the caches
 //	search.go   the search: messages priced (prices.go) and sorted; path.go: where they
 //	            are cut, and the shortest path over the cuts; ring.go: parts in order,
 //	            batches larger than the ring; emit.go: the plan, mixed or of one mode

@@ -2,7 +2,7 @@ package logp
 
 import "math"
 
-// plan makes the plan of a valid batch.
+// plan computes the plan of a valid batch.
 func (pl *Planner) plan(b *Batch, out *Plan) error {
 	n := len(b.Messages)
 	if n == 0 {
@@ -41,13 +41,13 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	case math.IsInf(p.total, 1):
 		pl.assign(b, out, WhyFallback, func(t *item, _ int) Mode { return t.cheapest(r) })
 	case s.joined || s.wide || s.bounds || s.urge > 0 || p.runs(s, Gather) > 1 || p.runs(s, Scatter) > 1 || p.runs(s, Eager) > 0:
-		// What it costs shows only when its parts are in the order of the ring.
+		// Its cost is known only when its parts are in the order of the ring.
 		s.emit(&p, out)
 		if s.order(r, b, out) {
 			margin = max(margin, noise)
 		}
 		if modes := out.Modes(); s.urge == 0 && modes&(modes-1) != 0 {
-			margin = max(margin, pl.margin) // the order has sent some of a gather alone
+			margin = max(margin, pl.margin) // the order has sent some messages of a gather alone
 		}
 	case one.total > p.total+margin*math.Abs(p.total):
 		s.emit(&p, out)
@@ -62,7 +62,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	return nil
 }
 
-// emit turns a path into parts, gathers as they were searched.
+// emit turns a path into parts, with the gathers of the search.
 func (s *search) emit(p *path, out *Plan) {
 	out.reset(len(s.items), WhyCheapest)
 	out.Total = p.total
@@ -122,7 +122,7 @@ func take(b *Batch, m Mode, idx []int32) int {
 	return max(k, 1)
 }
 
-// cheapest returns the mode in which t alone costs least.
+// cheapest returns the mode in which t alone is cheapest.
 func (t *item) cheapest(r *prices) Mode {
 	best, mode := math.Inf(1), Eager
 	for m, c := range [NumModes]float64{
@@ -139,7 +139,7 @@ func (t *item) cheapest(r *prices) Mode {
 	return mode
 }
 
-// byPolicy plans as the policy says.
+// byPolicy plans according to the policy.
 func (pl *Planner) byPolicy(b *Batch, out *Plan) {
 	why := WhyTable
 	if pl.policy.Forced {
@@ -171,18 +171,18 @@ func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n int
 	out.Total = c.Total()
 }
 
-// whole is a plan of one mode for all messages that are not urgent, in the
-// order of the batch. The search covers it where no limit cuts a run; where one
-// does, the sorted order may need more work requests than that of the batch, and
-// reads that cover neighbours may come apart.
+// whole is a plan of one mode for all messages that are not urgent, in the order of the
+// batch. The search covers it if no limit cuts a run. If one does, the sorted order may
+// need more work requests than the order of the batch, and reads that cover neighbours may
+// be split.
 type whole struct {
 	mode  Mode
 	total float64
 	ring  int64
 }
 
-// bestWhole returns the cheapest of them; of equal ones that which takes less
-// receiver memory. Its total is infinite when no mode can carry everything.
+// bestWhole returns the cheapest of these plans; of equal ones that which uses less
+// receiver memory. Its total is infinite if no mode can carry all messages.
 func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whole {
 	best := whole{total: math.Inf(1)}
 	for m := range Mode(NumModes) {
@@ -201,8 +201,8 @@ func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whol
 	return best
 }
 
-// whole prices mode m for everything, without what all plans share. f is what
-// goes through the ring, urgent messages included.
+// whole prices mode m for all messages, without the costs that all plans share. f sums the
+// operations that use the ring, including urgent messages.
 func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	l, n, sums := &b.Limits, len(s.ord), &s.pre[len(s.ord)]
 	w, f = whole{mode: m}, s.urgent
@@ -237,8 +237,8 @@ func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	return w, f
 }
 
-// takeGather returns how many of idx one gather carries, and their bytes. It ends
-// before an urgent message: those go between others in the order of the batch.
+// takeGather returns how many of idx one gather carries, and their bytes. It ends before an
+// urgent message: those are sent between others in the order of the batch.
 func (s *search) takeGather(l *Limits, idx []int32) (k int, bytes int64) {
 	if !s.bounds && s.urge == 0 {
 		return len(idx), s.pre[len(s.ord)].bytes

@@ -8,34 +8,34 @@ import (
 	"text/tabwriter"
 )
 
-// Explanation is why a batch goes the way it goes: every candidate with its
-// terms, and the plan. It owns all it holds.
+// Explanation explains the plan of a batch: every candidate with its terms, and the plan.
+// It keeps no references to its arguments.
 type Explanation struct {
 	Messages   int
 	Bytes      int64
-	Urgent     int         // messages that go eager and first whatever that costs
+	Urgent     int         // messages that are eager and first at any cost
 	Candidates []Candidate // one for each mode, then the plan
 	Why        Why         // of the plan
 	Reason     string      // the same, in a sentence with numbers
-	Written    Written     // messages besides, see AddDirect
+	Written    Written     // other messages, see AddDirect
 }
 
-// Candidate is one way to move the batch.
+// Candidate is one way to transfer the batch.
 type Candidate struct {
 	Name  string // of the mode, or "plan"
 	Parts []Part
 	Cost  Cost
-	// Confidence is the least confidence of Os at the sizes that are written
-	// or read: how far the prediction is to be believed, 0 to 1.
+	// Confidence is the least confidence of Os at the sizes that are written or read: the
+	// reliability of the prediction, 0 to 1.
 	Confidence float64
-	Err        error // why it cannot be; nothing else is set then
+	Err        error // why it is infeasible; no other field is set then
 }
 
 // Plan returns the chosen candidate.
 func (e *Explanation) Plan() *Candidate { return &e.Candidates[len(e.Candidates)-1] }
 
-// Explain plans b and accounts for it. It allocates; it is for people and
-// reports. Errors are those of Plan.
+// Explain plans b and explains the plan. It allocates; it is for users and reports. Errors
+// are those of Plan.
 func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	plan, err := pl.Plan(b)
 	if err != nil {
@@ -44,8 +44,8 @@ func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	return pl.explain(b, plan), nil
 }
 
-// ExplainTrain accounts for b going by gathers alone, unplanned, because all batches of
-// its kind do (WhyTrain). Errors wrap ErrBatch or ErrInfeasible.
+// ExplainTrain explains b if it is sent in gathers only, unplanned, as all batches of
+// its kind are (WhyTrain). Errors wrap ErrBatch or ErrInfeasible.
 func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
 	if err := b.Validate(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
 
 func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 	c := *b
-	for m, w := range c.Wait { // as Plan sees it
+	for m, w := range c.Wait { // rounded as in Plan
 		if w != 0 {
 			c.Wait[m] = coarse(w)
 		}
@@ -125,7 +125,7 @@ func confidence(p *Params, b *Batch, parts []Part) float64 {
 	return least
 }
 
-// reason says what the plan gains over the best mode, and where most of it.
+// reason describes the gain of the plan over the best mode, and its largest part.
 func (e *Explanation) reason(plan *Plan) string {
 	chosen := e.Plan()
 	total := chosen.Cost.Total()
@@ -170,7 +170,7 @@ func (e *Explanation) reason(plan *Plan) string {
 	return s
 }
 
-// groups puts terms together that replace each other between modes.
+// groups combines terms that replace each other between modes.
 var (
 	groups = [NumTerms]uint8{TermPost: 1, TermReceive: 1, TermCopyOut: 2, TermCopyIn: 2, TermRegister: 2,
 		TermSoft: 3, TermHard: 3, TermCredit: 4, TermMemory: 2, TermExtra: 5, TermLearned: 5}
@@ -179,7 +179,7 @@ var (
 
 func us(ns float64) string { return fmt.Sprintf("%.2f µs", ns/1000) }
 
-// String is a table: a line for each term in µs, a column for each candidate.
+// String returns a table: a line for each term in µs, a column for each candidate.
 func (e *Explanation) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d messages, %d bytes\n", e.Messages, e.Bytes)
@@ -214,7 +214,7 @@ func (e *Explanation) String() string {
 	row("reads", func(c *Candidate) string { return fmt.Sprint(c.Cost.Reads) })
 	row("confidence", func(c *Candidate) string { return fmt.Sprintf("%.2f", c.Confidence) })
 	row("ring bytes", func(c *Candidate) string { return fmt.Sprint(c.Cost.Ring) })
-	_ = w.Flush() // into memory
+	_ = w.Flush() // to memory: cannot fail
 	for i := range e.Candidates {
 		if c := &e.Candidates[i]; c.Err != nil {
 			fmt.Fprintf(&s, "%s: %v\n", c.Name, c.Err)
@@ -229,10 +229,10 @@ func (e *Explanation) String() string {
 	return s.String()
 }
 
-// MarshalJSON writes {messages, bytes, why, reason, candidates: [{name, total_ns,
-// terms: {name: ns}, posts, reads, ring_bytes, confidence, parts: [{mode,
-// messages}]} or {name, infeasible}], written: {messages, bytes, total_ns, terms}}.
-// Terms that are 0 are left out, and written if there is nothing.
+// MarshalJSON writes {messages, bytes, why, reason, candidates: [{name, total_ns, terms:
+// {name: ns}, posts, reads, ring_bytes, confidence, parts: [{mode, messages}]} or {name,
+// infeasible}], written: {messages, bytes, total_ns, terms}}. Terms that are 0 are omitted,
+// and so is written if it is empty.
 func (e *Explanation) MarshalJSON() ([]byte, error) {
 	type part struct {
 		Mode     Mode    `json:"mode"`

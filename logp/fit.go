@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// FitMonotone returns the curve that never falls and is nearest to points in
-// least squares weighted by confidence (pool adjacent violators: Ayer et al.
-// 1955). A transfer of more bytes does not take less time; a sample that says so
-// is noise, and letting it in would make the planner prefer padding. Points need
-// not be sorted; of equal sizes the weighted mean counts. A point of confidence 0
-// weighs next to nothing but is kept. Errors wrap ErrCurve.
+// FitMonotone returns the non-decreasing curve that is nearest to points in least squares
+// weighted by confidence (pool adjacent violators: Ayer et al. 1955). A transfer of more
+// bytes does not take less time: a sample that contradicts this is noise, which would make
+// the planner prefer padding. Points need not be sorted; points of equal size are replaced
+// by their weighted mean. A point of confidence 0 is kept with almost no weight. Errors
+// wrap ErrCurve.
 func FitMonotone(points []Point) (Curve, error) {
 	ps := slices.Clone(points)
 	for i, p := range ps { // before arithmetic; NewCurve checks sizes
@@ -79,7 +79,7 @@ func sumAt(xs []int64, cs []Curve) *curve {
 		d.nodes = append(d.nodes, node{x: x, y: y})
 	}
 	d.finish()
-	// Beyond the last node every term goes on with its own last slope.
+	// Beyond the last node every term continues with its own last slope.
 	last := &d.nodes[len(d.nodes)-1]
 	last.slope = 0
 	for _, c := range cs {

@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Sample is one measured batch: how long it took, all of it in one mode.
+// Sample is the measured time of a batch, all of it in one mode.
 type Sample struct {
 	Batch *Batch
 	NS    float64
 }
 
-// FitExtra returns the Extra of mode m with which the model comes nearest to
-// samples: least squares of the relative error, reweighted twice so that outliers
-// lose their pull, drawn slightly towards 0 so that what the samples do not tell
-// apart stays small. The present Extra and Scale of the mode are not counted.
+// FitExtra returns the Extra of mode m for which the model is nearest to samples: least
+// squares of the relative error, reweighted twice to limit the influence of outliers, with
+// a slight ridge towards 0, so that terms that the samples do not determine stay small. The
+// present Extra and Scale of the mode are ignored.
 //
-// The curves of Params are measured one operation at a time; what overlaps when
-// many follow each other, or is spent per batch, shows in whole batches only. This
-// is where it goes. A negative term never outweighs what it corrects: every
-// operation, message and byte keeps at least a twentieth of its price.
+// The curves of Params are measured one operation at a time. Overlap between many
+// operations, and costs per batch, show only in whole batches, and are fitted here. A
+// negative term never outweighs the costs that it corrects: every operation, message and
+// byte keeps at least a twentieth of its price.
 //
-// Samples that mode m cannot carry, are invalid or took no time are left out; an
-// error wraps ErrParams when none remain. About 20 samples over different n and
-// sizes are needed for meaningful terms.
+// Samples that mode m cannot carry, that are invalid or that took no time are ignored; an
+// error wraps ErrParams if none remain. Meaningful terms need about 20 samples over
+// different n and sizes.
 func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 	bare, rows, size, err := fitRows(p, m, samples)
 	if err != nil {
@@ -34,8 +34,8 @@ func FitExtra(p *Params, m Mode, samples []Sample) (Extra, error) {
 	return lim.bound(ExtraOf(lim.robust(rows, size, allTerms))), nil
 }
 
-// fitRows is a row of the least squares for each sample that counts; bare is p
-// without what is fitted. size scales the ridge.
+// fitRows returns a row of the least squares for each usable sample; bare is p without the
+// fitted terms. size scales the ridge.
 func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, size [ExtraTerms]float64, err error) {
 	if m >= NumModes {
 		return bare, nil, size, fmt.Errorf("%w: unknown %v", ErrParams, m)
@@ -67,12 +67,12 @@ func fitRows(p *Params, m Mode, samples []Sample) (bare Params, rows []fitRow, s
 	return bare, rows, size, nil
 }
 
-// terms is a set of the terms of an Extra, a bit for each.
+// terms is a set of the terms of an Extra, one bit for each.
 type terms uint8
 
 const allTerms terms = 1<<ExtraTerms - 1
 
-// robust solves three times, reweighing rows between.
+// robust solves three times, reweighting the rows in between.
 func (l *fitLimits) robust(rows []fitRow, size [ExtraTerms]float64, use terms) (x [ExtraTerms]float64) {
 	for i := range rows {
 		rows[i].w = 1
@@ -84,8 +84,8 @@ func (l *fitLimits) robust(rows []fitRow, size [ExtraTerms]float64, use terms) (
 	return x
 }
 
-// within is solve with the terms kept to their bounds: one that hits its bound
-// stays there, and the others are solved again around it.
+// within is solve with bounded terms: a term that reaches its bound is fixed there, and the
+// others are solved again.
 func (l *fitLimits) within(rows []fitRow, size [ExtraTerms]float64, use terms) (x [ExtraTerms]float64) {
 	var held [len(x)]bool
 	free := slices.Clone(rows)
@@ -124,7 +124,7 @@ func (l *fitLimits) within(rows []fitRow, size [ExtraTerms]float64, use terms) (
 }
 
 type fitRow struct {
-	x    [ExtraTerms]float64 // as Extra.Terms, over the time
+	x    [ExtraTerms]float64 // as Extra.Terms, divided by the time
 	y, w float64
 }
 
@@ -153,7 +153,7 @@ func solve(rows []fitRow, size [ExtraTerms]float64) (x [ExtraTerms]float64) {
 	for i := range ExtraTerms {
 		a[i][i] += ridge*size[i] + math.SmallestNonzeroFloat64
 	}
-	for i := range ExtraTerms { // Gauss: positive definite, so the diagonal will do
+	for i := range ExtraTerms { // Gauss: positive definite, so the diagonal suffices as pivot
 		for k := i + 1; k < ExtraTerms; k++ {
 			f := a[k][i] / a[i][i]
 			for j := i; j <= ExtraTerms; j++ {
@@ -176,8 +176,8 @@ func solve(rows []fitRow, size [ExtraTerms]float64) (x [ExtraTerms]float64) {
 	return x
 }
 
-// reweigh gives rows that are off by more than 1.5 median errors the weight
-// that makes their pull that of those (Huber).
+// reweigh reduces the weight of rows with an error above 1.5 median errors, so that their
+// influence is that of such an error (Huber).
 func reweigh(rows []fitRow, x [ExtraTerms]float64) {
 	off := make([]float64, len(rows))
 	for i, r := range rows {
@@ -195,15 +195,15 @@ func reweigh(rows []fitRow, x [ExtraTerms]float64) {
 	}
 }
 
-// fitLimits is how negative the terms of a mode may be.
+// fitLimits bounds negative terms of a mode.
 type fitLimits [ExtraTerms]float64
 
-// fitLimitsOf keeps negative terms smaller than what they correct.
+// fitLimitsOf keeps negative terms smaller than the costs that they correct.
 func fitLimitsOf(p *Params, m Mode) (l fitLimits) {
 	const most = 0.95
 	var r prices
 	r.set(p)
-	per := r.arrive // what a byte costs in any case
+	per := r.arrive // the certain cost of a byte
 	soft, hard := p.latency(m)
 	// A plan has one gap less than operations, and posts once.
 	g := min(p.G, soft+hard+p.CPU.A)

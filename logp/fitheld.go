@@ -5,37 +5,37 @@ import (
 	"math/bits"
 )
 
-// HeldOut is a fit that was tried on samples which it had not seen.
+// HeldOut is a fit that was tested on samples not used for it.
 type HeldOut struct {
 	Extra Extra
-	Terms int // how many of the terms were fitted; 0: Extra is as it was, or none
+	Terms int // number of fitted terms; 0: Extra is unchanged, or empty
 	Rows  int // usable samples
-	// Before and After are the mean absolute errors with the Extra that there was
-	// and with the fit, each of samples that were not fitted, as fractions of what was
-	// measured, none counting for more than 1. Equal where there is no fit.
+	// Before and After are the mean absolute errors with the earlier Extra and with the
+	// fit, each over samples that were not fitted, as fractions of the measured time, each
+	// at most 1. They are equal if there is no fit.
 	Before, After float64
 }
 
 const (
-	// Each term of a fit takes rowsPerTerm samples at least, beyond the first
-	// rowsFirst: of few one outlier would decide.
+	// Each term of a fit needs at least rowsPerTerm samples beyond the first rowsFirst:
+	// with few samples one outlier would decide.
 	rowsPerTerm, rowsFirst = 2, 4
-	// folds is how many parts take turns at being held out.
+	// folds is the number of parts that are held out in turn.
 	folds = 5
-	// A term that makes held-out errors smaller by less than heldGain/samples, as
-	// a part, describes the noise.
+	// A term that reduces the held-out error by less than a fraction of heldGain/samples
+	// describes noise.
 	heldGain = 1.0
 )
 
-// shrinks are how much of a fit is taken: all, or less where less predicts better.
+// shrinks are the fractions of a fit that are tried: smaller ones may predict better.
 var shrinks = [...]float64{1, 0.75, 0.5, 0.25}
 
-// FitExtraHeldOut is FitExtra for samples that are too few to be trusted with all
-// terms, as what a start has time for. Of all sets of terms for which there are samples
-// enough that one is fitted with which samples that were left out are predicted best,
-// each term having to pay for itself; and only as much of it is taken as predicts best. Where nothing predicts better than the present Extra, the result is
-// that: a fit is never worse than none as far as the samples can tell. Errors as
-// FitExtra.
+// FitExtraHeldOut is FitExtra for samples that are too few for all terms, such as those of
+// a start-up. Of all sets of terms for which there are enough samples, it fits the one that
+// best predicts held-out samples, where each term must improve the prediction by enough,
+// and it applies the fraction of the fit that predicts best. If nothing predicts better
+// than the present Extra, that is the result: a fit is never worse than none as far as the
+// samples show. Errors are those of FitExtra.
 func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	bare, rows, size, err := fitRows(p, m, samples)
 	if err != nil {
@@ -69,7 +69,7 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 			}
 		}
 	}
-	// No terms at all may be better than those that there were, too.
+	// No terms at all may also be better than the present ones.
 	if left > h.Before*pays || len(rows) < rowsFirst+rowsPerTerm {
 		return h, nil
 	}
@@ -86,9 +86,8 @@ func FitExtraHeldOut(p *Params, m Mode, samples []Sample) (HeldOut, error) {
 	return h, nil
 }
 
-// heldOut returns for each row what a fit to the rows of the other folds adds,
-// as a fraction of what was measured. Neighbours go to different folds: they are
-// alike.
+// heldOut returns for each row the correction by a fit to the rows of the other folds, as a
+// fraction of the measured time. Neighbours are in different folds, because they are alike.
 func (l *fitLimits) heldOut(rows []fitRow, use terms) []float64 {
 	said := make([]float64, len(rows))
 	seen := make([]fitRow, 0, len(rows))
@@ -115,7 +114,7 @@ func (l *fitLimits) heldOut(rows []fitRow, use terms) []float64 {
 	return said
 }
 
-// shortfall is the mean error that is left when a share of what is said is added.
+// shortfall returns the mean remaining error if a share of the correction in said is added.
 func shortfall(rows []fitRow, said []float64, share float64) (sum float64) {
 	for i, r := range rows {
 		sum += min(math.Abs(r.y-share*said[i]), 1)

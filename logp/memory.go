@@ -2,31 +2,30 @@ package logp
 
 import "math"
 
-// What several writes of a batch take cannot be less than what one takes that
-// carries all of it, but for what operations cost: the same bytes cross the same
-// link. Measured one size at a time, a curve may say otherwise. A small message
-// that is sent again and again is in the processor's nearest cache; one of a
-// megabyte is not, and neither is a batch of a megabyte, however small its
-// messages are. So the time beyond the caches is a matter of the batch:
+// Several writes of a batch cannot take less time than one write of all its data, except
+// for the costs of operations: the same bytes cross the same link. Measured one size at a
+// time, a curve may contradict this. A small message that is sent repeatedly is in the
+// processor's nearest cache; one of a megabyte is not, and neither is a batch of a
+// megabyte, however small its messages are. So the time beyond the caches depends on the
+// batch:
 //
 //	memory = Memory(S)
 //
-// and Os holds what is left. It is the same for every mode and so decides
-// nothing, but with it in Os a gather of many messages looks slower than the
+// and Os holds the rest. It is the same for every mode and therefore does not influence the
+// choice; but if Os included it, a gather of many messages would look slower than the
 // messages alone.
 
-// Split takes from c, with fixed ns that every operation costs besides, what makes
-// operations of more bytes dearer a byte than smaller ones:
+// Split separates from c, with fixed ns of other costs per operation, the part that makes
+// large operations cost more per byte than smaller ones:
 //
 //	c(x) = near(x) + far(x)     far convex and never falling, 0 up to where
 //	                            (c(x) + fixed)/x is least
 //
-// far is the greatest convex function below c + fixed that begins at 0, less the
-// straight line with which that begins. (near + fixed)/x does not rise but between
-// points, so cutting an operation never pays (see pool). Points count at the upper end of
-// what they may be by their confidence. Where c + fixed does not rise a byte, as
-// with an adapter that is limited by operations first and by bytes then, far is 0. The
-// confidence of both is that of c.
+// far is the greatest convex function below c + fixed that begins at 0, less the straight
+// line with which it begins. (near + fixed)/x only rises between points, so splitting an
+// operation never pays (see pool). Points count at the upper end of their range of
+// confidence. If c + fixed does not rise per byte, as with an adapter that is limited first
+// by operations and then by bytes, far is 0. Both have the confidence of c.
 func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 	if c.d == nil {
 		return c, Curve{}, nil
@@ -48,12 +47,12 @@ func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 	if len(hull) < 2 {
 		return c, Curve{}, nil
 	}
-	// The curve goes on with its last slope.
+	// The curve continues with its last slope.
 	for k := len(hull); k > 2 && slope(hull[k-2], hull[k-1]) > last.slope; k-- {
 		hull = hull[:k-1]
 	}
 	base := slope(hull[0], hull[1])
-	if len(hull) == 2 && last.slope <= base { // nothing is the memory's
+	if len(hull) == 2 && last.slope <= base { // far is 0
 		a := c.Points()
 		if pool(a, fixed) {
 			near, err = FitMonotone(a)
@@ -64,7 +63,7 @@ func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 	beyond := func(n node) float64 { return max(n.y-base*float64(n.x), 0) }
 	var a, b []Point
 	for i, n := range hull {
-		y := 0.0 // up to the least; what is computed is rounding
+		y := 0.0 // 0 up to the least; computing it would only give rounding errors
 		if i > 1 {
 			y = beyond(n)
 		}
@@ -86,9 +85,8 @@ func (c Curve) Split(fixed float64) (near, far Curve, err error) {
 	return near, far, err
 }
 
-// pool makes (ns + fixed)/size of points never rise: where it does, neighbours are
-// made alike, by their confidence. What rises and is not believed to be the memory's
-// is noise.
+// pool changes points so that (ns + fixed)/size never rises: where it does, neighbours are
+// averaged by their confidence. A rise that is not attributed to the memory is noise.
 func pool(ps []Point, fixed float64) (changed bool) {
 	type block struct {
 		rate, weight float64
@@ -120,10 +118,10 @@ func pool(ps []Point, fixed float64) (changed bool) {
 	return changed
 }
 
-// doubt is how far a point of that confidence may lie below what is true, as a
-// fraction: noise at ½. The least of many points is the one that is most wrong, and
-// all others would be held against it.
+// doubt returns how far a point of that confidence may lie below the true value, as a
+// fraction: noise at ½. The least of many points has the largest error, and all others
+// would be compared with it.
 func doubt(conf float64) float64 { return noise * math.Sqrt(1/max(conf, 1e-4)-1) }
 
-// octave is how far the last slope of a split curve is drawn.
+// octave is how far the last slope of a split curve is extended.
 const octave = 1 << 20

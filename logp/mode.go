@@ -2,12 +2,12 @@ package logp
 
 import "fmt"
 
-// Mode is a way to move messages. See the package comment.
+// Mode is a method of transferring messages. See the package comment.
 type Mode uint8
 
 // Modes.
 const (
-	Eager   Mode = iota // one write a message into a ring
+	Eager   Mode = iota // one write per message into a ring
 	Gather              // one write for many messages into a ring
 	Scatter             // descriptor, then reads by the receiver
 
@@ -48,14 +48,14 @@ func (m *Mode) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ModeSet is a set of modes, bit 1<<mode each.
+// ModeSet is a set of modes, with bit 1<<mode for each.
 type ModeSet uint8
 
 // AllModes holds every mode.
 const AllModes ModeSet = 1<<NumModes - 1
 
-// Has says whether m is in s.
+// Has reports whether m is in s.
 func (s ModeSet) Has(m Mode) bool { return s>>m&1 != 0 }
 
-// With returns s and m.
+// With returns the union of s and {m}.
 func (s ModeSet) With(m Mode) ModeSet { return s | 1<<m }

@@ -5,43 +5,43 @@ import (
 	"math/bits"
 )
 
-// Observer makes a Refiner learn from what a sender sees of its own batches. It
-// learns how much slower than usual the link has become, mode by mode, and leaves
-// it to calibration how far the model is off: what a sender sees is too little to
-// tell that, but how it changes is enough to tell a change.
+// Observer makes a Refiner learn from the sender's observations of its own batches. It
+// learns how much slower than usual the link has become, mode by mode, and leaves the error
+// of the model to calibration: a sender observes too little to find that error, but enough
+// to detect a change.
 //
-// Samples are held against others of the same mode and about the same size. Of
-// the last eight the least counts, so that what else runs on the machine has no
-// weight unless it hits eight in a row. The Refiner then takes the median of three such, and a small step. It belongs to one
-// goroutine, and does not allocate after it was made.
+// Samples are compared with others of the same mode and a similar size. Of the last eight
+// the least counts, so that other load on the machine has no influence unless it hits eight
+// in a row. The Refiner then takes the median of three such values, and a small step. An
+// Observer belongs to one goroutine, and does not allocate after its creation.
 type Observer struct {
 	r      *Refiner
 	levels [NumModes][observeSizes]level
-	tries  [NumModes]uint8 // samples since a mode was tried that is avoided
-	eager  [NumModes]bool  // the last try said that it is fast again
+	tries  [NumModes]uint8 // samples since an avoided mode was tried
+	eager  [NumModes]bool  // the last try found it fast again
 }
 
 const (
-	// observeSizes is how many classes of batches there are: a factor of four in
-	// bytes each, with ten bytes more for each message.
+	// observeSizes is the number of classes of batches: a factor of four in bytes each,
+	// with ten bytes added per message.
 	observeSizes = 12
 	observeLast  = 8
-	// observeFirst samples of a class only find out what is normal.
+	// observeFirst is the number of samples of a class that only establish its usual level.
 	observeFirst = 12
-	// observeNear is how far from usual a sample may be and still tell what is
-	// usual, with a weight of 1/observeSlow: figures within it are noise, or of
-	// no consequence. What is slower is a change, and does not become usual; what is
-	// faster shows that what seemed usual was not.
+	// observeNear is the largest factor from the usual level at which a sample still
+	// changes that level, with a weight of 1/observeSlow: differences within it are noise,
+	// or do not matter. A slower sample is a change, and does not become usual; a faster
+	// one shows that the level was too high.
 	observeNear = 1.25
 	observeSlow = 32
-	// tryEvery samples one batch goes in a mode that is avoided only for what was
-	// learned: it would not be seen to have recovered. One of some hundreds of
-	// batches, at most four times as slow as it could be. Every other one once
-	// it has been seen to be fast.
+	// tryEvery is the number of samples after which one batch uses a mode that is avoided
+	// only because of what was learned, to detect its recovery. This is one of some
+	// hundreds of batches, at most four times as slow as possible. If a try finds the mode
+	// fast, every other sample does so.
 	tryEvery = 8
 )
 
-// level is what is known of a class.
+// level is the state of a class.
 type level struct {
 	last  [observeLast]float32 // observed over predicted
 	n     uint32
@@ -57,12 +57,11 @@ func NewObserver(p *Params) (*Observer, error) {
 	return &Observer{r: r}, nil
 }
 
-// Refiner is what learns. Its Params are those to plan with.
+// Refiner returns the refiner that learns. Its Params are those to plan with.
 func (o *Observer) Refiner() *Refiner { return o.r }
 
-// Observe takes note that the sender saw the end of batch b, all of it in mode m,
-// after ns. It returns true when Refiner().Params has changed by it. Samples that cannot be are not learned
-// from.
+// Observe records that the sender observed the end of batch b, all of it in mode m, after
+// ns. It returns true if this has changed Refiner().Params. Impossible samples are ignored.
 func (o *Observer) Observe(b *Batch, m Mode, ns float64) bool {
 	bare := &o.r.p
 	share, err := bare.SenderSees(b, m)
@@ -76,7 +75,7 @@ func (o *Observer) Observe(b *Batch, m Mode, ns float64) bool {
 	if !known {
 		return false
 	}
-	c, _ := bare.Cost(b, m) // as SenderSees has found, it can
+	c, _ := bare.Cost(b, m) // SenderSees has found it feasible
 	credit := c.Terms[TermCredit]
 	total := c.Total() - c.Terms[TermLearned] - credit
 	took := total + min(share, total)*(ratio-1)
@@ -90,7 +89,7 @@ func sizeClass(b *Batch) int {
 	return min(bits.Len64(uint64(b.Bytes()+10*int64(len(b.Messages))))/2, observeSizes-1)
 }
 
-// take returns how much slower than usual the class is.
+// take returns the factor by which the class is slower than usual.
 func (l *level) take(x float64) (ratio float64, known bool) {
 	l.last[l.n%observeLast] = float32(x)
 	l.n++
@@ -106,7 +105,7 @@ func (l *level) take(x float64) (ratio float64, known bool) {
 		l.usual += (least - l.usual) / float64(l.n-observeLast+1)
 		return 0, false
 	case least > l.usual*observeNear: // a change
-	case least*observeNear < l.usual: // it was not usual, then
+	case least*observeNear < l.usual: // the level was too high
 		l.usual += (least - l.usual) / observeLast
 	default:
 		l.usual += (least - l.usual) / observeSlow
@@ -114,9 +113,9 @@ func (l *level) take(x float64) (ratio float64, known bool) {
 	return max(least/l.usual, 1/observeNear), true
 }
 
-// Try returns a mode that batch b should go in for once, to find out whether what was
-// learned of it still holds: one that would be cheaper than total but for that. Call
-// it for batches that are observed.
+// Try returns a mode that batch b should use once, to find out whether what was learned
+// about it still holds: a mode that would be cheaper than total without its learned factor.
+// Call it for batches that are observed.
 func (o *Observer) Try(b *Batch, total float64) (m Mode, ok bool) {
 	p := &o.r.p
 	for m := range Mode(NumModes) {

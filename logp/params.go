@@ -11,18 +11,17 @@ import (
 // parameterised LogP of Kielmann et al. (2000) with the additions of the package
 // comment. The zero value describes a link that costs nothing.
 type Params struct {
-	// Os(m) is how long the sending adapter is occupied by an operation of m
-	// bytes.
+	// Os(m) is the time for which an operation of m bytes occupies the sending adapter.
 	Os Curve `json:"os"`
-	// Or(m) is what the receiver's software does for one operation of m bytes
-	// that arrives in a ring: find, check, account. Without copies.
+	// Or(m) is the work of the receiver's software for one operation of m bytes that
+	// arrives in a ring: find, check, account. Without copies.
 	Or Curve `json:"or"`
-	// C(m) is a local copy of m bytes.
+	// C(m) is the time of a local copy of m bytes.
 	C Curve `json:"copy"`
-	// Memory(S) is what a batch of S bytes takes beyond Os because it does not fit
-	// the processor's caches; see Curve.Split.
+	// Memory(S) is the additional time of a batch of S bytes because it does not fit the
+	// processor's caches; see Curve.Split.
 	Memory Curve `json:"memory,omitzero"`
-	// R(m) is registering and deregistering m bytes. Unknown: never register
+	// R(m) is the time of registering and deregistering m bytes. Unknown: never register
 	// for a transfer.
 	R Curve `json:"register"`
 
@@ -30,11 +29,11 @@ type Params struct {
 	Ls float64 `json:"ls"` // ns of soft latency: through the software of both ends
 	Lh float64 `json:"lh"` // ns of hard latency: an answer without software at the target
 
-	// CPU is what posting costs the processor.
+	// CPU is the processor time of posting.
 	CPU Posting `json:"ocpu"`
 
-	// Extra is what a mode costs beyond the formulas: header and descriptor
-	// processing, matching, completions. Fitted from measured batches.
+	// Extra is the cost of a mode beyond the formulas: header and descriptor processing,
+	// matching, completions. It is fitted from measured batches.
 	Extra [NumModes]Extra `json:"extra"`
 
 	// Scale corrects a mode by a factor that a Refiner has learned. 0 means 1.
@@ -47,21 +46,21 @@ type Posting struct {
 	B float64 `json:"b"`
 }
 
-// Extra is a correction of one mode in ns. Terms may be negative, but for PerFirst:
-// where copies overlap with transfers the formulas say too much.
+// Extra is a correction of one mode in ns. Terms may be negative, except PerFirst: if
+// copies overlap with transfers, the formulas predict too much.
 type Extra struct {
-	Fixed      float64 `json:"fixed"`       // once a plan that uses the mode; below 0: off its latency
+	Fixed      float64 `json:"fixed"`       // once per plan that uses the mode; if negative, subtracted from its latency
 	PerOp      float64 `json:"per_op"`      // per eager write, gather write, descriptor
 	PerMessage float64 `json:"per_message"` // per message
 	PerByte    float64 `json:"per_byte"`    // per byte of payload
 
-	// PerFirst is per byte of the first FirstBytes that the mode carries in a batch,
-	// beyond PerByte: until the copies of both ends overlap, each byte takes the time of
-	// both.
+	// PerFirst is per byte of the first FirstBytes that the mode carries in a batch, in
+	// addition to PerByte: until the copies of both ends overlap, each byte takes the time
+	// of both.
 	PerFirst float64 `json:"per_first,omitzero"`
 }
 
-// FirstBytes is what Extra.PerFirst counts of a batch at most.
+// FirstBytes bounds the bytes of a batch that Extra.PerFirst counts.
 const FirstBytes = 8 << 10
 
 // ExtraTerms is the number of terms of an Extra.
@@ -77,12 +76,12 @@ func ExtraOf(x [ExtraTerms]float64) Extra {
 	return Extra{Fixed: x[0], PerOp: x[1], PerMessage: x[2], PerByte: x[3], PerFirst: x[4]}
 }
 
-// first is what the first of so many bytes take besides.
+// first returns the additional cost of the first of the given number of bytes.
 func (e *Extra) first(bytes int64) float64 { return e.PerFirst * float64(min(bytes, FirstBytes)) }
 
 const (
-	// MinScale and MaxScale bound a correction: a model that is wrong by more
-	// than four needs new samples, not a factor.
+	// MinScale and MaxScale bound a correction: a model that is wrong by more than a factor
+	// of four needs new samples, not a factor.
 	MinScale = 0.25
 	MaxScale = 4
 )
@@ -120,7 +119,7 @@ func (p *Params) scale(m Mode) float64 {
 	return 1
 }
 
-// latency returns how long after the last occupancy of mode m data is there.
+// latency returns the time from the last occupancy of mode m to the arrival of its data.
 func (p *Params) latency(m Mode) (soft, hard float64) {
 	if m == Scatter {
 		return 2 * p.Ls, p.Lh
@@ -128,11 +127,11 @@ func (p *Params) latency(m Mode) (soft, hard float64) {
 	return p.Ls, 0
 }
 
-// maxParamsJSON bounds what ParseParams reads: four full curves are 80 KiB.
+// maxParamsJSON bounds the input of ParseParams: four full curves are 80 KiB.
 const maxParamsJSON = 1 << 20
 
-// ParseParams reads Params from JSON, refusing unknown fields, trailing data
-// and whatever Validate refuses. Errors wrap ErrParams.
+// ParseParams parses Params from JSON. It rejects unknown fields, trailing data and values
+// that Validate rejects. Errors wrap ErrParams.
 func ParseParams(b []byte) (Params, error) {
 	var p Params
 	if len(b) > maxParamsJSON {

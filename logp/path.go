@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// path is a way over the cuts: for each cut where its last run began and in
-// which mode that went.
+// path is a path over the cuts: for each cut the beginning of its last run and the mode of
+// that run.
 type path struct {
 	total float64
 	from  [maxCuts + 1]uint8
@@ -37,8 +37,8 @@ func (s *search) edges(r *prices) {
 	}
 }
 
-// cutEdges is the part of edges for runs that begin at cut i and that limits
-// cut into several work requests.
+// cutEdges does the part of edges for runs that begin at cut i and that limits split into
+// several work requests.
 func (s *search) cutEdges(r *prices, i int) {
 	from := s.cuts[i]
 	s.gatherEdges(r, i, s.gEnd, &s.gCost[i])
@@ -69,7 +69,7 @@ func (s *search) cutEdges(r *prices, i int) {
 	}
 }
 
-// gatherEdges prices gathers from cut i on, each reaching as far as ends says.
+// gatherEdges prices gathers from cut i on, each up to its end in ends.
 func (s *search) gatherEdges(r *prices, i int, ends []int32, cost *[maxCuts + 1]float64) {
 	a := &s.pre[s.cuts[i]]
 	begin, before := s.cuts[i], 0.0
@@ -95,8 +95,8 @@ func (s *search) no(cost *[maxCuts + 1]float64, j int) {
 	}
 }
 
-// shortest returns the cheapest path over all sets of modes; base is what every
-// plan costs besides, and used the modes it uses anyhow.
+// shortest returns the cheapest path over all sets of modes; base is the cost that all
+// plans share, and used the modes that are used in any case.
 func (s *search) shortest(r *prices, b *Batch, used ModeSet, base float64, best *path) {
 	best.total = math.Inf(1)
 	var shared [AllModes + 1]float64
@@ -106,7 +106,7 @@ func (s *search) shortest(r *prices, b *Batch, used ModeSet, base float64, best 
 	var p path
 next:
 	for set := AllModes; set > 0; set-- {
-		// A larger set that costs no more leaves nothing to find here.
+		// A larger set that costs no more makes this one superfluous.
 		for more := set + 1; more <= AllModes; more++ {
 			if more&set == set && shared[more] <= shared[set] {
 				continue next
@@ -119,7 +119,7 @@ next:
 	}
 }
 
-// first is prices.first of what p moves, and what is urgent.
+// first returns prices.first of the bytes of p and of the urgent messages.
 func (p *path) first(s *search, r *prices) float64 {
 	moved := s.urgentMoved
 	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
@@ -131,7 +131,7 @@ func (p *path) first(s *search, r *prices) float64 {
 	return r.first(&moved)
 }
 
-// within finds the shortest path with modes of set only.
+// within finds the shortest path that uses only modes of set.
 func (s *search) within(set ModeSet, p *path) {
 	inf := math.Inf(1)
 	var f [maxCuts + 1]float64
@@ -159,8 +159,8 @@ func (s *search) within(set ModeSet, p *path) {
 	p.total = f[len(s.cuts)-1]
 }
 
-// ends fills gEnd and xEnd: how far a gather or a descriptor that begins at a
-// position can reach.
+// ends computes gEnd and xEnd: the ends of a gather and of a descriptor that begin at a
+// position.
 func (s *search) ends(r *prices) {
 	l, n := &r.l, len(s.ord)
 	t := &s.pre[n]
@@ -189,8 +189,8 @@ func (s *search) ends(r *prices) {
 	}
 }
 
-// sweetEnds fills sEnd: as gEnd, but no further than the size at which gathers
-// cost least a byte, of the sizes that there can be.
+// sweetEnds computes sEnd: as gEnd, but not beyond the size at which gathers cost least per
+// byte, of the possible sizes.
 func (s *search) sweetEnds(r *prices) {
 	n := len(s.ord)
 	s.sEnd = grow(s.sEnd, n)
@@ -200,7 +200,7 @@ func (s *search) sweetEnds(r *prices) {
 		most = max(most, s.pre[e].bytes-s.pre[i].bytes+int64(int(e)-i)*h+c)
 	}
 	size := r.sweet(most)
-	size += size / 16 // headers and one small message more do not count
+	size += size / 16 // tolerate headers and one more small message
 	j := 0
 	for i := range n {
 		a, end := &s.pre[i], int(s.gEnd[i])
@@ -210,7 +210,7 @@ func (s *search) sweetEnds(r *prices) {
 	}
 }
 
-// chooseCuts fills cuts, the positions where runs may begin and end.
+// chooseCuts computes cuts, the positions where runs may begin and end.
 func (s *search) chooseCuts(steep bool) {
 	n := len(s.ord)
 	s.cuts = append(s.cuts[:0], 0)
@@ -237,7 +237,7 @@ func (s *search) chooseCuts(steep bool) {
 	}
 }
 
-// thin keeps maxCuts runs, those cuts first that change what is possible.
+// thin keeps maxCuts runs, with preference for cuts at which other modes become feasible.
 func (s *search) thin() {
 	must := 0
 	for _, c := range s.cuts[1 : len(s.cuts)-1] {
@@ -267,8 +267,8 @@ func (s *search) thin() {
 	s.cuts = append(out, last)
 }
 
-// quarter cuts the few, large runs there are into four each: where Os grows
-// faster than its argument, several gathers beat one.
+// quarter cuts each of few, large runs into four: if Os grows faster than its argument,
+// several gathers beat one.
 func (s *search) quarter() {
 	var fine [4*3 + 1]int32
 	n := 1

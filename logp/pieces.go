@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Way is how puts, or gets, of several pieces go.
+// Way is the method for puts or gets of several pieces.
 type Way uint8
 
 // Ways.
 const (
-	Chain Way = iota // a write, or a read, a piece
-	Group            // one request that the target's engine carries out
+	Chain Way = iota // a write or a read for each piece
+	Group            // one request, which the target's engine executes
 
 	NumWays = 2
 )
@@ -27,8 +27,8 @@ func (w Way) String() string {
 	return fmt.Sprintf("way(%d)", uint8(w))
 }
 
-// Pieces are puts, or gets, to one peer that may go together: N of them, of Bytes in all.
-// List is what a group says of each on the wire, in bytes.
+// Pieces are puts or gets to one peer that may be combined: N of them, with a sum of Bytes.
+// List is the size of the list in a group, in bytes.
 type Pieces struct {
 	N     int
 	Bytes int64
@@ -36,16 +36,16 @@ type Pieces struct {
 	Get   bool
 }
 
-// Cost returns the cost of the pieces, from the first step to when the initiator knows
-// that they are placed, with m the mean of their sizes and S the sum:
+// Cost returns the cost of the pieces, from the first step until the initiator knows that
+// they are placed, with m the mean of their sizes and S the sum:
 //
 //	puts  chain  a + b·n + n·Os(m) + (n−1)·g + Lh
 //	      group  a + b + Os(S + h·n) + 2n·C(m) + Or(S + h·n) + Ls + answer
 //	gets  chain  a + b·n + n·Os(r) + n·Os(m) + (n−1)·g + Ls + Lh
 //	      group  a + b + Os(h·n) + 2n·C(m) + Or(h·n) + Ls + answer with S
 //
-// where an answer of s bytes is g + a + b + Os(s) + Or(0) + Ls: those of puts have none. r is
-// readRequest. A batch's M(S) counts on either way and is left out. Does not allocate.
+// where an answer of s bytes is g + a + b + Os(s) + Or(0) + Ls, with s = 0 for puts. r is
+// readRequest. A batch's M(S) is the same either way and is omitted. It does not allocate.
 func (x Pieces) Cost(p *Params, w Way) (c Cost) {
 	if x.N == 0 {
 		return c
@@ -80,18 +80,18 @@ func (x Pieces) Cost(p *Params, w Way) (c Cost) {
 	return c
 }
 
-// readRequest is what the request of a read takes on the wire.
+// readRequest is the size of a read request on the wire in bytes.
 const readRequest = 28
 
-// PiecesPlan is the cost of pieces each way, and the cheapest.
+// PiecesPlan is the cost of pieces by each method, and the cheapest method.
 type PiecesPlan struct {
 	Pieces
 	Costs [NumWays]Cost
 	Way   Way
 }
 
-// Plan returns what each way costs; equal costs go to the chain, which asks nothing of
-// the target. late is how much longer than predicted the target's engine has taken lately.
+// Plan returns the cost of each method. Equal costs go to the chain, which needs nothing
+// from the target. late is the recent delay of the target's engine beyond the prediction.
 func (x Pieces) Plan(p *Params, late float64) (pp PiecesPlan) {
 	pp.Pieces = x
 	best := math.Inf(1)
@@ -107,7 +107,8 @@ func (x Pieces) Plan(p *Params, late float64) (pp PiecesPlan) {
 	return pp
 }
 
-// String is a table: the terms of each way that are not 0, and which is taken.
+// String returns a table with the terms of each method that are not 0, and the chosen
+// method.
 func (pp *PiecesPlan) String() string {
 	var s strings.Builder
 	what := "put"

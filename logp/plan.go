@@ -11,22 +11,22 @@ import (
 // gather, one write for all; scatter, one descriptor for all.
 type Part struct {
 	Mode Mode
-	// Messages are indices into the batch, ascending: gather headers and
-	// descriptors want ascending sequence numbers.
+	// Messages are indices into the batch, in ascending order, because gather headers and
+	// descriptors need ascending sequence numbers.
 	Messages []int32
 }
 
-// Why says how a plan came about.
+// Why is the reason for a plan.
 type Why uint8
 
 // Reasons.
 const (
-	WhyCheapest Why = iota // least predicted total of all partitions looked at
+	WhyCheapest Why = iota // least predicted total of all examined partitions
 	WhySingle              // one mode for all is the cheapest
 	WhyForced              // Policy.Forced
 	WhyTable               // Policy.Table
-	WhyFallback            // limits leave no contiguous partition: message by message
-	WhyTrain               // small messages only, of which it is known that they are gathered
+	WhyFallback            // limits permit no contiguous partition: message by message
+	WhyTrain               // only small messages, which are known to be gathered
 )
 
 var whyNames = [...]string{"cheapest partition", "one mode is cheapest", "forced mode", "manual table", "message by message", "small messages are gathered"}
@@ -41,15 +41,14 @@ func (w Why) String() string {
 
 // Plan is a partition of a batch: every message in exactly one part.
 type Plan struct {
-	// Parts: descriptors, which are posted first (their round trips overlap with
-	// what follows), eager writes, gathers. The latter two go through one ring
-	// in the order of the batch.
+	// Parts: descriptors, which are posted first (their round trips overlap with the rest),
+	// eager writes, gathers. The latter two use one ring, in the order of the batch.
 	Parts []Part
 	// Total is the predicted time in ns.
 	Total float64
 	Why   Why
 
-	order []int32 // backs Messages of all parts
+	order []int32 // memory of the Messages of all parts
 }
 
 // Modes returns the modes that the plan uses.
@@ -60,7 +59,7 @@ func (p *Plan) Modes() (s ModeSet) {
 	return s
 }
 
-// String is one line: mode and number of messages of each part.
+// String returns one line: mode and number of messages of each part.
 func (p *Plan) String() string {
 	var s strings.Builder
 	for i, q := range p.Parts {
@@ -72,7 +71,7 @@ func (p *Plan) String() string {
 	return s.String()
 }
 
-// reset empties p for n messages, keeping its memory.
+// reset empties p for n messages and keeps its memory.
 func (p *Plan) reset(n int, why Why) {
 	if cap(p.order) < n {
 		p.order = make([]int32, 0, n)
@@ -80,7 +79,7 @@ func (p *Plan) reset(n int, why Why) {
 	p.order, p.Parts, p.Total, p.Why = p.order[:0], p.Parts[:0], 0, why
 }
 
-// add appends a part of messages idx; the order must have room for them.
+// add appends a part of messages idx. order must have room for them.
 func (p *Plan) add(m Mode, idx []int32) {
 	if len(idx) == 0 {
 		return
@@ -90,14 +89,14 @@ func (p *Plan) add(m Mode, idx []int32) {
 	p.close(m, k)
 }
 
-// close makes a part of what stands in the order from k on.
+// close makes a part of the entries of order from k on.
 func (p *Plan) close(m Mode, k int) {
 	part := p.order[k:len(p.order):len(p.order)]
 	ascend(part)
 	p.Parts = append(p.Parts, Part{Mode: m, Messages: part})
 }
 
-// ascend sorts distinct indices of messages: a bit for each, then bit by bit.
+// ascend sorts distinct indices of messages, using a bitmap.
 func ascend(idx []int32) {
 	sorted := true
 	for i := 1; i < len(idx); i++ {
@@ -135,24 +134,24 @@ func (p *Params) PlanCost(b *Batch, parts []Part) Cost {
 	return t.cost()
 }
 
-// tie is the relative difference below which two predictions count as equal:
-// a thousand times the rounding error of a sum of MaxMessages terms, and far
-// below what any clock resolves.
+// tie is the relative difference below which two predictions count as equal: a thousand
+// times the rounding error of a sum of MaxMessages terms, and far below the resolution of
+// any clock.
 const tie = 1e-9
 
-// Decision is the best single mode for a batch, and what the others cost.
+// Decision is the best single mode for a batch, and the costs of the others.
 type Decision struct {
 	Mode     Mode
 	Feasible ModeSet        // modes that can carry every message
 	Costs    [NumModes]Cost // of the feasible ones
-	// Tied: another mode costs the same; Mode takes less receiver memory.
+	// Tied: another mode costs the same, but Mode uses less receiver memory.
 	Tied bool
 }
 
-// Choose returns the mode that moves the whole batch soonest. Ties go to the
-// mode that takes less receiver memory, then to the lower mode number. The error
-// wraps ErrInfeasible when no single mode can carry every message (a plan of
-// several may). It does not allocate. The batch must be valid.
+// Choose returns the mode that transfers the whole batch soonest. Ties go to the mode that
+// uses less receiver memory, then to the lower mode number. The error wraps ErrInfeasible
+// if no single mode can carry every message (a plan of several may). It does not allocate.
+// The batch must be valid.
 func (p *Params) Choose(b *Batch) (Decision, error) {
 	var d Decision
 	best := math.Inf(1)
@@ -186,12 +185,11 @@ type Switch struct {
 	To   Mode  `json:"to"`
 }
 
-// Switches returns where, for n messages of one size from 0 to most bytes with
-// the given flags, Choose changes its mind, in ascending order: the thresholds that
-// other libraries are configured with. Exact to the byte where choices last for
-// more than an eighth of an octave; shorter ones may be missed. Sizes that no mode
-// can carry belong to no side. It is for people, reports and tests, not for the
-// data path.
+// Switches returns the sizes at which Choose changes its result, for n messages of one size
+// from 0 to most bytes with the given flags, in ascending order: the thresholds that other
+// libraries are configured with. They are exact to the byte if a choice lasts for more than
+// an eighth of an octave; shorter ones may be missed. Sizes that no mode can carry are
+// skipped. It is for users, reports and tests, not for the data path.
 func (p *Params) Switches(l *Limits, n int, flags Flags, most int64) []Switch {
 	b := Batch{Limits: *l, Messages: make([]Message, min(max(n, 1), MaxMessages))}
 	choose := func(size int64) (Mode, bool) {
@@ -211,7 +209,7 @@ func (p *Params) Switches(l *Limits, n int, flags Flags, most int64) []Switch {
 		switch {
 		case !can || !ok:
 		case to != from:
-			a, b := low, high // from holds at a, not at b
+			a, b := low, high // from is chosen at a, not at b
 			for b-a > 1 {
 				if m, can := choose(a + (b-a)/2); can && m == from {
 					a += (b - a) / 2

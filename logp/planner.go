@@ -8,25 +8,24 @@ import (
 // PlannerConfig configures a Planner. The zero value is usable.
 type PlannerConfig struct {
 	Policy Policy
-	// Shapes is how many batch shapes keep their plans. Zero means 128: a
-	// program's steady state repeats a handful for each peer; more than 128 and
-	// finding one misses the processor's caches, which costs what planning does.
-	// Negative keeps none.
+	// Shapes is the number of batch shapes whose plans are cached. Zero means 128: the
+	// steady state of a program repeats a handful for each peer. Why not more: finding one
+	// then misses the processor's caches, which costs as much as planning. Negative caches
+	// none.
 	Shapes int
 
-	// Margin is by which share a plan that mixes modes must be better than the best
-	// single one. Its predicted time adds the errors of two modes, and what whole
-	// batches have taught is about one mode at a time. Zero means 0.1, what
-	// calibrated predictions are off by; negative means that any gain counts.
+	// Margin is the fraction by which a plan of several modes must be better than the best
+	// single mode. Its predicted time adds the errors of two modes, and fits to whole
+	// batches are about one mode at a time. Zero means 0.1, the error of calibrated
+	// predictions; negative means that any gain counts.
 	Margin float64
 }
 
-// maxCached is the largest batch whose plan is kept: 128 shapes of it are
-// about 1 MiB.
+// maxCached is the largest batch whose plan is cached: 128 such shapes take about 1 MiB.
 const maxCached = 256
 
-// Planner makes plans for one direction of one link, and remembers them by
-// batch shape. It belongs to one goroutine.
+// Planner computes plans for one direction of one link, and caches them by batch shape. It
+// belongs to one goroutine.
 type Planner struct {
 	policy Policy
 	margin float64 // of plans of several modes
@@ -35,13 +34,13 @@ type Planner struct {
 	pr     prices
 
 	ways    []shape // two for each set
-	recent  []uint8 // way of each set used last
-	scratch shape   // for what is not kept
+	recent  []uint8 // the way of each set that was used last
+	scratch shape   // for shapes that are not cached
 
 	search search
 }
 
-// shape is a batch seen before, and its plan.
+// shape is a batch and its plan.
 type shape struct {
 	gen      uint64 // 0: empty
 	hash     uint64
@@ -51,7 +50,7 @@ type shape struct {
 	plan     Plan
 }
 
-// NewPlanner makes a planner. Nil cfg means defaults. Errors wrap ErrParams.
+// NewPlanner returns a planner. A nil cfg means defaults. Errors wrap ErrParams.
 func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 	if cfg == nil {
 		cfg = &PlannerConfig{}
@@ -78,9 +77,9 @@ func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 	return pl, pl.SetParams(p)
 }
 
-// SetParams makes plans from now on follow p, which is copied. What is cached
-// is forgotten. Allocates; call it when parameters have moved, not per batch.
-// Errors wrap ErrParams and change nothing.
+// SetParams makes later plans use p, which is copied, and clears the cache. It allocates:
+// call it when parameters have changed, not per batch. Errors wrap ErrParams and change
+// nothing.
 func (pl *Planner) SetParams(p *Params) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -91,8 +90,8 @@ func (pl *Planner) SetParams(p *Params) error {
 	return nil
 }
 
-// SetPolicy makes plans from now on follow o, which is copied. What is cached is
-// forgotten. Errors wrap ErrParams and change nothing.
+// SetPolicy makes later plans follow o, which is copied, and clears the cache. Errors wrap
+// ErrParams and change nothing.
 func (pl *Planner) SetPolicy(o Policy) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -106,12 +105,11 @@ func (pl *Planner) SetPolicy(o Policy) error {
 // Params returns the parameters in use.
 func (pl *Planner) Params() Params { return pl.p }
 
-// Plan returns the cheapest partition of b that it finds: never predicted
-// slower than the best single mode, with urgent messages eager and first wherever
-// an eager message can hold them. The plan belongs to the planner and is valid
-// until the next call of Plan; b is not kept. Waits are rounded up by up to 25 %
-// (see Batch.Wait). Errors wrap ErrBatch, or ErrInfeasible when a message fits no
-// mode. A repeated shape allocates nothing.
+// Plan returns the cheapest partition of b that it finds. It is never predicted slower than
+// the best single mode, and urgent messages are eager and first if an eager message can
+// hold them. The plan belongs to the planner and is valid until the next call of Plan; b is
+// not kept. Waits are rounded up by up to 25 % (see Batch.Wait). Errors wrap ErrBatch, or
+// ErrInfeasible if no mode can carry a message. A repeated shape does not allocate.
 func (pl *Planner) Plan(b *Batch) (*Plan, error) {
 	var wait [NumModes]float64
 	for m, w := range b.Wait {
@@ -137,14 +135,14 @@ func (pl *Planner) Plan(b *Batch) (*Plan, error) {
 	return pl.fill(s, h, b, &wait)
 }
 
-// is says whether s is the shape of b.
+// is reports whether s is the shape of b.
 func (s *shape) is(gen, h uint64, b *Batch, wait *[NumModes]float64) bool {
 	return s.hash == h && s.gen == gen && s.wait == *wait && s.limits == b.Limits && same(s.messages, b.Messages)
 }
 
 // fill plans b into s.
 func (pl *Planner) fill(s *shape, h uint64, b *Batch, wait *[NumModes]float64) (*Plan, error) {
-	s.gen = 0 // should what follows fail
+	s.gen = 0 // in case of an error
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
@@ -158,9 +156,8 @@ func (pl *Planner) fill(s *shape, h uint64, b *Batch, wait *[NumModes]float64) (
 	return &s.plan, nil
 }
 
-// Single returns the mode in which all of b would go if it went in one: the forced
-// one or the cheapest. Waits are not looked at. Errors are those of Plan, and
-// ErrParams under a table.
+// Single returns the mode of all of b if it is sent in one mode: the forced one or the
+// cheapest. Waits are ignored. Errors are those of Plan, and ErrParams under a table.
 func (pl *Planner) Single(b *Batch) (Mode, error) {
 	if len(pl.policy.Table) > 0 && !pl.policy.Forced {
 		return 0, fmt.Errorf("%w: a table decides message by message", ErrParams)

@@ -4,13 +4,13 @@ import "fmt"
 
 // Policy overrides the model. The zero value lets the model choose.
 type Policy struct {
-	// Forced sends everything in Mode, where Mode can carry it; what it cannot
-	// goes the cheapest other way.
+	// Forced sends every message in Mode if Mode can carry it, and others in the cheapest
+	// mode.
 	Forced bool
 	Mode   Mode
-	// Table, when not empty and nothing is forced, sends each message in the
-	// mode of the first rule that matches it; what no rule matches, or its mode
-	// cannot carry, goes the cheapest other way.
+	// Table, if it is not empty and no mode is forced, sends each message in the mode of
+	// the first rule that matches it. Messages without a matching rule, or that its mode
+	// cannot carry, are sent in the cheapest mode.
 	Table []Rule
 }
 
@@ -35,10 +35,10 @@ func (o *Policy) Validate() error {
 	return nil
 }
 
-// free says whether the model chooses.
+// free reports whether the model chooses.
 func (o *Policy) free() bool { return !o.Forced && len(o.Table) == 0 }
 
-// pick returns the mode that o wants for a message of a batch of n.
+// pick returns the mode that o determines for a message of a batch of n.
 func (o *Policy) pick(size int64, n int) (Mode, bool) {
 	if o.Forced {
 		return o.Mode, true

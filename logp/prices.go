@@ -2,14 +2,14 @@ package logp
 
 import "math"
 
-// noise is by how much a plan must be better that cuts gathers further than limits
-// do: it pays operations, which are certain, for the difference of two points of
-// a sampled curve. So must, by default, one that mixes modes, see PlannerConfig.Margin.
+// noise is the fraction by which a plan that cuts gathers further than limits require must
+// be better: it pays for operations, which is certain, and gains the difference of two
+// points of a sampled curve. The same is the default for plans that mix modes, see
+// PlannerConfig.Margin.
 const noise = 0.1
 
-// prices is Params rearranged for planning: curves that are always evaluated
-// together are added up once, constants are folded. cost.go is the definition;
-// tests hold the two together.
+// prices is Params rearranged for planning: curves that are always evaluated together are
+// added up once, constants are folded. cost.go is the definition; tests compare the two.
 type prices struct {
 	p Params
 
@@ -17,22 +17,22 @@ type prices struct {
 	eager      [3]Curve // Os + Or, and C for each copy
 	scale      [NumModes]float64
 	tail       [NumModes]float64
-	op         [NumModes]float64 // of each write or descriptor, besides curves
+	op         [NumModes]float64 // of each write or descriptor, in addition to curves
 	msg        [NumModes]float64 // of each message
 	byte       [NumModes]float64 // of each byte
 	once       float64           // of every plan: a − g
 	registers  bool              // R is known
-	steep      bool              // somewhere two writes beat one of both sizes
+	steep      bool              // for some sizes two writes beat one of both sizes
 	perByte    []float64         // of a gather as large as each node of arrive
 	trip       float64           // of credit
 
-	// For one Limits, the last seen.
+	// For one Limits, those of the last batch.
 	l     Limits
 	bound bool
 	read  float64           // of each read: Os(r) + g + b
-	fixed [NumModes]float64 // of the first use of a mode
-	wait  float64           // of each byte of ring, in batches that may not fit
-	per   float64           // wait, or 0 while planning one that fits
+	fixed [NumModes]float64 // of using a mode
+	wait  float64           // of each byte of ring, in batches that may not fit it
+	per   float64           // wait, or 0 while planning a batch that fits
 }
 
 func (r *prices) set(p *Params) {
@@ -44,13 +44,13 @@ func (r *prices) set(p *Params) {
 		r.op[m] = p.G + p.CPU.B + p.Extra[m].PerOp
 		r.msg[m], r.byte[m] = p.Extra[m].PerMessage, p.Extra[m].PerByte
 	}
-	r.op[Scatter] += p.CPU.A - p.G // reads post in a call; g lies between them only
+	r.op[Scatter] += p.CPU.A - p.G // reads are posted in one call, with g only between them
 	r.once = p.CPU.A - p.G
 	r.registers = p.R.Known()
 	r.trip = p.creditTrip()
-	// Where no segment, drawn on to the left, meets the axis below −(g + …),
-	// (f(m) + g)/m never rises, so f + g is subadditive: cutting a gather never
-	// pays. As much is left to noise.
+	// If no segment, extended to the left, meets the axis below −(g + …), (f(m) + g)/m
+	// never rises, so f + g is subadditive: cutting a gather never pays. The tolerance is
+	// that of noise.
 	if d := r.arrive.d; d != nil {
 		for _, n := range d.nodes {
 			r.steep = r.steep || n.y-n.slope*float64(n.x)+r.op[Gather] < -noise*n.y
@@ -68,13 +68,13 @@ func (r *prices) bind(l *Limits) {
 	p := &r.p
 	r.read = p.Os.At(int64(l.ReadRequest)) + p.G + p.CPU.B
 	for m := range Mode(NumModes) {
-		r.fixed[m] = max(p.Extra[m].Fixed, 0) // the rest is in tail
+		r.fixed[m] = max(p.Extra[m].Fixed, 0) // a negative part is in tail
 		if l.Cursor {
 			r.fixed[m] += p.Os.At(0) + p.G + p.CPU.B
 		}
 		r.fixed[m] *= r.scale[m]
 	}
-	// What a byte waits if blocks are full and there is no end of them.
+	// The wait per byte if blocks are full and there are very many.
 	r.wait = 0
 	if l.Ring > 0 {
 		loop := max(l.Ring/8, 1)
@@ -86,13 +86,13 @@ func (r *prices) bind(l *Limits) {
 	}
 }
 
-// sweet returns the size up to m at which a gather costs least a byte.
+// sweet returns the size up to m at which a gather costs least per byte.
 func (r *prices) sweet(m int64) int64 {
 	best, size := math.Inf(1), m
 	for i, n := range r.arrive.d.nodes {
 		x := n.x
 		if i == 0 {
-			continue // nothing sent
+			continue // no data
 		}
 		if x >= m {
 			break
@@ -107,7 +107,7 @@ func (r *prices) sweet(m int64) int64 {
 	return size
 }
 
-// shared is what a plan costs that uses the modes of s, besides its edges.
+// shared returns the cost of a plan with the modes of s, in addition to its edges.
 func (r *prices) shared(wait *[NumModes]float64, s ModeSet) float64 {
 	t, tail, w := r.once, math.Inf(-1), 0.0
 	for m := range Mode(NumModes) {
@@ -123,7 +123,8 @@ func (r *prices) shared(wait *[NumModes]float64, s ModeSet) float64 {
 	return t + tail + w
 }
 
-// first is what the first bytes of each mode take besides, where a plan moves so many.
+// first returns the additional cost of the first bytes of each mode, for the given numbers
+// of bytes.
 func (r *prices) first(moved *[NumModes]int64) (t float64) {
 	for m, n := range moved {
 		t += r.scale[m] * r.p.Extra[m].first(n)
@@ -131,8 +132,8 @@ func (r *prices) first(moved *[NumModes]int64) (t float64) {
 	return t
 }
 
-// item is one message with its price in every mode, in so far as it depends on
-// nothing but the message.
+// item is one message with its price in every mode, as far as that depends only on the
+// message.
 type item struct {
 	size    int64
 	e, g, x float64
@@ -145,7 +146,7 @@ type item struct {
 // kinds are the flags by which prices of messages of one size differ.
 const kinds = Registered | DestRegistered | InPlace
 
-// item prices m into t. Which modes are possible is what Feasible says.
+// item prices m into t. Feasible determines which modes are possible.
 func (r *prices) item(m Message, t *item) {
 	l := &r.l
 	*t = item{size: m.Size, kind: m.Flags & kinds, joined: m.Flags&Joined != 0}
@@ -187,8 +188,8 @@ func (r *prices) item(m Message, t *item) {
 	}
 }
 
-// gather is the price of one write of n messages of together m bytes, besides
-// that of its items.
+// gather returns the price of one write of n messages with a sum of m bytes, in addition to
+// its items.
 func (r *prices) gather(n int, m int64) float64 {
 	m += int64(n)*int64(r.l.Segment) + int64(r.l.Header)
 	c := r.scale[Gather] * (r.arrive.At(m) + r.op[Gather])
@@ -198,12 +199,12 @@ func (r *prices) gather(n int, m int64) float64 {
 	return c
 }
 
-// scatter is the price of one descriptor of n messages, besides its items.
+// scatter returns the price of one descriptor of n messages, in addition to its items.
 func (r *prices) scatter(n int) float64 {
 	return r.scale[Scatter] * (r.arrive.At(int64(n)*int64(r.l.DescSegment)+int64(r.l.Header)) + r.op[Scatter])
 }
 
-// join is what a read of m bytes saves that goes on from one of region bytes.
+// join returns what is saved if a read of m bytes continues one of region bytes.
 func (r *prices) join(region, m int64) float64 {
 	alone := r.read + r.os.At(m)
 	return r.scale[Scatter] * (alone - (r.os.At(region+m) - r.os.At(region)))

@@ -2,52 +2,51 @@ package logp
 
 import "math"
 
-// Refiner corrects the model while the program runs: it compares what batches
-// took, as its Observer says, with what was predicted and learns one factor a mode,
+// Refiner corrects the model while the program runs: it compares the times of batches, as
+// its Observer reports them, with the predictions, and learns one factor per mode,
 // Params.Scale. It belongs to one goroutine.
 //
-// A factor moves slowly on purpose. Of the last three errors of a mode the
-// median counts, so a single bad sample (the process was descheduled, a page
-// fault) has no weight at all; the median is clipped to a factor of 1.5, so that
-// bad samples in a row have little; and 1/16 of it is applied. What is learned is
-// published only when it is off what was published by more than 3 %, so that
-// cached plans are not thrown away for noise. A mode that was learned to be slow
-// and turns out far faster comes back in steps of a quarter. Modes that are not used fade back to
-// what was sampled.
+// A factor changes slowly on purpose. Of the last three errors of a mode the median is
+// used, so a single bad sample (the process was descheduled, a page fault) has no
+// influence; the median is clipped to a factor of 1.5, so that consecutive bad samples have
+// little; and 1/16 of it is applied. The factor is published only if it differs from the
+// published one by more than 3 %, so that cached plans are not discarded because of noise.
+// A mode that was learned to be slow and turns out to be far faster recovers in steps of a
+// quarter. The factors of unused modes decay to 1.
 type Refiner struct {
 	p    Params // as sampled, with the published Scale
 	mode [NumModes]learned
 }
 
-// learned is the state of one mode; factors as natural logarithms.
+// learned is the state of one mode. Factors are natural logarithms.
 type learned struct {
-	log     float64    // factor learned
-	recent  [2]float64 // the two targets before
+	log     float64    // the learned factor
+	recent  [2]float64 // the two previous targets
 	n       uint64     // samples
 	refused uint64
 	drift   bool
 }
 
 const (
-	// refineWeight: 1/16 follows a real change within some 30 batches, and
-	// averages noise of 20 % down to 4 %.
+	// refineWeight: 1/16 follows a real change within about 30 batches, and averages noise
+	// of 20 % down to 4 %.
 	refineWeight = 1.0 / 16
 	refineClip   = 0.405 // ln 1.5
-	// refineRecover is the weight of errors that say that a slow mode is far
-	// faster than was learned: it is hardly used, so that it gives few samples, and to go
-	// back to what was sampled is no risk.
+	// refineRecover is the weight of errors that show a slow mode to be far faster than was
+	// learned: it is hardly used and gives few samples, and returning to the sampled value
+	// is no risk.
 	refineRecover = 1.0 / 4
-	// refineAfter samples a mode's factor is published: below that it is
-	// mostly the first sample.
+	// refineAfter is the number of samples after which a mode's factor is published:
+	// before, it is mostly the first sample.
 	refineAfter   = 8
 	refinePublish = 0.03
-	// refineForget of a mode's factor fades with every batch of another mode:
-	// a mode that is avoided because it looked slow gives no samples, and must
-	// be tried again some day. Half is gone after 355 batches; trying costs a few
-	// batches in some hundreds.
+	// refineForget is the fraction of a mode's factor that decays with every batch of
+	// another mode: a mode that is avoided because it looked slow gives no samples, and
+	// must be tried again. Half has decayed after 355 batches; a try costs a few batches in
+	// some hundreds.
 	refineForget = 1.0 / 512
-	// driftAt: a factor of 1.25 off is beyond what noise does after averaging,
-	// and shifts switch points enough to measure again. It clears at half.
+	// driftAt: a factor of 1.25 is more than noise after averaging, and shifts switch
+	// points enough for a new measurement. Drift is cleared at half of it.
 	driftAt = 0.223 // ln 1.25
 )
 
@@ -66,21 +65,21 @@ func NewRefiner(p *Params) (*Refiner, error) {
 // Params returns the parameters with the published factors.
 func (r *Refiner) Params() Params { return r.p }
 
-// learn takes note that what is predicted as load took took.
+// learn records that operations with a predicted time of load took the time took.
 func (r *Refiner) learn(m Mode, took, load, ns float64) bool {
 	l := &r.mode[m]
 	if !(ns > 0 && ns <= MaxNS) {
 		l.refused++
 		return false
 	}
-	// A transfer that took less than what it shares with others, too, says
-	// only that the mode is fast: the smallest factor there is.
+	// A transfer that took less than the part that it shares with others only shows that
+	// the mode is fast: the smallest factor.
 	target := math.Log(min(max(took/load, MinScale), MaxScale))
 	l.n++
 	mid := median(l.recent[0], l.recent[1], target)
 	l.recent = [2]float64{l.recent[1], target}
 	if l.n < 3 {
-		return false // no median yet
+		return false // too few for a median
 	}
 	step := min(max(mid-l.log, -refineClip), refineClip)
 	weight := refineWeight
@@ -98,7 +97,7 @@ func (r *Refiner) learn(m Mode, took, load, ns float64) bool {
 	return changed
 }
 
-// publish takes over what has been learned of mode m if it is off enough.
+// publish publishes the learned factor of mode m if it differs enough.
 func (r *Refiner) publish(m Mode) bool {
 	l := &r.mode[m]
 	switch off := math.Abs(l.log); {
@@ -118,17 +117,17 @@ func median(a, b, c float64) float64 {
 	return max(min(a, b), min(max(a, b), c))
 }
 
-// Learned is what a Refiner knows of one mode.
+// Learned is the state of one mode of a Refiner.
 type Learned struct {
-	Factor  float64 `json:"factor"`  // learned, published or not
-	Samples uint64  `json:"samples"` // learned from
-	Refused uint64  `json:"refused"` // that could not be
-	// Drift: the factor is so far from 1 that the link should be sampled
-	// again. Cleared when it is back within half of that.
+	Factor  float64 `json:"factor"`  // published or not
+	Samples uint64  `json:"samples"` // used samples
+	Refused uint64  `json:"refused"` // impossible samples
+	// Drift: the factor is so far from 1 that the link should be sampled again. It is
+	// cleared when the factor is back within half of that.
 	Drift bool `json:"drift"`
 }
 
-// Learned returns what is known of mode m.
+// Learned returns the state of mode m.
 func (r *Refiner) Learned(m Mode) Learned {
 	l := &r.mode[m]
 	return Learned{Factor: math.Exp(l.log), Samples: l.n, Refused: l.refused, Drift: l.drift}

@@ -2,14 +2,14 @@ package logp
 
 import "math"
 
-// What goes through the ring leaves it in the order of the batch: eager messages
-// and gathers follow each other there, and a gather holds neighbours among them.
-// So do descriptors, which are as long as can be. The search sorts messages
-// otherwise. Which mode each of them takes is its result; what lies together in a
-// gather or a descriptor is settled here.
+// Messages leave the ring in the order of the batch: eager messages and gathers follow each
+// other there, and a gather consists of consecutive ones among them. The same holds for
+// descriptors, which are as long as possible. The search sorts messages differently. It
+// determines the mode of each message; this file determines the contents of gathers and
+// descriptors.
 
-// order makes gathers of a plan lie in the order of the ring, where the search has
-// left them otherwise, and prices it. finer: it cuts gathers further than limits do.
+// order puts the gathers of a plan into the order of the ring, if the search has not, and
+// prices it. finer: it cuts gathers further than limits require.
 func (s *search) order(r *prices, b *Batch, out *Plan) (finer bool) {
 	gathers, lawful := s.ways(out, int(r.l.ScatterSegs))
 	switch {
@@ -42,16 +42,15 @@ func (s *search) order(r *prices, b *Batch, out *Plan) (finer bool) {
 	return len(out.Parts) > len(s.alt.Parts)
 }
 
-// prefer takes the other plan where it costs at most so many times as much.
+// prefer uses the alternative plan if it costs at most the given multiple.
 func (s *search) prefer(out *Plan, times float64) {
 	if s.alt.Total <= times*out.Total && len(s.alt.Parts) < len(out.Parts) || s.alt.Total < out.Total {
 		*out, s.alt = s.alt, *out
 	}
 }
 
-// ways notes which mode each message takes, and in chain which of them go
-// through the ring, in its order. It returns how many gathers there are, and
-// whether all parts are in order.
+// ways records the mode of each message, and in chain those that use the ring, in its
+// order. It returns the number of gathers, and whether all parts are in order.
 func (s *search) ways(out *Plan, segs int) (gathers int, lawful bool) {
 	n := len(s.items)
 	s.way, s.head, s.chain = grow(s.way, n), grow(s.head, n), grow(s.chain, n)[:0]
@@ -65,7 +64,7 @@ func (s *search) ways(out *Plan, segs int) (gathers int, lawful bool) {
 		}
 	}
 	lawful = true
-	last := int32(-1) // first message of the gather before
+	last := int32(-1) // first message of the preceding gather
 	scattered, head := 0, int32(0)
 	for i := range int32(n) {
 		switch s.way[i] {
@@ -79,8 +78,8 @@ func (s *search) ways(out *Plan, segs int) (gathers int, lawful bool) {
 		case Eager:
 			last = -1
 		case Gather:
-			// Who comes back to a gather after another begins at a later
-			// message than its first.
+			// A return to a gather after another one begins at a later message than its
+			// first.
 			lawful = lawful && (s.head[i] == last || s.head[i] == i)
 			last = s.head[i]
 		}
@@ -89,15 +88,15 @@ func (s *search) ways(out *Plan, segs int) (gathers int, lawful bool) {
 	return gathers, lawful
 }
 
-// again makes the plan of the modes in way.
+// again computes the plan for the modes in way.
 func (s *search) again(r *prices, b *Batch, out *Plan, heads bool) {
 	out.reset(len(s.items), WhyCheapest)
 	s.byWay(b, out, heads)
 	out.Total = s.price(r, b, out.Parts)
 }
 
-// segment decides anew, for few messages, which of those in chain to gather with
-// their neighbours and which to send alone: the shortest path over their order.
+// segment decides again, for few messages, which of those in chain to gather with their
+// neighbours and which to send alone: the shortest path over their order.
 func (s *search) segment(r *prices, b *Batch) {
 	n := len(s.chain)
 	var f [fewMessages + 1]float64
@@ -142,8 +141,8 @@ func (s *search) segment(r *prices, b *Batch) {
 	}
 }
 
-// byWay makes parts of the modes in way: descriptors, eager messages, gathers. Those
-// are as large as can be, or begin where head says.
+// byWay makes parts of the modes in way: descriptors, eager messages, gathers. Gathers are
+// as large as possible, or begin where head says.
 func (s *search) byWay(b *Batch, out *Plan, heads bool) {
 	var used ModeSet
 	for _, w := range s.way[:len(s.items)] {
@@ -204,16 +203,16 @@ func (p *path) mixed(s *search) bool {
 	return false
 }
 
-// ringItem is, of a batch that may not fit the ring, what a message takes of it when
-// eager, and the receiver's work: its copy, and that on an operation of its size.
+// ringItem describes a message of a batch that may not fit the ring: its use of the ring
+// when eager, and the receiver's work, which is its copy and that of an operation of its
+// size.
 type ringItem struct {
 	held     int64
 	copy, or float64
 }
 
-// widen prices what depends on the ring, of a batch that may not fit into it: the
-// search sees a price for each byte of it, plans are held against each other with
-// what Limits.stall says of them.
+// widen prices the use of the ring, for a batch that may not fit it. The search uses a
+// price per byte; plans are compared using Limits.stall.
 func (s *search) widen(r *prices) {
 	r.per = r.wait
 	l := &r.l
@@ -242,14 +241,14 @@ func (f *flow) eager(r *prices, t *ringItem) {
 	f.work += r.scale[Eager] * (t.or + t.copy)
 }
 
-// gather adds one write of n messages of together m bytes, without their copies.
+// gather adds one write of n messages with a sum of m bytes, without their copies.
 func (f *flow) gather(r *prices, n int, m int64) {
 	m += int64(n)*int64(r.l.Segment) + int64(r.l.Header)
 	f.put(r.l.held(m))
 	f.work += r.scale[Gather] * r.p.Or.At(m)
 }
 
-// credit is what a plan costs beyond what the search sees of it.
+// credit returns the cost of a plan beyond that in the search.
 func (s *search) credit(r *prices, f *flow) float64 {
 	if !s.wide {
 		return 0
@@ -257,7 +256,7 @@ func (s *search) credit(r *prices, f *flow) float64 {
 	return r.l.stall(r.trip, f) - r.per*float64(f.held)
 }
 
-// price is what parts cost: PlanCost, from the items.
+// price returns the cost of parts: PlanCost, computed from the items.
 func (s *search) price(r *prices, b *Batch, parts []Part) (t float64) {
 	var f flow
 	var used ModeSet

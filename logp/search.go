@@ -7,52 +7,51 @@ import (
 
 // The search.
 //
-// Messages are sorted so that what gains most from scatter comes last: by size,
-// or, where some are registered and others not, by what scatter saves over
-// gather. A plan cuts this order into runs; an eager run is priced message by
-// message, a gather or scatter run is one work request, or several where limits
-// cut it. Shortest path over the cuts then gives the best plan of this family,
-// exactly, for each set of modes that may be used (latency, waits and fixed costs
-// depend on the set, not on the run).
+// Messages are sorted so that those that gain most from scatter are last: by size, or, if
+// only some are registered, by the gain of scatter over gather. A plan cuts this order into
+// runs. An eager run is priced message by message; a gather or scatter run is one work
+// request, or several if limits require it. The shortest path over the cuts is then the
+// best plan of this family, exactly, for each set of modes that may be used (latency, waits
+// and fixed costs depend on the set, not on the run).
 //
-// Cuts may lie between any two of few messages; of many, only where the size
-// passes a power of two or where other modes become possible, at most maxCuts
-// runs. That bounds the work at maxCuts² edges, and costs 0.3 % of the predicted
-// time on average against cuts everywhere (family_test.go); 16 runs instead of 12
-// gain nothing that can be seen and take a quarter longer.
+// With few messages, cuts may lie between any two of them; with many, only where the size
+// passes a power of two or where other modes become possible, with at most maxCuts runs.
+// That bounds the work at maxCuts² edges, and costs 0.3 % of the predicted time on average
+// compared with cuts everywhere (family_test.go); 16 runs instead of 12 have no visible
+// gain and take a quarter longer.
 //
-// Where some stretch of Os is so steep that two writes beat one of both sizes,
-// gather runs are also tried in pieces of the size that costs least a byte.
+// If some part of Os is so steep that two writes beat one of both sizes, gather runs are
+// also tried in pieces of the size that is cheapest per byte.
 const (
 	fewMessages = 12
 	maxCuts     = 12 // at least fewMessages
 )
 
-// search holds the scratch memory of the planner. Each step of the search has a file:
-// they share memory so that planning does not allocate.
+// search holds the scratch memory of the planner. Each step of the search has a file; they
+// share memory so that planning does not allocate.
 type search struct {
 	items       []item
 	keys        []uint32
 	tmp         []uint32
-	all         []int32         // urgent ones, then the rest in order of the batch
-	urge        int             // how many of all are urgent and go eager
+	all         []int32         // urgent messages, then the rest in the order of the batch
+	urge        int             // number of messages in all that are urgent and eager
 	urgentMoved [NumModes]int64 // their bytes
 	ord         []int32         // the rest, sorted
 	pre         []prefix
-	gEnd        []int32 // where a gather that begins here must end
-	sEnd        []int32 // where one of the cheapest size must
+	gEnd        []int32 // end of a gather that begins here
+	sEnd        []int32 // end of one of the cheapest size
 	xEnd        []int32
 	cuts        []int32
 
 	way   []Mode  // of each message, while gathers are put in order
 	head  []int32 // first message of its part
 	chain []int32 // messages that go through the ring
-	alt   Plan    // another try at that
+	alt   Plan    // an alternative order
 
 	memory       float64 // of the batch
 	wide         bool    // it may be larger than the ring
 	urgent, full flow    // of the urgent messages; of all, eager
-	copied       float64 // receiver's copies of what is not urgent
+	copied       float64 // receiver's copies of messages that are not urgent
 	ring         []ringItem
 
 	joined bool // some message is Joined
@@ -138,7 +137,7 @@ func (s *search) prepare(r *prices, b *Batch) error {
 	return nil
 }
 
-// byGain replaces the sort keys by what scatter saves over gather.
+// byGain replaces the sort keys by the gain of scatter over gather.
 func (s *search) byGain(r *prices, bytes int64) {
 	perByte := 0.0
 	if bytes > 1 {
@@ -157,7 +156,7 @@ func (s *search) byGain(r *prices, bytes int64) {
 	}
 }
 
-// sums fills pre.
+// sums computes pre.
 func (s *search) sums(r *prices) {
 	n := len(s.ord)
 	s.pre = grow(s.pre, n+1)
@@ -190,8 +189,8 @@ func (s *search) sums(r *prices) {
 	s.pre[n] = a
 }
 
-// sizeKey maps sizes to 15 bits, ascending: exact below 2048, to one part in a
-// thousand above. Which of two messages that near comes first decides nothing.
+// sizeKey maps sizes to 15 bits, ascending: exact below 2048, to one part in a thousand
+// above. The order of two messages of such similar size does not matter.
 func sizeKey(m int64) uint32 {
 	if m < 2048 {
 		return uint32(m)
@@ -216,9 +215,8 @@ const (
 	digit    = 5  // 15 bits of key in three passes of 32 counters
 )
 
-// sortKeys sorts words of key<<keyShift | index by key, keeping equal ones in
-// order. tmp is as long as w. Small and sorted inputs, the usual ones, take the
-// short way.
+// sortKeys sorts words of key<<keyShift | index by key, stably. tmp is as long as w. Small
+// and sorted inputs, the usual ones, take shortcuts.
 func sortKeys(w, tmp []uint32) {
 	inversions := 0
 	for i := 1; i < len(w); i++ {

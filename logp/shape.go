@@ -2,12 +2,11 @@ package logp
 
 import "math"
 
-// A shape is all that a plan depends on: messages, limits, waits. Plans are
-// cached by shape. The hash only finds the place to look; what is found there
-// counts when it is equal word for word.
+// A shape is the set of inputs of a plan: messages, limits, waits. Plans are cached by
+// shape. The hash only finds the cache entry, which is used if it is equal word for word.
 
-// hash mixes the messages of a batch, four independent chains at a time so that
-// the multiplier's latency is paid once for four.
+// hash mixes the messages of a batch in four independent chains, so that the latency of the
+// multiplier is paid once for four.
 func hash(ms []Message) uint64 {
 	const k = 0x9e3779b97f4a7c15
 	h0, h1, h2, h3 := uint64(len(ms)+1)*0xd6e8feb86659fd93, uint64(1), uint64(2), uint64(3)
@@ -34,7 +33,7 @@ func hash(ms []Message) uint64 {
 
 func word(m *Message) uint64 { return uint64(m.Size) ^ uint64(m.Flags)<<56 }
 
-// same compares messages, a cache line's worth in one comparison.
+// same compares messages, a cache line in one comparison.
 func same(a, b []Message) bool {
 	if len(a) != len(b) {
 		return false
@@ -53,11 +52,11 @@ func same(a, b []Message) bool {
 	return true
 }
 
-// coarse rounds a wait up to two bits behind its leading one. Waits are rough
-// expectations that change with every batch; exact ones would make every shape
-// new. The plan is made for the rounded wait, at most 25 % longer.
+// coarse rounds a wait up to two bits after its leading one. Waits are rough expectations
+// that change with every batch; with exact ones every shape would be new. The plan is
+// computed for the rounded wait, which is at most 25 % longer.
 func coarse(ns float64) float64 {
-	if !(ns > 1) { // below a ns, and NaN: Validate judges
+	if !(ns > 1) { // less than 1 ns, or NaN: left to Validate
 		if ns > 0 {
 			return 1
 		}
