@@ -6,20 +6,20 @@ import (
 	"unsafe"
 )
 
-// word is the aligned 8-byte word at off of mem, which starts on a page.
+// word returns the aligned 8-byte word at off of mem, which starts on a page.
 func word(mem []byte, off int) *uint64 {
 	p := (*[8]byte)(mem[off : off+8])
 	return (*uint64)(unsafe.Pointer(p))
 }
 
-// loadWord reads a word that the peer writes, with acquire order: what the peer
-// made visible before it is seen by loads after. Little-endian.
+// loadWord loads a word that the peer writes, with acquire order: later loads see
+// everything that the peer made visible before it. Little-endian.
 // Hot path.
 func loadWord(mem []byte, off int) uint64 {
 	return swap(atomic.LoadUint64(word(mem, off)))
 }
 
-// storeWord writes a word that a work request will take.
+// storeWord writes a word that a work request will send.
 // Hot path.
 func storeWord(mem []byte, off int, v uint64) {
 	atomic.StoreUint64(word(mem, off), swap(v))

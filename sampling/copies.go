@@ -15,12 +15,12 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// CopiesBudget bounds what Copies spends on measuring: enough for blocks of 4 MiB
-// at 5 GB/s. Larger ones keep what the caches say.
+// CopiesBudget bounds the measuring time of Copies: enough for blocks of 4 MiB at 5 GB/s.
+// Larger ones keep the values derived from the caches.
 const CopiesBudget = 25 * time.Millisecond
 
-// copiesKey says for what copies were measured: a copy depends on the processor and its
-// caches, on how near the reader is, and on nothing of the link.
+// copiesKey identifies the conditions of a measurement of copies: a copy depends on the
+// processor, its caches and the distance to the reader, and not on the link.
 type copiesKey struct {
 	Processor string    `json:"processor"`
 	Kernel    string    `json:"kernel"`
@@ -29,7 +29,7 @@ type copiesKey struct {
 	Version   string    `json:"version"`
 }
 
-// copiesVersion is that of the measurement's meaning.
+// copiesVersion is the version of the measurement's meaning.
 const copiesVersion = "copies-1"
 
 type copiesFile struct {
@@ -38,14 +38,14 @@ type copiesFile struct {
 	Measured bulk.Measured `json:"measured"`
 }
 
-// maxCopies bounds such a file: ten points of 100 bytes.
+// maxCopies bounds the size of such a file: ten points of 100 bytes.
 const maxCopies = 16 << 10
 
-// Copies returns from which sizes on this host copies large blocks in which way, for a
-// link that lets itself be told (fabric.CopyTuner) and a peer of that class: saved ones
-// from the store, or measured now within the budget and saved. source is "profile" or
-// "measured". store may be nil. The error says why nothing was saved, or measured: then
-// source is "caches", and the plan what these say.
+// Copies returns the sizes from which this host copies large blocks by each method, for a
+// link that supports it (fabric.CopyTuner) and a peer of that class: saved ones from the
+// store, or measured now within the budget and saved. source is "profile" or "measured".
+// store may be nil. The error is the reason why nothing was saved or measured; in the
+// latter case source is "caches", and the plan derived from these.
 func Copies(store *Store, class Class, mode Mode, budget time.Duration) (m bulk.Measured, source string, err error) {
 	base := bulk.Default(topo.Local(), topo.Allowed(), 2)
 	m.Plan = base
@@ -72,7 +72,7 @@ func (s *Store) copiesPath(k *copiesKey) string {
 	return filepath.Join(s.Dir, "copies-"+plain(string(k.Class))+"-"+plain(k.Processor)+".json")
 }
 
-// loadCopies returns what was saved for exactly this key. Errors are as those of Load.
+// loadCopies returns the values saved for exactly this key. Errors are as those of Load.
 func (s *Store) loadCopies(k *copiesKey) (m bulk.Measured, err error) {
 	path := s.copiesPath(k)
 	b, err := readRegular(path)
@@ -100,7 +100,7 @@ func (s *Store) loadCopies(k *copiesKey) (m bulk.Measured, err error) {
 	return f.Measured, nil
 }
 
-// saveCopies writes m complete or not at all.
+// saveCopies writes m completely or not at all.
 func (s *Store) saveCopies(k *copiesKey, m *bulk.Measured) error {
 	b, err := json.Marshal(copiesFile{*k, s.clock(), *m})
 	if err == nil {
@@ -112,8 +112,8 @@ func (s *Store) saveCopies(k *copiesKey, m *bulk.Measured) error {
 	return nil
 }
 
-// write makes a file appear complete or not at all. No fsync: after a crash of the
-// machine a torn file is refused and measured again, and syncing may take longer than
+// write makes a file appear completely or not at all. It does not call fsync: after a crash
+// of the machine a torn file is refused and measured again, and fsync may take longer than
 // measuring.
 func (s *Store) write(path string, b []byte) (err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Tables as they are saved: every curve a flat list of size, ns, confidence.
-// Reading a start's profile takes a quarter of the time that lists of named
-// fields take.
+// Tables as they are saved: every curve a flat list of size, ns, confidence. Reading a
+// profile at a start takes a quarter of the time of lists of named fields.
 type (
 	diskTables struct {
 		Forward  diskParams `json:"forward"`
@@ -33,8 +32,8 @@ type (
 	}
 )
 
-// marshalTables is the saved form. Learned factors are not saved: they are of a
-// time and its load.
+// marshalTables returns the saved form. Learned factors are not saved: they belong to the
+// load of one period.
 func marshalTables(t *Tables) ([]byte, error) {
 	return json.Marshal(diskTables{flat(&t.Forward), flat(&t.Backward), flat(&t.Both), t.Conf, t.Fit})
 }
@@ -53,8 +52,7 @@ func flat(p *logp.Params) diskParams {
 	}
 }
 
-// parseTables is the inverse of marshalTables, for input that anybody may have
-// written.
+// parseTables is the inverse of marshalTables, for untrusted input.
 func parseTables(b []byte) (t Tables, err error) {
 	var d diskTables
 	dec := json.NewDecoder(bytes.NewReader(b))

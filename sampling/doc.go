@@ -11,8 +11,8 @@
 // whether it is still plausible.
 //
 //	s, err := sampling.Open(link, ep, sampling.Options{First: rank < peer, EP: id, Store: store})
-//	blob := s.Setup().Append(nil)        // to the peer, by other means
-//	err = s.Connect(theirs)              // what came from there, parsed
+//	blob := s.Setup().Append(nil)        // to the peer, out of band
+//	err = s.Connect(theirs)              // the peer's set-up, parsed
 //	res, err := s.Run(ctx)               // on both sides
 //	out, in := res.Out(), res.In()
 //
@@ -22,14 +22,14 @@
 // # A turn
 //
 //	the budget    starts when the peer has answered for the first time
-//	hush          from here on the peer naps, unless its link needs its polls
+//	hush          from here on the peer sleeps, unless its link needs its polls
 //	reads         8 bytes                                                     Lh
-//	chains of 8   one write against many posted with one call                 g, Ocpu
-//	ball          8 bytes there and back, the peer looking all the time       Ls
-//	hush          it naps again
-//	locally       idle looks, copies, registrations                           Or, C, R
-//	grid          one write against a chain, powers of two                    Os
-//	refine        points where the curve bends, then the worst known points
+//	chains of 8   one write compared with many posted by one call             g, Ocpu
+//	ball          8 bytes there and back, with the peer polling               Ls
+//	hush          it sleeps again
+//	locally       idle polls, copies, registrations                           Or, C, R
+//	grid          one write compared with a chain, powers of two              Os
+//	refine        points where the curve bends, then those of low confidence
 //
 // half.go has the formulas. Each part has a share of the turn, so that a slow first part
 // cannot use up the budget of the others; an operation that would not fit is not started.
@@ -40,8 +40,8 @@
 // # Agreement
 //
 // Each side sends its half to the other; both merge the same two halves in the same order,
-// so that the tables are identical. A saved profile counts only if both sides have one with
-// the same digest, and the first side's verdict on its plausibility counts for both.
+// so that the tables are identical. A saved profile is used only if both sides have one
+// with the same digest, and the first side finds it plausible.
 //
 // # Hostile peers
 //
@@ -62,21 +62,21 @@
 //
 //	options.go   Options, Mode, sentinel errors
 //	setup.go     the region's layout, Setup
-//	session.go   Open, Connect, Run: who does what when
+//	session.go   Open, Connect, Run: the steps of both sides
 //	mailbox.go   messages and the ball between the sides, serving
 //	wait.go      posting, naps (internal/poller polls and waits); cell_unsafe.go words that the peer writes
 //	turn.go      one side's measurement: its parts, shares and samples
-//	trips.go     balls, reads, posting; grid.go chains over the sizes, where more
-//	             samples go; local.go what needs no peer
+//	trips.go     balls, reads, posting; grid.go chains over the sizes, and where to
+//	             sample more; local.go measurements without the peer
 //	stat.go      medians, outliers, confidence
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
-//	recheck.go   is a profile plausible
+//	recheck.go   plausibility of a profile
 //	near.go      classes of peers on this host; copies.go how large blocks are copied to them
 //	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
 //	drift.go     comparing two measurements
 //
-// Learning from completed transfers is logp.Observer's.
+// Learning from completed transfers is in logp.Observer.
 //
 // Tests: model_test.go recovers known parameters from a link with a virtual
 // clock (world_test.go); links_test.go and ibv_test.go run over real ones.

@@ -8,31 +8,31 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Change is how one figure of a table differs between two measurements.
+// Change is the difference of one figure of a table between two measurements.
 type Change struct {
 	Name     string  `json:"name"` // os, or, copy, register, g, ls, lh, ocpu
-	Size     int64   `json:"size"` // of curves, bytes; else 0
+	Size     int64   `json:"size"` // of a point of a curve, bytes; else 0
 	Old      float64 `json:"old"`  // ns
 	New      float64 `json:"new"`
 	Relative float64 `json:"relative"` // New/Old − 1
-	// Drift: more than the limit, more than the granularity of a measurement,
-	// and both figures are believed.
+	// Drift: the difference exceeds the limit and the granularity of a measurement, and
+	// both figures have enough confidence.
 	Drift bool `json:"drift"`
 }
 
 const (
-	// DriftLimit is how far a figure may move before it is drift: two
-	// measurements of one idle link agree within a tenth, and decisions change
-	// by halves.
+	// DriftLimit is the relative change from which a figure has drifted: two measurements
+	// of one idle link agree within a tenth, and decisions change with changes of about a
+	// half.
 	DriftLimit = 0.5
-	// driftGrain in ns: below it a difference decides nothing.
+	// driftGrain in ns: a smaller difference influences no decision.
 	driftGrain = 50
 	// driftConf is the least confidence of a figure that can drift.
 	driftConf = 0.5
 )
 
-// Compare lists every figure of two tables, those of Both: scalars, and curves at sizes of
-// powers of eight that both know.
+// Compare lists every figure of Both of two tables: scalars, and curves at sizes of powers
+// of eight that both contain.
 func Compare(before, after *Tables) []Change {
 	old, now, oldConf, nowConf := &before.Both, &after.Both, before.Conf, after.Conf
 	var out []Change
@@ -65,12 +65,12 @@ func Compare(before, after *Tables) []Change {
 	return out
 }
 
-// Drifted says whether any figure has drifted.
+// Drifted reports whether any figure has drifted.
 func Drifted(cs []Change) bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Drift })
 }
 
-// String is the change in a line.
+// String returns the change in one line.
 func (c Change) String() string {
 	name := c.Name
 	if c.Size > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// writes is a chain of k writes of size bytes, the last signalled. Their
-// targets are one behind the other, as in a ring, where the area has room.
+// writes returns a chain of k writes of size bytes, the last one signalled. Their targets
+// are consecutive, as in a ring, if the area has room.
 func (t *turn) writes(size, k int) []fabric.WR {
 	wrs := make([]fabric.WR, k)
 	step := (size + 63) &^ 63
@@ -55,9 +55,9 @@ func (t *turn) chainSample(c *chain, share float64) error {
 	return nil
 }
 
-// guess is how long a single write of c takes at least: measured, or from the
-// next smaller size that is, the bytes taking in proportion. A first sample that
-// was disturbed must not keep the second from being taken.
+// guess returns the least time of a single write of c: measured, or from the next smaller
+// measured size, in proportion to the bytes. A disturbed first sample must not prevent the
+// second.
 func (c *chain) guess(t *turn) float64 {
 	base := t.empty.one.least()
 	v, from := base, 0
@@ -76,9 +76,9 @@ func (c *chain) guess(t *turn) float64 {
 	return c.one.least()
 }
 
-// chainLength is how many writes of a size go into a chain: many where the
-// difference to one is small against the noise of one, few where they take long
-// anyway. The longest needs a queue of 64.
+// chainLength returns the number of writes of a size in a chain: many if the difference to
+// one is small compared with the noise of one, few if they take long in any case. The
+// longest needs a queue of 64.
 func (t *turn) chainLength(size int) int {
 	switch {
 	case size <= 4<<10 && t.empty != nil && t.empty.one.least() > longTrip:
@@ -91,19 +91,19 @@ func (t *turn) chainLength(size int) int {
 	return 1
 }
 
-// wide is the size up to which a chain is measured. Beyond, one more write takes
-// as much more as a single one does, on every link that moves the bytes of one
-// write no slower than those of two: chains would only cost time, three times as
-// much for the sizes that cost most.
+// wide is the size up to which chains are measured. Above it, one more write takes as much
+// additional time as a single write does, on every link that moves the bytes of one write
+// no slower than those of two: chains would only cost time, three times as much for the
+// most expensive sizes.
 const wide = 64 << 10
 
-// longTrip in ns: a link whose single write takes longer has latency worth
-// many writes, and jitter worth one.
+// longTrip in ns: a link whose single write takes longer has a latency of many writes, and
+// a jitter of one.
 const longTrip = 4000
 
-// grid takes the first samples of the powers of two: a few sizes first, from
-// which the rest could be guessed if the budget ended, then all of them. It goes
-// round, so that a disturbance does not hit all samples of one point.
+// grid takes the first samples of the powers of two: a few sizes first, from which the
+// others could be estimated if the budget ended, then all of them. It takes one sample of
+// each in turn, so that a disturbance does not affect all samples of one point.
 func (t *turn) grid() error {
 	for _, step := range []int{16, 2} {
 		for size := 2 * least; size <= t.s.max; size *= step {
@@ -140,8 +140,7 @@ func (t *turn) first(size int) error {
 	return nil
 }
 
-// bigReads measures the bandwidth of reads: the way back may be slower or
-// faster than the way there.
+// bigReads measures the bandwidth of reads, which may differ from that of writes.
 func (t *turn) bigReads() error {
 	for i, size := range []int{t.s.max / 8, t.s.max} {
 		p := &t.reads[i]
@@ -172,7 +171,7 @@ func (t *turn) find(size int) *chain {
 	return nil
 }
 
-// marginal is what one more write of c's size costs behind others.
+// marginal returns the cost of one more write of c's size after others.
 func (t *turn) marginal(c *chain) estimate {
 	a, b := c.one.estimate(), c.many.estimate()
 	if c.k == 1 {
@@ -186,12 +185,12 @@ func (t *turn) marginal(c *chain) estimate {
 	return t.alone(c, a, e)
 }
 
-// alone bounds e, what one more write of c's size takes, by a, what a single one
-// takes from posting to completion: the adapter cannot be occupied by it for
-// longer than that. A chain takes more where its writes are in each other's way: by
-// the memory of all of them, which logp counts for a batch as a whole, or in a
-// software adapter that waits for acknowledgements. Which is no property of a
-// write of that size, and a gather of a batch is a single write.
+// alone bounds e, the time of one more write of c's size, by a, the time of a single one
+// from posting to completion: a write cannot occupy the adapter for longer than that. A
+// chain takes longer if its writes disturb each other: by the memory of all of them, which
+// logp counts for a batch as a whole, or in a software adapter that waits for
+// acknowledgements. That is not a property of a write of that size, and a gather of a batch
+// is a single write.
 func (t *turn) alone(c *chain, a, e estimate) estimate {
 	if c == t.empty {
 		return e
@@ -207,9 +206,8 @@ func (t *turn) alone(c *chain, a, e estimate) estimate {
 	return e
 }
 
-// beyond is marginal for a size of which a single write takes a: as much more
-// than the largest chained size as the single write takes more. Without that,
-// as much more than the smallest.
+// beyond is marginal for a size of which a single write takes a: it exceeds the largest
+// chained size by as much as the single write does. Without one, the smallest size is used.
 func (t *turn) beyond(a estimate) estimate {
 	from := t.find(wide)
 	if from == nil || from.many.n == 0 {
@@ -222,13 +220,12 @@ func (t *turn) beyond(a estimate) estimate {
 	return estimate{v: max(p.v, p.v+a.v-one.v), se: math.Hypot(a.se, math.Hypot(one.se, p.se)), n: a.n, dropped: a.dropped}
 }
 
-// maxSizes bounds the points of Os: twice the powers of two up to the largest
-// size there is.
+// maxSizes bounds the points of Os: twice the powers of two up to the largest size.
 const maxSizes = 56
 
-// refine spends what is left of the budget where it helps most: points between
-// neighbours that a straight line does not describe, then the points that are
-// known worst, until all are known well enough.
+// refine spends the rest of the budget where it helps most: on points between neighbours
+// that a straight line does not describe, then on the points of the lowest confidence,
+// until all have enough.
 func (t *turn) refine() error {
 	for {
 		if c := t.missed(); c != nil {
@@ -247,8 +244,8 @@ func (t *turn) refine() error {
 	}
 }
 
-// worst is the point with the lowest confidence for which there is budget, nil
-// if all are known well enough.
+// worst returns the point with the lowest confidence for which there is budget, or nil if
+// all have enough.
 func (t *turn) worst() *chain {
 	var worst *chain
 	low := enough
@@ -264,9 +261,9 @@ func (t *turn) worst() *chain {
 	return worst
 }
 
-// missed returns a new point where the measured curve is not straight: some
-// point lies further from the line between its neighbours than the tolerance,
-// and than noise explains. The new point halves the longer of its sides.
+// missed returns a new point where the measured curve is not straight: some point is
+// further from the line between its neighbours than the tolerance, and than noise explains.
+// The new point halves the longer of its sides.
 func (t *turn) missed() *chain {
 	if len(t.sizes) >= maxSizes {
 		return nil
@@ -275,7 +272,7 @@ func (t *turn) missed() *chain {
 		a, b, c := t.sizes[i-1], t.sizes[i], t.sizes[i+1]
 		ma, mb, mc := t.marginal(a), t.marginal(b), t.marginal(c)
 		if min(ma.n, mb.n, mc.n) < minSamples+2 {
-			continue // first know the points that there are, and their noise
+			continue // first more samples of the existing points, for their noise
 		}
 		w := float64(b.size-a.size) / float64(c.size-a.size)
 		line := ma.v*(1-w) + mc.v*w
@@ -285,8 +282,8 @@ func (t *turn) missed() *chain {
 		}
 		for _, gap := range [][2]*chain{{b, c}, {a, b}} {
 			size := (gap[0].size + gap[1].size) / 2 &^ 7
-			// Between two powers of two one point, then no more: the line
-			// between points so close is not what a choice hangs on.
+			// One point between two powers of two, then no more: no decision depends on the
+			// line between points that are so close.
 			if size*4 < gap[0].size*5 || size == gap[0].size || t.find(size) != nil {
 				continue
 			}

@@ -7,12 +7,12 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Half is what one side measured: itself as the sender, and as the receiver
-// (Or). Params.Extra holds what reads take beyond writes.
+// Half is the measurement of one side: as the sender, and as the receiver (Or).
+// Params.Extra holds the additional cost of reads compared with writes.
 type Half struct {
 	Params logp.Params `json:"params"`
-	// Complete(m) is a single write from posting to its completion: the
-	// observation behind Os. Os is less, because operations overlap.
+	// Complete(m) is the time of a single write from posting to completion: the observation
+	// behind Os. Os is less, because operations overlap.
 	Complete logp.Curve `json:"complete"`
 
 	RoundTrip float64 `json:"round_trip"` // of 8 bytes, ns
@@ -20,12 +20,12 @@ type Half struct {
 	Conf      Conf    `json:"conf"`
 
 	Spent   float64 `json:"spent"`   // ns
-	Samples int     `json:"samples"` // operations timed
-	Dropped int     `json:"dropped"` // outliers among the samples kept
-	Cut     bool    `json:"cut"`     // the budget ended it, not confidence
+	Samples int     `json:"samples"` // timed operations
+	Dropped int     `json:"dropped"` // outliers among the kept samples
+	Cut     bool    `json:"cut"`     // the budget ended the measurement, not confidence
 }
 
-// Conf is the confidence of what is not a curve.
+// Conf is the confidence of figures that are not curves.
 type Conf struct {
 	G   float64 `json:"g"`
 	Ls  float64 `json:"ls"`
@@ -42,7 +42,7 @@ func (c *Conf) validate() error {
 	return nil
 }
 
-// validate checks what a peer or a file says; errors wrap logp's, or are plain.
+// validate checks data from a peer or a file. Errors wrap logp's, or are plain.
 func (h *Half) validate() error {
 	if err := h.Params.Validate(); err != nil {
 		return err
@@ -70,18 +70,18 @@ func (h *Half) validate() error {
 
 // half derives the parameters from the series.
 //
-// A chain of k writes takes a + b·k + k·Os(m) + (k−1)·g and a latency that a
-// single one has as well. Of the cost of one more write, P(m), b is the
-// processor's; what the smallest write needs beyond that is the gap, since it
-// carries next to nothing that could occupy the adapter; what bytes add is Os:
+// A chain of k writes takes a + b·k + k·Os(m) + (k−1)·g and a latency that a single write
+// has as well. Of the cost of one more write, P(m), b is processor time. The rest of the
+// smallest write is the gap, since it has almost no bytes that could occupy the adapter.
+// The cost of more bytes is Os:
 //
 //	P(m) = (T_k(m) − T_1(m)) / (k−1)
 //	g = P(8) − b        Os(m) = P(m) − P(8), Os(0) = 0
 //	Ls = round trip/2 − a − b
 //	Lh = read − a − b − Ls
 //
-// A single write is thus predicted as half a round trip, n of them as a chain.
-// What there was no budget for is taken from Defaults, with confidence 0.
+// Thus a single write is predicted as half a round trip, and n of them as a chain. Figures
+// for which there was no budget are taken from Defaults, with confidence 0.
 func (t *turn) half() (*Half, error) {
 	def := Defaults(t.s.p.Link.Name())
 	ball, read, empty := t.ball.estimate(), t.read.estimate(), t.marginal(t.empty)
@@ -136,9 +136,8 @@ func (t *turn) half() (*Half, error) {
 	return h, h.validate()
 }
 
-// occupancy fits Os and Complete. The confidence of Os is that of the whole
-// cost of one more write: an Os that is nothing beside the gap is well known
-// when the sum is.
+// occupancy fits Os and Complete. The confidence of Os is that of the whole cost of one
+// more write: an Os that is negligible compared with the gap is well known if the sum is.
 func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 	first := t.empty.one.estimate()
 	os := []logp.Point{{Size: 0, Conf: empty.conf(t.tol)}, {Size: least, Conf: empty.conf(t.tol)}}
@@ -151,7 +150,7 @@ func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 			all = append(all, logp.Point{Size: int64(c.size), NS: one.v, Conf: one.conf(t.tol)})
 		}
 	}
-	if len(os) > 2 { // else the slope is that of Defaults
+	if len(os) > 2 { // otherwise the slope is that of Defaults
 		if p.Os, err = logp.FitMonotone(round(believed(os))); err != nil {
 			return err
 		}
@@ -160,9 +159,8 @@ func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 	return err
 }
 
-// believed leaves out what is hardly more than a rumour, between points that are
-// more. At the end of a curve a rumour is better than none: the last slope
-// stands for all sizes beyond.
+// believed omits points of very low confidence between better ones. At the end of a curve
+// such a point is better than none, because the last slope is used for all larger sizes.
 func believed(ps []logp.Point) []logp.Point {
 	const rumour = 0.05
 	last := 0
@@ -180,7 +178,7 @@ func believed(ps []logp.Point) []logp.Point {
 	return out
 }
 
-// back notes what a byte costs more, or less, when it is read than Os says.
+// back records the difference per byte between a read and Os.
 func (t *turn) back(p *logp.Params) {
 	a, b := t.reads[0].t.estimate(), t.reads[1].t.estimate()
 	if a.n < minSamples || b.n < minSamples || t.reads[0].size == t.reads[1].size {
@@ -188,13 +186,13 @@ func (t *turn) back(p *logp.Params) {
 	}
 	x, y := int64(t.reads[0].size), int64(t.reads[1].size)
 	more := (b.v - a.v) - (p.Os.At(y) - p.Os.At(x))
-	// Noise is not a bandwidth.
+	// A difference within the noise is not a bandwidth.
 	if math.Abs(more) > 3*math.Hypot(a.se, b.se) {
 		p.Extra[logp.Scatter].PerByte = math.Round(more/float64(y-x)*1e6) / 1e6
 	}
 }
 
-// fit makes a curve of the points that were measured.
+// fit returns a curve through the measured points.
 func (t *turn) fit(ps []*pointSeries) (logp.Curve, error) {
 	var out []logp.Point
 	for _, p := range ps {
@@ -205,7 +203,7 @@ func (t *turn) fit(ps []*pointSeries) (logp.Curve, error) {
 	return logp.FitMonotone(round(believed(out)))
 }
 
-// round rounds what is written down: the digits behind are noise.
+// round rounds figures that are saved: further digits are noise.
 func round(ps []logp.Point) []logp.Point {
 	for i := range ps {
 		ps[i].NS, ps[i].Conf = grain(ps[i].NS), grain(ps[i].Conf)

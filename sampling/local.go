@@ -7,8 +7,8 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// local measures what needs no peer: an idle look of the receiver, copies, and
-// registration.
+// local measures figures that do not involve the peer: an idle poll of the receiver,
+// copies, and registration.
 func (t *turn) local() error {
 	if err := t.looks(); err != nil {
 		return err
@@ -19,14 +19,14 @@ func (t *turn) local() error {
 	return t.registrations()
 }
 
-// atLeast is how long a timed loop should last, against the clock's grain.
+// atLeast is the least duration of a timed loop, because of the granularity of the clock.
 const atLeast = 1500 // ns
 
-// maxLoop bounds a timed loop, also where the clock stands still.
+// maxLoop bounds a timed loop, even if the clock stands still.
 const maxLoop = 4096
 
-// looped returns the time of one call of f, timed over as many as take long
-// enough, at most limit. n keeps how many those are.
+// looped returns the time of one call of f, averaged over a loop that lasts long enough, of
+// at most limit calls. n keeps their number.
 func (t *turn) looped(n *int, limit int, f func()) float64 {
 	for {
 		a := t.s.p.Now()
@@ -40,8 +40,8 @@ func (t *turn) looped(n *int, limit int, f func()) float64 {
 	}
 }
 
-// looks measures what an arrival costs the receiver at least: one poll of the
-// link that finds nothing, and one load of a word that the peer writes.
+// looks measures the least cost of an arrival at the receiver: one poll of the link without
+// a result, and one load of a word that the peer writes.
 func (t *turn) looks() error {
 	n := 16
 	return t.sample(&t.idle, shareLocal, func() (v float64, err error) {
@@ -55,8 +55,8 @@ func (t *turn) looks() error {
 	})
 }
 
-// copies measures C: from one half of the region's data to the other, the
-// same bytes every time, as a message that was just made is.
+// copies measures C: from one half of the region's data to the other, always the same
+// bytes, like a message that was just composed.
 func (t *turn) copies() error {
 	s := t.s
 	for size := 8; size <= s.max; size *= 4 {
@@ -73,19 +73,18 @@ func (t *turn) copies() error {
 	return nil
 }
 
-// registrations measures R: registering memory that is in use, and giving the
-// registration back.
+// registrations measures R: registering memory that is in use, and deregistering it.
 func (t *turn) registrations() error {
-	// Beyond this size registration is a straight line in the number of pages,
-	// and touching more of them first would cost more than it tells.
+	// Above this size registration is linear in the number of pages, and touching more of
+	// them first would cost more than the result is worth.
 	top := min(t.s.max, 256<<10)
 	mem, err := offheap.Alloc(top, offheap.Scratch)
 	if err != nil {
 		return fmt.Errorf("memory to register: %w", err)
 	}
-	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // fails only for memory that is not ours
+	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // cannot fail for memory from Alloc
 	for i := 0; i < len(mem); i += offheap.PageSize {
-		mem[i] = 1 // as memory with a message in it is
+		mem[i] = 1 // like memory that contains a message
 	}
 	for size := 4 << 10; size <= top; size *= 4 {
 		p := &pointSeries{size: size}

@@ -10,18 +10,18 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// message is what the sides tell each other when the turn passes.
+// message is sent to the other side when the turn passes.
 type message struct {
-	// Verdict on the saved tables, of the side that measures first.
+	// Verdict is the first side's result of checking the saved tables.
 	Verdict verdict `json:"verdict,omitempty"`
-	// Data is the sender's region to measure with, marshalled.
+	// Data is the sender's region for measurements, marshalled.
 	Data []byte `json:"data,omitempty"`
-	// Half is what the sender has measured.
+	// Half is the sender's measurement.
 	Half *Half `json:"half,omitempty"`
-	// Made is when the first side finished, in seconds of Unix time, so that
+	// Made is the time at which the first side finished, in seconds of Unix time, so that
 	// both save the same profile.
 	Made int64 `json:"made,omitempty"`
-	// Error is why the sender gives up.
+	// Error is the reason why the sender gives up.
 	Error string `json:"error,omitempty"`
 }
 
@@ -32,15 +32,15 @@ const (
 	measure verdict = "measure"
 )
 
-// maxError bounds what is repeated of a peer's error.
+// maxError bounds the length of a peer's error in messages of this side.
 const maxError = 300
 
-// The word behind a message: its number and its length.
+// The word after a message: its number and its length.
 func turnWord(seq uint32, n int) uint64        { return uint64(seq)<<32 | uint64(n) }
 func splitTurn(w uint64) (seq uint32, n int64) { return uint32(w >> 32), int64(uint32(w)) }
 
-// tell passes a message, and with it the turn. The word goes as a write of its
-// own: no order inside one write is relied on. It wakes a peer that naps.
+// tell sends a message, and thereby passes the turn. The word is a separate write, because
+// the order inside one write is not defined. It wakes a sleeping peer.
 func (s *Session) tell(m message) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -55,10 +55,10 @@ func (s *Session) tell(m message) error {
 	return s.put(b, 1)
 }
 
-// lastWord is tell without waiting for anything: the peer leaves when it has
-// heard, and may not acknowledge. It is not signalled, so that no completion
-// comes when the link has another owner, nor is its source needed any more. Where
-// the link cannot copy it inline it is a device that needs nobody to acknowledge.
+// lastWord is tell without waiting: the peer leaves when it has received the message, and
+// may not acknowledge it. It is not signalled, so that no completion arrives when the link
+// has another owner, and its source is not needed after the call. A link that cannot copy
+// it inline is a device, which acknowledges without the peer.
 func (s *Session) lastWord(m message) error {
 	b, err := json.Marshal(m)
 	if err != nil || len(b) > mail {
@@ -79,8 +79,8 @@ func (s *Session) lastWord(m message) error {
 	return err
 }
 
-// lingerPolls is how often a side that is done polls the link: links on which
-// the target carries requests out send the last acknowledgement so.
+// lingerPolls is how often a side that has finished polls the link: links on which the
+// target executes requests send the last acknowledgement in a poll.
 const lingerPolls = 16
 
 func (s *Session) put(b []byte, signalled int) error {
@@ -95,7 +95,7 @@ func (s *Session) put(b []byte, signalled int) error {
 	return s.post([]fabric.WR{body, turn}, signalled)
 }
 
-// heard returns the peer's next message if it is there.
+// heard returns the peer's next message if it has arrived.
 func (s *Session) heard() (m message, ok bool, err error) {
 	w := loadWord(s.mem, offTurn)
 	seq, n := splitTurn(w)
@@ -106,7 +106,7 @@ func (s *Session) heard() (m message, ok bool, err error) {
 		return m, false, fmt.Errorf("%w: message %d of %d bytes, expected number %d of at most %d", ErrProtocol, seq, n, s.listened+1, mail)
 	}
 	s.listened = seq
-	// A copy: the peer may go on writing there.
+	// A copy, because the peer may continue to write there.
 	if m, err = parseMessage(bytes.Clone(s.mem[offMail : offMail+int(n)])); err != nil {
 		return m, false, err
 	}
@@ -116,7 +116,7 @@ func (s *Session) heard() (m message, ok bool, err error) {
 	return m, true, nil
 }
 
-// parseMessage reads what a peer wrote; errors wrap ErrProtocol.
+// parseMessage parses data that a peer wrote. Errors wrap ErrProtocol.
 func parseMessage(b []byte) (m message, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -147,17 +147,16 @@ func printable(s string) string {
 	return string(r)
 }
 
-// quiet is the bit of a ball that asks the peer to stay out of the way until
-// the turn passes. It is not answered.
+// quiet is the bit of a ball that requests the peer to sleep until the turn passes. It is
+// not answered.
 const quiet = 1 << 63
 
-// loud, given to bounce, has the write notify the peer, which may be napping.
-// It does not travel.
+// loud is a flag of bounce that makes the write notify the peer, which may be sleeping. It
+// is not sent.
 const loud = 1 << 62
 
-// serve is this side's part while the peer measures: it answers the ball and
-// lets the link progress, until the peer's next message. d is how long the peer
-// may measure.
+// serve is the part of this side while the peer measures: it returns the ball and lets the
+// link progress, until the peer's next message. d is how long the peer may measure.
 func (s *Session) serve(d time.Duration) (message, error) {
 	s.begin(d)
 	still := false
@@ -194,11 +193,11 @@ func (s *Session) serve(d time.Duration) (message, error) {
 	}
 }
 
-// signalEvery is how many writes of the ball share one completion: below the
-// depth of any queue, and seldom enough not to show.
+// signalEvery is the number of writes of the ball per completion: below the depth of any
+// queue, and rare enough to have no effect.
 const signalEvery = 8
 
-// bounce sends the ball with its present number.
+// bounce sends the ball with its current number.
 // Hot path.
 func (s *Session) bounce(flags uint64) error {
 	storeWord(s.mem, offOutPing, s.ball|flags&^loud)
@@ -215,12 +214,12 @@ func (s *Session) bounce(flags uint64) error {
 	return s.post(s.ping[:], signalled)
 }
 
-// throw sends the ball and waits until it is back.
+// throw sends the ball and waits until it returns.
 func (s *Session) throw() error {
 	return s.throwWith(0)
 }
 
-// wake throws the ball to a peer that naps.
+// wake sends the ball to a sleeping peer.
 func (s *Session) wake() error { return s.throwWith(loud) }
 
 func (s *Session) throwWith(flags uint64) error {

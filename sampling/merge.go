@@ -13,28 +13,27 @@ import (
 type Tables struct {
 	Forward  logp.Params `json:"forward"`  // from the first side to the second
 	Backward logp.Params `json:"backward"` // from the second to the first
-	// Both is for decisions that both sides must take alike, whoever sends:
-	// the middle of the two directions.
+	// Both is for decisions that both sides must take alike, whichever sends: the mean of
+	// the two directions.
 	Both logp.Params `json:"both"`
-	// Conf is how far the figures that are no curves are to be believed: the
-	// lower of both sides'.
+	// Conf is the confidence of the figures that are not curves: the lower of both sides'.
 	Conf Conf `json:"conf"`
-	// Fit is where Extra of the parameters comes from.
+	// Fit is the origin of Extra of the parameters.
 	Fit Fit `json:"fit"`
 }
 
-// Fit tells of whole batches, played in every mode, that Extra was fitted to. Zero:
-// none were.
+// Fit describes the batches, measured in every mode, that Extra was fitted to. It is zero
+// if there were none.
 type Fit struct {
 	Probes int                    `json:"probes"` // batches
-	Error  [logp.NumModes]float64 `json:"error"`  // mean, of batches that were not fitted, as a fraction of what was measured
+	Error  [logp.NumModes]float64 `json:"error"`  // mean, of batches that were not fitted, as a fraction of the measured time
 }
 
 // maxProbes bounds Fit.Probes.
 const maxProbes = 1 << 16
 
-// SetExtra takes over what whole batches say beyond the figures of single
-// operations. It is that of both directions: batches go to and fro.
+// SetExtra sets the costs found in whole batches in addition to the figures of single
+// operations. They apply to both directions, because the batches are sent there and back.
 func (t *Tables) SetExtra(e [logp.NumModes]logp.Extra, f Fit) {
 	t.Forward.Extra, t.Backward.Extra, t.Both.Extra, t.Fit = e, e, e, f
 }
@@ -51,13 +50,13 @@ func (f *Fit) validate() error {
 	return nil
 }
 
-// known says that something was measured: tables of defaults, after a budget that
-// others used up, are not worth keeping.
+// known reports whether something was measured: tables of defaults, after other load has
+// used up the budget, are not worth saving.
 func (t *Tables) known() bool {
 	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) && t.Both.Os.Confidence(64) > 0
 }
 
-// Digest tells tables apart.
+// Digest identifies tables.
 type Digest [16]byte
 
 // digestOf returns the digest of marshalled tables, never zero.
@@ -83,10 +82,10 @@ func (t *Tables) validate() error {
 	return t.Conf.validate()
 }
 
-// same are the tables of a link that is alike in both directions.
+// same returns the tables of a link with equal directions.
 func same(p logp.Params) Tables { return Tables{Forward: p, Backward: p, Both: p} }
 
-// Source says where tables come from.
+// Source is the origin of tables.
 type Source uint8
 
 // Sources.
@@ -106,29 +105,29 @@ func (s Source) String() string {
 	return fmt.Sprintf("source(%d)", uint8(s))
 }
 
-// Result is what Run brings.
+// Result is the result of Run.
 type Result struct {
 	Tables
 	Source Source
 	Made   time.Time // of the measurement; zero for defaults
 
-	// Halves are what the first and the second side measured; nil unless
-	// Source is FromMeasurement.
+	// Halves are the measurements of the first and the second side; nil unless Source is
+	// FromMeasurement.
 	Halves [2]*Half
 
-	// SaveErr is why the profile was not saved. The tables are good all the
-	// same.
+	// SaveErr is the reason why the profile was not saved. The tables are valid
+	// nevertheless.
 	SaveErr error
 
-	// Budget is what both sides agreed on, Posts how many requests this side has
-	// posted.
+	// Budget is the budget that both sides agreed on, Posts the number of requests that
+	// this side has posted.
 	Budget time.Duration
 	Posts  int
 
 	first bool
 }
 
-// Out returns the parameters for what this side sends.
+// Out returns the parameters for messages that this side sends.
 func (r *Result) Out() logp.Params {
 	if r.first {
 		return r.Forward
@@ -136,7 +135,7 @@ func (r *Result) Out() logp.Params {
 	return r.Backward
 }
 
-// In returns the parameters for what the peer sends.
+// In returns the parameters for messages that the peer sends.
 func (r *Result) In() logp.Params {
 	if r.first {
 		return r.Backward
@@ -144,7 +143,7 @@ func (r *Result) In() logp.Params {
 	return r.Forward
 }
 
-// Spent is how long both sides measured, in turn.
+// Spent returns how long both sides measured, in turn.
 func (r *Result) Spent() (d time.Duration) {
 	for _, h := range r.Halves {
 		if h != nil {
@@ -154,9 +153,9 @@ func (r *Result) Spent() (d time.Duration) {
 	return d
 }
 
-// merge makes the tables of the first side's half a and the second's, b. Both
-// sides call it with the same halves in the same order, so that even the last
-// bit agrees. What happens at either end is the middle of both ends'.
+// merge computes the tables from the first side's half a and the second's, b. Both sides
+// call it with the same halves in the same order, so that the results agree to the last
+// bit. Figures that occur at either end are means of both ends'.
 func merge(a, b *Half) (t Tables, err error) {
 	m, err := middleParams(a, b)
 	if err != nil {
@@ -171,10 +170,10 @@ func merge(a, b *Half) (t Tables, err error) {
 	}
 	t.Forward.Or, t.Backward.Or = b.Params.Or, a.Params.Or // of the receiver
 	for _, p := range []*logp.Params{&t.Forward, &t.Backward} {
-		p.C, p.R = m.C, m.R // one curve stands for both ends
+		p.C, p.R = m.C, m.R // one curve for both ends
 	}
-	// Now that the directions are known as well as they will be, tell what an
-	// operation takes from what its bytes take beyond the caches.
+	// The curves of the directions are final: separate the time of an operation from the
+	// time of its bytes beyond the caches.
 	for _, p := range []*logp.Params{&t.Forward, &t.Backward, &t.Both} {
 		if p.Os, p.Memory, err = p.Os.Split(p.G + p.CPU.B + p.Or.At(0)); err != nil {
 			return t, err
@@ -185,7 +184,7 @@ func merge(a, b *Half) (t Tables, err error) {
 	return t, t.validate()
 }
 
-// middleParams is between what both halves say, nearer to what is believed.
+// middleParams returns the means of the parameters of both halves, weighted by confidence.
 func middleParams(a, b *Half) (m logp.Params, err error) {
 	p, q := &a.Params, &b.Params
 	for _, c := range []struct {
@@ -214,15 +213,15 @@ func middleParams(a, b *Half) (m logp.Params, err error) {
 
 func mid(a, b float64) float64 { return (a + b) / 2 }
 
-// between is the mean of x and y, weighted by their confidence.
+// between returns the mean of x and y, weighted by their confidence.
 func between(x, y, cx, cy float64) float64 {
 	const least = 1e-3
 	cx, cy = max(cx, least), max(cy, least)
 	return (x*cx + y*cy) / (cx + cy)
 }
 
-// middleCurve is between a and b at the sizes that either has, nearer to the
-// one that is believed there. A side that knows nothing does not count.
+// middleCurve returns the mean of a and b at the sizes of either, weighted by their
+// confidence there. An unknown curve does not count.
 func middleCurve(a, b logp.Curve) (logp.Curve, error) {
 	if !a.Known() {
 		return b, nil
@@ -260,9 +259,8 @@ func middleCurve(a, b logp.Curve) (logp.Curve, error) {
 	return logp.FitMonotone(out)
 }
 
-// extend continues c, where it ends before o does, in parallel to o: how the
-// other direction goes on is a better guess than the last two points of this
-// one. With half the confidence.
+// extend continues c, if it ends before o does, in parallel to o, with half the confidence:
+// the other direction is a better estimate than the last two points of this one.
 func extend(c, o logp.Curve) (logp.Curve, error) {
 	if !c.Known() || !o.Known() {
 		return c, nil

@@ -5,14 +5,14 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// Classes of peers on the same host, by what their processors have in common with
-// ours (internal/topo). SameHost is where that is unknown, or may be another thing in
-// the next moment because nobody bound the processes to processors.
+// Classes of peers on the same host, by the processors, caches and packages that they share
+// with this process (internal/topo). SameHost is used if that is unknown, or may change at
+// any moment because the processes are not bound to processors.
 const (
 	OneCore   Class = "host-core"
 	SharedL2  Class = "host-l2"
 	SharedL3  Class = "host-l3"
-	OneSocket Class = "host-socket" // one package, no cache in common
+	OneSocket Class = "host-socket" // one package, no shared cache
 	Sockets   Class = "host-far"    // different packages
 )
 
@@ -25,9 +25,9 @@ var nearClass = map[string]Class{
 	topo.Far.String():     Sockets,
 }
 
-// ClassOf is the class of the peer of a connected endpoint. sameHost is what the
-// caller knows; endpoints of links inside a host (fabric.Neighbour) know more. Both
-// sides come to the same result where both see the host alike.
+// ClassOf returns the class of the peer of a connected endpoint. sameHost is the caller's
+// knowledge; endpoints of links inside a host (fabric.Neighbour) know more. Both sides get
+// the same result if both see the same host topology.
 func ClassOf(ep fabric.Endpoint, sameHost bool) Class {
 	if !sameHost {
 		return Remote

@@ -4,5 +4,5 @@ package sampling
 
 import "golang.org/x/sys/unix"
 
-// nonblock keeps an open of a pipe from waiting for its writer.
+// nonblock keeps the open of a pipe from waiting for a writer.
 const nonblock = unix.O_NONBLOCK

@@ -11,13 +11,13 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Mode says where parameters come from.
+// Mode determines the origin of parameters.
 type Mode uint8
 
-// Modes. Where the two sides differ, Off wins, then Force.
+// Modes. If the two sides differ, Off has precedence, then Force.
 const (
-	Cached Mode = iota // the saved profile where both sides hold the same valid one, else measure
-	Force              // measure in any case
+	Cached Mode = iota // the saved profile if both sides hold the same valid one, else measure
+	Force              // always measure
 	Off                // neither: Defaults
 	numModes
 )
@@ -44,55 +44,53 @@ func ParseMode(s string) (Mode, error) {
 
 // Defaults of Options, and bounds.
 const (
-	// DefaultBudget is enough for three or more samples of every point on a
-	// device made of software (10 µs an operation, 600 MB/s), and little beside
-	// what starting a job takes.
+	// DefaultBudget is enough for three or more samples of every point on a software device
+	// (10 µs per operation, 600 MB/s), and little compared with the start of a job.
 	DefaultBudget = 50 * time.Millisecond
-	// MaxBudget bounds what a peer may make this side wait for.
+	// MaxBudget bounds how long a peer may make this side wait.
 	MaxBudget = 10 * time.Second
 
-	// DefaultMaxSize is where the curves of links measured so far have long
-	// become straight lines, which is how logp goes on. Twice as much would
-	// double the time of the whole sampling.
+	// DefaultMaxSize is a size at which the curves of all links measured so far are
+	// straight lines, as logp continues them. Twice as much would double the time of the
+	// whole sampling.
 	DefaultMaxSize = 1 << 20
 	minMaxSize     = 4 << 10
 	maxMaxSize     = 64 << 20
 
-	// DefaultTolerance is how far a measured point may lie from the straight
-	// line between its neighbours before points are added, and how far the
-	// standard error of a point may lie from it for confidence ½.
+	// DefaultTolerance is how far a measured point may lie from the straight line between
+	// its neighbours before points are added, and the relative standard error of a point
+	// with confidence ½.
 	DefaultTolerance = 0.05
 
-	// DefaultStepTimeout is long against a turn of every other process of a busy
-	// machine, and short against a user's patience.
+	// DefaultStepTimeout is long compared with a time slice of every other process on a
+	// busy machine, and short compared with a user's patience.
 	DefaultStepTimeout = 5 * time.Second
 )
 
-// Options configures a Session. The zero value is usable but for First, which
-// one side of the two must set.
+// Options configures a Session. The zero value is usable, except that exactly one of the
+// two sides must set First.
 type Options struct {
-	// First is set on one side only, by convention the lower rank: it measures
-	// first, and its verdict on a saved profile counts.
+	// First is set on one side only, by convention the lower rank: it measures first, and
+	// decides whether a saved profile is plausible.
 	First bool
 
 	// EP is the EndpointOptions.ID of the endpoint.
 	EP uint32
 
-	// Other gets completions of other endpoints of the link. Nil drops them:
-	// nobody else uses the link meanwhile.
+	// Other receives completions of other endpoints of the link. Nil drops them: the link
+	// is not used for anything else meanwhile.
 	Other func(*fabric.Completion)
 
 	Mode Mode
 
-	// Budget bounds the time of both sides' measurements together, on this
-	// side's clock; it is exceeded by one operation at most. Zero means
-	// DefaultBudget; the sides' smaller one counts. Waiting for a slow peer is
-	// not part of it, see StepTimeout.
+	// Budget bounds the total time of both sides' measurements, on this side's clock; it is
+	// exceeded by at most one operation. Zero means DefaultBudget; the smaller budget of
+	// the sides is used. Waiting for a slow peer is not included, see StepTimeout.
 	Budget time.Duration
 
-	// MaxSize is the largest size measured, in bytes, a power of two from 4 KiB
-	// to 64 MiB. Zero means DefaultMaxSize; the sides' smaller one counts. The
-	// session takes twice that while it measures, and 68 KiB before.
+	// MaxSize is the largest measured size, in bytes, a power of two from 4 KiB to 64 MiB.
+	// Zero means DefaultMaxSize; the smaller size of the sides is used. The session takes
+	// twice that memory while it measures, and 68 KiB before.
 	MaxSize int
 
 	// Tolerance as a fraction, up to 1. Zero means DefaultTolerance.
@@ -102,19 +100,19 @@ type Options struct {
 	// may spend on its measurement. Zero means DefaultStepTimeout.
 	StepTimeout time.Duration
 
-	// Store holds saved profiles; nil means none are read or written.
+	// Store holds saved profiles; nil means that none are read or written.
 	Store *Store
-	// Later leaves saving to who adds to what was measured: see Session.Save.
+	// Later leaves saving to the caller, which may add to the result: see Session.Save.
 	Later bool
-	// Key names the profile; Link and Version are filled in where empty.
+	// Key identifies the profile; Link and Version are set if empty.
 	Key Key
 
-	// Locked says that the goroutine of Run is locked to its thread, and that no
-	// other goroutine of the process is needed meanwhile: waits then do without
-	// runtime.Gosched, which costs such a goroutine two changes of threads.
+	// Locked: the goroutine of Run is locked to its thread, and no other goroutine of the
+	// process is needed meanwhile. Waits then do not call runtime.Gosched, which costs such
+	// a goroutine two switches of threads.
 	Locked bool
 
-	// For tests: time in ns, and what to do instead of spinning and napping.
+	// For tests: time in ns, and a replacement for spinning and napping.
 	clock func() int64
 	pause func()
 }
@@ -161,61 +159,61 @@ func goodSize(n int) bool {
 	return n >= minMaxSize && n <= maxMaxSize && bits.OnesCount(uint(n)) == 1
 }
 
-// ticks is the default clock: the cycle counter, because reading the clock is a
-// system call on some kernels. The first use in a process calibrates it, for
-// about 10 ms, which no budget counts.
+// ticks is the default clock: the cycle counter, because reading the clock is a system call
+// on some kernels. The first use in a process calibrates it, which takes about 10 ms and
+// does not count against a budget.
 func ticks() func() int64 {
 	ns, t0 := cpu.NsPerTick(), cpu.Ticks()
 	return func() int64 { return int64(float64(cpu.Ticks()-t0) * ns) }
 }
 
-// Sentinels for errors.Is. Failures of the link keep the link's own
+// Sentinels for errors.Is. Failures of the link keep the link's own errors
 // (fabric.ErrPeerGone and so on).
 var (
-	// ErrOptions is an Options value that makes no sense.
+	// ErrOptions means that an Options value is invalid.
 	ErrOptions = errors.New("invalid sampling options")
 
-	// ErrSetup is a set-up blob that is malformed or asks for what we refuse.
+	// ErrSetup means that a set-up blob is malformed or exceeds this side's limits.
 	ErrSetup = errors.New("bad sampling set-up")
 
-	// ErrProtocol is something that an honest peer does not send.
+	// ErrProtocol means that the peer sent something that no correct peer sends.
 	ErrProtocol = errors.New("sampling peer breaks the protocol")
 
-	// ErrTimeout is a step that did not end in time: the peer hangs, or died
-	// without the link noticing.
+	// ErrTimeout means that a step did not end in time: the peer hangs, or died without the
+	// link noticing.
 	ErrTimeout = errors.New("sampling step timed out")
 
-	// ErrPeerFailed is wrapped by what the peer reported as its own failure.
+	// ErrPeerFailed is wrapped by the errors that the peer reports as its own.
 	ErrPeerFailed = errors.New("sampling failed at the peer")
 
-	// ErrState is a call out of order: Run before Connect, Connect twice.
+	// ErrState means that a call is out of order: Run before Connect, Connect twice.
 	ErrState = errors.New("sampling session is not in that state")
 
-	// ErrUnsure is why a measurement was not saved that came to nothing within its
-	// budget: the processors were busy with other things.
+	// ErrUnsure is the reason for not saving a measurement that had too few results within
+	// its budget, because the processors were busy.
 	ErrUnsure = errors.New("too little was measured to be kept")
 
-	// ErrNoProfile is a profile that does not exist.
+	// ErrNoProfile means that a profile does not exist.
 	ErrNoProfile = errors.New("no saved profile")
 
-	// ErrStale is a profile that does not fit any more: age, version, link.
+	// ErrStale means that a profile is not valid any longer: age, version, link.
 	ErrStale = errors.New("saved profile is stale")
 
-	// ErrProfile is a profile whose content makes no sense.
+	// ErrProfile means that the content of a profile is invalid.
 	ErrProfile = errors.New("saved profile is corrupt")
 )
 
-// Defaults are the parameters of a link that nobody measured: round figures of
-// the kind of link, for mode off. Their confidence is 0. Equal on every host, so
-// that peers decide alike.
+// Defaults returns parameters for a link that was not measured: round figures for the kind
+// of link, for mode off. Their confidence is 0. They are equal on every host, so that peers
+// decide alike.
 func Defaults(link string) logp.Params {
 	var d struct{ g, ls, lh, post, perByte, copyByte float64 }
 	switch link {
 	case "shm":
 		d.g, d.ls, d.lh, d.post, d.perByte, d.copyByte = 20, 150, 50, 60, 0.1, 0.1
 	case "ibv":
-		// A 100 Gbit/s adapter: 0.2 µs between operations (on every card that
-		// the source measured), 1 µs one way.
+		// A 100 Gbit/s adapter: 0.2 µs between operations (on every card in the source), 1
+		// µs one way.
 		d.g, d.ls, d.lh, d.post, d.perByte, d.copyByte = 150, 900, 900, 50, 0.1, 0.1
 	default: // sockets
 		d.g, d.ls, d.lh, d.post, d.perByte, d.copyByte = 500, 12000, 12000, 2000, 0.4, 0.1

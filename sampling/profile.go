@@ -10,29 +10,29 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Version is that of the measurement's meaning: profiles of another are not
-// used. It changes whenever a table comes to mean something else.
+// Version is the version of the measurement's meaning: profiles of other versions are not
+// used. It changes whenever the meaning of a table changes.
 const Version = "plogp-3"
 
-// Class says how near the peer is.
+// Class is the distance to the peer.
 type Class string
 
 // Classes.
 const (
-	SameHost   Class = "host"   // shared memory can reach it; nearer classes are in near.go
+	SameHost   Class = "host"   // reachable through shared memory; nearer classes are in near.go
 	SameDevice Class = "device" // through the same adapter, back to this host
 	Remote     Class = "remote"
 )
 
-// Key names a profile.
+// Key identifies a profile.
 type Key struct {
 	Link    string `json:"link"`             // fabric.Link.Name
-	Device  string `json:"device,omitempty"` // adapter or interface, where the link has several
+	Device  string `json:"device,omitempty"` // adapter or interface, if the link has several
 	Class   Class  `json:"class,omitempty"`
 	Version string `json:"version"`
 }
 
-// maxName bounds each part of a key.
+// maxName bounds the length of each part of a key.
 const maxName = 128
 
 func (k Key) validate() error {
@@ -47,7 +47,7 @@ func (k Key) validate() error {
 	return fmt.Errorf("unknown peer class %q", k.Class)
 }
 
-// Caps are the properties of a link on which the figures depend.
+// Caps are the properties of a link that the figures depend on.
 type Caps struct {
 	MaxSGE         int  `json:"max_sge"`
 	MaxInline      int  `json:"max_inline"`
@@ -59,7 +59,7 @@ func capsOf(c fabric.Caps) Caps {
 	return Caps{MaxSGE: c.MaxSGE, MaxInline: c.MaxInline, MapsAlloc: c.MapsAlloc, TargetProgress: c.TargetProgress}
 }
 
-// Profile is what is saved of a measurement.
+// Profile is a saved measurement.
 type Profile struct {
 	Key    Key
 	Caps   Caps
@@ -69,14 +69,14 @@ type Profile struct {
 	digest Digest // of the tables as they were read; zero if they were not
 }
 
-// NewProfile is what Store.Save keeps of a result. Run does so by itself where
+// NewProfile returns the profile that Store.Save keeps of a result. Run saves it if
 // Options.Store is set.
 func NewProfile(k Key, c fabric.Caps, r Result) *Profile {
 	return &Profile{Key: k, Caps: capsOf(c), Made: r.Made, Tables: r.Tables}
 }
 
-// file is a profile on disk. The tables are kept as they stand there, so that
-// their digest costs no second encoding.
+// file is a profile on disk. The tables are kept in their saved form, so that their digest
+// needs no second encoding.
 type file struct {
 	Format int             `json:"format"`
 	Key    Key             `json:"key"`
@@ -86,15 +86,15 @@ type file struct {
 }
 
 const (
-	// profileFormat 1 knew single operations only: a start that used such a profile
-	// would go on without Extra.
+	// profileFormat 1 had single operations only: a start with such a profile would have no
+	// Extra.
 	profileFormat = 2
-	// maxProfile bounds a file: three tables of three curves of 60 points of 60
-	// bytes are 40 KiB.
+	// maxProfile bounds a file: three tables of three curves of 60 points of 60 bytes are
+	// 40 KiB.
 	maxProfile = 256 << 10
 )
 
-// Marshal returns the profile as it is saved.
+// Marshal returns the profile in its saved form.
 func (p *Profile) Marshal() ([]byte, error) {
 	t, err := marshalTables(&p.Tables)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *Profile) Marshal() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// ParseProfile reads what Marshal made. Errors wrap ErrProfile, or ErrStale for
-// a format of another version.
+// ParseProfile parses the result of Marshal. Errors wrap ErrProfile, or ErrStale for a
+// format of another version.
 func ParseProfile(b []byte) (*Profile, error) {
 	if len(b) > maxProfile {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrProfile, len(b), maxProfile)

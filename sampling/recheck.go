@@ -5,10 +5,9 @@ import (
 	"math"
 )
 
-// Limits of a plausible profile. A host that is busy just now may take several
-// times as long as the profile says, and measuring there and then would replace
-// good figures by bad ones; a link that is another one shows in both probes, by
-// more than this.
+// Limits of a plausible profile. A busy host may take several times as long as the profile
+// predicts, and a measurement at that time would replace good figures by bad ones. A
+// different link differs in both probes, by more than these limits.
 const (
 	farOff    = 5.0
 	slackNS   = 500.0 // clock, first touch, a cache miss or two
@@ -16,8 +15,8 @@ const (
 	recheckSz = 4 << 10
 )
 
-// recheck asks whether the saved tables still describe the link. The first side
-// probes the round trip and writes of 4 KiB, and its verdict counts for both.
+// recheck checks whether the saved tables still describe the link. The first side probes
+// the round trip and writes of 4 KiB, and its verdict counts for both.
 func (s *Session) recheck() (bool, error) {
 	if !s.opt.First {
 		m, err := s.serve(s.budget)
@@ -40,7 +39,7 @@ func (s *Session) recheck() (bool, error) {
 	return ok, s.tell(message{Verdict: v})
 }
 
-// plausible probes. The smallest of several times counts: it is the least
+// plausible probes the link. The smallest of several times counts, because it is the least
 // disturbed one.
 func (s *Session) plausible() (bool, error) {
 	p := &s.saved.Tables.Forward
@@ -59,8 +58,8 @@ func (s *Session) plausible() (bool, error) {
 	if near(trip, one+p.Os.At(8)+p.Ls+q.CPU.A+q.CPU.B+q.Os.At(8)+q.Ls) {
 		return true, nil
 	}
-	// Writes go to the peer's mailbox, which it does not look at before the next
-	// message is there.
+	// Writes go to the peer's mailbox, which it does not read before the next message
+	// arrives.
 	t := &turn{s: s, out: s.mem[offOutMail : offOutMail+mail], lkey: s.reg.LKey(), to: s.peer.Region}
 	t.to.Addr, t.to.Len = t.to.Addr+offMail, mail
 	const size = recheckSz

@@ -12,36 +12,35 @@ import (
 	"github.com/seed33544411/rma/internal/poller"
 )
 
-// Session measures one connected endpoint together with the session at the
-// other end. It owns the link while Run runs. Not for concurrent use.
+// Session measures one connected endpoint together with the session at the other end. It
+// owns the link during Run. Not for concurrent use.
 type Session struct {
 	p    poller.Poller
 	opt  Options
 	caps fabric.Caps
-	reg  fabric.Region // balls and messages
+	reg  fabric.Region // for balls and messages
 	mem  []byte
-	data fabric.Region // what is measured with; nil until something is
+	data fabric.Region // for measurements; nil until one is made
 
 	mine, peer Setup
 	connected  bool
 	peerData   fabric.RemoteKey
-	max        int           // largest size, agreed
+	max        int           // the agreed largest size
 	budget     time.Duration // agreed
 	saved      *Profile      // valid for this link, nil if none
 	why        error         // why saved is nil
 
 	ran   bool
-	posts int // requests, all
+	posts int // number of requests
 
 	ping     [1]fabric.WR
 	ball     uint64
-	told     uint32 // messages
+	told     uint32 // number of messages sent
 	listened uint32
 }
 
-// Open prepares a session over endpoint ep of link l: it looks the profile up
-// and registers a little memory. The endpoint may be connected before or after; both stay
-// the caller's.
+// Open prepares a session over endpoint ep of link l: it looks up the profile and registers
+// a little memory. The endpoint may be connected before or after; the caller keeps both.
 func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	o, err := o.withDefaults(l)
 	if err != nil {
@@ -66,10 +65,10 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	return s, nil
 }
 
-// Setup is what the peer's Connect needs, to be carried there by other means.
+// Setup returns the data that the peer's Connect needs, to be sent out of band.
 func (s *Session) Setup() Setup { return s.mine }
 
-// Connect takes the peer's set-up. It only checks: nothing is sent.
+// Connect accepts the peer's set-up. It only checks it and sends nothing.
 func (s *Session) Connect(peer Setup) error {
 	if s.connected || s.reg == nil {
 		return fmt.Errorf("connect: %w", ErrState)
@@ -87,7 +86,7 @@ func (s *Session) Connect(peer Setup) error {
 	return nil
 }
 
-// mode is what both sides do.
+// mode returns the mode that both sides use.
 func (s *Session) mode() Mode {
 	a, b := s.mine.Mode, s.peer.Mode
 	switch {
@@ -99,10 +98,9 @@ func (s *Session) mode() Mode {
 	return Cached
 }
 
-// Run brings this side's tables, equal to the peer's: both must call it. It
-// returns when both sides have them; after an error nothing is known of the
-// peer's outcome. ctx cancels it; every wait has a deadline besides.
-// Once a session.
+// Run returns this side's tables, equal to the peer's: both must call it. It returns when
+// both sides have them; after an error the peer's outcome is unknown. ctx cancels it; in
+// addition every wait has a deadline. Call it once per session.
 func (s *Session) Run(ctx context.Context) (Result, error) {
 	if !s.connected || s.ran || s.reg == nil {
 		return Result{}, fmt.Errorf("sampling: %w", ErrState)
@@ -111,8 +109,8 @@ func (s *Session) Run(ctx context.Context) (Result, error) {
 	if s.mode() == Off {
 		return Result{Tables: same(Defaults(s.p.Link.Name())), Source: FromDefaults, first: s.opt.First}, nil
 	}
-	// A short run of a plausible profile must not pay for the calibration of the
-	// cycle counter.
+	// A short run with a plausible profile must not pay for the calibration of the cycle
+	// counter.
 	if s.p.Now = s.opt.clock; s.p.Now == nil {
 		t0 := time.Now()
 		s.p.Now = func() int64 { return int64(time.Since(t0)) }
@@ -150,7 +148,7 @@ func (s *Session) run() (Result, error) {
 	if err := s.prepare(); err != nil {
 		return Result{}, err
 	}
-	var a, b *Half // the first side's, and the second's
+	var a, b *Half // of the first side and of the second
 	var made int64
 	var err error
 	if s.opt.First {
@@ -187,8 +185,8 @@ func (s *Session) run() (Result, error) {
 	return r, nil
 }
 
-// Save keeps r, of this session's Run, for later starts, where there is a store;
-// nothing that came from there. Errors are ErrUnsure and the system's.
+// Save saves r, the result of this session's Run, for later starts, if there is a store and
+// r is not from it. Errors are ErrUnsure and the system's.
 func (s *Session) Save(r Result) error {
 	switch {
 	case s.opt.Store == nil || r.Source != FromMeasurement:
@@ -199,14 +197,14 @@ func (s *Session) Save(r Result) error {
 	return s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))
 }
 
-// prepare makes the memory to measure with, touches it, and exchanges keys.
+// prepare allocates the memory for measurements, touches it, and exchanges keys.
 func (s *Session) prepare() (err error) {
 	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
 		return s.giveUp(fmt.Errorf("memory to measure with: %w", err))
 	}
 	mem := s.data.Bytes()
 	for i := 0; i < len(mem); i += offheap.PageSize {
-		mem[i] = 1 // first use is not the link's time
+		mem[i] = 1 // the first access is not part of the link's time
 	}
 	hello := message{Data: s.data.Key().Append(nil)}
 	if !s.opt.First {
@@ -230,7 +228,7 @@ func (s *Session) prepare() (err error) {
 	return nil
 }
 
-// await serves until the peer has handed over its half.
+// await serves until the peer has sent its half.
 func (s *Session) await() (*Half, int64, error) {
 	m, err := s.serve(s.budget)
 	if err == nil && m.Half == nil {
@@ -245,7 +243,7 @@ func (s *Session) await() (*Half, int64, error) {
 	return m.Half, m.Made, nil
 }
 
-// giveUp tells the peer why, where it can still be told.
+// giveUp sends the error to the peer, if possible.
 func (s *Session) giveUp(err error) error {
 	if s.p.Broken == nil && s.p.Ctx.Err() == nil && !errors.Is(err, ErrTimeout) {
 		_ = s.lastWord(message{Error: err.Error()}) // the peer may be gone as well; err is the reason
@@ -253,14 +251,13 @@ func (s *Session) giveUp(err error) error {
 	return err
 }
 
-// part ends the session so that neither side leaves while the other still
-// needs its polls: the second has said something last, and the first confirms
-// that it has heard.
+// part ends the session so that neither side leaves while the other still needs its polls:
+// the second has sent the last message, and the first confirms its receipt.
 func (s *Session) part() error {
 	if s.opt.First {
 		err := s.lastWord(message{})
 		if s.p.Broken != nil {
-			return nil //nolint:nilerr // the peer that has heard may be gone by now
+			return nil //nolint:nilerr // the peer has received it and may be gone by now
 		}
 		return err
 	}
@@ -273,8 +270,8 @@ func (s *Session) part() error {
 	return nil
 }
 
-// Close withdraws the memory. Close the endpoint before when Run failed: the
-// peer may still be writing, and so may this side's requests. Idempotent.
+// Close deregisters the memory. If Run failed, close the endpoint first: the peer's
+// requests and this side's may still use the memory. Idempotent.
 func (s *Session) Close() error {
 	if s.reg == nil {
 		return nil

@@ -8,12 +8,12 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Layout of the region that each side offers for balls and messages. Words that different parties
-// write lie on cache lines of their own, and not on neighbouring ones.
+// Layout of the region that each side offers for balls and messages. Words that different
+// sides write lie on separate cache lines that are not adjacent.
 const (
 	offPing    = 0   // written by the peer: ball of the ping-pong, or a command
-	offTurn    = 256 // written by the peer: number and length of what is in the mailbox
-	offOutPing = 512 // sources of the same at the peer
+	offTurn    = 256 // written by the peer: number and length of the message in the mailbox
+	offOutPing = 512 // sources of the same words at the peer
 	offOutTurn = 768
 	offMail    = 4096           // written by the peer
 	offOutMail = offMail + mail // source
@@ -21,9 +21,9 @@ const (
 	mail       = 32 << 10
 )
 
-// dataSize is that of the region to measure with, which is made only when there
-// is something to measure: first the bytes that the peer writes and reads, then
-// as many that are source and destination here.
+// dataSize is the size of the region for measurements, which is allocated only when there
+// is something to measure: first the bytes that the peer writes and reads, then as many
+// that are source and destination here.
 func dataSize(maxSize int) int { return 2 * maxSize }
 
 // SetupSize is the length of a marshalled Setup in bytes.
@@ -31,8 +31,8 @@ const SetupSize = 32 + fabric.RemoteKeySize
 
 const setupVersion = 1
 
-// Setup is what a side tells its peer before a session. It travels by other
-// means (internal/wireup). Little-endian:
+// Setup describes a side to its peer before a session. It is exchanged out of band
+// (internal/wireup). Little-endian:
 //
 //	0   version (1), first (0 or 1), mode, 0
 //	4   largest size (4)
@@ -61,8 +61,8 @@ func (s *Setup) Append(b []byte) []byte {
 	return s.Region.Append(b)
 }
 
-// ParseSetup reads a set-up from the front of b and returns the rest. It checks
-// all that can be checked without asking the peer; errors wrap ErrSetup.
+// ParseSetup parses a set-up at the front of b and returns the rest. It checks everything
+// that can be checked locally. Errors wrap ErrSetup.
 func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 	bad := func(format string, args ...any) (Setup, []byte, error) {
 		return Setup{}, b, fmt.Errorf("%w: %w", ErrSetup, fmt.Errorf(format, args...))

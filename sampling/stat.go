@@ -6,27 +6,27 @@ import (
 )
 
 const (
-	// maxSamples bounds a series; later samples replace the oldest. The
-	// standard error of a median falls with the root of the number: more than
-	// this is time better spent on other points.
+	// maxSamples bounds a series; later samples replace the oldest. The standard error of a
+	// median falls with the root of the number: more samples would be better spent on other
+	// points.
 	maxSamples = 31
-	// minSamples is how many a point needs to tell an outlier from the rest.
+	// minSamples is the number of samples needed to recognise an outlier.
 	minSamples = 3
-	// enough is the confidence at which a point is left alone.
+	// enough is the confidence from which a point gets no more samples.
 	enough = 0.85
-	// outlier is how many standard deviations from the median a sample may lie.
+	// outlier is the largest distance of a sample from the median, in standard deviations.
 	outlier = 6
-	// disturbed is how many times the lower quartile a sample may be. Noise only
-	// adds: a turn of another process, on a busy machine in more than half of
-	// the samples, takes a hundred times what most operations do, while the
-	// jitter of the operations themselves is within a factor of two.
+	// disturbed is the largest multiple of the lower quartile that a sample may be. Noise
+	// only adds: a time slice of another process, on a busy machine in more than half of
+	// the samples, takes a hundred times as long as most operations, while the jitter of
+	// the operations themselves is within a factor of two.
 	disturbed = 3
 )
 
 // series collects samples of one quantity in ns.
 type series struct {
 	buf [maxSamples]float64
-	n   int // ever added
+	n   int // number of samples ever added
 }
 
 func (s *series) add(x float64) {
@@ -34,16 +34,16 @@ func (s *series) add(x float64) {
 	s.n++
 }
 
-// estimate is the middle of a series. se is its standard error.
+// estimate is the median of a series. se is its standard error.
 type estimate struct {
 	v, se   float64
 	n       int // samples kept
 	dropped int
 }
 
-// estimate returns the median of the samples without outliers. Spread is taken
-// from the median absolute deviation, which a disturbed sample in three does not
-// move. Of a single sample nothing is known but its size. Does not allocate.
+// estimate returns the median of the samples without outliers. The spread is computed from
+// the median absolute deviation, which disturbances in a third of the samples do not
+// change. Of a single sample only the value is known. Does not allocate.
 func (s *series) estimate() estimate {
 	var x, d [maxSamples]float64
 	n := copy(x[:], s.buf[:min(s.n, maxSamples)])
@@ -71,14 +71,13 @@ func (s *series) estimate() estimate {
 		e.se = e.v
 		return e
 	}
-	// A median varies by 1.25 times what a mean does. Samples that all agree
-	// still share the clock's and the loop's granularity.
+	// The standard error of a median is 1.25 times that of a mean. Equal samples still have
+	// the granularity of the clock and the loop.
 	e.se = max(1.2533*deviation(d[:], kept, e.v)/math.Sqrt(float64(e.n)), 0.002*e.v)
 	return e
 }
 
-// least is the smallest sample: what the quantity takes undisturbed, on the
-// optimistic side.
+// least returns the smallest sample: an optimistic estimate of the undisturbed time.
 func (s *series) least() float64 {
 	if s.n == 0 {
 		return 0
@@ -86,14 +85,14 @@ func (s *series) least() float64 {
 	return slices.Min(s.buf[:min(s.n, maxSamples)])
 }
 
-// middle is the median of sorted x.
+// middle returns the median of sorted x.
 func middle(x []float64) float64 {
 	n := len(x)
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// deviation is the standard deviation that a normal distribution with x's
-// median absolute deviation from med would have. d is scratch.
+// deviation returns the standard deviation of a normal distribution with the same median
+// absolute deviation from med as x. d is scratch.
 func deviation(d, x []float64, med float64) float64 {
 	d = d[:len(x)]
 	for i, v := range x {
@@ -103,9 +102,9 @@ func deviation(d, x []float64, med float64) float64 {
 	return 1.4826 * middle(d)
 }
 
-// confidence turns a standard error se of a quantity of size v from n samples
-// into 0 … 1: ½ where the error is tol·v, and less where samples are few: they
-// may all be disturbed, of 3 samples with chance 1/4, of 5 with 1/10.
+// confidence maps a standard error se of a quantity of size v from n samples to 0 … 1: ½ if
+// the error is tol·v, and less with few samples, which may all be disturbed: 3 samples with
+// probability 1/4, 5 with 1/10.
 func confidence(v, se float64, n int, tol float64) float64 {
 	if n == 0 || math.IsInf(se, 0) || math.IsNaN(se) {
 		return 0

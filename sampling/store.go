@@ -15,14 +15,14 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// DefaultMaxAge is how long a profile is believed: firmware, kernels and
-// neighbours change within weeks, and measuring again costs 50 ms.
+// DefaultMaxAge is how long a profile is valid: firmware, kernels and other load change
+// within weeks, and a new measurement costs 50 ms.
 const DefaultMaxAge = 30 * 24 * time.Hour
 
-// Store is a folder of profiles, one file a key. It may be used by any number
-// of goroutines and processes: files appear complete or not at all.
+// Store is a directory of profiles, one file per key. Any number of goroutines and
+// processes may use it: files appear completely or not at all.
 type Store struct {
-	// Dir is made when something is saved. See DefaultDir.
+	// Dir is created by the first save. See DefaultDir.
 	Dir string
 	// MaxAge of a profile; zero means DefaultMaxAge.
 	MaxAge time.Duration
@@ -30,7 +30,7 @@ type Store struct {
 	now func() time.Time // for tests
 }
 
-// DefaultDir is the folder rma in the user's cache directory.
+// DefaultDir returns the directory rma in the user's cache directory.
 func DefaultDir() (string, error) {
 	d, err := os.UserCacheDir()
 	if err != nil {
@@ -39,10 +39,9 @@ func DefaultDir() (string, error) {
 	return filepath.Join(d, "rma"), nil
 }
 
-// Path is the file of key k: readable parts, and a digest that tells apart
-// what they do not.
+// Path returns the file of key k: readable parts, and a digest that makes it unique.
 func (s *Store) Path(k Key) string {
-	b, _ := json.Marshal(k) // strings only
+	b, _ := json.Marshal(k) // strings only: cannot fail
 	sum := sha256.Sum256(b)
 	name := "plogp"
 	for _, part := range []string{k.Link, k.Device, string(k.Class)} {
@@ -53,7 +52,7 @@ func (s *Store) Path(k Key) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%s-%x.json", name, sum[:6]))
 }
 
-// plain keeps what is harmless in the name of a file.
+// plain keeps the characters that are safe in a file name.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
@@ -95,8 +94,8 @@ func (s *Store) Load(k Key, caps fabric.Caps) (*Profile, error) {
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// readRegular reads a file that is no more than a profile may be, and not a
-// pipe, on which reading would hang.
+// readRegular reads a file that is not larger than a profile may be and not a pipe, on
+// which reading would block.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -113,7 +112,7 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxProfile+1))
 }
 
-// Save writes p under its key, complete or not at all.
+// Save writes p under its key, completely or not at all.
 func (s *Store) Save(p *Profile) error {
 	b, err := p.Marshal()
 	if err != nil {
@@ -139,10 +138,10 @@ func (s *Store) maxAge() time.Duration {
 	return s.MaxAge
 }
 
-// Retire puts the profile of key k aside, so that the next start measures: for who
-// learns while the program runs (logp.Learned.Drift) that it holds no more. What it
-// said stays beside it, in a file whose name ends in ".drifted", for whoever wants to
-// know what has changed. It is no error if there is none.
+// Retire moves the profile of key k aside, so that the next start measures: it is called if
+// the program finds while it runs that the profile no longer describes the link
+// (logp.Learned.Drift). The old content stays beside it, in a file whose name ends in
+// ".drifted", for inspection. It is no error if there is no profile.
 func (s *Store) Retire(k Key) error {
 	path := s.Path(k)
 	if err := os.Rename(path, path+".drifted"); err != nil && !errors.Is(err, fs.ErrNotExist) {

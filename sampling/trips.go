@@ -4,8 +4,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// balls measures the round trip. Not at once: a process that has only just
-// begun runs through its code and touches its pages for the first time.
+// balls measures the round trip. It does not start at once, because a process that has just
+// begun executes its code and touches its pages for the first time.
 func (t *turn) balls() error {
 	for range 2 {
 		if err := t.s.wake(); err != nil {
@@ -21,13 +21,13 @@ func (t *turn) balls() error {
 			}
 		}
 		v := t.since(a) / max(1, burst)
-		burst = min(8, atLeast/max(v, 1)) // short trips by the dozen, against the clock's grain
+		burst = min(8, atLeast/max(v, 1)) // many short trips per sample, because of the clock's granularity
 		return v, nil
 	})
 }
 
-// hush sends the peer out of the way: what follows needs it no more than its
-// link does.
+// hush makes the peer sleep, unless its link needs its polls: the following measurements do
+// not need the peer.
 func (t *turn) hush() error {
 	if err := t.s.bounce(quiet); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (t *turn) hush() error {
 	return t.s.drain()
 }
 
-// trip is one signalled request, from posting to completion.
+// trip measures one signalled request, from posting to completion.
 func (t *turn) trip(wrs []fabric.WR) (float64, error) {
 	a := t.s.p.Now()
 	if err := t.s.post(wrs, 1); err != nil {
@@ -47,7 +47,7 @@ func (t *turn) trip(wrs []fabric.WR) (float64, error) {
 	return t.since(a), nil
 }
 
-// readRequest reads size bytes of the peer's data.
+// readRequest returns a read of size bytes of the peer's data.
 func (t *turn) readRequest(size int) []fabric.WR {
 	return []fabric.WR{{
 		Op: fabric.OpRead, Flags: fabric.FlagSignaled, RKey: t.to.RKey, RemoteAddr: t.to.Addr,
@@ -60,12 +60,12 @@ func (t *turn) readTrips() error {
 	return t.sample(&t.read, shareRead, func() (float64, error) { return t.trip(wrs) })
 }
 
-// least is the size of the smallest operation, which stands for one without
-// bytes: what cursors and flags take. A write of no bytes at all costs next to
-// nothing on links that look at the length first.
+// least is the size in bytes of the smallest operation, which represents one without bytes:
+// that of cursors and flags. A write of zero bytes costs almost nothing on links that check
+// the length first.
 const least = 8
 
-// empties measures the gap and what posting costs the processor.
+// empties measures the gap and the processor time of posting.
 func (t *turn) empties() error {
 	t.empty = &chain{size: least, k: 16}
 	one := t.writes(least, 1)

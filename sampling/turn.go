@@ -7,29 +7,29 @@ import (
 // turn is one side's measurement. All times in ns.
 type turn struct {
 	s          *Session
-	in, out    []byte // of this side's data; out's key is lkey
+	in, out    []byte // of this side's data; lkey is the key of out
 	lkey       uint32
-	to         fabric.RemoteKey // where writes go
+	to         fabric.RemoteKey // destination of writes
 	tol        float64
 	start, end int64
 	overhead   float64 // of reading the clock
 	ops        int     // samples taken
-	cut        bool    // something did not fit into the budget
+	cut        bool    // something did not fit the budget
 
 	ball  series // round trip of 8 bytes
 	read  series // of 8 bytes, posting to completion
 	empty *chain // of the smallest writes
 	post1 series // processor time of posting one of them
 	postK series // and empty.k of them
-	idle  series // an idle look of the receiver
+	idle  series // an idle poll of the receiver
 	sizes []*chain
-	reads [2]pair // reads of large sizes, for the bandwidth of the way back
+	reads [2]pair // reads of large sizes, for their bandwidth
 	copy  []*pointSeries
 	reg   []*pointSeries
 }
 
-// chain is one size's two series: a single write, and k of them posted with one
-// call; both from posting to the last completion. With k of 1 only the first.
+// chain holds the two series of one size: a single write, and k of them posted by one call,
+// both from posting to the last completion. With k = 1 it has only the first.
 type chain struct {
 	size, k   int
 	one, many series
@@ -45,9 +45,8 @@ type pointSeries struct {
 	t    series
 }
 
-// Shares of a turn that a part may have used when it ends, as a fraction of the
-// whole: the parts are in order of what a wrong value costs the choice. The
-// last part has the rest.
+// Shares of a turn that a part may have used when it ends, as a fraction of the whole. The
+// parts are ordered by the consequences of a wrong value. The last part has the rest.
 const (
 	shareRead  = 0.08
 	shareEmpty = 0.20
@@ -57,7 +56,7 @@ const (
 
 // turn measures this side's half while the peer serves.
 func (s *Session) turn() (*Half, error) {
-	// The budget begins when the peer is there.
+	// The budget begins when the peer has answered.
 	if err := s.throw(); err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func (s *Session) turn() (*Half, error) {
 		s: s, in: mem[:s.max], out: mem[s.max : 2*s.max], lkey: s.data.LKey(), to: s.peerData,
 		tol: s.opt.Tolerance, start: s.p.Now(),
 	}
-	t.to.Len = uint64(s.max) // the other half is the peer's own
+	t.to.Len = uint64(s.max) // the other half is the peer's
 	t.end = t.start + int64(s.budget)/2
 	t.overhead = t.clockCost()
 	for _, part := range []func() error{t.hush, t.readTrips, t.empties, t.balls, t.hush, t.local, t.grid, t.refine} {
@@ -82,7 +81,7 @@ func (s *Session) turn() (*Half, error) {
 	return h, nil
 }
 
-// clockCost is the time between two reads of the clock.
+// clockCost returns the time between two readings of the clock.
 func (t *turn) clockCost() float64 {
 	var x series
 	for range maxSamples {
@@ -92,8 +91,7 @@ func (t *turn) clockCost() float64 {
 	return x.estimate().v
 }
 
-// fits says whether an operation that takes about ns still fits into the share
-// of the budget.
+// fits reports whether an operation that takes about ns still fits the share of the budget.
 func (t *turn) fits(ns, share float64) bool {
 	end := t.start + int64(float64(t.end-t.start)*share)
 	if float64(t.s.p.Now())+ns <= float64(end) {
@@ -103,14 +101,14 @@ func (t *turn) fits(ns, share float64) bool {
 	return false
 }
 
-// since is the time from a to now without the clock's own.
+// since returns the time from a to now without the cost of the clock.
 func (t *turn) since(a int64) float64 {
 	t.ops++
 	return max(0, float64(t.s.p.Now()-a)-t.overhead)
 }
 
-// sample calls f until the series is known well enough or the share is used;
-// the first minSamples are taken as long as the whole budget has room.
+// sample calls f until the series has enough confidence or the share is used. The first
+// minSamples are taken as long as the whole budget has room.
 func (t *turn) sample(x *series, share float64, f func() (float64, error)) error {
 	last := 0.0
 	for x.n < maxSamples {
@@ -127,8 +125,7 @@ func (t *turn) sample(x *series, share float64, f func() (float64, error)) error
 			return err
 		}
 		x.add(v)
-		// The next may be as quick as the quickest so far: one that was disturbed
-		// says nothing.
+		// The next may be as fast as the fastest so far, so a disturbed one does not count.
 		if d := float64(t.s.p.Now() - a); x.n == 1 || d < last {
 			last = d
 		}

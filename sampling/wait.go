@@ -6,18 +6,18 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// begin starts a wait that may last the step time-out and d more.
+// begin starts a wait that may last for the step time-out plus d.
 func (s *Session) begin(d time.Duration) {
 	s.p.Limit = s.opt.StepTimeout + d
 	s.p.Begin()
 }
 
-// napTime is how long this side sleeps while the peer measures what needs
-// nobody here.
+// napTime is how long this side sleeps while the peer measures something that does not
+// involve it.
 const napTime = 200 * time.Microsecond
 
-// nap sleeps for a moment, out of the way of the peer's measurement. Where a
-// plain write would wake, and the peer would pay for waking, nothing is armed.
+// nap sleeps for a short time in order not to disturb the peer's measurement. If a plain
+// write would wake this side, and the peer would pay for that, nothing is armed.
 func (s *Session) nap() error {
 	if err := s.p.Late(); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s *Session) nap() error {
 	return s.p.Sleep(time.Millisecond)
 }
 
-// post posts all of wrs, of which signalled ask for a completion.
+// post posts all of wrs. signalled is the number of requests with a completion.
 // Hot path.
 func (s *Session) post(wrs []fabric.WR, signalled int) error {
 	s.posts += len(wrs)
@@ -46,8 +46,8 @@ func (s *Session) drain() error {
 	return s.p.Drain()
 }
 
-// write is a request that puts n bytes at off of this region to offset to of
-// the peer's; inline where the link can.
+// write returns a request that writes n bytes at off of this region to offset to of the
+// peer's, inline if the link supports it.
 func (s *Session) write(off, n, to int) fabric.WR {
 	w := fabric.WR{
 		Op: fabric.OpWrite, RemoteAddr: s.peer.Region.Addr + uint64(to), RKey: s.peer.Region.RKey,
