@@ -1,6 +1,6 @@
 package onesided
 
-// Cond is what a word is compared with a value for.
+// Cond is a condition on a word compared with a value.
 type Cond uint8
 
 // Conditions.
@@ -33,12 +33,12 @@ func (c Cond) Holds(word, value uint64) bool {
 	return word < value
 }
 
-// Meets reports whether a word of type t meets c with value, both by their bits.
+// Meets reports whether a word of type t meets c with value, both given by their bits.
 func (t Type) Meets(word uint64, c Cond, value uint64) bool {
 	return c.Holds(t.rank(word), t.rank(value))
 }
 
-// rank puts words of the integer type t, by their bits, in the order of unsigned numbers.
+// rank maps words of the integer type t, by their bits, to the order of unsigned numbers.
 func (t Type) rank(bits uint64) uint64 {
 	switch t {
 	case Int32:

@@ -2,28 +2,27 @@ package onesided
 
 import "github.com/seed33544411/rma/fabric"
 
-// Cursor walks the two sides of a transfer in step. The zero value is an empty
-// transfer; a Cursor may be set again and again, and keeps the memory of its
-// lists.
+// Cursor iterates over the two sides of a transfer in step. The zero value is an empty
+// transfer. A Cursor may be set repeatedly, and keeps the memory of its lists.
 type Cursor struct {
 	local, remote   side
 	locals, remotes []Piece
 	pos, total      uint64
-	lo, hi          uint64 // of a shape: what it spans of local memory
-	extent          uint64 // and how many bytes of remote memory
+	lo, hi          uint64 // of a shape: the range of local memory
+	extent          uint64 // and the length of the range of remote memory
 	nest            nest   // of a shape
 }
 
-// Mark is a place in a Cursor's walk.
+// Mark is a position of a Cursor.
 type Mark struct {
 	pos, lOff, rOff uint64
 	l, r            int
 }
 
-// Done reports whether nothing is left behind the mark.
+// Done reports whether the mark is at the end of c.
 func (m Mark) Done(c *Cursor) bool { return m.pos >= c.total }
 
-// keepPieces is how many pieces a Cursor that is put aside keeps room for.
+// keepPieces is the number of pieces for which an unused Cursor keeps memory.
 const keepPieces = 1024
 
 // Reset empties the cursor.
@@ -42,8 +41,7 @@ func (c *Cursor) AddLocal(p Piece) { c.locals = join(c.locals, p) }
 // AddRemote appends a piece of the target's memory.
 func (c *Cursor) AddRemote(p Piece) { c.remotes = join(c.remotes, p) }
 
-// End says that the lists are complete. It reports whether both hold the same
-// number of bytes.
+// End completes the lists. It reports whether both hold the same number of bytes.
 func (c *Cursor) End() bool {
 	var l, r uint64
 	for i := range c.locals {
@@ -67,7 +65,7 @@ func (c *Cursor) Overlap(remote bool) bool {
 	return overlap(c.locals)
 }
 
-// SetShape makes the cursor walk a shape that passed Check, from the two places.
+// SetShape makes the cursor iterate over a shape that passed Check, from the two addresses.
 func (c *Cursor) SetShape(local, remote Piece, s Shape, p Plan) {
 	c.pos, c.total = 0, p.Total
 	c.lo, c.hi, c.extent = local.Addr, local.Addr+p.Local, p.Remote
@@ -76,9 +74,9 @@ func (c *Cursor) SetShape(local, remote Piece, s Shape, p Plan) {
 	c.remote.setShape(remote, s, true)
 }
 
-// Span is the memory from the first run of a shape to behind its last one, on either side,
-// and the length of its runs; ok is false of what is no shape, and of one whose walk has
-// begun.
+// Span returns the memory from the first run of a shape to the end of its last one, on
+// either side, and the length of its runs. ok is false if the cursor has no shape, or its
+// iteration has begun.
 func (c *Cursor) Span() (local, remote Piece, run int, ok bool) {
 	if c.extent == 0 || c.pos != 0 {
 		return local, remote, 0, false
@@ -86,8 +84,8 @@ func (c *Cursor) Span() (local, remote Piece, run int, ok bool) {
 	return Piece{c.lo, c.hi - c.lo, c.local.key}, Piece{c.remote.base, c.extent, c.remote.key}, c.nest.run, true
 }
 
-// Copy moves a shape at once between the memory that Span has named: from the local to the
-// remote side, or, with get, the other way. The walk is at its end then.
+// Copy copies a shape between the memory of Span: from the local to the remote side, or,
+// with get, the other way. The cursor is then at its end.
 func (c *Cursor) Copy(local, remote []byte, get bool) {
 	if get {
 		c.nest.copy(local, remote, false)
@@ -97,7 +95,7 @@ func (c *Cursor) Copy(local, remote []byte, get bool) {
 	c.pos = c.total
 }
 
-// Uses reports whether the transfer's local side has to do with [lo, hi).
+// Uses reports whether the transfer's local side overlaps [lo, hi).
 func (c *Cursor) Uses(lo, hi uint64) bool {
 	for i := range c.locals {
 		if p := &c.locals[i]; p.Addr < hi && lo < p.Addr+p.Len {
@@ -107,21 +105,21 @@ func (c *Cursor) Uses(lo, hi uint64) bool {
 	return c.lo < hi && lo < c.hi
 }
 
-// Len is the number of bytes of the transfer.
+// Len returns the number of bytes of the transfer.
 func (c *Cursor) Len() uint64 { return c.total }
 
-// Pos is how many bytes the walk has behind it.
+// Pos returns the number of bytes before the present position.
 func (c *Cursor) Pos() uint64 { return c.pos }
 
-// Done reports whether the walk is at its end.
+// Done reports whether the cursor is at its end.
 func (c *Cursor) Done() bool { return c.pos >= c.total }
 
-// Mark is the place that the walk has come to.
+// Mark returns the present position.
 func (c *Cursor) Mark() Mark {
 	return Mark{pos: c.pos, lOff: c.local.off, rOff: c.remote.off, l: c.local.i, r: c.remote.i}
 }
 
-// Seek goes to a place that Mark gave.
+// Seek returns to a position from Mark.
 func (c *Cursor) Seek(m Mark) {
 	if c.pos = m.pos; m.pos >= c.total {
 		return
@@ -130,9 +128,9 @@ func (c *Cursor) Seek(m Mark) {
 	c.remote.resume(m.pos, m.r, m.rOff)
 }
 
-// Next fills sges with the pieces of the next work request, which moves n bytes
-// to or from remote; n is at most limit, and k pieces are used. len(sges) and
-// limit must be positive, and the walk not at its end. Does not allocate.
+// Next fills sges with the pieces of the next work request, which moves n bytes to or from
+// remote; n is at most limit, and k pieces are used. len(sges) and limit must be positive,
+// and the cursor not at its end. Does not allocate.
 func (c *Cursor) Next(sges []fabric.SGE, limit uint64) (k int, remote Piece, n uint64) {
 	remote = Piece{Addr: c.remote.addr + c.remote.off, Key: c.remote.key}
 	for want := min(limit, c.remote.left()); n < want && k < len(sges); k++ {

@@ -14,9 +14,9 @@
 //
 // # Atomics
 //
-// Links add and compare-and-swap 8-byte words. [RMW] is every other atomic: a
-// function from the word's old value to its new one, for a loop of
-// compare-and-swaps. Those of 4 bytes change their half of the aligned word.
+// Links add to and compare-and-swap 8-byte words. [RMW] is any other atomic: a function
+// from the word's old value to its new one, for a loop of compare-and-swaps. Atomics of 4
+// bytes change half of the aligned word.
 //
 // # Accumulates
 //
@@ -26,9 +26,9 @@
 //
 // # Groups
 //
-// A [Grouper] makes one request of many puts or gets that a Cursor has ahead: gathers with
-// the destination of each piece, or lists of what is asked for. A [Server] carries it out
-// where the keys allow that, in order, and stops at the first that is refused.
+// A [Grouper] makes one request of many puts or gets of a Cursor: gathers with the
+// destination of each piece, or lists of the requested pieces. A [Server] executes it if
+// the keys permit that, in order, and stops at the first entry that is refused.
 //
 // # Concurrency
 //
@@ -37,12 +37,12 @@
 // # Files
 //
 //	shape.go          Shape, Dim: checks, extent, overlap
-//	side.go           one side's walk; cursor.go both sides in step
-//	nest.go           a shape as loops: copied at once where both sides are mapped
+//	side.go           iteration over one side; cursor.go both sides in step
+//	nest.go           a shape as loops: copied at once if both sides are mapped
 //	rmw.go            atomics as functions of a word
 //	cond.go           conditions on words; word_unsafe.go words that peers write
-//	request.go        the header of an accumulate, carrying it out
-//	group.go          many puts or gets in one request: making it, carrying it out
+//	request.go        the header of an accumulate, and its execution
+//	group.go          many puts or gets in one request: encoding and execution
 //	reduce.go         kernels by type and operation
 //
 // It imports fabric, gather and mr.

@@ -11,17 +11,17 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// A group is many puts, or many gets, in one request that the target's engine carries out:
-// lists of places and sizes, for puts the bytes behind each. It uses the slots of
-// accumulates. docs/wire.md has the bytes.
+// A group is many puts, or many gets, in one request that the target's engine executes:
+// lists of addresses and sizes, for puts followed by the data. It uses the slots of
+// accumulates. docs/wire.md defines the bytes.
 
 const (
 	groupVersion = 1
 	groupHeader  = 24
-	listHeader   = 8 // in front of each list
+	listHeader   = 8 // before each list
 
-	// GroupPieces bounds the pieces of a group: more, of a few bytes each, cost the
-	// target as long as a full slot of bytes.
+	// GroupPieces bounds the pieces of a group: more pieces, of a few bytes each, would
+	// take the target longer than a full slot of data.
 	GroupPieces = 512
 )
 
@@ -31,28 +31,27 @@ const (
 	groupGet = 2
 )
 
-// ErrGroup is a group that no honest peer makes.
+// ErrGroup means that a group is malformed: no correct peer sends it.
 var ErrGroup = errors.New("malformed group of puts or gets")
 
-// Answer is where the bytes of a group of gets are to be written.
+// Answer is the destination of the data of a group of gets.
 type Answer struct {
 	Addr uint64
 	RKey uint32
-	Len  uint32 // by the lists
+	Len  uint32 // length according to the lists
 }
 
-// Grouper makes groups of what a Cursor has ahead. Its lists are used again; it is for one
-// goroutine.
+// Grouper makes groups of the next pieces of a Cursor. It reuses its lists, and belongs to
+// one goroutine.
 type Grouper struct {
 	entries []gather.Entry
-	marks   []Mark       // behind each entry
+	marks   []Mark       // after each entry
 	pieces  []fabric.SGE // the local side
-	first   []int        // of pieces: where those of each entry begin
+	first   []int        // index in pieces of the first piece of each entry
 }
 
-// View looks at the requests that c would make next, as many as one group can hold, and
-// returns how many there are and their bytes. c stays where it is. pieces and limit are
-// those of Cursor.Next.
+// View computes the next requests of c, as many as one group can hold, and returns their
+// number and bytes. c does not move. pieces and limit are those of Cursor.Next.
 func (g *Grouper) View(c *Cursor, pieces int, limit uint64) (n, bytes int) {
 	g.entries, g.marks, g.pieces, g.first = g.entries[:0], g.marks[:0], g.pieces[:0], g.first[:0]
 	at := c.Mark()
@@ -78,9 +77,10 @@ func (g *Grouper) View(c *Cursor, pieces int, limit uint64) (n, bytes int) {
 	return len(g.entries), bytes
 }
 
-// Make makes a group of what View has seen, or the first of it, in slot, and moves c behind
-// that. Answers to gets come behind the request, which is slot's first n bytes; rkey is that
-// of slot for the target. pieces and bytes are what the group moves.
+// Make makes a group of the requests of the last View, or of the first of them, in slot,
+// and moves c past them. Answers to gets are placed after the request, which is slot's
+// first n bytes; rkey is the key of slot for the target. pieces and bytes are those of the
+// group.
 func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces, bytes int) {
 	b := slot[:groupHeader]
 	clear(b)
@@ -90,7 +90,7 @@ func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces
 	}
 	done := 0
 	for done < len(g.entries) {
-		room := len(slot) - len(b) - listHeader - 7 // and zeros
+		room := len(slot) - len(b) - listHeader - 7 // and zero padding
 		if get {
 			room -= bytes
 		}
@@ -125,7 +125,7 @@ func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces
 	return len(b), done, bytes
 }
 
-// appendBytes appends what entry i is made of.
+// appendBytes appends the data of entry i.
 func (g *Grouper) appendBytes(b []byte, i int) []byte {
 	end := len(g.pieces)
 	if i+1 < len(g.first) {
@@ -137,8 +137,8 @@ func (g *Grouper) appendBytes(b []byte, i int) []byte {
 	return b
 }
 
-// TakeAnswer stores what a group of gets has brought where c says, from the mark on. c stays
-// where it is.
+// TakeAnswer stores the data of a group of gets to the destinations of c, from the mark on.
+// c does not move.
 func TakeAnswer(c *Cursor, from Mark, b []byte) {
 	now := c.Mark()
 	c.Seek(from)
@@ -152,26 +152,26 @@ func TakeAnswer(c *Cursor, from Mark, b []byte) {
 	c.Seek(now)
 }
 
-// Server carries out the groups of peers. It is for one goroutine.
+// Server executes the groups of peers. It belongs to one goroutine.
 type Server struct {
 	domain *mr.Domain
-	rail   int // index of the link that brings groups
+	rail   int // index of the link that receives the groups
 	list   gather.Header
-	asked  []byte // of gets
+	asked  []byte // lists of gets
 	fence  atomic.Uint64
-	reg    *mr.Registration // held: of the entry before
+	reg    *mr.Registration // held: the region of the last entry
 	rkey   uint32
 }
 
-// NewServer makes a Server for what comes by the rail with that index.
+// NewServer returns a Server for groups received by the rail with that index.
 func NewServer(d *mr.Domain, rail int) *Server { return &Server{domain: d, rail: rail} }
 
-// Serve carries out the group in slot, memory of this rank that the peer may be changing at
-// the same time: what is checked is copied before. Entries are carried out in order, as
-// writes or reads of the link would be: the first that is refused changes no byte, and
-// nothing behind it is looked at. The bytes of gets are left at the start of slot, for
-// Answer. Errors wrap ErrGroup, gather.ErrHeader or fabric.ErrRemoteAccess. Allocates only
-// to grow its lists.
+// Serve executes the group in slot, memory of this rank that the peer may be changing at
+// the same time: data is copied before it is checked. Entries are executed in order, like
+// writes or reads of the link: the first refused one changes no byte, and later ones are
+// not examined. The data of gets is left at the start of slot, for Answer. Errors wrap
+// ErrGroup, gather.ErrHeader or fabric.ErrRemoteAccess. It allocates only to grow its
+// lists.
 func (s *Server) Serve(slot []byte) (a Answer, err error) {
 	var head [groupHeader]byte
 	copy(head[:], slot)
@@ -191,7 +191,7 @@ func (s *Server) Serve(slot []byte) (a Answer, err error) {
 		a.Len, err = s.get(slot, int(n))
 	}
 	if s.reg != nil {
-		_ = s.reg.Release() // who closed the region meanwhile hears of failures
+		_ = s.reg.Release() // if the region was closed meanwhile, Close reports failures
 		s.reg = nil
 	}
 	if err != nil {
@@ -200,10 +200,10 @@ func (s *Server) Serve(slot []byte) (a Answer, err error) {
 	return a, nil
 }
 
-// lists gives each list of b to f.
+// lists calls f with each list of b.
 func (s *Server) lists(b []byte, f func([]byte) error) error {
 	for len(b) > 0 {
-		var head [listHeader]byte // copied: the peer may change it
+		var head [listHeader]byte // copied, because the peer may change it
 		copy(head[:], b)
 		n := uint64(binary.LittleEndian.Uint32(head[:]))
 		if len(b) < listHeader || n > uint64(len(b)-listHeader) || binary.LittleEndian.Uint32(head[4:]) != 0 {
@@ -217,7 +217,7 @@ func (s *Server) lists(b []byte, f func([]byte) error) error {
 	return nil
 }
 
-// memory is that of the entry, held until the next one's.
+// memory returns the memory of the entry, held until the next call.
 func (s *Server) memory(e *gather.Entry, need fabric.Access) ([]byte, error) {
 	if s.reg == nil || s.rkey != e.Region {
 		if s.reg != nil {
@@ -233,7 +233,7 @@ func (s *Server) memory(e *gather.Entry, need fabric.Access) ([]byte, error) {
 	return s.reg.Part(e.At, uint64(e.Size), need)
 }
 
-// each gives the memory of each entry of the list to f, up to the first that is refused.
+// each calls f with the memory of each entry of the list, up to the first that is refused.
 func (s *Server) each(need fabric.Access, f func(mem []byte)) error {
 	for it := s.list.Iter(); ; {
 		e, ok := it.Next()
@@ -251,7 +251,7 @@ func (s *Server) each(need fabric.Access, f func(mem []byte)) error {
 	}
 }
 
-// put spreads one gather.
+// put executes one gather.
 func (s *Server) put(b []byte) error {
 	if err := s.list.Parse(gather.Dest, b); err != nil {
 		return err
@@ -263,8 +263,8 @@ func (s *Server) put(b []byte) error {
 	})
 }
 
-// place writes one entry as a link does: behind what was written before, and, if it ends on a
-// multiple of 8, its last word last and in one piece.
+// place writes one entry as a link does: after earlier writes, and, if it ends on a
+// multiple of 8, with its last word last and in one store.
 func (s *Server) place(dst, src []byte) {
 	s.fence.Add(1)
 	if n := len(dst) - 8; n >= 0 && (fabric.Addr(dst)+uint64(len(dst)))%8 == 0 {
@@ -275,8 +275,9 @@ func (s *Server) place(dst, src []byte) {
 	copy(dst, src)
 }
 
-// get collects what the lists in the first n bytes behind the header ask for, at the start of
-// slot: behind a copy of the lists, since they may be changed there, and are overwritten.
+// get collects the data that the lists in the first n bytes after the header request, at
+// the start of slot. It uses a copy of the lists, which the peer may change and the data
+// overwrites.
 func (s *Server) get(slot []byte, n int) (size uint32, err error) {
 	s.asked = append(s.asked[:0], slot[groupHeader:groupHeader+n]...)
 	out := slot[:0]

@@ -3,17 +3,17 @@ package onesided
 import "encoding/binary"
 
 // nest is a shape as loops: runs of run bytes along dims, the last of which is the
-// innermost. What is contiguous on both sides is one run.
+// innermost. Memory that is contiguous on both sides is one run.
 type nest struct {
 	run  int
 	n    int
 	dims [MaxDims]Dim
 }
 
-// set makes a nest of a shape that passed Check.
+// set sets the nest of a shape that passed Check.
 func (x *nest) set(s Shape) {
 	x.run, x.n = s.Run, 0
-	at := MaxDims // dims[at:] are those so far
+	at := MaxDims // dims[at:] are set
 	for i := len(s.Dims) - 1; i >= 0; i-- {
 		d := s.Dims[i]
 		switch {
@@ -31,9 +31,8 @@ func (x *nest) set(s Shape) {
 	copy(x.dims[:x.n], x.dims[at:])
 }
 
-// copy moves all runs from src to dst, one of which begins with the first run of the local
-// side and the other with that of the remote one, and reaches over all of them. put says
-// that dst is the remote side. Does not allocate.
+// copy copies all runs from src to dst, which begin with the first run of their side and
+// contain all of them. put: dst is the remote side. Does not allocate.
 func (x *nest) copy(dst, src []byte, put bool) {
 	var d [MaxDims]level
 	for i := range x.n {
@@ -65,13 +64,14 @@ func (x *nest) copy(dst, src []byte, put bool) {
 // level is a dimension as it is copied.
 type level struct{ count, dst, src int }
 
-// tile is how many runs of a plane are copied along one dimension before the other goes on,
-// where the sides are crossed: as many cache lines as a first-level cache holds for sure.
+// tile is the number of runs of a plane that are copied along one dimension before the
+// other advances, if the sides are transposed: as many cache lines as any first-level cache
+// holds.
 const tile = 16
 
-// plane copies runs along at most two dimensions. Where what is near on one side is far
-// on the other, as in a transpose, it goes in tiles, so that each cache line is used up
-// while it is there.
+// plane copies runs along at most two dimensions. If neighbours on one side are far apart
+// on the other, as in a transpose, it copies in tiles, so that each cache line is used
+// completely while it is cached.
 func (x *nest) plane(dst, src []byte, d []level) {
 	switch len(d) {
 	case 0:

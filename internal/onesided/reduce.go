@@ -20,7 +20,7 @@ const (
 	Float64
 )
 
-// Size is the size of an element in bytes, 0 of what is no type.
+// Size returns the size of an element in bytes, 0 for an invalid type.
 func (t Type) Size() int {
 	switch t {
 	case Int32, Uint32, Float32:
@@ -31,25 +31,24 @@ func (t Type) Size() int {
 	return 0
 }
 
-// Reduction is how an accumulate combines an element with the target's. The numbers
-// are those on the wire.
+// Reduction is how an accumulate combines an element with the target's. The numbers are
+// those on the wire.
 type Reduction uint8
 
-// Reductions. Integers wrap around; of numbers of which one is NaN the smaller
-// and the larger are NaN.
+// Reductions. Integers wrap around. If one operand is NaN, minimum and maximum are NaN.
 const (
 	Sum Reduction = iota
 	Min
 	Max
 	Prod
 	Replace
-	BitAnd // of integers
+	BitAnd // integers only
 	BitOr
 	BitXor
 	reductions
 )
 
-// String is the name of the reduction.
+// String returns the name of the reduction.
 func (r Reduction) String() string {
 	if r < reductions {
 		return [...]string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor"}[r]
@@ -57,7 +56,7 @@ func (r Reduction) String() string {
 	return fmt.Sprintf("reduction(%d)", uint8(r))
 }
 
-// Takes reports whether there is such a reduction of elements of type t, which must be one.
+// Takes reports whether r is defined for elements of the valid type t.
 func (r Reduction) Takes(t Type) bool {
 	return r < BitAnd || r < reductions && t != Float32 && t != Float64
 }
@@ -80,7 +79,7 @@ func combine[T number](r Reduction, a, b T) T {
 	return b
 }
 
-// combineBits is combine of elements of type t given by their bits.
+// combineBits is combine for elements of type t, given by their bits.
 func combineBits(r Reduction, t Type, a, b uint64) uint64 {
 	switch r {
 	case Replace:
@@ -107,9 +106,9 @@ func combineBits(r Reduction, t Type, a, b uint64) uint64 {
 	return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
 }
 
-// Reduce combines the elements of src with those of dst, one after the other, each
-// atomically. dst must be aligned to the elements' size, both as long as each other
-// and a multiple of it. Does not allocate. The type is chosen once, not for each element.
+// Reduce combines the elements of src with those of dst, one by one, each atomically. dst
+// must be aligned to the elements' size; both must have the same length, a multiple of that
+// size. Does not allocate. The type is evaluated once, not for each element.
 func Reduce(r Reduction, t Type, dst, src []byte) {
 	switch integer, long := t < Float32, t.Size() == 8; {
 	case r == Sum && integer && long:

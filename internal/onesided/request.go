@@ -9,10 +9,9 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// The memory through which one rank has another carry out accumulates: Slots slots of
-// SlotSize bytes, each a header and elements. Eight of 8 KiB keep a link of 10 GB/s
-// busy over a round trip of 6 µs, and cost a pair that accumulates 64 KiB on either
-// side.
+// The memory through which one rank makes another execute accumulates: Slots slots of
+// SlotSize bytes, each with a header and elements. Eight of 8 KiB keep a link of 10 GB/s
+// busy over a round trip of 6 µs, and cost a pair that accumulates 64 KiB on either side.
 const (
 	Slots      = 8
 	SlotSize   = 8 << 10
@@ -30,19 +29,19 @@ var (
 	ErrOrder   = errors.New("the ranks differ in byte order")
 )
 
-// Status is how the target carried a request out, as the acknowledgement says.
+// Status is the result of a request at the target, as sent in the acknowledgement.
 type Status uint8
 
 // Statuses.
 const (
 	StatusOK        Status = iota
 	StatusRefused          // key, bounds or rights
-	StatusMalformed        // nothing that this version knows
+	StatusMalformed        // unknown to this version
 	StatusAlign
 	StatusOrder
 )
 
-// Err is nil for StatusOK.
+// Err returns nil for StatusOK.
 func (s Status) Err() error {
 	switch s {
 	case StatusOK:
@@ -57,7 +56,7 @@ func (s Status) Err() error {
 	return fabric.ErrRemoteInvalid
 }
 
-// StatusOf is the status that tells err.
+// StatusOf returns the status for err.
 func StatusOf(err error) Status {
 	switch {
 	case err == nil:
@@ -81,7 +80,7 @@ type Request struct {
 	Addr  uint64
 }
 
-// order is how elements lie in memory here, as requests say it.
+// order returns the byte order of this machine, as encoded in requests.
 func order() byte {
 	if bigEndian {
 		return 2
@@ -98,9 +97,9 @@ func (r *Request) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, r.Addr)
 }
 
-// ParseRequest reads a header. What it says is a peer's claim: it makes sense by
-// itself, and its elements fit into a slot, but only Apply looks at memory. Errors
-// wrap ErrRequest, ErrAlign or ErrOrder.
+// ParseRequest parses a header, which is not trusted: a valid one is consistent, and its
+// elements fit a slot, but only Apply checks the memory. Errors wrap ErrRequest, ErrAlign
+// or ErrOrder.
 func ParseRequest(b []byte) (r Request, err error) {
 	if len(b) < HeaderSize {
 		return r, fmt.Errorf("%w: %d bytes, want %d", ErrRequest, len(b), HeaderSize)
@@ -126,12 +125,11 @@ func ParseRequest(b []byte) (r Request, err error) {
 	return r, nil
 }
 
-// need is what an accumulate needs to be allowed to do.
+// need is the access that an accumulate requires.
 const need = fabric.AccessRemoteWrite | fabric.AccessRemoteAtomic
 
-// Serve carries out the request in slot, memory of this rank that the peer may be
-// changing at the same time: each of its bytes is read once, but for the header's,
-// which are copied before.
+// Serve executes the request in slot, memory of this rank that the peer may be changing at
+// the same time: each byte is read once, except those of the header, which is copied first.
 func Serve(d *mr.Domain, slot []byte) error {
 	var head [HeaderSize]byte
 	copy(head[:], slot)
@@ -142,7 +140,7 @@ func Serve(d *mr.Domain, slot []byte) error {
 	return r.Apply(d, slot[HeaderSize:])
 }
 
-// Apply combines the elements with the memory that the request names. Errors are
+// Apply combines the elements with the memory that the request addresses. Errors are
 // *mr.KeyError; nothing has changed then.
 func (r *Request) Apply(d *mr.Domain, elements []byte) error {
 	n := int(r.Count) * r.Type.Size()

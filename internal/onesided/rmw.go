@@ -2,7 +2,7 @@ package onesided
 
 import "encoding/binary"
 
-// Func is what an atomic makes of a word.
+// Func is the function of an atomic.
 type Func uint8
 
 // Functions of an RMW.
@@ -13,22 +13,22 @@ const (
 	Or
 	Xor
 	SetIf   // if the word equals Compare
-	Combine // as the reduction Op does elements of Type
+	Combine // like the reduction Op of elements of Type
 )
 
-// RMW is an atomic read-modify-write of a word of 8 bytes, or of an aligned
-// half of one, as a function of the word: for a loop of compare-and-swaps.
+// RMW is an atomic read-modify-write of a word of 8 bytes, or of an aligned half of one, as
+// a function of the word: for a loop of compare-and-swaps.
 type RMW struct {
 	Arg, Compare uint64
 	Func         Func
 	Op           Reduction
 	Type         Type
 	Half         bool  // 4 bytes
-	Shift        uint8 // where in the word the half begins, in bits
+	Shift        uint8 // position of the half in the word, in bits
 }
 
-// Shift is where in its aligned word of 8 bytes the half at addr begins, in bits,
-// on a machine of this byte order.
+// Shift returns the position of the half at addr in its aligned word of 8 bytes, in bits,
+// for the byte order of this machine.
 func Shift(addr uint64) uint8 {
 	if bigEndian == (addr&4 == 0) {
 		return 32
@@ -36,7 +36,7 @@ func Shift(addr uint64) uint8 {
 	return 0
 }
 
-// Value is what the atomic finds in the word.
+// Value returns the part of word that the atomic works on.
 func (m *RMW) Value(word uint64) uint64 {
 	if m.Half {
 		return uint64(uint32(word >> m.Shift))
@@ -44,8 +44,8 @@ func (m *RMW) Value(word uint64) uint64 {
 	return word
 }
 
-// Apply returns the word that old becomes. ok is false if it does not change and
-// need not be written, which only SetIf and Combine can say.
+// Apply returns the new word for old. ok is false if it does not change and need not be
+// written, which is possible only for SetIf and Combine.
 func (m *RMW) Apply(old uint64) (now uint64, ok bool) {
 	v := m.Value(old)
 	switch m.Func {

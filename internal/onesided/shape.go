@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// MaxDims bounds the dimensions of a Shape. Eight are more than any grid that
-// programs decompose in practice, and keep a cursor's state in two cache lines.
+// MaxDims bounds the dimensions of a Shape. Eight are more than programs decompose grids
+// into in practice, and keep a cursor's state in two cache lines.
 const MaxDims = 8
 
 // Errors of shapes and lists.
@@ -35,7 +35,7 @@ type Shape struct {
 // Plan is a checked shape.
 type Plan struct {
 	Total         uint64 // bytes moved
-	Local, Remote uint64 // bytes from the first to behind the last, on either side
+	Local, Remote uint64 // bytes from the first run to the end of the last, on either side
 }
 
 // Check computes the shape's extents. Errors wrap ErrShape: more than MaxDims
@@ -80,10 +80,10 @@ func reach(extent uint64, count, stride int) (over, n uint64) {
 	return hi | carry, n
 }
 
-// Overlaps reports whether runs may overlap on the local side, or the remote
-// one: true unless each dimension steps over all that smaller strides reach.
-// Interleaved shapes that only a closer look would show to be disjoint count as
-// overlapping. The shape must have passed Check.
+// Overlaps reports whether runs may overlap on the local side, or the remote one: true
+// unless each dimension steps over the whole extent of smaller strides. Interleaved shapes
+// that are disjoint only on closer examination count as overlapping. The shape must have
+// passed Check.
 func (s Shape) Overlaps(remote bool) bool {
 	var ds [MaxDims]Dim
 	n := 0
@@ -111,14 +111,13 @@ func (s Shape) Overlaps(remote bool) bool {
 	return false
 }
 
-// few is how many pieces are compared each with each: below, that is faster than
-// sorting a copy, and allocates nothing.
+// few is the number of pieces up to which all pairs are compared: that is faster than
+// sorting a copy, and does not allocate.
 const few = 24
 
-// overlap reports whether any two of ps share a byte. Pieces do not wrap around
-// the address space. Pieces of the same key only are compared with each other:
-// two keys may name two ranks' memory, or one memory twice, which nobody here can
-// know.
+// overlap reports whether any two of ps share a byte. Pieces do not wrap around the address
+// space. Only pieces of the same key are compared: two keys may belong to two ranks'
+// memory, or to the same memory, which is unknown here.
 func overlap(ps []Piece) bool {
 	if len(ps) <= few {
 		for i := range ps {

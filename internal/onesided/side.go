@@ -9,11 +9,11 @@ type Piece struct {
 	Key       uint32
 }
 
-// side walks the contiguous runs of one side: of a list, or of a shape. It is
+// side iterates over the contiguous runs of one side: of a list, or of a shape. It is
 // always inside a run, or at the end.
 type side struct {
 	list []Piece // nil: a shape
-	i    int     // of the piece
+	i    int     // index of the piece
 
 	key    uint32
 	base   uint64
@@ -27,7 +27,7 @@ type side struct {
 	off  uint64 // into it
 }
 
-// setList makes s the walk over list, which must hold no empty piece.
+// setList makes s iterate over list, which must contain no empty piece.
 func (s *side) setList(list []Piece) {
 	*s = side{list: list}
 	if len(list) > 0 {
@@ -40,7 +40,7 @@ func (s *side) enter(i int) {
 	s.i, s.addr, s.run, s.key, s.off = i, p.Addr, p.Len, p.Key, 0
 }
 
-// setShape makes s the walk over one side of a shape that passed Check.
+// setShape makes s iterate over one side of a shape that passed Check.
 func (s *side) setShape(at Piece, shape Shape, remote bool) {
 	*s = side{base: at.Addr, addr: at.Addr, key: at.Key, run: uint64(shape.Run)}
 	for i := len(shape.Dims) - 1; i >= 0; i-- { // innermost first
@@ -65,10 +65,10 @@ func (s *side) setShape(at Piece, shape Shape, remote bool) {
 	}
 }
 
-// left is how many bytes of the run are ahead.
+// left returns the number of remaining bytes of the run.
 func (s *side) left() uint64 { return s.run - s.off }
 
-// advance goes on by k bytes, at most what is left of the run.
+// advance advances by k bytes, at most the rest of the run.
 func (s *side) advance(k uint64) {
 	if s.off += k; s.off < s.run {
 		return
@@ -90,7 +90,7 @@ func (s *side) advance(k uint64) {
 	}
 }
 
-// seek goes to the byte pos of a shape's walk.
+// seek moves to byte pos of a shape.
 func (s *side) seek(pos uint64) {
 	q := pos / s.run
 	s.addr, s.off = s.base, pos%s.run
@@ -101,7 +101,7 @@ func (s *side) seek(pos uint64) {
 	}
 }
 
-// resume goes to byte pos of the walk: of a list, to off in piece i.
+// resume moves to byte pos: in a list, to off in piece i.
 func (s *side) resume(pos uint64, i int, off uint64) {
 	if s.list == nil {
 		s.seek(pos)
@@ -111,8 +111,8 @@ func (s *side) resume(pos uint64, i int, off uint64) {
 	s.off = off
 }
 
-// join appends p to list, or to its last piece where that goes on so. Empty
-// pieces are left out.
+// join appends p to list, or extends its last piece if p continues it. Empty pieces are
+// omitted.
 func join(list []Piece, p Piece) []Piece {
 	if p.Len == 0 {
 		return list
@@ -129,7 +129,7 @@ func join(list []Piece, p Piece) []Piece {
 // maxSGE is the longest local piece.
 const maxSGE = 1<<32 - 1
 
-// sge names the next n bytes of a local side.
+// sge returns the entry for the next n bytes of a local side.
 func (s *side) sge(n uint64) fabric.SGE {
 	return fabric.SGE{Addr: s.addr + s.off, Len: uint32(n), LKey: s.key}
 }

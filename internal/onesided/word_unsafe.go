@@ -5,15 +5,14 @@ import (
 	"unsafe"
 )
 
-// Load64 loads the 8-byte word at the start of b, which must lie on a multiple of
-// 8. Peers write such words in one piece; what they wrote before may be read
-// after it.
+// Load64 loads the 8-byte word at the start of b, which must be aligned to 8 bytes. Peers
+// write such words in one store; their earlier writes may be read after it.
 func Load64(b []byte) uint64 {
 	return atomic.LoadUint64(word64(b))
 }
 
-// Load loads the word of type t at the start of b, which must lie on a multiple of its size,
-// as Load64 does, and returns its bits.
+// Load loads the word of type t at the start of b, which must be aligned to its size, as
+// Load64 does, and returns its bits.
 func (t Type) Load(b []byte) uint64 {
 	if t.Size() == 4 {
 		return uint64(atomic.LoadUint32(word32(b)))
@@ -21,14 +20,15 @@ func (t Type) Load(b []byte) uint64 {
 	return Load64(b)
 }
 
-// Store64 stores the 8-byte word at the start of b, which must lie on a multiple of 8,
-// in one piece.
+// Store64 stores the 8-byte word at the start of b, which must be aligned to 8 bytes, in
+// one store.
 func Store64(b []byte, v uint64) {
 	atomic.StoreUint64(word64(b), v)
 }
 
-// Do carries m out on the word at the start of mem, which must lie on a multiple of 8,
-// atomically with respect to all atomics of this machine, and returns what the word held.
+// Do executes m on the word at the start of mem, which must be aligned to 8 bytes,
+// atomically with respect to all atomics of this machine, and returns the previous value of
+// the word.
 // Hot path.
 func (m *RMW) Do(mem []byte) uint64 {
 	p := word64(mem)
@@ -52,8 +52,8 @@ func (m *RMW) Do(mem []byte) uint64 {
 	}
 }
 
-// word32 is the word at the start of mem, which must lie on a multiple of 4.
+// word32 returns the word at the start of mem, which must be aligned to 4 bytes.
 func word32(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(mem[:4]))) }
 
-// word64 is the word at the start of mem, which must lie on a multiple of 8.
+// word64 returns the word at the start of mem, which must be aligned to 8 bytes.
 func word64(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem[:8]))) }

@@ -7,9 +7,9 @@
 //
 //	taken    from the pool of its package; Begin
 //	posted   started by the owner at once, or pushed to the Inbox, whose TakeOver calls Work.Start
-//	counted  in the Budget of its peer, from Spend to Finish, if it is one that moves data
+//	counted  in the Budget of its peer, from Spend to Finish, if it moves data
 //	ended    Finish, once, by the owner of the engine
-//	used     Claim and Release by the goroutine that waited, or by Finish if Then gave it up
+//	used     Claim and Release by the goroutine that waited, or by Finish after Then
 //
 // A request refers to one use of an operation, identified by its generation: after an
 // operation has been returned to the pool, or reused, requests of earlier uses do not refer

@@ -8,10 +8,10 @@ import (
 
 // Work is an operation of a package that embeds Operation.
 type Work interface {
-	// Start starts the work, which comes from the inbox. Owner's.
+	// Start starts the work, taken from the inbox. Owner's.
 	Start()
 
-	// Look takes the awaited event if it is there, see progress.Looker. Owner's.
+	// Look handles the awaited event if it has occurred, see progress.Looker. Owner's.
 	Look() bool
 
 	// Blame records the error of work without a waiter.
@@ -25,19 +25,19 @@ type Work interface {
 }
 
 // Operation is one piece of work, from the call to the end of its request. The calling
-// goroutine fills it; from Post on it belongs to the owner of the engine, until Finish;
-// then to the goroutine that waits or, if none does, to its pool.
+// goroutine sets it up; from Post on it belongs to the owner of the engine, until Finish;
+// then to the goroutine that waits or, if there is none, to its pool.
 type Operation struct {
 	progress.Waiter
-	gen   atomic.Uint32 // which use a request means
+	gen   atomic.Uint32 // number of the present use
 	looks bool          // a wait may end by Work.Look
 	next  *Operation    // in the inbox
-	spent *Budget       // that it counts in, until it ends
+	spent *Budget       // the budget that counts it until it ends
 	work  Work
 	look  progress.Looker // the same
-	hook  func(error)     // called at the end of an operation that was given up
+	hook  func(error)     // called at the end of an operation without a waiter
 
-	Value uint64 // what an atomic found; the length of a message
+	Value uint64 // result of an atomic; length of a message
 	Err   error  // why it failed
 }
 
@@ -69,7 +69,7 @@ func (o *Operation) Looker() progress.Looker {
 // Describe calls Work.Describe.
 func (o *Operation) Describe() (op string, rank int) { return o.work.Describe() }
 
-// Claim uses up the requests of use gen; the caller may then take the result, before
+// Claim uses up the requests of use gen; the caller may then read the result, before
 // Release. It returns false if another goroutine has claimed it.
 func (o *Operation) Claim(gen uint32) bool { return o.gen.CompareAndSwap(gen, gen+1) }
 
@@ -142,11 +142,11 @@ func (o *Operation) settle() {
 }
 
 // Inbox holds operations that applications have posted and cannot start themselves: a stack
-// that the owner of the engine takes as a whole. One inbox for all operations of an engine
-// preserves the order in which they were posted. The zero value is ready.
+// that the owner of the engine empties at once. A single inbox for all operations of an
+// engine preserves the order of posting. The zero value is ready.
 type Inbox struct{ top atomic.Pointer[Operation] }
 
-// Push posts o. From any goroutine.
+// Push posts o. Any goroutine may call it.
 // Hot path.
 func (in *Inbox) Push(o *Operation) {
 	for {
@@ -157,7 +157,7 @@ func (in *Inbox) Push(o *Operation) {
 	}
 }
 
-// Pending reports whether the inbox has operations. From any goroutine.
+// Pending reports whether the inbox has operations. Any goroutine may call it.
 func (in *Inbox) Pending() bool { return in.top.Load() != nil }
 
 // TakeOver starts the operations of the inbox, in the order of posting. It reports whether
@@ -183,15 +183,14 @@ func (in *Inbox) TakeOver() bool {
 }
 
 // receipts is the number of used receipts that are remembered. A receipt that is used
-// twice, with as many others used in between, is taken for an unused one, which is
-// harmless.
+// twice, with so many others used in between, counts as unused, which is harmless.
 const receipts = 1024
 
-// Receipts number operations that were complete when the call returned: they have no
-// Operation, but their requests are used up once, too. The zero value is ready.
+// Receipts numbers operations that were complete when the call returned: they have no
+// Operation, but their requests are used up once as well. The zero value is ready.
 type Receipts struct {
 	last uint64
-	used [receipts]atomic.Uint64 // those used up last
+	used [receipts]atomic.Uint64 // the last used ones
 }
 
 // Issue returns the next receipt; 0 is none. Owner's.
@@ -201,23 +200,24 @@ func (r *Receipts) Issue() uint64 {
 	return r.last
 }
 
-// Redeem uses n up. It returns false if n was used up already, or is 0. From any goroutine.
+// Redeem uses n up. It returns false if n was used up already, or is 0. Any goroutine may
+// call it.
 func (r *Receipts) Redeem(n uint64) bool { return n != 0 && r.used[n%receipts].Swap(n) != n }
 
 // Redeemable reports whether Redeem would return true.
 func (r *Receipts) Redeemable(n uint64) bool { return n != 0 && r.used[n%receipts].Load() != n }
 
 // Budget bounds the operations that are posted and not complete, of one peer and, in
-// portions, of all. From any goroutine. The zero value bounds nothing.
+// portions, of all. Any goroutine may call its methods. The zero value has no bounds.
 type Budget struct {
 	n    atomic.Int64
 	most int64
 	all  *atomic.Int64 // of all peers, in portions
-	sum  int64         // that it may reach
+	sum  int64         // bound of all
 }
 
-// portion is the number of operations that a peer takes from the budget of all at once, so
-// that the shared word is written once in so many operations.
+// portion is the number of operations that a peer takes from the budget of all at a time,
+// so that the shared word is written once per portion.
 const portion = 1024
 
 // Bound sets the bounds: of this peer, and of the sum in all. Call it once, before the
@@ -243,9 +243,9 @@ func (b *Budget) take() bool {
 	return ok
 }
 
-// give ends what take began. Every portion that take counted is given back once, however
-// calls interleave: the count passes each multiple of it upwards as often as downwards,
-// but for those it stays above.
+// give undoes take. Every portion that take counted is returned once, however calls
+// interleave: the count passes each multiple of a portion upwards as often as downwards,
+// except multiples that it stays above.
 // Hot path.
 func (b *Budget) give() {
 	if (b.n.Add(-1)+1)%portion == 0 {

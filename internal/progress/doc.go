@@ -3,18 +3,17 @@
 //
 // # One owner
 //
-// Links and protocols belong to one goroutine at a time, the owner. Ownership
-// is one word ([Engine] takes it by compare-and-swap) and is held for short
-// stretches:
+// Links and protocols belong to one goroutine at a time, the owner. Ownership is one word
+// ([Engine] acquires it by compare-and-swap) and is held for short periods:
 //
 //   - by an application goroutine that posts work ([Engine.Kick]) or waits for it
 //     ([Engine.Wait], [Engine.Progress]): it drives the links itself, so that there is no
 //     hand-over between goroutines on the path of the completion that it waits for;
 //   - otherwise by the progress goroutine, one per engine, for one round of polls at a time.
 //
-// A goroutine that wants ownership and does not get it never blocks on it: the present owner
-// takes over posted work before or right after it releases ownership, and a second waiter
-// parks until its own completion.
+// A goroutine that fails to acquire ownership never blocks on it: the present owner starts
+// posted work before or right after it releases ownership, and a second waiter parks until
+// its own completion.
 //
 // # How the progress goroutine rests
 //
@@ -22,23 +21,23 @@
 //	dozing  application goroutines drive: polls again after 0.1 … 1 ms
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
-// The next owner disarms the links and wakes the goroutine if it is asleep: the
-// links are never left armed by one and polled by another. It sleeps in a system
-// call, epoll_wait or poll, on the links' descriptors and one to wake it by. The call
-// holds a thread, for a second at most at a time; the runtime takes the processor
-// from it, so that with GOMAXPROCS=1 other goroutines run meanwhile.
+// The next owner disarms the links and wakes the goroutine if it is asleep: links that one
+// goroutine has armed are never polled by another. It sleeps in a system call, epoll_wait
+// or poll, on the links' descriptors and one for wake-ups. The call holds a thread, for at
+// most a second at a time; the runtime takes the processor from it, so that with
+// GOMAXPROCS=1 other goroutines run meanwhile.
 //
-// A goroutine that spins on memory which a peer writes should call
-// [Engine.Progress] in its loop: on links that need the target's help
-// (fabric.Caps.TargetProgress) it would else wait for the dozing goroutine.
+// A goroutine that spins on memory which a peer writes should call [Engine.Progress] in its
+// loop: on links that need the target's help (fabric.Caps.TargetProgress) it would
+// otherwise wait for the dozing goroutine.
 //
 // # Invariants
 //
 //   - A Waiter is finished exactly once; a finished one is never parked.
-//   - If work is pending and nobody owns the engine, somebody is about to:
-//     the owner checks Pending after it has released.
-//   - If a waiter is parked, the progress goroutine is awake, or asleep with
-//     the links armed, or another goroutine drives and will wake it when done.
+//   - If work is pending and the engine has no owner, some goroutine is about to acquire it:
+//     the owner checks Pending after it has released it.
+//   - If a waiter is parked, the progress goroutine is awake, or asleep with the links armed,
+//     or another goroutine drives and will wake it when done.
 //
 // # Files
 //

@@ -13,38 +13,37 @@ import (
 	"github.com/seed33544411/rma/internal/owned"
 )
 
-// ErrClosed says that the engine has been closed.
+// ErrClosed means that the engine has been closed.
 var ErrClosed = errors.New("progress: closed")
 
-// ErrWaited is a wait for what somebody else waits for.
+// ErrWaited means that another goroutine waits for the same operation.
 var ErrWaited = errors.New("progress: another goroutine waits for it")
 
-// Protocol is what the links carry. The engine calls it as owner; it posts to
-// endpoints directly. None of its methods may block or call the engine, except
+// Protocol is implemented by the layer that uses the links. The engine calls it as owner;
+// it posts to endpoints directly. None of its methods may block or call the engine, except
 // Waiter.Finish.
 type Protocol interface {
-	// Pending reports whether applications have posted work that Step has
-	// not taken over. Called from any goroutine.
+	// Pending reports whether applications have posted work that Step has not started. Any
+	// goroutine may call it.
 	Pending() bool
 
-	// Step takes over what was posted, starts what there is room for, and
-	// looks at memory that peers write. It reports whether it did anything.
+	// Step starts posted work for which there is room, and polls memory that peers write.
+	// It reports whether it did anything.
 	Step() bool
 
-	// Rest tells that the owner is about to sleep until a link has an event
-	// (true), and that it will poll again (false; also without true before).
-	// After true it returns how long the sleep may last, 0 for as long as it
-	// likes: for protocols that look at memory which links do not wake for.
-	// Step is called once more before the sleep.
+	// Rest announces that the owner is about to sleep until a link has an event (true), or
+	// that it will poll again (false; also without a preceding true). After true it returns
+	// how long the sleep may last, 0 if without limit: for protocols that poll memory for
+	// which links do not wake. Step is called once more before the sleep.
 	Rest(on bool) time.Duration
 
-	// Complete takes completions of the link with that index. The slice is the
-	// engine's.
+	// Complete handles completions of the link with that index. The slice belongs to the
+	// engine.
 	Complete(link int, cs []fabric.Completion)
 }
 
-// pollBatch is how many completions one poll takes: enough that a full send
-// queue of small writes drains in a few calls; more only costs cache.
+// pollBatch is the number of completions of one poll: enough to drain a full send queue of
+// small writes in a few calls; more would only cost cache.
 const pollBatch = 64
 
 // Owners.
@@ -54,33 +53,32 @@ const (
 	ownerLoop        // the progress goroutine
 )
 
-// How the progress goroutine rests.
+// States of the progress goroutine.
 const (
 	awake uint32 = iota
 	dozing
 	asleep
 )
 
-// Engine polls links and drives a protocol. Its methods may be called from any
-// goroutine.
+// Engine polls links and drives a protocol. Any goroutine may call its methods.
 type Engine struct {
 	owner atomic.Uint32
-	_     [60]byte // the words below are written by others than the owner
+	_     [60]byte // other goroutines than the owner write the words below
 
 	want   atomic.Int32 // goroutines that wait in Do for ownership
 	parked atomic.Int32 // goroutines that wait without driving
-	tired  atomic.Bool  // one of them has been patient already: no need to be so again
+	tired  atomic.Bool  // one of them has spun for long enough: others need not
 	rest   atomic.Uint32
 
-	held owned.Holder // what owner says, for assertions
+	held owned.Holder // the goroutine that is the owner, for assertions
 
 	// Owner's.
 	links  []fabric.Link
 	proto  Protocol
 	armed  bool
-	drives uint64 // how often applications took to driving
-	lucky  uint   // waits that looks have ended
-	steps  uint   // and that a step has
+	drives uint64 // number of times that applications began to drive
+	lucky  uint   // waits ended by Look
+	steps  uint   // waits ended by a step
 	cs     [pollBatch]fabric.Completion
 
 	policy cpu.SpinPolicy
@@ -97,8 +95,8 @@ type Engine struct {
 	err     atomic.Pointer[error]
 }
 
-// New makes an engine for links, which stay the caller's to close, after Close. Waits are
-// as patient as said. Start starts its goroutine, when the protocol knows all it needs.
+// New creates an engine for links, which the caller must close, after Close. Waits follow
+// the spin policy. Start starts its goroutine, when the protocol is ready.
 func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error) {
 	e := &Engine{
 		links: links, proto: p, policy: policy,
@@ -117,8 +115,8 @@ func (e *Engine) Start() {
 	go e.loop()
 }
 
-// Close ends the progress goroutine. Waiters that are not finished get
-// ErrClosed; the caller should have seen to it that there are none. Idempotent.
+// Close ends the progress goroutine. Waiters that are not finished get ErrClosed; the
+// caller should have ended them before. Idempotent.
 func (e *Engine) Close() error {
 	if e.closed.CompareAndSwap(false, true) {
 		close(e.quit)
@@ -130,8 +128,8 @@ func (e *Engine) Close() error {
 	return e.events.close()
 }
 
-// Outside calls f in a while, in the progress goroutine: in no bubble of
-// testing/synctest, where the caller may be. f must not wait.
+// Outside calls f soon, in the progress goroutine, which is outside any bubble of
+// testing/synctest that the caller may be in. f must not wait.
 func (e *Engine) Outside(f func()) {
 	e.mu.Lock()
 	e.starts = append(e.starts, f)
@@ -140,7 +138,7 @@ func (e *Engine) Outside(f func()) {
 	e.wake()
 }
 
-// callOutside calls what Outside was given.
+// callOutside calls the functions passed to Outside.
 func (e *Engine) callOutside() {
 	e.mu.Lock()
 	fs := e.starts
@@ -152,8 +150,8 @@ func (e *Engine) callOutside() {
 	}
 }
 
-// Err is an error of arming or waiting, after which the engine only polls
-// now and then instead of sleeping; nil as a rule.
+// Err returns an error of arming or waiting, after which the engine only polls at intervals
+// instead of sleeping; normally nil.
 func (e *Engine) Err() error {
 	if p := e.err.Load(); p != nil {
 		return *p
@@ -164,21 +162,20 @@ func (e *Engine) Err() error {
 // SpinPolicy returns the policy of this engine's waits.
 func (e *Engine) SpinPolicy() cpu.SpinPolicy { return e.policy }
 
-// Kick lets the protocol take over work that was just posted: at once if
-// nobody owns the engine, else by the owner. It does not allocate,
-// block or poll.
+// Kick makes the protocol start work that was just posted: at once if the engine has no
+// owner, otherwise the owner does. It does not allocate, block or poll.
 // Hot path.
 func (e *Engine) Kick() {
 	if !e.tryLock(ownerApp) {
-		return // the owner looks at Pending after it has let go
+		return // the owner checks Pending after it has released the engine
 	}
 	e.proto.Step()
 	e.release()
 }
 
-// Own takes ownership if nobody has it, for a moment: to start work without a
-// detour, and to take what is complete at once. The protocol's Pending work comes
-// first. Disown ends it. It does not allocate, block or poll.
+// Own acquires ownership for a short time if it is free, in order to start work directly
+// and to handle completed work at once. The protocol's Pending work is started first.
+// Disown ends it. It does not allocate, block or poll.
 // Hot path.
 func (e *Engine) Own() bool {
 	if !e.tryLock(ownerApp) {
@@ -188,15 +185,15 @@ func (e *Engine) Own() bool {
 	return true
 }
 
-// Hold is Own for callers that do not poll for what comes of the work: driving the links
-// stays the progress goroutine's. Disown ends it.
+// Hold is Own for callers that do not poll for the results of the work: the progress
+// goroutine continues to drive the links. Disown ends it.
 // Hot path.
 func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
 
 // Disown ends what Own or Hold began.
 func (e *Engine) Disown() { e.release() }
 
-// Holder is for assertions that the calling goroutine is the owner.
+// Holder returns the holder for assertions that the calling goroutine is the owner.
 func (e *Engine) Holder() *owned.Holder { return &e.held }
 
 // AssertOwned panics, in programs built with the tag rmadebug, unless the calling
@@ -204,9 +201,9 @@ func (e *Engine) Holder() *owned.Holder { return &e.held }
 // Hot path.
 func (e *Engine) AssertOwned() { e.held.Assert() }
 
-// Progress drives the links once, for goroutines that spin on memory peers
-// write. It reports whether anything happened; false as well if somebody else
-// is driving.
+// Progress drives the links once, for goroutines that spin on memory that peers write. It
+// reports whether anything happened; it returns false as well if another goroutine is
+// driving.
 func (e *Engine) Progress() bool {
 	if !e.tryLock(ownerApp) {
 		return false
@@ -217,8 +214,8 @@ func (e *Engine) Progress() bool {
 	return busy
 }
 
-// Do runs f as owner: for changes to links and endpoints that must not run
-// beside Poll. Set-up path. f must not call the engine.
+// Do runs f as owner: for changes to links and endpoints that must not run concurrently
+// with Poll. Set-up path. f must not call the engine.
 func (e *Engine) Do(f func()) {
 	e.want.Add(1)
 	sp := cpu.Spinner{Policy: &e.policy}
@@ -232,8 +229,8 @@ func (e *Engine) Do(f func()) {
 	e.release()
 }
 
-// tryLock takes ownership if it is free. The links are polled by the owner, so
-// those that were armed for sleeping are disarmed, and the sleeper is told.
+// tryLock acquires ownership if it is free. Since the owner polls the links, it disarms
+// links that were armed for sleeping, and notifies the sleeping goroutine.
 func (e *Engine) tryLock(who uint32) bool {
 	if e.owner.Load() != ownerNone || !e.owner.CompareAndSwap(ownerNone, who) {
 		return false
@@ -246,8 +243,8 @@ func (e *Engine) tryLock(who uint32) bool {
 	return true
 }
 
-// release gives ownership up. Work that came meanwhile, whose Kick failed, is
-// taken over first; and if nobody drives any more, the progress goroutine does.
+// release releases ownership. Work posted meanwhile, whose Kick failed, is started first.
+// If no goroutine drives any longer, the progress goroutine does.
 func (e *Engine) release() {
 	var armed bool
 	for {
@@ -264,7 +261,7 @@ func (e *Engine) release() {
 	}
 }
 
-// disarm takes back the Arm of the first n links. Owner's.
+// disarm undoes the Arm of the first n links. Owner's.
 func (e *Engine) disarm(n int) {
 	e.AssertOwned()
 	e.armed = false
@@ -274,14 +271,15 @@ func (e *Engine) disarm(n int) {
 	}
 }
 
-// pollOnce makes one round. Owner's. It reports whether anything happened.
+// pollOnce polls once. Owner's. It reports whether anything happened.
 func (e *Engine) pollOnce() bool {
 	e.AssertOwned()
 	busy := e.proto.Step()
 	return e.pollLinks() || busy
 }
 
-// pollLinks takes what the links have. Owner's. It reports whether they had any.
+// pollLinks handles the completions of the links. Owner's. It reports whether there were
+// any.
 func (e *Engine) pollLinks() (busy bool) {
 	e.AssertOwned()
 	for i, l := range e.links {
@@ -293,9 +291,9 @@ func (e *Engine) pollLinks() (busy bool) {
 	return busy
 }
 
-// passed notes that a wait has ended with a step alone. A goroutine whose
-// waits all end so would keep the progress goroutine from polling, and completions
-// would not be seen: some of these waits poll all the same. Owner's.
+// passed records that a wait was ended by a step alone. If all waits of a goroutine ended
+// so, it would keep the progress goroutine from polling, and completions would not be
+// handled: therefore some of these waits poll. Owner's.
 // Hot path.
 func (e *Engine) passed() {
 	e.AssertOwned()
@@ -304,7 +302,7 @@ func (e *Engine) passed() {
 	}
 }
 
-// wake ends the progress goroutine's rest.
+// wake wakes the progress goroutine.
 func (e *Engine) wake() {
 	switch {
 	case e.rest.Load() == awake:

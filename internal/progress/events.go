@@ -9,12 +9,12 @@ import (
 	"github.com/seed33544411/rma/internal/event"
 )
 
-// sleepSlice bounds one wait. Nothing depends on it: should a link ever fail to
-// signal an event, that costs a peer a second and not for ever.
+// sleepSlice bounds one wait. Nothing depends on it, but if a link failed to signal an
+// event, a peer would lose a second and not wait for ever.
 const sleepSlice = time.Second
 
-// events is what the progress goroutine sleeps on: the links' descriptors and
-// one to wake it by.
+// events holds the descriptors on which the progress goroutine sleeps: those of the links
+// and one for wake-ups.
 type events struct {
 	set    *event.Set
 	waking event.Event
@@ -39,9 +39,8 @@ func newEvents(links []fabric.Link) (*events, error) {
 	return &events{set: set, waking: waking}, nil
 }
 
-// wait returns when a descriptor is readable, or after d, rounded up to
-// milliseconds; at the latest, and where d is 0, after sleepSlice. For one
-// goroutine.
+// wait returns when a descriptor is readable, or after d, rounded up to milliseconds; at
+// the latest, and if d is 0, after sleepSlice. For one goroutine.
 func (ev *events) wait(d time.Duration) error {
 	if d <= 0 || d > sleepSlice {
 		d = sleepSlice

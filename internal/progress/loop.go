@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// The progress goroutine looks whether applications still drive after
-	// minDoze, then less and less often up to maxDoze: below, its wake-ups
-	// show as load; above, a peer that needs this side waits noticeably when
-	// the application has turned to something else.
+	// minDoze and maxDoze bound the growing intervals at which the progress goroutine
+	// checks whether applications still drive: with shorter ones its wake-ups are a
+	// noticeable load; with longer ones a peer that needs this side waits noticeably after
+	// the application has stopped driving.
 	minDoze = 100 * time.Microsecond
 	maxDoze = time.Millisecond
 )
 
-// loop is the progress goroutine. A panic of the protocol ends the process: nothing is
-// deferred here that would wait for the goroutine that panics.
+// loop is the progress goroutine. A panic of the protocol ends the process: no deferred
+// function here waits for the goroutine that panics.
 func (e *Engine) loop() {
 	e.run()
 	e.Do(func() {}) // leaves no link armed
@@ -68,9 +68,9 @@ func (e *Engine) run() {
 	}
 }
 
-// letIn lets goroutines that wait in Do have the engine first. Whoever polls
-// again and again would leave them a moment between two rounds only, which they
-// may miss for as long as the links are busy.
+// letIn lets goroutines that wait in Do have the engine first. A goroutine that polls
+// continuously leaves them only a moment between two rounds, which they may miss for as
+// long as the links are busy.
 func (e *Engine) letIn() {
 	for e.want.Load() > 0 {
 		cpu.Yield()
@@ -78,9 +78,9 @@ func (e *Engine) letIn() {
 	}
 }
 
-// doze rests for d or until somebody needs the goroutine. Whoever drives when
-// this begins wakes it at the end if there are others to drive for; where
-// there is no such driver, the goroutine must not doze while others are parked.
+// doze rests for d or until the goroutine is needed. A goroutine that drives when this
+// begins wakes it at the end if there are others to drive for. Without such a driver, the
+// goroutine must not doze while others are parked.
 func (e *Engine) doze(timer *time.Timer, d time.Duration, driven bool) {
 	e.rest.Store(dozing)
 	if e.parked.Load() > 0 && !(driven && e.owner.Load() == ownerApp) || e.closed.Load() || e.begun.Load() {
@@ -111,7 +111,7 @@ func (e *Engine) sleep() {
 		}
 		if err != nil || !quiet {
 			if err == nil {
-				i++ // Arm was called: Disarm ends what it began
+				i++ // Disarm undoes the Arm of this link as well
 			}
 			e.disarm(i)
 			e.release()
@@ -119,7 +119,7 @@ func (e *Engine) sleep() {
 		}
 	}
 	nap := e.proto.Rest(true)
-	// What a peer wrote between the last look and Arm is no event.
+	// A peer's write between the last poll and Arm causes no event.
 	if e.proto.Step() {
 		e.disarm(len(e.links))
 		e.release()
@@ -135,10 +135,10 @@ func (e *Engine) sleep() {
 		e.fail("wait for events", err)
 	}
 	e.rest.Store(awake)
-	// The next tryLock, ours or another's, disarms.
+	// The next tryLock, of any goroutine, disarms.
 }
 
-// fail notes the first reason for which the engine cannot sleep.
+// fail records the first error because of which the engine cannot sleep.
 func (e *Engine) fail(what string, err error) {
 	err = fmt.Errorf("progress: %s: %w", what, err)
 	e.err.CompareAndSwap(nil, &err)

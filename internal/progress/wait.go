@@ -16,32 +16,32 @@ const (
 	waitDone
 )
 
-// Waiter is the end of one piece of work. Init it before use; it may be reused
-// after it is done and nobody waits for it any more.
+// Waiter is the end of one piece of work. Init it before use. It may be reused when it is
+// done and no goroutine waits for it.
 type Waiter struct {
-	state uint32        // atomically
-	ch    chan struct{} // made when somebody parks, and kept
+	state uint32        // accessed atomically
+	ch    chan struct{} // created by the first park, and kept
 }
 
-// Init makes w ready for its next use.
+// Init prepares w for its next use.
 func (w *Waiter) Init() {
-	// Who asked about the use before, a cancellation say, may be looking still.
+	// A late call about the last use, such as a cancellation, may still be reading.
 	cpu.StoreRelease32(&w.state, waitPending)
 }
 
-// Done reports whether the work has ended; what the finisher wrote before
-// Finish may be read then.
+// Done reports whether the work has ended. The caller may then read data written before
+// Finish.
 func (w *Waiter) Done() bool { return atomic.LoadUint32(&w.state) == waitDone }
 
-// Finish marks the work as ended and wakes who waits. Once an Init; unless it
-// returns true the finisher must not touch the work afterwards. True means that
-// the work was detached and is the finisher's.
+// Finish marks the work as ended and wakes the waiter. Call it once per Init. Unless it
+// returns true, the caller must not access the work afterwards. True means that the work
+// was detached and belongs to the caller.
 func (w *Waiter) Finish() (detached bool) {
 	switch atomic.SwapUint32(&w.state, waitDone) {
 	case waitParked:
 		select {
 		case w.ch <- struct{}{}:
-		default: // two wait, against the rules, and one has been woken already
+		default: // two goroutines wait, against the rules, and one has been woken already
 		}
 	case waitDetached:
 		return true
@@ -49,24 +49,25 @@ func (w *Waiter) Finish() (detached bool) {
 	return false
 }
 
-// Detach says that nobody will wait: the finisher takes care of the work. False
-// means that it has ended already and stays the caller's. Nobody may be waiting.
+// Detach declares that no goroutine will wait: the finisher then owns the work. It returns
+// false if the work has ended already and remains the caller's. No goroutine may be
+// waiting.
 func (w *Waiter) Detach() bool {
 	return atomic.CompareAndSwapUint32(&w.state, waitPending, waitDetached)
 }
 
-// driverTries is how often a goroutine that waits tries to become the owner
-// while the progress goroutine is polling: a round of polls of idle links lasts
-// well below a microsecond.
+// driverTries is the number of times that a waiting goroutine tries to become the owner
+// while the progress goroutine is polling: polling idle links takes well below a
+// microsecond.
 const driverTries = 200
 
-// Wait returns nil when w is done, driving the links meanwhile if nobody else
-// does, or the error of ctx, or ErrClosed. One goroutine may wait for w at a
-// time; of two that sleep the second gets ErrWaited. It does not allocate when w is done soon.
+// Wait returns nil when w is done, or the error of ctx, or ErrClosed. Meanwhile it drives
+// the links if no other goroutine does. One goroutine may wait for w at a time; if two
+// sleep, the second gets ErrWaited. Wait does not allocate if w is done soon.
 // Hot path.
 func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooking(ctx, w, nil) }
 
-// WaitLooking is Wait with a shorter way to see what is waited for, which may be nil.
+// WaitLooking is Wait with a Looker, which may be nil.
 func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
 	sp := cpu.Spinner{Policy: &e.policy}
 	for tries := 0; !w.Done(); {
@@ -91,8 +92,8 @@ func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
 	return e.park(ctx, w)
 }
 
-// drive polls until w is done, the policy of sp or ctx ends, or somebody
-// wants ownership; only then it returns true: try again.
+// drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
+// ownership; only then it returns true, and the caller must try again.
 func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner) bool {
 	for n := 1; ; n++ {
 		if l != nil && e.look(w, l, n) {
@@ -100,7 +101,7 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner
 		}
 		busy := e.proto.Step()
 		if w.Done() {
-			e.passed() // polling every time would keep what has come waiting
+			e.passed() // without a poll each time, which would delay the result
 			return false
 		}
 		busy = e.pollLinks() || busy
@@ -122,7 +123,7 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner
 	}
 }
 
-// park waits while others drive.
+// park waits while other goroutines drive.
 func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	e.parked.Add(1)
 	defer e.parked.Add(-1)
@@ -139,7 +140,7 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 		return ErrWaited
 	}
 	if e.owner.Load() != ownerApp {
-		e.wake() // an application goroutine that drives does it at its end
+		e.wake() // an application goroutine that drives wakes it at its end
 	}
 	var err error
 	for err == nil {
@@ -147,7 +148,7 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 		case <-w.ch:
 			if w.Done() {
 				return nil
-			} // else it was left behind for who should not have waited
+			} // otherwise it belongs to a second waiter, which should not have waited
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-e.quit:
@@ -155,14 +156,14 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 		}
 	}
 	if !atomic.CompareAndSwapUint32(&w.state, waitParked, waitPending) {
-		<-w.ch // it is done after all
+		<-w.ch // it has ended meanwhile
 		return nil
 	}
 	return err
 }
 
-// parkInside is park in a bubble of testing/synctest: nobody outside may ring a bell
-// that was made there, and bells are used again.
+// parkInside is park in a bubble of testing/synctest: goroutines outside must not use
+// channels created there, and bells are reused.
 func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
 	for e.wake(); !done(); bubble.Nap() {
 		switch {
@@ -175,26 +176,27 @@ func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Looker polls for what a goroutine waits for, and for nothing else: it loads the word
-// that a peer will change.
+// Looker polls only for the event that a goroutine waits for: it loads the word that a peer
+// will change.
 type Looker interface {
-	// Look takes what is there, as Protocol.Step would. Called by the owner.
+	// Look handles the event if it has occurred, as Protocol.Step would. The owner calls
+	// it.
 	Look() bool
 }
 
 const (
-	// looks is how many looks there are for each round of the links and the rest: what
-	// comes between two of them is seen a few ns later, what comes in a round waits for
-	// half of it, some 30 ns. More would keep what others wait for from being seen.
+	// looks is the number of calls of Look per round of polls: an event between two of them
+	// is seen a few ns later, an event during the round waits for half of it, about 30 ns.
+	// More would delay other events.
 	looks = 32
 
-	// eagerRounds is how many rounds have so many looks: 2 to 5 us, a few round trips.
-	// Afterwards pauses and yields make a look more no gain.
+	// eagerRounds is the number of rounds with so many looks: 2 to 5 µs, a few round trips.
+	// After these, pauses and yields make additional looks useless.
 	eagerRounds = 16
 )
 
-// look looks for what w waits for, before round n of a wait. It reports whether w is
-// done. Waits that all end in looks have a round now and then all the same. Owner's.
+// look calls l before round n of a wait. It reports whether w is done. At intervals a wait
+// that ends in a look has a round nevertheless. Owner's.
 // Hot path.
 func (e *Engine) look(w *Waiter, l Looker, n int) bool {
 	e.AssertOwned()

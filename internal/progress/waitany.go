@@ -10,11 +10,11 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// Waiters are the ends of several pieces of work, for WaitAny. Nil entries are
-// passed over.
+// Waiters are the ends of several pieces of work, for WaitAny. Nil entries are skipped.
 type Waiters []*Waiter
 
-// done returns the first that is done, from start on and around; -1 if none is.
+// done returns the index of the first that is done, cyclically from start on; -1 if none
+// is.
 func (ws Waiters) done(start int) int {
 	for i := range ws {
 		j := start + i
@@ -28,7 +28,7 @@ func (ws Waiters) done(start int) int {
 	return -1
 }
 
-// bells are what several waiters that are parked together ring.
+// bells are the channels that wake goroutines parked on several waiters.
 var bells = sync.Pool{New: func() any { return new(bell) }}
 
 type bell struct {
@@ -36,10 +36,9 @@ type bell struct {
 	kept []chan struct{}
 }
 
-// WaitAny returns the index of one of ws that is done, the first from start on,
-// driving the links meanwhile if nobody else does; or -1 and the error of ctx, or
-// ErrClosed. Others must not wait for any of them meanwhile. It does not
-// allocate when one is done soon.
+// WaitAny returns the index of one of ws that is done, the first from start on, or -1 and
+// the error of ctx, or ErrClosed. Meanwhile it drives the links if no other goroutine does.
+// No other goroutine may wait for any of them. It does not allocate if one is done soon.
 // Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
 	sp := cpu.Spinner{Policy: &e.policy}
@@ -72,8 +71,8 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 	}
 }
 
-// progressFor is Progress for who waits for one of ws: what the protocol has ended
-// by itself does not wait for one more poll.
+// progressFor is Progress for a wait for one of ws: work that a step has ended does not
+// wait for another poll.
 func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 	if !e.tryLock(ownerApp) {
 		return false, -1
@@ -91,8 +90,8 @@ func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 	return busy, done
 }
 
-// parkAny waits while others drive. Every waiter that is parked rings the same
-// bell; those that do get their own back before it returns.
+// parkAny waits while other goroutines drive. All parked waiters use the same bell; they
+// get their own back before it returns.
 func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error) {
 	if bubble.Inside() {
 		e.parked.Add(1)
@@ -119,7 +118,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 			found = true
 			break
 		}
-		if state == waitParked { // by us: it is in ws twice, and its finisher may be reading ch
+		if state == waitParked { // parked by this call: it is in ws twice, and its finisher may be reading ch
 			b.kept = append(b.kept, nil)
 			continue
 		}
@@ -129,7 +128,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 		b.kept = append(b.kept, w.ch)
 		w.ch = b.ch
 		if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
-			w.ch = b.kept[len(b.kept)-1] // it has ended and rings nobody
+			w.ch = b.kept[len(b.kept)-1] // it has ended and uses no bell any longer
 			b.kept[len(b.kept)-1] = nil
 			found = true
 			break
@@ -150,8 +149,8 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 			err = ErrClosed
 		}
 	}
-	// Those still parked are pending again; each of the others rings, or has rung,
-	// once, and reads its bell for that: it gets its own back only afterwards.
+	// Waiters that are still parked become pending again. Each of the others rings, or has
+	// rung, once, and reads its bell for that: it gets its own back only afterwards.
 	for i, own := range b.kept {
 		if own == nil {
 			continue

@@ -16,8 +16,8 @@ import (
 // Host is the engine's peer: its connection, and its errors. The owner calls all methods
 // but Open and Blame, which must not wait.
 type Host interface {
-	// Open starts to open the channel. Conversation.Opened follows, or the connection ends:
-	// Renew then starts anew. From any goroutine.
+	// Open starts to open the channel. Conversation.Opened follows, or the connection ends,
+	// after which Renew starts again. Any goroutine may call it.
 	Open()
 
 	// Reported handles the link's report that the connection is over. Conversation.Down
@@ -37,7 +37,7 @@ type Host interface {
 
 // Counts counts the messages with a peer.
 type Counts struct {
-	Sends, Receives, Batches uint64 // ended well; messages of batches are among Sends
+	Sends, Receives, Batches uint64 // completed without an error; messages of batches are among Sends
 	SentBytes, RecvBytes     uint64
 	Failed                   uint64 // operations
 }
@@ -49,17 +49,17 @@ type exchange struct {
 	list    pollList
 	backoff eager.Backoff
 	shared  message.Shared // receives from any rank
-	ended   func()         // a conversation has ended
+	ended   func()         // called when a conversation has ended
 
-	wanted atomic.Bool // messages of all ranks are
+	wanted atomic.Bool // receives may take messages of all ranks
 	mu     sync.Mutex  // guards wanted against Conversation.told
 }
 
 // Options configure a Hub. All must be set.
 type Options struct {
-	Inbox    *pending.Inbox    // of the engine's operations of all kinds
-	Receipts *pending.Receipts // of those that are complete in the call
-	Protocol progress.Protocol // steps when a receive finds that others were posted
+	Inbox    *pending.Inbox    // for operations of all kinds
+	Receipts *pending.Receipts // for operations that complete in the call
+	Protocol progress.Protocol // called if a receive finds operations posted before it
 
 	// Error returns the error of an operation with the rank, which may be AnyRank.
 	Error func(op string, rank int, err error) error
@@ -83,21 +83,21 @@ type Conversation struct {
 	host  Host
 	of    int  // the rank
 	own   bool // the rank is this one
-	looks bool // what the peer writes is seen without a poll of the link
+	looks bool // a poll of the link is not needed to see the peer's writes
 	wakes bool // a plain write of the peer wakes this side
 
-	begun atomic.Bool // the channel is to be opened
-	told  bool        // the peer opens its side; under exchange.mu
+	begun atomic.Bool // Host.Open was called
+	told  bool        // the peer opens its side; guarded by exchange.mu
 
-	ch           *message.Channel // nil until both sides are ready; always with oneself
-	loop         message.Loopback // with oneself
-	sends, recvs opList           // for as long as ch is nil
+	ch           *message.Channel // nil until both sides are ready; never nil with this rank itself
+	loop         message.Loopback // with this rank itself
+	sends, recvs opList           // while ch is nil
 	place        polled
-	asleep       bool  // the peer was told that this side sleeps
-	opened       bool  // opening the channel is through
+	asleep       bool  // the peer has been notified that this side sleeps
+	opened       bool  // opening the channel has ended
 	err          error // why there is no channel
-	down         error // why the connection is no more
-	over         error // why no more comes, once those that wait for any rank were told
+	down         error // why the connection has ended
+	over         error // why no more messages arrive, after receives from any rank were notified
 	counts       Counts
 }
 
@@ -105,7 +105,7 @@ type Conversation struct {
 func (c *Conversation) New(k Kind) *Op { return newOp(c, k, k == Recv && c.looks) }
 
 // NewBatch creates the operation that sends b, which ends with the last of its messages.
-// From any goroutine.
+// Any goroutine may call it.
 func (c *Conversation) NewBatch(b *Batch) *Op {
 	o := newOp(c, SendBatch, false)
 	o.batch = b
@@ -113,7 +113,7 @@ func (c *Conversation) NewBatch(b *Batch) *Op {
 	return o
 }
 
-// Post posts o, which New has returned. From any goroutine.
+// Post posts o, which New has returned. Any goroutine may call it.
 // Hot path.
 func (c *Conversation) Post(o *Op) {
 	if !c.begun.Load() && !o.empty() {
@@ -135,8 +135,8 @@ func (c *Conversation) begin() {
 	}
 }
 
-// recv starts a receive. Unless a message is known to wait for it, nothing else is done: a
-// waiting goroutine, or the progress goroutine, polls for it.
+// recv starts a receive. Unless a message is known to wait for it, it does nothing else: a
+// waiting goroutine, or the progress goroutine, polls for the message.
 // Hot path.
 func (c *Conversation) recv(o *Op) {
 	c.x.prog.AssertOwned()
@@ -151,8 +151,8 @@ func (c *Conversation) recv(o *Op) {
 	}
 }
 
-// TrySend sends a message, if it may travel alone and the link takes it at once, and
-// returns its receipt. Otherwise it returns 0 and has no effect. From any goroutine.
+// TrySend sends a message if it may travel alone and the link takes it at once, and returns
+// its receipt. Otherwise it returns 0 and has no effect. Any goroutine may call it.
 // Hot path.
 func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
 	if !c.x.prog.Hold() {
@@ -217,7 +217,7 @@ func (c *Conversation) postBatch(b *Batch) {
 	case c.ch != nil:
 		c.ch.SendAll(b.Outs)
 	default:
-		for i, n := 0, len(b.Outs); i < n; i++ { // the last one may end the batch
+		for i, n := 0, len(b.Outs); i < n; i++ { // the end of the last message may end the batch
 			c.loop.Send(&b.Outs[i])
 		}
 	}
@@ -258,7 +258,7 @@ func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 	}
 }
 
-// Received counts n arrived messages that have so many bytes together.
+// Received counts n messages that have arrived, with the given sum of bytes.
 func (c *Conversation) Received(n, bytes int) {
 	c.counts.Receives += uint64(n)
 	c.counts.RecvBytes += uint64(bytes)
@@ -279,7 +279,7 @@ func (c *Conversation) reason(err error) error {
 	return c.host.Reason(err, c.ch != nil && err == c.ch.Err())
 }
 
-// Cancel withdraws a receive, if that is still possible.
+// cancel withdraws a receive, if that is still possible.
 func (c *Conversation) cancel(o *Op) {
 	c.x.prog.AssertOwned()
 	switch {
@@ -292,8 +292,8 @@ func (c *Conversation) cancel(o *Op) {
 	}
 }
 
-// Told records that the peer opens its side of the channel: this side follows if messages
-// of all ranks are wanted. From any goroutine.
+// Told records that the peer opens its side of the channel. This side follows if receives
+// may take messages of all ranks. Any goroutine may call it.
 func (c *Conversation) Told() {
 	c.x.mu.Lock()
 	c.told = true
@@ -304,9 +304,9 @@ func (c *Conversation) Told() {
 	}
 }
 
-// Opened takes the channel, or the error of its opening, and passes it the operations that
-// have waited for it. If the peer is gone meanwhile, messages of it may still arrive: it
-// may have had all that it needs to send.
+// Opened accepts the channel, or the error of opening it, and passes it the operations that
+// wait for it. If the peer is gone meanwhile, messages from it may still arrive, because it
+// may have had everything that it needs to send.
 func (c *Conversation) Opened(ch *message.Channel, err error) {
 	c.x.prog.AssertOwned()
 	c.ch, c.opened = ch, true
@@ -358,7 +358,7 @@ func (c *Conversation) sleep(on bool) (waits bool, rest time.Duration) {
 	waits = c.down == nil && !c.wakes
 	if (waits || !on) && c.asleep != on {
 		c.asleep = on
-		_, _ = c.ch.Sleep(on) // what cannot be posted now goes out with a later flush; sleeps are short meanwhile
+		_, _ = c.ch.Sleep(on) // a later flush posts it if it cannot be posted now; sleeps are short meanwhile
 	}
 	if on {
 		rest = c.ch.Rest()
@@ -370,7 +370,7 @@ func (c *Conversation) sleep(on bool) (waits bool, rest time.Duration) {
 func (c *Conversation) Event(e *fabric.Completion) {
 	c.x.prog.AssertOwned()
 	if e.Op == fabric.OpDown {
-		c.x.Inbox.TakeOver() // receives posted before the news get what came before it
+		c.x.Inbox.TakeOver() // receives posted before the event get earlier messages
 	}
 	if e.Op == fabric.OpDown || e.Status != fabric.StatusOK {
 		c.host.Reported(e.Err())
@@ -379,7 +379,7 @@ func (c *Conversation) Event(e *fabric.Completion) {
 		return
 	}
 	if e.Op == fabric.OpNotify && c.down == nil && c.err == nil {
-		c.x.list.add(&c.place) // the peer wants an answer, be there messages for this side or not
+		c.x.list.add(&c.place) // the peer needs an answer, whether or not there are messages for this side
 	} else {
 		c.x.list.rouse(&c.place)
 	}
@@ -389,8 +389,8 @@ func (c *Conversation) Event(e *fabric.Completion) {
 	}
 }
 
-// Down records that the connection is over, or that it ended for a better reason. Messages
-// that cannot be sent any more fail, and so do receives if no more messages will arrive.
+// Down records that the connection has ended; a later call may replace the reason. Messages
+// that cannot be sent any longer fail, and so do receives if no more messages will arrive.
 func (c *Conversation) Down(err error) {
 	c.x.prog.AssertOwned()
 	c.down = err
@@ -437,7 +437,7 @@ func (c *Conversation) noteEnd(err error) {
 }
 
 // Renew drops the connection, which is down and idle. It returns the channel, which the
-// caller has to close, or nil.
+// caller must close, or nil.
 func (c *Conversation) Renew() *message.Channel {
 	ch := c.ch
 	c.ch, c.asleep, c.opened, c.err, c.down, c.over = nil, false, false, nil, nil, nil
@@ -448,14 +448,14 @@ func (c *Conversation) Renew() *message.Channel {
 	return ch
 }
 
-// Reopen opens the channel on a new connection, if the last one had one.
+// Reopen opens the channel on a new connection, if there was one on the last.
 func (c *Conversation) Reopen() {
 	if c.begun.Load() && !c.own {
 		c.host.Open()
 	}
 }
 
-// Channel returns the channel, nil until both sides have opened theirs.
+// Channel returns the channel, or nil until both sides have opened theirs.
 func (c *Conversation) Channel() *message.Channel { return c.ch }
 
 // Open reports whether messages can be exchanged.

@@ -4,12 +4,12 @@
 // to this rank itself. The [Hub] polls the conversations that have work, and serves receives
 // from any rank. It is internal to rma.
 //
-//	hub.go          Hub: what drives it, receives from any rank, cancellation, the end
+//	hub.go          Hub: steps, receives from any rank, cancellation, the end
 //	receiving.go    Receiving: a receive for many messages of all ranks
 //	conversation.go Conversation
 //	poll_list.go    which conversations are polled, and how often
-//	op.go           Op: a send, a receive or a batch under way
+//	op.go           Op: a send, a receive or a batch in flight
 //
-// The engine's peer implements [Host]: its connection and its errors. Everything except the
-// methods that say otherwise belongs to the owner of the progress engine.
+// The engine's peer implements [Host]: its connection and its errors. Everything belongs to
+// the owner of the progress engine, except for methods documented otherwise.
 package hub

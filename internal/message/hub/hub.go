@@ -15,7 +15,7 @@ import (
 // AnyRank is the rank in errors that concern all ranks.
 const AnyRank = -1
 
-// ErrNoSender says that no rank is left that could send: every other rank of the job is
+// ErrNoSender means that no rank is left that could send: every other rank of the job is
 // gone.
 var ErrNoSender = errors.New("every other rank is gone")
 
@@ -35,8 +35,8 @@ func (h *Hub) Init(o Options) {
 	h.shared.Again = h.again
 }
 
-// Add makes c, which is zero, the conversation with the next rank, over a link with these
-// capabilities. Set-up path.
+// Add makes c, a zero Conversation, the conversation with the next rank, over a link with
+// these capabilities. Set-up path.
 func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
 	c.x, c.host, c.of, c.own = &h.exchange, host, len(h.all), own
 	c.looks = caps.Immediate || !caps.TargetProgress
@@ -46,18 +46,19 @@ func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
 	h.all = append(h.all, c)
 }
 
-// Start sets the engine that drives the links, before the first operation. Set-up path.
+// Start sets the engine that drives the links. Call it before the first operation. Set-up
+// path.
 func (h *Hub) Start(prog *progress.Engine) { h.prog = prog }
 
-// Shared is the common state of the conversations' channels.
+// Shared returns the common state of the conversations' channels.
 func (h *Hub) Shared() *message.Shared { return &h.shared }
 
 // Step sends and receives messages. It reports whether it did anything.
 // Hot path.
 func (h *Hub) Step() bool { return h.step() }
 
-// Rest asks peers to notify if a plain write does not wake this side and it waits for them.
-// It returns how long the rest may last, 0 for ever.
+// Rest requests notifications from peers that this side waits for, if a plain write does
+// not wake it. It returns how long the sleep may last, 0 if without limit.
 func (h *Hub) Rest(on bool) time.Duration {
 	waits, d := h.list.sleep(on)
 	if on && waits {
@@ -68,9 +69,9 @@ func (h *Hub) Rest(on bool) time.Duration {
 	return d
 }
 
-// Listen opens the channels that messages are wanted from: the one of rank
-// only-1, or, if that is 0, those of all ranks that have begun to open theirs, or
-// will: ranks that never send cost nothing. From any goroutine.
+// Listen opens the channels from which messages may be received: that of rank only-1, or,
+// if only is 0, those of all ranks that open theirs, now or later. Ranks that never send
+// cost nothing. Any goroutine may call it.
 func (h *Hub) Listen(only int) {
 	if only != 0 {
 		h.all[only-1].begin()
@@ -93,12 +94,12 @@ func (h *Hub) Listen(only int) {
 	}
 }
 
-// Cancel withdraws the receive that use gen of o stands for, unless it has ended. It does
-// not wait. From any goroutine.
+// Cancel withdraws the receive that is use gen of o, unless it has ended. It does not wait.
+// Any goroutine may call it.
 func (h *Hub) Cancel(o *pending.Operation, gen uint32) {
 	h.call(func() {
 		if o.Done() || o.Gen() != gen {
-			return // what is not done now does not end, and is not used again, meanwhile
+			return // an operation that is not done now does not end, and is not reused, meanwhile
 		}
 		switch r := o.Work().(*Op); w := r.owner.(type) {
 		case *Conversation:
@@ -119,8 +120,8 @@ func (h *Hub) call(f func()) {
 	h.prog.Kick()
 }
 
-// Settle returns the ranks at which the messages whose sends are complete are not known to
-// have arrived.
+// Settle returns the ranks at which messages are not known to have arrived although their
+// sends are complete.
 func (h *Hub) Settle() (late []int) {
 	for _, c := range h.all {
 		if !c.settle() {
@@ -130,7 +131,7 @@ func (h *Hub) Settle() (late []int) {
 	return late
 }
 
-// End ends all receives from any rank, now and later.
+// End ends all receives from any rank, present and later ones.
 func (h *Hub) End() {
 	h.over = h.Closed
 	h.shared.End(h.Closed)
@@ -147,10 +148,10 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// NewAny creates a receive from any rank. From any goroutine.
+// NewAny creates a receive from any rank. Any goroutine may call it.
 func (h *Hub) NewAny() *Op { return newOp(h, RecvAny, false) }
 
-// PostAny posts o, which NewAny has returned. From any goroutine.
+// PostAny posts o, which NewAny has returned. Any goroutine may call it.
 func (h *Hub) PostAny(o *Op) {
 	if !h.wanted.Load() {
 		h.Listen(0)
@@ -159,9 +160,8 @@ func (h *Hub) PostAny(o *Op) {
 	h.prog.Kick()
 }
 
-// start implements owner. A receive gets the first message that waits for it, beginning
-// behind the rank that was served last, or goes on the list that all channels
-// look at.
+// start implements owner. A receive gets the first waiting message, beginning after the
+// rank that was served last, or is put on the list that all channels search.
 func (h *Hub) start(o *Op) {
 	if o.kind == call {
 		o.call()
@@ -173,7 +173,7 @@ func (h *Hub) start(o *Op) {
 		return
 	}
 	o.In.Order = h.shared.Order()
-	h.listenAll() // also if a message waits: what others have sent gets its turn then
+	h.listenAll() // even if a message waits, so that other ranks get their turn
 	h.place(o)
 }
 
@@ -244,9 +244,9 @@ func (h *Hub) noSender() error {
 	return fmt.Errorf("%w: %w", ErrNoSender, why)
 }
 
-// Receive passes messages to a Taker, those that wait included, if their tags equal tag
-// except in the bits set in ignore: messages of rank only-1, or of all ranks if only is 0.
-// In the order of receives it follows those posted before.
+// Receive passes messages to a Taker, including waiting ones, if their tags equal tag in
+// all bits that are not set in ignore: messages of rank only-1, or of all ranks if only is
+// 0. In the order of receives it follows those posted before.
 func (h *Hub) Receive(tag, ignore uint32, only int, to Taker) *Receiving {
 	r := newReceiving(len(h.all), tag, ignore, only, to)
 	h.Inbox.TakeOver()
@@ -257,8 +257,8 @@ func (h *Hub) Receive(tag, ignore uint32, only int, to Taker) *Receiving {
 	return r
 }
 
-// Resume offers messages again that r left. From any goroutine, including the Taker's
-// methods.
+// Resume offers messages again that r has left. Any goroutine may call it, even within the
+// Taker's methods.
 func (h *Hub) Resume(r *Receiving) {
 	h.call(func() {
 		if !r.closed {
@@ -300,7 +300,7 @@ func (h *Hub) poll() bool { return false }
 // error implements owner.
 func (h *Hub) error(op string, err error) error { return h.Error(op, AnyRank, err) }
 
-// blame implements owner: errors of receives from any rank belong to none.
+// blame implements owner: errors of receives from any rank are assigned to this rank.
 func (h *Hub) blame(err error) { h.own().blame(err) }
 
 // rank implements owner.
@@ -320,8 +320,8 @@ func (h *Hub) complete(o *Op, tag uint32, n int, err error) {
 
 func (h *Hub) fail(o *Op, err error) { h.own().fail(o, err) }
 
-// own is the conversation with this rank itself, which counts operations without another
-// peer.
+// own returns the conversation with this rank itself, which counts operations that have no
+// other peer.
 func (h *Hub) own() *Conversation {
 	for _, c := range h.all {
 		if c.own {

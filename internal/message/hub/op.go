@@ -40,7 +40,7 @@ type owner interface {
 // Op is one operation, from the call to the end of its request.
 type Op struct {
 	pending.Operation
-	next  *Op // in the list of those that wait for a channel
+	next  *Op // in the list of operations that wait for a channel
 	owner owner
 	kind  Kind
 	batch *Batch
@@ -49,7 +49,7 @@ type Op struct {
 	Out message.Out // of a send
 	In  message.In  // of a receive
 
-	Tag  uint32 // of the message received
+	Tag  uint32 // of the received message
 	From int    // its sender
 }
 
@@ -60,7 +60,7 @@ var ops = sync.Pool{New: func() any {
 	return o
 }}
 
-// newOp creates an operation. looks is that of pending.Operation.Begin.
+// newOp creates an operation. looks is the argument of pending.Operation.Begin.
 func newOp(w owner, k Kind, looks bool) *Op {
 	o := ops.Get().(*Op)
 	o.Begin(looks)
@@ -71,8 +71,8 @@ func newOp(w owner, k Kind, looks bool) *Op {
 // Start implements pending.Work.
 func (o *Op) Start() { o.owner.start(o) }
 
-// Look implements pending.Work for receives: it polls only the place where the message of
-// the peer arrives.
+// Look implements pending.Work for receives: it polls only the memory in which the peer's
+// message arrives.
 // Hot path.
 func (o *Op) Look() bool { return o.owner.poll() }
 
@@ -101,14 +101,14 @@ func (o *Op) Recycle() {
 // Kind returns the kind of o.
 func (o *Op) Kind() Kind { return o.kind }
 
-// Refuse returns an operation that was begun to the pool, and returns its error.
+// Refuse returns an operation that was not posted to the pool, and returns its error.
 func (o *Op) Refuse(err error) error {
 	err = o.owner.error(o.kind.String(), err)
 	o.Drop()
 	return err
 }
 
-// empty reports whether o transfers no message, not even one of no bytes.
+// empty reports whether o transfers no message, not even one of zero bytes.
 func (o *Op) empty() bool { return o.kind == SendBatch && len(o.batch.Outs) == 0 }
 
 // fail ends o with an error.

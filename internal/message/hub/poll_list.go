@@ -3,7 +3,7 @@ package hub
 import "time"
 
 // pollList holds the conversations with messages to send or receive. A poll of one costs
-// some 30 ns, and most of those that only wait for a message wait for long. Every step
+// about 30 ns, and most of those that only wait for a message wait for long. Every step
 // therefore polls the warm ones, with recent activity, and a few of the others in turn. The
 // cost of a step does not grow with the number of silent peers, and a message from one of n
 // of them waits for at most n/coldPolls steps.
@@ -11,15 +11,15 @@ type pollList struct {
 	list []*polled // the warm ones first
 	warm int
 	turn int
-	all  bool // the next step leaves none out: before a sleep, and after it
+	all  bool // the next step polls all: before and after a sleep
 }
 
 // polled is the place of a conversation in a pollList.
 type polled struct {
 	it   pollable
 	on   bool // on the list
-	at   int  // where on it
-	calm int  // steps without anything
+	at   int  // index on the list
+	calm int  // steps without activity
 }
 
 // pollable is an element of a pollList.
@@ -28,17 +28,19 @@ type pollable interface {
 	step() (did, more bool)
 
 	// sleep notifies the peer whether this side sleeps, if writes do not wake it. It
-	// reports whether that is so, and how long the sleep may last nevertheless, 0 for ever.
+	// reports whether that is so, and how long the sleep may last nevertheless, 0 if
+	// without limit.
 	sleep(on bool) (waits bool, rest time.Duration)
 }
 
 const (
 	// coldAfter is the number of steps without activity after which a conversation is cold:
-	// long against the round trips of an exchange, some 50 µs.
+	// about 50 µs, long compared with the round trips of an exchange.
 	coldAfter = 1024
 	coldPolls = 4
 
-	// warmFew conversations are polled faster than a choice among them takes.
+	// warmFew is the number of conversations up to which polling all is faster than
+	// choosing.
 	warmFew = 8
 )
 
@@ -73,7 +75,7 @@ func (l *pollList) cool(p *polled) {
 	l.swap(p.at, l.warm)
 }
 
-// drop takes p off the list.
+// drop removes p from the list.
 func (l *pollList) drop(p *polled) {
 	if p.at < l.warm {
 		l.cool(p)
@@ -88,14 +90,14 @@ func (l *pollList) drop(p *polled) {
 // step polls the conversations whose turn it is. It reports whether any had activity.
 // Hot path.
 func (l *pollList) step() (did bool) {
-	n := l.warm // those that are roused meanwhile come next time
+	n := l.warm // conversations that become warm meanwhile are polled next time
 	if l.all {
 		l.all = false
 		n = len(l.list)
 	}
-	// Backwards: one that cools or goes is replaced by one that was polled. One that is
-	// roused may take another's turn, but then there was activity, and the engine does not
-	// sleep.
+	// Backwards: one that cools or is dropped is replaced by one that was polled. One that
+	// becomes warm may take another's turn, but then there was activity, and the engine
+	// does not sleep.
 	for i := n - 1; i >= 0; i-- {
 		if i < len(l.list) && l.stepAt(i) {
 			did = true
@@ -132,7 +134,8 @@ func (l *pollList) stepAt(i int) bool {
 }
 
 // sleep notifies all peers on the list whether this side sleeps. It reports whether writes
-// of any of them do not wake it, and how long the sleep may last nevertheless, 0 for ever.
+// of any of them do not wake it, and how long the sleep may last nevertheless, 0 if without
+// limit.
 func (l *pollList) sleep(on bool) (waits bool, rest time.Duration) {
 	l.all = true
 	for _, p := range l.list {

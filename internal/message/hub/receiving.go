@@ -9,8 +9,7 @@ import (
 type Taker interface {
 	message.Source
 
-	// Gone is called once for a rank that will send no more messages and none of whose
-	// messages waits.
+	// Gone is called once for a rank that will send no more messages and has none waiting.
 	Gone(rank int, err error)
 }
 
@@ -29,7 +28,7 @@ func newReceiving(ranks int, tag, ignore uint32, only int, to Taker) *Receiving 
 	return r
 }
 
-// gone reports the end of a rank, once, if r listens to it and has left none of its
+// gone reports the end of a rank, once, if r receives from it and has left none of its
 // messages.
 func (r *Receiving) gone(rank int, err error) {
 	if !r.closed && !r.told[rank] && !r.stalls[rank] && (r.in.Only == 0 || r.in.Only == rank+1) {
@@ -38,7 +37,7 @@ func (r *Receiving) gone(rank int, err error) {
 	}
 }
 
-// source is a Receiving as seen by the channels.
+// source implements message.Source for a Receiving.
 type source Receiving
 
 // Take implements message.Source.
