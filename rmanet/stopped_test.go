@@ -175,7 +175,9 @@ func TestStoppedPeer(t *testing.T) {
 		p.Kill()
 		_, err = last.Read(in)
 		require.ErrorIs(t, err, syscall.ECONNRESET)
-		require.ErrorIs(t, err, rma.ErrPeerGone)
+		if fabric != "ibv" || !errors.Is(err, rma.ErrRemoteAccess) { // which a device may report of a process that is dying
+			require.ErrorIs(t, err, rma.ErrPeerGone)
+		}
 		require.NoError(t, last.Close())
 	})
 }
