@@ -90,15 +90,24 @@ type PiecesPlan struct {
 	Way   Way
 }
 
-// Plan returns the cost of each method. Equal costs go to the chain, which needs nothing
-// from the target. late is the recent delay of the target's engine beyond the prediction.
-func (x Pieces) Plan(p *Params, late float64) (pp PiecesPlan) {
+// Lateness is what is learned of the ways at one target.
+type Lateness struct {
+	Chain float64 // measured cost of chains over the predicted one; 0 means 1
+	Group float64 // ns by which groups took longer than predicted
+}
+
+// Plan returns the cost of each method, and the cheapest. At equal costs it is the chain,
+// which asks nothing of the target.
+func (x Pieces) Plan(p *Params, late Lateness) (pp PiecesPlan) {
 	pp.Pieces = x
 	best := math.Inf(1)
 	for w := range Way(NumWays) {
 		c := x.Cost(p, w)
-		if w == Group {
-			c.Terms[TermLearned] = late
+		switch {
+		case w == Group:
+			c.Terms[TermLearned] = late.Group
+		case late.Chain > 0:
+			c.Terms[TermLearned] = (late.Chain - 1) * c.Total()
 		}
 		if pp.Costs[w] = c; c.Total() < best {
 			best, pp.Way = c.Total(), w

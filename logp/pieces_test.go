@@ -21,12 +21,16 @@ func TestPieces(t *testing.T) {
 			out, back = list, bytes
 		}
 		group := p.CPU.A + p.CPU.B + p.Os.At(out) + p.Or.At(out) + 2*f*p.C.At(m) + p.Ls + answer(back)
-		pp := x.Plan(p, 0)
+		pp := x.Plan(p, Lateness{})
 		require.InDelta(t, chain, pp.Costs[Chain].Total(), 1e-6)
 		require.InDelta(t, group, pp.Costs[Group].Total(), 1e-6)
 		require.Equal(t, Group, pp.Way)
-		require.Equal(t, Chain, x.Plan(p, chain).Way, "the target has been late")
-		require.Equal(t, Chain, Pieces{N: 1, Bytes: 64, Get: get}.Plan(p, 0).Way)
+		require.Equal(t, Chain, x.Plan(p, Lateness{Group: chain}).Way, "the target has been late")
+		require.Equal(t, Chain, Pieces{N: 1, Bytes: 64, Get: get}.Plan(p, Lateness{}).Way)
+		late := x.Plan(p, Lateness{Chain: 3, Group: 1.5 * chain})
+		require.InDelta(t, 3*chain, late.Costs[Chain].Total(), 1e-6)
+		require.InDelta(t, group+1.5*chain, late.Costs[Group].Total(), 1e-6)
+		require.Equal(t, Group, late.Way, "chains have been slower")
 		require.Zero(t, Pieces{Get: get}.Cost(p, Group).Ops)
 	}
 	require.Equal(t, "way(7)", Way(7).String())

@@ -100,7 +100,7 @@ func (r *requester) took(m *made) {
 	if m.group.pieces > 0 {
 		r.q.counts.Groups++
 		m.o.loosen()
-		if r.q.groups.took(m.o.kind == Put, &m.group, &m.o.more.grouped) {
+		if r.q.groups.took(m.o.kind, &m.group, &m.o.more.grouped) {
 			r.q.host.Hold(true)
 		}
 	}
@@ -219,7 +219,7 @@ func (r *requester) takes(o *Op) bool {
 	}
 	n, bytes := q.eng.grouper.View(&x.cur, q.pieces, q.max)
 	if n > 1 {
-		switch pp := g.plan(o.kind == Get, n, bytes); {
+		switch pp := g.plan(o.kind, n, bytes); {
 		case pp.Way == logp.Chain:
 			g.pace.passed()
 		case r.state == wayOpen:

@@ -23,6 +23,7 @@ type groups struct {
 	forced bool
 	way    logp.Way
 	pace   pace
+	chains [Get + 1]chainPace // by kind, Put or Get
 }
 
 // listPerPiece is the approximate size in bytes of a piece in the list of a group: one or
@@ -30,9 +31,9 @@ type groups struct {
 const listPerPiece = 8
 
 // plan chooses the method for n pieces with the given sum of bytes.
-func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
-	x := logp.Pieces{N: n, Bytes: int64(bytes), List: int64(n * listPerPiece), Get: get}
-	pp := x.Plan(g.params, g.pace.late)
+func (g *groups) plan(k Kind, n, bytes int) logp.PiecesPlan {
+	x := logp.Pieces{N: n, Bytes: int64(bytes), List: int64(n * listPerPiece), Get: k == Get}
+	pp := x.Plan(g.params, logp.Lateness{Chain: g.chains[k].factor, Group: g.pace.late})
 	if g.forced {
 		pp.Way = g.way
 	}
@@ -41,12 +42,12 @@ func (g *groups) plan(get bool, n, bytes int) logp.PiecesPlan {
 
 // took records that the link took a group of puts or of gets. first: nothing else may be
 // posted from now on.
-func (g *groups) took(put bool, x *group, of *grouped) (first bool) {
+func (g *groups) took(k Kind, x *group, of *grouped) (first bool) {
 	if g.all++; g.all == 1 {
-		pp := g.plan(!put, int(x.pieces), int(x.bytes))
+		pp := g.plan(k, int(x.pieces), int(x.bytes))
 		g.pace.begin(pp.Costs[logp.Group].Total() - g.pace.late)
 	}
-	if !put {
+	if k != Put {
 		return false
 	}
 	of.puts++
@@ -89,3 +90,30 @@ func (p *pace) end() {
 // passed records that an operation was sent as a chain. The measured delay decays, so that
 // groups are tried again.
 func (p *pace) passed() { p.late -= p.late / 32 }
+
+// chainPace is what chains cost on a link that executes requests as they are posted, over the
+// predicted cost: the model's figures are of memory that the link has allocated, and memory of
+// the application may take a system call for each piece.
+type chainPace struct {
+	factor float64 // smoothed; 0: not known
+	posts  uint    // of chains
+}
+
+const (
+	chainTurns   = 16 // posts for each one that is timed: the clock costs little more than a small piece
+	chainOutlier = 4  // growth of the factor that one sample can account for: beyond, something interrupted it
+)
+
+// due reports whether a post of a chain is to be timed.
+func (p *chainPace) due() bool {
+	p.posts++
+	return p.posts%chainTurns == 1 || p.posts < chainTurns
+}
+
+// learn takes a sample, that of a post that took as much longer than predicted.
+func (p *chainPace) learn(factor float64) {
+	if p.factor == 0 {
+		p.factor = 1
+	}
+	p.factor += (min(factor, chainOutlier*p.factor) - p.factor) / 4
+}

@@ -169,7 +169,7 @@ func TestTargetsThatComputeGetChains(t *testing.T) {
 	var g groups
 	p := logp.Params{G: 1000, Ls: 100}
 	g.params = &p
-	way := func() logp.Way { return g.plan(false, 64, 64*64).Way }
+	way := func() logp.Way { return g.plan(Put, 64, 64*64).Way }
 	require.Equal(t, logp.Group, way())
 	g.pace.late = 1e6
 	require.Equal(t, logp.Chain, way())
@@ -180,4 +180,54 @@ func TestTargetsThatComputeGetChains(t *testing.T) {
 	require.Less(t, n, 200)
 	g.forced, g.way = true, logp.Chain
 	require.Equal(t, logp.Chain, way())
+}
+
+// Chains that take longer to post than predicted make groups cheaper; a post that something
+// interrupted does not by itself.
+func TestSlowChainsGetGroups(t *testing.T) {
+	var g groups
+	p := logp.Params{Os: logp.Curve{}, G: 10, Ls: 1000}
+	g.params = &p
+	way := func(k Kind) logp.Way { return g.plan(k, 64, 64*64).Way }
+	require.Equal(t, logp.Chain, way(Put))
+	g.chains[Put].learn(1e6)
+	require.InDelta(t, 1.75, g.chains[Put].factor, 1e-9)
+	require.Equal(t, logp.Chain, way(Put))
+	for range 20 {
+		g.chains[Put].learn(24)
+	}
+	require.InDelta(t, 24, g.chains[Put].factor, 1)
+	require.Equal(t, logp.Group, way(Put))
+	require.Equal(t, logp.Chain, way(Get), "gets are another matter")
+	for range 20 {
+		g.chains[Put].learn(1)
+	}
+	require.Equal(t, logp.Chain, way(Put))
+}
+
+// Only chains of one operation are timed, and only where posting is all there is to them.
+func TestWhichPostsAreTimed(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	for _, immediate := range []bool{false, true} {
+		a.prog.Do(func() {
+			a.q.immediate = immediate
+			a.q.Plan(new(logp.Params), true, logp.Chain)
+		})
+		for range 3 {
+			for _, k := range []Kind{Put, Get} {
+				_, err := a.do(t, pieces(a, k, 10, 8, 16))
+				require.NoError(t, err)
+				o := a.op(k, 0)
+				o.Local(fabric.NewSGE(a.region.Bytes()[:8], a.region.LKey(0)))
+				_, err = a.do(t, o)
+				require.NoError(t, err)
+			}
+		}
+		var chains [Get + 1]chainPace
+		a.prog.Do(func() { chains = a.q.groups.chains })
+		for k, c := range chains {
+			require.Equal(t, immediate, c.posts == 3, "%v", Kind(k))
+			require.Equal(t, immediate, c.factor > 0, "%v", Kind(k))
+		}
+	}
 }

@@ -3,8 +3,10 @@ package initiator
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
 )
 
 // Post posts o behind the operations posted before: to the link at once if no other
@@ -99,7 +101,13 @@ func (q *Queue) postList(l *opList) bool {
 		if n == 0 {
 			return did // no slot for a result: a completion frees one
 		}
-		took, err := q.ep.Post(c.wrs[:n])
+		var took int
+		var err error
+		if c.pieces > 0 && c.timed(q, n) {
+			took, err = c.timePost(q, n)
+		} else {
+			took, err = q.ep.Post(c.wrs[:n])
+		}
 		c.took(q, l, took)
 		c.giveBack(q, took, n)
 		did = did || took > 0
@@ -121,6 +129,28 @@ func (q *Queue) postList(l *opList) bool {
 		}
 	}
 	return did
+}
+
+// timed reports whether the post of n requests is a chain that is to be timed: all of them
+// pieces of one operation.
+func (c *chain) timed(q *Queue, n int) bool {
+	o := c.made[0].o
+	return c.pieces == n && n > 1 && c.made[n-1].o == o && o.kind <= Get && q.immediate && q.groups.params != nil && q.groups.chains[o.kind].due()
+}
+
+// timePost posts the n requests of a chain for which timed is true, and learns from the time.
+func (c *chain) timePost(q *Queue, n int) (took int, err error) {
+	k := c.made[0].o.kind
+	x := logp.Pieces{N: n, Get: k == Get}
+	for _, s := range c.sges[:c.used] {
+		x.Bytes += int64(s.Len)
+	}
+	since := time.Now()
+	if took, err = q.ep.Post(c.wrs[:n]); took == n && err == nil {
+		cost := x.Cost(q.groups.params, logp.Chain)
+		q.groups.chains[k].learn(float64(time.Since(since)) / max(cost.Total(), 1))
+	}
+	return took, err
 }
 
 // stops reports whether o must wait for its turn, and is then not a request of the link.
@@ -221,7 +251,7 @@ func (c *chain) giveBack(q *Queue, took, n int) {
 // Hot path.
 func (c *chain) build(q *Queue, l *opList) int {
 	n := 0
-	c.used, c.puts = 0, false
+	c.used, c.pieces, c.puts = 0, 0, false
 	for o := l.head; o != nil && n < maxChain && !q.stops(o) && (n == 0 || !q.mapped.carries(o)); o = o.next {
 		if o.more != nil && !o.more.head && o.kind != Emulated {
 			var whole bool
@@ -314,6 +344,7 @@ func (c *chain) data(q *Queue, o *Op, wr *fabric.WR, room int) {
 		wr.Local = c.sges[c.used : c.used+k : c.used+k]
 		wr.RemoteAddr, wr.RKey = remote.Addr, remote.Key
 		c.used += k
+		c.pieces++
 	}
 	if x.cur.Done() {
 		x.phase = phaseData.after(o)

@@ -144,11 +144,12 @@ const slotShift = 40
 
 // chain holds the work requests of one Post and the operations that they belong to.
 type chain struct {
-	wrs  [maxChain]fabric.WR
-	made [maxChain]made
-	sges [maxPieces]fabric.SGE
-	used int  // of sges
-	puts bool // it contains puts in groups: nothing may be posted behind them for now
+	wrs    [maxChain]fabric.WR
+	made   [maxChain]made
+	sges   [maxPieces]fabric.SGE
+	used   int  // of sges
+	pieces int  // requests for pieces of vectors and shapes
+	puts   bool // it contains puts in groups: nothing may be posted behind them for now
 }
 
 // made describes a work request made by build.
@@ -194,7 +195,7 @@ func (q *Queue) wake() {
 // With mapped memory they need neither method. Owner's.
 func (q *Queue) Explain(k Kind, n, bytes int) logp.PiecesPlan {
 	q.eng.prog.AssertOwned()
-	return q.groups.plan(k == Get, n, bytes)
+	return q.groups.plan(k, n, bytes)
 }
 
 // Held reports whether messages must not be sent, see Host.Hold.
