@@ -41,16 +41,15 @@
 //
 // # Hostile peers
 //
-// Every word a peer writes is checked before use ([Sender.Apply],
-// [Receiver.Arrived]): a cursor that moves back or claims what was never sent
-// is a [*CursorError], and leaves the state as it was.
+// Every word a peer writes is checked before use ([Sender.Apply], [Receiver.Arrived]): a
+// cursor that moves back or beyond the blocks sent is a [*CursorError], and leaves the
+// state unchanged.
 //
 // # Files and tests
 //
-// flowctl.go has Geometry (sizes, and what follows from them), Sender (reserve, credit,
-// completion), Receiver (consume, when to return credit, sleep bit) and CursorError.
-// model_test.go explores every interleaving of writer, reader and network for
-// small rings and checks the invariants above in every state; reply_test.go does
-// so for two peers that answer each other, sleep_test.go for a reader that
-// sleeps.
+// flowctl.go has Geometry (sizes and derived values), Sender (reserve, credit, completion),
+// Receiver (consume, credit to return, sleep bit) and CursorError. model_test.go explores
+// every interleaving of writer, reader and network for small rings and checks the
+// invariants above in every state; reply_test.go does so for two peers that answer each
+// other, sleep_test.go for a reader that sleeps.
 package flowctl

@@ -9,19 +9,19 @@ import (
 // MaxBlocks bounds the blocks of a ring.
 const MaxBlocks = 1 << 20
 
-// Geometry is what both ends of a ring must agree on, in blocks.
+// Geometry holds the sizes that both ends of a ring must agree on, in blocks.
 type Geometry struct {
 	Blocks  uint32 // size of the ring, a power of two, 2 to MaxBlocks
-	Control uint32 // free blocks that data leaves alone, at least 1
+	Control uint32 // free blocks that data may not use, at least 1
 	Every   uint32 // consumed blocks after which credit is returned, at least 1
 }
 
-// DefaultGeometry returns a ring of blocks with credit returned at half a ring
-// and an eighth, at least one block, kept for control.
+// DefaultGeometry returns a ring of blocks with credit returned at half a ring, and an
+// eighth, at least one block, reserved for control.
 //
-// Why half: returning later leaves a writer with a full ring waiting for the
-// whole round trip; returning earlier writes more credits for nothing, since a
-// writer that fills half a ring per round trip is already limited by the link.
+// Why half: if credit is returned later, a writer with a full ring waits for the whole
+// round trip; earlier returns only cost more credit writes, since a writer that fills half
+// a ring per round trip is already limited by the link.
 func DefaultGeometry(blocks uint32) Geometry {
 	return Geometry{Blocks: blocks, Control: max(blocks/8, 1), Every: max(blocks/2, 1)}
 }
@@ -39,27 +39,27 @@ func (g Geometry) Validate() error {
 	return nil
 }
 
-// MaxRun is the longest run of data blocks that is always granted in the end:
-// with the reserve for control and Every-1 unreturned credits out of reach.
+// MaxRun is the longest run of data blocks that is always granted in the end, even if
+// Every-1 consumed blocks stay unreturned.
 func (g Geometry) MaxRun() int { return int(g.Blocks - g.Control - (g.Every - 1)) }
 
-// SignalEvery is after how many blocks at most the writer must ask for a
-// completion. Fewer than that stay incomplete for ever when the writer stops:
-// with at most Every they withhold no more than unreturned credits do.
+// SignalEvery is the number of blocks after which the writer must request a completion at
+// the latest. Fewer blocks stay incomplete for ever if the writer stops: with at most Every
+// they withhold no more than unreturned credits do.
 func (g Geometry) SignalEvery() int {
 	return int(min(max(g.Blocks/4, 1), g.Every))
 }
 
-// Slot is where block pos lives in the ring.
+// Slot returns the slot of block pos.
 func (g Geometry) Slot(pos uint64) uint32 { return uint32(pos) & (g.Blocks - 1) }
 
-// Lap is the 16-bit lap number of block pos; the first lap is 1, so that
-// zeroed memory holds the mark of no lap that comes next.
+// Lap returns the 16-bit lap number of block pos. The first lap is 1, so that zeroed memory
+// never contains the next expected lap.
 func (g Geometry) Lap(pos uint64) uint16 {
 	return uint16(pos>>bits.TrailingZeros32(g.Blocks)) + 1
 }
 
-// Class says which blocks a run may take.
+// Class determines the blocks that a run may take.
 type Class uint8
 
 // Classes of runs.
@@ -68,10 +68,10 @@ const (
 	Control              // may take the last free block
 )
 
-// Sender is the writing end. Not for concurrent use. The zero value admits
-// nothing; make it with NewSender.
+// Sender is the writing end. Not for concurrent use. The zero value grants nothing; create
+// it with NewSender.
 type Sender struct {
-	head    uint64 // next block to hand out
+	head    uint64 // next block to reserve
 	credit  uint64 // blocks before it are free at the reader
 	done    uint64 // blocks before it are free in the staging copy
 	blocks  uint32
@@ -87,14 +87,14 @@ func SenderAt(g Geometry, start uint64) Sender {
 	return Sender{head: start, credit: start, done: start, blocks: g.Blocks, reserve: g.Control}
 }
 
-// free is the number of blocks that nobody uses.
+// free returns the number of unused blocks.
 // Hot path.
 func (s *Sender) free() uint32 {
 	return s.blocks - uint32(max(s.head-s.credit, s.head-s.done))
 }
 
-// Reserve takes the next k blocks and returns the position of the first. false
-// means that there is no room now. k must be at least 1.
+// Reserve reserves the next k blocks and returns the position of the first. false means
+// that there is no room now. k must be at least 1.
 // Hot path.
 func (s *Sender) Reserve(k int, c Class) (pos uint64, ok bool) {
 	need := uint64(uint(k))
@@ -109,7 +109,7 @@ func (s *Sender) Reserve(k int, c Class) (pos uint64, ok bool) {
 	return pos, true
 }
 
-// Free is the longest run that Reserve would grant now.
+// Free returns the longest run that Reserve would grant now.
 func (s *Sender) Free(c Class) int {
 	f := s.free()
 	if c == Control {
@@ -118,8 +118,8 @@ func (s *Sender) Free(c Class) int {
 	return int(f - min(f, s.reserve))
 }
 
-// Apply takes the credit word that the reader wrote last. The word is not
-// trusted: an error, always a *CursorError, means that nothing has changed.
+// Apply processes the last credit word that the reader wrote. The word is not trusted:
+// after an error, always a *CursorError, nothing has changed.
 // Hot path.
 func (s *Sender) Apply(word uint64) error {
 	d, err := within("credit", word>>1, s.credit, s.head-s.credit, wordMask)
@@ -131,8 +131,8 @@ func (s *Sender) Apply(word uint64) error {
 	return nil
 }
 
-// Complete says that the link is done with all blocks before pos. The error,
-// a *CursorError, means that pos was never handed out.
+// Complete records that the link no longer uses any block before pos. The error, a
+// *CursorError, means that pos was never reserved.
 func (s *Sender) Complete(pos uint64) error {
 	d, err := within("completion", pos, s.done, s.head-s.done, ^uint64(0))
 	if err != nil {
@@ -142,27 +142,26 @@ func (s *Sender) Complete(pos uint64) error {
 	return nil
 }
 
-// PeerSleeps is the sleep bit of the last word applied: the reader does not
-// poll and wants to be notified.
+// PeerSleeps returns the sleep bit of the last word applied: the reader does not poll and
+// needs a notification.
 func (s *Sender) PeerSleeps() bool { return s.sleep }
 
-// Head is the position after the last block handed out.
+// Head returns the position after the last reserved block.
 func (s *Sender) Head() uint64 { return s.head }
 
-// Done is the position up to which local writes are known to be complete.
+// Done returns the position up to which local writes are known to be complete.
 func (s *Sender) Done() uint64 { return s.done }
 
-// Receiver is the reading end. Not for concurrent use. Make it with
-// NewReceiver.
+// Receiver is the reading end. Not for concurrent use. Create it with NewReceiver.
 type Receiver struct {
 	next     uint64 // next block to consume
-	returned uint64 // cursor in the last word handed out
-	arrived  uint64 // write cursor accepted last; unused where blocks carry lap flags
+	returned uint64 // cursor in the last word returned by Word
+	arrived  uint64 // last accepted write cursor; unused if blocks carry lap numbers
 	blocks   uint32
 	every    uint32
-	held     bool // what is owed is kept back
+	held     bool // owed credit is withheld
 	sleep    bool
-	told     bool // sleep bit in the last word handed out
+	told     bool // sleep bit in the last word returned by Word
 }
 
 // NewReceiver returns the reading end of an empty ring. g must be valid.
@@ -173,16 +172,15 @@ func ReceiverAt(g Geometry, start uint64) Receiver {
 	return Receiver{next: start, returned: start, arrived: start, blocks: g.Blocks, every: g.Every}
 }
 
-// Next is the position of the next block to consume.
+// Next returns the position of the next block to consume.
 func (r *Receiver) Next() uint64 { return r.next }
 
-// Consume gives k blocks free. The caller has checked that they arrived.
+// Consume frees k blocks. The caller has checked that they arrived.
 func (r *Receiver) Consume(k int) { r.next += uint64(k) }
 
-// Arrived checks a cursor with which the writer says how far it wrote, and
-// returns how many blocks wait to be consumed. The cursor is not trusted: an
-// error, always a *CursorError, means that it moved back or ahead of what fits
-// the ring, and that nothing has changed.
+// Arrived checks the writer's cursor, and returns the number of blocks that wait to be
+// consumed. The cursor is not trusted: after an error, always a *CursorError, it moved back
+// or ahead of what fits the ring, and nothing has changed.
 // Hot path.
 func (r *Receiver) Arrived(cursor uint64) (blocks int, err error) {
 	d, err := within("write cursor", cursor, r.arrived, r.returned+uint64(r.blocks)-r.arrived, ^uint64(0))
@@ -193,7 +191,8 @@ func (r *Receiver) Arrived(cursor uint64) (blocks int, err error) {
 	return int(r.arrived - r.next), nil
 }
 
-// Owed is how many consumed blocks the writer does not know of and is to be told of.
+// Owed returns the number of consumed blocks whose credit has not been returned and is not
+// withheld.
 func (r *Receiver) Owed() int {
 	if r.held {
 		return 0
@@ -201,13 +200,13 @@ func (r *Receiver) Owed() int {
 	return int(r.next - r.returned)
 }
 
-// Withhold keeps back the credit for what is consumed, or ends that: a reader that has
-// only put messages aside has no room for as many more.
+// Withhold stops or resumes returning credit for consumed blocks: a reader that keeps
+// unexpected messages has no room for as many more.
 func (r *Receiver) Withhold(on bool) { r.held = on }
 
-// Due says whether a word ought to be written now: enough blocks are owed, or
-// the sleep bit has changed. piggyback says that something goes to the writer
-// anyway; then half of Every is enough.
+// Due reports whether a word should be written now: enough blocks are owed, or the sleep
+// bit has changed. piggyback: a message is sent to the writer in any case; then half of
+// Every is enough.
 func (r *Receiver) Due(piggyback bool) bool {
 	owed := uint64(r.Owed())
 	if piggyback {
@@ -216,8 +215,8 @@ func (r *Receiver) Due(piggyback bool) bool {
 	return owed >= uint64(r.every) || r.sleep != r.told
 }
 
-// Word returns the word to be written to the writer's credit cell and counts it
-// as written. Words must reach the cell in the order they were taken.
+// Word returns the word to be written to the writer's credit cell and records it as
+// written. Words must reach the cell in the order in which they were returned.
 func (r *Receiver) Word() uint64 {
 	r.returned += uint64(r.Owed())
 	r.told = r.sleep
@@ -228,7 +227,7 @@ func (r *Receiver) Word() uint64 {
 	return w
 }
 
-// SetSleep sets or clears the sleep bit of words to come.
+// SetSleep sets or clears the sleep bit of later words.
 func (r *Receiver) SetSleep(on bool) { r.sleep = on }
 
 // Sentinels for errors.Is.
@@ -238,8 +237,8 @@ var (
 	ErrCursorBeyond = errors.New("cursor beyond the possible range")
 )
 
-// CursorError is a cursor word of a peer that cannot be true. It unwraps to
-// ErrCursorBack or ErrCursorBeyond.
+// CursorError reports an impossible cursor word of a peer. It unwraps to ErrCursorBack or
+// ErrCursorBeyond.
 type CursorError struct {
 	What string // which cursor
 	Got  uint64 // as it was received, without flag bits
@@ -260,11 +259,11 @@ func (e *CursorError) Unwrap() error {
 	return ErrCursorBeyond
 }
 
-// wordMask covers the cursor inside a credit word, 63 bits.
+// wordMask is the cursor inside a credit word, 63 bits.
 const wordMask = 1<<63 - 1
 
-// within returns how far got is ahead of low, both taken modulo mask+1, when
-// that is at most span. Half of the number circle counts as "behind".
+// within returns how far got is ahead of low, both modulo mask+1, if that is at most span.
+// Half of the number circle counts as "behind".
 func within(what string, got, low, span, mask uint64) (uint64, error) {
 	d := (got - low) & mask
 	if d <= span {

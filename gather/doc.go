@@ -1,16 +1,16 @@
-// Package gather packs many messages into one write and takes them apart again: a header
-// that describes the segments, then the messages, in place if they lie in registered memory,
+// Package gather packs many messages into one write and splits them again: a header that
+// describes the segments, then the messages, in place if they lie in registered memory,
 // copied if they are small or do not.
 //
 // The package is a part of the engine below package rma. Applications use rma; the exported
 // names may change in any release.
 //
-// It posts nothing. A gather travels as one message of a channel (package eager); this
-// package makes its pieces and reads its payload:
+// It posts nothing. A gather is sent as one message of a channel (package eager); this
+// package creates its pieces and parses its payload:
 //
 //	sender                                         receiver
 //	messages                                       payload, in place
-//	   │ Packer: header, what is copied, cuts         ▲ Splitter: checked header,
+//	   │ Packer: header, copied data, cuts            ▲ Splitter: checked header,
 //	   ▼                                              │ then segment by segment
 //	[]Piece ──► List: SGEs over a staging window ──► one write
 //
@@ -54,14 +54,12 @@
 //
 // # Imports and files
 //
-// Imports fabric.
-//
 //	entry.go   Kind, Entry, limits, errors
-//	header.go  widths of fields, writing
+//	header.go  widths of fields, encoding
 //	parse.go   Header: parse, check, iterate
-//	list.go    headers by themselves: what lies elsewhere
+//	list.go    headers without segments
 //	piece.go   Piece, List: pieces to SGEs over a staging window
-//	run.go     runs: headers written without entries, segments read many in one go
+//	run.go     runs: headers written without entries, many segments read at a time
 //	pack.go    Packer: a batch to gathers
 //	split.go   Splitter: a payload to segments, in place, copied or scattered
 //

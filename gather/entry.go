@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Kind says what the entries of a header carry besides sizes. A changed layout
-// gets a new kind.
+// Kind determines the content of a header's entries besides sizes. A changed layout gets a
+// new kind.
 type Kind uint8
 
 // Kinds.
@@ -26,36 +26,36 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// MaxCount is how many segments a gather holds at most: the count has 16 bits.
+// MaxCount is the largest number of segments of a gather: the count has 16 bits.
 const MaxCount = 1<<16 - 1
 
 // Entry describes one segment.
 type Entry struct {
 	At     uint64 // Seq: sequence number; Dest: offset in bytes
 	Size   uint32 // bytes
-	Region uint32 // Dest: which destination; Seq: 0
+	Region uint32 // Dest: number of the destination; Seq: 0
 }
 
 // Sentinels for errors.Is.
 var (
-	// ErrHeader is a header that no honest sender makes.
+	// ErrHeader means that a header is malformed: no correct sender creates it.
 	ErrHeader = errors.New("bad gather header")
 
-	// ErrDestination is a destination that does not exist here or is too small.
+	// ErrDestination means that a destination does not exist or is too small.
 	ErrDestination = errors.New("gather destination out of bounds")
 
-	// ErrOrder is a list of entries that a header cannot express: places that do
-	// not ascend, overlap or wrap.
+	// ErrOrder means that a header cannot express a list of entries: their places do not
+	// ascend, overlap or wrap.
 	ErrOrder = errors.New("gather entries must ascend and not overlap")
 
-	// ErrTooLarge is a message that fits no gather: use rendezvous.
+	// ErrTooLarge means that a message fits no gather: use rendezvous.
 	ErrTooLarge = errors.New("message too large for a gather: use rendezvous")
 
-	// ErrReleased is the use of a payload after its lease has ended.
+	// ErrReleased means that a payload was used after its lease had ended.
 	ErrReleased = errors.New("gather used after the release of its lease")
 )
 
-// HeaderError says what is wrong with a header. It unwraps to ErrHeader.
+// HeaderError reports an invalid header. It unwraps to ErrHeader.
 type HeaderError struct {
 	Entry  int // index of the entry, -1: the header as a whole
 	Reason string
@@ -71,12 +71,12 @@ func (e *HeaderError) Error() string {
 // Unwrap returns ErrHeader.
 func (e *HeaderError) Unwrap() error { return ErrHeader }
 
-// DestinationError is an entry whose destination is refused. It unwraps to
+// DestinationError reports an entry whose destination is refused. It unwraps to
 // ErrDestination.
 type DestinationError struct {
-	Index int // of the entry
+	Index int // index of the entry
 	Entry Entry
-	Have  int // bytes of the region, -1: there is none of this number
+	Have  int // bytes of the region, -1: no region has this number
 }
 
 func (e *DestinationError) Error() string {

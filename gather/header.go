@@ -7,12 +7,11 @@ import "encoding/binary"
 //	0        2        3        4        8                16
 //	| count  | widths |   0    | region | base           | entry 0 | entry 1 | ...
 //
-// An entry is size, gap and, if it is so in widths, region.
+// An entry is size, gap and, depending on widths, region.
 const preludeSize = 16
 
-// layout is how wide the fields of all entries are: bits 0-1 the code of the
-// size (1, 2, 4 bytes), bits 2-4 that of the gap (0, 1, 2, 4, 8), bit 5 a region
-// of 4 bytes.
+// layout is the width of the fields of all entries: bits 0-1 the code of the size (1, 2, 4
+// bytes), bits 2-4 that of the gap (0, 1, 2, 4, 8), bit 5 a region of 4 bytes.
 type layout uint8
 
 const (
@@ -33,10 +32,10 @@ func (l layout) region() int {
 // entry is the length of one entry.
 func (l layout) entry() int { return l.size() + l.gap() + l.region() }
 
-// plain reports whether entries are sizes and nothing else.
+// plain reports whether entries consist of sizes only.
 func (l layout) plain() bool { return l < 3 }
 
-// valid reports whether l can stand in a header of kind k.
+// valid reports whether a header of kind k may have layout l.
 func (l layout) valid(k Kind) bool {
 	return l&^layoutKnown == 0 && l&3 < 3 && l>>2&7 < 5 && (k == Dest || l&layoutRegion == 0)
 }
@@ -68,15 +67,15 @@ func gapCode(v uint64) layout {
 	return 4
 }
 
-// walk follows entries: where the next one would stand without a gap.
+// walk follows entries: it holds the place of the next one without a gap.
 type walk struct {
 	next   uint64
 	region uint32
-	full   bool // nothing comes after: next would be 2^64
+	full   bool // no entry can follow: next would be 2^64
 }
 
-// gap is the distance from where the entry before ends to e. ok is false if e
-// lies before that, or ends beyond 2^64. newRegion says that e opens one.
+// gap returns the distance from the end of the preceding entry to e. ok is false if e lies
+// before that, or ends beyond 2^64. newRegion: e is the first of its region.
 func (w *walk) gap(k Kind, e Entry) (gap uint64, newRegion, ok bool) {
 	from, full := w.next, w.full
 	if k == Seq {
@@ -95,7 +94,7 @@ func (w *walk) gap(k Kind, e Entry) (gap uint64, newRegion, ok bool) {
 	return e.At - from, newRegion, k == Seq || e.At+uint64(e.Size) >= e.At
 }
 
-// step moves behind e, which gap has accepted.
+// step moves past e, which gap has accepted.
 func (w *walk) step(k Kind, e Entry) {
 	if k == Seq {
 		w.next = e.At + 1
@@ -105,21 +104,21 @@ func (w *walk) step(k Kind, e Entry) {
 	w.next, w.full, w.region = e.At+uint64(e.Size), false, e.Region
 }
 
-// shape is what a header under construction needs.
+// shape is the state of a header under construction.
 type shape struct {
 	w      walk
 	layout layout
 	n      int
 }
 
-// add puts e behind the others. ok is false, and s as it was, if e cannot stand
-// there or if the header would then be longer than room.
+// add appends e. ok is false, and s unchanged, if e cannot follow or if the header would
+// then be longer than room.
 //
 // Hot path.
 func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
 	size := sizeCode(e.Size)
 	if s.n > 0 && e.At == s.w.next && e.Region == s.w.region && size <= s.layout&3 && !s.w.full && s.n < MaxCount {
-		// The usual case: it follows without a gap and makes no field wider.
+		// The usual case: it follows without a gap and needs no wider field.
 		if k == Dest && e.At+uint64(e.Size) < e.At || headerLen(s.n+1, s.layout) > room {
 			return false
 		}
@@ -151,8 +150,8 @@ func (s *shape) add(k Kind, e Entry, room int) (ok bool) {
 	return true
 }
 
-// appendPrelude appends to b a header of n entries without their fields, and returns where
-// in it these stand: l.entry() bytes each.
+// appendPrelude appends to b a header of n entries without their fields, and returns the
+// place of these: l.entry() bytes each.
 func appendPrelude(b []byte, n int, l layout, region uint32, base uint64) (header, entries []byte) {
 	at := len(b)
 	for k := headerLen(n, l); k > 0; k -= 8 {
@@ -204,7 +203,7 @@ func putUint(b []byte, v uint64, n int) {
 	}
 }
 
-// loadUint reads n bytes at the front of b.
+// loadUint decodes n bytes at the front of b.
 func loadUint(b []byte, n int) uint64 {
 	switch n {
 	case 0:

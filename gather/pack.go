@@ -5,14 +5,13 @@ import (
 	"math"
 )
 
-// DefaultThreshold is the size in bytes from which registered memory is taken in
-// place. BenchmarkThreshold of package eager, 32 messages, memory reused after
-// each gather: the two ways cost the same at 64 bytes over SoftRoCE, at 128 over
-// shm and at 512 over tcp. Not smaller: a piece in place asks for a completion and
-// holds the sender's memory until it comes, an adapter fetches it over the bus by
-// itself, and below 512 bytes shm gains at most 200 ns a message. Not larger: at
-// 1 KiB copying costs 3.7 times as much over SoftRoCE, 1.6 times over shm, 1.1
-// times over tcp.
+// DefaultThreshold is the size in bytes from which registered memory is sent in place.
+// BenchmarkThreshold of package eager, 32 messages, memory reused after each gather: both
+// methods cost the same at 64 bytes over SoftRoCE, at 128 over shm and at 512 over tcp. Why
+// not smaller: a piece in place needs a completion and holds the sender's memory until
+// then, an adapter fetches it over the bus separately, and below 512 bytes shm gains at
+// most 200 ns per message. Why not larger: at 1 KiB copying costs 3.7 times as much over
+// SoftRoCE, 1.6 times over shm, 1.1 times over tcp.
 const DefaultThreshold = 512
 
 // Message is one message of a batch.
@@ -21,17 +20,17 @@ type Message struct {
 	At         uint64 // sequence number or offset of the destination
 	Region     uint32 // Dest: number of the destination region
 	LKey       uint32 // of Registered memory
-	Registered bool   // Data may be taken in place
+	Registered bool   // Data may be sent in place
 }
 
-// Limits is what one gather may be.
+// Limits bounds one gather.
 type Limits struct {
 	Bytes   int // longest payload, header included
-	InPlace int // pieces in place; 0: all is copied
+	InPlace int // pieces in place; 0: all are copied
 	Count   int // segments; 0 means MaxCount
 }
 
-// Packer makes gathers of batches. Its buffers are used again.
+// Packer makes gathers of batches. It reuses its buffers.
 type Packer struct {
 	kind      Kind
 	threshold int
@@ -41,9 +40,8 @@ type Packer struct {
 	header    []byte
 }
 
-// NewPacker returns a Packer for gathers of kind k. Registered messages of at
-// least threshold bytes are taken in place; 0 means DefaultThreshold, negative
-// means never.
+// NewPacker returns a Packer for gathers of kind k. Registered messages of at least
+// threshold bytes are sent in place; 0 means DefaultThreshold, negative means never.
 func NewPacker(k Kind, l Limits, threshold int) *Packer {
 	if threshold == 0 {
 		threshold = DefaultThreshold
@@ -54,12 +52,11 @@ func NewPacker(k Kind, l Limits, threshold int) *Packer {
 	return &Packer{kind: k, threshold: threshold, limits: l}
 }
 
-// Pack makes a gather of as many of the first messages as one can hold and
-// returns their number: the next gather begins with msgs[n]. A gather ends where
-// the limits say so, and before a message whose place does not ascend or
-// overlaps the one before. An error, with n == 0, concerns msgs[0], which no
-// gather can hold: ErrTooLarge or ErrOrder. It allocates only
-// to grow the buffers.
+// Pack makes a gather of as many of the first messages as fit and returns their number: the
+// next gather begins with msgs[n]. A gather ends at its limits, and before a message whose
+// place does not ascend or overlaps the preceding one. An error, with n == 0, concerns
+// msgs[0], which fits no gather: ErrTooLarge or ErrOrder. Pack allocates only to grow the
+// buffers.
 //
 // Hot path.
 func (p *Packer) Pack(msgs []Message) (n int, err error) {
@@ -103,6 +100,6 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	return s.n, nil
 }
 
-// Pieces is the payload of the gather packed last, header first. Valid until the
-// next Pack.
+// Pieces returns the payload of the last gather, header first. It is valid until the next
+// Pack.
 func (p *Packer) Pieces() []Piece { return p.pieces }

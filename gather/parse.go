@@ -2,10 +2,10 @@ package gather
 
 import "encoding/binary"
 
-// Header is a parsed and checked header. The zero value is ready for Parse; its
-// buffer is used again.
+// Header is a parsed and checked header. The zero value is ready for Parse. It reuses its
+// buffer.
 type Header struct {
-	raw    []byte // our own copy of the entries
+	raw    []byte // a copy of the entries
 	base   walk   // before the first entry
 	n      int
 	length int // of the header
@@ -13,17 +13,16 @@ type Header struct {
 	layout layout
 }
 
-// Count is the number of segments, 0 before a successful Parse.
+// Count returns the number of segments, 0 before a successful Parse.
 func (h *Header) Count() int { return h.n }
 
-// Len is the length of the header in the payload in bytes, a multiple of 8.
+// Len returns the length of the header in the payload in bytes, a multiple of 8.
 func (h *Header) Len() int { return h.length }
 
-// Parse reads the header at the front of a payload, given as the parts in which
-// it lies, and checks it against the payload's length. It copies what it checks:
-// the payload may change afterwards. A failure is a *HeaderError and leaves h
-// empty. It allocates only to grow its buffer, to at most the length of the
-// payload.
+// Parse parses the header at the front of a payload, given in parts, and checks it against
+// the payload's length. It checks a copy: the payload may change afterwards. A failure is a
+// *HeaderError and leaves h empty. It allocates only to grow its buffer, to at most the
+// length of the payload.
 //
 // Hot path.
 func (h *Header) Parse(k Kind, payload ...[]byte) error {
@@ -39,8 +38,8 @@ func (h *Header) Parse(k Kind, payload ...[]byte) error {
 	return err
 }
 
-// parse reads the header at the front of a payload. It returns its length and what its sizes
-// add up to.
+// parse parses the header at the front of a payload. It returns its length and the sum of
+// its sizes.
 //
 // Hot path.
 func (h *Header) parse(k Kind, payload [][]byte) (body uint64, length int, err error) {
@@ -83,10 +82,10 @@ func (h *Header) parse(k Kind, payload [][]byte) (body uint64, length int, err e
 	return body, length, nil
 }
 
-// check goes through all entries and the padding.
+// check checks all entries and the padding.
 func check(k Kind, l layout, n int, w walk, raw []byte) (body uint64, err error) {
 	it := Iter{raw: raw, w: w, left: n, kind: k, layout: l}
-	if l.plain() && w.next <= 1<<63 { // 2^16 sizes of 2^32 add up to less: nothing wraps
+	if l.plain() && w.next <= 1<<63 { // 2^16 sizes of 2^32 sum to less: nothing wraps
 		size := l.size()
 		if size == 1 {
 			body = sumBytes(raw[:n])
@@ -115,8 +114,9 @@ func check(k Kind, l layout, n int, w walk, raw []byte) (body uint64, err error)
 	return body, nil
 }
 
-// sumBytes adds up the bytes of b, less than 2^16 of them, eight at a time: in each word
-// the even and the odd ones in four sums of 16 bits, which hold 128 of either.
+// sumBytes returns the sum of the bytes of b, less than 2^16 of them, eight at a time: in
+// each word the even and the odd ones in four sums of 16 bits, which have room for 128 of
+// either.
 func sumBytes(b []byte) (sum uint64) {
 	const even = 0x00ff00ff00ff00ff
 	for len(b) >= 8 {
@@ -134,7 +134,7 @@ func sumBytes(b []byte) (sum uint64) {
 	return sum
 }
 
-// copyAt copies to dst what lies in parts from off on.
+// copyAt copies the bytes of parts from off on to dst.
 func copyAt(dst []byte, off int, parts [][]byte) (n int, whole bool) {
 	for _, p := range parts {
 		if off >= len(p) {
@@ -149,8 +149,7 @@ func copyAt(dst []byte, off int, parts [][]byte) (n int, whole bool) {
 	return n, n == len(dst)
 }
 
-// Iter walks the entries of a header. It is valid until the header is parsed
-// again.
+// Iter iterates over the entries of a header. It is valid until the header is parsed again.
 type Iter struct {
 	raw    []byte
 	w      walk
@@ -159,7 +158,7 @@ type Iter struct {
 	layout layout
 }
 
-// Iter starts at the first entry.
+// Iter returns an iterator at the first entry.
 func (h *Header) Iter() Iter {
 	return Iter{raw: h.raw, w: h.base, left: h.n, kind: h.kind, layout: h.layout}
 }
@@ -183,7 +182,7 @@ func (it *Iter) Next() (e Entry, ok bool) {
 	return e, true
 }
 
-// step reads one entry. why says what is wrong with it.
+// step decodes one entry. why is the reason why it is invalid.
 func (it *Iter) step() (e Entry, why string) {
 	b, l := it.raw, it.layout
 	size, gapLen := l.size(), l.gap()

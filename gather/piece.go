@@ -2,33 +2,33 @@ package gather
 
 import "github.com/seed33544411/rma/fabric"
 
-// Piece is a part of a message's payload. Data taken in place must be registered
-// under LKey, off-heap or pinned, and stay as it is until the channel says so.
+// Piece is a part of a message's payload. Data sent in place must be registered with LKey,
+// off-heap or pinned, and must not change until the channel permits it.
 type Piece struct {
 	Data    []byte
 	LKey    uint32
-	InPlace bool // by an SGE of its own; else copied
+	InPlace bool // sent by a separate SGE, not copied
 }
 
-// List turns the pieces of one message into SGEs, window by window. It is made
-// afresh for each message and never allocates.
+// List turns the pieces of one message into SGEs, window by window. It is created for each
+// message and never allocates.
 type List struct {
 	pieces []Piece
 	i, off int
-	budget int // SGEs in place that may still be made; the rest is copied
+	budget int // remaining SGEs in place; further pieces are copied
 }
 
-// NewList starts at the first piece. At most inPlace SGEs in place are made.
+// NewList starts at the first piece. At most inPlace SGEs are in place.
 func NewList(pieces []Piece, inPlace int) List { return List{pieces: pieces, budget: inPlace} }
 
-// Left is how many SGEs in place may still be made.
+// Left returns the number of SGEs that may still be in place.
 func (l *List) Left() int { return l.budget }
 
-// SetLeft sets Left: windows of one message may be laid in any order, by copies
-// of one List.
+// SetLeft sets Left: the windows of one message may be laid out in any order, by copies of
+// one List.
 func (l *List) SetLeft(n int) { l.budget = n }
 
-// Skip moves n bytes on.
+// Skip advances by n bytes.
 func (l *List) Skip(n int) {
 	for n > 0 && l.i < len(l.pieces) {
 		m := min(n, len(l.pieces[l.i].Data)-l.off)
@@ -43,13 +43,12 @@ func (l *List) advance(m int) {
 	}
 }
 
-// Lay covers the staging window with the next bytes of the message, all but the
-// last tail bytes of it, which the caller has filled, and stores the SGEs, in
-// order, at the front of dst: what is copied stands in the window where it will
-// stand at the target, neighbours in one SGE under key; what is taken in place
-// leaves a hole. It returns how many SGEs there are: at most 2·inPlace + 1 in one
-// window, and over all windows of a message one more for each further window.
-// dst must have room.
+// Lay fills the staging window with the next bytes of the message, except the last tail
+// bytes of the window, which the caller has filled, and stores the SGEs, in order, at the
+// front of dst. Copied data has the same place in the window as at the target, with
+// neighbours in one SGE under key; data in place leaves a hole. It returns the number of
+// SGEs: at most 2·inPlace + 1 in one window, and over all windows of a message one more for
+// each further window. dst must have room.
 //
 // Hot path.
 func (l *List) Lay(dst []fabric.SGE, window []byte, key uint32, tail int) int {

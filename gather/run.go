@@ -1,11 +1,10 @@
 package gather
 
-// A run is a gather of kind Seq whose numbers follow one another, which is what a
-// queue of small messages is. Its header has sizes and nothing else: a sender that
-// knows them writes it without a list of entries, and a receiver may take many
-// segments in one go.
+// A run is a gather of kind Seq with consecutive numbers, such as a queue of small
+// messages. Its header has only sizes: a sender that knows them writes it without a list of
+// entries, and a receiver may read many segments at a time.
 
-// Sizes are those of the segments of a run, in its header.
+// Sizes are the sizes of the segments of a run, in its header.
 type Sizes struct {
 	b     []byte
 	width int // of each, in bytes
@@ -22,7 +21,7 @@ func (s Sizes) Put(i, n int) {
 	putUint(s.b[i*s.width:], uint64(n), s.width)
 }
 
-// At is the size of segment i.
+// At returns the size of segment i.
 //
 // Hot path.
 func (s Sizes) At(i int) int {
@@ -32,10 +31,10 @@ func (s Sizes) At(i int) int {
 	return int(loadUint(s.b[i*s.width:], s.width))
 }
 
-// Len is the number of segments.
+// Len returns the number of segments.
 func (s Sizes) Len() int { return len(s.b) / s.width }
 
-// Ones returns the sizes from segment i on where each has one byte.
+// Ones returns the sizes from segment i on if each has one byte.
 //
 // Hot path.
 func (s Sizes) Ones(i int) (ones []byte, ok bool) {
@@ -45,13 +44,13 @@ func (s Sizes) Ones(i int) (ones []byte, ok bool) {
 	return s.b[i:], true
 }
 
-// RunLen is the length in bytes of the header of a run of n segments, 1 to MaxCount,
-// where sizes is all of theirs combined by OR.
+// RunLen returns the length in bytes of the header of a run of n segments, 1 to MaxCount;
+// sizes is the OR of their sizes.
 func RunLen(n int, sizes uint32) int { return headerLen(n, sizeCode(sizes)) }
 
-// AppendRun appends to b the header of n segments, 1 to MaxCount, numbered from
-// base on, which must not pass 2^64-1, for the caller to put all sizes there: what a
-// Packer makes of such segments. sizes is as of RunLen. Allocates only to grow b.
+// AppendRun appends to b the header of n segments, 1 to MaxCount, numbered from base on,
+// which must not pass 2^64-1. The caller then sets all sizes. The header is that of a
+// Packer for such segments. sizes is as in RunLen. Allocates only to grow b.
 //
 // Hot path.
 func AppendRun(b []byte, base uint64, n int, sizes uint32) ([]byte, Sizes) {
@@ -60,11 +59,11 @@ func AppendRun(b []byte, base uint64, n int, sizes uint32) ([]byte, Sizes) {
 	return b, Sizes{fields, l.size()}
 }
 
-// Ahead returns the current segment of a run and those behind it, if the payload lies in
-// one part: their sizes, and their bytes one behind the other. Skip says how many of them
-// were taken. ok is false for all other gathers, before the first Next and behind the
-// last: take those segment by segment. Valid as long as the payload, until the next Open;
-// sizes are a copy, bytes the peer's to change.
+// Ahead returns the current segment of a run and those after it, if the payload lies in one
+// part: their sizes, and their consecutive bytes. Call Skip with the number of segments
+// used. ok is false for all other gathers, before the first Next and after the last
+// segment: read those segment by segment. Valid as long as the payload, until the next
+// Open; sizes is a copy, and the peer may change body.
 //
 // Hot path.
 func (s *Splitter) Ahead() (sizes Sizes, body []byte, ok bool) {
@@ -76,8 +75,8 @@ func (s *Splitter) Ahead() (sizes Sizes, body []byte, ok bool) {
 	return Sizes{h.raw[s.index*s.width : end : end], s.width}, s.parts[0][s.at:], true
 }
 
-// Skip is n times Next, n at least 1, behind Ahead; the segments from the current one on
-// that it skips hold bytes.
+// Skip is equivalent to n calls of Next, n at least 1, after Ahead. bytes is the sum of the
+// sizes of the skipped segments, from the current one on.
 //
 // Hot path.
 func (s *Splitter) Skip(n, bytes int) bool {

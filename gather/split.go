@@ -1,10 +1,10 @@
 package gather
 
-// maxParts is in how many parts a payload may lie: the first block of a message,
-// the run behind it up to the end of the ring, the run from its start.
+// maxParts is the largest number of parts of a payload: the first block of a message, the
+// run behind it up to the end of the ring, the run from its start.
 const maxParts = 3
 
-// Splitter takes a gather apart, segment by segment:
+// Splitter splits a gather, segment by segment:
 //
 //	for s.Next() {
 //		e := s.Entry()
@@ -12,19 +12,19 @@ const maxParts = 3
 //	}
 //	err := s.Err()
 //
-// The zero value is ready for Open; its buffers are used again.
+// The zero value is ready for Open. It reuses its buffers.
 type Splitter struct {
 	h     Header
-	run   bool // a run: its sizes are read where they lie, else entries by it
+	run   bool // a run: its sizes are read in place, otherwise entries by it
 	width int  // of its sizes
 	it    Iter
 
 	cur   Entry
-	index int // of the current segment, -1 before the first; of a run, the count behind the last
+	index int // of the current segment, -1 before the first; of a run, the count after the last
 	at    int // its offset in the payload
-	next  int // that of the one behind it
+	next  int // offset of the next one
 
-	// The payload, in n parts, which is valid while *alive is gen.
+	// The payload, in n parts, valid while *alive is gen.
 	parts [maxParts][]byte
 	n     int
 	alive *uint64
@@ -32,9 +32,9 @@ type Splitter struct {
 	err   error
 }
 
-// Open parses the header of a payload, given as the 1 to 3 parts in which it
-// lies. Segments are valid while *alive, if given, keeps its value: a lease counts
-// it on when it ends. Errors are a *HeaderError.
+// Open parses the header of a payload, given in 1 to 3 parts. Segments are valid while
+// *alive, if given, keeps its value: a lease increments it when it ends. Errors are a
+// *HeaderError.
 //
 // Hot path.
 func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
@@ -54,7 +54,7 @@ func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
 	return s.err
 }
 
-// rewind goes back before the first segment.
+// rewind returns to the position before the first segment.
 func (s *Splitter) rewind() {
 	s.it = s.h.Iter()
 	s.run = s.h.kind == Seq && s.h.layout.plain() && s.h.base.next <= 1<<63
@@ -67,8 +67,8 @@ func (s *Splitter) live() bool {
 	return (s.alive == nil || *s.alive == s.gen) && s.err == nil || s.dead()
 }
 
-// dead notes why the payload may not be read, and returns false. It is apart so
-// that live is inlined.
+// dead records why the payload may not be read, and returns false. It is a separate
+// function so that live is inlined.
 //
 //go:noinline
 func (s *Splitter) dead() bool {
@@ -79,7 +79,8 @@ func (s *Splitter) dead() bool {
 	return false
 }
 
-// Next goes to the next segment. false means the end, or Err.
+// Next advances to the next segment. It returns false at the end or after an error, see
+// Err.
 //
 // Hot path.
 func (s *Splitter) Next() bool {
@@ -114,15 +115,15 @@ func (s *Splitter) nextEntry() bool {
 	return true
 }
 
-// Err is why Next or an access failed: ErrReleased, or what Open returned.
+// Err returns the error of Next or of an access: ErrReleased, or the error of Open.
 func (s *Splitter) Err() error { return s.err }
 
-// Entry describes the current segment.
+// Entry returns the description of the current segment.
 func (s *Splitter) Entry() Entry { return s.cur }
 
-// Bytes is the current segment in place. ok is false if it lies in two or three
-// parts (see Parts, Copy) or if the lease has ended (see Err). The bytes are the
-// peer's to change and end with the lease.
+// Bytes returns the current segment in place. ok is false if it lies in two or three parts
+// (see Parts, Copy) or if the lease has ended (see Err). The peer may change the bytes, and
+// they end with the lease.
 //
 // Hot path.
 func (s *Splitter) Bytes() (b []byte, ok bool) {
@@ -152,8 +153,8 @@ func (s *Splitter) find() (b []byte, ok bool) {
 	return nil, false
 }
 
-// Parts returns the parts of the current segment, in place, in order; n is how
-// many of them count. The same holds as for Bytes.
+// Parts returns the n parts of the current segment, in place, in order. The same conditions
+// hold as for Bytes.
 func (s *Splitter) Parts() (parts [maxParts][]byte, n int) {
 	if !s.live() {
 		return parts, 0
@@ -173,8 +174,8 @@ func (s *Splitter) Parts() (parts [maxParts][]byte, n int) {
 	return parts, n
 }
 
-// Copy copies the current segment to dst and returns how many bytes it copied:
-// fewer than the segment has if dst is shorter, 0 if the lease has ended.
+// Copy copies the current segment to dst and returns the number of bytes copied: fewer than
+// the segment has if dst is shorter, 0 if the lease has ended.
 //
 // Hot path.
 func (s *Splitter) Copy(dst []byte) int {
@@ -186,9 +187,8 @@ func (s *Splitter) Copy(dst []byte) int {
 }
 
 // Scatter copies every segment of a gather of kind Dest to its destination:
-// regions[Entry.Region] from Entry.At on. All destinations are checked before the
-// first byte is written; a bad one is a *DestinationError. The position of Next
-// starts over. Class: bulk.
+// regions[Entry.Region] from Entry.At on. It checks all destinations before it writes the
+// first byte; an invalid one is a *DestinationError. Next then restarts. Class: bulk.
 func (s *Splitter) Scatter(regions [][]byte) error {
 	if !s.live() {
 		return s.err

@@ -11,25 +11,24 @@ import (
 
 // ArenaOptions configures an arena. The zero value is usable.
 type ArenaOptions struct {
-	// Limit bounds the memory that the arena holds registered, in bytes. Zero
+	// Limit bounds the registered memory of the arena, in bytes. Zero
 	// means 64 MiB.
 	Limit int64
 
-	// Slab is the size in bytes in which memory is registered, rounded up to
-	// pages, 64 MiB at most. Zero means 2 MiB, a huge page. Smaller slabs waste
-	// less where few pieces of many sizes live, larger ones register less
-	// often. Pieces above a quarter of it are registered one by one.
+	// Slab is the unit of registration in bytes, rounded up to pages, 64 MiB at most. Zero
+	// means 2 MiB, a huge page. Smaller slabs waste less with few pieces of many sizes,
+	// larger ones register less often. Pieces above a quarter of it are registered
+	// separately.
 	Slab int
 
 	// Access is the rights of all pieces. Zero means all.
 	Access fabric.Access
 
-	// SmallPages does without huge pages.
+	// SmallPages disables huge pages.
 	SmallPages bool
 
-	// Poison fills memory when it is freed, and looks when it is handed out
-	// again whether somebody wrote to it meanwhile (ErrUseAfterFree). For tests:
-	// it touches every byte twice.
+	// Poison fills memory when it is freed, and checks before the next use that it was not
+	// written meanwhile (ErrUseAfterFree). For tests: it touches every byte twice.
 	Poison bool
 }
 
@@ -39,8 +38,8 @@ const (
 	defaultLimit = 64 << 20
 )
 
-// Arena hands out pieces of registered off-heap memory: rings, staging
-// buffers, small memory of the application.
+// Arena allocates pieces of registered off-heap memory: rings, staging buffers, small
+// memory of the application.
 //
 // Memory is registered in slabs. A slab serves one size class at a time; classes
 // are multiples of 64 bytes, 4 to a doubling, and pieces start on cache lines.

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Form is what a message says about its place at the receiver.
+// Form is the meaning of a message's place at the receiver.
 type Form uint8
 
 // Forms.
@@ -27,8 +27,8 @@ func (f Form) String() string {
 	return fmt.Sprintf("form(%d)", uint8(f))
 }
 
-// Message is one message of the batch. Larger ones than 4 GiB - 1 are for the
-// layer above to cut.
+// Message is one message of the batch. The layer above splits messages larger than 4 GiB -
+// 1.
 type Message struct {
 	Pos  uint64 // sequence number or destination offset
 	Size uint32 // bytes, 0 allowed
@@ -41,8 +41,8 @@ type Region struct {
 	RKey uint32
 }
 
-// Descriptor is a batch to be fetched. The zero value is ready to Parse into;
-// its slices are reused.
+// Descriptor describes a batch to be fetched. The zero value is ready for Parse, which
+// reuses its slices.
 type Descriptor struct {
 	Form     Form
 	Messages []Message
@@ -60,13 +60,13 @@ const (
 // MaxCount bounds messages and regions of any descriptor: counts have 16 bits.
 const MaxCount = math.MaxUint16
 
-// Bounds is what a receiver is willing to take.
+// Bounds limits the descriptors that a receiver accepts.
 type Bounds struct {
 	Messages int // 1 to MaxCount
 	Regions  int // 1 to MaxCount
 }
 
-// MaxSize is the length of the longest descriptor within the bounds.
+// MaxSize returns the length of the longest descriptor within the bounds.
 func (b Bounds) MaxSize() int {
 	return HeaderSize + b.Messages*OffsetMessageSize + b.Regions*RegionSize
 }
@@ -78,8 +78,8 @@ func messageSize(f Form) int {
 	return SequenceMessageSize
 }
 
-// Append appends the marshalled descriptor to b. What Parse would refuse is
-// refused here with the same error, and b returned as it was.
+// Append appends the marshalled descriptor to b. It rejects descriptors that Parse would
+// reject, with the same error, and returns b unchanged.
 func (d *Descriptor) Append(b []byte) ([]byte, error) {
 	if err := d.check(Bounds{MaxCount, MaxCount}); err != nil {
 		return b, err
@@ -112,8 +112,8 @@ func (d *Descriptor) Append(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Parse reads a descriptor from the front of b into d and returns the rest. d
-// is undefined after an error, a *DescriptorError. It reads every byte of b once.
+// Parse parses a descriptor at the front of b into d and returns the rest. d is undefined
+// after an error, a *DescriptorError. It reads every byte of b once.
 func (d *Descriptor) Parse(b []byte, bounds Bounds) (rest []byte, err error) {
 	le := binary.LittleEndian
 	d.Form, d.Messages, d.Regions = 0, d.Messages[:0], d.Regions[:0]
@@ -175,8 +175,8 @@ func checkCounts(messages, regions int, b Bounds) error {
 	return nil
 }
 
-// check says whether d is one that may be on the wire. Sums cannot wrap: at
-// most 2^16 terms of 32 bits.
+// check reports whether d is valid on the wire. Sums cannot wrap: they have at most 2^16
+// terms of 32 bits.
 func (d *Descriptor) check(b Bounds) error {
 	if d.Form != FormSequence && d.Form != FormOffset {
 		return &DescriptorError{"header", 0, ErrForm, uint64(d.Form), uint64(FormOffset)}
@@ -204,7 +204,7 @@ func (d *Descriptor) check(b Bounds) error {
 
 // checkMessages checks order and overlap and returns the sum of the sizes.
 func (d *Descriptor) checkMessages() (total uint64, err error) {
-	var end uint64 // first place that the next message may take
+	var end uint64 // first place that the next message may use
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		total += uint64(m.Size)
@@ -245,7 +245,7 @@ var (
 	ErrAddress   = errors.New("address range is empty or wraps")
 )
 
-// DescriptorError says what is wrong with a descriptor, and where.
+// DescriptorError reports what is invalid in a descriptor, and where.
 type DescriptorError struct {
 	Field string // "header", "message" or "region"
 	Index int    // of the message or region

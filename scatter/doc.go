@@ -1,7 +1,7 @@
-// Package scatter plans receiver-driven transfers of a batch: a descriptor gives the places
-// of the messages in the sender's memory, and a plan of remote reads places each of them at
-// its destination. It is pure: it posts nothing, waits for nothing and accesses only the
-// memory that it is given.
+// Package scatter plans receiver-driven transfers of a batch: a descriptor contains the
+// places of the messages in the sender's memory, and a plan of remote reads places each of
+// them at its destination. It is pure: it posts nothing, waits for nothing and accesses
+// only memory that it is given.
 //
 // The package is a part of the engine below package rma. Applications use rma; the exported
 // names may change in any release.
@@ -27,20 +27,20 @@
 //
 // # Hostile peers
 //
-// [Descriptor.Parse] trusts nothing: it compares counts with the receiver's bounds before it
-// reads anything; sizes must add up on both sides, and addresses must not wrap. Errors are
-// [*DescriptorError] and wrap one sentinel each. The link of the peer checks, by the key,
-// that the peer may grant access to a region.
+// [Descriptor.Parse] does not trust its input: it compares counts with the receiver's
+// bounds before it reads anything else; sizes must add up on both sides, and addresses must
+// not wrap. Errors are [*DescriptorError] and wrap one sentinel each. The link of the peer
+// checks, by the key, that the peer may grant access to a region.
 //
 // # Concurrency and memory
 //
-// No value of this package is safe for concurrent use. Parse and Append
-// allocate only where the slices they are given are too short; Plan never does.
+// No value of this package is safe for concurrent use. Parse and Append allocate only if
+// the slices they are given are too short; Plan never does.
 //
 // # Imports and files
 //
 // Imports fabric.
 //
-//	descriptor.go  Descriptor, Append, Parse; what makes a descriptor legal; errors
+//	descriptor.go  Descriptor, Append, Parse; the validity of a descriptor; errors
 //	plan.go        Plan
 package scatter

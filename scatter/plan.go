@@ -6,15 +6,15 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Limits bounds the requests of a plan. Zero means no bound of one's own.
+// Limits bounds the requests of a plan. Zero means no additional bound.
 type Limits struct {
 	MaxSGE     int    // local pieces of a request
 	MaxMessage uint64 // bytes of a request
 	MaxReads   int    // requests in flight
 }
 
-// LimitsOf returns the limits of a link. chunk, if not 0, bounds the bytes of
-// one request further: shorter ones let the requests of others in between.
+// LimitsOf returns the limits of a link. chunk, if not 0, further bounds the bytes of one
+// request: other requests can be executed between shorter ones.
 func LimitsOf(c fabric.Caps, chunk uint64) Limits {
 	l := Limits{MaxSGE: c.MaxSGE, MaxMessage: c.MaxMessage, MaxReads: c.MaxReads}
 	if chunk > 0 && (l.MaxMessage == 0 || chunk < l.MaxMessage) {
@@ -23,10 +23,9 @@ func LimitsOf(c fabric.Caps, chunk uint64) Limits {
 	return l
 }
 
-// Plan turns remote regions and local pieces into work requests. Both are
-// streams of bytes, joined byte by byte; the plan ends where the shorter ends.
-// The slices stay the caller's and must not change while the plan uses them.
-// Its methods do not allocate.
+// Plan turns remote regions and local pieces into work requests. Both are streams of bytes,
+// joined byte by byte; the plan ends where the shorter ends. The slices belong to the
+// caller and must not change while the plan uses them. The methods do not allocate.
 type Plan struct {
 	lim  Limits
 	src  []Region
@@ -35,7 +34,7 @@ type Plan struct {
 	doff uint32 // bytes used of dst[0]
 }
 
-// Reset starts a plan over local pieces dst; regions are given by Feed.
+// Reset starts a plan over local pieces dst; Feed adds regions.
 func (p *Plan) Reset(dst []fabric.SGE, lim Limits) {
 	if lim.MaxSGE <= 0 {
 		lim.MaxSGE = math.MaxInt
@@ -49,8 +48,8 @@ func (p *Plan) Reset(dst []fabric.SGE, lim Limits) {
 	*p = Plan{lim: lim, dst: dst}
 }
 
-// Feed gives the remote regions that come next in the stream, less the first
-// skip bytes of them. What was fed before must be used up.
+// Feed adds the next remote regions of the stream, less their first skip bytes. Earlier
+// regions must be used up.
 func (p *Plan) Feed(src []Region, skip uint64) {
 	for len(src) > 0 && skip >= uint64(src[0].Len) {
 		skip -= uint64(src[0].Len)
@@ -59,7 +58,7 @@ func (p *Plan) Feed(src []Region, skip uint64) {
 	p.src, p.soff = src, uint32(skip)
 }
 
-// trim drops what is used up, and empty pieces.
+// trim drops used and empty pieces.
 func (p *Plan) trim() {
 	for len(p.src) > 0 && p.soff == p.src[0].Len {
 		p.src, p.soff = p.src[1:], 0
@@ -69,16 +68,16 @@ func (p *Plan) trim() {
 	}
 }
 
-// Done reports whether there is nothing left to request.
+// Done reports whether nothing is left to request.
 func (p *Plan) Done() bool {
 	p.trim()
 	return len(p.src) == 0 || len(p.dst) == 0
 }
 
-// Next stores the next requests in wrs and their pieces in sges, and returns
-// how many: fewer than len(wrs) if sges or the plan end, or if busy requests in
-// flight leave room for no more. It sets Op, Local, RemoteAddr and RKey, and
-// clears the rest. Every request moves at least one byte.
+// Next stores the next requests in wrs and their pieces in sges, and returns their number:
+// fewer than len(wrs) if sges or the plan end, or if the busy requests in flight leave no
+// room for more. It sets Op, Local, RemoteAddr and RKey, and clears the rest. Every request
+// moves at least one byte.
 func (p *Plan) Next(op fabric.Op, wrs []fabric.WR, sges []fabric.SGE, busy int) (n int) {
 	room := max(min(len(wrs), p.lim.MaxReads-busy), 0)
 	for n < room {
@@ -92,8 +91,8 @@ func (p *Plan) Next(op fabric.Op, wrs []fabric.WR, sges []fabric.SGE, busy int) 
 	return n
 }
 
-// request builds one request from the front of sges and returns how many
-// pieces it took, 0 for none.
+// request builds one request from the front of sges and returns the number of pieces, 0 if
+// there is none.
 func (p *Plan) request(op fabric.Op, w *fabric.WR, sges []fabric.SGE) int {
 	most := min(len(sges), p.lim.MaxSGE)
 	if p.Done() || most == 0 {
