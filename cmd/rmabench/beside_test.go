@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/compare"
+	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
 // jsonLines reads one object a line.
@@ -112,6 +114,8 @@ func TestBesideUsageErrors(t *testing.T) {
 		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
+		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table",
+		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
@@ -119,6 +123,27 @@ func TestBesideUsageErrors(t *testing.T) {
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
 		require.Contains(t, errs, says, args)
 		require.Empty(t, out, args)
+	}
+}
+
+// The commands about ranks that compute give a line for each point, as a table and as JSON.
+func TestBusyRanksOverRealProcesses(t *testing.T) {
+	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2"} {
+		for _, fabric := range fabrics {
+			words := append(strings.Fields(args), "--fabric", fabric, "--rounds", "1", "--time", "1ms")
+			code, out, errs := rmabench(t, append(words, "--format", "json")...)
+			require.Equal(t, exitOK, code, errs)
+			rs := jsonLines[overlap.Result](t, out)
+			require.Len(t, rs, 2)
+			require.Equal(t, fabric, rs[0].Fabric)
+			file := filepath.Join(t.TempDir(), "table")
+			code, out, errs = rmabench(t, append(words, "--out", file)...)
+			require.Equal(t, exitOK, code, errs)
+			require.Empty(t, out)
+			table, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, 3, bytes.Count(table, []byte("\n")), "%s", table)
+		}
 	}
 }
 

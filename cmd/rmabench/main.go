@@ -19,6 +19,7 @@
 //	choice.go   choice, explain, ablate
 //	switch.go   switch
 //	rendezvous.go  rendezvous
+//	overlap.go  overlap, reactivity, threads
 //	compare.go  compare
 //	output.go   --format, --out, progress
 //
@@ -107,6 +108,9 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench ablate --fabric tcp              # the effect of single design choices
   rmabench switch --fabric shm              # steps in bandwidth where the choice changes
   rmabench rendezvous --fabric tcp          # large messages against raw reads
+  rmabench overlap --fabric shm             # transfers while the ranks compute
+  rmabench reactivity --fabric tcp          # latency of a rank that computes
+  rmabench threads                          # one goroutine beside others
   rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
@@ -124,8 +128,9 @@ func run(ctx context.Context, args []string, s streams) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(measureCommands(s)...)
+	root.AddCommand(overlapCommands(s)...)
 	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s),
-		childCommand(s), engineChildCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s))
+		childCommand(s), engineChildCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s), overlapChildCommand(s))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/overlap"
+	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
+)
+
+// overlapFlags are the flags of overlap, reactivity and threads.
+type overlapFlags struct {
+	req   overlap.Request
+	sizes string
+	form  string
+	out   string
+	quiet bool
+}
+
+// overlapCommands are the measurements of communication while processors compute.
+func overlapCommands(s streams) []*cobra.Command {
+	over := (&overlapFlags{req: overlap.Request{What: "overlap"}}).command(s, &cobra.Command{
+		Use: "overlap", Short: "Measure how much of a transfer computation hides",
+		Long: `Measure an operation alone, a computation alone, and both at once, through package
+rma, on two ranks of this host or of the job.
+
+  ratio  time for both / (communication + computation); 1 is no overlap
+  bound  the least ratio that is possible, given the copies that the link makes on
+         the processors
+  imb %  100 (communication + computation - both) / the smaller of the two, as in
+         Intel's IMB-NBC
+
+The computation is a fixed amount of arithmetic, a multiple of the time that the
+operation takes alone. Times are those of the slower rank, medians over iterations;
+the table shows medians over rounds and the spread of the ratio.`,
+		Example: `  rmabench overlap --fabric shm
+  rmabench overlap --fabric tcp --sizes 64K,1M,16M --who both --ratios 1
+  rmabench overlap --op put,get --format json --out overlap.jsonl
+  rmarun -n 2 rmabench overlap`,
+	}, func(f *overlapFlags, fl *pflag.FlagSet) {
+		fl.StringSliceVar(&f.req.Ops, "op", []string{"message"}, strings.Join(overlap.OverlapOps, ", ")+" (rank 0 sends, puts, or gets)")
+		fl.StringSliceVar(&f.req.Who, "who", overlap.OverlapWho, "ranks that compute: sender (rank 0), receiver (rank 1), both")
+		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
+		fl.Float64SliceVar(&f.req.Ratios, "ratios", []float64{1, 2, 4}, "lengths of the computation, as multiples of the communication")
+	})
+	react := (&overlapFlags{req: overlap.Request{What: "reactivity"}}).command(s, &cobra.Command{
+		Use: "reactivity", Short: "Measure the latency of operations on a rank that computes",
+		Long: `Measure the latency of single operations by rank 0 on rank 1, which computes on a
+number of goroutines for each of its processors that never wait: a get and a
+fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler answers
+(both directions).`,
+		Example: `  rmabench reactivity --fabric tcp
+  rmabench reactivity --op handler --goroutines 0,1,8 --rounds 9`,
+	}, func(f *overlapFlags, fl *pflag.FlagSet) {
+		fl.StringSliceVar(&f.req.Ops, "op", overlap.ReactivityOps, "operations")
+		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 8}, "goroutines that compute, for each processor")
+	})
+	threads := (&overlapFlags{req: overlap.Request{What: "threads"}}).command(s, &cobra.Command{
+		Use: "threads", Short: "Measure one goroutine beside others that wait or send",
+		Long: `Measure a put that is waited for, and half of a ping-pong of signals, by one goroutine
+of each rank beside others of the same rank: these wait for signals or messages that do
+not come, or send messages of 8 bytes one after the other.`,
+		Example: `  rmabench threads --fabric shm
+  rmabench threads --beside sends --goroutines 0,1,16,128`,
+	}, func(f *overlapFlags, fl *pflag.FlagSet) {
+		fl.StringSliceVar(&f.req.Beside, "beside", overlap.ThreadsBeside, "what the others do: signals, messages, sends")
+		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 16, 128}, "how many others")
+	})
+	return []*cobra.Command{over, react, threads}
+}
+
+func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapFlags, *pflag.FlagSet)) *cobra.Command {
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return usage(err)
+		}
+		return f.run(cmd.Context(), s)
+	}
+	fl := cmd.Flags()
+	own(f, fl)
+	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
+	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
+	fl.DurationVar(&f.req.Time, "time", 200*time.Millisecond, "time per series of a point")
+	fl.StringVar(&f.form, "format", "table", "table, or json: one object a line for each point of each round")
+	fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	return cmd
+}
+
+// check completes the request; its errors are the user's.
+func (f *overlapFlags) check() error {
+	if !slices.Contains(bench.Fabrics, f.req.Fabric) {
+		return fmt.Errorf("--fabric %q: want %s", f.req.Fabric, strings.Join(bench.Fabrics, ", "))
+	}
+	if !slices.Contains(overlap.Formats, f.form) {
+		return fmt.Errorf("--format %q: want %s", f.form, strings.Join(overlap.Formats, ", "))
+	}
+	if f.req.What == "overlap" {
+		var err error
+		if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
+			return fmt.Errorf("--sizes: %w", err)
+		}
+	}
+	return f.req.Check()
+}
+
+// run measures and writes.
+func (f *overlapFlags) run(ctx context.Context, s streams) error {
+	if jobenv.InJob() {
+		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
+			return shown(session.OverlapInJob(ctx, f.req, nil)) // has nothing to write
+		}
+	}
+	var bar io.Writer
+	if !f.quiet {
+		bar = s.err
+	}
+	p := newProgress(bar, f.req.Points())
+	var rs []overlap.Result
+	emit := func(r overlap.Result) error {
+		p.text = r.Fabric + " " + r.What + " " + r.Op
+		p.done()
+		rs = append(rs, r)
+		return nil
+	}
+	var err error
+	if jobenv.InJob() {
+		_, err = session.OverlapInJob(ctx, f.req, emit)
+	} else {
+		err = session.OverlapLocal(ctx, f.req, s.err, emit)
+	}
+	p.close(err == nil)
+	if err != nil {
+		return err
+	}
+	out, commit := output(s, f.out)
+	return errors.Join(overlap.Write(out, f.form, rs), commit())
+}
+
+// overlapChildCommand is what session.OverlapLocal starts.
+func overlapChildCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: session.OverlapArg, Hidden: true, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return shown(session.OverlapChild(cmd.Context(), s.in, s.out))
+		},
+	}
+}

@@ -1,0 +1,99 @@
+package overlap
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Formats are those of Write.
+var Formats = []string{"table", "json"}
+
+// Write writes results: every one as a line of JSON, or as tables of medians over rounds
+// with their spread.
+func Write(w io.Writer, format string, rs []Result) error {
+	switch format {
+	case "json":
+		enc := json.NewEncoder(w)
+		for _, r := range rs {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "table":
+		return writeTable(w, rs)
+	}
+	return fmt.Errorf("--format %q: want %v", format, Formats)
+}
+
+// point is what rounds have in common.
+type point struct {
+	what, fabric, op, who, beside string
+	size, count                   int
+	factor                        float64
+}
+
+func writeTable(w io.Writer, rs []Result) error {
+	var order []point
+	of := map[point][]Result{}
+	for _, r := range rs {
+		k := point{r.What, r.Fabric, r.Op, r.Who, r.Beside, r.Size, r.Count, r.Factor}
+		if of[k] == nil {
+			order = append(order, k)
+		}
+		of[k] = append(of[k], r)
+	}
+	what := ""
+	for _, k := range order {
+		if k.what != what {
+			what = k.what
+			if _, err := io.WriteString(w, heads[what]); err != nil {
+				return err
+			}
+		}
+		if err := k.line(w, of[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var heads = map[string]string{
+	"overlap":    "fabric  op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
+	"reactivity": "fabric  op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
+	"threads":    "fabric  op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
+}
+
+func (k point) line(w io.Writer, rs []Result) error {
+	med := func(f func(Result) float64) (m, lo, hi float64) {
+		var vs []float64
+		for _, r := range rs {
+			vs = append(vs, f(r))
+		}
+		return median(vs), slices.Min(vs), slices.Max(vs)
+	}
+	p50, lo, hi := med(func(r Result) float64 { return r.P50 })
+	p99, _, _ := med(func(r Result) float64 { return r.P99 })
+	_, _, most := med(func(r Result) float64 { return r.Max })
+	var err error
+	switch k.what {
+	case "overlap":
+		ratio, lo, hi := med(func(r Result) float64 { return r.Ratio })
+		comm, _, _ := med(func(r Result) float64 { return r.Comm })
+		compute, _, _ := med(func(r Result) float64 { return r.Compute })
+		total, _, _ := med(func(r Result) float64 { return r.Total })
+		bound, _, _ := med(func(r Result) float64 { return r.Bound })
+		imb, _, _ := med(func(r Result) float64 { return r.IMB })
+		_, err = fmt.Fprintf(w, "%-7s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
+			k.fabric, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
+	case "reactivity":
+		_, err = fmt.Fprintf(w, "%-7s %-11s %15d %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, p50, p99, most, lo, hi)
+	case "threads":
+		_, err = fmt.Fprintf(w, "%-7s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.beside, p50, p99, most, lo, hi)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package overlap
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// Request is what to measure. Rank 0's counts.
+type Request struct {
+	What   string        // overlap, reactivity or threads
+	Fabric string        // as Config.Fabric has it; the ranks are started with it
+	Ops    []string      // of OverlapOps or ReactivityOps
+	Who    []string      // of OverlapWho: the ranks that compute
+	Sizes  []int         // bytes
+	Ratios []float64     // computation over communication
+	Counts []int         // goroutines: of computation a processor, or beside a ping-pong
+	Beside []string      // of ThreadsBeside
+	Rounds int           // all points in turn, so often
+	Time   time.Duration // for each series of a point
+}
+
+// OverlapOps are the operations of Overlap: a message, a put by rank 0 to rank 1, a get by
+// rank 0 from rank 1. OverlapWho are the ranks that compute: rank 0 (sender), rank 1
+// (receiver), or both.
+var (
+	OverlapOps = []string{"message", "put", "get"}
+	OverlapWho = []string{"sender", "receiver", "both"}
+)
+
+// Check says whether the request can be measured.
+func (r *Request) Check() error {
+	if r.Rounds < 1 || r.Rounds > 1000 || r.Time <= 0 || r.Time > time.Minute {
+		return fmt.Errorf("%w: %d rounds of %v: want 1 to 1000, up to 1m", ErrRequest, r.Rounds, r.Time)
+	}
+	var err error
+	list := func(what string, got, known []string) {
+		for _, s := range got {
+			if !slices.Contains(known, s) && err == nil {
+				err = fmt.Errorf("%w: %s %q: want %v", ErrRequest, what, s, known)
+			}
+		}
+		if len(got) == 0 && err == nil {
+			err = fmt.Errorf("%w: no %s", ErrRequest, what)
+		}
+	}
+	switch r.What {
+	case "overlap":
+		list("op", r.Ops, OverlapOps)
+		list("who", r.Who, OverlapWho)
+		for _, n := range r.Sizes {
+			if n < 1 || n > 256<<20 {
+				err = fmt.Errorf("%w: size %d", ErrRequest, n)
+			}
+		}
+		for _, x := range r.Ratios {
+			if !(x > 0 && x <= 100) {
+				err = fmt.Errorf("%w: ratio %v: want more than 0, up to 100", ErrRequest, x)
+			}
+		}
+		if len(r.Sizes)*len(r.Ratios) == 0 {
+			err = fmt.Errorf("%w: no size or no ratio", ErrRequest)
+		}
+	case "reactivity":
+		list("op", r.Ops, ReactivityOps)
+	case "threads":
+		list("goroutines beside", r.Beside, ThreadsBeside)
+	default:
+		err = fmt.Errorf("%w: %q", ErrRequest, r.What)
+	}
+	if r.What != "overlap" {
+		for _, k := range r.Counts {
+			if k < 0 || k > 1024 {
+				err = fmt.Errorf("%w: %d goroutines: want 0 to 1024", ErrRequest, k)
+			}
+		}
+		if len(r.Counts) == 0 {
+			err = fmt.Errorf("%w: no number of goroutines", ErrRequest)
+		}
+	}
+	return err
+}
+
+// Points is how many results there will be.
+func (r *Request) Points() int {
+	switch r.What {
+	case "overlap":
+		return r.Rounds * len(r.Ops) * len(r.Sizes) * len(r.Who) * len(r.Ratios)
+	case "reactivity":
+		return r.Rounds * len(r.Ops) * len(r.Counts)
+	}
+	return r.Rounds * len(r.Beside) * len(r.Counts) * len(threadsOps)
+}
+
+// Result is one point of one round; fields that its kind does not have are zero. Times are
+// in µs.
+type Result struct {
+	What   string  `json:"what"`
+	Fabric string  `json:"fabric"`
+	Round  int     `json:"round"`
+	Op     string  `json:"op,omitempty"`
+	Size   int     `json:"size,omitempty"`
+	Who    string  `json:"who,omitempty"` // computes
+	Factor float64 `json:"factor,omitempty"`
+
+	Comm    float64 `json:"comm_us,omitempty"`
+	Compute float64 `json:"compute_us,omitempty"`
+	Total   float64 `json:"total_us,omitempty"`
+	Ratio   float64 `json:"ratio,omitempty"`
+	IMB     float64 `json:"imb_percent,omitempty"`
+	Bound   float64 `json:"bound,omitempty"`
+
+	Count   int     `json:"goroutines"`
+	Beside  string  `json:"beside,omitempty"`
+	P50     float64 `json:"p50_us,omitempty"`
+	P99     float64 `json:"p99_us,omitempty"`
+	Max     float64 `json:"max_us,omitempty"`
+	Samples int     `json:"samples,omitempty"`
+}
+
+// Run measures req between the two ranks of a job. Both call it; rank 0's request counts,
+// and rank 0 gets the results. The garbage collector is off meanwhile.
+func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) error) error {
+	p, err := newPair(eng)
+	if err != nil {
+		return err
+	}
+	if req, err = share(ctx, p, req); err != nil {
+		return err
+	}
+	if err := req.Check(); err != nil {
+		return err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	out := func(r Result) error {
+		if r.Fabric = p.peer.Link(); r.Fabric == "ibv" {
+			r.Fabric = "verbs"
+		}
+		if r.What = req.What; !p.first {
+			return nil
+		}
+		return emit(r)
+	}
+	for round := range req.Rounds {
+		runtime.GC()
+		switch req.What {
+		case "overlap":
+			err = p.overlap(ctx, &req, round, out)
+		case "reactivity":
+			err = p.reactivity(ctx, &req, round, out)
+		case "threads":
+			err = p.threads(ctx, &req, round, out)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", req.What, err)
+		}
+	}
+	return eng.Barrier(ctx)
+}
+
+// copies are how often processors copy the data of a transfer.
+var copies = map[string]int{"shm": 1, "tcp": 2}
+
+func (p *pair) overlap(ctx context.Context, req *Request, round int, emit func(Result) error) error {
+	for _, op := range req.Ops {
+		for _, size := range req.Sizes {
+			if err := p.overlapOf(ctx, req, op, size, round, emit); err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", op, size, err)
+			}
+		}
+	}
+	return nil
+}
+
+// overlapOf measures all computations beside one operation.
+func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, round int, emit func(Result) error) (err error) {
+	win, err := p.eng.Window(ctx, size)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil { // else the other rank may never come to free its own
+			err = win.Free(ctx)
+		}
+	}()
+	start := p.start(op, win, size)
+	comm := func() error { return start()(ctx) }
+	n, err := p.count(ctx, req.Time, comm)
+	if err != nil {
+		return err
+	}
+	alone, err := p.series(ctx, n, comm)
+	if err != nil {
+		return err
+	}
+	c, err := share(ctx, p, median(alone))
+	if err != nil {
+		return err
+	}
+	copying := float64(copies[p.peer.Link()]) * float64(copyTime(size))
+	if copying, err = share(ctx, p, copying); err != nil {
+		return err
+	}
+	for _, who := range req.Who {
+		computes := who == "both" || (who == "sender") == p.first
+		for _, factor := range req.Ratios {
+			turns := int64(0)
+			if computes {
+				turns = int64(factor * c * p.perNS)
+			}
+			m := min(n, max(3, int(float64(req.Time)/(c*(1+factor)))))
+			computing, err := p.series(ctx, m, func() error { work(turns); return nil })
+			if err != nil {
+				return err
+			}
+			both, err := p.series(ctx, m, func() error {
+				wait := start()
+				work(turns)
+				return wait(ctx)
+			})
+			if err != nil {
+				return err
+			}
+			r := Result{Round: round, Op: op, Size: size, Who: who, Factor: factor, Samples: m}
+			r.fill(c, median(computing), median(both), copying)
+			if err := emit(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start returns this rank's part of the operation: what begins it, and returns what waits
+// for its end.
+func (p *pair) start(op string, win *rma.Window, size int) func() func(context.Context) error {
+	mem, there := win.Slice(0, size), win.At(1-p.eng.Rank(), 0)
+	switch {
+	case op == "message" && p.first:
+		return func() func(context.Context) error { return p.peer.SendBuffer(0, mem).Wait }
+	case op == "message":
+		return func() func(context.Context) error { return p.peer.RecvBuffer(0, mem).Request.Wait }
+	case !p.first:
+		return func() func(context.Context) error { return func(context.Context) error { return nil } }
+	case op == "put":
+		return func() func(context.Context) error { return p.peer.Put(there, mem).Wait }
+	}
+	return func() func(context.Context) error { return p.peer.Get(mem, there).Wait }
+}
+
+// count warms the operation up and returns how many make a series of d.
+func (p *pair) count(ctx context.Context, d time.Duration, f func() error) (int, error) {
+	warm, err := p.series(ctx, 5, f)
+	if err != nil {
+		return 0, err
+	}
+	return share(ctx, p, min(max(5, int(float64(d)/max(median(warm), 1))), 2000))
+}
+
+// fill sets what is derived. All times are in ns.
+func (r *Result) fill(comm, compute, total, copying float64) {
+	serial, ranks := comm+compute, 1.0
+	if r.Who == "both" {
+		ranks = 2
+	}
+	least := max(comm, compute, (ranks*compute+copying)/float64(min(runtime.NumCPU(), 2)))
+	r.Comm, r.Compute, r.Total = comm/1e3, compute/1e3, total/1e3
+	r.Ratio, r.Bound = total/serial, min(least/serial, 1)
+	r.IMB = 100 * (serial - total) / min(comm, compute)
+}

@@ -1,0 +1,155 @@
+package overlap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// job opens two engines in this process.
+func job(t *testing.T, fabric string) []*rma.Engine {
+	t.Helper()
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: 2, Token: []byte("t")})
+	require.NoError(t, err)
+	es := make([]*rma.Engine, 2)
+	t.Cleanup(func() {
+		for _, e := range es {
+			if e != nil {
+				require.NoError(t, e.Close())
+			}
+		}
+		srv.Close()
+	})
+	var g errgroup.Group
+	for r := range es {
+		g.Go(func() (err error) {
+			es[r], err = rma.Open(context.Background(), &rma.Config{
+				Job:    &rma.Job{Rank: r, Size: 2, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+				Fabric: rma.Fabric(fabric), Sampling: "off",
+			})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	return es
+}
+
+// Every point of a request gives a result whose figures hang together.
+func TestRun(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			es := job(t, fabric)
+			ctx := testutil.Context(t, testutil.Limit)
+			for _, req := range []Request{
+				{What: "overlap", Ops: OverlapOps, Who: OverlapWho, Sizes: []int{100_000}, Ratios: []float64{0.5}},
+				{What: "reactivity", Ops: ReactivityOps, Counts: []int{0}},
+				{What: "reactivity", Ops: []string{"get"}, Counts: []int{1}},
+				{What: "threads", Beside: ThreadsBeside, Counts: []int{3}},
+			} {
+				req.Rounds, req.Time = 2, time.Millisecond
+				var got []Result
+				var g errgroup.Group
+				g.Go(func() error { return Run(ctx, es[1], Request{}, nil) }) // rank 0's request counts
+				g.Go(func() error {
+					return Run(ctx, es[0], req, func(r Result) error { got = append(got, r); return nil })
+				})
+				require.NoError(t, g.Wait())
+				require.Len(t, got, req.Points())
+				for _, r := range got {
+					require.Equal(t, fabric, r.Fabric)
+					require.Equal(t, req.What, r.What)
+					require.Positive(t, r.Samples)
+					if req.What == "overlap" {
+						require.Positive(t, r.Comm)
+						require.Positive(t, r.Compute)
+						require.InEpsilon(t, r.Total/(r.Comm+r.Compute), r.Ratio, 1e-9)
+						require.GreaterOrEqual(t, r.Bound, 0.499)
+						require.LessOrEqual(t, r.Bound, 1.0)
+						continue
+					}
+					require.Positive(t, r.P50)
+					require.LessOrEqual(t, r.P50, r.P99)
+					require.LessOrEqual(t, r.P99, r.Max)
+				}
+				for _, format := range Formats {
+					var b bytes.Buffer
+					require.NoError(t, Write(&b, format, got))
+					lines := strings.Count(b.String(), "\n")
+					if format == "json" {
+						require.Equal(t, len(got), lines)
+						var r Result
+						require.NoError(t, json.NewDecoder(&b).Decode(&r))
+						require.Equal(t, got[0], r)
+					} else {
+						require.Equal(t, len(got)/req.Rounds+1, lines, "%s", b.String())
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFill(t *testing.T) {
+	r := Result{Who: "sender"}
+	r.fill(1000, 2000, 2400, 0)
+	require.InDelta(t, 0.8, r.Ratio, 1e-9)
+	require.InDelta(t, 60, r.IMB, 1e-9) // 600 of 1000 are hidden
+	require.InDelta(t, 2./3, r.Bound, 1e-9)
+	r.fill(1000, 1000, 1000, 0)
+	require.InDelta(t, 0.5, r.Ratio, 1e-9)
+	require.InDelta(t, 100, r.IMB, 1e-9)
+	r.fill(1000, 1000, 2000, 4000) // the copies alone take both processors as long as that
+	require.InDelta(t, 1, r.Bound, 1e-9)
+	require.Zero(t, r.IMB)
+}
+
+func TestCheck(t *testing.T) {
+	good := map[string]Request{
+		"overlap":    {What: "overlap", Ops: []string{"get"}, Who: []string{"both"}, Sizes: []int{8}, Ratios: []float64{1}},
+		"reactivity": {What: "reactivity", Ops: []string{"handler"}, Counts: []int{8}},
+		"threads":    {What: "threads", Beside: []string{"sends"}, Counts: []int{128}},
+	}
+	for what, ok := range good {
+		ok.Rounds, ok.Time = 1, time.Second
+		require.NoError(t, ok.Check())
+		require.Equal(t, map[string]int{"overlap": 1, "reactivity": 1, "threads": 2}[what], ok.Points())
+		for i, spoil := range []func(r *Request){
+			func(r *Request) { r.What = "all" },
+			func(r *Request) { r.Rounds = 0 },
+			func(r *Request) { r.Time = -1 },
+			func(r *Request) { r.Ops, r.Beside = []string{"swap"}, []string{"sleeps"} },
+			func(r *Request) { r.Ops, r.Beside = nil, nil },
+			func(r *Request) { r.Sizes, r.Counts = []int{0}, []int{-1} },
+			func(r *Request) { r.Sizes, r.Counts = nil, nil },
+			func(r *Request) { r.Ratios, r.Counts = []float64{math.NaN()}, []int{1 << 20} },
+		} {
+			bad := ok
+			spoil(&bad)
+			require.ErrorIs(t, bad.Check(), ErrRequest, "%s %d", what, i)
+		}
+	}
+}
+
+// Work takes time in proportion to its length: it is not optimised away.
+func TestWork(t *testing.T) {
+	per := calibrate()
+	require.Greater(t, per, 0.01)
+	require.Less(t, per, 100.0)
+}

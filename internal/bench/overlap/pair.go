@@ -1,0 +1,97 @@
+package overlap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// ErrRequest says that a request cannot be measured.
+var ErrRequest = errors.New("overlap: request")
+
+// tagTalk is the tag of what ranks tell one another; data have others.
+const tagTalk = 1
+
+// maxTalk bounds a message of JSON.
+const maxTalk = 4 << 20
+
+// pair is one of the two ranks. Rank 0 decides, rank 1 follows.
+type pair struct {
+	eng   *rma.Engine
+	peer  *rma.Peer
+	first bool // rank 0
+	perNS float64
+}
+
+func newPair(eng *rma.Engine) (*pair, error) {
+	if eng.Size() != 2 {
+		return nil, fmt.Errorf("%w: %d ranks, want 2", ErrRequest, eng.Size())
+	}
+	return &pair{eng: eng, peer: eng.Peer(1 - eng.Rank()), first: eng.Rank() == 0, perNS: calibrate()}, nil
+}
+
+// swap gives the other rank mine and returns what it gave.
+func swap[T any](ctx context.Context, p *pair, mine T) (theirs T, err error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return theirs, err
+	}
+	buf := make([]byte, maxTalk)
+	in := p.peer.RecvTag(tagTalk, buf)
+	out := p.peer.SendTag(tagTalk, b)
+	n, err := in.Wait(ctx)
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &theirs)
+	}
+	return theirs, errors.Join(err, out.Wait(ctx))
+}
+
+// share gives rank 0's value to rank 1.
+func share[T any](ctx context.Context, p *pair, v T) (T, error) {
+	theirs, err := swap(ctx, p, v)
+	if p.first {
+		return v, err
+	}
+	return theirs, err
+}
+
+// series is n iterations of f on this rank, each from a barrier on; it returns, on both
+// ranks, how long each took on the slower rank, in ns.
+func (p *pair) series(ctx context.Context, n int, f func() error) ([]float64, error) {
+	mine := make([]float64, n)
+	for i := range mine {
+		if err := p.eng.Barrier(ctx); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if err := f(); err != nil {
+			return nil, err
+		}
+		mine[i] = float64(time.Since(start))
+	}
+	theirs, err := swap(ctx, p, mine)
+	if err == nil && len(theirs) != n {
+		err = fmt.Errorf("%w: %d times of the other rank, want %d", ErrRequest, len(theirs), n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range mine {
+		mine[i] = max(mine[i], theirs[i])
+	}
+	return mine, nil
+}
+
+// median of ds, which it sorts. Zero if there are none.
+func median(ds []float64) float64 {
+	if len(ds) == 0 {
+		return 0
+	}
+	slices.Sort(ds)
+	return ds[len(ds)/2]
+}

@@ -1,0 +1,112 @@
+package overlap
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// ReactivityOps are the operations of Reactivity, all by rank 0 on rank 1: a get and a
+// fetch-and-add of 8 bytes, a message of 8 bytes that a handler answers, and one of 1 MiB,
+// which has to be fetched or admitted before a handler answers it.
+var ReactivityOps = []string{"get", "fetch-add", "handler", "rendezvous"}
+
+const (
+	tagAsk    = 2 // to a handler
+	tagAnswer = 3
+
+	large  = 1 << 20
+	fewest = 20 // samples, also where they take longer than a series should
+)
+
+// reactivity measures latencies on a target that computes on goroutines that never wait.
+func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit func(Result) error) (err error) {
+	win, err := p.eng.Window(ctx, large)
+	if err != nil {
+		return err
+	}
+	answer := make([]byte, 8)
+	h, err := p.eng.HandleWith(rma.HandlerOptions{Tag: tagAsk}, func(rma.Envelope, [][]byte) { p.peer.SendFunc(tagAnswer, answer, nil) })
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for _, op := range req.Ops {
+		once := p.once(ctx, op, win)
+		for _, k := range req.Counts {
+			r := Result{Round: round, Op: op, Count: k}
+			if err := p.target(ctx, k*runtime.GOMAXPROCS(0), func() error { return r.sample(req.Time, once) }); err != nil {
+				return fmt.Errorf("%s, %d goroutines: %w", op, k, err)
+			}
+			if err := emit(r); err != nil {
+				return err
+			}
+		}
+	}
+	return win.Free(ctx)
+}
+
+// target has rank 1 compute on n goroutines while rank 0 measures.
+func (p *pair) target(ctx context.Context, n int, measure func() error) error {
+	if _, err := swap(ctx, p, 0); err != nil { // both are here
+		return err
+	}
+	if !p.first {
+		end := hog(n)
+		_, err := swap(ctx, p, 0)
+		end()
+		return err
+	}
+	err := measure()
+	if err == nil {
+		_, err = swap(ctx, p, 0)
+	}
+	return err
+}
+
+// once returns one operation of rank 0.
+func (p *pair) once(ctx context.Context, op string, win *rma.Window) func() error {
+	buf, size := make([]byte, 8), 8
+	switch op {
+	case "get":
+		return func() error { return p.peer.Get(win.Slice(0, 8), win.At(1, 0)).Wait(ctx) }
+	case "fetch-add":
+		return func() error { _, err := p.peer.FetchAdd(win.At(1, 8), 1).Wait(ctx); return err }
+	case "rendezvous":
+		size = large
+	}
+	return func() error {
+		in := p.peer.RecvTag(tagAnswer, buf)
+		out := p.peer.SendBuffer(tagAsk, win.Slice(0, size))
+		if _, err := in.Wait(ctx); err != nil {
+			return err
+		}
+		return out.Wait(ctx)
+	}
+}
+
+// sample repeats f for d and fills in its latencies.
+func (r *Result) sample(d time.Duration, f func() error) error {
+	for range 5 { // warm
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	const most = 1 << 20
+	var ds []float64
+	for begun, last := time.Now(), time.Now(); len(ds) < most && (len(ds) < fewest || last.Sub(begun) < d); {
+		if err := f(); err != nil {
+			return err
+		}
+		now := time.Now()
+		ds = append(ds, float64(now.Sub(last)))
+		last = now
+	}
+	slices.Sort(ds)
+	r.P50, r.P99, r.Max, r.Samples = ds[len(ds)/2]/1e3, ds[len(ds)*99/100]/1e3, ds[len(ds)-1]/1e3, len(ds)
+	return nil
+}

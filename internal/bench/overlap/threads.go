@@ -1,0 +1,167 @@
+package overlap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/seed33544411/rma"
+)
+
+// ThreadsBeside is what the other goroutines of a rank do: wait for signals, or for
+// messages, that do not come; or send messages of 8 bytes, one after the other.
+var ThreadsBeside = []string{"signals", "messages", "sends"}
+
+// threadsOps are what is measured: a put of 8 bytes that rank 0 waits for, and half of a
+// ping-pong of 8 bytes with signals.
+var threadsOps = []string{"put", "ping"}
+
+const (
+	tagDrop   = 5      // of messages that nobody needs
+	tagSilent = 1 << 8 // and of those that do not come, on from here
+
+	wordStride = 64
+)
+
+// threads measures one goroutine beside others of the same rank, on both ranks.
+func (p *pair) threads(ctx context.Context, req *Request, round int, emit func(Result) error) error {
+	most := 0
+	for _, k := range req.Counts {
+		most = max(most, k)
+	}
+	win, err := p.eng.Window(ctx, wordStride*(most+4))
+	if err != nil {
+		return err
+	}
+	h, err := p.peer.Handle(tagDrop, func(rma.Envelope, [][]byte) {})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for _, beside := range req.Beside {
+		for _, k := range req.Counts {
+			for _, op := range threadsOps {
+				r := Result{Round: round, Op: op, Beside: beside, Count: k}
+				if err := p.beside(ctx, req, &r, win); err != nil {
+					return fmt.Errorf("%s beside %d of %s: %w", op, k, beside, err)
+				}
+				if err := emit(r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return win.Free(ctx)
+}
+
+// beside measures r.Op with r.Count other goroutines on either rank.
+func (p *pair) beside(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
+	others, end := context.WithCancel(ctx)
+	var g sync.WaitGroup
+	fail := make(chan error, r.Count)
+	for i := range r.Count {
+		g.Go(func() {
+			if err := p.other(others, r.Beside, win, i); err != nil && !errors.Is(err, context.Canceled) {
+				fail <- err
+			}
+		})
+	}
+	_, err := swap(ctx, p, 0)
+	if err == nil {
+		err = p.play(ctx, req, r, win)
+	}
+	end()
+	g.Wait()
+	select {
+	case more := <-fail:
+		err = errors.Join(err, more)
+	default:
+	}
+	return err
+}
+
+// other is one of the other goroutines.
+func (p *pair) other(ctx context.Context, what string, win *rma.Window, i int) (err error) {
+	msg := make([]byte, 8)
+	switch what {
+	case "signals":
+		_, err = p.eng.WaitSignal(ctx, win.Slice((4+i)*wordStride, 8), rma.NE, 0)
+	case "messages":
+		r := p.peer.RecvTag(tagSilent+uint32(i), msg)
+		if _, err = r.Wait(ctx); err != nil {
+			r.Cancel()
+			_, _ = r.Wait(context.WithoutCancel(ctx)) // msg is the engine's until then
+		}
+	default:
+		for err = ctx.Err(); err == nil; err = ctx.Err() {
+			if err := p.peer.SendTag(tagDrop, msg).Wait(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// Words of the window: what the peer sets, its source, the end of a series.
+const (
+	offWord = 0
+	offMine = wordStride
+	offOver = 2 * wordStride
+)
+
+// play is the measured goroutine. Rank 1 answers until it is told that the series is over.
+func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
+	there, mine := win.At(1-p.eng.Rank(), offWord), win.Slice(offMine, 8)
+	word, n := win.Slice(offWord, 8), uint64(0)
+	over := uint64(1) << 63
+	switch {
+	case r.Op == "put":
+		if p.first {
+			put := func() error { return p.peer.Put(win.At(1, offOver), mine).Wait(ctx) }
+			if err := r.sample(req.Time, put); err != nil {
+				return err
+			}
+		}
+		_, err := swap(ctx, p, 0)
+		return err
+	case p.first:
+		err := r.sample(req.Time, func() error {
+			n++
+			if err := p.peer.Signal(there, rma.SignalSet, n).Wait(ctx); err != nil {
+				return err
+			}
+			_, err := p.peer.WaitSignal(ctx, word, rma.EQ, n)
+			return err
+		})
+		if err == nil {
+			err = p.peer.Signal(there, rma.SignalSet, over).Wait(ctx)
+		}
+		r.P50, r.P99, r.Max = r.P50/2, r.P99/2, r.Max/2
+		if err != nil {
+			return err
+		}
+	default:
+		for {
+			got, err := p.peer.WaitSignal(ctx, word, rma.GT, n)
+			if err != nil {
+				return err
+			}
+			if got == over {
+				break
+			}
+			n = got
+			if err := p.peer.Signal(there, rma.SignalSet, n).Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := swap(ctx, p, 0); err != nil {
+		return err
+	}
+	if err := p.peer.Signal(there, rma.SignalSet, 0).Wait(ctx); err != nil { // for the next series
+		return err
+	}
+	_, err := swap(ctx, p, 0)
+	return err
+}
