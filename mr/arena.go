@@ -54,26 +54,26 @@ const (
 //     pieces of the class that were ever live at once and k how many fit into a
 //     slab; and none is added while any is empty.
 //
-// A piece larger than a quarter of a slab is registered for itself, in whole
-// pages, when it is allocated, and withdrawn when it is freed: a matter of
-// microseconds and more, not of nanoseconds.
+// A piece larger than a quarter of a slab has its own registration, in whole pages, made
+// when it is allocated and withdrawn when it is freed: that takes microseconds and more,
+// not nanoseconds.
 //
-// The methods are for one goroutine at a time. There is no lock inside: the owner of a
-// link's data path has an arena of its own, and whoever shares one puts a mutex in front.
+// The methods are for one goroutine at a time, without a lock: the owner of a link's data
+// path has its own arena; users that share one need a mutex.
 type Arena struct {
 	dom     *Domain
 	o       ArenaOptions
 	small   int // largest piece out of a slab
 	classes [maxClasses]list
 	pool    list                    // empty slabs of no class
-	dying   []*slab                 // without pieces, but not withdrawn yet
+	dying   []*slab                 // without pieces, not withdrawn yet
 	scratch []byte                  // poison
 	held    int64                   // bytes registered
-	use     [offheap.Purposes]int64 // bytes of live pieces, each counted with the size of its class
+	use     [offheap.Purposes]int64 // bytes of live pieces, with the sizes of their classes
 	closed  bool
 }
 
-// NewArena makes an arena over the rails of d. It registers nothing yet.
+// NewArena creates an arena over the rails of d. It registers nothing yet.
 func NewArena(d *Domain, o ArenaOptions) (*Arena, error) {
 	if o.Limit < 0 || o.Slab < 0 || o.Slab > maxSlab {
 		return nil, fmt.Errorf("mr: arena: limit %d, slab %d: %w", o.Limit, o.Slab, ErrSize)
@@ -91,10 +91,9 @@ func NewArena(d *Domain, o ArenaOptions) (*Arena, error) {
 	return &Arena{dom: d, o: o, small: o.Slab / 4}, nil
 }
 
-// Alloc returns a piece of n bytes, n ≥ 1, which p says the purpose of. Its
-// content is undefined. The error wraps ErrLimit when the arena's memory is
-// used up, ErrSize for what can never be, or is the system's. While the class has
-// room there is no system call.
+// Alloc returns a piece of n bytes, n ≥ 1, for purpose p. Its content is undefined. The
+// error wraps ErrLimit if the arena's memory is used up, ErrSize for impossible sizes, or
+// is the system's. While the class has room there is no system call.
 // Hot path.
 func (a *Arena) Alloc(n int, p offheap.Purpose) (Piece, error) {
 	if uint(n-1) < uint(a.small) && int(p) < offheap.Purposes {
@@ -105,7 +104,7 @@ func (a *Arena) Alloc(n int, p offheap.Purpose) (Piece, error) {
 	return a.allocSlow(n, p)
 }
 
-// take hands out a piece of s, which has room.
+// take allocates a piece of s, which has room.
 func (a *Arena) take(s *slab, n int, p offheap.Purpose) (Piece, error) {
 	slot, gen, used := s.take(uint64(p))
 	if s.live == s.per && s.class != large {
@@ -149,8 +148,7 @@ func (a *Arena) allocSlow(n int, p offheap.Purpose) (Piece, error) {
 	return a.take(s, n, p)
 }
 
-// empty takes an empty slab out of the pool, or away from a class that has kept
-// its last one.
+// empty takes an empty slab from the pool, or from a class that has kept its last one.
 func (a *Arena) empty() *slab {
 	if s := a.pool.head; s != nil {
 		a.pool.remove(s)
@@ -187,9 +185,8 @@ func (a *Arena) register(n int) (*slab, error) {
 	return s, nil
 }
 
-// Free takes a piece back. A piece that was freed before, or is not of this
-// arena, changes nothing and gives ErrFreed. The caller makes sure that no
-// request under way uses the memory.
+// Free returns a piece. Freeing a piece that was freed before, or that belongs to another
+// arena, has no effect and returns ErrFreed. No request in flight may use the memory.
 // Hot path.
 func (a *Arena) Free(p Piece) error {
 	s := p.slab
@@ -212,8 +209,8 @@ func (a *Arena) Free(p Piece) error {
 		}
 		l.push(s)
 	}
-	// The last slab with room stays the class's, lest a piece that comes and
-	// goes has it cut each time.
+	// The last slab with room stays with the class, so that repeated allocation and release
+	// of one piece does not cut it each time.
 	if s.live == 0 && (l.head != s || s.next != nil) {
 		l.remove(s)
 		a.pool.push(s)
@@ -221,9 +218,8 @@ func (a *Arena) Free(p Piece) error {
 	return nil
 }
 
-// drop withdraws a slab without live pieces. One that a descriptor of a peer is
-// being carried out on, or that a link does not let go, is tried again later,
-// and counts as held until then.
+// drop withdraws a slab without live pieces. If a peer's descriptor or a link still uses
+// it, it is retried later, and counts as held until then.
 func (a *Arena) drop(s *slab) error {
 	if err := s.reg.Close(); err != nil {
 		a.dying = append(a.dying, s)
@@ -236,8 +232,8 @@ func (a *Arena) drop(s *slab) error {
 	return nil
 }
 
-// Trim withdraws all empty slabs and gives their memory back. Alloc does so by
-// itself before it gives up for the limit.
+// Trim withdraws all empty slabs and frees their memory. Alloc does so before it fails
+// because of the limit.
 func (a *Arena) Trim() error {
 	dying := a.dying
 	a.dying = nil
@@ -251,8 +247,8 @@ func (a *Arena) Trim() error {
 	return errors.Join(errs...)
 }
 
-// Close gives everything back. While pieces are live it does nothing and the
-// error wraps ErrInUse. Idempotent.
+// Close frees everything. While pieces are live it has no effect and the error wraps
+// ErrInUse. Idempotent.
 func (a *Arena) Close() error {
 	var errs []error
 	for p, n := range a.use {
@@ -273,9 +269,9 @@ func (a *Arena) Close() error {
 	return nil
 }
 
-// Piece is memory of an arena. It is a value; copies name the same memory. The
-// methods may be called from any goroutine while the piece is live; on a piece
-// that was freed they say so, unless they run beside the arena's owner.
+// Piece is memory of an arena. It is a value; copies refer to the same memory. Any
+// goroutine may call the methods while the piece is live; on a freed piece they fail,
+// unless they run concurrently with the arena's owner.
 type Piece struct {
 	slab *slab
 	n    int
@@ -288,8 +284,8 @@ func (p Piece) Live() bool {
 	return p.slab != nil && p.slot < uint32(len(p.slab.slots)) && p.slab.slots[p.slot]>>linkBits == p.gen
 }
 
-// Bytes is the memory, as long as was asked for; nil once the piece has been freed.
-// Slices taken before that are not watched: see ArenaOptions.Poison.
+// Bytes returns the memory, of the requested length; nil once the piece has been freed.
+// Slices taken before that are not checked: see ArenaOptions.Poison.
 func (p Piece) Bytes() []byte {
 	if !p.Live() {
 		return nil
@@ -298,7 +294,7 @@ func (p Piece) Bytes() []byte {
 	return p.slab.mem[off : off+p.n : off+p.n]
 }
 
-// SGE names n bytes from off on, for the rail with that index. The error is
+// SGE returns the entry for n bytes from off on, for the rail with that index. The error is
 // ErrFreed, ErrBounds or ErrNoRail. Does not allocate.
 func (p Piece) SGE(rail, off, n int) (fabric.SGE, error) {
 	if !p.Live() {
@@ -310,8 +306,8 @@ func (p Piece) SGE(rail, off, n int) (fabric.SGE, error) {
 	return p.slab.reg.SGE(rail, int(p.slot)*p.slab.size+off, n)
 }
 
-// poisonByte is what freed memory is filled with: an odd word that is neither
-// a small number nor an address.
+// poisonByte is the content of freed memory: it forms an odd word that is neither a small
+// number nor an address.
 const poisonByte = 0xdb
 
 func (a *Arena) piece(s *slab, slot uint32) []byte {

@@ -13,39 +13,37 @@ type CacheOptions struct {
 	// Zero means 256 MiB.
 	Limit int64
 
-	// Entries bounds the number of registrations. Zero means 1024: a sixteenth
-	// of what a domain holds. The index is an array that insertions move, which
-	// stays small beside the system calls of a registration up to some 10000.
+	// Entries bounds the number of registrations. Zero means 1024: a sixteenth of a
+	// domain's capacity. The index is an array that insertions move, which is cheap
+	// compared with the system calls of a registration up to about 10000.
 	Entries int
 }
 
-// Cache keeps memory of the application registered between operations, because
-// registering takes microseconds and more where using a registration again
-// takes tens of nanoseconds.
+// Cache keeps memory of the application registered between operations, because a
+// registration takes microseconds and more, and its reuse tens of nanoseconds.
 //
-// A request that lies inside a cached range and asks for no more rights hits.
-// Any other registers the range asked for, exactly; cached ranges inside the new
-// one retire, and their rights pass to it; ranges that overlap it in part stay
-// beside it. So no cached range contains another, ranges sorted by their start are
-// sorted by their end too, and the last one that starts at or before an address
-// is the only one to look at. (Merging what overlaps would register a buffer
-// that is walked with a sliding window once for each step, each time as a
-// whole.) A request that lies inside a range of fewer rights registers the whole
-// range anew.
+// A request that lies inside a cached range and needs no further rights is a hit. Any other
+// registers exactly the requested range; cached ranges inside the new one retire, and their
+// rights are added to it; ranges that overlap it in part stay. So no cached range contains
+// another, ranges sorted by their start are sorted by their end too, and a search needs to
+// check only the last one that starts at or before an address. (Merging overlapping ranges
+// would register a buffer that is used through a sliding window once for each step, each
+// time as a whole.) A request inside a range with fewer rights registers the whole range
+// again.
 //
-// Leases count the operations that use an entry. Idle entries go, the least
-// recently used first, when there is no room for a new one; entries in use
-// never do, and if those alone leave no room Acquire fails with ErrLimit: the
-// caller stages the data or waits.
+// Leases count the operations that use an entry. If there is no room for a new entry, idle
+// entries are evicted, the least recently used first; entries in use never are, and if
+// these alone leave no room Acquire fails with ErrLimit: the caller stages the data or
+// waits.
 //
 // # Stale entries
 //
-// The cache installs no hooks. A Go object stays pinned, so reachable and in its
-// place, while an entry covers it: a hit on it is never stale, and its memory is
-// kept until the entry goes. A mapping made outside Go is not kept by anything: before
-// its owner unmaps it or maps something else there, he must call Invalidate,
-// which refuses (ErrInUse) while operations use it. Not calling it leaves the
-// device with the old pages: peers would read and write memory that nobody sees.
+// The cache installs no hooks. A Go object stays pinned, and so reachable and in place,
+// while an entry covers it: a hit on it is never stale, and its memory is kept until the
+// entry is evicted. A mapping made outside Go is not kept by anything: before its owner
+// unmaps it or maps something else there, Invalidate must be called, which fails (ErrInUse)
+// while operations use it. Otherwise the device keeps the old pages, and peers would read
+// and write memory that is no longer visible.
 //
 // The methods are for one goroutine at a time, the owner of the data path.
 type Cache struct {
@@ -55,7 +53,7 @@ type Cache struct {
 	index  []span          // by base, and so by end: none contains another
 	recent [recents]*entry // by hash of page: entries in the index
 	idle   lru             // in the index, without leases
-	gone   []*entry        // out of the index, not withdrawn yet
+	gone   []*entry        // removed from the index, not withdrawn yet
 	leases leases
 	stats  CacheStats
 	inUse  int64 // bytes of entries with leases
@@ -63,12 +61,13 @@ type Cache struct {
 	closed bool
 }
 
-// CacheStats are counts since the cache was made, and what it holds now.
+// CacheStats counts events since the creation of the cache, and describes its present
+// content.
 type CacheStats struct {
 	Hits, Misses, Evictions, Invalidated uint64
 
 	Entries int   // registrations, in use and idle
-	Bytes   int64 // that they cover; what two cover counts twice
+	Bytes   int64 // bytes that they cover; overlaps count twice
 	Leases  int   // not released yet
 }
 
@@ -84,7 +83,7 @@ type entry struct {
 
 func (e *entry) len() int64 { return int64(e.end - e.base) }
 
-// NewCache makes an empty cache over the rails of d.
+// NewCache creates an empty cache over the rails of d.
 func NewCache(d *Domain, o CacheOptions) (*Cache, error) {
 	if o.Limit < 0 || o.Entries < 0 || o.Entries > MaxRegistrations {
 		return nil, fmt.Errorf("mr: cache: limit %d, %d entries: %w", o.Limit, o.Entries, ErrSize)
@@ -100,10 +99,9 @@ func NewCache(d *Domain, o CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Acquire returns a lease on a registration that covers mem with the rights
-// access, from the cache or made now. Release it when the operations that use it
-// have completed. A hit makes no system call. The error wraps ErrLimit if too much is
-// in use, or is the link's.
+// Acquire returns a lease on a registration that covers mem with the rights access, from
+// the cache or a new one. Release it when the operations that use it have completed. A hit
+// makes no system call. The error wraps ErrLimit if too much is in use, or is the link's.
 // Hot path.
 func (c *Cache) Acquire(mem []byte, access fabric.Access) (Lease, error) {
 	if e := c.find(fabric.Addr(mem), uint64(len(mem))); e != nil && e.access&access == access {
@@ -127,8 +125,8 @@ func (c *Cache) lease(e *entry) Lease {
 	return c.leases.take(c, e)
 }
 
-// Release ends a lease. The second time it changes nothing and gives
-// ErrReleased, as for a lease of another cache.
+// Release ends a lease. A second call, or a lease of another cache, has no effect and
+// returns ErrReleased.
 func (c *Cache) Release(l Lease) error {
 	if l.cache != c {
 		return ErrReleased
@@ -170,8 +168,8 @@ func (c *Cache) miss(mem []byte, access fabric.Access) (Lease, error) {
 	}
 	reg, err := c.register(want, rights)
 	if err != nil && (len(want) != len(mem) || rights != access) {
-		// What was joined to the request may be in its way, as memory that cannot
-		// be written. The request for itself does not fit into the index.
+		// The ranges joined to the request may prevent its registration, for example memory
+		// that cannot be written. Alone, the request does not fit the index.
 		if reg, err2 := c.register(mem, access); err2 == nil {
 			e := c.add(reg, access)
 			c.gone = append(c.gone, e)
@@ -182,7 +180,7 @@ func (c *Cache) miss(mem []byte, access fabric.Access) (Lease, error) {
 		return Lease{}, err
 	}
 	e := c.add(reg, rights)
-	// Evictions may have moved the index since.
+	// Evictions may have changed the index.
 	lo, hi = c.within(e.base, uint64(e.len()))
 	old := make([]*entry, 0, hi-lo)
 	for _, s := range c.index[lo:hi] {
@@ -193,7 +191,7 @@ func (c *Cache) miss(mem []byte, access fabric.Access) (Lease, error) {
 	}
 	l := c.lease(e)
 	c.insert(e)
-	// What a link does not let go now is tried again at the next chance.
+	// The next sweep retries what a link does not release now.
 	_ = c.sweep()
 	return l, nil
 }
@@ -205,8 +203,8 @@ func (c *Cache) register(mem []byte, access fabric.Access) (*Registration, error
 	}
 	reg, err := c.dom.Register(mem, access)
 	if err != nil && c.idle.oldest() != nil && !errors.Is(err, ErrClosed) {
-		// The system's limits (locked memory, regions of a device) may be
-		// narrower than ours.
+		// The system's limits (locked memory, regions of a device) may be lower than those
+		// of the cache.
 		for e := c.idle.oldest(); e != nil; e = c.idle.oldest() {
 			c.evict(e)
 		}

@@ -7,7 +7,7 @@
 // of registrations. [Domain.Alloc] and [Domain.Register] make a [Registration], visible on
 // all rails at once.
 //
-// # Keys, and who enforces them
+// # Keys and their enforcement
 //
 // A [Key] names registered memory to peers: address and length, rights, the remote key of
 // each rail, and a [Ref], which is a slot of the domain's table and the epoch of the slot's
@@ -67,7 +67,7 @@
 //
 //	domain.go        Domain, Rail: registering, resolving
 //	registration.go  Registration: holds, closing
-//	linger.go        what peers still use when it is closed
+//	linger.go        closed memory that peers still use
 //	table.go         slots and epochs
 //	keys.go          registrations by the remote keys of links
 //	key.go           Key, Ref and their marshalled form (docs/wire.md)

@@ -9,24 +9,24 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// Rail is a link and its number in keys. Which number means which link is an
-// agreement between the peers, made above this package.
+// Rail is a link and its number in keys. The peers agree on the numbers of links, above
+// this package.
 type Rail struct {
 	Link   fabric.Link
 	Number uint8 // below MaxRails
 }
 
 // Domain is the set of links that memory is registered with, and the table of
-// what is registered. Its methods may be called from any goroutine. The links
-// stay their owner's: close the domain before them.
+// registrations. Any goroutine may call its methods. The links belong to the caller: close
+// the domain before them.
 type Domain struct {
 	rails []Rail
 	from  int // index of the rail whose Alloc peers map, -1 if none
 	table table
 }
 
-// NewDomain makes a domain over rails, whose order is that of the indices given
-// to Registration.SGE and LKey.
+// NewDomain creates a domain over rails, whose order is that of the indices passed to
+// Registration.SGE and LKey.
 func NewDomain(rails ...Rail) (*Domain, error) {
 	d := &Domain{rails: append([]Rail(nil), rails...), from: -1}
 	var seen uint8
@@ -45,11 +45,11 @@ func NewDomain(rails ...Rail) (*Domain, error) {
 	return d, nil
 }
 
-// Alloc returns size bytes of zeroed, page-aligned memory outside the Go heap,
-// registered with all rails. Where a link's peers map memory that the link
-// allocates, it comes from there; else from huge pages as far as the system has
-// them, counted under p. Closing the registration frees it. Memory of 0 bytes has a
-// place and keys like any other.
+// Alloc returns size bytes of zeroed, page-aligned memory outside the Go heap, registered
+// with all rails. If a link's peers map memory that the link allocates, the link allocates
+// it; otherwise it comes from huge pages as far as the system has them, counted under p.
+// Closing the registration frees it. Memory of 0 bytes has an address and keys like any
+// other.
 func (d *Domain) Alloc(size int, access fabric.Access, p offheap.Purpose) (*Registration, error) {
 	return d.alloc(size, access, p, true)
 }
@@ -81,20 +81,18 @@ func (d *Domain) alloc(size int, access fabric.Access, p offheap.Purpose, huge b
 	return d.enter(r, access)
 }
 
-// Register makes memory of the caller reachable by all rails, exactly mem and
-// not a byte around it. An object of the Go heap is pinned until the
-// registration is closed.
+// Register makes exactly mem, memory of the caller, accessible through all rails. An object
+// of the Go heap is pinned until the registration is closed.
 func (d *Domain) Register(mem []byte, access fabric.Access) (*Registration, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("mr: register no bytes: %w", ErrSize)
 	}
 	r := &Registration{dom: d, owner: -1, mem: mem[:len(mem):len(mem)], pin: new(runtime.Pinner)}
-	r.pin.Pin(&mem[0]) // does nothing for memory outside the Go heap
+	r.pin.Pin(&mem[0]) // no effect for memory outside the Go heap
 	return d.enter(r, access)
 }
 
-// enter registers r.mem with the rails that do not know it yet, and enters it
-// in the table.
+// enter registers r.mem with the rails that do not have it yet, and enters it in the table.
 func (d *Domain) enter(r *Registration, access fabric.Access) (*Registration, error) {
 	access &= fabric.AccessAll
 	r.key = Key{Addr: fabric.Addr(r.mem), Len: uint64(len(r.Bytes())), Rights: access}
@@ -117,11 +115,11 @@ func (d *Domain) enter(r *Registration, access fabric.Access) (*Registration, er
 	return r, nil
 }
 
-// Resolve checks what a peer's descriptor claims about memory of this side: that
-// ref is live, that [addr, addr+n) is inside it, and that it grants need. It
-// returns the memory and its registration, held: call Release when the
-// descriptor is carried out. Errors are *KeyError, and nothing is held then.
-// Does not allocate on success; safe beside registration and Close.
+// Resolve checks a peer's descriptor of memory of this side: that ref is live, that [addr,
+// addr+n) is inside it, and that it grants need. It returns the memory and its
+// registration, held: call Release when the descriptor has been executed. Errors are
+// *KeyError, and nothing is held then. Does not allocate on success; safe beside
+// registration and Close.
 func (d *Domain) Resolve(ref Ref, addr, n uint64, need fabric.Access) ([]byte, *Registration, error) {
 	r := d.table.find(ref)
 	if r == nil || !r.Hold() {
@@ -129,7 +127,7 @@ func (d *Domain) Resolve(ref Ref, addr, n uint64, need fabric.Access) ([]byte, *
 	}
 	mem, err := r.Part(addr, n, need)
 	if err != nil {
-		_ = r.Release() // releases memory only if it is being closed; Close's caller hears of that
+		_ = r.Release() // frees memory only if it is being closed; Close reports failures
 		return nil, nil, err
 	}
 	return mem, r, nil
@@ -142,9 +140,9 @@ func (d *Domain) Live() int {
 	return len(d.table.live)
 }
 
-// Close ends the domain: nothing more is registered, and what is registered
-// still is closed. Registrations in use stay until they are released, and the
-// error wraps ErrInUse: call Close again then, before the links are closed.
+// Close ends the domain: nothing more is registered, and open registrations are closed.
+// Registrations in use stay until they are released, and the error wraps ErrInUse: call
+// Close again after that, before the links are closed.
 func (d *Domain) Close() error {
 	d.table.mu.Lock()
 	d.table.down = true

@@ -9,47 +9,47 @@ import (
 
 // Sentinels for errors.Is.
 var (
-	// ErrBadKey says that bytes are no key or reference.
+	// ErrBadKey means that bytes are not a key or reference.
 	ErrBadKey = fabric.ErrBadKey
 
-	// ErrStale says that no live registration has the slot and the epoch: the
-	// memory was withdrawn, or the key was made up.
+	// ErrStale means that no live registration has the slot and the epoch: the memory was
+	// withdrawn, or the key was forged.
 	ErrStale = errors.New("stale or forged key")
 
-	// ErrBounds says that a range is not inside the registered memory.
+	// ErrBounds means that a range is not inside the registered memory.
 	ErrBounds = errors.New("outside the registered memory")
 
-	// ErrRights says that the registration does not grant the access.
+	// ErrRights means that the registration does not grant the access.
 	ErrRights = errors.New("right not granted")
 
-	// ErrNoRail says that memory is not registered with the link asked for.
+	// ErrNoRail means that memory is not registered with the given link.
 	ErrNoRail = errors.New("not registered with this link")
 
-	// ErrInUse says that operations under way still hold the memory.
+	// ErrInUse means that operations in flight still hold the memory.
 	ErrInUse = fabric.ErrInUse
 
-	// ErrReleased says that what was held has been released before.
+	// ErrReleased means that a hold or lease was released before.
 	ErrReleased = errors.New("released already")
 
-	// ErrFreed says that a piece was freed before, or belongs to another arena.
+	// ErrFreed means that a piece was freed before, or belongs to another arena.
 	ErrFreed = errors.New("piece is freed or not of this arena")
 
-	// ErrUseAfterFree says that memory was written while it was free.
+	// ErrUseAfterFree means that memory was written while it was free.
 	ErrUseAfterFree = errors.New("memory written after it was freed")
 
-	// ErrLimit says that a limit on registered memory or entries is reached.
+	// ErrLimit means that a limit on registered memory or entries is reached.
 	ErrLimit = errors.New("limit of registered memory reached")
 
-	// ErrSize says that a size is not possible.
+	// ErrSize means that a size is not possible.
 	ErrSize = errors.New("invalid size")
 
-	// ErrClosed says that the domain, arena or cache is closed.
+	// ErrClosed means that the domain, arena or cache is closed.
 	ErrClosed = fabric.ErrClosed
 )
 
-// KeyError is an access by key that was refused. It unwraps to what was wrong
-// (ErrStale, ErrBounds, ErrRights) and to fabric.ErrRemoteAccess,
-// which is what a link reports when its own check refuses.
+// KeyError reports an access by key that was refused. It unwraps to the reason (ErrStale,
+// ErrBounds, ErrRights) and to fabric.ErrRemoteAccess, which a link reports when its own
+// check refuses an access.
 type KeyError struct {
 	Ref  Ref
 	Addr uint64
@@ -65,7 +65,7 @@ func (e *KeyError) Error() string {
 // Unwrap returns the reason and fabric.ErrRemoteAccess.
 func (e *KeyError) Unwrap() []error { return []error{e.Err, fabric.ErrRemoteAccess} }
 
-// InUseError is a withdrawal that came too early. It unwraps to ErrInUse.
+// InUseError reports a withdrawal of memory in use. It unwraps to ErrInUse.
 type InUseError struct {
 	Op    string
 	Holds int // operations that hold the memory

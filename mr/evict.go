@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// room makes room for a registration of n bytes: it evicts idle entries, but
-// only if that is going to be enough.
+// room makes room for a registration of n bytes: it evicts idle entries, but only if that
+// suffices.
 func (c *Cache) room(n int64) error {
 	if n > c.o.Limit-c.inUse || c.busy >= c.o.Entries {
 		return fmt.Errorf("mr: cache: %w: %d bytes wanted, %d in %d entries are in use, limits %d and %d",
@@ -30,8 +30,8 @@ func (c *Cache) evict(e *entry) {
 	c.retire(e)
 }
 
-// retire takes e out of the index. It is withdrawn by the next sweep, or, if it
-// is in use, by the last release.
+// retire removes e from the index. The next sweep withdraws it, or, if it is in use, the
+// last release.
 func (c *Cache) retire(e *entry) {
 	c.remove(e)
 	if e.refs == 0 {
@@ -40,9 +40,9 @@ func (c *Cache) retire(e *entry) {
 	c.gone = append(c.gone, e)
 }
 
-// sweep withdraws what is retired and not in use. What a peer's descriptor holds
-// (ErrInUse), or a link does not let go, stays for the next sweep; the error is
-// the link's.
+// sweep withdraws retired entries that are not in use. An entry that a peer's descriptor
+// holds (ErrInUse), or a link does not release, stays for the next sweep; the error is the
+// link's.
 func (c *Cache) sweep() error {
 	if len(c.gone) == 0 {
 		return nil
@@ -65,10 +65,10 @@ func (c *Cache) sweep() error {
 	return errors.Join(errs...)
 }
 
-// Invalidate withdraws all that covers any of the n bytes at addr, to be called
-// before the memory is unmapped. If any of it is in use nothing is withdrawn and
-// the error wraps ErrInUse: complete or cancel the operations first. Only after
-// nil may the memory go. Memory that the cache does not know is fine.
+// Invalidate withdraws all entries that cover any of the n bytes at addr. Call it before
+// the memory is unmapped. If any of it is in use nothing is withdrawn and the error wraps
+// ErrInUse: complete or cancel the operations first. The memory may be unmapped only after
+// nil. Memory that is not in the cache is ignored.
 func (c *Cache) Invalidate(addr, n uint64) error {
 	if n == 0 {
 		return nil
@@ -104,9 +104,8 @@ func (c *Cache) Invalidate(addr, n uint64) error {
 	return nil
 }
 
-// Close withdraws everything and lets nothing new in. If leases are out, the
-// error wraps ErrInUse and their entries go with the last Release; Close may be
-// called again.
+// Close withdraws everything and admits no new entries. If leases are open, the error wraps
+// ErrInUse and their entries are withdrawn by the last Release; Close may be called again.
 func (c *Cache) Close() error {
 	c.closed = true
 	for len(c.index) > 0 {

@@ -2,7 +2,7 @@ package mr
 
 import "slices"
 
-// span is an entry of the index, with what a search reads beside it.
+// span is an entry of the index, with the fields that a search reads.
 type span struct {
 	base uint64
 	e    *entry
@@ -36,9 +36,9 @@ func (c *Cache) find(addr, n uint64) *entry {
 	return nil
 }
 
-// holds reports whether [addr, addr+n) lies inside e and has a byte at all.
+// holds reports whether [addr, addr+n) is not empty and lies inside e.
 func (e *entry) holds(addr, n uint64) bool {
-	off, size := addr-e.base, e.end-e.base // off wraps to something huge below base
+	off, size := addr-e.base, e.end-e.base // off wraps to a large number if addr < e.base
 	return off < size && n-1 < size-off    // n = 0 wraps too
 }
 
@@ -74,13 +74,13 @@ func (c *Cache) overlap(addr, end uint64) (lo, hi int) {
 	return lo, hi
 }
 
-// insert enters e, which neither contains an entry nor is contained in one.
+// insert inserts e, which neither contains an entry nor is contained in one.
 func (c *Cache) insert(e *entry) {
 	c.index = slices.Insert(c.index, c.after(e.base), span{base: e.base, e: e})
 	e.indexed = true
 }
 
-// remove takes e out of the index and the table of recent entries.
+// remove removes e from the index and the table of recent entries.
 func (c *Cache) remove(e *entry) {
 	i := c.after(e.base) - 1
 	c.index = slices.Delete(c.index, i, i+1)
@@ -92,8 +92,8 @@ func (c *Cache) remove(e *entry) {
 	}
 }
 
-// lru is the list of idle entries, a ring through root: the most recently used
-// one behind it, the oldest before it.
+// lru is the list of idle entries, a ring through root: the most recently used entry after
+// it, the oldest before it.
 type lru struct{ root entry }
 
 func (l *lru) init() { l.root.next, l.root.prev = &l.root, &l.root }

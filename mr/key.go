@@ -8,13 +8,13 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// MaxRails bounds how many links a registration may be visible on; their
-// numbers in keys are below it.
+// MaxRails bounds the number of links that a registration may be visible on; their numbers
+// in keys are less than it.
 const MaxRails = 4
 
-// Ref names a live registration of one domain: the slot of its table and the
-// epoch of the slot's user. It is what a descriptor carries when the side that
-// owns the memory carries the descriptor out itself. The zero Ref names nothing.
+// Ref identifies a live registration of one domain: the slot of its table and the epoch of
+// the slot's user. A descriptor contains it if the side that owns the memory executes the
+// descriptor itself. The zero Ref refers to nothing.
 type Ref struct {
 	Slot  uint32
 	Epoch uint64 // count of registrations (high 32 bits), random (low 32 bits); never 0
@@ -31,8 +31,8 @@ func (r Ref) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, r.Epoch)
 }
 
-// ParseRef reads a reference from the front of b and returns the rest. It is a
-// peer's claim: Domain.Resolve decides. Errors wrap ErrBadKey.
+// ParseRef parses a reference at the front of b and returns the rest. It is not trusted:
+// Domain.Resolve checks it. Errors wrap ErrBadKey.
 func ParseRef(b []byte) (r Ref, rest []byte, err error) {
 	if len(b) < RefSize {
 		return r, b, fmt.Errorf("mr: %w: reference of %d bytes, want %d", ErrBadKey, len(b), RefSize)
@@ -44,16 +44,16 @@ func ParseRef(b []byte) (r Ref, rest []byte, err error) {
 	return r, b[RefSize:], nil
 }
 
-// Key is what a peer needs to reach registered memory by any rail: bounds,
-// rights and epoch, and the remote key of each rail. A key narrowed by Slice
-// is checked by its holder; what the target enforces is in the package comment.
+// Key contains everything that a peer needs to access registered memory by any rail:
+// bounds, rights and epoch, and the remote key of each rail. A key narrowed by Slice is
+// checked by its holder; the package comment describes the checks of the target.
 type Key struct {
 	Addr   uint64 // of the first byte, in the target's address space
 	Len    uint64 // bytes
 	Ref    Ref
 	Rights fabric.Access
 	Rails  uint8            // bit i: RKeys[i] is set
-	Owner  uint16           // whose memory it is, in numbers that the layer above gives; 0: not said
+	Owner  uint16           // the owner of the memory, by numbers of the layer above; 0: unknown
 	RKeys  [MaxRails]uint32 // by rail number
 }
 
@@ -73,8 +73,8 @@ func (k *Key) Append(b []byte) []byte {
 	return b
 }
 
-// ParseKey reads a key from the front of b and returns the rest. It is a peer's
-// claim: only the target decides whether it is valid. Errors wrap ErrBadKey.
+// ParseKey parses a key at the front of b and returns the rest. It is not trusted: only the
+// target decides whether it is valid. Errors wrap ErrBadKey.
 func ParseKey(b []byte) (k Key, rest []byte, err error) {
 	if len(b) < KeySize {
 		return k, b, fmt.Errorf("mr: %w: %d bytes, want %d", ErrBadKey, len(b), KeySize)
@@ -113,11 +113,11 @@ func (k *Key) Slice(off, n uint64) (Key, error) {
 	return s, nil
 }
 
-// Check tells whether the key grants need on n bytes at addr. The holder of a
-// key calls it before posting, because a refusal by the target takes the
-// endpoint down. Errors are *KeyError. Allocates on failure only.
+// Check reports whether the key grants need on n bytes at addr. The holder of a key calls
+// it before posting, because a refusal by the target takes the endpoint down. Errors are
+// *KeyError. It allocates only on failure.
 func (k *Key) Check(addr, n uint64, need fabric.Access) error {
-	off := addr - k.Addr // wraps to something huge below Addr
+	off := addr - k.Addr // wraps to a large number if addr < k.Addr
 	if off > k.Len || n > k.Len-off {
 		return k.refuse(addr, n, need, ErrBounds)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// keys finds live registrations by the remote keys that links have given them.
+// keys finds live registrations by their remote keys on links.
 type keys struct {
 	mu sync.RWMutex
 	by map[linkKey]*Registration
@@ -38,16 +38,16 @@ func (k *keys) remove(r *Registration) {
 		if reg == nil {
 			continue
 		}
-		if at := (linkKey{i, reg.Key().RKey}); k.by[at] == r { // the link may have given it to another
+		if at := (linkKey{i, reg.Key().RKey}); k.by[at] == r { // the link may have reused the key
 			delete(k.by, at)
 		}
 	}
 }
 
 // HoldKey returns the registration that has the remote key on the rail with that index,
-// held: call Release when its memory is not looked at any more. It is for requests of peers
-// that name memory as requests of links do. The error is a *KeyError. Does not allocate on
-// success; safe beside registration and Close.
+// held: call Release when its memory is no longer accessed. It is for requests of peers
+// that address memory as requests of links do. The error is a *KeyError. Does not allocate
+// on success; safe beside registration and Close.
 func (d *Domain) HoldKey(rail int, rkey uint32) (*Registration, error) {
 	k := &d.table.keys
 	k.mu.RLock()

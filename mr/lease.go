@@ -4,8 +4,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Lease is the use of a cached registration by an operation under way. It is a
-// value, for the owner of the cache.
+// Lease is the use of a cached registration by an operation in flight. It is a value, for
+// the owner of the cache.
 type Lease struct {
 	cache *Cache
 	reg   *Registration
@@ -13,8 +13,8 @@ type Lease struct {
 	slot  uint32
 }
 
-// leases are the slots of a cache's leases; they grow to the most that were
-// ever out at once. The generation of a slot changes when its lease ends.
+// leases are the slots of a cache's leases; they grow to the largest number that was ever
+// open at once. The generation of a slot changes when its lease ends.
 type leases struct {
 	slots []leaseSlot
 	free  uint32 // first free slot plus 1
@@ -37,7 +37,7 @@ func (ls *leases) take(c *Cache, e *entry) Lease {
 	return Lease{cache: c, reg: e.reg, gen: s.gen, slot: i}
 }
 
-// give ends a lease and returns its entry, nil if it has ended before.
+// give ends a lease and returns its entry, or nil if it has ended before.
 func (ls *leases) give(l Lease) *entry {
 	if !ls.live(l) {
 		return nil
@@ -57,25 +57,25 @@ func (ls *leases) live(l Lease) bool {
 // Live reports whether the lease has not been released.
 func (l Lease) Live() bool { return l.cache != nil && l.cache.leases.live(l) }
 
-// SGE names mem, which must lie inside the range that was acquired or the entry
-// that covers it, for the rail with that index. The error is ErrReleased,
-// ErrBounds or ErrNoRail. Does not allocate.
+// SGE returns the entry for mem, which must lie inside the acquired range or the entry that
+// covers it, for the rail with that index. The error is ErrReleased, ErrBounds or
+// ErrNoRail. Does not allocate.
 func (l Lease) SGE(rail int, mem []byte) (fabric.SGE, error) {
 	if !l.Live() {
 		return fabric.SGE{}, ErrReleased
 	}
 	k := &l.reg.key
-	off := fabric.Addr(mem) - k.Addr // wraps to something huge below
+	off := fabric.Addr(mem) - k.Addr // wraps to a large number if mem lies before
 	if len(mem) == 0 || off > k.Len || uint64(len(mem)) > k.Len-off {
 		return fabric.SGE{}, ErrBounds
 	}
 	return l.reg.SGE(rail, int(off), len(mem))
 }
 
-// RemoteKey is what peers need to reach mem, narrowed to it. The target enforces
-// the bounds and rights of the entry, which may be wider, and the key works until
-// the entry goes, which may be long after Release: who must know better than
-// that registers by himself. The error wraps ErrReleased or ErrBounds.
+// RemoteKey returns the key that peers need to access mem, narrowed to it. The target
+// enforces the bounds and rights of the entry, which may be wider, and the key works until
+// the entry is withdrawn, which may be long after Release: callers that need stricter
+// limits must register the memory themselves. The error wraps ErrReleased or ErrBounds.
 func (l Lease) RemoteKey(mem []byte) (Key, error) {
 	if !l.Live() {
 		return Key{}, ErrReleased

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A link may have to say that a peer is still using memory of a registration that is
-// closed (fabric.ErrInUse): the peer was stopped in the middle of a system call on it. Such
-// memory stays pinned and mapped, and its registration is kept here, whoever has
-// forgotten it meanwhile, domain and links included, until the link lets it go.
+// A link may report that a peer still uses memory of a closed registration
+// (fabric.ErrInUse): the peer was stopped in the middle of a system call on it. Such memory
+// stays pinned and mapped, and its registration is kept here, even if domain and links are
+// no longer referenced, until the link releases it.
 var lingering struct {
 	mu     sync.Mutex
 	regs   map[*Registration]struct{}
 	asking bool // askAgain runs
 }
 
-// Pauses between two times that links are asked: a peer that goes on is through in a
-// millisecond, one that was stopped by somebody is not soon.
+// Intervals between two attempts: a running peer ends its access within a millisecond, a
+// stopped one does not end it soon.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 100 * time.Millisecond
 )
 
-// linger goes on releasing r until that is done.
+// linger retries the release of r until it succeeds.
 func linger(r *Registration) {
 	l := &lingering
 	l.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// Registration is memory registered with all rails of a domain. Its methods may
-// be called from any goroutine.
+// Registration is memory registered with all rails of a domain. Any goroutine may call its
+// methods.
 type Registration struct {
 	dom   *Domain
 	mem   []byte
@@ -23,19 +23,19 @@ type Registration struct {
 
 	owner   int             // index of the region that owns mem, -1 if none
 	owned   bool            // mem is from offheap, of purpose
-	none    bool            // mem is there for its address; the memory has no bytes
+	none    bool            // mem only supplies an address; the memory has no bytes
 	purpose offheap.Purpose //
 	kind    offheap.Kind    // of pages
-	pin     *runtime.Pinner // of memory that the caller brought
+	pin     *runtime.Pinner // of the caller's memory
 
-	mu   sync.Mutex // guards what release does
+	mu   sync.Mutex // guards release
 	done bool
 }
 
-// closing marks a registration that nobody may take hold of any more.
+// closing marks a registration that cannot be held any longer.
 const closing = 1 << 62
 
-// Bytes is the memory. Not to be used after Close: it may be unmapped then.
+// Bytes returns the memory. It must not be used after Close, because it may be unmapped.
 func (r *Registration) Bytes() []byte {
 	if r.none {
 		return nil
@@ -43,13 +43,13 @@ func (r *Registration) Bytes() []byte {
 	return r.mem
 }
 
-// Key is what peers need to reach the memory.
+// Key returns the key that peers need to access the memory.
 func (r *Registration) Key() Key { return r.key }
 
-// LKey is the local key for the rail with that index in NewDomain's list.
+// LKey returns the local key for the rail with that index in NewDomain's list.
 func (r *Registration) LKey(rail int) uint32 { return r.lkeys[rail] }
 
-// SGE names n bytes from off on for the rail with that index. The error is
+// SGE returns the entry for n bytes from off on, for the rail with that index. The error is
 // ErrBounds or ErrNoRail. Does not allocate.
 func (r *Registration) SGE(rail, off, n int) (fabric.SGE, error) {
 	if uint64(off) > r.key.Len || uint64(n) > r.key.Len-uint64(off) || uint64(n) > 1<<32-1 {
@@ -78,9 +78,8 @@ func (r *Registration) Hold() bool {
 // Live reports whether Close has not been called.
 func (r *Registration) Live() bool { return r.state.Load() < closing }
 
-// Release ends a Hold. The last one after Close withdraws the memory from the
-// links, and frees it if it is the registration's. Releasing what nobody holds
-// gives ErrReleased.
+// Release ends a Hold. The last one after Close withdraws the memory from the links, and
+// frees it if the registration owns it. Without a Hold it returns ErrReleased.
 func (r *Registration) Release() error {
 	for {
 		s := r.state.Load()
@@ -96,15 +95,15 @@ func (r *Registration) Release() error {
 	}
 }
 
-// Holds returns how many operations hold the memory at the moment.
+// Holds returns the number of operations that hold the memory at the moment.
 func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
 
-// Close withdraws the registration: references to it are stale from now on, and
-// unless operations hold it, peers' requests are refused by the links when it
-// returns. If operations of this side hold it, or a peer is in the middle of one (see
-// fabric.Region), the error wraps ErrInUse; the memory stays pinned and mapped, goes as
-// soon as they are through, and Close may be called again to learn whether that has
-// happened: the caller must not unmap or reuse the memory before it gets nil. Idempotent.
+// Close withdraws the registration: references to it are stale from now on, and unless
+// operations hold it, the links refuse peers' requests when it returns. If operations of
+// this side hold it, or a peer is in the middle of one (see fabric.Region), the error wraps
+// ErrInUse; the memory stays pinned and mapped, and is released as soon as these end. Close
+// may be called again to find out whether that has happened: the caller must not unmap or
+// reuse the memory before Close has returned nil. Idempotent.
 func (r *Registration) Close() error {
 	for {
 		s := r.state.Load()
@@ -121,7 +120,8 @@ func (r *Registration) Close() error {
 	}
 }
 
-// release withdraws the memory from the links. What a peer is using goes later.
+// release withdraws the memory from the links. Memory that a peer is using is released
+// later.
 func (r *Registration) release() error {
 	err := r.withdraw()
 	if errors.Is(err, ErrInUse) {
@@ -130,9 +130,9 @@ func (r *Registration) release() error {
 	return err
 }
 
-// withdraw withdraws the memory from the links, the one that owns it last. A
-// link that fails keeps the memory pinned and mapped: its device or a peer may still
-// write there. A later call tries again.
+// withdraw withdraws the memory from the links, the one that owns it last. A link that
+// fails keeps the memory pinned and mapped, because its device or a peer may still write
+// there. A later call retries.
 func (r *Registration) withdraw() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,8 @@ const (
 	linkMask = 1<<linkBits - 1
 )
 
-// slab is one registration cut into pieces of one class. What it knows of its
-// pieces lies in the Go heap, never in the registered memory, where a peer or a
-// stray write could change it.
+// slab is one registration divided into pieces of one class. Its bookkeeping is in the Go
+// heap, never in the registered memory, where a peer or a stray write could change it.
 type slab struct {
 	arena      *Arena
 	reg        *Registration
@@ -21,20 +20,20 @@ type slab struct {
 
 	slots []uint64
 	size  int    // of a piece, bytes
-	class int    // large if it is a piece of its own
+	class int    // large if it is a separate piece
 	per   uint32 // pieces that fit
-	live  uint32 // pieces handed out
+	live  uint32 // allocated pieces
 	fresh uint32 // slots from here on were not used since the slab was cut
 	free  uint32 // first free slot below fresh, plus 1
 	base  uint64 // generation that fresh slots start from, even
-	top   uint64 // no slot ever had a higher one
+	top   uint64 // no slot ever had a larger one
 }
 
-// large is the class of pieces that are slabs of their own.
+// large is the class of pieces that have a slab to themselves.
 const large = -1
 
-// cut makes an empty slab one of class c. What the slots held stays: their
-// generations are even, those of pieces are odd, and new ones start above.
+// cut makes an empty slab one of class c. The content of slots stays: their generations are
+// even, those of pieces are odd, and new ones start above.
 func (s *slab) cut(c int) {
 	s.class, s.size = c, classSize(c)
 	s.per = uint32(len(s.mem) / s.size)
@@ -49,8 +48,8 @@ func (s *slab) recut() {
 	s.fresh, s.free, s.live, s.base = 0, 0, 0, s.top
 }
 
-// take hands out a slot. The slab has room. used says that the slot has been
-// in use since the slab was cut.
+// take allocates a slot. The slab must have room. used: the slot was in use since the slab
+// was cut.
 func (s *slab) take(purpose uint64) (slot uint32, gen uint64, used bool) {
 	if s.free != 0 {
 		slot = s.free - 1
@@ -68,7 +67,7 @@ func (s *slab) take(purpose uint64) (slot uint32, gen uint64, used bool) {
 	return slot, gen, used
 }
 
-// give takes a live slot back.
+// give frees a live slot.
 func (s *slab) give(slot uint32, gen uint64) {
 	s.slots[slot] = (gen+1)<<linkBits | uint64(s.free)
 	s.free = slot + 1
@@ -105,8 +104,8 @@ const (
 	unit      = 64
 	unitShift = 6
 
-	// stepBits gives 4 classes to each doubling. Fewer would waste more inside
-	// pieces (2: up to a half), more would leave more slabs partly used.
+	// stepBits gives 4 classes per doubling. Why not fewer: more would be wasted inside
+	// pieces (with 2, up to a half). Why not more: more slabs would be partly used.
 	stepBits = 2
 
 	// maxClasses covers pieces of up to a quarter of the largest slab.

@@ -12,24 +12,24 @@ const (
 	pageSlots  = 256
 	tablePages = 64
 
-	// MaxRegistrations is how many registrations a domain holds: as many as the
+	// MaxRegistrations is the number of registrations that a domain holds: as many as the
 	// key tables of the software links.
 	MaxRegistrations = tablePages * pageSlots
 )
 
-// table maps references to live registrations. Lookups are lock-free and run
-// beside add and remove. Pages are made as they are needed.
+// table maps references to live registrations. Lookups are lock-free and run beside add and
+// remove. Pages are allocated when needed.
 type table struct {
 	pages [tablePages]atomic.Pointer[tablePage]
 
 	mu    sync.Mutex
-	free  []uint32 // slots given back
+	free  []uint32 // slots that were freed
 	next  uint32   // first slot never used
-	count uint32   // registrations ever, modulo 2^32
+	count uint32   // number of registrations ever made, modulo 2^32
 	live  map[*Registration]struct{}
 	down  bool
 
-	random [256]byte // read in advance: a system call is dear in a virtual machine
+	random [256]byte // read in advance, because a system call is expensive in a virtual machine
 	unused int       // bytes of random, at its end
 
 	keys keys
@@ -37,11 +37,11 @@ type table struct {
 
 type tablePage [pageSlots]atomic.Pointer[Registration]
 
-// add gives r a slot and an epoch. finish is called before lookups may find r.
+// add assigns a slot and an epoch to r. finish is called before lookups may find r.
 //
-// The count in the epoch makes a stale reference miss for certain until 2^32
-// registrations later, whatever the slot's history; the random half makes one
-// that was made up hit with probability 2^-32 a guess.
+// The count in the epoch makes a stale reference miss with certainty for 2^32
+// registrations, whatever the slot's history; the random half makes a forged one hit with
+// probability 2^-32 per guess.
 func (t *table) add(r *Registration, finish func(Ref)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *table) add(r *Registration, finish func(Ref)) error {
 	return nil
 }
 
-// withdraw makes the reference of r stale. Once for each registration.
+// withdraw makes the reference of r stale. Call it once for each registration.
 func (t *table) withdraw(r *Registration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,14 +92,14 @@ func (t *table) withdraw(r *Registration) {
 	t.free = append(t.free, slot)
 }
 
-// forget ends the bookkeeping of r, whose memory is released.
+// forget frees the slot of r, whose memory is released.
 func (t *table) forget(r *Registration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, r)
 }
 
-// find returns the live registration that ref names, or nil.
+// find returns the live registration with reference ref, or nil.
 func (t *table) find(ref Ref) *Registration {
 	if ref.Slot >= MaxRegistrations {
 		return nil
