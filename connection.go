@@ -3,7 +3,63 @@ package rma
 import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/topo"
 )
+
+// Distance says how far a peer is.
+type Distance uint8
+
+// Distances, from near to far.
+const (
+	DistanceSelf    Distance = iota // this rank
+	DistanceCache                   // always on processors that share a cache beyond the first level
+	DistanceHost                    // on this host
+	DistanceNetwork                 // on another host
+)
+
+// String returns the name of the distance.
+func (d Distance) String() string {
+	if d > DistanceNetwork {
+		return "unknown"
+	}
+	return [...]string{"self", "cache", "host", "network"}[d]
+}
+
+// Place says where a rank runs, and what its link does for this one.
+type Place struct {
+	Host      int // number of its host, by the order of the hosts' lowest ranks
+	LocalRank int // its number among the ranks of its host
+	LocalSize int // how many they are
+	Distance  Distance
+
+	// Maps: the link maps memory of Alloc and Window of that rank into this process; small
+	// operations on it are stores, loads and atomics of this processor.
+	Maps bool
+
+	// AtomicCPU: atomics of this rank in that rank's memory, and its accumulates, are
+	// atomic with respect to that rank's own sync/atomic.
+	AtomicCPU bool
+}
+
+// PlaceOf returns where the peer runs. Containers that cannot share memory count as hosts.
+// It is the same for as long as the job lives, and takes microseconds: keep it. It may be called
+// from any goroutine.
+func PlaceOf(p *Peer) Place {
+	at, caps := p.eng.bringup.Place(p.rank), p.eng.links[p.link].Caps()
+	r := Place{
+		Host: at.Host, LocalRank: at.LocalRank, LocalSize: at.LocalSize,
+		Distance: DistanceNetwork, Maps: caps.MapsAlloc, AtomicCPU: caps.AtomicCPU,
+	}
+	switch {
+	case p.own:
+		r.Distance = DistanceSelf
+	case at.Near == topo.Core || at.Near == topo.L2 || at.Near == topo.L3:
+		r.Distance = DistanceCache
+	case at.Here:
+		r.Distance = DistanceHost
+	}
+	return r
+}
 
 // connectionEnd is a Peer as seen by its connections.
 type connectionEnd Peer

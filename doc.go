@@ -110,17 +110,16 @@
 //	engine.go   Engine: open, close, watch, barrier, what the job reports; setup.go links and
 //	            peers, by internal/bringup; dispatch.go of completions and notifications to
 //	            one-sided operations (internal/initiator), messages (package hub) and
-//	            heartbeats; heartbeat.go detection of hung peers; watch.go reports of peers'
-//	            states
+//	            heartbeats; heartbeat.go detection of hung peers; watch.go the end of a
+//	            connection, reports of peers' states
 //	region.go   Region, Buffer, Access, Key, Remote; view_unsafe.go memory as numbers
-//	peer.go     Peer: its place, its counters, and the end of its connection; connection.go
-//	            events of a connection; reset.go new connections
-//	transfer.go puts and gets, of one piece and of several
+//	peer.go     Peer: puts and gets, of one piece and of several; connection.go where a peer
+//	            runs, events of its connection; reset.go new connections
 //	atomic.go   atomics, Accumulate, Fetch
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
-//	message.go  Send and Recv, from any peer as well; batch.go Batch; conversation.go the
+//	message.go  Send, Recv, Handle and Receive, from any peer as well; batch.go Batch;
+//	            handle.go Handler, Messages; receiver.go Receiver; conversation.go the
 //	            channels of a peer, for internal/message/hub
-//	handle.go   Handler, Messages; receiver.go Receiver
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
 //	barrier.go  how ranks meet; array.go Array; collective.go calls of all ranks: Window,
 //	            AllGatherKeys

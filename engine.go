@@ -96,10 +96,6 @@ func (e *Engine) Rank() int { return e.job.Rank() }
 // Size is the number of ranks in the job.
 func (e *Engine) Size() int { return e.job.Size() }
 
-// Peer returns the peer of that rank, which may be this process. It panics if there is
-// none.
-func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
-
 // Progress polls the links once, for goroutines that spin on memory which a peer writes. It
 // reports whether anything happened.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
@@ -324,10 +320,6 @@ func (e *Engine) lost(rank int, why string) {
 	})
 }
 
-// lastWait bounds how long the report that a rank is gone is held back for the data that
-// the rank sent before.
-const lastWait = 250 * time.Millisecond
-
 // lastWords lets the link of a peer that is gone take in the data it had sent, and report
 // the end itself: the wire-up server may be faster than the link, and some links do not
 // detect the end at all.
@@ -414,3 +406,12 @@ func (e *Engine) jobCause(rank int, err error) error {
 	}
 	return err
 }
+
+// Regions of execution traces; docs/observability.md lists them. Without a trace the cost
+// is one load and one branch.
+const (
+	regionOpen     = "rma.open"
+	regionBarrier  = "rma.barrier"
+	regionRegister = "rma.register"
+	regionWait     = "rma.wait." // and the operation's name, signal, all or any
+)

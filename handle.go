@@ -45,25 +45,6 @@ const (
 	defaultMemory  = 64 << 20
 )
 
-// Handle calls f with every message of any peer that has this tag, from now on, until the
-// handler is closed. f runs in the progress engine, on the goroutine that drives it: it
-// must not wait for anything. Messages of a peer arrive in the order in which it sent them.
-// parts, one to three, are valid during the call; if they lie in the ring, a dishonest peer
-// may change them meanwhile.
-func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	return e.HandleWith(HandlerOptions{Tag: tag}, f)
-}
-
-// Handle is Engine.Handle for messages of this peer alone.
-func (p *Peer) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	return p.eng.handle(p.rank+1, HandlerOptions{Tag: tag}, &Handler{f: f})
-}
-
-// HandleWith is Handle with options: goroutines that may wait, and several tags.
-func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
-	return e.handle(0, o, &Handler{f: f})
-}
-
 // HandleMany is Engine.HandleWith for many small messages: f is called once for all
 // messages of one peer and tag that have come together, such as those of a Batch, which
 // costs less than a call for each. What HandleWith says of order, of the goroutine that
@@ -72,12 +53,12 @@ func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)
 func HandleMany(e *Engine, o HandlerOptions, f func(ms *Messages)) (*Handler, error) {
 	h := &Handler{many: f}
 	h.f = h.single
-	return e.handle(0, o, h)
+	return handle(e, 0, o, h)
 }
 
 // handle starts h, which has its function, for messages of the rank only-1, or of all ranks
 // if only is 0.
-func (e *Engine) handle(only int, o HandlerOptions, h *Handler) (*Handler, error) {
+func handle(e *Engine, only int, o HandlerOptions, h *Handler) (*Handler, error) {
 	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0 {
 		return nil, fmt.Errorf("rma: handle: negative option in %+v", o)
 	}
@@ -97,7 +78,7 @@ func (e *Engine) handle(only int, o HandlerOptions, h *Handler) (*Handler, error
 		h.workers = append(h.workers, w)
 		h.running.Go(func() { h.serve(w) })
 	}
-	r, err := e.receive(o.Tag, o.Ignore, only, (*handlerEnd)(h))
+	r, err := receive(e, o.Tag, o.Ignore, only, (*handlerEnd)(h))
 	if err != nil {
 		h.stop()
 		return nil, err

@@ -254,6 +254,33 @@ func (e *Engine) Probe(tag uint32) RecvRequest {
 	return RecvRequest{e.messageAny(o)}
 }
 
+// Handle calls f with every message of any peer that has this tag, from now on, until the
+// handler is closed. f runs in the progress engine, on the goroutine that drives it: it
+// must not wait for anything. Messages of a peer arrive in the order in which it sent them.
+// parts, one to three, are valid during the call; if they lie in the ring, a dishonest peer
+// may change them meanwhile.
+func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
+	return e.HandleWith(HandlerOptions{Tag: tag}, f)
+}
+
+// Handle is Engine.Handle for messages of this peer alone.
+func (p *Peer) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
+	return handle(p.eng, p.rank+1, HandlerOptions{Tag: tag}, &Handler{f: f})
+}
+
+// HandleWith is Handle with options: goroutines that may wait, and several tags.
+func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
+	return handle(e, 0, o, &Handler{f: f})
+}
+
+// Receive passes messages of all peers to the Receiver, from now on, those that wait
+// included, until Close: messages whose tag equals tag, except in the bits set in ignore.
+// It has its place in the order of receives, like a receive from any peer: receives posted
+// before it match first.
+func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
+	return receive(e, tag, ignore, 0, to)
+}
+
 // newAny creates a receive from any peer.
 func (e *Engine) newAny(buf []byte) *hub.Op {
 	o := e.proto.hub.NewAny()

@@ -1,7 +1,7 @@
 package rma
 
 import (
-	"errors"
+	"runtime/trace"
 	"sync/atomic"
 	"time"
 
@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
-	"github.com/seed33544411/rma/internal/topo"
 )
 
 // Peer is a rank of the job, possibly this one, as the target of operations.
@@ -58,6 +58,10 @@ type pulse struct {
 	used    uint64        // operations in the last round
 }
 
+// Peer returns the peer of that rank, which may be this process. It panics if there is
+// none.
+func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
+
 // Rank is the peer's rank.
 func (p *Peer) Rank() int { return p.rank }
 
@@ -68,6 +72,234 @@ func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 // process: gets then complete soon even if that process is stopped. It returns false before
 // there is a connection.
 func (p *Peer) Unaided() bool { return p.unaided.Load() }
+
+// Span is a range of a peer's memory.
+type Span struct {
+	at Remote
+	n  int
+}
+
+// Span returns the n bytes from the place on. An operation refuses a span that exceeds the
+// key's memory.
+func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
+
+// Slice returns the n bytes from off on.
+func (k Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
+
+// Put copies src to dst. It does not allocate or block.
+// Hot path.
+func (p *Peer) Put(dst Remote, src Buffer) Request {
+	return p.move(initiator.Put, dst, src)
+}
+
+// Get copies src to dst. It does not allocate or block.
+// Hot path.
+func (p *Peer) Get(dst Buffer, src Remote) Request {
+	return p.move(initiator.Get, src, dst)
+}
+
+func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
+	if uint64(local.n) > p.one.Max() {
+		return p.moveLong(k, remote, local)
+	}
+	sge, err := local.sge(p.eng, p.link)
+	if err != nil {
+		return p.refuse(k.String(), err)
+	}
+	addr, rkey, err := p.reach(remote, uint64(local.n), right(k))
+	if err != nil {
+		return p.refuse(k.String(), err)
+	}
+	if local.n <= initiator.InlineMax && local.n > 0 && p.tries() {
+		if n := p.one.TryMove(k, sge, addr, rkey); n != 0 {
+			return newReceipt(p.eng, n)
+		}
+	}
+	o := initiator.New(&p.one, k)
+	o.Local(sge)
+	o.Remote(addr, rkey)
+	return p.post(o)
+}
+
+// moveLong is move for a transfer that is too long for one request.
+func (p *Peer) moveLong(k initiator.Kind, remote Remote, local Buffer) Request {
+	o := initiator.New(&p.one, k)
+	if err := p.long(o, remote, local); err != nil {
+		return p.drop(o, err)
+	}
+	return p.post(o)
+}
+
+// long sets o to a contiguous transfer that takes several requests.
+func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
+	s, err := local.piece(p.eng, p.link)
+	if err != nil {
+		return err
+	}
+	addr, rkey, err := p.reach(remote, s.Len, right(o.Kind()))
+	if err != nil {
+		return err
+	}
+	c := o.Cursor()
+	c.AddLocal(s)
+	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
+	c.End()
+	return nil
+}
+
+// PutBytes is Put from memory of any kind: src need not be registered, and may lie in the
+// Go heap. Small slices are copied. Others are pinned and registered until the request is
+// complete, and kept so for later use as far as Config.PinnedLimit allows. Until completion
+// src belongs to the engine. Put from registered memory costs less.
+func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(initiator.Put, dst, src) }
+
+// GetBytes is Get into memory of any kind, as PutBytes.
+func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(initiator.Get, src, dst) }
+
+func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
+	addr, rkey, err := p.reach(at, uint64(len(mem)), right(k))
+	if err != nil {
+		return p.refuse(k.String(), err)
+	}
+	o := initiator.New(&p.one, k)
+	o.Remote(addr, rkey)
+	if len(mem) > 0 {
+		o.Memory(mem)
+	}
+	return p.post(o)
+}
+
+// tries reports whether operations may complete within the call. They do not while an
+// execution trace runs, because traces have regions for their waits.
+func (p *Peer) tries() bool { return p.one.Immediate() && !p.eng.closed.Load() && !trace.IsEnabled() }
+
+// right returns the right that an operation needs.
+func right(k initiator.Kind) fabric.Access {
+	switch k {
+	case initiator.Put, initiator.PutSignal:
+		return fabric.AccessRemoteWrite
+	case initiator.Get:
+		return fabric.AccessRemoteRead
+	}
+	return fabric.AccessRemoteAtomic
+}
+
+// PutV copies the concatenated pieces of src to the concatenated pieces of dst: the lists
+// may be divided differently, but must hold the same number of bytes. Pieces of dst must
+// not overlap (ErrOverlap). PutV checks all arguments before any byte is transferred; the
+// order in which pieces become visible is not defined. The lists may be reused when PutV
+// returns. It does not block, and allocates only for lists longer than those before.
+// Hot path.
+func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(initiator.Put, src, dst) }
+
+// GetV copies the pieces of src to those of dst, as PutV.
+func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(initiator.Get, dst, src) }
+
+func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
+	o := initiator.New(&p.one, k)
+	c := o.Cursor()
+	for _, b := range local {
+		s, err := b.piece(p.eng, p.link)
+		if err != nil {
+			return p.drop(o, err)
+		}
+		c.AddLocal(s)
+	}
+	for _, s := range remote {
+		if s.n < 0 {
+			return p.drop(o, ErrBounds)
+		}
+		addr, rkey, err := p.reach(s.at, uint64(s.n), right(k))
+		if err != nil {
+			return p.drop(o, err)
+		}
+		c.AddRemote(onesided.Piece{Addr: addr, Len: uint64(s.n), Key: rkey})
+	}
+	switch {
+	case !c.End():
+		return p.drop(o, ErrLength)
+	case c.Overlap(k == initiator.Put):
+		return p.drop(o, ErrOverlap)
+	}
+	return p.post(o)
+}
+
+// Shape is a block of an array of up to MaxDims dimensions: Run contiguous bytes, repeated
+// along Dims, of which the first varies slowest. The arrays on the two sides of a transfer
+// may have different strides.
+//
+// A column of a matrix of float64 with 1000 columns, sent to a matrix with 500:
+//
+//	rma.Shape{Run: 8, Dims: []rma.Dim{{Count: rows, Local: 8 * 1000, Remote: 8 * 500}}}
+type Shape struct {
+	Run  int
+	Dims []Dim
+}
+
+// Dim is one dimension of a Shape: Count runs (or planes, or volumes) that begin Local
+// bytes apart on this side and Remote bytes apart on the other. Strides must not be
+// negative; a stride of 0 repeats a source.
+type Dim struct {
+	Count, Local, Remote int
+}
+
+// MaxDims bounds the dimensions of a Shape.
+const MaxDims = onesided.MaxDims
+
+// Shape2D returns the shape of rows runs of rowBytes bytes that begin local bytes apart
+// here and remote bytes apart at the peer.
+func Shape2D(rows, rowBytes, local, remote int) Shape {
+	return Shape{Run: rowBytes, Dims: []Dim{{Count: rows, Local: local, Remote: remote}}}
+}
+
+// PutStrided copies runs of src to runs at dst as described by shape; both begin with the
+// first run. The local extent of the shape must lie inside src (ErrBounds), the remote
+// extent inside the key's memory. Runs must not overlap at the destination (ErrOverlap):
+// the stride of each dimension must exceed the extent of the dimensions with smaller
+// strides. The shape is not expanded: a shape of millions of runs costs no memory.
+// PutStrided checks all arguments before any byte is transferred; the order in which runs
+// become visible is not defined. It does not allocate or block.
+// Hot path.
+func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
+	return p.strided(initiator.Put, src, dst, shape)
+}
+
+// GetStrided copies runs at src to runs of dst, as PutStrided.
+func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
+	return p.strided(initiator.Get, dst, src, shape)
+}
+
+func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shape) Request {
+	o := initiator.New(&p.one, k)
+	here, err := local.piece(p.eng, p.link)
+	if err != nil {
+		return p.drop(o, err)
+	}
+	var dims [MaxDims]onesided.Dim
+	s := onesided.Shape{Run: shape.Run, Dims: dims[:min(len(shape.Dims), MaxDims)]}
+	for i := range s.Dims {
+		dims[i] = onesided.Dim(shape.Dims[i])
+	}
+	plan, err := s.Check()
+	switch {
+	case err != nil:
+	case len(shape.Dims) > MaxDims:
+		err = ErrShape
+	case plan.Local > here.Len:
+		err = ErrBounds
+	case s.Overlaps(k == initiator.Put):
+		err = ErrOverlap
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	there := onesided.Piece{Len: plan.Remote}
+	if there.Addr, there.Key, err = p.reach(remote, plan.Remote, right(k)); err != nil {
+		return p.drop(o, err)
+	}
+	o.Cursor().SetShape(here, there, s, plan)
+	return p.post(o)
+}
 
 // Stats returns the peer's part of the engine's counters. It costs as much as one peer
 // costs in Engine.Stats.
@@ -153,122 +385,6 @@ func (p *Peer) refuse(op string, err error) Request {
 // refuseMessage returns the failed request of an operation that was begun and is refused.
 func refuseMessage(e *Engine, o *hub.Op, err error) Request {
 	return Request{eng: e, err: o.Refuse(err)}
-}
-
-// reportDown notes the end of a connection that the link reports, with the
-// endpoint's own reason.
-func (p *Peer) reportDown(err error) {
-	switch {
-	case p.refused != nil: // as it was asked to
-		err = p.refused
-	case p.ep != nil:
-		switch why := p.ep.Err(); {
-		case why != nil && errors.Is(err, fabric.ErrDown):
-			err = why // which is what ErrDown asks to be looked up
-		case why != nil:
-			err = because(err, why)
-		}
-	}
-	if err == nil {
-		err = fabric.ErrDown
-	}
-	p.downWith(err)
-}
-
-// downWith records that the connection with p has ended, and fails the operations that have
-// not been posted to the link. Posted ones are flushed.
-//
-// ErrPeerGone takes precedence, also if it is reported later: a device refuses access to a
-// dying process before its death is known.
-func (p *Peer) downWith(err error) {
-	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
-		p.down = err
-		if !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
-			p.down = because(ErrFlushed, err)
-		}
-		if s := stateOf(err); s != 0 && !p.own {
-			p.eng.watches.tell(PeerEvent{Rank: p.rank, State: s, Err: p.down})
-		}
-	}
-	if p.noticed != nil {
-		close(p.noticed)
-		p.noticed = nil
-	}
-	p.one.Down(p.down)
-	p.msg.Down(p.down)
-	if end := p.hangUp; end != nil {
-		p.hangUp = nil
-		wait := min(lastWait, p.eng.cfg.PeerTimeout)
-		if errors.Is(err, ErrNoConnection) {
-			wait = 0 // nothing comes of a peer that has refused
-		}
-		time.AfterFunc(wait, end)
-	}
-}
-
-// Distance says how far a peer is.
-type Distance uint8
-
-// Distances, from near to far.
-const (
-	DistanceSelf    Distance = iota // this rank
-	DistanceCache                   // always on processors that share a cache beyond the first level
-	DistanceHost                    // on this host
-	DistanceNetwork                 // on another host
-)
-
-// String returns the name of the distance.
-func (d Distance) String() string {
-	if d > DistanceNetwork {
-		return "unknown"
-	}
-	return [...]string{"self", "cache", "host", "network"}[d]
-}
-
-// Place says where a rank runs, and what its link does for this one.
-type Place struct {
-	Host      int // number of its host, by the order of the hosts' lowest ranks
-	LocalRank int // its number among the ranks of its host
-	LocalSize int // how many they are
-	Distance  Distance
-
-	// Maps: the link maps memory of Alloc and Window of that rank into this process; small
-	// operations on it are stores, loads and atomics of this processor.
-	Maps bool
-
-	// AtomicCPU: atomics of this rank in that rank's memory, and its accumulates, are
-	// atomic with respect to that rank's own sync/atomic.
-	AtomicCPU bool
-}
-
-// PlaceOf returns where the peer runs. Containers that cannot share memory count as hosts.
-// It is the same for as long as the job lives, and takes microseconds: keep it. It may be called
-// from any goroutine.
-func PlaceOf(p *Peer) Place {
-	at, caps := p.eng.bringup.Place(p.rank), p.eng.links[p.link].Caps()
-	r := Place{
-		Host: at.Host, LocalRank: at.LocalRank, LocalSize: at.LocalSize,
-		Distance: DistanceNetwork, Maps: caps.MapsAlloc, AtomicCPU: caps.AtomicCPU,
-	}
-	switch {
-	case p.own:
-		r.Distance = DistanceSelf
-	case at.Near == topo.Core || at.Near == topo.L2 || at.Near == topo.L3:
-		r.Distance = DistanceCache
-	case at.Here:
-		r.Distance = DistanceHost
-	}
-	return r
-}
-
-// close ends the connection; operations in flight are flushed. Owner's.
-func (p *Peer) close() {
-	p.eng.prog.AssertOwned()
-	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
-		if ep != nil {
-			_ = ep.Close() // it is the reports of the requests that count
-		}
-	}
 }
 
 // out returns the buffer's memory and its keys on the link to p.

@@ -59,16 +59,8 @@ type Receiving struct {
 	free *arrival
 }
 
-// Receive passes messages of all peers to the Receiver, from now on, those that wait
-// included, until Close: messages whose tag equals tag, except in the bits set in ignore.
-// It has its place in the order of receives, like a receive from any peer: receives posted
-// before it match first.
-func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
-	return e.receive(tag, ignore, 0, to)
-}
-
-// receive is Receive for messages of the rank only-1, or of all ranks if only is 0.
-func (e *Engine) receive(tag, ignore uint32, only int, to Receiver) (*Receiving, error) {
+// receive is Engine.Receive for messages of the rank only-1, or of all ranks if only is 0.
+func receive(e *Engine, tag, ignore uint32, only int, to Receiver) (*Receiving, error) {
 	if e.closed.Load() {
 		return nil, ErrClosed
 	}

@@ -253,15 +253,6 @@ func waitError(err error) error {
 	return fmt.Errorf("rma: wait: %w", err)
 }
 
-// Regions of execution traces; docs/observability.md lists them. Without a trace the cost
-// is one load and one branch.
-const (
-	regionOpen     = "rma.open"
-	regionBarrier  = "rma.barrier"
-	regionRegister = "rma.register"
-	regionWait     = "rma.wait." // and the operation's name, signal, all or any
-)
-
 // trace begins the region of a wait, which names the peer. The request is valid. The peer
 // of a receive may be known only at the end.
 func (r Request) trace(ctx context.Context) *trace.Region {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 // PeerState is the state of a peer.
@@ -156,3 +158,68 @@ func stateOf(err error) PeerState {
 	}
 	return PeerDown
 }
+
+// reportDown notes the end of a connection that the link reports, with the
+// endpoint's own reason.
+func (p *Peer) reportDown(err error) {
+	switch {
+	case p.refused != nil: // as it was asked to
+		err = p.refused
+	case p.ep != nil:
+		switch why := p.ep.Err(); {
+		case why != nil && errors.Is(err, fabric.ErrDown):
+			err = why // which is what ErrDown asks to be looked up
+		case why != nil:
+			err = because(err, why)
+		}
+	}
+	if err == nil {
+		err = fabric.ErrDown
+	}
+	p.downWith(err)
+}
+
+// downWith records that the connection with p has ended, and fails the operations that have
+// not been posted to the link. Posted ones are flushed.
+//
+// ErrPeerGone takes precedence, also if it is reported later: a device refuses access to a
+// dying process before its death is known.
+func (p *Peer) downWith(err error) {
+	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
+		p.down = err
+		if !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
+			p.down = because(ErrFlushed, err)
+		}
+		if s := stateOf(err); s != 0 && !p.own {
+			p.eng.watches.tell(PeerEvent{Rank: p.rank, State: s, Err: p.down})
+		}
+	}
+	if p.noticed != nil {
+		close(p.noticed)
+		p.noticed = nil
+	}
+	p.one.Down(p.down)
+	p.msg.Down(p.down)
+	if end := p.hangUp; end != nil {
+		p.hangUp = nil
+		wait := min(lastWait, p.eng.cfg.PeerTimeout)
+		if errors.Is(err, ErrNoConnection) {
+			wait = 0 // nothing comes of a peer that has refused
+		}
+		time.AfterFunc(wait, end)
+	}
+}
+
+// close ends the connection; operations in flight are flushed. Owner's.
+func (p *Peer) close() {
+	p.eng.prog.AssertOwned()
+	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
+		if ep != nil {
+			_ = ep.Close() // it is the reports of the requests that count
+		}
+	}
+}
+
+// lastWait bounds how long the report that a rank is gone is held back for the data that
+// the rank sent before.
+const lastWait = 250 * time.Millisecond

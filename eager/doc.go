@@ -119,7 +119,7 @@
 //	setup.go         Setup, the blob that peers exchange
 //	options.go       Options, modes, defaults
 //	layout.go        cells, trailer, the split of a message into blocks
-//	words_*.go       atomic loads of cells and trailers
+//	words_unsafe.go  atomic loads of cells and trailers
 //	set.go           Set: a bounded number of channels, created when needed
 //	errors.go        errors
 //

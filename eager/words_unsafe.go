@@ -1,8 +1,11 @@
 package eager
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
+
+	syscpu "golang.org/x/sys/cpu"
 
 	"github.com/seed33544411/rma/internal/cpu"
 )
@@ -24,4 +27,12 @@ func load64(mem []byte, off int) uint64 {
 func store64(mem []byte, off int, v uint64) {
 	p := (*[8]byte)(mem[off : off+8])
 	cpu.StoreRelease((*uint64)(unsafe.Pointer(p)), hostWord(v))
+}
+
+// hostWord converts between a number and the little-endian word of the wire.
+func hostWord(w uint64) uint64 {
+	if syscpu.IsBigEndian { // a constant
+		return bits.ReverseBytes64(w)
+	}
+	return w
 }

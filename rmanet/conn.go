@@ -236,14 +236,10 @@ func (c *Conn) Close() error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	c.stopClocks()
-	c.finish()
-	return nil
-}
-
-func (c *Conn) stopClocks() {
 	c.rdl.stop()
 	c.wdl.stop()
+	c.finish()
+	return nil
 }
 
 // finish ends both halves of a connection that is closed here.
@@ -306,7 +302,8 @@ func (c *Conn) Abort() error {
 	tell := !c.closed || c.s.has(c)
 	c.closed = true
 	c.mu.Unlock()
-	c.stopClocks()
+	c.rdl.stop()
+	c.wdl.stop()
 	c.dropRest()
 	if tell {
 		c.reset(net.ErrClosed)

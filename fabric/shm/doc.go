@@ -86,8 +86,8 @@
 // # Files
 //
 //	layout.go, frame.go   shared layouts; the codec of a frame
-//	channel_linux.go      creating and mapping segments, the rings of frames in them, the
-//	                      doorbell that wakes a peer; memfd_linux.go  sealed memory files
+//	channel_linux.go      creating and mapping segments, the rings of frames in them;
+//	                      memfd_linux.go  sealed memory files
 //	socket_linux.go       messages on the socket, announcements of segments
 //	address.go, handshake_linux.go  how two endpoints find each other
 //	link_linux.go         Link: Poll, Arm; region_linux.go  regions, the table
@@ -95,7 +95,8 @@
 // An endpoint's methods lie in five files; its parts are types of their own:
 //
 //	endpoint_linux.go     state, going down; connect_linux.go  Connect
-//	post_linux.go         requests executed in the call: Post, Do, Reach
+//	post_linux.go         requests executed in the call: Post, Do, Reach; the doorbell that
+//	                      wakes the peer for them
 //	queue_linux.go        requests that the target executes; serve_linux.go  those of the peer
 //	peermemory_linux.go   peerMemory: the peer's table and segments
 //	cma_linux.go          cma: process_vm calls; hazard_linux.go  when memory that is being

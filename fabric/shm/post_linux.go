@@ -1,6 +1,8 @@
 package shm
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
@@ -369,5 +371,50 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 		return 0, needsPeer, 0
 	default:
 		return fabric.StatusRemoteOp, executed, 0
+	}
+}
+
+// doorbell wakes the peer's owner if it sleeps. It belongs to the owner.
+type doorbell struct {
+	link   *link
+	peer   *ctlHeader // contains the peer's sleep word
+	sock   int
+	woken  uint64 // value of the peer's sleep word at the last wake message
+	failed bool   // the kernel had no memory for the last wake message
+	word   atomic.Uint64
+}
+
+// fence orders stores before it ahead of loads after it: a sequentially consistent store to
+// a local word, followed by an atomic load.
+func (d *doorbell) fence() { d.word.Store(0) }
+
+// wake wakes the peer if it sleeps. The caller must have put a full fence between its
+// stores and the call (fence, or an atomic store as the last one). Ordering partner:
+// link.Arm.
+func (d *doorbell) wake() {
+	if s := d.peer.sleep.Load(); s&1 != 0 {
+		d.ring(s)
+	}
+}
+
+// ring sends the wake message, once for each sleep, whose number is s. A full socket is as
+// good, because the peer then has something to read. If the kernel has no memory, it is
+// sent again soon.
+func (d *doorbell) ring(s uint64) {
+	if s == d.woken {
+		return
+	}
+	err := d.link.sendWake(d.sock)
+	if d.failed = err == unix.ENOBUFS || err == unix.ENOMEM; !d.failed {
+		d.woken = s
+	}
+}
+
+// sendWake sends the wake message.
+func sendWake(sock int) error {
+	for {
+		if err := unix.Send(sock, wakeMessage, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err != unix.EINTR {
+			return err
+		}
 	}
 }

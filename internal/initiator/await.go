@@ -3,17 +3,7 @@ package initiator
 import (
 	"slices"
 	"time"
-
-	"github.com/seed33544411/rma/eager"
 )
-
-// awaits holds the waits of an engine for words of this rank.
-type awaits struct {
-	list    []*Op
-	backoff eager.Backoff
-	deaf    bool  // plain writes over some link do not wake this side
-	over    error // if not nil, every wait ends with it
-}
 
 // add begins to wait for a word.
 func (w *awaits) add(o *Op) {

@@ -38,23 +38,6 @@ func IsNotification(c *fabric.Completion) bool {
 	return c.Op == fabric.OpNotify && c.Imm>>16 == notifyMagic
 }
 
-// control holds the requests that precede the operations of a queue: notifications and
-// probes.
-type control struct {
-	q    *Queue
-	list []notice
-	sge  [1]fabric.SGE    // destination of a probe
-	word fabric.RemoteKey // the word that it reads
-}
-
-// notice is a notification or a probe (noteProbe). The answer to a group of gets carries
-// their data.
-type notice struct {
-	imm    uint32
-	local  fabric.SGE
-	answer onesided.Answer
-}
-
 // push queues a notification or a probe.
 func (c *control) push(n notice) {
 	c.list = append(c.list, n)

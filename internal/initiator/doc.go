@@ -26,9 +26,9 @@
 //
 // # Files
 //
-//	op.go               Op, Kind, and what operations of each kind hold
-//	queue.go            Engine, Queue: the operations with one peer; the work requests of a
-//	                    post; Host
+//	op.go               Op: what an operation of each kind holds
+//	queue.go            Engine, Queue: the operations with one peer, and their kinds; the
+//	                    work requests of a post; Host
 //	engine.go           set-up, one step, the end; connections come and go, and what they
 //	                    report
 //	mapped.go           operations executed on mapped memory, most of them in the call

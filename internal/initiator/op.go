@@ -11,50 +11,6 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Kind is the kind of an operation.
-type Kind uint8
-
-// Kinds of operations.
-const (
-	Put Kind = iota
-	Get
-	FetchAdd
-	CompareSwap
-	Emulated   // an atomic executed as a loop of compare-and-swaps
-	PutSignal  // a put, then an update of a word
-	Accumulate // executed by the target's engine
-	Await      // a wait for a word of this rank
-	Fence
-	Flush
-)
-
-// request returns the link's operation for requests of k, which is less than Await.
-func (k Kind) request() fabric.Op { return linkOps[k] }
-
-var linkOps = [...]fabric.Op{
-	Put: fabric.OpWrite, Get: fabric.OpRead, FetchAdd: fabric.OpFetchAdd, CompareSwap: fabric.OpCompareSwap,
-	Emulated: fabric.OpCompareSwap, PutSignal: fabric.OpWrite, Accumulate: fabric.OpWrite,
-}
-
-// isAtomic reports whether requests of k return the previous value of a word.
-func (k Kind) isAtomic() bool { return k == FetchAdd || k == CompareSwap || k == Emulated }
-
-// Moves reports whether k accesses a peer's memory. The other kinds wait for operations.
-func (k Kind) Moves() bool { return k < Await }
-
-// isLoose reports whether operations of k are executed out of the order of the link's
-// requests.
-func (k Kind) isLoose() bool { return k == Emulated || k == Accumulate }
-
-// String returns the name that errors use.
-func (k Kind) String() string { return kindNames[k] }
-
-var kindNames = [...]string{
-	Put: "put", Get: "get", FetchAdd: fabric.OpFetchAdd.String(), CompareSwap: fabric.OpCompareSwap.String(),
-	Emulated: "atomic", PutSignal: "put-signal", Accumulate: "accumulate",
-	Await: "wait for a signal", Fence: "fence", Flush: "flush",
-}
-
 // Op is one operation. The caller sets its arguments, which it has checked, between New and
 // Queue.Post.
 type Op struct {

@@ -3,6 +3,7 @@ package initiator
 import (
 	"time"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
@@ -11,6 +12,50 @@ import (
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/mr"
 )
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+// Kinds of operations.
+const (
+	Put Kind = iota
+	Get
+	FetchAdd
+	CompareSwap
+	Emulated   // an atomic executed as a loop of compare-and-swaps
+	PutSignal  // a put, then an update of a word
+	Accumulate // executed by the target's engine
+	Await      // a wait for a word of this rank
+	Fence
+	Flush
+)
+
+// request returns the link's operation for requests of k, which is less than Await.
+func (k Kind) request() fabric.Op { return linkOps[k] }
+
+var linkOps = [...]fabric.Op{
+	Put: fabric.OpWrite, Get: fabric.OpRead, FetchAdd: fabric.OpFetchAdd, CompareSwap: fabric.OpCompareSwap,
+	Emulated: fabric.OpCompareSwap, PutSignal: fabric.OpWrite, Accumulate: fabric.OpWrite,
+}
+
+// isAtomic reports whether requests of k return the previous value of a word.
+func (k Kind) isAtomic() bool { return k == FetchAdd || k == CompareSwap || k == Emulated }
+
+// Moves reports whether k accesses a peer's memory. The other kinds wait for operations.
+func (k Kind) Moves() bool { return k < Await }
+
+// isLoose reports whether operations of k are executed out of the order of the link's
+// requests.
+func (k Kind) isLoose() bool { return k == Emulated || k == Accumulate }
+
+// String returns the name that errors use.
+func (k Kind) String() string { return kindNames[k] }
+
+var kindNames = [...]string{
+	Put: "put", Get: "get", FetchAdd: fabric.OpFetchAdd.String(), CompareSwap: fabric.OpCompareSwap.String(),
+	Emulated: "atomic", PutSignal: "put-signal", Accumulate: "accumulate",
+	Await: "wait for a signal", Fence: "fence", Flush: "flush",
+}
 
 // Options configure an Engine. All must be set.
 type Options struct {
@@ -48,6 +93,14 @@ type link struct {
 	pins    *message.Pins
 	results slots
 	groups  *onesided.Server // for peers' groups
+}
+
+// awaits holds the waits of an engine for words of this rank.
+type awaits struct {
+	list    []*Op
+	backoff eager.Backoff
+	deaf    bool  // plain writes over some link do not wake this side
+	over    error // if not nil, every wait ends with it
 }
 
 // Host is the rest of a peer: its connection and the job. The owner calls its methods,
@@ -125,6 +178,23 @@ type Queue struct {
 	groups   groups
 	flushes  flushes
 	counts   Counts
+}
+
+// control holds the requests that precede the operations of a queue: notifications and
+// probes.
+type control struct {
+	q    *Queue
+	list []notice
+	sge  [1]fabric.SGE    // destination of a probe
+	word fabric.RemoteKey // the word that it reads
+}
+
+// notice is a notification or a probe (noteProbe). The answer to a group of gets carries
+// their data.
+type notice struct {
+	imm    uint32
+	local  fabric.SGE
+	answer onesided.Answer
 }
 
 const (
