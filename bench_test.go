@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // One rank waits for each operation; both ranks live in this process. What a
@@ -55,6 +57,40 @@ func BenchmarkAtomics(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// Accumulates beside what a program does by hand without them: to get, add and put, which is
+// atomic with respect to nothing.
+//
+//	go test -run '^$' -bench AccumulateBeside -count 5 .
+func BenchmarkAccumulateBeside(b *testing.B) {
+	const n = 1 << 17
+	for _, fabric := range []string{"shm", "tcp"} {
+		es := open(b, 2, fabric)
+		mems, keys := share(b, es, 8*n)
+		p, ctx, there := es[0].Peer(1), context.Background(), keys[1].At(0)
+		src := make([]float64, n)
+		local, err := View[float64](mems[0].Slice(0, 8*n))
+		require.NoError(b, err)
+		run := func(what string, f func() error) {
+			b.Run(fabric+"/"+what, func(b *testing.B) {
+				b.SetBytes(8 * n)
+				for b.Loop() {
+					require.NoError(b, f())
+				}
+			})
+		}
+		run("accumulate", func() error { return Accumulate(p, there, Sum, src).Wait(ctx) })
+		run("by hand", func() error {
+			if err := p.Get(mems[0].Slice(0, 8*n), there).Wait(ctx); err != nil {
+				return err
+			}
+			for i, x := range src {
+				local[i] += x
+			}
+			return p.Put(there, mems[0].Slice(0, 8*n)).Wait(ctx)
 		})
 	}
 }

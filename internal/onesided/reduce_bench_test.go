@@ -10,7 +10,7 @@ func BenchmarkReduce(b *testing.B) {
 		r    Reduction
 		t    Type
 	}{
-		{"sum/float64", Sum, Float64}, {"max/float64", Max, Float64}, {"sum/float32", Sum, Float32}, {"sum/uint64", Sum, Uint64},
+		{"sum/float64", Sum, Float64}, {"max/float64", Max, Float64}, {"sum/float32", Sum, Float32}, {"sum/uint32", Sum, Uint32}, {"sum/uint64", Sum, Uint64},
 		{"or/uint64", BitOr, Uint64}, {"replace/uint64", Replace, Uint64},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -1,9 +1,11 @@
 package onesided
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -163,6 +165,61 @@ func TestServeAllocatesNothing(t *testing.T) {
 				}
 			}))
 		}
+	}
+}
+
+// Elements of 4 bytes are combined as one by one, wherever they begin and however many they
+// are, and nothing beside them changes.
+func TestReduceOfShortElements(t *testing.T) {
+	for _, ty := range []Type{Int32, Uint32, Float32} {
+		for r := range reductions {
+			if !r.Takes(ty) {
+				continue
+			}
+			for off := 0; off <= 4; off += 4 {
+				for n := range 6 {
+					dst, src, want := testutil.Scratch(t, 40), make([]byte, 4*n), make([]byte, 40)
+					for i := 0; i < 40; i += 4 {
+						binary.NativeEndian.PutUint32(want[i:], math.Float32bits(float32(i)+1.5))
+					}
+					for i := range n {
+						binary.NativeEndian.PutUint32(src[4*i:], math.Float32bits(float32(7*i)-10))
+					}
+					copy(dst, want)
+					Reduce(r, ty, dst[8+off:][:4*n], src)
+					for i := range n {
+						at := want[8+off+4*i:]
+						v := combineBits(r, ty, uint64(binary.NativeEndian.Uint32(at)), uint64(binary.NativeEndian.Uint32(src[4*i:])))
+						binary.NativeEndian.PutUint32(at, uint32(v))
+					}
+					require.Equal(t, want, dst[:40], "%v of type %d, %d elements from %d", r, ty, n, off)
+				}
+			}
+		}
+	}
+}
+
+// Reducers of short elements and a processor's atomics of that size lose nothing.
+func TestReduceOfShortElementsIsAtomic(t *testing.T) {
+	const rounds = 2000
+	mem, one := testutil.Scratch(t, 16), appendNative(nil, 1<<32|1)
+	one = append(one, one[:4]...)
+	var wg sync.WaitGroup
+	for off := 0; off <= 4; off += 4 {
+		wg.Go(func() {
+			for range rounds {
+				Reduce(Sum, Int32, mem[off:][:12], one)
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 4 * rounds {
+			atomic.AddUint32(word32(mem[4*(i%4):]), 1)
+		}
+	})
+	wg.Wait()
+	for i, want := range []uint32{2, 3, 3, 2} {
+		require.Equal(t, want*rounds, binary.NativeEndian.Uint32(mem[4*i:]), "element %d", i)
 	}
 }
 
