@@ -10,26 +10,26 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// ErrBadOffer says that a peer's offer makes no sense.
+// ErrBadOffer means that a peer's offer is malformed.
 var ErrBadOffer = errors.New("links: malformed offer")
 
 // MaxOffer bounds a marshalled Offer in bytes.
 const MaxOffer = 512
 
-// Offer is what a rank tells others about its links.
+// Offer describes the links of a rank to other ranks.
 type Offer struct {
-	// Host is equal for ranks that may share memory: same boot of the same
-	// kernel, same network namespace (the sockets of shm live there), same user.
+	// Host is equal for ranks that may share memory: same boot of the same kernel, same
+	// network namespace (shm's sockets belong to one), same user.
 	Host  string
 	Links []string // links that it has open
-	// CPUs are the processors that the rank may use; empty if it did not say.
+	// CPUs are the processors that the rank may use; empty if unknown.
 	CPUs cpu.Set
 }
 
-// NewOffer describes this process with the given links open.
+// NewOffer returns the offer of this process, with the given links open.
 func NewOffer(open []string) Offer { return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed()} }
 
-// HostID is Offer.Host of this process.
+// HostID returns Offer.Host of this process.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -41,13 +41,13 @@ func HostID() string {
 	return id[:min(len(id), MaxOffer/2)]
 }
 
-// cpusName begins the name of a link that is none: what follows are the rank's
-// processors, a list with + for the comma. Ranks that do not know it find a link
-// that they do not have.
+// cpusName is the prefix of a list entry that is not a link: the rank's processors follow
+// it, a list with + instead of the comma. Ranks that do not know it treat it as a link that
+// they do not have.
 const cpusName = "cpus:"
 
 // Append appends the marshalled offer: host, 0, names separated by commas. A list of
-// processors that is too long is left out.
+// processors that is too long is omitted.
 func (o Offer) Append(b []byte) []byte {
 	start := len(b)
 	b = append(b, o.Host...)
@@ -63,8 +63,7 @@ func (o Offer) Append(b []byte) []byte {
 	return append(append(b, cpusName...), cpus...)
 }
 
-// ParseOffer reads a peer's offer. Names it does not know are kept: they match
-// nothing.
+// ParseOffer parses a peer's offer. Unknown names are kept: they match nothing.
 func ParseOffer(b []byte) (Offer, error) {
 	host, names, ok := strings.Cut(string(b), "\x00")
 	if !ok || len(b) > MaxOffer || strings.ContainsRune(names, 0) {
@@ -86,10 +85,9 @@ func ParseOffer(b []byte) (Offer, error) {
 	return o, nil
 }
 
-// Choose picks the link between two ranks from their offers: on one host shm,
-// else RDMA, else tcp, of those that both have. Both sides come to the same
-// result. forced, if not empty, is the only one considered. An error speaks of a as
-// the first and of b as the second.
+// Choose returns the link between two ranks from their offers: of those that both have, shm
+// on one host, else RDMA, else tcp. Both sides get the same result. If forced is not empty,
+// only that link is considered. Errors describe a as the first and b as the second.
 func Choose(a, b Offer, forced string) (string, error) {
 	for _, e := range registry {
 		switch {
@@ -111,7 +109,7 @@ func Choose(a, b Offer, forced string) (string, error) {
 	return "", fmt.Errorf("links: %w: %s wanted %s; the first has %v, the second %v%s", ErrNoLink, forced, where, a.Links, b.Links, why)
 }
 
-// between says in words what keeps the processes of two values of HostID from sharing
+// between describes the reason why the processes of two values of HostID cannot share
 // memory.
 func between(a, b string) string {
 	x, y := strings.Split(a, "/"), strings.Split(b, "/") // boot, namespace, user

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// Job is the part of *wireup.Job that connecting needs.
+// Job is the part of *wireup.Job that Connect needs.
 type Job interface {
 	Rank() int
 	Put(ctx context.Context, key string, val []byte) error
@@ -21,13 +21,13 @@ type Job interface {
 type ConnectOptions struct {
 	fabric.EndpointOptions
 
-	// Tag tells several connections of one pair over one link apart. Both
-	// sides give the same; each may be used once in a job.
+	// Tag distinguishes several connections of one pair over one link. Both sides pass the
+	// same tag; each may be used once per job.
 	Tag string
 
-	// Own runs its argument as the owner of the link (see package fabric):
-	// endpoints are closed so when connecting fails. Nil calls it at once, for
-	// callers that own the link or do not poll it meanwhile.
+	// Own runs its argument as the owner of the link (see package fabric): endpoints are
+	// closed there if connecting fails. Nil calls it at once, for callers that own the link
+	// or do not poll it meanwhile.
 	Own func(func())
 }
 
@@ -39,9 +39,9 @@ func (o *ConnectOptions) close(ep fabric.Endpoint) {
 	o.Own(func() { ep.Close() })
 }
 
-// Connect makes an endpoint of l that is connected with the one that rank peer
-// makes by the same call. Both sides must call it; it returns when this side
-// may post. The addresses travel through the job.
+// Connect creates an endpoint of l that is connected with the one that rank peer creates by
+// the same call. Both sides must call it; it returns when this side may post. The addresses
+// are exchanged through the job.
 func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOptions) (fabric.Endpoint, error) {
 	fail := func(err error) (fabric.Endpoint, error) {
 		return nil, fmt.Errorf("links: connect rank %d with rank %d over %s: %w", job.Rank(), peer, l.Name(), err)
@@ -62,10 +62,9 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 	return ep, nil
 }
 
-// Join makes an endpoint of l that is connected with the one that another process
-// makes by the same call. swap gives this one's address to that process and
-// returns that one's; the peer's answer is not trusted. It returns when this side
-// may post.
+// Join creates an endpoint of l that is connected with the one that another process creates
+// by the same call. swap sends this endpoint's address to that process and returns its
+// address, which is not trusted. Join returns when this side may post.
 func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine []byte) ([]byte, error)) (fabric.Endpoint, error) {
 	ep, err := l.NewEndpoint(o.EndpointOptions)
 	if err != nil {
@@ -82,8 +81,8 @@ func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine [
 	return ep, nil
 }
 
-// Loopback makes two endpoints of l that are connected with each other: what
-// is posted on one has this process as its target. The second has the ID idB.
+// Loopback creates two endpoints of l that are connected with each other: requests posted
+// on one have this process as their target. The second has the ID idB.
 func Loopback(ctx context.Context, l fabric.Link, o ConnectOptions, idB uint32) (ea, eb fabric.Endpoint, err error) {
 	b := o.EndpointOptions
 	b.ID = idB

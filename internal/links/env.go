@@ -8,7 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/settings"
 )
 
-// Variables of settings that links read; docs/configuration.md explains them.
+// Environment variables of settings of links; docs/configuration.md explains them.
 const (
 	EnvFabric          = "RMA_FABRIC"
 	EnvDisableCMA      = "RMA_DISABLE_CMA"
@@ -29,12 +29,11 @@ const (
 	EnvGuard           = "RMA_IBV_GUARD"
 )
 
-// ErrEnvironment says that a setting has a value that makes no sense.
+// ErrEnvironment means that a setting has an invalid value.
 var ErrEnvironment = settings.ErrInvalid
 
-// FromEnv reads environment and settings file on top of o, for programs without
-// a rma.Config. forced is the link to use, "" for any. Errors list everything
-// that is wrong.
+// FromEnv applies environment and settings file to o, for programs without a rma.Config.
+// forced is the link to use, "" for any. The error lists everything that is invalid.
 func FromEnv(o Options) (forced string, _ Options, err error) {
 	v, err := settings.Environment()
 	if err != nil {
@@ -44,10 +43,10 @@ func FromEnv(o Options) (forced string, _ Options, err error) {
 	return forced, o, nil
 }
 
-// FromSettings puts settings on top of o; those without a value leave o as it is.
-// forced is the link to use, "" for any.
+// FromSettings applies settings to o; settings without a value do not change it. forced is
+// the link to use, "" for any.
 func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
-	forced, _ = Canonical(v.Text(EnvFabric)) // the registry has the same names: a test says so
+	forced, _ = Canonical(v.Text(EnvFabric)) // the registry has the same names, as a test checks
 	if simulated != nil && strings.HasPrefix(v.Text(EnvDevice), "sim") {
 		forced = "sim"
 	}

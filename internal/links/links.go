@@ -10,49 +10,49 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// ErrUnknown says that there is no link of that name.
+// ErrUnknown means that there is no link of that name.
 var ErrUnknown = errors.New("unknown link")
 
-// ErrNoLink says that two ranks have no link in common.
+// ErrNoLink means that two ranks have no link in common.
 var ErrNoLink = errors.New("no link to the peer")
 
-// Options configures the links. The zero value is usable. Each link looks at
-// its own fields only.
+// Options configures the links. The zero value is usable. Each link uses its own fields
+// only.
 type Options struct {
 	DisableCMA      bool // shm: no process_vm_readv/writev
-	DisableSegments bool // shm: Alloc hands out private memory
+	DisableSegments bool // shm: Alloc returns private memory
 
-	// StreamFrom and StringFrom are sizes in bytes from which on shm copies past the
-	// cache, and by the string instruction; 0: found out, negative: never.
+	// StreamFrom and StringFrom are the sizes in bytes from which shm copies past the
+	// cache, and by the string instruction; 0: automatic, negative: never.
 	StreamFrom, StringFrom int64
 
-	// Bind is the address that tcp listens on; the zero value is the loopback
-	// address: peers of this host only.
+	// Bind is the address that tcp listens on; the zero value is the loopback address:
+	// peers on this host only.
 	Bind netip.Addr
 
-	Congestion string        // tcp: as tcp.ParseCongestion reads it
-	Crypt      string        // tcp: as tcp.ParseCrypt reads it
+	Congestion string        // tcp: see tcp.ParseCongestion
+	Crypt      string        // tcp: see tcp.ParseCrypt
 	Unsent     int           // tcp: see tcp.Config
 	LongRTT    time.Duration // tcp: see tcp.Config
 	Lanes      int           // tcp: see tcp.Config
 	LaneMin    int           // tcp: see tcp.Config
 
-	Device   string // ibv: device name; empty: the first that is usable
-	Port     int    // ibv: from 1; 0: the first that is up
+	Device   string // ibv: device name; empty: the first usable one
+	Port     int    // ibv: from 1; 0: the first one that is up
 	GIDIndex *int   // ibv: entry of the GID table; nil: chosen by the rules of package verbs
 
-	// LastByteLast is whether ibv promises that the last word of a write is
-	// visible last; nil: yes, see fabric/ibv.
+	// LastByteLast: ibv promises that the last word of a write becomes visible last; nil:
+	// yes, see fabric/ibv.
 	LastByteLast *bool
 
-	// Guard is whether ibv guards connections against the faults of rdma_rxe on
-	// a lossy wire. nil: where it has to.
+	// Guard: ibv guards connections against the defects of rdma_rxe on a lossy network.
+	// nil: if necessary.
 	Guard *bool
 }
 
-// Reachable sets Bind, where it is not, to where the ranks of a job reach this one: own
-// is the address by which it reaches the job's server, if that is known. Ranks that all
-// are on one host keep to its loopback.
+// Reachable sets Bind, if it is not set, to an address at which the ranks of a job reach
+// this one. own is the address by which this host reaches the job's server, if known. If
+// all ranks are on one host, Bind stays at loopback.
 func (o *Options) Reachable(oneHost bool, own netip.Addr) {
 	if oneHost || o.Bind.IsValid() {
 		return
@@ -62,11 +62,11 @@ func (o *Options) Reachable(oneHost bool, own netip.Addr) {
 	}
 }
 
-// entry is one kind of link. A new one is a file with its open function and a
-// line here, in the order in which they are preferred between two ranks of a host.
+// entry is one kind of link. A new one is a file with its open function and a line here, in
+// the order of preference between two ranks on one host.
 type entry struct {
 	name, alias string
-	sameHost    bool // reaches ranks of this host only
+	sameHost    bool // reaches only ranks on this host
 	open        func(Options) (fabric.Link, error)
 }
 
@@ -76,15 +76,15 @@ var registry = []entry{
 	{name: "tcp", open: openTCP},
 }
 
-// simulated opens the simulated link, if Simulate has been called.
+// simulated opens the simulated link if Simulate has been called.
 var simulated func(Options) (fabric.Link, error)
 
-// Simulate makes a link called "sim" available, for tests: it is used where
-// Options.Device begins with that name, never chosen. Call it before anything else
-// of this package.
+// Simulate makes a link called "sim" available, for tests: it is used if Options.Device
+// begins with that name, and never chosen. Call it before any other function of this
+// package.
 func Simulate(open func(Options) (fabric.Link, error)) { simulated = open }
 
-// Names lists the links, the preferred first.
+// Names lists the links in order of preference.
 func Names() []string {
 	var names []string
 	for _, e := range registry {
@@ -93,8 +93,8 @@ func Names() []string {
 	return names
 }
 
-// Canonical returns the link's proper name: "ibv" for "verbs", and "" for ""
-// and "auto". The error wraps ErrUnknown.
+// Canonical returns the canonical name of a link: "ibv" for "verbs", and "" for "" and
+// "auto". The error wraps ErrUnknown.
 func Canonical(name string) (string, error) {
 	if name == "" || name == "auto" {
 		return "", nil
@@ -118,8 +118,8 @@ func find(name string) (entry, error) {
 	return entry{}, fmt.Errorf("links: %w %q: want %s, verbs or auto", ErrUnknown, name, strings.Join(Names(), ", "))
 }
 
-// Open opens the link of that name. Where it cannot work here the error says
-// why (and wraps fabric.ErrNotSupported where the host lacks what it needs).
+// Open opens the link of that name. If it cannot work here the error contains the reason
+// (and wraps fabric.ErrNotSupported if the host lacks a requirement).
 func Open(name string, o Options) (fabric.Link, error) {
 	e, err := find(name)
 	if err != nil {
@@ -128,11 +128,11 @@ func Open(name string, o Options) (fabric.Link, error) {
 	return e.open(o)
 }
 
-// Status says whether a link works here.
+// Status reports whether a link works here.
 type Status struct {
 	Name   string
 	Usable bool
-	Reason error // why not; nil where it is usable
+	Reason error // why not; nil if it is usable
 }
 
 // Probe opens and closes every link.

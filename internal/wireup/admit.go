@@ -14,34 +14,33 @@ import (
 	"strings"
 )
 
-// MinToken is the least number of bytes of a secret that admits to a job over a
-// network, where proofs of it can be collected and guessed at in peace.
+// MinToken is the least number of bytes of a secret for a job over a network, where an
+// attacker can collect proofs of it and guess offline.
 const MinToken = 16
 
-// Errors of who is not admitted.
+// Errors of processes that are not admitted.
 var (
-	// ErrNoToken is a job that anybody could join: it meets where others than its
-	// user reach it, and has no secret, or a short one.
+	// ErrNoToken means that anybody could join the job: its server is reachable for other
+	// users, and it has no secret, or a short one.
 	ErrNoToken = fmt.Errorf("%w: the job needs a secret", ErrEnvironment)
 
-	// ErrUser is a process of another user at the other end of a Unix socket, in a
-	// job without a secret.
+	// ErrUser means that a process of another user is at the other end of a Unix socket, in
+	// a job without a secret.
 	ErrUser = fmt.Errorf("%w: another user's process is at the other end of the socket", ErrNoToken)
 )
 
-// admission is by what a job knows its own processes. There is one rule for all
-// ways to start one: over a network, the loopback included, which every user of a
-// host reaches, it takes a secret of at least MinToken bytes, or TLS with
-// certificates on both sides; at a Unix socket such a secret, or the same user;
-// unless everybody is trusted.
+// admission decides which processes may join a job. There is one rule for all ways to start
+// a job. Over a network, including loopback, which every user of a host can reach, it
+// requires a secret of at least MinToken bytes, or TLS with certificates on both sides; at
+// a Unix socket such a secret, or the same user; unless the job is declared insecure.
 type admission struct {
 	token    []byte
 	tls      *tls.Config
 	insecure bool
-	hint     string // how a secret reaches all ranks
+	hint     string // how to distribute a secret to all ranks
 }
 
-// check refuses a network whose users could not be told from the job's.
+// check rejects a network on which other users cannot be distinguished from the job's.
 func (a *admission) check(network, address string) error {
 	if network == "unix" || a.insecure || a.tls != nil || len(a.token) >= MinToken {
 		return nil
@@ -58,7 +57,7 @@ func (a *admission) check(network, address string) error {
 		ErrNoToken, MinToken, has, address, hint, EnvInsecure)
 }
 
-// checkPeer refuses a process of another user where nothing else tells it from the
+// checkPeer rejects a process of another user if nothing else distinguishes it from the
 // job's.
 func (a *admission) checkPeer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
@@ -68,7 +67,7 @@ func (a *admission) checkPeer(conn net.Conn) error {
 	return sameUser(c)
 }
 
-// InsecureFrom reads RMA_INSECURE.
+// InsecureFrom parses RMA_INSECURE.
 func InsecureFrom(get func(string) string) (bool, error) {
 	s := get(EnvInsecure)
 	if s == "" {
@@ -81,10 +80,10 @@ func InsecureFrom(get func(string) string) (bool, error) {
 	return on, nil
 }
 
-// refused counts connections that were not admitted, by the reason.
+// refused counts connections that were not admitted, by reason.
 type refused map[string]int
 
-// refusals are the reasons, the first that fits.
+// refusals are the reasons; the first that matches is used.
 var refusals = []struct {
 	err  error
 	text string
@@ -95,8 +94,8 @@ var refusals = []struct {
 	{ErrServerGone, "job ended"}, {ErrProtocol, "not a rank"},
 }
 
-// note counts a connection, and reports whether it is to be logged: the first, the
-// second, the fourth and so on of each reason.
+// note counts a connection, and reports whether to log it: the first, the second, the
+// fourth and so on for each reason.
 func (r refused) note(err error) (text string, n int, tell bool) {
 	text = "broken connection"
 	for _, x := range refusals {
@@ -110,8 +109,8 @@ func (r refused) note(err error) (text string, n int, tell bool) {
 	return text, n, bits.OnesCount(uint(n)) == 1
 }
 
-// String is a sentence for those who wait for ranks that have not joined; empty if
-// nobody was refused.
+// String returns a sentence for ranks that wait for others to join; empty if no connection
+// was refused.
 func (r refused) String() string {
 	if len(r) == 0 {
 		return ""

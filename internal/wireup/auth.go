@@ -25,18 +25,18 @@ func newNonce() (n [nonceSize]byte) {
 	return n
 }
 
-// handshake is what both sides of one handshake know in the end: the job's token,
-// and what was said in the clear. Proofs and keys cover all of it.
+// handshake is the common state of both sides of a handshake: the job's token, and the
+// messages sent in the clear. Proofs and keys cover all of it.
 type handshake struct {
 	token   []byte
-	binding []byte // of the TLS session around it; nil without one
+	binding []byte // of the surrounding TLS session; nil without one
 	server  [nonceSize]byte
 	client  [nonceSize]byte
 	rank    uint32
 	size    uint32
 }
 
-// transcript is what was said, under a label.
+// transcript returns the messages so far, with a label.
 func (h *handshake) transcript(label string) []byte {
 	b := appendString(nil, label)
 	b = le.AppendUint16(b, Version)
@@ -63,8 +63,8 @@ func (h *handshake) mac(label string) (out [macSize]byte) {
 
 func macEqual(a, b [macSize]byte) bool { return hmac.Equal(a[:], b[:]) }
 
-// keys are those of the two directions: of what the rank sends, and of what the
-// server sends. Only who knows the token can derive them.
+// keys returns the keys of the two directions: from the rank, and from the server. Deriving
+// them requires the token.
 func (h *handshake) keys() (fromRank, fromServer cipher.AEAD, err error) {
 	salt := sha256.Sum256(h.transcript("rma wireup traffic"))
 	both, err := hkdf.Key(sha256.New, h.token, salt[:], "rma wireup keys", 2*keySize)
@@ -84,14 +84,15 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 		return nil, err
 	}
 	aead, err := cipher.NewGCM(block)
-	if err != nil { // under GODEBUG=fips140=only, which wants random nonces
+	if err != nil { // under GODEBUG=fips140=only, which requires random nonces
 		return nil, fmt.Errorf("%w: seal with AES-GCM: %w", errors.ErrUnsupported, err)
 	}
 	return aead, nil
 }
 
-// binding names the TLS session of conn, the same on both sides and on no other
-// session; nil if conn has none. It completes the session's handshake.
+// binding returns a value that identifies the TLS session of conn, the same on both sides
+// and different for every session; nil if conn has none. It completes the session's
+// handshake.
 func binding(ctx context.Context, conn net.Conn) ([]byte, error) {
 	c, ok := conn.(*tls.Conn)
 	if !ok {

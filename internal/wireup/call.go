@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// cancelTime is how long a call that timed out waits for the server to say
-// whom it was waiting for.
+// cancelTime is how long a call that timed out waits for the server's list of missing
+// ranks.
 const cancelTime = 500 * time.Millisecond
 
-// Put publishes val as this rank's key for Get. A key is set once; a second
-// Put fails with ErrExists. val may be reused when Put returns.
+// Put publishes val as this rank's key for Get. A key is set once; a second Put fails with
+// ErrExists. val may be reused when Put returns.
 func (j *Job) Put(ctx context.Context, key string, val []byte) error {
 	if err := checkSizes("put", key, val, MaxValue); err != nil {
 		return err
@@ -21,8 +21,8 @@ func (j *Job) Put(ctx context.Context, key string, val []byte) error {
 	return err
 }
 
-// Take has the server forget what this rank published under key, if anything: it may be
-// published anew. Ranks that wait for it go on waiting.
+// Take removes the value that this rank published under key, if any. The key may then be
+// published again. Ranks that wait for it continue to wait.
 func (j *Job) Take(key string) error {
 	if err := checkSizes("take", key, nil, 0); err != nil {
 		return err
@@ -30,9 +30,8 @@ func (j *Job) Take(key string) error {
 	return j.write(message{typ: msgTake, key: key})
 }
 
-// Get returns what rank published under key and waits until it has. It fails
-// with a *PeerGoneError when the rank ended without publishing it, and with a
-// *TimeoutError.
+// Get returns the value that rank publishes under key, and waits until it does. It fails
+// with a *PeerGoneError if the rank ends without publishing it, and with a *TimeoutError.
 func (j *Job) Get(ctx context.Context, rank int, key string) ([]byte, error) {
 	if rank < 0 || rank >= j.cfg.Size {
 		return nil, fmt.Errorf("wireup: get %q: %w: %d of %d", key, ErrRank, rank, j.cfg.Size)
@@ -47,15 +46,16 @@ func (j *Job) Get(ctx context.Context, rank int, key string) ([]byte, error) {
 	return m.val, err
 }
 
-// AllGather gives every rank the values of all, indexed by rank. All ranks
-// must call it; the n-th call under a name joins the n-th of the others. A
-// value is at most min(MaxValue, MaxGather/Size) bytes. Errors as Get; if ctx ends
-// before all have called it, it fails on all ranks, with a *GivenUpError.
+// AllGather returns the values of all ranks, indexed by rank. All ranks must call it; the
+// n-th call under a name joins the n-th of the others. A value is at most min(MaxValue,
+// MaxGather/Size) bytes. Errors are as for Get; if ctx ends before all have called it, it
+// fails on all ranks, with a *GivenUpError.
 func (j *Job) AllGather(ctx context.Context, key string, val []byte) ([][]byte, error) {
 	return j.gather(ctx, "allgather", key, val)
 }
 
-// Barrier returns when all ranks have called it under the name. Errors as AllGather.
+// Barrier returns when all ranks have called it under the name. Errors are as for
+// AllGather.
 func (j *Job) Barrier(ctx context.Context, name string) error {
 	_, err := j.gather(ctx, "barrier", name, nil)
 	return err
@@ -77,16 +77,16 @@ func checkSizes(op, key string, val []byte, maxVal int) error {
 	return nil
 }
 
-// unlimited is the key under which Unlimited marks a context.
+// unlimited is the key with which Unlimited marks a context.
 type unlimited struct{}
 
-// Unlimited returns a context whose waits Config.Timeout does not bound: they last until
-// ctx ends, the rank that they are for is gone, or the job is over.
+// Unlimited returns a context whose waits are not bounded by Config.Timeout: they last
+// until ctx ends, the awaited rank is gone, or the job ends.
 func Unlimited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unlimited{}, true)
 }
 
-// bound gives ctx the configured time-out if it has no deadline, nor need of one.
+// bound adds the configured time-out to ctx if it has no deadline and is not Unlimited.
 func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has || j.cfg.Timeout < 0 || ctx.Value(unlimited{}) != nil {
 		return ctx, func() {}
@@ -94,8 +94,8 @@ func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, j.cfg.Timeout)
 }
 
-// call sends m and waits for its answer. An answer of msgDone other than OK
-// comes back as an error.
+// call sends m and waits for its answer. An answer of msgDone other than OK is returned as
+// an error.
 func (j *Job) call(ctx context.Context, op, key string, m message) (message, error) {
 	ctx, cancel := j.bound(ctx)
 	defer cancel()
@@ -116,7 +116,7 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 			return r, j.result(op, key, start, r)
 		case <-j.done:
 			select {
-			case r := <-ch: // it came just before the end
+			case r := <-ch: // it arrived just before the end
 				return r, j.result(op, key, start, r)
 			default:
 			}
@@ -135,7 +135,7 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 	}
 }
 
-// begin sends m under an id of its own, and returns where the answer will come.
+// begin sends m with a new id, and returns the channel of its answer.
 func (j *Job) begin(m *message) (chan message, error) {
 	answer := make(chan message, 1)
 	j.mu.Lock()
@@ -161,7 +161,7 @@ func (j *Job) begin(m *message) (chan message, error) {
 	return answer, nil
 }
 
-// forget lets go of an answer that nobody waits for any more.
+// forget drops an answer that is no longer awaited.
 func (j *Job) forget(id uint32, answer chan message) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -205,7 +205,7 @@ func (j *Job) write(m message) error {
 		err = j.out.Flush()
 	}
 	if err != nil {
-		j.conn.Close() // part of the frame may be out: nothing can follow it
+		j.conn.Close() // part of the frame may be sent: nothing can follow it
 		if e := j.Err(); e != nil {
 			return e
 		}

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// flushTime is how long a connection that ends may take for what is queued.
+	// flushTime is how long a connection that ends may take to send its queue.
 	flushTime = time.Second
 
-	// maxOwed is how many bytes of answers may wait for a rank to read them; while
-	// there are more the server reads nothing of it.
+	// maxOwed is the number of bytes of answers that may wait for a rank to read them;
+	// while there are more, the server reads nothing from it.
 	maxOwed = 1 << 20
 )
 
-// outFrame is one frame on its way to a rank; body, which may be nil, is shared.
+// outFrame is a frame to be sent to a rank; body, which may be nil, is shared.
 type outFrame struct {
 	head, body []byte
-	tell       *wait // of a told: whom to answer when it is out
-	owed       bool  // an answer to what the rank asked for
+	tell       *wait // of a told: the tell to be answered when this is sent
+	owed       bool  // an answer to a request of the rank
 }
 
 func (f *outFrame) size() int { return len(f.head) + len(f.body) }
@@ -27,19 +27,19 @@ func (f *outFrame) size() int { return len(f.head) + len(f.body) }
 type client struct {
 	s     *Server
 	conn  net.Conn
-	out   *sealer // of the writer
-	in    *opener // of the reader
-	hail  []byte  // the welcome, before what is sealed
+	out   *sealer // used by the writer
+	in    *opener // used by the reader
+	hail  []byte  // the welcome, which precedes sealed data
 	rank  int
 	waits map[uint32]*wait
-	tells map[int]int // those without an answer, by the rank they are for
+	tells map[int]int // number of tells without an answer, by destination rank
 
 	queue []outFrame
-	hears map[*wait]struct{} // tells for this rank that are not out yet
-	owed  int                // bytes of answers that are not out yet
-	more  chan struct{}      // the queue is not empty, or the client is to end
-	room  chan struct{}      // owed is less than it was, or the client is to end
-	why   string             // set once the client is to end
+	hears map[*wait]struct{} // tells for this rank that are not sent yet
+	owed  int                // bytes of answers that are not sent yet
+	more  chan struct{}      // signals that the queue is not empty, or the client must end
+	room  chan struct{}      // signals that owed has decreased, or the client must end
+	why   string             // set when the client must end
 }
 
 func newClient(s *Server, conn net.Conn, rank int) *client {
@@ -49,27 +49,28 @@ func newClient(s *Server, conn net.Conn, rank int) *client {
 	}
 }
 
-// send queues what the rank did not ask for.
+// send queues a frame that is not an answer.
 func (c *client) send(m message) { c.push(outFrame{head: m.append(nil)}) }
 
-// answer queues what it did, or what others were told, under its own id.
+// answer queues the answer to request id.
 func (c *client) answer(id uint32, m message) {
 	m.id = id
 	c.push(outFrame{head: m.append(nil), owed: true})
 }
 
-// sendValue answers a get. The value is not copied: thousands may wait for one.
+// sendValue answers a get. The value is not copied: thousands of ranks may wait for it.
 func (c *client) sendValue(id uint32, val []byte) {
 	head := frameHead(msgValue, id, 4+len(val))
 	c.push(outFrame{head: le.AppendUint32(head, uint32(len(val))), body: val, owed: true})
 }
 
-// sendValues answers a gather; body is what appendVals made.
+// sendValues answers a gather; body is the result of appendVals.
 func (c *client) sendValues(id uint32, body []byte) {
 	c.push(outFrame{head: frameHead(msgValues, id, len(body)), body: body, owed: true})
 }
 
-// frameHead begins a frame of the type and id, of which rest more bytes follow.
+// frameHead encodes the start of a frame with the given type and id, followed by rest more
+// bytes.
 func frameHead(t msgType, id uint32, rest int) []byte {
 	head := make([]byte, 0, 13)
 	head = le.AppendUint32(head, uint32(1+4+rest))
@@ -85,9 +86,8 @@ func (c *client) done(id uint32, why code, ranks []int, more int, text string) {
 	c.answer(id, m)
 }
 
-// push queues a frame. What is queued is bounded by what the rank may ask for
-// (maxOwed), by what others may tell it (maxTells each), and by one frame for
-// every rank that ends.
+// push queues a frame. The queue is bounded by the rank's outstanding requests (maxOwed),
+// by tells of other ranks (maxTells each), and by one frame for every rank that ends.
 func (c *client) push(f outFrame) {
 	if c.why != "" {
 		return
@@ -99,8 +99,8 @@ func (c *client) push(f outFrame) {
 	signal(c.more)
 }
 
-// quit makes the reader and the writer of the connection end, the writer after
-// one try to flush its queue.
+// quit makes the reader and the writer of the connection end. The writer first tries once
+// to flush its queue.
 func (c *client) quit(why string) {
 	if c.why != "" {
 		return
@@ -119,8 +119,8 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// awaitRoom returns when the rank has read enough of its answers to be asked for
-// more, or is to end.
+// awaitRoom returns when the rank has read enough of its answers for further requests, or
+// must end.
 func (c *client) awaitRoom() {
 	for {
 		c.s.mu.Lock()
@@ -133,8 +133,8 @@ func (c *client) awaitRoom() {
 	}
 }
 
-// write sends the queue until the client ends. It alone writes after the
-// handshake and it alone closes the connection.
+// write sends the queue until the client ends. Only it writes after the handshake, and only
+// it closes the connection.
 func (c *client) write() {
 	defer c.s.wg.Done()
 	defer c.conn.Close()
@@ -165,8 +165,8 @@ func (c *client) write() {
 	}
 }
 
-// take takes about a record's worth of frames off the queue: what is behind them
-// can still be taken back.
+// take removes about one record of frames from the queue: later ones can still be
+// withdrawn.
 func (c *client) take() []outFrame {
 	n := 0
 	for size := 0; n < len(c.queue) && size < maxRecord; n++ {
@@ -191,8 +191,8 @@ func (c *client) writeFrames(out []outFrame) error {
 	return c.out.Flush()
 }
 
-// sent books frames that are out, and answers those who told this rank
-// something. Those of a connection that broke learn of its end from state.end.
+// sent records frames that are sent, and answers their tells. Tells of a broken connection
+// are answered by state.end.
 func (c *client) sent(out []outFrame, well bool) {
 	for _, f := range out {
 		if f.owed {
@@ -206,12 +206,12 @@ func (c *client) sent(out []outFrame, well bool) {
 	signal(c.room)
 }
 
-// patientWriter writes to a rank for as long as its host takes part: a process
-// that is stopped, or too busy to read, is still there. Where the network does not
-// acknowledge what is written, the write ends with os.ErrDeadlineExceeded.
+// patientWriter writes to a rank for as long as its host is alive: a process that is
+// stopped, or too busy to read, keeps its connection. If the network does not acknowledge
+// written data, the write ends with os.ErrDeadlineExceeded.
 type patientWriter struct {
 	conn  net.Conn
-	every time.Duration // how often alive is asked
+	every time.Duration // interval between calls of alive
 	alive func() bool
 }
 

@@ -9,15 +9,15 @@ import (
 // Version of the protocol. It changes with every change of a frame.
 const Version = 5
 
-// Bounds of what the protocol carries. Addresses and keys are hundreds of
-// bytes: larger values would make the server a data path, smaller ones would
-// not leave room for a rank's whole list of region keys.
+// Bounds of the protocol's data. Addresses and keys have hundreds of bytes. Why not larger:
+// the server would become a data path. Why not smaller: a rank's whole list of region keys
+// would not fit.
 const (
 	MaxKey    = 256      // bytes of a key
 	MaxValue  = 64 << 10 // bytes of one value
 	MaxGather = 64 << 20 // bytes of all values of one AllGather
 	MaxRanks  = 1 << 16  // ranks in a job
-	MaxTell   = 1 << 10  // bytes of what one rank tells another: an address, and room
+	MaxTell   = 1 << 10  // bytes of one tell: an address, and some room
 
 	maxText      = 512
 	maxHandshake = 256
@@ -37,23 +37,23 @@ const (
 	msgPut     // id, key, val → done
 	msgGet     // id, rank, key → value or done
 	msgGather  // id, key, val → values or done
-	msgCancel  // id → done (timeout), unless the answer is on its way; a gather is given up for all
+	msgCancel  // id → done (timeout), unless the answer is in flight; a gather is given up for all
 	msgAbort   // rank, text; both directions
-	msgLeave   // the rank ends in good order
+	msgLeave   // the rank ends normally
 	msgDone    // id, code, ranks, more, text
 	msgValue   // id, val
 	msgValues  // id, vals
 	msgGone    // rank, text
 	msgTell    // id, rank, key, val → done
 	msgTold    // rank, key, val
-	msgGiveUp  // id, key → done: a gather that this rank does not come to
-	msgMissing // id, key → done: who has not come to a gather
-	msgHung    // rank, text: the sender has found that rank to hang
-	msgTake    // key: what the sender has put there is to be forgotten
+	msgGiveUp  // id, key → done: this rank does not take part in a gather
+	msgMissing // id, key → done: ranks that have not joined a gather
+	msgHung    // rank, text: the sender has found that rank to be hung
+	msgTake    // key: remove the value that the sender has published under it
 	numMsg
 )
 
-// code is why a request has no value, or a join no welcome.
+// code is the reason why a request has no value, or a join no welcome.
 type code uint8
 
 const (
@@ -87,14 +87,14 @@ func (c code) err() error {
 	return fmt.Errorf("%w: unknown code %d", ErrProtocol, c)
 }
 
-// message is any frame; which fields count depends on typ.
+// message is any frame; typ determines which fields are used.
 type message struct {
 	typ     msgType
 	code    code
 	version uint16
 	id      uint32
 	rank    uint32
-	size    uint32 // join: job size; done: ranks missing beyond those listed
+	size    uint32 // join: job size; done: number of missing ranks beyond the list
 	ranks   []uint32
 	key     string
 	text    string
@@ -104,7 +104,7 @@ type message struct {
 	mac     [macSize]byte
 }
 
-// listed is the ranks of a done.
+// listed returns the ranks of a done.
 func (m *message) listed() (ranks []int) {
 	for _, r := range m.ranks {
 		ranks = append(ranks, int(r))
@@ -184,9 +184,9 @@ func (m *message) append(b []byte) []byte {
 	return b
 }
 
-// parse reads what follows the length of a frame. Nothing of b is kept except
-// val and vals, which alias it. The sender is not trusted: every length is
-// checked against what is there, and left-over bytes are an error.
+// parse parses a frame without its length. It keeps no reference to b except val and vals,
+// which alias it. The sender is not trusted: every length is checked against the remaining
+// data, and left-over bytes are an error.
 func parse(b []byte) (message, error) {
 	r := reader{b: b}
 	m := message{typ: msgType(r.u8())}
@@ -194,7 +194,7 @@ func parse(b []byte) (message, error) {
 	case msgHello:
 		r.magic()
 		if m.version = r.u16(); m.version != Version && !r.bad {
-			return m, nil // another version's layout: the number is all there is to say
+			return m, nil // another version's layout: only the number is known
 		}
 		r.fixed(m.nonce[:])
 	case msgJoin:
@@ -308,8 +308,8 @@ func appendVals(b []byte, vals [][]byte) []byte {
 
 func clip(s string) string { return s[:min(len(s), maxText)] }
 
-// reader takes fields off the front of b; after the first that is not there,
-// bad is set and everything reads as zero.
+// reader removes fields from the front of b. After the first missing one, bad is set and
+// all fields read as zero.
 type reader struct {
 	b   []byte
 	bad bool

@@ -18,72 +18,72 @@ const (
 	EnvSize      = "RMA_SIZE"       // ranks in the job
 	EnvRoot      = "RMA_ROOT"       // wire-up server: unix:/path, tcp:host:port or host:port
 	EnvToken     = "RMA_TOKEN"      // secret of the job, hexadecimal
-	EnvTokenFile = "RMA_TOKEN_FILE" // file that holds it
+	EnvTokenFile = "RMA_TOKEN_FILE" // file that contains it
 	EnvTLSCert   = "RMA_TLS_CERT"   // see LoadTLS: this process's certificate,
 	EnvTLSKey    = "RMA_TLS_KEY"    // its key,
-	EnvTLSCA     = "RMA_TLS_CA"     // and who has to have signed the others'
+	EnvTLSCA     = "RMA_TLS_CA"     // the authority that must have signed the others'
 	EnvInsecure  = "RMA_INSECURE"   // 1: no secret needed, see ErrNoToken
 	EnvJob       = "RMA_JOB"        // name of the job, for messages and names of shared objects
-	EnvLocalRank = "RMA_LOCAL_RANK" // rank among the job's processes of this host
+	EnvLocalRank = "RMA_LOCAL_RANK" // rank among the job's processes on this host
 	EnvTimeout   = "RMA_TIMEOUT"    // Config.Timeout, as in "30s"
 )
 
-// DefaultTimeout bounds waits whose context has no deadline. It is long
-// against the start of a large job on a loaded machine and short against a
-// batch queue's patience.
+// DefaultTimeout bounds waits whose context has no deadline. It is long compared with the
+// start of a large job on a loaded machine and short compared with the limits of a batch
+// queue.
 const DefaultTimeout = 2 * time.Minute
 
-// Config says which job to join. The zero value is a job of its own: rank 0 of 1.
+// Config describes the job to join. The zero value is a job of its own: rank 0 of 1.
 type Config struct {
 	Rank int
 	Size int // 0 means 1
 
-	// Root is the wire-up server: "unix:/path", "tcp:host:port" or
-	// "host:port", or several of these, separated by commas, that are tried in
-	// turn. It may be empty for a job of one.
+	// Root is the wire-up server: "unix:/path", "tcp:host:port" or "host:port", or several
+	// of these, separated by commas, which are tried in turn. It may be empty for a job of
+	// one.
 	Root string
 
-	// Listener makes this rank run the server of the job, on it: of a job that
-	// no launcher serves. Join owns it. Close then waits for the other ranks to
-	// leave, up to Timeout. Root is for messages only.
+	// Listener makes this rank run the server of the job on it, if there is no launcher.
+	// Join owns it. Close then waits for the other ranks to leave, up to Timeout. Root is
+	// then used in messages only.
 	Listener net.Listener
 
-	// Prepare, if set, completes Root, Listener and Token before Join joins:
-	// where that takes talking to a launcher or opening sockets.
+	// Prepare, if set, completes Root, Listener and Token before Join joins, if that
+	// requires communication with a launcher or opening sockets.
 	Prepare func(ctx context.Context, c *Config) error
 
-	// TLS protects the way to the server, unless that is a Unix socket. Both
-	// sides must have it. See LoadTLS.
+	// TLS protects the connection to the server, unless that is a Unix socket. Both sides
+	// must have it. See LoadTLS.
 	TLS *tls.Config
 
-	// Log gets what the server of this rank refuses and loses. May be nil.
+	// Log receives refusals and lost ranks of this rank's server. May be nil.
 	Log *slog.Logger
 
-	// Token is the job's secret: at least MinToken bytes where there is neither TLS
-	// nor a Unix socket between processes of one user. See ErrNoToken.
+	// Token is the job's secret: at least MinToken bytes if there is neither TLS nor a Unix
+	// socket between processes of one user. See ErrNoToken.
 	Token []byte
 
-	// Insecure joins without that, where everybody is trusted.
+	// Insecure joins without these, on a trusted network.
 	Insecure bool
 
-	// TokenHint says how a secret reaches all ranks, for the error of a job that
-	// lacks one. May be empty.
+	// TokenHint describes how to distribute a secret to all ranks, for the error of a job
+	// that lacks one. May be empty.
 	TokenHint string
 
 	// Job names the job. Empty is fine.
 	Job string
 
-	// LocalRank is the rank among the job's processes of this host.
+	// LocalRank is the rank among the job's processes on this host.
 	LocalRank int
 
-	// Timeout bounds every wait whose context has no deadline, joining
-	// included. Zero means DefaultTimeout; negative waits for ever.
+	// Timeout bounds every wait whose context has no deadline, including Join. Zero means
+	// DefaultTimeout; negative waits for ever.
 	Timeout time.Duration
 }
 
-// From reads the job from the environment that get looks up (os.Getenv). Without
-// one it returns a job of its own, rank 0 of 1. Half a description is an error
-// that wraps ErrEnvironment.
+// From reads the description of the job from the environment, by get (os.Getenv). Without
+// one it returns a job of its own, rank 0 of 1. An incomplete description is an error that
+// wraps ErrEnvironment.
 func From(get func(string) string) (Config, error) {
 	c := Config{Size: 1, Job: get(EnvJob)}
 	bad := func(name, why string) (Config, error) {
@@ -127,7 +127,7 @@ func From(get func(string) string) (Config, error) {
 	return c, nil
 }
 
-// TimeoutFrom reads RMA_TIMEOUT; 0 if it is not set.
+// TimeoutFrom parses RMA_TIMEOUT; 0 if it is not set.
 func TimeoutFrom(get func(string) string) (time.Duration, error) {
 	s := get(EnvTimeout)
 	if s == "" {
@@ -156,7 +156,7 @@ func (c Config) Environ() []string {
 	return env
 }
 
-// ParseRoot splits a server address into what net.Dial and net.Listen take.
+// ParseRoot splits a server address into the arguments of net.Dial and net.Listen.
 func ParseRoot(root string) (network, address string, err error) {
 	switch {
 	case strings.HasPrefix(root, "unix:") && len(root) > len("unix:"):
@@ -169,7 +169,7 @@ func ParseRoot(root string) (network, address string, err error) {
 	return "", "", fmt.Errorf("wireup: %w: server address %q: want unix:/path or host:port", ErrEnvironment, root)
 }
 
-// address is one place where the server may be.
+// address is one possible address of the server.
 type address struct{ network, address string }
 
 func parseRoots(root string) (all []address, err error) {

@@ -10,9 +10,9 @@
 // A rank holds a [Job]. It publishes values under keys ([Job.Put]), reads values of others
 // ([Job.Get], which waits), withdraws its own ([Job.Take]), exchanges values with all ranks
 // ([Job.AllGather], [Job.Barrier], [Job.Exchange]), sends a value to another rank
-// ([Job.Tell]), and learns that a rank or the job has ended ([Job.Gone], [Job.Done]).
-// [Job.Hung] reports a hung rank to the launcher. Without a job in the environment a process
-// is rank 0 of 1 and everything works in the same way, in memory.
+// ([Job.Tell]), and is notified when a rank or the job has ended ([Job.Gone], [Job.Done]).
+// [Job.Hung] reports a hung rank to the launcher. Without a job in the environment a
+// process is rank 0 of 1 and everything works in the same way, in memory.
 //
 // # Wire format
 //
@@ -20,9 +20,9 @@
 //
 //	length of the rest (4) | type (1) | body
 //
-// and its length is bounded: 256 bytes before the peer has proved that it
-// knows the job's token, [MaxValue] plus the key towards the server,
-// [MaxGather] towards the rank. The handshake is
+// and its length is bounded: 256 bytes before the peer has proved that it knows the job's
+// token, [MaxValue] plus the key in frames to the server, [MaxGather] in frames to the
+// rank. The handshake is
 //
 //	server → rank   hello    "RMAW" | version (2) | nonce (32)
 //	rank → server   join     "RMAW" | version (2) | rank (4) | size (4) | nonce (32) | mac (32)
@@ -61,12 +61,12 @@
 //	auth.go     the challenge, and the keys
 //	seal.go     records
 //	config.go   Config and the environment
-//	job.go      the rank's side; call.go its requests; exchange.go what all do together;
-//	            tell.go between two ranks
-//	own.go      a rank that runs the server itself; admit.go who may join
+//	job.go      the rank's side; call.go its requests; exchange.go exchanges of all
+//	            ranks; tell.go values sent from rank to rank
+//	own.go      a rank that runs the server itself; admit.go admission
 //	secret.go   tokens; tls.go certificates
-//	server.go   the wire-up server; client.go its side of a rank; state.go what
-//	            it remembers; gather.go exchanges
+//	server.go   the wire-up server; client.go its side of a rank; state.go its
+//	            state; gather.go exchanges
 //	errors.go   errors
 //
 // It may import nothing of the project. Tests live beside the code.

@@ -29,27 +29,27 @@ var (
 	ErrUndecided     = errors.New("the wire-up server does not say whether all have called it: call it again")
 )
 
-// TimeoutError is a wait that ended without its value. It unwraps to
-// ErrTimeout and to context.DeadlineExceeded.
+// TimeoutError reports a wait that ended without its value. It unwraps to ErrTimeout and to
+// context.DeadlineExceeded.
 type TimeoutError struct {
 	Op      string // "get", "allgather", "barrier"
 	Key     string
-	After   time.Duration // how long it was waited for
-	Missing []int         // ranks waited for, the first MaxListed of them; nil if the server did not say
-	More    int           // how many further ranks are missing
-	Detail  string        // who is missing, and whether they ever joined
+	After   time.Duration // duration of the wait
+	Missing []int         // missing ranks, the first MaxListed of them; nil if the server has not listed them
+	More    int           // number of further missing ranks
+	Detail  string        // the missing ranks, and whether they have joined
 }
 
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("wireup: %s %q: timed out: after %v %s", e.Op, e.Key, rounded(e.After), e.Detail)
 }
 
-// take notes what the server says about whom was waited for.
+// take records the server's list of missing ranks.
 func (e *TimeoutError) take(m message) {
 	e.Missing, e.More, e.Detail = m.listed(), int(m.size), m.text
 }
 
-// rounded is d with two or three digits.
+// rounded returns d with two or three digits.
 func rounded(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Nanosecond; unit /= 1000 {
 		if d >= unit {
@@ -62,13 +62,13 @@ func rounded(d time.Duration) time.Duration {
 // Unwrap returns ErrTimeout and context.DeadlineExceeded.
 func (e *TimeoutError) Unwrap() []error { return []error{ErrTimeout, context.DeadlineExceeded} }
 
-// PeerGoneError says that ranks whose value was wanted left or died before
-// they gave it. It unwraps to ErrPeerGone.
+// PeerGoneError means that ranks left or died before they published an awaited value. It
+// unwraps to ErrPeerGone.
 type PeerGoneError struct {
 	Op     string
 	Key    string
 	Ranks  []int
-	Detail string // how it ended, as the server saw it
+	Detail string // how they ended, as seen by the server
 }
 
 func (e *PeerGoneError) Error() string {
@@ -82,14 +82,14 @@ func (e *PeerGoneError) Error() string {
 // Unwrap returns ErrPeerGone.
 func (e *PeerGoneError) Unwrap() error { return ErrPeerGone }
 
-// GivenUpError says that a rank gave up what all ranks do together, so that it came to
-// nothing for all of them. It unwraps to ErrGivenUp, and to Err.
+// GivenUpError means that a rank has given up an exchange of all ranks, which therefore
+// failed on all of them. It unwraps to ErrGivenUp, and to Err.
 type GivenUpError struct {
 	Op     string
 	Key    string
-	Rank   int    // who gave it up
-	Detail string // whom it had waited for
-	Err    error  // why, if this rank wanted to give it up as well: a *TimeoutError or the context's error
+	Rank   int    // the rank that has given up
+	Detail string // the ranks that it had waited for
+	Err    error  // if this rank has given up as well: a *TimeoutError or the context's error
 
 	own bool // it was this rank
 }
@@ -109,8 +109,8 @@ func (e *GivenUpError) Unwrap() []error {
 	return []error{ErrGivenUp, e.Err}
 }
 
-// AbortError says that a rank (or the launcher: rank -1) ended the job.
-// It unwraps to ErrAborted.
+// AbortError means that a rank (or the launcher: rank -1) has aborted the job. It unwraps
+// to ErrAborted.
 type AbortError struct {
 	Rank   int
 	Reason string
@@ -126,11 +126,11 @@ func (e *AbortError) Error() string {
 // Unwrap returns ErrAborted.
 func (e *AbortError) Unwrap() error { return ErrAborted }
 
-// MaxListed bounds how many ranks, or runs of ranks, an error names.
+// MaxListed bounds the ranks, or ranges of ranks, in an error.
 const MaxListed = 32
 
-// rankList names ranks, which are in order, and joins those that follow each
-// other: "ranks 3, 7-12".
+// rankList formats ranks, which are sorted, with ranges for consecutive ones: "ranks 3,
+// 7-12".
 func rankList(ranks []int) string {
 	var b strings.Builder
 	if len(ranks) == 1 {
@@ -162,7 +162,7 @@ func rankList(ranks []int) string {
 	return b.String()
 }
 
-// have is the verb for a number of ranks.
+// have returns the verb for a number of ranks.
 func have(ranks []int) string {
 	if len(ranks) == 1 {
 		return "has"

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Exchange is one call that all ranks make together: each brings a value and gets
-// those of all. What becomes of it is decided by the server, once, for all ranks: all
-// get the values, or all learn that it failed. For one goroutine at a time.
+// Exchange is one collective call: each rank contributes a value and gets those of all. The
+// server decides the result, once, for all ranks: all get the values, or all get an error.
+// For one goroutine at a time.
 //
-// A rank whose context ends has two ways to go on. Wait may be called again, and goes
-// on with the same exchange; meanwhile it may be complete for the others. Finish gives
-// the exchange up for all ranks.
+// A rank whose context ends has two options. Wait may be called again, and continues the
+// same exchange, which may be complete for the others meanwhile. Finish gives the exchange
+// up for all ranks.
 type Exchange struct {
 	j       *Job
 	op, key string
-	number  uint64       // among those of its name
-	m       message      // this rank's part
-	begun   time.Time    // when this rank came to it; zero before
-	answer  chan message // what became of it
-	gaveUp  error        // why this rank gave it up
+	number  uint64       // among the exchanges of its name
+	m       message      // this rank's contribution
+	begun   time.Time    // when this rank joined it; zero before
+	answer  chan message // receives the result
+	gaveUp  error        // why this rank has given it up
 
-	over bool // and this is what became of it
+	over bool // the result is known
 	vals [][]byte
 	err  error
 }
 
-// Exchange begins this rank's part in an exchange, of which the others know nothing
-// before Wait or Finish: the n-th under a name joins the n-th of the other ranks. A
-// value is at most min(MaxValue, MaxGather/Size) bytes. op is for messages.
+// Exchange creates this rank's part in an exchange. The other ranks are not notified before
+// Wait or Finish. The n-th under a name joins the n-th of the other ranks. A value is at
+// most min(MaxValue, MaxGather/Size) bytes. op is for messages.
 func (j *Job) Exchange(op, key string, val []byte) (*Exchange, error) {
 	if err := checkSizes(op, key+"                      ", val, gatherMax(j.cfg.Size)); err != nil {
 		return nil, err
@@ -45,16 +45,16 @@ func (j *Job) Exchange(op, key string, val []byte) (*Exchange, error) {
 	return &Exchange{j: j, op: op, key: key, number: round, m: m}, nil
 }
 
-// Number is how many exchanges under its name were begun before it, alike on all ranks.
+// Number returns the number of exchanges of its name that were created before it, which is
+// the same on all ranks.
 func (x *Exchange) Number() uint64 { return x.number }
 
-// Over reports whether it is known what became of x.
+// Over reports whether the result of x is known.
 func (x *Exchange) Over() bool { return x.over }
 
-// Wait returns the values of all ranks, by rank, when all have come. If ctx ends
-// before, it may be called again, and the error is a *TimeoutError or wraps the
-// context's. Other errors are for good: *PeerGoneError, *GivenUpError and those of
-// the job's end.
+// Wait returns the values of all ranks, by rank, when all have joined. If ctx ends before,
+// it may be called again, and the error is a *TimeoutError or wraps the context's. Other
+// errors are final: *PeerGoneError, *GivenUpError and those of the job's end.
 func (x *Exchange) Wait(ctx context.Context) ([][]byte, error) {
 	ctx, cancel := x.j.bound(ctx)
 	defer cancel()
@@ -67,10 +67,10 @@ func (x *Exchange) Wait(ctx context.Context) ([][]byte, error) {
 	return nil, x.late()
 }
 
-// Finish is Wait, but that it gives the exchange up for all ranks when ctx ends
-// before all have come: that is a *GivenUpError then, on this rank and on the others. If
-// the server does not say in time whether they had come, the error wraps ErrUndecided;
-// Finish may be called again then, to learn it.
+// Finish is Wait, except that it gives the exchange up for all ranks if ctx ends before all
+// have joined: the error is then a *GivenUpError, on this rank and on the others. If the
+// server does not answer in time whether they had joined, the error wraps ErrUndecided;
+// Finish may then be called again to find out.
 func (x *Exchange) Finish(ctx context.Context) ([][]byte, error) {
 	ctx, cancel := x.j.bound(ctx)
 	defer cancel()
@@ -83,7 +83,7 @@ func (x *Exchange) Finish(ctx context.Context) ([][]byte, error) {
 			x.m.typ, x.m.val = msgGiveUp, nil
 			x.come()
 		} else {
-			_ = x.j.write(message{typ: msgCancel, id: x.m.id}) // if it fails, that ends the job
+			_ = x.j.write(message{typ: msgCancel, id: x.m.id}) // a failure ends the job
 		}
 	}
 	limit, cancel := context.WithTimeout(context.Background(), cancelTime)
@@ -94,8 +94,8 @@ func (x *Exchange) Finish(ctx context.Context) ([][]byte, error) {
 	return nil, x.wrap(fmt.Errorf("%w: %w", ErrUndecided, x.gaveUp))
 }
 
-// await returns true when it is known what became of x, and false when ctx has ended
-// before. With a context that has ended already this rank does not come.
+// await returns true when the result of x is known, and false if ctx ends before. If the
+// context has ended already, this rank does not join.
 func (x *Exchange) await(ctx context.Context) bool {
 	if !x.over && x.begun.IsZero() && ctx.Err() == nil {
 		x.come()
@@ -108,7 +108,7 @@ func (x *Exchange) await(ctx context.Context) bool {
 		x.end(m)
 	case <-x.j.done:
 		select {
-		case m := <-x.answer: // it came just before the end
+		case m := <-x.answer: // it arrived just before the end
 			x.end(m)
 		default:
 			x.over, x.err = true, x.wrap(x.j.Err())
@@ -123,7 +123,7 @@ func (x *Exchange) await(ctx context.Context) bool {
 	return x.over
 }
 
-// come tells the server of this rank's part.
+// come sends this rank's contribution to the server.
 func (x *Exchange) come() {
 	x.begun = time.Now()
 	var err error
@@ -132,7 +132,7 @@ func (x *Exchange) come() {
 	}
 }
 
-// end takes what the server says.
+// end records the server's result.
 func (x *Exchange) end(m message) {
 	x.over = true
 	x.m.val = nil
@@ -142,7 +142,7 @@ func (x *Exchange) end(m message) {
 		err = x.wrap(fmt.Errorf("%w: frame type %d with %d values", ErrProtocol, m.typ, len(m.vals)))
 	case err == nil:
 		x.vals = m.vals
-	case m.code == codeTimeout && x.gaveUp != nil: // given up as this rank has asked
+	case m.code == codeTimeout && x.gaveUp != nil: // given up as this rank has requested
 		if !errors.Is(x.gaveUp, context.DeadlineExceeded) {
 			err = x.wrap(fmt.Errorf("%w: %s", x.gaveUp, m.text))
 		}
@@ -153,15 +153,15 @@ func (x *Exchange) end(m message) {
 	x.err = err
 }
 
-// late is the error of a wait that timed out: it says whom x waits for.
+// late returns the error of a wait that timed out, with the ranks that x waits for.
 func (x *Exchange) late() error {
 	te := x.missing()
 	te.After = time.Since(x.begun)
 	return te
 }
 
-// Missing asks the server which ranks have not come, and returns the first MaxListed of
-// them. It may be called beside Wait or Finish.
+// Missing asks the server for the ranks that have not joined, and returns the first
+// MaxListed of them. It may be called concurrently with Wait or Finish.
 func (x *Exchange) Missing() []int { return x.missing().Missing }
 
 func (x *Exchange) missing() *TimeoutError {

@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// What a gather costs who comes to it first, about: for itself, and for each rank of
-// the job. It bounds how many may be open.
+// Approximate cost of a gather to the rank that joins it first: for the gather, and for
+// each rank of the job. It bounds the number of open gathers.
 const (
 	gatherCost = 512
 	slotCost   = 24
 )
 
-// gather is one exchange: it succeeds when all ranks have come, or it fails, and what
-// becomes of it all are told alike. It is kept until the last rank has heard.
+// gather is one exchange: it succeeds when all ranks have joined, or it fails, with the
+// same result for all. It is kept until the last rank has received the result.
 type gather struct {
-	vals    [][]byte // by rank; nil until the rank has come, or nobody need wait for it
-	have    int      // ranks that are not nil
+	vals    [][]byte // by rank; nil until the rank has joined, or is not waited for
+	have    int      // number of ranks that are not nil
 	waits   map[*wait]struct{}
-	founder int      // who is charged for vals
-	failed  *message // what all are told; nil while it may succeed
+	founder int      // the rank that is charged for vals
+	failed  *message // the failure sent to all; nil while it may succeed
 }
 
-// gatherMax is how long one rank's value of a gather may be.
+// gatherMax returns the largest size of a rank's value in a gather.
 func gatherMax(size int) int { return min(MaxValue, MaxGather/size) }
 
-// enter notes that c has come to the gather of m, and returns it: nil if c was
-// refused, or told how it has failed.
+// enter records that c has joined the gather of m, and returns the gather. It returns nil
+// if c was refused, or got its failure.
 func (s *state) enter(c *client, m message) *gather {
 	g := s.gathers[m.key]
 	cost := len(m.val) + len(m.key) + keyCost
@@ -82,21 +82,21 @@ func (s *state) gather(c *client, m message) {
 	s.settle(m.key, g)
 }
 
-// giveUp is the gather of a rank that does not wait for the others: it fails for all.
+// giveUp handles a rank that does not wait for the others: its gather fails for all.
 func (s *state) giveUp(c *client, m message) {
 	if g := s.enter(c, m); g != nil {
 		s.giveUpOn(c, m.id, m.key, g)
 	}
 }
 
-// giveUpOn fails a gather that c has come to.
+// giveUpOn fails a gather that c has joined.
 func (s *state) giveUpOn(c *client, id uint32, key string, g *gather) {
 	missing, more, text := s.missing(g.missing(), "has not called it")
 	c.done(id, codeTimeout, missing, more, text)
 	s.fail(key, g, message{typ: msgDone, code: codeGivenUp, ranks: []uint32{uint32(c.rank)}, text: text})
 }
 
-// missingFrom says who has not come to a gather that has not ended.
+// missingFrom answers with the ranks that have not joined an open gather.
 func (s *state) missingFrom(c *client, m message) {
 	g := s.gathers[m.key]
 	if g == nil || g.failed != nil {
@@ -116,7 +116,7 @@ func (g *gather) missing() (ranks []int) {
 	return ranks
 }
 
-// failWithout fails a gather that a rank which is gone has not come to.
+// failWithout fails a gather that a rank had not joined when it ended.
 func (s *state) failWithout(key string, g *gather) {
 	m := message{typ: msgDone, code: codeGone}
 	for r, why := range s.gone {
@@ -131,7 +131,7 @@ func (s *state) failWithout(key string, g *gather) {
 	}
 }
 
-// fail ends the gather: who waits for it is told m, and so is who comes later.
+// fail ends the gather: ranks that wait for it, and ranks that join later, get m.
 func (s *state) fail(key string, g *gather, m message) {
 	g.failed = &m
 	for w := range g.waits {
@@ -151,7 +151,7 @@ func (s *state) fail(key string, g *gather, m message) {
 	s.settle(key, g)
 }
 
-// heard notes that the rank needs no answer any more.
+// heard records that the rank needs no answer any longer.
 func (g *gather) heard(rank int) {
 	if g.vals[rank] == nil {
 		g.vals[rank] = []byte{}
@@ -159,7 +159,7 @@ func (g *gather) heard(rank int) {
 	}
 }
 
-// settle forgets the gather if all have heard what became of it.
+// settle removes the gather if all have received its result.
 func (s *state) settle(key string, g *gather) {
 	if g.have == s.size {
 		s.stored[g.founder] -= gatherCost + slotCost*s.size
@@ -172,7 +172,7 @@ func (s *state) refund(rank int, key string, val []byte) {
 	s.stored[rank] -= len(val) + len(key) + keyCost
 }
 
-// lostFrom goes through all gathers when a rank is gone.
+// lostFrom updates all gathers when a rank is gone.
 func (s *state) lostFrom(rank int) {
 	for key, g := range s.gathers {
 		if g.failed == nil {
@@ -184,8 +184,8 @@ func (s *state) lostFrom(rank int) {
 	}
 }
 
-// missing says in words which of the ranks never joined and which did, but not do
-// what is waited for; listed are the first of them.
+// missing describes the ranks that never joined the job, and those that joined it but have
+// not done what; listed are the first of them.
 func (s *state) missing(ranks []int, what string) (listed []int, more int, text string) {
 	var absent, late []int
 	for _, r := range ranks {

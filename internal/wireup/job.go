@@ -14,31 +14,31 @@ import (
 	"time"
 )
 
-// Job is one rank's membership in its job. Its methods may be called from any
-// goroutine; calls of AllGather (or Barrier) under one name must be made in
-// the same order on every rank. It lies in one file more than other types: what ranks
-// exchange, tell and notice comes over one connection, and has a file each.
+// Job is one rank's membership in its job. Any goroutine may call its methods; calls of
+// AllGather (or Barrier) under one name must be made in the same order on every rank. Its
+// methods lie in one file more than those of other types: exchanges, tells and
+// notifications share one connection, and have a file each.
 type Job struct {
 	cfg  Config
 	conn net.Conn
 
-	own     *Server // in this process, or nil
+	own     *Server // the server in this process, or nil
 	ownOnce sync.Once
 	linger  time.Duration // failedLinger
 
 	wmu sync.Mutex // serialises writes of frames
-	out *sealer    // under wmu
+	out *sealer    // guarded by wmu
 
 	mu      sync.Mutex
 	next    uint32
 	calls   map[uint32]chan message
-	rounds  map[string]uint64 // uses of each gather name
+	rounds  map[string]uint64 // number of uses of each gather name
 	gone    map[int]chan struct{}
 	goneWhy map[int]string
 	onGone  func(rank int, why string)
 	onTold  func(from int, key string, val []byte)
-	early   []told                // before onTold was set
-	tells   map[int]chan struct{} // by rank: one element for each that has no answer
+	early   []told                // received before onTold was set
+	tells   map[int]chan struct{} // by rank: one element for each tell without an answer
 	err     error
 	closing bool
 
@@ -46,11 +46,10 @@ type Job struct {
 	readEnd chan struct{}
 }
 
-// Join joins the job that cfg describes and returns when the server has
-// admitted this rank; it does not wait for other ranks (Barrier does). While
-// the server is not there yet it tries again, until ctx ends or cfg.Timeout.
-// Errors wrap ErrNoToken, ErrVersion, ErrToken, ErrSize, ErrRank, ErrDuplicateRank,
-// ErrServerGone or ErrTimeout.
+// Join joins the job that cfg describes and returns when the server has admitted this rank;
+// it does not wait for other ranks (Barrier does). While the server is not reachable yet it
+// retries, until ctx ends or cfg.Timeout. Errors wrap ErrNoToken, ErrVersion, ErrToken,
+// ErrSize, ErrRank, ErrDuplicateRank, ErrServerGone or ErrTimeout.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
 	if cfg.Size == 0 {
 		cfg.Size = 1
@@ -131,7 +130,7 @@ func (j *Job) connect(ctx context.Context) (*opener, error) {
 	}
 }
 
-// dialTime bounds one try where there are other addresses to try.
+// dialTime bounds one attempt if there are other addresses to try.
 const dialTime = 2 * time.Second
 
 func (j *Job) dial(ctx context.Context, to address, others bool) (net.Conn, error) {
@@ -146,8 +145,8 @@ func (j *Job) dial(ctx context.Context, to address, others bool) (net.Conn, erro
 	return conn, err
 }
 
-// mayCome reports whether a dial failed as it does while the server, its host
-// or its host's name is not there yet.
+// mayCome reports whether a dial failed as it does while the server, its host or its host's
+// name does not exist yet.
 func mayCome(err error) bool {
 	var ne net.Error
 	var dns *net.DNSError
@@ -156,14 +155,14 @@ func mayCome(err error) bool {
 		errors.As(err, &ne) && ne.Timeout() || errors.As(err, &dns)
 }
 
-// thrownOut reports whether a handshake failed as it does when the server makes room
-// for newer connections, or is just going away.
+// thrownOut reports whether a handshake failed as it does when the server makes room for
+// newer connections, or is ending.
 func thrownOut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// handshake proves to the server that this rank knows the token, and has it
-// prove the same. From then on all is sealed.
+// handshake proves to the server that this rank knows the token, and checks the server's
+// proof. From then on all data is sealed.
 func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	if d, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(d)
@@ -188,7 +187,8 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
 	}
 	h.server = hello.nonce
-	// Before the server ends a connection that it cannot seal either, with no word.
+	// First, because the server ends a connection that it cannot seal either, without a
+	// reason.
 	fromRank, fromServer, err := h.keys()
 	if err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
@@ -217,17 +217,17 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	return &opener{from: in, aead: fromServer}, conn.SetDeadline(time.Time{})
 }
 
-// Rank is this process's number in the job, from 0.
+// Rank returns this process's number in the job, from 0.
 func (j *Job) Rank() int { return j.cfg.Rank }
 
-// Size is the number of ranks in the job.
+// Size returns the number of ranks in the job.
 func (j *Job) Size() int { return j.cfg.Size }
 
-// Done is closed when the job is being torn down: aborted, its server gone, or
-// this membership closed. Err then says which.
+// Done is closed when the job ends for this rank: it was aborted, its server is gone, or
+// this membership was closed. Err then returns the reason.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
-// Err is nil while the membership lasts; then it wraps ErrAborted,
+// Err returns nil while the membership lasts; afterwards the error wraps ErrAborted,
 // ErrServerGone or ErrClosed.
 func (j *Job) Err() error {
 	j.mu.Lock()
@@ -235,23 +235,23 @@ func (j *Job) Err() error {
 	return j.err
 }
 
-// Gone is closed when the server has seen the rank leave or die.
-// GoneReason says how.
+// Gone is closed when the server has seen the rank leave or die. GoneReason returns the
+// reason.
 func (j *Job) Gone(rank int) <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.goneChan(rank)
 }
 
-// GoneReason is empty while the rank may still act.
+// GoneReason returns "" while the rank may still act.
 func (j *Job) GoneReason(rank int) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.goneWhy[rank]
 }
 
-// NotifyGone has f called once for every rank that is gone or goes, whatever
-// way. f must not block nor call the Job. One function a Job.
+// NotifyGone sets a function that is called once for every rank that is gone or ends later,
+// for any reason. f must not block nor call the Job. There is one function per Job.
 func (j *Job) NotifyGone(f func(rank int, why string)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -286,7 +286,7 @@ func (j *Job) goneChan(rank int) chan struct{} {
 	return ch
 }
 
-// read delivers what the server sends until the connection ends.
+// read handles the server's frames until the connection ends.
 func (j *Job) read(in io.Reader) {
 	defer close(j.readEnd)
 	for {
@@ -301,7 +301,7 @@ func (j *Job) read(in io.Reader) {
 			ch := j.calls[m.id]
 			delete(j.calls, m.id)
 			j.mu.Unlock()
-			if ch != nil { // else the caller has given up
+			if ch != nil { // otherwise the caller has given up
 				ch <- m
 			}
 		case msgGone:
@@ -320,7 +320,7 @@ func (j *Job) read(in io.Reader) {
 	}
 }
 
-// endOfServer tells a server that has ended from a connection that broke.
+// endOfServer distinguishes a server that has ended from a connection that broke.
 func endOfServer(err error) error {
 	switch err {
 	case io.EOF:
@@ -345,8 +345,8 @@ func (j *Job) fail(err error) {
 	close(j.done)
 }
 
-// Abort ends the job for every rank: their Done closes with the reason. It
-// returns when the server has passed it on, or after two seconds.
+// Abort ends the job for every rank: their Done is closed with the reason. It returns when
+// the server has forwarded it, or after two seconds.
 func (j *Job) Abort(reason string) {
 	if j.write(message{typ: msgAbort, text: reason}) == nil {
 		t := time.NewTimer(2 * time.Second)
@@ -359,20 +359,21 @@ func (j *Job) Abort(reason string) {
 	j.fail(&AbortError{Rank: j.cfg.Rank, Reason: reason})
 }
 
-// Hung tells whoever runs the server that this rank has found another one to hang.
+// Hung reports to the process that runs the server that this rank has found another one to
+// be hung.
 func (j *Job) Hung(rank int, why string) error {
 	return j.write(message{typ: msgHung, rank: uint32(rank), text: why})
 }
 
-// Close leaves the job. Calls under way fail with ErrClosed. Idempotent.
+// Close leaves the job. Calls in progress fail with ErrClosed. Idempotent.
 func (j *Job) Close() error {
 	j.mu.Lock()
 	already := j.closing
 	j.closing = true
 	j.mu.Unlock()
 	if !already {
-		j.write(message{typ: msgLeave}) // if it fails the server sees the connection end
-		// The server answers by closing; when it does not, there is no need of it.
+		j.write(message{typ: msgLeave}) // if it fails, the server detects the end of the connection
+		// The server answers by closing; if it does not, it is not needed any longer.
 		j.conn.SetReadDeadline(time.Now().Add(2 * time.Second))
 	}
 	<-j.readEnd

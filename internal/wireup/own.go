@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// failedLinger bounds how long a rank that serves the wire-up stays for others that
-// have joined when the job is being torn down: long enough that they hear of it.
+// failedLinger bounds how long a rank that runs the wire-up server stays for others that
+// have joined when the job ends with an error: long enough for them to be notified.
 const failedLinger = 500 * time.Millisecond
 
-// serve runs the server of the job inside this rank: rank 0 of a job that no
-// launcher serves, and jobs of one.
+// serve runs the server of the job inside this rank: rank 0 of a job without a launcher,
+// and jobs of one.
 func (j *Job) serve(ctx context.Context) (*opener, error) {
 	srv, err := newServer(ServerConfig{
 		Size: j.cfg.Size, Token: j.cfg.Token, TLS: j.cfg.TLS, Insecure: j.cfg.Insecure, TokenHint: j.cfg.TokenHint, Log: j.cfg.Log,
@@ -41,8 +41,8 @@ func (j *Job) serve(ctx context.Context) (*opener, error) {
 // inside this one.
 func (j *Job) Serves() bool { return j.own != nil && j.cfg.Size > 1 }
 
-// endOwn ends the server, when the other ranks have left: they may still need
-// it. Called after this rank's leave, by everybody who closes.
+// endOwn ends the server when the other ranks, which may still need it, have left. Every
+// call of Close calls it after this rank has left.
 func (j *Job) endOwn() {
 	j.ownOnce.Do(func() {
 		linger, left := j.cfg.Timeout, j.own.Finished()
@@ -65,9 +65,9 @@ func (j *Job) endOwn() {
 	})
 }
 
-// LocalAddr is the address of this host by which the job's server is reached, or at which
-// this rank serves: other hosts of the job know the way to it. The zero value
-// stands for one that is not known, or that other hosts do not reach.
+// LocalAddr returns the address of this host that is used to reach the job's server, or at
+// which this rank serves: other hosts of the job can reach it. The zero value means that it
+// is unknown, or that other hosts cannot reach it.
 func (j *Job) LocalAddr() netip.Addr {
 	var a net.Addr
 	switch {

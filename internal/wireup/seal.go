@@ -7,34 +7,33 @@ import (
 	"io"
 )
 
-// maxRecord bounds the plain bytes of a record: what a side has to hold before it
-// can tell whether they are genuine.
+// maxRecord bounds the plain bytes of a record, which a side must hold before it can
+// authenticate them.
 const maxRecord = 16 << 10
 
 const (
 	recordHead = 4
 	tagSize    = 16
-	lastRecord = 1 << 31 // in a record's head: nothing follows, in good order
+	lastRecord = 1 << 31 // in a record's head: the last record of a complete stream
 )
 
-// ErrForged says that what arrived is not what the other side has sent, or not in
-// that order: somebody on the way changed it.
+// ErrForged means that received data is not what the other side has sent, or not in that
+// order: it was modified in transit.
 var ErrForged = errors.New("wire-up traffic was modified in transit")
 
-// recordNonce is the number of a record of its direction: every key is used for
-// one direction of one connection.
+// recordNonce returns the nonce of a record: its number in its direction. Every key is used
+// for one direction of one connection.
 func recordNonce(seq uint64) []byte { return le.AppendUint64(make([]byte, 0, 12), seq)[:12] }
 
-// sealer encrypts what is written to it, in records. After an error nothing can
-// follow.
+// sealer encrypts data written to it, in records. After an error nothing can follow.
 type sealer struct {
 	to   io.Writer
 	aead cipher.AEAD
 	seq  uint64
-	buf  []byte // head and plain bytes of the record that is being filled
+	buf  []byte // head and plain bytes of the record being filled
 }
 
-// Write adds p to what Flush sends; full records go out at once.
+// Write adds p to the data for Flush; it sends full records at once.
 func (s *sealer) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -52,7 +51,7 @@ func (s *sealer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Flush sends what was written.
+// Flush sends the written data.
 func (s *sealer) Flush() error {
 	if len(s.buf) <= recordHead {
 		return nil
@@ -60,7 +59,7 @@ func (s *sealer) Flush() error {
 	return s.record(0)
 }
 
-// Close sends what was written, and that nothing follows.
+// Close sends the written data and the last record.
 func (s *sealer) Close() error {
 	if err := s.Flush(); err != nil {
 		return err
@@ -76,14 +75,14 @@ func (s *sealer) record(flag uint32) error {
 	s.seq++
 	_, err := s.to.Write(s.buf)
 	if s.buf = s.buf[:0]; cap(s.buf) > 1<<10 {
-		s.buf = nil // most of the time a connection is idle
+		s.buf = nil // connections are mostly idle
 	}
 	return err
 }
 
-// opener decrypts what a sealer has sent. Read returns genuine bytes only, io.EOF
-// after the sealer's Close, io.ErrUnexpectedEOF where the stream is cut off, and
-// an error that wraps ErrForged.
+// opener decrypts the records of a sealer. Read returns only authenticated bytes, io.EOF
+// after the sealer's Close, io.ErrUnexpectedEOF if the stream is cut off, and an error that
+// wraps ErrForged.
 type opener struct {
 	from io.Reader
 	aead cipher.AEAD
@@ -111,7 +110,7 @@ func (o *opener) record() ([]byte, error) {
 		return nil, cutOff(err)
 	}
 	n, last := le.Uint32(head[:])&^lastRecord, le.Uint32(head[:])&lastRecord != 0
-	// A last record is empty, and no other is: each brings the reader on.
+	// A last record is empty, and no other is: each makes progress.
 	if n < tagSize || n > tagSize+maxRecord || (n == tagSize) != last {
 		return nil, fmt.Errorf("%w: record of %d bytes", ErrForged, n)
 	}
@@ -133,7 +132,7 @@ func (o *opener) record() ([]byte, error) {
 	return plain, nil
 }
 
-// cutOff is the error of a stream that ends before it says so.
+// cutOff returns the error of a stream that ends without its last record.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxTokenFile bounds what is read of a token file.
+// maxTokenFile bounds the bytes read from a token file.
 const maxTokenFile = 4096
 
-// ErrTokenFile is a file with the job's secret that is not this user's alone.
+// ErrTokenFile means that other users can access a file with the job's secret.
 var ErrTokenFile = fmt.Errorf("%w: the secret is open to other users", ErrEnvironment)
 
-// TokenFrom reads the job's secret from RMA_TOKEN, else from the file that
-// RMA_TOKEN_FILE names; nil without either. Errors wrap ErrEnvironment and do
-// not repeat the secret.
+// TokenFrom reads the job's secret from RMA_TOKEN, otherwise from the file in
+// RMA_TOKEN_FILE; nil without either. Errors wrap ErrEnvironment and do not contain the
+// secret.
 func TokenFrom(get func(string) string) ([]byte, error) {
 	text, from := get(EnvToken), EnvToken
 	if path := get(EnvTokenFile); text == "" && path != "" {
@@ -50,8 +50,7 @@ func TokenFrom(get func(string) string) ([]byte, error) {
 	return token, nil
 }
 
-// TLSFrom loads what RMA_TLS_CERT, RMA_TLS_KEY and RMA_TLS_CA name; nil where
-// none is set.
+// TLSFrom loads the files in RMA_TLS_CERT, RMA_TLS_KEY and RMA_TLS_CA; nil if none is set.
 func TLSFrom(get func(string) string) (*tls.Config, error) {
 	cert, key, ca := get(EnvTLSCert), get(EnvTLSKey), get(EnvTLSCA)
 	switch {

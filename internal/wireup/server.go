@@ -16,20 +16,19 @@ import (
 )
 
 const (
-	// handshakeTime is how long a connection may take to authenticate: many
-	// round trips of any network, and many scheduling turns of a loaded host.
+	// handshakeTime is how long a connection may take to authenticate: many round trips of
+	// any network, and many time slices of a loaded host.
 	handshakeTime = 15 * time.Second
 
-	// writeTime is how long a frame may take to go out before it is asked why.
+	// writeTime is how long a frame may take to be sent before the connection is checked.
 	writeTime = 30 * time.Second
 
-	// maxUnproved bounds the connections that have not authenticated. When a
-	// further one comes, the oldest goes: a flood cannot lock ranks out for
-	// longer than it lasts.
+	// maxUnproved bounds the connections that have not authenticated. A further one
+	// replaces the oldest: a flood cannot lock ranks out for longer than it lasts.
 	maxUnproved = 256
 )
 
-// leftText is the reason of a rank that ended in good order.
+// leftText is the reason of a rank that ended normally.
 const leftText = "left"
 
 // ServerConfig configures the wire-up server.
@@ -37,11 +36,11 @@ type ServerConfig struct {
 	Size  int    // ranks of the job, 1 … MaxRanks
 	Token []byte // the job's secret, as Config.Token
 
-	// TLS protects connections from other hosts: of listeners that are not Unix
-	// sockets. See LoadTLS. Nil: none.
+	// TLS protects connections from other hosts: of listeners that are not Unix sockets.
+	// See LoadTLS. Nil: none.
 	TLS *tls.Config
 
-	// Insecure admits everybody who can connect. See ErrNoToken.
+	// Insecure admits every process that can connect. See ErrNoToken.
 	Insecure bool
 
 	// TokenHint is for the error of a job without a secret, as Config.TokenHint.
@@ -51,12 +50,12 @@ type ServerConfig struct {
 	// Server. May be nil.
 	Joined func(rank int)
 
-	// Hung is called when a rank has found another to hang; who may be wrong, or lie. It must
-	// not block nor call the Server. May be nil.
+	// Hung is called when a rank reports another as hung; the report may be wrong or false.
+	// It must not block nor call the Server. May be nil.
 	Hung func(from, rank int, why string)
 
-	// Log gets refusals, the more of a kind the fewer of them, and lost ranks. Nil:
-	// nothing is logged.
+	// Log receives lost ranks, and refusals at decreasing frequency. Nil: nothing is
+	// logged.
 	Log *slog.Logger
 }
 
@@ -65,24 +64,24 @@ type ServerConfig struct {
 type Server struct {
 	cfg   ServerConfig
 	admit admission
-	ln    net.Listener // nil when only serveConn is used
+	ln    net.Listener // nil if only serveConn is used
 	stop  func() bool  // ends the watch on the context
 
 	mu       sync.Mutex
 	st       *state
-	unproved []net.Conn // oldest first; without what wraps them, whose Close may wait
+	unproved []net.Conn // oldest first; the raw connections, because Close of a wrapper may block
 	conns    map[*client]struct{}
 	left     int
 	closed   bool
-	empty    chan struct{} // closed when nobody is connected any more, if somebody waits for it
+	empty    chan struct{} // closed when no rank is connected any longer, if that is awaited
 
 	done     chan struct{} // closed on abort and by Close
 	finished chan struct{} // closed when every rank has joined and ended
 	wg       sync.WaitGroup
 }
 
-// Serve runs the server of one job on ln, which it owns from now on, until
-// Close or the end of ctx. Errors wrap ErrSize or ErrNoToken.
+// Serve runs the server of one job on ln, which it then owns, until Close or the end of
+// ctx. Errors wrap ErrSize or ErrNoToken.
 func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, error) {
 	s, err := newServer(cfg)
 	if err != nil {
@@ -99,7 +98,7 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServerConfig) (*Server, err
 	return s, nil
 }
 
-// listen takes connections of ln from now on. Once, before Close.
+// listen accepts connections of ln from now on. Call it once, before Close.
 func (s *Server) listen(ln net.Listener) error {
 	if err := s.admit.check(ln.Addr().Network(), ln.Addr().String()); err != nil {
 		return err
@@ -125,7 +124,7 @@ func newServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address the server listens on.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.ln.Addr() }
 
 // Done is closed when the job is aborted or the server closed.
@@ -134,8 +133,8 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 // Finished is closed when every rank of the job has joined and ended.
 func (s *Server) Finished() <-chan struct{} { return s.finished }
 
-// deserted is closed when no rank is connected: of a job that nobody can join any more.
-// Once.
+// deserted returns a channel that is closed when no rank is connected, for a job that
+// cannot be joined any longer. Call it once.
 func (s *Server) deserted() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +147,7 @@ func (s *Server) deserted() <-chan struct{} {
 	return ch
 }
 
-// Err is the *AbortError of an aborted job, ErrClosed of a closed server, else nil.
+// Err returns the *AbortError of an aborted job, ErrClosed for a closed server, else nil.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +160,7 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// Abort ends the job: every rank's Done closes with the reason.
+// Abort ends the job: every rank's Done is closed with the reason.
 func (s *Server) Abort(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +168,8 @@ func (s *Server) Abort(reason string) {
 	s.noteAbort()
 }
 
-// Lost tells the server that a rank's process has ended, for launchers that
-// know; those who wait for the rank are told at once, even if it never joined.
+// Lost records that a rank's process has ended, if the launcher knows. Ranks that wait for
+// it are notified at once, even if it never joined.
 func (s *Server) Lost(rank int, reason string) {
 	if rank < 0 || rank >= s.cfg.Size {
 		return
@@ -183,8 +182,8 @@ func (s *Server) Lost(rank int, reason string) {
 	s.ended(rank, reason)
 }
 
-// Close ends the server and all connections. Ranks still joined see it as
-// ErrServerGone. Idempotent; returns when everything has stopped.
+// Close ends the server and all connections. Ranks that are still joined get ErrServerGone.
+// Idempotent; it returns when everything has stopped.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	already := s.closed
@@ -210,7 +209,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// noteAbort closes done, once. Under mu.
+// noteAbort closes done, once. mu is held.
 func (s *Server) noteAbort() {
 	select {
 	case <-s.done:
@@ -221,7 +220,7 @@ func (s *Server) noteAbort() {
 	}
 }
 
-// ended books the end of a rank. Under mu.
+// ended records the end of a rank. mu is held.
 func (s *Server) ended(rank int, why string) {
 	if s.st.gone[rank] != "" {
 		return
@@ -240,8 +239,8 @@ func (s *Server) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors or memory: those who are connected go on, and
-			// the rest may come when some have left.
+			// Out of descriptors or memory: connected ranks continue, and others may
+			// connect when some have left.
 			s.cfg.Log.Warn("wireup: accept failed", "err", err)
 			select {
 			case <-s.done:
@@ -258,10 +257,10 @@ func (s *Server) accept() {
 	}
 }
 
-// serveConn takes one connection over: conn, which is raw or wraps it.
+// serveConn handles one connection: conn, which is raw or wraps it.
 func (s *Server) serveConn(raw, conn net.Conn) {
 	if tc, ok := raw.(*net.TCPConn); ok {
-		// A host that vanished is noticed in about a quarter of a minute.
+		// The end of a host is detected in about a quarter of a minute.
 		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3})
 	}
 	s.mu.Lock()
@@ -271,7 +270,7 @@ func (s *Server) serveConn(raw, conn net.Conn) {
 		return
 	}
 	if len(s.unproved) == maxUnproved {
-		s.unproved[0].Close() // its goroutine takes it off the list
+		s.unproved[0].Close() // its goroutine removes it from the list
 		s.unproved = s.unproved[1:]
 	}
 	s.unproved = append(s.unproved, raw)
@@ -329,8 +328,8 @@ func (s *Server) serve(raw, conn net.Conn) {
 	}
 }
 
-// settled takes a connection off the list of those that may be thrown out for newer
-// ones. It reports false if that has happened. Under Server.mu.
+// settled removes a connection from the list of those that newer ones may replace. It
+// returns false if that has happened. Server.mu is held.
 func (s *Server) settled(raw net.Conn) bool {
 	i := slices.Index(s.unproved, raw)
 	if i >= 0 {
@@ -349,8 +348,8 @@ func endText(err error) string {
 	return "its connection broke: " + err.Error()
 }
 
-// handshake authenticates the connection and enters its rank. It returns nil
-// if it refused, and why.
+// handshake authenticates the connection and enters its rank. It returns nil and the reason
+// if it refused it.
 func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	h := handshake{token: s.cfg.Token, server: newNonce()}
@@ -406,9 +405,9 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	return nil, fmt.Errorf("%w: %s", why.err(), text)
 }
 
-// enter enters c as its rank and begins to write to it, or says why not. Whoever is
-// entered is not thrown out for newer connections, and who was thrown out, though it
-// does not know yet, is not entered.
+// enter enters c as its rank and starts its writer, or returns the reason why not. Newer
+// connections do not replace an entered one, and a connection that was replaced, even if it
+// has not noticed yet, is not entered.
 func (s *Server) enter(c *client, raw net.Conn) (why code, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,7 +428,7 @@ func (s *Server) enter(c *client, raw net.Conn) (why code, text string) {
 		}
 	}
 	if s.st.aborted != nil {
-		c.send(*s.st.aborted) // as those that joined before have been told
+		c.send(*s.st.aborted) // as ranks that joined before have received it
 	}
 	s.conns[c] = struct{}{}
 	s.wg.Add(1)

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxUnanswered is how many times TCP may have asked a host in vain, by sending
-// again or by asking for a window: after these many, seconds have passed.
+// maxUnanswered is the number of unanswered retransmissions or window probes after which a
+// host counts as lost: they take seconds.
 const maxUnanswered = 5
 
-// acknowledges reports whether the other end of conn still acknowledges what is
-// sent. Within a host the kernel tells when it does not.
+// acknowledges reports whether the other end of conn still acknowledges data. Within a host
+// the kernel reports when it does not.
 func acknowledges(conn net.Conn) bool {
 	tc, ok := conn.(*net.TCPConn)
 	if !ok {

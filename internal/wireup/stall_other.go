@@ -4,9 +4,9 @@ package wireup
 
 import "net"
 
-// acknowledges reports whether the other end of conn still acknowledges what is
-// sent. Between hosts this system does not say: who does not read for long is
-// taken for lost.
+// acknowledges reports whether the other end of conn still acknowledges data. For
+// connections between hosts this system does not report that: a process that does not read
+// for long counts as lost.
 func acknowledges(conn net.Conn) bool {
 	_, tcp := conn.(*net.TCPConn)
 	return !tcp

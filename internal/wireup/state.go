@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Bounds of what one rank may make the server keep.
+// Bounds of the server's memory for one rank.
 const (
 	maxStored  = 16 << 20 // bytes of values, with keys
 	maxPending = 1024     // requests waiting at once
-	maxTells   = 8        // of them, tells for one rank
-	keyCost    = 128      // what an entry costs beside its bytes, about
+	maxTells   = 8        // of these, tells for one rank
+	keyCost    = 128      // approximate cost of an entry besides its bytes
 )
 
-// state is what the server remembers. The Server's mutex guards it; answers go
-// to the clients' queues and never block.
+// state is the state of the server. The Server's mutex guards it; answers are added to the
+// clients' queues and never block.
 type state struct {
 	size    int
 	clients []*client // by rank; nil before joining and after the end
@@ -29,7 +29,7 @@ type state struct {
 
 	hung func(from, rank int, why string) // of ServerConfig
 
-	refused refused  // who was not admitted
+	refused refused  // connections that were not admitted
 	aborted *message // the abort frame, once
 }
 
@@ -104,7 +104,8 @@ func (s *state) handle(c *client, m message) error {
 	return nil
 }
 
-// charge books n bytes on the rank; false if that is more than it may store.
+// charge adds n bytes to the account of the rank; it returns false if that is more than it
+// may store.
 func (s *state) charge(rank, n int) bool {
 	if s.stored[rank]+n > maxStored {
 		return false
@@ -132,7 +133,8 @@ func (s *state) put(c *client, m message) {
 	delete(s.gets, k)
 }
 
-// take forgets what the rank has put under the key. Who waits for it goes on waiting.
+// take removes the value that the rank has published under the key. Ranks that wait for it
+// continue to wait.
 func (s *state) take(c *client, key string) {
 	k := rankKey{c.rank, key}
 	if val, set := s.vals[k]; set {
@@ -165,10 +167,9 @@ func (s *state) get(c *client, m message) {
 	s.gets[k][w] = struct{}{}
 }
 
-// tell passes on what one rank tells another, and is answered when that one's
-// connection has taken it: who tells faster than the other hears waits, and the
-// other loses nothing. Nothing is kept for later: a rank that has not joined does
-// not hear it.
+// tell forwards a tell to another rank, and is answered when that rank's connection has
+// taken it: a fast sender waits, and the receiver loses nothing. Tells are not stored: a
+// rank that has not joined does not receive them.
 func (s *state) tell(c *client, m message) error {
 	switch to := int(m.rank); {
 	case m.rank >= uint32(s.size):
@@ -190,7 +191,7 @@ func (s *state) tell(c *client, m message) error {
 	return nil
 }
 
-// drop takes a tell out of the books.
+// drop removes a tell from the accounts.
 func (w *wait) drop() {
 	delete(w.c.waits, w.id)
 	delete(w.to.hears, w)
@@ -199,14 +200,14 @@ func (w *wait) drop() {
 	}
 }
 
-// unqueue takes a tell back that is not on its way yet.
+// unqueue withdraws a tell that is not being sent yet.
 func (w *wait) unqueue() {
 	w.to.queue = slices.DeleteFunc(w.to.queue, func(f outFrame) bool { return f.tell == w })
 }
 
-// cancel ends a wait that its rank gives up, and says whom it waited for. That of a
-// gather is given up for all. A wait that has been answered already needs nothing: the
-// answer is under way.
+// cancel ends a wait that its rank gives up, and answers with the missing ranks. A gather
+// is given up for all. A wait that has been answered needs nothing: the answer is in
+// flight.
 func (s *state) cancel(c *client, id uint32) {
 	w := c.waits[id]
 	if w == nil {
@@ -242,7 +243,7 @@ func (s *state) forget(w *wait) {
 	}
 }
 
-// end notes that the rank left or died, and tells everybody who waits for it.
+// end records that the rank left or died, and notifies all ranks that wait for it.
 func (s *state) end(rank int, why string) {
 	if s.gone[rank] != "" {
 		return

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// told is what a rank was told before it listened.
+// told is a tell that was received before NotifyTold.
 type told struct {
 	from int
 	key  string
 	val  []byte
 }
 
-// Tell has the function that rank gave NotifyTold called there with key and val,
-// of at most MaxTell bytes. What one rank tells another arrives in the order of
-// the calls. It returns when the other's connection has taken it: while that one
-// does not read, few are under way, and further calls wait. A rank that is gone, or
-// has not joined yet, does not hear it: *PeerGoneError.
+// Tell calls, on rank, the function that it passed to NotifyTold, with key and val, of at
+// most MaxTell bytes. Tells from one rank to another arrive in the order of the calls. Tell
+// returns when the other's connection has taken it: while that rank does not read, few are
+// in flight, and further calls wait. A rank that is gone, or has not joined yet, does not
+// receive it: *PeerGoneError.
 func (j *Job) Tell(ctx context.Context, rank int, key string, val []byte) error {
 	if rank < 0 || rank >= j.cfg.Size {
 		return fmt.Errorf("wireup: tell %q: %w: %d of %d", key, ErrRank, rank, j.cfg.Size)
@@ -44,8 +44,8 @@ func (j *Job) Tell(ctx context.Context, rank int, key string, val []byte) error 
 	return err
 }
 
-// places holds an element for every tell for the rank that has no answer; the
-// server takes no more than maxTells.
+// places holds an element for every tell to the rank without an answer; the server accepts
+// no more than maxTells.
 func (j *Job) places(rank int) chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -55,9 +55,9 @@ func (j *Job) places(rank int) chan struct{} {
 	return j.tells[rank]
 }
 
-// NotifyTold has f called with what other ranks tell this one. f must not block
-// nor call the Job; val is its own. What came before is kept, up to a bound of
-// two for each rank. One function a Job.
+// NotifyTold sets the function for tells from other ranks. f must not block nor call the
+// Job; it owns val. Earlier tells are kept, up to a bound of two per rank. There is one
+// function per Job.
 func (j *Job) NotifyTold(f func(from int, key string, val []byte)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

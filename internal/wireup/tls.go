@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// ErrTLS says that certificates of the wire-up cannot be used.
+// ErrTLS means that certificates of the wire-up cannot be used.
 var ErrTLS = errors.New("TLS of the wire-up")
 
-// LoadTLS reads what protects the way to the wire-up server: this process's
-// certificate and key, and the certificates that others' must be signed by, all
-// PEM files. Both sides show a certificate. That it is signed by the job's
-// authority is what counts, not the name in it: ranks run on hosts that nobody
-// knew when the certificates were made, and are told apart by the token.
+// LoadTLS loads the TLS configuration of connections to the wire-up server: this process's
+// certificate and key, and the certificates that must have signed those of others, all PEM
+// files. Both sides present a certificate. It must be signed by the job's authority; its
+// name does not matter, because the hosts of ranks are unknown when certificates are made,
+// and the token identifies the job.
 func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

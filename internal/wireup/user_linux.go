@@ -2,7 +2,7 @@ package wireup
 
 import "golang.org/x/sys/unix"
 
-// peerUser is the user of the process at the other end.
+// peerUser returns the user of the process at the other end.
 func peerUser(fd int) (int, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// sameUser cannot tell here: it takes a secret.
+// sameUser cannot find out on this system: a secret is required.
 func sameUser(*net.UnixConn) error { return fmt.Errorf("%w: %w", ErrNoToken, errors.ErrUnsupported) }
 
-// openToOthers does not know this system's rights.
+// openToOthers cannot find out on this system.
 func openToOthers(fs.FileInfo) bool { return false }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// sameUser refuses a peer of another user; root may do what it likes anyway.
+// sameUser rejects a peer of another user; root is not restricted anyway.
 func sameUser(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -29,8 +29,8 @@ func sameUser(c *net.UnixConn) error {
 	return nil
 }
 
-// openToOthers reports whether a file of this user may be read or written by
-// others. What belongs to somebody else this user cannot close.
+// openToOthers reports whether others may read or write a file of this user. A file of
+// another user may be open to anybody.
 func openToOthers(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid() && info.Mode().Perm()&0o077 != 0
