@@ -64,7 +64,8 @@
 // be reused; it waits while the receiver lags behind. Neither application makes a
 // call for any step of this.
 //
-// A receive takes messages from one peer ([Peer.Recv]) or from any ([Engine.Recv]). A probe
+// A receive takes messages from one peer ([Peer.Recv]) or from any ([Engine.Recv]); the
+// receives of a [RecvBatch] are posted and waited for together. A probe
 // ([Peer.Probe]) reports a message without receiving it; Cancel withdraws a receive
 // that has not matched. A handler ([Engine.Handle]) is called for every message with a tag,
 // by the progress engine or by its own goroutines; one of [HandleMany] gets all messages that
@@ -117,7 +118,8 @@
 //	            runs, events of its connection; reset.go new connections
 //	atomic.go   atomics, Accumulate, Fetch
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
-//	message.go  Send, Recv, Handle and Receive, from any peer as well; batch.go Batch;
+//	message.go  Send, Recv, Handle and Receive, from any peer as well; RecvBatch;
+//	            batch.go Batch;
 //	            handle.go Handler, Messages; receiver.go Receiver; conversation.go the
 //	            channels of a peer, for internal/message/hub
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks

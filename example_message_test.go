@@ -119,3 +119,35 @@ func ExampleBatch() {
 	// two
 	// three
 }
+
+// Receives in bulk: one request, one wait.
+func ExampleRecvBatch() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	me := eng.Peer(0)
+	var in rma.RecvBatch
+	bufs := make([][]byte, 3)
+	for i := range bufs {
+		bufs[i] = make([]byte, 64)
+		in.Add(1, bufs[i])
+	}
+	received := in.Recv(me)
+	for _, part := range []string{"one", "two", "three"} {
+		me.SendTag(1, []byte(part)).Forget()
+	}
+	if err := received.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for i, buf := range bufs {
+		m, err := in.Got(i)
+		fmt.Println(string(buf[:m.Len]), err)
+	}
+	// Output:
+	// one <nil>
+	// two <nil>
+	// three <nil>
+}

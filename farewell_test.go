@@ -138,7 +138,7 @@ var doomed = testutil.NewChild("doomed", func(args []string, in *bufio.Reader, o
 // What is received of a rank that is killed is the beginning of what it had sent.
 func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
-		for _, how := range []string{"handler", "workers", "any", "one"} {
+		for _, how := range []string{"handler", "workers", "any", "one", "batch"} {
 			t.Run(fabric+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				for range 4 {
@@ -162,6 +162,28 @@ func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 						_, err = e.RecvTag(9, nil).Wait(ctx)
 						require.ErrorIs(t, err, ErrNoSender)
 						h.Close()
+					case "batch":
+						var b RecvBatch
+						for range 8 {
+							b.AddTags(Tags{Ignore: ^uint32(0)}, make([]byte, 2<<20))
+						}
+						var err error
+						for err == nil {
+							err = b.Recv(e.Peer(1)).Wait(ctx)
+							failed := false
+							for i := range b.Len() {
+								_, failure := b.Got(i)
+								if failure == nil {
+									require.False(t, failed)
+									note(b.b.Slots[i].Buf)
+									continue
+								}
+								failed = true
+								require.ErrorIs(t, failure, ErrPeerGone)
+							}
+							require.Equal(t, err != nil, failed)
+						}
+						require.ErrorIs(t, err, ErrPeerGone)
 					default:
 						var reqs [8]RecvRequest
 						var bufs [8][]byte

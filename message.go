@@ -297,3 +297,63 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 	e.proto.hub.PostAny(o)
 	return r
 }
+
+// RecvBatch is a list of receives that are posted and waited for together, which costs less
+// than a request for each. They take their places in the order of receives one behind the
+// other, in the order in which they were added. The zero value is empty. It is for one
+// goroutine, and must not be copied.
+//
+// Recv or RecvAny post the receives; their request is complete when all have ended, and its
+// error is that of the first that failed. Then Got tells what each has received, and the
+// list may be posted again as it is: a stream needs no more than one call of Recv and one
+// of Wait for so many messages. In between, the buffers belong to the engine.
+type RecvBatch struct {
+	b   hub.RecvBatch
+	req Request
+}
+
+// Add appends a receive of a message with this tag, as Peer.RecvTag.
+func (b *RecvBatch) Add(tag uint32, buf []byte) { b.AddTags(Tags{Tag: tag}, buf) }
+
+// AddTags appends a receive of a message with any of these tags.
+func (b *RecvBatch) AddTags(t Tags, buf []byte) {
+	s := b.b.Add()
+	s.Buf, s.In.Tag, s.In.Ignore = buf, t.Tag, t.Ignore
+}
+
+// Len is the number of receives.
+func (b *RecvBatch) Len() int { return len(b.b.Slots) }
+
+// Reset empties the list, keeping its memory. It must not be called while the receives are
+// in flight.
+func (b *RecvBatch) Reset() {
+	for i := range b.b.Slots {
+		b.b.Slots[i].Buf = nil
+	}
+	b.b.Slots = b.b.Slots[:0]
+}
+
+// Recv posts the receives for messages of p. It does not allocate.
+// Hot path.
+func (b *RecvBatch) Recv(p *Peer) Request {
+	b.req = p.message(p.msg.NewRecvBatch(&b.b))
+	return b.req
+}
+
+// RecvAny posts the receives for messages of any peer. It does not allocate.
+// Hot path.
+func (b *RecvBatch) RecvAny(e *Engine) Request {
+	b.req = e.messageAny(e.proto.hub.NewAnyBatch(&b.b))
+	return b.req
+}
+
+// Got returns what receive i has received, or why it failed, once the request is complete.
+func (b *RecvBatch) Got(i int) (Envelope, error) {
+	from, tag, n, err := b.b.Slots[i].Got()
+	return Envelope{From: from, Tag: tag, Len: n}, err
+}
+
+// Cancel withdraws the receives that no message has matched, as RecvRequest.Cancel: the
+// request is complete soon, and Got tells which receives have a message. Any goroutine may
+// call it after Recv or RecvAny.
+func (b *RecvBatch) Cancel() { RecvRequest{b.req}.Cancel() }

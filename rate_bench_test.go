@@ -14,7 +14,7 @@ import (
 func BenchmarkRate(b *testing.B) {
 	const chain = 32 // fits into the ring, one by one
 	for _, how := range []string{"batch", "forget", "wait"} {
-		for _, to := range []string{"handler", "many", "receives"} {
+		for _, to := range []string{"handler", "many", "receives", "bulk"} {
 			for _, size := range []int{8, 64} {
 				b.Run(fmt.Sprintf("%s/%s/%d", how, to, size), func(b *testing.B) {
 					es := open(b, 2, "shm")
@@ -37,6 +37,8 @@ type rater struct {
 	msg   []byte
 	bufs  [][]byte
 	recvs []RecvRequest
+	bulk  RecvBatch
+	taken Request // of bulk
 	sends []Request
 	batch *Batch
 	how   string
@@ -52,7 +54,14 @@ func newRater(b *testing.B, es []*Engine, how, to string, size, chain int) *rate
 	require.NoError(b, r.here.SendTag(9, nil).Wait(r.ctx))
 	_, err := first.Wait(r.ctx)
 	require.NoError(b, err)
-	if to != "receives" {
+	switch to {
+	case "bulk":
+		for range chain {
+			r.bulk.Add(3, make([]byte, size))
+		}
+		r.taken = r.bulk.Recv(es[1].Peer(0))
+		return r
+	case "handler", "many":
 		h, err := es[1].Handle(3, func(m Envelope, _ [][]byte) { r.got++ })
 		if to == "many" {
 			h.Close()
@@ -105,7 +114,13 @@ func (r *rater) send() {
 
 //go:noinline
 func (r *rater) recv() {
-	if r.recvs == nil {
+	switch {
+	case r.bulk.Len() > 0:
+		r.check(r.taken.Wait(r.ctx))
+		r.got += r.bulk.Len()
+		r.taken = r.bulk.Recv(r.there.Peer(0))
+		return
+	case r.recvs == nil:
 		r.there.prog.Progress()
 		return
 	}

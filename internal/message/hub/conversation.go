@@ -113,13 +113,22 @@ func (c *Conversation) NewBatch(b *Batch) *Op {
 	return o
 }
 
+// NewRecvBatch creates the operation that receives b, which ends with the last of its
+// receives. Any goroutine may call it.
+func (c *Conversation) NewRecvBatch(b *RecvBatch) *Op {
+	o := newOp(c, RecvSeveral, c.looks)
+	o.recvs = b
+	b.begin(o)
+	return o
+}
+
 // Post posts o, which New has returned. Any goroutine may call it.
 // Hot path.
 func (c *Conversation) Post(o *Op) {
 	if !c.begun.Load() && !o.empty() {
 		c.begin()
 	}
-	if o.kind == Recv && c.x.prog.Hold() {
+	if o.kind.receives() && c.x.prog.Hold() {
 		c.recv(o)
 		c.x.prog.Disown()
 		return
@@ -170,15 +179,18 @@ func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
 // start implements owner.
 func (c *Conversation) start(o *Op) {
 	c.x.prog.AssertOwned()
-	if c.down != nil && (o.kind != Recv || !c.hears()) {
+	if c.down != nil && (!o.kind.receives() || !c.hears()) {
 		c.fail(o, c.down)
 		return
 	}
-	if o.kind == Recv {
+	switch o.kind {
+	case Recv:
 		o.In.Order = c.x.shared.Order()
+	case RecvSeveral:
+		o.recvs.order(&c.x.shared)
 	}
 	switch {
-	case c.err != nil && (c.ch == nil || o.kind != Recv):
+	case c.err != nil && (c.ch == nil || !o.kind.receives()):
 		c.fail(o, c.err)
 		return
 	case c.own || o.empty():
@@ -186,7 +198,7 @@ func (c *Conversation) start(o *Op) {
 		return
 	case c.ch != nil:
 		c.post(o)
-	case o.kind == Recv:
+	case o.kind.receives():
 		c.recvs.push(o)
 	default:
 		c.sends.push(o)
@@ -198,28 +210,19 @@ func (c *Conversation) start(o *Op) {
 func (c *Conversation) post(o *Op) {
 	switch {
 	case o.kind == SendBatch:
-		c.postBatch(o.batch)
+		o.batch.post(c.ch, &c.loop)
 	case o.kind == Send && c.ch != nil:
 		c.ch.Send(&o.Out)
 	case o.kind == Send:
 		c.loop.Send(&o.Out)
+	case o.kind == RecvSeveral && c.ch != nil:
+		o.recvs.each(c.ch.Recv)
+	case o.kind == RecvSeveral:
+		o.recvs.each(c.loop.Recv)
 	case c.ch != nil:
 		c.ch.Recv(&o.In)
 	default:
 		c.loop.Recv(&o.In)
-	}
-}
-
-func (c *Conversation) postBatch(b *Batch) {
-	switch {
-	case len(b.Outs) == 0:
-		b.end()
-	case c.ch != nil:
-		c.ch.SendAll(b.Outs)
-	default:
-		for i, n := 0, len(b.Outs); i < n; i++ { // the end of the last message may end the batch
-			c.loop.Send(&b.Outs[i])
-		}
 	}
 }
 
@@ -238,13 +241,10 @@ func (c *Conversation) rank() int { return c.of }
 // complete implements owner.
 func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 	switch {
+	case o.kind == Recv:
+		o.received(tag, n, c.received(&o.In, n, err))
 	case err != nil:
 		c.fail(o, c.reason(err))
-	case o.kind == Recv:
-		if !o.In.Peek {
-			c.Received(1, n)
-		}
-		o.received(tag, n)
 	default:
 		if o.kind == SendBatch {
 			c.counts.Batches++
@@ -256,6 +256,18 @@ func (c *Conversation) complete(o *Op, tag uint32, n int, err error) {
 		o.Value = uint64(n)
 		o.Finish()
 	}
+}
+
+// received implements owner.
+func (c *Conversation) received(in *message.In, n int, err error) error {
+	switch {
+	case err != nil:
+		c.counts.Failed++
+		return c.error(Recv.String(), c.reason(err))
+	case !in.Peek:
+		c.Received(1, n)
+	}
+	return nil
 }
 
 // Received counts n messages that have arrived, with the given sum of bytes.
@@ -284,11 +296,11 @@ func (c *Conversation) cancel(o *Op) {
 	c.x.prog.AssertOwned()
 	switch {
 	case c.own:
-		c.loop.Cancel(&o.In)
+		o.pending(c.loop.Cancel)
 	case c.ch != nil:
-		c.ch.Cancel(&o.In)
+		o.pending(c.ch.Cancel)
 	case c.recvs.remove(o):
-		o.Complete(0, 0, message.ErrCanceled)
+		o.pending(func(in *message.In) { in.Done.Complete(0, 0, message.ErrCanceled) })
 	}
 }
 
@@ -475,9 +487,6 @@ func (c *Conversation) Queued() int { return c.sends.len() + c.recvs.len() }
 
 // Counts returns the counts of messages.
 func (c *Conversation) Counts() Counts { return c.counts }
-
-// settle reports whether the messages whose sends are complete are placed at the peer.
-func (c *Conversation) settle() bool { return c.ch == nil || c.down != nil || c.ch.Settle() }
 
 // offer offers waiting messages to a receive from any rank.
 func (c *Conversation) offer(in *message.In) (taken bool) {

@@ -105,9 +105,11 @@ func (h *Hub) Cancel(o *pending.Operation, gen uint32) {
 		case *Conversation:
 			w.cancel(r)
 		case *Hub:
-			if h.shared.Cancel(&r.In) {
-				r.Complete(0, 0, message.ErrCanceled)
-			}
+			r.pending(func(in *message.In) {
+				if h.shared.Cancel(in) {
+					in.Done.Complete(0, 0, message.ErrCanceled)
+				}
+			})
 		}
 	})
 }
@@ -124,7 +126,7 @@ func (h *Hub) call(f func()) {
 // sends are complete.
 func (h *Hub) Settle() (late []int) {
 	for _, c := range h.all {
-		if !c.settle() {
+		if c.ch != nil && c.down == nil && !c.ch.Settle() {
 			late = append(late, c.of)
 		}
 	}
@@ -151,6 +153,15 @@ func (h *Hub) Close() error {
 // NewAny creates a receive from any rank. Any goroutine may call it.
 func (h *Hub) NewAny() *Op { return newOp(h, RecvAny, false) }
 
+// NewAnyBatch creates the operation that receives b from any rank, which ends with the last
+// of its receives. Any goroutine may call it.
+func (h *Hub) NewAnyBatch(b *RecvBatch) *Op {
+	o := newOp(h, RecvSeveral, false)
+	o.recvs = b
+	b.begin(o)
+	return o
+}
+
 // PostAny posts o, which NewAny has returned. Any goroutine may call it.
 func (h *Hub) PostAny(o *Op) {
 	if !h.wanted.Load() {
@@ -172,31 +183,35 @@ func (h *Hub) start(o *Op) {
 		h.fail(o, h.over)
 		return
 	}
-	o.In.Order = h.shared.Order()
 	h.listenAll() // even if a message waits, so that other ranks get their turn
-	h.place(o)
+	if o.kind != RecvSeveral {
+		o.In.Order = h.shared.Order()
+		h.place(&o.In)
+		return
+	}
+	o.recvs.order(&h.shared)
+	o.recvs.each(h.place)
 }
 
 // again restarts a receive whose message was lost with its sender.
 func (h *Hub) again(in *message.In) {
-	o := in.Done.(*Op)
 	if h.over != nil {
-		h.fail(o, h.over)
+		in.Done.Complete(0, 0, h.over)
 	} else {
-		h.place(o)
+		h.place(in)
 	}
 }
 
 // place gives a receive a waiting message, or puts the receive on the list.
-func (h *Hub) place(o *Op) {
-	if h.offer(&o.In) {
+func (h *Hub) place(in *message.In) {
+	if h.offer(in) {
 		return
 	}
 	if err := h.noSender(); err != nil {
-		h.fail(o, err)
+		in.Done.Complete(0, 0, err)
 		return
 	}
-	h.shared.Post(&o.In)
+	h.shared.Post(in)
 }
 
 // offer offers waiting messages of all ranks to in, in turn.
@@ -308,14 +323,17 @@ func (h *Hub) rank() int { return AnyRank }
 
 // complete implements owner.
 func (h *Hub) complete(o *Op, tag uint32, n int, err error) {
-	if err != nil {
-		h.fail(o, h.own().reason(err))
-		return
+	o.received(tag, n, h.received(&o.In, n, err))
+}
+
+// received implements owner.
+func (h *Hub) received(in *message.In, n int, err error) error {
+	if err == nil {
+		return h.all[in.From].received(in, n, nil)
 	}
-	if !o.In.Peek {
-		h.all[o.In.From].Received(1, n)
-	}
-	o.received(tag, n)
+	c := h.own()
+	c.counts.Failed++
+	return h.error(RecvAny.String(), c.reason(err))
 }
 
 func (h *Hub) fail(o *Op, err error) { h.own().fail(o, err) }

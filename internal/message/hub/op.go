@@ -15,11 +15,14 @@ const (
 	Send Kind = iota
 	SendBatch
 	Recv
-	RecvAny // from any rank
-	call    // of a function
+	RecvAny     // from any rank
+	RecvSeveral // of a RecvBatch
+	call        // of a function
 )
 
-var kindNames = [...]string{Send: "send", SendBatch: "batch", Recv: "receive", RecvAny: "receive", call: "call"}
+var kindNames = [...]string{
+	Send: "send", SendBatch: "batch", Recv: "receive", RecvAny: "receive", RecvSeveral: "receive", call: "call",
+}
 
 // String returns the name of the operation in errors.
 func (k Kind) String() string { return kindNames[k] }
@@ -27,11 +30,15 @@ func (k Kind) String() string { return kindNames[k] }
 // Sends reports whether operations of kind k send messages to a peer.
 func (k Kind) Sends() bool { return k == Send || k == SendBatch }
 
+// receives reports whether operations of kind k receive messages from a peer.
+func (k Kind) receives() bool { return k == Recv || k == RecvSeveral }
+
 // owner is the Conversation or the Hub that an Op belongs to.
 type owner interface {
 	start(o *Op)
 	poll() bool
 	complete(o *Op, tag uint32, n int, err error)
+	received(in *message.In, n int, err error) error // counts it, and returns the error of the request
 	error(op string, err error) error
 	blame(err error)
 	rank() int
@@ -44,6 +51,7 @@ type Op struct {
 	owner owner
 	kind  Kind
 	batch *Batch
+	recvs *RecvBatch
 	call  func()
 
 	Out message.Out // of a send
@@ -93,7 +101,7 @@ func (o *Op) Recycle() {
 	case Recv, RecvAny:
 		o.In.Recycle()
 	default:
-		o.batch, o.call = nil, nil
+		o.batch, o.recvs, o.call = nil, nil, nil
 	}
 	ops.Put(o)
 }
@@ -103,25 +111,50 @@ func (o *Op) Kind() Kind { return o.kind }
 
 // Refuse returns an operation that was not posted to the pool, and returns its error.
 func (o *Op) Refuse(err error) error {
-	err = o.owner.error(o.kind.String(), err)
+	if err = o.owner.error(o.kind.String(), err); o.recvs != nil {
+		o.recvs.fail(err)
+	}
 	o.Drop()
 	return err
 }
 
 // empty reports whether o transfers no message, not even one of zero bytes.
-func (o *Op) empty() bool { return o.kind == SendBatch && len(o.batch.Outs) == 0 }
+func (o *Op) empty() bool {
+	return o.kind == SendBatch && len(o.batch.Outs) == 0 || o.kind == RecvSeveral && len(o.recvs.Slots) == 0
+}
+
+// pending calls f for each receive of o that has not ended. f may end them.
+func (o *Op) pending(f func(in *message.In)) {
+	if o.kind != RecvSeveral {
+		f(&o.In)
+		return
+	}
+	slots, gen := o.recvs.Slots, o.Gen()
+	for i := range slots {
+		if o.Done() || o.Gen() != gen {
+			return // the slots are their owner's
+		}
+		if s := &slots[i]; !s.ended {
+			f(&s.In)
+		}
+	}
+}
 
 // fail ends o with an error.
 func (o *Op) fail(err error) {
 	if o.Err == nil {
 		o.Err = o.owner.error(o.kind.String(), err)
 	}
+	if o.recvs != nil {
+		o.recvs.fail(o.Err)
+	}
 	o.Finish()
 }
 
-// received records the message that arrived, and ends o.
-func (o *Op) received(tag uint32, n int) {
-	o.From, o.Tag, o.Value = o.In.From, tag, uint64(n)
+// received ends o, which has received a message of that tag and size, or failed. err is the
+// error of the request.
+func (o *Op) received(tag uint32, n int, err error) {
+	o.From, o.Tag, o.Value, o.Err = o.In.From, tag, uint64(n), err
 	o.Finish()
 }
 
@@ -161,11 +194,128 @@ func (b *Batch) Complete(_ uint32, n int, err error) {
 // begin makes the end of b the end of o.
 func (b *Batch) begin(o *Op) { b.op, b.left, b.n, b.why = o, len(b.Outs), 0, nil }
 
+// post posts the messages. The last one may end b, which is its owner's then.
+// Hot path.
+func (b *Batch) post(ch *message.Channel, own *message.Loopback) {
+	switch {
+	case len(b.Outs) == 0:
+		b.end()
+	case ch != nil:
+		ch.SendAll(b.Outs)
+	default:
+		outs := b.Outs
+		for i := range outs {
+			own.Send(&outs[i])
+		}
+	}
+}
+
 // end completes the request.
 func (b *Batch) end() {
 	o := b.op
 	b.op = nil
 	o.Complete(0, b.n, b.why)
+}
+
+// RecvBatch is a list of receives that are posted at once. The zero value is empty.
+type RecvBatch struct {
+	Slots []Slot
+	op    *Op
+	left  int
+	bytes int
+	why   error
+}
+
+// Slot is a receive of a RecvBatch, and what it got.
+type Slot struct {
+	Buf []byte
+
+	In    message.In
+	batch *RecvBatch
+	tag   uint32
+	n     int
+	ended bool
+	err   error
+}
+
+// Add appends a receive, which may have been used before.
+func (b *RecvBatch) Add() *Slot {
+	n := len(b.Slots)
+	if n < cap(b.Slots) {
+		b.Slots = b.Slots[:n+1]
+	} else {
+		b.Slots = append(b.Slots, Slot{})
+	}
+	return &b.Slots[n]
+}
+
+// begin makes the end of b the end of o.
+// Hot path.
+func (b *RecvBatch) begin(o *Op) {
+	b.op, b.left, b.bytes, b.why = o, len(b.Slots), 0, nil
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		s.batch, s.In.Done, s.In.Buf = b, s, s.Buf
+		s.ended, s.err = false, nil
+	}
+}
+
+// each calls f, which posts a receive, for every receive. The last one may end b, which is
+// its owner's then.
+// Hot path.
+func (b *RecvBatch) each(f func(in *message.In)) {
+	slots := b.Slots
+	if len(slots) == 0 {
+		b.end()
+	}
+	for i := range slots {
+		f(&slots[i].In)
+	}
+}
+
+// order gives the receives their places.
+// Hot path.
+func (b *RecvBatch) order(all *message.Shared) {
+	for i := range b.Slots {
+		b.Slots[i].In.Order = all.Order()
+	}
+}
+
+// Complete implements message.Completer.
+// Hot path.
+func (s *Slot) Complete(tag uint32, n int, err error) {
+	b := s.batch
+	s.tag, s.n, s.ended = tag, n, true
+	if s.err = b.op.owner.received(&s.In, n, err); s.err != nil && b.why == nil {
+		b.why = s.err
+	}
+	b.bytes += n
+	if b.left--; b.left == 0 {
+		b.end()
+	}
+}
+
+// Got returns what the receive got, once it has ended.
+func (s *Slot) Got() (from int, tag uint32, n int, err error) {
+	return s.In.From, s.tag, s.n, s.err
+}
+
+// end completes the request.
+// Hot path.
+func (b *RecvBatch) end() {
+	o := b.op
+	b.op = nil
+	o.Value, o.Err = uint64(b.bytes), b.why
+	o.Finish()
+}
+
+// fail notes why the receives that have not ended never will.
+func (b *RecvBatch) fail(err error) {
+	for i := range b.Slots {
+		if s := &b.Slots[i]; !s.ended {
+			s.ended, s.err = true, err
+		}
+	}
 }
 
 // opList is a list of operations in order.
