@@ -217,12 +217,17 @@ func (r *requester) takes(o *Op) bool {
 	if g.params == nil || o.kind != Put && o.kind != Get || q.own || r.state == wayFailed || x.cur.Pos() < x.chained || x.cur.Done() {
 		return false
 	}
+	at := x.cur.Pos() + 1
+	if r.free == 0 && x.waits == at {
+		return true // View is for a group that has a slot
+	}
 	n, bytes := q.eng.grouper.View(&x.cur, q.pieces, q.max)
 	if n > 1 {
 		switch pp := g.plan(o.kind, n, bytes); {
 		case pp.Way == logp.Chain:
 			g.pace.passed()
 		case r.state == wayOpen:
+			x.waits = at
 			return true
 		case r.state == wayNone:
 			r.open() // for later operations: this one is sent as a chain

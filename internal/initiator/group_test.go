@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -229,5 +230,36 @@ func TestWhichPostsAreTimed(t *testing.T) {
 			require.Equal(t, immediate, c.posts == 3, "%v", Kind(k))
 			require.Equal(t, immediate, c.factor > 0, "%v", Kind(k))
 		}
+	}
+}
+
+// A group that waits for a slot does not look through its pieces at every post.
+func TestGroupWaitsForASlot(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	grouping(t, a)
+	const n, size = 40, 8
+	testutil.Fill(a.region.Bytes()[:n*size], 1, 0)
+	o := pieces(a, Put, n, size, size)
+	gen := o.Gen()
+	var posted, looked bool
+	a.prog.Do(func() {
+		a.q.requests.free = 0
+		o.Start()
+		posted = a.q.post()
+		a.grouper = onesided.Grouper{} // View fills it
+		for range 3 {
+			posted = a.q.post() || posted
+		}
+		looked = !reflect.ValueOf(a.grouper).IsZero()
+		a.q.requests.free = allSlots
+	})
+	require.False(t, posted)
+	require.False(t, looked)
+	require.NoError(t, a.prog.Wait(testutil.Context(t, patience), &o.Waiter))
+	require.NoError(t, o.Err)
+	require.True(t, o.Claim(gen))
+	o.Release()
+	for i := range n {
+		require.Equal(t, a.region.Bytes()[i*size:][:size], b.region.Bytes()[(n-1-i)*size:][:size])
 	}
 }

@@ -221,6 +221,7 @@ type group struct {
 type grouped struct {
 	puts    int    // groups of a put that are not acknowledged
 	chained uint64 // bytes of the transfer up to which it is sent as a chain
+	waits   uint64 // position, plus 1, of the last group that was chosen; it may lack a slot
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}
