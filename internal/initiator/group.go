@@ -68,6 +68,10 @@ func (g *groups) ended(put bool, of *grouped) (last bool) {
 	return g.open == 0
 }
 
+// outlier bounds what one sample counts, by what was known: beyond, something else may have
+// had the processor meanwhile, and the way would not be taken, nor measured, for a long time.
+const outlier = 4
+
 // pace is the time that a target takes for groups beyond the model's prediction: it may be
 // computing, or waiting for a processor. Only a group sent with nothing in flight is a
 // sample.
@@ -83,8 +87,13 @@ func (p *pace) begin(want float64) { p.timed, p.since, p.want = true, time.Now()
 func (p *pace) end() {
 	if p.timed {
 		p.timed = false
-		p.late += (max(float64(time.Since(p.since))-p.want, 0) - p.late) / 4
+		p.learn(max(float64(time.Since(p.since))-p.want, 0))
 	}
+}
+
+// learn takes a sample of late.
+func (p *pace) learn(late float64) {
+	p.late += (min(late, outlier*(p.late+p.want)) - p.late) / 4
 }
 
 // passed records that an operation was sent as a chain. The measured delay decays, so that
@@ -99,10 +108,9 @@ type chainPace struct {
 	posts  uint    // of chains
 }
 
-const (
-	chainTurns   = 16 // posts for each one that is timed: the clock costs little more than a small piece
-	chainOutlier = 4  // growth of the factor that one sample can account for: beyond, something interrupted it
-)
+// chainTurns is how many posts there are for each one that is timed: the clock costs little
+// more than a small piece.
+const chainTurns = 16
 
 // due reports whether a post of a chain is to be timed.
 func (p *chainPace) due() bool {
@@ -115,5 +123,5 @@ func (p *chainPace) learn(factor float64) {
 	if p.factor == 0 {
 		p.factor = 1
 	}
-	p.factor += (min(factor, chainOutlier*p.factor) - p.factor) / 4
+	p.factor += (min(factor, outlier*p.factor) - p.factor) / 4
 }

@@ -183,6 +183,19 @@ func TestTargetsThatComputeGetChains(t *testing.T) {
 	require.Equal(t, logp.Chain, way())
 }
 
+// One group that took long, because something else had a processor, does not end groups; a
+// target that is late each time does.
+func TestOneLateGroupIsNoPace(t *testing.T) {
+	p := pace{want: 15e3}
+	p.learn(1e9)
+	require.InDelta(t, 15e3, p.late, 1)
+	n := 1
+	for ; p.late < 500e3; n++ {
+		p.learn(1e6)
+	}
+	require.Less(t, n, 12)
+}
+
 // Chains that take longer to post than predicted make groups cheaper; a post that something
 // interrupted does not by itself.
 func TestSlowChainsGetGroups(t *testing.T) {
