@@ -171,6 +171,24 @@ func TestResetOfARankThatHangs(t *testing.T) {
 	})
 }
 
+// A receive that waits for a channel that is not open yet ends for the reason for which the
+// connection did.
+func TestResetEndsWhatWaitsForAChannel(t *testing.T) {
+	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+		mems, keys := share(t, es, 4096)
+		ctx := testutil.Context(t, patience)
+		for range 3 {
+			recv := es[0].Peer(1).Recv(make([]byte, 8))
+			require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(8, 8)).Wait(ctx))
+			sunder(t, es)
+			mend(t, es[0])
+			_, err := recv.Wait(ctx)
+			require.ErrorIs(t, err, ErrRemoteAccess)
+		}
+		works(t, es, mems, keys)
+	})
+}
+
 // A hundred connections leave nothing behind.
 func TestResetLeavesNothing(t *testing.T) {
 	alone(t, func(t *testing.T, fabric string) {

@@ -277,6 +277,7 @@ func (c *Connector) bury(n *Connection) bool {
 	}
 	prog.Do(func() { c.peer.Down(errRemade) })
 	n.end()
+	n.tasks.Wait() // the last of them may hand over operations that are to be ended
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -292,7 +293,6 @@ func (c *Connector) bury(n *Connection) bool {
 			return false
 		}
 	}
-	n.tasks.Wait()
 	for _, key := range n.published {
 		_ = c.d.links.job.Take(key) // a server that is gone holds nothing
 	}

@@ -1,0 +1,82 @@
+package bringup
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/progress"
+)
+
+// aloof is a job in which nobody else says anything.
+type aloof struct{ Job }
+
+func (aloof) Rank() int                                       { return 0 }
+func (aloof) Take(string) error                               { return nil }
+func (aloof) Done() <-chan struct{}                           { return nil }
+func (aloof) Tell(context.Context, int, string, []byte) error { return nil }
+
+// idle is a protocol without work.
+type idle struct{}
+
+func (idle) Pending() bool                     { return false }
+func (idle) Step() bool                        { return false }
+func (idle) Rest(bool) time.Duration           { return 0 }
+func (idle) Complete(int, []fabric.Completion) {}
+
+// remade is a peer whose connection is being made anew. Owner's.
+type remade struct {
+	Peer
+	busy    bool // operations of the old connection are under way, until it is asked
+	forgot  bool // the old connection
+	early   bool // was forgotten while it was busy
+	renewed chan struct{}
+}
+
+func (p *remade) Down(error) {}
+func (p *remade) Idle() bool {
+	defer func() { p.busy = false }()
+	return !p.busy
+}
+func (p *remade) Forget()                  { p.forgot, p.early = true, p.busy }
+func (p *remade) Renew(*Connection)        { close(p.renewed) }
+func (p *remade) Heartbeat() (h Heartbeat) { return h }
+
+// Operations that the last goroutine of a connection hands over, when that is over already,
+// end before it is forgotten.
+func TestRenewWaitsForTheLastTask(t *testing.T) {
+	link, err := sim.NewNetwork(sim.Options{}).NewLink()
+	require.NoError(t, err)
+	defer link.Close()
+	prog, err := progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{})
+	require.NoError(t, err)
+	defer prog.Close()
+	prog.Start()
+	tasks := NewTasks()
+	defer tasks.End()
+	p := &remade{renewed: make(chan struct{})}
+	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: aloof{}, open: []fabric.Link{link}, to: []int{0, 0}}
+	c := NewDialer(l, prog, tasks, []uint8{0}, []Peer{p, p}).Connector(1)
+	n := c.Now()
+	n.Go(func() {
+		<-n.Life().Done()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		prog.Do(func() { p.busy = true })
+	})
+	c.d.mu.Lock()
+	c.renewLocked()
+	c.d.mu.Unlock()
+	<-p.renewed
+	require.True(t, p.forgot)
+	require.False(t, p.early)
+	require.NotSame(t, n, c.Now())
+}
