@@ -120,6 +120,8 @@ func (h *messageHost) Blame(err error) { h.one.Blame(err) }
 // connection's end.
 func (h *messageHost) Reason(err error, ended bool) error {
 	switch {
+	case errors.Is(err, message.ErrPeer):
+		return fmt.Errorf("%w: %w", ErrPeerMisbehaves, err)
 	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, ErrPeerGone) && h.refused != nil && !errors.Is(h.down, ErrPeerGone):

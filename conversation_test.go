@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -198,4 +201,44 @@ func TestShortageOfAChannel(t *testing.T) {
 	for _, n := range kept {
 		require.Equal(t, kept[rings], n)
 	}
+}
+
+// A peer that writes nonsense into this rank's ring loses the connection: all messages that
+// are under way with it fail with what it did, also those that only it could end, and Reset
+// begins anew.
+func TestPeerThatBreaksTheProtocolOfMessages(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, link string) {
+		es := open(t, 2, link)
+		mems, keys := share(t, es, 4096)
+		works(t, es, mems, keys)
+		ctx := testutil.Context(t, patience)
+		victim, liar := es[0].Peer(1), es[1].Peer(0)
+		announced := victim.SendTag(1, make([]byte, 8<<20)) // nobody fetches it
+		recv := victim.RecvTag(1, make([]byte, 8))
+
+		setup, err := liar.conn.Now().Published(ctx, keyChannel)
+		require.NoError(t, err)
+		ring, _, err := eager.ParseSetup(setup[1:]) // behind its version
+		require.NoError(t, err)
+		junk, err := es[1].Alloc(1 << 16)
+		require.NoError(t, err)
+		copy(junk.Bytes(), bytes.Repeat([]byte{0xff}, len(junk.Bytes())))
+		piece, err := junk.Slice(0, len(junk.Bytes())).sge(es[1], liar.link)
+		require.NoError(t, err)
+		for at := ring.Region.Len; at > uint64(piece.Len); {
+			at -= uint64(piece.Len)
+			o := fabric.WR{Op: fabric.OpWrite, Local: []fabric.SGE{piece}, RemoteAddr: ring.Region.Addr + at, RKey: ring.Region.RKey}
+			es[1].prog.Do(func() { _, err = liar.ep.Post([]fabric.WR{o}) })
+			require.NoError(t, err)
+		}
+
+		_, err = recv.Wait(ctx)
+		require.ErrorIs(t, err, ErrPeerMisbehaves)
+		require.ErrorIs(t, announced.Wait(ctx), ErrPeerMisbehaves)
+		require.ErrorIs(t, victim.Put(keys[1].At(0), mems[0].Slice(8, 8)).Wait(ctx), ErrPeerMisbehaves)
+		mend(t, es[0])
+		works(t, es, mems, keys)
+		require.NoError(t, junk.Close())
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/rdv"
 )
 
 // Sentinels for errors.Is.
@@ -63,6 +65,15 @@ func (e *SequenceError) Error() string {
 
 // Unwrap returns ErrPeer.
 func (e *SequenceError) Unwrap() error { return ErrPeer }
+
+// blame has an error of a layer below wrap ErrPeer if it says that the peer broke the rules.
+func blame(err error) error {
+	var cursor *flowctl.CursorError
+	if !errors.Is(err, ErrPeer) && (errors.Is(err, eager.ErrCorrupt) || errors.Is(err, rdv.ErrProtocol) || errors.As(err, &cursor)) {
+		return fmt.Errorf("%w: %w", ErrPeer, err)
+	}
+	return err
+}
 
 func peerError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrPeer, fmt.Errorf(format, args...))

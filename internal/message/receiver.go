@@ -213,6 +213,8 @@ func (r *receiver) over(in *In, tag uint32, n int, err error) {
 	if err == nil {
 		r.stats.Received++
 		r.stats.ReceivedBytes += uint64(n)
+	} else {
+		err = blame(err)
 	}
 	done := in.Done
 	in.Buf, in.Use = nil, nil

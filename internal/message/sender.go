@@ -204,7 +204,7 @@ func (s *sender) sent(o *Out, err error) {
 		s.stats.Sent++
 		s.stats.SentBytes += uint64(n)
 	} else {
-		n = 0
+		n, err = 0, blame(err)
 	}
 	done, tag := o.Done, o.Tag
 	o.next, o.Data = nil, nil

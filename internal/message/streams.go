@@ -46,6 +46,7 @@ func (s *streams) fail(err error) {
 	if s.err != nil {
 		return
 	}
+	err = blame(err)
 	switch why := s.ep.Err(); {
 	case why == nil || errors.Is(err, why):
 	case errors.Is(why, fabric.ErrPeerGone):

@@ -357,7 +357,7 @@ func (c *Conversation) step() (did, more bool) {
 	did, more, err := c.ch.Progress()
 	if err != nil {
 		c.end(err)
-		return true, false
+		return true, c.down != nil
 	}
 	return did, more
 }
@@ -426,9 +426,9 @@ func (c *Conversation) Sever() {
 	c.noteEnd(c.down)
 }
 
-// end fails the messages of a channel that cannot continue. One-sided operations are not
-// affected: those whose memory the link or the peer may still access end with the
-// connection.
+// end fails the messages that no channel takes any more. With a channel that has failed it ends
+// the connection: memory of messages that the link or the peer may still access is the engine's
+// until then.
 func (c *Conversation) end(err error) {
 	c.x.prog.AssertOwned()
 	err = c.reason(err)
@@ -438,6 +438,9 @@ func (c *Conversation) end(err error) {
 	c.failWaiting(&c.sends, err)
 	c.failWaiting(&c.recvs, err)
 	c.noteEnd(err)
+	if c.Ended() && c.down == nil {
+		c.host.Reported(c.err)
+	}
 }
 
 // noteEnd notifies receives from any rank, once, that no more messages arrive.
