@@ -160,6 +160,8 @@ func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error
 			*r = s.peer.SendBuffer(0, out)
 		}
 		return s.settle(ctx, n)
+	case s.batch > 1 && s.size <= bulkSize:
+		return s.bulkStream(ctx, n)
 	}
 	for i := range min(n, w) {
 		s.recvs[i] = s.peer.RecvBuffer(0, in)
@@ -198,4 +200,37 @@ func (s *engineSide) batchStream(ctx context.Context, n int64, out rma.Buffer) e
 		*r = b.Send()
 	}
 	return s.settle(ctx, min(count, w))
+}
+
+// bulkSize is the size of the longest messages that are received in bulk: they come through
+// the ring, whatever memory they are received into.
+const bulkSize = 4096
+
+// bulkStream is the target's part of sendStream where messages are handed in by batches: it
+// receives as many at once.
+func (s *engineSide) bulkStream(ctx context.Context, n int64) error {
+	in := s.win.Bytes()[offIn:][:s.size]
+	batches := make([]rma.RecvBatch, s.window/s.batch)
+	count, w := n/int64(s.batch), int64(len(batches))
+	for i := range min(count, w) {
+		for range s.batch {
+			batches[i].Add(0, in)
+		}
+		s.reqs[i] = batches[i].Recv(s.peer)
+	}
+	for i := range count {
+		r, b := &s.reqs[i%w], &batches[i%w]
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+		for k := range b.Len() {
+			if m, _ := b.Got(k); m.Len != s.size {
+				return fmt.Errorf("%w: a message of %d bytes, want %d", ErrValidate, m.Len, s.size)
+			}
+		}
+		if i+w < count {
+			*r = b.Recv(s.peer)
+		}
+	}
+	return nil
 }
