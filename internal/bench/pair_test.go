@@ -373,3 +373,8 @@ func TestTimingLoopsAllocateNothing(t *testing.T) {
 		require.Less(t, many-few, 200.0, "%v: %v allocations for 100, %v for 3000 operations", p, few, many)
 	}
 }
+
+func TestMain(m *testing.M) {
+	lastWords = 100 * time.Millisecond
+	testutil.Main(m)
+}

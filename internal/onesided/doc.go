@@ -39,8 +39,8 @@
 //	shape.go          Shape, Dim: checks, extent, overlap
 //	side.go           iteration over one side; cursor.go both sides in step
 //	nest.go           a shape as loops: copied at once if both sides are mapped
-//	rmw.go            atomics as functions of a word
-//	cond.go           conditions on words; word_unsafe.go words that peers write
+//	word.go           atomics as functions of a word, conditions on words; word_unsafe.go
+//	                  words that peers write
 //	request.go        the header of an accumulate, and its execution
 //	group.go          many puts or gets in one request: encoding and execution
 //	reduce.go         kernels by type and operation
