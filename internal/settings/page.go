@@ -14,18 +14,18 @@ that describe a single process a name in settings files. Nothing needs to be set
 
 ## Where a value comes from
 
-The later one wins:
+Later origins override earlier ones:
 
-| origin | what it is | for whom |
+| origin | meaning | for |
 |---|---|---|
 | default | this page | everybody |
 | code | a field of ` + "`rma.Config`; `Config.Settings[\"name\"]`" + ` for settings without a field. The zero value of a field means the default | the program's author |
 | file | a line in the file that ` + "`RMA_CONFIG`, else `Config.File`" + `, names | who runs the machine |
-| env | the variable, if it is not empty | who starts this run |
+| env | the variable, if it is not empty | the user who starts this run |
 
-The author of a program knows least about the machine that it will run on, who starts it knows most: an operator can
-change everything without a new binary, and one run without touching the file. ` + "`rmabench info --settings`" + ` prints
-what is in effect in the present environment, and where it comes from; an engine logs what is not a default
+The author of a program knows least about the machine that it will run on, the user who starts it most: an operator can
+change everything without a new binary, and a single run without editing the file. ` + "`rmabench info --settings`" + ` prints
+the settings in effect in the present environment, with their origins; an engine logs those that are not defaults
 ("rma: setting", [observability.md](observability.md#log)).
 
 ## Files
@@ -36,22 +36,22 @@ what is in effect in the present environment, and where it comes from; an engine
     peer_timeout = 500ms
     profiles     = "/var/lib/rma # figures"
 
-One setting a line, ` + "`name = value`" + `. The name is the variable's without ` + "`RMA_`" + `, in lower case. A value that needs a #
+One setting per line, ` + "`name = value`" + `. The name is the variable's without ` + "`RMA_`" + `, in lower case. A value that needs a #
 after a space, or spaces at its ends, stands in double quotes, as a Go string. A name may appear once. UTF-8, at most
-256 KiB. A file that is asked for and cannot be read is an error.
+256 KiB. A file that is named and cannot be read is an error.
 
-## What is wrong is said at once
+## Errors
 
-A value that makes no sense is an error of ` + "`Open`" + `, not ignored; all are reported together, each with its place:
+An invalid value is an error of ` + "`Open`" + `, not ignored; all are reported together, each with its place:
 
     rma: open: config: 3 settings are wrong:
     	Config.Depth = 70000: want a number of requests, 16 … 65536
     	/etc/rma.conf:4: unknown setting "fabrik": did you mean fabric?
     	RMA_PEER_TIMEOUT="2": want a duration, such as 50ms or 2s, at least 1ms
 
-Variables that begin with ` + "`RMA_`" + ` and are not on this page are slips as a rule. They are a warning in the log, with the
-nearest name; under ` + "`RMA_STRICT=1`" + ` they are errors, too. Not reported are ` + "`RMA_TEST_*`" + `, by which tests speak to their child
-processes, and what Kubernetes sets for services with names such as "rma" (` + "`RMA_SERVICE_HOST`, `RMA_PORT_7471_TCP`" + `).
+Variables that begin with ` + "`RMA_`" + ` and are not on this page are usually misspelt. They are a warning in the log, with the
+nearest name; under ` + "`RMA_STRICT=1`" + ` they are errors, too. Not reported are ` + "`RMA_TEST_*`" + `, which tests use for their child
+processes, and the variables that Kubernetes sets for services with names such as "rma" (` + "`RMA_SERVICE_HOST`, `RMA_PORT_7471_TCP`" + `).
 
 ## Values
 
@@ -97,9 +97,9 @@ func Page() string {
 			group = s.Group
 			b.WriteString("\n" + groupHeads[group] + "\n")
 			if group <= Links {
-				b.WriteString("| setting | value | default | what it does; why that default |\n|---|---|---|---|\n")
+				b.WriteString("| setting | value | default | effect; reason for the default |\n|---|---|---|---|\n")
 			} else {
-				b.WriteString("| variable | value | default | what it says |\n|---|---|---|---|\n")
+				b.WriteString("| variable | value | default | meaning |\n|---|---|---|---|\n")
 			}
 		}
 		s.row(&b)

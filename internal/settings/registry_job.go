@@ -31,19 +31,19 @@ var jobSettings = []Setting{
 	},
 	{
 		Env: "RMA_TOKEN", Group: Job, Type: Type{Kind: Secret}, Else: "none: enough only at a Unix socket of one user", EnvOnly: true,
-		What: "the job's secret, at least 16 bytes, the same for the server and all ranks; proved by both sides, never sent; what they exchange is sealed with keys that follow from it", Where: "internal/wireup", Since: "0.1",
+		What: "the job's secret, at least 16 bytes, the same for the server and all ranks; proved by both sides, never sent; their data is sealed with keys derived from it", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TOKEN_FILE", Group: Job, Type: Type{Kind: Path}, Else: "none", EnvOnly: true,
-		What: "file that holds the secret, hexadecimal, where RMA_TOKEN is not set; refused if this user's, and open to others", Where: "internal/wireup", Since: "0.1",
+		What: "file with the secret, hexadecimal, if RMA_TOKEN is not set; refused if it belongs to this user and others may access it", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_INSECURE", Group: Job, Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
-		What: "a job may run without a secret where others reach its wire-up server, the loopback included", Why: "whoever reaches it could join, and write to the ranks' memory", Where: "internal/wireup", Since: "0.1",
+		What: "a job may run without a secret although others can reach its wire-up server, including on loopback", Why: "every process that reaches it could join, and write to the ranks' memory", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TLS_CERT", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,
-		What: "this process's certificate (PEM) for the way to the wire-up server", Where: "internal/wireup", Since: "0.1",
+		What: "this process's certificate (PEM) for the connection to the wire-up server", Where: "internal/wireup", Since: "0.1",
 	},
 	{
 		Env: "RMA_TLS_KEY", Group: Job, Type: Type{Kind: Path}, Else: "no TLS", EnvOnly: true,

@@ -13,14 +13,14 @@ var linkSettings = []Setting{
 	},
 	{
 		Env: "RMA_DISABLE_SEGMENTS", Group: Links, Type: Type{Kind: Switch}, Default: "0",
-		What:  "shm's `Alloc` hands out private memory, which peers cannot map",
-		Why:   "mapped memory is reached by plain loads and stores; the switch is for tests of the other path",
+		What:  "shm's `Alloc` returns private memory, which peers cannot map",
+		Why:   "mapped memory is accessed by plain loads and stores; the switch is for tests of the other path",
 		Where: "fabric/shm", Since: "0.1",
 	},
 	{
 		Env: "RMA_COPY_STREAM", Group: Links, Type: Type{Kind: Bytes, Min: 4 << 10, Max: 1 << 46, Negative: "never"}, Else: "measured, or cache / (2 × processes that use it)",
 		What:  "size from which shm copies with non-temporal stores, past the cache",
-		Why:   "below, the reader finds the data in the shared cache; above, they would evict each other; `rmabench explain` shows what holds",
+		Why:   "below, the reader finds the data in the shared cache; above, they would evict each other; `rmabench explain` shows the value in use",
 		Where: "fabric/shm", Since: "0.1",
 	},
 	{
@@ -37,14 +37,14 @@ var linkSettings = []Setting{
 	},
 	{
 		Env: "RMA_TCP_CRYPT", Group: Links, Type: Type{Kind: Enum, Values: []string{"off", "auth", "full"}}, Else: "`off` within a host, `auth` between hosts",
-		What:  "how tcp protects what it moves: `auth` authenticates it, so that nobody on the way can change, repeat or insert anything; `full` encrypts it as well. Of two sides' choices the stronger holds",
-		Why:   "who can change packets of a one-sided operation writes to memory; within a host only its administrator can. What it costs: [ADR 13](adr/0013-tcp-is-authenticated-between-hosts.md)",
+		What:  "protection of tcp's data: `auth` authenticates it, so that it cannot be changed, replayed or inserted in transit; `full` encrypts it as well. The stronger choice of the two sides is used",
+		Why:   "an attacker who can change packets of a one-sided operation can write to memory; within a host only its administrator can. Its cost: [ADR 13](adr/0013-tcp-is-authenticated-between-hosts.md)",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
 		Env: "RMA_TCP_UNSENT", Group: Links, Type: Type{Kind: Bytes, Min: 4096, Max: 1 << 30, Negative: "no bound"}, Default: "256K",
-		What:  "bytes that a socket takes beyond what the network takes at the moment (`TCP_NOTSENT_LOWAT`)",
-		Why:   "what is urgent does not overtake inside the kernel, so little should wait there; less would let fast networks run dry between two writes",
+		What:  "bytes that a socket accepts beyond those that the network accepts at the moment (`TCP_NOTSENT_LOWAT`)",
+		Why:   "urgent data cannot overtake inside the kernel, so little should wait there; with less, fast networks would run out of data between two writes",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
@@ -55,14 +55,14 @@ var linkSettings = []Setting{
 	},
 	{
 		Env: "RMA_TCP_LANES", Group: Links, Type: Type{Kind: Count, Unit: "connections", Min: 1, Max: 8, Negative: "none"}, Else: "1, or 4 for peers of class `long`",
-		What:  "further connections with each tcp peer, over which the payload of large requests is striped; of two sides' numbers the smaller holds",
+		What:  "further connections with each tcp peer, over which the payload of large requests is striped; the smaller number of the two sides is used",
 		Why:   "one is enough for small messages not to wait behind large ones, and for a network that one connection fills; within a host two are slower ([perf.md](perf.md#bulk-over-tcp))",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
 		Env: "RMA_TCP_LANE_MIN", Group: Links, Type: Type{Kind: Bytes, Min: 1, Max: 1 << 31}, Default: "256K",
-		What:  "size from which tcp moves payload by the further connections",
-		Why:   "what stays on the first one keeps small messages waiting for 25 µs at 10 GB/s; less would show in bandwidth, as every request takes a send on both",
+		What:  "size from which payload of tcp uses the further connections",
+		Why:   "payload on the first one delays small messages by 25 µs at 10 GB/s; a smaller size would reduce bandwidth, because every request takes a send on both",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
@@ -83,7 +83,7 @@ var linkSettings = []Setting{
 	},
 	{
 		Env: "RMA_IBV_GUARD", Group: Links, Type: Type{Kind: Switch}, Else: "on rdma_rxe between hosts",
-		What:  "guard connections against the faults of `rdma_rxe` on a lossy wire: always, or never",
+		What:  "guard connections against the defects of `rdma_rxe` on a lossy network: always, or never",
 		Why:   "costs round trips, and adapters do not need it",
 		Where: "fabric/ibv", Since: "0.1",
 	},
