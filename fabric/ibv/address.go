@@ -56,7 +56,7 @@ func (a *address) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
-// parseAddress reads what a peer claims to be. Errors wrap ErrBadAddress.
+// parseAddress parses a peer's address, which is not trusted. Errors wrap ErrBadAddress.
 func parseAddress(b []byte) (a address, err error) {
 	bad := func(format string, args ...any) (address, error) {
 		return address{}, fmt.Errorf("%w: %s", fabric.ErrBadAddress, fmt.Sprintf(format, args...))

@@ -32,7 +32,7 @@ type slot struct {
 
 // Flags of a slot.
 const (
-	slotSignaled uint8 = 1 << iota // the caller wants a completion
+	slotSignaled uint8 = 1 << iota // the caller needs a completion
 	slotMore                       // a piece of a split request, not its last
 	slotCounted                    // in endpoint.reads
 	slotPoison                     // endpoint.cell is its result's place
@@ -75,7 +75,7 @@ type endpoint struct {
 	packet     uint64 // bytes of the path MTU
 	split      split
 	cell       []byte // where the one outstanding atomic puts its result
-	poisonWord uint64 // what is there until then,
+	poisonWord uint64 // content until then
 	before     uint64 // and what was before
 	moved      int64  // when a request completed last, or the first was posted; ticks
 	patience   int64  // the device's time-out, in ticks
@@ -85,11 +85,11 @@ type endpoint struct {
 	recvsUsed int  // of them, to be posted again
 }
 
-// recvDepth is how many notifications an endpoint takes without a poll: twice
-// what the peer may have outstanding at our own depth, so that one full queue of
-// them arrives while the next is being handled. A receive without pieces is 16
-// to 32 bytes. More would let a slow target fall further behind; fewer would
-// make a peer's device wait in ordinary operation, 10 ms and more each time.
+// recvDepth returns the number of notifications that an endpoint accepts without a poll:
+// twice the number that the peer may have outstanding at this side's depth, so that one
+// full queue of them arrives while the next is being handled. A receive without pieces is
+// 16 to 32 bytes. Why not more: a slow target could fall further behind. Why not fewer: a
+// peer's device would wait in ordinary operation, 10 ms and more each time.
 func recvDepth(depth int) int { return max(2*depth, 256) }
 
 // NewEndpoint implements fabric.Link.
@@ -290,9 +290,8 @@ func (e *endpoint) reason() error {
 // setErr keeps the first reason.
 func (e *endpoint) setErr(err error) { e.err.CompareAndSwap(nil, &err) }
 
-// down ends a working endpoint: the device stops, what is outstanding is
-// reported as flushed, then the event. Slot fail, if it is outstanding, ends
-// with the status of c.
+// down ends a working endpoint: the device stops, outstanding requests are reported as
+// flushed, then the event. Slot fail, if it is outstanding, ends with the status of c.
 func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 	if s := e.state.Load(); s == stDown || s == stClosed {
 		return
@@ -345,8 +344,8 @@ func (e *endpoint) Close() error {
 	if e.state.Load() == stClosed {
 		return nil
 	}
-	// What has completed is reported as it ended; what the device has not done
-	// by now it does no more once the queue pair is gone.
+	// Completed requests are reported with their results; the device executes no further
+	// ones once the queue pair is destroyed.
 	l.pump()
 	if err := e.qp.Close(); err != nil {
 		return fmt.Errorf("close ibv endpoint %d: %w", e.id, err)

@@ -11,15 +11,15 @@ import (
 // What a guarded connection does differently, and why, is in the package
 // comment under "rdma_rxe".
 
-// VendorLostResult is the vendor code, of StatusUnknown, of an atomic that was
-// carried out and whose result did not arrive although the device says so.
+// VendorLostResult is the vendor code, of StatusUnknown, of an atomic that was executed and
+// whose result did not arrive although the device reports success.
 const VendorLostResult = 0x10577
 
 func isAtomic(op fabric.Op) bool { return op == fabric.OpFetchAdd || op == fabric.OpCompareSwap }
 
-// held reports whether w has to wait for what is outstanding. On a guarded
-// connection the device completes every request by itself, elsewhere on rdma_rxe
-// the reads and atomics, so that the wait has an end.
+// held reports whether w must wait for outstanding requests. On a guarded connection the
+// device completes every request by itself, otherwise on rdma_rxe reads and atomics, so
+// that the wait ends.
 func (e *endpoint) held(w *fabric.WR) bool {
 	if e.guarded && isAtomic(w.Op) {
 		return e.tail != e.head
@@ -76,7 +76,7 @@ func (e *endpoint) uncount(s *slot) {
 	}
 }
 
-// completed is told of every slot that the device has completed.
+// completed is called for every slot that the device has completed.
 func (e *endpoint) completed(s *slot) {
 	e.uncount(s)
 	if e.guarded {

@@ -20,8 +20,8 @@ const (
 	// send queue grows by 16 bytes for each.
 	maxSGE = 32
 
-	// wantInline is what is asked of the device for Caps.MaxInline: it fits
-	// into the room that 16 pieces take.
+	// wantInline is the size requested from the device for Caps.MaxInline: it fits the room
+	// of 16 pieces.
 	wantInline = 256
 
 	// firstCQ is the size of the completion queue before endpoints ask for
@@ -194,7 +194,7 @@ func (l *Link) Close() error {
 	return errors.Join(append(errs, l.release())...)
 }
 
-// release gives back what setup has acquired.
+// release releases the resources of setup.
 func (l *Link) release() error {
 	var errs []error
 	if l.epfd >= 0 {

@@ -164,11 +164,10 @@ func (o *Options) try(d verbs.Device) (*place, error) {
 // maxRetries is the highest retry count: 7 means for ever on rdma_rxe.
 const maxRetries = 6
 
-// retries encodes a peer time-out. A device sends a request 1 + maxRetries times
-// and waits 4.096 µs · 2^code after each (adapters may take up to four times as
-// long; rdma_rxe needs 4 to 18 % more), so the code is the largest whose seven
-// waits do not exceed d; at least 8, 1 ms, below which a loaded peer's answers
-// are late already.
+// retries encodes a peer time-out. A device sends a request 1 + maxRetries times and waits
+// 4.096 µs · 2^code after each (adapters may take up to four times as long; rdma_rxe needs
+// 4 to 18 % more). The code is therefore the largest whose seven waits do not exceed d, at
+// least 8 (1 ms): with shorter ones the answers of a loaded peer are late.
 func retries(d time.Duration) (code uint8) {
 	for code = 8; code < 31 && (maxRetries+1)*(4096<<(code+1))*time.Nanosecond <= d; code++ {
 	}

@@ -58,9 +58,9 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
-// pump takes what the completion queue holds into q, in places that were
-// reserved. It posts no receives, so that peers cannot fill q beyond them; the
-// next Poll does. It reports whether there was anything.
+// pump moves completions from the completion queue to q, into reserved places. It posts no
+// receives, so that peers cannot fill q beyond them; the next Poll does. It reports whether
+// there were any.
 func (l *Link) pump() bool {
 	if l.reserve.Load() != 0 {
 		l.q.Reserve(int(l.reserve.Swap(0)))
@@ -93,8 +93,8 @@ func (l *Link) push(c fabric.Completion) {
 	}
 }
 
-// handle digests one completion. It reports whether c was made of it; what else
-// it leads to goes to q.
+// handle processes one completion. It reports whether it set c; further results are added
+// to q.
 func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	eps := *l.eps.Load()
 	idx := uint32(w.ID>>idIdxShift) & (maxEndpoints - 1)
@@ -292,7 +292,7 @@ func (l *Link) stalled() bool {
 	return false
 }
 
-// advanceAll goes on with the splits of all endpoints.
+// advanceAll continues the splits of all endpoints.
 func (l *Link) advanceAll() {
 	for _, e := range *l.eps.Load() {
 		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !e.silent() {

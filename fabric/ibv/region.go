@@ -30,7 +30,7 @@ func rights(a fabric.Access) (v verbs.Access) {
 	if a&fabric.AccessRemoteRead != 0 {
 		v |= verbs.AccessRemoteRead
 	}
-	// The library wants the local right with the remote one.
+	// The library requires the local right with the remote one.
 	if a&fabric.AccessRemoteWrite != 0 {
 		v |= verbs.AccessRemoteWrite | verbs.AccessLocalWrite
 	}

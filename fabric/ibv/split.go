@@ -5,10 +5,9 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// split is the read or write of an endpoint that goes to the device in pieces, see
-// the package comment. There is one at a time: Post takes nothing
-// behind it until its last piece is with the device; Poll hands over what is
-// left as the queue makes room.
+// split is the read or write of an endpoint that is passed to the device in pieces, see the
+// package comment. There is one at a time: Post accepts nothing behind it until the device
+// has its last piece; Poll posts the remaining ones as the queue makes room.
 type split struct {
 	list []fabric.SGE // a copy of the caller's
 	at   int          // the piece of list that comes next,
@@ -17,8 +16,8 @@ type split struct {
 	left uint64       // bytes not yet with the device; 0: there is no split
 }
 
-// writePackets is how many packets a piece of a write has: few against what a wire
-// loses, many against what a request costs.
+// writePackets is the number of packets in a piece of a write: few compared with the loss
+// rate of a network, many compared with the cost of a request.
 const writePackets = 16
 
 // piece is the most that a request of op may move, in bytes.
@@ -29,13 +28,13 @@ func (e *endpoint) piece(op fabric.Op) uint64 {
 	return writePackets * e.packet
 }
 
-// splits reports whether w has to be cut. A write with notification is not: the
-// target is told its length.
+// splits reports whether w must be split. A write with notification must not, because the
+// target gets its length.
 func (e *endpoint) splits(w *fabric.WR) bool {
 	return e.guarded && !isAtomic(w.Op) && w.Flags&fabric.FlagNotify == 0 && w.Len() > e.piece(w.Op)
 }
 
-// begin takes w as the endpoint's split, and hands over what there is room for.
+// begin makes w the endpoint's split, and posts as many pieces as there is room for.
 func (e *endpoint) begin(w *fabric.WR) {
 	s := &e.split
 	s.list = append(s.list[:0], w.Local...)
@@ -46,8 +45,8 @@ func (e *endpoint) begin(w *fabric.WR) {
 	e.advance()
 }
 
-// advance hands over pieces of the split while there is room. A device that
-// refuses one, other than for a full queue, ends the endpoint.
+// advance posts pieces of the split while there is room. If the device refuses one, except
+// because of a full queue, the endpoint ends.
 func (e *endpoint) advance() {
 	l, s := e.l, &e.split
 	for s.left > 0 {
@@ -141,7 +140,7 @@ func (s *split) skip(n uint64) {
 	}
 }
 
-// giveBack takes back the last n slots, which the device did not take.
+// giveBack releases the last n slots, which the device did not take.
 func (e *endpoint) giveBack(n uint32) {
 	for ; n > 0; n-- {
 		e.tail--
@@ -153,7 +152,7 @@ func (e *endpoint) giveBack(n uint32) {
 	}
 }
 
-// dropSplit forgets what is left of the split. It reports whether there was any.
+// dropSplit drops the rest of the split. It reports whether there was any.
 func (e *endpoint) dropSplit() bool {
 	if e.split.left == 0 {
 		return false

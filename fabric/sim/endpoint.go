@@ -32,7 +32,7 @@ type Endpoint struct {
 	state    state
 	err      error
 	peer     *Endpoint // whom we connected to
-	claimed  *Endpoint // who connected to us
+	claimed  *Endpoint // the endpoint that connected to this one
 	ops      []op      // ring, length a power of two
 	head     uint64    // oldest request not retired
 	exec     uint64    // oldest request not carried out
@@ -44,7 +44,7 @@ type Endpoint struct {
 	notes    softlink.CompQ // of the peer's notifications
 	downSeen bool           // OpDown reported or not to be reported
 	downSt   fabric.Status
-	refused  fabric.Status // what it has answered to a request of the peer, if it refused one
+	refused  fabric.Status // its answer to a request of the peer that it has refused
 }
 
 var _ fabric.Endpoint = (*Endpoint)(nil)
@@ -85,7 +85,7 @@ func (l *Link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	return ep, nil
 }
 
-// Address returns what the peer's Connect needs.
+// Address returns the address for the peer's Connect.
 func (ep *Endpoint) Address() []byte { return ep.addr.marshal() }
 
 // Connect joins the endpoint with the peer's.

@@ -38,7 +38,7 @@ func (ep *Endpoint) stuck() bool {
 	return ep.exec != ep.tail && o.wr.Flags&fabric.FlagNotify != 0 && p.state == up && p.notes.Len() >= p.depth
 }
 
-// advance carries out what is due.
+// advance executes the requests that are due.
 func (ep *Endpoint) advance() {
 	for ep.state == up && ep.exec != ep.tail {
 		o := ep.at(ep.exec)
@@ -253,7 +253,7 @@ func (o *op) scatter64(v uint64) {
 	softlink.Scatter(o.wr.Local, w[:])
 }
 
-// retire reports what is done, in order.
+// retire reports completed requests, in order.
 func (ep *Endpoint) retire() {
 	for ep.head != ep.tail {
 		o := ep.at(ep.head)

@@ -97,7 +97,7 @@ func (n *Network) tick() {
 	}
 }
 
-// drive advances what a poll of l advances.
+// drive advances the endpoints that a poll of l advances.
 func (n *Network) drive(l *Link) {
 	kept := n.active[:0]
 	for _, ep := range n.active {

@@ -14,7 +14,7 @@ type region struct {
 	link  *Link
 	mem   []byte
 	entry *softlink.Entry
-	own   bool // mem is ours to free
+	own   bool // the region owns mem
 	once  sync.Once
 	err   error
 }
@@ -68,7 +68,7 @@ func (r *region) Key() fabric.RemoteKey {
 func (r *region) Close() error {
 	r.once.Do(func() {
 		n := r.link.net
-		n.mu.Lock() // nobody is copying while we hold it
+		n.mu.Lock() // no copy is in progress while it is held
 		defer n.mu.Unlock()
 		r.link.keys.Remove(r.entry.Key)
 		r.link.regions = slices.DeleteFunc(r.link.regions, func(x *region) bool { return x == r })

@@ -86,7 +86,7 @@ func (t *KeyTable) Remove(key uint32) bool {
 	if e == nil || e.Key != key || e.Len == deadLen {
 		return false
 	}
-	// The dead entry stays so that the next Add of this slot can tell its key.
+	// The dead entry stays because the next Add of this slot needs its key.
 	t.slots[idx].Store(&Entry{Key: key, Base: 1, Len: deadLen})
 	t.free = append(t.free, idx)
 	t.live--
@@ -111,8 +111,8 @@ func (t *KeyTable) Allows(key uint32, addr, n uint64, need fabric.Access) bool {
 	return e != nil && e.Key == key && e.Len != deadLen && e.Access&need == need && e.contains(addr, n)
 }
 
-// CheckShape says what is wrong with the form of wr under caps, "" if nothing:
-// what every link refuses at Post. It looks at no key and no memory.
+// CheckShape returns the error in the form of wr under caps, "" if there is none: requests
+// that every link refuses at Post. It checks no key and no memory.
 func CheckShape(wr *fabric.WR, caps *fabric.Caps) string {
 	n := wr.Len()
 	switch wr.Op {
@@ -205,7 +205,7 @@ func (q *CompQ) Reserve(n int) {
 // Len returns the completions waiting.
 func (q *CompQ) Len() int { return int(q.tail - q.head) }
 
-// Free returns how many more Push calls succeed now.
+// Free returns the number of further calls of Push that succeed now.
 func (q *CompQ) Free() int { return len(q.buf) - q.Len() }
 
 // Push appends c. It reports false if the queue is full.
