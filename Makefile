@@ -157,11 +157,11 @@ softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=..
 softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing left behind
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -count=1 -run '^TestHarness' ./tests/softroce
 
-# SEED, PARTS and ROUND repeat what a failure prints; VM=qemu or uml runs it in a guest, where
+# SEED, PARTS and ROUND repeat what a failure prints; VM=qemu runs it in a guest, where
 # PARTS=netem can: go run ./tests/chaos --help has more.
 TIME ?= 10m
 chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED, PARTS, ROUND; VM=qemu PARTS=netem)
-	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON)) $(if $(filter qemu uml,$(VM)),--vm $(VM))
+	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON)) $(if $(filter-out auto native,$(VM)),--vm $(VM))
 
 softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)
 	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)

@@ -84,6 +84,13 @@ var simulated func(Options) (fabric.Link, error)
 // package.
 func Simulate(open func(Options) (fabric.Link, error)) { simulated = open }
 
+// decorate changes the links that Open opens, if Decorate has been called.
+var decorate func(fabric.Link) (fabric.Link, error)
+
+// Decorate has Open return what f makes of each link, for tests with a rank that breaks the
+// rules of the protocols. Call it before anything else of this package.
+func Decorate(f func(fabric.Link) (fabric.Link, error)) { decorate = f }
+
 // Names lists the links in order of preference.
 func Names() []string {
 	var names []string
@@ -125,7 +132,11 @@ func Open(name string, o Options) (fabric.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.open(o)
+	l, err := e.open(o)
+	if err != nil || decorate == nil {
+		return l, err
+	}
+	return decorate(l)
 }
 
 // Status reports whether a link works here.

@@ -25,8 +25,8 @@ const version = 1
 // Errors of requests.
 var (
 	ErrRequest = errors.New("malformed accumulate")
-	ErrAlign   = errors.New("not a multiple of the element's size")
-	ErrOrder   = errors.New("the ranks differ in byte order")
+	ErrAlign   = fmt.Errorf("%w: not a multiple of the element's size", fabric.ErrRemoteInvalid)
+	ErrOrder   = fmt.Errorf("%w: the ranks differ in byte order", fabric.ErrNotSupported)
 )
 
 // Status is the result of a request at the target, as sent in the acknowledgement.

@@ -3,6 +3,7 @@ package onesided
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -241,5 +242,20 @@ func TestReduceIsAtomic(t *testing.T) {
 	wg.Wait()
 	for i := range 8 {
 		require.EqualValues(t, 6000, testutil.Load64(mem[8*i:]))
+	}
+}
+
+// What a target refuses is an error that applications know, whatever number it says.
+func TestErrorsOfStatuses(t *testing.T) {
+	for s := range 256 {
+		err := Status(s).Err()
+		known := false
+		for _, is := range []error{fabric.ErrRemoteAccess, fabric.ErrRemoteInvalid, fabric.ErrNotSupported} {
+			known = known || errors.Is(err, is)
+		}
+		require.Equal(t, s != int(StatusOK), known, "%d: %v", s, err)
+		if s <= int(StatusOrder) {
+			require.Equal(t, Status(s), StatusOf(err))
+		}
 	}
 }

@@ -54,10 +54,11 @@ func TestFlags(t *testing.T) {
 	require.Equal(t, uint64(7), c.seed)
 	require.Equal(t, 3, c.round)
 	require.Len(t, c.parts, 2)
-	for _, bad := range [][]string{{"--parts", "nothing"}, {"--seed", "x"}, {"more"}} {
+	for _, bad := range [][]string{{"--parts", "nothing"}, {"--seed", "x"}, {"more"}, {"--vm", "xen"}, {"--vm", "uml"}} {
 		require.Equal(t, 2, run(bad, &errs, &errs), bad)
 	}
 	require.Contains(t, errs.String(), `no part "nothing": there are death`)
+	require.Contains(t, errs.String(), "--vm uml: User-Mode Linux has one processor and no control groups")
 }
 
 // A round's choices follow from seed, part and number, whatever ran before it.

@@ -19,6 +19,7 @@
 //	death.go, hang.go, close.go, wire.go, netem.go, hostile.go, secrecy.go, sniffer.go,
 //	users.go, limits.go, strangers.go, crowd.go
 //	             the parts
+//	mutant.go    a rank that breaks the protocols; beside.go  the ranks beside it
 //	packet.go    frames of an interface, read and written;  flood.go  connections of strangers
 //	probe.go     an operation that is timed;  guest.go  the campaign in a virtual machine
 //

@@ -19,8 +19,8 @@ import (
 // again is the command that repeats a round.
 func (r *round) again(seed uint64) string {
 	cmd := fmt.Sprintf("make chaos SEED=%d PARTS=%s ROUND=%d", seed, r.part.name, r.no)
-	if vm := os.Getenv("RMA_SOFTROCE"); vm == "qemu" || vm == "uml" { // this is a guest
-		cmd += " VM=" + vm
+	if os.Getenv("RMA_SOFTROCE") == "qemu" { // this is a guest
+		cmd += " VM=qemu"
 	}
 	return cmd
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"syscall"
@@ -14,10 +15,60 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// hostile has one rank of the job, which knows the token, lie: its offers, keys and
-// addresses are mutations of honest ones, and it tells the others more than they can
-// take. The honest ranks lose it, and nothing else.
+// hostile has one rank of the job, which knows the token, lie to the others: when they
+// connect, or in what it sends. The honest ranks lose it, and nothing else.
 func hostile(ctx context.Context, r *round) {
+	if r.no%2 == 0 {
+		hostileConnects(ctx, r)
+	} else {
+		hostileSends(ctx, r)
+	}
+}
+
+// hostileSends has a rank that speaks all protocols change what it writes to the others: see
+// mutant. What the honest ones do with each other goes on unharmed; what they do with it
+// succeeds, fails with a type, or waits; nothing is written where it has no right to.
+func hostileSends(ctx context.Context, r *round) {
+	s := jobSpec{Ranks: pick(r, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: "unix", Env: []string{"RMA_SAMPLING=off", "RMA_HANG_TIMEOUT=10s"}}
+	if s.Fabric == "tcp" {
+		s.Env = append(s.Env, "RMA_TCP_CRYPT="+pick(r, "off", "off", "auth"))
+	}
+	if r.IntN(2) == 0 {
+		s.Env = append(s.Env, "RMA_MODE="+pick(r, "eager", "gather", "scatter"))
+	}
+	s.Work = work{Ops: some(r, 3+r.IntN(6), pairNames()), Seed: r.Uint64(), Max: 1 << (8 + r.IntN(11)), Mutant: pick(r, 4, 16, 64, 256, 1024)}
+	j := begin(r, s)
+	if j == nil {
+		return
+	}
+	defer j.kill()
+	liar := s.Ranks - 1
+	honest := j.procs[:liar]
+	for range 5 {
+		wait(ctx, time.Second)
+		for _, p := range honest {
+			if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
+				r.fault("rank %d holds %d MiB and %d descriptors beside a mutant", p.rank, rss>>20, fds)
+			}
+		}
+	}
+	goOn(r, j, honest, liar)
+	honestFails(r, honest, liar)
+	j.finish(r, endLimit, liar)
+	_, _ = io.WriteString(j.procs[liar].in, "end\n")
+	select {
+	case <-j.procs[liar].ended:
+		if j.procs[liar].err != nil { // it takes its own medicine
+			r.count("mutants that died of it", 1)
+		}
+	case <-time.After(tellLimit):
+	}
+	r.hear(j.procs[liar], "")
+}
+
+// hostileConnects has the offers, keys and addresses of a rank be mutations of honest ones,
+// and has it tell the others more than they can take.
+func hostileConnects(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 3, 4), Fabric: "tcp", Root: "tcp", Env: []string{"RMA_TIMEOUT=10s", "RMA_SAMPLING=off"}}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
 	liar := s.Ranks - 1
@@ -71,14 +122,19 @@ func hostile(ctx context.Context, r *round) {
 		return
 	}
 	goOn(r, j, j.procs, liar)
-	for _, p := range j.procs {
+	honestFails(r, j.procs, liar)
+	j.finish(r, endLimit)
+}
+
+// honestFails notes the failed operations of honest ranks with each other.
+func honestFails(r *round, honest []*proc, liar int) {
+	for _, p := range honest {
 		for _, e := range p.find(is("fail")) {
 			if e.Peer != liar && e.Peer >= 0 {
 				r.fault("rank %d: %s with rank %d, which is honest, failed: %s", p.rank, e.Op, e.Peer, e.Text)
 			}
 		}
 	}
-	j.finish(r, endLimit)
 }
 
 // liarRank is a member of the job without an engine.

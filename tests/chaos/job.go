@@ -140,7 +140,9 @@ func (j *job) startRank(rank int) (*proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(j.spec.Work)
+	w := j.spec.Work
+	w.Lies = w.Mutant > 0 && rank == j.spec.Ranks-1
+	spec, err := json.Marshal(w)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ var parts = []*part{
 	{"close", "regions closed while peers write to them", closing},
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
 	{"netem", "a network that loses, delays, doubles, reorders and changes packets, cuts and forged resets", netem},
-	{"hostile", "a rank that lies to the others", hostile},
+	{"hostile", "a rank that lies to the others, or changes what it sends them", hostile},
 	{"secrecy", "a relay without the token that records, changes and replays", secrecy},
 	{"sniffer", "somebody who reads the network and says again what was said", sniffer},
 	{"users", "another user of the host, at processes, memory, files and sockets", users},
@@ -141,13 +142,20 @@ func parse(args []string, stderr io.Writer) (*campaign, error) {
 	f.DurationVar(&c.time, "time", 10*time.Minute, "how long to go on")
 	f.IntVar(&c.round, "round", -1, "only this round of each part")
 	list := f.String("parts", strings.Join(names, ","), "what to do")
-	f.StringVar(&c.vm, "vm", "", "do it in a guest, qemu or uml, whose kernel has netem (from the project's root: tests/softroce)")
+	f.StringVar(&c.vm, "vm", "", "qemu: do it in a guest, whose kernel has netem (from the project's root: tests/softroce)")
 	f.StringVar(&c.json, "json", "", "write a line a round to this file")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	switch c.vm {
+	case "", "qemu":
+	case "uml":
+		return nil, errors.New("--vm uml: User-Mode Linux has one processor and no control groups, the campaign needs both: use qemu")
+	default:
+		return nil, fmt.Errorf("--vm %q: there is qemu", c.vm)
 	}
 	for _, name := range strings.Split(*list, ",") {
 		i := slices.Index(names, name)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -34,6 +35,11 @@ type work struct {
 	Max  int // bytes of the largest message and put
 
 	ShowKeys bool // tell the campaign, which looks for them where they must not be
+
+	// Mutant is how many writes to peers the last rank makes for one that it changes; 0: it
+	// is as honest as the others.
+	Mutant int  `json:",omitempty"`
+	Lies   bool `json:",omitempty"` // this rank is the mutant
 }
 
 // event is a line that a rank reports.
@@ -60,13 +66,16 @@ type event struct {
 // rank is this process as a rank.
 type rank struct {
 	work
-	eng   *rma.Engine
-	mem   *rma.Region // what others write to: a slot for each
-	src   *rma.Region // what is sent
-	keys  []rma.Key
-	ctx   context.Context // until the campaign says "end"
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	eng  *rma.Engine
+	mem  *rma.Region // what others write to: a slot for each
+	src  *rma.Region // what is sent
+	keys []rma.Key
+
+	guard   *guards         // beside a mutant
+	changes atomic.Int64    // that a mutant has made
+	ctx     context.Context // until the campaign says "end"
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
 
 	checks [promised]atomic.Int64
 
@@ -102,10 +111,16 @@ func runRank(spec string) error {
 	}
 	k.say(event{Ev: "ready", At: now()})
 	k.traffic()
+	if k.Lies {
+		<-k.ctx.Done()
+		k.say(event{Ev: "count", Op: "writes changed", N: int(k.changes.Load())})
+		os.Exit(0) // it has no promises to keep
+	}
 	k.tasks.Wait()
 	start := now()
 	written := slices.Contains(k.Ops, "close") // by a peer that has not heard of the end, perhaps
-	if err := k.eng.Close(); err != nil && !(written && errors.Is(err, rma.ErrInUse)) {
+	k.guard.check(k)
+	if err := k.eng.Close(); err != nil && !(written && errors.Is(err, rma.ErrInUse)) && !k.silent(err) {
 		k.bad(ends, "close: %v", err)
 	}
 	k.held(ends)
@@ -121,6 +136,9 @@ func runRank(spec string) error {
 func (k *rank) slot() int { return 2*k.Max + 4096 }
 
 func (k *rank) open() (err error) {
+	if k.Mutant > 0 {
+		return k.openBesideMutant()
+	}
 	if k.eng, err = rma.Open(k.ctx, nil); err != nil {
 		return err
 	}
@@ -170,11 +188,12 @@ const (
 	untouched                // memory is its owner's alone once Region.Close has returned nil
 	ends                     // Engine.Close succeeds
 	flat                     // a closed engine has given everything back
+	typed                    // errors beside a mutant have types
 	promised
 )
 
 func (p promise) String() string {
-	return [...]string{"wrong data", "message lost, doubled or reordered", "write after Close of the region", "error of Engine.Close", "descriptors, goroutines or memory left"}[p]
+	return [...]string{"wrong data", "message lost, doubled or reordered", "write after Close of the region", "error of Engine.Close", "descriptors, goroutines or memory left", "error without a type"}[p]
 }
 
 func (k *rank) held(p promise) { k.checks[p].Add(1) }
@@ -190,8 +209,8 @@ func kind(err error) string {
 		err  error
 	}{
 		{"no sender", rma.ErrNoSender}, {"gone", rma.ErrPeerGone}, {"hung", rma.ErrPeerHung}, {"closed", rma.ErrClosed}, {"server gone", rma.ErrServerGone}, {"resources", rma.ErrResources}, {"no secret", rma.ErrNoToken},
-		{"unconnected", rma.ErrNoConnection}, {"access", rma.ErrRemoteAccess},
-		{"flushed", rma.ErrFlushed}, {"in use", rma.ErrInUse},
+		{"misbehaves", rma.ErrPeerMisbehaves}, {"unconnected", rma.ErrNoConnection}, {"access", rma.ErrRemoteAccess},
+		{"flushed", rma.ErrFlushed}, {"invalid there", fabric.ErrRemoteInvalid}, {"not supported", fabric.ErrNotSupported}, {"failed there", fabric.ErrRemoteOp}, {"in use", rma.ErrInUse}, {"short buffer", rma.ErrShortBuffer},
 		{"given up", rma.ErrGivenUp}, {"aborted", rma.ErrAborted}, {"undecided", rma.ErrUndecided}, {"out of step", rma.ErrOutOfStep},
 		{"descriptors", syscall.EMFILE}, {"memory", syscall.ENOMEM},
 		{"canceled", context.Canceled}, {"deadline", context.DeadlineExceeded},

@@ -22,6 +22,7 @@ const (
 	tagAny
 	tagHandler
 	tagBatch
+	tagKey
 )
 
 // Words of a slot, behind two areas of work.Max bytes.
@@ -65,6 +66,20 @@ type line struct {
 	p    *rma.Peer
 	done atomic.Int64
 	seen int64 // marks answered
+	lies bool  // one of the two is a mutant: what comes is not checked
+}
+
+// held and bad are those of the rank where both sides are honest.
+func (l *line) held(p promise) {
+	if !l.lies {
+		l.rank.held(p)
+	}
+}
+
+func (l *line) bad(p promise, format string, args ...any) {
+	if !l.lies {
+		l.rank.bad(p, format, args...)
+	}
 }
 
 // traffic starts all lines.
@@ -75,8 +90,8 @@ func (k *rank) traffic() {
 			k.line(op, -1, func(*line, uint64) error { return k.eng.Barrier(k.ctx) })
 			continue
 		case "any":
-			k.receiver(op, -1, func(ctx context.Context, buf []byte) (rma.Envelope, error) {
-				return waitFrom(ctx, k.eng.RecvTag(tagAny, buf))
+			k.receiver(op, -1, func(buf []byte) (rma.Envelope, error) {
+				return k.waitFrom(k.eng.RecvTag(tagAny, buf))
 			})
 		case "handle":
 			k.handle()
@@ -96,8 +111,8 @@ func (k *rank) traffic() {
 			switch p := k.eng.Peer(peer); op {
 			case "recv", "batch":
 				tag := map[string]uint32{"recv": tagRecv, "batch": tagBatch}[op]
-				k.receiver(op, peer, func(ctx context.Context, buf []byte) (rma.Envelope, error) {
-					return waitFrom(ctx, p.RecvTag(tag, buf))
+				k.receiver(op, peer, func(buf []byte) (rma.Envelope, error) {
+					return k.waitFrom(p.RecvTag(tag, buf))
 				})
 			}
 		}
@@ -109,10 +124,15 @@ func (k *rank) line(op string, peer int, step func(l *line, i uint64) error) {
 	l := &line{rank: k, Rand: rand.New(rand.NewPCG(k.Seed, uint64(k.eng.Rank())<<32|uint64(peer+1))), op: op}
 	if peer >= 0 {
 		l.p = k.eng.Peer(peer)
+		l.lies = k.lies(peer)
 	}
 	k.tasks.Go(func() {
 		for i := uint64(0); k.ctx.Err() == nil; i++ {
 			if err := step(l, i); err != nil {
+				if l.lies {
+					k.again(op, l.p, err)
+					continue
+				}
 				k.failed(op, peer, err)
 				break
 			}
@@ -248,7 +268,7 @@ func (l *line) signal(i uint64) error {
 	l.held(intact)
 	got := l.mem.Bytes()[l.p.Rank()*l.slot()+l.Max+int(i%2)*l.Max/2:]
 	n = int(binary.NativeEndian.Uint64(got))
-	if n > l.Max/4 {
+	if n < 0 || n > l.Max/4 {
 		l.bad(intact, "signal %d of rank %d came before its data: length %d", i, l.p.Rank(), n)
 		return nil
 	}
@@ -302,28 +322,44 @@ func (s *streams) check(from int, tag uint32, m []byte) error {
 	return testutil.Verify(m[header:], pattern(from, i), uint64(tag))
 }
 
-func waitFrom(ctx context.Context, r rma.RecvRequest) (rma.Envelope, error) {
-	m, err := r.WaitFrom(ctx)
-	if err != nil && ctx.Err() != nil {
+// waitFrom waits for a receive, and withdraws it at the end. A mutant need not answer that: the
+// buffer is the engine's until it is closed then.
+func (k *rank) waitFrom(r rma.RecvRequest) (rma.Envelope, error) {
+	m, err := r.WaitFrom(k.ctx)
+	if err != nil && k.ctx.Err() != nil {
 		r.Cancel()
-		_, _ = r.Wait(context.Background())
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if k.Mutant > 0 {
+			ctx, cancel = context.WithTimeout(ctx, tellLimit)
+		}
+		defer cancel()
+		if _, err := r.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+			k.say(event{Ev: "count", Op: "receives that a mutant kept", N: 1})
+		}
 	}
 	return m, err
 }
 
 // receiver takes messages until the end or an error.
-func (k *rank) receiver(op string, peer int, take func(context.Context, []byte) (rma.Envelope, error)) {
+func (k *rank) receiver(op string, peer int, take func([]byte) (rma.Envelope, error)) {
 	s := &streams{next: map[int]uint64{}}
 	k.tasks.Go(func() {
-		buf := make([]byte, header+k.Max)
+		buf := k.guard.fence(header + k.Max)
 		for n := 0; ; n++ {
-			m, err := take(k.ctx, buf)
+			m, err := take(buf)
 			if err == nil {
+				if k.lies(m.From) {
+					continue
+				}
 				k.held(inOrder)
 				err = s.check(m.From, m.Tag, buf[:m.Len])
 				if err != nil {
 					k.bad(inOrder, "%s: %v", op, err)
 				}
+				continue
+			}
+			if peer >= 0 && k.lies(peer) && k.ctx.Err() == nil {
+				k.again("take "+op, k.eng.Peer(peer), err)
 				continue
 			}
 			if !errors.Is(err, context.Canceled) {
@@ -339,6 +375,9 @@ func (k *rank) receiver(op string, peer int, take func(context.Context, []byte) 
 func (k *rank) handle() {
 	s := &streams{next: map[int]uint64{}}
 	h, err := k.eng.HandleWith(rma.HandlerOptions{Tag: tagHandler, Workers: 2}, func(m rma.Envelope, parts [][]byte) {
+		if k.lies(m.From) {
+			return
+		}
 		k.held(inOrder)
 		if err := s.check(m.From, m.Tag, slices.Concat(parts...)); err != nil {
 			k.bad(inOrder, "handler: %v", err)
