@@ -119,9 +119,8 @@
 //	atomic.go   atomics, Accumulate, Fetch
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
 //	message.go  Send, Recv, Handle and Receive, from any peer as well; RecvBatch;
-//	            batch.go Batch;
-//	            handle.go Handler, Messages; receiver.go Receiver; conversation.go the
-//	            channels of a peer, for internal/message/hub
+//	            batch.go Batch; handle.go Handler, Messages; receiver.go Receiver;
+//	            conversation.go the channels of a peer, for internal/message/hub
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
 //	barrier.go  how ranks meet; array.go Array; collective.go calls of all ranks: Window,
 //	            AllGatherKeys
