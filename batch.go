@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/seed33544411/rma/internal/initiator"
@@ -95,8 +96,8 @@ func (b *Batch) Reset() {
 }
 
 // Explain reports how the batch would go now: every way of the puts and of the gets, and
-// every mode of the messages, with its predicted time, term by term, and the plan. It sends
-// nothing. Messages need a peer with which messages have been exchanged before, and none of it
+// every mode of the messages, with its predicted time, term by term, and the plan, and before
+// them the class of the path and where its parameters come from. It sends nothing. Messages need a peer with which messages have been exchanged before, and none of it
 // applies to this rank itself. Errors wrap ErrNotTalking, or are those of a connection that
 // has ended.
 func (b *Batch) Explain() (string, error) {
@@ -127,7 +128,7 @@ func (b *Batch) Explain() (string, error) {
 	if err != nil {
 		return "", &PeerError{Rank: p.rank, Op: "explain", Err: err}
 	}
-	return text.String(), nil
+	return fmt.Sprintf("path: %v\n%s", p.eng.bringup.Path(p.rank), &text), nil
 }
 
 // Send posts the batch. The request is complete when all its messages are, as in Peer.Send;

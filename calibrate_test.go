@@ -24,10 +24,10 @@ func TestCalibration(t *testing.T) {
 				require.Len(t, e.links, 1)
 				l, lowest := e.bringup, es[0].bringup
 				for to := range es {
-					require.NoError(t, l.Params(to).Validate())
+					require.NoError(t, l.Path(to).Params.Validate())
 				}
-				require.Equal(t, lowest.Params(1), es[1].bringup.Params(2), "up")
-				require.Equal(t, es[1].bringup.Params(0), es[2].bringup.Params(1), "down")
+				require.Equal(t, lowest.Path(1).Params, es[1].bringup.Path(2).Params, "up")
+				require.Equal(t, es[1].bringup.Path(0).Params, es[2].bringup.Path(1).Params, "down")
 				if r == 2 {
 					require.Empty(t, l.Measured, "the first pair measures")
 					continue
@@ -50,7 +50,7 @@ func TestCalibration(t *testing.T) {
 			saved, err := filepath.Glob(filepath.Join(dir, "plogp-*"))
 			require.NoError(t, err)
 			if len(saved) > 0 {
-				require.NotEqual(t, sampling.Defaults(es[0].links[0].Name()), *es[0].bringup.Params(1))
+				require.NotEqual(t, sampling.Defaults(es[0].links[0].Name()), *es[0].bringup.Path(1).Params)
 			}
 			if start == 0 {
 				first = es
@@ -58,7 +58,7 @@ func TestCalibration(t *testing.T) {
 			}
 			// Saved, or found implausible on a machine that is busier or less busy
 			// now: then measured again.
-			t.Log("saved figures used:", first[0].bringup.Params(1).Ls == es[0].bringup.Params(1).Ls)
+			t.Log("saved figures used:", first[0].bringup.Path(1).Params.Ls == es[0].bringup.Path(1).Params.Ls)
 		}
 		_, _, _, err := (&Config{Sampling: "sometimes"}).effective()
 		require.ErrorContains(t, err, "cached, force or off")

@@ -63,6 +63,21 @@ type Config struct {
 	// job. Slow links profit from more, once: the result is saved.
 	SamplingBudget time.Duration
 
+	// PathBudget bounds the time to measure the path to a class of peers that the first pair
+	// of its kind of link does not belong to: another distance in the caches of a host or,
+	// with TCP, in the network. Two ranks measure it in the background after their first
+	// contact, once for all peers of the class, over a connection of their own, and save it;
+	// until then the parameters of the nearest class serve. Paths that wait for round trips
+	// of milliseconds need the time, the others keep to SamplingBudget. Negative: only the
+	// first pair measures. RMA_PATH_BUDGET overrides it. Zero: 5 s, of which a processor
+	// computes little: such a path is waited for asleep.
+	PathBudget time.Duration
+
+	// PathBytes bounds the bytes that measuring such a path moves, both ways together.
+	// RMA_PATH_BYTES overrides it. Zero: 32 MiB, which times a few operations of each size
+	// up to 1 MiB.
+	PathBytes int
+
 	// Learn is the number of messages sent alone between two that are timed, to check the
 	// link against its measured parameters; each planned batch counts as four. The timings
 	// adjust the choice of modes. Negative: never; SamplingOff disables it as well.
@@ -205,7 +220,7 @@ func (c *Config) bringup(o links.Options) bringup.Config {
 	mode, _ := sampling.ParseMode(string(c.Sampling)) // it is valid
 	return bringup.Config{
 		Options: o, Fabric: string(c.Fabric), Depth: c.Depth, PeerTimeout: c.PeerTimeout, SetupTimeout: c.SetupTimeout,
-		Sampling: mode, Budget: c.SamplingBudget, Profiles: c.Profiles, Spin: c.Spin, Yields: c.Yields, Log: c.Logger,
+		Sampling: mode, Budget: c.SamplingBudget, Profiles: c.Profiles, PathBudget: c.PathBudget, PathBytes: int64(c.PathBytes), Spin: c.Spin, Yields: c.Yields, Log: c.Logger,
 	}
 }
 

@@ -95,6 +95,14 @@ func (c *connectionEnd) Down(why error) {
 	(*Peer)(c).close()
 }
 
+// Replan implements bringup.Peer.
+func (c *connectionEnd) Replan() {
+	(*oneSidedHost)(c).plan()
+	if ch := c.msg.Channel(); ch != nil {
+		(*messageHost)(c).plan(ch)
+	}
+}
+
 // Idle implements bringup.Peer.
 func (c *connectionEnd) Idle() bool {
 	c.eng.proto.inbox.TakeOver()
@@ -109,6 +117,13 @@ type oneSidedHost Peer
 
 // Connect implements initiator.Host.
 func (h *oneSidedHost) Connect() { h.conn.Call() }
+
+// plan sets the parameters of later puts and gets of several pieces. Owner's.
+func (h *oneSidedHost) plan() {
+	h.eng.prog.AssertOwned()
+	forced, way := h.eng.cfg.pieces()
+	h.one.Plan(h.eng.bringup.Path(h.rank).Params, forced, way)
+}
 
 // Reported implements initiator.Host.
 func (h *oneSidedHost) Reported(err error) { (*Peer)(h).reportDown(err) }

@@ -24,23 +24,36 @@ func (h *messageHost) Open() {
 		return
 	}
 	n.Go(func() {
-		ch, err := (*Peer)(h).openChannel(n)
+		p := (*Peer)(h)
+		params := p.eng.bringup.Path(p.rank).Params
+		ch, err := p.openChannel(n, params)
 		if err != nil && h.eng.tasks.Life().Err() != nil {
 			err = ErrClosed
 		}
 		h.eng.prog.Do(func() {
 			if ch != nil {
 				ch.Hold(h.one.Held())
+				if p.eng.bringup.Path(p.rank).Params != params { // Replan has not seen it
+					h.plan(ch)
+				}
 			}
 			h.msg.Opened(ch, err)
 		})
 	})
 }
 
+// plan sets the parameters of later messages. Owner's.
+func (h *messageHost) plan(ch *message.Channel) {
+	h.eng.prog.AssertOwned()
+	if err := ch.SetParams(h.eng.bringup.Path(h.rank).Params); err != nil {
+		h.eng.cfg.Logger.Warn("rma: figures of a path", "rank", h.rank, "err", err)
+	}
+}
+
 // openChannel creates this side's channel and waits until the peer has created its own, as
 // long as both are in the job. A rank that cannot create it tells the other, which ends the
 // connection. The conversation closes the channel, if there is one.
-func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
+func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message.Channel, error) {
 	e := p.eng
 	// The wait lasts until the peer opens its side, leaves or dies.
 	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
@@ -56,7 +69,7 @@ func (p *Peer) openChannel(n *bringup.Connection) (*message.Channel, error) {
 		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Policy: e.cfg.policy(),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
-		Params: e.bringup.Params(p.rank), From: p.rank, Shared: e.proto.hub.Shared(),
+		Params: params, From: p.rank, Shared: e.proto.hub.Shared(),
 	})
 	if err != nil {
 		return nil, (*messageHost)(p).noChannel(n, err)

@@ -35,8 +35,7 @@ func TestCopiesOfAJob(t *testing.T) {
 			c := e.links[0].(fabric.CopyTuner).Copies()
 			require.Equal(t, first.Source, c.Source)
 			require.Equal(t, first.Plan.String, c.Plan.String)
-			_, key := e.bringup.Profile(0)
-			require.Equal(t, class, key.Class)
+			require.Equal(t, class, e.bringup.Path(1-min(e.Rank(), 1)).Of)
 		}
 		for _, e := range es {
 			require.NoError(t, e.Close())

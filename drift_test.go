@@ -45,7 +45,7 @@ func TestDriftIsReported(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	e, p := es[0], es[0].Peer(1)
-	store, key := e.bringup.Profile(p.link)
+	store, key := e.bringup.Profile(p.link, e.bringup.Path(1).Of)
 	require.NoError(t, os.WriteFile(store.Path(key), []byte("saved"), 0o600))
 	for range 5 {
 		e.prog.Do(func() { p.drifted(logp.ModeSet(0).With(logp.Gather)) })

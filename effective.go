@@ -21,6 +21,8 @@ const (
 	envPieces      = "RMA_PIECES"
 	envSampling    = "RMA_SAMPLING"
 	envBudget      = "RMA_SAMPLING_BUDGET"
+	envPathBudget  = "RMA_PATH_BUDGET"
+	envPathBytes   = "RMA_PATH_BYTES"
 	envLearn       = "RMA_LEARN"
 	envProfiles    = "RMA_PROFILES"
 	envDepth       = "RMA_DEPTH"
@@ -58,6 +60,8 @@ func (c *Config) fields() []field {
 		textField(envPieces, &c.Pieces),
 		textField(envSampling, &c.Sampling),
 		durationField(envBudget, &c.SamplingBudget),
+		durationField(envPathBudget, &c.PathBudget),
+		intField(envPathBytes, &c.PathBytes),
 		intField(envLearn, &c.Learn),
 		textField(envProfiles, &c.Profiles),
 		intField(envDepth, &c.Depth),

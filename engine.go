@@ -106,6 +106,8 @@ func (e *Engine) Progress() bool { return e.prog.Progress() }
 // are consistent with each other.
 func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
+	done := e.bringup.Surveys()
+	s.PathsMeasured, s.PathsTime, s.PathsBytes = done.Paths, done.Time, uint64(done.Bytes)
 	e.prog.Do(func() {
 		for _, p := range e.pins {
 			one := p.Stats()
@@ -356,7 +358,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 			p.msg.Told()
 		}
 		return
-	case bringup.KeyRequest, bringup.KeyRefuse:
+	case bringup.KeyRequest, bringup.KeyRefuse, bringup.KeyPath:
 		if p.conn.Told(key, val) {
 			return
 		}

@@ -305,6 +305,7 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 // costs in Engine.Stats.
 func (p *Peer) Stats() (s PeerStats) {
 	p.eng.prog.Do(func() { s = p.stats() })
+	s.Path = p.eng.bringup.Path(p.rank).String()
 	return s
 }
 

@@ -38,6 +38,9 @@ func init() {
 		if shortages[o.Device] != nil {
 			return shortages[o.Device].link()
 		}
+		if o.Device == farDevice {
+			return newFarLink()
+		}
 		return networks[o.Device].NewLink()
 	})
 }

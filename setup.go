@@ -49,9 +49,8 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		return err
 	}
 	e.prog.Do(func() {
-		forced, way := e.cfg.pieces()
 		for _, p := range e.peers {
-			p.one.Plan(e.bringup.Params(p.rank), forced, way)
+			(*oneSidedHost)(p).plan()
 		}
 	})
 	if e.cfg.HangTimeout > 0 && e.Size() > 1 {

@@ -2,6 +2,7 @@ package rma
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
@@ -48,11 +49,12 @@ type PeerStats struct {
 	Messages         MessageStats
 	Rank             int
 	Link             string
-	Queued, InFlight int   // operations not posted yet, and under way
-	Outstanding      int   // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
-	Connected        bool  // there is a connection
-	Talking          bool  // a message channel is open
-	Err              error // why the connection was lost; nil while it works
+	Queued, InFlight int    // operations not posted yet, and under way
+	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
+	Connected        bool   // there is a connection
+	Talking          bool   // a message channel is open
+	Path             string // class of the path, and where the cost model's parameters for it come from
+	Err              error  // why the connection was lost; nil while it works
 }
 
 // Stats counts the operations of an engine: sums over its peers, itself included, and the
@@ -61,15 +63,18 @@ type Stats struct {
 	Counts
 	Messages         MessageStats
 	Rank, Size       int
-	Queued, InFlight int    // operations not posted yet, and under way
-	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
-	PeersConnected   int    // peers with a connection
-	PeersTalking     int    // with an open message channel
-	PeersDown        int    // peers whose connection was lost
-	Regions          int    // registered and not closed
-	Pinned           int    // bytes kept registered that the application did not register
-	PinHits          uint64 // messages whose memory was registered
-	PinMisses        uint64 // messages whose memory was not
+	Queued, InFlight int           // operations not posted yet, and under way
+	Outstanding      int           // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
+	PeersConnected   int           // peers with a connection
+	PeersTalking     int           // with an open message channel
+	PeersDown        int           // peers whose connection was lost
+	Regions          int           // registered and not closed
+	Pinned           int           // bytes kept registered that the application did not register
+	PinHits          uint64        // messages whose memory was registered
+	PinMisses        uint64        // messages whose memory was not
+	PathsMeasured    int           // classes of paths measured in the background, see Config.PathBudget
+	PathsTime        time.Duration // that took, from the beginning to the end of each
+	PathsBytes       uint64        // moved by this side's operations for it, and by batches both ways
 }
 
 func messageStats(ch *message.Channel) MessageStats {

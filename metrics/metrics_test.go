@@ -42,6 +42,8 @@ func numbers(t *testing.T, v any) map[string]int {
 			case f.Kind() == reflect.Struct:
 				fill(name, f)
 				continue
+			case f.Type() == reflect.TypeFor[time.Duration]():
+				f.SetInt(int64(time.Duration(n) * time.Second)) // which is the unit of metrics
 			case f.CanInt():
 				f.SetInt(int64(n))
 			case f.CanUint():

@@ -55,6 +55,9 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 	{"rma_pins_total", "Messages from or to such memory.", counter, "found", []value[rma.Stats]{
 		{"registered", func(s *rma.Stats) float64 { return float64(s.PinHits) }}, {"unregistered", func(s *rma.Stats) float64 { return float64(s.PinMisses) }},
 	}},
+	{"rma_paths_measured_total", "Classes of paths measured in the background.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsMeasured) })},
+	{"rma_paths_seconds_total", "Time that measuring them took.", counter, "", one(func(s *rma.Stats) float64 { return s.PathsTime.Seconds() })},
+	{"rma_paths_bytes_total", "Bytes moved to measure them.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsBytes) })},
 	{"rma_regions", "Memory regions registered and not closed.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Regions) })},
 }...)
 

@@ -72,7 +72,7 @@
 //	half.go      from samples to parameters
 //	merge.go     Tables, Result, agreement
 //	recheck.go   plausibility of a profile
-//	near.go      classes of peers on this host; copies.go how large blocks are copied to them
+//	near.go      classes of peers; copies.go how large blocks are copied to them
 //	profile.go   Key, Profile and its codec; disk.go the tables in it; store.go files, nonblock_*.go
 //	drift.go     comparing two measurements
 //

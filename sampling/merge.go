@@ -3,6 +3,7 @@ package sampling
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/logp"
@@ -51,9 +52,11 @@ func (f *Fit) validate() error {
 }
 
 // known reports whether something was measured: tables of defaults, after other load has
-// used up the budget, are not worth saving.
+// used up the budget, are not worth saving. The confidence of any size counts: on a path of
+// milliseconds the cost of small operations is lost in the jitter.
 func (t *Tables) known() bool {
-	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) && t.Both.Os.Confidence(64) > 0
+	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) &&
+		slices.ContainsFunc(t.Both.Os.Points(), func(p logp.Point) bool { return p.Conf > 0 })
 }
 
 // Digest identifies tables.
@@ -120,9 +123,10 @@ type Result struct {
 	SaveErr error
 
 	// Budget is the budget that both sides agreed on, Posts the number of requests that
-	// this side has posted.
+	// this side has posted, Bytes the number of bytes that these have moved.
 	Budget time.Duration
 	Posts  int
+	Bytes  int64
 
 	first bool
 }

@@ -88,6 +88,15 @@ type Options struct {
 	// the sides is used. Waiting for a slow peer is not included, see StepTimeout.
 	Budget time.Duration
 
+	// MaxBytes bounds the number of bytes that both sides' measurements move; each side
+	// keeps to half of its own bound, and exceeds it by at most one operation. Zero: no bound.
+	MaxBytes int64
+
+	// Background lets this side sleep while it waits for the peer, if the link wakes it: for
+	// measurements beside a program that computes. It costs the precision of waking up,
+	// some 50 µs, in waits of more than 200 µs.
+	Background bool
+
 	// MaxSize is the largest measured size, in bytes, a power of two from 4 KiB to 64 MiB.
 	// Zero means DefaultMaxSize; the smaller size of the sides is used. The session takes
 	// twice that memory while it measures, and 68 KiB before.
@@ -142,6 +151,8 @@ func (o Options) withDefaults(l fabric.Link) (Options, error) {
 		return o, fmt.Errorf("%w: %v", ErrOptions, o.Mode)
 	case o.Budget < time.Millisecond || o.Budget > MaxBudget:
 		return o, fmt.Errorf("%w: budget %v, want 1ms to %v", ErrOptions, o.Budget, MaxBudget)
+	case o.MaxBytes < 0:
+		return o, fmt.Errorf("%w: at most %d bytes", ErrOptions, o.MaxBytes)
 	case !goodSize(o.MaxSize):
 		return o, fmt.Errorf("%w: largest size %d, want a power of two from %d to %d", ErrOptions, o.MaxSize, minMaxSize, maxMaxSize)
 	case !(o.Tolerance > 0 && o.Tolerance <= 1):

@@ -14,16 +14,6 @@ import (
 // used. It changes whenever the meaning of a table changes.
 const Version = "plogp-3"
 
-// Class is the distance to the peer.
-type Class string
-
-// Classes.
-const (
-	SameHost   Class = "host"   // reachable through shared memory; nearer classes are in near.go
-	SameDevice Class = "device" // through the same adapter, back to this host
-	Remote     Class = "remote"
-)
-
 // Key identifies a profile.
 type Key struct {
 	Link    string `json:"link"`             // fabric.Link.Name
@@ -41,7 +31,7 @@ func (k Key) validate() error {
 			return fmt.Errorf("a part of the profile's key has %d bytes, at most %d", len(s), maxName)
 		}
 	}
-	if k.Class.known() {
+	if k.Class.Known() {
 		return nil
 	}
 	return fmt.Errorf("unknown peer class %q", k.Class)

@@ -31,7 +31,8 @@ type Session struct {
 	why        error         // why saved is nil
 
 	ran   bool
-	posts int // number of requests
+	posts int   // number of requests
+	bytes int64 // that measurements have moved
 
 	ping     [1]fabric.WR
 	ball     uint64
@@ -50,6 +51,9 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	s.p = poller.Poller{
 		Link: l, EP: ep, ID: o.EP, Other: o.Other, Pause: o.pause, Spin: cpu.Spinner{Locked: o.Locked},
 		PollEach: s.caps.TargetProgress || o.pause != nil, Expired: func(time.Duration) error { return ErrTimeout },
+	}
+	if o.Background && s.caps.WakesOnWrite {
+		s.p.NapAfter, s.p.NapTime = backgroundSpin, napTime
 	}
 	s.mine = Setup{First: o.First, Mode: o.Mode, MaxSize: o.MaxSize, Budget: o.Budget}
 	if o.Mode == Cached && o.Store != nil {
@@ -119,7 +123,7 @@ func (s *Session) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("sampling over %s: %w", s.p.Link.Name(), err)
 	}
-	r.Budget, r.Posts = s.budget, s.posts
+	r.Budget, r.Posts, r.Bytes = s.budget, s.posts, s.bytes
 	return r, nil
 }
 

@@ -35,8 +35,17 @@ func (t *turn) hush() error {
 	return t.s.drain()
 }
 
+// count adds the requests that are going to be posted to the bytes moved, before the clock
+// is read.
+func (t *turn) count(wrs []fabric.WR) {
+	for i := range wrs {
+		t.s.bytes += int64(wrs[i].Len())
+	}
+}
+
 // trip measures one signalled request, from posting to completion.
 func (t *turn) trip(wrs []fabric.WR) (float64, error) {
+	t.count(wrs)
 	a := t.s.p.Now()
 	if err := t.s.post(wrs, 1); err != nil {
 		return 0, err
@@ -79,6 +88,7 @@ func (t *turn) empties() error {
 	t.empty.k = t.chainLength(least)
 	many := t.writes(least, t.empty.k)
 	timed := func(wrs []fabric.WR, post *series) (float64, error) {
+		t.count(wrs)
 		a := t.s.p.Now()
 		if err := t.s.post(wrs, 1); err != nil {
 			return 0, err

@@ -1,6 +1,8 @@
 package sampling
 
 import (
+	"math"
+
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -12,6 +14,7 @@ type turn struct {
 	to         fabric.RemoteKey // destination of writes
 	tol        float64
 	start, end int64
+	most       int64   // what s.bytes may become
 	overhead   float64 // of reading the clock
 	ops        int     // samples taken
 	cut        bool    // something did not fit the budget
@@ -67,6 +70,10 @@ func (s *Session) turn() (*Half, error) {
 	}
 	t.to.Len = uint64(s.max) // the other half is the peer's
 	t.end = t.start + int64(s.budget)/2
+	t.most = math.MaxInt64
+	if s.opt.MaxBytes > 0 {
+		t.most = s.bytes + s.opt.MaxBytes/2
+	}
 	t.overhead = t.clockCost()
 	for _, part := range []func() error{t.hush, t.readTrips, t.empties, t.balls, t.hush, t.local, t.grid, t.refine} {
 		if err := part(); err != nil {
@@ -91,10 +98,11 @@ func (t *turn) clockCost() float64 {
 	return x.estimate().v
 }
 
-// fits reports whether an operation that takes about ns still fits the share of the budget.
+// fits reports whether an operation that takes about ns still fits the share of the budget,
+// and the bytes moved so far leave room for it.
 func (t *turn) fits(ns, share float64) bool {
 	end := t.start + int64(float64(t.end-t.start)*share)
-	if float64(t.s.p.Now())+ns <= float64(end) {
+	if float64(t.s.p.Now())+ns <= float64(end) && t.s.bytes < t.most {
 		return true
 	}
 	t.cut = t.cut || share == 1

@@ -16,6 +16,10 @@ func (s *Session) begin(d time.Duration) {
 // involve it.
 const napTime = 200 * time.Microsecond
 
+// backgroundSpin is how long a wait of a measurement in the background spins and yields
+// before it sleeps: longer than the round trips that sleeping would falsify.
+const backgroundSpin = 200 * time.Microsecond
+
 // nap sleeps for a short time in order not to disturb the peer's measurement. If a plain
 // write would wake this side, and the peer would pay for that, nothing is armed.
 func (s *Session) nap() error {

@@ -92,6 +92,7 @@ func TestSocketOptions(t *testing.T) {
 			return n
 		}
 		require.Equal(t, ClassHost, h.ep.path.class)
+		require.Equal(t, fabric.Distance{Class: "host", RTT: h.ep.path.rtt}, h.ep.Distance())
 		require.Equal(t, "reno", h.ep.path.congestion)
 		require.Positive(t, h.ep.path.rtt)
 		require.Positive(t, h.ep.path.mss)

@@ -252,6 +252,11 @@ func (e *endpoint) release() {
 	e.l.mu.Unlock()
 }
 
+// Distance implements fabric.Distant.
+func (e *endpoint) Distance() fabric.Distance {
+	return fabric.Distance{Class: e.path.class.String(), RTT: e.path.rtt}
+}
+
 // Err implements fabric.Endpoint.
 func (e *endpoint) Err() error {
 	e.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/seed33544411/rma/eager"
@@ -33,17 +34,17 @@ const (
 // on either side, res stays as it is on both. Both sides call it.
 func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) error {
 	m.Batches++
-	l, own := m.open[m.link], m.d.prog.Do
-	topic := "fit/" + l.Name() + "/"
+	l, own := m.link, m.own
 	ep, err := links.Connect(ctx, m.job, l, m.peer, links.ConnectOptions{
 		EndpointOptions: fabric.EndpointOptions{ID: uint32(batchID | m.peer), Depth: m.Depth, PeerTimeout: m.PeerTimeout},
-		Tag:             "fit", Own: own,
+		Tag:             "fit" + m.suffix, Own: own,
 	})
 	if err != nil {
 		return err // the peer waits for this one, and cannot be told in another way
 	}
 	side, failed := pingpong.Open(l, ep, pingpong.Options{
 		First: m.first, Span: pingpong.CalibrationSpan, Stall: batchStall, EP: uint32(batchID | m.peer), Other: m.others,
+		MaxBytes: int64((1 - curveShare) * float64(m.bytes)), Wait: m.wait(),
 		Channel: message.Options{IDTag: 1, Ring: eager.Options{Depth: m.Depth}, Params: &res.Both},
 	})
 	var setup []byte
@@ -57,7 +58,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 	} else {
 		defer own(func() { _ = ep.Close() })
 	}
-	b, err := m.swap(ctx, topic+"setup/", setup)
+	b, err := m.swap(ctx, "fit/setup", setup)
 	if err != nil {
 		return err
 	}
@@ -66,15 +67,18 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 	}
 	p, out := res.Both, (*pingpong.Outcome)(nil)
 	if failed == nil {
-		left := max(m.Budget-res.Spent(), time.Millisecond)
+		left := max(m.budget-res.Spent(), time.Millisecond)
 		own(func() { p, out, failed = side.Calibrate(ctx, p, left) })
+		if out != nil {
+			m.moved += out.Bytes
+		}
 	}
 	// Nobody leaves before the other is through.
 	verdict := []byte("ok")
 	if failed != nil {
 		verdict = []byte(failed.Error())
 	}
-	if b, err = m.swap(ctx, topic+"verdict/", verdict); err != nil {
+	if b, err = m.swap(ctx, "fit/verdict", verdict); err != nil {
 		return err
 	}
 	switch {
@@ -86,4 +90,24 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 		res.SetExtra(p.Extra, sampling.Fit{Probes: out.Probes, Error: out.Error})
 	}
 	return nil
+}
+
+const (
+	// A wait for a batch of a peer that is far away yields so often before it naps.
+	yieldsBeforeNap = 64
+	batchNap        = 100 * time.Microsecond
+)
+
+// wait is what a fruitless look does that waits for a batch.
+func (m *measurement) wait() func(n int) {
+	if !m.naps {
+		return nil
+	}
+	return func(n int) {
+		if n > yieldsBeforeNap {
+			time.Sleep(batchNap)
+		} else {
+			runtime.Gosched()
+		}
+	}
 }

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/progress"
-	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/sampling"
 )
 
 // Calibrate gets the figures of every link: the first pair of ranks that a kind
 // of link joins loads or measures them, and tells the others. A measurement that
 // fails costs precision, nothing else. All ranks call it. d connects the pair, and p
-// takes the completions that are not of the measurement. Setup path.
+// takes the completions that are not of the measurement. Paths of another class than that
+// pair's are surveyed from then on, when they are used: see survey.go. Setup path.
 func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) error {
 	for i, link := range l.open {
 		who, has := l.pairs[link.Name()]
@@ -26,25 +27,23 @@ func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) e
 		}
 		var err error
 		if me := l.job.Rank(); me == who.low || me == who.high {
-			m := &measurement{Links: l, d: d, proto: p, link: i, pair: who, first: me == who.low, peer: who.low + who.high - me}
-			err = m.tell(ctx)
+			m := &measurement{
+				Links: l, job: l.job, at: i, link: link, own: d.prog.Do, first: me == who.low, peer: who.low + who.high - me, budget: l.Budget,
+				others: func(c *fabric.Completion) { one := [1]fabric.Completion{*c}; p.Complete(i, one[:]) },
+			}
+			err = m.tell(ctx, d, who)
 		} else {
 			err = l.hear(ctx, i, who.low)
 		}
 		if err != nil {
 			return err
 		}
+		if f := &l.figures[i]; f.Class != "" {
+			l.paths.add(i, f)
+		}
 	}
+	close(l.calibrated)
 	return nil
-}
-
-// Params are the parameters of the link to the rank, towards it. They are not changed.
-func (l *Links) Params(rank int) *logp.Params {
-	f := &l.figures[l.to[rank]]
-	if l.job.Rank() < rank {
-		return f.Up
-	}
-	return f.Down
 }
 
 // topic is the key under which the figures of a link are published.
@@ -62,15 +61,15 @@ func (l *Links) hear(ctx context.Context, link, from int) error {
 		return nil
 	}
 	l.figures[link] = p.figures
+	l.figures[link].source = fmt.Sprintf("rank %d", from)
 	l.useCopies(link, p.Copies, p.Class)
 	return nil
 }
 
-// Profile is where the figures of a link are kept, nil if nowhere, and under
-// which key: those of the class of the first pair that it joins stand for all, once
-// that is known.
-func (l *Links) Profile(link int) (*sampling.Store, sampling.Key) {
-	k := sampling.Key{Link: l.open[link].Name(), Device: l.Options.Device, Class: l.figures[link].Class, Version: sampling.Version}
+// Profile is where the figures of a link and a class of peers are kept, nil if nowhere, and
+// under which key.
+func (l *Links) Profile(link int, class sampling.Class) (*sampling.Store, sampling.Key) {
+	k := sampling.Key{Link: l.open[link].Name(), Device: l.Options.Device, Class: class, Version: sampling.Version}
 	dir := l.Profiles
 	if dir == "" {
 		var err error
@@ -82,71 +81,88 @@ func (l *Links) Profile(link int) (*sampling.Store, sampling.Key) {
 	return &sampling.Store{Dir: dir}, k
 }
 
-// measurement is one rank's side of the measurement of a link.
+// measurement is one rank's side of the measurement of a path.
 type measurement struct {
 	*Links
-	d     *Dialer
-	proto progress.Protocol
-	link  int
-	pair  pair
-	first bool
-	peer  int
+	job    links.Job // that the two sides exchange keys through
+	at     int       // the kind of link, by its index
+	link   fabric.Link
+	own    func(func())             // runs its argument as the link's owner
+	others func(*fabric.Completion) // takes what is not the measurement's; nil: there is nothing else
+	class  sampling.Class           // of the peer
+	suffix string                   // of the keys: different for each measurement of the pair over a kind of link
+	first  bool
+	peer   int
+	budget time.Duration
+	bytes  int64               // that may be moved, both ways; 0: any number
+	naps   bool                // while waiting
+	kept   []*sampling.Session // that failed: the peer may still write to their memory
+	moved  int64               // bytes
 }
 
-// tell measures, and tells the other ranks.
-func (m *measurement) tell(ctx context.Context) error {
-	name := m.open[m.link].Name()
-	res, err := m.sample(ctx)
+// tell measures over the first connection of the pair, and tells the other ranks.
+func (m *measurement) tell(ctx context.Context, d *Dialer, who pair) error {
+	name := m.link.Name()
+	ep, err := d.Connect(ctx, m.peer)
+	var res sampling.Result
+	f := &m.figures[m.at]
+	if err == nil {
+		f.Class = sampling.ClassOf(ep, who.sameHost)
+		m.class = f.Class
+		res, err = m.sample(ctx, ep)
+		m.unfinished = append(m.unfinished, m.kept...)
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || errors.Is(err, fabric.ErrPeerGone):
 		return fmt.Errorf("measure %s: %w", name, err)
 	default:
+		f.Class = ""
 		m.Log.Warn("rma: link not measured", "link", name, "err", err)
 		if !m.first {
-			return m.hearCopies(ctx, m.link, m.pair.low, m.topic(m.link))
+			return m.hearCopies(ctx, m.at, who.low, m.topic(m.at))
 		}
-		return m.job.Put(ctx, m.topic(m.link), nil)
+		return m.Links.job.Put(ctx, m.topic(m.at), nil)
 	}
-	f := &m.figures[m.link]
-	up, down := res.Out(), res.In()
-	if !m.first {
-		up, down = down, up
-	}
-	f.Up, f.Down = &up, &down
-	m.Log.Debug("rma: link measured", "link", name, "source", res.Source,
-		"took", res.Spent(), "batches", res.Fit.Probes, "errors", res.Fit.Error)
+	*f = m.figuresOf(&res)
 	m.Measured = append(m.Measured, res)
-	if res.SaveErr != nil {
-		m.Log.Warn("rma: figures of a link are not saved", "link", name, "err", res.SaveErr)
-	}
 	if !m.first {
-		return m.hearCopies(ctx, m.link, m.pair.low, m.topic(m.link))
+		return m.hearCopies(ctx, m.at, who.low, m.topic(m.at))
 	}
-	copies := m.findCopies(m.link, f.Class)
-	m.useCopies(m.link, copies, f.Class)
+	copies := m.findCopies(m.at, f.Class)
+	m.useCopies(m.at, copies, f.Class)
 	b, err := json.Marshal(published{publishedVersion, *f, copies})
 	if err != nil {
 		return fmt.Errorf("measure %s: %w", name, err)
 	}
-	return m.job.Put(ctx, m.topic(m.link), b)
+	return m.Links.job.Put(ctx, m.topic(m.at), b)
+}
+
+// figuresOf is what a result says, which the log tells as well.
+func (m *measurement) figuresOf(res *sampling.Result) figures {
+	up, down := res.Out(), res.In()
+	if !m.first {
+		up, down = down, up
+	}
+	name := m.link.Name()
+	m.Log.Debug("rma: link measured", "link", name, "class", m.class, "source", res.Source,
+		"took", res.Spent(), "batches", res.Fit.Probes, "errors", res.Fit.Error)
+	if res.SaveErr != nil {
+		m.Log.Warn("rma: figures of a link are not saved", "link", name, "err", res.SaveErr)
+	}
+	return figures{Up: &up, Down: &down, Class: m.class, source: res.Source.String()}
 }
 
 // sample runs this side of the measurement: of single operations, and, where those were
 // not in a profile, of whole batches.
-func (m *measurement) sample(ctx context.Context) (res sampling.Result, err error) {
-	ep, err := m.d.Connect(ctx, m.peer)
-	if err != nil {
-		return res, err
-	}
-	m.figures[m.link].Class = sampling.ClassOf(ep, m.pair.sameHost)
+func (m *measurement) sample(ctx context.Context, ep fabric.Endpoint) (res sampling.Result, err error) {
 	o := sampling.Options{
 		First: m.first, EP: uint32(m.peer), Mode: m.Sampling, Later: true,
-		Budget: time.Duration(curveShare * float64(m.Budget)),
-		Other:  m.others,
+		Budget: time.Duration(curveShare * float64(m.budget)), MaxBytes: int64(curveShare * float64(m.bytes)), Background: m.naps,
+		Other: m.others,
 	}
-	o.Store, o.Key = m.Profile(m.link)
-	s, err := sampling.Open(m.open[m.link], ep, o)
+	o.Store, o.Key = m.Profile(m.at, m.class)
+	s, err := sampling.Open(m.link, ep, o)
 	if err != nil {
 		return res, err
 	}
@@ -155,13 +171,13 @@ func (m *measurement) sample(ctx context.Context) (res sampling.Result, err erro
 		if ran && err != nil {
 			// The peer may still write into the session's memory, and must not
 			// find it gone: that would take the connection down.
-			m.unfinished = append(m.unfinished, s)
+			m.kept = append(m.kept, s)
 			return
 		}
 		err = errors.Join(err, s.Close())
 	}()
 	setup := s.Setup()
-	b, err := m.swap(ctx, "sample/"+m.open[m.link].Name()+"/", setup.Append(nil))
+	b, err := m.swap(ctx, "sample", setup.Append(nil))
 	if err != nil {
 		return res, err
 	}
@@ -173,7 +189,8 @@ func (m *measurement) sample(ctx context.Context) (res sampling.Result, err erro
 		return res, err
 	}
 	ran = true
-	m.d.prog.Do(func() { res, err = s.Run(ctx) })
+	m.own(func() { res, err = s.Run(ctx) })
+	m.moved += res.Bytes
 	if err != nil || res.Source != sampling.FromMeasurement {
 		return res, err
 	}
@@ -184,16 +201,11 @@ func (m *measurement) sample(ctx context.Context) (res sampling.Result, err erro
 	return res, nil
 }
 
-// others passes on completions that are not the measurement's.
-func (m *measurement) others(c *fabric.Completion) {
-	one := [1]fabric.Completion{*c}
-	m.proto.Complete(m.link, one[:])
-}
-
 // swap gives b to the peer, and takes what it gives.
-func (m *measurement) swap(ctx context.Context, topic string, b []byte) ([]byte, error) {
-	if err := m.job.Put(ctx, topic+strconv.Itoa(m.peer), b); err != nil {
+func (m *measurement) swap(ctx context.Context, what string, b []byte) ([]byte, error) {
+	key := what + "/" + m.link.Name() + "/" + m.suffix
+	if err := m.job.Put(ctx, key+strconv.Itoa(m.peer), b); err != nil {
 		return nil, err
 	}
-	return m.job.Get(ctx, m.peer, topic+strconv.Itoa(m.job.Rank()))
+	return m.job.Get(ctx, m.peer, key+strconv.Itoa(m.job.Rank()))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // The ID of an endpoint is the rank of the peer and, above, the number of the
@@ -51,6 +52,7 @@ type Connection struct {
 	heard   bool                    // the peer has sent its request
 	refused bool                    // and was told no
 	ended   bool                    // the peer has refused the connection, made or not
+	guided  bool                    // the peer has told of the path
 	over    bool                    // there will be no more tasks
 	err     error                   // why there is no connection
 
@@ -71,8 +73,12 @@ func (n *Connection) Life() context.Context { return n.life }
 // Publish tells the peer something about the connection, once; its Published returns it. It
 // is taken back when the connection is made anew.
 func (n *Connection) Publish(ctx context.Context, what string, val []byte) error {
+	return n.put(ctx, n.key(what, n.c.rank), val)
+}
+
+// put publishes what is taken back when the connection is made anew.
+func (n *Connection) put(ctx context.Context, key string, val []byte) error {
 	d := n.c.d
-	key := n.key(what, n.c.rank)
 	d.mu.Lock()
 	n.published = append(n.published, key)
 	d.mu.Unlock()
@@ -161,6 +167,9 @@ func (n *Connection) connect(ctx context.Context) {
 	})
 	close(n.done)
 	d.prog.Kick()
+	if err == nil && !n.c.own && d.links.Sampling != sampling.Off {
+		n.Go(n.survey)
+	}
 	if refuse {
 		n.Refuse(n.err)
 	}

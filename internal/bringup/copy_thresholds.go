@@ -31,7 +31,7 @@ func (l *Links) findCopies(link int, class sampling.Class) *copyThresholds {
 	if !ok || t.Copies().Source == "forced" {
 		return nil
 	}
-	store, _ := l.Profile(link)
+	store, _ := l.Profile(link, class)
 	m, source, err := sampling.Copies(store, class, l.Sampling, min(sampling.CopiesBudget, l.Budget/2))
 	if err != nil {
 		l.Log.Warn("rma: copies", "source", source, "err", err)

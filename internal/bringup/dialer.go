@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/sampling"
 )
 
 var (
@@ -27,6 +28,7 @@ var (
 const (
 	KeyRequest = "ep"    // a Request
 	KeyRefuse  = "ep/no" // the number of a connection (4), why there is none: AppendRefusal
+	KeyPath    = "path"  // the number of a connection (4), a class to measure, or nothing: figures are published
 )
 
 // Dialer makes the connections of an engine. Its methods may be called from any goroutine.
@@ -77,6 +79,9 @@ type Peer interface {
 	// Idle reports whether nothing of a connection that is over is under way any more.
 	Idle() bool
 
+	// Replan takes the parameters of Links.Path, which have changed.
+	Replan()
+
 	// Forget lets go of what belonged to a connection that is over.
 	Forget()
 
@@ -102,6 +107,7 @@ type Connector struct {
 	// Dialer.mu guards these.
 	remake chan struct{} // closed when the old connection is out of the way; nil if none is being made anew
 	next   *Request      // for the connection to come
+	asked  int           // how often the peer has had its path measured
 }
 
 // connection returns one that nobody has called for.
@@ -172,7 +178,18 @@ func (c *Connector) Told(key string, val []byte) bool {
 		return c.requested(val)
 	}
 	n := c.now.Load()
-	if number, text, ok := cutNumber(val); ok && number == n.Number {
+	number, text, ok := cutNumber(val)
+	switch {
+	case !ok || number != n.Number:
+	case key == KeyPath:
+		if c.rank > c.d.links.job.Rank() || n.guided || len(text) > 0 && c.asked == maxSurveys {
+			return false
+		}
+		if n.guided = true; len(text) > 0 {
+			c.asked++
+		}
+		c.d.tasks.Go(func() { n.Go(func() { n.follow(sampling.Class(text)) }) })
+	default:
 		n.refusedLocked(Refused(c.rank, text))
 	}
 	return true

@@ -6,6 +6,8 @@
 //	hosts.go            what follows from where ranks are: how long waits spin, Place
 //	calibrate.go        one pair of ranks measures each kind of link; figures.go: what it tells the others
 //	batches.go          whole batches played by that pair
+//	paths.go            the parameters of each path, by class of peers: Path
+//	survey.go           paths of further classes are measured beside the program
 //	copy_thresholds.go  from which sizes on the processor copies in which way
 //	drift.go            a link that is not as it was measured
 //	dialer.go           the connections of an engine: Dialer, and with one peer: Connector

@@ -24,11 +24,11 @@ func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks
 		return
 	}
 	link := l.to[rank]
-	name, ways := l.open[link].Name(), slower(ch, modes)
+	name, of, ways := l.open[link].Name(), l.Path(rank).Of, slower(ch, modes)
 	// Logs and files may take their time; the links must not wait for them.
 	tasks.Go(func() {
 		l.Log.Warn("rma: link is not as measured", "rank", rank, "link", name, "slower", ways)
-		store, key := l.Profile(link)
+		store, key := l.Profile(link, of)
 		if store == nil {
 			return
 		}

@@ -11,12 +11,14 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// figures are the cost model's parameters of a link, from lower ranks to higher ones and
-// back.
+// figures are the cost model's parameters of paths over a link, from lower ranks to higher
+// ones and back. They are not changed once others have them.
 type figures struct {
 	Up    *logp.Params   `json:"up"`
 	Down  *logp.Params   `json:"down"`
 	Class sampling.Class `json:"class"` // of the pair that they were measured by; empty if nobody measured
+
+	source string // "defaults", "profile", "measurement", or the rank that told them
 }
 
 // publishedVersion is that of the meaning of published.
@@ -48,6 +50,8 @@ func parsePublished(b []byte) (p published, err error) {
 		return fail(errors.New("data behind them"))
 	case p.Version != publishedVersion:
 		return fail(fmt.Errorf("version %d, not %d", p.Version, publishedVersion))
+	case !p.Class.Known():
+		return fail(fmt.Errorf("unknown class %.40q", p.Class))
 	case p.Up == nil || p.Down == nil:
 		return fail(errors.New("a direction is missing"))
 	}

@@ -15,7 +15,7 @@ import (
 // anyFigures is what a rank may publish.
 func anyFigures(t testing.TB) (p published, text string) {
 	up, down := sampling.Defaults("shm"), sampling.Defaults("tcp")
-	p = published{publishedVersion, figures{&up, &down, sampling.SharedL3}, &copyThresholds{bulk.Plan{String: 65536, Stream: 1 << 20}, "measured"}}
+	p = published{publishedVersion, figures{Up: &up, Down: &down, Class: sampling.SharedL3}, &copyThresholds{bulk.Plan{String: 65536, Stream: 1 << 20}, "measured"}}
 	b, err := json.Marshal(p)
 	require.NoError(t, err)
 	return p, string(b)
@@ -39,7 +39,7 @@ func TestPublishedFigures(t *testing.T) {
 		require.Error(t, err, "%d bytes", n)
 	}
 	for from, to := range map[string]string{
-		`"version":2`: `"version":3`, `"up":{`: `"Up":null,"upwards":{`, `"class"`: `"klass"`,
+		`"version":2`: `"version":3`, `"up":{`: `"Up":null,"upwards":{`, `"class"`: `"klass"`, `"host-l3"`: `"host-l9"`,
 		`"String":65536`: `"String":1`, `"Stream":1048576`: `"Stream":-1`,
 		`"source":"measured"`: `"source":"` + strings.Repeat("m", 33) + `"`, `"copies":{`: `"copies":[{`,
 	} {

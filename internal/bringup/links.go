@@ -39,6 +39,9 @@ type Config struct {
 	Budget   time.Duration // for measuring one kind of link
 	Profiles string        // folder of saved measurements; empty: the user's
 
+	PathBudget time.Duration // for measuring a class of paths beside the program; negative: none is
+	PathBytes  int64         // that this may move, both ways
+
 	Spin, Yields int // of waits, before they yield and before they sleep; 0: chosen, negative: none
 
 	Log *slog.Logger
@@ -53,7 +56,9 @@ type Links struct {
 	hosts []links.Offer
 	pairs map[string]pair // by kind of link: who measures it
 
-	figures    []figures           // by link
+	figures    []figures     // by link, of the first pair
+	calibrated chan struct{} // closed when figures are there
+	paths      paths
 	unfinished []*sampling.Session // measurements that failed, whose memory the peer may still write to
 
 	// Measured is what this rank has measured, or found saved.
@@ -73,7 +78,7 @@ type pair struct {
 // Open opens the links that the job needs. All ranks call it. The caller closes the
 // result, after everything that uses a link. Setup path.
 func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
-	l = &Links{Config: cfg, job: job, warned: make([]time.Time, job.Size())}
+	l = &Links{Config: cfg, job: job, calibrated: make(chan struct{}), warned: make([]time.Time, job.Size())}
 	defer func() {
 		if err != nil {
 			l, err = nil, errors.Join(err, l.Close())
@@ -110,6 +115,17 @@ func (l *Links) All() []fabric.Link { return l.open }
 
 // To is the index of the link that reaches the rank.
 func (l *Links) To(rank int) int { return l.to[rank] }
+
+// Path is the path to the rank as the cost model knows it now. From any goroutine.
+func (l *Links) Path(rank int) Path {
+	at := l.to[rank]
+	p := l.paths.path(rank, l.job.Rank() < rank)
+	p.Link = l.open[at].Name()
+	return p
+}
+
+// Surveys counts the measurements beside the program. From any goroutine.
+func (l *Links) Surveys() Surveys { return l.paths.surveys() }
 
 // Unaided reports whether the link of that index carries out requests on any memory of
 // the peer at the other end of ep without the peer's process.
@@ -213,11 +229,16 @@ func (l *Links) keep(chosen []string) {
 		index[link.Name()] = len(kept)
 		kept = append(kept, link)
 		round := sampling.Defaults(link.Name())
-		l.figures = append(l.figures, figures{Up: &round, Down: &round})
+		l.figures = append(l.figures, figures{Up: &round, Down: &round, source: sampling.FromDefaults.String()})
 	}
 	l.open = kept
 	for rank, name := range chosen {
 		l.to = append(l.to, index[name])
 		l.Log.Debug("rma: link chosen", "rank", rank, "link", name)
 	}
+	of := make([]*figures, len(l.to))
+	for rank, link := range l.to {
+		of[rank] = &l.figures[link]
+	}
+	l.paths.open(of)
 }

@@ -96,15 +96,11 @@ func (o Options) effective(link string) Options {
 	if o.Rendezvous.Ring.Depth == 0 {
 		o.Rendezvous.Ring.Depth = o.Ring.Depth
 	}
-	guess := sampling.Defaults(link)
 	if o.Params == nil {
+		guess := sampling.Defaults(link)
 		o.Params = &guess
 	}
-	if !o.Params.R.Known() { // otherwise memory that is not registered could not be announced
-		p := *o.Params
-		p.R = guess.R
-		o.Params = &p
-	}
+	o.Params = registering(o.Params, link)
 	if o.Batch <= 0 {
 		o.Batch = 256
 	}
@@ -113,4 +109,15 @@ func (o Options) effective(link string) Options {
 		o.Unexpected = defaultUnexpected
 	}
 	return o
+}
+
+// registering returns p with a guess where it does not say what registering takes: else memory
+// that is not registered could not be announced.
+func registering(p *logp.Params, link string) *logp.Params {
+	if p.R.Known() {
+		return p
+	}
+	q := *p
+	q.R = sampling.Defaults(link).R
+	return &q
 }

@@ -109,6 +109,7 @@ func (s *sender) connect(peer rdv.Setup) {
 // SetParams sets the parameters of later plans, and discards learned corrections.
 // Allocates. Errors wrap logp.ErrParams.
 func (s *sender) SetParams(p *logp.Params) error {
+	p = registering(p, s.link.Name())
 	if err := s.model.replan(p); err != nil {
 		return err
 	}

@@ -65,6 +65,18 @@ var engineSettings = []Setting{
 		Where: "rma", Since: "0.1",
 	},
 	{
+		Env: "RMA_PATH_BUDGET", Field: "PathBudget", Type: Type{Kind: Duration, Min: int64(2 * time.Millisecond), Max: int64(10 * time.Second), Negative: "only the first pair measures"}, Default: "5s",
+		What:  "time for measuring, in the background, the path to peers of another class than the first pair that measured the link; paths shorter than milliseconds keep to `RMA_SAMPLING_BUDGET`",
+		Why:   "some hundred round trips of ten milliseconds; once for a class, and almost no processor time: such a path is waited for asleep",
+		Where: "internal/bringup", Since: "0.1",
+	},
+	{
+		Env: "RMA_PATH_BYTES", Field: "PathBytes", Type: Type{Kind: Bytes, Min: 64 << 10, Max: 1<<31 - 1}, Default: "32M",
+		What:  "bytes that measuring such a path moves at most, both ways together",
+		Why:   "a few operations of each size up to 1 MiB",
+		Where: "internal/bringup", Since: "0.1",
+	},
+	{
 		Env: "RMA_LEARN", Field: "Learn", Type: Type{Kind: Count, Unit: "messages", Min: 1, Max: 1 << 30, Negative: "never"}, Default: "256",
 		What:  "messages sent alone between two that are timed, to find out whether a link still matches its measurement; a planned batch counts for four. The results correct later choices ([model.md](model.md#while-running))",
 		Why:   "2 ns a message, and a way that has become slow is left after some thousand batches",

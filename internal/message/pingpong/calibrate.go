@@ -29,7 +29,7 @@ func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duratio
 	out, fitted := new(Outcome), p
 	var err error
 	if s.opt.First {
-		err = s.lead(ctx, &fitted, out, newPurse(s.now, budget))
+		err = s.lead(ctx, &fitted, out, newPurse(s.now, budget, s.opt.MaxBytes))
 	} else {
 		err = s.follow(ctx, &fitted, out)
 	}
@@ -57,10 +57,10 @@ func (s *Side) lead(ctx context.Context, p *logp.Params, out *Outcome, left *pur
 			continue
 		}
 		ns := max(c.Total(), 1)
-		if 2*ns*left.slow[q.mode] > warmPart*left.budget || !left.affords(1, q.mode, ns) {
+		if 2*ns*left.slow[q.mode] > warmPart*left.budget || !left.affords(1, q.mode, ns, tripBytes(b)) {
 			continue
 		}
-		took, err := s.play(ctx, order{orderWarm, byte(i), q.mode, 1}, out)
+		took, err := s.play(ctx, order{orderWarm, byte(i), q.mode, 1}, out, left)
 		if err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b 
 		return 0, nil //nolint:nilerr // a message that cannot go this way: on either side, limits are the same
 	}
 	guess := max(c.Total(), 1)
-	if !left.affords(pilotTrips, m, guess) {
+	if !left.affords(pilotTrips, m, guess, tripBytes(b)) {
 		left.shares--
 		return 0, nil
 	}
-	took, err := s.play(ctx, order{orderProbe, byte(i), m, pilotTrips}, out)
+	took, err := s.play(ctx, order{orderProbe, byte(i), m, pilotTrips}, out, left)
 	if err != nil {
 		return 0, err
 	}
@@ -127,8 +127,8 @@ func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b 
 	least := max(s.ns(slices.Min(took)), 1)
 	left.learn(m, guess, least)
 	times := append(make([]int64, 0, pilotTrips+maxTrips), took...)
-	if n := left.more(least); n > 0 {
-		if took, err = s.play(ctx, order{orderProbe, byte(i), m, byte(n)}, out); err != nil {
+	if n := left.more(least, tripBytes(b)); n > 0 {
+		if took, err = s.play(ctx, order{orderProbe, byte(i), m, byte(n)}, out, left); err != nil {
 			return 0, err
 		}
 		times = append(times, took...)
@@ -138,7 +138,10 @@ func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b 
 
 // play gives an order to the second side and carries it out. The times are valid
 // until the next call.
-func (s *Side) play(ctx context.Context, o order, out *Outcome) ([]int64, error) {
+func (s *Side) play(ctx context.Context, o order, out *Outcome, left *purse) ([]int64, error) {
+	moved := int64(o.trips) * tripBytes(s.Batch())
+	left.bytes -= moved
+	out.Bytes += moved
 	var word [wordSize]byte
 	if err := s.tell(ctx, o.append(word[:0])); err != nil {
 		return nil, err
@@ -150,7 +153,7 @@ func (s *Side) play(ctx context.Context, o order, out *Outcome) ([]int64, error)
 // follow carries out what the first side says.
 func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 	var word [wordSize]byte
-	loaded := order{kind: orderEnd}
+	loaded, moved := order{kind: orderEnd}, int64(0)
 	for {
 		b, err := s.hear(ctx, word[:])
 		if err != nil {
@@ -169,6 +172,7 @@ func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 			}
 			loaded = o
 		}
+		moved += int64(o.trips) * tripBytes(s.Batch())
 		if err := s.carry(ctx, o); err != nil {
 			return err
 		}
@@ -182,6 +186,7 @@ func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 		return err
 	}
 	p.Extra, *out = extra, heard
+	out.Bytes = moved
 	return nil
 }
 

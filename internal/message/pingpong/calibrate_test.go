@@ -114,24 +114,28 @@ func TestCalibrationSettles(t *testing.T) {
 func TestPurse(t *testing.T) {
 	t.Parallel()
 	now := int64(0)
-	p := newPurse(func() int64 { return now }, time.Millisecond)
-	require.True(t, p.affords(1, logp.Eager, 400_000))
-	require.False(t, p.affords(1, logp.Eager, 500_000), "a part is kept for the fit")
+	p := newPurse(func() int64 { return now }, time.Millisecond, 0)
+	require.True(t, p.affords(1, logp.Eager, 400_000, 1))
+	require.False(t, p.affords(1, logp.Eager, 500_000, 1), "a part is kept for the fit")
 	p.learn(logp.Eager, 100, 400)
-	require.False(t, p.affords(1, logp.Eager, 120_000))
-	require.True(t, p.affords(1, logp.Gather, 120_000))
+	require.False(t, p.affords(1, logp.Eager, 120_000, 1))
+	require.True(t, p.affords(1, logp.Gather, 120_000, 1))
 	p.learn(logp.Eager, 100, 100)
-	require.False(t, p.affords(1, logp.Eager, 200_000), "not forgotten at once")
+	require.False(t, p.affords(1, logp.Eager, 200_000, 1), "not forgotten at once")
 	for range 10 {
 		p.learn(logp.Eager, 100, 50)
 	}
-	require.True(t, p.affords(1, logp.Eager, 400_000), "never taken for faster than predicted")
-	require.Zero(t, p.more(600_000))
-	require.Equal(t, 2, p.more(100_000), "exactness waits")
-	require.Equal(t, maxTrips, p.more(1))
+	require.True(t, p.affords(1, logp.Eager, 400_000, 1), "never taken for faster than predicted")
+	require.Zero(t, p.more(600_000, 1))
+	require.Equal(t, 2, p.more(100_000, 1), "exactness waits")
+	require.Equal(t, maxTrips, p.more(1, 1))
+	p.bytes = 1000
+	require.Equal(t, 10, p.more(1, 100))
+	require.True(t, p.affords(2, logp.Eager, 1, 500))
+	require.False(t, p.affords(2, logp.Eager, 1, 501), "more bytes than are left")
 	now = 2_000_000
-	require.Zero(t, p.more(1))
-	require.False(t, p.affords(1, logp.Gather, 1))
+	require.Zero(t, p.more(1, 1))
+	require.False(t, p.affords(1, logp.Gather, 1, 1))
 }
 
 func TestOutcomeOnTheWire(t *testing.T) {

@@ -64,12 +64,16 @@ type purse struct {
 	now        func() int64
 	start, end int64
 	budget     float64
+	bytes      int64                  // that may be moved yet
 	shares     int                    // plays that are left
 	slow       [logp.NumModes]float64 // measured over predicted, lately
 }
 
-func newPurse(now func() int64, budget time.Duration) *purse {
-	p := &purse{now: now, start: now(), budget: float64(budget), shares: len(probes) * logp.NumModes}
+func newPurse(now func() int64, budget time.Duration, bytes int64) *purse {
+	if bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	p := &purse{now: now, start: now(), budget: float64(budget), bytes: bytes, shares: len(probes) * logp.NumModes}
 	p.end = p.start + int64(float64(budget)*(1-fitPart))
 	for m := range p.slow {
 		p.slow[m] = 1
@@ -79,10 +83,19 @@ func newPurse(now func() int64, budget time.Duration) *purse {
 
 func (p *purse) left() float64 { return float64(p.end - p.now()) }
 
-// affords says whether a number of round trips, each way predicted to take ns in
-// mode m, fit.
-func (p *purse) affords(trips int, m logp.Mode, ns float64) bool {
-	return 2*float64(trips)*ns*p.slow[m] <= p.left()
+// affords says whether a number of round trips of so many bytes, each way predicted to take
+// ns in mode m, fit.
+func (p *purse) affords(trips int, m logp.Mode, ns float64, bytes int64) bool {
+	return 2*float64(trips)*ns*p.slow[m] <= p.left() && int64(trips)*bytes <= p.bytes
+}
+
+// tripBytes is how many bytes a round trip of b moves, at least one.
+func tripBytes(b *logp.Batch) int64 {
+	n := int64(1)
+	for i := range b.Messages {
+		n += 2 * b.Messages[i].Size
+	}
+	return n
 }
 
 // learn takes note that what was predicted took took. What was slow once may be
@@ -91,17 +104,17 @@ func (p *purse) learn(m logp.Mode, predicted, took float64) {
 	p.slow[m] = max(1, took/predicted, 0.7*p.slow[m])
 }
 
-// more is how many round trips of ns each way may follow a pilot. A budget that
+// more is how many round trips of so many bytes, of ns each way, may follow a pilot. A budget that
 // is ample takes more than make a good sample; one that is not is for other
 // probes rather than for exact ones.
-func (p *purse) more(ns float64) int {
+func (p *purse) more(ns float64, bytes int64) int {
 	p.shares--
 	left := p.left()
 	n := left / float64(max(p.shares, 1)) / (2 * ns)
 	if n < moreTrips {
 		n = min(left/(2*ns), moreTrips, max(n, 2))
 	}
-	return int(min(max(n, 0), maxTrips))
+	return int(min(max(n, 0), maxTrips, float64(p.bytes/bytes)))
 }
 
 // Samples are measured batches, by the mode in which they went.
@@ -117,6 +130,7 @@ type Outcome struct {
 	Samples Samples
 	Settled bool          // ended because the model predicted what came
 	Trips   int           // round trips, all
+	Bytes   int64         // that these have moved, both ways
 	Spent   time.Duration // on the first side's clock
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	// Span is the memory for one batch in bytes, see Need. Twice that is
 	// registered. Zero means 1 MiB.
 	Span int
+	// MaxBytes bounds what Calibrate moves, both ways together, in bytes; the first side's
+	// counts. Zero: no bound.
+	MaxBytes int64
 	// Stall ends a wait in which nothing comes. Zero means 20 s.
 	Stall time.Duration
 	// Channel configures the message channel.
