@@ -19,6 +19,34 @@ func addTo(s *side, src []byte) *Op {
 	return o
 }
 
+// An operation ends once if the first sign of a lost connection is its own request, which
+// the link has flushed.
+func TestFlushedRequestEndsItsOperationOnce(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	_, err := a.do(t, addTo(a, one)) // there are slots now
+	require.NoError(t, err)
+	o := addTo(a, one)
+	other := a.op(FetchAdd, 64) // posted behind it
+	a.prog.Do(func() {
+		for _, x := range []*Op{o, other} {
+			x.Start()
+			a.q.post()
+		}
+		require.EqualValues(t, 2, o.pending, "the write and its acknowledgement")
+		a.Engine.Complete(&fabric.Completion{ID: uint64(o.id) | 1<<slotShift, Op: fabric.OpWrite, Status: fabric.StatusFlushed})
+		require.True(t, o.Done())
+		require.False(t, other.Done())
+		require.EqualValues(t, 1, a.q.flushes.open)
+		a.Engine.Complete(&fabric.Completion{ID: uint64(other.id), Op: fabric.OpFetchAdd, Status: fabric.StatusFlushed})
+		require.True(t, other.Done())
+		require.Zero(t, a.q.flushes.open)
+	})
+	require.ErrorIs(t, o.Err, fabric.ErrFlushed)
+	require.ErrorIs(t, other.Err, fabric.ErrFlushed)
+	require.EqualValues(t, 2, a.q.Counts().Failed)
+}
+
 // A hostile peer's notifications and slots change nothing that its keys do not
 // cover, and break nothing.
 func TestHostileAccumulates(t *testing.T) {

@@ -17,13 +17,17 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 		return false
 	}
 	q := o.q
+	var err error
+	if c.Status != fabric.StatusOK {
+		err = q.host.Reason(c) // may end the connection: o still waits for this completion
+	}
 	q.inflight--
 	q.full = false
 	o.pending--
 	if s := c.ID >> slotShift; s != 0 {
 		q.requests.written(uint8(s - 1))
 	}
-	if c.Status == fabric.StatusOK {
+	if err == nil {
 		if o.slot >= 0 {
 			o.Value = binary.NativeEndian.Uint64(q.link.results.bytes(o.slot))
 		}
@@ -32,7 +36,6 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 		}
 		return true
 	}
-	err := q.host.Reason(c)
 	o.note(err)
 	if o.pending == 0 && !o.queued {
 		o.end()
@@ -43,6 +46,7 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 
 // note keeps the first error of o.
 func (o *Op) note(err error) {
+	o.assertLive()
 	if o.Err == nil {
 		o.Err = o.q.host.Error(o.kind.String(), err)
 	}
@@ -75,6 +79,7 @@ func (o *Op) posted() {
 // end finishes o, which has nothing in flight any longer.
 func (o *Op) end() {
 	o.q.eng.prog.AssertOwned()
+	o.assertLive()
 	if o.id != 0 || o.slot >= 0 {
 		o.q.eng.inflight.release(o)
 	}

@@ -1,12 +1,14 @@
 package initiator
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/owned"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/mr"
 )
@@ -43,12 +45,30 @@ var ops = sync.Pool{New: func() any {
 // Hot path.
 func New(q *Queue, k Kind) *Op {
 	o := ops.Get().(*Op)
+	if owned.On {
+		o.assertIdle()
+	}
 	o.Begin(false)
 	if o.q != q {
 		o.q = q
 	}
 	o.kind, o.slot, o.sge = k, -1, fabric.SGE{}
 	return o
+}
+
+// assertIdle panics, with the tag rmadebug, if o has something left of its last use: the
+// engine has ended it too early, or twice.
+func (o *Op) assertIdle() {
+	if o.Err != nil || o.pending != 0 || o.id != 0 || o.loose || o.next != nil {
+		panic(fmt.Sprintf("initiator: unused %v with rank %d is in use: %d pending, work request ID %d, error %v", o.kind, o.q.rank, o.pending, o.id, o.Err))
+	}
+}
+
+// assertLive panics, with the tag rmadebug, if o has ended.
+func (o *Op) assertLive() {
+	if owned.On && (o.Done() || o.pending < 0) {
+		panic(fmt.Sprintf("initiator: %v with rank %d has ended: %d pending, error %v", o.kind, o.q.rank, o.pending, o.Err))
+	}
 }
 
 // Kind returns the kind of o.

@@ -70,12 +70,19 @@ func (s *side) Complete(_ int, cs []fabric.Completion) {
 
 func (s *side) Connect()                              { s.connects++ }
 func (s *side) Reported(err error)                    { s.Down(err) }
-func (s *side) Reason(c *fabric.Completion) error     { return c.Err() }
 func (s *side) Error(op string, err error) error      { return fmt.Errorf("%s: %w", op, err) }
 func (s *side) Hold(on bool)                          { s.held = on }
 func (s *side) Probed()                               { s.probed++ }
 func (s *side) FetchSlots(done func([]byte, error))   { s.background(func() { s.fetch(done) }) }
 func (s *side) PublishSlots(f func() ([]byte, error)) { s.background(func() { s.publish(f) }) }
+
+// Reason ends the connection of a flushed request, before the link reports its end.
+func (s *side) Reason(c *fabric.Completion) error {
+	if c.Status == fabric.StatusFlushed {
+		s.Down(fmt.Errorf("lost: %w", c.Err()))
+	}
+	return c.Err()
+}
 
 func (s *side) Sever(err error) {
 	_ = s.ep.Close()
