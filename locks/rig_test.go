@@ -2,17 +2,14 @@ package locks
 
 import (
 	"context"
-	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -33,31 +30,12 @@ func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
 // job opens the engines of a job of n ranks in this process.
 func job(t testing.TB, n int, fabric string) []*rma.Engine {
 	t.Helper()
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
-	require.NoError(t, err)
-	es := make([]*rma.Engine, n)
-	t.Cleanup(func() {
-		for _, e := range es {
-			if e != nil {
-				require.NoError(t, e.Close())
-			}
-		}
-		srv.Close()
-	})
-	var g errgroup.Group
-	for r := range es {
-		g.Go(func() (err error) {
-			es[r], err = rma.Open(context.Background(), &rma.Config{
-				Job:    &rma.Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-				Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, Sampling: "off",
-			})
-			return err
+	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
+		return rma.Open(context.Background(), &rma.Config{
+			Job:    &rma.Job{Rank: rank, Size: n, Root: root, Token: token},
+			Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, Sampling: "off",
 		})
-	}
-	require.NoError(t, g.Wait())
-	return es
+	})
 }
 
 // serve returns the locks of every rank.

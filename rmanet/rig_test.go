@@ -2,17 +2,14 @@ package rmanet
 
 import (
 	"context"
-	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -31,35 +28,16 @@ func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
 // job opens the engines of a job of n ranks in this process.
 func job(t testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma.Engine {
 	t.Helper()
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: []byte("t")})
-	require.NoError(t, err)
-	es := make([]*rma.Engine, n)
-	t.Cleanup(func() {
-		for _, e := range es {
-			if e != nil {
-				require.NoError(t, e.Close())
-			}
+	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
+		c := &rma.Config{
+			Job:    &rma.Job{Rank: rank, Size: n, Root: root, Token: token},
+			Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
 		}
-		srv.Close()
+		for _, f := range change {
+			f(c)
+		}
+		return rma.Open(context.Background(), c)
 	})
-	var g errgroup.Group
-	for r := range es {
-		g.Go(func() (err error) {
-			c := &rma.Config{
-				Job:    &rma.Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-				Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
-			}
-			for _, f := range change {
-				f(c)
-			}
-			es[r], err = rma.Open(context.Background(), c)
-			return err
-		})
-	}
-	require.NoError(t, g.Wait())
-	return es
 }
 
 // connect returns the ends of a new connection from rank a to rank b.

@@ -5,8 +5,6 @@ package migrating
 import (
 	"bytes"
 	"context"
-	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -24,16 +22,12 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 func both(t *testing.T, f func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error) {
 	t.Parallel()
 	ctx := testutil.Context(t, time.Minute)
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2, Token: []byte("t")})
-	require.NoError(t, err)
-	defer srv.Close()
+	root, token := wireuptest.Serve(t, 2)
 	var g errgroup.Group
 	for r := range 2 {
 		g.Go(func() error {
 			eng, err := rma.Open(ctx, &rma.Config{
-				Job:      &rma.Job{Rank: r, Size: 2, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
+				Job:      &rma.Job{Rank: r, Size: 2, Root: root, Token: token},
 				Sampling: "off",
 			})
 			if err != nil {

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,41 +12,20 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 // engines are those of a job, all in this process. Rank r sends by modes[r], if there is
 // such.
 func engines(t *testing.T, n int, fabric string, modes ...rma.Mode) []*rma.Engine {
 	t.Helper()
-	ctx := testutil.Context(t, 60*time.Second)
-	path := filepath.Join(t.TempDir(), "job")
-	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
-	require.NoError(t, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n})
-	require.NoError(t, err)
-	es := make([]*rma.Engine, n)
-	var g errgroup.Group
-	for r := range es {
-		cfg := &rma.Config{Job: &rma.Job{Rank: r, Size: n, Root: "unix:" + path}, Fabric: rma.Fabric(fabric), Sampling: "off"}
-		if r < len(modes) {
-			cfg.Mode = modes[r]
+	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
+		cfg := &rma.Config{Job: &rma.Job{Rank: rank, Size: n, Root: root, Token: token}, Fabric: rma.Fabric(fabric), Sampling: "off"}
+		if rank < len(modes) {
+			cfg.Mode = modes[rank]
 		}
-		g.Go(func() (err error) {
-			es[r], err = rma.Open(ctx, cfg)
-			return err
-		})
-	}
-	require.NoError(t, g.Wait())
-	t.Cleanup(func() {
-		var g errgroup.Group
-		for _, e := range es {
-			g.Go(e.Close)
-		}
-		require.NoError(t, g.Wait())
-		require.NoError(t, srv.Close())
+		return rma.Open(context.Background(), cfg)
 	})
-	return es
 }
 
 func TestRunEngine(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -24,31 +22,12 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // job opens two engines in this process.
 func job(t *testing.T, fabric string) []*rma.Engine {
 	t.Helper()
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: 2, Token: []byte("t")})
-	require.NoError(t, err)
-	es := make([]*rma.Engine, 2)
-	t.Cleanup(func() {
-		for _, e := range es {
-			if e != nil {
-				require.NoError(t, e.Close())
-			}
-		}
-		srv.Close()
-	})
-	var g errgroup.Group
-	for r := range es {
-		g.Go(func() (err error) {
-			es[r], err = rma.Open(context.Background(), &rma.Config{
-				Job:    &rma.Job{Rank: r, Size: 2, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-				Fabric: rma.Fabric(fabric), Sampling: "off",
-			})
-			return err
+	return wireuptest.Open(t, 2, func(rank int, root string, token []byte) (*rma.Engine, error) {
+		return rma.Open(context.Background(), &rma.Config{
+			Job:    &rma.Job{Rank: rank, Size: 2, Root: root, Token: token},
+			Fabric: rma.Fabric(fabric), Sampling: "off",
 		})
-	}
-	require.NoError(t, g.Wait())
-	return es
+	})
 }
 
 // Every point of a request gives a result whose figures hang together.

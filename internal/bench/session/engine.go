@@ -34,16 +34,28 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	return localPoints(ctx, spec, req, stderr, emit)
 }
 
-// EngineChild is what a program started with EngineArg does. The model's figures
-// are sampled anew, into a folder that is removed: those that the user has saved
-// may be of a busier time, and are not touched.
+// EngineChild is what a program started with EngineArg does.
 func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+	var req bench.Request
+	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
+		w, err := bench.NewWriter(out, "json")
+		if err != nil {
+			return err
+		}
+		return bench.RunEngine(ctx, eng, req, w.Write)
+	})
+}
+
+// engineChild reads the request and runs the part of a rank with its engine. The model's
+// figures are sampled anew, into a folder that is removed: those that the user has saved
+// may be of a busier time, and are not touched. Each rank reports its errors: a rank that
+// fails ends the others.
+func engineChild(ctx context.Context, in io.Reader, req any, run func(*rma.Engine) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
 		return true, err
 	}
-	var req bench.Request
-	if err := childRequest(in, &req); err != nil {
+	if err := childRequest(in, req); err != nil {
 		return true, err
 	}
 	dir, err := os.MkdirTemp("", "rmabench-")
@@ -56,9 +68,5 @@ func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 		return cfg.Rank == 0, err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	w, err := bench.NewWriter(out, "json")
-	if err != nil {
-		return true, err
-	}
-	return true, bench.RunEngine(ctx, eng, req, w.Write) // whoever fails says why: the others are then stopped
+	return true, run(eng)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench/overlap"
@@ -58,24 +57,9 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 
 // OverlapChild is what a program started with OverlapArg does.
 func OverlapChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	cfg, err := jobenv.FromEnv()
-	if err != nil {
-		return true, err
-	}
 	var req overlap.Request
-	if err := childRequest(in, &req); err != nil {
-		return true, err
-	}
-	dir, err := os.MkdirTemp("", "rmabench-")
-	if err != nil {
-		return true, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	eng, err := rma.Open(ctx, &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir})
-	if err != nil {
-		return cfg.Rank == 0, err
-	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	enc := json.NewEncoder(out)
-	return true, overlap.Run(ctx, eng, req, func(r overlap.Result) error { return enc.Encode(r) })
+	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
+		enc := json.NewEncoder(out)
+		return overlap.Run(ctx, eng, req, func(r overlap.Result) error { return enc.Encode(r) })
+	})
 }
