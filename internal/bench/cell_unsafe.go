@@ -16,8 +16,8 @@ func cellAt(mem []byte, off int) cell {
 	return cell{(*uint64)(unsafe.Pointer(&mem[off]))}
 }
 
-// load is an acquiring read: what the peer wrote before the word it returns is
-// visible, as far as the link promises that order.
+// load reads with acquire semantics: what the peer wrote before the word it returns
+// is visible, as far as the link guarantees that order.
 func (c cell) load() uint64 { return atomic.LoadUint64(c.p) }
 
 func (c cell) store(v uint64) { atomic.StoreUint64(c.p, v) }

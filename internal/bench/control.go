@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// Control is the slow channel between the two measuring ranks: it carries
-// plans, keys and verdicts between measurements, never during one.
+// Control is the slow channel between the two measuring ranks. It carries plans,
+// keys and verdicts between measurements, never during one.
 type Control interface {
 	// Rank is 0 for the side that measures and reports, 1 for the other.
 	Rank() int
 
-	// Exchange hands mine to the other side and returns what the other side
-	// gave in its call of the same place in the sequence. It ends with an
-	// error when ctx does or when the other side is gone.
+	// Exchange sends mine to the other side and returns what the other side passed to
+	// its Exchange of the same number. It fails when ctx ends or the other side is
+	// gone.
 	Exchange(ctx context.Context, mine []byte) ([]byte, error)
 }
 
-// KV is the part of a job's rendezvous that NewControl needs.
+// KV is the part of a job's wire-up that NewControl needs.
 type KV interface {
 	Put(ctx context.Context, key string, val []byte) error
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
 }
 
-// kvControl exchanges over keys that count up.
+// kvControl exchanges values under numbered keys.
 type kvControl struct {
 	kv   KV
 	rank int
 	n    int
 }
 
-// NewControl makes the control channel between ranks 0 and 1 of a job; rank is
-// the caller's, which must be one of them. One at a time and job.
+// NewControl returns the control channel between ranks 0 and 1 of a job. rank is the
+// caller's and must be one of them. A job has one control channel at a time.
 func NewControl(kv KV, rank int) Control { return &kvControl{kv: kv, rank: rank} }
 
 func (c *kvControl) Rank() int { return c.rank }
@@ -52,23 +52,23 @@ func (c *kvControl) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	return theirs, nil
 }
 
-// ErrPeerFailed is wrapped by what the other rank reported as its own failure.
+// ErrPeerFailed is wrapped by errors that the other rank reports of itself.
 var ErrPeerFailed = errors.New("the other rank failed")
 
-// verdict is what a side says at the end of every step.
+// verdict is the outcome that a side sends at the end of every step.
 type verdict struct {
 	Err string `json:"err,omitempty"`
 }
 
-// lastWords is how long a side that failed waits to be heard: the time in which
-// the other reaches the end of a point. A variable for tests.
+// lastWords is how long a failed side waits for the other to receive its error: the
+// other must first reach the end of its point. A variable for tests.
 var lastWords = 3 * time.Second
 
-// maxVerdict bounds how much of the other side's message is repeated.
+// maxVerdict bounds the part of the other side's error text that is repeated.
 const maxVerdict = 400
 
-// agree ends a step: both sides call it with their own outcome, and both learn
-// whether either failed. The own error comes first.
+// agree ends a step. Both sides call it with their own outcome, and both return an
+// error if either failed. The caller's own error comes first.
 func agree(ctx context.Context, c Control, mine error) error {
 	var v verdict
 	if mine != nil {
@@ -79,7 +79,7 @@ func agree(ctx context.Context, c Control, mine error) error {
 		return err
 	}
 	if mine != nil {
-		// Tell the other side, but do not hang on it: it may be the reason.
+		// Report the error with a time limit: the other side may be its cause.
 		ctx, cancel := context.WithTimeout(ctx, lastWords)
 		defer cancel()
 		theirs, err := c.Exchange(ctx, b)
@@ -98,7 +98,7 @@ func agree(ctx context.Context, c Control, mine error) error {
 	return heard(theirs)
 }
 
-// heard is the other side's verdict as an error.
+// heard returns the other side's verdict as an error.
 func heard(b []byte) error {
 	var v verdict
 	if err := json.Unmarshal(b, &v); err != nil {
@@ -110,7 +110,7 @@ func heard(b []byte) error {
 	return nil
 }
 
-// printable cuts s to n bytes and replaces what could confuse a terminal.
+// printable cuts s to n bytes and replaces control characters.
 func printable(s string, n int) string {
 	if len(s) > n {
 		s = s[:n] + "…"

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Copies says how a link of the same host moves large blocks to the peer, for
-// explanations. The zero value is of links that do not copy with the processor.
+// Copies describes how a link of one host moves large blocks to the peer, for
+// explanations. It is zero for links that do not copy with the processor.
 type Copies struct {
 	Class   sampling.Class `json:"class,omitempty"`   // how near the peer is
 	Private string         `json:"private,omitempty"` // the way to the peer's private memory: process_vm or bounce
@@ -25,7 +25,7 @@ type Copies struct {
 	Users   int            `json:"users,omitempty"`  // processes that use it
 }
 
-// CopiesOf is what holds for a connection at the moment.
+// CopiesOf returns the present state of a connection.
 func CopiesOf(conn Conn) (c Copies) {
 	if n, ok := conn.EP.(fabric.Neighbour); ok {
 		v := n.Near()
@@ -39,13 +39,13 @@ func CopiesOf(conn Conn) (c Copies) {
 }
 
 // tuneCopies measures on rank 0, as an engine does at its start, how large blocks are
-// best copied, and tells both links. Both ranks call it; links that do not copy, or were
-// told by the user, cost an exchange.
+// best copied, and sets the result on both links. Both ranks call it. For links that do
+// not copy, or that have a forced setting, it is one exchange.
 func tuneCopies(ctx context.Context, ctl Control, conn Conn) error {
 	var mine []byte
 	t, ok := conn.Link.(fabric.CopyTuner)
 	if ok && ctl.Rank() == 0 && t.Copies().Source != "forced" {
-		// Where there is no memory to measure with, what the caches say stays.
+		// Without memory to measure with, the plan derived from the caches stays.
 		if m, _, err := sampling.Copies(nil, sampling.SameHost, sampling.Force, sampling.CopiesBudget); err == nil {
 			mine, _ = json.Marshal(m.Plan) // numbers only
 		}
@@ -68,7 +68,7 @@ func tuneCopies(ctx context.Context, ctl Control, conn Conn) error {
 	return nil
 }
 
-// large reports whether a size is measured for which links may have several ways to copy.
+// large reports whether any size is so large that links may copy it in several ways.
 func (r *Request) large() bool {
 	for i := range r.Plans {
 		for _, n := range r.Plans[i].Size {

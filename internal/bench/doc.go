@@ -3,7 +3,7 @@
 // compared with perftest's.
 //
 // It is on the top floor, beside the commands, and may import every lower floor;
-// cmd/rmabench only binds flags to it. Rank 0 measures and reports, rank 1 answers; rank 0
+// cmd/rmabench only binds flags to it. Rank 0 measures and reports, rank 1 responds. Rank 0
 // sends the plan to rank 1, so that only one side needs options.
 //
 // # Definitions
@@ -26,25 +26,25 @@
 // # Files
 //
 //	sizes.go      the syntax of --sizes
-//	plan.go       what to measure, and its checks on both sides
-//	result.go     what came out, and the machine it came from
-//	format.go     table, JSON lines, CSV, Go benchmark lines; read back
+//	plan.go       Plan and its checks on both sides
+//	result.go     Result, and the machine it was measured on
+//	format.go     table, JSON lines, CSV, Go benchmark lines; reading them back
 //	record.go     samples and percentiles
 //	pattern.go    position-dependent payloads for validation
 //	control.go    the slow channel between the two ranks
 //	side.go       one side of the link (internal/poller posts and waits)
 //	latency.go    ping-pong and round trips
 //	stream.go     bandwidth and rate
-//	message.go    messages: the channel, the model it chooses by
+//	message.go    messages: the channel, and the model that chooses their mode
 //	messagelat.go, messagestream.go  their ping-pong and streams
 //	rendezvous.go  streams of messages beside raw reads
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
 //	startup.go    what sampling adds to the start of an engine
 //	engine.go     puts and messages through package rma, as applications do; engineplay.go
-//	              what the ranks of a pair do
+//	              the two sides of a pair
 //	sweep.go      the sweep over operations, sizes and rounds
-//	rank.go       what measurements of other packages share
+//	rank.go       functions shared with other packages' measurements
 //	pin.go        a processor for each rank
 //	meter*.go     processor time of both ranks
 //	cell_unsafe.go  atomic reads of memory that a peer writes

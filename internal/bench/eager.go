@@ -11,15 +11,14 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// MaxEager is the largest message that the bare eager ring is measured with,
-// which fits into a part of its default size. A larger ring would be measured with
-// small messages as well, which it slows down (every lap touches all of it); larger
-// messages are the business of a rendezvous, not of this channel.
+// MaxEager is the largest message of the bare eager ring; it fits into a part of a
+// ring of default size. A larger ring would slow small messages down, since every lap
+// touches all of it. Larger messages go by rendezvous, which this channel lacks.
 const MaxEager = 64 << 10
 
 const (
-	// eagerTag marks the channel's work requests: those of this package have 0
-	// in the top bits.
+	// eagerTag marks the channel's work requests: other requests of this package have
+	// 0 in the top bits.
 	eagerTag = 1
 
 	// eagerImm marks the channel's notifications; a stop carries 0.
@@ -30,7 +29,7 @@ const (
 
 	// Kinds of messages.
 	kindData = 0
-	kindLast = 1 // asks for the number of messages since the last one
+	kindLast = 1 // asks for the number of messages since the previous kindLast
 	kindSum  = 2 // the answer, in Meta
 )
 
@@ -38,7 +37,7 @@ const (
 type ring struct {
 	*side
 	ch    *eager.Channel
-	turns int // counts reap
+	turns int // calls of reap
 }
 
 // openRing makes the eager channel of s; both sides call it.
@@ -66,14 +65,14 @@ func openRing(ctx context.Context, s *side) error {
 	return agree(ctx, s, wrap("connect the eager channel", err))
 }
 
-// close closes the endpoint first, as the channel asks for.
+// close closes the endpoint first, as the channel requires.
 func (s *ring) close() error {
 	if s == nil {
 		return nil
 	}
 	err := s.EP.Close()
 	var cs [16]fabric.Completion
-	for range 64 { // what the closing flushed
+	for range 64 { // requests that the close has flushed
 		if s.Link.Poll(cs[:]) == 0 {
 			break
 		}
@@ -81,7 +80,7 @@ func (s *ring) close() error {
 	return errors.Join(err, s.ch.Close())
 }
 
-// miss is one fruitless look at the channel: credit, what waits, the link.
+// miss is called after a poll without a message: it progresses link and channel.
 func (s *ring) miss() error {
 	if _, err := s.Poll(); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (s *ring) miss() error {
 	return s.Rest()
 }
 
-// push sends one message; it waits for room.
+// push sends one message and waits for room in the ring.
 // Hot path.
 func (s *ring) push(e eager.Envelope, b []byte) error {
 	for s.Begin(); ; {
@@ -106,7 +105,7 @@ func (s *ring) push(e eager.Envelope, b []byte) error {
 	}
 }
 
-// pull takes the next message into buf; it waits.
+// pull waits for the next message and copies it into buf.
 // Hot path.
 func (s *ring) pull(buf []byte) (eager.Head, error) {
 	for s.Begin(); ; {
@@ -120,7 +119,7 @@ func (s *ring) pull(buf []byte) (eager.Head, error) {
 	}
 }
 
-// ping is rank 0's part of the latency of eager.
+// ping is rank 0's part of lat eager.
 func (s *ring) ping(p *point, rec *recorder) error {
 	n, err := s.pingPhase(p, rec, p.warmup(), 0)
 	if err == nil {
@@ -133,7 +132,7 @@ func (s *ring) ping(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// pingPhase plays until bud is used up. Short: no allocation inside.
+// pingPhase runs until bud is used up. It does not allocate.
 func (s *ring) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
 	out, in := s.out(p.size), s.in(p.size)
 	last := cpu.Ticks()
@@ -165,8 +164,8 @@ func (s *ring) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64,
 	return n, nil
 }
 
-// reap looks at the link now and then where no wait does it: completions make
-// room in the channel's queue.
+// reap polls the link at every 16th call, for loops without a wait: completions free
+// slots of the channel's queue.
 func (s *ring) reap() error {
 	if s.turns++; s.turns&15 != 0 {
 		return nil
@@ -185,16 +184,15 @@ func (s *ring) verify(p *point, h eager.Head, b []byte, rank int, n uint64) erro
 	return nil
 }
 
-// echo is rank 1's part of everything about eager: it takes messages until
-// rank 0 says that the point is over, returns each of them (lat) or their
-// number when asked (bw, rate).
+// echo is rank 1's part of all tests of eager. It takes messages until rank 0 ends the
+// point, and returns each of them (lat) or their number on request (bw, rate).
 func (s *ring) echo(p *point) error {
 	var (
 		over  = cellAt(s.mem, offStop)
 		in    = s.in(p.size)
 		out   = s.out(p.size)
 		n     uint64 // messages
-		since uint64 // of them since the last question
+		since uint64 // messages since the last request for their number
 		wrong error
 	)
 	for s.Begin(); ; {
@@ -237,8 +235,8 @@ func (s *ring) echo(p *point) error {
 	}
 }
 
-// flood is rank 0's part of bw and rate of eager. Samples are the time in
-// which the channel takes a chain of messages.
+// flood is rank 0's part of bw and rate of eager. A sample is the time until the
+// channel has accepted a chain of messages.
 func (s *ring) flood(p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
 	warm, _, err := s.flow(p, rec, p.warmup(), 0)
 	if err != nil {
@@ -252,8 +250,8 @@ func (s *ring) flood(p *point, rec *recorder) (msgs int64, took time.Duration, e
 	return msgs, cpu.Duration(ticks), s.stop(p.epoch)
 }
 
-// flow sends until bud is used up and then asks how many arrived; n
-// messages were sent before. Short: no allocation inside.
+// flow sends until bud is used up, then asks rank 1 for the number of arrived
+// messages; n messages were sent before. It does not allocate.
 func (s *ring) flow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks int64, err error) {
 	out := s.out(p.size)
 	chain := chainLen(p.window())
@@ -294,7 +292,7 @@ func (s *ring) flow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks 
 	return msgs, ticks, nil
 }
 
-// stage adds one message to what the next Flush sends; it waits for room.
+// stage adds one message to the next Flush and waits for room in the ring.
 // Hot path.
 func (s *ring) stage(b []byte) error {
 	for s.Begin(); ; {

@@ -14,23 +14,24 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// Measurements through package rma alone, as an application would write them: put
-// and send of Plan. What Run measures is one floor below (links, channels); the
-// difference is what the engine costs.
+// Measurements through package rma alone, as an application would write them: op put
+// and send of Plan. Run measures one floor below (links, channels); the difference is
+// the overhead of the engine.
 //
-// Ranks come in pairs: rank r of the first half plays with rank r + size/2, all
-// pairs at once. A phase is a number of operations that both know; it is told by a
-// message.
+// Ranks form pairs: rank r of the first half with rank r + size/2; all pairs run at
+// once. A phase is a number of operations, which the origin announces to the target in
+// a message.
 
-// Tags of messages of the engine's measurements; data have 0.
+// Tags of control messages; data messages have tag 0.
 const (
-	engineAsk    = 1 + iota // origin to target: a phase, or the request
-	engineAnswer            // target to origin: the phase is over, all has come
+	engineAsk    = 1 + iota // origin to target: the length of a phase, or the request
+	engineAnswer            // target to origin: ready, then the end of the phase: all data has arrived
 	engineResult            // origin to rank 0
-	engineTaken             // that a request or a result has been taken
+	engineTaken             // acknowledges a request or a result
 )
 
-// engineMeet is told instead of a phase: all ranks meet. 0 ends a point.
+// engineMeet, in place of the length of a phase, starts a barrier of all ranks; 0 ends
+// a point.
 const engineMeet = -1
 
 // engineMaxControl bounds a control message, which is JSON.
@@ -41,23 +42,23 @@ type engineSide struct {
 	eng    *rma.Engine
 	peer   *rma.Peer
 	win    *rma.Window
-	other  int // rank
+	other  int // number of the other rank
 	origin bool
 	size   int
 	span   int // bytes of each of the two areas of the window
 	window int
-	batch  int   // messages handed in at once; the window holds whole batches
+	batch  int   // messages posted at once; the window holds whole batches
 	stall  int64 // ticks
 	w      cpu.Spinner
-	cpu    time.Duration     // of both processes, in the last phase; negative: not known
+	cpu    time.Duration     // processor time of both processes in the last phase; negative: not known
 	reqs   []rma.Request     // the window of a stream
-	recvs  []rma.RecvRequest // and of its receiver
+	recvs  []rma.RecvRequest // of the receiver of a stream
 	buf    []byte
 	seq    uint64 // of puts
 }
 
-// offIn is where the areas of a window begin: in, out. The words before them are
-// flags and their source.
+// Layout of a window: flag words and their sources, then from offIn on the two data
+// areas, in and out.
 const (
 	offWord    = 0
 	offWordOut = 128
@@ -65,8 +66,8 @@ const (
 )
 
 // RunEngine measures req.Plans, of put and send, between the ranks of an engine.
-// Every rank calls it, rank 0 with what it wants and emit. The garbage collector is
-// off meanwhile.
+// Every rank calls it; only rank 0's req and emit count. The garbage collector is off
+// meanwhile.
 func RunEngine(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) error) error {
 	if eng.Size() < 2 || eng.Size()%2 != 0 {
 		return fmt.Errorf("%w: %d ranks, want pairs", ErrPlan, eng.Size())
@@ -98,7 +99,7 @@ func RunEngine(ctx context.Context, eng *rma.Engine, req Request, emit func(Resu
 	return eng.Barrier(ctx)
 }
 
-// CheckEngine says whether RunEngine can measure the plans.
+// CheckEngine reports plans that RunEngine cannot measure.
 func (r *Request) CheckEngine() error {
 	if err := r.Check(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (r *Request) CheckEngine() error {
 	return nil
 }
 
-// engineShare carries rank 0's request to all, who trust nothing in it.
+// engineShare sends rank 0's request to all ranks; each of them checks it.
 func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
 	if eng.Rank() != 0 {
 		b, err := engineTake(ctx, eng.Peer(0), engineAsk)
@@ -136,7 +137,7 @@ func engineShare(ctx context.Context, eng *rma.Engine, req *Request) error {
 	return err
 }
 
-// engineGive hands JSON to a rank and waits until it has taken it.
+// engineGive sends b to a rank and waits for the acknowledgement.
 func engineGive(ctx context.Context, p *rma.Peer, tag uint32, b []byte) error {
 	taken := p.RecvTag(engineTaken, nil)
 	err := p.SendTag(tag, b).Wait(ctx)
@@ -146,7 +147,7 @@ func engineGive(ctx context.Context, p *rma.Peer, tag uint32, b []byte) error {
 	return err
 }
 
-// engineTake takes what engineGive gives.
+// engineTake receives and acknowledges a message of engineGive.
 func engineTake(ctx context.Context, p *rma.Peer, tag uint32) ([]byte, error) {
 	buf := make([]byte, engineMaxControl)
 	n, err := p.RecvTag(tag, buf).Wait(ctx)
@@ -156,7 +157,7 @@ func engineTake(ctx context.Context, p *rma.Peer, tag uint32) ([]byte, error) {
 	return buf[:n], err
 }
 
-// enginePoint measures one size; the result is that of all pairs, on rank 0.
+// enginePoint measures one size; rank 0 gets the result of all pairs.
 func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu.Spinner, rec *recorder, res *Result) (err error) {
 	span := (size + 4095) &^ 4095
 	win, err := eng.Window(ctx, offIn+2*span)
@@ -164,12 +165,12 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 		return err
 	}
 	defer func() {
-		if err == nil { // else the others may never come to free theirs
+		if err == nil { // after an error others may never reach Free
 			err = win.Free(ctx)
 		}
 	}()
 	for i := 0; i < offIn+2*span; i += 4096 {
-		win.Bytes()[i] = 0 // first use would be measured
+		win.Bytes()[i] = 0 // touch the page: its first use would be measured
 	}
 	pairs := eng.Size() / 2
 	s := &engineSide{
@@ -207,10 +208,10 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 	return engineCollect(ctx, eng, p, res)
 }
 
-// engineWindowBytes bounds what a stream has under way.
+// engineWindowBytes bounds the bytes of a stream in flight.
 const engineWindowBytes = 64 << 20
 
-// game is what a plan plays, and how many parts of a sample are its latency.
+// game returns the operation of a plan; a latency is a sample divided by parts.
 func (s *engineSide) game(p *Plan) (play func(ctx context.Context, n int64, rec *recorder) error, parts float64) {
 	switch {
 	case p.Op == Put && p.Test == Lat:
@@ -223,8 +224,8 @@ func (s *engineSide) game(p *Plan) (play func(ctx context.Context, n int64, rec 
 	return s.sendStream, 1
 }
 
-// measure is the origin's part: phases that grow until they have warmed up, then,
-// all pairs at once, one that takes as long as the plan says.
+// measure is the origin's part: phases of doubling length for warm-up, then, after a
+// barrier of all pairs, one that lasts as long as the plan says.
 func (s *engineSide) measure(ctx context.Context, p *Plan, play func(context.Context, int64, *recorder) error, rec *recorder) (n int64, took time.Duration, err error) {
 	warm := max(min(p.Time/5, 200*time.Millisecond), time.Millisecond)
 	whole := func(n int64) int64 { return (n + int64(s.batch) - 1) / int64(s.batch) * int64(s.batch) }
@@ -250,13 +251,13 @@ func (s *engineSide) measure(ctx context.Context, p *Plan, play func(context.Con
 	return n, took, s.tell(ctx, engineAsk, 0)
 }
 
-// phase plays n operations, from the first to the target's answer that all has
-// come.
+// phase runs n operations. Its time ends with the target's answer that all data has
+// arrived.
 func (s *engineSide) phase(ctx context.Context, n int64, play func(context.Context, int64, *recorder) error, rec *recorder) (time.Duration, error) {
 	if err := s.tell(ctx, engineAsk, n); err != nil {
 		return 0, err
 	}
-	if _, err := s.hear(ctx, engineAnswer); err != nil { // it is ready
+	if _, err := s.hear(ctx, engineAnswer); err != nil { // the target is ready
 		return 0, err
 	}
 	used := s.meter()
@@ -275,8 +276,8 @@ func (s *engineSide) phase(ctx context.Context, n int64, play func(context.Conte
 	return took, err
 }
 
-// meter begins to measure the processor time of this process; what it returns says
-// how much it was, negative if that is not known.
+// meter starts to measure the processor time of this process. The returned function
+// returns the time used since, negative if it is not known.
 func (s *engineSide) meter() func() time.Duration {
 	begun, err := processTime(os.Getpid())
 	return func() time.Duration {
@@ -327,8 +328,8 @@ func (s *engineSide) hear(ctx context.Context, tag uint32) (int64, error) {
 	return int64(binary.LittleEndian.Uint64(s.buf)), err
 }
 
-// together is the stream of all pairs: what they moved in the time of the slowest. A
-// pair that ran ahead of the others has had their processors.
+// together returns the stream of all pairs: the sum of their messages over the time of
+// the slowest pair, because a pair that ends early leaves its processors to the others.
 func together(first *Result, all []Result) Result {
 	res := *first
 	res.Iters, res.Seconds = 0, 0
@@ -340,8 +341,8 @@ func together(first *Result, all []Result) Result {
 	return res
 }
 
-// engineCollect adds up what the origins have measured, on rank 0: rates, and the
-// medians of latencies.
+// engineCollect combines the results of all origins on rank 0: the sum of rates, the
+// median of latencies.
 func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) error {
 	if eng.Rank() != 0 {
 		b, err := json.Marshal(res)

@@ -8,14 +8,14 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// What the two sides of a pair do in a phase of n operations, as an application
-// would. The first half of the ranks are origins.
+// The two sides of a pair in a phase of n operations, as an application would write
+// them. The first half of the ranks are origins.
 
-// lookBefore is how often a word is looked at before the engine is driven: the
-// answer of a link without system calls has come by then.
+// lookBefore is how often a word is read before the engine is polled: on a link
+// without system calls the answer has arrived within these reads.
 const lookBefore = 64
 
-// await spins until the word that the peer puts is seq.
+// await spins until the word that the peer writes is seq.
 func (s *engineSide) await(ctx context.Context, seq uint64) error {
 	word := cellAt(s.win.Bytes(), offWord)
 	var since int64
@@ -43,8 +43,8 @@ func (s *engineSide) await(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// put writes message seq to the other side. Eight bytes are the word that is looked
-// at; of other sizes the word is changed behind them.
+// put writes message seq to the other side. A message of eight bytes is the polled word
+// itself; for other sizes a signal changes the word after the data.
 func (s *engineSide) put(seq uint64) rma.Request {
 	mem := s.win.Bytes()
 	if s.size == 8 {
@@ -54,7 +54,7 @@ func (s *engineSide) put(seq uint64) rma.Request {
 	return s.peer.PutSignal(s.win.At(s.other, offIn), s.win.Slice(offIn+s.span, s.size), s.win.At(s.other, offWord), rma.SignalSet, seq)
 }
 
-// putPing is a ping-pong of puts: either side puts as soon as it sees the other's.
+// putPing is a ping-pong of puts: each side puts as soon as it sees the other's put.
 func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error {
 	last := cpu.Ticks()
 	for range n {
@@ -80,8 +80,8 @@ func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error 
 	return nil
 }
 
-// putStream puts n times, to the same place, with a window of puts under way, until
-// all are in the other's memory. The target does nothing.
+// putStream puts n times to the same place, with a window of puts in flight, until all
+// data is in the target's memory. The target does nothing.
 func (s *engineSide) putStream(ctx context.Context, n int64, _ *recorder) error {
 	if !s.origin {
 		return nil
@@ -99,12 +99,13 @@ func (s *engineSide) putStream(ctx context.Context, n int64, _ *recorder) error 
 	return s.settle(ctx, n)
 }
 
-// settle waits for the requests of the window that are left.
+// settle waits for the remaining requests of the window.
 func (s *engineSide) settle(ctx context.Context, n int64) error {
 	return rma.WaitAll(ctx, s.reqs[:min(n, int64(s.window))]...)
 }
 
-// sendPing is a ping-pong of messages; a receive is posted before what it answers.
+// sendPing is a ping-pong of messages; each receive is posted before the message that
+// it answers is sent.
 func (s *engineSide) sendPing(ctx context.Context, n int64, rec *recorder) error {
 	in, out := s.win.Slice(offIn, s.size), s.win.Slice(offIn+s.span, s.size)
 	last := cpu.Ticks()
@@ -141,8 +142,8 @@ func (s *engineSide) received(ctx context.Context, r rma.RecvRequest) error {
 	return err
 }
 
-// sendStream sends n messages with a window of them under way; the target has as
-// many receives posted. All have the same memory, as in the programs of others.
+// sendStream sends n messages with a window of them in flight; the target keeps as many
+// receives posted. All messages use the same buffer, as in other libraries' benchmarks.
 func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error {
 	in, out := s.win.Slice(offIn, s.size), s.win.Slice(offIn+s.span, s.size)
 	w := int64(s.window)
@@ -178,8 +179,8 @@ func (s *engineSide) sendStream(ctx context.Context, n int64, _ *recorder) error
 	return nil
 }
 
-// batchStream is the origin's part of sendStream where messages are handed in by
-// batches. n is a number of whole ones.
+// batchStream is the origin's part of sendStream for messages posted in batches. n is a
+// multiple of the batch.
 func (s *engineSide) batchStream(ctx context.Context, n int64, out rma.Buffer) error {
 	batches := make([]*rma.Batch, s.window/s.batch)
 	for i := range batches {
@@ -202,12 +203,12 @@ func (s *engineSide) batchStream(ctx context.Context, n int64, out rma.Buffer) e
 	return s.settle(ctx, min(count, w))
 }
 
-// bulkSize is the size of the longest messages that are received in bulk: they come through
+// bulkSize is the size of the longest messages that are received in bulk: these go through
 // the ring, whatever memory they are received into.
 const bulkSize = 4096
 
-// bulkStream is the target's part of sendStream where messages are handed in by batches: it
-// receives as many at once.
+// bulkStream is the target's part of sendStream for messages posted in batches: it
+// receives a batch at once.
 func (s *engineSide) bulkStream(ctx context.Context, n int64) error {
 	in := s.win.Bytes()[offIn:][:s.size]
 	batches := make([]rma.RecvBatch, s.window/s.batch)

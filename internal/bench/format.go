@@ -18,14 +18,14 @@ var Formats = []string{"table", "json", "csv", "go"}
 // ErrFormat reports an unknown format or results that cannot be read back.
 var ErrFormat = errors.New("bad format")
 
-// Writer writes results as they come. Errors are those of the writer below.
+// Writer writes results as they arrive. Its errors are those of the underlying writer.
 type Writer interface {
 	Write(Result) error
 }
 
 // NewWriter writes results to w in one of Formats:
 //
-//	table  aligned columns, a heading whenever test or operation change
+//	table  aligned columns, a heading at every change of test or operation
 //	json   one object a line
 //	csv    a header line, then one line a result
 //	go     lines of `go test -bench`, which benchstat reads
@@ -69,7 +69,7 @@ func (t *tableWriter) Write(r Result) error {
 	return err
 }
 
-// describe is the heading of a table.
+// describe returns the heading of a table.
 func describe(t Test, op Op) string {
 	switch {
 	case t == Lat && (op == Put || op == Send || op == Eager):
@@ -102,7 +102,7 @@ func suffix(r Result) string {
 	return s
 }
 
-// digits writes x with about four of them.
+// digits formats x with about four digits.
 func digits(x float64) string {
 	switch {
 	case x >= 1000:
@@ -148,8 +148,8 @@ type goWriter struct {
 	headed bool
 }
 
-// Write gives one line a result: ns/op is the mean time of a message (lat:
-// the latency, bw and rate: time over messages).
+// Write writes one line for each result: ns/op is the mean time of a message (lat: the
+// latency; bw and rate: time over messages).
 func (g *goWriter) Write(r Result) error {
 	m := r.Machine
 	if !g.headed {
@@ -181,8 +181,8 @@ func (g *goWriter) Write(r Result) error {
 	return err
 }
 
-// Bounds of what is read back: any real figure is far below (µs, MB/s), and
-// names have to fit into a legend.
+// Bounds of figures that are read back: real ones are far below (µs, MB/s), and names
+// must fit into a legend.
 const (
 	maxFigure = 1e12
 	maxText   = 200
@@ -237,7 +237,7 @@ func parseLine(b []byte) (Result, error) {
 	return r, nil
 }
 
-// Sort orders results for reading: test, operation, fabric, size, round.
+// Sort orders results by test, operation, fabric, size and round.
 func Sort(rs []Result) {
 	rank := func(r Result) string {
 		t := slices.Index([]Test{Lat, BW, Rate}, r.Test)
@@ -247,7 +247,7 @@ func Sort(rs []Result) {
 	slices.SortStableFunc(rs, func(a, b Result) int { return strings.Compare(rank(a), rank(b)) })
 }
 
-// WriteLines writes each row as an object of JSON on a line of its own.
+// WriteLines writes each row as a line of JSON.
 func WriteLines[T any](w io.Writer, rows []T) error {
 	enc := json.NewEncoder(w)
 	for i := range rows {

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// Gate lets several requests that are measured at the same time on one host begin
-// each of their points together, whatever each needed to prepare: rank 0 of each
-// comes and waits until all have come. Path goes into Request.Gate.
+// Gate starts each point of several requests that are measured at the same time on one
+// host together, however long each took to prepare: rank 0 of each request connects and
+// waits for the others. Path goes into Request.Gate.
 type Gate struct {
 	ln   net.Listener
 	dir  string
@@ -20,7 +20,7 @@ type Gate struct {
 	done sync.WaitGroup
 }
 
-// OpenGate opens a gate for n requests. It has a goroutine until Close.
+// OpenGate opens a gate for n requests. Its goroutine runs until Close.
 func OpenGate(n int) (*Gate, error) {
 	dir, err := os.MkdirTemp("", "rmabench-gate-") // nobody else may enter it
 	if err != nil {
@@ -37,7 +37,7 @@ func OpenGate(n int) (*Gate, error) {
 // Path is the address of the gate.
 func (g *Gate) Path() string { return filepath.Join(g.dir, "gate") }
 
-// keep lets through those that have come whenever they are n.
+// keep releases the waiting connections whenever there are n of them.
 func (g *Gate) keep() {
 	var waiting []net.Conn
 	for {
@@ -50,7 +50,7 @@ func (g *Gate) keep() {
 		}
 		for _, w := range waiting {
 			if err == nil {
-				_, _ = w.Write([]byte{1}) // who is gone needs no word
+				_, _ = w.Write([]byte{1}) // a connection that is gone is not an error
 			}
 			_ = w.Close()
 		}
@@ -61,17 +61,17 @@ func (g *Gate) keep() {
 	}
 }
 
-// Close shuts the gate: who waits there gets an error.
+// Close shuts the gate: waiting requests get an error.
 func (g *Gate) Close() error {
 	err := g.ln.Close()
 	g.done.Wait()
 	return errors.Join(err, os.RemoveAll(g.dir))
 }
 
-// errGate says that a gate was shut.
+// errGate reports that the gate was shut.
 var errGate = errors.New("another of the requests measured at the same time has failed")
 
-// pass waits at the gate until all others have come there too.
+// pass waits at the gate until all other requests have arrived.
 func pass(ctx context.Context, path string) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)

@@ -15,12 +15,12 @@ type point struct {
 	epoch uint64 // counts points; never 0
 }
 
-// seed is the pattern of message n from rank.
+// seed is the pattern's seed of message n from rank.
 func (p *point) seed(rank int, n uint64) uint64 {
 	return p.epoch<<40 ^ uint64(rank)<<39 ^ n
 }
 
-// budget is when a phase of a measurement is over.
+// budget is the length of a phase: both of its limits must be reached.
 type budget struct {
 	ticks int64 // least duration
 	iters int64 // least operations
@@ -28,31 +28,31 @@ type budget struct {
 
 func ticksOf(d time.Duration) int64 { return int64(float64(d) / cpu.NsPerTick()) }
 
-// warmup is a fifth of the measured time, at most 200 ms: caches, branch
-// predictors and the device's translation tables are warm far earlier.
+// warmup is a fifth of the measured time, at most 200 ms: caches, branch predictors and
+// the device's translation tables need far less.
 func (p *point) warmup() budget {
 	return budget{ticksOf(min(p.Time/5, 200*time.Millisecond)), min(p.Iters, 10)}
 }
 
 func (p *point) measure() budget { return budget{ticksOf(p.Time), p.Iters} }
 
-// ball is the message of a ping-pong: how its arrival is seen.
+// ball is the message of a ping-pong, and the way in which its arrival is detected.
 //
-// In the message itself, if the link promises that the last 8 bytes arrive
-// last and the size allows it. Else in the last byte, as perftest does. The
-// latter says nothing about the bytes before it, so a validating run uses a
-// word of its own, written by a second request behind the data.
+// If the link guarantees that the last 8 bytes arrive last and the size allows it, the
+// sequence number is in the last 8 bytes of the message; else it is in the last byte, as
+// in perftest. The last byte does not prove the arrival of those before it, so a validating
+// run uses a separate word, written by a second request after the data.
 type ball struct {
 	s       *side
 	size    int
-	payload int // bytes that carry the pattern
+	payload int // bytes of the pattern
 	wrs     []fabric.WR
-	mark    cell // where the sequence number leaves from
-	markAt  int  // or the position of the byte in the region, if mark.p is nil
-	flag    cell // where it arrives
+	mark    cell // source of the sequence number
+	markAt  int  // or, if mark.p is nil, the offset of its byte in the region
+	flag    cell // destination of the sequence number
 	shift   int
 	mask    uint64
-	lap     uint64 // sequence numbers are counted modulo lap, 0: not
+	lap     uint64 // sequence numbers are modulo lap; 0: they are not
 }
 
 func newBall(s *side, p *point) *ball {
@@ -74,8 +74,8 @@ func newBall(s *side, p *point) *ball {
 	return b
 }
 
-// value is how sequence number seq looks in the flag: never 0, which is what
-// the flag holds before the first message.
+// value is the form of sequence number seq in the flag. It is never 0, the value of the
+// flag before the first message.
 func (b *ball) value(seq uint64) uint64 {
 	if b.lap == 0 {
 		return seq
@@ -83,7 +83,7 @@ func (b *ball) value(seq uint64) uint64 {
 	return seq%b.lap + 1
 }
 
-// arrived reports whether message seq is there.
+// arrived reports whether message seq has arrived.
 // Hot path.
 func (b *ball) arrived(seq uint64) bool {
 	return b.flag.load()>>b.shift&b.mask == b.value(seq)
@@ -114,7 +114,7 @@ func (b *ball) verify(p *point, rank int, seq uint64) error {
 	return nil
 }
 
-// ping is rank 0's part of the latency of put.
+// ping is rank 0's part of lat put.
 func (s *side) ping(p *point, rec *recorder) error {
 	b := newBall(s, p)
 	seq, err := s.pingPhase(p, b, rec, p.warmup(), 0)
@@ -128,7 +128,7 @@ func (s *side) ping(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// pingPhase plays until bud is used up. Short: no allocation inside.
+// pingPhase runs until bud is used up. It does not allocate.
 func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint64) (uint64, error) {
 	last := cpu.Ticks()
 	until := last + bud.ticks
@@ -162,8 +162,8 @@ func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint6
 	return seq, nil
 }
 
-// pong is rank 1's part: it answers until rank 0 says stop. A wrong payload is
-// remembered and reported at the end, so that rank 0 is not left waiting.
+// pong is rank 1's part: it answers until rank 0 ends the point. A validation error is
+// returned only then, so that rank 0 is not left waiting.
 func (s *side) pong(p *point) error {
 	b := newBall(s, p)
 	over := cellAt(s.mem, offStop)
@@ -201,7 +201,7 @@ func firstOf(a, b error) error {
 	return b
 }
 
-// roundTrip is rank 0's part of the latency of get and atomics.
+// roundTrip is rank 0's part of lat get and of lat of the atomics.
 func (s *side) roundTrip(p *point, rec *recorder) error {
 	w := fabric.WR{Flags: fabric.FlagSignaled, RKey: s.peer.RKey}
 	switch p.Op {
@@ -227,7 +227,7 @@ func (s *side) roundTrip(p *point, rec *recorder) error {
 	return s.stop(p.epoch)
 }
 
-// tripPhase makes one request after the other.
+// tripPhase posts one request after another, each after the previous one has completed.
 // Hot path.
 func (s *side) tripPhase(p *point, wrs []fabric.WR, rec *recorder, bud budget, n uint64) (uint64, error) {
 	last := cpu.Ticks()
@@ -264,8 +264,8 @@ func (s *side) tripPhase(p *point, wrs []fabric.WR, rec *recorder, bud budget, n
 	return n, nil
 }
 
-// tripVerify checks what request n brought: the peer's pattern, or the number
-// of atomics before it.
+// tripVerify checks the result of request n: the peer's pattern, or the number of
+// earlier atomics.
 func (s *side) tripVerify(p *point, n uint64) error {
 	if p.Op == Get {
 		if i := check(s.in(p.size), p.seed(1, 0)); i >= 0 {

@@ -4,7 +4,7 @@ package bench
 
 import "golang.org/x/sys/unix"
 
-// kernel is the kernel's release, as uname -r has it.
+// kernel returns the release of the kernel, as uname -r prints it.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
