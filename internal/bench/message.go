@@ -11,21 +11,21 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Messages are measured over the channel that the engine sends them through
-// (package message), polled by the measuring loop itself.
+// Messages are measured over the channel that the engine uses (package message). The
+// measuring loop itself polls it.
 
 const (
 	// messageTag is the first of the channel's three WR tags; eagerTag and 0 are
 	// taken.
 	messageTag = 8
 
-	// controlTag is the tag of questions and answers, which no data has:
-	// those have less than maxTags.
+	// controlTag is the tag of questions and answers. No data has it: data tags are less
+	// than maxTags.
 	controlTag = 1<<32 - 2
 )
 
-// Budgets of what the automatic choice is made by; see Request.Sampling. Those
-// of package choice, for the same reasons.
+// Budgets of sampling and calibration for the automatic choice; see Request.Sampling.
+// They are those of package choice, for the same reasons.
 const (
 	DefaultSampling    = 200 * time.Millisecond
 	DefaultCalibration = 500 * time.Millisecond
@@ -38,21 +38,21 @@ type messages struct {
 	ch     *message.Channel
 	params logp.Params
 	asked  tally // control messages received
-	told   tally // and sent
+	told   tally // control messages sent
 	answer tally // data messages of lat received
-	sent   tally // and sent
+	sent   tally // data messages sent
 	recv   message.In
 	send   message.Out
 	ctlIn  message.In
 	ctlOut message.Out
-	rkey   uint32 // of the region of the side
+	rkey   uint32 // of the side's region
 	lucky  int    // waits that ended before a turn
 }
 
 // tally counts completions; it is a message.Completer.
 type tally struct {
 	n    int
-	size int // of the last
+	size int // of the last message
 	err  error
 }
 
@@ -75,7 +75,7 @@ func (r *Request) hasOp(op Op) bool {
 	return false
 }
 
-// chooses reports whether the request needs the model to be right.
+// chooses reports whether any messages go as the model chooses.
 func (r *Request) chooses() bool {
 	for i := range r.Plans {
 		if r.Plans[i].Op == Send && r.Plans[i].Mode == Modes[0] {
@@ -85,8 +85,8 @@ func (r *Request) chooses() bool {
 	return false
 }
 
-// openMessages makes the message channel of s, and calibrates it where calibration
-// is positive. Both sides call it.
+// openMessages opens and connects the message channel of s, and calibrates it if
+// calibration is positive. Both sides call it.
 func openMessages(ctx context.Context, s *side, p *logp.Params, calibration, stall time.Duration, pinned bool) error {
 	play, err := pingpong.Open(s.Link, s.EP, pingpong.Options{
 		First: s.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: stall, Wait: Waiter(pinned),
@@ -124,7 +124,7 @@ func (m *messages) close() error {
 	return m.play.Close()
 }
 
-// setMode makes messages go as the plan says.
+// setMode forces the mode of the plan, or none.
 func (m *messages) setMode(p *point) error {
 	var pol logp.Policy
 	for mode := range logp.Mode(logp.NumModes) {
@@ -135,18 +135,18 @@ func (m *messages) setMode(p *point) error {
 	return m.ch.SetPolicy(pol)
 }
 
-// ways is how many messages have gone each way until now.
+// ways returns the number of messages sent in each mode so far.
 func (m *messages) ways() Ways {
 	n := m.ch.Stats().Messages
 	return Ways{Eager: n[logp.Eager], Gather: n[logp.Gather], Scatter: n[logp.Scatter]}
 }
 
-// since is what was added to before.
+// since returns w less before.
 func (w Ways) since(before Ways) Ways {
 	return Ways{w.Eager - before.Eager, w.Gather - before.Gather, w.Scatter - before.Scatter}
 }
 
-// turn polls the link and lets the channel do what it can.
+// turn polls the link and progresses the channel.
 // Hot path.
 func (m *messages) turn() error {
 	if _, err := m.Poll(); err != nil {
@@ -156,7 +156,7 @@ func (m *messages) turn() error {
 	return err
 }
 
-// until waits for t to count to n.
+// until waits until t has counted n completions.
 // Hot path.
 func (m *messages) until(t *tally, n int) error {
 	for m.Begin(); t.n < n; {
@@ -173,7 +173,7 @@ func (m *messages) until(t *tally, n int) error {
 	return t.err
 }
 
-// source and target describe size bytes at off of the region to the channel.
+// source and target describe size bytes at offset off of the region to the channel.
 func (m *messages) source(o *message.Out, off, size int, tag uint32) {
 	o.Data, o.Tag = m.mem[off:off+size:off+size], tag
 	o.LKey, o.RKey, o.Registered = m.reg.LKey(), m.rkey, true
@@ -184,18 +184,17 @@ func (m *messages) target(in *message.In, off, size int, tag uint32) {
 	in.LKey, in.Registered = m.reg.LKey(), true
 }
 
-// controlSize is that of a control message, which is a number.
+// controlSize is the size of a control message: one number.
 const controlSize = 8
 
-// postControl keeps the one receive for control messages posted.
+// postControl posts the one receive for control messages.
 func (m *messages) postControl() {
 	m.target(&m.ctlIn, offHear, controlSize, controlTag)
 	m.ctlIn.Done = &m.asked
 	m.ch.Recv(&m.ctlIn)
 }
 
-// tellNumber sends a control message and waits until the channel is done with
-// it.
+// tellNumber sends a control message and waits for its completion.
 func (m *messages) tellNumber(n uint64) error {
 	want := m.told.n + 1
 	binary.LittleEndian.PutUint64(m.mem[offTell:], n)
@@ -205,7 +204,7 @@ func (m *messages) tellNumber(n uint64) error {
 	return m.until(&m.told, want)
 }
 
-// heardNumber is what the last control message said; the receive is posted
+// heardNumber returns the number of the last control message and posts the receive
 // again.
 func (m *messages) heardNumber() (uint64, error) {
 	if m.asked.err != nil {

@@ -6,30 +6,31 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// Latency of messages: one goes, one comes back. An empty message ends a point:
-// it takes the receive that rank 1 has posted for the next.
+// Latency of messages: a ping-pong. An empty message ends a point: it matches the
+// receive that rank 1 has posted for the next message.
 
-// tag is that of message n of the point.
+// tag returns the tag of message n of the point.
 func (p *point) tag(n uint64) uint32 { return uint32(n % uint64(max(p.Tags, 1))) }
 
-// postMessage posts a message of size bytes, which goes out at once if the link
-// has room, as it does from an engine that nobody else drives, and returns what
-// m.sent will have counted to when it is through.
+// postMessage posts a message of size bytes and returns the count of m.sent at which it
+// is complete. The message goes out at once if the link has room, as in an engine that
+// no other goroutine polls.
 // Hot path.
 func (m *messages) postMessage(p *point, size int, n uint64) (want int) {
 	want = m.sent.n + 1
 	if at := offData + m.span; m.ch.SendNow(p.tag(n), m.mem[at:at+size:at+size]) {
-		m.sent.Complete(p.tag(n), size, nil) // as in the engine, what can go at once does
+		m.sent.Complete(p.tag(n), size, nil) // sent at once, as in the engine
 		return want
 	}
 	m.source(&m.send, offData+m.span, size, p.tag(n))
 	m.send.Done = &m.sent
 	m.ch.Send(&m.send)
-	_, _, _ = m.ch.Progress() // an error is the channel's end: the wait for m.sent meets it
+	_, _, _ = m.ch.Progress() // an error closes the channel, and the wait for m.sent returns it
 	return want
 }
 
-// postReceive posts the receive of one message; want as for postMessage.
+// postReceive posts the receive of one message and returns the count of m.answer at
+// which it is complete.
 // Hot path.
 func (m *messages) postReceive(p *point, n uint64) (want int) {
 	want = m.answer.n + 1
@@ -39,15 +40,15 @@ func (m *messages) postReceive(p *point, n uint64) (want int) {
 	return want
 }
 
-// looks is how many looks at the peer's ring alone one turn that lets everything
-// progress makes room for, as in the engine.
+// looks is the number of polls of the peer's ring alone for one turn, which progresses
+// everything; as in the engine.
 const looks = 32
 
-// look looks for the message that makes the answers want.
+// look polls the ring until m.answer has counted want messages, up to looks times.
 // Hot path.
 func (m *messages) look(want int) bool {
 	if m.caps.TargetProgress && !m.caps.Immediate {
-		return false // nothing comes without a poll
+		return false // nothing arrives without a poll of the link
 	}
 	for range looks {
 		if m.ch.Poll() && m.answer.n >= want {
@@ -57,14 +58,14 @@ func (m *messages) look(want int) bool {
 	return false
 }
 
-// hear waits for the message that makes the answers want.
+// hear waits until m.answer has counted want messages.
 // Hot path.
 func (m *messages) hear(want int) error {
 	if m.look(want) {
 		if m.lucky++; m.lucky%looks != 0 {
 			return m.answer.err
 		}
-		if err := m.turn(); err != nil { // the link's other business, if less often
+		if err := m.turn(); err != nil { // progress the rest of the link, once in looks
 			return err
 		}
 	}
@@ -82,7 +83,7 @@ func (m *messages) hear(want int) error {
 	return m.answer.err
 }
 
-// ping is rank 0's part.
+// ping is rank 0's part of lat send.
 func (m *messages) ping(p *point, rec *recorder, ways *Ways) error {
 	n, err := m.pingPhase(p, rec, p.warmup(), 0)
 	if err != nil {
@@ -97,7 +98,7 @@ func (m *messages) ping(p *point, rec *recorder, ways *Ways) error {
 	return m.until(&m.sent, m.postMessage(p, 0, n+1))
 }
 
-// pingPhase plays until bud is used up. Short: no allocation inside.
+// pingPhase runs until bud is used up. It does not allocate.
 func (m *messages) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64, error) {
 	last := cpu.Ticks()
 	until := last + bud.ticks
@@ -135,9 +136,8 @@ func (m *messages) verify(p *point, b []byte, size, rank int, n uint64) error {
 	return nil
 }
 
-// pong is rank 1's part: it answers until an empty message comes, or
-// rank 0 gives up. A wrong message is remembered and reported at the end, so that
-// rank 0 is not left waiting.
+// pong is rank 1's part: it answers until an empty message arrives or rank 0 ends the
+// point. A validation error is returned only then, so that rank 0 is not left waiting.
 func (m *messages) pong(p *point) error {
 	var (
 		over  = cellAt(m.mem, offStop)

@@ -8,9 +8,9 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 )
 
-// Streams of messages: rank 0 posts chains as long as less than a window is
-// under way, rank 1 keeps as many receives posted and posts each again as soon as it is
-// filled. Empty messages, one for each posted receive, end a point.
+// Streams of messages: rank 0 posts chains while fewer than a window are in flight.
+// Rank 1 keeps as many receives posted and posts each again as soon as it is complete.
+// Empty messages, one for each posted receive, end a point.
 
 // outbox is rank 0's window.
 type outbox struct {
@@ -18,7 +18,7 @@ type outbox struct {
 	free  []*outSlot
 	rec   *recorder
 	n     uint64 // messages posted since the point began
-	ways  Ways   // of all messages, when the last flow had gone
+	ways  Ways   // of all messages, at the end of the last flow
 	err   error
 }
 
@@ -26,8 +26,8 @@ type outbox struct {
 type outSlot struct {
 	message.Out
 	box *outbox
-	at  int   // of its bytes in the region
-	t0  int64 // of a chain's last message: when the chain was posted, else 0
+	at  int   // offset of its bytes in the region
+	t0  int64 // of a chain's last message: when the chain was posted; else 0
 }
 
 // Complete implements message.Completer.
@@ -38,7 +38,7 @@ func (o *outSlot) Complete(_ uint32, _ int, err error) {
 	if err != nil && o.box.err == nil {
 		o.box.err = err
 	}
-	o.box.free = append(o.box.free, o) // has room for all
+	o.box.free = append(o.box.free, o) // never grows: its capacity is the window
 }
 
 func (m *messages) newOutbox(p *point, rec *recorder) *outbox {
@@ -52,7 +52,7 @@ func (m *messages) newOutbox(p *point, rec *recorder) *outbox {
 	return b
 }
 
-// place is where slot i of a stream's window lies in either area.
+// place is the offset of slot i of the window in either data area.
 func (p *point) place(i int) int {
 	return i % max(p.span()/stride(p.size), 1) * stride(p.size)
 }
@@ -90,7 +90,7 @@ func (m *messages) flood(p *point, rec *recorder, ways *Ways) (msgs int64, took 
 	return msgs, cpu.Duration(ticks), m.home(b)
 }
 
-// home waits until every message of the window is through.
+// home waits until every message of the window is complete.
 func (m *messages) home(b *outbox) error {
 	for m.Begin(); len(b.free) < len(b.slots); {
 		n := len(b.free)
@@ -109,8 +109,8 @@ func (m *messages) home(b *outbox) error {
 	return b.err
 }
 
-// flow streams until bud is used up and everything has arrived. Short: no
-// allocation inside.
+// flow streams until bud is used up and all messages have arrived. It does not
+// allocate.
 func (m *messages) flow(p *point, b *outbox, bud budget) (msgs, ticks int64, err error) {
 	chain := chainLen(p.window())
 	start := cpu.Ticks()
@@ -160,10 +160,10 @@ type inbox struct {
 	m      *messages
 	p      *point
 	slots  []inSlot
-	posted uint64 // receives, which is what the next one waits for
-	n      uint64 // messages that came
-	over   int    // receives that an empty message has ended
-	asked  int    // questions that were answered
+	posted uint64 // receives posted so far: the number of the message that the next one is for
+	n      uint64 // messages received
+	over   int    // receives ended by an empty message or an error
+	asked  int    // questions answered
 	err    error
 }
 
@@ -172,7 +172,7 @@ type inSlot struct {
 	message.In
 	box *inbox
 	at  int
-	seq uint64 // of the message that it waits for
+	seq uint64 // number of the message that it is for
 }
 
 // Complete implements message.Completer.
@@ -184,7 +184,7 @@ func (i *inSlot) Complete(_ uint32, n int, err error) {
 		return
 	case err != nil:
 		b.err = firstOf(b.err, err)
-		b.over++ // and is not posted again
+		b.over++ // it is not posted again
 		return
 	case b.p.Validate:
 		b.err = firstOf(b.err, b.m.verify(b.p, b.m.mem[i.at:i.at+b.p.size], n, 0, i.seq))
@@ -213,8 +213,8 @@ func (m *messages) openInbox(p *point) *inbox {
 	return b
 }
 
-// sink is rank 1's part: it takes messages until rank 0 ends the point,
-// and answers a question once everything has come that was sent before it.
+// sink is rank 1's part: it takes messages until rank 0 ends the point, and answers a
+// question once all messages sent before it have arrived.
 func (m *messages) sink(p *point, b *inbox) error {
 	var (
 		over    = cellAt(m.mem, offStop)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// meter reads the processor time of both ranks' processes, all threads of them, from
-// rank 0: of rank 1's by its number, where it is on this host. Rank 1 need not know
+// meter reads the processor time of both ranks' processes, all their threads, on rank 0.
+// It reads rank 1's by process ID if that is on this host, so that rank 1 need not know
 // when the measured phase begins.
 type meter struct {
 	pids  []int // empty: the time is not known
@@ -17,13 +17,13 @@ type meter struct {
 	ok    bool
 }
 
-// process is how a rank is told apart from others.
+// process identifies a rank's process.
 type process struct {
-	Host string `json:"host"` // boot and space of process numbers; "" if it cannot be told
+	Host string `json:"host"` // boot and PID namespace; "" if unknown
 	PID  int    `json:"pid"`
 }
 
-// newMeter exchanges who the ranks are. Both call it.
+// newMeter exchanges the ranks' processes. Both ranks call it.
 func newMeter(ctx context.Context, ctl Control) (*meter, error) {
 	me := process{hostID(), os.Getpid()}
 	b, err := json.Marshal(me)
@@ -39,16 +39,16 @@ func newMeter(ctx context.Context, ctl Control) (*meter, error) {
 		return m, nil //nolint:nilerr // then the time is not known
 	}
 	m.pids = []int{me.PID}
-	if other.PID != me.PID { // ranks of a test
+	if other.PID != me.PID { // equal where both ranks of a test are in one process
 		m.pids = append(m.pids, other.PID)
 	}
 	return m, nil
 }
 
-// start begins anew.
+// start starts the measurement again.
 func (m *meter) start() { m.begun, m.ok = m.read() }
 
-// spent is what both have used since start; false if that is not known.
+// spent returns the time used by both processes since start; false if it is not known.
 func (m *meter) spent() (time.Duration, bool) {
 	now, ok := m.read()
 	return now - m.begun, ok && m.ok
@@ -65,7 +65,7 @@ func (m *meter) read() (sum time.Duration, ok bool) {
 	return sum, len(m.pids) > 0
 }
 
-// hostID is the same for two processes that know each other by their numbers.
+// hostID is the same for two processes with common process IDs.
 func hostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

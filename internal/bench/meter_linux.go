@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime is the user's and the system's time that a process of this host has
-// used since it began, to the nanosecond: its clock, clock_getcpuclockid(3), which
-// the kernel makes of the inverted number and the kind of clock.
+// processTime returns the user and system time that a process of this host has used
+// since its start, in ns. It reads the process's clock, clock_getcpuclockid(3), whose ID
+// the kernel derives from the inverted process ID and the kind of clock.
 func processTime(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED
 	var ts unix.Timespec

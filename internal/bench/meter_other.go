@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// processTime is that of another process, which cannot be had here.
+// processTime is not supported here.
 func processTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -2,9 +2,9 @@ package bench
 
 import "encoding/binary"
 
-// word is the eight pattern bytes at position 8·i of the message seed: a
-// finaliser of the splitmix family, so that a byte shifted, repeated or left
-// over from another message is seen.
+// word is the eight pattern bytes at position 8·i of the message seed. A finaliser of
+// the splitmix family makes bytes detectable that are shifted, repeated or left over from
+// another message.
 func word(seed, i uint64) uint64 {
 	x := (i+1)*0x9e3779b97f4a7c15 ^ seed*0xd1342543de82ef95
 	x ^= x >> 30
@@ -27,8 +27,8 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
-// check returns the position of the first byte of b that is not the pattern of
-// the message seed, -1 if all are.
+// check returns the position of the first byte of b that differs from the pattern of
+// the message seed, or -1.
 func check(b []byte, seed uint64) int {
 	at := 0
 	for i := uint64(0); len(b)-at >= 8; i++ {

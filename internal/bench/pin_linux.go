@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin keeps the calling goroutine on one thread and that on one processor, of
-// its own for each of the two ranks, until undo is called. Where two processors
-// are not to be had nothing is pinned. Without it a scheduler may leave two
-// ranks that poll and yield on one processor, and latency is the length of
-// their turns.
+// pin locks the calling goroutine to its thread, and the thread to a processor that is
+// rank's alone, until undo is called. With fewer than two processors it pins nothing.
+// Without pinning a scheduler may leave two ranks that poll and yield on one processor,
+// and the latency becomes the length of their time slices.
 func pin(rank int) (undo func()) {
 	spareProcessor()
 	runtime.LockOSThread()
@@ -31,13 +30,13 @@ func pin(rank int) (undo func()) {
 		return runtime.UnlockOSThread
 	}
 	return func() {
-		_ = unix.SchedSetaffinity(0, &old) // as it was: allowed
+		_ = unix.SchedSetaffinity(0, &old) // the former mask: allowed
 		runtime.UnlockOSThread()
 	}
 }
 
-// Cores are two processors, one for each of two sides that are measured, as the
-// ranks have them; none where there are not two to be had.
+// Cores returns two processors, one for each rank or measured side; none if fewer than
+// two are available.
 func Cores() []int {
 	var old unix.CPUSet
 	if unix.SchedGetaffinity(0, &old) != nil {
@@ -46,19 +45,19 @@ func Cores() []int {
 	return twoCPUs(&old, coreOf)
 }
 
-// spareProcessor gives the runtime a second P where the machine has one CPU,
-// unless the user chose. With a single P the runtime takes it from a call into
-// C that lasts longer than 20 µs, as a post of 64 KiB does on a device made of
-// software, and the call waits to get it back: the median of 64 KiB gets
-// in a one-CPU VM was 165 and 177 µs, with a second P 89 µs three times of four.
+// spareProcessor gives the runtime a second P where the machine has one CPU, unless the
+// user set GOMAXPROCS. The runtime takes a P away from a call into C that lasts longer
+// than 20 µs, as a post of 64 KiB does on a software device, and with a single P the call
+// waits to get it back: the median of 64 KiB gets in a one-CPU VM was 165 and 177 µs, with
+// a second P 89 µs three times of four.
 func spareProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) == 1 {
 		runtime.GOMAXPROCS(2)
 	}
 }
 
-// twoCPUs picks two allowed processors: on two cores of one package if there
-// are such, else any two.
+// twoCPUs chooses two allowed processors: of two cores of one package if possible, else
+// any two.
 func twoCPUs(allowed *unix.CPUSet, core func(cpu int) (pkg, core string)) []int {
 	var all []int
 	for c := range len(allowed) * 64 {

@@ -4,12 +4,12 @@ package bench
 
 import "runtime"
 
-// pin keeps the calling goroutine on one thread until undo is called; which
-// processor that runs on is the system's business here.
+// pin locks the calling goroutine to its thread until undo is called. The system chooses
+// the processor.
 func pin(int) (undo func()) {
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
 }
 
-// Cores are none: processors cannot be chosen here.
+// Cores returns none: processors cannot be chosen here.
 func Cores() []int { return nil }

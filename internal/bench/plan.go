@@ -21,9 +21,9 @@ const (
 // Op is an operation that can be measured.
 type Op string
 
-// Operations. Send is a message, which goes as the cost model says or as
-// Plan.Mode does; Eager a message of the bare ring below it; the others are
-// one-sided operations of the link itself.
+// Operations. Send is a message in the mode that the cost model or Plan.Mode chooses;
+// Eager is a message of the bare ring below it; the others are one-sided operations of
+// the link itself.
 const (
 	Put   Op = "put"
 	Get   Op = "get"
@@ -43,11 +43,10 @@ var Modes = []string{"auto", "eager", "gather", "scatter"}
 // inside the project.
 var Fabrics = []string{"auto", "shm", "tcp", "verbs"}
 
-// ErrPlan is wrapped by every complaint about what to measure.
+// ErrPlan is wrapped by all errors about a plan or request.
 var ErrPlan = errors.New("cannot measure that")
 
-// Bounds of a plan, checked on both sides: rank 1 takes the plan from the
-// wire.
+// Bounds of a plan, checked on both sides: rank 1 receives the plan from the wire.
 const (
 	maxWindow = 4096
 	maxIters  = 1 << 40
@@ -56,9 +55,9 @@ const (
 	maxTags   = 1 << 20
 )
 
-// DefaultIters is the least number of measured operations of a point: enough
-// for a median where one operation takes tens of milliseconds (4 MiB over an
-// emulated device), and irrelevant everywhere else because of Time.
+// DefaultIters is the least number of measured operations of a point: enough for a
+// median where one operation takes tens of milliseconds (4 MiB over an emulated device).
+// Everywhere else Time decides.
 const DefaultIters = 20
 
 // DefaultWindow is how many requests bw and rate keep outstanding. 64 cover
@@ -75,8 +74,8 @@ type Plan struct {
 	Op   Op    `json:"op"`
 	Size []int `json:"sizes"` // bytes
 
-	// Time is how long each size is measured; the warm-up comes on top, a
-	// fifth of it and at most 200 ms. Zero means one second.
+	// Time is how long each size is measured. The warm-up is extra: a fifth of Time, at
+	// most 200 ms. Zero means one second.
 	Time time.Duration `json:"time"`
 
 	// Iters is the least number of operations of a point, whatever Time says.
@@ -87,34 +86,32 @@ type Plan struct {
 	// DefaultWindow or DefaultRateWindow.
 	Window int `json:"window"`
 
-	// Mode is how messages of Send go. Empty means "auto": as the model says.
+	// Mode is the mode of Send. Empty means "auto": the model chooses.
 	Mode string `json:"mode,omitempty"`
 
-	// Tags is how many tags the messages of a stream of Send carry in turn. Zero
-	// means one.
+	// Tags is the number of tags that a stream of Send uses in turn. Zero means one.
 	Tags int `json:"tags,omitempty"`
 
-	// Batch is how many messages of a stream through the engine are handed in at
-	// once. Zero means one by one.
+	// Batch is how many messages of a stream through the engine are posted at once.
+	// Zero means one.
 	Batch int `json:"batch,omitempty"`
 
-	// Count repeats the series.  Zero means once.
+	// Count repeats the series. Zero means once.
 	Count int `json:"count"`
 
-	// Validate fills every message with a pattern of its own and checks every
-	// byte at the receiver. The numbers then include filling and checking.
+	// Validate fills every message with a pattern of its own and checks every byte at
+	// the receiver. The times then include filling and checking.
 	Validate bool `json:"validate"`
 
-	// Stall ends a run in which nothing arrives for so long. Zero means
-	// DefaultStall.
+	// Stall ends a run in which no data arrives for this long. Zero means DefaultStall.
 	Stall time.Duration `json:"stall"`
 }
 
-// DefaultStall is long against every hiccup of an oversubscribed or emulated
-// machine (hundreds of ms) and short against a user's patience.
+// DefaultStall is long compared with pauses of an oversubscribed or emulated machine
+// (hundreds of ms) and short enough for a user to wait.
 const DefaultStall = 20 * time.Second
 
-// WithDefaults returns a copy in which every zero is replaced.
+// WithDefaults returns a copy with every zero replaced by its default.
 func (p Plan) WithDefaults() Plan {
 	if p.Op == "" {
 		p.Op = Put
@@ -149,7 +146,7 @@ func (p Plan) WithDefaults() Plan {
 	return p
 }
 
-// DefaultSizes is what is measured where no sizes are named.
+// DefaultSizes returns the sizes that are measured if none are given.
 func DefaultSizes(t Test, op Op) []int {
 	switch {
 	case op == FAdd || op == CAS || t == Rate:
@@ -164,7 +161,7 @@ func DefaultSizes(t Test, op Op) []int {
 	return []int{8, 64, 512, 4 << 10, 64 << 10, 1 << 20}
 }
 
-// Check says whether the plan, defaults filled in, can be measured.
+// Check reports why the plan, with its defaults filled in, cannot be measured.
 func (p Plan) Check() error {
 	if !slices.Contains([]Test{Lat, BW, Rate}, p.Test) {
 		return fmt.Errorf("%w: test %q, want lat, bw or rate", ErrPlan, p.Test)
@@ -213,10 +210,10 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// points is how many results the plan gives.
+// points returns the number of results of the plan.
 func (p Plan) points() int { return p.Count * len(p.Size) }
 
-// String is the plan as a heading: "lat put 8,64,4K".
+// String returns the plan as a heading: "lat put 8,64,4K".
 func (p Plan) String() string {
 	s := make([]string, len(p.Size))
 	for i, n := range p.Size {

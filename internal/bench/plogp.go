@@ -11,17 +11,17 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// PlogpRequest is what rank 0 wants sampled.
+// PlogpRequest is rank 0's request for a sampling.
 type PlogpRequest struct {
 	Fabric  string        `json:"fabric"`
 	Budget  time.Duration `json:"budget"`   // zero means sampling.DefaultBudget
 	MaxSize int           `json:"max_size"` // zero means sampling.DefaultMaxSize
 	Compare bool          `json:"compare,omitempty"`
-	// Calibrate is how long whole batches are played as well; zero: not at all.
+	// Calibrate is how long whole batches are played in addition. Zero means not at all.
 	Calibrate time.Duration `json:"calibrate,omitempty"`
-	// Profiles is the folder of saved profiles, Save whether the result goes
-	// there, Device the adapter that the profile is for. They are rank 0's: rank
-	// 1 neither reads nor writes files for it.
+	// Profiles is the folder of saved profiles, Save stores the result there, Device is
+	// the adapter that the profile is for. They are rank 0's: rank 1 neither reads nor
+	// writes files for it.
 	Profiles string `json:"-"`
 	Save     bool   `json:"-"`
 	Device   string `json:"-"`
@@ -39,18 +39,18 @@ type PlogpResult struct {
 	Halves  [2]*sampling.Half `json:"halves"` // ranks 0 and 1
 	Machine Machine           `json:"machine"`
 
-	// With Compare: what changed against Before, the time of the saved profile
-	// or, where there is none, of a sampling just before.
+	// With Compare: the changes since Before, which is the time of the saved profile or,
+	// if there is none, of a sampling just before.
 	Before  time.Time         `json:"before,omitzero"`
 	Saved   bool              `json:"saved,omitempty"` // Before is a saved profile's
 	Changes []sampling.Change `json:"changes,omitempty"`
 	Drift   bool              `json:"drift,omitempty"`
 }
 
-// plogpDepth is the queue that sampling needs.
+// plogpDepth is the queue depth that sampling needs.
 const plogpDepth = 64
 
-// Check says whether the request can be carried out, on both sides.
+// Check reports why the request cannot be carried out. Both sides call it.
 func (r *PlogpRequest) Check() error {
 	if r.Budget == 0 {
 		r.Budget = sampling.DefaultBudget
@@ -67,8 +67,8 @@ func (r *PlogpRequest) Check() error {
 	return nil
 }
 
-// Plogp samples the link between ranks 0 and 1. Both call it, rank 1 with a
-// zero request; rank 0 gets the result, rank 1 nil.
+// Plogp samples the link between ranks 0 and 1. Both call it, rank 1 with a zero
+// request. Rank 0 gets the result, rank 1 nil.
 func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res *PlogpResult, err error) {
 	rank := ctl.Rank()
 	if err := shareRequest(ctx, ctl, &req); err != nil {
@@ -85,7 +85,7 @@ func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeConn()) }()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection is not the link's time
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would be counted as time of the link
 
 	store := &sampling.Store{Dir: req.Profiles}
 	key := sampling.Key{Link: conn.Link.Name(), Device: req.Device, Class: sampling.ClassOf(conn.EP, true), Version: sampling.Version}
@@ -117,7 +117,7 @@ func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res
 	return res, nil
 }
 
-// shareRequest carries the request to rank 1, which trusts nothing in it.
+// shareRequest sends the request to rank 1, which checks it.
 func shareRequest(ctx context.Context, ctl Control, req *PlogpRequest) error {
 	var mine []byte
 	var err error
@@ -142,8 +142,8 @@ func shareRequest(ctx context.Context, ctl Control, req *PlogpRequest) error {
 	return agree(ctx, ctl, err)
 }
 
-// baseline is what --compare compares with: the saved profile of rank 0, or a
-// sampling of both ranks now.
+// baseline returns the tables for --compare: rank 0's saved profile or, if there is
+// none, a new sampling by both ranks.
 func baseline(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, store *sampling.Store, key sampling.Key, res *PlogpResult) (*sampling.Tables, error) {
 	say := []byte("no")
 	var p *sampling.Profile
@@ -172,7 +172,7 @@ func baseline(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, sto
 	return &r.Tables, nil
 }
 
-// sampleOnce runs one session.
+// sampleOnce runs one sampling session.
 func sampleOnce(ctx context.Context, ctl Control, conn Conn, req PlogpRequest) (r sampling.Result, err error) {
 	if err = agree(ctx, ctl, wrap("copies", tuneCopies(ctx, ctl, conn))); err != nil {
 		return r, err

@@ -16,13 +16,11 @@ import (
 // maxCalibrate bounds PlogpRequest.Calibrate.
 const maxCalibrate = time.Minute
 
-// fitTag is the first of the request tags of the channel that batches are played
-// over.
+// fitTag is the first request tag of the channel that plays the batches.
 const fitTag = 16
 
-// fitBatches plays whole batches and adds what they say to the tables, as an engine
-// does at its first start, with as much time as is asked for. It closes the
-// endpoint.
+// fitBatches plays whole batches for req.Calibrate and adds the fitted parameters to
+// the tables, as an engine does at its first start. It closes the endpoint.
 func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r *sampling.Result) (err error) {
 	side, err := pingpong.Open(conn.Link, conn.EP, pingpong.Options{
 		First: ctl.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: DefaultStall, Wait: Waiter(req.Pin),
@@ -42,7 +40,7 @@ func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r
 		return err
 	}
 	p, out, err := side.Calibrate(ctx, r.Both, req.Calibrate)
-	// The other side may still need this one's polls.
+	// The other side may still need polls by this one.
 	_, e := side.Exchange(ctx, func(ctx context.Context) ([]byte, error) {
 		return nil, agree(ctx, ctl, wrap("calibrate", err))
 	})
@@ -52,7 +50,7 @@ func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r
 	return err
 }
 
-// writeFit shows what batches have taught.
+// writeFit writes the parameters fitted to batches.
 func (r *PlogpResult) writeFit(b io.Writer) {
 	t := &r.Tables
 	fmt.Fprintf(b, "\nbeyond that, fitted to %d batches, ns:\n%-10s %10s %10s %10s %10s %10s %18s\n",

@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// WriteText writes the result as tables for people: figures that are no
-// curves, then curves, then what has drifted.
+// WriteText writes the result as tables for people: single figures, then curves, then
+// drift.
 func (r *PlogpResult) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	p := &r.Tables.Both
@@ -91,7 +91,7 @@ func (r *PlogpResult) writeChanges(b io.Writer) {
 	}
 }
 
-// nanos writes a time in ns with three digits at least.
+// nanos formats a time in ns with at least three digits.
 func nanos(x float64) string {
 	switch {
 	case x < 10:
@@ -102,7 +102,7 @@ func nanos(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// ReadPlogp reads results that were written as JSON, one a line.
+// ReadPlogp reads results written as JSON lines.
 func ReadPlogp(rd io.Reader) ([]PlogpResult, error) {
 	var out []PlogpResult
 	sc := bufio.NewScanner(rd)

@@ -10,12 +10,12 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Pin keeps the calling goroutine on a processor of its own for rank 0 or 1,
-// where there are two, until undo is called.
+// Pin keeps the calling goroutine on a processor of its own for rank 0 or 1, if two are
+// available, until undo is called.
 func Pin(rank int) (undo func()) { return pin(rank) }
 
-// Waiter waits as the measuring loops of this package do; pinned says that Pin
-// was called. Not for concurrent use.
+// Waiter returns a function that waits as the measuring loops of this package do; pinned
+// says that Pin was called. Not for concurrent use.
 func Waiter(pinned bool) func(n int) {
 	s := cpu.Spinner{Locked: pinned}
 	return func(n int) {
@@ -26,12 +26,12 @@ func Waiter(pinned bool) func(n int) {
 	}
 }
 
-// Agree ends a step: both ranks call it with their own outcome, and both learn
-// whether either failed.
+// Agree ends a step. Both ranks call it with their own outcome, and both return an error
+// if either failed.
 func Agree(ctx context.Context, c Control, mine error) error { return agree(ctx, c, mine) }
 
-// Share carries rank 0's request to rank 1, which trusts nothing in it: check
-// is called on both sides.
+// Share sends rank 0's request to rank 1. Both sides call check: rank 1 does not trust
+// the request.
 func Share(ctx context.Context, c Control, req any, check func() error) error {
 	var mine []byte
 	if c.Rank() == 0 {
@@ -56,16 +56,16 @@ func Share(ctx context.Context, c Control, req any, check func() error) error {
 	return agree(ctx, c, err)
 }
 
-// Sample measures the link into parameters of the cost model. Both ranks call
-// it. Afterwards the link is as before.
+// Sample measures the link and returns parameters of the cost model. Both ranks call
+// it. It leaves the link as it was.
 func Sample(ctx context.Context, c Control, conn Conn, budget time.Duration) (sampling.Result, error) {
 	return sampleOnce(ctx, c, conn, PlogpRequest{Budget: budget, MaxSize: sampling.DefaultMaxSize})
 }
 
-// spinner waits as the measuring loops do: as patiently as fits the ranks on the
-// processors that they are kept on, or may use. A goroutine that pin has locked to
-// its thread gives no turn to others of its process, which have nothing to do while
-// it measures; the runtime's preemption lets them run where there is one processor.
+// spinner returns the wait of the measuring loops, whose patience fits the number of
+// ranks on the processors that they are pinned to or may use. A goroutine locked to its
+// thread by pin does not yield to others of its process; they have nothing to do during a
+// measurement, and on a single processor the runtime's preemption lets them run.
 func (r *Request) spinner() cpu.Spinner {
 	s := cpu.Spinner{Locked: r.Pin}
 	if r.Ranks > 0 {

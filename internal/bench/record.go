@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// recorder collects samples in ticks. add is for timing loops: a store, and
-// every len(buf) samples a pass that moves them into the histogram.
+// recorder collects samples in ticks. add is for timing loops: it stores the sample, and
+// moves the buffer into the histogram once in len(buf) samples.
 type recorder struct {
 	hist     *hdrhistogram.Histogram
 	buf      [1024]int64
@@ -18,11 +18,11 @@ type recorder struct {
 	count    int64
 	min, max int64
 	sum      float64
-	meter    *meter // begins anew with the samples; nil: there is none
+	meter    *meter // restarted with the samples; may be nil
 }
 
-// maxTicks is the top of the histogram: some 20 s at 5 GHz. Samples beyond
-// count there; the exact maximum is kept apart.
+// maxTicks is the top of the histogram: some 20 s at 5 GHz. Larger samples count as
+// maxTicks there; the exact maximum is kept separately.
 const maxTicks = 100_000_000_000
 
 func newRecorder() *recorder {
@@ -39,7 +39,7 @@ func (r *recorder) reset() {
 	}
 }
 
-// add takes one sample.
+// add records one sample.
 func (r *recorder) add(ticks int64) {
 	r.buf[r.n] = ticks
 	if r.n++; r.n == len(r.buf) {
@@ -58,8 +58,7 @@ func (r *recorder) flush() {
 	r.n = 0
 }
 
-// latency summarises; each sample counts as 1/parts of itself (2: half round
-// trips).
+// latency summarises the samples, each divided by parts (2 for half round trips).
 func (r *recorder) latency(parts float64) Latency {
 	r.flush()
 	if r.count == 0 {
@@ -67,7 +66,7 @@ func (r *recorder) latency(parts float64) Latency {
 	}
 	us := cpu.NsPerTick() / 1000 / parts
 	q := func(p float64) float64 {
-		// The histogram's buckets are 0.1 % wide; what is known exactly bounds it.
+		// The histogram's buckets are 0.1 % wide; the exact extremes bound the quantile.
 		return float64(min(max(r.hist.ValueAtQuantile(p), r.min), r.max)) * us
 	}
 	return Latency{
@@ -76,8 +75,8 @@ func (r *recorder) latency(parts float64) Latency {
 	}
 }
 
-// timerNS is the cost of one reading of the cycle counter, in ns: the smallest
-// average of several rows of readings.
+// timerNS is the cost of one reading of the cycle counter in ns: the least mean of
+// several series of readings.
 func timerNS() float64 {
 	const row = 1000
 	best := int64(math.MaxInt64)
@@ -91,8 +90,8 @@ func timerNS() float64 {
 	return float64(best) / row * cpu.NsPerTick()
 }
 
-// Median is the middle of v, the mean of the two in the middle where there are
-// two; 0 of nothing.
+// Median returns the middle value of v, or the mean of the two middle values; 0 if v is
+// empty.
 func Median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -9,12 +9,12 @@ import (
 	"text/tabwriter"
 )
 
-// RendezvousGoal is the share of the raw read bandwidth that messages fetched by
-// their receiver are to reach.
+// RendezvousGoal is the share of the raw read bandwidth that rendezvous messages should
+// reach.
 const RendezvousGoal = 0.95
 
-// RendezvousRequest asks for a stream of messages beside two of raw reads, with
-// the sizes, window, time and rounds of p, taking turns.
+// RendezvousRequest asks for a stream of messages between two of raw reads, interleaved,
+// with the sizes, window, time and rounds of p.
 func RendezvousRequest(fabric string, p Plan) Request {
 	p.Test, p.Op = BW, Send
 	read := p
@@ -22,8 +22,8 @@ func RendezvousRequest(fabric string, p Plan) Request {
 	return Request{Fabric: fabric, Plans: []Plan{read, p, read}, Interleave: true}
 }
 
-// Beside is one size of a stream of messages beside raw reads. Its JSON form is
-// one line; fields are only ever added.
+// Beside compares a stream of messages of one size with raw reads. Its JSON form is one
+// line; fields are only ever added.
 type Beside struct {
 	Fabric   string  `json:"fabric"`
 	Size     int     `json:"size"`
@@ -31,20 +31,20 @@ type Beside struct {
 	Ways     *Ways   `json:"ways"` // of all rounds
 	Window   int     `json:"window"`
 	SendMBs  float64 `json:"send_mb_s"` // median of the rounds
-	GetMBs   float64 `json:"get_mb_s"`  // of all rounds, each of which has two
+	GetMBs   float64 `json:"get_mb_s"`  // median over all rounds, each of which has two
 	Ratio    float64 `json:"ratio"`     // median of the rounds' ratios
 	RatioMin float64 `json:"ratio_min"`
 	RatioMax float64 `json:"ratio_max"`
-	Noise    float64 `json:"noise"` // how far the two of a round differ from their mean, the median
+	Noise    float64 `json:"noise"` // median deviation of a round's two from their mean
 	Rounds   int     `json:"rounds"`
 	Machine  Machine `json:"machine"`
 }
 
-// Reached reports whether the ratio is at least RendezvousGoal, or is not known
-// to be less for noise.
+// Reached reports whether the ratio is at least RendezvousGoal, or below it by no more
+// than the noise.
 func (b *Beside) Reached() bool { return b.Ratio+b.Noise >= RendezvousGoal }
 
-// BesideReads adds up the results of a RendezvousRequest.
+// BesideReads combines the results of a RendezvousRequest.
 func BesideReads(rs []Result) ([]Beside, error) {
 	var out []Beside
 	for _, first := range rs {

@@ -34,31 +34,31 @@ type Result struct {
 	MBs    float64 `json:"mb_s"`   // 1e6 bytes a second
 	Mmsgs  float64 `json:"mmsg_s"` // 1e6 messages a second
 
-	// CPUNS is the processor time, of the user and the system, that both ranks'
-	// processes used for an operation; of a ping-pong, of which a round trip has two,
-	// for either. Zero: not known (ranks on two hosts, not Linux), or validated.
+	// CPUNS is the user and system time that the processes of both ranks used for one
+	// operation, in ns; of a ping-pong, for one of the two messages of a round trip. Zero:
+	// not known (ranks on two hosts, not Linux), or validated.
 	CPUNS float64 `json:"cpu_ns,omitempty"`
 
 	Seconds   float64 `json:"seconds"`             // measured, without warm-up
 	Window    int     `json:"window,omitempty"`    // bw and rate
 	Round     int     `json:"round"`               // 0 … count-1
 	Validated bool    `json:"validated,omitempty"` // every byte was checked
-	Label     string  `json:"label,omitempty"`     // free text that keeps merged results apart
+	Label     string  `json:"label,omitempty"`     // free text that separates merged results
 	Machine   Machine `json:"machine"`
 
-	Mode string `json:"mode,omitempty"` // of send: auto, or the mode that was forced
-	Ways *Ways  `json:"ways,omitempty"` // of send: how the messages really went
+	Mode string `json:"mode,omitempty"` // of send: auto, or the forced mode
+	Ways *Ways  `json:"ways,omitempty"` // of send: the modes that the messages used
 }
 
-// Ways counts the messages that went each way.
+// Ways counts the messages of each mode.
 type Ways struct {
 	Eager   uint64 `json:"eager"`
 	Gather  uint64 `json:"gather"`
 	Scatter uint64 `json:"scatter"`
 }
 
-// String names the ways in use, with their share in percent where there are
-// several: "gather" or "eager 3 %, gather 97 %".
+// String names the modes in use, with their shares if there are several: "gather" or
+// "eager 3 %, gather 97 %".
 func (w *Ways) String() string {
 	total := float64(w.Eager + w.Gather + w.Scatter)
 	var used, shares []string
@@ -74,7 +74,7 @@ func (w *Ways) String() string {
 	return strings.Join(shares, ", ")
 }
 
-// fill derives the rates from messages and time.
+// fill computes the rates from messages and time.
 func (r *Result) fill(msgs int64, took time.Duration) {
 	r.Iters, r.Seconds = msgs, took.Seconds()
 	if took > 0 {
@@ -83,7 +83,7 @@ func (r *Result) fill(msgs int64, took time.Duration) {
 	}
 }
 
-// Machine is what a result's numbers belong to. No names of hosts or users.
+// Machine describes the machine of a result, without names of hosts or users.
 type Machine struct {
 	CPU     string  `json:"cpu"`
 	CPUs    int     `json:"cpus"` // usable by this process

@@ -11,14 +11,13 @@ import (
 	"github.com/seed33544411/rma/internal/poller"
 )
 
-// Errors that end a run; the link's own (fabric.ErrPeerGone and so on) are the
-// others.
+// Errors that end a run, beside those of the link (fabric.ErrPeerGone and so on).
 var (
 	ErrStalled  = errors.New("no data from the other rank")
 	ErrValidate = errors.New("wrong data arrived")
 )
 
-// Conn is a connected pair as a side sees it.
+// Conn is one side of a connected pair.
 type Conn struct {
 	Fabric string // name for results: shm, tcp, verbs, sim
 	Link   fabric.Link
@@ -26,13 +25,13 @@ type Conn struct {
 	ID     uint32 // EndpointOptions.ID of EP
 }
 
-// Layout of the region that each side offers. Words that different parties
-// write lie on cache lines of their own.
+// Layout of the region that each side offers. Words with different writers are on
+// separate cache lines.
 const (
 	offStop   = 0         // rank 1: number of the point that is over
-	offFlag   = 128       // sequence number, where it cannot travel in the message
+	offFlag   = 128       // sequence number, if it cannot be part of the message
 	offAtomic = 256       // target of atomics
-	offResult = 384       // old values that atomics return, resultSlots of them
+	offResult = 384       // results of atomics, resultSlots of them
 	offOut    = 384 + 512 // source of flag and stop writes
 	offTell   = 1024      // source of control messages about messages
 	offHear   = 1024 + 128
@@ -41,23 +40,23 @@ const (
 	resultSlots = 64
 )
 
-// signalEvery is how many ping-pong posts share one completion. Far below the
-// queue's depth, and seldom enough not to show in the time.
+// signalEvery is how many ping-pong posts share one completion: far below the queue's
+// depth, and rare enough not to affect the time.
 const signalEvery = 16
 
-// napAfter is how long a wait yields before it sleeps on the link's
-// descriptor. A plain write does not wake on every link, so a nap costs up to
-// napTime of latency: that must not be seen in what is measured, which takes
-// less than 200 ms an operation even on an emulated device.
+// napAfter is how long a wait yields before it sleeps on the link's descriptor. On some
+// links a plain write does not wake the sleeper, so a nap costs up to napTime of latency.
+// It must not affect measured operations, which take less than 200 ms each even on an
+// emulated device.
 const (
 	napAfter = 200 * time.Millisecond
 	napTime  = time.Millisecond
 )
 
-// side is one rank's end of the measurement. One goroutine at a time.
+// side is one rank's end of the measurement. Only one goroutine at a time may use it.
 type side struct {
 	poller.Poller
-	ctl  Control // through Exchange, so that the link progresses meanwhile
+	ctl  Control // called by Exchange, which keeps the link progressing
 	caps fabric.Caps
 	reg  fabric.Region
 	mem  []byte
@@ -75,14 +74,14 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	s.Poller = poller.Poller{
 		Link: c.Link, EP: c.EP, ID: c.ID, Ctx: ctx, Spin: sp, Limit: stall, NapAfter: napAfter, NapTime: napTime, Expired: stalled,
 		Now: func() int64 { return int64(cpu.Duration(cpu.Ticks())) },
-		// Where most requests are complete when they are posted (Caps.Immediate), the
-		// peer seldom needs this side's polls, and one is as long as several looks.
+		// With Caps.Immediate most requests are complete when posted: the peer seldom needs
+		// this side's polls, and one poll takes as long as several reads of a word.
 		PollEach: s.caps.TargetProgress && !s.caps.Immediate,
 	}
 	reg, err := c.Link.Alloc(offData+2*span, fabric.AccessAll)
 	if err == nil {
 		s.reg, s.mem = reg, reg.Bytes()
-		// Touch every page now: first use would be measured as latency.
+		// Touch every page now: its first use would be measured as latency.
 		for i := 0; i < len(s.mem); i += 4096 {
 			s.mem[i] = 0
 		}
@@ -103,13 +102,12 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	return s, nil
 }
 
-// stalled is the error of a wait that took too long.
+// stalled is the error of a wait that exceeds the stall time.
 func stalled(took time.Duration) error {
 	return fmt.Errorf("%w for %v: it hangs, or died without the link noticing", ErrStalled, took.Round(time.Millisecond))
 }
 
-// close releases the channels and the memory; channels take the endpoint with
-// them.
+// close releases the channels and the memory. The channels close the endpoint.
 func (s *side) close() error {
 	err := errors.Join(s.ring.close(), s.msg.close())
 	if s.reg == nil {
@@ -118,7 +116,7 @@ func (s *side) close() error {
 	return errors.Join(err, s.reg.Close())
 }
 
-// claim takes the completions of the channels' requests.
+// claim passes a completion to the channels and reports whether it was theirs.
 func (s *side) claim(c *fabric.Completion) bool {
 	return s.ring != nil && s.ring.ch.OnCompletion(c) || s.msg != nil && s.msg.ch.OnCompletion(c)
 }
@@ -126,13 +124,13 @@ func (s *side) claim(c *fabric.Completion) bool {
 // Rank implements Control.
 func (s *side) Rank() int { return s.ctl.Rank() }
 
-// exchangePoll is how often the link is polled during an exchange: often
-// against the time that an exchange takes, seldom against what a poll costs.
+// exchangePoll is the interval of link polls during an exchange: short compared with an
+// exchange, long compared with a poll.
 const exchangePoll = 100 * time.Microsecond
 
-// Exchange implements Control over s.ctl and lets the link progress meanwhile:
-// what the peer waits for (the acknowledgement of its last write) may need this
-// side's polls.
+// Exchange implements Control over s.ctl and progresses the link meanwhile: the peer
+// may wait for something that needs this side's polls, such as the acknowledgement of its
+// last write.
 func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	type answer struct {
 		b   []byte
@@ -152,7 +150,7 @@ func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 				_, _, err = s.msg.ch.Progress()
 			}
 			if err != nil {
-				s.Broken = err // whoever needs the link next will see
+				s.Broken = err // the next use of the link returns it
 			}
 		}
 		select {
@@ -163,17 +161,17 @@ func (s *side) Exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
-// in and out are the areas that the peer writes and that this side sends from.
+// in is the area that the peer writes; out is the one that this side sends from.
 func (s *side) in(size int) []byte  { return s.mem[offData : offData+size] }
 func (s *side) out(size int) []byte { return s.mem[offData+s.span : offData+s.span+size] }
 
-// sge names n bytes of the region at off.
+// sge describes n bytes at offset off of the region.
 func (s *side) sge(off, n int) fabric.SGE {
 	return fabric.NewSGE(s.mem[off:off+n], s.reg.LKey())
 }
 
-// write is a request that puts n bytes at off of this region to offset to of
-// the peer's; inline where the link can.
+// write returns a request that writes n bytes at offset off of this region to offset to
+// of the peer's, inline if the link can.
 func (s *side) write(off, n, to int) fabric.WR {
 	w := fabric.WR{
 		Op: fabric.OpWrite, Local: []fabric.SGE{s.sge(off, n)},
@@ -185,7 +183,7 @@ func (s *side) write(off, n, to int) fabric.WR {
 	return w
 }
 
-// stop tells rank 1 that point epoch is over.
+// stop ends point epoch on rank 1.
 func (s *side) stop(epoch uint64) error {
 	if err := s.Drain(); err != nil {
 		return err
@@ -199,10 +197,9 @@ func (s *side) stop(epoch uint64) error {
 	return s.Drain()
 }
 
-// serve is rank 1's part where it has nothing to do but to be there: until
-// rank 0 says that point epoch is over. How long rank 0 measures is not known
-// here, so the stall time does not apply: a dead rank 0 is an event of the link
-// or ends the context.
+// serve is rank 1's part of tests in which it is passive: it polls until rank 0 ends
+// point epoch. The stall time does not apply, because the duration of rank 0's measurement
+// is not known here; if rank 0 dies, the link reports it or the context ends.
 func (s *side) serve(epoch uint64) error {
 	over := cellAt(s.mem, offStop)
 	for s.Begin(); over.load() != epoch; {
@@ -210,15 +207,15 @@ func (s *side) serve(epoch uint64) error {
 			return err
 		}
 		if !s.caps.TargetProgress {
-			// The device or the peer does the work: stay out of its way. The
-			// stop carries a notification, which wakes.
+			// The device or the peer does the work: leave the processor to it. The stop
+			// carries a notification, which wakes this side.
 			if err := s.idle(); err != nil {
 				return err
 			}
 			continue
 		}
-		// This side executes the requests: be quick, never sleep. A yield lets
-		// the other rank run where both share a processor.
+		// This side executes the requests: respond fast, never sleep. A yield lets the
+		// other rank run if both share a processor.
 		if y := s.Spin.Wait(); y&1023 == 1023 && s.Ctx.Err() != nil {
 			return context.Cause(s.Ctx)
 		}

@@ -18,11 +18,10 @@ const maxSizes = 256
 // ErrSizes is wrapped by every error of ParseSizes.
 var ErrSizes = errors.New("bad sizes")
 
-// ParseSizes reads a list of message sizes in bytes, as in "8,4K,1M" or
-// "8:4M" or both: items are separated by commas, lo:hi stands for lo, 2·lo,
-// 4·lo and so on up to hi, and the suffixes K, M and G (also KiB, MiB, GiB;
-// either case) are powers of 1024. Sizes run from 1 to MaxSize, and none may
-// come twice. The order is kept.
+// ParseSizes reads a list of message sizes in bytes, such as "8,4K,1M" or "8:4M" or
+// both. Items are separated by commas; lo:hi stands for lo, 2·lo, 4·lo and so on up to
+// hi; the suffixes K, M and G (also KiB, MiB, GiB; either case) are powers of 1024. Sizes
+// are from 1 to MaxSize, without duplicates. The order is kept.
 func ParseSizes(s string) ([]int, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, fmt.Errorf("%w: empty list, want for example 8,4K,1M or 8:4M", ErrSizes)
@@ -87,7 +86,7 @@ func parseSize(s string) (int, error) {
 	return int(n << shift), nil
 }
 
-// FormatSize writes a size as ParseSizes reads it: 8, 4K, 1M, 1G.
+// FormatSize formats a size as ParseSizes reads it: 8, 4K, 1M, 1G.
 func FormatSize(n int) string {
 	for i, suffix := range []string{"G", "M", "K"} {
 		if unit := 1 << (30 - 10*i); n >= unit && n%unit == 0 {

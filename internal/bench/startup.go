@@ -17,19 +17,19 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// StartupRequest asks what the parameters of the cost model cost an engine that
-// starts.
+// StartupRequest asks how much the parameters of the cost model add to the start of an
+// engine.
 type StartupRequest struct {
 	Fabric string        `json:"fabric"`
 	Rounds int           `json:"rounds"` // zero means DefaultStartupRounds
 	Budget time.Duration `json:"budget"` // of measuring; zero means the engine's default
 }
 
-// DefaultStartupRounds is enough for medians of differences of tens of µs between
-// starts that take milliseconds.
+// DefaultStartupRounds is enough to measure medians of differences of tens of µs between
+// starts of milliseconds.
 const DefaultStartupRounds = 41
 
-// Startup is what Open takes on rank 0, µs. Its JSON form is one line; fields are
+// Startup is the time of Open on rank 0 in µs. Its JSON form is one line; fields are
 // only ever added.
 type Startup struct {
 	Fabric   string  `json:"fabric"`
@@ -42,7 +42,7 @@ type Startup struct {
 	Machine  Machine `json:"machine"`
 }
 
-// Check says whether the request can be carried out, on both sides.
+// Check reports why the request cannot be carried out. Both sides call it.
 func (r *StartupRequest) Check() error {
 	if r.Rounds == 0 {
 		r.Rounds = DefaultStartupRounds
@@ -56,14 +56,13 @@ func (r *StartupRequest) Check() error {
 	return nil
 }
 
-// starts of a round: without sampling twice, so that what the machine does by
-// itself is known.
+// starts are the starts of a round. Two are without sampling: their difference is the
+// noise of the machine.
 var starts = [...]rma.Sampling{rma.SamplingOff, rma.SamplingCached, rma.SamplingOff}
 
-// MeasureStartup starts engines of two ranks again and again, with and without a
-// saved profile, in turns. Both ranks call it, rank 1 with a zero request; rank 0
-// gets the result, rank 1 nil. Profiles are in a folder of its own, which is
-// removed.
+// MeasureStartup starts engines of two ranks repeatedly, with and without a saved
+// profile, in alternation. Both ranks call it, rank 1 with a zero request. Rank 0 gets
+// the result, rank 1 nil. Profiles are in a temporary folder.
 func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *Startup, err error) {
 	if err := Share(ctx, ctl, &req, req.Check); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &starter{ctl: ctl, req: &req, dir: dir}
-	first, err := s.start(ctx, rma.SamplingCached) // finds nothing saved
+	first, err := s.start(ctx, rma.SamplingCached) // there is no saved profile yet
 	if err != nil {
 		return nil, err
 	}
@@ -101,17 +100,16 @@ func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *
 		Added: Median(added), Noise: Median(noise), Rounds: req.Rounds, Machine: ThisMachine()}, nil
 }
 
-// starter starts one engine after the other.
+// starter starts engines, one after another.
 type starter struct {
 	ctl    Control
 	req    *StartupRequest
 	dir    string
 	n      int
-	fabric string // that the peer is reached by
+	fabric string // over which the peer is reached
 }
 
-// start opens an engine on both ranks and returns how long that took here, in
-// µs.
+// start opens an engine on both ranks and returns how long this rank took, in µs.
 func (s *starter) start(ctx context.Context, sampling rma.Sampling) (us float64, err error) {
 	s.n++
 	root := ""
@@ -149,7 +147,7 @@ func (s *starter) start(ctx context.Context, sampling rma.Sampling) (us float64,
 	return us, agree(ctx, s.ctl, err)
 }
 
-// WriteText writes the figures for reading.
+// WriteText writes the figures for people.
 func (s *Startup) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "start of an engine over %s, two ranks, %d rounds\tµs\t\n", s.Fabric, s.Rounds)

@@ -9,32 +9,32 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// checkedBytes bounds the memory of a validating stream, whose messages each
-// have a place of their own.
+// checkedBytes bounds the memory of a validating stream, in which each message has a
+// place of its own.
 const checkedBytes = 64 << 20
 
-// line keeps messages of a stream on cache lines of their own.
+// line is the size of a cache line; messages of a stream do not share one.
 const line = 64
 
-// flow is a stream's window: chains of requests, posted whole, whose last
-// request is signalled.
+// flow is the window of a stream: chains of requests. Each chain is posted as a whole,
+// and its last request is signalled.
 type flow struct {
 	chains [][]fabric.WR
-	t0     []int64 // when the chain was posted, ticks
-	free   []int   // ring: chains not outstanding, the longest free one first
+	t0     []int64 // when each chain was posted, in ticks
+	free   []int   // circular: chains not outstanding, the longest free one first
 	head   int     // of free
 	nfree  int
 	stride int
-	places int // how many messages have a place of their own
+	places int // number of messages with a place of their own
 }
 
-// chainLen is how many requests are posted at once: a quarter of the window,
-// so that the others are in flight meanwhile, at most 32 (the crossing into C
-// is paid once a chain, and beyond 32 it no longer shows).
+// chainLen is how many requests are posted at once: a quarter of the window, so that the
+// others are in flight meanwhile, and at most 32. The call into C is paid once a chain;
+// beyond 32 its cost no longer shows.
 func chainLen(window int) int { return min(max(window/4, 1), 32) }
 
-// window is what the plan asks for, cut to whole chains and, when every
-// message needs a place of its own, to checkedBytes.
+// window is the plan's window, reduced to whole chains and, if every message needs a
+// place of its own, to checkedBytes.
 func (p *point) window() int {
 	w := p.Window
 	if p.Validate && p.Op != Eager {
@@ -46,8 +46,8 @@ func (p *point) window() int {
 
 func stride(size int) int { return (size + line - 1) &^ (line - 1) }
 
-// span is the size of each data area that the point needs. Without
-// validation messages cycle through 4 KiB, as perftest's do.
+// span is the size of each data area that the point needs. Without validation, messages
+// cycle through 4 KiB, as in perftest.
 func (p *point) span() int {
 	switch {
 	case p.Test == Lat || p.Op == Eager:
@@ -80,8 +80,8 @@ func (s *side) newFlow(p *point) *flow {
 	return f
 }
 
-// take and put use the chains in turn: a round of one window sends every
-// message once.
+// take and put use the chains in rotation: a round of one window sends every message
+// once.
 // Hot path.
 func (f *flow) take() int {
 	c := f.free[f.head]
@@ -101,7 +101,7 @@ func (f *flow) put(c int) {
 	f.nfree++
 }
 
-// request is request slot of the window.
+// request returns the request of a slot of the window.
 func (s *side) request(p *point, f *flow, slot int) fabric.WR {
 	at := offData + slot%f.places*f.stride
 	result := offResult + slot%resultSlots*8
@@ -112,19 +112,19 @@ func (s *side) request(p *point, f *flow, slot int) fabric.WR {
 	case FAdd:
 		return fabric.WR{Op: fabric.OpFetchAdd, Operand: 1, Local: []fabric.SGE{s.sge(result, 8)},
 			RemoteAddr: s.peer.Addr + offAtomic, RKey: s.peer.RKey}
-	case CAS: // always succeeds, changes nothing: all requests cost the same
+	case CAS: // always succeeds and changes nothing, so that all requests cost the same
 		return fabric.WR{Op: fabric.OpCompareSwap, Local: []fabric.SGE{s.sge(result, 8)},
 			RemoteAddr: s.peer.Addr + offAtomic, RKey: s.peer.RKey}
 	}
 	return s.write(at+s.span, p.size, at)
 }
 
-// flowPhase keeps the window full until bud is used up, then waits for what is
-// outstanding. Short: no allocation inside.
+// flowPhase keeps the window full until bud is used up, then waits for the outstanding
+// requests. It does not allocate.
 func (s *side) flowPhase(f *flow, rec *recorder, bud budget) (msgs int64, ticks int64, err error) {
 	var (
 		n       = len(f.chains[0])
-		busy    = -1 // chain that is only posted in part
+		busy    = -1 // a chain that is posted in part
 		off     int
 		pending int
 		start   = cpu.Ticks()
@@ -199,7 +199,7 @@ func (s *side) flood(p *point, rec *recorder) (msgs int64, took time.Duration, e
 	return msgs, cpu.Duration(ticks), s.stop(p.epoch)
 }
 
-// countAtomics reads the counter and compares it with what was asked.
+// countAtomics reads the counter and compares it with the number of requests.
 func (s *side) countAtomics(p *point, n int64) error {
 	if err := s.Drain(); err != nil {
 		return err
@@ -222,10 +222,9 @@ func (s *side) countAtomics(p *point, n int64) error {
 	return nil
 }
 
-// floodChecked is both sides' part of a validating bw or rate of put and get:
-// rounds of one window, each message in a place of its own and with a pattern
-// of its own, checked by the side that received it. Only the transfers are
-// timed.
+// floodChecked is both sides' part of a validating bw or rate of put and get: rounds of
+// one window, each message with a place and a pattern of its own, checked by the side
+// that received it. Only the transfers are timed.
 func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs int64, took time.Duration, err error) {
 	var (
 		rank  = s.Rank()
@@ -273,7 +272,7 @@ func (s *side) floodChecked(ctx context.Context, p *point, rec *recorder) (msgs 
 	}
 }
 
-// prepare fills what is about to be sent and clears where it will arrive.
+// prepare fills the data to send and clears the place where it will arrive.
 func (s *side) prepare(p *point, w, round int) {
 	rank := s.Rank()
 	sends := (rank == 0) == (p.Op == Put)
@@ -291,7 +290,7 @@ func (s *side) prepare(p *point, w, round int) {
 	}
 }
 
-// inspect checks what arrived.
+// inspect checks the received data.
 func (s *side) inspect(p *point, w, round int) error {
 	for slot := range w {
 		at := offData + slot*stride(p.size)

@@ -14,44 +14,43 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Request is what rank 0 wants measured, over one fabric.
+// Request is what to measure over one fabric. Rank 0's counts.
 type Request struct {
 	Fabric string `json:"fabric"`
 	Plans  []Plan `json:"plans"`
 	Label  string `json:"label,omitempty"`
 
-	// Pin keeps each rank on a processor of its own, where there are two.
+	// Pin keeps each rank on a processor of its own, if two are available.
 	Pin bool `json:"pin,omitempty"`
 
-	// Ranks is how many measuring processes there are on each host meanwhile, those
-	// of this request included: with more than processors, waits yield sooner. Zero
-	// means those of this request alone.
+	// Ranks is the number of measuring processes on each host, including those of this
+	// request. With more of them than processors, waits yield sooner. Zero means those
+	// of this request alone.
 	Ranks int `json:"ranks,omitempty"`
 
-	// Gate is where rank 0 waits before every point, see Gate. Empty: it does not.
+	// Gate is the Gate.Path at which rank 0 waits before every point; empty: none.
 	Gate string `json:"gate,omitempty"`
 
-	// Interleave measures a size of all series before the next size, and all
-	// sizes before the next round, each round in the opposite order of the one
-	// before: for series that are compared with each other. All series then have
-	// the same number of sizes and rounds.
+	// Interleave is for series that are compared with each other: it measures a size of
+	// all series before the next size, and all sizes before the next round, each round in
+	// the opposite order of the previous one. All series must have the same number of
+	// sizes and rounds.
 	Interleave bool `json:"interleave,omitempty"`
 
-	// Sampling and Calibration are what may be spent on learning what the model
-	// chooses by, if a series of Send leaves the choice to it. Zero means
-	// DefaultSampling and DefaultCalibration; negative leaves it out, and a guess
-	// has to do.
+	// Sampling and Calibration are the time budgets for measuring the model's parameters,
+	// used if a series of Send leaves the choice to the model. Zero means DefaultSampling
+	// and DefaultCalibration; negative skips the step, and the model uses a guess.
 	Sampling    time.Duration `json:"sampling,omitempty"`
 	Calibration time.Duration `json:"calibration,omitempty"`
 }
 
-// maxPlans bounds what rank 1 takes from the wire.
+// Bounds of the request, which rank 1 receives from the wire.
 const (
 	maxPlans = 64
 	maxRanks = 4096
 )
 
-// Check fills in defaults and says whether all of it can be measured.
+// Check fills in defaults and reports why the request cannot be measured.
 func (r *Request) Check() error {
 	if len(r.Plans) == 0 || len(r.Plans) > maxPlans {
 		return fmt.Errorf("%w: %d series, want 1 to %d", ErrPlan, len(r.Plans), maxPlans)
@@ -84,7 +83,7 @@ func (r *Request) Check() error {
 // step is one point of a run.
 type step struct{ plan, round, size int }
 
-// steps are the points in the order in which they are measured.
+// steps returns the points in the order of measurement.
 func (r *Request) steps() (out []step) {
 	if !r.Interleave {
 		for i := range r.Plans {
@@ -110,7 +109,7 @@ func (r *Request) steps() (out []step) {
 	return out
 }
 
-// Points is how many results the request gives.
+// Points returns the number of results of the request.
 func (r *Request) Points() int {
 	n := 0
 	for i := range r.Plans {
@@ -119,7 +118,7 @@ func (r *Request) Points() int {
 	return n
 }
 
-// depth is the queue that the request needs.
+// depth returns the queue depth that the request needs.
 func (r *Request) depth() int {
 	n := 0
 	for i := range r.Plans {
@@ -131,18 +130,17 @@ func (r *Request) depth() int {
 	if r.hasOp(Send) {
 		n = max(n, fabric.DefaultDepth)
 	}
-	return n + 2 // a stop, and the flag behind a ball
+	return n + 2 // a stop, and the flag after a ball
 }
 
-// Opener connects the calling rank with the other one. It is called on both
-// ranks with the same fabric; depth is the queue length that is needed. close
-// releases everything and may be called more than once.
+// Opener connects the calling rank with the other one. Both ranks call it with the same
+// fabric; depth is the needed queue depth. done releases everything and may be called
+// more than once.
 type Opener func(ctx context.Context, fabric string, depth int) (c Conn, done func() error, err error)
 
-// Run measures. Both ranks call it: rank 0 with what it wants and emit, which
-// gets every result as it comes; rank 1 with a zero Request and nil. It
-// returns an error on both sides if either fails. The garbage collector is off
-// meanwhile.
+// Run measures. Both ranks call it: rank 0 with the request and emit, which gets every
+// result as it arrives; rank 1 with a zero Request and nil. It returns an error on both
+// sides if either fails. The garbage collector is off meanwhile.
 func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(Result) error) (err error) {
 	rank := ctl.Rank()
 	if req, err = agreeOn(ctx, ctl, req); err != nil {
@@ -165,7 +163,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 	defer func() { err = errors.Join(err, closeConn()) }()
 
 	samples := req.chooses() && req.Sampling > 0
-	if !samples && req.large() { // sampling begins with that
+	if !samples && req.large() { // sampling includes it
 		if err := agree(ctx, ctl, wrap("copies", tuneCopies(ctx, ctl, conn))); err != nil {
 			return err
 		}
@@ -198,8 +196,8 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		}
 	}
 
-	// A collection inside a timing loop is somebody else's time. Nothing is
-	// allocated inside; what is allocated between points is small.
+	// A collection inside a timing loop would distort it. Loops do not allocate, and the
+	// allocations between points are small.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
 	if req.hasOp(Send) {
@@ -244,7 +242,7 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// agreeOn carries the request to rank 1, which trusts nothing in it.
+// agreeOn sends the request to rank 1, which checks it.
 func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
 	var err error
 	if ctl.Rank() == 0 {
@@ -271,7 +269,7 @@ func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
 	return req, agree(ctx, ctl, err)
 }
 
-// point measures one point; both ranks come here in step.
+// point measures one point. Both ranks call it for the same point.
 func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) error {
 	rank := s.Rank()
 	rec.reset()
@@ -331,7 +329,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	}
 	used, known := rec.meter.spent()
 	if rank == 0 && errors.Is(err, ErrValidate) {
-		_ = s.stop(p.epoch) // the link works: do not leave rank 1 waiting
+		_ = s.stop(p.epoch) // the link works: end the point on rank 1, too
 	}
 	if err != nil {
 		err = s.Because(err)
@@ -359,7 +357,7 @@ func (s *side) point(ctx context.Context, p *point, rec *recorder, res *Result) 
 	return nil
 }
 
-// ready brings both sides' memory into the state in which a point starts.
+// ready prepares both sides' memory for a point.
 func (s *side) ready(ctx context.Context, p *point) error {
 	if err := s.Drain(); err != nil {
 		return err
