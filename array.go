@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Array is a Window as numbers of type T: each rank's part is a slice of them, and places
-// are numbers of elements instead of bytes. It is a value; its methods may be called from
-// any goroutine.
+// Array is a Window viewed as numbers of type T: each rank's part is a slice of them, and
+// places are given as element indices instead of byte offsets. It is a value; its methods
+// may be called from any goroutine.
 //
 //	a, err := rma.ArrayOf[float64](win)
 //	copy(a.Own(), initial)
@@ -18,9 +18,9 @@ type Array[T Number] struct {
 }
 
 // ArrayOf returns the window as numbers of this machine's byte order, which all ranks must
-// share. What is left of a rank's part behind the last whole element is not among
-// them. The error wraps ErrAlign where this rank's part, which WindowOf was
-// given, does not lie on a multiple of the number's alignment.
+// share. Bytes of a rank's part behind its last whole element do not belong to the array.
+// The error wraps ErrAlign where this rank's part, which WindowOf was given, does not lie
+// on a multiple of the number's alignment.
 func ArrayOf[T Number](w *Window) (Array[T], error) {
 	n := len(w.Bytes()) / sizeOf[T]()
 	own, err := View[T](w.Slice(0, n*sizeOf[T]()))
@@ -71,7 +71,7 @@ func (a Array[T]) Put(rank, i int, src []T) Request {
 	return p.PutBytes(a.At(rank, i), Bytes(src))
 }
 
-// Get copies the rank's elements from i on to dst, all that it has room for. As Put.
+// Get copies the rank's elements from i on to dst, as many as dst holds. As Put.
 func (a Array[T]) Get(dst []T, rank, i int) Request {
 	p := a.win.eng.Peer(rank)
 	if at, ok := within(a.own, dst); ok {

@@ -14,11 +14,12 @@ import (
 // it.
 //
 // Links implement two atomics, FetchAdd and CompareSwap of 8 bytes. Where the link maps the
-// target's memory the others are atomics of this processor; elsewhere the engine emulates them by compare-and-swap loops: one round trip if the word still has the value last
-// seen, two if it has not, more under contention. A loop under contention backs off, and
-// fails with ErrContention after hundreds of attempts and Config.PeerTimeout. Atomics of
-// one rank on one word, accumulates included, take place in the order of the calls; other
-// operations posted later may take place before: see Fence.
+// target's memory the others are atomics of this processor; elsewhere the engine emulates
+// them by compare-and-swap loops: one round trip if the word still has the value last seen,
+// two if it does not, more under contention. A loop under contention backs off, and fails
+// with ErrContention after hundreds of attempts and Config.PeerTimeout. Atomics of one rank
+// on one word, accumulates included, take place in the order of the calls; other operations
+// posted later may take place before: see Fence.
 
 // FetchAdd adds to the 8-byte word at dst, which must be aligned to 8 bytes, and returns
 // its previous value. It does not allocate or block.
@@ -208,23 +209,24 @@ type Element interface {
 // until the request is complete, that is, until all elements have been combined.
 //
 // Each element is combined atomically with respect to other Accumulates at the same target,
-// to the target's own sync/atomic, and, except over RDMA, to atomics of peers. The order of
+// to the target's own sync/atomic and, except over RDMA, to atomics of peers. The order of
 // combinations between ranks is not defined. Accumulates of one rank take place after the
 // puts posted for the peer before, in the order of the calls, and in order with its atomics
 // on the same words; other operations posted later may overtake them: see Fence. The first
-// Accumulate that a peer's engine does sets up 64 KiB of memory on either side. It does not allocate or
-// block.
+// Accumulate that a peer's engine executes sets up 64 KiB of memory on either side. It does
+// not allocate or block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
 	return p.accumulate(dst, op, typeOf[T](), Bytes(src))
 }
 
-// Fetch combines v with the element at dst in the peer's memory, which must be aligned to its
-// size, as Accumulate does, and returns what the element was: a fetching minimum, an addition
-// of floating point, an exchange (Replace). An element of 4 bytes must have the aligned 8
-// bytes around it in the same region. It is an atomic like those of Peer: atomic with
-// respect to them and to accumulates, and in order with those of this rank on the same
-// word. Forget makes it one that returns nothing. It does not allocate or block.
+// Fetch combines v with the element at dst in the peer's memory, which must be aligned to
+// its size, as Accumulate does, and returns the element's previous value: a fetching
+// minimum, an addition of floating point, an exchange (Replace). An element of 4 bytes must
+// have the aligned 8 bytes around it in the same region. It is an atomic like those of
+// Peer: atomic with respect to them and to accumulates, and in order with those of this
+// rank on the same word. Call Forget on the request if the value is not needed. It does not
+// allocate or block.
 //
 //	lowest, err := rma.Fetch(p, at, rma.Min, cost).Wait(ctx) // before ours
 //
@@ -253,7 +255,7 @@ type FetchRequest[T Element] struct {
 	shift uint8
 }
 
-// Wait returns what the element was before the operation. Errors as Request.Wait.
+// Wait returns the element's previous value. Errors are those of Request.Wait.
 func (f FetchRequest[T]) Wait(ctx context.Context) (T, error) {
 	v, err := f.wait(ctx, nil)
 	return ofBits[T]((v + f.held) >> f.shift), err // one of them is 0
@@ -291,7 +293,7 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 		return p.refuse(initiator.Accumulate.String(), err)
 	}
 	if len(src) == 0 {
-		return p.post(initiator.New(&p.one, initiator.Put)) // of nothing, in its turn
+		return p.post(initiator.New(&p.one, initiator.Put)) // of no bytes: completes in order
 	}
 	o := initiator.New(&p.one, initiator.Accumulate)
 	o.Remote(addr, rkey)

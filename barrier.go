@@ -36,16 +36,16 @@ type barrier struct {
 	eng   *Engine
 	turn  chan struct{}    // held by the goroutine whose turn it is
 	count uint64           // barriers that have ended, of those through the server
-	x     *wireup.Exchange // the one under way through the server
-	mem   *Region          // of words, before it is known whether there are any
+	x     *wireup.Exchange // the barrier under way through the server
+	mem   *Region          // of the words, until the census has decided whether they are used
 	words *Window          // word k: of round k. Nil: barriers go through the server
 	seq   uint64           // of the barrier under way, or of the last one
-	under bool             // there is one under way: it goes on if its context ended
-	round int              // that it has come to
-	told  []Request        // words that are on their way to others
+	under bool             // a barrier is under way; it continues after a call whose context ended
+	round int              // of the barrier under way
+	told  []Request        // signals posted to other ranks, not known to be complete
 	err   error            // why there are no more barriers
 
-	insist bool // for tests: from rank to rank, whatever crowd there is
+	insist bool // for tests: from rank to rank, even on oversubscribed hosts
 }
 
 // meet performs one barrier.
@@ -132,7 +132,7 @@ func (b *barrier) census(ctx context.Context) error {
 	}
 	all, err := b.viaServer(ctx, mine)
 	if err != nil && b.err == nil {
-		return err // goes on
+		return err // the next call continues
 	}
 	words := &Window{eng: e, mem: b.mem, owned: true, keys: make([]Key, len(all))}
 	use := err == nil
@@ -161,7 +161,7 @@ func (b *barrier) census(ctx context.Context) error {
 func (b *barrier) breaks(err error) error {
 	var pe *PeerError
 	if !errors.As(err, &pe) {
-		return err // this rank's own, and not for good
+		return err // concerns this rank only, and is not permanent
 	}
 	e := b.eng
 	b.err = &PeerError{Rank: pe.Rank, Op: "barrier", Err: pe.Err}

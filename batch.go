@@ -10,17 +10,17 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Batch is a list of messages, puts and gets that are handed over at once: the engine plans
-// the modes of the messages together, and the ways of the puts and of the gets. The puts take
-// place first, in no particular order, then the gets, then the messages are sent. It may be
-// reused when its request is complete. It is for one goroutine.
+// Batch is a list of messages, puts and gets that are posted together: the engine plans the
+// modes of the messages together, and likewise the ways of the puts and of the gets. The
+// puts take place first, in no particular order, then the gets, then the messages are sent.
+// It may be reused when its request is complete. It is for one goroutine.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch
 	moves [2]pieceList  // of initiator.Put and initiator.Get
-	whole *initiator.Op // whose end is that of all
-	part  func(error)   // takes the end of another part
-	err   error         // of what was added
+	whole *initiator.Op // the operation that ends when all parts have ended
+	part  func(error)   // records the end of another part
+	err   error         // the first error of an added operation
 }
 
 // pieceList is the two sides of puts or gets.
@@ -53,7 +53,7 @@ func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
 	b.moves[k] = append(b.moves[k], struct{ local, remote onesided.Piece }{here, there})
 }
 
-// fail keeps the first error of what is added.
+// fail keeps the first error of an added operation.
 func (b *Batch) fail(err error) {
 	if b.err == nil {
 		b.err = err
@@ -84,7 +84,7 @@ func (b *Batch) Len() int { return len(b.b.Outs) }
 // Reset empties the batch, keeping its memory. It must not be called while the batch is in
 // flight.
 func (b *Batch) Reset() {
-	for i := range b.b.Outs { // what was sent is not held any more
+	for i := range b.b.Outs { // release sent messages to the garbage collector
 		if o := &b.b.Outs[i]; o.Data != nil {
 			o.Data = nil
 		}
@@ -95,10 +95,11 @@ func (b *Batch) Reset() {
 	}
 }
 
-// Explain reports how the batch would go now: every way of the puts and of the gets, and
-// every mode of the messages, with its predicted time, term by term, and the plan, and before
-// them the class of the path and where its parameters come from. It sends nothing. Messages need a peer with which messages have been exchanged before, and none of it
-// applies to this rank itself. Errors wrap ErrNotTalking, or are those of a connection that
+// Explain reports how the batch would be sent now: the class of the path and the source of
+// its parameters, then every way of the puts and of the gets and every mode of the
+// messages, with its predicted time, term by term, and the plan. It sends nothing. For
+// messages, the peer must have exchanged messages with this rank before. Explain does not
+// apply to this rank itself. Errors wrap ErrNotTalking, or are those of a connection that
 // has ended.
 func (b *Batch) Explain() (string, error) {
 	p := b.peer
@@ -145,8 +146,8 @@ func (b *Batch) Send() Request {
 	return b.sendAll()
 }
 
-// sendAll is Send where there are not messages alone. The first part in order is the whole,
-// which ends with the last of the others.
+// sendAll is Send of a batch with puts or gets. Its first part stands for the whole: it
+// ends when the last of the other parts has ended.
 func (b *Batch) sendAll() Request {
 	p := b.peer
 	var ops [2]*initiator.Op // puts, gets

@@ -15,7 +15,7 @@ import (
 // ranks: the job's server decides, once, whether it succeeds.
 type collective struct {
 	op    string
-	about any     // what this rank was asked for
+	about any     // the arguments of this rank's call
 	mem   *Region // made for the call; nil if there is none
 	x     *wireup.Exchange
 }
@@ -39,7 +39,7 @@ func (d *doubt) together(ctx context.Context, e *Engine, op string, about any, b
 		case err == nil && c.about == about:
 			return c, all, nil
 		case err == nil:
-			c.drop() // nobody wants it any more
+			c.drop() // no call will continue it
 		case errors.Is(err, wireup.ErrUndecided):
 			return nil, nil, e.jobError(op, err)
 		}
@@ -70,7 +70,7 @@ func (c *collective) finish(ctx context.Context, e *Engine, d *doubt) ([][]byte,
 
 func (c *collective) drop() {
 	if c.mem != nil {
-		_ = c.mem.Close() // nobody has a key of it, or uses what he has
+		_ = c.mem.Close() // no rank has a key of it, or uses the one that it has
 	}
 }
 

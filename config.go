@@ -48,9 +48,9 @@ type Config struct {
 	// no single mode is best for all batches.
 	Mode Mode
 
-	// Pieces sends all puts and gets of several pieces in one way, where that can carry
-	// them. RMA_PIECES overrides it. Empty or PiecesAuto: the cheapest way for each, by the
-	// cost model.
+	// Pieces sends all puts and gets of several pieces in one way, where that way can carry
+	// them. RMA_PIECES overrides it. Empty or PiecesAuto: the cheapest way for each
+	// operation, by the cost model.
 	Pieces Pieces
 
 	// Sampling is the source of the cost model's parameters of a link. RMA_SAMPLING
@@ -63,19 +63,20 @@ type Config struct {
 	// job. Slow links profit from more, once: the result is saved.
 	SamplingBudget time.Duration
 
-	// PathBudget bounds the time to measure the path to a class of peers that the first pair
-	// of its kind of link does not belong to: another distance in the caches of a host or,
-	// with TCP, in the network. Two ranks measure it in the background after their first
-	// contact, once for all peers of the class, over a connection of their own, and save it;
-	// until then the parameters of the nearest class serve. Paths that wait for round trips
-	// of milliseconds need the time, the others keep to SamplingBudget. Negative: only the
-	// first pair measures. RMA_PATH_BUDGET overrides it. Zero: 5 s, of which a processor
-	// computes little: such a path is waited for asleep.
+	// PathBudget bounds the time to measure the path to a class of peers that the first
+	// pair of its kind of link does not belong to: another distance in the caches of a host
+	// or, with TCP, in the network. Two ranks measure it in the background after their
+	// first contact, once for all peers of the class, over a connection of their own, and
+	// save it; until then the parameters of the nearest class serve. Paths that wait for
+	// round trips of milliseconds need the time, the others keep to SamplingBudget.
+	// Negative: only the first pair measures. RMA_PATH_BUDGET overrides it. Zero: 5 s, in
+	// which the ranks use little processor time: they sleep while they wait for such a
+	// path.
 	PathBudget time.Duration
 
-	// PathBytes bounds the bytes that measuring such a path moves, both ways together.
-	// RMA_PATH_BYTES overrides it. Zero: 32 MiB, which times a few operations of each size
-	// up to 1 MiB.
+	// PathBytes bounds the bytes that measuring such a path moves, in both directions
+	// together. RMA_PATH_BYTES overrides it. Zero: 32 MiB, which times a few operations of
+	// each size up to 1 MiB.
 	PathBytes int
 
 	// Learn is the number of messages sent alone between two that are timed, to check the
@@ -168,7 +169,7 @@ const (
 	ModeScatter Mode = "scatter" // announced together, and read by the peer from where they lie: rendezvous by RDMA Read
 )
 
-// Pieces is a way in which puts and gets of several pieces go: PutV, GetV, PutStrided,
+// Pieces is a way to transfer puts and gets of several pieces: PutV, GetV, PutStrided,
 // GetStrided, and those of a Batch.
 type Pieces string
 
@@ -198,7 +199,7 @@ func (c *Config) policy() (p logp.Policy) {
 	return p
 }
 
-// pieces is what Pieces asks for. It is valid.
+// pieces returns the way that Pieces, which is valid, demands.
 func (c *Config) pieces() (forced bool, w logp.Way) {
 	if c.Pieces == PiecesGroup {
 		w = logp.Group

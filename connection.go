@@ -25,11 +25,11 @@ func (d Distance) String() string {
 	return [...]string{"self", "cache", "host", "network"}[d]
 }
 
-// Place says where a rank runs, and what its link does for this one.
+// Place says where a rank runs, and what its link offers to this rank.
 type Place struct {
 	Host      int // number of its host, by the order of the hosts' lowest ranks
 	LocalRank int // its number among the ranks of its host
-	LocalSize int // how many they are
+	LocalSize int // number of ranks of its host
 	Distance  Distance
 
 	// Maps: the link maps memory of Alloc and Window of that rank into this process; small
@@ -77,7 +77,7 @@ func (c *connectionEnd) Heartbeat() (b bringup.Heartbeat) {
 func (c *connectionEnd) Up(ep, self fabric.Endpoint, theirs *bringup.Request) {
 	p, e := (*Peer)(c), c.eng
 	p.ep, p.self = ep, self
-	if p.down != nil { // meanwhile
+	if p.down != nil { // the connection has ended meanwhile
 		p.close()
 		return
 	}

@@ -138,11 +138,11 @@ func (h *messageHost) Reason(err error, ended bool) error {
 	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, ErrPeerGone) && h.refused != nil && !errors.Is(h.down, ErrPeerGone):
-		return h.refused // the peer has closed its end, as it was asked to
+		return h.refused // the peer has closed its end on this side's request
 	case errors.Is(err, ErrPeerGone):
 		return err
 	case errors.Is(err, fabric.ErrDown) && h.down == nil && h.ep != nil && h.ep.Err() != nil:
-		if err = h.ep.Err(); !errors.Is(err, ErrPeerGone) { // this package has not taken notice yet
+		if err = h.ep.Err(); !errors.Is(err, ErrPeerGone) { // this package has not recorded the end yet
 			err = because(ErrFlushed, err)
 		}
 		return err
@@ -154,7 +154,7 @@ func (h *messageHost) Reason(err error, ended bool) error {
 			why = h.ep.Err()
 		}
 		if errors.Is(why, ErrPeerGone) {
-			return why // what was flushed with it need not be told
+			return why // the flush is only a consequence
 		}
 		return because(err, why)
 	}

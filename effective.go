@@ -139,8 +139,8 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	return d, o, w, nil
 }
 
-// logger returns the program's logger, or the one that RMA_LOG asks for, or one that
-// discards.
+// logger returns the program's logger, else the one that RMA_LOG selects, else one that
+// discards all records.
 func logger(own *slog.Logger, v *settings.Values) *slog.Logger {
 	if own != nil {
 		return own

@@ -30,26 +30,26 @@ type Engine struct {
 	peers   []*Peer
 	proto   *proto
 	prog    *progress.Engine
-	memory  *mr.Domain // what is registered, with all links
+	memory  *mr.Domain // all registered memory, on all links
 	barrier barrier
-	windows doubt        // calls of Window and WindowOf
-	gathers doubt        // of AllGatherKeys
+	windows doubt        // calls of Window and WindowOf without a known outcome
+	gathers doubt        // the same of AllGatherKeys
 	server  atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
 	watches watches
 	// attention counts the waits for any peer, during which all connected peers are polled.
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
-	remains     closers         // what connections that are over have left; the owner's
-	pins        []*message.Pins // by link: what was not, and messages use
+	remains     closers         // resources left by connections that are over; the owner's
+	pins        []*message.Pins // by link: memory that messages use and the application did not register
 
 	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
 	tasks    *bringup.Tasks // goroutines of the engine beside the progress one
 	closed   atomic.Bool
 	handlers []*Handler    // whose workers end with the engine
-	parting  sync.Once     // what Close does first
-	before   []func()      // calls that it makes then
-	opened   closers       // what Close ends; the setter of closed's
-	ended    chan struct{} // closed when Close is through
+	parting  sync.Once     // of the functions in before
+	before   []func()      // functions registered by BeforeClose
+	opened   closers       // resources that Close releases; after Open only the goroutine that has set closed uses it
+	ended    chan struct{} // closed when Close has finished
 	err      error         // of Close
 }
 
@@ -81,7 +81,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 		if err = setup(ctx, e, c.bringup(o)); err == nil {
 			return e, nil
 		}
-		if e.job.Serves() { // the others are told why, and not waited for
+		if e.job.Serves() { // report the reason to the other ranks, and do not wait for them
 			e.job.Abort("rma: open: " + err.Error())
 		}
 		err = errors.Join(e.jobError("open", err), e.Close())
@@ -250,8 +250,8 @@ func (e *Engine) Close() error {
 	return e.err
 }
 
-// leave ends all connections, and what waits for them. It returns when the links have
-// returned all requests.
+// leave ends all connections, and the operations that wait for them. It returns when the
+// links have returned all requests.
 func (e *Engine) leave() error {
 	var errs []error
 	e.prog.Do(func() { e.proto.one.End(ErrClosed) })
@@ -272,7 +272,7 @@ func (e *Engine) leave() error {
 	}
 	e.mu.Lock()
 	handlers := e.handlers
-	e.handlers = nil // from here on Handler.Close has nothing to take away
+	e.handlers = nil // from here on Handler.Close removes nothing
 	e.mu.Unlock()
 	for _, h := range handlers {
 		h.stop()
@@ -343,8 +343,8 @@ func (e *Engine) lastWords(p *Peer) {
 	}
 }
 
-// told handles what a peer publishes through the job. It runs in the goroutine that reads
-// from the job, and must not wait.
+// told handles a value that a peer publishes through the job. It runs in the goroutine that
+// reads from the job, and must not wait.
 func (e *Engine) told(from int, key string, val []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

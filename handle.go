@@ -46,10 +46,9 @@ const (
 )
 
 // HandleMany is Engine.HandleWith for many small messages: f is called once for all
-// messages of one peer and tag that have come together, such as those of a Batch, which
-// costs less than a call for each. What HandleWith says of order, of the goroutine that
-// calls f and of what f may do is true here as well; with Workers, f gets the messages one
-// by one.
+// messages of one peer and tag that have arrived together, such as those of a Batch, which
+// costs less than a call for each. The order, the goroutine that calls f and the
+// restrictions on f are those of HandleWith; with Workers, f gets the messages one by one.
 func HandleMany(e *Engine, o HandlerOptions, f func(ms *Messages)) (*Handler, error) {
 	h := &Handler{many: f}
 	h.f = h.single
@@ -123,7 +122,7 @@ type Handler struct {
 
 	mu   sync.Mutex // guards r until handle returns
 	r    *Receiving
-	owed bool // a Resume, until there is one
+	owed bool // a call of Resume, until r is set
 }
 
 // Messages are one or more messages of one peer with one tag, in the order in which they
@@ -134,7 +133,7 @@ type Messages struct {
 
 	run *message.Run // nil: there is only one
 	one []byte
-	n   int // messages of one that are left
+	n   int // messages of one peer that are left
 }
 
 // Len is the number of messages that Next has not returned.
@@ -147,7 +146,7 @@ func (ms *Messages) Len() int {
 
 // Next returns the next message; ok is false if there is none. msg is valid until the
 // handler's function returns; it may lie in the ring, where a dishonest peer may change it
-// meanwhile. A message that the function does not ask for is dropped.
+// meanwhile. Messages that the function does not take by Next are dropped.
 // Hot path.
 func (ms *Messages) Next() (msg []byte, ok bool) {
 	if ms.run != nil {
@@ -161,7 +160,7 @@ func (ms *Messages) Next() (msg []byte, ok bool) {
 type worker struct {
 	work    chan *landed
 	mu      sync.Mutex
-	n       int // messages that it is to handle
+	n       int // messages admitted for it and not handled yet
 	stalled bool
 }
 
@@ -349,7 +348,7 @@ func (h *handlerEnd) Arrived(m Envelope, token any, parts [][]byte, err error) {
 	}
 }
 
-// pass hands a message over whose turn it is.
+// pass gives the next message in order to the function or its worker.
 func (h *handlerEnd) pass(l *landed, s *sequence) {
 	if l.err != nil && h.eng.peers[l.m.From].msg.Ended() {
 		s.broken = true
@@ -367,7 +366,7 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 	}
 	w := h.workers[l.m.From%len(h.workers)]
 	if l.err == nil {
-		w.work <- l // never waits: as many places as messages were let in
+		w.work <- l // never blocks: the channel has room for every message admitted
 		return
 	}
 	(*Handler)(h).release(l.m)
@@ -376,7 +375,7 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 	w.mu.Unlock()
 }
 
-// Gone implements Receiver. What was arriving ends by itself.
+// Gone implements Receiver. Messages that were arriving end through Arrived.
 func (h *handlerEnd) Gone(int, error) {}
 
 // Use implements hub.Taker, for handlers that run in the progress engine and see messages

@@ -44,7 +44,7 @@ const (
 // Layout of the region that a link uses for heartbeats.
 const (
 	beatOwn    = 0  // the word that peers read
-	beatPeers  = 64 // the words of peers, as read last, by rank; on lines of their own
+	beatPeers  = 64 // the words of peers as last read, by rank; each on its own cache line
 	beatLength = 8
 )
 
@@ -65,7 +65,7 @@ func (h *heartbeat) open(l fabric.Link, ranks int) error {
 	return nil
 }
 
-// close gives the memory back.
+// close releases the memory.
 func (h *heartbeat) close() error {
 	var errs []error
 	for _, r := range h.regions {
@@ -139,7 +139,7 @@ func (t *proto) attend(e *Engine) {
 		e.prog.Do(func() { hung = t.round(passed) })
 		for _, p := range hung {
 			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
-			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", hang)) // a launcher that is gone need not know
+			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", hang)) // a launcher that is gone needs no report
 		}
 	}
 }

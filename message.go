@@ -95,7 +95,8 @@ func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]b
 }
 
 // RecvRequest is a receive in flight. Its Request is for WaitAll, WaitAny, Then and Forget,
-// beside those of other operations; only the methods of RecvRequest tell what has come.
+// beside those of other operations; only the methods of RecvRequest describe the message
+// received.
 type RecvRequest struct{ Request }
 
 // Wait returns the length of the message. Errors are those of Request.Wait.
@@ -130,10 +131,10 @@ func (p *Peer) trySend(tag uint32, msg []byte) Request {
 	return newReceipt(p.eng, n)
 }
 
-// Tags is a set of tags: all that equal Tag but for the bits that are set in Ignore. Its
-// methods are receives and probes like those of Peer and Engine, for messages with any of
-// these tags, in one order with all others; RecvRequest.WaitTag tells which it was. Tags
-// of libraries (see LibraryTags) are matched like others.
+// Tags is a set of tags: all that equal Tag except in the bits set in Ignore. Its methods
+// are receives and probes like those of Peer and Engine, for messages with any of these
+// tags, in one order with all others; RecvRequest.WaitTag returns the tag of the message.
+// Tags of libraries (see LibraryTags) are matched like others.
 //
 //	rma.Tags{Tag: step << 8, Ignore: 0xff}.Recv(p, buf) // any part of the step
 type Tags struct{ Tag, Ignore uint32 }
@@ -174,7 +175,7 @@ var ErrCanceled = message.ErrCanceled
 // never lost, and the buffer belongs to the engine until Wait has returned. The end of a
 // Wait's context withdraws nothing. Calls for a receive that has ended do nothing.
 func (r RecvRequest) Cancel() {
-	if e := r.eng; !r.Done() && !e.closed.Load() { // what an engine that closes has not matched ends anyway
+	if e := r.eng; !r.Done() && !e.closed.Load() { // Close of the engine ends unmatched receives anyway
 		e.proto.hub.Cancel(r.op, r.gen)
 	}
 }
@@ -304,9 +305,10 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 // goroutine, and must not be copied.
 //
 // Recv or RecvAny post the receives; their request is complete when all have ended, and its
-// error is that of the first that failed. Then Got tells what each has received, and the
-// list may be posted again as it is: a stream needs no more than one call of Recv and one
-// of Wait for so many messages. In between, the buffers belong to the engine.
+// error is that of the first that failed. Then Got returns the result of each, and the list
+// may be posted again unchanged: a stream needs one call of Recv and one of Wait for as
+// many messages as the list has receives. From Recv until completion, the buffers belong to
+// the engine.
 type RecvBatch struct {
 	b   hub.RecvBatch
 	req Request
@@ -347,13 +349,14 @@ func (b *RecvBatch) RecvAny(e *Engine) Request {
 	return b.req
 }
 
-// Got returns what receive i has received, or why it failed, once the request is complete.
+// Got returns the message that receive i has received, or its error, once the request is
+// complete.
 func (b *RecvBatch) Got(i int) (Envelope, error) {
 	from, tag, n, err := b.b.Slots[i].Got()
 	return Envelope{From: from, Tag: tag, Len: n}, err
 }
 
 // Cancel withdraws the receives that no message has matched, as RecvRequest.Cancel: the
-// request is complete soon, and Got tells which receives have a message. Any goroutine may
-// call it after Recv or RecvAny.
+// request is complete soon, and Got reports which receives have a message. Any goroutine
+// may call it after Recv or RecvAny.
 func (b *RecvBatch) Cancel() { RecvRequest{b.req}.Cancel() }

@@ -15,9 +15,8 @@ import (
 
 // Peer is a rank of the job, possibly this one, as the target of operations.
 //
-// It has many methods because it has one for each operation of an application, in files
-// named after the operations: each checks its arguments and makes one call of
-// internal/initiator or internal/message/hub.
+// It has one method for each operation, in files named after the operations: each checks
+// its arguments and makes one call of internal/initiator or internal/message/hub.
 type Peer struct {
 	eng  *Engine
 	rank int
@@ -30,10 +29,10 @@ type Peer struct {
 	// Owner's.
 	id      uint32          // of ep
 	ep      fabric.Endpoint // nil until connected
-	self    fabric.Endpoint // the other end of the connection with oneself
-	down    error           // why the connection is no more
+	self    fabric.Endpoint // the passive end of this rank's connection with itself
+	down    error           // why the connection has ended
 	refused error           // why the peer was asked to end it
-	noticed chan struct{}   // closed when there is a reason, if somebody waits for it
+	noticed chan struct{}   // closed when down is set; nil if no goroutine waits for that
 	hangUp  func()          // ends the opening of the message channel
 	pulse   pulse
 
@@ -50,11 +49,11 @@ type pulse struct {
 	word    fabric.RemoteKey // Len is 0: there is none to read
 	limit   time.Duration    // silence after which the peer hangs
 	seen    uint64
-	silent  time.Duration // how long this side has looked and seen no change
+	silent  time.Duration // time that this side has watched the word without seeing a change
 	asked   bool          // a read is to be posted, or under way
-	looking bool          // it was looked at in the last round
-	told    bool          // that it is silent, to watchers
-	await   bool          // somebody waits for a signal of it
+	looking bool          // the word was checked in the last round
+	told    bool          // watchers have been notified of the silence
+	await   bool          // a WaitSignal waits for a signal of the peer
 	used    uint64        // operations in the last round
 }
 

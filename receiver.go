@@ -17,7 +17,7 @@ var ErrUnwanted = message.ErrUnwanted
 // They may send by SendFunc.
 type Receiver interface {
 	// Arriving is called for every message, in the order in which its peer sent it, before
-	// its bytes are read. inPlace: the bytes are here already.
+	// its bytes are read. inPlace: the bytes are in the ring already.
 	Arriving(m Envelope, inPlace bool) Landing
 
 	// Arrived ends each message whose Landing set neither Later nor Unwanted: parts holds
@@ -68,7 +68,7 @@ func receive(e *Engine, tag, ignore uint32, only int, to Receiver) (*Receiving, 
 	e.proto.hub.Listen(only)
 	err := ErrClosed
 	e.prog.Do(func() {
-		if !e.closed.Load() { // else maybe behind the last call of Gone
+		if !e.closed.Load() { // after that, Gone may have been called for the last time
 			err = nil
 			r.r = e.proto.hub.Receive(tag, ignore, only, (*receivingEnd)(r))
 		}
@@ -132,8 +132,8 @@ type arrival struct {
 	r     *Receiving
 	m     Envelope
 	token any
-	buf   [1][]byte // where it goes, if not in place
-	seen  bool      // the receiver has had it
+	buf   [1][]byte // its destination, if not in place
+	seen  bool      // Arrived has been called, or is not to be
 	use   func(tag uint32, parts [][]byte)
 	next  *arrival // in the list of free ones
 }

@@ -158,7 +158,7 @@ func (b Buffer) bytes() ([]byte, error) {
 func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	r := b.region
 	if r != nil && r.eng == e && e.closed.Load() {
-		return fabric.SGE{}, ErrClosed // which closes the regions
+		return fabric.SGE{}, ErrClosed // Close of the engine closes the regions
 	}
 	if r == nil || r.eng != e || !r.reg.Live() {
 		return fabric.SGE{}, ErrForeign

@@ -17,7 +17,7 @@ import (
 type Request struct {
 	eng  *Engine
 	op   *pending.Operation // nil: the operation was complete, or refused, at once
-	gen  uint32             // which use of op; without op the lower half of the receipt
+	gen  uint32             // generation of op; without op the lower half of the receipt
 	high uint32             // upper half of the receipt
 	err  error              // the operation was refused at once
 }
@@ -177,7 +177,7 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 		r := &reqs[i]
 		switch {
 		case r.refused(), r.redeemable(), r.waitable() && r.op.Done():
-			return i, nil // Wait says how it ended
+			return i, nil // Wait returns its result
 		case !r.waitable():
 			ws = append(ws, nil)
 		default:

@@ -42,7 +42,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		p.conn = dialer.Connector(rank)
 	}
 	e.prog.Start()
-	e.opened.add(func() error { e.tasks.End(); return nil }) // the first to end: nothing comes up any more
+	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
 	e.job.NotifyGone(e.lost)
 	e.job.NotifyTold(e.told)
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {
@@ -112,7 +112,7 @@ func addPeers(e *Engine) {
 	t.heart.every = max(e.cfg.HangTimeout, 0) / hangBeats
 }
 
-// meetServer returns when all ranks have joined, and learns which of them runs the job's
+// meetServer waits until all ranks have joined, and records which of them runs the job's
 // server.
 func meetServer(ctx context.Context, e *Engine) error {
 	mine := []byte{}
@@ -131,10 +131,10 @@ func meetServer(ctx context.Context, e *Engine) error {
 // closers end what was opened.
 type closers []func() error
 
-// add has close call end before what was added earlier.
+// add makes close call end before the functions added earlier.
 func (c *closers) add(end func() error) { *c = append(*c, end) }
 
-// close calls what was added, each once, the last first.
+// close calls each function added once, the last first.
 func (c *closers) close() error {
 	var errs []error
 	for n := len(*c) - 1; n >= 0; n-- {
@@ -148,8 +148,8 @@ func (c *closers) close() error {
 // closeTime bounds how long Close waits for links to return requests.
 const closeTime = 5 * time.Second
 
-// await polls the links until what done says, which is called as their owner, closeTime at
-// most. It returns the last answer.
+// await polls the links until done, which is called as their owner, returns true, for
+// closeTime at most. It returns the last result of done.
 func await(prog *progress.Engine, done func() bool) (ok bool) {
 	for end := time.Now().Add(closeTime); ; {
 		prog.Do(func() { ok = done() })

@@ -246,7 +246,7 @@ type Event struct {
 const (
 	eventSet     uint32 = iota // since the last Reset, if there was one
 	eventArmed                 // Set has an effect
-	eventSetting               // somebody is in Set
+	eventSetting               // a goroutine is in Set
 )
 
 // NewEvent returns an event that is not set.
@@ -262,13 +262,13 @@ func (ev *Event) Reset() {
 	for {
 		switch ev.state.Load() {
 		case eventArmed:
-			return // nobody has called Set since
+			return // not set since the last Reset
 		case eventSet:
 			ev.w.Init()
 			ev.state.Store(eventArmed)
 			return
 		}
-		runtime.Gosched() // Set is about to be through: it waits for nothing
+		runtime.Gosched() // Set is about to finish: it waits for nothing
 	}
 }
 

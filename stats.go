@@ -16,8 +16,8 @@ type Counts struct {
 	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
 	Batches                                  uint64 // messages in them count as Sends
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // transferred by them
-	Signals                                  uint64 // ended well; their data is among PutBytes
-	Accumulates                              uint64 // ended well; their data is among PutBytes
+	Signals                                  uint64 // ended well; their data is counted in PutBytes
+	Accumulates                              uint64 // ended well; their data is counted in PutBytes
 	Served                                   uint64 // accumulate requests of peers executed here
 	AtomicRetries                            uint64 // compare-and-swaps that emulated atomics repeated
 	Failed                                   uint64 // operations that failed

@@ -54,7 +54,7 @@ type PeerEvent struct {
 	Rank  int
 	State PeerState
 	Err   error     // why, as operations with the peer would say; nil for PeerUp
-	Lost  int       // times the rank was lost so far (PeerDown and beyond), those missed included
+	Lost  int       // times the rank was lost so far (PeerDown and beyond), including losses that this Watch has missed
 	Time  time.Time // when this side found out
 }
 
@@ -163,12 +163,12 @@ func stateOf(err error) PeerState {
 // endpoint's own reason.
 func (p *Peer) reportDown(err error) {
 	switch {
-	case p.refused != nil: // as it was asked to
+	case p.refused != nil: // on this side's request
 		err = p.refused
 	case p.ep != nil:
 		switch why := p.ep.Err(); {
 		case why != nil && errors.Is(err, fabric.ErrDown):
-			err = why // which is what ErrDown asks to be looked up
+			err = why // ErrDown refers to it
 		case why != nil:
 			err = because(err, why)
 		}
@@ -204,7 +204,7 @@ func (p *Peer) downWith(err error) {
 		p.hangUp = nil
 		wait := min(lastWait, p.eng.cfg.PeerTimeout)
 		if errors.Is(err, ErrNoConnection) {
-			wait = 0 // nothing comes of a peer that has refused
+			wait = 0 // a peer that has refused sends nothing
 		}
 		time.AfterFunc(wait, end)
 	}
@@ -215,7 +215,7 @@ func (p *Peer) close() {
 	p.eng.prog.AssertOwned()
 	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
 		if ep != nil {
-			_ = ep.Close() // it is the reports of the requests that count
+			_ = ep.Close() // errors are reported by the requests
 		}
 	}
 }
