@@ -4,7 +4,7 @@ import "time"
 
 // Distant is implemented by endpoints that know how far away their peer is, over a network.
 type Distant interface {
-	// Distance returns what connecting has found. Constant once Connect has returned.
+	// Distance returns what Connect measured. Constant once Connect has returned.
 	Distance() Distance
 }
 

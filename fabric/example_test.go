@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/fabric/sim"
 )
 
-// pair joins two endpoints. Between processes the addresses travel by some other
-// way; which link it is makes no difference to what follows.
+// pair joins two endpoints. Between processes, the addresses are exchanged out of band. The
+// rest is the same for every link.
 func pair() (a, b fabric.Link, ea, eb fabric.Endpoint) {
 	net := sim.NewNetwork(sim.Options{})
 	var err error
@@ -43,7 +43,7 @@ func ExampleEndpoint() {
 	dst, _ := b.Alloc(64, fabric.AccessAll)
 	defer dst.Close()
 	copy(src.Bytes(), "payload")
-	at := dst.Key() // which a peer would have sent
+	at := dst.Key() // a peer would have sent it
 
 	n, err := ea.Post([]fabric.WR{
 		{
@@ -57,7 +57,7 @@ func ExampleEndpoint() {
 			RemoteAddr: dst.Addr(), RKey: at.RKey,
 		},
 	})
-	fmt.Println(n, err) // n < 2 and no error would mean: the queue is full, poll and go on
+	fmt.Println(n, err) // n < 2 without an error means that the queue is full: poll and post the rest
 	var cs [4]fabric.Completion
 	for n = 0; n == 0; {
 		n = a.Poll(cs[:])
@@ -70,7 +70,7 @@ func ExampleEndpoint() {
 	// payload 5
 }
 
-// The first failure takes the endpoint down, as on a queue pair.
+// The first failure moves the endpoint to the error state, as on a queue pair.
 func ExampleCompletion() {
 	a, b, ea, _ := pair()
 	defer a.Close()
@@ -79,7 +79,7 @@ func ExampleCompletion() {
 	defer src.Close()
 	sge := []fabric.SGE{fabric.NewSGE(src.Bytes()[:8], src.LKey())}
 	_, _ = ea.Post([]fabric.WR{
-		{ID: 1, Op: fabric.OpWrite, Local: sge, RemoteAddr: 0x1000, RKey: 99}, // there is no such key
+		{ID: 1, Op: fabric.OpWrite, Local: sge, RemoteAddr: 0x1000, RKey: 99}, // no region has this key
 		{ID: 2, Op: fabric.OpWrite, Local: sge, RemoteAddr: 0x1000, RKey: 99},
 	})
 	for seen := 0; seen < 2; {
@@ -99,7 +99,7 @@ func ExampleCompletion() {
 	// true
 }
 
-// Protocols branch on what a link can do, never on its name.
+// Protocols branch on a link's capabilities, never on its name.
 func ExampleCaps() {
 	a, b, _, _ := pair()
 	defer a.Close()

@@ -92,12 +92,12 @@ type EndpointOptions struct {
 	// DefaultDepth. A link may offer more, never less; it fails if it cannot.
 	Depth int
 
-	// PeerTimeout bounds the time in which the link detects that the peer is gone once a
-	// request is outstanding. Zero means DefaultPeerTimeout. A peer is gone if it has
-	// ended, or if its host does not answer: a process that exists but does nothing is not
-	// gone. Links round it to their abilities (ibv: 4.096 µs·2^k steps; on shm the kernel
-	// reports at once that the peer's process has ended, and a peer that is alive is never
-	// gone).
+	// PeerTimeout bounds the time in which the link detects, once a request is outstanding,
+	// that the peer is gone. Zero means DefaultPeerTimeout. A peer is gone if it has ended,
+	// or if its host does not answer; a process that exists but does nothing is not gone.
+	// Links round the value to one that they support (ibv: 4.096 µs·2^k steps; on shm the
+	// kernel reports at once that the peer's process has ended, and a peer that is alive is
+	// never gone).
 	PeerTimeout time.Duration
 }
 
@@ -129,13 +129,13 @@ type Region interface {
 	// Access returns the rights given at registration.
 	Access() Access
 
-	// Close withdraws the registration: later requests of peers fail with
-	// StatusRemoteAccess. When it returns nil peers neither read nor write the memory any
-	// more (for memory that peers map, see docs/memory-model.md). An error that wraps
-	// ErrInUse says that one still may: nothing has been freed, the memory must stay as
-	// and where it is, and Close may be called again, also after the link has been
-	// closed. It waits for peers for a fraction of a second, the first time. The caller
-	// makes sure that no request of its own still uses the region. Idempotent.
+	// Close withdraws the registration: later requests of peers fail with StatusRemoteAccess.
+	// After it has returned nil, peers neither read nor write the memory (for memory that
+	// peers map, see docs/memory-model.md). An error that wraps ErrInUse means that a peer
+	// may still access it: nothing has been freed, the memory must stay unchanged and in
+	// place, and Close may be called again, also after the link has been closed. The first
+	// call waits for peers for a fraction of a second. The caller ensures that none of its
+	// own requests uses the region. Idempotent.
 	Close() error
 }
 
@@ -175,8 +175,8 @@ type Caps struct {
 	AtomicCPU bool
 
 	// MapsAlloc says that peers access memory of Link.Alloc by a shorter path than memory
-	// given to Register, so that long-lived memory should be allocated there. If it is
-	// false both are alike, and callers may bring memory of a special kind (huge pages).
+	// given to Register, so that long-lived memory should be allocated there. If it is false,
+	// both paths are alike, and callers may register memory of a special kind (huge pages).
 	MapsAlloc bool
 
 	// Immediate says that a request is often complete when Post returns, so that polling at
@@ -194,25 +194,25 @@ type Caps struct {
 // link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or
 // allocates.
 type Direct interface {
-	// Do executes wr before it returns, in the order of requests posted and without a
-	// completion. It returns false, without any effect, if it cannot execute wr, or not now
-	// (a request posted before is not complete, the target has to help, the key is not
-	// valid, the endpoint is down): Post it instead. wr has one local piece, of at least
-	// one byte; of its flags only FlagInline has a meaning.
+	// Do executes wr before it returns, in order behind the requests posted before, and
+	// without a completion. It returns false, without any effect, if it cannot execute wr at
+	// present (a request posted before is not complete, the target must make progress, the
+	// key is not valid, the endpoint is down): Post it instead. wr has one local piece, of at
+	// least one byte; all its flags but FlagInline are ignored.
 	Do(wr *WR) bool
 
-	// Reach returns n bytes of the peer's memory that its key allows this for, to be
-	// loaded from and stored to by the caller, in order behind all that was posted;
-	// nil where Do would return false. They may be used until the next call of a
-	// method of the link or of one of its endpoints, other than Reach and Local.
-	// Stored must follow stores, once for any number of them.
+	// Reach returns n bytes of the peer's memory to which its key grants this access, for the
+	// caller to load from and store to, in order behind everything posted. It returns nil
+	// where Do would return false. The bytes may be used until the next call of a method of
+	// the link or of one of its endpoints, other than Reach and Local. A call of Stored must
+	// follow stores, one for any number of them.
 	Reach(need Access, rkey uint32, addr uint64, n int) []byte
 
-	// Local returns the memory of a local piece, nil if a request that needs these
-	// rights must not name it. As long as that of Reach.
+	// Local returns the memory of a local piece, or nil if a request that needs these rights
+	// must not name it. It is valid as long as the result of Reach.
 	Local(need Access, piece SGE) []byte
 
-	// Stored ends stores to what Reach returned: it wakes the peer if it sleeps.
+	// Stored ends stores to the result of Reach: it wakes the peer if it sleeps.
 	Stored()
 }
 
@@ -223,20 +223,19 @@ type CopyTuner interface {
 	// Copies returns the present choice.
 	Copies() CopyChoice
 
-	// SetCopies replaces the switch points, found for two processes on the host's
-	// largest cache; source says where they come from, in a word. Points that the
-	// user has forced stay.
+	// SetCopies replaces the switch points by ones determined for two processes on the host's
+	// largest cache; source names their origin in one word. Points forced by the user stay.
 	SetCopies(plan bulk.Plan, source string)
 }
 
-// CopyChoice holds the sizes from which on a link uses each method of copying, and the
-// reason.
+// CopyChoice holds the sizes from which on a link uses each method of copying, and their
+// origin.
 type CopyChoice struct {
 	Plan   bulk.Plan
 	Kernel string // instructions of bulk.Stream: see bulk.Kernel
-	Source string // "caches", "measured", "profile", "forced", or one of these and what is forced
+	Source string // "caches", "measured", "profile", "forced", or one of these and the forced points
 	Cache  uint64 // bytes of the largest cache that this process uses, 0 if unknown
-	Users  int    // processes that use it, as far as the link knows them: at least 1
+	Users  int    // processes that use it, as far as the link can tell: at least 1
 }
 
 // Neighbour is implemented by endpoints to processes of the same host.
@@ -248,7 +247,7 @@ type Neighbour interface {
 
 // Vicinity describes a peer on the same host.
 type Vicinity struct {
-	Class   string // topo.Near: "core", "l2", "l3", "socket", "far"; "" if it depends or is unknown
-	Private string // how its private memory is reached: "process_vm" or "bounce"
-	Reason  string // why not by process_vm, "" if it is
+	Class   string // topo.Near: "core", "l2", "l3", "socket", "far"; "" if it varies or is unknown
+	Private string // access to its private memory: "process_vm" or "bounce"
+	Reason  string // why process_vm is not used, "" if it is
 }

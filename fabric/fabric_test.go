@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Sizes and offsets that device lists and hot loops rely on.
+// TestLayout pins sizes and offsets that device lists and hot loops rely on.
 func TestLayout(t *testing.T) {
 	require.Equal(t, uintptr(16), unsafe.Sizeof(SGE{}))
 	require.Equal(t, uintptr(0), unsafe.Offsetof(SGE{}.Addr))

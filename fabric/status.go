@@ -16,12 +16,12 @@ const (
 	StatusLocalLength            // local pieces too short or too long
 	StatusLocalProtection        // local piece outside its region, wrong LKey or no right to write there
 	StatusRemoteAccess           // remote key, bounds or rights refused
-	StatusRemoteInvalid          // the target could not make sense of the request
-	StatusRemoteOp               // the target failed to carry it out
-	StatusFlushed                // not tried, or given up, because the endpoint failed or was closed
-	StatusPeerGone               // the peer died, closed or did not answer in time
-	StatusNotReady               // the target had no room for a notification for too long
-	StatusUnknown                // a code this version does not know
+	StatusRemoteInvalid          // the target found the request malformed
+	StatusRemoteOp               // the target failed to execute it
+	StatusFlushed                // not executed, or given up, because the endpoint failed or was closed
+	StatusPeerGone               // the peer ended, closed or did not answer in time
+	StatusNotReady               // the target lacked room for a notification for too long
+	StatusUnknown                // a code unknown to this version
 	numStatus
 )
 

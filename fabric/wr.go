@@ -18,7 +18,7 @@ const (
 	OpFetchAdd       // remote 8 bytes += Operand; the old value → one local piece of 8 bytes
 	OpCompareSwap    // if remote 8 bytes == Compare, = Operand; the old value → one local piece of 8 bytes
 	OpNotify         // event: a peer's write with FlagNotify has arrived; Imm and Bytes are set
-	OpDown           // event: the endpoint left the working state without being asked; once an endpoint
+	OpDown           // event: the endpoint failed, without a call of Close; once an endpoint
 )
 
 // String returns the name of the operation.

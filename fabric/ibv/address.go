@@ -21,11 +21,11 @@ import (
 //	12  GID (16)
 //	28  queue pair number (4)
 //	32  first packet sequence number (4)
-//	36  CRC-32C of what is before (4)
+//	36  CRC-32C of the bytes before (4)
 //
-// The sum is against accidents: a damaged address would otherwise name another
-// queue pair. It keeps out nobody who means harm; what an address can do at
-// worst is to have this side send packets to a wrong place until PeerTimeout.
+// The checksum detects accidental damage, which would otherwise make the address name
+// another queue pair. It does not protect against a malicious peer: at worst, its address
+// makes this side send packets to a wrong destination until PeerTimeout.
 const (
 	addrMagic   = "RMAi"
 	addrVersion = 1
@@ -56,7 +56,7 @@ func (a *address) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
-// parseAddress parses a peer's address, which is not trusted. Errors wrap ErrBadAddress.
+// parseAddress parses a peer's address, which is untrusted. Errors wrap ErrBadAddress.
 func parseAddress(b []byte) (a address, err error) {
 	bad := func(format string, args ...any) (address, error) {
 		return address{}, fmt.Errorf("%w: %s", fabric.ErrBadAddress, fmt.Sprintf(format, args...))

@@ -49,7 +49,7 @@ func TestEveryPrefixAndEveryDamageFails(t *testing.T) {
 	}
 }
 
-// With a right sum, wrong fields are still found.
+// Wrong fields are rejected even if the checksum is right.
 func TestFieldsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(a *address){
 		"mtu 0":            func(a *address) { a.mtu = 0 },
@@ -68,7 +68,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		require.ErrorIs(t, err, fabric.ErrBadAddress, name)
 	}
 	a := golden
-	a.layer, a.gid = verbs.LinkInfiniBand, verbs.GID{} // the LID will do
+	a.layer, a.gid = verbs.LinkInfiniBand, verbs.GID{} // the LID suffices
 	_, err := parseAddress(a.append(nil))
 	require.NoError(t, err)
 	future := golden.append(nil)
@@ -82,7 +82,7 @@ func FuzzParseAddress(f *testing.F) {
 	f.Add([]byte("RMAi"), true)
 	f.Add([]byte{}, true)
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
-		if sum && len(b) == addrSize { // get past the sum
+		if sum && len(b) == addrSize { // correct the checksum
 			b = append([]byte(nil), b...)
 			c := crc32.Checksum(b[:36], castagnoli)
 			b[36], b[37], b[38], b[39] = byte(c), byte(c>>8), byte(c>>16), byte(c>>24)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// target is a peer in a process of its own: it connects, says where its memory
-// is and then polls until it is killed.
+// target is a peer in a process of its own: it connects, reports the address of its memory
+// and polls until it is killed.
 var target = testutil.NewChild("ibv-target", func(_ []string, in *bufio.Reader, out io.Writer) error {
 	l, err := Open(Options{Device: os.Getenv("RMA_RDMA_DEVICE2")})
 	if err != nil {
@@ -55,7 +55,7 @@ var target = testutil.NewChild("ibv-target", func(_ []string, in *bufio.Reader, 
 	}
 })
 
-// A peer killed in the middle of transfers: everything outstanding ends, once,
+// A peer is killed in the middle of transfers: every outstanding request ends exactly once,
 // within a bounded time.
 func TestPeerKilled(t *testing.T) {
 	dev, _ := need(t)
@@ -102,7 +102,7 @@ func TestPeerKilled(t *testing.T) {
 			if !killed {
 				require.NoError(t, c.Err())
 			} else {
-				// The kernel withdraws the memory before the queue pair.
+				// The kernel may withdraw the memory before it destroys the queue pair.
 				require.Contains(t, []fabric.Status{fabric.StatusOK, fabric.StatusPeerGone, fabric.StatusRemoteAccess,
 					fabric.StatusRemoteOp, fabric.StatusRemoteInvalid, fabric.StatusFlushed}, c.Status)
 			}

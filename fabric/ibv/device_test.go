@@ -19,9 +19,8 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// need returns the names of the two devices (RMA_RDMA_DEVICE, RMA_RDMA_DEVICE2;
-// default: the first for both). Without one it skips, or fails where
-// RMA_REQUIRE_RDMA=1.
+// need returns the names of the two devices (RMA_RDMA_DEVICE, RMA_RDMA_DEVICE2; default:
+// the first for both). Without a device the test skips, or fails if RMA_REQUIRE_RDMA=1.
 func need(tb testing.TB) (a, b string) {
 	tb.Helper()
 	ds, err := verbs.Devices()
@@ -38,7 +37,7 @@ func need(tb testing.TB) (a, b string) {
 	return a, b
 }
 
-// slow is RMA_TEST_SLOW, by how much machines under emulation are slower.
+// slow returns RMA_TEST_SLOW, the factor by which emulated machines are slower.
 func slow() int {
 	n, _ := strconv.Atoi(os.Getenv("RMA_TEST_SLOW"))
 	return max(n, 1)
@@ -149,8 +148,8 @@ func TestLinkSaysWhatItChose(t *testing.T) {
 	}
 }
 
-// A target that does not poll takes as many notifications as it has receives;
-// then the sender's device waits, and gives up with a status of its own.
+// A target that does not poll accepts as many notifications as it has receives posted; then
+// the sender's device retries, and gives up with StatusNotReady.
 func TestNotificationsWithoutReceives(t *testing.T) {
 	a, b := pair(t, fabric.EndpointOptions{Depth: 64, PeerTimeout: 300 * time.Millisecond})
 	w := a.write(b, 8, fabric.FlagNotify|fabric.FlagSignaled)
@@ -174,7 +173,7 @@ func TestNotificationsWithoutReceives(t *testing.T) {
 	require.Equal(t, b.ep.recvs, done)
 }
 
-// The same many, with a target that polls, late and seldom.
+// The same number of notifications, with a target that polls late and seldom.
 func TestLatePollerLosesNoNotification(t *testing.T) {
 	a, b := pair(t, fabric.EndpointOptions{Depth: 64})
 	const total = 3000
@@ -206,7 +205,7 @@ func TestLatePollerLosesNoNotification(t *testing.T) {
 	}
 }
 
-// The peer's queue pair breaks because of what this side asked for.
+// The target refuses a request of this side, which breaks the target's queue pair.
 func TestTargetLearnsOfARefusal(t *testing.T) {
 	a, b := pair(t, fabric.EndpointOptions{})
 	w := a.write(b, 8, fabric.FlagSignaled)
@@ -245,7 +244,7 @@ func TestRequestOfTooManyPieces(t *testing.T) {
 	require.Zero(t, a.ep.tail-a.ep.head, "slots given back")
 }
 
-// A completion queue that cannot grow is an error with a name.
+// A completion queue that cannot grow gives ErrTooManyEndpoints.
 func TestTooManyEndpoints(t *testing.T) {
 	a, _ := pair(t, fabric.EndpointOptions{})
 	var err error

@@ -35,7 +35,7 @@ const (
 	slotSignaled uint8 = 1 << iota // the caller needs a completion
 	slotMore                       // a piece of a split request, not its last
 	slotCounted                    // in endpoint.reads
-	slotPoison                     // endpoint.cell is its result's place
+	slotPoison                     // endpoint.cell receives its result
 )
 
 // Bits of a request's ID at the device: the endpoint's place in Link.eps, the
@@ -47,8 +47,8 @@ const (
 	idIdxShift = 32
 )
 
-// endpoint is one queue pair. Unless a field says otherwise it is the owner's,
-// or only written before the endpoint connects.
+// endpoint is one queue pair. Unless a field says otherwise, it belongs to the owner or is
+// written only before the endpoint connects.
 type endpoint struct {
 	l     *Link
 	id    uint32 // EndpointOptions.ID
@@ -60,35 +60,36 @@ type endpoint struct {
 	psn   uint32
 	state atomic.Uint32
 	err   atomic.Pointer[error]
-	mu    sync.Mutex // keeps Connect and Close apart
+	mu    sync.Mutex // serialises Connect and Close
 
 	// Slots [head, tail) are with the device, counted modulo 2^32.
 	slots   []slot // length a power of two, at least depth
 	depth   uint32 // requests the send queue takes
 	head    uint32
 	tail    uint32
-	unasked uint32 // requests since the last that the device will complete
-	askAt   uint32 // ask at the latest then
+	unasked uint32 // requests since the last one with a device completion
+	askAt   uint32 // request a device completion at the latest when unasked reaches this
 
 	reads      uint32 // reads and atomics among the slots; counted on soft devices only
 	guarded    bool   // see the package comment, also for what follows
 	packet     uint64 // bytes of the path MTU
 	split      split
-	cell       []byte // where the one outstanding atomic puts its result
-	poisonWord uint64 // content until then
-	before     uint64 // and what was before
-	moved      int64  // when a request completed last, or the first was posted; ticks
+	cell       []byte // result buffer of the one outstanding atomic
+	poisonWord uint64 // content of cell until the result arrives
+	before     uint64 // content of cell before poison
+	moved      int64  // time of the last completion, or of the first post; ticks
 	patience   int64  // the device's time-out, in ticks
 
-	closing   bool // the queue pair is gone
-	recvs     int  // receives the target side keeps posted
-	recvsUsed int  // of them, to be posted again
+	closing   bool // the queue pair has been destroyed
+	recvs     int  // receives that the target side keeps posted
+	recvsUsed int  // of these, consumed and to be posted again
 }
 
 // recvDepth returns the number of notifications that an endpoint accepts without a poll:
 // twice the number that the peer may have outstanding at this side's depth, so that one
-// full queue of them arrives while the next is being handled. A receive without pieces is
-// 16 to 32 bytes. Why not more: a slow target could fall further behind. Why not fewer: a
+// full queue of them can arrive while the previous one is processed. A receive without
+// pieces takes 16 to 32 bytes. With more, a slow target could fall further behind; with
+// fewer, a peer's device would wait in ordinary operation, 10 ms and more each time.
 // peer's device would wait in ordinary operation, 10 ms and more each time.
 func recvDepth(depth int) int { return max(2*depth, 256) }
 
@@ -114,7 +115,7 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if len(*l.eps.Load()) >= maxEndpoints {
 		return nil, fmt.Errorf("%w: %d", ErrTooManyEndpoints, maxEndpoints)
 	}
-	// A request of very many pieces becomes up to chainMax of the device's.
+	// A request of very many pieces becomes up to chainMax requests of the device.
 	send := max(o.Depth, chainMax)
 	recv := recvDepth(send)
 	if max(send, recv) > l.dev.MaxQPWR {
@@ -152,7 +153,7 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	}
 	e.publish()
 	l.cqUsed += send + recv
-	l.reserve.Add(int64(send + recv + 2)) // and a split, and the end
+	l.reserve.Add(int64(send + recv + 2)) // plus a split and OpDown
 	return e, nil
 }
 
@@ -164,7 +165,7 @@ func (l *Link) growCQ(n int) error {
 	}
 	err := fmt.Errorf("the device's limit is %d entries", l.dev.MaxCQE)
 	if size := min(max(need, 2*l.cq.Cap()), l.dev.MaxCQE); need <= size {
-		// The library locks the queue against Poll meanwhile.
+		// The library locks the queue against Poll during the resize.
 		if err = l.cq.Resize(size); err == nil {
 			return nil
 		}
@@ -211,9 +212,9 @@ func (e *endpoint) Address() []byte {
 	return a.append(nil)
 }
 
-// Connect implements fabric.Endpoint. It does not hear from the peer, see the
-// package comment. The kernel may look up the route to the peer, for up to some
-// seconds that ctx does not shorten.
+// Connect implements fabric.Endpoint. It does not wait for the peer, see the package
+// comment. The kernel may resolve the route to the peer, which can take several seconds
+// that ctx does not bound.
 func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 	if err := e.connect(ctx, peer); err != nil {
 		return fmt.Errorf("connect ibv endpoint %d: %w", e.id, err)
@@ -236,7 +237,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e.mu.Lock() // not Link.mu: the kernel may take its time
+	e.mu.Lock() // not Link.mu: the kernel may take long
 	defer e.mu.Unlock()
 	switch e.state.Load() {
 	case stConnected:
@@ -287,11 +288,11 @@ func (e *endpoint) reason() error {
 	return fabric.ErrClosed
 }
 
-// setErr keeps the first reason.
+// setErr keeps the first error.
 func (e *endpoint) setErr(err error) { e.err.CompareAndSwap(nil, &err) }
 
-// down ends a working endpoint: the device stops, outstanding requests are reported as
-// flushed, then the event. Slot fail, if it is outstanding, ends with the status of c.
+// down ends a working endpoint: it stops the device, reports outstanding requests as
+// flushed, then OpDown. Slot fail, if it is outstanding, ends with the status of c.
 func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 	if s := e.state.Load(); s == stDown || s == stClosed {
 		return
@@ -305,7 +306,7 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 		s := &e.slots[fail&e.mask()]
 		c.ID, c.Op = s.id, s.op
 		if s.flags&slotMore != 0 {
-			e.dropSplit() // the pieces of none other can be missing
+			e.dropSplit() // only this endpoint's requests have pieces left
 		}
 		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
 		e.l.push(c)
@@ -313,8 +314,7 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 	} else {
 		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
 	}
-	// Nothing can be done if this fails: the queue pair is in the error state
-	// already, as a rule.
+	// A failure here has no remedy; usually the queue pair is in the error state already.
 	_ = e.qp.ToErr()
 	e.flush()
 	e.state.Store(stDown)
@@ -344,8 +344,8 @@ func (e *endpoint) Close() error {
 	if e.state.Load() == stClosed {
 		return nil
 	}
-	// Completed requests are reported with their results; the device executes no further
-	// ones once the queue pair is destroyed.
+	// Completed requests are reported with their results; the device executes none after the
+	// queue pair is destroyed.
 	l.pump()
 	if err := e.qp.Close(); err != nil {
 		return fmt.Errorf("close ibv endpoint %d: %w", e.id, err)
@@ -363,7 +363,7 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// postRecvs posts the receives that were used. wrs is scratch space.
+// postRecvs reposts the consumed receives. wrs is scratch space.
 func (e *endpoint) postRecvs(wrs []verbs.RecvWR) error {
 	for e.recvsUsed > 0 {
 		k := min(e.recvsUsed, len(wrs))

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/fabric/ibv"
 )
 
-// A link over the first usable device, or why there is none. The output depends
-// on the host, so this is compiled and not run.
+// Opens a link over the first usable device, or prints why there is none. The output
+// depends on the host, so the example is compiled but not run.
 func ExampleOpen() {
 	l, err := ibv.Open(ibv.Options{})
 	switch {

@@ -22,8 +22,8 @@ func joinFDs(a, b int) (int, error) {
 	return ep, nil
 }
 
-// readyFDs says which of the descriptors that ep joins are readable. Interrupted
-// by a signal it says none; the next call sees them.
+// readyFDs returns the readable descriptors among those that ep joins. If a signal
+// interrupts it, it returns none; the next call reports them.
 func readyFDs(ep int) (fds [2]int, n int) {
 	var evs [2]unix.EpollEvent
 	got, _ := unix.EpollWait(ep, evs[:], 0)

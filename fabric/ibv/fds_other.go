@@ -4,7 +4,7 @@ package ibv
 
 import "github.com/seed33544411/rma/fabric"
 
-// Open fails before any of these: there is no libibverbs here.
+// Open fails before any of these is called: this platform has no libibverbs.
 
 func joinFDs(int, int) (int, error) { return -1, fabric.ErrNotSupported }
 

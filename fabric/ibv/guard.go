@@ -8,8 +8,7 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// What a guarded connection does differently, and why, is in the package
-// comment under "rdma_rxe".
+// The package comment describes guarded connections and their reasons under "rdma_rxe".
 
 // VendorLostResult is the vendor code, of StatusUnknown, of an atomic that was executed and
 // whose result did not arrive although the device reports success.
@@ -17,9 +16,9 @@ const VendorLostResult = 0x10577
 
 func isAtomic(op fabric.Op) bool { return op == fabric.OpFetchAdd || op == fabric.OpCompareSwap }
 
-// held reports whether w must wait for outstanding requests. On a guarded connection the
-// device completes every request by itself, otherwise on rdma_rxe reads and atomics, so
-// that the wait ends.
+// held reports whether w must wait for outstanding requests. The wait ends because on a
+// guarded connection the device completes every request by itself, and on other connections
+// of rdma_rxe every read and atomic.
 func (e *endpoint) held(w *fabric.WR) bool {
 	if e.guarded && isAtomic(w.Op) {
 		return e.tail != e.head
@@ -27,9 +26,8 @@ func (e *endpoint) held(w *fabric.WR) bool {
 	return e.reads != 0 && w.Flags&fabric.FlagFence != 0
 }
 
-// silent reports whether Post has to leave the device alone: nothing has
-// completed for as long as the device waits before it repeats a request, and
-// every request posted would make it wait as long again.
+// silent reports whether Post must not post to the device: nothing has completed for the
+// device's time-out, and every further request would restart the timer.
 func (e *endpoint) silent() bool {
 	if !e.guarded {
 		return false
@@ -41,7 +39,7 @@ func (e *endpoint) silent() bool {
 	return cpu.Ticks()-e.moved > e.patience
 }
 
-// soften changes the request d in slot s, made of w, for rdma_rxe.
+// soften adapts request d in slot s, made from w, to rdma_rxe.
 func (e *endpoint) soften(w *fabric.WR, d *verbs.SendWR, s *slot) {
 	if w.Op != fabric.OpWrite {
 		e.count(s)
@@ -62,7 +60,7 @@ func (e *endpoint) soften(w *fabric.WR, d *verbs.SendWR, s *slot) {
 	}
 }
 
-// count makes s, which the device will complete by itself, one that held waits for.
+// count marks s, which the device completes by itself, as a slot that held waits for.
 func (e *endpoint) count(s *slot) {
 	if e.l.soft {
 		s.flags |= slotCounted
@@ -84,8 +82,8 @@ func (e *endpoint) completed(s *slot) {
 	}
 }
 
-// poison fills the local piece of an atomic with a value that will not be its
-// result. Pieces that the device will refuse are left alone.
+// poison fills the local piece of an atomic with a random value that its result is unlikely
+// to equal. It leaves pieces alone that the device will refuse.
 func (e *endpoint) poison(w *fabric.WR, s *slot) {
 	p := &w.Local[0]
 	e.l.mu.Lock()
@@ -103,7 +101,7 @@ func (e *endpoint) poison(w *fabric.WR, s *slot) {
 	}
 }
 
-// cure takes the poison away again: the atomic is not going to succeed.
+// cure restores the result buffer of an atomic that will not succeed.
 func (e *endpoint) cure() {
 	if e.cell != nil {
 		binary.NativeEndian.PutUint64(e.cell, e.before)
@@ -111,7 +109,7 @@ func (e *endpoint) cure() {
 	}
 }
 
-// lost reports whether the result that s promises is not there.
+// lost reports whether the result of the atomic in s is missing.
 func (e *endpoint) lost(s *slot) bool {
 	if s.flags&slotPoison == 0 {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Pieces of a split read, put together again, are the read; each is a packet at
-// most, and the last is the one that completes.
+// The pieces of a split read cover it exactly; each is at most one packet, and only the
+// last completes.
 func TestCutCoversTheRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -95,15 +95,14 @@ func guardedPair(t *testing.T) (a, b *side) {
 	return a, b
 }
 
-// A read of more packets than the queue holds requests, and a queue that is full
-// meanwhile.
+// A read of more packets than the queue has slots, while the queue fills up.
 func TestGuardedReadOfManyPackets(t *testing.T) {
 	a, b := guardedPair(t)
 	testutil.Fill(b.mem.Bytes(), 3, 0)
 	clear(a.mem.Bytes())
 	w := a.write(b, 0, fabric.FlagSignaled)
 	w.Op, w.ID, w.Local = fabric.OpRead, 5, nil
-	for _, n := range []int{1, 70_000, 0, 300_000, 600_000} { // 237 packets at least
+	for _, n := range []int{1, 70_000, 0, 300_000, 600_000} { // the last takes at least 237 packets
 		at := int(w.Len())
 		w.Local = append(w.Local, fabric.NewSGE(a.mem.Bytes()[at:at+n], a.mem.LKey()))
 	}
@@ -116,7 +115,7 @@ func TestGuardedReadOfManyPackets(t *testing.T) {
 	require.Zero(t, a.l.splitting)
 }
 
-// Closed in the middle, it is reported once, as flushed.
+// A read whose endpoint is closed in the middle is reported once, as flushed.
 func TestGuardedReadIsFlushedOnce(t *testing.T) {
 	a, b := guardedPair(t)
 	w := a.write(b, 1<<20, fabric.FlagSignaled)
@@ -134,7 +133,7 @@ func TestGuardedReadIsFlushedOnce(t *testing.T) {
 	}
 }
 
-// Empty requests need no receives that the target sees.
+// Empty requests consume no receives visible to the target.
 func TestGuardedEmptyRequests(t *testing.T) {
 	a, b := guardedPair(t)
 	for i := range 3 * b.ep.recvs {

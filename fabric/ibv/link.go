@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// chainMax is how many requests one crossing carries, and how many
-	// completions one takes. See verbs: more than 64 gains nothing.
+	// chainMax is the number of requests posted by one call into C, and of completions polled
+	// by one. More than 64 gain nothing, see verbs.
 	chainMax = 64
 
-	// maxSGE bounds Caps.MaxSGE. Devices offer up to 32 or so; a slot of the
-	// send queue grows by 16 bytes for each.
+	// maxSGE bounds Caps.MaxSGE. Devices offer about 32; each adds 16 bytes to a slot of the
+	// send queue.
 	maxSGE = 32
 
 	// wantInline is the size requested from the device for Caps.MaxInline: it fits the room
 	// of 16 pieces.
 	wantInline = 256
 
-	// firstCQ is the size of the completion queue before endpoints ask for
-	// more: six endpoints of default depth.
+	// firstCQ is the initial size of the completion queue: six endpoints of default depth.
 	firstCQ = 6 * 3 * fabric.DefaultDepth
 
-	// maxEndpoints is limited by the 16 bits in a request's ID.
+	// maxEndpoints follows from the 16 bits for the endpoint in a request's ID.
 	maxEndpoints = 1 << 16
 )
 
@@ -42,38 +41,38 @@ type Link struct {
 	opt  Options
 	caps fabric.Caps
 	mtu  verbs.MTU
-	soft bool // a device made of software, rdma_rxe: see the package comment
+	soft bool // a software device, rdma_rxe: see the package comment
 
 	pd   *verbs.PD
 	ch   *verbs.CompChannel
 	cq   *verbs.CQ
 	epfd int
 
-	mu      sync.Mutex // guards what follows, for set-up
+	mu      sync.Mutex // guards the following, for set-up
 	regions map[*region]struct{}
-	gens    []uint16 // how often each slot of eps was used
+	gens    []uint16 // number of uses of each slot of eps
 	cqUsed  int      // entries that endpoints may need
 
 	closed  atomic.Bool
-	eps     atomic.Pointer[[]*endpoint] // replaced, never changed; nil where free
-	reserve atomic.Int64                // places in q to add; the owner does it
+	eps     atomic.Pointer[[]*endpoint] // replaced, never modified; nil where free
+	reserve atomic.Int64                // places to add to q, by the owner
 
-	// The owner's.
-	q      softlink.CompQ // completions made here, and those met out of turn
+	// For the owner only.
+	q      softlink.CompQ // completions made here, and those polled outside Poll
 	wcs    [chainMax]verbs.WC
 	wrs    [chainMax]verbs.SendWR
 	rwrs   [chainMax]verbs.RecvWR
 	staged int                           // of wrs
-	spare  [chainMax * maxSGE]fabric.SGE // lists without their empty pieces
-	spared int                           // of spare
+	spare  [chainMax * maxSGE]fabric.SGE // lists without empty pieces
+	spared int                           // used part of spare
 	idle   uint32                        // polls without completion
 	armed  bool
 	refill bool // endpoints may lack receives
 
-	splitting int // endpoints whose split is not done
+	splitting int // endpoints with an unfinished split
 
-	// giveBack is places of q that closed endpoints no longer need, once what
-	// they left in it has been taken.
+	// giveBack is the number of places of q that closed endpoints no longer need once their
+	// completions have been popped.
 	giveBack int
 }
 
@@ -120,7 +119,7 @@ func (l *Link) setup() (err error) {
 	return nil
 }
 
-// probe finds out by a queue pair what endpoints will be given.
+// probe determines the limits of endpoints by creating a queue pair.
 func (l *Link) probe() error {
 	sge := min(l.dev.MaxSGE, maxSGE)
 	if l.dev.MaxSGERead > 0 {
@@ -134,7 +133,7 @@ func (l *Link) probe() error {
 		if err == nil {
 			break
 		}
-		switch { // devices do not say which of the two is too much
+		switch { // devices do not report which of the two is too large
 		case inline >= 64:
 			inline /= 2
 		case sge > 4:
@@ -164,7 +163,7 @@ func (l *Link) Name() string { return "ibv" }
 // Caps implements fabric.Link.
 func (l *Link) Caps() fabric.Caps { return l.caps }
 
-// Choice says which device, port and GID the link uses, and why.
+// Choice describes the device, port and GID that the link uses, and the reason.
 func (l *Link) Choice() string { return l.choice }
 
 // Close implements fabric.Link.
@@ -212,8 +211,8 @@ func (l *Link) release() error {
 	return errors.Join(append(errs, l.ctx.Close())...)
 }
 
-// guards says whether a connection is guarded that leaves the device (wire) or
-// does not.
+// guards reports whether a connection is guarded that leaves the device (wire) or stays
+// within it.
 func (l *Link) guards(wire bool) bool {
 	if l.opt.Guard != nil {
 		return *l.opt.Guard

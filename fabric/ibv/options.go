@@ -13,8 +13,8 @@ import (
 // Options configures a link. The zero value takes the first device with an
 // active port and chooses everything else.
 type Options struct {
-	// Device is the name of the RDMA device, or of a network interface that
-	// one works over. Empty: the first that has a usable port.
+	// Device is the name of the RDMA device, or of the network interface that it belongs to.
+	// Empty: the first that has a usable port.
 	Device string
 
 	// Port counts from 1. 0: the first that is active.
@@ -24,28 +24,27 @@ type Options struct {
 	// see verbs.ChooseGID; Link.Choice says which and why.
 	GIDIndex *int
 
-	// MTU in bytes (256, 512, 1024, 2048, 4096) bounds the path MTU. 0: what
-	// the port has.
+	// MTU in bytes (256, 512, 1024, 2048, 4096) bounds the path MTU. 0: the port's.
 	MTU int
 
-	// MaxReads bounds reads and atomics in flight on one endpoint, in each
-	// direction. 0: DefaultMaxReads. At most what device and peer can do.
+	// MaxReads bounds reads and atomics in flight on one endpoint, in each direction,
+	// together with the limits of device and peer. 0: DefaultMaxReads.
 	MaxReads int
 
 	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil: true.
 	LastByteLast *bool
 
-	// Guard says whether connections are guarded against what rdma_rxe does on a
-	// wire that loses, repeats or reorders packets, see the package comment. nil:
-	// on rdma_rxe, to peers behind a wire.
+	// Guard says whether connections are guarded against the defects of rdma_rxe on a network
+	// that loses, repeats or reorders packets, see the package comment. nil: only on
+	// rdma_rxe, to peers behind a network.
 	Guard *bool
 }
 
-// DefaultMaxReads covers the latency of a switched network with 4 KiB reads;
-// adapters keep state for each, and 16 is what all of them have.
+// DefaultMaxReads covers the latency of a switched network with 4 KiB reads; adapters keep
+// state for each, and all of them support 16.
 const DefaultMaxReads = 16
 
-// ErrNoPort says that there is a device, but no port of it can be used.
+// ErrNoPort says that no port of the devices present can be used.
 var ErrNoPort = errors.New("no usable port")
 
 // place is the port that a link works on.
@@ -62,7 +61,7 @@ func (o *Options) lastByteLast() bool {
 	return o.LastByteLast == nil || *o.LastByteLast
 }
 
-// open finds a device and port that fit.
+// open finds a suitable device and port.
 func (o *Options) open() (*place, error) {
 	if o.MTU != 0 && verbs.MTUOf(o.MTU) == 0 {
 		return nil, fmt.Errorf("open ibv link: MTU %d: want 256, 512, 1024, 2048 or 4096", o.MTU)
@@ -161,29 +160,29 @@ func (o *Options) try(d verbs.Device) (*place, error) {
 	return fail(errors.New(strings.Join(why, "; ")))
 }
 
-// maxRetries is the highest retry count: 7 means for ever on rdma_rxe.
+// maxRetries is the highest finite retry count: 7 means infinite retries on rdma_rxe.
 const maxRetries = 6
 
 // retries encodes a peer time-out. A device sends a request 1 + maxRetries times and waits
 // 4.096 µs · 2^code after each (adapters may take up to four times as long; rdma_rxe needs
-// 4 to 18 % more). The code is therefore the largest whose seven waits do not exceed d, at
-// least 8 (1 ms): with shorter ones the answers of a loaded peer are late.
+// 4 to 18 % more). The result is therefore the largest code whose seven waits do not exceed
+// d, and at least 8 (1 ms): a loaded peer does not answer within shorter waits.
 func retries(d time.Duration) (code uint8) {
 	for code = 8; code < 31 && (maxRetries+1)*(4096<<(code+1))*time.Nanosecond <= d; code++ {
 	}
 	return code
 }
 
-// rnrTicks are the waits that the codes of a receiver-not-ready timer mean, in
-// units of 10 µs (InfiniBand Architecture, table of the AETH syndrome).
+// rnrTicks are the waits encoded by a receiver-not-ready timer, in units of 10 µs
+// (InfiniBand Architecture, table of the AETH syndrome).
 var rnrTicks = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
-// rnrTimer is the code of how long peers wait when this side has no receive
-// for their notification. They try seven times, so a side that does not poll
-// for half of d is given up; not for longer, because every wait delays the
-// notifications behind it as well, and not for shorter, because a poller that
-// was descheduled must not cost the connection. 10 ms at least, 70 in all.
+// rnrTimer returns the code of the time that peers wait when this side has no receive for
+// their notification. They try seven times, so a side that does not poll for half of d is
+// given up. Longer waits would also delay the notifications behind; shorter ones would
+// break the connection to a poller that was descheduled. The minimum is 10 ms, 70 ms in
+// all.
 func rnrTimer(d time.Duration) (code uint8) {
 	for code = 20; code < 31 && 7*time.Duration(rnrTicks[code])*10*time.Microsecond < d/2; code++ {
 	}

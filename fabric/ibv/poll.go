@@ -7,10 +7,10 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// asyncEvery is after how many polls without completions the device is asked
-// for asynchronous events. Asking is a system call (0.3 µs, 7 µs in a virtual
-// kernel) and a poll 50 ns or more, so this costs below one per cent; the events
-// concern failures, where 0.2 ms more do not matter.
+// asyncEvery is the number of polls without completions after which the link checks for
+// asynchronous events. The check is a system call (0.3 µs, 7 µs in a virtual kernel) and a
+// poll takes 50 ns or more, so this costs below one per cent; the events concern failures,
+// which may be reported 0.2 ms late.
 const asyncEvery = 4096
 
 // Poll implements fabric.Link.
@@ -58,9 +58,9 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
-// pump moves completions from the completion queue to q, into reserved places. It posts no
-// receives, so that peers cannot fill q beyond them; the next Poll does. It reports whether
-// there were any.
+// pump moves completions from the completion queue to q, into reserved places, and reports
+// whether there were any. It posts no receives, so that peers cannot fill q beyond the
+// reservation; the next Poll does.
 func (l *Link) pump() bool {
 	if l.reserve.Load() != 0 {
 		l.q.Reserve(int(l.reserve.Swap(0)))
@@ -86,7 +86,7 @@ func (l *Link) pump() bool {
 	return some
 }
 
-// push appends to q, which has a place for everything that can be outstanding.
+// push appends to q, which has room for everything that can be outstanding.
 func (l *Link) push(c fabric.Completion) {
 	if !l.q.Push(c) {
 		panic("ibv: more completions than requests and receives: slots miscounted")
@@ -103,7 +103,7 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	}
 	e := eps[idx]
 	if e == nil || e.gen != w.ID>>idGenShift&idGenMask {
-		return false // of an endpoint closed since
+		return false // of an endpoint closed meanwhile
 	}
 	st := e.state.Load()
 	if st == stDown || st == stClosed {
@@ -114,7 +114,7 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	}
 	seq := uint32(w.ID)
 	if seq-e.head >= e.tail-e.head {
-		return false // not outstanding: the device repeats itself
+		return false // not outstanding: the device repeats a completion
 	}
 	if w.Status != verbs.WCSuccess {
 		if e.closing {
@@ -137,14 +137,14 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	return true
 }
 
-// received digests the completion of a receive.
+// received processes the completion of a receive.
 func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	if e.closing {
 		return false
 	}
 	if w.Status != verbs.WCSuccess {
-		// The queue pair is in the error state. If requests are outstanding,
-		// theirs say why, or at least that it is; they follow.
+		// The queue pair is in the error state. Outstanding requests fail behind this
+		// completion, and their statuses give the reason, or at least the fact.
 		if e.head == e.tail {
 			st, vendor := statusOf(w.Status, w.VendorErr)
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: st, Vendor: vendor}, 0, false)
@@ -169,7 +169,7 @@ func (e *endpoint) repost() {
 	}
 }
 
-// refillAll does for all endpoints what pump left out.
+// refillAll replenishes the receives of all endpoints, which pump does not.
 func (l *Link) refillAll() {
 	l.refill = false
 	for _, e := range *l.eps.Load() {
@@ -182,13 +182,12 @@ func (l *Link) refillAll() {
 	}
 }
 
-// failed takes e down because slot seq failed. Not hot.
+// failed takes e down because slot seq failed. Not on the hot path.
 func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 	st, vendor := statusOf(w.Status, w.VendorErr)
 	if st == fabric.StatusFlushed {
-		// Somebody moved the queue pair to the error state and it was not us.
-		// If it was the device, because of something that the peer did, there
-		// is an event.
+		// The queue pair went to the error state, and not by this side's doing. If the device
+		// moved it, because of an action of the peer, there is an event.
 		l.asyncEvents()
 		if s := e.state.Load(); s == stDown || s == stClosed {
 			return
@@ -201,7 +200,7 @@ func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 	e.down(fabric.Completion{Status: st, Vendor: vendor}, seq, true)
 }
 
-// asyncEvents takes the device's asynchronous events. A system call at least.
+// asyncEvents handles the device's asynchronous events. It makes at least one system call.
 func (l *Link) asyncEvents() {
 	for {
 		ev, ok, err := l.ctx.AsyncEvent()
@@ -220,11 +219,11 @@ func (l *Link) asyncEvents() {
 	}
 }
 
-// eventStatus is why an endpoint is down after the event.
+// eventStatus returns the status for an endpoint that the event took down.
 func eventStatus(t verbs.EventType) fabric.Status {
 	switch t {
 	case verbs.EventQPAccessErr, verbs.EventQPReqErr:
-		// The peer asked for something that this side refused.
+		// This side refused a request of the peer.
 		return fabric.StatusRemoteInvalid
 	}
 	return fabric.StatusUnknown
@@ -243,9 +242,9 @@ func (l *Link) broken() {
 // and the device's asynchronous events.
 func (l *Link) FD() int { return l.epfd }
 
-// Arm implements fabric.Link. Completions that came before the request for an
-// event may raise none, so the queue is looked at once more afterwards; whatever
-// is found, also what only makes room in a queue, means no sleep.
+// Arm implements fabric.Link. Completions that arrived before the request for an event may
+// raise none, so Arm polls once more afterwards; any completion found, even one that only
+// frees slots, prevents sleep.
 func (l *Link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fmt.Errorf("arm ibv link: %w", fabric.ErrClosed)
@@ -262,8 +261,8 @@ func (l *Link) Arm() (bool, error) {
 	return !l.pump() && l.q.Len() == 0, nil
 }
 
-// Disarm implements fabric.Link. The request for an event cannot be taken back;
-// armed stays until its event has been seen.
+// Disarm implements fabric.Link. The request for an event cannot be cancelled; armed stays
+// set until its event has been read.
 func (l *Link) Disarm() {
 	if l.closed.Load() {
 		return
@@ -281,8 +280,8 @@ func (l *Link) Disarm() {
 	}
 }
 
-// stalled reports whether a split has nothing with the device, so that nothing
-// would wake whoever has to go on with it.
+// stalled reports whether a split has no request with the device, so that no completion
+// would wake the owner to continue it.
 func (l *Link) stalled() bool {
 	for _, e := range *l.eps.Load() {
 		if e != nil && e.split.left > 0 && e.head == e.tail {
@@ -301,8 +300,8 @@ func (l *Link) advanceAll() {
 	}
 }
 
-// statusOf translates a completion status. vendor is the device's code, or the
-// status itself where the seam has no word for it.
+// statusOf translates a completion status. vendor is the device's code, or the status
+// itself if fabric has no equivalent.
 func statusOf(s verbs.WCStatus, vendorErr uint32) (st fabric.Status, vendor uint32) {
 	switch s {
 	case verbs.WCSuccess:
@@ -312,8 +311,8 @@ func statusOf(s verbs.WCStatus, vendorErr uint32) (st fabric.Status, vendor uint
 	case verbs.WCLocProtErr, verbs.WCLocAccessErr, verbs.WCMWBindErr:
 		return fabric.StatusLocalProtection, vendorErr
 	case verbs.WCLocQPOpErr:
-		// Nothing that Post lets through is wrong for a queue pair of this
-		// kind, except a local key (rdma_rxe of Linux 6.1).
+		// Post rejects everything that is invalid for a queue pair of this kind, except a local
+		// key (rdma_rxe of Linux 6.1).
 		return fabric.StatusLocalProtection, vendorErr
 	case verbs.WCFlushErr:
 		return fabric.StatusFlushed, vendorErr

@@ -62,9 +62,9 @@ func (e *endpoint) refuse() error {
 	return e.reason() // wraps ErrDown
 }
 
-// chain writes requests from wrs[n] on into the link's list, to l.wrs[:l.staged],
-// as many as there is room for, and takes slots for them. It returns the first
-// it did not take, and whether that is for a full queue or because it is wrong.
+// chain writes requests from wrs[n] on into the link's list, l.wrs[:l.staged], as many as
+// there is room for, and takes slots for them. It returns the index of the first request
+// not taken, and whether the queue was full or the request invalid.
 func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 	l := e.l
 	l.staged, l.spared = 0, 0
@@ -74,19 +74,19 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 			return m, true, nil
 		}
 		if e.splits(w) {
-			return m, false, nil // Post's
+			return m, false, nil // Post continues
 		}
 		if reason := softlink.CheckShape(w, &l.caps); reason != "" {
 			return m, false, &fabric.WRError{Index: m, Op: w.Op, Reason: reason}
 		}
 		list := w.Local
 		for i := range list {
-			if list[i].Len == 0 { // some devices take 0 for 2^31
+			if list[i].Len == 0 { // some devices read 0 as 2^31
 				if list = e.compact(list); list != nil {
 					break
 				}
 				if l.staged > 0 {
-					return m, false, nil // the next chain has room
+					return m, false, nil // they fit into the next chain
 				}
 				return m, false, e.tooMany(m, w)
 			}
@@ -113,8 +113,8 @@ func (e *endpoint) tooMany(m int, w *fabric.WR) error {
 	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*e.l.caps.MaxSGE)}
 }
 
-// compact copies the pieces that are not empty. It returns nil if there is no
-// room left in this chain; with an empty chain there always is.
+// compact copies the pieces that are not empty. It returns nil if this chain has no room
+// left; an empty chain always has room.
 func (e *endpoint) compact(list []fabric.SGE) []fabric.SGE {
 	l := e.l
 	free := l.spare[l.spared:]
@@ -190,25 +190,25 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
 	}
 }
 
-// submit posts the chain, which holds wrs[n:m], and returns the first request
-// that was not posted. The device taking less than it was asked to have room for
-// is rare, but not an error.
+// submit posts the chain, which holds wrs[n:m], and returns the index of the first request
+// not posted. The device may accept less than the requested depth; this is rare, but not an
+// error.
 func (e *endpoint) submit(wrs []fabric.WR, n, m int) (int, error) {
 	l := e.l
 	k, err := e.qp.PostSend(l.wrs[:l.staged])
 	if k == l.staged {
 		return m, nil
 	}
-	// Give back the slots of what was not taken. Of a split request that was
-	// cut in the middle the first pieces are with the device; they do the same
-	// when the request is posted again.
+	// Release the slots of requests not accepted. The first pieces of a split request cut in
+	// the middle are with the device; they have the same effect when the request is posted
+	// again.
 	e.giveBack(uint32(l.staged - k))
 	for m = n; k > 0; k-- {
 		if e.slots[(e.tail-uint32(k))&e.mask()].flags&slotMore == 0 {
 			m++
 		}
 	}
-	// The last that the device will complete may be among those given back.
+	// The last request with a device completion may be among those released.
 	e.unasked = e.askAt
 	if err != nil {
 		return m, &fabric.WRError{Index: m, Op: wrs[m].Op, Reason: err.Error()}

@@ -7,7 +7,7 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// Both are struct ibv_sge; these lines do not compile if they ever differ.
+// Both types equal struct ibv_sge; these lines do not compile if they differ.
 var (
 	_ [unsafe.Sizeof(fabric.SGE{}) - unsafe.Sizeof(verbs.SGE{})]byte
 	_ [unsafe.Sizeof(verbs.SGE{}) - unsafe.Sizeof(fabric.SGE{})]byte
@@ -17,7 +17,7 @@ var (
 	_ [unsafe.Offsetof(verbs.SGE{}.LKey) - unsafe.Offsetof(fabric.SGE{}.LKey)]byte
 )
 
-// sgl is l in the terms of verbs, not copied.
+// sgl converts l to verbs' type without copying.
 func sgl(l []fabric.SGE) []verbs.SGE {
 	return unsafe.Slice((*verbs.SGE)(unsafe.Pointer(unsafe.SliceData(l))), len(l))
 }

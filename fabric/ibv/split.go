@@ -10,17 +10,17 @@ import (
 // has its last piece; Poll posts the remaining ones as the queue makes room.
 type split struct {
 	list []fabric.SGE // a copy of the caller's
-	at   int          // the piece of list that comes next,
-	off  uint32       // and where in it
-	wr   fabric.WR    // without Local; RemoteAddr is where the next piece starts
-	left uint64       // bytes not yet with the device; 0: there is no split
+	at   int          // index in list of the next piece
+	off  uint32       // offset in it
+	wr   fabric.WR    // without Local; RemoteAddr is the start of the next piece
+	left uint64       // bytes not yet posted; 0: there is no split
 }
 
 // writePackets is the number of packets in a piece of a write: few compared with the loss
 // rate of a network, many compared with the cost of a request.
 const writePackets = 16
 
-// piece is the most that a request of op may move, in bytes.
+// piece returns the largest size in bytes of a request of op.
 func (e *endpoint) piece(op fabric.Op) uint64 {
 	if op == fabric.OpRead {
 		return e.packet
@@ -28,8 +28,8 @@ func (e *endpoint) piece(op fabric.Op) uint64 {
 	return writePackets * e.packet
 }
 
-// splits reports whether w must be split. A write with notification must not, because the
-// target gets its length.
+// splits reports whether w must be split. A write with notification must not be, because
+// the target is given its length.
 func (e *endpoint) splits(w *fabric.WR) bool {
 	return e.guarded && !isAtomic(w.Op) && w.Flags&fabric.FlagNotify == 0 && w.Len() > e.piece(w.Op)
 }
@@ -58,7 +58,7 @@ func (e *endpoint) advance() {
 			}
 		}
 		if l.staged == 0 {
-			return // full
+			return // queue full
 		}
 		k, err := e.qp.PostSend(l.wrs[:l.staged])
 		if k < l.staged {
@@ -81,9 +81,9 @@ func (e *endpoint) advance() {
 	l.splitting--
 }
 
-// cut appends the next piece of the split to the chain: at most e.piece, and
-// at most as many local pieces as the device takes. It reports false, and
-// changes nothing, if the chain has no room for a list of that length.
+// cut appends the next piece of the split to the chain: at most e.piece bytes, and at most
+// as many local pieces as the device supports. It reports false, and changes nothing, if
+// the chain has no room for a list of that length.
 func (e *endpoint) cut() bool {
 	l, s := e.l, &e.split
 	free := l.spare[l.spared:]
@@ -125,7 +125,7 @@ func (e *endpoint) cut() bool {
 	return true
 }
 
-// skip moves the split n bytes on.
+// skip advances the split by n bytes.
 func (s *split) skip(n uint64) {
 	s.left -= n
 	s.wr.RemoteAddr += n
@@ -140,7 +140,7 @@ func (s *split) skip(n uint64) {
 	}
 }
 
-// giveBack releases the last n slots, which the device did not take.
+// giveBack releases the last n slots, which the device did not accept.
 func (e *endpoint) giveBack(n uint32) {
 	for ; n > 0; n-- {
 		e.tail--
@@ -152,7 +152,7 @@ func (e *endpoint) giveBack(n uint32) {
 	}
 }
 
-// dropSplit drops the rest of the split. It reports whether there was any.
+// dropSplit drops the rest of the split and reports whether there was one.
 func (e *endpoint) dropSplit() bool {
 	if e.split.left == 0 {
 		return false
