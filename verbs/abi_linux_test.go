@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// abi_linux.h and the constants of this package against the header of the system:
-// a C program that includes both prints what differs.
+// The tests check abi_linux.h and the constants of this package against the system's
+// header: a C program that includes both prints the differences.
 
-// constants names, for every exported constant of the types of the library's
-// numbers, what the library calls it.
+// constants maps every exported constant of the types of the library's numbers to the
+// library's name of it.
 var constants = map[string]string{
 	"AccessLocalWrite": "IBV_ACCESS_LOCAL_WRITE", "AccessRemoteWrite": "IBV_ACCESS_REMOTE_WRITE",
 	"AccessRemoteRead": "IBV_ACCESS_REMOTE_READ", "AccessRemoteAtomic": "IBV_ACCESS_REMOTE_ATOMIC",
@@ -83,7 +83,7 @@ var constants = map[string]string{
 // Types of exported constants that are not numbers of the library.
 var ownTypes = map[string]bool{"Availability": true, "untyped int": true, "uint64": true}
 
-// goConstants are the lines of the C program for the constants of this package.
+// goConstants returns the lines of the C program that check the constants of this package.
 func goConstants(t *testing.T, names map[string]string) string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -98,7 +98,7 @@ func goConstants(t *testing.T, names map[string]string) string {
 		require.NoError(t, err)
 		parsed = append(parsed, p)
 	}
-	// Constants have values although imports are not resolved.
+	// Constants have values even if imports are not resolved.
 	pkg, _ := (&types.Config{Error: func(error) {}}).Check("verbs", fset, parsed, nil)
 	var out strings.Builder
 	found := 0
@@ -130,11 +130,11 @@ var (
 		`#define ABI_\w+\(X\) \\|\t+(union|struct) \{|\t+\};|)$`)
 )
 
-// headerChecks are the lines of the C program for our header. A line of it that
-// is not understood is an error: nothing goes unchecked.
+// headerChecks returns the lines of the C program that check abi_linux.h. A line of the
+// header that is not understood is an error: nothing goes unchecked.
 func headerChecks(header string) (string, error) {
 	var out strings.Builder
-	tags := map[string]string{} // ours: theirs
+	tags := map[string]string{} // tag here: tag of the system
 	lines := strings.Split(header, "\n")
 	for _, l := range lines {
 		if m := headerOpen.FindStringSubmatch(l); m != nil {
@@ -219,14 +219,14 @@ int main(void)
 }
 `
 
-// compareABI returns what differs between a header, constants and the system's header.
+// compareABI returns the differences between a header, constants and the system's header.
 func compareABI(t *testing.T, header, constants string) []string {
 	t.Helper()
 	checks, err := headerChecks(header)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	var undef strings.Builder // the system's header makes macros of some functions
+	var undef strings.Builder // the system's header defines some functions as macros
 	for _, l := range strings.Split(header, "\n") {
 		if m := headerFunction.FindStringSubmatch(l); m != nil {
 			fmt.Fprintf(&undef, "#undef %s\n", m[2])
@@ -247,8 +247,8 @@ func compareABI(t *testing.T, header, constants string) []string {
 	return strings.Split(string(out), "\n")
 }
 
-// skipInGuest leaves out what a device does not change, and a guest's emulated
-// processor makes slow: the host ran it.
+// skipInGuest skips tests that do not depend on a device and that a guest's emulated
+// processor makes slow: the host ran them.
 func skipInGuest(t *testing.T) {
 	t.Helper()
 	if os.Getenv("RMA_SOFTROCE") != "" {
@@ -256,7 +256,7 @@ func skipInGuest(t *testing.T) {
 	}
 }
 
-// needSystemHeader skips where there is nothing to compare with.
+// needSystemHeader skips the test if the system's header is not installed.
 func needSystemHeader(t *testing.T) string {
 	t.Helper()
 	skipInGuest(t)
@@ -283,8 +283,8 @@ func needSystemHeader(t *testing.T) string {
 	return ""
 }
 
-// A system without the headers of RDMA compiles the same program: Go's build cache
-// would not notice that they were installed.
+// The program compiles the same with and without the RDMA headers: Go's build cache would
+// not notice their installation.
 func TestNoHeaderOfRDMAIsIncluded(t *testing.T) {
 	files, err := filepath.Glob("*_linux.[ch]")
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 package verbs
 
-// DeviceAttr is what a device can do. Counts are upper bounds that need not be
+// DeviceAttr holds the limits of a device. Counts are upper bounds that need not be
 // reachable together.
 type DeviceAttr struct {
 	Firmware        string
@@ -15,7 +15,7 @@ type DeviceAttr struct {
 	MaxQP           int
 	MaxQPWR         int // outstanding requests on one queue
 	MaxSGE          int // pieces of one request
-	MaxSGERead      int // of one RDMA read; 0 where the device does not say
+	MaxSGERead      int // of one RDMA read; 0 if the device does not report it
 	MaxCQ           int
 	MaxCQE          int // entries of one completion queue
 	MaxMR           int

@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// Context is an opened device. See the package comment for what is made from
-// it and in which order things are closed. What is made from it has its constructor in
-// its own file.
+// Context is an opened device. See the package comment for the objects created from it and
+// the order of closing. Their constructors are in their own files.
 type Context struct {
 	name string
 	h    uintptr
@@ -16,8 +15,8 @@ type Context struct {
 	ids  atomic.Uint64 // completion and shared receive queues; 0 is never used
 }
 
-// Open opens the device of that name. The empty name opens the only device of
-// the host and is refused where there are several.
+// Open opens the device of that name. The empty name opens the only device of the host; it
+// is refused if there are several.
 func Open(name string) (*Context, error) {
 	op := "open RDMA device"
 	if name != "" {
@@ -50,7 +49,7 @@ func Open(name string) (*Context, error) {
 	return nil, fail(op, no, "is the provider library installed (ibverbs-providers) and /dev/infiniband present?")
 }
 
-// Name is the name of the device.
+// Name returns the name of the device.
 func (c *Context) Name() string { return c.name }
 
 // Close closes the device.
@@ -73,7 +72,7 @@ func (c *Context) use(op string) (uintptr, error) {
 	return c.h, nil
 }
 
-// QueryDevice returns what the device can do.
+// QueryDevice returns the device's attributes.
 func (c *Context) QueryDevice() (DeviceAttr, error) {
 	const op = "query device"
 	h, err := c.use(op)
@@ -112,11 +111,11 @@ func (c *Context) PKey(port, index int) (uint16, error) {
 	return k, fail(op, no, "")
 }
 
-// AsyncFD is a descriptor that is readable when [Context.AsyncEvent] has an
-// event. It belongs to the context and is non-blocking.
+// AsyncFD returns a non-blocking descriptor that is readable while [Context.AsyncEvent] has
+// an event. It belongs to the context.
 func (c *Context) AsyncFD() int { return c.fd }
 
-// AsyncEvent is something that happened to a device, outside of any completion.
+// AsyncEvent is an event of a device other than a completion.
 type AsyncEvent struct {
 	Type EventType
 	QPN  uint32 // number of the queue pair, for events of queue pairs
@@ -134,8 +133,8 @@ func (e AsyncEvent) Fatal() bool {
 	return false
 }
 
-// AsyncEvent takes the next asynchronous event and acknowledges it. It never
-// blocks: ok is false when there is none; see [Context.AsyncFD].
+// AsyncEvent takes the next asynchronous event and acknowledges it. It never blocks: ok is
+// false when there is none; see [Context.AsyncFD].
 func (c *Context) AsyncEvent() (e AsyncEvent, ok bool, err error) {
 	const op = "get asynchronous event"
 	h, err := c.use(op)

@@ -14,9 +14,9 @@ type CQ struct {
 	ch  *CompChannel
 }
 
-// CreateCQ creates a completion queue of at least n entries that reports events
-// to ch, which may be nil. An overrun, more completions outstanding than
-// entries, breaks the queue for good: size it for all its queue pairs.
+// CreateCQ creates a completion queue of at least n entries that reports events to ch,
+// which may be nil. An overrun (more outstanding completions than entries) breaks the queue
+// permanently: size it for all its queue pairs.
 func (c *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	op := fmt.Sprintf("create completion queue of %d entries", n)
 	h, err := c.use(op)
@@ -51,14 +51,14 @@ func (c *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	return q, nil
 }
 
-// ID names the queue in [AsyncEvent.ID].
+// ID returns the queue's identifier in [AsyncEvent.ID].
 func (q *CQ) ID() uint64 { return q.id }
 
-// Cap is the number of entries, at least what was asked for.
+// Cap returns the number of entries, at least the number requested.
 func (q *CQ) Cap() int { return q.cap }
 
-// Resize changes the number of entries. Providers lock the queue against Poll
-// meanwhile, so another goroutine may go on polling.
+// Resize changes the number of entries. Providers lock the queue against Poll during the
+// call, so another goroutine may keep polling.
 func (q *CQ) Resize(n int) error {
 	op := fmt.Sprintf("resize completion queue to %d entries", n)
 	if q.h == 0 {
@@ -72,8 +72,8 @@ func (q *CQ) Resize(n int) error {
 	return nil
 }
 
-// Poll takes up to len(wcs) completions in one crossing and returns how many.
-// Does not block, does not allocate.
+// Poll stores up to len(wcs) completions in wcs, by one crossing into C, and returns their
+// number. It does not block or allocate.
 func (q *CQ) Poll(wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
@@ -92,9 +92,9 @@ func pollErr(n int) error {
 	return &Error{Op: "poll completion queue", Errno: syscall.EIO, Hint: fmt.Sprintf("the library said %d: the queue is broken, was it overrun?", n)}
 }
 
-// ReqNotify asks for one event on the channel at the next completion, or only
-// at the next one that its sender marked solicited or that failed. Completions
-// that arrived before may not count: poll once more afterwards, then sleep.
+// ReqNotify requests one event on the channel at the next completion, or only at the next
+// one that is solicited by its sender or failed. Completions that arrived before may raise
+// none: poll once more after the call, then sleep.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	if q.h == 0 {
 		return fmt.Errorf("request notification: %w", ErrClosed)
@@ -102,8 +102,8 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	return fail("request notification", rawReqNotify(q.h, solicitedOnly), "")
 }
 
-// Close destroys the queue. It waits for events of the queue that were taken
-// but not acknowledged; [CompChannel.Event] acknowledges, so there are none.
+// Close destroys the queue. The library waits for events of the queue that were read but
+// not acknowledged; there are none, as [CompChannel.Event] acknowledges them.
 func (q *CQ) Close() error {
 	if q.h == 0 {
 		return nil
@@ -118,8 +118,7 @@ func (q *CQ) Close() error {
 	return nil
 }
 
-// CompChannel carries events of completion queues to a descriptor that can be
-// slept on.
+// CompChannel reports events of completion queues through a descriptor.
 type CompChannel struct {
 	h  uintptr
 	fd int
@@ -142,13 +141,13 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return &CompChannel{h: ch, fd: fd, cqs: map[uint64]*CQ{}}, nil
 }
 
-// FD is readable while [CompChannel.Event] has an event. It belongs to the
-// channel and is non-blocking.
+// FD returns a non-blocking descriptor that is readable while [CompChannel.Event] has an
+// event. It belongs to the channel.
 func (ch *CompChannel) FD() int { return ch.fd }
 
-// Event takes one event, acknowledges it and returns the queue it is for. It
-// never blocks; the queue is nil when there is no event. After an event the
-// queue must be asked again with [CQ.ReqNotify].
+// Event takes one event, acknowledges it and returns its queue. It never blocks; the queue
+// is nil when there is no event. For a further event of the queue, call [CQ.ReqNotify]
+// again.
 func (ch *CompChannel) Event() (*CQ, error) {
 	const op = "get completion event"
 	h, err := ch.use(op)
@@ -172,7 +171,7 @@ func (ch *CompChannel) Event() (*CQ, error) {
 	return q, nil
 }
 
-// Close destroys the channel; its queues must be closed before.
+// Close destroys the channel. Its queues must be closed before.
 func (ch *CompChannel) Close() error {
 	if ch.h == 0 {
 		return nil

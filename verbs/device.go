@@ -14,14 +14,14 @@ import (
 type Device struct {
 	Name      string // as in rdma link, e.g. "mlx5_0" or "rxe0"
 	Path      string // device directory in sysfs
-	GUID      uint64 // of the node, 0 if it has none
+	GUID      uint64 // node GUID, 0 if there is none
 	NodeType  NodeType
 	Transport Transport
 	NetDevs   []string // network interfaces on the same hardware, sorted; empty for plain InfiniBand
 }
 
-// Devices lists the RDMA devices, in the library's order. No device is an empty
-// list, not an error.
+// Devices lists the RDMA devices, in the library's order. A host without devices has an
+// empty list, not an error.
 func Devices() ([]Device, error) {
 	const op = "list RDMA devices"
 	if err := load(op); err != nil {
@@ -29,8 +29,8 @@ func Devices() ([]Device, error) {
 	}
 	ds, no := rawDevices()
 	if no != 0 {
-		// The library says ENOSYS when the kernel has no RDMA subsystem: for
-		// us that is a host without devices.
+		// The library returns ENOSYS when the kernel has no RDMA subsystem: such a host has no
+		// devices.
 		if e := (&Error{Op: op, Errno: no}); e.Is(ErrNotSupported) {
 			return nil, nil
 		}
@@ -42,8 +42,8 @@ func Devices() ([]Device, error) {
 	return ds, nil
 }
 
-// DeviceForNetDev is the name of the RDMA device that works over the network
-// interface of that name.
+// DeviceForNetDev returns the name of the RDMA device that works over the network interface
+// netdev.
 func DeviceForNetDev(netdev string) (string, error) {
 	if dev := deviceOf(netdev); dev != "" {
 		return dev, nil
@@ -51,10 +51,10 @@ func DeviceForNetDev(netdev string) (string, error) {
 	return "", fmt.Errorf("find RDMA device of interface %s: %w", netdev, ErrNoDevice)
 }
 
-// deviceOf maps an interface to its RDMA device, "" if it has none. rdmamap
-// compares hardware addresses of the node and of InfiniBand parents; software
-// devices (rxe, siw) over an arbitrary interface name it in "parent" and in
-// the GID table, so those are asked first.
+// deviceOf returns the RDMA device of an interface, "" if it has none. rdmamap compares
+// hardware addresses of the node and of InfiniBand parents. Software devices (rxe, siw)
+// work over an arbitrary interface and name it in "parent" and in the GID table, so these
+// are searched first.
 func deviceOf(netdev string) string {
 	dirs, _ := filepath.Glob("/sys/class/infiniband/*")
 	for _, d := range dirs {
@@ -89,9 +89,9 @@ func netDevs(dev string) []string {
 	return out
 }
 
-// gidNetDevs lists the interfaces that the device's own sysfs entries name:
-// the parent of a software device, the functions of an adapter, else those in
-// the GID table, which may have a thousand entries of one file each.
+// gidNetDevs lists the interfaces that the device's own sysfs entries name: the parent of a
+// software device, the functions of an adapter, otherwise those in the GID table, which may
+// have a thousand entries of one file each.
 func gidNetDevs(dev string) []string {
 	base := filepath.Join("/sys/class/infiniband", dev)
 	seen := map[string]bool{}

@@ -13,15 +13,15 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// What a device may do on a wire that loses, repeats and reorders packets. On a
-// clean wire these pass trivially; tests/softroce runs them under netem. They
-// show what rdma_rxe does wrong there (docs/softroce.md), and pin down what it
-// never does: fabric/ibv relies on that. Every other device has to be right.
+// These tests check a device on a network that loses, repeats and reorders packets. Without
+// such a network they pass trivially; tests/softroce runs them under netem. They show the
+// defects of rdma_rxe (docs/softroce.md) and verify the properties that fabric/ibv relies
+// on. Every other device must be correct.
 
-// rxe reports whether e's device is rdma_rxe, by the vendor it claims.
+// rxe reports whether e's device is rdma_rxe, by its vendor ID.
 func (e *end) rxe() bool { return e.dev.VendorID == 0xffffff }
 
-// lossyRounds is few where no packet is ever lost.
+// lossyRounds returns a small number if no packet is lost.
 func lossyRounds() int {
 	if os.Getenv("RMA_SOFTROCE_TOPOLOGY") == "two" {
 		return 200
@@ -29,9 +29,9 @@ func lossyRounds() int {
 	return 20
 }
 
-// A read that succeeded is complete if what was posted behind it succeeded, too.
-// rdma_rxe takes an acknowledgement that arrives in the middle of the packets of
-// a read for its end: the read succeeds, incomplete, and the queue pair breaks.
+// A successful read is complete if the request posted behind it succeeded, too. rdma_rxe
+// takes an acknowledgement that arrives between the packets of a read for its end: the read
+// succeeds, incomplete, and the queue pair breaks.
 func TestReadIsVouchedForByWhatFollows(t *testing.T) {
 	a, b := pair(t)
 	const n = 6*4096 - 100
@@ -57,9 +57,9 @@ func TestReadIsVouchedForByWhatFollows(t *testing.T) {
 	}
 }
 
-// An atomic happens once, and its result is right or does not arrive at all.
-// rdma_rxe answers a repeated write with the number of the atomic behind it, which
-// ends the atomic without its result.
+// An atomic is executed once, and its result is right or does not arrive. rdma_rxe
+// acknowledges a repeated write with the number of the atomic behind it, which completes
+// the atomic without its result.
 func TestAtomicResultArrivesOrDoesNot(t *testing.T) {
 	a, b := pair(t)
 	if a.dev.AtomicCap == verbs.AtomicNone {
@@ -86,9 +86,9 @@ func TestAtomicResultArrivesOrDoesNot(t *testing.T) {
 	}
 }
 
-// A fenced request goes when the reads and atomics before it are done. rdma_rxe
-// waits for those behind it as well when it has to send the request again: for
-// ever, since they wait for it; and no time-out ends that.
+// A fenced request starts when the reads and atomics before it are complete. When it has to
+// be retransmitted, rdma_rxe also waits for those behind it, which wait for it: a deadlock
+// that no time-out ends.
 func TestFencedRequestIsRepeated(t *testing.T) {
 	a, b := pair(t)
 	if a.dev.AtomicCap == verbs.AtomicNone {
@@ -103,7 +103,7 @@ func TestFencedRequestIsRepeated(t *testing.T) {
 	stuck := 0
 	for i := range lossyRounds() / 4 {
 		a.post(add, fenced, last)
-		// A device that has not given up after ten times its time is stuck.
+		// A device that has not given up after ten times its time-out is stuck.
 		w, ok := a.pollFor(1500 * time.Millisecond)
 		if ok && w.Status == verbs.WCSuccess {
 			continue
@@ -112,7 +112,7 @@ func TestFencedRequestIsRepeated(t *testing.T) {
 		stuck++
 		rejoin(a, b, fast)
 		if stuck == 2 {
-			break // seen enough
+			break // enough rounds
 		}
 	}
 	if stuck > 0 {

@@ -56,7 +56,7 @@ func TestDatagrams(t *testing.T) {
 		require.Equal(t, byte(canary), b.mem[99])
 	}
 
-	// A wrong Q_Key is dropped at the target: the sender cannot know.
+	// A datagram with a wrong Q_Key is dropped at the target, and the sender is not informed.
 	b.recv(verbs.RecvWR{ID: 9, SGL: []verbs.SGE{b.mr.SGE(0, 4096)}})
 	wr := verbs.SendWR{ID: 6, Op: verbs.OpSend, SGL: []verbs.SGE{a.mr.SGE(0, 64)}, Flags: verbs.SendSignaled, Datagram: &verbs.Datagram{AH: ah, QPN: b.qp.Num(), QKey: qkey ^ 1}}
 	a.post(wr)
@@ -87,7 +87,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 	require.GreaterOrEqual(t, at.MaxWR, 64)
 	require.GreaterOrEqual(t, at.MaxSGE, 2)
 
-	// Two connections take from one queue.
+	// Two connections share one receive queue.
 	var qas [2]*verbs.QP
 	for i := range qas {
 		o := bigQP
@@ -144,7 +144,7 @@ func TestMemoryWindows(t *testing.T) {
 		a.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, SGL: []verbs.SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr() + uint64(at), RKey: rkey, Flags: verbs.SendSignaled})
 		return a.poll()
 	}
-	// The queue pairs must allow binding: INIT's access says so.
+	// The access rights of INIT must allow binding.
 	allowBind := func() {
 		require.NoError(t, a.qp.ToReset())
 		require.NoError(t, b.qp.ToReset())
@@ -164,7 +164,7 @@ func TestMemoryWindows(t *testing.T) {
 			w := write(mw.RKey(), off, size)
 			require.NoError(t, w.Err())
 		})
-		if b.dev.VendorID != 0xffffff { // rdma_rxe checks the region's bounds only
+		if b.dev.VendorID != 0xffffff { // rdma_rxe checks only the region's bounds
 			expect(t, b.mem, off, nil, func() {
 				w := write(mw.RKey(), off+8, size)
 				require.ErrorIs(t, w.Err(), verbs.ErrWCRemoteAccess, "behind the window")
@@ -188,12 +188,12 @@ func TestMemoryWindows(t *testing.T) {
 			w := write(key, off, size)
 			require.NoError(t, w.Err())
 		})
-		// The peer gives the right back with a message.
+		// The peer returns the right by a message.
 		b.recv(verbs.RecvWR{ID: 60})
 		a.post(verbs.SendWR{ID: 5, Op: verbs.OpSendWithInv, RKey: key, Flags: verbs.SendSignaled})
 		a.ok(verbs.WCSend, 5)
 		w := b.ok(verbs.WCRecv, 60)
-		require.Equal(t, key, w.InvalidatedRKey()) // rdma_rxe forgets WCWithInv in Flags
+		require.Equal(t, key, w.InvalidatedRKey()) // rdma_rxe does not set WCWithInv in Flags
 		expect(t, b.mem, off, nil, func() {
 			w := write(key, off, 64)
 			require.ErrorIs(t, w.Err(), verbs.ErrWCRemoteAccess)
@@ -204,7 +204,7 @@ func TestMemoryWindows(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 }
 
-// TestMemlockChild is the other process of TestMemlock.
+// TestMemlockChild is the child process of TestMemlock.
 func TestMemlockChild(t *testing.T) {
 	if os.Getenv("VERBS_TEST_MEMLOCK") == "" {
 		t.Skip("only as the child of TestMemlock")
@@ -225,7 +225,7 @@ func TestMemlockChild(t *testing.T) {
 	require.ErrorContains(t, err, "RLIMIT_MEMLOCK is 65536 bytes (64 KiB)")
 }
 
-// An ordinary user with a small limit is told which limit and how to raise it.
+// The error for an unprivileged user names the limit and how to raise it.
 func TestMemlock(t *testing.T) {
 	deviceNames(t)
 	setpriv, err := exec.LookPath("setpriv")

@@ -109,7 +109,7 @@ func TestInlineMayBeReusedAtOnce(t *testing.T) {
 	want := append([]byte(nil), a.mem[:256]...)
 	expect(t, b.mem[:1024], 100, want, func() {
 		s := a.mr.SGE(0, 256)
-		s.LKey = 0xdead // not looked at
+		s.LKey = 0xdead // not checked
 		a.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, SGL: []verbs.SGE{s}, RemoteAddr: b.mr.Addr() + 100, RKey: b.mr.RKey(), Flags: verbs.SendSignaled | verbs.SendInline})
 		clear(a.mem[:256])
 		a.ok(verbs.WCWrite, 1)
@@ -168,7 +168,7 @@ func TestAtomics(t *testing.T) {
 	a.ok(verbs.WCCompSwap, 1)
 	require.Equal(t, uint64(1<<40+5), at(a, 8))
 	require.Equal(t, uint64(0x1122334455667788), at(b, 64))
-	wr.Operand = 1 // does not compare now
+	wr.Operand = 1 // the comparison now fails
 	a.post(wr)
 	a.ok(verbs.WCCompSwap, 1)
 	require.Equal(t, uint64(0x1122334455667788), at(a, 8))
@@ -177,20 +177,20 @@ func TestAtomics(t *testing.T) {
 	require.Equal(t, ^uint64(0), at(b, 72))
 	wr.RemoteAddr++
 	_, err := a.qp.PostSend([]verbs.SendWR{wr})
-	if err == nil { // other devices find out later
+	if err == nil { // other devices report it later
 		require.Error(t, func() error { w := a.poll(); return w.Err() }())
 	} else {
 		require.ErrorContains(t, err, "misaligned atomic")
 	}
 }
 
-// Every eighth request is signalled; the list is longer than one crossing and
-// longer than the queue.
+// Every eighth request is signalled; the list is longer than one chain and longer than the
+// queue.
 func TestChains(t *testing.T) {
 	a, b := pair(t)
 	pattern(a.mem, 5)
 	depth := a.qp.Cap().MaxSendWR
-	wrs := make([]verbs.SendWR, 3*depth/8*8) // the last is signalled: it vouches for all
+	wrs := make([]verbs.SendWR, 3*depth/8*8) // the last is signalled, which completes all
 	for i := range wrs {
 		wrs[i] = verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, SGL: []verbs.SGE{a.mr.SGE(i*16, 16)}, RemoteAddr: b.mr.Addr() + uint64(i*16), RKey: b.mr.RKey()}
 		if i%8 == 7 {
@@ -215,8 +215,8 @@ func TestChains(t *testing.T) {
 	})
 }
 
-// A queue that does not move, because the peer is gone, fills up, which is a
-// count; then everything completes exactly once.
+// A queue that does not advance, because the peer is gone, fills up, which Post reports by
+// a count; then everything completes exactly once.
 func TestQueueFullIsAValue(t *testing.T) {
 	a, b := pair(t)
 	qa, qb := a.newQP(verbs.QPOptions{MaxSendWR: 20}), b.newQP(verbs.QPOptions{})
@@ -250,7 +250,7 @@ func TestFenceKeepsAWriteBehindARead(t *testing.T) {
 		want := append([]byte(nil), b.mem[:4096]...)
 		clear(a.mem[:8192])
 		a.post(verbs.SendWR{ID: 1, Op: verbs.OpRead, SGL: []verbs.SGE{a.mr.SGE(0, 4096)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), Flags: verbs.SendSignaled},
-			// Sends back what was read: right only if the read is complete.
+			// Sends back the data of the read, which is right only if the read is complete.
 			verbs.SendWR{ID: 2, Op: verbs.OpWrite, SGL: []verbs.SGE{a.mr.SGE(0, 4096)}, RemoteAddr: b.mr.Addr() + 8192, RKey: b.mr.RKey(), Flags: verbs.SendSignaled | verbs.SendFence})
 		a.ok(verbs.WCRead, 1)
 		a.ok(verbs.WCWrite, 2)
@@ -353,7 +353,7 @@ func TestErrorsAreTypedAndTouchNothing(t *testing.T) {
 				st, err := a.qp.State()
 				require.NoError(t, err)
 				require.Equal(t, verbs.StateErr, st)
-				// Everything behind it is flushed, also what is posted now.
+				// Everything behind it is flushed, including requests posted now.
 				w2 := good
 				w2.ID = 2
 				a.post(w2)
@@ -386,7 +386,7 @@ func TestNoReceivePosted(t *testing.T) {
 	b.ok(verbs.WCRecv, 5)
 }
 
-// A dead peer is noticed after timeout and retries, not sooner and not never.
+// A dead peer is detected after time-out and retries, not before.
 func TestPeerGone(t *testing.T) {
 	a, b := pair(t)
 	for _, p := range []path{{8, 1, 6, true}, {12, 6, 6, true}, {14, 3, 6, true}} {
@@ -466,7 +466,7 @@ func TestRegistration(t *testing.T) {
 	})
 	require.NoError(t, mr.Close())
 
-	// Another name for the memory.
+	// Registered with another address for its first byte.
 	mr, err = b.pd.RegisterIOVA(b.mem[:65536], 0x1000, allAccess)
 	require.NoError(t, err)
 	require.Equal(t, uint64(0x1000), mr.Addr())
@@ -551,7 +551,7 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 	wrs[3].Flags = verbs.SendSignaled
 	rs := make([]verbs.RecvWR, 4)
 	got := testing.AllocsPerRun(50, func() {
-		var wcs [8]verbs.WC // on the stack: Poll does not let it escape
+		var wcs [8]verbs.WC // on the stack: it does not escape through Poll
 		if n, err := b.qp.PostRecv(rs); n != 4 || err != nil {
 			t.Error(n, err)
 		}

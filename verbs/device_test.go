@@ -54,7 +54,7 @@ func deviceNames(tb testing.TB) (a, b string) {
 	return a, b
 }
 
-// end is one side of a connection with all it needs.
+// end is one side of a connection with all its objects.
 type end struct {
 	tb   testing.TB
 	ctx  *verbs.Context
@@ -99,7 +99,7 @@ func newEnd(tb testing.TB, dev string) *end {
 	return e
 }
 
-// region is fresh registered memory.
+// region returns newly registered memory.
 func (e *end) region(n int, access verbs.Access) ([]byte, *verbs.MR) {
 	mem, err := offheap.Alloc(n, offheap.Scratch)
 	require.NoError(e.tb, err)
@@ -120,10 +120,10 @@ func (e *end) newQP(o verbs.QPOptions) *verbs.QP {
 
 var bigQP = verbs.QPOptions{MaxSendWR: 128, MaxRecvWR: 128, MaxSendSGE: 32, MaxRecvSGE: 4, MaxInline: 256}
 
-// path is how a connection is set up; the zero value has sane times.
+// path holds the parameters of a connection; the zero value has sensible time-outs.
 type path struct {
 	timeout, retry, rnr uint8
-	set                 bool // the zeros are meant
+	set                 bool // the zeros are intended
 }
 
 // join moves the queue pairs of a and b from RESET to RTS.
@@ -132,11 +132,11 @@ func join(tb testing.TB, a, b *end, qa, qb *verbs.QP, p path) {
 	joinWith(tb, a, b, qa, qb, p, allAccess)
 }
 
-// joinWith is join with other rights of the peers.
+// joinWith is join with other access rights for the peers.
 func joinWith(tb testing.TB, a, b *end, qa, qb *verbs.QP, p path, access verbs.Access) {
 	tb.Helper()
 	if !p.set {
-		// A retry count of 7 would mean for ever on some devices.
+		// A retry count of 7 means infinite retries on some devices.
 		p = path{timeout: 14, retry: 6, rnr: 6}
 	}
 	one := func(e, peer *end, q, pq *verbs.QP) {
@@ -154,7 +154,7 @@ func joinWith(tb testing.TB, a, b *end, qa, qb *verbs.QP, p path, access verbs.A
 	one(b, a, qb, qa)
 }
 
-// pair is two ends with connected queue pairs.
+// pair returns two ends with connected queue pairs.
 func pair(tb testing.TB) (a, b *end) {
 	da, db := deviceNames(tb)
 	a, b = newEnd(tb, da), newEnd(tb, db)
@@ -217,7 +217,7 @@ func (e *end) ok(op verbs.WCOp, id uint64) verbs.WC {
 	return w
 }
 
-// post posts requests, all of which must be taken.
+// post posts requests, all of which must be accepted.
 func (e *end) post(wrs ...verbs.SendWR) {
 	e.tb.Helper()
 	n, err := e.qp.PostSend(wrs)
@@ -232,19 +232,19 @@ func (e *end) recv(wrs ...verbs.RecvWR) {
 	require.Equal(e.tb, len(wrs), n)
 }
 
-// pattern fills b with bytes that depend on position and seed, over a period
-// that no page or packet size divides.
+// pattern fills b with bytes that depend on position and seed; no page or packet size
+// divides its period.
 func pattern(b []byte, seed int) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8*13 + i>>16*101 + seed*31 + 1)
 	}
 }
 
-// canaries are the bytes around what a request may write.
+// canary fills the bytes around the destination of a request.
 const canary = 0xc5
 
-// expect clears [0,n) of b with the canary, runs f, and checks that exactly
-// [off, off+len(want)) became want.
+// expect fills b with the canary, runs f, and checks that exactly [off, off+len(want))
+// changed to want.
 func expect(tb testing.TB, b []byte, off int, want []byte, f func()) {
 	tb.Helper()
 	for i := range b {

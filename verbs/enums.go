@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// name returns names[v], or kind(v) for numbers this version does not know.
+// name returns names[v], or kind(v) for numbers unknown to this version.
 func name(kind string, names []string, v int) string {
 	if v >= 0 && v < len(names) && names[v] != "" {
 		return names[v]
@@ -42,9 +42,9 @@ const (
 	AccessRemoteAtomic    Access = 1 << 3 // needs AccessLocalWrite
 	AccessMWBind          Access = 1 << 4 // memory windows may be bound to the region
 	AccessZeroBased       Access = 1 << 5 // addresses count from 0
-	AccessOnDemand        Access = 1 << 6 // paged in by the device when touched
+	AccessOnDemand        Access = 1 << 6 // the device pages it in at the first access
 	AccessHugeTLB         Access = 1 << 7
-	AccessRelaxedOrdering Access = 1 << 20 // the device may reorder its writes; ignored where unknown
+	AccessRelaxedOrdering Access = 1 << 20 // the device may reorder its writes; ignored by libraries that do not know it
 )
 
 var accessNames = []string{"local-write", "remote-write", "remote-read", "remote-atomic", "mw-bind",
@@ -85,7 +85,7 @@ func (s QPState) String() string {
 	return name("qp-state", []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}, int(s))
 }
 
-// MTU is a path MTU as the library encodes it.
+// MTU is a path MTU in the library's encoding.
 type MTU int32
 
 // Path MTUs.
@@ -97,10 +97,10 @@ const (
 	MTU4096
 )
 
-// Valid reports whether m is one of the five.
+// Valid reports whether m is one of the five MTUs.
 func (m MTU) Valid() bool { return m >= MTU256 && m <= MTU4096 }
 
-// Bytes is the MTU in bytes, 0 if m is not valid.
+// Bytes returns the MTU in bytes, 0 if m is not valid.
 func (m MTU) Bytes() int {
 	if !m.Valid() {
 		return 0
@@ -108,7 +108,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// String gives the bytes.
+// String returns the size in bytes.
 func (m MTU) String() string {
 	if !m.Valid() {
 		return fmt.Sprintf("mtu(%d)", int32(m))
@@ -116,7 +116,7 @@ func (m MTU) String() string {
 	return fmt.Sprint(m.Bytes())
 }
 
-// MTUOf is the MTU of exactly n bytes, 0 if there is none.
+// MTUOf returns the MTU of exactly n bytes, 0 if there is none.
 func MTUOf(n int) MTU {
 	for m := MTU256; m <= MTU4096; m++ {
 		if m.Bytes() == n {
@@ -144,7 +144,7 @@ func (s PortState) String() string {
 	return name("port-state", []string{"nop", "down", "init", "armed", "active", "active-defer"}, int(s))
 }
 
-// LinkLayer is what a port is connected to.
+// LinkLayer is the kind of network that a port is connected to.
 type LinkLayer uint8
 
 // Link layers.
@@ -170,7 +170,7 @@ func (t NodeType) String() string {
 // Transport is the wire protocol family of a device.
 type Transport int32
 
-// Transports. RoCE devices say TransportIB.
+// Transports. RoCE devices report TransportIB.
 const (
 	TransportUnknown Transport = -1
 	TransportIB      Transport = 0
@@ -185,7 +185,7 @@ func (t Transport) String() string {
 	return name("transport", []string{"ib", "iwarp", "usnic", "usnic-udp", "unspecified"}, int(t))
 }
 
-// AtomicCap says with what remote atomics of a device are atomic.
+// AtomicCap is the scope in which a device's remote atomics are atomic.
 type AtomicCap int32
 
 // Atomic capabilities.

@@ -8,20 +8,20 @@ import (
 
 // Sentinels for errors.Is.
 var (
-	// ErrNotSupported: no libibverbs (see [Support]), or the device, its
-	// driver or the kernel does not have the function.
+	// ErrNotSupported: there is no libibverbs (see [Support]), or the device, its driver or
+	// the kernel lacks the function.
 	ErrNotSupported = errors.New("not supported")
 
 	// ErrNoDevice: there is no RDMA device of that name, or none at all.
 	ErrNoDevice = errors.New("no such RDMA device")
 
-	// ErrNoGID: no address of the port fits.
+	// ErrNoGID: the port has no suitable address.
 	ErrNoGID = errors.New("no usable GID")
 
-	// ErrClosed: the object was closed.
+	// ErrClosed: the object is closed.
 	ErrClosed = errors.New("closed")
 
-	// ErrInvalid: an argument cannot be what is meant.
+	// ErrInvalid: an argument is invalid.
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrMemlock: the limit on locked memory is too low (*MemlockError).
@@ -30,9 +30,9 @@ var (
 
 // Error is a failed call of the library.
 type Error struct {
-	Op    string        // what was tried, with the arguments that matter
-	Errno syscall.Errno // what the library or the kernel said
-	Hint  string        // what to do, empty if nothing is known
+	Op    string        // the failed call, with its relevant arguments
+	Errno syscall.Errno // error number of the library or the kernel
+	Hint  string        // remedy, empty if none is known
 }
 
 func (e *Error) Error() string {
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 // Unwrap returns the errno.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Is makes errors.Is(err, ErrNotSupported) true where the errno means that.
+// Is makes errors.Is(err, ErrNotSupported) true for error numbers of that meaning.
 func (e *Error) Is(target error) bool {
 	return target == ErrNotSupported && (e.Errno == syscall.ENOSYS || e.Errno == syscall.EOPNOTSUPP || e.Errno == syscall.EPROTONOSUPPORT)
 }
@@ -58,7 +58,7 @@ func fail(op string, no syscall.Errno, hint string) error {
 	return &Error{Op: op, Errno: no, Hint: hint}
 }
 
-// closeFail is fail for the release of op's object.
+// closeFail is fail for closing op's object.
 func closeFail(op string, no syscall.Errno) error {
 	hint := ""
 	if no == syscall.EBUSY {
@@ -67,10 +67,10 @@ func closeFail(op string, no syscall.Errno) error {
 	return fail(op, no, hint)
 }
 
-// SymbolError is a libibverbs that lacks a function, or has another version of it
-// than this package is made for. It wraps ErrNotSupported.
+// SymbolError reports that libibverbs lacks a function or has a version of it that this
+// package does not support. It wraps ErrNotSupported.
 type SymbolError struct {
-	Library string // its file; the end of the name is its release, as in libibverbs.so.1.14.44.0
+	Library string // file name; its end is the release, as in libibverbs.so.1.14.44.0
 	Symbol  string // the function
 	Version string // of the function, as in IBVERBS_1.1
 }
@@ -82,16 +82,16 @@ func (e *SymbolError) Error() string {
 // Unwrap returns ErrNotSupported.
 func (e *SymbolError) Unwrap() error { return ErrNotSupported }
 
-// MemlockError is a registration or a queue refused because the process may not
-// lock that much memory. It unwraps to ErrMemlock and to the errno.
+// MemlockError reports that a registration or a queue was refused because the process may
+// not lock that much memory. It unwraps to ErrMemlock and to the errno.
 type MemlockError struct {
 	Op    string
 	Errno syscall.Errno
-	Size  uint64 // bytes that were to be locked; 0 if unknown
+	Size  uint64 // bytes to be locked; 0 if unknown
 	Limit uint64 // RLIMIT_MEMLOCK, soft, in bytes; NoLimit if unlimited
 }
 
-// NoLimit is MemlockError.Limit where the limit is not the cause.
+// NoLimit is the value of MemlockError.Limit if the limit is not the cause.
 const NoLimit = ^uint64(0)
 
 func (e *MemlockError) Error() string {
@@ -114,8 +114,8 @@ func memFail(op string, no syscall.Errno, size uint64, hint string) error {
 	return fail(op, no, hint)
 }
 
-// MemlockLimit is the soft RLIMIT_MEMLOCK of this process in bytes, NoLimit if
-// there is none.
+// MemlockLimit returns the soft RLIMIT_MEMLOCK of this process in bytes, NoLimit if there
+// is none.
 func MemlockLimit() uint64 {
 	return memlockLimit()
 }

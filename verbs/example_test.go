@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// The devices of this host, with what their ports are. Without a library or a
-// device there is nothing to list, and Support says why.
+// Prints the devices of this host and their ports. Without a library or a device the list
+// is empty, and Support returns the reason.
 func Example() {
 	if s := verbs.Support(); s.Availability != verbs.Available {
 		fmt.Println("verbs:", s)
@@ -32,7 +32,7 @@ func Example() {
 	}
 }
 
-// Which address a RoCE port sends from: version 2, and one that can be routed.
+// A RoCE port sends from a routable address of version 2.
 func ExampleChooseGID() {
 	gid := func(s string) verbs.GID { return verbs.GID(netip.MustParseAddr(s).As16()) }
 	c, err := verbs.ChooseGID([]verbs.GIDEntry{

@@ -14,16 +14,16 @@ import (
 // IPv6 address, or an IPv4 address in its IPv6-mapped form.
 type GID [16]byte
 
-// Addr returns the GID as an IP address, IPv4 where it is mapped.
+// Addr returns the GID as an IP address, an IPv4 address if it is IPv4-mapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 // IsZero reports an empty entry.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// String writes the GID as an IPv6 address.
+// String formats the GID as an IPv6 address.
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
 
-// GIDType is the protocol that a GID of the table stands for.
+// GIDType is the protocol of a GID.
 type GIDType uint32
 
 // GID types.
@@ -43,7 +43,7 @@ type GIDEntry struct {
 	Index  int
 	GID    GID
 	Type   GIDType
-	NetDev string // interface behind the address, empty if none or unknown
+	NetDev string // network interface of the address, empty if none or unknown
 }
 
 // GIDs returns the valid entries of a port's GID table, in table order.
@@ -61,9 +61,9 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The call returns the valid entries of all ports. Its buffer may not be
-	// longer than 64 KiB, 2047 entries (the kernel's attributes have 16-bit
-	// lengths); a device with more than that says EINVAL.
+	// The call returns the valid entries of all ports. Its buffer may not exceed 64 KiB, 2047
+	// entries (the kernel's attributes have 16-bit lengths); for more the device returns
+	// EINVAL.
 	most := min((pa.GIDs+1)*(da.Ports+1), 2000)
 	es, no := rawGIDTable(h, most)
 	if no == 0 {
@@ -88,7 +88,8 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return c.gidsFromSysfs(op, h, port, pa)
 }
 
-// gidsFromSysfs serves libraries and kernels without the table query.
+// gidsFromSysfs reads the table from sysfs, for libraries and kernels without the table
+// query.
 func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]GIDEntry, error) {
 	var out []GIDEntry
 	for i := range pa.GIDs {
@@ -109,7 +110,7 @@ func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]
 		e := GIDEntry{Index: i, GID: g, Type: GIDInfiniBand}
 		t, err := attr("types")
 		if err != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT)) && pa.LinkLayer == LinkEthernet {
-			continue // the entry went away meanwhile
+			continue // the entry was removed meanwhile
 		}
 		switch t {
 		case "RoCE v2":
@@ -125,7 +126,7 @@ func (c *Context) gidsFromSysfs(op string, h uintptr, port int, pa PortAttr) ([]
 	return out, nil
 }
 
-// rawGID is an entry as the library's table query gives it.
+// rawGID is an entry in the layout of the library's table query.
 type rawGID struct {
 	gid                       [16]byte
 	index, port, typ, ifindex uint32

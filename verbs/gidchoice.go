@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// GIDVerdict is one entry of a GID table and what the choice thought of it.
+// GIDVerdict is one entry of a GID table with its score.
 type GIDVerdict struct {
 	GIDEntry
 	Score  int    // higher is better; below 0: not usable
-	Reason string // why this score, for a person
+	Reason string // explanation of the score
 }
 
 // GIDChoice is a chosen entry and the reasons.
@@ -19,9 +19,8 @@ type GIDChoice struct {
 	Verdicts []GIDVerdict // of all entries, in table order
 }
 
-// Scores. A property counts more than all that follow it together: a routable
-// address that both sides' switches carry (RoCE v2) before anything else, IPv4
-// before IPv6 because it is what addresses without configuration get, a global
+// Scores. Each property outweighs all that follow: RoCE v2, which is routable, before
+// anything else; IPv4 before IPv6, which interfaces get without configuration; a global
 // scope before a local one, which is valid on one segment only.
 const (
 	scoreRoCEv2   = 100
@@ -31,11 +30,10 @@ const (
 	scoreIPv4     = 5
 )
 
-// ChooseGID picks the entry to send from: RoCE v2 before v1, routable addresses
-// before link-local ones, IPv4-mapped before IPv6, then the lowest index; on
-// InfiniBand the first entry, which is the port's own. If index is not negative,
-// that entry is taken whatever its score; it fails only if it is not in the
-// table. Pure: it looks at nothing but its arguments.
+// ChooseGID picks the entry to send from: RoCE v2 before v1, routable addresses before
+// link-local ones, IPv4-mapped before IPv6, then the lowest index; on InfiniBand the first
+// entry, the port's own. If index is not negative, that entry is chosen whatever its score;
+// the call fails only if it is not in the table. The result depends on the arguments only.
 func ChooseGID(table []GIDEntry, index int) (GIDChoice, error) {
 	c := GIDChoice{Verdicts: make([]GIDVerdict, len(table))}
 	best, wanted := -1, -1
@@ -75,7 +73,7 @@ func indices(table []GIDEntry) string {
 	return strings.Join(s, ", ")
 }
 
-// judge scores one entry.
+// judge computes the score of one entry.
 func judge(e GIDEntry) (score int, why string) {
 	if e.GID.IsZero() {
 		return -1, "empty"

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildLibrary makes a libibverbs.so.1.14.0 whose functions have the versions that
-// change leaves them.
+// buildLibrary builds a libibverbs.so.1.14.0 whose functions have the versions that change
+// returns.
 func buildLibrary(t *testing.T, change func(symbol, version string) string) string {
 	t.Helper()
 	skipInGuest(t)
@@ -45,8 +45,8 @@ func buildLibrary(t *testing.T, change func(symbol, version string) string) stri
 	return dir
 }
 
-// A library without a function, or with another version of it, is refused by a
-// typed error that names function, version and release.
+// A library that lacks a function, or has another version of it, is refused with a typed
+// error that names function, version and release.
 func TestSymbolVersionsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -84,7 +84,7 @@ func TestSymbolVersionsAreChecked(t *testing.T) {
 	}
 }
 
-// The library of this system, if there is one, has everything.
+// The library of this system, if installed, has all functions.
 func TestSystemLibrary(t *testing.T) {
 	s := Support()
 	if s.Availability == NoLibrary {

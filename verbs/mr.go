@@ -17,20 +17,19 @@ type MR struct {
 	pin        *runtime.Pinner // of RegisterPinned
 }
 
-// Register registers mem, which must lie outside the Go heap (mmap) and stay
-// mapped until the region is closed.
+// Register registers mem, which must lie outside the Go heap (mmap) and stay mapped until
+// the region is closed.
 func (p *PD) Register(mem []byte, access Access) (*MR, error) {
 	return p.register(mem, access, nil, false)
 }
 
-// RegisterIOVA is Register with another name for the first byte: remote and
-// local requests name it iova instead of its address.
+// RegisterIOVA registers mem with iova as the address of its first byte in local and remote
+// requests.
 func (p *PD) RegisterIOVA(mem []byte, iova uint64, access Access) (*MR, error) {
 	return p.register(mem, access, &iova, false)
 }
 
-// RegisterPinned registers a slice of the Go heap, pinned until the region is
-// closed.
+// RegisterPinned registers a slice of the Go heap and pins it until the region is closed.
 func (p *PD) RegisterPinned(mem []byte, access Access) (*MR, error) {
 	return p.register(mem, access, nil, true)
 }
@@ -75,28 +74,27 @@ func (p *PD) register(mem []byte, access Access, iova *uint64, pin bool) (*MR, e
 	return m, nil
 }
 
-// Bytes is the memory.
+// Bytes returns the memory.
 func (m *MR) Bytes() []byte { return m.buf }
 
-// Addr is the address of the first byte as SGEs and peers name it.
+// Addr returns the address of the first byte for SGEs and remote requests.
 func (m *MR) Addr() uint64 { return m.iova }
 
-// LKey goes into local SGEs.
+// LKey returns the key for local SGEs.
 func (m *MR) LKey() uint32 { return m.lkey }
 
-// RKey is what peers need besides the address.
+// RKey returns the key for requests of peers.
 func (m *MR) RKey() uint32 { return m.rkey }
 
-// SGE names n bytes of the region from offset off. It panics when they are not
-// inside, like a slice expression.
+// SGE returns n bytes of the region from offset off. Like a slice expression, it panics if
+// they are not inside.
 func (m *MR) SGE(off, n int) SGE {
 	_ = m.buf[off : off+n]
 	return SGE{Addr: m.iova + uint64(off), Len: uint32(n), LKey: m.lkey}
 }
 
-// Close withdraws the registration; memory windows bound to it must be closed
-// before. Requests that still use the region fail. The memory itself remains
-// the caller's.
+// Close withdraws the registration. Memory windows bound to the region must be closed
+// before. Requests that still use the region fail. The memory itself remains the caller's.
 func (m *MR) Close() error {
 	if m.h == 0 {
 		return nil
@@ -125,14 +123,14 @@ const (
 // String names the type.
 func (t MWType) String() string { return name("mw-type", []string{1: "1", 2: "2"}, int(t)) }
 
-// MW is a memory window: a right to a part of a region that can be given and
-// withdrawn without registering.
+// MW is a memory window: a right of access to a part of a region that is granted and
+// withdrawn without a registration.
 type MW struct {
 	h    uintptr
 	rkey uint32
 }
 
-// WindowBind is what a window is bound to. RKey is the new key of a type 2
+// WindowBind describes the memory to bind a window to. RKey is the new key of a type 2
 // window, see [NextRKey]. Len 0 unbinds.
 type WindowBind struct {
 	MW     *MW
@@ -157,16 +155,14 @@ func (p *PD) AllocMW(t MWType) (*MW, error) {
 	return &MW{h: mw, rkey: rkey}, nil
 }
 
-// RKey is the present key of the window. A bind of type 2 does not change it:
-// there the request's key counts.
+// RKey returns the present key of the window. A bind of type 2 does not change it: the key
+// of the request is the valid one there.
 func (m *MW) RKey() uint32 { return m.rkey }
 
-// NextRKey is the key that follows key in the tag that programs may choose, the
-// low 8 bits.
+// NextRKey returns key with its low 8 bits, the tag that programs may choose, incremented.
 func NextRKey(key uint32) uint32 { return key&^0xff | (key+1)&0xff }
 
-// Bind binds a type 1 window; the completion carries id. The new key is
-// MW.RKey.
+// Bind binds a type 1 window; the completion carries id. MW.RKey returns the new key.
 func (q *QP) Bind(id uint64, flags SendFlags, b WindowBind) error {
 	const op = "bind memory window"
 	if q.h == 0 || b.MW == nil || b.MW.h == 0 || b.MR == nil || b.MR.h == 0 {

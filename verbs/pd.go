@@ -2,8 +2,8 @@ package verbs
 
 import "fmt"
 
-// PD is a protection domain: queue pairs reach only memory of their own. What is made
-// from it has its constructor in its own file.
+// PD is a protection domain: its queue pairs can access only its memory. The constructors
+// of its objects are in their own files.
 type PD struct {
 	ctx *Context
 	h   uintptr
@@ -23,7 +23,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return &PD{ctx: c, h: pd}, nil
 }
 
-// Context is the device of the domain.
+// Context returns the device of the domain.
 func (p *PD) Context() *Context { return p.ctx }
 
 // Close releases the domain.

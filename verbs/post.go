@@ -6,14 +6,13 @@ import (
 	"unsafe"
 )
 
-// A list of requests is written as a chain of struct abi_send_wr into C memory
-// of the queue pair, and handed over in one crossing. Passing the caller's list
-// itself would pass Go pointers to Go pointers; converting it in C would mean a
-// call for every request.
+// A list of requests is written as a chain of struct abi_send_wr into C memory of the queue
+// pair and posted by one crossing. Passing the caller's list itself would pass Go pointers
+// to Go pointers; converting it in C would mean a call for every request.
 //
-// The layouts below are those of abi_linux.h: asserted in shim_linux.c and in
-// TestLayouts. Pointers are integers here: they point into C memory, so the
-// collector needs to know nothing, and writing them needs no barrier.
+// The layouts below are those of abi_linux.h: asserted in shim_linux.c and in TestLayouts.
+// Pointers are integers here: they point into C memory, so the collector may ignore them,
+// and writing them needs no barrier.
 type (
 	sendWR struct {
 		id       uint64
@@ -49,28 +48,28 @@ type (
 )
 
 const (
-	// chainMax is how many requests one crossing carries at most. At 64 a
-	// crossing (35-80 ns) is a nanosecond each; larger would only add to the
-	// memory of every queue pair (176 bytes a slot).
+	// chainMax is the largest number of requests per crossing. At 64, a crossing (35-80 ns)
+	// costs about a nanosecond per request; more would only increase the memory of every
+	// queue pair (176 bytes a slot).
 	chainMax = 64
 
-	// chainSGEs is how many pieces a chain holds at least. A chain whose pieces
-	// do not fit is cut there, so requests of many pieces cost more crossings,
-	// each of which moves much data.
+	// chainSGEs is the least number of pieces that a chain holds. A chain whose pieces do not
+	// fit is cut there, so requests of many pieces need more crossings, each of which moves
+	// much data.
 	chainSGEs = 256
 )
 
 // chain is C memory for requests of one kind and their pieces.
 type chain[WR sendWR | recvWR] struct {
 	mem    uintptr
-	wrs    []WR  // in C memory, each with the address of the one behind it
+	wrs    []WR  // in C memory, each with the address of the next
 	sges   []SGE // in C memory
 	sgeMem uintptr
 	maxSGE int // of one request
 }
 
-// init makes room for n requests, at most chainMax of them; next returns where a
-// request has the address of the one behind it. ok is false if C has no memory.
+// init allocates n requests, at most chainMax; next returns the field of a request that
+// holds the address of the next one. ok is false if C has no memory.
 func (c *chain[WR]) init(n, maxSGE int, next func(*WR) *uintptr) (ok bool) {
 	if n < 1 {
 		return true
@@ -103,11 +102,11 @@ func (d *sendWR) behind() *uintptr { return &d.next }
 
 func (d *recvWR) behind() *uintptr { return &d.next }
 
-// PostSend hands wrs to the send queue in order, in one crossing into C for up
-// to 64 requests. n < len(wrs) with a nil error means that the queue is full:
-// keep wrs[n:] and poll first. A non-nil error concerns wrs[n]; wrs[:n] were
-// posted. The list and its SGLs may be reused at once, the memory they name
-// after the completion. It does not allocate unless it fails.
+// PostSend posts wrs to the send queue in order, by one crossing into C for up to 64
+// requests. n < len(wrs) with a nil error means that the queue is full: keep wrs[n:] and
+// poll first. A non-nil error concerns wrs[n]; wrs[:n] were posted. The list and its SGLs
+// may be reused at once, the memory that they name after the completion. PostSend allocates
+// on failure only.
 //
 // One goroutine at a time for each queue pair.
 // Hot path.
@@ -163,7 +162,8 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	return n, nil
 }
 
-// fill writes what depends on the operation, and returns what is wrong.
+// fill writes the fields that depend on the operation, and returns what is wrong with w, ""
+// if nothing.
 func (d *sendWR) fill(w *SendWR) string {
 	switch w.Op {
 	case OpWrite, OpRead:
@@ -205,10 +205,10 @@ func (d *sendWR) fill(w *SendWR) string {
 	return ""
 }
 
-// setRKey stores the key where wr.rdma.rkey lies, the first half of its word.
+// setRKey stores the key at the place of wr.rdma.rkey, the first half of its word.
 func (d *sendWR) setRKey(k uint32) { *(*uint32)(unsafe.Pointer(&d.rkeyOr)) = k }
 
-// PostRecv hands wrs to the receive queue. See [QP.PostSend].
+// PostRecv posts wrs to the receive queue. See [QP.PostSend].
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.h == 0 {
 		return 0, ErrClosed
@@ -216,7 +216,7 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	return postRecv(&q.rq, q.h, wrs, rawPostRecv)
 }
 
-// postRecv hands wrs to a receive queue by raw.
+// postRecv posts wrs to a receive queue by raw.
 func postRecv(c *chain[recvWR], h uintptr, wrs []RecvWR, raw func(h, wr uintptr) uint64) (n int, err error) {
 	for n < len(wrs) {
 		k, s := 0, 0
@@ -257,8 +257,8 @@ func postRecv(c *chain[recvWR], h uintptr, wrs []RecvWR, raw func(h, wr uintptr)
 	return n, nil
 }
 
-// posted decodes a refusal: base requests of earlier chains and those before
-// the refused one were taken.
+// posted decodes a refusal: base requests of earlier chains and those before the refused
+// one were accepted.
 func posted(base int, rc uint64) (int, error) {
 	n := base + int(rc>>32)
 	no := syscall.Errno(uint32(rc))
@@ -275,8 +275,8 @@ func posted(base int, rc uint64) (int, error) {
 	return n, &PostError{Index: n, Errno: no, Reason: reason}
 }
 
-// PostError is a request that was not taken. It unwraps to ErrInvalid, or to
-// the errno of the library.
+// PostError reports a request that was not accepted. It unwraps to ErrInvalid, or to the
+// errno of the library.
 type PostError struct {
 	Index  int           // in the list that was posted
 	Errno  syscall.Errno // 0 if the package itself refused
@@ -294,7 +294,7 @@ func (e *PostError) Error() string {
 	return s
 }
 
-// Unwrap returns the errno, or ErrInvalid where there is none.
+// Unwrap returns the errno, or ErrInvalid if there is none.
 func (e *PostError) Unwrap() error {
 	if e.Errno != 0 {
 		return e.Errno

@@ -6,13 +6,12 @@ import (
 	"unsafe"
 )
 
-// QPOptions says what queue pair to create. Counts that are zero mean 1 where
-// the queue exists.
+// QPOptions describes the queue pair to create. Counts of zero mean 1 if the queue exists.
 type QPOptions struct {
 	Type   QPType // zero means RC
 	SendCQ *CQ
 	RecvCQ *CQ  // nil means SendCQ
-	SRQ    *SRQ // receives are taken from here; nil: from the queue pair itself
+	SRQ    *SRQ // source of receives; nil: the queue pair's own queue
 
 	MaxSendWR  int // outstanding requests to send
 	MaxRecvWR  int // receives posted; not used with SRQ
@@ -20,11 +19,11 @@ type QPOptions struct {
 	MaxRecvSGE int
 	MaxInline  int // bytes that SendInline may carry
 
-	// SignalAll completes every request, whatever its flags.
+	// SignalAll makes every request complete, whatever its flags.
 	SignalAll bool
 }
 
-// QPCap is what a queue pair was really given, at least what was asked for.
+// QPCap holds the capacities of a queue pair, at least the requested ones.
 type QPCap struct {
 	MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE, MaxInline int
 }
@@ -82,17 +81,17 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	return q, nil
 }
 
-// Num is the queue pair number.
+// Num returns the queue pair number.
 func (q *QP) Num() uint32 { return q.num }
 
-// Type is the transport of the queue pair.
+// Type returns the transport of the queue pair.
 func (q *QP) Type() QPType { return q.typ }
 
-// Cap is what the queue pair was given.
+// Cap returns the capacities of the queue pair.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// Close destroys the queue pair. Requests outstanding may or may not complete;
-// to be sure, move it to the error state ([QP.ToErr]) and poll first.
+// Close destroys the queue pair. Outstanding requests may or may not complete; to make them
+// complete, move it to the error state ([QP.ToErr]) and poll first.
 func (q *QP) Close() error {
 	if q.h != 0 {
 		if no := rawDestroyQP(q.h); no != 0 {
@@ -105,7 +104,7 @@ func (q *QP) Close() error {
 	return nil
 }
 
-// valuesAt is a view of n values in C memory at p.
+// valuesAt returns n values in C memory at p as a slice.
 func valuesAt[T any](p uintptr, n int) []T {
 	return unsafe.Slice((*T)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// AttrMask says which fields of a QPAttr count.
+// AttrMask selects fields of a QPAttr.
 type AttrMask uint32
 
 // Attribute mask bits.
@@ -72,18 +72,18 @@ type QPAttr struct {
 	SQDNotify       bool
 	SQDraining      bool
 	MaxReads        uint8 // reads and atomics in flight from here
-	MaxReadsDest    uint8 // reads and atomics in flight from the peer that are answered
+	MaxReadsDest    uint8 // reads and atomics in flight from the peer that are served
 	MinRNRTimer     uint8 // 0-31, see RNRTimer
 	Port            uint8
-	Timeout         uint8 // 4.096 µs · 2^Timeout; 0 means for ever
-	RetryCount      uint8 // 0-7. Some devices (rxe) take 7 to mean for ever
-	RNRRetry        uint8 // 0-7; 7 means for ever
+	Timeout         uint8 // 4.096 µs · 2^Timeout; 0 means infinite
+	RetryCount      uint8 // 0-7. Some devices (rxe) retry forever at 7
+	RNRRetry        uint8 // 0-7; 7 means infinite
 	AltPort         uint8
 	AltTimeout      uint8
 }
 
-// Modify changes the attributes that mask names. See the table of transitions
-// in the InfiniBand specification, or the helpers below.
+// Modify changes the attributes selected by mask. See the table of transitions in the
+// InfiniBand specification, or the helpers below.
 func (q *QP) Modify(a *QPAttr, mask AttrMask) error {
 	op := func() string { return fmt.Sprintf("modify queue pair %#x (%v)", q.num, mask) }
 	if mask&AttrState != 0 {
@@ -106,7 +106,7 @@ func (q *QP) Modify(a *QPAttr, mask AttrMask) error {
 	return fail(op(), no, hint)
 }
 
-// Query returns the attributes that mask names; devices may fill in more.
+// Query returns the attributes selected by mask; devices may fill in more.
 func (q *QP) Query(mask AttrMask) (QPAttr, error) {
 	op := fmt.Sprintf("query queue pair %#x", q.num)
 	if q.h == 0 {
@@ -122,20 +122,19 @@ func (q *QP) State() (QPState, error) {
 	return a.State, err
 }
 
-// ToReset moves the queue pair to RESET: requests outstanding vanish without
-// completion, those completed already stay in the completion queue.
+// ToReset moves the queue pair to RESET: outstanding requests are dropped without
+// completion; existing completions stay in the completion queue.
 func (q *QP) ToReset() error {
 	return q.Modify(&QPAttr{State: StateReset}, AttrState)
 }
 
-// ToErr moves the queue pair to the error state: requests outstanding complete
-// as flushed.
+// ToErr moves the queue pair to the error state: outstanding requests complete as flushed.
 func (q *QP) ToErr() error {
 	return q.Modify(&QPAttr{State: StateErr}, AttrState)
 }
 
-// ToInit moves an RC or UC queue pair from RESET to INIT. access is what the
-// peer may do. Receives may be posted from now on.
+// ToInit moves an RC or UC queue pair from RESET to INIT. access holds the rights of the
+// peer. Receives may be posted from now on.
 func (q *QP) ToInit(port int, pkeyIndex uint16, access Access) error {
 	return q.Modify(&QPAttr{State: StateInit, Port: uint8(port), PKeyIndex: pkeyIndex, Access: access},
 		AttrState|AttrPort|AttrPKeyIndex|AttrAccess)
@@ -147,9 +146,9 @@ func (q *QP) ToInitUD(port int, pkeyIndex uint16, qkey uint32) error {
 		AttrState|AttrPort|AttrPKeyIndex|AttrQKey)
 }
 
-// ToRTR moves the queue pair from INIT to ready-to-receive. Of a, RC uses AH,
-// PathMTU, DestQPN, RQPSN, MaxReadsDest and MinRNRTimer; UC the same without the
-// last two; UD none (nil will do).
+// ToRTR moves the queue pair from INIT to ready-to-receive. Of a, RC uses AH, PathMTU,
+// DestQPN, RQPSN, MaxReadsDest and MinRNRTimer; UC all of these but the last two; UD none
+// (a may be nil).
 func (q *QP) ToRTR(a *QPAttr) error {
 	if q.typ == UD {
 		return q.Modify(&QPAttr{State: StateRTR}, AttrState)

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// The crossing into C where there is none: rawLoad says so, and the rest is
-// reached by nobody because nothing can be opened.
+// The crossing into C on platforms without it: rawLoad reports that, and nothing calls the
+// rest because nothing can be opened.
 
 const nosys = syscall.ENOSYS
 

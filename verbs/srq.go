@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// SRQ is a shared receive queue: receives that several queue pairs take from.
+// SRQ is a shared receive queue: several queue pairs consume its receives.
 type SRQ struct {
 	h      uintptr
 	id     uint64
@@ -14,7 +14,7 @@ type SRQ struct {
 	rq     chain[recvWR]
 }
 
-// SRQAttr describes a shared receive queue. Limit, if not 0, asks for one
+// SRQAttr describes a shared receive queue. Limit, if not 0, requests one
 // EventSRQLimitReached when fewer receives than that are left.
 type SRQAttr struct {
 	MaxWR, MaxSGE, Limit int
@@ -47,7 +47,7 @@ func (p *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	return s, nil
 }
 
-// ID names the queue in [AsyncEvent.ID].
+// ID returns the queue's identifier in [AsyncEvent.ID].
 func (s *SRQ) ID() uint64 { return s.id }
 
 // Query returns the queue's size and limit. The limit is 0 after its event.
@@ -74,7 +74,7 @@ func (s *SRQ) SetLimit(n int) error {
 	return fail(op, rawSetSRQLimit(h, uint32(n)), "")
 }
 
-// PostRecv hands wrs to the queue. See [QP.PostSend]; one goroutine at a time.
+// PostRecv posts wrs to the queue. See [QP.PostSend]; one goroutine at a time.
 func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if s.h == 0 {
 		return 0, ErrClosed
@@ -82,7 +82,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	return postRecv(&s.rq, s.h, wrs, rawPostSRQRecv)
 }
 
-// Close destroys the queue, after its queue pairs.
+// Close destroys the queue. Its queue pairs must be closed before.
 func (s *SRQ) Close() error {
 	if s.h != 0 {
 		if no := rawDestroySRQ(s.h); no != 0 {

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// libraryFile is the name under which the system's loader finds libibverbs.
+// libraryFile is the name by which the system's loader finds libibverbs.
 const libraryFile = "libibverbs.so.1"
 
-// Availability says how far this program got on the way to libibverbs.
+// Availability is the degree to which libibverbs can be used.
 type Availability uint8
 
 // Availabilities, from worst to best.
@@ -34,15 +34,15 @@ func (a Availability) String() string {
 	return fmt.Sprintf("availability(%d)", uint8(a))
 }
 
-// SupportInfo is the answer of [Support].
+// SupportInfo is the result of [Support].
 type SupportInfo struct {
 	Availability Availability
-	Detail       string       // what exactly was found or missing
-	Fix          string       // what to do about it; empty if nothing is wrong
-	Missing      *SymbolError // what a BadLibrary lacks
+	Detail       string       // what exactly was found or is missing
+	Fix          string       // remedy; empty if nothing is wrong
+	Missing      *SymbolError // the function that a BadLibrary lacks
 }
 
-// String is one line for a person.
+// String returns a one-line description.
 func (s SupportInfo) String() string {
 	t := s.Availability.String()
 	if s.Detail != "" {
@@ -54,14 +54,13 @@ func (s SupportInfo) String() string {
 	return t
 }
 
-// Support says whether verbs can be used, and if not why. The library is opened
-// at the first call of any function of the package; the answer never changes
-// afterwards.
+// Support reports whether verbs can be used, and the reason if not. The library is opened
+// at the first call of any function of the package; the result never changes afterwards.
 func Support() SupportInfo { return support() }
 
 var support = sync.OnceValue(func() SupportInfo { return loadLibrary(libraryFile) })
 
-// loadLibrary opens the library of that name and says what came of it.
+// loadLibrary opens the library of that name and returns the result.
 func loadLibrary(file string) SupportInfo {
 	s := rawLoad(file)
 	switch s.Availability {
@@ -75,10 +74,10 @@ func loadLibrary(file string) SupportInfo {
 	return s
 }
 
-// load opens the library or explains in an error why it cannot.
+// load opens the library or returns an error with the reason of the failure.
 func load(op string) error { return Support().unusable(op) }
 
-// unusable is nil if the library can be used.
+// unusable returns nil if the library can be used, else an error.
 func (s SupportInfo) unusable(op string) error {
 	switch s.Availability {
 	case Available:

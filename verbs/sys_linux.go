@@ -2,7 +2,7 @@ package verbs
 
 import "golang.org/x/sys/unix"
 
-// errNoData is what the kernel says of an empty entry of a GID table.
+// errNoData is the kernel's error for an empty entry of a GID table.
 const errNoData = unix.ENODATA
 
 func memlockLimit() uint64 {

@@ -4,7 +4,7 @@ package verbs
 
 import "syscall"
 
-// Nothing can be opened here, so nobody meets either.
+// Nothing can be opened on this platform, so neither is used.
 
 const errNoData = syscall.Errno(61) // as on Linux
 

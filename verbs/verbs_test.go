@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shim_linux.c asserts the same numbers of abi_linux.h, and TestABI compares that
-// with the library's header.
+// shim_linux.c asserts the same numbers of abi_linux.h, and TestABI compares them with the
+// library's header.
 func TestLayouts(t *testing.T) {
 	require.Equal(t, uintptr(16), unsafe.Sizeof(SGE{}))
 	require.Equal(t, uintptr(8), unsafe.Offsetof(SGE{}.Len))
@@ -201,8 +201,8 @@ func TestImmediateIsInNetworkOrder(t *testing.T) {
 	require.Equal(t, uint32(0x01020304), w.Imm())
 }
 
-// Whatever this machine is, the answer is one of four, explains itself and
-// agrees with what Devices and Open do.
+// On any machine, the availability is one of four, has an explanation and agrees with
+// Devices and Open.
 func TestSupportExplainsItself(t *testing.T) {
 	s := Support()
 	require.Equal(t, s, Support())
@@ -231,7 +231,7 @@ func TestUnknownInterfaceHasNoDevice(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoDevice)
 }
 
-// Objects that are closed, or were never open, answer with an error.
+// Methods of objects that are closed, or were never open, return an error.
 func TestClosedObjects(t *testing.T) {
 	c := &Context{name: "x"}
 	_, err := c.QueryDevice()
@@ -278,7 +278,7 @@ func TestClosedObjects(t *testing.T) {
 	}
 }
 
-// What one call into C costs at least; see raw_cgo.go.
+// Measures the least cost of a call into C; see raw_cgo.go.
 func BenchmarkCrossing(b *testing.B) {
 	if Support().Availability == NoCgo {
 		b.Skip("no cgo: nothing to cross into")
@@ -296,8 +296,8 @@ func TestVersionOfTheStringsIsForPeople(t *testing.T) {
 	require.True(t, strings.HasPrefix(SupportInfo{}.String(), "built without cgo"))
 }
 
-// Every request of a chain leads to the one behind it, and its pieces lie behind all
-// of them, room for one request's at least.
+// Every request of a chain holds the address of the next, and the pieces lie behind all
+// requests, with room for at least one request's pieces.
 func TestChains(t *testing.T) {
 	checkChain(t, (*sendWR).behind)
 	checkChain(t, (*recvWR).behind)

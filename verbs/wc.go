@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// WC is one completion. Its layout is that of struct ibv_wc, so that a list of
-// them is filled by the library itself.
+// WC is one completion. Its layout is that of struct ibv_wc, so that the library fills a
+// list of them itself.
 //
 // Of a failed completion only ID, Status, VendorErr and QPN are valid.
 type WC struct {
@@ -26,15 +26,15 @@ type WC struct {
 	PathBits  uint8
 }
 
-// Imm is the immediate value, valid where Flags has WCWithImm.
+// Imm returns the immediate value, valid if Flags has WCWithImm.
 func (w *WC) Imm() uint32 { return ntoh32(w.rawImm) }
 
-// InvalidatedRKey is the key that the sender invalidated, valid where Flags has
+// InvalidatedRKey returns the key that the sender invalidated, valid if Flags has
 // WCWithInv.
 func (w *WC) InvalidatedRKey() uint32 { return w.rawImm }
 
-// Err is nil for a successful completion, else a *WCError.
-// It allocates on failure only.
+// Err returns nil for a successful completion, else a *WCError. It allocates on failure
+// only.
 func (w *WC) Err() error {
 	if w.Status == WCSuccess {
 		return nil
@@ -73,7 +73,7 @@ func (f WCFlags) String() string {
 	return bitNames([]string{"grh", "imm", "csum-ok", "inv"}, uint32(f))
 }
 
-// WCOp is the kind of request that completed.
+// WCOp is the kind of the completed request.
 type WCOp int32
 
 // Completion kinds.
@@ -96,7 +96,7 @@ func (o WCOp) String() string {
 		"local invalidate", "tso", 128: "receive", 129: "receive of write with immediate"}, int(o))
 }
 
-// WCStatus is how a work request ended.
+// WCStatus is the result of a work request.
 type WCStatus int32
 
 // Completion statuses.
@@ -128,7 +128,7 @@ const (
 	numWCStatus
 )
 
-// Sentinels that a WCError unwraps to, by what the caller can do about it.
+// Sentinels that a WCError unwraps to, by the caller's possible reactions.
 var (
 	ErrWCFlushed      = errors.New("flushed")
 	ErrWCLocal        = errors.New("request is wrong at this side")
@@ -180,8 +180,8 @@ func (s WCStatus) String() string {
 	return fmt.Sprintf("wc-status(%d)", int32(s))
 }
 
-// WCError is a work request that failed. It unwraps to one of the ErrWC
-// sentinels, or to none if the status is unknown.
+// WCError reports a failed work request. It unwraps to one of the ErrWC sentinels, or to
+// none if the status is unknown.
 type WCError struct {
 	ID     uint64 // of the work request
 	Status WCStatus

@@ -44,9 +44,9 @@ type SendFlags uint8
 // Flags.
 const (
 	SendFence     SendFlags = 1 << 0 // start after all earlier reads and atomics are complete
-	SendSignaled  SendFlags = 1 << 1 // complete when successful, too
+	SendSignaled  SendFlags = 1 << 1 // complete even if successful
 	SendSolicited SendFlags = 1 << 2 // the completion at the peer is solicited
-	SendInline    SendFlags = 1 << 3 // copy the payload during PostSend; LKeys are not looked at
+	SendInline    SendFlags = 1 << 3 // copy the payload during PostSend; LKeys are not checked
 )
 
 // String lists the flags.
@@ -54,8 +54,8 @@ func (f SendFlags) String() string {
 	return bitNames([]string{"fence", "signaled", "solicited", "inline"}, uint32(f))
 }
 
-// SendWR is one request for the send queue. Fields that its operation does not
-// use are ignored.
+// SendWR is one request for the send queue. Fields that its operation does not use are
+// ignored.
 type SendWR struct {
 	ID         uint64
 	SGL        []SGE
@@ -70,11 +70,11 @@ type SendWR struct {
 	// Datagram is the destination, of UD queue pairs only.
 	Datagram *Datagram
 
-	// Bind describes what OpBindMW does.
+	// Bind holds the parameters of OpBindMW.
 	Bind *WindowBind
 }
 
-// Datagram is where a UD request goes.
+// Datagram is the destination of a UD request.
 type Datagram struct {
 	AH   *AH
 	QPN  uint32

@@ -15,15 +15,14 @@ var accessCases = []Case{
 	{"RegionClose", regionClose},
 }
 
-// sick posts ws, whose last but one must end with one of sts, and checks
-// everything that must hold then: what was posted behind it is flushed, the
-// endpoint is down and says so once, and the peer's endpoint at most goes down
-// with it.
+// sick posts ws, whose last request but one must end with one of sts, and checks the
+// consequences: requests posted behind it are flushed, the endpoint goes down and reports
+// it once, and at most the peer's endpoint goes down with it.
 func (r *rig) sick(c, peer *conn, ws []fabric.WR, sts []fabric.Status, what string) {
 	r.Helper()
 	bad, behind := ws[len(ws)-2].ID, ws[len(ws)-1].ID
 	var first, flushed, down int
-	posted := 1 // of behind
+	posted := 1 // number of requests posted of behind
 	end := time.Now().Add(r.f.Deadline)
 	for list := ws; len(list) > 0; {
 		if time.Now().After(end) {
@@ -32,7 +31,7 @@ func (r *rig) sick(c, peer *conn, ws []fabric.WR, sts []fabric.Status, what stri
 		n, err := c.ep.Post(list)
 		list = list[n:]
 		if errors.Is(err, fabric.ErrDown) && len(list) == 1 {
-			posted = 0 // a short Post, and the bad one has failed already
+			posted = 0 // a short Post, and the bad request has failed already
 			break
 		}
 		r.must(err, what+": post")
@@ -98,7 +97,7 @@ type attack struct {
 
 func remoteAccess(r *rig) {
 	const page, n = 4096, 1000
-	// The target registers part of its memory, so that a byte too far is seen.
+	// The target registers only a part of its memory, so that one byte beyond it shows.
 	mem := testutil.Scratch(r, 3*page)
 	g := testutil.Guard(mem, page, n)
 	testutil.Fill(g.Buf, 3, 0)
@@ -183,7 +182,7 @@ func remoteAccess(r *rig) {
 			bad.RemoteAddr = key.Addr + n - bad.Len() + 1
 		}
 		bad.ID = r.id()
-		if i%2 == 0 { // a failure is reported even if success was not asked for
+		if i%2 == 0 { // a failure is reported even if no completion was requested
 			bad.Flags |= fabric.FlagSignaled
 		}
 		good := req(fabric.OpWrite, local, 1000, 8, byReg, 8)
@@ -194,7 +193,7 @@ func remoteAccess(r *rig) {
 		r.intact(g, what+": target")
 		r.intact(ag, what+": allocated target")
 		r.intact(lg, what+": local") // a refused read or atomic stores nothing
-		// Bystanders: another endpoint, both ways.
+		// Another endpoint still works, in both directions.
 		by.ok(req(fabric.OpWrite, local, 2000, 8, byReg, 0))
 		byPeer.ok(req(fabric.OpRead, byReg, 16, 8, local, 2000))
 		r.must(c.ep.Close(), "close")
@@ -203,7 +202,7 @@ func remoteAccess(r *rig) {
 	}
 }
 
-// localAccess: pieces with a wrong key, out of bounds, or not to be written to.
+// localAccess: pieces with a wrong key, out of bounds, or without the right to write.
 func localAccess(r *rig) {
 	const page, n = 4096, 1000
 	mem := testutil.Scratch(r, 3*page)
@@ -259,14 +258,14 @@ func localAccess(r *rig) {
 			r.idle()
 		}
 	}
-	// Reading from a region without AccessLocalWrite is allowed.
+	// Local reading needs no AccessLocalWrite.
 	c, _ := r.pair(fabric.EndpointOptions{})
 	c.ok(req(fabric.OpWrite, ro, 0, n, remote, 0))
 	r.verify(remote.Bytes()[:n], 3, 0, "write from a read-only region")
 }
 
-// regionClose: what was reachable is not any more, memory that comes to lie in
-// the same place is not either, and other regions stay.
+// regionClose: after Close the memory is not accessible, nor is new memory at the same
+// address, and other regions are unaffected.
 func regionClose(r *rig) {
 	const n = 4096
 	local := r.a.region(n, fabric.AccessAll)

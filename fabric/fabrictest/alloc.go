@@ -8,8 +8,8 @@ import (
 
 var allocCases = []Case{{"NoAllocation", noAllocation}}
 
-// noAllocation: Post and Poll of small requests, by both sides, leave the Go
-// heap alone.
+// noAllocation: Post and Poll of small requests, on both sides, do not allocate on the Go
+// heap.
 func noAllocation(r *rig) {
 	if r.f.NoAllocs != "" {
 		r.Skip("Factory.NoAllocs: ", r.f.NoAllocs)
@@ -22,7 +22,7 @@ func noAllocation(r *rig) {
 		op    fabric.Op
 		flags fabric.Flags
 		n     int
-		both  bool // the target reports something as well
+		both  bool // the target reports a completion as well
 	}{
 		{"write of 8", fabric.OpWrite, 0, 8, false},
 		{"inline write of 8", fabric.OpWrite, fabric.FlagInline, 8, false},
@@ -62,7 +62,7 @@ func noAllocation(r *rig) {
 			}
 			bad = bad || want != 0
 		}
-		for range 2 * fabric.DefaultDepth { // every slot of the queue once
+		for range 2 * fabric.DefaultDepth { // uses every slot of the queue once
 			one()
 		}
 		n := testing.AllocsPerRun(max(r.times(400), 50), one)

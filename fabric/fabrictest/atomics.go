@@ -17,7 +17,7 @@ var atomicCases = []Case{
 	{"AtomicMisaligned", misaligned},
 }
 
-// atomicRig is a target word between canaries and a result word likewise.
+// atomicRig allocates a target word and a result word, each between canaries.
 func atomicRig(r *rig) (c *conn, local, remote fabric.Region, lg, rg *testutil.Guarded) {
 	c, _ = r.pair(fabric.EndpointOptions{})
 	local, remote = r.a.region(4096, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
@@ -70,9 +70,9 @@ func compareSwap(r *rig) {
 	r.idle()
 }
 
-// contention: both sides change the same word, side b through an endpoint
-// between two of its own, and so does the processor of b where it may.
-// Nothing may be lost, no value be returned twice.
+// contention: both sides change the same word, side b through an endpoint between two of
+// its own, and so does the processor of b where the link allows it. No update may be lost,
+// and no old value returned twice.
 func contention(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	c1, c2 := r.b.endpoint(fabric.EndpointOptions{}), r.b.endpoint(fabric.EndpointOptions{})
@@ -98,7 +98,7 @@ func contention(r *rig) {
 		}
 		return once(testutil.Add64(word.Bytes()[8:], 1) - 1)
 	}
-	// By one goroutine: both requests in flight at once.
+	// In one goroutine, with both requests in flight at once.
 	alone := r.times(500)
 	for i := range alone {
 		ca.post(add(la, i))
@@ -110,7 +110,7 @@ func contention(r *rig) {
 		r.must(once(testutil.Load64(la.Bytes())), "fetch-add of a")
 		r.must(once(testutil.Load64(lb.Bytes())), "fetch-add of b")
 	}
-	// By one goroutine a side.
+	// In one goroutine for each side.
 	adds := newPhase(r.times(5000))
 	var start sync.WaitGroup
 	var added atomic.Uint64
@@ -154,8 +154,8 @@ func contention(r *rig) {
 		r.Fatalf("word is %d after %d additions", got, want)
 	}
 
-	// A lock taken by compare-swap: the counter behind it is changed by read
-	// and write, so that two holders would lose an update.
+	// A lock taken by compare-swap protects a counter changed by read and write, so that two
+	// holders would lose an update.
 	locks := newPhase(r.times(300))
 	var turns atomic.Uint64
 	lock := r.b.region(64, fabric.AccessAll)
@@ -212,7 +212,7 @@ func contention(r *rig) {
 	}
 }
 
-// misaligned atomics are refused at Post and harm nothing.
+// misaligned: atomics at misaligned addresses are refused at Post and have no effect.
 func misaligned(r *rig) {
 	c, local, remote, _, _ := atomicRig(r)
 	g := testutil.Guard(remote.Bytes(), 0, 0)

@@ -38,8 +38,8 @@ func notConnected(r *rig) {
 	r.idle()
 }
 
-// attempt connects c to addr within d; it polls meanwhile. It fails the test if
-// Connect outlives its context by much.
+// attempt connects c to addr within d and polls meanwhile. It fails the test if Connect
+// exceeds its context's deadline by much.
 func (r *rig) attempt(c *conn, addr []byte, d time.Duration, what string) error {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -87,7 +87,7 @@ func badAddress(r *rig) {
 	if err := r.attempt(c, c.ep.Address(), r.f.Deadline/2, "its own address"); !errors.Is(err, fabric.ErrBadAddress) {
 		r.Fatalf("Connect with its own address: %v, want ErrBadAddress", err)
 	}
-	// The peer whose address was abused is as good as new.
+	// The peer whose address was used wrongly is unaffected.
 	c = r.a.endpoint(fabric.EndpointOptions{})
 	r.join(c, peer)
 	local, remote := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -95,8 +95,8 @@ func badAddress(r *rig) {
 	r.idle()
 }
 
-// damagedAddress: an address with one byte changed may be well-formed, but
-// does no harm: Connect returns in time, and the true connection can be made.
+// damagedAddress: an address with one byte changed may be well-formed, but does no harm:
+// Connect returns in time, and the proper connection can be made.
 func damagedAddress(r *rig) {
 	peer := r.b.endpoint(fabric.EndpointOptions{})
 	good := peer.ep.Address()
@@ -132,7 +132,7 @@ func damagedAddress(r *rig) {
 	r.idle()
 }
 
-// usedAddress: whoever comes second does not disturb the connection.
+// usedAddress: a second connection to an address does not disturb the first.
 func usedAddress(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -149,8 +149,8 @@ func usedAddress(r *rig) {
 	r.idle()
 }
 
-// connectDeadline: a peer that never connects, or that closed, costs no more
-// than the context allows.
+// connectDeadline: with a peer that never connects or has closed, Connect returns by its
+// context's deadline.
 func connectDeadline(r *rig) {
 	silent := r.b.endpoint(fabric.EndpointOptions{})
 	c := r.a.endpoint(fabric.EndpointOptions{})
@@ -166,7 +166,7 @@ func connectDeadline(r *rig) {
 	addr := closed.ep.Address()
 	r.must(closed.ep.Close(), "close")
 	c2 := r.a.endpoint(fabric.EndpointOptions{})
-	_ = r.attempt(c2, addr, 100*time.Millisecond, "a closed peer") // a device cannot know
+	_ = r.attempt(c2, addr, 100*time.Millisecond, "a closed peer") // a device cannot detect this
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c3 := r.a.endpoint(fabric.EndpointOptions{})

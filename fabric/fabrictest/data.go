@@ -29,8 +29,8 @@ func sizeGrid() []int {
 	return out[:len(out)-1] // maxSize+1 does not fit
 }
 
-// sizes moves every size, from and to offsets that are unaligned and cross
-// pages and end at the very end of the region.
+// sizes moves every size, from and to unaligned offsets that cross pages and reach the end
+// of the region.
 func sizes(r *rig, op fabric.Op) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	const room = maxSize + 3*4096
@@ -67,8 +67,8 @@ func sizes(r *rig, op fabric.Op) {
 	r.idle()
 }
 
-// pieces moves lists of pieces: 1 to MaxSGE, one more, many more, with empty
-// ones among them.
+// pieces moves lists of 1 to MaxSGE pieces, of one more and of many more, with empty ones
+// among them.
 func pieces(r *rig, op fabric.Op) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	const room = 1 << 18
@@ -83,8 +83,8 @@ func pieces(r *rig, op fabric.Op) {
 		if k < 1 {
 			continue
 		}
-		// Pieces in random places, not overlapping, in random order of
-		// address: slot i of the region is cut into equal parts.
+		// Pieces at random places, not overlapping, in random order of address: slot i of the
+		// region is cut into equal parts.
 		slot := room / k
 		var list []fabric.SGE
 		var bufs []*testutil.Guarded
@@ -131,7 +131,7 @@ func pieces(r *rig, op fabric.Op) {
 	r.idle() // a split request has one completion
 }
 
-// registeredMemory uses private memory instead of what Alloc gave, on each side.
+// registeredMemory registers private memory instead of memory from Alloc, on each side.
 func registeredMemory(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	const n = 3*4096 + 77
@@ -168,8 +168,7 @@ func registeredMemory(r *rig) {
 	}
 }
 
-// inline checks that the source is free as soon as Post returns, and needs no
-// key.
+// inline checks that the source may be reused as soon as Post returns, and needs no key.
 func inline(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	m := r.a.caps.MaxInline
@@ -199,8 +198,8 @@ func inline(r *rig) {
 	}
 }
 
-// zeroLength moves nothing, successfully, at the start and the end of a region,
-// and where there is no region: no key is looked at.
+// zeroLength: requests of zero bytes succeed without effect at the start and the end of a
+// region, and outside of any region: the key is not checked.
 func zeroLength(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(4096, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
@@ -224,7 +223,7 @@ func zeroLength(r *rig) {
 	r.idle()
 }
 
-// notify checks immediates: value, length, order, once each, after the data.
+// notify checks notifications: immediate value, length, order, one each, after the data.
 func notify(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	const slots, room = 16, 2048

@@ -8,46 +8,46 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Factory says how to get at the links under test.
+// Factory describes the links under test.
 type Factory struct {
-	// Open opens two links in this process whose endpoints can be joined. The
-	// suite closes them. Whatever else has to go afterwards is for tb.Cleanup.
+	// Open opens two links in this process whose endpoints can be connected. The suite closes
+	// them. Other resources are released by tb.Cleanup.
 	Open func(tb testing.TB) (a, b fabric.Link)
 
-	// Kill ends l as the death of its process would, without Close. Links that
-	// cannot do this in one process leave it nil; their own two-process tests
-	// take its place, and the case is skipped with this reason.
+	// Kill ends l as the death of its process would, without Close. It is nil for links that
+	// cannot do this in one process; their own two-process tests replace the case, which is
+	// skipped.
 	Kill func(tb testing.TB, l fabric.Link)
 
-	// Slow divides the number of repetitions and multiplies time limits; 0
-	// means 1. For an emulated machine.
+	// Slow divides the number of repetitions and multiplies time limits, for an emulated
+	// machine; 0 means 1.
 	Slow int
 
 	// Deadline bounds every single wait. 0 means testutil.Limit times Slow.
 	Deadline time.Duration
 
-	// PeerTimeout for endpoints whose peer is going to vanish. 0 means 300 ms.
+	// PeerTimeout of endpoints whose peer closes or dies. 0 means 300 ms.
 	PeerTimeout time.Duration
 
-	// IdleDown says that an endpoint without outstanding requests notices, too,
-	// that its peer closed or died (queue pairs do not).
+	// IdleDown says that an endpoint without outstanding requests also detects that its peer
+	// closed or died (queue pairs do not).
 	IdleDown bool
 
 	// LocalErrors are statuses besides StatusLocalProtection with which the
 	// link may end a request whose local piece is wrong.
 	LocalErrors []fabric.Status
 
-	// AtomicBeforeLocal says that an atomic whose local piece is wrong has
-	// happened at the target when that is found out, as with devices, which
-	// look at the local piece when the result comes back.
+	// AtomicBeforeLocal says that an atomic with a bad local piece is executed at the target
+	// before the error is detected, as with devices, which check the local piece when the
+	// result arrives.
 	AtomicBeforeLocal bool
 
-	// FullQueue is why a fresh queue may take less than its depth ("" if it may
-	// not): a link that feigns full queues.
+	// FullQueue is the reason why a fresh queue may accept less than its depth ("" if it may
+	// not), for links that simulate full queues.
 	FullQueue string
 
-	// NoAllocs is why allocations cannot be counted here ("" if they can), for
-	// instance under the race detector.
+	// NoAllocs is the reason why allocations cannot be counted ("" if they can), for instance
+	// the race detector.
 	NoAllocs string
 }
 

@@ -17,14 +17,14 @@ var goneCases = []Case{
 	{"LinkClose", linkClose},
 }
 
-// tally follows the requests of one endpoint to their ends.
+// tally follows the requests of one endpoint to their completions.
 type tally struct {
 	open map[uint64]bool
 	ok   int
 	down int
 }
 
-// count takes what s reported of c; statuses other than these end the test.
+// count takes the completions that s reported of c; a status not allowed ends the test.
 func (t *tally) count(r *rig, c *conn, allowed ...fabric.Status) {
 	r.Helper()
 	for _, d := range c.side.done {
@@ -55,9 +55,9 @@ func (t *tally) count(r *rig, c *conn, allowed ...fabric.Status) {
 	c.side.done = c.side.done[:0]
 }
 
-// peerGone keeps requests in flight while the peer goes, until nothing can be
-// posted any more: all of them end, OpDown comes once, Post says ErrDown, and
-// another connection (unless it went as well) works on.
+// peerGone keeps requests in flight while the peer closes or dies, until nothing can be
+// posted: all of them end, OpDown comes once, Post returns ErrDown, and another connection
+// (unless it went down as well) continues to work.
 func peerGone(r *rig, vanish func(ca, cb *conn), othersLive bool) {
 	const n, slots = 256, 64
 	ca, cb := r.pair(fabric.EndpointOptions{Depth: slots, PeerTimeout: r.f.PeerTimeout})
@@ -69,7 +69,7 @@ func peerGone(r *rig, vanish func(ca, cb *conn), othersLive bool) {
 	t := tally{open: map[uint64]bool{}}
 	allowed := []fabric.Status{fabric.StatusOK, fabric.StatusPeerGone, fabric.StatusFlushed}
 	if !othersLive {
-		// Its memory goes too: the target may still be there to say so.
+		// Its memory is withdrawn too: a target that is still there may refuse the request.
 		allowed = append(allowed, fabric.StatusRemoteAccess)
 	}
 	i := 0
@@ -116,7 +116,7 @@ func peerGone(r *rig, vanish func(ca, cb *conn), othersLive bool) {
 	for range 200 {
 		r.a.poll()
 	}
-	t.count(r, ca, allowed...) // nothing twice
+	t.count(r, ca, allowed...) // nothing is reported twice
 	if ca.ep.Err() == nil {
 		r.Fatal("Err is nil after OpDown")
 	}
@@ -128,7 +128,7 @@ func peerGone(r *rig, vanish func(ca, cb *conn), othersLive bool) {
 	r.b.done = r.b.done[:0]
 	if othersLive {
 		by.ok(req(fabric.OpWrite, local, 0, 8, remote, 0))
-		// The same two links can be joined anew.
+		// The same two links can be connected again.
 		again, _ := r.pair(fabric.EndpointOptions{})
 		again.ok(req(fabric.OpWrite, local, 0, 8, remote, 0))
 	}
@@ -150,7 +150,7 @@ func peerDies(r *rig) {
 	peerGone(r, func(_, cb *conn) { r.f.Kill(r, cb.link) }, false)
 }
 
-// idlePeerGone: without a request outstanding.
+// idlePeerGone: as peerGone, without a request outstanding.
 func idlePeerGone(r *rig) {
 	if !r.f.IdleDown {
 		r.Skip("Factory.IdleDown: an idle endpoint of this link does not notice that its peer is gone")
@@ -170,7 +170,7 @@ func idlePeerGone(r *rig) {
 	r.idle()
 }
 
-// closeFlushes: closing ends what is outstanding, and reports nothing else.
+// closeFlushes: Close ends the outstanding requests and reports nothing else.
 func closeFlushes(r *rig) {
 	local, remote := r.a.region(1<<20, fabric.AccessAll), r.b.region(1<<20, fabric.AccessAll)
 	by, _ := r.pair(fabric.EndpointOptions{})
@@ -227,7 +227,8 @@ func closeFlushes(r *rig) {
 	r.idle()
 }
 
-// linkClose: idempotent, closes what is open, and the link is of no use after.
+// linkClose: Close is idempotent and closes everything that is open; the link cannot be
+// used afterwards.
 func linkClose(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	reg, err := r.a.link.Alloc(100, fabric.AccessAll)

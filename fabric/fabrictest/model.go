@@ -12,18 +12,18 @@ import (
 
 var modelCases = []Case{{"Model", model}}
 
-// modelWindow is the memory that one endpoint's script works on; small, so
-// that requests overlap.
+// modelWindow is the size of the memory that one endpoint's script uses; small, so that
+// requests overlap.
 const modelWindow = 2048
 
-// script is a stream of random requests of one endpoint and what they must
-// lead to. It draws from its own seed only: every link runs the same script.
+// script is a stream of random requests of one endpoint with their expected results. It
+// draws from its own seed only: every link runs the same script.
 type script struct {
 	rng    *rand.Rand
 	c      *conn
 	local  fabric.Region // cut into one slot for each request of a batch
 	remote fabric.Region
-	want   []byte // the remote window, were every request carried out in order
+	want   []byte // expected content of the remote window, with every request executed in order
 	checks []modelCheck
 	reads  [][2]int // remote ranges read since the last fence
 }
@@ -117,7 +117,7 @@ func (s *script) request(i int) fabric.WR {
 	return w
 }
 
-// fence marks w, which changes [off, off+n), if an earlier read might otherwise
+// fence sets FlagFence on w, which changes [off, off+n), if an earlier read might otherwise
 // see the change, and at random.
 func (s *script) fence(w *fabric.WR, off, n int) {
 	need := s.rng.IntN(6) == 0

@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// A mutant is a link that breaks the contract in one way. Every one of them
-// must be caught by the cases that it names; that no case fails without cause
-// is what TestTransparentWrapperPasses and the links' own runs show.
+// A mutant is a link that breaks the contract in one way. The cases that it names must
+// detect it. TestTransparentWrapperPasses and the links' own runs show that no case fails
+// without cause.
 type mutant struct {
 	name  string
 	opt   sim.Options
@@ -42,7 +42,7 @@ type hooks struct {
 type mutLink struct {
 	fabric.Link
 	h     *hooks
-	n     int // for the hooks: counts events
+	n     int // event counter for the hooks
 	last  fabric.Completion
 	extra []fabric.Completion // reported by the next polls
 	mu    sync.Mutex
@@ -172,7 +172,7 @@ func mutFactory(opt sim.Options, h *hooks, deadline time.Duration) Factory {
 	return f
 }
 
-// The wrapper that all mutants share breaks nothing by itself.
+// The wrapper shared by all mutants breaks nothing by itself.
 func TestTransparentWrapperPasses(t *testing.T) {
 	Run(t, mutFactory(sim.Options{}, &hooks{}, 0))
 }
@@ -185,7 +185,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	}
 }
 
-// Allocations are counted over all goroutines: nothing may run beside these.
+// Allocations are counted over all goroutines, so nothing may run beside these mutants.
 func TestEveryAllocationIsCaught(t *testing.T) {
 	for _, m := range allocMutants {
 		t.Run(m.name, func(t *testing.T) { catch(t, m) })
@@ -209,7 +209,7 @@ func catch(t *testing.T, m mutant) {
 	}
 }
 
-// Every case must be able to fail: it is named by at least one mutant.
+// Every case must be able to fail: at least one mutant names it.
 func TestEveryCaseCatchesSomething(t *testing.T) {
 	named := map[string]bool{}
 	for _, m := range mutants() {

@@ -13,7 +13,7 @@ func mutants() []mutant {
 		wakeMutants, goneMutants, connectMutants, allocMutants)
 }
 
-// each is a post hook that changes every request.
+// each returns a post hook that changes every request.
 func each(f func(e *mutEP, w *fabric.WR)) hooks {
 	return hooks{post: func(e *mutEP, ws []fabric.WR) (int, error) {
 		ws = clone(ws)
@@ -24,7 +24,7 @@ func each(f func(e *mutEP, w *fabric.WR)) hooks {
 	}}
 }
 
-// reported is a poll hook that changes, or drops (false), every completion.
+// reported returns a poll hook that changes every completion, or drops it (false).
 func reported(f func(l *mutLink, c *fabric.Completion) bool) hooks {
 	return hooks{poll: func(l *mutLink, cs []fabric.Completion) int {
 		n := l.Link.Poll(cs)
@@ -39,7 +39,7 @@ func reported(f func(l *mutLink, c *fabric.Completion) bool) hooks {
 	}}
 }
 
-// lastPiece is the last piece with anything in it.
+// lastPiece returns the last piece that is not empty.
 func lastPiece(w *fabric.WR) *fabric.SGE {
 	for i := len(w.Local) - 1; i >= 0; i-- {
 		if w.Local[i].Len > 0 {
@@ -231,7 +231,7 @@ var dataMutants = []mutant{
 		})},
 }
 
-// shamRegion shows other memory than is registered.
+// shamRegion returns other memory than is registered.
 type shamRegion struct {
 	fabric.Region
 	mem []byte
@@ -240,8 +240,7 @@ type shamRegion struct {
 func (r *shamRegion) Bytes() []byte { return r.mem }
 func (r *shamRegion) Addr() uint64  { return r.Region.Addr() }
 
-// execute lets a hook carry out requests by itself, completing them at the
-// next poll.
+// execute lets a hook execute requests itself; they complete at the next poll.
 func execute(match func(w *fabric.WR) bool, do func(e *mutEP, w *fabric.WR)) hooks {
 	return hooks{post: func(e *mutEP, ws []fabric.WR) (int, error) {
 		for i := range ws {

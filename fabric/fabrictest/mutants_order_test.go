@@ -15,19 +15,20 @@ import (
 func at(addr uint64) uint64 { return softlink.Load64(addr) }
 func put(addr, v uint64)    { softlink.Store64(addr, v) }
 
-// joined is who connected to which address, for mutants that reach across.
+// joined records which endpoint connected to which address, for mutants that act on the
+// peer.
 var joined struct {
 	sync.Mutex
 	by map[string]*mutEP // owner of an address
 }
 
-// remember is a connect hook that lets peers find the endpoint later.
+// remember is a connect hook that makes the endpoint known to its peer's mutant.
 func remember(e *mutEP, ctx context.Context, addr []byte) error {
 	joined.Lock()
 	if joined.by == nil {
 		joined.by = map[string]*mutEP{}
 	}
-	joined.by[string(addr)] = e // whoever has this address is our peer
+	joined.by[string(addr)] = e // the owner of this address is the peer
 	joined.Unlock()
 	return e.Endpoint.Connect(ctx, addr)
 }
@@ -42,7 +43,7 @@ func peers(e *mutEP) []*mutEP {
 	return nil
 }
 
-// delayed is a hook that holds a request that matches back for some polls.
+// delayed returns a hook that holds a matching request back for some polls.
 func delayed(match func(e *mutEP, w *fabric.WR) bool) hooks {
 	return hooks{
 		post: func(e *mutEP, ws []fabric.WR) (int, error) {
@@ -154,7 +155,7 @@ func noLast() fabric.Caps {
 	return c
 }
 
-// widened registers a byte more on each side.
+// widened registers one byte more on each side.
 func widened(l *mutLink, mem []byte, acc fabric.Access) (fabric.Region, error) {
 	a := fabric.Addr(mem)
 	r, err := l.Link.Register(fabric.BytesAt(a-8, len(mem)+16), acc)
@@ -181,10 +182,10 @@ type immortal struct{ fabric.Region }
 
 func (immortal) Close() error { return nil }
 
-// forgiving closes the link without a word about open regions.
+// forgiving closes the link and does not report open regions.
 func forgiving(l *mutLink) error { _ = l.Link.Close(); return nil }
 
-// lenient carries out nothing of a request that matches, and says it did.
+// lenient executes nothing of a matching request but completes it.
 func lenient(match func(w *fabric.WR) bool) hooks { return execute(match, func(*mutEP, *fabric.WR) {}) }
 
 var accessMutants = []mutant{

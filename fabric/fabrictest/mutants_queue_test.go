@@ -13,8 +13,8 @@ import (
 // devZero is a descriptor that is always readable.
 var devZero, _ = os.Open("/dev/zero")
 
-// counted is a poll hook whose f gets the running number of each completion of
-// a request.
+// counted returns a poll hook whose f is given the running number of each completion of a
+// request.
 func counted(f func(l *mutLink, n int, c *fabric.Completion) bool) hooks {
 	return reported(func(l *mutLink, c *fabric.Completion) bool {
 		if c.Op == fabric.OpNotify || c.Op == fabric.OpDown {

@@ -17,12 +17,11 @@ var orderCases = []Case{
 	{"UnsignaledAreDone", unsignaledAreDone},
 }
 
-// pingpong lets side a write something and side b see it by polling memory;
-// then b lets a go on. prepare returns the requests of turn i, check looks at
-// b's memory once the word at flagOff holds i. A third of the turns are made by
-// one goroutine that looks after every poll of either side: on a link that
-// advances by polling it sees every state there is. In the others each side
-// has a goroutine of its own.
+// pingpong lets side a write and side b detect it by polling memory; then b lets a
+// continue. prepare returns the requests of turn i, check verifies b's memory once the word
+// at flagOff holds i. A third of the turns run in one goroutine that checks after every
+// poll of either side: on a link that advances by polling, it sees every intermediate
+// state. In the others each side has a goroutine of its own.
 func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flagOff int,
 	prepare func(i int) []fabric.WR, check func(i int) error) {
 	look := func(i int) (bool, error) {
@@ -60,8 +59,8 @@ func pingpong(r *rig, ca, cb *conn, turns int, local, remote fabric.Region, flag
 			return false
 		})
 	}
-	back := r.a.region(64, fabric.AccessAll)  // b's answer
-	reply := r.b.region(64, fabric.AccessAll) // where b writes it from
+	back := r.a.region(64, fabric.AccessAll)  // receives b's reply
+	reply := r.b.region(64, fabric.AccessAll) // source of b's reply
 	finish := r.lastOut()
 	p := newPhase(turns - alone)
 	r.both(finish(r.a, func() error {
@@ -151,8 +150,8 @@ func lastByteLast(r *rig) {
 		func(i int) error { return testutil.Verify(remote.Bytes()[flag-size(i):flag], uint64(i), 0) })
 }
 
-// neverBack: a word that counts up is never seen to go back, and ends right;
-// first by one goroutine that looks after every step, then by two.
+// neverBack: a word that counts up is never seen to decrease and ends with the right value;
+// first in one goroutine that checks after every step, then in two.
 func neverBack(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(64*8, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -205,8 +204,8 @@ func neverBack(r *rig) {
 	}))
 }
 
-// readAfterWrite: a read in the same list sees what was written before it, and
-// not what is written after it by a fenced write.
+// readAfterWrite: a read returns the data of writes before it in the same list, and not
+// that of a fenced write behind it.
 func readAfterWrite(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	const room = 1 << 15
@@ -264,7 +263,7 @@ func atomicsInOrder(r *rig) {
 	r.idle()
 }
 
-// fence: a fenced write does not touch what reads and atomics before it fetch.
+// fence: a fenced write does not change the results of reads and atomics before it.
 func fence(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	const room = 1 << 15
@@ -287,7 +286,7 @@ func fence(r *rig) {
 	r.idle()
 }
 
-// unsignaledAreDone: the completion of a later request vouches for all before.
+// unsignaledAreDone: the completion of a request implies that of all before it.
 func unsignaledAreDone(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	const slot, slots = 700, 20

@@ -17,7 +17,7 @@ var queueCases = []Case{
 	{"ManyEndpoints", manyEndpoints},
 }
 
-// queueFull fills the queue until Post falls short, several times over.
+// queueFull fills the queue until Post accepts only a prefix, several times.
 func queueFull(r *rig) {
 	const depth = 16
 	ca, _ := r.pair(fabric.EndpointOptions{Depth: depth})
@@ -65,7 +65,7 @@ func queueFull(r *rig) {
 	r.idle()
 }
 
-// unsignaledOnly: the queue makes room for requests that never complete.
+// unsignaledOnly: unsignalled requests free their slots although none is reported.
 func unsignaledOnly(r *rig) {
 	const depth = 16
 	ca, _ := r.pair(fabric.EndpointOptions{Depth: depth})
@@ -81,7 +81,8 @@ func unsignaledOnly(r *rig) {
 	r.idle()
 }
 
-// invalidRequest: a malformed request is refused by number, those before it go.
+// invalidRequest: a malformed request is refused with its index; those before it are
+// posted.
 func invalidRequest(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(1<<16, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
@@ -135,8 +136,8 @@ func invalidRequest(r *rig) {
 	}
 }
 
-// exactlyOnce: random requests both ways, some signalled, in lists of random
-// length; every signalled ID is reported once, nothing else is.
+// exactlyOnce: random requests in both directions, some signalled, in lists of random
+// length; every signalled ID is reported once, and nothing else is.
 func exactlyOnce(r *rig) {
 	const depth = 32
 	var cs []*conn
@@ -214,8 +215,8 @@ func exactlyOnce(r *rig) {
 	r.idle()
 }
 
-// bothBusy: both sides write and read as fast as they can, each in its own
-// goroutine; every word arrives, every read brings back what was written.
+// bothBusy: both sides write and read as fast as they can, each in its own goroutine; every
+// word arrives, every read returns what was written.
 func bothBusy(r *rig) {
 	const slots, slot = 32, 512
 	ca, cb := r.pair(fabric.EndpointOptions{Depth: 64})
@@ -297,7 +298,7 @@ func manyEndpoints(r *rig) {
 		}
 		r.verify(remote.Bytes(), uint64(round+1), 0, "many endpoints")
 		if round == 1 {
-			// Half of them go; the rest does not notice.
+			// Half of them close; the others are unaffected.
 			for k := count / 2; k < count; k++ {
 				r.must(cs[k][0].ep.Close(), "close")
 				r.must(cs[k][1].ep.Close(), "close")

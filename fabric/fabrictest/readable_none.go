@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// readable fails: links have no descriptor here, and cannot be opened.
+// readable fails: links have no descriptor on this platform and cannot be opened.
 func readable(int, time.Duration) (bool, error) { return false, errors.ErrUnsupported }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// recorder is a testing.TB that remembers how a case ended.
+// recorder is a testing.TB that records the outcome of a case.
 type recorder struct {
 	testing.TB
 	name string
@@ -54,7 +54,7 @@ func (r *recorder) skip(s string)             { r.note(false, s); r.skipped = tr
 func (r *recorder) Failed() bool              { r.mu.Lock(); defer r.mu.Unlock(); return r.failed }
 func (r *recorder) String() string            { return strings.Join(r.log, "; ") }
 
-// record runs f as a test of its own and returns how it went.
+// record runs f as a test of its own and returns its outcome.
 func record(tb testing.TB, name string, f func(tb testing.TB)) *recorder {
 	r := &recorder{TB: tb, name: name}
 	part := func(f func()) {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// rig is two links and the test they are in. Unless a method says otherwise it
-// is for the test's goroutine, which then owns both links.
+// rig holds two links and the test that uses them. Unless a method says otherwise, it is
+// for the test's goroutine, which then owns both links.
 type rig struct {
 	testing.TB
 	f      *Factory
@@ -35,7 +35,7 @@ type side struct {
 	cs    [16]fabric.Completion
 	done  []fabric.Completion
 
-	sleeps atomic.Int64 // how often sleepUntil was about to sleep
+	sleeps atomic.Int64 // number of times that sleepUntil was about to sleep
 }
 
 // conn is one endpoint.
@@ -62,7 +62,7 @@ func newRig(tb testing.TB, f *Factory) *rig {
 	return r
 }
 
-// times scales a number of repetitions.
+// times scales a number of repetitions by Factory.Slow.
 func (r *rig) times(n int) int {
 	if testing.Short() {
 		n /= 4
@@ -115,8 +115,8 @@ func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	s.eps++
 	o.ID = s.eps + 100
 	if o.PeerTimeout == 0 && s.link.Caps().TargetProgress {
-		// Peers here live, but on a busy machine one that polls may have no turn for
-		// longer than fabric.DefaultPeerTimeout.
+		// Peers here live, but on a busy machine a polling one may not be scheduled for longer
+		// than fabric.DefaultPeerTimeout.
 		o.PeerTimeout = s.r.f.Deadline
 	}
 	ep, err := s.link.NewEndpoint(o)
@@ -129,7 +129,7 @@ func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	return &conn{side: s, ep: ep, id: o.ID}
 }
 
-// pair returns two endpoints joined with one another.
+// pair returns two endpoints connected with each other.
 func (r *rig) pair(o fabric.EndpointOptions) (*conn, *conn) {
 	r.Helper()
 	ca, cb := r.a.endpoint(o), r.b.endpoint(o)
@@ -160,15 +160,14 @@ func (r *rig) join(ca, cb *conn) {
 	})
 }
 
-// poll polls s once and keeps what it returned. It may be called by whichever
-// goroutine owns s.
+// poll polls s once and stores the completions. Only the owner of s calls it.
 func (s *side) poll() int {
 	n := s.link.Poll(s.cs[:])
 	s.done = append(s.done, s.cs[:n]...)
 	return n
 }
 
-// pollUntil polls s until cond or the deadline. For the goroutine that owns s.
+// pollUntil polls s until cond or the deadline. Only the owner of s calls it.
 func (s *side) pollUntil(what string, cond func() bool) error {
 	var sp cpu.Spinner
 	end := time.Now().Add(s.r.f.Deadline)
@@ -214,8 +213,9 @@ func (r *rig) both(fa, fb func() error) {
 	}
 }
 
-// idle polls both sides for a while and fails if anything is reported. A yield lasts
-// as long as the time slices of all others that compute, so there are few.
+// idle polls both sides for a while and fails if anything is reported. It polls few times,
+// because on a busy machine a yield lasts as long as the time slices of all other busy
+// threads.
 func (r *rig) idle() {
 	r.Helper()
 	for i := range 200 {
@@ -259,7 +259,7 @@ func (c *conn) post(wrs ...fabric.WR) {
 	})
 }
 
-// do carries out one request and returns its completion, whatever its status.
+// do executes one request and returns its completion, whatever its status.
 func (c *conn) do(w fabric.WR) fabric.Completion {
 	c.r.Helper()
 	w.ID = c.r.id()
@@ -272,7 +272,7 @@ func (c *conn) do(w fabric.WR) fabric.Completion {
 	return got
 }
 
-// ok carries out one request that must succeed.
+// ok executes one request that must succeed.
 func (c *conn) ok(w fabric.WR) {
 	c.r.Helper()
 	if got := c.do(w); got.Status != fabric.StatusOK {
@@ -280,13 +280,13 @@ func (c *conn) ok(w fabric.WR) {
 	}
 }
 
-// sge is the piece [off, off+n) of reg.
+// sge returns the piece [off, off+n) of reg.
 func sge(reg fabric.Region, off, n int) fabric.SGE {
 	return fabric.SGE{Addr: reg.Addr() + uint64(off), Len: uint32(n), LKey: reg.LKey()}
 }
 
-// req is a request whose local piece is [loff, loff+n) of local and whose
-// target is remote at roff.
+// req returns a request whose local piece is [loff, loff+n) of local and whose target is
+// remote at roff.
 func req(op fabric.Op, local fabric.Region, loff, n int, remote fabric.Region, roff int) fabric.WR {
 	return fabric.WR{
 		Op: op, Local: []fabric.SGE{sge(local, loff, n)},
@@ -302,7 +302,7 @@ func (r *rig) verify(b []byte, seed, off uint64, what string) {
 	}
 }
 
-// intact fails if a canary of g is dead.
+// intact fails if a canary of g has changed.
 func (r *rig) intact(g *testutil.Guarded, what string) {
 	if err := g.Check(); err != nil {
 		r.Helper()
@@ -310,7 +310,7 @@ func (r *rig) intact(g *testutil.Guarded, what string) {
 	}
 }
 
-// postOwn posts w for the goroutine that owns c's side only.
+// postOwn posts w; only the owner of c's side calls it.
 func (c *conn) postOwn(w fabric.WR) error {
 	list := [1]fabric.WR{w}
 	var err error
@@ -321,10 +321,10 @@ func (c *conn) postOwn(w fabric.WR) error {
 	return err
 }
 
-// lastOut wraps the two functions given to both: a side whose function is done
-// goes on polling until the other's is, as a progress engine would. However long
-// that takes: the other's waits have deadlines of their own, and thousands of round
-// trips on a crowded host take longer than one.
+// lastOut wraps the two functions given to both: a side whose function has returned keeps
+// polling until the other's has, as a progress engine would. This has no deadline of its
+// own: the other function's waits have theirs, and thousands of round trips on a busy host
+// take longer than one of them.
 func (r *rig) lastOut() func(s *side, f func() error) func() error {
 	var left atomic.Int32
 	left.Store(2)
@@ -342,14 +342,14 @@ func (r *rig) lastOut() func(s *side, f func() error) func() error {
 	}
 }
 
-// phase is a part of a test in which each side's goroutine needs the other's for every
-// turn. Where other processes compute on all processors such a turn costs time slices
-// instead of microseconds, and thousands would take minutes: a phase that has lasted
-// phaseTime and has made phaseTurns ends early.
+// phase is a part of a test in which each turn needs both sides' goroutines. If other
+// processes occupy all processors, a turn takes time slices instead of microseconds, and
+// thousands would take minutes: a phase that has lasted phaseTime and has made phaseTurns
+// ends early.
 type phase struct {
 	turns int // at most
 	end   time.Time
-	made  atomic.Int64 // by the leader, once it has ended; before that -1
+	made  atomic.Int64 // set by the leader when it has ended; before that -1
 }
 
 const (
@@ -357,19 +357,19 @@ const (
 	phaseTurns = 30
 )
 
-// newPhase begins a phase of at most that many turns.
+// newPhase begins a phase of at most the given number of turns.
 func newPhase(turns int) *phase {
 	p := &phase{turns: turns, end: time.Now().Add(phaseTime)}
 	p.made.Store(-1)
 	return p
 }
 
-// more reports whether turn i, from 0 on, is to be made.
+// more reports whether turn i, counted from 0, takes place.
 func (p *phase) more(i int) bool {
 	return i < p.turns && (i < phaseTurns || time.Now().Before(p.end))
 }
 
-// lead is more, for the side that decides for both.
+// lead is the variant of more for the side that decides for both.
 func (p *phase) lead(i int) bool {
 	if p.more(i) {
 		return true
@@ -378,5 +378,5 @@ func (p *phase) lead(i int) bool {
 	return false
 }
 
-// over reports that turn i will not be made: the leader has ended before it.
+// over reports that turn i will not take place: the leader ended before it.
 func (p *phase) over(i int) bool { m := p.made.Load(); return m >= 0 && int64(i) >= m }

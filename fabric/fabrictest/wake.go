@@ -17,9 +17,9 @@ var wakeCases = []Case{
 	{"WakeOnDown", wakeOnDown},
 }
 
-// sleepUntil waits for cond as a progress engine does: poll, arm, look again,
-// sleep. A sleep that lasts until the deadline is a lost wake-up. For the
-// goroutine that owns s. lag yields before arming let events come in between.
+// sleepUntil waits for cond as a progress engine does: poll, arm, check again, sleep. A
+// sleep that lasts until the deadline is a lost wake-up. Only the owner of s calls it. It
+// yields lag times before arming to let events come in between.
 func (s *side) sleepUntil(what string, lag int, cond func() bool) error {
 	end := time.Now().Add(s.r.f.Deadline)
 	for n := 0; ; n++ {
@@ -57,8 +57,8 @@ func (s *side) sleepUntil(what string, lag int, cond func() bool) error {
 	}
 }
 
-// sleepIsQuiet: without events FD is not readable, or no longer after a few
-// rounds, and stays the same descriptor.
+// sleepIsQuiet: without events, FD is not readable, at least after a few rounds, and stays
+// the same descriptor.
 func sleepIsQuiet(r *rig) {
 	ca, _ := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
@@ -91,13 +91,13 @@ func sleepIsQuiet(r *rig) {
 	r.none()
 }
 
-// lagOf varies how late a side arms.
+// lagOf returns a varying lag for sleepUntil.
 func lagOf(i int) int { return []int{0, 0, 1, 0, 3}[i%5] }
 
-// lastTurn is sent by the side that begins the turns, after the last of them.
+// lastTurn marks the end of the turns, sent by the side that begins them.
 const lastTurn = 1 << 30
 
-// wakeOnNotify: both sides sleep between turns; many turns, none lost.
+// wakeOnNotify: both sides sleep between turns; no notification of many is lost.
 func wakeOnNotify(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	p := newPhase(r.times(4000))
@@ -143,7 +143,7 @@ func wakeOnNotify(r *rig) {
 	r.idle()
 }
 
-// wakeOnWrite: the same with plain writes, where the link promises it.
+// wakeOnWrite: the same with plain writes, if the link promises it.
 func wakeOnWrite(r *rig) {
 	if !r.a.caps.WakesOnWrite || !r.b.caps.WakesOnWrite {
 		r.Skip("Caps.WakesOnWrite is not promised by this link")
@@ -189,8 +189,8 @@ func wakeOnWrite(r *rig) {
 	r.idle()
 }
 
-// wakeOnCompletion: the initiator sleeps until its request is done, the target
-// sleeps all the time and serves it nevertheless.
+// wakeOnCompletion: the initiator sleeps until its request is complete; the target sleeps
+// all the time and serves it nevertheless.
 func wakeOnCompletion(r *rig) {
 	ca, cb := r.pair(fabric.EndpointOptions{})
 	local, remote := r.a.region(1<<16, fabric.AccessAll), r.b.region(1<<16, fabric.AccessAll)
@@ -230,7 +230,7 @@ func wakeOnCompletion(r *rig) {
 	r.idle()
 }
 
-// wakeOnDown: a sleeper learns that its peer is gone.
+// wakeOnDown: a sleeper is woken when its peer is gone.
 func wakeOnDown(r *rig) {
 	turns := r.times(50)
 	if !r.f.IdleDown {
@@ -239,7 +239,7 @@ func wakeOnDown(r *rig) {
 	for i := range turns {
 		ca, cb := r.pair(fabric.EndpointOptions{PeerTimeout: r.f.PeerTimeout})
 		if !r.f.IdleDown {
-			// Only a request finds out.
+			// Only a request detects it.
 			local, remote := r.a.region(64, fabric.AccessAll), r.b.region(64, fabric.AccessAll)
 			r.must(cb.ep.Close(), "close")
 			w := req(fabric.OpWrite, local, 0, 8, remote, 0)

@@ -27,8 +27,8 @@ func factory(o Options) fabrictest.Factory {
 	}
 }
 
-// variants are networks that differ in what they do with the contract's
-// liberties. The suite, and so every protocol, must pass on all of them.
+// variants are networks that use the liberties of the contract in different ways. The
+// suite, and so every protocol, must pass on all of them.
 var variants = []struct {
 	name string
 	opt  Options
@@ -47,7 +47,7 @@ var variants = []struct {
 	{"everything, like tcp", Options{Seed: 8, MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 5, Overtake: 0.3, ConnectWaits: true, Caps: unordered("tcp")}},
 }
 
-// unordered is CapsLike without LastByteLast.
+// unordered returns CapsLike without LastByteLast.
 func unordered(name string) fabric.Caps {
 	c := CapsLike(name)
 	c.LastByteLast = false

@@ -31,20 +31,20 @@ type Endpoint struct {
 	// Guarded by link.net.mu.
 	state    state
 	err      error
-	peer     *Endpoint // whom we connected to
+	peer     *Endpoint // the endpoint that this one connected to
 	claimed  *Endpoint // the endpoint that connected to this one
 	ops      []op      // ring, length a power of two
 	head     uint64    // oldest request not retired
-	exec     uint64    // oldest request not carried out
+	exec     uint64    // oldest request not executed
 	tail     uint64    // next free
 	active   bool      // in net.active
 	waiting  bool      // since is valid
 	since    time.Duration
 	ready    softlink.CompQ // of requests
 	notes    softlink.CompQ // of the peer's notifications
-	downSeen bool           // OpDown reported or not to be reported
+	downSeen bool           // OpDown has been reported or will not be
 	downSt   fabric.Status
-	refused  fabric.Status // its answer to a request of the peer that it has refused
+	refused  fabric.Status // status of the peer's request that this endpoint refused
 }
 
 var _ fabric.Endpoint = (*Endpoint)(nil)
@@ -140,7 +140,7 @@ func (ep *Endpoint) Connect(ctx context.Context, peer []byte) error {
 	}
 }
 
-// Post takes a prefix of wrs.
+// Post accepts a prefix of wrs.
 func (ep *Endpoint) Post(wrs []fabric.WR) (int, error) {
 	n := ep.link.net
 	n.mu.Lock()
@@ -179,7 +179,7 @@ func (ep *Endpoint) Post(wrs []fabric.WR) (int, error) {
 		ep.retire()
 	}
 	if ep.exec != ep.tail && wake {
-		ep.peer.link.event() // its polls carry it on
+		ep.peer.link.event() // the peer's polls advance the request
 	}
 	return taken, err
 }
@@ -209,7 +209,7 @@ func (ep *Endpoint) enqueue(w *fabric.WR) {
 	}
 }
 
-// Err returns why the endpoint is down.
+// Err returns the reason why the endpoint is down.
 func (ep *Endpoint) Err() error {
 	ep.link.net.mu.Lock()
 	defer ep.link.net.mu.Unlock()
@@ -244,7 +244,7 @@ func (ep *Endpoint) close() {
 	ep.link.event()
 }
 
-// pending reports whether pop would return something.
+// pending reports whether pop would return a completion.
 func (ep *Endpoint) pending() bool {
 	return ep.ready.Len() > 0 || ep.notes.Len() > 0 || ep.state == down && !ep.downSeen
 }

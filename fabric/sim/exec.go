@@ -15,7 +15,7 @@ type op struct {
 	inline []byte       // payload of FlagInline
 	due    uint64       // step before which it does not start
 	fin    uint64       // step before which its completion is not reported
-	yield  uint64       // reads: steps to let writes pass
+	yield  uint64       // reads: steps in which writes may pass
 	last   uint64       // step of the last piece, plus 1
 	inject fabric.Status
 	status fabric.Status
@@ -27,8 +27,8 @@ type op struct {
 
 func (ep *Endpoint) at(i uint64) *op { return &ep.ops[i&uint64(len(ep.ops)-1)] }
 
-// stuck reports whether the oldest request cannot advance before the other
-// side does something. Call it only while there is one.
+// stuck reports whether the oldest request, which must exist, cannot advance until the
+// other side acts.
 func (ep *Endpoint) stuck() bool {
 	p := ep.peer
 	if ep.link.frozen || p.link.frozen || p.peer != ep && p.state <= up {
@@ -75,8 +75,8 @@ func (ep *Endpoint) advance() {
 	}
 }
 
-// overtake carries out the writes behind the oldest request, a read that
-// yields, up to the first that must not pass it.
+// overtake executes the writes behind the oldest request, a read that yields, up to the
+// first that must not pass it.
 func (ep *Endpoint) overtake() {
 	p := ep.peer
 	for i := ep.exec + 1; i != ep.tail; i++ {
@@ -113,7 +113,7 @@ func (ep *Endpoint) expire() {
 	}
 }
 
-// check judges o against the regions of both sides as they are now.
+// check validates o against the present regions of both sides.
 func (ep *Endpoint) check(o *op) fabric.Status {
 	if o.inject != fabric.StatusOK {
 		return o.inject
@@ -122,7 +122,7 @@ func (ep *Endpoint) check(o *op) fabric.Status {
 		return fabric.StatusLocalProtection
 	}
 	if o.size == 0 {
-		return fabric.StatusOK // touches nothing: no key is looked at, as on a device
+		return fabric.StatusOK // accesses nothing: the key is not checked, as on a device
 	}
 	if !ep.peer.link.keys.Allows(o.wr.RKey, o.wr.RemoteAddr, o.size, softlink.RemoteNeed(o.wr.Op)) {
 		return fabric.StatusRemoteAccess
@@ -130,8 +130,8 @@ func (ep *Endpoint) check(o *op) fabric.Status {
 	return fabric.StatusOK
 }
 
-// run carries out o, or one piece of it; it reports whether o is done.
-// check(o) must have succeeded just now.
+// run executes o, or one piece of it, and reports whether o is done. check(o) must have
+// succeeded in the same critical section.
 func (ep *Endpoint) run(o *op) bool {
 	addr := o.wr.RemoteAddr
 	switch o.wr.Op {
@@ -166,7 +166,7 @@ func (ep *Endpoint) run(o *op) bool {
 	return true
 }
 
-// write makes o visible, or one more piece of it.
+// write makes o, or one more piece of it, visible.
 func (ep *Endpoint) write(o *op) bool {
 	n := ep.link.net
 	var tail uint64
@@ -203,7 +203,7 @@ func (ep *Endpoint) write(o *op) bool {
 	return true
 }
 
-// cut is where piece k of the body begins: an aligned address of the target.
+// cut returns the offset of piece k of the body, at an aligned address of the target.
 func (o *op) cut(k, body uint64) uint64 {
 	if k == 0 || k >= uint64(o.parts) {
 		return min(k, 1) * body
@@ -246,7 +246,7 @@ func (o *op) gather(dst []byte, off uint64) {
 	}
 }
 
-// scatter64 stores 8 bytes of the target in the local pieces.
+// scatter64 stores an 8-byte value of the target in the local pieces.
 func (o *op) scatter64(v uint64) {
 	var w [8]byte
 	binary.NativeEndian.PutUint64(w[:], v)
@@ -271,8 +271,8 @@ func (ep *Endpoint) retire() {
 	}
 }
 
-// flush ends every request not carried out: number i with st, the others with
-// StatusFlushed, as is what overtook number i.
+// flush ends every request not executed: number i with st, the others with StatusFlushed,
+// including those that overtook number i.
 func (ep *Endpoint) flush(i uint64, st fabric.Status) {
 	for k := ep.head; k != ep.tail; k++ {
 		o := ep.at(k)
@@ -306,8 +306,8 @@ func (ep *Endpoint) fail(i uint64, st fabric.Status) {
 	}
 }
 
-// fall takes the endpoint down because of something that is not its doing. If it has
-// refused a request of the peer, that is why.
+// fall takes the endpoint down for a cause outside it. If it has refused a request of the
+// peer, that is the cause.
 func (ep *Endpoint) fall(st fabric.Status) {
 	if ep.state == down || ep.state == closed {
 		return

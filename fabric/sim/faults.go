@@ -2,24 +2,24 @@ package sim
 
 import "github.com/seed33544411/rma/fabric"
 
-// FailAt makes the k-th request that this link posts from now on (counted from
-// 1, over all its endpoints) fail with st, untouched memory on both sides.
+// FailAt makes the k-th request that this link posts from now on (counted from 1, over all
+// its endpoints) fail with st and leave the memory of both sides untouched.
 func (l *Link) FailAt(k uint64, st fabric.Status) {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()
 	l.failIn, l.failSt = k, st
 }
 
-// Kill is the death of the process behind the link, noticed by its peers: their
-// endpoints fall with StatusPeerGone. What it had begun to write stays as far
-// as it was visible. Of the link itself only Close is of use afterwards.
+// Kill simulates the death of the process behind the link, which its peers detect: their
+// endpoints fall with StatusPeerGone. A write that was in progress keeps the pieces that
+// were visible. Only Close may be called on the link afterwards.
 func (l *Link) Kill() {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()
 	l.kill()
 }
 
-// KillAt is Kill when step comes, perhaps in the middle of a write.
+// KillAt calls Kill at the given step, which may be in the middle of a write.
 func (l *Link) KillAt(step uint64) {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()
@@ -45,9 +45,9 @@ func (l *Link) kill() {
 	l.net.joined.Broadcast()
 }
 
-// Freeze stops all traffic from and to the link without notice, as a pulled
-// cable or a hung host does. Peers with a request outstanding give up after
-// their PeerTimeout; idle ones notice nothing.
+// Freeze stops all traffic from and to the link without notice, like a pulled cable or a
+// hung host. Peers with a request outstanding give up after their PeerTimeout; idle ones
+// detect nothing.
 func (l *Link) Freeze() { l.setFrozen(true) }
 
 // Thaw undoes Freeze.
@@ -59,6 +59,6 @@ func (l *Link) setFrozen(f bool) {
 	defer n.mu.Unlock()
 	l.frozen = f
 	for _, x := range n.links {
-		x.event() // what waits for a step may go on, or must start to count
+		x.event() // requests that wait for a step may go on, or must start their time-out
 	}
 }

@@ -29,7 +29,7 @@ func TestFailAt(t *testing.T) {
 	require.Equal(t, make([]byte, 16), w.rb.Bytes()[16:32])
 	require.ErrorIs(t, w.ea.Err(), fabric.ErrRemoteOp)
 	require.NoError(t, w.eb.Err(), "the target has not noticed")
-	// Its own requests find out.
+	// Its own requests fail.
 	wr := w.write(9, 0, 8, 0)
 	wr.Local, wr.RemoteAddr, wr.RKey = nil, w.ra.Addr(), w.ra.Key().RKey
 	w.post(w.eb, wr)
@@ -66,8 +66,8 @@ func TestErrorRate(t *testing.T) {
 	require.InDelta(t, 30, failed, 15)
 }
 
-// Death at every step of a write in pieces: the target holds a part of it, the
-// survivor is told, and nothing moves any more.
+// A link is killed at every step of a write in pieces: the target holds a part of it, the
+// survivor's endpoint goes down, and nothing changes afterwards.
 func TestKillAt(t *testing.T) {
 	t.Parallel()
 	partial := 0
@@ -106,7 +106,7 @@ func TestKillAt(t *testing.T) {
 	require.NotZero(t, partial, "no death fell into the middle of the write")
 }
 
-// Silent death is noticed after PeerTimeout, by those who ask.
+// An endpoint with a request outstanding detects a silent death after PeerTimeout.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{StepTime: time.Millisecond}, fabric.EndpointOptions{PeerTimeout: 100 * time.Millisecond})
@@ -130,7 +130,7 @@ func TestFreeze(t *testing.T) {
 	require.NoError(t, idle.Err(), "nothing outstanding, nothing noticed")
 }
 
-// The same by the clock of the process, which synctest can move.
+// The same by the process's clock, which synctest can advance.
 func TestFreezeByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{}, fabric.EndpointOptions{PeerTimeout: time.Minute})
@@ -144,7 +144,7 @@ func TestFreezeByTheClock(t *testing.T) {
 	})
 }
 
-// Whoever sleeps on FD when a peer falls silent is woken to give it up.
+// An endpoint that sleeps on FD when its peer falls silent is woken to give the peer up.
 func TestFreezeWakesSleeper(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{Caps: CapsLike("tcp")}, fabric.EndpointOptions{PeerTimeout: 30 * time.Millisecond})
@@ -166,7 +166,7 @@ func TestFreezeWakesSleeper(t *testing.T) {
 	}
 }
 
-// Notifications that nobody collects hold the writes back, then end them.
+// Notifications that the target does not poll first delay writes, then end them.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	const depth = 4
@@ -197,7 +197,7 @@ func TestNotReady(t *testing.T) {
 	require.Equal(t, fabric.StatusNotReady, w.pollFor(w.a, 2)[0].Status)
 }
 
-// A write that came before Arm is no event: sleepers look once more.
+// A write before Arm is not an event: sleepers check the memory once more after Arm.
 func TestWriteBeforeArmIsNoEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, fabric.EndpointOptions{})
@@ -217,7 +217,7 @@ func TestWriteBeforeArmIsNoEvent(t *testing.T) {
 	require.False(t, readable())
 }
 
-// Arm refuses while polling would advance something.
+// Arm returns false while polling would advance a request.
 func TestArmRefusesWhileThereIsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{MaxDelay: 10, MaxCompletionDelay: 10, Seed: 2}, fabric.EndpointOptions{})

@@ -22,7 +22,7 @@ type Link struct {
 	eps     []*Endpoint
 	regions []*region
 	armed   bool
-	timer   *time.Timer // wakes a sleeper when a peer must be given up
+	timer   *time.Timer // wakes a sleeper when a peer's time-out expires
 	closed  bool
 	dead    bool // killed
 	frozen  bool
@@ -36,13 +36,13 @@ var _ fabric.Link = (*Link)(nil)
 // Name returns "sim".
 func (l *Link) Name() string { return "sim" }
 
-// Caps returns what Options gave.
+// Caps returns Options.Caps.
 func (l *Link) Caps() fabric.Caps { return l.net.opt.Caps }
 
 // FD returns the event descriptor.
 func (l *Link) FD() int { return l.wake.FD() }
 
-// Poll lets a step pass and returns completions.
+// Poll advances the network by a step and returns completions.
 func (l *Link) Poll(cs []fabric.Completion) int {
 	n := l.net
 	n.mu.Lock()
@@ -93,14 +93,14 @@ func (l *Link) Arm() (bool, error) {
 		mine, aimed := ep.link == l, ep.peer.link == l
 		switch {
 		case !mine && !aimed, ep.head == ep.tail:
-		case mine && ep.exec != ep.head: // carried out, not yet retired
+		case mine && ep.exec != ep.head: // executed, not yet retired
 			return false, nil
 		case ep.stuck():
 			if !mine {
 				break
 			}
 			if n.opt.StepTime > 0 || !ep.waiting {
-				return false, nil // time passes by polling, or has not begun to count
+				return false, nil // polling advances the time, or the time-out has not started
 			}
 			left := max(ep.since+ep.timeout-n.now(), time.Microsecond)
 			if wait == 0 || left < wait {
@@ -121,7 +121,7 @@ func (l *Link) Arm() (bool, error) {
 	return true, nil
 }
 
-// Disarm ends what Arm began.
+// Disarm ends the armed state.
 func (l *Link) Disarm() {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()

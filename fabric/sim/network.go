@@ -61,7 +61,7 @@ func (n *Network) NewLink() (*Link, error) {
 	return l, nil
 }
 
-// Step lets k steps pass, as k polls would.
+// Step advances the network by k steps, like k polls.
 func (n *Network) Step(k int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,14 +73,14 @@ func (n *Network) Step(k int) {
 	}
 }
 
-// Steps returns how many steps have passed.
+// Steps returns the number of steps so far.
 func (n *Network) Steps() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.steps
 }
 
-// now is the network's time.
+// now returns the network's time.
 func (n *Network) now() time.Duration {
 	if n.opt.StepTime > 0 {
 		return time.Duration(n.steps) * n.opt.StepTime
@@ -116,10 +116,10 @@ func (n *Network) drive(l *Link) {
 	n.active = kept
 }
 
-// chance draws an event of probability p.
+// chance returns true with probability p.
 func (n *Network) chance(p float64) bool { return p > 0 && n.rng.Float64() < p }
 
-// upTo draws from 0..k.
+// upTo returns a random number in 0..k.
 func (n *Network) upTo(k int) uint64 {
 	if k <= 0 {
 		return 0

@@ -19,7 +19,7 @@ type region struct {
 	err   error
 }
 
-// Register makes mem known to the link.
+// Register adds mem to the link's regions.
 func (l *Link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("register: no memory given")
@@ -68,7 +68,7 @@ func (r *region) Key() fabric.RemoteKey {
 func (r *region) Close() error {
 	r.once.Do(func() {
 		n := r.link.net
-		n.mu.Lock() // no copy is in progress while it is held
+		n.mu.Lock() // no copy is in progress while the mutex is held
 		defer n.mu.Unlock()
 		r.link.keys.Remove(r.entry.Key)
 		r.link.regions = slices.DeleteFunc(r.link.regions, func(x *region) bool { return x == r })

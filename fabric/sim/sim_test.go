@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// history runs a random script on a network full of faults, in one goroutine,
-// and returns everything that could be seen.
+// history runs a random script on a network with all faults, in one goroutine, and returns
+// all observable results.
 func history(t *testing.T, netSeed uint64) string {
 	w := newWorld(t, Options{
 		Seed: netSeed, MaxDelay: 4, MaxCompletionDelay: 4, QueueFull: 0.3, Pieces: 6, Overtake: 0.4, ErrorRate: 0.002,
@@ -72,7 +72,7 @@ func TestDelay(t *testing.T) {
 	require.Greater(t, len(done), 5, "delays of the completion: %v", done)
 }
 
-// A write in pieces: its words appear in any order, whole; the last one last if
+// The words of a write in pieces appear whole, in any order; the last one comes last if
 // that is promised.
 func TestPieces(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// The source is read as late as allowed: whoever reuses it early sees it.
+// The source is read as late as the contract allows, so that early reuse shows.
 func TestSourceIsReadLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{Seed: 1, MaxDelay: 10}, fabric.EndpointOptions{})
@@ -155,7 +155,7 @@ func TestOvertaking(t *testing.T) {
 	}
 }
 
-// Completions of different endpoints come in any order.
+// Completions of different endpoints may come in any order.
 func TestOrderAcrossEndpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{Seed: 1, MaxCompletionDelay: 3}, fabric.EndpointOptions{ID: 1})
@@ -170,7 +170,7 @@ func TestOrderAcrossEndpoints(t *testing.T) {
 	require.Greater(t, first[2], 10)
 }
 
-// One way of Connect returns at once and lets requests wait for the peer.
+// Without ConnectWaits, Connect returns at once and requests wait for the peer.
 func TestConnectOneSided(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{StepTime: time.Millisecond}, fabric.EndpointOptions{})
@@ -194,7 +194,7 @@ func TestConnectOneSided(t *testing.T) {
 	require.ErrorIs(t, y.Connect(context.Background(), w.endpoint(w.a, o).Address()), fabric.ErrBadAddress, "claimed by x")
 }
 
-// The other waits, until the peer connects, goes, or time is up.
+// With ConnectWaits, Connect waits until the peer connects or closes, or the time is up.
 func TestConnectWaits(t *testing.T) {
 	w := newWorld(t, Options{}, fabric.EndpointOptions{})
 	w.net.opt.ConnectWaits = true
@@ -203,7 +203,7 @@ func TestConnectWaits(t *testing.T) {
 	}
 	x, y := pair()
 	require.ErrorIs(t, x.Connect(testutil.Context(t, 20*time.Millisecond), y.Address()), context.DeadlineExceeded) // deadline: it has to end
-	// What timed out may be tried again.
+	// Connect may be tried again after a time-out.
 	errs := make(chan error, 1)
 	go func() { errs <- x.Connect(testutil.Context(t, 10*time.Second), y.Address()) }()
 	require.NoError(t, y.Connect(testutil.Context(t, 10*time.Second), x.Address()))
@@ -242,7 +242,7 @@ func TestNotForUse(t *testing.T) {
 	require.ErrorIs(t, err, fabric.ErrClosed)
 	require.Zero(t, l.Poll(make([]fabric.Completion, 1)))
 	l.Disarm()
-	// An address of another network is as bad as any.
+	// An address of another network is refused like any bad address.
 	other := newWorld(t, Options{}, fabric.EndpointOptions{})
 	x, y := w.endpoint(w.a, fabric.EndpointOptions{}), other.endpoint(other.a, fabric.EndpointOptions{})
 	require.ErrorIs(t, x.Connect(t.Context(), y.Address()), fabric.ErrBadAddress)

@@ -53,7 +53,7 @@ func (w *world) join(o fabric.EndpointOptions) (fabric.Endpoint, fabric.Endpoint
 	return x, y
 }
 
-// write is a signalled write of [off, off+n) from ra to the same place of rb.
+// write returns a signalled write of [off, off+n) from ra to the same place of rb.
 func (w *world) write(id uint64, off, n int, f fabric.Flags) fabric.WR {
 	return fabric.WR{
 		ID: id, Op: fabric.OpWrite, Flags: f | fabric.FlagSignaled,
@@ -75,7 +75,7 @@ func (w *world) poll(l *Link) []fabric.Completion {
 	return cs[:l.Poll(cs)]
 }
 
-// pollFor polls l until n completions came, for a thousand steps at most.
+// pollFor polls l, at most a thousand times, until it has n completions.
 func (w *world) pollFor(l *Link, n int) []fabric.Completion {
 	w.t.Helper()
 	var out []fabric.Completion

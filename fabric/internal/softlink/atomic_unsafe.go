@@ -13,10 +13,11 @@ func word(addr uint64) *uint64 {
 	return (*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 }
 
-// FetchAdd adds v to the 8 bytes at addr and returns what was there.
+// FetchAdd adds v to the 8 bytes at addr and returns their old value.
 func FetchAdd(addr, v uint64) uint64 { return atomic.AddUint64(word(addr), v) - v }
 
-// CompareSwap stores v at addr if cmp is there, and returns what was there.
+// CompareSwap stores v in the 8 bytes at addr if they equal cmp, and returns their old
+// value.
 func CompareSwap(addr, cmp, v uint64) uint64 {
 	p := word(addr)
 	for {

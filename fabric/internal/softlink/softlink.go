@@ -10,15 +10,15 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// A key is an index into the table in its low bits and a random tag above, so
-// that looking it up is one load and one comparison, a stale key misses because
-// the slot's next user has another tag, and a forged one hits with probability
-// 2^-18 per guess (a wrong guess takes the endpoint down).
+// A key is an index into the table in its low bits and a random tag above. A lookup is one
+// load and one comparison; a stale key misses because the slot's next user has another tag,
+// and a forged one hits with probability 2^-18 per guess (a wrong guess takes the endpoint
+// down).
 const (
 	indexBits = 14
 	indexMask = 1<<indexBits - 1
 
-	// MaxRegions is how many regions a table holds.
+	// MaxRegions is the capacity of a table.
 	MaxRegions = 1 << indexBits
 )
 
@@ -35,7 +35,7 @@ type Entry struct {
 
 // contains reports whether [addr, addr+n) lies inside the entry.
 func (e *Entry) contains(addr, n uint64) bool {
-	off := addr - e.Base // wraps to something huge below Base
+	off := addr - e.Base // below Base it wraps to a huge value
 	return off <= e.Len && n <= e.Len-off
 }
 
@@ -57,7 +57,7 @@ func (t *KeyTable) Add(base, n uint64, access fabric.Access) (*Entry, error) {
 	var idx uint32
 	switch {
 	case t.next < MaxRegions:
-		// Prefer fresh slots: a stale key then stays stale for long.
+		// Prefer fresh slots: the slot of a stale key is then reused late.
 		idx = t.next
 		t.next++
 	case len(t.free) > 0:
@@ -77,7 +77,7 @@ func (t *KeyTable) Add(base, n uint64, access fabric.Access) (*Entry, error) {
 	return e, nil
 }
 
-// Remove withdraws the key. It reports whether it was there.
+// Remove withdraws the key and reports whether it was in the table.
 func (t *KeyTable) Remove(key uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *KeyTable) Remove(key uint32) bool {
 	return true
 }
 
-// deadLen marks a withdrawn entry; with Base 1 and no rights it admits nothing.
+// deadLen marks a withdrawn entry, whose Base 1 and missing rights allow no access.
 const deadLen = ^uint64(0)
 
 // Live returns the number of regions registered.
@@ -103,9 +103,9 @@ func (t *KeyTable) Live() int {
 	return t.live
 }
 
-// Allows reports whether key names a region that contains [addr, addr+n) and
-// has all the rights in need; for n = 0 addr may be the region's end as well.
-// Links do not ask for remote accesses of zero bytes, which need no key.
+// Allows reports whether key names a region that contains [addr, addr+n) and has all the
+// rights in need; for n = 0, addr may be the region's end as well. Links do not check
+// remote accesses of zero bytes, which need no key.
 func (t *KeyTable) Allows(key uint32, addr, n uint64, need fabric.Access) bool {
 	e := t.slots[key&indexMask].Load()
 	return e != nil && e.Key == key && e.Len != deadLen && e.Access&need == need && e.contains(addr, n)
@@ -162,7 +162,7 @@ func (t *KeyTable) CheckLocal(wr *fabric.WR) bool {
 	return true
 }
 
-// RemoteNeed is the right that op needs at the target.
+// RemoteNeed returns the right that op needs at the target.
 func RemoteNeed(op fabric.Op) fabric.Access {
 	switch op {
 	case fabric.OpWrite:
@@ -174,8 +174,8 @@ func RemoteNeed(op fabric.Op) fabric.Access {
 	}
 }
 
-// CompQ is a FIFO of completions for one owner. It grows in Reserve, never in
-// Push: reserve a place when a request is taken and Push never fails.
+// CompQ is a FIFO of completions for one owner. It grows in Reserve, never in Push: if a
+// place is reserved for each accepted request, Push never fails.
 type CompQ struct {
 	buf  []fabric.Completion // length a power of two
 	head uint64              // next to pop
@@ -183,7 +183,7 @@ type CompQ struct {
 	need int                 // places reserved in all
 }
 
-// Reserve adds n places to the queue's capacity; negative gives them back.
+// Reserve adds n places to the queue's capacity; a negative n releases places.
 func (q *CompQ) Reserve(n int) {
 	q.need += n
 	size := 64
@@ -202,10 +202,10 @@ func (q *CompQ) Reserve(n int) {
 	q.buf, q.head, q.tail = buf, 0, k
 }
 
-// Len returns the completions waiting.
+// Len returns the number of completions in the queue.
 func (q *CompQ) Len() int { return int(q.tail - q.head) }
 
-// Free returns the number of further calls of Push that succeed now.
+// Free returns the number of further calls of Push that will succeed.
 func (q *CompQ) Free() int { return len(q.buf) - q.Len() }
 
 // Push appends c. It reports false if the queue is full.
@@ -218,7 +218,7 @@ func (q *CompQ) Push(c fabric.Completion) bool {
 	return true
 }
 
-// Pop moves up to len(cs) completions to cs and returns how many.
+// Pop moves up to len(cs) completions to cs and returns their number.
 func (q *CompQ) Pop(cs []fabric.Completion) int {
 	n := 0
 	for n < len(cs) && q.head != q.tail {
@@ -229,8 +229,8 @@ func (q *CompQ) Pop(cs []fabric.Completion) int {
 	return n
 }
 
-// Gather copies the pieces of sgl, in order, to dst and returns the bytes
-// copied: all that fit.
+// Gather copies the pieces of sgl, in order, to dst, as far as they fit, and returns the
+// number of bytes copied.
 func Gather(dst []byte, sgl []fabric.SGE) int {
 	n := 0
 	for i := range sgl {
@@ -239,8 +239,8 @@ func Gather(dst []byte, sgl []fabric.SGE) int {
 	return n
 }
 
-// Scatter copies src to the pieces of sgl, in order, and returns the bytes
-// copied: all that fit.
+// Scatter copies src to the pieces of sgl, in order, as far as it fits, and returns the
+// number of bytes copied.
 func Scatter(sgl []fabric.SGE, src []byte) int {
 	n := 0
 	for i := range sgl {
