@@ -1,15 +1,15 @@
 package bulk
 
-// piece bounds one call of a kernel and of the runtime's copy. Larger ones would keep
-// a stop of the world waiting (512 KiB are 10 to 100 µs), and the runtime streams from
-// 1 MiB on; smaller ones start the string instruction and drain the write-combining
-// buffers more often than is lost in the noise.
+// piece bounds one call of a kernel and of the runtime's copy. Larger pieces would delay a
+// stop of the world (512 KiB are 10 to 100 µs), and the runtime streams from 1 MiB on;
+// smaller ones would start the string instruction and drain the write-combining buffers
+// often enough to be measurable.
 const piece = 512 << 10
 
-// line is the unit in which Stream stores.
+// line is the number of bytes that Stream stores at once.
 const line = 64
 
-// Copy copies min(len(dst), len(src)) bytes, which it returns, by the plan. The two
+// Copy copies min(len(dst), len(src)) bytes by the plan and returns their number. The two
 // may overlap, as for the builtin copy.
 func (p *Plan) Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
@@ -17,8 +17,8 @@ func (p *Plan) Copy(dst, src []byte) int {
 	return n
 }
 
-// Copy copies min(len(dst), len(src)) bytes in the given way, which it leaves for
-// Cached where the processor lacks it and where the two overlap.
+// Copy copies min(len(dst), len(src)) bytes by the given method, or by Cached if the
+// processor lacks that method or the two overlap.
 func Copy(w Way, dst, src []byte) {
 	n := min(len(dst), len(src))
 	dst, src = dst[:n], src[:n]
@@ -28,7 +28,7 @@ func Copy(w Way, dst, src []byte) {
 	}
 	switch {
 	case w == Stream && hasStream():
-		// Up to the first whole line, whole lines, and the rest.
+		// The bytes before the first whole line, whole lines, and the rest.
 		head := toLine(dst)
 		body := (n - head) &^ (line - 1)
 		copy(dst[:head], src)
@@ -38,7 +38,7 @@ func Copy(w Way, dst, src []byte) {
 		}
 		copy(dst[head+body:], src[head+body:])
 	case w == String && hasString():
-		// Unaligned destinations cost the string instruction a line split at each step.
+		// With an unaligned destination, the string instruction splits a line at each step.
 		head := toLine(dst)
 		copy(dst[:head], src)
 		for at := head; at < n; at += piece {

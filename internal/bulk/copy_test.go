@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// pattern gives every position a byte of its own neighbourhood.
+// pattern fills b with bytes that differ from their neighbours.
 func pattern(b []byte, seed uint64) {
 	for i := range b {
 		x := (uint64(i) + seed) * 0x9e3779b97f4a7c15
@@ -19,8 +19,9 @@ func pattern(b []byte, seed uint64) {
 	}
 }
 
-// Every length up to some turns of the kernels, every alignment of the destination
-// within a line, some of the source: the bytes arrive and nothing around them changes.
+// For every length up to several iterations of the kernels, every alignment of the
+// destination within a line and some of the source: the bytes are copied and nothing around
+// them changes.
 func TestCopyAllAlignments(t *testing.T) {
 	t.Parallel()
 	const pad = 128
@@ -58,7 +59,7 @@ func fill(b []byte, v byte) {
 	}
 }
 
-// Lengths around the pieces in which long blocks are copied.
+// Lengths around the piece size in which long blocks are copied.
 func TestCopyLong(t *testing.T) {
 	t.Parallel()
 	src := make([]byte, 3*piece+200)
@@ -85,7 +86,7 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// The builtin copy's promise for blocks that overlap, both ways.
+// Overlapping blocks in both directions: the guarantee of the builtin copy.
 func TestCopyOverlapping(t *testing.T) {
 	t.Parallel()
 	const n = 5000

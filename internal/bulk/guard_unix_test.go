@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guarded is memory of n bytes, whole pages, between two pages that fault.
+// guarded returns n bytes of whole pages between two pages that fault.
 func guarded(t *testing.T, n int) []byte {
 	page := os.Getpagesize()
 	all, err := unix.Mmap(-1, 0, n+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -22,8 +22,8 @@ func guarded(t *testing.T, n int) []byte {
 	return all[page : page+n]
 }
 
-// Blocks that begin behind one guard page or end before the other: nothing is read or
-// stored outside, or the test dies.
+// Blocks that begin behind one guard page or end before the other: an access outside would
+// crash the test.
 func TestCopyBetweenGuardPages(t *testing.T) {
 	t.Parallel()
 	n := 4 * os.Getpagesize()

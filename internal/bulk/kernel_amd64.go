@@ -25,9 +25,10 @@ func (k kernel) has() bool {
 	return true // every amd64 processor
 }
 
-// best is what stream uses. Whole lines in one store (avx512) need no write-combining
-// buffer; but on AMD's Zen 5 two halves (avx2) are as fast where caches hold the source,
-// and 1.2 to 1.3 times where it comes from memory (16 and 64 MiB), prefetched or not.
+// best is the kernel that stream uses. Whole lines in one store (avx512) need no
+// write-combining buffer; but on AMD's Zen 5 two halves (avx2) are as fast if the caches
+// hold the source, and 1.2 to 1.3 times as fast if it comes from memory (16 and 64 MiB),
+// prefetched or not.
 var best = choose(cpuid.CPU.VendorID == cpuid.AMD, kernel.has)
 
 func choose(amd bool, has func(kernel) bool) kernel {
@@ -70,9 +71,9 @@ func moveString(dst, src []byte) {
 	}
 }
 
-// The kernels: n bytes, a multiple of 64 and not 0, to dst, on a line. They end with
-// SFENCE: non-temporal stores are ordered neither among themselves nor with what the
-// caller stores next, a flag say.
+// The kernels copy n bytes, a positive multiple of 64, to dst, which starts on a line. They
+// end with SFENCE: non-temporal stores are ordered neither among themselves nor with later
+// stores of the caller, for instance a flag.
 //
 //go:noescape
 func streamAVX512(dst, src *byte, n uint64)
@@ -83,7 +84,7 @@ func streamAVX2(dst, src *byte, n uint64)
 //go:noescape
 func streamSSE2(dst, src *byte, n uint64)
 
-// moveBytes is REP MOVSB. Its stores may be seen in any order among themselves, but
+// moveBytes is REP MOVSB. Its stores may become visible in any order among themselves, but
 // before those that follow it.
 //
 //go:noescape

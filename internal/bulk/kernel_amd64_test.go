@@ -18,8 +18,8 @@ func TestChooseKernel(t *testing.T) {
 	require.True(t, best.has())
 }
 
-// Each kernel that the processor has, also those that are not the best: whole lines,
-// any alignment of the source.
+// Each kernel that the processor supports, not only the best: whole lines, any alignment of
+// the source.
 func TestKernels(t *testing.T) {
 	t.Parallel()
 	src := make([]byte, 40*line+line)

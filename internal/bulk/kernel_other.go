@@ -2,8 +2,8 @@
 
 package bulk
 
-// No kernels: the runtime's copy is used for all. On arm64 its pair stores are close
-// to what the non-temporal pair (STNP) reaches, which is only a hint there.
+// There are no kernels: the runtime's copy is used for all. On arm64 its pair stores come
+// close to the non-temporal pair (STNP), which is only a hint there.
 
 func hasStream() bool    { return false }
 func hasString() bool    { return false }

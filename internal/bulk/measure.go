@@ -12,37 +12,37 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// Point is what one size costs in each way: copying it and reading the copy, ns.
-// NaN-free; 0 where the budget ended before.
+// Point holds the costs of one size by each method: copying and reading the copy, ns. Never
+// NaN; 0 if the budget ended before.
 type Point struct {
 	Size int                `json:"size"`
 	NS   [int(ways)]float64 `json:"ns"` // by Way
 }
 
-// Measured is the outcome of Measure.
+// Measured is the result of Measure.
 type Measured struct {
 	Plan   Plan    `json:"plan"`
 	Points []Point `json:"points"`
 }
 
 const (
-	// gain is what another plan has to bring before it is taken, summed over the sizes:
-	// differences below it come and go with where the pages of a process happen to be.
+	// gain is the least improvement, summed over the sizes, for which another plan is chosen:
+	// smaller differences vary with the placement of a process's pages.
 	gain = 0.05
-	// most bounds the largest block that is tried. Larger caches exist, but touching the
-	// memory would take longer than all the rest.
+	// most bounds the largest block measured. Larger caches exist, but touching the memory
+	// would take longer than all the rest.
 	most = 8 << 20
-	// tries is how often each way is timed at least; medians are compared.
+	// tries is the least number of measurements of each method; medians are compared.
 	tries = 3
 )
 
-// Measure finds a plan by trying, from base on, within about the given budget of time.
-// What counts is copying and then reading the copy from the caches where it lies by
-// then, which is what a peer has to do as well: a way that leaves nothing in the cache
-// is not preferred for that. Ways take turns, so that a busy moment meets all of them.
+// Measure determines a plan by measurement, from base on, within about the given budget of
+// time. It measures copying and then reading the copy from the caches where it lies by
+// then, as a peer does: a method that leaves nothing in the cache has no advantage from
+// that. Methods take turns, so that a disturbance affects all of them.
 //
-// Sizes that the budget did not reach leave base as it is there. The error is of memory
-// not to be had.
+// For sizes that the budget did not reach, base stays. The error reports that memory could
+// not be allocated.
 func Measure(base Plan, budget time.Duration) (Measured, error) {
 	top := uint64(most)
 	if base.Stream != Never {
@@ -53,14 +53,14 @@ func Measure(base Plan, budget time.Duration) (Measured, error) {
 	if err != nil {
 		return Measured{Plan: base}, fmt.Errorf("bulk: measure: %w", err)
 	}
-	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // fails only for memory that is not ours
-	// Destination and source are a page and a bit apart, as two allocations are.
+	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // fails only for memory that is not from Alloc
+	// Destination and source are a little over a page apart, like two allocations.
 	from, to := mem[:top], mem[int(top)+offheap.PageSize:]
 	end := cpu.Ticks() + int64(float64(budget.Nanoseconds())/cpu.NsPerTick())
 	m := Measured{Plan: base}
 	for size := MinString; size <= int(top); size *= 2 {
 		for i := size / 2; i < size; i += 4096 {
-			from[i] = 1 // what is read must not be the kernel's page of zeroes
+			from[i] = 1 // otherwise the source would be the kernel's zero page
 		}
 		p, ok := measure(to[:size], from[:size], end)
 		if !ok {
@@ -72,8 +72,8 @@ func Measure(base Plan, budget time.Duration) (Measured, error) {
 	return m, nil
 }
 
-// measure tries one size until the medians are of tries each at least, or more where
-// the blocks are small. ok is false if the time ended before.
+// measure measures one size until each median has at least tries values, or more for small
+// blocks. ok is false if the time ended before.
 func measure(dst, src []byte, end int64) (p Point, ok bool) {
 	p.Size = len(src)
 	rounds := min(max(tries, 1<<20/len(src)), 17)
@@ -83,8 +83,8 @@ func measure(dst, src []byte, end int64) (p Point, ok bool) {
 			if w == Stream && !hasStream() || w == String && !hasString() {
 				continue
 			}
-			// Twice, and the second counts: the first one pays for what the way before
-			// has left in the caches, dirty lines above all.
+			// Twice, and the second run is measured: the first one absorbs the effect of the
+			// cache content that the method before has left, mainly dirty lines.
 			var start int64
 			for range 2 {
 				start = cpu.Ticks()
@@ -107,7 +107,7 @@ func measure(dst, src []byte, end int64) (p Point, ok bool) {
 	return p, true
 }
 
-// read looks at every line of b.
+// read reads one byte of every line of b.
 func read(b []byte) (sum uint64) {
 	for ; len(b) >= 8*line; b = b[8*line:] {
 		for i := range 8 {
@@ -117,11 +117,12 @@ func read(b []byte) (sum uint64) {
 	return sum
 }
 
-// decide moves the switch points of base to where the points say: to the pair of sizes,
-// of those that were tried, with the least product of times over all points, so that one
-// size that met a busy moment does not decide alone. base stays if that brings less than
-// gain in all. A way that is best put behind the largest block tried is taken as far
-// beyond as base says, but Stream, where base has it begin within what was tried, from
+// decide moves the switch points of base to the pair of measured sizes with the least
+// product of times over all points, so that one disturbed size does not decide alone. It
+// keeps base if the gain in all is less than gain. If a method is best put behind the
+// largest block measured, base's point beyond remains; but if base starts Stream within the
+// measured range, Stream then starts at twice the largest block: there the copy overflows
+// the cache whatever other processes use it.
 // twice that on: there the copy overflows the cache whoever else uses it.
 func decide(base Plan, points []Point) Plan {
 	if len(points) == 0 {
@@ -144,7 +145,7 @@ func decide(base Plan, points []Point) Plan {
 	return best
 }
 
-// candidates are the sizes that a switch point may be moved to.
+// candidates returns the sizes that a switch point may be moved to.
 func candidates(base uint64, points []Point, least uint64) []uint64 {
 	if base == Never { // the processor lacks it
 		return []uint64{Never}
@@ -158,7 +159,7 @@ func candidates(base uint64, points []Point, least uint64) []uint64 {
 	return sizes
 }
 
-// logCost is the sum of the logarithms of what the points cost by the plan.
+// logCost returns the sum of the logarithms of the points' costs by the plan.
 func logCost(plan Plan, points []Point) (sum float64) {
 	for i := range points {
 		sum += math.Log(points[i].NS[plan.Way(uint64(points[i].Size))])

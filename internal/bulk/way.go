@@ -7,18 +7,18 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// Way is how a block is copied.
+// Way is a method of copying a block.
 type Way uint8
 
-// Ways of copying.
+// Methods of copying.
 const (
-	Cached Way = iota // vector loads and stores, as the runtime does
+	Cached Way = iota // vector loads and stores, as in the runtime
 	String            // the processor's string instruction
 	Stream            // non-temporal stores
 	ways              // number of ways
 )
 
-// String returns the name that explanations use.
+// String returns the name used in explanations.
 func (w Way) String() string {
 	switch w {
 	case Cached:
@@ -31,18 +31,18 @@ func (w Way) String() string {
 	return fmt.Sprintf("way(%d)", uint8(w))
 }
 
-// Never as a size of a plan: that way is not taken.
+// Never, as a size in a plan, disables the method.
 const Never = math.MaxUint64
 
-// Plan says how blocks are copied. From String bytes on, and from Stream bytes on,
-// the ways of these names are taken, Stream first; below both it is Cached. The zero
-// value streams everything: use Default.
+// Plan selects the method by the block's size. Stream is used from Stream bytes on,
+// otherwise String from String bytes on, and Cached below both. The zero value streams
+// everything: use Default.
 type Plan struct {
 	String uint64
 	Stream uint64
 }
 
-// Way is how n bytes are copied.
+// Way returns the method for n bytes.
 func (p *Plan) Way(n uint64) Way {
 	switch {
 	case n >= p.Stream:
@@ -53,10 +53,10 @@ func (p *Plan) Way(n uint64) Way {
 	return Cached
 }
 
-// Default is the plan for a process on the processors on, of a host where users
-// processes use its largest cache: Stream from topo.DMAMin on, String from the size
-// of the first cache on, which source and destination then overflow together. What
-// the processor lacks is Never, and so is Stream where the host tells of no cache.
+// Default returns the plan for a process on the processors on, of a host where users
+// processes use its largest cache: Stream from topo.DMAMin on, String from the size of the
+// first cache on, which source and destination then overflow together. Methods that the
+// processor lacks are Never, and so is Stream if the host reports no cache.
 func Default(h *topo.Host, on topo.Set, users int) Plan {
 	p := Plan{String: Never, Stream: Never}
 	if c, ok := h.Shared(on); ok && hasStream() {
@@ -68,15 +68,16 @@ func Default(h *topo.Host, on topo.Set, users int) Plan {
 	return p
 }
 
-// Sizes below which no plan that this package makes takes a way.
+// Sizes below which no plan of this package selects a method.
 const (
-	// MinString is that of String: below it its start-up
-	// (some 30 ns, more for odd alignments) is not won back anywhere.
+	// MinString is the bound for String: below it, its start-up (some 30 ns, more for odd
+	// alignments) is never amortised.
 	MinString = 16 << 10
-	// MinStream is that of Stream: draining the write-combining buffers at the
-	// end waits for memory, some 100 ns, and the reader misses every line.
+	// MinStream is the bound for Stream: draining the write-combining buffers at the end
+	// waits for memory, some 100 ns, and the reader misses every line.
 	MinStream = 128 << 10
 )
 
-// Kernel names what Stream uses on this processor: "avx512", "avx2", "sse2", or "none".
+// Kernel returns the instructions that Stream uses on this processor: "avx512", "avx2",
+// "sse2", or "none".
 func Kernel() string { return kernelName() }

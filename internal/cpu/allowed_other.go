@@ -4,8 +4,8 @@ package cpu
 
 import "runtime"
 
-// Allowed is the set of processors that this process may use, as far as is known:
-// all there are.
+// Allowed returns the processors that this process may use: all of them, because this
+// system does not report a restriction.
 func Allowed() (s Set) {
 	for i := range runtime.NumCPU() {
 		s.Add(i)

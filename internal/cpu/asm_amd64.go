@@ -7,7 +7,7 @@ package cpu
 //go:noescape
 func Ticks() int64
 
-// Pause tells the processor that this is a spin loop (a few to 140 cycles).
+// Pause marks a spin loop for the processor (a few to 140 cycles).
 //
 //go:noescape
 func Pause()

@@ -5,7 +5,7 @@ package cpu
 //go:noescape
 func Ticks() int64
 
-// Pause tells the processor that this is a spin loop.
+// Pause marks a spin loop for the processor.
 //
 //go:noescape
 func Pause()

@@ -9,5 +9,5 @@ var epoch = time.Now()
 // Ticks returns nanoseconds: there is no portable cycle counter.
 func Ticks() int64 { return int64(time.Since(epoch)) }
 
-// Pause does nothing where there is no such instruction.
+// Pause does nothing: there is no such instruction.
 func Pause() {}

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Set is a set of processors: processor i is bit i&63 of word i>>6. The zero value
-// is empty, which stands for "not known" where a process says what it may use.
+// Set is a set of processors: processor i is bit i&63 of word i>>6. The zero value is
+// empty; as the set that a process may use, it means "unknown".
 type Set []uint64
 
-// ErrSet is a list of processors that makes no sense.
+// ErrSet reports a malformed list of processors.
 var ErrSet = errors.New("malformed list of processors")
 
-// maxCPU bounds what a list makes us allocate: the kernel's own limit is 8192.
+// maxCPU bounds the memory allocated for a list: the kernel's own limit is 8192.
 const maxCPU = 1 << 13
 
-// Add puts processor i into the set. 0 ≤ i < 8192, else it does nothing.
+// Add adds processor i to the set. It does nothing unless 0 ≤ i < 8192.
 func (s *Set) Add(i int) {
 	if i < 0 || i >= maxCPU {
 		return
@@ -29,7 +29,7 @@ func (s *Set) Add(i int) {
 	(*s)[i>>6] |= 1 << (i & 63)
 }
 
-// Len is how many processors are in the set.
+// Len returns the number of processors in the set.
 func (s Set) Len() (n int) {
 	for _, w := range s {
 		n += bits.OnesCount64(w)
@@ -37,7 +37,7 @@ func (s Set) Len() (n int) {
 	return n
 }
 
-// Common is how many processors are in both sets.
+// Common returns the number of processors in both sets.
 func (s Set) Common(t Set) (n int) {
 	for i := range min(len(s), len(t)) {
 		n += bits.OnesCount64(s[i] & t[i])
@@ -45,7 +45,7 @@ func (s Set) Common(t Set) (n int) {
 	return n
 }
 
-// Union is the processors that are in any of the sets.
+// Union returns the processors that are in any of the sets.
 func Union(all []Set) (u Set) {
 	for _, s := range all {
 		for len(u) < len(s) {
@@ -58,7 +58,7 @@ func Union(all []Set) (u Set) {
 	return u
 }
 
-// String lists the processors as the kernel does: "0-3,8".
+// String lists the processors in the kernel's format: "0-3,8".
 func (s Set) String() string {
 	var b []byte
 	in := func(i int) bool { return i>>6 < len(s) && s[i>>6]>>(i&63)&1 == 1 }
@@ -83,7 +83,7 @@ func (s Set) String() string {
 	return string(b)
 }
 
-// ParseSet reads what String writes. Errors wrap ErrSet.
+// ParseSet parses the format of String. Errors wrap ErrSet.
 func ParseSet(list string) (s Set, err error) {
 	if list == "" {
 		return nil, nil

@@ -2,16 +2,16 @@ package cpu
 
 import "runtime"
 
-// Spinner is the state of one wait. The zero value is ready, and as patient as
-// [Default]; Reset it whenever the wait succeeded. Not for concurrent use.
+// Spinner is the state of one wait. The zero value is ready and uses [Default]; call Reset
+// after each successful wait. Not for concurrent use.
 //
 //	for !done() {
 //		if sp.Wait() >= limit { sleep on an event }
 //	}
 type Spinner struct {
 	Policy *SpinPolicy // nil: Default
-	// Locked is for a goroutine that is locked to its thread: runtime.Gosched costs
-	// it two changes of threads, so others of the process get no turn by it.
+	// Locked says that the goroutine is locked to its thread: runtime.Gosched then takes two
+	// thread switches and gives other goroutines no turn.
 	Locked bool
 
 	n      int
@@ -20,9 +20,9 @@ type Spinner struct {
 
 var byDefault = Default()
 
-// Wait waits a moment: at first not at all, then a pause, then a yield. It
-// returns how often it has yielded since Reset, for the caller to decide when
-// to sleep instead. Short.
+// Wait makes one short step of the wait: at first none, then a pause, then a yield. It
+// returns the number of yields since Reset, by which the caller decides when to sleep
+// instead.
 func (s *Spinner) Wait() int {
 	p := s.Policy
 	if p == nil {
@@ -39,17 +39,16 @@ func (s *Spinner) Wait() int {
 	s.yields++
 	Yield()
 	if s.yields&3 == 0 && !s.Locked {
-		// Other goroutines of this process deserve a turn as well, even where
-		// GOMAXPROCS is 1. Not every time: with nothing else to run it costs as
-		// much as the yield. Nor seldom: on a busy host each yield may last a
-		// time slice.
+		// Other goroutines of this process need a turn as well, even if GOMAXPROCS is 1. Not
+		// every time: with nothing else to run, Gosched takes as long as the yield. Nor seldom:
+		// on a busy host each yield may last a time slice.
 		runtime.Gosched()
 	}
 	return s.yields
 }
 
-// Weary reports whether the wait has yielded as often as its policy allows:
-// time to sleep, for those who can.
+// Weary reports whether the wait has yielded as often as its policy allows, so that the
+// caller should sleep if it can.
 func (s *Spinner) Weary() bool {
 	p := s.Policy
 	if p == nil {

@@ -5,39 +5,38 @@ import (
 	"runtime"
 )
 
-// SpinPolicy gives the length of the steps of a wait, see [Spinner].
+// SpinPolicy gives the number of polls in each step of a wait, see [Spinner].
 type SpinPolicy struct {
-	Looks  int // that follow each other at once: the lowest latency
-	Pauses int // looks with a pause in between
-	Yields int // after which whoever can sleep should
+	Looks  int // polls without a pause: the lowest latency
+	Pauses int // polls with a pause in between
+	Yields int // polls with a yield; a caller that can sleep does so afterwards
 }
 
-// The spin policy of a wait depends on whether the peer that it waits for can run at
-// the same time. With a pause of up to 140 cycles:
+// The spin policy of a wait depends on whether the awaited peer can run at the same time.
+// With a pause of up to 140 cycles:
 var (
-	// Roomy is for as many processors as ranks, or more. 256 pauses are about
-	// 5-10 µs over shared memory: several round trips, and one over a loopback
-	// socket, where a look is a system call. Fewer would yield (0.3 µs, and the
-	// processor gone for a while) within an ordinary round trip. 128 yields are
-	// some 50 µs, more than a sleep and a wake-up cost.
+	// Roomy is for at least as many processors as ranks. 256 pauses are about 5-10 µs over
+	// shared memory: several round trips, and one over a loopback socket, where a poll is a
+	// system call. Fewer would yield (0.3 µs, and the processor is lost for a while) within
+	// an ordinary round trip. 128 yields take some 50 µs, more than a sleep and a wake-up.
 	Roomy = SpinPolicy{Looks: 64, Pauses: 256, Yields: 128}
 
-	// Crowded is for more ranks than processors. The peer runs now, and answers
-	// within a round trip, which is 1 µs over shared memory and 10 µs over a
-	// socket: 48 looks take longer on either. Or it does not run, and what is spun
-	// away is taken from those who could let it: eight ranks on two processors made
-	// 10 times as many round trips with 24 to 48 looks as with 320. Less than 24
-	// misses peers that do run. 32 yields: each lasts as long as the others run, and
-	// whoever sleeps gets the processor back sooner than who stands in line with
+	// Crowded is for more ranks than processors. If the peer runs now, it answers within a
+	// round trip, which is 1 µs over shared memory and 10 µs over a socket: 48 polls take
+	// longer on either. If it does not run, spinning takes time from the ranks ahead of it:
+	// eight ranks on two processors made 10 times as many round trips with 24 to 48 polls as
+	// with 320. With fewer than 24 the wait misses peers that do run. 32 yields: each lasts
+	// as long as the others run, and a sleeper gets the processor back sooner than a thread
+	// that queues with computing ones.
 	// those that compute.
 	Crowded = SpinPolicy{Looks: 48, Yields: 32}
 
-	// Single is for ranks that all share one processor: the peer only runs when
-	// this side does not.
+	// Single is for ranks that all share one processor: the peer only runs while this side
+	// does not.
 	Single = SpinPolicy{Yields: 128}
 )
 
-// Default is the spin policy of a process that knows nothing of others.
+// Default returns the spin policy of a process that has no information on others.
 func Default() SpinPolicy {
 	if multi {
 		return Roomy
@@ -45,10 +44,10 @@ func Default() SpinPolicy {
 	return Single
 }
 
-// Load is how many ranks there are to a processor of mine, when all ranks of a host
-// wait or compute at the same time: each spreads evenly over the processors that
-// it may use. mine is one of all. An empty set is of a rank that did not say: it
-// counts as one that may use what this one may.
+// Load returns the number of ranks per processor of mine if all ranks of a host wait or
+// compute at the same time and each spreads evenly over the processors that it may use. all
+// includes mine. An empty set, of a rank that did not report its processors, counts as
+// mine.
 func Load(mine Set, all []Set) float64 {
 	n := mine.Len()
 	if n == 0 {
@@ -65,32 +64,33 @@ func Load(mine Set, all []Set) float64 {
 	return load / float64(n)
 }
 
-// For is the spin policy of a rank with load ranks to each of its processors, see
-// [Load], on a host where the ranks have cpus processors in all.
+// For returns the spin policy of a rank with load ranks per processor, see [Load], on a
+// host where the ranks have cpus processors in all.
 func For(load float64, cpus int) SpinPolicy {
 	switch {
 	case load == 0 || cpus == 0:
 		return Default()
 	case load <= 1+1e-9:
-		return Roomy // also where this rank has one processor: the peer has another
+		return Roomy // even if this rank has one processor: the peer has another
 	case cpus == 1:
 		return Single
 	}
 	return Crowded
 }
 
-// Spun is p with that many looks, with and without a pause, before the first yield.
+// Spun returns p with the given number of polls, with and without a pause, before the first
+// yield.
 func (p SpinPolicy) Spun(looks int) SpinPolicy {
 	p.Looks = min(looks, Roomy.Looks)
 	p.Pauses = looks - p.Looks
 	return p
 }
 
-// String is for people: "64 looks, 256 pauses, 128 yields".
+// String describes the policy: "64 looks, 256 pauses, 128 yields".
 func (p SpinPolicy) String() string {
 	return fmt.Sprintf("%d looks, %d pauses, %d yields", p.Looks, p.Pauses, p.Yields)
 }
 
-// multi is whether spinning can help at all where nothing else is known: with one
-// processor the peer only runs when we do not.
+// multi says whether spinning can help when nothing else is known: with one processor the
+// peer only runs while this side does not.
 var multi = runtime.NumCPU() > 1

@@ -10,12 +10,12 @@ var calib struct {
 	nsPerTk float64
 }
 
-// NsPerTick is the length of one tick of [Ticks] in nanoseconds, measured once
-// against the monotonic clock (about 10 ms, at the first call).
+// NsPerTick returns the length of one tick of [Ticks] in nanoseconds, measured once against
+// the monotonic clock (about 10 ms, at the first call).
 func NsPerTick() float64 {
 	calib.once.Do(func() {
-		// The clock is read between two reads of the counter; the tightest of
-		// several tries bounds what a preemption in between could add.
+		// The clock is read between two reads of the counter; the narrowest of several tries
+		// bounds the error of a preemption in between.
 		edge := func() (tk int64, at time.Time) {
 			best := int64(1<<63 - 1)
 			for range 16 {

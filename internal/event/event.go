@@ -1,12 +1,12 @@
-// Package event is what a goroutine of this process sleeps on when it has to
-// wait for a link: an [Event] is a descriptor that is readable while it is set,
-// a [Set] waits for any of several descriptors, [Wait] for one.
+// Package event provides descriptors on which a goroutine sleeps while it waits for a link:
+// an [Event] is a descriptor that is readable while it is set, a [Set] waits for any of
+// several descriptors, [Wait] for one.
 //
-// Linux has eventfd and epoll for that; other unixes a pipe and poll. Elsewhere
-// New and NewSet return an error that wraps errors.ErrUnsupported.
+// Linux uses eventfd and epoll; other unixes a pipe and poll. On other systems New and
+// NewSet return an error that wraps errors.ErrUnsupported.
 //
-// Event.Set may be called by any goroutine; the rest is for one at a time.
-// Nothing but New, NewSet and Close allocates.
+// Event.Set may be called by any goroutine; the other methods by one at a time. Only New,
+// NewSet and Close allocate.
 //
 //	event_linux.go   Event and Set by eventfd and epoll
 //	event_unix.go    Event and Set of other unixes
@@ -18,7 +18,7 @@ package event
 
 import "time"
 
-// millis rounds d up to milliseconds, so that a wait is not cut short to a spin.
+// millis rounds d up to milliseconds, because a wait rounded down to 0 would spin.
 func millis(d time.Duration) int {
 	return int((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }

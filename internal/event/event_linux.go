@@ -40,7 +40,7 @@ func (e Event) Clear() {
 // Close frees the descriptor.
 func (e Event) Close() error { return unix.Close(e.fd) }
 
-// Set waits for the descriptors it was made with.
+// Set waits for the descriptors given to NewSet.
 type Set struct {
 	fd    int
 	found [8]unix.EpollEvent
@@ -61,13 +61,13 @@ func NewSet(fds ...int) (*Set, error) {
 	return &Set{fd: ep}, nil
 }
 
-// Wait returns when a descriptor is readable, a signal came, or after d, rounded
-// up to milliseconds.
+// Wait returns when a descriptor is readable, a signal arrived, or d, rounded up to
+// milliseconds, is over.
 //
-// It is a plain epoll_wait, which holds a thread, and not one in the runtime's
-// poller: that is looked at every 10 ms only when all processors of the process
-// have something to run (measured with GOMAXPROCS=1 beside a goroutine that
-// never blocks: 17 ms a round trip, against 0.1-0.35 ms).
+// It is a plain epoll_wait, which blocks a thread, and not one in the runtime's poller: the
+// runtime polls that only every 10 ms if all processors of the process have goroutines to
+// run (measured with GOMAXPROCS=1 beside a goroutine that never blocks: 17 ms a round trip,
+// against 0.1-0.35 ms).
 func (s *Set) Wait(d time.Duration) error {
 	_, err := unix.EpollWait(s.fd, s.found[:], millis(d))
 	if errors.Is(err, unix.EINTR) {
@@ -76,5 +76,5 @@ func (s *Set) Wait(d time.Duration) error {
 	return err
 }
 
-// Close frees what NewSet made; the descriptors stay open.
+// Close releases the set; the descriptors stay open.
 func (s *Set) Close() error { return unix.Close(s.fd) }

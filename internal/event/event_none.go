@@ -29,7 +29,7 @@ func (Event) Clear() {}
 // Close does nothing: there is no event.
 func (Event) Close() error { return nil }
 
-// Set waits for the descriptors it was made with.
+// Set waits for the descriptors given to NewSet.
 type Set struct{}
 
 // NewSet fails.

@@ -23,7 +23,7 @@ type set interface {
 	Close() error
 }
 
-// Each kind that this system has, whichever of them New takes.
+// All kinds that this system supports, including those that New does not use.
 var kinds = map[string]struct {
 	event func() (event, error)
 	set   func(...int) (set, error)
@@ -43,16 +43,16 @@ func TestReadableFromSetToClear(t *testing.T) {
 				return ok
 			}
 			require.False(t, readable())
-			e.Clear() // of what is not set: returns at once
+			e.Clear() // not set: returns at once
 			for range 3 {
 				e.Set()
-				e.Set() // adds nothing
+				e.Set() // has no further effect
 				require.True(t, readable())
 				require.True(t, readable(), "looking does not clear it")
 				e.Clear()
 				require.False(t, readable())
 			}
-			// More than a pipe holds: Set never blocks, one Clear is enough.
+			// More than the capacity of a pipe: Set never blocks, one Clear is enough.
 			for range 1 << 17 {
 				e.Set()
 			}

@@ -8,7 +8,7 @@ type Event = pipe
 // New returns an event that is not set. Close it.
 func New() (Event, error) { return newPipe() }
 
-// Set waits for the descriptors it was made with.
+// Set waits for the descriptors given to NewSet.
 type Set = pollSet
 
 // NewSet returns a set of descriptors that stay open until it is closed.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait waits until fd is readable (or broken: reading it tells) or d, rounded up
-// to milliseconds, is over, and says which. A signal may end it early.
+// Wait waits until fd is readable (or broken, which reading it reports) or d, rounded up to
+// milliseconds, is over, and reports whether fd is readable. A signal may end it early.
 func Wait(fd int, d time.Duration) (ready bool, err error) {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds[:], millis(d))
@@ -22,7 +22,7 @@ func Wait(fd int, d time.Duration) (ready bool, err error) {
 	return n > 0, err
 }
 
-// pipe is an event of unixes without eventfd: what was written is not yet read.
+// pipe is an event of unixes without eventfd: it is set while the pipe holds unread bytes.
 type pipe struct{ r, w int }
 
 func newPipe() (pipe, error) {
@@ -55,15 +55,15 @@ func (e pipe) Clear() {
 	var b [512]byte
 	for {
 		if n, err := unix.Read(e.r, b[:]); n < len(b) && err != unix.EINTR {
-			return // EAGAIN, or all that there was
+			return // EAGAIN, or all that was there
 		}
 	}
 }
 
 func (e pipe) Close() error { return errors.Join(unix.Close(e.r), unix.Close(e.w)) }
 
-// pollSet is a set of unixes without epoll. A handful of descriptors, so that
-// handing all of them over at each wait costs nothing that matters.
+// pollSet is a set of unixes without epoll. It has few descriptors, so passing all of them
+// to the kernel at each wait has a negligible cost.
 type pollSet struct{ fds []unix.PollFd }
 
 func newPollSet(fds ...int) (*pollSet, error) {

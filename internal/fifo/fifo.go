@@ -1,13 +1,13 @@
-// Package fifo has the queues of the data path: first in, first out, without
-// locks, and without allocation but to grow.
+// Package fifo has the queues of the data path: first in, first out, without locks, and
+// without allocation except to grow.
 //
-//   - A [Ring] holds values in a bounded number of places, made as they are needed: for
-//     what is bounded by agreement, where one more would be a bug.
-//   - A [Queue] is a ring without bound: for what is bounded elsewhere.
+//   - A [Ring] holds values in a bounded number of places, allocated as they are needed:
+//     for numbers bounded by agreement, where one more would be a bug.
+//   - A [Queue] is a ring without bound: for numbers bounded elsewhere.
 //
-// Operations, messages and receives are linked through themselves, by lists of their own
-// packages: a generic list would reach the link by a call that is not inlined, and two
-// pushes and pops take 60 ns by it instead of 5.
+// Operations, messages and receives hold their own links, in lists of their own packages: a
+// generic list would access the link by a call that is not inlined, and two pushes and pops
+// take 60 ns by it instead of 5.
 //
 // A queue belongs to one goroutine at a time. The package imports nothing.
 package fifo
@@ -24,7 +24,7 @@ func (q *Queue[T]) Push(v T) {
 	q.Ring.Push(v)
 }
 
-// Insert puts v before all of the newest values for which after is true.
+// Insert inserts v before the newest values, as far as after is true for them.
 func (q *Queue[T]) Insert(v T, after func(x *T) bool) {
 	q.Push(v)
 	for i := q.n - 1; i > 0; i-- {
@@ -36,7 +36,7 @@ func (q *Queue[T]) Insert(v T, after func(x *T) bool) {
 	}
 }
 
-// Ring is a FIFO of fixed capacity, whose places are made as they are needed and kept.
+// Ring is a FIFO of fixed capacity, whose places are allocated as they are needed and kept.
 // The zero value has none: see NewRing.
 type Ring[T any] struct {
 	q       []T
@@ -47,7 +47,7 @@ type Ring[T any] struct {
 // NewRing returns an empty Ring for up to capacity values.
 func NewRing[T any](capacity int) Ring[T] { return Ring[T]{most: capacity} }
 
-// Len is how many values the ring holds.
+// Len returns the number of values in the ring.
 func (r *Ring[T]) Len() int { return r.n }
 
 // Push appends v. It panics if the ring is full.
@@ -59,7 +59,7 @@ func (r *Ring[T]) Push(v T) {
 	r.n++
 }
 
-// grow makes more places.
+// grow adds places.
 func (r *Ring[T]) grow() {
 	if r.n == r.most {
 		panic("fifo: ring is full")
@@ -69,7 +69,7 @@ func (r *Ring[T]) grow() {
 	r.q, r.head = q, 0
 }
 
-// Front is the oldest value, in place. It panics if there is none.
+// Front returns a pointer to the oldest value in the ring. It panics if the ring is empty.
 func (r *Ring[T]) Front() *T {
 	if r.n == 0 {
 		panic("fifo: ring is empty")
@@ -77,7 +77,7 @@ func (r *Ring[T]) Front() *T {
 	return &r.q[r.head]
 }
 
-// Pop takes the oldest value out. It panics if there is none.
+// Pop removes and returns the oldest value. It panics if the ring is empty.
 func (r *Ring[T]) Pop() (v T) {
 	p := r.Front()
 	v, *p = *p, v
@@ -86,7 +86,7 @@ func (r *Ring[T]) Pop() (v T) {
 	return v
 }
 
-// at is the place of the value that i others are before.
+// at returns the place of value i, counted from the oldest.
 func (r *Ring[T]) at(i int) int {
 	if i += r.head; i >= len(r.q) {
 		i -= len(r.q)

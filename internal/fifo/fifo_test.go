@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ring is a slice at whose ends things happen.
+// A ring behaves like a slice with insertions and removals at its ends.
 func TestRingAgainstSlice(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -47,7 +47,7 @@ func TestRingMisuse(t *testing.T) {
 	require.Equal(t, 1, r.Pop())
 }
 
-// A queue is a slice without an end.
+// A queue behaves like an unbounded slice.
 func TestQueueAgainstSlice(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -71,8 +71,8 @@ func TestQueueAgainstSlice(t *testing.T) {
 	require.Greater(t, q.Len(), 64, "it has grown")
 }
 
-// Values that are inserted in any order come out in that of their keys, and those of one
-// key in the order in which they were put in.
+// Values inserted in any order are removed in the order of their keys, those with equal
+// keys in the order of insertion.
 func TestQueueInserts(t *testing.T) {
 	t.Parallel()
 	type item struct{ key, n int }

@@ -7,8 +7,8 @@ type Kind uint8
 
 // Kinds of backing.
 const (
-	Small   Kind = iota // ordinary pages: the system has no larger ones for us
-	Advised             // transparent huge pages were asked for; the kernel uses them as it can
+	Small   Kind = iota // ordinary pages: the system offers no larger ones
+	Advised             // transparent huge pages were requested; the kernel uses them as it can
 	HugeTLB             // reserved huge pages, all of it
 )
 
@@ -29,10 +29,10 @@ func (k Kind) String() string {
 // default of x86-64 and of arm64 with 4 KiB pages.
 const HugePage = 2 << 20
 
-// AllocHuge is Alloc for large memory that devices and peers use: of reserved
-// huge pages if size is a multiple of HugePage and the system has them free,
-// else with the advice to use transparent ones, given before anything touches
-// or registers the memory. It says which it was. Free it with Free.
+// AllocHuge is Alloc for large memory that devices and peers use. It uses reserved huge
+// pages if size is a multiple of HugePage and the system has enough of them free. Otherwise
+// it requests transparent ones before the memory is accessed or registered. It returns the
+// kind. Free it with Free.
 func AllocHuge(size int, p Purpose) ([]byte, Kind, error) {
 	if size > 0 && size <= maxSize && size%HugePage == 0 {
 		if b := mapHugeTLB(size); b != nil {
@@ -47,8 +47,8 @@ func AllocHuge(size int, p Purpose) ([]byte, Kind, error) {
 	return b, AdviseHuge(b), nil
 }
 
-// AdviseHuge asks for transparent huge pages behind b, which starts on a page
-// boundary. It says what the answer was, Advised or Small.
+// AdviseHuge requests transparent huge pages for b, which starts on a page boundary. It
+// returns Advised or Small, by the system's answer.
 func AdviseHuge(b []byte) Kind {
 	if len(b) < HugePage || !adviseHuge(b) {
 		return Small

@@ -2,11 +2,11 @@ package offheap
 
 import "golang.org/x/sys/unix"
 
-// hugeShift is log2 of HugePage, as mmap wants it.
+// hugeShift is log2 of HugePage, for mmap's flags.
 const hugeShift = 21
 
-// mapHugeTLB maps reserved huge pages, nil if there are not enough. The kernel
-// reserves all of them at once: touching the memory later cannot fail.
+// mapHugeTLB maps reserved huge pages; it returns nil if there are not enough. The kernel
+// reserves all of them at once, so a later access cannot fail.
 func mapHugeTLB(size int) []byte {
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|hugeShift<<unix.MAP_HUGE_SHIFT)

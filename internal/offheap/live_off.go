@@ -2,7 +2,7 @@
 
 package offheap
 
-// Live tells nothing: programs built with the tag rmadebug keep record.
+// Live returns nothing: only programs built with the tag rmadebug keep a record.
 func Live() []string { return nil }
 
 func noteAlloc([]byte, Purpose) {}

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// live is the memory in use, by its first byte, with who allocated it.
+// live maps the first byte of each allocation in use to its allocating calls.
 var live sync.Map
 
 // Live describes the memory in use, with the calls that allocated each piece.

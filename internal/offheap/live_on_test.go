@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Memory in use is told with who allocated it, and only then.
+// Live describes memory in use, with its allocating calls, and no other memory.
 func TestLive(t *testing.T) {
 	mine := func() bool { return strings.Contains(strings.Join(Live(), ""), "offheap.TestLive:") }
 	b, err := Alloc(100, Scratch)

@@ -1,10 +1,10 @@
-// Package offheap hands out page-aligned memory outside the Go heap, counted
-// by purpose. The garbage collector neither moves nor scans nor frees it, so
-// devices and peers may be given its addresses.
+// Package offheap allocates page-aligned memory outside the Go heap, counted by purpose.
+// The garbage collector neither moves nor scans nor frees it, so devices and peers may use
+// its addresses.
 //
-// It imports nothing of the project. Freed memory is unmapped: a later access
-// faults instead of corrupting somebody else's data. On systems that are no
-// unix every allocation fails with an error that wraps errors.ErrUnsupported.
+// It imports nothing of the project. Freed memory is unmapped: a later access faults
+// instead of corrupting other data. On systems other than unixes every allocation fails
+// with an error that wraps errors.ErrUnsupported.
 package offheap
 
 import (
@@ -15,23 +15,23 @@ import (
 	"sync/atomic"
 )
 
-// Purpose says what memory is used for; it indexes the counters.
+// Purpose is the use of memory; it indexes the counters.
 type Purpose uint8
 
 // Purposes of off-heap memory.
 const (
-	Regions  Purpose = iota // memory handed to applications
+	Regions  Purpose = iota // memory of applications
 	Rings                   // eager, rendezvous and notification rings
 	Staging                 // bounce buffers, frames
 	Scratch                 // benchmarks and tests
-	Arenas                  // slabs that an arena cuts into pieces; it counts those by purpose
+	Arenas                  // slabs that an arena divides; it counts the pieces by purpose
 	purposes                // number of purposes
 )
 
-// Purposes is the number of purposes, for tables that they index.
+// Purposes is the number of purposes, for tables indexed by them.
 const Purposes = int(purposes)
 
-// String returns the name under which statistics report the purpose.
+// String returns the name of the purpose in statistics.
 func (p Purpose) String() string {
 	switch p {
 	case Regions:
@@ -51,7 +51,7 @@ func (p Purpose) String() string {
 // ErrSize reports a size that is not positive or too large to round up.
 var ErrSize = errors.New("offheap: invalid size")
 
-// counter sits on a cache line of its own.
+// counter occupies a cache line of its own.
 type counter struct {
 	n atomic.Int64
 	_ [56]byte
@@ -59,8 +59,8 @@ type counter struct {
 
 var inUse [purposes]counter
 
-// maxSize keeps rounding up from overflowing (pages have 64 KiB at most), with
-// room to spare below what any processor maps.
+// maxSize prevents overflow when rounding up (pages have 64 KiB at most); it is well below
+// what any processor maps.
 const maxSize = min(1<<46, math.MaxInt-64<<10)
 
 // PageSize is the size of a page in bytes.
@@ -89,7 +89,7 @@ func Map(fd, size int, p Purpose) ([]byte, error) {
 	return mapFile(fd, size, true, p)
 }
 
-// MapRead is Map without the right to write: a store faults.
+// MapRead is Map with read access only: a store faults.
 func MapRead(fd, size int, p Purpose) ([]byte, error) {
 	return mapFile(fd, size, false, p)
 }
@@ -106,14 +106,14 @@ func mapFile(fd, size int, write bool, p Purpose) ([]byte, error) {
 	return b[:size], nil
 }
 
-// Free unmaps memory that Alloc or Map returned, given with its original
-// start. Using the memory afterwards faults.
+// Free unmaps memory returned by Alloc or Map; b must begin at its start. Later accesses
+// fault.
 func Free(b []byte, p Purpose) error {
 	if cap(b) == 0 {
 		return nil
 	}
 	n := int64(cap(b))
-	noteFree(b) // first: the address may be given out again at once
+	noteFree(b) // first: the address may be allocated again at once
 	if err := unmap(b[:cap(b)]); err != nil {
 		return fmt.Errorf("offheap: munmap of %d bytes for %v: %w", n, p, err)
 	}
@@ -121,16 +121,16 @@ func Free(b []byte, p Purpose) error {
 	return nil
 }
 
-// count notes a mapping, all of b.
+// count records a mapping, all of b.
 func count(b []byte, p Purpose) {
 	inUse[p].n.Add(int64(cap(b)))
 	noteAlloc(b, p)
 }
 
-// InUse returns the bytes mapped for p at the moment.
+// InUse returns the number of bytes now mapped for p.
 func InUse(p Purpose) int64 { return inUse[p].n.Load() }
 
-// Total returns the bytes mapped for all purposes; leak checks compare it.
+// Total returns the number of bytes mapped for all purposes; leak checks compare it.
 func Total() int64 {
 	var n int64
 	for i := range inUse {

@@ -2,12 +2,12 @@ package topo
 
 import "golang.org/x/sys/unix"
 
-// allowed is taken before the program binds threads of its own.
+// allowed is read before the program binds threads of its own.
 var allowed = readAllowed()
 
-// Allowed is the set of processors that this process was started on: what a launcher,
-// taskset or a container left it. Threads may be bound more narrowly later. Empty if
-// the system does not tell.
+// Allowed returns the processors that this process was started on, as restricted by a
+// launcher, taskset or a container. Threads may be bound more narrowly later. Empty if the
+// system does not report them.
 func Allowed() Set { return allowed }
 
 func readAllowed() Set {

@@ -4,8 +4,8 @@ package topo
 
 import "runtime"
 
-// Allowed is the set of processors that this process was started on. Not known here:
-// all that are online.
+// Allowed returns the processors that this process was started on: all that are online,
+// because this system does not report a restriction.
 func Allowed() Set { return everyone }
 
 var everyone = fallback(runtime.NumCPU(), 0, 0, 0).Online

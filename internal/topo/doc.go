@@ -1,10 +1,10 @@
 // Package topo describes the arrangement of this host's processors: which of them share a
 // core, a cache or a package.
 //
-// [Read] takes it from sysfs; [Local] is this host's, each processor looked at once,
-// when it is asked for, with the sizes of caches from the processor itself where there
-// is no sysfs. Two questions are asked of it: how near two processes are to each other
-// ([Host.Between], from the processors that each may run on), and from which size on a
+// [Read] reads it from sysfs; [Local] returns this host's. It reads each processor once,
+// when it is first needed, and takes the sizes of caches from the processor itself if there
+// is no sysfs. The package answers two questions: the distance of two processes
+// ([Host.Between], from the processors that each may run on), and the size from which a
 // copy should bypass the cache ([DMAMin], [Host.Shared]).
 //
 // All values are immutable after reading: all methods may be called from any goroutine. A

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ErrNoTopology says that the host does not tell how it is built.
+// ErrNoTopology says that the host does not report its topology.
 var ErrNoTopology = errors.New("topo: no topology in sysfs")
 
 // Cache is one cache that holds data.
@@ -20,10 +20,10 @@ type Cache struct {
 	CPUs  Set    // the processors that share it
 }
 
-// Host is the arrangement of a host's processors. Not changed after Read.
+// Host is the arrangement of a host's processors. Immutable after Read.
 type Host struct {
 	Online   Set
-	Known    Set     // those that were looked at; what follows is complete for them
+	Known    Set     // the processors read; the fields below are complete for them
 	Caches   []Cache // those of the lower levels first
 	Cores    []Set   // the processors (hardware threads) of each core
 	Packages []Set   // of each socket
@@ -31,9 +31,9 @@ type Host struct {
 
 const cpuDir = "sys/devices/system/cpu"
 
-// Read takes the arrangement from the file tree of a host (os.DirFS("/")), as far as it
-// concerns the processors of want; the empty set is all that are online. What a kernel
-// leaves out is empty in the result; a tree without processors gives ErrNoTopology, a
+// Read reads the arrangement from the file tree of a host (os.DirFS("/")), as far as it
+// concerns the processors of want; the empty set means all that are online. Data that a
+// kernel omits is empty in the result; a tree without processors gives ErrNoTopology, a
 // malformed list an error that wraps ErrList.
 func Read(root fs.FS, want Set) (*Host, error) {
 	text, err := fs.ReadFile(root, cpuDir+"/online")
@@ -53,7 +53,7 @@ func Read(root fs.FS, want Set) (*Host, error) {
 	return h.with(root, want)
 }
 
-// with is h and what the processors of want add to it; h stays as it is.
+// with returns h extended by the processors of want; h is not modified.
 func (h *Host) with(root fs.FS, want Set) (*Host, error) {
 	n := &Host{
 		Online: h.Online, Known: h.Known,
@@ -69,7 +69,7 @@ func (h *Host) with(root fs.FS, want Set) (*Host, error) {
 			return nil, err
 		}
 		if !inOne(n.Packages, Of(cpu)) {
-			all, err := readList(root, dir+"/topology/core_siblings_list") // of the package, whatever its name
+			all, err := readList(root, dir+"/topology/core_siblings_list") // of the package, despite its name
 			if err != nil {
 				return nil, err
 			}
@@ -79,13 +79,13 @@ func (h *Host) with(root fs.FS, want Set) (*Host, error) {
 			return nil, err
 		}
 		addSet(&n.Cores, core.And(h.Online))
-		// Threads of a core share all that is asked for.
+		// Threads of a core share everything that is read.
 		n.Known = n.Known.Or(Of(cpu)).Or(core.And(h.Online))
 	}
 	return n, nil
 }
 
-// readList reads a file with a list; one that is not there is the empty set.
+// readList reads a file with a list; a missing file is the empty set.
 func readList(root fs.FS, name string) (Set, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func readList(root fs.FS, name string) (Set, error) {
 	return set, nil
 }
 
-// addSet adds a set that is neither empty nor there already.
+// addSet adds a set that is neither empty nor already present.
 func addSet(to *[]Set, s Set) {
 	if s.Len() == 0 {
 		return
@@ -115,7 +115,7 @@ func (h *Host) readCaches(root fs.FS, dir string, cpu int) error {
 	dirs, _ := fs.Glob(root, dir+"/cache/index[0-9]*") // the pattern is well-formed
 	for _, d := range dirs {
 		word := func(name string) string {
-			b, _ := fs.ReadFile(root, path.Join(d, name)) // "" if it is not told
+			b, _ := fs.ReadFile(root, path.Join(d, name)) // "" if the file is missing
 			return strings.TrimSpace(string(b))
 		}
 		if kind := word("type"); kind != "Data" && kind != "Unified" {
@@ -149,7 +149,7 @@ func (h *Host) hasCache(level, cpu int) bool {
 	return false
 }
 
-// addCache adds c, which is not there yet, behind those of its level.
+// addCache adds c, which is not present yet, behind those of its level.
 func (h *Host) addCache(c Cache) {
 	at := len(h.Caches)
 	for at > 0 && h.Caches[at-1].Level > c.Level {
@@ -158,7 +158,7 @@ func (h *Host) addCache(c Cache) {
 	h.Caches = slices.Insert(h.Caches, at, c)
 }
 
-// parseSize reads a size as sysfs has it: "48K", "32M", bytes without a letter.
+// parseSize parses a size in the format of sysfs: "48K", "32M", bytes without a letter.
 func parseSize(text string) (uint64, bool) {
 	shift := 0
 	if n := len(text); n > 0 {

@@ -13,10 +13,9 @@ var local struct {
 	host *Host
 }
 
-// Local is this host, as far as it concerns the processors that this process may run on
-// and those of the given sets; each is looked at once. Where sysfs does not tell, all
-// processors are taken to share the caches of which the processor itself tells the
-// sizes. Never nil.
+// Local returns this host, as far as it concerns the processors that this process may run
+// on and those of the given sets; each is read once. If sysfs has no data, all processors
+// are assumed to share the caches whose sizes the processor itself reports. Never nil.
 func Local(also ...Set) *Host {
 	want := Allowed()
 	for _, s := range also {
@@ -33,7 +32,7 @@ func Local(also ...Set) *Host {
 		}
 		local.host = h
 	case !want.And(h.Online).Within(h.Known):
-		// What was readable a moment ago is; where it is not, what is known stays.
+		// A read that succeeded before will succeed again; if not, the known data stays.
 		if more, err := h.with(root, want); err == nil {
 			local.host = more
 		}
@@ -41,8 +40,8 @@ func Local(also ...Set) *Host {
 	return local.host
 }
 
-// fallback is a host of n processors with caches of these sizes, those that are
-// positive: the lower levels one a processor, the last shared by all.
+// fallback returns a host of n processors with caches of those sizes that are positive: the
+// lower levels one a processor, the last shared by all.
 func fallback(n, l1, l2, l3 int) *Host {
 	h := &Host{}
 	for c := range n {
@@ -65,19 +64,18 @@ func fallback(n, l1, l2, l3 int) *Host {
 	return h
 }
 
-// DMAMin is the size from which a copy should bypass a cache of the given bytes
-// that so many processes use: cache / (2 × users). A copy of that size fills a
-// user's share with source and destination, and evicts what others work on. From
-// Buntinas, Goglin, Goodell, Mercier, Moreaud: Cache-Efficient, Intranode,
-// Large-Message MPI Communication with MPICH2-Nemesis, ICPP 2009. Fewer than one
-// user count as one.
+// DMAMin returns the size from which a copy should bypass a cache of the given bytes that
+// users processes use: cache / (2 × users). A copy of that size fills a user's share with
+// source and destination, and evicts the data of others. From Buntinas, Goglin, Goodell,
+// Mercier, Moreaud: Cache-Efficient, Intranode, Large-Message MPI Communication with
+// MPICH2-Nemesis, ICPP 2009. Fewer than one user count as one.
 func DMAMin(cache uint64, users int) uint64 {
 	return cache / (2 * uint64(max(users, 1)))
 }
 
-// Shared is the largest cache that a process on the processors s may keep data in:
-// of the highest level; of several of that level, the smallest. ok is false where
-// the host tells of none.
+// Shared returns the largest cache that a process on the processors s may keep data in: of
+// the highest level; of several of that level, the smallest. ok is false if the host
+// reports none.
 func (h *Host) Shared(s Set) (c Cache, ok bool) {
 	for _, k := range h.Caches {
 		if !k.CPUs.Meets(s) {
@@ -90,8 +88,8 @@ func (h *Host) Shared(s Set) (c Cache, ok bool) {
 	return c, ok
 }
 
-// Level1 is the smallest cache of level 1 of the processors s, in bytes; 0 where
-// the host tells of none.
+// Level1 returns the size of the smallest cache of level 1 of the processors s, in bytes; 0
+// if the host reports none.
 func (h *Host) Level1(s Set) uint64 {
 	var n uint64
 	for _, k := range h.Caches {

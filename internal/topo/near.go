@@ -1,13 +1,13 @@
 package topo
 
-// Near says how near two processes of a host are, from the processors that each
-// may run on. Costs of a transfer differ by factors between these, so that figures
-// measured for one do not hold for another.
+// Near is the distance of two processes of a host, from the processors that each may run
+// on. Costs of a transfer differ by factors between these, so figures measured for one do
+// not hold for another.
 type Near uint8
 
-// Degrees of nearness.
+// Distances.
 const (
-	Unknown Near = iota // the host does not tell, or it depends on where the scheduler puts them
+	Unknown Near = iota // the host does not report it, or it depends on the scheduler's placement
 	Core                // always on one core: they share all caches, and its time or its threads
 	L2                  // always on processors that share a cache of level 2
 	L3                  // always on processors that share a cache of level 3 or above
@@ -15,7 +15,7 @@ const (
 	Far                 // always in different packages
 )
 
-// String is the name under which profiles and explanations know it; "" for Unknown.
+// String returns the name in profiles and explanations; "" for Unknown.
 func (n Near) String() string {
 	switch n {
 	case Core:
@@ -32,9 +32,10 @@ func (n Near) String() string {
 	return ""
 }
 
-// Between says how near processes are that may run on the processors a and b. Where
-// they may be nearer or farther from one moment to the next it is what holds always:
-// two that roam one shared cache are L3, two that roam several sockets Unknown.
+// Between returns the distance of processes that may run on the processors a and b. If the
+// distance varies with their placement, the result is what always holds: L3 for two
+// processes that may run anywhere on one shared cache, Unknown for two that may run on
+// several sockets.
 func (h *Host) Between(a, b Set) Near {
 	a, b = a.And(h.Known), b.And(h.Known)
 	if a.Len() == 0 || b.Len() == 0 {
@@ -44,7 +45,7 @@ func (h *Host) Between(a, b Set) Near {
 	if a.Len() == 1 && both.Len() == 1 || inOne(h.Cores, both) {
 		return Core
 	}
-	for _, c := range h.Caches { // lower levels first: the nearest counts
+	for _, c := range h.Caches { // lower levels first: the nearest decides
 		if c.Level >= 2 && both.Within(c.CPUs) {
 			if c.Level == 2 {
 				return L2

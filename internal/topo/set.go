@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// MaxCPU bounds the numbers of processors: twice what Linux can be built for.
+// MaxCPU bounds the processor numbers: twice the largest number that Linux can be built
+// for.
 const MaxCPU = 16384
 
 // ErrList says that a list of processors is malformed.
 var ErrList = errors.New("topo: malformed list of processors")
 
-// Set is a set of processor numbers. The zero value is empty. Sets are values:
-// no method changes one.
+// Set is a set of processor numbers. The zero value is empty. Sets are immutable values.
 type Set struct{ w []uint64 }
 
-// Of is the set of the given processors; numbers outside [0, MaxCPU) are left out.
+// Of returns the set of the given processors; numbers outside [0, MaxCPU) are ignored.
 func Of(cpus ...int) Set {
 	var s Set
 	for _, c := range cpus {
@@ -37,8 +37,8 @@ func (s *Set) add(cpu int) {
 	s.w[cpu/64] |= 1 << (cpu % 64)
 }
 
-// ParseList reads a list as the kernel writes it: numbers and ranges separated by
-// commas, "0-3,8"; empty is the empty set. Errors wrap ErrList.
+// ParseList parses a list in the kernel's format: numbers and ranges separated by commas,
+// "0-3,8"; the empty text is the empty set. Errors wrap ErrList.
 func ParseList(text string) (Set, error) {
 	var s Set
 	text = strings.TrimSpace(text)
@@ -62,7 +62,7 @@ func ParseList(text string) (Set, error) {
 	return s, nil
 }
 
-// String is the list that ParseList reads.
+// String returns the list in the format of ParseList.
 func (s Set) String() string {
 	var b strings.Builder
 	cpus := s.CPUs()
@@ -95,7 +95,7 @@ func (s Set) CPUs() []int {
 	return all
 }
 
-// Len is the number of processors.
+// Len returns the number of processors.
 func (s Set) Len() int {
 	n := 0
 	for _, w := range s.w {
@@ -115,7 +115,7 @@ func (s Set) Within(t Set) bool { return s.And(t).Len() == s.Len() }
 // Meets reports whether the sets have a processor in common.
 func (s Set) Meets(t Set) bool { return s.And(t).Len() > 0 }
 
-// And is the intersection.
+// And returns the intersection.
 func (s Set) And(t Set) Set {
 	var u Set
 	for i := range min(len(s.w), len(t.w)) {
@@ -124,7 +124,7 @@ func (s Set) And(t Set) Set {
 	return u
 }
 
-// Or is the union.
+// Or returns the union.
 func (s Set) Or(t Set) Set {
 	u := Set{w: make([]uint64, max(len(s.w), len(t.w)))}
 	copy(u.w, s.w)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tree describes a host to make a sysfs of: packages of core complexes, each with
-// an L3 of its own, cores with an L2 and hardware threads.
+// tree describes a host for which a sysfs is made: packages of core complexes, each with an
+// L3 of its own, cores with an L2 and hardware threads.
 type tree struct{ packages, complexes, cores, threads int }
 
 func (t tree) fs() fstest.MapFS {
@@ -74,7 +74,7 @@ func TestRead(t *testing.T) {
 	require.EqualValues(t, 32<<10, h.Level1(Of(9)))
 }
 
-// A process that is bound looks at its own processors, and later at those of peers.
+// A bound process reads its own processors first, and those of peers later.
 func TestReadOnlyWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	root := tree{packages: 2, complexes: 2, cores: 4, threads: 2}.fs()
@@ -200,8 +200,7 @@ func TestReadWhatKernelsLeaveOut(t *testing.T) {
 	require.Equal(t, 2, c.Level, "a cache without a size is none")
 }
 
-// Two threads of a core that is switched off in part: the file names processors
-// that are not online.
+// One of two threads of a core is offline: the file names processors that are not online.
 func TestOfflineProcessorsDoNotCount(t *testing.T) {
 	t.Parallel()
 	m := tree{1, 1, 2, 2}.fs()
@@ -290,7 +289,7 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// What a start pays once, for a host of 256 processors out of memory; the kernel's own
+// The one-time cost of a start, for a host of 256 processors from memory; the kernel's own
 // files take about 10 µs each, 20 a core.
 func BenchmarkRead(b *testing.B) {
 	m := tree{packages: 2, complexes: 8, cores: 8, threads: 2}.fs()
