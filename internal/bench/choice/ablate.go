@@ -17,14 +17,14 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// variant is one way to build the channel, or to hand messages to it.
+// variant is one way to configure the channel or to post messages to it.
 type variant struct {
 	name string
 	set  func(*message.Options)
-	each bool // one post a message
+	each bool // messages are posted one by one
 }
 
-// study compares variants, the first of which is what the engine does.
+// study compares variants. The first is the engine's configuration.
 type study struct {
 	name     string
 	mode     logp.Mode
@@ -34,7 +34,7 @@ type study struct {
 
 func plain(*message.Options) {}
 
-// studies returns those that a link allows: a lap flag needs writes whose last
+// studies returns the studies that a link allows: a lap flag needs writes whose last
 // byte arrives last.
 func studies(lap bool) []study {
 	arrival := []variant{{name: "cursor", set: func(o *message.Options) { o.Ring.Mode = eager.ModeCursor }}}
@@ -63,7 +63,7 @@ func studies(lap bool) []study {
 	}
 }
 
-// Ablation is one row: a batch in the variants of a study. Times are µs.
+// Ablation compares the variants of a study on one batch. Times are µs.
 type Ablation struct {
 	Fabric   string    `json:"fabric"`
 	Study    string    `json:"study"`
@@ -75,8 +75,8 @@ type Ablation struct {
 	Noise    float64   `json:"noise"` // the first variant against itself
 }
 
-// fill computes what follows from the times; again is the first variant's
-// second series.
+// fill computes the derived figures; again is the time of the first variant's second
+// series.
 func (a *Ablation) fill(again float64) {
 	for _, t := range a.US {
 		a.Ratio = append(a.Ratio, t/a.US[0])
@@ -84,11 +84,11 @@ func (a *Ablation) fill(again float64) {
 	a.Noise = math.Abs(again/a.US[0] - 1)
 }
 
-// rendezvousSizes are the messages of the study read against receiver first.
+// rendezvousSizes are the message sizes of the study of receiver-initiated rendezvous.
 var rendezvousSizes = []int{4 << 10, 64 << 10, 1 << 20}
 
-// rendezvous compares the two ways of a rendezvous: the receiver reads what was
-// announced, or the sender writes to where it was told before.
+// rendezvous compares the two schemes of rendezvous: the receiver reads an announced
+// message, or the sender writes to an advertised receive.
 func (k *rank) rendezvous(ctx context.Context, tag uint16, emit func(Ablation) error) error {
 	last := rendezvousSizes[len(rendezvousSizes)-1]
 	r, err := pingpong.OpenRendezvous(k.conn.Link, k.conn.EP, pingpong.Options{
@@ -123,7 +123,7 @@ func (k *rank) rendezvous(ctx context.Context, tag uint16, emit func(Ablation) e
 	return bench.Agree(ctx, k.polling(), nil)
 }
 
-// AblationRows is how many rows Request.Ablate brings over any link.
+// AblationRows returns the number of rows of Request.Ablate that every link has.
 func AblationRows() (n int) {
 	for _, s := range studies(false) {
 		n += len(s.batches)
@@ -131,8 +131,8 @@ func AblationRows() (n int) {
 	return n + len(rendezvousSizes)
 }
 
-// ablations measures what single design choices bring, each with all else equal.
-// Both ranks come here.
+// ablations measures the effect of single design choices, all else being equal. Both
+// ranks call it.
 func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 	tag := uint16(idTag)
 	for _, st := range studies(k.conn.Link.Caps().LastByteLast) {
@@ -155,7 +155,7 @@ func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 			}
 			side.SetEach(v.each)
 			sides = append(sides, side)
-			k.side = side // exchanges poll the group from now on
+			k.side = side // exchanges poll this side from here on
 		}
 		pingpong.Group(sides...)
 		for _, s := range sides {
@@ -205,7 +205,7 @@ func (k *rank) ablate(ctx context.Context, sides []*pingpong.Side, a *Ablation) 
 	return k.vary(ctx, len(sides), func(v int, times []int64) error { return sides[v].Play(ctx, times) }, check, a)
 }
 
-// vary times n variants, which take turns, and fills in a.
+// vary measures n variants in alternation and fills in a.
 func (k *rank) vary(ctx context.Context, n int, play func(v int, times []int64) error, check func() error, a *Ablation) error {
 	var pilot [4]int64
 	total := 0.0
@@ -224,7 +224,7 @@ func (k *rank) vary(ctx context.Context, n int, play func(v int, times []int64) 
 	all := make([][]float64, n+1)
 	for r := range k.req.Rounds {
 		for i := range n + 1 {
-			v := (i + r) % (n + 1) // the last is the first once more
+			v := (i + r) % (n + 1) // index n is the first variant's second series
 			if err := play(v%n, times); err != nil {
 				return err
 			}
@@ -240,8 +240,8 @@ func (k *rank) vary(ctx context.Context, n int, play func(v int, times []int64) 
 	return nil
 }
 
-// lap makes a side's messages pass every page of its rings once: first use is
-// paid for here.
+// lap sends messages through every page of a side's rings, so that the first use of a
+// page is not measured.
 func lap(ctx context.Context, s *pingpong.Side, mode logp.Mode) error {
 	sizes, err := ParseBatch(lapBatch)
 	if err == nil {

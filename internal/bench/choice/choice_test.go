@@ -112,7 +112,7 @@ func TestRequestChecks(t *testing.T) {
 	}
 }
 
-// fixed is a series that takes the same in each round.
+// fixed is a series with the same time in each round.
 func fixed(us float64) []float64 { return []float64{us, us, us, us, us, us, us} }
 
 func TestResultArithmetic(t *testing.T) {
@@ -132,13 +132,13 @@ func TestResultArithmetic(t *testing.T) {
 	require.Nil(t, r.Choosing, "no forced mode does that")
 	require.Equal(t, Interval{r.Regret, r.Regret}, r.Regret95, "rounds that do not differ")
 
-	// What the choice of the right mode costs is no noise.
+	// The cost of choosing the right mode is not noise.
 	r.Plan = "gather×2"
 	r.fill()
 	require.InDelta(t, 0.05, r.Noise, 1e-12)
 	require.InDelta(t, 0.125, *r.Choosing, 1e-12)
 	require.InDelta(t, 0.125, r.Regret, 1e-12)
-	// The time of a series is that of rounds that were not disturbed.
+	// The time of a series is that of undisturbed rounds.
 	r.Series.Auto = []float64{90, 9, 90, 9, 90, 90, 90}
 	r.fill()
 	require.InDelta(t, 9, r.AutoUS, 1e-12)
@@ -146,7 +146,7 @@ func TestResultArithmetic(t *testing.T) {
 	require.Greater(t, r.Regret95.Hi, 1.0)
 }
 
-// Rounds that go up and down together say as much of the regret as rounds that do not.
+// Rounds that vary together give the same interval of the regret as constant ones.
 func TestIntervalsKeepRoundsTogether(t *testing.T) {
 	t.Parallel()
 	rise := func(us float64) []float64 { return []float64{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us} }
@@ -349,7 +349,7 @@ func TestPiecesArithmetic(t *testing.T) {
 	require.InDelta(t, 0.05, r.Noise, 1e-12)
 	require.InDelta(t, -0.25, r.Error.Chain, 1e-12)
 	require.InDelta(t, -0.1, r.Error.Group, 1e-12)
-	alone := PiecesResult{Ways: Ways{10, 10}, AutoUS: 20, Regret: 1, Error: Ways{0.5, 7}} // no groups: their prediction is of nothing
+	alone := PiecesResult{Ways: Ways{10, 10}, AutoUS: 20, Regret: 1, Error: Ways{0.5, 7}} // no groups: their prediction does not count
 	s := SummarizePieces([]PiecesResult{r, alone})
 	require.InDelta(t, 0.525, s.MeanRegret, 1e-12)
 	require.InDelta(t, 0.5, s.Within10pct, 1e-12)

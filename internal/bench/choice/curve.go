@@ -15,8 +15,8 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Point is one size of a curve. The time is that of a half round trip of the
-// whole batch, the lower quartile of all trips.
+// Point is one size of a curve. Its time is half a round trip of the whole batch, the
+// lower quartile of all trips.
 type Point struct {
 	Size        int     `json:"size"` // bytes of each message
 	US          float64 `json:"us"`
@@ -26,26 +26,25 @@ type Point struct {
 	PredictedUS float64 `json:"predicted_us"`
 }
 
-// Step is a size at which the model changes its mind: Size is the first of To.
-// The sides are the three sizes below and the four from Size on, as far as there
-// are such.
+// Step is a size at which the model's choice changes; Size is the first size of To. The
+// sides are up to three sizes below and up to four from Size on.
 type Step struct {
 	Size  int     `json:"size"`
 	From  string  `json:"from"`
 	To    string  `json:"to"`
 	Below float64 `json:"below_mb_s"` // median of the points of a side
 	Above float64 `json:"above_mb_s"`
-	// Step is the median over the rounds of above/below − 1, both of the same
-	// round. Noise is what it may be off: twice its standard error, or how far the
-	// two ends of one side differ, which go the same way, whichever is more.
+	// Step is the median over the rounds of above/below − 1, both of the same round.
+	// Noise is its uncertainty: the greater of twice its standard error and the difference
+	// in the same direction between the two ends of one side.
 	Step  float64 `json:"step"`
 	Noise float64 `json:"noise"`
 	Down  bool    `json:"down"` // a step down beyond noise and StepTolerance
 }
 
-// Curve is bandwidth over size for batches of N equal messages: every octave,
-// and every size within 3 bytes of where the model's choice changes. Its JSON form
-// is one line; fields are only ever added.
+// Curve is bandwidth over size for batches of N equal messages: every octave, and every
+// size within 3 bytes of a change of the model's choice. Its JSON form is one line;
+// fields are only ever added.
 type Curve struct {
 	Fabric string  `json:"fabric"`
 	N      int     `json:"n"`
@@ -60,28 +59,28 @@ func (c *Curve) Down() bool {
 }
 
 const (
-	// StepTolerance is what a step down must exceed to count: less cannot be told
-	// from the model's tie, which is where a switch lies.
+	// StepTolerance is the least step down that counts. A switch lies where the model
+	// predicts equal times, and smaller steps cannot be told from equality.
 	StepTolerance = 0.02
 
 	around    = 3        // bytes on either side of a switch
-	curveSpan = 16 << 20 // and batch
+	curveSpan = 16 << 20 // bytes of the largest batch
 	maxPoints = 256
 )
 
-// DefaultCurves are the batches whose curves are measured unless told otherwise.
+// DefaultCurves are the batch sizes of the curves that are measured by default.
 var DefaultCurves = []int{1, 4, 16, 64}
 
-// curvePlan is what rank 0 tells: the sizes, or that there is nothing more.
+// curvePlan carries the sizes from rank 0 to rank 1, or the end of the curves.
 type curvePlan struct {
 	Sizes    []int         `json:"sizes"`
 	Switches []logp.Switch `json:"switches"`
 }
 
-// curveMax is the largest message of the curve of n.
+// curveMax is the largest message of the curve of batches of n.
 func (r *Request) curveMax(n int) int { return min(r.Most, curveSpan/n) }
 
-// planCurve finds the sizes of the curve of n.
+// planCurve chooses the sizes of the curve of batches of n.
 func (k *rank) planCurve(n int) curvePlan {
 	most := k.req.curveMax(n)
 	limits := k.side.Channel().Limits()
@@ -102,7 +101,7 @@ func (k *rank) planCurve(n int) curvePlan {
 	return p
 }
 
-// check is for what rank 1 takes from the wire.
+// check validates the plan, which rank 1 receives from the wire.
 func (p *curvePlan) check(most int) error {
 	if len(p.Sizes) == 0 || len(p.Sizes) > maxPoints {
 		return fmt.Errorf("%w: curve of %d sizes", ErrGrid, len(p.Sizes))
@@ -115,7 +114,7 @@ func (p *curvePlan) check(most int) error {
 	return nil
 }
 
-// curves measures the curve of every batch asked for. Both ranks come here.
+// curves measures the curve of every requested batch size. Both ranks call it.
 func (k *rank) curves(ctx context.Context, emit func(Curve) error) error {
 	for _, n := range k.req.Curves {
 		c, err := k.curve(ctx, n)
@@ -131,7 +130,7 @@ func (k *rank) curves(ctx context.Context, emit func(Curve) error) error {
 	return bench.Agree(ctx, k.polling(), nil)
 }
 
-// share carries what rank 0 has in v to rank 1.
+// share sends rank 0's v to rank 1, into its v.
 func (k *rank) share(ctx context.Context, v any) error {
 	mine, err := json.Marshal(v)
 	if err != nil {
@@ -144,7 +143,7 @@ func (k *rank) share(ctx context.Context, v any) error {
 	return err
 }
 
-// curve measures one. It returns nil on rank 1.
+// curve measures one curve. It returns nil on rank 1.
 func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 	var p curvePlan
 	first := k.ctl.Rank() == 0
@@ -171,7 +170,7 @@ func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 	times := make([]int64, slices.Max(trips)+1)
 	for r := range k.req.Rounds {
 		for i := range p.Sizes {
-			i = (i + r*len(p.Sizes)/k.req.Rounds) % len(p.Sizes) // begin elsewhere every time
+			i = (i + r*len(p.Sizes)/k.req.Rounds) % len(p.Sizes) // each round begins with another size
 			if r%2 == 1 {
 				i = len(p.Sizes) - 1 - i
 			}
@@ -182,7 +181,7 @@ func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 				return nil, err
 			}
 			var round []float64
-			for _, t := range times[1 : trips[i]+1] { // the first trip plans
+			for _, t := range times[1 : trips[i]+1] { // the first trip includes planning
 				round = append(round, max(float64(t)*cpu.NsPerTick(), 1))
 			}
 			ns[i], all[i] = append(ns[i], quantile(round, 0.25)), append(all[i], round...)
@@ -204,8 +203,8 @@ func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 	return c, nil
 }
 
-// curvePilot plays every size a little, checks what arrives, fills in what the
-// model says, and agrees on how many trips each size has in a round.
+// curvePilot plays every size briefly, checks the received data, fills in the model's
+// predictions, and agrees on the number of trips of each size in a round.
 func (k *rank) curvePilot(ctx context.Context, n int, p *curvePlan, c *Curve) (trips []int, err error) {
 	var times [3]int64
 	pl, err := logp.NewPlanner(&k.params, &logp.PlannerConfig{Shapes: -1})
@@ -241,11 +240,11 @@ func (k *rank) curvePilot(ctx context.Context, n int, p *curvePlan, c *Curve) (t
 	return trips, bench.Agree(ctx, k.polling(), err)
 }
 
-// stepAt adds up what the rounds say of one switch of batches of n. ns are times
-// by point and round.
+// stepAt evaluates the rounds at one switch of batches of n. ns are times by point and
+// round.
 func stepAt(s logp.Switch, n int, sizes []int, ns [][]float64) Step {
 	out := Step{Size: int(s.Size), From: s.From.String(), To: s.To.String()}
-	var below, above []int // points
+	var below, above []int // indices of points
 	for i, m := range sizes {
 		switch at := m - out.Size; {
 		case at >= -around && at < 0:
@@ -278,8 +277,8 @@ func stepAt(s logp.Switch, n int, sizes []int, ns [][]float64) Step {
 	return out
 }
 
-// standardError is that of the median of v, from the median absolute deviation:
-// what a few disturbed rounds do to it is little.
+// standardError returns the standard error of the median of v, from the median absolute
+// deviation, on which a few disturbed rounds have little effect.
 func standardError(v []float64) float64 {
 	m := bench.Median(v)
 	var d []float64
@@ -326,7 +325,7 @@ func WriteCurves(w io.Writer, format string, cs []Curve) error {
 	return nil
 }
 
-// ReadCurves reads lines of JSON that WriteCurves wrote.
+// ReadCurves reads the JSON lines of WriteCurves.
 func ReadCurves(r io.Reader) (out []Curve, err error) {
 	dec := json.NewDecoder(r)
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// times makes ns[point][round] of a time by point.
+// times returns ns[point][round] from a function of point and round.
 func times(rounds int, at func(i, r int) float64, points int) [][]float64 {
 	out := make([][]float64, points)
 	for i := range out {
@@ -27,8 +27,8 @@ func TestStepAt(t *testing.T) {
 	sizes := []int{8, 997, 998, 999, 1000, 1001, 1002, 1003, 4096}
 	side := func(i int) int { return map[bool]int{true: 1}[sizes[i] >= 1000] }
 
-	// A third slower from the switch on, the machine half as fast in every second
-	// round: that is no noise, both sides have it.
+	// A third slower from the switch on, and the machine half as fast in every second
+	// round: that is not noise, because it affects both sides.
 	s := stepAt(sw, 4, sizes, times(6, func(i, r int) float64 { return float64(sizes[i]) * (3 + float64(side(i))) * float64(1+r%2) }, len(sizes)))
 	require.Equal(t, 1000, s.Size)
 	require.Equal(t, "eager", s.From)
@@ -38,13 +38,13 @@ func TestStepAt(t *testing.T) {
 	require.InDelta(t, 4e3/3*0.75, s.Below, 1, "median of fast and slow rounds")
 	require.InDelta(t, s.Below*0.75, s.Above, 1)
 
-	// Faster is no step down.
+	// A gain in speed is not a step down.
 	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(3 - side(i)) }, len(sizes)))
 	require.InDelta(t, 0.5, s.Step, 0.01)
 	require.False(t, s.Down)
 
-	// One percent less is within the tolerance, a tenth within noise where one side
-	// differs as much from itself.
+	// A loss of 1 % is within the tolerance; a loss of 10 % is within the noise where one
+	// side varies by as much.
 	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(sizes[i]) * (100 + float64(side(i))) }, len(sizes)))
 	require.False(t, s.Down)
 	s = stepAt(sw, 1, sizes, times(5, func(i, _ int) float64 { return float64(sizes[i]) * (10 + float64(side(i)) + float64(i%4)/2) }, len(sizes)))
@@ -52,7 +52,7 @@ func TestStepAt(t *testing.T) {
 	require.Greater(t, s.Noise, 0.08)
 	require.False(t, s.Down)
 
-	// No sizes on one side: nothing to say.
+	// No sizes on one side: no step.
 	s = stepAt(logp.Switch{Size: 1}, 1, []int{1, 2}, times(2, func(int, int) float64 { return 1 }, 2))
 	require.Zero(t, s.Step)
 	require.False(t, s.Down)
@@ -87,7 +87,7 @@ func TestCurvesReadBack(t *testing.T) {
 	}
 }
 
-// What rank 1 takes from the wire is bounded.
+// The plan that rank 1 receives from the wire is bounded.
 func TestCurvePlanCheck(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, (&curvePlan{Sizes: []int{1, 4096}}).check(4096))

@@ -16,12 +16,12 @@
 //   - prediction error = predicted/measured − 1.
 //
 // Puts and gets of several pieces are compared in the same way, with ways (logp.Way) in the
-// place of modes; a time is that from the call until the pieces are placed.
+// place of modes; their time is from the call to the placement of the pieces.
 //
 // The link is sampled (package sampling) and the channel calibrated
-// (pingpong.Side.Calibrate) when a run begins; nothing is learned afterwards, so
-// that all cells are predicted by the same parameters. Cells are no part of what
-// is calibrated with, though some may coincide.
+// (pingpong.Side.Calibrate) when a run begins; the model is not updated afterwards, so that
+// all cells are predicted with the same parameters. The batches of the calibration are
+// independent of the cells, though some may coincide.
 //
 // # Files
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Explanation is how a batch would go each way, and why it goes as it does.
+// Explanation predicts the time of a batch in each way, term by term.
 type Explanation struct {
 	Fabric   string `json:"fabric"`
 	Op       string `json:"op,omitempty"` // of pieces
@@ -33,8 +33,8 @@ type Way struct {
 	MeasuredUS float64            `json:"measured_us,omitempty"`
 }
 
-// explain predicts the request's batch, and plays it where asked. Both ranks
-// come here; rank 0 gets the explanation.
+// explain predicts the request's batch, and plays it if the request says so. Both ranks
+// call it; rank 0 gets the explanation.
 func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	if err := k.side.Load(k.req.Batch); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	return x, nil
 }
 
-// wayOf is a way of that cost, which took us µs, 0 if it was not measured.
+// wayOf returns a way of predicted cost c and measured time us, 0 if not measured.
 func wayOf(name string, c *logp.Cost, us float64) Way {
 	w := Way{Name: name, PredictUS: c.Total() / 1e3, Terms: map[string]float64{}, MeasuredUS: us}
 	for t := range logp.Term(logp.NumTerms) {
@@ -93,7 +93,7 @@ func wayOf(name string, c *logp.Cost, us float64) Way {
 	return w
 }
 
-// WriteText writes the explanation as a table, a term a row.
+// WriteText writes the explanation as a table with one row for each term.
 func (x *Explanation) WriteText(w io.Writer) error {
 	what := "messages"
 	if x.Op != "" {

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Formats are what NewWriter takes.
+// Formats are the names that NewWriter takes.
 var Formats = []string{"table", "json"}
 
-// Writer writes results of type R as they come, and their summary of type S at the end.
+// Writer writes results of type R as they arrive, and their summary of type S at the end.
 type Writer[R, S any] interface {
 	Write(R) error
 	Close(S) error
 }
 
-// NewWriter makes a writer of a format for messages.
+// NewWriter returns a writer of results for messages.
 func NewWriter(w io.Writer, format string) (Writer[Result, Summary], error) {
 	return writerOf(w, format, Writer[Result, Summary](&table{w: w}))
 }
 
-// NewPiecesWriter makes a writer of a format for pieces.
+// NewPiecesWriter returns a writer of results for pieces.
 func NewPiecesWriter(w io.Writer, format string) (Writer[PiecesResult, PiecesSummary], error) {
 	return writerOf(w, format, Writer[PiecesResult, PiecesSummary](&piecesTable{w: w}))
 }
@@ -42,7 +42,7 @@ type lines[R, S any] struct{ enc *json.Encoder }
 func (l *lines[R, S]) Write(r R) error { return l.enc.Encode(r) }
 func (l *lines[R, S]) Close(s S) error { return l.enc.Encode(s) }
 
-// Read reads what a json writer wrote; a file may hold several runs.
+// Read reads the output of a json writer; a file may hold several runs.
 func Read(r io.Reader) (rs []Result, ss []Summary, err error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 1<<20)

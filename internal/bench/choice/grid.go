@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Cell is one batch: n messages, or pieces, of a mix of sizes.
+// Cell is one batch of n messages, or of n pieces, with a mix of sizes.
 type Cell struct {
 	N   int    `json:"n"`
 	Mix string `json:"mix"`
@@ -22,7 +22,7 @@ type Cell struct {
 	Layout string `json:"layout,omitempty"` // of pieces
 }
 
-// Layouts of pieces: what is not contiguous is in places of its own, in no order.
+// Layouts of pieces. Pieces that are not contiguous are scattered in random order.
 const (
 	Scattered = "scattered" // on both sides
 	Spread    = "spread"    // contiguous at the initiator
@@ -31,7 +31,7 @@ const (
 
 var layouts = []string{Scattered, Spread, Collected}
 
-// Mixes of sizes beside the fixed ones, which are called by their size.
+// Mixes of random sizes. Other mixes are a fixed size, by its name.
 const (
 	Bimodal = "bimodal" // 64 bytes or 16 KiB, as likely
 	Heavy   = "heavy"   // Pareto from 64 bytes with exponent 0.9, up to 1 MiB
@@ -40,27 +40,27 @@ const (
 
 var mixNames = []string{Bimodal, Heavy, Huge}
 
-// Grid is the batches that are compared.
+// Grid is the set of batches to compare.
 type Grid struct {
 	N     []int    `json:"n"`
 	Mixes []string `json:"mixes"`
-	// Bytes bounds a batch: larger ones are left out. Zero means 64 MiB.
+	// Bytes is the size of the largest batch; larger ones are skipped. Zero means 64 MiB.
 	Bytes int `json:"bytes,omitempty"`
-	// Layouts has a cell for each layout of pieces; empty of messages.
+	// Layouts are the layouts of pieces, with a cell for each. Empty for messages.
 	Layouts []string `json:"layouts,omitempty"`
 }
 
-// Bounds of a grid; rank 1 takes it from the wire.
+// Bounds of a grid, which rank 1 receives from the wire.
 const (
-	maxN     = 256 // planned together, see message.Options.Batch
+	maxN     = 256 // the most that are planned together, see message.Options.Batch
 	maxBytes = 256 << 20
 	maxCells = 1024
 )
 
-// ErrGrid is wrapped by every complaint about a grid or a request.
+// ErrGrid is wrapped by all errors about a grid or a request.
 var ErrGrid = errors.New("cannot compare that")
 
-// Default and Small are the grids of these names.
+// Default is the grid named "default", for messages.
 func Default() Grid {
 	return Grid{
 		N:     []int{1, 2, 4, 8, 16, 32, 64, 128},
@@ -74,8 +74,8 @@ func Small() Grid {
 	return Grid{N: []int{1, 8, 64}, Mixes: []string{"64", "4K", "256K", Bimodal, Huge}, Bytes: 4 << 20}
 }
 
-// DefaultPieces and SmallPieces are those of puts and gets of several pieces. A group is of
-// up to 8 KiB: beyond that there is one way.
+// DefaultPieces is the default grid for puts and gets of several pieces. A group has at
+// most 8 KiB; larger operations have one way only.
 func DefaultPieces() Grid {
 	return Grid{
 		N:       []int{2, 4, 8, 16, 32, 64, 128, 256},
@@ -90,8 +90,8 @@ func SmallPieces() Grid {
 	return Grid{N: []int{4, 16, 64}, Mixes: []string{"8", "64", "1K", "4K"}, Bytes: 1 << 20, Layouts: []string{Scattered}}
 }
 
-// ParseGrid returns the grid of a name, of messages or of pieces, or the one in the file of
-// that name, as JSON: {"n":[1,8],"mixes":["64","4K","bimodal"],"bytes":1048576}.
+// ParseGrid returns the grid of this name, for messages or pieces, or reads it from the JSON
+// file of this name: {"n":[1,8],"mixes":["64","4K","bimodal"],"bytes":1048576}.
 func ParseGrid(name string, pieces bool) (Grid, error) {
 	switch {
 	case name == "" || name == "default":
@@ -119,7 +119,7 @@ func ParseGrid(name string, pieces bool) (Grid, error) {
 	return g, g.Check()
 }
 
-// Check fills in defaults and says whether the grid can be measured.
+// Check fills in defaults and reports why the grid cannot be measured.
 func (g *Grid) Check() error {
 	if g.Bytes == 0 {
 		g.Bytes = 64 << 20
@@ -151,7 +151,7 @@ func (g *Grid) Check() error {
 	return nil
 }
 
-// Cells lists the batches that are not too large, mix by mix.
+// Cells returns the batches within Bytes, mix by mix.
 func (g *Grid) Cells(seed uint64) (cs []Cell) {
 	for _, m := range g.Mixes {
 		for _, n := range g.N {
@@ -177,10 +177,10 @@ func sum(sizes []int) (t int) {
 	return t
 }
 
-// random reports whether sizes depend on the seed.
+// random reports whether the sizes depend on the seed.
 func (c Cell) random() bool { return slices.Contains(mixNames, c.Mix) }
 
-// Sizes returns the sizes of the messages, the same for the same seed.
+// Sizes returns the sizes of the messages; they depend on the cell and seed only.
 func (c Cell) Sizes(seed uint64) ([]int, error) {
 	out := make([]int, c.N)
 	var h uint64
@@ -220,7 +220,7 @@ func (c Cell) Sizes(seed uint64) ([]int, error) {
 	return out, nil
 }
 
-// ParseBatch reads a batch such as 64x128,2x1M: 64 messages of 128 bytes, then 2
+// ParseBatch reads a batch such as 64x128,2x1M: 64 messages of 128 bytes, followed by 2
 // of 1 MiB.
 func ParseBatch(s string) ([]int, error) {
 	var out []int

@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// Series holds what a cell's series took in each round, in µs: the lower quartile of
-// the round's trips. Entry r of all of them is of one round, in which they took turns.
+// Series holds the time of each series of a cell in each round, in µs: the lower quartile
+// of the round's trips. Entries of the same index are of one round, in which the series
+// alternated.
 type Series struct {
 	Eager   []float64 `json:"eager"`
 	Gather  []float64 `json:"gather"`
@@ -23,11 +24,11 @@ func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.
 
 func (s *Series) drawn() drawn { return drawn{s.Auto, s.forced()} }
 
-// timeOf is the time of a series. What else runs on a machine only adds: rounds that
-// were disturbed do not count as long as a quarter were not.
+// timeOf is the time of a series. Other work on a machine only adds time; disturbed rounds
+// have no effect as long as a quarter of the rounds are undisturbed.
 func timeOf(rounds []float64) float64 { return quantile(rounds, 0.25) }
 
-// least is the index of the least time.
+// least returns the index of the least time.
 func least(t []float64) (best int) {
 	for m := range t {
 		if t[m] < t[best] {
@@ -38,27 +39,27 @@ func least(t []float64) (best int) {
 }
 
 // Interval is a 95 % confidence interval by the percentile bootstrap (Efron and
-// Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13): rounds are drawn with
-// replacement as many times as there are, all series of a round together, since they
-// shared its moment, and the figure is computed anew; the interval is what lies between
-// the quantiles 0.025 and 0.975 of that.
+// Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Rounds are drawn
+// with replacement, as many as there are and each with all its series, since they were
+// disturbed alike; the figure is computed from them. The interval is between the quantiles
+// 0.025 and 0.975 of the figures of all draws.
 type Interval struct {
 	Lo float64 `json:"lo"`
 	Hi float64 `json:"hi"`
 }
 
-// String is the interval in percent.
+// String returns the interval in percent.
 func (i Interval) String() string { return fmt.Sprintf("%.1f … %.1f", 100*i.Lo, 100*i.Hi) }
 
-// resamples is what intervals of 95 % need: 25 values lie beyond either end.
+// resamples is enough for intervals of 95 %: 25 values lie beyond either end.
 const resamples = 1000
 
-// interval returns the interval of a figure from its resamples; none for none.
+// interval returns the interval of a figure from its resamples; zero if there are none.
 func interval(x []float64) Interval {
 	return Interval{quantile(x, 0.025), quantile(x, 0.975)}
 }
 
-// drawer draws rounds, the same ones for the same results.
+// drawer draws rounds, with a fixed seed: equal results have equal intervals.
 type drawer struct {
 	rnd   *rand.Rand
 	times []float64
@@ -67,7 +68,7 @@ type drawer struct {
 
 func newDrawer() *drawer { return &drawer{rnd: rand.New(rand.NewPCG(1, 95))} }
 
-// regret is that of the automatic choice in a draw of the rounds.
+// regret draws rounds and returns the regret of the automatic choice in them.
 func (d *drawer) regret(auto []float64, forced ...[]float64) float64 {
 	d.draw = d.draw[:0]
 	for range auto {
@@ -87,13 +88,13 @@ func (d *drawer) regret(auto []float64, forced ...[]float64) float64 {
 	return timed(auto)/best - 1
 }
 
-// drawn is what intervals are of: the series of a cell.
+// drawn holds the series of a cell for an interval.
 type drawn struct {
 	auto   []float64
 	forced [][]float64
 }
 
-// complete reports whether every series has all rounds: what is read from a file may not.
+// complete reports whether every series has all rounds; in results read from a file some may lack.
 func (s drawn) complete() bool {
 	for _, rounds := range s.forced {
 		if len(rounds) != len(s.auto) {
@@ -103,7 +104,7 @@ func (s drawn) complete() bool {
 	return len(s.auto) > 0
 }
 
-// regret95 is the interval of the regret.
+// regret95 returns the interval of the regret.
 func (s drawn) regret95() Interval {
 	if !s.complete() {
 		return Interval{}
@@ -115,7 +116,7 @@ func (s drawn) regret95() Interval {
 	return interval(x)
 }
 
-// meanAndWithin returns the mean of regrets, and the share of them up to 0.1.
+// meanAndWithin returns the mean of regrets, and the share of those up to 0.1.
 func meanAndWithin(regrets []float64) (mean, within float64) {
 	n := float64(max(len(regrets), 1))
 	for _, r := range regrets {
@@ -127,8 +128,8 @@ func meanAndWithin(regrets []float64) (mean, within float64) {
 	return mean / n, within / n
 }
 
-// summary95 returns the intervals of what meanAndWithin does for cells, each one's rounds
-// drawn by themselves; none if the rounds of a cell are not known.
+// summary95 returns the intervals of the figures of meanAndWithin over cells, whose rounds
+// are drawn independently; zero if the rounds of a cell are not known.
 func summary95(cells []drawn) (mean, within Interval) {
 	for _, c := range cells {
 		if !c.complete() {

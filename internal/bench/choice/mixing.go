@@ -11,9 +11,9 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// fixedThresholds is how a library without a model would send over a fabric: what is not
-// longer than the eager limit through the ring, several at once, the rest by rendezvous.
-// The limits are those of Open MPI 4 (btl_vader_eager_limit, btl_tcp_eager_limit,
+// fixedThresholds is the policy of a library without a model on a fabric: messages up to the
+// eager limit go through the ring, several at once, the others by rendezvous. The limits are
+// those of Open MPI 4 (btl_vader_eager_limit, btl_tcp_eager_limit,
 // btl_openib_eager_limit).
 func fixedThresholds(fabric string) logp.Policy {
 	limit := map[string]int64{"shm": 4 << 10, "tcp": 64 << 10}[fabric]
@@ -25,23 +25,23 @@ func fixedThresholds(fabric string) logp.Policy {
 	}}
 }
 
-// Mixing says what the planner gains over simpler rules, for cells of one mix: time of the
-// rule over that of the automatic choice, less 1.
+// Mixing is the gain of the planner over simpler rules, for the cells of one mix: the time
+// of the rule over that of the automatic choice, less 1.
 type Mixing struct {
 	Fabric string `json:"fabric"`
 	Mix    string `json:"mix"` // "all": of all mixes
 	Cells  int    `json:"cells"`
 	Mixed  int    `json:"mixed"` // cells whose plan uses several modes
 
-	// OverSingle is over the one mode that the model finds best, of the mixed cells;
-	// OverBest over the mode that was measured to be best, of the same; OverThresholds over
-	// fixed thresholds, of all cells.
+	// OverSingle is over the single mode that the model predicts to be best, and OverBest
+	// over the mode that was measured to be best, both for the mixed cells; OverThresholds
+	// is over fixed thresholds, for all cells.
 	OverSingle     Gain `json:"over_single"`
 	OverBest       Gain `json:"over_best"`
 	OverThresholds Gain `json:"over_thresholds"`
 }
 
-// Gain is a distribution of gains. Zero where there are none.
+// Gain is a distribution of gains. It is zero without cells.
 type Gain struct {
 	Mean   float64 `json:"mean"` // geometric
 	Median float64 `json:"median"`
@@ -62,12 +62,12 @@ func gainOf(ratios []float64) Gain {
 	}
 }
 
-// String is the gain in percent.
+// String returns the gain in percent.
 func (g Gain) String() string {
 	return fmt.Sprintf("%+.1f %% (median %+.1f, %+.1f … %+.1f)", 100*g.Mean, 100*g.Median, 100*g.Least, 100*g.Most)
 }
 
-// SummarizeMixing adds results of a Request with Mixing up, mix by mix, then all.
+// SummarizeMixing combines the results of a Request with Mixing: mix by mix, then all.
 func SummarizeMixing(rs []Result) (out []Mixing) {
 	var mixes []string
 	for i := range rs {
@@ -104,7 +104,7 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 	return out
 }
 
-// WriteMixing writes it as a table, or as JSON lines.
+// WriteMixing writes ms as a table, or as JSON lines.
 func WriteMixing(w io.Writer, format string, ms []Mixing) error {
 	if format == "json" {
 		enc := json.NewEncoder(w)

@@ -23,9 +23,9 @@ import (
 )
 
 // mover is one of two ranks between which pieces are put or got: the one-sided operations of
-// an engine, with its progress goroutine, over the link that was sampled. Rank 0 has all
-// operations, rank 1 only its engine. Memory is registered, not allocated by the link: on
-// memory that a link maps pieces are copied, and there is nothing to choose.
+// an engine, with its progress goroutine, over the sampled link. Rank 0 starts all
+// operations; rank 1 only runs its engine. Memory is registered, not allocated by the link:
+// in memory that a link maps, pieces are copied, and there is no choice.
 type mover struct {
 	one      initiator.Engine
 	queue    initiator.Queue
@@ -38,22 +38,22 @@ type mover struct {
 	private  []byte
 	region   *mr.Registration
 	there    fabric.RemoteKey
-	down     error // owner's
+	down     error // used by the owner only
 
-	fetched   chan func(val []byte, err error) // what FetchSlots was given
-	published chan func() ([]byte, error)      // and PublishSlots
+	fetched   chan func(val []byte, err error) // callbacks of FetchSlots
+	published chan func() ([]byte, error)      // callbacks of PublishSlots
 
 	places []place
-	each   []*initiator.Op // of moveEach
+	each   []*initiator.Op // operations of moveEach
 }
 
-// place is where a piece is on either side.
+// place is the position of a piece on each side.
 type place struct{ here, there, size int }
 
-// apart is the least distance of scattered pieces.
+// apart is the least distance between scattered pieces.
 const apart = 256
 
-// area returns the bytes that pieces of these sizes take on either side, scattered.
+// area returns the size of memory for pieces of these sizes on one side, scattered.
 func area(sizes []int) (n int) {
 	for _, s := range sizes {
 		n += (s + 2*apart - 1) &^ (apart - 1)
@@ -61,14 +61,14 @@ func area(sizes []int) (n int) {
 	return n
 }
 
-// openMover brings both ranks to where rank 0 can move pieces in either way.
+// openMover prepares both ranks: afterwards rank 0 can move pieces in either way.
 func openMover(ctx context.Context, k *rank, span int) (m *mover, err error) {
 	m = &mover{ep: k.conn.EP, fetched: make(chan func([]byte, error), 1), published: make(chan func() ([]byte, error), 1)}
 	k.onClose(m.close)
 	if err = bench.Agree(ctx, k.polling(), m.open(k.conn.Link, span)); err != nil {
 		return m, err
 	}
-	k.side = nil // the progress goroutine polls from here on
+	k.side = nil // from here on only the progress goroutine polls
 	m.prog.Start()
 	m.prog.Do(func() { m.queue.Up(m.ep) })
 	theirs, err := k.exchange(ctx, m.key().Append(nil))
@@ -84,7 +84,7 @@ func openMover(ctx context.Context, k *rank, span int) (m *mover, err error) {
 	return m, m.slots(ctx, k)
 }
 
-// key names the region to the other rank.
+// key returns the region's key for the other rank.
 func (m *mover) key() fabric.RemoteKey {
 	x := m.region.Key()
 	return fabric.RemoteKey{Addr: x.Addr, Len: x.Len, RKey: x.RKeys[0]}
@@ -114,14 +114,14 @@ func (m *mover) open(l fabric.Link, span int) (err error) {
 	return err
 }
 
-// close ends what open and Start began, whatever of it.
+// close ends whatever open and Start began.
 func (m *mover) close() (err error) {
 	if m.prog != nil {
 		m.prog.Do(func() {
 			m.Down(context.Canceled)
 			err = m.ep.Close()
 		})
-		for idle := false; !idle; { // what the closing flushes
+		for idle := false; !idle; { // completions flushed by the close
 			m.prog.Do(func() { idle = m.queue.InFlight() == 0 })
 			m.prog.Progress()
 		}
@@ -142,7 +142,8 @@ func (m *mover) close() (err error) {
 	return err
 }
 
-// slots has rank 0 ask for the slots that groups need, and both agree on them.
+// slots requests the slots that groups need, by a group of rank 0, and passes rank 1's
+// slots to rank 0. Both ranks call it.
 func (m *mover) slots(ctx context.Context, k *rank) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.req.Stall)
 	defer cancel()
@@ -179,12 +180,12 @@ func (m *mover) slots(ctx context.Context, k *rank) (err error) {
 	return err
 }
 
-// policy has pieces go the forced way, or the cheapest.
+// policy forces a way of moving pieces, or leaves the choice to the model.
 func (m *mover) policy(p *logp.Params, forced bool, w logp.Way) {
 	m.prog.Do(func() { m.queue.Plan(p, forced, w) })
 }
 
-// place chooses the places of pieces.
+// place chooses the positions of the pieces.
 func (m *mover) place(sizes []int, layout string, seed uint64) {
 	m.places = m.places[:0]
 	rnd := rand.New(rand.NewPCG(seed, uint64(len(sizes))))
@@ -221,7 +222,7 @@ func (m *mover) walk(c *onesided.Cursor) {
 	c.End()
 }
 
-// requests is how many requests of a link a chain of the pieces is.
+// requests returns the number of link requests of the pieces as a chain.
 func (m *mover) requests(pieces int) (n int) {
 	var c onesided.Cursor
 	sges := make([]fabric.SGE, max(pieces, 1))
@@ -231,7 +232,7 @@ func (m *mover) requests(pieces int) (n int) {
 	return n
 }
 
-// move puts or gets all pieces, and returns when they are placed.
+// move puts or gets all pieces and waits until they are placed.
 func (m *mover) move(ctx context.Context, kind initiator.Kind) error {
 	o := initiator.New(&m.queue, kind)
 	m.walk(o.Cursor())
@@ -239,7 +240,7 @@ func (m *mover) move(ctx context.Context, kind initiator.Kind) error {
 	return m.wait(ctx, o)
 }
 
-// wait returns when o has ended.
+// wait waits for the end of o.
 func (m *mover) wait(ctx context.Context, o *initiator.Op) error {
 	if err := m.prog.Wait(ctx, &o.Waiter); err != nil {
 		return err
@@ -250,7 +251,7 @@ func (m *mover) wait(ctx context.Context, o *initiator.Op) error {
 	return err
 }
 
-// moveEach puts or gets each piece by itself, posted without waiting for those before.
+// moveEach puts or gets each piece by an operation of its own, without waiting in between.
 func (m *mover) moveEach(ctx context.Context, kind initiator.Kind) (err error) {
 	m.each = m.each[:0]
 	here := m.region.Key()
@@ -267,7 +268,7 @@ func (m *mover) moveEach(ctx context.Context, kind initiator.Kind) (err error) {
 	return err
 }
 
-// whole moves the regions of both ranks as a whole.
+// whole puts or gets the complete region.
 func (m *mover) whole(ctx context.Context, kind initiator.Kind) error {
 	all := m.places
 	defer func() { m.places = all }()
@@ -275,8 +276,8 @@ func (m *mover) whole(ctx context.Context, kind initiator.Kind) error {
 	return m.move(ctx, kind)
 }
 
-// check moves the pieces once by move, of new bytes, and looks whether they have come and nothing
-// else has changed.
+// check moves pieces of new content once by move, and checks that they have arrived and that
+// no other byte has changed.
 func (m *mover) check(ctx context.Context, kind initiator.Kind, move func(context.Context, initiator.Kind) error, turn uint64) error {
 	fill := func(n uint64) {
 		for i := 0; i+8 <= len(m.private); i += 8 {
@@ -285,7 +286,7 @@ func (m *mover) check(ctx context.Context, kind initiator.Kind, move func(contex
 		}
 	}
 	fill(2*turn + 1)
-	want := bytes.Clone(m.private) // at the other rank
+	want := bytes.Clone(m.private) // expected at the other rank
 	err := m.whole(ctx, initiator.Put)
 	fill(2 * turn)
 	mine := bytes.Clone(m.private)
@@ -336,14 +337,14 @@ func (m *mover) Complete(_ int, cs []fabric.Completion) {
 			m.Down(c.Err())
 		case initiator.IsNotification(c):
 			m.queue.Notified(c)
-		case c.Op == fabric.OpNotify || c.ID>>48 != 0: // of the channel of the calibration
+		case c.Op == fabric.OpNotify || c.ID>>48 != 0: // of the calibration's channel
 		case !m.one.Complete(c):
 			m.queue.CompleteControl(c)
 		}
 	}
 }
 
-// Connect implements initiator.Host: there is a connection from the beginning.
+// Connect implements initiator.Host: the connection is there from the start.
 func (m *mover) Connect() {}
 
 // Reported implements initiator.Host.
@@ -362,7 +363,7 @@ func (m *mover) Down(err error) {
 
 // Sever implements initiator.Host.
 func (m *mover) Sever(err error) {
-	_ = m.ep.Close() // once more at the end
+	_ = m.ep.Close() // closed again at the end
 	m.Down(err)
 }
 
@@ -382,6 +383,6 @@ func (m *mover) FetchSlots(done func(val []byte, err error)) { m.fetched <- done
 func (m *mover) PublishSlots(alloc func() ([]byte, error)) {
 	select {
 	case m.published <- alloc:
-	default: // asked for twice: once is enough
+	default: // a second request needs no answer
 	}
 }

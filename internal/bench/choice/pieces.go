@@ -13,7 +13,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Ways holds a figure for each way of pieces.
+// Ways holds a figure for each way of moving pieces.
 type Ways struct {
 	Chain float64 `json:"chain"`
 	Group float64 `json:"group"`
@@ -21,7 +21,7 @@ type Ways struct {
 
 func (w Ways) array() []float64 { return []float64{w.Chain, w.Group} }
 
-// PiecesSeries is Series for puts and gets of pieces.
+// PiecesSeries is the Series of puts and gets of pieces.
 type PiecesSeries struct {
 	Chain   []float64 `json:"chain"`
 	Group   []float64 `json:"group"`
@@ -33,8 +33,8 @@ type PiecesSeries struct {
 
 func (s *PiecesSeries) drawn() drawn { return drawn{s.Auto, [][]float64{s.Chain, s.Group}} }
 
-// PiecesResult is one cell of puts or gets of several pieces: Result with ways in the place
-// of modes. Times are µs from the call to the end of the operation.
+// PiecesResult is one cell of puts or gets of several pieces, like Result with ways in the
+// place of modes. Times are µs from the call to the end of the operation.
 type PiecesResult struct {
 	Fabric string `json:"fabric"`
 	Op     string `json:"op"`
@@ -49,7 +49,7 @@ type PiecesResult struct {
 	AutoUS float64 `json:"auto_us"`
 	Best   string  `json:"best"`
 
-	// Groups is how many groups an operation was, forced and by the automatic choice.
+	// Groups is the mean number of groups of an operation, forced and by automatic choice.
 	Groups     float64 `json:"groups"`
 	GroupsAuto float64 `json:"groups_auto"`
 
@@ -67,7 +67,7 @@ type PiecesResult struct {
 	Series PiecesSeries `json:"series_us,omitzero"`
 }
 
-// fill computes what follows from the series and the predictions.
+// fill computes the figures derived from the series and the predictions.
 func (r *PiecesResult) fill() {
 	r.Ways = Ways{timeOf(r.Series.Chain), timeOf(r.Series.Group)}
 	r.AutoUS, r.EachUS = timeOf(r.Series.Auto), timeOf(r.Series.Each)
@@ -83,7 +83,7 @@ func (r *PiecesResult) fill() {
 	r.Error, r.ErrorAuto = Ways{r.Predicted.Chain/t[logp.Chain] - 1, r.Predicted.Group/t[logp.Group] - 1}, r.PredictedAuto/r.AutoUS-1
 }
 
-// PiecesSummary is the last line of a comparison of pieces: as Summary.
+// PiecesSummary is the last line of a comparison of pieces, like Summary.
 type PiecesSummary struct {
 	Summary bool   `json:"summary"`
 	Fabric  string `json:"fabric"`
@@ -91,8 +91,8 @@ type PiecesSummary struct {
 	Cells   int    `json:"cells"`
 
 	Regrets
-	// MeanVsChain is how much longer the automatic choice takes than a chain always, in
-	// the mean of the logarithms; MaxVsChain the most.
+	// MeanVsChain is the time of the automatic choice over that of a chain, less 1: the
+	// geometric mean over the cells; MaxVsChain is the greatest.
 	MeanVsChain float64 `json:"mean_vs_chain"`
 	MaxVsChain  float64 `json:"max_vs_chain"`
 
@@ -104,8 +104,8 @@ type PiecesSummary struct {
 	Cut  bool   `json:"cut,omitempty"`
 }
 
-// SummarizePieces adds results up. Predictions of groups count where an operation was groups
-// alone.
+// SummarizePieces combines results. A prediction for groups counts if the operation consisted
+// of groups only.
 func SummarizePieces(rs []PiecesResult) (s PiecesSummary) {
 	s.Summary, s.Cells = true, len(rs)
 	if len(rs) == 0 {
@@ -132,7 +132,7 @@ func SummarizePieces(rs []PiecesResult) (s PiecesSummary) {
 	return s
 }
 
-// kindOf is the operation of Request.Op.
+// kindOf returns the operation of Request.Op.
 func (r *Request) kindOf() initiator.Kind {
 	if r.Op == OpGet {
 		return initiator.Get
@@ -140,8 +140,8 @@ func (r *Request) kindOf() initiator.Kind {
 	return initiator.Put
 }
 
-// pieces compares, or explains, puts or gets of several pieces. Both ranks come here; rank 1
-// drives its engine, which would else sleep at moments of its own.
+// pieces compares, or explains, puts or gets of several pieces. Both ranks call it. Rank 1
+// drives its engine, which would otherwise sleep at unpredictable moments.
 func (k *rank) pieces(ctx context.Context, emit Emit) error {
 	span := area(k.req.Batch)
 	for _, c := range k.req.Cells() {
@@ -202,16 +202,16 @@ func (k *rank) playPieces(ctx context.Context, m *mover, emit Emit) error {
 	return nil
 }
 
-// Series of a cell of pieces: the ways, the automatic choice, pieces one by one, the better
-// way once more.
+// Series of a cell of pieces: the ways, the automatic choice, pieces one by one, and the
+// better way a second time.
 const (
 	piecesAuto   = logp.NumWays
-	piecesEach   = piecesAuto + 1 // operations of one piece
+	piecesEach   = piecesAuto + 1 // an operation for each piece
 	piecesAgain  = piecesEach + 1
 	piecesSeries = piecesAgain + 1
 )
 
-// set makes m move pieces as in a series.
+// set configures m for a series.
 func (k *rank) set(m *mover, series, best int) {
 	if series == piecesAgain {
 		series = best
@@ -219,7 +219,7 @@ func (k *rank) set(m *mover, series, best int) {
 	m.policy(&k.params, series < logp.NumWays, logp.Way(series%logp.NumWays))
 }
 
-// mover is how a series moves pieces.
+// mover returns the function that moves the pieces in a series.
 func (m *mover) mover(series int) func(context.Context, initiator.Kind) error {
 	if series == piecesEach {
 		return m.moveEach
@@ -263,7 +263,7 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 				return err
 			}
 			groups[s] += m.groups() - before
-			for i, t := range times[1:] { // the first finds cold what the others find warm
+			for i, t := range times[1:] { // the first trip has cold caches
 				trips[i] = float64(t) * cpu.NsPerTick() / 1e3
 			}
 			us[s] = append(us[s], max(quantile(trips, 0.25), 1e-3))
@@ -279,25 +279,25 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 	return nil
 }
 
-// plan returns what the model says of the pieces, before anything is learned of the target.
+// plan returns the model's plan for the pieces, without corrections learned from operations.
 func (k *rank) plan(m *mover, sizes []int) (pp logp.PiecesPlan) {
 	m.prog.Do(func() {
 		m.queue.Plan(&k.params, false, 0)
 		pp = m.queue.Explain(k.req.kindOf(), m.requests(k.conn.Link.Caps().MaxSGE), sum(sizes))
 	})
-	for w := range pp.Costs { // what was learned meanwhile
+	for w := range pp.Costs { // without learned corrections
 		pp.Costs[w].Terms[logp.TermLearned] = 0
 	}
 	return pp
 }
 
-// groups is how many groups have gone out.
+// groups returns the number of groups sent.
 func (m *mover) groups() (n uint64) {
 	m.prog.Do(func() { n = m.queue.Counts().Groups })
 	return n
 }
 
-// play moves the pieces as often as times has room for, each time in ticks.
+// play moves the pieces len(times) times and stores each time in ticks.
 func play(ctx context.Context, kind initiator.Kind, move func(context.Context, initiator.Kind) error, times []int64) error {
 	for i := range times {
 		since := cpu.Ticks()
@@ -309,7 +309,7 @@ func play(ctx context.Context, kind initiator.Kind, move func(context.Context, i
 	return nil
 }
 
-// explainPieces is explain for a put or a get of the pieces of the request's batch.
+// explainPieces is explain for a put or get of the pieces of the request's batch.
 func (k *rank) explainPieces(ctx context.Context, m *mover) (x *Explanation, err error) {
 	sizes := k.req.Batch
 	res := PiecesResult{N: len(sizes), Layout: Scattered, Seed: k.req.Seed}

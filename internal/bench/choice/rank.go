@@ -17,26 +17,26 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// rank is one of the two, with its link open and the model in place.
+// rank is one of the two ranks, with its link open and the model's parameters measured.
 type rank struct {
 	ctl     bench.Control
 	req     *Request
 	fabric  string
 	side    *pingpong.Side
-	polls   *pingpong.Rendezvous // instead of side, where not nil
+	polls   *pingpong.Rendezvous // used in place of side if not nil
 	sampled logp.Params          // before calibration
 	params  logp.Params          // in use
 	conn    bench.Conn
 
 	close   func() error
-	onClose func(func() error) // before what was opened until now
+	onClose func(func() error) // adds a step of close, to run before the steps added so far
 }
 
 // idTag is the first of the channel's work request tags.
 const idTag = 8
 
-// start brings both ranks to where they can play: link open, sampled, channel
-// connected, calibrated. Both call it.
+// start prepares both ranks: it opens and samples the link, connects the channel and
+// calibrates it. Both ranks call it.
 func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Request) (k *rank, err error) {
 	if err := bench.Share(ctx, ctl, req, req.Check); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, fmt.Errorf("open %s: %w", req.Fabric, err)
 	}
 	k.fabric = conn.Fabric
-	// A collection inside a timing loop is somebody else's time.
+	// A collection inside a timing loop would distort it.
 	gc := debug.SetGCPercent(-1)
 	onClose(func() error { debug.SetGCPercent(gc); return nil })
 
@@ -75,7 +75,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	k.params = k.sampled
 
 	k.conn, k.onClose = conn, onClose
-	if req.Ablate { // opens channels of its own
+	if req.Ablate { // it opens channels of its own
 		return k, nil
 	}
 	span := pingpong.CalibrationSpan + 64<<10
@@ -116,7 +116,7 @@ func (k *rank) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// open makes one more channel on the endpoint and connects it.
+// open opens another channel on the endpoint and connects it.
 func (k *rank) open(ctx context.Context, span int, o message.Options) (*pingpong.Side, error) {
 	o.Params = &k.params
 	side, err := pingpong.Open(k.conn.Link, k.conn.EP, pingpong.Options{
@@ -138,7 +138,7 @@ func (k *rank) open(ctx context.Context, span int, o message.Options) (*pingpong
 	return side, nil
 }
 
-// control is the control channel for times when the link needs polls.
+// control is the control channel for times in which the link needs polls.
 type control struct{ k *rank }
 
 func (k *rank) polling() bench.Control { return control{k} }
@@ -160,8 +160,8 @@ func (k *rank) exchange(ctx context.Context, mine []byte) ([]byte, error) {
 	return control{k}.Exchange(ctx, mine)
 }
 
-// Emit gets results on rank 0, as they come. What the request does not ask for
-// may be nil.
+// Emit gets results on rank 0 as they arrive. Functions for results that the request does
+// not ask for may be nil.
 type Emit struct {
 	Cell     func(Result) error
 	Pieces   func(PiecesResult) error
@@ -170,9 +170,9 @@ type Emit struct {
 	Curve    func(Curve) error
 }
 
-// Run does what the request asks for: compares, explains a batch, or measures
-// design choices. Both ranks call it: rank 0 with what it wants, rank 1 with a
-// zero Request and Emit.
+// Run executes the request: it compares, explains a batch, or measures design choices.
+// Both ranks call it: rank 0 with the request and emit, rank 1 with a zero Request and
+// Emit.
 func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request, emit Emit) (err error) {
 	k, err := start(ctx, ctl, open, &req)
 	if err != nil {
@@ -222,8 +222,8 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 	return bench.Agree(ctx, k.polling(), nil)
 }
 
-// Series of a cell: the modes, the automatic choice, the mode that the pilot found
-// fastest once more, and fixed thresholds where those are asked for.
+// Series of a cell: the modes, the automatic choice, the fastest mode of the pilot a
+// second time, and fixed thresholds if requested.
 const (
 	auto       = logp.NumModes
 	again      = auto + 1
@@ -231,7 +231,7 @@ const (
 	series     = thresholds + 1
 )
 
-// policy is that of a series.
+// policy returns the policy of a series.
 func (k *rank) policy(series, best int) logp.Policy {
 	switch series {
 	case again:
@@ -244,7 +244,7 @@ func (k *rank) policy(series, best int) logp.Policy {
 	return logp.Policy{Forced: true, Mode: logp.Mode(series)}
 }
 
-// played is the number of series that take turns.
+// played returns the number of series that alternate.
 func (k *rank) played() int {
 	if k.req.Mixing {
 		return series
@@ -252,15 +252,15 @@ func (k *rank) played() int {
 	return thresholds
 }
 
-// orders is what rank 0 says after the pilot.
+// orders is rank 0's message after the pilot.
 type orders struct {
 	Err   string `json:"err,omitempty"`
 	Trips int    `json:"trips"` // 0: stop here
 	Best  int    `json:"best"`
 }
 
-// cell measures one batch. Both ranks come here in step. more is false when
-// rank 0 was late.
+// cell measures one batch. Both ranks call it for the same cell. more is false if rank 0
+// was late.
 func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (more bool, err error) {
 	if err = k.side.Load(sizes); err != nil {
 		return false, err
@@ -296,8 +296,8 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 	return true, nil
 }
 
-// pilot plays each series a little, checks what arrives, and returns the least
-// time of each in ns.
+// pilot plays each series briefly, checks the received data, and returns the least time of
+// each in ns.
 func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
 	var times [3]int64
 	for s := range ns {
@@ -316,7 +316,7 @@ func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
 	return ns, nil
 }
 
-// order tells both ranks what follows; failed is this rank's failure.
+// order sends rank 0's orders to rank 1; failed is this rank's error.
 func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error) {
 	if failed != nil {
 		return o, bench.Agree(ctx, k.polling(), failed)
@@ -338,7 +338,7 @@ func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error
 	return o, err
 }
 
-// rounds plays every series in turn, each round beginning with another, and
+// rounds plays all series in alternation, each round beginning with another one, and
 // returns the lower quartile of each one's trips in every round, in µs.
 func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err error) {
 	times := make([]int64, o.Trips+1)
@@ -352,7 +352,7 @@ func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err 
 			if err := k.side.Play(ctx, times); err != nil {
 				return us, err
 			}
-			for i, t := range times[1:] { // the first trip plans
+			for i, t := range times[1:] { // the first trip includes planning
 				trips[i] = float64(t) * cpu.NsPerTick() / 1e3
 			}
 			us[s] = append(us[s], max(quantile(trips, 0.25), 1e-3))
@@ -361,7 +361,7 @@ func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err 
 	return us, k.side.Channel().SetPolicy(logp.Policy{})
 }
 
-// predict fills in what the model says of the loaded batch.
+// predict fills in the model's predictions for the loaded batch.
 func (k *rank) predict(res *Result) error {
 	b := k.side.Batch()
 	var p [logp.NumModes]float64

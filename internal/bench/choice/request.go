@@ -10,54 +10,53 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Request is what rank 0 wants compared.
+// Request is what to compare. Rank 0's counts.
 type Request struct {
 	Fabric string `json:"fabric"`
 	Op     string `json:"op,omitempty"` // OpMessage, OpPut or OpGet
 	Grid   Grid   `json:"grid"`
 	Seed   uint64 `json:"seed"`
 
-	// Rounds is how often every series of a cell takes its turn. Zero means
-	// DefaultRounds.
+	// Rounds is the number of rounds, in each of which every series of a cell plays once.
+	// Zero means DefaultRounds.
 	Rounds int `json:"rounds"`
-	// Time is what a cell may take; every series has minTrips round trips a round in
-	// any case. Zero means DefaultTime.
+	// Time is the time for a cell; each series makes at least minTrips round trips a round.
+	// Zero means DefaultTime.
 	Time time.Duration `json:"time"`
-	// Budget ends the run before the first cell that would begin later. Zero
-	// means none.
+	// Budget ends the run before the first cell that would begin after it. Zero means no
+	// limit.
 	Budget time.Duration `json:"budget"`
-	// Sampling and Calibration are the budgets of either. Zero means DefaultSampling
-	// and DefaultCalibration.
+	// Sampling and Calibration are the time budgets of these steps. Zero means
+	// DefaultSampling and DefaultCalibration.
 	Sampling    time.Duration `json:"sampling"`
 	Calibration time.Duration `json:"calibration"`
-	// Bare leaves calibration out: what the model says of itself.
+	// Bare skips the calibration: the model predicts from the sampled parameters alone.
 	Bare bool `json:"bare,omitempty"`
-	// Recalibrate calibrates again before every so many cells. Zero: never, the
-	// parameters of the start hold for all.
+	// Recalibrate repeats the calibration before every Recalibrate cells. Zero means never:
+	// the parameters of the start are used for all cells.
 	Recalibrate int `json:"recalibrate,omitempty"`
 
 	Pin   bool          `json:"pin,omitempty"`
 	Stall time.Duration `json:"stall"`
 
-	// Batch, if not empty, is the one batch to explain instead of a grid;
-	// Measure says whether to play it.
+	// Batch, if not empty, is a batch to explain instead of comparing a grid; Measure says
+	// whether to play it as well.
 	Batch   []int `json:"batch,omitempty"`
 	Measure bool  `json:"measure,omitempty"`
 
-	// Curves, if not empty, asks for the curves of batches of so many messages
-	// instead of a grid (curve.go).
+	// Curves, if not empty, are the batch sizes of curves to measure instead of a grid
+	// (curve.go).
 	Curves []int `json:"curves,omitempty"`
 	// Most is the largest message of a curve, in bytes. Zero means DefaultMost.
 	Most int `json:"most,omitempty"`
 
-	// Mixing measures fixed thresholds beside the rest of each cell: SummarizeMixing says
-	// what plans of several modes gain.
+	// Mixing measures fixed thresholds in each cell as well, for SummarizeMixing.
 	Mixing bool `json:"mixing,omitempty"`
-	// Seeds is how often the mixes of random sizes are drawn, with Seed and the next
-	// ones. Zero means once.
+	// Seeds is how often the mixes of random sizes are drawn, with Seed and the following
+	// seeds. Zero means once.
 	Seeds int `json:"seeds,omitempty"`
 
-	// Ablate asks for the studies of ablate.go instead of a grid.
+	// Ablate runs the studies of ablate.go instead of a grid.
 	Ablate bool `json:"ablate,omitempty"`
 }
 
@@ -68,38 +67,38 @@ const (
 	OpGet     = "get"
 )
 
-// Ops are what Request.Op may be.
+// Ops are the values of Request.Op.
 var Ops = []string{OpMessage, OpPut, OpGet}
 
-// Pieces reports whether puts or gets of pieces are compared.
+// Pieces reports whether the request compares puts or gets of pieces.
 func (r *Request) Pieces() bool { return r.Op == OpPut || r.Op == OpGet }
 
 // Defaults and bounds.
 const (
-	// DefaultRounds is odd, for a median; seven see through two that were
-	// disturbed on either side.
+	// DefaultRounds is odd, for a median; with seven rounds, the median tolerates two
+	// disturbed rounds on either side.
 	DefaultRounds = 7
-	// DefaultTime makes a run over the default grid one of half a minute.
+	// DefaultTime gives a run over the default grid of half a minute.
 	DefaultTime = 250 * time.Millisecond
 
-	// DefaultSampling is more than what an engine spends when it starts: on a
-	// machine with more to do than processors a single turn of the others lasts as
-	// long as that, and what is compared here is the choice, not the luck of its
-	// sampling. DefaultCalibration is enough for all batches of a slow link.
+	// DefaultSampling is more than an engine's budget at its start: on an overloaded machine
+	// another process's time slice is as long as that budget, and the comparison is of the
+	// choice, not of the luck of its sampling. DefaultCalibration is enough for all batches of
+	// a slow link.
 	DefaultSampling    = 200 * time.Millisecond
 	DefaultCalibration = 500 * time.Millisecond
 
-	// DefaultMost is beyond where any link changes its mode.
+	// DefaultMost is larger than the size of every link's last change of mode.
 	DefaultMost = 4 << 20
 
 	maxRounds = 1000
 	maxSeeds  = 100
 	maxTime   = time.Hour
 	maxTrips  = 2000
-	minTrips  = 3 // a lower quartile of fewer is the luck of one
+	minTrips  = 3 // the lower quartile of fewer depends on a single trip
 )
 
-// Check fills in defaults and says whether it can be carried out, on both sides.
+// Check fills in defaults and reports why the request cannot be carried out. Both sides call it.
 func (r *Request) Check() error {
 	for _, n := range r.Curves {
 		if n < 1 || n > maxN {
@@ -175,13 +174,13 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// Drawn is a cell whose sizes were drawn with a seed.
+// Drawn is a cell with the seed of its sizes.
 type Drawn struct {
 	Cell
 	Seed uint64
 }
 
-// Cells lists what will be measured: the grid, then the cells of random sizes with the
+// Cells returns the cells to measure: the grid, then the cells of random sizes with the
 // other seeds.
 func (r *Request) Cells() (out []Drawn) {
 	for i := range uint64(max(r.Seeds, 1)) {

@@ -22,8 +22,8 @@ func (m Modes) array() [logp.NumModes]float64 {
 	return [logp.NumModes]float64{m.Eager, m.Gather, m.Scatter}
 }
 
-// Result is one cell. Times are µs of half a round trip; that of a series is the
-// lower quartile of its rounds.
+// Result is one cell. Times are µs of half a round trip; the time of a series is the lower
+// quartile of its rounds.
 type Result struct {
 	Fabric string `json:"fabric"`
 	N      int    `json:"n"`
@@ -42,14 +42,13 @@ type Result struct {
 	// Regret is auto_us over the least of modes, less 1; Regret95 is its interval.
 	Regret   float64  `json:"regret"`
 	Regret95 Interval `json:"regret_95,omitzero"`
-	// Choosing is the part of regret that choosing costs where the choice is right:
-	// auto_us over the time of the forced mode with the same plan, less 1. Nil where
-	// no forced mode has that plan.
+	// Choosing is the part of the regret that is the cost of choosing: auto_us over the time
+	// of the forced mode with the same plan, less 1. Nil if no forced mode has that plan.
 	Choosing *float64 `json:"choosing,omitempty"`
-	// Noise is how far two series of one forced mode differ, in turns with the others.
+	// Noise is the difference between two series of one forced mode, which alternate with the others.
 	Noise float64 `json:"noise"`
 
-	// What the model says, and predicted/measured − 1.
+	// The model's predictions, and predicted/measured − 1.
 	Predicted     Modes    `json:"predicted_us"`
 	PredictedAuto float64  `json:"predicted_auto_us"`
 	Error         Modes    `json:"prediction_error"`
@@ -63,7 +62,7 @@ type Result struct {
 	plans [logp.NumModes]string // of the forced modes
 }
 
-// fill computes what follows from the series and the predictions.
+// fill computes the figures derived from the series and the predictions.
 func (r *Result) fill() {
 	s := r.Series.forced()
 	var t, e [logp.NumModes]float64
@@ -89,7 +88,7 @@ func (r *Result) fill() {
 	r.Error, r.ErrorAuto = modesOf(e), r.PredictedAuto/r.AutoUS-1
 }
 
-// planText writes a plan in short: mode×messages, "in k" gathers or descriptors.
+// planText formats a plan briefly: mode×messages, "in k" gathers or descriptors.
 func planText(p *logp.Plan) string {
 	var out []string
 	for i := 0; i < len(p.Parts); {
@@ -107,17 +106,17 @@ func planText(p *logp.Plan) string {
 	return strings.Join(out, " + ")
 }
 
-// VsEager is how much longer the automatic choice takes than always eager.
+// VsEager is the time of the automatic choice over that of eager, less 1.
 func (r *Result) VsEager() float64 { return r.AutoUS/r.Modes.Eager - 1 }
 
-// Summary is the last line.
+// Summary is the last line of a comparison.
 type Summary struct {
 	Summary bool   `json:"summary"` // true: tells the line from a cell
 	Fabric  string `json:"fabric"`
 	Cells   int    `json:"cells"`
 
 	Regrets
-	// MeanChoosing and MaxChoosing are of the cells that have a Choosing.
+	// MeanChoosing and MaxChoosing are over the cells that have a Choosing.
 	MeanChoosing float64 `json:"mean_choosing"`
 	MaxChoosing  float64 `json:"max_choosing"`
 	MaxVsEager   float64 `json:"max_vs_eager"` // the most that a cell takes longer than always eager
@@ -131,20 +130,20 @@ type Summary struct {
 	Cut  bool   `json:"cut,omitempty"` // the budget was used up before all cells
 }
 
-// Regrets are what summaries say of the regrets of all cells.
+// Regrets is the part of a summary about the regrets of all cells.
 type Regrets struct {
 	MeanRegret   float64  `json:"mean_regret"`
 	MeanRegret95 Interval `json:"mean_regret_95,omitzero"`
 	P95Regret    float64  `json:"p95_regret"`
 	MaxRegret    float64  `json:"max_regret"`
-	// Within10pct is the share of cells whose regret is at most 0.1. Nothing is taken
-	// away from a regret for its noise.
+	// Within10pct is the share of cells whose regret is at most 0.1. Noise is not subtracted
+	// from a regret.
 	Within10pct   float64  `json:"within10pct"`
 	Within10pct95 Interval `json:"within10pct_95,omitzero"`
 	MedianNoise   float64  `json:"median_noise"`
 }
 
-// regrets adds up the regret and the noise of each cell, whose series are cells.
+// regrets combines the regret and the noise of each cell; cells are their series.
 func regrets(regret, noise []float64, cells []drawn) (s Regrets) {
 	s.MeanRegret, s.Within10pct = meanAndWithin(regret)
 	s.P95Regret, s.MaxRegret, s.MedianNoise = quantile(regret, 0.95), quantile(regret, 1), quantile(noise, 0.5)
@@ -152,7 +151,7 @@ func regrets(regret, noise []float64, cells []drawn) (s Regrets) {
 	return s
 }
 
-// Summarize adds results up.
+// Summarize combines results.
 func Summarize(rs []Result) (s Summary) {
 	s.Summary, s.Cells = true, len(rs)
 	if len(rs) == 0 {
@@ -185,8 +184,8 @@ func Summarize(rs []Result) (s Summary) {
 	return s
 }
 
-// quantile returns the least value that at least a share q of x does not exceed,
-// the middle of two for an even median; 0 for none.
+// quantile returns the least value that is not below a share q of x, and for an even median
+// the mean of the two middle values; 0 if x is empty.
 func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return 0
