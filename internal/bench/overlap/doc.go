@@ -1,39 +1,39 @@
-// Package overlap measures communication while the processors compute, through package
-// rma, as applications do both: how much of a transfer is hidden behind computation
-// (Overlap), how soon a rank that computes reacts (Reactivity), and what many goroutines
-// that wait or send cost one another (Threads).
+// Package overlap measures communication during computation, through package rma, as in
+// applications: how much of a transfer is hidden behind computation (Overlap), how fast a
+// computing rank responds (Reactivity), and how waiting or sending goroutines slow one
+// another down (Threads).
 //
 // # Definitions
 //
-// Overlap measures three series of one operation, of medians over iterations, each
-// iteration as long as the slower rank takes from a common start:
+// Overlap measures three series of one operation and takes the median over iterations. An
+// iteration ends when the slower rank ends it, after a common start:
 //
 //   - comm: the operation alone;
-//   - compute: the computation alone, on those ranks that compute;
-//   - total: the operation started, the computation, the wait for the operation.
+//   - compute: the computation alone, on the computing ranks;
+//   - total: start of the operation, the computation, wait for the operation.
 //
 // The computation is a fixed amount of arithmetic, calibrated on an idle processor, not a
-// loop until a time is over: what the transfer takes from the processor counts. Derived are
-//
+// loop that ends after a given time, so that processor time used by the transfer counts.
+// Derived figures:
 //   - ratio: total / (comm + compute), the literature's; 1 is no overlap, less is better,
+//   - ratio: total / (comm + compute), as in the literature; 1 is no overlap, less is better,
 //     max(comm, compute) / (comm + compute) is perfect;
-//   - imb: 100 (comm + compute - total) / min(comm, compute), as Intel's IMB-NBC has it;
-//   - bound: the least ratio that is possible where processors copy: at least
-//     (compute of all ranks + copies) / processors passes, copies being those that the link
-//     makes of the data (shm 1, tcp 2, verbs 0), each as long as a copy of this size takes
-//     here.
+//   - imb: 100 (comm + compute - total) / min(comm, compute), as in Intel's IMB-NBC;
+//   - bound: the least possible ratio if processors copy the data: at least
+//     (compute of all ranks + copies) / processors elapses. The copies are those of the link
+//     (shm 1, tcp 2, verbs 0); each takes as long as a copy of this size on this machine.
 //
 // Reactivity measures the latency of single operations on a target that computes on k
-// goroutines a processor, none of which ever waits: p50, p99 and maximum.
+// goroutines for each processor, none of which ever blocks: p50, p99 and maximum.
 //
-// Threads measures a ping-pong of put-with-signal between two goroutines beside w others of
-// the same rank, which wait for signals or messages that do not come, or send messages all
-// the time.
+// Threads measures a ping-pong of put-with-signal between two goroutines, with w other
+// goroutines on the same rank, which wait for signals or messages that never arrive, or send
+// messages all the time.
 //
 // # Files
 //
 //	overlap.go, reactivity.go, threads.go  the measurements
-//	pair.go    what the ranks tell one another
-//	work.go    computation of known length
+//	pair.go    exchange between the two ranks
+//	work.go    computation of known duration
 //	format.go  table and JSON lines
 package overlap

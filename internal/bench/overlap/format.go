@@ -9,11 +9,11 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Formats are those of Write.
+// Formats are the formats of Write.
 var Formats = []string{"table", "json"}
 
-// Write writes results: every one as a line of JSON, or as tables of medians over rounds
-// with their spread.
+// Write writes results: as JSON lines, or as tables of medians over the rounds with their
+// spread.
 func Write(w io.Writer, format string, rs []Result) error {
 	switch format {
 	case "json":
@@ -30,7 +30,7 @@ func Write(w io.Writer, format string, rs []Result) error {
 	return fmt.Errorf("--format %q: want %v", format, Formats)
 }
 
-// point is what rounds have in common.
+// point identifies results that differ in their round only.
 type point struct {
 	what, fabric, op, who, beside string
 	size, count                   int

@@ -14,26 +14,26 @@ import (
 // Request is what to measure. Rank 0's counts.
 type Request struct {
 	What   string        // overlap, reactivity or threads
-	Fabric string        // as Config.Fabric has it; the ranks are started with it
-	Ops    []string      // of OverlapOps or ReactivityOps
-	Who    []string      // of OverlapWho: the ranks that compute
+	Fabric string        // as in Config.Fabric; the ranks are started with it
+	Ops    []string      // from OverlapOps or ReactivityOps
+	Who    []string      // from OverlapWho: the computing ranks
 	Sizes  []int         // bytes
 	Ratios []float64     // computation over communication
-	Counts []int         // goroutines: of computation a processor, or beside a ping-pong
-	Beside []string      // of ThreadsBeside
-	Rounds int           // all points in turn, so often
+	Counts []int         // goroutines: computing on each processor, or beside a ping-pong
+	Beside []string      // from ThreadsBeside
+	Rounds int           // each round measures all points
 	Time   time.Duration // for each series of a point
 }
 
-// OverlapOps are the operations of Overlap: a message, a put by rank 0 to rank 1, a get by
-// rank 0 from rank 1. OverlapWho are the ranks that compute: rank 0 (sender), rank 1
-// (receiver), or both.
+// OverlapOps are the operations of Overlap: a message from rank 0 to rank 1, a put by rank 0
+// to rank 1, a get by rank 0 from rank 1. OverlapWho are the computing ranks: rank 0
+// (sender), rank 1 (receiver), or both.
 var (
 	OverlapOps = []string{"message", "put", "get"}
 	OverlapWho = []string{"sender", "receiver", "both"}
 )
 
-// Check says whether the request can be measured.
+// Check reports why the request cannot be measured.
 func (r *Request) Check() error {
 	if r.Rounds < 1 || r.Rounds > 1000 || r.Time <= 0 || r.Time > time.Minute {
 		return fmt.Errorf("%w: %d rounds of %v: want 1 to 1000, up to 1m", ErrRequest, r.Rounds, r.Time)
@@ -86,7 +86,7 @@ func (r *Request) Check() error {
 	return err
 }
 
-// Points is how many results there will be.
+// Points returns the number of results.
 func (r *Request) Points() int {
 	switch r.What {
 	case "overlap":
@@ -97,8 +97,7 @@ func (r *Request) Points() int {
 	return r.Rounds * len(r.Beside) * len(r.Counts) * len(threadsOps)
 }
 
-// Result is one point of one round; fields that its kind does not have are zero. Times are
-// in µs.
+// Result is one point of one round; fields that its kind lacks are zero. Times are in µs.
 type Result struct {
 	What   string  `json:"what"`
 	Fabric string  `json:"fabric"`
@@ -124,7 +123,7 @@ type Result struct {
 }
 
 // Run measures req between the two ranks of a job. Both call it; rank 0's request counts,
-// and rank 0 gets the results. The garbage collector is off meanwhile.
+// and only rank 0 gets results. The garbage collector is off meanwhile.
 func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) error) error {
 	p, err := newPair(eng)
 	if err != nil {
@@ -163,7 +162,7 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 	return eng.Barrier(ctx)
 }
 
-// copies are how often processors copy the data of a transfer.
+// copies is the number of times that processors copy the data of a transfer.
 var copies = map[string]int{"shm": 1, "tcp": 2}
 
 func (p *pair) overlap(ctx context.Context, req *Request, round int, emit func(Result) error) error {
@@ -177,14 +176,14 @@ func (p *pair) overlap(ctx context.Context, req *Request, round int, emit func(R
 	return nil
 }
 
-// overlapOf measures all computations beside one operation.
+// overlapOf measures one operation with all kinds of computation.
 func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, round int, emit func(Result) error) (err error) {
 	win, err := p.eng.Window(ctx, size)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err == nil { // else the other rank may never come to free its own
+		if err == nil { // after an error the other rank may never reach Free
 			err = win.Free(ctx)
 		}
 	}()
@@ -236,8 +235,8 @@ func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, rou
 	return nil
 }
 
-// start returns this rank's part of the operation: what begins it, and returns what waits
-// for its end.
+// start returns a function that begins this rank's part of the operation, and which returns
+// a function that waits for its end.
 func (p *pair) start(op string, win *rma.Window, size int) func() func(context.Context) error {
 	mem, there := win.Slice(0, size), win.At(1-p.eng.Rank(), 0)
 	switch {
@@ -253,7 +252,7 @@ func (p *pair) start(op string, win *rma.Window, size int) func() func(context.C
 	return func() func(context.Context) error { return p.peer.Get(mem, there).Wait }
 }
 
-// count warms the operation up and returns how many make a series of d.
+// count warms the operation up and returns the number of operations in a series of d.
 func (p *pair) count(ctx context.Context, d time.Duration, f func() error) (int, error) {
 	warm, err := p.series(ctx, 5, f)
 	if err != nil {
@@ -262,7 +261,7 @@ func (p *pair) count(ctx context.Context, d time.Duration, f func() error) (int,
 	return share(ctx, p, min(max(5, int(float64(d)/max(median(warm), 1))), 2000))
 }
 
-// fill sets what is derived. All times are in ns.
+// fill computes the derived figures. All times are in ns.
 func (r *Result) fill(comm, compute, total, copying float64) {
 	serial, ranks := comm+compute, 1.0
 	if r.Who == "both" {

@@ -30,7 +30,7 @@ func job(t *testing.T, fabric string) []*rma.Engine {
 	})
 }
 
-// Every point of a request gives a result whose figures hang together.
+// Every point of a request gives a consistent result.
 func TestRun(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Work takes time in proportion to its length: it is not optimised away.
+// The duration of work is proportional to its length: it is not optimised away.
 func TestWork(t *testing.T) {
 	per := calibrate()
 	require.Greater(t, per, 0.01)

@@ -11,13 +11,13 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// ErrRequest says that a request cannot be measured.
+// ErrRequest reports a request that cannot be measured.
 var ErrRequest = errors.New("overlap: request")
 
-// tagTalk is the tag of what ranks tell one another; data have others.
+// tagTalk is the tag of control messages; data messages have other tags.
 const tagTalk = 1
 
-// maxTalk bounds a message of JSON.
+// maxTalk bounds a control message, which is JSON.
 const maxTalk = 4 << 20
 
 // pair is one of the two ranks. Rank 0 decides, rank 1 follows.
@@ -35,7 +35,7 @@ func newPair(eng *rma.Engine) (*pair, error) {
 	return &pair{eng: eng, peer: eng.Peer(1 - eng.Rank()), first: eng.Rank() == 0, perNS: calibrate()}, nil
 }
 
-// swap gives the other rank mine and returns what it gave.
+// swap exchanges values with the other rank: it sends mine and returns the other's.
 func swap[T any](ctx context.Context, p *pair, mine T) (theirs T, err error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
@@ -51,7 +51,7 @@ func swap[T any](ctx context.Context, p *pair, mine T) (theirs T, err error) {
 	return theirs, errors.Join(err, out.Wait(ctx))
 }
 
-// share gives rank 0's value to rank 1.
+// share returns rank 0's value on both ranks.
 func share[T any](ctx context.Context, p *pair, v T) (T, error) {
 	theirs, err := swap(ctx, p, v)
 	if p.first {
@@ -60,8 +60,8 @@ func share[T any](ctx context.Context, p *pair, v T) (T, error) {
 	return theirs, err
 }
 
-// series is n iterations of f on this rank, each from a barrier on; it returns, on both
-// ranks, how long each took on the slower rank, in ns.
+// series runs n iterations of f on this rank, each after a barrier. It returns, on both
+// ranks, how long each iteration took on the slower rank, in ns.
 func (p *pair) series(ctx context.Context, n int, f func() error) ([]float64, error) {
 	mine := make([]float64, n)
 	for i := range mine {
@@ -87,7 +87,7 @@ func (p *pair) series(ctx context.Context, n int, f func() error) ([]float64, er
 	return mine, nil
 }
 
-// median of ds, which it sorts. Zero if there are none.
+// median sorts ds and returns its median, zero if ds is empty.
 func median(ds []float64) float64 {
 	if len(ds) == 0 {
 		return 0

@@ -10,20 +10,20 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// ReactivityOps are the operations of Reactivity, all by rank 0 on rank 1: a get and a
+// ReactivityOps are the operations of Reactivity, all from rank 0 to rank 1: a get and a
 // fetch-and-add of 8 bytes, a message of 8 bytes that a handler answers, and one of 1 MiB,
-// which has to be fetched or admitted before a handler answers it.
+// which a rendezvous transfers before a handler answers it.
 var ReactivityOps = []string{"get", "fetch-add", "handler", "rendezvous"}
 
 const (
-	tagAsk    = 2 // to a handler
+	tagAsk    = 2 // of messages to a handler
 	tagAnswer = 3
 
 	large  = 1 << 20
-	fewest = 20 // samples, also where they take longer than a series should
+	fewest = 20 // least number of samples, even if they take longer than a series should
 )
 
-// reactivity measures latencies on a target that computes on goroutines that never wait.
+// reactivity measures latencies on a target that computes on goroutines that never block.
 func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit func(Result) error) (err error) {
 	win, err := p.eng.Window(ctx, large)
 	if err != nil {
@@ -50,9 +50,9 @@ func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit fun
 	return win.Free(ctx)
 }
 
-// target has rank 1 compute on n goroutines while rank 0 measures.
+// target computes on n goroutines of rank 1 while rank 0 runs measure.
 func (p *pair) target(ctx context.Context, n int, measure func() error) error {
-	if _, err := swap(ctx, p, 0); err != nil { // both are here
+	if _, err := swap(ctx, p, 0); err != nil { // a barrier
 		return err
 	}
 	if !p.first {
@@ -68,7 +68,7 @@ func (p *pair) target(ctx context.Context, n int, measure func() error) error {
 	return err
 }
 
-// once returns one operation of rank 0.
+// once returns a function that performs one operation of rank 0.
 func (p *pair) once(ctx context.Context, op string, win *rma.Window) func() error {
 	buf, size := make([]byte, 8), 8
 	switch op {
@@ -89,9 +89,9 @@ func (p *pair) once(ctx context.Context, op string, win *rma.Window) func() erro
 	}
 }
 
-// sample repeats f for d and fills in its latencies.
+// sample repeats f for d and fills in the latencies of r.
 func (r *Result) sample(d time.Duration, f func() error) error {
-	for range 5 { // warm
+	for range 5 { // warm-up
 		if err := f(); err != nil {
 			return err
 		}

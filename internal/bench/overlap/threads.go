@@ -9,22 +9,22 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// ThreadsBeside is what the other goroutines of a rank do: wait for signals, or for
-// messages, that do not come; or send messages of 8 bytes, one after the other.
+// ThreadsBeside are the activities of the other goroutines of a rank: they wait for signals
+// or messages that never arrive, or send messages of 8 bytes, one after another.
 var ThreadsBeside = []string{"signals", "messages", "sends"}
 
-// threadsOps are what is measured: a put of 8 bytes that rank 0 waits for, and half of a
-// ping-pong of 8 bytes with signals.
+// threadsOps are the measured operations: a put of 8 bytes that rank 0 waits for, and half of
+// a ping-pong of 8 bytes with signals.
 var threadsOps = []string{"put", "ping"}
 
 const (
-	tagDrop   = 5      // of messages that nobody needs
-	tagSilent = 1 << 8 // and of those that do not come, on from here
+	tagDrop   = 5      // of messages that are discarded
+	tagSilent = 1 << 8 // first tag of messages that are never sent
 
 	wordStride = 64
 )
 
-// threads measures one goroutine beside others of the same rank, on both ranks.
+// threads measures one goroutine with others running on the same rank, on both ranks.
 func (p *pair) threads(ctx context.Context, req *Request, round int, emit func(Result) error) error {
 	most := 0
 	for _, k := range req.Counts {
@@ -91,7 +91,7 @@ func (p *pair) other(ctx context.Context, what string, win *rma.Window, i int) (
 		r := p.peer.RecvTag(tagSilent+uint32(i), msg)
 		if _, err = r.Wait(ctx); err != nil {
 			r.Cancel()
-			_, _ = r.Wait(context.WithoutCancel(ctx)) // msg is the engine's until then
+			_, _ = r.Wait(context.WithoutCancel(ctx)) // the engine owns msg until then
 		}
 	default:
 		for err = ctx.Err(); err == nil; err = ctx.Err() {
@@ -103,14 +103,14 @@ func (p *pair) other(ctx context.Context, what string, win *rma.Window, i int) (
 	return err
 }
 
-// Words of the window: what the peer sets, its source, the end of a series.
+// Words of the window: the one that the peer sets, its source, and the end of a series.
 const (
 	offWord = 0
 	offMine = wordStride
 	offOver = 2 * wordStride
 )
 
-// play is the measured goroutine. Rank 1 answers until it is told that the series is over.
+// play is the measured goroutine. Rank 1 answers until rank 0 ends the series.
 func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
 	there, mine := win.At(1-p.eng.Rank(), offWord), win.Slice(offMine, 8)
 	word, n := win.Slice(offWord, 8), uint64(0)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// work is computation of known length: n turns of arithmetic in registers.
+// work computes for a known duration: n iterations of arithmetic in registers.
 func work(n int64) {
 	x := uint64(n) | 1
 	for range n {
@@ -17,8 +17,8 @@ func work(n int64) {
 
 var sink atomic.Uint64
 
-// calibrate returns how many turns of work a nanosecond has while nothing else uses the
-// processor: the most that was seen in 50 ms.
+// calibrate returns the iterations of work in a nanosecond on an otherwise idle processor: the
+// maximum over 50 ms.
 func calibrate() (perNS float64) {
 	const turns = 100_000
 	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
@@ -29,7 +29,7 @@ func calibrate() (perNS float64) {
 	return perNS
 }
 
-// hog computes on n goroutines until the function that it returns is called.
+// hog computes on n goroutines until the returned function is called.
 func hog(n int) (end func()) {
 	var over atomic.Bool
 	var g sync.WaitGroup
@@ -43,8 +43,8 @@ func hog(n int) (end func()) {
 	return func() { over.Store(true); g.Wait() }
 }
 
-// copyTime returns how long one copy of n bytes takes here: the median of some, from memory
-// that another processor may have written.
+// copyTime returns the duration of a copy of n bytes on this machine: the median of several,
+// from memory that another processor may have written.
 func copyTime(n int) time.Duration {
 	from, to := make([]byte, n), make([]byte, n)
 	var ds []float64

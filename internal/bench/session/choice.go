@@ -16,9 +16,9 @@ import (
 // CurvesLocal; the program must call ChoiceChild then.
 const ChoiceArg = "comparing-rank"
 
-// choiceLocal does what the request asks for between two processes that it starts on this
-// host. Lines of their output that are results, by is, go to emit; want is how many there are
-// to be, 0 if that is not known.
+// choiceLocal executes the request between two processes that it starts on this host. Lines
+// of their output that is accepts as results go to emit; want is the expected number of
+// results, 0 if unknown.
 func choiceLocal[T any](ctx context.Context, req choice.Request, stderr io.Writer, want int, is func(*T) bool, emit func(T) error) error {
 	n := 0
 	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
@@ -35,7 +35,7 @@ func choiceLocal[T any](ctx context.Context, req choice.Request, stderr io.Write
 	return err
 }
 
-// cells is how many cells there will be, 0 if the budget decides.
+// cells returns the number of cells, 0 if the budget decides it.
 func cells(req *choice.Request) int {
 	if req.Budget > 0 {
 		return 0
@@ -88,7 +88,7 @@ func CurvesLocal(ctx context.Context, req choice.Request, stderr io.Writer, emit
 	return choiceLocal(ctx, req, stderr, len(req.Curves), func(c *choice.Curve) bool { return len(c.Points) > 0 }, emit)
 }
 
-// ChoiceChild is what a program started with ChoiceArg does.
+// ChoiceChild is the main function of a program started with ChoiceArg.
 func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req choice.Request
 	if err := childRequest(in, &req); err != nil {
@@ -104,15 +104,15 @@ func ChoiceChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	})
 }
 
-// ChoiceInJob does what the request asks for in the job that the environment
-// describes, between its ranks 0 and 1.
+// ChoiceInJob executes the request between ranks 0 and 1 of the job that the environment
+// describes.
 func ChoiceInJob(ctx context.Context, req choice.Request, emit choice.Emit) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
 		return choiceBetween(ctx, job, o, req, emit)
 	})
 }
 
-// choiceBetween does it between ranks 0 and 1 of a job.
+// choiceBetween executes the request between ranks 0 and 1 of a job.
 func choiceBetween(ctx context.Context, job *wireup.Job, o links.Options, req choice.Request, emit choice.Emit) error {
 	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
 		return choice.Run(ctx, ctl, open, req, emit)

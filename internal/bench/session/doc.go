@@ -4,8 +4,8 @@
 //
 // # Files
 //
-//	session.go  measuring in a job; how a fabric's link is opened and connected
-//	local.go    Local and Child, which it starts
+//	session.go  measuring in a job; opening and connecting a fabric's link
+//	local.go    Local, and Child for the processes that it starts
 //	plogp.go    the same for sampling
 //	startup.go  the same for starts of engines
 //	engine.go   the same through package rma, for pairs of ranks

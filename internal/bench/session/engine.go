@@ -17,12 +17,12 @@ import (
 // EngineArg is ChildArg for EngineLocal; the program must call EngineChild then.
 const EngineArg = "engine-rank"
 
-// engineSampling is what an engine may spend on sampling before it measures: its
-// own default, for a start, is less.
+// engineSampling is the engine's budget for sampling before it measures. The default
+// budget is made for a fast start, and is less.
 const engineSampling = 200 * time.Millisecond
 
-// EngineLocal measures through package rma between pairs of processes that it
-// starts on this host. The engine's mode is that of the first plan.
+// EngineLocal measures through package rma between pairs of processes that it starts on
+// this host. The engine uses the mode of the first plan.
 func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Writer, emit Emit) error {
 	if err := req.CheckEngine(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	return localPoints(ctx, spec, req, stderr, emit)
 }
 
-// EngineChild is what a program started with EngineArg does.
+// EngineChild is the main function of a program started with EngineArg.
 func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.Request
 	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
@@ -46,10 +46,9 @@ func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	})
 }
 
-// engineChild reads the request and runs the part of a rank with its engine. The model's
-// figures are sampled anew, into a folder that is removed: those that the user has saved
-// may be of a busier time, and are not touched. Each rank reports its errors: a rank that
-// fails ends the others.
+// engineChild reads the request and runs run with an engine. It samples the link anew into
+// a temporary folder: the user's saved profiles may come from a busier time, and are left
+// unchanged. Each rank reports its own error: a rank that fails ends the others.
 func engineChild(ctx context.Context, in io.Reader, req any, run func(*rma.Engine) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {

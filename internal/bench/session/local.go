@@ -14,15 +14,15 @@ import (
 	"github.com/seed33544411/rma/internal/launch"
 )
 
-// ChildArg is the argument with which Local starts a program again; it must
+// ChildArg is the argument with which Local starts this program again; the program must
 // call Child then.
 const ChildArg = "measuring-rank"
 
-// maxRequest bounds what Child reads.
+// maxRequest bounds the request that Child reads.
 const maxRequest = 1 << 20
 
-// Local measures between two processes that it starts on this host: this
-// program with ChildArg. Their diagnostics go to stderr.
+// Local measures between two processes that it starts on this host: this program with
+// ChildArg. Their diagnostics go to stderr.
 func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	return localPoints(ctx, launch.Spec{N: 2, Args: []string{ChildArg}}, req, stderr, emit)
 }
 
-// localPoints runs the ranks of spec for a result of each point of req.
+// localPoints runs the ranks of spec until each point of req has a result.
 func localPoints(ctx context.Context, spec launch.Spec, req bench.Request, stderr io.Writer, emit Emit) error {
 	n := 0
 	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
@@ -47,14 +47,14 @@ func localPoints(ctx context.Context, spec launch.Spec, req bench.Request, stder
 	return err
 }
 
-// local runs this program as two ranks with argument arg and the request on
-// standard input. Every line of their standard output goes to take, which says
-// whether it was a result; what was not goes to stderr.
+// local runs this program as two ranks with argument arg and the request on standard
+// input. It passes every line of their standard output to take, which reports whether the
+// line was a result; other lines go to stderr.
 func local(ctx context.Context, arg string, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	return localRanks(ctx, launch.Spec{N: 2, Args: []string{arg}}, req, stderr, take)
 }
 
-// localRanks is local for the ranks, arguments and environment of spec.
+// localRanks is local with the ranks, arguments and environment of spec.
 func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -82,11 +82,11 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	return err
 }
 
-// ErrToldAlready is a failure whose reason a child has written to stderr.
+// ErrToldAlready is a failure that a child has already reported on stderr.
 var ErrToldAlready = errors.New("measuring failed")
 
-// Child is what a program started with ChildArg does: it measures as the
-// request on in says and writes results as JSON lines to out.
+// Child is the main function of a program started with ChildArg: it reads the request
+// from in, measures, and writes results as JSON lines to out.
 func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.Request
 	if err := childRequest(in, &req); err != nil {
@@ -99,7 +99,7 @@ func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err er
 	return InJob(ctx, req, w.Write)
 }
 
-// childRequest reads rank 0's request; the other ranks have none.
+// childRequest reads the request on rank 0; the other ranks have none.
 func childRequest(in io.Reader, req any) error {
 	cfg, err := jobenv.FromEnv()
 	if err != nil || cfg.Rank != 0 {
@@ -115,7 +115,7 @@ func childRequest(in io.Reader, req any) error {
 	return nil
 }
 
-// lines takes a child's standard output: results, and whatever else there is.
+// lines splits a child's standard output into results and other lines.
 type lines struct {
 	take   func(line []byte) (result bool, err error)
 	other  io.Writer
@@ -124,7 +124,7 @@ type lines struct {
 	failed bool
 }
 
-// maxPending bounds a line without an end.
+// maxPending bounds an incomplete line.
 const maxPending = 1 << 20
 
 func (l *lines) Write(b []byte) (int, error) {

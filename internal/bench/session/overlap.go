@@ -16,8 +16,8 @@ import (
 // OverlapArg is ChildArg for OverlapLocal; the program must call OverlapChild then.
 const OverlapArg = "computing-rank"
 
-// OverlapLocal measures communication beside computation between two processes that it
-// starts on this host. The ranks are not pinned: an idle processor may help.
+// OverlapLocal measures communication during computation between two processes that it starts
+// on this host. The ranks are not pinned: the link may use an idle processor.
 func OverlapLocal(ctx context.Context, req overlap.Request, stderr io.Writer, emit func(overlap.Result) error) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -41,7 +41,7 @@ func OverlapLocal(ctx context.Context, req overlap.Request, stderr io.Writer, em
 	return err
 }
 
-// OverlapInJob is OverlapLocal between the two ranks of the job of the environment.
+// OverlapInJob is OverlapLocal for the two ranks of the job that the environment describes.
 func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Result) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
@@ -55,7 +55,7 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 	return cfg.Rank == 0, overlap.Run(ctx, eng, req, emit)
 }
 
-// OverlapChild is what a program started with OverlapArg does.
+// OverlapChild is the main function of a program started with OverlapArg.
 func OverlapChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req overlap.Request
 	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// LocalPairs is Local for several pairs of processes at once, which measure the same
-// and begin every point together. emit gets the results of a point of all pairs.
+// LocalPairs is Local for several pairs of processes at once, with the same request. All
+// pairs begin every point together. emit gets the results of all pairs for a point.
 func LocalPairs(ctx context.Context, req bench.Request, pairs int, stderr io.Writer, emit func([]bench.Result) error) (err error) {
 	if pairs <= 1 {
 		return Local(ctx, req, stderr, func(r bench.Result) error { return emit([]bench.Result{r}) })
@@ -38,7 +38,7 @@ func LocalPairs(ctx context.Context, req bench.Request, pairs int, stderr io.Wri
 		return err
 	}
 	point := make([]bench.Result, pairs)
-	for k := range all[0] { // Local has seen that all are there
+	for k := range all[0] { // Local has checked that all results are there
 		for i := range all {
 			point[i] = all[i][k]
 		}
@@ -49,7 +49,7 @@ func LocalPairs(ctx context.Context, req bench.Request, pairs int, stderr io.Wri
 	return nil
 }
 
-// together is a writer for several.
+// together is a writer that several goroutines may use.
 type together struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -14,8 +14,8 @@ import (
 // PlogpArg is ChildArg for PlogpLocal; the program must call PlogpChild then.
 const PlogpArg = "sampling-rank"
 
-// plogpInput is a request as it travels to the child: with what rank 1 is not
-// told.
+// plogpInput is the request to a child, including the fields that are not sent to
+// rank 1.
 type plogpInput struct {
 	bench.PlogpRequest
 	Profiles string `json:"profiles"`
@@ -23,7 +23,7 @@ type plogpInput struct {
 	Device   string `json:"device"`
 }
 
-// PlogpLocal samples between two processes that it starts on this host.
+// PlogpLocal samples the link between two processes that it starts on this host.
 func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (res *bench.PlogpResult, err error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (
 	return res, err
 }
 
-// PlogpChild is what a program started with PlogpArg does.
+// PlogpChild is the main function of a program started with PlogpArg.
 func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req plogpInput
 	if err := childRequest(in, &req); err != nil {
@@ -58,8 +58,8 @@ func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, e
 	return shows, err
 }
 
-// PlogpInJob samples in the job that the environment describes, between its
-// ranks 0 and 1. Rank 0 gets the result, the others nil.
+// PlogpInJob samples the link between ranks 0 and 1 of the job that the environment
+// describes. Rank 0 gets the result, the others nil.
 func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpResult, shows bool, err error) {
 	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
 		return plogpBetween(ctx, job, o, &req, &res)
@@ -67,7 +67,7 @@ func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpRe
 	return res, shows, err
 }
 
-// plogpBetween samples between ranks 0 and 1 of a job; rank 0 gets the result.
+// plogpBetween samples the link between ranks 0 and 1 of a job; rank 0 gets the result.
 func plogpBetween(ctx context.Context, job *wireup.Job, o links.Options, req *bench.PlogpRequest, res **bench.PlogpResult) error {
 	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
 		r, err := bench.Plogp(ctx, ctl, open, *req)

@@ -18,20 +18,20 @@ import (
 
 // ServeOptions configures Serve.
 type ServeOptions struct {
-	Token []byte // clients must know it, as the ranks of a job do (wireup.ErrNoToken)
+	Token []byte // shared secret with the clients, as among the ranks of a job (wireup.ErrNoToken)
 	Once  bool   // return after one client
 
-	// Hello is how long a client that has joined may take to say what it wants. Zero
-	// means 15 s.
+	// Hello is how long a client that has joined may take to send its request. Zero means
+	// 15 s.
 	Hello time.Duration
 
 	Log   *slog.Logger
-	Ready func(net.Addr) // called once, when clients may come; may be nil
+	Ready func(net.Addr) // called once, when clients may connect; may be nil
 }
 
-// Serve is the other host's half of a measurement: it listens on addr
-// (host:port) and plays rank 1 for one client after the other, until ctx ends.
-// A client that fails is logged and does not end it, unless o.Once.
+// Serve is the other host's half of a measurement: it listens on addr (host:port) and acts
+// as rank 1 for one client after another until ctx ends. It logs the failure of a client
+// and goes on, unless o.Once.
 func Serve(ctx context.Context, addr string, o ServeOptions) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -45,7 +45,7 @@ func Serve(ctx context.Context, addr string, o ServeOptions) error {
 		if err != nil {
 			return fmt.Errorf("serve: %w", err)
 		}
-		// The same port for the next client, also if it was chosen for us.
+		// Use the same port for the next client, also if the system chose it.
 		addr = ln.Addr().String()
 		err = serveOne(ctx, ln, o)
 		o.Ready = nil
@@ -60,14 +60,14 @@ func Serve(ctx context.Context, addr string, o ServeOptions) error {
 	}
 }
 
-// serveOne plays rank 1 of one job, which it also hosts.
+// serveOne acts as rank 1 of one job, and runs its wire-up server.
 func serveOne(ctx context.Context, ln net.Listener, o ServeOptions) (err error) {
 	insecure, err := wireup.InsecureFrom(os.Getenv)
 	if err != nil {
 		ln.Close()
 		return err
 	}
-	client := make(chan struct{}) // closed when it has joined
+	client := make(chan struct{}) // closed when the client has joined
 	joined := func(rank int) {
 		if rank == 0 {
 			close(client)
@@ -94,7 +94,7 @@ func serveOne(ctx context.Context, ln net.Listener, o ServeOptions) (err error) 
 	err = attend(ctx, job, o.Hello, links.Options{Bind: bindFor(ln.Addr())})
 	err = errors.Join(err, job.Close())
 	if err == nil {
-		// Rank 0 may still want what this rank said last.
+		// Rank 0 may still be reading this rank's last values from the server.
 		select {
 		case <-srv.Finished():
 		case <-time.After(settle):
@@ -104,8 +104,8 @@ func serveOne(ctx context.Context, ln net.Listener, o ServeOptions) (err error) 
 	return err
 }
 
-// reach is how this host itself reaches a listener: one on all addresses is
-// reached over the loopback.
+// reach returns the address at which this host itself reaches a listener: the loopback
+// for a listener on all addresses.
 func reach(a net.Addr) string {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil || !ap.Addr().IsUnspecified() {
@@ -114,7 +114,7 @@ func reach(a net.Addr) string {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ap.Port()).String()
 }
 
-// bindFor is where the tcp link listens beside a rendezvous on a.
+// bindFor returns the address for the tcp link's listener beside a wire-up server on a.
 func bindFor(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -123,7 +123,7 @@ func bindFor(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
-// What two hosts do together; rank 0 says it first.
+// Kinds of work between two hosts. Rank 0 publishes the kind under kindKey first.
 const (
 	kindKey    = "bench/kind"
 	kindPoints = "points" // bench.Run
@@ -131,7 +131,7 @@ const (
 	kindChoice = "choice" // choice.Run
 )
 
-// attend is rank 1's part of whatever rank 0 wants.
+// attend is rank 1's part of the work that rank 0 asks for.
 func attend(ctx context.Context, job *wireup.Job, hello time.Duration, o links.Options) error {
 	kind, err := wanted(ctx, job, hello)
 	if err != nil {
@@ -148,7 +148,7 @@ func attend(ctx context.Context, job *wireup.Job, hello time.Duration, o links.O
 	return fmt.Errorf("%w: %q", ErrKind, kind)
 }
 
-// wanted is the kind of work that rank 0 says, unless it leaves without a word.
+// wanted returns the kind of work that rank 0 publishes, or an error if it leaves before.
 func wanted(ctx context.Context, job *wireup.Job, hello time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -166,7 +166,7 @@ func wanted(ctx context.Context, job *wireup.Job, hello time.Duration) ([]byte, 
 	return job.Get(ctx, 0, kindKey)
 }
 
-// ErrKind is a client that wants what this release does not know.
+// ErrKind reports a client that asks for a kind of work unknown to this release.
 var ErrKind = errors.New("client of another release")
 
 // Connect measures between this process, rank 0, and `serve` at addr.
@@ -190,8 +190,7 @@ func PlogpConnect(ctx context.Context, addr string, token []byte, req bench.Plog
 	return res, err
 }
 
-// ChoiceConnect does what the request asks for between this process and `serve` at
-// addr.
+// ChoiceConnect executes the request between this process and `serve` at addr.
 func ChoiceConnect(ctx context.Context, addr string, token []byte, req choice.Request, emit choice.Emit) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -201,11 +200,11 @@ func ChoiceConnect(ctx context.Context, addr string, token []byte, req choice.Re
 	})
 }
 
-// connect joins the job of `serve` at addr as rank 0, says what kind of work
-// follows, and does its part.
+// connect joins the job of `serve` at addr as rank 0, publishes the kind of work, and runs
+// part.
 func connect(ctx context.Context, addr string, token []byte, kind string, part func(*wireup.Job, links.Options) error) (err error) {
-	// The address from which this host reaches the other is where the tcp link
-	// listens. The datagram socket only asks the routing table.
+	// The tcp link listens on the address from which this host reaches the other one.
+	// Connecting the datagram socket sends nothing: it looks up the route.
 	var d net.Dialer
 	probe, err := d.DialContext(ctx, "udp", addr)
 	if err != nil {

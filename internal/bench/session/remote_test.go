@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// A client that joins and says nothing does not keep others out.
+// A client that joins and sends nothing does not block others.
 func TestServeDoesNotWaitForASilentClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
@@ -24,7 +24,7 @@ func TestServeDoesNotWaitForASilentClient(t *testing.T) {
 	root := (<-at).String()
 	for range 3 {
 		var j *wireup.Job
-		require.Eventually(t, func() (ok bool) { // the next may come when the one before is out
+		require.Eventually(t, func() (ok bool) { // the next client may connect when the previous one is out
 			var err error
 			j, err = wireup.Join(ctx, wireup.Config{Size: 2, Root: root, Token: token})
 			return err == nil

@@ -15,23 +15,23 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// Emit gets every result as it comes, on rank 0.
+// Emit gets every result as it arrives, on rank 0.
 type Emit func(bench.Result) error
 
-// ErrSize says that a job has too few ranks to measure between.
+// ErrSize reports a job with too few ranks.
 var ErrSize = errors.New("measuring needs a job of at least 2 ranks")
 
-// InJob measures in the job that the environment describes, between its ranks
-// 0 and 1; the others wait. Every rank calls it, with the same request. The
-// result is true on rank 0, the only one that has something to show.
+// InJob measures between ranks 0 and 1 of the job that the environment describes; the
+// other ranks wait. Every rank calls it with the same request. shows is true on rank 0,
+// the only one with results to show.
 func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
 		return measure(ctx, job, o, req, emit)
 	})
 }
 
-// inJob runs both, the part of ranks 0 and 1, in the job of the environment, with
-// links by which the two reach each other.
+// inJob runs both on ranks 0 and 1 of the job that the environment describes, with links
+// over which the two reach each other.
 func inJob(ctx context.Context, both func(context.Context, *wireup.Job, links.Options) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
@@ -55,8 +55,8 @@ func inJob(ctx context.Context, both func(context.Context, *wireup.Job, links.Op
 	return cfg.Rank == 0, both(ctx, job, o)
 }
 
-// reachable are options of links by which ranks 0 and 1 reach each other, whatever hosts
-// they are on.
+// reachable returns options for links over which ranks 0 and 1 reach each other, whether
+// or not they are on one host.
 func reachable(ctx context.Context, job *wireup.Job) (o links.Options, err error) {
 	theirs, err := swapOffers(ctx, job, "bench/host", links.NewOffer(nil))
 	if err == nil {
@@ -65,7 +65,7 @@ func reachable(ctx context.Context, job *wireup.Job) (o links.Options, err error
 	return o, err
 }
 
-// swapOffers gives the other rank an offer for its own.
+// swapOffers exchanges offers with the other rank.
 func swapOffers(ctx context.Context, job *wireup.Job, key string, mine links.Offer) (theirs links.Offer, err error) {
 	if err := job.Put(ctx, key, mine.Append(nil)); err != nil {
 		return theirs, err
@@ -77,7 +77,7 @@ func swapOffers(ctx context.Context, job *wireup.Job, key string, mine links.Off
 	return links.ParseOffer(b)
 }
 
-// wait lasts until the measuring ranks have left.
+// wait waits until the measuring ranks have left.
 func wait(ctx context.Context, job *wireup.Job) error {
 	for r := range 2 {
 		select {
@@ -91,8 +91,8 @@ func wait(ctx context.Context, job *wireup.Job) error {
 	return nil
 }
 
-// settle is how long a rank whose neighbour has left may still take to finish
-// by itself: what it needs was said before.
+// settle is how long a rank may take to finish after the other has left: it has already
+// received everything that it needs.
 const settle = 2 * time.Second
 
 // measure runs rank 0's or rank 1's part of a measurement in a job.
@@ -102,8 +102,8 @@ func measure(ctx context.Context, job *wireup.Job, o links.Options, req bench.Re
 	})
 }
 
-// between runs what ranks 0 and 1 do with each other, and ends it when either
-// is gone. On rank 0 the environment may choose the fabric where nobody did.
+// between runs run on ranks 0 and 1 and cancels it when the other rank is gone. If the
+// request names no fabric, rank 0 uses that of the environment.
 func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *string, run func(context.Context, bench.Control, bench.Opener) error) error {
 	forced, o, err := links.FromEnv(o)
 	if err != nil {
@@ -118,8 +118,8 @@ func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *stri
 	defer close(over)
 	other := 1 - job.Rank()
 	go func() {
-		// A link may not notice the death of a peer (shared memory) or late; the
-		// rendezvous does.
+		// A link may notice the death of a peer late, or never (shared memory); the
+		// wire-up server does.
 		select {
 		case <-over:
 			return
@@ -140,8 +140,8 @@ func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *stri
 	}()
 	err = run(ctx, bench.NewControl(job, job.Rank()), opener(job, o))
 	if err != nil && job.Rank() == 1 {
-		// Rank 0 reports. A launcher that sees this rank fail first would stop
-		// it before it can.
+		// Rank 0 reports the error. A launcher that saw this rank fail first would stop
+		// rank 0 before its report.
 		select {
 		case <-job.Gone(0):
 		case <-job.Done():
@@ -151,7 +151,7 @@ func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *stri
 	return err
 }
 
-// opener opens and connects the link of a fabric in a job.
+// opener returns an Opener that opens and connects a fabric's link in a job.
 func opener(job *wireup.Job, o links.Options) bench.Opener {
 	return func(ctx context.Context, name string, depth int) (c bench.Conn, done func() error, err error) {
 		other := 1 - job.Rank()
@@ -181,10 +181,10 @@ func opener(job *wireup.Job, o links.Options) bench.Opener {
 	}
 }
 
-// errOther stands for a reason that the other rank has told already.
+// errOther stands for an error that the other rank has already reported.
 var errOther = errors.New("the other rank could not open the link")
 
-// tell exchanges whether both ranks have the link open.
+// tell exchanges whether the link is open on both ranks.
 func tell(ctx context.Context, job *wireup.Job, mine error) error {
 	text := []byte{}
 	if mine != nil {
@@ -200,7 +200,7 @@ func tell(ctx context.Context, job *wireup.Job, mine error) error {
 	return err
 }
 
-// choose finds the link that `auto` stands for.
+// choose returns the link for fabric `auto`.
 func choose(ctx context.Context, job *wireup.Job, o links.Options) (string, error) {
 	var open []string
 	for _, s := range links.Probe(o) {
@@ -213,13 +213,13 @@ func choose(ctx context.Context, job *wireup.Job, o links.Options) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if job.Rank() == 1 { // both sides must see the same order
+	if job.Rank() == 1 { // both sides must use the same order
 		mine, theirs = theirs, mine
 	}
 	return links.Choose(mine, theirs, "")
 }
 
-// Usable lists the fabrics that work on this machine, as --fabric takes them.
+// Usable returns the fabrics that work on this machine, by their names for --fabric.
 func Usable() []string {
 	var out []string
 	for _, s := range links.Probe(links.Options{}) {
@@ -231,7 +231,7 @@ func Usable() []string {
 	return out
 }
 
-// Display is a link's name as --fabric takes it.
+// Display returns a link's name for --fabric.
 func Display(link string) string {
 	if link == "ibv" {
 		return "verbs"

@@ -35,7 +35,7 @@ func StartupLocal(ctx context.Context, req bench.StartupRequest, stderr io.Write
 	return res, err
 }
 
-// StartupChild is what a program started with StartupArg does.
+// StartupChild is the main function of a program started with StartupArg.
 func StartupChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.StartupRequest
 	if err := childRequest(in, &req); err != nil {
