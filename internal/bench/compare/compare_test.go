@@ -21,7 +21,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// envFake makes the test binary be a peer's program.
+// envFake makes the test binary act as a peer's program.
 const envFake = "COMPARE_TEST_PEER"
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	testutil.Main(m)
 }
 
-// fake is a program of two sides: `PORT` waits for `ADDR PORT ITERS`, which prints
-// a figure.
+// fake is a program with two sides: server `PORT` waits for client `ADDR PORT ITERS`,
+// which prints a figure.
 func fake(how string, args []string) int {
 	if len(args) == 1 {
 		if how == "deaf" {
@@ -95,7 +95,7 @@ func needProc(t *testing.T) {
 	}
 }
 
-// Rounds alternate who goes first, and the row adds them up.
+// Rounds alternate which side goes first, and the row combines them.
 func TestRunTakesTurns(t *testing.T) {
 	t.Parallel()
 	needProc(t)
@@ -129,7 +129,7 @@ func TestRunTakesTurns(t *testing.T) {
 	require.Equal(t, 1500.0, rows[0].OursCPU)
 }
 
-// What a peer does not do is told in its row; the others are measured.
+// The row of a peer reports what it fails at; the other peers are measured.
 func TestRunTellsWhatAPeerFails(t *testing.T) {
 	t.Parallel()
 	needProc(t)

@@ -1,16 +1,16 @@
 package compare
 
-// Processor time of theirs: programs say nothing of it, and starting, connecting and
-// ending cost some as well. Two runs of different length cost that alike; the
-// difference of their times is that of the messages that one has more than the
-// other, warm-up included.
+// Processor time of peers. Their programs do not report it, and starting, connecting and
+// ending cost processor time as well. That cost is the same for two runs of different
+// length, so the difference of their times is that of the additional messages, warm-up
+// included.
 
-// minGrowth is by what factor the longer run must have more iterations: below it the
-// difference would be one of starts.
+// minGrowth is the least ratio of iterations of the two runs; with less, the difference
+// would be that of two starts.
 const minGrowth = 2
 
-// cpu is the processor time of both processes for a message, in ns, from a run of n
-// iterations and a short one; 0 if they do not tell.
+// cpu returns the processor time of both processes for a message, in ns, from a run of n
+// iterations and a short one; 0 if it is not known.
 func (p *program) cpu(t Test, short int, pilot Sample, n int, run Sample) float64 {
 	used := run.CPU - pilot.CPU
 	if n < minGrowth*short || used <= 0 {
@@ -20,7 +20,7 @@ func (p *program) cpu(t Test, short int, pilot Sample, n int, run Sample) float6
 	return float64(used.Nanoseconds()) / float64(messages)
 }
 
-// messages is how many a run of n iterations sends in all; a round trip has two.
+// messages returns the number of messages in a run of n iterations; a round trip has two.
 func (p *program) messages(t Test, n int) int {
 	if p.WarmUp != nil {
 		n += p.WarmUp(t.Kind, n)
@@ -32,9 +32,9 @@ func (p *program) messages(t Test, n int) int {
 	return n
 }
 
-// Warm-ups of programs: aFifth is what those are told that can be told, aTenth what
-// csrc has, trials what NetPIPE repeats (counted with strace: it plays n round trips
-// three times, of which the best counts, after 100 others).
+// Warm-ups of programs: aFifth for those that accept a number, aTenth for those in csrc,
+// trials for the repetitions of NetPIPE (counted with strace: it plays n round trips three
+// times, of which the best counts, after 100 others).
 func aFifth(_ Kind, n int) int { return max(n/5, 10) }
 func aTenth(_ Kind, n int) int { return n/10 + 1 }
 func trials(_ Kind, n int) int { return 2*n + 100 }

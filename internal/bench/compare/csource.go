@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Programs in C that say what no packaged program does.
+// C programs for tests that no packaged program makes.
 //
 //go:embed csrc/*.c
 var sources embed.FS
@@ -19,7 +19,7 @@ var sources embed.FS
 // compileTime bounds a compilation.
 const compileTime = time.Minute
 
-// compile is a Prepare that compiles one of the sources to dir/play.
+// compile returns a Prepare that compiles one of the sources to dir/play.
 func compile(cc, source string) func(ctx context.Context, dir string) error {
 	return func(ctx context.Context, dir string) error {
 		text, err := sources.ReadFile("csrc/" + source)
@@ -44,11 +44,11 @@ func compile(cc, source string) func(ctx context.Context, dir string) error {
 	}
 }
 
-// compiled is where compile puts its result.
+// compiled is the path of compile's result.
 func compiled(dir string) string { return filepath.Join(dir, "play") }
 
-// parseC reads the line that our programs in C print: test, size, operations,
-// seconds; of a ping-pong half the seconds.
+// parseC reads the line that the programs in csrc print: test, size, operations and
+// seconds, which are halved for a ping-pong.
 func parseC(program string) func(out []byte, j Job) (float64, error) {
 	return func(out []byte, j Job) (float64, error) {
 		want := []string{cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
@@ -71,8 +71,8 @@ func parseC(program string) func(out []byte, j Job) (float64, error) {
 // cTests are the names of tests in those programs.
 var cTests = map[Kind]string{Lat: "lat", BW: "bw", Rate: "bw", Put: "put", PutBW: "putbw"}
 
-// figure turns the seconds that all iterations took, half of them of a ping-pong,
-// into the test's unit.
+// figure converts the seconds of all iterations, halved for a ping-pong, to the test's
+// unit.
 func (j *Job) figure(seconds float64) float64 {
 	n := float64(j.Iters)
 	switch j.Test.Kind {
@@ -84,8 +84,8 @@ func (j *Job) figure(seconds float64) float64 {
 	return n * float64(j.Test.Size) / seconds / 1e6
 }
 
-// numbers reads n fields, all of which must be plausible figures: 0, or so large and
-// so small that what is computed of them is finite.
+// numbers reads n fields, all of which must be plausible figures: 0, or within bounds for
+// which computed figures are finite.
 func numbers(fields []string, n int) ([]float64, bool) {
 	if len(fields) != n {
 		return nil, false

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Libraries of Go, by the programs of module bench/peers. On shm they use what is
-// fastest between two processes of a host, which for package net and gRPC is a Unix
-// socket; on tcp a connection over the loopback.
+// Go libraries, by the programs of module bench/peers. On shm they use the fastest
+// connection between two processes of a host, which for package net and gRPC is a Unix
+// socket; on tcp, a connection over the loopback.
 var (
 	shmipcPeer = goPeer("shmipc", "shmipc-go: one stream, synchronous", []string{"shm"})
 	grpcPeer   = goPeer("grpc", "grpc-go: one stream of raw bytes, over a Unix socket or TCP", []string{"shm", "tcp"})
@@ -19,10 +19,10 @@ var (
 
 func init() { netBatch.Name = "netbatch" }
 
-// goNets are the programs' names of connections.
+// goNets maps fabrics to the programs' names of connections.
 var goNets = map[string]string{"shm": "unix", "tcp": "tcp"}
 
-// goPeer is the peer of program rmapeer-name; more are arguments of its client.
+// goPeer returns the peer of program rmapeer-name; more are further arguments of its client.
 func goPeer(name, about string, fabrics []string, more ...string) *Peer {
 	program := "rmapeer-" + name
 	p := &Peer{
@@ -40,7 +40,7 @@ func goPeer(name, about string, fabrics []string, more ...string) *Peer {
 	return p
 }
 
-// goPlan leaves pinning to the programs, which know when it is of use to them.
+// goPlan leaves pinning to the programs, which know when it helps them.
 func goPlan(program string, j Job, more []string) (Plan, error) {
 	program = built(j.Dir, program)
 	side := func(what string, side int) []string {
@@ -55,7 +55,7 @@ func goPlan(program string, j Job, more []string) (Plan, error) {
 	return Plan{Server: side("serve", serverSide), Client: append(client, more...), PinsItself: true}, nil
 }
 
-// parseGo reads the line of JSON of package play.
+// parseGo reads the JSON line of package play.
 func parseGo(out []byte, j Job) (float64, error) {
 	var r struct {
 		Test  string  `json:"test"`

@@ -34,7 +34,7 @@ func TestParseGo(t *testing.T) {
 	}
 }
 
-// What is in the way of a Go program depends on where this one is.
+// The reason why a Go program is missing depends on where this program is.
 func TestGoProgramsThatAreMissing(t *testing.T) {
 	p := goPeer("nothing", "", []string{"shm"})
 	t.Setenv("PATH", t.TempDir())
@@ -56,7 +56,7 @@ func TestGoProgramsThatAreMissing(t *testing.T) {
 	require.ErrorIs(t, err, ErrInstall)
 	require.ErrorIs(t, err, ErrTool)
 
-	// A go that installs what it is told to, where it says that it does.
+	// A fake go command that installs its argument and reports it.
 	bin, gobin := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", bin+":/bin:/usr/bin")
 	script := "#!/bin/sh\ncase $1 in\nenv) echo " + gobin + "; echo /nowhere;;\ninstall) echo '#!/bin/sh' >" + gobin + "/${2##*/}; cd " + gobin +
@@ -91,7 +91,7 @@ func TestGoPlan(t *testing.T) {
 	require.Contains(t, plan.Client, "tcp")
 }
 
-// The program of package net, built and run as it is by a comparison.
+// The program of package net, built and run as in a comparison.
 func TestGoPeerRuns(t *testing.T) {
 	t.Parallel()
 	needProc(t)

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Programs of peers that are Go modules are built from the source tree, or found in
-// PATH after `go install`. They are a module of their own, below goModule.
+// Peers' programs that are Go modules are built from the source tree, or found in PATH
+// after `go install`. They are in a module of their own, below goModule.
 
 const (
 	goModule = "github.com/seed33544411/rma/bench/peers"
@@ -22,11 +22,11 @@ const (
 	goTool   = "go"
 )
 
-// ErrTool is a Go program that could be built were there a Go toolchain.
+// ErrTool reports a Go program that is not built because there is no Go toolchain.
 var ErrTool = errors.New("no Go toolchain: " + goTool + " is not in PATH")
 
-// sourceTree is the folder of goModule where this program runs in a source tree, or
-// lies in one; else "".
+// sourceTree returns the folder of goModule if this program runs in a source tree or its
+// binary is in one; else "".
 func sourceTree() string {
 	var from []string
 	if d, err := os.Getwd(); err == nil {
@@ -47,8 +47,8 @@ func sourceTree() string {
 	return ""
 }
 
-// buildable says whether the Go program of a need can be built here; an error says
-// why not, or nothing can be built at all.
+// buildable reports whether the Go program of a need can be built here, which takes the
+// source tree and a toolchain. Without the toolchain alone the error is ErrTool.
 func (n *Need) buildable() (bool, error) {
 	if n.Go == "" || sourceTree() == "" {
 		return false, nil
@@ -59,8 +59,8 @@ func (n *Need) buildable() (bool, error) {
 	return true, nil
 }
 
-// build builds the Go programs of a peer into dir, if this is the source tree.
-// Otherwise it links to those that are installed.
+// build builds the Go programs of a peer into dir if this is the source tree. Otherwise
+// it links dir to the installed programs.
 func (p *Peer) build(ctx context.Context, dir string) error {
 	for i := range p.Needs {
 		n := &p.Needs[i]
@@ -84,8 +84,8 @@ func (p *Peer) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// installGo installs the Go programs that peers lack, at the newest version of their
-// module. Go's folder of programs need not be in PATH, see look.
+// installGo installs the Go programs that peers lack, at the latest version of their
+// module. Go's folder of binaries need not be in PATH, see look.
 func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
 	args := []string{goTool, "install"}
 	for _, p := range peers {
@@ -121,7 +121,7 @@ func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) e
 	return nil
 }
 
-// look finds a program in PATH, a Go program also where `go install` puts it.
+// look finds a program in PATH, and a Go program also in the folder of `go install`.
 func (n *Need) look() (string, error) {
 	at, err := exec.LookPath(n.Program)
 	if err == nil && n.Header != "" {
@@ -145,7 +145,7 @@ func (n *Need) look() (string, error) {
 	return exec.LookPath(filepath.Join(bin, n.Program))
 }
 
-// built is a program of dir if it was built there or linked to, else of PATH.
+// built returns the path of a program in dir if it was built or linked there, else its name.
 func built(dir, program string) string {
 	at := filepath.Join(dir, program)
 	if _, err := os.Stat(at); dir == "" || err != nil {

@@ -4,8 +4,8 @@ package compare
 
 import "os/exec"
 
-// lead leaves c as it is: it ends alone.
+// lead does nothing here: only the process itself is ended.
 func lead(*exec.Cmd) {}
 
-// sweep has nothing to end.
+// sweep does nothing here.
 func sweep(*exec.Cmd) {}

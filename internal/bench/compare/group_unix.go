@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// lead makes c the leader of a process group, which is asked to end with c's
-// context.
+// lead makes c the leader of a process group, which is asked to end when c's context
+// ends.
 func lead(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 }
 
-// sweep ends what is left of the group once its leader has been waited for: the
-// number is the group's as long as it has members, and free so recently otherwise
-// that nobody else has it.
+// sweep kills the rest of the group after its leader has been waited for. The group ID is
+// valid as long as the group has members, and without members it was freed too recently to
+// be in use again.
 func sweep(c *exec.Cmd) { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }

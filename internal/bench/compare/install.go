@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// installTime bounds an installation: packages come over a network.
+// installTime bounds an installation, which downloads packages.
 const installTime = 15 * time.Minute
 
-// ErrInstall is an installation that was asked for and did not come about.
+// ErrInstall reports a requested installation that failed.
 var ErrInstall = errors.New("cannot install")
 
-// Install brings the Debian packages that peers lack on a fabric, and by `go install`
-// the programs of Go that are not built from a source tree; what is said meanwhile
-// goes to w. It does nothing where nothing is missing.
+// Install installs the Debian packages that peers lack on a fabric and, by `go install`,
+// the Go programs that are not built from a source tree. The output of the installers goes
+// to w. It does nothing if nothing is missing.
 func Install(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
 	if err := install(ctx, fabric, peers, w, os.Geteuid() == 0); err != nil {
 		return err
@@ -61,7 +61,7 @@ func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, roo
 	return nil
 }
 
-// lacking are the packages of programs that are not there.
+// lacking returns the packages of missing programs.
 func lacking(fabric string, peers []*Peer) (names []string) {
 	for _, p := range peers {
 		var m *MissingError

@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// apt puts a program apt-get in PATH.
+// apt puts a fake apt-get into PATH.
 func apt(t *testing.T, script string) (dir string) {
 	dir = t.TempDir()
 	t.Setenv("PATH", dir+":/bin:/usr/bin")
@@ -44,8 +44,8 @@ func TestInstall(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "said"))
 }
 
-// A compiler's wrapper may be there without the header of what it is for: Debian's
-// packages of launchers bring it.
+// A compiler wrapper may be installed without the header of its library: Debian's packages
+// of launchers contain it.
 func TestInstallBringsHeaders(t *testing.T) {
 	ctx := testutil.Context(t, time.Minute)
 	p := &Peer{Name: "p", Needs: []Need{{Program: "wrapper", Header: "thing.h", Package: "libthing-dev gcc"}}, Tests: map[string][]Kind{"shm": {Lat}}}

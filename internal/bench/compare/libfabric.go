@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// libfabric is Open Fabrics Interfaces. Debian's program of its own plays
-// ping-pong only; a stream cannot be had of it.
+// libfabric is Open Fabrics Interfaces. Debian packages only its ping-pong program, which
+// makes no streams.
 var libfabric = &Peer{
 	Name: "libfabric", About: "fi_pingpong: tagged messages of endpoints of type rdm",
 	Needs:   []Need{{Program: "fi_pingpong", Package: "libfabric-bin"}},
@@ -15,8 +15,8 @@ var libfabric = &Peer{
 	Plan:    libfabricPlan, Parse: parsePingpong, Trial: 200,
 }
 
-// libfabricPlan names the provider, which has the fabric's name; the addresses of
-// endpoints are exchanged over a connection of the program's own.
+// libfabricPlan selects the provider named after the fabric; the program exchanges the
+// addresses of endpoints over a connection of its own.
 func libfabricPlan(j Job) (Plan, error) {
 	args := []string{
 		"fi_pingpong", "-p", j.Fabric, "-e", "rdm", "-m", "tagged",
@@ -31,7 +31,7 @@ func libfabricPlan(j Job) (Plan, error) {
 }
 
 // parsePingpong reads the line of the size: bytes, #sent, #ack, total, time, MB/sec,
-// usec/xfer, Mxfers/sec. A transfer is one way; the times are means.
+// usec/xfer, Mxfers/sec. A transfer is one way; times are means.
 func parsePingpong(out []byte, j Job) (float64, error) {
 	const columns, usec = 8, 6
 	for line := range strings.Lines(string(out)) {
@@ -47,7 +47,7 @@ func parsePingpong(out []byte, j Job) (float64, error) {
 	return 0, &OutputError{Program: "fi_pingpong", Want: "a line for " + fiSize(j.Test.Size) + " bytes", Line: lastLine(out)}
 }
 
-// fiSize is how fi_pingpong writes a number of bytes: 64k, 1m where it is whole.
+// fiSize formats a number of bytes as fi_pingpong does: 64k, 1m if it is a multiple.
 func fiSize(n int) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:

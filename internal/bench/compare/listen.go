@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ready waits until a server listens. Of TCP the kernel's table is asked, because
-// such programs take a connection for their peer.
+// ready waits until a server listens. For TCP it reads the kernel's table, because such
+// programs would take a trial connection for their peer.
 func ready(ctx context.Context, socket string, port int, ended <-chan struct{}) error {
 	deadline := time.NewTimer(listenTime)
 	defer deadline.Stop()
@@ -33,8 +33,8 @@ func ready(ctx context.Context, socket string, port int, ended <-chan struct{}) 
 	return nil
 }
 
-// listening asks the kernel whether something listens on a TCP port, or on the
-// Unix socket if one is named.
+// listening reads from the kernel's tables whether a process listens on a TCP port, or on
+// the Unix socket if one is named.
 func listening(socket string, port int) bool {
 	if socket != "" {
 		b, _ := os.ReadFile("/proc/net/unix")
@@ -49,7 +49,7 @@ func listening(socket string, port int) bool {
 	return false
 }
 
-// listens looks a port up in a table of the form of /proc/net/tcp.
+// listens finds a port in a table of the form of /proc/net/tcp.
 func listens(table string, port int) bool {
 	want := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(table) {
@@ -61,7 +61,7 @@ func listens(table string, port int) bool {
 	return false
 }
 
-// listensUnix looks a socket up in a table of the form of /proc/net/unix.
+// listensUnix finds a socket in a table of the form of /proc/net/unix.
 func listensUnix(table, path string) bool {
 	const accepts = 1 << 16 // __SO_ACCEPTCON
 	for line := range strings.Lines(table) {
@@ -77,9 +77,9 @@ func listensUnix(table, path string) bool {
 	return false
 }
 
-// Ports of servers lie below those that systems give to connections (from 32768 on
-// Linux, 49152 elsewhere): one of the latter may be taken by somebody's connection
-// between the look at it and the start of the server.
+// Servers' ports are below the ephemeral ports (from 32768 on Linux, 49152 elsewhere): a
+// connection of another process could take one of those between the check and the start of
+// the server.
 const (
 	firstPort = 16 << 10
 	lastPort  = 32<<10 - 1
@@ -90,7 +90,7 @@ var ports struct {
 	last int
 }
 
-// freePort is one that nothing listens on now, and no other call has returned lately.
+// freePort returns a port that has no listener and that it has not returned lately.
 func freePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// openmpi is Open MPI; ping-pong by NetPIPE, the others by csrc/mpi.c, because no
+// openmpi is Open MPI. Ping-pong is by NetPIPE, the other tests by csrc/mpi.c, because no
 // package has a program for them.
 var openmpi = &Peer{
 	Name: "openmpi", About: "Open MPI: NPopenmpi; streams and puts by a program of ours, with mpicc",
@@ -19,9 +19,9 @@ var openmpi = &Peer{
 	Plan:    openmpiPlan, Prepare: compile("mpicc.openmpi", "mpi.c"), Parse: parseMPI("NPopenmpi"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
-// openmpiPlan leaves one path between the ranks: the ob1 layer above one byte
-// transfer layer. Windows of ranks on one host would be shared memory without it,
-// so that component is left out on tcp.
+// openmpiPlan restricts Open MPI to one path between the ranks: the ob1 layer over one byte
+// transfer layer. On tcp it also excludes the one-sided component that uses shared memory
+// for windows of ranks on one host.
 func openmpiPlan(j Job) (Plan, error) {
 	launch := []string{"mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "orte_tmpdir_base", j.Dir}
 	switch j.Fabric {
@@ -31,7 +31,7 @@ func openmpiPlan(j Job) (Plan, error) {
 		launch = append(launch, "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "osc", "^sm")
 	}
 	var env []string
-	if os.Geteuid() == 0 { // it refuses root otherwise; in a container there is nobody else
+	if os.Geteuid() == 0 { // mpirun refuses to run as root otherwise, and a container may have no other user
 		env = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 	}
 	return Plan{Env: env, Client: mpiRanks(launch, "NPopenmpi", &j)}, nil
@@ -50,8 +50,8 @@ var mpich = &Peer{
 	Plan:    mpichPlan, Prepare: compile("mpicc.mpich", "mpi.c"), Parse: parseMPI("NPmpich2"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
-// mpichPlan restricts UCX as for the peer of that name. On tcp the ranks are made to
-// believe that they are on different hosts: else MPICH's own shared memory is first.
+// mpichPlan restricts UCX as the peer ucx does. On tcp it makes the ranks believe that
+// they are on different hosts: otherwise MPICH prefers its own shared memory.
 func mpichPlan(j Job) (Plan, error) {
 	env, err := ucxEnv(j.Fabric, &j.Place)
 	if j.Fabric == "tcp" {
@@ -60,8 +60,8 @@ func mpichPlan(j Job) (Plan, error) {
 	return Plan{Env: env, Client: mpiRanks([]string{"mpirun.mpich"}, "NPmpich2", &j)}, err
 }
 
-// mpiRanks are the arguments of a launcher for two ranks, each on its processor:
-// launchers number processors in their own ways, taskset does not.
+// mpiRanks returns a launcher's arguments for two ranks, each pinned to a processor by
+// taskset, because launchers number processors in different ways.
 func mpiRanks(launch []string, pingpong string, j *Job) []string {
 	program := append([]string{pingpong}, netpipeArgs(j)...)
 	if j.Test.Kind != Lat {
@@ -83,7 +83,7 @@ func mpiRanks(launch []string, pingpong string, j *Job) []string {
 	return launch
 }
 
-// parseMPI reads the output of the program that mpiRanks chose.
+// parseMPI parses the output of the program that mpiRanks chose.
 func parseMPI(pingpong string) func(out []byte, j Job) (float64, error) {
 	np, c := parseNetpipe(pingpong), parseC("mpi.c")
 	return func(out []byte, j Job) (float64, error) {
@@ -94,7 +94,7 @@ func parseMPI(pingpong string) func(out []byte, j Job) (float64, error) {
 	}
 }
 
-// mpiWarmUp is that of the program that mpiRanks chose.
+// mpiWarmUp is the warm-up of the program that mpiRanks chose.
 func mpiWarmUp(k Kind, n int) int {
 	if k == Lat {
 		return trials(k, n)

@@ -12,20 +12,19 @@ import (
 
 // Need is a program that a peer runs.
 type Need struct {
-	Program string   // looked for in PATH
-	Header  string   // of a C compiler: what it must find
-	Package string   // Debian's, which brings it
+	Program string   // searched in PATH
+	Header  string   // for a C compiler: the header that it must find
+	Package string   // Debian package of the program
 	Go      string   // or the import path of a Go program, see gotool.go
-	Fabrics []string // that it is needed on; none: on all
+	Fabrics []string // fabrics on which it is needed; empty: all
 }
 
-// MissingError says which packages bring programs that are not there. It unwraps
-// to ErrMissing.
+// MissingError names the packages of missing programs. It unwraps to ErrMissing.
 type MissingError struct {
 	Peer               string
 	Programs, Packages []string
 	Go                 []string // import paths of Go programs
-	Tool               error    // ErrTool, if that is all that is in the way of them
+	Tool               error    // ErrTool, if the toolchain is all that they lack
 }
 
 func (e *MissingError) Error() string {
@@ -43,7 +42,7 @@ func (e *MissingError) Error() string {
 	return s + "--install, or " + strings.Join(how, "; ")
 }
 
-// Unwrap returns ErrMissing, and ErrTool if that is why.
+// Unwrap returns ErrMissing, and ErrTool if that is the reason.
 func (e *MissingError) Unwrap() []error {
 	if e.Tool != nil {
 		return []error{ErrMissing, e.Tool}
@@ -51,7 +50,7 @@ func (e *MissingError) Unwrap() []error {
 	return []error{ErrMissing}
 }
 
-// String is the program, and the header that it is to find.
+// String returns the program, and the header that it must find.
 func (n *Need) String() string {
 	if n.Header == "" {
 		return n.Program
@@ -59,8 +58,8 @@ func (n *Need) String() string {
 	return n.Program + " with " + n.Header
 }
 
-// compiles says whether the C compiler at works and finds the header: what wraps a
-// compiler may be there without either.
+// compiles reports why the C compiler at path at cannot compile with the header: a
+// compiler wrapper may be installed without compiler or header.
 func (n *Need) compiles(at string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), compileTime)
 	defer cancel()
@@ -71,8 +70,7 @@ func (n *Need) compiles(at string) error {
 	return nil
 }
 
-// Missing says whether the programs for a fabric are there; the error is a
-// *MissingError.
+// Missing reports the missing programs for a fabric as a *MissingError.
 func (p *Peer) Missing(fabric string) error {
 	e := &MissingError{Peer: p.Name}
 	for _, n := range p.Needs {

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// netpipe is NetPIPE over a TCP socket that blocks. Its streams are left out: it
-// opens its sockets anew before each trial, and its client may come before the server
-// listens.
+// netpipe is NetPIPE over a blocking TCP socket. Its streams are not used: it reopens its
+// sockets before each trial, and its client may connect before the server listens.
 var netpipe = &Peer{
 	Name: "netpipe", About: "NPtcp: ping-pong of a TCP socket that blocks",
 	Needs:   []Need{{Program: "NPtcp", Package: "netpipe-tcp"}},
@@ -21,14 +20,14 @@ var netpipe = &Peer{
 	Parse: parseNetpipe("NPtcp"), Trial: 200, WarmUp: trials,
 }
 
-// netpipeArgs are those of both sides: one size, without others around it.
+// netpipeArgs are the arguments of both sides: a single size, without neighbouring sizes.
 func netpipeArgs(j *Job) []string {
 	size := strconv.Itoa(j.Test.Size)
 	return []string{"-l", size, "-u", size, "-p", "0", "-n", strconv.Itoa(j.Iters)}
 }
 
-// parseNetpipe reads the line that goes to the output file: bytes, rate in 2^20
-// bits a second, seconds a message one way. The rate has more digits.
+// parseNetpipe reads the line of the output file: bytes, rate in 2^20 bits a second,
+// seconds for a message one way. The rate has more digits.
 func parseNetpipe(program string) func(out []byte, j Job) (float64, error) {
 	return func(out []byte, j Job) (float64, error) {
 		size := strconv.Itoa(j.Test.Size)
@@ -47,7 +46,7 @@ func parseNetpipe(program string) func(out []byte, j Job) (float64, error) {
 	}
 }
 
-// raw is a TCP socket used from C with nothing in between; see csrc/raw.c.
+// raw is a bare TCP socket used from C; see csrc/raw.c.
 var raw = &Peer{
 	Name: "raw", About: "a TCP socket used from C: ping-pong that spins, blocking stream",
 	Needs: []Need{{Program: "cc", Header: "stdio.h", Package: "gcc libc6-dev"}},

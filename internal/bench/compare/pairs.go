@@ -9,9 +9,9 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Combine makes one result of those of our pairs that ran at once, as combine does
-// for the peer's: rates add up, times are medians over the pairs, and so is the
-// processor time for a message.
+// Combine combines the results of our pairs that ran at once, as combine does for the
+// peer's: the sum of rates; medians over the pairs of times and of processor time for a
+// message.
 func (t Test) Combine(all []bench.Result) bench.Result {
 	r := all[0]
 	var p50, mean, cpu []float64
@@ -26,23 +26,23 @@ func (t Test) Combine(all []bench.Result) bench.Result {
 }
 
 const (
-	// fewIters is how many iterations the first trial of pairs has: next to nothing,
-	// also where every message waits for a time slice.
+	// fewIters is the number of iterations of the pairs' first trial: its time is
+	// negligible even if every message waits for a time slice.
 	fewIters  = 20
 	maxTrials = 8
 )
 
-// crowd is a peer whose pairs share processors. The clock says how many iterations
-// fill a time and what all pairs move together, because what a pair tells of the time
-// when it ran says little about how long it did not: pairs that ran one after another
-// would each tell the rate of a pair alone.
+// crowd is a peer whose pairs share processors. Iterations are fitted, and the common rate
+// of all pairs is measured, by the clock: a pair's own figure covers only the time in which
+// it ran, so that pairs that ran one after another would each report the rate of a pair
+// alone.
 type crowd struct {
 	*program
-	start time.Duration // of a run that does next to nothing
-	first Sample        // that run
+	start time.Duration // duration of a run with fewIters
+	first Sample        // the sample of that run
 }
 
-// run makes one run; its figure for streams is that of all pairs by the clock.
+// run makes one run; the figure of a stream is that of all pairs by the clock.
 func (c *crowd) run(ctx context.Context, t Test, iters int) (s Sample, took time.Duration, err error) {
 	at := time.Now()
 	if s, err = c.once(ctx, t, iters); err != nil {
@@ -50,15 +50,15 @@ func (c *crowd) run(ctx context.Context, t Test, iters int) (s Sample, took time
 	}
 	took = time.Since(at)
 	if !t.less() && c.start > 0 {
-		// Where starts take longer than what is measured, the clock says little; but
-		// pairs cannot have had more of the processors than there was.
+		// If starts take longer than the measurement, the clock is imprecise; but the pairs
+		// cannot have used more processor time than there was.
 		window := max(took-c.start, (s.CPU-c.first.CPU)/time.Duration(c.processors()))
 		s.Figure = min(s.Figure, t.together(float64(c.messages(t, iters)-c.messages(t, fewIters)), window))
 	}
 	return s, took, nil
 }
 
-// processors is how many all pairs have.
+// processors is the number of processors that all pairs share.
 func (c *crowd) processors() int {
 	if n := len(c.job.Cores); n > 1 {
 		return n
@@ -66,7 +66,7 @@ func (c *crowd) processors() int {
 	return runtime.NumCPU()
 }
 
-// together is the figure of a stream of n messages in that time.
+// together is the figure of a stream of n messages in the time took.
 func (t Test) together(n float64, took time.Duration) float64 {
 	us := max(float64(took)/1e3, 1)
 	if t.Kind == Rate {
@@ -75,7 +75,7 @@ func (t Test) together(n float64, took time.Duration) float64 {
 	return n * float64(t.Size) / us
 }
 
-// fit finds how many iterations fill d.
+// fit returns the number of iterations that fill d.
 func (c *crowd) fit(ctx context.Context, t Test, d time.Duration) (iters int, err error) {
 	n := fewIters
 	for i := range maxTrials {
@@ -93,5 +93,5 @@ func (c *crowd) fit(ctx context.Context, t Test, d time.Duration) (iters int, er
 	return n, nil
 }
 
-// more is n times f, within bounds.
+// more returns n times f, within bounds.
 func more(n int, f float64) int { return int(min(max(float64(n)*f, fewIters), maxIters)) }

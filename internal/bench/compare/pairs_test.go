@@ -21,8 +21,8 @@ func TestCombineOurs(t *testing.T) {
 	require.Equal(t, one(1, 2, 3, 4), Test{Lat, 8}.Combine([]bench.Result{one(1, 2, 3, 4)}), "one pair is what it is")
 }
 
-// Pairs that ran one after another each tell the rate that they had alone. Only the
-// clock says what all had together.
+// Pairs that ran one after another each report the rate of a pair alone. Only the clock
+// gives the common rate.
 func TestStreamsOfPairsGoByTheClock(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 2.0, Test{Rate, 8}.together(1000, 500*time.Microsecond))
@@ -37,7 +37,7 @@ func TestStreamsOfPairsGoByTheClock(t *testing.T) {
 	s, took, err := c.run(ctx, Test{Rate, 64}, 1000)
 	require.NoError(t, err)
 	require.Equal(t, float64(c.messages(Test{Rate, 64}, 1000)-c.messages(Test{Rate, 64}, fewIters))/(float64(took-1)/1e3), s.Figure)
-	c.start, c.first.CPU = time.Hour, -time.Hour // the clock says nothing, but the work was an hour's
+	c.start, c.first.CPU = time.Hour, -time.Hour // the clock is useless, but the processor time was an hour
 	s, _, err = c.run(ctx, Test{Rate, 64}, 1000)
 	require.NoError(t, err)
 	require.Less(t, s.Figure, 1e-3)
@@ -63,7 +63,7 @@ func TestFitFillsTheTime(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Rows of pairs say how many ranks there were.
+// Rows of pairs contain the number of ranks.
 func TestRunOfPairs(t *testing.T) {
 	t.Parallel()
 	needProc(t)

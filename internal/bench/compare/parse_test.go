@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the programs printed: ucx_perftest 1.13, fi_pingpong 1.17, NetPIPE 3.7.2,
+// Recorded output: ucx_perftest 1.13, fi_pingpong 1.17, NetPIPE 3.7.2,
 // perftest 4.5, and those in csrc.
 var outputs = []struct {
 	file string
@@ -48,7 +48,7 @@ func TestParseSavedOutputs(t *testing.T) {
 		x, err := c.peer.Parse(b, c.job)
 		require.NoError(t, err, "%s as %v", c.file, c.job.Test)
 		require.InEpsilon(t, c.want, x, 1e-4, "%s as %v", c.file, c.job.Test)
-		// Of another size it says nothing, where it says of which size it is.
+		// It is an error if the output names another size.
 		if c.peer != ucx {
 			other := c.job
 			other.Test.Size += 16
@@ -58,7 +58,7 @@ func TestParseSavedOutputs(t *testing.T) {
 	}
 }
 
-// Errors quote the line that is at fault.
+// Errors quote the wrong line.
 func TestParseErrorsQuoteTheLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -96,8 +96,7 @@ func TestParseErrorsQuoteTheLine(t *testing.T) {
 	}
 }
 
-// Whatever a program prints: a plausible figure, or an error that says what is
-// wrong.
+// Any output of a program gives a plausible figure or an error with the reason.
 func FuzzParsers(f *testing.F) {
 	for _, c := range outputs {
 		b, err := os.ReadFile(filepath.Join("testdata", c.file))

@@ -10,41 +10,40 @@ import (
 	"text/tabwriter"
 )
 
-// Peer is another library and its measuring programs, as a table of functions: a
-// new peer is one file and one line in Peers.
+// Peer is another library with its measuring programs, as a table of functions. A new peer
+// is one file and one entry in Peers.
 type Peer struct {
-	Name  string // as --peers takes it
-	About string // what is run, for the help text
+	Name  string // name for --peers
+	About string // description of the programs for the help text
 
-	// Needs are the programs that are run, and what brings them.
+	// Needs are the programs that are run, and their packages.
 	Needs []Need
 
-	// Tests are the kinds of tests that it makes, by fabric.
+	// Tests are the kinds of tests that the peer supports, by fabric.
 	Tests map[string][]Kind
 
-	// Version is a program and its arguments that print the peer's version in the
-	// first line. Empty: it does not say.
+	// Version is a program with arguments whose first line of output is the peer's version.
+	// Empty if there is none.
 	Version []string
 
-	// Prepare makes what no package brings, once before a comparison: a program
-	// compiled. Its result lies in dir, which is the peer's own until the comparison
-	// ends. Nil: there is nothing to make.
+	// Prepare makes what no package contains, such as a compiled program, once before a
+	// comparison, in dir, which is the peer's own until the comparison ends. May be nil.
 	Prepare func(ctx context.Context, dir string) error
 
-	// Plan says how one run is started. An error says that the place cannot be
-	// used. It starts nothing.
+	// Plan returns how one run is started. An error says why the place cannot be used. It
+	// starts nothing.
 	Plan func(j Job) (Plan, error)
 
-	// Parse reads the figure, in the test's unit, out of the client's standard output.
-	// Errors are *OutputError.
+	// Parse reads the figure, in the test's unit, from the client's standard output. Errors
+	// are *OutputError.
 	Parse func(out []byte, j Job) (float64, error)
 
-	// WarmUp is how many iterations a run of n makes besides those that it times: they
-	// count for processor time. Nil: none.
+	// WarmUp returns the number of iterations that a run of n makes in addition to the
+	// timed ones; they count for processor time. Nil: none.
 	WarmUp func(k Kind, n int) int
 
-	// Trial is how many iterations the first run has, which finds out how many
-	// fill the time.
+	// Trial is the number of iterations of the first run, from which the number that fills
+	// the time is computed.
 	Trial int
 }
 
@@ -54,20 +53,20 @@ type Job struct {
 	Place
 	Test  Test
 	Iters int
-	Port  int    // TCP, which nothing listens on
-	Dir   string // what Prepare has filled; a run may write files there, named after its port
+	Port  int    // a TCP port without a listener
+	Dir   string // folder of Prepare; a run may write files there, named after its port
 }
 
-// Place says where the fabric is.
+// Place describes the fabric on this machine.
 type Place struct {
-	Addr       string // address of this host on it; of shm, the loopback
+	Addr       string // address of this host on the fabric; for shm, the loopback
 	Device     string // verbs: the adapter, its port, its GID
 	DevicePort int
 	GID        int
-	Cores      []int // one for each side; fewer than two: nothing is pinned
+	Cores      []int // one for each side; with fewer than two, nothing is pinned
 }
 
-// Core is the processor of a side, and false if nothing is pinned.
+// Core returns the processor of a side, and false if nothing is pinned.
 func (p *Place) Core(side int) (int, bool) {
 	if len(p.Cores) < 2 {
 		return 0, false
@@ -81,29 +80,29 @@ const (
 	serverSide
 )
 
-// Plan is how one run is started.
+// Plan is the commands and environment of one run.
 type Plan struct {
-	// Env is added to the environment of both processes: it restricts the library
-	// to the fabric.
+	// Env is added to the environment of both processes; it restricts the library to the
+	// fabric.
 	Env []string
 
-	// Server and Client are a program and its arguments each. The client is started
-	// when the server listens: on Job.Port, or on the Unix socket at Socket. No
-	// server: the client is a launcher that starts both sides, and pins them.
+	// Server and Client are command lines. The client is started when the server listens,
+	// on Job.Port or on the Unix socket Socket. Without a server, the client is a launcher
+	// that starts and pins both sides.
 	Server, Client []string
 	Socket         string
 
-	// PinsItself says that the programs keep themselves on processors.
+	// PinsItself says that the programs pin themselves to processors.
 	PinsItself bool
 }
 
-// Peers are those there are.
+// Peers are the known peers.
 var Peers = []*Peer{ucx, libfabric, openmpi, mpich, netpipe, raw, perftest, shmipcPeer, grpcPeer, netPeer, netBatch}
 
-// All is the name that stands for every peer that is installed.
+// All is the name for all installed peers.
 const All = "all"
 
-// Names are their names.
+// Names returns the names of Peers.
 func Names() (out []string) {
 	for _, p := range Peers {
 		out = append(out, p.Name)
@@ -111,9 +110,9 @@ func Names() (out []string) {
 	return out
 }
 
-// ErrPeer is an unknown peer, ErrMissing one whose program is not installed,
-// ErrFabric one that cannot use the fabric, ErrRefused one that does not make the
-// test, ErrOutput one that printed no figure, ErrStuck one that came to no end.
+// ErrPeer is an unknown peer, ErrMissing one whose program is not installed, ErrFabric one
+// that cannot use the fabric, ErrRefused one that does not support the test, ErrOutput one
+// that printed no figure, ErrStuck one that did not end in time.
 var (
 	ErrPeer    = errors.New("unknown peer")
 	ErrMissing = errors.New("program is not installed")
@@ -123,11 +122,11 @@ var (
 	ErrStuck   = errors.New("came to no end")
 )
 
-// OutputError is output that does not say what it should. It unwraps to ErrOutput.
+// OutputError reports output without the expected figure. It unwraps to ErrOutput.
 type OutputError struct {
 	Program string
-	Want    string // what was looked for
-	Line    string // what is there instead: the line in question, or the last one
+	Want    string // what was expected
+	Line    string // the wrong line, or the last one
 }
 
 func (e *OutputError) Error() string {
@@ -137,7 +136,7 @@ func (e *OutputError) Error() string {
 // Unwrap returns ErrOutput.
 func (e *OutputError) Unwrap() error { return ErrOutput }
 
-// Find returns the peers of the names; All stands for all of them.
+// Find returns the peers of these names; All stands for all of them.
 func Find(names []string) ([]*Peer, error) {
 	if len(names) == 1 && names[0] == All {
 		return Peers, nil
@@ -159,8 +158,8 @@ func Find(names []string) ([]*Peer, error) {
 	return out, nil
 }
 
-// Does says whether the peer makes tests of a kind over a fabric; the error says
-// which it makes.
+// Does reports whether the peer supports tests of a kind over a fabric; the error lists the
+// kinds that it supports.
 func (p *Peer) Does(fabric string, k Kind) error {
 	kinds, has := p.Tests[fabric]
 	switch {
@@ -180,7 +179,7 @@ func joined(kinds []Kind, sep string) string {
 	return strings.Join(s, sep)
 }
 
-// version is the first line of what the peer says of itself, or nothing.
+// version returns the first line of the peer's version output, or "".
 func (p *Peer) version(ctx context.Context, dir string) string {
 	if len(p.Version) == 0 {
 		return ""
@@ -193,10 +192,10 @@ func (p *Peer) version(ctx context.Context, dir string) string {
 	return strings.TrimSpace(strings.TrimLeft(line, "# "))
 }
 
-// Fabrics are those that there are peers on, in the order of the help text.
+// Fabrics are the fabrics for which there are peers, in the order of the help text.
 var Fabrics = []string{"shm", "tcp", "verbs"}
 
-// Help is a table of the peers and of the tests that each makes on each fabric.
+// Help returns a table of the peers with their tests on each fabric.
 func Help() string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

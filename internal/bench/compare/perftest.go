@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// perftest is the measuring programs of rdma-core's users: verbs with nothing in
-// between.
+// perftest is the verbs benchmark suite of that name: bare verbs.
 var perftest = &Peer{
 	Name: "perftest", About: "ib_send_lat, ib_send_bw, ib_write_lat, ib_write_bw",
 	Needs:   []Need{{Program: "ib_write_lat", Package: "perftest"}},
@@ -29,9 +28,9 @@ func perftestPlan(j Job) (Plan, error) {
 	return Plan{Server: args, Client: append(args[:len(args):len(args)], j.Addr)}, nil
 }
 
-// parsePerftest reads the line of the size. Of latency: bytes, iterations, least,
-// most and typical time in µs; of bandwidth: bytes, iterations, peak and average in
-// 2^20 bytes a second, 1e6 messages a second, which has more digits for small ones.
+// parsePerftest reads the line of the size. For latency: bytes, iterations, minimum, maximum
+// and typical time in µs. For bandwidth: bytes, iterations, peak and average in 2^20 bytes a
+// second, and 1e6 messages a second, which has more digits for small messages.
 func parsePerftest(out []byte, j Job) (float64, error) {
 	program := perftestPrograms[j.Test.Kind]
 	for line := range strings.Lines(string(out)) {
@@ -39,7 +38,7 @@ func parsePerftest(out []byte, j Job) (float64, error) {
 		if len(f) < 5 || f[0] != strconv.Itoa(j.Test.Size) {
 			continue
 		}
-		v, ok := numbers(f[:5], 5) // without a usable clock it prints inf, or 0
+		v, ok := numbers(f[:5], 5) // without a usable clock it prints inf or 0
 		switch {
 		case !ok || v[3] <= 0 || v[4] <= 0:
 			return 0, &OutputError{Program: program, Want: "5 columns of positive numbers", Line: strings.TrimSpace(line)}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts c on the processor of a side: a process begins with the mask of the
-// thread that makes it.
+// start starts c on the processor of a side: a new process inherits the affinity mask of
+// the thread that starts it.
 func start(c *exec.Cmd, at *Place, side int) error {
 	core, pinned := at.Core(side)
 	var old, one unix.CPUSet
@@ -21,6 +21,6 @@ func start(c *exec.Cmd, at *Place, side int) error {
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return err
 	}
-	defer func() { _ = unix.SchedSetaffinity(0, &old) }() // as it was: allowed
+	defer func() { _ = unix.SchedSetaffinity(0, &old) }() // the former mask: allowed
 	return c.Start()
 }

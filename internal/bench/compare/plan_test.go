@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// The command lines leave one kind of link.
+// The command lines restrict each peer to one kind of link.
 func TestPlansUseTheFabricOnly(t *testing.T) {
 	t.Parallel()
 	at := Place{Addr: "127.0.0.1", Device: "rxe0", GID: 1, Cores: []int{2, 5}}
@@ -49,8 +49,8 @@ func TestPlansUseTheFabricOnly(t *testing.T) {
 	}
 }
 
-// Every peer that is installed, once with each of its programs: the first kind of
-// test and the last.
+// Runs every installed peer with each of its programs: the first and the last kind of
+// test.
 func TestPeersInstalledHere(t *testing.T) {
 	needProc(t)
 	if testing.Short() {
@@ -86,7 +86,7 @@ func TestPeersInstalledHere(t *testing.T) {
 	}
 }
 
-// A compiler that fails says why.
+// The error of a failed compilation contains the compiler's message.
 func TestCompileFails(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("false"); err != nil {

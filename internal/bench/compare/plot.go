@@ -19,8 +19,8 @@ const plotColumns = 56
 //	ucx     rate:64             │██████▓▓▓───          2.1
 //	ucx     lat:8            ▓▓█│                      0.78
 //
-// A bar ends at the ratio; it is lighter, and goes on as a line, as far as the rounds
-// were from one another. What was not measured has no bar.
+// A bar ends at the ratio. From the least to the greatest ratio of the rounds it is lighter,
+// and continues as a line. Rows that were not measured have no bar.
 func WritePlot(w io.Writer, rows []Row) error {
 	a, ok := newAxis(rows)
 	if !ok {
@@ -49,10 +49,10 @@ func WritePlot(w io.Writer, rows []Row) error {
 	return nil
 }
 
-// axis is logarithmic, from lo to hi; 1 is on it.
+// axis is logarithmic, from lo to hi, and includes 1.
 type axis struct{ lo, hi float64 }
 
-// newAxis holds everything that was measured; false if nothing was.
+// newAxis returns an axis for all measured values; false if there are none.
 func newAxis(rows []Row) (a axis, ok bool) {
 	a = axis{1 / 1.25, 1.25}
 	for i := range rows {
@@ -63,13 +63,13 @@ func newAxis(rows []Row) (a axis, ok bool) {
 	return a, ok
 }
 
-// at is the column of a value.
+// at returns the column of a value.
 func (a axis) at(v float64) int {
 	x := math.Log(v/a.lo) / math.Log(a.hi/a.lo) * (plotColumns - 1)
 	return int(math.Round(min(max(x, 0), plotColumns-1)))
 }
 
-// marks is the line above the bars: values whose labels do not touch, 1 among them.
+// marks returns the line above the bars: values whose labels do not touch, including 1.
 func (a axis) marks() string {
 	line := []rune(strings.Repeat(" ", plotColumns+8))
 	free := func(from, to int) bool {
@@ -83,7 +83,7 @@ func (a axis) marks() string {
 		}
 	}
 	put(1)
-	for _, steps := range [][]float64{{1}, {2, 5}} { // decades have precedence
+	for _, steps := range [][]float64{{1}, {2, 5}} { // powers of ten first
 		for e := math.Floor(math.Log10(a.lo)); e <= math.Ceil(math.Log10(a.hi)); e++ {
 			for _, s := range steps {
 				if v := s * math.Pow(10, e); v >= a.lo && v <= a.hi {
@@ -95,7 +95,7 @@ func (a axis) marks() string {
 	return string(line)
 }
 
-// bar is a row's, plotColumns wide.
+// bar returns the bar of a row, plotColumns wide.
 func (a axis) bar(r *Row) string {
 	line := []rune(strings.Repeat(" ", plotColumns))
 	one := a.at(1)
@@ -108,7 +108,7 @@ func (a axis) bar(r *Row) string {
 		}
 		draw(1, r.Ratio, '█')
 		lo, hi := r.RatioMin, r.RatioMax
-		if r.Ratio < 1 { // the bar's end is its lower one
+		if r.Ratio < 1 { // the bar ends at its lower end
 			draw(r.Ratio, min(hi, 1), '▓')
 			draw(lo, r.Ratio, '─')
 		} else {

@@ -16,30 +16,30 @@ import (
 
 // Bounds of one run of a peer.
 const (
-	listenTime = 20 * time.Second // until its server listens: emulated machines take seconds
+	listenTime = 20 * time.Second // until a server listens: seconds on emulated machines
 	askEvery   = 5 * time.Millisecond
-	graceTime  = 2 * time.Second // from the wish that a process ends to its death
+	graceTime  = 2 * time.Second // from the request to end to the kill
 	maxOutput  = 1 << 20
 )
 
 // program is a peer ready to run.
 type program struct {
 	*Peer
-	job   Job           // without what differs from run to run
-	limit time.Duration // of one run
-	pairs int           // of processes, which run at once
+	job   Job           // without the fields that differ between runs
+	limit time.Duration // of the time of one run
+	pairs int           // pairs of processes that run at once
 }
 
-// Sample is what one run gave.
+// Sample is the result of one run.
 type Sample struct {
-	Figure float64 // in the test's unit; of several pairs the sum of rates, the median of times
+	Figure float64 // in the test's unit; for several pairs the sum of rates, the median of times
 
-	// CPU is what the processes have used, of the user's and the system's time: with
-	// their start, and with that of their own children.
+	// CPU is the user and system time that the processes have used, including their start
+	// and their own children.
 	CPU time.Duration
 }
 
-// once makes one run of iters iterations, of all pairs at once.
+// once makes one run of iters iterations on all pairs at once.
 func (p *program) once(ctx context.Context, t Test, iters int) (Sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: %w in %v", p.Name, ErrStuck, p.limit))
 	defer cancel()
@@ -57,7 +57,7 @@ func (p *program) once(ctx context.Context, t Test, iters int) (Sample, error) {
 	return t.combine(all), nil
 }
 
-// combine makes one sample of those of pairs that ran at once.
+// combine combines the samples of pairs that ran at once.
 func (t Test) combine(all []Sample) (s Sample) {
 	var figures []float64
 	for _, x := range all {
@@ -87,9 +87,9 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var said, out, told bounded // by the server, by the client: output, diagnostics
+	var said, out, told bounded // server's output; client's output; diagnostics
 	var srv *exec.Cmd
-	var served error // once done is closed
+	var served error // valid once done is closed
 	done := make(chan struct{})
 	if len(plan.Server) > 0 {
 		srv = command(ctx, plan.Server, plan.Env, &said, &said)
@@ -105,7 +105,7 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 	cli := command(ctx, plan.Client, plan.Env, &out, &told)
 	if err == nil {
 		if srv == nil {
-			job.Cores = nil // a launcher needs them all
+			job.Cores = nil // a launcher needs all processors
 		}
 		if err = start(cli, &job.Place, clientSide); err == nil {
 			err = wait(cli)
@@ -132,18 +132,18 @@ func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err er
 	return s, err
 }
 
-// command is one process; it ends with ctx, and with it the group of processes
-// that it leads: asked first, for a launcher stops what it has started.
+// command returns a process that ends with ctx, together with the process group that it
+// leads. It is first asked to end, so that a launcher can stop its processes.
 func command(ctx context.Context, args, env []string, out, diag *bounded) *exec.Cmd {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
 	c.Stdout, c.Stderr = out, diag
-	c.WaitDelay = graceTime // then it is killed
+	c.WaitDelay = graceTime // afterwards it is killed
 	lead(c)
 	return c
 }
 
-// wait waits for c, and ends whatever it leaves behind.
+// wait waits for c and ends the rest of its group.
 func wait(c *exec.Cmd) error {
 	defer sweep(c)
 	return c.Wait()
@@ -153,7 +153,7 @@ func spent(c *exec.Cmd) time.Duration {
 	return c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 }
 
-// bounded is a buffer that forgets what exceeds maxOutput.
+// bounded is a buffer that discards output beyond maxOutput.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -164,7 +164,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// tail is the last line that any of outs holds, for an error.
+// tail returns the last line of any of outs, for an error.
 func tail(outs ...*bounded) string {
 	for _, o := range outs {
 		if last := lastLine(o.Bytes()); last != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// What a launcher has started ends with it, also if neither listens to being
-// asked.
+// The processes of a launcher end with it, even if neither reacts to the request to
+// end.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{"sleep 600 & echo $!; wait", "trap '' TERM; (trap '' TERM; sleep 600) & echo $!; wait"} {
@@ -38,14 +38,14 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		cancel()
 		require.Error(t, wait(c))
 		require.Eventually(t, func() bool {
-			// Nobody may reap it here, where this process is no init.
+			// It may remain a zombie if there is no init process to reap it.
 			s, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 			return err != nil && syscall.Kill(child, 0) != nil || strings.Contains(string(s), ") Z ")
 		}, testutil.Limit, time.Millisecond)
 	}
 }
 
-// Several pairs run at once; the figures of a stream add up.
+// Several pairs run at once; the rates of a stream are summed.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	needProc(t)
@@ -70,8 +70,8 @@ func TestListensUnix(t *testing.T) {
 	require.False(t, listensUnix(table, "/tmp"))
 }
 
-// A test that a peer does not make is no error of the whole comparison, be the peer and
-// the test named or not.
+// A test that a peer does not support does not fail the whole comparison, whether or not
+// peer and test were named.
 func TestWhatAPeerDoesNotMakeIsLeftOut(t *testing.T) {
 	t.Parallel()
 	gone := fakePeer(t, "well")

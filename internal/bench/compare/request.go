@@ -18,13 +18,13 @@ type Request struct {
 	Peers  []*Peer
 	Tests  []Test
 	Rounds int           // zero means DefaultRounds
-	Pairs  int           // of processes on either side, which run at once; zero means 1
-	Time   time.Duration // of one run of either; zero means DefaultTime
-	Limit  time.Duration // of one run of a peer, see ErrStuck; zero means DefaultLimit
+	Pairs  int           // of processes for either library, which run at once; zero means 1
+	Time   time.Duration // of one run of either library; zero means DefaultTime
+	Limit  time.Duration // on one run of a peer, see ErrStuck; zero means DefaultLimit
 	Place  Place
 
-	// AnyPeer leaves out the peers that are not installed or cannot use the fabric. Tests
-	// that a peer does not make are left out in any case.
+	// AnyPeer skips peers that are not installed or cannot use the fabric. Tests that a peer
+	// does not support are skipped in any case.
 	AnyPeer bool
 }
 
@@ -32,9 +32,9 @@ type Request struct {
 const (
 	DefaultRounds = 5
 	DefaultTime   = 300 * time.Millisecond
-	// DefaultLimit is long against what a run takes and short against a reader's
-	// patience: on one processor both sides of a program that spins can wait for each
-	// other, a time slice for every message.
+	// DefaultLimit is long compared with a run and short enough for a user to wait: on one
+	// processor, two sides of a program that spins can wait for each other for a time slice
+	// at every message.
 	DefaultLimit = 30 * time.Second
 
 	// MaxPairs bounds Request.Pairs.
@@ -43,16 +43,16 @@ const (
 	maxRounds = 1000
 	maxIters  = 50_000_000
 
-	minIters   = 20        // of any run: with fewer, clocks of a µs show
+	minIters   = 20        // of any run: with fewer, the resolution of clocks of 1 µs shows
 	trialBytes = 256 << 20 // of a trial, or minIters messages
 )
 
-// Ours measures t with this library, on the request's fabric.
+// Ours measures t with this library on the request's fabric.
 type Ours func(ctx context.Context, t Test) (bench.Result, error)
 
-// Check fills in defaults and says whether it can be carried out. A program that
-// is not there is a *MissingError. What may be left out, and is, is told by left;
-// where no peer is left it is an error.
+// Check fills in defaults and reports why the request cannot be carried out. A missing
+// program is a *MissingError. left contains the reasons for what is skipped; without any
+// peer left, it is an error.
 func (r *Request) Check() (left []error, err error) {
 	if r.Rounds == 0 {
 		r.Rounds = DefaultRounds
@@ -98,8 +98,8 @@ func (r *Request) Check() (left []error, err error) {
 	return left, nil
 }
 
-// checkPeer says whether a peer can do any of what is asked; refused are the tests that
-// are left out.
+// checkPeer reports whether a peer can make any of the tests; refused are the errors of
+// the skipped tests.
 func (r *Request) checkPeer(p *Peer) (does bool, refused []error, err error) {
 	var kinds []Kind
 	for _, t := range r.Tests {
@@ -122,10 +122,9 @@ func (r *Request) checkPeer(p *Peer) (does bool, refused []error, err error) {
 	return true, refused, err
 }
 
-// Run compares, test by test, and gives every row as it is done. Within a row the
-// two sides take turns, and change who goes first from round to round. What a peer
-// does not bring to an end is counted and told in the row; what fails of ours ends
-// the run.
+// Run compares, test by test, and emits every row when it is complete. Within a row the two
+// libraries alternate, and the order alternates between rounds. Runs that a peer does not
+// finish are counted and reported in the row; a failure of this library ends the run.
 func Run(ctx context.Context, r Request, ours Ours, emit func(Row) error) error {
 	if _, err := r.Check(); err != nil {
 		return err
@@ -138,7 +137,7 @@ func Run(ctx context.Context, r Request, ours Ours, emit func(Row) error) error 
 	return nil
 }
 
-// peer measures all tests beside one peer.
+// peer measures all tests of one peer.
 func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row) error) (err error) {
 	dir, err := os.MkdirTemp("", "rmabench-"+peer.Name+"-")
 	if err != nil {
@@ -154,7 +153,7 @@ func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row
 	version := peer.version(ctx, dir)
 	for _, t := range r.Tests {
 		if peer.Does(r.Fabric, t.Kind) != nil {
-			continue // told by Check
+			continue // reported by Check
 		}
 		row := Row{Peer: peer.Name, Fabric: r.Fabric, Ranks: 2 * r.Pairs, Version: version, Machine: bench.ThisMachine()}
 		if err := r.row(ctx, p, t, ours, &row); err != nil {
@@ -167,7 +166,7 @@ func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row
 	return nil
 }
 
-// row measures one test beside one peer.
+// row measures one test of one peer.
 func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *Row) error {
 	var ps []pair
 	failed := func(err error) error {
@@ -231,12 +230,12 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 	return nil
 }
 
-// trial is how many iterations of the n that a trial has are made of large messages.
+// trial reduces the n iterations of a trial for large messages.
 func (t Test) trial(n int) int { return max(min(n, trialBytes/t.Size), min(n, minIters)) }
 
-// iterations is how many fill d, going by the figure of a trial.
+// iterations returns the number of iterations that fill d, from the figure of a trial.
 func iterations(t Test, figure float64, d time.Duration) int {
-	var us float64 // of one
+	var us float64 // of one iteration
 	switch t.Kind {
 	case Lat, Put:
 		us = 2 * figure

@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Row is one test beside one peer. Its JSON form is one line of --format json;
-// fields are only ever added.
+// Row compares one test with one peer. Its JSON form is one line of --format json; fields
+// are only ever added.
 type Row struct {
 	Peer   string  `json:"peer"`
 	Fabric string  `json:"fabric"`
@@ -22,8 +22,8 @@ type Row struct {
 	Rounds int     `json:"rounds"`          // that both sides ended
 	Ranks  int     `json:"ranks,omitempty"` // of either side that ran at once, in pairs
 
-	// Processor time for a message or a put, of the user and the system, of both
-	// processes together; medians. Zero: not known.
+	// Medians of the user and system time of both processes for a message or a put. Zero:
+	// not known.
 	OursCPU   float64 `json:"ours_cpu_ns,omitempty"`
 	TheirsCPU float64 `json:"theirs_cpu_ns,omitempty"`
 
@@ -40,10 +40,10 @@ type Row struct {
 	Machine  bench.Machine `json:"machine"`
 }
 
-// pair is one round.
+// pair is the figures of one round.
 type pair struct{ ours, theirs, oursCPU, theirsCPU float64 }
 
-// fill computes what follows from the rounds.
+// fill computes the figures derived from the rounds.
 func (r *Row) fill(t Test, ps []pair) {
 	var ours, theirs, ratios, oursCPU, theirsCPU []float64
 	for _, p := range ps {
@@ -63,7 +63,7 @@ func (r *Row) fill(t Test, ps []pair) {
 	r.OursCPU, r.TheirsCPU = bench.Median(oursCPU), bench.Median(theirsCPU)
 }
 
-// cpuText is processor time for people, in µs.
+// cpuText formats processor time for people, in µs.
 func cpuText(ns float64) string {
 	if ns <= 0 {
 		return "?"

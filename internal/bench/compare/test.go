@@ -25,21 +25,20 @@ const (
 // Kinds are all kinds, in the order of the documentation.
 var Kinds = []Kind{Lat, BW, Rate, Put, PutBW}
 
-// Test is what both sides measure: messages or writes of Size bytes.
+// Test is one test: messages or writes of Size bytes.
 type Test struct {
 	Kind Kind
 	Size int
 }
 
-// ErrTest is a test that nobody can make.
+// ErrTest reports an invalid test.
 var ErrTest = errors.New("bad test")
 
-// MaxSize bounds messages in bytes: both sides hold a window of them.
+// MaxSize bounds messages in bytes: both sides allocate a window of them.
 const MaxSize = 64 << 20
 
-// Defaults are the tests that a comparison makes unless told otherwise: the rate
-// of the small messages that gathering is for, latency, and bandwidth on either side
-// of where a rendezvous begins.
+// Defaults are the tests of a comparison by default: the rate of small messages, for which
+// gathering is made; latency; and bandwidth on either side of the threshold of a rendezvous.
 const Defaults = "rate:64,lat:8,bw:64K,bw:1M"
 
 // ParseTests reads a list such as "rate:64,lat:8,bw:64K".
@@ -66,10 +65,10 @@ func ParseTests(s string) ([]Test, error) {
 	return out, nil
 }
 
-// String is the syntax of ParseTests.
+// String formats t as ParseTests reads it.
 func (t Test) String() string { return string(t.Kind) + ":" + bench.FormatSize(t.Size) }
 
-// Unit is that of the test's figure.
+// Unit returns the unit of the test's figure.
 func (t Test) Unit() string {
 	switch t.Kind {
 	case Lat, Put:
@@ -80,7 +79,7 @@ func (t Test) Unit() string {
 	return "Mmsg/s"
 }
 
-// Figure is the one of r that the test is about.
+// Figure returns the figure of r that the test measures.
 func (t Test) Figure(r bench.Result) float64 {
 	switch t.Kind {
 	case Lat, Put:
@@ -91,13 +90,13 @@ func (t Test) Figure(r bench.Result) float64 {
 	return r.Mmsgs
 }
 
-// OneSided says that the test is of puts, not of messages.
+// OneSided reports whether the test is of puts, not of messages.
 func (t Test) OneSided() bool { return t.Kind == Put || t.Kind == PutBW }
 
-// less says that less is better.
+// less reports whether less is better.
 func (t Test) less() bool { return t.Kind == Lat || t.Kind == Put }
 
-// ratio is more than 1 where ours is ahead.
+// ratio is greater than 1 if ours is ahead.
 func (t Test) ratio(ours, theirs float64) float64 {
 	if t.less() {
 		return theirs / ours

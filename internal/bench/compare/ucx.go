@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ucx is Unified Communication X: tag-matched messages and writes of its upper
-// layer, which chooses its protocols as this library does.
+// ucx is Unified Communication X: tag-matched messages and writes of UCP, which chooses
+// protocols as this library does.
 var ucx = &Peer{
 	Name: "ucx", About: "ucx_perftest: tag-matched messages, puts",
 	Needs:   []Need{{Program: "ucx_perftest", Package: "ucx-utils"}},
@@ -16,7 +16,7 @@ var ucx = &Peer{
 	Plan:    ucxPlan, Parse: parseUCX, Trial: 500, WarmUp: aFifth,
 }
 
-// ucxTests are the names of its tests.
+// ucxTests are the names of tests in ucx_perftest.
 var ucxTests = map[Kind]string{Lat: "tag_lat", BW: "tag_bw", Rate: "tag_bw", Put: "ucp_put_lat", PutBW: "ucp_put_bw"}
 
 func ucxPlan(j Job) (Plan, error) {
@@ -31,9 +31,9 @@ func ucxPlan(j Job) (Plan, error) {
 	}, err
 }
 
-// ucxEnv restricts UCX to one kind of link. On verbs it is RC queue pairs, which
-// ours are as well; without the GID index and the check switched off its wire-up
-// over datagrams hangs on rxe (UCX 1.13).
+// ucxEnv restricts UCX to one kind of link. On verbs that is RC queue pairs, as ours;
+// without the GID index and the disabled check, its wire-up over datagrams hangs on rxe
+// (UCX 1.13).
 func ucxEnv(fabric string, at *Place) ([]string, error) {
 	env := []string{"UCX_WARN_UNUSED_ENV_VARS=n", "UCX_LOG_LEVEL=error"}
 	switch fabric {
@@ -51,9 +51,8 @@ func ucxEnv(fabric string, at *Place) ([]string, error) {
 	return nil, fmt.Errorf("ucx over %s: %w", fabric, ErrFabric)
 }
 
-// parseUCX reads the line of final numbers: iterations; typical, average and
-// overall time in µs; average and overall bandwidth in 2^20 bytes a second;
-// average and overall rate.
+// parseUCX reads the line of final numbers: iterations; typical, average and overall time
+// in µs; average and overall bandwidth in 2^20 bytes a second; average and overall rate.
 func parseUCX(out []byte, j Job) (float64, error) {
 	const columns = 8
 	var last [columns]float64
@@ -75,7 +74,7 @@ func parseUCX(out []byte, j Job) (float64, error) {
 	case last[7] < 1000 && last[3] > 0:
 		x = float64(t.Size) / last[3] // few messages a second: the time has more digits
 	default:
-		x = last[7] * float64(t.Size) / 1e6 // many: the rate has
+		x = last[7] * float64(t.Size) / 1e6 // many: the rate has more digits
 	}
 	if x <= 0 {
 		return 0, &OutputError{Program: "ucx_perftest", Want: "8 columns of numbers", Line: lastLine(out)}
