@@ -22,9 +22,9 @@ func bad(st Status, fix, format string, a ...any) Finding {
 	return Finding{Status: st, Fix: fix, Found: fmt.Sprintf(format, a...)}
 }
 
-// minMemlock is room for the rings and buffers of a few dozen peers; the
-// traditional default of 64 KiB is not enough for one, newer kernels' 8 MiB
-// for four.
+// minMemlock is room for the rings and buffers of a few dozen peers. The traditional
+// default of 64 KiB is not enough for one peer; the 8 MiB of newer kernels are enough for
+// four.
 const minMemlock = 64 << 20
 
 const capIPCLock = 14
@@ -183,7 +183,7 @@ func hugepages(s System, _ Verbs) Finding {
 	return ok("transparent: %s, for shared memory: %s; none reserved (sysctl -w vm.nr_hugepages=N, not needed)", or(thp, "unknown"), or(shmem, "unknown"))
 }
 
-// selected is the word in brackets, as in "always [madvise] never".
+// selected returns the word in brackets, as in "always [madvise] never".
 func selected(s string) string {
 	_, rest, _ := strings.Cut(s, "[")
 	word, _, _ := strings.Cut(rest, "]")
@@ -200,8 +200,8 @@ func socketBuffers(s System, _ Verbs) Finding {
 		if len(f) != 3 {
 			continue
 		}
-		// The third value is what TCP's own sizing may reach; net.core.*_max
-		// only bounds sizes set by hand, which the tcp link does not do.
+		// The third value is the maximum of TCP's autotuning; net.core.*_max only bounds
+		// sizes set explicitly, which the tcp link does not do.
 		if n, err := strconv.ParseUint(f[2], 10, 64); err == nil && n < minSockBuf {
 			low = append(low, fmt.Sprintf("tcp_%s %s", name, bytesText(n)))
 			fix = append(fix, fmt.Sprintf("sysctl -w net.ipv4.tcp_%s='%s %s %d'", name, f[0], f[1], 16<<20))
@@ -271,7 +271,7 @@ func governor(s System, _ Verbs) Finding {
 	return bad(Warn, "cpupower frequency-set -g performance", "governor %s: clock changes blur latencies", strings.Join(names, ", "))
 }
 
-// configured looks at RMA_* variables and the settings file.
+// configured checks RMA_* variables and the settings file.
 func configured(s System, _ Verbs) Finding {
 	v, err := s.Settings()
 	oneLine := func(err error) string {

@@ -14,14 +14,13 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// envCMA asks a process to be the child of CheckCMA: "pid address length".
+// envCMA makes a process the child of CheckCMA: "pid address length".
 const envCMA = "RMABENCH_CMA"
 
-const cmaBytes = 12345 // several pages and a part of one
+const cmaBytes = 12345 // several pages and a fraction
 
-// ServeCMA makes this process the child of CheckCMA, if it was started as
-// that: it copies the parent's memory to its standard output and exits. Call it
-// first in main.
+// ServeCMA is the child of CheckCMA: if this process was started as that, it copies the
+// parent's memory to its standard output and exits. Call it first in main.
 func ServeCMA() {
 	job := os.Getenv(envCMA)
 	if job == "" {
@@ -50,10 +49,10 @@ func copyParent(job string) error {
 	return err
 }
 
-// CheckCMA lets a child of this process, as a rank's neighbour would, copy
-// memory of this process with process_vm_readv, and compares. A limit that
-// lets a parent read its child (ptrace_scope 1) stops this direction, as it
-// stops two ranks of one launcher.
+// CheckCMA starts a child of this process, which copies memory of this process with
+// process_vm_readv as a rank on the same host would, and compares the copy. A limit that
+// only lets a parent read its child (ptrace_scope 1) prevents this direction, as it does
+// between two ranks of one launcher.
 func CheckCMA() error {
 	exe, err := os.Executable()
 	if err != nil {

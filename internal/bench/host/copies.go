@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// Copies is what the caches say of how two ranks of this host copy large blocks, before
-// anybody has measured. Sizes are bytes.
+// Copies is the plan, derived from the caches, for copies of large blocks between two ranks
+// of this host, before any measurement. Sizes are bytes.
 type Copies struct {
 	Placement string `json:"placement"`        // how near two ranks are that nobody binds; "" if it depends
 	String    uint64 `json:"string,omitempty"` // from here on by the string instruction; 0: never
@@ -37,7 +37,7 @@ func copies(root fs.FS) Copies {
 	return c
 }
 
-// text is for people.
+// text formats c for people.
 func (c Copies) text() string {
 	from := func(n uint64) string {
 		if n == 0 {

@@ -1,13 +1,13 @@
 // Package host examines the machine that measurements run on: its equipment ([Collect], for
 // `rmabench info`) and obstacles ([Diagnose], for `rmabench doctor`).
 //
-// It reads files below a root directory, and asks the kernel through the functions of a
+// It reads files below a root directory, and queries the kernel through the functions of a
 // [System]; tests replace both. It imports the same packages as other packages of the top
 // floor. It does not change the machine; [CheckCMA] starts one short-lived child process.
 //
 // # Files
 //
-//	system.go       System: everything that is asked of the machine
+//	system.go       System: all queries of the machine
 //	info.go         Info and its text form
 //	doctor.go       Finding and the list of checks
 //	checks.go       the checks

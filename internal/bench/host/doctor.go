@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Status is how a check ended.
+// Status is the result of one check.
 type Status string
 
-// Statuses. Warn costs speed or a feature; Fail stops something that the
-// machine seems to be meant for.
+// Statuses. Warn costs speed or a feature; Fail prevents something for which the machine
+// is equipped.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
@@ -48,7 +48,7 @@ func Diagnose(s System) []Finding {
 	return out
 }
 
-// Failed says whether any check failed.
+// Failed reports whether any check failed.
 func Failed(fs []Finding) bool {
 	return slices.ContainsFunc(fs, func(f Finding) bool { return f.Status == Fail })
 }

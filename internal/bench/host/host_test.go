@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func file(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s + "\n")} }
 
-// healthy is a machine with nothing to complain about.
+// healthy is a machine without faults.
 func healthy() (System, fstest.MapFS, *Verbs) {
 	root := fstest.MapFS{
 		"proc/self/status":                                                file("Name:\tx\nCapEff:\t0000000000000000"),
@@ -82,8 +82,7 @@ func TestDoctorFindsNothingOnAHealthyMachine(t *testing.T) {
 	require.False(t, Failed(fs))
 }
 
-// One thing wrong at a time: that check, and no other, says so and names the
-// remedy.
+// One fault at a time: the check for it, and no other, reports it and names the remedy.
 func TestDoctorFindsEachFault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -227,7 +226,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-// The real machine: what can be asked answers.
+// The queries work on the real machine.
 func TestRealSystem(t *testing.T) {
 	s := Real()
 	n, err := s.Memlock()
@@ -253,8 +252,8 @@ func TestRealSystem(t *testing.T) {
 	}
 }
 
-// The transfer is real; whether the kernel allows it depends on the machine,
-// and where it does not the reason must be the kernel's.
+// The transfer is real. The machine decides whether the kernel allows it; if not, the reason
+// must be the kernel's.
 func TestCMAIsARealTransfer(t *testing.T) {
 	err := CheckCMA()
 	if err != nil {
@@ -278,7 +277,7 @@ func TestCopiesInInfo(t *testing.T) {
 	root["sys/devices/system/cpu/online"] = file("0-1")
 	c := copies(s.Root)
 	require.Equal(t, bulk.Kernel(), c.Kernel)
-	if c.Stream != 0 { // an L1 of 48 KiB for two: the least size that is streamed
+	if c.Stream != 0 { // an L1 of 48 KiB for two: the least size of non-temporal copies
 		require.EqualValues(t, bulk.MinStream, c.Stream)
 	}
 	require.Contains(t, c.text(), "before sampling")

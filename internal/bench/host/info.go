@@ -15,7 +15,7 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// Info is what `rmabench info` shows.
+// Info is the content of `rmabench info`.
 type Info struct {
 	Machine  bench.Machine `json:"machine"`
 	Cores    int           `json:"cores"` // physical, 0 if unknown
@@ -30,7 +30,7 @@ type Info struct {
 	Verbs    Verbs         `json:"verbs"`
 }
 
-// Cache is one level of the first processor's caches.
+// Cache is one cache level of the first processor.
 type Cache struct {
 	Level  int    `json:"level"`
 	Type   string `json:"type"`
@@ -39,7 +39,7 @@ type Cache struct {
 	Shared string `json:"shared_by"` // list of processors
 }
 
-// Collect gathers the machine's facts. What cannot be read is left empty.
+// Collect gathers the machine's facts. Facts that cannot be read are left empty.
 func Collect(s System) Info {
 	in := Info{
 		Machine: bench.ThisMachine(), Cores: cpuid.CPU.PhysicalCores, Threads: s.CPUs,
@@ -54,7 +54,7 @@ func Collect(s System) Info {
 	in.Copies = copies(s.Root)
 	mem := meminfo(s.Root)
 	in.MemTotal, in.MemAvail = mem["MemTotal"], mem["MemAvailable"]
-	if len(in.Caches) == 0 { // no sysfs entry (some virtual machines): ask the processor
+	if len(in.Caches) == 0 { // no sysfs entry (some virtual machines): use CPUID
 		c := cpuid.CPU
 		for i, size := range []int{c.Cache.L1D, c.Cache.L2, c.Cache.L3} {
 			if size > 0 {
@@ -91,7 +91,7 @@ func numaNodes(root fs.FS) int {
 	return len(dirs)
 }
 
-// meminfo reads /proc/meminfo; what it gives in kB is returned in bytes.
+// meminfo reads /proc/meminfo and converts kB to bytes.
 func meminfo(root fs.FS) map[string]uint64 {
 	out := map[string]uint64{}
 	for l := range strings.Lines(read(root, "proc/meminfo")) {
@@ -112,7 +112,7 @@ func meminfo(root fs.FS) map[string]uint64 {
 	return out
 }
 
-// read returns a small file without surrounding space, "" if there is none.
+// read returns the content of a small file without surrounding space, "" if there is none.
 func read(root fs.FS, name string) string {
 	b, err := fs.ReadFile(root, path.Clean(name))
 	if err != nil {
@@ -214,7 +214,7 @@ func or(a, b string) string {
 	return a
 }
 
-// bytesText writes a number of bytes with a binary unit.
+// bytesText formats a number of bytes with a binary unit.
 func bytesText(n uint64) string {
 	for i, unit := range []string{"GiB", "MiB", "KiB"} {
 		if f := float64(n) / float64(uint64(1)<<(30-10*i)); f >= 1 {

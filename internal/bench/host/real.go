@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/settings"
 )
 
-// Real is the machine that the process runs on. Links and Verbs are nil: the
-// caller knows them.
+// Real returns the machine of this process. Links and Verbs are nil; the caller sets
+// them.
 func Real() System {
 	return System{
 		Root:      os.DirFS("/"),
@@ -34,7 +34,7 @@ func openRW(path string) error {
 	return f.Close()
 }
 
-// clockCost is the smallest average of several rows of clock readings.
+// clockCost is the least mean of several series of clock readings.
 func clockCost() time.Duration {
 	const row = 200
 	best := time.Duration(math.MaxInt64)

@@ -18,7 +18,7 @@ func softLimit(which int) (uint64, error) {
 	if err := unix.Getrlimit(which, &r); err != nil {
 		return 0, err
 	}
-	if r.Cur >= math.MaxInt64 { // RLIM_INFINITY, whatever the kernel's word size
+	if r.Cur >= math.MaxInt64 { // RLIM_INFINITY, for any word size of the kernel
 		return math.MaxUint64, nil
 	}
 	return r.Cur, nil
@@ -30,8 +30,8 @@ func tryMemfd(size int) error {
 		return os.NewSyscallError("memfd_create", err)
 	}
 	defer unix.Close(fd)
-	// fallocate, not ftruncate: pages that cannot be had show as an error
-	// here and as SIGBUS at the first touch there.
+	// fallocate, not ftruncate: a lack of pages is an error here instead of a SIGBUS
+	// at the first access.
 	if err := unix.Fallocate(fd, 0, 0, int64(size)); err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}

@@ -7,40 +7,39 @@ import (
 	"github.com/seed33544411/rma/internal/settings"
 )
 
-// System is what this package asks of a machine. Tests fill in their own.
+// System is the interface of this package to a machine. Tests replace it.
 type System struct {
 	// Root is the file system, as os.DirFS("/").
 	Root fs.FS
 
-	// Memlock returns the soft limit of locked memory in bytes, ^0 if there is
-	// none.
+	// Memlock returns the soft limit of locked memory in bytes, ^0 for unlimited.
 	Memlock func() (uint64, error)
 
 	// Files returns the soft limit of open files.
 	Files func() (uint64, error)
 
-	// OpenRW says whether a device file can be opened for reading and writing.
+	// OpenRW checks that a device file can be opened for reading and writing.
 	OpenRW func(path string) error
 
-	// Memfd makes, maps and touches a shared memory object of size bytes.
+	// Memfd creates, maps and touches a shared memory object of size bytes.
 	Memfd func(size int) error
 
 	// CMA copies memory between this process and a child of it.
 	CMA func() error
 
-	// ClockCost is the time that one reading of the clock takes.
+	// ClockCost returns the time of one reading of the clock.
 	ClockCost func() time.Duration
 
-	// CPUs is how many processors this process may use.
+	// CPUs is the number of processors that this process may use.
 	CPUs int
 
 	// Links tries to open every link.
 	Links func() []Link
 
-	// Settings loads what is set by variables and a settings file.
+	// Settings loads the settings from variables and a settings file.
 	Settings func() (*settings.Values, error)
 
-	// Verbs describes the RDMA devices and why verbs can or cannot be used.
+	// Verbs describes the RDMA devices and the reason why verbs cannot be used.
 	Verbs func() Verbs
 }
 
@@ -52,7 +51,7 @@ type Link struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Verbs is what libibverbs and the devices say.
+// Verbs is the state of libibverbs and its devices.
 type Verbs struct {
 	Usable  bool     `json:"usable"`
 	Reason  string   `json:"reason"` // library and version, or what is missing

@@ -38,7 +38,7 @@ func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, when time
 	return choicePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Sections": choiceSections(rs, ss)})
 }
 
-// choiceSection is what a page shows of one fabric.
+// choiceSection is the part of a page about one fabric.
 type choiceSection struct {
 	Fabric string
 	Lines  []string
@@ -85,7 +85,7 @@ func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSectio
 
 var modeColors = map[string]template.CSS{"eager": "#d6e8f5", "gather": "#dcefd9", "scatter": "#fbe3cc"}
 
-// shade colours x: white at 0 or below, red at 1; with sign, blue at -1.
+// shade returns a colour for x: white at 0 or below, red at 1; with sign, blue at -1.
 func shade(x float64, sign bool) template.CSS {
 	k := func(x float64) int { return 255 - int(150*min(max(x, 0), 1)) }
 	if sign && x < 0 {

@@ -26,16 +26,16 @@ var comparePage = template.Must(template.New("compare page").Funcs(template.Func
 	"us": func(ns float64) string { return number(ns / 1000) },
 }).Parse(compareText))
 
-// Colours of ahead and behind.
+// Colours of bars above and below 1.
 var (
 	aheadColor  = fabricColors["shm"]
 	behindColor = fabricColors["tcp"]
 	spreadColor = color.NRGBA{0x22, 0x22, 0x22, 0xff}
 )
 
-// ComparePlots draws a figure for every test and fabric: a bar for each peer from 1 to
-// its ratio, and a line over it from the least to the greatest of the rounds. A second
-// kind of figure has the processor time of theirs over ours.
+// ComparePlots draws a figure for every test and fabric: a bar for each peer from 1 to its
+// ratio, and over it a line from the least to the greatest ratio of the rounds. A second
+// kind of figure shows the peers' processor time over ours.
 func ComparePlots(rows []compare.Row) (out []Plot, err error) {
 	type test struct {
 		fabric string
@@ -86,19 +86,19 @@ func ComparePlots(rows []compare.Row) (out []Plot, err error) {
 	return out, nil
 }
 
-// compareTitles are what a kind of test is called in a title.
+// compareTitles are the titles of the kinds of tests.
 var compareTitles = map[compare.Kind]string{
 	compare.Lat: "latency of messages", compare.BW: "bandwidth of messages", compare.Rate: "rate of messages",
 	compare.Put: "latency of puts", compare.PutBW: "bandwidth of puts",
 }
 
-// ratioBars are drawn from 1 up or down on a logarithmic axis.
+// ratioBars are bars from 1 up or down on a logarithmic axis.
 type ratioBars []ratioBar
 
-// ratioBar is one of them; ratio 0: none; hi 0: without a spread.
+// ratioBar is one bar; ratio 0: none; hi 0: without spread.
 type ratioBar struct{ ratio, lo, hi float64 }
 
-// plot is a figure of bars with names below; false if there is nothing to show.
+// plot returns a figure of bars with names below; false if there are no bars.
 func (b ratioBars) plot(title, y string, names []string) (*plot.Plot, bool) {
 	lo, hi := 1/1.5, 1.5
 	some := false
@@ -117,7 +117,7 @@ func (b ratioBars) plot(title, y string, names []string) (*plot.Plot, bool) {
 	}
 	p := newPlot(title, "", y)
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
-	p.Y.Min, p.Y.Max = lo/1.4, hi*1.4 // room for the figures
+	p.Y.Min, p.Y.Max = lo/1.4, hi*1.4 // room for the numbers
 	var labels []plot.Tick
 	for i, n := range names {
 		labels = append(labels, plot.Tick{Value: float64(i), Label: n})
@@ -170,7 +170,7 @@ func WriteCompare(w io.Writer, rows []compare.Row, when time.Time) error {
 	var machines []bench.Machine
 	for _, r := range rows {
 		m := r.Machine
-		m.TimerNS = 0 // differs from run to run
+		m.TimerNS = 0 // it differs from run to run
 		if !slices.Contains(machines, m) {
 			machines = append(machines, m)
 		}

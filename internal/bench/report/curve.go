@@ -19,8 +19,8 @@ var curveText string
 
 var curvePage = template.Must(template.New("curve page").Parse(curveText))
 
-// CurvePlots draws bandwidth over size for every fabric, a series for each batch
-// size, with a hollow mark wherever the choice changes.
+// CurvePlots draws bandwidth over size for every fabric, with a series for each batch size
+// and a hollow mark at each change of the model's choice.
 func CurvePlots(cs []choice.Curve) ([]Plot, error) {
 	var fabrics []string
 	by := map[string][]choice.Curve{}
@@ -95,7 +95,7 @@ type curveRow struct {
 	Down                     bool
 }
 
-// curveSection is what a page shows of curves.
+// curveSection is the part of a page about curves.
 type curveSection struct {
 	Plots []template.HTML
 	Rows  []curveRow
@@ -120,7 +120,7 @@ func newCurveSection(cs []choice.Curve) (s curveSection, err error) {
 	return s, nil
 }
 
-// WriteCurves writes a page of curves that needs nothing else.
+// WriteCurves writes a self-contained page of curves.
 func WriteCurves(w io.Writer, cs []choice.Curve, when time.Time) error {
 	s, err := newCurveSection(cs)
 	if err != nil {

@@ -7,7 +7,7 @@
 //	report.go   Report and the page
 //	page.html   its template
 //	lines.go    JSON lines of everything in a report
-//	summary.go  what a person wants to see first, as text
+//	summary.go  summary of the most important figures, as text
 //	series.go   which results form a curve, its name and colour
 //	plots.go    curves and bars as SVG
 //	choice.go   the page of heat maps; choice.html its template
@@ -15,6 +15,5 @@
 //	curve.go    plots around the switches of the choice; curve.html their page
 //	plogp.go    the page of sampled parameters; plogp.html its template
 //
-// It imports internal/bench and the plotting library. Tests are beside the
-// code.
+// It imports internal/bench and the plotting library.
 package report

@@ -15,9 +15,9 @@ import (
 // maxLine bounds one line of results that are read back.
 const maxLine = 1 << 20
 
-// Add reads JSON lines of any of rmabench's results into the report: of lat, bw
-// and rate, of plogp, choice, switch and explain. Errors wrap bench.ErrFormat and
-// name the line.
+// Add reads JSON lines of rmabench's results into the report: results of lat, bw and rate,
+// of plogp, choice, switch and explain. Errors wrap bench.ErrFormat and contain the line
+// number.
 func (r *Report) Add(rd io.Reader) error {
 	sc := bufio.NewScanner(rd)
 	sc.Buffer(nil, maxLine)
@@ -36,7 +36,7 @@ func (r *Report) Add(rd io.Reader) error {
 	return nil
 }
 
-// addLine tells kinds of lines apart by a field that the others have not.
+// addLine recognises the kind of a line by a field that no other kind has.
 func (r *Report) addLine(line []byte) (err error) {
 	var has struct{ Test, Tables, Points, Summary, Mix, Messages json.RawMessage }
 	if err := json.Unmarshal(line, &has); err != nil {
@@ -73,7 +73,7 @@ func (r *Report) addLine(line []byte) (err error) {
 	return err
 }
 
-// WriteLines writes everything that Add reads.
+// WriteLines writes the report in the format of Add.
 func (r *Report) WriteLines(w io.Writer) error {
 	return errors.Join(bench.WriteLines(w, r.Results), bench.WriteLines(w, r.Plogp), bench.WriteLines(w, r.Cells),
 		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained))

@@ -28,11 +28,11 @@ type plogpSeries struct {
 	name   string
 	color  color.NRGBA
 	points []logp.Point
-	base   float64 // what the confidence is relative to, beyond the value
+	base   float64 // added to the value as the basis of the confidence
 }
 
-// plogpColors gives every result a colour of its own, a fabric's first result
-// the fabric's.
+// plogpColors gives every result a colour of its own; the first result of a fabric gets the
+// fabric's.
 func plogpColors(rs []bench.PlogpResult) []color.NRGBA {
 	used := map[string]bool{}
 	out := make([]color.NRGBA, len(rs))
@@ -96,18 +96,18 @@ func PlogpPlots(rs []bench.PlogpResult) ([]Plot, error) {
 	return out, nil
 }
 
-// spread is the standard error that a confidence stands for, as a fraction of
-// what was measured: the inverse of the definition in package sampling, for many
-// samples and the default tolerance.
+// spread returns the standard error for a confidence, as a fraction of the measured value:
+// the inverse of the definition in package sampling, for many samples and the default
+// tolerance.
 func spread(conf float64) float64 {
 	conf = min(max(conf, 0.02), 1)
 	return sampling.DefaultTolerance * math.Sqrt(1/conf-1)
 }
 
-// plogpPlot draws time over size, both axes logarithmic, each series with a
-// band of twice the standard error. ok is false if there is nothing to show.
+// plogpPlot draws time over size on logarithmic axes, each series with a band of twice the
+// standard error. ok is false if there is nothing to draw.
 func plogpPlot(title string, ss []plogpSeries) (p *plot.Plot, ok bool, err error) {
-	const floor = 1 // ns: what is less takes no time
+	const floor = 1 // ns: the least time drawn
 	p = newPlot(title, "size (bytes)", "ns")
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = sizeTicks{}, decades{}
@@ -158,7 +158,7 @@ func plogpPlot(title string, ss []plogpSeries) (p *plot.Plot, ok bool, err error
 	return p, true, nil
 }
 
-// boxed keeps a band inside the axes.
+// boxed clips a band to the axes.
 type boxed struct{ *plotter.Polygon }
 
 func (k boxed) Plot(c draw.Canvas, p *plot.Plot) {
@@ -175,12 +175,12 @@ func (k boxed) Plot(c draw.Canvas, p *plot.Plot) {
 	inside.Plot(c, p)
 }
 
-// DataRange leaves the axes to the curves.
+// DataRange returns an empty range: only the curves set the axes.
 func (k boxed) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 }
 
-// WritePlogp writes a page of sampled parameters that needs nothing else.
+// WritePlogp writes a self-contained page of sampled parameters.
 func WritePlogp(w io.Writer, rs []bench.PlogpResult, when time.Time) error {
 	plots, err := PlogpPlots(rs)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Sampled curves are drawn; what a sampling without time for one sample found is
-// told by its tables.
+// Sampled curves are drawn; a sampling without time for a single sample is in the
+// tables only.
 func TestPageShowsParameters(t *testing.T) {
 	t.Parallel()
 	curve := func(points ...logp.Point) logp.Curve {

@@ -30,7 +30,7 @@ var (
 	sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 )
 
-// newPlot is an empty plot in the report's style.
+// newPlot returns an empty plot in the report's style.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -56,8 +56,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// svg draws the plot; the result starts with the svg element, so that it can
-// stand inside a page.
+// svg draws the plot; the result starts with the svg element, for use inside a page.
 func svg(p *plot.Plot) ([]byte, error) {
 	c := vgsvg.New(plotWidth, plotHeight)
 	p.Draw(draw.Crop(draw.New(c), 5, -8, 4, -5))
@@ -73,7 +72,7 @@ func svg(p *plot.Plot) ([]byte, error) {
 	return out[i:], nil
 }
 
-// sizeTicks are the powers of two, those with labels far enough apart.
+// sizeTicks are at powers of two, with labels far enough apart.
 type sizeTicks struct{}
 
 func (sizeTicks) Ticks(lo, hi float64) []plot.Tick {
@@ -90,8 +89,8 @@ func (sizeTicks) Ticks(lo, hi float64) []plot.Tick {
 	return ts
 }
 
-// decades are ticks at 1, 2, 5 and so on; labels at powers of ten, and at 2 and
-// 5 as well where there are few decades.
+// decades are ticks at 1, 2, 5 and so on, with labels at powers of ten and, on axes of few
+// decades, also at 2 and 5.
 type decades struct{}
 
 func (decades) Ticks(lo, hi float64) []plot.Tick {
@@ -113,7 +112,7 @@ func (decades) Ticks(lo, hi float64) []plot.Tick {
 	return ts
 }
 
-// number writes a value with three digits and without an exponent.
+// number formats a value with three digits and without an exponent.
 func number(v float64) string {
 	if v <= 0 {
 		return "0"
@@ -131,7 +130,7 @@ func number(v float64) string {
 	return s
 }
 
-// lines draws guiding lines at the labelled ticks only.
+// lines draws grid lines at the labelled ticks only.
 type lines struct{}
 
 func (lines) Plot(c draw.Canvas, p *plot.Plot) {
@@ -149,9 +148,8 @@ func (lines) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// curve plots value over size for every series, both axes logarithmic, with a
-// shaded band up to upper if that is given. ok is false if there is nothing to
-// show.
+// curve plots value over size for every series on logarithmic axes, with a shaded band up
+// to upper if upper is not nil. ok is false if there is nothing to draw.
 func curve(title, y string, ss []series, value, upper func(bench.Result) float64) (p *plot.Plot, ok bool, err error) {
 	p = newPlot(title, "message size (bytes)", y)
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
@@ -211,7 +209,7 @@ func curve(title, y string, ss []series, value, upper func(bench.Result) float64
 	return p, true, nil
 }
 
-// clipped keeps a polygon inside the axes: its top may lie above them.
+// clipped clips a polygon, whose top may lie above the axes, to the axes.
 type clipped struct{ *plotter.Polygon }
 
 func (k clipped) Plot(c draw.Canvas, p *plot.Plot) {
@@ -228,16 +226,16 @@ func (k clipped) Plot(c draw.Canvas, p *plot.Plot) {
 	inside.Plot(c, p)
 }
 
-// DataRange leaves the axes to the curves.
+// DataRange returns an empty range: only the curves set the axes.
 func (k clipped) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 }
 
-// bars draws groups of bars from the bottom of a logarithmic axis, each with
-// its value above.
+// bars draws groups of bars from the bottom of a logarithmic axis, each with its value
+// above.
 type bars struct {
 	groups [][]bar // one for each label of the X axis
-	width  float64 // of a group, 1: groups touch
+	width  float64 // of a group; at 1, groups touch
 }
 
 type bar struct {
@@ -318,7 +316,7 @@ func logAxes(p *plot.Plot) {
 	p.Add(lines{})
 }
 
-// extent is where the points of a plot lie.
+// extent is the range of the points of a plot.
 type extent struct{ xlo, xhi, ylo, yhi float64 }
 
 func newExtent() extent { return extent{math.Inf(1), 0, math.Inf(1), 0} }
@@ -327,7 +325,7 @@ func (e *extent) add(q plotter.XY) {
 	e.xlo, e.xhi, e.ylo, e.yhi = min(e.xlo, q.X), max(e.xhi, q.X), min(e.ylo, q.Y), max(e.yhi, q.Y)
 }
 
-// set makes the axes hold all points; false if there are none.
+// set extends the axes to all points; false if there are none.
 func (e *extent) set(p *plot.Plot) bool {
 	if e.xhi == 0 {
 		return false

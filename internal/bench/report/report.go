@@ -15,13 +15,13 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 )
 
-// Report is what a page is made of.
+// Report is the content of a page.
 type Report struct {
 	Results []bench.Result
 	When    time.Time
-	Notes   []string // what the reader must know, such as fabrics that failed
+	Notes   []string // remarks for the reader, such as fabrics that failed
 
-	// What the cost model knows and does. Any may be empty.
+	// Parameters and choices of the cost model. Any may be empty.
 	Plogp     []bench.PlogpResult
 	Cells     []choice.Result
 	Summaries []choice.Summary
@@ -53,7 +53,7 @@ var (
 	ops   = bench.Ops
 )
 
-// Plots draws all figures that the results allow.
+// Plots draws all figures for which there are results.
 func (r *Report) Plots() ([]Plot, error) {
 	h, cs := home(r.Results), colors(r.Results)
 	var out []Plot
@@ -105,8 +105,8 @@ func (r *Report) Plots() ([]Plot, error) {
 	return out, nil
 }
 
-// curved reports whether any series has more than one point: one does not make
-// a curve, and is in the tables.
+// curved reports whether any series has more than one point; a single point is in the
+// tables only.
 func curved(ss []series) bool {
 	return slices.ContainsFunc(ss, func(s series) bool { return len(s.rs) > 1 })
 }
@@ -118,7 +118,7 @@ func direction(op bench.Op) string {
 	return "full operation"
 }
 
-// table is one test and operation as figures.
+// table contains the figures of one test and operation.
 type table struct {
 	Title string
 	Rows  []row
@@ -167,7 +167,7 @@ func (r *Report) machines() []machine {
 	var out []machine
 	for _, res := range r.Results {
 		m := res.Machine
-		m.TimerNS = 0 // differs from run to run
+		m.TimerNS = 0 // it differs from run to run
 		i := slices.IndexFunc(out, func(x machine) bool { y := x.Machine; y.TimerNS = 0; return y == m })
 		if i < 0 {
 			i = len(out)

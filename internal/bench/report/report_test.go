@@ -88,7 +88,7 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
-// Labels come from files of others.
+// Labels may come from untrusted files.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	evil := `"></svg><script>alert(1)</script>&<`
@@ -116,7 +116,7 @@ func TestLittleToShow(t *testing.T) {
 		require.Empty(t, plots)
 		require.NoError(t, r.WriteHTML(io.Discard))
 	}
-	for _, v := range []float64{1e-12, 1e12} { // the bounds of what is read back
+	for _, v := range []float64{1e-12, 1e12} { // the bounds of figures that are read back
 		a, b := one, one
 		a.LatUS.P50, b.LatUS.P50, b.LatUS.P99, b.Size = v, 1, 1e12, 1<<30
 		plots, err := (&Report{Results: []bench.Result{a, b}}).Plots()
@@ -192,7 +192,7 @@ put         8     0.151       3.2                       9
 	require.Contains(t, b.String(), "cas         8         5     0.234")
 	require.True(t, strings.HasSuffix(b.String(), "\na <b>note</b>\n"))
 
-	// Other sizes: the ends of what there is; what a link has not is a dash.
+	// Other sizes: the smallest and the largest measured; a dash for missing figures.
 	few := &Report{Results: []bench.Result{
 		{Test: bench.Lat, Op: bench.Put, Fabric: "shm", Size: 16, LatUS: bench.Latency{P50: 1}},
 		{Test: bench.Lat, Op: bench.Put, Fabric: "shm", Size: 32, LatUS: bench.Latency{P50: 2}},

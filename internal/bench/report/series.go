@@ -9,16 +9,16 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// series is one curve: the results of one test and operation that share a
-// name, by size. Of several rounds the median round counts.
+// series is one curve: the results, by size, of one test and operation that share a name.
+// Of several rounds the median round counts.
 type series struct {
 	name  string
 	color color.NRGBA
 	rs    []bench.Result
 }
 
-// seriesName tells results apart that do not belong on one curve: the fabric,
-// the label, and the virtual machine if it is not where most were measured.
+// seriesName separates results that do not belong to one curve. It consists of the fabric,
+// the label, and the virtual machine unless that is home.
 func seriesName(r bench.Result, home string) string {
 	name := r.Fabric
 	if r.Label != "" {
@@ -33,7 +33,7 @@ func seriesName(r bench.Result, home string) string {
 	return name
 }
 
-// home is the virtual machine, "" for none, on which most results were made.
+// home returns the virtual machine of most results, "" for none.
 func home(rs []bench.Result) string {
 	n := map[string]int{}
 	best := ""
@@ -46,7 +46,7 @@ func home(rs []bench.Result) string {
 	return best
 }
 
-// fabricColors are distinct for all kinds of colour vision (Okabe and Ito).
+// fabricColors are distinguishable with any colour vision (Okabe and Ito).
 var fabricColors = map[string]color.NRGBA{
 	"shm":   {0x00, 0x72, 0xb2, 0xff},
 	"tcp":   {0xd5, 0x5e, 0x00, 0xff},
@@ -57,8 +57,7 @@ var spareColors = []color.NRGBA{
 	{0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x44, 0x44, 0x44, 0xff}, {0x8c, 0x6d, 0x31, 0xff},
 }
 
-// colors gives every series name of the report one colour, the same in all
-// plots.
+// colors gives every series name of the report one colour, the same in all plots.
 func colors(rs []bench.Result) map[string]color.NRGBA {
 	h := home(rs)
 	out := map[string]color.NRGBA{}
@@ -73,7 +72,7 @@ func colors(rs []bench.Result) map[string]color.NRGBA {
 			names = append(names, n)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { // the plain one of a fabric keeps its colour
+	slices.SortFunc(names, func(a, b string) int { // a fabric's plain series gets the fabric's colour
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	})
 	for _, n := range names {
@@ -113,7 +112,7 @@ func split(rs []bench.Result, t bench.Test, op bench.Op, home string, cs map[str
 	return out
 }
 
-// median is the round whose figure of merit is in the middle.
+// median returns the round with the median figure of merit.
 func median(rounds []bench.Result) bench.Result {
 	rounds = slices.Clone(rounds)
 	slices.SortStableFunc(rounds, func(a, b bench.Result) int {

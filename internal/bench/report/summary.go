@@ -9,15 +9,15 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// summarySizes are the sizes of the summary, as far as they were measured.
+// summarySizes are the sizes of the summary, if they were measured.
 var summarySizes = map[bench.Test][]int{
 	bench.Lat:  {8, 1 << 10, 64 << 10, 1 << 20},
 	bench.BW:   {1 << 10, 64 << 10, 1 << 20, 4 << 20},
 	bench.Rate: {8},
 }
 
-// WriteSummary writes what a person wants to see first: latency, bandwidth and rate
-// by link at a few sizes, in aligned columns, and the notes.
+// WriteSummary writes the most important figures: latency, bandwidth and rate by link at a
+// few sizes, in aligned columns, and the notes.
 func (r *Report) WriteSummary(w io.Writer) error {
 	h, cs := home(r.Results), colors(r.Results)
 	var out strings.Builder
@@ -73,8 +73,8 @@ func (r *Report) WriteSummary(w io.Writer) error {
 
 func columnWidth(name string) int { return max(9, len(name)) }
 
-// sizesOf are the sizes that were measured and are wanted; if none is, the
-// smallest and the largest.
+// sizesOf returns the wanted sizes that were measured; if there are none, the smallest and
+// the largest measured.
 func sizesOf(ss []series, wanted []int) []int {
 	var all []int
 	for _, s := range ss {
