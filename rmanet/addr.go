@@ -14,12 +14,12 @@ const Network = "rma"
 // MaxService is the longest name of a service, in bytes.
 const MaxService = 200
 
-// firstOwn is the first of the numbers that name the ends which dialled: above all
-// ports, so that no service has such a name.
+// firstOwn is the first number for the dialling ends of connections: above all ports, so
+// that no service has such a name.
 const firstOwn = 1 << 16
 
-// Addr is one end of a connection: a service of a rank. The end that dialled has a
-// number above 65535, which nobody can listen on.
+// Addr is one end of a connection: a service of a rank. The dialling end has a number above
+// 65535, on which no listener is possible.
 type Addr struct {
 	Rank    int
 	Service string
@@ -28,11 +28,11 @@ type Addr struct {
 // Network returns "rma".
 func (a Addr) Network() string { return Network }
 
-// String returns host and port as net.SplitHostPort takes them apart and a URL has
-// them: rank1.rma:8080. The host is a name of its own for each rank.
+// String returns host and port in the form of net.SplitHostPort and of URLs:
+// rank1.rma:8080. Each rank has its own host name.
 func (a Addr) String() string { return "rank" + strconv.Itoa(a.Rank) + ".rma:" + a.Service }
 
-// ParseAddr reads what String writes, and the short form 1:8080. The error is a
+// ParseAddr parses the output of String, and the short form 1:8080. The error is a
 // *net.AddrError.
 func ParseAddr(s string) (Addr, error) {
 	fail := func(why string) (Addr, error) { return Addr{}, &net.AddrError{Err: why, Addr: s} }
@@ -55,8 +55,7 @@ func ParseAddr(s string) (Addr, error) {
 	return Addr{int(r), service}, nil
 }
 
-// checkService reports what is wrong with the name of a service: it stands in
-// addresses and URLs.
+// checkService returns an error for a service name that addresses and URLs cannot contain.
 func checkService(s string) error {
 	switch {
 	case s == "":
@@ -77,5 +76,5 @@ func checkService(s string) error {
 	return nil
 }
 
-// own is the service of the end that dialled the stream of that number.
+// own returns the service name of the dialling end of the stream with that number.
 func own(num uint32) string { return strconv.FormatUint(firstOwn+uint64(num), 10) }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipes makes connected pairs: over rmanet between two engines of this process, and
-// over TCP through the loopback interface, to compare with.
+// pipes creates connected pairs: over rmanet between two engines of this process, and, for
+// comparison, over TCP through the loopback interface.
 var pipes = []struct {
 	name string
 	make func(b *testing.B) (client, server net.Conn)

@@ -2,42 +2,41 @@ package rmanet
 
 import "sync"
 
-// block is memory of this package with bytes of a stream: on their way out, or here
-// for its reader. What the application hands over is copied to blocks, and so is its
-// own again when Write returns, whatever the peer does.
+// block is memory of this package with bytes of a stream, outgoing or received for its
+// reader. Write copies the application's data to blocks, so the application may reuse its
+// memory when Write returns, whatever the peer does.
 type block struct {
-	buf    []byte // len: what is in it, or arrives
+	buf    []byte // len: bytes in it, or arriving
 	off    int    // read up to here
 	c      *Conn
 	next   *block // in a queue
 	prev   *block
 	ready  bool  // incoming: the bytes are there
-	failed bool  // they will not come
-	void   bool  // nobody is going to read them
-	kept   bool  // used again
-	cell   *cell // its memory is there
+	failed bool  // they have not arrived and will not
+	void   bool  // they will not be read
+	kept   bool  // goes to blocks when freed
+	cell   *cell // holds its memory; nil: buf is its own
 	sent   func(error)
 }
 
 const (
-	// smallBlock is the least memory that is taken: what arrives in pieces that are
-	// smaller still is put together.
+	// smallBlock is the size of the smallest block; smaller pieces that arrive are joined.
 	smallBlock = 1 << 10
 
-	// inBlock is what small messages that arrive are collected in: larger would be
-	// idle memory of every connection with a byte to read, smaller would not hold
-	// what comes while a reader wakes up.
+	// inBlock is the size of the blocks that collect small incoming messages. A larger one
+	// would be idle memory of every connection with a byte to read; a smaller one would not
+	// hold the data that arrives while a reader wakes up.
 	inBlock = 16 << 10
 
-	// classes is how many sizes of blocks are kept, smallBlock << 0 … classes-1.
-	// Memory that is used again is registered already when something is fetched
-	// from or to it.
+	// classes is the number of sizes of blocks that are kept for reuse, smallBlock << 0 …
+	// classes-1. Reused memory is still registered when data is fetched from or to it.
 	classes = 12
 )
 
 var blocks [classes]sync.Pool
 
-// class is the kind of block that has room for n bytes; classes if none has.
+// class returns the smallest class of blocks with room for n bytes; classes if there is
+// none.
 func class(n int) int {
 	i := 0
 	for i < classes && smallBlock<<i < n {
@@ -46,7 +45,7 @@ func class(n int) int {
 	return i
 }
 
-// newBlock has room for n bytes, and no more than twice that above smallBlock.
+// newBlock returns a block with room for n bytes, less than 2n if n is at least smallBlock.
 func newBlock(c *Conn, n int) *block {
 	i := class(n)
 	if i == classes {
@@ -70,8 +69,8 @@ func (b *block) of(c *Conn) *block {
 // headers are blocks without memory of their own.
 var headers = sync.Pool{New: func() any { return new(block) }}
 
-// newOut has room for n bytes, at most cellSize, that go out by themselves. They must be
-// filled in at once.
+// newOut returns a block for n bytes, at most cellSize, that are sent as one message. The
+// caller must fill it at once and then call filled.
 func newOut(c *Conn, n int) *block {
 	x := c.s.n.slabs.get()
 	if x == nil {
@@ -82,7 +81,7 @@ func newOut(c *Conn, n int) *block {
 	return b.of(c)
 }
 
-// filled says that a block of newOut has its bytes.
+// filled marks a block of newOut as filled.
 func (b *block) filled() {
 	if b.cell != nil {
 		b.c.s.n.slabs.full()
@@ -99,7 +98,7 @@ func (b *block) send() {
 	p.SendBuffer(b.c.tag, x.slab.region.Slice(x.off, len(b.buf))).Then(b.sent)
 }
 
-// free gives the memory back.
+// free releases the memory.
 func (b *block) free() {
 	if x := b.cell; x != nil {
 		n := b.c.s.n
@@ -116,5 +115,5 @@ func (b *block) free() {
 	blocks[class(cap(b.buf))].Put(b)
 }
 
-// room is how many bytes fit behind those that are there.
+// room returns how many more bytes fit.
 func (b *block) room() int { return cap(b.buf) - len(b.buf) }

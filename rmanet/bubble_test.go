@@ -15,9 +15,9 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// Connections are used in a bubble of testing/synctest, by way of an engine that was
-// opened outside: they are made there, carry HTTP, end at deadlines, and the engine
-// goes on outside.
+// Connections are used in a bubble of testing/synctest, with an engine that was opened
+// outside: they are created there, carry HTTP and end at deadlines, and the engine
+// continues outside.
 func TestBubble(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)

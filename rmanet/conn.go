@@ -15,10 +15,9 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// Conn is a stream of bytes both ways between two ranks. It implements net.Conn
-// and the half-closing of *net.TCPConn, and behaves as that does where the package
-// comment says nothing else. Its methods may be called from any goroutine. Half of them
-// are those interfaces'.
+// Conn is a bidirectional stream of bytes between two ranks. It implements net.Conn and the
+// half-closing of *net.TCPConn, and behaves like a TCP connection except as the package
+// comment says. Its methods may be called from any goroutine.
 type Conn struct {
 	s             *session
 	num           uint32
@@ -28,9 +27,9 @@ type Conn struct {
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time; never taken by the engine
 	rdl, wdl deadline
-	cur      atomic.Pointer[block] // what Read is at, while none is under way
+	cur      atomic.Pointer[block] // the block that the last Read has left unfinished
 
-	// What is below is guarded by mu, which nobody holds while calling the engine.
+	// mu guards the fields below. No goroutine holds it while calling the engine.
 	mu     sync.Mutex
 	closed bool
 	state  state
@@ -38,7 +37,7 @@ type Conn struct {
 	wr     writing
 }
 
-// state of a connection's setting up.
+// state is the state of a connection's set-up.
 type state uint8
 
 const (
@@ -52,15 +51,15 @@ type reading struct {
 	ev       *rma.Event // set when there is something new to see
 	q        queue
 	came     uint64 // bytes that the peer has sent
-	taken    uint64 // of them, those that Read has given away, or that are dropped
-	limit    uint64 // how far the peer may send
-	fin      bool   // the peer sends no more
-	stopped  bool   // nobody reads any more
-	err      error  // why nothing comes behind what is in the queue
-	claim    []byte // of a Read that waits: bytes may go there
-	claimed  int    // that many have, or are about to
-	torn     bool   // some of them did not arrive, and err says why
-	arriving int    // messages on their way there
+	taken    uint64 // bytes of them that Read has returned, or that were dropped
+	limit    uint64 // offset up to which the peer may send
+	fin      bool   // the peer has ended the stream
+	stopped  bool   // by CloseRead or Close
+	err      error  // why no bytes will follow those in the queue
+	claim    []byte // memory of a waiting Read: bytes may be placed there
+	claimed  int    // bytes of claim that are filled, or being filled
+	torn     bool   // some of these did not arrive; err is the reason
+	arriving int    // messages that are being fetched to claim
 }
 
 func newConn(s *session, num uint32, opener bool) *Conn {
@@ -75,10 +74,10 @@ func newConn(s *session, num uint32, opener bool) *Conn {
 	return c
 }
 
-// LocalAddr is an Addr.
+// LocalAddr returns an Addr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is an Addr.
+// RemoteAddr returns an Addr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // fail wraps an error as package net does.
@@ -89,12 +88,12 @@ func (c *Conn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: Network, Source: c.local, Addr: c.remote, Err: err}
 }
 
-// Read reads what has come, and waits if nothing has. io.EOF says that the peer
-// has closed its sending half. A peer that aborted, died, or closed without having
-// read everything is syscall.ECONNRESET, behind what it had sent;
-// os.ErrDeadlineExceeded and net.ErrClosed are what they always are. Bytes that a
-// waiting Read has room for are put there without another copy, where the link can
-// fetch them without the peer's process.
+// Read returns bytes that have arrived, and waits if there are none. The error is io.EOF if
+// the peer has closed its sending half, and syscall.ECONNRESET, behind the data sent
+// before, if the peer has aborted, died, or closed without having read everything;
+// os.ErrDeadlineExceeded and net.ErrClosed have their usual meaning. Bytes that fit the
+// buffer of a waiting Read are placed there without another copy, if the link can fetch
+// them without the peer's process.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
@@ -111,8 +110,8 @@ func (c *Conn) read(p []byte) (int, error) {
 		r.ev.Reset()
 		c.mu.Lock()
 		if r.arriving > 0 {
-			// The engine is filling p, by itself: that ends soon, whatever else
-			// has ended.
+			// The engine is filling p without the peer's help: that ends soon, even if the
+			// connection has ended.
 			c.mu.Unlock()
 			if err := r.ev.Wait(forever); err != nil {
 				return 0, engineError(err)
@@ -141,8 +140,8 @@ func (c *Conn) read(p []byte) (int, error) {
 			c.took(n)
 			return n, nil
 		}
-		// What this goroutine has made of what came last goes first: a wait spins, and
-		// who was handed the result would stand behind it.
+		// Let the goroutines run that this one has woken: the wait spins, and would keep
+		// them from the processor.
 		runtime.Gosched()
 		if err := r.ev.Wait((*until)(&c.rdl)); errors.Is(err, rma.ErrClosed) {
 			c.s.n.gone(err)
@@ -150,7 +149,7 @@ func (c *Conn) read(p []byte) (int, error) {
 	}
 }
 
-// readable is the block to read from, or why there will be none, or neither.
+// readable returns the block to read from, or why there will be none, or neither.
 func (c *Conn) readable(want int) (*block, error) {
 	r := &c.rd
 	switch {
@@ -162,7 +161,7 @@ func (c *Conn) readable(want int) (*block, error) {
 		return nil, os.ErrDeadlineExceeded
 	case r.stopped:
 		return nil, io.EOF
-	case r.torn: // what is behind the gap is of no use
+	case r.torn: // the bytes behind the gap are useless
 		return nil, r.err
 	}
 	if b := c.cur.Swap(nil); b != nil {
@@ -180,7 +179,7 @@ func (c *Conn) readable(want int) (*block, error) {
 	return nil, r.err
 }
 
-// leave keeps what Read has not taken of b for the next one.
+// leave keeps the rest of b for the next Read.
 func (c *Conn) leave(b *block) {
 	if b.off == len(b.buf) {
 		c.s.give(b)
@@ -191,18 +190,18 @@ func (c *Conn) leave(b *block) {
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
-		c.dropRest() // Close may have been here before
+		c.dropRest() // Close may have called dropRest before the Store
 	}
 }
 
-// dropRest gives back what Read has left.
+// dropRest releases the block that Read has left unfinished.
 func (c *Conn) dropRest() {
 	if b := c.cur.Swap(nil); b != nil {
 		c.s.give(b)
 	}
 }
 
-// took gives credit for n bytes that were read or dropped, and unlocks.
+// took grants credit for n bytes that were read or dropped, and unlocks.
 func (c *Conn) took(n int) {
 	r := &c.rd
 	r.taken += uint64(n)
@@ -223,11 +222,11 @@ func (c *Conn) control(kind byte, n uint64) {
 	c.s.send(frame{kind: kind, toOpener: !c.opener, num: c.num, n: n})
 }
 
-// Close closes both halves and does not wait: what was written is still delivered,
-// then the peer reads io.EOF, or syscall.ECONNRESET if not all that it sent was read
-// here. What it still writes is lost; after one Write it hears of that. Calls under
-// way end with net.ErrClosed, and so does a second Close. A process that ends must
-// call Engine.Close before, which waits for what was written.
+// Close closes both halves and does not wait: written data is still delivered, then the
+// peer reads io.EOF, or syscall.ECONNRESET if not all of its data was read here. Data that
+// the peer writes later is lost; its first such Write succeeds, the next one fails. Calls
+// in progress end with net.ErrClosed, and so does a second Close. Before it exits, a
+// process must call Engine.Close, which waits for written data.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -265,8 +264,8 @@ func (c *Conn) finish() {
 	c.closeWrite()
 }
 
-// CloseRead says that nobody reads any more: Read returns io.EOF, and what the peer
-// sends is dropped, of which it does not hear.
+// CloseRead ends reading: Read returns io.EOF, and data from the peer is dropped without
+// notifying it.
 func (c *Conn) CloseRead() error {
 	c.mu.Lock()
 	if c.closed {
@@ -281,8 +280,8 @@ func (c *Conn) CloseRead() error {
 	return nil
 }
 
-// CloseWrite ends the sending half: when the peer has read what was written, it
-// reads io.EOF.
+// CloseWrite ends the sending half: when the peer has read the written data, it reads
+// io.EOF.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	if c.closed {
@@ -295,8 +294,9 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Abort closes the connection and drops what was not delivered: the peer gets
-// syscall.ECONNRESET. After Close it ends what Close has left to the background.
+// Abort closes the connection and drops data that was not delivered: the peer gets
+// syscall.ECONNRESET. After Close it ends the delivery that Close has left to the
+// background.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	tell := !c.closed || c.s.has(c)
@@ -312,7 +312,7 @@ func (c *Conn) Abort() error {
 	return nil
 }
 
-// reset ends both halves with err, which calls under way and later ones return.
+// reset ends both halves with err, which present and later calls return.
 func (c *Conn) reset(err error) {
 	c.mu.Lock()
 	c.rd.q.clear()
@@ -321,8 +321,8 @@ func (c *Conn) reset(err error) {
 	c.ended()
 }
 
-// end is reset but for what has come: that may still be read, and a stream that has
-// ended has ended well.
+// end is like reset, but keeps data that has arrived, which may still be read; a stream
+// whose end has arrived still ends with io.EOF.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
 	c.endLocked(err)
@@ -342,13 +342,13 @@ func (c *Conn) endLocked(err error) {
 	}
 }
 
-// ended tells who waits that both halves have ended.
+// ended wakes waiting calls after both halves have ended.
 func (c *Conn) ended() {
 	c.rd.ev.Set()
 	c.wr.ev.Set()
 	c.s.remove(c)
 	c.mu.Lock()
-	c.pump() // which drops what waits
+	c.pump() // which drops queued blocks
 }
 
 // over removes the connection from its session when both halves have ended.
@@ -383,10 +383,10 @@ func (c *Conn) setDeadline(t time.Time, ds ...*deadline) error {
 	return nil
 }
 
-// connReset is the error of a connection that ended because of why.
+// connReset returns the error of a connection that has ended because of why.
 func connReset(why error) error { return fmt.Errorf("%w: %w", syscall.ECONNRESET, why) }
 
-// engineError is the error of a wait that the engine ended.
+// engineError returns the error of a wait that the engine has ended.
 func engineError(err error) error {
 	if errors.Is(err, rma.ErrClosed) {
 		return net.ErrClosed

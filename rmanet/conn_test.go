@@ -20,8 +20,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Bytes of all write sizes come whole and in order, on many connections at once,
-// both ways, read in pieces of all sizes; what was written before Close arrives.
+// Bytes of all write sizes arrive complete and in order, on many connections at once, both
+// ways, read in pieces of all sizes; data written before Close arrives.
 func TestStreams(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -69,7 +69,7 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// A reader that does not read stops its own writer, at the window, and nobody else.
+// A reader that does not read stops its own writer, at the window, and no other stream.
 func TestSlowReader(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -130,7 +130,7 @@ func TestHalfClose(t *testing.T) {
 		require.ErrorIs(t, a.CloseRead(), net.ErrClosed)
 		require.ErrorIs(t, a.SetDeadline(time.Time{}), net.ErrClosed)
 
-		// What comes for a half that is closed for reading is dropped, however much.
+		// Data for a half that is closed for reading is dropped, however much.
 		for _, n := range []int{100, 100_000} {
 			a, b = connect(t, es, 1, 0)
 			require.NoError(t, b.CloseRead())
@@ -254,7 +254,7 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// Calls under way when the peer's engine ends, and this side's.
+// Calls in progress end when the peer's engine ends, or this side's.
 func TestPeerLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 3, fabric)

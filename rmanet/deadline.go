@@ -10,20 +10,20 @@ import (
 	"github.com/seed33544411/rma/internal/bubble"
 )
 
-// deadline is a time that may be moved while somebody waits for it. It is also the
-// context of their waits, without a channel: when the time has come the event that
-// they wait for is set.
+// deadline is a time that may be changed while goroutines wait. It is also the context of
+// their waits, without a channel: when the time is reached, the event that they wait for is
+// set.
 type deadline struct {
 	ev     *rma.Event
 	passed atomic.Bool
-	far    atomic.Int64 // set in a bubble, whose timers do not run while somebody waits here: bubble.Now of it
+	far    atomic.Int64 // if set in a bubble, whose timers do not run during a wait: the deadline by bubble.Now
 
 	mu    sync.Mutex
 	timer *time.Timer
-	moved uint64 // times that it was
+	moved uint64 // how often it was set
 }
 
-// set moves the deadline; the zero time means none. Who waits looks again.
+// set changes the deadline and wakes the waiting goroutines; the zero time means none.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ func (d *deadline) set(t time.Time) {
 	d.ev.Set()
 }
 
-// fire is called when the time has come that was the deadline after so many moves.
+// fire is called at the time that was the deadline when moved had this value.
 func (d *deadline) fire(moved uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +59,7 @@ func (d *deadline) fire(moved uint64) {
 // stop ends the timer.
 func (d *deadline) stop() { d.set(time.Time{}) }
 
-// over reports whether the time has come.
+// over reports whether the deadline has passed.
 func (d *deadline) over() bool {
 	far := d.far.Load()
 	return d.passed.Load() || far != 0 && bubble.Now() >= far

@@ -20,7 +20,6 @@
 // Service 8080 of rank 1 is "rank1.rma:8080", or "1:8080" for short: host and port, as
 // net.SplitHostPort, URLs and certificates use them. The dialling end has a port number
 // above 65535. Listening on "0" chooses a free number.
-// 65535. Listening on "0" takes a number that is free.
 //
 // # How streams travel
 //

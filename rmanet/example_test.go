@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/rmanet"
 )
 
-// An HTTP server and its client, neither of which knows of rma. In a job of many
-// ranks the server would be another one: http://1:8080/.
+// An HTTP server and its client, without code specific to rma. In a job of many ranks the
+// server would be another one: http://1:8080/.
 func Example() {
 	eng, err := rma.Open(context.Background(), nil)
 	if err != nil {

@@ -22,19 +22,19 @@ const (
 const (
 	kindOpen   = 1 // version, window, service
 	kindAccept = 2 // window
-	kindCredit = 3 // offset up to which may be sent
+	kindCredit = 3 // offset up to which the receiver of the frame may send
 	kindFin    = 4 // offset at which the stream ends
-	kindStop   = 5 // closed: what comes is lost
+	kindStop   = 5 // closed: later data is lost
 	kindReset  = 6 // reason
 )
 
 // Reasons of a reset.
 const (
-	resetAborted  = 1 // by its owner
-	resetRefused  = 2 // nobody listens
-	resetBusy     = 3 // too many wait to be accepted
-	resetProtocol = 4 // the receiver of the reset broke the rules
-	resetUnread   = 5 // closed before all was read; what was sent before is good
+	resetAborted  = 1 // by the application
+	resetRefused  = 2 // no listener
+	resetBusy     = 3 // too many connections wait to be accepted
+	resetProtocol = 4 // the receiver of the reset violated the protocol
+	resetUnread   = 5 // closed before all was read; data sent before is valid
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 	version     = 2
 )
 
-// frame is one control frame. Which fields count depends on the kind.
+// frame is one control frame. Its kind determines which fields are used.
 type frame struct {
 	kind     byte
 	toOpener bool
@@ -52,7 +52,7 @@ type frame struct {
 	service  string
 }
 
-// ErrProtocol is a peer that breaks the rules of this package. Its connections
+// ErrProtocol says that a peer has violated the protocol of this package. Its connections
 // with this side are reset.
 var ErrProtocol = errors.New("rmanet: peer violated the protocol")
 
@@ -60,7 +60,7 @@ func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// body is the length of the frame's body.
+// body returns the length of the frame's body.
 func (f *frame) body() int {
 	switch f.kind {
 	case kindOpen:
@@ -73,7 +73,7 @@ func (f *frame) body() int {
 	return 0
 }
 
-// append adds the frame to b.
+// append appends the encoded frame to b.
 func (f *frame) append(b []byte) []byte {
 	var flags byte
 	if f.toOpener {
@@ -95,8 +95,8 @@ func (f *frame) append(b []byte) []byte {
 	return b
 }
 
-// parseFrame reads the first frame of b and returns what is behind it. The bytes
-// are the peer's: errors wrap ErrProtocol.
+// parseFrame parses the first frame of b, which is not trusted, and returns the rest of b.
+// Errors wrap ErrProtocol.
 func parseFrame(b []byte) (f frame, rest []byte, err error) {
 	if len(b) < frameHeader {
 		return f, nil, protocolError("control frame of %d bytes", len(b))

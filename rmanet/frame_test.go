@@ -80,7 +80,7 @@ func TestFramesDoNotAllocate(t *testing.T) {
 	}))
 }
 
-// A frame has one spelling.
+// A frame has exactly one encoding.
 func FuzzFrame(f *testing.F) {
 	for _, g := range golden {
 		f.Add(g.f.append(nil))

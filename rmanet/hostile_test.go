@@ -14,7 +14,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// liar is rank 0 by hand: an engine without this package, and what it reads.
+// liar is rank 0 played by the test: an engine without this package, and the frames that it
+// receives.
 type liar struct {
 	t   *testing.T
 	eng *rma.Engine
@@ -24,7 +25,7 @@ func (l *liar) tell(f frame) { l.raw(tagControl, f.append(nil)) }
 
 func (l *liar) raw(tag uint32, b []byte) { l.eng.Peer(1).SendFunc(tag, b, nil) }
 
-// frame is the next control frame of the victim.
+// frame returns the next control frame of the victim.
 func (l *liar) frame() frame {
 	buf := make([]byte, 4*frameMax)
 	n, err := l.eng.Peer(1).RecvTag(tagControl, buf).Wait(testutil.Context(l.t, 20*time.Second))
@@ -35,8 +36,8 @@ func (l *liar) frame() frame {
 	return f
 }
 
-// What breaks the rules ends the peer's connections with a typed error, and
-// nothing else: other peers go on, and nothing is held or written for the liar.
+// A violation of the protocol ends the peer's connections with a typed error, and nothing
+// else: other peers continue, and nothing is held or written for the liar.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	open := frame{kind: kindOpen, num: 1, n: 1 << 20, service: "pair"}
@@ -109,7 +110,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Frames of connections that are no more are honest: they crossed their end.
+// Frames of ended connections are no violation: they crossed the end in flight.
 func TestLateFrames(t *testing.T) {
 	t.Parallel()
 	es := job(t, 2, "tcp")
@@ -134,7 +135,7 @@ func TestLateFrames(t *testing.T) {
 	require.NoError(t, Of(es[1]).sessions[0].why())
 }
 
-// A peer that makes this side answer and does not take the answers is bounded.
+// A peer that makes this side answer and does not take the answers occupies bounded memory.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	es := job(t, 2, "shm")
@@ -155,8 +156,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.LessOrEqual(t, s.waiting.Load(), int64(maxControl)+1)
 }
 
-// Anything at all may come: nothing is written out of bounds, nothing hangs, and
-// the connections of others stay.
+// Whatever a peer sends, nothing is written out of bounds, nothing hangs, and the
+// connections of others remain.
 func FuzzMessages(f *testing.F) {
 	for _, g := range golden {
 		f.Add(binary.LittleEndian.AppendUint32(nil, tagControl), g.f.append(nil))

@@ -20,32 +20,32 @@ type Listener struct {
 	addr Addr
 	amu  sync.Mutex // one Accept at a time
 	dl   deadline
-	ev   *rma.Event // set when there is something new to see
+	ev   *rma.Event // set when Accept has to check again
 
 	// Net.mu guards these.
-	come    []*Conn   // set up, for Accept to take
+	come    []*Conn   // set up, not accepted yet
 	waits   list.List // of *opening
 	setting int       // connections that are being set up
 	closed  bool
 }
 
-// opening is a connection that a peer wants and that waits for room.
+// opening is a peer's request for a connection that waits for room.
 type opening struct {
 	l      *Listener
 	s      *session
 	num    uint32
 	window uint64
-	at     *list.Element // nil: it does not wait any more; Net.mu guards it
+	at     *list.Element // nil: it waits no longer; Net.mu guards it
 }
 
-// Listen offers a service, for example "8080", to all ranks; "0" takes a number that
-// is free. One listener has a name at a time: syscall.EADDRINUSE.
+// Listen offers a service, for example "8080", to all ranks; "0" chooses a free number. If
+// the name has a listener already, the error wraps syscall.EADDRINUSE.
 func Listen(eng *rma.Engine, service string) (net.Listener, error) { return Of(eng).Listen(service) }
 
-// firstFree is where numbers of services that nobody chose begin, as those of ports do.
+// firstFree is the first number for Listen of "0", as for ephemeral ports.
 const firstFree = 32768
 
-// Listen is the function of that name.
+// Listen is the function Listen for this engine.
 func (n *Net) Listen(service string) (*Listener, error) {
 	l := &Listener{n: n, addr: Addr{n.eng.Rank(), service}, ev: n.eng.NewEvent()}
 	l.dl.ev = l.ev
@@ -62,7 +62,7 @@ func (n *Net) Listen(service string) (*Listener, error) {
 	return l, nil
 }
 
-// offer puts the listener where peers find it.
+// offer registers the listener, so that peers can connect to it.
 func (n *Net) offer(l *Listener) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,8 +105,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// next takes the connection that has waited longest, or says why there will be none,
-// or neither.
+// next returns the connection that has waited longest, or why there will be none, or
+// neither.
 func (l *Listener) next() (*Conn, error) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -130,11 +130,11 @@ func (l *Listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Addr is an Addr.
+// Addr returns an Addr.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Close ends listening: connections that nobody has accepted are reset, those that
-// wait to be set up are refused. A second Close is net.ErrClosed.
+// Close ends listening: connections that were not accepted are reset, those that wait to be
+// set up are refused. A second Close returns net.ErrClosed.
 func (l *Listener) Close() error {
 	if !l.shut() {
 		return l.fail("close", net.ErrClosed)
@@ -142,7 +142,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// shut reports whether the listener was open.
+// shut closes the listener; it reports whether it was open.
 func (l *Listener) shut() bool {
 	n := l.n
 	n.mu.Lock()
@@ -162,7 +162,7 @@ func (l *Listener) shut() bool {
 		o.at = nil
 	}
 	n.mu.Unlock()
-	l.dl.stop() // and who waits in Accept looks again
+	l.dl.stop() // and wakes Accept
 	for _, c := range come {
 		_ = c.Abort()
 	}
@@ -172,7 +172,7 @@ func (l *Listener) shut() bool {
 	return true
 }
 
-// opens takes the wish of the peer to open a connection.
+// opens handles the peer's request to open a connection.
 func (s *session) opens(f frame) error {
 	s.mu.Lock()
 	if f.toOpener || f.n > maxWindow || after(f.num, s.lastIn)-1 >= numberMax/2 || s.accepted[f.num] != nil || s.waits[f.num] != nil {
@@ -206,7 +206,7 @@ func (s *session) opens(f frame) error {
 	return nil
 }
 
-// refuse says that there will be no connection.
+// refuse sends the peer the refusal of its request.
 func (s *session) refuse(num uint32, reason uint64) {
 	s.mu.Lock()
 	delete(s.waits, num)
@@ -214,7 +214,7 @@ func (s *session) refuse(num uint32, reason uint64) {
 	s.send(frame{kind: kindReset, toOpener: true, num: num, n: reason})
 }
 
-// forget takes off the list what its peer does not wait for any more.
+// forget removes a request that its peer has withdrawn.
 func (l *Listener) forget(o *opening) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -227,7 +227,7 @@ func (l *Listener) forget(o *opening) {
 	o.s.mu.Unlock()
 }
 
-// admit has all listeners look for room.
+// admit calls admit of all listeners with waiting requests.
 func (n *Net) admit() {
 	n.mu.Lock()
 	var ls []*Listener
@@ -242,12 +242,12 @@ func (n *Net) admit() {
 	}
 }
 
-// admit sets up connections that wait, while there is room for them.
+// admit sets up waiting connections while there is room for them.
 func (l *Listener) admit() {
 	n := l.n
 	for c := l.admits(); c != nil; c = l.admits() {
-		// Accept may hand the connection out at once: what it sends must come behind
-		// its acceptance.
+		// Send the acceptance first: as soon as Accept returns the connection, the
+		// application may send data on it.
 		c.control(kindAccept, uint64(n.cfg.Window))
 		n.mu.Lock()
 		l.setting--
@@ -264,8 +264,8 @@ func (l *Listener) admit() {
 	}
 }
 
-// admits makes the connection that has waited longest of those for which there is
-// room; nil if there is none.
+// admits creates the connection that has waited longest among those with room; nil if there
+// is none.
 func (l *Listener) admits() *Conn {
 	n := l.n
 	n.mu.Lock()
@@ -285,7 +285,7 @@ func (l *Listener) admits() *Conn {
 	return nil
 }
 
-// accept makes the connection if its peer has room for one more.
+// accept creates the connection if its peer may have one more.
 func (o *opening) accept() *Conn {
 	s := o.s
 	s.mu.Lock()

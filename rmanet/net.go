@@ -14,8 +14,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// Net is the connections and listeners of an engine. There is one an engine, made
-// at the first Listen, Dial or Configure, and it ends with the engine.
+// Net holds the connections and listeners of an engine. There is one for each engine; it is
+// created by the first Listen, Dial or Configure, and ends with the engine.
 type Net struct {
 	eng      *rma.Engine
 	cfg      Config
@@ -26,7 +26,7 @@ type Net struct {
 	startErr error
 
 	draining sync.Mutex // one Drain at a time
-	drained  *rma.Event // set when there is less to wait for, while drains is
+	drained  *rma.Event // set when wait has to check again; only while drains is true
 	drains   atomic.Bool
 
 	mu        sync.Mutex
@@ -65,7 +65,7 @@ func Of(eng *rma.Engine) *Net {
 	return newNet(eng, cfg)
 }
 
-// newNet makes the engine's Net. netsMu is held.
+// newNet creates the engine's Net. The caller holds netsMu.
 func newNet(eng *rma.Engine, cfg Config) *Net {
 	n := &Net{eng: eng, cfg: cfg, listeners: map[string]*Listener{}, slabs: newSlabs(eng), drained: eng.NewEvent()}
 	for r := range eng.Size() {
@@ -76,7 +76,8 @@ func newNet(eng *rma.Engine, cfg Config) *Net {
 	return n
 }
 
-// run begins to listen to peers: not before what they may ask for is there.
+// run begins to receive from peers, once: not before the first listener or connection
+// exists.
 func (n *Net) run() error {
 	n.start.Do(func() {
 		r, err := n.eng.Receive(tagData, tagIgnore, &end{n})
@@ -85,13 +86,13 @@ func (n *Net) run() error {
 			return
 		}
 		n.recv.Store(r)
-		r.Resume() // what was left before r was known here
+		r.Resume() // messages left before r was stored
 	})
 	return n.startErr
 }
 
-// close ends everything as the end of a process does for its sockets: what was
-// written is still delivered, for as long as Config.Linger allows.
+// close ends all connections as the exit of a process ends its sockets: written data is
+// still delivered, for at most Config.Linger.
 func (n *Net) close() {
 	n.shut()
 	if n.recv.Load() != nil {
@@ -103,14 +104,14 @@ func (n *Net) close() {
 		if n.cfg.Linger > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Linger)
 			defer cancel()
-			_ = n.wait(ctx, (*session).quiet) // what is left is lost with the engine
+			_ = n.wait(ctx, (*session).quiet) // undelivered data is lost with the engine
 		}
 	}
 	n.gone(rma.ErrClosed)
 	n.slabs.close()
 }
 
-// shut ends the making of connections.
+// shut closes all listeners.
 func (n *Net) shut() {
 	n.mu.Lock()
 	n.err = net.ErrClosed
@@ -121,7 +122,7 @@ func (n *Net) shut() {
 	}
 }
 
-// gone ends everything: the engine is closed.
+// gone ends all connections and listeners: the engine is closed.
 func (n *Net) gone(err error) {
 	n.shut()
 	netsMu.Lock()
@@ -133,16 +134,16 @@ func (n *Net) gone(err error) {
 }
 
 // Dial connects to a service of a rank of the job, this one included, named
-// "rank1.rma:8080" or "1:8080". It returns when the peer's side has accepted: a
-// service that nobody listens on is syscall.ECONNREFUSED; a rank whose program has not
-// used this package yet, or a listener with more connections than its backlog holds,
-// keeps Dial waiting until ctx ends. That is context.DeadlineExceeded and
-// os.ErrDeadlineExceeded, or context.Canceled.
+// "rank1.rma:8080" or "1:8080". It returns when the peer's side has accepted. A service
+// without a listener gives syscall.ECONNREFUSED. While the program of the rank has not used
+// this package yet, or the listener has more connections than its backlog holds, Dial waits
+// until ctx ends. The error then is context.DeadlineExceeded and os.ErrDeadlineExceeded, or
+// context.Canceled.
 func Dial(ctx context.Context, eng *rma.Engine, address string) (net.Conn, error) {
 	return Of(eng).Dial(ctx, address)
 }
 
-// Dial is the function of that name.
+// Dial is the function Dial for this engine.
 func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	to, err := ParseAddr(address)
 	if err == nil && to.Rank >= n.eng.Size() {
@@ -193,7 +194,7 @@ func (n *Net) dial(ctx context.Context, to Addr) (*Conn, error) {
 	}
 }
 
-// dialError is what package net makes of the end of a context.
+// dialError translates the end of a context as package net does.
 func dialError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return dialTimeout{}
@@ -201,7 +202,7 @@ func dialError(err error) error {
 	return err
 }
 
-// dialTimeout is the end of a Dial whose deadline has passed.
+// dialTimeout is the error of a Dial whose deadline has passed.
 type dialTimeout struct{}
 
 func (dialTimeout) Error() string   { return "i/o timeout" }
@@ -211,16 +212,15 @@ func (dialTimeout) Is(err error) bool {
 	return err == context.DeadlineExceeded || err == os.ErrDeadlineExceeded
 }
 
-// Dialer returns a function for programs that are given one: the DialContext of
-// net/http.Transport, or of gRPC's WithContextDialer. Host and port of the address
-// are rank and service: http://1:8080/ and http://rank1.rma:8080/ are service 8080 of
-// rank 1.
+// Dialer returns a dial function for DialContext of net/http.Transport, or for gRPC's
+// WithContextDialer. Host and port of the address are rank and service: http://1:8080/ and
+// http://rank1.rma:8080/ are service 8080 of rank 1.
 func Dialer(eng *rma.Engine) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) { return Dial(ctx, eng, address) }
 }
 
-// Drain waits until all connections have ended on both sides: what was written
-// before they were closed has been read then, or dropped.
+// Drain waits until all connections have ended on both sides: all data written before they
+// were closed has been read then, or dropped.
 func (n *Net) Drain(ctx context.Context) error {
 	if err := n.wait(ctx, (*session).empty); err != nil {
 		return &net.OpError{Op: "drain", Net: Network, Err: err}
@@ -228,7 +228,7 @@ func (n *Net) Drain(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when done is true of all sessions.
+// wait returns when done returns true for all sessions.
 func (n *Net) wait(ctx context.Context, done func(*session) bool) error {
 	n.draining.Lock()
 	defer n.draining.Unlock()
@@ -251,14 +251,14 @@ func (n *Net) wait(ctx context.Context, done func(*session) bool) error {
 	}
 }
 
-// look has wait look again.
+// look makes wait check again.
 func (n *Net) look() {
 	if n.drains.Load() {
 		n.drained.Set()
 	}
 }
 
-// end is the Net as the engine sees it.
+// end is a Net as seen by the engine.
 type end struct{ n *Net }
 
 // Arriving implements rma.Receiver.

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// What package net says of a Conn holds here, over every link and in every mode,
-// also for a rank and itself.
+// A Conn meets the contract of net.Conn over every link and in every mode, also between a
+// rank and itself.
 func TestConn(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		for name, mode := range map[string]string{"auto": "auto", "all announced": "scatter", "all gathered": "gather"} {

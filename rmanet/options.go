@@ -7,35 +7,34 @@ import (
 
 // Config configures the connections of an engine; zero fields mean the defaults.
 type Config struct {
-	// Window is how many bytes of a connection may be on their way to, or
-	// waiting for, its reader. What a connection holds on this side is at most
-	// twice that: memory comes in powers of two.
-	// Zero means 1 MiB: less makes writers wait for credit between two frames
-	// on their way through a fast link; more only lets a slow reader hoard.
-	// At least 4 KiB, at most 1 GiB.
+	// Window bounds the bytes of a connection that are in flight to its reader or wait for
+	// it. A connection holds at most twice that memory on this side, because block sizes
+	// are powers of two. Zero means 1 MiB: with less, writers wait for credit between two
+	// frames on a fast link; more only lets a slow reader occupy more memory. At least 4
+	// KiB, at most 1 GiB.
 	Window int
 
-	// Frame is the longest message that a write is cut into. Zero means 256
-	// KiB: large enough that its fetching costs more than announcing it, small
-	// enough that four fit the window and overlap.
+	// Frame is the size of the largest message that a write is divided into. Zero means 256
+	// KiB: large enough that fetching it costs more than announcing it, small enough that
+	// four fit the window and overlap.
 	Frame int
 
-	// Streams is how many connections a peer may have open with this side that
-	// it opened; as many more wait until one ends. Zero means 65536.
+	// Streams is the number of connections that a peer may have opened to this side; as
+	// many more wait until one ends. Zero means 65536.
 	Streams int
 
-	// Backlog is how many connections of one listener are set up before Accept
-	// takes them. Those beyond wait, and their dialers with them. Zero means 4096.
+	// Backlog is the number of connections of one listener that are set up before Accept
+	// takes them. Further ones wait, and so do their dialers. Zero means 4096.
 	Backlog int
 
-	// Memory is how many bytes this side holds of one peer's that are not read, and
-	// of its own that the peer's engine has not taken, each. Beyond, what the peer
-	// sends stays there, on all its connections, until some of it is read; and
+	// Memory bounds two amounts for each peer separately: received bytes that are not read
+	// yet, and written bytes that the peer's engine has not taken. Beyond the first, data
+	// stays at the peer, on all its connections, until some is read; beyond the second,
 	// writers wait. Zero means 512 MiB.
 	Memory int64
 
-	// Linger bounds how long closing the engine waits for what was written.
-	// Zero means 5 seconds, negative not at all.
+	// Linger bounds how long closing the engine waits for written data to be delivered.
+	// Zero means 5 seconds; negative: it does not wait.
 	Linger time.Duration
 }
 

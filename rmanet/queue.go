@@ -1,6 +1,6 @@
 package rmanet
 
-// queue is blocks in the order of their bytes.
+// queue is a list of blocks in the order of the stream.
 type queue struct {
 	head, tail *block
 	n          int
@@ -47,7 +47,7 @@ func (q *queue) add(c *Conn, p []byte) {
 	}
 }
 
-// join puts what has arrived in b with its neighbours, if it fits: many small
+// join merges b, which has arrived, with its neighbours if they fit, so that many small
 // messages do not hold a block each.
 func (q *queue) join(b *block) {
 	if p := b.prev; p != nil && p.ready && len(b.buf) <= p.room() {
@@ -59,14 +59,14 @@ func (q *queue) join(b *block) {
 	}
 }
 
-// append moves what is in b to the end of a, which is before it.
+// append moves the bytes of b to the end of a, the block before it.
 func (q *queue) append(a, b *block) {
 	a.buf = append(a.buf, b.buf...)
 	q.remove(b)
 	b.c.s.give(b)
 }
 
-// take returns the first block if it is there: the caller's from now on.
+// take removes the first block and returns it, if its bytes have arrived.
 func (q *queue) take() *block {
 	b := q.head
 	if b == nil || !b.ready {
@@ -76,14 +76,14 @@ func (q *queue) take() *block {
 	return b
 }
 
-// clear drops all that nothing arrives in any more.
+// clear drops all blocks; those with bytes still arriving are released on arrival.
 func (q *queue) clear() {
 	for b := q.head; b != nil; b = q.head {
 		q.remove(b)
 		if b.ready || b.failed {
 			b.c.s.give(b)
 		} else {
-			b.void = true // it is given back when it has arrived
+			b.void = true // released when it has arrived
 		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// edges stands for all streams, as ioSync of internal/poll does for all descriptors:
-// the race detector does not see what links move, so a Write happens before every Read
-// that follows.
+// edges stands for all streams, as ioSync of internal/poll does for all descriptors. The
+// race detector does not see data moved by links, so it is told that a Write happens before
+// every later Read.
 var edges byte
 
-// release comes before what is written leaves.
+// release is called before written data is sent.
 func release() { runtime.RaceReleaseMerge(unsafe.Pointer(&edges)) }
 
-// acquire comes behind what was read to p, which the link may have written.
+// acquire is called after data was read to p, which the link may have written.
 func acquire(p []byte) {
 	runtime.RaceAcquire(unsafe.Pointer(&edges))
 	runtime.RaceWriteRange(unsafe.Pointer(unsafe.SliceData(p)), len(p))

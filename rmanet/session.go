@@ -13,43 +13,43 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// maxControl is how many control frames may wait to be sent to one peer: one that
-// does not take them, while it makes us send more, breaks the rules.
+// maxControl bounds the control frames that wait to be sent to one peer. A peer that causes
+// more without taking them violates the protocol.
 const maxControl = 1 << 16
 
-// session is all connections with one peer. What the engine tells of the peer
-// comes here, one call at a time.
+// session holds all connections with one peer. The engine reports the peer's messages and
+// its end here, one call at a time.
 type session struct {
 	n    *Net
 	rank int
 	peer *rma.Peer
 
-	opening sync.Mutex // numbers are handed to the engine in order; not the engine's
+	opening sync.Mutex // so that kindOpen frames are posted in the order of their numbers; never taken by the engine
 
 	mu       sync.Mutex
-	opened   map[uint32]*Conn    // by us
+	opened   map[uint32]*Conn    // by this side
 	accepted map[uint32]*Conn    // opened by the peer
-	waits    map[uint32]*opening // that the peer wants to open
-	last     uint32              // number that we opened last
-	lastIn   uint32              // that the peer did
-	starved  []*Conn             // with a Write that waits for memory
-	err      error               // why there will be no more
+	waits    map[uint32]*opening // the peer's requests that wait for room
+	last     uint32              // last number opened by this side
+	lastIn   uint32              // last number opened by the peer
+	starved  []*Conn             // have a Write that waits for memory
+	err      error               // why there will be no more connections
 
-	in, out  atomic.Int64 // bytes of blocks that have come, and that are on their way out
+	in, out  atomic.Int64 // bytes of received blocks, and of outgoing ones
 	waiting  atomic.Int64 // control frames posted and not sent
-	stalled  atomic.Bool  // what comes is left where it is: in is too much
+	stalled  atomic.Bool  // messages are left at the peer: in has reached its bound
 	hungry   atomic.Bool  // starved is not empty
-	deferred int          // control frames that are on their way, the engine's
+	deferred int          // control frames that are being fetched; the engine's
 }
 
-// take returns a block for n bytes that come.
+// take returns a block for n incoming bytes.
 func (s *session) take(c *Conn, n int) *block {
 	b := newBlock(c, n)
 	s.in.Add(int64(cap(b.buf)))
 	return b
 }
 
-// give takes it back.
+// give releases a block of take.
 func (s *session) give(b *block) {
 	held := s.in.Add(-int64(cap(b.buf)))
 	b.free()
@@ -58,22 +58,22 @@ func (s *session) give(b *block) {
 	}
 }
 
-// full reports whether n bytes more would be too much to hold of this peer's. What
-// comes stays with the peer then, until readers have made room.
+// full reports whether n more bytes would exceed Config.Memory for received data of this
+// peer. Messages then stay at the peer until readers have made room.
 func (s *session) full(n int) bool {
 	if s.in.Load()+int64(n) <= s.n.cfg.Memory {
 		return false
 	}
 	s.stalled.Store(true)
-	if s.in.Load() <= s.n.cfg.Memory/2 { // given back meanwhile, by one that did not see it
+	if s.in.Load() <= s.n.cfg.Memory/2 { // released meanwhile by a goroutine that did not see stalled
 		s.stalled.Store(false)
 		return false
 	}
 	return true
 }
 
-// lend returns a block for n bytes on their way out, or nil if too much is: the
-// writer's event is set when it is worth trying again.
+// lend returns a block for n outgoing bytes, or nil if Config.Memory is used up: the
+// writer's event is set when there may be memory again.
 func (s *session) lend(c *Conn, n int, make func(*Conn, int) *block) *block {
 	if s.out.Load() >= s.n.cfg.Memory {
 		s.mu.Lock()
@@ -89,7 +89,7 @@ func (s *session) lend(c *Conn, n int, make func(*Conn, int) *block) *block {
 	return b
 }
 
-// settle takes it back.
+// settle releases a block of lend.
 func (s *session) settle(b *block) {
 	left := s.out.Add(-int64(cap(b.buf)))
 	b.free()
@@ -108,7 +108,7 @@ func (s *session) settle(b *block) {
 	}
 }
 
-// quiet reports whether nothing is on its way to the peer.
+// quiet reports whether nothing is in flight to the peer.
 func (s *session) quiet() bool { return s.out.Load() == 0 && s.waiting.Load() == 0 }
 
 func newSession(n *Net, rank int) *session {
@@ -118,14 +118,14 @@ func newSession(n *Net, rank int) *session {
 	}
 }
 
-// all is the connections of now.
+// all returns the present connections.
 func (s *session) all() []*Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Values(s.opened)), maps.Values(s.accepted))
 }
 
-// empty reports whether there are none.
+// empty reports whether there are no connections.
 func (s *session) empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *session) why() error {
 	return s.err
 }
 
-// side is the connections of which the peer's frames with or without toOpener speak.
+// side returns the connections that frames of the peer with or without toOpener refer to.
 func (s *session) side(toOpener bool) map[uint32]*Conn {
 	if toOpener {
 		return s.opened
@@ -169,10 +169,10 @@ func (s *session) remove(c *Conn) {
 	}
 }
 
-// next is the number behind the last one.
+// next returns the number after num.
 func next(num uint32) uint32 { return num%numberMax + 1 }
 
-// after is how far num is ahead of last, in the circle of numbers.
+// after returns how far num is ahead of last, modulo numberMax.
 func after(num, last uint32) uint32 { return (num + numberMax - last) % numberMax }
 
 // open begins a connection to a service of the peer.
@@ -198,7 +198,7 @@ func (s *session) open(service string) (*Conn, error) {
 	return c, nil
 }
 
-// control is a control frame on its way out.
+// control is an outgoing control frame.
 type control struct {
 	s    *session
 	buf  [frameMax]byte
@@ -207,8 +207,8 @@ type control struct {
 
 var controls sync.Pool
 
-// end is called when the frame is out, or cannot be sent: that the peer is gone is
-// told by Gone.
+// end is called when the frame has been sent, or cannot be. It ignores the error: Gone
+// reports the end of a peer.
 func (c *control) end(error) {
 	s := c.s
 	controls.Put(c)
@@ -217,7 +217,7 @@ func (c *control) end(error) {
 	}
 }
 
-// send sends a control frame. Nobody holds a lock that the engine takes.
+// send sends a control frame. The caller holds no lock that the engine takes.
 func (s *session) send(f frame) {
 	if s.waiting.Add(1) > maxControl {
 		s.waiting.Add(-1)
@@ -260,10 +260,10 @@ func (s *session) fail(err error) {
 	}
 }
 
-// arriving finds the place for a message of the peer.
+// arriving chooses the destination of a message of the peer.
 func (s *session) arriving(m rma.Envelope, inPlace bool) rma.Landing {
 	if s.deferred > 0 {
-		return rma.Landing{Later: true} // a control frame comes first
+		return rma.Landing{Later: true} // a control frame before it is being fetched
 	}
 	if m.Tag == tagControl {
 		if m.Len > 16*frameMax {
@@ -300,7 +300,7 @@ func (s *session) arriving(m rma.Envelope, inPlace bool) rma.Landing {
 	return l
 }
 
-// arriving finds the place for n bytes of the stream.
+// arriving chooses the destination of n bytes of the stream.
 func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -339,10 +339,10 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 // Tokens of messages that are not in place, beside *block.
 type (
 	deferral session // control frames
-	claimant Conn    // bytes that Read has a place for
+	claimant Conn    // bytes for the memory of a waiting Read
 )
 
-// arrived takes a message of the peer.
+// arrived handles the arrival of a message of the peer.
 func (s *session) arrived(token any, parts [][]byte, err error) {
 	switch t := token.(type) {
 	case *session:
@@ -364,7 +364,7 @@ func (s *session) arrived(token any, parts [][]byte, err error) {
 	}
 }
 
-// arrived takes bytes in place.
+// arrived copies bytes that lie in the ring.
 func (c *Conn) arrived(parts [][]byte) {
 	c.mu.Lock()
 	r := &c.rd
@@ -385,7 +385,7 @@ func (c *Conn) arrived(parts [][]byte) {
 	r.ev.Set()
 }
 
-// claimed takes bytes that are in Read's memory.
+// claimed records the arrival of bytes in Read's memory.
 func (c *Conn) claimed(err error) {
 	c.mu.Lock()
 	r := &c.rd
@@ -400,7 +400,7 @@ func (c *Conn) claimed(err error) {
 	r.ev.Set()
 }
 
-// filled takes a block.
+// filled records the arrival of a block.
 func (c *Conn) filled(b *block, err error) {
 	c.mu.Lock()
 	r := &c.rd
@@ -419,10 +419,10 @@ func (c *Conn) filled(b *block, err error) {
 	r.ev.Set()
 }
 
-// frames carries out control frames.
+// frames executes control frames.
 func (s *session) frames(parts [][]byte) {
 	var whole [16 * frameMax]byte
-	b := whole[:0] // the ring is the peer's to change
+	b := whole[:0] // a copy: the peer can change the ring
 	for _, p := range parts {
 		b = append(b, p...)
 	}
@@ -442,7 +442,7 @@ func (s *session) frames(parts [][]byte) {
 	}
 }
 
-// frame carries out one control frame. An error ends the session.
+// frame executes one control frame. An error ends the session.
 func (s *session) frame(f frame) error {
 	if f.kind == kindOpen {
 		return s.opens(f)
@@ -455,7 +455,7 @@ func (s *session) frame(f frame) error {
 	}
 	s.mu.Unlock()
 	if o != nil && f.kind == kindReset {
-		o.l.forget(o) // the peer does not wait any more
+		o.l.forget(o) // the peer has withdrawn its request
 		return nil
 	}
 	if c == nil {
@@ -485,7 +485,7 @@ func (s *session) frame(f frame) error {
 	return err
 }
 
-// frame carries out a control frame that only changes the connection's state.
+// frame executes a control frame that only changes the connection's state.
 func (c *Conn) frame(f frame) error {
 	r, w := &c.rd, &c.wr
 	switch {
@@ -510,7 +510,7 @@ func (c *Conn) frame(f frame) error {
 	return nil
 }
 
-// stopped takes that the peer has closed the connection: the sending half ends.
+// stopped handles the close of the connection by the peer: the sending half ends.
 func (c *Conn) stopped() {
 	c.mu.Lock()
 	c.wr.stopped = true

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// cellSize is what large writes are cut into at most.
+	// cellSize bounds the messages that large writes are divided into.
 	cellSize = 256 << 10
 
-	// slabCells is how many cells are allocated at once: what a stream or two have
-	// on their way, and few enough regions for a budget of many.
+	// slabCells is the number of cells allocated at once: enough for the data that a few
+	// streams have in flight, and large enough that big budgets need few regions.
 	slabCells = 16
 )
 
-// slabs are registered memory for what is on its way out: a peer fetches it from there
-// in the shortest way that its link has, and it need not be pinned. What was used last
-// is used next, since it may be in a cache still.
+// slabs are registered memory for outgoing data: peers fetch from it by the fastest method
+// of their link, and no memory has to be pinned. The cell used last is reused first, since
+// it may still be in a cache.
 type slabs struct {
 	eng *rma.Engine
 
 	mu      sync.Mutex
-	filled  sync.Cond // filling is 0
+	filled  sync.Cond // signalled when filling becomes 0
 	free    []*cell
-	filling int // cells that somebody is copying to
+	filling int // cells that goroutines are copying to
 	closed  bool
 }
 
@@ -48,8 +48,8 @@ func newSlabs(eng *rma.Engine) *slabs {
 	return s
 }
 
-// get returns a cell to be filled, or nil where there is none: other memory will do.
-// Not for the engine's callbacks.
+// get returns a cell to be filled, or nil if there is none: the caller uses other memory
+// then. The engine's callbacks must not call it.
 func (s *slabs) get() *cell {
 	s.trim()
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *slabs) get() *cell {
 	return c
 }
 
-// trim gives back a slab that is not used, if there are others.
+// trim releases an unused slab if more than two slabs' cells are free.
 func (s *slabs) trim() {
 	s.mu.Lock()
 	if s.closed || len(s.free) <= 2*slabCells {
@@ -83,11 +83,11 @@ func (s *slabs) trim() {
 	}
 	s.mu.Unlock()
 	if idle != nil {
-		_ = idle.region.Close() // nothing is under way there: only a closed engine may mind
+		_ = idle.region.Close() // no operation is in flight there; it fails only if the engine is closed
 	}
 }
 
-// grow adds a slab, if there is memory.
+// grow adds a slab; it reports whether there was memory.
 func (s *slabs) grow() bool {
 	r, err := s.eng.Alloc(slabCells * cellSize)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *slabs) grow() bool {
 	return true
 }
 
-// full says that the cell has been filled.
+// full records that a cell of get has been filled.
 func (s *slabs) full() {
 	s.mu.Lock()
 	if s.filling--; s.filling == 0 {
@@ -110,7 +110,7 @@ func (s *slabs) full() {
 	s.mu.Unlock()
 }
 
-// put takes back a cell that nothing is fetched from any more.
+// put releases a cell from which nothing is being fetched.
 func (s *slabs) put(c *cell) {
 	s.mu.Lock()
 	c.slab.used--
@@ -118,8 +118,8 @@ func (s *slabs) put(c *cell) {
 	s.mu.Unlock()
 }
 
-// close gives out no more, and returns when nobody is copying to a cell: the engine
-// may free them then.
+// close makes get return nil from now on, and returns when no goroutine is copying to a
+// cell: the engine may then free them.
 func (s *slabs) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// half is what both kinds of connections can do.
+// half is the interface of both kinds of connections.
 type half interface {
 	net.Conn
 	CloseRead() error
@@ -32,7 +32,7 @@ type network struct {
 	dial   func(ctx context.Context, l net.Listener) (net.Conn, error)
 }
 
-// onSockets runs f over every link, and over loopback TCP, which must say the same.
+// onSockets runs f over every link, and over loopback TCP, which must behave alike.
 func onSockets(t *testing.T, f func(t *testing.T, n network)) {
 	t.Run("socket", func(t *testing.T) {
 		f(t, network{
@@ -53,7 +53,7 @@ func onSockets(t *testing.T, f func(t *testing.T, n network)) {
 	})
 }
 
-// pair connects; the listener is closed.
+// pair returns the ends of a new connection; its listener is closed.
 func (n network) pair(t *testing.T) (a, b half) {
 	t.Helper()
 	l, err := n.listen()
@@ -87,7 +87,7 @@ func TestEndsLikeSockets(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 		require.NoError(t, a.Close())
 
-		// What was not read ends the peer's stream with an error.
+		// Unread data at Close ends the peer's stream with an error.
 		a, b = n.pair(t)
 		_, err = a.Write([]byte("two"))
 		require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestEndsLikeSockets(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, a.Close())
 
-		// A peer that does not read does not hear of what it is sent.
+		// A peer that does not read does not notice the data sent to it.
 		a, b = n.pair(t)
 		require.NoError(t, b.CloseRead())
 		for range 3 {
@@ -117,7 +117,7 @@ func TestEndsLikeSockets(t *testing.T) {
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
 
-		// Nothing takes no time.
+		// Empty reads and writes do not wait.
 		a, b = n.pair(t)
 		require.NoError(t, a.SetDeadline(time.Unix(1, 0)))
 		_, err = a.Read(nil)
@@ -161,8 +161,8 @@ func TestDialLikeSockets(t *testing.T) {
 	})
 }
 
-// Connections beyond the backlog wait for their turn; nobody is refused who dials a
-// service that is listened on.
+// Connections beyond the backlog wait for their turn; a Dial to a service with a listener
+// is not refused.
 func TestBacklog(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -185,7 +185,8 @@ func TestBacklog(t *testing.T) {
 			})
 		}
 		ctx := testutil.Context(t, time.Minute)
-		// Of all that were ever opened, those have come or wait to.
+		// waiting returns when rank 0 has opened that many streams, and many of them are
+		// accepted or wait.
 		waiting := func(opened uint32) {
 			testutil.Eventually(t, time.Minute, func() bool {
 				s := Of(es[1]).sessions[0]
@@ -211,7 +212,7 @@ func TestBacklog(t *testing.T) {
 		}
 		require.NoError(t, g.Wait())
 
-		// Who waits when the listener goes is refused.
+		// A Dial that waits when the listener closes is refused.
 		first, err := Dial(ctx, es[0], "1:80")
 		require.NoError(t, err)
 		second, err := Dial(ctx, es[0], "1:80")
@@ -236,7 +237,7 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// A connection more than a peer may have waits for the end of another one.
+// A connection beyond Config.Streams waits for the end of another one.
 func TestStreamsWait(t *testing.T) {
 	es := job(t, 2, "shm")
 	_, err := Configure(es[1], Config{Streams: 1})
@@ -300,8 +301,8 @@ func TestManyConnections(t *testing.T) {
 	require.NoError(t, Of(es[0]).Drain(ctx))
 }
 
-// Memory for one peer is bounded: what it sends beyond stays with it, and goes on when
-// some is read; writers wait for what has not been taken.
+// Memory for one peer is bounded: data beyond the bound stays at the peer, and arrives when
+// some has been read; writers wait until the peer has taken data.
 func TestMemoryIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -339,7 +340,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// Addresses are what programs make of those of TCP: host and port, URLs, httptest.
+// Addresses work where programs use those of TCP: host and port, URLs, httptest.
 func TestAddresses(t *testing.T) {
 	es := job(t, 3, "shm")
 	l, err := Listen(es[1], "0")
@@ -371,8 +372,8 @@ func TestAddresses(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// What was written to memory before Write may be read behind the Read of it: the race
-// detector knows.
+// Memory written before a Write may be read after the Read of its data: the race detector
+// sees the order.
 func TestReadHappensAfterWrite(t *testing.T) {
 	es := job(t, 2, "shm")
 	a, b := connect(t, es, 0, 1)

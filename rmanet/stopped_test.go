@@ -94,9 +94,9 @@ var stopChild = testutil.NewChild("stopped", func(args []string, _ *bufio.Reader
 	return <-fail
 })
 
-// Deadlines and Close end Reads and Writes while the peer's process is stopped, also
-// in the middle of messages that it was giving or taking; what a Write took is the
-// caller's again, and arrives as it was when the peer goes on.
+// Deadlines and Close end Reads and Writes while the peer's process is stopped, also in the
+// middle of messages that it was sending or receiving. The caller may reuse the memory of a
+// Write that has returned; the data arrives unchanged when the peer continues.
 func TestStoppedPeer(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		eng, p := two(t, stopChild, fabric)
@@ -207,8 +207,8 @@ var exitChild = testutil.NewChild("exit", func(args []string, _ *bufio.Reader, o
 
 const exitBytes = 400_000 // twice that fits the window: the writer does not wait for the reader
 
-// What was written before Close arrives, although the process that wrote it closes its
-// engine and exits at once, and nobody has read anything yet.
+// Data written before Close arrives, although the process that wrote it closes its engine
+// and exits at once, before anything was read.
 func TestWriteCloseExit(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		for range 5 {

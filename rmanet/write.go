@@ -10,45 +10,45 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// forever is the context of waits that the engine bounds.
+// forever is the context of waits that are bounded by the engine.
 var forever = context.Background()
 
 const (
-	// direct is the size from which what is written goes out by itself: below, it
-	// is put together with what is written next while something is on its way.
+	// direct is the size from which a write is sent by itself. Smaller writes are combined
+	// with the following ones while a message is in flight.
 	direct = 16 << 10
 
-	// collect is how much is put together.
+	// collect bounds the bytes that are combined.
 	collect = 32 << 10
 
-	// ahead is how many messages of a stream are under way at once.
+	// ahead is the number of messages of a stream that may be in flight.
 	ahead = 4
 )
 
-// writing is the sending half. What is written is copied to blocks and handed to the
-// engine in order by whoever has set busy.
+// writing is the sending half. Written data is copied to blocks; the goroutine that has set
+// busy passes them to the engine in order.
 type writing struct {
-	ev      *rma.Event // set when there is something new to see
+	ev      *rma.Event // set when a waiting Write has to check again
 	handed  uint64     // bytes taken from Write
-	limit   uint64     // how far this side may send
-	flying  int        // blocks that the engine has
-	busy    bool       // somebody is handing over
-	out     queue      // full blocks that are to be handed over
-	next    *block     // what small writes collect in
+	limit   uint64     // offset up to which this side may send
+	flying  int        // blocks that the engine is sending
+	busy    bool       // a goroutine is passing blocks to the engine
+	out     queue      // full blocks to pass to the engine
+	next    *block     // collects small writes
 	shut    bool       // by CloseWrite
-	fin     bool       // no more is written
+	fin     bool       // the stream ends behind the blocks present
 	finSent bool
 	unread  bool // the end is a reset: not all was read here
-	stopped bool // the peer takes nothing any more
-	lost    bool // something was written after that
+	stopped bool // the peer has closed the connection
+	lost    bool // a Write after that was dropped
 	err     error
 }
 
-// Write copies p and has it on its way when it returns; p is the caller's again. It
-// waits while the peer has Config.Window bytes that its reader has not taken, or
-// Config.Memory bytes are on their way to it. Errors are those of Read; of writes to a
-// peer that has closed the connection the first is lost, like one to a socket, and the
-// next fails with syscall.EPIPE.
+// Write copies p: the caller may reuse p when Write returns, and the copy is sent without a
+// further call. It waits while the peer holds Config.Window bytes that its reader has not
+// taken, or while Config.Memory bytes are in flight to the peer. Errors are those of Read;
+// after the peer has closed the connection, the first Write is lost, like one to a socket,
+// and the next fails with syscall.EPIPE.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -79,7 +79,7 @@ func (c *Conn) write(p []byte) (done int, err error) {
 			}
 			return len(p), nil
 		}
-		n := c.hand(left) // and c.mu is unlocked
+		n := c.hand(left) // unlocks c.mu
 		if done += n; n > 0 {
 			continue
 		}
@@ -89,7 +89,7 @@ func (c *Conn) write(p []byte) (done int, err error) {
 	}
 }
 
-// writable is why nothing can be written; nil if it can.
+// writable returns nil if data can be written, else the reason why not.
 func (c *Conn) writable() error {
 	w := &c.wr
 	switch {
@@ -105,8 +105,8 @@ func (c *Conn) writable() error {
 	return nil
 }
 
-// hand takes over the first of p, as much as there is credit, memory and room on the
-// way for, and unlocks. It returns how much: 0 if there is something to wait for.
+// hand copies as much from the front of p as credit, memory and the number of messages in
+// flight allow, and unlocks. It returns the number of bytes: 0 if the caller has to wait.
 func (c *Conn) hand(p []byte) int {
 	w := &c.wr
 	n := int(min(uint64(len(p)), w.limit-w.handed))
@@ -140,7 +140,7 @@ func (c *Conn) hand(p []byte) int {
 	return n
 }
 
-// handLarge takes over all of p. It copies without the lock, which the engine takes.
+// handLarge copies all of p, without holding the lock, which the engine takes.
 func (c *Conn) handLarge(p []byte) int {
 	w := &c.wr
 	b := c.s.lend(c, len(p), newOut)
@@ -164,8 +164,8 @@ func (c *Conn) handLarge(p []byte) int {
 	return len(p)
 }
 
-// pump hands to the engine what is due, in order, then the end, and unlocks. Only
-// one goroutine does at a time: others leave what they have to it.
+// pump passes blocks that are due to the engine, in order, then the end of the stream, and
+// unlocks. Only one goroutine does so at a time: others leave their blocks to it.
 func (c *Conn) pump() {
 	w := &c.wr
 	if w.busy {
@@ -200,8 +200,8 @@ func (c *Conn) pump() {
 	}
 }
 
-// due takes the next block that is to be handed over; nil if there is none. What
-// nobody takes any more is dropped.
+// due returns the next block to pass to the engine; nil if there is none. It drops all
+// blocks if the peer takes none any more.
 func (c *Conn) due() *block {
 	w := &c.wr
 	b := w.out.head
@@ -224,14 +224,13 @@ func (c *Conn) due() *block {
 	return b
 }
 
-// drop gives back a block that the engine does not get: the end of the stream is
-// before it.
+// drop releases a block that is not sent: the stream ends before it.
 func (c *Conn) drop(b *block) {
 	c.wr.handed -= uint64(len(b.buf))
 	c.s.settle(b)
 }
 
-// through is called by the engine when it has no use for the block any more.
+// through is called by the engine when the block may be reused.
 func (b *block) through(err error) {
 	c := b.c
 	if err != nil {
@@ -244,8 +243,8 @@ func (b *block) through(err error) {
 	c.wr.ev.Set()
 }
 
-// broken takes an error of sending: the peer is gone, or does not want more, which
-// it is about to say.
+// broken handles an error of sending: the peer is gone, or has closed the connection and
+// its frame about that has not arrived yet.
 func (c *Conn) broken(err error) {
 	gone := errors.Is(err, rma.ErrPeerGone) || errors.Is(err, rma.ErrClosed) || c.s.why() != nil
 	c.mu.Lock()
@@ -258,7 +257,7 @@ func (c *Conn) broken(err error) {
 	c.mu.Unlock()
 }
 
-// closeWrite ends the sending half behind what was written.
+// closeWrite ends the sending half behind the data written so far.
 func (c *Conn) closeWrite() {
 	c.mu.Lock()
 	c.wr.fin = true
