@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// curveShare is the part of Config.Budget that single operations get;
-	// batches have what is left of it then. Without curves a fit has nothing to
-	// stand on: on links of a microsecond they need less, on slow ones all of it.
+	// curveShare is the share of Config.Budget for measuring single operations; batches get
+	// the time that is left. A fit to batches needs the curves of single operations: on
+	// links of a microsecond these take less than their share, on slow links all of it.
 	curveShare = 0.6
 
 	// batchID marks the endpoints that batches are played over. It is above all ranks.
 	batchID = 1 << 30
 
-	// batchStall ends a wait for a peer that plays no more.
+	// batchStall bounds a wait for a peer that has stopped playing.
 	batchStall = 5 * time.Second
 )
 
-// playBatches plays batches with the peer, with what the budget has left, and adds what
-// they say to res. It takes a connection of its own, which ends with it: nothing
-// that is late or wrong can touch memory of the next one. Where only the fit fails,
-// on either side, res stays as it is on both. Both sides call it.
+// playBatches plays batches with the peer for the rest of the budget, and adds the fitted
+// terms to res. It uses a connection of its own, which it closes: late or wrong requests
+// cannot reach the memory of the next one. If only the fit fails, on either side, res is
+// unchanged on both. Both sides call it.
 func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) error {
 	m.Batches++
 	l, own := m.link, m.own
@@ -40,7 +40,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 		Tag:             "fit" + m.suffix, Own: own,
 	})
 	if err != nil {
-		return err // the peer waits for this one, and cannot be told in another way
+		return err // the peer, which waits for this side, cannot be notified without the connection
 	}
 	side, failed := pingpong.Open(l, ep, pingpong.Options{
 		First: m.first, Span: pingpong.CalibrationSpan, Stall: batchStall, EP: uint32(batchID | m.peer), Other: m.others,
@@ -63,7 +63,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 		return err
 	}
 	if failed == nil {
-		failed = side.Connect(b) // of nothing where the peer has failed
+		failed = side.Connect(b) // fails on an empty set-up, if the peer has failed
 	}
 	p, out := res.Both, (*pingpong.Outcome)(nil)
 	if failed == nil {
@@ -73,7 +73,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 			m.moved += out.Bytes
 		}
 	}
-	// Nobody leaves before the other is through.
+	// Neither side closes before the other has finished.
 	verdict := []byte("ok")
 	if failed != nil {
 		verdict = []byte(failed.Error())
@@ -93,12 +93,13 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 }
 
 const (
-	// A wait for a batch of a peer that is far away yields so often before it naps.
+	// On a long path, a wait for a batch yields this many times before it sleeps.
 	yieldsBeforeNap = 64
 	batchNap        = 100 * time.Microsecond
 )
 
-// wait is what a fruitless look does that waits for a batch.
+// wait returns the function that a wait for a batch calls after each poll without result;
+// nil means the default.
 func (m *measurement) wait() func(n int) {
 	if !m.naps {
 		return nil

@@ -14,11 +14,11 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Calibrate gets the figures of every link: the first pair of ranks that a kind
-// of link joins loads or measures them, and tells the others. A measurement that
-// fails costs precision, nothing else. All ranks call it. d connects the pair, and p
-// takes the completions that are not of the measurement. Paths of another class than that
-// pair's are surveyed from then on, when they are used: see survey.go. Setup path.
+// Calibrate obtains the figures of every link: the first pair of ranks that a kind of link
+// connects loads or measures them, and publishes them to the others. A failed measurement
+// costs precision, nothing else. All ranks call it. d connects the pair, and p gets the
+// completions that are not of the measurement. Paths of other classes are surveyed later,
+// when they are first used: see survey.go. Setup path.
 func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) error {
 	for i, link := range l.open {
 		who, has := l.pairs[link.Name()]
@@ -49,7 +49,7 @@ func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) e
 // topic is the key under which the figures of a link are published.
 func (l *Links) topic(link int) string { return "profile/" + l.open[link].Name() }
 
-// hear takes the figures of a link from the rank that has measured it.
+// hear gets the figures of a link from the rank that has measured it.
 func (l *Links) hear(ctx context.Context, link, from int) error {
 	b, err := l.job.Get(ctx, from, l.topic(link))
 	if err != nil {
@@ -66,8 +66,8 @@ func (l *Links) hear(ctx context.Context, link, from int) error {
 	return nil
 }
 
-// Profile is where the figures of a link and a class of peers are kept, nil if nowhere, and
-// under which key.
+// Profile returns the store and the key of the saved figures of a link and a class of
+// peers. The store is nil if there is no directory for it.
 func (l *Links) Profile(link int, class sampling.Class) (*sampling.Store, sampling.Key) {
 	k := sampling.Key{Link: l.open[link].Name(), Device: l.Options.Device, Class: class, Version: sampling.Version}
 	dir := l.Profiles
@@ -84,23 +84,24 @@ func (l *Links) Profile(link int, class sampling.Class) (*sampling.Store, sampli
 // measurement is one rank's side of the measurement of a path.
 type measurement struct {
 	*Links
-	job    links.Job // that the two sides exchange keys through
+	job    links.Job // through which the two sides exchange values
 	at     int       // the kind of link, by its index
 	link   fabric.Link
 	own    func(func())             // runs its argument as the link's owner
-	others func(*fabric.Completion) // takes what is not the measurement's; nil: there is nothing else
+	others func(*fabric.Completion) // gets completions that are not of the measurement; nil: there are none
 	class  sampling.Class           // of the peer
-	suffix string                   // of the keys: different for each measurement of the pair over a kind of link
+	suffix string                   // of the job's keys: unique to this measurement among those of the pair and the kind of link
 	first  bool
 	peer   int
 	budget time.Duration
-	bytes  int64               // that may be moved, both ways; 0: any number
-	naps   bool                // while waiting
-	kept   []*sampling.Session // that failed: the peer may still write to their memory
+	bytes  int64               // bound for both directions together; 0: none
+	naps   bool                // waits sleep
+	kept   []*sampling.Session // failed ones: the peer may still write to their memory
 	moved  int64               // bytes
 }
 
-// tell measures over the first connection of the pair, and tells the other ranks.
+// tell measures over the first connection of the pair, and publishes the figures to the
+// other ranks.
 func (m *measurement) tell(ctx context.Context, d *Dialer, who pair) error {
 	name := m.link.Name()
 	ep, err := d.Connect(ctx, m.peer)
@@ -138,7 +139,7 @@ func (m *measurement) tell(ctx context.Context, d *Dialer, who pair) error {
 	return m.Links.job.Put(ctx, m.topic(m.at), b)
 }
 
-// figuresOf is what a result says, which the log tells as well.
+// figuresOf returns the figures of a result, and logs them.
 func (m *measurement) figuresOf(res *sampling.Result) figures {
 	up, down := res.Out(), res.In()
 	if !m.first {
@@ -153,8 +154,8 @@ func (m *measurement) figuresOf(res *sampling.Result) figures {
 	return figures{Up: &up, Down: &down, Class: m.class, source: res.Source.String()}
 }
 
-// sample runs this side of the measurement: of single operations, and, where those were
-// not in a profile, of whole batches.
+// sample runs this side of the measurement: of single operations and, if these were not
+// loaded from a profile, of whole batches.
 func (m *measurement) sample(ctx context.Context, ep fabric.Endpoint) (res sampling.Result, err error) {
 	o := sampling.Options{
 		First: m.first, EP: uint32(m.peer), Mode: m.Sampling, Later: true,
@@ -169,8 +170,8 @@ func (m *measurement) sample(ctx context.Context, ep fabric.Endpoint) (res sampl
 	ran := false
 	defer func() {
 		if ran && err != nil {
-			// The peer may still write into the session's memory, and must not
-			// find it gone: that would take the connection down.
+			// Keep the session's memory registered: the peer may still write to it, and a
+			// refused write would take the connection down.
 			m.kept = append(m.kept, s)
 			return
 		}
@@ -201,7 +202,7 @@ func (m *measurement) sample(ctx context.Context, ep fabric.Endpoint) (res sampl
 	return res, nil
 }
 
-// swap gives b to the peer, and takes what it gives.
+// swap sends b to the peer, and returns the peer's value.
 func (m *measurement) swap(ctx context.Context, what string, b []byte) ([]byte, error) {
 	key := what + "/" + m.link.Name() + "/" + m.suffix
 	if err := m.job.Put(ctx, key+strconv.Itoa(m.peer), b); err != nil {

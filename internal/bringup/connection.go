@@ -14,21 +14,21 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// The ID of an endpoint is the rank of the peer and, above, the number of the
-// connection: links may have an event of one that is over. selfID marks the passive end
-// of the connection with oneself.
+// The ID of an endpoint is the rank of the peer and, above it, the number of the
+// connection, because links may report events of a connection that is over. selfID marks
+// the passive end of this rank's connection with itself.
 const (
 	rankBits = 16
 	selfID   = 1 << 31
 )
 
-// Rank is the rank that an endpoint of this ID is connected with.
+// Rank returns the rank that an endpoint with this ID is connected with.
 // Hot path.
 func Rank(id uint32) int { return int(id & (1<<rankBits - 1)) }
 
-// Connection is a connection with a peer, from the making of it on. One that is lost is
-// replaced only by Connector.Reset, and the next has the next number: what belongs to
-// another one is told by it.
+// Connection is a connection with a peer, from before it is made. A lost one is replaced
+// only by Connector.Reset. Its successor has the next number, by which data of other
+// connections is recognised.
 //
 //	this side                             the peer
 //	first operation (queued)
@@ -36,47 +36,46 @@ func Rank(id uint32) int { return int(id & (1<<rankBits - 1)) }
 //	Connect             ◄── its address, request
 //	post what is queued                   Connect
 //
-// Both sides do the same, started by their own first operation or by the other's
-// request, whichever is first; requests that cross are the same as one of each. The
-// answer comes from a goroutine of the engine: the peer's application need not
-// call anything.
+// Both sides do the same, started by their own first operation or by the other's request,
+// whichever comes first; requests may cross. A goroutine of the engine answers: the peer's
+// application makes no call.
 type Connection struct {
 	c      *Connector
-	Number uint32 // among those with the peer, from 0
+	Number uint32 // of the connections with the peer, from 0
 	begun  atomic.Bool
 	theirs chan Request  // the peer's, once
-	done   chan struct{} // closed when connecting has ended, well or not
+	done   chan struct{} // closed when connecting has succeeded or failed
 
 	// Dialer.mu guards these, err only until done is closed.
-	hangUp  context.CancelCauseFunc // ends it early; nil before it has begun
+	hangUp  context.CancelCauseFunc // cancels connecting; nil before that has begun
 	heard   bool                    // the peer has sent its request
-	refused bool                    // and was told no
+	refused bool                    // the request was refused
 	ended   bool                    // the peer has refused the connection, made or not
-	guided  bool                    // the peer has told of the path
-	over    bool                    // there will be no more tasks
+	guided  bool                    // the peer has sent KeyPath
+	over    bool                    // Go starts no more tasks
 	err     error                   // why there is no connection
 
-	published []string // keys in the job, of this side
+	published []string // keys that this side has put in the job
 
 	ep    fabric.Endpoint // set before done is closed, nil if there is none
-	life  context.Context // of what the connection has besides: channels, slots
+	life  context.Context // of channels and slots that belong to the connection
 	end   context.CancelFunc
-	tasks sync.WaitGroup // goroutines that see to it
+	tasks sync.WaitGroup // started by Go
 }
 
-// ID is the ID of its endpoint.
+// ID returns the ID of the connection's endpoint.
 func (n *Connection) ID() uint32 { return uint32(n.c.rank) | n.Number<<rankBits&^selfID }
 
-// Life is done when the connection is over and to be made anew, or the engine is closed.
+// Life is done when the connection is being replaced, or the engine is closed.
 func (n *Connection) Life() context.Context { return n.life }
 
-// Publish tells the peer something about the connection, once; its Published returns it. It
-// is taken back when the connection is made anew.
+// Publish publishes a value about the connection to the peer, once; the peer's Published
+// returns it. The value is removed when the connection is replaced.
 func (n *Connection) Publish(ctx context.Context, what string, val []byte) error {
 	return n.put(ctx, n.key(what, n.c.rank), val)
 }
 
-// put publishes what is taken back when the connection is made anew.
+// put publishes a value that is removed when the connection is replaced.
 func (n *Connection) put(ctx context.Context, key string, val []byte) error {
 	d := n.c.d
 	d.mu.Lock()
@@ -85,29 +84,30 @@ func (n *Connection) put(ctx context.Context, key string, val []byte) error {
 	return d.links.job.Put(ctx, key, val)
 }
 
-// Published waits for what the peer tells.
+// Published waits for the value that the peer publishes, and returns it.
 func (n *Connection) Published(ctx context.Context, what string) ([]byte, error) {
 	j := n.c.d.links.job
 	return j.Get(ctx, n.c.rank, n.key(what, j.Rank()))
 }
 
-// key is the name of what is published for one of the two ranks.
+// key returns the job's key of a value published for one of the two ranks.
 func (n *Connection) key(what string, rank int) string {
 	return fmt.Sprintf("%s/%d/%d", what, rank, n.Number)
 }
 
-// Numbered is what concerns this connection alone, for Job.Tell; IsNumbered reports whether
-// a peer has told it.
+// Numbered returns the encoded number of the connection, for values of Job.Tell that
+// concern this connection alone.
 func (n *Connection) Numbered() []byte { return binary.LittleEndian.AppendUint32(nil, n.Number) }
 
-// IsNumbered is told of by Numbered.
+// IsNumbered reports whether a peer's value begins with the number of this connection.
 func (n *Connection) IsNumbered(val []byte) bool {
 	number, _, ok := cutNumber(val)
 	return ok && number == n.Number
 }
 
-// Go runs f in a goroutine that ends with the connection, unless that or the engine is
-// over. It does not wait. Anybody may call it, the owner of the links included.
+// Go runs f in a goroutine for which the end of the connection waits; not if the connection
+// or the engine is over. Go does not wait. Any goroutine may call it, the owner of the
+// links included.
 func (n *Connection) Go(f func()) {
 	d := n.c.d
 	if !d.tasks.outside(func() { n.Go(f) }) {
@@ -124,7 +124,7 @@ func (n *Connection) Go(f func()) {
 	}
 }
 
-// giveUp ends the making of it. It reports whether that has begun. Under Dialer.mu.
+// giveUp cancels connecting. It reports whether that had begun. Under Dialer.mu.
 func (n *Connection) giveUp(why error) bool {
 	if n.hangUp != nil {
 		n.hangUp(why)
@@ -132,13 +132,13 @@ func (n *Connection) giveUp(why error) bool {
 	return n.hangUp != nil
 }
 
-// hear takes the peer's request, the first. Under Dialer.mu.
+// hear accepts the peer's first request. Under Dialer.mu.
 func (n *Connection) hear(r Request) {
 	n.heard = true
 	n.theirs <- r
 }
 
-// connect makes the connection, or notes why there is none.
+// connect makes the connection, or records why there is none.
 func (n *Connection) connect(ctx context.Context) {
 	d := n.c.d
 	if limit := d.links.SetupTimeout; limit > 0 {
@@ -149,7 +149,7 @@ func (n *Connection) connect(ctx context.Context) {
 	var theirs Request
 	ep, self, err := n.join(ctx, &theirs)
 	if err != nil {
-		if !errors.Is(err, fabric.ErrResources) { // which has to do with this side alone
+		if !errors.Is(err, fabric.ErrResources) { // a failure of this side alone
 			n.awaitReason(ctx)
 		}
 		err = n.unconnected(ctx, err)
@@ -175,7 +175,8 @@ func (n *Connection) connect(ctx context.Context) {
 	}
 }
 
-// join makes the endpoint and connects it with that of the peer, whose request it fills in.
+// join creates the endpoint and connects it with that of the peer, whose request it stores
+// in theirs.
 func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric.Endpoint, err error) {
 	c, l := n.c, n.c.d.links
 	link := l.open[c.link]
@@ -203,12 +204,12 @@ func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric
 	return ep, nil, err
 }
 
-// newsTime is how many PeerTimeouts a connection that could not be made waits for
-// the reason: a peer that is leaving closes its end before the job tells of it.
+// newsTime is the number of PeerTimeouts that a failed connect waits for the reason: a peer
+// that is leaving closes its endpoint before the job reports that.
 const newsTime = 3
 
-// awaitReason returns when ctx has ended, with the reason as its cause, or when
-// there seems to be none.
+// awaitReason waits until ctx has ended, with the reason as its cause, until the job has
+// ended, or until newsTime has passed.
 func (n *Connection) awaitReason(ctx context.Context) {
 	if n.c.own {
 		return
@@ -223,8 +224,8 @@ func (n *Connection) awaitReason(ctx context.Context) {
 	}
 }
 
-// unconnected says why a connection was not made. Where ctx has ended, somebody has hung
-// up and said why, or the engine is being closed.
+// unconnected returns the error of a connection that was not made. If ctx has ended, its
+// cause is the reason, or the engine is being closed.
 func (n *Connection) unconnected(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -239,8 +240,8 @@ func (n *Connection) unconnected(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrNoConnection, err)
 }
 
-// mustRefuse reports whether the peer, which may wait for an answer to its request, is
-// to be told that there is none. Once. Under Dialer.mu.
+// mustRefuse reports, once, whether to send a refusal to the peer, which may be waiting for
+// an answer to its request. Under Dialer.mu.
 func (n *Connection) mustRefuse() bool {
 	if n.c.own || n.refused || !n.heard || n.c.d.tasks.Life().Err() != nil || errors.Is(n.err, fabric.ErrPeerGone) {
 		return false
@@ -249,8 +250,8 @@ func (n *Connection) mustRefuse() bool {
 	return true
 }
 
-// Refuse tells the peer that there is no connection of this number, and why. The peer closes
-// its side if it has made one. It waits until the job has passed that on.
+// Refuse notifies the peer that there is no connection with this number, and why. The peer
+// closes its side if it has made one. Refuse waits until the job has forwarded the refusal.
 func (n *Connection) Refuse(why error) {
 	l := n.c.d.links
 	val := AppendRefusal(n.Numbered(), why)
@@ -259,7 +260,7 @@ func (n *Connection) Refuse(why error) {
 	}
 }
 
-// refusedLocked takes the peer's refusal, once: it ends the making of the connection, or the
+// refusedLocked handles the peer's refusal, once: it cancels connecting, or ends the
 // connection. Under Dialer.mu.
 func (n *Connection) refusedLocked(why error) {
 	if !n.giveUp(why) || n.ended {

@@ -9,13 +9,13 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// copyThresholds are the sizes from which on large blocks are copied in which way.
+// copyThresholds are the sizes from which each method of copying large blocks is used.
 type copyThresholds struct {
 	Plan   bulk.Plan `json:"plan"`
 	Source string    `json:"source"`
 }
 
-// validate checks what another rank has published; nil is none.
+// validate checks the thresholds that another rank has published; nil is valid.
 func (c *copyThresholds) validate() error {
 	if c != nil && (c.Plan.Stream < bulk.MinStream || c.Plan.String < bulk.MinString || len(c.Source) > 32) {
 		return fmt.Errorf("copies %+v", *c)
@@ -23,9 +23,9 @@ func (c *copyThresholds) validate() error {
 	return nil
 }
 
-// findCopies loads or measures how large blocks are copied to a peer of that class;
-// nil for links that do not copy, or have it from the user. One rank of a host does
-// so for all while they wait: two that measure at once would measure each other.
+// findCopies loads or measures the thresholds for copies to a peer of that class; nil for
+// links that do not copy, or whose thresholds the user has set. One rank of a host does so
+// for all while the others wait: two that measure at once would disturb each other.
 func (l *Links) findCopies(link int, class sampling.Class) *copyThresholds {
 	t, ok := l.open[link].(fabric.CopyTuner)
 	if !ok || t.Copies().Source == "forced" {
@@ -39,7 +39,7 @@ func (l *Links) findCopies(link int, class sampling.Class) *copyThresholds {
 	return &copyThresholds{m.Plan, source}
 }
 
-// useCopies tells the link what was found by a pair of that class.
+// useCopies passes the thresholds found by a pair of that class to the link.
 func (l *Links) useCopies(link int, found *copyThresholds, class sampling.Class) {
 	t, ok := l.open[link].(fabric.CopyTuner)
 	if !ok || found == nil {
@@ -51,7 +51,8 @@ func (l *Links) useCopies(link int, found *copyThresholds, class sampling.Class)
 		"string", c.Plan.String, "stream", c.Plan.Stream, "kernel", c.Kernel, "cache", c.Cache, "users", c.Users)
 }
 
-// hearCopies is for the rank that measured together with the one that publishes.
+// hearCopies gets the thresholds on the rank that has measured together with the publishing
+// one.
 func (l *Links) hearCopies(ctx context.Context, link, from int, topic string) error {
 	if _, ok := l.open[link].(fabric.CopyTuner); !ok {
 		return nil
@@ -60,7 +61,7 @@ func (l *Links) hearCopies(ctx context.Context, link, from int, topic string) er
 	if err != nil {
 		return err
 	}
-	// No figures: the measurement has failed there, which the log has said.
+	// No figures: the measurement has failed there, and this was logged.
 	if p, err := parsePublished(b); err == nil {
 		l.useCopies(link, p.Copies, p.Class)
 	}

@@ -20,11 +20,11 @@ var (
 	// ErrNoConnection says that the connection with a peer could not be made.
 	ErrNoConnection = errors.New("no connection with the peer")
 
-	// errRemade is why operations on a connection end that is made anew.
+	// errRemade is the reason why operations end on a connection that is being replaced.
 	errRemade = errors.New("the connection is being made anew")
 )
 
-// Keys of what two ranks tell each other about their connection through the job.
+// Keys of the values that two ranks send each other about their connection through the job.
 const (
 	KeyRequest = "ep"    // a Request
 	KeyRefuse  = "ep/no" // the number of a connection (4), why there is none: AppendRefusal
@@ -37,12 +37,12 @@ type Dialer struct {
 	prog  *progress.Engine
 	tasks *Tasks
 
-	mu    sync.Mutex // guards what Connectors and Connections say; taken before that of tasks
+	mu    sync.Mutex // guards the fields that Connectors and Connections list; taken before the lock of tasks
 	peers []*Connector
 }
 
 // NewDialer returns a dialer over links that prog drives, with a Connector for each of
-// peers, the ranks of the job. numbers are those of the kinds of links.
+// peers, the ranks of the job. numbers holds the number of each link's kind.
 func NewDialer(l *Links, prog *progress.Engine, tasks *Tasks, numbers []uint8, peers []Peer) *Dialer {
 	tasks.prog = prog
 	d := &Dialer{links: l, prog: prog, tasks: tasks}
@@ -54,41 +54,42 @@ func NewDialer(l *Links, prog *progress.Engine, tasks *Tasks, numbers []uint8, p
 	return d
 }
 
-// Connector makes the connections with that rank.
+// Connector returns the Connector of that rank.
 func (d *Dialer) Connector(rank int) *Connector { return d.peers[rank] }
 
-// Connect returns the endpoint that is connected with the rank, and connects if need be.
+// Connect returns the endpoint that is connected with the rank, and connects if necessary.
 func (d *Dialer) Connect(ctx context.Context, rank int) (fabric.Endpoint, error) {
 	return d.peers[rank].Endpoint(ctx)
 }
 
-// Peer is an engine's side of the connections with a rank. All methods but Heartbeat and Cause, which any goroutine may call, are
-// called by the owner of the links; they must not wait.
+// Peer is an engine's side of the connections with a rank. The owner of the links calls its
+// methods, except Heartbeat and Cause, which any goroutine may call. They must not wait.
 type Peer interface {
-	// Heartbeat is what the rank may read to see that this engine makes progress.
+	// Heartbeat returns the word that the rank may read to see that this engine makes
+	// progress.
 	Heartbeat() Heartbeat
 
-	// Up takes a connection that is made, by request of the peer; self is the other end
-	// of one with oneself. They are the peer's to close.
+	// Up reports that the connection is made; theirs is the peer's request, and self the
+	// passive end of a connection with this rank itself. The Peer closes the endpoints.
 	Up(ep, self fabric.Endpoint, theirs *Request)
 
-	// Down is told that there is no connection, or none any more, and why. It closes the
-	// endpoint; what was posted comes back flushed.
+	// Down reports that the connection was not made, or is lost, and why. It closes the
+	// endpoint; posted requests complete as flushed.
 	Down(why error)
 
-	// Idle reports whether nothing of a connection that is over is under way any more.
+	// Idle reports whether no operation of a connection that is over is in flight.
 	Idle() bool
 
-	// Replan takes the parameters of Links.Path, which have changed.
+	// Replan reports that the parameters of Links.Path have changed.
 	Replan()
 
-	// Forget lets go of what belonged to a connection that is over.
+	// Forget releases the resources of a connection that is over.
 	Forget()
 
-	// Renew begins with the next one, which is being made.
+	// Renew begins to use the next connection, which is being made.
 	Renew(c *Connection)
 
-	// Cause says in the engine's terms why the job failed.
+	// Cause translates an error of the job to one of the engine.
 	Cause(err error) error
 }
 
@@ -105,23 +106,23 @@ type Connector struct {
 	now atomic.Pointer[Connection]
 
 	// Dialer.mu guards these.
-	remake chan struct{} // closed when the old connection is out of the way; nil if none is being made anew
-	next   *Request      // for the connection to come
-	asked  int           // how often the peer has had its path measured
+	remake chan struct{} // closed when the old connection has been replaced; nil if none is being replaced
+	next   *Request      // the peer's request for the next connection
+	asked  int           // number of measurements that the peer has requested
 }
 
-// connection returns one that nobody has called for.
+// connection returns a Connection that has not begun to connect.
 func (c *Connector) connection(number uint32) *Connection {
 	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{})}
 	n.life, n.end = context.WithCancel(c.d.tasks.Life())
 	return n
 }
 
-// Now is the present connection, be it there or not.
+// Now returns the present connection, whether it is made or not.
 func (c *Connector) Now() *Connection { return c.now.Load() }
 
-// Call begins to connect, if nobody has. It does not wait. Anybody may call it, the owner
-// of the links included.
+// Call begins to connect, unless that has begun. It does not wait. Any goroutine may call
+// it, the owner of the links included.
 func (c *Connector) Call() {
 	if c.now.Load().begun.Load() {
 		return
@@ -145,7 +146,7 @@ func (c *Connector) call() {
 	})
 }
 
-// Endpoint returns the endpoint when there is a connection, and connects if need be.
+// Endpoint waits for the connection and returns its endpoint; it connects if necessary.
 func (c *Connector) Endpoint(ctx context.Context) (fabric.Endpoint, error) {
 	n := c.now.Load()
 	c.Call()
@@ -157,20 +158,19 @@ func (c *Connector) Endpoint(ctx context.Context) (fabric.Endpoint, error) {
 	}
 }
 
-// HangUp ends the making of a connection, if one is being made. It reports whether one is,
-// or was.
+// HangUp cancels connecting. It reports whether that had begun.
 func (c *Connector) HangUp(why error) bool {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	return c.now.Load().giveUp(why)
 }
 
-// Called reports whether anybody has called for the present connection.
+// Called reports whether the present connection has begun to connect.
 func (c *Connector) Called() bool { return c.now.Load().begun.Load() }
 
-// Told takes what the peer tells under a key of this package. The peer is not trusted: it
-// is heard once a connection. It returns false if the peer should not have said it. It does
-// not wait.
+// Told handles a value that the peer sends under a key of this package. The peer is not
+// trusted: each key has an effect once per connection. Told returns false if the peer
+// violates the protocol. It does not wait.
 func (c *Connector) Told(key string, val []byte) bool {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
@@ -195,7 +195,7 @@ func (c *Connector) Told(key string, val []byte) bool {
 	return true
 }
 
-// requested takes the peer's request. Under Dialer.mu.
+// requested handles the peer's request. Under Dialer.mu.
 func (c *Connector) requested(val []byte) bool {
 	n := c.now.Load()
 	r, err := ParseRequest(val)
@@ -203,19 +203,19 @@ func (c *Connector) requested(val []byte) bool {
 		r.Number = n.Number
 	}
 	if err != nil || r.Link != c.number {
-		r = Request{Number: r.Number} // no address at all
+		r = Request{Number: r.Number} // an empty address, which fails to connect
 	}
 	switch {
-	case int32(r.Number-n.Number) > 0: // the peer makes the connection anew
+	case int32(r.Number-n.Number) > 0: // the peer replaces the connection
 		c.next = &r
 		c.renewLocked()
 	case r.Number != n.Number:
-		return true // of one that is over
+		return true // of a connection that is over
 	case n.heard:
 		return false
 	default:
 		n.hear(r)
-		if n.err != nil && n.mustRefuse() { // too late
+		if n.err != nil && n.mustRefuse() { // connecting has failed already
 			c.d.tasks.Go(func() { n.Refuse(n.err) })
 			return true
 		}
@@ -224,9 +224,10 @@ func (c *Connector) requested(val []byte) bool {
 	return true
 }
 
-// Reset returns when the connection is there, made anew if it was down: nil, or why there
-// is none. If ctx ends first the making goes on, and a further call waits for it. The first
-// operation makes a connection that nobody has called for.
+// Reset replaces the connection if it is down, waits until the present one is made, and
+// returns nil, or why there is none. If ctx ends first, connecting continues, and a further
+// call waits for it. Reset does not wait for a connection that has not begun to connect:
+// its first operation makes it.
 func (c *Connector) Reset(ctx context.Context, down bool) error {
 	life := c.d.tasks.Life()
 	for {
@@ -253,7 +254,7 @@ func (c *Connector) Reset(ctx context.Context, down bool) error {
 		select {
 		case <-n.done:
 			if errors.Is(n.err, errRemade) {
-				continue // the peer has begun another one before this was there
+				continue // the peer has replaced this connection before it was made
 			}
 			return n.err
 		case <-ctx.Done():
@@ -264,7 +265,7 @@ func (c *Connector) Reset(ctx context.Context, down bool) error {
 	}
 }
 
-// renewLocked begins to make the connection anew, if nobody has. Under Dialer.mu.
+// renewLocked begins to replace the connection, unless that has begun. Under Dialer.mu.
 func (c *Connector) renewLocked() {
 	if c.remake != nil {
 		return
@@ -277,8 +278,8 @@ func (c *Connector) renewLocked() {
 	})
 }
 
-// bury ends the connection and all that is under way on it. It returns false if the
-// engine is closed before.
+// bury ends the connection and all operations on it. It returns false if the engine is
+// closed first.
 func (c *Connector) bury(n *Connection) bool {
 	life, prog := c.d.tasks.Life(), c.d.prog
 	c.d.mu.Lock()
@@ -287,14 +288,14 @@ func (c *Connector) bury(n *Connection) bool {
 	c.d.mu.Unlock()
 	if n.begun.Load() {
 		select {
-		case <-n.done: // soon: it was told to give up
+		case <-n.done: // soon, because of giveUp
 		case <-life.Done():
 			return false
 		}
 	}
 	prog.Do(func() { c.peer.Down(errRemade) })
 	n.end()
-	n.tasks.Wait() // the last of them may hand over operations that are to be ended
+	n.tasks.Wait() // the last of them may post operations, which then must end, too
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -311,12 +312,12 @@ func (c *Connector) bury(n *Connection) bool {
 		}
 	}
 	for _, key := range n.published {
-		_ = c.d.links.job.Take(key) // a server that is gone holds nothing
+		_ = c.d.links.job.Take(key) // fails only if the server is gone, and the keys with it
 	}
 	return true
 }
 
-// renew puts a new connection in the place of one that is over. Owner's.
+// renew replaces a connection that is over by a new one. Owner's.
 func (c *Connector) renew() {
 	c.d.prog.AssertOwned()
 	if c.d.tasks.Life().Err() != nil {
@@ -335,6 +336,6 @@ func (c *Connector) renew() {
 	c.remake = nil
 	c.call()
 	c.d.mu.Unlock()
-	close(remake) // whoever waits finds the new connection begun
+	close(remake) // waiting goroutines find that the new connection has begun
 	c.peer.Renew(n)
 }

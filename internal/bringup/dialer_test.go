@@ -15,7 +15,7 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// aloof is a job in which nobody else says anything.
+// aloof is a job whose other ranks are silent.
 type aloof struct{ Job }
 
 func (aloof) Rank() int                                       { return 0 }
@@ -31,12 +31,12 @@ func (idle) Step() bool                        { return false }
 func (idle) Rest(bool) time.Duration           { return 0 }
 func (idle) Complete(int, []fabric.Completion) {}
 
-// remade is a peer whose connection is being made anew. Owner's.
+// remade is a peer whose connection is being replaced. Owner's.
 type remade struct {
 	Peer
-	busy    bool // operations of the old connection are under way, until it is asked
-	forgot  bool // the old connection
-	early   bool // was forgotten while it was busy
+	busy    bool // operations of the old connection are in flight, until Idle is called
+	forgot  bool // the old connection was forgotten
+	early   bool // it was forgotten while busy
 	renewed chan struct{}
 }
 
@@ -49,8 +49,8 @@ func (p *remade) Forget()                  { p.forgot, p.early = true, p.busy }
 func (p *remade) Renew(*Connection)        { close(p.renewed) }
 func (p *remade) Heartbeat() (h Heartbeat) { return h }
 
-// Operations that the last goroutine of a connection hands over, when that is over already,
-// end before it is forgotten.
+// Operations posted by the last goroutine of a connection that is over end before the
+// connection is forgotten.
 func TestRenewWaitsForTheLastTask(t *testing.T) {
 	link, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)

@@ -3,16 +3,16 @@
 // again after a connection was lost. It is internal to rma.
 //
 //	links.go            links that the ranks of a job have in common: Links
-//	hosts.go            what follows from where ranks are: how long waits spin, Place
-//	calibrate.go        one pair of ranks measures each kind of link; figures.go: what it tells the others
+//	hosts.go            what depends on the hosts of ranks: how long waits spin, Place
+//	calibrate.go        one pair of ranks measures each kind of link; figures.go: the figures that it publishes
 //	batches.go          whole batches played by that pair
 //	paths.go            the parameters of each path, by class of peers: Path
-//	survey.go           paths of further classes are measured beside the program
-//	copy_thresholds.go  from which sizes on the processor copies in which way
-//	drift.go            a link that is not as it was measured
+//	survey.go           paths of further classes are measured in the background
+//	copy_thresholds.go  sizes from which the processor copies by each method
+//	drift.go            a link whose times differ from its measurement
 //	dialer.go           the connections of an engine: Dialer, and with one peer: Connector
 //	connection.go       one connection, from the first operation to its end
-//	request.go          what a rank tells another to be connected with
+//	request.go          connection requests and refusals
 //	tasks.go            the goroutines of an engine
 //
 // Every step of Open and Calibrate that exchanges data is taken by all ranks or by none: the

@@ -12,9 +12,9 @@ import (
 // driftEvery is how often a peer's link is reported to have changed, at most.
 const driftEvery = 10 * time.Minute
 
-// Drifted is told by the channel to a rank that the link is not what was measured, in
-// these modes. Plans follow by themselves; it is said in the log, and the saved
-// figures are put aside, so that the next start measures. Owner's.
+// Drifted handles the report of the channel to a rank that the link's times differ from the
+// measurement in these modes. The channel's plans adjust by themselves; Drifted logs the
+// report and retires the saved figures, so that the next start measures again. Owner's.
 func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks *Tasks) {
 	tasks.prog.AssertOwned()
 	now := time.Now()
@@ -25,7 +25,7 @@ func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks
 	}
 	link := l.to[rank]
 	name, of, ways := l.open[link].Name(), l.Path(rank).Of, slower(ch, modes)
-	// Logs and files may take their time; the links must not wait for them.
+	// In a goroutine: the links must not wait for logs and files.
 	tasks.Go(func() {
 		l.Log.Warn("rma: link is not as measured", "rank", rank, "link", name, "slower", ways)
 		store, key := l.Profile(link, of)
@@ -38,7 +38,7 @@ func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks
 	})
 }
 
-// slower says which modes have become how much slower.
+// slower describes by which factor each mode has become slower.
 func slower(ch *message.Channel, modes logp.ModeSet) string {
 	var s []string
 	for m := range logp.Mode(logp.NumModes) {

@@ -12,27 +12,28 @@ import (
 )
 
 // figures are the cost model's parameters of paths over a link, from lower ranks to higher
-// ones and back. They are not changed once others have them.
+// ones and back. They are immutable once shared.
 type figures struct {
 	Up    *logp.Params   `json:"up"`
 	Down  *logp.Params   `json:"down"`
-	Class sampling.Class `json:"class"` // of the pair that they were measured by; empty if nobody measured
+	Class sampling.Class `json:"class"` // of the pair that has measured them; empty if not measured
 
-	source string // "defaults", "profile", "measurement", or the rank that told them
+	source string // "defaults", "profile", "measurement", or the rank that has published them
 }
 
-// publishedVersion is that of the meaning of published.
+// publishedVersion is the version of the format of published.
 const publishedVersion = 2
 
-// published is what the rank that measured a link tells the others, as JSON under the key
-// "profile/" and the link's name; nothing at all where the measurement failed.
+// published is the value that the rank that has measured a link publishes to the others, as
+// JSON under the key "profile/" and the link's name. If the measurement failed, the value
+// is empty.
 type published struct {
 	Version int `json:"version"`
 	figures
 	Copies *copyThresholds `json:"copies,omitempty"` // of links that copy with the processor
 }
 
-// parsePublished reads what another rank has published. Nothing of it is trusted.
+// parsePublished parses the value of another rank, which is not trusted.
 func parsePublished(b []byte) (p published, err error) {
 	fail := func(err error) (published, error) {
 		return published{}, fmt.Errorf("figures of another rank: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// anyFigures is what a rank may publish.
+// anyFigures returns figures that a rank may publish.
 func anyFigures(t testing.TB) (p published, text string) {
 	up, down := sampling.Defaults("shm"), sampling.Defaults("tcp")
 	p = published{publishedVersion, figures{Up: &up, Down: &down, Class: sampling.SharedL3}, &copyThresholds{bulk.Plan{String: 65536, Stream: 1 << 20}, "measured"}}
@@ -21,8 +21,8 @@ func anyFigures(t testing.TB) (p published, text string) {
 	return p, string(b)
 }
 
-// What one rank publishes the others read, each direction as it was; of anything else
-// nothing is used.
+// The other ranks read the figures that one rank publishes, each direction unchanged; an
+// invalid value is rejected as a whole.
 func TestPublishedFigures(t *testing.T) {
 	p, text := anyFigures(t)
 	got, err := parsePublished([]byte(text))

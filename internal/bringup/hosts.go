@@ -5,9 +5,9 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// SpinPolicy is how long this rank's waits spin and yield: as configured, else as fits
-// the ranks on this host and the processors that they may use, which all ranks have
-// told in their offers.
+// SpinPolicy returns how long this rank's waits spin and yield: as configured, else by the
+// number of ranks on this host and the processors that they may use, which all ranks state
+// in their offers.
 func (l *Links) SpinPolicy() cpu.SpinPolicy {
 	mine := l.hosts[l.job.Rank()]
 	var sets []cpu.Set
@@ -22,7 +22,7 @@ func (l *Links) SpinPolicy() cpu.SpinPolicy {
 	return p
 }
 
-// spin puts what is configured in the place of what was chosen.
+// spin overrides the chosen policy by the configured values.
 func (c *Config) spin(p cpu.SpinPolicy) cpu.SpinPolicy {
 	if c.Spin != 0 {
 		p = p.Spun(max(c.Spin, 0))
@@ -38,10 +38,10 @@ type Place struct {
 	Host                 int // among the hosts of the job, in the order of their lowest ranks
 	LocalRank, LocalSize int // among the ranks of that host
 	Here                 bool
-	Near                 topo.Near // how near to this rank, of one on this host
+	Near                 topo.Near // distance to this rank, if on this host
 }
 
-// Place says where the rank is. From any goroutine. Setup path.
+// Place returns where the rank is. Any goroutine may call it. Setup path.
 func (l *Links) Place(rank int) (p Place) {
 	of, mine := l.hosts[rank], l.hosts[l.job.Rank()]
 	hosts := map[string]int{}
@@ -63,7 +63,7 @@ func (l *Links) Place(rank int) (p Place) {
 	return p
 }
 
-// processors is a set as package topo has it.
+// processors converts a set to that of package topo.
 func processors(s cpu.Set) topo.Set {
 	var list []int
 	for i := range 64 * len(s) {

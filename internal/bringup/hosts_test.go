@@ -23,7 +23,7 @@ func TestConfiguredSpinPolicy(t *testing.T) {
 	}
 }
 
-// onRank is a job of which nothing is asked but the rank.
+// onRank is a job that only returns its rank.
 type onRank struct {
 	Job
 	rank int

@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Job is the part of *wireup.Job that links are brought up by.
+// Job is the part of *wireup.Job that this package uses.
 type Job interface {
 	links.Job
 	Size() int
@@ -31,45 +31,45 @@ type Config struct {
 	Options links.Options // without Options.Bind the address is chosen by where the ranks are
 	Fabric  string        // the only kind of link to use, by its proper name; empty: any
 
-	Depth        int           // requests under way with one peer
-	PeerTimeout  time.Duration // in which a link notices that a peer is gone
-	SetupTimeout time.Duration // in which a connection is made; 0 or less: no bound
+	Depth        int           // requests in flight with one peer
+	PeerTimeout  time.Duration // bound of a link's detection that a peer is gone
+	SetupTimeout time.Duration // bound of connecting; 0 or less: none
 
 	Sampling sampling.Mode
 	Budget   time.Duration // for measuring one kind of link
-	Profiles string        // folder of saved measurements; empty: the user's
+	Profiles string        // directory of saved measurements; empty: the user's
 
-	PathBudget time.Duration // for measuring a class of paths beside the program; negative: none is
-	PathBytes  int64         // that this may move, both ways
+	PathBudget time.Duration // for measuring a class of paths in the background; negative: none is measured
+	PathBytes  int64         // bound of the bytes that this moves, both directions together
 
-	Spin, Yields int // of waits, before they yield and before they sleep; 0: chosen, negative: none
+	Spin, Yields int // of waits, before they yield and before they sleep; 0: chosen automatically, negative: none
 
 	Log *slog.Logger
 }
 
-// Links are the links that a rank reaches the ranks of its job by.
+// Links are the links by which a rank reaches the ranks of its job.
 type Links struct {
 	Config
 	job   Job
 	open  []fabric.Link
-	to    []int // by rank: which of open reaches it
+	to    []int // by rank: index in open of the link that reaches it
 	hosts []links.Offer
-	pairs map[string]pair // by kind of link: who measures it
+	pairs map[string]pair // by kind of link: the ranks that measure it
 
 	figures    []figures     // by link, of the first pair
 	calibrated chan struct{} // closed when figures are there
 	paths      paths
-	unfinished []*sampling.Session // measurements that failed, whose memory the peer may still write to
+	unfinished []*sampling.Session // failed measurements, to whose memory the peer may still write
 
-	// Measured is what this rank has measured, or found saved.
+	// Measured holds the results that this rank has measured or loaded.
 	Measured []sampling.Result
-	// Batches is how often this rank has played batches to measure a link.
+	// Batches counts the measurements for which this rank has played batches.
 	Batches int
 
-	warned []time.Time // by rank: when it was last said that the link has changed; the owner's
+	warned []time.Time // by rank: when a drift of the link was last logged; the owner's
 }
 
-// pair is the two ranks that measure a kind of link for the job.
+// pair holds the two ranks that measure a kind of link for the job.
 type pair struct {
 	low, high int
 	sameHost  bool
@@ -94,7 +94,7 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 	case cfg.Fabric != "":
 		names = []string{cfg.Fabric}
 	case oneHost:
-		names = []string{"shm"} // the others only if that does not work for all
+		names = []string{"shm"} // other links only if shm does not reach all ranks
 	}
 	chosen, why, err := l.agree(ctx, names)
 	if err == nil && chosen == nil && cfg.Fabric == "" && oneHost {
@@ -110,13 +110,13 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 	return l, nil
 }
 
-// All lists the links.
+// All returns the links.
 func (l *Links) All() []fabric.Link { return l.open }
 
-// To is the index of the link that reaches the rank.
+// To returns the index of the link that reaches the rank.
 func (l *Links) To(rank int) int { return l.to[rank] }
 
-// Path is the path to the rank as the cost model knows it now. From any goroutine.
+// Path returns the path to the rank with the present parameters. Any goroutine may call it.
 func (l *Links) Path(rank int) Path {
 	at := l.to[rank]
 	p := l.paths.path(rank, l.job.Rank() < rank)
@@ -124,11 +124,11 @@ func (l *Links) Path(rank int) Path {
 	return p
 }
 
-// Surveys counts the measurements beside the program. From any goroutine.
+// Surveys counts the measurements in the background. Any goroutine may call it.
 func (l *Links) Surveys() Surveys { return l.paths.surveys() }
 
-// Unaided reports whether the link of that index carries out requests on any memory of
-// the peer at the other end of ep without the peer's process.
+// Unaided reports whether the link of that index executes requests on any memory of the
+// peer at the other end of ep without the peer's process.
 func (l *Links) Unaided(ep fabric.Endpoint, link int) bool {
 	if n, ok := ep.(fabric.Neighbour); ok {
 		return n.Near().Private == "process_vm"
@@ -148,7 +148,7 @@ func (l *Links) Close() error {
 	return errors.Join(errs...)
 }
 
-// offers tells what this rank has, and returns what all have.
+// offers publishes this rank's offer, and returns the offers of all ranks.
 func (l *Links) offers(ctx context.Context, mine links.Offer) ([]links.Offer, error) {
 	all, err := l.job.AllGather(ctx, "rma/offer", mine.Append(nil))
 	if err != nil {
@@ -163,9 +163,8 @@ func (l *Links) offers(ctx context.Context, mine links.Offer) ([]links.Offer, er
 	return offers, nil
 }
 
-// agree opens links, tells the others, and chooses one for each rank. If any
-// two ranks of the job have none in common, chosen is nil on every rank, and
-// why says which.
+// agree opens links, publishes them, and chooses one for each rank. If any two ranks of the
+// job have none in common, chosen is nil on every rank, and why names the two.
 func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why, err error) {
 	var open []string
 	var reasons []error
@@ -194,7 +193,7 @@ func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why
 	for a := range offers {
 		for b := range offers[:a+1] {
 			if a == b && a != me {
-				continue // what it does with itself is its own affair
+				continue // a rank's link to itself does not matter to others
 			}
 			name, err := links.Choose(offers[b], offers[a], l.Fabric)
 			if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Path is the path to a rank, and what the cost model knows of it.
+// Path describes the path to a rank, and its parameters in the cost model.
 type Path struct {
 	Link   string
 	Class  sampling.Class // of the peer; empty before the first connection
-	Of     sampling.Class // of the peers that Params were measured with: the nearest to Class where that has not been measured
-	Source string         // of Params: "defaults", "profile", "measurement", or the rank that told them
-	Params *logp.Params   // towards the rank; not changed
+	Of     sampling.Class // of the peers with which Params were measured: the nearest to Class if that has not been measured
+	Source string         // of Params: "defaults", "profile", "measurement", or the rank that has published them
+	Params *logp.Params   // towards the rank; immutable
 }
 
-// String says it in words.
+// String describes the path in words.
 func (p Path) String() string {
 	class, of := "not known yet", ""
 	if p.Class != "" {
@@ -31,26 +31,26 @@ func (p Path) String() string {
 	return fmt.Sprintf("%s, class %s; parameters%s: %s", p.Link, class, of, p.Source)
 }
 
-// Surveys counts the measurements of paths beside the program.
+// Surveys counts the measurements of paths in the background.
 type Surveys struct {
 	Paths int           // measured
-	Time  time.Duration // that took
-	Bytes int64         // moved by operations of this side, and by batches both ways
+	Time  time.Duration // that they took
+	Bytes int64         // moved by operations of this side, and by batches in both directions
 }
 
-// pathKind is what paths that share figures have in common.
+// pathKind identifies paths that share figures.
 type pathKind struct {
 	link  int
 	class sampling.Class
 }
 
-// maxSurveys is how often a class is measured that brings nothing: the first peer may have
-// been one that ends.
+// maxSurveys bounds the failed measurements of a class. It is above 1, because a peer may
+// end during the first.
 const maxSurveys = 3
 
 // paths are the figures of all paths of a rank. Its methods may be called from any goroutine.
 type paths struct {
-	turn chan struct{} // held by who measures: two at once would measure each other
+	turn chan struct{} // held during a measurement: two at once would disturb each other
 
 	mu    sync.Mutex
 	known map[pathKind]*figures
@@ -60,7 +60,7 @@ type paths struct {
 	done  Surveys
 }
 
-// open begins with those of the link for each rank.
+// open initialises p with the figures of the link for each rank.
 func (p *paths) open(of []*figures) {
 	*p = paths{
 		turn:  make(chan struct{}, 1),
@@ -69,7 +69,7 @@ func (p *paths) open(of []*figures) {
 	}
 }
 
-// path is the path to the rank, which is the higher one if up.
+// path returns the path to the rank, which is above this one if up.
 func (p *paths) path(rank int, up bool) Path {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *paths) path(rank int, up bool) Path {
 	return Path{Class: p.class[rank], Of: f.Class, Source: f.source, Params: params}
 }
 
-// arrive notes of which class the rank turned out to be, and gives it the figures of that,
-// or of the nearest class that has any. changed: these are others than before.
+// arrive records the class of the rank, and assigns it the figures of that class, or of the
+// nearest class with figures. It reports whether these differ from those before.
 func (p *paths) arrive(rank int, k pathKind) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,29 +102,29 @@ func (p *paths) arrive(rank int, k pathKind) (changed bool) {
 	return p.of[rank] != before
 }
 
-// figures of that kind, nil if there are none.
+// figures returns the figures of that kind, nil if there are none.
 func (p *paths) figures(k pathKind) *figures {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.known[k]
 }
 
-// add makes f known for its class.
+// add records f as the figures of its class.
 func (p *paths) add(link int, f *figures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known[pathKind{link, f.Class}] = f
 }
 
-// use gives the rank figures.
+// use assigns figures to the rank.
 func (p *paths) use(rank int, f *figures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.class[rank], p.of[rank] = f.Class, f
 }
 
-// waiting lists the ranks of f's class that other figures stand in for, those in to by the
-// link.
+// waiting lists the ranks of f's class, reached by the link according to to, that use other
+// figures.
 func (p *paths) waiting(to []int, link int, f *figures) (ranks []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *paths) hopeless(k pathKind) bool {
 	return p.fails[k] >= maxSurveys
 }
 
-// failed counts a measurement that brought nothing.
+// failed counts a failed measurement.
 func (p *paths) failed(k pathKind, took time.Duration, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *paths) failed(k pathKind, took time.Duration, bytes int64) {
 	p.fails[k]++
 }
 
-// measured counts one of the path to the rank, and makes its figures known.
+// measured counts a measurement of the path to the rank, and records its figures.
 func (p *paths) measured(rank int, k pathKind, f *figures, took time.Duration, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// requestSize is the length of what stands before the address in a Request: the number of
-// the link (1), that of the connection (4), the interval in which the sender's heartbeat
-// changes at least in ms, 0 if there is none (4), and where it is.
+// requestSize is the length of the fields before the address in a Request: the number of
+// the link (1), the number of the connection (4), the longest interval between changes of
+// the sender's heartbeat in ms, 0 if there is none (4), and the key of the heartbeat.
 const requestSize = 1 + 4 + 4 + fabric.RemoteKeySize
 
 // beatSize is the length of a heartbeat, and its alignment.
 const beatSize = 8
 
-// Request is what a rank tells another to be connected with (docs/wire.md).
+// Request is a rank's connection request to another rank (docs/wire.md).
 type Request struct {
 	Link      uint8 // number of the kind of link, as in keys
 	Number    uint32
@@ -28,7 +28,7 @@ type Request struct {
 // Heartbeat is a word that a rank changes as long as its engine makes progress, for its
 // peers to read.
 type Heartbeat struct {
-	Every time.Duration // it changes at least as often; 0: there is none
+	Every time.Duration // longest interval between changes; 0: there is no heartbeat
 	Word  fabric.RemoteKey
 }
 
@@ -41,7 +41,7 @@ func (r *Request) Append(b []byte) []byte {
 	return append(b, r.Address...)
 }
 
-// ParseRequest reads a peer's request; the address is a part of b, and not checked. Errors
+// ParseRequest parses a peer's request; the address is a part of b, and not checked. Errors
 // wrap fabric.ErrBadAddress.
 func ParseRequest(b []byte) (r Request, err error) {
 	if len(b) < requestSize {
@@ -60,8 +60,8 @@ func ParseRequest(b []byte) (r Request, err error) {
 	return r, nil
 }
 
-// cutNumber takes the number of the connection that is meant off the front of what a
-// peer tells.
+// cutNumber splits a peer's value into the number of the connection that it refers to, and
+// the rest.
 func cutNumber(val []byte) (number uint32, rest []byte, ok bool) {
 	if len(val) < 4 {
 		return 0, nil, false
@@ -78,7 +78,7 @@ const (
 // maxReason bounds the text of a refusal in bytes.
 const maxReason = 500
 
-// AppendRefusal appends the reason why this rank does not make its side of something: a cause
+// AppendRefusal appends the reason why this rank refuses a connection or a channel: a cause
 // (1) and a text (docs/wire.md).
 func AppendRefusal(b []byte, why error) []byte {
 	cause := byte(causeOther)
@@ -89,7 +89,7 @@ func AppendRefusal(b []byte, why error) []byte {
 	return append(append(b, cause), text[:min(len(text), maxReason)]...)
 }
 
-// Refused returns the error of what a rank has refused with b. It wraps ErrNoConnection, and
+// Refused returns the error for the rank's refusal b. It wraps ErrNoConnection, and
 // fabric.ErrResources if that is the rank's cause.
 func Refused(rank int, b []byte) error {
 	cause := byte(causeOther)

@@ -23,21 +23,21 @@ import (
 //	measures, and saves             ◄──►  measures, and saves
 //	uses them for all peers of the class  likewise
 //
-// A rank measures with one peer at a time. Nothing waits in a circle: who leads has taken its
-// own turn before it asks a higher rank for its.
+// A rank measures with one peer at a time. There is no deadlock: the leading rank takes its
+// own turn before it asks a higher rank, which then takes its turn.
 
-// surveyTime ends a survey whose peer does not answer any more: longer than the longest
-// measurement, and than some that the peer has to make first.
+// surveyTime bounds a survey whose peer no longer answers: it exceeds the longest
+// measurement, and several that the peer may have to make before.
 const surveyTime = time.Minute
 
-// publishedPath is what figures are published as, for Connection.Publish.
+// publishedPath is the name of published figures, for Connection.Publish.
 const publishedPath = "figures"
 
-// errUnwilling is a peer that does not take part in a measurement.
+// errUnwilling says that the peer does not take part in a measurement.
 var errUnwilling = errors.New("the peer does not measure")
 
-// survey finds out about the path of a connection that is there. In a goroutine of the
-// connection.
+// survey determines the class and the figures of the path of a connection that is made. In
+// a goroutine of the connection.
 func (n *Connection) survey() {
 	k, ok := n.pathKind()
 	if !ok {
@@ -48,7 +48,7 @@ func (n *Connection) survey() {
 		n.c.replan()
 	}
 	if l.job.Rank() > rank || l.figures[k.link].Class == k.class {
-		return // the peer leads, or there is nothing to find out
+		return // the peer leads, or the path has the class of the first pair
 	}
 	ctx, cancel := context.WithTimeout(n.life, surveyTime)
 	defer cancel()
@@ -57,8 +57,8 @@ func (n *Connection) survey() {
 	}
 }
 
-// pathKind waits until the connection and the figures of its link are there. ok is false if
-// there will be none.
+// pathKind waits until the connection is made and the figures of its link are known. ok is
+// false if the connection fails or ends.
 func (n *Connection) pathKind() (k pathKind, ok bool) {
 	l := n.c.d.links
 	for _, c := range []chan struct{}{n.done, l.calibrated} {
@@ -75,7 +75,7 @@ func (n *Connection) pathKind() (k pathKind, ok bool) {
 	return pathKind{n.c.link, sampling.ClassOf(n.ep, sameHost)}, true
 }
 
-// replan has the peer's side use the figures that the path has now.
+// replan makes the Peer use the present figures of the path.
 func (c *Connector) replan() { c.d.prog.Do(c.peer.Replan) }
 
 // lead is the lower rank's part.
@@ -111,9 +111,9 @@ func (n *Connection) lead(ctx context.Context, k pathKind) error {
 	return err
 }
 
-// follow is the higher rank's part, when the lower one has told it to measure, or that
-// figures are published, which is no class. The peer is not trusted: what it publishes
-// concerns the path to it alone. In a goroutine of the connection.
+// follow is the higher rank's part, after the lower one has asked it to measure a class or,
+// with an empty class, has published figures. The peer is not trusted: its figures are used
+// for the path to it alone. In a goroutine of the connection.
 func (n *Connection) follow(class sampling.Class) {
 	k, ok := n.pathKind()
 	if !ok {
@@ -159,10 +159,10 @@ func (p *paths) take(ctx context.Context) error {
 	}
 }
 
-// leave ends it.
+// leave ends the turn.
 func (p *paths) leave() { <-p.turn }
 
-// saved loads the figures of a class, nil if there are none that are valid.
+// saved loads the figures of a class; nil if there are no valid ones.
 func saved(l *Links, k pathKind) *figures {
 	store, key := l.Profile(k.link, k.class)
 	if store == nil || l.Sampling == sampling.Force {
@@ -176,7 +176,7 @@ func saved(l *Links, k pathKind) *figures {
 	return &figures{Up: &p.Tables.Forward, Down: &p.Tables.Backward, Class: k.class, source: sampling.FromProfile.String()}
 }
 
-// learned has all paths of their class follow figures that have become known.
+// learned makes all paths of the class use the new figures.
 func (n *Connection) learned(k pathKind, f *figures) {
 	d, l := n.c.d, n.c.d.links
 	l.paths.use(n.c.rank, f)
@@ -187,7 +187,7 @@ func (n *Connection) learned(k pathKind, f *figures) {
 	}
 }
 
-// measure measures the path together with the peer, over a link that is opened for this.
+// measure measures the path together with the peer, over a link opened for the purpose.
 func (n *Connection) measure(ctx context.Context, k pathKind, first bool) error {
 	l := n.c.d.links
 	m := &measurement{
@@ -209,10 +209,10 @@ func (n *Connection) measure(ctx context.Context, k pathKind, first bool) error 
 	return nil
 }
 
-// ready is what a side says that takes part.
+// ready is the answer of a side that takes part.
 const ready = "ready"
 
-// apart measures over a link and an endpoint of its own, which end with it.
+// apart measures over a link and an endpoint of its own, which it closes.
 func (m *measurement) apart(ctx context.Context) (f figures, err error) {
 	word := ready
 	if m.PathBudget < 0 {
@@ -249,7 +249,7 @@ func (m *measurement) apart(ctx context.Context) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	// Nobody leaves before the other is through.
+	// Neither side closes before the other has finished.
 	if _, err := m.swap(ctx, "path/done", nil); err != nil {
 		return f, err
 	}
@@ -259,8 +259,8 @@ func (m *measurement) apart(ctx context.Context) (f figures, err error) {
 	return m.figuresOf(&res), nil
 }
 
-// connectionJob is the job of a measurement that belongs to a connection: what it publishes
-// is taken back with that.
+// connectionJob is the job of a measurement that belongs to a connection: its published
+// values are removed with the connection.
 type connectionJob struct{ n *Connection }
 
 // Rank implements links.Job.

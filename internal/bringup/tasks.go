@@ -16,7 +16,7 @@ type Tasks struct {
 	life context.Context
 	die  context.CancelFunc
 
-	mu sync.Mutex // guards the end, against Go
+	mu sync.Mutex // guards against Go concurrent with End
 	wg sync.WaitGroup
 }
 
@@ -24,15 +24,15 @@ type Tasks struct {
 func NewTasks() *Tasks {
 	t := &Tasks{}
 	t.life, t.die = context.WithCancel(context.Background())
-	t.life.Done() // makes the channel here
+	t.life.Done() // creates the context's channel outside of bubbles
 	return t
 }
 
 // Life is done when End is called.
 func (t *Tasks) Life() context.Context { return t.life }
 
-// Go runs f in a goroutine of its own; not when the tasks have ended, or have by the time
-// that a bubble is left.
+// Go runs f in a goroutine of its own, unless the tasks have ended; a call inside a bubble
+// starts it soon afterwards, outside.
 func (t *Tasks) Go(f func()) {
 	if t.outside(func() { t.Go(f) }) {
 		t.begin(f)
@@ -60,7 +60,7 @@ func (t *Tasks) outside(again func()) bool {
 	return false
 }
 
-// End ends the life, and returns when all goroutines have ended. Idempotent.
+// End ends the life, and returns when all goroutines have ended. It is idempotent.
 func (t *Tasks) End() {
 	t.mu.Lock()
 	t.die()
