@@ -10,15 +10,13 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Calibrate returns p with the Extra with which the model comes nearest to
-// batches that are played now, each of them in every mode: as many as the budget,
-// on the first side's clock, has time for, and as many terms as they support. It
-// ends early when the model predicts what comes. Operations are not begun that
-// would not fit, as far as is known: a link that is far slower than p says costs a
-// round trip or two beyond the budget. Both sides call it and get the same Params, Probes and
-// Error; what they learn is in use on the channel when it returns, with no
-// policy. It ends with an error where it would have to believe nonsense of the
-// peer. Setup path.
+// Calibrate plays batches, each in every mode, and returns p with the Extra that fits their
+// times best. It plays as many batches as the budget, on the first side's clock, has time
+// for, and fits as many terms as they support. It ends early when the model predicts the
+// times of new batches. It does not begin an operation that is expected to exceed the
+// budget: a link that is far slower than p costs a round trip or two beyond it. Both sides
+// call it and get the same Params, Probes and Error; on return the channel uses the new
+// parameters, and no policy. Invalid data from the peer is an error. Setup path.
 func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duration) (logp.Params, *Outcome, error) {
 	fail := func(err error) (logp.Params, *Outcome, error) {
 		return p, nil, fmt.Errorf("calibrate: %w", err)
@@ -45,7 +43,7 @@ func (s *Side) Calibrate(ctx context.Context, p logp.Params, budget time.Duratio
 	return fitted, out, nil
 }
 
-// lead says what is played, takes the times, and fits.
+// lead chooses the batches, measures their times, and fits.
 func (s *Side) lead(ctx context.Context, p *logp.Params, out *Outcome, left *purse) error {
 	for i, q := range warm {
 		b, err := s.load(orderWarm, i)
@@ -107,8 +105,8 @@ func (s *Side) lead(ctx context.Context, p *logp.Params, out *Outcome, left *pur
 	return err
 }
 
-// probe plays the batch that is loaded in one mode, and returns how long it takes
-// in ns; 0 if it cannot go this way, or there is no time.
+// probe plays the loaded batch in one mode, and returns its time in ns; 0 if the mode
+// cannot carry it, or there is no time.
 func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b *logp.Batch, out *Outcome, left *purse) (float64, error) {
 	c, err := p.Cost(b, m)
 	if err != nil {
@@ -136,8 +134,8 @@ func (s *Side) probe(ctx context.Context, i int, m logp.Mode, p *logp.Params, b 
 	return max(s.ns(quartile(times)), 1), nil
 }
 
-// play gives an order to the second side and carries it out. The times are valid
-// until the next call.
+// play sends an order to the second side and executes it. The times are valid until the
+// next call.
 func (s *Side) play(ctx context.Context, o order, out *Outcome, left *purse) ([]int64, error) {
 	moved := int64(o.trips) * tripBytes(s.Batch())
 	left.bytes -= moved
@@ -150,7 +148,7 @@ func (s *Side) play(ctx context.Context, o order, out *Outcome, left *purse) ([]
 	return s.times[:o.trips], s.carry(ctx, o)
 }
 
-// follow carries out what the first side says.
+// follow executes the first side's orders.
 func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 	var word [wordSize]byte
 	loaded, moved := order{kind: orderEnd}, int64(0)
@@ -190,7 +188,7 @@ func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 	return nil
 }
 
-// carry plays what is loaded as ordered.
+// carry plays the loaded batch in the mode and the number of trips of the order.
 func (s *Side) carry(ctx context.Context, o order) error {
 	if err := s.ch.SetPolicy(logp.Policy{Forced: true, Mode: o.mode}); err != nil {
 		return err
@@ -198,7 +196,7 @@ func (s *Side) carry(ctx context.Context, o order) error {
 	return s.Play(ctx, s.times[:o.trips])
 }
 
-// load loads a batch of either list.
+// load loads batch i of the list that kind selects.
 func (s *Side) load(kind byte, i int) (*logp.Batch, error) {
 	n, size := probes[i%len(probes)].n, probes[i%len(probes)].size
 	if kind == orderWarm {
@@ -210,7 +208,7 @@ func (s *Side) load(kind byte, i int) (*logp.Batch, error) {
 	return s.Batch(), nil
 }
 
-// ticks is the clock of Play, ns what a difference of two of its readings is.
+// ticks is the clock of Play; ns converts a difference of its readings.
 func (s *Side) ticks() int64 {
 	if s.opt.clock != nil {
 		return s.opt.clock()
@@ -225,5 +223,5 @@ func (s *Side) ns(ticks int64) float64 {
 	return float64(ticks) * cpu.NsPerTick()
 }
 
-// now is the clock of a budget, in ns.
+// now is the clock of the budget, in ns.
 func (s *Side) now() int64 { return int64(s.ns(s.ticks())) }

@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// costly is a link in a time of its own, which passes when something is posted:
-// how busy the machine is does not show.
+// costly is a link with a simulated clock, which advances when operations are posted: the
+// load of the machine has no influence.
 type costly struct {
 	fabric.Endpoint
 	w *costs
@@ -83,7 +83,7 @@ func TestCalibrationKeepsItsBudget(t *testing.T) {
 	}
 }
 
-// What is fitted predicts batches that were not played.
+// The fitted model predicts batches that were not played.
 func TestCalibrationPredicts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestCalibrationPredicts(t *testing.T) {
 	}
 }
 
-// A model that predicts what comes does not get better by more of it.
+// Calibrate ends early when the model predicts new batches.
 func TestCalibrationSettles(t *testing.T) {
 	t.Parallel()
 	_, _, out := inCosts(t, &costs{op: 1000, byte: 1}, 2*time.Second)

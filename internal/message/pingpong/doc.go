@@ -5,10 +5,10 @@
 //
 // # What is timed
 //
-// One trip is half of a round trip: the first side posts a batch, the second receives all of
-// it and posts the same batch, the first receives all of that. Receives are posted before,
-// memory is registered, and both sides know the sizes. The messages of a batch are not
-// adjacent in memory, so that they cannot be merged by accident of layout.
+// One trip is half of a round trip: the first side posts a batch, the second receives all
+// of it and posts the same batch, the first receives all of that. Receives are posted in
+// advance, memory is registered, and both sides know the sizes. The messages of a batch are
+// not adjacent in memory, so that they cannot be merged by accident of layout.
 //
 // # Concurrency, ownership, errors
 //

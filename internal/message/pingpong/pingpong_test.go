@@ -102,7 +102,7 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 		t.Run(link, func(t *testing.T) {
 			t.Parallel()
 			a, b := pair(t, link, Options{Span: CalibrationSpan})
-			// A model that is far off, as one of another machine would be.
+			// A model with large errors, as that of another machine would have.
 			p := a.Channel().Params()
 			p.Ls, p.Lh, p.G = 300_000, 300_000, 2000
 			var got, other logp.Params
@@ -125,7 +125,7 @@ func TestBothSidesGetTheSameCalibration(t *testing.T) {
 				for _, x := range samples {
 					require.Positive(t, x.NS)
 				}
-				if len(samples) == 0 { // on a machine that had no time
+				if len(samples) == 0 { // the budget ended before
 					require.Equal(t, p.Extra[m], got.Extra[m])
 					continue
 				}

@@ -13,7 +13,7 @@ import (
 // on a cache line.
 const gap = 64
 
-// Need returns how much memory a batch of these sizes takes, Options.Span.
+// Need returns the Options.Span that a batch of these sizes needs.
 func Need(sizes []int) (n int) {
 	for _, m := range sizes {
 		n += (m+gap-1)&^(gap-1) + gap
@@ -21,7 +21,8 @@ func Need(sizes []int) (n int) {
 	return n
 }
 
-// Load makes sizes the batch that Play plays. Both sides load the same.
+// Load sets the batch that Play plays, by the sizes of its messages. Both sides load the
+// same one.
 func (s *Side) Load(sizes []int) error {
 	if n := Need(sizes); n > s.opt.Span || len(sizes) == 0 {
 		return fmt.Errorf("%w: %d messages of %d bytes, want 1 or more in %d", ErrSpan, len(sizes), n, s.opt.Span)
@@ -40,7 +41,7 @@ func (s *Side) Load(sizes []int) error {
 	return nil
 }
 
-// Batch describes what is loaded to the model.
+// Batch describes the loaded batch for the model.
 func (s *Side) Batch() *logp.Batch {
 	b := &logp.Batch{Limits: s.ch.Limits()}
 	for _, m := range s.sizes {
@@ -49,8 +50,8 @@ func (s *Side) Batch() *logp.Batch {
 	return b
 }
 
-// Play plays len(times) round trips; the first side notes half of the time of
-// each, in ticks of internal/cpu.
+// Play plays len(times) round trips; the first side stores half of the time of each, in
+// ticks of internal/cpu.
 // Hot path.
 func (s *Side) Play(ctx context.Context, times []int64) error {
 	n := len(times)
@@ -69,7 +70,7 @@ func (s *Side) Play(ctx context.Context, times []int64) error {
 		}
 		return nil
 	}
-	// Receives are posted one round trip ahead, outside of the time.
+	// Receives are posted one round trip ahead, which is not timed.
 	first := s.want
 	for i := range min(n, 2) {
 		s.post(i)
@@ -89,7 +90,7 @@ func (s *Side) Play(ctx context.Context, times []int64) error {
 	return nil
 }
 
-// post hands in the receives of one batch.
+// post posts the receives of one batch.
 func (s *Side) post(set int) {
 	mem := s.reg.Bytes()[s.opt.Span:]
 	ins := s.ins[set]
@@ -103,7 +104,7 @@ func (s *Side) post(set int) {
 	s.want += len(s.sizes)
 }
 
-// send hands in the batch and starts it.
+// send posts the batch and starts it.
 func (s *Side) send() {
 	mem := s.reg.Bytes()
 	lkey, rkey := s.reg.LKey(), s.reg.Key().RKey
@@ -124,7 +125,7 @@ func (s *Side) send() {
 	}
 }
 
-// Forget clears what was received, so that Check sees the next round trip.
+// Forget clears the received data, so that Check verifies the next round trip.
 func (s *Side) Forget() {
 	mem := s.reg.Bytes()[s.opt.Span:]
 	for i, m := range s.sizes {
@@ -132,8 +133,8 @@ func (s *Side) Forget() {
 	}
 }
 
-// Check says whether what was received last is what the peer sent: both send the
-// same bytes. Errors wrap ErrWrong.
+// Check verifies the data received last: both sides send the same bytes. Errors wrap
+// ErrWrong.
 func (s *Side) Check() error {
 	mine, theirs := s.reg.Bytes()[:s.opt.Span], s.reg.Bytes()[s.opt.Span:]
 	for i, m := range s.sizes {

@@ -8,23 +8,22 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// probes are the batches that Calibrate plays, the most telling first. Each of the
-// terms of logp.Extra varies by itself somewhere: few messages of many sizes,
-// many messages of few bytes, several writes or descriptors. The first six cover
-// the range by themselves, so that a budget that ends early costs accuracy between
-// points, and never makes a fit go on beyond what it has seen; the first dozen are
-// what small messages, which most programs send most of, are decided by. A small message
-// alone is none of them: it goes without a plan, eager, and says nothing of those that
-// are chosen for.
+// probes are the batches that Calibrate plays, the most informative first. Each of the
+// terms of logp.Extra varies independently in some of them: few messages of many sizes,
+// many messages of few bytes, several writes or descriptors. The first six cover the whole
+// range, so that a small budget costs accuracy between points, but never makes the fit
+// extrapolate; the first dozen determine the choice for small messages, which are the most
+// frequent in most programs. A single small message is not among them: it is sent eagerly
+// without a plan, so its time does not help to choose modes.
 var probes = [...]struct{ n, size int }{
 	{2, 8}, {64, 64}, {8, 512}, {4, 32 << 10}, {8, 8}, {32, 2 << 10},
 	{1, 4 << 10}, {1, 128 << 10}, {64, 512}, {2, 512}, {128, 8}, {8, 4 << 10},
 	{16, 8 << 10}, {2, 64}, {64, 4 << 10}, {16, 64}, {1, 32 << 10}, {128, 1 << 10}, {16, 32 << 10}, {4, 8}, {16, 512}, {1, 512 << 10},
 }
 
-// warm touches every block of the rings, descriptors and queues at both ends: the
-// first lap pays for the pages. The first of them, which cost next to nothing, say how far off
-// the model is in each mode, and thereby what the others will take.
+// warm touches every block of the rings, descriptors and queues at both ends, because the
+// first access to a page is slow. Its first batches, which cost little, show the error of
+// the model in each mode, and so how long the others will take.
 var warm = [...]struct {
 	n, size int
 	mode    logp.Mode
@@ -37,36 +36,37 @@ var warm = [...]struct {
 const CalibrationSpan = 1 << 20
 
 const (
-	// pilotTrips of a probe come first, of which the first is not counted and the
-	// others say how many more there is time for.
+	// pilotTrips is the number of trips at the beginning of a probe. The first is not
+	// counted; the others determine how many more there is time for.
 	pilotTrips = 2
-	// moreTrips is how many more make a good sample, and maxTrips what a long
-	// calibration takes.
+	// moreTrips is the number of further trips of a good sample, and maxTrips that of a
+	// long calibration.
 	moreTrips = 6
 	maxTrips  = 32
-	// warmPart is the part of the budget that one step of warming may take.
+	// warmPart is the share of the budget that one batch of warm may take.
 	warmPart = 1. / 20
-	// fitPart is kept for arithmetic and the last words.
+	// fitPart is the share of the budget reserved for the fit and the last control
+	// messages.
 	fitPart = 1. / 20
-	// settledAt: a model that predicts settledAfter probes in a row, which it has
-	// not seen, to this part in every mode does not get better by more of them.
+	// settledAt is the relative error in every mode below which a new probe counts as
+	// predicted; after settledAfter of them in a row, more probes do not improve the model.
 	settledAt    = 0.07
 	settledAfter = 4
-	// fewest probes are played before the model may settle: what has not been seen
-	// by then is large, and there is time for it or not.
+	// fewest is the number of probes played before the calibration may end early. Later
+	// probes are larger.
 	fewest = 12
-	// fitFrom is how many samples of a mode tell more than none.
+	// fitFrom is the least number of samples of a mode for which a fit is better than none.
 	fitFrom = 6
 )
 
-// purse is what is left of a budget, and who is to get it. All times in ns.
+// purse is the rest of a budget and its distribution. All times are in ns.
 type purse struct {
 	now        func() int64
 	start, end int64
 	budget     float64
-	bytes      int64                  // that may be moved yet
+	bytes      int64                  // that may still be moved
 	shares     int                    // plays that are left
-	slow       [logp.NumModes]float64 // measured over predicted, lately
+	slow       [logp.NumModes]float64 // recent ratio of measured to predicted time, at least 1
 }
 
 func newPurse(now func() int64, budget time.Duration, bytes int64) *purse {
@@ -83,13 +83,13 @@ func newPurse(now func() int64, budget time.Duration, bytes int64) *purse {
 
 func (p *purse) left() float64 { return float64(p.end - p.now()) }
 
-// affords says whether a number of round trips of so many bytes, each way predicted to take
-// ns in mode m, fit.
+// affords reports whether the budget allows trips round trips of that many bytes, with a
+// predicted ns each way in mode m.
 func (p *purse) affords(trips int, m logp.Mode, ns float64, bytes int64) bool {
 	return 2*float64(trips)*ns*p.slow[m] <= p.left() && int64(trips)*bytes <= p.bytes
 }
 
-// tripBytes is how many bytes a round trip of b moves, at least one.
+// tripBytes returns the number of bytes that a round trip of b moves, at least one.
 func tripBytes(b *logp.Batch) int64 {
 	n := int64(1)
 	for i := range b.Messages {
@@ -98,15 +98,15 @@ func tripBytes(b *logp.Batch) int64 {
 	return n
 }
 
-// learn takes note that what was predicted took took. What was slow once may be
-// again: a model that is right for one byte need not be for many.
+// learn records a measured time and its prediction. The ratio decays slowly, because a
+// model that is right for one byte may be wrong for many.
 func (p *purse) learn(m logp.Mode, predicted, took float64) {
 	p.slow[m] = max(1, took/predicted, 0.7*p.slow[m])
 }
 
-// more is how many round trips of so many bytes, of ns each way, may follow a pilot. A budget that
-// is ample takes more than make a good sample; one that is not is for other
-// probes rather than for exact ones.
+// more returns how many round trips of that many bytes, with ns each way, may follow a
+// pilot. An ample budget allows more than a good sample needs; a small one is better spent
+// on other probes than on exact ones.
 func (p *purse) more(ns float64, bytes int64) int {
 	p.shares--
 	left := p.left()
@@ -117,24 +117,24 @@ func (p *purse) more(ns float64, bytes int64) int {
 	return int(min(max(n, 0), maxTrips, float64(p.bytes/bytes)))
 }
 
-// Samples are measured batches, by the mode in which they went.
+// Samples are measured batches, by mode.
 type Samples [logp.NumModes][]logp.Sample
 
-// Outcome says how a calibration went. Both sides know Probes and Error; the
-// rest is the first side's.
+// Outcome describes a calibration. Both sides know Probes and Error; only the first side
+// knows the rest, except Bytes.
 type Outcome struct {
 	Probes int                    // batches that were played in one mode or more
-	Error  [logp.NumModes]float64 // mean of batches that were not fitted, as a fraction; 0 without samples
+	Error  [logp.NumModes]float64 // mean over held-out batches, as a fraction; 0 without samples
 
 	Fits    [logp.NumModes]logp.HeldOut
 	Samples Samples
-	Settled bool          // ended because the model predicted what came
+	Settled bool          // ended early, because the model predicted new batches
 	Trips   int           // round trips, all
-	Bytes   int64         // that these have moved, both ways
+	Bytes   int64         // moved by these, both directions together
 	Spent   time.Duration // on the first side's clock
 }
 
-// fit makes Extra of the samples, and says what is left of the errors.
+// fit fits Extra to the samples, and records the remaining errors.
 func (o *Outcome) fit(p *logp.Params) {
 	for m := range o.Samples {
 		h, err := logp.FitExtraHeldOut(p, logp.Mode(m), o.Samples[m])
@@ -146,8 +146,8 @@ func (o *Outcome) fit(p *logp.Params) {
 	}
 }
 
-// surprises is the largest error, over the modes, with which a model of the
-// samples so far predicts a probe that took ns (0: not played).
+// surprises returns the largest relative error, over the modes, of the prediction for a
+// probe that took ns (0: not played), by a model fitted to the samples so far.
 func (o *Outcome) surprises(p *logp.Params, b *logp.Batch, ns *[logp.NumModes]float64) (worst float64) {
 	for m := range logp.Mode(logp.NumModes) {
 		if ns[m] == 0 {
@@ -168,7 +168,7 @@ func (o *Outcome) surprises(p *logp.Params, b *logp.Batch, ns *[logp.NumModes]fl
 	return worst
 }
 
-// quartile returns the lower quartile: what else runs on the machine only adds.
+// quartile returns the lower quartile: other load on the machine only adds time.
 func quartile(ts []int64) int64 {
 	slices.Sort(ts)
 	return ts[(len(ts)-1)/4]

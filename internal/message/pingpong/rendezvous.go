@@ -12,10 +12,9 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// Rendezvous plays single large messages over a rendezvous channel of its own, in
-// either of its two ways: the receiver reads what was announced, or the sender
-// writes where the receiver has said before. Ownership and order of calls are
-// those of Side.
+// Rendezvous plays single large messages over a rendezvous channel of its own, in either of
+// its two ways: the receiver reads an announced message, or the sender writes to an
+// advertised receive. Ownership and order of calls are those of Side.
 type Rendezvous struct {
 	link fabric.Link
 	ep   fabric.Endpoint
@@ -27,8 +26,8 @@ type Rendezvous struct {
 	src  [1]fabric.SGE
 	dst  [1]fabric.SGE
 
-	got, sent, seen counter // messages here, sources free, adverts of the peer
-	want            int     // total that got shall reach; a fast peer may be ahead of Play
+	got, sent, seen counter // messages received, sources that may be reused, adverts of the peer: odd while one is unused
+	want            int     // value of got to wait for; a fast peer may be ahead of Play
 	advert          rdv.ID
 	seq             uint64
 
@@ -37,8 +36,8 @@ type Rendezvous struct {
 	limit int64
 }
 
-// OpenRendezvous makes a side over a connected endpoint. Options.Span is the
-// longest message; Options.Channel is not used. Setup path.
+// OpenRendezvous creates a side over a connected endpoint. Options.Span is the size of the
+// largest message; Options.Channel is not used. Setup path.
 func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16) (*Rendezvous, error) {
 	o.Span = (max(o.Span, 1) + 4095) &^ 4095
 	if o.Stall == 0 {
@@ -60,10 +59,10 @@ func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16)
 	return r, nil
 }
 
-// Setup is what the peer's Connect needs.
+// Setup returns the argument of the peer's Connect.
 func (r *Rendezvous) Setup() []byte { s := r.ch.Setup(); return s.Append(nil) }
 
-// Connect takes the peer's set-up.
+// Connect connects with the peer, whose Setup it needs.
 func (r *Rendezvous) Connect(b []byte) error {
 	s, rest, err := rdv.ParseSetup(b)
 	if err == nil && len(rest) > 0 {
@@ -78,7 +77,7 @@ func (r *Rendezvous) Connect(b []byte) error {
 // Close closes the endpoint and releases the rest.
 func (r *Rendezvous) Close() error {
 	err := r.ep.Close()
-	for range 64 { // what the closing flushed
+	for range 64 { // take the flushed completions
 		if r.link.Poll(r.cs[:]) == 0 {
 			break
 		}
@@ -86,9 +85,9 @@ func (r *Rendezvous) Close() error {
 	return errors.Join(err, r.ch.Close(), r.reg.Close())
 }
 
-// Play plays len(times) round trips of one message of size bytes; the first side
-// notes half of each. With receiverFirst every destination is advertised before
-// its trip begins, outside of the time; else the receiver reads.
+// Play plays len(times) round trips of one message of size bytes; the first side stores
+// half of the time of each. With receiverFirst every destination is advertised before its
+// trip begins, which is not timed; otherwise the receiver reads.
 func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, times []int64) error {
 	if size < 1 || size > r.opt.Span {
 		return fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSpan, size, r.opt.Span)
@@ -135,11 +134,11 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 	return nil
 }
 
-// send lets one message go.
+// send sends one message.
 func (r *Rendezvous) send(size int, write bool) (err error) {
 	var res rdv.Result
 	if write {
-		r.seen.n++ // used: even
+		r.seen.n++ // the advert is used: even
 		res, err = r.ch.Write(r.advert, 0, 0, r.src[:], 0)
 	} else {
 		r.seq++
@@ -157,7 +156,7 @@ func (r *Rendezvous) send(size int, write bool) (err error) {
 	return err
 }
 
-// advertise offers the destination.
+// advertise advertises the destination to the peer.
 func (r *Rendezvous) advertise(size int) error {
 	k := r.reg.Key()
 	k.Addr, k.Len = k.Addr+uint64(r.opt.Span), uint64(size)
@@ -168,7 +167,7 @@ func (r *Rendezvous) advertise(size int) error {
 	return err
 }
 
-// Progress polls the link and lets the channel do what it can.
+// Progress polls the link and drives the channel.
 func (r *Rendezvous) Progress() error {
 	n := r.link.Poll(r.cs[:])
 	for i := range r.cs[:n] {
@@ -182,17 +181,17 @@ func (r *Rendezvous) Progress() error {
 	return err
 }
 
-// Exchange is Side.Exchange.
+// Exchange is like Side.Exchange.
 func (r *Rendezvous) Exchange(ctx context.Context, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	var down error
 	return exchange(ctx, f, func() {
 		if down == nil {
-			down = r.Progress() // whoever plays next meets it again
+			down = r.Progress() // the next call of Play gets the error again
 		}
 	})
 }
 
-// until plays on until k has counted to want.
+// until makes progress until k has counted to want.
 func (r *Rendezvous) until(ctx context.Context, k *counter, want int) error {
 	r.spin.Reset()
 	var since int64
@@ -222,7 +221,7 @@ func (r *Rendezvous) until(ctx context.Context, k *counter, want int) error {
 	return k.err
 }
 
-// Check says whether the size bytes that came last are what the peer sent.
+// Check verifies the size bytes received last.
 func (r *Rendezvous) Check(size int) error {
 	mem := r.reg.Bytes()
 	for i := range size {
@@ -234,7 +233,7 @@ func (r *Rendezvous) Check(size int) error {
 	return nil
 }
 
-// rdvHandler is what the rendezvous channel calls.
+// rdvHandler receives the callbacks of the rendezvous channel.
 type rdvHandler struct{ *Rendezvous }
 
 func (h rdvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
@@ -252,7 +251,7 @@ func (h rdvHandler) Sent(_ uint64, err error) { h.sent.Complete(0, 0, err) }
 
 func (h rdvHandler) Advertised(a rdv.Advert) {
 	h.advert = a.ID
-	h.seen.Complete(0, 0, nil) // there: odd
+	h.seen.Complete(0, 0, nil) // an advert is unused: odd
 }
 
 func (h rdvHandler) Revoked(rdv.Advert) bool { h.seen.Complete(0, 0, rdv.ErrCancelled); return true }

@@ -42,7 +42,7 @@ func two(open func() (fabric.Link, error)) (a, b fabric.Link, err error) {
 	return a, b, err
 }
 
-// pair joins two sides, the first one first.
+// pair connects two sides; a is the first.
 func pair(t *testing.T, link string, o Options) (a, b *Side) {
 	t.Helper()
 	return pairOver(t, link, o, func(ep fabric.Endpoint) fabric.Endpoint { return ep })
@@ -82,8 +82,8 @@ func pairOver(t *testing.T, link string, o Options, wrap func(fabric.Endpoint) f
 	return a, b
 }
 
-// together runs f on both sides at once. Who is through goes on polling until
-// the other is.
+// together runs f on both sides at once. A side that has finished continues to poll until
+// the other has, too.
 func together(t *testing.T, a, b *Side, f func(context.Context, *Side) error) {
 	t.Helper()
 	over := make(chan struct{})

@@ -13,30 +13,30 @@ import (
 
 // Errors.
 var (
-	// ErrStalled is a peer from which nothing comes.
+	// ErrStalled says that the peer sends nothing.
 	ErrStalled = errors.New("no data from the other side")
-	// ErrSpan is a batch that does not fit into the memory.
+	// ErrSpan says that a batch does not fit the memory.
 	ErrSpan = errors.New("batch exceeds the memory")
-	// ErrWrong is data that is not what was sent.
+	// ErrWrong says that received data is wrong.
 	ErrWrong = errors.New("wrong data arrived")
 )
 
 // Options configures a Side. The zero value is usable.
 type Options struct {
-	// First sends first and takes the time; one of the two sides sets it.
+	// First: this side sends first and measures the time. One of the two sides sets it.
 	First bool
 	// Span is the memory for one batch in bytes, see Need. Twice that is
 	// registered. Zero means 1 MiB.
 	Span int
-	// MaxBytes bounds what Calibrate moves, both ways together, in bytes; the first side's
-	// counts. Zero: no bound.
+	// MaxBytes bounds the bytes that Calibrate moves, both directions together. The first
+	// side's value applies. Zero: no bound.
 	MaxBytes int64
-	// Stall ends a wait in which nothing comes. Zero means 20 s.
+	// Stall bounds a wait in which nothing arrives. Zero means 20 s.
 	Stall time.Duration
 	// Channel configures the message channel.
 	Channel message.Options
-	// Wait is called after the n-th fruitless look in a row, n from 1. Nil spins,
-	// pauses and yields as cpu.Spinner does.
+	// Wait is called after the n-th poll without result in a row, n from 1. Nil: spin,
+	// pause and yield as cpu.Spinner does.
 	Wait func(n int)
 	// Other gets completions of other endpoints of the link than this one, whose
 	// EndpointOptions.ID is EP. Nil: there are no others.
@@ -46,7 +46,7 @@ type Options struct {
 	clock func() int64 // ns, for tests; nil: cycles
 }
 
-// Side is one end.
+// Side is one of the two sides of a channel that play.
 type Side struct {
 	link fabric.Link
 	ep   fabric.Endpoint
@@ -59,19 +59,19 @@ type Side struct {
 	ins        [2][]message.In
 	at         []int // of each message in either half of the memory
 	got, done  counter
-	want, sent int // totals that got and done shall reach
+	want, sent int // values of got and done to wait for
 
 	times  [maxTrips]int64 // of Calibrate
 	word   message.Out     // control message, see tell
 	answer message.In
 	told   counter
 
-	group []*Side // which share the endpoint, this one among them; nil: it alone
+	group []*Side // sides that share the endpoint, this one included; nil: only this one
 	each  bool    // see SetEach
 
 	spin   cpu.Spinner
 	misses int
-	since  int64 // ticks of the first long look of this wait
+	since  int64 // ticks at the first check of this wait in long
 	limit  int64 // ticks
 	cs     [32]fabric.Completion
 	down   error
@@ -91,8 +91,8 @@ func (k *counter) Complete(_ uint32, _ int, err error) {
 	}
 }
 
-// Open makes a side over a connected endpoint, whose completions nobody else
-// takes. Setup path.
+// Open creates a side over a connected endpoint, whose completions it alone takes. Setup
+// path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	if o.Span == 0 {
 		o.Span = 1 << 20
@@ -106,7 +106,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	if s.reg, err = link.Alloc(2*o.Span+2*wordSize, fabric.AccessAll); err != nil {
 		return nil, fmt.Errorf("memory to play with: %w", err)
 	}
-	// First use is paid here, and every byte depends on its place.
+	// Touch all pages before the measurement; every byte depends on its offset.
 	mem := s.reg.Bytes()
 	x := uint64(88172645463325252)
 	for i := range mem[:o.Span] {
@@ -117,7 +117,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	}
 	clear(mem[o.Span:])
 	if o.Channel.Adverts == 0 {
-		o.Channel.Adverts = -1 // receives are always there first here, and the model is about reads
+		o.Channel.Adverts = -1 // receives are always posted first here, and the model describes reads
 	}
 	if s.ch, err = message.Open(link, ep, o.Channel); err != nil {
 		return nil, errors.Join(err, s.reg.Close())
@@ -125,33 +125,33 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	return s, nil
 }
 
-// Channel is the channel that is played on.
+// Channel returns the channel of the side.
 func (s *Side) Channel() *message.Channel { return s.ch }
 
-// Group makes sides that share an endpoint progress together: while one plays,
-// the others answer what the peer still wants of them. Both ends form the same
-// groups; each channel has WR tags of its own (message.Options.IDTag).
+// Group makes sides that share an endpoint progress together: while one plays, the others
+// still answer their peers. Both ends form the same groups; each channel has WR tags of its
+// own (message.Options.IDTag).
 func Group(sides ...*Side) {
 	for _, s := range sides {
 		s.group = sides
 	}
 }
 
-// SetEach makes this side hand every message to the link by itself, instead of
-// the batch as a whole: one post a message, and no plan over several.
+// SetEach makes this side post every message to the link by itself, instead of the batch as
+// a whole: one post for each message, and no plan for several.
 func (s *Side) SetEach(on bool) { s.each = on }
 
-// Setup is what the peer's Connect needs.
+// Setup returns the argument of the peer's Connect.
 func (s *Side) Setup() []byte { return s.ch.Setup() }
 
-// Connect takes the peer's set-up.
+// Connect connects with the peer, whose Setup it needs.
 func (s *Side) Connect(setup []byte) error { return s.ch.Connect(setup) }
 
-// Close closes the endpoint, which the channel asks for, then the rest. The link
-// stays the caller's.
+// Close closes the endpoint, as the channel requires, then the channel and the memory. The
+// caller keeps the link.
 func (s *Side) Close() error {
 	err := s.ep.Close()
-	for range 64 { // what the closing flushed
+	for range 64 { // take the flushed completions
 		n := s.link.Poll(s.cs[:])
 		if n == 0 {
 			break
@@ -168,7 +168,7 @@ func (s *Side) Close() error {
 func (s *Side) Exchange(ctx context.Context, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	return exchange(ctx, f, func() {
 		if s.down == nil {
-			s.down = s.progress() // whoever plays next will see
+			s.down = s.progress() // the next call of Play gets the error
 		}
 	})
 }

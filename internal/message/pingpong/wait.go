@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// progress polls the link and lets the channel do what it can.
+// progress polls the link and drives the channel.
 // Hot path.
 func (s *Side) progress() error {
 	if s.down != nil {
@@ -29,7 +29,7 @@ func (s *Side) progress() error {
 		}
 		if !s.ch.OnCompletion(c) {
 			for _, o := range s.group {
-				o.ch.OnCompletion(c) // what is not its own changes nothing
+				o.ch.OnCompletion(c) // a channel ignores completions of others
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func (s *Side) progress() error {
 	return err
 }
 
-// foreign hands on what is not of this side's endpoint.
+// foreign passes completions of other endpoints to Options.Other.
 func (s *Side) foreign(c *fabric.Completion) bool {
 	if s.opt.Other == nil || c.EP == s.opt.EP {
 		return false
@@ -53,7 +53,7 @@ func (s *Side) foreign(c *fabric.Completion) bool {
 	return true
 }
 
-// until plays on until k has counted to want.
+// until makes progress until k has counted to want.
 // Hot path.
 func (s *Side) until(ctx context.Context, k *counter, want int) error {
 	s.spin.Reset()
@@ -82,7 +82,7 @@ func (s *Side) until(ctx context.Context, k *counter, want int) error {
 	return k.err
 }
 
-// long ends waits that are hopeless.
+// long returns an error if ctx has ended or the wait has stalled.
 func (s *Side) long(ctx context.Context) error {
 	now := cpu.Ticks()
 	if s.since == 0 {

@@ -9,16 +9,16 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// wordSize is the room of a control message: the outcome of a calibration.
+// wordSize is the size of the largest control message, the outcome of a calibration.
 const wordSize = 8 * (logp.ExtraTerms*logp.NumModes + 1 + logp.NumModes)
 
-// wordTag is no batch's: those have tag 0.
+// wordTag is the tag of control messages; those of batches have tag 0.
 const wordTag = 1<<32 - 1
 
-// order is what the first side has both play next: four bytes on the wire.
+// order is the first side's command to play a batch next: four bytes on the wire.
 type order struct {
 	kind  byte
-	probe byte // of the list that kind says
+	probe byte // index in the list that kind selects
 	mode  logp.Mode
 	trips byte
 }
@@ -33,7 +33,7 @@ const (
 
 func (o order) append(b []byte) []byte { return append(b, o.kind, o.probe, byte(o.mode), o.trips) }
 
-// parseOrder reads an order of the first side, which is not trusted.
+// parseOrder parses an order of the first side, which is not trusted.
 func parseOrder(b []byte) (o order, err error) {
 	if len(b) != 4 {
 		return o, fmt.Errorf("%w: order of %d bytes", ErrWrong, len(b))
@@ -46,8 +46,8 @@ func parseOrder(b []byte) (o order, err error) {
 	return o, nil
 }
 
-// appendOutcome appends float64, little-endian: the extra terms, the
-// number of probes, and the errors that are left.
+// appendOutcome appends float64, little-endian: the extra terms, the number of probes, and
+// the remaining errors.
 func appendOutcome(b []byte, e *[logp.NumModes]logp.Extra, o *Outcome) []byte {
 	add := func(f float64) { b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f)) }
 	for _, x := range e {
@@ -62,7 +62,7 @@ func appendOutcome(b []byte, e *[logp.NumModes]logp.Extra, o *Outcome) []byte {
 	return b
 }
 
-// parseOutcome is the inverse of appendOutcome, for what a peer says.
+// parseOutcome parses the output of appendOutcome, from a peer that is not trusted.
 func parseOutcome(b []byte) (e [logp.NumModes]logp.Extra, o Outcome, err error) {
 	if len(b) != wordSize {
 		return e, o, fmt.Errorf("%w: outcome of %d bytes", ErrWrong, len(b))
@@ -93,7 +93,7 @@ func parseOutcome(b []byte) (e [logp.NumModes]logp.Extra, o Outcome, err error) 
 	return e, o, p.Validate()
 }
 
-// tell sends a control message; it waits until its memory is free.
+// tell sends a control message, and waits until its memory may be reused.
 func (s *Side) tell(ctx context.Context, b []byte) error {
 	at := 2 * s.opt.Span
 	mem := s.reg.Bytes()[at : at+wordSize]
@@ -103,7 +103,7 @@ func (s *Side) tell(ctx context.Context, b []byte) error {
 	return s.until(ctx, &s.told, s.told.n+1)
 }
 
-// hear takes the peer's control message into b.
+// hear receives the peer's control message into b.
 func (s *Side) hear(ctx context.Context, b []byte) ([]byte, error) {
 	at := 2*s.opt.Span + wordSize
 	mem := s.reg.Bytes()[at : at+wordSize]
@@ -118,7 +118,7 @@ func (s *Side) hear(ctx context.Context, b []byte) ([]byte, error) {
 	return b[:copy(b, mem[:k.n])], nil
 }
 
-// length is a counter that keeps the length of the message.
+// length is a counter that records the length of the message.
 type length struct {
 	*counter
 	n int
