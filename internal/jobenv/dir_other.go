@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// ErrUnsafeDir says that the directory for sockets may be entered by others.
+// ErrUnsafeDir says that other users can enter the directory for sockets.
 var ErrUnsafeDir = errors.New("directory is not this user's alone")
 
 func socketDir(env) (string, error) {

@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// ErrUnsafeDir says that the directory for sockets may be entered by others.
+// ErrUnsafeDir says that other users can enter the directory for sockets.
 var ErrUnsafeDir = errors.New("directory is not this user's alone")
 
-// socketDir is a directory that nobody but this user may enter, the same for all
-// of the user's processes on this host: "rma" in XDG_RUNTIME_DIR, else
-// /tmp/rma-UID. TMPDIR is not asked: it may differ between ranks.
+// socketDir returns a directory that only this user may enter, the same for all of the
+// user's processes on this host: "rma" in XDG_RUNTIME_DIR, else /tmp/rma-UID. It ignores
+// TMPDIR, which may differ between ranks.
 func socketDir(e env) (string, error) {
 	if run := e("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && ownDir(run) == nil {
 		if dir, err := makeDir(filepath.Join(run, "rma")); err == nil {
@@ -33,8 +33,8 @@ func makeDir(dir string) (string, error) {
 	return dir, ownDir(dir)
 }
 
-// ownDir checks that dir is a directory, no link, of this user and closed to
-// others.
+// ownDir checks that dir is a directory and not a link, belongs to this user, and is closed
+// to others.
 func ownDir(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// connOf is a connection over a copy of the descriptor, which stays open.
+// connOf returns a connection over a copy of the descriptor, which stays open.
 func connOf(fd int) (net.Conn, error) {
 	dup, err := syscall.Dup(fd)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// maxList bounds how long a list of hosts is looked at.
+// maxList bounds the length of a list of hosts in bytes.
 const maxList = 1 << 20
 
-// firstHost is the first host of a list in Slurm's notation: names separated by
-// commas, in which brackets hold numbers and ranges of them, with leading zeros
-// kept: "node[01-03,7],gpu2", "r[1-2]c[0-7]".
+// firstHost returns the first host of a list in Slurm's notation: names separated by
+// commas, with numbers and ranges of numbers in brackets, whose leading zeros count:
+// "node[01-03,7],gpu2", "r[1-2]c[0-7]".
 func firstHost(list string) (string, error) {
 	fail := func() (string, error) {
 		return "", fmt.Errorf("%w: %.100q is no list of hosts", wireup.ErrEnvironment, list)

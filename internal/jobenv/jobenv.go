@@ -10,14 +10,15 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// Names of the environment variables that steer Find.
+// Names of the environment variables that control Find.
 const (
-	EnvLauncher = "RMA_LAUNCHER" // a launcher's name, or none; empty or auto: found by its variables
-	EnvServe    = "RMA_SERVE"    // 1, 0: rank 0 does, does not, run the wire-up server itself
-	EnvService  = "RMA_SERVICE"  // Kubernetes: headless service of the job's pods, with :port if need be
+	EnvLauncher = "RMA_LAUNCHER" // a launcher's name, or none; empty or auto: detected by its variables
+	EnvServe    = "RMA_SERVE"    // 1: rank 0 runs the wire-up server itself; 0: it does not
+	EnvService  = "RMA_SERVICE"  // Kubernetes: headless service of the job's pods, with an optional :port
 )
 
-// ErrNoRoot is a job whose ranks cannot meet. It wraps wireup.ErrEnvironment.
+// ErrNoRoot says that the place where the ranks meet is unknown. It wraps
+// wireup.ErrEnvironment.
 var ErrNoRoot = fmt.Errorf("%w: cannot tell where the ranks are to meet", wireup.ErrEnvironment)
 
 // Found is the job of this process.
@@ -27,8 +28,8 @@ type Found struct {
 	LocalSize int    // ranks on this host; 0 if the launcher does not say
 }
 
-// InJob reports whether the environment describes a job of some launcher, or
-// half of one, which Find refuses.
+// InJob reports whether the environment describes a job of some launcher, completely or in
+// part; Find rejects the latter.
 func InJob() bool {
 	return find(os.Getenv) != nil || os.Getenv(wireup.EnvRoot) != "" && os.Getenv(EnvLauncher) != "none"
 }
@@ -37,7 +38,7 @@ func InJob() bool {
 // Errors wrap wireup.ErrEnvironment.
 func Find() (Found, error) { return from(os.Getenv) }
 
-// FromEnv is Find for those who only want to join.
+// FromEnv returns the Config of Find, to join the job with.
 func FromEnv() (wireup.Config, error) {
 	f, err := Find()
 	return f.Config, err
@@ -46,17 +47,17 @@ func FromEnv() (wireup.Config, error) {
 // env is an environment; tests have their own.
 type env func(name string) string
 
-// launcher is a way to describe a job. here reports whether this one did; read
-// reads it.
+// launcher is a launcher's way to describe a job in the environment. here reports whether
+// it has done so; read parses the description.
 type launcher struct {
 	name string
 	here func(env) bool
 	read func(env) (*place, error)
 }
 
-// launchers in the order in which they are believed. What the user says comes
-// first; then what is closest to the process: mpirun inside an srun or sbatch
-// leaves the variables of both.
+// launchers lists the launchers by precedence: first the user's own variables, then the
+// launcher closest to the process. With mpirun inside an srun or sbatch, the variables of
+// both are set.
 var launchers = []launcher{
 	{"rma", func(e env) bool { return e(wireup.EnvRank) != "" }, nil},
 	{"openmpi", func(e env) bool { return e("OMPI_COMM_WORLD_RANK") != "" }, openMPI},
@@ -93,7 +94,7 @@ func from(e env) (Found, error) {
 			return Found{}, fmt.Errorf("jobenv: %w: %s=%q: want auto, none, rma, openmpi, mpich, slurm or kubernetes",
 				wireup.ErrEnvironment, EnvLauncher, forced)
 		}
-		c, err := wireup.From(e) // half a description is an error
+		c, err := wireup.From(e) // an incomplete description is an error
 		return Found{Config: c, Launcher: "none"}, err
 	}
 	if l.read == nil {
@@ -115,7 +116,7 @@ func from(e env) (Found, error) {
 	return p.Found, nil
 }
 
-// alone is a process that is to ignore its launcher.
+// alone returns the job of a process that ignores its launcher: rank 0 of 1.
 func alone(e env) (Found, error) {
 	c, err := wireup.From(func(name string) string {
 		if name == wireup.EnvTimeout {
@@ -126,7 +127,7 @@ func alone(e env) (Found, error) {
 	return Found{Config: c, Launcher: "none"}, err
 }
 
-// number reads a variable that has to be there.
+// number parses a required variable.
 func (e env) number(name string, least, most int) (int, error) {
 	n, err := strconv.Atoi(e(name))
 	if err != nil || n < least || n > most {
@@ -135,8 +136,8 @@ func (e env) number(name string, least, most int) (int, error) {
 	return n, nil
 }
 
-// numbers reads the rank, the size and the local rank from the first of the
-// variables of each that is set; the last may be missing.
+// numbers reads the rank, the size and the local rank, each from the first of its variables
+// that is set; the local rank may be missing.
 func (e env) numbers(rank, size, local string) (c wireup.Config, err error) {
 	var errs [3]error
 	c.Size, errs[0] = e.number(size, 1, wireup.MaxRanks)
@@ -147,7 +148,7 @@ func (e env) numbers(rank, size, local string) (c wireup.Config, err error) {
 	return c, errors.Join(errs[:]...)
 }
 
-// is reports whether a variable that may be missing has that number.
+// is reports whether the variable, which may be missing, has the value n.
 func (e env) is(name string, n int) bool {
 	return strings.TrimSpace(e(name)) == strconv.Itoa(n)
 }

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorded is an environment of testdata, as the launcher of that release made
-// it, with changes: "name=value", or "name" to take it out.
+// recorded returns an environment of testdata, recorded under that release of a launcher,
+// with changes: "name=value", or "name" to remove it.
 func recorded(t testing.TB, file string, changes ...string) env {
 	m := map[string]string{}
 	if file != "" {
@@ -137,7 +137,7 @@ func TestRefusedEnvironments(t *testing.T) {
 	}
 }
 
-// Whoever starts it, and however: what others reach needs a secret.
+// Under every launcher, a job that other users can reach needs a secret.
 func TestEveryLauncherNeedsASecret(t *testing.T) {
 	t.Parallel()
 	const hand, short = "RMA_RANK=1", "RMA_TOKEN=00ff"
@@ -220,7 +220,7 @@ func TestHostsOfMpirun(t *testing.T) {
 	}
 }
 
-// Jobs do not meet at each other's places.
+// Different jobs meet at different places.
 func TestPlacesDiffer(t *testing.T) {
 	t.Parallel()
 	roots := map[string]string{}

@@ -8,14 +8,14 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// kubePort is where rank 0 listens if RMA_SERVICE names no port. Every pod has
-// an address of its own, so that nobody else is there.
+// kubePort is the port of rank 0 if RMA_SERVICE names none. Every pod has its own address,
+// so no other program uses the port.
 const kubePort = "7117"
 
-// kubernetes reads the environment of a pod of an indexed Job. The pods of job
-// j are called j-0, j-1, …, by their host names as well; under a headless
-// service s (the pods' subdomain) pod 0 is j-0.s. Kubernetes does not tell how
-// many there are: RMA_SIZE does.
+// kubernetes reads the environment of a pod of an indexed Job. The pods of job j are called
+// j-0, j-1, …, by their host names as well; under a headless service s (the pods'
+// subdomain) pod 0 is j-0.s. Kubernetes does not tell a pod their number, so RMA_SIZE must
+// be set.
 func kubernetes(e env) (*place, error) {
 	c, err := e.numbers("JOB_COMPLETION_INDEX", wireup.EnvSize, wireup.EnvLocalRank)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// private is a directory that could be a user's XDG_RUNTIME_DIR.
+// private returns a directory that could be a user's XDG_RUNTIME_DIR.
 func private(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "run")
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// freePort is a port of this host that nobody listens on.
+// freePort returns a port of this host without a listener.
 func freePort(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// meet has n ranks join by their environments, and exchange something.
+// meet makes n ranks join by their environments, and exchange a value.
 func meet(t *testing.T, n int, environment func(rank int) env) {
 	var g errgroup.Group
 	for r := range n {
@@ -83,8 +83,8 @@ func TestMeetOnOneHost(t *testing.T) {
 	}
 }
 
-// The variables of a Kubernetes Job; pod 0 is found by an address, as there is
-// no name service here.
+// The variables of a Kubernetes Job; pod 0 is found by an address, because the test has no
+// name service.
 func TestMeetInKubernetes(t *testing.T) {
 	t.Parallel()
 	root := "RMA_ROOT=127.0.0.1:" + freePort(t)
@@ -95,7 +95,7 @@ func TestMeetInKubernetes(t *testing.T) {
 	})
 }
 
-// Several hosts of an MPICH job: rank 0 listens and says where through PMI.
+// Several hosts of an MPICH job: rank 0 listens, and publishes its address through PMI.
 func TestMeetByPMI(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"mpich-4.0-one-host", "mpich-4.0-two-hosts"} {
@@ -121,7 +121,7 @@ func TestMeetByPMI(t *testing.T) {
 	}
 }
 
-// pmiServer is the launcher's side of PMI-1, as Hydra's.
+// pmiServer is the launcher's side of PMI-1, like Hydra's.
 type pmiServer struct {
 	n  int
 	wg sync.WaitGroup
@@ -197,7 +197,7 @@ func (s *pmiServer) answer(conn net.Conn, line string) (out []pmiAnswer) {
 	return []pmiAnswer{{conn, a}}
 }
 
-// What rank 0 makes admits; what the user sets instead has to, too.
+// A short secret of the user is refused, although rank 0 could generate one.
 func TestPMIWithAShortSecret(t *testing.T) {
 	t.Parallel()
 	s := &pmiServer{n: 1, vals: map[string]string{}}
@@ -234,7 +234,7 @@ func TestHostilePMI(t *testing.T) {
 		require.NoError(t, syscall.Close(fd))
 		s.wg.Wait()
 	}
-	// One that never comes.
+	// A rank that never joins.
 	s := &pmiServer{n: 2, vals: map[string]string{}}
 	fd := s.connect(t)
 	f, err := from(recorded(t, "mpich-4.0-two-hosts", fmt.Sprintf("PMI_FD=%d", fd)))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// openMPI reads what Open MPI's mpirun (ORTE in releases up to 4, PRRTE in 5)
-// gives its processes.
+// openMPI reads the variables that Open MPI's mpirun (ORTE in releases up to 4, PRRTE in 5)
+// sets for its processes.
 func openMPI(e env) (*place, error) {
 	c, err := e.numbers("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
 	if err != nil {
@@ -24,14 +24,14 @@ func openMPI(e env) (*place, error) {
 	if p.oneHost {
 		p.LocalSize = c.Size
 	}
-	// 128 random bits that mpirun makes for each job, for transports to
-	// recognise each other by: exactly what a token is.
+	// mpirun generates 128 random bits for each job, by which transports recognise each
+	// other. They serve as the job's token.
 	if key := e("OMPI_MCA_orte_precondition_transports"); len(key) >= 32 {
 		s := sha256.Sum256([]byte("rma token " + key))
 		p.secret = s[:]
 	}
-	// mpirun's own host is known everywhere. Whether rank 0 runs there only rank
-	// 0 can tell; it ends the job if not.
+	// All ranks know mpirun's own host. Only rank 0 can tell whether it runs there; if not,
+	// it ends the job.
 	hosts := hnpHosts(e("OMPI_MCA_orte_hnp_uri"))
 	switch {
 	case len(hosts) == 0:
@@ -47,7 +47,7 @@ func openMPI(e env) (*place, error) {
 	return p, nil
 }
 
-// hnpHosts reads the IPv4 addresses, else the IPv6 ones, of
+// hnpHosts returns the IPv4 addresses, or if there are none the IPv6 ones, of
 // "751501312.0;tcp://192.0.2.2,10.0.0.2:50383;tcp6://[fd00::2]:48435".
 func hnpHosts(uri string) (hosts []netip.Addr) {
 	for part := range strings.SplitSeq(uri, ";") {
@@ -73,5 +73,5 @@ func hnpHosts(uri string) (hosts []netip.Addr) {
 	return hosts
 }
 
-// maxHosts bounds how many addresses of one host are tried.
+// maxHosts bounds the number of addresses of one host that are tried.
 const maxHosts = 8

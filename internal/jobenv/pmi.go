@@ -14,9 +14,9 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// pmi reads what a launcher gives processes that speak PMI-1: Hydra (mpirun of
-// MPICH and what descends from it) and srun --mpi=pmi2. The launcher's own store
-// carries the address of rank 0, and a secret that rank 0 makes.
+// pmi reads the variables of a launcher that speaks PMI-1: Hydra (mpirun of MPICH and its
+// derivatives) and srun --mpi=pmi2. The launcher's key-value store carries the address of
+// rank 0, and a secret that rank 0 generates.
 func pmi(e env) (*place, error) {
 	if e("PMI_FD") == "" {
 		return nil, fmt.Errorf("%w: PMI_PORT without PMI_FD: run mpirun without -pmi-port, or set RMA_RANK, RMA_SIZE and RMA_ROOT", wireup.ErrEnvironment)
@@ -34,7 +34,7 @@ func pmi(e env) (*place, error) {
 	if p.oneHost {
 		p.LocalSize = c.Size
 	}
-	host := e("MPIR_CVAR_CH3_INTERFACE_HOSTNAME") // what the launcher calls this host
+	host := e("MPIR_CVAR_CH3_INTERFACE_HOSTNAME") // the launcher's name of this host
 	if host == "" {
 		host = e("SLURMD_NODENAME")
 	}
@@ -56,10 +56,10 @@ func pmi(e env) (*place, error) {
 	return p, nil
 }
 
-// pmiKey is what rank 0 publishes its address and secret under.
+// pmiKey is the key under which rank 0 publishes its address and secret.
 const pmiKey = "rma-root"
 
-// exchange has rank 0 listen and publish where, and the others read it.
+// exchange makes rank 0 listen and publish its address, and the other ranks read it.
 func (p *place) exchange(ctx context.Context, conn net.Conn, e env, host string, c *wireup.Config) error {
 	w := newPMIWire(ctx, conn)
 	defer w.stop()
@@ -74,7 +74,7 @@ func (p *place) exchange(ctx context.Context, conn net.Conn, e env, host string,
 			c.Token = secret
 		}
 	}
-	// Spaces and equals signs have a meaning there: hexadecimal has none.
+	// In hexadecimal, because PMI gives spaces and equals signs a meaning.
 	text, err := w.share(c.Rank == 0, pmiKey, hex.EncodeToString([]byte(c.Root+"\n"+hex.EncodeToString(c.Token))))
 	if err != nil {
 		return err
@@ -92,13 +92,13 @@ func (p *place) exchange(ctx context.Context, conn net.Conn, e env, host string,
 		return fmt.Errorf("%w: value of %s", errPMI, pmiKey)
 	}
 	if given != nil {
-		c.Token = given // a wrong one is to be noticed
+		c.Token = given // so that a wrong one is refused
 	}
 	c.Root = root
 	return nil
 }
 
-// open opens the server's socket under a name that nobody has used.
+// open opens the server's socket under an unused name.
 func (p *place) open(e env, host, unique string) (root string, ln net.Listener, err error) {
 	if p.oneHost {
 		dir, err := socketDir(e)
@@ -128,7 +128,7 @@ func (p *place) open(e env, host, unique string) (root string, ln net.Listener, 
 	return strings.Join(roots, ","), ln, nil
 }
 
-// pmiConn connects with the launcher, by the socket that it left open.
+// pmiConn connects with the launcher, by the socket that it has left open for the process.
 func pmiConn(e env) (net.Conn, error) {
 	fd, err := strconv.Atoi(e("PMI_FD"))
 	if err != nil || fd < 3 {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// errPMI says that the launcher does not answer as PMI-1 wants it.
+// errPMI says that the launcher's answer violates PMI-1.
 var errPMI = errors.New("PMI protocol error")
 
-// pmiWire is one end of PMI-1: lines of key=value pairs, a command first; every
-// command has one line of answer.
+// pmiWire is the client's end of PMI-1: lines of key=value pairs, the command first; every
+// command has an answer of one line.
 type pmiWire struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -22,7 +22,7 @@ type pmiWire struct {
 	end  func() bool
 }
 
-// maxPMILine bounds an answer: values are at most 1024 bytes.
+// maxPMILine bounds an answer in bytes: values have at most 1024.
 const maxPMILine = 4096
 
 func newPMIWire(ctx context.Context, conn net.Conn) *pmiWire {
@@ -33,8 +33,7 @@ func newPMIWire(ctx context.Context, conn net.Conn) *pmiWire {
 
 func (w *pmiWire) stop() { w.end() }
 
-// call sends one command and returns the pairs of its answer, which must be
-// what is wanted.
+// call sends one command and returns the pairs of its answer, whose command must be want.
 func (w *pmiWire) call(line, want string) (map[string]string, error) {
 	if _, err := w.conn.Write([]byte(line + "\n")); err != nil {
 		return nil, w.why(line, err)
@@ -55,7 +54,7 @@ func (w *pmiWire) call(line, want string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// why says that the time is over, where that is the reason.
+// why returns the error of a command; it names the end of the context if that is the cause.
 func (w *pmiWire) why(cmd string, err error) error {
 	if w.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w: not all processes that the launcher started have come", cmd, w.ctx.Err())
@@ -63,8 +62,7 @@ func (w *pmiWire) why(cmd string, err error) error {
 	return fmt.Errorf("%s: %w", cmd, err)
 }
 
-// share publishes value under key on one rank and returns what that one
-// published on all.
+// share publishes the value of one rank under key, and returns it on all ranks.
 func (w *pmiWire) share(publish bool, key, value string) (string, error) {
 	if _, err := w.call("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init"); err != nil {
 		return "", err
@@ -89,7 +87,7 @@ func (w *pmiWire) share(publish bool, key, value string) (string, error) {
 		}
 		value = a["value"]
 	}
-	// Unless it is told so, the launcher takes the end of a process for a crash.
+	// Without finalize, the launcher would take the end of the process for a crash.
 	if _, err := w.call("cmd=finalize", "finalize_ack"); err != nil {
 		return "", err
 	}

@@ -18,18 +18,18 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// place is a job as its launcher describes it, on the way to a Found.
+// place is a job as its launcher describes it, from which complete makes a Found.
 type place struct {
 	Found
-	id      string // names the job, the same on all ranks and on no other's
+	id      string // name of the job: the same on all its ranks, different for other jobs
 	oneHost bool
-	root    string // where ranks of several hosts meet, if the launcher tells
-	noRoot  string // why root is empty, and what would help
-	secret  []byte // known to the job's processes only, if the launcher gives one
+	root    string // where ranks of several hosts meet, if the launcher provides it
+	noRoot  string // why root is empty
+	secret  []byte // known only to the job's processes, if the launcher provides one
 	prepare func(ctx context.Context, c *wireup.Config) error
 }
 
-// Derived ports lie above those that Linux hands out by itself (up to 60999).
+// Derived ports lie above Linux's ephemeral ports (up to 60999).
 const (
 	firstPort = 61000
 	ports     = 4000
@@ -37,7 +37,7 @@ const (
 
 func digest(id string) [sha256.Size]byte { return sha256.Sum256([]byte("rma job " + id)) }
 
-// port is derived from the name of the job.
+// port returns the port derived from the name of the job.
 func port(id string) string { return strconv.Itoa(int(portNumber(id))) }
 
 func portNumber(id string) uint16 {
@@ -45,7 +45,7 @@ func portNumber(id string) uint16 {
 	return firstPort + uint16(binary.LittleEndian.Uint32(d[:])%ports)
 }
 
-// complete decides where the ranks meet, and with which secret.
+// complete determines where the ranks meet, and with which secret.
 func (p *place) complete(e env) error {
 	var err error
 	if p.Timeout, err = wireup.TimeoutFrom(e); err != nil {
@@ -90,9 +90,9 @@ func (p *place) complete(e env) error {
 	return nil
 }
 
-// atSocket meets at a socket whose name is derived from the job's, in a
-// directory that only this user may enter. All look at the directory: were it
-// somebody else's, the server could be, too.
+// atSocket sets the root to a socket whose name is derived from the job's, in a directory
+// that only this user may enter. All ranks check the directory: in another user's
+// directory, the server could be that user's, too.
 func (p *place) atSocket(e env, c *wireup.Config) error {
 	dir, err := socketDir(e)
 	if err != nil {
@@ -106,8 +106,8 @@ func (p *place) atSocket(e env, c *wireup.Config) error {
 	return err
 }
 
-// ListenAt is the Prepare function of the rank that serves at a root which all
-// ranks know.
+// ListenAt returns the Prepare function of the rank that serves at a root known to all
+// ranks.
 func ListenAt(root string) func(context.Context, *wireup.Config) error {
 	return func(_ context.Context, c *wireup.Config) (err error) {
 		c.Listener, err = listen(strings.SplitN(root, ",", 2)[0])
@@ -115,9 +115,9 @@ func ListenAt(root string) func(context.Context, *wireup.Config) error {
 	}
 }
 
-// listen opens the socket of the server. A name is what others call this host
-// by; what it means here may be something else (127.0.1.1), so that all
-// addresses are listened on.
+// listen opens the socket of the server. If root has a host name, it listens on all
+// addresses, because the name may resolve to another address on this host (127.0.1.1) than
+// on others.
 func listen(root string) (net.Listener, error) {
 	network, address, err := wireup.ParseRoot(root)
 	if err != nil {
@@ -143,7 +143,7 @@ func listen(root string) (net.Listener, error) {
 	return ln, nil
 }
 
-// listenUnix takes over what a crashed process has left behind.
+// listenUnix listens on a Unix socket; it replaces one left behind by a crashed process.
 func listenUnix(path string) (net.Listener, error) {
 	ln, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -163,7 +163,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// isLoopback reports whether only this host reaches the address.
+// isLoopback reports whether only this host can reach the address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

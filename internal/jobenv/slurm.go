@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// slurm reads what srun gives the tasks of a step. A batch script and a shell of
-// salloc are no step: programs run there by themselves are alone.
+// slurm reads the variables that srun sets for the tasks of a step. A batch script and a
+// shell of salloc are not steps: a program started there directly is a job of its own.
 func slurm(e env) (*place, error) {
 	size := "SLURM_STEP_NUM_TASKS"
 	if e(size) == "" {
@@ -16,8 +16,8 @@ func slurm(e env) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Numbers of jobs are unique in a cluster, for as long as they do not wrap;
-	// the port of this srun tells apart what is left.
+	// Job numbers are unique in a cluster until they wrap; the port of this srun
+	// distinguishes jobs with the same number.
 	p := &place{
 		id:      fmt.Sprintf("slurm %s %s.%s %s", e("SLURM_CLUSTER_NAME"), e("SLURM_JOB_ID"), e("SLURM_STEP_ID"), e("SLURM_STEP_LAUNCHER_PORT")),
 		oneHost: e.is("SLURM_STEP_NUM_NODES", 1),
