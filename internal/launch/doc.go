@@ -25,7 +25,7 @@
 //	guard.go        what kills the ranks of a killed launcher
 //	output.go       tagged lines
 //	errors.go       how a job ends
-//	sys_linux.go    process groups, PDEATHSIG; sys_other.go what is left elsewhere
+//	sys_linux.go    process groups, PDEATHSIG; sys_unix.go, sys_group.go, sys_none.go other systems
 //
 // It may import internal/wireup. Real-process tests live in launch_test.go and
 // in cmd/rmarun.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Exit codes beside those of the ranks, as shells and timeout(1) have them.
+// Exit codes beside those of the ranks, as in shells and timeout(1).
 const (
 	ExitUsage    = 2
 	ExitTimeout  = 124
@@ -18,10 +18,10 @@ const (
 	exitSignal   = 128 // + the signal's number
 )
 
-// ErrSpec says that a Spec cannot be run as it is.
+// ErrSpec says that a Spec is invalid.
 var ErrSpec = errors.New("launch: bad specification")
 
-// RankError is the first rank that failed.
+// RankError reports the first rank that failed.
 type RankError struct {
 	Rank   int
 	Pid    int

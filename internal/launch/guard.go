@@ -10,13 +10,13 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// guardScript reads the process groups that live ("+ id") and have ended
-// ("- id"). Its input ends when the launcher does, whatever way: what still
-// lives then is killed. After a job that ended well its list is empty.
+// guardScript reads the process groups that have started ("+ id") and ended ("- id"). Its
+// input ends when the launcher ends, for whatever reason: the script then kills the groups
+// that still live. After a regular end of the job its list is empty.
 //
-// Between "s RMA_JOB=name" and "e" ranks are being started: one may run, and
-// have children, before its group is told. A launcher that ends then leaves
-// ranks that only their environment gives away.
+// Between "s RMA_JOB=name" and "e" ranks are being started: one may run, and have children,
+// before its group is reported. If the launcher ends then, the script finds these processes
+// by their environment.
 const guardScript = `trap '' INT TERM HUP QUIT PIPE USR1 USR2
 live=
 job=
@@ -38,8 +38,8 @@ fi
 exit 0
 `
 
-// guard is the shell that runs guardScript, or nothing where there is no shell.
-// For one goroutine.
+// guard is the shell that runs guardScript, or nothing if there is no shell. It is for one
+// goroutine at a time.
 type guard struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -50,7 +50,7 @@ func startGuard(dir string) *guard {
 	g := &guard{}
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "rma-guard", dir)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	ownSession(cmd) // a signal to the launcher's group is not for the guard
+	ownSession(cmd) // so that signals to the launcher's group do not reach the guard
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return g
@@ -68,7 +68,7 @@ func (g *guard) remove(pgid int)     { g.say("-", strconv.Itoa(pgid)) }
 
 func (g *guard) say(op, arg string) {
 	if g.cmd != nil {
-		fmt.Fprintf(g.in, "%s %s\n", op, arg) // a guard that died guards nothing: no harm to the job
+		fmt.Fprintf(g.in, "%s %s\n", op, arg) // an error means that the guard has died, which does not harm the job
 	}
 }
 

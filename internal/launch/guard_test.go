@@ -15,7 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// A launcher may be killed after it started a rank and before it told of it.
+// A launcher may be killed after it has started a rank and before it has reported the rank
+// to the guard.
 func TestGuardFindsRanksItWasNotToldOf(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
@@ -46,7 +47,7 @@ func TestGuardFindsRanksItWasNotToldOf(t *testing.T) {
 		t.Fatal("the rank lives on")
 	}
 
-	// All told: names count no more.
+	// All groups are reported: the job's name has no effect any more.
 	g = startGuard("")
 	g.starting(job + "0")
 	g.started()

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// hangLooks is how often in a HangTimeout the ranks' processes are looked at: a rank
-	// that is stopped is found an eighth later at most.
+	// hangLooks is the number of checks of the ranks' processes in a HangTimeout: a stopped
+	// rank is detected at most an eighth later.
 	hangLooks = 8
 
-	// minHangLook is the least time between two looks, which read all of /proc.
+	// minHangLook is the least time between two checks, each of which reads all of /proc.
 	minHangLook = 20 * time.Millisecond
 )
 
-// watch finds ranks that hang. The goroutine of job.run owns it, but for hear.
+// watch detects ranks that hang. The goroutine of job.run owns it, except for hear.
 type watch struct {
-	limit   time.Duration // 0: nothing is found
+	limit   time.Duration // 0: none is detected
 	every   time.Duration
-	last    time.Time // of the looks
+	last    time.Time // time of the last check
 	host    string
 	reports chan report
 }
 
-// report is what one rank says about another that hangs.
+// report is one rank's report that another one hangs.
 type report struct {
 	from, rank int
 	why        string
@@ -40,8 +40,8 @@ func newWatch(limit time.Duration, ranks int) *watch {
 	return &watch{limit: limit, every: max(limit/hangLooks, minHangLook), last: time.Now(), host: host, reports: make(chan report, ranks)}
 }
 
-// hear takes a rank's report, for wireup.ServerConfig. Of those that nobody has read one a
-// rank is enough.
+// hear accepts a rank's report, for wireup.ServerConfig. It drops the report if as many as
+// there are ranks are unread.
 func (w *watch) hear(from, rank int, why string) {
 	select {
 	case w.reports <- report{from, rank, why}:
@@ -49,8 +49,8 @@ func (w *watch) hear(from, rank int, why string) {
 	}
 }
 
-// look returns the ranks that have been stopped for the limit. A launcher that was itself
-// stopped has not looked, and has nothing to say about that time.
+// look returns the ranks that have been stopped for the limit. It does not count time in
+// which the launcher itself was stopped.
 func (w *watch) look(ranks []*rank) (hung []*rank) {
 	now := time.Now()
 	passed := min(now.Sub(w.last), 2*w.every)
@@ -61,7 +61,7 @@ func (w *watch) look(ranks []*rank) (hung []*rank) {
 		r.stopped = !r.ended && slices.Contains(states[r.cmd.Process.Pid], 'T')
 		switch {
 		case !r.stopped:
-			r.silent, r.hung = 0, r.hung && !was // it may hang again
+			r.silent, r.hung = 0, r.hung && !was // a rank that continues may hang again
 		case was && !r.hung:
 			if r.silent += passed; r.silent >= w.limit {
 				hung = append(hung, r)
@@ -71,12 +71,12 @@ func (w *watch) look(ranks []*rank) (hung []*rank) {
 	return hung
 }
 
-// HungError is a rank that has made no progress for Spec.HangTimeout.
+// HungError reports a rank that has made no progress for Spec.HangTimeout.
 type HungError struct {
 	Rank  int
 	Pid   int
 	Host  string
-	State string // of the processes of its group, a letter each, as ps(1) has them; empty if not known
+	State string // of the processes of its group, one letter each, as in ps(1); empty if not known
 	Why   string
 }
 
@@ -88,7 +88,7 @@ func (e *HungError) Error() string {
 	return fmt.Sprintf("rank %d (pid %d on %s%s) hangs: %s", e.Rank, e.Pid, e.Host, state, e.Why)
 }
 
-// hung books a rank that makes no progress.
+// hung records that a rank makes no progress.
 func (j *job) hung(r *rank, why string) {
 	if j.spec.HangTimeout == 0 || r.ended || r.hung || j.stopping {
 		return
@@ -98,8 +98,8 @@ func (j *job) hung(r *rank, why string) {
 	j.failed(ExitHung, &HungError{Rank: r.no, Pid: pid, Host: j.watch.host, State: string(groupStates()[pid]), Why: why})
 }
 
-// endStopped ends what is left of a job that went on without its failed ranks, if that is
-// ranks that hang and are stopped: nobody waits for them any more.
+// endStopped ends a job that has continued without its failed ranks, when all remaining
+// ranks hang and are stopped.
 func (j *job) endStopped() {
 	left := j.running()
 	for _, r := range j.ranks {

@@ -21,11 +21,11 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// DefaultGrace is how long ranks may take to end after SIGTERM: enough to
-// write out what they hold, short enough for somebody who waits.
+// DefaultGrace bounds the time that ranks may take to end after SIGTERM: enough to write
+// their data, and short for a waiting user.
 const DefaultGrace = 5 * time.Second
 
-// Spec says what to run.
+// Spec describes a job.
 type Spec struct {
 	N    int      // ranks
 	Path string   // program: a path, or a name to look up in PATH
@@ -36,24 +36,24 @@ type Spec struct {
 	// Stdin goes to rank 0; the others read nothing. Nil: rank 0 as well.
 	Stdin io.Reader
 
-	// Stdout and Stderr get the output of all ranks. An *os.File is handed to
-	// the ranks as it is, unless Prefix is set. Nil discards.
+	// Stdout and Stderr get the output of all ranks. Ranks inherit an *os.File directly,
+	// unless Prefix is set. Nil discards the output.
 	Stdout, Stderr io.Writer
 
-	// Prefix passes on whole lines, tagged with the rank: "[3] line". A line
-	// above 1 MiB is cut.
+	// Prefix forwards whole lines, tagged with the rank: "[3] line". A line above 1 MiB is
+	// split.
 	Prefix bool
 
 	// Wireup is the socket of the wire-up server: "unix" (default), or "tcp" over the
 	// loopback interface.
 	Wireup string
 
-	// KeepGoing lets the other ranks go on when one has failed.
+	// KeepGoing lets the other ranks continue when one has failed.
 	KeepGoing bool
 
 	// HangTimeout is the ranks' RMA_HANG_TIMEOUT, at least 100 ms, and how long one may be
-	// stopped (SIGSTOP), or found by others to make no progress, before it has failed
-	// (exit code 125). Zero: nothing is watched.
+	// stopped (SIGSTOP), or found by others to make no progress, before it has failed (exit
+	// code 125). Zero: hangs are not detected.
 	HangTimeout time.Duration
 
 	// Timeout ends the job (exit code 124). Zero: none.
@@ -62,21 +62,22 @@ type Spec struct {
 	// Grace is the time between SIGTERM and SIGKILL. Zero means DefaultGrace.
 	Grace time.Duration
 
-	// Say gets a line for the user when something ends the job early. May be nil.
+	// Say gets a line for the user when the job ends early. It may be nil.
 	Say func(text string)
 
-	// Log goes to the wire-up server. May be nil.
+	// Log is the wire-up server's logger. It may be nil.
 	Log *slog.Logger
 }
 
-// Run runs the job and returns its exit code: 0 if every rank exited with 0,
-// else that of the first rank that failed (128 + signal if it was killed), also under
-// Spec.KeepGoing; 124 after Spec.Timeout, 125 after Spec.HangTimeout, 127 or 126 when the program cannot be found or started.
-// Unless it is 0 the error says why (*RankError, *HungError, *TimeoutError, *StartError,
-// *wireup.AbortError, the context's, or one that wraps ErrSpec: code 2).
+// Run runs the job and returns its exit code: 0 if every rank exited with 0, else that of
+// the first rank that failed (128 + signal if it was killed), also under Spec.KeepGoing;
+// 124 after Spec.Timeout, 125 after Spec.HangTimeout, 127 or 126 if the program cannot be
+// found or started. If the code is not 0, the error is the reason (*RankError, *HungError,
+// *TimeoutError, *StartError, *wireup.AbortError, the context's, or one that wraps ErrSpec:
+// code 2).
 //
-// While it runs it takes the forwarded signals of this process. A second
-// SIGINT or SIGTERM kills the ranks.
+// While it runs, it forwards signals of this process to the ranks. A second SIGINT or
+// SIGTERM kills the ranks.
 func Run(ctx context.Context, s Spec) (code int, err error) {
 	if err := supported(); err != nil {
 		return 1, err
@@ -96,13 +97,13 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 		return e.exitCode(), e
 	}
 	if abs, err := filepath.Abs(path); err == nil {
-		path = abs // Dir must not change what a relative path means
+		path = abs // resolve a relative path here, not in Dir
 	}
 	sigs := make(chan os.Signal, 16)
 	signal.Notify(sigs, forwarded...)
 	defer signal.Stop(sigs)
 
-	tls, err := wireup.TLSFrom(os.Getenv) // the ranks will want it
+	tls, err := wireup.TLSFrom(os.Getenv) // the ranks use the same
 	if err != nil {
 		return 1, err
 	}
@@ -163,7 +164,7 @@ func listen(network string) (ln net.Listener, root, dir string, err error) {
 	return nil, "", "", fmt.Errorf("%w: wire-up %q, want unix or tcp", ErrSpec, network)
 }
 
-// job is a running job. run's goroutine owns it.
+// job is a running job. The goroutine of run owns it.
 type job struct {
 	spec  *Spec
 	srv   *wireup.Server
@@ -177,7 +178,7 @@ type job struct {
 	guard   *guard
 
 	code     int
-	err      error // why the job failed, first reason
+	err      error // the first reason why the job failed
 	stopping bool
 	kill     <-chan time.Time
 }
@@ -277,23 +278,24 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 	return j.code, j.err
 }
 
-// note books the end of a rank.
+// note records the end of a rank.
 func (j *job) note(e exit) {
 	r := j.ranks[e.rank]
 	r.ended = true
 	j.ended++
 	if e.code == 0 {
-		return // whoever still waits for it learns so from the wire-up server
+		return // the wire-up server reports it to ranks that still wait for it
 	}
 	re := &RankError{Rank: e.rank, Pid: r.cmd.Process.Pid, Code: e.code, Signal: e.signal}
 	j.srv.Lost(e.rank, re.Error())
 	if errors.Is(j.err, wireup.ErrAborted) && j.code == 1 && e.signal == 0 {
-		j.code = e.code // the rank that aborted the job says more by its own code
+		j.code = e.code // the exit code of the rank that aborted the job is more specific
 	}
 	j.failed(e.code, re)
 }
 
-// failed books the failure of a rank: it ends the job, or the others go on.
+// failed records the failure of a rank: it ends the job, unless KeepGoing lets the others
+// continue.
 func (j *job) failed(code int, err error) {
 	if !j.spec.KeepGoing || j.stopping {
 		j.fail(code, err)
@@ -305,8 +307,8 @@ func (j *job) failed(code int, err error) {
 	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) go on", err, j.others()))
 }
 
-// fail ends the job with its first reason, but those of ranks that it went on
-// without.
+// fail ends the job with this reason, unless the job is ending already. It overrides the
+// failures of ranks without which the job has continued.
 func (j *job) fail(code int, err error) {
 	if j.stopping {
 		return
@@ -325,7 +327,7 @@ func (j *job) stop(sig syscall.Signal) {
 	}
 	j.stopping = true
 	j.signal(sig)
-	j.signal(sigCont) // one that is stopped cannot hear
+	j.signal(sigCont) // a stopped process does not react to other signals
 	if sig != syscall.SIGKILL {
 		j.kill = time.After(j.spec.Grace)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// The test binary is also what the tests launch, and a launcher to be killed.
+// The test binary is also the program that the tests launch, and a launcher to be killed.
 const roleEnv = "RMA_TEST_LAUNCH_ROLE"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// rankMain joins the job, exchanges something and ends as its argument says.
+// rankMain joins the job, exchanges a value and ends as its argument demands.
 func rankMain() int {
 	c, err := wireup.From(os.Getenv)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestRanksMeet(t *testing.T) {
 	}
 }
 
-// A rank that others find to hang has failed, whatever its process does.
+// A rank that others report to hang has failed, whatever its process does.
 func TestReportedHang(t *testing.T) {
 	t.Parallel()
 	code, out, err := self(t, Spec{N: 3, HangTimeout: time.Hour}, "hang")
@@ -162,7 +162,7 @@ func TestReportedHang(t *testing.T) {
 		require.Regexp(t, "^[RSD]+$", hung.State)
 	}
 
-	// Who does not ask for it is not bothered.
+	// Without HangTimeout, hangs are not detected.
 	code, out, err = self(t, Spec{N: 2, Timeout: 100 * time.Millisecond}, "hang")
 	require.Equal(t, ExitTimeout, code, out)
 	require.Error(t, err)
@@ -203,7 +203,7 @@ func TestExitCodes(t *testing.T) {
 	require.Zero(t, code)
 }
 
-// A rank that dies is reported to those who wait for it, and they are ended.
+// The death of a rank is reported to the ranks that wait for it, and these are ended.
 func TestDeathReachesTheOthers(t *testing.T) {
 	t.Parallel()
 	code, out, err := self(t, Spec{N: 2}, "die")
@@ -212,7 +212,7 @@ func TestDeathReachesTheOthers(t *testing.T) {
 	require.NotContains(t, out, "timed out")
 }
 
-// Who is left learns of it, and lives.
+// With KeepGoing, the death of a rank is reported to the others, and these continue.
 func TestSurvivorsGoOn(t *testing.T) {
 	t.Parallel()
 	var said buffer
@@ -354,7 +354,7 @@ func TestOutputIntegrity(t *testing.T) {
 	require.Equal(t, want.String()+want.String(), b.String())
 }
 
-// A background process that keeps the rank's output open does not keep the job,
+// A background process that keeps the rank's output open does not delay the end of the job,
 // and does not outlive it.
 func TestGrandchildrenEndWithTheirRank(t *testing.T) {
 	t.Parallel()

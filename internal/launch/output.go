@@ -7,13 +7,11 @@ import (
 	"sync"
 )
 
-// maxLine bounds how much of a line without end is kept back; a longer line is
-// cut into several.
+// maxLine bounds the buffered part of an unfinished line; a longer line is split.
 const maxLine = 1 << 20
 
-// lineWriter passes whole lines on, each with the rank's tag in front, in one
-// Write under a lock that all ranks share: lines of different ranks do not mix.
-// Write is for one goroutine.
+// lineWriter forwards whole lines, each behind the rank's tag, in one Write under a lock
+// that all ranks share: lines of different ranks do not mix. Write is for one goroutine.
 type lineWriter struct {
 	mu  *sync.Mutex
 	to  io.Writer
@@ -56,14 +54,14 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush ends the last line if the process did not.
+// flush forwards the last line if the process has not ended it.
 func (w *lineWriter) flush() {
 	if len(w.buf) > 0 {
 		_, _ = w.Write([]byte{'\n'})
 	}
 }
 
-// lockedWriter lets several ranks write to one destination that is no file.
+// lockedWriter lets several ranks write to one destination that is not a file.
 type lockedWriter struct {
 	mu *sync.Mutex
 	to io.Writer

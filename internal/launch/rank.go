@@ -19,38 +19,38 @@ type rank struct {
 	no    int
 	cmd   *exec.Cmd
 	lines []*lineWriter
-	ended bool // noted by the job's loop, as what follows
+	ended bool // set by the job's loop, like the next three
 
-	stopped bool          // by a signal, when it was looked at last
-	silent  time.Duration // for how long
-	hung    bool          // it was said that it hangs
+	stopped bool          // by a signal, at the last check
+	silent  time.Duration // time for which it has been stopped
+	hung    bool          // it was recorded as hung
 
 	mu     sync.Mutex
-	reaped bool // the process id may be somebody else's from now on
+	reaped bool // the process id may belong to another process from now on
 }
 
-// exit is how a rank ended.
+// exit describes the end of a rank.
 type exit struct {
 	rank   int
 	code   int
 	signal syscall.Signal
 }
 
-// start starts the process. Under Spec.Prefix, or where the destination is no
-// file, its output comes through pipes; else it writes to the file itself.
+// start starts the process. With Spec.Prefix, or if the destination is not a file, its
+// output passes through pipes; otherwise it writes to the file itself.
 func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error {
 	r.cmd = exec.Command(path, s.Args...)
 	r.cmd.Args[0] = s.Path
 	r.cmd.Dir, r.cmd.Env = s.Dir, env
-	// What is left in the pipes after the process ended is read for so long;
-	// a grandchild that holds them open does not keep the job.
+	// WaitDelay bounds reading from the pipes after the process has ended: a grandchild
+	// that holds them open does not delay the end of the job.
 	r.cmd.WaitDelay = time.Second
 	r.cmd.Stdout = r.writer(s, s.Stdout, out)
 	r.cmd.Stderr = r.writer(s, s.Stderr, out)
 	ownGroup(r.cmd)
 	if r.no == 0 && s.Stdin != nil {
-		// Through a pipe: a process group in the background must not read the
-		// terminal itself. The copier may outlive the job in a blocked read.
+		// Use a pipe: a process group in the background cannot read the terminal itself.
+		// The copying goroutine may outlive the job in a blocked read.
 		in, err := r.cmd.StdinPipe()
 		if err != nil {
 			return err
@@ -81,8 +81,8 @@ func (r *rank) writer(s *Spec, to io.Writer, mu *sync.Mutex) io.Writer {
 	return lockedWriter{mu, to}
 }
 
-// wait returns when the process has ended and its output is through. What the
-// process has left behind in its group is killed.
+// wait returns when the process has ended and its output is forwarded. It kills the
+// processes left in the group.
 func (r *rank) wait(reaping func(pgid int)) exit {
 	awaitExit(r.cmd.Process.Pid)
 	r.signal(syscall.SIGKILL)
@@ -98,7 +98,7 @@ func (r *rank) wait(reaping func(pgid int)) exit {
 	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.signal, e.code = ws.Signal(), exitSignal+int(ws.Signal())
 	} else if e.code = r.cmd.ProcessState.ExitCode(); e.code == 0 && err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		e.code = 1 // its output could not be passed on
+		e.code = 1 // its output could not be forwarded
 	}
 	return e
 }
@@ -118,15 +118,14 @@ const EnvLocalSize = "RMA_LOCAL_SIZE"
 
 const envHangTimeout = "RMA_HANG_TIMEOUT"
 
-// jobVars are inherited from no one: a launcher inside a job starts a job of
-// its own.
+// jobVars are not inherited: a launcher inside a job starts a job of its own.
 var jobVars = map[string]bool{
 	wireup.EnvRank: true, wireup.EnvSize: true, wireup.EnvRoot: true, wireup.EnvToken: true,
 	wireup.EnvTokenFile: true, wireup.EnvJob: true, wireup.EnvLocalRank: true, EnvLocalSize: true,
 }
 
-// environ is the environment of one rank: ours without an outer job, what the
-// Spec adds, and the job.
+// environ returns the environment of one rank: this process's without jobVars, the
+// additions of the Spec, and the variables of the job.
 func environ(s *Spec, job wireup.Config) []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -9,7 +9,7 @@ import (
 
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// groupStates has no portable counterpart: peers find who hangs.
+// groupStates has no portable counterpart: only peers detect hung ranks.
 func groupStates() map[int][]byte { return nil }
 
 // awaitExit has no portable counterpart: the group is signalled after reaping.

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup makes the process the leader of a process group, killed by the
-// kernel when the thread that started it ends: the starter stays locked to its
-// thread for as long as the job lasts.
+// ownGroup makes the process the leader of a process group, and the kernel kill it when the
+// thread that has started it ends: the starting goroutine stays locked to its thread as
+// long as the job lasts.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// groupStates are the states of all processes, a letter each as in proc(5), by their
+// groupStates returns the states of all processes, one letter each as in proc(5), by
 // process group.
 func groupStates() map[int][]byte {
 	states := map[int][]byte{}
@@ -44,8 +44,8 @@ func groupStates() map[int][]byte {
 	return states
 }
 
-// awaitExit returns when the process has ended, without reaping it: its id,
-// and the group's, cannot be taken by anybody else before cmd.Wait.
+// awaitExit returns when the process has ended, without reaping it: no other process or
+// group can get its id before cmd.Wait.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// supported returns why Run cannot work on this system: there are no process
-// groups to end a job by. The rest of this file is reached by nobody.
+// supported returns why Run cannot work on this system: there are no process groups to end
+// a job by. The rest of this file is never called.
 func supported() error {
 	return fmt.Errorf("launch: start ranks on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
