@@ -1,7 +1,7 @@
-// Package locks gives the ranks of a job locks: for one holder that writes, or for many that
-// read. A lock is named by a rank, its home, and a number, and takes no memory while nobody
-// holds it or waits for it. It protects whatever the ranks agree that it protects: mostly
-// memory of its home that several ranks read, change and write back.
+// Package locks provides locks for the ranks of a job: for one holder that writes, or for
+// many that read. A lock is named by a rank, its home, and a number, and takes no memory
+// while no rank holds it or waits for it. The ranks agree on the memory that it protects:
+// mostly memory of its home that several ranks read, change and write back.
 //
 //	ls, err := locks.New(eng) // on every rank
 //	id := locks.ID{Home: 3, Key: row}
@@ -12,8 +12,8 @@
 // # Memory
 //
 // Unlock flushes the one-sided operations of the engine before it releases the lock. The
-// next holder therefore sees in memory, of any rank, what the holders before it wrote. What
-// a rank stores in its own memory while it holds a lock is visible to the next holder, too.
+// next holder therefore sees, in the memory of any rank, the writes of the holders before
+// it, and also the stores of a holder in its own memory.
 //
 // # Order
 //
@@ -22,17 +22,17 @@
 //
 // # Failures
 //
-// If a rank that holds a lock for writing is gone or loses its connection with the home, the
-// memory that it was changing may be inconsistent. The lock is broken then: Lock, RLock and
-// TryLock fail with ErrBroken until a rank takes the lock with Recover and mends the memory.
-// A lost reader, or a lost rank that waits, leaves nothing. If the home is gone, its locks
-// are gone: what waits fails with the error of the peer.
+// If a rank that holds a lock for writing is gone or loses its connection with the home,
+// the memory that it was changing may be inconsistent. The lock is then broken: Lock, RLock
+// and TryLock fail with ErrBroken until a rank takes the lock with Recover and repairs the
+// memory. A lost reader, or a lost rank that waits, has no effect. If the home is gone, its
+// locks are gone: waits fail with the error of the peer.
 //
-// A wait that its context ends is withdrawn from the home and takes no lock.
+// A wait that ends with its context is withdrawn from the home and takes no lock.
 //
 // # Stability
 //
-// To be imported by applications. The interface may change before version 1.
+// Applications may import this package. The interface may change before version 1.
 //
 // # Files
 //

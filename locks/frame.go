@@ -11,7 +11,7 @@ import (
 // tag is the tag of all messages of this package: docs/wire.md has the layout.
 const tag = rma.LibraryTags | 0x4c<<24
 
-// kind is what a frame says.
+// kind is the kind of a frame.
 type kind uint8
 
 // Requests to a home, and its answers.
@@ -27,13 +27,13 @@ const (
 	kindForgotten kind = 9 // all that the peer held or waited for: the connection was lost
 )
 
-// mode is how a lock is asked for.
+// mode is the way in which a lock is requested.
 type mode uint8
 
 const (
 	modeShared  mode = 1 << iota // for reading
-	modeTry                      // now or not at all
-	modeRecover                  // even if broken; excludes the others
+	modeTry                      // fail instead of waiting
+	modeRecover                  // even if broken; exclusive
 )
 
 const (
@@ -41,7 +41,7 @@ const (
 	version   = 1
 )
 
-// frame is one message. serial is the request's, chosen by the rank that asks; all frames
+// frame is one message. serial is the request's, chosen by the requesting rank; all frames
 // about the request contain it.
 type frame struct {
 	kind   kind
@@ -51,8 +51,8 @@ type frame struct {
 	key    uint64 // kindLock
 }
 
-// ErrProtocol is the error of a peer that does not keep to the protocol of this package.
-// What it holds and waits for here is forgotten.
+// ErrProtocol reports a peer that violated the protocol of this package. Its locks and
+// requests here are discarded.
 var ErrProtocol = errors.New("locks: peer violated the protocol")
 
 func (f *frame) put(b *[frameSize]byte) {
@@ -62,7 +62,7 @@ func (f *frame) put(b *[frameSize]byte) {
 	binary.LittleEndian.PutUint64(b[16:], f.key)
 }
 
-// parse reads a frame of a peer. Errors wrap ErrProtocol.
+// parse parses a frame of a peer. Errors wrap ErrProtocol.
 func parse(b []byte) (f frame, err error) {
 	if len(b) != frameSize {
 		return f, fmt.Errorf("%w: message of %d bytes", ErrProtocol, len(b))

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	// ErrBroken says that a rank that held the lock for writing was lost: what the lock
-	// protects may be inconsistent. The error is a *rma.PeerError that names the rank.
+	// ErrBroken says that a rank that held the lock for writing was lost: the memory that the
+	// lock protects may be inconsistent. The error is a *rma.PeerError that names the rank.
 	// Recover takes such a lock.
 	ErrBroken = errors.New("the rank that held the lock for writing was lost: mend what it protects, under Recover")
 
-	// ErrTaken is TryLock's and TryRLock's: the lock is held, or others wait for it.
+	// ErrTaken is returned by TryLock and TryRLock: the lock is held, or others wait for it.
 	ErrTaken = errors.New("locks: taken")
 
 	// ErrFull says that this rank has 4096 requests at the home, granted and waiting.
@@ -35,14 +35,15 @@ type ID struct {
 
 func (id ID) String() string { return fmt.Sprintf("%d/%d", id.Home, id.Key) }
 
-// Locks is one rank's part in the locks of its job. Its methods may be called from any
-// goroutine; goroutines of one rank exclude each other as ranks do. It ends with the engine.
+// Locks is one rank's access to the locks of its job. Its methods may be called from any
+// goroutine; goroutines of one rank exclude each other as ranks do. It ends with the
+// engine.
 type Locks struct {
 	eng *rma.Engine
 
-	mu     sync.Mutex // not held while the engine is called
+	mu     sync.Mutex // not held during calls of the engine
 	table  table
-	mine   map[uint64]*Held // asked for and held, by serial
+	mine   map[uint64]*Held // requested and held, by serial
 	serial uint64
 	err    error // the engine is closed
 }
@@ -54,24 +55,24 @@ type Held struct {
 	serial   uint64
 	answered *rma.Event
 	state    state // guarded by l.mu, as is err
-	err      error // why it is over
+	err      error // the reason if it is over
 }
 
-// state is how far a request is.
+// state is the state of a request.
 type state uint8
 
 const (
 	asked state = iota
-	left        // the wait was given up: it is to be released if it is granted
+	left        // the wait was given up: release it if it is granted
 	held
 	over // refused, released or lost
 )
 
 var engines sync.Map // *rma.Engine that have Locks
 
-// New begins to serve the locks whose home is this rank, and to ask for others. Every rank
-// of the job that is a home must call it; what others ask before that waits. There is one an
-// engine.
+// New starts to serve the locks whose home is this rank, and to request others. Every rank
+// of the job that is a home must call it; requests of others that arrive before wait. An
+// engine has at most one.
 func New(eng *rma.Engine) (*Locks, error) {
 	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
@@ -95,24 +96,25 @@ func New(eng *rma.Engine) (*Locks, error) {
 	return l, nil
 }
 
-// Lock waits until no other holds the lock, and takes it. The error is the context's,
+// Lock waits until no other holder has the lock, and takes it. The error is the context's,
 // ErrBroken, ErrFull, or about the home.
 func (l *Locks) Lock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, 0) }
 
-// RLock waits until nobody holds the lock for writing, and takes it for reading.
+// RLock waits until the lock is not held for writing, and takes it for reading.
 func (l *Locks) RLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeShared) }
 
-// TryLock is Lock where the lock is free, and ErrTaken otherwise. It waits for the home's
-// answer.
+// TryLock takes the lock if it is free, and fails with ErrTaken otherwise. It waits for the
+// home's answer.
 func (l *Locks) TryLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeTry) }
 
-// TryRLock is RLock as TryLock is Lock.
+// TryRLock takes the lock for reading if RLock would not wait, and fails with ErrTaken
+// otherwise.
 func (l *Locks) TryRLock(ctx context.Context, id ID) (*Held, error) {
 	return l.ask(ctx, id, modeShared|modeTry)
 }
 
-// Recover is Lock also for a broken lock, which is whole once it is taken: the caller mends
-// what the lock protects before it unlocks.
+// Recover is Lock also for a broken lock, which is whole once it is taken: the caller
+// repairs the protected memory before it unlocks.
 func (l *Locks) Recover(ctx context.Context, id ID) (*Held, error) {
 	return l.ask(ctx, id, modeRecover)
 }
@@ -159,9 +161,9 @@ func failed(what string, id ID, err error) error {
 // ID returns the lock's name.
 func (h *Held) ID() ID { return h.id }
 
-// Unlock flushes the engine's one-sided operations, to all peers, and releases the lock. An
-// error of such an operation is returned; the lock is released nevertheless. If ctx ends
-// first, the lock stays held: call Unlock again. It does not wait for the home.
+// Unlock flushes the engine's one-sided operations, to all peers, and releases the lock. It
+// returns an error of such an operation; the lock is released nevertheless. If ctx ends
+// first, the lock stays held: call Unlock again. Unlock does not wait for the home.
 func (h *Held) Unlock(ctx context.Context) error {
 	flushed := h.l.eng.FlushAll(ctx)
 	h.l.mu.Lock()
@@ -183,7 +185,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// take is called by the engine with a message of a peer.
+// take is the engine's handler for messages of a peer.
 func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 	b := make([]byte, 0, frameSize)
 	for _, p := range parts {
@@ -205,7 +207,7 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 	l.send(out)
 }
 
-// answer takes a home's answer. l.mu is held.
+// answer processes a home's answer. l.mu is held.
 func (l *Locks) answer(from int, f frame) []outgoing {
 	if f.kind == kindForgotten {
 		return l.forgotten(from, rma.ErrFlushed)
@@ -243,15 +245,16 @@ func (l *Locks) answer(from int, f frame) []outgoing {
 	return nil
 }
 
-// end removes h for that reason. l.mu is held.
+// end removes h with the reason why. l.mu is held.
 func (l *Locks) end(h *Held, why error) {
 	delete(l.mine, h.serial)
 	h.state, h.err = over, why
 	h.answered.Set()
 }
 
-// forgotten ends what rank was asked for and what it has granted. Its answers withdraw what
-// was asked over a new connection before the loss of the old one was known. l.mu is held.
+// forgotten ends the locks requested of rank and granted by it. The frames that it returns
+// withdraw requests made over a new connection before the loss of the old one was detected.
+// l.mu is held.
 func (l *Locks) forgotten(rank int, why error) (out []outgoing) {
 	for _, h := range l.mine {
 		switch {
@@ -267,7 +270,7 @@ func (l *Locks) forgotten(rank int, why error) (out []outgoing) {
 	return out
 }
 
-// lost removes a rank with which the connection was lost, as a home and as a holder.
+// lost removes a rank whose connection was lost, as a home and as a holder.
 func (l *Locks) lost(rank int, why error) {
 	l.mu.Lock()
 	out := l.table.lost(rank, l.forgotten(rank, why))
@@ -275,7 +278,7 @@ func (l *Locks) lost(rank int, why error) {
 	l.send(out)
 }
 
-// close fails what waits.
+// close fails all waits.
 func (l *Locks) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Ranks and their goroutines that get, add and put without atomics lose nothing under a
-// lock; readers never see half of a change.
+// Ranks and their goroutines that get, add and put without atomics lose no update under a
+// lock; readers never see a partial change.
 func TestLocksExclude(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		const ranks, goroutines, rounds = 3, 2, 20
@@ -62,7 +62,7 @@ func TestLocksExclude(t *testing.T) {
 						}
 						err = p.GetBytes(pair[:], at(r)).Wait(ctx)
 						if a, b := binary.LittleEndian.Uint64(pair[:]), binary.LittleEndian.Uint64(pair[8:]); a != b && err == nil {
-							err = rma.ErrLength // any error: a change was seen by half
+							err = rma.ErrLength // any error: the reader saw a partial change
 						}
 						if err != nil {
 							return err
@@ -81,7 +81,7 @@ func TestLocksExclude(t *testing.T) {
 	})
 }
 
-// nothingLeft checks that neither homes nor those that asked remember anything.
+// nothingLeft checks that neither homes nor requesting ranks keep any state.
 func nothingLeft(t *testing.T, ls []*Locks) {
 	t.Helper()
 	for r, l := range ls {
@@ -103,7 +103,7 @@ func requests(t *testing.T, home *Locks, n int) {
 	}, "%d requests at their home", n)
 }
 
-// What is given up takes nothing, wherever its cancellation meets the grant.
+// A wait that was given up takes no lock, wherever its cancellation meets the grant.
 func TestLockGivenUp(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -146,7 +146,7 @@ func TestLockGivenUp(t *testing.T) {
 	})
 }
 
-// A lock whose writer is lost is broken until somebody recovers it.
+// A lock whose writer is lost is broken until a rank recovers it.
 func TestHolderIsLost(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 3, fabric)
@@ -191,7 +191,7 @@ func TestHolderIsLost(t *testing.T) {
 	})
 }
 
-// After a reset of the connection neither side believes in what was before it.
+// After a reset of the connection neither side keeps state from before it.
 func TestLocksAfterReset(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
@@ -223,7 +223,7 @@ func TestLocksAfterReset(t *testing.T) {
 	})
 }
 
-// The engine's end ends what waits.
+// Closing the engine ends all waits.
 func TestLocksEndWithTheEngine(t *testing.T) {
 	es := job(t, 2, "shm")
 	ls := serve(t, es)
@@ -239,7 +239,7 @@ func TestLocksEndWithTheEngine(t *testing.T) {
 	require.ErrorIs(t, err, rma.ErrClosed)
 }
 
-// What a peer says that is not in the protocol hurts nobody but itself.
+// A message that violates the protocol affects only the peer that sent it.
 func TestLiesAboutLocks(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 3, fabric)
@@ -259,7 +259,7 @@ func TestLiesAboutLocks(t *testing.T) {
 		id := ID{0, 1}
 		h, err := ls[1].Lock(ctx, id)
 		require.NoError(t, err)
-		say(frameOf(frame{kind: kindUnlock, serial: h.serial})) // another's
+		say(frameOf(frame{kind: kindUnlock, serial: h.serial})) // another rank's
 		say(frameOf(frame{kind: kindCancel, serial: h.serial}))
 		say(frameOf(frame{kind: kindBroken, serial: 1, rank: 1 << 31}))
 		_, err = ls[0].TryLock(ctx, id)
@@ -268,7 +268,7 @@ func TestLiesAboutLocks(t *testing.T) {
 		go func() { _, err := ls[0].Lock(ctx, id); waits <- err }()
 		requests(t, ls[0], 2)
 		for serial := range uint64(4) {
-			say(frameOf(frame{kind: kindGranted, serial: serial + 1})) // of no home
+			say(frameOf(frame{kind: kindGranted, serial: serial + 1})) // not from its home
 			say(frameOf(frame{kind: kindCancelled, serial: serial + 1}))
 		}
 		say(frameOf(frame{kind: kindForgotten}))

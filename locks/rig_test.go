@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 const patience = testutil.Limit
 
-// onEach runs f over every link; the one that needs a device where there is one.
+// onEach runs f over every link; over ibv if there is a device.
 func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
 	for _, name := range []string{"shm", "tcp"} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })

@@ -6,7 +6,7 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// maxRequests is how many requests of one peer a home keeps, granted and waiting.
+// maxRequests bounds the requests of one peer that a home keeps, granted and waiting.
 const maxRequests = 4096
 
 // table is the locks of which this rank is the home. It is not safe for concurrent use.
@@ -16,7 +16,7 @@ type table struct {
 	count map[int]int      // requests by rank
 }
 
-// claim names a request at its home.
+// claim identifies a request at its home.
 type claim struct {
 	rank   int
 	serial uint64
@@ -46,8 +46,8 @@ func newTable() table {
 	return table{locks: map[uint64]*lock{}, asked: map[claim]uint64{}, count: map[int]int{}}
 }
 
-// handle executes a request of rank and appends the answers to out. Requests about nothing
-// that the table has are ignored: a loss of the connection may have removed it.
+// handle executes a request of rank and appends the answers to out. It ignores requests
+// that refer to nothing in the table: a loss of the connection may have removed it.
 func (t *table) handle(rank int, f frame, out []outgoing) []outgoing {
 	c := claim{rank, f.serial}
 	key, known := t.asked[c]
@@ -65,12 +65,12 @@ func (t *table) handle(rank int, f frame, out []outgoing) []outgoing {
 		if f.kind == kindUnlock {
 			i := slices.Index(l.holders, c)
 			if i < 0 {
-				return out // a violation: it waits still
+				return out // a violation: it still waits
 			}
 			l.holders = slices.Delete(l.holders, i, i+1)
 		} else {
 			if !l.withdraw(c) {
-				return out // it is granted, which the peer will hear
+				return out // it is granted, and the grant is on its way
 			}
 			out = append(out, c.answer(kindCancelled, 0))
 		}
@@ -100,7 +100,8 @@ func (t *table) lock(c claim, f frame, out []outgoing) []outgoing {
 	return t.advance(f.key, l, out)
 }
 
-// lost removes all that rank holds and waits for, and lets it know.
+// lost removes all locks and requests of rank, and appends the frame that reports this to
+// it.
 func (t *table) lost(rank int, out []outgoing) []outgoing {
 	if t.count[rank] == 0 {
 		return out
@@ -132,7 +133,7 @@ func (t *table) lost(rank int, out []outgoing) []outgoing {
 	return append(out, outgoing{rank, frame{kind: kindForgotten}})
 }
 
-// advance grants what the lock admits now, in order, and drops a lock that is not in use.
+// advance grants the requests that the lock admits now, in order, and drops an unused lock.
 func (t *table) advance(key uint64, l *lock, out []outgoing) []outgoing {
 	n := 0
 	for ; n < len(l.queue) && l.admits(l.queue[n]); n++ {

@@ -45,8 +45,8 @@ func FuzzFrame(f *testing.F) {
 }
 
 // run executes a script of 4-byte steps (what, rank, serial, key) on a table, and checks
-// after each that no lock is held by a writer and another, that every request is in one
-// place, and that no one waits for a lock that admits it.
+// after each that no lock is held by a writer and another rank, that every request is in
+// one place, and that no request waits for a lock that admits it.
 func run(t *testing.T, script []byte) {
 	tb := newTable()
 	granted := map[claim]bool{}
@@ -122,7 +122,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(run)
 }
 
-// A peer cannot make a home keep more than its share.
+// A home keeps at most maxRequests requests of a peer.
 func TestRequestsAreBounded(t *testing.T) {
 	tb := newTable()
 	for i := range uint64(maxRequests) {

@@ -28,8 +28,8 @@ type checkedPackage struct {
 	types *types.Package
 }
 
-// checkTypes checks packages, as they are built here without tests, against what the
-// compiler has exported of those they import.
+// checkTypes type-checks packages, as they are built here without tests, against the
+// compiler's export data of their imports.
 func checkTypes(t *testing.T, rels ...string) []*checkedPackage {
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
 	for _, rel := range rels {

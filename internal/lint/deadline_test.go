@@ -48,11 +48,11 @@ func TestDeadlinesInTestsAreFar(t *testing.T) {
 	}
 }
 
-// unknown is a duration that is not seen to be long.
+// unknown stands for a duration that cannot be determined to be long.
 const unknown = time.Duration(math.MinInt64)
 
-// durationsOf is what the names of constants and variables of a package's tests stand
-// for, the shortest if there are several.
+// durationsOf maps names of constants and variables of a package's tests to their
+// durations, the shortest if there are several.
 type durationsOf map[string]time.Duration
 
 func durations(t *testing.T) map[string]durationsOf {
@@ -89,7 +89,7 @@ func durations(t *testing.T) map[string]durationsOf {
 	return all
 }
 
-// bound returns how much time a call gives to something, if it is a call that does.
+// bound returns the time that a call allows for something, if it is a call that does.
 func (named durationsOf) bound(c *ast.CallExpr) (d time.Duration, bounds bool) {
 	name := types.ExprString(c.Fun)
 	arg := func(i int) time.Duration {
@@ -121,8 +121,8 @@ func (named durationsOf) bound(c *ast.CallExpr) (d time.Duration, bounds bool) {
 	return 0, false
 }
 
-// value is what an expression of a duration or a time stands for; a time is as good as
-// its distance from now, which the call in it is judged by.
+// value returns the value of an expression of a duration or a time; a time counts as its
+// distance from now, by which the call in it is judged.
 func (named durationsOf) value(e ast.Expr) time.Duration {
 	switch e := e.(type) {
 	case *ast.BasicLit:

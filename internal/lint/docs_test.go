@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages are the texts for people: README, CONTRIBUTING and docs, without decisions,
-// which are history.
+// pages returns the documents for readers: README, CONTRIBUTING and docs, without
+// decisions, which are history.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
@@ -63,7 +63,7 @@ func TestCodeInPagesIsReal(t *testing.T) {
 	}
 }
 
-// plain takes indentation and trailing space off every line.
+// plain removes indentation and trailing space from every line.
 func plain(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -72,7 +72,7 @@ func plain(s string) string {
 	return "\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// Links between pages lead somewhere, and to headings that exist.
+// Links between pages lead to existing pages and headings.
 func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	code := regexp.MustCompile("(?ms)^```.*?^```|`[^`\n]*`")
@@ -104,7 +104,7 @@ func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// headings returns the anchors that a forge makes of a page's headings.
+// headings returns the anchors that a code host derives from a page's headings.
 func headings(t *testing.T, page string) map[string]bool {
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// downward are the packages in which uses between files run downward: files can be
-// put in an order in which each uses only what is declared in those behind it.
+// downward are the packages in which uses between files run downward: the files can be
+// ordered so that each uses only declarations of those behind it.
 var downward = []string{"", "eager", "fabric/tcp", "internal/initiator", "internal/message", "internal/message/hub", "rdv"}
 
-// The order is found, not declared, so files may be renamed and split at will.
-// testdata/upward.txt has, for a package that is not there yet, how many pairs of files
-// are against the best order found.
+// The order is computed, not declared, so files may be renamed and split at will. For a
+// package that does not satisfy the rule yet, testdata/upward.txt has the number of pairs
+// of files that violate the best order found.
 func TestUsesRunDownward(t *testing.T) {
 	counted, advice := map[string][]int{}, map[string]string{}
 	for _, p := range checkTypes(t, downward...) {
@@ -42,7 +42,7 @@ type arrow struct{ user, used string }
 // fileOrder lists files from the top to the bottom.
 type fileOrder []string
 
-// against returns the arrows that run up.
+// against returns the arrows that lead upward.
 func (o fileOrder) against(uses map[arrow]map[string]bool) []arrow {
 	at := map[string]int{}
 	for i, f := range o {
@@ -60,10 +60,9 @@ func (o fileOrder) against(uses map[arrow]map[string]bool) []arrow {
 	return up
 }
 
-// bestOrder looks for the order with the fewest arrows up: it moves one file at a time
-// to its best place until no move helps, from several beginnings, and again with each file
-// put last. Equal input gives
-// equal output.
+// bestOrder searches for the order with the fewest upward arrows: it moves one file at a
+// time to its best place until no move helps, from several initial orders, and again with
+// each file put last. Equal input gives equal output.
 func bestOrder(uses map[arrow]map[string]bool) fileOrder {
 	names := map[string]bool{}
 	out := map[string]int{}
@@ -85,7 +84,7 @@ func bestOrder(uses map[arrow]map[string]bool) fileOrder {
 			best, fewest = start, n
 		}
 	}
-	// What no single move helps, another one behind it may.
+	// If no single move helps, another one after it may.
 	for _, f := range byName {
 		start := append(slices.DeleteFunc(slices.Clone(best), func(g string) bool { return g == f }), f)
 		improve(start, uses)
@@ -96,9 +95,9 @@ func bestOrder(uses map[arrow]map[string]bool) fileOrder {
 	return best
 }
 
-// improve moves files until no single move lowers the number of arrows up.
+// improve moves files until no single move lowers the number of upward arrows.
 func improve(o fileOrder, uses map[arrow]map[string]bool) {
-	// gain is by how much arrows up fall when upper, just above lower, goes below it.
+	// gain returns the decrease of upward arrows if upper, just above lower, moves below it.
 	gain := func(upper, lower string) int {
 		n := 0
 		if uses[arrow{lower, upper}] != nil {
@@ -131,8 +130,8 @@ func improve(o fileOrder, uses map[arrow]map[string]bool) {
 	}
 }
 
-// uses returns what each file uses of which other one: functions, methods, types,
-// variables and constants. Fields do not count, nor does the receiver of a method:
+// uses returns the declarations that each file uses of each other one: functions, methods,
+// types, variables and constants. Fields do not count, nor does the receiver of a method:
 // methods may lie beside their type.
 func (p *checkedPackage) uses() map[arrow]map[string]bool {
 	all := map[arrow]map[string]bool{}

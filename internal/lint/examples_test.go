@@ -10,15 +10,14 @@ import (
 // suites are packages for tests of this module.
 var suites = map[string]bool{"fabric/fabrictest": true, "fabric/linktest": true}
 
-// Examples run in go test, so what they show is true. In the root package, which is
-// what applications import, every exported type has one of its own, "ExampleT" or
-// "ExampleT_Method". The packages below, for whoever builds on them, each have at
-// least one; `go test -v -run Examples ./internal/lint` lists the types that no
-// Example of theirs makes use of.
+// go test runs the examples, so their output is true. In the root package, which
+// applications import, every exported type has an example of its own, "ExampleT" or
+// "ExampleT_Method". The packages below each have at least one; `go test -v -run Examples
+// ./internal/lint` lists the types that no example of theirs uses.
 func TestExportedTypesHaveExamples(t *testing.T) {
 	types := map[string][]string{}        // by package
 	has := map[string]map[string]bool{}   // what Examples are named after
-	shows := map[string]map[string]bool{} // what code of their files names
+	shows := map[string]map[string]bool{} // names that the code of their files uses
 	for _, s := range sources(t) {
 		if strings.Contains("/"+s.pkg+"/", "/internal/") || s.file.Name.Name == "main" || suites[s.pkg] ||
 			strings.HasPrefix(s.pkg, "examples/") || strings.HasPrefix(s.pkg, "tests/") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every fuzz target has a saved corpus: inputs in testdata/fuzz that unit tests run,
-// too. Inputs in a corpus that no target reads are an error.
+// Every fuzz target has a saved corpus: inputs in testdata/fuzz, which unit tests run, too.
+// A corpus without a target is an error.
 func TestFuzzTargetsHaveACorpus(t *testing.T) {
 	packages, targets := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {

@@ -14,13 +14,13 @@ import (
 // hotMark is the last line of the comment of a function on the hot path.
 const hotMark = "// Hot path."
 
-// hotAllow excuses a line of such a function, with the reason behind it.
+// hotAllow excuses a line of such a function; the reason follows it.
 const hotAllow = "//hot:allow "
 
-// A function marked as on the hot path shows none of what costs there: allocation,
-// locks, logs, closures, defer. Statements that return or panic leave the path, and so
-// does the making of an error: they are free. The tests that count allocations find
-// what cannot be seen in one function.
+// A function on the hot path contains no allocation, lock, log, closure or defer.
+// Statements that return or panic leave the path, and so does the construction of an error:
+// they are exempt. The tests that count allocations find the costs that are not visible in
+// one function.
 func TestHotPathIsCheap(t *testing.T) {
 	pkgs, allowed := hotMarks(t)
 	for _, p := range checkTypes(t, pkgs...) {
@@ -57,8 +57,8 @@ type place struct {
 	line int
 }
 
-// hotMarks returns the packages that have marked functions, and the lines that
-// are excused, none used yet.
+// hotMarks returns the packages that have marked functions, and the excused lines,
+// initially unused.
 func hotMarks(t *testing.T) (pkgs []string, allowed map[place]bool) {
 	allowed = map[place]bool{}
 	for _, s := range sources(t) {
@@ -75,7 +75,7 @@ func hotMarks(t *testing.T) (pkgs []string, allowed map[place]bool) {
 			}
 		}
 		for _, d := range s.file.Decls {
-			// Files of verbs with import "C" have no types here.
+			// Files of verbs with import "C" are not type-checked here.
 			if fn, ok := d.(*ast.FuncDecl); ok && isHot(fn) && s.pkg != "verbs" && !slices.Contains(pkgs, s.pkg) {
 				pkgs = append(pkgs, s.pkg)
 			}
@@ -88,11 +88,11 @@ func isHot(fn *ast.FuncDecl) bool {
 	return fn.Doc != nil && fn.Doc.List[len(fn.Doc.List)-1].Text == hotMark
 }
 
-// hotFunc looks at one function.
+// hotFunc checks one function.
 type hotFunc struct {
 	p     *checkedPackage
 	fn    *ast.FuncDecl
-	empty map[types.Object]bool // slices that begin without room
+	empty map[types.Object]bool // slices that begin without capacity
 	costs []cost
 }
 
@@ -156,13 +156,13 @@ func (h *hotFunc) under(e ast.Expr) types.Type {
 	return nil
 }
 
-// isError reports whether an expression is an error by its type.
+// isError reports whether an expression has an error type.
 func (h *hotFunc) isError(e ast.Expr) bool {
 	t := h.p.info.Types[e].Type
 	return t != nil && types.Implements(t, types.Universe.Lookup("error").Type().Underlying().(*types.Interface))
 }
 
-// call reports whether to look at the arguments.
+// call reports whether to check the arguments.
 func (h *hotFunc) call(c *ast.CallExpr) bool {
 	tv := h.p.info.Types[c.Fun]
 	switch {
@@ -210,7 +210,7 @@ func (h *hotFunc) callee(c *ast.CallExpr) *types.Func {
 	return nil
 }
 
-// arguments finds those that have to be put on the heap to become an interface.
+// arguments finds arguments whose conversion to an interface allocates.
 func (h *hotFunc) arguments(c *ast.CallExpr, sig *types.Signature) {
 	for i, a := range c.Args {
 		if sig.Variadic() && i >= sig.Params().Len()-1 {

@@ -15,10 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "lower the numbers in internal/lint/testdata to what is true")
 
-// limits holds exceptions from a rule that counts: a file in testdata with a name and
-// its allowed numbers on each line, and a reason behind '#' if there is one. A number
-// below the truth fails the test, and so does one above it: the list only gets
-// shorter. -update lowers numbers, removes lines without use, and never raises one.
+// limits holds exceptions from a rule that counts: a file in testdata with a name and its
+// allowed numbers on each line, and an optional reason behind '#'. A number that differs
+// from the present count in either direction fails the test: the list only gets shorter.
+// -update lowers numbers, removes unused lines, and never raises a number.
 type limits struct {
 	file    string
 	header  []string
@@ -51,8 +51,8 @@ func readLimits(t *testing.T, file string) *limits {
 	return l
 }
 
-// check compares what was counted, of the names that exceed the rule's bound, with
-// what is allowed. advice explains how to get below a limit.
+// check compares the counts, of the names that exceed the rule's bound, with the allowed
+// numbers. advice explains how to get below a limit.
 func (l *limits) check(t *testing.T, counted map[string][]int, bound []int, advice func(name string) string) {
 	for _, name := range slices.Sorted(maps.Keys(counted)) {
 		is, allowed := counted[name], l.allowed[name]
@@ -80,7 +80,7 @@ func (l *limits) check(t *testing.T, counted map[string][]int, bound []int, advi
 	}
 }
 
-// exceeds reports whether one of a is above its counterpart in b.
+// exceeds reports whether a number of a is above its counterpart in b.
 func exceeds(a, b []int) bool {
 	for i := range a {
 		if a[i] > b[i] {

@@ -18,9 +18,9 @@ import (
 
 const module = "github.com/seed33544411/rma"
 
-// layers gives every package its floor in the house (docs/architecture.md).
-// The longest prefix counts. A package imports only from floors below its own,
-// or from its own family (same first path element, same floor).
+// layers gives every package its floor (docs/architecture.md). The longest prefix counts. A
+// package imports only from floors below its own, or from its own family (same first path
+// element, same floor).
 var layers = map[string]int{
 	"logp": 0, "flowctl": 0, "internal/bubble": 0, "internal/cpu": 0, "internal/event": 0, "internal/fifo": 0, "internal/offheap": 0, "internal/owned": 0, "internal/settings": 0, "internal/topo": 0,
 	"verbs": 1, "internal/bulk": 1, "internal/testutil": 1,
@@ -54,7 +54,7 @@ type source struct {
 	fset *token.FileSet
 }
 
-// line is the line of a position in the file.
+// line returns the line of a position in the file.
 func (s source) line(p token.Pos) int { return s.fset.Position(p).Line }
 
 // sources returns the files of this module, parsed once.
@@ -131,13 +131,13 @@ func TestImportsPointDown(t *testing.T) {
 				continue
 			}
 			if rel == "internal/testutil" && strings.HasSuffix(s.rel, "_test.go") {
-				continue // tests of every floor lean on it
+				continue // tests of every floor use it
 			}
 			if family == "rdv" && toFamily == "eager" {
 				continue // control messages of a rendezvous travel in a ring
 			}
 			if from == 6 && to == 6 {
-				continue // the engine room: progress, wireup, links and launch serve each other
+				continue // progress, wireup, links and launch use each other
 			}
 			t.Errorf("%s (floor %d) imports %s (floor %d): imports point down", s.rel, from, path, to)
 		}
@@ -181,7 +181,7 @@ func TestNoSleepInTests(t *testing.T) {
 	}
 }
 
-// Every package says what it is for.
+// Every package has a comment with its purpose.
 func TestEveryPackageHasAComment(t *testing.T) {
 	has := map[string]bool{}
 	for _, s := range sources(t) {
@@ -202,7 +202,7 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// docs/architecture.md has every package on its floor, and none that is gone.
+// docs/architecture.md has every package on its floor, and no package that does not exist.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	require.NoError(t, err)
@@ -234,8 +234,8 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// A method that says that it is the owner's asserts it: the tag rmadebug finds who calls
-// it otherwise. Package pending knows no engine, its callers assert.
+// A method whose comment reserves it to the owner asserts that: the tag rmadebug detects
+// other callers. Package pending does not know the engine; its callers assert.
 func TestOwnersMethodsAssertIt(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {

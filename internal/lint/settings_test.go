@@ -14,14 +14,14 @@ import (
 	"github.com/seed33544411/rma/internal/settings"
 )
 
-// A variable that is read, set or spoken of in code is declared in
-// internal/settings: it then has bounds, a reason, a place in the reference page,
-// and is not reported as a slip. Tests call their own RMA_TEST_….
+// A variable that code reads, sets or mentions is declared in internal/settings: it then
+// has bounds, a reason, a place in the reference page, and is not reported as a
+// misspelling. Tests use RMA_TEST_… for their own.
 func TestVariablesAreDeclared(t *testing.T) {
 	variable := regexp.MustCompile(`\bRMA_[A-Z0-9_]*[A-Z0-9]\b`)
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
-		if strings.HasPrefix(s.rel, "internal/settings/") || s.pkg == "internal/lint" || s.rel == "config_test.go" || s.rel == "internal/bench/host/host_test.go" { // where slips are under test
+		if strings.HasPrefix(s.rel, "internal/settings/") || s.pkg == "internal/lint" || s.rel == "config_test.go" || s.rel == "internal/bench/host/host_test.go" { // where misspellings are under test
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -49,7 +49,7 @@ func TestVariablesAreDeclared(t *testing.T) {
 	}
 }
 
-// What is read of launchers' variables is in the reference page, and nothing else.
+// The reference page has exactly the launchers' variables that code reads.
 func TestForeignVariablesAreDeclared(t *testing.T) {
 	variable := regexp.MustCompile(`^((OMPI|PMIX?|MPIR?|SLURMD?|JOB|XDG)_\w+|HOSTNAME)$`)
 	seen, declared := map[string]bool{}, map[string]bool{}
@@ -81,7 +81,7 @@ func TestForeignVariablesAreDeclared(t *testing.T) {
 	}
 }
 
-// A page, a script or the Makefile that speaks of a variable speaks of one there is.
+// Pages, scripts and the Makefile mention declared variables only.
 func TestVariablesInPagesAreDeclared(t *testing.T) {
 	variable := regexp.MustCompile(`\bRMA_[A-Z0-9_]*[A-Z0-9]\b`)
 	texts := pages(t)

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// A type is read in one place: it has at most 40 methods, in at most 5 files.
+// Types should be readable in one place: at most 40 methods, in at most 5 files.
 var typeBound = []int{40, 5}
 
-// Larger types stand in testdata/types.txt with their numbers of methods and files.
+// Larger types are listed in testdata/types.txt with their numbers of methods and files.
 func TestTypesAreSmall(t *testing.T) {
 	methods := map[string]map[string]bool{}
 	files := map[string]map[string]bool{}
@@ -44,7 +44,7 @@ func TestTypesAreSmall(t *testing.T) {
 	})
 }
 
-// packageName is a package's name for people: rma, internal/message.
+// packageName returns a package's name for readers: rma, internal/message.
 func packageName(rel string) string {
 	if rel == "" {
 		return "rma"
@@ -52,7 +52,7 @@ func packageName(rel string) string {
 	return rel
 }
 
-// receiver is the name of the type that a method belongs to.
+// receiver returns the name of the type that a method belongs to.
 func receiver(fn *ast.FuncDecl) string {
 	var id *ast.Ident
 	ast.Inspect(fn.Recv.List[0].Type, func(n ast.Node) bool {
@@ -64,14 +64,14 @@ func receiver(fn *ast.FuncDecl) string {
 	return id.Name
 }
 
-// variants end the names of files that hold what one concept is on one system, or its
+// variants are the endings of file names for one concept's part on one system, or its
 // unsafe part.
 var variants = []string{
 	"_linux", "_darwin", "_freebsd", "_bsd", "_unix", "_windows", "_other", "_none", "_portable", "_kqueue", "_epoll",
 	"_amd64", "_arm64", "_asm", "_le", "_be", "_cgo", "_on", "_off", "_syscall", "_sleep", "_unsafe",
 }
 
-// concept is a file's name without what says which variant it is: variants count once.
+// concept returns a file's name without its variant: variants count once.
 func concept(rel string) string {
 	name := strings.TrimSuffix(path.Base(rel), ".go")
 	for again := true; again; {

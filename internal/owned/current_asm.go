@@ -2,5 +2,5 @@
 
 package owned
 
-// current identifies the calling goroutine: the address of what the runtime keeps of it.
+// current identifies the calling goroutine by the address of its runtime structure.
 func current() uintptr

@@ -5,17 +5,17 @@ package owned
 // On reports whether assertions are compiled in.
 const On = false
 
-// Holder knows which goroutine owns something. The zero Holder is nobody's.
+// Holder records which goroutine owns something. The zero Holder has no owner.
 type Holder struct{}
 
-// Take says that the calling goroutine is the owner from now on.
+// Take makes the calling goroutine the owner.
 // Hot path.
 func (*Holder) Take() {}
 
-// Drop says that nobody is. The owner calls it.
+// Drop ends the ownership. The owner calls it.
 // Hot path.
 func (*Holder) Drop() {}
 
-// Assert panics unless the calling goroutine is the owner. A nil Holder is everybody's.
+// Assert panics unless the calling goroutine is the owner. On a nil Holder it does nothing.
 // Hot path.
 func (*Holder) Assert() {}

@@ -13,15 +13,15 @@ import (
 // On reports whether assertions are compiled in.
 const On = true
 
-// Holder knows which goroutine owns something. The zero Holder is nobody's.
+// Holder records which goroutine owns something. The zero Holder has no owner.
 type Holder struct {
 	goroutine atomic.Uintptr // 0: none
 
 	mu    sync.Mutex
-	since [4]uintptr // where Take was called; an assertion that fails reads it beside the next Take
+	since [4]uintptr // call path of Take; a failing assertion reads it while another Take may write it
 }
 
-// Take says that the calling goroutine is the owner from now on.
+// Take makes the calling goroutine the owner.
 func (h *Holder) Take() {
 	h.mu.Lock()
 	clear(h.since[:])
@@ -30,13 +30,13 @@ func (h *Holder) Take() {
 	h.goroutine.Store(current())
 }
 
-// Drop says that nobody is. The owner calls it.
+// Drop ends the ownership. The owner calls it.
 func (h *Holder) Drop() {
 	h.Assert()
 	h.goroutine.Store(0)
 }
 
-// Assert panics unless the calling goroutine is the owner. A nil Holder is everybody's.
+// Assert panics unless the calling goroutine is the owner. On a nil Holder it does nothing.
 func (h *Holder) Assert() {
 	if h == nil {
 		return
@@ -50,7 +50,7 @@ func (h *Holder) Assert() {
 	}
 }
 
-// path is how the owner became it.
+// path returns the call path by which the owner took ownership.
 func (h *Holder) path() string {
 	h.mu.Lock()
 	frames := runtime.CallersFrames(h.since[:])

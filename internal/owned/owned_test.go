@@ -8,7 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/owned"
 )
 
-// calls runs f in a goroutine of its own and returns what it panics with.
+// calls runs f in a goroutine of its own and returns the value of its panic.
 func calls(f func()) (failure any) {
 	done := make(chan struct{})
 	go func() {
@@ -39,8 +39,8 @@ func TestOnlyTheOwnerPasses(t *testing.T) {
 	require.Nil(t, calls(func() { h.Take(); h.Drop() }), "the next owner is another goroutine")
 }
 
-// In a release an assertion costs nothing, with the tag it still does not allocate:
-// the tests that count allocations hold.
+// In a release, an assertion costs nothing; with the tag it does not allocate either, so
+// that the tests that count allocations pass.
 func TestNoAllocation(t *testing.T) {
 	var h owned.Holder
 	require.Zero(t, testing.AllocsPerRun(100, func() { h.Take(); h.Assert(); h.Drop() }))

@@ -2,8 +2,8 @@
 // measure a link by themselves (sampling, internal/bench). An application's requests go
 // through the progress engine instead.
 //
-// It imports fabric, internal/cpu and internal/event. A wait spins, yields, and ends: by
-// what it waits for, by a failure of the link, with its context, or at its limit.
+// It imports fabric, internal/cpu and internal/event. A wait spins, then yields. It ends by
+// the awaited event, a failure of the link, its context or its limit.
 package poller
 
 import (
@@ -24,11 +24,11 @@ type Poller struct {
 	EP   fabric.Endpoint
 	ID   uint32 // EndpointOptions.ID of EP
 
-	// Other gets the completions of other endpoints of the link. Nil drops them.
+	// Other is called with the completions of other endpoints of the link. Nil drops them.
 	Other func(*fabric.Completion)
 
-	// Claim takes the successful completions of requests that others have posted on EP,
-	// and returns true for them. Nil: there are none.
+	// Claim returns true for completions of requests posted on EP by others, and processes
+	// them. It is called with successful completions. Nil: there are none.
 	Claim func(*fabric.Completion) bool
 
 	// Sent counts the signalled requests that were posted, Acked those that have
@@ -38,7 +38,7 @@ type Poller struct {
 	// IDs holds the identifiers of the requests that the last Poll reported.
 	IDs [batch]uint64
 
-	// Broken is the first failure, which every Poll returns from then on.
+	// Broken is the first failure; every Poll returns it from then on.
 	Broken error
 
 	// Ctx ends waits; they fail with its cause.
@@ -47,31 +47,30 @@ type Poller struct {
 	// Now is a clock, in ns.
 	Now func() int64
 
-	// Limit bounds a wait, from when it is first seen to be long. Expired is the error
-	// of a wait that took longer.
+	// Limit bounds a wait, from the time when it is first found to be long. Expired is the
+	// error of a wait that took longer.
 	Limit   time.Duration
 	Expired func(took time.Duration) error
 
-	// NapAfter is how long a wait yields before it sleeps on the link's descriptor, by
-	// NapTime at a time. Zero: it does not sleep. A plain write does not wake on
-	// every link.
+	// NapAfter is the time for which a wait yields before it sleeps on the link's descriptor,
+	// for NapTime at a time. Zero: it does not sleep. Not every link wakes on a plain write.
 	NapAfter, NapTime time.Duration
 
-	// PollEach lets Miss poll each time: the link needs this side's polls.
+	// PollEach makes every Miss poll: the link needs this side's polls.
 	PollEach bool
 
-	// Pause, if there is one, is called instead of spinning: simulated time passes in it.
+	// Pause, if not nil, is called instead of spinning, to advance simulated time.
 	Pause func()
 
 	Spin cpu.Spinner
 
 	misses int
-	long   bool  // the wait has been seen to be long, at since
+	long   bool  // the wait has been found to be long, at since
 	since  int64 // ns
 	cs     [batch]fabric.Completion
 }
 
-// batch is how many completions a Poll takes.
+// batch is the largest number of completions per Poll.
 const batch = 32
 
 // Post posts all of wrs, of which signalled ask for a completion.
@@ -85,7 +84,7 @@ func (p *Poller) Post(wrs []fabric.WR, signalled int) error {
 	return p.postRest(wrs[n:], err)
 }
 
-// postRest is Post where the queue was full.
+// postRest continues Post when the queue was full.
 func (p *Poller) postRest(wrs []fabric.WR, err error) error {
 	for p.Begin(); ; {
 		if err != nil {
@@ -105,7 +104,7 @@ func (p *Poller) postRest(wrs []fabric.WR, err error) error {
 	}
 }
 
-// Poll takes completions; the identifiers of the n requests among them are in IDs.
+// Poll takes completions and stores the identifiers of the n requests among them in IDs.
 // Hot path.
 func (p *Poller) Poll() (n int, err error) {
 	if p.Broken != nil {
@@ -120,7 +119,7 @@ func (p *Poller) Poll() (n int, err error) {
 				p.Other(c)
 			}
 		case c.Status != fabric.StatusOK || c.Op == fabric.OpDown:
-			if p.Broken == nil { // the first says why
+			if p.Broken == nil { // the first gives the reason
 				p.Broken = p.reason(c)
 			}
 		case c.Op == fabric.OpNotify || p.Claim != nil && p.Claim(c):
@@ -133,7 +132,7 @@ func (p *Poller) Poll() (n int, err error) {
 	return n, p.Broken
 }
 
-// reason is a failed completion as an error.
+// reason converts a failed completion to an error.
 func (p *Poller) reason(c *fabric.Completion) error {
 	if c.Op == fabric.OpDown {
 		if err := p.EP.Err(); err != nil {
@@ -144,7 +143,7 @@ func (p *Poller) reason(c *fabric.Completion) error {
 	return c.Err()
 }
 
-// Because prefers the reason why the endpoint is down over the fact.
+// Because returns the reason why the endpoint is down if there is one, else err.
 func (p *Poller) Because(err error) error {
 	if why := p.EP.Err(); why != nil && errors.Is(err, fabric.ErrDown) {
 		return fmt.Errorf("%w: %w", fabric.ErrDown, why)
@@ -172,11 +171,11 @@ func (p *Poller) Begin() {
 	p.misses, p.long = 0, false
 }
 
-// missPolls is how many misses there are for each poll, where peers need those seldom.
+// missPolls is the number of misses per poll, if peers seldom need this side's polls.
 const missPolls = 16
 
-// Miss is one fruitless read of memory that the peer writes: it lets the link progress
-// and waits a moment. Completions found are only counted.
+// Miss is called after a fruitless read of memory that the peer writes: it lets the link
+// make progress and waits a moment. Completions found are only counted.
 // Hot path.
 func (p *Poller) Miss() error {
 	p.misses++
@@ -188,7 +187,7 @@ func (p *Poller) Miss() error {
 	return p.Rest()
 }
 
-// Rest waits a moment after a fruitless poll; with an error when the wait is over.
+// Rest waits a moment after a fruitless poll; it returns an error when the wait is over.
 // Hot path.
 func (p *Poller) Rest() error {
 	if p.Pause != nil {
@@ -201,7 +200,7 @@ func (p *Poller) Rest() error {
 	return nil
 }
 
-// Late is the slow part of Rest: cancellation, the limit, naps.
+// Late is the slow part of Rest: it checks for cancellation and the limit, and naps.
 func (p *Poller) Late() error {
 	if p.Ctx.Err() != nil {
 		return context.Cause(p.Ctx)

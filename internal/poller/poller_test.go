@@ -17,7 +17,7 @@ import (
 var errLate = errors.New("late")
 
 // open makes a poller on one end of a connection with the given depth, and a read of 8
-// bytes of the peer. Its clock advances by a millisecond at each look.
+// bytes of the peer. Its clock advances by a millisecond at each reading.
 func open(t *testing.T, depth int) (p *Poller, peer *sim.Link, read fabric.WR) {
 	a, b := linktest.Sim(sim.Options{})(t)
 	ea, eb := linktest.Join(t, a, b, fabric.EndpointOptions{ID: 5, Depth: depth})
@@ -41,8 +41,7 @@ func open(t *testing.T, depth int) (p *Poller, peer *sim.Link, read fabric.WR) {
 	}
 }
 
-// A list that is longer than the queue is posted all the same, and every request is
-// waited for.
+// A list longer than the queue is posted whole, and Drain waits for every request.
 func TestPostAndDrain(t *testing.T) {
 	p, _, read := open(t, 2)
 	list := make([]fabric.WR, 9)
@@ -57,7 +56,8 @@ func TestPostAndDrain(t *testing.T) {
 	require.EqualValues(t, 8, p.IDs[0], "the last to complete")
 }
 
-// What others posted on the endpoint is theirs, and so is what other endpoints report.
+// Completions of requests posted by others are passed to Claim, and those of other
+// endpoints to Other.
 func TestOthersCompletions(t *testing.T) {
 	p, _, read := open(t, 4)
 	read.ID = 77
@@ -99,11 +99,11 @@ func TestWaitsEnd(t *testing.T) {
 	p.Begin()
 	require.ErrorIs(t, p.Miss(), why)
 
-	p.Ctx, p.Pause, p.Limit = context.Background(), nil, 5*time.Millisecond // spins for real
+	p.Ctx, p.Pause, p.Limit = context.Background(), nil, 5*time.Millisecond // spins in real time
 	require.ErrorIs(t, p.Drain(), errLate)
 }
 
-// The first failure is why nothing works any more.
+// The first failure is returned from then on.
 func TestFailureStays(t *testing.T) {
 	p, _, read := open(t, 4)
 	read.RKey++

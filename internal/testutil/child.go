@@ -18,15 +18,15 @@ const (
 	lifelineFD = 3
 )
 
-// Child is a function that tests run in a process of its own: the test binary
-// started again. The package's TestMain must call Main.
+// Child is a function that tests run in a process of its own: a new process of the test
+// binary. The package's TestMain must call Main.
 type Child struct{ name string }
 
 var children = map[string]func(args []string, in *bufio.Reader, out io.Writer) error{}
 
-// NewChild registers f under a name unique in the package; call it when
-// initialising a package variable. f talks to the test by in and out; its error
-// goes to standard error and makes the exit code 1.
+// NewChild registers f under a name unique in the package; call it when initialising a
+// package variable. f communicates with the test by in and out; its error is written to
+// standard error and makes the exit code 1.
 func NewChild(name string, f func(args []string, in *bufio.Reader, out io.Writer) error) Child {
 	if _, dup := children[name]; dup {
 		panic("testutil: two children called " + name)
@@ -35,7 +35,7 @@ func NewChild(name string, f func(args []string, in *bufio.Reader, out io.Writer
 	return Child{name}
 }
 
-// runChild does not return in a process that Start made.
+// runChild does not return in a process started by Start.
 func runChild() {
 	name, is := os.LookupEnv(childEnv)
 	if !is {
@@ -46,8 +46,8 @@ func runChild() {
 		fmt.Fprintf(os.Stderr, "no child called %q\n", name)
 		os.Exit(2)
 	}
-	// The test's process holds the other end of the lifeline: whatever way it
-	// ends, this process follows.
+	// The test's process holds the other end of the lifeline: this process ends with it,
+	// however it ends.
 	go func() {
 		_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
 		os.Exit(3)
@@ -89,7 +89,7 @@ func (c Child) Start(tb testing.TB, args ...string) *Proc {
 	defer r.Close()
 	p.lifeline = w
 	p.cmd.ExtraFiles = []*os.File{r}
-	// Pipes of our own: those of exec would be closed by Wait under a reader.
+	// Pipes of the test: Wait would close those of exec while a reader uses them.
 	inR, inW, err := os.Pipe()
 	fatal(err)
 	defer inR.Close()
@@ -108,10 +108,10 @@ func (c Child) Start(tb testing.TB, args ...string) *Proc {
 	return p
 }
 
-// Alone runs the test that calls it in a process of its own, with env in addition, and
-// reports whether this is that process. The caller returns at once where it is not:
-// whether the test passed is known by then. Nothing else happens in that process: what
-// the test counts (descriptors, memory) or sets (limits) is its own.
+// Alone runs the calling test in a process of its own, with env in addition, and reports
+// whether this is that process. If not, the test is over, and the caller returns at once.
+// The process runs nothing else: what the test counts (descriptors, memory) or sets
+// (limits) is its own.
 func Alone(t *testing.T, env ...string) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) == t.Name() {
@@ -136,11 +136,11 @@ func (p *Proc) Pid() int { return p.cmd.Process.Pid }
 // Kill ends the child at once (SIGKILL), as a crash would.
 func (p *Proc) Kill() { _ = p.cmd.Process.Kill() }
 
-// ErrStillRunning says that a child outlived its deadline.
+// ErrStillRunning says that a child was still running at its deadline.
 var ErrStillRunning = errors.New("child still running")
 
-// Wait returns how the child ended: nil for exit code 0, an *exec.ExitError,
-// or ErrStillRunning after d.
+// Wait waits for the child's end and returns nil for exit code 0, an *exec.ExitError
+// otherwise, or ErrStillRunning after d.
 func (p *Proc) Wait(d time.Duration) error {
 	tm := time.NewTimer(d)
 	defer tm.Stop()
@@ -152,8 +152,8 @@ func (p *Proc) Wait(d time.Duration) error {
 	}
 }
 
-// Line reads one line of the child's out, without its end, and ends the test
-// if that takes longer than d.
+// Line reads one line of the child's out and returns it without its newline. It ends the
+// test if that takes longer than d.
 func (p *Proc) Line(tb testing.TB, d time.Duration) string {
 	tb.Helper()
 	var s string

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FarHosts is TwoHosts with a wire on which a packet takes that long, each way.
+// FarHosts is TwoHosts with a wire that delays packets by delay, each way.
 func FarHosts(tb testing.TB, delay time.Duration) (do [2]func(func())) {
 	tb.Helper()
 	var ends [2]*os.File
@@ -40,16 +40,16 @@ func FarHosts(tb testing.TB, delay time.Duration) (do [2]func(func())) {
 	return do
 }
 
-// farMTU keeps packets few, and the relay cheap.
+// farMTU keeps the number of packets low, and so the cost of the relay.
 const farMTU = 16 << 10
 
-// packet is one that is under way.
+// packet is a packet in flight.
 type packet struct {
 	due  time.Time
 	data []byte
 }
 
-// tunnel makes a network interface whose packets are read and written here.
+// tunnel creates a network interface whose packets this process reads and writes.
 func tunnel(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -67,8 +67,8 @@ func tunnel(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tun"), nil
 }
 
-// receivePackets takes packets off one end of the wire until that is closed. When too many are
-// under way the last is lost.
+// receivePackets reads packets from one end of the wire until it is closed. If too many are
+// in flight, it drops the newest.
 func receivePackets(from *os.File, way chan<- packet, delay time.Duration) {
 	defer close(way)
 	buf := make([]byte, farMTU)
@@ -84,8 +84,8 @@ func receivePackets(from *os.File, way chan<- packet, delay time.Duration) {
 	}
 }
 
-// sendPackets puts them on the other end when they are due. Those that an interface refuses,
-// because it is going, are lost.
+// sendPackets writes packets to the other end when they are due. Those that the interface
+// refuses, because it is being removed, are lost.
 func sendPackets(to *os.File, way <-chan packet) {
 	for p := range way {
 		time.Sleep(time.Until(p.due))

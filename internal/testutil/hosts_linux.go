@@ -11,9 +11,9 @@ import (
 )
 
 // TwoHosts returns functions that run others in one of two network namespaces, each with
-// a loopback of its own, which are joined by a wire: 192.0.2.1/24 is host 0, 192.0.2.2/24
-// host 1, on an interface named wire. It skips the test, with the reason, where it may not
-// make them. A namespace is gone when the sockets made there are closed and the test is
+// its own loopback, joined by a wire: 192.0.2.1/24 is host 0, 192.0.2.2/24 host 1, on an
+// interface named wire. If the process may not create them, TwoHosts skips the test with
+// the reason. A namespace is removed when the sockets made in it are closed and the test is
 // over.
 func TwoHosts(tb testing.TB) (do [2]func(func())) {
 	tb.Helper()
@@ -34,7 +34,7 @@ func TwoHosts(tb testing.TB) (do [2]func(func())) {
 	return do
 }
 
-// IP runs ip(8) by do, one of those that TwoHosts returns.
+// IP runs ip(8) by do, a function returned by TwoHosts.
 func IP(tb testing.TB, do func(func()), args ...string) {
 	tb.Helper()
 	var out []byte
@@ -45,7 +45,7 @@ func IP(tb testing.TB, do func(func()), args ...string) {
 	}
 }
 
-// inNamespace returns what runs functions in a network namespace of its own.
+// inNamespace returns a function that runs others in a network namespace of its own.
 func inNamespace(tb testing.TB) (do func(func())) {
 	tb.Helper()
 	work, idle := make(chan func()), make(chan struct{})

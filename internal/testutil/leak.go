@@ -15,13 +15,13 @@ import (
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// leakPatience is how long what tests left behind may take to disappear:
-// goroutines that were told to end, descriptors that a finaliser of os closes.
+// leakPatience bounds the wait for goroutines that are ending and for descriptors that a
+// finaliser of os closes.
 var leakPatience = 3 * time.Second
 
-// Main is for TestMain: it runs the tests (or, in a process that Child.Start
-// made, the child's function) and fails the run if goroutines, descriptors or
-// off-heap memory are left over. Programs built with the tag rmadebug say which calls
+// Main is for TestMain: it runs the tests (or, in a process started by Child.Start, the
+// child's function) and fails the run if goroutines, descriptors or off-heap memory are
+// left over. Programs built with the tag rmadebug name the calls that allocated the memory.
 // allocated the memory.
 //
 //	func TestMain(m *testing.M) { testutil.Main(m) }
@@ -38,9 +38,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// NoLeaks fails the test if, after its cleanups registered later than this
-// call, there is more than now. Not for tests that run in parallel with others:
-// their leaks are found by Main.
+// NoLeaks fails the test if, after its cleanups registered later than this call, there are
+// more goroutines, descriptors or memory than now. It is not for parallel tests: Main finds
+// their leaks.
 func NoLeaks(tb testing.TB) {
 	tb.Helper()
 	before := snapshot()
@@ -59,8 +59,7 @@ type census struct {
 }
 
 func snapshot() census {
-	// The first pipe starts the runtime's poller, which has descriptors of its
-	// own that stay.
+	// The first pipe starts the runtime's poller, whose own descriptors stay open.
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
@@ -108,7 +107,7 @@ func (c census) compare() error {
 		sort.Strings(names)
 		errs = append(errs, fmt.Errorf("%d descriptors, %d before; new: %s", len(now), len(c.fds), strings.Join(names, ", ")))
 	}
-	if len(errs) == 0 { // goleak is the slow one, it waits by itself
+	if len(errs) == 0 { // goleak is the slow check, it waits by itself
 		if err := goleak.Find(c.routines); err != nil {
 			errs = append(errs, err)
 		}
@@ -116,7 +115,7 @@ func (c census) compare() error {
 	return errors.Join(errs...)
 }
 
-// OpenFDs returns the open descriptors of this process and what they refer to.
+// OpenFDs returns the open descriptors of this process with the files they refer to.
 func OpenFDs() map[string]string {
 	const dir = "/proc/self/fd"
 	out := map[string]string{}
@@ -125,7 +124,7 @@ func OpenFDs() map[string]string {
 		return out
 	}
 	for _, e := range es {
-		// The descriptor of the listing itself is gone by now and has no target.
+		// The descriptor of the listing itself is closed by now and has no target.
 		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
 			out[e.Name()] = target
 		}

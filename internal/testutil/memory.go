@@ -25,7 +25,7 @@ func Scratch(tb testing.TB, n int) []byte {
 	return b
 }
 
-// canarySeed names the payload of the canaries; tests use other seeds.
+// canarySeed is the payload seed of the canaries; tests use other seeds.
 const canarySeed = 0xca9a51
 
 // Guarded is a buffer inside larger memory whose every other byte is a canary.
@@ -35,8 +35,8 @@ type Guarded struct {
 	off int
 }
 
-// Guard makes mem[off:off+n] the buffer and fills the rest of mem with
-// canaries. The buffer itself is left as it is.
+// Guard makes mem[off:off+n] the buffer and fills the rest of mem with canaries. It leaves
+// the buffer unchanged.
 func Guard(mem []byte, off, n int) *Guarded {
 	g := &Guarded{Mem: mem, Buf: mem[off : off+n : off+n], off: off}
 	Fill(mem[:off], canarySeed, 0)
@@ -44,7 +44,7 @@ func Guard(mem []byte, off, n int) *Guarded {
 	return g
 }
 
-// Check returns an error if a canary is dead.
+// Check returns an error if a canary has changed.
 func (g *Guarded) Check() error {
 	if err := Verify(g.Mem[:g.off], canarySeed, 0); err != nil {
 		return fmt.Errorf("memory before the buffer was written: %w", err)
@@ -56,8 +56,8 @@ func (g *Guarded) Check() error {
 	return nil
 }
 
-// Size asserts that a type takes want bytes where words have 64 bits, and not
-// more where they have 32.
+// Size asserts that a type takes want bytes on 64-bit systems, and at most want bytes on
+// 32-bit systems.
 func Size(t testing.TB, want, got uintptr) {
 	t.Helper()
 	if bits.UintSize == 64 {

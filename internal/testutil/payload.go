@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// word is the 8 payload bytes at offset 8*i (splitmix64): neighbours, other
-// seeds and shifted offsets look unrelated.
+// word returns the 8 payload bytes at offset 8*i (splitmix64): neighbours, other seeds and
+// shifted offsets appear unrelated.
 func word(seed, i uint64) uint64 {
 	z := seed*0xd1342543de82ef95 + (i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -15,13 +15,13 @@ func word(seed, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// PayloadByte is the byte that Fill puts at absolute offset off.
+// PayloadByte returns the byte that Fill writes for absolute offset off.
 func PayloadByte(seed, off uint64) byte {
 	return byte(word(seed, off/8) >> (8 * (off % 8)))
 }
 
-// Fill writes to b the bytes [off, off+len(b)) of the endless payload named
-// by seed. It does not allocate.
+// Fill writes to b the bytes [off, off+len(b)) of the infinite payload of seed. It does not
+// allocate.
 func Fill(b []byte, seed, off uint64) {
 	for len(b) > 0 && off%8 != 0 {
 		b[0] = PayloadByte(seed, off)
@@ -35,15 +35,15 @@ func Fill(b []byte, seed, off uint64) {
 	}
 }
 
-// Payload returns the bytes [off, off+n) of the payload named by seed.
+// Payload returns the bytes [off, off+n) of the payload of seed.
 func Payload(n int, seed, off uint64) []byte {
 	b := make([]byte, n)
 	Fill(b, seed, off)
 	return b
 }
 
-// Verify returns an error that names the first byte of b which is not
-// what Fill(b, seed, off) would have written, nil if there is none.
+// Verify returns an error that names the first byte of b that differs from the result of
+// Fill(b, seed, off), nil if there is none.
 func Verify(b []byte, seed, off uint64) error {
 	first, bad := -1, 0
 	var w [8]byte
@@ -71,7 +71,7 @@ func Verify(b []byte, seed, off uint64) error {
 		seed, first, len(b), off+uint64(first), b[first], PayloadByte(seed, off+uint64(first)), bad, hint(b, first, seed, off))
 }
 
-// hint guesses how the bytes from first on came to be.
+// hint guesses the origin of the bytes from first on.
 func hint(b []byte, first int, seed, off uint64) string {
 	rest := b[first:]
 	if n := len(bytes.TrimLeft(rest, "\x00")); n == 0 {

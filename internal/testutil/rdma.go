@@ -22,8 +22,8 @@ func RequireRDMA(tb testing.TB) []string {
 }
 
 // RDMAPair returns the devices of the two ends of a test: RMA_RDMA_DEVICE and
-// RMA_RDMA_DEVICE2, by default the first device for both. Without a device it is
-// as RequireRDMA.
+// RMA_RDMA_DEVICE2, by default the first device for both. Without a device it behaves like
+// RequireRDMA.
 func RDMAPair(tb testing.TB) (a, b string) {
 	tb.Helper()
 	a = RequireRDMA(tb)[0]
@@ -36,7 +36,7 @@ func RDMAPair(tb testing.TB) (a, b string) {
 	return a, b
 }
 
-// NoRDMA ends a test that needs what this machine's RDMA stack lacks: it skips
+// NoRDMA ends a test that needs a feature missing in this machine's RDMA stack: it skips
 // with the reason, or fails if RMA_REQUIRE_RDMA=1.
 func NoRDMA(tb testing.TB, format string, args ...any) {
 	tb.Helper()

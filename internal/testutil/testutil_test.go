@@ -56,7 +56,7 @@ func TestChild(t *testing.T) {
 	require.ErrorAs(t, p.Wait(10*time.Second), &ee)
 	require.Equal(t, -1, ee.ExitCode())
 
-	// A child whose parent vanishes ends by itself.
+	// A child whose parent ends without notice ends by itself.
 	p = echo.Start(t)
 	require.NoError(t, p.lifeline.Close())
 	require.ErrorAs(t, p.Wait(10*time.Second), &ee)
@@ -103,7 +103,7 @@ func TestGuard(t *testing.T) {
 	require.NoError(t, Guard(mem, 0, 64).Check())
 }
 
-// recorder is a testing.TB that remembers instead of failing.
+// recorder is a testing.TB that records failures instead of failing.
 type recorder struct {
 	testing.TB
 	errs     []string

@@ -8,13 +8,13 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// Limit ends a test that hangs. It measures nothing: on a machine with other work,
-// under the race detector, everything may take a hundred times as long as on an idle
-// one. Tests that have to bound a wait themselves use it, too.
+// Limit ends a test that hangs. It measures nothing: on a busy machine, under the race
+// detector, everything may take a hundred times as long as on an idle one. Tests that bound
+// a wait themselves use it, too.
 const Limit = 3 * time.Minute
 
-// atLeast returns how long a wait of d may really take. Limits of seconds are there to
-// end a hang; short ones are part of what is tested and stay.
+// atLeast returns the bound of a wait that should take d. Limits of seconds exist to end a
+// hang and are raised; short ones are part of the test and stay.
 func atLeast(d time.Duration) time.Duration {
 	if d >= 5*time.Second {
 		return max(d, Limit)
@@ -22,8 +22,8 @@ func atLeast(d time.Duration) time.Duration {
 	return d
 }
 
-// Eventually calls done until it returns true, giving the processor away in
-// between, and ends the test if that takes longer than d.
+// Eventually calls done until it returns true, yields the processor in between, and ends
+// the test if that takes longer than d.
 func Eventually(tb testing.TB, d time.Duration, done func() bool, format string, args ...any) {
 	tb.Helper()
 	d = atLeast(d)

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// Load64 reads the aligned word at the start of b that a peer may be writing.
+// Load64 reads the aligned word at the start of b, which a peer may be writing.
 func Load64(b []byte) uint64 { return atomic.LoadUint64(wordOf(b)) }
 
-// Store64 writes the aligned word at the start of b that a peer may be reading.
+// Store64 writes the aligned word at the start of b, which a peer may be reading.
 func Store64(b []byte, v uint64) { atomic.StoreUint64(wordOf(b), v) }
 
 func wordOf(b []byte) *uint64 {
