@@ -17,13 +17,14 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// lies reports whether operations with that rank have a mutant on one side.
+// lies reports whether one side of operations with that rank is a mutant.
 func (k *rank) lies(peer int) bool {
 	return k.Mutant > 0 && peer >= 0 && (k.Lies || peer == k.eng.Size()-1)
 }
 
 // openBesideMutant is open for a job whose last rank is a mutant: the others give it the
-// key of memory that is there for it alone, and have the keys of their own from each other.
+// key of memory that only it uses, and exchange the keys of their own memory among
+// themselves.
 func (k *rank) openBesideMutant() error {
 	if k.Lies {
 		if err := mutate(k.Seed, k.Mutant, &k.changes); err != nil {
@@ -71,7 +72,8 @@ func (k *rank) openBesideMutant() error {
 	return g.Wait()
 }
 
-// again notes how an operation beside a mutant ended, and goes on with a new connection.
+// again records the result of an operation beside a mutant, and continues with a new
+// connection.
 func (k *rank) again(op string, p *rma.Peer, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -90,14 +92,14 @@ func (k *rank) again(op string, p *rma.Peer, err error) {
 	}
 }
 
-// silent reports whether an error of Engine.Close is that a mutant alone did not acknowledge
-// the last messages.
+// silent reports whether the only cause of an error of Engine.Close is that a mutant did
+// not acknowledge the last messages.
 func (k *rank) silent(err error) bool {
 	return k.Mutant > 0 && strings.HasSuffix(err.Error(), fmt.Sprintf("arrived at ranks [%d]", k.eng.Size()-1))
 }
 
-// guards are memory that nobody may write to: regions whose keys nobody has, and what
-// lies before and behind the buffers of receives. A nil one guards nothing.
+// guards are memory that no rank may write to: regions whose keys no rank has, and the
+// bytes before and behind the buffers of receives. A nil value guards nothing.
 type guards struct {
 	mu    sync.Mutex
 	parts [][]byte
@@ -115,7 +117,7 @@ func (g *guards) add(b []byte) {
 	g.parts = append(g.parts, b)
 }
 
-// region allocates one, beside those that come before and after.
+// region allocates a guarded region, between regions allocated before and after.
 func (g *guards) region(e *rma.Engine) error {
 	r, err := e.Alloc(64 << 10)
 	if err == nil {
@@ -137,7 +139,7 @@ func (g *guards) fence(n int) []byte {
 	return all[width:][:n:n]
 }
 
-// check looks whether all is as it was.
+// check verifies that no guard has changed.
 func (g *guards) check(k *rank) {
 	if g == nil {
 		return

@@ -19,7 +19,7 @@ type part struct {
 	run  func(ctx context.Context, r *round)
 }
 
-// round is one run of a part: its random choices, and what it finds.
+// round is one run of a part: its random choices and its findings.
 type round struct {
 	*rand.Rand
 	part  *part
@@ -30,15 +30,15 @@ type round struct {
 	faults []string
 	took   map[figure][]time.Duration
 	counts map[string]int
-	held   map[string]int // by promise: how often it was checked
-	broken map[string]int // and how often it did not hold
+	held   map[string]int // by promise: number of checks
+	broken map[string]int // and of violations
 }
 
-// figure is something whose duration counts.
+// figure is a duration that is measured.
 type figure struct {
 	name  string
-	bound time.Duration // what is promised on a machine that has a processor for every process; 0: nothing
-	hard  time.Duration // beyond it is a fault: a machine that has not takes its time, a job that hangs takes for ever
+	bound time.Duration // the promise on a machine that has a processor for every process; 0: none
+	hard  time.Duration // a longer duration is a fault: on a machine with fewer processors a job takes longer, a job that hangs never ends
 }
 
 // Figures with a bound.
@@ -48,7 +48,8 @@ var (
 	cutToError   = figure{"cut to error, beyond PeerTimeout", 500 * time.Millisecond, tellLimit}
 )
 
-// newRound returns the round of that number; its choices depend on the three alone.
+// newRound returns the round of that number; its choices depend on the three arguments
+// only.
 func newRound(p *part, seed uint64, no int) *round {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", p.name, no)
@@ -56,14 +57,14 @@ func newRound(p *part, seed uint64, no int) *round {
 		took: map[figure][]time.Duration{}, counts: map[string]int{}, held: map[string]int{}, broken: map[string]int{}}
 }
 
-// fault notes a broken promise. From any goroutine.
+// fault records a broken promise. From any goroutine.
 func (r *round) fault(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// measure notes how long something took.
+// measure records a duration.
 func (r *round) measure(f figure, d time.Duration) {
 	r.mu.Lock()
 	r.took[f] = append(r.took[f], d)
@@ -73,22 +74,21 @@ func (r *round) measure(f figure, d time.Duration) {
 	}
 }
 
-// count adds to a figure of the part.
+// count adds n to a count of the part.
 func (r *round) count(figure string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[figure] += n
 }
 
-// leftOut is the beginning of the name under which a round counts that this machine
-// refused to do something.
+// leftOut is the prefix of counts of actions that this machine refused.
 const leftOut = "left out: "
 
-// leaveOut notes that this machine refuses to do something.
+// leaveOut records that this machine refuses an action.
 func (r *round) leaveOut(why error) { r.count(leftOut+why.Error(), 1) }
 
-// hear takes over what a rank has checked, counted and found wrong; what says what was
-// done to it.
+// hear adds the checks, counts and faults that a rank reported; what describes the
+// disturbance.
 func (r *round) hear(p *proc, what string) {
 	for _, e := range p.find(is("bad")) {
 		r.fault("%srank %d: %s", what, p.rank, e.Text)

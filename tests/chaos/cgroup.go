@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cgroup is a control group that lasts for a round.
+// cgroup is a control group that exists for a round.
 type cgroup struct {
 	dir string
 	v2  bool
@@ -21,9 +21,9 @@ type cgroup struct {
 
 var cgroups atomic.Int64
 
-// newCgroup makes a group below the root of the controller's hierarchy, of version 1,
-// or of the one hierarchy of version 2. It fails where the system has none, or lets
-// this user make none.
+// newCgroup makes a group below the root of the controller's hierarchy of version 1, or of
+// the one hierarchy of version 2. It fails if the system has none, or does not permit this
+// user to make one.
 func newCgroup(controller string, v2 bool) (*cgroup, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -57,12 +57,12 @@ func (c *cgroup) get(file string) string {
 
 func (c *cgroup) add(pid int) error { return c.set("cgroup.procs", strconv.Itoa(pid)) }
 
-// limitMemory bounds what the processes of the group have in memory.
+// limitMemory bounds the memory of the group's processes.
 func (c *cgroup) limitMemory(bytes int) error {
 	if c.v2 {
 		return c.set("memory.max", strconv.Itoa(bytes))
 	}
-	_ = c.set("memory.swappiness", "0") // where there is swapping
+	_ = c.set("memory.swappiness", "0") // if the system swaps
 	return c.set("memory.limit_in_bytes", strconv.Itoa(bytes))
 }
 
@@ -93,7 +93,7 @@ func (c *cgroup) thaw() {
 	_ = c.set("freezer.state", "THAWED")
 }
 
-// close removes the group, whose processes have ended, or end now.
+// close removes the group, whose processes have ended or are ending.
 func (c *cgroup) close() {
 	for end := now() + tellLimit; now() < end; time.Sleep(10 * time.Millisecond) {
 		if err := os.Remove(c.dir); err == nil || os.IsNotExist(err) {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// One round of each part: the campaign itself works, and so does what it tests.
+// One round of each part runs without faults.
 func TestOneRoundOfEachPart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some twenty processes")
@@ -61,7 +61,7 @@ func TestFlags(t *testing.T) {
 	require.Contains(t, errs.String(), "--vm uml: User-Mode Linux has one processor and no control groups")
 }
 
-// A round's choices follow from seed, part and number, whatever ran before it.
+// A round's choices depend only on seed, part and number, not on earlier rounds.
 func TestRoundsAreRepeatable(t *testing.T) {
 	a, b := newRound(parts[0], 7, 3), newRound(parts[0], 7, 3)
 	require.Equal(t, some(a, 5, allOps()), some(b, 5, allOps()))
@@ -69,8 +69,8 @@ func TestRoundsAreRepeatable(t *testing.T) {
 	require.NotEqual(t, a.Uint64(), newRound(parts[1], 7, 3).Uint64())
 }
 
-// A figure beyond its bound is counted, a promise broken once is broken, and what the
-// machine refuses is said.
+// The report counts figures beyond their bounds, promises broken and actions that the
+// machine refused.
 func TestReport(t *testing.T) {
 	r := newRound(parts[0], 7, 3)
 	r.measure(deathToError, time.Millisecond)
@@ -91,8 +91,8 @@ func TestReport(t *testing.T) {
 	require.Contains(t, out.String(), "1 times death left out: no freezer here\n")
 }
 
-// A segment is read as it was written; the end forged of it is one that its receiver's
-// peer accepts.
+// A segment is parsed as it was written, and the end forged from it is one that its
+// receiver's peer accepts.
 func TestSegments(t *testing.T) {
 	frame := func(from, to string, seq, ack uint32, flags byte, payload string) []byte {
 		a, b := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
@@ -144,7 +144,7 @@ func TestSegments(t *testing.T) {
 	require.True(t, c.streams[s.flow].holes)
 }
 
-// What another user cannot do, the same user can: the intrusion would find it.
+// The intrusion succeeds as the same user: it would find accessible resources.
 func TestIntrusionFindsWhatIsOpen(t *testing.T) {
 	uid := uint32(os.Getuid())
 	if uid == 0 {
@@ -168,14 +168,14 @@ func TestIntrusionFindsWhatIsOpen(t *testing.T) {
 	require.Contains(t, text, "opened "+dir+"/profiles")
 }
 
-// What is expected and does not come is a fault that says what the rank did.
+// An expected event that does not occur is a fault that names the rank's activity.
 func TestFaultsAreFound(t *testing.T) {
 	r := newRound(parts[0], 1, 0)
 	j, err := startJob(jobSpec{Ranks: 2, Fabric: "shm", Work: work{Ops: []string{"add"}, Max: 1 << 12}})
 	require.NoError(t, err)
 	defer j.kill()
 	require.NoError(t, j.ready(startLimit))
-	told(r, j.procs[0], 1, now(), "gone", figure{name: "x", hard: -tellLimit}) // nobody was killed
+	told(r, j.procs[0], 1, now(), "gone", figure{name: "x", hard: -tellLimit}) // no rank was killed
 	require.Len(t, r.faults, 1)
 	require.Contains(t, r.faults[0], "rank 0: 0 of 1")
 	_ = j.procs[1].cmd.Process.Kill()

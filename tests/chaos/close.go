@@ -15,15 +15,15 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// Tags of what two ranks tell each other about a region that is to be closed.
+// Tags of messages of two ranks about a region that is to be closed.
 const (
 	tagOpened = 1 << 8 // number, key: write there
-	tagThrown = 2 << 8 // number: the last write was refused, and there is a connection again
+	tagThrown = 2 << 8 // number: the last write was refused, and the connection has been made anew
 )
 
-// closing closes regions while peers write to them: when Close has returned nil the memory
-// is the owner's alone, and the connection that the refusal has cost is made anew. Now and
-// then a rank is stopped for a moment, in the middle of a copy, perhaps.
+// closing closes regions while peers write to them: after Close has returned nil the memory
+// belongs to the owner alone, and the connection that the refusal broke is made anew. In
+// some rounds a rank is stopped for a moment, possibly in the middle of a copy.
 func closing(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 2, 3, 4), Fabric: pick(r, "shm", "shm", "tcp"), Root: "unix"}
 	s.Work = work{Ops: []string{"close"}, Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
@@ -50,7 +50,7 @@ func closing(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// regions are closed by one of a pair and written to by the other, in turn.
+// close closes regions on one side of a pair while the other writes to them, in turn.
 func (l *line) close(i uint64) error {
 	if (i%2 == 0) == (l.eng.Rank() < l.p.Rank()) {
 		return l.closeUnderFire(i)
@@ -58,8 +58,8 @@ func (l *line) close(i uint64) error {
 	return l.fire(i)
 }
 
-// closeUnderFire gives the peer a region, closes it when it is written to, and uses its
-// memory for something else.
+// closeUnderFire gives the peer a region, closes it while it is written to, and then uses
+// its memory for something else.
 func (l *line) closeUnderFire(i uint64) error {
 	mem := make([]byte, 8+l.IntN(8*l.Max))
 	reg, err := l.eng.Register(mem)
@@ -94,7 +94,7 @@ func (l *line) closeUnderFire(i uint64) error {
 	return nil
 }
 
-// fire writes to the region that the peer tells of until that is closed.
+// fire writes to the region that the peer announced until it is closed.
 func (l *line) fire(i uint64) error {
 	var key rma.Key
 	if err := l.hear(tagOpened, i, key.UnmarshalBinary); err != nil {
@@ -119,7 +119,7 @@ func (l *line) fire(i uint64) error {
 	})
 }
 
-// hear receives what the peer tells of the i-th region, on this connection or the next.
+// hear receives the peer's message about the i-th region, on this connection or the next.
 func (l *line) hear(tag uint32, i uint64, parse func([]byte) error) error {
 	buf := make([]byte, 8+rma.KeySize)
 	n := 0

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Turns of a round of crowd, and how long each situation lasts in a turn.
+// Turns of a round of crowd, and the duration of each situation in a turn.
 const (
 	crowdTurns = 4
 	crowdTime  = 200 * time.Millisecond
 )
 
-// situation is one in which latency is measured.
+// situation is a condition under which latency is measured.
 type situation string
 
 const (
@@ -29,14 +29,14 @@ const (
 	crowded   situation = "strangers connect to the job"
 )
 
-// p99 is the figure of a situation.
+// p99 returns the figure of a situation.
 func (s situation) p99(rate int) figure {
 	return figure{fmt.Sprintf("p99 at %d/s: %s", rate, s), 0, time.Hour}
 }
 
-// crowd measures, in turns, the latency of an honest pair when nobody connects, when
-// strangers connect to all its ports, and when they connect to somebody else on this
-// host, which costs processors as well, but is not the job's work.
+// crowd measures, in turns, the latency of an honest pair without strangers, with strangers
+// that connect to all its ports, and with strangers that connect to another process on this
+// host, which takes processor time as well but causes no work in the job.
 func crowd(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "tcp", Work: work{Ops: []string{"probe"}, Seed: r.Uint64(), Max: 4096}}
 	rate := pick(r, floodRates...)

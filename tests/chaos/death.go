@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Limits that are hard: a machine with more processes than processors takes its time,
-// a job that hangs takes for ever.
+// Hard limits: on a machine with more processes than processors a job takes longer, a job
+// that hangs never ends.
 const (
 	startLimit = 2 * time.Minute
 	endLimit   = time.Minute
 	tellLimit  = 10 * time.Second
 )
 
-// death kills a rank at a random moment. Those that have to do with it learn so, all
-// others go on, and what came of the dead is a prefix of what it sent.
+// death kills a rank at a random moment. The operations of its peers with it fail, all
+// others continue, and the data received from it is a prefix of what it sent.
 func death(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
 	victim := r.IntN(s.Ranks)
 	early := r.IntN(6) == 0 // while they connect
-	if early {              // of one that dies before it has joined nobody hears
+	if early {              // no rank detects the death of one that has not joined
 		s.Env = []string{"RMA_TIMEOUT=15s"}
 	}
 	j, err := startJob(s)
@@ -46,7 +46,7 @@ func death(ctx context.Context, r *round) {
 	killed := now()
 	_ = j.procs[victim].cmd.Process.Kill()
 	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
-	if early { // they need not come to communicate, but must end
+	if early { // they need not communicate, but must end
 		for _, p := range survivors {
 			if err := p.await(startLimit, 1, "knows that there is no job, or begins", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil {
 				r.fault("rank %d killed at the start: %v", victim, err)
@@ -58,7 +58,7 @@ func death(ctx context.Context, r *round) {
 				if f[0].Kind == "untyped" {
 					r.fault("rank %d: open: %s", p.rank, f[0].Text)
 				}
-				return // and nobody else has a complete job
+				return // and no other rank has a complete job
 			}
 		}
 	}
@@ -69,13 +69,13 @@ func death(ctx context.Context, r *round) {
 	j.finish(r, endLimit, victim)
 }
 
-// pairNames are the operations between two ranks.
+// pairNames returns the operations between two ranks.
 func pairNames() []string {
 	return slices.DeleteFunc(allOps(), func(op string) bool { return op == "barrier" })
 }
 
-// told checks that all operations of p with the victim end, in errors of that kind and
-// in time, and no others.
+// told checks that all operations of p with the victim, and no others, end in errors of
+// that kind and in time.
 func told(r *round, p *proc, victim int, since time.Duration, want string, f figure) {
 	lines := 0
 	for _, op := range p.work().Ops {
@@ -93,8 +93,8 @@ func told(r *round, p *proc, victim int, since time.Duration, want string, f fig
 	}
 }
 
-// blamed checks that nothing of p has failed but operations with the victim, in errors of
-// that kind, and returns these.
+// blamed checks that of p only operations with the victim have failed, in errors of that
+// kind, and returns these.
 func blamed(r *round, p *proc, victim int, want string) (with []event) {
 	for _, e := range p.find(is("fail")) {
 		alone := len(p.job.procs) == 2 && e.Kind == "no sender"
@@ -110,7 +110,7 @@ func blamed(r *round, p *proc, victim int, want string) (with []event) {
 	return with
 }
 
-// goOn checks that all lines of survivors among themselves are alive.
+// goOn checks that the operations of survivors with each other continue.
 func goOn(r *round, j *job, survivors []*proc, victim int) {
 	for _, p := range survivors {
 		_, _ = fmt.Fprintf(p.in, "mark %d\n", victim)
@@ -118,7 +118,7 @@ func goOn(r *round, j *job, survivors []*proc, victim int) {
 	for _, p := range survivors {
 		n := 0
 		for _, op := range p.work().Ops {
-			if op == "barrier" { // of all, not with each
+			if op == "barrier" { // of all ranks, not of a pair
 				n++
 				continue
 			}

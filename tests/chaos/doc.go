@@ -1,8 +1,8 @@
-// Command chaos tries to break jobs of rma, for as long as it is told to: it starts
-// real ranks as processes, lets them communicate in every way, and kills, stops,
-// starves and floods them, or takes their descriptors away. What it holds them to is
-// what docs/security.md and docs/memory-model.md promise: typed errors in bounded
-// time, nothing lost, doubled, reordered or overwritten, bounded memory, no leaks.
+// Command chaos tries to break jobs of rma for a given time: it starts real ranks as
+// processes, lets them communicate by all operations, and kills, stops, starves and floods
+// them, or takes their descriptors away. It checks the promises of docs/security.md and
+// docs/memory-model.md: typed errors in bounded time, nothing lost, duplicated, reordered
+// or overwritten, bounded memory, no leaks.
 //
 //	make chaos                            # ten minutes, a new seed
 //	make chaos TIME=2h                    # a long campaign
@@ -23,7 +23,7 @@
 //	packet.go    frames of an interface, read and written;  flood.go  connections of strangers
 //	probe.go     an operation that is timed;  guest.go  the campaign in a virtual machine
 //
-// A round is determined by the seed, its part and its number, but for the timing of
+// A round is determined by the seed, its part and its number, except for the timing of
 // processes: a replay makes the same choices and mostly, not always, meets the same
 // failure.
 package main

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// floodRates are connections a second.
+// floodRates are in connections a second.
 var floodRates = []int{1_000, 10_000, 50_000}
 
-// Bounds of what a flood takes of this process.
+// Bounds of a flood's use of this process.
 const (
 	floodWorkers = 32
-	floodHeld    = 2000 // connections that say nothing and stay
+	floodHeld    = 2000 // connections that send nothing and stay open
 )
 
-// flood makes connections to addresses of this host.
+// flood opens connections to addresses of this host.
 type flood struct {
 	seed uint64
 	kind string
-	rate int // connections a second; made tells how many there were, which may be fewer
+	rate int // connections a second; made counts the actual ones, which may be fewer
 	made atomic.Int64
 
 	mu    sync.Mutex
@@ -43,7 +43,7 @@ func (f *flood) add(addr string) {
 	f.addrs = append(f.addrs, addr)
 }
 
-// run goes on until ctx ends.
+// run floods until ctx ends.
 func (f *flood) run(ctx context.Context) {
 	var tasks sync.WaitGroup
 	for w := range floodWorkers {
@@ -58,8 +58,8 @@ func (f *flood) run(ctx context.Context) {
 	f.open = nil
 }
 
-// work makes a worker's share of the connections. Each comes from an address of its
-// own, and leaves nothing behind that would use up the ports of this host.
+// work opens a worker's share of the connections. Each comes from an address of its own,
+// and leaves no state that would exhaust the ports of this host.
 func (f *flood) work(ctx context.Context, worker uint64) {
 	rng := rand.New(rand.NewPCG(f.seed, worker))
 	pause := floodWorkers * time.Second / time.Duration(f.rate)
@@ -106,7 +106,7 @@ func (f *flood) work(ctx context.Context, worker uint64) {
 	}
 }
 
-// hold keeps the connection open, or gives it back where there are enough.
+// hold keeps the connection open, or returns it if enough are held.
 func (f *flood) hold(c net.Conn) net.Conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// again is the command that repeats a round.
+// again returns the command that repeats a round.
 func (r *round) again(seed uint64) string {
 	cmd := fmt.Sprintf("make chaos SEED=%d PARTS=%s ROUND=%d", seed, r.part.name, r.no)
 	if os.Getenv("RMA_SOFTROCE") == "qemu" { // this is a guest

@@ -17,8 +17,8 @@ import (
 // halt is a way to keep a process from running.
 type halt struct {
 	name string
-	// apply returns when the process is halted. resume, which is never nil and may be
-	// called again, lets it go on.
+	// apply returns when the process is halted. resume, which is never nil and may be called
+	// again, resumes it.
 	apply func(p *proc) (resume func(), err error)
 }
 
@@ -28,8 +28,8 @@ var halts = []halt{
 	{"freezer, version 2", func(p *proc) (func(), error) { return freeze(p, true) }},
 }
 
-// someHalt is any way that this machine allows; what it refuses is noted, and SIGSTOP
-// is taken instead.
+// someHalt applies a random way of halting that this machine permits; it records the
+// refused ones, and falls back to SIGSTOP.
 func someHalt(r *round, p *proc) (resume func()) {
 	h := pick(r, halts...)
 	resume, err := h.apply(p)
@@ -63,15 +63,15 @@ func freeze(p *proc, v2 bool) (resume func(), err error) {
 	return c.thaw, nil
 }
 
-// starve gives the process only the time that nobody else wants, on processors that are
-// never idle, until the function that it returns is called.
+// starve gives the process only the time that no other process uses, on processors that are
+// never idle, until the returned function is called.
 func starve(p *proc) (feed func(), err error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid))
 	if err != nil {
 		return nil, err
 	}
 	idle := func(policy uint32) (err error) {
-		for _, t := range tasks { // threads to come inherit it
+		for _, t := range tasks { // later threads inherit it
 			tid, _ := strconv.Atoi(t.Name())
 			if e := unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy}, 0); e != nil && e != unix.ESRCH {
 				err = fmt.Errorf("sched_setattr: %w", e)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pause stops a rank for less than HangTimeout and lets it go on: nothing fails, and
-// everybody goes on where they were. Or everybody is stopped: time that has passed
-// for none of them is held against none. Or it is not stopped but starved.
+// pause stops a rank for less than HangTimeout and resumes it: nothing fails, and all ranks
+// continue. Or it stops all ranks: time in which none of them ran does not count as a hang.
+// Or it starves the rank instead of stopping it.
 func pause(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), allOps()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
@@ -59,13 +59,13 @@ func pause(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// hangTimeout is the patience of jobs in which a rank hangs for good: longer than a busy
+// hangTimeout is the HangTimeout of jobs in which a rank hangs for good: longer than a busy
 // machine leaves a rank without a processor, which is a hang as well.
 const hangTimeout = 4 * time.Second
 
-// hang halts a rank for good: every operation with it ends in ErrPeerHung, the others
-// go on. Or it starves the rank, which may make progress now and then: what fails, fails
-// as that.
+// hang halts a rank for good: every operation with it ends in ErrPeerHung, and the others
+// continue. Or it starves the rank, which may make progress at times: then failures are
+// still of that kind.
 func hang(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}

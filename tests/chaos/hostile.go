@@ -15,8 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// hostile has one rank of the job, which knows the token, lie to the others: when they
-// connect, or in what it sends. The honest ranks lose it, and nothing else.
+// hostile makes one rank of the job, which knows the token, lie to the others: when they
+// connect, or in its writes. The honest ranks lose the connection to it, and nothing else.
 func hostile(ctx context.Context, r *round) {
 	if r.no < 2 || r.no%2 == 0 { // short campaigns have short rounds
 		hostileConnects(ctx, r)
@@ -25,9 +25,10 @@ func hostile(ctx context.Context, r *round) {
 	}
 }
 
-// hostileSends has a rank that speaks all protocols change what it writes to the others: see
-// mutant. What the honest ones do with each other goes on unharmed; what they do with it
-// succeeds, fails with a type, or waits; nothing is written where it has no right to.
+// hostileSends makes a rank that speaks all protocols change its writes to the others: see
+// mutant. The operations of the honest ranks with each other are not affected; those with
+// the mutant succeed, fail with a type, or wait; no write reaches memory without
+// permission.
 func hostileSends(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 3, 4), Fabric: pick(r, "shm", "tcp"), Root: "unix", Env: []string{"RMA_SAMPLING=off", "RMA_HANG_TIMEOUT=10s"}}
 	if s.Fabric == "tcp" {
@@ -58,7 +59,7 @@ func hostileSends(ctx context.Context, r *round) {
 	_, _ = io.WriteString(j.procs[liar].in, "end\n")
 	select {
 	case <-j.procs[liar].ended:
-		if j.procs[liar].err != nil { // it takes its own medicine
+		if j.procs[liar].err != nil { // it is affected by its own changes
 			r.count("mutants that died of it", 1)
 		}
 	case <-time.After(tellLimit):
@@ -66,8 +67,8 @@ func hostileSends(ctx context.Context, r *round) {
 	r.hear(j.procs[liar], "")
 }
 
-// hostileConnects has the offers, keys and addresses of a rank be mutations of honest ones,
-// and has it tell the others more than they can take.
+// hostileConnects mutates the offers, keys and addresses of a rank, and makes it send the
+// others more than they accept.
 func hostileConnects(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 3, 4), Fabric: "tcp", Root: "tcp", Env: []string{"RMA_TIMEOUT=10s", "RMA_SAMPLING=off"}}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
@@ -114,7 +115,7 @@ func hostileConnects(ctx context.Context, r *round) {
 			r.fault("rank %d holds %d MiB and %d descriptors beside a rank that lies", p.rank, rss>>20, fds)
 		}
 	}
-	if begun < len(j.procs) { // a job in which one rank has no link is none
+	if begun < len(j.procs) { // a job in which one rank has no link does not start
 		r.count("jobs that did not start", 1)
 		for _, p := range j.procs {
 			r.hear(p, "beside a rank that lies: ")
@@ -126,7 +127,7 @@ func hostileConnects(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// honestFails notes the failed operations of honest ranks with each other.
+// honestFails records the failed operations of honest ranks with each other.
 func honestFails(r *round, honest []*proc, liar int) {
 	for _, p := range honest {
 		for _, e := range p.find(is("fail")) {
@@ -141,12 +142,12 @@ func honestFails(r *round, honest []*proc, liar int) {
 type liarRank struct {
 	rng  *rand.Rand
 	size int
-	key  []byte // of memory that is there, but not the job's
+	key  []byte // of existing memory outside the job
 	told atomic.Int64
 	only atomic.Bool // tell rank 0 alone
 }
 
-// someKey is a well-formed key.
+// someKey returns a well-formed key.
 func someKey(ctx context.Context) ([]byte, error) {
 	eng, err := rma.Open(ctx, &rma.Config{Job: &rma.Job{Size: 1}, Fabric: "tcp", Sampling: "off"})
 	if err != nil {
@@ -174,7 +175,7 @@ func (l *liarRank) run(ctx context.Context, c wireup.Config) {
 		default:
 		}
 	})
-	// As Open does, and AllGatherKeys behind it, but for what it says.
+	// Like Open, and AllGatherKeys after it, but with mutated data.
 	offer := links.NewOffer(nil).Append(nil)
 	both := links.NewOffer([]string{"tcp"}).Append(nil)
 	for _, step := range []struct {
@@ -221,7 +222,7 @@ func (l *liarRank) junk(n int) []byte {
 	return b
 }
 
-// mutate changes, cuts or lengthens.
+// mutate changes, cuts or lengthens b.
 func (l *liarRank) mutate(b []byte) []byte {
 	b = append([]byte(nil), b...)
 	for range 1 + l.rng.IntN(4) {

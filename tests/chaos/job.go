@@ -26,18 +26,18 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// jobSpec says what ranks to start.
+// jobSpec describes the ranks to start.
 type jobSpec struct {
 	Ranks   int
 	Fabric  string                       // RMA_FABRIC
 	Root    string                       // "unix" or "tcp"
-	Listen  func() (net.Listener, error) // where the wire-up server listens; nil: as Root says, in a folder or on the loopback interface
-	Open    bool                         // the folder of the job, and its socket, can be reached by every user
+	Listen  func() (net.Listener, error) // makes the wire-up server's listener; nil: as Root says, in a folder or on the loopback interface
+	Open    bool                         // every user can reach the folder of the job, and its socket
 	NoToken bool                         // the job has no secret
-	Env     []string                     // of all ranks, beside the job's
+	Env     []string                     // of all ranks, in addition to the job's
 	Work    work
 	Absent  []int                                  // ranks that the campaign plays itself
-	Wrap    func(rank int, argv []string) []string // nil: started as it is
+	Wrap    func(rank int, argv []string) []string // nil: unchanged
 }
 
 // job is a job of processes, whose wire-up server this process runs.
@@ -49,7 +49,7 @@ type job struct {
 	srv   *wireup.Server
 	procs []*proc
 
-	groups []*cgroup // in which processes of the job are
+	groups []*cgroup // control groups of the job's processes
 }
 
 // proc is a rank, seen from outside.
@@ -64,10 +64,10 @@ type proc struct {
 	events []event
 	news   chan struct{} // closed and replaced with every event
 	stderr bytes.Buffer
-	err    error // how it ended, once ended is closed
+	err    error // its exit error, once ended is closed
 }
 
-// now is the system's monotonic clock, the same in all processes.
+// now returns the system's monotonic clock, the same in all processes.
 func now() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
@@ -119,8 +119,8 @@ func startJob(s jobSpec) (*job, error) {
 	return j, nil
 }
 
-// begin starts a job and waits until its ranks communicate; nil if they do not, which is
-// a fault of the round.
+// begin starts a job and waits until its ranks communicate; it returns nil if they do not,
+// which is a fault of the round.
 func begin(r *round, s jobSpec) *job {
 	j, err := startJob(s)
 	if err != nil {
@@ -191,7 +191,7 @@ func (p *proc) note(e event) {
 	p.news = make(chan struct{})
 }
 
-// tail keeps what a rank writes to standard error.
+// tail keeps the end of a rank's standard error.
 type tail proc
 
 func (t *tail) Write(b []byte) (int, error) {
@@ -215,8 +215,8 @@ func (p *proc) find(match func(event) bool) (found []event) {
 	return found
 }
 
-// await returns when n events match, or an error that says how many did when the
-// process ended or d had passed.
+// await returns when n events match, or an error with the number of matches when the
+// process has ended or d has passed.
 func (p *proc) await(d time.Duration, n int, what string, match func(event) bool) error {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
@@ -241,7 +241,7 @@ func (p *proc) await(d time.Duration, n int, what string, match func(event) bool
 	}
 }
 
-// complaints are the ends of what the rank wrote to standard error and reported.
+// complaints returns the end of the rank's standard error and of its reports.
 func (p *proc) complaints() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,8 +268,8 @@ func (j *job) ready(d time.Duration) error {
 	return nil
 }
 
-// finish tells the ranks to end, waits until they have, and notes what they found
-// wrong, and how they ended if that was not well.
+// finish tells the ranks to end, waits for them, and records the faults that they report,
+// and those that did not end properly.
 func (j *job) finish(r *round, d time.Duration, but ...int) {
 	for _, p := range j.procs {
 		if !slices.Contains(but, p.rank) {
@@ -288,7 +288,7 @@ func (j *job) finish(r *round, d time.Duration, but ...int) {
 				r.fault("rank %d ended with %v\n%s", p.rank, p.err, p.complaints())
 			}
 		case <-limit.C:
-			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines, for the report
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // prints its goroutines, for the report
 			select {
 			case <-p.ended:
 			case <-time.After(5 * time.Second):
@@ -300,7 +300,7 @@ func (j *job) finish(r *round, d time.Duration, but ...int) {
 	}
 }
 
-// kill ends everything and removes what the job leaves behind.
+// kill ends all processes and removes the job's remains.
 func (j *job) kill() {
 	for _, p := range j.procs {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)

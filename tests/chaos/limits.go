@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// calls are the system calls of the engine, and the errors that each may end in.
+// calls maps system calls of the engine to the errors that each may end in.
 var calls = map[string][]string{
 	"socket": {"EMFILE", "ENFILE", "ENOMEM"}, "accept4": {"EMFILE", "ECONNABORTED", "ENOMEM"}, "connect": {"ENOMEM", "EINTR"},
 	"sendmsg": {"ENOBUFS", "ENOMEM", "EINTR"}, "recvmsg": {"ENOMEM", "EINTR"}, "memfd_create": {"EMFILE", "ENOMEM"},
@@ -20,9 +20,9 @@ var calls = map[string][]string{
 	"epoll_create1": {"EMFILE", "ENOMEM"}, "setsockopt": {"ENOMEM", "ENOBUFS"}, "listen": {"EADDRINUSE"}, "pidfd_open": {"EMFILE"},
 }
 
-// limits takes resources away from one rank: few descriptors, little memory, address space or
-// locked memory, or a system call that fails. The rank works, or ends its operations
-// in typed errors; it does not crash or hang, and nor do others.
+// limits restricts the resources of one rank: few descriptors, little memory, address space
+// or locked memory, or a system call that fails. The rank works, or ends its operations in
+// typed errors; neither it nor another rank crashes or hangs.
 func limits(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3), Fabric: pick(r, "shm", "tcp"), Root: pick(r, "unix", "tcp")}
 	s.Work = work{Ops: some(r, 1+r.IntN(4), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(9))}
@@ -90,8 +90,8 @@ func limits(ctx context.Context, r *round) {
 	}
 }
 
-// runtimeGaveUp reports whether Go's own runtime, which cannot live without memory,
-// threads and its poller, ended the process.
+// runtimeGaveUp reports whether the process was ended by Go's own runtime, which needs
+// memory, threads and its poller.
 func runtimeGaveUp(text string) bool {
 	for _, why := range []string{"out of memory", "failed to reserve page summary memory", "runtime: cannot allocate memory", "failed to create new OS thread", "runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"} {
 		if strings.Contains(text, why) {
@@ -101,8 +101,8 @@ func runtimeGaveUp(text string) bool {
 	return false
 }
 
-// poverty returns what to start a rank with, its name, and the control group that it
-// needs, if any. It fails where this machine has not what that takes.
+// poverty returns the command prefix that restricts a rank, its name, and the control group
+// that it needs, if any. It fails if this machine lacks the means.
 func poverty(r *round) (argv []string, what string, group *cgroup, err error) {
 	switch r.IntN(6) {
 	case 0:
@@ -152,7 +152,7 @@ func memoryGroup(bytes int) (*cgroup, error) {
 	return nil, fmt.Errorf("limit of memory: %w", errors.New(strings.Join(errs, "; ")))
 }
 
-// tool is the command with its path.
+// tool returns the command with its path.
 func tool(name string, args ...string) ([]string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// parts are all ways of disturbing a job, in the order in which they take turns.
+// parts are all ways of disturbing a job, in the order of their turns.
 var parts = []*part{
 	{"death", "SIGKILL at a random moment", death},
 	{"pause", "SIGSTOP, a freezer or SCHED_IDLE, and an end of it in time", pause},
@@ -64,7 +64,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// child runs what the environment asks this process to be, if anything.
+// child runs the role that the environment gives this process, if any.
 func child() (asked bool, err error) {
 	if spec, is := os.LookupEnv(workEnv); is {
 		return true, runRank(spec)
@@ -75,7 +75,7 @@ func child() (asked bool, err error) {
 	return false, nil
 }
 
-// campaign is what the flags say.
+// campaign holds the flags' values.
 type campaign struct {
 	seed  uint64
 	time  time.Duration
@@ -193,7 +193,8 @@ func (c *campaign) run(ctx context.Context, stderr io.Writer) (rounds []*round) 
 	return rounds
 }
 
-// progress rewrites the line of a terminal, and adds one every half minute to a file.
+// progressAt is the time of the last line of progress: on a terminal the line is rewritten,
+// in a file there is one every half minute.
 var progressAt time.Time
 
 func progress(w io.Writer, spent, total time.Duration, rounds []*round) {

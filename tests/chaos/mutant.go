@@ -18,22 +18,22 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 )
 
-// mutant makes this process a rank that speaks the protocols and breaks them: what its
-// engine writes to peers is changed on its way, seldom or often. It has the engine's own
-// links do so at the seam, where the frames of all protocols pass (blocks and credits of
-// rings, headers of gathers, descriptors, adverts and their answers, slots of accumulates
-// and groups, words of atomics), below it the frames of tcp, and the words of shm's
-// channels. All it does is determined by the seed and what its engine sends.
+// mutant makes this process a rank that speaks the protocols and breaks them: it changes
+// the writes of its engine to peers, seldom or often. The engine's own links do so at the
+// seam, where the frames of all protocols pass (blocks and credits of rings, headers of
+// gathers, descriptors, adverts and their answers, slots of accumulates and groups, words
+// of atomics); it also changes the frames of tcp and the words of shm's channels. All its
+// actions are determined by the seed and the requests of its engine.
 type mutant struct {
 	*rand.Rand               // the owner's of the links
 	seed       atomic.Uint64 // of those of relays
 	rate       int           // one write in so many is changed
 	mem        *os.File      // this process's memory
-	dirty      fabric.Region // copies that were changed
-	used       int           // of it
+	dirty      fabric.Region // changed copies
+	used       int           // used bytes of dirty
 	past       [32]frame     // of writes
 	written    int
-	told       *atomic.Int64 // changes made
+	told       *atomic.Int64 // number of changes made
 }
 
 // frame is a write that was posted.
@@ -43,10 +43,10 @@ type frame struct {
 	data []byte
 }
 
-// maxFrame bounds the writes that are changed: longer ones are payload for the most part.
+// maxFrame bounds the writes that are changed: longer ones are mostly payload.
 const maxFrame = 16 << 10
 
-// mutate has the links of this process change what they send.
+// mutate makes the links of this process change their writes.
 func mutate(seed uint64, rate int, told *atomic.Int64) error {
 	mem, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	if err != nil {
@@ -62,7 +62,8 @@ func mutate(seed uint64, rate int, told *atomic.Int64) error {
 	return nil
 }
 
-// mutantLink is a link of a mutant. Endpoints are not fabric.Direct: all goes by Post.
+// mutantLink is a link of a mutant. Its endpoints are not fabric.Direct: all requests use
+// Post.
 type mutantLink struct {
 	fabric.Link
 	m *mutant
@@ -95,7 +96,7 @@ func (e *mutantEndpoint) Close() error {
 	return e.Endpoint.Close()
 }
 
-// Post implements fabric.Endpoint: some requests are lost, come twice, late or changed.
+// Post implements fabric.Endpoint: it drops, repeats, delays or changes some requests.
 func (e *mutantEndpoint) Post(wrs []fabric.WR) (n int, err error) {
 	m := e.m
 	for i := range wrs {
@@ -116,7 +117,7 @@ func (e *mutantEndpoint) Post(wrs []fabric.WR) (n int, err error) {
 	return len(wrs), nil
 }
 
-// payload reads what a write would send.
+// payload returns the data of a write.
 func (m *mutant) payload(wr *fabric.WR) []byte {
 	var b []byte
 	for _, s := range wr.Local {
@@ -161,7 +162,7 @@ func (m *mutant) change(list *[2]fabric.WR) (count int) {
 	}
 	b := m.payload(wr)
 	switch m.IntN(16) {
-	case 0: // an old frame again, where it was or beside it
+	case 0: // an old frame again, at its place or beside it
 		if f := m.past[m.IntN(len(m.past))]; f.data != nil {
 			list[1] = m.forge(f, pick8(m.Rand, 0, 8, 64))
 			return 2
@@ -172,7 +173,7 @@ func (m *mutant) change(list *[2]fabric.WR) (count int) {
 		}
 	case 2: // elsewhere
 		wr.RemoteAddr += pick8(m.Rand, 8, 16, 64, 128, 8192, ^uint64(7), ^uint64(63), ^uint64(8191))
-	case 3: // cut at its beginning: frames are told by their ends
+	case 3: // cut at its beginning: receivers detect frames by their ends
 		if n := m.IntN(len(b) + 1); n < len(b) {
 			wr.RemoteAddr += uint64(n)
 			b = b[n:]
@@ -199,7 +200,7 @@ func (m *mutant) change(list *[2]fabric.WR) (count int) {
 	return 1
 }
 
-// forge returns a write of a frame, changed, beside where it belongs.
+// forge returns a write of a frame, changed, beside its place.
 func (m *mutant) forge(f frame, beside uint64) fabric.WR {
 	wr := fabric.WR{Op: fabric.OpWrite, RemoteAddr: f.addr + beside, RKey: f.rkey}
 	b := append([]byte(nil), f.data...)
@@ -208,7 +209,7 @@ func (m *mutant) forge(f frame, beside uint64) fabric.WR {
 	return wr
 }
 
-// fill makes b what wr writes.
+// fill makes b the data of wr.
 func (m *mutant) fill(wr *fabric.WR, b []byte) {
 	all := m.dirty.Bytes()
 	if m.used+len(b) > len(all) {
@@ -221,7 +222,7 @@ func (m *mutant) fill(wr *fabric.WR, b []byte) {
 	wr.Local = []fabric.SGE{fabric.NewSGE(at, m.dirty.LKey())}
 }
 
-// damage changes bytes, mostly those of words at the ends, where protocols have theirs.
+// damage changes bytes, mostly in words at the ends, where protocols have theirs.
 func damage(rng *rand.Rand, b []byte) {
 	if len(b) == 0 {
 		return
@@ -260,7 +261,7 @@ func damage(rng *rand.Rand, b []byte) {
 
 func pick8(rng *rand.Rand, of ...uint64) uint64 { return of[rng.IntN(len(of))] }
 
-// chanMagic is what a channel segment of shm begins with (docs/wire.md).
+// chanMagic begins a channel segment of shm (docs/wire.md).
 const chanMagic = "rmachn01"
 
 // scribble changes a word of a channel of shm, a peer's or this process's own: cells at its
@@ -297,8 +298,8 @@ func (m *mutant) scribble() {
 	}
 }
 
-// Layout of the address of an endpoint of tcp, and lengths of what the two sides of a
-// connection say before frames begin (docs/wire.md).
+// Layout of the address of an endpoint of tcp, and lengths of the handshakes of both sides
+// before frames begin (docs/wire.md).
 const (
 	addressPort  = 26
 	addressCount = 28
@@ -325,8 +326,8 @@ func (e *mutantEndpoint) Connect(ctx context.Context, peer []byte) error {
 	return e.Endpoint.Connect(ctx, peer)
 }
 
-// detour replaces the place in the address of an endpoint by that of a relay to it. dials
-// says that this process will dial it.
+// detour replaces the network address in an endpoint's address by that of a relay to it.
+// dials says whether this process will dial it.
 func (e *mutantEndpoint) detour(address []byte, dials bool) {
 	if len(address) < addressCount+6 || address[addressCount+1] != 4 {
 		return
@@ -375,9 +376,8 @@ const (
 	frameByLanes = 4
 )
 
-// relay passes on what from says: the handshake, of said bytes, as it is, and frames
-// with a header changed now and then. Once a length is changed the rest is not what the
-// other side takes it for.
+// relay passes on the bytes of from: the handshake, of said bytes, unchanged, and frames,
+// some with a changed header. After a changed length the other side misinterprets the rest.
 func (m *mutant) relay(to, from net.Conn, said int64) {
 	defer to.Close()
 	defer from.Close()

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// resetToError is the time from a forged end of a connection.
+// resetToError is the time from a forged end of a connection to the error.
 var resetToError = figure{"reset to error", 500 * time.Millisecond, tellLimit}
 
-// shapes are what a bad network does to packets, as tc says it. TCP makes up for all of
-// them.
+// shapes are disturbances of packets by a bad network, in the syntax of tc. TCP recovers
+// from all of them.
 var shapes = []string{
 	"delay 5ms 2ms", "rate 50mbit", "loss 1%", "loss 3%", "duplicate 2%", "corrupt 1%",
 	"delay 2ms reorder 25% 50%", "loss 1% duplicate 1% corrupt 0.5% delay 1ms 1ms reorder 10%",
 }
 
-// netem puts two hosts on a bad network, and now and then cuts it in both directions, or
-// somebody on it forges the end of a connection. Packets that are lost, late, doubled,
-// out of order or changed cost time and nothing else; what has been cut off or ended is
-// an error, on both sides.
+// netem puts two hosts on a bad network. In some rounds it cuts the network in both
+// directions or forges the end of a connection. Packets that are lost, late, duplicated,
+// reordered or corrupted cause delay only; a cut or a forged end causes an error on both
+// sides.
 func netem(ctx context.Context, r *round) {
 	n, err := newNet(r.no)
 	if err != nil {
@@ -39,7 +39,7 @@ func netem(ctx context.Context, r *round) {
 	patience := 20 * time.Second // a segment that is lost four times is late by three seconds
 	if then == "cut" {
 		patience = peerTimeout
-		shape = "delay 5ms 2ms" // nothing that could be taken for the cut, and no queue to deliver behind it
+		shape = "delay 5ms 2ms" // nothing that resembles the cut, and no queue to deliver behind it
 	}
 	s.Env = []string{"RMA_PEER_TIMEOUT=" + patience.String()}
 	if err := n.shape(shape); err != nil {
@@ -109,7 +109,7 @@ func (n *twoHosts) resets(r *round, j *job) {
 	r.count("forged resets", int(forged.Load()))
 }
 
-// shape has both ends of the wire do that to what they send.
+// shape applies a disturbance to packets sent by both ends of the wire.
 func (n *twoHosts) shape(how string) error {
 	for _, name := range n.name {
 		args := append([]string{"-n", name, "qdisc", "replace", "dev", "wire", "root", "netem"}, strings.Fields(how)...)

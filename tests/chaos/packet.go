@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tap reads, and writes, frames of one interface of a host, without being a rank of the
-// job: what somebody on the network sees and can do.
+// tap reads and writes frames of one interface of a host without being a rank of the job,
+// as an attacker on the network can.
 type tap struct {
 	fd    int
 	ended atomic.Bool
@@ -72,7 +72,7 @@ func parseSegment(b []byte) (s segment, ok bool) {
 		syn: t[atFlags]&flagSYN != 0, rst: t[atFlags]&flagRST != 0}, true
 }
 
-// reset is the frame by which the receiver of s would end its connection.
+// reset returns the frame by which the receiver of s would end its connection.
 func (s segment) reset() []byte {
 	b := make([]byte, etherLen+ipLen+tcpLen)
 	copy(b, s.frame[6:12])
@@ -94,7 +94,7 @@ func (s segment) reset() []byte {
 	return b
 }
 
-// checksum is the Internet checksum of an even number of bytes.
+// checksum returns the Internet checksum of an even number of bytes.
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for ; len(b) > 1; b = b[2:] {
@@ -106,7 +106,7 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// tap calls heard with each segment that comes in on an interface of the i-th host, in
+// tap calls heard with each segment that arrives on an interface of the i-th host, in
 // order; frames are valid during the call.
 func (n *twoHosts) tap(i int, device string, heard func(t *tap, s segment)) (*tap, error) {
 	t := &tap{}
@@ -150,12 +150,12 @@ func (n *twoHosts) tap(i int, device string, heard func(t *tap, s segment)) (*ta
 func (t *tap) send(frame []byte) { _, _ = unix.Write(t.fd, frame) }
 
 func (t *tap) close() {
-	t.ended.Store(true) // again does no harm
+	t.ended.Store(true) // setting it again does no harm
 	t.task.Wait()
 }
 
-// in calls f in the network of the i-th host. The thread comes back from there: if it
-// ended, the kernel would kill the processes that it has started.
+// in calls f in the network of the i-th host. The thread returns from there: if it ended,
+// the kernel would kill the processes that it has started.
 func (n *twoHosts) in(i int, f func() error) error {
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// latency is what probes of a phase took.
+// latency holds the durations of the probes of a phase.
 type latency struct {
 	mu    sync.Mutex
 	phase string // "": they are not kept
@@ -41,7 +41,7 @@ func (l *line) probe(i uint64) (err error) {
 	return err
 }
 
-// phase reports what the probes of this phase took, and begins the next.
+// phase reports the durations of this phase's probes, and begins the next.
 func (k *rank) phase(next string) {
 	l := &k.latency
 	l.mu.Lock()

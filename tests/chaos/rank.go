@@ -28,15 +28,15 @@ import (
 // workEnv holds a rank's work; its presence makes the process a rank.
 const workEnv = "CHAOS_WORK"
 
-// work is what a rank is to do.
+// work describes the work of a rank.
 type work struct {
 	Ops  []string // names of traffic
 	Seed uint64
 	Max  int // bytes of the largest message and put
 
-	ShowKeys bool // tell the campaign, which looks for them where they must not be
+	ShowKeys bool // report them to the campaign, which looks for them where they must not be
 
-	// Mutant is how many writes to peers the last rank makes for one that it changes; 0: it
+	// Mutant is the number of writes to peers for each one that the last rank changes; 0: it
 	// is as honest as the others.
 	Mutant int  `json:",omitempty"`
 	Lies   bool `json:",omitempty"` // this rank is the mutant
@@ -67,13 +67,13 @@ type event struct {
 type rank struct {
 	work
 	eng  *rma.Engine
-	mem  *rma.Region // what others write to: a slot for each
-	src  *rma.Region // what is sent
+	mem  *rma.Region // others write to it: a slot for each
+	src  *rma.Region // source of sent data
 	keys []rma.Key
 
 	guard   *guards         // beside a mutant
-	changes atomic.Int64    // that a mutant has made
-	ctx     context.Context // until the campaign says "end"
+	changes atomic.Int64    // changes that a mutant has made
+	ctx     context.Context // until the campaign sends "end"
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 
@@ -118,7 +118,7 @@ func runRank(spec string) error {
 	}
 	k.tasks.Wait()
 	start := now()
-	written := slices.Contains(k.Ops, "close") // by a peer that has not heard of the end, perhaps
+	written := slices.Contains(k.Ops, "close") // by a peer that does not know of the end yet, perhaps
 	k.guard.check(k)
 	if err := k.eng.Close(); err != nil && !(written && errors.Is(err, rma.ErrInUse)) && !k.silent(err) {
 		k.bad(ends, "close: %v", err)
@@ -132,7 +132,7 @@ func runRank(spec string) error {
 	return nil
 }
 
-// slot is the room in a rank's memory for what another one does there.
+// slot returns the size of the area in a rank's memory for another rank's operations.
 func (k *rank) slot() int { return 2*k.Max + 4096 }
 
 func (k *rank) open() (err error) {
@@ -153,7 +153,7 @@ func (k *rank) open() (err error) {
 	return err
 }
 
-// commands reads what the campaign says; its end is the rank's.
+// commands reads the campaign's commands; at their end the rank ends.
 func (k *rank) commands() {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -170,7 +170,7 @@ func (k *rank) commands() {
 	}
 	k.stop()
 	time.Sleep(time.Minute)
-	os.Exit(3) // whoever started this rank is gone
+	os.Exit(3) // the parent of this rank is gone
 }
 
 func (k *rank) say(e event) {
@@ -179,15 +179,15 @@ func (k *rank) say(e event) {
 	_ = k.enc.Encode(e)
 }
 
-// promise is what a rank checks of itself.
+// promise is a property that a rank checks of itself.
 type promise int
 
 const (
-	intact    promise = iota // what operations read is what others have written
-	inOrder                  // messages come once, in order, all of them
+	intact    promise = iota // operations read the data that others have written
+	inOrder                  // messages arrive once, in order, all of them
 	untouched                // memory is its owner's alone once Region.Close has returned nil
 	ends                     // Engine.Close succeeds
-	flat                     // a closed engine has given everything back
+	flat                     // a closed engine has released everything
 	typed                    // errors beside a mutant have types
 	promised
 )
@@ -202,7 +202,7 @@ func (k *rank) bad(p promise, format string, args ...any) {
 	k.say(event{Ev: "bad", Kind: p.String(), Text: fmt.Sprintf(format, args...), At: now()})
 }
 
-// kind names the sentinel that an error wraps.
+// kind returns the name of the sentinel that an error wraps.
 func kind(err error) string {
 	for _, s := range []struct {
 		name string
@@ -222,7 +222,7 @@ func kind(err error) string {
 	return "untyped"
 }
 
-// resources are what a closed engine must have given back.
+// resources are those that a closed engine must have released.
 type resources struct {
 	fds, goroutines int
 	memory          int64 // bytes outside the Go heap
@@ -232,7 +232,7 @@ func census() resources {
 	return resources{len(descriptors()), runtime.NumGoroutine(), offheap.Total()}
 }
 
-// descriptors names what is open, but for what the runtime opens when it likes.
+// descriptors names the open ones, except those that the runtime opens at any time.
 func descriptors() (names []string) {
 	list, _ := os.ReadDir("/proc/self/fd")
 	for _, f := range list {
@@ -244,7 +244,7 @@ func descriptors() (names []string) {
 	return names
 }
 
-// leaks compares what is in use now with what was, when things have settled.
+// leaks compares the resources in use now, after they have settled, with those before.
 func (k *rank) leaks(before resources) {
 	k.held(flat)
 	var after resources

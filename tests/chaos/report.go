@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// table sums up: rounds and faults by part, then figures and counts.
+// table writes rounds and faults by part, then figures and counts.
 func table(w io.Writer, ps []*part, rounds []*round) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
@@ -61,7 +61,7 @@ func table(w io.Writer, ps []*part, rounds []*round) {
 	}
 }
 
-// at is the q-quantile of sorted times.
+// at returns the q-quantile of sorted times.
 func at(v []time.Duration, q float64) time.Duration {
 	return v[int(q*float64(len(v)-1))].Round(10 * time.Microsecond)
 }
@@ -75,8 +75,8 @@ func byName(took map[figure][]time.Duration) []figure {
 	return fs
 }
 
-// promises says of each promise how often ranks checked it, and how often it did not
-// hold; and then what this machine refused to do, so that nobody takes it for done.
+// promises writes the number of checks and violations of each promise, and then the actions
+// that this machine refused, so that they do not pass for done.
 func promises(w io.Writer, rounds []*round) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()

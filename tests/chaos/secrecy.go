@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// secrecy puts a relay without the token between a rank and the wire-up server. It reads
-// neither the token nor a key of memory; what it changes, drops, doubles or cuts off
-// is noticed; what it replays gets it nowhere.
+// secrecy puts a relay without the token between a rank and the wire-up server. The relay
+// reads neither the token nor a key of memory; its changes, drops, duplicates and cuts are
+// detected; its replays have no effect.
 func secrecy(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3), Fabric: pick(r, "tcp", "shm"), Root: "tcp", Env: []string{"RMA_TIMEOUT=20s"}}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), allOps()), Seed: r.Uint64(), Max: 1 << 14, ShowKeys: true}
@@ -63,7 +63,7 @@ func secrecy(ctx context.Context, r *round) {
 			m.search(r, "key of a region", key)
 		}
 	}
-	if acted { // whoever noticed it has left the job, and all others with it
+	if acted { // the rank that detected it has left the job, and all others with it
 		for _, p := range j.procs {
 			r.hear(p, fmt.Sprintf("a relay that does %s: ", m.what))
 		}
@@ -76,11 +76,11 @@ func secrecy(ctx context.Context, r *round) {
 	r.count("bytes recorded", m.recorded())
 }
 
-// relay passes connections on, records them, and meddles once.
+// relay passes connections on, records them, and tampers once.
 type relay struct {
-	what string // what it does
+	what string // its action
 	at   int64  // at which byte
-	up   bool   // of those that go to the server
+	up   bool   // of the direction to the server
 	bit  byte
 
 	ln    net.Listener
@@ -91,7 +91,7 @@ type relay struct {
 	mu    sync.Mutex
 	seen  [2]bytes.Buffer // down, up
 	did   bool
-	done  bool // passes on whatever comes
+	done  bool // passes everything on
 	conns []net.Conn
 }
 
@@ -153,7 +153,7 @@ func (m *relay) copy(dst, src net.Conn, dir int) {
 	}
 }
 
-// meddle records what passes, and returns what to pass on instead.
+// meddle records passing bytes, and returns the bytes to pass on instead.
 func (m *relay) meddle(b []byte, dir int) (out []byte, end bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +177,7 @@ func (m *relay) meddle(b []byte, dir int) (out []byte, end bool) {
 	return b, false
 }
 
-// acted reports whether the relay has meddled. From then on it does not any more.
+// acted reports whether the relay has tampered. It does so only once.
 func (m *relay) acted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -201,7 +201,7 @@ func (m *relay) search(r *round, what string, secret []byte) {
 	}
 }
 
-// replay says again, on a connection of its own, what the rank has said.
+// replay sends the rank's recorded bytes again, on a connection of its own.
 func (m *relay) replay() {
 	c, err := net.Dial("tcp", m.addr)
 	if err != nil {

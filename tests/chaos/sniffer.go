@@ -18,10 +18,9 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// sniffer has somebody read everything that crosses the network, or the loopback
-// interface, of a job, and say it again. It never reads the secret, nor keys while the
-// job is wired up, nor, with RMA_TCP_CRYPT=full, keys and data afterwards. What it
-// says again gets it nowhere.
+// sniffer records everything that crosses the network, or the loopback interface, of a job,
+// and replays it. The recording never contains the secret, nor keys while the job is wired
+// up, nor, with RMA_TCP_CRYPT=full, keys and data afterwards. The replay has no effect.
 func sniffer(ctx context.Context, r *round) {
 	n, err := newNet(r.no)
 	if err != nil {
@@ -86,7 +85,7 @@ func sniffer(ctx context.Context, r *round) {
 	r.count("bytes read on the network", int(rec.bytes.Load()))
 }
 
-// withGet is the list with gets, once.
+// withGet returns the list with "get" in it once.
 func withGet(ops []string) []string {
 	if slices.Contains(ops, "get") {
 		return ops
@@ -94,7 +93,7 @@ func withGet(ops []string) []string {
 	return append(ops, "get")
 }
 
-// record is what somebody on the network has heard.
+// record is the traffic recorded on the network.
 type record struct {
 	bytes atomic.Int64
 
@@ -103,7 +102,7 @@ type record struct {
 	needles []*needle
 }
 
-// needle is what must not be found.
+// needle is a byte string that must not be found.
 type needle struct {
 	what  string
 	b     []byte
@@ -111,8 +110,8 @@ type needle struct {
 	found bool
 }
 
-// needleMost is the most bytes of a needle, recordMost how many of a stream are kept to
-// be said again.
+// needleMost bounds the length of a needle in bytes, recordMost the bytes of a stream that
+// are kept for replay.
 const (
 	needleMost = 64
 	recordMost = 1 << 20
@@ -142,7 +141,7 @@ func (c *record) hear(_ *tap, s segment) {
 	if fresh <= 0 {
 		return
 	}
-	if fresh > len(s.payload) { // something was missed
+	if fresh > len(s.payload) { // a part was missed
 		st.holes, fresh = true, len(s.payload)
 	}
 	b := s.payload[len(s.payload)-fresh:]
@@ -164,7 +163,7 @@ func (n *needle) seekIn(f flow, b []byte) {
 	}
 }
 
-// seek looks for b in what was kept, and in all that comes.
+// seek searches for b in the kept traffic and in all that follows.
 func (c *record) seek(what string, b []byte, at string) *needle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +181,8 @@ func (c *record) saw(n *needle) bool {
 	return n.found
 }
 
-// replay opens every connection again that was recorded from its beginning, and says on
-// it what was said.
+// replay reopens every connection that was recorded from its beginning and sends the
+// recorded bytes.
 func (n *twoHosts) replay(c *record) (streams int) {
 	c.mu.Lock()
 	said := map[flow][]byte{}

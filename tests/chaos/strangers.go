@@ -16,14 +16,14 @@ import (
 // floodTime bounds a flood, whatever happens to the job.
 const floodTime = 3 * time.Second
 
-// Bounds of what a flood may cost a rank.
+// Bounds of a rank's costs of a flood.
 const (
-	floodMemory = 256 << 20 // bytes resident beyond what its regions take
+	floodMemory = 256 << 20 // bytes resident beyond its regions
 	floodFDs    = 4096
 )
 
-// strangers floods all ports of a job on the loopback interface, from the moment in
-// which they are opened: the job starts, connects and works all the same.
+// strangers floods all ports of a job on the loopback interface from the moment at which
+// they are opened: the job starts, connects and works nevertheless.
 func strangers(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 4), Fabric: "tcp", Root: "tcp"}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
@@ -41,7 +41,7 @@ func strangers(ctx context.Context, r *round) {
 	defer tasks.Wait()
 	defer stop()
 	tasks.Go(func() { f.run(fctx) })
-	tasks.Go(func() { // as soon as they are there
+	tasks.Go(func() { // as soon as they exist
 		for fctx.Err() == nil {
 			for _, p := range j.procs {
 				for _, a := range listening(p.cmd.Process.Pid) {
@@ -73,8 +73,7 @@ func strangers(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// listening returns the addresses on which the process accepts connections from this
-// host.
+// listening returns the addresses on which the process accepts connections from this host.
 func listening(pid int) (addrs []string) {
 	inodes := map[string]bool{}
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -101,7 +100,7 @@ func listening(pid int) (addrs []string) {
 	return addrs
 }
 
-// held is what a process holds: resident bytes and descriptors.
+// held returns the resident bytes and the descriptors of a process.
 func held(pid int) (rss, fds int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if w := strings.Fields(string(b)); len(w) > 1 {

@@ -33,8 +33,8 @@ const (
 	wordSignal
 )
 
-// pairwise are the operations of a rank with each other one. A step is one operation
-// and its check; i counts them from 0.
+// pairwise holds the operations of a rank with each other rank. A step is one operation and
+// its check; i counts steps from 0.
 var pairwise = map[string]func(l *line, i uint64) error{
 	"put":    (*line).put,
 	"get":    (*line).get,
@@ -48,7 +48,7 @@ var pairwise = map[string]func(l *line, i uint64) error{
 	"batch":  (*line).batch,
 }
 
-// allOps are the names of everything that ranks can do.
+// allOps returns the names of all operations.
 func allOps() []string {
 	names := []string{"barrier"}
 	for name := range pairwise {
@@ -66,10 +66,10 @@ type line struct {
 	p    *rma.Peer
 	done atomic.Int64
 	seen int64 // marks answered
-	lies bool  // one of the two is a mutant: what comes is not checked
+	lies bool  // one of the two is a mutant: received data is not checked
 }
 
-// held and bad are those of the rank where both sides are honest.
+// held and bad are those of rank if both sides are honest.
 func (l *line) held(p promise) {
 	if !l.lies {
 		l.rank.held(p)
@@ -102,9 +102,9 @@ func (k *rank) traffic() {
 			}
 			step := pairwise[op]
 			switch op {
-			case "close": // costs the connection that the others are on
+			case "close": // breaks the connection that the others use
 				step = (*line).close
-			case "probe": // is for nothing but the time it takes
+			case "probe": // only measures latency
 				step = (*line).probe
 			}
 			k.line(op, peer, step)
@@ -154,8 +154,8 @@ func (k *rank) failed(op string, peer int, err error) {
 	}
 }
 
-// area is one of the two areas that the peer's line has in this rank's memory, or
-// the other way round: of this rank in the peer's.
+// area is the offset of one of the two areas for the line in the peer's memory, or of the
+// peer's line in this rank's.
 func (l *line) area(i uint64) (off int) { return l.eng.Rank()*l.slot() + int(i%2)*l.Max }
 
 func (l *line) word(w int) rma.Remote {
@@ -164,17 +164,17 @@ func (l *line) word(w int) rma.Remote {
 
 func (l *line) at(off int) rma.Remote { return l.keys[l.p.Rank()].At(uint64(off)) }
 
-// scratch is n bytes of the line's own quarter of the peer's slot of source memory.
+// scratch returns n bytes of the line's own quarter of the peer's slot of source memory.
 func (l *line) scratch(n int) (rma.Buffer, []byte) {
 	part := map[string]int{"put": 0, "get": 1, "acc": 2, "signal": 3}[l.op]
 	off := l.p.Rank()*l.slot() + part*(l.slot()/4)&^63
 	return l.src.Slice(off, n), l.src.Bytes()[off : off+n]
 }
 
-// size is a random size, small ones and large ones alike.
+// size returns a random size, small or large.
 func (l *line) size() int { return min(1+l.IntN(1<<(4+l.IntN(18))), l.Max/4) }
 
-// pattern says what is written by rank from, for the i-th time.
+// pattern returns the seed of the data that rank from writes for the i-th time.
 func pattern(from int, i uint64) uint64 { return uint64(from)<<48 | i }
 
 // put writes to the peer and reads back.
@@ -196,7 +196,7 @@ func (l *line) put(i uint64) error {
 	return nil
 }
 
-// fillOwn fills what others get: the slot of this rank, which nobody writes to.
+// fillOwn fills the memory that others get: the slot of this rank, which no rank writes to.
 func (k *rank) fillOwn() {
 	me := k.eng.Rank()
 	testutil.Fill(k.mem.Bytes()[me*k.slot():me*k.slot()+k.Max], pattern(me, 0), 0)
@@ -220,7 +220,7 @@ func (l *line) swap(i uint64) error {
 	return l.atomic(i, l.p.Swap(l.word(wordSwap), i+1))
 }
 
-// atomic checks that the i-th operation found what the one before left.
+// atomic checks that the i-th operation returned the value left by the one before.
 func (l *line) atomic(i uint64, a rma.AtomicRequest) error {
 	old, err := a.Wait(l.ctx)
 	if err == nil {
@@ -250,8 +250,7 @@ func (l *line) accumulate(i uint64) error {
 	return nil
 }
 
-// signal is a round of two ranks that write to each other: nobody is more than one
-// ahead.
+// signal is a round of two ranks that write to each other: neither is more than one ahead.
 func (l *line) signal(i uint64) error {
 	n := min(l.size(), l.Max/4)
 	b, mem := l.scratch(n + 8)
@@ -278,7 +277,7 @@ func (l *line) signal(i uint64) error {
 	return nil
 }
 
-// header is what a message begins with: its number.
+// header is the size of a message's header: its number.
 const header = 8
 
 func (l *line) message(tag uint32, i uint64) []byte {
@@ -301,7 +300,7 @@ func (l *line) batch(i uint64) error {
 	return b.Send().Wait(l.ctx)
 }
 
-// streams checks that each rank's messages come in order, each once, unchanged.
+// streams checks that each rank's messages arrive in order, each once, unchanged.
 type streams struct {
 	mu   sync.Mutex
 	next map[int]uint64 // by sender
@@ -322,8 +321,8 @@ func (s *streams) check(from int, tag uint32, m []byte) error {
 	return testutil.Verify(m[header:], pattern(from, i), uint64(tag))
 }
 
-// waitFrom waits for a receive, and withdraws it at the end. A mutant need not answer that: the
-// buffer is the engine's until it is closed then.
+// waitFrom waits for a receive, and withdraws it at the end. A mutant need not answer the
+// withdrawal: the engine then owns the buffer until it is closed.
 func (k *rank) waitFrom(r rma.RecvRequest) (rma.Envelope, error) {
 	m, err := r.WaitFrom(k.ctx)
 	if err != nil && k.ctx.Err() != nil {
@@ -340,7 +339,7 @@ func (k *rank) waitFrom(r rma.RecvRequest) (rma.Envelope, error) {
 	return m, err
 }
 
-// receiver takes messages until the end or an error.
+// receiver receives messages until the end or an error.
 func (k *rank) receiver(op string, peer int, take func([]byte) (rma.Envelope, error)) {
 	s := &streams{next: map[int]uint64{}}
 	k.tasks.Go(func() {

@@ -21,17 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// users has another user of the host try everything that the kernel lets him try: the
-// files of the ranks' processes and their memory, the job's folder and shared memory,
-// and every socket, on which he says that he belongs there. He gets nothing, and the
-// job does not notice.
+// users runs an intrusion as another user of the host: it tries to access the files of the
+// ranks' processes and their memory, the job's folder and shared memory, and every socket,
+// on which it claims to belong to the job. It gains no access, and the job is not affected.
 func users(ctx context.Context, r *round) {
 	if os.Geteuid() != 0 {
 		r.leaveOut(errors.New("to be another user needs root"))
 		return
 	}
 	s := jobSpec{Ranks: 2, Fabric: pick(r, "shm", "shm", "tcp"), Root: pick(r, "unix", "tcp"), Open: true}
-	s.NoToken = s.Root == "unix" && r.IntN(2) == 0 // then its user is who is in the job
+	s.NoToken = s.Root == "unix" && r.IntN(2) == 0 // membership of the job then follows from the user
 	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
 	j := begin(r, s)
 	if j == nil {
@@ -65,20 +64,21 @@ func users(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// nobody is a user who has nothing to do with the job.
+// nobody is a user unrelated to the job.
 const nobody = 65534
 
 // intruderEnv holds an intrusion; its presence makes the process the other user's.
 const intruderEnv = "CHAOS_INTRUSION"
 
-// intrusion is what another user knows of a job, which is what the system tells everybody.
+// intrusion is another user's knowledge of a job: what the system shows to everyone.
 type intrusion struct {
 	Pids   []int
 	Folder string
-	Addrs  []string // of the wire-up server, and what the ranks listen on
+	Addrs  []string // of the wire-up server, and those that the ranks listen on
 }
 
-// as runs the intrusion as another user, and returns what he got and how much he tried.
+// as runs the intrusion as another user, and returns its successes and the number of its
+// attempts.
 func (in intrusion) as(ctx context.Context, uid uint32) (got []string, tried int, err error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -110,7 +110,7 @@ func (in intrusion) as(ctx context.Context, uid uint32) (got []string, tried int
 	return got, tried, nil
 }
 
-// asUser starts a process as that user, who is this one unless this is root.
+// asUser starts a process as that user: this process's user unless it is root.
 func asUser(uid uint32) *syscall.SysProcAttr {
 	c := &syscall.Credential{Uid: uid, Gid: uid}
 	if os.Geteuid() != 0 {
@@ -119,13 +119,13 @@ func asUser(uid uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: c, Pdeathsig: syscall.SIGKILL}
 }
 
-// intruder is the process of the other user, which says what it got.
+// intruder is the process of the other user, which reports its successes.
 type intruder struct {
 	intrusion
 	tried int
 }
 
-// runIntruder is its main.
+// runIntruder is the intruder's main.
 func runIntruder(spec string) error {
 	var in intruder
 	if err := json.Unmarshal([]byte(spec), &in.intrusion); err != nil {
@@ -144,7 +144,7 @@ func runIntruder(spec string) error {
 	return nil
 }
 
-// got says that something has succeeded, unless err.
+// got records a success unless err is set.
 func (in *intruder) got(err error, format string, args ...any) {
 	in.tried++
 	if err == nil {
@@ -152,7 +152,7 @@ func (in *intruder) got(err error, format string, args ...any) {
 	}
 }
 
-// process looks into a process of the job.
+// process tries to access a process of the job.
 func (in *intruder) process(pid int) {
 	for _, name := range []string{"environ", "maps", "mem", "fd", "fdinfo", "map_files", "auxv", "exe", "cwd", "root", "stack", "syscall"} {
 		path := fmt.Sprintf("/proc/%d/%s", pid, name)
@@ -192,7 +192,7 @@ func (in *intruder) process(pid int) {
 	}
 }
 
-// refused says so when the system has not refused for want of permission.
+// refused records a success unless the system refused for lack of permission.
 func (in *intruder) refused(err error, format string, args ...any) {
 	in.tried++
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSYS) {
@@ -200,7 +200,7 @@ func (in *intruder) refused(err error, format string, args ...any) {
 	}
 }
 
-// files reads and changes what is in a folder and is not this user's.
+// files tries to read and change the files of other users in a folder.
 func (in *intruder) files(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Type()&os.ModeSocket != 0 {
@@ -217,8 +217,8 @@ func (in *intruder) files(dir string) {
 	})
 }
 
-// sockets connects to everything that the job listens on, says something, and looks at
-// what comes back: nothing that belongs to the job, no descriptor above all.
+// sockets connects to every socket that the job listens on, sends something, and checks the
+// answer: it contains nothing of the job, in particular no descriptor.
 func (in *intruder) sockets() {
 	for _, addr := range in.Addrs {
 		network, address := "tcp", addr
@@ -245,7 +245,8 @@ func (in *intruder) sockets() {
 	}
 }
 
-// unixSockets are the addresses of Unix sockets of this host, which everybody can read.
+// unixSockets returns the addresses of Unix sockets of this host, which every user can
+// read.
 func unixSockets() (names []string) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 // peerTimeout is Config.PeerTimeout's default.
 const peerTimeout = 2 * time.Second
 
-// survivable is how long a cut costs no connection for certain: TCP repeats at intervals
-// that double, from a fifth of a second, so the first repetition behind a cut comes
-// within as long again and that.
+// survivable is the longest cut that certainly breaks no connection: TCP retransmits at
+// intervals that double, from a fifth of a second, so the first retransmission after a cut
+// follows within the cut's length plus that.
 const survivable = (peerTimeout - 400*time.Millisecond) / 2
 
-// wire takes the carrier from the wire between two hosts, which are network
-// namespaces here. A short cut is survived; a long one ends what crosses it, on both
-// sides, as the death of the peer does.
+// wire takes the carrier from the wire between two hosts, which are network namespaces
+// here. A short cut is survived; a long one ends the connections across it, on both sides,
+// like the death of the peer.
 func wire(ctx context.Context, r *round) {
 	n, err := newNet(r.no)
 	if err != nil {
@@ -111,15 +111,15 @@ func newNet(no int) (*twoHosts, error) {
 	return n, nil
 }
 
-// wrap starts a rank on the host of its number.
+// wrap returns the command that starts a rank on the host of its number.
 func (n *twoHosts) wrap(rank int, argv []string) []string { return n.on(rank, argv) }
 
-// on starts a rank on the i-th host.
+// on returns the command that starts a rank on the i-th host.
 func (n *twoHosts) on(i int, argv []string) []string {
 	return append([]string{"ip", "netns", "exec", n.name[i], "env", fmt.Sprintf("RMA_TCP_BIND=%s%d", subnet, i+1)}, argv...)
 }
 
-// listen returns a listener on the first host, which the second one reaches.
+// listen returns a listener on the first host that the second one can reach.
 func (n *twoHosts) listen() (ln net.Listener, err error) {
 	err = n.in(0, func() (err error) {
 		ln, err = net.Listen("tcp", subnet+"1:0")
@@ -128,7 +128,7 @@ func (n *twoHosts) listen() (ln net.Listener, err error) {
 	return ln, err
 }
 
-// carrier sets whether the first host's end of the wire is up. It keeps its address.
+// carrier sets whether the first host's end of the wire is up. The end keeps its address.
 func (n *twoHosts) carrier(up bool) error {
 	return ip("-n", n.name[0], "link", "set", "wire", map[bool]string{true: "up", false: "down"}[up])
 }
