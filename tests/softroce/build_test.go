@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tinyELF is a 64-bit ELF file of one section, .modinfo, holding info.
+// tinyELF returns a 64-bit ELF file of one section, .modinfo, with the content info.
 func tinyELF(t *testing.T, info string) []byte {
 	t.Helper()
 	names := "\x00.modinfo\x00.shstrtab\x00"
@@ -35,7 +35,7 @@ func tinyELF(t *testing.T, info string) []byte {
 	return b.Bytes()
 }
 
-// bzImage wraps a payload as the kernel's build does.
+// bzImage wraps a payload like the kernel's build.
 func bzImage(payload []byte) []byte {
 	img := make([]byte, 3*512)
 	img[hdrSetupSects] = 2
@@ -100,7 +100,7 @@ func TestExtractVmlinuxRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "outside")
 }
 
-// readCpio is an independent reading of the format, by its documentation.
+// readCpio is an independent parser of the format, after its documentation.
 func readCpio(t *testing.T, b []byte) (names []string, files map[string]string) {
 	t.Helper()
 	files = map[string]string{}

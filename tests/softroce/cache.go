@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache is the folder kernels are kept in. Entries are named by content and
-// appear by rename, so an entry is whole or absent.
+// cache is the folder of built kernels. Entries are named by content and appear by rename,
+// so an entry is complete or absent.
 type cache struct{ dir string }
 
-// openCache uses $RMA_SOFTROCE_CACHE, else rma-softroce in the user's cache
-// folder, and clears what killed commands left behind.
+// openCache uses $RMA_SOFTROCE_CACHE, else rma-softroce in the user's cache folder, and
+// removes the remains of killed commands.
 func openCache() (*cache, error) {
 	dir := os.Getenv("RMA_SOFTROCE_CACHE")
 	if dir == "" {
@@ -45,8 +45,8 @@ func openCache() (*cache, error) {
 
 func (c *cache) runs() string { return filepath.Join(c.dir, "run") }
 
-// key names a cache entry: readable kind and version, then a hash of every
-// input that decides its content.
+// key names a cache entry: readable kind and version, then a hash of every input that
+// determines its content.
 func key(kind, version string, inputs ...string) string {
 	h := sha256.New()
 	for _, in := range append([]string{kind, version}, inputs...) {
@@ -61,9 +61,9 @@ func key(kind, version string, inputs ...string) string {
 	return kind + "-" + clean + "-" + hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// get returns the folder of entry name, building it if it is not there. build
-// fills an empty folder; if it fails or the process dies, no entry appears.
-// One process builds at a time; the others wait and find it done.
+// get returns the folder of entry name, and builds it if it does not exist. build fills an
+// empty folder; if it fails or the process dies, no entry appears. One process builds at a
+// time; the others wait and find the entry.
 func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	final := filepath.Join(c.dir, name)
 	if isDir(final) {
@@ -79,7 +79,7 @@ func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	if isDir(final) {
 		return final, nil
 	}
-	// the lock is ours, so any half-built folder is a dead builder's
+	// the lock is held, so any half-built folder is a dead builder's
 	if old, err := filepath.Glob(filepath.Join(c.dir, "building-*")); err == nil {
 		for _, d := range old {
 			os.RemoveAll(d)
@@ -102,8 +102,8 @@ func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	return final, nil
 }
 
-// newRun makes a folder for one run. remove deletes it; if the process dies
-// first, a later command does, since the lock on it is gone.
+// newRun makes a folder for one run. remove deletes it; if the process dies first, a later
+// command deletes it, because its lock is free then.
 func (c *cache) newRun() (dir string, remove func(), err error) {
 	dir, err = os.MkdirTemp(c.runs(), "r")
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *cache) newRun() (dir string, remove func(), err error) {
 	return dir, func() { os.RemoveAll(dir); unlock() }, nil
 }
 
-// sweepRuns removes run folders nobody holds the lock of. A folder without a
-// lock file is being made right now; leave it.
+// sweepRuns removes run folders whose lock is free. A folder without a lock file has just
+// been made; it stays.
 func (c *cache) sweepRuns() {
 	dirs, _ := filepath.Glob(filepath.Join(c.runs(), "r*"))
 	for _, d := range dirs {
@@ -133,8 +133,8 @@ func (c *cache) sweepRuns() {
 	}
 }
 
-// lockFile takes an exclusive lock on path. With wait it blocks, calling
-// waiting once first; without, a held lock is an error.
+// lockFile takes an exclusive lock on path. With wait it blocks, after calling waiting
+// once; without, a held lock is an error.
 func lockFile(path string, wait bool, waiting func()) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestKey(t *testing.T) {
 	for _, other := range []string{
 		key("uml", "6.12.1-1~deb12u1", "a", "bc"),
 		key("uml", "6.12.1-1~deb12u1", "abc"),
-		key("uml", "6.12.1-1+deb12u1", "ab", "c"), // reads the same, is not
+		key("uml", "6.12.1-1+deb12u1", "ab", "c"), // the same text when joined, but another key
 		key("qemu", "6.12.1-1~deb12u1", "ab", "c"),
 	} {
 		require.NotEqual(t, base, other)
@@ -67,7 +67,7 @@ func TestCacheKeepsNothingOfAFailedBuild(t *testing.T) {
 		return boom
 	})
 	require.ErrorIs(t, err, boom)
-	// and of a builder that was killed
+	// and those of a killed builder
 	dead := filepath.Join(c.dir, "building-123")
 	require.NoError(t, os.MkdirAll(filepath.Join(dead, "x"), 0o755))
 	dir, err := c.get("k-1", func(dir string) error {
@@ -90,11 +90,11 @@ func TestRunFoldersAreSwept(t *testing.T) {
 	require.NoError(t, err)
 	dead, crash, err := c.newRun()
 	require.NoError(t, err)
-	// a killed process: its lock goes, its folder stays
+	// a killed process releases its lock, and its folder stays
 	require.NoError(t, os.Rename(dead, dead+"x"))
 	crash()
 	require.NoError(t, os.WriteFile(filepath.Join(dead+"x", "lock"), nil, 0o644))
-	young := filepath.Join(c.runs(), "ryoung") // made, not locked yet
+	young := filepath.Join(c.runs(), "ryoung") // just made, not locked yet
 	require.NoError(t, os.Mkdir(young, 0o755))
 
 	c.sweepRuns()

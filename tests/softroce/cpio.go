@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// cpioWriter writes the kernel's initramfs format: "newc" cpio, owner root,
-// no times. Concatenated archives are one initramfs to the kernel.
+// cpioWriter writes the kernel's initramfs format: "newc" cpio, owner root, no times. The
+// kernel reads concatenated archives as one initramfs.
 type cpioWriter struct {
 	w   io.Writer
 	ino uint32
@@ -52,7 +52,7 @@ func (c *cpioWriter) write(b []byte) {
 	}
 }
 
-// pad aligns to 4 bytes after n bytes that began aligned.
+// pad aligns to 4 bytes after n bytes from an aligned offset.
 func (c *cpioWriter) pad(n int) { c.write(make([]byte, -n&3)) }
 
 // Dir adds a folder. Parents come before children.

@@ -20,8 +20,7 @@ type qemuKernel struct {
 	version string
 }
 
-// qemuRecipe is part of the cache key: raise it when what an entry holds
-// changes.
+// qemuRecipe is part of the cache key: increment it when the content of an entry changes.
 const qemuRecipe = "1"
 
 // aptPackage is one exact package in the host's package lists.
@@ -29,12 +28,12 @@ type aptPackage struct{ name, version string }
 
 func (p aptPackage) String() string { return p.name + "=" + p.version }
 
-// buildQemuKernel returns the cached kernel, first downloading and unpacking
-// the distribution's if there is none. Nothing is installed.
+// buildQemuKernel returns the cached kernel; if there is none, it first downloads and
+// unpacks the distribution's. It installs nothing.
 func buildQemuKernel(ctx context.Context, c *cache) (*qemuKernel, error) {
 	pkgs, err := kernelPackages(ctx)
 	if err != nil {
-		// with no package lists at hand an entry built before still serves
+		// without package lists, use an entry built before
 		if k := newestQemuKernel(c); k != nil {
 			return k, nil
 		}
@@ -79,9 +78,8 @@ func newestQemuKernel(c *cache) *qemuKernel {
 	return k
 }
 
-// kernelPackages names the packages that hold a full kernel: what Debian's
-// linux-image-amd64 depends on, or Ubuntu's generic kernel with its extra
-// modules.
+// kernelPackages names the packages that contain a full kernel: the dependency of Debian's
+// linux-image-amd64, or Ubuntu's generic kernel with its extra modules.
 func kernelPackages(ctx context.Context) ([]aptPackage, error) {
 	const hint = "; run apt-get update (as root) so that apt knows its packages"
 	if v, ok := dependsOn(ctx, "linux-image-amd64", "linux-image-"); ok {
@@ -105,8 +103,8 @@ func kernelPackages(ctx context.Context) ([]aptPackage, error) {
 	return nil, fmt.Errorf("find a kernel package: neither linux-image-amd64 (Debian) nor linux-image-generic (Ubuntu) is known%s", hint)
 }
 
-// dependsOn returns what follows prefix in the first versioned dependency of
-// meta package name.
+// dependsOn returns the text after prefix in the first versioned dependency of meta package
+// name.
 func dependsOn(ctx context.Context, name, prefix string) (string, bool) {
 	out, err := exec.CommandContext(ctx, "apt-cache", "depends", name).Output()
 	if err != nil {
@@ -128,9 +126,9 @@ func parseDepends(out, prefix string) (string, bool) {
 	return "", false
 }
 
-// lookupPackage finds the newest version of exactly name. apt takes a name it
-// does not know for a regular expression and then acts on all that match, so
-// no name reaches `apt-get download` unless this found it.
+// lookupPackage finds the newest version of exactly name. apt treats an unknown name as a
+// regular expression and then acts on all matches, so only names found here are passed to
+// `apt-get download`.
 func lookupPackage(ctx context.Context, name string) (aptPackage, error) {
 	out, _ := exec.CommandContext(ctx, "apt-cache", "policy", name).Output()
 	v, ok := parsePolicy(string(out), name)
@@ -155,7 +153,7 @@ func parsePolicy(out, name string) (string, bool) {
 	return "", false
 }
 
-// downloadDebs fetches packages into dir, which any user may do, and returns
+// downloadDebs fetches packages into dir, for which any user has permission, and returns
 // their files.
 func downloadDebs(ctx context.Context, dir string, pkgs []aptPackage) ([]string, error) {
 	args := []string{"-qq", "-o", "APT::Sandbox::User=", "download"}

@@ -1,22 +1,21 @@
-// Command softroce runs programs on real SoftRoCE (rdma_rxe), bringing a
-// kernel that has it where the host's has none.
+// Command softroce runs programs on real SoftRoCE (rdma_rxe), with a kernel of its own if
+// the host's lacks it.
 //
 //	tests/softroce/run -vm qemu -topology two -- ./my.test -test.v
 //
-// Three ways, one interface: native (the host's own rdma_rxe), qemu (Debian's
-// kernel, unpacked and never installed, in an emulated machine) and uml (a
-// User-Mode Linux kernel built once; the user code runs at native speed). The
-// program sees the host's root read-only under an overlay, in the same working
-// directory, and comes back with its output and exit code. Use is described in
-// docs/softroce.md.
+// There are three ways with one interface: native (the host's own rdma_rxe), qemu (Debian's
+// kernel, unpacked and never installed, in an emulated machine) and uml (a User-Mode Linux
+// kernel built once; the user code runs at native speed). The program sees the host's root
+// read-only under an overlay, in the same working directory; its output and exit code are
+// returned. docs/softroce.md describes the use.
 //
-// The binary has two lives. On the host it builds and caches kernels, starts
-// machines, copies output and cleans up. Inside a guest the same binary is
-// process 1: it mounts, loads modules, makes RDMA devices, runs the steps of a
-// plan and writes a result. The two talk through one shared folder holding
-// plan.json, stdout, stderr and result.json.
+// The binary runs in two places. On the host it builds and caches kernels, starts machines,
+// copies output and cleans up. Inside a guest the same binary is process 1: it mounts,
+// loads modules, creates RDMA devices, runs the steps of a plan and writes a result. The
+// two communicate through one shared folder that holds plan.json, stdout, stderr and
+// result.json.
 //
-// It may import: nothing of this module, so that it can test all of it.
+// It imports nothing of this module, so that it can test all of it.
 //
 // Files: main.go options.go (commands, flags), packages.go doctor.go (what the
 // host lacks), cache.go (kernel cache, run folders), debkernel.go vmlinux.go
@@ -26,9 +25,9 @@
 // topology.go (RDMA devices), run.go suite.go perf.go perfinside.go perfparse.go (the
 // commands).
 //
-// Invariants: a cache entry is complete or absent; nothing outlives the
-// command, whichever way it ends; exit code 125 is the harness's own failure,
-// every other code the program's.
+// Invariants: a cache entry is complete or absent; no process or folder of a command
+// survives it, however it ends; exit code 125 is the harness's own failure, every other
+// code the program's.
 //
 // Tests: pure parts beside the code; the harness itself by the programs of
 // tests/softroce/smoke, which `make softroce` runs first.

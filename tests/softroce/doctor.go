@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// cmdDoctor tells which ways work on this host and how to mend the others. It
-// fails if none does.
+// cmdDoctor prints which ways work on this host and the remedies for the others. It fails
+// if none does.
 func cmdDoctor(context.Context) (int, error) {
 	c, err := openCache()
 	if err != nil {

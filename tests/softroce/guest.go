@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guestKind says whether this process is process 1 of a guest, and of which.
+// guestKind reports whether this process is process 1 of a guest, and the guest's kind.
 func guestKind() (string, bool) {
 	k := os.Getenv("SOFTROCE_GUEST")
 	return k, k != "" && os.Getpid() == 1
 }
 
-// guestMain is the life of process 1: bring the guest up, run the plan, write
-// the result, then wait for the host to end the machine. It does not return.
+// guestMain is the main function of process 1: it sets up the guest, runs the plan, writes
+// the result, then waits for the host to end the machine. It does not return.
 func guestMain(kind string) {
 	res, err := guestRun(kind)
 	if err != nil {
@@ -30,8 +30,8 @@ func guestMain(kind string) {
 	}
 	unix.Sync()
 	if err := writeJSON(filepath.Join(ctlMount, resultFile), res); err != nil {
-		// without a shared folder the console is all there is; ending the
-		// machine tells the host
+		// without a shared folder there is only the console; ending the machine informs the
+		// host
 		fmt.Fprintf(os.Stderr, "softroce: guest: %v\n", err)
 		unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	}
@@ -84,8 +84,8 @@ func guestRun(kind string) (Result, error) {
 	return res, err
 }
 
-// qemuRoot turns the initramfs into a root like the host's: modules loaded,
-// the host's root read-only over 9p under an overlay in memory.
+// qemuRoot turns the initramfs into a root like the host's: it loads modules and mounts the
+// host's root read-only over 9p under an overlay in memory.
 func qemuRoot() error {
 	for _, m := range []mount{
 		{"proc", "/proc", "proc", 0, ""},
@@ -105,8 +105,8 @@ func qemuRoot() error {
 			return err
 		}
 	}
-	// loose caching: the host's files do not change under a run. Big messages:
-	// a round trip to the emulator costs a tenth of a millisecond.
+	// loose caching: the host's files do not change during a run. Big messages: a round trip
+	// to the emulator takes a tenth of a millisecond.
 	const p9 = "trans=virtio,version=9p2000.L,msize=512000"
 	for _, m := range []mount{
 		{"root", "/host", "9p", unix.MS_RDONLY, p9 + ",cache=loose"},
@@ -119,11 +119,11 @@ func qemuRoot() error {
 	if err := overlay("/host", "/rw", "/new"); err != nil {
 		return err
 	}
-	// no caching for what the host reads while it is written
+	// no caching for files that the host reads while they are written
 	return enter("/new", mount{"ctl", ctlMount, "9p", 0, p9 + ",cache=none"})
 }
 
-// umlRoot is the same over hostfs, which is the guest's root already.
+// umlRoot does the same over hostfs, which is the guest's root already.
 func umlRoot(ctl string) error {
 	for _, m := range []mount{
 		{"proc", "/proc", "proc", 0, ""},
@@ -139,7 +139,7 @@ func umlRoot(ctl string) error {
 	return enter("/tmp/new", mount{"ctl", ctlMount, "hostfs", 0, ctl})
 }
 
-// overlay mounts lower read-only under memory kept in rw, at at.
+// overlay mounts lower read-only at at, under a writable layer in memory at rw.
 func overlay(lower, rw, at string) error {
 	up, work := filepath.Join(rw, "up"), filepath.Join(rw, "work")
 	for _, d := range []string{up, work} {
@@ -150,8 +150,8 @@ func overlay(lower, rw, at string) error {
 	return mount{"overlay", at, "overlay", 0, "lowerdir=" + lower + ",upperdir=" + up + ",workdir=" + work}.do()
 }
 
-// enter completes root with the kernel's file systems and the control folder
-// and makes it the root.
+// enter mounts the kernel's file systems and the control folder in root and makes it the
+// root.
 func enter(root string, ctl mount) error {
 	for _, m := range []mount{
 		{"proc", "/proc", "proc", 0, ""},
@@ -183,7 +183,7 @@ func enter(root string, ctl mount) error {
 	return unix.Sethostname([]byte("softroce"))
 }
 
-// guestHome is HOME inside: the host user's may be out of reach.
+// guestHome is HOME inside: the host user's may be inaccessible.
 const guestHome = "/run/home"
 
 func mountOut(kind, path string) error {
@@ -222,8 +222,8 @@ func insmod(path string) error {
 	return nil
 }
 
-// fakeClock gives /proc/cpuinfo the clock line that perftest reads and a
-// User-Mode Linux kernel does not print.
+// fakeClock adds the clock line to /proc/cpuinfo that perftest reads and a User-Mode Linux
+// kernel does not print.
 func fakeClock(mhz string) error {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || mhz == "" || strings.Contains(string(b), "cpu MHz") {
@@ -239,7 +239,7 @@ func fakeClock(mhz string) error {
 	return nil
 }
 
-// addClock puts a clock line after each processor line.
+// addClock inserts a clock line after each processor line.
 func addClock(cpuinfo, mhz string) string {
 	var out strings.Builder
 	for _, l := range strings.SplitAfter(cpuinfo, "\n") {
@@ -251,8 +251,8 @@ func addClock(cpuinfo, mhz string) string {
 	return out.String()
 }
 
-// limits: registered memory and files without bound, as a machine set up for
-// RDMA has them.
+// limits removes the limits of registered memory and files, as on a machine set up for
+// RDMA.
 func limits() error {
 	inf := &syscall.Rlimit{Cur: ^uint64(0), Max: ^uint64(0)}
 	if err := syscall.Setrlimit(unix.RLIMIT_MEMLOCK, inf); err != nil {
@@ -273,8 +273,8 @@ func uptime() float64 {
 	return s
 }
 
-// reap kills everything but this process and waits until it is gone: nothing
-// a step leaves behind disturbs the next.
+// reap kills all processes but this one and waits until they are gone: no step disturbs the
+// next.
 func reap() {
 	_ = unix.Kill(-1, unix.SIGKILL)
 	for {

@@ -230,7 +230,7 @@ func TestTargetsAreListedOnce(t *testing.T) {
 	}
 }
 
-// tests/packages reads the same list and finds the same missing.
+// tests/packages reads the same list and finds the same packages missing.
 func TestPackagesScript(t *testing.T) {
 	t.Parallel()
 	for _, sets := range [][]string{{"common", "qemu"}, {"uml"}, {"perf"}, {"launchers"}, {"abi", "verbs", "native"}} {
@@ -238,7 +238,7 @@ func TestPackagesScript(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		require.ElementsMatch(t, missing(sets...), strings.Fields(string(out)), sets)
 	}
-	// Without the right or the wish to install, it says what to do.
+	// Without permission to install, or without the request, it names the remedy.
 	cmd := exec.Command("../packages", "install", "make x", "uml", "perf", "launchers")
 	cmd.Env = append(os.Environ(), "INSTALL=no")
 	out, err := cmd.CombinedOutput()

@@ -18,11 +18,11 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// The harness's promises about itself, kept with real machines: make
-// softroce-selftest. RMA_SOFTROCE_SELFTEST names the kind of machine.
+// Tests of the harness's own promises on real machines: make softroce-selftest.
+// RMA_SOFTROCE_SELFTEST names the kind of machine.
 
-// selftest builds the tool and returns a maker of commands with a cache view
-// of its own: the kernels are the user's, the run folders are not.
+// selftest builds the tool and returns a function that makes commands with a cache of their
+// own view: they share the user's kernels, but not the run folders.
 func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	vm = os.Getenv("RMA_SOFTROCE_SELFTEST")
@@ -60,7 +60,7 @@ func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec
 	}
 }
 
-// nothingLeft checks that neither a run folder nor a process of one is there.
+// nothingLeft checks that there is neither a run folder nor a process of a run.
 func nothingLeft(t *testing.T, runs string) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(runs, "r*"))
@@ -116,7 +116,7 @@ func TestHarnessStopsWhatDoesNotEnd(t *testing.T) {
 	nothingLeft(t, runs)
 }
 
-// waitGuest waits until the program inside has said it is there.
+// waitGuest waits until the program inside has reported that it runs.
 func waitGuest(t *testing.T, runs string) {
 	t.Helper()
 	deadline := time.Now().Add(testutil.Limit)
@@ -137,7 +137,7 @@ func TestHarnessLeavesNothingWhenInterrupted(t *testing.T) {
 	vm, runs, command := selftest(t)
 	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGKILL} {
 		if sig == unix.SIGKILL && vm == "native" {
-			continue // nobody is left to take the host's devices down
+			continue // no process is left to remove the host's devices
 		}
 		cmd := command("--", "sh", "-c", "echo inside; sleep 1000")
 		require.NoError(t, cmd.Start())
@@ -152,8 +152,8 @@ func TestHarnessLeavesNothingWhenInterrupted(t *testing.T) {
 	if vm == "native" {
 		return
 	}
-	// killed outright it cannot tidy; the machine ends all the same and the
-	// next command removes the folder
+	// a killed tool cannot clean up; the machine ends all the same and the next command
+	// removes the folder
 	code, _, stderr := run(t, command("--", "true"))
 	require.Zero(t, code, "%s", stderr)
 	nothingLeft(t, runs)

@@ -19,29 +19,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guestSpec is what is needed to start one guest: its folder and its plan.
+// guestSpec holds the parameters of one guest: its folder and its plan.
 type guestSpec struct {
 	ctl  string   // shared folder with plan.json
 	plan Plan     //
 	wire *os.File // end of the socket pair that joins two guests, or nil
 }
 
-// launcher makes the command line of a kind of machine.
+// launcher makes the command line for a kind of machine.
 type launcher interface {
-	// command returns the process that is the guest. Its console goes to
-	// ctl/console.
+	// command returns the process of the guest. Its console goes to ctl/console.
 	command(ctx context.Context, g guestSpec) (*exec.Cmd, error)
 	// cpu is the host CPU to pin the guest to, -1 for none.
 	cpu(node int) int
 }
 
-// errNoResult says a guest went away without a result.
+// errNoResult says that a guest ended without a result.
 var errNoResult = errors.New("the guest ended without a result")
 
-// runGuests starts the guests, copies their output live, waits for all
-// results and stops the machines. Whatever happens, no process is left.
-// Guests wait for each other's end: the first to finish keeps its network up
-// until the last is done.
+// runGuests starts the guests, copies their output live, waits for all results and stops
+// the machines. It leaves no process in any case. Guests wait for each other's end: the
+// first to finish keeps its network up until the last is done.
 func runGuests(ctx context.Context, l launcher, guests []guestSpec, stdout, stderr io.Writer) ([]Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +66,7 @@ func runGuests(ctx context.Context, l launcher, guests []guestSpec, stdout, stde
 			defer done()
 			results[i], errs[i] = runGuest(ctx, l, i, g, so, se, func(r Result) {
 				done()
-				if r.Code() != 0 { // its peer may wait for it for ever
+				if r.Code() != 0 { // its peer may wait for it forever
 					stop := time.AfterFunc(peerGrace, cancel)
 					defer stop.Stop()
 				}
@@ -86,11 +84,11 @@ func runGuests(ctx context.Context, l launcher, guests []guestSpec, stdout, stde
 	return results, joinGuestErrors(errs, results)
 }
 
-// peerGrace is how long a guest may go on after its peer failed: long enough
-// for it to notice by itself and say so, short enough not to bore.
+// peerGrace bounds the time that a guest may run after its peer failed: long enough to
+// detect and report the failure itself, short enough for the user.
 const peerGrace = 15 * time.Second
 
-// joinGuestErrors keeps the cause and drops what merely followed from it.
+// joinGuestErrors keeps the cause and drops its consequences.
 func joinGuestErrors(errs []error, results []Result) error {
 	failed := false
 	for i := range errs {
@@ -109,8 +107,8 @@ func joinGuestErrors(errs []error, results []Result) error {
 	return errors.Join(out...)
 }
 
-// runGuest runs one guest to its result. hold is called with it, before the
-// machine is stopped.
+// runGuest runs one guest to its result. It calls hold with the result before it stops the
+// machine.
 func runGuest(ctx context.Context, l launcher, node int, g guestSpec, stdout, stderr io.Writer, hold func(Result)) (Result, error) {
 	var res Result
 	if err := writeJSON(filepath.Join(g.ctl, planFile), g.plan); err != nil {
@@ -124,7 +122,7 @@ func runGuest(ctx context.Context, l launcher, node int, g guestSpec, stdout, st
 	if err != nil {
 		return res, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
 	}
-	defer func() { // hold on until the whole group is gone
+	defer func() { // wait until the whole group is gone
 		killGroup(cmd.Process.Pid)
 		<-ended
 	}()
@@ -172,8 +170,8 @@ func consoleTail(ctl string) string {
 	return "\n" + strings.TrimRight(t, "\n")
 }
 
-// ownGroup puts a process into a group of its own and makes the kernel kill it
-// if this one dies, however it dies; cancelling its context kills the group.
+// ownGroup puts a process into a group of its own and makes the kernel kill it when this
+// process dies, for any reason; cancelling its context kills the group.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { killGroup(cmd.Process.Pid); return nil }
@@ -181,10 +179,9 @@ func ownGroup(cmd *exec.Cmd) {
 
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// startPinned starts cmd in its own group on one CPU (-1: any) and returns a
-// channel that closes when it has ended and been reaped. The thread that
-// starts it lives as long as it does: both the CPU mask and the death signal
-// belong to the starting thread.
+// startPinned starts cmd in its own group on one CPU (-1: any) and returns a channel that
+// is closed when cmd has ended and been reaped. The thread that starts it lives as long as
+// it does: both the CPU mask and the death signal belong to the starting thread.
 func startPinned(cmd *exec.Cmd, cpu int) (<-chan struct{}, error) {
 	ownGroup(cmd)
 	started := make(chan error, 1)
@@ -203,7 +200,7 @@ func startPinned(cmd *exec.Cmd, cpu int) (<-chan struct{}, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its result file
+			_ = cmd.Wait() // its result file has the outcome
 		}
 	}()
 	return ended, <-started

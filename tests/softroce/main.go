@@ -119,8 +119,8 @@ func cmdBuild(ctx context.Context, args []string) error {
 	return usagef("-vm %q: want qemu or uml", *vm)
 }
 
-// cmdClean removes what this tool put into its cache, and nothing else that
-// may be in the folder.
+// cmdClean removes this tool's files from its cache, and no others that may be in the
+// folder.
 func cmdClean() error {
 	c, err := openCache()
 	if err != nil {
@@ -140,7 +140,7 @@ func cmdClean() error {
 		}
 	}
 	c.sweepRuns()
-	_ = os.Remove(c.runs()) // stays if a run is under way
+	_ = os.Remove(c.runs()) // stays if a run is in progress
 	_ = os.Remove(filepath.Join(c.dir, "lock"))
 	_ = os.Remove(c.dir)
 	return nil

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// guestModules are loaded in a qemu guest, with all they depend on. The crypto
-// layer would ask modprobe for crc32, so it is named; the generic one, since
-// carry-less multiplication is slow in emulation.
+// guestModules are loaded in a qemu guest, with their dependencies. The crypto layer would
+// request crc32 through modprobe, so it is listed; the generic one, because carry-less
+// multiplication is slow in emulation.
 var guestModules = []string{
 	"virtio_pci", "9p", "9pnet_virtio", "overlay",
 	"crc32_generic", "veth", "dummy", "virtio_net", "sch_netem",
 	"rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad",
 }
 
-// moduleTree knows the modules of one kernel by name, '-' written '_'.
+// moduleTree holds the modules of one kernel by name, '-' written '_'.
 type moduleTree struct {
 	files   map[string]string // name → path
 	builtin map[string]bool
@@ -71,11 +71,11 @@ type module struct {
 	data []byte
 }
 
-// resolve lists the wanted modules and what they depend on, in load order.
-// Built-in ones are left out; one that is nowhere is an error.
+// resolve lists the wanted modules and their dependencies in load order. It omits built-in
+// ones; a module that does not exist is an error.
 func (t *moduleTree) resolve(want []string) ([]module, error) {
 	var out []module
-	state := map[string]int{} // 1 under way, 2 done
+	state := map[string]int{} // 1 in progress, 2 done
 	var visit func(name, by string) error
 	visit = func(name, by string) error {
 		name = strings.ReplaceAll(name, "-", "_")
@@ -121,8 +121,8 @@ func (t *moduleTree) resolve(want []string) ([]module, error) {
 	return out, nil
 }
 
-// modinfo reads the key=value section of a kernel module; the first of several
-// values of a key counts.
+// modinfo reads the key=value section of a kernel module; of several values of a key it
+// returns the first.
 func modinfo(ko []byte) (map[string]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(ko))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nativePossible says why rdma_rxe cannot be used on this host, or nil. It
-// loads the module if it may.
+// nativePossible returns the reason why rdma_rxe cannot be used on this host, or nil. It
+// loads the module if it has permission.
 func nativePossible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("native needs root, to make the device")
@@ -39,8 +39,8 @@ func nativePossible() error {
 	return nil
 }
 
-// runNative runs the plan on the host itself. The devices, and for two of them
-// the routing rules, are the host's while it runs, and go afterwards.
+// runNative runs the plan on the host itself. The devices, and with two of them the routing
+// rules, exist on the host during the run and are removed afterwards.
 func runNative(ctx context.Context, ctl string, plan Plan, stdout, stderr io.Writer) (Result, error) {
 	var res Result
 	start := time.Now()
@@ -85,7 +85,7 @@ func runNative(ctx context.Context, ctl string, plan Plan, stdout, stderr io.Wri
 	}
 }
 
-// hostMHz is the host's clock in the form perftest reads, "" if not told.
+// hostMHz is the host's clock in the form that perftest reads, "" if unknown.
 func hostMHz() string {
 	b, _ := os.ReadFile("/proc/cpuinfo")
 	for _, l := range strings.Split(string(b), "\n") {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Options are the flags of the run command, and the base the suite and the
-// perf comparison start from.
+// Options are the flags of the run command, and the base of the suite and the perf
+// comparison.
 type Options struct {
 	VM       string        // native, qemu, uml, or auto
 	Topology string        // one, two, guests
@@ -23,7 +23,7 @@ type Options struct {
 	Out      string        // host folder writable inside; "" none
 	Accel    string        // qemu's accelerator
 	Verbose  bool          // show boot steps and timings
-	Env      []string      // K=V handed to the program besides RMA_* and GO*
+	Env      []string      // K=V for the program besides RMA_* and GO*
 	Argv     []string      // the program
 }
 
@@ -39,7 +39,7 @@ type listFlag []string
 func (l *listFlag) String() string     { return strings.Join(*l, ",") }
 func (l *listFlag) Set(s string) error { *l = append(*l, s); return nil }
 
-// common registers the flags every machine-starting command has.
+// common registers the flags of every command that starts machines.
 func (o *Options) common(fs *flag.FlagSet) {
 	fs.StringVar(&o.VM, "vm", "auto", "native, qemu, uml, or auto: native where rdma_rxe is loadable, else qemu")
 	fs.IntVar(&o.SMP, "smp", 0, "guest CPUs (qemu: 2, or 1 each for two guests; uml has one)")
@@ -50,7 +50,7 @@ func (o *Options) common(fs *flag.FlagSet) {
 	fs.Var((*listFlag)(&o.Env), "env", "`K=V` for the program, besides RMA_* and GO* (repeatable)")
 }
 
-// parseRun reads `run [flags] -- program args...`.
+// parseRun parses `run [flags] -- program args...`.
 func parseRun(args []string, stderr io.Writer) (Options, error) {
 	o := Options{}
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
@@ -76,7 +76,7 @@ func parseRun(args []string, stderr io.Writer) (Options, error) {
 	return o, o.check()
 }
 
-// check refuses combinations that could only fail later and less clearly.
+// check refuses combinations that would otherwise fail later and less clearly.
 func (o *Options) check() error {
 	switch o.VM {
 	case "auto", "native", "qemu", "uml":
@@ -114,14 +114,14 @@ func (o *Options) check() error {
 	return nil
 }
 
-// passEnv picks from environ what programs inside get: the project's own
+// passEnv selects from environ the variables for programs inside: the project's own
 // variables and Go's run-time knobs, then extra.
 func passEnv(environ, extra []string) []string {
 	var out []string
 	for _, e := range environ {
 		k, _, _ := strings.Cut(e, "=")
 		switch {
-		case strings.HasPrefix(k, "RMA_SOFTROCE_"): // ours, set afresh inside
+		case strings.HasPrefix(k, "RMA_SOFTROCE_"): // the harness's, set anew inside
 		case strings.HasPrefix(k, "RMA_"), k == "GOMAXPROCS", k == "GODEBUG", k == "GOTRACEBACK", k == "GOGC":
 			out = append(out, e)
 		}

@@ -11,20 +11,20 @@ import (
 	"sync"
 )
 
-// say prints one line of the harness's own on standard error.
+// say prints one line of the harness itself on standard error.
 func say(format string, a ...any) {
 	fmt.Fprintf(os.Stderr, "softroce: "+format+"\n", a...)
 }
 
-// follower copies a file that something else appends to, from where it left
-// off at each call.
+// follower copies a file that another process appends to, each time from the end of the
+// previous copy.
 type follower struct {
 	path string
 	f    *os.File
 	w    io.Writer
 }
 
-// drain copies what has been appended since. A file not there yet is empty.
+// drain copies the data appended since the last call. A missing file counts as empty.
 func (t *follower) drain() error {
 	if t.f == nil {
 		f, err := os.Open(t.path)
@@ -46,8 +46,8 @@ func (t *follower) close() {
 	}
 }
 
-// prefixer puts a prefix before every line. Whole lines reach w in one write;
-// mu keeps several prefixers on one w from mixing lines.
+// prefixer puts a prefix before every line. It writes whole lines to w at once; mu keeps
+// several prefixers on one w from mixing lines.
 type prefixer struct {
 	w      io.Writer
 	mu     *sync.Mutex

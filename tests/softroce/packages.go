@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// need is something a command uses and the package that brings it.
+// need is a file or program that a command uses, with its package.
 type need struct {
-	what string // a program, or a path with glob characters if it holds a slash
+	what string // a program, or a path with glob characters if it contains a slash
 	pkg  string
 }
 
@@ -33,8 +33,8 @@ func parseNeeds(text string) map[string][]need {
 	return sets
 }
 
-// present says whether n is on this host. Programs are looked for in the sbin
-// folders as well, which an ordinary user's PATH leaves out.
+// present reports whether n is on this host. Programs are also searched in the sbin
+// folders, which an ordinary user's PATH omits.
 func (n need) present() bool {
 	if strings.Contains(n.what, "/") {
 		m, _ := filepath.Glob(n.what)
@@ -56,7 +56,7 @@ func findProgram(name string) string {
 	return ""
 }
 
-// missing lists the packages that the named sets lack here, each once.
+// missing lists the packages of the named sets that this host lacks, each once.
 func missing(sets ...string) []string {
 	var pkgs []string
 	seen := map[string]bool{}
@@ -71,7 +71,7 @@ func missing(sets ...string) []string {
 	return pkgs
 }
 
-// aptLine is the one line that installs pkgs.
+// aptLine returns the one line that installs pkgs.
 func aptLine(pkgs []string) string {
 	line := "apt-get install -y --no-install-recommends " + strings.Join(pkgs, " ")
 	if os.Geteuid() != 0 {

@@ -47,8 +47,8 @@ func parsePerf(args []string, stderr io.Writer) (perfOptions, error) {
 	return o, o.check()
 }
 
-// cmdPerf is `softroce perftest`: both measured in one boot of one guest, in
-// turns, for only figures of one boot can be compared.
+// cmdPerf is `softroce perftest`: it measures both programs in turns, in one boot of one
+// guest, because only figures of one boot can be compared.
 func cmdPerf(ctx context.Context, args []string) (int, error) {
 	o, err := parsePerf(args, os.Stderr)
 	if err != nil {
@@ -69,7 +69,7 @@ func cmdPerf(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return harnessFailure, err
 	}
-	// this binary, started inside, does the measuring
+	// this binary, started inside the guest, measures
 	step := Step{Argv: []string{s.self, insidePerf, s.kind, strconv.Itoa(o.Rounds), strconv.FormatBool(o.Strict), ours}}
 	plan, err := s.plan("one", "", []Step{step})
 	if err != nil {
@@ -82,7 +82,7 @@ func cmdPerf(ctx context.Context, args []string) (int, error) {
 	return combine(results), nil
 }
 
-// insidePerf is the hidden command that measures, inside.
+// insidePerf is the hidden command that measures inside the guest.
 const insidePerf = "measure-inside"
 
 // cmdInsidePerf runs where the devices are.

@@ -31,7 +31,7 @@ func TestParsePerftest(t *testing.T) {
 	require.InDelta(t, 0.52776, v, 1e-6, "two digits of MB/s are too few for small messages")
 	_, err = parsePerftest(writeBWOut, comparison{tool: "ib_write_bw", test: "bw", size: 8})
 	require.ErrorContains(t, err, "no result for 8 bytes")
-	for _, bad := range []string{"inf", "0.00", "-nan"} { // what it prints without a clock
+	for _, bad := range []string{"inf", "0.00", "-nan"} { // perftest's output without a clock
 		_, err = parsePerftest(" 8 2000 1 2 "+bad+" 3 4 5 6", comparison{tool: "ib_write_lat", test: "lat", size: 8})
 		require.ErrorContains(t, err, "clock", bad)
 	}
@@ -55,7 +55,7 @@ func TestParseRmabench(t *testing.T) {
 
 func TestSummarise(t *testing.T) {
 	t.Parallel()
-	// the host was busy in the second round: both are slow, the ratio is not
+	// the host was busy in the second round: both times are longer, the ratio is not
 	s := summarise(comparisons[0], []sample{{11, 10}, {33, 30}, {12, 10}})
 	require.InDelta(t, 1.1, s.Ratio, 1e-9)
 	require.InDelta(t, 1.2, s.RatioMax, 1e-9)

@@ -52,7 +52,7 @@ func newMeter(kind, ours string) (*meter, error) {
 	return nil, fmt.Errorf("%s has no GID for %s", m.dev, m.addr)
 }
 
-// measure makes one sample; flip changes who goes first, so that a drift of
+// measure takes one sample; flip changes the order of the two programs, so that a drift of
 // the machine favours neither.
 func (m *meter) measure(ctx context.Context, c comparison, flip bool) (s sample, err error) {
 	parts := []func() error{
@@ -78,8 +78,8 @@ func (m *meter) measure(ctx context.Context, c comparison, flip bool) (s sample,
 	return s, nil
 }
 
-// errStuck is how perftest ends on one CPU when both its sides fall into
-// spinning for each other: they never yield, and each step takes a timer tick.
+// errStuck is perftest's failure on one CPU when both its sides spin for each other: they
+// never yield, and each step takes a timer tick.
 var errStuck = errors.New("its two sides spin for each other's CPU; on an idle host they rarely do")
 
 // perftest runs both sides of one of Debian's programs.
@@ -117,7 +117,7 @@ func (m *meter) perftest(ctx context.Context, c comparison) (float64, error) {
 	return parsePerftest(string(out), c)
 }
 
-// rmabench runs ours; it starts its two ranks itself.
+// rmabench runs rmabench, which starts its two ranks itself.
 func (m *meter) rmabench(ctx context.Context, c comparison) (float64, error) {
 	if m.ours == "" {
 		return 0, nil
@@ -136,8 +136,8 @@ func (m *meter) rmabench(ctx context.Context, c comparison) (float64, error) {
 	return parseRmabench(string(out), c)
 }
 
-// listening asks the kernel's table whether something listens on a TCP port:
-// perftest would take a connection for its peer.
+// listening reads from the kernel's table whether a process listens on a TCP port: perftest
+// would take a connection for its peer.
 func listening(port int) bool {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, _ := os.ReadFile(table)

@@ -13,8 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// comparison is one line of the table: a measurement that perftest and
-// rmabench both make.
+// comparison is one line of the table: a measurement made by both perftest and rmabench.
 type comparison struct {
 	tool string // Debian's program
 	test string // rmabench's: lat or bw
@@ -25,9 +24,9 @@ type comparison struct {
 
 func (c comparison) latency() bool { return c.test == "lat" }
 
-// comparisons is what is compared, with the goals of the project: latency at
-// most 1.2 times perftest's, bandwidth of 64 KiB at least 0.9 times. 8-byte
-// bandwidth, which is message rate, has the latter's goal.
+// comparisons are the measurements to compare, with the goals of the project: latency at
+// most 1.2 times perftest's, bandwidth of 64 KiB at least 0.9 times. 8-byte bandwidth,
+// which is message rate, has the latter's goal.
 var comparisons = []comparison{
 	{"ib_write_lat", "lat", "put", 8, 1.2},
 	{"ib_write_lat", "lat", "put", 64 << 10, 1.2},
@@ -46,13 +45,12 @@ func (c comparison) unit() string {
 	return "MB/s"
 }
 
-// errNoClock is how perftest fails when it could not measure the processor's
-// clock, which it does by sampling and which a busy host upsets now and then.
+// errNoClock is perftest's failure to measure the processor's clock, which it does by
+// sampling and which a busy host disturbs at times.
 var errNoClock = errors.New("no usable clock")
 
-// parsePerftest takes the result out of a perftest program's output: the
-// typical (median) latency in µs, or the average bandwidth in MB/s of 10^6
-// bytes (perftest prints 2^20).
+// parsePerftest extracts the result from a perftest program's output: the typical (median)
+// latency in µs, or the average bandwidth in MB/s of 10^6 bytes (perftest prints 2^20).
 func parsePerftest(out string, c comparison) (float64, error) {
 	for _, l := range strings.Split(out, "\n") {
 		f := strings.Fields(l)
@@ -60,7 +58,7 @@ func parsePerftest(out string, c comparison) (float64, error) {
 			continue
 		}
 		col, scale := 4, 1.0 // bytes iterations min max typical …
-		switch {             // bytes iterations peak average rate: take the one with more digits
+		switch {             // bytes iterations peak average rate: use the column with more digits
 		case !c.latency() && c.size <= 4096:
 			scale = float64(c.size) // millions of messages a second
 		case !c.latency():
@@ -75,7 +73,7 @@ func parsePerftest(out string, c comparison) (float64, error) {
 	return 0, fmt.Errorf("%s printed no result for %d bytes:\n%s", c.tool, c.size, lastLines(out, 5))
 }
 
-// parseRmabench takes the same out of rmabench's JSON, one object a line.
+// parseRmabench extracts the same from rmabench's JSON, one object a line.
 func parseRmabench(out string, c comparison) (float64, error) {
 	for _, l := range strings.Split(out, "\n") {
 		var r struct {
@@ -102,7 +100,7 @@ func parseRmabench(out string, c comparison) (float64, error) {
 	return 0, fmt.Errorf("rmabench printed no %s %s of %d bytes:\n%s", c.test, c.op, c.size, lastLines(out, 5))
 }
 
-// sample is one round of one comparison. ours is 0 where rmabench is not there.
+// sample is one round of one comparison. ours is 0 if there is no rmabench.
 type sample struct{ ours, theirs float64 }
 
 // summary of the rounds of one comparison.
@@ -123,8 +121,8 @@ type summary struct {
 	Rounds       int     `json:"rounds"`
 }
 
-// summarise uses the ratio within each round, since a busy host slows the two
-// neighbours in time alike.
+// summarise uses the ratio within each round, because a busy host slows both measurements
+// of a round alike.
 func summarise(c comparison, rounds []sample) summary {
 	var ours, theirs, ratio []float64
 	for _, r := range rounds {
@@ -160,7 +158,7 @@ func spread(v []float64) float64 {
 	return (slices.Max(v) - slices.Min(v)) / median(v)
 }
 
-// printTable writes the comparison for people.
+// printTable writes the comparison as a table.
 func printTable(w io.Writer, sums []summary) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "test\tbytes\tours\t±\tperftest\t±\tunit\tours/theirs\trange\tgoal\t\t")
@@ -185,5 +183,5 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// percent is half of the whole spread, as the sign ± in the heading says.
+// percent formats half of the whole spread, as the sign ± in the heading says.
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 50*v) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Names of the files in the control folder host and guest share.
+// Names of the files in the control folder, which host and guest share.
 const (
 	planFile   = "plan.json"
 	resultFile = "result.json"
@@ -18,24 +18,24 @@ const (
 	stderrFile = "stderr"
 )
 
-// ctlMount is where the guest's programs see the control folder.
+// ctlMount is the control folder's path for the guest's programs.
 const ctlMount = "/run/softroce"
 
-// harnessFailure is the exit code that says the harness failed, not the
-// program: 125, as timeout(1), docker and git bisect use it.
+// harnessFailure is the exit code for a failure of the harness rather than the program:
+// 125, as in timeout(1), docker and git bisect.
 const harnessFailure = 125
 
-// timedOutCode is a step's code when its own time ran out, as in timeout(1).
+// timedOutCode is the exit code of a step whose own time ran out, as in timeout(1).
 const timedOutCode = 124
 
-// Plan is all a guest needs to know. The host writes it before the guest
-// starts and never changes it.
+// Plan holds all parameters of a guest. The host writes it before the guest starts and
+// never changes it.
 type Plan struct {
 	Kind     string   // native, qemu or uml: what the guest is
 	Topology string   // one, two or guests
 	Node     int      // which of Nodes this guest is
-	Nodes    int      // 1, or 2 where Topology is guests
-	Netem    string   // tc netem arguments that hold for every step, or ""
+	Nodes    int      // 1, or 2 if Topology is guests
+	Netem    string   // tc netem arguments for every step, or ""
 	Dir      string   // working directory
 	Out      string   // the one writable folder, same path as on the host, or ""
 	Env      []string // environment of every step
@@ -43,8 +43,8 @@ type Plan struct {
 	Steps    []Step
 }
 
-// Step is one program run by the guest. Steps run one after another; nothing
-// a step started lives on into the next.
+// Step is one program run by the guest. Steps run one after another; no process of a step
+// lives on into the next.
 type Step struct {
 	Name    string   // shown before the step; "" for the single step of run
 	Notes   []string // shown behind the name
@@ -55,7 +55,7 @@ type Step struct {
 	Timeout time.Duration
 }
 
-// Result is what a guest leaves when it is done.
+// Result is written by a guest at its end.
 type Result struct {
 	Error string // harness failure inside the guest, "" if none
 	Steps []StepResult
@@ -66,12 +66,12 @@ type Result struct {
 type StepResult struct {
 	Name    string
 	Code    int   // exit code; 128+n for signal n; 124 for its time-out
-	Wire    int64 // bytes that came in over the wire meanwhile
+	Wire    int64 // bytes received over the wire during the step
 	Seconds float64
 }
 
-// Code is the first step code that is not zero, or harnessFailure if the guest
-// itself failed or ran nothing.
+// Code returns the first step code that is not zero, or harnessFailure if the guest itself
+// failed or ran nothing.
 func (r Result) Code() int {
 	if r.Error != "" || len(r.Steps) == 0 {
 		return harnessFailure
@@ -84,7 +84,7 @@ func (r Result) Code() int {
 	return 0
 }
 
-// writeJSON makes v appear under path whole: written aside, then renamed.
+// writeJSON makes v appear under path complete: it writes to another file, then renames it.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -111,7 +111,7 @@ func writeJSON(path string, v any) error {
 	return nil
 }
 
-// readJSON reports false, nil while path does not exist yet.
+// readJSON returns false, nil as long as path does not exist.
 func readJSON(path string, v any) (bool, error) {
 	b, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

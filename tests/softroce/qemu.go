@@ -20,9 +20,8 @@ type qemu struct {
 	self   string // this binary, process 1 of the guest
 }
 
-// qemuCmdline: a quiet, quick boot. Mitigations cost time in emulation and
-// protect nothing here; the clock options skip calibration; expedited RCU
-// shortens device set-up.
+// qemuCmdline makes a quiet, quick boot. Mitigations take time in emulation and protect
+// nothing here; the clock options skip calibration; expedited RCU shortens device set-up.
 const qemuCmdline = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t mitigations=off nopti nokaslr " +
 	"tsc=reliable no_timer_check audit=0 apparmor=0 rcupdate.rcu_expedited=1 cryptomgr.notests " +
 	"random.trust_cpu=on 8250.nr_uarts=1 rdinit=/init SOFTROCE_GUEST=qemu"
@@ -87,8 +86,8 @@ func (q *qemu) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 // comma doubles commas, qemu's escape in option values.
 func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// writeInitramfs joins the cached modules and this binary as /init: two cpio
-// archives one after the other are one initramfs.
+// writeInitramfs writes the cached modules and this binary as /init: two consecutive cpio
+// archives are one initramfs.
 func (q *qemu) writeInitramfs(path string) error {
 	self, err := os.ReadFile(q.self)
 	if err != nil {

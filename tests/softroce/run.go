@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errTimeout is the cause when a whole run's time is up.
+// errTimeout is the cause when the time of a whole run is over.
 var errTimeout = errors.New("time-out")
 
 // session runs plans on one kind of machine.
@@ -27,7 +27,7 @@ type session struct {
 	uml   string
 }
 
-// openSession decides the kind of machine, and builds its kernel if need be.
+// openSession selects the kind of machine, and builds its kernel if necessary.
 func openSession(ctx context.Context, opt Options) (*session, error) {
 	c, err := openCache()
 	if err != nil {
@@ -65,8 +65,8 @@ func openSession(ctx context.Context, opt Options) (*session, error) {
 	return s, err
 }
 
-// plan is what every run's plan starts from. A relative working directory or
-// output folder is the caller's.
+// plan returns the common part of all runs' plans. A relative working directory or output
+// folder is relative to the caller's.
 func (s *session) plan(topology, netem string, steps []Step) (Plan, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *session) run(ctx context.Context, plan Plan, timeout time.Duration, std
 	return runGuests(ctx, l, guests, stdout, stderr)
 }
 
-// combine makes one exit code of the guests': the first that is not zero of
-// those that ran to an end.
+// combine returns one exit code for the guests: the first that is not zero among those that
+// ran to their end.
 func combine(results []Result) int {
 	ran := false
 	for _, r := range results {
@@ -155,7 +155,7 @@ func combine(results []Result) int {
 	return 0
 }
 
-// cmdRun is `softroce run`.
+// cmdRun implements `softroce run`.
 func cmdRun(ctx context.Context, opt Options) (int, error) {
 	start := time.Now()
 	s, err := openSession(ctx, opt)

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openOutputs creates the files that programs inside write to and the host
-// follows.
+// openOutputs creates the output files that programs inside write and the host follows.
 func openOutputs(ctl string) (stdout, stderr *os.File, err error) {
 	const mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if stdout, err = os.OpenFile(filepath.Join(ctl, stdoutFile), mode, 0o644); err != nil {
@@ -27,8 +26,8 @@ func openOutputs(ctl string) (stdout, stderr *os.File, err error) {
 	return stdout, stderr, err
 }
 
-// pushOut hands what was written to f to the file system below, without
-// asking that one to sync: hostfs keeps writes to itself otherwise.
+// pushOut writes the data of f to the file system below, without asking that one to sync:
+// hostfs does not write it by itself.
 func pushOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	err := unix.SyncFileRange(int(f.Fd()), 0, 0, all)
@@ -38,8 +37,8 @@ func pushOut(f *os.File) error {
 	return err
 }
 
-// keepPushing pushes outputs now and then so that they appear live; only when
-// something was written, so that a silent measurement is left alone.
+// keepPushing pushes outputs periodically so that they appear live; only after writes, so
+// that it does not disturb a silent measurement.
 func keepPushing(files ...*os.File) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -64,8 +63,8 @@ func keepPushing(files ...*os.File) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// runSteps runs the plan's steps one after another. after is called behind
-// each, to clear what it left.
+// runSteps runs the plan's steps one after another. It calls after behind each, to remove
+// what the step left.
 func runSteps(ctx context.Context, plan Plan, topo *topology, stdout, stderr *os.File, after func()) ([]StepResult, error) {
 	var out []StepResult
 	netem := ""
@@ -115,8 +114,8 @@ func codeText(code int) string {
 	return fmt.Sprintf("FAILED, exit code %d", code)
 }
 
-// runStep runs one program and returns its exit code. A program that cannot
-// be started is that step's failure (126, 127, as in a shell), told on stderr.
+// runStep runs one program and returns its exit code. A program that cannot be started is
+// that step's failure (126, 127, as in a shell), reported on stderr.
 func runStep(ctx context.Context, plan Plan, s Step, topo *topology, stdout, stderr *os.File) (int, error) {
 	env := append(baseEnv(), topo.env(plan)...)
 	env = append(env, plan.Env...)
@@ -143,7 +142,7 @@ func runStep(ctx context.Context, plan Plan, s Step, topo *topology, stdout, std
 	defer stop()
 	timedOut := make(chan struct{})
 	if s.Timeout > 0 {
-		// a Go program answers SIGQUIT with all its stacks: worth a moment
+		// a Go program prints all its stacks on SIGQUIT
 		quit := time.AfterFunc(s.Timeout, func() {
 			close(timedOut)
 			_ = unix.Kill(-cmd.Process.Pid, unix.SIGQUIT)
@@ -173,7 +172,7 @@ func runStep(ctx context.Context, plan Plan, s Step, topo *topology, stdout, std
 	return ws.ExitStatus(), nil
 }
 
-// baseEnv is what every program inside starts from.
+// baseEnv is the initial environment of every program inside.
 func baseEnv() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",
@@ -181,7 +180,7 @@ func baseEnv() []string {
 	}
 }
 
-// lookIn finds a program as a shell would that stands in dir with env's PATH.
+// lookIn finds a program like a shell in dir with env's PATH.
 func lookIn(env []string, dir, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {

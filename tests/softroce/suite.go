@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// stepTimeout bounds one test binary inside; Go's own time-out is a little
-// shorter so that its stacks are printed.
+// stepTimeout bounds one test binary inside; Go's own time-out is a little shorter so that
+// its stacks are printed.
 const (
 	stepTimeout = 300 * time.Second
 	stepGrace   = 5 * time.Second
@@ -58,7 +58,7 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 		probe := o.Options
 		probe.Netem = ""
 		if probe.VM == "native" {
-			probe.VM = "auto" // guests are left out, or run in qemu, below
+			probe.VM = "auto" // guests are omitted, or run in qemu, below
 		}
 		if err := probe.check(); err != nil {
 			return o, err
@@ -67,8 +67,8 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 	return o, nil
 }
 
-// cmdSuite is `softroce suite`: build on the host, run inside, once for every
-// topology; all binaries of a topology in one boot.
+// cmdSuite implements `softroce suite`: it builds on the host and runs inside, once for
+// every topology; all binaries of a topology in one boot.
 func cmdSuite(ctx context.Context, args []string) (int, error) {
 	o, err := parseSuite(args, os.Stderr)
 	if err != nil {
@@ -167,13 +167,12 @@ func runTopology(ctx context.Context, s *session, topo string, steps []Step, o s
 	return summary, code, nil
 }
 
-// leastCrossed is what a test of two ends moves at the very least; address
+// leastCrossed is the least number of bytes that a test of two ends transfers; address
 // resolution and the like stay below it.
 const leastCrossed = 10_000
 
-// chooseTargets returns the targets asked for, or all. A target of the list
-// that is not there is an error: a list that outlives its packages would pass
-// with nothing tested.
+// chooseTargets returns the requested targets, or all. A listed target whose package does
+// not exist is an error: otherwise an outdated list would pass without testing anything.
 func chooseTargets(root string, pkgs []string) ([]target, error) {
 	var out []target
 	for _, t := range targets {
@@ -200,7 +199,7 @@ func chooseTargets(root string, pkgs []string) ([]target, error) {
 
 func cleanPkg(p string) string { return filepath.ToSlash(filepath.Clean(p)) }
 
-// binaryName is the test binary of a package, unlike any other package's.
+// binaryName is the test binary of a package, unique among packages.
 func (t target) binaryName() string {
 	if t.pkg == "." {
 		return "rma.test"
@@ -212,8 +211,8 @@ func (t target) binaryName() string {
 	return name + ".test"
 }
 
-// buildTests builds the test binaries on the host: inside an emulated machine
-// it would take ten times as long.
+// buildTests builds the test binaries on the host: inside an emulated machine this would
+// take ten times as long.
 func buildTests(ctx context.Context, root, bin string, chosen []target, race bool) error {
 	for _, t := range chosen {
 		args := []string{"test", "-c", "-o", filepath.Join(bin, t.binaryName())}

@@ -11,9 +11,9 @@ import (
 // target is one package whose tests have a part that needs a device.
 type target struct {
 	pkg string // folder in the module
-	// where its tests run; "guests" only where they know of NODE and PEER
+	// where its tests run; "guests" only if they use NODE and PEER
 	topologies []string
-	// script is run by sh in place of tests, with $0 the command built of pkg
+	// script is run by sh instead of tests, with $0 the command built of pkg
 	script string
 	// run selects the tests that use a device, "" all
 	run string
@@ -23,7 +23,7 @@ type target struct {
 	omit []omission
 }
 
-// omission is tests that a target leaves out under netem.
+// omission describes tests that a target omits under netem.
 type omission struct {
 	tests string // as go test -skip
 	netem string // only where the disturbance contains this word
@@ -31,12 +31,12 @@ type omission struct {
 }
 
 const (
-	reorders  = "reorder" // as netem spells it
+	reorders  = "reorder" // in netem's spelling
 	whyNAK    = "the one packet that says why a request was refused may be lost; then the request times out"
 	whyRefill = "rdma_rxe counts lost packets until something is acknowledged, and here nothing is: it may give up before the time that is measured"
 )
 
-// targets is the one list of what `make softroce` runs, in this order.
+// targets lists what `make softroce` runs, in this order.
 var targets = []target{
 	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, omit: []omission{
 		{tests: "!Pingpong", why: "of its tests only Pingpong moves data in both directions"}}},
@@ -84,14 +84,14 @@ until "$0" lat --connect "$PEER:7471" --fabric verbs --op "${OP:-put}" --sizes 8
 done
 `
 
-// defaultNetem is the disturbances of a wire, each a pass of its own. Between
-// them retransmission, duplicates and reordering all happen in a short run, and
-// not so often that rdma_rxe, which goes back to the first packet lost and counts
-// failures until the next acknowledgement, gives up or takes minutes.
-// Reordering needs the delay: what overtakes is what was not held up.
+// defaultNetem lists the disturbances of a wire, one pass each. Together they cause
+// retransmission, duplicates and reordering in a short run, but seldom enough that
+// rdma_rxe, which goes back to the first packet lost and counts failures until the next
+// acknowledgement, neither gives up nor takes minutes. Reordering needs the delay: packets
+// that are not delayed overtake the others.
 const defaultNetem = "loss 0.5% duplicate 0.5%; delay 300us reorder 99% loss 0.3% duplicate 0.3%"
 
-// passes splits a list of disturbances; "" is none.
+// passes splits a list of disturbances; "" yields no pass.
 func passes(netem string) (out []string) {
 	for p := range strings.SplitSeq(netem, ";") {
 		if p = strings.TrimSpace(p); p != "" {
@@ -101,8 +101,8 @@ func passes(netem string) (out []string) {
 	return out
 }
 
-// without returns what t leaves out under netem: as -test.run and -test.skip want
-// it, and in words.
+// without returns the tests that t omits under netem: as values of -test.run and
+// -test.skip, and in words.
 func (t target) without(netem string) (run, skip string, words []string) {
 	var tests []string
 	for _, o := range t.omit {
@@ -120,7 +120,7 @@ func (t target) without(netem string) (run, skip string, words []string) {
 	return run, strings.Join(tests, "|"), words
 }
 
-// step is t under netem ("" for none) in topology topo.
+// step returns the step of t under netem ("" for none) in topology topo.
 func (t target) step(root, bin, topo, netem string, o suiteOptions) Step {
 	s := Step{
 		Name: t.pkg + ", " + describe(topo), Netem: netem, Timeout: stepTimeout,
@@ -160,8 +160,8 @@ func (t target) step(root, bin, topo, netem string, o suiteOptions) Step {
 	return s
 }
 
-// suiteSteps lists what one topology runs: every target, then again under each
-// disturbance where there is a wire to disturb.
+// suiteSteps lists the steps of one topology: every target, then again under each
+// disturbance if there is a wire to disturb.
 func suiteSteps(root, bin, topo string, chosen []target, o suiteOptions) []Step {
 	var steps []Step
 	disturbances := []string{""}

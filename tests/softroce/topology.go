@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wireMTU lets RoCE use its largest MTU, 4096, with headers to spare.
+// wireMTU has room for RoCE's largest MTU, 4096, and the headers.
 const wireMTU = 4200
 
 // endpoint is one RDMA device and the network interface below it.
@@ -25,8 +25,8 @@ type endpoint struct {
 	dev, netdev, addr string
 }
 
-// layout is what a topology consists of. It is data, so that it can be tested
-// and printed without a kernel that could build it.
+// layout describes a topology. It is data, so that it can be tested and printed without a
+// kernel that could build it.
 type layout struct {
 	name string
 	ends []endpoint // in this guest
@@ -34,7 +34,7 @@ type layout struct {
 	peer string     // the other guest's address, or ""
 }
 
-// layoutOf describes topology name as node sees it.
+// layoutOf returns topology name as seen by node.
 func layoutOf(name string, node int) (layout, error) {
 	switch name {
 	case "one":
@@ -68,10 +68,10 @@ const (
 	tableLocal = unix.RT_TABLE_LOCAL
 )
 
-// rulesOf lists the routing rules that make packets between two addresses of
-// one host really cross the pair: the local table, which would short-cut them,
-// is asked only for packets that come in over the pair, and for all else last.
-// Rule 0, the local table first, has to go while these hold.
+// rules returns the routing rules by which packets between two addresses of one host cross
+// the pair: the local table, which would short-cut them, is consulted only for packets that
+// arrive over the pair, and for all else last. Rule 0, the local table first, must be
+// removed while these are in place.
 func (l layout) rules() []policyRule {
 	if l.name != "two" {
 		return nil
@@ -86,7 +86,7 @@ func (l layout) rules() []policyRule {
 	}
 }
 
-// sysctls are the settings a topology needs, in order.
+// sysctls returns the settings that a topology needs, in order.
 func (l layout) sysctls() [][2]string {
 	var s [][2]string
 	for _, e := range l.ends {
@@ -105,13 +105,13 @@ func (l layout) sysctls() [][2]string {
 	return s
 }
 
-// topology is a layout that stands. lower takes it down.
+// topology is a layout that has been built. lower removes it.
 type topology struct {
 	layout
 	undo []func() error
 }
 
-// env tells programs where they are.
+// env returns the variables that describe the topology to programs.
 func (t *topology) env(p Plan) []string {
 	var devs, addrs []string
 	for _, e := range t.ends {
@@ -122,7 +122,7 @@ func (t *topology) env(p Plan) []string {
 		"RMA_SOFTROCE_TOPOLOGY=" + t.name,
 		"RMA_SOFTROCE_DEVICES=" + strings.Join(devs, ","),
 		"RMA_SOFTROCE_ADDRS=" + strings.Join(addrs, ","),
-		"RMA_RDMA_DEVICE=" + devs[0], // what the project's tests open at their two ends
+		"RMA_RDMA_DEVICE=" + devs[0], // for the two ends of the project's tests
 		"RMA_RDMA_DEVICE2=" + devs[len(devs)-1],
 	}
 	if p.Out != "" {
@@ -134,7 +134,7 @@ func (t *topology) env(p Plan) []string {
 	return env
 }
 
-// raise builds topology name. On failure nothing of it stays.
+// raise builds topology name. On failure it removes all parts of it.
 func raise(name string, node int) (*topology, error) {
 	l, err := layoutOf(name, node)
 	if err != nil {
@@ -157,7 +157,7 @@ func describe(topology string) string {
 	return "two guests"
 }
 
-// lower undoes what raise did, last first.
+// lower undoes raise in reverse order.
 func (t *topology) lower() error {
 	var errs []error
 	for i := len(t.undo) - 1; i >= 0; i-- {
@@ -241,7 +241,7 @@ func (t *topology) addInterfaces() error {
 	return nil
 }
 
-// machineNIC finds the interface with hardware, as far as a guest has any.
+// machineNIC finds the interface backed by a guest's virtual hardware.
 func machineNIC() (string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -270,7 +270,7 @@ func (t *topology) route() error {
 			return err
 		}
 		dst := &net.IPNet{IP: net.ParseIP(to.addr).To4(), Mask: net.CIDRMask(32, 32)}
-		// routes and neighbours go with the interface
+		// routes and neighbours are removed with the interface
 		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Table: table,
 			Src: net.ParseIP(from.addr), Scope: netlink.SCOPE_LINK}); err != nil {
 			return fmt.Errorf("route %s to %s: %w", from.addr, to.addr, err)
@@ -315,7 +315,7 @@ func kernelRule(r policyRule) *netlink.Rule {
 	return k
 }
 
-// sysctl sets a value under /proc/sys and remembers the old one.
+// sysctl sets a value under /proc/sys and records the old one.
 func (t *topology) sysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", name)
 	old, err := os.ReadFile(path)
@@ -331,15 +331,15 @@ func (t *topology) sysctl(name, value string) error {
 	t.undo = append(t.undo, func() error {
 		err := os.WriteFile(path, old, 0o644)
 		if os.IsNotExist(err) {
-			return nil // went with its interface
+			return nil // removed with its interface
 		}
 		return err
 	})
 	return nil
 }
 
-// crossed counts the bytes that came in over the wires of this guest; 0 where
-// it has none.
+// crossed returns the number of bytes received over the wires of this guest; 0 if it has
+// none.
 func (t *topology) crossed() (n int64) {
 	if t.name == "one" {
 		return 0
@@ -354,7 +354,7 @@ func (t *topology) crossed() (n int64) {
 	return n
 }
 
-// shape puts netem on every wire this guest has; "" takes it off.
+// shape applies netem to every wire of this guest; "" removes it.
 func (t *topology) shape(netem string) error {
 	for _, e := range t.ends {
 		args := []string{"qdisc", "replace", "dev", e.netdev, "root", "netem"}
@@ -373,8 +373,8 @@ func (t *topology) shape(netem string) error {
 	return nil
 }
 
-// waitDevice waits until the port is active and has its IPv4 address as GID:
-// the kernel fills the table a moment after the device appears.
+// waitDevice waits until the port is active and has its IPv4 address as GID: the kernel
+// fills the table shortly after the device appears.
 func waitDevice(e endpoint, limit time.Duration) error {
 	dir := filepath.Join("/sys/class/infiniband", e.dev, "ports/1")
 	want := mappedGID(e.addr)
@@ -399,8 +399,8 @@ func mappedGID(addr string) string {
 	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", ip[0], ip[1], ip[2], ip[3])
 }
 
-// waitPeer waits until the other guest answers: with a refusal, since nothing
-// listens on that port.
+// waitPeer waits until the other guest answers: with a refusal, because no process listens
+// on that port.
 func waitPeer(addr string, limit time.Duration) error {
 	return poll(limit, "the other guest does not answer at "+addr, func() bool {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), 200*time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uml starts a User-Mode Linux kernel: a process of the host whose programs
-// run at native speed, on one CPU.
+// uml starts a User-Mode Linux kernel: a process of the host whose programs run at native
+// speed, on one CPU.
 type uml struct {
 	linux string
 	opt   Options
@@ -21,8 +21,8 @@ type uml struct {
 	cpus  []int // host CPU for each node
 }
 
-// cpu pins a kernel and its user processes to one CPU: a system call costs
-// 7 µs then, and ten times that when the two sit on different ones.
+// cpu pins a kernel and its user processes to one CPU: a system call then takes 7 µs, and
+// ten times that if they are on different ones.
 func (u *uml) cpu(node int) int {
 	if len(u.cpus) == 0 {
 		return -1
@@ -42,7 +42,7 @@ func (u *uml) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 		"SOFTROCE_GUEST=uml", "SOFTROCE_CTL=" + g.ctl,
 	}
 	if g.wire != nil {
-		// with idle ticks off, a kernel waiting for its peer's packets sleeps past them
+		// with idle ticks off, a kernel that waits for its peer's packets oversleeps them
 		args = append(args, "nohz=off",
 			fmt.Sprintf("vec0:transport=fd,fd=3,mac=52:54:00:00:00:%02x,mtu=%d", g.plan.Node+1, wireMTU))
 	}
@@ -59,8 +59,8 @@ func (u *uml) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// memDir is where guest memory, an unlinked file, is kept: in RAM if there is
-// room to execute there.
+// memDir is the folder of guest memory, an unlinked file: in RAM if there is room and
+// execution is permitted there.
 func memDir(fallback string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Flags&unix.ST_NOEXEC != 0 ||
@@ -70,8 +70,8 @@ func memDir(fallback string) string {
 	return "/dev/shm"
 }
 
-// pickCPUs takes n CPUs this process may run on, preferring those no other
-// guest of this cache holds, the highest first. release frees them.
+// pickCPUs selects n CPUs that this process may run on, preferably ones not held by another
+// guest of this cache, the highest first. release frees them.
 func pickCPUs(c *cache, n int) (cpus []int, release func()) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {

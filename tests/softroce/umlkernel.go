@@ -20,13 +20,13 @@ import (
 //go:embed uml.config
 var umlConfig string
 
-// umlRecipe is part of the cache key: raise it when the build commands change.
+// umlRecipe is part of the cache key: increment it when the build commands change.
 const umlRecipe = "1"
 
 const umlSource = "linux-source-6.12"
 
-// buildUML returns the path of the User-Mode Linux binary, building it first
-// if the cache has none: five minutes on two CPUs, once.
+// buildUML returns the path of the User-Mode Linux binary, and builds it first if the cache
+// has none: five minutes on two CPUs, once.
 func buildUML(ctx context.Context, c *cache) (string, error) {
 	version, tarball, err := umlSourceHere(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func compileUML(ctx context.Context, dir, version, tarball string) error {
 	}
 	say("building a User-Mode Linux kernel from %s %s: about five minutes on two CPUs, once", umlSource, version)
 	say("unpacking the source")
-	// The left-out parts are big and nothing of this configuration reads them.
+	// The omitted parts are big and not used by this configuration.
 	tar := exec.CommandContext(ctx, "tar", "-xf", tarball, "-C", work,
 		"--exclude=*/drivers/gpu/drm/amd/include", "--exclude=*/tools/testing", "--exclude=*/sound/soc/*/*.c")
 	if out, err := tar.CombinedOutput(); err != nil {
@@ -121,7 +121,7 @@ func compileUML(ctx context.Context, dir, version, tarball string) error {
 	if err := runMake(ctx, append(base, "-j"+strconv.Itoa(runtime.NumCPU()), "linux"), count); err != nil {
 		return err
 	}
-	// make links linux to vmlinux; the copy in the cache stands alone
+	// make links linux to vmlinux; the copy in the cache is a separate file
 	bin, err := os.ReadFile(filepath.Join(obj, "linux"))
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func compileUML(ctx context.Context, dir, version, tarball string) error {
 	return os.WriteFile(filepath.Join(dir, "linux"), bin, 0o755)
 }
 
-// checkConfig catches an option that the kernel's own rules dropped.
+// checkConfig detects options that the kernel's own rules dropped.
 func checkConfig(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -142,7 +142,7 @@ func checkConfig(path string) error {
 	return nil
 }
 
-// missingOptions lists the CONFIG lines of want that are not in got.
+// missingOptions lists the CONFIG lines of want that are missing in got.
 func missingOptions(want, got string) []string {
 	have := map[string]bool{}
 	for _, l := range strings.Split(got, "\n") {
@@ -157,8 +157,8 @@ func missingOptions(want, got string) []string {
 	return miss
 }
 
-// runMake runs make, handing each line to progress; on failure the error
-// carries the end of the output.
+// runMake runs make and passes each line to progress; on failure the error contains the end
+// of the output.
 func runMake(ctx context.Context, args []string, progress func(string)) error {
 	cmd := exec.CommandContext(ctx, "make", args...)
 	ownGroup(cmd)

@@ -14,10 +14,10 @@ type textPatch struct{ file, old, new string }
 
 // umlPatches are the changes to the kernel's source.
 //
-// User-Mode Linux 6.12 keeps its programs' FPU state in 2696 bytes, enough for
-// AVX-512. A host whose processor has AMX wants 11008 bytes whole when the
-// state is set, used or not, and answers EFAULT: no program starts. A buffer
-// that is too big does no harm, the host takes what it needs.
+// User-Mode Linux 6.12 keeps its programs' FPU state in 2696 bytes, enough for AVX-512. A
+// host whose processor has AMX requires all 11008 bytes when the state is set, used or not,
+// and returns EFAULT: no program starts. A larger buffer does no harm, the host uses the
+// size that it needs.
 var umlPatches = []textPatch{{
 	file: "arch/x86/um/user-offsets.c",
 	old:  "DEFINE_LONGS(HOST_FP_SIZE, 2696);",

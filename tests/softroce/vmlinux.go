@@ -43,8 +43,8 @@ func payload(img []byte) ([]byte, error) {
 	return img[off : off+n], nil
 }
 
-// extractVmlinux returns the ELF kernel inside a bzImage. Unpacking it here
-// instead of in the emulated machine saves seconds a boot.
+// extractVmlinux returns the ELF kernel inside a bzImage. Decompression on the host instead
+// of in the emulated machine saves seconds a boot.
 func extractVmlinux(ctx context.Context, img []byte) ([]byte, error) {
 	p, err := payload(img)
 	if err != nil {
@@ -73,7 +73,7 @@ func extractVmlinux(ctx context.Context, img []byte) ([]byte, error) {
 	return elf, checkELF(elf)
 }
 
-// checkELF refuses a truncated kernel: the section table closes the file.
+// checkELF refuses a truncated kernel: the section table is at the end of the file.
 func checkELF(b []byte) error {
 	if len(b) < 64 || string(b[:4]) != "\x7fELF" || b[4] != 2 {
 		return errors.New("vmlinux: payload is not a 64-bit ELF file")

@@ -21,7 +21,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// site is what the harness tells about the place.
+// site is the harness's description of the guest.
 type site struct {
 	kind, topology string
 	devices, addrs []string
@@ -84,8 +84,8 @@ func TestLimits(t *testing.T) {
 	require.GreaterOrEqual(t, l.Cur, uint64(65536), "open files")
 }
 
-// The host's files are there, writes to them are not the host's: in a guest
-// the working directory lies on an overlay.
+// The host's files are visible, and writes to them do not reach the host: in a guest the
+// working directory lies on an overlay.
 func TestWritesStayInTheGuest(t *testing.T) {
 	s := here(t)
 	if s.kind == "native" {
@@ -122,7 +122,7 @@ func TestPingpongOneDevice(t *testing.T) {
 	pingpong(t, s, 0, 0, "-n", "100")
 }
 
-// Packets between the two devices cross the veth pair: its counters say so.
+// Packets between the two devices cross the veth pair, as its counters show.
 func TestPingpongCrossesTheWire(t *testing.T) {
 	s := here(t)
 	s.only(t, "two")
@@ -155,7 +155,7 @@ func TestPingpongBetweenGuests(t *testing.T) {
 		if err == nil {
 			return
 		}
-		// the server may not listen yet; nothing else is forgiven
+		// the server may not listen yet; any other failure is one of the test
 		require.Contains(t, p.out.String(), "Couldn't connect", "client: %v", err)
 		require.True(t, time.Now().Before(deadline), "no server at %s", s.peer)
 		time.Sleep(50 * time.Millisecond) // sleep: the other guest starts its server in its own time
@@ -198,7 +198,7 @@ func gidIndex(t *testing.T, dev, addr string) string {
 	return ""
 }
 
-// received counts the bytes that came in below device i.
+// received returns the number of bytes received below device i.
 func received(t *testing.T, s site, i int) uint64 {
 	t.Helper()
 	parent, err := os.ReadFile(filepath.Join("/sys/class/infiniband", s.devices[i], "parent"))
@@ -219,8 +219,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// waitListening waits until something listens on port. It asks the kernel's
-// table: ibv_rc_pingpong would take a connection for its peer.
+// waitListening waits until a process listens on port. It reads the kernel's table:
+// ibv_rc_pingpong would take a connection for its peer.
 func waitListening(t *testing.T, port string) {
 	t.Helper()
 	n, err := strconv.Atoi(port)
