@@ -21,8 +21,8 @@ import (
 // Tests of the harness's own promises on real machines: make softroce-selftest.
 // RMA_SOFTROCE_SELFTEST names the kind of machine.
 
-// selftest builds the tool and returns a function that makes commands with a cache of their
-// own view: they share the user's kernels, but not the run folders.
+// selftest builds the tool and returns a function that makes commands with a view of the
+// cache of its own: the kernels are the user's, the run folders are not.
 func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	vm = os.Getenv("RMA_SOFTROCE_SELFTEST")
