@@ -20,7 +20,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
-// jsonLines reads one object a line.
+// jsonLines parses one JSON object a line.
 func jsonLines[T any](t *testing.T, out string) (rows []T) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -46,7 +46,7 @@ func TestRendezvousOverRealProcesses(t *testing.T) {
 	}
 }
 
-// A program in PATH by the name of the peer's that always fails, or none.
+// A program in PATH with the name of the peer's, which always fails; or none.
 func TestCompareWithoutItsPeer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -81,7 +81,7 @@ func TestCompareWithUCX(t *testing.T) {
 		require.Equal(t, fabric, r.Fabric)
 		require.Equal(t, compare.Rate, r.Test)
 		require.Equal(t, "gather", r.Mode)
-		if r.Rounds == 1 { // on a busy machine theirs may come to no end in its time
+		if r.Rounds == 1 { // on a busy machine the peer may not end in its time
 			require.True(t, r.Ours > 0 && r.Theirs > 0 && r.Ratio > 0, "%+v", r)
 		} else {
 			require.NotEmpty(t, r.Why)
@@ -126,7 +126,7 @@ func TestBesideUsageErrors(t *testing.T) {
 	}
 }
 
-// The commands about ranks that compute give a line for each point, as a table and as JSON.
+// The commands overlap, reactivity and threads write a line for each point, as a table and as JSON.
 func TestBusyRanksOverRealProcesses(t *testing.T) {
 	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2"} {
 		for _, fabric := range fabrics {

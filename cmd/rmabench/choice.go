@@ -150,8 +150,8 @@ mode and as planned, for comparison.`,
 	return cmd
 }
 
-// request turns the common flags into a request, and own those that a command has by
-// itself; its errors are the user's.
+// request builds the request from the common flags, and by own from those of one command. Its
+// errors are usage errors.
 func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
 	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
 	if !slices.Contains(bench.Fabrics, f.fabric) {
@@ -160,7 +160,7 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	if !slices.Contains(choice.Formats, f.format) {
 		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(choice.Formats, ", "))
 	}
-	// Zero means the default inside; on the command line it is a mistake.
+	// Zero stands for the default in a Request; on the command line it is an error.
 	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
 		if zero && changed(name) {
 			return req, fmt.Errorf("--%s 0: want a positive value", name)
@@ -172,8 +172,8 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	return req, req.Check()
 }
 
-// inJob reports whether the ranks are those of a launcher's job; silent, whether
-// this is one that has nothing to show.
+// inJob reports whether the ranks are those of a launcher's job. silent reports whether this
+// rank is one without results to show.
 func (f *choiceFlags) inJob() (yes, silent bool) {
 	if f.connect != "" || !jobenv.InJob() {
 		return false, false
@@ -182,8 +182,8 @@ func (f *choiceFlags) inJob() (yes, silent bool) {
 	return true, err == nil && cfg.Rank > 0
 }
 
-// play does what req asks for where the ranks are: two hosts, a job, or here, by
-// local.
+// play executes req between two hosts, in a job, or by local on this host, as flags and
+// environment say.
 func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, emit choice.Emit, local func() error) (err error) {
 	if f.connect != "" {
 		var secret []byte
@@ -198,8 +198,8 @@ func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, e
 	return local()
 }
 
-// compareCells measures and writes what results there are; emit makes a taker of results a
-// choice.Emit, close writes the summary of all.
+// compareCells measures and writes results of any type. emit makes a choice.Emit of a function
+// that takes results; sum computes the summary that is written last.
 func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, writer func(io.Writer, string) (choice.Writer[R, S], error),
 	text func(*R) string, emit func(func(R) error) choice.Emit, local func(context.Context, choice.Request, io.Writer, func(R) error) error, sum func(rs []R, cut bool) S,
 ) (rs []R, err error) {
@@ -231,7 +231,7 @@ func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req 
 	return rs, errors.Join(w.Close(sum(rs, len(rs) < total)), commit())
 }
 
-// comparePieces measures and writes puts or gets of pieces.
+// comparePieces measures puts or gets of pieces and writes the results.
 func (f *choiceFlags) comparePieces(ctx context.Context, s streams, req choice.Request) error {
 	_, err := compareCells(ctx, f, s, req, choice.NewPiecesWriter,
 		func(r *choice.PiecesResult) string {
@@ -246,7 +246,7 @@ func (f *choiceFlags) comparePieces(ctx context.Context, s streams, req choice.R
 	return err
 }
 
-// compare measures and writes messages.
+// compare measures messages and writes the results.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
 	var sum choice.Summary
 	rs, err := compareCells(ctx, f, s, req, choice.NewWriter,
@@ -279,7 +279,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 	return nil
 }
 
-// explain explains and writes.
+// explain explains a batch and writes the explanation.
 func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
 	var x *choice.Explanation
 	emit := choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }}
@@ -351,7 +351,7 @@ no lap flag.`,
 	return cmd
 }
 
-// compareMixing measures and writes.
+// compareMixing compares plans of several modes with simpler rules and writes the result.
 func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.Request) error {
 	_, silent := f.inJob()
 	bar := s.err
@@ -375,7 +375,7 @@ func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.R
 	return errors.Join(choice.WriteMixing(out, f.format, choice.SummarizeMixing(rs)), commit())
 }
 
-// ablate measures and writes.
+// ablate measures design choices and writes the results.
 func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request) error {
 	bar := s.err
 	if f.quiet {
@@ -402,7 +402,7 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	return errors.Join(choice.WriteAblations(out, f.format, as), commit())
 }
 
-// readChoice reads a file of JSON lines.
+// readChoice reads a file of JSON lines of choice.
 func readChoice(name string) ([]choice.Result, []choice.Summary, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -416,7 +416,7 @@ func readChoice(name string) ([]choice.Result, []choice.Summary, error) {
 	return rs, ss, nil
 }
 
-// choiceChildCommand is what session.ChoiceLocal starts.
+// choiceChildCommand is the command that session.ChoiceLocal starts.
 func choiceChildCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.ChoiceArg, Hidden: true, Args: noArgs,

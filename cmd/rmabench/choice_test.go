@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 )
 
-// tinyGrid is a grid that any machine plays in no time.
+// tinyGrid writes a grid that is fast on any machine.
 func tinyGrid(t *testing.T) string {
 	name := filepath.Join(t.TempDir(), "grid.json")
 	require.NoError(t, os.WriteFile(name, []byte(`{"n":[1,16],"mixes":["64","64K","bimodal"]}`), 0o600))

@@ -34,13 +34,13 @@ type compareFlags struct {
 	install             bool
 }
 
-// What our messages go through. Puts always go through the engine.
+// Layers that our messages may go through. Puts always go through the engine.
 const (
 	throughEngine  = "engine"
 	throughChannel = "channel"
 )
 
-// compareFabrics are those where it is known what the other side uses.
+// compareFabrics are the fabrics to which peers can be restricted.
 var compareFabrics = []string{"shm", "tcp", "verbs"}
 
 func compareCommand(s streams) *cobra.Command {
@@ -106,7 +106,7 @@ named peer is not installed.`,
 	return cmd
 }
 
-// request turns flags into what is compared; its errors are the user's.
+// request builds the request from the flags; its errors are usage errors.
 func (f *compareFlags) request() (req compare.Request, err error) {
 	req = compare.Request{Fabric: f.fabric, Rounds: f.rounds, Pairs: f.ranks / 2, Time: f.time, Limit: f.limit}
 	switch {
@@ -139,7 +139,7 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 	return req, nil
 }
 
-// ours is what we measure for a test.
+// ours returns our measurement for a test.
 func (f *compareFlags) ours(t compare.Test) bench.Request {
 	p := bench.Plan{Test: bench.Test(t.Kind), Op: bench.Send, Mode: f.mode, Size: []int{t.Size}, Time: f.time, Window: f.window, Batch: f.batch}
 	switch t.Kind {
@@ -151,7 +151,7 @@ func (f *compareFlags) ours(t compare.Test) bench.Request {
 	return bench.Request{Fabric: f.fabric, Plans: []bench.Plan{p}, Pin: f.pin}
 }
 
-// run compares and writes.
+// run compares and writes the rows.
 func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) error {
 	if jobenv.InJob() {
 		return usage(errors.New("compare starts its processes by itself: not under a launcher"))
@@ -210,7 +210,7 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	}
 	behind := func(r compare.Row) bool { return r.Rounds == 0 || r.Ratio < 1 }
 	if f.check && slices.ContainsFunc(rows, behind) {
-		return errSilent // shown in what was written
+		return errSilent // the output contains the reason
 	}
 	return nil
 }

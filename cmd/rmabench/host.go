@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 )
 
-// system is the machine that info and doctor look at.
+// system returns the machine that info and doctor examine.
 func system() host.System {
 	s := host.Real()
 	s.Verbs = verbsInfo

@@ -17,8 +17,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// Ranks of a job that are on different hosts, each with a loopback of its own, measure
-// over what is between these.
+// Ranks of a job on different hosts, each with a loopback of its own, measure over the
+// network between them.
 func TestMeasureInAJobOfTwoHosts(t *testing.T) {
 	t.Parallel()
 	do := testutil.TwoHosts(t)

@@ -1,7 +1,6 @@
-// Command rmabench measures one-sided operations between two ranks: latency,
-// bandwidth and message rate over shared memory, TCP and RDMA verbs. It also
-// says what a machine offers (info) and what is in the way (doctor), and makes
-// a report with plots.
+// Command rmabench measures one-sided operations between two ranks: latency, bandwidth and
+// message rate over shared memory, TCP and RDMA verbs. It also shows a machine's equipment
+// (info) and obstacles to measurements (doctor), and makes a report with plots.
 //
 //	rmabench lat --fabric shm --sizes 8:4M
 //
@@ -11,9 +10,9 @@
 //	main.go     the command tree, exit codes
 //	measure.go  lat, bw, rate
 //	remote.go   serve
-//	host.go     info, doctor; verbs.go what they say about RDMA devices;
+//	host.go     info, doctor; verbs.go their part about RDMA devices;
 //	            settings.go info --settings
-//	report.go   report; reportmodel.go what it shows of the cost model,
+//	report.go   report; reportmodel.go its part about the cost model,
 //	            reportelsewhere.go verbs in a virtual machine
 //	plogp.go    plogp; startup.go plogp --startup
 //	choice.go   choice, explain, ablate
@@ -50,7 +49,7 @@ func main() {
 	os.Exit(code)
 }
 
-// streams are the standard streams; tests give their own.
+// streams are the standard streams; tests replace them.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -62,7 +61,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 
-	// exitMissing is a peer of compare that was named and is not installed.
+	// exitMissing: a peer named for compare is not installed.
 	exitMissing = 3
 )
 
@@ -78,7 +77,7 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-// errSilent is a failure that has been shown already.
+// errSilent is a failure that has already been reported.
 var errSilent = errors.New("failed")
 
 const long = `Measure one-sided operations between two ranks.
@@ -114,7 +113,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
-// run is main without the process.
+// run executes the command and returns its exit code.
 func run(ctx context.Context, args []string, s streams) int {
 	root := &cobra.Command{
 		Use: "rmabench", Short: "Measure one-sided operations between two ranks", Long: long, Example: examples,
@@ -164,7 +163,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// childCommand is what session.Local starts.
+// childCommand is the command that session.Local starts.
 func childCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.ChildArg, Hidden: true, Args: noArgs,
@@ -174,7 +173,7 @@ func childCommand(s streams) *cobra.Command {
 	}
 }
 
-// engineChildCommand is what session.EngineLocal starts.
+// engineChildCommand is the command that session.EngineLocal starts.
 func engineChildCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.EngineArg, Hidden: true, Args: noArgs,
@@ -184,7 +183,7 @@ func engineChildCommand(s streams) *cobra.Command {
 	}
 }
 
-// shown silences the error of a rank that does not report.
+// shown makes the error of a rank without a report an errSilent.
 func shown(shows bool, err error) error {
 	if err != nil && !shows {
 		return errSilent

@@ -28,7 +28,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// envCommand makes the test binary be rmabench.
+// envCommand makes the test binary act as rmabench.
 const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 	testutil.Main(m)
 }
 
-// rmabench runs the command in this process; its measuring ranks are others.
+// rmabench runs the command in this process; its measuring ranks are other processes.
 func rmabench(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(testutil.Context(t, 5*time.Minute), args, // against hanging: a busy machine is slow
+	code = run(testutil.Context(t, 5*time.Minute), args, // against hangs only: a busy machine is slow
 		streams{strings.NewReader(""), &o, &e})
 	return code, o.String(), e.String()
 }
@@ -53,7 +53,7 @@ func fast(args ...string) []string {
 	return append(args, "--time", "5ms", "--iters", "20", "--stall", "20s")
 }
 
-// fabrics are the links that processes of this host have in any case.
+// fabrics are the links that processes of one host always have.
 var fabrics = []string{"shm", "tcp"}
 
 func TestMeasureOverRealProcesses(t *testing.T) {
@@ -102,7 +102,7 @@ func TestFabricAutoChoosesSharedMemoryHere(t *testing.T) {
 	require.Contains(t, out, `"fabric":"shm"`)
 }
 
-// Wrong flags end with 2 and say what is wrong, before anything is started.
+// Wrong flags exit with code 2 and name the error, before any process is started.
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
@@ -145,7 +145,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 }
 
-// A file appears complete or not at all.
+// An output file appears completely or not at all.
 func TestOutIsAtomic(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestOutIsAtomic(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, strings.Split(strings.TrimSpace(string(b)), "\n"), 3)
 
-	// A run that fails leaves the old file alone and nothing beside it.
+	// A failed run leaves the old file unchanged and no temporary file.
 	k, err := newSink(io.Discard, "csv", path)
 	require.NoError(t, err)
 	require.NoError(t, k.Write(bench.Result{}))
@@ -172,7 +172,7 @@ func TestOutIsAtomic(t *testing.T) {
 	require.NoError(t, k.commit(), "after discard: nothing to do")
 }
 
-// What benchstat's parser wants: a name, a count, then value and unit in pairs.
+// The format of benchstat's parser: a name, a count, then pairs of value and unit.
 func TestGoFormatIsABenchmark(t *testing.T) {
 	t.Parallel()
 	code, out, errs := rmabench(t, fast("rate", "--count", "3", "--format", "go", "--fabric", "shm")...)
@@ -189,7 +189,7 @@ func TestGoFormatIsABenchmark(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
-// Under a launcher the job's ranks measure, the others wait, rank 0 prints.
+// Under a launcher two ranks of the job measure, the others wait, and rank 0 prints.
 func TestUnderALauncher(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -234,14 +234,14 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) (s
 	}, errs
 }
 
-// tokenFile is a file with a secret.
+// tokenFile writes a file with a secret.
 func tokenFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("5a", 16)+"\n"), 0o600))
 	return path
 }
 
-// Nobody serves, nor asks, without a secret.
+// Neither serve nor --connect works without a secret.
 func TestServeWithoutASecret(t *testing.T) {
 	for _, args := range [][]string{{"serve", "127.0.0.1:0"}, {"serve", "127.0.0.1:0", "--token", "00ff"}, fast("lat", "--connect", "127.0.0.1:1", "--sizes", "8")} {
 		code, _, errs := rmabench(t, args...)
@@ -255,7 +255,7 @@ func TestServeWithoutASecret(t *testing.T) {
 	require.Contains(t, errs, "chmod 600")
 }
 
-// Two "hosts": serve and --connect find each other by address and token.
+// Two "hosts": serve and --connect meet by address and token.
 func TestServeAndConnect(t *testing.T) {
 	file := tokenFile(t)
 	ctx := testutil.Context(t, 60*time.Second)
@@ -283,7 +283,7 @@ func TestServeAndConnect(t *testing.T) {
 	}
 }
 
-// Whatever else two ranks can do goes between two hosts as well.
+// All kinds of work between two ranks also work between two hosts.
 func TestServeEverything(t *testing.T) {
 	file := tokenFile(t)
 	ctx := testutil.Context(t, 5*time.Minute)
@@ -312,8 +312,8 @@ func TestServeEverything(t *testing.T) {
 	}
 }
 
-// A measuring rank that is killed ends the run with a reason, quickly.
-// Not parallel: it kills any child of this process.
+// A killed measuring rank ends the run quickly, with a reason. Not parallel: it kills any
+// child of this process.
 func TestKilledRankEndsTheRun(t *testing.T) {
 	for _, fabric := range fabrics {
 		var o, e bytes.Buffer

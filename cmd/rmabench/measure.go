@@ -107,7 +107,7 @@ func sizesText(t bench.Test) string {
 	return strings.Join(s, ",")
 }
 
-// request turns flags into what is measured; its errors are the user's.
+// request builds the request from the flags; its errors are usage errors.
 func (f *measureFlags) request(changed func(string) bool) (bench.Request, error) {
 	p := bench.Plan{Test: f.test, Op: bench.Op(f.op), Time: f.time, Iters: f.iters, Window: f.window, Count: f.count, Validate: f.valid, Stall: f.stall, Mode: f.mode}
 	if f.tags != 1 {
@@ -126,7 +126,7 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 			return req, fmt.Errorf("--sizes: %w", err)
 		}
 	}
-	// Zero means the default inside; on the command line it is a mistake.
+	// Zero stands for the default in a Plan; on the command line it is an error.
 	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0, "tags": f.tags == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
 		if zero && changed(name) {
 			return req, fmt.Errorf("--%s 0: want a positive value", name)
@@ -139,12 +139,12 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 	return req, req.Check()
 }
 
-// run measures and writes.
+// run measures and writes the results.
 func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) error {
 	inJob := jobenv.InJob() && f.connect == ""
 	if inJob {
 		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.InJob(ctx, req, nil)) // has nothing to write
+			return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
 		}
 	}
 	k, err := newSink(s.out, f.format, f.out)
@@ -169,7 +169,7 @@ func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) er
 	return k.commit()
 }
 
-// measure finds the ranks as the flags say and measures req.
+// measure measures req between the ranks that the flags select.
 func measure(ctx context.Context, s streams, req bench.Request, connect string, shared *secret, inJob bool, emit session.Emit) (err error) {
 	switch {
 	case connect != "":

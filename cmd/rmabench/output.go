@@ -16,17 +16,17 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// sink writes results to standard output or, complete or not at all, to a
-// file.
+// sink writes results to standard output, or to a file that appears completely or not at
+// all.
 type sink struct {
 	bench.Writer
-	w    io.Writer // below it
+	w    io.Writer // the underlying writer
 	tmp  *os.File  // nil: standard output
 	path string
 }
 
-// newSink prepares the output before anything is measured, so that a path that
-// cannot be written costs no time.
+// newSink prepares the output before the measurement, so that a path that cannot be written
+// fails early.
 func newSink(stdout io.Writer, format, path string) (*sink, error) {
 	k := &sink{path: path}
 	w := stdout
@@ -46,7 +46,7 @@ func newSink(stdout io.Writer, format, path string) (*sink, error) {
 	return k, nil
 }
 
-// createBeside makes a temporary file in the folder of path, readable like any
+// createBeside creates a temporary file in the folder of path, with the permissions of any
 // other new file.
 func createBeside(path string) (*os.File, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
@@ -59,7 +59,7 @@ func createBeside(path string) (*os.File, error) {
 	return f, f.Chmod(0o644)
 }
 
-// commit makes the file appear under its name.
+// commit renames the temporary file to its final name.
 func (k *sink) commit() error {
 	if k.tmp == nil {
 		return nil
@@ -75,7 +75,7 @@ func (k *sink) commit() error {
 	return err
 }
 
-// discard forgets what was written. After commit it does nothing.
+// discard removes the temporary file. After commit it does nothing.
 func (k *sink) discard() {
 	if k.tmp != nil {
 		k.tmp.Close()
@@ -84,7 +84,7 @@ func (k *sink) discard() {
 	}
 }
 
-// writeFile writes a file complete or not at all.
+// writeFile writes a file completely or not at all.
 func writeFile(path string, b []byte) error {
 	f, err := createBeside(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func writeFile(path string, b []byte) error {
 	return k.commit()
 }
 
-// output is standard output, or a buffer that commit makes the file of that name.
+// output returns standard output, or a buffer that commit writes to the file of that name.
 func output(s streams, name string) (w io.Writer, commit func() error) {
 	if name == "" {
 		return s.out, func() error { return nil }
@@ -112,7 +112,7 @@ func output(s streams, name string) (w io.Writer, commit func() error) {
 	}
 }
 
-// isTerminal reports whether w is one.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -121,10 +121,10 @@ func isTerminal(w io.Writer) bool {
 	return cwriter.IsTerminal(int(f.Fd()))
 }
 
-// progressEvery is how often progress is shown where it is not drawn.
+// progressEvery is the interval of progress lines on other outputs than terminals.
 const progressEvery = 10 * time.Second
 
-// progress shows how far a run is: a bar on a terminal, else a line now and then.
+// progress shows the progress of a run: as a bar on a terminal, else as occasional lines.
 type progress struct {
 	w     io.Writer
 	box   *mpb.Progress
@@ -134,10 +134,10 @@ type progress struct {
 	text  string
 	start time.Time
 	shown time.Time
-	all   bool // a line a point, for programs
+	all   bool // a line for each point, for programs
 }
 
-// newProgress shows total points on w; nil shows nothing.
+// newProgress shows progress over total points on w; if w is nil, it shows nothing.
 func newProgress(w io.Writer, total int) *progress {
 	p := &progress{w: w, total: total, start: time.Now()}
 	if w != nil && isTerminal(w) {
@@ -149,13 +149,13 @@ func newProgress(w io.Writer, total int) *progress {
 	return p
 }
 
-// step counts a point that is done.
+// step counts a completed point.
 func (p *progress) step(r bench.Result) {
 	p.text = fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
 	p.done()
 }
 
-// done counts a point, which p.text describes.
+// done counts a completed point, described by p.text.
 func (p *progress) done() {
 	p.n++
 	switch {
@@ -170,7 +170,7 @@ func (p *progress) done() {
 	}
 }
 
-// note says what is being done, where that takes long before the next point.
+// note shows the current activity if it precedes the next point for long.
 func (p *progress) note(text string) {
 	p.text = text
 	if p.bar == nil && p.w != nil {
@@ -186,7 +186,7 @@ func (p *progress) skip(n int) {
 	}
 }
 
-// close ends the display; ok says whether everything was measured.
+// close ends the display; ok reports whether everything was measured.
 func (p *progress) close(ok bool) {
 	if p.bar == nil {
 		return
@@ -197,7 +197,7 @@ func (p *progress) close(ok bool) {
 	p.box.Wait()
 }
 
-// readLines reads a file of JSON lines; errors name it.
+// readLines reads a file of JSON lines; its errors contain the file's name.
 func readLines[T any](name string, read func(io.Reader) ([]T, error)) ([]T, error) {
 	f, err := os.Open(name)
 	if err != nil {

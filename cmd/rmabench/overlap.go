@@ -27,7 +27,7 @@ type overlapFlags struct {
 	quiet bool
 }
 
-// overlapCommands are the measurements of communication while processors compute.
+// overlapCommands returns the commands that measure communication during computation.
 func overlapCommands(s streams) []*cobra.Command {
 	over := (&overlapFlags{req: overlap.Request{What: "overlap"}}).command(s, &cobra.Command{
 		Use: "overlap", Short: "Measure how much of a transfer computation hides",
@@ -98,7 +98,7 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 	return cmd
 }
 
-// check completes the request; its errors are the user's.
+// check completes the request; its errors are usage errors.
 func (f *overlapFlags) check() error {
 	if !slices.Contains(bench.Fabrics, f.req.Fabric) {
 		return fmt.Errorf("--fabric %q: want %s", f.req.Fabric, strings.Join(bench.Fabrics, ", "))
@@ -115,11 +115,11 @@ func (f *overlapFlags) check() error {
 	return f.req.Check()
 }
 
-// run measures and writes.
+// run measures and writes the results.
 func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if jobenv.InJob() {
 		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.OverlapInJob(ctx, f.req, nil)) // has nothing to write
+			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
 		}
 	}
 	var bar io.Writer
@@ -148,7 +148,7 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	return errors.Join(overlap.Write(out, f.form, rs), commit())
 }
 
-// overlapChildCommand is what session.OverlapLocal starts.
+// overlapChildCommand is the command that session.OverlapLocal starts.
 func overlapChildCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.OverlapArg, Hidden: true, Args: noArgs,

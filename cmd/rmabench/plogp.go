@@ -97,7 +97,7 @@ and without again, in turns; the difference is what a saved profile adds.
 	return cmd
 }
 
-// request turns flags into what is sampled; its errors are the user's.
+// request builds the request from the flags; its errors are usage errors.
 func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 	req := bench.PlogpRequest{Fabric: f.fabric, Budget: f.budget, Calibrate: f.calibrate, Compare: f.compare, Save: f.save, Pin: f.pin, Label: f.label, Profiles: f.profiles}
 	if f.fabric != "none" && !slices.Contains(bench.Fabrics, f.fabric) {
@@ -131,7 +131,7 @@ func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 	return req, req.Check()
 }
 
-// run samples and writes.
+// run samples and writes the results.
 func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest) error {
 	var all []bench.PlogpResult
 	for _, name := range f.add {
@@ -174,7 +174,7 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 		return err
 	}
 	if drift {
-		return errSilent // shown in what was written
+		return errSilent // the output contains the reason
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func readPlogp(name string) ([]bench.PlogpResult, error) {
 	return rs, nil
 }
 
-// write shows the results in the format asked for.
+// write writes the results in the format of the flags.
 func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
 	var text, lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -221,8 +221,8 @@ func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
 	return nil
 }
 
-// page writes plogp.html and plogp.jsonl to the folder, and the tables to
-// standard output.
+// page writes plogp.html and plogp.jsonl to the folder, and the tables to standard
+// output.
 func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte) error {
 	dir := f.out
 	if dir == "" {
@@ -244,7 +244,7 @@ func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte)
 	return err
 }
 
-// plogpChildCommand is what session.PlogpLocal starts.
+// plogpChildCommand is the command that session.PlogpLocal starts.
 func plogpChildCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.PlogpArg, Hidden: true, Args: noArgs,

@@ -16,7 +16,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// sampleQuick keeps samplings short; what comes out is rough.
+// sampleQuick keeps samplings short; their results are rough.
 func sampleQuick(args ...string) []string {
 	return append([]string{"plogp", "--budget", "20ms", "--max", "16K"}, args...)
 }
@@ -37,7 +37,7 @@ func TestPlogpOverRealProcesses(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(out), 0o600))
 		added = append(added, "--add", file)
 	}
-	// The page shows both without measuring.
+	// The page shows both results without a measurement.
 	out := filepath.Join(dir, "page")
 	code, text, errs := rmabench(t, append([]string{"plogp", "--fabric", "none", "--format", "html", "--out", out}, added...)...)
 	require.Equal(t, exitOK, code, errs)
@@ -52,8 +52,8 @@ func TestPlogpOverRealProcesses(t *testing.T) {
 	require.Equal(t, 2, strings.Count(string(lines), "\n"))
 }
 
-// sampledCurves samples until all curves have points to draw: the other process may get
-// no processor within a short budget.
+// sampledCurves samples until all curves have points: within a short budget the other
+// process may get no processor.
 func sampledCurves(t *testing.T, fabric string) (r bench.PlogpResult, out string) {
 	t.Helper()
 	for budget := 20 * time.Millisecond; ; budget *= 4 {
@@ -76,12 +76,12 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, es, 1)
 
-	// Drift, or none, is up to the machine; the text and the exit code agree.
+	// The machine decides whether there is drift; the text and the exit code agree.
 	code, out, errs := rmabench(t, sampleQuick("--fabric", "shm", "--compare", "--profiles", dir)...)
 	require.Contains(t, out, "against the saved profile of ", errs)
 	require.Equal(t, strings.Contains(out, "no drift"), code == exitOK, out)
 
-	// A link that is another one: the saved gap is a second.
+	// A changed link: the saved gap is a second.
 	b, err := os.ReadFile(es[0])
 	require.NoError(t, err)
 	var p map[string]any
@@ -110,7 +110,7 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 	require.Equal(t, strings.Contains(out, "no drift"), code == exitOK, out)
 }
 
-// A profile with batches is what an engine's first start would save.
+// A profile with fitted batches is what an engine's first start would save.
 func TestPlogpCalibrates(t *testing.T) {
 	for _, fabric := range fabrics {
 		dir := t.TempDir()

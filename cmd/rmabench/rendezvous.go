@@ -68,7 +68,7 @@ reads are measured twice in every round; the difference between the two is the n
 	return cmd
 }
 
-// request turns flags into what is measured; its errors are the user's.
+// request builds the request from the flags; its errors are usage errors.
 func (f *rendezvousFlags) request() (req bench.Request, err error) {
 	switch {
 	case !slices.Contains(bench.Fabrics, f.fabric):
@@ -87,12 +87,12 @@ func (f *rendezvousFlags) request() (req bench.Request, err error) {
 	return req, req.Check()
 }
 
-// run measures and writes.
+// run measures and writes the results.
 func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request) error {
 	inJob := jobenv.InJob() && f.connect == ""
 	if inJob {
 		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.InJob(ctx, req, nil)) // has nothing to write
+			return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
 		}
 	}
 	out, commit := output(s, f.out)
@@ -119,7 +119,7 @@ func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request)
 		return err
 	}
 	if f.check && slices.ContainsFunc(rows, func(b bench.Beside) bool { return !b.Reached() }) {
-		return errSilent // shown in what was written
+		return errSilent // the output contains the reason
 	}
 	return nil
 }

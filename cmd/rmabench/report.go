@@ -20,14 +20,14 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
-// Default sizes of a report's curves: every power of two of what messages are
-// made of for latency, from where bandwidth means something for bandwidth.
+// Default sizes of a report's curves: powers of two, for latency over the whole range of
+// messages, for bandwidth from the size at which it becomes meaningful.
 const (
 	reportLatSizes = "8:4M"
 	reportBWSizes  = "64:4M"
 )
 
-// ringable are the sizes that the bare eager ring can have.
+// ringable returns the sizes that fit into the bare eager ring.
 func ringable(sizes []int) []int {
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bench.MaxEager })
 }
@@ -119,8 +119,8 @@ func oneOf(flag string, values, allowed []string) error {
 	return nil
 }
 
-// requests turns flags into one request for each fabric; its errors are the
-// user's.
+// requests builds one request for each fabric from the flags; its errors are usage
+// errors.
 func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, error) {
 	named := changed("fabrics") || changed("fabric")
 	if named {
@@ -173,7 +173,7 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	return out, nil
 }
 
-// plans are the series measured over every fabric.
+// plans returns the series that are measured over every fabric.
 func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 	sizes := map[bench.Test]string{bench.Lat: reportLatSizes, bench.BW: reportBWSizes}
 	if sized {
@@ -204,7 +204,7 @@ func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 	return out, nil
 }
 
-// run measures and reports.
+// run measures and writes the report.
 func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) error {
 	if jobenv.InJob() {
 		return usage(errors.New("report starts its ranks by itself: not under a launcher"))
@@ -231,7 +231,7 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	return errors.Join(failed, f.write(s, rep))
 }
 
-// addFile adds a file of JSON lines.
+// addFile adds the results of a file of JSON lines.
 func addFile(rep *report.Report, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -244,12 +244,12 @@ func addFile(rep *report.Report, name string) error {
 	return nil
 }
 
-// measure adds the results of every request. A fabric that fails is noted, and
-// the others are measured all the same.
+// measure adds the results of every request. The failure of a fabric becomes a note, and
+// the other fabrics are still measured.
 func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Request, rep *report.Report) error {
 	total := 0
 	for i := range reqs {
-		_ = reqs[i].Check() // checked before; fills in what Points counts
+		_ = reqs[i].Check() // checked before; it sets the defaults that Points counts
 		total += reqs[i].Points() + f.modelSteps()
 	}
 	var bar io.Writer
@@ -268,7 +268,7 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 			continue
 		}
 		n := 0
-		// A bar and other text on one terminal do not go together.
+		// A progress bar and other text would mix on one terminal.
 		var said bytes.Buffer
 		err := session.Local(ctx, req, &said, func(r bench.Result) error {
 			n++
@@ -297,7 +297,7 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 	return failed
 }
 
-// write makes the folder's files and the table.
+// write writes the files of the folder, and the summary.
 func (f *reportFlags) write(s streams, rep *report.Report) error {
 	bench.Sort(rep.Results)
 	var html, lines bytes.Buffer
@@ -318,7 +318,7 @@ func (f *reportFlags) write(s streams, rep *report.Report) error {
 	return err
 }
 
-// lines is --format json.
+// lines writes the results of --format json.
 func (f *reportFlags) lines(ctx context.Context, s streams, reqs []bench.Request, rep *report.Report) error {
 	k, err := newSink(s.out, "json", f.out)
 	if err != nil {
@@ -332,5 +332,5 @@ func (f *reportFlags) lines(ctx context.Context, s streams, reqs []bench.Request
 	if err := rep.WriteLines(k.w); err != nil {
 		return err
 	}
-	return errors.Join(failed, k.commit()) // what was measured is kept
+	return errors.Join(failed, k.commit()) // measured results are kept
 }

@@ -24,8 +24,8 @@ func results(t *testing.T, path string) []bench.Result {
 	return rep.Results
 }
 
-// What the model knows and does is part of the page, of its lines, and of pages
-// that take them.
+// Parameters and choices of the model are in the page, in its lines, and in pages made from
+// those lines.
 func TestReportShowsTheModel(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errs := rmabench(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
@@ -71,7 +71,7 @@ func TestReportOverRealProcesses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5, bytes.Count(page, []byte("<svg")))
 
-	// Lines measured elsewhere join; nothing is measured.
+	// Lines measured elsewhere are added; nothing is measured.
 	lines := filepath.Join(t.TempDir(), "vm.jsonl")
 	code, out, errs = rmabench(t, "report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
 	require.Equal(t, exitOK, code, errs)
@@ -86,8 +86,8 @@ func TestReportOverRealProcesses(t *testing.T) {
 	require.Contains(t, string(page), "shm elsewhere")
 }
 
-// elsewhere is a command for --verbs-by: it talks as a machine that boots does, says
-// how far it is, and leaves lines.
+// elsewhere returns a command for --verbs-by: it prints messages like a booting machine,
+// reports progress, and writes lines.
 func elsewhere(t *testing.T, lines, end string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "vm")
@@ -117,7 +117,7 @@ func TestReportOfVerbsElsewhere(t *testing.T) {
 	require.Equal(t, "booting\nthe device is up\n", string(log))
 	require.Len(t, results(t, filepath.Join(dir, "results.jsonl")), 2)
 
-	// Fails: the log's end and name are shown, the others are reported.
+	// It fails: the end and the name of the log are shown, and the other fabrics reported.
 	code, out, errs = rmabench(t, append(args, elsewhere(t, lines, "exit 3"))...)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "exit status 3")
@@ -130,8 +130,8 @@ func TestReportOfVerbsElsewhere(t *testing.T) {
 	require.Equal(t, exitUsage, code, errs)
 }
 
-// A fabric that was named and cannot be had: the others are measured and
-// reported, the page says so, and the exit code tells.
+// A named fabric is not available: the others are measured and reported, and the page and
+// the exit code show the failure.
 func TestReportGoesOnWithoutAFabric(t *testing.T) {
 	t.Parallel()
 	for _, f := range session.Usable() {
@@ -149,7 +149,7 @@ func TestReportGoesOnWithoutAFabric(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(page), "verbs: 0 of 1 points measured")
 
-	// Nothing at all: no file.
+	// No results: no file.
 	file := filepath.Join(dir, "v.jsonl")
 	code, _, errs = rmabench(t, "report", "--choice", "none", "--fabrics", "verbs", "--tests", "rate", "--ops", "put", "--format", "json", "--out", file)
 	require.Equal(t, exitFailed, code)
@@ -171,7 +171,7 @@ func TestReportRefusesBadFiles(t *testing.T) {
 	require.Equal(t, exitFailed, code, errs)
 }
 
-// An interrupt ends a sweep at once and leaves no half-written file.
+// An interrupt ends a sweep at once without leaving a partial file.
 func TestReportInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -19,12 +19,12 @@ import (
 	"github.com/seed33544411/rma/internal/bench/report"
 )
 
-// elsewhereTail is how many lines of the log a failure shows.
+// elsewhereTail is the number of lines of the log that a failure shows.
 const elsewhereTail = 15
 
-// elsewhere measures verbs by the command of --verbs-by, which runs this program
-// where there is a device. It adds what comes back to rep. What the command says
-// goes to verbs.log in the folder of the report, except for lines of progress.
+// elsewhere measures verbs by the command of --verbs-by, which runs this program on a machine
+// with a device, and adds the results to rep. The command's output goes to verbs.log in the
+// report's folder, except for lines of progress.
 func (f *reportFlags) elsewhere(ctx context.Context, req bench.Request, rep *report.Report, p *progress) error {
 	lines, log := filepath.Join(f.out, "verbs.jsonl"), filepath.Join(f.out, "verbs.log")
 	left := req.Points() + f.modelSteps()
@@ -44,7 +44,7 @@ func (f *reportFlags) elsewhere(ctx context.Context, req bench.Request, rep *rep
 	return addFile(rep, lines)
 }
 
-// startElsewhere runs the command to its end.
+// startElsewhere runs the command and waits for its end.
 func (f *reportFlags) startElsewhere(ctx context.Context, lines, log string, step func(text string)) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *reportFlags) startElsewhere(ctx context.Context, lines, log string, ste
 
 var progressLine = regexp.MustCompile(`^\d+/\d+ (.+)$`)
 
-// steps calls step for every line of progress, and copies the others to w.
+// steps calls step for every line of progress and copies the others to w.
 func steps(r io.Reader, w io.Writer, step func(text string)) error {
 	in := bufio.NewReader(r)
 	for {

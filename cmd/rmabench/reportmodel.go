@@ -13,21 +13,21 @@ import (
 	"github.com/seed33544411/rma/internal/bench/session"
 )
 
-// reportBatch is the batch that reports explain: many small messages, and two
-// that are not.
+// reportBatch is the batch that reports explain: many small messages and two large
+// ones.
 const reportBatch = "64x128,2x1M"
 
-// reportCurves are the batches whose curves a report shows.
+// reportCurves are the batch sizes of a report's curves.
 var reportCurves = []int{1, 16}
 
-// reportBudget ends the small grid on machines so slow, or so busy, that a report
-// would be one of it alone: a few seconds elsewhere.
+// reportBudget ends the small grid on very slow or busy machines, where it would take most of
+// a report's time; elsewhere it takes a few seconds.
 const reportBudget = time.Minute
 
-// reportMost is their largest message.
+// reportMost is the largest message of these curves.
 const reportMost = 256 << 10
 
-// grid is that of --choice.
+// grid returns the grid of --choice.
 func (f *reportFlags) grid() choice.Grid {
 	if f.choice == "full" {
 		return choice.Default()
@@ -35,7 +35,7 @@ func (f *reportFlags) grid() choice.Grid {
 	return choice.Small()
 }
 
-// cells is what a report compares.
+// cells returns the comparison of a report.
 func (f *reportFlags) cells(fabric string) choice.Request {
 	r := choice.Request{Fabric: fabric, Grid: f.grid(), Seed: 1, Pin: f.pin, Time: f.time}
 	if f.choice == "small" {
@@ -44,7 +44,7 @@ func (f *reportFlags) cells(fabric string) choice.Request {
 	return r
 }
 
-// modelSteps is how many steps of progress model makes for a fabric.
+// modelSteps returns the number of progress steps of model for a fabric.
 func (f *reportFlags) modelSteps() int {
 	if f.choice == "none" {
 		return 0
@@ -53,8 +53,8 @@ func (f *reportFlags) modelSteps() int {
 	return 1 + len(r.Cells()) + 1 + len(reportCurves)
 }
 
-// model adds what the cost model knows and does on a fabric: its parameters, the
-// comparison of modes, a batch explained, and the curves around its switches.
+// model adds the parameters of the cost model on a fabric, the comparison of modes, the
+// explanation of a batch, and the curves around the model's switches.
 func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Report, p *progress) error {
 	left := f.modelSteps()
 	if left == 0 {
@@ -66,7 +66,7 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 		p.text = fabric + " " + text
 		p.done()
 	}
-	var said bytes.Buffer // a bar and other text on one terminal do not go together
+	var said bytes.Buffer // a progress bar and other text would mix on one terminal
 	for _, part := range []struct {
 		name string
 		do   func() error

@@ -12,19 +12,19 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// secret is what a command shares with serve.
+// secret is the secret shared with serve.
 type secret struct{ text, file string }
 
 func (s *secret) flags(fl *pflag.FlagSet) {
 	fl.StringVar(&s.file, "token-file", "", "file with the secret of serve and its clients, hexadecimal (default: $RMA_TOKEN, else the file $RMA_TOKEN_FILE)")
 	fl.StringVar(&s.text, "token", "", "the secret itself")
 	if err := fl.MarkHidden("token"); err != nil {
-		panic(err) // the flag is there
+		panic(err) // the flag exists
 	}
 }
 
-// read returns the secret of the flags, else that of the environment. It warns of the
-// flag that shows it.
+// read returns the secret of the flags, else that of the environment. It warns of the flag
+// that makes the secret visible to others.
 func (s *secret) read(warn io.Writer) ([]byte, error) {
 	if s.text != "" {
 		fmt.Fprintln(warn, "rmabench: warning: --token is deprecated, as every user of the host can read it: use RMA_TOKEN or --token-file")

@@ -17,8 +17,8 @@ type setting struct {
 	At     string `json:"at,omitempty"`
 }
 
-// writeSettings shows what an engine without a Config would work with here. What
-// is wrong is shown as well, and is a failure.
+// writeSettings writes the settings of an engine without a Config on this machine. A wrong
+// setting is written as well, and is a failure.
 func writeSettings(s streams, format string) error {
 	v, wrong := settings.Environment()
 	var list []setting

@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
-// runStartup is plogp --startup: what a saved profile adds to the start of an engine.
+// runStartup is plogp --startup: it measures how much a saved profile adds to an engine's start.
 func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) error {
 	req := bench.StartupRequest{Fabric: f.fabric, Rounds: f.rounds}
 	if budgeted {
@@ -42,7 +42,7 @@ func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) e
 	return errors.Join(err, commit())
 }
 
-// startupChildCommand is what session.StartupLocal starts.
+// startupChildCommand is the command that session.StartupLocal starts.
 func startupChildCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use: session.StartupArg, Hidden: true, Args: noArgs,

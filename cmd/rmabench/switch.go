@@ -18,7 +18,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/session"
 )
 
-// switchFlags are those of switch beside what it shares with choice.
+// switchFlags are the flags of switch in addition to those of choice.
 type switchFlags struct {
 	choiceFlags
 	n     []int
@@ -66,7 +66,7 @@ back and forth: bytes over half a round trip.`,
 	return cmd
 }
 
-// curves turns the flags of its own into the request.
+// curves sets the request from the flags of switch.
 func (f *switchFlags) curves(r *choice.Request) error {
 	var errs error
 	if r.Curves = f.n; len(f.n) == 0 {
@@ -84,7 +84,7 @@ func (f *switchFlags) curves(r *choice.Request) error {
 	return errs
 }
 
-// run measures and writes.
+// run measures and writes the curves.
 func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
 	if _, silent := f.inJob(); silent {
 		return f.play(ctx, s, req, choice.Emit{}, nil)
@@ -116,12 +116,12 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 		}
 	}
 	if f.check && slices.ContainsFunc(cs, func(c choice.Curve) bool { return c.Down() }) {
-		return errSilent // shown in what was written
+		return errSilent // the output contains the reason
 	}
 	return nil
 }
 
-// page writes --html.
+// page writes the page of --html.
 func (f *switchFlags) page(cs []choice.Curve) error {
 	for _, name := range f.add {
 		more, err := readLines(name, choice.ReadCurves)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/verbs"
 )
 
-// verbsInfo asks libibverbs and every device.
+// verbsInfo queries libibverbs and every device.
 func verbsInfo() host.Verbs {
 	sup := verbs.Support()
 	v := host.Verbs{Usable: sup.Availability == verbs.Available, Reason: sup.String()}
@@ -83,8 +83,8 @@ func portInfo(ctx *verbs.Context, n int) host.Port {
 	return out
 }
 
-// verbsPlace finds the adapter that the link to this host's ranks uses: the one
-// that the environment names, else the first, and the GID on it.
+// verbsPlace returns the adapter, and its GID, that the link to ranks of this host uses: the
+// adapter that the environment names, else the first.
 func verbsPlace() (compare.Place, error) {
 	devs, err := verbs.Devices()
 	if err != nil {
@@ -100,7 +100,7 @@ func verbsPlace() (compare.Place, error) {
 	return compare.Place{}, fmt.Errorf("verbs: no device %s", want)
 }
 
-// gidOf is port 1 of a device.
+// gidOf returns port 1 of a device with its GID.
 func gidOf(device string) (at compare.Place, err error) {
 	ctx, err := verbs.Open(device)
 	if err != nil {
