@@ -14,15 +14,15 @@ import (
 // Copies describes how a link of one host moves large blocks to the peer, for
 // explanations. It is zero for links that do not copy with the processor.
 type Copies struct {
-	Class   sampling.Class `json:"class,omitempty"`   // how near the peer is
-	Private string         `json:"private,omitempty"` // the way to the peer's private memory: process_vm or bounce
-	Reason  string         `json:"reason,omitempty"`  // why not by process_vm
-	String  uint64         `json:"string,omitempty"`  // bytes from which on the string instruction copies
-	Stream  uint64         `json:"stream,omitempty"`  // bytes from which on non-temporal stores do
+	Class   sampling.Class `json:"class,omitempty"`   // proximity of the peer
+	Private string         `json:"private,omitempty"` // access to the peer's private memory: process_vm or bounce
+	Reason  string         `json:"reason,omitempty"`  // why process_vm is not used
+	String  uint64         `json:"string,omitempty"`  // least size in bytes copied by the string instruction
+	Stream  uint64         `json:"stream,omitempty"`  // least size in bytes copied by non-temporal stores
 	Kernel  string         `json:"kernel,omitempty"`
-	Source  string         `json:"source,omitempty"` // of the two sizes: caches, measured, forced
+	Source  string         `json:"source,omitempty"` // source of the two sizes: caches, measured, forced
 	Cache   uint64         `json:"cache,omitempty"`  // bytes of the largest cache
-	Users   int            `json:"users,omitempty"`  // processes that use it
+	Users   int            `json:"users,omitempty"`  // number of processes that share it
 }
 
 // CopiesOf returns the present state of a connection.

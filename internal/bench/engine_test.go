@@ -15,8 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
-// engines are those of a job, all in this process. Rank r sends by modes[r], if there is
-// such.
+// engines opens the engines of a job in this process. Rank r sends by modes[r], if there is
+// one.
 func engines(t *testing.T, n int, fabric string, modes ...rma.Mode) []*rma.Engine {
 	t.Helper()
 	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
@@ -74,9 +74,9 @@ func TestRunEngine(t *testing.T) {
 	}
 }
 
-// Ranks that measured different parameters have different opinions. Here one advertises
-// every receive, also those of control messages, and the other sends all by the ring: adverts
-// come to a rank that has sent what it had to send and spins on memory.
+// Ranks with different measured parameters choose differently. Here one rank advertises every
+// receive, also those of control messages, and the other sends everything through the ring:
+// adverts reach a rank that has nothing left to send and spins on memory.
 func TestRunEngineWhereModesDiffer(t *testing.T) {
 	plan := func(test Test, op Op, size int) Plan {
 		return Plan{Test: test, Op: op, Size: []int{size}, Time: time.Millisecond, Window: 8, Stall: 20 * time.Second}
@@ -86,7 +86,7 @@ func TestRunEngineWhereModesDiffer(t *testing.T) {
 			t.Run(fmt.Sprint(fabric, modes), func(t *testing.T) {
 				t.Parallel()
 				req := Request{Plans: []Plan{plan(Lat, Put, 8), plan(Lat, Send, 8), plan(BW, Put, 64<<10)}}
-				for range 4 { // which of the two comes first differs
+				for range 4 { // the order of the two varies
 					es := engines(t, 2, fabric, modes...)
 					ctx := testutil.Context(t, 30*time.Second)
 					var g errgroup.Group

@@ -47,7 +47,7 @@ func TestFormatsGolden(t *testing.T) {
 	require.ErrorIs(t, err, ErrFormat)
 }
 
-// The contract of --format json: names and places of the fields that others
+// The contract of --format json: names and places of the fields that other programs
 // read.
 func TestJSONContract(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestCSVHasAsManyFieldsAsItsHeader(t *testing.T) {
 	for _, r := range samples() {
 		require.NoError(t, w.Write(r))
 	}
-	rows, err := csv.NewReader(&b).ReadAll() // fails where a row's length differs
+	rows, err := csv.NewReader(&b).ReadAll() // it fails if a row's length differs
 	require.NoError(t, err)
 	require.Equal(t, csvColumns, rows[0])
 	require.Len(t, rows, 1+len(samples()))

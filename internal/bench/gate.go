@@ -22,7 +22,7 @@ type Gate struct {
 
 // OpenGate opens a gate for n requests. Its goroutine runs until Close.
 func OpenGate(n int) (*Gate, error) {
-	dir, err := os.MkdirTemp("", "rmabench-gate-") // nobody else may enter it
+	dir, err := os.MkdirTemp("", "rmabench-gate-") // accessible to this user only
 	if err != nil {
 		return nil, err
 	}

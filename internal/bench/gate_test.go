@@ -28,7 +28,7 @@ func TestGateOpensForAllAtOnce(t *testing.T) {
 					return err
 				}
 				if k := came[r].Load(); k != n {
-					return context.DeadlineExceeded // let through before all were there
+					return context.DeadlineExceeded // released before all had arrived
 				}
 			}
 			return nil

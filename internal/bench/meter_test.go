@@ -27,7 +27,7 @@ func TestMeterCountsBothRanks(t *testing.T) {
 	require.NoError(t, g.Wait())
 	m.start()
 	var used time.Duration
-	for used < 20*time.Millisecond { // of this process: work, not sleep
+	for used < 20*time.Millisecond { // this process must compute, not sleep
 		var ok bool
 		used, ok = m.spent()
 		require.True(t, ok)

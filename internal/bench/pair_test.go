@@ -123,7 +123,7 @@ func TestEveryPoint(t *testing.T) {
 					points += len(p.Size)
 				}
 			}
-			require.Equal(t, points, req.Points()) // defaults not filled in yet
+			require.Equal(t, points, req.Points()) // defaults are not filled in yet
 			rs, err0, err1 := runPair(t, sim.Options{Seed: 1, Caps: sim.CapsLike(kind)}, req, nil)
 			require.NoError(t, err0)
 			require.NoError(t, err1)
@@ -151,8 +151,8 @@ func TestEveryPoint(t *testing.T) {
 	}
 }
 
-// Delays, full queues, writes that appear in pieces: validation still holds,
-// because the loops rely on no more than the link promises.
+// Delays, full queues, and writes that become visible in pieces: validation still holds,
+// because the loops rely on the link's guarantees only.
 func TestPointsUnderHostileTiming(t *testing.T) {
 	for _, kind := range simKinds {
 		for _, lastByte := range []bool{true, false} {
@@ -174,7 +174,7 @@ func TestPointsUnderHostileTiming(t *testing.T) {
 	}
 }
 
-// corrupt writes a wrong byte to the remote memory behind the data request.
+// corrupt writes a wrong byte to the remote memory after the data request.
 type corrupt struct {
 	fabric.Endpoint
 	op   fabric.Op
@@ -190,15 +190,15 @@ func (c *corrupt) Post(wrs []fabric.WR) (int, error) {
 		if c.left--; c.left == 0 && w.Op == fabric.OpWrite {
 			fabric.BytesAt(w.Local[0].Addr, 64)[17] ^= 0x20
 		} else if c.left == 0 {
-			w.RemoteAddr++ // reads from a wrong place
+			w.RemoteAddr++ // read from a wrong address
 			defer func() { w.RemoteAddr-- }()
 		}
 	}
 	return c.Endpoint.Post(wrs)
 }
 
-// A byte that changes on the way is found, on whichever side it arrives, and
-// both sides end at once with the reason.
+// A byte changed in transit is detected, on whichever side it arrives, and both sides end
+// at once with the reason.
 func TestValidateFindsCorruption(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -243,8 +243,8 @@ func TestValidateFindsCorruption(t *testing.T) {
 	}
 }
 
-// A peer that dies with notice ends the run at once, one that is cut off
-// without a word within the stall time; either way with a typed error.
+// A killed peer, which the link reports, ends the run at once; a frozen one, which it does not,
+// ends it within the stall time. Both give a typed error.
 func TestDeadPeerEndsTheRun(t *testing.T) {
 	for _, plan := range []Plan{quick(Lat, Put, 64, 128), quick(Lat, Get, 64, 128), quick(BW, Put, 64, 128), quick(Lat, CAS, 8), quick(Lat, Eager, 8), quick(Rate, Eager, 8), quick(Lat, Send, 8), quick(Rate, Send, 8)} {
 		for _, kind := range simKinds {
@@ -254,7 +254,7 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 					plan := plan // one for each of the parallel tests
 					plan.Stall, plan.Time = 100*time.Millisecond, 30*time.Millisecond
 					if notice {
-						plan.Stall = 20 * time.Second // a busy machine must not be taken for silence
+						plan.Stall = 20 * time.Second // a busy machine must not count as silent
 					}
 					plan.Count = 1000
 					ctx := testutil.Context(t, 30*time.Second)
@@ -293,7 +293,7 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 	}
 }
 
-// What rank 1 cannot do it says, and both sides end.
+// Rank 1 reports a request that it cannot carry out, and both sides end.
 func TestOpenFailureAndBadRequests(t *testing.T) {
 	t.Parallel()
 	_, err0, err1 := runPair(t, sim.Options{}, Request{Fabric: "warp", Plans: []Plan{quick(Lat, Put, 8)}}, nil)
@@ -329,8 +329,8 @@ func TestEmitErrorEndsBothSides(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// agree: the own error first, the other's otherwise; nothing a peer says can
-// write to a terminal.
+// agree returns the own error first, then the other side's, whose text cannot contain
+// control characters for a terminal.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	own := errors.New("own")
@@ -354,7 +354,7 @@ func TestAgree(t *testing.T) {
 	require.Equal(t, "a b …", printable("a\nb\x1bccc", 4))
 }
 
-// Timing loops allocate nothing: many times the operations, the same number of
+// Timing loops do not allocate: many times the operations, the same number of
 // allocations.
 func TestTimingLoopsAllocateNothing(t *testing.T) {
 	if testutil.Race {

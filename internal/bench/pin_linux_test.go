@@ -13,8 +13,8 @@ func TestTwoCPUs(t *testing.T) {
 	cores := map[int][2]string{0: {"0", "0"}, 1: {"0", "0"}, 2: {"0", "1"}, 3: {"1", "0"}, 9: {"1", "4"}}
 	core := func(c int) (string, string) { return cores[c][0], cores[c][1] }
 	for _, c := range []struct{ allowed, want []int }{
-		{[]int{0, 1, 2, 3}, []int{0, 2}}, // not the second thread of a core
-		{[]int{0, 1}, []int{0, 1}},       // unless there is nothing else
+		{[]int{0, 1, 2, 3}, []int{0, 2}}, // not two threads of one core
+		{[]int{0, 1}, []int{0, 1}},       // unless there is no other
 		{[]int{0, 3}, []int{0, 3}},
 		{[]int{3, 9}, []int{3, 9}},
 		{[]int{2}, nil},

@@ -22,7 +22,7 @@ func TestPlanDefaultsAreMeasurable(t *testing.T) {
 	require.Equal(t, "lat put 8,4K", Plan{Test: Lat, Op: Put, Size: []int{8, 4096}}.String())
 }
 
-// What rank 1 takes from the wire is bounded.
+// The plan that rank 1 receives from the wire is bounded.
 func TestPlanCheckRefuses(t *testing.T) {
 	t.Parallel()
 	good := Plan{Test: BW, Op: Get, Size: []int{8}}.WithDefaults()
@@ -71,8 +71,8 @@ func TestWindowIsWholeChains(t *testing.T) {
 	}
 }
 
-// Series that take turns: a size of each before the next size, rounds in
-// alternating order.
+// Interleaved series: all series at one size before the next size, rounds in alternating
+// order.
 func TestStepsTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := Request{Plans: []Plan{

@@ -23,7 +23,7 @@ func TestBesideReads(t *testing.T) {
 	}
 	rs := []Result{
 		r(Get, 64, 0, 90), r(Send, 64, 0, 99), r(Get, 64, 0, 110), // 0.99
-		r(Get, 64, 1, 10), r(Send, 64, 1, 9), r(Get, 64, 1, 10), // 0.90: slow all round
+		r(Get, 64, 1, 10), r(Send, 64, 1, 9), r(Get, 64, 1, 10), // 0.90: the whole round is slow
 		r(Get, 64, 2, 100), r(Send, 64, 2, 95), r(Get, 64, 2, 100), // 0.95
 		r(Get, 8, 0, 1), r(Send, 8, 0, 0.5), r(Get, 8, 0, 1),
 	}
@@ -55,8 +55,7 @@ func TestBesideReads(t *testing.T) {
 	}
 }
 
-// The request that the comparison is made of can be measured, and its results
-// add up.
+// The request of the comparison can be measured, and its results can be combined.
 func TestRendezvousRequest(t *testing.T) {
 	t.Parallel()
 	req := RendezvousRequest("sim", Plan{Mode: "scatter", Size: []int{4096, 100_000}, Time: 2 * time.Millisecond, Window: 4, Count: 2, Validate: true})

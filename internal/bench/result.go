@@ -92,7 +92,7 @@ type Machine struct {
 	Kernel  string  `json:"kernel"`
 	Virtual string  `json:"virtual,omitempty"` // hypervisor, or "user mode linux"
 	Go      string  `json:"go"`
-	TimerNS float64 `json:"timer_ns"` // cost of one reading of the clock of the timing loops
+	TimerNS float64 `json:"timer_ns"` // cost of one reading of the timing loops' clock
 }
 
 // ThisMachine describes the machine that the process runs on.

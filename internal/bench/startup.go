@@ -22,7 +22,7 @@ import (
 type StartupRequest struct {
 	Fabric string        `json:"fabric"`
 	Rounds int           `json:"rounds"` // zero means DefaultStartupRounds
-	Budget time.Duration `json:"budget"` // of measuring; zero means the engine's default
+	Budget time.Duration `json:"budget"` // of the measurement; zero means the engine's default
 }
 
 // DefaultStartupRounds is enough to measure medians of differences of tens of µs between
@@ -35,8 +35,8 @@ type Startup struct {
 	Fabric   string  `json:"fabric"`
 	Off      float64 `json:"off_us"`      // without any sampling, the median
 	Cached   float64 `json:"cached_us"`   // with a saved profile, the median
-	Measured float64 `json:"measured_us"` // the first start, which measures and saves
-	Added    float64 `json:"added_us"`    // median of the rounds' cached less off
+	Measured float64 `json:"measured_us"` // of the first start, which measures and saves
+	Added    float64 `json:"added_us"`    // median over the rounds of cached less off
 	Noise    float64 `json:"noise_us"`    // median difference of two starts without sampling
 	Rounds   int     `json:"rounds"`
 	Machine  Machine `json:"machine"`

@@ -71,8 +71,8 @@ type Ablation struct {
 	Batch    string    `json:"batch"`
 	Variants []string  `json:"variants"`
 	US       []float64 `json:"us"`
-	Ratio    []float64 `json:"ratio"` // to the first variant
-	Noise    float64   `json:"noise"` // the first variant against itself
+	Ratio    []float64 `json:"ratio"` // to the time of the first variant
+	Noise    float64   `json:"noise"` // between two series of the first variant
 }
 
 // fill computes the derived figures; again is the time of the first variant's second

@@ -21,7 +21,7 @@ type Point struct {
 	Size        int     `json:"size"` // bytes of each message
 	US          float64 `json:"us"`
 	MBs         float64 `json:"mb_s"` // of the batch
-	Step        float64 `json:"step"` // mb_s over that of the next smaller point, less 1
+	Step        float64 `json:"step"` // mb_s over that of the next smaller size, less 1
 	Plan        string  `json:"plan"`
 	PredictedUS float64 `json:"predicted_us"`
 }

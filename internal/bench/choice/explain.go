@@ -20,16 +20,16 @@ type Explanation struct {
 	Reason   string `json:"reason"`
 	Ways     []Way  `json:"ways"` // the modes, then the plan
 
-	Copies bench.Copies `json:"copies,omitzero"` // how large blocks are moved, on links of this host
+	Copies bench.Copies `json:"copies,omitzero"` // how links of one host move large blocks
 }
 
 // Way is one way to move the batch. Times are µs.
 type Way struct {
 	Name       string             `json:"name"`
 	PredictUS  float64            `json:"predicted_us"`
-	Terms      map[string]float64 `json:"terms_us,omitempty"` // those that are not 0
+	Terms      map[string]float64 `json:"terms_us,omitempty"` // terms that are not 0
 	Confidence float64            `json:"confidence"`
-	Err        string             `json:"err,omitempty"` // why it cannot be
+	Err        string             `json:"err,omitempty"` // why this way is impossible
 	MeasuredUS float64            `json:"measured_us,omitempty"`
 }
 

@@ -33,9 +33,9 @@ var layouts = []string{Scattered, Spread, Collected}
 
 // Mixes of random sizes. Other mixes are a fixed size, by its name.
 const (
-	Bimodal = "bimodal" // 64 bytes or 16 KiB, as likely
+	Bimodal = "bimodal" // 64 bytes or 16 KiB, equally likely
 	Heavy   = "heavy"   // Pareto from 64 bytes with exponent 0.9, up to 1 MiB
-	Huge    = "huge"    // one of 1 MiB anywhere among messages of 64 bytes
+	Huge    = "huge"    // one of 1 MiB at a random position among messages of 64 bytes
 )
 
 var mixNames = []string{Bimodal, Heavy, Huge}

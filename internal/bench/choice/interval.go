@@ -14,10 +14,10 @@ type Series struct {
 	Gather  []float64 `json:"gather"`
 	Scatter []float64 `json:"scatter"`
 	Auto    []float64 `json:"auto"`
-	Again   []float64 `json:"again"` // the mode AgainOf once more
+	Again   []float64 `json:"again"` // second series of the mode AgainOf
 	AgainOf string    `json:"again_of"`
 
-	Thresholds []float64 `json:"thresholds,omitempty"` // fixed ones, where asked for
+	Thresholds []float64 `json:"thresholds,omitempty"` // fixed thresholds, if requested
 }
 
 func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.Scatter} }

@@ -29,7 +29,7 @@ func fixedThresholds(fabric string) logp.Policy {
 // of the rule over that of the automatic choice, less 1.
 type Mixing struct {
 	Fabric string `json:"fabric"`
-	Mix    string `json:"mix"` // "all": of all mixes
+	Mix    string `json:"mix"` // "all": over all mixes
 	Cells  int    `json:"cells"`
 	Mixed  int    `json:"mixed"` // cells whose plan uses several modes
 

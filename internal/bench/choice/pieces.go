@@ -44,7 +44,7 @@ type PiecesResult struct {
 	Seed   uint64 `json:"seed,omitempty"`
 	Bytes  int    `json:"bytes"`
 
-	Ways   Ways    `json:"ways"`    // forced; what is too long for a group goes as a chain
+	Ways   Ways    `json:"ways"`    // forced; pieces too long for a group go as a chain
 	EachUS float64 `json:"each_us"` // an operation for each piece, posted without waiting
 	AutoUS float64 `json:"auto_us"`
 	Best   string  `json:"best"`

@@ -255,7 +255,7 @@ func (k *rank) played() int {
 // orders is rank 0's message after the pilot.
 type orders struct {
 	Err   string `json:"err,omitempty"`
-	Trips int    `json:"trips"` // 0: stop here
+	Trips int    `json:"trips"` // 0: end of the run
 	Best  int    `json:"best"`
 }
 

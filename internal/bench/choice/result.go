@@ -31,13 +31,13 @@ type Result struct {
 	Seed   uint64 `json:"seed,omitempty"`
 	Bytes  int    `json:"bytes"`
 
-	Modes  Modes   `json:"modes"` // forced; what a mode cannot carry goes the cheapest other way
+	Modes  Modes   `json:"modes"` // forced; messages that a mode cannot carry go the cheapest other way
 	AutoUS float64 `json:"auto_us"`
 	Plan   string  `json:"plan"` // of the automatic choice
 	Best   string  `json:"best"` // fastest forced mode
 
 	PlanMixes bool   `json:"plan_mixes,omitempty"` // Plan uses several modes
-	Single    string `json:"single,omitempty"`     // mode in which the model would send all, were one mode the rule
+	Single    string `json:"single,omitempty"`     // predicted best mode if the whole batch had to use one
 
 	// Regret is auto_us over the least of modes, less 1; Regret95 is its interval.
 	Regret   float64  `json:"regret"`
@@ -53,7 +53,7 @@ type Result struct {
 	PredictedAuto float64  `json:"predicted_auto_us"`
 	Error         Modes    `json:"prediction_error"`
 	ErrorAuto     float64  `json:"prediction_error_auto"`
-	Mixed         []string `json:"mixed,omitempty"` // modes that cannot carry everything
+	Mixed         []string `json:"mixed,omitempty"` // modes that cannot carry all messages
 
 	Rounds int    `json:"rounds"`
 	Trips  int    `json:"trips"` // round trips of a series in a round
@@ -111,7 +111,7 @@ func (r *Result) VsEager() float64 { return r.AutoUS/r.Modes.Eager - 1 }
 
 // Summary is the last line of a comparison.
 type Summary struct {
-	Summary bool   `json:"summary"` // true: tells the line from a cell
+	Summary bool   `json:"summary"` // true: distinguishes the line from a cell
 	Fabric  string `json:"fabric"`
 	Cells   int    `json:"cells"`
 
@@ -119,7 +119,7 @@ type Summary struct {
 	// MeanChoosing and MaxChoosing are over the cells that have a Choosing.
 	MeanChoosing float64 `json:"mean_choosing"`
 	MaxChoosing  float64 `json:"max_choosing"`
-	MaxVsEager   float64 `json:"max_vs_eager"` // the most that a cell takes longer than always eager
+	MaxVsEager   float64 `json:"max_vs_eager"` // maximum of VsEager
 
 	// Over all cells and the modes that can carry them.
 	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`

@@ -78,7 +78,7 @@ func TestParseErrorsQuoteTheLine(t *testing.T) {
 		{netpipe, Lat, "8 0.0 1\n", "8 0.0 1"},
 		{netpipe, BW, "8 x 1", "8 x 1"},
 		{openmpi, Lat, "Using no perturbations\n8 1", "8 1"},
-		{openmpi, Rate, "bw 8 7 0.1", "bw 8 7 0.1"}, // other operations than asked for
+		{openmpi, Rate, "bw 8 7 0.1", "bw 8 7 0.1"}, // another number of operations than requested
 		{mpich, Put, "put 8 9 0", "put 8 9 0"},
 		{mpich, Put, "bw 8 9 1", "bw 8 9 1"},
 		{raw, BW, "bw 8 9 1 1", "bw 8 9 1 1"},

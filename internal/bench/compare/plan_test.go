@@ -59,7 +59,7 @@ func TestPeersInstalledHere(t *testing.T) {
 	for _, p := range Peers {
 		for _, fabric := range []string{"shm", "tcp"} {
 			kinds := p.Tests[fabric]
-			if len(kinds) == 0 || p.Needs[0].Go != "" { // those are built: gopeer_test.go
+			if len(kinds) == 0 || p.Needs[0].Go != "" { // built programs: see gopeer_test.go
 				continue
 			}
 			t.Run(p.Name+"/"+fabric, func(t *testing.T) {

@@ -18,9 +18,9 @@ type Row struct {
 	Size   int     `json:"size"`
 	Ours   float64 `json:"ours"` // median of the rounds, in Unit
 	Theirs float64 `json:"theirs"`
-	Ratio  float64 `json:"ratio"`           // median of the rounds' ratios; more than 1: ours is ahead
-	Rounds int     `json:"rounds"`          // that both sides ended
-	Ranks  int     `json:"ranks,omitempty"` // of either side that ran at once, in pairs
+	Ratio  float64 `json:"ratio"`           // median of the rounds' ratios; above 1: ours is ahead
+	Rounds int     `json:"rounds"`          // completed by both libraries
+	Ranks  int     `json:"ranks,omitempty"` // of either library that ran at once, in pairs
 
 	// Medians of the user and system time of both processes for a message or a put. Zero:
 	// not known.
@@ -33,10 +33,10 @@ type Row struct {
 	RatioQ3  float64       `json:"ratio_q3"`
 	RatioMax float64       `json:"ratio_max"`
 	Mode     string        `json:"mode"`              // of ours
-	Ways     *bench.Ways   `json:"ways,omitempty"`    // how ours went
+	Ways     *bench.Ways   `json:"ways,omitempty"`    // modes of our messages
 	Version  string        `json:"version,omitempty"` // of the peer
-	Failed   int           `json:"failed,omitempty"`  // rounds that the peer did not end
-	Why      string        `json:"why,omitempty"`     // the last of them
+	Failed   int           `json:"failed,omitempty"`  // rounds that the peer did not complete
+	Why      string        `json:"why,omitempty"`     // reason of the last of them
 	Machine  bench.Machine `json:"machine"`
 }
 

@@ -11,9 +11,9 @@ import (
 // Copies is the plan, derived from the caches, for copies of large blocks between two ranks
 // of this host, before any measurement. Sizes are bytes.
 type Copies struct {
-	Placement string `json:"placement"`        // how near two ranks are that nobody binds; "" if it depends
-	String    uint64 `json:"string,omitempty"` // from here on by the string instruction; 0: never
-	Stream    uint64 `json:"stream,omitempty"` // from here on with non-temporal stores; 0: never
+	Placement string `json:"placement"`        // proximity of two unbound ranks; "" if it varies
+	String    uint64 `json:"string,omitempty"` // least size copied by the string instruction; 0: never
+	Stream    uint64 `json:"stream,omitempty"` // least size copied with non-temporal stores; 0: never
 	Kernel    string `json:"kernel"`
 }
 

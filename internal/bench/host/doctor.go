@@ -21,8 +21,8 @@ const (
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	Found  string `json:"found"`         // what is
-	Fix    string `json:"fix,omitempty"` // what to do, as commands where possible; "" if ok
+	Found  string `json:"found"`         // the state found
+	Fix    string `json:"fix,omitempty"` // the remedy, as commands where possible; "" if ok
 }
 
 // Diagnose runs all checks.

@@ -20,7 +20,7 @@ type Info struct {
 	Machine  bench.Machine `json:"machine"`
 	Cores    int           `json:"cores"` // physical, 0 if unknown
 	Threads  int           `json:"threads"`
-	Features []string      `json:"features"` // those that copies and polling care about
+	Features []string      `json:"features"` // those relevant to copies and polling
 	Caches   []Cache       `json:"caches"`
 	MemTotal uint64        `json:"mem_total"` // bytes
 	MemAvail uint64        `json:"mem_available"`

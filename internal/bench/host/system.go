@@ -47,14 +47,14 @@ type System struct {
 type Link struct {
 	Name   string `json:"name"` // as --fabric takes it
 	Usable bool   `json:"usable"`
-	Why    string `json:"why,omitempty"` // not usable: the reason
+	Why    string `json:"why,omitempty"` // why it is not usable
 	Detail string `json:"detail,omitempty"`
 }
 
 // Verbs is the state of libibverbs and its devices.
 type Verbs struct {
 	Usable  bool     `json:"usable"`
-	Reason  string   `json:"reason"` // library and version, or what is missing
+	Reason  string   `json:"reason"` // library and version, or the missing part
 	Devices []Device `json:"devices,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type Verbs struct {
 type Device struct {
 	Name   string   `json:"name"`
 	NetDev []string `json:"netdevs,omitempty"`
-	Err    string   `json:"error,omitempty"` // it could not be opened or asked
+	Err    string   `json:"error,omitempty"` // why it cannot be opened or queried
 	Ports  []Port   `json:"ports,omitempty"`
 	Limits string   `json:"limits,omitempty"`
 }
@@ -74,7 +74,7 @@ type Port struct {
 	LinkLayer string `json:"link_layer"`
 	MTU       string `json:"mtu"`
 	GIDs      []GID  `json:"gids,omitempty"`
-	Choice    string `json:"choice,omitempty"` // which entry is taken, and why
+	Choice    string `json:"choice,omitempty"` // the chosen entry, and why
 }
 
 // GID is an entry of a port's table.

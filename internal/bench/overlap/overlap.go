@@ -104,7 +104,7 @@ type Result struct {
 	Round  int     `json:"round"`
 	Op     string  `json:"op,omitempty"`
 	Size   int     `json:"size,omitempty"`
-	Who    string  `json:"who,omitempty"` // computes
+	Who    string  `json:"who,omitempty"` // the computing ranks
 	Factor float64 `json:"factor,omitempty"`
 
 	Comm    float64 `json:"comm_us,omitempty"`
