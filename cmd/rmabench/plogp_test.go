@@ -110,7 +110,7 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 	require.Equal(t, strings.Contains(out, "no drift"), code == exitOK, out)
 }
 
-// A profile with fitted batches is what an engine's first start would save.
+// A profile with fitted batches, as an engine's first start would save it.
 func TestPlogpCalibrates(t *testing.T) {
 	for _, fabric := range fabrics {
 		dir := t.TempDir()

@@ -80,7 +80,7 @@ func (r *Request) large() bool {
 	return false
 }
 
-// WriteText writes two lines, or none.
+// WriteText writes up to two lines.
 func (c *Copies) WriteText(w io.Writer) error {
 	if c.Class != "" {
 		how := c.Private

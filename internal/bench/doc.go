@@ -40,7 +40,7 @@
 //	rendezvous.go  streams of messages beside raw reads
 //	eager.go      messages of the bare eager ring
 //	plogp.go      sampling a link; plogptext.go its tables
-//	startup.go    what sampling adds to the start of an engine
+//	startup.go    the cost of sampling at the start of an engine
 //	engine.go     puts and messages through package rma, as applications do; engineplay.go
 //	              the two sides of a pair
 //	sweep.go      the sweep over operations, sizes and rounds

@@ -62,8 +62,8 @@ func Sample(ctx context.Context, c Control, conn Conn, budget time.Duration) (sa
 	return sampleOnce(ctx, c, conn, PlogpRequest{Budget: budget, MaxSize: sampling.DefaultMaxSize})
 }
 
-// spinner returns the wait of the measuring loops, whose patience fits the number of
-// ranks on the processors that they are pinned to or may use. A goroutine locked to its
+// spinner returns the wait of the measuring loops. How soon it yields depends on the
+// number of ranks and of the processors that they are pinned to or may use. A goroutine locked to its
 // thread by pin does not yield to others of its process; they have nothing to do during a
 // measurement, and on a single processor the runtime's preemption lets them run.
 func (r *Request) spinner() cpu.Spinner {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Request is what to measure over one fabric. Rank 0's counts.
+// Request describes a measurement over one fabric. Only rank 0's request counts.
 type Request struct {
 	Fabric string `json:"fabric"`
 	Plans  []Plan `json:"plans"`

@@ -114,7 +114,7 @@ func (m *mover) open(l fabric.Link, span int) (err error) {
 	return err
 }
 
-// close ends whatever open and Start began.
+// close ends all that openMover has started, also after its failure.
 func (m *mover) close() (err error) {
 	if m.prog != nil {
 		m.prog.Do(func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// Request is what to compare. Rank 0's counts.
+// Request describes a comparison. Only rank 0's request counts.
 type Request struct {
 	Fabric string `json:"fabric"`
 	Op     string `json:"op,omitempty"` // OpMessage, OpPut or OpGet

@@ -129,7 +129,7 @@ func TestRunTakesTurns(t *testing.T) {
 	require.Equal(t, 1500.0, rows[0].OursCPU)
 }
 
-// The row of a peer reports what it fails at; the other peers are measured.
+// The row of a peer reports its failure; the other peers are measured.
 func TestRunTellsWhatAPeerFails(t *testing.T) {
 	t.Parallel()
 	needProc(t)

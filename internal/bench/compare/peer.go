@@ -26,8 +26,9 @@ type Peer struct {
 	// Empty if there is none.
 	Version []string
 
-	// Prepare makes what no package contains, such as a compiled program, once before a
-	// comparison, in dir, which is the peer's own until the comparison ends. May be nil.
+	// Prepare makes programs that no package contains, such as compiled ones, once before
+	// a comparison. It makes them in dir, which is the peer's until the comparison ends.
+	// May be nil.
 	Prepare func(ctx context.Context, dir string) error
 
 	// Plan returns how one run is started. An error says why the place cannot be used. It
@@ -125,7 +126,7 @@ var (
 // OutputError reports output without the expected figure. It unwraps to ErrOutput.
 type OutputError struct {
 	Program string
-	Want    string // what was expected
+	Want    string // expected output
 	Line    string // the wrong line, or the last one
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Request is what to compare.
+// Request describes a comparison.
 type Request struct {
 	Fabric string // shm, tcp or verbs
 	Peers  []*Peer

@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// Request is what to measure. Rank 0's counts.
+// Request describes a measurement. Only rank 0's request counts.
 type Request struct {
 	What   string        // overlap, reactivity or threads
 	Fabric string        // as in Config.Fabric; the ranks are started with it

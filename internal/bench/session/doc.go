@@ -12,5 +12,5 @@
 //	choice.go   the same for comparing modes
 //	remote.go   Serve and Connect
 //
-// It may import what the commands may. Tests run real processes.
+// It may import the same packages as the commands. Tests run real processes.
 package session
