@@ -13,7 +13,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// accesses are operations on the 4096 bytes of a key, by what they need.
+// accesses returns operations on the 4096 bytes of a key, by the right that they need.
 func accesses(ctx context.Context, p *Peer, mem *Region, k Key) map[string]struct {
 	need Access
 	do   func() error
@@ -41,8 +41,8 @@ func accesses(ctx context.Context, p *Peer, mem *Region, k Key) map[string]struc
 	}
 }
 
-// A peer can do what it has the right to, and nothing else; what it is refused costs
-// nothing and changes nothing.
+// A peer can do what its rights permit, and nothing else; a refused operation costs no
+// connection and changes nothing.
 func TestAccess(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -59,7 +59,7 @@ func TestAccess(t *testing.T) {
 				key := mem.Key()
 				var got []byte
 				for what, x := range accesses(ctx, es[0].Peer(1), mems[0], key) {
-					es[1].prog.Do(func() { clear(mem.Bytes()) }) // which accesses it for others
+					es[1].prog.Do(func() { clear(mem.Bytes()) }) // on the owner, which accesses the memory for peers
 					err := x.do()
 					if rights.has(x.need) {
 						require.NoError(t, err, "%s with %b", what, rights)
@@ -77,7 +77,7 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// A peer that takes a right which its key does not have is refused by the owner.
+// The owner refuses a peer that forges a right in its key.
 func TestTakenRights(t *testing.T) {
 	for what := range accesses(context.Background(), nil, nil, Key{}) {
 		t.Run(what, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTakenRights(t *testing.T) {
 	}
 }
 
-// Messages go from and to memory that peers have no right to.
+// Messages are sent from and received in memory to which peers have no right.
 func TestMessagesOfPrivateMemory(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -134,7 +134,7 @@ func TestMessagesOfPrivateMemory(t *testing.T) {
 	})
 }
 
-// Each rank says what others may do with its part of a window.
+// Each rank chooses the rights of others to its part of a window.
 func TestWindowAccess(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		together(t, es, func(ctx context.Context, e *Engine) error {
@@ -155,8 +155,8 @@ func TestWindowAccess(t *testing.T) {
 	})
 }
 
-// The same memory has a key for each use: one that may be read with, for some ranks, and one
-// that may be written with, for others. What is refused by the one is not refused by the other.
+// The same memory has several keys: one for reading, for some ranks, and one for writing,
+// for others. Each permits its own operations and refuses those of the other.
 func TestKeysOfTheSameMemory(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -175,7 +175,7 @@ func TestKeysOfTheSameMemory(t *testing.T) {
 		require.NoError(t, p.Put(write.At(0), mems[0].Slice(0, 64)).Wait(ctx))
 		require.NoError(t, p.Get(mems[0].Slice(64, 64), read.At(0)).Wait(ctx))
 		require.NoError(t, testutil.Verify(mems[0].Bytes()[64:128], 1, 0))
-		require.NoError(t, writers.Close()) // and nobody writes any more
+		require.NoError(t, writers.Close()) // revokes the right to write
 		require.NoError(t, p.Get(mems[0].Slice(64, 64), read.At(0)).Wait(ctx))
 		require.ErrorIs(t, p.Put(write.At(0), mems[0].Slice(0, 64)).Wait(ctx), ErrRemoteAccess)
 		require.NoError(t, readers.Close())

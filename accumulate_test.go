@@ -77,8 +77,8 @@ func TestAccumulate(t *testing.T) {
 	})
 }
 
-// Each reduction, on every type; what was put before is seen, accumulates of one
-// rank come in order, and a fence keeps later operations behind them.
+// Each reduction, on every type: accumulates see earlier puts, those of one rank take place
+// in order, and a fence keeps later operations behind them.
 func TestAccumulateOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -139,7 +139,7 @@ func fetches[T Element](t *testing.T, p *Peer, k Key, mem []byte, plain map[Redu
 	}
 }
 
-// Each reduction of one element returns what was there; nothing around it changes.
+// Each reduction of one element returns its previous value, and changes nothing around it.
 func TestFetch(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -176,8 +176,8 @@ func TestFetch(t *testing.T) {
 	})
 }
 
-// Fetches by many goroutines of all ranks at once lose nothing: the sums are whole, and what
-// they return are all sums on the way there, each once.
+// Concurrent fetches by many goroutines of all ranks lose nothing: the final sums are
+// complete, and the returned values are all intermediate sums, each once.
 func TestFetchIsAtomic(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 64)
@@ -217,7 +217,7 @@ func TestFetchIsAtomic(t *testing.T) {
 	})
 }
 
-// What the target refuses fails that accumulate alone: the connection goes on.
+// An accumulate that the target refuses fails alone: the connection remains.
 func TestAccumulateRefusals(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -244,8 +244,8 @@ func TestAccumulateRefusals(t *testing.T) {
 	})
 }
 
-// A target that dies fails the accumulates under way, with its end of the way or
-// without.
+// A target that dies fails the accumulates in flight, whether its memory for them is set up
+// or not.
 func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -264,7 +264,7 @@ func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 			reqs = append(reqs, p.FetchAdd(keys[to].At(0), 1).Request)
 			require.NoError(t, es[to].Close())
 			for _, r := range reqs {
-				_ = r.Wait(ctx) // the first ones may have come through
+				_ = r.Wait(ctx) // the first ones may have succeeded
 			}
 			testutil.Eventually(t, patience, func() bool { return Accumulate(p, keys[to].At(0), Sum, xs[:1]).Wait(ctx) != nil }, "an error")
 			es[0].prog.Do(func() { require.False(t, p.one.Busy()) })

@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// quiesce lets both ranks exchange one message each way and waits until rank 0 does
-// not look for messages of rank 1 any more.
+// quiesce makes both ranks exchange one message each way and waits until rank 0 no longer
+// polls for messages of rank 1.
 func quiesce(t *testing.T, es []*Engine) {
 	t.Helper()
 	together(t, es, func(ctx context.Context, e *Engine) error {
@@ -30,8 +30,8 @@ func quiesce(t *testing.T, es []*Engine) {
 	}, patience, 1)
 }
 
-// A receive whose advert and message cross each other ends, although the sender has
-// nothing more to do with this rank and looks for nothing from it.
+// A receive whose advert and message cross each other ends, although the sender has no
+// further operation with this rank and does not poll for its messages.
 func TestLateAdvertIsAnswered(t *testing.T) {
 	t.Parallel()
 	for _, fabric := range []string{"shm", "tcp"} {
@@ -50,7 +50,7 @@ func crossing(t *testing.T, fabric string) {
 		b.proto.Step()
 		advertised = b.Peer(0).msg.Channel().Stats().Adverts
 	}
-	// The owner of both engines decides what comes first, and that neither link is
+	// The owner of both engines decides the order of events, and that neither link is
 	// polled.
 	a.prog.Do(func() {
 		b.prog.Do(func() {
@@ -61,7 +61,7 @@ func crossing(t *testing.T, fabric string) {
 			}
 			advertise()
 		})
-		if fabric == "shm" { // what is sent at once is sent without a look at the advert
+		if fabric == "shm" { // a send that completes at once does not check for adverts
 			a.Peer(1).msg.Channel().SendNow(0, []byte("late"))
 		}
 		looks = a.Peer(1).msg.Busy()
@@ -73,8 +73,7 @@ func crossing(t *testing.T, fabric string) {
 	require.Equal(t, "late", string(buf[:n]))
 }
 
-// A receive that was advertised is given back by a peer that has nothing to do with
-// this rank.
+// An advertised receive is returned by a peer that has no operation with this rank.
 func TestAdvertIsGivenBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, fabric string) {

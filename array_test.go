@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Elements are reached by rank and number, from the rank's own part and from any memory;
-// parts may differ, and be empty.
+// Elements are accessed by rank and index, from the rank's own part and from any memory;
+// parts may differ in size, and be empty.
 func TestArray(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		together(t, es, func(ctx context.Context, e *Engine) error {
@@ -116,7 +116,7 @@ func TestArrayRefusals(t *testing.T) {
 	require.EqualValues(t, 5, short.Own()[34])
 }
 
-// Ranks of one process are on one host; what is said of them is the same at all ranks.
+// Ranks of one process are on one host; PlaceOf returns the same on all ranks.
 func TestPlaceOf(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		for _, e := range es {

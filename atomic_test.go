@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Each atomic returns what was there and leaves what it should, in both halves of
-// a word, and touches nothing else.
+// Each atomic returns the previous value and stores the right one, in both halves of a
+// word, and changes nothing else.
 func TestAtomics(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -70,8 +70,8 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// Where the target's memory is mapped every atomic is complete when the call returns, and
-// accumulates are not the target's to carry out.
+// If the target's memory is mapped, every atomic is complete when the call returns, and the
+// target executes no accumulates.
 func TestAtomicsOnMappedMemory(t *testing.T) {
 	es := open(t, 2, "shm")
 	ctx := testutil.Context(t, patience)
@@ -133,8 +133,8 @@ func TestAtomicRefusals(t *testing.T) {
 	}
 }
 
-// All kinds at once on few words, from goroutines of all ranks: nothing is lost,
-// and every value swapped in comes out once.
+// All kinds at once on few words, from goroutines of all ranks: nothing is lost, and every
+// value swapped in is returned once.
 func TestAtomicsAreAtomicWithEachOther(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -209,15 +209,15 @@ func TestAtomicsAreAtomicWithEachOther(t *testing.T) {
 	})
 }
 
-// A fence holds back what is behind it until emulated atomics have taken place; loops
-// on one word go in the order of the calls.
+// A fence delays later operations until emulated atomics have taken place; emulated atomics
+// on one word take place in the order of the calls.
 func TestFenceWaitsForLoops(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
 		mems, keys := share(t, es, 64)
 		p, k := es[0].Peer(1), &keys[1]
 		for i := range uint64(100) {
-			binary.NativeEndian.PutUint64(mems[1].Bytes(), 3*i) // not what was last seen there
+			binary.NativeEndian.PutUint64(mems[1].Bytes(), 3*i) // differs from the value last seen
 			a := p.Swap(k.At(0), i)
 			b := p.FetchXor(k.At(0), 1<<40)
 			p.Fence()
@@ -238,8 +238,8 @@ func TestFenceWaitsForLoops(t *testing.T) {
 	})
 }
 
-// Atomics under way to a peer that leaves end with an error, those that wait behind
-// others too.
+// Atomics in flight to a peer that leaves end with an error, and so do those queued behind
+// others.
 func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)

@@ -111,7 +111,7 @@ func (b *barrier) viaServer(ctx context.Context, mine []byte) (all [][]byte, err
 	return all, err
 }
 
-// census is a barrier in which all ranks learn whether a host has more ranks than
+// census is a barrier that determines for all ranks whether a host has more ranks than
 // processors. In that case each round from rank to rank costs a turn of the scheduler: 4
 // ranks on 2 processors need 200 µs, against 60 µs through the server, which wakes each
 // rank only once; 2 ranks need 1 µs, against 45 µs through the server (BenchmarkBarrier).

@@ -15,7 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// insist has the engines meet from rank to rank, however few processors there are.
+// insist makes the engines' barriers run from rank to rank, however few processors there
+// are.
 func insist(es []*Engine) []*Engine {
 	for _, e := range es {
 		e.barrier.insist = true
@@ -23,8 +24,8 @@ func insist(es []*Engine) []*Engine {
 	return es
 }
 
-// Nobody is through a barrier before all have come to it, in any of many, and
-// waits that end are taken up again.
+// No rank leaves a barrier before all have entered it, in any of many barriers; calls that
+// end early are continued.
 func TestBarrier(t *testing.T) {
 	onAll(t, 5, func(t *testing.T, es []*Engine) {
 		const phases = 60
@@ -81,8 +82,8 @@ func TestBarrierOfManyGoroutines(t *testing.T) {
 	})
 }
 
-// A rank that dies ends the barrier on all the others, also on those that do not wait
-// for a word of it; and no barrier begins again.
+// A rank that dies ends the barrier on all others, also on those that do not wait for its
+// word; later barriers fail, too.
 func TestBarrierWithoutAPeer(t *testing.T) {
 	onAll(t, 6, func(t *testing.T, es []*Engine) {
 		insist(es)
@@ -106,7 +107,7 @@ func TestBarrierWithoutAPeer(t *testing.T) {
 	})
 }
 
-// Who has been through a barrier may leave at once.
+// A rank may close its engine immediately after a barrier.
 func TestBarrierAndLeave(t *testing.T) {
 	for range 10 {
 		es := insist(simulate(t, 4, "sim"))
@@ -124,7 +125,7 @@ func TestBarrierAndLeave(t *testing.T) {
 	require.ErrorIs(t, es[0].Barrier(testutil.Context(t, patience)), ErrClosed)
 }
 
-// benchRanks is how many ranks BenchmarkBarrier has.
+// benchRanks is the number of ranks in BenchmarkBarrier.
 const benchRanks = 2
 
 // A barrier of ranks in one process: through the job's server, and from rank to

@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// A batch of all sizes, in all modes, arrives whole and in order, by tag, from
-// memory of any kind into memory of any kind; to oneself as well.
+// A batch of all sizes, in all modes, arrives completely and in order, by tag, from memory
+// of any kind into memory of any kind; also from a rank to itself.
 func TestBatch(t *testing.T) {
 	sizes := []int{0, 8, 64, 64, 64, 300, 5000, 1 << 20, 70_000, 70_000, 1}
 	onEach(t, func(t *testing.T, fabric string) {
@@ -92,7 +92,7 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// What cannot be sent fails the batch, and a peer that goes fails it too.
+// A message that cannot be sent fails the batch, and so does a peer that leaves.
 func TestBatchErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -106,7 +106,7 @@ func TestBatchErrors(t *testing.T) {
 		require.ErrorIs(t, b.Send().Wait(ctx), ErrBounds)
 		b.Reset()
 		for range 10 {
-			b.Add(0, make([]byte, 1<<20)) // nobody receives
+			b.Add(0, make([]byte, 1<<20)) // without a receive
 		}
 		r := b.Send()
 		require.NoError(t, es[1].Close())
@@ -116,14 +116,14 @@ func TestBatchErrors(t *testing.T) {
 	})
 }
 
-// What the message layer calls is no part of what applications may.
+// Callbacks for the message layer are not exported to applications.
 func TestEndsOfMessagesAreNotExported(t *testing.T) {
 	require.NotImplements(t, (*message.Completer)(nil), new(Batch))
 	require.NotImplements(t, (*message.Source)(nil), new(Receiving))
 }
 
-// Puts, gets and messages of a batch end with one request: the gets bring what the puts have
-// written, and a message comes behind both.
+// Puts, gets and messages of a batch end with one request: the gets return the data of the
+// puts, and a message arrives after both.
 func TestBatchOfPutsAndGets(t *testing.T) {
 	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -228,8 +228,8 @@ func TestExplainPutsAndGets(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotTalking)
 }
 
-// A batch of nothing is complete at once, also when nothing was exchanged with the peer
-// before; the peer is not called for it.
+// An empty batch is complete at once, also before the first exchange with the peer; it
+// makes no connection.
 func TestEmptyBatchWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, fabric string) {
@@ -258,9 +258,9 @@ func TestEmptyBatchWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Receives in batches, from one rank and from any, mixed with single ones, get what they
-// would get one by one: each message goes to the first receive that matches it, whether the
-// receives or the messages come first.
+// Receives in batches, from one rank and from any, mixed with single ones, get the same
+// messages as single receives would: each message goes to the first receive that matches
+// it, whether the receives or the messages come first.
 func TestRecvBatch(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -358,7 +358,7 @@ func matchBatches(t *testing.T, es []*Engine, from int, seed uint64) {
 		require.Equal(t, Envelope{From: from, Tag: tags[at], Len: len(msgs[at])}, m, "receive %d, message %d", k, at)
 		require.NoError(t, testutil.Verify(r.buf[:m.Len], seed, uint64(at)))
 	}
-	var rest RecvBatch // the others are still there, in order
+	var rest RecvBatch // receives the remaining messages, in order
 	for i := range msgs {
 		if taken[i] == nil {
 			rest.Add(tags[i], make([]byte, 70_000))

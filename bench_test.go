@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One rank waits for each operation; both ranks live in this process. What a
-// link can do by itself is measured by rmabench.
+// One rank waits for each operation; both ranks are in this process. rmabench measures the
+// links alone.
 func BenchmarkWait(b *testing.B) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, size := range []int{8, 4096} {
@@ -29,7 +29,8 @@ func BenchmarkWait(b *testing.B) {
 	}
 }
 
-// Atomics on one rank's memory by another, and one of them as a program makes it by hand.
+// Atomics on one rank's memory by another, and for comparison one of them as a program
+// would implement it.
 func BenchmarkAtomics(b *testing.B) {
 	es := open(b, 2, "shm")
 	_, keys := share(b, es, 1<<16)
@@ -61,8 +62,7 @@ func BenchmarkAtomics(b *testing.B) {
 	}
 }
 
-// Accumulates beside what a program does by hand without them: to get, add and put, which is
-// atomic with respect to nothing.
+// Accumulates, compared with a program's get, add and put, which are not atomic.
 //
 //	go test -run '^$' -bench AccumulateBeside -count 5 .
 func BenchmarkAccumulateBeside(b *testing.B) {

@@ -53,7 +53,7 @@ func TestBytes(t *testing.T) {
 			})
 		}
 		require.NoError(t, g.Wait())
-		// More at once than is staged.
+		// More operations at once than staging memory holds.
 		var reqs []Request
 		src := testutil.Payload(staged, 5, 0)
 		for range 3000 {
@@ -64,7 +64,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Memory is given back when the peer leaves in the middle.
+// Memory is returned when the peer leaves during operations.
 func TestBytesToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		_, keys := share(t, es, 1<<20)
@@ -106,8 +106,8 @@ func TestBytesAllocateNothing(t *testing.T) {
 	})
 }
 
-// An operation that is refused after it has been given memory leaves nothing to the next
-// one of its kind.
+// An operation that is refused after it got memory leaves no state to the next one of its
+// kind.
 func TestRefusedLeavesNothing(t *testing.T) {
 	es := open(t, 1, "shm")
 	mems, keys := share(t, es, 64)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// The first pair measures, all ranks know, and the next start finds it saved.
+// The first pair measures, all ranks get the figures, and the next start loads them.
 func TestCalibration(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// What is to be done before Close is done once, while the engine still works, and
-// every Close waits for it.
+// Functions of BeforeClose run once, while the engine still works, and every Close waits
+// for them.
 func TestBeforeClose(t *testing.T) {
 	t.Parallel()
 	es := open(t, 2, "shm")
@@ -42,8 +42,8 @@ func TestBeforeClose(t *testing.T) {
 	require.Equal(t, 1, done)
 }
 
-// Whatever an engine does not get, when it is opened or at first use, Close gives all else
-// back, and who waits for it there has an error.
+// Whichever resource an engine lacks, when it is opened or at first use, Close releases all
+// others, and waiting operations fail.
 func TestCloseAfterAShortage(t *testing.T) {
 	shortages["simshort"] = &shortage{}
 	defer delete(shortages, "simshort")
@@ -100,7 +100,7 @@ func TestCloseAfterAShortage(t *testing.T) {
 	}
 }
 
-// A handler is closed while Close ends them all.
+// A handler is closed while Close of the engine ends all handlers.
 func TestHandlerCloseBesideClose(t *testing.T) {
 	t.Parallel()
 	e := open(t, 1, "shm")[0]
@@ -122,7 +122,8 @@ func TestHandlerCloseBesideClose(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// A peer whose memory the link reaches by itself is said to be so, once connected.
+// Once connected, Unaided reports whether the link accesses the peer's memory without its
+// process.
 func TestUnaided(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, link string) {

@@ -14,15 +14,15 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// ended is a context that is over.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// A barrier whose context ends goes on with the next call, whichever of the job's it is:
-// those through the server, the one that exchanges keys, and those from rank to rank.
+// A barrier whose context ends continues with the next call, in each phase of a job:
+// through the server, in the census, and from rank to rank.
 func TestBarrierGoesOn(t *testing.T) {
 	for before := range seldom + 3 {
 		t.Run(fmt.Sprint("after ", before), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestWindowGivenUp(t *testing.T) {
 	})
 }
 
-// Free that is given up leaves the window as it is, on all ranks.
+// A Free that is given up leaves the window unchanged on all ranks.
 func TestFreeGivenUp(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		together(t, es, func(ctx context.Context, e *Engine) error {
@@ -124,7 +124,7 @@ func TestFreeGivenUp(t *testing.T) {
 	})
 }
 
-// Windows that ranks free in different orders stay.
+// Windows that ranks free in different orders are not released.
 func TestFreeOutOfStep(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	together(t, es, func(ctx context.Context, e *Engine) error {
@@ -142,7 +142,7 @@ func TestFreeOutOfStep(t *testing.T) {
 	})
 }
 
-// A rank that dies while the others call something together is named to all of them.
+// If a rank dies during a collective call of the others, all their errors name it.
 func TestCollectiveWithoutAPeer(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ws := make([]*Window, len(es))
@@ -178,7 +178,7 @@ func TestCollectiveWithoutAPeer(t *testing.T) {
 	})
 }
 
-// The rank that serves the wire-up is named when it is gone.
+// If the rank that serves the wire-up is gone, errors name it.
 func TestServerGone(t *testing.T) {
 	srv, config := rendezvousServer(t, wireup.ServerConfig{Size: 2}, "shm")
 	two := openAll(t, 2, config, func(*Config) {})
@@ -197,8 +197,8 @@ func TestServerGone(t *testing.T) {
 	require.ErrorIs(t, err, ErrPeerGone)
 }
 
-// Whatever ranks call together, and whenever their contexts end: all agree on what
-// became of each call, and the next call joins the others' next call.
+// Whichever collective calls ranks make, and whenever their contexts end, all agree on the
+// outcome of each call, and the next call joins the others' next call.
 func TestMM_CollectivesEndAlike(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		const calls = 60
@@ -303,7 +303,7 @@ func TestMM_CollectivesEndAlike(t *testing.T) {
 	})
 }
 
-// What the server does not say in time is known later.
+// The outcome of a call about which the server was silent is known later.
 func TestCollectiveInDoubt(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	ctx := testutil.Context(t, patience)

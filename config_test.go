@@ -25,7 +25,7 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// clean takes the settings of the environment that the tests run in away.
+// clean removes the settings of the tests' environment.
 func clean(t *testing.T) {
 	t.Helper()
 	for _, kv := range os.Environ() {
@@ -63,8 +63,8 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// Every setting with a field reaches it, from the environment and from a file,
-// and what code says is kept where neither says anything.
+// Every setting with a field sets it, from the environment and from a file; the program's
+// value remains where neither sets it.
 func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
@@ -179,8 +179,8 @@ func TestLogVariable(t *testing.T) {
 	require.Equal(t, slog.LevelError, at(&Config{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}))
 }
 
-// Fields, registry and documentation say the same: every field of Config is a
-// setting or one of a few that cannot be text; its comment names the variable.
+// Fields, registry and documentation agree: every field of Config is a setting or one of a
+// few that cannot be text; its comment names the variable.
 func TestConfigIsDocumented(t *testing.T) {
 	others := map[string]bool{"Job": true, "Settings": true, "Logger": true}
 	declared := map[string]string{}
@@ -224,8 +224,8 @@ func TestConfigIsDocumented(t *testing.T) {
 	}
 }
 
-// The constants are what the settings of the same names may be, in code and in the
-// environment alike.
+// The constants are the valid values of the settings of the same names, in code and in the
+// environment.
 func TestConfigConstants(t *testing.T) {
 	accepted := func(c Config) *Config {
 		d, _, _, err := c.effective()

@@ -27,7 +27,8 @@ func connectedTo(e *Engine) (ranks []int) {
 	return ranks
 }
 
-// Of three ranks two talk: there is one connection, and nobody else pays for it.
+// Two of three ranks communicate: there is one connection, and it costs the third rank
+// nothing.
 func TestOnlyWhoTalksIsConnected(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -105,8 +106,8 @@ func TestMessagesConnect(t *testing.T) {
 	})
 }
 
-// A receive from any peer connects with those who send, before it or after, and
-// with nobody else.
+// A receive from any peer connects with the peers that send, before it or after, and with
+// no others.
 func TestAnySourceConnectsWithSenders(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 4, fabric)
@@ -131,8 +132,8 @@ func TestAnySourceConnectsWithSenders(t *testing.T) {
 	})
 }
 
-// impostor is a member of the job, as rank 1 of 2, that is no engine: it opens as
-// one does, and answers no connection request by itself. told gets what it is told.
+// impostor joins the job as rank 1 of 2 without an engine: it takes part in Open, and
+// answers no connection request by itself. told gets the values that peers send to it.
 func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan [2]string) {
 	config := rendezvous(t, 2, fabric)
 	told = make(chan [2]string, 16)
@@ -166,7 +167,7 @@ func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan 
 	return e, j, told
 }
 
-// anyKey names memory of rank 1 that is never looked at.
+// anyKey returns a key of memory of rank 1 that is never accessed.
 func anyKey(e *Engine) Key {
 	mem, err := e.Alloc(4096)
 	if err != nil {
@@ -233,7 +234,8 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			}
 			require.ErrorContains(t, err, c.says)
 			require.ErrorIs(t, send.Wait(ctx), c.is[0])
-			// It stays so, at once; oneself is not concerned.
+			// Later operations fail at once; the rank's connection with itself is not
+			// affected.
 			require.ErrorIs(t, e.Peer(1).Put(k.At(0), mem.Slice(0, 8)).Wait(ctx), c.is[0])
 			require.ErrorIs(t, e.Peer(1).Recv(nil).Request.Wait(ctx), c.is[0])
 			require.NoError(t, e.Peer(0).Put(own.At(8), mem.Slice(0, 8)).Wait(ctx))
@@ -242,8 +244,8 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 	}
 }
 
-// A peer asks for a connection that then neither connects nor goes: this side has called for
-// nothing, and is not held up at its end either.
+// A peer requests a connection and then neither connects nor leaves: this side has posted
+// no operation, and its Close does not wait.
 func TestRequestWithoutConnection(t *testing.T) {
 	for _, link := range []string{"shm", "tcp"} {
 		t.Run(link, func(t *testing.T) {
@@ -263,7 +265,7 @@ func TestRequestWithoutConnection(t *testing.T) {
 	}
 }
 
-// An engine that is closed while it waits for a peer says so.
+// Operations of an engine that is closed while it waits for a peer fail with ErrClosed.
 func TestCloseWhileConnecting(t *testing.T) {
 	t.Parallel()
 	e, _, told := impostor(t, "shm")
@@ -276,8 +278,8 @@ func TestCloseWhileConnecting(t *testing.T) {
 	require.ErrorIs(t, recv.Request.Wait(t.Context()), ErrClosed)
 }
 
-// A side that has given up tells the other when that comes, so that it need not
-// wait for its own time-out.
+// A side that has given up refuses a later request of the other, which then need not wait
+// for its own time-out.
 func TestLateRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, patience)
@@ -293,7 +295,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "rank 0: ")
 }
 
-// Without its wire-up server a job goes on with the connections that it has.
+// Without its wire-up server, a job continues with its existing connections.
 func TestServerGoneBeforeFirstUse(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, patience)

@@ -51,8 +51,8 @@ func (h *messageHost) plan(ch *message.Channel) {
 }
 
 // openChannel creates this side's channel and waits until the peer has created its own, as
-// long as both are in the job. A rank that cannot create it tells the other, which ends the
-// connection. The conversation closes the channel, if there is one.
+// long as both are in the job. A rank that cannot create it notifies the other, which ends
+// the connection. The conversation closes the channel, if there is one.
 func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message.Channel, error) {
 	e := p.eng
 	// The wait lasts until the peer opens its side, leaves or dies.
@@ -96,8 +96,8 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message
 	return ch, err
 }
 
-// noChannel tells the peer that this rank has failed to create its side of the channel, and
-// why. The peer, which may be using its own side, ends the connection.
+// noChannel notifies the peer that this rank has failed to create its side of the channel,
+// and why. The peer, which may be using its own side, ends the connection.
 func (h *messageHost) noChannel(n *bringup.Connection, err error) error {
 	err = fmt.Errorf("%w: %w", ErrNoConnection, fabric.Shortage(err))
 	h.eng.prog.Do(func() { h.refused = err })

@@ -25,8 +25,8 @@ func calm(e *Engine) {
 	}
 }
 
-// Silent peers are polled seldom, whatever their number, and those that have
-// something to say are heard all the same, also while others never pause.
+// Silent peers are polled seldom, whatever their number, and their messages arrive
+// nevertheless, also while other peers send without pause.
 func TestSilentPeersAreHeard(t *testing.T) {
 	t.Parallel()
 	const n = many
@@ -66,7 +66,7 @@ func TestSilentPeersAreHeard(t *testing.T) {
 		require.NoError(t, err)
 		post(1)
 		for _, x := range es {
-			x.Progress() // the simulated network moves what was sent when its ends poll
+			x.Progress() // the simulated network moves data only when its ends poll
 		}
 		if r := 2 + round; r <= n {
 			require.NoError(t, es[r].Peer(0).Send([]byte{byte(r)}).Wait(ctx))
@@ -81,8 +81,7 @@ func TestSilentPeersAreHeard(t *testing.T) {
 	}
 }
 
-// What a look for messages costs beside peers that are silent, each with a receive
-// posted.
+// The cost of a poll for messages with many silent peers, each with a receive posted.
 func BenchmarkSilentPeers(b *testing.B) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, n := range []int{1, 8, 64} {
@@ -111,8 +110,8 @@ func BenchmarkSilentPeers(b *testing.B) {
 	}
 }
 
-// A conversation opens one channel a connection, however often and from wherever it is
-// begun.
+// A conversation opens one channel per connection, however often and from whichever side it
+// is begun.
 func TestChannelIsOpenedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -132,9 +131,9 @@ func TestChannelIsOpenedOnce(t *testing.T) {
 	})
 }
 
-// A rank that gets no memory for its end of a channel tells the other: on both sides what
-// waits fails at once for that reason, and so do later operations; Reset tries again, and
-// nothing of the failure is kept.
+// A rank that gets no memory for its end of a channel notifies the other: on both sides
+// waiting and later operations fail at once for that reason; Reset tries again, and the
+// failure leaves no state.
 func TestShortageOfAChannel(t *testing.T) {
 	short := &shortage{}
 	shortages["simshort"] = short
@@ -203,9 +202,9 @@ func TestShortageOfAChannel(t *testing.T) {
 	}
 }
 
-// A peer that writes nonsense into this rank's ring loses the connection: all messages that
-// are under way with it fail with what it did, also those that only it could end, and Reset
-// begins anew.
+// A peer that writes invalid data into this rank's ring loses the connection: all messages
+// in flight fail with that cause, also those that only the peer could complete, and Reset
+// makes a new connection.
 func TestPeerThatBreaksTheProtocolOfMessages(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, link string) {
@@ -214,7 +213,7 @@ func TestPeerThatBreaksTheProtocolOfMessages(t *testing.T) {
 		works(t, es, mems, keys)
 		ctx := testutil.Context(t, patience)
 		victim, liar := es[0].Peer(1), es[1].Peer(0)
-		announced := victim.SendTag(1, make([]byte, 8<<20)) // nobody fetches it
+		announced := victim.SendTag(1, make([]byte, 8<<20)) // is never fetched
 		recv := victim.RecvTag(1, make([]byte, 8))
 
 		setup, err := liar.conn.Now().Published(ctx, keyChannel)

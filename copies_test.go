@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// One rank finds out how large blocks are copied, and all go by it; the next start
-// finds it saved. The figures of the link are kept under the class of the pair.
+// One rank measures how to copy large blocks, and all ranks use its result; the next start
+// loads it. The figures of the link are kept under the class of the pair.
 func TestCopiesOfAJob(t *testing.T) {
 	dir := t.TempDir()
 	for _, want := range []string{"measured", "profile"} {
@@ -45,7 +45,7 @@ func TestCopiesOfAJob(t *testing.T) {
 	require.Equal(t, "caches", es[0].links[0].(fabric.CopyTuner).Copies().Source)
 }
 
-// The user's sizes stand whatever is measured.
+// The user's sizes override the measurement.
 func TestCopiesForced(t *testing.T) {
 	t.Setenv("RMA_COPY_STREAM", "3M")
 	t.Setenv("RMA_COPY_STRING", "-1")

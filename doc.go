@@ -65,14 +65,13 @@
 // call for any step of this.
 //
 // A receive takes messages from one peer ([Peer.Recv]) or from any ([Engine.Recv]); the
-// receives of a [RecvBatch] are posted and waited for together. A probe
-// ([Peer.Probe]) reports a message without receiving it; Cancel withdraws a receive
-// that has not matched. A handler ([Engine.Handle]) is called for every message with a tag,
-// by the progress engine or by its own goroutines; one of [HandleMany] gets all messages that
-// have come together in one call. A [Receiver] is intended for libraries that
-// choose the memory of each message as it arrives. An [Event] lets a goroutine wait for
-// what a handler or receiver has found. All of these share one order: a message goes to the
-// first of them that matches.
+// receives of a [RecvBatch] are posted and waited for together. A probe ([Peer.Probe])
+// reports a message without receiving it; Cancel withdraws a receive that has not matched.
+// A handler ([Engine.Handle]) is called for every message with a tag, by the progress
+// engine or by its own goroutines; one of [HandleMany] gets all messages that have arrived
+// together in one call. A [Receiver] is intended for libraries that choose the memory of
+// each message as it arrives. An [Event] lets a goroutine wait for a result of a handler or
+// receiver. All of these share one order: a message goes to the first of them that matches.
 //
 // # Failure
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// text is a log that may be written to from anywhere.
+// text is a log to which any goroutine may write.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -34,8 +34,8 @@ func (t *text) count(s string) int {
 	return strings.Count(t.b.String(), s)
 }
 
-// A link that is not what was measured is reported once, and its profile put aside
-// for the next start to measure again.
+// A link that differs from its measurement is reported once, and its profile is retired, so
+// that the next start measures again.
 func TestDriftIsReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,10 +59,10 @@ func TestDriftIsReported(t *testing.T) {
 	b, err := os.ReadFile(store.Path(key) + ".drifted")
 	require.NoError(t, err)
 	require.Equal(t, "saved", string(b))
-	e.prog.Do(func() { p.drifted(logp.AllModes) }) // after the end nothing is begun
+	e.prog.Do(func() { p.drifted(logp.AllModes) }) // after Close it starts nothing
 }
 
-// Engines that measure learn as well; those that were told not to, do not.
+// Engines that measure also learn, unless this is disabled.
 func TestEnginesLearn(t *testing.T) {
 	t.Parallel()
 	for sampled, c := range map[string]struct {

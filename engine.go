@@ -43,7 +43,7 @@ type Engine struct {
 	pins        []*message.Pins // by link: memory that messages use and the application did not register
 
 	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
-	tasks    *bringup.Tasks // goroutines of the engine beside the progress one
+	tasks    *bringup.Tasks // goroutines of the engine other than the progress goroutine
 	closed   atomic.Bool
 	handlers []*Handler    // whose workers end with the engine
 	parting  sync.Once     // of the functions in before
@@ -322,9 +322,9 @@ func (e *Engine) lost(rank int, why string) {
 	})
 }
 
-// lastWords lets the link of a peer that is gone take in the data it had sent, and report
-// the end itself: the wire-up server may be faster than the link, and some links do not
-// detect the end at all.
+// lastWords gives the link of a peer that is gone time to deliver the data that it had
+// sent, and to report the end itself: the wire-up server may be faster than the link, and
+// some links do not detect the end at all.
 func (e *Engine) lastWords(p *Peer) {
 	noticed := make(chan struct{})
 	e.prog.Do(func() {
@@ -367,8 +367,8 @@ func (e *Engine) told(from int, key string, val []byte) {
 }
 
 // keyChannel is the key under which the two ranks of a connection publish the set-up of
-// their message channels, and under which a rank tells the other that it has done so, with
-// the number of their connection (4 bytes).
+// their message channels, and under which a rank notifies the other that it has done so,
+// with the number of their connection (4 bytes).
 const keyChannel = "talk"
 
 // jobError translates an error of the job to one of this package, about a rank if one is at

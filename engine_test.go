@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// onEach runs f over every link; the one that needs a device where there is one.
+// onEach runs f over every link; over ibv only where there is a device.
 func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
 	for _, name := range []string{"shm", "tcp"} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
@@ -34,7 +34,7 @@ func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
 	})
 }
 
-// alone is onEach for tests that nothing may run beside.
+// alone is onEach for tests that must not run in parallel with others.
 func alone(t *testing.T, f func(t *testing.T, fabric string)) {
 	for _, name := range []string{"shm", "tcp", "ibv"} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {
 	return config
 }
 
-// rendezvousServer is rendezvous for who does something to the server.
+// rendezvousServer is like rendezvous, and also returns the server.
 func rendezvousServer(t testing.TB, c wireup.ServerConfig, fabric string) (*wireup.Server, func(r int) *Config) {
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func openAll(t testing.TB, n int, config func(r int) *Config, change func(*Confi
 	for r := range es {
 		g.Go(func() (err error) {
 			c := config(r)
-			c.Sampling = "off" // TestCalibration is about it
+			c.Sampling = "off" // TestCalibration tests sampling
 			change(c)
 			es[r], err = Open(context.Background(), c)
 			return err
@@ -104,7 +104,7 @@ func openAll(t testing.TB, n int, config func(r int) *Config, change func(*Confi
 	return es
 }
 
-// share has each engine allocate size bytes and exchange the keys.
+// share makes each engine allocate size bytes and exchange the keys.
 func share(t testing.TB, es []*Engine, size int) ([]*Region, []Key) {
 	t.Helper()
 	mems := make([]*Region, len(es))
@@ -251,8 +251,8 @@ func TestMisuseIsRefusedHere(t *testing.T) {
 	require.True(t, r.Done())
 }
 
-// A key that the target has withdrawn: refused there, memory untouched, what
-// is behind flushed; other peers go on.
+// A key that the target has revoked is refused there: its memory is unchanged, later
+// operations are flushed, and other peers are not affected.
 func TestStaleKey(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -358,7 +358,7 @@ func TestContextEndsAWaitNotTheOperation(t *testing.T) {
 	}
 }
 
-// While the target's application only computes, everything is served.
+// All operations complete while the target's application only computes.
 func TestTargetOnlyComputes(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -528,7 +528,7 @@ func TestOpenFails(t *testing.T) {
 		_, err := Open(context.Background(), c)
 		require.Error(t, err, "%+v", c)
 	}
-	// Ranks that are told different links say who has which.
+	// The error of ranks with different links names the links of each.
 	forced := rendezvous(t, 2, "tcp")
 	errs := make([]error, 2)
 	var g errgroup.Group
@@ -546,12 +546,12 @@ func TestOpenFails(t *testing.T) {
 		require.ErrorContains(t, errs[r], "ranks 0 and 1: links: ")
 		require.ErrorContains(t, errs[r], name+" wanted on one host; the first has [shm], the second [tcp] (RMA_FABRIC has to be the same on all ranks)")
 	}
-	// Nobody meets without a secret where others come by.
+	// A job that other users can reach is refused without a secret.
 	for _, token := range [][]byte{nil, []byte("short")} {
 		_, err := Open(context.Background(), &Config{Job: &Job{Size: 2, Root: "127.0.0.1:0", Token: token, Serve: true}})
 		require.ErrorIs(t, err, ErrNoToken)
 	}
-	// A rank that gives the job up says so to those who open it.
+	// A rank that aborts the job reports that to ranks in Open.
 	config := rendezvous(t, 2, "shm")
 	c, gave := config(0), make(chan error)
 	go func() {

@@ -67,7 +67,7 @@ var (
 	ErrLength         = errors.New("the two sides differ in length")
 	ErrTooLarge       = errors.New("larger than one request or message may be: split it")
 	ErrShortBuffer    = message.ErrShortBuffer // a message is longer than the buffer; it stays
-	ErrInUse          = mr.ErrInUse            // an operation is under way in that memory
+	ErrInUse          = mr.ErrInUse            // an operation is in flight in that memory
 	ErrNotTalking     = errors.New("no messages were exchanged with this rank yet")
 	ErrRequestUsed    = errors.New("request has been waited for already")
 

@@ -15,13 +15,13 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// named are the sentinels that the tests of errors tell apart.
+// named lists the sentinels that the tests of errors distinguish.
 var named = map[string]error{
 	"gone": ErrPeerGone, "access": ErrRemoteAccess, "flushed": ErrFlushed, "unconnected": ErrNoConnection,
 	"closed": ErrClosed, "wrong peer": ErrWrongPeer,
 }
 
-// sentinels names those that err wraps.
+// sentinels returns the names of those that err wraps.
 func sentinels(err error) string {
 	if err == nil {
 		return "nil"
@@ -36,8 +36,8 @@ func sentinels(err error) string {
 	return strings.Join(got, "+")
 }
 
-// everything is one operation of each kind with the peer, whose connection is lost: the
-// first one waits until this side knows.
+// everything returns the errors of one operation of each kind with a peer whose connection
+// is lost; the first waits until this side has detected the loss.
 func everything(ctx context.Context, e *Engine, peer int, mem *Region, key Key) map[string]error {
 	p := e.Peer(peer)
 	_, await := p.WaitSignal(ctx, mem.Slice(0, 8), EQ, 1<<40)
@@ -59,8 +59,8 @@ func everything(ctx context.Context, e *Engine, peer int, mem *Region, key Key) 
 	}
 }
 
-// alike holds that all of them failed with those sentinels, in a *PeerError of the rank
-// that says nothing twice.
+// alike requires that all of them failed with those sentinels, in a *PeerError of the rank
+// whose text repeats nothing.
 func alike(t *testing.T, want string, rank int, errs map[string]error) {
 	t.Helper()
 	for what, err := range errs {
@@ -81,9 +81,10 @@ func alike(t *testing.T, want string, rank int, errs map[string]error) {
 func TestErrorsAreAlike(t *testing.T) {
 	type event struct {
 		name string
-		// do has it happen to two ranks that are connected, and talk if they are to.
+		// do causes the event on two connected ranks, which have exchanged messages if
+		// talking.
 		do            func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, keys []Key)
-		first, second string // what the two ranks get from then on; "" if they are not asked
+		first, second string // errors of the two ranks from then on; "" if not checked
 	}
 	stale := func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, use func(*Peer, Key) error) {
 		mem, err := es[1].Alloc(4096)
@@ -152,7 +153,7 @@ func TestErrorsAreAlike(t *testing.T) {
 	}
 }
 
-// The key of another rank's memory is refused here, and harms nothing.
+// The key of another rank's memory is refused here, without further effect.
 func TestWrongPeersKey(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -163,7 +164,7 @@ func TestWrongPeersKey(t *testing.T) {
 	})
 }
 
-// victim is a rank that does what everybody does, until it is killed.
+// victim is a rank that communicates like the others until it is killed.
 var victim = testutil.NewChild("victim", func(args []string, in *bufio.Reader, out io.Writer) error {
 	e, err := openChild(args[0], args[1])
 	if err != nil {
@@ -196,7 +197,7 @@ var victim = testutil.NewChild("victim", func(args []string, in *bufio.Reader, o
 	return nil
 })
 
-// Whatever is under way with a rank that is killed, and whatever comes later, says that
+// Operations in flight with a rank that is killed, and later ones, fail with the error that
 // the rank is gone.
 func TestErrorsOfTheKilled(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {

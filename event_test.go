@@ -12,7 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// However Set and Reset meet, no change that was made before a Set is missed.
+// However Set and Reset coincide, the waiter sees every change made before a Set.
 func TestEvent(t *testing.T) {
 	t.Parallel()
 	e := open(t, 1, "shm")[0]

@@ -51,7 +51,7 @@ func (p *postponer) Arriving(m rma.Envelope, inPlace bool) rma.Landing {
 	return p.columns.Arriving(m, inPlace)
 }
 
-// What was left comes again when the receiver says so.
+// Messages that were left are offered again after Resume.
 func ExampleReceiving() {
 	ctx, eng := context.Background(), engine()
 	defer eng.Close()
@@ -72,7 +72,7 @@ func ExampleReceiving() {
 	// Output: patience
 }
 
-// A probe tells how long a message is before there is memory for it.
+// A probe returns the length of a message before memory for it is allocated.
 func ExamplePeer_Probe() {
 	ctx, eng := context.Background(), engine()
 	defer eng.Close()
@@ -88,7 +88,7 @@ func ExamplePeer_Probe() {
 	// Output: 12345 <nil> <nil>
 }
 
-// A receive that is not wanted any more gives its buffer back.
+// Cancel ends a receive that is no longer needed, and returns its buffer.
 func ExampleRecvRequest_Cancel() {
 	ctx, eng := context.Background(), engine()
 	defer eng.Close()
@@ -114,7 +114,7 @@ func ExampleShortBufferError() {
 	// Output: a long message <nil> <nil>
 }
 
-// One goroutine finds something out, another one drives the links until then.
+// One goroutine computes a result, while another one waits for it and drives the links.
 func ExampleEvent() {
 	eng := engine()
 	defer eng.Close()
@@ -130,7 +130,7 @@ func ExampleEvent() {
 	// Output: 42
 }
 
-// columns is a Receiver that has each message put where its tag says.
+// columns is a Receiver that places each message according to its tag.
 type columns struct {
 	table [2][8]byte
 	left  int
@@ -153,7 +153,7 @@ func (c *columns) Arrived(m rma.Envelope, token any, parts [][]byte, err error) 
 
 func (c *columns) Gone(rank int, err error) {}
 
-// A library chooses the memory of each message as it comes.
+// A library chooses the memory of each message as it arrives.
 func ExampleReceiver() {
 	ctx, eng := context.Background(), engine()
 	defer eng.Close()
@@ -174,7 +174,7 @@ func ExampleReceiver() {
 	// Output: first second
 }
 
-// Where a message goes: to memory, nowhere, or it stays for now.
+// Destinations of a message: memory, none, or it stays at its peer for now.
 func ExampleLanding() {
 	choose := func(m rma.Envelope, inPlace, busy bool) rma.Landing {
 		switch {
@@ -191,7 +191,7 @@ func ExampleLanding() {
 	// Output: 70000
 }
 
-// A handler and the goroutine that waits for what it finds out.
+// A handler, and a goroutine that waits for its result.
 func ExampleHandler() {
 	ctx, eng := context.Background(), engine()
 	defer eng.Close()

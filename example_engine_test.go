@@ -13,12 +13,12 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// A configuration in code. Whoever starts the program can override all of it by
+// A configuration in code. The user who starts the program can override all of it by
 // variables or a file: RMA_FABRIC=tcp, RMA_CONFIG=/etc/rma.conf.
 func ExampleConfig() {
 	eng, err := rma.Open(context.Background(), &rma.Config{
 		PeerTimeout: 500 * time.Millisecond,                  // a peer that is silent for so long is gone
-		Settings:    map[string]string{"disable_cma": "yes"}, // what has no field
+		Settings:    map[string]string{"disable_cma": "yes"}, // settings without a field
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func ExamplePieces() {
 	// Output: ab <nil>
 }
 
-// A program that runs for a moment does without measurements.
+// A short program runs without measurements.
 func ExampleSampling() {
 	eng, err := rma.Open(context.Background(), &rma.Config{Sampling: rma.SamplingOff})
 	if err != nil {
@@ -94,7 +94,7 @@ func ExampleSampling() {
 	// Output: <nil>
 }
 
-// A program that knows its job from somewhere else than the environment.
+// A program that gets its job from another source than the environment.
 func ExampleJob() {
 	eng, err := rma.Open(context.Background(), &rma.Config{
 		Job: &rma.Job{Rank: 0, Size: 1}, // of several ranks: Root and Token as well
@@ -107,7 +107,8 @@ func ExampleJob() {
 	// Output: rank 0 of 1
 }
 
-// Ranks meet in barriers; whoever needs the memory of others closes after one.
+// Ranks synchronise by barriers: a barrier before Close lets all ranks finish their
+// accesses.
 func ExampleEngine() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -125,7 +126,7 @@ func ExampleEngine() {
 	// Output: rank 0
 }
 
-// Errors of operations say which peer and which operation, and wrap the cause.
+// Errors of operations name the peer and the operation, and wrap the cause.
 func ExamplePeerError() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -154,7 +155,7 @@ func ExamplePeerError() {
 	// a slip of this program
 }
 
-// What an engine has done, and with whom.
+// Counters of an engine: puts, their bytes, failed operations, regions.
 func ExampleStats() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -177,7 +178,7 @@ func ExampleStats() {
 	// Output: 10 640 0 1
 }
 
-// The part of one peer; its Err says why a connection is no more.
+// Counters of one peer; Err is the reason why its connection has ended.
 func ExamplePeerStats() {
 	eng, err := rma.Open(context.Background(), nil)
 	if err != nil {
@@ -192,7 +193,7 @@ func ExamplePeerStats() {
 	// Output:
 }
 
-// Counts of two moments give what happened between them.
+// The difference of two Counts counts the operations between them.
 func ExampleCounts() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -213,7 +214,7 @@ func ExampleCounts() {
 	// Output: 1
 }
 
-// Messages to oneself are copied from request to request: no way was chosen.
+// Messages of a rank to itself are copied directly: no mode is chosen.
 func ExampleMessageStats() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -233,7 +234,7 @@ func ExampleMessageStats() {
 	// Output: 1 0
 }
 
-// Who has no operation under way hears of the end of others all the same.
+// Watch reports the end of peers to a rank without operations in flight.
 func ExamplePeerEvent() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "rma-")
@@ -241,7 +242,7 @@ func ExamplePeerEvent() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	job := func(rank int) *rma.Config { // as rmarun would say in the environment
+	job := func(rank int) *rma.Config { // as rmarun would set it in the environment
 		return &rma.Config{Job: &rma.Job{
 			Rank: rank, Size: 2, Root: "unix:" + dir + "/s", Token: bytes.Repeat([]byte{7}, 32), Serve: rank == 0,
 		}}
@@ -272,7 +273,7 @@ func ExamplePeerEvent() {
 	// Output: rank 1 is gone: true
 }
 
-// States are in the order of what is left to hope for.
+// States are ordered from working to lost.
 func ExamplePeerState() {
 	for s := rma.PeerUp; s <= rma.PeerGone; s++ {
 		fmt.Println(s, s >= rma.PeerHung)

@@ -28,8 +28,8 @@ func ExampleRegion() {
 	// Output: 65536
 }
 
-// A buffer is a piece of a region. Taking one costs nothing and checks nothing:
-// the operation that it is given to does.
+// A buffer is a piece of a region. Slicing costs nothing and checks nothing: the operation
+// that uses the buffer checks it.
 func ExampleBuffer() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -51,8 +51,8 @@ func ExampleBuffer() {
 	// Output: halo
 }
 
-// Keys are values of a fixed size: send them as you like. What comes from a peer
-// is a claim that only the peer itself can confirm.
+// Keys are values of a fixed size: send them as you like. A key received from a peer is not
+// proven valid: only the peer's own engine can check it.
 func ExampleKey() {
 	eng, err := rma.Open(context.Background(), nil)
 	if err != nil {

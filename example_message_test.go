@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// A request is a value. Its end may be asked for, and waited for as long as a
-// context lasts, and again.
+// A request is a value. Done reports whether it is complete; Wait may be repeated after its
+// context has ended.
 func ExampleRequest() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -38,7 +38,7 @@ func ExampleRequest() {
 	// request has been waited for already
 }
 
-// A lock that nobody serves: whoever swaps 0 for 1 has it.
+// A lock without a server: the rank that swaps 0 for 1 holds it.
 func ExampleAtomicRequest() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -86,7 +86,7 @@ func ExampleRecvRequest() {
 	// 7 a piece of work <nil> <nil>
 }
 
-// Many messages, one decision: the cost model sees them all.
+// Many messages in one batch: the cost model plans them together.
 func ExampleBatch() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)

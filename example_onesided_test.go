@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// alone opens a job of one rank and a window of it: the same code runs on any
-// number.
+// alone opens a job of one rank and a window of it: the same code runs on any number of
+// ranks.
 func alone(size int) (*rma.Engine, *rma.Window) {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -30,8 +30,7 @@ func check(err error) {
 	}
 }
 
-// Every rank has a part of a window, and reaches those of others by rank and
-// offset.
+// Every rank has a part of a window, and accesses those of others by rank and offset.
 func ExampleWindow() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -96,7 +95,7 @@ func ExampleDim() {
 	// Output: [21 22 25 26 37 38 41 42]
 }
 
-// A consumer waits for a count; whoever has seen it has the data.
+// A consumer waits for a count; when it sees the count, the data is there.
 func ExampleCond() {
 	ctx := context.Background()
 	eng, w := alone(4096)
@@ -165,8 +164,8 @@ func ExampleNumber() {
 	// Output: 12 [1 2 3]
 }
 
-// Puts whose requests nobody keeps: the flush waits for all of them, and tells
-// what failed.
+// Puts whose requests are not kept: the flush waits for all of them, and returns their
+// first error.
 func ExamplePeer_Flush() {
 	ctx := context.Background()
 	eng, w := alone(4096)
@@ -180,7 +179,7 @@ func ExamplePeer_Flush() {
 	// Output: all there
 }
 
-// What is ready first is used first.
+// Requests are used in the order of their completion.
 func ExampleWaitAny() {
 	ctx := context.Background()
 	eng, w := alone(4096)
@@ -214,7 +213,7 @@ func ExampleAccumulate() {
 	// Output: [1 12 13]
 }
 
-// The largest that any rank has seen.
+// The maximum over all ranks.
 func ExampleReduction() {
 	ctx := context.Background()
 	eng, w := alone(4096)
@@ -270,7 +269,7 @@ func ExampleArray() {
 	// Output: [1 2 3 0 0 11 12 3 8 9]
 }
 
-// One rank of each host does what its host needs once.
+// One rank of each host does the work that its host needs once.
 func ExamplePlace() {
 	eng, _ := alone(8)
 	defer eng.Close()

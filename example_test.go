@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// A job of one rank, so that the example runs anywhere; under rmarun the same
-// code reaches the memory of others.
+// A job of one rank, so that the example runs anywhere; under rmarun the same code accesses
+// the memory of others.
 func Example() {
 	ctx := context.Background()
 	eng, err := rma.Open(ctx, nil)
@@ -65,7 +65,7 @@ func ExamplePeer_FetchAdd() {
 	// ticket 2
 }
 
-// Many operations may be under way; an error says which peer and why.
+// Many operations may be in flight; an error names the peer and the cause.
 func ExampleRequest_Wait() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

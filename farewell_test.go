@@ -16,12 +16,12 @@ import (
 
 const farewells = 60
 
-// openChild is for rank 1 of 2, in a process of its own.
+// openChild opens rank 1 of 2, in a process of its own.
 func openChild(fabric, root string) (*Engine, error) {
 	return Open(context.Background(), &Config{Fabric: Fabric(fabric), Sampling: "off", Job: &Job{Rank: 1, Size: 2, Root: root, Token: []byte("t")}})
 }
 
-// openParent is rank 0 of a job whose other rank is child, which gets the link and the
+// openParent opens rank 0 of a job and starts rank 1 as child, which gets the link and the
 // job's address before args.
 func openParent(t *testing.T, fabric string, child testutil.Child, args ...string) (*Engine, *testutil.Proc) {
 	t.Helper()
@@ -56,9 +56,8 @@ var farewell = testutil.NewChild("farewell", func(args []string, in *bufio.Reade
 	return e.Close()
 })
 
-// What a rank has sent, by requests that are complete, arrives although the rank closes
-// its engine and exits at once: receives get it that wait already, and those that come
-// when it is gone.
+// Messages whose sends are complete arrive although the sender closes its engine and exits
+// at once, both at receives posted before and at receives posted when the sender is gone.
 func TestFarewell(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, size := range []int{0, 40, 500} {
@@ -79,7 +78,7 @@ func TestFarewell(t *testing.T) {
 					buf := func() []byte { return make([]byte, 4+farewells*size) }
 					first, second := buf(), buf()
 					r, any := p.RecvTag(1, first), e.Recv(second)
-					if round%2 == 0 && size < 500 { // larger ones are fetched, before they are complete
+					if round%2 == 0 && size < 500 { // larger ones are fetched before their sends are complete
 						require.NoError(t, child.Wait(patience))
 						testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the peer")
 					}
@@ -135,7 +134,7 @@ var doomed = testutil.NewChild("doomed", func(args []string, in *bufio.Reader, o
 	}
 })
 
-// What is received of a rank that is killed is the beginning of what it had sent.
+// The messages received from a killed rank are a prefix of those that it had sent.
 func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, how := range []string{"handler", "workers", "any", "one", "batch"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// After a flush, what was handed in before it is in the target's memory, though
-// nobody waited for it.
+// After a flush, the data of earlier puts is in the target's memory, without a wait for
+// their requests.
 func TestFlush(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 1<<16)
@@ -55,7 +55,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// Errors of operations that were given up are told by the next flush, once.
+// The next flush returns errors of forgotten operations, once.
 func TestFlushTellsWhatWasForgotten(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -78,7 +78,7 @@ func TestFlushTellsWhatWasForgotten(t *testing.T) {
 	})
 }
 
-// A fenced put does not overtake the get before it, whatever the link would do.
+// A fenced put does not overtake the get before it, on any link.
 func TestFence(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -97,12 +97,12 @@ func TestFence(t *testing.T) {
 			require.NoError(t, WaitAll(ctx, get, put))
 			require.Equal(t, i, binary.NativeEndian.Uint64(b))
 		}
-		p.Fence() // with nothing around it
+		p.Fence() // without operations before
 		require.NoError(t, p.Flush().Wait(ctx))
 	})
 }
 
-// Goroutines flush beside others that put: each flush covers its own.
+// Goroutines flush while others put: each flush covers its own goroutine's puts.
 func TestFlushFromManyGoroutines(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)

@@ -164,7 +164,7 @@ type worker struct {
 	stalled bool
 }
 
-// landed is a message on its way to the handler's function.
+// landed is a message that has not been passed to the handler's function.
 type landed struct {
 	m    Envelope
 	buf  []byte
@@ -248,7 +248,8 @@ type held struct {
 	left  bool // a message of the peer was left for lack of room
 }
 
-// landedSize is the memory of a message beside its bytes, so that empty messages count.
+// landedSize is the memory of a message in addition to its bytes, so that empty messages
+// count.
 const landedSize = 128
 
 // hold reserves room for a message; it returns false if there is none.

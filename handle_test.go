@@ -17,8 +17,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Handlers get every message once, those of a peer in order, whatever way each
-// took, in the engine or on goroutines, also those that came before them.
+// Handlers get every message once, those of a peer in order, in every mode, in the engine
+// or on goroutines, including messages that arrived before the handler was registered.
 func TestHandlers(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		for _, workers := range []int{0, 1, 3} {
@@ -71,7 +71,7 @@ func TestHandlers(t *testing.T) {
 				mu.Unlock()
 				h.Close()
 				h.Close()
-				// What comes later is for others.
+				// Messages sent after Close of the handler go to other receives.
 				s := es[1].Peer(0).SendTag(0x100, []byte("late"))
 				got := make([]byte, 4)
 				_, err = es[0].Recv(got).WaitFrom(ctx)
@@ -83,7 +83,7 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
-// A handler that lags stops its peer, whose messages wait there, and nobody else.
+// A handler that lags stops its peer, whose messages wait there, and no other peer.
 func TestHandlerBacklog(t *testing.T) {
 	es := open(t, 3, "shm")
 	ctx := testutil.Context(t, 60*time.Second)
@@ -163,7 +163,7 @@ func TestHandlerDoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(300, ping))
 }
 
-// gatherer is a Receiver that keeps what it is told.
+// gatherer is a Receiver that records its calls.
 type gatherer struct {
 	mu     sync.Mutex
 	later  bool
@@ -199,8 +199,8 @@ func (g *gatherer) Gone(rank int, err error) {
 	g.gone[rank] = err
 }
 
-// Messages come to a Receiver in their order; what it leaves comes again, and
-// that a peer is gone is told behind its last message.
+// A Receiver gets messages in order; messages that it leaves are offered again, and Gone
+// follows a peer's last message.
 func TestReceiver(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -257,7 +257,7 @@ func TestReceiver(t *testing.T) {
 	})
 }
 
-// However much peers send at once, a handler has no more memory than was said.
+// However much peers send at once, a handler holds no more than HandlerOptions.Memory.
 func TestHandlerMemoryIsBounded(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		onEach(t, func(t *testing.T, fabric string) {
@@ -293,8 +293,8 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A handler of many gets every message once, those of a peer in order, however many come in
-// a call, and in however many parts.
+// A HandleMany function gets every message once, those of a peer in order, however many
+// messages a call has, and however many parts a message.
 func TestHandleMany(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 3, fabric)
@@ -361,8 +361,8 @@ func TestHandleMany(t *testing.T) {
 	})
 }
 
-// Messages that are sent together come in fewer calls, without allocation, and are counted;
-// those that the handler does not ask for are gone.
+// Messages sent together arrive in fewer calls, without allocation, and are counted; those
+// that the handler does not take are dropped.
 func TestHandleManyAtOnce(t *testing.T) {
 	es := open(t, 2, "shm")
 	ctx := testutil.Context(t, patience)

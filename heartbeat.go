@@ -231,7 +231,7 @@ type exchange interface{ Missing() []int }
 
 // attending calls wait, which waits for all ranks, and returns early if one of the ranks
 // that x waits for is found to hang, with a *PeerError that names it. To check a late rank,
-// this rank connects with it, and with the next one when that rank has come.
+// this rank connects with it, and with the next one when that rank has entered the call.
 func attending(ctx context.Context, e *Engine, op string, x exchange, wait func(context.Context) ([][]byte, error)) ([][]byte, error) {
 	if e.cfg.HangTimeout <= 0 {
 		return wait(ctx)
@@ -274,10 +274,10 @@ func attending(ctx context.Context, e *Engine, op string, x exchange, wait func(
 }
 
 // lookAtLate connects with a rank that x waits for, and with another one when that has
-// come, until one of them is found to hang, or ctx ends. It acts on each report of a hung
-// rank, and at intervals, because the late ranks may not have been known then. All waiting
-// ranks do so: if each connected with all late ranks, these would have that many
-// connections to answer, and be later still.
+// entered the call, until one of them is found to hang, or ctx ends. It acts on each report
+// of a hung rank, and at intervals, because the late ranks may not have been known then.
+// All waiting ranks do so: if each connected with all late ranks, these would have that
+// many connections to answer, and be later still.
 func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
 	tick := time.NewTicker(e.cfg.HangTimeout / 4)
 	defer tick.Stop()
@@ -301,8 +301,9 @@ func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}
 }
 
 // lateFor returns the one of the late ranks, which are sorted, that the rank checks: the
-// next one from it on, so that the choice stays the same while others come. If the list
-// ends before the rank, the choice depends on the rank, so that ranks check different ones.
+// next one from it on, so that the choice stays the same while others enter the call. If
+// the list ends before the rank, the choice depends on the rank, so that ranks check
+// different ones.
 func lateFor(rank int, late []int) int {
 	i, _ := slices.BinarySearch(late, rank)
 	if i == len(late) {

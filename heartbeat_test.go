@@ -13,8 +13,8 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// stall keeps the engine from making progress, as a process does that is stopped, until
-// the function that it returns is called.
+// stall keeps the engine from making progress, like a stopped process, until resume is
+// called.
 func stall(t testing.TB, e *Engine) (resume func()) {
 	held, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -37,7 +37,7 @@ func stall(t testing.TB, e *Engine) (resume func()) {
 	return resume
 }
 
-// hanging opens a job over every link whose ranks find a peer that hangs after d.
+// hanging opens a job over every link, whose ranks detect a hung peer after d.
 func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*Engine)) {
 	wait := func(c *Config) { c.HangTimeout = d }
 	t.Run("sim", func(t *testing.T) {
@@ -47,7 +47,7 @@ func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*En
 	onEach(t, func(t *testing.T, fabric string) { f(t, openWith(t, n, fabric, wait)) })
 }
 
-// until repeats what may be complete without the peer's help, until it fails.
+// until repeats f, which may succeed without the peer's help, until it fails.
 func until(ctx context.Context, f func() error) error {
 	for ctx.Err() == nil {
 		if err := f(); err != nil {
@@ -58,7 +58,7 @@ func until(ctx context.Context, f func() error) error {
 	return ctx.Err()
 }
 
-// operations are all that one can do with a peer, until it fails.
+// operations returns all kinds of operations with a peer; each runs until it fails.
 func operations(e *Engine, p *Peer, mem *Region, key Key) map[string]func(ctx context.Context) error {
 	wait := func(begin func() Request) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -124,8 +124,8 @@ func greet(ctx context.Context, e *Engine, mem *Region, key Key) error {
 	return errors.Join(send.Wait(ctx), Accumulate(p, key.At(0), Sum, []uint64{1}).Wait(ctx), p.Get(mem.Slice(0, 8), key.At(0)).Wait(ctx))
 }
 
-// Whatever is under way with a peer that makes no progress, or is begun with it, ends with
-// one and the same error, on every link.
+// All operations with a peer that makes no progress, in flight and later ones, end with the
+// same error on every link.
 func TestPeerThatHangs(t *testing.T) {
 	const hang = time.Second
 	hanging(t, 2, hang, func(t *testing.T, es []*Engine) {
@@ -149,7 +149,7 @@ func TestPeerThatHangs(t *testing.T) {
 		took := time.Since(begin)
 		t.Logf("after %v, with HangTimeout %v", took, hang)
 		require.Greater(t, took, hang*(hangBeats-1)/hangBeats-hang/hangLooks)
-		for name, op := range ops { // it stays so, at once
+		for name, op := range ops { // later operations fail at once
 			err := op(ctx)
 			require.ErrorIs(t, err, ErrPeerHung, name)
 			var pe *PeerError
@@ -173,8 +173,8 @@ func TestBarrierWithARankThatHangs(t *testing.T) {
 	})
 }
 
-// Who waits in a barrier looks at one of those that are late, not at all of them, and finds
-// the one that hangs among them when the others have come.
+// A rank that waits in a barrier checks one of the late ranks, not all, and detects the
+// hung one when the others have come.
 func TestLateRanksAreNotOverrun(t *testing.T) {
 	t.Parallel()
 	const n, early = 12, 4
@@ -220,7 +220,7 @@ func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	config := rendezvous(t, 2, "tcp")
 	es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = time.Second })
 	mems, keys := share(t, es, 4096)
-	es[1].mu.Lock() // who takes what peers tell waits
+	es[1].mu.Lock() // blocks the goroutine that handles values of peers
 	defer es[1].mu.Unlock()
 	ctx := testutil.Context(t, patience)
 	put, send := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)), es[0].Peer(1).Send([]byte("x"))
@@ -228,8 +228,8 @@ func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	require.ErrorIs(t, send.Wait(ctx), ErrPeerHung)
 }
 
-// Who runs the job's server hears of a peer that hangs, once, whether there was a connection
-// with it or not.
+// The process of the job's server gets one report of a hung peer, with or without a
+// connection to it.
 func TestHangIsTold(t *testing.T) {
 	t.Parallel()
 	for _, connected := range []bool{true, false} {
@@ -256,7 +256,7 @@ func TestHangIsTold(t *testing.T) {
 	}
 }
 
-// A peer that goes on before HangTimeout has done no harm, and who watches knows.
+// A peer that resumes before HangTimeout causes no error, and Watch reports it.
 func TestPeerThatHangsForAWhile(t *testing.T) {
 	hanging(t, 2, 6*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -299,7 +299,7 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 	})
 }
 
-// Where it is switched off on one side, that side neither finds nor is found.
+// A side with HangTimeout switched off neither detects hung peers nor is detected.
 func TestHangTimeoutOff(t *testing.T) {
 	t.Parallel()
 	config := rendezvous(t, 2, "shm")

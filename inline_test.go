@@ -8,9 +8,9 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// soon hands in operations until one is complete when the call returns: one of many is
-// not, whatever the link, the first ones find no connection, and the progress
-// goroutine may be at work.
+// soon posts operations until one is complete when the call returns. Some are not on any
+// link: one of many takes the queue, the first ones find no connection, and the progress
+// goroutine may own the link.
 func soon(t *testing.T, f func() Request) Request {
 	ctx := t.Context()
 	for range 100_000 {
@@ -60,7 +60,7 @@ func TestAtOnce(t *testing.T) {
 
 	clear(theirs[:32])
 	var held []uint64
-	for range 2*64 + 1 { // the long way is among them
+	for range 2*64 + 1 { // including one through the queue
 		v, err := p.FetchAdd(keys[1].At(16), 3).Wait(ctx)
 		require.NoError(t, err)
 		held = append(held, v)
@@ -96,7 +96,7 @@ func TestSendAtOnce(t *testing.T) {
 	require.NoError(t, soon(t, func() Request { return exchange([]byte("hello")) }).Wait(ctx))
 	require.Positive(t, p.Stats().Sends-before)
 
-	// In order, with what is too long to go at once.
+	// In order, also with operations that are too long to complete inline.
 	buf := make([]byte, 100_000)
 	for i := range 200 {
 		n := []int{8, 0, 3000, 100, 90_000}[i%5]

@@ -11,8 +11,8 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// The encoding is that of mr.Key, whose tests hold its bytes; here the numbers
-// of links, which are part of it.
+// The encoding is that of mr.Key, whose tests fix its bytes; this test fixes the numbers of
+// links, which are part of it.
 func TestKeyEncoding(t *testing.T) {
 	require.Equal(t, map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}, linkNumber)
 	k := newKey(mr.Key{Addr: 4096, Len: 0x1122, Ref: mr.Ref{Slot: 5, Epoch: 1 << 32}, Rails: 1<<0 | 1<<2,
@@ -52,8 +52,8 @@ func TestKeyMarshals(t *testing.T) {
 	require.Equal(t, k, again, "unchanged by errors")
 }
 
-// A key is a value: what it is parsed to from its text or its bytes is the same, and it
-// still says whose memory it is.
+// A key is a value: parsing its text or its bytes gives an equal key, which still names the
+// owner of the memory.
 func TestKeyIsAValue(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	ctx := testutil.Context(t, patience)
@@ -73,8 +73,8 @@ func TestKeyIsAValue(t *testing.T) {
 	require.ErrorIs(t, es[0].Peer(0).Put(parsed.At(8), mems[0].Slice(0, 8)).Wait(ctx), ErrWrongPeer)
 }
 
-// Contents that nothing refers to any more are not kept; a key made of the same contents
-// later equals those that were.
+// Contents without references are released; keys with the same contents that are parsed
+// later work.
 func TestKeysAreForgotten(t *testing.T) {
 	known := func(k mr.Key) bool {
 		keysInUse.Lock()

@@ -19,7 +19,7 @@ import (
 //
 //	go test -run '^$' -bench Latency -benchtime 2000x .
 //
-// send is Send and Recv; put is Put to memory that the target looks at.
+// send is Send and Recv; put is Put to memory that the target polls.
 func BenchmarkLatency(b *testing.B) {
 	const run = 50
 	for _, fabric := range []string{"shm", "tcp"} {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/observability.md has every line that an engine logs, with level,
-// message and keys, and none that is gone.
+// docs/observability.md lists every line that an engine logs, with level, message and keys,
+// and no others.
 func TestLogIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/observability.md")
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestLogIsDocumented(t *testing.T) {
 	require.Equal(t, told, said)
 }
 
-// logs notes the log lines of a file.
+// logs collects the log lines of a file.
 func logs(t *testing.T, f *ast.File, said map[string]bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

@@ -9,9 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// A message that has been received makes visible what its sender put before: if the put
-// was complete, and, for messages that come through the ring, if it was handed in
-// before.
+// A received message makes its sender's earlier puts visible: complete ones and, for
+// messages through the ring, also those only posted before.
 func TestMessageBehindPut(t *testing.T) {
 	behind := func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -20,7 +19,7 @@ func TestMessageBehindPut(t *testing.T) {
 		src := mems[0].Bytes()
 		buf := make([]byte, 8)
 		for i := uint64(1); i <= 200; i++ {
-			size := []int{8, 512, 20_000}[i%3] // the word is the last of it
+			size := []int{8, 512, 20_000}[i%3] // the word is at the end
 			binary.NativeEndian.PutUint64(src[size-8:], i)
 			put := p.Put(keys[1].At(uint64(1<<16-size)), mems[0].Slice(0, size))
 			if i%2 == 0 {
@@ -41,8 +40,8 @@ func TestMessageBehindPut(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) { behind(t, open(t, 2, fabric)) })
 }
 
-// What is put in several pieces before a message is there when that has been received,
-// however the pieces went.
+// A put of several pieces posted before a message is visible when the message has been
+// received, in whichever way the pieces were transferred.
 func TestMessageBehindPieces(t *testing.T) {
 	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -50,7 +49,7 @@ func TestMessageBehindPieces(t *testing.T) {
 		p, dst, src := es[0].Peer(1), mems[1].Bytes(), mems[0].Bytes()
 		buf := make([]byte, 30_000)
 		for i := uint64(1); i <= 60; i++ {
-			size := []int{8, 512, 20_000}[i%3] // the last goes by another way than the ring
+			size := []int{8, 512, 20_000}[i%3] // the last does not travel through the ring
 			for k := range 40 {
 				binary.NativeEndian.PutUint64(src[8*k:], i)
 			}
@@ -59,7 +58,7 @@ func TestMessageBehindPieces(t *testing.T) {
 			sent := p.Send(src[1000:][:size])
 			_, err := recv.Wait(ctx)
 			require.NoError(t, err)
-			if size <= 512 { // an announced message says nothing about puts
+			if size <= 512 { // an announced message does not order puts
 				for k := range 40 {
 					require.Equal(t, i, testutil.Load64(dst[128*k:]), "piece %d, message of %d bytes", k, size)
 				}

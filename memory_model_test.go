@@ -72,7 +72,7 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		var stop atomic.Bool
 		seen := watch(es[1], &stop, func() error {
-			b := testutil.Load64(dst[2048:]) // before a: what is there later may only be more
+			b := testutil.Load64(dst[2048:]) // before a: a value read later may only be larger
 			if a := testutil.Load64(dst); a < b {
 				return fmt.Errorf("the second put, %d, is there before the first, %d", b, a)
 			}
@@ -178,7 +178,7 @@ func TestMM_SignalComesAfterEverythingBefore(t *testing.T) {
 	})
 }
 
-// count64 is the word at the start of b, for the processor's own atomics.
+// count64 returns the word at the start of b, for the processor's own atomics.
 func count64(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func TestMM_AtomicsAccumulatesAndTheTargetsOwn(t *testing.T) {

@@ -95,8 +95,8 @@ func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]b
 }
 
 // RecvRequest is a receive in flight. Its Request is for WaitAll, WaitAny, Then and Forget,
-// beside those of other operations; only the methods of RecvRequest describe the message
-// received.
+// together with those of other operations; only the methods of RecvRequest describe the
+// message received.
 type RecvRequest struct{ Request }
 
 // Wait returns the length of the message. Errors are those of Request.Wait.

@@ -67,7 +67,7 @@ func TestAnySourceAndOneSource(t *testing.T) {
 				es[0].Peer(2).RecvTag(7, bufs[2][:]),    // none of from's
 				es[0].Recv(bufs[3][:]),                  // the one of another tag
 				es[0].Peer(from).Recv(bufs[4][:]),       // the third with tag 7
-				es[0].RecvTag(LibraryTags, bufs[5][:]),  // only what names it
+				es[0].RecvTag(LibraryTags, bufs[5][:]),  // only a receive that names the tag
 			}
 			for i, tag := range []uint32{7, 7, LibraryTags, 1, 7} {
 				require.NoError(t, es[from].Peer(0).SendTag(tag, []byte{byte(i)}).Wait(ctx))
@@ -87,8 +87,8 @@ func TestAnySourceAndOneSource(t *testing.T) {
 	})
 }
 
-// A peer that floods does not keep the message of another one waiting for more
-// than one of its own.
+// The message of a peer waits for at most one message of each other peer, however many
+// these have sent.
 func TestAnySourceIsFair(t *testing.T) {
 	es := open(t, 4, "shm")
 	ctx := testutil.Context(t, 60*time.Second)
@@ -117,7 +117,7 @@ func TestAnySourceIsFair(t *testing.T) {
 	}
 }
 
-// A receive from any peer lives as long as one other is there.
+// A receive from any peer waits as long as one other rank is alive.
 func TestAnySourceAndDeath(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -145,7 +145,8 @@ func TestAnySourceAndDeath(t *testing.T) {
 	})
 }
 
-// Alone, a receive from any peer waits for oneself, and ends with the engine.
+// In a job of one rank, a receive from any peer waits for that rank's own messages, and
+// ends with the engine.
 func TestAnySourceAlone(t *testing.T) {
 	ctx := testutil.Context(t, 60*time.Second)
 	e := open(t, 1, "shm")[0]
@@ -160,8 +161,8 @@ func TestAnySourceAlone(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// What a peer had put in this side's ring before it went is not lost to receives
-// that were waiting for it.
+// Messages that a peer had written to this side's ring before it ended reach waiting
+// receives.
 func TestLastWords(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
@@ -186,8 +187,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// Messages that nobody asks for stop their senders for want of credit; what is
-// asked for then comes all the same, whole and in order.
+// Messages without a receive stop their senders for lack of credit; when receives are
+// posted, the messages arrive nevertheless, completely and in order.
 func TestUnexpectedIsBounded(t *testing.T) {
 	es := open(t, 6, "shm")
 	ctx := testutil.Context(t, 90*time.Second)
@@ -301,8 +302,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// A receive is withdrawn or gets its message, and no message is lost between the
-// two, however the calls meet.
+// A receive is withdrawn or gets its message, and no message is lost, however the calls
+// coincide.
 func TestCancel(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -356,7 +357,7 @@ func TestCancel(t *testing.T) {
 			require.EqualValues(t, got, binary.LittleEndian.Uint64(buf))
 			require.NoError(t, testutil.Verify(buf[8:m.Len], 3, uint64(got)+8))
 			got++
-			r.Cancel() // means nobody
+			r.Cancel() // no receive left to withdraw
 		}
 		require.NoError(t, g.Wait())
 		r := es[0].Peer(0).Recv(nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Messages of one peer go to the first receive that asks for their tag, whether that
-// names the tag, some of its bits, or takes any, and is for the peer or for all.
+// A message of a peer goes to the first receive that matches its tag, whether that names
+// the tag, some of its bits, or takes any, and is for the peer or for all.
 func TestMaskedTags(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -67,7 +67,8 @@ func TestMaskedTags(t *testing.T) {
 				require.Equal(t, Envelope{From: 1, Tag: tags[want[j]-1], Len: m.Len}, m)
 				require.NoError(t, testutil.Verify(x.buf[:m.Len], uint64(1000*round+want[j]-1), 0))
 			}
-			// What none of them took is there for a probe, and for a receive of any tag.
+			// Messages that none of them took are found by a probe, and by a receive of any
+			// tag.
 			for range drainable(tags, want) {
 				m, err := Tags{Ignore: ^uint32(0) >> 1}.Probe(from).WaitFrom(ctx)
 				require.NoError(t, err)
@@ -83,7 +84,7 @@ func TestMaskedTags(t *testing.T) {
 	})
 }
 
-// drainable is how many of the messages with these tags no receive got.
+// drainable returns how many of the messages with these tags no receive got.
 func drainable(tags []uint32, want []int) int {
 	n := len(tags)
 	for _, w := range want {
@@ -94,7 +95,7 @@ func drainable(tags []uint32, want []int) int {
 	return n
 }
 
-// Receives are waited for beside all other requests, in any form.
+// Receives can be waited for together with all other requests, by every function.
 func TestReceivesAreRequests(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Every pair of ranks, oneself included, sends both ways at once, sizes from
+// Every pair of ranks, including a rank with itself, sends both ways at once, sizes from
 // nothing to many blocks, far more than a ring holds.
 func TestMessages(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
@@ -63,8 +63,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// Requests may be posted ahead; they match in order. One-sided operations on
-// the same connection do not get in the way.
+// Requests may be posted ahead; they match in order. One-sided operations on the same
+// connection do not interfere.
 func TestMessagesAhead(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
@@ -115,7 +115,7 @@ func TestMessageErrors(t *testing.T) {
 		var pe *PeerError
 		require.ErrorAs(t, err, &pe)
 		require.Equal(t, "receive", pe.Op)
-		// Nobody sends: a wait ends with its context.
+		// Without a message, a wait ends with its context.
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // deadline: it has to end
 		defer cancel()
 		r := es[0].Peer(1).Recv(make([]byte, 1))
@@ -130,8 +130,8 @@ func TestMessageErrors(t *testing.T) {
 	})
 }
 
-// A peer that never talks back keeps a sender waiting, not for longer than it
-// lives; and so does Close.
+// A peer that never calls Send or Recv for this rank keeps a sender waiting, but only until
+// it ends; the engine's Close ends the wait, too.
 func TestNobodyListens(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)

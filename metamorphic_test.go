@@ -14,11 +14,10 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Goroutines of all ranks run random scripts of all operations. Each has lanes of its
-// own, one in the memory of every rank, and keeps plain slices that say what must
-// be there; what they share, they only add to. In the end the same scripts, over
-// every link and with pieces going each way, have left the same memory, and every value returned on the way was the
-// model's.
+// Goroutines of all ranks run random scripts of all operations. Each has lanes of its own,
+// one in the memory of every rank, and keeps their expected contents in plain slices;
+// shared counters are only added to. The same scripts, over every link and with every way
+// of pieces, must leave the same memory, and every returned value must be the model's.
 func TestScripts(t *testing.T) {
 	var first [][]byte
 	done := make(chan [][]byte, 16)
@@ -97,13 +96,13 @@ type script struct {
 	local    *Region
 	counters uint64
 	rng      *rand.Rand
-	want     [][]byte // by rank: what the lane holds when all is complete
-	sums     []uint64 // by rank: what was added to its counters
+	want     [][]byte // by rank: contents of the lane when all operations are complete
+	sums     []uint64 // by rank: sum added to its counters
 	reqs     []Request
-	room     int // of local, used by operations under way
+	room     int // bytes of local used by operations in flight
 }
 
-// scratch names n bytes of local memory that no operation under way uses.
+// scratch returns n bytes of local memory that no operation in flight uses.
 func (s *script) scratch(ctx context.Context, n int) (Buffer, []byte, error) {
 	if s.room+n > len(s.local.Bytes()) {
 		if err := s.settle(ctx); err != nil {
@@ -119,7 +118,7 @@ func (s *script) scratch(ctx context.Context, n int) (Buffer, []byte, error) {
 	return s.local.Slice(at, n), b, nil
 }
 
-// settle waits for all that is under way, one way or another.
+// settle waits for all operations in flight, by one of several methods.
 func (s *script) settle(ctx context.Context) error {
 	defer func() { s.reqs, s.room = s.reqs[:0], 0 }()
 	switch s.rng.IntN(3) {
@@ -209,7 +208,7 @@ func (s *script) step(ctx context.Context) error {
 		}
 		s.reqs = append(s.reqs, p.PutSignal(at, src, k.At(uint64(s.base+flag)), op, v))
 	case 5: // read back
-		p.Fence() // loops and accumulates may be under way
+		p.Fence() // emulated atomics and accumulates may be in flight
 		got := make([]byte, n)
 		if err := p.GetBytes(got, at).Wait(ctx); err != nil {
 			return err

@@ -27,7 +27,8 @@ func (m *orderModel) half(off int) (w *uint64, shift int) {
 	return w, shift
 }
 
-// step hands an operation in. It returns how its result is had, and what that must be.
+// step posts an operation. It returns a function that waits for its result, and the
+// expected result.
 func (m *orderModel) step(p *Peer, at func(off int) Remote) (wait func(context.Context) (uint64, error), want uint64) {
 	i, v := m.rng.IntN(len(m.words)), m.rng.Uint64N(1<<20)
 	w := &m.words[i]
@@ -94,9 +95,8 @@ func (m *orderModel) step(p *Peer, at func(off int) Remote) (wait func(context.C
 	return nil, 0
 }
 
-// Atomics of all kinds and accumulates of one rank on the same word take place in the
-// order of their calls, however many are under way, with fences and empty operations
-// in between.
+// Atomics of all kinds and accumulates of one rank on the same word take place in the order
+// of their calls, however many are in flight, with fences and empty operations in between.
 func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		const words, window, steps = 4, 40, 1500
@@ -130,8 +130,8 @@ func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Loops on one word that nobody else changes take one compare-and-swap each, also behind
-// a fence that waits.
+// Emulated atomics on a word that no other rank changes take one compare-and-swap each,
+// also behind a fence that waits.
 func TestLoopsOfOneRankDoNotRace(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)

@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// What is posted beyond Config.Outstanding fails at once, does nothing, and is welcome when
-// others have ended. Receives and flushes are not counted.
+// Operations posted beyond Config.Outstanding fail at once, without effect, and succeed
+// when others have ended. Receives and flushes are not counted.
 func TestOutstandingIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		const most, size = 64, 20_000

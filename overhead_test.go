@@ -13,12 +13,13 @@ import (
 	"github.com/seed33544411/rma/internal/initiator"
 )
 
-// What the interface adds to the link, for one operation of 8 bytes at a time, in ns:
+// The time that the interface adds to the link's, for one operation of 8 bytes at a time,
+// in ns:
 //
 //	go test -run '^$' -bench Overhead -benchtime 200x .
 //
-// Each input times a run of the one and a run of the other by turns; the figures are
-// medians. The raw side posts one request and polls for its completion.
+// Runs through the interface and runs over the raw link alternate; the figures are medians.
+// The raw side posts one request and polls for its completion.
 func BenchmarkOverhead(b *testing.B) {
 	const run = 500
 	for _, kind := range []initiator.Kind{initiator.Put, initiator.Get, initiator.FetchAdd} {

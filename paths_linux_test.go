@@ -21,9 +21,9 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// hostRank is a rank of a job of three: its arguments are the rank, the job's root and token,
-// and a folder for profiles. Rank 0 writes what it knows of the paths to the others, when it
-// has found out, or failed to, and its statistics.
+// hostRank is a rank of a job of three: its arguments are the rank, the job's root and
+// token, and a folder for profiles. When its measurements have succeeded or failed, rank 0
+// writes its figures of the paths to the others, and its statistics.
 var hostRank = testutil.NewChild("rank on a host", func(args []string, in *bufio.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
@@ -128,7 +128,7 @@ func TestPathsOverANetwork(t *testing.T) {
 		require.Equal(t, sampling.SameHost, near.Class)
 		require.True(t, far.Class.IsLong(), far.Class)
 		if far.Of != far.Class {
-			continue // on a busy machine a measurement may come to nothing
+			continue // on a busy machine a measurement may fail
 		}
 		source := "measurement"
 		if loaded = measured[far.Class]; loaded { // there, also a round trip may be of another class than before

@@ -17,7 +17,7 @@ const farDevice = "simfar"
 
 const (
 	farRank = 2
-	farPost = 20 * time.Microsecond // what posting a request to it takes
+	farPost = 20 * time.Microsecond // time to post a request to it
 )
 
 // farLink is a link of farDevice.
@@ -53,8 +53,8 @@ func (e *farEndpoint) Post(wrs []fabric.WR) (int, error) {
 }
 
 // Peers of two classes in one job have parameters of their own: measured in the background
-// after the first contact, within the bounds, taken into use by what is open, saved by class,
-// and loaded by the next start. Until then those of the nearest class serve.
+// after the first contact, within the bounds, used by open connections and channels, saved
+// by class, and loaded by the next start. Until then those of the nearest class serve.
 func TestPathsByClass(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +80,8 @@ func openFar(t *testing.T, change func(*Config)) []*Engine {
 // far reports whether e uses figures of the far class for that rank.
 func far(e *Engine, rank int) bool { return e.bringup.Path(rank).Of == sampling.Sockets }
 
-// measurePath has ranks 0 and 2 of a job meet, and reports whether they have measured the path.
+// measurePath connects ranks 0 and 2 of a job, and reports whether they have measured the
+// path.
 func measurePath(t *testing.T, dir string) bool {
 	t.Helper()
 	const bytes = 1 << 20
@@ -132,7 +133,7 @@ func measurePath(t *testing.T, dir string) bool {
 	return true
 }
 
-// meet has a send b a message.
+// meet sends a message from a to b.
 func meet(t *testing.T, a, b *Engine) {
 	t.Helper()
 	ctx := testutil.Context(t, testutil.Limit)
@@ -142,7 +143,8 @@ func meet(t *testing.T, a, b *Engine) {
 	require.NoError(t, req.Wait(ctx))
 }
 
-// Where one side does not measure, the nearest class's parameters stay, and nothing fails.
+// If one side does not measure, the nearest class's parameters remain in use, and nothing
+// fails.
 func TestPathIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	for _, unwilling := range []int{0, farRank} {

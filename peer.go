@@ -50,7 +50,7 @@ type pulse struct {
 	limit   time.Duration    // silence after which the peer hangs
 	seen    uint64
 	silent  time.Duration // time that this side has watched the word without seeing a change
-	asked   bool          // a read is to be posted, or under way
+	asked   bool          // a read is to be posted, or in flight
 	looking bool          // the word was checked in the last round
 	told    bool          // watchers have been notified of the silence
 	await   bool          // a WaitSignal waits for a signal of the peer

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Memory that messages use without being registered is kept, counted, and let go
-// when that is asked for, but not while a message uses it.
+// Unregistered memory of messages stays pinned, is counted, and is released by Invalidate,
+// but not while a message uses it.
 func TestInvalidate(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, 60*time.Second)
@@ -50,7 +50,7 @@ func TestInvalidate(t *testing.T) {
 	require.NoError(t, es[1].Invalidate(buf))
 }
 
-// A receive that is there before its message, and large, is written to.
+// A large receive that is posted before its message is advertised and written to.
 func TestReceiverFirst(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, 60*time.Second)

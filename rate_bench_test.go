@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a small message of a stream costs both ranks together, through the interface:
-// both are one goroutine, which drives either engine in turn, so that neither the
-// traffic between processors nor their waiting is in it.
+// The cost of a small message of a stream for both ranks together, through the interface.
+// One goroutine drives both engines in turn, so that neither traffic between processors nor
+// waiting is included.
 func BenchmarkRate(b *testing.B) {
 	const chain = 32 // fits into the ring, one by one
 	for _, how := range []string{"batch", "forget", "wait"} {

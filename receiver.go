@@ -126,7 +126,7 @@ func (r *receivingEnd) Take(from int, tag uint32, size int, inPlace bool) *messa
 
 func drop(uint32, [][]byte) {}
 
-// arrival is a message on its way to a Receiver.
+// arrival is a message that is arriving at a Receiver.
 type arrival struct {
 	in    message.In
 	r     *Receiving

@@ -9,8 +9,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Of messages that are announced together, those that the receiver does not want fail,
-// and say so, and the others do not.
+// Of messages that are announced together, those that the receiver refuses fail with
+// ErrUnwanted, and the others succeed.
 func TestOnlyWhatIsRefusedFails(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := openWith(t, 2, fabric, func(c *Config) { c.Mode = "scatter" })
@@ -60,7 +60,7 @@ func TestSendToOneself(t *testing.T) {
 		require.Equal(t, 1, n)
 		require.EqualValues(t, i, buf[0])
 	}
-	for range 3 { // what was received makes room
+	for range 3 { // receives free memory for further copies
 		var reqs [6]Request
 		for i := range reqs {
 			reqs[i] = p.Send(make([]byte, 300<<10))
@@ -86,7 +86,7 @@ func TestReceivesInReverse(t *testing.T) {
 			onEach(t, func(t *testing.T, fabric string) {
 				es := openWith(t, 2, fabric, func(o *Config) { o.Mode = Mode(c.mode) })
 				ctx := testutil.Context(t, patience)
-				const n = 200 // of 5000 bytes: 1 MiB in all, which is held whatever way it comes
+				const n = 200 // of 5000 bytes: 1 MiB in all, which this side holds in every mode
 				var sends [n]Request
 				for i := range sends {
 					sends[i] = es[0].Peer(1).SendTag(uint32(i), testutil.Payload(c.size, 1, uint64(i)))

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// A region stays while operations of this rank are under way in it, whatever they
-// are, and goes afterwards. Nothing is written to memory that has gone.
+// A region cannot be closed while operations of this rank of any kind are in flight in it,
+// but can afterwards. Nothing is written to released memory.
 func TestRegionStaysWhileItIsUsed(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -50,9 +50,8 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 	})
 }
 
-// Messages and puts leave memory pinned; when the region that it lies in is closed that
-// goes too, so that what is allocated next in the same place is not sent by the
-// registration of what was there before.
+// Messages and puts leave memory pinned. Closing its region drops the pins, so that memory
+// allocated later at the same address is not sent by the old registration.
 func TestClosedRegionIsUnpinned(t *testing.T) {
 	try := func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)

@@ -19,7 +19,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// sunder takes the connection of two ranks down, by the key of memory that is gone.
+// sunder takes the connection of two ranks down, by an access with a stale key.
 func sunder(t testing.TB, es []*Engine) {
 	last := len(es) - 1
 	mem, err := es[last].Alloc(4096)
@@ -32,14 +32,14 @@ func sunder(t testing.TB, es []*Engine) {
 	require.NoError(t, mine.Close())
 }
 
-// mend makes the connection of e with the other rank anew, when e knows that it is lost.
+// mend resets the connection of e with the other rank, when e has detected its loss.
 func mend(t testing.TB, e *Engine) {
 	p := e.Peer(1 - e.Rank())
 	testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the connection on this side")
 	require.NoError(t, p.Reset(testutil.Context(t, patience)))
 }
 
-// works exchanges something in every way.
+// works checks all kinds of operations between the ranks.
 func works(t testing.TB, es []*Engine, mems []*Region, keys []Key) {
 	t.Helper()
 	acquaint(t, es, mems, keys)
@@ -50,8 +50,8 @@ func works(t testing.TB, es []*Engine, mems []*Region, keys []Key) {
 	})
 }
 
-// A connection that a stale key has taken down is made anew, on whichever side's demand:
-// operations, messages and keys work as before, and what waits meanwhile has failed.
+// Reset by either side replaces a connection that a stale key has taken down: operations,
+// messages and keys work as before, and operations that waited meanwhile have failed.
 func TestReset(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -68,7 +68,7 @@ func TestReset(t *testing.T) {
 			require.Error(t, err)
 			require.Equal(t, before+1, es[0].Peer(1).conn.Now().Number)
 			works(t, es, mems, keys)
-			for _, what := range []string{"talk", "accumulate"} { // of the old connection nothing is left at the server
+			for _, what := range []string{"talk", "accumulate"} { // the server keeps no values of the old connection
 				for _, e := range es {
 					require.NoError(t, e.job.Put(ctx, fmt.Sprintf("%s/%d/%d", what, 1-e.Rank(), before), nil))
 				}
@@ -79,7 +79,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// Both sides ask for it at once, several times each.
+// Both sides call Reset at once, several times each.
 func TestResetFromBothSides(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -93,7 +93,7 @@ func TestResetFromBothSides(t *testing.T) {
 	})
 }
 
-// The side that was not asked hears of it.
+// Watch reports a Reset by the other side.
 func TestResetIsTold(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -119,7 +119,7 @@ func TestResetIsTold(t *testing.T) {
 	})
 }
 
-// With oneself there is a connection as well.
+// A rank's connection with itself can be reset, too.
 func TestResetOfOneself(t *testing.T) {
 	hanging(t, 1, time.Minute, func(t *testing.T, es []*Engine) {
 		ctx, e := testutil.Context(t, patience), es[0]
@@ -132,7 +132,7 @@ func TestResetOfOneself(t *testing.T) {
 	})
 }
 
-// A rank that is gone is not to be had back.
+// Reset of a rank that is gone fails.
 func TestResetOfADeadRank(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -149,7 +149,7 @@ func TestResetOfADeadRank(t *testing.T) {
 	})
 }
 
-// One that hangs does not answer, and is had back when it goes on.
+// A hung rank does not answer; Reset succeeds when it resumes.
 func TestResetOfARankThatHangs(t *testing.T) {
 	hanging(t, 2, 3*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -163,7 +163,7 @@ func TestResetOfARankThatHangs(t *testing.T) {
 		require.ErrorIs(t, es[0].Peer(1).Reset(short), context.DeadlineExceeded)
 		require.ErrorIs(t, es[0].Peer(1).Reset(ctx), ErrPeerHung)
 		forgiving := func(e *Engine) { e.prog.Do(func() { e.cfg.HangTimeout = time.Minute }) }
-		forgiving(es[0]) // what follows may take longer where many wait for the processor
+		forgiving(es[0]) // the following may take longer on a busy machine
 		resume()
 		forgiving(es[1])
 		require.NoError(t, es[0].Peer(1).Reset(ctx))
@@ -171,8 +171,8 @@ func TestResetOfARankThatHangs(t *testing.T) {
 	})
 }
 
-// A receive that waits for a channel that is not open yet ends for the reason for which the
-// connection did.
+// A receive that waits for a channel that is not open yet ends with the error of the
+// connection.
 func TestResetEndsWhatWaitsForAChannel(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -261,10 +261,10 @@ func TestBarrierAfterReset(t *testing.T) {
 	}
 }
 
-// A call of all ranks does not wait for one that hangs, be there a connection with it or not.
+// A collective call does not wait for a hung rank, with or without a connection to it.
 func TestCallOfAllWithARankThatHangs(t *testing.T) {
 	hanging(t, 3, time.Second, func(t *testing.T, es []*Engine) {
-		es[1].mu.Lock() // who takes what peers tell waits
+		es[1].mu.Lock() // blocks the goroutine that handles values of peers
 		defer es[1].mu.Unlock()
 		together(t, []*Engine{es[0], es[2]}, func(ctx context.Context, e *Engine) error {
 			_, err := e.Window(ctx, 4096)
@@ -279,8 +279,8 @@ func TestCallOfAllWithARankThatHangs(t *testing.T) {
 	})
 }
 
-// A peer tells something while the connection with it is to be made anew: who reads from the
-// job, and who asks it, do not wait for each other.
+// A peer sends a value through the job while its connection is being replaced: the
+// goroutine that reads from the job and the one that queries it do not wait for each other.
 func TestResetWhileThePeerTells(t *testing.T) {
 	es := openWith(t, 2, "shm", func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	ctx := testutil.Context(t, patience)
@@ -308,7 +308,7 @@ func TestResetWhileThePeerTells(t *testing.T) {
 	}
 }
 
-// slowToSay is an exchange of whose late ranks nothing is known at first.
+// slowToSay is an exchange whose late ranks are unknown at first.
 type slowToSay struct {
 	asked atomic.Int64
 	late  []int
@@ -321,11 +321,11 @@ func (x *slowToSay) Missing() []int {
 	return x.late
 }
 
-// A rank that is known to hang ends the call that waits for it also where the news came
-// before it was known that it is late.
+// A hung rank ends the call that waits for it, also if its hang was reported before it was
+// known to be late.
 func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
-		es[1].mu.Lock() // who takes what peers tell waits
+		es[1].mu.Lock() // blocks the goroutine that handles values of peers
 		defer es[1].mu.Unlock()
 		ctx := testutil.Context(t, patience)
 		require.ErrorIs(t, es[0].Peer(1).Send([]byte("x")).Wait(ctx), ErrPeerHung)
@@ -341,14 +341,14 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 	})
 }
 
-// A connection that the peer makes anew before it was there is waited for as well.
+// Reset also waits for a connection by which the peer replaces one that was not made yet.
 func TestResetWaitsForTheNewestConnection(t *testing.T) {
 	es := openWith(t, 2, "shm", func(*Config) {})
 	ctx := testutil.Context(t, patience)
 	mems, keys := share(t, es, 4096)
 	works(t, es, mems, keys)
 	sunder(t, es)
-	es[1].mu.Lock() // who takes what peers tell waits: the connection is begun, and does not come
+	es[1].mu.Lock() // blocks handling of values of peers: the connection is begun, and not made
 	conn := es[0].Peer(1).conn
 	old := conn.Now()
 	reset := make(chan error, 1)

@@ -17,11 +17,11 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// networks are the simulated ones, by what Config.Device asks for.
+// networks are the simulated networks, by Config.Device.
 var networks = map[string]*sim.Network{
 	"sim": sim.NewNetwork(sim.Options{Seed: 1, TargetFails: true}),
-	// Nothing more is promised than every link must: writes do not wake, appear in
-	// pieces, completions are late, queues refuse.
+	// A link with the minimal guarantees: writes do not wake and appear in pieces,
+	// completions are late, queues refuse requests.
 	"simhard": sim.NewNetwork(sim.Options{
 		Seed: 2, Caps: hardCaps(), MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 4, Overtake: 0.3, TargetFails: true,
 	}),
@@ -45,10 +45,10 @@ func init() {
 	})
 }
 
-// shortages are those that tests make, by what Config.Device asks for.
+// shortages are the shortages created by tests, by Config.Device.
 var shortages = map[string]*shortage{}
 
-// shortage has one of the calls fail that make something of a simulated link.
+// shortage makes one of the calls fail that allocate resources of a simulated link.
 type shortage struct {
 	calls atomic.Int64
 	at    atomic.Int64 // which

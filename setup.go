@@ -14,8 +14,8 @@ import (
 
 // setup opens the links that the job needs, and measures them. Connections are made later,
 // at the first operation with a peer, except between the pairs that measure. Every step
-// that exchanges data is taken by all ranks or by none. Engine.Close closes what is open,
-// also if setup fails.
+// that exchanges data is taken by all ranks or by none. Engine.Close closes everything that
+// was opened, also if setup fails.
 func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	if e.bringup, err = bringup.Open(ctx, e.job, o); err != nil {
 		return err
@@ -128,7 +128,7 @@ func meetServer(ctx context.Context, e *Engine) error {
 	return err
 }
 
-// closers end what was opened.
+// closers is a list of functions that release opened resources.
 type closers []func() error
 
 // add makes close call end before the functions added earlier.

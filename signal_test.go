@@ -14,7 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Who has seen the signal sees the data: every size, set and add, both ways in
+// A rank that has seen the signal sees the data: every size, set and add, both ways in
 // turns, sleeping or not.
 func TestPutSignalCarriesItsData(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
@@ -85,7 +85,7 @@ func TestWaitSignalEnds(t *testing.T) {
 		r := es[0].AwaitSignal(extra.Slice(0, 8), NE, 0)
 		require.Error(t, extra.Close(), "somebody looks at it")
 
-		// A wait for a peer ends when the peer is gone; one for anybody goes on.
+		// A wait for a peer ends when the peer is gone; one for any rank continues.
 		gone := make(chan error, 1)
 		go func() {
 			_, err := es[0].Peer(1).WaitSignal(ctx, mems[0].Slice(8, 8), EQ, 5)
@@ -107,8 +107,8 @@ func TestWaitSignalEnds(t *testing.T) {
 	})
 }
 
-// Words of 4 bytes and signed ones are waited for as what they are: a rank counts another's
-// word down below zero, which the other sees, and nothing of the word beside it.
+// WaitUntil compares words by size and sign: a rank counts another's word down below zero,
+// and the other sees that, unaffected by the neighbouring word.
 func TestWaitUntil(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -180,8 +180,8 @@ func TestSignalRefusals(t *testing.T) {
 	}
 }
 
-// A wait for a word sees what this rank itself stores there, or puts there, soon, although
-// nobody tells it of a store.
+// A wait for a word soon sees this rank's own stores and puts to it, although a store wakes
+// no wait.
 func TestWaitSignalSeesOwnStores(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		e := open(t, 2, fabric)[0]

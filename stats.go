@@ -49,11 +49,11 @@ type PeerStats struct {
 	Messages         MessageStats
 	Rank             int
 	Link             string
-	Queued, InFlight int    // operations not posted yet, and under way
+	Queued, InFlight int    // operations not posted yet, and in flight
 	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
 	Connected        bool   // there is a connection
 	Talking          bool   // a message channel is open
-	Path             string // class of the path, and where the cost model's parameters for it come from
+	Path             string // class of the path, and the source of the cost model's parameters for it
 	Err              error  // why the connection was lost; nil while it works
 }
 
@@ -63,7 +63,7 @@ type Stats struct {
 	Counts
 	Messages         MessageStats
 	Rank, Size       int
-	Queued, InFlight int           // operations not posted yet, and under way
+	Queued, InFlight int           // operations not posted yet, and in flight
 	Outstanding      int           // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
 	PeersConnected   int           // peers with a connection
 	PeersTalking     int           // with an open message channel

@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Every way of a message has its counter, on the side that sends.
+// Every mode of messages has a counter, on the sending side.
 func TestStatsOfMessages(t *testing.T) {
 	for mode, of := range map[string]func(MessageStats) uint64{
 		"eager":   func(m MessageStats) uint64 { return m.Eager },
@@ -119,7 +119,7 @@ func TestAddIsComplete(t *testing.T) {
 	require.Equal(t, m, m2)
 }
 
-// Asking while operations are under way neither races nor stops them.
+// Stats while operations are in flight neither races with them nor stops them.
 func TestStatsWhileBusy(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, 60*time.Second)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// second is rank 1 of 2 in a process of its own. It does what lines of its in say, and
-// says on its out how that ended.
+// second is rank 1 of 2 in a process of its own. It executes commands, lines of in, and
+// writes their results to out.
 var second = testutil.NewChild("second", func(args []string, in *bufio.Reader, out io.Writer) error {
 	hang, err := time.ParseDuration(args[3])
 	if err != nil {
@@ -90,9 +90,8 @@ func say(t *testing.T, p *testutil.Proc, what string) {
 	require.NoError(t, err)
 }
 
-// A process that is stopped is found by every operation, those in the middle of a large
-// transfer included, and by nothing before its time: what a link is told of silence is
-// shorter.
+// Every operation detects a stopped process, also in the middle of a large transfer, and
+// none before HangTimeout, although the link's own time-out is shorter.
 func TestStoppedProcess(t *testing.T) {
 	const hang = 4 * time.Second
 	onEach(t, func(t *testing.T, fabric string) {
@@ -134,7 +133,7 @@ func TestStoppedProcess(t *testing.T) {
 	})
 }
 
-// Who goes on in time has lost nothing, and nothing has been lost with him.
+// A process that resumes in time has lost nothing, and its peers have lost nothing either.
 func TestStoppedProcessThatGoesOn(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, time.Minute)
@@ -160,8 +159,8 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 	})
 }
 
-// A process that was itself stopped for several HangTimeouts takes nobody for hung when it
-// goes on: it has not looked meanwhile.
+// A process that was itself stopped for several HangTimeouts takes no peer for hung when it
+// resumes, because it has not checked them meanwhile.
 func TestStoppedProcessJudgesNobody(t *testing.T) {
 	const hang = 500 * time.Millisecond
 	onEach(t, func(t *testing.T, fabric string) {

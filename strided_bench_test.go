@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Shapes beside what a program does by hand without them: to gather the runs in a buffer
-// and put that, or to get all that the runs span and take them out. By hand the
-// runs of a put are not yet where they belong at the target.
+// Shapes, compared with a program's own way: gather the runs in a buffer and put that, or
+// get the whole span of the runs and extract them. In this way, the runs of a put have not
+// reached their final places at the target.
 //
 //	go test -run '^$' -bench Shapes -count 5 .
 func BenchmarkShapes(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// An execution trace names what was waited for. The flight recorder is used
-// because it works beside `go test -trace`.
+// An execution trace names the operations of waits. The flight recorder is used because it
+// works beside `go test -trace`.
 func TestTraceRegions(t *testing.T) {
 	rec := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: time.Minute, MaxBytes: 64 << 20})
 	require.NoError(t, rec.Start())
@@ -52,8 +52,8 @@ func TestTraceRegions(t *testing.T) {
 	}
 }
 
-// What tracing costs without a trace: a wait asks, the rest begins a region that
-// is none.
+// The cost of tracing without a trace: a wait checks whether there is one, other calls
+// begin an empty region.
 func BenchmarkTraceOff(b *testing.B) {
 	ctx := context.Background()
 	b.Run("asked", func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Of two goroutines that wait for one request, against the rules, one gets the end of the
-// operation and the other is told so.
+// If two goroutines wait for one request, which is not allowed, one gets the result and the
+// other ErrRequestUsed.
 func TestTwoWaitersOfOneRequest(t *testing.T) {
 	es := open(t, 2, "shm")
 	ctx := testutil.Context(t, patience)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// patience bounds what must happen at last, on however busy a machine.
+// patience bounds waits for events that must happen, on however busy a machine.
 const patience = testutil.Limit
 
 // cutLocal and cutRemote divide n bytes from off on in pieces with gaps.
@@ -130,7 +130,7 @@ func TestVectorRefusals(t *testing.T) {
 	}
 }
 
-// Shapes of one to four dimensions move what loops over them move.
+// Shapes of one to four dimensions move the same bytes as nested loops.
 func TestStrided(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -185,8 +185,8 @@ func TestStrided(t *testing.T) {
 	})
 }
 
-// An operation of many pieces that its link fails half way ends with one error,
-// and only when nothing of it is under way.
+// An operation of many pieces that fails half way ends with one error, and only when none
+// of its requests is in flight.
 func TestVectorToAPeerThatLeaves(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, patience)
@@ -215,9 +215,9 @@ func TestVectorToAPeerThatLeaves(t *testing.T) {
 	})
 }
 
-// Where the target's memory is mapped the runs of a shape and the pieces of a vector are no
-// requests: a queue that is far too short for them is never full. What is
-// behind them sees all of them.
+// If the target's memory is mapped, the runs of a shape and the pieces of a vector take no
+// requests: a queue that is far too short for them is never full. Later operations see all
+// of them.
 func TestShapesOnMappedMemory(t *testing.T) {
 	es := open(t, 2, "shm")
 	ctx := testutil.Context(t, patience)

@@ -20,7 +20,7 @@ func first(ctx context.Context, e *Engine, s PeerState) (ev PeerEvent) {
 	return PeerEvent{}
 }
 
-// Who only watches hears of a peer that hangs.
+// Watch alone, without operations, detects a hung peer.
 func TestWatchFindsAPeerThatHangs(t *testing.T) {
 	hanging(t, 3, time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
@@ -35,8 +35,8 @@ func TestWatchFindsAPeerThatHangs(t *testing.T) {
 	})
 }
 
-// A rank that leaves is told to those who have a connection with it and to those who have not,
-// now and to who begins to watch later.
+// Watch reports a rank that leaves, with and without a connection to it, also to a Watch
+// that begins later.
 func TestWatchFindsAPeerThatLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 3, fabric)
@@ -52,7 +52,7 @@ func TestWatchFindsAPeerThatLeaves(t *testing.T) {
 	})
 }
 
-// A connection that is lost, though both sides live, is told as that.
+// A connection that is lost while both sides live is reported as PeerDown.
 func TestWatchFindsAConnectionThatIsLost(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
@@ -66,7 +66,7 @@ func TestWatchFindsAConnectionThatIsLost(t *testing.T) {
 	})
 }
 
-// Whoever is slow misses what was overtaken, and never the last state of a rank.
+// A slow watcher misses replaced states, but never the last state of a rank.
 func TestSlowWatcher(t *testing.T) {
 	var ws watches
 	ws.tell(PeerEvent{Rank: 3, State: PeerUp})

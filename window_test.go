@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// Every rank reaches every part by rank and offset; parts may differ in size; Free
-// waits for all.
+// Every rank accesses every part by rank and offset; parts may differ in size; Free waits
+// for all ranks.
 func TestWindow(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		before := make([]int, len(es))
@@ -38,7 +38,7 @@ func TestWindow(t *testing.T) {
 					return err
 				}
 			}
-			// The last of them says that all have been there.
+			// The count shows that all ranks have written.
 			v, err := e.WaitSignal(ctx, w.Slice(2048, 8), EQ, 6)
 			if err != nil {
 				return fmt.Errorf("count %d: %w", v, err)
@@ -83,8 +83,7 @@ func TestWindowOf(t *testing.T) {
 	})
 }
 
-// Parts may have no bytes, some or all of them: nothing is reached there, and nothing
-// breaks.
+// Some or all parts may have no bytes: empty puts to them succeed, and others are refused.
 func TestWindowOfNoBytes(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		together(t, es, func(ctx context.Context, e *Engine) error {
@@ -138,7 +137,7 @@ func writeWords(ctx context.Context, e *Engine, w *Window) error {
 	return nil
 }
 
-// If one rank cannot, none gets a window, and nothing is left over.
+// If one rank cannot allocate, no rank gets a window, and no memory is leaked.
 func TestWindowFailsForAll(t *testing.T) {
 	es := simulate(t, 3, "sim")
 	before := es[0].Stats().Regions

@@ -88,7 +88,7 @@ func (b *block) filled() {
 	}
 }
 
-// send hands the block to the engine.
+// send passes the block to the engine.
 func (b *block) send() {
 	p, x := b.c.s.peer, b.cell
 	if x == nil {

@@ -296,7 +296,7 @@ func TestPeerLeaves(t *testing.T) {
 		require.Equal(t, "last words", string(all))
 		_, err = io.Copy(io.Discard, b)
 		require.ErrorIs(t, err, net.ErrClosed)
-		// Others go on.
+		// Other connections continue.
 		_, err = other.Write([]byte("x"))
 		require.NoError(t, err)
 		_, err = io.ReadFull(rest, make([]byte, 1))

@@ -46,18 +46,18 @@
 //
 // A connection ends as a TCP connection does; the tests run over both:
 //
-//	CloseWrite   the peer reads what was written, then io.EOF
-//	CloseRead    what the peer writes is dropped
+//	CloseWrite   the peer reads the written data, then io.EOF
+//	CloseRead    data from the peer is dropped
 //	Close        both. The peer's first Write after it is lost, the next is
 //	             syscall.EPIPE. Bytes that were not read here: the peer reads
-//	             syscall.ECONNRESET instead of io.EOF, behind what was written
+//	             syscall.ECONNRESET instead of io.EOF, behind the written data
 //	             (a socket drops that)
 //	Abort        the peer gets syscall.ECONNRESET at once
-//	peer dies    what has come may be read, then syscall.ECONNRESET (and
+//	peer dies    received data may be read, then syscall.ECONNRESET (and
 //	             rma.ErrPeerGone)
-//	Engine.Close closes what is open, and waits for what was written, for
+//	Engine.Close closes all connections, and waits for written data, for
 //	             [Config.Linger] at most. A process that exits without it loses
-//	             what is on its way
+//	             data in flight
 //
 // Deadlines and Close end calls at once, whatever the peer's process does. Errors are
 // *net.OpError, except io.EOF, as in package net. A connection has no descriptor: there is
@@ -88,11 +88,11 @@
 //	net.go       Net: the connections of an engine; Dial
 //	listener.go  Listener
 //	conn.go      Conn: reading, closing; write.go writing
-//	session.go   all streams of one peer: what comes
+//	session.go   all streams of one peer: incoming messages
 //	block.go     memory of streams; queue.go in order; slab.go registered
 //	frame.go     tags and control frames
 //	deadline.go  deadlines; addr.go addresses; options.go Config
-//	race_*.go    what the race detector is told
+//	race_*.go    annotations for the race detector
 //
 // It imports the root package and internal/bubble.
 package rmanet

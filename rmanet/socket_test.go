@@ -313,7 +313,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		var g errgroup.Group
 		var ends []*Conn
 		var cs []*Conn
-		for range streams { // before: what the peer sends behind what stays with it waits too
+		for range streams { // before the data: frames behind data that stays at the peer wait, too
 			a, b := connect(t, es, 0, 1)
 			cs, ends = append(cs, a), append(ends, b)
 		}
@@ -326,7 +326,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s := ends[0].s
 		testutil.Eventually(t, time.Minute, s.stalled.Load, "the peer is held up")
 		require.LessOrEqual(t, s.in.Load(), int64(memory))
-		for i := range ends { // in any order: the first ones hold what the last wait for
+		for i := range ends { // in any order: the first streams hold the memory that the last ones wait for
 			g.Go(func() error {
 				all, err := io.ReadAll(ends[i])
 				if err == nil && len(all) != each {

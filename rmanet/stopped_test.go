@@ -109,7 +109,7 @@ func TestStoppedPeer(t *testing.T) {
 		}
 		require.Equal(t, "ready", p.Line(t, 3*time.Minute))
 		in := make([]byte, 1<<20)
-		for range 20 { // all is under way
+		for range 20 { // so that the stream is in full flow
 			_, err := cs[2].Read(in)
 			require.NoError(t, err)
 		}
@@ -170,7 +170,7 @@ func TestStoppedPeer(t *testing.T) {
 		require.NoError(t, cs[0].Close())
 		require.Equal(t, fmt.Sprint(sent), p.Line(t, time.Minute))
 
-		last, err := Dial(ctx, eng, "1:7") // nobody accepts it
+		last, err := Dial(ctx, eng, "1:7") // is never accepted
 		require.NoError(t, err)
 		p.Kill()
 		_, err = last.Read(in)

@@ -8,9 +8,10 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Tasks are the goroutines of an engine beside the progress one. They run outside all
-// bubbles of testing/synctest: the clock of a bubble would stand still while they wait for
-// peers, and these would wait for the clock. Its methods may be called from any goroutine.
+// Tasks are the goroutines of an engine other than the progress goroutine. They run outside
+// all bubbles of testing/synctest: the clock of a bubble would stand still while they wait
+// for peers, and these would wait for the clock. Its methods may be called from any
+// goroutine.
 type Tasks struct {
 	prog *progress.Engine
 	life context.Context

@@ -4,8 +4,8 @@
 //	launcher            knows                          the ranks meet at
 //	rmarun, by hand     RMA_RANK, RMA_SIZE             RMA_ROOT
 //	Open MPI mpirun     OMPI_COMM_WORLD_*              one host: a socket; else mpirun's host, if rank 0 is there
-//	MPICH mpirun,       PMI_RANK, PMI_SIZE, PMI_FD     where rank 0 says, through the launcher's own key-value
-//	srun --mpi=pmi2                                    store (PMI-1)
+//	MPICH mpirun,       PMI_RANK, PMI_SIZE, PMI_FD     the address that rank 0 publishes in the launcher's
+//	srun --mpi=pmi2                                    key-value store (PMI-1)
 //	Slurm srun          SLURM_PROCID, SLURM_STEP_*     one host: a socket; else the first node of the step
 //	Kubernetes          JOB_COMPLETION_INDEX, RMA_SIZE the pod of index 0, by RMA_SERVICE
 //	none of them        nothing                        alone: rank 0 of 1

@@ -245,7 +245,7 @@ func TestHostilePMI(t *testing.T) {
 	require.ErrorContains(t, err, "not all processes that the launcher started have come")
 	require.NoError(t, syscall.Close(fd))
 	s.wg.Wait()
-	// No socket at all.
+	// The descriptor is not a socket.
 	f, err = from(recorded(t, "mpich-4.0-two-hosts", fmt.Sprintf("PMI_FD=%d", 1<<20)))
 	require.NoError(t, err)
 	_, err = wireup.Join(t.Context(), f.Config)

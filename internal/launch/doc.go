@@ -22,7 +22,7 @@
 //	launch.go       Spec, Run and its event loop
 //	rank.go         one process: start, wait, signal; its environment
 //	hang.go         ranks that make no progress
-//	guard.go        what kills the ranks of a killed launcher
+//	guard.go        the guard, which kills the ranks of a killed launcher
 //	output.go       tagged lines
 //	errors.go       how a job ends
 //	sys_linux.go    process groups, PDEATHSIG; sys_unix.go, sys_group.go, sys_none.go other systems

@@ -153,7 +153,7 @@ func TestAnEmptyBudgetChangesNothing(t *testing.T) {
 func TestPlayingAllocatesNothing(t *testing.T) {
 	a, b := pair(t, "shm", Options{})
 	for _, s := range []*Side{a, b} {
-		require.NoError(t, s.Load([]int{8192, 8192, 8192, 8192})) // more than what goes unplanned
+		require.NoError(t, s.Load([]int{8192, 8192, 8192, 8192})) // more than is sent without a plan
 	}
 	const runs, trips = 5, 20
 	done := make(chan error, 1)
@@ -184,7 +184,7 @@ func TestOneMessageEach(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, "sim", Options{})
 	for _, s := range []*Side{a, b} {
-		require.NoError(t, s.Load([]int{8192, 8192, 8192, 8192})) // more than what goes unplanned
+		require.NoError(t, s.Load([]int{8192, 8192, 8192, 8192})) // more than is sent without a plan
 		require.NoError(t, s.Channel().SetPolicy(logp.Policy{Forced: true, Mode: logp.Gather}))
 		s.SetEach(true)
 	}
