@@ -390,7 +390,8 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 	}
 	links := []fabric.Link{&idle{ev: ev, armed: make(chan int64, 1)}}
 	for more := range 2 { // the event's, then the set's is missing
-		lim := unix.Rlimit{Cur: uint64(free-1) + uint64(more), Max: 1 << 10}
+		lim := unix.Rlimit{Max: 1 << 10}
+		setLimit(&lim.Cur, free-1+more)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			return err
 		}
@@ -401,6 +402,9 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 	_, err = fmt.Fprintln(out, "told")
 	return err
 })
+
+// setLimit assigns n to a limit, whose type depends on the system.
+func setLimit[T int64 | uint64](limit *T, n int) { *limit = T(n) }
 
 // An engine that there are no descriptors for says so, and what to do.
 func TestNoDescriptors(t *testing.T) {
