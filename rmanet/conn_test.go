@@ -254,6 +254,20 @@ func TestListen(t *testing.T) {
 	})
 }
 
+// A send that the peer did not want is a write to a closed connection; any other that fails,
+// such as one that a device refuses while the peer ends, is a reset.
+func TestErrorsOfSends(t *testing.T) {
+	es := job(t, 2, "shm")
+	for want, err := range map[error]error{syscall.EPIPE: rma.ErrUnwanted, syscall.ECONNRESET: rma.ErrRemoteAccess} {
+		a, b := connect(t, es, 0, 1)
+		a.broken(&rma.PeerError{Rank: 1, Op: "send", Err: err})
+		_, got := a.Write([]byte("x"))
+		require.ErrorIs(t, got, want)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
 // Calls in progress end when the peer's engine ends, or this side's.
 func TestPeerLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {

@@ -243,13 +243,13 @@ func (b *block) through(err error) {
 	c.wr.ev.Set()
 }
 
-// broken handles an error of sending: the peer is gone, or has closed the connection and
-// its frame about that has not arrived yet.
+// broken handles an error of sending: the peer has closed this connection and its frame
+// about that has not arrived yet, or the connection with the peer is lost.
 func (c *Conn) broken(err error) {
-	gone := errors.Is(err, rma.ErrPeerGone) || errors.Is(err, rma.ErrClosed) || c.s.why() != nil
+	unwanted := errors.Is(err, rma.ErrUnwanted) && c.s.why() == nil
 	c.mu.Lock()
 	switch w := &c.wr; {
-	case !gone:
+	case unwanted:
 		w.stopped, w.lost = true, true
 	case w.err == nil:
 		w.err = connReset(err)
