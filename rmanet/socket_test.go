@@ -264,10 +264,10 @@ func TestStreamsWait(t *testing.T) {
 	testutil.Eventually(t, time.Minute, func() bool { return waiting() == 1 }, "one waits")
 	_, err = Dial(ctx, es[0], "1:80")
 	require.ErrorIs(t, err, syscall.ENOBUFS)
-	require.NoError(t, first.Close())
 	end, err := l.Accept()
 	require.NoError(t, err)
 	require.Equal(t, 1, waiting())
+	require.NoError(t, first.Close()) // which ends both halves
 	require.NoError(t, end.Close())
 	require.NoError(t, g.Wait())
 }
