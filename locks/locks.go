@@ -139,19 +139,23 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	l.send([]outgoing{{id.Home, frame{kind: kindLock, mode: m, serial: h.serial, key: id.Key}}})
 
 	err := h.answered.Wait(ctx)
+	var out []outgoing
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch h.state {
 	case held:
-		return h, nil
+		err = nil
 	case over:
-		return nil, failed("lock", id, h.err)
+		err = h.err
+	default:
+		h.state = left
+		out = []outgoing{{id.Home, frame{kind: kindCancel, serial: h.serial}}}
 	}
-	h.state = left
 	l.mu.Unlock()
-	l.send([]outgoing{{id.Home, frame{kind: kindCancel, serial: h.serial}}})
-	l.mu.Lock()
-	return nil, failed("lock", id, err)
+	l.send(out)
+	if err != nil {
+		return nil, failed("lock", id, err)
+	}
+	return h, nil
 }
 
 func failed(what string, id ID, err error) error {
@@ -165,22 +169,23 @@ func (h *Held) ID() ID { return h.id }
 // returns an error of such an operation; the lock is released nevertheless. If ctx ends
 // first, the lock stays held: call Unlock again. Unlock does not wait for the home.
 func (h *Held) Unlock(ctx context.Context) error {
-	flushed := h.l.eng.FlushAll(ctx)
-	h.l.mu.Lock()
+	l := h.l
+	err := l.eng.FlushAll(ctx)
+	var out []outgoing
+	l.mu.Lock()
 	switch {
 	case h.state == over:
-		flushed = h.err
-	case flushed != nil && ctx.Err() != nil:
-		flushed = ctx.Err()
+		err = h.err
+	case err != nil && ctx.Err() != nil:
+		err = ctx.Err()
 	default:
-		h.l.end(h, ErrNotHeld)
-		h.l.mu.Unlock()
-		h.l.send([]outgoing{{h.id.Home, frame{kind: kindUnlock, serial: h.serial}}})
-		h.l.mu.Lock()
+		l.end(h, ErrNotHeld)
+		out = []outgoing{{h.id.Home, frame{kind: kindUnlock, serial: h.serial}}}
 	}
-	h.l.mu.Unlock()
-	if flushed != nil {
-		return failed("unlock", h.id, flushed)
+	l.mu.Unlock()
+	l.send(out)
+	if err != nil {
+		return failed("unlock", h.id, err)
 	}
 	return nil
 }

@@ -152,14 +152,14 @@ func (p *paths) failed(k pathKind, took time.Duration, bytes int64) {
 	p.fails[k]++
 }
 
-// measured counts a measurement of the path to the rank, and records its figures.
-func (p *paths) measured(rank int, k pathKind, f *figures, took time.Duration, bytes int64) {
+// measured counts a measurement, and records its figures as those of the class.
+func (p *paths) measured(k pathKind, f *figures, took time.Duration, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done.Time += took
 	p.done.Bytes += bytes
 	p.done.Paths++
-	p.known[k], p.class[rank], p.of[rank] = f, f.Class, f
+	p.known[k] = f
 }
 
 func (p *paths) surveys() Surveys {

@@ -52,8 +52,13 @@ func (n *Connection) survey() {
 	}
 	ctx, cancel := context.WithTimeout(n.life, surveyTime)
 	defer cancel()
-	if err := n.lead(ctx, k); err != nil && n.life.Err() == nil {
-		l.Log.Warn("rma: path not measured", "rank", rank, "link", l.open[k.link].Name(), "class", k.class, "err", err)
+	n.report(k, n.lead(ctx, k))
+}
+
+// report logs why a path has not got its figures, unless the connection has ended.
+func (n *Connection) report(k pathKind, err error) {
+	if l := n.c.d.links; err != nil && n.life.Err() == nil {
+		l.Log.Warn("rma: path not measured", "rank", n.c.rank, "link", l.open[k.link].Name(), "class", k.class, "err", err)
 	}
 }
 
@@ -144,9 +149,7 @@ func (n *Connection) follow(class sampling.Class) {
 			l.paths.leave()
 		}
 	}
-	if err != nil && n.life.Err() == nil {
-		l.Log.Warn("rma: path not measured", "rank", rank, "link", l.open[k.link].Name(), "class", k.class, "err", err)
-	}
+	n.report(k, err)
 }
 
 // take begins this rank's turn to measure.
@@ -204,7 +207,7 @@ func (n *Connection) measure(ctx context.Context, k pathKind, first bool) error 
 		l.paths.failed(k, time.Since(start), m.moved)
 		return err
 	}
-	l.paths.measured(n.c.rank, k, &f, time.Since(start), m.moved)
+	l.paths.measured(k, &f, time.Since(start), m.moved)
 	n.learned(k, &f)
 	return nil
 }

@@ -104,8 +104,8 @@ type PiecesSummary struct {
 	Cut  bool   `json:"cut,omitempty"`
 }
 
-// SummarizePieces combines results. A prediction for groups counts if the operation consisted
-// of groups only.
+// SummarizePieces combines results. A prediction for groups counts if forced operations were
+// sent in groups at all.
 func SummarizePieces(rs []PiecesResult) (s PiecesSummary) {
 	s.Summary, s.Cells = true, len(rs)
 	if len(rs) == 0 {

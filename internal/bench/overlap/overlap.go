@@ -140,10 +140,11 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 		if r.Fabric = p.peer.Link(); r.Fabric == "ibv" {
 			r.Fabric = "verbs"
 		}
-		if r.What = req.What; !p.first {
-			return nil
+		r.What = req.What
+		if p.first {
+			return emit(r)
 		}
-		return emit(r)
+		return nil
 	}
 	for round := range req.Rounds {
 		runtime.GC()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/seed33544411/rma"
@@ -26,11 +27,7 @@ const (
 
 // threads measures one goroutine with others running on the same rank, on both ranks.
 func (p *pair) threads(ctx context.Context, req *Request, round int, emit func(Result) error) error {
-	most := 0
-	for _, k := range req.Counts {
-		most = max(most, k)
-	}
-	win, err := p.eng.Window(ctx, wordStride*(most+4))
+	win, err := p.eng.Window(ctx, wordStride*(slices.Max(req.Counts)+4))
 	if err != nil {
 		return err
 	}
