@@ -2,6 +2,7 @@ package eager
 
 import (
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 
 	"github.com/seed33544411/rma/flowctl"
 )
@@ -51,18 +52,10 @@ const (
 	QueueFull
 )
 
+var resultNames = []string{"accepted", "no credit", "queue full"}
+
 // String returns the name of the result.
-func (r Result) String() string {
-	switch r {
-	case Accepted:
-		return "accepted"
-	case NoCredit:
-		return "no credit"
-	case QueueFull:
-		return "queue full"
-	}
-	return fmt.Sprintf("result(%d)", uint8(r))
-}
+func (r Result) String() string { return enum.Name("result", resultNames, r) }
 
 // Envelope accompanies a payload. Meta costs 8 bytes on the wire, only if HasMeta is set;
 // the layer above defines Kind.

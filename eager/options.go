@@ -2,6 +2,7 @@ package eager
 
 import (
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"math/bits"
 
 	"github.com/seed33544411/rma/fabric"
@@ -18,18 +19,10 @@ const (
 	ModeCursor             // a word written after the data
 )
 
+var modeNames = []string{"auto", "lap", "cursor"}
+
 // String returns the name of the mode.
-func (m Mode) String() string {
-	switch m {
-	case ModeAuto:
-		return "auto"
-	case ModeLap:
-		return "lap"
-	case ModeCursor:
-		return "cursor"
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
+func (m Mode) String() string { return enum.Name("mode", modeNames, m) }
 
 // Options configures one channel. The zero value is usable.
 type Options struct {

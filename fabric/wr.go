@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Op names a one-sided operation, or the event a completion stands for.
@@ -21,24 +23,10 @@ const (
 	OpDown           // event: the endpoint failed, without a call of Close; once an endpoint
 )
 
+var opNames = []string{OpWrite: "write", OpRead: "read", OpFetchAdd: "fetch-add", OpCompareSwap: "compare-swap", OpNotify: "notify", OpDown: "down"}
+
 // String returns the name of the operation.
-func (o Op) String() string {
-	switch o {
-	case OpWrite:
-		return "write"
-	case OpRead:
-		return "read"
-	case OpFetchAdd:
-		return "fetch-add"
-	case OpCompareSwap:
-		return "compare-swap"
-	case OpNotify:
-		return "notify"
-	case OpDown:
-		return "down"
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
-}
+func (o Op) String() string { return enum.Name("op", opNames, o) }
 
 // Flags modify a WR.
 type Flags uint8

@@ -3,6 +3,8 @@ package gather
 import (
 	"errors"
 	"fmt"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Kind determines the content of a header's entries besides sizes. A changed layout gets a
@@ -15,16 +17,10 @@ const (
 	Dest                 // Entry.At is an offset in region Entry.Region of the receiver
 )
 
+var kindNames = []string{Seq: "seq", Dest: "dest"}
+
 // String returns the name of the kind.
-func (k Kind) String() string {
-	switch k {
-	case Seq:
-		return "seq"
-	case Dest:
-		return "dest"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k Kind) String() string { return enum.Name("kind", kindNames, k) }
 
 // MaxCount is the largest number of segments of a gather: the count has 16 bits.
 const MaxCount = 1<<16 - 1

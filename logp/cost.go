@@ -1,8 +1,9 @@
 package logp
 
 import (
-	"fmt"
 	"math"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Term names a part of a cost. See the package comment for the formulas.
@@ -35,12 +36,7 @@ var termNames = [NumTerms]string{"post", "send", "desc", "request", "data", "gap
 	"copy_out", "copy_in", "register", "soft", "hard", "credit", "memory", "extra", "learned"}
 
 // String returns the name of the term.
-func (t Term) String() string {
-	if t < NumTerms {
-		return termNames[t]
-	}
-	return fmt.Sprintf("term(%d)", uint8(t))
-}
+func (t Term) String() string { return enum.Name("term", termNames[:], t) }
 
 // Cost is a predicted time, term by term, in ns.
 type Cost struct {

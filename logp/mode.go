@@ -1,6 +1,10 @@
 package logp
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/seed33544411/rma/internal/enum"
+)
 
 // Mode is a method of transferring messages. See the package comment.
 type Mode uint8
@@ -17,19 +21,12 @@ const (
 var modeNames = [NumModes]string{"eager", "gather", "scatter"}
 
 // String returns the name of the mode.
-func (m Mode) String() string {
-	if m < NumModes {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
+func (m Mode) String() string { return enum.Name("mode", modeNames[:], m) }
 
 // ParseMode is the inverse of String.
 func ParseMode(s string) (Mode, error) {
-	for i, n := range modeNames {
-		if s == n {
-			return Mode(i), nil
-		}
+	if m, ok := enum.Parse[Mode](modeNames[:], s); ok {
+		return m, nil
 	}
 	return 0, fmt.Errorf("%w: unknown mode %q", ErrParams, s)
 }

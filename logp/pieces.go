@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Way is the method for puts or gets of several pieces.
@@ -20,12 +22,7 @@ const (
 var wayNames = [NumWays]string{"chain", "group"}
 
 // String returns the name of the way.
-func (w Way) String() string {
-	if w < NumWays {
-		return wayNames[w]
-	}
-	return fmt.Sprintf("way(%d)", uint8(w))
-}
+func (w Way) String() string { return enum.Name("way", wayNames[:], w) }
 
 // Pieces are puts or gets to one peer that may be combined: N of them, with a sum of Bytes.
 // List is the size of the list in a group, in bytes.

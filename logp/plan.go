@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Part is a set of messages that travel together: eager, one write each;
@@ -32,12 +34,7 @@ const (
 var whyNames = [...]string{"cheapest partition", "one mode is cheapest", "forced mode", "manual table", "message by message", "small messages are gathered"}
 
 // String returns the reason in words.
-func (w Why) String() string {
-	if int(w) < len(whyNames) {
-		return whyNames[w]
-	}
-	return fmt.Sprintf("why(%d)", uint8(w))
-}
+func (w Why) String() string { return enum.Name("why", whyNames[:], w) }
 
 // Plan is a partition of a batch: every message in exactly one part.
 type Plan struct {

@@ -2,6 +2,7 @@ package rdv
 
 import (
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -61,16 +62,10 @@ const (
 	Busy
 )
 
+var resultNames = []string{"accepted", "busy"}
+
 // String returns the name of the result.
-func (r Result) String() string {
-	switch r {
-	case Accepted:
-		return "accepted"
-	case Busy:
-		return "busy"
-	}
-	return fmt.Sprintf("result(%d)", uint8(r))
-}
+func (r Result) String() string { return enum.Name("result", resultNames, r) }
 
 // answer is a control message that waits for room in the ring. Every slot of the channel
 // owns a bounded number of places in core.answers, which therefore cannot overflow:

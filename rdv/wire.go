@@ -3,6 +3,7 @@ package rdv
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
@@ -31,12 +32,7 @@ const (
 var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack"}
 
 // String returns the name of the kind.
-func (k Kind) String() string {
-	if k < numKinds {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k Kind) String() string { return enum.Name("kind", kindNames[:], k) }
 
 // ID identifies a transfer or an advert: slot in the low 16 bits, generation of the slot
 // above. The side that begins chooses it.

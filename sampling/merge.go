@@ -3,6 +3,7 @@ package sampling
 import (
 	"crypto/sha256"
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"slices"
 	"time"
 
@@ -101,12 +102,7 @@ const (
 var sourceNames = [...]string{"defaults", "profile", "measurement"}
 
 // String returns the name of the source.
-func (s Source) String() string {
-	if int(s) < len(sourceNames) {
-		return sourceNames[s]
-	}
-	return fmt.Sprintf("source(%d)", uint8(s))
-}
+func (s Source) String() string { return enum.Name("source", sourceNames[:], s) }
 
 // Result is the result of Run.
 type Result struct {

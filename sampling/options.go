@@ -3,6 +3,7 @@ package sampling
 import (
 	"errors"
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"math/bits"
 	"time"
 
@@ -25,19 +26,12 @@ const (
 var modeNames = [numModes]string{"cached", "force", "off"}
 
 // String returns the name of the mode.
-func (m Mode) String() string {
-	if m < numModes {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
+func (m Mode) String() string { return enum.Name("mode", modeNames[:], m) }
 
 // ParseMode is the inverse of String.
 func ParseMode(s string) (Mode, error) {
-	for i, n := range modeNames {
-		if s == n {
-			return Mode(i), nil
-		}
+	if m, ok := enum.Parse[Mode](modeNames[:], s); ok {
+		return m, nil
 	}
 	return 0, fmt.Errorf("%w: mode %q, want cached, force or off", ErrOptions, s)
 }

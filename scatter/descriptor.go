@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Form is the meaning of a message's place at the receiver.
@@ -16,16 +18,10 @@ const (
 	FormOffset   Form = 2 // Message.Pos is an offset in the destination, in bytes
 )
 
+var formNames = []string{FormSequence: "sequence", FormOffset: "offset"}
+
 // String returns the name of the form.
-func (f Form) String() string {
-	switch f {
-	case FormSequence:
-		return "sequence"
-	case FormOffset:
-		return "offset"
-	}
-	return fmt.Sprintf("form(%d)", uint8(f))
-}
+func (f Form) String() string { return enum.Name("form", formNames, f) }
 
 // Message is one message of the batch. The layer above splits messages larger than 4 GiB -
 // 1.

@@ -1,6 +1,6 @@
 package offheap
 
-import "fmt"
+import "github.com/seed33544411/rma/internal/enum"
 
 // Kind is how a mapping of AllocHuge is backed.
 type Kind uint8
@@ -12,18 +12,10 @@ const (
 	HugeTLB             // reserved huge pages, all of it
 )
 
+var kindNames = []string{"small pages", "transparent huge pages asked for", "reserved huge pages"}
+
 // String returns the name of the kind.
-func (k Kind) String() string {
-	switch k {
-	case Small:
-		return "small pages"
-	case Advised:
-		return "transparent huge pages asked for"
-	case HugeTLB:
-		return "reserved huge pages"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k Kind) String() string { return enum.Name("kind", kindNames, k) }
 
 // HugePage is the size in bytes of the huge pages that AllocHuge asks for: the
 // default of x86-64 and of arm64 with 4 KiB pages.

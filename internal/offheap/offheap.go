@@ -13,6 +13,8 @@ import (
 	"math"
 	"os"
 	"sync/atomic"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Purpose is the use of memory; it indexes the counters.
@@ -31,22 +33,10 @@ const (
 // Purposes is the number of purposes, for tables indexed by them.
 const Purposes = int(purposes)
 
+var purposeNames = []string{"regions", "rings", "staging", "scratch", "arenas"}
+
 // String returns the name of the purpose in statistics.
-func (p Purpose) String() string {
-	switch p {
-	case Regions:
-		return "regions"
-	case Rings:
-		return "rings"
-	case Staging:
-		return "staging"
-	case Scratch:
-		return "scratch"
-	case Arenas:
-		return "arenas"
-	}
-	return fmt.Sprintf("purpose(%d)", uint8(p))
-}
+func (p Purpose) String() string { return enum.Name("purpose", purposeNames, p) }
 
 // ErrSize reports a size that is not positive or too large to round up.
 var ErrSize = errors.New("offheap: invalid size")

@@ -2,7 +2,7 @@ package onesided
 
 import (
 	"encoding/binary"
-	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"math"
 	"sync/atomic"
 
@@ -50,13 +50,13 @@ const (
 	reductions
 )
 
+// NoOp leaves the target's element as it is: an atomic load, of operations that fetch.
+const NoOp = reductions
+
+var reductionNames = []string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor", "no-op"}
+
 // String returns the name of the reduction.
-func (r Reduction) String() string {
-	if r < reductions {
-		return [...]string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor"}[r]
-	}
-	return fmt.Sprintf("reduction(%d)", uint8(r))
-}
+func (r Reduction) String() string { return enum.Name("reduction", reductionNames, r) }
 
 // Takes reports whether r is defined for elements of the valid type t.
 func (r Reduction) Takes(t Type) bool {
