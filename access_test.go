@@ -45,7 +45,7 @@ func accesses(ctx context.Context, p *Peer, mem *Region, k Key) map[string]struc
 // connection and changes nothing.
 func TestAccess(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, _ := share(t, es, 4096)
 		testutil.Fill(mems[0].Bytes(), 1, 0)
 		for _, rights := range []Access{PeersNothing, PeersRead, PeersWrite, PeersAtomic, PeersRead | PeersWrite, PeersWrite | PeersAtomic} {
@@ -82,7 +82,7 @@ func TestTakenRights(t *testing.T) {
 	for what := range accesses(context.Background(), nil, nil, Key{}) {
 		t.Run(what, func(t *testing.T) {
 			onAll(t, 2, func(t *testing.T, es []*Engine) {
-				ctx := testutil.Context(t, patience)
+				ctx := testutil.Context(t, testutil.Limit)
 				mems, _ := share(t, es, 4096)
 				testutil.Fill(mems[0].Bytes(), 1, 0)
 				mine := bytes.Clone(mems[0].Bytes())
@@ -104,7 +104,7 @@ func TestTakenRights(t *testing.T) {
 func TestMessagesOfPrivateMemory(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		const n = 1 << 20
 		for _, rights := range []Access{PeersNothing, PeersRead, PeersWrite} {
 			from, err := es[0].Alloc(n, rights)
@@ -159,7 +159,7 @@ func TestWindowAccess(t *testing.T) {
 // for others. Each permits its own operations and refuses those of the other.
 func TestKeysOfTheSameMemory(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, _ := share(t, es, 4096)
 		buf := make([]byte, 4096)
 		readers, err := es[1].Register(buf, PeersRead)

@@ -81,7 +81,7 @@ func TestAccumulate(t *testing.T) {
 // in order, and a fence keeps later operations behind them.
 func TestAccumulateOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		mine, err := View[int64](mems[0].Slice(0, 80))
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestAccumulateOrder(t *testing.T) {
 
 // fetches checks Fetch on values of one type, at both halves of a word.
 func fetches[T Element](t *testing.T, p *Peer, k Key, mem []byte, plain map[Reduction]func(a, b T) T, values ...T) {
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	size := sizeOf[T]()
 	for op, f := range plain {
 		for i := range values {
@@ -142,7 +142,7 @@ func fetches[T Element](t *testing.T, p *Peer, k Key, mem []byte, plain map[Redu
 // Each reduction of one element returns its previous value, and changes nothing around it.
 func TestFetch(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		for to := range es {
 			p, k, mem := es[0].Peer(to), keys[to], mems[to].Bytes()
@@ -220,7 +220,7 @@ func TestFetchIsAtomic(t *testing.T) {
 // An accumulate that the target refuses fails alone: the connection remains.
 func TestAccumulateRefusals(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		_, keys := share(t, es, 64)
 		for to := range es {
 			extra, err := es[to].Alloc(64)
@@ -248,7 +248,7 @@ func TestAccumulateRefusals(t *testing.T) {
 // or not.
 func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		_, keys := share(t, es, 1<<16)
 		xs := make([]float32, 1<<14)
 		for _, to := range []int{1, 2} {

@@ -27,7 +27,7 @@ func quiesce(t *testing.T, es []*Engine) {
 		es[1].Progress()
 		es[0].prog.Do(func() { off = !es[0].Peer(1).msg.Busy() })
 		return off
-	}, patience, 1)
+	}, testutil.Limit, 1)
 }
 
 // A receive whose advert and message cross each other ends, although the sender has no
@@ -68,7 +68,7 @@ func crossing(t *testing.T, fabric string) {
 	})
 	require.EqualValues(t, 1, advertised)
 	require.False(t, looks)
-	n, err := recv.Wait(testutil.Context(t, patience))
+	n, err := recv.Wait(testutil.Context(t, testutil.Limit))
 	require.NoError(t, err)
 	require.Equal(t, "late", string(buf[:n]))
 }
@@ -78,7 +78,7 @@ func TestAdvertIsGivenBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		quiesce(t, es)
 		b := es[1]
 		var adverts uint64
@@ -89,7 +89,7 @@ func TestAdvertIsGivenBack(t *testing.T) {
 				adverts = b.Peer(0).msg.Channel().Stats().Adverts
 			})
 			return adverts > 0
-		}, patience, 1)
+		}, testutil.Limit, 1)
 		r.Cancel()
 		_, err := r.Wait(ctx)
 		require.ErrorIs(t, err, ErrCanceled)

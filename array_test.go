@@ -85,7 +85,7 @@ func TestArray(t *testing.T) {
 
 func TestArrayRefusals(t *testing.T) {
 	es := simulate(t, 1, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	w, err := es[0].Window(ctx, 80)
 	require.NoError(t, err)
 	a, err := ArrayOf[uint64](w)

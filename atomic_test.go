@@ -17,7 +17,7 @@ import (
 // word, and changes nothing else.
 func TestAtomics(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		for to := range es {
 			p, mem := es[0].Peer(to), mems[to].Bytes()
@@ -74,7 +74,7 @@ func TestAtomics(t *testing.T) {
 // target executes no accumulates.
 func TestAtomicsOnMappedMemory(t *testing.T) {
 	es := open(t, 2, "shm")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 4096)
 	p, k := es[0].Peer(1), &keys[1]
 	for _, do := range []func() Request{
@@ -110,7 +110,7 @@ func TestAtomicsOnMappedMemory(t *testing.T) {
 
 func TestAtomicRefusals(t *testing.T) {
 	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	_, keys := share(t, es, 64)
 	odd, err := es[1].Register(make([]byte, 64)[3:])
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestAtomicsAreAtomicWithEachOther(t *testing.T) {
 // on one word take place in the order of the calls.
 func TestFenceWaitsForLoops(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 64)
 		p, k := es[0].Peer(1), &keys[1]
 		for i := range uint64(100) {
@@ -242,7 +242,7 @@ func TestFenceWaitsForLoops(t *testing.T) {
 // others.
 func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		_, keys := share(t, es, 64)
 		p := es[0].Peer(1)
 		done := make(chan error, 8)
@@ -258,7 +258,7 @@ func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 				}
 			}()
 		}
-		testutil.Eventually(t, patience, func() bool { return es[0].Stats().Atomics > 50 }, "atomics")
+		testutil.Eventually(t, testutil.Limit, func() bool { return es[0].Stats().Atomics > 50 }, "atomics")
 		require.NoError(t, es[1].Close())
 		for range 8 {
 			err := <-done

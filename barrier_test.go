@@ -122,7 +122,7 @@ func TestBarrierAndLeave(t *testing.T) {
 	}
 	es := simulate(t, 2, "sim")
 	require.NoError(t, es[0].Close())
-	require.ErrorIs(t, es[0].Barrier(testutil.Context(t, patience)), ErrClosed)
+	require.ErrorIs(t, es[0].Barrier(testutil.Context(t, testutil.Limit)), ErrClosed)
 }
 
 // benchRanks is the number of ranks in BenchmarkBarrier.

@@ -126,7 +126,7 @@ func TestEndsOfMessagesAreNotExported(t *testing.T) {
 // puts, and a message arrives after both.
 func TestBatchOfPutsAndGets(t *testing.T) {
 	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		b := p.Batch()
@@ -171,7 +171,7 @@ func TestBatchOfPutsAndGets(t *testing.T) {
 func TestBatchRefusals(t *testing.T) {
 	es := simulate(t, 2, "sim")
 	mems, keys := share(t, es, 4096)
-	p, ctx := es[0].Peer(1), testutil.Context(t, patience)
+	p, ctx := es[0].Peer(1), testutil.Context(t, testutil.Limit)
 	m, k := mems[0], &keys[1]
 	for name, c := range map[string]struct {
 		add  func(b *Batch)
@@ -205,7 +205,7 @@ func TestBatchRefusals(t *testing.T) {
 			break
 		}
 	}
-	testutil.Eventually(t, patience, func() bool { return es[0].Stats().InFlight+es[0].Stats().Queued == 0 }, "all to end")
+	testutil.Eventually(t, testutil.Limit, func() bool { return es[0].Stats().InFlight+es[0].Stats().Queued == 0 }, "all to end")
 }
 
 func TestExplainPutsAndGets(t *testing.T) {
@@ -234,7 +234,7 @@ func TestEmptyBatchWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		for _, e := range es {
 			for r := range es {
 				b := e.Peer(r).Batch()
@@ -274,7 +274,7 @@ func TestRecvBatch(t *testing.T) {
 
 // matchBatches sends messages to rank 0 and receives them by random receives.
 func matchBatches(t *testing.T, es []*Engine, from int, seed uint64) {
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	rng := rand.New(rand.NewPCG(seed, uint64(from)))
 	type receive struct {
 		want Tags
@@ -372,7 +372,7 @@ func matchBatches(t *testing.T, es []*Engine, from int, seed uint64) {
 // others are withdrawn. All can be posted again.
 func TestRecvBatchEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		es := open(t, 2, fabric)
 		var b RecvBatch
 		require.NoError(t, b.Recv(es[0].Peer(1)).Wait(ctx), "an empty one")
@@ -443,7 +443,7 @@ func TestRecvBatchDoesNotAllocate(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 	es := open(t, 2, "shm")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	var in RecvBatch
 	out, msg := es[0].Peer(1).Batch(), make([]byte, 8)
 	for range 32 {

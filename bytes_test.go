@@ -18,7 +18,7 @@ const staged = 4096
 // Slices of the Go heap of all sizes, many at once, while the collector runs.
 func TestBytes(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4<<20)
 		var g errgroup.Group
 		for w := range 4 {
@@ -68,7 +68,7 @@ func TestBytes(t *testing.T) {
 func TestBytesToAPeerThatLeaves(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		_, keys := share(t, es, 1<<20)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		p := es[0].Peer(1)
 		var reqs []Request
 		for i := range 200 {

@@ -22,12 +22,12 @@ func TestBeforeClose(t *testing.T) {
 	es := open(t, 2, "shm")
 	var done int
 	es[0].BeforeClose(func() {
-		require.NoError(t, es[0].Peer(1).Send([]byte("bye")).Wait(testutil.Context(t, patience)))
+		require.NoError(t, es[0].Peer(1).Send([]byte("bye")).Wait(testutil.Context(t, testutil.Limit)))
 		done++
 	})
 	got := make(chan error, 1)
 	go func() {
-		_, err := es[1].Peer(0).Recv(make([]byte, 3)).Wait(testutil.Context(t, patience))
+		_, err := es[1].Peer(0).Recv(make([]byte, 3)).Wait(testutil.Context(t, testutil.Limit))
 		got <- err
 	}()
 	var g errgroup.Group
@@ -48,7 +48,7 @@ func TestCloseAfterAShortage(t *testing.T) {
 	shortages["simshort"] = &shortage{}
 	defer delete(shortages, "simshort")
 	use := func(es []*Engine) error {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mem, err := es[0].Alloc(4096)
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func TestUnaided(t *testing.T) {
 		es := open(t, 2, link)
 		require.False(t, es[0].Peer(1).Unaided())
 		for _, p := range []*Peer{es[0].Peer(1), es[0].Peer(0)} {
-			ep, err := p.conn.Endpoint(testutil.Context(t, patience))
+			ep, err := p.conn.Endpoint(testutil.Context(t, testutil.Limit))
 			require.NoError(t, err)
 			alone := link == "ibv"
 			if n, ok := ep.(interface{ Near() fabric.Vicinity }); ok {

@@ -306,7 +306,7 @@ func TestMM_CollectivesEndAlike(t *testing.T) {
 // The outcome of a call about which the server was silent is known later.
 func TestCollectiveInDoubt(t *testing.T) {
 	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	before := es[0].Stats().Regions
 	// The call as it is left when the server was silent.
 	c := &collective{op: "window", about: 64}

@@ -31,7 +31,7 @@ func connectedTo(e *Engine) (ranks []int) {
 // nothing.
 func TestOnlyWhoTalksIsConnected(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		for _, e := range es {
 			require.Empty(t, connectedTo(e))
@@ -42,7 +42,7 @@ func TestOnlyWhoTalksIsConnected(t *testing.T) {
 		together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
 		require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 64)).Wait(ctx))
 		require.Equal(t, []int{1}, connectedTo(es[0]))
-		testutil.Eventually(t, patience, func() bool { return len(connectedTo(es[1])) == 1 }, "the other side")
+		testutil.Eventually(t, testutil.Limit, func() bool { return len(connectedTo(es[1])) == 1 }, "the other side")
 		require.Equal(t, []int{0}, connectedTo(es[1]))
 		require.Empty(t, connectedTo(es[2]))
 		require.Equal(t, 1, es[0].Stats().PeersConnected)
@@ -91,7 +91,7 @@ func TestSimultaneousFirstUse(t *testing.T) {
 func TestMessagesConnect(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		buf := make([]byte, 8)
 		recv := es[1].Peer(0).Recv(buf)
 		require.NoError(t, es[0].Peer(1).Send([]byte("hello")).Wait(ctx))
@@ -111,9 +111,9 @@ func TestMessagesConnect(t *testing.T) {
 func TestAnySourceConnectsWithSenders(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 4, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		early := es[1].Peer(0).Send([]byte("early"))
-		testutil.Eventually(t, patience, func() bool { return len(connectedTo(es[0])) == 1 }, "the first sender")
+		testutil.Eventually(t, testutil.Limit, func() bool { return len(connectedTo(es[0])) == 1 }, "the first sender")
 		seen := map[int]string{}
 		buf := make([]byte, 16)
 		receive := func() {
@@ -184,10 +184,10 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 		return (&bringup.Request{Link: linkNumber[link], Address: []byte(address)}).Append(nil)
 	}
 	for name, c := range map[string]struct {
-		patience time.Duration
-		do       func(t *testing.T, j *wireup.Job)
-		is       []error
-		says     string
+		timeout time.Duration
+		do      func(t *testing.T, j *wireup.Job)
+		is      []error
+		says    string
 	}{
 		"silent": {100 * time.Millisecond, nil, []error{ErrNoConnection, context.DeadlineExceeded}, "no answer within 100ms"},
 		"leaves": {time.Hour, func(t *testing.T, j *wireup.Job) { require.NoError(t, j.Close()) }, []error{ErrPeerGone}, "left"},
@@ -211,14 +211,14 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := testutil.Context(t, patience)
+			ctx := testutil.Context(t, testutil.Limit)
 			e, j, told := impostor(t, link)
 			k := anyKey(e)
 			mem, err := e.Alloc(64)
 			require.NoError(t, err)
 			own := mem.Key()
 			require.NoError(t, e.Peer(0).Put(own.At(8), mem.Slice(0, 8)).Wait(ctx))
-			e.bringup.SetupTimeout = c.patience
+			e.bringup.SetupTimeout = c.timeout
 			put, send := e.Peer(1).Put(k.At(0), mem.Slice(0, 8)), e.Peer(1).Send([]byte("x"))
 			if c.do != nil { // else the time may be over before there is a request
 				said := <-told
@@ -282,7 +282,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 // for its own time-out.
 func TestLateRequestIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	es := open(t, 2, "tcp")
 	mems, keys := share(t, es, 4096)
 	es[0].bringup.SetupTimeout = time.Nanosecond
@@ -298,7 +298,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 // Without its wire-up server, a job continues with its existing connections.
 func TestServerGoneBeforeFirstUse(t *testing.T) {
 	t.Parallel()
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	srv, config := rendezvousServer(t, wireup.ServerConfig{Size: 3}, "shm")
 	es := openAll(t, 3, config, func(*Config) {})
 	mems, keys := share(t, es, 4096)

@@ -118,7 +118,7 @@ func TestChannelIsOpenedOnce(t *testing.T) {
 		for range 3 {
 			(*messageHost)(es[0].Peer(1)).Open()
 		}
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		buf := make([]byte, 8)
 		for range 3 {
 			recv := es[1].Peer(0).Recv(buf)
@@ -153,7 +153,7 @@ func TestShortageOfAChannel(t *testing.T) {
 				c.Logger = slog.New(slog.DiscardHandler)
 			})
 			mems, keys := share(t, es, 64)
-			ctx := testutil.Context(t, patience)
+			ctx := testutil.Context(t, testutil.Limit)
 			put := func(r int) error {
 				return es[r].Peer(1-r).Put(keys[1-r].At(0), mems[r].Slice(8, 8)).Wait(ctx)
 			}
@@ -183,7 +183,7 @@ func TestShortageOfAChannel(t *testing.T) {
 				require.Positive(t, exchange(), "one of the two may have sent before it heard of the refusal")
 				for r, e := range es {
 					p := e.Peer(1 - r)
-					testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the connection")
+					testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Err != nil }, "the end of the connection")
 					lacks(put(r))
 					lacks(p.Send([]byte("x")).Wait(ctx))
 				}
@@ -211,7 +211,7 @@ func TestPeerThatBreaksTheProtocolOfMessages(t *testing.T) {
 		es := open(t, 2, link)
 		mems, keys := share(t, es, 4096)
 		works(t, es, mems, keys)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		victim, liar := es[0].Peer(1), es[1].Peer(0)
 		announced := victim.SendTag(1, make([]byte, 8<<20)) // is never fetched
 		recv := victim.RecvTag(1, make([]byte, 8))
@@ -236,7 +236,7 @@ func TestPeerThatBreaksTheProtocolOfMessages(t *testing.T) {
 		require.ErrorIs(t, err, ErrPeerMisbehaves)
 		require.ErrorIs(t, announced.Wait(ctx), ErrPeerMisbehaves)
 		require.ErrorIs(t, victim.Put(keys[1].At(0), mems[0].Slice(8, 8)).Wait(ctx), ErrPeerMisbehaves)
-		mend(t, es[0])
+		reconnect(t, es[0])
 		works(t, es, mems, keys)
 		require.NoError(t, junk.Close())
 	})

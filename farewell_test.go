@@ -65,7 +65,7 @@ func TestFarewell(t *testing.T) {
 				t.Parallel()
 				for round := range 4 {
 					e, child := openParent(t, fabric, farewell, strconv.Itoa(size))
-					ctx := testutil.Context(t, patience)
+					ctx := testutil.Context(t, testutil.Limit)
 					p := e.Peer(1)
 					check := func(r RecvRequest, buf []byte, want int) {
 						t.Helper()
@@ -79,8 +79,8 @@ func TestFarewell(t *testing.T) {
 					first, second := buf(), buf()
 					r, any := p.RecvTag(1, first), e.Recv(second)
 					if round%2 == 0 && size < 500 { // larger ones are fetched before their sends are complete
-						require.NoError(t, child.Wait(patience))
-						testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the peer")
+						require.NoError(t, child.Wait(testutil.Limit))
+						testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Err != nil }, "the end of the peer")
 					}
 					check(r, first, 1)
 					check(any, second, 0)
@@ -100,7 +100,7 @@ func TestFarewell(t *testing.T) {
 					require.ErrorIs(t, err, ErrPeerGone)
 					_, err = e.Recv(b).Wait(ctx)
 					require.ErrorIs(t, err, ErrNoSender)
-					require.NoError(t, child.Wait(patience))
+					require.NoError(t, child.Wait(testutil.Limit))
 				}
 			})
 		}
@@ -142,7 +142,7 @@ func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 				t.Parallel()
 				for range 4 {
 					e, child := openParent(t, fabric, doomed)
-					ctx := testutil.Context(t, patience)
+					ctx := testutil.Context(t, testutil.Limit)
 					var got []uint32
 					note := func(b []byte) {
 						if got = append(got, binary.LittleEndian.Uint32(b)); len(got) == 200 {
@@ -157,7 +157,7 @@ func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 						}
 						h, err := e.HandleWith(o, func(_ Envelope, parts [][]byte) { note(parts[0]) })
 						require.NoError(t, err)
-						require.Equal(t, "going", child.Line(t, patience))
+						require.Equal(t, "going", child.Line(t, testutil.Limit))
 						_, err = e.RecvTag(9, nil).Wait(ctx)
 						require.ErrorIs(t, err, ErrNoSender)
 						h.Close()
@@ -218,7 +218,7 @@ func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 					for i := range got {
 						require.EqualValues(t, i, got[i], "%v", got[max(0, i-3):])
 					}
-					require.NotErrorIs(t, child.Wait(patience), testutil.ErrStillRunning)
+					require.NotErrorIs(t, child.Wait(testutil.Limit), testutil.ErrStillRunning)
 				}
 			})
 		}

@@ -58,7 +58,7 @@ func TestFlush(t *testing.T) {
 // The next flush returns errors of forgotten operations, once.
 func TestFlushTellsWhatWasForgotten(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		p := es[0].Peer(1)
 		p.Put(keys[1].At(4096), mems[0].Slice(0, 8)).Forget()
@@ -81,7 +81,7 @@ func TestFlushTellsWhatWasForgotten(t *testing.T) {
 // A fenced put does not overtake the get before it, on any link.
 func TestFence(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		p := es[0].Peer(1)
 		b := mems[0].Bytes()
@@ -105,7 +105,7 @@ func TestFence(t *testing.T) {
 // Goroutines flush while others put: each flush covers its own goroutine's puts.
 func TestFlushFromManyGoroutines(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p := es[0].Peer(1)
 		var wg sync.WaitGroup

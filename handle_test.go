@@ -262,7 +262,7 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		onEach(t, func(t *testing.T, fabric string) {
 			es := openWith(t, 3, fabric, func(c *Config) { c.Mode = "scatter" })
-			ctx := testutil.Context(t, patience)
+			ctx := testutil.Context(t, testutil.Limit)
 			const size, n, memory = 1 << 20, 40, 4 << 20
 			msg := make([]byte, size)
 			var h *Handler
@@ -300,7 +300,7 @@ func TestHandleMany(t *testing.T) {
 		es := open(t, 3, fabric)
 		for _, workers := range []int{0, 2} {
 			t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
-				ctx := testutil.Context(t, patience)
+				ctx := testutil.Context(t, testutil.Limit)
 				const n, chain = 8, 20
 				sizes := []int{8, 0, 9, 255, 64, 8, 8, 8, 3000, 8, 70_000}
 				var mu sync.Mutex
@@ -365,7 +365,7 @@ func TestHandleMany(t *testing.T) {
 // that the handler does not take are dropped.
 func TestHandleManyAtOnce(t *testing.T) {
 	es := open(t, 2, "shm")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	const chain = 32
 	calls, got, skip := 0, 0, false
 	ev := es[1].NewEvent()

@@ -134,7 +134,7 @@ func TestPeerThatHangs(t *testing.T) {
 		e, p := es[0], es[0].Peer(1)
 		stall(t, es[1])
 		begin := time.Now()
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		var g errgroup.Group
 		ops := operations(e, p, mems[0], keys[1])
 		for name, op := range ops {
@@ -169,7 +169,7 @@ func TestBarrierWithARankThatHangs(t *testing.T) {
 			together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
 		}
 		stall(t, es[1])
-		require.ErrorIs(t, es[0].Barrier(testutil.Context(t, patience)), ErrPeerHung)
+		require.ErrorIs(t, es[0].Barrier(testutil.Context(t, testutil.Limit)), ErrPeerHung)
 	})
 }
 
@@ -179,7 +179,7 @@ func TestLateRanksAreNotOverrun(t *testing.T) {
 	t.Parallel()
 	const n, early = 12, 4
 	es := openAll(t, n, rendezvous(t, n, "tcp"), func(c *Config) { c.HangTimeout = 2 * time.Second })
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	called := func() (k int) {
 		for _, e := range es[:early] {
 			for _, p := range es[early:] {
@@ -194,7 +194,7 @@ func TestLateRanksAreNotOverrun(t *testing.T) {
 	for _, e := range es[:early] {
 		g.Go(func() error { return e.Barrier(ctx) })
 	}
-	testutil.Eventually(t, patience, func() bool { return called() >= early }, "a look at who is late")
+	testutil.Eventually(t, testutil.Limit, func() bool { return called() >= early }, "a look at who is late")
 	before := called()
 	for _, e := range es[early : n-1] {
 		g.Go(func() error { return e.Barrier(ctx) })
@@ -222,7 +222,7 @@ func TestPeerThatHangsBeforeItIsConnected(t *testing.T) {
 	mems, keys := share(t, es, 4096)
 	es[1].mu.Lock() // blocks the goroutine that handles values of peers
 	defer es[1].mu.Unlock()
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	put, send := es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)), es[0].Peer(1).Send([]byte("x"))
 	require.ErrorIs(t, put.Wait(ctx), ErrPeerHung)
 	require.ErrorIs(t, send.Wait(ctx), ErrPeerHung)
@@ -240,7 +240,7 @@ func TestHangIsTold(t *testing.T) {
 		}}, "tcp")
 		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = time.Second })
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		if connected {
 			acquaint(t, es, mems, keys)
 			stall(t, es[1])
@@ -251,7 +251,7 @@ func TestHangIsTold(t *testing.T) {
 			es[1].mu.Unlock()
 			require.ErrorIs(t, err, ErrPeerHung)
 		}
-		testutil.Within(t, patience, "the report", func() { require.Equal(t, [2]int{0, 1}, <-reports) })
+		testutil.Within(t, testutil.Limit, "the report", func() { require.Equal(t, [2]int{0, 1}, <-reports) })
 		require.Empty(t, reports)
 	}
 }
@@ -261,7 +261,7 @@ func TestPeerThatHangsForAWhile(t *testing.T) {
 	hanging(t, 2, 6*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		acquaint(t, es, mems, keys)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		resume := stall(t, es[1])
 		recv := es[0].Peer(1).Recv(make([]byte, 8))
 		get := es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0))

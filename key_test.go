@@ -56,7 +56,7 @@ func TestKeyMarshals(t *testing.T) {
 // owner of the memory.
 func TestKeyIsAValue(t *testing.T) {
 	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 64)
 	require.True(t, mems[1].Key() == keys[1])
 	var parsed Key
@@ -88,7 +88,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	at := held.At(5)
 	runtime.GC()
 	require.True(t, at.key == newKey(k), "in use as a place")
-	testutil.Eventually(t, patience, func() bool { runtime.GC(); return !known(k) }, "the key is forgotten")
+	testutil.Eventually(t, testutil.Limit, func() bool { runtime.GC(); return !known(k) }, "the key is forgotten")
 	require.EqualValues(t, 2, newKey(k).Len())
 }
 

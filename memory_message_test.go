@@ -13,7 +13,7 @@ import (
 // messages through the ring, also those only posted before.
 func TestMessageBehindPut(t *testing.T) {
 	behind := func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p, word := es[0].Peer(1), mems[1].Bytes()[1<<16-8:]
 		src := mems[0].Bytes()
@@ -44,7 +44,7 @@ func TestMessageBehindPut(t *testing.T) {
 // received, in whichever way the pieces were transferred.
 func TestMessageBehindPieces(t *testing.T) {
 	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p, dst, src := es[0].Peer(1), mems[1].Bytes(), mems[0].Bytes()
 		buf := make([]byte, 30_000)

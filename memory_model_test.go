@@ -67,7 +67,7 @@ func watch(e *Engine, stop *atomic.Bool, look func() error) <-chan error {
 
 func TestMM_PutsAppearInOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		var stop atomic.Bool
@@ -97,7 +97,7 @@ func TestMM_PutsAppearInOrder(t *testing.T) {
 
 func TestMM_WhatIsBehindAVectorComesAfterIt(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		const n = 100
@@ -126,7 +126,7 @@ func TestMM_WhatIsBehindAVectorComesAfterIt(t *testing.T) {
 
 func TestMM_GetSeesEarlierPuts(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		for round := range 60 {
 			p, k, b := es[0].Peer(round%2), &keys[round%2], mems[0].Bytes()

@@ -15,7 +15,7 @@ import (
 func TestMaskedTags(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		rng := rand.New(rand.NewPCG(7, 8))
 		for round := range 12 {
 			type posted struct {

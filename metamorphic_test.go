@@ -60,7 +60,7 @@ func runScripts(t *testing.T, es []*Engine) [][]byte {
 			}
 		}
 	}
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	var g errgroup.Group
 	for n, s := range models {
 		g.Go(func() error {

@@ -100,7 +100,7 @@ func (m *orderModel) step(p *Peer, at func(off int) Remote) (wait func(context.C
 func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		const words, window, steps = 4, 40, 1500
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 8*words)
 		for seed := range uint64(4) {
 			to := int(seed % 2) // itself, and the other
@@ -134,7 +134,7 @@ func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 // also behind a fence that waits.
 func TestLoopsOfOneRankDoNotRace(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		_, keys := share(t, es, 64)
 		p, at := es[0].Peer(1), keys[1].At(8)
 		first := p.Swap(at, 1)
@@ -158,7 +158,7 @@ func TestLoopsOfOneRankDoNotRace(t *testing.T) {
 // Any number of atomics in line for a word end with their peer, in a stack of any size.
 func TestALongLineEndsWithItsPeer(t *testing.T) {
 	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	_, keys := share(t, es, 64)
 	p := es[0].Peer(1)
 	_, err := p.Swap(keys[1].At(0), 1).Wait(ctx)
@@ -174,7 +174,7 @@ func TestALongLineEndsWithItsPeer(t *testing.T) {
 		require.Positive(t, p.one.InFlight())
 	})
 	require.NoError(t, es[1].Close())
-	testutil.Eventually(t, patience, func() (all bool) {
+	testutil.Eventually(t, testutil.Limit, func() (all bool) {
 		es[0].prog.Do(func() { all = ended == n })
 		return all
 	}, "the end of all")

@@ -14,7 +14,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		const most, size = 64, 20_000
 		es := openWith(t, 2, fabric, func(c *Config) { c.Outstanding, c.Mode = most, ModeScatter })
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		p := es[0].Peer(1)
 		var sends []Request
 		for i := range most {

@@ -14,7 +14,7 @@ import (
 func TestOnlyWhatIsRefusedFails(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := openWith(t, 2, fabric, func(c *Config) { c.Mode = "scatter" })
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		const small, large, n = 3000, 9000, 40
 		got := 0
 		h, err := es[0].HandleWith(HandlerOptions{Tag: 5, MaxSize: small}, func(m Envelope, _ [][]byte) { got++ })
@@ -46,7 +46,7 @@ func TestOnlyWhatIsRefusedFails(t *testing.T) {
 // copied, as long as not too many wait; then when it is received.
 func TestSendToOneself(t *testing.T) {
 	e := open(t, 1, "shm")[0]
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	p := e.Peer(0)
 	msg := []byte{0}
 	for i := range 100 {
@@ -85,7 +85,7 @@ func TestReceivesInReverse(t *testing.T) {
 		t.Run(fmt.Sprint(c.mode, c.size), func(t *testing.T) {
 			onEach(t, func(t *testing.T, fabric string) {
 				es := openWith(t, 2, fabric, func(o *Config) { o.Mode = Mode(c.mode) })
-				ctx := testutil.Context(t, patience)
+				ctx := testutil.Context(t, testutil.Limit)
 				const n = 200 // of 5000 bytes: 1 MiB in all, which this side holds in every mode
 				var sends [n]Request
 				for i := range sends {
@@ -107,7 +107,7 @@ func TestReceivesInReverse(t *testing.T) {
 // not refused.
 func TestReceivesWithoutRegistrations(t *testing.T) {
 	es := openWith(t, 2, "shm", func(o *Config) { o.Mode = ModeScatter })
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	var all []*Region
 	for {
 		r, err := es[1].Register(make([]byte, 64))

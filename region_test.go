@@ -14,7 +14,7 @@ import (
 // but can afterwards. Nothing is written to released memory.
 func TestRegionStaysWhileItIsUsed(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		_, keys := share(t, es, 1<<20)
 		p, k := es[0].Peer(1), &keys[1]
 		refused := 0
@@ -54,7 +54,7 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 // allocated later at the same address is not sent by the old registration.
 func TestClosedRegionIsUnpinned(t *testing.T) {
 	try := func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		const size = 1 << 18
 		far, err := es[1].Alloc(size)
 		require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestClosedRegionIsUnpinned(t *testing.T) {
 			testutil.Fill(r.Bytes(), i, 0)
 			send := es[0].Peer(1).SendTag(7, r.Bytes())
 			if i == 5 { // the last one
-				require.Eventually(t, func() bool { return es[0].Stats().Pinned > 0 }, patience, 100*time.Microsecond)
+				require.Eventually(t, func() bool { return es[0].Stats().Pinned > 0 }, testutil.Limit, 100*time.Microsecond)
 				require.ErrorIs(t, r.Close(), ErrInUse)
 			}
 			n, err := es[1].Peer(0).RecvTag(7, buf).Wait(ctx)

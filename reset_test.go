@@ -32,11 +32,11 @@ func sunder(t testing.TB, es []*Engine) {
 	require.NoError(t, mine.Close())
 }
 
-// mend resets the connection of e with the other rank, when e has detected its loss.
-func mend(t testing.TB, e *Engine) {
+// reconnect resets the connection of e with the other rank, when e has detected its loss.
+func reconnect(t testing.TB, e *Engine) {
 	p := e.Peer(1 - e.Rank())
-	testutil.Eventually(t, patience, func() bool { return p.Stats().Err != nil }, "the end of the connection on this side")
-	require.NoError(t, p.Reset(testutil.Context(t, patience)))
+	testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Err != nil }, "the end of the connection on this side")
+	require.NoError(t, p.Reset(testutil.Context(t, testutil.Limit)))
 }
 
 // works checks all kinds of operations between the ranks.
@@ -55,7 +55,7 @@ func works(t testing.TB, es []*Engine, mems []*Region, keys []Key) {
 func TestReset(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		works(t, es, mems, keys)
 		require.NoError(t, es[0].Peer(1).Reset(ctx)) // of one that works
 		require.Zero(t, es[0].Peer(1).conn.Now().Number)
@@ -63,7 +63,7 @@ func TestReset(t *testing.T) {
 			recv := es[1].Peer(0).Recv(make([]byte, 8))
 			before := es[0].Peer(1).conn.Now().Number
 			sunder(t, es)
-			mend(t, es[who])
+			reconnect(t, es[who])
 			_, err := recv.Wait(ctx)
 			require.Error(t, err)
 			require.Equal(t, before+1, es[0].Peer(1).conn.Now().Number)
@@ -98,7 +98,7 @@ func TestResetIsTold(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		works(t, es, mems, keys)
-		ctx, cancel := context.WithCancel(testutil.Context(t, patience))
+		ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
 		defer cancel()
 		events := make(chan PeerState, 100)
 		go func() {
@@ -122,7 +122,7 @@ func TestResetIsTold(t *testing.T) {
 // A rank's connection with itself can be reset, too.
 func TestResetOfOneself(t *testing.T) {
 	hanging(t, 1, time.Minute, func(t *testing.T, es []*Engine) {
-		ctx, e := testutil.Context(t, patience), es[0]
+		ctx, e := testutil.Context(t, testutil.Limit), es[0]
 		mem, err := e.Alloc(4096)
 		require.NoError(t, err)
 		key := mem.Key()
@@ -138,7 +138,7 @@ func TestResetOfADeadRank(t *testing.T) {
 		es := open(t, 2, fabric)
 		mems, keys := share(t, es, 4096)
 		works(t, es, mems, keys)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		require.NoError(t, es[1].Close())
 		first(ctx, es[0], PeerGone)
 		err := es[0].Peer(1).Reset(ctx)
@@ -154,7 +154,7 @@ func TestResetOfARankThatHangs(t *testing.T) {
 	hanging(t, 2, 3*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		works(t, es, mems, keys)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		resume := stall(t, es[1])
 		_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(ctx)
 		require.ErrorIs(t, err, ErrPeerHung)
@@ -176,12 +176,12 @@ func TestResetOfARankThatHangs(t *testing.T) {
 func TestResetEndsWhatWaitsForAChannel(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		for range 3 {
 			recv := es[0].Peer(1).Recv(make([]byte, 8))
 			require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(8, 8)).Wait(ctx))
 			sunder(t, es)
-			mend(t, es[0])
+			reconnect(t, es[0])
 			_, err := recv.Wait(ctx)
 			require.ErrorIs(t, err, ErrRemoteAccess)
 		}
@@ -204,7 +204,7 @@ func TestResetLeavesNothing(t *testing.T) {
 				bytes = append(bytes, offheap.Total())
 			}
 			sunder(t, es)
-			mend(t, es[i%2])
+			reconnect(t, es[i%2])
 		}
 		t.Log("descriptors", fds, "goroutines", goroutines, "bytes", bytes)
 		last := len(fds) - 1
@@ -252,10 +252,10 @@ func TestBarrierAfterReset(t *testing.T) {
 			})
 			for _, e := range es[:2] {
 				var pe *PeerError
-				require.ErrorAs(t, e.Barrier(testutil.Context(t, patience)), &pe, "as long as it is cut off")
+				require.ErrorAs(t, e.Barrier(testutil.Context(t, testutil.Limit)), &pe, "as long as it is cut off")
 			}
-			mend(t, es[0])
-			require.NoError(t, es[1].Peer(0).Reset(testutil.Context(t, patience)))
+			reconnect(t, es[0])
+			require.NoError(t, es[1].Peer(0).Reset(testutil.Context(t, testutil.Limit)))
 			together(t, es, upTo(all))
 		})
 	}
@@ -283,7 +283,7 @@ func TestCallOfAllWithARankThatHangs(t *testing.T) {
 // goroutine that reads from the job and the one that queries it do not wait for each other.
 func TestResetWhileThePeerTells(t *testing.T) {
 	es := openWith(t, 2, "shm", func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	var g errgroup.Group
 	told := make(chan error, 1)
 	for range 4 {
@@ -327,7 +327,7 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
 		es[1].mu.Lock() // blocks the goroutine that handles values of peers
 		defer es[1].mu.Unlock()
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		require.ErrorIs(t, es[0].Peer(1).Send([]byte("x")).Wait(ctx), ErrPeerHung)
 		x := &slowToSay{late: []int{1}}
 		_, err := attending(ctx, es[0], "barrier", x, func(ctx context.Context) ([][]byte, error) {
@@ -344,7 +344,7 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 // Reset also waits for a connection by which the peer replaces one that was not made yet.
 func TestResetWaitsForTheNewestConnection(t *testing.T) {
 	es := openWith(t, 2, "shm", func(*Config) {})
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 4096)
 	works(t, es, mems, keys)
 	sunder(t, es)
@@ -353,12 +353,12 @@ func TestResetWaitsForTheNewestConnection(t *testing.T) {
 	old := conn.Now()
 	reset := make(chan error, 1)
 	go func() { reset <- es[0].Peer(1).Reset(ctx) }()
-	testutil.Eventually(t, patience, func() bool { return conn.Now() != old && conn.Called() }, "begun")
+	testutil.Eventually(t, testutil.Limit, func() bool { return conn.Now() != old && conn.Called() }, "begun")
 	newest := bringup.Request{Number: conn.Now().Number + 1, Link: 255} // without an address
 	require.True(t, conn.Told(bringup.KeyRequest, newest.Append(nil)))
 	err := <-reset
 	es[1].mu.Unlock()
 	require.ErrorIs(t, err, ErrNoConnection)
-	require.NotContains(t, err.Error(), "made anew", "that is no reason: it has been")
-	mend(t, es[0])
+	require.NotContains(t, err.Error(), "being replaced", "that is no reason: it has been")
+	reconnect(t, es[0])
 }

@@ -136,7 +136,7 @@ func onNetworks(t *testing.T, n int, devices []string, f func(t *testing.T, es [
 func together(t testing.TB, es []*Engine, f func(ctx context.Context, e *Engine) error) {
 	t.Helper()
 	var g errgroup.Group
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	for _, e := range es {
 		g.Go(func() error { return f(ctx, e) })
 	}

@@ -57,7 +57,7 @@ func TestPutSignalCarriesItsData(t *testing.T) {
 // A target that sleeps is woken by a signal without data, on every link.
 func TestSignalWakesASleeper(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 64)
 		for i := range uint64(3) {
 			r := es[1].AwaitSignal(mems[1].Slice(8, 8), EQ, i+1)
@@ -73,7 +73,7 @@ func TestSignalWakesASleeper(t *testing.T) {
 
 func TestWaitSignalEnds(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, _ := share(t, es, 64)
 		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // deadline: it has to end
 		defer cancel()
@@ -111,7 +111,7 @@ func TestWaitSignalEnds(t *testing.T) {
 // and the other sees that, unaffected by the neighbouring word.
 func TestWaitUntil(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 64)
 		p, there := es[0].Peer(1), mems[1]
 		low, high := AwaitUntil(es[1], there.Slice(4, 4), LT, int32(0)), AwaitUntil(es[1], there.Slice(8, 8), LE, int64(-3))
@@ -153,7 +153,7 @@ func TestWaitUntil(t *testing.T) {
 
 func TestSignalRefusals(t *testing.T) {
 	es := simulate(t, 2, "sim")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 64)
 	p, m := es[0].Peer(1), mems[0]
 	for i, c := range []struct {
@@ -185,7 +185,7 @@ func TestSignalRefusals(t *testing.T) {
 func TestWaitSignalSeesOwnStores(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		e := open(t, 2, fabric)[0]
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mem, err := e.Alloc(4096)
 		require.NoError(t, err)
 		b, key := mem.Bytes(), mem.Key()

@@ -72,13 +72,13 @@ func withSecond(t *testing.T, fabric string, hang time.Duration) (*Engine, *test
 	c := config(0)
 	c.Sampling, c.HangTimeout = "off", hang
 	p := second.Start(t, fabric, c.Job.Root, string(c.Job.Token), hang.String())
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	e, err := Open(ctx, c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	mem, keys, err := meetSecond(ctx, e)
 	require.NoError(t, err)
-	require.Equal(t, "ready", p.Line(t, patience))
+	require.Equal(t, "ready", p.Line(t, testutil.Limit))
 	return e, p, mem, keys
 }
 
@@ -96,7 +96,7 @@ func TestStoppedProcess(t *testing.T) {
 	const hang = 4 * time.Second
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, hang)
-		ctx, p := testutil.Context(t, patience), e.Peer(1)
+		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
 		private := make([]byte, 16<<20)
 		ops := operations(e, p, mem, keys[1])
 		for name, begin := range map[string]func() Request{
@@ -137,8 +137,8 @@ func TestStoppedProcess(t *testing.T) {
 func TestStoppedProcessThatGoesOn(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, time.Minute)
-		ctx, p := testutil.Context(t, patience), e.Peer(1)
-		stop(t, second)
+		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
+		second.Stop(t)
 		begin := time.Now()
 		private := testutil.Payload(16<<20, 3, 0)
 		put := p.PutBytes(keys[1].At(0), private)
@@ -155,7 +155,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 		say(t, second, "signal")
 		_, err := p.WaitSignal(ctx, mem.Slice(128, 8), EQ, 7)
 		require.NoError(t, err)
-		require.Equal(t, "ready", second.Line(t, patience))
+		require.Equal(t, "ready", second.Line(t, testutil.Limit))
 	})
 }
 
@@ -168,14 +168,14 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		c := config(0)
 		c.Sampling, c.HangTimeout = "off", time.Hour // this side does not mind
 		second := second.Start(t, fabric, c.Job.Root, string(c.Job.Token), hang.String())
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		e, err := Open(ctx, c)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, e.Close()) }()
 		e.prog.Do(func() { e.proto.heart.every = hang / hangBeats }) // but shows that it lives as often as the other
 		_, keys, err := meetSecond(ctx, e)
 		require.NoError(t, err)
-		require.Equal(t, "ready", second.Line(t, patience))
+		require.Equal(t, "ready", second.Line(t, testutil.Limit))
 		for range 2 {
 			say(t, second, "wait")
 			time.Sleep(hang) // sleep: it looks at this rank
@@ -184,7 +184,7 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 			cont(t, second)
 			time.Sleep(hang / 2) // sleep: a wrong verdict would be made by now
 			require.NoError(t, e.Peer(1).Signal(keys[1].At(128), SignalSet, 7).Wait(ctx))
-			require.Equal(t, "ready", second.Line(t, patience))
+			require.Equal(t, "ready", second.Line(t, testutil.Limit))
 			require.NoError(t, e.Peer(1).Signal(keys[1].At(128), SignalSet, 0).Wait(ctx))
 		}
 	})

@@ -14,7 +14,7 @@ import (
 // other ErrRequestUsed.
 func TestTwoWaitersOfOneRequest(t *testing.T) {
 	es := open(t, 2, "shm")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	for range 200 {
 		var got int
 		r := es[0].Peer(1).RecvTag(3, make([]byte, 8))

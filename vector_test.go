@@ -33,7 +33,7 @@ func cut(rng *rand.Rand, n, size int) (offs, lens []int) {
 // other byte changes; the shuffled order of pieces counts.
 func TestVectors(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		const size = 1 << 16
 		mems, keys := share(t, es, size)
 		rng := rand.New(rand.NewPCG(7, 8))
@@ -133,7 +133,7 @@ func TestVectorRefusals(t *testing.T) {
 // Shapes of one to four dimensions move the same bytes as nested loops.
 func TestStrided(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		const size = 1 << 18
 		mems, keys := share(t, es, size)
 		p := es[0].Peer(1)
@@ -189,7 +189,7 @@ func TestStrided(t *testing.T) {
 // of its requests is in flight.
 func TestVectorToAPeerThatLeaves(t *testing.T) {
 	onAllPieces(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<18)
 		p := es[0].Peer(1)
 		var reqs []Request
@@ -206,7 +206,7 @@ func TestVectorToAPeerThatLeaves(t *testing.T) {
 				failed++
 			}
 		}
-		testutil.Eventually(t, patience, func() bool {
+		testutil.Eventually(t, testutil.Limit, func() bool {
 			return p.PutStrided(keys[1].At(0), mems[0].Slice(0, 1<<18), Shape2D(2000, 8, 8, 24)).Wait(ctx) != nil
 		}, "an error")
 		s := es[0].Stats()
@@ -220,7 +220,7 @@ func TestVectorToAPeerThatLeaves(t *testing.T) {
 // of them.
 func TestShapesOnMappedMemory(t *testing.T) {
 	es := open(t, 2, "shm")
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 1<<18)
 	p := es[0].Peer(1)
 	soon(t, func() Request { return p.Put(keys[1].At(0), mems[0].Slice(0, 8)) })

@@ -13,7 +13,7 @@ import (
 
 func TestWaitAllAndAny(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 1<<16)
 		p := es[0].Peer(1)
 		var reqs []Request
@@ -72,7 +72,7 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 // Callbacks are called once each, may begin operations, and get the error.
 func TestThen(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		p := es[0].Peer(1)
 		const chains, links = 4, 50

@@ -24,14 +24,14 @@ func first(ctx context.Context, e *Engine, s PeerState) (ev PeerEvent) {
 func TestWatchFindsAPeerThatHangs(t *testing.T) {
 	hanging(t, 3, time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		require.NoError(t, es[1].Peer(0).Put(keys[0].At(0), mems[1].Slice(0, 8)).Wait(ctx))
 		require.Equal(t, 1, first(ctx, es[0], PeerUp).Rank)
 		stall(t, es[1])
 		ev := first(ctx, es[0], PeerHung)
 		require.Equal(t, 1, ev.Rank)
 		require.ErrorIs(t, ev.Err, ErrPeerHung)
-		require.WithinDuration(t, time.Now(), ev.Time, patience)
+		require.WithinDuration(t, time.Now(), ev.Time, testutil.Limit)
 	})
 }
 
@@ -41,7 +41,7 @@ func TestWatchFindsAPeerThatLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 3, fabric)
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		require.NoError(t, es[1].Peer(0).Put(keys[0].At(0), mems[1].Slice(0, 8)).Wait(ctx))
 		require.NoError(t, es[1].Close())
 		for _, r := range []int{0, 2, 0, 2} {
@@ -57,7 +57,7 @@ func TestWatchFindsAConnectionThatIsLost(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := open(t, 2, fabric)
 		mems, keys := share(t, es, 4096)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		require.NoError(t, mems[1].Close())
 		require.ErrorIs(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx), ErrRemoteAccess)
 		ev := first(ctx, es[0], PeerDown)
@@ -117,7 +117,7 @@ func TestWatchEnds(t *testing.T) {
 	cancel()
 	<-ended
 	go watch(t.Context())
-	testutil.Eventually(t, patience, func() bool { return es[0].attention.Load() == 1 }, "somebody who watches")
+	testutil.Eventually(t, testutil.Limit, func() bool { return es[0].attention.Load() == 1 }, "somebody who watches")
 	require.NoError(t, es[0].Close())
 	<-ended
 	for range es[0].Watch(t.Context()) {

@@ -157,7 +157,7 @@ func TestWindowFailsForAll(t *testing.T) {
 		return nil
 	})
 	require.Equal(t, before, es[0].Stats().Regions)
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	require.NoError(t, es[2].Close())
 	_, err := es[2].Window(ctx, 10)
 	require.Error(t, err)

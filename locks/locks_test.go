@@ -16,11 +16,11 @@ import (
 // Ranks and their goroutines that get, add and put without atomics lose no update under a
 // lock; readers never see a partial change.
 func TestLocksExclude(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		const ranks, goroutines, rounds = 3, 2, 20
 		es := job(t, ranks, fabric)
 		ls := serve(t, es)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		wins := make([]*rma.Window, ranks)
 		var g errgroup.Group
 		for r, e := range es {
@@ -85,7 +85,7 @@ func TestLocksExclude(t *testing.T) {
 func nothingLeft(t *testing.T, ls []*Locks) {
 	t.Helper()
 	for r, l := range ls {
-		testutil.Eventually(t, patience, func() bool {
+		testutil.Eventually(t, testutil.Limit, func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return len(l.table.locks)+len(l.table.asked)+len(l.table.count)+len(l.mine) == 0
@@ -96,7 +96,7 @@ func nothingLeft(t *testing.T, ls []*Locks) {
 // requests waits until a home has n requests, granted and waiting.
 func requests(t *testing.T, home *Locks, n int) {
 	t.Helper()
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		home.mu.Lock()
 		defer home.mu.Unlock()
 		return len(home.table.asked) == n
@@ -108,7 +108,7 @@ func TestLockGivenUp(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		ls := serve(t, es)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		id := ID{0, 1}
 		first, err := ls[0].Lock(ctx, id)
 		require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestHolderIsLost(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 3, fabric)
 		ls := serve(t, es)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		written, read := ID{0, 1}, ID{0, 2}
 		_, err := ls[2].Lock(ctx, written)
 		require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestLocksAfterReset(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		ls := serve(t, es)
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		id := ID{0, 1}
 		mem, err := es[0].Alloc(64)
 		require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestLocksAfterReset(t *testing.T) {
 			require.NoError(t, err)
 			require.Error(t, es[1].Peer(0).PutBytes(stale.At(0), []byte{1}).Wait(ctx))
 			require.NoError(t, es[1].Peer(0).Reset(ctx))
-			testutil.Eventually(t, patience, func() bool {
+			testutil.Eventually(t, testutil.Limit, func() bool {
 				ls[1].mu.Lock()
 				defer ls[1].mu.Unlock()
 				return h.state == over
@@ -227,7 +227,7 @@ func TestLocksAfterReset(t *testing.T) {
 func TestLocksEndWithTheEngine(t *testing.T) {
 	es := job(t, 2, "shm")
 	ls := serve(t, es)
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	_, err := ls[1].Lock(ctx, ID{1, 1})
 	require.NoError(t, err)
 	waits := make(chan error, 1)
@@ -249,7 +249,7 @@ func TestLiesAboutLocks(t *testing.T) {
 			ls[r], err = New(es[r])
 			require.NoError(t, err)
 		}
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		say := func(b []byte) { require.NoError(t, es[2].Peer(0).SendTag(tag, b).Wait(ctx)) }
 		frameOf := func(f frame) []byte {
 			var b [frameSize]byte
@@ -278,7 +278,7 @@ func TestLiesAboutLocks(t *testing.T) {
 		for _, n := range []int{0, 1, frameSize - 1} {
 			say(make([]byte, n))
 		}
-		testutil.Eventually(t, patience, func() bool {
+		testutil.Eventually(t, testutil.Limit, func() bool {
 			_, err := ls[1].TryLock(ctx, ID{0, 5})
 			return errors.Is(err, ErrBroken)
 		}, "the offender loses its locks")

@@ -378,7 +378,7 @@ func TestCacheKeepsGoMemory(t *testing.T) {
 	}
 	require.False(t, collected.Load())
 	require.NoError(t, c.Invalidate(addr, 1<<16))
-	testutil.Eventually(t, patience, func() bool { runtime.GC(); return collected.Load() }, "the object to be collected")
+	testutil.Eventually(t, testutil.Limit, func() bool { runtime.GC(); return collected.Load() }, "the object to be collected")
 }
 
 // strict is a link that registers no more than so many regions, and memory

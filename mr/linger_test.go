@@ -64,8 +64,8 @@ func TestMemoryInUseByAPeer(t *testing.T) {
 	default:
 	}
 	busy.Store(false)
-	testutil.Eventually(t, patience, func() bool { return d.Live() == 0 }, "the registration to go")
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool { return d.Live() == 0 }, "the registration to go")
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		runtime.GC()
 		select {
 		case <-collected:

@@ -126,7 +126,7 @@ func (r *rail) connect(tb testing.TB) {
 	require.NoError(tb, err)
 	r.back, err = r.own.NewEndpoint(fabric.EndpointOptions{ID: 2})
 	require.NoError(tb, err)
-	ctx := testutil.Context(tb, patience)
+	ctx := testutil.Context(tb, testutil.Limit)
 	done := make(chan error, 1)
 	to, from := r.back.Address(), r.ep.Address()
 	go func() { done <- r.ep.Connect(ctx, to) }()
@@ -151,7 +151,7 @@ func (r *rail) access(tb testing.TB, op fabric.Op, k fabric.RemoteKey, addr uint
 	require.NoError(tb, err)
 	require.Equal(tb, 1, took)
 	var res error
-	testutil.Eventually(tb, patience, func() bool {
+	testutil.Eventually(tb, testutil.Limit, func() bool {
 		r.own.Poll(r.cs[:])
 		for _, c := range r.cs[:r.peer.Poll(r.cs[:])] {
 			if c.EP == 1 && c.ID == 5 {

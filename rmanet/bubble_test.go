@@ -10,16 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/stretchr/testify/require"
 )
 
 // Connections are used in a bubble of testing/synctest, with an engine that was opened
 // outside: they are created there, carry HTTP and end at deadlines, and the engine
 // continues outside.
 func TestBubble(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		synctest.Test(t, func(t *testing.T) {
 			_, err := rma.Open(context.Background(), nil)

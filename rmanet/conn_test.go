@@ -23,7 +23,7 @@ import (
 // Bytes of all write sizes arrive complete and in order, on many connections at once, both
 // ways, read in pieces of all sizes; data written before Close arrives.
 func TestStreams(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		const total = 3 << 20
 		var g errgroup.Group
@@ -71,7 +71,7 @@ func TestStreams(t *testing.T) {
 
 // A reader that does not read stops its own writer, at the window, and no other stream.
 func TestSlowReader(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		_, err := Configure(es[1], Config{Window: 64 << 10})
 		require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestHalfClose(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		a, b := connect(t, es, 0, 1)
 		_, err := a.Write([]byte("question"))
@@ -164,7 +164,7 @@ func TestHalfClose(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)
 		es := job(t, 3, fabric)
 		_, err := Configure(es[0], Config{Backlog: 2, Streams: 3})
@@ -270,7 +270,7 @@ func TestErrorsOfSends(t *testing.T) {
 
 // Calls in progress end when the peer's engine ends, or this side's.
 func TestPeerLeaves(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 3, fabric)
 		a, b := connect(t, es, 0, 1)
 		half, bHalf := connect(t, es, 0, 1)

@@ -14,7 +14,7 @@ import (
 // A Conn meets the contract of net.Conn over every link and in every mode, also between a
 // rank and itself.
 func TestConn(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		for name, mode := range map[string]string{"auto": "auto", "all announced": "scatter", "all gathered": "gather"} {
 			for what, to := range map[string]int{"another rank": 1, "itself": 0} {
 				if mode != "auto" && (to == 0 || fabric != "shm") {

@@ -14,18 +14,7 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// onEach runs f over every link; over ibv only where there is a device.
-func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
-	for _, name := range []string{"shm", "tcp"} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
-	}
-	t.Run("ibv", func(t *testing.T) {
-		testutil.RequireRDMA(t)
-		f(t, "ibv")
-	})
-}
-
-// job opens the engines of a job of n ranks in this process.
+// job opens a job that gives up peers soon.
 func job(t testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma.Engine {
 	t.Helper()
 	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {

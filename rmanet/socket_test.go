@@ -42,7 +42,7 @@ func onSockets(t *testing.T, f func(t *testing.T, n network)) {
 			},
 		})
 	})
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		f(t, network{
 			func() (net.Listener, error) { return Listen(es[1], "0") },
@@ -164,7 +164,7 @@ func TestDialLikeSockets(t *testing.T) {
 // Connections beyond the backlog wait for their turn; a Dial to a service with a listener
 // is not refused.
 func TestBacklog(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		_, err := Configure(es[1], Config{Backlog: 2})
 		require.NoError(t, err)
@@ -304,7 +304,7 @@ func TestManyConnections(t *testing.T) {
 // Memory for one peer is bounded: data beyond the bound stays at the peer, and arrives when
 // some has been read; writers wait until the peer has taken data.
 func TestMemoryIsBounded(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		es := job(t, 2, fabric)
 		const memory = minMemory
 		_, err := Configure(es[1], Config{Memory: memory})

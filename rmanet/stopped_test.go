@@ -98,7 +98,7 @@ var stopChild = testutil.NewChild("stopped", func(args []string, _ *bufio.Reader
 // middle of messages that it was sending or receiving. The caller may reuse the memory of a
 // Write that has returned; the data arrives unchanged when the peer continues.
 func TestStoppedPeer(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		eng, p := two(t, stopChild, fabric)
 		ctx := testutil.Context(t, 3*time.Minute)
 		var cs [3]net.Conn
@@ -210,7 +210,7 @@ const exitBytes = 400_000 // twice that fits the window: the writer does not wai
 // Data written before Close arrives, although the process that wrote it closes its engine
 // and exits at once, before anything was read.
 func TestWriteCloseExit(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		for range 5 {
 			eng, p := two(t, exitChild, fabric)
 			l, err := Listen(eng, "7")

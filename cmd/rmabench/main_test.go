@@ -50,7 +50,7 @@ func rmabench(t *testing.T, args ...string) (code int, out, errs string) {
 
 // fast keeps real measurements short.
 func fast(args ...string) []string {
-	return append(args, "--time", "5ms", "--iters", "20", "--stall", "20s")
+	return append(args, "--time", "5ms", "--iters", "20", "--stall", testutil.Limit.String())
 }
 
 // fabrics are the links that processes of one host always have.

@@ -151,7 +151,7 @@ func TestPeerVanishes(t *testing.T) {
 	dev, gid, prog := rig(t)
 	ctx := testutil.Context(t, 60*time.Second)
 	args := []string{"-d", dev, "-g", strconv.Itoa(gid), "-p", strconv.Itoa(freePort(t)), "-n", "100000000"}
-	const patience = 4 * time.Second
+	const timeout = 4 * time.Second
 	server := exec.CommandContext(ctx, prog, args...)
 	require.NoError(t, server.Start())
 	result := make(chan outcome, 1)
@@ -163,7 +163,7 @@ func TestPeerVanishes(t *testing.T) {
 				close(met)
 			}
 		}))
-		c.SetArgs(append(args, "--timeout", patience.String(), "127.0.0.1"))
+		c.SetArgs(append(args, "--timeout", timeout.String(), "127.0.0.1"))
 		result <- outcome{err: c.ExecuteContext(ctx)}
 	}()
 	select {

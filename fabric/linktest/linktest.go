@@ -6,9 +6,7 @@
 package linktest
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/seed33544411/rma/fabric/shm"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // Opener opens two links that reach each other. They are closed, and the closing
@@ -60,8 +59,7 @@ func Join(tb testing.TB, a, b fabric.Link, o fabric.EndpointOptions) (fabric.End
 	require.NoError(tb, err)
 	eb, err := b.NewEndpoint(o)
 	require.NoError(tb, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
+	ctx := testutil.Context(tb, testutil.Limit)
 	done := make(chan error, 1)
 	aa, ab := ea.Address(), eb.Address()
 	go func() { done <- ea.Connect(ctx, ab) }()

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/stretchr/testify/require"
 )
 
 func TestDirect(t *testing.T) {
@@ -115,7 +115,7 @@ func TestDirectWakesASleeper(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, quiet, how)
 		do()
-		require.True(t, readable(t, y.link, patience), how)
+		require.True(t, readable(t, y.link, testutil.Limit), how)
 		y.link.Disarm()
 		poll(t, y.link)
 	}

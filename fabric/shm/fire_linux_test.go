@@ -61,7 +61,7 @@ func TestCloseUnderFire(t *testing.T) {
 				}
 			}
 		}()
-		testutil.Eventually(t, patience, func() bool { return testutil.Load64(target) != 0 }, "the first put")
+		testutil.Eventually(t, testutil.Limit, func() bool { return testutil.Load64(target) != 0 }, "the first put")
 		for range rng.IntN(2000) {
 			testutil.Load64(target)
 		}

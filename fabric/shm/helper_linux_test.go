@@ -19,7 +19,7 @@ const patience = testutil.Limit
 // join connects two endpoints.
 func join(tb testing.TB, x, y fabric.Endpoint) {
 	tb.Helper()
-	ctx := testutil.Context(tb, patience)
+	ctx := testutil.Context(tb, testutil.Limit)
 	done := make(chan error, 1)
 	go func() { done <- x.Connect(ctx, y.Address()) }()
 	err := y.Connect(ctx, x.Address())
@@ -58,7 +58,7 @@ func poll(tb testing.TB, l fabric.Link) {
 func await(tb testing.TB, l fabric.Link, others ...fabric.Link) (c fabric.Completion) {
 	tb.Helper()
 	var cs [1]fabric.Completion
-	testutil.Eventually(tb, patience, func() bool {
+	testutil.Eventually(tb, testutil.Limit, func() bool {
 		for _, o := range others {
 			poll(tb, o)
 		}

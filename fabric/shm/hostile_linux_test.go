@@ -139,7 +139,7 @@ func TestHostilePeer(t *testing.T) {
 			attack(s)
 			var cs [8]fabric.Completion
 			var down *fabric.Completion
-			testutil.Eventually(t, patience, func() bool {
+			testutil.Eventually(t, testutil.Limit, func() bool {
 				for _, c := range cs[:a.Poll(cs[:])] {
 					require.EqualValues(t, 1, c.EP)
 					if c.Op == fabric.OpDown {
@@ -275,7 +275,7 @@ func TestSlowHello(t *testing.T) {
 		a, b = b, a
 	}
 	t.Cleanup(func() { a.close(); b.close() })
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	said := make(chan error, 1)
 	exchange := func(s, peer *handshake) error {
 		mine := hello{to: peer.addr.token, from: s.addr.token}
@@ -294,7 +294,7 @@ func TestSlowHello(t *testing.T) {
 	a.use, b.use = note(&socks), note(&accepted)
 	go func() { said <- exchange(a, b) }()
 	for range 3 { // the peer turns it away before it has read the hello
-		testutil.Eventually(t, patience, func() bool {
+		testutil.Eventually(t, testutil.Limit, func() bool {
 			sock, _, err := unix.Accept4(b.listener, unix.SOCK_CLOEXEC)
 			return err == nil && unix.Close(sock) == nil
 		}, "a dial")
@@ -312,7 +312,7 @@ func TestConnectRefuses(t *testing.T) {
 	require.NoError(t, err)
 	y, err := b.newEndpoint(fabric.EndpointOptions{})
 	require.NoError(t, err)
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	require.ErrorIs(t, x.Connect(ctx, nil), fabric.ErrBadAddress)
 	require.ErrorIs(t, x.Connect(ctx, x.Address()), fabric.ErrBadAddress)
 	other := y.shake.addr

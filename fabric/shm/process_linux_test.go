@@ -55,7 +55,7 @@ var target = testutil.NewChild("shm-target", func(args []string, in *bufio.Reade
 	if err != nil {
 		return err
 	}
-	ctx, cancel := contextFor(patience)
+	ctx, cancel := contextFor(testutil.Limit)
 	defer cancel()
 	if err := ep.Connect(ctx, addr); err != nil {
 		return err
@@ -124,7 +124,7 @@ func startTarget(t *testing.T, o Options) *far {
 	require.NoError(t, err)
 	x.Proc = target.Start(t, string(js))
 	var addr []byte
-	for i, f := range strings.Fields(x.Line(t, patience)) {
+	for i, f := range strings.Fields(x.Line(t, testutil.Limit)) {
 		b, err := hex.DecodeString(f)
 		require.NoError(t, err)
 		switch i {
@@ -139,8 +139,8 @@ func startTarget(t *testing.T, o Options) *far {
 	}
 	_, err = fmt.Fprintf(x.In, "%x %x\n", x.ep.Address(), x.mem.Key().Append(nil))
 	require.NoError(t, err)
-	require.NoError(t, x.ep.Connect(testutil.Context(t, patience), addr))
-	require.Equal(t, "up", x.Line(t, patience))
+	require.NoError(t, x.ep.Connect(testutil.Context(t, testutil.Limit), addr))
+	require.Equal(t, "up", x.Line(t, testutil.Limit))
 	return x
 }
 
@@ -185,7 +185,7 @@ func TestTwoProcesses(t *testing.T) {
 				require.NoError(t, testutil.Verify(x.mem.Bytes()[:wr.Len()], uint64(i), 0))
 			}
 			require.NoError(t, x.ep.Close())
-			require.NoError(t, x.Wait(patience)) // the child closes without leaks of its own making
+			require.NoError(t, x.Wait(testutil.Limit)) // the child closes without leaks of its own making
 		})
 	}
 }
@@ -205,7 +205,7 @@ func TestPeerKilled(t *testing.T) {
 					var cs [16]fabric.Completion
 					id := uint64(0)
 					killAt := uint64(50 + 400*round)
-					testutil.Eventually(t, patience, func() bool {
+					testutil.Eventually(t, testutil.Limit, func() bool {
 						key := x.seg
 						if id%3 == 0 {
 							key = x.priv
@@ -255,7 +255,7 @@ func TestPeerKilledWhileAsleep(t *testing.T) {
 	x := startTarget(t, Options{})
 	sleepOn(t, x.l)
 	x.Kill()
-	require.True(t, readable(t, x.l, patience))
+	require.True(t, readable(t, x.l, testutil.Limit))
 	x.l.Disarm()
 	require.Equal(t, fabric.OpDown, await(t, x.l).Op)
 }

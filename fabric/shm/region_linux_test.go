@@ -39,7 +39,7 @@ func TestManySegmentsAndAPeerThatDoesNotLook(t *testing.T) {
 			dead, err := y.link.Alloc(64, fabric.AccessAll)
 			require.NoError(t, err)
 			require.NoError(t, dead.Close())
-			testutil.Eventually(t, patience, func() bool {
+			testutil.Eventually(t, testutil.Limit, func() bool {
 				poll(t, x.link)
 				poll(t, y.link)
 				return len(x.mem.segs) == count
@@ -62,13 +62,13 @@ func TestBacklogWakesTheOwner(t *testing.T) {
 	for range count {
 		alloc(t, y.link, 64)
 	}
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		poll(t, y.link)
 		ok, err := y.link.Arm()
 		require.NoError(t, err)
 		if ok {
 			x.drainSocket()
-			require.True(t, len(x.mem.segs) == count || readable(t, y.link, patience))
+			require.True(t, len(x.mem.segs) == count || readable(t, y.link, testutil.Limit))
 		}
 		y.link.Disarm()
 		return len(x.mem.segs) == count
@@ -104,7 +104,7 @@ func TestClosedSegmentIsUnmapped(t *testing.T) {
 		require.Equal(t, fabric.StatusOK, await(t, x.link).Status)
 		require.NoError(t, r.Close())
 	}
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		poll(t, x.link)
 		return offheap.InUse(offheap.Regions) == before
 	}, "the peer to unmap")
@@ -193,7 +193,7 @@ func TestLinkCloseWhileThePeerProbes(t *testing.T) {
 			} else {
 				require.NoError(t, x.Close())
 			}
-			testutil.Eventually(t, patience, func() bool { return y.link.remembers() == 0 }, "the end of the record")
+			testutil.Eventually(t, testutil.Limit, func() bool { return y.link.remembers() == 0 }, "the end of the record")
 		})
 	}
 }
@@ -306,7 +306,7 @@ func TestSetUpBesideTheOwner(t *testing.T) {
 			}()
 			go func() {
 				defer others.Done()
-				ctx, cancel := contextFor(patience)
+				ctx, cancel := contextFor(testutil.Limit)
 				defer cancel()
 				for range 20 {
 					p, err := x.link.NewEndpoint(fabric.EndpointOptions{ID: 2})

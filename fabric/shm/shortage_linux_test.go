@@ -62,7 +62,7 @@ var short = testutil.NewChild("shm-short", func(args []string, in *bufio.Reader,
 		return err
 	}
 	var e eater
-	ctx, cancel := contextFor(patience)
+	ctx, cancel := contextFor(testutil.Limit)
 	defer cancel()
 	mem, err := l.Register(mustScratch(4096), fabric.AccessAll)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		ep, err := l.newEndpoint(fabric.EndpointOptions{})
 		require.NoError(t, err)
 		p := short.Start(t, args...)
-		addr, err := hex.DecodeString(p.Line(t, patience))
+		addr, err := hex.DecodeString(p.Line(t, testutil.Limit))
 		require.NoError(t, err)
 		_, err = fmt.Fprintf(p.In, "%x\n", ep.Address())
 		require.NoError(t, err)
@@ -165,17 +165,17 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	for range 4 { // either side may be the one that dials
 		p, ep, addr := start(t, "connect", "")
-		ctx, cancel := contextFor(patience)
+		ctx, cancel := contextFor(testutil.Limit)
 		go func() { _ = ep.Connect(ctx, addr) }()
-		require.Equal(t, "told", p.Line(t, patience))
+		require.Equal(t, "told", p.Line(t, testutil.Limit))
 		cancel()
-		require.NoError(t, p.Wait(patience))
+		require.NoError(t, p.Wait(testutil.Limit))
 	}
 	for _, cma := range []string{"cma", "no cma"} {
 		t.Run(cma, func(t *testing.T) {
 			p, ep, addr := start(t, "regions", cma)
-			require.NoError(t, ep.Connect(testutil.Context(t, patience), addr))
-			require.Equal(t, "eaten", p.Line(t, patience))
+			require.NoError(t, ep.Connect(testutil.Context(t, testutil.Limit), addr))
+			require.Equal(t, "eaten", p.Line(t, testutil.Limit))
 			var rs []fabric.Region
 			for range 20 {
 				rs = append(rs, alloc(t, ep.link, 4096))
@@ -188,7 +188,7 @@ func TestOutOfDescriptors(t *testing.T) {
 			for _, want := range []string{"put", "mapped"} {
 				go func() { s, _ := p.Out.ReadString('\n'); line <- s }()
 				var got string
-				testutil.Eventually(t, patience, func() bool {
+				testutil.Eventually(t, testutil.Limit, func() bool {
 					poll(t, ep.link)
 					select {
 					case got = <-line:
@@ -205,7 +205,7 @@ func TestOutOfDescriptors(t *testing.T) {
 				_, err := fmt.Fprintln(p.In)
 				require.NoError(t, err)
 			}
-			require.NoError(t, p.Wait(patience))
+			require.NoError(t, p.Wait(testutil.Limit))
 		})
 	}
 }

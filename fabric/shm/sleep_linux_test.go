@@ -16,7 +16,7 @@ import (
 func sleepOn(t *testing.T, l fabric.Link) {
 	t.Helper()
 	// Old wake-ups may still have to be read.
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		poll(t, l)
 		ok, err := l.Arm()
 		require.NoError(t, err)
@@ -48,10 +48,10 @@ func TestWakes(t *testing.T) {
 			for i, do := range []func(){posted(w), posted(odd), posted(note), posted(zero), posted(add), posted(w)} {
 				sleepOn(t, b)
 				do()
-				require.True(t, readable(t, b, patience), "event %d", i)
+				require.True(t, readable(t, b, testutil.Limit), "event %d", i)
 				b.Disarm()
 				n := 0
-				testutil.Eventually(t, patience, func() bool {
+				testutil.Eventually(t, testutil.Limit, func() bool {
 					var cs [4]fabric.Completion
 					n += b.Poll(cs[:])
 					k := a.Poll(cs[:])
@@ -70,17 +70,17 @@ func TestWakes(t *testing.T) {
 			a.Disarm()
 			post(t, x, add)
 			if ok, err := a.Arm(); err == nil && ok { // else it was executed at once
-				require.True(t, readable(t, b, patience))
+				require.True(t, readable(t, b, testutil.Limit))
 				b.Disarm()
 				poll(t, b)
-				require.True(t, readable(t, a, patience))
+				require.True(t, readable(t, a, testutil.Limit))
 			}
 			a.Disarm()
 			require.Equal(t, fabric.OpFetchAdd, await(t, a, b).Op)
 			// Down.
 			sleepOn(t, b)
 			require.NoError(t, x.Close())
-			require.True(t, readable(t, b, patience))
+			require.True(t, readable(t, b, testutil.Limit))
 			b.Disarm()
 			c := await(t, b)
 			require.Equal(t, fabric.Completion{EP: 4, Op: fabric.OpDown, Status: fabric.StatusPeerGone}, c)
@@ -175,7 +175,7 @@ func TestSleepingPingPong(t *testing.T) {
 					return err
 				}
 			}
-			for end := time.Now().Add(patience); testutil.Load64(in) != i; {
+			for end := time.Now().Add(testutil.Limit); testutil.Load64(in) != i; {
 				if n := l.Poll(cs[:]); n != 0 {
 					return fmt.Errorf("round %d: %v", i, cs[0])
 				}
@@ -230,7 +230,7 @@ func TestPeerThatDoesNotPoll(t *testing.T) {
 			}
 			var cs [8]fabric.Completion
 			done := 0
-			testutil.Eventually(t, patience, func() bool {
+			testutil.Eventually(t, testutil.Limit, func() bool {
 				for _, c := range cs[:y.link.Poll(cs[:])] {
 					require.Equal(t, fabric.OpNotify, c.Op)
 					notes--
@@ -267,10 +267,10 @@ func TestWakeUpThatFails(t *testing.T) {
 				wr.Flags = 0
 				post(t, x, wr)
 				require.False(t, readable(t, y.link, 0))
-				testutil.Eventually(t, patience, func() bool {
+				testutil.Eventually(t, testutil.Limit, func() bool {
 					if asleep {
 						if ok, err := x.link.Arm(); ok && err == nil {
-							readable(t, x.link, patience)
+							readable(t, x.link, testutil.Limit)
 						}
 						x.link.Disarm()
 					}

@@ -33,7 +33,7 @@ var putter = testutil.NewChild("shm-putter", func(_ []string, in *bufio.Reader, 
 	if _, err := fmt.Fscanf(in, "%x %x\n", &addr, &kb); err != nil {
 		return err
 	}
-	ctx, cancel := contextFor(patience)
+	ctx, cancel := contextFor(testutil.Limit)
 	defer cancel()
 	if err := ep.Connect(ctx, addr); err != nil {
 		return err
@@ -102,17 +102,17 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 			r, err := l.Register(mem, fabric.AccessRemoteWrite)
 			require.NoError(t, err)
 			p := putter.Start(t)
-			addr, err := hex.DecodeString(p.Line(t, patience))
+			addr, err := hex.DecodeString(p.Line(t, testutil.Limit))
 			require.NoError(t, err)
 			_, err = fmt.Fprintf(p.In, "%x %x\n", ep.Address(), r.Key().Append(nil))
 			require.NoError(t, err)
-			require.NoError(t, ep.Connect(testutil.Context(t, patience), addr))
-			if up := p.Line(t, patience); strings.TrimSpace(up) != "up" {
+			require.NoError(t, ep.Connect(testutil.Context(t, testutil.Limit), addr))
+			if up := p.Line(t, testutil.Limit); strings.TrimSpace(up) != "up" {
 				t.Skip("no process_vm_writev here:", up)
 			}
 			hdr := ep.own.hdr
-			testutil.Eventually(t, patience, func() bool {
-				stopProcess(t, p.Pid())
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				p.Stop(t)
 				if hdr.hazard.Load() == r.Key().RKey {
 					return true
 				}
@@ -131,12 +131,12 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 			} else {
 				continueProcess(t, p.Pid())
 			}
-			testutil.Eventually(t, patience, func() bool { return r.Close() == nil }, "the region to close")
+			testutil.Eventually(t, testutil.Limit, func() bool { return r.Close() == nil }, "the region to close")
 			clear(mem)
 			if strings.HasSuffix(how, "dies") {
-				require.Error(t, p.Wait(patience))
+				require.Error(t, p.Wait(testutil.Limit))
 			} else {
-				st := p.Line(t, patience) // it has ended what it did
+				st := p.Line(t, testutil.Limit) // it has ended what it did
 				require.Contains(t, []string{fabric.StatusRemoteAccess.String(), fabric.StatusPeerGone.String()}, st)
 			}
 			require.Equal(t, len(mem), bytes.Count(mem, []byte{0}), "written after Close")
@@ -176,7 +176,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 			continueProcess(t, x.Pid())
 			var cs [8]fabric.Completion
 			wrote := !blocked
-			testutil.Eventually(t, patience, func() bool {
+			testutil.Eventually(t, testutil.Limit, func() bool {
 				for _, c := range cs[:x.l.Poll(cs[:])] {
 					require.NoError(t, c.Err())
 					wrote = wrote || c.Op == fabric.OpWrite
@@ -187,7 +187,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 				return wrote && notes == 0
 			}, "the child to go on")
 			require.NoError(t, x.ep.Close())
-			require.NoError(t, x.Wait(patience))
+			require.NoError(t, x.Wait(testutil.Limit))
 		})
 	}
 }

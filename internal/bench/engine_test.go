@@ -79,7 +79,7 @@ func TestRunEngine(t *testing.T) {
 // adverts reach a rank that has nothing left to send and spins on memory.
 func TestRunEngineWhereModesDiffer(t *testing.T) {
 	plan := func(test Test, op Op, size int) Plan {
-		return Plan{Test: test, Op: op, Size: []int{size}, Time: time.Millisecond, Window: 8, Stall: 20 * time.Second}
+		return Plan{Test: test, Op: op, Size: []int{size}, Time: time.Millisecond, Window: 8, Stall: testutil.Limit}
 	}
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, modes := range [][]rma.Mode{{"scatter", "eager"}, {"eager", "scatter"}} {

@@ -54,7 +54,7 @@ func simOpener(ctl Control, net *sim.Network, wrap func(rank int, ep fabric.Endp
 		if err != nil {
 			return Conn{}, nil, err
 		}
-		ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth})
+		ep, err := l.NewEndpoint(fabric.EndpointOptions{ID: 7, Depth: depth, PeerTimeout: testutil.Limit})
 		if err != nil {
 			return Conn{}, l.Close, err
 		}
@@ -97,7 +97,7 @@ func forced(test Test, mode string, tags int, sizes ...int) Plan {
 }
 
 func quick(test Test, op Op, sizes ...int) Plan {
-	return Plan{Test: test, Op: op, Size: sizes, Time: 2 * time.Millisecond, Iters: 40, Window: 16, Stall: 10 * time.Second}
+	return Plan{Test: test, Op: op, Size: sizes, Time: 2 * time.Millisecond, Iters: 40, Window: 16, Stall: testutil.Limit}
 }
 
 var simKinds = []string{"sim", "ibv", "shm", "tcp"}
@@ -267,7 +267,7 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 					plan := plan // one for each of the parallel tests
 					plan.Stall, plan.Time = 100*time.Millisecond, 30*time.Millisecond
 					if notice {
-						plan.Stall = 20 * time.Second // a busy machine must not count as silent
+						plan.Stall = testutil.Limit // a busy machine must not count as silent
 					}
 					plan.Count = 1000
 					ctx := testutil.Context(t, 30*time.Second)

@@ -50,7 +50,7 @@ func meet(t *testing.T, n int, environment func(rank int) env) {
 			if err != nil {
 				return err
 			}
-			f.Timeout = 30 * time.Second
+			f.Timeout = testutil.Limit
 			j, err := wireup.Join(context.Background(), f.Config)
 			if err != nil {
 				return err

@@ -63,19 +63,8 @@ func polled(t *testing.T, name string) (l fabric.Link, own func(func())) {
 
 var local = []string{"shm", "tcp"}
 
-// onEach runs f over every link; the one that needs a device where there is one.
-func onEach(t *testing.T, f func(t *testing.T, name string)) {
-	for _, name := range Names() {
-		t.Run(name, func(t *testing.T) {
-			if name == "ibv" {
-				testutil.RequireRDMA(t)
-			}
-			f(t, name)
-		})
-	}
-}
-
 func TestLocalLinksAreUsable(t *testing.T) {
+	require.ElementsMatch(t, Names(), testutil.Links)
 	usable := map[string]bool{}
 	for _, s := range Probe(Options{}) {
 		usable[s.Name] = s.Usable
@@ -86,7 +75,7 @@ func TestLocalLinksAreUsable(t *testing.T) {
 }
 
 func TestConnect(t *testing.T) {
-	onEach(t, func(t *testing.T, name string) {
+	testutil.EachLinkAlone(t, func(t *testing.T, name string) {
 		ctx := testutil.Context(t, 30*time.Second)
 		js := jobs(t, 2)
 		var ls [2]fabric.Link
@@ -117,7 +106,7 @@ func TestConnect(t *testing.T) {
 
 // A peer that dies instead of connecting is an error, not a hang.
 func TestConnectWithTheDead(t *testing.T) {
-	onEach(t, func(t *testing.T, name string) {
+	testutil.EachLinkAlone(t, func(t *testing.T, name string) {
 		js := jobs(t, 2)
 		l, own := polled(t, name)
 		require.NoError(t, js[1].Close())
@@ -132,7 +121,7 @@ func TestConnectWithTheDead(t *testing.T) {
 }
 
 func TestLoopback(t *testing.T) {
-	onEach(t, func(t *testing.T, name string) {
+	testutil.EachLinkAlone(t, func(t *testing.T, name string) {
 		l, err := Open(name, Options{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()

@@ -115,7 +115,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 		s.link = l
 		s.mem, err = l.Alloc(1<<16, fabric.AccessAll)
 		require.NoError(t, err)
-		s.ep, err = l.NewEndpoint(fabric.EndpointOptions{})
+		s.ep, err = l.NewEndpoint(fabric.EndpointOptions{PeerTimeout: testutil.Limit})
 		require.NoError(t, err)
 	}
 	a, b = sides[0], sides[1]

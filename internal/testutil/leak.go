@@ -16,8 +16,8 @@ import (
 )
 
 // leakPatience bounds the wait for goroutines that are ending and for descriptors that a
-// finaliser of os closes.
-var leakPatience = 3 * time.Second
+// finaliser of os closes. Only a leak takes that long.
+var leakPatience = Limit
 
 // Main is for TestMain: it runs the tests (or, in a process started by Child.Start, the
 // child's function) and fails the run if goroutines, descriptors or off-heap memory are

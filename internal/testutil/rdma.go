@@ -45,3 +45,28 @@ func NoRDMA(tb testing.TB, format string, args ...any) {
 	}
 	tb.Skipf(format, args...)
 }
+
+// Links are the names of the links that tests run on.
+var Links = []string{"shm", "tcp", "ibv"}
+
+// EachLink runs f as a parallel subtest for every link; for ibv only where there is a device.
+func EachLink(t *testing.T, f func(t *testing.T, link string)) {
+	EachLinkAlone(t, func(t *testing.T, link string) {
+		if link != "ibv" { // one test at a time uses the device
+			t.Parallel()
+		}
+		f(t, link)
+	})
+}
+
+// EachLinkAlone is EachLink for tests that must not run in parallel with others.
+func EachLinkAlone(t *testing.T, f func(t *testing.T, link string)) {
+	for _, link := range Links {
+		t.Run(link, func(t *testing.T) {
+			if link == "ibv" {
+				RequireRDMA(t)
+			}
+			f(t, link)
+		})
+	}
+}

@@ -238,7 +238,7 @@ func TestRefusals(t *testing.T) {
 	_, root := serve(t, "unix", 2)
 	j := join(t, root, 0, 2)
 	try := func(c Config) error {
-		c.Root, c.Timeout = root, 10*time.Second
+		c.Root, c.Timeout = root, testutil.Limit
 		_, err := Join(t.Context(), c)
 		return err
 	}

@@ -33,8 +33,8 @@ import (
 const roleEnv = "RMA_TEST_ROLE"
 
 const (
-	rankLimit = 60 * time.Second // of one rank, that ends by itself
-	jobLimit  = 90 * time.Second // of a job, whose ranks do not
+	rankLimit = testutil.Limit             // of one rank, that ends by itself
+	jobLimit  = rankLimit + 30*time.Second // of a job, whose ranks do not
 )
 
 // Role is what a rank does. Its error is printed, and the rank exits with 1.
