@@ -149,8 +149,8 @@ func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan 
 		if j, err = wireup.Join(context.Background(), wireup.Config{Rank: 1, Size: 2, Root: c.Job.Root, Token: c.Job.Token}); err != nil {
 			return err
 		}
-		j.NotifyTold(func(_ int, key string, val []byte) { told <- [2]string{key, string(val)} })
-		ctx := testutil.Context(t, patience)
+		j.NotifyReceived(func(_ int, key string, val []byte) { told <- [2]string{key, string(val)} })
+		ctx := testutil.Context(t, testutil.Limit)
 		for _, open := range [][]string{nil, {fabric}} {
 			if _, err := j.AllGather(ctx, "rma/offer", links.NewOffer(open).Append(nil)); err != nil {
 				return err
@@ -192,21 +192,21 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 		"silent": {100 * time.Millisecond, nil, []error{ErrNoConnection, context.DeadlineExceeded}, "no answer within 100ms"},
 		"leaves": {time.Hour, func(t *testing.T, j *wireup.Job) { require.NoError(t, j.Close()) }, []error{ErrPeerGone}, "left"},
 		"no address": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"nothing": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, nil))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, nil))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"another link": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber["ibv"], Address: []byte{1, 2, 3}}).Append(nil)))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber["ibv"], Address: []byte{1, 2, 3}}).Append(nil)))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00\x00out of \x00 queues")))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00\x00out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
 		"says other things first": {time.Hour, func(t *testing.T, j *wireup.Job) {
-			require.NoError(t, j.Tell(t.Context(), 0, "hello", []byte("x")))
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, request("again")))
+			require.NoError(t, j.Send(t.Context(), 0, "hello", []byte("x")))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, request("nonsense")))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, request("again")))
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestRequestWithoutConnection(t *testing.T) {
 			require.NoError(t, err)
 			ep, err := l.NewEndpoint(fabric.EndpointOptions{})
 			require.NoError(t, err)
-			require.NoError(t, j.Tell(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber[link], Address: ep.Address()}).Append(nil)))
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber[link], Address: ep.Address()}).Append(nil)))
 			require.Equal(t, bringup.KeyRequest, (<-told)[0], "the answer")
 			require.False(t, e.Peer(1).Stats().Connected)
 			require.NoError(t, e.Close())

@@ -78,7 +78,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message
 		return ch, e.jobCause(p.rank, err)
 	}
 	// A rank that receives from any peer does not wait for this one in particular.
-	err = e.job.Tell(ctx, p.rank, keyChannel, n.Numbered())
+	err = e.job.Send(ctx, p.rank, keyChannel, n.Numbered())
 	var b []byte
 	if err == nil {
 		b, err = n.Published(ctx, keyChannel)

@@ -21,30 +21,13 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
-
-// onEach runs f over every link; over ibv only where there is a device.
-func onEach(t *testing.T, f func(t *testing.T, fabric string)) {
-	for _, name := range []string{"shm", "tcp"} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); f(t, name) })
-	}
-	t.Run("ibv", func(t *testing.T) {
-		testutil.RequireRDMA(t)
-		f(t, "ibv")
-	})
+func TestMain(m *testing.M) {
+	wireup.CancelTime = testutil.Limit // what a call ends in does not depend on the machine
+	testutil.Main(m)
 }
 
-// alone is onEach for tests that must not run in parallel with others.
-func alone(t *testing.T, f func(t *testing.T, fabric string)) {
-	for _, name := range []string{"shm", "tcp", "ibv"} {
-		t.Run(name, func(t *testing.T) {
-			if name == "ibv" {
-				testutil.RequireRDMA(t)
-			}
-			f(t, name)
-		})
-	}
-}
+// onEach and alone run a test over every link.
+var onEach, alone = testutil.EachLink, testutil.EachLinkAlone
 
 // rendezvous serves a job of n ranks and returns rank r's configuration.
 func rendezvous(t testing.TB, n int, fabric string) func(r int) *Config {

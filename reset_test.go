@@ -289,7 +289,7 @@ func TestResetWhileThePeerTells(t *testing.T) {
 	for range 4 {
 		g.Go(func() error {
 			for range 2000 {
-				if err := es[1].job.Tell(ctx, 0, "noise", nil); err != nil {
+				if err := es[1].job.Send(ctx, 0, "noise", nil); err != nil {
 					return err
 				}
 			}

@@ -44,7 +44,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	e.prog.Start()
 	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
 	e.job.NotifyGone(e.lost)
-	e.job.NotifyTold(e.told)
+	e.job.NotifyReceived(e.told)
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {
 		return err
 	}

@@ -47,13 +47,13 @@ type Connection struct {
 	done   chan struct{} // closed when connecting has succeeded or failed
 
 	// Dialer.mu guards these, err only until done is closed.
-	hangUp  context.CancelCauseFunc // cancels connecting; nil before that has begun
-	heard   bool                    // the peer has sent its request
-	refused bool                    // the request was refused
-	ended   bool                    // the peer has refused the connection, made or not
-	guided  bool                    // the peer has sent KeyPath
-	over    bool                    // Go starts no more tasks
-	err     error                   // why there is no connection
+	hangUp    context.CancelCauseFunc // cancels connecting; nil before that has begun
+	requested bool                    // the peer has sent its request
+	refused   bool                    // the request was refused
+	ended     bool                    // the peer has refused the connection, made or not
+	guided    bool                    // the peer has sent KeyPath
+	over      bool                    // Go starts no more tasks
+	err       error                   // why there is no connection
 
 	published []string // keys that this side has put in the job
 
@@ -95,7 +95,7 @@ func (n *Connection) key(what string, rank int) string {
 	return fmt.Sprintf("%s/%d/%d", what, rank, n.Number)
 }
 
-// Numbered returns the encoded number of the connection, for values of Job.Tell that
+// Numbered returns the encoded number of the connection, for values of Job.Send that
 // concern this connection alone.
 func (n *Connection) Numbered() []byte { return binary.LittleEndian.AppendUint32(nil, n.Number) }
 
@@ -132,9 +132,9 @@ func (n *Connection) giveUp(why error) bool {
 	return n.hangUp != nil
 }
 
-// hear accepts the peer's first request. Under Dialer.mu.
-func (n *Connection) hear(r Request) {
-	n.heard = true
+// accept accepts the peer's first request. Under Dialer.mu.
+func (n *Connection) accept(r Request) {
+	n.requested = true
 	n.theirs <- r
 }
 
@@ -189,7 +189,7 @@ func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric
 	}
 	ep, err = links.Join(ctx, link, o, func(mine []byte) ([]byte, error) {
 		r := Request{Link: c.number, Number: n.Number, Heartbeat: c.peer.Heartbeat(), Address: mine}
-		if err := l.job.Tell(ctx, c.rank, KeyRequest, r.Append(nil)); err != nil {
+		if err := l.job.Send(ctx, c.rank, KeyRequest, r.Append(nil)); err != nil {
 			return nil, err
 		}
 		select {
@@ -243,7 +243,7 @@ func (n *Connection) unconnected(ctx context.Context, err error) error {
 // mustRefuse reports, once, whether to send a refusal to the peer, which may be waiting for
 // an answer to its request. Under Dialer.mu.
 func (n *Connection) mustRefuse() bool {
-	if n.c.own || n.refused || !n.heard || n.c.d.tasks.Life().Err() != nil || errors.Is(n.err, fabric.ErrPeerGone) {
+	if n.c.own || n.refused || !n.requested || n.c.d.tasks.Life().Err() != nil || errors.Is(n.err, fabric.ErrPeerGone) {
 		return false
 	}
 	n.refused = true
@@ -255,8 +255,8 @@ func (n *Connection) mustRefuse() bool {
 func (n *Connection) Refuse(why error) {
 	l := n.c.d.links
 	val := AppendRefusal(n.Numbered(), why)
-	if err := l.job.Tell(n.c.d.tasks.Life(), n.c.rank, KeyRefuse, val); err != nil {
-		l.Log.Debug("rma: peer not told that it is refused", "rank", n.c.rank, "err", err)
+	if err := l.job.Send(n.c.d.tasks.Life(), n.c.rank, KeyRefuse, val); err != nil {
+		l.Log.Debug("rma: refusal of a connection not sent", "rank", n.c.rank, "err", err)
 	}
 }
 

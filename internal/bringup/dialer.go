@@ -21,7 +21,7 @@ var (
 	ErrNoConnection = errors.New("no connection with the peer")
 
 	// errRemade is the reason why operations end on a connection that is being replaced.
-	errRemade = errors.New("the connection is being made anew")
+	errRemade = errors.New("the connection is being replaced")
 )
 
 // Keys of the values that two ranks send each other about their connection through the job.
@@ -211,10 +211,10 @@ func (c *Connector) requested(val []byte) bool {
 		c.renewLocked()
 	case r.Number != n.Number:
 		return true // of a connection that is over
-	case n.heard:
+	case n.requested:
 		return false
 	default:
-		n.hear(r)
+		n.accept(r)
 		if n.err != nil && n.mustRefuse() { // connecting has failed already
 			c.d.tasks.Go(func() { n.Refuse(n.err) })
 			return true
@@ -328,7 +328,7 @@ func (c *Connector) renew() {
 	n := c.connection(c.now.Load().Number + 1)
 	if c.next != nil {
 		n.Number = c.next.Number
-		n.hear(*c.next)
+		n.accept(*c.next)
 		c.next = nil
 	}
 	c.now.Store(n)

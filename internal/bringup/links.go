@@ -21,7 +21,7 @@ type Job interface {
 	LocalAddr() netip.Addr
 	AllGather(ctx context.Context, name string, val []byte) ([][]byte, error)
 	Take(key string) error
-	Tell(ctx context.Context, rank int, key string, val []byte) error
+	Send(ctx context.Context, rank int, key string, val []byte) error
 	Done() <-chan struct{}
 	Err() error
 }

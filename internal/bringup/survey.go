@@ -101,7 +101,7 @@ func (n *Connection) lead(ctx context.Context, k pathKind) error {
 		if l.PathBudget < 0 || l.paths.hopeless(k) {
 			return nil
 		}
-		if err := l.job.Tell(ctx, n.c.rank, KeyPath, append(n.Numbered(), k.class...)); err != nil {
+		if err := l.job.Send(ctx, n.c.rank, KeyPath, append(n.Numbered(), k.class...)); err != nil {
 			return err
 		}
 		return n.measure(ctx, k, true)
@@ -111,7 +111,7 @@ func (n *Connection) lead(ctx context.Context, k pathKind) error {
 		err = n.Publish(ctx, publishedPath, b)
 	}
 	if err == nil {
-		err = l.job.Tell(ctx, n.c.rank, KeyPath, n.Numbered())
+		err = l.job.Send(ctx, n.c.rank, KeyPath, n.Numbered())
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func saved(l *Links, k pathKind) *figures {
 	}
 	p, err := store.Load(key, l.open[k.link].Caps())
 	if err != nil {
-		l.Log.Debug("rma: no saved figures of a path", "link", key.Link, "class", k.class, "why", err)
+		l.Log.Debug("rma: no saved parameters of a path", "link", key.Link, "class", k.class, "why", err)
 		return nil
 	}
 	return &figures{Up: &p.Tables.Forward, Down: &p.Tables.Backward, Class: k.class, source: sampling.FromProfile.String()}

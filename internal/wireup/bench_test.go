@@ -40,8 +40,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkTell is the server's part of a connection request.
-func BenchmarkTell(b *testing.B) {
+// BenchmarkSend is the server's part of a connection request.
+func BenchmarkSend(b *testing.B) {
 	ln, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
 	require.NoError(b, err)
 	s, err := Serve(context.Background(), ln, ServerConfig{Size: 2, Token: testToken})
@@ -53,9 +53,9 @@ func BenchmarkTell(b *testing.B) {
 		require.NoError(b, err)
 		defer js[r].Close()
 	}
-	js[1].NotifyTold(func(int, string, []byte) {})
+	js[1].NotifyReceived(func(int, string, []byte) {})
 	val := make([]byte, 60)
 	for b.Loop() {
-		require.NoError(b, js[0].Tell(context.Background(), 1, "ep", val))
+		require.NoError(b, js[0].Send(context.Background(), 1, "ep", val))
 	}
 }

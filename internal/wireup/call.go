@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// cancelTime is how long a call that timed out waits for the server's list of missing
-// ranks.
-const cancelTime = 500 * time.Millisecond
+// CancelTime is how long a call that timed out waits for the server's list of missing
+// ranks. Tests whose outcome must not depend on it change it before the first Join.
+var CancelTime = 500 * time.Millisecond
 
 // Put publishes val as this rank's key for Get. A key is set once; a second Put fails with
 // ErrExists. val may be reused when Put returns.
@@ -97,12 +97,12 @@ func (j *Job) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 // call sends m and waits for its answer. An answer of msgDone other than OK is returned as
 // an error.
 func (j *Job) call(ctx context.Context, op, key string, m message) (message, error) {
-	ctx, cancel := j.bound(ctx)
-	defer cancel()
 	start := time.Now()
 	if err := ctx.Err(); err != nil {
 		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
 	}
+	ctx, cancel := j.bound(ctx) // the job's own limit ends a call, but does not keep it from being made
+	defer cancel()
 	ch, err := j.begin(&m)
 	if err != nil {
 		return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, err)
@@ -126,7 +126,7 @@ func (j *Job) call(ctx context.Context, op, key string, m message) (message, err
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || werr != nil {
 				return message{}, fmt.Errorf("wireup: %s %q: %w", op, key, ctx.Err())
 			}
-			t := time.NewTimer(cancelTime)
+			t := time.NewTimer(j.cancelTime)
 			defer t.Stop()
 			expired, late = nil, t.C
 		case <-late:

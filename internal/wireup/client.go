@@ -17,7 +17,7 @@ const (
 // outFrame is a frame to be sent to a rank; body, which may be nil, is shared.
 type outFrame struct {
 	head, body []byte
-	tell       *wait // of a told: the tell to be answered when this is sent
+	send       *wait // of a delivery: the send to be answered when this is sent
 	owed       bool  // an answer to a request of the rank
 }
 
@@ -32,7 +32,7 @@ type client struct {
 	hail  []byte  // the welcome, which precedes sealed data
 	rank  int
 	waits map[uint32]*wait
-	tells map[int]int // number of tells without an answer, by destination rank
+	sends map[int]int // number of sends without an answer, by destination rank
 
 	queue []outFrame
 	hears map[*wait]struct{} // tells for this rank that are not sent yet
@@ -44,7 +44,7 @@ type client struct {
 
 func newClient(s *Server, conn net.Conn, rank int) *client {
 	return &client{
-		s: s, conn: conn, rank: rank, waits: map[uint32]*wait{}, tells: map[int]int{}, hears: map[*wait]struct{}{},
+		s: s, conn: conn, rank: rank, waits: map[uint32]*wait{}, sends: map[int]int{}, hears: map[*wait]struct{}{},
 		more: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 }
@@ -198,9 +198,9 @@ func (c *client) sent(out []outFrame, well bool) {
 		if f.owed {
 			c.owed -= f.size()
 		}
-		if _, open := c.hears[f.tell]; open && well {
-			f.tell.drop()
-			f.tell.c.done(f.tell.id, codeOK, nil, 0, "")
+		if _, open := c.hears[f.send]; open && well {
+			f.send.drop()
+			f.send.c.done(f.send.id, codeOK, nil, 0, "")
 		}
 	}
 	signal(c.room)

@@ -17,7 +17,7 @@ const (
 	MaxValue  = 64 << 10 // bytes of one value
 	MaxGather = 64 << 20 // bytes of all values of one AllGather
 	MaxRanks  = 1 << 16  // ranks in a job
-	MaxTell   = 1 << 10  // bytes of one tell: an address, and some room
+	MaxSend   = 1 << 10  // bytes of one send: an address, and some room
 
 	maxText      = 512
 	maxHandshake = 256
@@ -44,8 +44,8 @@ const (
 	msgValue   // id, val
 	msgValues  // id, vals
 	msgGone    // rank, text
-	msgTell    // id, rank, key, val → done
-	msgTold    // rank, key, val
+	msgSend    // id, rank, key, val → done
+	msgDeliver // rank, key, val
 	msgGiveUp  // id, key → done: this rank does not take part in a gather
 	msgMissing // id, key → done: ranks that have not joined a gather
 	msgHung    // rank, text: the sender has found that rank to be hung
@@ -144,12 +144,12 @@ func (m *message) append(b []byte) []byte {
 		b = le.AppendUint32(b, m.id)
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, m.key)
-	case msgTell:
+	case msgSend:
 		b = le.AppendUint32(b, m.id)
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, m.key)
 		b = appendBytes(b, m.val)
-	case msgTold:
+	case msgDeliver:
 		b = le.AppendUint32(b, m.rank)
 		b = appendString(b, m.key)
 		b = appendBytes(b, m.val)
@@ -220,15 +220,15 @@ func parse(b []byte) (message, error) {
 		m.id = r.u32()
 		m.rank = r.u32()
 		m.key = r.str(MaxKey)
-	case msgTell:
+	case msgSend:
 		m.id = r.u32()
 		m.rank = r.u32()
 		m.key = r.str(MaxKey)
-		m.val = r.bytes(MaxTell)
-	case msgTold:
+		m.val = r.bytes(MaxSend)
+	case msgDeliver:
 		m.rank = r.u32()
 		m.key = r.str(MaxKey)
-		m.val = r.bytes(MaxTell)
+		m.val = r.bytes(MaxSend)
 	case msgGiveUp, msgMissing:
 		m.id = r.u32()
 		m.key = r.str(MaxKey)

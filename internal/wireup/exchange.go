@@ -86,7 +86,7 @@ func (x *Exchange) Finish(ctx context.Context) ([][]byte, error) {
 			_ = x.j.write(message{typ: msgCancel, id: x.m.id}) // a failure ends the job
 		}
 	}
-	limit, cancel := context.WithTimeout(context.Background(), cancelTime)
+	limit, cancel := context.WithTimeout(context.Background(), x.j.cancelTime)
 	defer cancel()
 	if x.await(limit) {
 		return x.vals, x.err
@@ -165,7 +165,7 @@ func (x *Exchange) late() error {
 func (x *Exchange) Missing() []int { return x.missing().Missing }
 
 func (x *Exchange) missing() *TimeoutError {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
+	ctx, cancel := context.WithTimeout(context.Background(), x.j.cancelTime)
 	defer cancel()
 	te := &TimeoutError{Op: x.op, Key: x.key, Detail: "the wire-up server does not answer"}
 	ask := message{typ: msgMissing, key: x.m.key}

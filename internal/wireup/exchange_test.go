@@ -122,6 +122,7 @@ func TestExchangeUndecided(t *testing.T) {
 	t.Parallel()
 	srv, root := serve(t, "unix", 2)
 	js := joinAll(t, root, 2)
+	js[0].cancelTime = 20 * time.Millisecond
 	x, err := js[0].Exchange("allgather", "k", nil)
 	require.NoError(t, err)
 	x.come()

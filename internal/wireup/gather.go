@@ -38,7 +38,7 @@ func (s *state) enter(c *client, m message) *gather {
 		return nil
 	case g.failed != nil:
 		c.answer(m.id, *g.failed)
-		g.heard(c.rank)
+		g.received(c.rank)
 		s.settle(m.key, g)
 		return nil
 	}
@@ -145,14 +145,14 @@ func (s *state) fail(key string, g *gather, m message) {
 			s.refund(r, key, v)
 			g.vals[r] = []byte{}
 		case s.gone[r] != "":
-			g.heard(r)
+			g.received(r)
 		}
 	}
 	s.settle(key, g)
 }
 
 // heard records that the rank needs no answer any longer.
-func (g *gather) heard(rank int) {
+func (g *gather) received(rank int) {
 	if g.vals[rank] == nil {
 		g.vals[rank] = []byte{}
 		g.have++
@@ -178,7 +178,7 @@ func (s *state) lostFrom(rank int) {
 		if g.failed == nil {
 			s.failWithout(key, g)
 		} else {
-			g.heard(rank)
+			g.received(rank)
 			s.settle(key, g)
 		}
 	}

@@ -26,21 +26,23 @@ type Job struct {
 	ownOnce sync.Once
 	linger  time.Duration // failedLinger
 
+	cancelTime time.Duration // CancelTime when the job was joined
+
 	wmu sync.Mutex // serialises writes of frames
 	out *sealer    // guarded by wmu
 
-	mu      sync.Mutex
-	next    uint32
-	calls   map[uint32]chan message
-	rounds  map[string]uint64 // number of uses of each gather name
-	gone    map[int]chan struct{}
-	goneWhy map[int]string
-	onGone  func(rank int, why string)
-	onTold  func(from int, key string, val []byte)
-	early   []told                // received before onTold was set
-	tells   map[int]chan struct{} // by rank: one element for each tell without an answer
-	err     error
-	closing bool
+	mu         sync.Mutex
+	next       uint32
+	calls      map[uint32]chan message
+	rounds     map[string]uint64 // number of uses of each gather name
+	gone       map[int]chan struct{}
+	goneWhy    map[int]string
+	onGone     func(rank int, why string)
+	onReceived func(from int, key string, val []byte)
+	early      []delivery            // received before onReceived was set
+	sends      map[int]chan struct{} // by rank: one element for each send without an answer
+	err        error
+	closing    bool
 
 	done    chan struct{}
 	readEnd chan struct{}
@@ -62,8 +64,8 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	}
 	j := &Job{
 		cfg: cfg, calls: map[uint32]chan message{}, rounds: map[string]uint64{},
-		gone: map[int]chan struct{}{}, goneWhy: map[int]string{}, tells: map[int]chan struct{}{},
-		done: make(chan struct{}), readEnd: make(chan struct{}), linger: failedLinger,
+		gone: map[int]chan struct{}{}, goneWhy: map[int]string{}, sends: map[int]chan struct{}{},
+		done: make(chan struct{}), readEnd: make(chan struct{}), linger: failedLinger, cancelTime: CancelTime,
 	}
 	ctx, cancel := j.bound(ctx)
 	defer cancel()
@@ -309,8 +311,8 @@ func (j *Job) read(in io.Reader) {
 				break
 			}
 			j.noteGone(int(m.rank), m.text)
-		case msgTold:
-			j.noteTold(m)
+		case msgDeliver:
+			j.noteReceived(m)
 		case msgAbort:
 			j.fail(&AbortError{Rank: int(int32(m.rank)), Reason: m.text})
 		default:

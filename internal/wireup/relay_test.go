@@ -97,15 +97,15 @@ func TestRelayLearnsNothing(t *testing.T) {
 	r := newRelay(t, root, nil)
 	js := []*Job{join(t, root, 0, 2), join(t, "tcp:"+r.ln.Addr().String(), 1, 2)}
 	heard := make(chan string, 1)
-	js[1].NotifyTold(func(_ int, _ string, val []byte) { heard <- string(val) })
-	secrets := []string{"address of an endpoint", "key of memory", "name of it", "what is told", "why it ends"}
+	js[1].NotifyReceived(func(_ int, _ string, val []byte) { heard <- string(val) })
+	secrets := []string{"address of an endpoint", "key of memory", "name of it", "what is sent", "why it ends"}
 	ctx := testutil.Context(t, testutil.Limit)
 	require.NoError(t, js[1].Put(ctx, secrets[2], []byte(secrets[0])))
 	require.NoError(t, js[0].Put(ctx, secrets[2], []byte(secrets[1])))
 	v, err := js[1].Get(ctx, 0, secrets[2])
 	require.NoError(t, err)
 	require.Equal(t, secrets[1], string(v))
-	require.NoError(t, js[0].Tell(ctx, 1, "ep", []byte(secrets[3])))
+	require.NoError(t, js[0].Send(ctx, 1, "ep", []byte(secrets[3])))
 	require.Equal(t, secrets[3], <-heard)
 	require.NoError(t, each(js, func(j *Job) error {
 		_, err := j.AllGather(ctx, secrets[2], []byte(secrets[j.Rank()]))
@@ -229,7 +229,7 @@ func relayChanges(t *testing.T, toServer bool, at int, trick func(n, at int, pie
 			}
 		})
 		wg.Go(func() {
-			for good.Tell(ctx, 1, "k", nil) == nil {
+			for good.Send(ctx, 1, "k", nil) == nil {
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 const (
 	maxStored  = 16 << 20 // bytes of values, with keys
 	maxPending = 1024     // requests waiting at once
-	maxTells   = 8        // of these, tells for one rank
+	maxSends   = 8        // of these, sends for one rank
 	keyCost    = 128      // approximate cost of an entry besides its bytes
 )
 
@@ -67,7 +67,7 @@ func (s *state) join(c *client) code {
 
 // handle executes one frame of c. An error ends the client.
 func (s *state) handle(c *client, m message) error {
-	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgTell || m.typ == msgGiveUp || m.typ == msgMissing {
+	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgSend || m.typ == msgGiveUp || m.typ == msgMissing {
 		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending {
 			return fmt.Errorf("%w: request %d while %d are open", ErrProtocol, m.id, len(c.waits))
 		}
@@ -83,8 +83,8 @@ func (s *state) handle(c *client, m message) error {
 		s.giveUp(c, m)
 	case msgMissing:
 		s.missingFrom(c, m)
-	case msgTell:
-		return s.tell(c, m)
+	case msgSend:
+		return s.send(c, m)
 	case msgTake:
 		s.take(c, m.key)
 	case msgHung:
@@ -170,7 +170,7 @@ func (s *state) get(c *client, m message) {
 // tell forwards a tell to another rank, and is answered when that rank's connection has
 // taken it: a fast sender waits, and the receiver loses nothing. Tells are not stored: a
 // rank that has not joined does not receive them.
-func (s *state) tell(c *client, m message) error {
+func (s *state) send(c *client, m message) error {
 	switch to := int(m.rank); {
 	case m.rank >= uint32(s.size):
 		c.done(m.id, codeRank, nil, 0, "")
@@ -178,15 +178,15 @@ func (s *state) tell(c *client, m message) error {
 		c.done(m.id, codeGone, []int{to}, 0, s.gone[to])
 	case s.clients[to] == nil:
 		c.done(m.id, codeGone, []int{to}, 0, "it has not joined")
-	case c.tells[to] >= maxTells:
-		return fmt.Errorf("%w: more than %d tells for rank %d are open", ErrProtocol, maxTells, to)
+	case c.sends[to] >= maxSends:
+		return fmt.Errorf("%w: more than %d sends for rank %d are open", ErrProtocol, maxSends, to)
 	default:
-		told := message{typ: msgTold, rank: uint32(c.rank), key: m.key, val: m.val}
+		d := message{typ: msgDeliver, rank: uint32(c.rank), key: m.key, val: m.val}
 		w := &wait{c: c, id: m.id, to: s.clients[to]}
 		c.waits[w.id] = w
-		c.tells[to]++
+		c.sends[to]++
 		w.to.hears[w] = struct{}{}
-		w.to.push(outFrame{head: told.append(nil), tell: w})
+		w.to.push(outFrame{head: d.append(nil), send: w})
 	}
 	return nil
 }
@@ -195,14 +195,14 @@ func (s *state) tell(c *client, m message) error {
 func (w *wait) drop() {
 	delete(w.c.waits, w.id)
 	delete(w.to.hears, w)
-	if w.c.tells[w.to.rank]--; w.c.tells[w.to.rank] == 0 {
-		delete(w.c.tells, w.to.rank)
+	if w.c.sends[w.to.rank]--; w.c.sends[w.to.rank] == 0 {
+		delete(w.c.sends, w.to.rank)
 	}
 }
 
 // unqueue withdraws a tell that is not being sent yet.
 func (w *wait) unqueue() {
-	w.to.queue = slices.DeleteFunc(w.to.queue, func(f outFrame) bool { return f.tell == w })
+	w.to.queue = slices.DeleteFunc(w.to.queue, func(f outFrame) bool { return f.send == w })
 }
 
 // cancel ends a wait that its rank gives up, and answers with the missing ranks. A gather

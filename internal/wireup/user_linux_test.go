@@ -38,8 +38,8 @@ func TestOtherUsers(t *testing.T) {
 		t.Skip("only root can be another user")
 	}
 	const nobody = 65534
-	name := fmt.Sprintf("@rma-test-%d", os.Getpid())
-	for _, token := range [][]byte{nil, []byte("short"), testToken} {
+	for i, token := range [][]byte{nil, []byte("short"), testToken} {
+		name := fmt.Sprintf("@%s/%d", t.TempDir(), i) // nobody else's, nor one that was just closed
 		ln, err := net.Listen("unix", name)
 		require.NoError(t, err)
 		srv, err := Serve(t.Context(), ln, ServerConfig{Size: 2, Token: token})
@@ -63,7 +63,8 @@ func TestOtherUsers(t *testing.T) {
 		require.NoError(t, j.Close())
 		require.NoError(t, srv.Close())
 
-		as(t, nobody, func() { ln, err = net.Listen("unix", name) })
+		c.Root += "/theirs"
+		as(t, nobody, func() { ln, err = net.Listen("unix", name+"/theirs") })
 		require.NoError(t, err)
 		_, err = Join(t.Context(), c)
 		require.ErrorIs(t, err, ErrUser)

@@ -169,7 +169,7 @@ func (l *liarRank) run(ctx context.Context, c wireup.Config) {
 	}
 	defer job.Close()
 	heard := make(chan []byte, 64)
-	job.NotifyTold(func(_ int, _ string, val []byte) {
+	job.NotifyReceived(func(_ int, _ string, val []byte) {
 		select {
 		case heard <- append([]byte(nil), val...):
 		default:
@@ -200,14 +200,14 @@ func (l *liarRank) run(ctx context.Context, c wireup.Config) {
 		case val = <-heard:
 			val = l.mutate(val)
 		default:
-			val = l.junk(1 + l.rng.IntN(wireup.MaxTell))
+			val = l.junk(1 + l.rng.IntN(wireup.MaxSend))
 		}
 		key := []string{"ep", "ep", "ep/no", "talk", "ep/reset", string(l.junk(8))}[l.rng.IntN(6)]
 		to := l.rng.IntN(l.size)
 		if l.only.Load() {
 			to = 0
 		}
-		if job.Tell(ctx, to, key, val) != nil {
+		if job.Send(ctx, to, key, val) != nil {
 			return
 		}
 		l.told.Add(1)
@@ -237,5 +237,5 @@ func (l *liarRank) mutate(b []byte) []byte {
 			}
 		}
 	}
-	return b[:min(len(b), wireup.MaxTell)]
+	return b[:min(len(b), wireup.MaxSend)]
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-func TestTell(t *testing.T) {
+func TestSend(t *testing.T) {
 	t.Parallel()
 	const n, each = 3, 100
 	_, root := serve(t, "unix", n+1)
@@ -27,14 +27,14 @@ func TestTell(t *testing.T) {
 	}
 	ctx := t.Context()
 	// What comes before somebody listens is kept, within a bound.
-	require.NoError(t, js[1].Tell(ctx, 0, "early", []byte{1}))
-	require.NoError(t, js[2].Tell(ctx, 0, "early", nil))
-	heard := make([]chan told, n)
+	require.NoError(t, js[1].Send(ctx, 0, "early", []byte{1}))
+	require.NoError(t, js[2].Send(ctx, 0, "early", nil))
+	heard := make([]chan delivery, n)
 	for r, j := range js {
-		heard[r] = make(chan told, n*each+2)
-		j.NotifyTold(func(from int, key string, val []byte) { heard[r] <- told{from, key, val} })
+		heard[r] = make(chan delivery, n*each+2)
+		j.NotifyReceived(func(from int, key string, val []byte) { heard[r] <- delivery{from, key, val} })
 	}
-	require.NoError(t, js[0].Tell(ctx, 0, "self", nil), "also to oneself")
+	require.NoError(t, js[0].Send(ctx, 0, "self", nil), "also to oneself")
 	for range 2 {
 		x := <-heard[0]
 		require.Equal(t, "early", x.key)
@@ -47,7 +47,7 @@ func TestTell(t *testing.T) {
 		for to := range n {
 			g.Go(func() error {
 				for i := range each {
-					if err := j.Tell(ctx, to, fmt.Sprint(i), []byte{byte(from), byte(to)}); err != nil {
+					if err := j.Send(ctx, to, fmt.Sprint(i), []byte{byte(from), byte(to)}); err != nil {
 						return err
 					}
 				}
@@ -66,61 +66,61 @@ func TestTell(t *testing.T) {
 		}
 	}
 
-	require.ErrorIs(t, js[0].Tell(ctx, 0, "k", make([]byte, MaxTell+1)), ErrTooLarge)
-	require.ErrorIs(t, js[0].Tell(ctx, n+1, "k", nil), ErrRank)
-	err := js[0].Tell(ctx, n, "k", nil)
+	require.ErrorIs(t, js[0].Send(ctx, 0, "k", make([]byte, MaxSend+1)), ErrTooLarge)
+	require.ErrorIs(t, js[0].Send(ctx, n+1, "k", nil), ErrRank)
+	err := js[0].Send(ctx, n, "k", nil)
 	require.ErrorIs(t, err, ErrPeerGone)
 	require.ErrorContains(t, err, "it has not joined")
 	require.NoError(t, js[2].Close())
-	require.ErrorIs(t, js[0].Tell(ctx, 2, "k", nil), ErrPeerGone)
+	require.ErrorIs(t, js[0].Send(ctx, 2, "k", nil), ErrPeerGone)
 }
 
-// A rank that tells without end does not fill the memory of one that does not
+// A rank that sends without end does not fill the memory of one that does not
 // listen yet.
-func TestEarlyTellsAreBounded(t *testing.T) {
+func TestEarlySendsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 2)
 	js := joinAll(t, root, 2)
 	for range 100 {
-		require.NoError(t, js[0].Tell(t.Context(), 1, "k", make([]byte, MaxTell)))
+		require.NoError(t, js[0].Send(t.Context(), 1, "k", make([]byte, MaxSend)))
 	}
-	require.NoError(t, each(js, func(j *Job) error { return j.Barrier(t.Context(), "b") })) // told came before this
+	require.NoError(t, each(js, func(j *Job) error { return j.Barrier(t.Context(), "b") })) // the values came before this
 	n := 0
-	js[1].NotifyTold(func(int, string, []byte) { n++ })
+	js[1].NotifyReceived(func(int, string, []byte) { n++ })
 	require.Equal(t, 4, n)
 }
 
 // The server says nothing of its own to those who may not hear it.
-func TestHostileTells(t *testing.T) {
+func TestHostileSends(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 2)
 	victim := join(t, root, 0, 2)
-	victim.NotifyTold(func(int, string, []byte) {})
+	victim.NotifyReceived(func(int, string, []byte) {})
 	c := admitted(t, root, 1, 2)
-	m := message{typ: msgTell, id: 1, rank: 9, key: "k"}
+	m := message{typ: msgSend, id: 1, rank: 9, key: "k"}
 	require.NoError(t, c.say(m.append(nil)))
 	require.Equal(t, codeRank, c.hear(t).code)
-	m = message{typ: msgTold, rank: 0, key: "k"} // the server's frame, not a rank's
+	m = message{typ: msgDeliver, rank: 0, key: "k"} // the server's frame, not a rank's
 	require.NoError(t, c.say(m.append(nil)))
 	ended(t, c)
 	<-victim.Gone(1)
 	require.NoError(t, victim.Err())
 }
 
-// Who tells without end is held up; who does not read loses neither its place nor
-// what it is told.
-func TestFloodOfTells(t *testing.T) {
+// Who sends without end is held up; who does not read loses neither its place nor
+// what was sent to it.
+func TestFloodOfSends(t *testing.T) {
 	t.Parallel()
 	srv, root := serve(t, "unix", 3)
 	victim := unbuffered(t, srv, 0, 3) // reads nothing at first
 	js := []*Job{join(t, root, 1, 3), join(t, root, 2, 3)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
-	val := make([]byte, MaxTell)
-	for range 3 * maxTells {
+	val := make([]byte, MaxSend)
+	for range 3 * maxSends {
 		g.Go(func() error {
 			for {
-				if err := js[0].Tell(ctx, 0, "k", val); ctx.Err() != nil {
+				if err := js[0].Send(ctx, 0, "k", val); ctx.Err() != nil {
 					return nil
 				} else if err != nil {
 					return err
@@ -136,20 +136,20 @@ func TestFloodOfTells(t *testing.T) {
 			return len(srv.st.clients[0].hears) == n
 		}, testutil.Limit, time.Millisecond)
 	}
-	held(maxTells)
+	held(maxSends)
 	// Somebody else is heard as well, in his turn.
-	g.Go(func() error { return js[1].Tell(t.Context(), 0, "other", nil) })
-	held(maxTells + 1)
+	g.Go(func() error { return js[1].Send(t.Context(), 0, "other", nil) })
+	held(maxSends + 1)
 	before := 0
 	for victim.hear(t).key != "other" {
 		before++
 	}
-	require.Equal(t, maxTells, before, "he waited for those that were there")
+	require.Equal(t, maxSends, before, "he waited for those that were there")
 	for range 100 {
 		require.Equal(t, "k", victim.hear(t).key)
 	}
 	cancel() // those that are not on their way are taken back
-	go js[0].Tell(t.Context(), 0, "again", nil)
+	go js[0].Send(t.Context(), 0, "again", nil)
 	for victim.hear(t).key != "again" {
 	}
 	require.NoError(t, g.Wait())
@@ -160,7 +160,7 @@ func TestFloodOfTells(t *testing.T) {
 }
 
 // A rank that does not keep to the bound goes itself.
-func TestTellsBeyondTheBound(t *testing.T) {
+func TestSendsBeyondTheBound(t *testing.T) {
 	t.Parallel()
 	srv, root := serve(t, "unix", 3)
 	good := join(t, root, 0, 3)
@@ -168,19 +168,19 @@ func TestTellsBeyondTheBound(t *testing.T) {
 	victim.SetReadDeadline(time.Time{})
 	var b []byte
 	for id := range uint32(1000) {
-		m := message{typ: msgTell, id: id, rank: 1, key: "k", val: make([]byte, MaxTell)}
+		m := message{typ: msgSend, id: id, rank: 1, key: "k", val: make([]byte, MaxSend)}
 		b = m.append(b)
 	}
 	go liar.say(b) // ends when the connection does
 	go io.Copy(io.Discard, liar)
 	<-good.Gone(2)
-	require.Contains(t, good.GoneReason(2), "tells for rank 1 are open")
+	require.Contains(t, good.GoneReason(2), "sends for rank 1 are open")
 	require.Empty(t, good.GoneReason(1))
 	srv.mu.Lock()
 	waiting := len(srv.st.clients[1].queue)
 	srv.mu.Unlock()
-	require.LessOrEqual(t, waiting, maxTells+1, "beside the news that the liar is gone")
-	require.NoError(t, good.Tell(t.Context(), 1, "k", nil))
+	require.LessOrEqual(t, waiting, maxSends+1, "beside the news that the liar is gone")
+	require.NoError(t, good.Send(t.Context(), 1, "k", nil))
 }
 
 // Connection requests of all ranks of a large job at one that is stopped wait for it, as long
@@ -194,13 +194,13 @@ func TestRequestsToAStoppedRank(t *testing.T) {
 	for r := 2; r < n; r++ {
 		c := newClient(s, nil, r) // of the others their requests will do
 		c.why = "hears no answers"
-		for id := range uint32(maxTells) {
-			require.NoError(t, s.st.handle(c, message{typ: msgTell, id: id, rank: 0, key: "ep"}))
+		for id := range uint32(maxSends) {
+			require.NoError(t, s.st.handle(c, message{typ: msgSend, id: id, rank: 0, key: "ep"}))
 		}
 	}
 	s.mu.Unlock()
 	require.NoError(t, good.Put(t.Context(), "k", nil), "nobody waits for it")
-	for range (n - 2) * maxTells {
+	for range (n - 2) * maxSends {
 		require.Equal(t, "ep", stopped.hear(t).key)
 	}
 	require.Empty(t, good.GoneReason(0))
@@ -257,7 +257,7 @@ func TestUnlimitedWait(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 2)
 	ctx := testutil.Context(t, testutil.Limit)
-	j, err := Join(ctx, Config{Rank: 0, Size: 2, Root: root, Token: testToken, Timeout: time.Millisecond})
+	j, err := Join(ctx, Config{Rank: 0, Size: 2, Root: root, Token: testToken, Timeout: time.Nanosecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { j.Close() })
 	other := join(t, root, 1, 2)
