@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -145,7 +146,7 @@ func (b *barrier) census(ctx context.Context) error {
 		cpus, host, _ := strings.Cut(string(all[r][KeySize:]), " ")
 		ranks[host]++
 		n, bad := strconv.Atoi(cpus)
-		use = b.insist || bad == nil && ranks[host] <= n
+		use = b.insist || bad == nil && (ranks[host] <= n || b.bound(r, n))
 	}
 	if use {
 		b.words = words
@@ -154,6 +155,12 @@ func (b *barrier) census(ctx context.Context) error {
 	}
 	b.mem = nil
 	return err
+}
+
+// bound reports whether a rank is bound to at most n processors that it shares with no other.
+func (b *barrier) bound(rank, n int) bool {
+	load, cpus := b.eng.bringup.Load(rank) // looks at all ranks
+	return cpus > 0 && cpus <= n && load <= cpu.OneEach
 }
 
 // breaks sends the rank at fault, if err names one, to the other ranks: each may be

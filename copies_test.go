@@ -4,12 +4,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/sampling"
+	"github.com/stretchr/testify/require"
 )
 
 // One rank measures how to copy large blocks, and all ranks use its result; the next start
@@ -28,7 +28,7 @@ func TestCopiesOfAJob(t *testing.T) {
 		}
 		require.Equal(t, want, first.Source)
 		class := sampling.ClassOf(nil, true)
-		if n := topo.Local().Between(topo.Allowed(), topo.Allowed()).String(); n != "" {
+		if n := topo.Local().Between(cpu.Allowed(), cpu.Allowed()).String(); n != "" {
 			class += sampling.Class("-" + n)
 		}
 		for _, e := range es {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/klauspost/cpuid/v2"
-
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -47,7 +47,7 @@ const maxCopies = 16 << 10
 // store may be nil. The error is the reason why nothing was saved or measured; in the
 // latter case source is "caches", and the plan derived from these.
 func Copies(store *Store, class Class, mode Mode, budget time.Duration) (m bulk.Measured, source string, err error) {
-	base := bulk.Default(topo.Local(), topo.Allowed(), 2)
+	base := bulk.Default(topo.Local(), cpu.Allowed(), 2)
 	m.Plan = base
 	if mode == Off {
 		return m, "caches", nil

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
+	"github.com/stretchr/testify/require"
 )
 
 // Measured once, then taken from the file; of another class, or forced, measured again.
@@ -42,7 +42,7 @@ func TestCopiesAreKept(t *testing.T) {
 	m, source, err = Copies(store, SharedL3, Off, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, "caches", source)
-	require.Equal(t, bulk.Default(topo.Local(), topo.Allowed(), 2), m.Plan)
+	require.Equal(t, bulk.Default(topo.Local(), cpu.Allowed(), 2), m.Plan)
 
 	_, source, err = Copies(nil, SharedL3, Cached, 0)
 	require.NoError(t, err)

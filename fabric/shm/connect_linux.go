@@ -98,7 +98,7 @@ func (ep *endpoint) attach(fds []int, nonceAddr uint64) (err error) {
 	ep.mem.table = ep.ctl.table
 	ep.mem.forget()
 	ep.cpus = ep.ctl.hdr.allowedCPUs()
-	ep.near = topo.Local(ep.cpus).Between(topo.Allowed(), ep.cpus)
+	ep.near = topo.Local(ep.cpus).Between(cpu.Allowed(), ep.cpus)
 	ep.cma = cma{link: l, pid: ep.shake.pid, peer: ep.peer.hdr, sock: sock, aliveAt: cpu.Ticks()}
 	ep.cma.why = "disabled by configuration"
 	if !l.opts.DisableCMA {

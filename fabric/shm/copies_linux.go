@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -24,7 +25,7 @@ type copies struct {
 // initCopies computes the switch points from the host's caches and the options.
 func (l *link) initCopies() {
 	c := &l.copies
-	host, on := topo.Local(), topo.Allowed()
+	host, on := topo.Local(), cpu.Allowed()
 	c.cache, _ = host.Shared(on)
 	c.base, c.source, c.users = bulk.Default(host, on, 2), "caches", 1
 	l.setPlan()
@@ -99,9 +100,9 @@ func (l *link) countUsers() {
 	}
 }
 
-// tellCPUs publishes the processors that this process may run on, once. If one of them has
+// publishCPUs publishes the processors that this process may run on, once. If one of them has
 // too high a number it publishes nothing.
-func (h *ctlHeader) tellCPUs(on topo.Set) {
+func (h *ctlHeader) publishCPUs(on cpu.Set) {
 	cpus := on.CPUs()
 	if n := len(cpus); n == 0 || cpus[n-1] >= maxCPUs {
 		return
@@ -112,14 +113,14 @@ func (h *ctlHeader) tellCPUs(on topo.Set) {
 	}
 }
 
-// allowedCPUs returns the processors on which the peer says that it may run. A false value
+// allowedCPUs returns the processors that the peer has published. A false value
 // makes only its own copies slower.
-func (h *ctlHeader) allowedCPUs() topo.Set {
+func (h *ctlHeader) allowedCPUs() cpu.Set {
 	var cpus []int
 	for i := range h.cpus {
 		for w := h.cpus[i].Load(); w != 0; w &= w - 1 {
 			cpus = append(cpus, 64*i+bits.TrailingZeros64(w))
 		}
 	}
-	return topo.Of(cpus...)
+	return cpu.Of(cpus...)
 }

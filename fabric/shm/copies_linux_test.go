@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -77,7 +78,7 @@ func mix(b []byte, seed uint64) {
 func TestCopiesFollowCachesAndUsers(t *testing.T) {
 	t.Parallel()
 	l := &link{}
-	l.copies.cache = topo.Cache{Level: 3, Size: 32 << 20, CPUs: topo.Of(0, 1, 2, 3, 4, 5, 6, 7)}
+	l.copies.cache = topo.Cache{Level: 3, Size: 32 << 20, CPUs: cpu.Of(0, 1, 2, 3, 4, 5, 6, 7)}
 	base := bulk.Plan{String: 48 << 10, Stream: 8 << 20}
 	l.SetCopies(base, "measured")
 	require.Equal(t, fabric.CopyChoice{
@@ -120,7 +121,7 @@ func TestNear(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
 	v := x.Near()
 	require.Equal(t, v, y.Near(), "the same from both sides")
-	require.Equal(t, topo.Local().Between(topo.Allowed(), topo.Allowed()).String(), v.Class)
+	require.Equal(t, topo.Local().Between(cpu.Allowed(), cpu.Allowed()).String(), v.Class)
 	if v.Reason == "" {
 		require.Equal(t, "process_vm", v.Private)
 	} else {
@@ -130,13 +131,13 @@ func TestNear(t *testing.T) {
 	require.Equal(t, fabric.Vicinity{Class: v.Class, Private: "bounce", Reason: "disabled by configuration"}, x.Near())
 }
 
-func TestTellCPUs(t *testing.T) {
+func TestPublishCPUs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ list, want string }{{"", ""}, {"0-1", "0-1"}, {"3,63-65,4095", "3,63-65,4095"}, {"0,4096", ""}} {
-		on, err := topo.ParseList(c.list)
+		on, err := cpu.ParseSet(c.list)
 		require.NoError(t, err)
 		var hdr ctlHeader
-		hdr.tellCPUs(on)
+		hdr.publishCPUs(on)
 		require.Equal(t, c.want, hdr.allowedCPUs().String())
 	}
 	var hdr ctlHeader

@@ -5,12 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/topo"
+	"golang.org/x/sys/unix"
 )
 
 // States of an endpoint. Connect (any goroutine) sets new → up, the owner the others.
@@ -54,8 +54,8 @@ type endpoint struct {
 	own    channel
 	peer   channel
 	ctl    control
-	hazard *hazard  // of the peer, in this side's channel; nil until there is one
-	cpus   topo.Set // processors that the peer may run on; empty if unknown
+	hazard *hazard // of the peer, in this side's channel; nil until there is one
+	cpus   cpu.Set // processors that the peer may run on; empty if unknown
 	near   topo.Near
 	err    atomic.Pointer[error]
 

@@ -8,13 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
-	"github.com/seed33544411/rma/internal/topo"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -131,7 +129,7 @@ func open(o Options) (_ *link, err error) {
 	l.hdr = overlay[ctlHeader](l.ctl, 0)
 	l.table = overlays[tableEntry](l.ctl, tableOff, tableSlots)
 	l.hdr.magic.Store(ctlMagic)
-	l.hdr.tellCPUs(topo.Allowed())
+	l.hdr.publishCPUs(cpu.Allowed())
 	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("shm: epoll: %w", err)
 	}

@@ -9,17 +9,57 @@ import (
 // number of ranks on this host and the processors that they may use, which all ranks state
 // in their offers.
 func (l *Links) SpinPolicy() cpu.SpinPolicy {
-	mine := l.hosts[l.job.Rank()]
-	var sets []cpu.Set
+	rank := l.job.Rank()
+	sets := l.sets(rank)
+	load, cpus := cpu.Load(l.hosts[rank].CPUs, sets), cpu.Union(sets).Len()
+	p := l.spin(cpu.For(load, cpus))
+	l.Log.Debug("rma: spin policy", "policy", p.String(), "ranks", len(sets), "processors", cpus, "load", load)
+	return p
+}
+
+// sets returns the processors that each rank on the host of rank may use.
+func (l *Links) sets(rank int) (sets []cpu.Set) {
 	for _, o := range l.hosts {
-		if o.Host == mine.Host {
+		if o.Host == l.hosts[rank].Host {
 			sets = append(sets, o.CPUs)
 		}
 	}
-	load, cpus := cpu.Load(mine.CPUs, sets), cpu.Union(sets).Len()
-	p := l.spin(cpu.For(load, cpus))
-	l.Log.Debug("rma: waits", "policy", p.String(), "ranks", len(sets), "processors", cpus, "load", load)
-	return p
+	return sets
+}
+
+// Load returns the number of processors that the rank may use, 0 if it has not stated them,
+// and the number of ranks that share each, see [cpu.Load]. All ranks get the same figures.
+// Setup path.
+func (l *Links) Load(rank int) (load float64, cpus int) {
+	mine := l.hosts[rank].CPUs
+	return cpu.Load(mine, l.sets(rank)), mine.Len()
+}
+
+// warnOneP logs once in the job, on the lowest of the ranks concerned, that the engine of a
+// rank has to share its only P with the application although the rank has a processor to
+// itself. On a processor that ranks share a second P gains nothing.
+func (l *Links) warnOneP() {
+	concerned := func(rank int) bool {
+		if !l.hosts[rank].OneP {
+			return false
+		}
+		load, _ := l.Load(rank)
+		return load <= cpu.OneEach
+	}
+	me := l.job.Rank()
+	if len(l.hosts) == 1 || !concerned(me) {
+		return
+	}
+	ranks := 0
+	for r, o := range l.hosts {
+		if r < me && concerned(r) {
+			return
+		}
+		if o.OneP {
+			ranks++
+		}
+	}
+	l.Log.Warn("rma: GOMAXPROCS is 1", "ranks", ranks, "fix", "GOMAXPROCS=2 in the environment of the ranks, so that the engine can run while a goroutine computes")
 }
 
 // spin overrides the chosen policy by the configured values.
@@ -57,19 +97,7 @@ func (l *Links) Place(rank int) (p Place) {
 	}
 	p.Host = hosts[of.Host]
 	if p.Here = of.Host == mine.Host; p.Here {
-		a, b := processors(mine.CPUs), processors(of.CPUs)
-		p.Near = topo.Local(b).Between(a, b)
+		p.Near = topo.Local(of.CPUs).Between(mine.CPUs, of.CPUs)
 	}
 	return p
-}
-
-// processors converts a set to that of package topo.
-func processors(s cpu.Set) topo.Set {
-	var list []int
-	for i := range 64 * len(s) {
-		if s[i>>6]>>(i&63)&1 != 0 {
-			list = append(list, i)
-		}
-	}
-	return topo.Of(list...)
 }

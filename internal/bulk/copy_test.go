@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
+	"github.com/stretchr/testify/require"
 )
 
 // pattern fills b with bytes that differ from their neighbours.
@@ -131,9 +131,9 @@ func TestPlan(t *testing.T) { // not parallel: it counts allocations
 
 func TestDefault(t *testing.T) {
 	t.Parallel()
-	h := &topo.Host{Online: topo.Of(0, 1), Caches: []topo.Cache{
-		{Level: 1, Size: 48 << 10, CPUs: topo.Of(0)}, {Level: 1, Size: 48 << 10, CPUs: topo.Of(1)},
-		{Level: 3, Size: 32 << 20, CPUs: topo.Of(0, 1)},
+	h := &topo.Host{Online: cpu.Of(0, 1), Caches: []topo.Cache{
+		{Level: 1, Size: 48 << 10, CPUs: cpu.Of(0)}, {Level: 1, Size: 48 << 10, CPUs: cpu.Of(1)},
+		{Level: 3, Size: 32 << 20, CPUs: cpu.Of(0, 1)},
 	}}
 	stream, str := uint64(Never), uint64(Never)
 	if hasStream() {
@@ -142,12 +142,12 @@ func TestDefault(t *testing.T) {
 	if hasString() {
 		str = 48 << 10
 	}
-	require.Equal(t, Plan{str, stream}, Default(h, topo.Of(0), 2))
-	require.Equal(t, Plan{str, stream}, Default(h, topo.Of(0), 9), "no more users at a time than processors")
+	require.Equal(t, Plan{str, stream}, Default(h, cpu.Of(0), 2))
+	require.Equal(t, Plan{str, stream}, Default(h, cpu.Of(0), 9), "no more users at a time than processors")
 	if hasStream() {
-		require.Equal(t, 2*stream, Default(h, topo.Of(0), 1).Stream)
+		require.Equal(t, 2*stream, Default(h, cpu.Of(0), 1).Stream)
 	}
-	require.Equal(t, Plan{Never, Never}, Default(&topo.Host{}, topo.Of(0), 2), "nothing is known")
+	require.Equal(t, Plan{Never, Never}, Default(&topo.Host{}, cpu.Of(0), 2), "nothing is known")
 	if runtime.GOARCH == "amd64" {
 		require.NotEqual(t, "none", Kernel())
 	}

@@ -1,7 +1,8 @@
 package bulk
 
 import (
-	"fmt"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/enum"
 	"math"
 
 	"github.com/seed33544411/rma/internal/topo"
@@ -18,18 +19,10 @@ const (
 	ways              // number of ways
 )
 
+var wayNames = []string{"cached", "string", "stream"}
+
 // String returns the name used in explanations.
-func (w Way) String() string {
-	switch w {
-	case Cached:
-		return "cached"
-	case String:
-		return "string"
-	case Stream:
-		return "stream"
-	}
-	return fmt.Sprintf("way(%d)", uint8(w))
-}
+func (w Way) String() string { return enum.Name("way", wayNames, w) }
 
 // Never, as a size in a plan, disables the method.
 const Never = math.MaxUint64
@@ -57,7 +50,7 @@ func (p *Plan) Way(n uint64) Way {
 // processes use its largest cache: Stream from topo.DMAMin on, String from the size of the
 // first cache on, which source and destination then overflow together. Methods that the
 // processor lacks are Never, and so is Stream if the host reports no cache.
-func Default(h *topo.Host, on topo.Set, users int) Plan {
+func Default(h *topo.Host, on cpu.Set, users int) Plan {
 	p := Plan{String: Never, Stream: Never}
 	if c, ok := h.Shared(on); ok && hasStream() {
 		p.Stream = max(topo.DMAMin(c.Size, min(users, c.CPUs.Len())), MinStream)

@@ -4,103 +4,166 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Set is a set of processors: processor i is bit i&63 of word i>>6. The zero value is
-// empty; as the set that a process may use, it means "unknown".
-type Set []uint64
+// MaxCPU bounds the processor numbers: twice the largest number that Linux can be built
+// for.
+const MaxCPU = 16384
 
 // ErrSet reports a malformed list of processors.
 var ErrSet = errors.New("malformed list of processors")
 
-// maxCPU bounds the memory allocated for a list: the kernel's own limit is 8192.
-const maxCPU = 1 << 13
+// Set is a set of processor numbers: processor i is bit i%64 of word i/64, and the last word
+// is not 0. The zero value is empty; as the set that a process may use, it means "unknown".
+// Sets are immutable values.
+type Set struct{ w []uint64 }
 
-// Add adds processor i to the set. It does nothing unless 0 ≤ i < 8192.
-func (s *Set) Add(i int) {
-	if i < 0 || i >= maxCPU {
+// Of returns the set of the given processors; numbers outside [0, MaxCPU) are ignored.
+func Of(cpus ...int) Set {
+	var s Set
+	for _, c := range cpus {
+		s.add(c)
+	}
+	return s
+}
+
+func (s *Set) add(cpu int) {
+	if cpu < 0 || cpu >= MaxCPU {
 		return
 	}
-	for len(*s) <= i>>6 {
-		*s = append(*s, 0)
+	for len(s.w) <= cpu/64 {
+		s.w = append(s.w, 0)
 	}
-	(*s)[i>>6] |= 1 << (i & 63)
+	s.w[cpu/64] |= 1 << (cpu % 64)
 }
 
-// Len returns the number of processors in the set.
-func (s Set) Len() (n int) {
-	for _, w := range s {
-		n += bits.OnesCount64(w)
+// trimmed returns the set of the words w, which it keeps.
+func trimmed(w []uint64) Set {
+	for len(w) > 0 && w[len(w)-1] == 0 {
+		w = w[:len(w)-1]
 	}
-	return n
+	if len(w) == 0 {
+		return Set{}
+	}
+	return Set{w}
 }
 
-// Common returns the number of processors in both sets.
-func (s Set) Common(t Set) (n int) {
-	for i := range min(len(s), len(t)) {
-		n += bits.OnesCount64(s[i] & t[i])
+// ParseSet parses a list in the kernel's format: numbers and ranges separated by commas,
+// "0-3,8", and white space around it; the empty text is the empty set. Errors wrap ErrSet.
+func ParseSet(text string) (Set, error) {
+	var s Set
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return s, nil
 	}
-	return n
-}
-
-// Union returns the processors that are in any of the sets.
-func Union(all []Set) (u Set) {
-	for _, s := range all {
-		for len(u) < len(s) {
-			u = append(u, 0)
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		a, err := strconv.ParseUint(from, 10, 32)
+		b := a
+		if err == nil && isRange {
+			b, err = strconv.ParseUint(to, 10, 32)
 		}
-		for i, w := range s {
-			u[i] |= w
+		if err != nil || a > b || b >= MaxCPU {
+			return Set{}, fmt.Errorf("%w: %.64q", ErrSet, text)
+		}
+		for c := a; c <= b; c++ {
+			s.add(int(c))
 		}
 	}
-	return u
+	return s, nil
 }
 
 // String lists the processors in the kernel's format: "0-3,8".
 func (s Set) String() string {
 	var b []byte
-	in := func(i int) bool { return i>>6 < len(s) && s[i>>6]>>(i&63)&1 == 1 }
-	for i := 0; i < 64*len(s); i++ {
-		if !in(i) {
-			continue
-		}
-		last := i
-		for in(last + 1) {
-			last++
+	cpus := s.CPUs()
+	for i := 0; i < len(cpus); {
+		j := i
+		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
+			j++
 		}
 		if len(b) > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(i), 10)
-		if last > i {
+		b = strconv.AppendInt(b, int64(cpus[i]), 10)
+		if j > i {
 			b = append(b, '-')
-			b = strconv.AppendInt(b, int64(last), 10)
+			b = strconv.AppendInt(b, int64(cpus[j]), 10)
 		}
-		i = last
+		i = j + 1
 	}
 	return string(b)
 }
 
-// ParseSet parses the format of String. Errors wrap ErrSet.
-func ParseSet(list string) (s Set, err error) {
-	if list == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		a, err := strconv.ParseUint(from, 10, 16)
-		b := a
-		if err == nil && isRange {
-			b, err = strconv.ParseUint(to, 10, 16)
-		}
-		if err != nil || b < a || b >= maxCPU {
-			return nil, fmt.Errorf("%w: %.40q", ErrSet, part)
-		}
-		for i := a; i <= b; i++ {
-			s.Add(int(i))
+// CPUs lists the processors in ascending order.
+func (s Set) CPUs() []int {
+	var all []int
+	for i, w := range s.w {
+		for ; w != 0; w &= w - 1 {
+			all = append(all, 64*i+bits.TrailingZeros64(w))
 		}
 	}
-	return s, nil
+	return all
+}
+
+// Len returns the number of processors.
+func (s Set) Len() int {
+	n := 0
+	for _, w := range s.w {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Has reports whether cpu is in the set.
+func (s Set) Has(cpu int) bool {
+	return cpu >= 0 && cpu/64 < len(s.w) && s.w[cpu/64]>>(cpu%64)&1 != 0
+}
+
+// Within reports whether every processor of s is in t.
+func (s Set) Within(t Set) bool { return s.And(t).Len() == s.Len() }
+
+// Meets reports whether the sets have a processor in common.
+func (s Set) Meets(t Set) bool { return s.And(t).Len() > 0 }
+
+// Equal reports whether the sets have the same processors.
+func (s Set) Equal(t Set) bool { return slices.Equal(s.w, t.w) }
+
+// And returns the intersection.
+func (s Set) And(t Set) Set {
+	w := make([]uint64, min(len(s.w), len(t.w)))
+	for i := range w {
+		w[i] = s.w[i] & t.w[i]
+	}
+	return trimmed(w)
+}
+
+// Without returns the processors of s that are not in t.
+func (s Set) Without(t Set) Set {
+	w := slices.Clone(s.w)
+	for i := range min(len(w), len(t.w)) {
+		w[i] &^= t.w[i]
+	}
+	return trimmed(w)
+}
+
+// Or returns the union.
+func (s Set) Or(t Set) Set {
+	w := make([]uint64, max(len(s.w), len(t.w)))
+	copy(w, s.w)
+	for i, x := range t.w {
+		w[i] |= x
+	}
+	return trimmed(w)
+}
+
+// Union returns the processors that are in any of the sets.
+func Union(all []Set) (u Set) {
+	for _, s := range all {
+		u = u.Or(s)
+	}
+	return u
 }

@@ -18,16 +18,48 @@ func TestSet(t *testing.T) {
 	for list, n := range map[string]int{"": 0, "0": 1, "0-1": 2, "3,5-7": 4, "0-63": 64, "62-65,8191": 5} {
 		require.Equal(t, n, set(t, list).Len(), list)
 	}
-	for _, bad := range []string{",", "1,", "-", "2-1", "8192", "0-8192", "x", "1-x", "99999999999999999999"} {
+	s, err := ParseSet(" 0-2,7,64-66,130\n")
+	require.NoError(t, err)
+	require.Equal(t, "0-2,7,64-66,130", s.String())
+	require.Equal(t, []int{0, 1, 2, 7, 64, 65, 66, 130}, s.CPUs())
+	require.True(t, s.Has(65))
+	require.False(t, s.Has(3))
+	require.False(t, s.Has(-1))
+	require.False(t, s.Has(5000))
+	require.Equal(t, "1-2,64", s.And(Of(1, 2, 3, 64)).String())
+	require.Equal(t, "7,64-66,130", s.Without(Of(0, 1, 2, 3, 900)).String())
+	require.Equal(t, "0-3", Of(0, 1).Or(Of(2, 3)).String())
+	require.Equal(t, "0-1,200", Of(200).Or(Of(0, 1)).String())
+	require.True(t, Of(1).Within(s))
+	require.False(t, Of(1, 3).Within(s))
+	require.True(t, Set{}.Within(s))
+	require.False(t, Set{}.Meets(s))
+	require.Equal(t, "0-3,9,70", Union([]Set{set(t, "0-2"), {}, set(t, "3,9,70")}).String())
+	require.Empty(t, Of(-1, MaxCPU).CPUs())
+	for _, bad := range []string{",", "1,", "-", "-1", "1-", "2-1", "1,,2", "1--2", "16384", "0-16384", "x", "1-x", "99999999999999999999"} {
 		_, err := ParseSet(bad)
 		require.ErrorIs(t, err, ErrSet, bad)
 	}
-	require.Equal(t, 2, set(t, "0-3,70").Common(set(t, "2-3,9")))
-	require.Equal(t, "0-3,9,70", Union([]Set{set(t, "0-2"), nil, set(t, "3,9,70")}).String())
-	var s Set
-	s.Add(-1)
-	s.Add(maxCPU)
-	require.Empty(t, s)
+}
+
+// Sets of the same processors are equal, whatever they were computed from.
+func TestEqualSets(t *testing.T) {
+	one, wide := Of(1), Of(1, 900)
+	for _, s := range []Set{wide.And(Of(0, 1)), wide.And(Of(1, 800)), wide.Without(Of(900)), one.Or(Set{}), Union([]Set{{}, one}), Of(1, MaxCPU)} {
+		require.True(t, s.Equal(one))
+		require.Equal(t, one, s, "for reflect.DeepEqual as well")
+	}
+	require.False(t, wide.Equal(one))
+	require.Equal(t, Set{}, wide.Without(wide))
+	require.Equal(t, Set{}, one.And(Of(0, 900)))
+}
+
+// Sets are values: what is computed from one does not change it.
+func TestSetsAreImmutable(t *testing.T) {
+	s := Of(0, 100)
+	s.Or(Of(1)).Without(Of(100)).And(Of(0))
+	Union([]Set{s, Of(2)})
+	require.Equal(t, "0,100", s.String())
 }
 
 func TestAllowedIsNotEmpty(t *testing.T) {

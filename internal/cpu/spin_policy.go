@@ -44,6 +44,9 @@ func Default() SpinPolicy {
 	return Single
 }
 
+// OneEach is the largest Load at which every rank can have a processor, with room for rounding.
+const OneEach = 1 + 1e-9
+
 // Load returns the number of ranks per processor of mine if all ranks of a host wait or
 // compute at the same time and each spreads evenly over the processors that it may use. all
 // includes mine. An empty set, of a rank that did not report its processors, counts as
@@ -56,7 +59,7 @@ func Load(mine Set, all []Set) float64 {
 	load := 0.0
 	for _, s := range all {
 		if k := s.Len(); k > 0 {
-			load += float64(mine.Common(s)) / float64(k)
+			load += float64(mine.And(s).Len()) / float64(k)
 		} else {
 			load++
 		}
@@ -70,7 +73,7 @@ func For(load float64, cpus int) SpinPolicy {
 	switch {
 	case load == 0 || cpus == 0:
 		return Default()
-	case load <= 1+1e-9:
+	case load <= OneEach:
 		return Roomy // even if this rank has one processor: the peer has another
 	case cpus == 1:
 		return Single

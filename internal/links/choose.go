@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -24,10 +25,13 @@ type Offer struct {
 	Links []string // links that it has open
 	// CPUs are the processors that the rank may use; empty if unknown.
 	CPUs cpu.Set
+	OneP bool // its GOMAXPROCS is 1
 }
 
 // NewOffer returns the offer of this process, with the given links open.
-func NewOffer(open []string) Offer { return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed()} }
+func NewOffer(open []string) Offer {
+	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed(), OneP: runtime.GOMAXPROCS(0) == 1}
+}
 
 // HostID returns Offer.Host of this process.
 func HostID() string {
@@ -46,18 +50,25 @@ func HostID() string {
 // they do not have.
 const cpusName = "cpus:"
 
+// onePName is the entry of a rank whose GOMAXPROCS is 1.
+const onePName = "procs:1"
+
 // Append appends the marshalled offer: host, 0, names separated by commas. A list of
 // processors that is too long is omitted.
 func (o Offer) Append(b []byte) []byte {
 	start := len(b)
 	b = append(b, o.Host...)
 	b = append(b, 0)
-	b = append(b, strings.Join(o.Links, ",")...)
+	names := o.Links
+	if o.OneP {
+		names = append(slices.Clip(names), onePName)
+	}
+	b = append(b, strings.Join(names, ",")...)
 	cpus := strings.ReplaceAll(o.CPUs.String(), ",", "+")
 	if cpus == "" || len(b)-start+1+len(cpusName)+len(cpus) > MaxOffer {
 		return b
 	}
-	if len(o.Links) > 0 {
+	if len(names) > 0 {
 		b = append(b, ',')
 	}
 	return append(append(b, cpusName...), cpus...)
@@ -78,6 +89,8 @@ func ParseOffer(b []byte) (Offer, error) {
 			if o.CPUs, err = cpu.ParseSet(strings.ReplaceAll(list, "+", ",")); err != nil {
 				return Offer{}, fmt.Errorf("%w: %w", ErrBadOffer, err)
 			}
+		case name == onePName:
+			o.OneP = true
 		case name != "":
 			o.Links = append(o.Links, name)
 		}

@@ -1,51 +1,54 @@
 package topo
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// ErrNoTopology says that the host does not report its topology.
-var ErrNoTopology = errors.New("topo: no topology in sysfs")
+	"github.com/seed33544411/rma/internal/cpu"
+)
 
 // Cache is one cache that holds data.
 type Cache struct {
 	Level int
-	Size  uint64 // bytes
-	CPUs  Set    // the processors that share it
+	Size  uint64  // bytes
+	CPUs  cpu.Set // the processors that share it
 }
 
 // Host is the arrangement of a host's processors. Immutable after Read.
 type Host struct {
-	Online   Set
-	Known    Set     // the processors read; the fields below are complete for them
-	Caches   []Cache // those of the lower levels first
-	Cores    []Set   // the processors (hardware threads) of each core
-	Packages []Set   // of each socket
+	// Assumed says what the host does not report, or not correctly, and what is assumed
+	// instead, in words for users. Empty on most hosts.
+	Assumed []string
+
+	Online   cpu.Set
+	Known    cpu.Set   // the processors read; the fields below are complete for them
+	Caches   []Cache   // those of the lower levels first
+	Cores    []cpu.Set // the processors (hardware threads) of each core
+	Packages []cpu.Set // of each socket
 }
 
 const cpuDir = "sys/devices/system/cpu"
 
 // Read reads the arrangement from the file tree of a host (os.DirFS("/")), as far as it
-// concerns the processors of want; the empty set means all that are online. Data that a
-// kernel omits is empty in the result; a tree without processors gives ErrNoTopology, a
-// malformed list an error that wraps ErrList.
-func Read(root fs.FS, want Set) (*Host, error) {
-	text, err := fs.ReadFile(root, cpuDir+"/online")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoTopology, err)
-	}
-	h := &Host{}
-	if h.Online, err = ParseList(string(text)); err != nil {
-		return nil, err
-	}
-	if h.Online.Len() == 0 {
-		return nil, fmt.Errorf("%w: no processor is online", ErrNoTopology)
+// concerns the processors of want; the empty set means all that are online. The processors
+// allowed to this process are online whatever the files say: containers hide the files or
+// number the processors in their own way. Caches that the host does not report are missing
+// in the result.
+func Read(root fs.FS, allowed, want cpu.Set) *Host {
+	h := &Host{Online: allowed}
+	online, err := readList(root, cpuDir+"/online")
+	switch {
+	case err != nil:
+		h.assume("%v: processors %v, which this process may use, count as all", err, allowed)
+	default:
+		h.Online = online.Or(allowed)
+		if more := allowed.Without(online); more.Len() > 0 {
+			h.assume("processors %v count as online, because this process may use them; %s has only %v", more, cpuDir+"/online", online)
+		}
 	}
 	if want.Len() == 0 {
 		want = h.Online
@@ -53,65 +56,74 @@ func Read(root fs.FS, want Set) (*Host, error) {
 	return h.with(root, want)
 }
 
-// with returns h extended by the processors of want; h is not modified.
-func (h *Host) with(root fs.FS, want Set) (*Host, error) {
-	n := &Host{
-		Online: h.Online, Known: h.Known,
-		Caches: slices.Clone(h.Caches), Cores: slices.Clone(h.Cores), Packages: slices.Clone(h.Packages),
-	}
-	for _, cpu := range want.And(h.Online).CPUs() {
-		if n.Known.Has(cpu) {
-			continue
-		}
-		dir := path.Join(cpuDir, "cpu"+strconv.Itoa(cpu))
-		core, err := readList(root, dir+"/topology/thread_siblings_list")
-		if err != nil {
-			return nil, err
-		}
-		if !inOne(n.Packages, Of(cpu)) {
-			all, err := readList(root, dir+"/topology/core_siblings_list") // of the package, despite its name
-			if err != nil {
-				return nil, err
-			}
-			addSet(&n.Packages, all.And(h.Online))
-		}
-		if err := n.readCaches(root, dir, cpu); err != nil {
-			return nil, err
-		}
-		addSet(&n.Cores, core.And(h.Online))
-		// Threads of a core share everything that is read.
-		n.Known = n.Known.Or(Of(cpu)).Or(core.And(h.Online))
-	}
-	return n, nil
+func (h *Host) assume(format string, args ...any) {
+	h.Assumed = append(h.Assumed, fmt.Sprintf(format, args...))
 }
 
-// readList reads a file with a list; a missing file is the empty set.
-func readList(root fs.FS, name string) (Set, error) {
+// with returns h extended by the processors of want; h is not modified.
+func (h *Host) with(root fs.FS, want cpu.Set) *Host {
+	n := &Host{
+		Assumed: slices.Clone(h.Assumed), Online: h.Online, Known: h.Known,
+		Caches: slices.Clone(h.Caches), Cores: slices.Clone(h.Cores), Packages: slices.Clone(h.Packages),
+	}
+	var alone cpu.Set // whose cores are not reported
+	var why error
+	for _, no := range want.And(h.Online).CPUs() {
+		if n.Known.Has(no) {
+			continue
+		}
+		self, dir := cpu.Of(no), path.Join(cpuDir, "cpu"+strconv.Itoa(no))
+		core, err := readList(root, dir+"/topology/thread_siblings_list")
+		if err == nil && !core.Has(no) {
+			err = fmt.Errorf("%s/topology/thread_siblings_list is %q, without processor %d", dir, core, no)
+		}
+		if err != nil {
+			if alone.Len() == 0 {
+				why = err
+			}
+			alone, core = alone.Or(self), self
+		} else {
+			addSet(&n.Cores, core.And(h.Online))
+		}
+		if !inOne(n.Packages, self) {
+			all, _ := readList(root, dir+"/topology/core_siblings_list") // of the package, despite its name
+			if all.Has(no) {
+				addSet(&n.Packages, all.And(h.Online))
+			}
+		}
+		n.readCaches(root, dir, no)
+		// Threads of a core share everything that is read.
+		n.Known = n.Known.Or(self).Or(core.And(h.Online))
+	}
+	if alone.Len() > 0 {
+		n.assume("%v: each of processors %v counts as a core", why, alone)
+	}
+	return n
+}
+
+// readList reads a file with a list. Errors name the file.
+func readList(root fs.FS, name string) (cpu.Set, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
-		return Set{}, nil //nolint:nilerr // older kernels and other architectures have fewer files
+		return cpu.Set{}, err
 	}
-	set, err := ParseList(string(text))
+	set, err := cpu.ParseSet(string(text))
 	if err != nil {
-		return Set{}, fmt.Errorf("%s: %w", name, err)
+		return cpu.Set{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return set, nil
 }
 
 // addSet adds a set that is neither empty nor already present.
-func addSet(to *[]Set, s Set) {
-	if s.Len() == 0 {
-		return
+func addSet(to *[]cpu.Set, s cpu.Set) {
+	if s.Len() > 0 && !slices.ContainsFunc(*to, s.Equal) {
+		*to = append(*to, s)
 	}
-	for _, have := range *to {
-		if have.Within(s) && s.Within(have) {
-			return
-		}
-	}
-	*to = append(*to, s)
 }
 
-func (h *Host) readCaches(root fs.FS, dir string, cpu int) error {
+// readCaches adds the data caches of a processor. One that is not described completely
+// counts as missing.
+func (h *Host) readCaches(root fs.FS, dir string, no int) {
 	dirs, _ := fs.Glob(root, dir+"/cache/index[0-9]*") // the pattern is well-formed
 	for _, d := range dirs {
 		word := func(name string) string {
@@ -122,27 +134,22 @@ func (h *Host) readCaches(root fs.FS, dir string, cpu int) error {
 			continue
 		}
 		level, err := strconv.Atoi(word("level"))
-		if err != nil || level < 1 || h.hasCache(level, cpu) {
+		if err != nil || level < 1 || h.hasCache(level, no) {
 			continue
 		}
 		size, ok := parseSize(word("size"))
 		if !ok {
 			continue
 		}
-		set, err := readList(root, path.Join(d, "shared_cpu_list"))
-		if err != nil {
-			return err
-		}
-		if set = set.And(h.Online); set.Len() > 0 {
-			h.addCache(Cache{Level: level, Size: size, CPUs: set})
+		if set, err := readList(root, path.Join(d, "shared_cpu_list")); err == nil && set.Has(no) {
+			h.addCache(Cache{Level: level, Size: size, CPUs: set.And(h.Online)})
 		}
 	}
-	return nil
 }
 
-func (h *Host) hasCache(level, cpu int) bool {
+func (h *Host) hasCache(level, no int) bool {
 	for i := range h.Caches {
-		if c := &h.Caches[i]; c.Level == level && c.CPUs.Has(cpu) {
+		if c := &h.Caches[i]; c.Level == level && c.CPUs.Has(no) {
 			return true
 		}
 	}

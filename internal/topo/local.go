@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/cpuid/v2"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 var local struct {
@@ -14,10 +16,10 @@ var local struct {
 }
 
 // Local returns this host, as far as it concerns the processors that this process may run
-// on and those of the given sets; each is read once. If sysfs has no data, all processors
-// are assumed to share the caches whose sizes the processor itself reports. Never nil.
-func Local(also ...Set) *Host {
-	want := Allowed()
+// on and those of the given sets; each is read once. If the host reports no caches, those
+// that the processor itself reports are assumed. Never nil.
+func Local(also ...cpu.Set) *Host {
+	want := usable()
 	for _, s := range also {
 		want = want.Or(s)
 	}
@@ -26,29 +28,37 @@ func Local(also ...Set) *Host {
 	root := os.DirFS("/")
 	switch h := local.host; {
 	case h == nil:
-		var err error
-		if h, err = Read(root, want); err != nil || len(h.Caches) == 0 {
-			h = fallback(runtime.NumCPU(), cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2, cpuid.CPU.Cache.L3)
+		h = Read(root, usable(), want)
+		if len(h.Caches) == 0 {
+			h.assumeCaches(cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2, cpuid.CPU.Cache.L3)
 		}
 		local.host = h
 	case !want.And(h.Online).Within(h.Known):
-		// A read that succeeded before will succeed again; if not, the known data stays.
-		if more, err := h.with(root, want); err == nil {
-			local.host = more
-		}
+		local.host = h.with(root, want)
 	}
 	return local.host
 }
 
-// fallback returns a host of n processors with caches of those sizes that are positive: the
-// lower levels one a processor, the last shared by all.
-func fallback(n, l1, l2, l3 int) *Host {
-	h := &Host{}
-	for c := range n {
-		h.Online.add(c)
+// usable returns the processors that this process may run on.
+func usable() cpu.Set {
+	if s := cpu.Allowed(); s.Len() > 0 {
+		return s
 	}
-	h.Known = h.Online
-	sizes := []int{l1, l2, l3}
+	var s cpu.Set
+	for c := range runtime.NumCPU() {
+		s = s.Or(cpu.Of(c))
+	}
+	return s
+}
+
+// LocalNodes returns the NUMA nodes of this host as ReadNodes does.
+func LocalNodes() (nodes []Node, assumed []string) {
+	return ReadNodes(os.DirFS("/"), Local().Online)
+}
+
+// assumeCaches adds caches of those sizes in bytes that are positive: the lower levels one a
+// processor, the last shared by all.
+func (h *Host) assumeCaches(sizes ...int) {
 	for i, size := range sizes {
 		if size <= 0 {
 			continue
@@ -57,11 +67,10 @@ func fallback(n, l1, l2, l3 int) *Host {
 			h.addCache(Cache{Level: i + 1, Size: uint64(size), CPUs: h.Online})
 			continue
 		}
-		for c := range n {
-			h.addCache(Cache{Level: i + 1, Size: uint64(size), CPUs: Of(c)})
+		for _, c := range h.Online.CPUs() {
+			h.addCache(Cache{Level: i + 1, Size: uint64(size), CPUs: cpu.Of(c)})
 		}
 	}
-	return h
 }
 
 // DMAMin returns the size from which a copy should bypass a cache of the given bytes that
@@ -76,7 +85,7 @@ func DMAMin(cache uint64, users int) uint64 {
 // Shared returns the largest cache that a process on the processors s may keep data in: of
 // the highest level; of several of that level, the smallest. ok is false if the host
 // reports none.
-func (h *Host) Shared(s Set) (c Cache, ok bool) {
+func (h *Host) Shared(s cpu.Set) (c Cache, ok bool) {
 	for _, k := range h.Caches {
 		if !k.CPUs.Meets(s) {
 			continue
@@ -90,7 +99,7 @@ func (h *Host) Shared(s Set) (c Cache, ok bool) {
 
 // Level1 returns the size of the smallest cache of level 1 of the processors s, in bytes; 0
 // if the host reports none.
-func (h *Host) Level1(s Set) uint64 {
+func (h *Host) Level1(s cpu.Set) uint64 {
 	var n uint64
 	for _, k := range h.Caches {
 		if k.Level == 1 && k.CPUs.Meets(s) && (n == 0 || k.Size < n) {

@@ -1,5 +1,7 @@
 package topo
 
+import "github.com/seed33544411/rma/internal/cpu"
+
 // Near is the distance of two processes of a host, from the processors that each may run
 // on. Costs of a transfer differ by factors between these, so figures measured for one do
 // not hold for another.
@@ -36,7 +38,7 @@ func (n Near) String() string {
 // distance varies with their placement, the result is what always holds: L3 for two
 // processes that may run anywhere on one shared cache, Unknown for two that may run on
 // several sockets.
-func (h *Host) Between(a, b Set) Near {
+func (h *Host) Between(a, b cpu.Set) Near {
 	a, b = a.And(h.Known), b.And(h.Known)
 	if a.Len() == 0 || b.Len() == 0 {
 		return Unknown
@@ -65,7 +67,7 @@ func (h *Host) Between(a, b Set) Near {
 	return Unknown
 }
 
-func inOne(sets []Set, s Set) bool {
+func inOne(sets []cpu.Set, s cpu.Set) bool {
 	for _, t := range sets {
 		if s.Within(t) {
 			return true
@@ -76,7 +78,7 @@ func inOne(sets []Set, s Set) bool {
 
 // mayShare reports whether there is a cache beyond level 1 that a processor of a
 // and one of b share.
-func (h *Host) mayShare(a, b Set) bool {
+func (h *Host) mayShare(a, b cpu.Set) bool {
 	for _, c := range h.Caches {
 		if c.Level >= 2 && c.CPUs.Meets(a) && c.CPUs.Meets(b) {
 			return true
@@ -86,7 +88,7 @@ func (h *Host) mayShare(a, b Set) bool {
 }
 
 // apart reports whether no package has processors of both.
-func (h *Host) apart(a, b Set) bool {
+func (h *Host) apart(a, b cpu.Set) bool {
 	for _, p := range h.Packages {
 		if p.Meets(a) && p.Meets(b) {
 			return false

@@ -3,11 +3,12 @@ package topo
 import (
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // tree describes a host for which a sysfs is made: packages of core complexes, each with an
@@ -20,8 +21,8 @@ func (t tree) fs() fstest.MapFS {
 	n := 0
 	perCore, perL3 := t.threads, t.cores*t.threads
 	perPackage := t.complexes * perL3
-	span := func(cpu, width int) string {
-		from := cpu / width * width
+	span := func(no, width int) string {
+		from := no / width * width
 		if width == 1 {
 			return fmt.Sprint(from)
 		}
@@ -52,8 +53,8 @@ func (t tree) fs() fstest.MapFS {
 }
 
 func host(t *testing.T, d tree) *Host {
-	h, err := Read(d.fs(), Set{})
-	require.NoError(t, err)
+	h := Read(d.fs(), cpu.Set{}, cpu.Set{})
+	require.Empty(t, h.Assumed)
 	return h
 }
 
@@ -67,40 +68,40 @@ func TestRead(t *testing.T) {
 	for i, c := range h.Caches[1:] {
 		require.GreaterOrEqual(t, c.Level, h.Caches[i].Level, "lower levels first")
 	}
-	c, ok := h.Shared(Of(9))
+	c, ok := h.Shared(cpu.Of(9))
 	require.True(t, ok)
 	require.Equal(t, Cache{3, 32 << 20, c.CPUs}, c)
 	require.Equal(t, "8-15", c.CPUs.String())
-	require.EqualValues(t, 32<<10, h.Level1(Of(9)))
+	require.EqualValues(t, 32<<10, h.Level1(cpu.Of(9)))
 }
 
 // A bound process reads its own processors first, and those of peers later.
 func TestReadOnlyWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	root := tree{packages: 2, complexes: 2, cores: 4, threads: 2}.fs()
-	h, err := Read(root, Of(2))
-	require.NoError(t, err)
+	h := Read(root, cpu.Of(2), cpu.Of(2))
 	require.Equal(t, "2-3", h.Known.String(), "and its sibling")
 	require.Len(t, h.Caches, 3)
-	require.Equal(t, Core, h.Between(Of(2), Of(3)))
-	require.Equal(t, Unknown, h.Between(Of(2), Of(17)))
+	require.Equal(t, Core, h.Between(cpu.Of(2), cpu.Of(3)))
+	require.Equal(t, Unknown, h.Between(cpu.Of(2), cpu.Of(17)))
 
-	more, err := h.with(root, Of(17))
-	require.NoError(t, err)
-	require.Equal(t, Far, more.Between(Of(2), Of(17)))
+	more := h.with(root, cpu.Of(17))
+	require.Equal(t, Far, more.Between(cpu.Of(2), cpu.Of(17)))
 	require.Equal(t, "2-3,16-17", more.Known.String())
 	require.Len(t, h.Caches, 3, "the old one stays as it was")
-	require.Equal(t, Unknown, h.Between(Of(2), Of(17)))
+	require.Equal(t, Unknown, h.Between(cpu.Of(2), cpu.Of(17)))
 
-	more, err = h.with(root, Of(4, 9))
-	require.NoError(t, err)
-	require.Equal(t, L3, more.Between(Of(2), Of(4)))
-	require.Equal(t, Socket, more.Between(Of(2), Of(9)))
+	more = h.with(root, cpu.Of(4, 9))
+	require.Equal(t, L3, more.Between(cpu.Of(2), cpu.Of(4)))
+	require.Equal(t, Socket, more.Between(cpu.Of(2), cpu.Of(9)))
 	require.Len(t, more.Packages, 1)
 
 	root["sys/devices/system/cpu/cpu30/topology/thread_siblings_list"].Data = []byte("?")
-	_, err = h.with(root, Of(30))
-	require.ErrorIs(t, err, ErrList)
+	more = h.with(root, cpu.Of(30))
+	require.Empty(t, h.Assumed)
+	require.Equal(t, []string{`sys/devices/system/cpu/cpu30/topology/thread_siblings_list: malformed list of processors: "?": each of processors 30 counts as a core`}, more.Assumed)
+	require.True(t, more.Known.Has(30))
+	require.Equal(t, L3, more.with(root, cpu.Of(28)).Between(cpu.Of(30), cpu.Of(28)), "its caches are known")
 }
 
 func TestBetween(t *testing.T) {
@@ -133,9 +134,9 @@ func TestBetween(t *testing.T) {
 		{tree{1, 1, 1, 4}, "0-3", "2", Core},
 	} {
 		h := host(t, c.t)
-		a, err := ParseList(c.a)
+		a, err := cpu.ParseSet(c.a)
 		require.NoError(t, err)
-		b, err := ParseList(c.b)
+		b, err := cpu.ParseSet(c.b)
 		require.NoError(t, err)
 		require.Equal(t, c.want, h.Between(a, b), "%+v %q %q", c.t, c.a, c.b)
 		require.Equal(t, c.want, h.Between(b, a), "%+v %q %q", c.t, c.b, c.a)
@@ -148,10 +149,9 @@ func TestBetweenSharedL2(t *testing.T) {
 	for c, l := range []string{"0-1", "0-1", "2-3", "2-3"} { // clusters of two cores
 		m[fmt.Sprintf("sys/devices/system/cpu/cpu%d/cache/index2/shared_cpu_list", c)].Data = []byte(l)
 	}
-	h, err := Read(m, Set{})
-	require.NoError(t, err)
-	require.Equal(t, L2, h.Between(Of(0), Of(1)))
-	require.Equal(t, L3, h.Between(Of(1), Of(2)))
+	h := Read(m, cpu.Set{}, cpu.Set{})
+	require.Equal(t, L2, h.Between(cpu.Of(0), cpu.Of(1)))
+	require.Equal(t, L3, h.Between(cpu.Of(1), cpu.Of(2)))
 }
 
 func TestNearNames(t *testing.T) {
@@ -166,38 +166,28 @@ func TestNearNames(t *testing.T) {
 
 func TestReadWhatKernelsLeaveOut(t *testing.T) {
 	t.Parallel()
-	_, err := Read(fstest.MapFS{}, Set{})
-	require.ErrorIs(t, err, ErrNoTopology)
+	require.Zero(t, Read(fstest.MapFS{}, cpu.Set{}, cpu.Set{}).Online.Len(), "nothing is known")
 
-	online := func(text string) fstest.MapFS {
-		return fstest.MapFS{"sys/devices/system/cpu/online": {Data: []byte(text)}}
-	}
-	_, err = Read(online(""), Set{})
-	require.ErrorIs(t, err, ErrNoTopology)
-	_, err = Read(online("0-"), Set{})
-	require.ErrorIs(t, err, ErrList)
-
-	h, err := Read(online("0-1"), Set{})
-	require.NoError(t, err)
-	require.Equal(t, Unknown, h.Between(Of(0), Of(1)), "nothing is known")
-	require.Equal(t, Core, h.Between(Of(0), Of(0)))
-	_, ok := h.Shared(Of(0))
+	h := Read(fstest.MapFS{cpuDir + "/online": text("0-1")}, cpu.Set{}, cpu.Set{})
+	require.Equal(t, Unknown, h.Between(cpu.Of(0), cpu.Of(1)))
+	require.Equal(t, Core, h.Between(cpu.Of(0), cpu.Of(0)))
+	_, ok := h.Shared(cpu.Of(0))
 	require.False(t, ok)
-	require.Zero(t, h.Level1(Of(0)))
+	require.Zero(t, h.Level1(cpu.Of(0)))
 
-	m := tree{1, 1, 2, 1}.fs()
-	m["sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list"].Data = []byte("nonsense")
-	_, err = Read(m, Set{})
-	require.ErrorIs(t, err, ErrList)
-
-	m = tree{1, 1, 2, 1}.fs()
-	m["sys/devices/system/cpu/cpu0/cache/index3/size"].Data = []byte("big")
-	m["sys/devices/system/cpu/cpu1/cache/index3/size"].Data = []byte("0")
-	h, err = Read(m, Set{})
-	require.NoError(t, err)
-	c, ok := h.Shared(Of(0))
-	require.True(t, ok)
-	require.Equal(t, 2, c.Level, "a cache without a size is none")
+	for file, content := range map[string]string{
+		"cpu0/cache/index3/shared_cpu_list": "nonsense",
+		"cpu0/cache/index3/size":            "big",
+		"cpu0/cache/index3/level":           "three",
+	} {
+		m := tree{1, 1, 2, 1}.fs()
+		m[cpuDir+"/cpu1/cache/index3/size"].Data = []byte("0")
+		m[cpuDir+"/"+file].Data = []byte(content)
+		h = Read(m, cpu.Set{}, cpu.Set{})
+		c, ok := h.Shared(cpu.Of(0))
+		require.True(t, ok)
+		require.Equal(t, 2, c.Level, "a cache that is not described completely is none: %s", file)
+	}
 }
 
 // One of two threads of a core is offline: the file names processors that are not online.
@@ -205,12 +195,11 @@ func TestOfflineProcessorsDoNotCount(t *testing.T) {
 	t.Parallel()
 	m := tree{1, 1, 2, 2}.fs()
 	m["sys/devices/system/cpu/online"].Data = []byte("0,2")
-	h, err := Read(m, Set{})
-	require.NoError(t, err)
-	c, ok := h.Shared(Of(0))
+	h := Read(m, cpu.Set{}, cpu.Set{})
+	c, ok := h.Shared(cpu.Of(0))
 	require.True(t, ok)
 	require.Equal(t, "0,2", c.CPUs.String())
-	require.Equal(t, Unknown, h.Between(Of(1), Of(0)))
+	require.Equal(t, Unknown, h.Between(cpu.Of(1), cpu.Of(0)))
 }
 
 func TestDMAMin(t *testing.T) {
@@ -223,16 +212,21 @@ func TestDMAMin(t *testing.T) {
 	require.Zero(t, DMAMin(0, 8))
 }
 
-func TestFallback(t *testing.T) {
+func TestAssumedCaches(t *testing.T) {
 	t.Parallel()
-	h := fallback(4, 32<<10, 1<<20, 16<<20)
-	require.Equal(t, L3, h.Between(Of(0), Of(3)))
-	c, ok := h.Shared(Of(2))
+	assumed := func(on cpu.Set, sizes ...int) *Host {
+		h := Read(fstest.MapFS{}, on, on)
+		h.assumeCaches(sizes...)
+		return h
+	}
+	h := assumed(cpu.Of(8, 9, 10, 11), 32<<10, 1<<20, 16<<20)
+	require.Equal(t, L3, h.Between(cpu.Of(8), cpu.Of(11)))
+	c, ok := h.Shared(cpu.Of(10))
 	require.True(t, ok)
 	require.Equal(t, 4, c.CPUs.Len())
 	require.EqualValues(t, 16<<20, c.Size)
-	h = fallback(2, -1, -1, -1)
-	_, ok = h.Shared(Of(0))
+	h = assumed(cpu.Of(0, 1), -1, -1, -1)
+	_, ok = h.Shared(cpu.Of(0))
 	require.False(t, ok)
 	require.Equal(t, 2, h.Online.Len())
 }
@@ -241,52 +235,12 @@ func TestLocal(t *testing.T) {
 	t.Parallel()
 	h := Local()
 	require.Same(t, h, Local())
-	require.Same(t, h, Local(Allowed()), "each processor is looked at once")
-	require.Same(t, h, Local(Of(MaxCPU-1)), "there is no such one")
-	require.True(t, Allowed().And(h.Online).Within(h.Known))
+	require.Same(t, h, Local(cpu.Allowed()), "each processor is read once")
+	require.Same(t, h, Local(cpu.Of(cpu.MaxCPU-1)), "there is no such one")
+	require.True(t, cpu.Allowed().And(h.Online).Within(h.Known))
 	require.True(t, h.Online.Within(Local(h.Online).Known))
 	require.Positive(t, h.Online.Len())
-	require.Positive(t, Allowed().Len())
-}
-
-func TestSets(t *testing.T) {
-	t.Parallel()
-	s, err := ParseList(" 0-2,7,64-66,130\n")
-	require.NoError(t, err)
-	require.Equal(t, "0-2,7,64-66,130", s.String())
-	require.Equal(t, 8, s.Len())
-	require.True(t, s.Has(65))
-	require.False(t, s.Has(3))
-	require.False(t, s.Has(-1))
-	require.False(t, s.Has(5000))
-	require.Equal(t, "1-2,64", s.And(Of(1, 2, 3, 64)).String())
-	require.Equal(t, "0-3", Of(0, 1).Or(Of(2, 3)).String())
-	require.Equal(t, "0-1,200", Of(200).Or(Of(0, 1)).String())
-	require.True(t, Of(1).Within(s))
-	require.False(t, Of(1, 3).Within(s))
-	require.True(t, Set{}.Within(s))
-	require.False(t, Set{}.Meets(s))
-	require.Empty(t, Of(-1, MaxCPU).CPUs())
-	for _, bad := range []string{"x", "1-", "-1", "3-1", "1,,2", "16384", "0-99999999999", "1--2", strings.Repeat("9", 400)} {
-		_, err := ParseList(bad)
-		require.ErrorIs(t, err, ErrList, bad)
-	}
-}
-
-func FuzzParseList(f *testing.F) {
-	f.Add("0-3,8")
-	f.Add("")
-	f.Add("16383")
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ParseList(text)
-		if err != nil {
-			require.ErrorIs(t, err, ErrList)
-			return
-		}
-		again, err := ParseList(s.String())
-		require.NoError(t, err)
-		require.Equal(t, s.CPUs(), again.CPUs())
-	})
+	require.Positive(t, cpu.Allowed().Len())
 }
 
 // The one-time cost of a start, for a host of 256 processors from memory; the kernel's own
@@ -294,17 +248,13 @@ func FuzzParseList(f *testing.F) {
 func BenchmarkRead(b *testing.B) {
 	m := tree{packages: 2, complexes: 8, cores: 8, threads: 2}.fs()
 	for b.Loop() {
-		if _, err := Read(m, Set{}); err != nil {
-			b.Fatal(err)
-		}
+		Read(m, cpu.Set{}, cpu.Set{})
 	}
 }
 
 func BenchmarkReadThisHost(b *testing.B) {
 	root := os.DirFS("/")
 	for b.Loop() {
-		if _, err := Read(root, Set{}); err != nil {
-			b.Skip(err)
-		}
+		Read(root, cpu.Set{}, cpu.Set{})
 	}
 }

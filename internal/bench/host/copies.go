@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/seed33544411/rma/internal/bulk"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -18,11 +19,11 @@ type Copies struct {
 }
 
 func copies(root fs.FS) Copies {
-	h, err := topo.Read(root, topo.Set{})
-	if err != nil {
+	on := cpu.Allowed()
+	h := topo.Read(root, on, cpu.Set{})
+	if len(h.Caches) == 0 {
 		h = topo.Local()
 	}
-	on := topo.Allowed()
 	if !on.Meets(h.Online) {
 		on = h.Online
 	}
