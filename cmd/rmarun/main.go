@@ -23,6 +23,8 @@ import (
 
 	"github.com/seed33544411/rma/internal/launch"
 	"github.com/seed33544411/rma/internal/settings"
+	"github.com/seed33544411/rma/internal/topo"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 func main() {
@@ -42,14 +44,26 @@ RMA_LOCAL_RANK and RMA_LOCAL_SIZE. Variables such as RMA_FABRIC=tcp are passed o
 Signals (INT, TERM, HUP, QUIT, USR1, USR2) are forwarded to all ranks; a second INT
 or TERM kills them. Standard input goes to rank 0. When a rank fails, rmarun ends the
 others: SIGTERM, then SIGKILL after the grace time. With --keep-going the others
-continue: operations with the failed rank fail with rma.ErrPeerGone. When rmarun
-itself is killed, so are the ranks.
+continue, and their operations with the failed rank fail with rma.ErrPeerGone. If
+rmarun itself is killed, the ranks are killed as well.
 
-With --hang-timeout a rank that makes no progress for that long has failed as well:
-a rank that is stopped (SIGSTOP), or that other ranks report to hang
-(rma.ErrPeerHung); the ranks get the time as RMA_HANG_TIMEOUT. rmarun prints the
-rank, its host and the state of its processes. With --keep-going rmarun ends the
-rank only when no other ranks than stopped ones are left.
+With --hang-timeout, a rank that makes no progress for that time has also failed: it
+is stopped (SIGSTOP), or other ranks report that it hangs (rma.ErrPeerHung). The ranks
+receive the time as RMA_HANG_TIMEOUT. rmarun prints the rank, its host and the state
+of its processes. With --keep-going, rmarun ends such a rank only when all remaining
+ranks are stopped.
+
+With --bind, each rank runs on a core of its own, with all its hardware threads, among
+the processors that rmarun itself may use (mpirun, srun, taskset and control groups may
+have restricted them):
+  none      anywhere; the default
+  scatter   equal shares of the NUMA nodes, as far apart as possible within a node
+  compact   one core after the other
+Ranks share cores if there are more ranks than cores. Several jobs on a host share cores
+as well: each job begins with the first. Unless GOMAXPROCS is set, bound ranks have it as
+the number of hardware threads of their core, but at least 2, so that the engine can run
+beside one goroutine that computes. What the host does not report about its processors is
+assumed; --report-bindings prints such assumptions.
 
 Exit code:
   0        all ranks exited with 0
@@ -57,7 +71,8 @@ Exit code:
   2        bad flags
   124      --timeout has passed
   125      a rank made no progress for --hang-timeout
-  126,127  the program cannot be started, cannot be found
+  126      the program cannot be started
+  127      the program cannot be found
   other    the exit code of the first rank that failed, also with --keep-going;
            128 + signal if it was killed`
 
@@ -65,6 +80,7 @@ const examples = `  rmarun -n 2 ./hello
   rmarun -n 2 go run ./examples/hello
   rmarun -n 4 --tag ./solver -steps 100
   RMA_FABRIC=tcp rmarun -n 2 rmabench lat --op put
+  rmarun -n 4 --bind scatter --report-bindings ./solver
   rmarun -n 4 --keep-going ./server; echo $?      # 137 if one was killed
   rmarun -n 8 --timeout 5m --wireup tcp -- ./program --its-own --flags`
 
@@ -79,7 +95,8 @@ func (e errUsage) Unwrap() error { return e.error }
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, err error) {
 	spec := launch.Spec{Stdin: stdin, Stdout: stdout, Stderr: stderr}
-	var verbose bool
+	var verbose, report bool
+	var bind string
 	cmd := &cobra.Command{
 		Use:           "rmarun -n N [flags] program [args...]",
 		Short:         "Start N ranks of a program on this host as one job",
@@ -103,10 +120,28 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 				return errUsage{fmt.Errorf("--wireup %q: want unix or tcp", spec.Wireup)}
 			case spec.N < 1:
 				return errUsage{fmt.Errorf("-n %d: want at least 1 rank", spec.N)}
+			case spec.N > wireup.MaxRanks:
+				return errUsage{fmt.Errorf("-n %d: want at most %d ranks", spec.N, wireup.MaxRanks)}
+			}
+			policy, err := topo.ParsePolicy(bind)
+			switch {
+			case err != nil:
+				return errUsage{fmt.Errorf("--bind %q: want none, scatter or compact", bind)}
+			case spec.BindProgress && policy == topo.None:
+				return errUsage{errors.New("--bind-progress wants --bind scatter or compact")}
+			}
+			var assumed []string
+			if spec.Bind, assumed = launch.Place(policy, spec.N); report {
+				if err := launch.WriteBindings(stderr, spec.Bind, assumed); err != nil {
+					return err
+				}
 			}
 			spec.Path, spec.Args = args[0], args[1:]
 			vars, _ := settings.Environment() // what is wrong the ranks tell, who may be told otherwise
 			vars.WarnUnknown(stderr, "rmarun")
+			if text := launch.OneP(spec.N); text != "" {
+				fmt.Fprintf(stderr, "rmarun: warning: %s\n", text)
+			}
 			said := false
 			spec.Say = func(text string) {
 				said = true
@@ -117,7 +152,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 				level = slog.LevelInfo
 			}
 			spec.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-			var err error
 			code, err = launch.Run(cmd.Context(), spec)
 			if said {
 				return nil // the reason has been told when it happened
@@ -133,6 +167,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "a rank that makes no progress for this time has failed (exit code 125)")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
+	f.StringVar(&bind, "bind", topo.None.String(), "bind ranks to cores: none, scatter or compact")
+	f.BoolVar(&spec.BindProgress, "bind-progress", false, "with --bind: put each rank's progress thread on a free core of the rank's NUMA node")
+	f.BoolVar(&report, "report-bindings", false, "print the cores of the ranks, and those that --bind-progress takes, on standard error")
 	f.StringVar(&spec.Wireup, "wireup", "unix", "socket of the wire-up server: unix or tcp (loopback)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log the events of the wire-up server")
 	f.StringVar(&spec.Wireup, "rendezvous", "unix", "the name of --wireup until 0.1")

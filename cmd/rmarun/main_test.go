@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -74,6 +75,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"-n", "2", "--rendezvous", "x", "true"}, "want unix or tcp"},
 		{[]string{"-n", "2", "--timeout", "-1s", "true"}, "positive"},
 		{[]string{"-n", "2", "--hang-timeout", "99ms", "true"}, "at least 100ms"},
+		{[]string{"-n", "2", "--bind", "spread", "true"}, `--bind "spread": want none, scatter or compact`},
+		{[]string{"-n", "2", "--bind-progress", "true"}, "--bind-progress wants --bind"},
+		{[]string{"-n", "70000", "--bind", "scatter", "true"}, "at most 65536 ranks"},
 		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag"},
 	} {
 		code, out, errs := rmarun(t, c.args...)
@@ -131,8 +135,21 @@ func TestUnknownVariables(t *testing.T) {
 	require.Equal(t, "rmarun: warning: "+slip+": unknown variable: did you mean RMA_FABRIC?\n", string(out))
 }
 
-// heard is rmarun whose ranks find what it says in the file said.
-func heard(t *testing.T, args ...string) (code int, out, errs string) {
+func TestWarningOfOneP(t *testing.T) {
+	t.Parallel()
+	if cpu.Allowed().Len() < 2 {
+		t.Skip("one processor")
+	}
+	cmd := command(t, "-n", "2", "true")
+	cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	require.Regexp(t, "^rmarun: warning: GOMAXPROCS=1: .*set it to 2 or more.*\n$", string(out))
+}
+
+// withMessages runs rmarun with a file "said" in the directory of the ranks, to which its
+// messages go.
+func withMessages(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	cmd := command(t, args...)
 	cmd.Dir = t.TempDir()
@@ -151,19 +168,19 @@ func heard(t *testing.T, args ...string) (code int, out, errs string) {
 // too. Nobody waits for it when they have ended.
 func TestHang(t *testing.T) {
 	t.Parallel()
-	const script = `hears() { while ! grep -q "$1" said; do sleep 0.05; done; }
+	const script = `await() { while ! grep -q "$1" said; do sleep 0.05; done; }
 	case $RMA_RANK in
-	0) kill -STOP $$; echo on; hears "rank 1 .*hangs"; exec sleep 300;;
-	1) hears "rank 0 .*hangs"; kill -CONT $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said); kill -STOP $$;;
-	2) hears "rank 1 .*hangs"; kill -STOP $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said);;
+	0) kill -STOP $$; echo on; await "rank 1 .*hangs"; exec sleep 300;;
+	1) await "rank 0 .*hangs"; kill -CONT $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said); kill -STOP $$;;
+	2) await "rank 1 .*hangs"; kill -STOP $(sed -n 's/.*rank 0 (pid \([0-9]*\).*/\1/p' said);;
 	esac`
-	code, out, errs := heard(t, "-n", "3", "--keep-going", "--hang-timeout", "300ms", "sh", "-c", script)
+	code, out, errs := withMessages(t, "-n", "3", "--keep-going", "--hang-timeout", "300ms", "sh", "-c", script)
 	require.Equal(t, 125, code, errs)
 	require.Equal(t, "on\n", out)
 	const hangs = `hangs: stopped for \S+; `
-	require.Regexp(t, `^rmarun: rank 0 \(pid \d+ on .+, state T\) `+hangs+`2 other rank\(s\) go on
-rmarun: rank 1 \(pid \d+ on .+, state T\) `+hangs+`\d other rank\(s\) go on
-rmarun: rank 0 \(pid \d+ on .+, state \S*T\S*\) `+hangs+`\d other rank\(s\) go on
+	require.Regexp(t, `^rmarun: rank 0 \(pid \d+ on .+, state T\) `+hangs+`2 other rank\(s\) continue
+rmarun: rank 1 \(pid \d+ on .+, state T\) `+hangs+`\d other rank\(s\) continue
+rmarun: rank 0 \(pid \d+ on .+, state \S*T\S*\) `+hangs+`\d other rank\(s\) continue
 rmarun: ranks \[0 1\] are left, which are stopped: ending them
 $`, errs)
 }
@@ -176,7 +193,7 @@ func TestKeepGoing(t *testing.T) {
 	0) while ! grep -q "code 3" said; do sleep 0.05; done; echo done; exit 4;;
 	1) exit 3;;
 	esac`
-	code, out, errs := heard(t, "-n", "3", "--keep-going", "sh", "-c", script)
+	code, out, errs := withMessages(t, "-n", "3", "--keep-going", "sh", "-c", script)
 	require.Equal(t, 3, code, errs)
 	require.Equal(t, "done\n", out)
 	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) go on\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) go on\n$`, errs)

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -47,6 +48,13 @@ type Spec struct {
 	// Wireup is the socket of the wire-up server: "unix" (default), or "tcp" over the
 	// loopback interface.
 	Wireup string
+
+	// Bind has a place for each rank; see Place. Nil: the ranks may run where this process
+	// may.
+	Bind []topo.Binding
+
+	// BindProgress tells each rank of Bind to use a free core of its node for its engine.
+	BindProgress bool
 
 	// KeepGoing lets the other ranks continue when one has failed.
 	KeepGoing bool
@@ -84,6 +92,9 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	}
 	if s.N < 1 || s.N > wireup.MaxRanks {
 		return ExitUsage, fmt.Errorf("%w: %d ranks, want 1 … %d", ErrSpec, s.N, wireup.MaxRanks)
+	}
+	if s.Bind != nil && len(s.Bind) != s.N {
+		return ExitUsage, fmt.Errorf("%w: %d ranks, places for %d", ErrSpec, s.N, len(s.Bind))
 	}
 	if s.Grace <= 0 {
 		s.Grace = DefaultGrace
@@ -194,6 +205,9 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 		j.guard.starting(config.Job)
 		for no := range j.spec.N {
 			r := &rank{no: no}
+			if j.spec.Bind != nil {
+				r.place = &j.spec.Bind[no]
+			}
 			config.Rank, config.LocalRank = no, no
 			if err := r.start(j.spec, path, environ(j.spec, config), &j.out); err != nil {
 				failed = &StartError{Rank: no, Path: j.spec.Path, Err: err}
@@ -204,8 +218,12 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 			go func() { j.exits <- r.wait(func(pgid int) { j.tellGuard((*guard).remove, pgid) }) }()
 		}
 		j.tellGuard(func(g *guard, _ int) { g.started() }, 0)
+		freed := unbind(j.spec.Bind)
 		started <- failed
 		<-release
+		if freed {
+			runtime.UnlockOSThread() // otherwise the thread ends with the goroutine
+		}
 	}()
 	return <-started
 }

@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // rank is one process of the job.
 type rank struct {
 	no    int
+	place *topo.Binding // nil if the rank is not bound
 	cmd   *exec.Cmd
 	lines []*lineWriter
 	ended bool // set by the job's loop, like the next three
@@ -55,7 +57,7 @@ func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error 
 		if err != nil {
 			return err
 		}
-		if err := r.cmd.Start(); err != nil {
+		if err := bound(r.place, r.cmd.Start); err != nil {
 			return err
 		}
 		go func() {
@@ -64,7 +66,7 @@ func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error 
 		}()
 		return nil
 	}
-	return r.cmd.Start()
+	return bound(r.place, r.cmd.Start)
 }
 
 func (r *rank) writer(s *Spec, to io.Writer, mu *sync.Mutex) io.Writer {
@@ -135,6 +137,9 @@ func environ(s *Spec, job wireup.Config) []string {
 	}
 	if s.HangTimeout > 0 {
 		env = append(env, envHangTimeout+"="+s.HangTimeout.String())
+	}
+	if s.Bind != nil {
+		env = append(env, bindEnviron(&s.Bind[job.Rank], s.BindProgress)...)
 	}
 	env = append(env, s.Env...)
 	env = append(env, job.Environ()...)

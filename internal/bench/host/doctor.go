@@ -36,7 +36,7 @@ func Diagnose(s System) []Finding {
 		{"memlock", memlock}, {"rdma", rdma}, {"rdma permissions", permissions}, {"gid", gids},
 		{"cma", cma}, {"shared memory", sharedMemory}, {"open files", openFiles},
 		{"hugepages", hugepages}, {"socket buffers", socketBuffers}, {"clock source", clockSource},
-		{"processors", processors}, {"cpu governor", governor}, {"settings", configured},
+		{"processors", processors}, {"placement", placement}, {"cpu governor", governor}, {"settings", configured},
 	} {
 		f := c.run(s, v)
 		f.Check = c.name

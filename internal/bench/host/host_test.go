@@ -73,7 +73,7 @@ func TestDoctorFindsNothingOnAHealthyMachine(t *testing.T) {
 	t.Parallel()
 	s, _, _ := healthy()
 	fs := Diagnose(s)
-	require.Len(t, fs, 13)
+	require.Len(t, fs, 14)
 	for _, f := range fs {
 		require.Equal(t, OK, f.Status, "%+v", f)
 		require.Empty(t, f.Fix)

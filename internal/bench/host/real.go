@@ -22,6 +22,7 @@ func Real() System {
 		CMA:       CheckCMA,
 		ClockCost: clockCost,
 		CPUs:      runtime.NumCPU(),
+		Allowed:   cpu.Allowed(),
 		Settings:  settings.Environment,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 )
 
@@ -32,6 +33,9 @@ type System struct {
 
 	// CPUs is the number of processors that this process may use.
 	CPUs int
+
+	// Allowed are these processors; empty if the system does not report them.
+	Allowed cpu.Set
 
 	// Links tries to open every link.
 	Links func() []Link
