@@ -216,6 +216,16 @@ type Direct interface {
 	Stored()
 }
 
+// Serving is implemented by links that can tell when Poll has executed requests of peers
+// (Caps.TargetProgress), which causes no completion. A loop that polls less often, or
+// sleeps, after polls without completions counts such a poll as a busy one: the peer that
+// waits for the answer is likely to send more.
+type Serving interface {
+	// Served returns a counter, modulo 2^32, that has changed if Poll did such work. It may
+	// have changed because of answers of peers as well. Owner's.
+	Served() uint32
+}
+
 // CopyTuner is implemented by links that copy large blocks with the processor and let
 // callers set the sizes from which on each method is used. Methods may be called from any
 // goroutine at any time; a request in flight keeps its method.

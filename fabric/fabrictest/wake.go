@@ -15,6 +15,7 @@ var wakeCases = []Case{
 	{"WakeOnWrite", wakeOnWrite},
 	{"WakeOnCompletion", wakeOnCompletion},
 	{"WakeOnDown", wakeOnDown},
+	{"ServedIsCounted", servedIsCounted},
 }
 
 // sleepUntil waits for cond as a progress engine does: poll, arm, check again, sleep. A
@@ -89,6 +90,39 @@ func sleepIsQuiet(r *rig) {
 		}
 	}
 	r.none()
+}
+
+// servedIsCounted: on links that can tell (fabric.Serving), a poll that changes memory for a
+// peer is seen in Served although it reports nothing, and an idle link's Served rests.
+func servedIsCounted(r *rig) {
+	ca, _ := r.pair(fabric.EndpointOptions{})
+	local, remote := r.a.registered(64, fabric.AccessAll), r.b.registered(64, fabric.AccessAll)
+	s, ok := r.b.link.(fabric.Serving)
+	if !ok {
+		return
+	}
+	for i := range byte(r.times(40)) {
+		local.Bytes()[0] = i + 1
+		if err := ca.postOwn(req(fabric.OpWrite, local, 0, 64, remote, 0)); err != nil {
+			r.Fatal(err)
+		}
+		r.until("write", func() bool {
+			had, was := remote.Bytes()[0], s.Served()
+			n := r.b.poll()
+			if remote.Bytes()[0] != had && (n > 0 || s.Served() == was) {
+				r.Fatalf("a poll that executed a write reported %d completions, and Served stays %d", n, was)
+			}
+			return remote.Bytes()[0] == i+1
+		})
+	}
+	ca.ok(req(fabric.OpWrite, local, 0, 64, remote, 0)) // everything before is complete
+	was := s.Served()
+	for range 100 {
+		r.b.poll()
+	}
+	if s.Served() != was {
+		r.Fatalf("Served of an idle link went from %d to %d", was, s.Served())
+	}
 }
 
 // lagOf returns a varying lag for sleepUntil.

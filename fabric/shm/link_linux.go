@@ -76,10 +76,11 @@ type link struct {
 	turn       int         // index of the cold endpoint that Poll visits next
 	visitAll   bool        // the next Poll visits all endpoints
 	byFD       map[int32]*endpoint
-	next       int   // index at which Poll starts
-	houseAt    int64 // Ticks of the next housekeeping
-	sinceHouse int   // polls since the clock was read, see houseLook
-	sweep      bool  // some endpoint of eps is finished
+	next       int    // index at which Poll starts
+	houseAt    int64  // Ticks of the next housekeeping
+	sinceHouse int    // polls since the clock was read, see houseLook
+	served     uint32 // requests of peers that were executed
+	sweep      bool   // some endpoint of eps is finished
 	events     [32]unix.EpollEvent
 	rx         receiver
 	vectors    vectors
@@ -219,6 +220,12 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	}
 	return n
 }
+
+var _ fabric.Serving = (*link)(nil)
+
+// Served implements fabric.Serving.
+// Hot path.
+func (l *link) Served() uint32 { return l.served }
 
 // visit polls endpoint at and records how busy it is.
 func (l *link) visit(at int, cs []fabric.Completion) int {

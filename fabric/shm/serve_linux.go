@@ -47,6 +47,7 @@ func (ep *endpoint) serve(cs []fabric.Completion) int {
 		default:
 			answer(ep.link, &ep.peer, &m)
 			answered = true
+			ep.link.served++
 		}
 		ep.in.head++
 	}
