@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
@@ -19,11 +18,14 @@ import (
 func (l *link) listen() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
-	var lc net.ListenConfig
+	lc := net.ListenConfig{KeepAlive: -1} // takeSocket sets it
 	// Multipath TCP takes a slower path through the kernel and refuses some of
 	// the socket options used here.
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(l.cfg.Bind, 0).String())
+	if err == nil {
+		ln, err = newDoor(ln)
+	}
 	if err != nil {
 		cancel()
 		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, fabric.Shortage(err))
@@ -106,24 +108,9 @@ func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
 		return nil, err
 	}
 	if !t.signed(&key, purposeProof) {
-		return nil, errStranger
+		return nil, errNotPeer
 	}
 	return e, nil
-}
-
-// strangers holds the connections that have not proved anything yet.
-type strangers struct {
-	mu     sync.Mutex
-	conns  []*stranger // oldest first
-	from   map[netip.Prefix]int
-	closed bool
-}
-
-type stranger struct {
-	conn  net.Conn
-	since time.Time
-	net   netip.Prefix // its network
-	named bool         // it has named an endpoint, which a stranger cannot guess
 }
 
 // add adds c. If there are too many strangers, the oldest one whose time has passed is

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"github.com/seed33544411/rma/internal/enum"
 	"net/netip"
 	"strings"
 	"time"
@@ -23,12 +24,7 @@ const (
 
 var classNames = [numClasses]string{"host", "near", "long"}
 
-func (c Class) String() string {
-	if c < numClasses {
-		return classNames[c]
-	}
-	return fmt.Sprintf("class(%d)", uint8(c))
-}
+func (c Class) String() string { return enum.Name("class", classNames[:], c) }
 
 // DefaultLongRTT is the round trip from which a path is long: ten times that of a large
 // data centre, and a tenth of that between two cities.

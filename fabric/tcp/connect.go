@@ -53,7 +53,7 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 		conns, reads, err = e.await(ctx, &a)
 	}
 	socks, p, err := e.takeSockets(conns, err)
-	return e.endConnect(socks, p, reads, fabric.Shortage(err))
+	return e.endConnect(socks, p, reads, a.nonce, fabric.Shortage(err))
 }
 
 // startConnect claims the endpoint for one Connect.
@@ -72,7 +72,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be called again.
-func (e *endpoint) endConnect(socks []socket, p path, reads uint32, err error) error {
+func (e *endpoint) endConnect(socks []socket, p path, reads uint32, peer uint64, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
@@ -86,21 +86,22 @@ func (e *endpoint) endConnect(socks []socket, p path, reads uint32, err error) e
 	}
 	e.path, e.out.chunk = p, wholeSegments(maxAccess, p.mss)
 	e.lanes.init(socks[1:], e.l.cfg.LaneMin, p.mss)
-	e.publish(socks[0], reads)
+	e.publish(socks[0], reads, peer)
 	e.dropParked()
 	return nil
 }
 
 // publish sets the endpoint's socket and passes the endpoint to the owner. mu is held.
-func (e *endpoint) publish(s socket, peerReads uint32) {
+func (e *endpoint) publish(s socket, peerReads uint32, peer uint64) {
 	e.sock = s
 	e.resp.replies.init(peerReads)
 	l := e.l
 	l.mu.Lock()
+	e.with = peer
 	delete(l.byNonce, e.nonce)
 	l.joined = append(l.joined, e)
 	e.state.Store(epUp)
-	l.wake() // before fresh: adopt clears the wake-up, and would miss a later one
+	l.waking.Set() // FD is readable; before fresh: adopt clears the wake-up, and would miss a later one
 	l.fresh.Add(1)
 	l.mu.Unlock()
 	select {

@@ -21,16 +21,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// connector makes the connections of one endpoint, the first and the lanes, by dialling the
-// peer or by waiting for it to dial.
-type connector struct {
-	l           *link
-	token       token
-	nonce       uint64
-	peerTimeout time.Duration
-	arrivals    chan arrival // parked until Connect fetches them
-}
-
 func newConnector(l *link, peerTimeout time.Duration) connector {
 	co := connector{l: l, peerTimeout: peerTimeout, arrivals: make(chan arrival, 1+maxLanes)}
 	if co.peerTimeout <= 0 {
@@ -41,19 +31,6 @@ func newConnector(l *link, peerTimeout time.Duration) connector {
 	copy(co.token[:], r[:])
 	co.nonce = binary.LittleEndian.Uint64(r[tokenSize:])
 	return co
-}
-
-// arrival is a connection whose other side has proved that it knows this endpoint's token.
-type arrival struct {
-	conn net.Conn
-	h    hello
-	said transcript
-}
-
-// agreed is a connection on which both sides have completed the handshake.
-type agreed struct {
-	conn net.Conn
-	keys keys
 }
 
 // park keeps a connection for await. A newer one replaces an older one, which the peer has
@@ -89,16 +66,16 @@ const minRedial, maxRedial = time.Millisecond, 100 * time.Millisecond
 // made again until ctx ends, because the peer may have too many strangers. The peer is gone
 // if nothing has listened there for PeerTimeout.
 func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
-	var heard time.Time // when something listened last
+	var answered time.Time // when something listened last
 	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
 		conns, reads, err := co.dialHosts(ctx, a)
 		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
 		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
 			return conns, reads, err
 		}
-		if lost || heard.IsZero() {
-			heard = time.Now()
-		} else if time.Since(heard) > co.peerTimeout {
+		if lost || answered.IsZero() {
+			answered = time.Now()
+		} else if time.Since(answered) > co.peerTimeout {
 			return nil, 0, fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
 		}
 		select {
@@ -191,7 +168,7 @@ func (co *connector) introduce(c net.Conn, t *transcript, a *address, mine *hell
 		return ans, err
 	}
 	if !t.signed(&co.token, purposeAnswer) {
-		return ans, errStranger
+		return ans, errNotPeer
 	}
 	return ans, ans.parse(b, mine)
 }
@@ -231,7 +208,7 @@ func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *addres
 		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt})
 		if err == nil && ans.crypt != first.crypt {
 			_ = c.conn.Close()
-			err = errStranger
+			err = errNotPeer
 		}
 		if err != nil {
 			closeConns(lanes)

@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"github.com/seed33544411/rma/internal/enum"
 )
 
 // Crypt is the protection of a connection. The stronger of the two sides' choices is used.
@@ -24,22 +26,18 @@ const (
 
 var cryptNames = [numCrypts]string{"default", "off", "auth", "full"}
 
-func (c Crypt) String() string {
-	if c < numCrypts {
-		return cryptNames[c]
-	}
-	return fmt.Sprintf("crypt(%d)", uint8(c))
-}
+func (c Crypt) String() string { return enum.Name("crypt", cryptNames[:], c) }
 
 // known reports whether c can be agreed on.
 func (c Crypt) known() bool { return c > CryptDefault && c < numCrypts }
 
 // ParseCrypt parses `off`, `auth` or `full`; empty leaves the choice to the link.
 func ParseCrypt(s string) (Crypt, error) {
-	for c, name := range cryptNames {
-		if c != 0 && s == name || c == 0 && s == "" {
-			return Crypt(c), nil
-		}
+	if s == "" {
+		return CryptDefault, nil
+	}
+	if c, ok := enum.Parse[Crypt](cryptNames[:], s); ok && c.known() {
+		return c, nil
 	}
 	return 0, fmt.Errorf("tcp: %q: want off, auth or full", s)
 }

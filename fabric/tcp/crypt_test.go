@@ -133,7 +133,7 @@ func relayed(t *testing.T, cfg Config, size int) (a, b *host, r *relay) {
 	}
 	r = newRelay(t, b.l.where())
 	addr := address{token: b.ep.token, nonce: b.ep.nonce, port: uint16(r.ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	errs := make(chan error, 1)
 	go func() { errs <- b.ep.Connect(ctx, a.ep.Address()) }()
 	require.NoError(t, a.ep.Connect(ctx, addr.append(nil)))

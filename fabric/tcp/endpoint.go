@@ -3,65 +3,15 @@
 package tcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-// States of an endpoint. Only Connect and Close change them from other
-// goroutines, under endpoint.mu.
-const (
-	epIdle uint32 = iota
-	epConnecting
-	epUp
-	epDown
-	epClosed
-)
-
 var errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
-
-// endpoint implements fabric.Endpoint: the requests of this side (requester), those of the
-// peer (responder), and the streams on which both travel. It sets up and ends the
-// connection and calls the others. Everything belongs to the owner except the fields
-// guarded by mu.
-type endpoint struct {
-	l     *link
-	id    uint32
-	state atomic.Uint32
-	path  path
-
-	req   requester
-	resp  responder
-	out   outgoing
-	in    receiver
-	sock  socket // the first connection, which represents the endpoint
-	lanes lanes
-	bulk  laneReceiver
-	comps completions
-	turn  bool // the last frame was a reply
-
-	draining bool // down; discards received data until the peer hangs up
-	drainEnd time.Time
-
-	adopted    bool
-	inDeferred bool
-
-	connector
-	mem []byte
-
-	mu     sync.Mutex         // held while sockets are published and closed
-	cancel context.CancelFunc // of Connect
-	err    error              // the first reason
-}
 
 // NewEndpoint implements fabric.Link. An endpoint takes 64 KiB of buffers and, for each
 // work request of its depth, 64 bytes of slot, 64 of SGEs (16 KiB at least) and 256 for
@@ -112,7 +62,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 		}
 	}
 	var err error
-	i, bad := 0, false
+	i, bad, before := 0, false, e.req.tail
 	for i < len(wrs) {
 		w := &wrs[i]
 		why := softlink.CheckShape(w, &linkCaps)
@@ -134,6 +84,9 @@ func (e *endpoint) Post(wrs []fabric.WR) (int, error) {
 		e.pump()
 	}
 	e.pumpLanes()
+	if e.lanes.canSend() && !e.req.largeBefore(before) {
+		e.pumpAlone()
+	}
 	if bad {
 		e.failed(e.req.retire())
 	}
@@ -151,105 +104,6 @@ func postErr(state uint32) error {
 		return errClosedDown
 	}
 	return fabric.ErrNotConnected
-}
-
-// failed takes the endpoint down if there is a failure. It reports whether the endpoint
-// then has no socket.
-// Setup path.
-func (e *endpoint) failed(f *failure) bool {
-	if f != nil && e.goDown(f.cause) {
-		e.req.flush(f.status)
-		e.comps.down(f.status)
-		e.hangUp()
-	}
-	return !e.sock.open()
-}
-
-func (e *endpoint) goDown(cause error) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.state.Load() != epUp {
-		return false
-	}
-	if e.err == nil {
-		e.err = cause
-	}
-	e.state.Store(epDown)
-	return true
-}
-
-// refusedError is the reason for which this side's endpoint went down after a peer's
-// request was refused.
-type refusedError struct{ status fabric.Status }
-
-func (r *refusedError) Error() string {
-	return "tcp: a request of the peer was refused: " + r.status.String()
-}
-
-func (r *refusedError) Unwrap() error { return r.status.Err() }
-
-// endRefusal follows a refusal in flight: this side goes down as well, but the socket stays
-// open and its data is discarded until the peer has hung up, because closing it with unread
-// data would destroy the refusal.
-func (e *endpoint) endRefusal() {
-	if !e.goDown(&refusedError{e.resp.status}) {
-		return
-	}
-	e.req.flush(fabric.StatusFlushed)
-	e.comps.down(e.resp.status)
-	if unix.Shutdown(e.sock.fd, unix.SHUT_WR) != nil {
-		e.hangUp()
-		return
-	}
-	e.draining = true
-	e.drainEnd = time.Now().Add(e.peerTimeout)
-}
-
-// drain discards the data that the peer still sends.
-func (e *endpoint) drain() {
-	for range rxBudget {
-		n, errno := recvBytes(e.sock.fd, fabric.Addr(e.in.buf), len(e.in.buf))
-		if errno == unix.EAGAIN || errno == unix.EINTR {
-			if time.Now().Before(e.drainEnd) {
-				return
-			}
-			n = 0
-		}
-		if errno != 0 || n == 0 {
-			e.hangUp()
-			return
-		}
-	}
-}
-
-// hangUp closes the socket.
-func (e *endpoint) hangUp() {
-	if !e.sock.open() {
-		return
-	}
-	e.l.forget(e)
-	e.mu.Lock()
-	e.sock.close()
-	e.lanes.close()
-	e.draining = false
-	e.mu.Unlock()
-	if e.state.Load() == epClosed {
-		e.release()
-	}
-}
-
-// release frees the resources of a closed endpoint. Completions that are not delivered
-// stay.
-func (e *endpoint) release() {
-	if e.mem == nil {
-		return
-	}
-	_ = offheap.Free(e.mem, offheap.Staging)
-	e.mem, e.in.buf, e.out.stage, e.req.inline = nil, nil, nil, nil
-	e.l.mu.Lock()
-	delete(e.l.all, e)
-	delete(e.l.byNonce, e.nonce)
-	e.l.mu.Unlock()
 }
 
 // Distance implements fabric.Distant.

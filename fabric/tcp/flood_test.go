@@ -3,9 +3,11 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,9 +61,9 @@ func TestConnectDuringFlood(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d strangers came", came.Load())
 	}()
-	testutil.Eventually(t, patience, func() bool { return came.Load() > 2*maxPending }, "a flood")
+	testutil.Eventually(t, testutil.Limit, func() bool { return came.Load() > 2*maxPending }, "a flood")
 	errs := make(chan error, 2*pairs)
-	limit := testutil.Context(t, patience)
+	limit := testutil.Context(t, testutil.Limit)
 	for range pairs {
 		a, err := door.l.NewEndpoint(fabric.EndpointOptions{})
 		require.NoError(t, err)
@@ -132,6 +134,21 @@ func spend(tb testing.TB, n int) (giveBack func()) {
 	return func() { require.NoError(tb, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }
 }
 
+// awaitAccepting waits until n goroutines are blocked in Accept. A call of accept reserves a
+// descriptor before it looks for a connection, so one that is under way would hold the last.
+func awaitAccepting(tb testing.TB, n int) {
+	stacks := make([]byte, 1<<20)
+	testutil.Eventually(tb, testutil.Limit, func() bool {
+		got := 0
+		for g := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+			if bytes.Contains(g, []byte("[IO wait")) && bytes.Contains(g, []byte(".Accept(")) {
+				got++
+			}
+		}
+		return got == n
+	}, "goroutines blocked in Accept")
+}
+
 // A shortage of descriptors is named, on the side that has it; when it is over,
 // connections are made.
 func TestDescriptorsRunOut(t *testing.T) {
@@ -142,9 +159,10 @@ func TestDescriptorsRunOut(t *testing.T) {
 	if a.ep.nonce < b.ep.nonce {
 		a, b = b, a // b dials
 	}
+	awaitAccepting(t, 2)
 	giveBack := spend(t, 0)
 	defer func() { giveBack() }()
-	err := b.ep.Connect(testutil.Context(t, patience), a.ep.Address())
+	err := b.ep.Connect(testutil.Context(t, testutil.Limit), a.ep.Address())
 	require.ErrorIs(t, err, fabric.ErrResources)
 	require.ErrorIs(t, err, unix.EMFILE)
 	require.NotErrorIs(t, err, fabric.ErrPeerGone)
@@ -157,7 +175,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	dialled, cancel := context.WithCancel(t.Context())
 	errs := make(chan error, 2)
 	go func() { errs <- b.ep.Connect(dialled, a.ep.Address()) }()
-	testutil.Eventually(t, patience, func() bool { return a.l.noAccept.Load() != nil }, "a shortage")
+	testutil.Eventually(t, testutil.Limit, func() bool { return a.l.noAccept.Load() != nil || len(errs) > 0 }, "a shortage")
+	require.NotNil(t, a.l.noAccept.Load())
 	ctx, end := context.WithTimeout(t.Context(), time.Millisecond) // deadline: it has to end
 	defer end()
 	err = a.ep.Connect(ctx, b.ep.Address())
@@ -168,4 +187,32 @@ func TestDescriptorsRunOut(t *testing.T) {
 	giveBack()
 	giveBack = func() {}
 	join(t, a, b)
+}
+
+// Who begins with something else than a hello is closed at once, whatever the time for the
+// handshake, and never counts as pending; who has begun a hello is not.
+func TestStrangerAtTheDoor(t *testing.T) {
+	t.Parallel()
+	door := newHost(t, Config{HandshakeTimeout: time.Hour}, fabric.EndpointOptions{}, 4096)
+	dial := func(say string) net.Conn {
+		c, err := net.Dial("tcp", door.l.where())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		_, err = c.Write([]byte(say))
+		require.NoError(t, err)
+		return c
+	}
+	c := dial("GET ")
+	testutil.Within(t, testutil.Limit, "the end of a stranger", func() {
+		_, err := c.Read(make([]byte, 1))
+		require.Error(t, err)
+	})
+	pending := func() int {
+		door.l.pending.mu.Lock()
+		defer door.l.pending.mu.Unlock()
+		return len(door.l.pending.conns)
+	}
+	require.Zero(t, pending())
+	dial(helloMagic[:1])
+	testutil.Eventually(t, testutil.Limit, func() bool { return pending() == 1 }, "one who may begin a hello")
 }

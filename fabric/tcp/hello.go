@@ -35,6 +35,9 @@ const (
 	answerSize    = answerFields + sha256.Size
 )
 
+// helloMagic begins a hello.
+const helloMagic = "rmaT"
+
 // Each key has one purpose. Authenticated text begins with it.
 const (
 	purposeProof  = "rma tcp 3 proof\x00"
@@ -46,9 +49,9 @@ const (
 const maxPeerReads = 4096
 
 var (
-	errNotHello = errors.New("peer does not speak this protocol")
-	errVersion  = errors.New("peer speaks another version of the protocol")
-	errStranger = errors.New("answer is not from the peer")
+	errNotHello = errors.New("not a peer of this protocol")
+	errVersion  = errors.New("peer has another version of the protocol")
+	errNotPeer  = errors.New("answer does not authenticate the peer")
 )
 
 type hello struct {
@@ -61,7 +64,7 @@ type hello struct {
 }
 
 func (h *hello) append(b []byte) []byte {
-	b = append(b, "rmaT"...)
+	b = append(b, helloMagic...)
 	b = binary.LittleEndian.AppendUint16(b, wireVersion)
 	b = append(b, h.lane, h.lanes)
 	b = binary.LittleEndian.AppendUint64(b, h.to)
@@ -72,7 +75,7 @@ func (h *hello) append(b []byte) []byte {
 }
 
 func (h *hello) parse(b []byte) error {
-	if len(b) < helloSize || string(b[:4]) != "rmaT" {
+	if len(b) < helloSize || string(b[:len(helloMagic)]) != helloMagic {
 		return errNotHello
 	}
 	if v := binary.LittleEndian.Uint16(b[4:]); v != wireVersion {

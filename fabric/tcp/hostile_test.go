@@ -28,7 +28,7 @@ type stage struct {
 // newStage joins an endpoint of l with a raw socket. peerReads is what the peer
 // announced.
 func newStage(tb testing.TB, l *link, peerReads uint32) *stage {
-	return newStageOf(tb, l, peerReads, patience)
+	return newStageOf(tb, l, peerReads, testutil.Limit)
 }
 
 func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Duration) *stage {
@@ -38,7 +38,7 @@ func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Durat
 	require.NoError(tb, err)
 	s := &stage{host: &host{tb: tb, l: l, ep: ep.(*endpoint)}, peer: os.NewFile(uintptr(fds[1]), "peer")}
 	s.ep.mu.Lock()
-	s.ep.publish(socket{fd: fds[0], sys: &l.shared}, peerReads)
+	s.ep.publish(socket{fd: fds[0], sys: &l.shared}, peerReads, 0)
 	s.ep.mu.Unlock()
 	tb.Cleanup(func() {
 		_ = s.peer.Close()
@@ -66,7 +66,7 @@ func (s *stage) target(access fabric.Access) {
 
 func (s *stage) say(b []byte) {
 	s.tb.Helper()
-	require.NoError(s.tb, s.peer.SetDeadline(time.Now().Add(patience)))
+	require.NoError(s.tb, s.peer.SetDeadline(time.Now().Add(testutil.Limit)))
 	_, err := s.peer.Write(b)
 	require.NoError(s.tb, err)
 }
@@ -312,7 +312,7 @@ func TestRegionCloseWaitsForAccesses(t *testing.T) {
 		<-writing
 		require.NoError(t, reg.Close())
 		was := append([]byte(nil), mem...)
-		testutil.Eventually(t, patience, func() bool { return s.ep.Err() != nil }, "down")
+		testutil.Eventually(t, testutil.Limit, func() bool { return s.ep.Err() != nil }, "down")
 		require.Equal(t, was, mem)
 		close(stop)
 		<-polled

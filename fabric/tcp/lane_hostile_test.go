@@ -34,7 +34,7 @@ func (s *stage) giveLanes(n int) []*os.File {
 
 func tell(tb testing.TB, f *os.File, b []byte) {
 	tb.Helper()
-	require.NoError(tb, f.SetDeadline(time.Now().Add(patience)))
+	require.NoError(tb, f.SetDeadline(time.Now().Add(testutil.Limit)))
 	_, err := f.Write(b)
 	require.NoError(tb, err)
 }

@@ -152,3 +152,28 @@ func TestLargePayloadIsNotCopied(t *testing.T) {
 		}
 	}
 }
+
+// A large write that is alone is given to the socket in the call that posts it, in as many
+// sends as the socket takes; behind another, a call makes one send.
+func TestLargeWriteAloneIsSentAtOnce(t *testing.T) {
+	t.Parallel()
+	const size = 2 * minChunk
+	a, b := pair(t, Config{}, 2*size)
+	a.ep.lanes.tune.tries = tuneTries // with the smallest sends
+	chunk := uint32(a.ep.lanes.tune.size(a.ep.lanes.mss))
+	require.Less(t, chunk, uint32(size))
+	testutil.Fill(a.reg.Bytes(), 1, 0)
+	left := func() (n uint32) {
+		for i := a.ep.lanes.head; i != a.ep.lanes.tail; i++ {
+			n += a.ep.lanes.transfer(i).unsent
+		}
+		return n
+	}
+	a.post(a.write(0, size, b.reg.Key(), fabric.FlagSignaled))
+	first := left()
+	require.Less(t, first, size-chunk)
+	a.post(a.write(size, size, b.reg.Key(), fabric.FlagSignaled))
+	require.GreaterOrEqual(t, left(), first+size-chunk-headerSize)
+	until(t, "both writes", func() bool { return len(a.got) == 2 }, a, b)
+	require.NoError(t, testutil.Verify(b.reg.Bytes(), 1, 0))
+}

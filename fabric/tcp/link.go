@@ -3,30 +3,12 @@
 package tcp
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/event"
-)
-
-// Limits of the link, as Caps reports them.
-const (
-	// maxSGE is nominal: lists of any length are sent as one frame.
-	maxSGE = 32
-
-	// maxInline is small enough that the memory for it, once per work request, is cheap,
-	// and large enough for every control message of the protocols.
-	maxInline = 256
-
-	// maxReads is enough for a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
-	// target 24 bytes per read.
-	maxReads = 128
 )
 
 // directMax is the number of endpoints up to which Poll reads every socket itself. A
@@ -34,58 +16,6 @@ const (
 // receive as well if there is data: reading directly is faster for one or two sockets and
 // slower from about three.
 const directMax = 2
-
-var linkCaps = fabric.Caps{
-	MaxSGE:         maxSGE,
-	MaxInline:      maxInline,
-	MaxMessage:     maxMessage,
-	MaxReads:       maxReads,
-	LastByteLast:   true,
-	WakesOnWrite:   true,
-	AtomicCPU:      true,
-	TargetProgress: true,
-}
-
-// link implements fabric.Link. The first group of fields belongs to the owner; fields that
-// other goroutines access are below mu or atomic.
-type link struct {
-	memory
-	shared
-
-	active   []*endpoint // endpoints with an open socket
-	tab      []*endpoint // the same by index in the poller; nil if free
-	gen      uint32      // distinguishes the users of a table entry
-	direct   int         // directMax, except in tests
-	deferred []*endpoint // endpoints with work for the next Poll or before sleeping
-	spare    []*endpoint // the other buffer of deferred
-	ready    readyList
-	received int // receives since all sockets were watched, see unwatch
-
-	last   *endpoint // the endpoint that received last
-	streak uint32    // consecutive receives of last
-	polls  uint32    // calls of Poll
-
-	waking event.Event
-	cfg    Config
-	port   uint16
-
-	fresh    atomic.Int32          // endpoints in joined
-	noAccept atomic.Pointer[error] // why no connection can be accepted now
-	closed   atomic.Bool
-
-	mu      sync.Mutex
-	joined  []*endpoint // connected, not yet adopted by the owner
-	all     map[*endpoint]struct{}
-	byNonce map[uint64]*endpoint
-	regions map[*region]struct{}
-
-	ln      net.Listener
-	pending strangers
-	nobody  token         // token for endpoints that do not exist
-	met     chan struct{} // has room for one: an endpoint was connected
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-}
 
 // Open opens a link, which listens at once. cfg may be nil. The link has two goroutines,
 // one that accepts connections and one that checks for silent hosts; Close ends them.
@@ -128,73 +58,6 @@ func (l *link) closeFDs() {
 func (l *link) Name() string      { return "tcp" }
 func (l *link) Caps() fabric.Caps { return linkCaps }
 func (l *link) FD() int           { return l.poller.fd }
-
-// wake makes FD readable, for events without a socket.
-func (l *link) wake() { l.waking.Set() }
-
-// adopt adds newly connected endpoints to the owner's lists.
-// Setup path.
-func (l *link) adopt() {
-	l.waking.Clear()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.joined {
-		if e.adopted || !e.sock.open() {
-			continue
-		}
-		idx := -1
-		for i, o := range l.tab {
-			if o == nil {
-				idx = i
-				break
-			}
-		}
-		if idx < 0 {
-			idx = len(l.tab)
-			l.tab = append(l.tab, nil)
-		}
-		l.gen++
-		e.adopted = true
-		e.sit(seat{idx, l.gen})
-		l.tab[idx] = e
-		l.active = append(l.active, e)
-		e.mustWatch(watchIn)
-	}
-	l.joined = l.joined[:0]
-	l.fresh.Store(0)
-	if n := len(l.active); cap(l.deferred) < n {
-		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
-		l.spare = make([]*endpoint, 0, 2*n)
-	}
-	l.received, l.streak = 0, 0
-	if len(l.active) > l.direct { // from now on epoll must watch for all events that they wait for
-		for i := len(l.active) - 1; i >= 0; i-- {
-			if i < len(l.active) {
-				l.active[i].deferRest()
-			}
-		}
-	}
-}
-
-// forget removes e, whose socket is being closed, from the owner's lists.
-func (l *link) forget(e *endpoint) {
-	if !e.adopted {
-		return
-	}
-	l.tab[e.sock.seat.idx] = nil
-	if l.last == e {
-		l.last, l.streak = nil, 0
-	}
-	for i, o := range l.active {
-		if o == e {
-			last := len(l.active) - 1
-			l.active[i] = l.active[last]
-			l.active[last] = nil
-			l.active = l.active[:last]
-			break
-		}
-	}
-}
 
 func (l *link) Close() error {
 	if l.closed.Swap(true) {

@@ -37,8 +37,10 @@ func (g *guard) wait() {
 
 // memory holds the registered regions of a link, and the guard of peers' accesses to them.
 type memory struct {
-	keys  softlink.KeyTable
-	guard guard
+	keys    softlink.KeyTable
+	guard   guard
+	own     guard // of direct accesses
+	reached bool  // such an access is in progress; the owner's
 }
 
 // enter begins an access for a peer to n bytes at addr, which guard.exit ends. It returns

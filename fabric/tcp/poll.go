@@ -8,22 +8,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// unwatchAfter is the number of receives without sleeping after which sockets that Poll
-// reads itself are removed from the poller. For a socket in the poller, every arriving
-// segment is processed by the poller, and by pollers that contain the poller's own
-// descriptor: 0.15 µs and more. Adding it again before sleeping takes about 1 µs, so a
-// process that sleeps after a few messages keeps it in.
-const unwatchAfter = 16
-
-// An endpoint is hot if it has made the last hotAfter receives: Poll then reads its socket
-// itself, however many endpoints there are, and polls the others every hotPolls times only.
-// An exchange with one peer does not cost more if there are many, and the first message of
-// another waits 1 µs longer.
-const (
-	hotAfter = unwatchAfter
-	hotPolls = 4
-)
-
 // Poll implements fabric.Link.
 // Hot path.
 func (l *link) Poll(cs []fabric.Completion) int {
@@ -62,6 +46,12 @@ func (l *link) Poll(cs []fabric.Completion) int {
 	}
 	return n
 }
+
+var _ fabric.Serving = (*link)(nil)
+
+// Served implements fabric.Serving.
+// Hot path.
+func (l *link) Served() uint32 { return l.receives }
 
 // pollMany asks the system which sockets are ready.
 func (l *link) pollMany() {
@@ -132,24 +122,6 @@ func (l *link) Arm() (bool, error) {
 // Disarm implements fabric.Link.
 func (l *link) Disarm() {}
 
-// count counts n receives of e.
-// Hot path.
-func (l *link) count(e *endpoint, n int) {
-	l.received += n
-	if l.last == e {
-		l.streak += uint32(n)
-		return
-	}
-	cool := l.last
-	if l.streak <= hotAfter || len(l.active) <= l.direct {
-		cool = nil
-	}
-	l.last, l.streak = e, uint32(n)
-	if cool != nil {
-		cool.mustWatch(cool.wanted())
-	}
-}
-
 // unwatch removes all sockets from the poller until the next Arm. Poll must be reading
 // every socket itself.
 func (l *link) unwatch() {
@@ -157,5 +129,60 @@ func (l *link) unwatch() {
 	for _, e := range l.active {
 		_ = e.sock.watch(0) // a socket that stays in only costs time
 		e.lanes.unwatch()
+	}
+}
+
+// adopt adds newly connected endpoints to the owner's lists.
+// Setup path.
+func (l *link) adopt() {
+	l.waking.Clear()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.joined {
+		if e.adopted || !e.sock.open() {
+			continue
+		}
+		idx := -1
+		for i, o := range l.tab {
+			if o == nil {
+				idx = i
+				break
+			}
+		}
+		if idx < 0 {
+			idx = len(l.tab)
+			l.tab = append(l.tab, nil)
+		}
+		l.gen++
+		e.adopted = true
+		e.sit(seat{idx, l.gen})
+		l.tab[idx] = e
+		l.active = append(l.active, e)
+		l.pairUp(e)
+		e.mustWatch(watchIn)
+	}
+	l.joined = l.joined[:0]
+	l.fresh.Store(0)
+	if n := len(l.active); cap(l.deferred) < n {
+		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
+		l.spare = make([]*endpoint, 0, 2*n)
+	}
+	l.received, l.streak = 0, 0
+	if len(l.active) > l.direct { // from now on epoll must watch for all events that they wait for
+		for i := len(l.active) - 1; i >= 0; i-- {
+			if i < len(l.active) {
+				l.active[i].deferRest()
+			}
+		}
+	}
+}
+
+// pairUp finds the other end of e on this link: an endpoint that was connected with e's
+// address, as e was with its address. l.mu is held.
+func (l *link) pairUp(e *endpoint) {
+	for x := range l.all {
+		if x != e && x.state.Load() == epUp && x.nonce == e.with && x.with == e.nonce {
+			e.twin, x.twin = x, e
+		}
 	}
 }

@@ -43,7 +43,7 @@ func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
 	n, err := a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagInline)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	ok, err := event.Wait(b.ep.sock.fd, patience)
+	ok, err := event.Wait(b.ep.sock.fd, testutil.Limit)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.False(t, ready())
@@ -62,7 +62,7 @@ func TestBusySocketsLeaveThePollerAndComeBackToSleep(t *testing.T) {
 	n, err = a.ep.Post([]fabric.WR{a.write(0, 8, b.reg.Key(), fabric.FlagInline)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	ok, err = event.Wait(b.l.FD(), patience)
+	ok, err = event.Wait(b.l.FD(), testutil.Limit)
 	require.NoError(t, err)
 	require.True(t, ok)
 	b.l.Disarm()
@@ -108,4 +108,24 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 	require.NoError(t, known())
 	a.ep = first
 	b.put(a, 2)
+}
+
+// A signalled write is acknowledged by the second visit of the target, in one frame: until
+// then the target's application may answer, and carry the acknowledgement.
+func TestAcknowledgedAtTheSecondVisit(t *testing.T) {
+	a, b := pair(t, Config{}, 4096)
+	key := b.reg.Key()
+	for range 50 {
+		n, err := a.ep.Post([]fabric.WR{a.write(0, 8, key, fabric.FlagSignaled|fabric.FlagInline)})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		heard := b.l.Served()
+		until(t, "the write is executed", func() bool { return b.l.Served() != heard }, b)
+		require.True(t, b.ep.out.acks.want, "no frame yet")
+		b.poll()
+		require.False(t, b.ep.out.acks.want, "acknowledged")
+		until(t, "completion", func() bool { return len(a.got) == 1 }, a)
+		require.Equal(t, heard+1, b.l.Served(), "one frame")
+		a.got = nil
+	}
 }

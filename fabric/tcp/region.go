@@ -5,24 +5,12 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
-var errEmptyRegion = errors.New("tcp: register: no memory given")
-
-// region implements fabric.Region.
-type region struct {
-	l      *link
-	mem    []byte
-	addr   uint64
-	lkey   uint32
-	access fabric.Access
-	owned  bool // memory came from Alloc
-	closed atomic.Bool
-}
+var errEmptyRegion = errors.New("tcp: register: no memory: want at least 1 byte")
 
 func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	return l.register(mem, access, false)
@@ -76,6 +64,7 @@ func (r *region) Close() error {
 	}
 	r.l.keys.Remove(r.lkey)
 	r.l.guard.wait()
+	r.l.own.wait()
 	r.l.mu.Lock()
 	delete(r.l.regions, r)
 	r.l.mu.Unlock()

@@ -9,6 +9,20 @@ import (
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 )
 
+// Limits of the link, as Caps reports them.
+const (
+	// maxSGE is nominal: lists of any length are sent as one frame.
+	maxSGE = 32
+
+	// maxInline is small enough that the memory for it, once per work request, is cheap,
+	// and large enough for every control message of the protocols.
+	maxInline = 256
+
+	// maxReads is enough for a 10 Gbit/s × 1 ms path with 10 KiB reads, and costs the
+	// target 24 bytes per read.
+	maxReads = 128
+)
+
 // maxDepth bounds EndpointOptions.Depth.
 const maxDepth = 1 << 16
 

@@ -77,10 +77,15 @@ func (q *requester) place() (all bool) {
 // result stores the result of an atomic, which is at the front of the buffer.
 func (q *requester) result() {
 	x := q.in
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], binary.LittleEndian.Uint64(x.have()))
-	copy(fabric.BytesAt(q.pieces.at(q.slot(x.h.seq).piece).Addr, 8), b[:])
+	putWord(fabric.BytesAt(q.pieces.at(q.slot(x.h.seq).piece).Addr, 8), binary.LittleEndian.Uint64(x.have()))
 	x.r += resultSize
+}
+
+// putWord stores the result of an atomic at the start of mem, which need not be aligned.
+func putWord(mem []byte, v uint64) {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	copy(mem, b[:])
 }
 
 // replied ends the current reply.

@@ -96,6 +96,16 @@ func (q *requester) putWrite(s *slot, h *header) []byte {
 	return b
 }
 
+// largeBefore reports whether a write before seq that uses the lanes is in flight.
+func (q *requester) largeBefore(seq uint32) bool {
+	for i := q.acked; i != seq; i++ {
+		if s := q.slot(i); s.op == fabric.OpWrite && q.byLane(s) {
+			return true
+		}
+	}
+	return false
+}
+
 // putAtomic is putWrite for an atomic.
 func (q *requester) putAtomic(s *slot, h *header) []byte {
 	b := q.out.room(headerSize + operandsSize)

@@ -19,9 +19,6 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// patience ends a wait that hangs.
-const patience = testutil.Limit
-
 // host is one link, one endpoint and one region of it.
 type host struct {
 	tb  testing.TB
@@ -50,7 +47,7 @@ func newHost(tb testing.TB, cfg Config, o fabric.EndpointOptions, size int) *hos
 
 // join connects two hosts of this process.
 func join(tb testing.TB, a, b *host) {
-	ctx := testutil.Context(tb, patience)
+	ctx := testutil.Context(tb, testutil.Limit)
 	errs := make(chan error, 1)
 	addr := a.ep.Address()
 	go func() { errs <- a.ep.Connect(ctx, b.ep.Address()) }()
@@ -73,14 +70,14 @@ func (h *host) poll() {
 func until(tb testing.TB, what string, done func() bool, hosts ...*host) {
 	tb.Helper()
 	var sp cpu.Spinner
-	end := time.Now().Add(patience)
+	end := time.Now().Add(testutil.Limit)
 	for n := 1; !done(); n++ {
 		for _, h := range hosts {
 			h.poll()
 		}
 		sp.Wait()
 		if n&63 == 0 && time.Now().After(end) {
-			tb.Fatalf("%s: not within %v", what, patience)
+			tb.Fatalf("%s: not within %v", what, testutil.Limit)
 		}
 	}
 }
@@ -120,7 +117,7 @@ var peerChild = testutil.NewChild("peer", func(args []string, in *bufio.Reader, 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
 	defer cancel()
 	if err := ep.Connect(ctx, theirs); err != nil {
 		return err
@@ -201,7 +198,7 @@ func spawnWith(tb testing.TB, cfg Config, mode string, o fabric.EndpointOptions)
 	p := peerChild.Start(tb, mode)
 	theirs, key, err := swap(p.Out, p.In, h.ep.Address(), h.reg.Key())
 	require.NoError(tb, err)
-	require.NoError(tb, h.ep.Connect(testutil.Context(tb, patience), theirs))
-	require.Equal(tb, "up", p.Line(tb, patience))
+	require.NoError(tb, h.ep.Connect(testutil.Context(tb, testutil.Limit), theirs))
+	require.Equal(tb, "up", p.Line(tb, testutil.Limit))
 	return h, p, key
 }

@@ -20,10 +20,10 @@ import (
 func (l *link) where() string { return l.ln.Addr().String() }
 
 func dialLink(t *testing.T, l *link) net.Conn {
-	c, err := net.DialTimeout("tcp", l.where(), patience)
+	c, err := net.DialTimeout("tcp", l.where(), testutil.Limit)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(testutil.Limit)))
 	return c
 }
 
@@ -38,7 +38,7 @@ func wantHangUp(t *testing.T, c net.Conn) {
 
 // knock says hello, what a peer that knows k says to the challenge, and more behind
 // it. It returns the handshake so far.
-func knock(t *testing.T, c net.Conn, h hello, k token, more string) *transcript {
+func openHandshake(t *testing.T, c net.Conn, h hello, k token, more string) *transcript {
 	var s transcript
 	_, err := c.Write(s.add(h.append(nil)))
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestStrangers(t *testing.T) {
 	if a.ep.nonce < b.ep.nonce {
 		a, b = b, a // a waits, b dials
 	}
-	ctx := testutil.Context(t, patience)
+	ctx := testutil.Context(t, testutil.Limit)
 	errs := make(chan error, 1)
 	peer := b.ep.Address()
 	go func() { errs <- a.ep.Connect(ctx, peer) }()
@@ -87,7 +87,7 @@ func TestStrangers(t *testing.T) {
 		"a lane without a first": {h: hello{to: a.ep.nonce, from: b.ep.nonce, lane: 1, lanes: 1, crypt: CryptOff}, k: a.ep.token},
 	} {
 		conn := dialLink(t, a.l)
-		knock(t, conn, c.h, c.k, c.more)
+		openHandshake(t, conn, c.h, c.k, c.more)
 		wantHangUp(t, conn)
 		t.Log(what)
 	}
@@ -107,8 +107,8 @@ func TestHandshakeReplayed(t *testing.T) {
 	a := newHost(t, Config{}, fabric.EndpointOptions{}, 4096)
 	h := hello{to: a.ep.nonce, from: 7, crypt: CryptOff}
 	c := dialLink(t, a.l)
-	s := knock(t, c, h, a.ep.token, "")
-	testutil.Eventually(t, patience, func() bool { return len(a.ep.arrivals) == 1 }, "offered")
+	s := openHandshake(t, c, h, a.ep.token, "")
+	testutil.Eventually(t, testutil.Limit, func() bool { return len(a.ep.arrivals) == 1 }, "offered")
 	require.NotContains(t, string(s.said[:]), string(a.ep.token[:]))
 
 	c = dialLink(t, a.l)
@@ -131,9 +131,9 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 		say   func(s *transcript, e *endpoint)
 		err   error
 	}{
-		{"wrong token", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{1}, purposeAnswer) }, errStranger},
-		{"token of the other", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{9}, purposeAnswer) }, errStranger},
-		{"reflects the proof", CryptOff, func(s *transcript, e *endpoint) { s.add(full.append(nil)); s.sign(&e.token, purposeProof) }, errStranger},
+		{"wrong token", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{1}, purposeAnswer) }, errNotPeer},
+		{"token of the other", CryptOff, func(s *transcript, _ *endpoint) { s.add(full.append(nil)); s.sign(&token{9}, purposeAnswer) }, errNotPeer},
+		{"reflects the proof", CryptOff, func(s *transcript, e *endpoint) { s.add(full.append(nil)); s.sign(&e.token, purposeProof) }, errNotPeer},
 		{"less protection", CryptAuth, func(s *transcript, e *endpoint) {
 			s.add((&answer{crypt: CryptOff}).append(nil))
 			s.sign(&e.token, purposeAnswer)
@@ -167,7 +167,7 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			ctx := testutil.Context(t, patience)
+			ctx := testutil.Context(t, testutil.Limit)
 			if tc.err == context.DeadlineExceeded {
 				ctx = testutil.Context(t, 100*time.Millisecond) // deadline: it has to end
 			}
@@ -187,7 +187,7 @@ func TestDialNobody(t *testing.T) {
 	h := newHost(t, Config{}, fabric.EndpointOptions{PeerTimeout: 50 * time.Millisecond}, 4096)
 	h.ep.nonce = 1
 	peer := &address{nonce: 2, port: uint16(ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
-	require.ErrorIs(t, h.ep.Connect(testutil.Context(t, patience), peer.append(nil)), fabric.ErrPeerGone)
+	require.ErrorIs(t, h.ep.Connect(testutil.Context(t, testutil.Limit), peer.append(nil)), fabric.ErrPeerGone)
 }
 
 func TestConnectTriesEveryHost(t *testing.T) {
@@ -225,9 +225,9 @@ func TestCloseEndsConnect(t *testing.T) {
 		}
 		errs := make(chan error, 1)
 		go func() { errs <- a.ep.Connect(context.Background(), b.ep.Address()) }()
-		testutil.Eventually(t, patience, func() bool { return a.ep.state.Load() == epConnecting }, "connecting")
+		testutil.Eventually(t, testutil.Limit, func() bool { return a.ep.state.Load() == epConnecting }, "connecting")
 		require.NoError(t, a.ep.Close())
-		testutil.Within(t, patience, "Connect", func() { require.ErrorIs(t, <-errs, fabric.ErrClosed) })
+		testutil.Within(t, testutil.Limit, "Connect", func() { require.ErrorIs(t, <-errs, fabric.ErrClosed) })
 	}
 }
 

@@ -4,32 +4,15 @@ package tcp
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
 )
-
-// stop stops a process and returns when it is.
-func stop(tb testing.TB, pid int) {
-	tb.Helper()
-	require.NoError(tb, unix.Kill(pid, unix.SIGSTOP))
-	tb.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) })
-	testutil.Eventually(tb, patience, func() bool {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		require.NoError(tb, err)
-		_, state, _ := strings.Cut(string(b), ") ")
-		return strings.HasPrefix(state, "T")
-	}, "process %d stopped", pid)
-}
 
 // A peer that is stopped, with the sockets full, for much longer than PeerTimeout
 // is not gone: when it continues, everything goes on and nothing is lost.
@@ -41,7 +24,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 	const timeout, count = 500 * time.Millisecond, 16
 	h, p, key := spawn(t, modeSink, fabric.EndpointOptions{ID: 3, PeerTimeout: timeout})
 	h.poll()
-	stop(t, p.Pid())
+	p.Stop(t)
 	mem := h.reg.Bytes()
 	testutil.Fill(mem, 5, 0)
 	half := len(mem) / 2
@@ -60,7 +43,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 		require.NoError(t, h.ep.Err())
 	}
 	require.Less(t, len(h.got), count)
-	require.NoError(t, unix.Kill(p.Pid(), unix.SIGCONT))
+	p.Continue()
 	until(t, "completions", func() bool { return len(h.got) == count+1 }, h)
 	for _, c := range h.got {
 		require.Equal(t, fabric.StatusOK, c.Status)
@@ -121,7 +104,7 @@ func TestWireCut(t *testing.T) {
 				})
 			}
 			a, b := hosts[0], hosts[1]
-			ctx := testutil.Context(t, patience)
+			ctx := testutil.Context(t, testutil.Limit)
 			errs := make(chan error, 2)
 			for i := range hosts {
 				peer := hosts[1-i].ep.Address()

@@ -53,7 +53,7 @@ func endSilent(l *link) (next time.Duration) {
 	}
 	l.mu.Unlock()
 	for _, e := range eps {
-		if e.endIfSilent(time.Now()) {
+		if endIfSilent(e, time.Now()) {
 			continue
 		}
 		check := min(max(e.peerTimeout/16, minCheck), maxCheck)
@@ -68,7 +68,7 @@ func endSilent(l *link) (next time.Duration) {
 // connection: the owner detects the end, and Err has the reason. Peers on this host are not
 // checked: their host is alive while this process is, and its kernel closes the descriptors
 // of ended processes; a late answer only shows that it is busy.
-func (e *endpoint) endIfSilent(now time.Time) bool {
+func endIfSilent(e *endpoint, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.state.Load() != epUp || !e.sock.open() || e.path.class == ClassHost {

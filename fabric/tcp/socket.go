@@ -12,24 +12,10 @@ import (
 // shared is the state that the sockets of a link share. Only one system call is made at a
 // time.
 type shared struct {
-	iov    [maxIov]iovec
-	msg    msghdr
-	poller poller
-}
-
-// watch is the set of events that the poller reports of a socket.
-type watch uint8
-
-const (
-	watchIn  watch = 1 << iota // data, or its end
-	watchOut                   // room for data
-)
-
-// seat is an endpoint's place in link.tab, by which the poller identifies its sockets, and
-// the generation of the place.
-type seat struct {
-	idx int
-	gen uint32
+	iov      [maxIov]iovec
+	msg      msghdr
+	poller   poller
+	receives uint32 // receives with data
 }
 
 // socket is one connection to a peer, non-blocking, protected or not. It belongs to the
@@ -63,6 +49,7 @@ func (s *socket) recv(v []iovec, total int) (int, error) {
 	}
 	switch {
 	case errno == 0 && n > 0:
+		s.sys.receives++
 		return n, nil
 	case errno == 0:
 		return 0, errHungUp

@@ -220,7 +220,7 @@ func TestPeerKilledWakesTheSleeper(t *testing.T) {
 	require.True(t, ok)
 	p.Kill()
 	fds := []unix.PollFd{{Fd: int32(h.l.FD()), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, int(patience.Milliseconds()))
+	n, err := unix.Poll(fds, int(testutil.Limit.Milliseconds()))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	h.l.Disarm()

@@ -1,0 +1,163 @@
+//go:build linux || darwin || freebsd
+
+package tcp
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/event"
+)
+
+var linkCaps = fabric.Caps{
+	MaxSGE:         maxSGE,
+	MaxInline:      maxInline,
+	MaxMessage:     maxMessage,
+	MaxReads:       maxReads,
+	LastByteLast:   true,
+	WakesOnWrite:   true,
+	AtomicCPU:      true,
+	TargetProgress: true,
+}
+
+// link implements fabric.Link. The first group of fields belongs to the owner; fields that
+// other goroutines access are below mu or atomic.
+type link struct {
+	memory
+	shared
+
+	active   []*endpoint // endpoints with an open socket
+	tab      []*endpoint // the same by index in the poller; nil if free
+	gen      uint32      // distinguishes the users of a table entry
+	direct   int         // directMax, except in tests
+	deferred []*endpoint // endpoints with work for the next Poll or before sleeping
+	spare    []*endpoint // the other buffer of deferred
+	ready    readyList
+	received int // receives since all sockets were watched, see unwatch
+
+	last   *endpoint // the endpoint that received last
+	streak uint32    // consecutive receives of last
+	polls  uint32    // calls of Poll
+
+	waking event.Event
+	cfg    Config
+	port   uint16
+
+	fresh    atomic.Int32          // endpoints in joined
+	noAccept atomic.Pointer[error] // why no connection can be accepted now
+	closed   atomic.Bool
+
+	mu      sync.Mutex
+	joined  []*endpoint // connected, not yet adopted by the owner
+	all     map[*endpoint]struct{}
+	byNonce map[uint64]*endpoint
+	regions map[*region]struct{}
+
+	ln      net.Listener
+	pending strangers
+	nobody  token         // token for endpoints that do not exist
+	met     chan struct{} // has room for one: an endpoint was connected
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// States of an endpoint. Only Connect and Close change them from other
+// goroutines, under endpoint.mu.
+const (
+	epIdle uint32 = iota
+	epConnecting
+	epUp
+	epDown
+	epClosed
+)
+
+// endpoint implements fabric.Endpoint: the requests of this side (requester), those of the
+// peer (responder), and the streams on which both travel. It sets up and ends the
+// connection and calls the others. Everything belongs to the owner except the fields
+// guarded by mu.
+type endpoint struct {
+	l     *link
+	id    uint32
+	state atomic.Uint32
+	path  path
+
+	req   requester
+	resp  responder
+	out   outgoing
+	in    receiver
+	sock  socket // the first connection, which represents the endpoint
+	lanes lanes
+	bulk  laneReceiver
+	comps completions
+	turn  bool // the last frame was a reply
+
+	draining bool // down; discards received data until the peer hangs up
+	drainEnd time.Time
+
+	twin *endpoint // the other end, if it belongs to this link; the owner's
+
+	adopted    bool
+	inDeferred bool
+
+	connector
+	mem []byte
+
+	mu     sync.Mutex         // held while sockets are published and closed
+	cancel context.CancelFunc // of Connect
+	err    error              // the first reason
+}
+
+// connector makes the connections of one endpoint, the first and the lanes, by dialling the
+// peer or by waiting for it to dial.
+type connector struct {
+	l           *link
+	token       token
+	nonce       uint64
+	with        uint64 // nonce of the peer, once connected
+	peerTimeout time.Duration
+	arrivals    chan arrival // parked until Connect fetches them
+}
+
+// arrival is a connection whose other side has proved that it knows this endpoint's token.
+type arrival struct {
+	conn net.Conn
+	h    hello
+	said transcript
+}
+
+// agreed is a connection on which both sides have completed the handshake.
+type agreed struct {
+	conn net.Conn
+	keys keys
+}
+
+// strangers holds the connections that have not proved anything yet.
+type strangers struct {
+	mu     sync.Mutex
+	conns  []*stranger // oldest first
+	from   map[netip.Prefix]int
+	closed bool
+}
+
+type stranger struct {
+	conn  net.Conn
+	since time.Time
+	net   netip.Prefix // its network
+	named bool         // it has named an endpoint, which a stranger cannot guess
+}
+
+// region implements fabric.Region.
+type region struct {
+	l      *link
+	mem    []byte
+	addr   uint64
+	lkey   uint32
+	access fabric.Access
+	owned  bool // memory came from Alloc
+	closed atomic.Bool
+}
