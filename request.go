@@ -88,7 +88,7 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	if trace.IsEnabled() {
 		region = r.trace(ctx)
 	}
-	err := r.eng.prog.WaitLooking(ctx, &r.op.Waiter, r.op.Looker())
+	err := r.eng.prog.WaitPolling(ctx, &r.op.Waiter, r.op.Poller())
 	if region != nil {
 		region.End()
 	}

@@ -276,7 +276,7 @@ func (ev *Event) Reset() {
 // any number of times; it does not wait or allocate.
 func (ev *Event) Set() {
 	if ev.state.CompareAndSwap(eventArmed, eventSetting) {
-		ev.w.Finish()
+		ev.eng.prog.Finish(&ev.w)
 		ev.state.Store(eventSet)
 	}
 }

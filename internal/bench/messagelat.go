@@ -42,7 +42,7 @@ func (m *messages) postReceive(p *point, n uint64) (want int) {
 
 // looks is the number of polls of the peer's ring alone for one turn, which progresses
 // everything; as in the engine.
-const looks = 32
+const cheapPolls = 32
 
 // look polls the ring until m.answer has counted want messages, up to looks times.
 // Hot path.
@@ -50,7 +50,7 @@ func (m *messages) look(want int) bool {
 	if m.caps.TargetProgress && !m.caps.Immediate {
 		return false // nothing arrives without a poll of the link
 	}
-	for range looks {
+	for range cheapPolls {
 		if m.ch.Poll() && m.answer.n >= want {
 			return true
 		}
@@ -62,7 +62,7 @@ func (m *messages) look(want int) bool {
 // Hot path.
 func (m *messages) hear(want int) error {
 	if m.look(want) {
-		if m.lucky++; m.lucky%looks != 0 {
+		if m.lucky++; m.lucky%cheapPolls != 0 {
 			return m.answer.err
 		}
 		if err := m.turn(); err != nil { // progress the rest of the link, once in looks

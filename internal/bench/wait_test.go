@@ -19,7 +19,7 @@ func TestSpinnerFitsTheRanks(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(1000, func() { s.Wait() }))
 		return n
 	}
-	sum := func(p cpu.SpinPolicy) int { return p.Looks + p.Pauses }
+	sum := func(p cpu.SpinPolicy) int { return p.Polls + p.Pauses }
 	require.Equal(t, sum(cpu.Default()), looks(Request{}))
 	require.Equal(t, sum(cpu.Roomy), looks(Request{Ranks: 1, Pin: true}))
 	many := cpu.Crowded

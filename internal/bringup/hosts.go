@@ -68,7 +68,7 @@ func (c *Config) spin(p cpu.SpinPolicy) cpu.SpinPolicy {
 		p = p.Spun(max(c.Spin, 0))
 	}
 	if c.Yields != 0 {
-		p.Yields = max(c.Yields, 0)
+		p.Yields, p.Adapt = max(c.Yields, 0), false
 	}
 	return p
 }

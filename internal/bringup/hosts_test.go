@@ -18,9 +18,9 @@ func TestConfiguredSpinPolicy(t *testing.T) {
 		want cpu.SpinPolicy
 	}{
 		{Config{}, cpu.Crowded},
-		{Config{Spin: 100}, cpu.SpinPolicy{Looks: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
+		{Config{Spin: 100}, cpu.SpinPolicy{Polls: 64, Pauses: 36, Yields: cpu.Crowded.Yields}},
 		{Config{Spin: -1, Yields: 7}, cpu.SpinPolicy{Yields: 7}},
-		{Config{Yields: -1}, cpu.SpinPolicy{Looks: cpu.Crowded.Looks}},
+		{Config{Yields: -1}, cpu.SpinPolicy{Polls: cpu.Crowded.Polls}},
 	} {
 		require.Equal(t, c.want, c.cfg.spin(cpu.Crowded))
 	}

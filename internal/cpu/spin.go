@@ -10,12 +10,21 @@ import "runtime"
 //	}
 type Spinner struct {
 	Policy *SpinPolicy // nil: Default
+	// Contention makes the wait end early while other threads want the processor, or yield
+	// at once while they take turns with this one, and finds out whether they do. For callers
+	// that sleep when Weary says so; may be nil.
+	Contention *Contention
 	// Locked says that the goroutine is locked to its thread: runtime.Gosched then takes two
 	// thread switches and gives other goroutines no turn.
 	Locked bool
+	// Patient, until Reset, spins as the policy says although the processor is shared. For
+	// callers that an event has woken which was not for them: whoever causes such events, as
+	// by a stream of puts, would pay for a wake-up each time.
+	Patient bool
 
 	n      int
 	yields int
+	shared bool // the processor is: this wait does not yield any more
 }
 
 var byDefault = Default()
@@ -30,14 +39,25 @@ func (s *Spinner) Wait() int {
 	}
 	s.n++
 	switch {
-	case s.n <= p.Looks:
+	case s.n == 1 && s.Contention != nil && !s.Patient && s.Contention.Shared():
+		s.shared = true
 		return 0
-	case s.n <= p.Looks+p.Pauses:
+	case s.shared:
+		s.yields++
+		return s.yields
+	case s.Contention != nil && s.Contention.TakesTurns(): // yield
+	case s.n <= p.Polls:
+		return 0
+	case s.n <= p.Polls+p.Pauses:
 		Pause()
 		return 0
 	}
 	s.yields++
-	Yield()
+	if s.Contention == nil {
+		Yield()
+	} else if s.shared = s.Contention.yield(); s.shared {
+		return s.yields
+	}
 	if s.yields&3 == 0 && !s.Locked {
 		// Other goroutines of this process need a turn as well, even if GOMAXPROCS is 1. Not
 		// every time: with nothing else to run, Gosched takes as long as the yield. Nor seldom:
@@ -54,8 +74,8 @@ func (s *Spinner) Weary() bool {
 	if p == nil {
 		p = &byDefault
 	}
-	return s.yields >= p.Yields
+	return s.shared || s.yields >= p.Yields
 }
 
 // Reset starts a new wait.
-func (s *Spinner) Reset() { s.n, s.yields = 0, 0 }
+func (s *Spinner) Reset() { s.n, s.yields, s.shared, s.Patient = 0, 0, false, false }

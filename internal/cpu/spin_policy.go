@@ -7,9 +7,11 @@ import (
 
 // SpinPolicy gives the number of polls in each step of a wait, see [Spinner].
 type SpinPolicy struct {
-	Looks  int // polls without a pause: the lowest latency
+	Polls  int // polls without a pause: the lowest latency
 	Pauses int // polls with a pause in between
 	Yields int // polls with a yield; a caller that can sleep does so afterwards
+
+	Adapt bool // waits sleep or yield at once while other threads use the processor, see Contention
 }
 
 // The spin policy of a wait depends on whether the awaited peer can run at the same time.
@@ -19,7 +21,7 @@ var (
 	// shared memory: several round trips, and one over a loopback socket, where a poll is a
 	// system call. Fewer would yield (0.3 µs, and the processor is lost for a while) within
 	// an ordinary round trip. 128 yields take some 50 µs, more than a sleep and a wake-up.
-	Roomy = SpinPolicy{Looks: 64, Pauses: 256, Yields: 128}
+	Roomy = SpinPolicy{Polls: 64, Pauses: 256, Yields: 128, Adapt: true}
 
 	// Crowded is for more ranks than processors. If the peer runs now, it answers within a
 	// round trip, which is 1 µs over shared memory and 10 µs over a socket: 48 polls take
@@ -28,12 +30,11 @@ var (
 	// with 320. With fewer than 24 the wait misses peers that do run. 32 yields: each lasts
 	// as long as the others run, and a sleeper gets the processor back sooner than a thread
 	// that queues with computing ones.
-	// those that compute.
-	Crowded = SpinPolicy{Looks: 48, Yields: 32}
+	Crowded = SpinPolicy{Polls: 48, Yields: 32, Adapt: true}
 
 	// Single is for ranks that all share one processor: the peer only runs while this side
 	// does not.
-	Single = SpinPolicy{Yields: 128}
+	Single = SpinPolicy{Yields: 128, Adapt: true}
 )
 
 // Default returns the spin policy of a process that has no information on others.
@@ -82,16 +83,21 @@ func For(load float64, cpus int) SpinPolicy {
 }
 
 // Spun returns p with the given number of polls, with and without a pause, before the first
-// yield.
-func (p SpinPolicy) Spun(looks int) SpinPolicy {
-	p.Looks = min(looks, Roomy.Looks)
-	p.Pauses = looks - p.Looks
+// yield, whatever the load.
+func (p SpinPolicy) Spun(polls int) SpinPolicy {
+	p.Adapt = false
+	p.Polls = min(polls, Roomy.Polls)
+	p.Pauses = polls - p.Polls
 	return p
 }
 
 // String describes the policy: "64 looks, 256 pauses, 128 yields".
 func (p SpinPolicy) String() string {
-	return fmt.Sprintf("%d looks, %d pauses, %d yields", p.Looks, p.Pauses, p.Yields)
+	s := fmt.Sprintf("%d polls, %d pauses, %d yields", p.Polls, p.Pauses, p.Yields)
+	if p.Adapt {
+		s += ", none beside other load"
+	}
+	return s
 }
 
 // multi says whether spinning can help when nothing else is known: with one processor the

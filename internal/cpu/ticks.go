@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -8,6 +9,7 @@ import (
 var calib struct {
 	once    sync.Once
 	nsPerTk float64
+	yield   int64 // ticks
 }
 
 // NsPerTick returns the length of one tick of [Ticks] in nanoseconds, measured once against
@@ -29,13 +31,24 @@ func NsPerTick() float64 {
 			return tk, at
 		}
 		t0, c0 := edge()
+		calib.yield = math.MaxInt32
 		for time.Since(c0) < 10*time.Millisecond {
+			a := Ticks()
 			Yield()
+			if d := Ticks() - a; d > 0 {
+				calib.yield = min(calib.yield, d)
+			}
 		}
 		t1, c1 := edge()
 		calib.nsPerTk = float64(c1.Sub(c0)) / float64(t1-t0)
 	})
 	return calib.nsPerTk
+}
+
+// emptyYield returns the time in ticks of a yield that runs no other thread.
+func emptyYield() int64 {
+	NsPerTick()
+	return calib.yield
 }
 
 // Duration converts a difference of two Ticks to time.

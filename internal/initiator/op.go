@@ -123,8 +123,8 @@ func (o *Op) Word(reg *mr.Registration, mem []byte, t onesided.Type, cond onesid
 	o.operand = v
 }
 
-// Look implements pending.Work. There is no shorter way to detect a completion.
-func (o *Op) Look() bool { return false }
+// Poll implements pending.Work. There is no shorter way to detect a completion.
+func (o *Op) Poll() bool { return false }
 
 // Blame implements pending.Work.
 func (o *Op) Blame(err error) { o.q.Blame(err) }

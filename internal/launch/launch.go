@@ -253,11 +253,11 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 		defer t.Stop()
 		timeout = t.C
 	}
-	var looks <-chan time.Time
+	var checks <-chan time.Time
 	if j.spec.HangTimeout > 0 {
 		t := time.NewTicker(j.watch.every)
 		defer t.Stop()
-		looks = t.C
+		checks = t.C
 	}
 	done, aborted, interrupts := ctx.Done(), j.srv.Done(), 0
 	for j.running() > 0 {
@@ -280,7 +280,7 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 		case <-aborted:
 			aborted = nil
 			j.fail(1, j.srv.Err())
-		case <-looks:
+		case <-checks:
 			for _, r := range j.watch.look(j.ranks) {
 				j.hung(r, fmt.Sprintf("stopped for %v", r.silent.Round(time.Millisecond)))
 			}

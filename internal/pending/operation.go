@@ -11,8 +11,8 @@ type Work interface {
 	// Start starts the work, taken from the inbox. Owner's.
 	Start()
 
-	// Look handles the awaited event if it has occurred, see progress.Looker. Owner's.
-	Look() bool
+	// Poll handles the awaited event if it has occurred, see progress.Poller. Owner's.
+	Poll() bool
 
 	// Blame records the error of work without a waiter.
 	Blame(err error)
@@ -29,26 +29,26 @@ type Work interface {
 // then to the goroutine that waits or, if there is none, to its pool.
 type Operation struct {
 	progress.Waiter
-	gen   atomic.Uint32 // number of the present use
-	looks bool          // a wait may end by Work.Look
-	next  *Operation    // in the inbox
-	spent *Budget       // the budget that counts it until it ends
-	work  Work
-	look  progress.Looker // the same
-	hook  func(error)     // called at the end of an operation without a waiter
+	gen    atomic.Uint32 // number of the present use
+	polled bool          // a wait may end by Work.Poll
+	next   *Operation    // in the inbox
+	spent  *Budget       // the budget that counts it until it ends
+	work   Work
+	poll   progress.Poller // the same
+	hook   func(error)     // called at the end of an operation without a waiter
 
 	Value uint64 // result of an atomic; length of a message
 	Err   error  // why it failed
 }
 
 // Bind sets the work that o is part of, once, before its first use.
-func (o *Operation) Bind(w Work) { o.work, o.look = w, w }
+func (o *Operation) Bind(w Work) { o.work, o.poll = w, w }
 
 // Begin starts a new use of o. looks: Work.Look may end a wait for it.
 // Hot path.
-func (o *Operation) Begin(looks bool) {
+func (o *Operation) Begin(polled bool) {
 	o.Init()
-	o.looks = looks
+	o.polled = polled
 	o.Value = 0
 }
 
@@ -58,12 +58,12 @@ func (o *Operation) Work() Work { return o.work }
 // Gen returns the number of the present use.
 func (o *Operation) Gen() uint32 { return o.gen.Load() }
 
-// Looker returns the Looker for a wait for o, or nil.
-func (o *Operation) Looker() progress.Looker {
-	if !o.looks {
+// Poller returns the Poller for a wait for o, or nil.
+func (o *Operation) Poller() progress.Poller {
+	if !o.polled {
 		return nil
 	}
-	return o.look
+	return o.poll
 }
 
 // Describe calls Work.Describe.

@@ -24,7 +24,7 @@ func newWork(log *[]string, name string) *work {
 
 func (w *work) note(what string)        { *w.log = append(*w.log, what+" "+w.name) }
 func (w *work) Start()                  { w.note("start") }
-func (w *work) Look() bool              { return true }
+func (w *work) Poll() bool              { return true }
 func (w *work) Blame(err error)         { w.blamed = err }
 func (w *work) Describe() (string, int) { return w.name, 3 }
 func (w *work) Recycle()                { w.note("recycle") }
@@ -81,10 +81,10 @@ func TestOperationGivenUp(t *testing.T) {
 			var log []string
 			w := newWork(&log, "a")
 			gen := w.Gen()
-			var told error
+			var reported error
 			f := func(err error) {
 				require.Equal(t, []string{"recycle a"}, log, "it may be used again in the callback")
-				told = err
+				reported = err
 			}
 			if !callback {
 				f = nil
@@ -102,7 +102,7 @@ func TestOperationGivenUp(t *testing.T) {
 			require.Equal(t, []string{"recycle a"}, log)
 			require.NoError(t, w.Err)
 			if callback {
-				require.Equal(t, failed, told)
+				require.Equal(t, failed, reported)
 				require.NoError(t, w.blamed)
 			} else {
 				require.Equal(t, failed, w.blamed)
@@ -114,9 +114,9 @@ func TestOperationGivenUp(t *testing.T) {
 func TestLookerOnlyWhereAsked(t *testing.T) {
 	var log []string
 	w := newWork(&log, "a")
-	require.Nil(t, w.Looker())
+	require.Nil(t, w.Poller())
 	w.Begin(true)
-	require.NotNil(t, w.Looker())
+	require.NotNil(t, w.Poller())
 }
 
 func TestReceipts(t *testing.T) {

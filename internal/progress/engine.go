@@ -57,6 +57,7 @@ const (
 const (
 	awake uint32 = iota
 	dozing
+	trusting // dozing, although goroutines are parked: another drives often
 	asleep
 )
 
@@ -65,24 +66,30 @@ type Engine struct {
 	owner atomic.Uint32
 	_     [60]byte // other goroutines than the owner write the words below
 
-	want   atomic.Int32 // goroutines that wait in Do for ownership
-	parked atomic.Int32 // goroutines that wait without driving
-	tired  atomic.Bool  // one of them has spun for long enough: others need not
+	want   atomic.Int32  // goroutines that wait in Do for ownership
+	heir   atomic.Bool   // one goroutine spins for ownership; see contend
+	parked atomic.Int32  // goroutines that wait without driving
+	parks  atomic.Uint32 // number of times that one began to
+	tired  atomic.Bool   // one of them has spun for long enough: others need not
 	rest   atomic.Uint32
 
 	held owned.Holder // the goroutine that is the owner, for assertions
 
 	// Owner's.
 	links  []fabric.Link
+	serves []serves // links that report that they have served peers
 	proto  Protocol
 	armed  bool
+	napped bool   // armed by a waiter that naps, not by the progress goroutine
 	drives uint64 // number of times that applications began to drive
 	lucky  uint   // waits ended by Look
 	steps  uint   // waits ended by a step
 	cs     [pollBatch]fabric.Completion
 
-	policy cpu.SpinPolicy
+	policy     cpu.SpinPolicy
+	contention *cpu.Contention // nil if the policy does not adapt
 
+	naps    naps
 	events  *events
 	begun   atomic.Bool // starts is not empty
 	mu      sync.Mutex
@@ -95,6 +102,20 @@ type Engine struct {
 	err     atomic.Pointer[error]
 }
 
+// serves finds out whether a poll of a link executed requests of peers.
+type serves struct {
+	link fabric.Serving
+	seen uint32
+}
+
+// any reports whether requests have been executed since the last call.
+// Hot path.
+func (s *serves) any() bool {
+	was := s.seen
+	s.seen = s.link.Served()
+	return s.seen != was
+}
+
 // New creates an engine for links, which the caller must close, after Close. Waits follow
 // the spin policy. Start starts its goroutine, when the protocol is ready.
 func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error) {
@@ -102,9 +123,20 @@ func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error
 		links: links, proto: p, policy: policy,
 		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if policy.Adapt {
+		e.contention = cpu.NewContention()
+	}
+	for _, l := range links {
+		if s, ok := l.(fabric.Serving); ok {
+			e.serves = append(e.serves, serves{link: s})
+		}
+	}
 	var err error
 	if e.events, err = newEvents(links); err != nil {
 		return nil, fmt.Errorf("progress: %w", err)
+	}
+	if e.naps.events, err = newEvents(links); err != nil {
+		return nil, fmt.Errorf("progress: %w", errors.Join(err, e.events.close()))
 	}
 	return e, nil
 }
@@ -120,12 +152,15 @@ func (e *Engine) Start() {
 func (e *Engine) Close() error {
 	if e.closed.CompareAndSwap(false, true) {
 		close(e.quit)
-		e.wake()
+		e.rouse()
+		e.naps.wake()
 	}
 	if e.started.Load() {
 		<-e.ended
 	}
-	return e.events.close()
+	err := e.naps.close()
+	e.Do(func() {}) // leaves no link armed
+	return errors.Join(err, e.events.close())
 }
 
 // Outside calls f soon, in the progress goroutine, which is outside any bubble of
@@ -135,11 +170,11 @@ func (e *Engine) Outside(f func()) {
 	e.starts = append(e.starts, f)
 	e.begun.Store(true)
 	e.mu.Unlock()
-	e.wake()
+	e.rouse()
 }
 
 // callOutside calls the functions passed to Outside.
-func (e *Engine) callOutside() {
+func callOutside(e *Engine) {
 	e.mu.Lock()
 	fs := e.starts
 	e.starts = nil
@@ -237,8 +272,13 @@ func (e *Engine) tryLock(who uint32) bool {
 	}
 	e.held.Take()
 	if e.armed {
+		napped := e.napped
 		e.disarm(len(e.links))
-		e.wake()
+		if napped {
+			e.naps.wake()
+		} else {
+			e.wake()
+		}
 	}
 	return true
 }
@@ -264,7 +304,7 @@ func (e *Engine) release() {
 // disarm undoes the Arm of the first n links. Owner's.
 func (e *Engine) disarm(n int) {
 	e.AssertOwned()
-	e.armed = false
+	e.armed, e.napped = false, false
 	e.proto.Rest(false)
 	for _, l := range e.links[:n] {
 		l.Disarm()
@@ -288,6 +328,9 @@ func (e *Engine) pollLinks() (busy bool) {
 			busy = true
 		}
 	}
+	for i := range e.serves {
+		busy = e.serves[i].any() || busy
+	}
 	return busy
 }
 
@@ -297,7 +340,7 @@ func (e *Engine) pollLinks() (busy bool) {
 // Hot path.
 func (e *Engine) passed() {
 	e.AssertOwned()
-	if e.steps++; e.steps%looks == 0 {
+	if e.steps++; e.steps%cheapPolls == 0 {
 		e.pollLinks()
 	}
 }
@@ -307,11 +350,24 @@ func (e *Engine) wake() {
 	switch {
 	case e.rest.Load() == awake:
 	case e.rest.CompareAndSwap(dozing, awake):
-		select {
-		case e.nudge <- struct{}{}:
-		default:
-		}
+		e.nudgeLoop()
 	case e.rest.CompareAndSwap(asleep, awake):
 		e.events.wake()
+	}
+}
+
+// rouse wakes the progress goroutine even if it trusts in goroutines that drive.
+func (e *Engine) rouse() {
+	if e.rest.CompareAndSwap(trusting, awake) {
+		e.nudgeLoop()
+		return
+	}
+	e.wake()
+}
+
+func (e *Engine) nudgeLoop() {
+	select {
+	case e.nudge <- struct{}{}:
+	default:
 	}
 }

@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed33544411/rma/internal/cpu"
@@ -15,13 +16,44 @@ const (
 	// the application has stopped driving.
 	minDoze = 100 * time.Microsecond
 	maxDoze = time.Millisecond
+
+	// maxTrust bounds the intervals at which it checks, while goroutines are parked, whether
+	// others still drive often: a parked goroutine waits so long after they have stopped.
+	maxTrust = 250 * time.Microsecond
+
+	// often is the least mean rate, one drive in so long, at which it trusts in goroutines
+	// that drive: those that are parked wait no longer for them than for a thread to be woken.
+	often = 16 * time.Microsecond
+
+	// trustRounds is the number of rounds of the progress goroutine over which it takes that
+	// rate, and trustDrives the least number of drives in them.
+	trustRounds, trustDrives = 64, 8
 )
+
+// drivers is the progress goroutine's account of goroutines that drive while others are
+// parked.
+type drivers struct {
+	rounds int
+	drives uint64 // of the engine when the account began
+	parks  uint32
+	since  time.Time
+}
+
+// reliable ends an account, after d drives in all, and begins the next. It reports whether
+// others drove so often, and none of them got tired of it and parked, that the parked ones
+// do not need the progress goroutine.
+func (a *drivers) reliable(e *Engine, d uint64) bool {
+	now, parks := time.Now(), e.parks.Load()
+	n := d - a.drives
+	ok := n >= trustDrives && parks == a.parks && now.Sub(a.since) <= time.Duration(n)*often
+	*a = drivers{drives: d, parks: parks, since: now}
+	return ok
+}
 
 // loop is the progress goroutine. A panic of the protocol ends the process: no deferred
 // function here waits for the goroutine that panics.
 func (e *Engine) loop() {
 	e.run()
-	e.Do(func() {}) // leaves no link armed
 	close(e.ended)
 }
 
@@ -29,16 +61,27 @@ func (e *Engine) loop() {
 func (e *Engine) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	sp := cpu.Spinner{Policy: &e.policy}
+	sp := cpu.Spinner{Policy: &e.policy, Contention: e.contention}
 	var seen uint64
 	slice := minDoze
+	var acc drivers
 	for !e.closed.Load() {
 		if e.begun.Load() {
-			e.callOutside()
+			callOutside(e)
+		}
+		parks := e.parks.Load()
+		if e.naps.on.Load() { // a waiter sleeps on the links, for those parked as well
+			d := maxDoze
+			if e.parked.Load() > 0 {
+				d = maxTrust
+			}
+			e.doze(timer, d, parks)
+			continue
 		}
 		if !e.tryLock(ownerLoop) {
-			if e.owner.Load() == ownerApp {
-				e.doze(timer, minDoze, true)
+			if driven(&e.owner) {
+				e.doze(timer, minDoze, parks)
+				acc.rounds = trustRounds
 			}
 			continue
 		}
@@ -46,10 +89,17 @@ func (e *Engine) run() {
 		d := e.drives
 		e.release()
 		e.letIn()
-		if d != seen && e.parked.Load() == 0 {
+		acc.rounds++
+		switch parked := e.parked.Load() > 0; {
+		case d != seen && !parked:
 			seen = d
-			e.doze(timer, slice, false)
+			e.doze(timer, slice, parks)
 			slice = min(2*slice, maxDoze)
+			sp.Reset()
+			continue
+		case parked && acc.rounds >= trustRounds && acc.reliable(e, d):
+			e.doze(timer, slice, acc.parks)
+			slice, acc.rounds = min(2*slice, maxTrust), trustRounds
 			sp.Reset()
 			continue
 		}
@@ -59,11 +109,12 @@ func (e *Engine) run() {
 			sp.Reset()
 		case e.tired.Swap(false), sp.Wait() != 0 && sp.Weary():
 			if e.Err() != nil {
-				e.doze(timer, maxDoze, false)
+				e.doze(timer, maxDoze, parks)
 			} else {
 				e.sleep()
 			}
 			sp.Reset()
+			sp.Patient = true
 		}
 	}
 }
@@ -78,13 +129,28 @@ func (e *Engine) letIn() {
 	}
 }
 
-// doze rests for d or until the goroutine is needed. A goroutine that drives when this
-// begins wakes it at the end if there are others to drive for. Without such a driver, the
-// goroutine must not doze while others are parked.
-func (e *Engine) doze(timer *time.Timer, d time.Duration, driven bool) {
-	e.rest.Store(dozing)
-	if e.parked.Load() > 0 && !(driven && e.owner.Load() == ownerApp) || e.closed.Load() || e.begun.Load() {
-		if !e.rest.CompareAndSwap(dozing, awake) {
+// driven reports whether an application goroutine keeps ownership for longer than it takes
+// to post an operation, about a microsecond.
+func driven(owner *atomic.Uint32) bool {
+	for range driverTries / 8 {
+		if owner.Load() != ownerApp {
+			return false
+		}
+		cpu.Pause()
+	}
+	return true
+}
+
+// doze rests for d or until the goroutine is needed. If goroutines are parked, it trusts in
+// one that drives, unless one has parked since the number of parks was that given.
+func (e *Engine) doze(timer *time.Timer, d time.Duration, parks uint32) {
+	state := dozing
+	if e.parked.Load() > 0 {
+		state = trusting
+	}
+	e.rest.Store(state)
+	if e.closed.Load() || e.begun.Load() || e.parks.Load() != parks {
+		if !e.rest.CompareAndSwap(state, awake) {
 			<-e.nudge
 		}
 		return
@@ -93,7 +159,7 @@ func (e *Engine) doze(timer *time.Timer, d time.Duration, driven bool) {
 	select {
 	case <-e.nudge:
 	case <-timer.C:
-		if !e.rest.CompareAndSwap(dozing, awake) {
+		if !e.rest.CompareAndSwap(state, awake) {
 			<-e.nudge
 		}
 	}
@@ -104,28 +170,11 @@ func (e *Engine) sleep() {
 	if !e.tryLock(ownerLoop) {
 		return
 	}
-	for i, l := range e.links {
-		quiet, err := l.Arm()
-		if err != nil {
-			e.fail("arm "+l.Name(), err)
-		}
-		if err != nil || !quiet {
-			if err == nil {
-				i++ // Disarm undoes the Arm of this link as well
-			}
-			e.disarm(i)
-			e.release()
-			return
-		}
-	}
-	nap := e.proto.Rest(true)
-	// A peer's write between the last poll and Arm causes no event.
-	if e.proto.Step() {
-		e.disarm(len(e.links))
+	nap, ok := arm(e)
+	if !ok {
 		e.release()
 		return
 	}
-	e.armed = true
 	e.rest.Store(asleep)
 	e.release()
 	if e.closed.Load() || e.begun.Load() {
@@ -136,6 +185,34 @@ func (e *Engine) sleep() {
 	}
 	e.rest.Store(awake)
 	// The next tryLock, of any goroutine, disarms.
+}
+
+// arm arms all links, so that the owner may sleep when it has released the engine, for the
+// time returned, 0 if without limit. It reports false if there is something to do, or a link
+// cannot be armed. Owner's.
+func arm(e *Engine) (time.Duration, bool) {
+	e.AssertOwned()
+	for i, l := range e.links {
+		quiet, err := l.Arm()
+		if err != nil {
+			e.fail("arm "+l.Name(), err)
+		}
+		if err != nil || !quiet {
+			if err == nil {
+				i++ // Disarm undoes the Arm of this link as well
+			}
+			e.disarm(i)
+			return 0, false
+		}
+	}
+	nap := e.proto.Rest(true)
+	// A peer's write between the last poll and Arm causes no event.
+	if e.proto.Step() {
+		e.disarm(len(e.links))
+		return 0, false
+	}
+	e.armed = true
+	return nap, true
 }
 
 // fail records the first error because of which the engine cannot sleep.

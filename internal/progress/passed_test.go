@@ -31,7 +31,7 @@ func TestWaitsThatStepsEndPoll(t *testing.T) {
 			p := &passing{polls{w: &Waiter{}}}
 			e := &Engine{proto: p, policy: cpu.Default()} // nobody else polls
 			e.links = append(e.links, p)
-			for range 10 * looks {
+			for range 10 * cheapPolls {
 				p.w.Init()
 				require.NoError(t, c.wait(e, p.w))
 			}

@@ -38,17 +38,17 @@ type op struct {
 
 // side is one end of a connection and the protocol that tests drive it with.
 type side struct {
-	link   fabric.Link
-	ep     fabric.Endpoint
-	mem    fabric.Region
-	peer   fabric.RemoteKey
-	eng    *Engine
-	in     atomic.Pointer[op]
-	queue  []*op
-	flying map[uint64]*op
-	nextID uint64
-	wrs    [1]fabric.WR
-	sges   [1]fabric.SGE
+	link     fabric.Link
+	ep       fabric.Endpoint
+	mem      fabric.Region
+	peer     fabric.RemoteKey
+	eng      *Engine
+	in       atomic.Pointer[op]
+	queue    []*op
+	inFlight map[uint64]*op
+	nextID   uint64
+	wrs      [1]fabric.WR
+	sges     [1]fabric.SGE
 }
 
 func (s *side) Pending() bool { return s.in.Load() != nil }
@@ -89,7 +89,7 @@ func (s *side) Step() bool {
 		if n == 0 {
 			return did
 		}
-		s.flying[s.nextID] = o
+		s.inFlight[s.nextID] = o
 		s.queue = s.queue[:copy(s.queue, s.queue[1:])]
 		did = true
 	}
@@ -98,8 +98,8 @@ func (s *side) Step() bool {
 
 func (s *side) Complete(_ int, cs []fabric.Completion) {
 	for _, c := range cs {
-		if o := s.flying[c.ID]; o != nil {
-			delete(s.flying, c.ID)
+		if o := s.inFlight[c.ID]; o != nil {
+			delete(s.inFlight, c.ID)
 			o.status = c.Status
 			o.Finish()
 		}
@@ -108,7 +108,7 @@ func (s *side) Complete(_ int, cs []fabric.Completion) {
 
 func pair(t testing.TB, o sim.Options) (a, b *side) {
 	net := sim.NewNetwork(o)
-	sides := []*side{{flying: map[uint64]*op{}}, {flying: map[uint64]*op{}}}
+	sides := []*side{{inFlight: map[uint64]*op{}}, {inFlight: map[uint64]*op{}}}
 	for _, s := range sides {
 		l, err := net.NewLink()
 		require.NoError(t, err)

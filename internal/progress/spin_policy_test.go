@@ -51,7 +51,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	ev, err := event.New()
 	require.NoError(t, err)
 	defer ev.Close()
-	p := cpu.SpinPolicy{Looks: 20, Pauses: 10, Yields: 7}
+	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks = 20 + 10 + 7
 	l := &idle{ev: ev, armed: make(chan int64, 1)}
 	e, err := New([]fabric.Link{l}, nothing{}, p)
@@ -77,4 +77,40 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	}
 	// The progress goroutine may look a few times before it finds somebody parked.
 	require.Less(t, least, int64(2*looks))
+}
+
+// server is an idle link whose Poll executes a request of a peer every few polls.
+type server struct {
+	idle
+	every, requests int64
+	all             chan struct{} // closed after so many requests
+}
+
+func (l *server) Served() uint32 {
+	n := l.polls.Load() / l.every
+	if n == l.requests {
+		select {
+		case <-l.all:
+		default:
+			close(l.all)
+		}
+	}
+	return uint32(min(n, l.requests))
+}
+
+// A target whose engine executes requests of a peer neither sleeps nor yields between them:
+// requests cause no completion there.
+func TestRequestsOfPeersKeepAwake(t *testing.T) {
+	ev, err := event.New()
+	require.NoError(t, err)
+	defer ev.Close()
+	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
+	const looks, every, requests = 20 + 10 + 7, 10, 1000
+	l := &server{idle{ev: ev, armed: make(chan int64, requests)}, every, requests, make(chan struct{})}
+	e, err := New([]fabric.Link{l}, nothing{}, p)
+	require.NoError(t, err)
+	e.Start()
+	defer e.Close()
+	<-l.all
+	require.EqualValues(t, every*requests+looks, <-l.armed, "polls before the first sleep")
 }

@@ -65,23 +65,35 @@ const driverTries = 200
 // the links if no other goroutine does. One goroutine may wait for w at a time; if two
 // sleep, the second gets ErrWaited. Wait does not allocate if w is done soon.
 // Hot path.
-func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitLooking(ctx, w, nil) }
+func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitPolling(ctx, w, nil) }
 
-// WaitLooking is Wait with a Looker, which may be nil.
-func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
-	sp := cpu.Spinner{Policy: &e.policy}
+// WaitPolling is Wait with a Poller, which may be nil.
+func (e *Engine) WaitPolling(ctx context.Context, w *Waiter, l Poller) error {
+	naps := newNapper(e)
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
-			more := e.drive(ctx, w, l, &sp)
+			end := e.drive(ctx, w, l, &naps.sp)
 			e.release()
-			if !more {
+			if end == driveLet {
+				e.letIn()
+				continue
+			}
+			if end == driveTired {
+				if naps.nap(ctx, w) {
+					continue
+				}
+				e.tired.Store(true)
+			}
+			break
+		}
+		if e.owner.Load() == ownerApp {
+			if !e.contend(ctx, w, &naps.sp) {
 				break
 			}
-			e.letIn()
 			continue
 		}
-		if tries++; tries > driverTries || e.owner.Load() == ownerApp {
+		if tries++; tries > driverTries {
 			break
 		}
 		cpu.Pause()
@@ -92,40 +104,71 @@ func (e *Engine) WaitLooking(ctx context.Context, w *Waiter, l Looker) error {
 	return e.park(ctx, w)
 }
 
-// drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
-// ownership; only then it returns true, and the caller must try again.
-func (e *Engine) drive(ctx context.Context, w *Waiter, l Looker, sp *cpu.Spinner) bool {
-	for n := 1; ; n++ {
-		if l != nil && e.look(w, l, n) {
+// driveRounds is the number of rounds, 5 to 20 µs, after which a goroutine that drives gives in
+// to another that has begun to wait, and parks. A wait that long is seldom for an operation
+// of its own, and the other would otherwise wait for a hand-over at each operation, for as
+// long as these keep the driving goroutine from resting.
+const driveRounds = 64
+
+// contend spins while another goroutine drives, until w is done or the engine may be free.
+// One goroutine at a time does so. It returns false if the caller should park.
+func (e *Engine) contend(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
+	if e.heir.Load() || !e.heir.CompareAndSwap(false, true) {
+		return false
+	}
+	for n := 1; !w.Done() && e.owner.Load() == ownerApp; n++ {
+		if sp.Wait() != 0 && sp.Weary() || n&63 == 0 && ctx.Err() != nil {
+			e.heir.Store(false)
 			return false
+		}
+	}
+	e.heir.Store(false)
+	return true
+}
+
+// Ends of drive.
+const (
+	driveOver  = iota // w is done, or the caller should park
+	driveTired        // the policy says to sleep
+	driveLet          // another goroutine needs the engine for a moment
+)
+
+// drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
+// ownership.
+func (e *Engine) drive(ctx context.Context, w *Waiter, l Poller, sp *cpu.Spinner) (end int) {
+	for n := 1; ; n++ {
+		if l != nil && e.pollEvent(w, l, n) {
+			return driveOver
 		}
 		busy := e.proto.Step()
 		if w.Done() {
 			e.passed() // without a poll each time, which would delay the result
-			return false
+			return driveOver
 		}
 		busy = e.pollLinks() || busy
 		if w.Done() || e.closed.Load() {
-			return false
+			return driveOver
 		}
 		if e.want.Load() > 0 {
-			return true
+			return driveLet
+		}
+		if n > driveRounds && e.heir.Load() {
+			return driveOver
 		}
 		if busy {
 			sp.Reset()
 		} else if sp.Wait() != 0 && sp.Weary() {
-			e.tired.Store(true)
-			return false
+			return driveTired
 		}
 		if n&63 == 0 && ctx.Err() != nil {
-			return false
+			return driveOver
 		}
 	}
 }
 
 // park waits while other goroutines drive.
 func (e *Engine) park(ctx context.Context, w *Waiter) error {
-	e.parked.Add(1)
+	e.beginPark()
 	defer e.parked.Add(-1)
 	if bubble.Inside() {
 		return e.parkInside(ctx, w.Done)
@@ -140,7 +183,7 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 		return ErrWaited
 	}
 	if e.owner.Load() != ownerApp {
-		e.wake() // an application goroutine that drives wakes it at its end
+		e.rouse() // an application goroutine that drives wakes it at its end
 	}
 	var err error
 	for err == nil {
@@ -162,10 +205,15 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	return err
 }
 
+func (e *Engine) beginPark() {
+	e.parked.Add(1)
+	e.parks.Add(1)
+}
+
 // parkInside is park in a bubble of testing/synctest: goroutines outside must not use
 // channels created there, and bells are reused.
 func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
-	for e.wake(); !done(); bubble.Nap() {
+	for e.rouse(); !done(); bubble.Nap() {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -178,17 +226,17 @@ func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
 
 // Looker polls only for the event that a goroutine waits for: it loads the word that a peer
 // will change.
-type Looker interface {
-	// Look handles the event if it has occurred, as Protocol.Step would. The owner calls
+type Poller interface {
+	// Poll handles the event if it has occurred, as Protocol.Step would. The owner calls
 	// it.
-	Look() bool
+	Poll() bool
 }
 
 const (
 	// looks is the number of calls of Look per round of polls: an event between two of them
 	// is seen a few ns later, an event during the round waits for half of it, about 30 ns.
 	// More would delay other events.
-	looks = 32
+	cheapPolls = 32
 
 	// eagerRounds is the number of rounds with so many looks: 2 to 5 µs, a few round trips.
 	// After these, pauses and yields make additional looks useless.
@@ -198,15 +246,15 @@ const (
 // look calls l before round n of a wait. It reports whether w is done. At intervals a wait
 // that ends in a look has a round nevertheless. Owner's.
 // Hot path.
-func (e *Engine) look(w *Waiter, l Looker, n int) bool {
+func (e *Engine) pollEvent(w *Waiter, l Poller, n int) bool {
 	e.AssertOwned()
 	if n > eagerRounds {
-		return l.Look() && w.Done()
+		return l.Poll() && w.Done()
 	}
-	for range looks {
-		if l.Look() && w.Done() {
+	for range cheapPolls {
+		if l.Poll() && w.Done() {
 			e.lucky++
-			return n > 1 || e.lucky%looks != 0
+			return n > 1 || e.lucky%cheapPolls != 0
 		}
 		if e.want.Load() > 0 {
 			return false

@@ -41,7 +41,7 @@ type bell struct {
 // No other goroutine may wait for any of them. It does not allocate if one is done soon.
 // Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
-	sp := cpu.Spinner{Policy: &e.policy}
+	naps := newNapper(e)
 	for n := 1; ; n++ {
 		if i := ws.done(start); i >= 0 {
 			return i, nil
@@ -55,11 +55,15 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 				return i, nil
 			}
 			return -1, ErrClosed
-		case busy:
-			sp.Reset()
-		case sp.Wait() != 0 && sp.Weary():
-			e.tired.Store(true)
+		case n > driveRounds && e.heir.Load():
 			return e.parkAny(ctx, start, ws)
+		case busy:
+			naps.sp.Reset()
+		case naps.sp.Wait() != 0 && naps.sp.Weary():
+			if !naps.nap(ctx, ws...) {
+				e.tired.Store(true)
+				return e.parkAny(ctx, start, ws)
+			}
 		}
 		for e.want.Load() > 0 {
 			cpu.Yield()
@@ -94,7 +98,7 @@ func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 // get their own back before it returns.
 func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error) {
 	if bubble.Inside() {
-		e.parked.Add(1)
+		e.beginPark()
 		defer e.parked.Add(-1)
 		err := e.parkInside(ctx, func() bool { return ws.done(start) >= 0 })
 		return ws.done(start), err
@@ -105,7 +109,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 		b.ch = make(chan struct{}, len(ws))
 	}
 	b.kept = b.kept[:0]
-	e.parked.Add(1)
+	e.beginPark()
 	defer e.parked.Add(-1)
 	found := false
 	for _, w := range ws {
@@ -138,7 +142,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 	rung := 0
 	if !found {
 		if e.owner.Load() != ownerApp {
-			e.wake()
+			e.rouse()
 		}
 		select {
 		case <-b.ch:

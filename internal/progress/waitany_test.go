@@ -61,6 +61,8 @@ func TestWaitAny(t *testing.T) {
 func TestWaitAnyOfOneNamedTwice(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
 	ctx := testutil.Context(t, 30*time.Second)
+	a.eng.naps.mu.Lock() // waits park at once
+	defer a.eng.naps.mu.Unlock()
 	for range 40 {
 		own, all := waiters(1)
 		for range 64 {

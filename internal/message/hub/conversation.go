@@ -79,12 +79,12 @@ func (x *exchange) step() bool {
 
 // Conversation manages the messages with one rank.
 type Conversation struct {
-	x     *exchange
-	host  Host
-	of    int  // the rank
-	own   bool // the rank is this one
-	looks bool // a poll of the link is not needed to see the peer's writes
-	wakes bool // a plain write of the peer wakes this side
+	x      *exchange
+	host   Host
+	of     int  // the rank
+	own    bool // the rank is this one
+	polled bool // see pending.Operation.Begin: a poll of the link is not needed to see the peer's writes
+	wakes  bool // a plain write of the peer wakes this side
 
 	begun atomic.Bool // Host.Open was called
 	told  bool        // the peer opens its side; guarded by exchange.mu
@@ -102,7 +102,7 @@ type Conversation struct {
 }
 
 // New creates an operation: a Send, or a Recv. From any goroutine.
-func (c *Conversation) New(k Kind) *Op { return newOp(c, k, k == Recv && c.looks) }
+func (c *Conversation) New(k Kind) *Op { return newOp(c, k, k == Recv && c.polled) }
 
 // NewBatch creates the operation that sends b, which ends with the last of its messages.
 // Any goroutine may call it.
@@ -116,7 +116,7 @@ func (c *Conversation) NewBatch(b *Batch) *Op {
 // NewRecvBatch creates the operation that receives b, which ends with the last of its
 // receives. Any goroutine may call it.
 func (c *Conversation) NewRecvBatch(b *RecvBatch) *Op {
-	o := newOp(c, RecvSeveral, c.looks)
+	o := newOp(c, RecvSeveral, c.polled)
 	o.recvs = b
 	b.begin(o)
 	return o

@@ -39,7 +39,7 @@ func (h *Hub) Init(o Options) {
 // these capabilities. Set-up path.
 func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
 	c.x, c.host, c.of, c.own = &h.exchange, host, len(h.all), own
-	c.looks = caps.Immediate || !caps.TargetProgress
+	c.polled = caps.Immediate || !caps.TargetProgress
 	c.wakes = caps.WakesOnWrite
 	c.place.it = c
 	c.loop = message.Loopback{From: c.of, Shared: &h.shared}

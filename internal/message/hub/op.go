@@ -68,10 +68,10 @@ var ops = sync.Pool{New: func() any {
 	return o
 }}
 
-// newOp creates an operation. looks is the argument of pending.Operation.Begin.
-func newOp(w owner, k Kind, looks bool) *Op {
+// newOp creates an operation. polled is the argument of pending.Operation.Begin.
+func newOp(w owner, k Kind, polled bool) *Op {
 	o := ops.Get().(*Op)
-	o.Begin(looks)
+	o.Begin(polled)
 	o.owner, o.kind = w, k
 	return o
 }
@@ -82,7 +82,7 @@ func (o *Op) Start() { o.owner.start(o) }
 // Look implements pending.Work for receives: it polls only the memory in which the peer's
 // message arrives.
 // Hot path.
-func (o *Op) Look() bool { return o.owner.poll() }
+func (o *Op) Poll() bool { return o.owner.poll() }
 
 // Blame implements pending.Work.
 func (o *Op) Blame(err error) { o.owner.blame(err) }

@@ -1,0 +1,112 @@
+package cpu
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Contention is what the waits of a process know of other threads that want its processors.
+// A yield that returned late has run another thread: for a while all waits that can sleep do
+// so at once. A sleeping thread that is woken runs before one that has used its time, while a
+// thread that spins or yields beside a busy one gets the processor back a time slice later,
+// and has kept it meanwhile from the ranks that it waits for.
+//
+// The time doubles whenever a yield afterwards, which is the probe, is late again.
+//
+// A yield that returned soon, but not at once, has run a thread that yields as well, such as
+// the awaited rank on the same processor: the two take turns. Meanwhile waits yield after one
+// poll, because a spin delays the thread that has the answer. Any goroutine may call its
+// methods.
+type Contention struct {
+	until atomic.Int64 // Ticks
+	span  atomic.Int64 // ticks of the last period
+	turns atomic.Int32 // empty yields until waits spin again
+	late  int64        // ticks
+	least int64
+	most  int64
+	turn  int64 // ticks of the shortest yield that has run another thread
+	short int64 // ticks of the shortest that is not a turn because it is too long
+}
+
+const (
+	// lateYield is the time of a yield that has run a thread that computes: such a thread keeps
+	// the processor for a time slice of 1 to 4 ms. Threads of ranks that answer, or of goroutines
+	// that handle what has arrived, give it back after 10 to 100 µs; waits go on spinning beside
+	// them. With a limit of 25 µs, HTTP over rmanet between two engines of an idle process took
+	// four times as long.
+	lateYield = 250 * time.Microsecond
+
+	// minShared and maxShared bound the periods. The probe costs up to a time slice of the
+	// other thread, 1 to 4 ms; a period that is too long costs waits that could have spun the
+	// time of a sleep and a wake-up.
+	minShared = 2 * time.Millisecond
+	maxShared = 128 * time.Millisecond
+
+	// turnYield and shortYield bound the time of a yield that has run a thread that takes
+	// turns, as multiples of an empty yield, 0.2 µs. A switch there and back takes 1.2 µs in
+	// all, and the other thread may handle a message in between. With a limit of 250 µs, a
+	// barrier beside a busy thread took two to three times as long.
+	turnYield  = 2.5
+	shortYield = 50
+
+	// emptyYields is the number of yields without another thread after which the turns are
+	// over. Of the yields beside a thread that yields, up to a quarter return at once.
+	emptyYields = 16
+)
+
+// NewContention returns an account without contention.
+func NewContention() *Contention {
+	ticks := func(d time.Duration) int64 { return int64(float64(d) / NsPerTick()) }
+	empty := float64(emptyYield())
+	return &Contention{
+		late: ticks(lateYield), least: ticks(minShared), most: ticks(maxShared),
+		turn: int64(turnYield * empty), short: int64(shortYield * empty),
+	}
+}
+
+// Shared reports whether other threads wanted this process's processors a short time ago.
+// Hot path.
+func (c *Contention) Shared() bool {
+	until := c.until.Load()
+	return until != 0 && Ticks() < until
+}
+
+// TakesTurns reports whether the last yields ran threads that yielded soon.
+// Hot path.
+func (c *Contention) TakesTurns() bool { return c.turns.Load() > 0 }
+
+// yield yields the processor and reports whether a thread that computes has run.
+func (c *Contention) yield() (late bool) {
+	begun := Ticks()
+	Yield()
+	now := Ticks()
+	return c.yielded(now-begun, now)
+}
+
+// yielded is yield for a yield of the given time in ticks, which ended at now.
+func (c *Contention) yielded(took, now int64) (late bool) {
+	switch {
+	case took >= c.late:
+		c.note(now)
+		return true
+	case took < c.turn:
+		if n := c.turns.Load(); n > 0 {
+			c.turns.Store(n - 1)
+		}
+	case took < c.short:
+		c.turns.Store(emptyYields)
+	}
+	return false
+}
+
+// note begins a period at now.
+func (c *Contention) note(now int64) {
+	span, until := c.span.Load(), c.until.Load()
+	if span > 0 && now-until < span {
+		span = min(2*span, c.most)
+	} else {
+		span = c.least
+	}
+	c.span.Store(span)
+	c.until.Store(now + span)
+}

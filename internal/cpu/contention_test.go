@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A late yield makes the waits of a period short; the periods grow while the probes after
+// them are late as well.
+func TestPeriodsOfContention(t *testing.T) {
+	c := NewContention()
+	require.False(t, c.Shared())
+	now := int64(1 << 40)
+	span := func() int64 { c.note(now); return c.until.Load() - now }
+	require.Equal(t, c.least, span())
+	for want := 2 * c.least; want < c.most; want *= 2 {
+		now = c.until.Load() + 1
+		require.Equal(t, want, span())
+	}
+	for range 2 {
+		now = c.until.Load() + 1
+		require.Equal(t, c.most, span())
+	}
+	now = c.until.Load() + c.most
+	require.Equal(t, c.least, span(), "a quiet while in between")
+
+	c.until.Store(Ticks() + c.most*1000)
+	require.True(t, c.Shared())
+	c.until.Store(Ticks())
+	require.False(t, c.Shared())
+}
+
+// While the processor is shared, a wait that can sleep looks twice and does not yield.
+func TestSharedProcessorsEndSpins(t *testing.T) {
+	c := NewContention()
+	c.short = 0 // no yield is a turn
+	s := Spinner{Policy: &Roomy, Contention: c}
+	spins := func() (n int) {
+		for s.Reset(); s.Wait() == 0; n++ {
+		}
+		return n
+	}
+	require.Equal(t, Roomy.Polls+Roomy.Pauses, spins())
+	c.until.Store(Ticks() + c.most*1000)
+	require.Equal(t, 1, spins())
+	require.True(t, s.Weary())
+	s.Reset()
+	s.Patient = true
+	for range Roomy.Polls + Roomy.Pauses {
+		require.Zero(t, s.Wait())
+	}
+	require.NotZero(t, s.Wait())
+
+	c.until.Store(0)
+	c.late = 0 // every yield counts as late
+	require.Equal(t, Roomy.Polls+Roomy.Pauses, spins())
+	require.True(t, s.Weary())
+	require.True(t, c.Shared() || c.span.Load() > 0)
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Reset(); s.Wait() }))
+}
+
+// While yields run threads that yield soon, a wait yields at its first step; yields that run
+// no thread, or one that computes, do not count.
+func TestTurnsReplaceSpins(t *testing.T) {
+	c := NewContention()
+	require.Positive(t, c.turn)
+	require.Less(t, c.turn, c.short)
+	c.turn, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
+	const empty, turn, long = -3, -2, -1
+	s := Spinner{Policy: &Roomy, Contention: c}
+	first := func() int { s.Reset(); return s.Wait() }
+	require.Zero(t, first())
+	require.False(t, c.yielded(empty, 0))
+	require.False(t, c.yielded(long, 0))
+	require.Zero(t, first())
+
+	require.False(t, c.yielded(turn, 0))
+	for y := 1; y <= Roomy.Yields; y++ {
+		require.False(t, s.Weary())
+		require.Equal(t, y, s.Wait())
+	}
+	require.True(t, s.Weary())
+	require.Equal(t, 1, first())
+	require.Zero(t, testing.AllocsPerRun(100, func() { first() }))
+
+	for range emptyYields {
+		require.True(t, c.TakesTurns())
+		require.False(t, c.yielded(empty, 0))
+	}
+	require.False(t, c.TakesTurns())
+	require.Zero(t, first())
+
+	const late = 1 << 40
+	c.late = late
+	require.True(t, c.yielded(late, Ticks()))
+	require.False(t, c.TakesTurns())
+	require.True(t, c.yielded(late, Ticks()+c.most*1000))
+	c.yielded(turn, 0)
+	require.Zero(t, first(), "the processor is shared with a thread that computes")
+	require.True(t, s.Weary())
+}
