@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -41,7 +43,9 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	for rank, p := range e.peers {
 		p.conn = dialer.Connector(rank)
 	}
-	e.prog.Start()
+	if err := startProgress(e.prog); err != nil {
+		return err
+	}
 	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
 	e.job.NotifyGone(e.lost)
 	e.job.NotifyReceived(e.told)
@@ -57,6 +61,25 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		e.tasks.Go(func() { e.proto.attend(e) })
 	}
 	return meetServer(ctx, e)
+}
+
+// envProgressCPU is the processor of the progress goroutine's thread.
+const envProgressCPU = "RMA_PROGRESS_CPU"
+
+// startProgress starts the progress goroutine, on the processor that the environment names.
+func startProgress(p *progress.Engine) error {
+	v, err := settings.Environment()
+	switch {
+	case err != nil:
+		return err
+	case v.Text(envProgressCPU) == "":
+		p.Start()
+		return nil
+	}
+	if err := progress.StartOn(p, cpu.Of(int(v.Int(envProgressCPU)))); err != nil {
+		return fmt.Errorf("%s: %w", envProgressCPU, err)
+	}
+	return nil
 }
 
 // openMemory allocates the engine's memory on each link.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/owned"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // ErrClosed means that the engine has been closed.
@@ -145,6 +146,28 @@ func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error
 func (e *Engine) Start() {
 	e.started.Store(true)
 	go e.loop()
+}
+
+// StartOn is e.Start with the thread of the progress goroutine bound to the processors s, which
+// may be others than those of the process.
+func StartOn(e *Engine, s cpu.Set) error {
+	bound := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := topo.BindThread(s)
+		bound <- err
+		if err != nil {
+			runtime.UnlockOSThread()
+			return
+		}
+		e.loop()
+		if topo.BindThread(cpu.Allowed()) == nil { // otherwise the thread ends with the goroutine
+			runtime.UnlockOSThread()
+		}
+	}()
+	err := <-bound
+	e.started.Store(err == nil)
+	return err
 }
 
 // Close ends the progress goroutine. Waiters that are not finished get ErrClosed; the

@@ -119,6 +119,12 @@ var engineSettings = []Setting{
 		Where: "internal/progress", Since: "0.1",
 	},
 	{
+		Env: "RMA_PROGRESS_CPU", Type: Type{Kind: Count, Min: 0, Max: 16383}, Else: "none: the thread runs where the process may", EnvOnly: true,
+		What:  "processor that the thread of the progress goroutine is bound to; it may be outside those of the process ([progress.md](progress.md#a-processor-for-the-progress-goroutine))",
+		Why:   "gains something only where a processor is free for each rank; `rmarun --bind-progress` finds those",
+		Where: "internal/progress", Since: "0.2",
+	},
+	{
 		Env: "RMA_PEER_TIMEOUT", Field: "PeerTimeout", Type: Type{Kind: Duration, Min: int64(time.Millisecond)}, Default: "2s",
 		What:  "time within which a link detects that a peer is gone; its operations then fail",
 		Why:   "long compared with a pause of a busy process, short compared with the patience of users",
