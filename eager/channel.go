@@ -1,12 +1,10 @@
 package eager
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Channel is one eager connection to one peer, in both directions. It belongs to the
@@ -28,6 +26,10 @@ type Channel struct {
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	caps := link.Caps()
 	o, g, err := o.effective(caps)
+	var steps []ring
+	if err == nil {
+		steps, err = o.ladder(caps)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open eager channel: %w", err)
 	}
@@ -36,28 +38,27 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		receiver: receiver{rxRing: newRing(g, uint32(o.BlockSize)), rx: flowctl.NewReceiver(g), lapMode: o.Mode == ModeLap},
 		sender: sender{
 			ep: ep, tag: o.IDTag, maxSGE: caps.MaxSGE, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
-			wrs: make([]fabric.WR, o.Batch), sges: make([]fabric.SGE, o.Pieces),
-			inPlace: inPlaceLimit(o.Batch, o.Pieces, caps.MaxSGE),
+			wrs: make([]fabric.WR, o.Batch),
 		},
 	}
-	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
-	size := ringStart + c.rxRing.bytes()
-	if c.inReg, err = link.Alloc(size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err != nil {
-		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", size, err)
+	if len(steps) > 0 { // what a small ring holds takes few pieces
+		c.allot(2 * o.Batch)
+	} else {
+		c.allot(o.Pieces)
 	}
-	c.in = c.inReg.Bytes()[:size:size]
-	c.memory = offheap.RoundUp(size)
+	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
+	home, err := openRing(link, c.rxRing)
+	if err != nil {
+		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", home.bytes(), err)
+	}
+	c.rz = &resizing{budget: o.Budget, steps: steps, pieces: o.Pieces, home: home, now: home}
+	c.in, c.cells = home.mem, (*[ringStart]byte)(home.mem)
+	c.memory = home.memory()
 	return c, nil
 }
 
 // Setup returns the data that the peer's Connect needs.
-func (c *Channel) Setup() Setup {
-	k := c.inReg.Key()
-	k.Len = uint64(len(c.in)) // a link may have rounded the length up
-	return Setup{
-		Mode: c.Mode(), Geometry: c.rxRing.Geometry, BlockSize: c.rxRing.size, Imm: c.imm, Region: k,
-	}
-}
+func (c *Channel) Setup() Setup { return c.setup(&c.rz.home) }
 
 // Connect accepts the peer's set-up, which is not trusted, and allocates the mirror of its
 // ring. The endpoint must be connected before the first flush. Setup path.
@@ -82,24 +83,19 @@ func (c *Channel) Connect(s Setup) error {
 	case s.Mode == ModeLap && !caps.LastByteLast:
 		return fmt.Errorf("connect eager channel: %w: mode lap, but the link does not promise LastByteLast", ErrSetup)
 	}
-	// The mirror is followed by one word per block for write cursors and one for credit.
-	size := r.bytes() + 8*int(r.Blocks) + 8
-	mem, err := offheap.Alloc(size, offheap.Staging)
+	m, err := openMirror(c.link, &r)
 	if err != nil {
-		return fmt.Errorf("connect eager channel: %w", err)
+		return fmt.Errorf("connect eager channel: mirror of a ring of %d bytes: %w", r.bytes(), err)
 	}
-	reg, err := c.link.Register(mem, 0)
-	if err != nil {
-		return errors.Join(fmt.Errorf("connect eager channel: mirror of %d bytes: %w", size, err), offheap.Free(mem, offheap.Staging))
-	}
-	c.out, c.outReg, c.outKey = mem, reg, reg.LKey()
-	c.memory += offheap.RoundUp(size)
-	c.peer, c.txRing, c.tx = s, r, flowctl.NewSender(s.Geometry)
+	c.out, c.outReg, c.outKey = m.mem, m.reg, m.reg.LKey()
+	c.memory += mirrorMemory(&r)
+	c.peer, c.rz.theirs, c.txRing, c.tx = s, s.Region, r, flowctl.NewSender(s.Geometry)
 	c.cursorOut = s.Mode == ModeCursor
-	if !c.cursorOut {
+	if !c.cursorOut && c.link.Caps().MapsAlloc {
 		c.near, _ = c.ep.(fabric.Direct)
 	}
-	c.live = true
+	c.lax = c.near != nil
+	c.live, c.open = true, true
 	return nil
 }
 
@@ -163,11 +159,16 @@ func (c *Channel) Progress(force bool) (done bool, err error) {
 	if !c.live {
 		return true, nil
 	}
-	if !force && !c.nudge && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && load64(c.in, creditCell) == c.word {
+	if !force && !c.nudge && c.first == c.staged && !c.cursorOut && !c.rx.Due(false) && c.due == 0 && load64(c.cells[:], creditCell) == c.word {
 		return true, nil
 	}
+	if c.due != 0 {
+		if err := c.resize(); err != nil {
+			return false, err
+		}
+	}
 	err = c.flush(force)
-	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && (!force || c.rx.Owed() == 0), err
+	return c.first == c.staged && !c.nudge && !c.rx.Due(false) && c.due&^dueClose == 0 && (!force || c.rx.Owed() == 0), err
 }
 
 // OnCompletion handles a completion of the channel's endpoint. It returns false if the
@@ -204,8 +205,8 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 
 	done := c.tx.Done()
 	ahead := (cpl.ID - done) & idPosMask
-	if c.near != nil && ahead > idPosMask/2 {
-		return true // SendShort has recorded it already
+	if c.lax && ahead > idPosMask/2 {
+		return true // SendShort has recorded it already, or it concerns the ring before
 	}
 	if err := c.tx.Complete(done + ahead); err != nil {
 		c.fail(err)
@@ -213,18 +214,10 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	return true
 }
 
-// Mode returns how the incoming ring announces messages.
-func (c *Channel) Mode() Mode {
-	if c.lapMode {
-		return ModeLap
-	}
-	return ModeCursor
-}
-
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Memory = c.memory
+	s.Memory, s.Ring, s.PeerRing = c.memory, c.rxRing.bytes(), c.txRing.bytes()
 	return s
 }
 
@@ -235,21 +228,12 @@ func (c *Channel) Stats() Stats {
 func (c *Channel) Close() error {
 	if !c.closed {
 		c.closed, c.left = true, 0
-		c.live = false
+		c.live, c.open = false, false
 		c.endLease()
 		c.err = ErrClosed
 		c.in = nil
 	}
-	err := c.inReg.Close()
-	if c.outReg != nil {
-		if err2 := c.outReg.Close(); err2 != nil {
-			err = errors.Join(err, err2)
-		} else {
-			err = errors.Join(err, offheap.Free(c.out, offheap.Staging))
-			c.out, c.outReg = nil, nil
-		}
-	}
-	if err != nil {
+	if err := c.closeRings(); err != nil {
 		return fmt.Errorf("close eager channel: %w", err)
 	}
 	c.memory = 0

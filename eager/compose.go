@@ -43,7 +43,7 @@ func (s *sender) seal(e *Envelope, p *place, n int) (block []byte, head int) {
 	r := &s.txRing
 	block = s.out[r.offset(p.pos):][:r.size]
 	head = r.room()
-	var flags uint8 = flagFirst
+	flags := flagFirst | e.flags
 	if e.HasMeta {
 		head -= metaSize
 		flags |= flagMeta

@@ -11,7 +11,10 @@ import (
 type core struct {
 	err    error
 	live   bool // connected and not failed
+	open   bool // live, and the peer's ring is not being replaced
 	closed bool
+	due    uint8 // of the replacement of rings
+	rz     *resizing
 }
 
 // Err returns the error that ended the channel, or nil while it works.
@@ -22,7 +25,7 @@ func (c *core) fail(err error) error {
 	if c.err == nil {
 		c.err = fmt.Errorf("eager channel: %w", err)
 	}
-	c.live = false
+	c.live, c.open = false, false
 	return c.err
 }
 
@@ -64,6 +67,7 @@ type Envelope struct {
 	Kind    uint8
 	HasMeta bool
 	Class   flowctl.Class // flowctl.Control may use blocks that data may not
+	flags   uint8         // of the trailer: flagRing
 }
 
 // Stats counts the operations of a channel. Messages and bytes are those of payloads.
@@ -78,4 +82,5 @@ type Stats struct {
 	InPlace                 uint64 // pieces of messages sent in place
 	NoCredit, QueueFull     uint64 // refusals
 	Memory                  int    // bytes of rings and mirrors
+	Ring, PeerRing          int    // bytes of the rings alone
 }

@@ -36,9 +36,6 @@ var (
 
 	// ErrClosed says that the channel is closed.
 	ErrClosed = errors.New("channel is closed")
-
-	// ErrLimit says that a Set has as many channels, or as much memory, as it may.
-	ErrLimit = errors.New("eager channel limit reached")
 )
 
 // BlockError describes an invalid block. It unwraps to ErrCorrupt.

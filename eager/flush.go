@@ -17,19 +17,19 @@ func (s *sender) flush(force bool) error {
 	if err := s.applyCredit(); err != nil {
 		return err
 	}
-	if head := s.tx.Head(); s.cursorOut && s.told != head && s.makeRoom(1, 1) {
+	if head := s.tx.Head(); s.cursorOut && s.cursorSent != head && s.makeRoom(1, 1) {
 		// The word belongs to the last block that it announces: it may be reused when that
 		// block is free.
 		off := s.txRing.bytes() + 8*int(s.txRing.Slot(head-1))
 		binary.LittleEndian.PutUint64(s.out[off:], head)
 		s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), cursorCell, s.id(head))
-		s.told = head
+		s.cursorSent = head
 		s.sign(s.staged-1, head)
 	}
 	// The completion of a credit write stands for the head, so the cursor of the head must
 	// be staged first.
 	if s.back.rx.Due(s.first != s.staged) || force && s.back.rx.Owed() > 0 {
-		if !s.creditOut && (!s.cursorOut || s.told == s.tx.Head()) && s.makeRoom(1, 1) {
+		if !s.creditOut && (!s.cursorOut || s.cursorSent == s.tx.Head()) && s.makeRoom(1, 1) {
 			s.stageCredit()
 		}
 	}
@@ -66,12 +66,17 @@ func (s *sender) flush(force bool) error {
 //
 // Hot path.
 func (s *sender) applyCredit() error {
-	w := load64(s.back.in, creditCell)
+	w := load64(s.back.cells[:], creditCell)
 	if w == s.word {
 		return nil
 	}
 	if err := s.tx.Apply(w); err != nil {
-		return s.fail(err)
+		switch z := s.rz; {
+		case s.due&dueMove != 0 && w>>1 == z.offer.Geometry.Follow(s.tx.Head()):
+			return nil // of the next ring: applied by move
+		case z.moves == 0 || !s.tx.Late(&z.before, w):
+			return s.fail(err)
+		}
 	}
 	s.word = w
 	return nil
@@ -82,8 +87,9 @@ func (s *sender) stageCredit() {
 	off := len(s.out) - 8
 	binary.LittleEndian.PutUint64(s.out[off:], s.back.rx.Word())
 	head := s.tx.Head()
-	s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), creditCell, s.id(head))
+	s.append(fabric.NewSGE(s.out[off:off+8], s.outKey), 0, s.id(head))
 	w := &s.wrs[s.staged-1]
+	w.RemoteAddr, w.RKey = s.rz.theirs.Addr+creditCell, s.rz.theirs.RKey
 	if w.Flags&fabric.FlagInline == 0 {
 		// The link reads the word later: it must not change until then.
 		w.ID |= idCredit
@@ -107,7 +113,7 @@ func (s *sender) Nudge() { s.nudge = true }
 func (s *sender) stageNudge() {
 	head := s.tx.Head()
 	switch {
-	case s.cursorOut && s.told != head:
+	case s.cursorOut && s.cursorSent != head:
 		return
 	case s.first != s.staged:
 	case s.makeRoom(1, 0):
@@ -143,9 +149,9 @@ func (s *sender) Settle() bool {
 		return true
 	}
 	head := s.tx.Head()
-	told := !s.cursorOut || s.told == head
+	cursorSent := !s.cursorOut || s.cursorSent == head
 	switch {
-	case s.first != s.staged || !told:
+	case s.first != s.staged || !cursorSent:
 		s.borrowed = true // to signal the last request
 	case s.Done(head):
 		return true

@@ -284,37 +284,23 @@ func gatherOptions(rng *rand.Rand) Options {
 // Whatever the network, the ring, the limits and the way of receiving: a batch of
 // messages arrives as if it had been sent as a list of messages.
 func TestGathersAreTheirMessages(t *testing.T) {
-	t.Parallel()
-	rounds := uint64(8)
-	if testing.Short() {
-		rounds = 2
-	}
-	for _, nw := range networks {
-		t.Run(nw.name, func(t *testing.T) {
-			t.Parallel()
-			for seed := range rounds {
-				rng := rand.New(rand.NewPCG(seed, 7))
-				o := nw.opt
-				o.Seed = seed
-				if o.Caps == (fabric.Caps{}) {
-					o.Caps = sim.CapsLike("sim")
-				}
-				if seed%2 == 0 {
-					o.Caps.MaxSGE = 1 + rng.IntN(8)
-				}
-				oa, ob := randomOptions(rng, o.Caps), gatherOptions(rng)
-				if !o.Caps.LastByteLast {
-					ob.Mode = ModeCursor
-				}
-				ok := t.Run(fmt.Sprintf("%d/%s/%d", seed, name(ob), o.Caps.MaxSGE), func(t *testing.T) {
-					oa.Depth, oa.Batch, oa.Pieces = ob.Depth, ob.Batch, ob.Pieces
-					a, b := pair(t, simLinks(o), oa, ob)
-					newBatches(t, seed, a, b).run(12)
-				})
-				require.True(t, ok)
-			}
+	eachNetwork(t, 8, 2, func(t *testing.T, o sim.Options) {
+		seed := o.Seed
+		rng := rand.New(rand.NewPCG(seed, 7))
+		if seed%2 == 0 {
+			o.Caps.MaxSGE = 1 + rng.IntN(8)
+		}
+		oa, ob := randomOptions(rng, o.Caps), gatherOptions(rng)
+		if !o.Caps.LastByteLast {
+			ob.Mode = ModeCursor
+		}
+		ok := t.Run(fmt.Sprintf("%d/%s/%d", seed, name(ob), o.Caps.MaxSGE), func(t *testing.T) {
+			oa.Depth, oa.Batch, oa.Pieces = ob.Depth, ob.Batch, ob.Pieces
+			a, b := pair(t, simLinks(o), oa, ob)
+			newBatches(t, seed, a, b).run(12)
 		})
-	}
+		require.True(t, ok)
+	})
 }
 
 func TestGathersOverRealLinks(t *testing.T) {

@@ -32,7 +32,7 @@ func TestHostileBlocks(t *testing.T) {
 	}{
 		"lap from the future":      {makeTrailer(8, 0, first|last, 2), "wrong lap"},
 		"lap from the past":        {makeTrailer(8, 0, first|last, 0xffff), "wrong lap"},
-		"unknown flag":             {makeTrailer(8, 0, first|last|8, 1), "unknown flags"},
+		"unknown flag":             {makeTrailer(8, 0, first|last|16, 1), "unknown flags"},
 		"all flags":                {makeTrailer(8, 0, 255, 1), "unknown flags"},
 		"no first flag":            {makeTrailer(8, 0, last, 1), "does not begin"},
 		"inner block":              {makeTrailer(8, 0, 0, 1), "does not begin"},

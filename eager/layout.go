@@ -25,7 +25,8 @@ const (
 	flagFirst  = 1 << iota
 	flagLast   // the message has no further blocks
 	flagMeta   // 8 bytes of meta before the trailer
-	flagsKnown = flagFirst | flagLast | flagMeta
+	flagRing   // the message concerns the rings themselves
+	flagsKnown = flagFirst | flagLast | flagMeta | flagRing
 )
 
 func makeTrailer(n uint32, kind, flags uint8, lap uint16) trailer {

@@ -79,10 +79,22 @@ type Options struct {
 	// place on devices that take 16 or 30 pieces per request. At least Batch.
 	Pieces int
 
+	// Steps are the rings that may take the place of the first one if the peer asks for them,
+	// in the order of their sizes. None: the first ring is never replaced.
+	Steps []Step
+
+	// Budget bounds the rings and mirrors after the first ones, of all channels that have
+	// it. Nil: no bound.
+	Budget *Budget
+
 	// MaxPeerRing bounds the peer's ring, which this side mirrors, in bytes. Zero means 16
 	// MiB or the size of this side's ring, whichever is larger.
 	MaxPeerRing int
 }
+
+// Step is the size of a ring that may take the place of the first one. Zero fields have
+// the same meaning as in Options.
+type Step struct{ Blocks, BlockSize, Control, Every int }
 
 const (
 	maxBlockSize = 1 << 20
@@ -136,6 +148,25 @@ func (o Options) effective(caps fabric.Caps) (Options, flowctl.Geometry, error) 
 	}
 	def(&o.MaxPeerRing, max(16<<20, o.Blocks*o.BlockSize))
 	return o, g, nil
+}
+
+// ladder returns the rings of o.Steps.
+func (o Options) ladder(caps fabric.Caps) (rings []ring, err error) {
+	last := 0
+	for _, s := range o.Steps {
+		o.Blocks, o.BlockSize, o.Control, o.Every = s.Blocks, s.BlockSize, s.Control, s.Every
+		p, g, err := o.effective(caps)
+		if err != nil {
+			return nil, err
+		}
+		r := newRing(g, uint32(p.BlockSize))
+		if r.bytes() <= last {
+			return nil, fmt.Errorf("%w: a step of %d bytes after one of %d", ErrOptions, r.bytes(), last)
+		}
+		last = r.bytes()
+		rings = append(rings, r)
+	}
+	return rings, nil
 }
 
 // checkRing checks the geometry of a ring, of either side.

@@ -2,8 +2,8 @@ package eager
 
 import (
 	"encoding/binary"
+	"fmt"
 
-	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
 )
 
@@ -17,8 +17,8 @@ type receiver struct {
 	lapMode bool   // the ring uses ModeLap
 	corrupt bool   // the contents of the ring are not trustworthy
 	*core
-	left  uint64 // end of the messages that may be received after a failure, see Drain; 0: none
-	inReg fabric.Region
+	cells *[ringStart]byte // of the first ring; written by the peer
+	left  uint64           // end of the messages that may be received after a failure, see Drain; 0: none
 }
 
 // Head describes a message that has arrived.
@@ -71,8 +71,12 @@ func (rc *receiver) find() (bool, error) {
 		return false, nil
 	}
 	if !rc.lapMode {
+		w := load64(rc.in, cursorCell)
+		if w == 0 { // a ring begins at a position that is 0 or high
+			return false, nil
+		}
 		var err error
-		if have, err = rc.rx.Arrived(load64(rc.in, cursorCell)); err != nil {
+		if have, err = rc.rx.Arrived(w); err != nil {
 			return false, rc.distrust(err)
 		}
 		if have == 0 {
@@ -98,7 +102,26 @@ func (rc *receiver) find() (bool, error) {
 		m.Meta = binary.LittleEndian.Uint64(rc.in[at-metaSize:])
 	}
 	rc.cur = m
+	if t.flags()&flagRing != 0 {
+		if why := rc.aside(m.Kind, m.k == 1 && !m.HasMeta, rc.segment(0)); why != "" {
+			rc.cur.k = 0
+			return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
+		}
+		return rc.findBehind()
+	}
 	return true, nil
+}
+
+// findBehind is find after a message of the channel itself. A peer sends a few of them in
+// sequence at most.
+func (rc *receiver) findBehind() (ok bool, err error) {
+	const most = 16
+	if rc.rz.asides++; rc.rz.asides > most {
+		return false, rc.distrust(fmt.Errorf("%w: %d messages about rings in sequence", ErrCorrupt, most))
+	}
+	ok, err = rc.find()
+	rc.rz.asides = 0
+	return ok, err
 }
 
 // parse decodes the trailer of a first block. why is the reason why it is invalid.
@@ -194,6 +217,14 @@ func (rc *receiver) Waiting() bool {
 	return t.lap() != r.Lap(pos)-1
 }
 
+// Mode returns how the incoming ring announces messages.
+func (rc *receiver) Mode() Mode {
+	if rc.lapMode {
+		return ModeLap
+	}
+	return ModeCursor
+}
+
 // Withhold stops or resumes returning credit for received messages. While it is on, the
 // peer can send only what the ring has room for now, however much is received.
 func (rc *receiver) Withhold(on bool) { rc.rx.Withhold(on) }
@@ -202,7 +233,7 @@ func (rc *receiver) Withhold(on bool) { rc.rx.Withhold(on) }
 // had sent before the channel failed: nothing is posted any longer, not even credit. It
 // returns false if the ring itself has failed or is closed.
 func (rc *receiver) Drain() bool {
-	rc.live = false
+	rc.live, rc.open = false, false
 	if rc.left == 0 && !rc.corrupt && !rc.closed {
 		rc.left = rc.rx.Next() + uint64(rc.rxRing.Blocks) // a correct peer has written no more
 	}

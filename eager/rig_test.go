@@ -232,6 +232,11 @@ func newScript(tb testing.TB, seed uint64, a, b *side) *script {
 
 // run makes steps random steps, then drains both directions.
 func (s *script) run(steps int) {
+	s.some(steps)
+	s.drain()
+}
+
+func (s *script) some(steps int) {
 	pace := [2]int{s.rng.IntN(4), s.rng.IntN(4)} // how seldom a side receives
 	for range steps {
 		i := s.rng.IntN(2)
@@ -253,7 +258,6 @@ func (s *script) run(steps int) {
 			require.NoError(s.tb, err)
 		}
 	}
-	s.drain()
 }
 
 func (s *script) drain() {

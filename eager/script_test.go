@@ -46,33 +46,41 @@ var networks = []struct {
 // Whatever the ring, the mode and the network: the same messages in the same
 // order, both ways.
 func TestRandomScripts(t *testing.T) {
+	eachNetwork(t, 12, 3, func(t *testing.T, o sim.Options) {
+		seed := o.Seed
+		rng := rand.New(rand.NewPCG(seed, 5))
+		if seed%3 != 0 {
+			o.Caps.MaxSGE = 1 + rng.IntN(7)
+		}
+		caps := o.Caps
+		oa, ob := randomOptions(rng, caps), randomOptions(rng, caps)
+		ok := t.Run(fmt.Sprintf("%d/%s/%s", seed, name(oa), name(ob)), func(t *testing.T) {
+			a, b := pair(t, simLinks(o), oa, ob)
+			s := newScript(t, seed, a, b)
+			s.run(1200)
+			require.Positive(t, s.got)
+		})
+		require.True(t, ok)
+	})
+}
+
+// eachNetwork calls f for every network with seeds from 0 on, as many as rounds or, in a short
+// run, short.
+func eachNetwork(t *testing.T, rounds, short uint64, f func(t *testing.T, o sim.Options)) {
 	t.Parallel()
-	rounds := uint64(12)
 	if testing.Short() {
-		rounds = 3
+		rounds = short
 	}
 	for _, nw := range networks {
 		t.Run(nw.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range rounds {
-				rng := rand.New(rand.NewPCG(seed, 5))
 				o := nw.opt
 				o.Seed = seed
 				if o.Caps == (fabric.Caps{}) {
 					o.Caps = sim.CapsLike("sim")
 				}
-				if seed%3 != 0 {
-					o.Caps.MaxSGE = 1 + rng.IntN(7)
-				}
-				caps := o.Caps
-				oa, ob := randomOptions(rng, caps), randomOptions(rng, caps)
-				ok := t.Run(fmt.Sprintf("%d/%s/%s", seed, name(oa), name(ob)), func(t *testing.T) {
-					a, b := pair(t, simLinks(o), oa, ob)
-					s := newScript(t, seed, a, b)
-					s.run(1200)
-					require.Positive(t, s.got)
-				})
-				require.True(t, ok)
+				f(t, o)
 			}
 		})
 	}
@@ -80,18 +88,27 @@ func TestRandomScripts(t *testing.T) {
 
 // FuzzScript lets the fuzzer choose network, rings and script.
 func FuzzScript(f *testing.F) {
+	fuzzNetworks(f, 31, 8, func(t *testing.T, seed uint64, rng *rand.Rand, o sim.Options, oa, ob Options) {
+		a, b := pair(t, simLinks(o), oa, ob)
+		newScript(t, seed, a, b).run(400)
+	})
+}
+
+// fuzzNetworks lets the fuzzer choose a network and the rings of both sides for run. step
+// spreads the first seeds, and stream tells the random numbers of one target from another's.
+func fuzzNetworks(f *testing.F, step, stream uint64, run func(t *testing.T, seed uint64, rng *rand.Rand, o sim.Options, oa, ob Options)) {
 	for i := range networks {
 		f.Add(uint64(i)*31, uint8(i))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, network uint8) {
-		rng := rand.New(rand.NewPCG(seed, 8))
+		rng := rand.New(rand.NewPCG(seed, stream))
 		o := networks[int(network)%len(networks)].opt
 		o.Seed = seed
 		caps := o.Caps
 		if caps == (fabric.Caps{}) {
 			caps = sim.CapsLike("sim")
 		}
-		a, b := pair(t, simLinks(o), randomOptions(rng, caps), randomOptions(rng, caps))
-		newScript(t, seed, a, b).run(400)
+		oa := randomOptions(rng, caps)
+		run(t, seed, rng, o, oa, randomOptions(rng, caps))
 	})
 }

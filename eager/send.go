@@ -15,32 +15,33 @@ type sender struct {
 	back *receiver // its credit is sent with requests, and its memory holds the peer's credit word
 	ep   fabric.Endpoint
 
-	cursorOut bool // the peer's mode requires a write cursor
-	creditOut bool // a credit write is in flight whose source word must not change
-	borrowed  bool // memory sent in place since the last signalled request
-	nudge     bool // a notification is due
-	out       []byte
-	tx        flowctl.Sender
-	txRing    ring
-	word      uint64 // the last credit word applied
-	told      uint64 // the last write cursor sent to the peer
-	signaled  uint64 // position that the last signalled request covers
-	quiet     int    // requests staged since then
-	wrs       []fabric.WR
-	sges      []fabric.SGE
-	first     int // wrs[first:staged] wait for Post
-	staged    int
-	pieces    int           // sges[:pieces] are used by wrs[:staged]
-	inPlace   int           // bound of the pieces in place of one message
-	near      fabric.Direct // ep, if the link may map the peer's ring
-	peer      Setup
-	outKey    uint32
-	inline    int // bytes that may be sent inline
-	signalWRs int
-	maxSGE    int // of the link
-	outReg    fabric.Region
-	stats     Stats
-	tag       uint16 // of WR IDs
+	cursorOut  bool // the peer's mode requires a write cursor
+	creditOut  bool // a credit write is in flight whose source word must not change
+	lax        bool // completions of blocks that are done already may arrive
+	borrowed   bool // memory sent in place since the last signalled request
+	nudge      bool // a notification is due
+	out        []byte
+	tx         flowctl.Sender
+	txRing     ring
+	word       uint64 // the last credit word applied
+	cursorSent uint64 // the last write cursor sent to the peer
+	signaled   uint64 // position that the last signalled request covers
+	quiet      int    // requests staged since then
+	wrs        []fabric.WR
+	sges       []fabric.SGE
+	first      int // wrs[first:staged] wait for Post
+	staged     int
+	pieces     int           // sges[:pieces] are used by wrs[:staged]
+	inPlace    int           // bound of the pieces in place of one message
+	near       fabric.Direct // ep, if the link may map the peer's ring
+	peer       Setup
+	outKey     uint32
+	inline     int // bytes that may be sent inline
+	signalWRs  int
+	maxSGE     int // of the link
+	outReg     fabric.Region
+	stats      Stats
+	tag        uint16 // of WR IDs
 }
 
 // Send copies the message, which consists of the pieces in order, and posts it. It does not
@@ -141,7 +142,7 @@ func (s *sender) stage(e *Envelope, pieces [][]byte) (Result, error) {
 //
 // Hot path.
 func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
-	if !s.live {
+	if !s.open {
 		return place{}, NoCredit, s.ready()
 	}
 	if n > s.txRing.limit(e.Class, e.HasMeta) {
@@ -209,7 +210,7 @@ func (s *sender) MaxPayload(cl flowctl.Class, meta bool) int {
 // Hot path.
 func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 	r := &s.txRing
-	if s.near == nil || !s.live || s.first != s.staged || len(b) > r.room()-metaSize || s.tx.PeerSleeps() {
+	if s.near == nil || !s.open || s.first != s.staged || len(b) > r.room()-metaSize || s.tx.PeerSleeps() {
 		return false
 	}
 	if s.tx.Free(flowctl.Data) == 0 && (s.applyCredit() != nil || s.tx.Free(flowctl.Data) == 0) {
@@ -249,7 +250,7 @@ func (s *sender) creditShort() {
 	if s.creditOut {
 		return // of two credit words the newer must be written last
 	}
-	mem := s.near.Reach(fabric.AccessRemoteWrite, s.peer.Region.RKey, s.peer.Region.Addr+creditCell, 8)
+	mem := s.near.Reach(fabric.AccessRemoteWrite, s.rz.theirs.RKey, s.rz.theirs.Addr+creditCell, 8)
 	if len(mem) != 8 {
 		return // it remains due
 	}

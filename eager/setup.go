@@ -11,7 +11,7 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 24 + fabric.RemoteKeySize
 
-const setupVersion = 2
+const setupVersion = 3
 
 // Setup describes to the peer the region that the peer writes to. It is exchanged out of
 // band (internal/wireup), see docs/wire.md.

@@ -3,6 +3,7 @@ package eager
 import (
 	"fmt"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/gather"
 )
 
@@ -50,11 +51,16 @@ func inPlaceLimit(batch, pieces, maxSGE int) int {
 	return max(m, 0)
 }
 
+// allot allocates the list of pieces, while none is staged.
+func (s *sender) allot(pieces int) {
+	s.sges, s.inPlace = make([]fabric.SGE, pieces), inPlaceLimit(len(s.wrs), pieces, s.maxSGE)
+}
+
 // stageVec lays out a message in mirror and memory in place, and appends its requests.
 //
 // Hot path.
 func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, error) {
-	if !s.live {
+	if !s.open {
 		return 0, NoCredit, s.ready()
 	}
 	n, m := 0, 2 // two more if windows cut a piece

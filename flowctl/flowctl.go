@@ -59,6 +59,13 @@ func (g Geometry) Lap(pos uint64) uint16 {
 	return uint16(pos>>bits.TrailingZeros32(g.Blocks)) + 1
 }
 
+// Follow returns the first position of a ring of this geometry that replaces another one in
+// which blocks before end were used. Its lap is the first, as in a new ring.
+func (g Geometry) Follow(end uint64) uint64 {
+	laps := uint64(g.Blocks) << 16
+	return (end + laps - 1) &^ (laps - 1)
+}
+
 // Class determines the blocks that a run may take.
 type Class uint8
 
@@ -85,6 +92,30 @@ func NewSender(g Geometry) Sender { return SenderAt(g, 0) }
 // SenderAt is NewSender for a ring whose first block is start.
 func SenderAt(g Geometry, start uint64) Sender {
 	return Sender{head: start, credit: start, done: start, blocks: g.Blocks, reserve: g.Control}
+}
+
+// Renew makes s the writing end of an empty ring that takes the place of the present one, and
+// returns the end of that for Late. It returns false, without effect, while local writes of
+// the present one are not complete.
+func (s *Sender) Renew(g Geometry) (before Sender, ok bool) {
+	if s.done != s.head {
+		return before, false
+	}
+	before = *s
+	*s = SenderAt(g, g.Follow(s.head))
+	s.sleep = before.sleep
+	return before, true
+}
+
+// Late processes a word that Apply has refused: until the first credit of this ring, words
+// of the ring before may arrive. It returns false if word is not one.
+func (s *Sender) Late(before *Sender, word uint64) bool {
+	laps := uint64(s.blocks) << 16
+	if s.credit&(laps-1) != 0 || before.Apply(word) != nil {
+		return false
+	}
+	s.sleep = before.sleep
+	return true
 }
 
 // free returns the number of unused blocks.
@@ -154,14 +185,14 @@ func (s *Sender) Done() uint64 { return s.done }
 
 // Receiver is the reading end. Not for concurrent use. Create it with NewReceiver.
 type Receiver struct {
-	next     uint64 // next block to consume
-	returned uint64 // cursor in the last word returned by Word
-	arrived  uint64 // last accepted write cursor; unused if blocks carry lap numbers
-	blocks   uint32
-	every    uint32
-	held     bool // owed credit is withheld
-	sleep    bool
-	told     bool // sleep bit in the last word returned by Word
+	next      uint64 // next block to consume
+	returned  uint64 // cursor in the last word returned by Word
+	arrived   uint64 // last accepted write cursor; unused if blocks carry lap numbers
+	blocks    uint32
+	every     uint32
+	held      bool // owed credit is withheld
+	sleep     bool
+	sleepSent bool // sleep bit in the last word returned by Word
 }
 
 // NewReceiver returns the reading end of an empty ring. g must be valid.
@@ -170,6 +201,14 @@ func NewReceiver(g Geometry) Receiver { return ReceiverAt(g, 0) }
 // ReceiverAt is NewReceiver for a ring whose first block is start.
 func ReceiverAt(g Geometry, start uint64) Receiver {
 	return Receiver{next: start, returned: start, arrived: start, blocks: g.Blocks, every: g.Every}
+}
+
+// Renew makes r the reading end of an empty ring that takes the place of the present one, all
+// of whose blocks are consumed. Credit that is owed for these is dropped.
+func (r *Receiver) Renew(g Geometry) {
+	n := ReceiverAt(g, g.Follow(r.next))
+	n.held, n.sleep, n.sleepSent = r.held, r.sleep, r.sleepSent
+	*r = n
 }
 
 // Next returns the position of the next block to consume.
@@ -212,14 +251,14 @@ func (r *Receiver) Due(piggyback bool) bool {
 	if piggyback {
 		owed *= 2
 	}
-	return owed >= uint64(r.every) || r.sleep != r.told
+	return owed >= uint64(r.every) || r.sleep != r.sleepSent
 }
 
 // Word returns the word to be written to the writer's credit cell and records it as
 // written. Words must reach the cell in the order in which they were returned.
 func (r *Receiver) Word() uint64 {
 	r.returned += uint64(r.Owed())
-	r.told = r.sleep
+	r.sleepSent = r.sleep
 	w := r.returned << 1
 	if r.sleep {
 		w |= 1
