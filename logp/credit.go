@@ -77,3 +77,15 @@ func (l *Limits) stall(trip float64, f *flow) float64 {
 	turns := (f.held - w + loop - 1) / loop
 	return float64(turns) * max(0, trip-float64(w-e)*f.work/float64(f.held))
 }
+
+// Flight returns the bytes that a link transfers, in large operations, in the time from credit
+// that is due to the arrival of the data that it allows to be sent: a ring that never stops the
+// sender holds twice as many, since credit is returned for half of it.
+func (p *Params) Flight() int64 {
+	const large = 1 << 20
+	perByte := p.Os.At(large) / large
+	if perByte <= 0 {
+		return 0
+	}
+	return int64(min(p.creditTrip()/perByte, MaxSize))
+}

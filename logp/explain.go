@@ -44,9 +44,9 @@ func (pl *Planner) Explain(b *Batch) (*Explanation, error) {
 	return pl.explain(b, plan), nil
 }
 
-// ExplainTrain explains b if it is sent in gathers only, unplanned, as all batches of
-// its kind are (WhyTrain). Errors wrap ErrBatch or ErrInfeasible.
-func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
+// ExplainCoalesced explains b if it is sent in gathers only, unplanned, as all batches of
+// its kind are (WhyCoalesced). Errors wrap ErrBatch or ErrInfeasible.
+func (pl *Planner) ExplainCoalesced(b *Batch) (*Explanation, error) {
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (pl *Planner) ExplainTrain(b *Batch) (*Explanation, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return pl.explain(b, &Plan{Parts: c.Parts, Total: c.Cost.Total(), Why: WhyTrain}), nil
+	return pl.explain(b, &Plan{Parts: c.Parts, Total: c.Cost.Total(), Why: WhyCoalesced}), nil
 }
 
 func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
@@ -135,7 +135,7 @@ func (e *Explanation) reason(plan *Plan) string {
 	rival, least := -1, math.Inf(1)
 	for i := range e.Candidates[:NumModes] {
 		c := &e.Candidates[i]
-		own := (plan.Why == WhySingle || plan.Why == WhyTrain) && plan.Modes() == ModeSet(0).With(Mode(i))
+		own := (plan.Why == WhySingle || plan.Why == WhyCoalesced) && plan.Modes() == ModeSet(0).With(Mode(i))
 		if t := c.Cost.Total(); c.Err == nil && !own && t < least {
 			rival, least = i, t
 		}

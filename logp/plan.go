@@ -23,12 +23,12 @@ type Why uint8
 
 // Reasons.
 const (
-	WhyCheapest Why = iota // least predicted total of all examined partitions
-	WhySingle              // one mode for all is the cheapest
-	WhyForced              // Policy.Forced
-	WhyTable               // Policy.Table
-	WhyFallback            // limits permit no contiguous partition: message by message
-	WhyTrain               // only small messages, which are known to be gathered
+	WhyCheapest  Why = iota // least predicted total of all examined partitions
+	WhySingle               // one mode for all is the cheapest
+	WhyForced               // Policy.Forced
+	WhyTable                // Policy.Table
+	WhyFallback             // limits permit no contiguous partition: message by message
+	WhyCoalesced            // only small messages, which are known to be gathered
 )
 
 var whyNames = [...]string{"cheapest partition", "one mode is cheapest", "forced mode", "manual table", "message by message", "small messages are gathered"}

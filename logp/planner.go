@@ -14,6 +14,10 @@ type PlannerConfig struct {
 	// none.
 	Shapes int
 
+	// CacheAfter is the number of plans after which the cache is allocated, of 33 KB for 128
+	// shapes when it is empty: a planner that is seldom asked needs none.
+	CacheAfter int
+
 	// Margin is the fraction by which a plan of several modes must be better than the best
 	// single mode. Its predicted time adds the errors of two modes, and fits to whole
 	// batches are about one mode at a time. Zero means 0.1, the error of calibrated
@@ -33,6 +37,8 @@ type Planner struct {
 	gen    uint64 // of p: plans of earlier parameters are not used
 	pr     prices
 
+	lazy    int // plans before the cache is allocated, and its sets
+	sets    int
 	ways    []shape // two for each set
 	recent  []uint8 // the way of each set that was used last
 	scratch shape   // for shapes that are not cached
@@ -71,10 +77,17 @@ func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 		return nil, fmt.Errorf("%w: cache of %d shapes, at most %d", ErrParams, n, 1<<16)
 	}
 	if n > 0 {
-		sets := 1 << bits.Len(uint(n-1)/2)
-		pl.ways, pl.recent = make([]shape, 2*sets), make([]uint8, sets)
+		pl.sets = 1 << bits.Len(uint(n-1)/2)
+		if pl.lazy = cfg.CacheAfter; pl.lazy <= 0 {
+			pl.cache()
+		}
 	}
 	return pl, pl.SetParams(p)
+}
+
+// cache allocates the cache.
+func (pl *Planner) cache() {
+	pl.ways, pl.recent = make([]shape, 2*pl.sets), make([]uint8, pl.sets)
 }
 
 // SetParams makes later plans use p, which is copied, and clears the cache. It allocates:
@@ -115,6 +128,11 @@ func (pl *Planner) Plan(b *Batch) (*Plan, error) {
 	for m, w := range b.Wait {
 		if w != 0 {
 			wait[m] = coarse(w)
+		}
+	}
+	if pl.lazy > 0 {
+		if pl.lazy--; pl.lazy == 0 {
+			pl.cache()
 		}
 	}
 	h := hash(b.Messages)

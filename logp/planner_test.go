@@ -258,3 +258,21 @@ func TestTable(t *testing.T) {
 	require.Equal(t, WhyTable, plan.Why)
 	require.Equal(t, []int32{0, 1, 3}, plan.Parts[1].Messages)
 }
+
+// The cache is allocated when enough plans were made, and then keeps shapes.
+func TestCacheAfter(t *testing.T) {
+	pl, err := NewPlanner(typical(t), &PlannerConfig{CacheAfter: 3})
+	require.NoError(t, err)
+	b := shapes()["heavy"](8)
+	for i := range 4 {
+		require.Equal(t, i >= 3, pl.ways != nil, "after %d plans", i)
+		_, err := pl.Plan(b)
+		require.NoError(t, err)
+	}
+	first, err := pl.Plan(b)
+	require.NoError(t, err)
+	again, err := pl.Plan(b)
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	require.NotSame(t, &pl.scratch.plan, again)
+}

@@ -43,7 +43,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 1))
 	kinds := map[logp.ModeSet]int{}
-	cut, trains := 0, 0
+	cut, runs := 0, 0
 	rounds := 60
 	if testutil.Race {
 		rounds = 15
@@ -90,7 +90,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 				parts[q.Mode]++
 				messages[q.Mode] += uint64(len(q.Messages))
 				for _, k := range q.Messages {
-					if e.Why == logp.WhyTrain {
+					if e.Why == logp.WhyCoalesced {
 						break // not planned
 					}
 					require.Equal(t, q.Mode, a.ch.batch.modes[k], "message %d", k)
@@ -108,8 +108,8 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 				}
 			}
 			kinds[used]++
-			if e.Why == logp.WhyTrain {
-				trains++
+			if e.Why == logp.WhyCoalesced {
+				runs++
 			}
 			if parts[logp.Gather] > 1 {
 				cut++
@@ -129,7 +129,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 	}
 	require.Greater(t, len(kinds), 3, "%v", kinds)
 	require.Greater(t, cut, rounds/2)
-	require.Positive(t, trains)
+	require.Positive(t, runs)
 }
 
 // Which backlogs go as runs depends on how many messages they have: what a gather saves is
@@ -156,7 +156,7 @@ func TestRunsByNumber(t *testing.T) {
 		}
 		e, err := a.ch.Explain(outs)
 		require.NoError(t, err)
-		require.Equal(t, c.run, e.Why == logp.WhyTrain, "%d of %d bytes: %v", c.n, c.size, e.Reason)
+		require.Equal(t, c.run, e.Why == logp.WhyCoalesced, "%d of %d bytes: %v", c.n, c.size, e.Reason)
 	}
 	// Whatever goes as a run would be gathered, in any mixture of sizes.
 	rng := rand.New(rand.NewPCG(6, 1))

@@ -242,7 +242,7 @@ func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 	s.model.waits(&b)
 	explain := s.model.planner.Explain
 	if len(s.dests.open) == 0 && s.model.isRun(&b) {
-		explain = s.model.planner.ExplainTrain
+		explain = s.model.planner.ExplainCoalesced
 	}
 	x, err := explain(&b)
 	if err == nil {
