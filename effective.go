@@ -29,6 +29,8 @@ const (
 	envOutstanding = "RMA_OUTSTANDING"
 	envPinned      = "RMA_PINNED_LIMIT"
 	envAdverts     = "RMA_ADVERTS"
+	envRingMemory  = "RMA_RING_MEMORY"
+	envRingLimit   = "RMA_RING_LIMIT"
 	envSpin        = "RMA_SPIN"
 	envYields      = "RMA_YIELDS"
 	envPeerTimeout = "RMA_PEER_TIMEOUT"
@@ -67,6 +69,8 @@ func (c *Config) fields() []field {
 		intField(envDepth, &c.Depth),
 		intField(envOutstanding, &c.Outstanding),
 		intField(envPinned, &c.PinnedLimit),
+		intField(envRingMemory, &c.RingMemory),
+		intField(envRingLimit, &c.RingLimit),
 		intField(envAdverts, &c.Adverts),
 		intField(envSpin, &c.Spin),
 		intField(envYields, &c.Yields),

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
@@ -40,6 +41,7 @@ type Engine struct {
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
 	remains     closers         // resources left by connections that are over; the owner's
+	rings       *eager.Budget   // memory of rings that follow the traffic; nil: they do not
 	pins        []*message.Pins // by link: memory that messages use and the application did not register
 
 	mu       sync.Mutex     // guards the setting of closed, against lost; taken within the lock of job, which is not called under it
@@ -108,6 +110,10 @@ func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	done := e.bringup.Surveys()
 	s.PathsMeasured, s.PathsTime, s.PathsBytes = done.Paths, done.Time, uint64(done.Bytes)
+	if e.rings != nil {
+		rings := e.rings.Stats()
+		s.Rings = RingStats{Memory: rings.Used, Limit: rings.Limit, Grown: rings.Grown, Shrunk: rings.Shrunk, Refused: rings.Refused}
+	}
 	e.prog.Do(func() {
 		for _, p := range e.pins {
 			one := p.Stats()
@@ -125,8 +131,8 @@ func (e *Engine) Stats() Stats {
 			if one.Connected {
 				s.PeersConnected++
 			}
-			if one.Talking {
-				s.PeersTalking++
+			if one.Messaging {
+				s.PeersMessaging++
 			}
 			if one.Err != nil {
 				s.PeersDown++

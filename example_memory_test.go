@@ -115,3 +115,16 @@ func ExampleAccess() {
 	// <nil>
 	// true
 }
+
+// Rings that follow the traffic, and the memory that they take.
+func ExampleRingStats() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, &rma.Config{RingMemory: 64 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	if r := eng.Stats().Rings; r.Refused > 0 {
+		log.Printf("%d of %d bytes of rings in use, %d larger ones refused", r.Memory, r.Limit, r.Refused)
+	}
+}

@@ -317,7 +317,7 @@ func (p *Peer) stats() PeerStats {
 	s.Counts.addOneSided(p.one.Counts())
 	s.Counts.addMessages(p.msg.Counts())
 	s.Connected = p.ep != nil && p.down == nil
-	s.Talking = p.msg.Open()
+	s.Messaging = p.msg.Open()
 	if ch := p.msg.Channel(); ch != nil {
 		s.Messages = messageStats(ch)
 	}

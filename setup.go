@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/message"
@@ -85,6 +86,10 @@ func startProgress(p *progress.Engine) error {
 // openMemory allocates the engine's memory on each link.
 func openMemory(e *Engine) (err error) {
 	var rails []mr.Rail
+	if n := e.cfg.RingMemory; n > 0 {
+		e.rings = eager.NewBudget(int64(n))
+		e.rings.Short = e.proto.hub.Short
+	}
 	e.opened.add(e.proto.heart.close)
 	for _, l := range e.links {
 		if e.cfg.HangTimeout > 0 {

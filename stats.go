@@ -41,19 +41,20 @@ type MessageStats struct {
 	Drifting                 int    // modes, of three for each peer, whose time differs so much from the measurement that the next start measures again
 	Backlog                  int    // posted, not sent yet
 	Memory                   int    // bytes of rings and staging memory on this side
+	Ring, PeerRing           int    // bytes of the rings for messages, in this rank's memory and in the peer's
 }
 
 // PeerStats counts the operations of an engine with one peer.
 type PeerStats struct {
 	Counts
 	Messages         MessageStats
-	Rank             int
-	Link             string
-	Queued, InFlight int    // operations not posted yet, and in flight
+	Rank             int    // of the peer
+	Link             string // name of the link to it
+	Queued, InFlight int    // operations not yet posted to the link; requests of the link in flight
 	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
 	Connected        bool   // there is a connection
-	Talking          bool   // a message channel is open
-	Path             string // class of the path, and the source of the cost model's parameters for it
+	Messaging        bool   // a message channel is open
+	Path             string // class of the path, and source of the cost model's parameters for it
 	Err              error  // why the connection was lost; nil while it works
 }
 
@@ -62,19 +63,28 @@ type PeerStats struct {
 type Stats struct {
 	Counts
 	Messages         MessageStats
-	Rank, Size       int
-	Queued, InFlight int           // operations not posted yet, and in flight
-	Outstanding      int           // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
-	PeersConnected   int           // peers with a connection
-	PeersTalking     int           // with an open message channel
-	PeersDown        int           // peers whose connection was lost
-	Regions          int           // registered and not closed
-	Pinned           int           // bytes kept registered that the application did not register
-	PinHits          uint64        // messages whose memory was registered
-	PinMisses        uint64        // messages whose memory was not
-	PathsMeasured    int           // classes of paths measured in the background, see Config.PathBudget
-	PathsTime        time.Duration // that took, from the beginning to the end of each
-	PathsBytes       uint64        // moved by this side's operations for it, and by batches both ways
+	Rank, Size       int    // of this process, and of the job
+	Queued, InFlight int    // operations not yet posted to the link; requests of the link in flight
+	Outstanding      int    // operations posted by the application and not complete, receives not counted; 0 without Config.Outstanding
+	PeersConnected   int    // peers with a connection
+	PeersMessaging   int    // peers with an open message channel
+	PeersDown        int    // peers whose connection was lost
+	Regions          int    // regions registered and not closed
+	Pinned           int    // bytes of application memory that the engine keeps registered (Config.PinnedLimit)
+	PinHits          uint64 // uses of such memory that was registered already
+	PinMisses        uint64 // uses of application memory that had to be registered
+	Rings            RingStats
+	PathsMeasured    int           // classes of paths measured in the background: see Config.PathBudget
+	PathsTime        time.Duration // sum of the durations of these measurements
+	PathsBytes       uint64        // bytes that they moved: by this side's operations, and by batches in both directions
+}
+
+// RingStats describes the memory of the rings that have replaced the first ones: see
+// Config.RingMemory, without which all are 0.
+type RingStats struct {
+	Memory, Limit int64  // bytes in use, and Config.RingMemory
+	Grown, Shrunk uint64 // rings, of this side and of peers, replaced by larger and by smaller ones
+	Refused       uint64 // larger rings for which there was no memory
 }
 
 func messageStats(ch *message.Channel) MessageStats {
@@ -83,7 +93,7 @@ func messageStats(ch *message.Channel) MessageStats {
 		Eager: s.Messages[logp.Eager], Gathered: s.Messages[logp.Gather], Fetched: s.Messages[logp.Scatter] - s.Written,
 		Written: s.Written, Adverts: s.Adverts, LateAdverts: s.LateAdverts,
 		Plans: s.Plans, Writes: s.Gathers, Descriptors: s.Descriptors,
-		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(),
+		CreditWaits: s.NoCredit, Retries: s.QueueFull, Unexpected: s.Unexpected, Backlog: s.Backlog, Memory: ch.Memory(), Ring: s.Ring, PeerRing: s.PeerRing,
 		Timed: s.Learn.Timed, Replans: s.Learn.Told, Drifting: bits.OnesCount8(uint8(s.Learn.Drift)),
 	}
 }
@@ -148,4 +158,6 @@ func (m *MessageStats) add(o *MessageStats) {
 	m.Drifting += o.Drifting
 	m.Backlog += o.Backlog
 	m.Memory += o.Memory
+	m.Ring += o.Ring
+	m.PeerRing += o.PeerRing
 }

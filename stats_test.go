@@ -42,7 +42,7 @@ func TestStatsOfMessages(t *testing.T) {
 			require.EqualValues(t, n*size, s.SentBytes)
 			require.Equal(t, 1, s.Rank)
 			require.Equal(t, "shm", s.Link)
-			require.True(t, s.Talking)
+			require.True(t, s.Messaging)
 			require.Positive(t, s.Messages.Memory)
 			require.Zero(t, s.Messages.Backlog+s.Queued+s.InFlight)
 			require.NoError(t, s.Err)
@@ -78,7 +78,7 @@ func TestStatsAreSums(t *testing.T) {
 	require.EqualValues(t, 6, s.Atomics)
 	require.Equal(t, 3, s.Size)
 	require.Equal(t, 1, s.Regions)
-	require.Zero(t, s.PeersDown+s.PeersTalking)
+	require.Zero(t, s.PeersDown+s.PeersMessaging)
 	require.Zero(t, es[1].Stats().Puts)
 }
 

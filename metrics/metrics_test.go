@@ -84,9 +84,9 @@ func fixed(t *testing.T) (c *Collector, all map[string]int) {
 	maps.Copy(all, numbers(t, &p))
 	delete(all, "Stats.Rank") // a label, as the peer's
 	delete(all, "PeerStats.Rank")
-	s.Rank, p.Rank, p.Link, p.Talking = 5, 1, "shm", true
+	s.Rank, p.Rank, p.Link, p.Messaging = 5, 1, "shm", true
 	gone := p
-	gone.Rank, gone.Link, gone.Talking, gone.Err = 2, "tcp", false, errors.New("gone")
+	gone.Rank, gone.Link, gone.Messaging, gone.Err = 2, "tcp", false, errors.New("gone")
 	return newCollector(s.Rank, func() rma.Stats { return s }, func() []rma.PeerStats { return []rma.PeerStats{p, gone} },
 		&Options{PerPeer: true, Labels: prometheus.Labels{"job_name": "test"}}), all
 }

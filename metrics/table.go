@@ -48,12 +48,18 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 	{"rma_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.InFlight) })},
 	{"rma_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Outstanding) })},
 	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
-	{"rma_peers_connected", "Peers with a connection: it is made at the first operation.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersConnected) })},
-	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersTalking) })},
-	{"rma_peers_down", "Peers whose connection is no more.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersDown) })},
+	{"rma_peers_connected", "Peers with a connection, which is made at the first operation.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersConnected) })},
+	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersMessaging) })},
+	{"rma_peers_down", "Peers whose connection was lost.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersDown) })},
 	{"rma_pinned_bytes", "Memory kept registered for messages that the application did not register.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Pinned) })},
 	{"rma_pins_total", "Messages from or to such memory.", counter, "found", []value[rma.Stats]{
 		{"registered", func(s *rma.Stats) float64 { return float64(s.PinHits) }}, {"unregistered", func(s *rma.Stats) float64 { return float64(s.PinMisses) }},
+	}},
+	{"rma_rings_bytes", "Memory of rings after the first ones.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Rings.Memory) })},
+	{"rma_rings_limit_bytes", "Bound of that memory.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Rings.Limit) })},
+	{"rma_rings_total", "Rings replaced by larger and by smaller ones, or not for lack of memory.", counter, "change", []value[rma.Stats]{
+		{"grown", func(s *rma.Stats) float64 { return float64(s.Rings.Grown) }}, {"shrunk", func(s *rma.Stats) float64 { return float64(s.Rings.Shrunk) }},
+		{"refused", func(s *rma.Stats) float64 { return float64(s.Rings.Refused) }},
 	}},
 	{"rma_paths_measured_total", "Classes of paths measured in the background.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsMeasured) })},
 	{"rma_paths_seconds_total", "Time that measuring them took.", counter, "", one(func(s *rma.Stats) float64 { return s.PathsTime.Seconds() })},
@@ -67,7 +73,7 @@ var eachPeer = append(common("rma_peer_", func(s *rma.PeerStats) (*rma.Counts, *
 	{"rma_peer_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.InFlight) })},
 	{"rma_peer_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Outstanding) })},
 	{"rma_peer_connected", "Whether there is a connection.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Connected) })},
-	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Talking) })},
+	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Messaging) })},
 	{"rma_peer_up", "Whether the connection works.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Err == nil) })},
 }...)
 
@@ -107,11 +113,14 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		{prefix + "retries_total", "Times that the link's queue was full.", counter, "path", []value[S]{
 			c("onesided", func(c *rma.Counts) uint64 { return c.Retries }), m("messages", func(m *rma.MessageStats) uint64 { return m.Retries }),
 		}},
-		{prefix + "atomic_retries_total", "Compare-and-swaps that emulated atomics had to repeat.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.AtomicRetries })}},
-		{prefix + "backlogs_timed_total", "Backlogs that were timed, to learn whether a link is as measured.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Timed })}},
-		{prefix + "replans_total", "Times that the choice of ways was changed by what was timed.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Replans })}},
-		{prefix + "ways_drifting", "Ways of messages, of three for each peer, on a link that is not what was measured.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Drifting) })}},
-		{prefix + "messages_backlog", "Messages that wait to be sent.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
+		{prefix + "atomic_retries_total", "Compare-and-swaps repeated by emulated atomics.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.AtomicRetries })}},
+		{prefix + "backlogs_timed_total", "Backlogs timed to compare a link with its measurement.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Timed })}},
+		{prefix + "replans_total", "Times that timings changed the choice of modes.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Replans })}},
+		{prefix + "ways_drifting", "Modes of messages, of three per peer, whose times differ from the measurement of the link.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Drifting) })}},
+		{prefix + "messages_backlog", "Messages waiting to be sent.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Backlog) })}},
+		{prefix + "message_rings_bytes", "Rings of messages.", gauge, "at", []value[S]{
+			m("self", func(m *rma.MessageStats) uint64 { return uint64(m.Ring) }), m("peer", func(m *rma.MessageStats) uint64 { return uint64(m.PeerRing) }),
+		}},
 		{prefix + "message_memory_bytes", "Memory of rings and staging on this side.", gauge, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return uint64(m.Memory) })}},
 	}
 }

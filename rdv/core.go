@@ -23,6 +23,7 @@ type core struct {
 	live    bool // connected and not failed
 	severed bool // the peer can no longer access this side's memory
 
+	tight    int                // times that the ring was full
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
 	answers  fifo.Ring[answer]  // wait for room in the ring
@@ -157,8 +158,23 @@ func (c *core) send(k Kind, id ID, arg uint32, payload []byte) bool {
 		c.fail(err)
 		return false
 	}
+	if res == eager.NoCredit {
+		c.pressed()
+	}
 	return res == eager.Accepted
 }
+
+// pressed records that the ring was full, and asks for a larger one if that happens often.
+func (c *core) pressed() {
+	const often = 4
+	if c.tight++; c.tight >= often {
+		c.tight = 0
+		c.ring.Want(commonRing)
+	}
+}
+
+// Shrink is eager.Channel.Shrink of the ring for control messages.
+func (c *core) Shrink() { c.ring.Shrink() }
 
 // Nudge notifies the peer after everything sent so far, for a caller that waits for the
 // answer to an advert: a peer without traffic to this side need not poll its ring

@@ -67,6 +67,8 @@ const (
 	maxSlots  = 4096
 	maxBatch  = 1024
 	maxChunks = 64
+	// commonRing is the size of the ring for control messages in bytes.
+	commonRing = 32 * 256
 	// batchWRs is the number of requests of one Post.
 	batchWRs = 8
 )
@@ -88,7 +90,7 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 	def(&o.Staging, 2<<20)
 	def(&o.FirstChunk, 64<<10)
 	def(&o.Ring.Blocks, 32)
-	def(&o.Ring.BlockSize, 256)
+	def(&o.Ring.BlockSize, commonRing/32)
 	def(&o.Ring.Control, max(o.Ring.Blocks/4, 1))
 	def(&o.Ring.Every, max(o.Ring.Blocks/4, 1))
 	o.Ring.IDTag = o.IDTag

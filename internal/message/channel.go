@@ -3,6 +3,7 @@ package message
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -16,6 +17,11 @@ type Channel struct {
 	sender
 	receiver
 	settling bool // nothing is sent any longer, see Settle
+
+	calm struct {
+		messages uint64 // sent and received, since then
+		since    time.Time
+	}
 }
 
 // handler receives the calls of the rendezvous channel.
@@ -30,6 +36,8 @@ type Stats struct {
 	RecvStats
 	NoCredit  uint64 // refusals because the peer's ring had no room
 	QueueFull uint64 // refusals because the link's queue was full
+
+	Ring, PeerRing int // bytes of the rings of messages, in this side's memory and in the peer's
 }
 
 // Open creates a channel on an endpoint that is connected or about to be. Setup path.
@@ -91,6 +99,7 @@ func (c *Channel) Stats() Stats {
 	s.Backlog, s.Learn = c.backlog.n, c.learn.snapshot()
 	ring, rendezvous := c.ring.Stats(), c.rendezvous.Stats()
 	s.NoCredit, s.QueueFull = ring.NoCredit+rendezvous.Busy, ring.QueueFull+rendezvous.QueueFull
+	s.Ring, s.PeerRing = ring.Ring, ring.PeerRing
 	return s
 }
 
@@ -127,11 +136,50 @@ func (c *Channel) Progress() (did, more bool, err error) {
 			c.fail(err)
 		}
 	}
+	if out, in := c.ring.Moved(); out != c.window.moves || in != c.unexpected.moves {
+		c.follow()
+	}
 	if c.err != nil {
 		c.finish()
 	}
 	more = !done || c.backlog.n > 0 || c.inflight.Len() > 0 || c.posted.n > 0 || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
 	return did, more, c.err
+}
+
+// Relax gives back the rings that followed the first ones if no message was sent or received
+// since the call before, which was restTime ago or more. It reports whether it did: call
+// Progress then.
+func (c *Channel) Relax(now time.Time) bool {
+	c.opt.Owner.Assert()
+	n := c.sender.stats.Sent + c.receiver.stats.Received
+	switch {
+	case !c.live:
+		return false
+	case n != c.calm.messages || c.calm.since.IsZero():
+		c.calm.messages, c.calm.since = n, now
+		return false
+	case now.Sub(c.calm.since) < restTime:
+		return false
+	}
+	c.ring.Shrink()
+	c.rendezvous.Shrink()
+	return true
+}
+
+// restTime is how long a peer is idle before others may have the memory of its rings.
+const restTime = time.Second
+
+// follow adapts to rings that have taken the place of others.
+func (c *Channel) follow() {
+	out, in := c.ring.Moved()
+	if out != c.window.moves {
+		c.window.moves = out
+		c.connect(c.peer)
+	}
+	if in != c.unexpected.moves {
+		c.unexpected.moves, c.unexpected.window = in, c.ring.Stats().Ring
+		c.unexpected.count(0)
+	}
 }
 
 // OnCompletion handles a completion or an event of the channel's endpoint. It returns false

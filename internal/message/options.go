@@ -35,6 +35,13 @@ type Options struct {
 	Pins   *Pins
 	Pinned int64
 
+	// Rings, if set, makes the rings follow the traffic within this budget: they are small at
+	// first. Zero fields of Ring and Rendezvous.Ring then mean the smallest.
+	Rings *eager.Budget
+
+	// RingMost bounds one such ring, of either side, in bytes. Zero means 16 MiB.
+	RingMost int
+
 	// Owner asserts, in programs built with the tag rmadebug, that the owner of the link
 	// calls the channel. Nil asserts nothing.
 	Owner *owned.Holder
@@ -74,6 +81,18 @@ const defaultUnexpected = 1 << 20
 
 // effective returns o with defaults filled in, for a link of that name.
 func (o Options) effective(link string) Options {
+	if o.Rings != nil {
+		if o.RingMost == 0 {
+			o.RingMost = 16 << 20
+		}
+		o.Ring.MaxPeerRing = max(o.RingMost, 64<<10)
+		steps := ringSteps
+		for len(steps) > 1 && steps[len(steps)-1].Blocks*steps[len(steps)-1].BlockSize > o.RingMost {
+			steps = steps[:len(steps)-1]
+		}
+		grow(&o.Ring, firstRing, steps, o.Rings)
+		grow(&o.Rendezvous.Ring, firstControls, controlSteps, o.Rings)
+	}
 	if o.Ring.Blocks == 0 {
 		o.Ring.Blocks = 64
 	}
@@ -109,6 +128,27 @@ func (o Options) effective(link string) Options {
 		o.Unexpected = defaultUnexpected
 	}
 	return o
+}
+
+// The first rings, and those that may follow. Each of the two fits a
+// page with its cells. The ring of the rendezvous holds the longest descriptor from the beginning.
+var (
+	firstRing     = eager.Step{Blocks: 8, BlockSize: 448}
+	firstControls = eager.Step{Blocks: 16, BlockSize: 192, Control: 10, Every: 4}
+
+	ringSteps = []eager.Step{
+		{Blocks: 64, BlockSize: 1024}, {Blocks: 64, BlockSize: 8192},
+		{Blocks: 256, BlockSize: 8192}, {Blocks: 1024, BlockSize: 8192}, {Blocks: 2048, BlockSize: 8192},
+	}
+	controlSteps = []eager.Step{{Blocks: 32, BlockSize: 256, Control: 8, Every: 8}}
+)
+
+// grow makes a ring begin with first, and follow steps, if o says nothing else.
+func grow(o *eager.Options, first eager.Step, steps []eager.Step, b *eager.Budget) {
+	if o.Blocks == 0 && o.BlockSize == 0 {
+		o.Blocks, o.BlockSize, o.Control, o.Every = first.Blocks, first.BlockSize, first.Control, first.Every
+		o.Steps, o.Budget = steps, b
+	}
 }
 
 // registering returns p with a guess where it does not say what registering takes: else memory

@@ -23,6 +23,7 @@ type unexpected struct {
 	// held up, but does not fill again.
 	ring   *eager.Channel
 	window int
+	moves  uint32 // rings of this side that have followed the first
 }
 
 type aside struct {
@@ -101,7 +102,9 @@ func (u *unexpected) hides(in *In) bool {
 	return false
 }
 
-func (u *unexpected) clear() { *u = unexpected{limit: u.limit, ring: u.ring, window: u.window} }
+func (u *unexpected) clear() {
+	*u = unexpected{limit: u.limit, ring: u.ring, window: u.window, moves: u.moves}
+}
 
 // announced is a message that the peer has announced and that waits for its turn or for a
 // receive.

@@ -30,6 +30,10 @@ type model struct {
 	runMax    [runClasses]int // by runClass; -1: no runs
 }
 
+// cacheAfter is logp.PlannerConfig.CacheAfter. The bounds alone take some fifty plans, each time
+// that the parameters or the ring change.
+const cacheAfter = 256
+
 // leastAdvertised is the lower bound of the size from which receives are advertised. An
 // advertisement and its answer are two ring messages: whatever the parameters say, which
 // may have been measured on a busy machine, a message that is hardly longer is cheaper in

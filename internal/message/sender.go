@@ -49,6 +49,9 @@ type sender struct {
 	inflight fifo.Queue[*Out]
 	groups   tokens[Out]
 
+	peer   rdv.Setup
+	window window
+
 	// dests holds the receives that the peer has advertised.
 	dests destinations
 
@@ -86,7 +89,8 @@ type SendStats struct {
 func (s *sender) open(shared *streams) (err error) {
 	o := &shared.opt
 	s.streams, s.model.streams, s.learn.model = shared, shared, &s.model
-	if s.model.planner, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy}); err != nil {
+	s.window.want = worth(o.Params, o.RingMost)
+	if s.model.planner, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy, CacheAfter: cacheAfter}); err != nil {
 		return err
 	}
 	return s.learn.open(o)
@@ -104,6 +108,7 @@ func (s *sender) connect(peer rdv.Setup) {
 	s.packer = gather.NewPacker(gather.Seq, most, threshold)
 	s.room, s.run = most.Bytes, make([]*Out, s.opt.Batch)
 	s.model.bound()
+	s.peer, s.ringBusy, s.around, s.stall = peer, false, false, stall{}
 }
 
 // SetParams sets the parameters of later plans, and discards learned corrections.
@@ -113,6 +118,7 @@ func (s *sender) SetParams(p *logp.Params) error {
 	if err := s.model.replan(p); err != nil {
 		return err
 	}
+	s.window.want = worth(p, s.opt.RingMost)
 	return s.learn.restart(p)
 }
 
@@ -189,6 +195,9 @@ func (s *sender) taken(r eager.Result, err error) bool {
 	case r != eager.Accepted:
 		s.queueFull = r != eager.NoCredit
 		s.ringBusy, s.freeWas = r == eager.NoCredit, s.ring.Free(flowctl.Data)
+		if s.ringBusy {
+			s.window.full(s.ring)
+		}
 		return false
 	}
 	return true

@@ -24,7 +24,9 @@ type Hub struct {
 	exchange
 	all        []*Conversation // by rank
 	receivings []*Receiving
-	turn       int   // the rank whose waiting messages are offered first
+	turn       int  // the rank whose waiting messages are offered first
+	short      bool // Short was called
+	relieved   time.Time
 	over       error // there will be no more messages
 }
 
@@ -55,7 +57,37 @@ func (h *Hub) Shared() *message.Shared { return &h.shared }
 
 // Step sends and receives messages. It reports whether it did anything.
 // Hot path.
-func (h *Hub) Step() bool { return h.step() }
+func (h *Hub) Step() bool {
+	if h.short {
+		h.relieve()
+	}
+	return h.step()
+}
+
+// Short notes that memory for rings was refused: the next step takes it back from ranks that
+// are idle. Owner's.
+func (h *Hub) Short() {
+	h.prog.AssertOwned()
+	h.short = true
+}
+
+// relieveEvery bounds how often all ranks are looked at.
+const relieveEvery = 100 * time.Millisecond
+
+// relieve gives back rings of ranks that are idle.
+func (h *Hub) relieve() {
+	h.short = false
+	now := time.Now()
+	if now.Sub(h.relieved) < relieveEvery {
+		return
+	}
+	h.relieved = now
+	for _, c := range h.all {
+		if c.ch != nil && c.down == nil && c.ch.Relax(now) {
+			h.list.add(&c.place)
+		}
+	}
+}
 
 // Rest requests notifications from peers that this side waits for, if a plain write does
 // not wake it. It returns how long the sleep may last, 0 if without limit.

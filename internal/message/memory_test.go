@@ -1,0 +1,67 @@
+package message
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/linktest"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// What a side holds for a peer that is connected and has sent little: rings, mirrors, and the
+// memory of the channel itself, without its endpoint.
+func TestMemoryOfAPeerWithMessages(t *testing.T) {
+	const peers = 64
+	la, lb := simLinks(sim.Options{})(t)
+	var before, after runtime.MemStats
+	type end struct {
+		ep fabric.Endpoint
+		ch *Channel
+	}
+	var ends []end
+	open := func(l fabric.Link, ep fabric.Endpoint, b *eager.Budget) *Channel {
+		ch, err := Open(l, ep, Options{Rings: b, From: len(ends)})
+		require.NoError(t, err)
+		ends = append(ends, end{ep, ch})
+		return ch
+	}
+	type pairOf struct{ a, b fabric.Endpoint }
+	var eps []pairOf
+	for i := range peers {
+		a, b := linktest.Join(t, la, lb, fabric.EndpointOptions{ID: uint32(i)})
+		eps = append(eps, pairOf{a, b})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	off := offheap.Total()
+	budget := eager.NewBudget(1 << 20)
+	for _, p := range eps {
+		a, b := open(la, p.a, budget), open(lb, p.b, budget)
+		require.NoError(t, a.Connect(b.Setup()))
+		require.NoError(t, b.Connect(a.Setup()))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	heap := int(after.HeapAlloc-before.HeapAlloc) / (2 * peers)
+	rings := int(offheap.Total()-off) / (2 * peers)
+	require.LessOrEqual(t, rings, 16<<10)
+	require.Equal(t, rings, ends[0].ch.Memory())
+	require.LessOrEqual(t, heap, 40<<10)
+	t.Logf("a peer: %d bytes of rings and mirrors (%d by Memory), %d bytes of heap", rings, ends[0].ch.Memory(), heap)
+	for _, e := range ends {
+		require.NoError(t, e.ep.Close())
+	}
+	var cs [64]fabric.Completion
+	for range 64 {
+		la.Poll(cs[:])
+		lb.Poll(cs[:])
+	}
+	for _, e := range ends {
+		require.NoError(t, e.ch.Close())
+	}
+}
