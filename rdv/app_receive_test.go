@@ -142,6 +142,7 @@ func (a *app) Sent(token uint64, err error) {
 	for _, m := range b.d.Messages {
 		switch r := a.peer.results[m.Pos]; {
 		case r == got:
+		case r == 0 && a.s.ch.Stats().Carried > a.carried: // the peer has not heard yet
 		case r == refused:
 			bad++
 		default:
@@ -156,5 +157,26 @@ func (a *app) Sent(token uint64, err error) {
 	default:
 		require.True(a.t, a.failing, "%v", err)
 	}
+	a.carried = a.s.ch.Stats().Carried
 	a.release(a.src, b.src)
+}
+
+// Destination lets the peer write messages of one piece.
+func (a *app) Destination(h Handle) (k fabric.RemoteKey, ok bool) {
+	in := a.taken[h]
+	if len(in.dst) != 1 {
+		return k, false
+	}
+	at := a.dst.cell(in.dst[0].cell)[in.dst[0].off:]
+	return fabric.RemoteKey{Addr: a.dst.addr(at), Len: uint64(in.m.Size), RKey: a.dst.reg.Key().RKey}, true
+}
+
+// Source returns the memory of transfers of one piece.
+func (a *app) Source(token uint64) (s fabric.SGE, ok bool) {
+	b := a.sent[token]
+	if b == nil || len(b.src) != 1 {
+		return s, false
+	}
+	p := b.src[0]
+	return fabric.NewSGE(a.src.cell(p.cell)[p.off:][:p.n], a.src.reg.LKey()), true
 }

@@ -72,6 +72,7 @@ type app struct {
 	open    []Advert            // adverts of the peer, not answered
 	written map[uint64]uint32   // adverts of the peer written, by position: bytes
 	spurned map[uint64]bool     // adverts of the peer declined
+	carried uint64              // messages that this side wrote by a CTS, when Sent was called last
 	count   struct{ received, sent, refused, failed, filled, chunked int }
 }
 

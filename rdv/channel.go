@@ -62,9 +62,10 @@ func (c *Channel) Connect(s Setup) error {
 	adverts := min(int(s.Adverts), c.opt.Adverts)
 	c.source.connect(min(int(s.Transfers), c.opt.Transfers), adverts)
 	c.sink.connect(adverts)
-	// Answers that can wait at once: ready, ack and FIN for each incoming transfer, an
-	// answer to each advert of the peer, a revocation of each advert of this side.
-	c.answers = fifo.NewRing[answer](3*c.opt.Transfers + 2*adverts)
+	// Answers that can wait at once: ready, ack and FIN for each incoming transfer, the end of
+	// each outgoing one that this side carries, an answer to each advert of the peer, a
+	// revocation of each advert of this side.
+	c.answers = fifo.NewRing[answer](4*c.opt.Transfers + 2*adverts)
 	c.turns = fifo.NewRing[uint16](c.opt.Transfers + len(c.jobs))
 	c.live = true
 	return nil
@@ -135,6 +136,9 @@ func (c *Channel) Idle() bool {
 //
 // Hot path.
 func (c *Channel) Progress() (did bool, err error) {
+	if c.live && len(c.offers) > 0 {
+		c.fetchOffered()
+	}
 	if c.live && (c.busy() || c.ring.Waiting()) {
 		did = c.receive()
 		did = c.post() || did
@@ -149,6 +153,12 @@ func (c *Channel) Progress() (did bool, err error) {
 	c.sweep()
 	return did, c.err
 }
+
+// Urgent reports whether a destination that is known now should be told, or given to a message,
+// in this call: always, unless either end can carry a transfer and the peer has sent nothing.
+//
+// Hot path.
+func (c *Channel) Urgent() bool { return c.live && (c.claims.direct == nil || c.ring.Waiting()) }
 
 // busy reports whether this side has anything outstanding of its own. It is called in every
 // round.

@@ -10,7 +10,7 @@ func (c *Channel) flushAnswers() bool {
 	for c.live && c.answers.Len() > 0 {
 		var sent bool
 		switch x := *c.answers.Front(); x.kind {
-		case KindDone, KindDecline:
+		case KindDone, KindDecline, KindPlaced:
 			sent = c.source.sendAnswer(x)
 		default:
 			sent = c.sink.sendAnswer(x)
@@ -76,6 +76,8 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onDone(id, arg, payload)
 	case KindFIN:
 		return c.onFIN(id, arg, payload)
+	case KindCTS:
+		return c.onCTS(id, payload)
 	}
 	if len(payload) != 0 {
 		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
@@ -89,6 +91,8 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onDecline(id, arg)
 	case KindRevoke:
 		return c.onRevoke(id)
+	case KindPlaced:
+		return c.onPlaced(id)
 	}
 	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
 }

@@ -19,6 +19,7 @@ func FuzzControl(f *testing.F) {
 		return b
 	}
 	f.Add(message(KindRTS, makeID(0, 1), 0, oneMessage(1)))
+	f.Add(append(message(KindCTS, makeID(0, 1), 0, aCTS(64)), message(KindPlaced, makeID(0, 1), 0, nil)...))
 	f.Add(append(message(KindReady, makeID(1, 1), 0, nil), message(KindAck, makeID(1, 1), 1, nil)...))
 	f.Add(append(message(KindOffer, makeID(0, 1), 0, anOffer(9)), message(KindChunk, makeID(0, 1), 0, aChunk(1, 9))...))
 	f.Add(append(message(KindAdvert, makeID(0, 1), 0, anAdvert(9)), message(KindRevoke, makeID(0, 1), 0, nil)...))

@@ -26,12 +26,13 @@ type core struct {
 	tight    int                // times that the ring was full
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
-	answers  fifo.Ring[answer]  // wait for room in the ring
-	turns    fifo.Ring[uint16]  // transfers with requests to post: slots of sink.in, or of source.jobs with turnWrite
-	requests                    // for data
-	lim      scatter.Limits     // of requests
-	opt      Options            // effective
-	peer     Setup              // as the peer sent it
+	claims   claims
+	answers  fifo.Ring[answer] // wait for room in the ring
+	turns    fifo.Ring[uint16] // transfers with requests to post: slots of sink.in, or of source.jobs with turnWrite
+	requests                   // for data
+	lim      scatter.Limits    // of requests
+	opt      Options           // effective
+	peer     Setup             // as the peer sent it
 	stats    Stats
 }
 
@@ -45,6 +46,7 @@ type Stats struct {
 	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
 	NoStaging                  uint64 // times that a chunk had to wait for room in the staging memory
 	Written                    uint64 // adverts of the peer that were written
+	Carried, Placed            uint64 // announced messages that this side, and the peer, wrote instead of the receiver reading them
 	Outgoing, Incoming         int    // transfers outstanding
 	Advertised, Writing        int    // adverts of this side and writes outstanding
 	Memory                     int    // bytes of ring and staging
@@ -110,20 +112,11 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 		return core{}, err
 	}
 	return core{
-		ring: ring, h: h, ep: ep, link: link, opt: o,
+		ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
 		payload:  make([]byte, 0, max(o.bounds().MaxSize(), 64)),
 		requests: requests{wrs: make([]fabric.WR, batchWRs), sges: make([]fabric.SGE, batchWRs*caps.MaxSGE)},
 		lim:      scatter.LimitsOf(caps, uint64(o.Chunk)),
 	}, nil
-}
-
-// freeList returns the numbers of n slots, the first one last.
-func freeList(n int) []uint16 {
-	f := make([]uint16, n)
-	for i := range f {
-		f[i] = uint16(n - 1 - i)
-	}
-	return f
 }
 
 // Err returns the error that ended the channel, or nil while it works.

@@ -38,7 +38,7 @@ func (c *Channel) drain() {
 			return
 		}
 		switch Kind(h.Kind) {
-		case KindFIN, KindDone, KindDecline, KindRTS, KindOffer:
+		case KindFIN, KindDone, KindDecline, KindRTS, KindOffer, KindPlaced:
 			if c.dispatch(h, c.messages[:h.Len]) != nil {
 				return
 			}
@@ -80,7 +80,7 @@ func (c *Channel) Close() error {
 		}
 		c.Sever(ErrClosed)
 	}
-	if err := errors.Join(c.stage.close(), c.ring.Close()); err != nil {
+	if err := errors.Join(c.stage.close(), c.claims.close(), c.ring.Close()); err != nil {
 		return fmt.Errorf("close rendezvous channel: %w", err)
 	}
 	return nil

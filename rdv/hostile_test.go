@@ -115,11 +115,27 @@ func TestHostileControl(t *testing.T) {
 			e.inject(t, KindRevoke, makeID(0, 1), 0, nil)
 			e.inject(t, KindRevoke, makeID(0, 1), 0, nil)
 		}, ErrUnknownID},
-		"ready for an rts":      {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(0, 1), 0, nil) }, ErrUnknownID},
-		"ready unknown":         {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(9, 1), 0, nil) }, ErrUnknownID},
-		"ack before any chunk":  {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 1, nil) }, ErrSize},
-		"ack of nothing":        {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 0, nil) }, ErrSize},
-		"ack for an rts":        {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(0, 1), 1, nil) }, ErrUnknownID},
+		"ready for an rts":     {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"ready unknown":        {func(t *testing.T, e *side) { e.inject(t, KindReady, makeID(9, 1), 0, nil) }, ErrUnknownID},
+		"ack before any chunk": {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 1, nil) }, ErrSize},
+		"ack of nothing":       {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(1, 1), 0, nil) }, ErrSize},
+		"ack for an rts":       {func(t *testing.T, e *side) { e.inject(t, KindAck, makeID(0, 1), 1, nil) }, ErrUnknownID},
+		"cts unknown":          {func(t *testing.T, e *side) { e.inject(t, KindCTS, makeID(0, 2), 0, aCTS(64)) }, ErrUnknownID},
+		"cts beyond slots":     {func(t *testing.T, e *side) { e.inject(t, KindCTS, makeID(9, 1), 0, aCTS(64)) }, ErrUnknownID},
+		"cts for an offer":     {func(t *testing.T, e *side) { e.inject(t, KindCTS, makeID(1, 1), 0, aCTS(64)) }, ErrUnknownID},
+		"cts truncated":        {func(t *testing.T, e *side) { e.inject(t, KindCTS, makeID(0, 1), 0, aCTS(64)[:ctsSize-1]) }, ErrMessage},
+		"cts wraps":            {func(t *testing.T, e *side) { e.inject(t, KindCTS, makeID(0, 1), 0, aCTS(1<<64-1)) }, ErrMessage},
+		"cts twice": {func(t *testing.T, e *side) {
+			e.inject(t, KindCTS, makeID(0, 1), 0, aCTS(64))
+			e.inject(t, KindCTS, makeID(0, 1), 0, aCTS(64))
+		}, ErrUnknownID},
+		"placed unknown":      {func(t *testing.T, e *side) { e.inject(t, KindPlaced, makeID(0, 1), 0, nil) }, ErrUnknownID},
+		"placed beyond slots": {func(t *testing.T, e *side) { e.inject(t, KindPlaced, makeID(9, 1), 0, nil) }, ErrUnknownID},
+		"placed with payload": {func(t *testing.T, e *side) { e.inject(t, KindPlaced, makeID(0, 1), 0, []byte{1}) }, ErrMessage},
+		"placed without cts": {func(t *testing.T, e *side) {
+			e.inject(t, KindRTS, makeID(0, 1), 0, oneMessage(1))
+			e.inject(t, KindPlaced, makeID(0, 1), 0, nil)
+		}, ErrUnknownID},
 		"fin before the chunks": {func(t *testing.T, e *side) { e.inject(t, KindFIN, makeID(1, 1), 0, nil) }, ErrSize},
 		"chunk without offer":   {func(t *testing.T, e *side) { e.inject(t, KindChunk, makeID(0, 1), 0, aChunk(1, 8)) }, ErrUnknownID},
 		"chunk for an rts": {func(t *testing.T, e *side) {
@@ -205,6 +221,9 @@ func TestHostileControl(t *testing.T) {
 
 func anAdvert(n uint64) []byte {
 	return appendAdvert(nil, Want{Pos: 1}, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1})
+}
+func aCTS(n uint64) []byte {
+	return appendCTS(nil, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1}, claimRef{0x2000, 2})
 }
 func aDone() []byte { return appendDone(nil, doneNote{1, 2}) }
 func anOffer(n uint32) []byte {

@@ -53,11 +53,8 @@ func (s *sink) onOffer(id ID, tag uint32, payload []byte) error {
 
 // onChunk records the region of the next chunk of an offer.
 func (s *sink) onChunk(id ID, payload []byte) error {
-	var t *incoming
-	if id.slot() < len(s.in) {
-		t = &s.in[id.slot()]
-	}
-	if t == nil || t.state != inActive || t.gen != id.gen() || !t.chunked || t.msgs[0].state != msgRunning {
+	t := s.active(id)
+	if t == nil || !t.chunked || t.msgs[0].state != msgRunning {
 		return &ProtocolError{KindChunk, id, ErrUnknownID, uint64(id), uint64(len(s.in))}
 	}
 	r, why := parseChunk(payload)
@@ -75,6 +72,21 @@ func (s *sink) onChunk(id ID, payload []byte) error {
 	if !t.queued && t.feed() {
 		s.queueTurn(t)
 	}
+	return nil
+}
+
+// onPlaced ends a transfer that the peer has written.
+func (s *sink) onPlaced(id ID) error {
+	t := s.active(id)
+	if t == nil || !t.offered || !s.claims.taken(t.claim, id) {
+		return &ProtocolError{KindPlaced, id, ErrUnknownID, uint64(id), uint64(len(s.in))}
+	}
+	s.endOffer(t)
+	s.stats.Transfers++
+	s.stats.Placed++
+	t.upto = t.runEnd
+	s.endRun(t, t.runEnd)
+	s.free(t)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package rdv
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -53,6 +54,12 @@ type Options struct {
 	// means unknown; the ratio is then 2.
 	CopyRate, RegisterRate, LinkRate float64
 
+	// Carry is the least size in bytes of a message that the sender may write instead of the
+	// receiver reading it, if the link and the Handler (see Carrier) allow it. Zero means 64
+	// KiB: the agreement costs a control message and an atomic, some 0.2 µs. Negative means
+	// none.
+	Carry int
+
 	// Ring configures the ring for control messages. Zero fields mean 32 blocks of 256
 	// bytes, 8 of them for the longest descriptor, and credit every 8. IDTag below sets its
 	// IDTag.
@@ -89,6 +96,7 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 	def(&o.Chunks, 8)
 	def(&o.Staging, 2<<20)
 	def(&o.FirstChunk, 64<<10)
+	def(&o.Carry, 64<<10)
 	def(&o.Ring.Blocks, 32)
 	def(&o.Ring.BlockSize, commonRing/32)
 	def(&o.Ring.Control, max(o.Ring.Blocks/4, 1))
@@ -100,7 +108,7 @@ func (o Options) effective(caps fabric.Caps) (Options, error) {
 	}{
 		{"transfers", o.Transfers, maxSlots}, {"window", o.Window, o.Transfers}, {"adverts", o.Adverts, maxSlots}, {"messages", o.Messages, maxBatch},
 		{"regions", o.Regions, maxBatch}, {"chunk", o.Chunk, 1 << 30}, {"chunks", o.Chunks, maxChunks},
-		{"first chunk", o.FirstChunk, 1 << 30}, {"staging", max(o.Staging, 1), 1 << 30},
+		{"first chunk", o.FirstChunk, 1 << 30}, {"carry", max(o.Carry, 1), math.MaxInt32}, {"staging", max(o.Staging, 1), 1 << 30},
 	} {
 		if x.v < 1 || x.v > x.limit {
 			return o, fmt.Errorf("%w: %s %d, want 1 to %d", ErrOptions, x.name, x.v, x.limit)

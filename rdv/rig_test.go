@@ -59,6 +59,9 @@ func pair(tb testing.TB, open opener, ha, hb Handler, oa, ob Options) (a, b *sid
 // pairOn is pair on links that are there.
 func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (a, b *side) {
 	ea, eb := join(tb, la, lb, max(oa.Ring.Depth, ob.Ring.Depth))
+	if _, direct := ea.(fabric.Direct); la.Caps().MapsAlloc && !direct {
+		ea, eb = &words{Endpoint: ea}, &words{Endpoint: eb}
+	}
 	ca, err := Open(la, ea, ha, oa)
 	require.NoError(tb, err)
 	cb, err := Open(lb, eb, hb, ob)
@@ -69,6 +72,27 @@ func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (
 	tb.Cleanup(func() { hangUp(tb, a, b) })
 	return a, b
 }
+
+// words is an endpoint that executes compare-and-swap at once, on memory of the peer, which is
+// in this process.
+type words struct{ fabric.Endpoint }
+
+func (w *words) Do(wr *fabric.WR) bool {
+	if wr.Op != fabric.OpCompareSwap || w.Err() != nil {
+		return false
+	}
+	there, here := fabric.BytesAt(wr.RemoteAddr, 8), fabric.BytesAt(wr.Local[0].Addr, 8)
+	was := claimWord(there, 0).Load()
+	if was == wr.Compare {
+		claimWord(there, 0).Store(wr.Operand) // both sides belong to one goroutine
+	}
+	claimWord(here, 0).Store(was)
+	return true
+}
+
+func (*words) Reach(fabric.Access, uint32, uint64, int) []byte { return nil }
+func (*words) Local(fabric.Access, fabric.SGE) []byte          { return nil }
+func (*words) Stored()                                         {}
 
 // hangUp closes endpoints, drains completions, closes channels.
 func hangUp(tb testing.TB, a, b *side) {

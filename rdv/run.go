@@ -22,7 +22,9 @@ func (s *sink) advance(t *incoming) {
 			s.endRun(t, t.runEnd)
 			continue
 		}
-		s.queueTurn(t)
+		if !s.offer(t) {
+			s.queueTurn(t)
+		}
 		return
 	}
 	if t.state == inActive && !t.matching && t.left == 0 && t.inflight == 0 && s.live {
@@ -161,4 +163,19 @@ func (s *sink) onRead(id uint64) {
 	}
 	s.endRun(t, int(id&idUptoMask))
 	s.advance(t)
+}
+
+// fetchOffered fetches the transfers that were offered in an earlier round and that their senders
+// have not begun to write.
+//
+// Hot path.
+func (s *sink) fetchOffered() {
+	for _, slot := range s.offers {
+		t := &s.in[slot]
+		if t.offered && s.claims.take(t.claim, t.id) {
+			s.endOffer(t)
+			s.queueTurn(t)
+		}
+	}
+	s.offers = s.offers[:0]
 }

@@ -92,6 +92,9 @@ func randomOptions(rng *rand.Rand) Options {
 	if rng.IntN(2) == 0 {
 		o.CopyRate, o.RegisterRate, o.LinkRate = rng.Float64()*9, rng.Float64()*9, 1+rng.Float64()
 	}
+	if o.Carry = -1; rng.IntN(4) > 0 {
+		o.Carry = 1 + rng.IntN(1000)
+	}
 	o.Ring.Control = 4
 	o.Ring.Every = 1 + rng.IntN(o.Ring.Blocks-4)
 	return o
@@ -102,6 +105,9 @@ func caps(name string, change func(*fabric.Caps)) fabric.Caps {
 	change(&c)
 	return c
 }
+
+// mapped makes a link one whose memory peers map, see words.
+func mapped(c *fabric.Caps) { c.AtomicCPU, c.MapsAlloc = true, true }
 
 // networks are what the protocol must work on.
 var networks = []struct {
@@ -117,6 +123,7 @@ var networks = []struct {
 	{"overtaken reads", sim.Options{Overtake: 0.5, MaxDelay: 2, Caps: sim.CapsLike("ibv")}},
 	{"full queue", sim.Options{QueueFull: 0.7, Caps: sim.CapsLike("ibv")}},
 	{"no inline", sim.Options{Caps: caps("ibv", func(c *fabric.Caps) { c.MaxInline = 0 }), MaxDelay: 6, MaxCompletionDelay: 9, Pieces: 5}},
+	{"mapped", sim.Options{Caps: caps("ibv", mapped), MaxDelay: 4, MaxCompletionDelay: 4}},
 	{"everything", sim.Options{MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.3, Pieces: 7, Overtake: 0.3,
 		Caps: caps("tcp", func(c *fabric.Caps) { c.LastByteLast = false })}},
 }

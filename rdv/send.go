@@ -62,7 +62,7 @@ func (s *source) onFIN(id ID, status uint32, payload []byte) error {
 	o := s.findOutgoing(id)
 	s.waited = status == statusWaited
 	switch {
-	case o == nil:
+	case o == nil || o.carried:
 		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(s.out))}
 	case status >= numStatus:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), uint64(numStatus)}
@@ -107,7 +107,7 @@ func (s *source) endOutgoing(slot int, err error) {
 // copied messages it never accesses the source.
 func (s *source) sweepOutgoing() {
 	for i := range s.out {
-		if o := &s.out[i]; o.busy && (s.severed || o.by == Copy) {
+		if o := &s.out[i]; o.busy && !o.carried && (s.severed || o.by == Copy) {
 			s.endOutgoing(i, s.err)
 		}
 	}

@@ -11,11 +11,12 @@ import (
 // and advertises destinations for the peer to write.
 type sink struct {
 	*core
-	in       []incoming // the peer's transfers, created when needed
-	fetching int        // transfers in use
-	heard    int        // messages of these
-	hold     bool       // Accept and Refuse collect their changes
-	changed  []uint16   // slots that they have changed
+	in        []incoming // the peer's transfers, created when needed
+	fetching  int        // transfers in use
+	announced int        // messages of these
+	hold      bool       // Accept and Refuse collect their changes
+	changed   []uint16   // slots that they have changed
+	offers    []uint16   // slots offered to the peer since the last round
 
 	mine     []myAdvert // destinations advertised by this side
 	mineFree []uint16
@@ -55,6 +56,7 @@ type incoming struct {
 	tag      uint32
 	status   uint32 // of the FIN
 	gen      uint16
+	claim    uint16 // number of the claim word, if offered
 	state    uint8
 
 	// Offers: chunks announced, passed to the plan, fetched; bytes announced.
@@ -66,6 +68,7 @@ type incoming struct {
 	changed  bool // in sink.changed
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
+	offered  bool // the peer may write it: a CTS was sent, and this side has not claimed it
 	waited   bool // a destination was set later than the announcement
 }
 
@@ -114,11 +117,11 @@ func (s *sink) claim(k Kind, id ID) (*incoming, error) {
 
 // begin makes t an active transfer of the messages in t.d.
 func (s *sink) begin(t *incoming, k Kind, id ID, tag uint32) error {
-	if n, most := s.heard+len(t.d.Messages), mostMessages(s.opt.Transfers, s.opt.Messages); n > most {
+	if n, most := s.announced+len(t.d.Messages), mostMessages(s.opt.Transfers, s.opt.Messages); n > most {
 		return &ProtocolError{k, id, ErrTooMany, uint64(n), uint64(most)}
 	}
 	s.fetching++
-	s.heard += len(t.d.Messages)
+	s.announced += len(t.d.Messages)
 	t.id, t.gen, t.tag = id, id.gen(), tag
 	t.state, t.status, t.waited = inActive, statusOK, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
@@ -134,17 +137,25 @@ func (s *sink) begin(t *incoming, k Kind, id ID, tag uint32) error {
 	return nil
 }
 
+// active returns the active transfer with that id, nil if there is none.
+func (s *sink) active(id ID) *incoming {
+	if id.slot() >= len(s.in) {
+		return nil
+	}
+	if t := &s.in[id.slot()]; t.state == inActive && t.gen == id.gen() {
+		return t
+	}
+	return nil
+}
+
 // findMessage returns the message with that handle and its transfer, or nil if it has
 // ended.
 func (s *sink) findMessage(h Handle) (*incoming, int) {
-	id, i := h.id(), h.index()
-	if id.slot() >= len(s.in) {
+	t, i := s.active(h.id()), h.index()
+	if t == nil || i >= len(t.msgs) {
 		return nil, 0
 	}
-	if t := &s.in[id.slot()]; t.state == inActive && t.gen == id.gen() && i < len(t.msgs) {
-		return t, i
-	}
-	return nil, 0
+	return t, i
 }
 
 // endMessage ends message i and calls the handler, unless the handler has refused it.
@@ -169,7 +180,7 @@ func (s *sink) endMessage(t *incoming, i int, err error) {
 func (s *sink) free(t *incoming) {
 	if t.state != inFree {
 		s.fetching--
-		s.heard -= len(t.d.Messages)
+		s.announced -= len(t.d.Messages)
 	}
 	t.state, t.queued = inFree, false
 }
@@ -219,6 +230,39 @@ func (t *incoming) appendRefused(b []byte) []byte {
 	return b
 }
 
+// offer offers the transfer t, whose only message has its destination, to its sender. The
+// sender carries it out unless this side begins before: an end that waits begins at once, one
+// that computes does not.
+func (s *sink) offer(t *incoming) bool {
+	if s.claims.direct == nil || len(t.msgs) != 1 || t.msgs[0].n != 1 || t.d.Messages[0].Size < s.claims.least {
+		return false
+	}
+	k, ok := s.claims.by.Destination(makeHandle(t.id, 0))
+	if !ok {
+		return false
+	}
+	i, ok := s.claims.offer(t.id)
+	if !ok {
+		return false
+	}
+	s.payload = appendCTS(s.payload[:0], k, claimRef{s.claims.addr(i), s.claims.reg.Key().RKey})
+	if s.answers.Len() > 0 || !s.send(KindCTS, t.id, 0, s.payload) {
+		s.claims.drop(i)
+		return false
+	}
+	t.claim, t.offered = i, true
+	s.offers = append(s.offers, uint16(t.id.slot()))
+	return true
+}
+
+// endOffer ends the use of the claim word of t.
+func (s *sink) endOffer(t *incoming) {
+	if t.offered {
+		t.offered = false
+		s.claims.drop(t.claim)
+	}
+}
+
 // sweepIncoming ends, after a failure, the transfers with nothing in flight.
 func (s *sink) sweepIncoming() {
 	for i := range s.in {
@@ -226,6 +270,10 @@ func (s *sink) sweepIncoming() {
 		if t.state == inFree || t.inflight > 0 {
 			continue
 		}
+		if t.offered && !s.severed && !s.claims.take(t.claim, t.id) {
+			continue // the peer may be writing
+		}
+		s.endOffer(t)
 		t.matching = true // prevents runs from starting
 		for k := range t.msgs {
 			s.endMessage(t, k, s.err)

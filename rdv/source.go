@@ -3,6 +3,7 @@ package rdv
 import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/fifo"
+	"github.com/seed33544411/rma/scatter"
 )
 
 // source is the sending side of a channel: it announces messages for the peer to fetch, and
@@ -71,6 +72,43 @@ type outgoing struct {
 	n     uint16 // messages
 	by    Means
 	busy  bool // announced; the FIN ends it
+
+	offered bool // a CTS has come
+	carried bool // this side has claimed it: its write job ends it
+}
+
+// States of an advert of the peer.
+const (
+	theirsFree     uint8 = iota
+	theirsOpen           // Write or Decline is due
+	theirsWriting        // writes are being posted
+	theirsAnswered       // the answer waits for room in the ring
+)
+
+type theirAdvert struct {
+	want  Want // as advertised; once written, the content of the answer
+	key   fabric.RemoteKey
+	gen   uint16
+	state uint8
+	late  bool // a revocation may still arrive for the generation
+}
+
+func (a *theirAdvert) describe(id ID) Advert {
+	return Advert{Want: a.want, Len: uint32(a.key.Len), ID: id}
+}
+
+// writeJob writes into an advert. It outlives the advert: the peer may see the data, and
+// reuse the slot, before the completion is polled here.
+type writeJob struct {
+	plan     scatter.Plan
+	src      []fabric.SGE
+	region   [1]scatter.Region
+	token    uint64
+	advert   ID // or the transfer, if it carries one
+	bytes    uint32
+	inflight int
+	busy     bool
+	carries  bool // the destination is that of a CTS
 }
 
 // connect allocates state for the bounds that both sides have agreed on.

@@ -26,10 +26,12 @@ const (
 	KindReady        // R→S: the offer has a destination
 	KindChunk        // S→R: region of the next chunk
 	KindAck          // R→S: arg is the number of chunks fetched so far
+	KindCTS          // R→S: destination of an RTS, and the word by which either end claims the transfer
+	KindPlaced       // S→R: the transfer is written to the destination of the CTS; there is no FIN
 	numKinds
 )
 
-var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack"}
+var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack", "cts", "placed"}
 
 // String returns the name of the kind.
 func (k Kind) String() string { return enum.Name("kind", kindNames[:], k) }
@@ -45,6 +47,15 @@ func (i ID) gen() uint16 { return uint16(i >> 16) }
 
 // String formats the id as slot.generation.
 func (i ID) String() string { return fmt.Sprintf("%d.%d", i.slot(), i.gen()) }
+
+// freeList returns the numbers of n slots, the first one last.
+func freeList(n int) []uint16 {
+	f := make([]uint16, n)
+	for i := range f {
+		f[i] = uint16(n - 1 - i)
+	}
+	return f
+}
 
 // Want is the purpose of an advert. It is transferred, not interpreted.
 type Want struct {

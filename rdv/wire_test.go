@@ -15,8 +15,8 @@ func TestControlGolden(t *testing.T) {
 	require.Equal(t, uint64(0x0000000900070003), meta(makeID(3, 7), 9))
 	require.Equal(t, "3.7", makeID(3, 7).String())
 
-	require.Equal(t, []Kind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, []Kind{
-		KindRTS, KindFIN, KindAdvert, KindDone, KindDecline, KindRevoke, KindOffer, KindReady, KindChunk, KindAck,
+	require.Equal(t, []Kind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, []Kind{
+		KindRTS, KindFIN, KindAdvert, KindDone, KindDecline, KindRevoke, KindOffer, KindReady, KindChunk, KindAck, KindCTS, KindPlaced,
 	})
 	require.Equal(t, []uint32{0, 1, 2}, []uint32{statusOK, statusRefused, statusWaited})
 
@@ -30,6 +30,26 @@ func TestControlGolden(t *testing.T) {
 	require.NoError(t, why)
 	require.Equal(t, Want{Pos: 0x0102030405060708, Note: 0x11121314}, w)
 	require.Equal(t, key, k)
+
+	word := claimRef{0x2122232425262728, 0x31323334}
+	cts := appendCTS(nil, key, word)
+	require.Equal(t, []byte{
+		0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xcc, 0xbb, 0xaa, 0x99, 0, 0, 0, 0, 1, 0xff, 0xee, 0xdd,
+		0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x34, 0x33, 0x32, 0x31,
+	}, cts)
+	at, ref, why := parseCTS(cts)
+	require.NoError(t, why)
+	require.Equal(t, key, at)
+	require.Equal(t, word, ref)
+	for n := range ctsSize {
+		_, _, why := parseCTS(cts[:n])
+		require.ErrorIs(t, why, ErrMessage)
+	}
+	_, _, why = parseCTS(appendCTS(nil, key, claimRef{4, 1}))
+	require.ErrorIs(t, why, ErrMessage, "a word that is not aligned")
+	_, _, why = parseCTS(appendCTS(nil, fabric.RemoteKey{Addr: 8, RKey: 1}, word))
+	require.ErrorIs(t, why, ErrMessage, "an empty destination")
+	require.EqualValues(t, []uint64{1 << 32, 2 << 32, 3 << 32}, []uint64{claimOpen, claimSource, claimSink})
 
 	done := appendDone(nil, doneNote{0x0102030405060708, 0x11121314})
 	require.Equal(t, []byte{8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11}, done)

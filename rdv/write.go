@@ -7,39 +7,6 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
-// States of an advert of the peer.
-const (
-	theirsFree     uint8 = iota
-	theirsOpen           // Write or Decline is due
-	theirsWriting        // writes are being posted
-	theirsAnswered       // the answer waits for room in the ring
-)
-
-type theirAdvert struct {
-	want  Want // as advertised; once written, the content of the answer
-	key   fabric.RemoteKey
-	gen   uint16
-	state uint8
-	late  bool // a revocation may still arrive for the generation
-}
-
-func (a *theirAdvert) describe(id ID) Advert {
-	return Advert{Want: a.want, Len: uint32(a.key.Len), ID: id}
-}
-
-// writeJob writes into an advert. It outlives the advert: the peer may see the data, and
-// reuse the slot, before the completion is polled here.
-type writeJob struct {
-	plan     scatter.Plan
-	src      []fabric.SGE
-	region   [1]scatter.Region
-	token    uint64
-	advert   ID
-	bytes    uint32
-	inflight int
-	busy     bool
-}
-
 // onAdvert handles a destination of the peer.
 func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
 	if id.slot() >= len(s.theirs) {
@@ -98,6 +65,9 @@ func (s *source) answerAdvert(k Kind, id ID, arg uint32) {
 //
 // Hot path.
 func (s *source) sendAnswer(x answer) bool {
+	if x.kind == KindPlaced {
+		return s.send(x.kind, x.id, x.arg, nil)
+	}
 	a := &s.theirs[x.id.slot()]
 	payload := s.note[:0] // not s.payload, which the caller may have filled
 	if x.kind == KindDone {
@@ -153,23 +123,61 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 		s.stats.Busy++
 		return Busy, nil
 	}
-	slot := s.jobsFree[len(s.jobsFree)-1]
-	s.jobsFree = s.jobsFree[:len(s.jobsFree)-1]
-	j := &s.jobs[slot]
-	j.busy, j.token, j.advert, j.bytes = true, token, id, uint32(n)
 	a.want = Want{Pos: pos, Tag: tag}
 	if n == 0 {
 		s.answerAdvert(KindDone, id, 0)
-		s.endJob(int(slot), nil)
+		s.h.Sent(token, nil)
 		return Accepted, nil
 	}
 	a.state = theirsWriting
+	s.startJob(writeJob{advert: id, token: token, bytes: uint32(n)}, src, a.key)
+	return Accepted, nil
+}
+
+// startJob begins to write src, which is not empty, to the front of the destination k. A job
+// must be free.
+//
+// Hot path.
+func (s *source) startJob(w writeJob, src []fabric.SGE, k fabric.RemoteKey) {
+	slot := s.jobsFree[len(s.jobsFree)-1]
+	s.jobsFree = s.jobsFree[:len(s.jobsFree)-1]
+	j := &s.jobs[slot]
+	j.busy, j.carries, j.token, j.advert, j.bytes = true, w.carries, w.token, w.advert, w.bytes
 	j.src = append(j.src[:0], src...)
-	j.region[0] = scatter.Region{Addr: a.key.Addr, Len: uint32(n), RKey: a.key.RKey}
+	j.region[0] = scatter.Region{Addr: k.Addr, Len: w.bytes, RKey: k.RKey}
 	j.plan.Reset(j.src, s.lim)
 	j.plan.Feed(j.region[:], 0)
 	s.turns.Push(slot | turnWrite)
-	return Accepted, nil
+}
+
+// onCTS writes a transfer of this side to its destination, unless the peer has begun to fetch
+// it.
+func (s *source) onCTS(id ID, payload []byte) error {
+	o := s.findOutgoing(id)
+	if o == nil || o.by != byReference || o.n != 1 || o.offered {
+		return &ProtocolError{KindCTS, id, ErrUnknownID, uint64(id), uint64(len(s.out))}
+	}
+	k, w, why := parseCTS(payload)
+	if why != nil {
+		return &ProtocolError{KindCTS, id, why, uint64(len(payload)), ctsSize}
+	}
+	o.offered = true
+	if s.claims.direct == nil || len(s.jobsFree) == 0 {
+		return nil // the peer fetches it
+	}
+	src, ok := s.claims.by.Source(o.token)
+	switch {
+	case !ok:
+		return nil
+	case uint64(src.Len) != k.Len:
+		return &ProtocolError{KindCTS, id, ErrSize, k.Len, uint64(src.Len)}
+	case !s.claims.win(w, id):
+		return nil
+	}
+	o.carried = true
+	pieces := [1]fabric.SGE{src}
+	s.startJob(writeJob{advert: id, carries: true, bytes: src.Len}, pieces[:], k)
+	return nil
 }
 
 // MayWrite reports whether Write has room for one more.
@@ -200,14 +208,17 @@ func (s *source) onPosted(id uint64) {
 	s.stats.Writes++
 	if id&idEnd != 0 {
 		j := &s.jobs[id>>idSlotShift&idSlotMask]
-		s.answerAdvert(KindDone, j.advert, j.bytes)
+		if j.carries {
+			s.answers.Push(answer{KindPlaced, j.advert, 0})
+		} else {
+			s.answerAdvert(KindDone, j.advert, j.bytes)
+		}
 	}
 }
 
 // onWritten handles the completion of a write.
 func (s *source) onWritten(id uint64) {
 	if id&idEnd != 0 {
-		s.stats.Written++
 		s.endJob(int(id>>idSlotShift&idSlotMask), nil)
 	}
 }
@@ -217,6 +228,17 @@ func (s *source) endJob(slot int, err error) {
 	j := &s.jobs[slot]
 	j.busy = false
 	s.jobsFree = append(s.jobsFree, uint16(slot))
+	if j.carries {
+		if s.waited = true; err == nil {
+			s.stats.Sent++
+			s.stats.Carried++
+		}
+		s.endOutgoing(j.advert.slot(), err)
+		return
+	}
+	if err == nil {
+		s.stats.Written++
+	}
 	s.h.Sent(j.token, err)
 }
 

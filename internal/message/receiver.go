@@ -72,7 +72,9 @@ func (r *receiver) open(shared *streams) {
 // Waits reports whether a message is known to be in the ring that no receive has taken.
 //
 // Hot path.
-func (r *receiver) Waits() bool { return r.gather.open || r.ring.Found() }
+func (r *receiver) Waits() bool {
+	return r.gather.open || r.ring.Found() || r.advertised.waiting > 0 && r.advertised.dirty && r.rendezvous.Urgent()
+}
 
 // Cancel withdraws a receive that was posted and has not ended. It ends with ErrCanceled,
 // or with a message that takes it before: at once, or when the peer, which may be about to

@@ -15,6 +15,7 @@ func (r *receiver) Recv(in *In) {
 		in.err = nil
 	}
 	if r.unexpected.n > 0 && r.takeAside(in) {
+		r.flushRendezvous()
 		return
 	}
 	if r.finished {

@@ -48,6 +48,21 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	return dst, rdv.Take
 }
 
+// Destination implements rdv.Carrier. A receive that is advertised besides is not offered: its
+// advertisement must be answered anyway.
+func (h *recvHandler) Destination(m rdv.Handle) (k fabric.RemoteKey, ok bool) {
+	r := (*receiver)(h)
+	in := r.fetching[m]
+	if in == nil || in.ad == adOpen || !in.pin.held && !in.Remote {
+		return k, false
+	}
+	k = fabric.RemoteKey{Addr: fabric.Addr(in.Buf), Len: uint64(in.size), RKey: in.RKey}
+	if in.pin.held {
+		k.RKey = in.pin.rkey
+	}
+	return k, true
+}
+
 // takeHeld delivers the announced message that is next in order.
 func (r *receiver) takeHeld() bool {
 	a := *r.held.Front()
@@ -72,6 +87,7 @@ func (r *receiver) takeHeld() bool {
 func (r *receiver) accept(in *In, a announced) {
 	in.tag, in.size, in.seq = a.tag, a.size, a.seq
 	r.startFetching(in, a.handle)
+	r.unflushed = r.unflushed || int(a.size) >= r.advertiseFrom
 	if in.Refuse == nil && (len(r.reads.parked) > 0 || !r.reads.may()) || !r.read(in, a.handle) {
 		r.reads.parked = append(r.reads.parked, a.handle)
 	}

@@ -273,6 +273,17 @@ func (s *sender) assign(o *Out) {
 	d.pass(o.Tag, o.seq)
 }
 
+// Source implements rdv.Carrier.
+func (h *sendHandler) Source(token uint64) (fabric.SGE, bool) {
+	s := (*sender)(h)
+	o := s.groups.get(token)
+	if len(o.Data) == 0 {
+		return fabric.SGE{}, false
+	}
+	src, err := o.source(s.pins)
+	return src, err == nil
+}
+
 // Sent ends a transfer of this side.
 func (h *sendHandler) Sent(token uint64, err error) {
 	s := (*sender)(h)

@@ -58,6 +58,8 @@ func (t *tokens[T]) put(x *T) (token uint64) {
 	return uint64(i) + 1
 }
 
+func (t *tokens[T]) get(token uint64) *T { return t.held[token-1] }
+
 func (t *tokens[T]) take(token uint64) *T {
 	i := uint32(token - 1)
 	x := t.held[i]
