@@ -26,8 +26,23 @@ func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 	return p.message(o)
 }
 
-// SendBuffer is SendTag from registered memory, from which large messages are fetched
-// without copying, registering or pinning.
+// SendSync is a synchronous SendTag: its request is complete when the peer has matched the
+// message with a receive, a handler or a Receiver, and has its bytes; msg may then be
+// reused. All messages sent to the peer before have then arrived: each has been matched,
+// or waits at the peer for its receive, or, if it is too large to wait there, has been
+// announced. An empty synchronous message, for a receive that the peer keeps for this
+// purpose, thus flushes the messages to the peer.
+//
+// A synchronous message does not travel through the peer's ring, and takes a round trip
+// longer than a small message of Send.
+func SendSync(p *Peer, tag uint32, msg []byte) Request {
+	o := p.msg.New(hub.Send)
+	o.Out.Data, o.Out.Tag, o.Out.Sync = msg, tag, true
+	return p.message(o)
+}
+
+// SendBuffer is SendTag from registered memory. Large messages are then fetched without
+// copying, registering or pinning.
 func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	var data []byte
 	var lkey, rkey uint32

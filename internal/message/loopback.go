@@ -40,7 +40,7 @@ func (l *Loopback) Send(o *Out) {
 // keep queues a message for its receive.
 func (l *Loopback) keep(o *Out) {
 	n, tag := len(o.Data), o.Tag
-	if l.bytes+n+asideOverhead > defaultUnexpected {
+	if o.Sync || l.bytes+n+asideOverhead > defaultUnexpected {
 		l.backlog.push(o)
 		return
 	}

@@ -23,6 +23,7 @@ type Out struct {
 	Tag        uint32
 	Registered bool // LKey and RKey are valid, and peers may read Data
 	Urgent     bool // send without waiting for others
+	Sync       bool // ends when a receive has matched it: it is announced, or written to a receive
 	outState
 	Done Completer
 
@@ -38,7 +39,7 @@ func (o *Out) Recycle() {
 	if o.Data != nil {
 		o.Data = nil
 	}
-	o.Registered, o.Urgent = false, false
+	o.Registered, o.Urgent, o.Sync = false, false, false
 }
 
 // outState is cleared before a message is used again.

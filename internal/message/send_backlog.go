@@ -50,7 +50,7 @@ func (s *sender) transmit() (did bool) {
 		if s.learn.left--; s.learn.left <= 0 {
 			learn = s.learn.timeNext(s.groups.used())
 		}
-		if !learn && !s.around && s.backlog.n == 1 && len(s.backlog.head.Data) <= s.model.alone {
+		if !learn && !s.around && s.backlog.n == 1 && len(s.backlog.head.Data) <= s.model.alone && !s.backlog.head.Sync {
 			if !s.sendAlone() {
 				break
 			}
@@ -150,6 +150,7 @@ func (s *sender) sendBatch(learn bool) (moved, all bool) {
 	b := &s.batch
 	err := s.view()
 	if err == nil {
+		learn = b.announceSync() == 0 && learn // the plan does not know of them
 		if learn {
 			s.learn.begin(b, s.stats.Descriptors)
 		} else {

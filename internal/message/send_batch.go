@@ -73,6 +73,18 @@ func (b *batch) announceAll() {
 	}
 }
 
+// announceSync changes the mode of the synchronous messages for the ring: they are
+// announced. It returns their number.
+func (b *batch) announceSync() (n int) {
+	for _, k := range b.planned {
+		if b.first[k].Sync {
+			b.modes[k] = logp.Scatter
+			n++
+		}
+	}
+	return n
+}
+
 // firstInRing returns the index of the first message for the ring.
 func (b *batch) firstInRing() int {
 	for i, m := range b.modes {

@@ -40,8 +40,8 @@ func (s *sender) announce() (stop uint64, all bool) {
 				continue
 			}
 			o := s.batch.first[i]
-			if head != nil && o.Tag != head.Tag {
-				break
+			if head != nil && (o.Tag != head.Tag || o.Sync || head.Sync) {
+				break // a descriptor ends when all its messages have been fetched
 			}
 			if err := s.describe(o); err != nil {
 				if head != nil {
