@@ -23,9 +23,9 @@ import (
 // or a read that stays unanswered, for HangTimeout means that the peer hangs.
 
 const (
-	// hangLooks is the number of reads of peers' words in a HangTimeout: detection takes at
+	// hangChecks is the number of reads of peers' words in a HangTimeout: detection takes at
 	// most a sixteenth longer.
-	hangLooks = 16
+	hangChecks = 16
 
 	// hangBeats is the least number of changes of an engine's word in a HangTimeout, if the
 	// engine would sleep for longer.
@@ -121,7 +121,7 @@ func (t *proto) awaited(p *Peer) bool {
 // attend runs until the engine closes. It checks peers at intervals.
 func (t *proto) attend(e *Engine) {
 	hang := e.cfg.HangTimeout
-	every := hang / hangLooks
+	every := hang / hangChecks
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last := time.Now(); ; {
@@ -138,7 +138,7 @@ func (t *proto) attend(e *Engine) {
 		var hung []*Peer
 		e.prog.Do(func() { hung = t.round(passed) })
 		for _, p := range hung {
-			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress")
+			e.cfg.Logger.Warn("rma: peer hung", "rank", p.rank, "why", "no progress or answer")
 			_ = e.job.Hung(p.rank, fmt.Sprintf("no progress for %v", hang)) // a launcher that is gone needs no report
 		}
 	}
@@ -159,12 +159,29 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 				hung = append(hung, p)
 			}
 		case p.pulse.word.Len > 0 && t.hangs(p, passed):
-			p.downWith(fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
-			p.close()
+			hungUp(p, fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
+			hung = append(hung, p)
+		case keeps(p, passed):
+			hungUp(p, fmt.Errorf("%w in giving back the memory of a withdrawn receive", ErrPeerHung))
 			hung = append(hung, p)
 		}
 	}
 	return hung
+}
+
+// hungUp closes the connection to p, which hangs.
+func hungUp(p *Peer, why error) {
+	p.downWith(why)
+	p.close()
+}
+
+// keeps reports whether p makes progress, but has kept the memory of a withdrawn receive for
+// HangTimeout: p may write there until it answers that it has written or will not write. While
+// p is silent, no time passes here: it may be found to hang.
+func keeps(p *Peer, passed time.Duration) bool {
+	ch := p.msg.Channel()
+	silent := p.pulse.looking && p.pulse.notified
+	return ch != nil && !silent && ch.Overdue(passed, max(p.eng.cfg.HangTimeout, p.pulse.limit))
 }
 
 // hangs evaluates the last read of the word of p, and starts the next one.
@@ -181,8 +198,8 @@ func (t *proto) hangs(p *Peer, passed time.Duration) bool {
 	switch {
 	case u.silent >= u.limit:
 		return true
-	case u.silent >= u.limit/2 && !u.told:
-		u.told = true
+	case u.silent >= u.limit/2 && !u.notified:
+		u.notified = true
 		p.eng.watches.tell(PeerEvent{Rank: p.rank, State: PeerSilent, Err: fmt.Errorf("%w for %v", errSilent, u.silent.Round(time.Millisecond))})
 	}
 	if !u.asked {
@@ -205,8 +222,8 @@ func (t *proto) felt(p *Peer) {
 		return
 	}
 	u.seen, u.silent = v, 0
-	if u.told {
-		u.told = false
+	if u.notified {
+		u.notified = false
 		p.eng.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})
 	}
 }
@@ -238,7 +255,7 @@ func attending(ctx context.Context, e *Engine, op string, x exchange, wait func(
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
-	late := time.AfterFunc(e.cfg.HangTimeout/hangLooks, func() {
+	late := time.AfterFunc(e.cfg.HangTimeout/hangChecks, func() {
 		defer close(ended)
 		news := make(chan struct{}, 1)
 		var looks sync.WaitGroup
@@ -273,11 +290,11 @@ func attending(ctx context.Context, e *Engine, op string, x exchange, wait func(
 	return nil, hung
 }
 
-// lookAtLate connects with a rank that x waits for, and with another one when that has
-// entered the call, until one of them is found to hang, or ctx ends. It acts on each report
-// of a hung rank, and at intervals, because the late ranks may not have been known then.
-// All waiting ranks do so: if each connected with all late ranks, these would have that
-// many connections to answer, and be later still.
+// lookAtLate connects with one rank that x waits for, and with the next one when that rank
+// has entered the call, until one of them is found to hang, or ctx ends. It acts on each
+// report of a hung rank, and also at intervals, because the late ranks may not have been
+// known at the time of the report. It connects with one rank only, because all waiting ranks
+// do the same, and late ranks would become later by answering them all.
 func lookAtLate(ctx context.Context, e *Engine, x exchange, news <-chan struct{}) (ev PeerEvent, found bool) {
 	tick := time.NewTicker(e.cfg.HangTimeout / 4)
 	defer tick.Stop()

@@ -46,15 +46,15 @@ type Peer struct {
 
 // pulse is this side's view of a peer's heartbeat. Owner's.
 type pulse struct {
-	word    fabric.RemoteKey // Len is 0: there is none to read
-	limit   time.Duration    // silence after which the peer hangs
-	seen    uint64
-	silent  time.Duration // time that this side has watched the word without seeing a change
-	asked   bool          // a read is to be posted, or in flight
-	looking bool          // the word was checked in the last round
-	told    bool          // watchers have been notified of the silence
-	await   bool          // a WaitSignal waits for a signal of the peer
-	used    uint64        // operations in the last round
+	word     fabric.RemoteKey // Len is 0: there is none to read
+	limit    time.Duration    // silence after which the peer hangs
+	seen     uint64
+	silent   time.Duration // time that this side has watched the word without seeing a change
+	asked    bool          // a read is to be posted, or in flight
+	looking  bool          // the word was checked in the last round
+	notified bool          // watchers have been notified of the silence
+	await    bool          // a WaitSignal waits for a signal of the peer
+	used     uint64        // operations in the last round
 }
 
 // Peer returns the peer of that rank, which may be this process. It panics if there is

@@ -225,6 +225,15 @@ func (c *Channel) Settle() bool {
 	return ring && rendezvous
 }
 
+// Overdue reports whether the peer owes the answer to an advertised receive for longer than
+// limit and the time that a write to it may take. Such a receive, which is withdrawn, has its
+// message, or whose memory is needed, cannot end before. The caller calls it at intervals, with
+// the time since the last call in which the peer could have answered.
+func (c *Channel) Overdue(passed, limit time.Duration) bool {
+	c.opt.Owner.Assert()
+	return c.err == nil && c.advertised.overdue(passed, limit)
+}
+
 // Sever declares that the peer and the link can no longer access this side's memory: the
 // endpoint was closed and its requests have been flushed. It ends all remaining operations.
 func (c *Channel) Sever(reason error) {

@@ -2,6 +2,7 @@ package message
 
 import (
 	"math"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
@@ -39,10 +40,11 @@ type In struct {
 	tag  uint32
 	size uint32
 
-	seq   uint64 // number of the message that took it
-	after uint64 // not to be advertised before the message after this one
-	err   error  // its result, while it is advertised
-	adID  rdv.ID // of its advertisement
+	seq   uint64        // number of the message that took it
+	after uint64        // not to be advertised before the message after this one
+	err   error         // its result, while it is advertised
+	adID  rdv.ID        // of its advertisement
+	owing time.Duration // time that the peer has owed the answer to it, see Overdue
 	inState
 }
 
@@ -69,6 +71,7 @@ type inState struct {
 	matched bool  // a message took it
 	ended   bool  // its result is known; only the answer to its advertisement is missing
 	cancel  bool  // withdrawn: to be canceled when the peer has returned it
+	owed    bool  // advertised, and the peer has to answer now
 	plain   bool  // copies messages of the ring, with no other options
 	shared  bool  // on the list for several channels
 	loose   bool  // made by a Source: exempt from the order of ends

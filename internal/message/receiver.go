@@ -84,7 +84,7 @@ func (r *receiver) Cancel(in *In) {
 	switch {
 	case in.matched || r.err != nil || in.ad == adSettled: // it ends by itself
 	case in.ad == adOpen:
-		in.cancel = true
+		in.cancel, in.owed = true, true
 		if err := r.rendezvous.Revoke(in.adID); err != nil {
 			r.fail(err)
 		}
@@ -148,7 +148,7 @@ func (r *receiver) use(in *In, tag uint32, parts [][]byte) {
 // until then the peer may write there.
 func (r *receiver) received(in *In, tag uint32, n int, err error) {
 	if in.ad == adOpen {
-		in.tag, in.size, in.err, in.ended, in.matched = tag, uint32(n), err, true, true
+		in.tag, in.size, in.err, in.ended, in.matched, in.owed = tag, uint32(n), err, true, true, true
 		if err == nil && !in.listed && !in.loose && r.order.waits(in) {
 			r.order.add(in, false) // here is set when the peer has answered
 		}

@@ -41,7 +41,7 @@ func (r *receiver) advertise() (did bool) {
 		if free && in.waits && r.shared != nil {
 			free = !r.shared.rivals(in, r.from)
 		}
-		if free && in.waits && r.next > in.after && r.advertised.odds.good(in) {
+		if free && in.waits && r.next > in.after && r.advertised.outcomes.good(in) {
 			if room == 0 {
 				a.dirty = true
 				break
@@ -74,7 +74,7 @@ func (r *receiver) offer(in *In) bool {
 		}
 		k.RKey = in.pin.rkey
 	}
-	w := rdv.Want{Pos: r.next, Tag: in.Tag, Note: r.advertised.heard & noteEpoch}
+	w := rdv.Want{Pos: r.next, Tag: in.Tag, Note: r.advertised.lateAnswers & noteEpoch}
 	if in.Any {
 		w.Tag, w.Note = 0, w.Note|noteAny
 	}
@@ -88,7 +88,7 @@ func (r *receiver) offer(in *In) bool {
 		r.advertised.dirty = true
 		return false
 	}
-	in.ad, in.adID = adOpen, id
+	in.ad, in.adID, in.owed, in.owing = adOpen, id, false, 0
 	r.unflushed = true
 	in.tries++
 	r.advertised.unwatch(in)
@@ -100,7 +100,7 @@ func (r *receiver) offer(in *In) bool {
 func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	r := (*receiver)(h)
 	in := r.advertised.take(token)
-	in.ad = adSettled
+	in.ad, in.owed = adSettled, false
 	r.advertised.dirty = true
 	declined := errors.Is(err, rdv.ErrDeclined)
 	if errors.Is(err, rdv.ErrCancelled) {
@@ -108,14 +108,14 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	}
 	switch {
 	case errors.Is(err, rdv.ErrCancelled) && !declined:
-		r.advertised.heard++
+		r.advertised.lateAnswers++
 		if in.ad = adNone; !in.cancel && !in.matched {
 			r.advertised.watch(in)
 		}
 	case declined && a.Why&whyLate != 0:
-		r.advertised.heard++
+		r.advertised.lateAnswers++
 		r.stats.LateAdverts++
-		r.advertised.odds.change(in, -2)
+		r.advertised.outcomes.change(in, -2)
 		in.ad = adNone
 		// Advertise it again when the message that may take it has come and did not.
 		in.after = r.next + uint64(int64(int32(a.Why-uint32(r.next))<<1>>1))
@@ -128,7 +128,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 		r.refuse(peerError("message %d, tag %d, written where it does not belong", a.Pos, a.Tag))
 		in.err = r.lie
 	case err == nil:
-		r.advertised.odds.change(in, 1)
+		r.advertised.outcomes.change(in, 1)
 		w := written{a.Pos, a.Tag, a.Bytes, in}
 		i := len(r.advertised.written)
 		for i > 0 && r.advertised.written[i-1].seq > w.seq {

@@ -2,6 +2,7 @@ package message
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,7 +50,7 @@ func TestWrittenFrom(t *testing.T) {
 func firstPair(t *testing.T, o sim.Options) (a, b *side) {
 	a, b = pair(t, simLinks(o), 1<<16, Options{}, Options{})
 	for _, s := range []*side{a, b} {
-		s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.odds.always, s.ch.model.alone = 100, 100, true, 99
+		s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.model.alone = 100, 100, true, 99
 	}
 	return a, b
 }
@@ -186,6 +187,49 @@ func TestFailureKeepsAdvertised(t *testing.T) {
 	b.ch.Sever(nil)
 	require.Equal(t, 1, open.n)
 	require.ErrorIs(t, open.err, ErrPeer)
+}
+
+// A peer may keep a receive that ends for as long as a write to it may take besides the limit,
+// whyever it ends.
+func TestAnswerIsOverdue(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, a, b *side, in *In){
+		"withdrawn": func(_ *testing.T, _, b *side, in *In) { b.ch.Cancel(in) },
+		"message": func(t *testing.T, a, b *side, _ *In) {
+			var sent note
+			a.ch.dests.open = nil // as if the advert had not come yet
+			a.send(0, 50, 3, &sent)
+			require.NoError(t, a.turn())
+			turns(t, 3, b)
+		},
+		"memory": func(_ *testing.T, _, b *side, _ *In) { b.ch.advertised.recall() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n, limit = 1 << 15, time.Second
+			a, b := firstPair(t, sim.Options{})
+			var got note
+			in := &In{Buf: b.reg.Bytes()[:n], LKey: b.reg.LKey(), RKey: b.reg.Key().RKey, Registered: true, Remote: true, Tag: 3, Done: &got}
+			b.ch.Recv(in)
+			turns(t, 3, b, a)
+			require.Equal(t, uint64(1), b.ch.Stats().Adverts)
+			require.False(t, b.ch.Overdue(time.Hour, limit), "nothing is owed")
+			end(t, a, b, in)
+			require.Zero(t, got.n)
+			require.False(t, b.ch.Overdue(limit, limit), "a write may take longer")
+			require.True(t, b.ch.Overdue(n*time.Second/answerRate+1, limit))
+			if name == "message" {
+				return // this peer cannot answer any longer
+			}
+			turns(t, 20, a, b)
+			require.False(t, b.ch.Overdue(time.Hour, limit), "answered")
+			if name == "memory" {
+				b.ch.Cancel(in)
+				turns(t, 20, a, b)
+			}
+			require.Equal(t, 1, got.n)
+		})
+	}
 }
 
 // What a peer may lie about adverts ends the channel with a typed error, and

@@ -3,6 +3,7 @@ package message
 import (
 	"errors"
 	"math"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -18,11 +19,11 @@ const (
 type advertised struct {
 	*streams
 	tokens[In]
-	written []written // messages that wait for their turn, by rising number
-	heard   uint32    // late answers received
-	waiting int       // posted receives that may be advertised and are not
-	dirty   bool      // something has changed since the last call of advertise
-	odds    odds
+	written     []written // messages that wait for their turn, by rising number
+	lateAnswers uint32    // late answers received
+	waiting     int       // posted receives that may be advertised and are not
+	dirty       bool      // something has changed since the last call of advertise
+	outcomes    outcomes
 
 	// short: memory that is advertised is needed for messages that have arrived. The
 	// advertisements are revoked, and nothing is advertised until those messages have been
@@ -80,8 +81,29 @@ func (a *advertised) recall() {
 			a.fail(err)
 			return
 		}
+		in.owed = true
 	}
 	a.unflushed = true
+}
+
+// answerRate is the rate in bytes per second at which a peer may take to write an advertised
+// receive before it answers: an eighth of what the slowest network of a cluster moves.
+const answerRate = 16 << 20
+
+// overdue adds passed to the time that the peer has owed answers, and reports whether it owes
+// one for longer than limit and the time of a write to that receive.
+func (a *advertised) overdue(passed, limit time.Duration) (late bool) {
+	if a.used() == 0 {
+		return false
+	}
+	for _, in := range a.held {
+		if in == nil || !in.owed {
+			continue
+		}
+		in.owing += passed
+		late = late || in.owing >= limit+time.Duration(len(in.Buf))*time.Second/answerRate
+	}
+	return late
 }
 
 // unwatch records that a receive is advertised, or will not be.
@@ -96,7 +118,7 @@ func (a *advertised) unwatch(in *In) {
 // fromRing records that a receive got a message of the ring.
 func (a *advertised) fromRing(in *In) {
 	if len(in.Buf) >= a.advertiseFrom && in.Use == nil {
-		a.odds.change(in, -1)
+		a.outcomes.change(in, -1)
 	}
 }
 
@@ -104,30 +126,30 @@ func (a *advertised) fromRing(in *In) {
 // message.
 func (a *advertised) announcedTo(in *In) {
 	if in.tries == 0 && (in.Remote || !in.Registered) && in.ad == adNone && in.Use == nil {
-		a.odds.change(in, 1)
+		a.outcomes.change(in, 1)
 	}
 }
 
 // odds predicts, by tag, whether a message will be written to an advertised receive, from
 // the results of the last ones.
-type odds struct {
+type outcomes struct {
 	tag    [16]int8
 	any    int8
 	always bool // for tests
 }
 
-const mostOdds = 4
+const maxOutcome = 4
 
-func (o *odds) at(in *In) *int8 {
+func (o *outcomes) at(in *In) *int8 {
 	if in.Any {
 		return &o.any
 	}
 	return &o.tag[spread(in.Tag)%uint32(len(o.tag))]
 }
 
-func (o *odds) good(in *In) bool { return *o.at(in) >= 0 || o.always }
+func (o *outcomes) good(in *In) bool { return *o.at(in) >= 0 || o.always }
 
-func (o *odds) change(in *In, by int8) {
+func (o *outcomes) change(in *In, by int8) {
 	p := o.at(in)
-	*p = min(max(*p+by, -mostOdds), mostOdds)
+	*p = min(max(*p+by, -maxOutcome), maxOutcome)
 }

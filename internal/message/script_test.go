@@ -208,6 +208,10 @@ func randomOptions(rng *rand.Rand) Options {
 	o.InPlace = []int{1, 100, 512}[rng.IntN(3)]
 	o.Adverts = 1 + rng.IntN(16)
 	o.Pinned = []int64{-1, 1000, 100000, 0}[rng.IntN(4)]
+	if rng.IntN(2) == 0 { // rings that follow the traffic
+		o.Ring, o.Rendezvous.Ring, o.Rings = eager.Options{}, eager.Options{}, eager.NewBudget(1<<(14+rng.IntN(10)))
+		o.Rendezvous.Messages, o.Rendezvous.Regions = min(o.Rendezvous.Messages, 40), min(o.Rendezvous.Regions, 40)
+	}
 	return o
 }
 
@@ -235,7 +239,7 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 	sa, sb := pair(t, open, scriptMem, oa, ob)
 	if how == always {
 		for _, s := range []*side{sa, sb} {
-			s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.odds.always, s.ch.pins.most = atLeast, from, true, 1<<30
+			s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.pins.most = atLeast, from, true, 1<<30
 		}
 	}
 	a := &player{t: t, rng: rng, s: sa, shared: oa.Shared, seed: seed*2 + 1, big: big, use: 4}

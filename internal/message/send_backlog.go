@@ -200,6 +200,7 @@ func (s *sender) view() error {
 	}
 	s.stats.Plans++
 	b.follow(plan)
+	s.window.announced(b, s.ring)
 	if s.around {
 		b.announceAll()
 	}

@@ -44,20 +44,20 @@ type learner struct {
 	clock func() int64
 	scale func() float64 // ns per tick of the clock; 0: not known yet
 
-	step   learnStep
-	sign   bool // the current backlog ends with a completion
-	signed bool // and has something to complete
-	pos    uint64
-	token  uint64 // of the descriptor that is timed; 0: none
-	sent   uint64 // number of descriptors before
-	start  int64
-	mode   logp.Mode
-	batch  logp.Batch // the backlog that is timed
-	untold int        // timed since the planner's parameters changed; from learnPublish on they may change
-	moved  bool       // there are corrections that the planner does not have
-	drift  logp.ModeSet
-	slow   [logp.NumModes]int // consecutive times that a mode exceeded driftFactor
-	stats  LearnStats
+	step        learnStep
+	sign        bool // the current backlog ends with a completion
+	signed      bool // and has something to complete
+	pos         uint64
+	token       uint64 // of the descriptor that is timed; 0: none
+	sent        uint64 // number of descriptors before
+	start       int64
+	mode        logp.Mode
+	batch       logp.Batch // the backlog that is timed
+	unpublished int        // timed since the planner's parameters changed; from learnPublish on they may change
+	moved       bool       // there are corrections that the planner does not have
+	drift       logp.ModeSet
+	slow        [logp.NumModes]int // consecutive times that a mode exceeded driftFactor
+	stats       LearnStats
 }
 
 type learnStep uint8
@@ -85,7 +85,7 @@ func (l *learner) open(o *Options) error {
 	if o.Learn <= 0 || o.Policy.Forced || len(o.Policy.Table) > 0 {
 		return nil
 	}
-	l.every, l.left, l.untold = o.Learn, o.Learn, learnPublish
+	l.every, l.left, l.unpublished = o.Learn, o.Learn, learnPublish
 	l.clock, l.scale = o.clock, func() float64 { return 1 }
 	if l.clock == nil {
 		l.clock, l.scale = cpu.Ticks, sinceOpen()
@@ -218,12 +218,12 @@ func (l *learner) learned(ticks int64) {
 		return
 	}
 	l.stats.Timed++
-	l.untold++
+	l.unpublished++
 	l.moved = l.obs.Observe(&l.batch, l.mode, ns) || l.moved
-	if l.moved && l.untold > learnPublish {
+	if l.moved && l.unpublished > learnPublish {
 		p := l.obs.Refiner().Params()
 		if l.replan(&p) == nil {
-			l.moved, l.untold = false, 0
+			l.moved, l.unpublished = false, 0
 			l.stats.Told++
 		}
 	}
