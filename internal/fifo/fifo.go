@@ -86,6 +86,22 @@ func (r *Ring[T]) Pop() (v T) {
 	return v
 }
 
+// Remove removes the oldest value for which match is true. It returns false if there is none.
+func (r *Ring[T]) Remove(match func(x *T) bool) bool {
+	for i := range r.n {
+		if !match(&r.q[r.at(i)]) {
+			continue
+		}
+		for r.n--; i < r.n; i++ {
+			r.q[r.at(i)] = r.q[r.at(i+1)]
+		}
+		var none T
+		r.q[r.at(i)] = none
+		return true
+	}
+	return false
+}
+
 // at returns the place of value i, counted from the oldest.
 func (r *Ring[T]) at(i int) int {
 	if i += r.head; i >= len(r.q) {

@@ -16,11 +16,20 @@ func TestRingAgainstSlice(t *testing.T) {
 		r := NewRing[*int](capacity)
 		var want []*int
 		for range 1000 {
-			if rng.IntN(2) == 0 && len(want) < capacity {
-				v := new(int)
+			switch v := new(int); {
+			case rng.IntN(2) == 0 && len(want) < capacity:
 				r.Push(v)
 				want = append(want, v)
-			} else if len(want) > 0 {
+			case rng.IntN(4) == 0:
+				if len(want) > 0 && rng.IntN(4) > 0 {
+					v = want[rng.IntN(len(want))]
+				}
+				i := slices.Index(want, v)
+				require.Equal(t, i >= 0, r.Remove(func(x **int) bool { return *x == v }))
+				if i >= 0 {
+					want = slices.Delete(want, i, i+1)
+				}
+			case len(want) > 0:
 				require.Same(t, want[0], *r.Front())
 				require.Same(t, want[0], r.Pop())
 				want = want[1:]

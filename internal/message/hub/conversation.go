@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
@@ -91,7 +92,7 @@ type Conversation struct {
 
 	ch           *message.Channel // nil until both sides are ready; never nil with this rank itself
 	loop         message.Loopback // with this rank itself
-	sends, recvs opList           // while ch is nil
+	sends, recvs fifo.Queue[*Op]  // while ch is nil
 	place        polled
 	asleep       bool  // the peer has been notified that this side sleeps
 	opened       bool  // opening the channel has ended
@@ -199,9 +200,9 @@ func (c *Conversation) start(o *Op) {
 	case c.ch != nil:
 		c.post(o)
 	case o.kind.receives():
-		c.recvs.push(o)
+		c.recvs.Push(o)
 	default:
-		c.sends.push(o)
+		c.sends.Push(o)
 	}
 	c.x.list.add(&c.place)
 }
@@ -282,8 +283,10 @@ func (c *Conversation) fail(o *Op, err error) {
 }
 
 // failWaiting fails the operations that wait for the channel.
-func (c *Conversation) failWaiting(q *opList, err error) {
-	c.counts.Failed += uint64(q.fail(err))
+func (c *Conversation) failWaiting(q *fifo.Queue[*Op], err error) {
+	for q.Len() > 0 {
+		c.fail(q.Pop(), err)
+	}
 }
 
 // reason returns why an operation failed with err.
@@ -299,7 +302,7 @@ func (c *Conversation) cancel(o *Op) {
 		o.pending(c.loop.Cancel)
 	case c.ch != nil:
 		o.pending(c.ch.Cancel)
-	case c.recvs.remove(o):
+	case c.recvs.Remove(func(x **Op) bool { return *x == o }):
 		o.pending(func(in *message.In) { in.Done.Complete(0, 0, message.ErrCanceled) })
 	}
 }
@@ -331,10 +334,11 @@ func (c *Conversation) Opened(ch *message.Channel, err error) {
 		c.end(err)
 		return
 	}
-	for _, q := range []*opList{&c.recvs, &c.sends} {
-		for q.head != nil {
-			c.post(q.pop())
+	for _, q := range []*fifo.Queue[*Op]{&c.recvs, &c.sends} {
+		for q.Len() > 0 {
+			c.post(q.Pop())
 		}
+		*q = fifo.Queue[*Op]{} // its memory
 	}
 	c.x.list.add(&c.place)
 }
@@ -348,7 +352,7 @@ func (c *Conversation) hears() bool {
 func (c *Conversation) step() (did, more bool) {
 	switch {
 	case c.ch == nil:
-		return false, c.down == nil && (c.sends.head != nil || c.recvs.head != nil)
+		return false, c.down == nil && c.Queued() > 0
 	case c.down != nil:
 		c.host.Close()
 		c.Sever()
@@ -480,13 +484,13 @@ func (c *Conversation) Open() bool { return c.ch != nil && c.down == nil && c.er
 func (c *Conversation) Ended() bool { return c.ch != nil && c.ch.Err() != nil }
 
 // Busy reports whether messages are to be sent or received.
-func (c *Conversation) Busy() bool { return c.place.on || c.sends.head != nil || c.recvs.head != nil }
+func (c *Conversation) Busy() bool { return c.place.on || c.Queued() > 0 }
 
 // Idle reports whether a connection that is down has no operations left.
 func (c *Conversation) Idle() bool { return !c.place.on }
 
 // Queued returns the number of operations that wait for the channel.
-func (c *Conversation) Queued() int { return c.sends.len() + c.recvs.len() }
+func (c *Conversation) Queued() int { return c.sends.Len() + c.recvs.Len() }
 
 // Counts returns the counts of messages.
 func (c *Conversation) Counts() Counts { return c.counts }

@@ -47,7 +47,6 @@ type owner interface {
 // Op is one operation, from the call to the end of its request.
 type Op struct {
 	pending.Operation
-	next  *Op // in the list of operations that wait for a channel
 	owner owner
 	kind  Kind
 	batch *Batch
@@ -316,58 +315,4 @@ func (b *RecvBatch) fail(err error) {
 			s.ended, s.err = true, err
 		}
 	}
-}
-
-// opList is a list of operations in order.
-type opList struct{ head, tail *Op }
-
-func (q *opList) push(o *Op) {
-	if q.tail == nil {
-		q.head = o
-	} else {
-		q.tail.next = o
-	}
-	q.tail = o
-}
-
-func (q *opList) pop() *Op {
-	o := q.head
-	q.remove(o)
-	return o
-}
-
-// remove takes o off the list; it returns false if o is not there.
-func (q *opList) remove(o *Op) bool {
-	var before *Op
-	for x := q.head; x != nil; before, x = x, x.next {
-		if x != o {
-			continue
-		}
-		if before == nil {
-			q.head = o.next
-		} else {
-			before.next = o.next
-		}
-		if q.tail == o {
-			q.tail = before
-		}
-		o.next = nil
-		return true
-	}
-	return false
-}
-
-func (q *opList) len() (n int) {
-	for o := q.head; o != nil; o = o.next {
-		n++
-	}
-	return n
-}
-
-// fail ends all of them.
-func (q *opList) fail(err error) (n int) {
-	for ; q.head != nil; n++ {
-		q.pop().fail(err)
-	}
-	return n
 }

@@ -15,15 +15,15 @@ type Taker interface {
 
 // Receiving is a receive for many messages of all ranks, or of one.
 type Receiving struct {
-	in     message.In
-	to     Taker
-	stalls []bool // by rank: a message was left
-	told   []bool // by rank: Gone was called
-	closed bool
+	in       message.In
+	to       Taker
+	stalls   []bool // by rank: a message was left
+	reported []bool // by rank: Gone was called
+	closed   bool
 }
 
 func newReceiving(ranks int, tag, ignore uint32, only int, to Taker) *Receiving {
-	r := &Receiving{to: to, stalls: make([]bool, ranks), told: make([]bool, ranks)}
+	r := &Receiving{to: to, stalls: make([]bool, ranks), reported: make([]bool, ranks)}
 	r.in.Tag, r.in.Ignore, r.in.Only, r.in.Source = tag&^ignore, ignore, only, (*source)(r)
 	return r
 }
@@ -31,8 +31,8 @@ func newReceiving(ranks int, tag, ignore uint32, only int, to Taker) *Receiving 
 // gone reports the end of a rank, once, if r receives from it and has left none of its
 // messages.
 func (r *Receiving) gone(rank int, err error) {
-	if !r.closed && !r.told[rank] && !r.stalls[rank] && (r.in.Only == 0 || r.in.Only == rank+1) {
-		r.told[rank] = true
+	if !r.closed && !r.reported[rank] && !r.stalls[rank] && (r.in.Only == 0 || r.in.Only == rank+1) {
+		r.reported[rank] = true
 		r.to.Gone(rank, err)
 	}
 }

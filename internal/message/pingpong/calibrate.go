@@ -179,11 +179,11 @@ func (s *Side) follow(ctx context.Context, p *logp.Params, out *Outcome) error {
 	if err != nil {
 		return err
 	}
-	extra, heard, err := parseOutcome(b)
+	extra, outcome, err := parseOutcome(b)
 	if err != nil {
 		return err
 	}
-	p.Extra, *out = extra, heard
+	p.Extra, *out = extra, outcome
 	out.Bytes = moved
 	return nil
 }

@@ -147,10 +147,10 @@ func TestOutcomeOnTheWire(t *testing.T) {
 	o := Outcome{Probes: 7, Error: [logp.NumModes]float64{0.1, 1, 0}}
 	b := appendOutcome(nil, &e, &o)
 	require.Len(t, b, wordSize)
-	got, heard, err := parseOutcome(b)
+	got, outcome, err := parseOutcome(b)
 	require.NoError(t, err)
 	require.Equal(t, e, got)
-	require.Equal(t, o, heard)
+	require.Equal(t, o, outcome)
 	for n := range b {
 		_, _, err := parseOutcome(b[:n])
 		require.ErrorIs(t, err, ErrWrong)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -203,12 +204,7 @@ func TestRendezvousBothWays(t *testing.T) {
 			t.Parallel()
 			la, lb, err := links[link]()
 			require.NoError(t, err)
-			ea, err := la.NewEndpoint(fabric.EndpointOptions{ID: 7})
-			require.NoError(t, err)
-			eb, err := lb.NewEndpoint(fabric.EndpointOptions{ID: 7})
-			require.NoError(t, err)
-			aa, ab := ea.Address(), eb.Address()
-			both(t, func(ctx context.Context) error { return ea.Connect(ctx, ab) }, func(ctx context.Context) error { return eb.Connect(ctx, aa) })
+			ea, eb := linktest.Join(t, la, lb, fabric.EndpointOptions{ID: 7})
 			o := Options{First: true, Span: 1 << 20, Stall: 30 * time.Second}
 			a, err := OpenRendezvous(la, ea, o, 3)
 			require.NoError(t, err)
@@ -258,6 +254,6 @@ func TestASilentPeerEndsTheRendezvous(t *testing.T) {
 	r, err := OpenRendezvous(a.link, a.ep, Options{First: true, Stall: 20 * time.Millisecond}, 20)
 	require.NoError(t, err)
 	require.Error(t, r.Play(context.Background(), 64, false, make([]int64, 1)), "not connected")
-	require.ErrorIs(t, r.until(context.Background(), &r.got, 1), ErrStalled)
+	require.ErrorIs(t, r.wait.until(context.Background(), &r.got, 1, r.Progress), ErrStalled)
 	require.NoError(t, r.Close())
 }

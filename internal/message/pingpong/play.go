@@ -60,11 +60,11 @@ func (s *Side) Play(ctx context.Context, times []int64) error {
 			s.post(0)
 			t := s.ticks()
 			s.send()
-			if err := s.until(ctx, &s.got, s.want); err != nil {
+			if err := s.wait.until(ctx, &s.got, s.want, s.progress); err != nil {
 				return err
 			}
 			times[i] = (s.ticks() - t) / 2
-			if err := s.until(ctx, &s.done, s.sent); err != nil {
+			if err := s.wait.until(ctx, &s.done, s.sent, s.progress); err != nil {
 				return err
 			}
 		}
@@ -76,14 +76,14 @@ func (s *Side) Play(ctx context.Context, times []int64) error {
 		s.post(i)
 	}
 	for i := range n {
-		if err := s.until(ctx, &s.got, first+(i+1)*len(s.sizes)); err != nil {
+		if err := s.wait.until(ctx, &s.got, first+(i+1)*len(s.sizes), s.progress); err != nil {
 			return err
 		}
 		s.send()
 		if i+2 < n {
 			s.post(i & 1)
 		}
-		if err := s.until(ctx, &s.done, s.sent); err != nil {
+		if err := s.wait.until(ctx, &s.done, s.sent, s.progress); err != nil {
 			return err
 		}
 	}

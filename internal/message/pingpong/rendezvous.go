@@ -31,9 +31,8 @@ type Rendezvous struct {
 	advert          rdv.ID
 	seq             uint64
 
-	spin  cpu.Spinner
-	cs    [32]fabric.Completion
-	limit int64
+	wait wait
+	cs   [32]fabric.Completion
 }
 
 // OpenRendezvous creates a side over a connected endpoint. Options.Span is the size of the
@@ -43,7 +42,7 @@ func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16)
 	if o.Stall == 0 {
 		o.Stall = 20 * time.Second
 	}
-	r := &Rendezvous{link: link, ep: ep, opt: o, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
+	r := &Rendezvous{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if r.reg, err = link.Alloc(2*o.Span, fabric.AccessAll); err != nil {
 		return nil, fmt.Errorf("memory to play with: %w", err)
@@ -102,13 +101,13 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 	for i := range times {
 		r.want++
 		if receiverFirst {
-			if err := r.until(ctx, &r.seen, r.seen.n|1); err != nil {
+			if err := r.wait.until(ctx, &r.seen, r.seen.n|1, r.Progress); err != nil {
 				return err
 			}
 		}
 		t := cpu.Ticks()
 		if !r.opt.First {
-			if err := r.until(ctx, &r.got, r.want); err != nil {
+			if err := r.wait.until(ctx, &r.got, r.want, r.Progress); err != nil {
 				return err
 			}
 		}
@@ -117,7 +116,7 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 			return err
 		}
 		if r.opt.First {
-			if err := r.until(ctx, &r.got, r.want); err != nil {
+			if err := r.wait.until(ctx, &r.got, r.want, r.Progress); err != nil {
 				return err
 			}
 			times[i] = (cpu.Ticks() - t) / 2
@@ -127,7 +126,7 @@ func (r *Rendezvous) Play(ctx context.Context, size int, receiverFirst bool, tim
 				return err
 			}
 		}
-		if err := r.until(ctx, &r.sent, free); err != nil {
+		if err := r.wait.until(ctx, &r.sent, free, r.Progress); err != nil {
 			return err
 		}
 	}
@@ -189,36 +188,6 @@ func (r *Rendezvous) Exchange(ctx context.Context, f func(context.Context) ([]by
 			down = r.Progress() // the next call of Play gets the error again
 		}
 	})
-}
-
-// until makes progress until k has counted to want.
-func (r *Rendezvous) until(ctx context.Context, k *counter, want int) error {
-	r.spin.Reset()
-	var since int64
-	for misses := 1; k.n < want && k.err == nil; misses++ {
-		if err := r.Progress(); err != nil {
-			return err
-		}
-		if r.opt.Wait != nil {
-			r.opt.Wait(misses)
-		} else {
-			r.spin.Wait()
-		}
-		if misses&1023 != 0 {
-			continue
-		}
-		now := cpu.Ticks()
-		if since == 0 {
-			since = now
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if now-since > r.limit {
-			return fmt.Errorf("%w for %v", ErrStalled, r.opt.Stall)
-		}
-	}
-	return k.err
 }
 
 // Check verifies the size bytes received last.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/fabric/shm"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/fabric/tcp"
@@ -57,12 +58,7 @@ func pairOver(t *testing.T, link string, o Options, wrap func(fabric.Endpoint) f
 		require.NoError(t, la.Close())
 		require.NoError(t, lb.Close())
 	})
-	ea, err := la.NewEndpoint(fabric.EndpointOptions{ID: 7})
-	require.NoError(t, err)
-	eb, err := lb.NewEndpoint(fabric.EndpointOptions{ID: 7})
-	require.NoError(t, err)
-	aa, ab := ea.Address(), eb.Address()
-	both(t, func(ctx context.Context) error { return ea.Connect(ctx, ab) }, func(ctx context.Context) error { return eb.Connect(ctx, aa) })
+	ea, eb := linktest.Join(t, la, lb, fabric.EndpointOptions{ID: 7})
 	if o.Stall == 0 {
 		o.Stall = 30 * time.Second
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/message"
 )
 
@@ -61,20 +60,17 @@ type Side struct {
 	got, done  counter
 	want, sent int // values of got and done to wait for
 
-	times  [maxTrips]int64 // of Calibrate
-	word   message.Out     // control message, see tell
-	answer message.In
-	told   counter
+	times     [maxTrips]int64 // of Calibrate
+	word      message.Out     // control message, see tell
+	answer    message.In
+	wordsSent counter
 
 	group []*Side // sides that share the endpoint, this one included; nil: only this one
 	each  bool    // see SetEach
 
-	spin   cpu.Spinner
-	misses int
-	since  int64 // ticks at the first check of this wait in long
-	limit  int64 // ticks
-	cs     [32]fabric.Completion
-	down   error
+	wait wait
+	cs   [32]fabric.Completion
+	down error
 }
 
 // counter counts completions.
@@ -101,7 +97,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	if o.Stall == 0 {
 		o.Stall = 20 * time.Second
 	}
-	s := &Side{link: link, ep: ep, opt: o, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
+	s := &Side{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if s.reg, err = link.Alloc(2*o.Span+2*wordSize, fabric.AccessAll); err != nil {
 		return nil, fmt.Errorf("memory to play with: %w", err)

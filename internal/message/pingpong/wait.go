@@ -53,28 +53,47 @@ func (s *Side) foreign(c *fabric.Completion) bool {
 	return true
 }
 
-// until makes progress until k has counted to want.
+// wait is one wait at a time for the peer, which spins until something has been counted.
+type wait struct {
+	spin   cpu.Spinner
+	pause  func(n int) // Options.Wait
+	misses int
+	since  int64 // ticks at the first check of this wait in late
+	limit  int64 // ticks
+}
+
+func newWait(o *Options) wait {
+	return wait{pause: o.Wait, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
+}
+
+func (w *wait) begin() {
+	w.spin.Reset()
+	w.misses, w.since = 0, 0
+}
+
+// until calls progress until k has counted to want.
 // Hot path.
-func (s *Side) until(ctx context.Context, k *counter, want int) error {
-	s.spin.Reset()
-	s.misses, s.since = 0, 0
-	have := k.n
-	for k.n < want {
-		if err := s.progress(); err != nil {
+func (w *wait) until(ctx context.Context, k *counter, want int, progress func() error) error {
+	w.begin()
+	for have := k.n; k.n < want; {
+		if err := progress(); err != nil {
 			return err
 		}
 		if k.n != have {
-			have, s.misses, s.since = k.n, 0, 0
-			s.spin.Reset()
+			have = k.n
+			w.begin()
 			continue
 		}
-		if s.misses++; s.opt.Wait != nil {
-			s.opt.Wait(s.misses)
-		} else {
-			s.spin.Wait()
+		if k.err != nil {
+			break
 		}
-		if s.misses&1023 == 0 {
-			if err := s.long(ctx); err != nil {
+		if w.misses++; w.pause != nil {
+			w.pause(w.misses)
+		} else {
+			w.spin.Wait()
+		}
+		if w.misses&1023 == 0 {
+			if err := w.late(ctx); err != nil {
 				return err
 			}
 		}
@@ -82,16 +101,16 @@ func (s *Side) until(ctx context.Context, k *counter, want int) error {
 	return k.err
 }
 
-// long returns an error if ctx has ended or the wait has stalled.
-func (s *Side) long(ctx context.Context) error {
+// late returns an error if ctx has ended or the wait has stalled.
+func (w *wait) late(ctx context.Context) error {
 	now := cpu.Ticks()
-	if s.since == 0 {
-		s.since = now
+	if w.since == 0 {
+		w.since = now
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if took := now - s.since; took > s.limit {
+	if took := now - w.since; took > w.limit {
 		return fmt.Errorf("%w for %v", ErrStalled, cpu.Duration(took).Round(time.Millisecond))
 	}
 	return nil

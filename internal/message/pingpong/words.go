@@ -98,9 +98,9 @@ func (s *Side) tell(ctx context.Context, b []byte) error {
 	at := 2 * s.opt.Span
 	mem := s.reg.Bytes()[at : at+wordSize]
 	o := &s.word
-	o.Data, o.LKey, o.RKey, o.Registered, o.Tag, o.Done = mem[:copy(mem, b)], s.reg.LKey(), s.reg.Key().RKey, true, wordTag, &s.told
+	o.Data, o.LKey, o.RKey, o.Registered, o.Tag, o.Done = mem[:copy(mem, b)], s.reg.LKey(), s.reg.Key().RKey, true, wordTag, &s.wordsSent
 	s.ch.Send(o)
-	return s.until(ctx, &s.told, s.told.n+1)
+	return s.wait.until(ctx, &s.wordsSent, s.wordsSent.n+1, s.progress)
 }
 
 // hear receives the peer's control message into b.
@@ -108,11 +108,11 @@ func (s *Side) hear(ctx context.Context, b []byte) ([]byte, error) {
 	at := 2*s.opt.Span + wordSize
 	mem := s.reg.Bytes()[at : at+wordSize]
 	in := &s.answer
-	k := length{&s.told, 0}
+	k := length{&s.wordsSent, 0}
 	in.Buf, in.LKey, in.Registered, in.Tag, in.Done = mem, s.reg.LKey(), true, wordTag, &k
-	want := s.told.n + 1
+	want := s.wordsSent.n + 1
 	s.ch.Recv(in)
-	if err := s.until(ctx, &s.told, want); err != nil {
+	if err := s.wait.until(ctx, &s.wordsSent, want, s.progress); err != nil {
 		return nil, err
 	}
 	return b[:copy(b, mem[:k.n])], nil
