@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestLocksExclude(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		const ranks, goroutines, rounds = 3, 2, 20
-		es := job(t, ranks, fabric)
+		es := jobtest.Open(t, ranks, fabric)
 		ls := serve(t, es)
 		ctx := testutil.Context(t, testutil.Limit)
 		wins := make([]*rma.Window, ranks)
@@ -105,8 +106,8 @@ func requests(t *testing.T, home *Locks, n int) {
 
 // A wait that was given up takes no lock, wherever its cancellation meets the grant.
 func TestLockGivenUp(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
-		es := job(t, 2, fabric)
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 2, fabric)
 		ls := serve(t, es)
 		ctx := testutil.Context(t, testutil.Limit)
 		id := ID{0, 1}
@@ -148,8 +149,8 @@ func TestLockGivenUp(t *testing.T) {
 
 // A lock whose writer is lost is broken until a rank recovers it.
 func TestHolderIsLost(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
-		es := job(t, 3, fabric)
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 3, fabric)
 		ls := serve(t, es)
 		ctx := testutil.Context(t, testutil.Limit)
 		written, read := ID{0, 1}, ID{0, 2}
@@ -193,8 +194,8 @@ func TestHolderIsLost(t *testing.T) {
 
 // After a reset of the connection neither side keeps state from before it.
 func TestLocksAfterReset(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
-		es := job(t, 2, fabric)
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 2, fabric)
 		ls := serve(t, es)
 		ctx := testutil.Context(t, testutil.Limit)
 		id := ID{0, 1}
@@ -225,7 +226,7 @@ func TestLocksAfterReset(t *testing.T) {
 
 // Closing the engine ends all waits.
 func TestLocksEndWithTheEngine(t *testing.T) {
-	es := job(t, 2, "shm")
+	es := jobtest.Open(t, 2, "shm")
 	ls := serve(t, es)
 	ctx := testutil.Context(t, testutil.Limit)
 	_, err := ls[1].Lock(ctx, ID{1, 1})
@@ -241,8 +242,8 @@ func TestLocksEndWithTheEngine(t *testing.T) {
 
 // A message that violates the protocol affects only the peer that sent it.
 func TestLiesAboutLocks(t *testing.T) {
-	onEach(t, func(t *testing.T, fabric string) {
-		es := job(t, 3, fabric)
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 3, fabric)
 		ls := make([]*Locks, 3)
 		for r := range 2 {
 			var err error
@@ -290,7 +291,7 @@ func TestLiesAboutLocks(t *testing.T) {
 func BenchmarkLock(b *testing.B) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		b.Run(fabric, func(b *testing.B) {
-			es := job(b, 2, fabric)
+			es := jobtest.Open(b, 2, fabric)
 			ls := serve(b, es)
 			ctx := context.Background()
 			for b.Loop() {

@@ -1,15 +1,14 @@
 package rmanet
 
 import (
-	"context"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup/wireuptest"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -17,16 +16,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 // job opens a job that gives up peers soon.
 func job(t testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma.Engine {
 	t.Helper()
-	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
-		c := &rma.Config{
-			Job:    &rma.Job{Rank: rank, Size: n, Root: root, Token: token},
-			Fabric: rma.Fabric(fabric), SetupTimeout: 60 * time.Second, PeerTimeout: 2 * time.Second, Sampling: "off",
-		}
-		for _, f := range change {
-			f(c)
-		}
-		return rma.Open(context.Background(), c)
-	})
+	return jobtest.Open(t, n, fabric, slices.Insert(change, 0, func(c *rma.Config) { c.PeerTimeout = 2 * time.Second })...)
 }
 
 // connect returns the ends of a new connection from rank a to rank b.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -22,18 +22,9 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 func both(t *testing.T, f func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error) {
 	t.Parallel()
 	ctx := testutil.Context(t, time.Minute)
-	root, token := wireuptest.Serve(t, 2)
-	var g errgroup.Group
-	for r := range 2 {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, eng := range jobtest.Open(t, 2, "") {
 		g.Go(func() error {
-			eng, err := rma.Open(ctx, &rma.Config{
-				Job:      &rma.Job{Rank: r, Size: 2, Root: root, Token: token},
-				Sampling: "off",
-			})
-			if err != nil {
-				return err
-			}
-			defer eng.Close()
 			mem, err := eng.Alloc(4096)
 			if err != nil {
 				return err

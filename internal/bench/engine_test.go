@@ -1,31 +1,21 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/seed33544411/rma"
-	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
-// engines opens the engines of a job in this process. Rank r sends by modes[r], if there is
-// one.
-func engines(t *testing.T, n int, fabric string, modes ...rma.Mode) []*rma.Engine {
-	t.Helper()
-	return wireuptest.Open(t, n, func(rank int, root string, token []byte) (*rma.Engine, error) {
-		cfg := &rma.Config{Job: &rma.Job{Rank: rank, Size: n, Root: root, Token: token}, Fabric: rma.Fabric(fabric), Sampling: "off"}
-		if rank < len(modes) {
-			cfg.Mode = modes[rank]
-		}
-		return rma.Open(context.Background(), cfg)
-	})
+// byRank makes rank r send by modes[r].
+func byRank(modes ...rma.Mode) func(*rma.Config) {
+	return func(c *rma.Config) { c.Mode = modes[c.Job.Rank] }
 }
 
 func TestRunEngine(t *testing.T) {
@@ -37,7 +27,7 @@ func TestRunEngine(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, ranks := range []int{2, 4} {
 			t.Run(fmt.Sprint(fabric, ranks), func(t *testing.T) {
-				es := engines(t, ranks, fabric)
+				es := jobtest.Open(t, ranks, fabric)
 				ctx := testutil.Context(t, 60*time.Second)
 				var rs []Result
 				var mu sync.Mutex
@@ -87,7 +77,7 @@ func TestRunEngineWhereModesDiffer(t *testing.T) {
 				t.Parallel()
 				req := Request{Plans: []Plan{plan(Lat, Put, 8), plan(Lat, Send, 8), plan(BW, Put, 64<<10)}}
 				for range 4 { // the order of the two varies
-					es := engines(t, 2, fabric, modes...)
+					es := jobtest.Open(t, 2, fabric, byRank(modes...))
 					ctx := testutil.Context(t, 30*time.Second)
 					var g errgroup.Group
 					points := 0
@@ -112,7 +102,7 @@ func TestCheckEngine(t *testing.T) {
 		r := Request{Plans: []Plan{bad}}
 		require.ErrorIs(t, r.CheckEngine(), ErrPlan)
 	}
-	es := engines(t, 1, "shm")
+	es := jobtest.Open(t, 1, "shm")
 	require.ErrorIs(t, RunEngine(testutil.Context(t, time.Minute), es[0], Request{}, nil), ErrPlan)
 }
 

@@ -31,7 +31,7 @@ var layers = map[string]int{
 	"eager": 5, "rdv": 5,
 	"internal/bringup": 6, "internal/progress": 6, "internal/wireup": 6, "internal/links": 6, "internal/launch": 6, "internal/jobenv": 6, "internal/message": 6, "internal/pending": 6, "internal/initiator": 6, "internal/onesided": 6,
 	"":       7,
-	"rmanet": 8, "locks": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/lint": 8,
+	"rmanet": 8, "locks": 8, "coll": 8, "cmd": 8, "examples": 8, "tests": 8, "internal/bench": 8, "internal/jobtest": 8, "internal/lint": 8,
 }
 
 func layer(rel string) (floor int, family string, ok bool) {

@@ -2,39 +2,25 @@ package overlap
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/seed33544411/rma"
-	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup/wireuptest"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
-
-// job opens two engines in this process.
-func job(t *testing.T, fabric string) []*rma.Engine {
-	t.Helper()
-	return wireuptest.Open(t, 2, func(rank int, root string, token []byte) (*rma.Engine, error) {
-		return rma.Open(context.Background(), &rma.Config{
-			Job:    &rma.Job{Rank: rank, Size: 2, Root: root, Token: token},
-			Fabric: rma.Fabric(fabric), Sampling: "off",
-		})
-	})
-}
 
 // Every point of a request gives a consistent result.
 func TestRun(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
-			es := job(t, fabric)
+			es := jobtest.Open(t, 2, fabric)
 			ctx := testutil.Context(t, testutil.Limit)
 			for _, req := range []Request{
 				{What: "overlap", Ops: OverlapOps, Who: OverlapWho, Sizes: []int{100_000}, Ratios: []float64{0.5}},
