@@ -129,7 +129,7 @@ func fetches[T Element](t *testing.T, p *Peer, k Key, mem []byte, plain map[Redu
 				at := 64 + size*((i+j)%2)
 				copy(mem[at:], Bytes(values[i:i+1]))
 				before := append([]byte(nil), mem[:128]...)
-				got, err := Fetch(p, k.At(uint64(at)), op, v).Wait(ctx)
+				got, err := Fetch(p, k.At(at), op, v).Wait(ctx)
 				require.NoError(t, err)
 				require.Equal(t, values[i], got, "%v of %T", op, v)
 				copy(before[at:], Bytes([]T{f(values[i], v)}))
@@ -266,7 +266,7 @@ func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 			for _, r := range reqs {
 				_ = r.Wait(ctx) // the first ones may have succeeded
 			}
-			testutil.Eventually(t, patience, func() bool { return Accumulate(p, keys[to].At(0), Sum, xs[:1]).Wait(ctx) != nil }, "an error")
+			testutil.Eventually(t, testutil.Limit, func() bool { return Accumulate(p, keys[to].At(0), Sum, xs[:1]).Wait(ctx) != nil }, "an error")
 			es[0].prog.Do(func() { require.False(t, p.one.Busy()) })
 		}
 	})

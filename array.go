@@ -1,9 +1,6 @@
 package rma
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Array is a Window viewed as numbers of type T: each rank's part is a slice of them, and
 // places are given as element indices instead of byte offsets. It is a value; its methods
@@ -38,16 +35,16 @@ func (a Array[T]) Own() []T { return a.own }
 
 // Len returns how many elements the rank's part has.
 func (a Array[T]) Len(rank int) int {
-	return int(min(a.win.Len(rank)/uint64(sizeOf[T]()), math.MaxInt))
+	return a.win.Len(rank) / sizeOf[T]()
 }
 
 // At returns the place of element i of the rank's part, for Accumulate and Fetch. A place
 // outside it is refused by the operation that it is given to. It panics if there is no
 // such rank.
 func (a Array[T]) At(rank, i int) Remote {
-	off := uint64(math.MaxUint64) // ErrBounds, also of 0 elements
+	off := -1 // ErrBounds, also of 0 elements
 	if i >= 0 && i <= a.Len(rank) {
-		off = uint64(i) * uint64(sizeOf[T]())
+		off = i * sizeOf[T]()
 	}
 	return a.win.At(rank, off)
 }

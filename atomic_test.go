@@ -36,7 +36,7 @@ func TestAtomics(t *testing.T) {
 			} {
 				at := 64 + 8*i
 				binary.NativeEndian.PutUint64(mem[at:], c.old)
-				v, err := c.do(keys[to].At(uint64(at))).Wait(ctx)
+				v, err := c.do(keys[to].At(at)).Wait(ctx)
 				require.NoError(t, err)
 				require.Equal(t, c.old, v, "case %d", i)
 				require.Equal(t, c.after, binary.NativeEndian.Uint64(mem[at:]), "case %d", i)
@@ -60,7 +60,7 @@ func TestAtomics(t *testing.T) {
 					want := [8]byte(word)
 					binary.NativeEndian.PutUint32(mem[at:], c.old)
 					binary.NativeEndian.PutUint32(want[4*half:], c.after)
-					v, err := c.do(keys[to].At(uint64(at))).Wait(ctx)
+					v, err := c.do(keys[to].At(at)).Wait(ctx)
 					require.NoError(t, err)
 					require.Equal(t, c.old, v, "case %d, half %d", i, half)
 					require.Equal(t, want[:], word, "case %d, half %d", i, half)
@@ -115,7 +115,7 @@ func TestAtomicRefusals(t *testing.T) {
 	odd, err := es[1].Register(make([]byte, 64)[3:])
 	require.NoError(t, err)
 	p, k, o := es[0].Peer(1), &keys[1], odd.Key()
-	inOdd := 8 - o.value().Addr%8 // the first whole word
+	inOdd := int(8 - o.value().Addr%8) // the first whole word
 	for i, c := range []struct {
 		r    Request
 		want error
@@ -249,7 +249,7 @@ func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 		for w := range 8 {
 			go func() {
 				for i := uint64(0); ; i++ {
-					r := p.FetchXor(keys[1].At(uint64(8*(w%2))), i)
+					r := p.FetchXor(keys[1].At(8*(w%2)), i)
 					q := p.Swap(keys[1].At(0), i)
 					if err := WaitAll(ctx, r.Request, q.Request); err != nil {
 						done <- err

@@ -34,17 +34,17 @@ const (
 // barrier synchronization", 1988). The words count barriers, so they are never cleared: a
 // rank that is ahead writes a larger number.
 type barrier struct {
-	eng   *Engine
-	turn  chan struct{}    // held by the goroutine whose turn it is
-	count uint64           // barriers that have ended, of those through the server
-	x     *wireup.Exchange // the barrier under way through the server
-	mem   *Region          // of the words, until the census has decided whether they are used
-	words *Window          // word k: of round k. Nil: barriers go through the server
-	seq   uint64           // of the barrier under way, or of the last one
-	under bool             // a barrier is under way; it continues after a call whose context ended
-	round int              // of the barrier under way
-	told  []Request        // signals posted to other ranks, not known to be complete
-	err   error            // why there are no more barriers
+	eng     *Engine
+	turn    chan struct{}    // held by the goroutine whose turn it is
+	count   uint64           // barriers that have ended, of those through the server
+	x       *wireup.Exchange // the barrier under way through the server
+	mem     *Region          // of the words, until the census has decided whether they are used
+	words   *Window          // word k: of round k. Nil: barriers go through the server
+	seq     uint64           // of the barrier under way, or of the last one
+	under   bool             // a barrier is under way; it continues after a call whose context ended
+	round   int              // of the barrier under way
+	signals []Request        // signals posted to other ranks, not known to be complete
+	err     error            // why there are no more barriers
 
 	insist bool // for tests: from rank to rank, even on oversubscribed hosts
 }
@@ -71,7 +71,7 @@ func (b *barrier) meet(ctx context.Context) error {
 	for ; 1<<b.round < n; b.round++ {
 		k := b.round
 		up, down := (me+1<<k)%n, (me-1<<k%n+n)%n
-		b.told = append(b.told, e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, b.seq))
+		b.signals = append(b.signals, e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, b.seq))
 		v, err := e.Peer(down).WaitSignal(ctx, b.words.Slice(8*k, 8), GE, b.seq)
 		if v >= broken {
 			err = b.brokenBy(v)
@@ -83,12 +83,12 @@ func (b *barrier) meet(ctx context.Context) error {
 	b.under = false
 	// All ranks have entered. The signals to higher ranks must be placed before this rank
 	// leaves; a rank that no longer waits for its signal has it.
-	for _, r := range b.told {
+	for _, r := range b.signals {
 		if err := r.Wait(ctx); err != nil && ctx.Err() != nil {
 			r.Then(func(error) {})
 		}
 	}
-	b.told = b.told[:0]
+	b.signals = b.signals[:0]
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (b *barrier) breaks(err error) error {
 	n, me := e.Size(), e.Rank()
 	for k := 0; 1<<k < n; k++ {
 		up := (me + 1<<k) % n
-		e.Peer(up).Signal(b.words.At(up, uint64(8*k)), SignalSet, word).Then(func(error) {})
+		e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, word).Then(func(error) {})
 	}
 	return b.err
 }
@@ -207,10 +207,10 @@ func (b *barrier) again(ctx context.Context) error {
 		return err
 	}
 	b.x, b.words, b.err, b.under = nil, nil, err, false
-	for _, r := range b.told {
+	for _, r := range b.signals {
 		r.Then(func(error) {})
 	}
-	b.told = nil
+	b.signals = nil
 	if err != nil {
 		return err
 	}

@@ -137,10 +137,10 @@ func TestBatchOfPutsAndGets(t *testing.T) {
 			clear(dst)
 			b.Reset()
 			for i := range puts {
-				b.Put(keys[1].At(uint64(i*100)), mems[0].Slice((puts-i)*64, 64))
+				b.Put(keys[1].At(i*100), mems[0].Slice((puts-i)*64, 64))
 			}
 			for i := range gets {
-				b.Get(mems[0].Slice(1<<15+i*64, 64), keys[1].At(uint64(i*100)))
+				b.Get(mems[0].Slice(1<<15+i*64, 64), keys[1].At(i*100))
 			}
 			var recvs []RecvRequest
 			buf := make([]byte, 8)
@@ -213,8 +213,8 @@ func TestExplainPutsAndGets(t *testing.T) {
 	mems, keys := share(t, es, 4096)
 	b := es[0].Peer(1).Batch()
 	for i := range 10 {
-		b.Put(keys[1].At(uint64(64*i)), mems[0].Slice(64*i, 8))
-		b.Get(mems[0].Slice(2048+64*i, 16), keys[1].At(uint64(64*i)))
+		b.Put(keys[1].At(64*i), mems[0].Slice(64*i, 8))
+		b.Get(mems[0].Slice(2048+64*i, 16), keys[1].At(64*i))
 	}
 	text, err := b.Explain()
 	require.NoError(t, err)

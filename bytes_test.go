@@ -25,7 +25,7 @@ func TestBytes(t *testing.T) {
 			g.Go(func() error {
 				p := es[0].Peer((w + 1) % 2)
 				k := &keys[(w+1)%2]
-				base := uint64(w << 20)
+				base := w << 20
 				for i, n := range []int{0, 1, 100, staged, staged + 1, 70_000, 300_000, 5, 300_000} {
 					src := testutil.Payload(n, uint64(w*100+i), 0)
 					put := p.PutBytes(k.At(base+7), src)
@@ -78,7 +78,7 @@ func TestBytesToAPeerThatLeaves(t *testing.T) {
 		for _, r := range reqs {
 			_ = r.Wait(ctx) // well or not
 		}
-		testutil.Eventually(t, patience, func() bool { return p.PutBytes(keys[1].At(0), make([]byte, 9)).Wait(ctx) != nil }, "an error")
+		testutil.Eventually(t, testutil.Limit, func() bool { return p.PutBytes(keys[1].At(0), make([]byte, 9)).Wait(ctx) != nil }, "an error")
 		es[0].prog.Do(func() { require.False(t, p.one.Busy()) })
 		require.NoError(t, es[0].Close(), "which looks for copies that are left")
 	})

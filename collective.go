@@ -170,18 +170,18 @@ func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (
 	return w, nil
 }
 
-// At returns the place off bytes into the rank's part. It panics if there is no such rank;
-// an operation refuses a place outside the part.
-func (w *Window) At(rank int, off uint64) Remote { return w.keys[rank].At(off) }
+// At returns the location off bytes into the rank's part. An operation refuses a location
+// outside the part (ErrBounds). At panics if there is no such rank.
+func (w *Window) At(rank, off int) Remote { return w.keys[rank].At(off) }
 
-// Span returns n bytes of the rank's part, from off on.
-func (w *Window) Span(rank int, off uint64, n int) Span { return w.At(rank, off).Span(n) }
+// Span returns the range of n bytes of the rank's part that begins at offset off.
+func (w *Window) Span(rank, off, n int) Span { return w.At(rank, off).Span(n) }
 
 // Key returns the key of the rank's part.
 func (w *Window) Key(rank int) Key { return w.keys[rank] }
 
 // Len returns the size of the rank's part in bytes.
-func (w *Window) Len(rank int) uint64 { return w.keys[rank].Len() }
+func (w *Window) Len(rank int) int { return w.keys[rank].Len() }
 
 // Bytes returns this rank's part. It must not be used after Free.
 func (w *Window) Bytes() []byte { return w.mem.Bytes() }

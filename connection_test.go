@@ -66,7 +66,7 @@ func TestSimultaneousFirstUse(t *testing.T) {
 						for i := range each {
 							src := 8192 + 8*((to*2+lane)*each+i)
 							binary.NativeEndian.PutUint64(mems[e.Rank()].Bytes()[src:], uint64(i+1))
-							last = e.Peer(to).Put(keys[to].At(uint64(cell)), mems[e.Rank()].Slice(src, 8))
+							last = e.Peer(to).Put(keys[to].At(cell), mems[e.Rank()].Slice(src, 8))
 						}
 						if _, err := e.Peer(to).FetchAdd(keys[to].At(0), 1).Wait(ctx); err != nil {
 							return err

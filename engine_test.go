@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -13,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestMain(m *testing.M) {
@@ -123,12 +123,12 @@ func TestPutGetAtomics(t *testing.T) {
 					src, dst := mems[from].Bytes()[500_000:], mems[to].Bytes()[base:]
 					testutil.Fill(src[:n], seed, 0)
 					clear(dst[:n+32])
-					require.NoError(t, p.Put(keys[to].At(uint64(base+16)), mems[from].Slice(500_000, n)).Wait(ctx))
+					require.NoError(t, p.Put(keys[to].At(base+16), mems[from].Slice(500_000, n)).Wait(ctx))
 					require.NoError(t, testutil.Verify(dst[16:16+n], seed, 0))
 					require.Equal(t, make([]byte, 16), dst[:16])
 					require.Equal(t, make([]byte, 16), dst[16+n:32+n])
 					clear(src[:n+32])
-					require.NoError(t, p.Get(mems[from].Slice(500_008, n), keys[to].At(uint64(base+16))).Wait(ctx))
+					require.NoError(t, p.Get(mems[from].Slice(500_008, n), keys[to].At(base+16)).Wait(ctx))
 					require.NoError(t, testutil.Verify(src[8:8+n], seed, 0))
 					require.Equal(t, make([]byte, 8), src[:8])
 					require.Equal(t, make([]byte, 24), src[8+n:32+n])
@@ -214,7 +214,8 @@ func TestMisuseIsRefusedHere(t *testing.T) {
 		"local negative":  {p.Put(keys[1].At(0), mems[0].Slice(-1, 10)), ErrBounds},
 		"negative length": {p.Get(mems[0].Slice(0, -1), keys[1].At(0)), ErrBounds},
 		"remote beyond":   {p.Put(keys[1].At(4090), mems[0].Slice(0, 10)), ErrBounds},
-		"remote wraps":    {p.Put(keys[1].At(^uint64(0)), mems[0].Slice(0, 10)), ErrBounds},
+		"remote negative": {p.Put(keys[1].At(-1), mems[0].Slice(0, 10)), ErrBounds},
+		"remote wraps":    {p.Put(keys[1].At(math.MaxInt), mems[0].Slice(0, 10)), ErrBounds},
 		"foreign buffer":  {p.Put(keys[1].At(0), mems[1].Slice(0, 10)), ErrForeign},
 		"no buffer":       {p.Put(keys[1].At(0), Buffer{}), ErrForeign},
 		"no key":          {p.Put(Remote{}, mems[0].Slice(0, 10)), ErrBadKey},
@@ -278,7 +279,7 @@ func TestConcurrentUse(t *testing.T) {
 						adds = append(adds, e.Peer(0).FetchAdd(keys[0].At(0), 1))
 						to := i % len(es)
 						if to != from {
-							puts = append(puts, e.Peer(to).Put(keys[to].At(uint64(lane)), mems[from].Slice(lane, 1024)))
+							puts = append(puts, e.Peer(to).Put(keys[to].At(lane), mems[from].Slice(lane, 1024)))
 						}
 					}
 					for _, a := range adds {

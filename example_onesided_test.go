@@ -172,7 +172,7 @@ func ExamplePeer_Flush() {
 	defer eng.Close()
 	p := eng.Peer(0)
 	for i := range 10 {
-		p.Put(w.At(0, uint64(2048+64*i)), w.Slice(64*i, 64)).Forget()
+		p.Put(w.At(0, 2048+64*i), w.Slice(64*i, 64)).Forget()
 	}
 	check(p.Flush().Wait(ctx))
 	fmt.Println("all there")

@@ -81,7 +81,7 @@ func ExampleRequest_Wait() {
 	key := mem.Key()
 	reqs := make([]rma.Request, 0, 100)
 	for i := range 100 {
-		reqs = append(reqs, eng.Peer(0).Put(key.At(uint64(32768+64*i)), mem.Slice(64*i, 64)))
+		reqs = append(reqs, eng.Peer(0).Put(key.At(32768+64*i), mem.Slice(64*i, 64)))
 	}
 	for _, r := range reqs {
 		if err := r.Wait(ctx); errors.Is(err, rma.ErrPeerGone) {

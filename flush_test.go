@@ -23,7 +23,7 @@ func TestFlush(t *testing.T) {
 				for to := range es {
 					for k := range 16 {
 						at := 8192 + 8192*me + 512*k
-						e.Peer(to).Put(keys[to].At(uint64(at)), mems[me].Slice(512*k, 512)).Forget()
+						e.Peer(to).Put(keys[to].At(at), mems[me].Slice(512*k, 512)).Forget()
 					}
 				}
 				if i%2 == 0 {
@@ -115,7 +115,7 @@ func TestFlushFromManyGoroutines(t *testing.T) {
 				mem := mems[0].Bytes()[at : at+8]
 				for i := range uint64(60) {
 					binary.NativeEndian.PutUint64(mem, i)
-					p.Put(keys[1].At(uint64(at)), mems[0].Slice(at, 8)).Forget()
+					p.Put(keys[1].At(at), mems[0].Slice(at, 8)).Forget()
 					if i%3 == 0 {
 						p.Fence()
 					}

@@ -295,7 +295,7 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 		defer cancel()
 		_, err := es[0].Peer(1).WaitSignal(short, mems[0].Slice(64, 8), EQ, 7)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, patience)))
+		require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, testutil.Limit)))
 	})
 }
 
@@ -321,5 +321,5 @@ func TestHangTimeoutOff(t *testing.T) {
 	resume()
 	require.Zero(t, es[1].proto.heart.every)
 	require.Empty(t, es[1].proto.heart.regions)
-	require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, patience)))
+	require.NoError(t, es[0].Peer(1).Get(mems[0].Slice(0, 8), keys[1].At(0)).Wait(testutil.Context(t, testutil.Limit)))
 }

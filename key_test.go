@@ -2,13 +2,13 @@ package rma
 
 import (
 	"encoding/json"
+	"math"
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/mr"
+	"github.com/stretchr/testify/require"
 )
 
 // The encoding is that of mr.Key, whose tests fix its bytes; this test fixes the numbers of
@@ -104,6 +104,7 @@ func FuzzParseKey(f *testing.F) {
 			return
 		}
 		require.Equal(t, b, k.Append(nil))
-		require.LessOrEqual(t, k.value().Addr, k.value().Addr+k.Len())
+		require.LessOrEqual(t, k.value().Addr, k.value().Addr+k.value().Len)
+		require.Equal(t, min(k.value().Len, math.MaxInt), uint64(k.Len()))
 	})
 }

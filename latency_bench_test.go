@@ -87,3 +87,19 @@ func BenchmarkLatency(b *testing.B) {
 		}
 	}
 }
+
+// A put of 8 bytes of a rank to itself.
+func BenchmarkOwnPut(b *testing.B) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		b.Run(fabric, func(b *testing.B) {
+			es := open(b, 1, fabric)
+			mems, keys := share(b, es, 4096)
+			ctx, p := context.Background(), es[0].Peer(0)
+			for b.Loop() {
+				if err := p.Put(keys[0].At(0), mems[0].Slice(64, 8)).Wait(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

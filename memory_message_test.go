@@ -21,7 +21,7 @@ func TestMessageBehindPut(t *testing.T) {
 		for i := uint64(1); i <= 200; i++ {
 			size := []int{8, 512, 20_000}[i%3] // the word is at the end
 			binary.NativeEndian.PutUint64(src[size-8:], i)
-			put := p.Put(keys[1].At(uint64(1<<16-size)), mems[0].Slice(0, size))
+			put := p.Put(keys[1].At(1<<16-size), mems[0].Slice(0, size))
 			if i%2 == 0 {
 				require.NoError(t, put.Wait(ctx))
 			}

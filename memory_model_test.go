@@ -155,8 +155,8 @@ func TestMM_SignalComesAfterEverythingBefore(t *testing.T) {
 					at := int(i) * 128
 					binary.NativeEndian.PutUint64(mems[0].Bytes()[at:], i+1)
 					reqs = append(reqs,
-						p.Put(keys[1].At(uint64(8192+at)), mems[0].Slice(at, 8)),
-						p.PutStrided(keys[1].At(uint64(16384+at)), mems[0].Slice(at, 8), Shape2D(2, 4, 4, 64)),
+						p.Put(keys[1].At(8192+at), mems[0].Slice(at, 8)),
+						p.PutStrided(keys[1].At(16384+at), mems[0].Slice(at, 8), Shape2D(2, 4, 4, 64)),
 						p.FetchAdd(keys[1].At(64), 1).Request,
 						p.Signal(keys[1].At(0), SignalSet, i+1),
 					)

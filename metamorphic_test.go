@@ -51,7 +51,7 @@ func runScripts(t *testing.T, es []*Engine) [][]byte {
 			local, err := e.Alloc(4 * laneSize)
 			require.NoError(t, err)
 			models = append(models, &script{
-				eng: e, keys: keys, base: n * laneSize, local: local, counters: uint64(lanes * laneSize),
+				eng: e, keys: keys, base: n * laneSize, local: local, counters: lanes * laneSize,
 				rng: rand.New(rand.NewPCG(uint64(n), 42)), sums: make([]uint64, len(es)),
 			})
 			for range es {
@@ -94,7 +94,7 @@ type script struct {
 	keys     []Key
 	base     int
 	local    *Region
-	counters uint64
+	counters int
 	rng      *rand.Rand
 	want     [][]byte // by rank: contents of the lane when all operations are complete
 	sums     []uint64 // by rank: sum added to its counters
@@ -157,9 +157,9 @@ func (s *script) step(ctx context.Context) error {
 	p, k, lane := s.eng.Peer(to), &s.keys[to], s.want[to]
 	off := s.rng.IntN(laneSize - 600)
 	n := s.rng.IntN(500)
-	at := k.At(uint64(s.base + off))
+	at := k.At(s.base + off)
 	word := off &^ 7
-	cell := k.At(uint64(s.base + word))
+	cell := k.At(s.base + word)
 	switch s.rng.IntN(13) {
 	case 0: // put
 		src, b, err := s.scratch(ctx, n)
@@ -180,7 +180,7 @@ func (s *script) step(ctx context.Context) error {
 		}
 		copy(lane[off+100:], b[:20])
 		copy(lane[off:], b[20:])
-		dst := []Span{k.Slice(uint64(s.base+off+100), 20), at.Span(70)}
+		dst := []Span{k.Slice(s.base+off+100, 20), at.Span(70)}
 		s.reqs = append(s.reqs, p.PutV(dst, []Buffer{{src.region, src.off, 50}, {src.region, src.off + 50, 40}}))
 	case 3: // shape
 		src, b, err := s.scratch(ctx, 200)
@@ -206,7 +206,7 @@ func (s *script) step(ctx context.Context) error {
 		} else {
 			binary.NativeEndian.PutUint64(lane[flag:], v)
 		}
-		s.reqs = append(s.reqs, p.PutSignal(at, src, k.At(uint64(s.base+flag)), op, v))
+		s.reqs = append(s.reqs, p.PutSignal(at, src, k.At(s.base+flag), op, v))
 	case 5: // read back
 		p.Fence() // emulated atomics and accumulates may be in flight
 		got := make([]byte, n)
@@ -251,7 +251,7 @@ func (s *script) step(ctx context.Context) error {
 		} else {
 			binary.NativeEndian.PutUint32(lane[half:], v)
 		}
-		r := p.CompareSwap32(k.At(uint64(s.base+half)), compare, v)
+		r := p.CompareSwap32(k.At(s.base+half), compare, v)
 		p.Fence()
 		if got, err := r.Wait(ctx); err != nil || got != old {
 			return fmt.Errorf("compare-and-swap found %x, not %x: %w", got, old, err)

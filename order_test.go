@@ -112,7 +112,7 @@ func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 			}
 			var flying []result
 			for i := range steps {
-				wait, want := m.step(es[0].Peer(to), func(off int) Remote { return keys[to].At(uint64(off)) })
+				wait, want := m.step(es[0].Peer(to), func(off int) Remote { return keys[to].At(off) })
 				if wait != nil {
 					flying = append(flying, result{wait, want})
 				}

@@ -82,8 +82,8 @@ type Span struct {
 // key's memory.
 func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
 
-// Slice returns the n bytes from off on.
-func (k Key) Slice(off uint64, n int) Span { return k.At(off).Span(n) }
+// Slice returns the range of n bytes that begins off bytes into the region.
+func (k Key) Slice(off, n int) Span { return k.At(off).Span(n) }
 
 // Put copies src to dst. It does not allocate or block.
 // Hot path.
@@ -332,12 +332,12 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 		return 0, 0, ErrBadKey
 	case k.Owner != 0 && k.Owner != owner(p.rank):
 		return 0, 0, ErrWrongPeer
-	case at.off > k.Len || n > k.Len-at.off:
+	case at.off < 0 || uint64(at.off) > k.Len || n > k.Len-uint64(at.off):
 		return 0, 0, ErrBounds
 	case k.Rights&need != need:
 		return 0, 0, ErrRemoteAccess
 	default:
-		return k.Addr + at.off, k.RKeys[p.num], nil
+		return k.Addr + uint64(at.off), k.RKeys[p.num], nil
 	}
 }
 

@@ -25,7 +25,7 @@ func BenchmarkPieces(b *testing.B) {
 			var src []Buffer
 			for i := range n {
 				at := i * 37 % n
-				dst = append(dst, keys[1].Slice(uint64(at*stride), size))
+				dst = append(dst, keys[1].Slice(at*stride, size))
 				src = append(src, mems[0].Slice(i*stride, size))
 			}
 			run := func(what string, f func() error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/trace"
 	"sync"
@@ -269,16 +270,17 @@ func (k Key) value() mr.Key {
 // KeySize is the size of a marshalled Key in bytes; docs/wire.md has the layout.
 const KeySize = mr.KeySize
 
-// Len is the size of the region in bytes.
-func (k Key) Len() uint64 { return k.value().Len }
+// Len returns the size of the region in bytes, at most the largest int.
+func (k Key) Len() int { return int(min(k.value().Len, math.MaxInt)) }
 
-// At returns the place off bytes into the region.
-func (k Key) At(off uint64) Remote { return Remote{key: k, off: off} }
+// At returns the location off bytes into the region. An operation refuses a location
+// outside it (ErrBounds).
+func (k Key) At(off int) Remote { return Remote{key: k, off: off} }
 
 // Remote is a place in a peer's memory: a key and an offset.
 type Remote struct {
 	key Key
-	off uint64
+	off int
 }
 
 // Append appends the marshalled key to b.

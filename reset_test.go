@@ -28,7 +28,7 @@ func sunder(t testing.TB, es []*Engine) {
 	require.NoError(t, err)
 	stale := mem.Key()
 	require.NoError(t, mem.Close())
-	require.ErrorIs(t, es[0].Peer(last).Put(stale.At(0), mine.Slice(0, 8)).Wait(testutil.Context(t, patience)), ErrRemoteAccess)
+	require.ErrorIs(t, es[0].Peer(last).Put(stale.At(0), mine.Slice(0, 8)).Wait(testutil.Context(t, testutil.Limit)), ErrRemoteAccess)
 	require.NoError(t, mine.Close())
 }
 

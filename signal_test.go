@@ -71,6 +71,32 @@ func TestSignalWakesASleeper(t *testing.T) {
 	})
 }
 
+// Many words are checked in turns: a signal for any of them ends its wait at once and no
+// other, whether the engine sleeps or others of its goroutines poll.
+func TestManyAwaitedWords(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		const words = 100
+		ctx := testutil.Context(t, testutil.Limit)
+		mems, keys := share(t, es, 8*words)
+		var rs []AtomicRequest
+		for i := range words {
+			rs = append(rs, es[1].AwaitSignal(mems[1].Slice(8*i, 8), NE, 0))
+		}
+		for i := range words {
+			k := (i*37 + 5) % words
+			require.False(t, rs[k].Done())
+			require.NoError(t, es[0].Peer(1).Signal(keys[1].At(8*k), SignalSet, uint64(k)+1).Wait(ctx))
+			for i%2 == 1 && !rs[k].Done() {
+				es[1].Progress()
+				require.NoError(t, ctx.Err())
+			}
+			v, err := rs[k].Wait(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, k+1, v)
+		}
+	})
+}
+
 func TestWaitSignalEnds(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, testutil.Limit)

@@ -54,7 +54,7 @@ func TestVectors(t *testing.T) {
 				local = append(local, mems[0].Slice(lo[i], ln[i]))
 			}
 			for i := range ro {
-				remote = append(remote, key.Slice(uint64(ro[i]), rn[i]))
+				remote = append(remote, key.Slice(ro[i], rn[i]))
 			}
 			rng.Shuffle(len(local), func(i, j int) { local[i], local[j] = local[j], local[i] })
 			rng.Shuffle(len(remote), func(i, j int) { remote[i], remote[j] = remote[j], remote[i] })
@@ -166,12 +166,12 @@ func TestStrided(t *testing.T) {
 			}
 			base := rng.IntN(100)
 			loops(shape.Dims, 0, base, func(l, r int) { copy(want[r:r+shape.Run], src[l:]) })
-			require.NoError(t, p.PutStrided(keys[1].At(uint64(base)), mems[0].Slice(0, size), shape).Wait(ctx))
+			require.NoError(t, p.PutStrided(keys[1].At(base), mems[0].Slice(0, size), shape).Wait(ctx))
 			require.Equal(t, want, dst, "%+v", shape)
 			clear(src)
 			back := make([]byte, size)
 			loops(shape.Dims, 0, base, func(l, r int) { copy(back[l:l+shape.Run], dst[r:]) })
-			require.NoError(t, p.GetStrided(mems[0].Slice(0, size), keys[1].At(uint64(base)), shape).Wait(ctx))
+			require.NoError(t, p.GetStrided(mems[0].Slice(0, size), keys[1].At(base), shape).Wait(ctx))
 			require.Equal(t, back, src, "%+v", shape)
 		}
 		// More runs than any queue holds, and a request longer than the link takes.
@@ -228,7 +228,7 @@ func TestShapesOnMappedMemory(t *testing.T) {
 	testutil.Fill(mems[0].Bytes(), 5, 0)
 	var spans []Span
 	for i := range 5000 {
-		spans = append(spans, keys[1].Slice(uint64(16*i), 8))
+		spans = append(spans, keys[1].Slice(16*i, 8))
 	}
 	for _, put := range []Request{
 		p.PutStrided(keys[1].At(0), mems[0].Slice(0, 40000), Shape2D(5000, 8, 8, 24)),

@@ -18,7 +18,7 @@ func TestWaitAllAndAny(t *testing.T) {
 		p := es[0].Peer(1)
 		var reqs []Request
 		for i := range 40 {
-			reqs = append(reqs, p.Put(keys[1].At(uint64(64*i)), mems[0].Slice(64*i, 64)))
+			reqs = append(reqs, p.Put(keys[1].At(64*i), mems[0].Slice(64*i, 64)))
 		}
 		for n := range 40 {
 			i, err := WaitAny(ctx, reqs...)
@@ -33,7 +33,7 @@ func TestWaitAllAndAny(t *testing.T) {
 		require.NoError(t, WaitAll(ctx, reqs...))
 
 		for i := range reqs {
-			reqs[i] = p.Get(mems[0].Slice(64*i, 64), keys[1].At(uint64(64*i)))
+			reqs[i] = p.Get(mems[0].Slice(64*i, 64), keys[1].At(64*i))
 		}
 		bad := p.Get(mems[0].Slice(0, 8), keys[0].At(0))
 		err = WaitAll(ctx, append(reqs, bad, p.Put(keys[1].At(1<<16), mems[0].Slice(0, 1)))...)

@@ -27,11 +27,11 @@ func TestWindow(t *testing.T) {
 				return err
 			}
 			for to := range es {
-				if n := w.Len(to); n < uint64(4096*(to+1)) {
+				if n := w.Len(to); n < 4096*(to+1) {
 					return fmt.Errorf("part %d has %d bytes", to, n)
 				}
 				binary.NativeEndian.PutUint64(w.Bytes()[8*to:], uint64(100*me+to+1))
-				if err := e.Peer(to).Put(w.At(to, uint64(1024+8*me)), w.Slice(8*to, 8)).Wait(ctx); err != nil {
+				if err := e.Peer(to).Put(w.At(to, 1024+8*me), w.Slice(8*to, 8)).Wait(ctx); err != nil {
 					return err
 				}
 				if _, err := e.Peer(to).FetchAdd(w.Key(to).At(2048), uint64(me+1)).Wait(ctx); err != nil {

@@ -98,7 +98,7 @@ func FuzzScript(f *testing.F) {
 // spreads the first seeds, and stream tells the random numbers of one target from another's.
 func fuzzNetworks(f *testing.F, step, stream uint64, run func(t *testing.T, seed uint64, rng *rand.Rand, o sim.Options, oa, ob Options)) {
 	for i := range networks {
-		f.Add(uint64(i)*31, uint8(i))
+		f.Add(uint64(i)*step, uint8(i))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, network uint8) {
 		rng := rand.New(rand.NewPCG(seed, stream))

@@ -135,7 +135,7 @@ func death(ctx context.Context) error {
 	}
 	// The launcher ends the others by SIGTERM when one dies: they look first.
 	signal.Ignore(syscall.SIGTERM)
-	cell := keys[1].At(uint64(eng.Rank() / 2 * 8))
+	cell := keys[1].At(eng.Rank() / 2 * 8)
 	for start := time.Now(); ; {
 		_, err := eng.Peer(1).FetchAdd(cell, 1).Wait(ctx)
 		if err == nil {

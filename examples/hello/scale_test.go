@@ -45,7 +45,7 @@ func scale(ctx context.Context, reach int) error {
 	var reqs []rma.Request
 	for i := 1; i <= reach; i++ {
 		to := (me + i) % n
-		reqs = append(reqs, eng.Peer(to).Put(keys[to].At(uint64(8+8*me)), mem.Slice(8+8*me, 8)))
+		reqs = append(reqs, eng.Peer(to).Put(keys[to].At(8+8*me), mem.Slice(8+8*me, 8)))
 	}
 	if err := rma.WaitAll(ctx, reqs...); err != nil {
 		return err

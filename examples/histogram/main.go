@@ -194,7 +194,7 @@ func owner(bucket, buckets, ranks int) int { return ((bucket+1)*ranks - 1) / buc
 func (t *table) place(bucket int) (rank int, at rma.Remote) {
 	rank = owner(bucket, t.buckets, t.eng.Size())
 	from, _ := t.owned(rank)
-	return rank, t.win.At(rank, uint64(8*(bucket-from)))
+	return rank, t.win.At(rank, 8*(bucket-from))
 }
 
 // read gets all buckets from their owners, at the same time.

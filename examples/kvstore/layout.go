@@ -71,7 +71,7 @@ func (l layout) bucket(home, probe int) int {
 }
 
 func (l layout) remote(win *rma.Window, rank, home, probe int) rma.Remote {
-	return win.At(rank, uint64(l.bucket(home, probe)))
+	return win.At(rank, l.bucket(home, probe))
 }
 
 // hash is FNV-1a of 64 bits, with the finalizer of MurmurHash3, because upper bits

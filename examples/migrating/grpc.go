@@ -11,7 +11,7 @@ const rowSize = 256 // bytes of a row
 
 // lookup reads a row of a table that another rank keeps. No handler runs there.
 func lookup(ctx context.Context, eng *rma.Engine, owner int, table *rma.Key, row int, into []byte) error {
-	return eng.Peer(owner).GetBytes(into, table.At(uint64(row*rowSize))).Wait(ctx)
+	return eng.Peer(owner).GetBytes(into, table.At(row*rowSize)).Wait(ctx)
 }
 
 // question is the tag of requests; answers have those that callers chose.

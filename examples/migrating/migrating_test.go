@@ -169,7 +169,7 @@ func TestColumn(t *testing.T) {
 			for r := range rows {
 				testutil.Fill(at(mine, r, 3), uint64(100*me+step), uint64(8*r))
 			}
-			err := column(ctx, eng, mem.Slice(mine+8*3, 8*columns*rows-8*3), keys[other].At(uint64(halo)), keys[other].At(uint64(flag)), other, rows, columns, uint64(step+1))
+			err := column(ctx, eng, mem.Slice(mine+8*3, 8*columns*rows-8*3), keys[other].At(halo), keys[other].At(flag), other, rows, columns, uint64(step+1))
 			if err == nil {
 				err = await(ctx, eng, mem.Slice(flag, 8), uint64(step+1))
 			}

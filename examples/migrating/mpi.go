@@ -18,7 +18,7 @@ func open(ctx context.Context, eng *rma.Engine) (*rma.Window, error) {
 
 // halo writes the first n bytes of this rank's memory into the neighbour's:
 // MPI_Put between two MPI_Win_fence.
-func halo(ctx context.Context, eng *rma.Engine, win *rma.Window, to, n int, off uint64) error {
+func halo(ctx context.Context, eng *rma.Engine, win *rma.Window, to, n, off int) error {
 	if err := eng.Peer(to).Put(win.At(to, off), win.Slice(0, n)).Wait(ctx); err != nil { // it is there
 		return err
 	}

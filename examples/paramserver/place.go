@@ -42,10 +42,10 @@ func bytesOf[T number](p place) int { return p.paramsAt() + sizeOf[T]()*(p.param
 
 // remote is where a server has its part.
 func (p place) remote(win *rma.Window, server int) rma.Remote {
-	return win.At(server, uint64(p.paramsAt()))
+	return win.At(server, p.paramsAt())
 }
 
 // word is where a server hears of a worker's end.
 func (p place) word(win *rma.Window, server, worker int) rma.Remote {
-	return win.At(server, uint64(8*worker))
+	return win.At(server, 8*worker)
 }

@@ -18,7 +18,7 @@ func (s *sorter) allGather(ctx context.Context, mine []uint64, limit int) (all [
 	line := append([]uint64{uint64(len(mine))}, mine...)
 	for k := range n {
 		to := (me + k) % n
-		s.eng.Peer(to).PutBytes(win.At(to, uint64(me*slot)), rma.Bytes(line)).Forget()
+		s.eng.Peer(to).PutBytes(win.At(to, me*slot), rma.Bytes(line)).Forget()
 	}
 	if err := s.settle(ctx); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *sorter) exchange(ctx context.Context, sorted []uint64, ends []int) ([][
 			continue
 		}
 		piece := sorted[uint64(ends[to])-counts[to] : ends[to]]
-		s.eng.Peer(to).PutBytes(win.At(to, 8*starts[to]), rma.Bytes(piece)).Forget()
+		s.eng.Peer(to).PutBytes(win.At(to, int(8*starts[to])), rma.Bytes(piece)).Forget()
 		if to != me {
 			s.puts++
 		}

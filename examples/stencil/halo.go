@@ -87,8 +87,8 @@ func (w *worker) await(ctx context.Context, k int) error {
 func (w *worker) send(s side, plane int, k uint64) {
 	rank, there := w.neighbour[s], &w.tiles[s]
 	p := w.eng.Peer(rank)
-	word := w.win.At(rank, uint64(8*s.opposite()))
-	at := func(off int) rma.Remote { return w.win.At(rank, uint64(off)) }
+	word := w.win.At(rank, 8*int(s.opposite()))
+	at := func(off int) rma.Remote { return w.win.At(rank, off) }
 	var req rma.Request
 	switch s {
 	case up, down: // a row is contiguous: data and signal are one operation

@@ -116,7 +116,7 @@ func run(ctx context.Context, o options) error {
 	}
 	took := time.Since(start)
 	first := eng.Peer(0)
-	err = rma.Accumulate(first, win.At(0, uint64(residualAt)), rma.Max, []float64{change}).Wait(ctx)
+	err = rma.Accumulate(first, win.At(0, residualAt), rma.Max, []float64{change}).Wait(ctx)
 	if err == nil && o.check {
 		err = w.deliver(ctx, o.iters%2)
 	}
@@ -141,7 +141,7 @@ func run(ctx context.Context, o options) error {
 func (w *worker) deliver(ctx context.Context, plane int) error {
 	first := tileOf(w.n, w.eng.Size(), 0)
 	src := w.win.Slice(w.at(plane, 1, 1), cell*((w.rows-1)*w.stride()+w.cols))
-	dst := w.win.At(0, uint64(first.bytes()+cell*(w.row0*w.n+w.col0)))
+	dst := w.win.At(0, first.bytes()+cell*(w.row0*w.n+w.col0))
 	return w.eng.Peer(0).PutStrided(dst, src, rma.Shape2D(w.rows, cell*w.cols, cell*w.stride(), cell*w.n)).Wait(ctx)
 }
 

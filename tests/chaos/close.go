@@ -100,13 +100,13 @@ func (l *line) fire(i uint64) error {
 	if err := l.hear(tagOpened, i, key.UnmarshalBinary); err != nil {
 		return err
 	}
-	n, mine := uint64(l.slot()), l.p.Rank()*l.slot()
-	for at := range l.slot() {
+	n, mine := l.slot(), l.p.Rank()*l.slot()
+	for at := range n {
 		l.src.Bytes()[mine+at] = 1
 	}
 	var err error
-	for off := uint64(0); err == nil; off = (off + n) % key.Len() {
-		err = l.p.Put(key.At(off), l.src.Slice(mine, int(min(n, key.Len()-off)))).Wait(l.ctx)
+	for off := 0; err == nil; off = (off + n) % key.Len() {
+		err = l.p.Put(key.At(off), l.src.Slice(mine, min(n, key.Len()-off))).Wait(l.ctx)
 	}
 	if !errors.Is(err, rma.ErrRemoteAccess) && !errors.Is(err, rma.ErrFlushed) { // the owner may have begun the next connection
 		return fmt.Errorf("put to a region that is closed: %w", err)

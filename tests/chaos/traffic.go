@@ -162,7 +162,7 @@ func (l *line) word(w int) rma.Remote {
 	return l.at(l.eng.Rank()*l.slot() + 2*l.Max + w)
 }
 
-func (l *line) at(off int) rma.Remote { return l.keys[l.p.Rank()].At(uint64(off)) }
+func (l *line) at(off int) rma.Remote { return l.keys[l.p.Rank()].At(off) }
 
 // scratch returns n bytes of the line's own quarter of the peer's slot of source memory.
 func (l *line) scratch(n int) (rma.Buffer, []byte) {
