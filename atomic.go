@@ -192,6 +192,7 @@ const (
 	BitAnd  = Reduction(onesided.BitAnd)  // of integers, as the next two: ErrInvalid for others
 	BitOr   = Reduction(onesided.BitOr)
 	BitXor  = Reduction(onesided.BitXor)
+	NoOp    = Reduction(onesided.NoOp) // the element stays; for operations that fetch: an atomic load
 )
 
 // String is the name of the reduction.
@@ -235,7 +236,7 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 	t := typeOf[T]()
 	m := onesided.RMW{Func: onesided.Combine, Op: onesided.Reduction(op), Type: t, Arg: bitsOf(v)}
 	switch {
-	case !m.Op.Takes(t):
+	case !m.Op.Takes(t) && op != NoOp:
 		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), ErrInvalid)}
 	case t.Size() == 4:
 		r := p.half(dst, m)

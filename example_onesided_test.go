@@ -213,6 +213,84 @@ func ExampleAccumulate() {
 	// Output: [1 12 13]
 }
 
+// Reserves a range in every bin: what was there is where this rank's part begins.
+func ExampleGetAccumulate() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	begins := make([]uint64, 3)
+	for range 2 {
+		check(rma.GetAccumulate(p, begins, w.At(0, 0), rma.Sum, []uint64{10, 20, 30}).Wait(ctx))
+	}
+	now := make([]uint64, 3)
+	check(rma.GetAccumulate(p, now, w.At(0, 0), rma.NoOp, nil).Wait(ctx)) // loads
+	fmt.Println(begins, now)
+	// Output: [10 20 30] [20 40 60]
+}
+
+// Adds to a column of a matrix of 4 rows and 4 columns.
+func ExampleAccumulateStrided() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	column := rma.Shape2D(4, 8, 8, 8*4)
+	check(rma.AccumulateStrided(eng.Peer(0), w.At(0, 8*1), rma.Sum, []float64{1, 2, 3, 4}, column).Wait(ctx))
+	matrix, err := rma.View[float64](w.Slice(0, 8*16))
+	check(err)
+	fmt.Println(matrix[:8])
+	// Output: [0 1 0 0 0 2 0 0]
+}
+
+// Adds to places that are named one by one.
+func ExampleAccumulateV() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	dst := []rma.Span{w.Span(0, 24, 8), w.Span(0, 0, 16)}
+	check(rma.AccumulateV(eng.Peer(0), dst, rma.Sum, []int64{1, 2, 3}).Wait(ctx))
+	xs, err := rma.View[int64](w.Slice(0, 32))
+	check(err)
+	fmt.Println(xs)
+	// Output: [2 3 0 1]
+}
+
+// A counter of remote writes: each write adds 1 behind its data, and the target waits for a
+// number of them, from whichever ranks they come.
+func ExamplePeer_PutSignal_counter() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	p := eng.Peer(0)
+	for i := range 3 {
+		p.PutSignal(w.At(0, 1024+8*i), w.Slice(512, 8), w.At(0, 0), rma.SignalAdd, 1).Forget()
+	}
+	n, err := eng.WaitSignal(ctx, w.Slice(0, 8), rma.GE, 3)
+	fmt.Println(n, err)
+	// Output: 3 <nil>
+}
+
+// More memory, attached to a window after its creation: its owner writes the key to a place
+// of the window that all know, and peers get it from there.
+func ExampleKey_attached() {
+	ctx := context.Background()
+	eng, w := alone(4096)
+	defer eng.Close()
+	more, err := eng.Alloc(1 << 16)
+	check(err)
+	key := more.Key()
+	copy(w.Bytes(), key.Append(nil))
+
+	found := make([]byte, rma.KeySize) // on another rank
+	p := eng.Peer(0)
+	check(p.GetBytes(found, w.At(0, 0)).Wait(ctx))
+	key, err = rma.ParseKey(found)
+	check(err)
+	check(p.PutBytes(key.At(100), []byte("attached")).Wait(ctx))
+	fmt.Printf("%s\n", more.Bytes()[100:108])
+	// Output: attached
+}
+
 // The maximum over all ranks.
 func ExampleReduction() {
 	ctx := context.Background()

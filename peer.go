@@ -275,15 +275,9 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 		return p.drop(o, err)
 	}
 	var dims [MaxDims]onesided.Dim
-	s := onesided.Shape{Run: shape.Run, Dims: dims[:min(len(shape.Dims), MaxDims)]}
-	for i := range s.Dims {
-		dims[i] = onesided.Dim(shape.Dims[i])
-	}
-	plan, err := s.Check()
+	s, plan, err := shape.plan(&dims)
 	switch {
 	case err != nil:
-	case len(shape.Dims) > MaxDims:
-		err = ErrShape
 	case plan.Local > here.Len:
 		err = ErrBounds
 	case s.Overlaps(k == initiator.Put):
@@ -300,8 +294,20 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 	return p.post(o)
 }
 
-// Stats returns the peer's part of the engine's counters. It costs as much as one peer
-// costs in Engine.Stats.
+// plan checks the shape, whose dimensions it copies to dims.
+func (s Shape) plan(dims *[MaxDims]onesided.Dim) (onesided.Shape, onesided.Plan, error) {
+	x := onesided.Shape{Run: s.Run, Dims: dims[:min(len(s.Dims), MaxDims)]}
+	for i := range x.Dims {
+		dims[i] = onesided.Dim(s.Dims[i])
+	}
+	plan, err := x.Check()
+	if err == nil && len(s.Dims) > MaxDims {
+		err = ErrShape
+	}
+	return x, plan, err
+}
+
+// Stats returns the counters of the operations with this peer: see Engine.Stats.
 func (p *Peer) Stats() (s PeerStats) {
 	p.eng.prog.Do(func() { s = p.stats() })
 	s.Path = p.eng.bringup.Path(p.rank).String()

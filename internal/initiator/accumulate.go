@@ -3,43 +3,12 @@ package initiator
 import (
 	"errors"
 	"math/bits"
-	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
 )
-
-// requester is the initiator's side of the slots through which a peer executes accumulates
-// and groups. It holds local copies of the slots in the peer's memory, and is created with
-// the first accumulate or group.
-type requester struct {
-	q     *Queue
-	state way
-	err   error
-	mine  fabric.Region
-	there fabric.RemoteKey
-	free  uint16 // bit s: slot s is not in use
-	slots [onesided.Slots]asked
-	begun []*Op // accumulates with requests in flight
-}
-
-// way is the state of a requester.
-type way uint8
-
-const (
-	wayNone way = iota
-	wayOpening
-	wayOpen
-	wayFailed
-)
-
-// asked describes how a slot is used.
-type asked struct {
-	o     *Op  // the operation that awaits the acknowledgement
-	write bool // the write to the slot is in flight
-	group
-}
 
 // allSlots is requester.free with no slot in use.
 const allSlots = 1<<onesided.Slots - 1
@@ -75,6 +44,10 @@ func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 		return false
 	}
 	a := &o.more.acc
+	if a.how.Type != 0 {
+		r.pieces(c, o, m, wr, s, mem)
+		return true
+	}
 	n := min(len(a.src)-a.pos, onesided.MaxData&^7)
 	a.req.Addr = o.remote + uint64(a.pos)
 	a.req.Count = uint32(n / a.req.Type.Size())
@@ -82,22 +55,42 @@ func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	a.req.Append(mem[:0])
 	copy(mem[onesided.HeaderSize:], a.src[a.pos:])
 	r.write(c, m, wr, s, mem, note(noteRequest, s, 0))
+	r.combines(o, m, n)
+	if a.pos == len(a.src) {
+		o.more.phase = phaseEnd
+	}
+	return true
+}
+
+// pieces makes the next request of an accumulate of several pieces: a group.
+func (r *requester) pieces(c *chain, o *Op, m *made, wr *fabric.WR, s int, mem []byte) {
+	x, g := o.more, &r.q.eng.grouper
+	g.View(&x.cur, 1, x.acc.how.MaxPiece())
+	n, pieces, bytes := g.MakeAccumulate(&x.cur, x.acc.how, mem, r.mine.Key().RKey)
+	r.write(c, m, wr, s, mem[:n], note(noteGroup, s, 0))
+	m.group = group{pieces: int32(pieces), bytes: int32(bytes), answer: int32(n), from: m.mark}
+	r.combines(o, m, bytes)
+	if x.cur.Done() {
+		x.phase = phaseEnd
+	}
+}
+
+// combines records that a request of n bytes of an accumulate was made.
+func (r *requester) combines(o *Op, m *made, n int) {
+	a := &o.more.acc
 	m.n = int32(n)
 	if a.pos == 0 && !a.begun {
 		a.begun = true
 		r.begun = append(r.begun, o)
 	}
-	if a.pos += n; a.pos == len(a.src) {
-		o.more.phase = phaseEnd
-	}
-	return true
+	a.pos += n
 }
 
 // took records that the link took a request.
 func (r *requester) took(m *made) {
 	r.slots[m.slot-1] = asked{o: m.o, write: true, group: m.group}
 	m.o.pending++ // the acknowledgement
-	if m.group.pieces > 0 {
+	if m.group.pieces > 0 && m.o.kind != Accumulate {
 		r.q.counts.Groups++
 		m.o.loosen()
 		if r.q.groups.took(m.o.kind, &m.group, &m.o.more.grouped) {
@@ -118,16 +111,6 @@ func (r *requester) giveBack(m *made) {
 	}
 }
 
-// written records the completion of the write to a slot.
-func (r *requester) written(s uint8) {
-	if a := &r.slots[s]; a.write {
-		a.write = false
-		if a.o == nil {
-			r.free |= 1 << s
-		}
-	}
-}
-
 // acknowledged handles the target's acknowledgement of a slot. An acknowledgement of an
 // unused slot is ignored: it harms only the peer that sends it.
 func (r *requester) acknowledged(s int, st onesided.Status) {
@@ -143,13 +126,13 @@ func (r *requester) acknowledged(s int, st onesided.Status) {
 	if err != nil {
 		o.note(err)
 	}
-	grouped := r.slots[s].pieces > 0
+	grouped, alone := r.slots[s].pieces > 0, o.kind == Accumulate
 	if grouped {
 		r.answered(o, s, err == nil)
 	}
 	o.unpend()
 	switch {
-	case grouped && err != nil:
+	case grouped && err != nil && !alone:
 		q.host.Sever(err) // as the link does when the target refuses a request
 	case q.posts.head != nil:
 		q.wake()
@@ -167,14 +150,6 @@ func (r *requester) end(err error) {
 			o.note(err)
 			o.unpend()
 		}
-	}
-}
-
-// ended records that no request of an accumulate is in flight any longer.
-func (r *requester) ended(o *Op) {
-	if o.more.acc.begun {
-		o.more.acc.begun = false
-		r.begun = slices.DeleteFunc(r.begun, func(x *Op) bool { return x == o })
 	}
 }
 
@@ -259,38 +234,54 @@ func (r *requester) group(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 func (r *requester) answered(o *Op, s int, done bool) {
 	a := &r.slots[s]
 	r.groupEnded(o)
-	if done && o.kind == Get {
-		onesided.TakeAnswer(&o.more.cur, a.from, r.mine.Bytes()[s*onesided.SlotSize+int(a.answer):][:a.bytes])
+	if !done || o.kind == Put || o.kind == Accumulate && !o.more.acc.how.Fetch {
+		return
+	}
+	answer := r.mine.Bytes()[s*onesided.SlotSize+int(a.answer):][:a.bytes]
+	if o.kind == Get {
+		onesided.TakeAnswer(&o.more.cur, a.from, answer)
+	} else {
+		copy(o.more.acc.old[a.from.Pos():], answer)
 	}
 }
 
 // groupEnded records that a group of o is no longer in flight.
 func (r *requester) groupEnded(o *Op) {
-	if r.q.groups.ended(o.kind == Put, &o.more.grouped) {
+	if o.kind != Accumulate && r.q.groups.ended(o.kind == Put, &o.more.grouped) {
 		r.q.host.Hold(false)
 	}
 }
 
 // self executes an accumulate whose target is this rank.
 func (r *requester) self(o *Op) {
-	a := &o.more.acc
-	a.req.Count = uint32(len(a.src) / a.req.Type.Size())
-	if err := a.req.Apply(r.q.eng.memory, a.src); err != nil {
+	a, q := &o.more.acc, r.q
+	var err error
+	if a.how.Type == 0 {
+		a.req.Count = uint32(len(a.src) / a.req.Type.Size())
+		err = a.req.Apply(q.eng.memory, a.src)
+	} else {
+		var held *mr.Registration
+		o.combine(func(key uint32, addr uint64, n int) (mem []byte) {
+			if held != nil {
+				_ = held.Release() // if the region was closed meanwhile, Close reports failures
+			}
+			if held, err = q.eng.memory.HoldKey(q.index, key); err == nil {
+				mem, err = held.Part(addr, uint64(n), a.how.Needs())
+			}
+			return mem
+		})
+		if held != nil {
+			_ = held.Release()
+		}
+	}
+	if err != nil {
 		o.note(onesided.StatusOf(err).Err())
 	}
 	o.end()
 }
 
 // ErrMisbehaves is the error of a peer that uses more slots than it has.
-var ErrMisbehaves = errors.New("the peer does not keep to the protocol")
-
-// server is the target's side of the slots: it executes a peer's accumulates and groups.
-type server struct {
-	q      *Queue
-	begun  bool
-	over   bool          // a group was refused, as a link refuses a request: later requests are not executed
-	region fabric.Region // the slots that the peer writes to; nil until there are any
-}
+var ErrMisbehaves = errors.New("peer violated the protocol")
 
 // maxNotes bounds the acknowledgements that a peer may have outstanding: a correct peer
 // needs no more than it has slots.
@@ -314,7 +305,7 @@ func (s *server) serve(kind, slot int) {
 	} else {
 		ack.answer, err = q.link.groups.Serve(mem)
 		ack.local = fabric.SGE{Addr: fabric.Addr(mem), Len: ack.answer.Len, LKey: s.region.LKey()}
-		s.over = err != nil
+		s.over = err != nil && !onesided.IsAccumulate(mem)
 	}
 	ack.imm |= uint32(onesided.StatusOf(err))
 	q.counts.Served++

@@ -28,23 +28,23 @@ func TestFlushedRequestEndsItsOperationOnce(t *testing.T) {
 	require.NoError(t, err)
 	o := addTo(a, one)
 	other := a.op(FetchAdd, 64) // posted behind it
-	a.prog.Do(func() {
+	a.Prog.Do(func() {
 		for _, x := range []*Op{o, other} {
 			x.Start()
-			a.q.post()
+			a.Queue.post()
 		}
 		require.EqualValues(t, 2, o.pending, "the write and its acknowledgement")
 		a.Engine.Complete(&fabric.Completion{ID: uint64(o.id) | 1<<slotShift, Op: fabric.OpWrite, Status: fabric.StatusFlushed})
 		require.True(t, o.Done())
 		require.False(t, other.Done())
-		require.EqualValues(t, 1, a.q.flushes.open)
+		require.EqualValues(t, 1, a.Queue.flushes.open)
 		a.Engine.Complete(&fabric.Completion{ID: uint64(other.id), Op: fabric.OpFetchAdd, Status: fabric.StatusFlushed})
 		require.True(t, other.Done())
-		require.Zero(t, a.q.flushes.open)
+		require.Zero(t, a.Queue.flushes.open)
 	})
 	require.ErrorIs(t, o.Err, fabric.ErrFlushed)
 	require.ErrorIs(t, other.Err, fabric.ErrFlushed)
-	require.EqualValues(t, 2, a.q.Counts().Failed)
+	require.EqualValues(t, 2, a.Queue.Counts().Failed)
 }
 
 // A hostile peer's notifications and slots change nothing that its keys do not
@@ -57,11 +57,11 @@ func TestHostileAccumulates(t *testing.T) {
 		require.NoError(t, err)
 	}
 	send := func(imm uint32) { // past all checks
-		a.prog.Do(func() { a.q.control.push(notice{imm: imm}) })
-		testutil.Eventually(t, patience, func() bool {
-			a.prog.Progress()
+		a.Prog.Do(func() { a.Queue.control.push(notice{imm: imm}) })
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			a.Prog.Progress()
 			left := 0
-			a.prog.Do(func() { left = len(a.q.control.list) + a.q.inflight })
+			a.Prog.Do(func() { left = len(a.Queue.control.list) + a.Queue.inflight })
 			return left == 0
 		}, "the notification to arrive")
 	}
@@ -69,16 +69,16 @@ func TestHostileAccumulates(t *testing.T) {
 	ask := func(slot int) { // a request that is not in time with its acknowledgement
 		send(note(noteRequest, slot, 0))
 		served++
-		testutil.Eventually(t, patience, func() (all bool) {
-			b.prog.Do(func() { all = b.q.Counts().Served >= served })
+		testutil.Eventually(t, testutil.Limit, func() (all bool) {
+			b.Prog.Do(func() { all = b.Queue.Counts().Served >= served })
 			return all
 		}, "the request to be served")
 	}
 	settle := func() { // no acknowledgement of what was asked for past the checks is on its way
-		testutil.Eventually(t, patience, func() bool {
+		testutil.Eventually(t, testutil.Limit, func() bool {
 			left := 0
-			b.prog.Do(func() { left = len(b.q.control.list) + b.q.inflight })
-			for a.prog.Progress() {
+			b.Prog.Do(func() { left = len(b.Queue.control.list) + b.Queue.inflight })
+			for a.Prog.Progress() {
 			}
 			return left == 0
 		}, "acknowledgements to arrive")
@@ -99,7 +99,7 @@ func TestHostileAccumulates(t *testing.T) {
 	send(note(15, 15, 255))
 	// Rubbish in a slot, and an honest header with a dishonest length.
 	for i := range 200 {
-		a.prog.Do(func() { testutil.Fill(a.q.requests.mine.Bytes()[:onesided.SlotSize], uint64(i), 0) })
+		a.Prog.Do(func() { testutil.Fill(a.Queue.requests.mine.Bytes()[:onesided.SlotSize], uint64(i), 0) })
 		_, err := a.do(t, writeSlot(a, onesided.HeaderSize+i))
 		require.NoError(t, err)
 		ask(0)
@@ -109,17 +109,17 @@ func TestHostileAccumulates(t *testing.T) {
 	_, err := a.do(t, a.op(FetchAdd, 0))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, testutil.Load64(b.region.Bytes()), "two good ones, and slot 0 once more")
-	_, err = a.do(t, New(&a.q, Flush))
+	_, err = a.do(t, New(&a.Queue, Flush))
 	require.NoError(t, err)
 
 	// More requests than slots, none of them acknowledged yet.
-	b.prog.Do(func() {
+	b.Prog.Do(func() {
 		for range 2 * maxNotes {
-			b.q.serving.serve(noteRequest, 1)
+			b.Queue.serving.serve(noteRequest, 1)
 		}
-		require.ErrorIs(t, b.q.down, ErrMisbehaves)
+		require.ErrorIs(t, b.Queue.down, ErrMisbehaves)
 	})
-	testutil.Eventually(t, patience, func() bool {
+	testutil.Eventually(t, testutil.Limit, func() bool {
 		_, err := a.do(t, addTo(a, one))
 		return err != nil
 	}, "an error")
@@ -127,8 +127,8 @@ func TestHostileAccumulates(t *testing.T) {
 
 // writeSlot puts n bytes of this side's slot 0 into the other's.
 func writeSlot(s *side, n int) *Op {
-	r := &s.q.requests
-	o := New(&s.q, Put)
+	r := &s.Queue.requests
+	o := New(&s.Queue, Put)
 	o.Local(fabric.NewSGE(r.mine.Bytes()[:n], r.mine.LKey()))
 	o.Remote(r.there.Addr, r.there.RKey)
 	return o

@@ -45,6 +45,44 @@ func (w *awaits) look() bool {
 	return true
 }
 
+// awaitTurn is the number of words that a step checks in turn, besides as many of the latest
+// waits. Each costs some ns, at every poll of all goroutines.
+const awaitTurn = 8
+
+// step is look for one step of the engine: if there are many words, it checks the latest and
+// some of the others.
+// Hot path.
+func (w *awaits) step() bool {
+	n := len(w.list)
+	if w.all || n <= 2*awaitTurn {
+		w.all = false
+		return w.look()
+	}
+	if w.next >= n-awaitTurn {
+		w.next = 0
+	}
+	latest := w.sweep(n-awaitTurn, n)
+	ended := w.sweep(w.next, w.next+awaitTurn)
+	w.next += awaitTurn - ended
+	if latest+ended == 0 {
+		return false
+	}
+	w.backoff.Reset()
+	return true
+}
+
+// sweep checks some words, and returns how many waits ended.
+// Hot path.
+func (w *awaits) sweep(lo, hi int) (ended int) {
+	for i := hi - 1; i >= lo; i-- {
+		if w.meets(w.list[i]) {
+			w.list = slices.Delete(w.list, i, i+1)
+			ended++
+		}
+	}
+	return ended
+}
+
 // CancelAwait ends an Await that has no waiter. Any goroutine may call it.
 func (e *Engine) CancelAwait(o *Op) {
 	e.prog.Do(func() {
@@ -65,6 +103,7 @@ const ownNap = 4 * time.Millisecond
 
 // rest returns how long a sleep may last while words are awaited, 0 if without limit.
 func (w *awaits) rest() (d time.Duration) {
+	w.all = true // the step before the sleep
 	if w.deaf {
 		d = w.backoff.Next()
 	}

@@ -2,9 +2,10 @@ package initiator
 
 import (
 	"encoding/binary"
-	"sync/atomic"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // Complete handles the completion of a request. It returns false if the request belongs to
@@ -42,14 +43,6 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 	}
 	q.host.Down(err)
 	return true
-}
-
-// note keeps the first error of o.
-func (o *Op) note(err error) {
-	o.assertLive()
-	if o.Err == nil {
-		o.Err = o.q.host.Error(o.kind.String(), err)
-	}
 }
 
 // EndPart records the end of one of the Parts of o. Owner's.
@@ -95,7 +88,9 @@ func (o *Op) end() {
 	switch {
 	case o.more == nil:
 	case o.more.head:
-		o.leaveWord()
+		for l := o.leaveWord(); l.head != nil; {
+			l.spoil(q.down)
+		}
 	case o.kind == Accumulate:
 		q.requests.ended(o)
 	case o.more.user.mem != nil:
@@ -112,15 +107,29 @@ func (o *Op) end() {
 	q.flushes.ended(epoch, err)
 }
 
-// Counts holds the numbers of operations with a peer. Each is counted when it ends.
-type Counts struct {
-	Puts, Gets, Atomics, Signals, Accumulates uint64 // completed without an error
-	PutBytes, GetBytes                        uint64 // moved by these
-	Groups                                    uint64 // groups of pieces sent
-	Served                                    uint64 // accumulates of the peer executed here
-	AtomicRetries                             uint64 // repeated compare-and-swaps of emulated atomics
-	Failed                                    uint64 // operations that failed
-	Retries                                   uint64 // posts refused because the link's queue was full
+// spoil ends the first operation of the list, which the link cannot execute.
+func (l *opList) spoil(err error) {
+	o := l.pop()
+	o.note(err)
+	o.posted()
+}
+
+// written records the completion of the write to a slot.
+func (r *requester) written(s uint8) {
+	if a := &r.slots[s]; a.write {
+		a.write = false
+		if a.o == nil {
+			r.free |= 1 << s
+		}
+	}
+}
+
+// ended records that no request of an accumulate is in flight any longer.
+func (r *requester) ended(o *Op) {
+	if o.more.acc.begun {
+		o.more.acc.begun = false
+		r.begun = slices.DeleteFunc(r.begun, func(x *Op) bool { return x == o })
+	}
 }
 
 // count counts an operation that has ended.
@@ -142,7 +151,14 @@ func (c *Counts) count(o *Op) {
 		c.GetBytes += n
 	case Accumulate:
 		c.Accumulates++
-		c.PutBytes += uint64(len(o.more.acc.src))
+		a := &o.more.acc
+		c.GetBytes += uint64(len(a.old))
+		switch {
+		case a.how.Type == 0:
+			c.PutBytes += uint64(len(a.src))
+		case a.how.Op != onesided.NoOp:
+			c.PutBytes += n
+		}
 	case PutSignal:
 		c.Signals++
 		c.PutBytes += n
@@ -153,13 +169,6 @@ func (c *Counts) count(o *Op) {
 
 // resultSlots is the number of atomics that may be in flight on one link.
 const resultSlots = 1024
-
-// slots are words in registered memory of a link: atomics return their results to them, and
-// flags are written from them.
-type slots struct {
-	region fabric.Region
-	free   []int32
-}
 
 func newSlots(l fabric.Link) (slots, error) {
 	r, err := l.Alloc(8*resultSlots, fabric.AccessLocalWrite)
@@ -190,12 +199,6 @@ func (s *slots) take(o *Op) bool {
 	o.slot = s.free[n-1]
 	s.free = s.free[:n-1]
 	return true
-}
-
-// inflight holds the operations with requests on a link, by work request ID less 1.
-type inflight struct {
-	ops  []*Op
-	free []uint32
 }
 
 // id assigns a work request ID to o. o keeps it until it ends.
@@ -232,16 +235,6 @@ func (f *inflight) release(o *Op) {
 		s.free = append(s.free, o.slot)
 		o.slot = -1
 	}
-}
-
-// flushes holds the flushes of a queue, in order. Each flush ends an epoch. Operations and
-// flushes carry the number of their epoch: a flush waits for the operations of its own
-// epoch and of earlier ones.
-type flushes struct {
-	list      opList
-	epoch     uint32                // the current epoch
-	open      int32                 // operations posted, not ended
-	forgotten atomic.Pointer[error] // the first error since the last flush of an operation without a waiter
 }
 
 // start begins a flush.

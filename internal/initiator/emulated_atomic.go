@@ -3,7 +3,6 @@ package initiator
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -29,24 +28,7 @@ const (
 
 	// minTries is the least number of attempts before a loop fails, however long they take.
 	minTries = 256
-
-	// guesses is the number of words of a peer whose value is remembered. A power of two.
-	guesses = 8
 )
-
-// guess is the value last seen in a word of a peer.
-type guess struct{ addr, value uint64 }
-
-// words holds the words of a peer that emulated atomics change. Each has a head, the atomic
-// in progress; later ones of this rank on the same word wait in its line.
-type words struct {
-	heads [headBuckets]*Op // by hash of the address
-	n     int              // heads
-	redo  opList           // heads whose next compare-and-swap is to be posted
-	seen  [guesses]guess
-}
-
-const headBuckets = 32 // as many words as a Post has requests
 
 func (w *words) bucket(addr uint64) **Op { return &w.heads[addr>>3%headBuckets] }
 
@@ -113,7 +95,7 @@ func (q *Queue) contended(o *Op) bool {
 	case FetchAdd, CompareSwap:
 		return (o.more == nil || !o.more.head) && q.busy(o.remote)
 	case Accumulate:
-		return q.words.among(o.remote, uint64(len(o.more.acc.src)))
+		return q.words.among(o.remote, o.more.acc.n)
 	}
 	return false
 }
@@ -125,7 +107,7 @@ func (q *Queue) busy(addr uint64) bool {
 		return true
 	}
 	for _, o := range q.requests.begun {
-		if addr+8 > o.remote && addr < o.remote+uint64(len(o.more.acc.src)) {
+		if addr+8 > o.remote && addr < o.remote+o.more.acc.n {
 			return true
 		}
 	}
@@ -197,8 +179,8 @@ func (o *Op) retry() bool {
 }
 
 // leaveWord removes the head o, which has ended, and starts the next operation on the word.
-// If the connection has ended, all of them end.
-func (o *Op) leaveWord() {
+// If the connection has ended, it returns all that waited, which are to end.
+func (o *Op) leaveWord() (spoiled opList) {
 	q := o.q
 	q.words.leave(o)
 	line := o.more.line
@@ -212,22 +194,18 @@ func (o *Op) leaveWord() {
 		}
 		*q.words.guess(o.remote) = guess{o.remote, now}
 	}
-	for line.head != nil {
-		next := line.pop()
-		if q.down != nil {
-			next.note(q.down)
-			next.end()
-			continue
-		}
-		next.more.line = line
-		if next.kind == Emulated {
-			q.words.begin(next)
-		} else {
-			q.words.enter(next)
-		}
-		next.redo()
-		return
+	if line.head == nil || q.down != nil {
+		return line
 	}
+	next := line.pop()
+	next.more.line = line
+	if next.kind == Emulated {
+		q.words.begin(next)
+	} else {
+		q.words.enter(next)
+	}
+	next.redo()
+	return opList{}
 }
 
 // redo queues the next compare-and-swap of a loop.
@@ -237,30 +215,5 @@ func (o *Op) redo() {
 	o.q.wake()
 }
 
-// backoff holds the loops of all peers that wait before their next attempt.
-type backoff struct {
-	began time.Time
-	list  []*Op
-}
-
 // now returns the time on the clock of attempts.
 func (b *backoff) now() time.Duration { return time.Since(b.began) }
-
-// resume continues loops whose wait is over, and reports whether there were any.
-func (b *backoff) resume() bool {
-	at := b.now()
-	n := len(b.list)
-	b.list = slices.DeleteFunc(b.list, func(o *Op) bool {
-		switch q := o.q; {
-		case q.down != nil:
-			o.note(q.down)
-			o.end()
-		case at < o.more.until:
-			return false
-		default:
-			o.redo()
-		}
-		return true
-	})
-	return len(b.list) < n
-}

@@ -16,7 +16,7 @@ import (
 // longer and longer, and gives up after many tries and a while.
 func TestEmulatedAtomicBacksOff(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
-	a.prog.Do(func() {
+	a.Prog.Do(func() {
 		b := &a.backoff
 		o := a.op(Emulated, 64)
 		o.Emulate(onesided.RMW{Func: onesided.Set})
@@ -24,7 +24,7 @@ func TestEmulatedAtomicBacksOff(t *testing.T) {
 			o.Value = o.compare + 1 // somebody has changed it
 			require.True(t, o.retry(), "try %d", i)
 			if i < eagerTries {
-				require.Same(t, o, a.q.words.redo.pop())
+				require.Same(t, o, a.Queue.words.redo.pop())
 				continue
 			}
 			require.Equal(t, []*Op{o}, b.list)
@@ -37,7 +37,7 @@ func TestEmulatedAtomicBacksOff(t *testing.T) {
 		o.Value, o.more.since = o.compare+1, b.now()-2*a.opt.Contention
 		require.False(t, o.retry())
 		require.ErrorIs(t, o.Err, ErrContention)
-		require.EqualValues(t, minTries+2, a.q.Counts().AtomicRetries)
+		require.EqualValues(t, minTries+2, a.Queue.Counts().AtomicRetries)
 		// One that finds what it does not want to change has read it, and is done.
 		o.Err, o.more.rmw = nil, onesided.RMW{Func: onesided.SetIf, Compare: 5}
 		o.Value = 6
@@ -57,33 +57,33 @@ func TestNothingIsLeftOfAConnection(t *testing.T) {
 	require.NoError(t, err)
 	ended, posted := 0, 0
 	done := func(error) { ended++ }
-	a.prog.Do(func() {
+	a.Prog.Do(func() {
 		for i := range uint64(500) {
 			for _, o := range []*Op{a.op(Emulated, 8*(i%4)), a.op(FetchAdd, 8*(i%8)), addTo(a, src), a.op(CompareSwap, 0)} {
 				if o.kind == Emulated {
 					o.Emulate(onesided.RMW{Func: onesided.Xor, Arg: i})
 				}
 				o.Then(done)
-				a.q.Post(o)
+				a.Queue.Post(o)
 				posted++
 			}
 		}
 		a.Step()
-		require.True(t, a.q.Busy())
+		require.True(t, a.Queue.Busy())
 	})
-	a.prog.Do(func() {
-		_ = a.ep.Close()
+	a.Prog.Do(func() {
+		_ = a.EP.Close()
 		a.Down(fabric.ErrDown)
 	})
-	testutil.Eventually(t, patience, func() (all bool) {
-		a.prog.Progress()
-		a.prog.Do(func() { all = ended == posted && a.q.Idle() })
+	testutil.Eventually(t, testutil.Limit, func() (all bool) {
+		a.Prog.Progress()
+		a.Prog.Do(func() { all = ended == posted && a.Queue.Idle() })
 		return all
 	}, "the end of all")
-	a.prog.Do(func() {
-		require.Zero(t, a.q.loose)
-		require.Zero(t, a.q.words.n)
-		require.Empty(t, a.q.requests.begun)
+	a.Prog.Do(func() {
+		require.Zero(t, a.Queue.loose)
+		require.Zero(t, a.Queue.words.n)
+		require.Empty(t, a.Queue.requests.begun)
 		require.Empty(t, a.backoff.list)
 		require.Len(t, a.links[0].results.free, resultSlots)
 		require.Len(t, a.inflight.free, len(a.inflight.ops))

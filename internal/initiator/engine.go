@@ -3,6 +3,8 @@ package initiator
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
@@ -37,7 +39,7 @@ func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 	q.eng, q.host, q.rank, q.own = e, h, len(e.queues), own
 	q.link, q.index = l, link
 	q.max, q.pieces = min(caps.MaxMessage, 1<<32-1), max(caps.MaxSGE, 1)
-	q.wakes, q.inline, q.immediate = caps.WakesOnWrite, caps.MaxInline >= 8, caps.Immediate
+	q.wakes, q.inline, q.immediate = caps.WakesOnWrite, caps.MaxInline >= 8, caps.Immediate || own
 	q.control.q, q.requests.q, q.serving.q = q, q, q
 	e.queues = append(e.queues, q)
 	e.awaits.deaf = e.awaits.deaf || !q.wakes
@@ -71,7 +73,26 @@ func (e *Engine) Step() bool {
 		e.active[last] = nil
 		e.active = e.active[:last]
 	}
-	return len(e.awaits.list) > 0 && e.awaits.look() || did
+	return len(e.awaits.list) > 0 && e.awaits.step() || did
+}
+
+// resume continues loops whose wait is over, and reports whether there were any.
+func (b *backoff) resume() bool {
+	at := b.now()
+	n := len(b.list)
+	b.list = slices.DeleteFunc(b.list, func(o *Op) bool {
+		switch q := o.q; {
+		case q.down != nil:
+			o.note(q.down)
+			o.end()
+		case at < o.more.until:
+			return false
+		default:
+			o.redo()
+		}
+		return true
+	})
+	return len(b.list) < n
 }
 
 // Rest returns how long a sleep may last with the operations in flight, 0 if without limit.
@@ -133,7 +154,12 @@ func (e *Engine) Close() error {
 func (q *Queue) Up(ep fabric.Endpoint) {
 	q.eng.prog.AssertOwned()
 	q.ep = ep
-	q.mapped.Direct, _ = ep.(fabric.Direct)
+	if q.mapped.longest = carriedRun; q.own {
+		q.mapped.longest = math.MaxInt32
+	}
+	if q.own || q.link.Caps().MapsAlloc {
+		q.mapped.Direct, _ = ep.(fabric.Direct)
+	}
 	q.wake()
 }
 

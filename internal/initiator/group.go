@@ -14,18 +14,6 @@ import (
 // executes would overtake them. Therefore nothing else is posted behind puts in groups
 // until these are acknowledged, and messages are held back.
 
-// groups holds the groups of one queue, and the state that chooses between groups and
-// chains.
-type groups struct {
-	open   int // groups of puts that are not acknowledged
-	all    int // groups that are not acknowledged
-	params *logp.Params
-	forced bool
-	way    logp.Way
-	pace   pace
-	chains [Get + 1]chainPace // by kind, Put or Get
-}
-
 // listPerPiece is the approximate size in bytes of a piece in the list of a group: one or
 // two for its size, four for its place, and sometimes a new list.
 const listPerPiece = 8
@@ -72,16 +60,6 @@ func (g *groups) ended(put bool, of *grouped) (last bool) {
 // had the processor meanwhile, and the way would not be taken, nor measured, for a long time.
 const outlier = 4
 
-// pace is the time that a target takes for groups beyond the model's prediction: it may be
-// computing, or waiting for a processor. Only a group sent with nothing in flight is a
-// sample.
-type pace struct {
-	late  float64 // ns, smoothed
-	timed bool
-	since time.Time
-	want  float64
-}
-
 func (p *pace) begin(want float64) { p.timed, p.since, p.want = true, time.Now(), want }
 
 func (p *pace) end() {
@@ -99,14 +77,6 @@ func (p *pace) learn(late float64) {
 // passed records that an operation was sent as a chain. The measured delay decays, so that
 // groups are tried again.
 func (p *pace) passed() { p.late -= p.late / 32 }
-
-// chainPace is what chains cost on a link that executes requests as they are posted, over the
-// predicted cost: the model's figures are of memory that the link has allocated, and memory of
-// the application may take a system call for each piece.
-type chainPace struct {
-	factor float64 // smoothed; 0: not known
-	posts  uint    // of chains
-}
 
 // chainTurns is how many posts there are for each one that is timed: the clock costs little
 // more than a small piece.

@@ -16,12 +16,12 @@ import (
 // grouping has a's puts and gets of many pieces go as groups.
 func grouping(t *testing.T, a *side) {
 	t.Helper()
-	a.prog.Do(func() {
-		a.q.Plan(new(logp.Params), true, logp.Group)
-		a.q.requests.open()
+	a.Prog.Do(func() {
+		a.Queue.Plan(new(logp.Params), true, logp.Group)
+		a.Queue.requests.open()
 	})
-	testutil.Eventually(t, patience, func() (open bool) {
-		a.prog.Do(func() { open = a.q.requests.state == wayOpen })
+	testutil.Eventually(t, testutil.Limit, func() (open bool) {
+		a.Prog.Do(func() { open = a.Queue.requests.state == wayOpen })
 		return open
 	}, "slots")
 }
@@ -29,7 +29,7 @@ func grouping(t *testing.T, a *side) {
 // pieces is an operation of n pieces of size bytes, from the start of this side's region to
 // places stride bytes apart in the other side's, the last one first.
 func pieces(s *side, k Kind, n, size, stride int) *Op {
-	o := New(&s.q, k)
+	o := New(&s.Queue, k)
 	c := o.Cursor()
 	mem, lkey := s.region.Bytes(), s.region.LKey(0)
 	addr, rkey := s.at(0)
@@ -50,7 +50,7 @@ func TestGroups(t *testing.T) {
 		src, dst := a.region.Bytes(), b.region.Bytes()
 		testutil.Fill(src[:c.n*c.size], uint64(c.n), 0)
 		clear(dst)
-		served := b.q.Counts().Served
+		served := b.Queue.Counts().Served
 		_, err := a.do(t, pieces(a, Put, c.n, c.size, stride))
 		require.NoError(t, err)
 		for i := range c.n {
@@ -61,7 +61,7 @@ func TestGroups(t *testing.T) {
 		_, err = a.do(t, pieces(a, Get, c.n, c.size, stride))
 		require.NoError(t, err)
 		require.Equal(t, want, src[:c.n*c.size], "%v", c)
-		b.prog.Do(func() { require.Equal(t, c.size < 8000, b.q.Counts().Served > served, "%v", c) })
+		b.Prog.Do(func() { require.Equal(t, c.size < 8000, b.Queue.Counts().Served > served, "%v", c) })
 	}
 	require.False(t, a.held)
 }
@@ -69,9 +69,9 @@ func TestGroups(t *testing.T) {
 // post posts o, and returns what waits for it.
 func (s *side) post(t *testing.T, o *Op) (wait func() error) {
 	gen := o.Gen()
-	s.q.Post(o)
+	s.Queue.Post(o)
 	return func() error {
-		require.NoError(t, s.prog.Wait(testutil.Context(t, patience), &o.Waiter))
+		require.NoError(t, s.Prog.Wait(testutil.Context(t, testutil.Limit), &o.Waiter))
 		err := o.Err
 		require.True(t, o.Claim(gen))
 		o.Release()
@@ -96,8 +96,8 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 	var left, open int
 	var held bool
 	var seen []byte
-	b.prog.Do(func() { // b serves nothing meanwhile
-		a.prog.Do(func() { // all of it is there when the first is posted
+	b.Prog.Do(func() { // b serves nothing meanwhile
+		a.Prog.Do(func() { // all of it is there when the first is posted
 			waits = append(waits,
 				a.post(t, pieces(a, Put, 10, 8, 16)),
 				a.post(t, pieces(a, Put, 10, 8, 32)),
@@ -105,13 +105,13 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 				a.post(t, put(4096)),
 				a.post(t, a.op(FetchAdd, 4104)))
 		})
-		receipt = a.q.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
-		testutil.Eventually(t, patience, func() (still bool) {
-			a.prog.Progress()
-			a.prog.Do(func() { still = a.q.inflight == 0 })
+		receipt = a.Queue.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
+		testutil.Eventually(t, testutil.Limit, func() (still bool) {
+			a.Prog.Progress()
+			a.Prog.Do(func() { still = a.Queue.inflight == 0 })
 			return still
 		}, "what may be posted to be placed")
-		a.prog.Do(func() { left, open, held = a.q.posts.len(), a.q.groups.open, a.held })
+		a.Prog.Do(func() { left, open, held = a.Queue.posts.len(), a.Queue.groups.open, a.held })
 		seen = append(seen, dst[:8192]...)
 	})
 	require.Equal(t, make([]byte, 8192), seen)
@@ -123,8 +123,8 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 		require.NoError(t, wait())
 	}
 	require.Equal(t, src[:8], dst[4096:4104])
-	a.prog.Do(func() {
-		require.Zero(t, a.q.groups.open+a.q.groups.all)
+	a.Prog.Do(func() {
+		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
 		require.False(t, a.held)
 	})
 }
@@ -139,13 +139,13 @@ func TestRefusedGroup(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.do(t, bad)
 	require.ErrorIs(t, err, fabric.ErrRemoteAccess)
-	require.ErrorIs(t, a.q.down, fabric.ErrRemoteAccess)
-	require.Zero(t, a.q.groups.open+a.q.groups.all)
+	require.ErrorIs(t, a.Queue.down, fabric.ErrRemoteAccess)
+	require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
 	require.False(t, a.held)
-	b.prog.Do(func() { // what comes behind is not looked at
-		served := b.q.counts.Served
-		b.q.serving.serve(noteGroup, 0)
-		require.Equal(t, served, b.q.counts.Served)
+	b.Prog.Do(func() { // what comes behind is not looked at
+		served := b.Queue.counts.Served
+		b.Queue.serving.serve(noteGroup, 0)
+		require.Equal(t, served, b.Queue.counts.Served)
 	})
 }
 
@@ -154,13 +154,13 @@ func TestGroupToAPeerThatLeaves(t *testing.T) {
 	a, b := pair(t, sim.Options{})
 	grouping(t, a)
 	var wait func() error
-	b.prog.Do(func() {
+	b.Prog.Do(func() {
 		wait = a.post(t, pieces(a, Put, 10, 8, 16))
-		_ = b.ep.Close()
+		_ = b.EP.Close()
 	})
 	require.Error(t, wait())
-	a.prog.Do(func() {
-		require.Zero(t, a.q.groups.open+a.q.groups.all)
+	a.Prog.Do(func() {
+		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
 		require.False(t, a.held)
 	})
 }
@@ -223,9 +223,9 @@ func TestSlowChainsGetGroups(t *testing.T) {
 func TestWhichPostsAreTimed(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
 	for _, immediate := range []bool{false, true} {
-		a.prog.Do(func() {
-			a.q.immediate = immediate
-			a.q.Plan(new(logp.Params), true, logp.Chain)
+		a.Prog.Do(func() {
+			a.Queue.immediate = immediate
+			a.Queue.Plan(new(logp.Params), true, logp.Chain)
 		})
 		for range 3 {
 			for _, k := range []Kind{Put, Get} {
@@ -238,7 +238,7 @@ func TestWhichPostsAreTimed(t *testing.T) {
 			}
 		}
 		var chains [Get + 1]chainPace
-		a.prog.Do(func() { chains = a.q.groups.chains })
+		a.Prog.Do(func() { chains = a.Queue.groups.chains })
 		for k, c := range chains {
 			require.Equal(t, immediate, c.posts == 3, "%v", Kind(k))
 			require.Equal(t, immediate, c.factor > 0, "%v", Kind(k))
@@ -255,20 +255,20 @@ func TestGroupWaitsForASlot(t *testing.T) {
 	o := pieces(a, Put, n, size, size)
 	gen := o.Gen()
 	var posted, looked bool
-	a.prog.Do(func() {
-		a.q.requests.free = 0
+	a.Prog.Do(func() {
+		a.Queue.requests.free = 0
 		o.Start()
-		posted = a.q.post()
+		posted = a.Queue.post()
 		a.grouper = onesided.Grouper{} // View fills it
 		for range 3 {
-			posted = a.q.post() || posted
+			posted = a.Queue.post() || posted
 		}
 		looked = !reflect.ValueOf(a.grouper).IsZero()
-		a.q.requests.free = allSlots
+		a.Queue.requests.free = allSlots
 	})
 	require.False(t, posted)
 	require.False(t, looked)
-	require.NoError(t, a.prog.Wait(testutil.Context(t, patience), &o.Waiter))
+	require.NoError(t, a.Prog.Wait(testutil.Context(t, testutil.Limit), &o.Waiter))
 	require.NoError(t, o.Err)
 	require.True(t, o.Claim(gen))
 	o.Release()

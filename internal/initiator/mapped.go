@@ -135,10 +135,6 @@ func (q *Queue) changed() {
 // methods for longer ones.
 const carriedRun = 64 << 10
 
-// mapped gives access to the peer's mapped memory. It is the endpoint, nil if the link does
-// not map memory.
-type mapped struct{ fabric.Direct }
-
 // carries reports whether it is worth trying to execute o on mapped memory.
 func (m mapped) carries(o *Op) bool {
 	if m.Direct == nil || o.more == nil {
@@ -167,6 +163,11 @@ func (m mapped) carry(o *Op) (stored, all bool) {
 		stored, all = true, true
 	case Accumulate:
 		a := &o.more.acc
+		if a.how.Type != 0 {
+			stored = o.combine(func(key uint32, addr uint64, n int) []byte { return m.Reach(a.how.Needs(), key, addr, n) })
+			all = o.more.cur.Done()
+			break
+		}
 		mem := m.Reach(fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic, o.rkey, o.remote, len(a.src))
 		if mem == nil {
 			return false, false
@@ -175,9 +176,6 @@ func (m mapped) carry(o *Op) (stored, all bool) {
 		stored, all = true, true
 	default:
 		stored, all = m.copy(o)
-	}
-	if stored {
-		m.Stored()
 	}
 	return stored, all
 }
@@ -199,7 +197,7 @@ func (m mapped) copy(o *Op) (stored, all bool) {
 func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
 	c := &o.more.cur
 	local, remote, run, ok := c.Span()
-	if !ok || run > carriedRun || max(local.Len, remote.Len) > math.MaxInt32 {
+	if !ok || uint64(run) > m.longest || max(local.Len, remote.Len) > math.MaxInt32 {
 		return false, false
 	}
 	mine := m.Local(here, fabric.SGE{Addr: local.Addr, Len: uint32(local.Len), LKey: local.Key})
@@ -218,9 +216,9 @@ func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 	var sges [1]fabric.SGE
 	for !c.Done() {
 		at := c.Mark()
-		_, remote, n := c.Next(sges[:], carriedRun+1)
+		_, remote, n := c.Next(sges[:], m.longest+1)
 		var mine, theirs []byte
-		if n <= carriedRun {
+		if n <= m.longest {
 			mine, theirs = m.Local(here, sges[0]), m.Reach(there, remote.Key, remote.Addr, int(n))
 		}
 		if mine == nil || theirs == nil {
@@ -236,10 +234,36 @@ func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 	return did, true
 }
 
+// combine executes the pieces of an accumulate on memory that reach returns, up to the first
+// of which it returns none.
+func (o *Op) combine(reach func(key uint32, addr uint64, n int) []byte) (did bool) {
+	c, a := &o.more.cur, &o.more.acc
+	var sges [1]fabric.SGE
+	for !c.Done() {
+		at := c.Mark()
+		_, remote, n := c.Next(sges[:], carriedRun)
+		mem := reach(remote.Key, remote.Addr, int(n))
+		if mem == nil {
+			c.Seek(at)
+			return did
+		}
+		var old []byte
+		if a.how.Fetch {
+			old = a.old[at.Pos():at.Pos()]
+		}
+		a.how.Append(old, mem, fabric.BytesAt(sges[0].Addr, int(n)))
+		did = true
+	}
+	return did
+}
+
 // carry executes the first operation of the list on mapped memory. It returns false if some
 // of it must be posted.
 func (q *Queue) carry(l *opList) bool {
 	stored, all := q.mapped.carry(l.head)
+	if stored || q.own {
+		q.mapped.Stored()
+	}
 	if stored {
 		q.changed()
 	}

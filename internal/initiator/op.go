@@ -3,36 +3,12 @@ package initiator
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/owned"
-	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/mr"
 )
-
-// Op is one operation. The caller sets its arguments, which it has checked, between New and
-// Queue.Post.
-type Op struct {
-	pending.Operation
-	next *Op // in its list
-	q    *Queue
-
-	sge              fabric.SGE
-	remote           uint64
-	compare, operand uint64
-	rkey             uint32
-	kind             Kind
-	queued           bool   // on a list of the queue: some of it is not posted
-	loose            bool   // not executed in the order of the link's requests
-	id               uint32 // of its work requests, while it has any
-	pending          int32  // work requests posted and not complete; of a flush, operations
-	epoch            uint32 // flushes of this epoch and of later ones wait for it
-	slot             int32  // of the result of an atomic, -1 if none
-	more             *more
-}
 
 var ops = sync.Pool{New: func() any {
 	o := new(Op)
@@ -68,6 +44,14 @@ func (o *Op) assertIdle() {
 func (o *Op) assertLive() {
 	if owned.On && (o.Done() || o.pending < 0) {
 		panic(fmt.Sprintf("initiator: %v with rank %d has ended: %d pending, error %v", o.kind, o.q.rank, o.pending, o.Err))
+	}
+}
+
+// note keeps the first error of o.
+func (o *Op) note(err error) {
+	o.assertLive()
+	if o.Err == nil {
+		o.Err = o.q.host.Error(o.kind.String(), err)
 	}
 }
 
@@ -112,7 +96,17 @@ func (o *Op) Flag(addr uint64, rkey uint32, add bool, v uint64) {
 // complete. There is at least one element.
 func (o *Op) Combine(src []byte, req onesided.Request) {
 	a := &o.extend().acc
-	a.src, a.req = src, req
+	a.src, a.req, a.n = src, req, uint64(len(src))
+}
+
+// CombinePieces makes an Accumulate combine the pieces of Cursor, whose local side is in
+// src, or in old for a NoOp, and whose remote side lies in the n bytes from addr on; all
+// are multiples of the element's size. Previous elements are stored to old, if how fetches
+// them. Both slices belong to the engine until o is complete.
+func (o *Op) CombinePieces(how onesided.Combining, src, old []byte, addr, n uint64) {
+	a := &o.extend().acc
+	a.src, a.old, a.how, a.n = src, old, how, n
+	o.remote = addr
 }
 
 // Word sets the condition that an Await waits for: the word of integer type t at mem meets
@@ -147,33 +141,6 @@ func (o *Op) uses(lo, hi uint64) bool {
 	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
 }
 
-// more holds the fields that most operations do not need.
-type more struct {
-	cur onesided.Cursor // of an operation of many pieces; keeps the capacity of its lists
-	extra
-}
-
-// extra is the part of more that recycle clears.
-type extra struct {
-	phase    phase // of an operation of several steps
-	flag     flag  // of a PutSignal
-	await    awaited
-	emulated      // of an atomic that links do not implement
-	user     user // memory of any kind
-	acc      accumulate
-	grouped
-}
-
-// phase is the progress of an operation of several steps.
-type phase uint8
-
-const (
-	phaseData   phase = iota
-	phaseFlag         // of a PutSignal: the flag
-	phaseNotify       // on links where nothing else wakes the target
-	phaseEnd
-)
-
 // after returns the phase of o that follows ph.
 func (ph phase) after(o *Op) phase {
 	switch {
@@ -185,63 +152,6 @@ func (ph phase) after(o *Op) phase {
 		return phaseNotify // an atomic carries no notification
 	}
 	return phaseEnd
-}
-
-// flag is the word that a PutSignal changes.
-type flag struct {
-	addr uint64
-	rkey uint32
-	add  bool
-}
-
-// awaited is a word of this rank that an operation waits for.
-type awaited struct {
-	reg  *mr.Registration // held until the wait ends
-	mem  []byte
-	of   onesided.Type
-	cond onesided.Cond
-	from *Queue // queue of the peer that is to change the word, nil if any peer may
-}
-
-// emulated holds the arguments of an emulated atomic.
-type emulated struct {
-	rmw   onesided.RMW
-	tries int
-	since time.Duration // when it began to back off, by the engine's clock
-	until time.Duration
-	head  bool   // is in words.heads
-	other *Op    // the next head in its bucket
-	line  opList // operations on the same word, behind this one
-}
-
-// accumulate holds the arguments of an Accumulate.
-type accumulate struct {
-	src   []byte
-	pos   int  // bytes of src already passed to the link
-	begun bool // listed in requester.begun
-	req   onesided.Request
-}
-
-// user is local memory of any kind of an operation.
-type user struct {
-	mem   []byte
-	piece mr.Piece // copy of the memory in the staging arena
-	pin   message.Pin
-}
-
-// group is the data of one group.
-type group struct {
-	pieces int32 // 0: not a group
-	bytes  int32
-	answer int32         // offset in the slot of the data of gets
-	from   onesided.Mark // position of the operation before this group
-}
-
-// grouped is the state of an operation that is sent in groups.
-type grouped struct {
-	puts    int    // groups of a put that are not acknowledged
-	chained uint64 // bytes of the transfer up to which it is sent as a chain
-	waits   uint64 // position, plus 1, of the last group that was chosen; it may lack a slot
 }
 
 var mores = sync.Pool{New: func() any { return new(more) }}
@@ -258,32 +168,4 @@ func (o *Op) extend() *more {
 		o.more = mores.Get().(*more)
 	}
 	return o.more
-}
-
-// opList is a list of operations in order.
-type opList struct{ head, tail *Op }
-
-func (l *opList) push(o *Op) {
-	if l.tail == nil {
-		l.head = o
-	} else {
-		l.tail.next = o
-	}
-	l.tail = o
-}
-
-func (l *opList) pop() *Op {
-	o := l.head
-	if l.head = o.next; l.head == nil {
-		l.tail = nil
-	}
-	o.next = nil
-	return o
-}
-
-func (l *opList) len() (n int) {
-	for o := l.head; o != nil; o = o.next {
-		n++
-	}
-	return n
 }

@@ -23,7 +23,7 @@ func (q *Queue) Post(o *Op) {
 	o.Start()
 	if q.active {
 		q.post()
-		if q.immediate && q.inflight > 0 {
+		if q.immediate && (q.inflight > 0 || q.own) {
 			if n := q.link.Poll(e.cs[:]); n > 0 {
 				e.opt.Protocol.Complete(q.index, e.cs[:n])
 			}
@@ -101,6 +101,10 @@ func (q *Queue) postList(l *opList) bool {
 		if n == 0 {
 			return did // no slot for a result: a completion frees one
 		}
+		if q.local(c, l, n) > 0 {
+			did = true
+			continue
+		}
 		var took int
 		var err error
 		if c.pieces > 0 && c.timed(q, n) {
@@ -129,6 +133,28 @@ func (q *Queue) postList(l *opList) bool {
 		}
 	}
 	return did
+}
+
+// local executes the first of the n requests that c holds for operations of l here, as many
+// as possible, if this rank is their target, and completes them. It returns their number;
+// the others are given back.
+func (q *Queue) local(c *chain, l *opList, n int) (done int) {
+	if !q.own || q.mapped.Direct == nil {
+		return 0
+	}
+	for done < n && c.wrs[done].Flags&fabric.FlagNotify == 0 && q.mapped.Do(&c.wrs[done]) {
+		done++
+	}
+	if done == 0 {
+		return 0
+	}
+	c.took(q, l, done)
+	c.giveBack(q, done, n)
+	for i := range done {
+		q.eng.Complete(&fabric.Completion{ID: c.wrs[i].ID, Op: c.wrs[i].Op})
+	}
+	q.changed()
+	return done
 }
 
 // timed reports whether the post of n requests is a chain that is to be timed: all of them
@@ -195,13 +221,6 @@ func (q *Queue) pass(l *opList) bool {
 		l.pop().Drop()
 	}
 	return true
-}
-
-// spoil ends the first operation of the list, which the link cannot execute.
-func (l *opList) spoil(err error) {
-	o := l.pop()
-	o.note(err)
-	o.posted()
 }
 
 // took records that the link took the first n requests.

@@ -22,6 +22,9 @@ type Mark struct {
 // Done reports whether the mark is at the end of c.
 func (m Mark) Done(c *Cursor) bool { return m.pos >= c.total }
 
+// Pos returns the number of bytes before the mark.
+func (m Mark) Pos() uint64 { return m.pos }
+
 // keepPieces is the number of pieces for which an unused Cursor keeps memory.
 const keepPieces = 1024
 

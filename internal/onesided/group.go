@@ -27,9 +27,20 @@ const (
 
 // Kinds of groups.
 const (
-	groupPut = 1
-	groupGet = 2
+	groupPut        = 1
+	groupGet        = 2
+	groupAccumulate = 3
 )
+
+// MaxPiece returns how many bytes a piece of an accumulate in a group may have, a multiple of
+// every element's size: with its list, and the previous elements if they are fetched, it
+// fits a slot.
+func (c Combining) MaxPiece() uint64 {
+	if c.Fetch && c.Op != NoOp {
+		return 3968
+	}
+	return 7936
+}
 
 // ErrGroup means that a group is malformed: no correct peer sends it.
 var ErrGroup = errors.New("malformed group of puts or gets")
@@ -82,17 +93,33 @@ func (g *Grouper) View(c *Cursor, pieces int, limit uint64) (n, bytes int) {
 // first n bytes; rkey is the key of slot for the target. pieces and bytes are those of the
 // group.
 func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces, bytes int) {
+	if get {
+		return g.make(c, groupGet, Combining{Op: NoOp, Fetch: true}, slot, rkey)
+	}
+	return g.make(c, groupPut, Combining{}, slot, rkey)
+}
+
+// MakeAccumulate is Make for an accumulate, of whose View how.MaxPiece was the limit. What
+// it fetches is placed like the answer to gets.
+func (g *Grouper) MakeAccumulate(c *Cursor, how Combining, slot []byte, rkey uint32) (n, pieces, bytes int) {
+	return g.make(c, groupAccumulate, how, slot, rkey)
+}
+
+// make makes a group of a kind. NoOp: its pieces have no data for the target.
+func (g *Grouper) make(c *Cursor, kind byte, how Combining, slot []byte, rkey uint32) (n, pieces, bytes int) {
 	b := slot[:groupHeader]
 	clear(b)
-	b[0], b[1] = groupVersion, groupPut
-	if get {
-		b[1] = groupGet
+	if b[0], b[1] = groupVersion, kind; kind == groupAccumulate {
+		b[2], b[3] = byte(how.Op), byte(how.Type)|order()<<4
 	}
 	done := 0
 	for done < len(g.entries) {
 		room := len(slot) - len(b) - listHeader - 7 // and zero padding
-		if get {
+		if how.Fetch {
 			room -= bytes
+		}
+		if how.Fetch && how.Op != NoOp {
+			room /= 2
 		}
 		at := len(b)
 		list, k := gather.AppendList(slot[at+listHeader:at+listHeader], gather.Dest, g.entries[done:], room)
@@ -102,7 +129,7 @@ func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces
 		b = slot[:at+listHeader+len(list)]
 		for i := done; i < done+k; i++ {
 			bytes += int(g.entries[i].Size)
-			if !get {
+			if how.Op != NoOp {
 				b = g.appendBytes(b, i)
 			}
 		}
@@ -117,7 +144,7 @@ func (g *Grouper) Make(c *Cursor, get bool, slot []byte, rkey uint32) (n, pieces
 		return 0, 0, 0
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-groupHeader))
-	if get {
+	if how.Fetch {
 		binary.LittleEndian.PutUint64(b[8:], fabric.Addr(slot)+uint64(len(b)))
 		binary.LittleEndian.PutUint32(b[16:], rkey)
 	}
@@ -177,11 +204,19 @@ func (s *Server) Serve(slot []byte) (a Answer, err error) {
 	copy(head[:], slot)
 	n := binary.LittleEndian.Uint32(head[4:])
 	a.Addr, a.RKey = binary.LittleEndian.Uint64(head[8:]), binary.LittleEndian.Uint32(head[16:])
+	how := Combining{Op: Reduction(head[2]), Type: Type(head[3] & 15), Fetch: a != (Answer{})}
 	switch kind := head[1]; {
-	case head[0] != groupVersion || head[2]|head[3] != 0 || kind != groupPut && kind != groupGet || binary.LittleEndian.Uint32(head[20:]) != 0:
+	case head[0] != groupVersion || kind < groupPut || kind > groupAccumulate || binary.LittleEndian.Uint32(head[20:]) != 0 ||
+		kind != groupAccumulate && head[2]|head[3] != 0:
 		return Answer{}, fmt.Errorf("%w: version %d, kind %d", ErrGroup, head[0], kind)
 	case uint64(n) > uint64(len(slot)-groupHeader) || n%8 != 0 || n == 0:
 		return Answer{}, fmt.Errorf("%w: %d bytes", ErrGroup, n)
+	case kind == groupAccumulate && (!how.Known() || head[3]>>4 == 0 || head[3]>>4 > 2):
+		return Answer{}, fmt.Errorf("%w: %v of type %d, byte order %d", ErrGroup, how.Op, how.Type, head[3]>>4)
+	case kind == groupAccumulate && head[3]>>4 != order():
+		return Answer{}, ErrOrder
+	case kind == groupAccumulate:
+		a.Len, err = s.accumulate(slot, int(n), how)
 	case kind == groupPut:
 		if a != (Answer{}) {
 			return Answer{}, fmt.Errorf("%w: puts with an answer", ErrGroup)
@@ -234,7 +269,8 @@ func (s *Server) memory(e *gather.Entry, need fabric.Access) ([]byte, error) {
 }
 
 // each calls f with the memory of each entry of the list, up to the first that is refused.
-func (s *Server) each(need fabric.Access, f func(mem []byte)) error {
+// Places and sizes must be multiples of align.
+func (s *Server) each(need fabric.Access, align int, f func(mem []byte)) error {
 	for it := s.list.Iter(); ; {
 		e, ok := it.Next()
 		if !ok {
@@ -242,6 +278,9 @@ func (s *Server) each(need fabric.Access, f func(mem []byte)) error {
 		}
 		if e.Size == 0 {
 			continue
+		}
+		if (e.At|uint64(e.Size))%uint64(align) != 0 {
+			return ErrAlign
 		}
 		mem, err := s.memory(&e, need)
 		if err != nil {
@@ -257,7 +296,7 @@ func (s *Server) put(b []byte) error {
 		return err
 	}
 	src := b[s.list.Len():]
-	return s.each(fabric.AccessRemoteWrite, func(dst []byte) {
+	return s.each(fabric.AccessRemoteWrite, 1, func(dst []byte) {
 		s.place(dst, src)
 		src = src[len(dst):]
 	})
@@ -283,13 +322,50 @@ func (s *Server) get(slot []byte, n int) (size uint32, err error) {
 	out := slot[:0]
 	err = s.lists(s.asked, func(b []byte) error {
 		body, err := s.list.ParseList(gather.Dest, b)
+		if err == nil && body > uint64(len(slot)-groupHeader-n-len(out)) {
+			err = fmt.Errorf("%w: gets of %d bytes", ErrGroup, body)
+		}
 		if err != nil {
 			return err
 		}
-		if body > uint64(len(slot)-groupHeader-n-len(out)) {
-			return fmt.Errorf("%w: gets of %d bytes", ErrGroup, body)
+		return s.each(fabric.AccessRemoteRead, 1, func(src []byte) { out = append(out, src...) })
+	})
+	return uint32(len(out)), err
+}
+
+// IsAccumulate reports whether the group in slot is an accumulate, of which a refusal has no
+// consequence for later requests.
+func IsAccumulate(slot []byte) bool { return slot[1] == groupAccumulate }
+
+// accumulate combines the elements in the first n bytes after the header with those at their
+// places. It collects previous elements like get.
+func (s *Server) accumulate(slot []byte, n int, how Combining) (size uint32, err error) {
+	b, out := slot[groupHeader:groupHeader+n], []byte(nil)
+	if how.Fetch {
+		s.asked = append(s.asked[:0], b...)
+		b, out = s.asked, slot[:0]
+	}
+	err = s.lists(b, func(b []byte) error {
+		var body uint64
+		var src []byte
+		var err error
+		if how.Op == NoOp {
+			body, err = s.list.ParseList(gather.Dest, b)
+		} else if err = s.list.Parse(gather.Dest, b); err == nil {
+			src = b[s.list.Len():]
+			body = uint64(len(src))
 		}
-		return s.each(fabric.AccessRemoteRead, func(src []byte) { out = append(out, src...) })
+		if err == nil && how.Fetch && body > uint64(len(slot)-groupHeader-n-len(out)) {
+			err = fmt.Errorf("%w: accumulates that fetch %d bytes", ErrGroup, body)
+		}
+		if err != nil {
+			return err
+		}
+		return s.each(how.Needs(), how.Type.Size(), func(dst []byte) {
+			mine := src[:min(len(dst), len(src))]
+			out = how.Append(out, dst, mine)
+			src = src[len(mine):]
+		})
 	})
 	return uint32(len(out)), err
 }

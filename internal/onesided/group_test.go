@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,16 +78,29 @@ func TestGroupBytes(t *testing.T) {
 	at := func(addr uint64, n, key int) Piece { return Piece{Addr: addr, Len: uint64(n), Key: uint32(key)} }
 	for what, c := range map[string]struct {
 		get    bool
+		how    Combining
 		pieces []Piece
 		want   string
 	}{
-		"puts, the last of them before the others": {false, []Piece{at(0x1000, 2, 5), at(0x1010, 1, 5), at(0x800, 2, 5)},
+		"sums of int32": {false, Combining{Op: Sum, Type: Int32}, []Piece{at(0x1000, 4, 5)},
+			"0103001128000000" + "000000000000000000000000" + "00000000" +
+				"1c00000000000000" +
+				"0100000005000000" + "0010000000000000" + "0400000000000000" + "61626364" + "00000000"},
+		"exchanges of uint64": {true, Combining{Op: Replace, Type: Uint64, Fetch: true}, []Piece{at(0x1000, 8, 5)},
+			"0103041428000000" + "aaaaaaaaaaaaaaaa" + "07000000" + "00000000" +
+				"2000000000000000" +
+				"0100000005000000" + "0010000000000000" + "0800000000000000" + "6162636465666768"},
+		"loads of float64": {true, Combining{Op: NoOp, Type: Float64, Fetch: true}, []Piece{at(0x1000, 8, 5)},
+			"0103081620000000" + "aaaaaaaaaaaaaaaa" + "07000000" + "00000000" +
+				"1800000000000000" +
+				"0100000005000000" + "0010000000000000" + "0800000000000000"},
+		"puts, the last of them before the others": {false, Combining{}, []Piece{at(0x1000, 2, 5), at(0x1010, 1, 5), at(0x800, 2, 5)},
 			"0101000050000000" + "000000000000000000000000" + "00000000" + // header
 				"1b00000000000000" + // a list of 27 bytes
 				"0200040005000000" + "0010000000000000" + "0200010e00000000" + "616263" + "0000000000" + // two entries, bytes, zeros
 				"1a00000000000000" +
 				"0100000005000000" + "0008000000000000" + "0200000000000000" + "6465" + "000000000000"},
-		"gets of two regions": {true, []Piece{at(0x1000, 2, 5), at(0x10, 1, 6)},
+		"gets of two regions": {true, Combining{}, []Piece{at(0x1000, 2, 5), at(0x10, 1, 6)},
 			"0102000028000000" + "aaaaaaaaaaaaaaaa" + "07000000" + "00000000" +
 				"2000000000000000" +
 				"0200240005000000" + "0010000000000000" + "0200050000000110" + "0600000000000000"},
@@ -93,7 +108,12 @@ func TestGroupBytes(t *testing.T) {
 		var g Grouper
 		cur := cursor(local, c.pieces...)
 		g.View(cur, 1, 1<<30)
-		n, k, _ := g.Make(cur, c.get, slot, 7)
+		var n, k int
+		if c.how.Type != 0 {
+			n, k, _ = g.MakeAccumulate(cur, c.how, slot, 7)
+		} else {
+			n, k, _ = g.Make(cur, c.get, slot, 7)
+		}
 		require.Equal(t, len(c.pieces), k, what)
 		require.True(t, cur.Done(), what)
 		got := slot[:n]
@@ -193,7 +213,14 @@ func TestMalformedGroups(t *testing.T) {
 		change func(b []byte)
 	}{
 		"version":          {false, func(b []byte) { b[0] = 2 }},
-		"kind":             {false, func(b []byte) { b[1] = 3 }},
+		"kind":             {false, func(b []byte) { b[1] = 4 }},
+		"no type":          {false, func(b []byte) { b[1], b[3] = 3, 0x10 }},
+		"type":             {false, func(b []byte) { b[1], b[3] = 3, 0x17 }},
+		"no order":         {false, func(b []byte) { b[1], b[3] = 3, 1 }},
+		"order":            {false, func(b []byte) { b[1], b[3] = 3, 0x31 }},
+		"reduction":        {true, func(b []byte) { b[1], b[2], b[3] = 3, 9, 0x11 }},
+		"bits of floats":   {false, func(b []byte) { b[1], b[2], b[3] = 3, 5, 0x15 }},
+		"load of nothing":  {false, func(b []byte) { b[1], b[2], b[3] = 3, 8, 0x11 }},
 		"no kind":          {false, func(b []byte) { b[1] = 0 }},
 		"reserved":         {false, func(b []byte) { b[2] = 1 }},
 		"reserved behind":  {true, func(b []byte) { b[20] = 1 }},
@@ -247,11 +274,89 @@ func TestGroupsAllocateNothing(t *testing.T) {
 	}
 }
 
+// Accumulates of any reduction and type, in as many groups as it takes, do what the same on
+// plain slices does, with and without the previous elements.
+func TestGroupsAccumulate(t *testing.T) {
+	x := newTarget(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 400 {
+		how := Combining{Op: Reduction(rng.IntN(int(NoOp) + 1)), Type: Type(1 + rng.IntN(6)), Fetch: rng.IntN(2) == 0}
+		if !how.Known() {
+			continue
+		}
+		size := how.Type.Size()
+		testutil.Fill(x.mem.Bytes(), rng.Uint64(), 0)
+		var ps []Piece
+		total := 0
+		for range 1 + rng.IntN(40) {
+			n := size * (1 + rng.IntN(1+rng.IntN(4000/size-1)))
+			ps = append(ps, x.at(size*rng.IntN(1+(4096-n)/size), n))
+			total += n
+		}
+		local := testutil.Scratch(t, total)
+		testutil.Fill(local, rng.Uint64(), 0)
+		want, mem, src := []byte(nil), slices.Clone(x.mem.Bytes()), local
+		for _, p := range ps {
+			for off := int(p.Addr - x.mem.Key().Addr); p.Len > 0; p.Len, off, src = p.Len-uint64(size), off+size, src[size:] {
+				if at := mem[off:]; size == 4 {
+					a, b := binary.NativeEndian.Uint32(at), binary.NativeEndian.Uint32(src)
+					want = binary.NativeEndian.AppendUint32(want, a)
+					binary.NativeEndian.PutUint32(at, uint32(combineBits(how.Op, how.Type, uint64(a), uint64(b))))
+				} else {
+					a, b := binary.NativeEndian.Uint64(at), binary.NativeEndian.Uint64(src)
+					want = binary.NativeEndian.AppendUint64(want, a)
+					binary.NativeEndian.PutUint64(at, combineBits(how.Op, how.Type, a, b))
+				}
+			}
+		}
+		var old []byte
+		var g Grouper
+		for c := cursor(local, ps...); !c.Done(); {
+			g.View(c, 1, how.MaxPiece())
+			n, pieces, bytes := g.MakeAccumulate(c, how, x.slot, 7)
+			require.Positive(t, pieces)
+			require.LessOrEqual(t, n, SlotSize)
+			a, err := x.Serve(x.slot)
+			require.NoError(t, err)
+			if how.Fetch {
+				require.LessOrEqual(t, n+bytes, SlotSize)
+				require.EqualValues(t, bytes, a.Len)
+				old = append(old, x.slot[:a.Len]...)
+			}
+		}
+		require.Equal(t, mem, x.mem.Bytes(), "%+v", how)
+		if how.Fetch {
+			require.Equal(t, want, old, "%+v", how)
+		}
+	}
+}
+
+// A group of accumulates of the other byte order, or to places that are not those of
+// elements, is refused as such, and changes nothing.
+func TestGroupsOfOtherElements(t *testing.T) {
+	x := newTarget(t)
+	var g Grouper
+	how := Combining{Op: Replace, Type: Int64}
+	for _, p := range []Piece{x.at(4, 8), x.at(8, 12)} {
+		c := cursor(testutil.Scratch(t, 64), p)
+		g.View(c, 1, how.MaxPiece())
+		g.MakeAccumulate(c, how, x.slot, 7)
+		_, err := x.Serve(x.slot)
+		require.ErrorIs(t, err, ErrAlign)
+	}
+	x.slot[3] ^= 0x30
+	_, err := x.Serve(x.slot)
+	require.ErrorIs(t, err, ErrOrder)
+	require.Equal(t, make([]byte, 4096), x.mem.Bytes())
+}
+
 // Groups that no honest peer makes change nothing but what keys grant, and are answered by
 // nothing else. The first bytes of the input say which pieces an honest peer would have
 // asked for, four bytes each; the rest is written over the request, three bytes each.
 func FuzzGroup(f *testing.F) {
 	f.Add(false, []byte{1, 0, 8, 0, 1, 5, 100, 1}, []byte{})
+	f.Add(false, []byte{8, 0, 8, 0, 16, 0, 8, 0}, []byte{1, 0, 3, 3, 0, 0x11})
+	f.Add(true, []byte{8, 0, 8, 0, 16, 0, 8, 1}, []byte{1, 0, 3, 2, 0, 8, 3, 0, 0x16})
 	f.Add(true, []byte{1, 0, 8, 0, 200, 0, 100, 2, 3, 0, 9, 1}, []byte{4, 0, 255})
 	x := newTarget(f)
 	around := testutil.Scratch(f, 4096)
@@ -285,7 +390,7 @@ func FuzzGroup(f *testing.F) {
 			x.slot[int(binary.LittleEndian.Uint16(patch))%SlotSize] = patch[2]
 		}
 		a, err := x.Serve(x.slot)
-		if err != nil && !errors.Is(err, ErrGroup) && !errors.Is(err, gather.ErrHeader) && !errors.Is(err, fabric.ErrRemoteAccess) {
+		if err != nil && !errors.Is(err, ErrGroup) && !errors.Is(err, gather.ErrHeader) && !errors.Is(err, fabric.ErrRemoteAccess) && !errors.Is(err, ErrAlign) && !errors.Is(err, ErrOrder) {
 			t.Fatalf("untyped error: %v", err)
 		}
 		if err != nil && a != (Answer{}) || a.Len > SlotSize {

@@ -92,6 +92,8 @@ func combineBits(r Reduction, t Type, a, b uint64) uint64 {
 		return a | b
 	case BitXor:
 		return a ^ b
+	case NoOp:
+		return a
 	}
 	switch t {
 	case Int32:
@@ -144,7 +146,7 @@ func Reduce(r Reduction, t Type, dst, src []byte) {
 // atomic instruction is what an element costs.
 func each32(dst, src []byte, f func(a, b uint32) uint32) {
 	if fabric.Addr(dst)%8 != 0 {
-		one32(dst, src, f)
+		one32(dst, func(a uint32) uint32 { return f(a, binary.NativeEndian.Uint32(src)) })
 		dst, src = dst[4:], src[4:]
 	}
 	n := len(src) &^ 7
@@ -152,14 +154,18 @@ func each32(dst, src []byte, f func(a, b uint32) uint32) {
 		return uint64(f(uint32(a), uint32(b))) | uint64(f(uint32(a>>32), uint32(b>>32)))<<32
 	})
 	if n < len(src) {
-		one32(dst[n:], src[n:], f)
+		one32(dst[n:], func(a uint32) uint32 { return f(a, binary.NativeEndian.Uint32(src[n:])) })
 	}
 }
 
-func one32(dst, src []byte, f func(a, b uint32) uint32) {
-	p, v := word32(dst), binary.NativeEndian.Uint32(src)
-	for old := atomic.LoadUint32(p); !atomic.CompareAndSwapUint32(p, old, f(old, v)); {
-		old = atomic.LoadUint32(p)
+// one32 sets the element at the start of dst to f of it, and returns what it was.
+func one32(dst []byte, f func(a uint32) uint32) uint32 {
+	p := word32(dst)
+	for {
+		old := atomic.LoadUint32(p)
+		if now := f(old); now == old || atomic.CompareAndSwapUint32(p, old, now) {
+			return old
+		}
 	}
 }
 
@@ -176,4 +182,59 @@ func add64(dst, src []byte) {
 	for i := 0; i+8 <= len(src); i += 8 {
 		atomic.AddUint64(word64(dst[i:]), binary.NativeEndian.Uint64(src[i:]))
 	}
+}
+
+// Combining is how elements of a Type are combined with the target's, of which Fetch wants
+// the previous values.
+type Combining struct {
+	Op    Reduction
+	Type  Type
+	Fetch bool
+}
+
+// Known reports whether c is defined.
+func (c Combining) Known() bool {
+	return c.Type.Size() > 0 && (c.Op.Takes(c.Type) || c.Op == NoOp && c.Fetch)
+}
+
+// Needs returns the rights that c requires of the target's memory.
+func (c Combining) Needs() fabric.Access {
+	if c.Op == NoOp {
+		return fabric.AccessRemoteAtomic
+	}
+	return need
+}
+
+// Append combines the elements of src, which a NoOp does not use, with those of dst, as
+// Reduce does. With Fetch it appends the previous elements of dst to old.
+func (c Combining) Append(old, dst, src []byte) []byte {
+	size := c.Type.Size()
+	switch {
+	case !c.Fetch:
+		Reduce(c.Op, c.Type, dst, src)
+		return old
+	case size == 8:
+		m := RMW{Func: Combine, Op: c.Op, Type: c.Type}
+		switch {
+		case c.Op == Sum && c.Type < Float32:
+			m.Func = Add
+		case c.Op == Replace:
+			m.Func = Set
+		}
+		for i := 0; i < len(dst); i += 8 {
+			if c.Op != NoOp {
+				m.Arg = binary.NativeEndian.Uint64(src[i:])
+			}
+			old = binary.NativeEndian.AppendUint64(old, m.Do(dst[i:]))
+		}
+		return old
+	}
+	var v uint32
+	for i := 0; i < len(dst); i += 4 {
+		if c.Op != NoOp {
+			v = binary.NativeEndian.Uint32(src[i:])
+		}
+		old = binary.NativeEndian.AppendUint32(old, one32(dst[i:], func(a uint32) uint32 { return uint32(combineBits(c.Op, c.Type, uint64(a), uint64(v))) }))
+	}
+	return old
 }

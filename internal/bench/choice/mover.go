@@ -7,17 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bench"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/initiator"
-	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/onesided"
-	"github.com/seed33544411/rma/internal/pending"
-	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/mr"
 )
@@ -27,18 +22,10 @@ import (
 // operations; rank 1 only runs its engine. Memory is registered, not allocated by the link:
 // in memory that a link maps, pieces are copied, and there is no choice.
 type mover struct {
-	one      initiator.Engine
-	queue    initiator.Queue
-	inbox    pending.Inbox
-	receipts pending.Receipts
-	prog     *progress.Engine
-	ep       fabric.Endpoint
-	mem      *mr.Domain
-	pins     *message.Pins
-	private  []byte
-	region   *mr.Registration
-	there    fabric.RemoteKey
-	down     error // used by the owner only
+	initiator.Standalone
+	private []byte
+	region  *mr.Registration
+	there   fabric.RemoteKey
 
 	fetched   chan func(val []byte, err error) // callbacks of FetchSlots
 	published chan func() ([]byte, error)      // callbacks of PublishSlots
@@ -63,14 +50,15 @@ func area(sizes []int) (n int) {
 
 // openMover prepares both ranks: afterwards rank 0 can move pieces in either way.
 func openMover(ctx context.Context, k *rank, span int) (m *mover, err error) {
-	m = &mover{ep: k.conn.EP, fetched: make(chan func([]byte, error), 1), published: make(chan func() ([]byte, error), 1)}
+	m = &mover{fetched: make(chan func([]byte, error), 1), published: make(chan func() ([]byte, error), 1)}
+	m.EP = k.conn.EP
 	k.onClose(m.close)
 	if err = bench.Agree(ctx, k.polling(), m.open(k.conn.Link, span)); err != nil {
 		return m, err
 	}
 	k.side = nil // from here on only the progress goroutine polls
-	m.prog.Start()
-	m.prog.Do(func() { m.queue.Up(m.ep) })
+	m.Prog.Start()
+	m.Prog.Do(func() { m.Queue.Up(m.EP) })
 	theirs, err := k.exchange(ctx, m.key().Append(nil))
 	if err == nil {
 		m.there, _, err = fabric.ParseRemoteKey(theirs)
@@ -91,51 +79,19 @@ func (m *mover) key() fabric.RemoteKey {
 }
 
 func (m *mover) open(l fabric.Link, span int) (err error) {
-	m.one.Init(initiator.Options{Inbox: &m.inbox, Receipts: &m.receipts, Protocol: m, Contention: time.Second})
-	if m.pins, err = message.NewPins(l, 0); err != nil {
+	if err = m.Open(l, m); err != nil {
 		return err
 	}
-	if m.mem, err = mr.NewDomain(mr.Rail{Link: l}); err != nil {
-		return err
-	}
-	if err = m.one.AddLink(l, m.pins); err != nil {
-		return err
-	}
-	m.one.AddQueue(&m.queue, 0, false, m)
 	if m.private, err = offheap.Alloc(span, offheap.Regions); err != nil {
 		return err
 	}
-	if m.region, err = m.mem.Register(m.private, fabric.AccessAll); err != nil {
-		return err
-	}
-	if m.prog, err = progress.New([]fabric.Link{l}, m, cpu.Default()); err == nil {
-		m.one.Start(m.prog, m.mem)
-	}
+	m.region, err = m.Memory.Register(m.private, fabric.AccessAll)
 	return err
 }
 
 // close ends all that openMover has started, also after its failure.
 func (m *mover) close() (err error) {
-	if m.prog != nil {
-		m.prog.Do(func() {
-			m.Down(context.Canceled)
-			err = m.ep.Close()
-		})
-		for idle := false; !idle; { // completions flushed by the close
-			m.prog.Do(func() { idle = m.queue.InFlight() == 0 })
-			m.prog.Progress()
-		}
-		err = errors.Join(err, m.prog.Close(), m.one.Close())
-	}
-	if m.region != nil {
-		err = errors.Join(err, m.region.Close())
-	}
-	if m.mem != nil {
-		err = errors.Join(err, m.mem.Close())
-	}
-	if m.pins != nil {
-		err = errors.Join(err, m.pins.Close())
-	}
+	err = m.Close()
 	if m.private != nil {
 		err = errors.Join(err, offheap.Free(m.private, offheap.Regions))
 	}
@@ -182,7 +138,7 @@ func (m *mover) slots(ctx context.Context, k *rank) (err error) {
 
 // policy forces a way of moving pieces, or leaves the choice to the model.
 func (m *mover) policy(p *logp.Params, forced bool, w logp.Way) {
-	m.prog.Do(func() { m.queue.Plan(p, forced, w) })
+	m.Prog.Do(func() { m.Queue.Plan(p, forced, w) })
 }
 
 // place chooses the positions of the pieces.
@@ -227,22 +183,22 @@ func (m *mover) requests(pieces int) (n int) {
 	var c onesided.Cursor
 	sges := make([]fabric.SGE, max(pieces, 1))
 	for m.walk(&c); !c.Done(); n++ {
-		c.Next(sges, m.queue.Max())
+		c.Next(sges, m.Queue.Max())
 	}
 	return n
 }
 
 // move puts or gets all pieces and waits until they are placed.
 func (m *mover) move(ctx context.Context, kind initiator.Kind) error {
-	o := initiator.New(&m.queue, kind)
+	o := initiator.New(&m.Queue, kind)
 	m.walk(o.Cursor())
-	m.queue.Post(o)
+	m.Queue.Post(o)
 	return m.wait(ctx, o)
 }
 
 // wait waits for the end of o.
 func (m *mover) wait(ctx context.Context, o *initiator.Op) error {
-	if err := m.prog.Wait(ctx, &o.Waiter); err != nil {
+	if err := m.Prog.Wait(ctx, &o.Waiter); err != nil {
 		return err
 	}
 	err := o.Err
@@ -256,10 +212,10 @@ func (m *mover) moveEach(ctx context.Context, kind initiator.Kind) (err error) {
 	m.each = m.each[:0]
 	here := m.region.Key()
 	for _, p := range m.places {
-		o := initiator.New(&m.queue, kind)
+		o := initiator.New(&m.Queue, kind)
 		o.Local(fabric.SGE{Addr: here.Addr + uint64(p.here), Len: uint32(p.size), LKey: m.region.LKey(0)})
 		o.Remote(m.there.Addr+uint64(p.there), m.there.RKey)
-		m.queue.Post(o)
+		m.Queue.Post(o)
 		m.each = append(m.each, o)
 	}
 	for _, o := range m.each {
@@ -315,66 +271,6 @@ func (m *mover) check(ctx context.Context, kind initiator.Kind, move func(contex
 	}
 	return err
 }
-
-// Pending implements progress.Protocol.
-func (m *mover) Pending() bool { return m.inbox.Pending() }
-
-// Step implements progress.Protocol.
-func (m *mover) Step() bool {
-	did := m.inbox.TakeOver()
-	return m.one.Step() || did
-}
-
-// Rest implements progress.Protocol.
-func (m *mover) Rest(bool) time.Duration { return m.one.Rest() }
-
-// Complete implements progress.Protocol.
-func (m *mover) Complete(_ int, cs []fabric.Completion) {
-	for i := range cs {
-		c := &cs[i]
-		switch {
-		case c.Op == fabric.OpDown:
-			m.Down(c.Err())
-		case initiator.IsNotification(c):
-			m.queue.Notified(c)
-		case c.Op == fabric.OpNotify || c.ID>>48 != 0: // of the calibration's channel
-		case !m.one.Complete(c):
-			m.queue.CompleteControl(c)
-		}
-	}
-}
-
-// Connect implements initiator.Host: the connection is there from the start.
-func (m *mover) Connect() {}
-
-// Reported implements initiator.Host.
-func (m *mover) Reported(err error) { m.Down(err) }
-
-// Reason implements initiator.Host.
-func (m *mover) Reason(c *fabric.Completion) error { return c.Err() }
-
-// Down implements initiator.Host.
-func (m *mover) Down(err error) {
-	if m.down == nil {
-		m.down = err
-		m.queue.Down(err)
-	}
-}
-
-// Sever implements initiator.Host.
-func (m *mover) Sever(err error) {
-	_ = m.ep.Close() // closed again at the end
-	m.Down(err)
-}
-
-// Error implements initiator.Host.
-func (m *mover) Error(op string, err error) error { return fmt.Errorf("%s: %w", op, err) }
-
-// Hold implements initiator.Host: there are no messages.
-func (m *mover) Hold(bool) {}
-
-// Probed implements initiator.Host.
-func (m *mover) Probed() {}
 
 // FetchSlots implements initiator.Host.
 func (m *mover) FetchSlots(done func(val []byte, err error)) { m.fetched <- done }

@@ -167,7 +167,7 @@ func (k *rank) pieces(ctx context.Context, emit Emit) error {
 			return err
 		default:
 		}
-		if m.prog.Progress() {
+		if m.Prog.Progress() {
 			idle = 0
 		}
 		wait(max(idle, 1))
@@ -281,9 +281,9 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 
 // plan returns the model's plan for the pieces, without corrections learned from operations.
 func (k *rank) plan(m *mover, sizes []int) (pp logp.PiecesPlan) {
-	m.prog.Do(func() {
-		m.queue.Plan(&k.params, false, 0)
-		pp = m.queue.Explain(k.req.kindOf(), m.requests(k.conn.Link.Caps().MaxSGE), sum(sizes))
+	m.Prog.Do(func() {
+		m.Queue.Plan(&k.params, false, 0)
+		pp = m.Queue.Explain(k.req.kindOf(), m.requests(k.conn.Link.Caps().MaxSGE), sum(sizes))
 	})
 	for w := range pp.Costs { // without learned corrections
 		pp.Costs[w].Terms[logp.TermLearned] = 0
@@ -293,7 +293,7 @@ func (k *rank) plan(m *mover, sizes []int) (pp logp.PiecesPlan) {
 
 // groups returns the number of groups sent.
 func (m *mover) groups() (n uint64) {
-	m.prog.Do(func() { n = m.queue.Counts().Groups })
+	m.Prog.Do(func() { n = m.Queue.Counts().Groups })
 	return n
 }
 
