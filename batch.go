@@ -107,7 +107,7 @@ func (b *Batch) Explain() (string, error) {
 		return "", b.err
 	}
 	var text strings.Builder
-	err := ErrNotTalking
+	err := ErrNoMessages
 	p.eng.prog.Do(func() {
 		if !p.own {
 			for k, list := range b.moves {

@@ -101,7 +101,7 @@ func TestBatchErrors(t *testing.T) {
 		require.NoError(t, err)
 		b := es[0].Peer(1).Batch()
 		_, err = b.Explain()
-		require.ErrorIs(t, err, ErrNotTalking)
+		require.ErrorIs(t, err, ErrNoMessages)
 		b.AddBuffer(0, mem.Slice(50, 51))
 		require.ErrorIs(t, b.Send().Wait(ctx), ErrBounds)
 		b.Reset()
@@ -225,7 +225,7 @@ func TestExplainPutsAndGets(t *testing.T) {
 	}
 	b.Add(1, nil)
 	_, err = b.Explain()
-	require.ErrorIs(t, err, ErrNotTalking)
+	require.ErrorIs(t, err, ErrNoMessages)
 }
 
 // An empty batch is complete at once, also before the first exchange with the peer; it

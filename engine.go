@@ -13,7 +13,6 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
-	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -55,44 +54,7 @@ type Engine struct {
 	err      error         // of Close
 }
 
-// Open joins the job; it returns when all ranks have joined. The first operation with a
-// peer makes the engines on both sides connect, in the background. cfg may be nil. If ctx
-// has no deadline, Config.SetupTimeout bounds the call.
-func Open(ctx context.Context, cfg *Config) (*Engine, error) {
-	defer trace.StartRegion(ctx, regionOpen).End()
-	if bubble.Inside() {
-		return nil, fmt.Errorf("rma: open: %w", errBubble)
-	}
-	c, o, w, err := cfg.effective()
-	if err != nil {
-		return nil, fmt.Errorf("rma: open: %w", err)
-	}
-	if w.Timeout == 0 {
-		w.Timeout = wireup.DefaultTimeout
-	}
-	if _, has := ctx.Deadline(); !has && w.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
-		defer cancel()
-	}
-	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto)}
-	e.barrier.eng, e.barrier.turn = e, make(chan struct{}, 1)
-	e.proto.init(c.PeerTimeout)
-	if e.job, err = wireup.Join(ctx, w); err == nil {
-		e.opened.add(e.job.Close)
-		if err = setup(ctx, e, c.bringup(o)); err == nil {
-			return e, nil
-		}
-		if e.job.Serves() { // report the reason to the other ranks, and do not wait for them
-			e.job.Abort("rma: open: " + err.Error())
-		}
-		err = errors.Join(e.jobError("open", err), e.Close())
-	}
-	e.tasks.End()
-	return nil, fmt.Errorf("rma: open: %w", err)
-}
-
-// Rank is this process's number in the job, from 0.
+// Rank returns this process's number in the job, from 0.
 func (e *Engine) Rank() int { return e.job.Rank() }
 
 // Size is the number of ranks in the job.
@@ -221,13 +183,9 @@ func (e *Engine) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// errBubble rejects a bubble of testing/synctest: its clock would stand still while the
-// engine's goroutines wait for peers, and these would wait for the clock.
-var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
-
-// BeforeClose registers f, which Close calls before it ends anything, for libraries that
-// have data left to deliver. f must return; concurrent calls of Close wait for it. f is not
-// called if Close has begun already.
+// BeforeClose registers a function that Close calls first, while the engine still works.
+// It is for libraries that have data left to deliver. Close, and concurrent calls of it,
+// wait until f has returned. If Close has begun already, f is not called.
 func (e *Engine) BeforeClose(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -262,12 +220,15 @@ func (e *Engine) leave() error {
 	var errs []error
 	e.prog.Do(func() { e.proto.one.End(ErrClosed) })
 	var late []int
-	if !await(e.prog, func() bool { late = e.proto.hub.Settle(); return len(late) == 0 }) {
-		errs = append(errs, fmt.Errorf("no word in %v that the last messages arrived at ranks %v", closeTime, late))
+	limit := max(closeTime, e.cfg.PeerTimeout)
+	if !await(e.prog, limit, func() bool { late = e.proto.hub.Settle(); return len(late) == 0 }) {
+		for _, rank := range late {
+			errs = append(errs, peerError("last messages", rank, ErrUnconfirmed))
+		}
 	}
 	e.prog.Do(e.disconnect)
 	inflight := 0
-	if !await(e.prog, func() bool {
+	if !await(e.prog, limit, func() bool {
 		inflight = 0
 		for _, p := range e.peers {
 			inflight += p.one.InFlight()

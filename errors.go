@@ -47,29 +47,51 @@ var (
 	ErrNoConnection = bringup.ErrNoConnection
 
 	// ErrBusy says that the number of operations posted and not complete has reached
-	// Config.Outstanding. The operation had no effect: wait for some, and post it again.
-	ErrBusy = errors.New("too many operations are not complete: wait for some, and post it again")
+	// Config.Outstanding. The operation had no effect: wait for others to complete, then
+	// post it again.
+	ErrBusy = errors.New("too many operations outstanding: wait for some to complete, then post this one again")
+
+	// ErrUnconfirmed says that a peer, whose connection works, has not acknowledged the last
+	// messages within the time that Close waits. They may or may not have arrived.
+	ErrUnconfirmed = errors.New("not acknowledged by the peer: they may or may not have arrived")
 
 	// ErrResources says that the system has no more descriptors or memory.
 	ErrResources = fabric.ErrResources
 
-	ErrClosed         = bringup.ErrClosed
-	ErrBounds         = errors.New("outside the region")
-	ErrAlign          = errors.New("address of an atomic or a signal is not a multiple of its size")
-	ErrContention     = initiator.ErrContention // word is contended: the atomic was abandoned, without effect
-	ErrPeerMisbehaves = initiator.ErrMisbehaves // the peer does not keep to the protocol
-	ErrInvalid        = errors.New("argument is not one of its constants")
-	ErrForeign        = errors.New("buffer belongs to another engine or its region is closed")
-	ErrBadKey         = fabric.ErrBadKey
-	ErrWrongPeer      = errors.New("the key is that of another rank's memory")
-	ErrShape          = onesided.ErrShape   // a shape of a strided transfer that makes no sense
-	ErrOverlap        = onesided.ErrOverlap // pieces of the destination overlap
-	ErrLength         = errors.New("the two sides differ in length")
-	ErrTooLarge       = errors.New("larger than one request or message may be: split it")
-	ErrShortBuffer    = message.ErrShortBuffer // a message is longer than the buffer; it stays
-	ErrInUse          = mr.ErrInUse            // an operation is in flight in that memory
-	ErrNotTalking     = errors.New("no messages were exchanged with this rank yet")
-	ErrRequestUsed    = errors.New("request has been waited for already")
+	// ErrClosed says that this engine was closed.
+	ErrClosed = bringup.ErrClosed
+
+	// ErrContention says that an emulated atomic was abandoned, without effect, because
+	// other ranks changed its word before each of hundreds of attempts.
+	ErrContention = initiator.ErrContention
+
+	// ErrPeerMisbehaves says that the peer violated the protocol.
+	ErrPeerMisbehaves = initiator.ErrMisbehaves
+
+	// ErrInUse says that an operation is in flight in the memory to be released.
+	ErrInUse = mr.ErrInUse
+
+	// Arguments of operations that are refused before anything is transferred.
+	ErrBounds    = errors.New("outside the region")
+	ErrAlign     = errors.New("address is not aligned to the size of the word or element")
+	ErrInvalid   = errors.New("argument is not a valid constant of its type")
+	ErrForeign   = errors.New("buffer belongs to another engine or its region is closed")
+	ErrBadKey    = fabric.ErrBadKey
+	ErrWrongPeer = errors.New("key belongs to the memory of another rank")
+	ErrShape     = onesided.ErrShape   // a Shape with a negative or too large number
+	ErrOverlap   = onesided.ErrOverlap // pieces of the destination overlap
+	ErrLength    = errors.New("source and destination differ in length")
+	ErrTooLarge  = errors.New("too large for one request or message: split it")
+
+	// ErrShortBuffer says that a message is longer than the buffer of its receive. The
+	// message remains for the next receive.
+	ErrShortBuffer = message.ErrShortBuffer
+
+	// ErrNoMessages says that there is nothing to explain yet: see Batch.Explain.
+	ErrNoMessages = errors.New("no messages exchanged with this rank yet")
+
+	// ErrRequestUsed says that the request was used up by an earlier Wait, Then or Forget.
+	ErrRequestUsed = errors.New("request has been waited for already")
 
 	// ErrServerGone says that the process that runs the job's wire-up server is gone:
 	// collective calls and first connections are not possible any more; operations over

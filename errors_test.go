@@ -127,17 +127,17 @@ func TestErrorsAreAlike(t *testing.T) {
 			<-es[0].job.Gone(1)
 		}, "gone", "closed"},
 	}
-	for _, talking := range []bool{false, true} {
+	for _, messages := range []bool{false, true} {
 		for _, ev := range events {
-			t.Run(fmt.Sprintf("%s talking %v", ev.name, talking), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s messages %v", ev.name, messages), func(t *testing.T) {
 				onAll(t, 2, func(t *testing.T, es []*Engine) {
-					ctx := testutil.Context(t, patience)
+					ctx := testutil.Context(t, testutil.Limit)
 					mems, keys := share(t, es, 8192)
-					talking := talking && es[0].peers[1].one.Max() > 1<<20 // else it moves too little for a ring
+					messages := messages && es[0].peers[1].one.Max() > 1<<20 // else it moves too little for a ring
 					together(t, es, func(ctx context.Context, e *Engine) error {
 						you := 1 - e.Rank()
 						err := e.Peer(you).Put(keys[you].At(0), mems[e.Rank()].Slice(0, 8)).Wait(ctx)
-						if talking && err == nil {
+						if messages && err == nil {
 							req := e.Peer(you).Send([]byte("hello"))
 							_, err = e.Peer(you).Recv(make([]byte, 8)).Wait(ctx)
 							err = errors.Join(err, req.Wait(ctx))
@@ -156,7 +156,7 @@ func TestErrorsAreAlike(t *testing.T) {
 // The key of another rank's memory is refused here, without further effect.
 func TestWrongPeersKey(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, patience)
+		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)
 		err := es[0].Peer(1).Put(keys[2].At(0), mems[0].Slice(0, 8)).Wait(ctx)
 		require.Equal(t, "wrong peer", sentinels(err))
@@ -205,7 +205,7 @@ func TestErrorsOfTheKilled(t *testing.T) {
 			t.Run(fmt.Sprint(fabric, "/", round), func(t *testing.T) {
 				t.Parallel()
 				e, child := openParent(t, fabric, victim)
-				ctx := testutil.Context(t, patience)
+				ctx := testutil.Context(t, testutil.Limit)
 				mem, err := e.Alloc(1 << 20)
 				require.NoError(t, err)
 				keys, err := AllGatherKeys(ctx, e, mem)

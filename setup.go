@@ -4,16 +4,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"runtime/trace"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/settings"
+	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
 )
+
+// Open joins the job and returns when all ranks have joined. It makes no connections: the
+// first operation with a peer makes the engines on both sides connect, in the background.
+// cfg may be nil. If ctx has no deadline, Config.SetupTimeout bounds the call. The error
+// joins all invalid settings, or says why the job could not be joined: it may wrap
+// ErrNoToken, ErrNoConnection, ErrAborted or ErrPeerGone.
+func Open(ctx context.Context, cfg *Config) (*Engine, error) {
+	defer trace.StartRegion(ctx, regionOpen).End()
+	if bubble.Inside() {
+		return nil, fmt.Errorf("rma: open: %w", errBubble)
+	}
+	c, o, w, err := cfg.effective()
+	if err != nil {
+		return nil, fmt.Errorf("rma: open: %w", err)
+	}
+	if w.Timeout == 0 {
+		w.Timeout = wireup.DefaultTimeout
+	}
+	if _, has := ctx.Deadline(); !has && w.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.Timeout)
+		defer cancel()
+	}
+	e := &Engine{cfg: c, tasks: bringup.NewTasks(), ended: make(chan struct{}), proto: new(proto)}
+	e.barrier.eng, e.barrier.turn = e, make(chan struct{}, 1)
+	e.proto.init(c.PeerTimeout)
+	if e.job, err = wireup.Join(ctx, w); err == nil {
+		e.opened.add(e.job.Close)
+		if err = setup(ctx, e, c.bringup(o)); err == nil {
+			return e, nil
+		}
+		if e.job.Serves() { // report the reason to the other ranks, and do not wait for them
+			e.job.Abort("rma: open: " + err.Error())
+		}
+		err = errors.Join(e.jobError("open", err), e.Close())
+	}
+	e.tasks.End()
+	return nil, fmt.Errorf("rma: open: %w", err)
+}
+
+// errBubble rejects a bubble of testing/synctest: its clock would stand still while the
+// engine's goroutines wait for peers, and these would wait for the clock.
+var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
 
 // setup opens the links that the job needs, and measures them. Connections are made later,
 // at the first operation with a peer, except between the pairs that measure. Every step
@@ -154,38 +199,4 @@ func meetServer(ctx context.Context, e *Engine) error {
 		}
 	}
 	return err
-}
-
-// closers is a list of functions that release opened resources.
-type closers []func() error
-
-// add makes close call end before the functions added earlier.
-func (c *closers) add(end func() error) { *c = append(*c, end) }
-
-// close calls each function added once, the last first.
-func (c *closers) close() error {
-	var errs []error
-	for n := len(*c) - 1; n >= 0; n-- {
-		end := (*c)[n]
-		*c = (*c)[:n]
-		errs = append(errs, end())
-	}
-	return errors.Join(errs...)
-}
-
-// closeTime bounds how long Close waits for links to return requests.
-const closeTime = 5 * time.Second
-
-// await polls the links until done, which is called as their owner, returns true, for
-// closeTime at most. It returns the last result of done.
-func await(prog *progress.Engine, done func() bool) (ok bool) {
-	for end := time.Now().Add(closeTime); ; {
-		prog.Do(func() { ok = done() })
-		switch {
-		case ok || time.Now().After(end):
-			return ok
-		case !prog.Progress():
-			time.Sleep(20 * time.Microsecond)
-		}
-	}
 }

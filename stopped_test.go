@@ -189,3 +189,49 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		}
 	})
 }
+
+// sendToStopped opens rank 0 of a job, with a PeerTimeout (0: the default), and returns it
+// when a send to rank 1, a stopped process, is complete.
+func sendToStopped(t *testing.T, peerTimeout time.Duration) (*Engine, *testutil.Proc) {
+	c := rendezvous(t, 2, "tcp")(0)
+	c.Sampling, c.HangTimeout, c.PeerTimeout = "off", time.Hour, peerTimeout
+	p := second.Start(t, "tcp", c.Job.Root, string(c.Job.Token), "1h")
+	ctx := testutil.Context(t, testutil.Limit)
+	e, err := Open(ctx, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { e.Close() })
+	_, _, err = meetSecond(ctx, e)
+	require.NoError(t, err)
+	require.Equal(t, "ready", p.Line(t, testutil.Limit))
+	p.Stop(t)
+	require.NoError(t, e.Peer(1).Send([]byte("not seen yet")).Wait(ctx))
+	return e, p
+}
+
+// Close reports a peer that does not acknowledge messages whose sends are complete.
+func TestCloseBesideStoppedProcess(t *testing.T) {
+	e, second := sendToStopped(t, 0)
+	err := e.Close()
+	second.Continue()
+	require.ErrorIs(t, err, ErrUnconfirmed)
+	var peer *PeerError
+	require.ErrorAs(t, err, &peer)
+	require.Equal(t, 1, peer.Rank)
+}
+
+// Close waits for a peer that is silent for less than PeerTimeout.
+func TestCloseWaitsForPeerTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes longer than Close waits by default")
+	}
+	e, second := sendToStopped(t, testutil.Limit)
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("Close gave up early: %v", err)
+	case <-time.After(closeTime + time.Second): // deadline: of Close, which is over
+	}
+	second.Continue()
+	require.NoError(t, <-closed)
+}

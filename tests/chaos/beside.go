@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed33544411/rma"
+	"golang.org/x/sync/errgroup"
 )
 
 // lies reports whether one side of operations with that rank is a mutant.
@@ -95,7 +93,9 @@ func (k *rank) again(op string, p *rma.Peer, err error) {
 // silent reports whether the only cause of an error of Engine.Close is that a mutant did
 // not acknowledge the last messages.
 func (k *rank) silent(err error) bool {
-	return k.Mutant > 0 && strings.HasSuffix(err.Error(), fmt.Sprintf("arrived at ranks [%d]", k.eng.Size()-1))
+	var peer *rma.PeerError
+	return k.Mutant > 0 && errors.Is(err, rma.ErrUnconfirmed) && errors.As(err, &peer) &&
+		err.Error() == fmt.Sprintf("rma: close: %v", peer) && peer.Rank == k.eng.Size()-1
 }
 
 // guards are memory that no rank may write to: regions whose keys no rank has, and the
