@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/stretchr/testify/require"
 )
 
 // quiesce makes both ranks exchange one message each way and waits until rank 0 no longer

@@ -4,6 +4,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/topo"
+	"github.com/seed33544411/rma/logp"
 )
 
 // Distance says how far a peer is.
@@ -60,6 +61,11 @@ func PlaceOf(p *Peer) Place {
 	}
 	return r
 }
+
+// ParamsOf returns the present parameters of the cost model for the path to the peer, in
+// the units of package logp: measured ones, or defaults. They change when the path has
+// been measured. It may be called from any goroutine.
+func ParamsOf(p *Peer) logp.Params { return *p.eng.bringup.Path(p.rank).Params }
 
 // connectionEnd is a Peer as seen by its connections.
 type connectionEnd Peer

@@ -29,7 +29,7 @@ func connectedTo(e *Engine) (ranks []int) {
 
 // Two of three ranks communicate: there is one connection, and it costs the third rank
 // nothing.
-func TestOnlyWhoTalksIsConnected(t *testing.T) {
+func TestOnlyPeersInUseAreConnected(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 4096)

@@ -4,12 +4,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/sampling"
-	"github.com/stretchr/testify/require"
 )
 
 // One rank measures how to copy large blocks, and all ranks use its result; the next start

@@ -151,3 +151,21 @@ func ExampleRecvBatch() {
 	// two <nil>
 	// three <nil>
 }
+
+// A synchronous send ends when its message has been matched.
+func ExampleSendSync() {
+	ctx := context.Background()
+	eng, _ := alone(64)
+	defer eng.Close()
+	p := eng.Peer(0)
+	sent := rma.SendSync(p, 1, []byte("taken?"))
+	fmt.Println(sent.Done())
+	buf := make([]byte, 16)
+	n, err := p.RecvTag(1, buf).Wait(ctx)
+	check(err)
+	check(sent.Wait(ctx))
+	fmt.Println(string(buf[:n]))
+	// Output:
+	// false
+	// taken?
+}

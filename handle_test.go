@@ -265,20 +265,21 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			const size, n, memory = 1 << 20, 40, 4 << 20
 			msg := make([]byte, size)
-			var h *Handler
+			var handler atomic.Pointer[Handler] // the race detector does not see that messages order it
 			most, got, next := 0, 0, [3]int{}
 			done := make(chan struct{})
-			var err error
-			h, err = es[0].HandleWith(HandlerOptions{Tag: 5, Workers: workers, Memory: memory, MaxSize: size}, func(m Envelope, _ [][]byte) {
+			h, err := es[0].HandleWith(HandlerOptions{Tag: 5, Workers: workers, Memory: memory, MaxSize: size}, func(m Envelope, _ [][]byte) {
 				next[m.From]++
-				h.held.mu.Lock()
-				most = max(most, h.held.bytes)
-				h.held.mu.Unlock()
+				held := &handler.Load().held
+				held.mu.Lock()
+				most = max(most, held.bytes)
+				held.mu.Unlock()
 				if got++; got == 2*n {
 					close(done)
 				}
 			})
 			require.NoError(t, err)
+			handler.Store(h)
 			var reqs []Request
 			for i := range 2 * n {
 				reqs = append(reqs, es[1+i%2].Peer(0).SendTag(5, msg))
@@ -367,12 +368,13 @@ func TestHandleManyAtOnce(t *testing.T) {
 	es := open(t, 2, "shm")
 	ctx := testutil.Context(t, testutil.Limit)
 	const chain = 32
-	calls, got, skip := 0, 0, false
+	calls, got := 0, 0
+	var skip atomic.Bool // the race detector does not see that a message orders it
 	ev := es[1].NewEvent()
 	_, err := HandleMany(es[1], HandlerOptions{Tag: 1}, func(ms *Messages) {
 		calls++
 		got += ms.Len()
-		for _, ok := ms.Next(); ok && !skip; _, ok = ms.Next() {
+		for _, ok := ms.Next(); ok && !skip.Load(); _, ok = ms.Next() {
 		}
 		if got%chain == 0 {
 			ev.Set()
@@ -398,7 +400,7 @@ func TestHandleManyAtOnce(t *testing.T) {
 	for range rounds {
 		round()
 	}
-	skip = true
+	skip.Store(true)
 	for range rounds {
 		round()
 	}

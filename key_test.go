@@ -6,9 +6,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/mr"
-	"github.com/stretchr/testify/require"
 )
 
 // The encoding is that of mr.Key, whose tests fix its bytes; this test fixes the numbers of

@@ -110,17 +110,17 @@ func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 				wait func(context.Context) (uint64, error)
 				want uint64
 			}
-			var flying []result
+			var inFlight []result
 			for i := range steps {
 				wait, want := m.step(es[0].Peer(to), func(off int) Remote { return keys[to].At(off) })
 				if wait != nil {
-					flying = append(flying, result{wait, want})
+					inFlight = append(inFlight, result{wait, want})
 				}
-				for len(flying) > 0 && (i == steps-1 || len(flying) > window) {
-					got, err := flying[0].wait(ctx)
+				for len(inFlight) > 0 && (i == steps-1 || len(inFlight) > window) {
+					got, err := inFlight[0].wait(ctx)
 					require.NoError(t, err)
-					require.Equal(t, flying[0].want, got, "seed %d, step %d", seed, i)
-					flying = flying[1:]
+					require.Equal(t, inFlight[0].want, got, "seed %d, step %d", seed, i)
+					inFlight = inFlight[1:]
 				}
 			}
 			for i, w := range m.words {

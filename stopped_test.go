@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,9 +81,6 @@ func withSecond(t *testing.T, fabric string, hang time.Duration) (*Engine, *test
 	return e, p, mem, keys
 }
 
-func stop(t *testing.T, p *testutil.Proc) { require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGSTOP)) }
-func cont(t *testing.T, p *testutil.Proc) { require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGCONT)) }
-
 func say(t *testing.T, p *testutil.Proc, what string) {
 	_, err := fmt.Fprintln(p.In, what)
 	require.NoError(t, err)
@@ -126,10 +122,10 @@ func TestStoppedProcess(t *testing.T) {
 			<-under
 		}
 		stopped := time.Now()
-		stop(t, second)
+		second.Stop(t)
 		require.NoError(t, g.Wait())
 		t.Logf("%v after the stop, with HangTimeout %v", time.Since(stopped), hang)
-		cont(t, second)
+		second.Continue()
 	})
 }
 
@@ -146,7 +142,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 		for time.Since(begin) < 4*time.Second { // longer than links, which know nothing, used to wait
 			time.Sleep(100 * time.Millisecond) // sleep: the time in which nothing must happen
 		}
-		cont(t, second)
+		second.Continue()
 		require.NoError(t, put.Wait(ctx))
 		require.NoError(t, get.Wait(ctx))
 		back := make([]byte, len(private))
@@ -162,7 +158,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 // A process that was itself stopped for several HangTimeouts takes no peer for hung when it
 // resumes, because it has not checked them meanwhile.
 func TestStoppedProcessJudgesNobody(t *testing.T) {
-	const hang = 500 * time.Millisecond
+	const hang = 1500 * time.Millisecond // ranks that are not stopped are starved for less
 	onEach(t, func(t *testing.T, fabric string) {
 		config := rendezvous(t, 2, fabric)
 		c := config(0)
@@ -179,9 +175,9 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		for range 2 {
 			say(t, second, "wait")
 			time.Sleep(hang) // sleep: it looks at this rank
-			stop(t, second)
-			time.Sleep(4 * hang) // sleep: the time in which it does not look
-			cont(t, second)
+			second.Stop(t)
+			time.Sleep(3 * hang) // sleep: the time in which it does not look
+			second.Continue()
 			time.Sleep(hang / 2) // sleep: a wrong verdict would be made by now
 			require.NoError(t, e.Peer(1).Signal(keys[1].At(128), SignalSet, 7).Wait(ctx))
 			require.Equal(t, "ready", second.Line(t, testutil.Limit))
