@@ -258,14 +258,54 @@ func TestListen(t *testing.T) {
 // such as one that a device refuses while the peer ends, is a reset.
 func TestErrorsOfSends(t *testing.T) {
 	es := job(t, 2, "shm")
-	for want, err := range map[error]error{syscall.EPIPE: rma.ErrUnwanted, syscall.ECONNRESET: rma.ErrRemoteAccess} {
+	refused := &rma.PeerError{Rank: 1, Op: "send", Err: rma.ErrUnwanted}
+	for name, test := range map[string]struct {
+		send  error
+		close func(b *Conn) error
+		want  error
+	}{
+		"close": {refused, (*Conn).Close, syscall.EPIPE},
+		"abort": {refused, (*Conn).Abort, syscall.ECONNRESET},
+		"unread data": {refused, func(b *Conn) error {
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.rd.came > 0
+			}, "the data has arrived")
+			return b.Close()
+		}, syscall.ECONNRESET},
+		"device": {&rma.PeerError{Rank: 1, Op: "send", Err: rma.ErrRemoteAccess}, (*Conn).Close, syscall.ECONNRESET},
+	} {
 		a, b := connect(t, es, 0, 1)
-		a.broken(&rma.PeerError{Rank: 1, Op: "send", Err: err})
-		_, got := a.Write([]byte("x"))
-		require.ErrorIs(t, got, want)
-		require.NoError(t, a.Close())
-		require.NoError(t, b.Close())
+		if name == "unread data" {
+			_, err := a.Write([]byte("not read"))
+			require.NoError(t, err)
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				return a.wr.inFlight == 0
+			}, "the data has been sent")
+		}
+		a.broken(test.send)
+		wrote := make(chan error, 1)
+		go func() {
+			_, err := a.Write([]byte("x"))
+			wrote <- err
+		}()
+		require.NoError(t, test.close(b), name)
+		require.ErrorIs(t, <-wrote, test.want, name)
+		require.NoError(t, a.Close(), name)
 	}
+	// No frame comes: the peer's session is lost.
+	a, _ := connect(t, es, 0, 1)
+	a.broken(refused)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := a.Write([]byte("x"))
+		wrote <- err
+	}()
+	a.s.fail(refused)
+	require.ErrorIs(t, <-wrote, syscall.ECONNRESET)
 }
 
 // Calls in progress end when the peer's engine ends, or this side's.

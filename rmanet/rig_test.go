@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }

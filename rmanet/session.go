@@ -514,6 +514,7 @@ func (c *Conn) frame(f frame) error {
 func (c *Conn) stopped() {
 	c.mu.Lock()
 	c.wr.stopped = true
+	c.wr.lost = c.wr.lost || c.wr.refused
 	c.mu.Unlock()
 	c.closeWrite()
 }

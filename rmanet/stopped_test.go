@@ -122,9 +122,8 @@ func TestStoppedPeer(t *testing.T) {
 			return err
 		}
 		require.NoError(t, write())
-		require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGSTOP))
-		goOn := func() { _ = syscall.Kill(p.Pid(), syscall.SIGCONT) }
-		defer goOn()
+		p.Stop(t)
+		defer p.Continue()
 
 		testutil.Within(t, time.Minute, "a Write with a deadline", func() {
 			_ = cs[0].SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // deadline: it has to end
@@ -164,7 +163,7 @@ func TestStoppedPeer(t *testing.T) {
 			}
 		})
 
-		goOn()
+		p.Continue()
 		require.NoError(t, cs[0].SetWriteDeadline(time.Time{}))
 		require.NoError(t, write())
 		require.NoError(t, cs[0].Close())

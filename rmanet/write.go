@@ -28,20 +28,21 @@ const (
 // writing is the sending half. Written data is copied to blocks; the goroutine that has set
 // busy passes them to the engine in order.
 type writing struct {
-	ev      *rma.Event // set when a waiting Write has to check again
-	handed  uint64     // bytes taken from Write
-	limit   uint64     // offset up to which this side may send
-	flying  int        // blocks that the engine is sending
-	busy    bool       // a goroutine is passing blocks to the engine
-	out     queue      // full blocks to pass to the engine
-	next    *block     // collects small writes
-	shut    bool       // by CloseWrite
-	fin     bool       // the stream ends behind the blocks present
-	finSent bool
-	unread  bool // the end is a reset: not all was read here
-	stopped bool // the peer has closed the connection
-	lost    bool // a Write after that was dropped
-	err     error
+	ev       *rma.Event // set when a waiting Write has to check again
+	handed   uint64     // bytes taken from Write
+	limit    uint64     // offset up to which this side may send
+	inFlight int        // blocks that the engine is sending
+	busy     bool       // a goroutine is passing blocks to the engine
+	out      queue      // full blocks to pass to the engine
+	next     *block     // collects small writes
+	shut     bool       // by CloseWrite
+	fin      bool       // the stream ends behind the blocks present
+	finSent  bool
+	unread   bool // the end is a reset: not all was read here
+	refused  bool // the peer has refused data: its frame that says why is under way
+	stopped  bool // the peer has closed the connection
+	lost     bool // data written after that was dropped
+	err      error
 }
 
 // Write copies p: the caller may reuse p when Write returns, and the copy is sent without a
@@ -78,10 +79,13 @@ func (c *Conn) write(p []byte) (done int, err error) {
 				return done, syscall.EPIPE
 			}
 			return len(p), nil
-		}
-		n := c.hand(left) // unlocks c.mu
-		if done += n; n > 0 {
-			continue
+		case w.refused:
+			c.mu.Unlock()
+		default:
+			n := c.hand(left) // unlocks c.mu
+			if done += n; n > 0 {
+				continue
+			}
 		}
 		if err := w.ev.Wait((*until)(&c.wdl)); errors.Is(err, rma.ErrClosed) {
 			c.s.n.gone(err)
@@ -111,7 +115,7 @@ func (c *Conn) hand(p []byte) int {
 	w := &c.wr
 	n := int(min(uint64(len(p)), w.limit-w.handed))
 	if b := w.next; b != nil && (len(p) >= direct || b.room() == 0) {
-		if w.flying+w.out.n >= ahead {
+		if w.inFlight+w.out.n >= ahead {
 			n = 0
 		} else {
 			w.out.push(b)
@@ -120,7 +124,7 @@ func (c *Conn) hand(p []byte) int {
 	}
 	large := len(p) >= direct
 	switch {
-	case n == 0, large && w.flying+w.out.n >= ahead:
+	case n == 0, large && w.inFlight+w.out.n >= ahead:
 		c.pump()
 		return 0
 	case large:
@@ -153,7 +157,7 @@ func (c *Conn) handLarge(p []byte) int {
 	case b == nil:
 		c.pump()
 		return 0
-	case w.err != nil, w.stopped, w.fin:
+	case w.err != nil, w.refused, w.stopped, w.fin:
 		c.mu.Unlock()
 		c.s.settle(b)
 		return 0
@@ -174,7 +178,7 @@ func (c *Conn) pump() {
 	}
 	w.busy = true
 	for b := c.due(); b != nil; b = c.due() {
-		w.flying++
+		w.inFlight++
 		c.mu.Unlock()
 		b.send()
 		c.mu.Lock()
@@ -206,7 +210,7 @@ func (c *Conn) due() *block {
 	w := &c.wr
 	b := w.out.head
 	switch {
-	case w.err != nil || w.stopped:
+	case w.err != nil || w.refused || w.stopped:
 		for b := w.out.head; b != nil; b = w.out.head {
 			w.out.remove(b)
 			c.drop(b)
@@ -218,7 +222,7 @@ func (c *Conn) due() *block {
 		return nil
 	case b != nil:
 		w.out.remove(b)
-	case w.next != nil && (w.flying == 0 || w.fin):
+	case w.next != nil && (w.inFlight == 0 || w.fin):
 		b, w.next = w.next, nil
 	}
 	return b
@@ -238,7 +242,7 @@ func (b *block) through(err error) {
 	}
 	c.s.settle(b)
 	c.mu.Lock()
-	c.wr.flying--
+	c.wr.inFlight--
 	c.pump()
 	c.wr.ev.Set()
 }
@@ -246,11 +250,12 @@ func (b *block) through(err error) {
 // broken handles an error of sending: the peer has closed this connection and its frame
 // about that has not arrived yet, or the connection with the peer is lost.
 func (c *Conn) broken(err error) {
-	unwanted := errors.Is(err, rma.ErrUnwanted) && c.s.why() == nil
+	closed := errors.Is(err, rma.ErrUnwanted) && c.s.why() == nil
 	c.mu.Lock()
 	switch w := &c.wr; {
-	case unwanted:
-		w.stopped, w.lost = true, true
+	case closed:
+		w.refused = true
+		w.lost = w.stopped
 	case w.err == nil:
 		w.err = connReset(err)
 	}
