@@ -47,6 +47,12 @@ var engineSettings = []Setting{
 		Where: "internal/initiator", Since: "0.1",
 	},
 	{
+		Env: "RMA_COLL_ALGORITHM", Type: Type{Kind: Text}, Else: "by predicted time", EnvOnly: true,
+		What:  "algorithms of collective operations, on all ranks alike: `allreduce=ring,bcast=chain`; operations that the algorithm cannot perform use another one. Algorithms: `dissemination`, `binomial`, `chain`, `linear`, `doubling`, `halving`, `ring`, `scatter`",
+		Why:   "no fixed algorithm is best for all sizes; forcing one is for experiments",
+		Where: "coll", Since: "0.2",
+	},
+	{
 		Env: "RMA_SAMPLING", Field: "Sampling", Type: Type{Kind: Enum, Values: []string{"cached", "force", "off"}}, Default: "cached",
 		What:  "origin of the cost model's parameters of a link: `cached`, a saved measurement, otherwise a new one; `force`, a new one; `off`, round figures for the kind of link",
 		Why:   "measuring takes tens of milliseconds at the first start, by one pair of ranks for each kind of link, and figures of the real link choose better",

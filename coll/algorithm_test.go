@@ -1,0 +1,319 @@
+package coll
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// machine performs the schedules of all ranks of a team in one goroutine, one step after the
+// other in random order. It punishes schedules that use memory before it may be used: what a
+// receive will overwrite is garbage from its beginning, and a send reads its memory last.
+type machine struct {
+	g     *rand.Rand
+	ranks []*rank
+	mail  map[[3]int32][]byte // by sender, receiver, slot
+}
+
+type rank struct {
+	plan  *schedule
+	bufs  [][]byte
+	fold  folding
+	waits []int32
+	state []uint8 // 0 waits, 1 ready, 2 begun, 3 done
+}
+
+func (r *rank) mem(m mem) []byte {
+	if m.n == 0 {
+		return nil
+	}
+	return r.bufs[m.buf][m.off : m.off+m.n]
+}
+
+func (m *machine) add(plan *schedule, bufs [][]byte, fold folding) {
+	r := &rank{plan: plan, bufs: bufs, fold: fold, state: make([]uint8, len(plan.steps))}
+	r.bufs[tmp] = bytes.Repeat([]byte{0xa5}, plan.temp) // of another operation
+	for i, s := range plan.steps {
+		r.waits = append(r.waits, s.waits)
+		if s.waits == 0 {
+			r.state[i] = 1
+		}
+	}
+	m.ranks = append(m.ranks, r)
+}
+
+// run performs steps until none is left, and fails if some are never ready, or if a message
+// is never received.
+func (m *machine) run(t *testing.T) {
+	left := 0
+	for _, r := range m.ranks {
+		left += len(r.plan.steps)
+	}
+	for left > 0 {
+		moved := false
+		for _, at := range m.g.Perm(len(m.ranks)) {
+			r := m.ranks[at]
+			for _, i := range m.g.Perm(len(r.state)) {
+				if r.state[i] == 0 || r.state[i] == 3 || m.g.IntN(4) == 0 {
+					moved = moved || r.state[i] == 1 || r.state[i] == 2
+					continue
+				}
+				before := r.state[i]
+				m.step(t, int32(at), i)
+				if moved = moved || r.state[i] != before; r.state[i] == 3 {
+					left--
+					for _, n := range r.plan.steps[i].next {
+						if r.waits[n]--; r.waits[n] == 0 {
+							r.state[n] = 1
+						}
+					}
+				}
+			}
+		}
+		if !moved {
+			require.Fail(t, "the schedules wait for each other")
+		}
+	}
+	require.Empty(t, m.mail, "every message is received")
+}
+
+// step moves one step on.
+func (m *machine) step(t *testing.T, at int32, i int) {
+	r := m.ranks[at]
+	s := &r.plan.steps[i]
+	switch {
+	case s.kind == stepSend && r.state[i] == 1 && s.from.n > inlineMax:
+		r.state[i] = 2
+	case s.kind == stepSend:
+		k := [3]int32{at, s.peer, int32(s.slot)}
+		require.NotContains(t, m.mail, k)
+		m.mail[k] = slices.Clone(r.mem(s.from))
+		r.state[i] = 3
+	case s.kind == stepRecv || s.kind == stepTake:
+		if r.state[i] == 1 && s.kind == stepRecv {
+			for k := range r.mem(s.to) {
+				r.mem(s.to)[k] = byte(m.g.Uint32())
+			}
+		}
+		r.state[i] = 2
+		k := [3]int32{s.peer, at, int32(s.slot)}
+		b, ok := m.mail[k]
+		if !ok {
+			return
+		}
+		delete(m.mail, k)
+		require.Len(t, b, s.to.n)
+		if s.kind == stepTake {
+			copy(r.mem(s.to), r.mem(s.base))
+			r.fold(r.mem(s.to), b, s.lower)
+		} else {
+			copy(r.mem(s.to), b)
+		}
+		r.state[i] = 3
+	case s.kind == stepFold:
+		copy(r.mem(s.to), r.mem(s.base))
+		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
+		r.state[i] = 3
+	default:
+		copy(r.mem(s.to), r.mem(s.from))
+		r.state[i] = 3
+	}
+}
+
+// Every algorithm of every operation has the result of a serial reference, for any number of
+// ranks, root and number of elements, in and not in place, in any order of the steps.
+func TestAlgorithms(t *testing.T) {
+	g := rand.New(rand.NewPCG(1, 2))
+	tried := map[string]int{}
+	for k := kindBarrier; k < numKinds; k++ {
+		for _, op := range []Op[affine]{Func(plus), FuncInOrder(compose)} {
+			for p := 1; p <= 17; p++ {
+				c := call{kind: k, op: op().code}
+				for _, alg := range algorithms(c) {
+					for _, n := range []int{0, 1, 3, 2*p + 1, 5000} {
+						roots := []int{0}
+						if k.rooted() {
+							roots = []int{0, g.IntN(p), p - 1}
+						}
+						switch {
+						case n < 5000 || p <= 3:
+						case p <= 5 || p == 7 || p == 8 || p == 17:
+							n = 600 // blocks too long for a message with its header
+						default:
+							continue
+						}
+						for _, root := range roots {
+							tried[fmt.Sprintf("%v %v", k, alg)]++
+							try(t, g, k, alg, p, root, n, op)
+							if t.Failed() {
+								t.Fatalf("%v by %v, %d ranks, root %d, %d elements, in order: %v", k, alg, p, root, n, op().inOrder)
+							}
+						}
+					}
+				}
+			}
+			if k < kindReduce || k > kindReduceScatterv && k < kindScan {
+				break // no reduction
+			}
+		}
+	}
+	require.Len(t, tried, 30, "algorithms of operations")
+}
+
+func plus(dst, src []affine) {
+	for i := range dst {
+		dst[i] = affine{dst[i].A + src[i].A, dst[i].B ^ src[i].B}
+	}
+}
+
+// try performs one operation by all ranks, and compares.
+func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine]) {
+	seed := g.Uint64()
+	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
+	combine := op().combine
+	m := &machine{g: g, mail: map[[3]int32][]byte{}}
+	lens := make([]int, p) // of blocks
+	for r := range lens {
+		lens[r] = n
+		switch k {
+		case kindReduceScatterv, kindGatherv, kindScatterv, kindAllgatherv, kindAlltoallv:
+			lens[r] = max(0, n+g.IntN(5)-2)
+		}
+	}
+	total := 0
+	for _, l := range lens {
+		total += l
+	}
+	none := slices.Repeat([]affine{{9, 9}}, max(n, total))
+	of := func(r, n int) []affine { return affines(seed, r, n) }
+	red := func(lo, hi, n int) []affine { return want(seed, lo, hi, n, affines, combine) }
+	wants, gots := make([][]affine, p), make([][]affine, p)
+	for r := range p {
+		var send, recv blocks[affine]
+		var w, got []affine
+		one := func(in []affine) { // data of this rank, whole, in and out
+			got = slices.Clone(none[:len(in)])
+			if inPlace {
+				got = in
+			}
+			send, recv = whole(in), whole(got)
+		}
+		switch k {
+		case kindBcast:
+			got = slices.Clone(none[:n])
+			if r == root {
+				got = of(root, n)
+			}
+			w, recv = of(root, n), whole(got)
+		case kindReduce:
+			if one(of(r, n)); r == root {
+				w = red(0, p, n)
+			} else {
+				got, recv = nil, whole([]affine(nil))
+			}
+		case kindAllreduce:
+			one(of(r, n))
+			w = red(0, p, n)
+		case kindScan:
+			one(of(r, n))
+			w = red(0, r+1, n)
+		case kindExscan:
+			if one(of(r, n)); r > 0 {
+				w = red(0, r, n)
+			} else {
+				w = slices.Clone(got)
+			}
+		case kindReduceScatter, kindReduceScatterv:
+			send = listed(cut(of(r, total), lens))
+			if got = slices.Clone(none[:lens[r]]); inPlace {
+				got = send.at(r)
+			}
+			w, recv = cut(red(0, p, total), lens)[r], whole(got)
+		case kindGather, kindGatherv:
+			send = whole(of(r, lens[r]))
+			if r == root {
+				got = slices.Clone(none[:total])
+				recv = listed(cut(got, lens))
+				if inPlace {
+					copy(recv.at(r), send.at(0))
+					send = whole(recv.at(r))
+				}
+				for x := range p {
+					w = append(w, of(x, lens[x])...)
+				}
+			}
+		case kindScatter, kindScatterv:
+			w = cut(of(root, total), lens)[r]
+			got = slices.Clone(none[:lens[r]])
+			if r == root {
+				if send = listed(cut(of(root, total), lens)); inPlace {
+					got = send.at(r)
+				}
+			}
+			recv = whole(got)
+		case kindAllgather, kindAllgatherv:
+			send = whole(of(r, lens[r]))
+			got = slices.Clone(none[:total])
+			if recv = listed(cut(got, lens)); inPlace {
+				copy(recv.at(r), send.at(0))
+				send = whole(recv.at(r))
+			}
+			for x := range p {
+				w = append(w, of(x, lens[x])...)
+			}
+		case kindAlltoall, kindAlltoallv: // each sends lens[to]
+			send = listed(cut(of(r, total), lens))
+			all := slices.Repeat([]int{lens[r]}, p)
+			got = slices.Clone(none[:0])
+			got = slices.Grow(got, p*lens[r])[:p*lens[r]]
+			if inPlace && k == kindAlltoall {
+				copy(got, of(r, total))
+				send = listed(cut(got, lens))
+			}
+			recv = listed(cut(got, all))
+			for x := range p {
+				w = append(w, cut(of(x, total), lens)[r]...)
+			}
+		}
+		if k < kindReduce || k > kindReduceScatterv && k < kindScan {
+			op = nil
+		}
+		var a arguments
+		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
+		a.alg, a.meet = alg, meet
+		m.add(build(&a.problem), a.bufs, a.fold)
+		wants[r], gots[r] = w, got
+	}
+	m.run(t)
+	for r := range p {
+		require.NoError(t, equals(fmt.Sprintf("rank %d", r), wants[r], gots[r]))
+	}
+}
+
+// A broadcast is divided into segments only where a rank passes them on.
+func TestBcastSegments(t *testing.T) {
+	for _, x := range []struct {
+		alg         algorithm
+		p, segments int
+	}{{algBinomial, 2, 1}, {algChain, 2, 1}, {algBinomial, 3, 1}, {algChain, 3, 16}, {algBinomial, 4, 16}} {
+		c := call{kind: kindBcast, alg: x.alg, size: 1, count: 1 << 20}
+		for r := range x.p {
+			s := build(&problem{call: c, rank: r, team: x.p, recv: []mem{{1, 0, 1 << 20}}})
+			n := 0
+			for i := range s.steps {
+				if s.steps[i].kind == stepRecv {
+					n++
+				}
+			}
+			if r == 0 {
+				require.Zero(t, n)
+			} else {
+				require.Equal(t, x.segments, n, "%v, %d ranks", x.alg, x.p)
+			}
+		}
+	}
+}

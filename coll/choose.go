@@ -1,0 +1,223 @@
+package coll
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/settings"
+)
+
+// envAlgorithm forces algorithms, on all ranks alike: "allreduce=ring,bcast=chain".
+const envAlgorithm = "RMA_COLL_ALGORITHM"
+
+// forced reads the algorithms that the environment forces.
+func forced() (map[kind]algorithm, error) {
+	v, err := settings.Environment()
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseForced(v.Text(envAlgorithm))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", envAlgorithm, err)
+	}
+	return f, nil
+}
+
+func parseForced(text string) (map[kind]algorithm, error) {
+	out := map[kind]algorithm{}
+	for f := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		name, alg, _ := strings.Cut(f, "=")
+		k := slices.IndexFunc(kindNames[:], func(n string) bool { return n != "" && strings.EqualFold(n, name) })
+		a := slices.Index(algNames[:], strings.ToLower(alg))
+		if k < 0 || a < 0 || a > 0 && !slices.Contains(algorithms(call{kind: kind(k)}), algorithm(a)) {
+			return nil, fmt.Errorf("%w: %q is not operation=algorithm, such as allreduce=ring", ErrInvalid, f)
+		}
+		out[kind(k)] = algorithm(a)
+	}
+	return out, nil
+}
+
+// Force makes the team use algorithms from its next operation on, for measurements: a list
+// as that of RMA_COLL_ALGORITHM, which it overrides for the operations that it names, such as
+// "allreduce=ring,bcast=auto". It replaces the list of an earlier call. All ranks make the
+// same call between the same operations, while none of the team is in flight.
+func (t *Team) Force(algorithms string) error {
+	f, err := parseForced(algorithms)
+	if err != nil {
+		return fmt.Errorf("coll: force: %w", err)
+	}
+	t.t.force.Store(&f)
+	return nil
+}
+
+// forcedFor returns the algorithm that is forced for an operation, algAuto if none is.
+func (t *team) forcedFor(k kind) algorithm {
+	if f := t.force.Load(); f != nil {
+		if a, named := (*f)[k]; named {
+			return a
+		}
+	}
+	return t.s.force[k]
+}
+
+// maxPredicted is the largest team for which every schedule is made to predict its time.
+const maxPredicted = 64
+
+// figuresTag is the tag of the operation that distributes the figures of a team.
+const figuresTag = 1<<32 - 1
+
+// question is what a choice depends on.
+type question struct {
+	kind    kind
+	inOrder bool
+	class   int // of the number of bytes: four classes between powers of two
+}
+
+// choose returns the algorithm for an operation: the same on all ranks. ok is false if the
+// choice needs the figures of the team, which are not there yet. It takes no lock: a
+// prediction, which is made once for a question, may take milliseconds.
+func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
+	as := algorithms(pr.call)
+	if a := t.forcedFor(pr.kind); slices.Contains(as, a) {
+		return a, true
+	}
+	if len(as) == 1 || pr.team == 1 || tag == figuresTag || pr.kind.vector() {
+		return as[0], true
+	}
+	if pr.team > maxPredicted {
+		return bySize(pr, as), true
+	}
+	n := int(pr.count)
+	if pr.kind == kindReduceScatterv {
+		n /= pr.team
+	}
+	f := t.figures.Load()
+	if f == nil {
+		return 0, false
+	}
+	q := question{pr.kind, pr.inOrder, class(n * int(pr.size))}
+	if known := t.answers.Load(); known != nil {
+		if a, ok := (*known)[q]; ok {
+			return a, true
+		}
+	}
+	c := pr.call
+	c.size, c.root = 1, 0
+	a = f.estimates(c, pr.team, bytesOfClass(q.class))[0].alg
+	for {
+		old := t.answers.Load()
+		all := map[question]algorithm{}
+		if old != nil {
+			all = maps.Clone(*old)
+		}
+		all[q] = a
+		if t.answers.CompareAndSwap(old, &all) {
+			return a, true
+		}
+	}
+}
+
+// class returns the class of a number of bytes: the position of its first bit, and the two
+// bits behind it.
+func class(n int) int {
+	if n < 8 {
+		return 0
+	}
+	l := bits.Len(uint(n))
+	return 4*(l-3) + n>>(l-3)&3
+}
+
+// bytesOfClass returns the smallest number of bytes of a class, but at least 8.
+func bytesOfClass(c int) int { return max(8, (4+c%4)<<(c/4)) }
+
+// bySize chooses for large teams.
+func bySize(pr *problem, as []algorithm) algorithm {
+	bytes := int(pr.count) * int(pr.size)
+	want := as[0]
+	switch pr.kind {
+	case kindBcast, kindReduce:
+		if bytes >= 256<<10 {
+			want = algScatter
+		}
+	case kindAllreduce:
+		if bytes >= 32<<10 {
+			want = algRing
+		}
+	case kindReduceScatter:
+		if bytes*pr.team > 16<<10 {
+			want = algLinear
+		}
+	case kindReduceScatterv:
+		want = algLinear
+	case kindGather, kindScatter, kindAlltoall:
+		if bytes > 4<<10 {
+			want = algLinear
+		}
+	case kindAllgather:
+		if bytes > 8<<10 {
+			want = algRing
+		}
+	}
+	if !slices.Contains(as, want) {
+		want = as[0]
+	}
+	return want
+}
+
+// await makes an operation wait for the figures of the team. It returns false if they have
+// come.
+func (t *team) await(o *operation) bool {
+	t.mu.Lock()
+	if t.figures.Load() != nil {
+		t.mu.Unlock()
+		return false
+	}
+	t.waiting = append(t.waiting, o)
+	ask := !t.asked
+	t.asked = true
+	t.mu.Unlock()
+	if ask {
+		t.ask()
+	}
+	return true
+}
+
+// ask starts the operation that distributes the figures of the first rank: those of its
+// slowest path to a member. All ranks do so before the first operation whose choice needs
+// them.
+func (t *team) ask() {
+	buf := make([]float64, 5*figureSizes)
+	if t.rank == 0 {
+		var f *figures
+		for _, r := range t.ranks[1:] {
+			peer := t.eng.Peer(r)
+			p := rma.ParamsOf(peer)
+			if g := figuresOf(&p, rma.PlaceOf(peer).Maps); f == nil || at(&g.Latency, 1)+at(&g.Receiver, 1<<20) > at(&f.Latency, 1)+at(&f.Receiver, 1<<20) {
+				f = g
+			}
+		}
+		buf = slices.Concat(f.Sender[:], f.Latency[:], f.Receiver[:], f.Out[:], f.Copy[:])
+	}
+	StartBcast(t.with(figuresTag), 0, buf).Then(func(err error) {
+		if err != nil {
+			return // the team is revoked
+		}
+		f := &figures{}
+		for i, to := range [][]float64{f.Sender[:], f.Latency[:], f.Receiver[:], f.Out[:], f.Copy[:]} {
+			copy(to, buf[i*figureSizes:])
+		}
+		t.mu.Lock()
+		t.figures.Store(f)
+		waiting := t.waiting
+		t.waiting = nil
+		t.mu.Unlock()
+		for _, w := range waiting {
+			alg, _ := t.choose(&w.problem, w.key.tag)
+			t.launch(w, alg)
+		}
+	})
+}

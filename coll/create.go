@@ -1,0 +1,385 @@
+package coll
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma"
+)
+
+// forming is a team that is being made. The first rank collects the numbers of all members,
+// asks whether all still wait, and distributes the numbers.
+type forming struct {
+	// What this rank's call of New knows; nil without a call.
+	ranks []int
+	nonce uint64
+	own   uint32
+	over  *rma.Event
+	ready bool     // told the first rank that this one waits
+	table []uint32 // the numbers of the members
+	err   error
+
+	joined map[int]*joined // on the first rank: by rank of the job
+}
+
+// joined is a rank that has called New.
+type joined struct {
+	frame
+	asked, ready bool // all had called it then, and this rank is asked whether it still waits; it does
+}
+
+// newForming begins a team of a name that nobody has joined. s.mu is held.
+func (s *service) newForming(name string) *forming {
+	f := &forming{joined: map[int]*joined{}}
+	s.forming[name] = f
+	return f
+}
+
+// end ends this rank's call. s.mu is held.
+func (f *forming) end(table []uint32, err error) {
+	if f.over != nil && f.table == nil && f.err == nil {
+		f.table, f.err = table, err
+		f.over.Set()
+	}
+}
+
+// New makes a team of some ranks of the job, numbered by their place in ranks. All these
+// ranks call it with the same ranks and name; other ranks do not call it. Calls for
+// different teams that are in progress at the same time have different names, of at most
+// 255 bytes. If ranks pass different lists with one name, the error on all ranks wraps
+// ErrMismatch. If ctx ends on a rank before all have called New, the error there is that
+// of ctx; the other ranks wait until it calls New again, or until their contexts end.
+func New(ctx context.Context, eng *rma.Engine, ranks []int, name string) (*Team, error) {
+	s, err := serviceOf(eng)
+	if err != nil {
+		return nil, err
+	}
+	switch me := eng.Rank(); {
+	case len(name) > maxName:
+		return nil, fmt.Errorf("coll: new team: %w: name of %d bytes", ErrInvalid, len(name))
+	case !slices.Contains(ranks, me):
+		return nil, fmt.Errorf("coll: new team %q: %w: rank %d, which calls it, is not among its ranks", name, ErrInvalid, me)
+	}
+	seen := map[int]bool{}
+	for _, r := range ranks {
+		if r < 0 || r >= eng.Size() || seen[r] {
+			return nil, fmt.Errorf("coll: new team %q: %w: rank %d does not exist, or is there twice", name, ErrInvalid, r)
+		}
+		seen[r] = true
+	}
+	t, err := s.make(ctx, ranks, name)
+	if err != nil {
+		return nil, fmt.Errorf("coll: new team %q: %w", name, err)
+	}
+	return t, nil
+}
+
+// make is New with valid arguments.
+func (s *service) make(ctx context.Context, ranks []int, name string) (*Team, error) {
+	t := s.reserve(name)
+	f, err := s.call(t, ranks, name)
+	if err == nil {
+		err = f.over.Wait(ctx)
+		s.mu.Lock()
+		if f.table == nil && f.err == nil {
+			f.end(nil, err)
+			s.withdraw(name, f)
+		}
+		if s.forming[name] == f {
+			delete(s.forming, name)
+		}
+		err = f.err
+		s.unlock()
+	}
+	if err != nil {
+		s.forget(t)
+		return nil, err
+	}
+	return s.complete(t, ranks, f.table)
+}
+
+// call begins a call of New.
+func (s *service) call(t *team, ranks []int, name string) (*forming, error) {
+	s.mu.Lock()
+	f := s.forming[name]
+	if f == nil {
+		f = s.newForming(name)
+	}
+	if f.over != nil || s.err != nil {
+		defer s.unlock()
+		if s.err != nil {
+			return nil, s.err
+		}
+		return nil, fmt.Errorf("%w: another call with this name is in progress", ErrBusy)
+	}
+	s.nonce++
+	f.ranks, f.nonce, f.own, f.over = slices.Clone(ranks), s.nonce, t.number, s.eng.NewEvent()
+	for _, r := range ranks {
+		if err := s.lost[r]; err != nil {
+			f.err = lostError(r, "team", err)
+			s.refuse(name, f, f.err)
+			delete(s.forming, name)
+			s.unlock()
+			return nil, f.err
+		}
+	}
+	join := frame{kind: frameJoin, number: f.own, nonce: f.nonce, members: digest(ranks), name: name}
+	first := ranks[0]
+	if first == s.eng.Rank() {
+		f.joined[first] = &joined{frame: join, ready: true}
+		s.decide(name, f)
+		s.unlock()
+		return f, nil
+	}
+	s.unlock()
+	s.eng.Peer(first).SendFunc(tagControl, join.bytes(), func(err error) {
+		if err != nil {
+			s.mu.Lock()
+			f.end(nil, err)
+			s.unlock()
+		}
+	})
+	return f, nil
+}
+
+// digest is a number for a list of ranks.
+func digest(ranks []int) uint64 {
+	h := fnv.New64a()
+	for _, r := range ranks {
+		var b [4]byte
+		binary.LittleEndian.PutUint32(b[:], uint32(r))
+		h.Write(b[:])
+	}
+	return h.Sum64()
+}
+
+// decide ends the call on the first rank if all have joined, or if two have joined with
+// different ranks. s.mu is held.
+func (s *service) decide(name string, f *forming) {
+	if f.over == nil || f.ranks[0] != s.eng.Rank() {
+		return
+	}
+	want := digest(f.ranks)
+	for r, j := range f.joined {
+		if j.members != want {
+			m := mismatch{ranks: [2]int{s.eng.Rank(), r}}.error()
+			m.Calls = [2]string{"New with other ranks", "New"}
+			for _, r := range f.ranks {
+				if f.joined[r] == nil { // its call comes later
+					if s.refused[name] == nil {
+						s.refused[name] = map[int]error{}
+					}
+					s.refused[name][r] = m
+				}
+			}
+			s.refuse(name, f, m)
+			f.end(nil, m)
+			return
+		}
+	}
+	if len(f.joined) < len(f.ranks) {
+		return
+	}
+	waits := false
+	for r, j := range f.joined {
+		if !j.asked && !j.ready {
+			j.asked = true
+			s.reply(r, frame{kind: frameAsk, nonce: j.nonce, name: name})
+		}
+		waits = waits || !j.ready
+	}
+	if waits {
+		return
+	}
+	numbers, table := make([]uint32, len(f.ranks)), make([][2]uint32, len(f.ranks))
+	for i, r := range f.ranks {
+		numbers[i] = f.joined[r].number
+		table[i] = [2]uint32{uint32(r), numbers[i]}
+	}
+	for r, j := range f.joined {
+		s.reply(r, frame{kind: frameTable, nonce: j.nonce, name: name, table: table})
+	}
+	f.end(numbers, nil)
+}
+
+// reply sends a frame when s.mu is released by unlock.
+func (s *service) reply(rank int, f frame) {
+	if rank != s.eng.Rank() {
+		s.replies = append(s.replies, reply{rank, f.bytes()})
+	}
+}
+
+// reply is a frame for a rank.
+type reply struct {
+	rank int
+	b    []byte
+}
+
+// unlock releases s.mu and sends the replies.
+func (s *service) unlock() {
+	out := s.replies
+	s.replies = nil
+	s.mu.Unlock()
+	for _, r := range out {
+		s.eng.Peer(r.rank).SendFunc(tagControl, r.b, nil)
+	}
+}
+
+// refuse tells all that have joined that there will be no team. s.mu is held.
+func (s *service) refuse(name string, f *forming, why error) {
+	for r, j := range f.joined {
+		s.reply(r, frame{kind: frameRefuse, nonce: j.nonce, name: name, why: reasonOf(why, s.eng.Rank())})
+	}
+	clear(f.joined)
+}
+
+// withdraw tells the others that this rank's call is over. s.mu is held.
+func (s *service) withdraw(name string, f *forming) {
+	if first := f.ranks[0]; first != s.eng.Rank() {
+		s.reply(first, frame{kind: frameLeave, nonce: f.nonce, name: name})
+		return
+	}
+	delete(f.joined, s.eng.Rank())
+	for _, j := range f.joined {
+		j.asked, j.ready = false, false
+	}
+	if len(f.joined) > 0 { // they wait for the next call here
+		s.forming[name] = &forming{joined: f.joined}
+	}
+}
+
+// form takes a frame about a team that is being made.
+func (s *service) form(from int, m *frame) {
+	s.mu.Lock()
+	defer s.unlock()
+	f := s.forming[m.name]
+	mine := f != nil && f.over != nil && f.nonce == m.nonce && f.ranks[0] == from && f.table == nil && f.err == nil
+	switch m.kind {
+	case frameJoin:
+		if why := s.refused[m.name][from]; why != nil {
+			if delete(s.refused[m.name], from); len(s.refused[m.name]) == 0 {
+				delete(s.refused, m.name)
+			}
+			s.reply(from, frame{kind: frameRefuse, nonce: m.nonce, name: m.name, why: reasonOf(why, s.eng.Rank())})
+			return
+		}
+		if f == nil || f.table != nil || f.err != nil { // or this rank's call is over, but has not returned
+			f = s.newForming(m.name)
+		}
+		f.joined[from] = &joined{frame: *m}
+		s.decide(m.name, f)
+	case frameReady:
+		if f != nil && f.table == nil && f.joined[from] != nil && f.joined[from].nonce == m.nonce {
+			f.joined[from].ready = true
+			s.decide(m.name, f)
+		}
+	case frameAsk:
+		answer := byte(frameLeave)
+		if mine {
+			answer, f.ready = frameReady, true
+		}
+		s.reply(from, frame{kind: answer, nonce: m.nonce, name: m.name})
+	case frameLeave:
+		if f != nil && f.table == nil && f.joined[from] != nil && f.joined[from].nonce == m.nonce {
+			delete(f.joined, from)
+			if len(f.joined) == 0 && f.over == nil {
+				delete(s.forming, m.name)
+			}
+		}
+	case frameTable, frameRefuse:
+		switch {
+		case mine && m.kind == frameRefuse:
+			f.end(nil, m.why.error(from, s.eng.Size()))
+		case mine && s.fits(f, m.table):
+			numbers := make([]uint32, len(m.table))
+			for i, e := range m.table {
+				numbers[i] = e[1]
+			}
+			f.end(numbers, nil)
+		case mine:
+			f.end(nil, &rma.PeerError{Rank: from, Op: "team", Err: ErrProtocol})
+		case m.kind == frameTable: // given up here
+			why := reasonOf(&rma.PeerError{Rank: s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}, s.eng.Rank())
+			for _, e := range m.table {
+				if int(e[0]) < s.eng.Size() {
+					s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1] & lowBits, why: why})
+				}
+			}
+		}
+	}
+}
+
+// fits reports whether a table has the members of the call.
+func (s *service) fits(f *forming, table [][2]uint32) bool {
+	if len(table) != len(f.ranks) {
+		return false
+	}
+	for i, e := range table {
+		if int(e[0]) != f.ranks[i] || e[1] > lowBits || f.ranks[i] == s.eng.Rank() && e[1] != f.own {
+			return false
+		}
+	}
+	return true
+}
+
+// formingLost ends the calls of New that need a rank that was lost.
+func (s *service) formingLost(rank int, why error) {
+	s.mu.Lock()
+	defer s.unlock()
+	for name, late := range s.refused {
+		if delete(late, rank); len(late) == 0 {
+			delete(s.refused, name)
+		}
+	}
+	for name, f := range s.forming {
+		delete(f.joined, rank)
+		switch {
+		case f.over == nil && len(f.joined) == 0:
+			delete(s.forming, name)
+		case f.ready && rank != f.ranks[0]: // the first rank decides: it may have made the team before
+		case f.over != nil && f.table == nil && slices.Contains(f.ranks, rank):
+			if f.ranks[0] == s.eng.Rank() {
+				s.refuse(name, f, why)
+			}
+			f.end(nil, why)
+		}
+	}
+}
+
+// Shrink makes a new team of the ranks of a revoked team that live. All ranks that live
+// call it. If further ranks are lost meanwhile, it tries again without them.
+func (t *Team) Shrink(ctx context.Context) (*Team, error) {
+	s := t.t.s
+	for attempt := 0; ; attempt++ {
+		var alive []int
+		s.mu.Lock()
+		for _, r := range t.t.ranks {
+			if s.lost[r] == nil {
+				alive = append(alive, r)
+			}
+		}
+		s.unlock()
+		n, err := New(ctx, s.eng, alive, shrunk(t.t.name))
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return n, err
+		case errors.Is(err, ErrMismatch), errors.Is(err, rma.ErrPeerGone), errors.Is(err, rma.ErrPeerHung), errors.Is(err, rma.ErrFlushed):
+			// Another rank knows of a loss that this one does not know of yet, or the reverse.
+		default:
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(min(time.Millisecond<<attempt, 50*time.Millisecond)):
+		}
+	}
+}
+
+// shrunk is the name of the team of the ranks of a team that live.
+func shrunk(name string) string { return name[:min(len(name), maxName-1)] + "-" }

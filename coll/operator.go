@@ -1,0 +1,166 @@
+package coll
+
+// Integer is the set of integers that reductions combine.
+type Integer interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// Ordered is the set of numbers that Min and Max compare.
+type Ordered interface {
+	Integer | ~float32 | ~float64
+}
+
+// Number is the set of numbers that Sum and Prod combine.
+type Number interface {
+	Ordered | ~complex64 | ~complex128
+}
+
+// Bits is the set of types that And, Or and Xor combine bitwise.
+type Bits interface {
+	Integer | ~bool
+}
+
+// Op is a reduction of elements of type T: one of Sum, Prod, Min, Max, And, Or and Xor, or
+// the result of Func or FuncInOrder. All ranks pass the same one.
+//
+//	coll.Allreduce(ctx, t, mine, all, coll.Sum)
+type Op[T any] func() Operator[T]
+
+// Operator describes a reduction. Op functions return it.
+type Operator[T any] struct {
+	code    uint8 // in headers: opFunc for functions of the application
+	inOrder bool  // not commutative
+	combine func(dst, src []T)
+}
+
+const (
+	opNone uint8 = iota
+	opSum
+	opProd
+	opMin
+	opMax
+	opAnd
+	opOr
+	opXor
+	opFunc
+	opFuncInOrder
+	numOps
+)
+
+var opNames = [numOps]string{"", "Sum", "Prod", "Min", "Max", "And", "Or", "Xor", "Func", "FuncInOrder"}
+
+// Func returns the reduction by an application's function that is commutative and
+// associative. combine sets dst[i] to the combination of dst[i] and src[i] for all i; both
+// slices have the same length and do not overlap. It runs on goroutines of the engine and
+// must not wait for anything.
+func Func[T any](combine func(dst, src []T)) Op[T] {
+	return func() Operator[T] { return Operator[T]{code: opFunc, combine: combine} }
+}
+
+// FuncInOrder is Func for a function that is associative but not commutative: dst[i] is
+// the combination of lower ranks, src[i] that of higher ranks.
+func FuncInOrder[T any](combine func(dst, src []T)) Op[T] {
+	return func() Operator[T] { return Operator[T]{code: opFuncInOrder, inOrder: true, combine: combine} }
+}
+
+// Sum adds. Integers wrap around. The order of the additions, and therefore the rounding
+// of floating-point sums, depends on the number of ranks and on the algorithm.
+func Sum[T Number]() Operator[T] {
+	return Operator[T]{code: opSum, combine: func(dst, src []T) {
+		src = src[:len(dst)]
+		for i := range dst {
+			dst[i] += src[i]
+		}
+	}}
+}
+
+// Prod multiplies. Overflow and rounding are as for Sum.
+func Prod[T Number]() Operator[T] {
+	return Operator[T]{code: opProd, combine: func(dst, src []T) {
+		src = src[:len(dst)]
+		for i := range dst {
+			dst[i] *= src[i]
+		}
+	}}
+}
+
+// Min returns the smallest number, or NaN if any of the numbers is NaN.
+func Min[T Ordered]() Operator[T] {
+	return Operator[T]{code: opMin, combine: func(dst, src []T) {
+		src = src[:len(dst)]
+		for i := range dst {
+			dst[i] = min(dst[i], src[i])
+		}
+	}}
+}
+
+// Max returns the largest number, or NaN if any of the numbers is NaN.
+func Max[T Ordered]() Operator[T] {
+	return Operator[T]{code: opMax, combine: func(dst, src []T) {
+		src = src[:len(dst)]
+		for i := range dst {
+			dst[i] = max(dst[i], src[i])
+		}
+	}}
+}
+
+// And is the bitwise and; for bool, the logical one.
+func And[T Bits]() Operator[T] {
+	return Operator[T]{code: opAnd, combine: func(dst, src []T) {
+		d, s := bytesOf(dst), bytesOf(src)
+		s = s[:len(d)]
+		for i := range d {
+			d[i] &= s[i]
+		}
+	}}
+}
+
+// Or is the bitwise or; for bool, the logical one.
+func Or[T Bits]() Operator[T] {
+	return Operator[T]{code: opOr, combine: func(dst, src []T) {
+		d, s := bytesOf(dst), bytesOf(src)
+		s = s[:len(d)]
+		for i := range d {
+			d[i] |= s[i]
+		}
+	}}
+}
+
+// Xor is the bitwise exclusive or; for bool, the logical one.
+func Xor[T Bits]() Operator[T] {
+	return Operator[T]{code: opXor, combine: func(dst, src []T) {
+		d, s := bytesOf(dst), bytesOf(src)
+		s = s[:len(d)]
+		for i := range d {
+			d[i] ^= s[i]
+		}
+	}}
+}
+
+// folding is a reduction of memory: dst becomes dst∘src or, with lower, src∘dst. src may be
+// unaligned.
+type folding func(dst, src []byte, lower bool)
+
+// fold returns the operator as a reduction of memory.
+func (o Operator[T]) fold() folding {
+	return func(dst, src []byte, lower bool) {
+		if len(dst) == 0 {
+			return
+		}
+		d, ok := elementsOf[T](dst)
+		if !ok {
+			panic("coll: memory of a reduction is not aligned")
+		}
+		s, ok := elementsOf[T](src)
+		if !ok || lower && o.inOrder {
+			s = make([]T, len(d))
+			copy(bytesOf(s), src)
+		}
+		if lower && o.inOrder {
+			o.combine(s, d)
+			copy(d, s)
+			return
+		}
+		o.combine(d, s)
+	}
+}

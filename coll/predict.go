@@ -1,0 +1,286 @@
+package coll
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// figures are the costs of one message of 2^i bytes, and of local work on as many, in ns.
+// The ranks of a team have the same figures, so that they make the same choices.
+type figures struct {
+	Sender   [figureSizes]float64 // work of the sender
+	Latency  [figureSizes]float64 // from the end of that work until the receiver can begin
+	Receiver [figureSizes]float64 // work of the receiver
+	Out      [figureSizes]float64 // time for which the sender's link is occupied while the receiver works
+	Copy     [figureSizes]float64
+}
+
+const figureSizes = 31
+
+// messageWork is the work for a message at each end, in ns, that is not in the parameters of
+// a path: to make it, and to find its operation and step. It is about a quarter of the least
+// time of BenchmarkWork, a barrier of two ranks by one goroutine: two messages. Without it, a
+// fast path would make many small messages seem free.
+const messageWork = 1000
+
+// figuresOf derives figures from the parameters of a path, by the formulas of the modes that
+// messages of operations use: eager up to inlineMax, rendezvous behind a header above. maps
+// says that the receiver's processor copies from the sender's memory.
+func figuresOf(p *logp.Params, maps bool) *figures {
+	f := &figures{}
+	post := p.CPU.A + p.CPU.B
+	for i := range figureSizes {
+		n := int64(1) << i
+		c := p.C.At(n)
+		f.Copy[i] = c
+		if n <= inlineMax {
+			n += headerSize
+			f.Sender[i] = messageWork + post + c + p.Os.At(n)
+			f.Latency[i] = p.Ls
+			f.Receiver[i] = messageWork + p.Or.At(n) + c
+			continue
+		}
+		head := p.Os.At(headerSize)
+		f.Sender[i] = 2*messageWork + 2*post + 2*head + p.G
+		f.Latency[i] = p.Ls
+		if !maps {
+			f.Out[i] = p.Os.At(n)
+		}
+		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + p.Os.At(n) + p.Lh
+	}
+	return f
+}
+
+// at interpolates between the sizes of figures.
+func at(t *[figureSizes]float64, n int) float64 {
+	if n <= 1 {
+		return t[0]
+	}
+	i := bits.Len(uint(n)) - 1
+	if i >= figureSizes-1 {
+		return t[figureSizes-1] * float64(n) / float64(uint64(1)<<(figureSizes-1))
+	}
+	lo, hi := float64(uint64(1)<<i), float64(uint64(1)<<(i+1))
+	return t[i] + (t[i+1]-t[i])*(float64(n)-lo)/(hi-lo)
+}
+
+// foldCopies is the time of a reduction of memory in copies: it reads twice as much.
+const foldCopies = 2
+
+// moment is a step that may begin.
+type moment struct {
+	ns   float64
+	rank int32
+	step int32
+}
+
+type moments []moment
+
+func (m moments) Len() int           { return len(m) }
+func (m moments) Less(i, j int) bool { return m[i].ns < m[j].ns }
+func (m moments) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *moments) Push(x any)        { *m = append(*m, x.(moment)) }
+func (m *moments) Pop() any {
+	last := len(*m) - 1
+	x := (*m)[last]
+	*m = (*m)[:last]
+	return x
+}
+
+// predict returns the time in ns until the last rank has performed its schedule, if all begin
+// at once and each has a processor.
+func (f *figures) predict(ranks []*schedule) float64 {
+	type state struct {
+		waits []int32
+		came  []float64 // by step that receives: when its message has come; NaN before
+		open  []float64 // when it may receive
+		from  []int32   // of large messages: the step of the sender, which ends with the receiver's
+		free  float64   // when the processor is
+		out   float64   // when the link is, for large messages
+	}
+	st := make([]state, len(ranks))
+	var q moments
+	for r, s := range ranks {
+		n := len(s.steps)
+		st[r] = state{waits: make([]int32, n), came: make([]float64, n), open: make([]float64, n), from: make([]int32, n)}
+		for i := range s.steps {
+			st[r].waits[i] = s.steps[i].waits
+			st[r].came[i], st[r].open[i] = math.NaN(), math.NaN()
+			if s.steps[i].waits == 0 {
+				q = append(q, moment{0, int32(r), int32(i)})
+			}
+		}
+	}
+	heap.Init(&q)
+	last := 0.0
+	done := func(r, i int32, ns float64) {
+		last = max(last, ns)
+		for _, n := range ranks[r].steps[i].next {
+			if st[r].waits[n]--; st[r].waits[n] == 0 {
+				heap.Push(&q, moment{ns, r, n})
+			}
+		}
+	}
+	for len(q) > 0 {
+		m := heap.Pop(&q).(moment)
+		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
+		switch s.kind {
+		case stepSend:
+			me.free = max(me.free, m.ns) + at(&f.Sender, s.from.n)
+			to := ranks[s.peer].find(int(m.rank), s.slot)
+			peer := &st[s.peer]
+			peer.came[to] = me.free + at(&f.Latency, s.from.n)
+			peer.from[to] = m.step
+			if !math.IsNaN(peer.open[to]) {
+				heap.Push(&q, moment{max(peer.open[to], peer.came[to]), s.peer, to})
+			}
+			if s.from.n <= inlineMax {
+				done(m.rank, m.step, me.free)
+			}
+		case stepRecv, stepTake:
+			if math.IsNaN(me.open[m.step]) {
+				if me.open[m.step] = m.ns; math.IsNaN(me.came[m.step]) {
+					continue
+				}
+				if me.came[m.step] > m.ns {
+					heap.Push(&q, moment{me.came[m.step], m.rank, m.step})
+					continue
+				}
+			}
+			start := max(me.free, m.ns)
+			if s.to.n > inlineMax {
+				start = max(start, st[s.peer].out)
+				st[s.peer].out = start + at(&f.Out, s.to.n)
+			}
+			me.free = start + at(&f.Receiver, s.to.n)
+			if s.kind == stepTake {
+				me.free += foldCopies * at(&f.Copy, s.to.n)
+			}
+			if s.to.n > inlineMax {
+				done(s.peer, me.from[m.step], me.free+at(&f.Latency, 1))
+			}
+			done(m.rank, m.step, me.free)
+		default:
+			work := at(&f.Copy, s.to.n)
+			if s.kind == stepFold {
+				work *= foldCopies
+			}
+			if s.to.n == 0 {
+				work = 0
+			}
+			me.free = max(me.free, m.ns) + work
+			done(m.rank, m.step, me.free)
+		}
+	}
+	return last
+}
+
+// estimate is the predicted time of an algorithm.
+type estimate struct {
+	alg algorithm
+	ns  float64
+}
+
+// estimates predicts the time of a call by each algorithm, the fastest first. n is the number
+// of elements, of a whole or of a block.
+func (f *figures) estimates(c call, p, n int) []estimate {
+	size := int(c.size)
+	blocks := func(buf int32) []mem {
+		out := make([]mem, p)
+		for r := range out {
+			out[r] = mem{buf, r * n * size, n * size}
+		}
+		return out
+	}
+	all := []mem{{1, 0, n * size}}
+	var es []estimate
+	for _, alg := range algorithms(c) {
+		ranks := make([]*schedule, p)
+		for r := range ranks {
+			pr := &problem{call: c, rank: r, team: p, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
+			pr.alg = alg
+			switch c.kind {
+			case kindReduceScatter, kindReduceScatterv, kindScatter:
+				pr.send = blocks(1)
+			case kindGather, kindAllgather:
+				pr.recv = blocks(2)
+			case kindAlltoall:
+				pr.send, pr.recv = blocks(1), blocks(2)
+			}
+			ranks[r] = build(pr)
+		}
+		es = append(es, estimate{alg, f.predict(ranks)})
+	}
+	slices.SortStableFunc(es, func(a, b estimate) int { return cmp.Compare(a.ns, b.ns) })
+	return es
+}
+
+// Prediction is the predicted time of an operation by one algorithm.
+type Prediction struct {
+	Algorithm string  // as for RMA_COLL_ALGORITHM
+	NS        float64 // nanoseconds until the last rank has finished
+}
+
+// Predict returns the predicted times by which an algorithm is chosen, the fastest
+// algorithm first: of an operation, such as "allreduce", by ranks that are connected by
+// paths with the parameters p. bytes is the length of the smaller of the two buffers of a
+// rank. maps says that the link maps memory, as rma.Place does. Errors wrap ErrInvalid.
+func Predict(p *logp.Params, maps bool, op string, bytes, ranks int) ([]Prediction, error) {
+	c, err := callOf(op, bytes, ranks)
+	if err != nil {
+		return nil, fmt.Errorf("coll: predict: %w", err)
+	}
+	return figuresOf(p, maps).predictions(c, ranks, bytes), nil
+}
+
+// Choice returns the algorithm that the team uses for an operation of bytes of data by root
+// 0, and the predictions, as Predict returns them, that it is chosen by. There are none, and
+// an algorithm only if it does not depend on them, before the first operation of the team is
+// complete for which there is a choice, such as an Allreduce. It does not communicate.
+func (t *Team) Choice(op string, bytes int) (algorithm string, ps []Prediction, err error) {
+	c, err := callOf(op, bytes, t.Size())
+	if err != nil {
+		return "", nil, fmt.Errorf("coll: choice: %w", err)
+	}
+	c.count = uint64(bytes)
+	a, ok := t.t.choose(&problem{call: c, team: t.Size()}, t.ch.tag)
+	if ok {
+		algorithm = a.String()
+	}
+	if f := t.t.figures.Load(); f != nil {
+		ps = f.predictions(c, t.Size(), bytes)
+	}
+	return algorithm, ps, nil
+}
+
+// callOf returns the call of an operation by its name, with elements of a byte.
+func callOf(op string, bytes, ranks int) (call, error) {
+	k := slices.IndexFunc(kindNames[:], func(n string) bool { return n != "" && strings.EqualFold(n, op) })
+	if k < 0 || ranks < 1 || ranks > maxPredicted || bytes < 0 || bytes > 1<<30 {
+		return call{}, fmt.Errorf("%q: %w: want an operation of package coll, up to 1 GiB and %d ranks", op, ErrInvalid, maxPredicted)
+	}
+	c := call{kind: kind(k), size: 1}
+	if c.kind.vector() {
+		return call{}, fmt.Errorf("%q: %w: the lengths of its blocks are not known", op, ErrInvalid)
+	}
+	switch c.kind {
+	case kindReduce, kindAllreduce, kindReduceScatter, kindScan, kindExscan:
+		c.op = opSum
+	}
+	return c, nil
+}
+
+// predictions are the estimates of a call of n elements by p ranks.
+func (f *figures) predictions(c call, p, n int) (out []Prediction) {
+	for _, e := range f.estimates(c, p, n) {
+		out = append(out, Prediction{e.alg.String(), e.ns})
+	}
+	return out
+}

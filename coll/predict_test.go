@@ -1,0 +1,96 @@
+package coll
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/sampling"
+)
+
+// The prediction of a barrier of two ranks is one message each way at once.
+func TestPredictOneMessage(t *testing.T) {
+	p := sampling.Defaults("tcp")
+	got, err := Predict(&p, false, "barrier", 0, 2)
+	require.NoError(t, err)
+	f := figuresOf(&p, false)
+	require.Len(t, got, 1)
+	require.InDelta(t, at(&f.Sender, 0)+at(&f.Latency, 0)+at(&f.Receiver, 0), got[0].NS, 1e-6)
+}
+
+// Predictions exist for every operation whose lengths are known, grow with the data, and
+// prefer few rounds for small data and little data for large.
+func TestPredict(t *testing.T) {
+	for _, link := range []string{"shm", "tcp", "ibv"} {
+		p := sampling.Defaults(link)
+		for k := kindBarrier; k < numKinds; k++ {
+			var before float64
+			for _, n := range []int{8, 64 << 10, 4 << 20} {
+				es, err := Predict(&p, link == "shm", k.String(), n, 7)
+				if k.vector() {
+					require.ErrorIs(t, err, ErrInvalid)
+					continue
+				}
+				require.NoError(t, err)
+				require.Len(t, es, len(algorithms(call{kind: k})))
+				for i, e := range es {
+					require.Positive(t, e.NS)
+					require.True(t, i == 0 || e.NS >= es[i-1].NS)
+				}
+				require.True(t, es[0].NS > before || k == kindBarrier)
+				before = es[0].NS
+			}
+		}
+		first := func(op string, n int) string {
+			es, err := Predict(&p, link == "shm", op, n, 16)
+			require.NoError(t, err)
+			return es[0].Algorithm
+		}
+		require.Equal(t, "doubling", first("allreduce", 8), link)
+		require.NotEqual(t, "doubling", first("Allreduce", 16<<20), link)
+		require.Equal(t, "binomial", first("bcast", 8), link)
+		if link == "shm" { // each receiver copies for itself: the root is no bottleneck
+			require.Equal(t, "binomial", first("bcast", 64<<20))
+		} else {
+			require.NotEqual(t, "binomial", first("bcast", 64<<20), link)
+		}
+		require.NotEqual(t, "dissemination", first("alltoall", 1<<20), link)
+		require.Equal(t, "binomial", first("reduce", 4<<10), "%s: few messages before little data", link)
+	}
+	p := sampling.Defaults("shm")
+	for _, bad := range []struct {
+		op    string
+		n, on int
+	}{{"fold", 8, 2}, {"bcast", -1, 2}, {"bcast", 1, 0}, {"bcast", 1, 1 << 20}} {
+		_, err := Predict(&p, true, bad.op, bad.n, bad.on)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
+// The size by which a class is decided is less than a quarter below every size of the class.
+func TestClasses(t *testing.T) {
+	for n := 8; n < 1<<21; n += 1 + n/50 {
+		b := bytesOfClass(class(n))
+		require.LessOrEqual(t, b, n)
+		require.Less(t, n-8, b+b/4, "%d", n)
+	}
+}
+
+// A choice takes no lock, neither when it predicts nor when it knows the answer.
+func TestChoiceWithoutLock(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	each(t, ts, func(_ int, team *Team) error { return Allreduce(ctx, team, nil, []int64{1}, Sum) })
+	c := ts[0].t
+	pr := &problem{call: call{kind: kindBcast, size: 8, count: 1 << 17}, team: 2}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	testutil.Within(t, testutil.Limit, "a choice", func() {
+		for range 2 {
+			_, ok := c.choose(pr, 0)
+			require.True(t, ok)
+		}
+	})
+	require.Zero(t, testing.AllocsPerRun(10, func() { c.choose(pr, 0) }))
+}

@@ -1,0 +1,532 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/seed33544411/rma"
+)
+
+// operation is one operation of a team, in flight or over. Its steps are run by whoever
+// completes the steps before: the goroutine that drives the engine, mostly. No call of the
+// application is needed between the start and the end. An operation that is over may be
+// used for another call.
+type operation struct {
+	t *team
+	arguments
+	request  Request
+	asked    call // without the algorithm
+	launched bool // it has a schedule; guarded by the team's mu, as the next one
+	heard    bool // it has the messages that came before
+	over     *rma.Event
+	sent     func(error) // the end of a message whose step is done
+	temp     []byte      // temporary memory, which may be longer than that of the schedule
+	stage    []byte
+	prepared *prepared // of a persistent operation
+
+	mu      sync.Mutex
+	key     key // of the present use
+	plan    *schedule
+	state   []progress // of the steps
+	ready   []int32    // steps that may begin
+	left    int        // steps that are not done
+	posted  int        // messages posted to the engine, or being placed, that have not ended
+	begun   bool       // or failed before
+	driving bool       // a goroutine runs the ready steps
+	ending  bool       // no step runs any more
+	ended   bool
+	closed  bool  // the operation is not used again
+	err     error // why the operation fails; no step begins any more
+	then    []func(error)
+}
+
+// prepared are the schedules of a persistent operation by an algorithm: without and with a
+// barrier at the end. They are nil before the algorithm is known.
+type prepared struct {
+	alg   algorithm
+	plans [2]*schedule
+}
+
+// progress is the state of a step.
+type progress struct {
+	waits  int32 // steps before it that are not done
+	active bool  // a receive whose memory is ready for the message
+	begun  bool  // the message has arrived, or is arriving; there is no other
+	held   []byte
+	later  uint32 // the message with the data, if it is not held
+	recv   rma.RecvRequest
+	calls  *callbacks // of large messages, made at the first
+}
+
+// callbacks are called at the end of a step's message.
+type callbacks struct{ sent, fetched func(error) }
+
+// newOperation returns an operation that is not in flight.
+func newOperation(t *team) *operation {
+	o := &operation{t: t, over: t.eng.NewEvent(), ending: true, ended: true}
+	o.request.o = o
+	o.sent = o.sentOne
+	return o
+}
+
+// renew begins a use of the operation, without a schedule. o.arguments are set, but not the
+// temporary memory. The team's mu is held.
+func (o *operation) renew(k key) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed:
+		return fmt.Errorf("coll: %v: %w", o.kind, rma.ErrClosed)
+	case !o.ended:
+		return fmt.Errorf("coll: %v: %w: it is in flight", o.kind, ErrBusy)
+	}
+	o.over.Reset()
+	o.alg = algAuto
+	o.asked, o.launched, o.heard = o.call, false, false
+	o.key, o.plan, o.state, o.ready, o.left = k, nil, o.state[:0], o.ready[:0], 0
+	o.begun, o.ending, o.ended, o.err, o.then = false, false, false, nil, nil
+	return nil
+}
+
+// prepare makes the operation persistent.
+func (o *operation) prepare(alg algorithm, chosen bool) {
+	o.prepared = &prepared{}
+	if chosen {
+		o.schedule(alg)
+	}
+}
+
+// schedule sets the algorithm of the arguments, and returns the schedule.
+func (o *operation) schedule(alg algorithm) *schedule {
+	p := o.prepared
+	if p == nil {
+		return o.t.plan(&o.problem, alg)
+	}
+	if p.plans[0] == nil || p.alg != alg { // see Team.Force
+		pr := o.problem
+		for i := range p.plans {
+			pr.meet = i > 0 && !pr.kind.meets()
+			p.plans[i] = o.t.plan(&pr, alg)
+		}
+		p.alg = alg
+	}
+	o.alg = alg
+	if o.meet {
+		return p.plans[1]
+	}
+	return p.plans[0]
+}
+
+// set sets the schedule, by the algorithm of the arguments. It returns false if the operation has failed.
+func (o *operation) set(plan *schedule) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ending {
+		return false
+	}
+	o.plan, o.left = plan, len(plan.steps)
+	o.state = slices.Grow(o.state, len(plan.steps))[:len(plan.steps)]
+	for i := range plan.steps {
+		st := &o.state[i]
+		*st = progress{waits: plan.steps[i].waits, held: st.held[:0], calls: st.calls}
+	}
+	o.stage = slices.Grow(o.stage[:0], plan.stage)[:plan.stage]
+	o.temp = slices.Grow(o.temp[:0], plan.temp)
+	o.bufs[tmp] = o.temp[:plan.temp]
+	return true
+}
+
+// begin runs the first steps. The operation is in the team's table.
+func (o *operation) begin() {
+	o.mu.Lock()
+	o.ready = append(o.ready, o.plan.first...)
+	o.begun = true
+	o.drive()
+}
+
+// drive runs ready steps until there are none, unless another call does, and ends the
+// operation if that was the last one. o.mu is held; drive releases it.
+func (o *operation) drive() {
+	if o.driving {
+		o.mu.Unlock()
+		return
+	}
+	o.driving = true
+	for k := 0; k < len(o.ready) && o.err == nil; {
+		i := o.ready[k]
+		if k++; k == len(o.ready) {
+			o.ready, k = o.ready[:0], 0
+		}
+		o.mu.Unlock()
+		o.run(i)
+		o.mu.Lock()
+	}
+	o.driving = false
+	if o.ending || !o.begun || o.posted > 0 || o.left > 0 && o.err == nil {
+		o.mu.Unlock()
+		return
+	}
+	o.ending = true
+	o.mu.Unlock()
+	o.t.remove(o)
+	o.mu.Lock()
+	o.ended = true
+	then, err := o.then, o.err
+	o.over.Set()
+	o.mu.Unlock() // from here on the operation may be in another use
+	for _, f := range then {
+		f(err)
+	}
+}
+
+// needs reports whether the operation waits for a message of a peer that has not come.
+func (o *operation) needs(peer int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ending || o.plan == nil {
+		return false
+	}
+	i, _ := slices.BinarySearchFunc(o.plan.expected, expected{peer: int32(peer)}, byPeer)
+	for ; i < len(o.plan.expected) && o.plan.expected[i].peer == int32(peer); i++ {
+		if !o.state[o.plan.expected[i].step].begun {
+			return true
+		}
+	}
+	return false
+}
+
+// mem returns memory by its name in the schedule.
+func (o *operation) mem(m mem) []byte {
+	if m.n == 0 {
+		return nil
+	}
+	return o.bufs[m.buf][m.off : m.off+m.n : m.off+m.n]
+}
+
+// run runs a step whose turn it is.
+func (o *operation) run(i int32) {
+	switch s := &o.plan.steps[i]; s.kind {
+	case stepSend:
+		o.post(i, s)
+	case stepRecv, stepTake:
+		o.receive(i)
+	case stepFold:
+		o.combine(s, o.mem(s.from))
+		o.done(i)
+	default:
+		copy(o.mem(s.to), o.mem(s.from))
+		o.done(i)
+	}
+}
+
+// done ends a step.
+func (o *operation) done(i int32) {
+	o.mu.Lock()
+	o.left--
+	for _, n := range o.plan.steps[i].next {
+		if o.state[n].waits--; o.state[n].waits == 0 {
+			o.ready = append(o.ready, n)
+		}
+	}
+	o.drive()
+}
+
+// hold counts a message that is posted to the engine; release ends it.
+func (o *operation) hold(n int) {
+	o.mu.Lock()
+	o.posted += n
+	o.mu.Unlock()
+}
+
+func (o *operation) release() {
+	o.mu.Lock()
+	o.posted--
+	o.drive()
+}
+
+// post sends the message of a step: in one piece from staging memory, or the header from
+// there and the data from where it is.
+func (o *operation) post(i int32, s *step) {
+	t := o.t
+	p := t.eng.Peer(t.ranks[s.peer])
+	tag := tagData | t.numbers[s.peer]
+	data := o.mem(s.from)
+	h := header{tag: o.key.tag, seq: o.key.seq, slot: s.slot, call: o.call, bytes: uint64(len(data))}
+	b := o.stage[s.stage : s.stage+headerSize]
+	if len(data) <= inlineMax {
+		b = o.stage[s.stage : s.stage+headerSize+len(data)]
+		h.put(b)
+		copy(b[headerSize:], data)
+		o.hold(1)
+		p.SendFunc(tag, b, o.sent)
+		o.done(i)
+		return
+	}
+	h.later = t.s.payload()
+	h.put(b)
+	o.hold(2)
+	p.SendFunc(tag, b, o.sent)
+	p.SendFunc(tagPayload|h.later, data, o.calls(i).sent)
+}
+
+// calls returns the callbacks of a step, which are the same in all uses of the operation.
+func (o *operation) calls(i int32) *callbacks {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state[i].calls == nil {
+		o.state[i].calls = &callbacks{
+			sent: func(err error) {
+				if err == nil {
+					o.done(i)
+				}
+				o.sent(err)
+			},
+			fetched: func(err error) { o.fetched(i, err) },
+		}
+	}
+	return o.state[i].calls
+}
+
+// sentOne is o.sent.
+func (o *operation) sentOne(err error) {
+	if err != nil {
+		o.t.fail(o, err)
+	}
+	o.release()
+}
+
+// receive makes the memory of a receive ready for its message.
+func (o *operation) receive(i int32) {
+	o.mu.Lock()
+	st := &o.state[i]
+	st.active = true
+	if !st.begun {
+		o.mu.Unlock()
+		return
+	}
+	held, later := st.held, st.later
+	o.mu.Unlock()
+	if later != 0 {
+		o.fetch(i)
+		return
+	}
+	o.place(i, held)
+}
+
+// arrive takes a message of a peer. parts are valid during the call. It returns false if the
+// use that it is for is over.
+func (o *operation) arrive(from int, h *header, parts ...[]byte) bool {
+	o.mu.Lock()
+	if o.ended || o.key != (key{h.tag, h.seq}) { // ended: it may be closed, without memory
+		o.mu.Unlock()
+		return false
+	}
+	i, expects := o.plan.find(from, h.slot), uint64(0)
+	if i >= 0 {
+		expects = uint64(o.plan.steps[i].to.n)
+	}
+	if i < 0 || h.call != o.call || h.bytes != expects || (h.later != 0) != (expects > inlineMax) || o.state[i].begun {
+		mine := o.call
+		o.mu.Unlock()
+		o.t.refuse(from, mine, h, expects)
+		return true
+	}
+	if o.err != nil {
+		o.mu.Unlock()
+		o.t.drop(from, h)
+		return true
+	}
+	st := &o.state[i]
+	st.begun, st.later = true, h.later
+	if !st.active {
+		if h.later == 0 {
+			for _, p := range parts {
+				st.held = append(st.held, p...)
+			}
+		}
+		o.mu.Unlock()
+		return true
+	}
+	o.posted++ // the operation does not end while its memory is written
+	o.mu.Unlock()
+	if h.later != 0 {
+		o.fetch(i)
+	} else {
+		o.place(i, parts...)
+	}
+	o.release()
+	return true
+}
+
+// fusedMax is the size of the pieces in which memory is copied and reduced: it is still in
+// the first cache when it is reduced.
+const fusedMax = 16 << 10
+
+// combine performs a reduction.
+func (o *operation) combine(s *step, from []byte) {
+	to, base := o.mem(s.to), o.mem(s.base)
+	if base == nil {
+		o.fold(to, from, s.lower)
+		return
+	}
+	size := int(o.size)
+	piece := max(1, fusedMax/size) * size
+	for len(to) > 0 {
+		n := min(piece, len(to))
+		copy(to[:n], base)
+		o.fold(to[:n], from[:n], s.lower)
+		to, base, from = to[n:], base[n:], from[n:]
+	}
+}
+
+// place puts the data of a message where its step says.
+func (o *operation) place(i int32, parts ...[]byte) {
+	s := &o.plan.steps[i]
+	to := o.mem(s.to)
+	switch {
+	case s.kind == stepTake && len(parts) == 1:
+		o.combine(s, parts[0])
+	case s.kind == stepTake:
+		o.combine(s, slices.Concat(parts...))
+	default:
+		for _, p := range parts {
+			to = to[copy(to, p):]
+		}
+	}
+	o.done(i)
+}
+
+// fetch receives the data of a message whose header has arrived.
+func (o *operation) fetch(i int32) {
+	s := &o.plan.steps[i]
+	o.hold(1)
+	call := o.calls(i).fetched
+	r := o.t.eng.Peer(o.t.ranks[s.peer]).RecvTag(tagPayload|o.state[i].later, o.mem(s.to)) // not under o.mu: it may run callbacks
+	o.mu.Lock()
+	o.state[i].recv = r
+	if o.err != nil {
+		r.Cancel()
+	}
+	o.mu.Unlock()
+	r.Then(call)
+}
+
+// fetched ends the receive of a step.
+func (o *operation) fetched(i int32, err error) {
+	o.mu.Lock()
+	o.state[i].recv = rma.RecvRequest{}
+	later := o.state[i].later
+	o.mu.Unlock()
+	switch {
+	case err == nil:
+		o.done(i)
+	case errors.Is(err, rma.ErrCanceled):
+		o.t.s.discard(o.t.eng.Peer(o.t.ranks[o.plan.steps[i].peer]), later)
+	default:
+		o.t.fail(o, err)
+	}
+	o.release()
+}
+
+// abort ends the operation with an error, once the messages that the engine has are over.
+func (o *operation) abort(err error) {
+	o.mu.Lock()
+	if o.err != nil || o.ending {
+		o.mu.Unlock()
+		return
+	}
+	o.err = err
+	o.begun = o.begun || o.plan == nil
+	for i := range o.state {
+		st := &o.state[i]
+		if st.recv != (rma.RecvRequest{}) {
+			st.recv.Cancel()
+		} else if st.begun && st.later != 0 && !st.active {
+			o.t.s.discard(o.t.eng.Peer(o.t.ranks[o.plan.steps[i].peer]), st.later)
+		}
+	}
+	o.drive()
+}
+
+// Request is an operation in flight. Its methods may be called from any goroutine, but
+// only one goroutine at a time may wait.
+type Request struct {
+	o   *operation // nil: the call was refused
+	err error
+}
+
+// Wait returns nil when the operation is complete on this rank: the results are there, and
+// the operation's memory may be used again. It returns the reason if the operation failed.
+// If ctx ends first, it returns the error of ctx, and the operation continues: see Cancel.
+func (r *Request) Wait(ctx context.Context) error {
+	if r.o == nil {
+		return r.err
+	}
+	if err := r.o.over.Wait(ctx); err != nil && !r.Done() {
+		return err
+	}
+	return r.o.err
+}
+
+// Done reports whether Wait would return at once.
+func (r *Request) Done() bool {
+	if r.o == nil {
+		return true
+	}
+	r.o.mu.Lock()
+	defer r.o.mu.Unlock()
+	return r.o.ended
+}
+
+// Then calls f once with the operation's error when the operation is complete: on the
+// goroutine that then drives the engine or, if the operation is complete already, on this
+// one before Then returns. f must not wait for anything; it may start operations.
+func (r *Request) Then(f func(error)) {
+	if r.o == nil {
+		f(r.err)
+		return
+	}
+	r.o.mu.Lock()
+	if !r.o.ended {
+		r.o.then = append(r.o.then, f)
+		r.o.mu.Unlock()
+		return
+	}
+	r.o.mu.Unlock()
+	f(r.o.err)
+}
+
+// Cancel gives an operation that is not complete up for all ranks: the team is revoked,
+// and its operations fail on each rank with a *rma.PeerError that names this rank and
+// wraps rma.ErrGivenUp. Cancel does not wait: the operation's memory may be used again
+// when Wait has returned.
+func (r *Request) Cancel() {
+	if r.o != nil && !r.Done() {
+		t := r.o.t
+		t.revoke(&rma.PeerError{Rank: t.eng.Rank(), Op: r.o.call.kind.String(), Err: rma.ErrGivenUp})
+	}
+}
+
+// wait is the blocking form of an operation: it ends with the operation.
+func (r *Request) wait(ctx context.Context) error {
+	err := r.Wait(ctx)
+	if !r.Done() {
+		r.Cancel()
+		<-r.o.finished()
+		err = errors.Join(err, r.o.err)
+	}
+	if r.o != nil && r.o.prepared == nil {
+		r.o.t.reuse(r.o)
+	}
+	return err
+}
+
+// finished is closed when the operation is over.
+func (o *operation) finished() <-chan struct{} {
+	c := make(chan struct{})
+	(&Request{o: o}).Then(func(error) { close(c) })
+	return c
+}

@@ -1,0 +1,440 @@
+package coll
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma"
+)
+
+// service takes the messages of all teams of an engine.
+type service struct {
+	eng    *rma.Engine
+	world  *team
+	serial atomic.Uint32 // of payloads
+	force  map[kind]algorithm
+
+	receiving atomic.Pointer[rma.Receiving]
+	// Of messages that are not in place; the engine's goroutine's.
+	spare    *buffer // free ones
+	spares   int
+	fetching []int // by rank: buffers in use
+	stalled  bool  // a rank has no buffer left
+
+	drops discards
+
+	mu      sync.Mutex // not held during calls of the engine
+	teams   map[uint32]*team
+	next    uint32 // number of the next team
+	forming map[string]*forming
+	refused map[string]map[int]error // calls of New of ranks that have not joined a team that was refused
+	lost    map[int]error            // why a rank was lost, while it is
+	nonce   uint64
+	replies []reply
+	err     error // the engine is closed
+}
+
+var services struct {
+	sync.Mutex
+	of map[*rma.Engine]*service
+}
+
+// serviceOf returns the service of an engine, which it starts at the first call.
+func serviceOf(eng *rma.Engine) (*service, error) {
+	services.Lock()
+	defer services.Unlock()
+	if s := services.of[eng]; s != nil {
+		return s, nil
+	}
+	force, err := forced()
+	if err != nil {
+		return nil, fmt.Errorf("coll: %w", err)
+	}
+	s := &service{eng: eng, force: force, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
+		fetching: make([]int, eng.Size())}
+	ranks := make([]int, eng.Size())
+	for r := range ranks {
+		ranks[r] = r
+	}
+	s.world = s.newTeam(0, "world")
+	s.world.set(ranks, make([]uint32, len(ranks)))
+	s.teams[0] = s.world
+	r, err := eng.Receive(tagData, lowBits, (*receiver)(s))
+	if err != nil {
+		return nil, fmt.Errorf("coll: %w", err)
+	}
+	s.receiving.Store(r)
+	r.Resume() // if a rank ran out of buffers before
+	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tagControl, MaxSize: maxFrame(eng.Size())}, s.control); err != nil {
+		return nil, fmt.Errorf("coll: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	eng.BeforeClose(func() {
+		cancel()
+		services.Lock()
+		delete(services.of, eng)
+		services.Unlock()
+		s.close()
+	})
+	go s.watch(ctx)
+	if services.of == nil {
+		services.of = map[*rma.Engine]*service{}
+	}
+	services.of[eng] = s
+	return s, nil
+}
+
+// payload returns a number for a message with data.
+func (s *service) payload() uint32 {
+	for {
+		if n := s.serial.Add(1) & lowBits; n != 0 {
+			return n
+		}
+	}
+}
+
+// reserve returns a team that does not send yet, and whose number is new.
+func (s *service) reserve(name string) *team {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.newTeam(s.next, name)
+	s.next++
+	s.teams[t.number] = t
+	if s.err != nil {
+		t.err = s.err
+	}
+	return t
+}
+
+// complete sets the members of a reserved team. Messages that have arrived for it wait.
+func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error) {
+	for r, u := range t.set(ranks, numbers) {
+		for _, e := range u.came {
+			t.take(r, &e.h, e.data)
+		}
+		if u.cost > maxUnknown && t.has(r) {
+			t.revoke(&rma.PeerError{Rank: r, Op: "collective", Err: ErrProtocol})
+		}
+	}
+	lost := map[int]error{}
+	s.mu.Lock()
+	for _, r := range ranks {
+		if err := s.lost[r]; err != nil {
+			lost[r] = err
+		}
+	}
+	s.mu.Unlock()
+	for r, err := range lost {
+		if errors.Is(err, rma.ErrPeerGone) { // perhaps when its part in all operations was complete
+			t.leave(r, lostError(r, "collective", err))
+		} else {
+			t.revoke(lostError(r, "team", err))
+		}
+	}
+	if err := t.with(0).Err(); err != nil {
+		return nil, err
+	}
+	return t.with(0), nil
+}
+
+// forget releases the number of a team.
+func (s *service) forget(t *team) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.teams, t.number)
+}
+
+func (s *service) close() {
+	s.mu.Lock()
+	s.err = rma.ErrClosed
+	teams := s.all()
+	for _, f := range s.forming {
+		f.end(nil, s.err)
+	}
+	s.mu.Unlock()
+	for _, t := range teams {
+		t.end(fmt.Errorf("coll: team %q: %w", t.name, rma.ErrClosed))
+	}
+}
+
+// all returns the teams. s.mu is held.
+func (s *service) all() []*team {
+	out := make([]*team, 0, len(s.teams))
+	for _, t := range s.teams {
+		out = append(out, t)
+	}
+	return out
+}
+
+// watch revokes the teams of ranks that are lost.
+func (s *service) watch(ctx context.Context) {
+	lost := map[int]int{}
+	for ev := range s.eng.Watch(ctx) {
+		if ev.State == rma.PeerUp {
+			s.mu.Lock()
+			delete(s.lost, ev.Rank)
+			s.mu.Unlock()
+		}
+		if ev.Lost > lost[ev.Rank] {
+			lost[ev.Rank] = ev.Lost
+			if ev.State == rma.PeerGone {
+				continue // Gone is called behind the rank's last message
+			}
+			s.lose(ev.Rank, cmp.Or(ev.Err, rma.ErrFlushed), ev.State >= rma.PeerDown)
+		}
+	}
+}
+
+// lose revokes the teams of a rank whose connection was lost. still says that there is no
+// new one.
+func (s *service) lose(rank int, why error, still bool) {
+	for _, t := range s.losing(rank, why, still) {
+		t.revoke(lostError(rank, "collective", why))
+	}
+}
+
+// losing records that a rank was lost, ends the calls of New that need it, and returns its
+// teams.
+func (s *service) losing(rank int, why error, still bool) (teams []*team) {
+	s.mu.Lock()
+	if still {
+		s.lost[rank] = why
+	}
+	for _, t := range s.all() {
+		if t.has(rank) {
+			teams = append(teams, t)
+		}
+	}
+	s.mu.Unlock()
+	s.formingLost(rank, lostError(rank, "team", why))
+	return teams
+}
+
+// lostError is the error of operations with a rank that was lost.
+func lostError(rank int, op string, why error) error {
+	if pe := (*rma.PeerError)(nil); errors.As(why, &pe) {
+		why = pe.Err
+	}
+	return &rma.PeerError{Rank: rank, Op: op, Err: why}
+}
+
+// receiver takes the messages of operations.
+type receiver service
+
+// Arriving implements rma.Receiver.
+func (r *receiver) Arriving(m rma.Envelope, inPlace bool) rma.Landing {
+	switch {
+	case m.Len < headerSize || m.Len > headerSize+inlineMax:
+		return rma.Landing{Unwanted: true}
+	case inPlace:
+		return rma.Landing{}
+	}
+	s := (*service)(r)
+	if s.fetching[m.From] >= maxBuffers {
+		s.stalled = true
+		return rma.Landing{Later: true}
+	}
+	s.fetching[m.From]++
+	b := s.spare
+	if b == nil {
+		b = &buffer{}
+	} else {
+		s.spare = b.next
+		s.spares--
+	}
+	return rma.Landing{Buf: b.bytes[:m.Len], Token: b}
+}
+
+// maxBuffers bounds the buffers of a rank in use, and the free ones.
+const maxBuffers = 64
+
+// free takes a buffer back, and then the messages for which there was none.
+func (s *service) free(from int, b *buffer) {
+	s.fetching[from]--
+	if s.spares < maxBuffers {
+		b.next, s.spare = s.spare, b
+		s.spares++
+	}
+	if r := s.receiving.Load(); s.stalled && r != nil {
+		s.stalled = false
+		r.Resume()
+	}
+}
+
+// buffer is the destination of a message that is fetched. It is used again: the engine keeps
+// it registered.
+type buffer struct {
+	bytes [headerSize + inlineMax]byte
+	next  *buffer
+}
+
+// Arrived implements rma.Receiver.
+func (r *receiver) Arrived(m rma.Envelope, token any, parts [][]byte, err error) {
+	s := (*service)(r)
+	if b, ok := token.(*buffer); ok {
+		defer s.free(m.From, b)
+	}
+	if err != nil {
+		return // Gone or watch reports the rank
+	}
+	var head [headerSize]byte
+	var rest [3][]byte
+	n, k := 0, 0
+	for _, p := range parts {
+		c := copy(head[n:], p)
+		n += c
+		if c < len(p) {
+			rest[k] = p[c:]
+			k++
+		}
+	}
+	s.mu.Lock()
+	t := s.teams[m.Tag&lowBits]
+	s.mu.Unlock()
+	h, ok := parseHeader(head[:n], m.Len)
+	switch {
+	case !ok && t != nil:
+		t.revoke(&rma.PeerError{Rank: m.From, Op: "collective", Err: ErrProtocol})
+	case !ok:
+	case t == nil: // closed here
+		if h.later != 0 {
+			s.discard(s.eng.Peer(m.From), h.later)
+		}
+	default:
+		t.take(m.From, &h, rest[:k]...)
+	}
+}
+
+// Gone implements rma.Receiver. A rank may leave when its part in an operation is complete:
+// only operations that still wait for a message of it fail.
+func (r *receiver) Gone(rank int, err error) {
+	s := (*service)(r)
+	for _, t := range s.losing(rank, cmp.Or(err, rma.ErrPeerGone), true) {
+		t.leave(rank, lostError(rank, "collective", cmp.Or(err, rma.ErrPeerGone)))
+	}
+}
+
+// maxDiscards bounds the messages of a rank that are waited for to be dropped. Honest ranks
+// stay below it: those of operations that were in flight when the team was revoked.
+const maxDiscards = 16 << 10
+
+// discards are the messages with data for which there is no use. One goroutine, while there is
+// work, registers their receivers and closes them, which the engine's goroutine must not do.
+type discards struct {
+	mu      sync.Mutex
+	waited  map[discard]bool
+	of      map[int]int // number of them, by rank
+	begun   []*discarder
+	ended   []*discarder
+	running bool
+}
+
+// discard names a message with data.
+type discard struct {
+	from  int
+	later uint32
+}
+
+// discard drops a message with data for which there is no use, when it arrives.
+func (s *service) discard(p *rma.Peer, later uint32) {
+	d := &s.drops
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := discard{p.Rank(), later}
+	if d.waited[k] || d.of[k.from] >= maxDiscards {
+		return
+	}
+	if d.waited == nil {
+		d.waited, d.of = map[discard]bool{}, map[int]int{}
+	}
+	d.waited[k] = true
+	d.of[k.from]++
+	d.begun = append(d.begun, &discarder{discard: k, s: s})
+	d.work()
+}
+
+// work starts the goroutine unless it runs. d.mu is held.
+func (d *discards) work() {
+	if !d.running {
+		d.running = true
+		go d.run()
+	}
+}
+
+// run registers receivers and closes them until there is nothing to do.
+func (d *discards) run() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.begun)+len(d.ended) > 0 {
+		begun, ended := d.begun, d.ended
+		d.begun, d.ended = nil, nil
+		d.mu.Unlock()
+		for _, x := range ended {
+			x.r.Close()
+		}
+		var failed []*discarder
+		for _, x := range begun {
+			r, err := x.s.eng.Receive(tagPayload|x.later, 0, x)
+			if err != nil { // the engine is closed
+				failed = append(failed, x)
+				continue
+			}
+			d.mu.Lock()
+			if x.r = r; x.over {
+				d.ended = append(d.ended, x)
+			}
+			d.mu.Unlock()
+		}
+		d.mu.Lock()
+		for _, x := range append(failed, ended...) {
+			delete(d.waited, x.discard)
+			d.of[x.from]--
+		}
+	}
+	d.running = false
+}
+
+// discarder drops one message.
+type discarder struct {
+	discard
+	s    *service
+	r    *rma.Receiving // guarded by discards.mu, as over
+	over bool
+}
+
+// Arriving implements rma.Receiver.
+func (d *discarder) Arriving(m rma.Envelope, _ bool) rma.Landing {
+	if m.From != d.from {
+		return rma.Landing{Later: true}
+	}
+	d.end()
+	return rma.Landing{Unwanted: true}
+}
+
+// Arrived implements rma.Receiver.
+func (d *discarder) Arrived(rma.Envelope, any, [][]byte, error) {}
+
+// Gone implements rma.Receiver.
+func (d *discarder) Gone(rank int, _ error) {
+	if rank == d.from {
+		d.end()
+	}
+}
+
+// end has the receiver closed, once it is known.
+func (d *discarder) end() {
+	all := &d.s.drops
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if d.over {
+		return
+	}
+	if d.over = true; d.r != nil {
+		all.ended = append(all.ended, d)
+		all.work()
+	}
+}

@@ -1,0 +1,613 @@
+package coll
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed33544411/rma"
+)
+
+// Team is a group of ranks that perform collective operations together. Operations of a
+// team are matched by their order: all its ranks start the same operations in the same
+// order, except that operations of different tags (see Tag) have no order among each
+// other. Teams never wait for each other. The methods of a Team may be called from any
+// goroutine; goroutines of one rank that start operations of one team and tag must order
+// them among themselves.
+type Team struct {
+	t        *team
+	ch       *channel
+	prepares bool // operations are planned, and not started
+}
+
+// team is what the Teams with different tags share.
+type team struct {
+	s       *service
+	eng     *rma.Engine
+	name    string
+	number  uint32      // by which this rank knows the team
+	ranks   []int       // by number in the team; set once, as the next three
+	rank    int         // this one's number
+	index   map[int]int // inverse of ranks
+	numbers []uint32    // by which the others know the team, by number in the team
+
+	mu       sync.Mutex
+	channels map[uint32]*channel
+	ops      map[key]*operation // in flight
+	free     []*operation       // of blocking calls, to be used again
+	plans    map[planKey]*plan
+	planned  int // memory of the plans, in bytes
+	early    map[key]earlies
+	kept     int              // memory of early, in bytes
+	spare    []*early         // to be used again
+	unknown  map[int]*unknown // by rank of the job, before the members are known
+	asked    bool             // the operation that distributes the figures has been started
+	waiting  []*operation     // whose algorithm is not chosen yet
+	gone     map[int]error    // members that will send no more messages
+	err      error            // the team was revoked, or closed
+
+	force   atomic.Pointer[map[kind]algorithm]
+	figures atomic.Pointer[figures]                // nil until they have come; mu is held when they are set
+	answers atomic.Pointer[map[question]algorithm] // replaced, not changed
+}
+
+// key names an operation of a team.
+type key struct{ tag, seq uint32 }
+
+// channel is the sequence of operations of one tag. The team's mu guards what changes.
+type channel struct {
+	tag    uint32
+	next   uint32   // number of the next operation
+	loose  int      // operations since all ranks have last waited for each other
+	recent [64]call // the last operations, by number
+}
+
+// early is a message of an operation that this rank has not started.
+type early struct {
+	from int
+	h    header
+	data []byte
+	next *early // of the same operation
+}
+
+// cost returns the memory that e takes, in bytes.
+func (e *early) cost() int { return cap(e.data) + earlyCost }
+
+// unknown are the messages of a rank that may be a member, and their memory in bytes. There
+// are none if that exceeds maxUnknown.
+type unknown struct {
+	came []*early
+	cost int
+}
+
+// earlies are the messages of an operation, in the order of their arrival.
+type earlies struct{ first, last *early }
+
+const (
+	// maxLoose is the number of operations after which one ends with a barrier, if in none of
+	// them all ranks waited for each other: it bounds the messages for operations that a rank
+	// has not started, at a cost of a thirtieth.
+	maxLoose = 32
+	// maxInFlight bounds the operations of a team that are in flight.
+	maxInFlight = 1024
+	// maxKept bounds the memory of messages of operations that have not been started, which
+	// honest peers do not reach.
+	maxKept = 256 << 20
+	// maxUnknown bounds those of one rank before the members are known.
+	maxUnknown = 16 << 20
+	// earlyCost is the memory of an early and of its place in the table, besides its data.
+	earlyCost = 160
+	// maxFree bounds the operations that are kept for use again, and maxSpare the messages.
+	maxFree, maxSpare = 8, 64
+	// maxTemp is the largest temporary memory that is kept with an operation.
+	maxTemp = 8 << 20
+	// maxPlans bounds the schedules that are kept, and maxPlanBytes their memory.
+	maxPlans, maxPlanBytes = 64, 16 << 20
+)
+
+// World returns the team of all ranks of the job, numbered as in the job. It does not
+// communicate; all calls for an engine return the same team. Operations of the team
+// complete only after every rank has called World or New.
+func World(eng *rma.Engine) (*Team, error) {
+	s, err := serviceOf(eng)
+	if err != nil {
+		return nil, err
+	}
+	return s.world.with(0), nil
+}
+
+// newTeam returns a team without members, which takes messages from now on.
+func (s *service) newTeam(number uint32, name string) *team {
+	return &team{s: s, eng: s.eng, name: name, number: number,
+		channels: map[uint32]*channel{}, ops: map[key]*operation{}, plans: map[planKey]*plan{}, early: map[key]earlies{}}
+}
+
+// set sets the members of a team, and returns the messages that have come before, by rank of
+// the job.
+func (t *team) set(ranks []int, numbers []uint32) map[int]*unknown {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ranks, t.numbers, t.index = slices.Clone(ranks), numbers, map[int]int{}
+	for i, r := range ranks {
+		t.index[r] = i
+	}
+	t.rank = t.index[t.eng.Rank()]
+	came := t.unknown
+	t.unknown = nil
+	return came
+}
+
+// has reports whether a rank of the job is a member.
+func (t *team) has(rank int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, in := t.index[rank]
+	return in
+}
+
+// with returns the team with a tag.
+func (t *team) with(tag uint32) *Team {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ch := t.channels[tag]
+	if ch == nil {
+		ch = &channel{tag: tag}
+		t.channels[tag] = ch
+	}
+	return &Team{t: t, ch: ch}
+}
+
+// Rank returns this rank's number in the team, from 0.
+func (t *Team) Rank() int { return t.t.rank }
+
+// Size returns the number of ranks of the team.
+func (t *Team) Size() int { return len(t.t.ranks) }
+
+// JobRank returns the number in the job of a rank of the team. It panics if the team has
+// no such rank.
+func (t *Team) JobRank(rank int) int { return t.t.ranks[rank] }
+
+// RankOf returns the number in the team of a rank of the job, or -1 if that rank is not a
+// member.
+func (t *Team) RankOf(jobRank int) int {
+	if r, ok := t.t.index[jobRank]; ok {
+		return r
+	}
+	return -1
+}
+
+// Tag returns the same team for operations with a tag. Operations with a tag are matched
+// with those of the same tag on the other ranks, in any order relative to those of other
+// tags. Tag does not communicate. Goroutines that start operations independently use
+// different tags. Tag panics for the reserved tag 1<<32-1.
+func (t *Team) Tag(tag uint32) *Team {
+	if tag == figuresTag {
+		panic("coll: reserved tag")
+	}
+	return t.t.with(tag)
+}
+
+// Err returns the reason why the team was revoked or closed; nil if it was not.
+func (t *Team) Err() error {
+	t.t.mu.Lock()
+	defer t.t.mu.Unlock()
+	return t.t.err
+}
+
+// Close releases the team on this rank; its operations in flight fail with rma.ErrClosed.
+// Close does not wait for the other ranks: call it when this rank's operations are
+// complete. The team of World cannot be closed.
+func (t *Team) Close() error {
+	if t.t == t.t.s.world {
+		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)
+	}
+	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed))
+	t.t.s.forget(t.t)
+	return nil
+}
+
+// Split divides the team: the ranks that pass the same color become a team, numbered in
+// the order of key and, for equal keys, in the order of this team. All ranks of the team
+// call it. A rank that passes a negative color gets no team: the result is nil.
+func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
+	sub := t.t.s.reserve(t.t.name + "/split")
+	mine := []int64{int64(color), int64(key), int64(sub.number)}
+	all := make([]int64, 3*t.Size())
+	if err := Allgather(ctx, t, mine, all); err != nil {
+		t.t.s.forget(sub)
+		return nil, err
+	}
+	if color < 0 {
+		t.t.s.forget(sub)
+		return nil, nil
+	}
+	var members []int // of t
+	for r := range t.Size() {
+		if all[3*r] == int64(color) {
+			members = append(members, r)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
+	ranks, numbers := make([]int, len(members)), make([]uint32, len(members))
+	for i, r := range members {
+		ranks[i], numbers[i] = t.t.ranks[r], uint32(all[3*r+2])
+	}
+	return t.t.s.complete(sub, ranks, numbers)
+}
+
+// unused returns an operation that is not in flight.
+func (t *team) unused() *operation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.free); n > 0 {
+		o := t.free[n-1]
+		t.free = t.free[:n-1]
+		return o
+	}
+	return newOperation(t)
+}
+
+// reuse takes an operation back that unused has returned, and to which there are no
+// references but those of calls that have not noticed its end.
+func (t *team) reuse(o *operation) {
+	clear(o.bufs)
+	o.fold, o.then = nil, o.then[:0]
+	if cap(o.temp) > maxTemp {
+		o.temp = nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.free) < maxFree && t.err == nil {
+		t.free = append(t.free, o)
+	}
+}
+
+// start starts o, whose arguments are set, as the next operation of the team.
+func (t *Team) start(o *operation) *Request {
+	c, ch := t.t, t.ch
+	pr := &o.problem
+	if t.prepares {
+		o.prepare(c.choose(pr, ch.tag))
+		return &o.request
+	}
+	meets := pr.kind.meets() // all ranks wait for each other
+	c.mu.Lock()
+	err := c.err
+	if err == nil && len(c.ops) >= maxInFlight && ch.tag != figuresTag { // others wait for that one
+		err = fmt.Errorf("coll: %v: %w", pr.kind, ErrBusy)
+	}
+	if err == nil {
+		err = o.renew(key{ch.tag, ch.next})
+	}
+	if err != nil {
+		c.mu.Unlock()
+		if o.prepared == nil {
+			c.reuse(o)
+		}
+		return &Request{err: err}
+	}
+	pr.meet = !meets && ch.loose+1 >= maxLoose
+	if ch.loose++; meets || pr.meet {
+		ch.loose = 0
+	}
+	ch.next++
+	c.ops[o.key] = o
+	c.mu.Unlock() // a prediction takes long, and steps may run callbacks that start operations
+	alg, chosen := c.choose(pr, ch.tag)
+	if !chosen {
+		if c.await(o) {
+			return &o.request
+		}
+		alg, _ = c.choose(pr, ch.tag)
+	}
+	c.launch(o, alg)
+	return &o.request
+}
+
+// launch makes the schedule of an operation in the team's table, and begins it.
+func (t *team) launch(o *operation, alg algorithm) {
+	if !o.set(o.schedule(alg)) {
+		return
+	}
+	t.mu.Lock()
+	o.launched = true
+	if came := t.early[o.key].first; came != nil {
+		delete(t.early, o.key)
+		for e := came; e != nil; e = e.next {
+			t.kept -= e.cost()
+		}
+		t.mu.Unlock()
+		for e := came; e != nil; e = e.next {
+			o.arrive(e.from, &e.h, e.data)
+		}
+		t.mu.Lock()
+		t.release(came)
+	}
+	o.heard = true
+	gone := t.gone // before that, leave has not asked o
+	if gone != nil {
+		gone = maps.Clone(gone)
+	}
+	t.mu.Unlock()
+	for r, err := range gone {
+		if o.needs(r) {
+			t.fail(o, err)
+		}
+	}
+	o.begin()
+}
+
+// planKey is what schedules depend on.
+type planKey struct {
+	call     call
+	meet     bool
+	division uint64 // hash of the division of the memory, which differs in place
+}
+
+// division returns a hash of names of memory.
+func division(lists ...[]mem) uint64 {
+	h := uint64(14695981039346656037) // FNV-1a, by words
+	for _, ms := range lists {
+		for _, m := range ms {
+			h = (h ^ uint64(m.buf)) * 1099511628211
+			h = (h ^ uint64(m.off)) * 1099511628211
+			h = (h ^ uint64(m.n)) * 1099511628211
+		}
+		h = (h ^ uint64(len(ms))) * 1099511628211
+	}
+	return h
+}
+
+// plan is a schedule that is kept for calls that are alike.
+type plan struct {
+	send, recv []mem
+	s          *schedule
+}
+
+// plan returns the schedule of a problem by an algorithm.
+func (t *team) plan(pr *problem, alg algorithm) *schedule {
+	pr.alg = alg
+	k := planKey{pr.call, pr.meet, division(pr.send, pr.recv)}
+	t.mu.Lock()
+	p := t.plans[k]
+	t.mu.Unlock()
+	if p != nil && slices.Equal(p.send, pr.send) && slices.Equal(p.recv, pr.recv) {
+		return p.s
+	}
+	p = &plan{slices.Clone(pr.send), slices.Clone(pr.recv), build(pr)}
+	n := p.bytes()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil || n > maxPlanBytes {
+		return p.s
+	}
+	t.forgetPlan(k)
+	for old := range t.plans { // any
+		if len(t.plans) < maxPlans && t.planned+n <= maxPlanBytes {
+			break
+		}
+		t.forgetPlan(old)
+	}
+	t.plans[k] = p
+	t.planned += n
+	return p.s
+}
+
+// forgetPlan removes a schedule, if there is one. t.mu is held.
+func (t *team) forgetPlan(k planKey) {
+	if p := t.plans[k]; p != nil {
+		t.planned -= p.bytes()
+		delete(t.plans, k)
+	}
+}
+
+// bytes returns about the memory of p.
+func (p *plan) bytes() int {
+	n := 24*(len(p.send)+len(p.recv)) + 4*len(p.s.first) + 12*len(p.s.expected)
+	for i := range p.s.steps {
+		n += stepBytes + 4*cap(p.s.steps[i].next)
+	}
+	return n
+}
+
+// keep returns a message that waits. t.mu is held.
+func (t *team) keep(from int, h *header, parts [][]byte) *early {
+	var e *early
+	if n := len(t.spare); n > 0 {
+		e, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		e = &early{}
+	}
+	e.from, e.h, e.data = from, *h, e.data[:0]
+	for _, p := range parts {
+		e.data = append(e.data, p...)
+	}
+	return e
+}
+
+// keepUnknown keeps a message until the members are known. t.mu is held.
+func (t *team) keepUnknown(e *early) {
+	u := t.unknown[e.from]
+	if u == nil {
+		if t.unknown == nil {
+			t.unknown = map[int]*unknown{}
+		}
+		u = &unknown{}
+		t.unknown[e.from] = u
+	}
+	if u.cost += e.cost(); u.cost > maxUnknown {
+		u.came = nil
+	} else {
+		u.came = append(u.came, e)
+	}
+}
+
+// release keeps a list of messages for use again. t.mu is held.
+func (t *team) release(es *early) {
+	for es != nil && len(t.spare) < maxSpare {
+		e := es
+		es, e.next = e.next, nil
+		t.spare = append(t.spare, e)
+	}
+}
+
+// take takes a message of a rank of the job.
+func (t *team) take(rank int, h *header, parts ...[]byte) {
+	t.mu.Lock()
+	if t.index == nil && t.err == nil {
+		t.keepUnknown(t.keep(rank, h, parts))
+		t.mu.Unlock()
+		return
+	}
+	from, in := t.index[rank]
+	t.mu.Unlock()
+	if in {
+		t.arrive(from, h, parts...)
+	}
+}
+
+// arrive takes a message of a member, for an operation that has been started or not.
+func (t *team) arrive(from int, h *header, parts ...[]byte) {
+	k := key{h.tag, h.seq}
+	t.mu.Lock()
+	if t.err != nil {
+		t.mu.Unlock()
+		t.drop(from, h)
+		return
+	}
+	o := t.ops[k]
+	if o != nil && o.launched {
+		t.mu.Unlock()
+		if !o.arrive(from, h, parts...) { // it is over
+			t.arrive(from, h, parts...)
+		}
+		return
+	}
+	if c := h.call; o != nil {
+		if c.alg = algAuto; c != o.asked {
+			t.mu.Unlock()
+			t.refuse(from, o.asked, h, h.bytes)
+			return
+		}
+	}
+	ch := t.channels[h.tag]
+	if o == nil && ch != nil && int32(h.seq-ch.next) < 0 {
+		was := ch.recent[h.seq%uint32(len(ch.recent))]
+		old := ch.next-h.seq > uint32(len(ch.recent))
+		t.mu.Unlock()
+		t.drop(from, h)
+		if !old { // this rank's part is over, and no message was missing
+			t.revoke(t.mismatch(from, was, h, 0))
+		}
+		return
+	}
+	e := t.keep(from, h, parts)
+	if t.kept += e.cost(); t.kept > maxKept {
+		t.mu.Unlock()
+		t.revoke(&rma.PeerError{Rank: t.ranks[from], Op: h.call.kind.String(), Err: ErrProtocol})
+		return
+	}
+	es := t.early[k]
+	if es.first == nil {
+		es.first = e
+	} else {
+		es.last.next = e
+	}
+	es.last = e
+	t.early[k] = es
+	t.mu.Unlock()
+}
+
+// leave revokes the team if an operation in flight waits for a message of a rank of the job
+// that sends no more; operations that are launched later fail if they do.
+func (t *team) leave(rank int, why error) {
+	t.mu.Lock()
+	from := t.index[rank]
+	if t.gone == nil {
+		t.gone = map[int]error{}
+	}
+	t.gone[from] = why
+	needed := false
+	for _, o := range t.ops {
+		needed = needed || o.heard && o.needs(from)
+	}
+	t.mu.Unlock()
+	if needed {
+		t.revoke(why)
+	}
+}
+
+// remove ends an operation.
+func (t *team) remove(o *operation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.ops, o.key)
+	if ch := t.channels[o.key.tag]; ch != nil {
+		ch.recent[o.key.seq%uint32(len(ch.recent))] = o.call
+	}
+}
+
+// refuse revokes the team because a peer's message does not fit this rank's call.
+func (t *team) refuse(from int, mine call, h *header, expects uint64) {
+	t.drop(from, h)
+	t.revoke(t.mismatch(from, mine, h, expects))
+}
+
+// mismatch is the error of a message that does not fit this rank's call.
+func (t *team) mismatch(from int, mine call, h *header, expects uint64) error {
+	m := mismatch{ranks: [2]int{t.eng.Rank(), t.ranks[from]}, calls: [2]call{mine, h.call}, bytes: [2]uint64{expects, h.bytes}}
+	return m.error()
+}
+
+// drop discards the data of a message that is of no use.
+func (t *team) drop(from int, h *header) {
+	if h.later != 0 {
+		t.s.discard(t.eng.Peer(t.ranks[from]), h.later)
+	}
+}
+
+// fail revokes the team because a message of an operation failed.
+func (t *team) fail(o *operation, err error) {
+	if pe := (*rma.PeerError)(nil); errors.As(err, &pe) {
+		err = &rma.PeerError{Rank: pe.Rank, Op: o.call.kind.String(), Err: pe.Err}
+	}
+	t.revoke(err)
+}
+
+// revoke ends the team on all ranks.
+func (t *team) revoke(why error) {
+	if t.end(fmt.Errorf("coll: team %q: %w: %w", t.name, ErrRevoked, why)) {
+		t.s.tell(t, why)
+	}
+}
+
+// end fails all operations of the team, present and later. It reports whether this call did.
+func (t *team) end(err error) bool {
+	t.mu.Lock()
+	if t.err != nil {
+		t.mu.Unlock()
+		return false
+	}
+	t.err = err
+	ops := make([]*operation, 0, len(t.ops))
+	for _, o := range t.ops {
+		ops = append(ops, o)
+	}
+	came := t.early
+	t.early, t.unknown, t.kept, t.waiting, t.free, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil
+	t.mu.Unlock()
+	for _, es := range came {
+		for e := es.first; e != nil; e = e.next {
+			t.drop(e.from, &e.h)
+		}
+	}
+	for _, o := range ops {
+		o.abort(err)
+	}
+	return true
+}

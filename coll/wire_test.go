@@ -1,0 +1,215 @@
+package coll
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+var (
+	goldenCall   = call{kind: kindReduce, op: opSum, elem: reflect.Float64, alg: algBinomial, size: 8, root: 2, count: 5}
+	goldenHeader = header{tag: 7, seq: 0x01020304, slot: 9, call: goldenCall, bytes: 40}
+	zeros        = strings.Repeat("00", reasonSize)
+	goldenFrames = map[string]frame{
+		"0101000005000000" + "0100000000000000" + "0200000000000000" + zeros + "030061622d": {kind: frameJoin, number: 5, nonce: 1, members: 2, name: "ab-"},
+		"0107000006000000" + zeros[:32] + "0103000002000000" + zeros[16:] + "0000":          {kind: frameRevoke, number: 6, why: reason{code: 1, op: kindReduce, rank: 2}},
+	}
+)
+
+func TestGoldenHeader(t *testing.T) {
+	const golden = "07000000040302010900000100000000" + "03010e02020000000500000000000800" + "2800000000000000"
+	b := make([]byte, headerSize)
+	goldenHeader.put(b)
+	require.Equal(t, golden, hex.EncodeToString(b))
+	h, ok := parseHeader(b, headerSize+40)
+	require.True(t, ok)
+	require.Equal(t, goldenHeader, h)
+	for n := range headerSize {
+		_, ok := parseHeader(b[:n], headerSize+40)
+		require.False(t, ok)
+		_, ok = parseHeader(b, n)
+		require.False(t, ok)
+	}
+}
+
+func TestGoldenFrames(t *testing.T) {
+	for text, f := range goldenFrames {
+		b := f.bytes()
+		require.Equal(t, text, hex.EncodeToString(b), "%+v", f)
+		got, ok := parseFrame(b)
+		require.True(t, ok)
+		require.Equal(t, f, got)
+		for n := range b {
+			_, ok := parseFrame(b[:n])
+			require.False(t, ok, "%d bytes", n)
+		}
+	}
+	table := frame{kind: frameTable, name: "t", table: [][2]uint32{{1, 2}, {3, 4}}}
+	got, ok := parseFrame(table.bytes())
+	require.True(t, ok)
+	require.Equal(t, table, got)
+}
+
+// The reason of a revocation is the same error on the rank that is told.
+func TestReasons(t *testing.T) {
+	for _, c := range causes[1 : len(causes)-1] {
+		err := reasonOf(fmt.Errorf("x: %w", &rma.PeerError{Rank: 3, Op: "Bcast", Err: c}), 1).error(1, 4)
+		require.Equal(t, &rma.PeerError{Rank: 3, Op: "Bcast", Err: c}, err)
+	}
+	m := mismatch{ranks: [2]int{1, 2}, calls: [2]call{goldenCall, {kind: kindBarrier}}}
+	b := reasonOf(m.error(), 1).append(nil)
+	require.Len(t, b, reasonSize)
+	require.Equal(t, m.error(), parseReason(b).error(1, 4))
+	var pe *rma.PeerError
+	require.ErrorAs(t, reason{code: 200, rank: 77}.error(2, 4), &pe)
+	require.Equal(t, 2, pe.Rank, "a rank that does not exist is the sender")
+}
+
+func FuzzHeader(f *testing.F) {
+	b := make([]byte, headerSize)
+	goldenHeader.put(b)
+	f.Add(b, headerSize+40)
+	f.Fuzz(func(t *testing.T, b []byte, n int) {
+		h, ok := parseHeader(b, n)
+		if !ok {
+			return
+		}
+		_ = h.call.String()
+		again := make([]byte, headerSize)
+		h.put(again)
+		require.Equal(t, b[:headerSize], again)
+	})
+}
+
+func FuzzFrame(f *testing.F) {
+	for text := range goldenFrames {
+		b, _ := hex.DecodeString(text)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, ok := parseFrame(b)
+		if !ok {
+			return
+		}
+		_ = x.why.error(0, 4).Error()
+		again, ok := parseFrame(x.bytes())
+		require.True(t, ok)
+		require.Equal(t, x, again)
+	})
+}
+
+// A rank that violates the protocol ends the teams that it is in, and does no other harm.
+func TestLies(t *testing.T) {
+	valid := func(change func(h *header)) []byte {
+		h := header{call: call{kind: kindBarrier, alg: algDissemination}}
+		change(&h)
+		b := make([]byte, headerSize)
+		h.put(b)
+		return b
+	}
+	for name, lie := range map[string]struct {
+		tag     uint32
+		msg     []byte
+		revokes bool
+	}{
+		"short":           {tagData, make([]byte, headerSize-1), false},
+		"zeros":           {tagData, make([]byte, headerSize), true},
+		"no such team":    {tagData | 99, valid(func(*header) {}), false},
+		"no data":         {tagData, valid(func(h *header) { h.bytes = 8 }), true},
+		"no such message": {tagData, valid(func(h *header) { h.slot = 50 }), true},
+		"much data":       {tagData, valid(func(h *header) { h.bytes, h.later = 1<<50, 5 }), true},
+		"control":         {tagControl, []byte("nothing"), true},
+		"revokes no team": {tagControl, (&frame{kind: frameRevoke, number: 50}).bytes(), false},
+		"table":           {tagControl, (&frame{kind: frameTable, name: "x", table: [][2]uint32{{0, 0}, {9, 9}}}).bytes(), false},
+		"ready":           {tagControl, (&frame{kind: frameReady, name: "x"}).bytes(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			es := job(t, 3, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, es)
+			pair := make([]*Team, 2)
+			each(t, ts[:2], func(r int, _ *Team) (err error) { pair[r], err = New(ctx, es[r], []int{0, 1}, "pair"); return err })
+			for to := range 2 {
+				require.NoError(t, es[2].Peer(to).SendTag(lie.tag, lie.msg).Wait(ctx))
+			}
+			if lie.revokes {
+				each(t, ts[:2], func(_ int, world *Team) error {
+					if err := Barrier(ctx, world); !errors.Is(err, ErrRevoked) {
+						return err
+					}
+					return nil
+				})
+			}
+			each(t, pair, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
+		})
+	}
+}
+
+// The buffers for messages that a rank has announced are bounded: further messages of that
+// rank wait, those of others do not.
+func TestBuffersAreBounded(t *testing.T) {
+	s := worlds(t, job(t, 2, "shm"))[0].t.s
+	r := (*receiver)(s)
+	m := rma.Envelope{From: 1, Tag: tagData, Len: headerSize + inlineMax}
+	for range 2 {
+		var tokens []any
+		for range maxBuffers {
+			l := r.Arriving(m, false)
+			require.Len(t, l.Buf, m.Len)
+			tokens = append(tokens, l.Token)
+		}
+		require.Equal(t, rma.Landing{Later: true}, r.Arriving(m, false))
+		require.True(t, s.stalled)
+		other := rma.Envelope{Tag: tagData, Len: headerSize}
+		l := r.Arriving(other, false)
+		require.Len(t, l.Buf, headerSize)
+		r.Arrived(other, l.Token, nil, rma.ErrFlushed)
+		for _, k := range tokens {
+			r.Arrived(m, k, nil, rma.ErrFlushed)
+		}
+		require.Equal(t, maxBuffers, s.spares)
+		require.False(t, s.stalled)
+	}
+}
+
+// A rank whose headers announce data that never comes costs one goroutine at most, and a
+// bounded number of receivers. Data that comes is dropped, and no longer waited for.
+func TestDiscardsAreBounded(t *testing.T) {
+	es := job(t, 2, "shm")
+	ctx := testutil.Context(t, testutil.Limit)
+	s := worlds(t, es)[0].t.s
+	before := runtime.NumGoroutine()
+	waited := func() int { s.drops.mu.Lock(); defer s.drops.mu.Unlock(); return len(s.drops.waited) }
+	const n = 300
+	for later := range uint32(n) {
+		for range 2 { // the second one is the same
+			s.discard(es[0].Peer(1), 1+later)
+		}
+		require.Less(t, runtime.NumGoroutine(), before+n/2)
+	}
+	require.Equal(t, n, waited())
+	idle := func() bool { s.drops.mu.Lock(); defer s.drops.mu.Unlock(); return !s.drops.running }
+	testutil.Eventually(t, testutil.Limit, idle, "the receivers")
+	for later := range uint32(n) {
+		_ = es[1].Peer(0).SendTag(tagPayload|(1+later), make([]byte, 64<<(later%8))).Wait(ctx) // an announced one is refused
+	}
+	testutil.Eventually(t, testutil.Limit, func() bool { return waited() == 0 }, "the drops")
+	s.drops.mu.Lock()
+	defer s.drops.mu.Unlock()
+	require.Zero(t, s.drops.of[1])
+	s.drops.of[1] = maxDiscards
+	s.drops.mu.Unlock()
+	s.discard(es[0].Peer(1), 1)
+	s.drops.mu.Lock()
+	require.Empty(t, s.drops.waited, "one too many")
+}
