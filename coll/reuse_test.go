@@ -1,0 +1,121 @@
+package coll
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Blocking calls that are alike use one operation and one schedule; the number of schedules
+// that are kept is bounded.
+func TestReuse(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	kept := func() (plans, free int) {
+		c := ts[0].t
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.plans), len(c.free)
+	}
+	call := func(n int) {
+		each(t, ts, func(r int, team *Team) error {
+			got := make([]int64, n)
+			if err := Allreduce(ctx, team, input(1, r, n), got, Sum); err != nil {
+				return err
+			}
+			if err := equals("allreduce", want(1, 0, 2, n, input, add), got); err != nil {
+				return err
+			}
+			if err := Allreduce(ctx, team, nil, got, Sum); err != nil { // of the same size, in place
+				return err
+			}
+			w := want(1, 0, 2, n, input, add)
+			add(w, w)
+			return equals("allreduce in place", w, got)
+		})
+	}
+	call(3)
+	plans, free := kept()
+	for range 10 {
+		call(3)
+	}
+	now, nowFree := kept()
+	require.Equal(t, plans, now)
+	require.Equal(t, free, nowFree)
+	for n := range 2 * maxPlans {
+		call(n)
+	}
+	now, nowFree = kept()
+	require.Equal(t, maxPlans, now)
+	require.LessOrEqual(t, nowFree, maxFree)
+}
+
+// A message of an earlier use of an operation is not one of the present use.
+func TestArriveLate(t *testing.T) {
+	ts := worlds(t, job(t, 2, "shm"))
+	o := ts[0].t.unused()
+	o.arguments = arguments{problem: problem{call: call{kind: kindBarrier}, team: 2}, bufs: make([][]byte, 1)}
+	require.NoError(t, o.renew(key{0, 1}))
+	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
+	h := header{seq: 1, call: o.call}
+	require.ErrorIs(t, o.renew(key{0, 2}), ErrBusy)
+	o.ended = true
+	require.NoError(t, o.renew(key{0, 2}))
+	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
+	require.False(t, o.arrive(1, &h))
+	h.seq = 2
+	require.True(t, o.arrive(1, &h))
+	require.True(t, o.state[o.plan.find(1, 0)].begun)
+	o.abort(ErrRevoked)
+}
+
+// A message for a persistent operation that is over, and closed, finds no memory there: it is
+// one of an operation of the past.
+func TestArriveAfterClose(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	op, err := PrepareBarrier(ts[0])
+	require.NoError(t, err)
+	req := op.Start()
+	h := header{tag: op.o.key.tag, seq: op.o.key.seq, call: op.o.call}
+	require.NoError(t, Barrier(ctx, ts[1]))
+	require.NoError(t, req.Wait(ctx))
+	require.False(t, op.o.arrive(1, &h), "over")
+	require.NoError(t, ts[0].Err())
+	require.NoError(t, op.Close())
+	require.False(t, op.o.arrive(1, &h), "closed")
+}
+
+// Calls that differ only in that they are in place, or in the lengths of their blocks, do not
+// displace each other's schedules. The memory of schedules is bounded.
+func TestPlansAreKept(t *testing.T) {
+	require.GreaterOrEqual(t, uintptr(stepBytes), reflect.TypeFor[step]().Size())
+	c := worlds(t, job(t, 1, "shm"))[0].t
+	in, out := []mem{{1, 0, 800}}, []mem{{2, 0, 800}}
+	pr := problem{call: call{kind: kindAllreduce, op: opSum, size: 8, count: 100}, team: 4, send: in, recv: out}
+	inPlace := pr
+	inPlace.send = out
+	a, b := c.plan(&pr, algRing), c.plan(&inPlace, algRing)
+	require.NotSame(t, a, b)
+	require.Same(t, a, c.plan(&pr, algRing))
+	require.Same(t, b, c.plan(&inPlace, algRing))
+	require.Len(t, c.plans, 2)
+
+	for i := range 20 { // the schedules of a large team
+		blocks := slices.Repeat([]mem{{1, 0, 8 + i}}, 4000)
+		large := problem{call: call{kind: kindAlltoallv, size: 1}, team: len(blocks), send: blocks, recv: slices.Repeat([]mem{{2, 0, 8 + i}}, 4000)}
+		c.plan(&large, algLinear)
+		require.LessOrEqual(t, c.planned, maxPlanBytes)
+	}
+	n := 0
+	for _, p := range c.plans {
+		n += p.bytes()
+	}
+	require.Equal(t, n, c.planned)
+	require.Less(t, len(c.plans), 20)
+	require.Greater(t, n, maxPlanBytes/2)
+}
