@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,20 +26,21 @@ func (f *choiceFlags) opFlag(cmd *cobra.Command) {
 
 // choiceFlags are the flags of choice and explain.
 type choiceFlags struct {
-	fabric, op            string
-	grid, batch           string
-	seed                  uint64
-	rounds, recalibrate   int
-	time, budget          time.Duration
-	sampling, calibration time.Duration
-	bare, pin, quiet      bool
-	measure               bool
-	format, out, html     string
-	connect               string
-	token                 secret
-	add                   []string
-	mixing                bool
-	seeds                 int
+	fabric, op              string
+	grid, batch, coll, size string
+	ranks                   int
+	seed                    uint64
+	rounds, recalibrate     int
+	time, budget            time.Duration
+	sampling, calibration   time.Duration
+	bare, pin, quiet        bool
+	measure                 bool
+	format, out, html       string
+	connect                 string
+	token                   secret
+	add                     []string
+	mixing                  bool
+	seeds                   int
 }
 
 func (f *choiceFlags) common(cmd *cobra.Command) {
@@ -63,28 +62,29 @@ func choiceCommand(s streams) *cobra.Command {
 	f := &choiceFlags{}
 	cmd := &cobra.Command{
 		Use: "choice", Short: "Compare the automatic choice with every forced mode", Args: noArgs,
-		Long: `Play batches between two ranks, each in every mode (eager, gather, scatter) and
-by the automatic choice, in turns, and compare. A time is half a round trip of
-the whole batch, receives posted and memory registered before.
+		Long: `Send batches between two ranks, each batch in every mode (eager, gather, scatter)
+and as the cost model chooses, in alternation, and compare the times. A time is half a
+round trip of the whole batch; receives are posted and memory is registered before.
 
   regret   time of the automatic choice over that of the best forced mode, less 1, and
            its interval of 95 %, by a bootstrap of the rounds
-  choosing time of the automatic choice over that of a forced mode of the same plan,
-           less 1: the part of the regret that choosing costs
+  choosing time of the automatic choice over that of the same plan when it is forced,
+           less 1: the part of the regret that the choice itself costs
   noise    the difference between two series of the best mode
   error    predicted over measured time, less 1, for eager/gather/scatter
 
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed
 sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
-"bytes":1048576}; mixes are sizes, bimodal, heavy (long-tailed) and huge (one of
-1 MiB among 64 bytes); batches of more than so many bytes are left out.
+"bytes":1048576}; a mix is a size, bimodal, heavy (long-tailed) or huge (one
+message of 1 MiB among messages of 64 bytes); "bytes" bounds the size of a batch.
 
-With --op put or get it is puts or gets of several pieces, from the call until they are
-placed, as a chain (a request of the link a piece), in groups (requests that the target's
-engine carries out), and as planned; "each" is an operation for each piece instead. A file may name layouts: scattered (on both sides),
-spread (contiguous here), collected (contiguous there). Memory is registered, not allocated
-by the engine: where a link maps the target's memory, pieces are copied and neither way is
-taken.`,
+With --op put or get, measure puts or gets of several pieces, from the call until the
+data is placed: as a chain (one request of the link per piece), in groups (requests that
+the target's engine executes), and as planned; "each" is one operation per piece. A file
+may name layouts: scattered (on both sides), spread (contiguous at the initiator),
+collected (contiguous at the target). The memory is registered by the application, because
+pieces are copied directly, by neither method, where a link maps memory that the engine
+has allocated.`,
 		Example: `  rmabench choice --fabric shm
   rmabench choice --op put --fabric tcp
   rmabench choice --fabric tcp --format json --out choice.jsonl --html choice.html
@@ -125,14 +125,26 @@ func explainCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain", Short: "Explain how a batch goes, term by term", Args: noArgs,
 		Long: `Sample the link, and show what the cost model predicts for a batch: every mode's
-time term by term, the plan, and why. With --measure the batch is played in every
-mode and as planned, for comparison.`,
+time term by term, the plan, and the reason for it. With --measure, also measure the
+batch in every mode and as planned. With --coll, show the time of a collective
+operation that is predicted for every algorithm, the fastest first.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
   rmabench explain --op get --batch 64x64 --measure
-  rmabench explain --fabric tcp --batch 16x4K --measure`,
+  rmabench explain --fabric tcp --batch 16x4K --measure
+  rmabench explain --coll allreduce --size 1M --ranks 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
-				r.Measure = f.measure
+				if r.Measure = f.measure; f.coll != "" {
+					if f.measure || f.batch != "" {
+						return errors.New("--coll excludes --batch and --measure")
+					}
+					ns, err := bench.ParseSizes(f.size)
+					if err != nil || len(ns) != 1 {
+						return fmt.Errorf("--size %q: want one size", f.size)
+					}
+					r.Coll, r.Size, r.Ranks = f.coll, ns[0], f.ranks
+					return nil
+				}
 				r.Batch, err = choice.ParseBatch(f.batch)
 				return err
 			})
@@ -146,7 +158,10 @@ mode and as planned, for comparison.`,
 	f.opFlag(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.batch, "batch", "", "messages or pieces, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
-	fl.BoolVar(&f.measure, "measure", false, "play the batch in every mode and as planned")
+	fl.StringVar(&f.coll, "coll", "", "a collective operation instead of a batch, such as allreduce, bcast or alltoall")
+	fl.StringVar(&f.size, "size", "8", "bytes of the operation of --coll: the smaller of the two buffers of a rank")
+	fl.IntVar(&f.ranks, "ranks", 8, "ranks of the operation of --coll, of which each has a processor")
+	fl.BoolVar(&f.measure, "measure", false, "also measure the batch in every mode and as planned")
 	return cmd
 }
 
@@ -154,11 +169,8 @@ mode and as planned, for comparison.`,
 // errors are usage errors.
 func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
 	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
-	if !slices.Contains(bench.Fabrics, f.fabric) {
-		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
-	}
-	if !slices.Contains(choice.Formats, f.format) {
-		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(choice.Formats, ", "))
+	if err := checkFabricAndFormat(f.fabric, f.format, choice.Formats); err != nil {
+		return req, err
 	}
 	// Zero stands for the default in a Request; on the command line it is an error.
 	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
@@ -268,15 +280,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 		}
 		rs, ss = append(rs, r...), append(ss, s...)
 	}
-	var page bytes.Buffer
-	err = report.WriteChoice(&page, rs, ss, time.Now())
-	if err == nil {
-		err = writeFile(f.html, page.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("--html: %w", err)
-	}
-	return nil
+	return writePage(f.html, func(w io.Writer) error { return report.WriteChoice(w, rs, ss, time.Now()) })
 }
 
 // explain explains a batch and writes the explanation.
@@ -302,22 +306,22 @@ func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request
 func ablateCommand(s streams) *cobra.Command {
 	f := &choiceFlags{}
 	cmd := &cobra.Command{
-		Use: "ablate", Short: "Measure what single design choices bring", Args: noArgs,
-		Long: `Play batches over channels that differ in one thing only, in turns:
+		Use: "ablate", Short: "Measure the effect of single design choices", Args: noArgs,
+		Long: `Measure batches over channels that differ in one property only, in alternation:
 
   arrival         a lap flag in each block, or a cursor word behind the data
   credit          consumed blocks, of 64, after which credit is returned
-  gather source,  registered messages taken in place from some size on (default),
-  eager source    always, or copied
-  posting         one post for a chain, or one each
+  gather source,  registered messages sent in place above a size (default),
+  eager source    always sent in place, or always copied
+  posting         one post for a chain of requests, or one for each
 
-With --mixing instead: batches of a grid as planned, in single modes and by fixed
-thresholds (eager limits of Open MPI), with ten seeds for random sizes, and what the
-planner gains over each.
+With --mixing, instead: measure the batches of a grid as planned, in single modes and by
+fixed thresholds (the eager limits of Open MPI), with ten seeds for random sizes, and show
+the gain of the planner over each.
 
-Ratios are to the first variant, which is the default; noise is the first variant
-against itself. Over links whose writes do not promise the last byte last there is
-no lap flag.`,
+Ratios are relative to the first variant, which is the default; noise is the ratio of
+two series of the first variant. The lap flag is not available on links that do not
+promise that the last byte of a write becomes visible last.`,
 		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json\n  rmabench ablate --fabric shm --mixing --seeds 10",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
@@ -414,14 +418,4 @@ func readChoice(name string) ([]choice.Result, []choice.Summary, error) {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return rs, ss, nil
-}
-
-// choiceChildCommand is the command that session.ChoiceLocal starts.
-func choiceChildCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: session.ChoiceArg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.ChoiceChild(cmd.Context(), s.in, s.out))
-		},
-	}
 }

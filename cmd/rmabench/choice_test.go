@@ -100,6 +100,15 @@ func TestExplainPieces(t *testing.T) {
 	}
 }
 
+func TestExplainCollective(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "explain", "--coll", "allreduce", "--size", "1M", "--ranks", "6", "--fabric", "shm")
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"allreduce of 1048576 bytes by 6 ranks over shm", "fastest: ", "  ring ", "  doubling ", "  halving "} {
+		require.Contains(t, out, want)
+	}
+}
+
 func TestChoiceEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
 	code, out, errs := rmabench(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")
@@ -154,7 +163,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "ablate --op put": "unknown flag",
-		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "goes with --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
+		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "requires --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --coll fold": "operation of package coll", "explain --coll bcast --measure": "excludes", "explain --coll bcast --size 1,2": "one size", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +63,9 @@ where a definition favours one of them.
 Peers and their tests:
 
 ` + compare.Help() + `
-Tests that a peer does not make are left out, which is said. Peers that are not
-installed are an error, unless --peers is all: then they are left out as well.
---install installs them, and what their programs are compiled with.
+Tests that a peer does not support are omitted, with a message. Peers that are not
+installed are an error, except with --peers all, which omits them as well. --install
+installs them, and the compilers that their programs need.
 
 Exit code: 0 success, 1 failure, or a ratio below 1 with --check, 2 wrong flags, 3 a
 named peer is not installed.`,
@@ -205,28 +204,13 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 		_, err = fmt.Fprintln(out)
 		err = errors.Join(err, compare.WritePlot(out, rows))
 	}
-	if err := errors.Join(err, commit(), f.writePage(rows)); err != nil {
+	page := func(w io.Writer) error { return report.WriteCompare(w, rows, time.Now()) }
+	if err := errors.Join(err, commit(), writePage(f.html, page)); err != nil {
 		return err
 	}
 	behind := func(r compare.Row) bool { return r.Rounds == 0 || r.Ratio < 1 }
 	if f.check && slices.ContainsFunc(rows, behind) {
 		return errSilent // the output contains the reason
-	}
-	return nil
-}
-
-// writePage writes the page of --html.
-func (f *compareFlags) writePage(rows []compare.Row) error {
-	if f.html == "" {
-		return nil
-	}
-	var page bytes.Buffer
-	err := report.WriteCompare(&page, rows, time.Now())
-	if err == nil {
-		err = writeFile(f.html, page.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("--html: %w", err)
 	}
 	return nil
 }

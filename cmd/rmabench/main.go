@@ -32,10 +32,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
@@ -77,6 +80,18 @@ func usage(err error) error {
 	return usageError{err}
 }
 
+// checkFabricAndFormat returns an error of the command line if one of the two flags has a value
+// that does not exist.
+func checkFabricAndFormat(fabric, format string, formats []string) error {
+	switch {
+	case !slices.Contains(bench.Fabrics, fabric):
+		return fmt.Errorf("--fabric %q: want %s", fabric, strings.Join(bench.Fabrics, ", "))
+	case !slices.Contains(formats, format):
+		return fmt.Errorf("--format %q: want %s", format, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
 // errSilent is a failure that has already been reported.
 var errSilent = errors.New("failed")
 
@@ -107,9 +122,11 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench ablate --fabric tcp              # the effect of single design choices
   rmabench switch --fabric shm              # steps in bandwidth where the choice changes
   rmabench rendezvous --fabric tcp          # large messages against raw reads
+  rmabench coll --ranks 4                   # collective operations
   rmabench overlap --fabric shm             # transfers while the ranks compute
   rmabench reactivity --fabric tcp          # latency of a rank that computes
-  rmabench threads                          # one goroutine beside others
+  rmabench threads                          # one goroutine while others wait or send
+  rmabench load --fabric shm                # operations beside busy processes
   rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
@@ -128,8 +145,11 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(overlapCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s),
-		childCommand(s), engineChildCommand(s), plogpChildCommand(s), startupChildCommand(s), choiceChildCommand(s), overlapChildCommand(s))
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s),
+		childCommand(s, session.ChildArg, session.Child), childCommand(s, session.EngineArg, session.EngineChild),
+		childCommand(s, session.PlogpArg, session.PlogpChild), childCommand(s, session.StartupArg, session.StartupChild),
+		childCommand(s, session.ChoiceArg, session.ChoiceChild), childCommand(s, session.OverlapArg, session.OverlapChild),
+		childCommand(s, session.CollectiveArg, session.CollectiveChild))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -142,7 +162,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errSilent), errors.Is(err, session.ErrToldAlready):
+	case errors.Is(err, errSilent), errors.Is(err, session.ErrReported):
 		return exitFailed
 	}
 	fmt.Fprintf(s.err, "rmabench: %v\n", err)
@@ -163,22 +183,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// childCommand is the command that session.Local starts.
-func childCommand(s streams) *cobra.Command {
+// childCommand is the command of the processes that functions of package session start with
+// the argument arg, such as session.Local.
+func childCommand(s streams, arg string, main func(context.Context, io.Reader, io.Writer) (shows bool, err error)) *cobra.Command {
 	return &cobra.Command{
-		Use: session.ChildArg, Hidden: true, Args: noArgs,
+		Use: arg, Hidden: true, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.Child(cmd.Context(), s.in, s.out))
-		},
-	}
-}
-
-// engineChildCommand is the command that session.EngineLocal starts.
-func engineChildCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: session.EngineArg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.EngineChild(cmd.Context(), s.in, s.out))
+			return shown(main(cmd.Context(), s.in, s.out))
 		},
 	}
 }

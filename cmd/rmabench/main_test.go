@@ -33,7 +33,7 @@ const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	host.ServeCMA()
-	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg, session.StartupArg, session.EngineArg, session.OverlapArg}, os.Args[1]) {
+	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg, session.StartupArg, session.EngineArg, session.OverlapArg, session.CollectiveArg}, os.Args[1]) {
 		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	testutil.Main(m)
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 func rmabench(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(testutil.Context(t, 5*time.Minute), args, // against hangs only: a busy machine is slow
+	code = run(testutil.Context(t, 15*time.Minute), args, // against hangs only: a busy machine is slow
 		streams{strings.NewReader(""), &o, &e})
 	return code, o.String(), e.String()
 }
@@ -61,7 +61,8 @@ func TestMeasureOverRealProcesses(t *testing.T) {
 		for _, c := range []string{"lat put 8,4K", "lat get 8,70K", "lat fadd 8", "lat cas 8", "bw put 4K,1M", "bw get 64K", "rate put 8", "rate fadd 8", "lat eager 8,4K,64K", "bw eager 4K", "rate eager 8", "lat send 8,64K,3M", "bw send 4K,1M", "rate send 8"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
 				f := strings.Fields(c)
-				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--format", "json")...)
+				args := append([]string{f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--format", "json"}, f[3:]...)
+				code, out, errs := rmabench(t, fast(args...)...)
 				require.Equal(t, exitOK, code, errs)
 				rs, err := bench.ReadJSON(strings.NewReader(out))
 				require.NoError(t, err, out)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -114,11 +113,8 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 		p.Tags = f.tags
 	}
 	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin, Sampling: f.sampling, Calibration: f.calibration}
-	if !slices.Contains(bench.Fabrics, f.fabric) {
-		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
-	}
-	if !slices.Contains(bench.Formats, f.format) {
-		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(bench.Formats, ", "))
+	if err := checkFabricAndFormat(f.fabric, f.format, bench.Formats); err != nil {
+		return req, err
 	}
 	if changed("sizes") {
 		var err error

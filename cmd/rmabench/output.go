@@ -84,6 +84,22 @@ func (k *sink) discard() {
 	}
 }
 
+// writePage writes the page of --html, if a file is named.
+func writePage(path string, write func(w io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	var page bytes.Buffer
+	err := write(&page)
+	if err == nil {
+		err = writeFile(path, page.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}
+
 // writeFile writes a file completely or not at all.
 func writeFile(path string, b []byte) error {
 	f, err := createBeside(path)

@@ -41,23 +41,22 @@ func plogpCommand(s streams) *cobra.Command {
 		Use: "plogp", Short: "Measure the parameters of the cost model for a link", Args: noArgs,
 		Long: `Measure the parameters of the cost model for the link between two ranks, as the
 engine does when it starts: the time for which an operation of m bytes occupies the
-sender (Os),
-the gap between operations (g), latency through both sides' software (Ls) and of
-reads (Lh), the processor's share of posting (a + b for each request), copies (C),
-registration (R) and an idle look of the receiver (Or).
+sender (Os), the gap between operations (g), the latency including both sides' software
+(Ls), the latency of reads (Lh), the processor time of posting (a + b per request), of
+copies (C), of registration (R) and of a poll without result at the receiver (Or).
 
-Every figure comes with its confidence from 0, a guess, to 1. The sampling stops
-when all are known well, or when the budget is used.
+Every parameter has a confidence from 0 (a guess) to 1. Sampling ends when the
+confidence of all is high, or when the budget is used up.
 
-With --compare the link is sampled and held against the saved profile, or, where
-there is none, against a sampling just before; drift gives exit code 1.
+With --compare, sample the link and compare the result with the saved profile, or with
+another sampling just before if there is none; exit code 1 if the link has drifted.
 
-With --startup engines of two ranks start without sampling, with a saved profile,
-and without again, in turns; the difference is what a saved profile adds.
+With --startup, start the engines of two ranks without sampling, with a saved profile,
+and without sampling again, in alternation; the difference is the cost of a saved profile.
 
-  --format table   for reading; html: a page with plots in the folder --out
-  --format json    one object a line; html --add shows such lines, of a virtual
-                   machine for instance, beside the others`,
+  --format table   for reading; html: a page with plots in the directory --out
+  --format json    one object per line; --format html --add shows such lines, for
+                   example from a virtual machine, beside the others`,
 		Example: `  rmabench plogp
   rmabench plogp --fabric tcp --budget 200ms --format json
   rmabench plogp --fabric shm --budget 1s --calibrate 2s --save
@@ -242,14 +241,4 @@ func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte)
 	}
 	_, err = fmt.Fprintf(s.out, "%s\n%s\n", text, page)
 	return err
-}
-
-// plogpChildCommand is the command that session.PlogpLocal starts.
-func plogpChildCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: session.PlogpArg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.PlogpChild(cmd.Context(), s.in, s.out))
-		},
-	}
 }

@@ -15,14 +15,14 @@ func serveCommand(s streams) *cobra.Command {
 	var shared secret
 	cmd := &cobra.Command{
 		Use: "serve ADDR", Short: "Run the remote rank for commands with --connect",
-		Long: `Listen on ADDR (host:port, or :port for all addresses) and play the second
-rank for one client after the other, until interrupted. What is measured, and
-over which fabric, is the client's choice.
+		Long: `Listen on ADDR (host:port, or :port for all addresses) and act as the second
+rank for one client after another, until interrupted. The client chooses the
+measurement and the fabric.
 
 Anyone who can reach ADDR and knows the secret can make this process allocate
 memory and use its links. The secret has the form of a job's secret: at least 16
 bytes, hexadecimal, in RMA_TOKEN or a file without access for others, the same for
-the client. On a trusted network RMA_INSECURE=1 on both sides disables it.`,
+the client. On a trusted network, RMA_INSECURE=1 on both sides disables the secret.`,
 		Example: `  export RMA_TOKEN=$(openssl rand -hex 16)   # and the same where the client runs
   rmabench serve :7471
   rmabench serve 10.0.0.1:7471 --once --token-file ~/.rmabench-token`,

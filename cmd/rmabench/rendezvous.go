@@ -34,7 +34,7 @@ func rendezvousCommand(s streams) *cobra.Command {
 		Long: `Measure, in alternation within one run and with the same window, the bandwidth of
 
   messages   sent from rank 0 and fetched by rank 1 (--mode scatter), and of
-  raw reads  by rank 0 from rank 1, with nothing above the link
+  raw reads  by rank 0 from rank 1, directly over the link
 
 and print their ratio: the cost of announcing, matching and ending a transfer. Raw
 reads are measured twice in every round; the difference between the two is the noise.`,
@@ -70,12 +70,10 @@ reads are measured twice in every round; the difference between the two is the n
 
 // request builds the request from the flags; its errors are usage errors.
 func (f *rendezvousFlags) request() (req bench.Request, err error) {
-	switch {
-	case !slices.Contains(bench.Fabrics, f.fabric):
-		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(bench.Fabrics, ", "))
-	case f.format != "table" && f.format != "json":
-		return req, fmt.Errorf("--format %q: want table or json", f.format)
-	case f.rounds <= 0 || f.time <= 0 || f.window <= 0:
+	if err := checkFabricAndFormat(f.fabric, f.format, []string{"table", "json"}); err != nil {
+		return req, err
+	}
+	if f.rounds <= 0 || f.time <= 0 || f.window <= 0 {
 		return req, errors.New("--rounds, --time and --window: want positive values")
 	}
 	sizes, err := bench.ParseSizes(f.sizes)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/spf13/cobra"
-
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
@@ -40,14 +38,4 @@ func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) e
 		err = res.WriteText(out)
 	}
 	return errors.Join(err, commit())
-}
-
-// startupChildCommand is the command that session.StartupLocal starts.
-func startupChildCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: session.StartupArg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.StartupChild(cmd.Context(), s.in, s.out))
-		},
-	}
 }

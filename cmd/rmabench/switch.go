@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +34,13 @@ changes, and measure bandwidth at every size within 3 bytes of each, and at ever
 of two, in alternation. A good model changes the mode where both modes take the same
 time: bandwidth must not step down.
 
-  step   bandwidth from the switch on over that below it, less 1; of rounds, the median
+  step   bandwidth at and above the switch over bandwidth below it, less 1; the median
+         of the rounds
   noise  the uncertainty of the step: twice its standard error, or the difference of two
-         sizes on one side, whichever is more
+         sizes on one side, whichever is larger
 
-A step down is one of more than 2 % beyond noise. Bandwidth is that of a batch played
-back and forth: bytes over half a round trip.`,
+A step down is a step of less than -2 % beyond noise. Bandwidth is the number of bytes of
+a batch over half a round trip.`,
 		Example: `  rmabench switch --fabric shm
   rmabench switch --fabric tcp -n 1,64 --rounds 15 --check
   rmabench switch --fabric verbs --format json --out switch.jsonl    # in a VM
@@ -130,13 +130,5 @@ func (f *switchFlags) page(cs []choice.Curve) error {
 		}
 		cs = append(cs, more...)
 	}
-	var page bytes.Buffer
-	err := report.WriteCurves(&page, cs, time.Now())
-	if err == nil {
-		err = writeFile(f.html, page.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("--html: %w", err)
-	}
-	return nil
+	return writePage(f.html, func(w io.Writer) error { return report.WriteCurves(w, cs, time.Now()) })
 }

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 )
 
 // byRank makes rank r send by modes[r].

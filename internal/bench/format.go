@@ -64,8 +64,12 @@ func (t *tableWriter) Write(r Result) error {
 			return err
 		}
 	}
+	took := digits
+	if r.LatUS.Max == 0 { // a stream through the engine times no operation
+		took = func(float64) string { return "-" }
+	}
 	_, err := fmt.Fprintf(t.w, "%-8s %-5s %8s %10d %10s %10s %10s %10s %10s %10s%s\n", r.Fabric, r.Op, FormatSize(r.Size), r.Iters,
-		digits(r.LatUS.Min), digits(r.LatUS.P50), digits(r.LatUS.P99), digits(r.LatUS.Max), digits(r.MBs), digits(r.Mmsgs), suffix(r))
+		took(r.LatUS.Min), took(r.LatUS.P50), took(r.LatUS.P99), took(r.LatUS.Max), digits(r.MBs), digits(r.Mmsgs), suffix(r))
 	return err
 }
 

@@ -34,19 +34,19 @@ const (
 // messages is one end of the message channel.
 type messages struct {
 	*side
-	play   *pingpong.Side // owns the channel, calibrates it
-	ch     *message.Channel
-	params logp.Params
-	asked  tally // control messages received
-	told   tally // control messages sent
-	answer tally // data messages of lat received
-	sent   tally // data messages sent
-	recv   message.In
-	send   message.Out
-	ctlIn  message.In
-	ctlOut message.Out
-	rkey   uint32 // of the side's region
-	lucky  int    // waits that ended before a turn
+	play        *pingpong.Side // owns the channel, calibrates it
+	ch          *message.Channel
+	params      logp.Params
+	asked       tally // control messages received
+	controlSent tally // control messages sent
+	answer      tally // data messages of lat received
+	sent        tally // data messages sent
+	recv        message.In
+	send        message.Out
+	ctlIn       message.In
+	ctlOut      message.Out
+	rkey        uint32 // of the side's region
+	lucky       int    // waits that ended before a turn
 }
 
 // tally counts completions; it is a message.Completer.
@@ -196,17 +196,17 @@ func (m *messages) postControl() {
 
 // tellNumber sends a control message and waits for its completion.
 func (m *messages) tellNumber(n uint64) error {
-	want := m.told.n + 1
+	want := m.controlSent.n + 1
 	binary.LittleEndian.PutUint64(m.mem[offTell:], n)
 	m.source(&m.ctlOut, offTell, controlSize, controlTag)
-	m.ctlOut.Done = &m.told
+	m.ctlOut.Done = &m.controlSent
 	m.ch.Send(&m.ctlOut)
-	return m.until(&m.told, want)
+	return m.until(&m.controlSent, want)
 }
 
 // heardNumber returns the number of the last control message and posts the receive
 // again.
-func (m *messages) heardNumber() (uint64, error) {
+func (m *messages) receiveNumber() (uint64, error) {
 	if m.asked.err != nil {
 		return 0, m.asked.err
 	}

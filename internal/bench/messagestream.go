@@ -148,7 +148,7 @@ func (m *messages) flow(p *point, b *outbox, bud budget) (msgs, ticks int64, err
 		return msgs, 0, err
 	}
 	ticks = cpu.Ticks() - start
-	got, err := m.heardNumber()
+	got, err := m.receiveNumber()
 	if err == nil && got != b.n {
 		err = fmt.Errorf("%w: %s send: %d messages sent, %d arrived", ErrValidate, p.Test, b.n, got)
 	}
@@ -229,7 +229,7 @@ func (m *messages) sink(p *point, b *inbox) error {
 		err := m.turn()
 		if err == nil && m.asked.n > b.asked {
 			b.asked, asking = m.asked.n, true
-			want, err = m.heardNumber()
+			want, err = m.receiveNumber()
 		}
 		if err == nil && asking && b.n >= want {
 			asking = false

@@ -234,9 +234,9 @@ func (k *rank) vary(ctx context.Context, n int, play func(v int, times []int64) 
 		}
 	}
 	for v := range n {
-		a.US = append(a.US, max(quantile(all[v], 0.25), 1)/1e3)
+		a.US = append(a.US, max(Quantile(all[v], 0.25), 1)/1e3)
 	}
-	a.fill(max(quantile(all[n], 0.25), 1) / 1e3)
+	a.fill(max(Quantile(all[n], 0.25), 1) / 1e3)
 	return nil
 }
 

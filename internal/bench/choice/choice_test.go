@@ -151,16 +151,16 @@ func TestIntervalsKeepRoundsTogether(t *testing.T) {
 	t.Parallel()
 	rise := func(us float64) []float64 { return []float64{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us} }
 	s := Series{Eager: rise(10), Gather: rise(20), Scatter: rise(30), Auto: rise(11)}
-	i := s.drawn().regret95()
+	i := s.sample().Regret95()
 	require.InDelta(t, 0.1, i.Lo, 1e-9)
 	require.InDelta(t, 0.1, i.Hi, 1e-9)
-	require.Equal(t, Interval{}, (&Series{}).drawn().regret95(), "a file without rounds")
-	require.Equal(t, Interval{}, (&Series{Eager: rise(1), Gather: rise(1), Scatter: rise(1), Auto: rise(1)[:3]}).drawn().regret95())
+	require.Equal(t, Interval{}, (&Series{}).sample().Regret95(), "a file without rounds")
+	require.Equal(t, Interval{}, (&Series{Eager: rise(1), Gather: rise(1), Scatter: rise(1), Auto: rise(1)[:3]}).sample().Regret95())
 
 	// Half of the cells vary about the limit, the others are far below it.
 	at := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: []float64{10.5, 11.5, 10.5, 11.5, 11.5, 11.5, 11.5}}}
 	below := Result{Series: Series{Eager: fixed(10), Gather: fixed(20), Scatter: fixed(30), Auto: fixed(10)}}
-	mean, within := summary95([]drawn{at.Series.drawn(), below.Series.drawn()})
+	mean, within := summary95([]Sample{at.Series.sample(), below.Series.sample()})
 	require.Equal(t, Interval{0.5, 1}, within)
 	require.InDelta(t, 0.025, mean.Lo, 1e-9)
 	require.InDelta(t, 0.075, mean.Hi, 1e-9)
@@ -198,12 +198,12 @@ func TestSummary(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	x := []float64{5, 1, 4, 2, 3}
-	require.Equal(t, 3.0, quantile(x, 0.5))
-	require.Equal(t, 5.0, quantile(x, 1))
-	require.Equal(t, 5.0, quantile(x, 0.95))
-	require.Equal(t, 4.0, quantile(x, 0.8))
-	require.Equal(t, 1.0, quantile(x, 0))
-	require.Equal(t, 3.0, quantile([]float64{5, 1, 4, 2}, 0.5), "the middle of two")
+	require.Equal(t, 3.0, Quantile(x, 0.5))
+	require.Equal(t, 5.0, Quantile(x, 1))
+	require.Equal(t, 5.0, Quantile(x, 0.95))
+	require.Equal(t, 4.0, Quantile(x, 0.8))
+	require.Equal(t, 1.0, Quantile(x, 0))
+	require.Equal(t, 3.0, Quantile([]float64{5, 1, 4, 2}, 0.5), "the middle of two")
 	require.Equal(t, []float64{5, 1, 4, 2, 3}, x, "not sorted in place")
 }
 

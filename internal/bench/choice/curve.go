@@ -184,14 +184,14 @@ func (k *rank) curve(ctx context.Context, n int) (*Curve, error) {
 			for _, t := range times[1 : trips[i]+1] { // the first trip includes planning
 				round = append(round, max(float64(t)*cpu.NsPerTick(), 1))
 			}
-			ns[i], all[i] = append(ns[i], quantile(round, 0.25)), append(all[i], round...)
+			ns[i], all[i] = append(ns[i], Quantile(round, 0.25)), append(all[i], round...)
 		}
 	}
 	if !first {
 		return nil, nil
 	}
 	for i, m := range p.Sizes {
-		c.Points[i].US = quantile(all[i], 0.25) / 1e3
+		c.Points[i].US = Quantile(all[i], 0.25) / 1e3
 		c.Points[i].MBs = float64(n*m) / c.Points[i].US
 		if i > 0 {
 			c.Points[i].Step = c.Points[i].MBs/c.Points[i-1].MBs - 1

@@ -6,6 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
@@ -16,6 +17,7 @@ type Explanation struct {
 	Op       string `json:"op,omitempty"` // of pieces
 	Messages int    `json:"messages"`     // or pieces
 	Bytes    int64  `json:"bytes"`
+	Ranks    int    `json:"ranks,omitempty"` // of a collective operation
 	Plan     string `json:"plan"`
 	Reason   string `json:"reason"`
 	Ways     []Way  `json:"ways"` // the modes, then the plan
@@ -47,6 +49,9 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	}
 	if k.ctl.Rank() != 0 {
 		return nil, nil
+	}
+	if k.req.Coll != "" {
+		return k.collective()
 	}
 	b := k.side.Batch()
 	pl, err := logp.NewPlanner(&k.params, nil)
@@ -82,6 +87,19 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	return x, nil
 }
 
+// collective predicts a collective operation by every algorithm.
+func (k *rank) collective() (*Explanation, error) {
+	es, err := coll.Predict(&k.params, k.fabric == "shm", k.req.Coll, k.req.Size, k.req.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	x := &Explanation{Fabric: k.fabric, Op: k.req.Coll, Bytes: int64(k.req.Size), Ranks: k.req.Ranks, Plan: es[0].Algorithm}
+	for _, e := range es {
+		x.Ways = append(x.Ways, Way{Name: e.Algorithm, PredictUS: e.NS / 1e3})
+	}
+	return x, nil
+}
+
 // wayOf returns a way of predicted cost c and measured time us, 0 if not measured.
 func wayOf(name string, c *logp.Cost, us float64) Way {
 	w := Way{Name: name, PredictUS: c.Total() / 1e3, Terms: map[string]float64{}, MeasuredUS: us}
@@ -95,6 +113,15 @@ func wayOf(name string, c *logp.Cost, us float64) Way {
 
 // WriteText writes the explanation as a table with one row for each term.
 func (x *Explanation) WriteText(w io.Writer) error {
+	if x.Ranks > 0 {
+		fmt.Fprintf(w, "%s of %d bytes by %d ranks over %s, each with a processor\nfastest: %s\n\n", x.Op, x.Bytes, x.Ranks, x.Fabric, x.Plan)
+		for _, y := range x.Ways {
+			if _, err := fmt.Fprintf(w, "  %-14s%12.2f µs\n", y.Name, y.PredictUS); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	what := "messages"
 	if x.Op != "" {
 		what = "pieces of a " + x.Op

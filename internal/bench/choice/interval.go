@@ -22,11 +22,14 @@ type Series struct {
 
 func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.Scatter} }
 
-func (s *Series) drawn() drawn { return drawn{s.Auto, s.forced()} }
+func (s *Series) sample() Sample { return Sample{s.Auto, s.forced(), timeShare} }
 
-// timeOf is the time of a series. Other work on a machine only adds time; disturbed rounds
-// have no effect as long as a quarter of the rounds are undisturbed.
-func timeOf(rounds []float64) float64 { return quantile(rounds, 0.25) }
+// timeShare is the Share of the series of batches. Other work on a machine only adds time;
+// disturbed rounds have no effect as long as a quarter of the rounds are undisturbed.
+const timeShare = 0.25
+
+// timeOf is the time of a series.
+func timeOf(rounds []float64) float64 { return Quantile(rounds, timeShare) }
 
 // least returns the index of the least time.
 func least(t []float64) (best int) {
@@ -56,7 +59,7 @@ const resamples = 1000
 
 // interval returns the interval of a figure from its resamples; zero if there are none.
 func interval(x []float64) Interval {
-	return Interval{quantile(x, 0.025), quantile(x, 0.975)}
+	return Interval{Quantile(x, 0.025), Quantile(x, 0.975)}
 }
 
 // drawer draws rounds, with a fixed seed: equal results have equal intervals.
@@ -69,49 +72,51 @@ type drawer struct {
 func newDrawer() *drawer { return &drawer{rnd: rand.New(rand.NewPCG(1, 95))} }
 
 // regret draws rounds and returns the regret of the automatic choice in them.
-func (d *drawer) regret(auto []float64, forced ...[]float64) float64 {
+func (d *drawer) regret(s Sample) float64 {
 	d.draw = d.draw[:0]
-	for range auto {
-		d.draw = append(d.draw, d.rnd.IntN(len(auto)))
+	for range s.Auto {
+		d.draw = append(d.draw, d.rnd.IntN(len(s.Auto)))
 	}
 	timed := func(rounds []float64) float64 {
 		d.times = d.times[:0]
 		for _, r := range d.draw {
 			d.times = append(d.times, rounds[r])
 		}
-		return timeOf(d.times)
+		return Quantile(d.times, s.Share)
 	}
 	best := math.Inf(1)
-	for _, rounds := range forced {
+	for _, rounds := range s.Forced {
 		best = min(best, timed(rounds))
 	}
-	return timed(auto)/best - 1
+	return timed(s.Auto)/best - 1
 }
 
-// drawn holds the series of a cell for an interval.
-type drawn struct {
-	auto   []float64
-	forced [][]float64
+// Sample holds the times of a cell in each round: of the automatic choice, and of each way
+// that can be forced. The time of a series is the quantile Share of its rounds.
+type Sample struct {
+	Auto   []float64
+	Forced [][]float64
+	Share  float64
 }
 
 // complete reports whether every series has all rounds; in results read from a file some may lack.
-func (s drawn) complete() bool {
-	for _, rounds := range s.forced {
-		if len(rounds) != len(s.auto) {
+func (s Sample) complete() bool {
+	for _, rounds := range s.Forced {
+		if len(rounds) != len(s.Auto) {
 			return false
 		}
 	}
-	return len(s.auto) > 0
+	return len(s.Auto) > 0
 }
 
-// regret95 returns the interval of the regret.
-func (s drawn) regret95() Interval {
+// Regret95 returns the interval of the regret; zero if the rounds are not known.
+func (s Sample) Regret95() Interval {
 	if !s.complete() {
 		return Interval{}
 	}
 	d, x := newDrawer(), make([]float64, resamples)
 	for i := range x {
-		x[i] = d.regret(s.auto, s.forced...)
+		x[i] = d.regret(s)
 	}
 	return interval(x)
 }
@@ -130,7 +135,7 @@ func meanAndWithin(regrets []float64) (mean, within float64) {
 
 // summary95 returns the intervals of the figures of meanAndWithin over cells, whose rounds
 // are drawn independently; zero if the rounds of a cell are not known.
-func summary95(cells []drawn) (mean, within Interval) {
+func summary95(cells []Sample) (mean, within Interval) {
 	for _, c := range cells {
 		if !c.complete() {
 			return mean, within
@@ -140,7 +145,7 @@ func summary95(cells []drawn) (mean, within Interval) {
 	regrets := make([]float64, len(cells))
 	for i := range means {
 		for k, c := range cells {
-			regrets[k] = d.regret(c.auto, c.forced...)
+			regrets[k] = d.regret(c)
 		}
 		means[i], shares[i] = meanAndWithin(regrets)
 	}

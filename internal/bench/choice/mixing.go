@@ -58,7 +58,7 @@ func gainOf(ratios []float64) Gain {
 		log += math.Log(r)
 	}
 	return Gain{
-		math.Exp(log/float64(len(ratios))) - 1, quantile(ratios, 0.5) - 1, slices.Min(ratios) - 1, slices.Max(ratios) - 1,
+		math.Exp(log/float64(len(ratios))) - 1, Quantile(ratios, 0.5) - 1, slices.Min(ratios) - 1, slices.Max(ratios) - 1,
 	}
 }
 

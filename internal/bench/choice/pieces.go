@@ -31,7 +31,9 @@ type PiecesSeries struct {
 	Each    []float64 `json:"each"`
 }
 
-func (s *PiecesSeries) drawn() drawn { return drawn{s.Auto, [][]float64{s.Chain, s.Group}} }
+func (s *PiecesSeries) sample() Sample {
+	return Sample{s.Auto, [][]float64{s.Chain, s.Group}, timeShare}
+}
 
 // PiecesResult is one cell of puts or gets of several pieces, like Result with ways in the
 // place of modes. Times are µs from the call to the end of the operation.
@@ -74,7 +76,7 @@ func (r *PiecesResult) fill() {
 	t := r.Ways.array()
 	best := least(t)
 	r.Best = logp.Way(best).String()
-	r.Regret, r.Regret95 = r.AutoUS/t[best]-1, r.Series.drawn().regret95()
+	r.Regret, r.Regret95 = r.AutoUS/t[best]-1, r.Series.sample().Regret95()
 	for w, us := range t {
 		if r.Series.AgainOf == logp.Way(w).String() {
 			r.Noise = math.Abs(timeOf(r.Series.Again)/us - 1)
@@ -113,10 +115,10 @@ func SummarizePieces(rs []PiecesResult) (s PiecesSummary) {
 	}
 	s.Fabric, s.Op, s.MaxVsChain = rs[0].Fabric, rs[0].Op, math.Inf(-1)
 	var regret, noise, chain, group, auto []float64
-	var cells []drawn
+	var cells []Sample
 	for i := range rs {
 		r := &rs[i]
-		regret, noise, cells = append(regret, r.Regret), append(noise, r.Noise), append(cells, r.Series.drawn())
+		regret, noise, cells = append(regret, r.Regret), append(noise, r.Noise), append(cells, r.Series.sample())
 		chain, auto = append(chain, math.Abs(r.Error.Chain)), append(auto, math.Abs(r.ErrorAuto))
 		if r.Groups > 0 {
 			group = append(group, math.Abs(r.Error.Group))
@@ -126,9 +128,9 @@ func SummarizePieces(rs []PiecesResult) (s PiecesSummary) {
 		s.MaxVsChain = max(s.MaxVsChain, vs-1)
 	}
 	s.MeanVsChain = math.Exp(s.MeanVsChain) - 1
-	s.Regrets = regrets(regret, noise, cells)
-	s.MedianAbsPredictionError = quantile(slices.Concat(chain, group), 0.5)
-	s.PerWay, s.Auto = Ways{quantile(chain, 0.5), quantile(group, 0.5)}, quantile(auto, 0.5)
+	s.Regrets = RegretsOf(regret, noise, cells)
+	s.MedianAbsPredictionError = Quantile(slices.Concat(chain, group), 0.5)
+	s.PerWay, s.Auto = Ways{Quantile(chain, 0.5), Quantile(group, 0.5)}, Quantile(auto, 0.5)
 	return s
 }
 
@@ -266,7 +268,7 @@ func (k *rank) piecesCell(ctx context.Context, m *mover, sizes []int, res *Piece
 			for i, t := range times[1:] { // the first trip has cold caches
 				trips[i] = float64(t) * cpu.NsPerTick() / 1e3
 			}
-			us[s] = append(us[s], max(quantile(trips, 0.25), 1e-3))
+			us[s] = append(us[s], max(Quantile(trips, 0.25), 1e-3))
 		}
 	}
 	each := float64(res.Rounds * len(times))

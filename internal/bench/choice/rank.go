@@ -355,7 +355,7 @@ func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err 
 			for i, t := range times[1:] { // the first trip includes planning
 				trips[i] = float64(t) * cpu.NsPerTick() / 1e3
 			}
-			us[s] = append(us[s], max(quantile(trips, 0.25), 1e-3))
+			us[s] = append(us[s], max(Quantile(trips, 0.25), 1e-3))
 		}
 	}
 	return us, k.side.Channel().SetPolicy(logp.Policy{})

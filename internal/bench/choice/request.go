@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/sampling"
 )
@@ -43,6 +44,12 @@ type Request struct {
 	// whether to play it as well.
 	Batch   []int `json:"batch,omitempty"`
 	Measure bool  `json:"measure,omitempty"`
+
+	// Coll, if not empty, is a collective operation to explain instead: of Size bytes by Ranks
+	// ranks.
+	Coll  string `json:"coll,omitempty"`
+	Size  int    `json:"size,omitempty"`
+	Ranks int    `json:"ranks,omitempty"`
 
 	// Curves, if not empty, are the batch sizes of curves to measure instead of a grid
 	// (curve.go).
@@ -119,6 +126,13 @@ func (r *Request) Check() error {
 	}
 	if !slices.Contains(Ops, r.Op) || r.Pieces() && (r.Ablate || r.Mixing || len(r.Curves) > 0) {
 		return fmt.Errorf("%w: %q: want %s, and puts and gets only in a grid or explained", ErrGrid, r.Op, strings.Join(Ops, ", "))
+	}
+	if r.Coll != "" {
+		p := sampling.Defaults("")
+		if _, err := coll.Predict(&p, false, r.Coll, r.Size, r.Ranks); err != nil {
+			return fmt.Errorf("%w: %w", ErrGrid, err)
+		}
+		r.Batch = []int{r.Size}
 	}
 	if len(r.Batch) > 0 || r.Ablate || len(r.Curves) > 0 {
 		r.Grid = Grid{N: []int{1}, Mixes: []string{"8"}}

@@ -74,7 +74,7 @@ func (r *Result) fill() {
 	best := least(t[:])
 	r.Best = logp.Mode(best).String()
 	r.Regret = r.AutoUS/t[best] - 1
-	r.Regret95 = r.Series.drawn().regret95()
+	r.Regret95 = r.Series.sample().Regret95()
 	for m := range t {
 		if r.plans[m] != "" && r.plans[m] == r.Plan {
 			c := r.AutoUS/t[m] - 1
@@ -143,10 +143,10 @@ type Regrets struct {
 	MedianNoise   float64  `json:"median_noise"`
 }
 
-// regrets combines the regret and the noise of each cell; cells are their series.
-func regrets(regret, noise []float64, cells []drawn) (s Regrets) {
+// RegretsOf combines the regret and the noise of each cell; cells are their series.
+func RegretsOf(regret, noise []float64, cells []Sample) (s Regrets) {
 	s.MeanRegret, s.Within10pct = meanAndWithin(regret)
-	s.P95Regret, s.MaxRegret, s.MedianNoise = quantile(regret, 0.95), quantile(regret, 1), quantile(noise, 0.5)
+	s.P95Regret, s.MaxRegret, s.MedianNoise = Quantile(regret, 0.95), Quantile(regret, 1), Quantile(noise, 0.5)
 	s.MeanRegret95, s.Within10pct95 = summary95(cells)
 	return s
 }
@@ -159,12 +159,12 @@ func Summarize(rs []Result) (s Summary) {
 	}
 	s.Fabric = rs[0].Fabric
 	var regret, choosing, noise, all, auto []float64
-	var cells []drawn
+	var cells []Sample
 	var per [logp.NumModes][]float64
 	s.MaxVsEager = math.Inf(-1)
 	for i := range rs {
 		r := &rs[i]
-		regret, noise, cells = append(regret, r.Regret), append(noise, r.Noise), append(cells, r.Series.drawn())
+		regret, noise, cells = append(regret, r.Regret), append(noise, r.Noise), append(cells, r.Series.sample())
 		if r.Choosing != nil {
 			choosing = append(choosing, *r.Choosing)
 		}
@@ -176,17 +176,17 @@ func Summarize(rs []Result) (s Summary) {
 			}
 		}
 	}
-	s.Regrets = regrets(regret, noise, cells)
+	s.Regrets = RegretsOf(regret, noise, cells)
 	s.MeanChoosing, _ = meanAndWithin(choosing)
-	s.MaxChoosing = quantile(choosing, 1)
-	s.MedianAbsPredictionError, s.Auto = quantile(all, 0.5), quantile(auto, 0.5)
-	s.PerMode = Modes{quantile(per[0], 0.5), quantile(per[1], 0.5), quantile(per[2], 0.5)}
+	s.MaxChoosing = Quantile(choosing, 1)
+	s.MedianAbsPredictionError, s.Auto = Quantile(all, 0.5), Quantile(auto, 0.5)
+	s.PerMode = Modes{Quantile(per[0], 0.5), Quantile(per[1], 0.5), Quantile(per[2], 0.5)}
 	return s
 }
 
 // quantile returns the least value that is not below a share q of x, and for an even median
 // the mean of the two middle values; 0 if x is empty.
-func quantile(x []float64, q float64) float64 {
+func Quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}

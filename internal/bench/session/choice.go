@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -20,19 +19,7 @@ const ChoiceArg = "comparing-rank"
 // of their output that is accepts as results go to emit; want is the expected number of
 // results, 0 if unknown.
 func choiceLocal[T any](ctx context.Context, req choice.Request, stderr io.Writer, want int, is func(*T) bool, emit func(T) error) error {
-	n := 0
-	err := local(ctx, ChoiceArg, req, stderr, func(b []byte) (bool, error) {
-		var r T
-		if json.Unmarshal(b, &r) != nil || !is(&r) {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(r)
-	})
-	if err == nil && n != want && want > 0 {
-		err = fmt.Errorf("%d results arrived, want %d", n, want)
-	}
-	return err
+	return localResults(ctx, ranks(ChoiceArg, 2, ""), req, stderr, want, is, emit)
 }
 
 // cells returns the number of cells, 0 if the budget decides it.

@@ -10,8 +10,6 @@ import (
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/jobenv"
-	"github.com/seed33544411/rma/internal/launch"
-	"github.com/seed33544411/rma/internal/links"
 )
 
 // EngineArg is ChildArg for EngineLocal; the program must call EngineChild then.
@@ -27,11 +25,7 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	if err := req.CheckEngine(); err != nil {
 		return err
 	}
-	spec := launch.Spec{N: 2 * pairs, Args: []string{EngineArg}, Env: []string{"RMA_MODE=" + req.Plans[0].Mode}}
-	if req.Fabric != "" && req.Fabric != "auto" {
-		spec.Env = append(spec.Env, links.EnvFabric+"="+req.Fabric)
-	}
-	return localPoints(ctx, spec, req, stderr, emit)
+	return localPoints(ctx, ranks(EngineArg, 2*pairs, req.Fabric, "RMA_MODE="+req.Plans[0].Mode), req, stderr, emit)
 }
 
 // EngineChild is the main function of a program started with EngineArg.

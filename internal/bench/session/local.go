@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/links"
 )
 
 // ChildArg is the argument with which Local starts this program again; the program must
@@ -27,7 +28,7 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 	if err := req.Check(); err != nil {
 		return err
 	}
-	return localPoints(ctx, launch.Spec{N: 2, Args: []string{ChildArg}}, req, stderr, emit)
+	return localPoints(ctx, ranks(ChildArg, 2, ""), req, stderr, emit)
 }
 
 // localPoints runs the ranks of spec until each point of req has a result.
@@ -47,11 +48,43 @@ func localPoints(ctx context.Context, spec launch.Spec, req bench.Request, stder
 	return err
 }
 
-// local runs this program as two ranks with argument arg and the request on standard
-// input. It passes every line of their standard output to take, which reports whether the
-// line was a result; other lines go to stderr.
-func local(ctx context.Context, arg string, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
-	return localRanks(ctx, launch.Spec{N: 2, Args: []string{arg}}, req, stderr, take)
+// localResults runs this program as two ranks, see localRanks. Lines of JSON that is accepts
+// as results go to emit; want is their number, 0: any, -1: at least one.
+func localResults[T any](ctx context.Context, spec launch.Spec, req any, stderr io.Writer, want int, is func(*T) bool, emit func(T) error) error {
+	n := 0
+	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
+		var r T
+		if json.Unmarshal(b, &r) != nil || !is(&r) {
+			return false, nil //nolint:nilerr // a line that is no result is passed on
+		}
+		n++
+		return true, emit(r)
+	})
+	switch {
+	case err == nil && want > 0 && n != want:
+		err = fmt.Errorf("%d results arrived, want %d", n, want)
+	case err == nil && want < 0 && n == 0:
+		err = errors.New("no result arrived")
+	}
+	return err
+}
+
+// localResult is localResults for one result.
+func localResult[T any](ctx context.Context, arg string, req any, stderr io.Writer, is func(*T) bool) (res *T, err error) {
+	err = localResults(ctx, ranks(arg, 2, ""), req, stderr, 1, is, func(r T) error {
+		res = &r
+		return nil
+	})
+	return res, err
+}
+
+// ranks returns n ranks of this program with an argument, and env added to their environment.
+// Their engines use the link fabric, or the one they choose if it is empty or "auto".
+func ranks(arg string, n int, fabric string, env ...string) launch.Spec {
+	if fabric != "" && fabric != "auto" {
+		env = append(env, links.EnvFabric+"="+fabric)
+	}
+	return launch.Spec{N: n, Args: []string{arg}, Env: env}
 }
 
 // localRanks is local with the ranks, arguments and environment of spec.
@@ -74,7 +107,7 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	}
 	var rank *launch.RankError
 	if errors.As(err, &rank) && rank.Signal == 0 {
-		return fmt.Errorf("%w (exit code %d)", ErrToldAlready, rank.Code)
+		return fmt.Errorf("%w (exit code %d)", ErrReported, rank.Code)
 	}
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the measuring ranks ended with exit code %d", code)
@@ -82,8 +115,8 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	return err
 }
 
-// ErrToldAlready is a failure that a child has already reported on stderr.
-var ErrToldAlready = errors.New("measuring failed")
+// ErrReported is a failure that a child has already reported on stderr.
+var ErrReported = errors.New("measuring failed")
 
 // Child is the main function of a program started with ChildArg: it reads the request
 // from in, measures, and writes results as JSON lines to out.

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -29,18 +28,7 @@ func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (
 		return nil, err
 	}
 	in := plogpInput{PlogpRequest: req, Profiles: req.Profiles, Save: req.Save, Device: req.Device}
-	err = local(ctx, PlogpArg, in, stderr, func(b []byte) (bool, error) {
-		var r bench.PlogpResult
-		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		res = &r
-		return true, nil
-	})
-	if err == nil && res == nil {
-		err = errors.New("no result arrived")
-	}
-	return res, err
+	return localResult(ctx, PlogpArg, in, stderr, func(r *bench.PlogpResult) bool { return r.Fabric != "" })
 }
 
 // PlogpChild is the main function of a program started with PlogpArg.

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -21,18 +20,7 @@ func StartupLocal(ctx context.Context, req bench.StartupRequest, stderr io.Write
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	err = local(ctx, StartupArg, req, stderr, func(b []byte) (bool, error) {
-		var r bench.Startup
-		if json.Unmarshal(b, &r) != nil || r.Fabric == "" {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		res = &r
-		return true, nil
-	})
-	if err == nil && res == nil {
-		err = errors.New("no result arrived")
-	}
-	return res, err
+	return localResult(ctx, StartupArg, req, stderr, func(r *bench.Startup) bool { return r.Fabric != "" })
 }
 
 // StartupChild is the main function of a program started with StartupArg.

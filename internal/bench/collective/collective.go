@@ -1,0 +1,261 @@
+// Package collective measures the latency of collective operations of package coll as the OSU
+// micro-benchmarks do: each rank calls an operation many times without a pause, and the mean
+// time of a call is averaged over the ranks. It compares the algorithm that is chosen for an
+// operation with each that can be forced, and with the prediction of their times.
+//
+//	collective.go  Request, Run; the latency of operations
+//	choice.go      the automatic choice and each algorithm in turns
+//	format.go      tables and JSON lines
+//
+// It imports the root package, coll, internal/bench, and internal/bench/choice.
+package collective
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/coll"
+	"github.com/seed33544411/rma/internal/bench"
+)
+
+// Ops are the operations that are measured.
+var Ops = []string{"barrier", "bcast", "reduce", "allreduce", "reducescatter", "gather", "scatter", "allgather", "alltoall", "scan"}
+
+// Formats are the forms of results.
+var Formats = []string{"table", "json"}
+
+// ErrRequest says that a request cannot be carried out.
+var ErrRequest = errors.New("collective: bad request")
+
+const (
+	// maxMemory bounds the bytes of a buffer.
+	maxMemory = 1 << 30
+	maxRanks  = 256
+	// maxPredicted is the largest team whose choices are predicted.
+	maxPredicted = 64
+)
+
+// Request is what to measure.
+type Request struct {
+	Fabric string        `json:"fabric"`
+	Ops    []string      `json:"ops"`
+	Sizes  []int         `json:"sizes"`  // bytes of the smaller of the two buffers of a rank, multiples of 8
+	Ranks  int           `json:"ranks"`  // of a job on this host
+	Rounds int           `json:"rounds"` // of everything, in turn
+	Time   time.Duration `json:"time"`   // of a series
+	Choice bool          `json:"choice"` // compare the choice of the algorithm, instead of measuring latency
+}
+
+// Cells is the number of operations and sizes; a barrier has no size.
+func (r *Request) Cells() (n int) {
+	for _, op := range r.Ops {
+		n += len(r.sizes(op))
+	}
+	return n
+}
+
+// sizes returns the sizes of an operation.
+func (r *Request) sizes(op string) []int {
+	if op == "barrier" {
+		return []int{0}
+	}
+	return r.Sizes
+}
+
+// Check reports why the request cannot be carried out.
+func (r *Request) Check() error {
+	if r.Ranks < 1 || r.Ranks > maxRanks { // before sizes, whose bound depends on it
+		return fmt.Errorf("%w: %d ranks: want 1 to %d", ErrRequest, r.Ranks, maxRanks)
+	}
+	for _, op := range r.Ops {
+		if !slices.Contains(Ops, op) {
+			return fmt.Errorf("%w: operation %q: want %s", ErrRequest, op, strings.Join(Ops, ", "))
+		}
+	}
+	for _, n := range r.Sizes {
+		if n < 8 || n%8 != 0 || n > maxMemory/r.Ranks {
+			return fmt.Errorf("%w: size %d: want a multiple of 8 from 8 on, up to 1 GiB for all of %d ranks together", ErrRequest, n, r.Ranks)
+		}
+	}
+	switch {
+	case len(r.Ops) == 0:
+		return fmt.Errorf("%w: no operation: want %s", ErrRequest, strings.Join(Ops, ", "))
+	case len(r.Sizes) == 0:
+		return fmt.Errorf("%w: no size", ErrRequest)
+	case r.Choice && r.Ranks > maxPredicted:
+		return fmt.Errorf("%w: %d ranks: the choice is predicted for up to %d", ErrRequest, r.Ranks, maxPredicted)
+	case r.Rounds < 1 || r.Rounds > 1000:
+		return fmt.Errorf("%w: %d rounds: want 1 to 1000", ErrRequest, r.Rounds)
+	case r.Time <= 0 || r.Time > time.Minute:
+		return fmt.Errorf("%w: %v for a series: want more than 0, up to a minute", ErrRequest, r.Time)
+	}
+	return nil
+}
+
+// Result is one operation and size. Times are medians over the rounds.
+type Result struct {
+	Op     string  `json:"op"`
+	Size   int     `json:"size"`
+	Ranks  int     `json:"ranks"`
+	Fabric string  `json:"fabric"`
+	US     float64 `json:"us"`     // µs of a call, averaged over the ranks
+	MaxUS  float64 `json:"max_us"` // of the slowest rank
+}
+
+// Emit takes results on rank 0: of the latency of operations, or of the choice.
+type Emit struct {
+	Latency func(Result) error
+	Choice  func(ChoiceResult) error
+}
+
+// Run measures; all ranks of the engine's job call it. Rank 0's request counts, and rank 0 emits the
+// results.
+func Run(ctx context.Context, eng *rma.Engine, req Request, emit Emit) error {
+	t, err := coll.World(eng)
+	if err != nil {
+		return err
+	}
+	if err := share(ctx, t, &req); err != nil {
+		return err
+	}
+	if err := req.Check(); err != nil {
+		return err
+	}
+	if req.Choice {
+		err = runChoice(ctx, t, &req, emit.Choice)
+	} else {
+		err = runLatency(ctx, t, &req, emit.Latency)
+	}
+	if err != nil {
+		return err
+	}
+	return coll.Barrier(ctx, t)
+}
+
+// runLatency measures the latency of each operation and size.
+func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Result) error) error {
+	type cell struct{ mean, most []float64 }
+	cells := map[Result]*cell{} // by operation and size
+	var order []Result
+	for range req.Rounds {
+		for _, op := range req.Ops {
+			for _, n := range req.sizes(op) {
+				k := Result{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric}
+				if cells[k] == nil {
+					cells[k] = &cell{}
+					order = append(order, k)
+				}
+				mean, most, err := series(ctx, t, op, n, req.Time)
+				if err != nil {
+					return fmt.Errorf("%s of %d bytes: %w", op, n, err)
+				}
+				c := cells[k]
+				c.mean, c.most = append(c.mean, mean), append(c.most, most)
+			}
+		}
+	}
+	if t.Rank() == 0 {
+		for _, k := range order {
+			c := cells[k]
+			k.US, k.MaxUS = bench.Median(c.mean), bench.Median(c.most)
+			if err := emit(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// share gives all ranks the request of rank 0.
+func share(ctx context.Context, t *coll.Team, req *Request) error {
+	text, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	n := []int64{int64(len(text))}
+	if err := coll.Bcast(ctx, t, 0, n); err != nil {
+		return err
+	}
+	if t.Rank() != 0 {
+		text = make([]byte, n[0])
+	}
+	if err := coll.Bcast(ctx, t, 0, text); err != nil || t.Rank() == 0 {
+		return err
+	}
+	*req = Request{}
+	return json.Unmarshal(text, req)
+}
+
+// operation returns a call of an operation of n bytes, with its own memory.
+func operation(ctx context.Context, t *coll.Team, op string, n int) func() error {
+	n /= 8
+	p := t.Size()
+	one, all := make([]float64, n), make([]float64, n*p)
+	one2, all2 := make([]float64, n), make([]float64, n*p)
+	return map[string]func() error{
+		"barrier":       func() error { return coll.Barrier(ctx, t) },
+		"bcast":         func() error { return coll.Bcast(ctx, t, 0, one) },
+		"reduce":        func() error { return coll.Reduce(ctx, t, 0, one, one2, coll.Sum) },
+		"allreduce":     func() error { return coll.Allreduce(ctx, t, one, one2, coll.Sum) },
+		"reducescatter": func() error { return coll.ReduceScatter(ctx, t, all, one, coll.Sum) },
+		"gather":        func() error { return coll.Gather(ctx, t, 0, one, all) },
+		"scatter":       func() error { return coll.Scatter(ctx, t, 0, all, one) },
+		"allgather":     func() error { return coll.Allgather(ctx, t, one, all) },
+		"alltoall":      func() error { return coll.Alltoall(ctx, t, all, all2) },
+		"scan":          func() error { return coll.Scan(ctx, t, one, one2, coll.Sum) },
+	}[op]
+}
+
+// timed calls an operation many times without a pause, on all ranks at once.
+func timed(ctx context.Context, t *coll.Team, call func() error, calls int) (time.Duration, error) {
+	if err := coll.Barrier(ctx, t); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for range calls {
+		if err := call(); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}
+
+// callsIn returns how many calls of an operation take about the time span, the same on all
+// ranks.
+func callsIn(ctx context.Context, t *coll.Team, call func() error, span time.Duration) (int, error) {
+	took, err := timed(ctx, t, call, 5)
+	if err != nil {
+		return 0, err
+	}
+	calls := []int64{max(3, int64(5*span/max(took, 1)))}
+	err = coll.Bcast(ctx, t, 0, calls)
+	return int(calls[0]), err
+}
+
+// series returns the mean time of a call in µs: over the ranks, and of the slowest.
+func series(ctx context.Context, t *coll.Team, op string, n int, span time.Duration) (mean, most float64, err error) {
+	call := operation(ctx, t, op, n)
+	calls, err := callsIn(ctx, t, call, span)
+	if err != nil {
+		return 0, 0, err
+	}
+	took, err := timed(ctx, t, call, calls)
+	if err != nil {
+		return 0, 0, err
+	}
+	us := []float64{float64(took) / 1e3 / float64(calls)}
+	sum, top := make([]float64, 1), make([]float64, 1)
+	if err := coll.Allreduce(ctx, t, us, sum, coll.Sum); err != nil {
+		return 0, 0, err
+	}
+	if err := coll.Allreduce(ctx, t, us, top, coll.Max); err != nil {
+		return 0, 0, err
+	}
+	return sum[0] / float64(t.Size()), top[0], nil
+}
