@@ -116,6 +116,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
 		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table",
 		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument",
+		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
@@ -128,7 +129,7 @@ func TestBesideUsageErrors(t *testing.T) {
 
 // The commands overlap, reactivity and threads write a line for each point, as a table and as JSON.
 func TestBusyRanksOverRealProcesses(t *testing.T) {
-	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2"} {
+	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2", "load --op get --busy 1 --spin default,-1"} {
 		for _, fabric := range fabrics {
 			words := append(strings.Fields(args), "--fabric", fabric, "--rounds", "1", "--time", "1ms")
 			code, out, errs := rmabench(t, append(words, "--format", "json")...)

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // overlapFlags are the flags of overlap, reactivity and threads.
@@ -73,10 +73,26 @@ not come, or send messages of 8 bytes one after the other.`,
 		Example: `  rmabench threads --fabric shm
   rmabench threads --beside sends --goroutines 0,1,16,128`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
-		fl.StringSliceVar(&f.req.Beside, "beside", overlap.ThreadsBeside, "what the others do: signals, messages, sends")
-		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 16, 128}, "how many others")
+		fl.StringSliceVar(&f.req.Beside, "beside", overlap.ThreadsBeside, "activity of the other goroutines: signals, messages, sends")
+		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 16, 128}, "numbers of other goroutines")
 	})
-	return []*cobra.Command{over, react, threads}
+	load := (&overlapFlags{req: overlap.Request{What: "load"}}).command(s, &cobra.Command{
+		Use: "load", Short: "Measure operations beside busy processes",
+		Long: `Measure operations between two ranks of this host while threads of another process
+compute without a pause: half of a ping-pong of puts of 8 bytes with a signal, a
+barrier, and a get of 8 bytes. The ranks are started again for each value of RMA_SPIN,
+in turn; "default" leaves it unset.
+
+The mean is what a program gets: the median may be that of the moments in which both
+ranks have a processor.`,
+		Example: `  rmabench load --fabric shm --busy 0,1,2
+  rmabench load --fabric tcp --op get --spin default,-1,48,320 --rounds 9`,
+	}, func(f *overlapFlags, fl *pflag.FlagSet) {
+		fl.StringSliceVar(&f.req.Ops, "op", overlap.LoadOps, "operations")
+		fl.IntSliceVar(&f.req.Counts, "busy", []int{0, 1, runtime.NumCPU()}, "numbers of computing threads")
+		fl.StringSliceVar(&f.req.Spins, "spin", []string{overlap.SpinDefault, "-1", "48", "320"}, "values of RMA_SPIN, or "+overlap.SpinDefault)
+	})
+	return []*cobra.Command{over, react, threads, load}
 }
 
 func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapFlags, *pflag.FlagSet)) *cobra.Command {
@@ -118,6 +134,9 @@ func (f *overlapFlags) check() error {
 // run measures and writes the results.
 func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if jobenv.InJob() {
+		if f.req.What == "load" {
+			return usage(errors.New("load starts its ranks itself: run it outside of a job"))
+		}
 		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
 			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
 		}

@@ -1,6 +1,7 @@
 package overlap
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,16 +33,16 @@ func Write(w io.Writer, format string, rs []Result) error {
 
 // point identifies results that differ in their round only.
 type point struct {
-	what, fabric, op, who, beside string
-	size, count                   int
-	factor                        float64
+	what, fabric, library, op, who, beside, spin string
+	size, count                                  int
+	factor                                       float64
 }
 
 func writeTable(w io.Writer, rs []Result) error {
 	var order []point
 	of := map[point][]Result{}
 	for _, r := range rs {
-		k := point{r.What, r.Fabric, r.Op, r.Who, r.Beside, r.Size, r.Count, r.Factor}
+		k := point{r.What, r.Fabric, cmp.Or(r.Library, "rma"), r.Op, r.Who, r.Beside, r.Spin, r.Size, r.Count, r.Factor}
 		if of[k] == nil {
 			order = append(order, k)
 		}
@@ -66,6 +67,7 @@ var heads = map[string]string{
 	"overlap":    "fabric  op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
 	"reactivity": "fabric  op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
 	"threads":    "fabric  op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
+	"load":       "fabric  op            busy     spin     mean us      p50 us      p99 us      max us   (mean min-max)\n",
 }
 
 func (k point) line(w io.Writer, rs []Result) error {
@@ -74,7 +76,7 @@ func (k point) line(w io.Writer, rs []Result) error {
 		for _, r := range rs {
 			vs = append(vs, f(r))
 		}
-		return median(vs), slices.Min(vs), slices.Max(vs)
+		return bench.Median(vs), slices.Min(vs), slices.Max(vs)
 	}
 	p50, lo, hi := med(func(r Result) float64 { return r.P50 })
 	p99, _, _ := med(func(r Result) float64 { return r.P99 })
@@ -88,12 +90,15 @@ func (k point) line(w io.Writer, rs []Result) error {
 		total, _, _ := med(func(r Result) float64 { return r.Total })
 		bound, _, _ := med(func(r Result) float64 { return r.Bound })
 		imb, _, _ := med(func(r Result) float64 { return r.IMB })
-		_, err = fmt.Fprintf(w, "%-7s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
-			k.fabric, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
+			k.fabric, k.library, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
 	case "reactivity":
 		_, err = fmt.Fprintf(w, "%-7s %-11s %15d %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, p50, p99, most, lo, hi)
 	case "threads":
 		_, err = fmt.Fprintf(w, "%-7s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.beside, p50, p99, most, lo, hi)
+	case "load":
+		mean, lo, hi := med(func(r Result) float64 { return r.Mean })
+		_, err = fmt.Fprintf(w, "%-7s %-11s %6d  %7s %11.2f %11.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.spin, mean, p50, p99, most, lo, hi)
 	}
 	return err
 }

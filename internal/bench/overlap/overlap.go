@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // Request describes a measurement. Only rank 0's request counts.
@@ -21,6 +22,7 @@ type Request struct {
 	Ratios []float64     // computation over communication
 	Counts []int         // goroutines: computing on each processor, or beside a ping-pong
 	Beside []string      // from ThreadsBeside
+	Spins  []string      // values of RMA_SPIN, or SpinDefault
 	Rounds int           // each round measures all points
 	Time   time.Duration // for each series of a point
 }
@@ -70,6 +72,11 @@ func (r *Request) Check() error {
 		list("op", r.Ops, ReactivityOps)
 	case "threads":
 		list("goroutines beside", r.Beside, ThreadsBeside)
+	case "load":
+		list("op", r.Ops, LoadOps)
+		if err == nil {
+			err = checkSpins(r.Spins)
+		}
 	default:
 		err = fmt.Errorf("%w: %q", ErrRequest, r.What)
 	}
@@ -93,19 +100,22 @@ func (r *Request) Points() int {
 		return r.Rounds * len(r.Ops) * len(r.Sizes) * len(r.Who) * len(r.Ratios)
 	case "reactivity":
 		return r.Rounds * len(r.Ops) * len(r.Counts)
+	case "load":
+		return r.Rounds * len(r.Ops) * len(r.Counts) * len(r.Spins)
 	}
 	return r.Rounds * len(r.Beside) * len(r.Counts) * len(threadsOps)
 }
 
 // Result is one point of one round; fields that its kind lacks are zero. Times are in µs.
 type Result struct {
-	What   string  `json:"what"`
-	Fabric string  `json:"fabric"`
-	Round  int     `json:"round"`
-	Op     string  `json:"op,omitempty"`
-	Size   int     `json:"size,omitempty"`
-	Who    string  `json:"who,omitempty"` // the computing ranks
-	Factor float64 `json:"factor,omitempty"`
+	What    string  `json:"what"`
+	Fabric  string  `json:"fabric"`
+	Library string  `json:"library,omitempty"` // "" is this one
+	Round   int     `json:"round"`
+	Op      string  `json:"op,omitempty"`
+	Size    int     `json:"size,omitempty"`
+	Who     string  `json:"who,omitempty"` // the computing ranks
+	Factor  float64 `json:"factor,omitempty"`
 
 	Comm    float64 `json:"comm_us,omitempty"`
 	Compute float64 `json:"compute_us,omitempty"`
@@ -116,6 +126,8 @@ type Result struct {
 
 	Count   int     `json:"goroutines"`
 	Beside  string  `json:"beside,omitempty"`
+	Spin    string  `json:"spin,omitempty"`
+	Mean    float64 `json:"mean_us,omitempty"`
 	P50     float64 `json:"p50_us,omitempty"`
 	P99     float64 `json:"p99_us,omitempty"`
 	Max     float64 `json:"max_us,omitempty"`
@@ -155,6 +167,8 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 			err = p.reactivity(ctx, &req, round, out)
 		case "threads":
 			err = p.threads(ctx, &req, round, out)
+		case "load":
+			err = p.load(ctx, &req, round, out)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", req.What, err)
@@ -198,7 +212,7 @@ func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, rou
 	if err != nil {
 		return err
 	}
-	c, err := share(ctx, p, median(alone))
+	c, err := share(ctx, p, bench.Median(alone))
 	if err != nil {
 		return err
 	}
@@ -227,7 +241,7 @@ func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, rou
 				return err
 			}
 			r := Result{Round: round, Op: op, Size: size, Who: who, Factor: factor, Samples: m}
-			r.fill(c, median(computing), median(both), copying)
+			r.fill(c, bench.Median(computing), bench.Median(both), copying)
 			if err := emit(r); err != nil {
 				return err
 			}
@@ -259,7 +273,13 @@ func (p *pair) count(ctx context.Context, d time.Duration, f func() error) (int,
 	if err != nil {
 		return 0, err
 	}
-	return share(ctx, p, min(max(5, int(float64(d)/max(median(warm), 1))), 2000))
+	return share(ctx, p, min(max(5, int(float64(d)/max(bench.Median(warm), 1))), 2000))
+}
+
+// Derive sets the times, in µs, and computes the derived figures, for another library whose
+// link copies as often as this one's.
+func (r *Result) Derive(comm, compute, total float64) {
+	r.fill(comm*1e3, compute*1e3, total*1e3, float64(copies[r.Fabric])*float64(copyTime(r.Size)))
 }
 
 // fill computes the derived figures. All times are in ns.

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed33544411/rma/internal/jobtest"
-	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -27,6 +29,7 @@ func TestRun(t *testing.T) {
 				{What: "reactivity", Ops: ReactivityOps, Counts: []int{0}},
 				{What: "reactivity", Ops: []string{"get"}, Counts: []int{1}},
 				{What: "threads", Beside: ThreadsBeside, Counts: []int{3}},
+				{What: "load", Ops: LoadOps, Counts: []int{0}, Spins: []string{SpinDefault}},
 			} {
 				req.Rounds, req.Time = 2, time.Millisecond
 				var got []Result
@@ -52,6 +55,8 @@ func TestRun(t *testing.T) {
 					require.Positive(t, r.P50)
 					require.LessOrEqual(t, r.P50, r.P99)
 					require.LessOrEqual(t, r.P99, r.Max)
+					require.Positive(t, r.Mean)
+					require.LessOrEqual(t, r.Mean, r.Max)
 				}
 				for _, format := range Formats {
 					var b bytes.Buffer
@@ -90,17 +95,20 @@ func TestCheck(t *testing.T) {
 		"overlap":    {What: "overlap", Ops: []string{"get"}, Who: []string{"both"}, Sizes: []int{8}, Ratios: []float64{1}},
 		"reactivity": {What: "reactivity", Ops: []string{"handler"}, Counts: []int{8}},
 		"threads":    {What: "threads", Beside: []string{"sends"}, Counts: []int{128}},
+		"load":       {What: "load", Ops: []string{"barrier"}, Counts: []int{2}, Spins: []string{SpinDefault, "-1", "48"}},
 	}
 	for what, ok := range good {
 		ok.Rounds, ok.Time = 1, time.Second
 		require.NoError(t, ok.Check())
-		require.Equal(t, map[string]int{"overlap": 1, "reactivity": 1, "threads": 2}[what], ok.Points())
+		require.Equal(t, map[string]int{"overlap": 1, "reactivity": 1, "threads": 2, "load": 3}[what], ok.Points())
 		for i, spoil := range []func(r *Request){
 			func(r *Request) { r.What = "all" },
 			func(r *Request) { r.Rounds = 0 },
 			func(r *Request) { r.Time = -1 },
 			func(r *Request) { r.Ops, r.Beside = []string{"swap"}, []string{"sleeps"} },
 			func(r *Request) { r.Ops, r.Beside = nil, nil },
+			func(r *Request) { r.Sizes, r.Counts, r.Spins = nil, []int{-1}, nil },
+			func(r *Request) { r.Sizes, r.Counts, r.Spins = nil, []int{1 << 20}, []string{"fast"} },
 			func(r *Request) { r.Sizes, r.Counts = []int{0}, []int{-1} },
 			func(r *Request) { r.Sizes, r.Counts = nil, nil },
 			func(r *Request) { r.Ratios, r.Counts = []float64{math.NaN()}, []int{1 << 20} },
@@ -117,4 +125,24 @@ func TestWork(t *testing.T) {
 	per := calibrate()
 	require.Greater(t, per, 0.01)
 	require.Less(t, per, 100.0)
+}
+
+// A busy thread is one more that runs, until the end.
+func TestBusy(t *testing.T) {
+	was := runtime.GOMAXPROCS(0)
+	before := sink.Load()
+	end := Busy(1)
+	require.Equal(t, was+1, runtime.GOMAXPROCS(0))
+	testutil.Eventually(t, testutil.Limit, func() bool { return sink.Load() != before }, "work is done")
+	end()
+	require.Equal(t, was, runtime.GOMAXPROCS(0))
+}
+
+// The table shows the median of the rounds: of an even number, the mean of the middle two.
+func TestTableOfEvenRounds(t *testing.T) {
+	var b strings.Builder
+	rs := []Result{{What: "reactivity", Fabric: "shm", Op: "get", P50: 1}, {What: "reactivity", Fabric: "shm", Op: "get", Round: 1, P50: 3}}
+	require.NoError(t, Write(&b, "table", rs))
+	require.Contains(t, b.String(), " 2.00 ")
+	require.Contains(t, b.String(), "(1.00-3.00)")
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed33544411/rma"
@@ -14,11 +13,11 @@ import (
 // ErrRequest reports a request that cannot be measured.
 var ErrRequest = errors.New("overlap: request")
 
-// tagTalk is the tag of control messages; data messages have other tags.
-const tagTalk = 1
+// tagControl is the tag of control messages; data messages have other tags.
+const tagControl = 1
 
-// maxTalk bounds a control message, which is JSON.
-const maxTalk = 4 << 20
+// maxControl bounds a control message, which is JSON.
+const maxControl = 4 << 20
 
 // pair is one of the two ranks. Rank 0 decides, rank 1 follows.
 type pair struct {
@@ -41,9 +40,9 @@ func swap[T any](ctx context.Context, p *pair, mine T) (theirs T, err error) {
 	if err != nil {
 		return theirs, err
 	}
-	buf := make([]byte, maxTalk)
-	in := p.peer.RecvTag(tagTalk, buf)
-	out := p.peer.SendTag(tagTalk, b)
+	buf := make([]byte, maxControl)
+	in := p.peer.RecvTag(tagControl, buf)
+	out := p.peer.SendTag(tagControl, b)
 	n, err := in.Wait(ctx)
 	if err == nil {
 		err = json.Unmarshal(buf[:n], &theirs)
@@ -85,13 +84,4 @@ func (p *pair) series(ctx context.Context, n int, f func() error) ([]float64, er
 		mine[i] = max(mine[i], theirs[i])
 	}
 	return mine, nil
-}
-
-// median sorts ds and returns its median, zero if ds is empty.
-func median(ds []float64) float64 {
-	if len(ds) == 0 {
-		return 0
-	}
-	slices.Sort(ds)
-	return ds[len(ds)/2]
 }

@@ -21,6 +21,8 @@ const (
 
 	large  = 1 << 20
 	fewest = 20 // least number of samples, even if they take longer than a series should
+
+	mostSamples = 1 << 20
 )
 
 // reactivity measures latencies on a target that computes on goroutines that never block.
@@ -96,9 +98,15 @@ func (r *Result) sample(d time.Duration, f func() error) error {
 			return err
 		}
 	}
-	const most = 1 << 20
+	return r.samples(fewest, mostSamples, d, f)
+}
+
+// samples repeats f for d, but at least and at most so many times.
+func (r *Result) samples(least, most int, d time.Duration, f func() error) error {
 	var ds []float64
-	for begun, last := time.Now(), time.Now(); len(ds) < most && (len(ds) < fewest || last.Sub(begun) < d); {
+	begun := time.Now()
+	last := begun
+	for len(ds) < most && (len(ds) < least || last.Sub(begun) < d) {
 		if err := f(); err != nil {
 			return err
 		}
@@ -108,5 +116,6 @@ func (r *Result) sample(d time.Duration, f func() error) error {
 	}
 	slices.Sort(ds)
 	r.P50, r.P99, r.Max, r.Samples = ds[len(ds)/2]/1e3, ds[len(ds)*99/100]/1e3, ds[len(ds)-1]/1e3, len(ds)
+	r.Mean = float64(last.Sub(begun)) / 1e3 / float64(len(ds))
 	return nil
 }

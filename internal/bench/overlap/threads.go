@@ -109,11 +109,8 @@ const (
 
 // play is the measured goroutine. Rank 1 answers until rank 0 ends the series.
 func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
-	there, mine := win.At(1-p.eng.Rank(), offWord), win.Slice(offMine, 8)
-	word, n := win.Slice(offWord, 8), uint64(0)
-	over := uint64(1) << 63
-	switch {
-	case r.Op == "put":
+	mine, there := win.Slice(offMine, 8), win.At(1-p.eng.Rank(), offWord)
+	if r.Op == "put" {
 		if p.first {
 			put := func() error { return p.peer.Put(win.At(1, offOver), mine).Wait(ctx) }
 			if err := r.sample(req.Time, put); err != nil {
@@ -122,10 +119,18 @@ func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Windo
 		}
 		_, err := swap(ctx, p, 0)
 		return err
-	case p.first:
+	}
+	return p.pings(ctx, req, r, win, func(n uint64) rma.Request { return p.peer.Signal(there, rma.SignalSet, n) })
+}
+
+// pings measures half of a ping-pong of send, which sets the peer's word to n.
+func (p *pair) pings(ctx context.Context, req *Request, r *Result, win *rma.Window, send func(n uint64) rma.Request) error {
+	there, word, n := win.At(1-p.eng.Rank(), offWord), win.Slice(offWord, 8), uint64(0)
+	over := uint64(1) << 63
+	if p.first {
 		err := r.sample(req.Time, func() error {
 			n++
-			if err := p.peer.Signal(there, rma.SignalSet, n).Wait(ctx); err != nil {
+			if err := send(n).Wait(ctx); err != nil {
 				return err
 			}
 			_, err := p.peer.WaitSignal(ctx, word, rma.EQ, n)
@@ -134,11 +139,11 @@ func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Windo
 		if err == nil {
 			err = p.peer.Signal(there, rma.SignalSet, over).Wait(ctx)
 		}
-		r.P50, r.P99, r.Max = r.P50/2, r.P99/2, r.Max/2
+		r.Mean, r.P50, r.P99, r.Max = r.Mean/2, r.P50/2, r.P99/2, r.Max/2
 		if err != nil {
 			return err
 		}
-	default:
+	} else {
 		for {
 			got, err := p.peer.WaitSignal(ctx, word, rma.GT, n)
 			if err != nil {
@@ -148,7 +153,7 @@ func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Windo
 				break
 			}
 			n = got
-			if err := p.peer.Signal(there, rma.SignalSet, n).Wait(ctx); err != nil {
+			if err := send(n).Wait(ctx); err != nil {
 				return err
 			}
 		}

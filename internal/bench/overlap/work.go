@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // work computes for a known duration: n iterations of arithmetic in registers.
@@ -21,7 +23,8 @@ var sink atomic.Uint64
 // maximum over 50 ms.
 func calibrate() (perNS float64) {
 	const turns = 100_000
-	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
+	end := time.Now().Add(50 * time.Millisecond)
+	for n := 0; n < 10 || time.Now().Before(end); n++ {
 		start := time.Now()
 		work(turns)
 		perNS = max(perNS, turns/float64(max(time.Since(start), 1)))
@@ -54,5 +57,5 @@ func copyTime(n int) time.Duration {
 		copy(to, from)
 		ds = append(ds, float64(time.Since(start)))
 	}
-	return time.Duration(median(ds[1:]))
+	return time.Duration(bench.Median(ds[1:]))
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/jobenv"
-	"github.com/seed33544411/rma/internal/launch"
-	"github.com/seed33544411/rma/internal/links"
 )
 
 // OverlapArg is ChildArg for OverlapLocal; the program must call OverlapChild then.
@@ -22,23 +20,42 @@ func OverlapLocal(ctx context.Context, req overlap.Request, stderr io.Writer, em
 	if err := req.Check(); err != nil {
 		return err
 	}
-	spec := launch.Spec{N: 2, Args: []string{OverlapArg}}
-	if req.Fabric != "" && req.Fabric != "auto" {
-		spec.Env = append(spec.Env, links.EnvFabric+"="+req.Fabric)
+	if req.What == "load" {
+		return loadLocal(ctx, req, stderr, emit)
 	}
-	n := 0
-	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
-		var r overlap.Result
-		if json.Unmarshal(b, &r) != nil || r.What != req.What {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
+	return overlapRanks(ctx, req, nil, stderr, emit)
+}
+
+// loadLocal runs new ranks for each wait policy, round and number of busy threads, which are
+// those of this process.
+func loadLocal(ctx context.Context, req overlap.Request, stderr io.Writer, emit func(overlap.Result) error) error {
+	one := req
+	one.Rounds = 1
+	for round := range req.Rounds {
+		for _, busy := range req.Counts {
+			for _, spin := range req.Spins {
+				var env []string
+				if spin != overlap.SpinDefault {
+					env = []string{"RMA_SPIN=" + spin}
+				}
+				end := overlap.Busy(busy)
+				err := overlapRanks(ctx, one, env, stderr, func(r overlap.Result) error {
+					r.Round, r.Count, r.Spin = round, busy, spin
+					return emit(r)
+				})
+				end()
+				if err != nil {
+					return err
+				}
+			}
 		}
-		n++
-		return true, emit(r)
-	})
-	if err == nil && n == 0 {
-		err = errors.New("no result arrived")
 	}
-	return err
+	return nil
+}
+
+// overlapRanks measures req between two processes with env added to their environment.
+func overlapRanks(ctx context.Context, req overlap.Request, env []string, stderr io.Writer, emit func(overlap.Result) error) error {
+	return localResults(ctx, ranks(OverlapArg, 2, req.Fabric, env...), req, stderr, -1, func(r *overlap.Result) bool { return r.What == req.What }, emit)
 }
 
 // OverlapInJob is OverlapLocal for the two ranks of the job that the environment describes.
