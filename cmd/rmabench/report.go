@@ -53,16 +53,16 @@ func reportCommand(s streams) *cobra.Command {
 works on this host, and write to the directory --out:
 
   report.html    plots and tables in one self-contained file
-  results.jsonl  the same as JSON, one object a line
+  results.jsonl  the same as JSON, one object per line
 
-A summary goes to standard output. --add puts results measured elsewhere into the
-same report (of another machine, or of a virtual one on this host), --fabrics
-none measures nothing. With --format json only the lines are written, to the file
---out or to standard output: for measuring where somebody else reports.
+A summary is printed to standard output. --add includes results measured elsewhere
+(on another machine, or in a virtual one) in the report; --fabrics none measures
+nothing. With --format json only the lines are written, to the file --out or to
+standard output, to be included in another report.
 
 The report also shows the parameters of the cost model for every fabric, the quality
-of its choices (heat maps), bandwidth where the choice changes, and the explanation of
-one batch; --choice none omits that, --choice full plays the whole grid.
+of its choices (heat maps), bandwidth where the choice changes, the explanation of
+one batch, and messages of 1 MiB beside computation; --choice none omits these, --choice full measures the whole grid.
 
 --verbs-by COMMAND measures verbs on another machine, or a virtual one: rmabench runs
 COMMAND followed by this program and its arguments; COMMAND must run it with the same

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
 )
@@ -44,13 +45,22 @@ func (f *reportFlags) cells(fabric string) choice.Request {
 	return r
 }
 
+// overlap returns the transfers beside computation of a report.
+func (f *reportFlags) overlap(fabric string) overlap.Request {
+	return overlap.Request{
+		What: "overlap", Fabric: fabric, Ops: []string{"message"}, Who: overlap.OverlapWho,
+		Sizes: []int{1 << 20}, Ratios: []float64{1, 2, 4}, Rounds: 1, Time: f.time,
+	}
+}
+
 // modelSteps returns the number of progress steps of model for a fabric.
 func (f *reportFlags) modelSteps() int {
 	if f.choice == "none" {
 		return 0
 	}
 	r := f.cells("")
-	return 1 + len(r.Cells()) + 1 + len(reportCurves)
+	over := f.overlap("")
+	return 1 + len(r.Cells()) + 1 + len(reportCurves) + over.Points()
 }
 
 // model adds the parameters of the cost model on a fabric, the comparison of modes, the
@@ -111,6 +121,13 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 			return session.CurvesLocal(ctx, choice.Request{Fabric: fabric, Curves: reportCurves, Most: reportMost, Pin: f.pin, Time: f.time}, &said, func(c choice.Curve) error {
 				step(fmt.Sprintf("switch n=%d", c.N))
 				rep.Curves = append(rep.Curves, c)
+				return nil
+			})
+		}},
+		{"overlap", func() error {
+			return session.OverlapLocal(ctx, f.overlap(fabric), &said, func(r overlap.Result) error {
+				step("overlap, " + r.Who + " computing")
+				rep.Overlaps = append(rep.Overlaps, r)
 				return nil
 			})
 		}},

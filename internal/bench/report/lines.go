@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
 // maxLine bounds one line of results that are read back.
@@ -38,7 +39,7 @@ func (r *Report) Add(rd io.Reader) error {
 
 // addLine recognises the kind of a line by a field that no other kind has.
 func (r *Report) addLine(line []byte) (err error) {
-	var has struct{ Test, Tables, Points, Summary, Mix, Messages json.RawMessage }
+	var has struct{ Test, Tables, Points, Summary, Mix, Messages, What json.RawMessage }
 	if err := json.Unmarshal(line, &has); err != nil {
 		return err
 	}
@@ -67,6 +68,14 @@ func (r *Report) addLine(line []byte) (err error) {
 			err = errors.New("no fabric")
 		}
 		r.Explained = append(r.Explained, x)
+	case has.What != nil:
+		var x overlap.Result
+		if err = json.Unmarshal(line, &x); err == nil && (x.What != "overlap" || x.Fabric == "") {
+			err = fmt.Errorf("what %q, fabric %q: want overlap over a fabric", x.What, x.Fabric)
+		}
+		if err == nil {
+			r.Overlaps = append(r.Overlaps, x)
+		}
 	default:
 		err = errors.New("no result of rmabench")
 	}
@@ -76,5 +85,5 @@ func (r *Report) addLine(line []byte) (err error) {
 // WriteLines writes the report in the format of Add.
 func (r *Report) WriteLines(w io.Writer) error {
 	return errors.Join(bench.WriteLines(w, r.Results), bench.WriteLines(w, r.Plogp), bench.WriteLines(w, r.Cells),
-		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained))
+		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained), bench.WriteLines(w, r.Overlaps))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
 // Report is the content of a page.
@@ -27,6 +28,8 @@ type Report struct {
 	Summaries []choice.Summary
 	Curves    []choice.Curve
 	Explained []choice.Explanation
+
+	Overlaps []overlap.Result // communication during computation; may be empty
 }
 
 //go:embed page.html
@@ -194,6 +197,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	overlaps, err := OverlapPlots(r.Overlaps)
+	if err != nil {
+		return err
+	}
+	overlapText, err := overlapTable(r.Overlaps)
+	if err != nil {
+		return err
+	}
 	texts := func(n int, write func(i int, w io.Writer) error) (out []string, err error) {
 		for i := range n {
 			var b bytes.Buffer
@@ -214,6 +225,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figures(plots),
 		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
 		"Params": figures(params), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
+		"Overlaps": figures(overlaps), "OverlapText": overlapText,
 	})
 }
 
