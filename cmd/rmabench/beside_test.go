@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -114,7 +115,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"rendezvous --fabric pigeon": "want auto", "rendezvous --sizes 0": "zero", "rendezvous --rounds 0": "positive", "rendezvous --mode rocket": "want auto",
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
-		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table",
+		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table", "overlap --peers lam --fabric shm": "want some of openmpi", "overlap --peers openmpi": "want shm or tcp",
 		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument",
 		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
@@ -146,6 +147,24 @@ func TestBusyRanksOverRealProcesses(t *testing.T) {
 			require.Equal(t, 3, bytes.Count(table, []byte("\n")), "%s", table)
 		}
 	}
+}
+
+// overlap --peers measures every library in each round, and names it.
+func TestOverlapOfPeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts other libraries' programs")
+	}
+	code, out, errs := rmabench(t, "overlap", "--fabric", "shm", "--sizes", "64K", "--who", "both", "--ratios", "1", "--rounds", "2", "--time", "1ms",
+		"--peers", "openmpi", "--format", "json")
+	if code == exitMissing {
+		t.Skip(errs)
+	}
+	require.Equal(t, exitOK, code, errs)
+	var names []string
+	for _, r := range jsonLines[overlap.Result](t, out) {
+		names = append(names, strconv.Itoa(r.Round)+r.Library)
+	}
+	require.Equal(t, []string{"0", "0openmpi", "1", "1openmpi"}, names)
 }
 
 func TestSwitchOverRealProcesses(t *testing.T) {

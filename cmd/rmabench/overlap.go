@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // overlapFlags are the flags of overlap, reactivity and threads.
@@ -25,6 +26,7 @@ type overlapFlags struct {
 	form  string
 	out   string
 	quiet bool
+	peers []string // other libraries, of overlap
 }
 
 // overlapCommands returns the commands that measure communication during computation.
@@ -35,28 +37,35 @@ func overlapCommands(s streams) []*cobra.Command {
 rma, on two ranks of this host or of the job.
 
   ratio  time for both / (communication + computation); 1 is no overlap
-  bound  the least ratio that is possible, given the copies that the link makes on
-         the processors
+  bound  the lowest ratio possible, given the copies that the link makes on the
+         processors
   imb %  100 (communication + computation - both) / the smaller of the two, as in
          Intel's IMB-NBC
 
 The computation is a fixed amount of arithmetic, a multiple of the time that the
 operation takes alone. Times are those of the slower rank, medians over iterations;
-the table shows medians over rounds and the spread of the ratio.`,
+the table shows medians over rounds and the spread of the ratio.
+
+--peers measures MPI libraries as well, round by round in turn, by a program that is
+compiled with their mpicc and makes the same series (message: MPI_Isend, MPI_Irecv and
+MPI_Wait; put and get: MPI_Put, MPI_Get and MPI_Win_flush). mpich-async is MPICH with
+MPICH_ASYNC_PROGRESS=1. It needs --fabric shm or tcp.`,
 		Example: `  rmabench overlap --fabric shm
   rmabench overlap --fabric tcp --sizes 64K,1M,16M --who both --ratios 1
+  rmabench overlap --fabric shm --sizes 1M --peers openmpi,mpich,mpich-async
   rmabench overlap --op put,get --format json --out overlap.jsonl
   rmarun -n 2 rmabench overlap`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
 		fl.StringSliceVar(&f.req.Ops, "op", []string{"message"}, strings.Join(overlap.OverlapOps, ", ")+" (rank 0 sends, puts, or gets)")
 		fl.StringSliceVar(&f.req.Who, "who", overlap.OverlapWho, "ranks that compute: sender (rank 0), receiver (rank 1), both")
 		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
+		fl.StringSliceVar(&f.peers, "peers", nil, "other libraries to measure in turn: "+strings.Join(compare.OverlapPeers(), ", "))
 		fl.Float64SliceVar(&f.req.Ratios, "ratios", []float64{1, 2, 4}, "lengths of the computation, as multiples of the communication")
 	})
 	react := (&overlapFlags{req: overlap.Request{What: "reactivity"}}).command(s, &cobra.Command{
 		Use: "reactivity", Short: "Measure the latency of operations on a rank that computes",
-		Long: `Measure the latency of single operations by rank 0 on rank 1, which computes on a
-number of goroutines for each of its processors that never wait: a get and a
+		Long: `Measure the latency of single operations by rank 0 on rank 1, which runs a number of
+computing goroutines per processor that never wait: a get and a
 fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler answers
 (both directions).`,
 		Example: `  rmabench reactivity --fabric tcp
@@ -116,17 +125,17 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 
 // check completes the request; its errors are usage errors.
 func (f *overlapFlags) check() error {
-	if !slices.Contains(bench.Fabrics, f.req.Fabric) {
-		return fmt.Errorf("--fabric %q: want %s", f.req.Fabric, strings.Join(bench.Fabrics, ", "))
-	}
-	if !slices.Contains(overlap.Formats, f.form) {
-		return fmt.Errorf("--format %q: want %s", f.form, strings.Join(overlap.Formats, ", "))
+	if err := checkFabricAndFormat(f.req.Fabric, f.form, overlap.Formats); err != nil {
+		return err
 	}
 	if f.req.What == "overlap" {
 		var err error
 		if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 			return fmt.Errorf("--sizes: %w", err)
 		}
+	}
+	if len(f.peers) > 0 && jobenv.InJob() {
+		return errors.New("--peers: not within a job, whose ranks another launcher has started")
 	}
 	return f.req.Check()
 }
@@ -145,7 +154,21 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if !f.quiet {
 		bar = s.err
 	}
-	p := newProgress(bar, f.req.Points())
+	var peers *compare.Overlap
+	total := f.req.Points()
+	if len(f.peers) > 0 {
+		var err error
+		peers, err = compare.NewOverlap(ctx, f.req.Fabric, f.peers)
+		switch {
+		case errors.Is(err, compare.ErrPeer), errors.Is(err, compare.ErrFabric):
+			return usage(fmt.Errorf("--peers: %w", err))
+		case err != nil:
+			return err
+		}
+		defer func() { _ = peers.Close() }() // temporary files
+		total += f.req.Rounds * peers.Points(&f.req)
+	}
+	p := newProgress(bar, total)
 	var rs []overlap.Result
 	emit := func(r overlap.Result) error {
 		p.text = r.Fabric + " " + r.What + " " + r.Op
@@ -156,8 +179,10 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	var err error
 	if jobenv.InJob() {
 		_, err = session.OverlapInJob(ctx, f.req, emit)
-	} else {
+	} else if peers == nil {
 		err = session.OverlapLocal(ctx, f.req, s.err, emit)
+	} else {
+		err = f.inTurn(ctx, s, peers, emit)
 	}
 	p.close(err == nil)
 	if err != nil {
@@ -167,12 +192,21 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	return errors.Join(overlap.Write(out, f.form, rs), commit())
 }
 
-// overlapChildCommand is the command that session.OverlapLocal starts.
-func overlapChildCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: session.OverlapArg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(session.OverlapChild(cmd.Context(), s.in, s.out))
-		},
+// inTurn measures this library and its peers in each round.
+func (f *overlapFlags) inTurn(ctx context.Context, s streams, peers *compare.Overlap, emit func(overlap.Result) error) error {
+	one := f.req
+	one.Rounds = 1
+	for round := range f.req.Rounds {
+		err := session.OverlapLocal(ctx, one, s.err, func(r overlap.Result) error {
+			r.Round = round
+			return emit(r)
+		})
+		if err == nil {
+			err = peers.Round(ctx, &one, round, emit)
+		}
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }

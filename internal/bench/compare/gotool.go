@@ -18,7 +18,7 @@ import (
 
 const (
 	goModule = "github.com/seed33544411/rma/bench/peers"
-	goFolder = "bench/peers" // in the source tree
+	goDir    = "bench/peers" // in the source tree
 	goTool   = "go"
 )
 
@@ -37,7 +37,7 @@ func sourceTree() string {
 	}
 	for _, dir := range from {
 		for last := ""; dir != last; last, dir = dir, filepath.Dir(dir) {
-			at := filepath.Join(dir, goFolder)
+			at := filepath.Join(dir, goDir)
 			b, err := os.ReadFile(filepath.Join(at, "go.mod"))
 			if err == nil && bytes.HasPrefix(b, []byte("module "+goModule+"\n")) {
 				return at

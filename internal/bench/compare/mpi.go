@@ -2,6 +2,7 @@ package compare
 
 import (
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -19,22 +20,26 @@ var openmpi = &Peer{
 	Plan:    openmpiPlan, Prepare: compile("mpicc.openmpi", "mpi.c"), Parse: parseMPI("NPopenmpi"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
-// openmpiPlan restricts Open MPI to one path between the ranks: the ob1 layer over one byte
+func openmpiPlan(j Job) (Plan, error) {
+	launch, env, err := openmpiLaunch(&j)
+	return Plan{Env: env, Client: mpiRanks(launch, "NPopenmpi", &j)}, err
+}
+
+// openmpiLaunch restricts Open MPI to one path between the ranks: the ob1 layer over one byte
 // transfer layer. On tcp it also excludes the one-sided component that uses shared memory
 // for windows of ranks on one host.
-func openmpiPlan(j Job) (Plan, error) {
-	launch := []string{"mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "orte_tmpdir_base", j.Dir}
+func openmpiLaunch(j *Job) (launch, env []string, err error) {
+	launch = []string{"mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "orte_tmpdir_base", j.Dir}
 	switch j.Fabric {
 	case "shm":
 		launch = append(launch, "--mca", "btl", "self,vader")
 	default:
 		launch = append(launch, "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "osc", "^sm")
 	}
-	var env []string
 	if os.Geteuid() == 0 { // mpirun refuses to run as root otherwise, and a container may have no other user
 		env = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 	}
-	return Plan{Env: env, Client: mpiRanks(launch, "NPopenmpi", &j)}, nil
+	return launch, env, nil
 }
 
 // mpich is MPICH, in Debian's build above UCX; see openmpi.
@@ -53,21 +58,36 @@ var mpich = &Peer{
 // mpichPlan restricts UCX as the peer ucx does. On tcp it makes the ranks believe that
 // they are on different hosts: otherwise MPICH prefers its own shared memory.
 func mpichPlan(j Job) (Plan, error) {
-	env, err := ucxEnv(j.Fabric, &j.Place)
+	launch, env, err := mpichLaunch(&j)
+	return Plan{Env: env, Client: mpiRanks(launch, "NPmpich2", &j)}, err
+}
+
+// mpichLaunch restricts UCX as the peer ucx does. On tcp it makes the ranks believe that
+// they are on different hosts: otherwise MPICH prefers its own shared memory.
+func mpichLaunch(j *Job) (launch, env []string, err error) {
+	env, err = ucxEnv(j.Fabric, &j.Place)
 	if j.Fabric == "tcp" {
 		env = append(env, "MPIR_CVAR_NOLOCAL=1")
 	}
-	return Plan{Env: env, Client: mpiRanks([]string{"mpirun.mpich"}, "NPmpich2", &j)}, err
+	return []string{"mpirun.mpich"}, env, err
 }
 
 // mpiRanks returns a launcher's arguments for two ranks, each pinned to a processor by
 // taskset, because launchers number processors in different ways.
 func mpiRanks(launch []string, pingpong string, j *Job) []string {
-	program := append([]string{pingpong}, netpipeArgs(j)...)
-	if j.Test.Kind != Lat {
-		program = []string{compiled(j.Dir), cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
-	}
-	for side, out := range []string{"/dev/stdout", "/dev/null"} {
+	return mpiSides(launch, j, func(side int) []string {
+		if j.Test.Kind != Lat {
+			return []string{compiled(j.Dir), cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
+		}
+		out := []string{"/dev/stdout", "/dev/null"}[side]
+		return slices.Concat([]string{pingpong}, netpipeArgs(j), []string{"-o", out})
+	})
+}
+
+// mpiSides returns a launcher's arguments for two ranks, each pinned to a processor by
+// taskset, because launchers number processors in different ways.
+func mpiSides(launch []string, j *Job, program func(side int) []string) []string {
+	for side := range 2 {
 		if side > 0 {
 			launch = append(launch, ":")
 		}
@@ -75,10 +95,7 @@ func mpiRanks(launch []string, pingpong string, j *Job) []string {
 		if core, pinned := j.Core(side); pinned {
 			launch = append(launch, "taskset", "-c", strconv.Itoa(core))
 		}
-		launch = append(launch, program...)
-		if j.Test.Kind == Lat {
-			launch = append(launch, "-o", out)
-		}
+		launch = append(launch, program(side)...)
 	}
 	return launch
 }

@@ -1,15 +1,15 @@
-// Streams and one-sided writes between two MPI ranks, for what no packaged program
-// measures:
+// Streams and one-sided writes between two MPI ranks: measurements that no packaged
+// program offers.
 //
-//	bw SIZE ITERS     ITERS messages by windows of 64 MPI_Isend, against as many
-//	                  MPI_Irecv; the time ends when rank 1 has answered that it has
-//	                  them all (the loop of osu_bw, with one answer at the end)
+//	bw SIZE ITERS     ITERS messages in windows of 64 MPI_Isend, received by as many
+//	                  MPI_Irecv; the time ends with the answer of rank 1 that it has
+//	                  received all (the loop of osu_bw, with one answer at the end)
 //	put SIZE ITERS    ping-pong of MPI_Put and MPI_Win_flush into windows whose last
 //	                  byte the target polls; half the mean round trip
-//	putbw SIZE ITERS  ITERS MPI_Put, with MPI_Win_flush behind every 64 and at the end
+//	putbw SIZE ITERS  ITERS MPI_Put, with MPI_Win_flush after every 64 and at the end
 //
-// Rank 0 prints one line: test, size, operations, seconds. A tenth of the operations
-// goes before, not timed.
+// Rank 0 prints one line: test, size, operations, seconds. A warm-up of a tenth of the
+// operations precedes and is not timed.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static MPI_Status sts[WINDOW];
 
 static void stream(long n) {
 	char ack = 0;
-	if (rank == 1) { // the first receives are posted before the sender begins
+	if (rank == 1) { // the first receives are posted before the sender starts
 		for (long i = 0; i < n; i += WINDOW) {
 			int k = n - i < WINDOW ? (int)(n - i) : WINDOW;
 			for (int j = 0; j < k; j++)

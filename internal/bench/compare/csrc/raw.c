@@ -1,12 +1,13 @@
-// A TCP socket used with nothing in between, for the floor of what the host does:
+// A TCP socket used directly: the lower bound of what the host can do.
 //
 //	lat SIZE ITERS   ping-pong; both sides read without blocking, and spin
-//	bw SIZE ITERS    ITERS writes of SIZE one way, both sides blocking; the time ends
-//	                 when the reader has answered that it has all
+//	bw SIZE ITERS    ITERS writes of SIZE bytes in one direction, both sides blocking;
+//	                 the time ends with the answer of the reader that it has read all
 //
 // raw PORT serves one client; raw ADDR PORT TEST SIZE ITERS is the client, which
-// prints one line: test, size, operations, seconds. A tenth of the operations goes
-// before, not timed. TCP_NODELAY is on; buffers are the kernel's to size.
+// prints one line: test, size, operations, seconds. A warm-up of
+// a tenth of the operations precedes and is not timed. TCP_NODELAY is set; the kernel
+// chooses the sizes of buffers.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
