@@ -35,6 +35,7 @@ type measureFlags struct {
 	pin     bool
 	mode    string
 	tags    int
+	batch   int
 
 	sampling, calibration time.Duration
 }
@@ -82,6 +83,7 @@ See rmabench --help for the definitions and the ways to start the ranks.`,
 			def := bench.Plan{Test: c.test}.WithDefaults().Window
 			fl.IntVar(&f.window, "window", def, "requests kept outstanding")
 			fl.IntVar(&f.tags, "tags", 1, "send: number of tags, used by the messages in turn")
+			fl.IntVar(&f.batch, "batch", 0, "send: through package rma, as applications do, in batches of this size; both ranks on this host (0: the layer below, one by one)")
 		}
 		fl.IntVar(&f.count, "count", 1, "number of repetitions of everything")
 		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
@@ -112,6 +114,7 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 	if f.tags != 1 {
 		p.Tags = f.tags
 	}
+	p.Batch = f.batch
 	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin, Sampling: f.sampling, Calibration: f.calibration}
 	if err := checkFabricAndFormat(f.fabric, f.format, bench.Formats); err != nil {
 		return req, err
@@ -132,6 +135,15 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 		return req, errors.New("--op: want an operation")
 	}
 	req.Plans = []bench.Plan{p}
+	switch {
+	case f.batch == 0:
+	case p.Op != bench.Send:
+		return req, fmt.Errorf("--batch: messages are posted in batches: want --op %s", bench.Send)
+	case f.connect != "" || jobenv.InJob():
+		return req, errors.New("--batch: the ranks are started on this host: not with --connect or under a launcher")
+	default:
+		return req, req.CheckEngine()
+	}
 	return req, req.Check()
 }
 
@@ -175,6 +187,8 @@ func measure(ctx context.Context, s streams, req bench.Request, connect string, 
 		}
 	case inJob:
 		_, err = session.InJob(ctx, req, emit)
+	case req.Plans[0].Batch > 0:
+		err = session.EngineLocal(ctx, req, 1, s.err, emit)
 	default:
 		err = session.Local(ctx, req, s.err, emit)
 	}
