@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(rankEnv) == "" {
 		os.Exit(m.Run())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // ends a hang
 	defer cancel()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,10 +32,8 @@ func TestMain(m *testing.M) {
 // Ranks in processes of their own call the server, over each link that needs no
 // device. The launcher is the project's, built from its sources.
 func TestGRPC(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
-	defer cancel()
 	rmarun := filepath.Join(t.TempDir(), "rmarun")
-	build := exec.CommandContext(ctx, "go", "build", "-o", rmarun, "./cmd/rmarun")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", rmarun, "./cmd/rmarun")
 	build.Dir = "../.." // a module of its own
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build rmarun: %v\n%s", err, out)
@@ -47,7 +45,7 @@ func TestGRPC(t *testing.T) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
 			var out bytes.Buffer
-			cmd := exec.CommandContext(ctx, rmarun, "-n", "3", exe)
+			cmd := exec.CommandContext(t.Context(), rmarun, "-n", "3", exe)
 			cmd.Env = append(os.Environ(), rankEnv+"=1", "RMA_FABRIC="+fabric, "RMA_SAMPLING=off")
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Run(); err != nil {

@@ -37,12 +37,10 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/examples/internal/command"
 )
 
 type options struct {
@@ -54,13 +52,8 @@ func main() {
 	var o options
 	flag.IntVar(&o.values, "values", 100_000, "values of each rank")
 	flag.IntVar(&o.buckets, "buckets", 4096, "buckets")
-	flag.BoolVar(&o.skew, "skew", false, "most values in few buckets")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		log.Fatal(err)
-	}
+	flag.BoolVar(&o.skew, "skew", false, "put most values into few buckets")
+	command.Main(func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {

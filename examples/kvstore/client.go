@@ -39,7 +39,7 @@ func newClient(eng *rma.Engine, win *rma.Window, l layout, id int) (*client, err
 func (c *client) get(ctx context.Context, key []byte) (value []byte, version uint64, err error) {
 	rank, home := c.home(key)
 	peer := c.eng.Peer(rank)
-	var wait patience
+	var tries attempts
 	for probe := 0; probe < c.probes(); {
 		if err := peer.Get(c.mem.Slice(0, bucketSize), c.remote(c.win, rank, home, probe)).Wait(ctx); err != nil {
 			return nil, 0, err
@@ -54,7 +54,7 @@ func (c *client) get(ctx context.Context, key []byte) (value []byte, version uin
 			probe++
 		case unclear:
 			c.torn.Add(1)
-			if err := wait.more(ctx, c.limit); err != nil {
+			if err := tries.more(ctx, c.limit); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -94,14 +94,14 @@ func (c *client) ask(ctx context.Context, op byte, key, value []byte) (uint64, e
 	return parseAnswer(c.answer[:n])
 }
 
-// patience bounds how often something is tried.
-type patience struct {
+// attempts bounds the time for which reads of one key are repeated.
+type attempts struct {
 	tries int
 	since time.Time
 }
 
-// more waits for a moment before the next try, or says that there is to be none.
-func (p *patience) more(ctx context.Context, limit time.Duration) error {
+// more waits for a moment before the next try, or returns why there is none.
+func (p *attempts) more(ctx context.Context, limit time.Duration) error {
 	p.tries++
 	if p.tries == 1 {
 		p.since = time.Now()

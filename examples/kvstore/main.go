@@ -65,15 +65,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/examples/internal/command"
 )
 
 type options struct {
@@ -87,15 +85,10 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 10000, "keys in the store")
 	flag.IntVar(&o.ops, "ops", 100000, "operations of each client")
 	flag.IntVar(&o.servers, "servers", 1, "ranks that hold the store; the others read and write")
-	flag.IntVar(&o.clients, "clients", 1, "clients of each of the others")
-	flag.Float64Var(&o.writes, "writes", 0.05, "part of the operations that are writes")
-	flag.DurationVar(&o.alone, "alone", 200*time.Millisecond, "how long to measure the applications undisturbed")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		log.Fatal(err)
-	}
+	flag.IntVar(&o.clients, "clients", 1, "clients per rank that holds no store")
+	flag.Float64Var(&o.writes, "writes", 0.05, "fraction of operations that are writes")
+	flag.DurationVar(&o.alone, "alone", 200*time.Millisecond, "time for measuring the applications undisturbed")
+	command.Main(func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {

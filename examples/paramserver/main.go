@@ -52,13 +52,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"math"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/examples/internal/command"
 )
 
 type options struct {
@@ -75,12 +73,7 @@ func main() {
 	flag.IntVar(&o.servers, "servers", 1, "ranks that hold parameters; the others work")
 	flag.BoolVar(&o.single, "float32", false, "parameters of 4 bytes instead of 8")
 	flag.Float64Var(&o.tolerance, "tolerance", 1e-3, "largest error of a parameter at the end")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		log.Fatal(err)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {

@@ -45,14 +45,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"slices"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/examples/internal/command"
 )
 
 type options struct {
@@ -65,13 +63,8 @@ func main() {
 	var o options
 	flag.IntVar(&o.numbers, "numbers", 1_000_000, "numbers of each rank")
 	flag.StringVar(&o.kind, "kind", "random", "random, sorted, reverse, equal or few (different ones)")
-	flag.Uint64Var(&o.seed, "seed", 1, "of the random numbers")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		log.Fatal(err)
-	}
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the random numbers")
+	command.Main(func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {

@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *rma.Engine, *rma.Region, []rma.Key) error{count, read, talk} {
+	for _, step := range []func(context.Context, *rma.Engine, *rma.Region, []rma.Key) error{count, read, message} {
 		if err := step(ctx, eng, mem, keys); err != nil {
 			return survive(err)
 		}
@@ -87,8 +87,8 @@ func read(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key)
 	return nil
 }
 
-// talk sends messages from rank 0 to all ranks, itself included.
-func talk(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
+// message sends messages from rank 0 to all ranks, itself included.
+func message(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
 	parts := [][]byte{[]byte("small"), []byte("words"), make([]byte, 1<<20)}
 	var sent []rma.Request
 	if eng.Rank() == 0 {

@@ -51,13 +51,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"math"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/examples/internal/command"
 )
 
 type options struct {
@@ -69,13 +67,8 @@ func main() {
 	var o options
 	flag.IntVar(&o.n, "n", 512, "rows and columns of the grid")
 	flag.IntVar(&o.iters, "iters", 200, "iterations")
-	flag.BoolVar(&o.check, "check", false, "compare with a serial computation by rank 0")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		log.Fatal(err)
-	}
+	flag.BoolVar(&o.check, "check", false, "compare the result with a serial computation by rank 0")
+	command.Main(func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
