@@ -1,0 +1,32 @@
+//go:build unix
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/examples/nas/internal/nastest"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+func TestClassS(t *testing.T) { nastest.Verify(t, kernel, 1, 2, 4, 8) }
+
+func TestRanksArePowersOfTwo(t *testing.T) {
+	_, err := nastest.Run(t, kernel, 3, "shm")
+	require.ErrorContains(t, err, "3 ranks: want a power of two, at most 8")
+}
+
+// Ranks have their places for themselves.
+func TestBlocks(t *testing.T) {
+	for n := 1; n <= 8; n *= 2 {
+		for r := range n {
+			b := blockOf(r, n)
+			require.Equal(t, r, b.rank())
+			require.Equal(t, n, b.parts[axisX]*b.parts[axisY]*b.parts[axisZ])
+		}
+	}
+}
