@@ -84,7 +84,7 @@ func TestCacheKeepsNothingOfAFailedBuild(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestRunFoldersAreSwept(t *testing.T) {
+func TestRunDirectoriesAreSwept(t *testing.T) {
 	c := testCache(t)
 	live, remove, err := c.newRun()
 	require.NoError(t, err)

@@ -206,6 +206,11 @@ func TestSuiteSteps(t *testing.T) {
 	require.Equal(t, "delay 1ms", two[5].Netem)
 	require.Contains(t, two[5].Argv, "-test.skip=Peng")
 	require.Empty(t, suiteSteps("/m", "/b", "guests", list, o))
+	list[0].strict = true
+	require.Equal(t, []string{"sh", "-c", strictly, "sh", "/b/a_b.test"}, suiteSteps("/m", "/b", "one", list, o)[0].Argv[:5])
+	require.Equal(t, "/b/a_b.test", suiteSteps("/m", "/b", "two", list, o)[0].Argv[0])
+	o.Race = true
+	require.Equal(t, "/b/a_b.test", suiteSteps("/m", "/b", "one", list, o)[0].Argv[0])
 }
 
 func TestChooseTargetsNeedsThemToExist(t *testing.T) {
@@ -221,11 +226,15 @@ func TestChooseTargetsNeedsThemToExist(t *testing.T) {
 
 func TestTargetsAreListedOnce(t *testing.T) {
 	t.Parallel()
-	pkgs, names := map[string]bool{}, map[string]bool{}
+	type way struct {
+		pkg    string
+		strict bool
+	}
+	ways, names := map[way]bool{}, map[string]string{}
 	for _, g := range targets {
-		require.False(t, pkgs[g.pkg], "%s twice", g.pkg)
-		require.False(t, names[g.binaryName()], "%s twice", g.binaryName())
-		pkgs[g.pkg], names[g.binaryName()] = true, true
+		require.False(t, ways[way{g.pkg, g.strict}], "%s twice", g.pkg)
+		require.Contains(t, []string{"", g.pkg}, names[g.binaryName()], g.binaryName())
+		ways[way{g.pkg, g.strict}], names[g.binaryName()] = true, g.pkg
 		require.Equal(t, g.pkg, cleanPkg("./"+g.pkg+"/"))
 	}
 }

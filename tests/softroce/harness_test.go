@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,6 +105,29 @@ func TestHarnessRunsAProgramAsHere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "kept\n", string(kept))
 	nothingLeft(t, runs)
+}
+
+// The emulated processor's clock runs as fast as the machine's battery-backed one, which
+// follows the host's time, even if the host is busy while the kernel boots.
+func TestHarnessClock(t *testing.T) {
+	vm, _, command := selftest(t)
+	if vm != "qemu" {
+		t.Skip("no emulated processor")
+	}
+	busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	require.NoError(t, busy.Start())
+	defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
+	code, stdout, stderr := run(t, command("--", "sh", "-c", `
+		both() {
+			until a=$(date +%s); r=$(cat /sys/class/rtc/rtc0/since_epoch); [ "$(date +%s)" = "$a" ]; do :; done
+			echo $a $r
+		}
+		both; sleep 10; both`))
+	require.Equal(t, 0, code, "%s", stderr)
+	var clock, battery [2]int
+	_, err := fmt.Sscan(stdout, &clock[0], &battery[0], &clock[1], &battery[1])
+	require.NoError(t, err, "%s", stdout)
+	require.InDelta(t, battery[1]-battery[0], clock[1]-clock[0], 3, "%s", stdout)
 }
 
 func TestHarnessStopsWhatDoesNotEnd(t *testing.T) {

@@ -14,13 +14,13 @@ import (
 	"syscall"
 )
 
-const usage = `softroce runs programs on real SoftRoCE, in a kernel brought along where the host's has none.
+const usage = `softroce runs programs on real SoftRoCE, in a virtual machine if the host's kernel lacks it.
 
   softroce run [flags] -- program [args...]   run a program of this host inside
   softroce suite [flags] [packages...]        build and run the project's device tests
   softroce perftest [flags]                   Debian's perftest beside rmabench, in one boot
   softroce build -vm qemu|uml                 download or build the kernel now
-  softroce doctor                             what works here, and what is missing
+  softroce doctor                             show what works here and what is missing
   softroce clean                              remove the cached kernels
 
 Every command takes -h. See docs/softroce.md.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // qemu starts Debian's kernel in an emulated PC.
@@ -25,6 +27,11 @@ type qemu struct {
 const qemuCmdline = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t mitigations=off nopti nokaslr " +
 	"tsc=reliable no_timer_check audit=0 apparmor=0 rcupdate.rcu_expedited=1 cryptomgr.notests " +
 	"random.trust_cpu=on 8250.nr_uarts=1 rdinit=/init SOFTROCE_GUEST=qemu"
+
+// clock tells the kernel the frequency of its time stamp counter, which in emulation is the
+// host's. The kernel's own measurement at boot fails when the host is busy: then its clock
+// runs at several times the speed for good.
+func clock() string { return fmt.Sprintf(" tsc_early_khz=%.0f", 1e6/cpu.NsPerTick()) }
 
 func (q *qemu) cpu(int) int { return -1 }
 
@@ -46,15 +53,15 @@ func (q *qemu) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 			mem = "2G"
 		}
 	}
-	accel, cpu := "tcg,thread=multi,tb-size=512", "Nehalem" // Nehalem: later models have rep movsb, emulated byte by byte
+	accel, model := "tcg,thread=multi,tb-size=512", "Nehalem" // Nehalem: later models have rep movsb, emulated byte by byte
 	if q.opt.Accel == "kvm" {
-		accel, cpu = "kvm", "host"
+		accel, model = "kvm", "host"
 	}
 	args := []string{
-		"-M", "q35", "-accel", accel, "-cpu", cpu, "-smp", strconv.Itoa(smp), "-m", mem,
+		"-M", "q35", "-accel", accel, "-cpu", model, "-smp", strconv.Itoa(smp), "-m", mem,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + comma(filepath.Join(g.ctl, "console")),
-		"-kernel", q.kernel.vmlinux, "-initrd", initrd, "-append", qemuCmdline,
+		"-kernel", q.kernel.vmlinux, "-initrd", initrd, "-append", qemuCmdline + clock(),
 	}
 	share := func(tag, path string, opts string) {
 		args = append(args,
