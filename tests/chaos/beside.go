@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed33544411/rma"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed33544411/rma"
 )
 
 // lies reports whether one side of operations with that rank is a mutant.

@@ -159,7 +159,7 @@ func TestIntrusionFindsWhatIsOpen(t *testing.T) {
 	for d := dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
 		require.NoError(t, os.Chmod(d, 0o755))
 	}
-	got, tried, err := intrusion{Pids: []int{victim.Process.Pid}, Folder: dir}.as(t.Context(), uid)
+	got, tried, err := intrusion{Pids: []int{victim.Process.Pid}, Dir: dir}.as(t.Context(), uid)
 	require.NoError(t, err)
 	require.Positive(t, tried)
 	text := strings.Join(got, "\n")

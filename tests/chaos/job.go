@@ -236,7 +236,7 @@ func (p *proc) await(d time.Duration, n int, what string, match func(event) bool
 			}
 			return fmt.Errorf("rank %d: ended (%v) with %d of %d: %s\n%s", p.rank, p.err, have, n, what, p.complaints())
 		case <-limit.C:
-			return fmt.Errorf("rank %d: %d of %d within %v: %s\n%s", p.rank, have, n, d, what, p.complaints())
+			return fmt.Errorf("rank %d: %d of %d within %v: %s: %v\n%s", p.rank, have, n, d, what, p.find(match), p.complaints())
 		}
 	}
 }

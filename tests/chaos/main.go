@@ -23,8 +23,9 @@ var parts = []*part{
 	{"hang", "SIGSTOP or a freezer for good", hang},
 	{"close", "regions closed while peers write to them", closing},
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
-	{"netem", "a network that loses, delays, doubles, reorders and changes packets, cuts and forged resets", netem},
-	{"hostile", "a rank that lies to the others, or changes what it sends them", hostile},
+	{"netem", "a network that loses, delays, doubles, reorders and changes packets, cuts and forged resets; over verbs in a guest", netem},
+	{"hostile", "a rank that lies to the others when they connect", hostile},
+	{"mutant", "a rank that changes what it sends to the others", mutants},
 	{"secrecy", "a relay without the token that records, changes and replays", secrecy},
 	{"sniffer", "somebody who reads the network and says again what was said", sniffer},
 	{"users", "another user of the host, at processes, memory, files and sockets", users},
@@ -35,14 +36,15 @@ var parts = []*part{
 
 const usage = `usage: chaos [flags]
 
-Starts jobs of rma and kills, stops, starves and floods them, until the time is up.
-Every failure prints the command that repeats its round.
+Starts jobs of rma and kills, stops, starves and floods them until the time is over.
+For every failure it prints the command that repeats the round.
 
-At the end come a table of the parts (times beyond the bound that is promised are in column
-over: a machine with fewer processors than processes has some; far beyond is a failure),
-how often each promise was checked and broken, and what this machine refused to do.
+At the end it prints a table of the parts, the number of checks and violations of each
+guarantee, and the parts that this machine does not support. Column over counts times beyond
+the guaranteed bound: a machine with fewer processors than processes has some; times far
+beyond it are failures.
 
-Exit code: 0 all promises held, 1 one was broken, 2 bad flags, 125 the guest failed.
+Exit code: 0 all guarantees held, 1 a guarantee was violated, 2 bad flags, 125 the guest failed.
 
 Examples:
   chaos --time 10m                           a new seed

@@ -37,7 +37,7 @@ func users(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	in := intrusion{Folder: j.dir, Addrs: []string{strings.TrimPrefix(j.addr, "tcp:")}}
+	in := intrusion{Dir: j.dir, Addrs: []string{strings.TrimPrefix(j.addr, "tcp:")}}
 	for _, p := range j.procs {
 		in.Pids = append(in.Pids, p.cmd.Process.Pid)
 		in.Addrs = append(in.Addrs, listening(p.cmd.Process.Pid)...)
@@ -72,9 +72,9 @@ const intruderEnv = "CHAOS_INTRUSION"
 
 // intrusion is another user's knowledge of a job: what the system shows to everyone.
 type intrusion struct {
-	Pids   []int
-	Folder string
-	Addrs  []string // of the wire-up server, and those that the ranks listen on
+	Pids  []int
+	Dir   string
+	Addrs []string // of the wire-up server, and those that the ranks listen on
 }
 
 // as runs the intrusion as another user, and returns its successes and the number of its
@@ -138,7 +138,7 @@ func runIntruder(spec string) error {
 		in.process(pid)
 	}
 	in.files("/dev/shm")
-	in.files(in.Folder)
+	in.files(in.Dir)
 	in.sockets()
 	fmt.Printf("tried %d\n", in.tried)
 	return nil
@@ -209,7 +209,7 @@ func (in *intruder) files(dir string) {
 		for _, mode := range []int{os.O_RDONLY, os.O_WRONLY} {
 			f, err := os.OpenFile(path, mode, 0)
 			f.Close()
-			if strings.Contains(path, "rma") || strings.HasPrefix(path, in.Folder) {
+			if strings.Contains(path, "rma") || strings.HasPrefix(path, in.Dir) {
 				in.got(err, "opened %s (mode %d)", path, mode)
 			}
 		}
@@ -239,7 +239,7 @@ func (in *intruder) sockets() {
 		}
 	}
 	for _, name := range unixSockets() {
-		if strings.HasPrefix(name, "@rma-") || strings.HasPrefix(name, in.Folder) {
+		if strings.HasPrefix(name, "@rma-") || strings.HasPrefix(name, in.Dir) {
 			in.descriptors(name)
 		}
 	}
