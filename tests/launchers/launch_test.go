@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -80,6 +81,16 @@ func (l launcher) checkRing(t *testing.T, n int, under, link string) {
 		require.Regexp(t, fmt.Sprintf(`(?m)ring: rank %d of %d, local \d, under %s over %s$`, r, n, under, link), out)
 	}
 	require.Len(t, regexp.MustCompile(`(?m)ring: rank`).FindAllString(out, -1), n)
+}
+
+// checkBound runs a job whose n ranks the launcher binds to one core each.
+func (l launcher) checkBound(t *testing.T, n int, under string) {
+	t.Helper()
+	out, err := l.run(t, "bound")
+	require.NoError(t, err, out)
+	for r := range n {
+		require.Contains(t, out, fmt.Sprintf("bound: rank %d under %s, 1 core(s)\n", r, under))
+	}
 }
 
 // checkErrors runs jobs of three ranks that cannot come about.
@@ -145,6 +156,7 @@ func TestOpenMPI(t *testing.T) {
 	on(4).checkRing(t, 4, "openmpi", "shm")
 	on(4, "-x", "RMA_FABRIC=tcp").checkRing(t, 4, "openmpi", "tcp")
 	on(4, hosts...).checkRing(t, 4, "openmpi", "shm")
+	on(2, "--bind-to", "core:overload-allowed").checkBound(t, 2, "openmpi")
 	on(3).checkHello(t, 3)
 	on(3).checkErrors(t)
 }
@@ -157,6 +169,7 @@ func TestMPICH(t *testing.T) {
 	on(4).checkRing(t, 4, "mpich", "shm")
 	on(4, "-env", "RMA_FABRIC", "tcp").checkRing(t, 4, "mpich", "tcp")
 	on(4, "-launcher", "fork", "-hosts", "localhost,127.0.0.1").checkRing(t, 4, "mpich", "shm")
+	on(2, "-bind-to", "core").checkBound(t, 2, "mpich")
 	on(3).checkHello(t, 3)
 	on(3).checkErrors(t)
 }
@@ -171,6 +184,7 @@ func TestSlurm(t *testing.T) {
 	on(4, "-N", "1", "--export=ALL,RMA_FABRIC=tcp").checkRing(t, 4, "slurm", "tcp")
 	on(4, "-N", "1", "--mpi=pmi2").checkRing(t, 4, "mpich", "shm")
 	on(4, "-N", "2", "--mpi=pmi2").checkRing(t, 4, "mpich", "shm")
+	on(2, "-N", "1", "--cpu-bind=map_cpu:"+twoCPUs()).checkBound(t, 2, "slurm")
 	on(3, "-N", "1").checkHello(t, 3)
 	on(3, "-N", "1").checkErrors(t)
 	on(3, "-N", "1").checkAbsent(t)
@@ -208,6 +222,14 @@ func TestSlurm(t *testing.T) {
 	require.Contains(t, string(text), "ring: rank 0 of 1, local 0, under none over")
 	require.Contains(t, string(text), "ended 0\n")
 	require.Contains(t, string(text), "ring: rank 2 of 3, local 2, under slurm over shm")
+}
+
+// twoCPUs lists the first and the last processor of this process, in the format of srun: the
+// nodes of the test's cluster have more cores than the host may have, so that srun cannot be
+// left to find them.
+func twoCPUs() string {
+	cpus := cpu.Allowed().CPUs()
+	return fmt.Sprintf("%d,%d", cpus[0], cpus[len(cpus)-1])
 }
 
 // shortDir is a temporary directory whose path leaves room for socket names.

@@ -8,18 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // roleEnv makes the test binary a rank.
 const roleEnv = "RMA_TEST_LAUNCHERS_ROLE"
 
-var roles = map[string]func(context.Context, jobenv.Found) error{"ring": ring, "absent": absent, "token": wrongToken}
+var roles = map[string]func(context.Context, jobenv.Found) error{"ring": ring, "bound": bound, "absent": absent, "token": wrongToken}
 
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleEnv)
@@ -38,6 +42,32 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// bound prints the cores that the launcher left to this process, and reports a thread that
+// may run elsewhere while an engine is open.
+func bound(ctx context.Context, f jobenv.Found) error {
+	on := cpu.Allowed()
+	eng, err := rma.Open(ctx, &rma.Config{Sampling: "off"})
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	if err := eng.Barrier(ctx); err != nil {
+		return err
+	}
+	threads, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		return err
+	}
+	for _, th := range threads {
+		text, err := os.ReadFile(th)
+		if err == nil && !strings.Contains(string(text), fmt.Sprintf("Cpus_allowed_list:\t%v\n", on)) {
+			return fmt.Errorf("bound to %v, and a thread is not: %s", on, text)
+		}
+	}
+	fmt.Printf("bound: rank %d under %s, %d core(s)\n", f.Rank, f.Launcher, topo.Local().UsableCores(on))
+	return nil
 }
 
 // ring writes to the next rank, counts on rank 0 and sends to the previous.
