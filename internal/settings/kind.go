@@ -17,7 +17,7 @@ type Kind uint8
 // Kinds.
 const (
 	Text     Kind = iota // anything
-	Path                 // a file or folder
+	Path                 // a file or directory
 	Enum                 // one of a list of words
 	Count                // a whole number
 	Bytes                // a whole number of bytes, with K, M or G for powers of 1024

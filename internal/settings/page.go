@@ -9,22 +9,23 @@ const pageHead = `<!-- Generated from internal/settings by "go generate ./intern
 
 # Configuration
 
-Every setting there is. Most have a field in [rma.Config](../config.go); all have a variable, and all but those
-that describe a single process a name in settings files. Nothing needs to be set: a nil Config is usable.
+For users and administrators of programs that use rma: all settings. Each setting is an environment variable. Most are also a
+field of [rma.Config](../config.go), and all that do not describe a single process can stand in a settings file. No setting is
+required: a nil Config is usable.
 
 ## Where a value comes from
 
 Later origins override earlier ones:
 
-| origin | meaning | for |
+| origin | meaning | used by |
 |---|---|---|
-| default | this page | everybody |
+| default | this page | |
 | code | a field of ` + "`rma.Config`; `Config.Settings[\"name\"]`" + ` for settings without a field. The zero value of a field means the default | the program's author |
-| file | a line in the file that ` + "`RMA_CONFIG`, else `Config.File`" + `, names | who runs the machine |
+| file | a line in the file that ` + "`RMA_CONFIG`, else `Config.File`" + `, names | the administrator of the machine |
 | env | the variable, if it is not empty | the user who starts this run |
 
-The author of a program knows least about the machine that it will run on, the user who starts it most: an operator can
-change everything without a new binary, and a single run without editing the file. ` + "`rmabench info --settings`" + ` prints
+Thus an administrator can change all settings without a new binary, and a user can change them for one run without editing
+the file. ` + "`rmabench info --settings`" + ` prints
 the settings in effect in the present environment, with their origins; an engine logs those that are not defaults
 ("rma: setting", [observability.md](observability.md#log)).
 
@@ -37,20 +38,20 @@ the settings in effect in the present environment, with their origins; an engine
     profiles     = "/var/lib/rma # figures"
 
 One setting per line, ` + "`name = value`" + `. The name is the variable's without ` + "`RMA_`" + `, in lower case. A value that needs a #
-after a space, or spaces at its ends, stands in double quotes, as a Go string. A name may appear once. UTF-8, at most
-256 KiB. A file that is named and cannot be read is an error.
+after a space, or spaces at its ends, is written in double quotes, as a Go string. A name may appear once. The file is UTF-8,
+at most 256 KiB. It is an error if the named file cannot be read.
 
 ## Errors
 
-An invalid value is an error of ` + "`Open`" + `, not ignored; all are reported together, each with its place:
+` + "`Open`" + ` fails if a value is invalid. The error lists all invalid values with their places:
 
     rma: open: config: 3 settings are wrong:
     	Config.Depth = 70000: want a number of requests, 16 … 65536
     	/etc/rma.conf:4: unknown setting "fabrik": did you mean fabric?
     	RMA_PEER_TIMEOUT="2": want a duration, such as 50ms or 2s, at least 1ms
 
-Variables that begin with ` + "`RMA_`" + ` and are not on this page are usually misspelt. They are a warning in the log, with the
-nearest name; under ` + "`RMA_STRICT=1`" + ` they are errors, too. Not reported are ` + "`RMA_TEST_*`" + `, which tests use for their child
+A variable that begins with ` + "`RMA_`" + ` and is not on this page is usually misspelt. It causes a warning in the log with the
+nearest name, and an error with ` + "`RMA_STRICT=1`" + `. Exceptions are ` + "`RMA_TEST_*`" + `, which tests use for their child
 processes, and the variables that Kubernetes sets for services with names such as "rma" (` + "`RMA_SERVICE_HOST`, `RMA_PORT_7471_TCP`" + `).
 
 ## Values
@@ -60,10 +61,10 @@ Durations are written as in Go (` + "`50ms`, `2s`, `1m30s`" + `), sizes with K, 
 `
 
 const foreignHead = `
-Variables of others that are read, never set, where ` + "`RMA_RANK`" + ` is not; [launching.md](launching.md) tells which of them
-count:
+Variables of launchers that are read, and never set, if ` + "`RMA_RANK`" + ` is not set. [launching.md](launching.md) describes their
+precedence:
 
-| variable | set by | what is taken from it |
+| variable | set by | use |
 |---|---|---|
 `
 
@@ -71,16 +72,16 @@ var groupHeads = [numGroups]string{
 	Engine: "## Engine\n",
 	Links: `## Links
 
-For experts. In code: ` + "`Config.Settings: map[string]string{\"ibv_gid_index\": \"3\"}`" + `.
+For experiments and unusual networks. In code: ` + "`Config.Settings: map[string]string{\"ibv_gid_index\": \"3\"}`" + `.
 `,
 	Job: `## Job
 
-Which process of which job this is ([launching.md](launching.md)): launchers set these, and Config.Job overrides them. They
+They identify the process and its job ([launching.md](launching.md)). Launchers set them; Config.Job overrides them. They
 are not read from files or Config.Settings.
 `,
 	Tests: `## Tests
 
-Read by the project's tests and by the SoftRoCE harness ([softroce.md](softroce.md)) only, from the environment.
+Environment variables that only the project's tests and the SoftRoCE harness ([softroce.md](softroce.md)) read.
 `,
 }
 
@@ -107,7 +108,7 @@ func Page() string {
 	return b.String()
 }
 
-// foreign lists what launchers say.
+// foreign lists the variables of launchers.
 func foreign(b *strings.Builder) {
 	b.WriteString(foreignHead)
 	for _, f := range ForeignVars {

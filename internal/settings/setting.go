@@ -9,7 +9,7 @@ import (
 // Prefix begins the name of every variable of this module.
 const Prefix = "RMA_"
 
-// TestPrefix begins variables by which tests talk to their own child processes:
+// TestPrefix begins variables by which tests configure their child processes:
 // they are neither declared nor reported.
 const TestPrefix = "RMA_TEST_"
 
