@@ -46,8 +46,8 @@ const (
 	// flight, or waits in the channel for room in the link's queue.
 	Accepted Result = iota
 
-	// NoCredit: the ring has no room. Poll, receive from this peer's channel, and retry
-	// when credit or completions have arrived.
+	// NoCredit: the ring has no room, or is being replaced. Poll, receive on this channel, and
+	// retry when credit or completions have arrived.
 	NoCredit
 
 	// QueueFull: the link's queue has no room, and the channel holds as many messages as it

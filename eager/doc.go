@@ -7,8 +7,7 @@
 // names may change in any release.
 //
 // A [Channel] connects two peers and holds both directions, a sender and a receiver. A
-// [Set] creates channels for peers that communicate often, and bounds their number and
-// memory.
+// [Budget] bounds the memory of the rings of many channels.
 //
 // # Memory
 //
@@ -77,6 +76,17 @@
 // values ([NoCredit], [QueueFull]), not errors. Messages of class flowctl.Control may use
 // blocks that data may not; flowctl states the rule for consumers.
 //
+// # Rings that follow the traffic
+//
+// With Options.Steps the first ring may be small: a writer that finds it too small asks for a
+// larger one ([Channel.Want]), either side asks for the first one again ([Channel.Shrink]), and
+// the reader offers it, within the Budgets of both sides. The writer moves at a marked message
+// when the link has completed its writes to the present ring; until then it accepts none
+// ([NoCredit]). The reader moves when it finds that message, so that nothing is in flight to a
+// ring that is withdrawn, and order and number of the messages hold. Positions continue, see
+// docs/wire.md. The directions are independent. A ring that is not asked for any longer stays
+// until a side shrinks it: the layer above knows which peers are idle.
+//
 // # Sleeping readers
 //
 // If Caps.WakesOnWrite is false, a reader that is about to sleep sets a bit in the word
@@ -120,7 +130,10 @@
 //	options.go       Options, modes, defaults
 //	layout.go        cells, trailer, the split of a message into blocks
 //	words_unsafe.go  atomic loads of cells and trailers
-//	set.go           Set: a bounded number of channels, created when needed
+//	resize.go        replacing a ring: what is sent, allocated and withdrawn
+//	resize_reader.go what the peer sends about rings
+//	resize_state.go  the state of both directions; rings and mirrors
+//	budget.go        Budget: the memory of rings after the first ones
 //	errors.go        errors
 //
 // Tests are beside the code, over fabric/sim; script_test.go compares random scripts with a

@@ -41,7 +41,7 @@ func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 		return s, b, fmt.Errorf("%w: %d bytes, want %d", ErrSetup, len(b), SetupSize)
 	}
 	if b[0] != setupVersion {
-		return s, b, fmt.Errorf("%w: version %d, this side speaks %d", ErrSetup, b[0], setupVersion)
+		return s, b, fmt.Errorf("%w: version %d, want %d: both sides must run the same release", ErrSetup, b[0], setupVersion)
 	}
 	if b[2] != 0 || b[3] != 0 {
 		return s, b, fmt.Errorf("%w: reserved bytes are not zero", ErrSetup)

@@ -2,10 +2,9 @@ package eager
 
 import "time"
 
-// Sleep sets or clears the sleep bit at the peer, see the package comment. done is false if
-// the word could not be posted yet: poll and call again. If a plain write wakes this side
-// (Caps.WakesOnWrite), Sleep has no effect and done is true.
-// do and done is true.
+// Sleep sets or clears the sleep bit at the peer: see the package comment. done is false
+// if the word could not be posted yet: poll and call again. If a plain write wakes this
+// side (Caps.WakesOnWrite), Sleep has no effect and done is true.
 //
 // Hot path.
 func (c *Channel) Sleep(on bool) (done bool, err error) {

@@ -201,7 +201,8 @@ type Caps struct {
 }
 
 // Direct is an optional interface of endpoints: it executes requests with this processor's
-// own loads and stores if the peer's memory is mapped here. It is intended for single small
+// own loads and stores if the peer's memory is mapped here, or is this process's own, even
+// if the link maps none (Caps.MapsAlloc). It is intended for single small
 // requests, for which Post and Poll would cost more than the requests themselves. Such a
 // link has Caps.AtomicCPU. Its methods are the owner's, like Post; none blocks or
 // allocates.
@@ -217,14 +218,14 @@ type Direct interface {
 	// caller to load from and store to, in order behind everything posted. It returns nil
 	// where Do would return false. The bytes may be used until the next call of a method of
 	// the link or of one of its endpoints, other than Reach and Local. A call of Stored must
-	// follow stores, one for any number of them.
+	// follow, one for any number of them; Region.Close may wait for it.
 	Reach(need Access, rkey uint32, addr uint64, n int) []byte
 
 	// Local returns the memory of a local piece, or nil if a request that needs these rights
 	// must not name it. It is valid as long as the result of Reach.
 	Local(need Access, piece SGE) []byte
 
-	// Stored ends stores to the result of Reach: it wakes the peer if it sleeps.
+	// Stored ends the use of the result of Reach: it wakes the peer if it sleeps.
 	Stored()
 }
 

@@ -14,7 +14,7 @@ package logp
 //
 //	stall = ⌈(B − w) / (⌊w/e⌋·e)⌉ · max(0, trip − (w − e)·u)     B > Ring
 //	trip  = (a + b + Os(8) + Ls)  +  (a + Ls)
-//	         credit on its way        posted anew, on its way
+//	         credit on its way        posted again, on its way
 //
 // The stall never grows with the ring, and u can hide no more of it than it adds to the
 // other costs: more bytes are never cheaper.

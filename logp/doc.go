@@ -2,7 +2,7 @@
 // direction of a link ([Params]), the predicted time of a batch of messages in each mode
 // ([Params.Cost]), the choice among the modes ([Params.Choose]), and the fastest partition
 // of a batch ([Planner.Plan]). It is pure: it has no clock, no goroutine, no I/O, and
-// imports only the standard library.
+// imports only internal/enum and the standard library.
 //
 // The engine below package rma uses it to plan. It is independent of the engine, and
 // programs may import it to predict the cost of transfers; its names may change in any

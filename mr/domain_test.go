@@ -81,7 +81,7 @@ func oneRegistration(t *testing.T, d *Domain, rails []*rail) {
 	}
 }
 
-// A key of memory that was withdrawn, its address registered anew: refused by
+// A key of memory that was withdrawn, its address registered again: refused by
 // every link and by Resolve, and nothing is touched.
 func TestStaleKeys(t *testing.T) { eachLink(t, staleKeys) }
 

@@ -15,9 +15,6 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// patience is for what must happen soon, on a machine that others keep busy.
-const patience = testutil.Limit
-
 // on is the key as rail number n takes it.
 func on(k *Key, n uint8) fabric.RemoteKey {
 	return fabric.RemoteKey{Addr: k.Addr, Len: k.Len, RKey: k.RKeys[n]}

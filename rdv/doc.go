@@ -21,6 +21,20 @@
 // A batch whose messages find their destinations in order is fetched in that order, before
 // the whole batch is matched. The FIN contains the messages that the receiver refused.
 //
+// # Transfers that either end carries out
+//
+// Where peers map each other's memory, a read by the receiver and a write by the sender are
+// the same copy, made by the processor of one or the other. The receiver offers a transfer of
+// one large message: it sends the destination and the address of a claim word.
+// Whoever changes that word first carries the transfer out: the sender when it sees the offer,
+// the receiver in the Progress after the one that made it. So a receive that is posted before
+// a computation is filled by a sender that waits, and a receiver that waits does not need the
+// sender.
+//
+//	S  Send ── RTS: descriptor ──────────────► R  Match, Accept: one destination
+//	S  ◄───────── CTS: destination, word ─────
+//	S  claims, writes, ── placed ────────────► R  Received; or R claims and reads as above
+//
 // # Advertised destinations
 //
 //	R  Advertise ── destination ────────────► S  Advertised: Write or Decline, now or later
@@ -96,7 +110,7 @@
 //	end.go      failure, messages that the peer sent before it, Sever, Close
 //	send.go     source: transfers of this side, FIN
 //	pipe.go     source: chunks of unregistered memory
-//	write.go    source: destinations of the peer, writing into them
+//	write.go    source: destinations of the peer, adverts and CTS, writing into them
 //	source.go   source: its slots
 //	announcements.go
 //	            source: bounds of the outstanding transfers
@@ -104,6 +118,7 @@
 //	run.go      sink: which of their messages are fetched next
 //	advert.go   sink: destinations of this side
 //	sink.go     sink: its slots, ends of messages
+//	claim.go    the words by which two ends agree which of them carries a transfer out
 //	core.go     state shared by source and sink
 //	handler.go  Handler and Matcher: the layer above
 //	growth.go   sizes of chunks

@@ -41,7 +41,7 @@ func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 		return s, b, fmt.Errorf("%w: %d bytes, want %d", ErrSetup, len(b), SetupSize)
 	}
 	if b[0] != setupVersion || b[1] != 0 {
-		return s, b, fmt.Errorf("%w: version %d.%d, this side speaks %d.0", ErrSetup, b[0], b[1], setupVersion)
+		return s, b, fmt.Errorf("%w: version %d.%d, want %d.0: both sides must run the same release", ErrSetup, b[0], b[1], setupVersion)
 	}
 	le := binary.LittleEndian
 	s = Setup{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/klauspost/cpuid/v2"
+
 	"github.com/seed33544411/rma/internal/bulk"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"

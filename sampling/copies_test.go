@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
-	"github.com/stretchr/testify/require"
 )
 
 // Measured once, then taken from the file; of another class, or forced, measured again.
@@ -92,7 +93,7 @@ func TestCopiesFilesThatAreNoGood(t *testing.T) {
 		_, err = store.loadCopies(&key)
 		require.ErrorIs(t, err, ErrProfile, name)
 	}
-	store.Dir = filepath.Join(path, "not a folder")
+	store.Dir = filepath.Join(path, "not a directory")
 	require.Error(t, store.saveCopies(&key, &m))
 }
 

@@ -62,7 +62,7 @@ func (s *Session) tell(m message) error {
 func (s *Session) lastWord(m message) error {
 	b, err := json.Marshal(m)
 	if err != nil || len(b) > mail {
-		b = []byte(`{"error":"a reason too long to tell"}`)
+		b = []byte(`{"error":"the reason exceeds the mailbox"}`)
 	}
 	if max(8, len(b)) > s.caps.MaxInline {
 		if err = s.put(b, 1); err == nil {
@@ -84,9 +84,9 @@ func (s *Session) lastWord(m message) error {
 const lingerPolls = 16
 
 func (s *Session) put(b []byte, signalled int) error {
-	s.told++
+	s.sent++
 	copy(s.mem[offOutMail:], b)
-	storeWord(s.mem, offOutTurn, turnWord(s.told, len(b)))
+	storeWord(s.mem, offOutTurn, turnWord(s.sent, len(b)))
 	body, turn := s.write(offOutMail, len(b), offMail), s.write(offOutTurn, 8, offTurn)
 	turn.Flags |= fabric.FlagNotify
 	if signalled > 0 {
@@ -96,7 +96,7 @@ func (s *Session) put(b []byte, signalled int) error {
 }
 
 // heard returns the peer's next message if it has arrived.
-func (s *Session) heard() (m message, ok bool, err error) {
+func (s *Session) received() (m message, ok bool, err error) {
 	w := loadWord(s.mem, offTurn)
 	seq, n := splitTurn(w)
 	if seq == s.listened {
@@ -123,7 +123,7 @@ func parseMessage(b []byte) (m message, err error) {
 	err = d.Decode(&m)
 	if err == nil {
 		if _, e := d.Token(); e != io.EOF {
-			err = fmt.Errorf("data behind the message")
+			err = fmt.Errorf("extra data behind the message")
 		}
 	}
 	if err == nil && m.Half != nil {
@@ -176,7 +176,7 @@ func (s *Session) serve(d time.Duration) (message, error) {
 		default:
 			return message{}, fmt.Errorf("%w: ball %#x, expected %#x", ErrProtocol, w, s.ball+1)
 		}
-		m, ok, err := s.heard()
+		m, ok, err := s.received()
 		if ok || err != nil {
 			return m, err
 		}
@@ -234,7 +234,7 @@ func (s *Session) throwWith(flags uint64) error {
 			return nil
 		case s.ball - 1:
 		default:
-			return fmt.Errorf("%w: ball %#x came back as %#x", ErrProtocol, s.ball, w)
+			return fmt.Errorf("%w: ball %#x was returned as %#x", ErrProtocol, s.ball, w)
 		}
 		if err := s.p.Miss(); err != nil {
 			return err

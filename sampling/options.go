@@ -96,7 +96,8 @@ type Options struct {
 	// twice that memory while it measures, and 68 KiB before.
 	MaxSize int
 
-	// Tolerance as a fraction, up to 1. Zero means DefaultTolerance.
+	// Tolerance is the precision of the measurement, as a fraction of the measured time, at
+	// most 1: see DefaultTolerance, which zero means.
 	Tolerance float64
 
 	// StepTimeout ends every wait for the peer, beyond the time that the peer
@@ -182,7 +183,7 @@ var (
 	ErrSetup = errors.New("bad sampling set-up")
 
 	// ErrProtocol means that the peer sent something that no correct peer sends.
-	ErrProtocol = errors.New("sampling peer breaks the protocol")
+	ErrProtocol = errors.New("sampling peer violated the protocol")
 
 	// ErrTimeout means that a step did not end in time: the peer hangs, or died without the
 	// link noticing.

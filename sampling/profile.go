@@ -28,7 +28,7 @@ const maxName = 128
 func (k Key) validate() error {
 	for _, s := range []string{k.Link, k.Device, string(k.Class), k.Version} {
 		if len(s) > maxName {
-			return fmt.Errorf("a part of the profile's key has %d bytes, at most %d", len(s), maxName)
+			return fmt.Errorf("profile key: field of %d bytes, at most %d", len(s), maxName)
 		}
 	}
 	if k.Class.Known() {
@@ -113,7 +113,7 @@ func ParseProfile(b []byte) (*Profile, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%w: data behind the profile", ErrProfile)
+		return nil, fmt.Errorf("%w: extra data behind the profile", ErrProfile)
 	}
 	if f.Format != profileFormat {
 		return nil, fmt.Errorf("%w: format %d, this version reads %d", ErrStale, f.Format, profileFormat)

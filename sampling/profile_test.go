@@ -27,7 +27,7 @@ func someProfile() *Profile {
 }
 
 func TestStoreRoundTrip(t *testing.T) {
-	s := &Store{Dir: filepath.Join(t.TempDir(), "new", "folder")}
+	s := &Store{Dir: filepath.Join(t.TempDir(), "new", "directory")}
 	p := someProfile()
 	caps := sim.CapsLike("sim")
 	_, err := s.Load(p.Key, caps)
@@ -43,7 +43,7 @@ func TestStoreRoundTrip(t *testing.T) {
 	es, err := os.ReadDir(s.Dir)
 	require.NoError(t, err)
 	require.Len(t, es, 1, "no temporary files stay")
-	require.Equal(t, s.Dir, filepath.Dir(s.Path(p.Key)), "a device's name does not lead out of the folder")
+	require.Equal(t, s.Dir, filepath.Dir(s.Path(p.Key)), "a device's name does not lead out of the directory")
 
 	other := p.Key
 	other.Device = "dev0" // the same readable part

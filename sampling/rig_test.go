@@ -34,7 +34,7 @@ func join(tb testing.TB, a, b fabric.Link, o fabric.EndpointOptions) (fabric.End
 // sessions opens and connects both sides; oa's is the first.
 func sessions(tb testing.TB, open opener, oa, ob Options) (a, b *Session) {
 	la, lb := open(tb)
-	ea, eb := join(tb, la, lb, fabric.EndpointOptions{PeerTimeout: time.Second})
+	ea, eb := join(tb, la, lb, fabric.EndpointOptions{})
 	oa.First, oa.EP, ob.EP = true, epID, epID
 	a, err := Open(la, ea, oa)
 	require.NoError(tb, err)

@@ -36,7 +36,7 @@ type Session struct {
 
 	ping     [1]fabric.WR
 	ball     uint64
-	told     uint32 // number of messages sent
+	sent     uint32 // number of messages sent
 	listened uint32
 }
 
@@ -62,7 +62,7 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 		}
 	}
 	if s.reg, err = l.Alloc(regionSize, fabric.AccessAll); err != nil {
-		return nil, fmt.Errorf("sampling: memory to measure with: %w", err)
+		return nil, fmt.Errorf("sampling: memory for measurements: %w", err)
 	}
 	s.mem = s.reg.Bytes()
 	s.mine.Region = s.reg.Key()
@@ -81,7 +81,7 @@ func (s *Session) Connect(peer Setup) error {
 		return err
 	}
 	if peer.First == s.mine.First {
-		return fmt.Errorf("%w: both sides, or none, want to be the first", ErrSetup)
+		return fmt.Errorf("%w: exactly one side must be the first", ErrSetup)
 	}
 	s.peer, s.connected = peer, true
 	s.max = min(s.mine.MaxSize, peer.MaxSize)
@@ -204,7 +204,7 @@ func (s *Session) Save(r Result) error {
 // prepare allocates the memory for measurements, touches it, and exchanges keys.
 func (s *Session) prepare() (err error) {
 	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
-		return s.giveUp(fmt.Errorf("memory to measure with: %w", err))
+		return s.giveUp(fmt.Errorf("memory for measurements: %w", err))
 	}
 	mem := s.data.Bytes()
 	for i := 0; i < len(mem); i += offheap.PageSize {

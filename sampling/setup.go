@@ -71,7 +71,7 @@ func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 		return bad("%d bytes, want %d", len(b), SetupSize)
 	}
 	if b[0] != setupVersion {
-		return bad("version %d, this side speaks %d", b[0], setupVersion)
+		return bad("version %d, want %d: both sides must run the same release", b[0], setupVersion)
 	}
 	if b[1] > 1 || b[3] != 0 {
 		return bad("reserved bits are not zero")

@@ -34,7 +34,7 @@ type Store struct {
 func DefaultDir() (string, error) {
 	d, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("sampling: folder for profiles: %w", err)
+		return "", fmt.Errorf("sampling: directory for profiles: %w", err)
 	}
 	return filepath.Join(d, "rma"), nil
 }
@@ -81,13 +81,13 @@ func (s *Store) Load(k Key, caps fabric.Caps) (*Profile, error) {
 	limit := s.maxAge()
 	switch age := s.clock().Sub(p.Made); {
 	case p.Key != k:
-		err = fmt.Errorf("%w: it is of %+v", ErrStale, p.Key)
+		err = fmt.Errorf("%w: it belongs to %+v", ErrStale, p.Key)
 	case p.Caps != capsOf(caps):
 		err = fmt.Errorf("%w: the link has changed: %+v, was %+v", ErrStale, capsOf(caps), p.Caps)
 	case age > limit:
 		err = fmt.Errorf("%w: it is %v old", ErrStale, age.Round(time.Second))
 	case age < -time.Hour:
-		err = fmt.Errorf("%w: it is of the future, %v", ErrStale, p.Made)
+		err = fmt.Errorf("%w: its time of %v lies in the future", ErrStale, p.Made)
 	default:
 		return p, nil
 	}

@@ -89,7 +89,7 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 }
 
 func pollErr(n int) error {
-	return &Error{Op: "poll completion queue", Errno: syscall.EIO, Hint: fmt.Sprintf("the library said %d: the queue is broken, was it overrun?", n)}
+	return &Error{Op: "poll completion queue", Errno: syscall.EIO, Hint: fmt.Sprintf("ibv_poll_cq returned %d: the queue has failed, possibly by overrun", n)}
 }
 
 // ReqNotify requests one event on the channel at the next completion, or only at the next

@@ -199,7 +199,7 @@ func contention(r *rig) {
 					return err
 				}
 				if testutil.Load64(local.Bytes()) != uint64(s.name[0]) {
-					return errors.New("somebody else held our lock")
+					return errors.New("another rank held the lock at the same time")
 				}
 			}
 			return nil

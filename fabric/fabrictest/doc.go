@@ -10,7 +10,7 @@
 // has a deadline. The cases themselves are tested, too: mutant_test.go runs them on about a
 // hundred links with deliberate faults, and every case must detect at least one.
 //
-// For tests only. Imports fabric, internal/testutil, internal/cpu.
+// It is for the tests of this module only, and imports fabric, internal/testutil, internal/cpu.
 //
 // # Files
 //

@@ -37,6 +37,7 @@ type hooks struct {
 	connect  func(e *mutEP, ctx context.Context, addr []byte) error
 	epClose  func(e *mutEP) error
 	caps     func(c *fabric.Caps)
+	served   func(l *mutLink) uint32 // nil: the link is no fabric.Serving
 }
 
 type mutLink struct {
@@ -56,6 +57,11 @@ type mutEP struct {
 	n    int
 	held []fabric.WR
 }
+
+// servingLink is a mutLink that is a fabric.Serving.
+type servingLink struct{ *mutLink }
+
+func (l servingLink) Served() uint32 { return l.h.served(l.mutLink) }
 
 func (l *mutLink) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	ep, err := l.Link.NewEndpoint(o)
@@ -161,7 +167,11 @@ func mutFactory(opt sim.Options, h *hooks, deadline time.Duration) Factory {
 			if h == nil {
 				return a, b
 			}
-			return &mutLink{Link: a, h: h}, &mutLink{Link: b, h: h}
+			ma, mb := &mutLink{Link: a, h: h}, &mutLink{Link: b, h: h}
+			if h.served != nil {
+				return servingLink{ma}, servingLink{mb}
+			}
+			return ma, mb
 		},
 		Kill:        func(_ testing.TB, l fabric.Link) { l.(*mutLink).Link.(*sim.Link).Kill() },
 		IdleDown:    true,

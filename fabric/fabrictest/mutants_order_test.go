@@ -283,17 +283,18 @@ var accessMutants = []mutant{
 		hooks: looseKeys()},
 }
 
-// looseKeys accepts any key for memory that some region covers.
+// looseKeys accepts any key for memory that the first region of a link covers.
 func looseKeys() hooks {
 	var mu sync.Mutex
-	var regs []fabric.Region
+	var link *mutLink // of the case that runs
+	var first fabric.RemoteKey
 	return hooks{
 		register: func(l *mutLink, mem []byte, acc fabric.Access) (fabric.Region, error) {
 			r, err := l.Link.Register(mem, acc)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil && acc == fabric.AccessAll && len(regs) == 0 {
-				regs = append(regs, r)
+			if err == nil && acc == fabric.AccessAll && l != link {
+				link, first = l, r.Key()
 			}
 			return r, err
 		},
@@ -301,10 +302,8 @@ func looseKeys() hooks {
 			ws = clone(ws)
 			mu.Lock()
 			for i := range ws {
-				for _, r := range regs {
-					if k := r.Key(); ws[i].RKey != k.RKey && ws[i].RemoteAddr-k.Addr < k.Len {
-						ws[i].RKey = k.RKey
-					}
+				if ws[i].RemoteAddr-first.Addr < first.Len {
+					ws[i].RKey = first.RKey
 				}
 			}
 			mu.Unlock()

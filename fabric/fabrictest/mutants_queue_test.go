@@ -164,6 +164,10 @@ var wakeMutants = []mutant{
 	{name: "FD changes", by: []string{"SleepIsQuiet"}, hooks: hooks{fd: func(l *mutLink) int { l.n++; return l.Link.FD() + l.n%2 }}},
 	{name: "plain writes do not wake, though promised", by: []string{"WakeOnWrite"}, opt: sim.Options{Caps: sim.CapsLike("ibv")},
 		hooks: hooks{caps: func(c *fabric.Caps) { c.WakesOnWrite = true }}},
+	{name: "requests of peers are not counted", opt: sim.Options{Caps: sim.CapsLike("tcp")}, by: []string{"ServedIsCounted"},
+		hooks: hooks{served: func(*mutLink) uint32 { return 0 }}},
+	{name: "Served counts whenever it is asked", opt: sim.Options{Caps: sim.CapsLike("tcp")}, by: []string{"ServedIsCounted"},
+		hooks: hooks{served: func(l *mutLink) uint32 { l.n++; return uint32(l.n) }}},
 	{name: "FD is another's", opt: sim.Options{MaxDelay: 50, MaxCompletionDelay: 50}, by: []string{"WakeOnNotify", "WakeOnCompletion", "WakeOnDown"},
 		hooks: hooks{fd: func(*mutLink) int { return 0x7fff }}},
 }

@@ -2,6 +2,9 @@
 // reliable-connection queue pairs of package verbs. It has no cgo of its own; if verbs is
 // not available, [Open] returns an error that wraps fabric.ErrNotSupported and the reason.
 //
+// The package is a part of the engine below package rma, which opens it (internal/links).
+// Applications use rma; the exported names may change in any release.
+//
 // # How the contract is kept
 //
 //   - One completion queue serves all endpoints of a link. It has room for every request and

@@ -78,7 +78,7 @@ type endpoint struct {
 	poisonWord uint64 // content of cell until the result arrives
 	before     uint64 // content of cell before poison
 	moved      int64  // time of the last completion, or of the first post; ticks
-	patience   int64  // the device's time-out, in ticks
+	timeout    int64  // the device's time-out, in ticks
 
 	closing   bool // the queue pair has been destroyed
 	recvs     int  // receives that the target side keeps posted
@@ -265,7 +265,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		e.packet = uint64(attr.PathMTU.Bytes())
 		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
 		e.poisonWord = rand.Uint64()
-		e.patience = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
+		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
 	}
 	if !e.state.CompareAndSwap(stNew, stConnected) {
 		return e.reason()

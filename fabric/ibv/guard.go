@@ -36,7 +36,7 @@ func (e *endpoint) silent() bool {
 		e.moved = cpu.Ticks()
 		return false
 	}
-	return cpu.Ticks()-e.moved > e.patience
+	return cpu.Ticks()-e.moved > e.timeout
 }
 
 // soften adapts request d in slot s, made from w, to rdma_rxe.

@@ -2,7 +2,7 @@
 // a simulated network, or two of a real kind. The conformance suite of the links
 // themselves is fabric/fabrictest.
 //
-// It imports fabric/sim, fabric/shm and fabric/tcp.
+// It is for the tests of this module only, and imports fabric/sim, fabric/shm and fabric/tcp.
 package linktest
 
 import (
@@ -36,7 +36,7 @@ func Two(open func() (fabric.Link, error)) Opener {
 	}
 }
 
-// Sim opens two links of a network of their own, made anew each time.
+// Sim opens two links of a network of their own, made again each time.
 func Sim(o sim.Options) Opener {
 	return func(tb testing.TB) (fabric.Link, fabric.Link) {
 		n := sim.NewNetwork(o)
@@ -53,8 +53,12 @@ func Real() map[string]Opener {
 	}
 }
 
-// Join connects two new endpoints on links a and b.
+// Join connects two new endpoints on links a and b. Without a PeerTimeout in o they give a
+// peer as much time as tests have, because a busy machine may keep one from polling.
 func Join(tb testing.TB, a, b fabric.Link, o fabric.EndpointOptions) (fabric.Endpoint, fabric.Endpoint) {
+	if o.PeerTimeout == 0 {
+		o.PeerTimeout = testutil.Limit
+	}
 	ea, err := a.NewEndpoint(o)
 	require.NoError(tb, err)
 	eb, err := b.NewEndpoint(o)

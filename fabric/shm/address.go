@@ -44,7 +44,7 @@ func parseAddress(b []byte) (a address, err error) {
 		return a, fmt.Errorf("shm: %w: not an address of this link", fabric.ErrBadAddress)
 	}
 	if v := binary.LittleEndian.Uint32(b[4:]); v != addressVersion {
-		return a, fmt.Errorf("shm: %w: version %d, this side speaks %d", fabric.ErrBadAddress, v, addressVersion)
+		return a, fmt.Errorf("shm: %w: version %d, want %d: both sides must run the same release", fabric.ErrBadAddress, v, addressVersion)
 	}
 	if crc32.ChecksumIEEE(b[:addressSize-4]) != binary.LittleEndian.Uint32(b[addressSize-4:]) {
 		return a, fmt.Errorf("shm: %w: checksum mismatch", fabric.ErrBadAddress)

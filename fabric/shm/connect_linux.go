@@ -22,9 +22,9 @@ func (ep *endpoint) Connect(ctx context.Context, peer []byte) error {
 	}
 	switch {
 	case a.host != ep.shake.addr.host:
-		return fmt.Errorf("shm: %w: of another host (or before a reboot): use another link", fabric.ErrBadAddress)
+		return fmt.Errorf("shm: connect: %w: it belongs to another host, or to this one before a reboot: use another link", fabric.ErrBadAddress)
 	case a.token == ep.shake.addr.token:
-		return fmt.Errorf("shm: %w: the endpoint's own", fabric.ErrBadAddress)
+		return fmt.Errorf("shm: connect: %w: it is the endpoint's own", fabric.ErrBadAddress)
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

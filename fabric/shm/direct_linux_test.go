@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDirect(t *testing.T) {

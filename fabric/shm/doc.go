@@ -1,6 +1,9 @@
 // Package shm is the link between processes of one host. Remote memory is mapped: a write is
 // a copy, an atomic is an instruction, and the target takes no part.
 //
+// The package is a part of the engine below package rma, which opens it (internal/links).
+// Applications use rma; the exported names may change in any release.
+//
 // It imports fabric, fabric/internal/softlink, internal/cpu and internal/offheap. It works
 // on Linux only; elsewhere Open returns an error.
 //

@@ -5,12 +5,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/topo"
-	"golang.org/x/sys/unix"
 )
 
 // States of an endpoint. Connect (any goroutine) sets new → up, the owner the others.

@@ -14,8 +14,6 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-const patience = testutil.Limit
-
 // join connects two endpoints.
 func join(tb testing.TB, x, y fabric.Endpoint) {
 	tb.Helper()

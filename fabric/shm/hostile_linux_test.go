@@ -264,7 +264,7 @@ func TestStrangersAtTheListener(t *testing.T) {
 	require.Equal(t, fabric.StatusOK, await(t, a).Status)
 }
 
-// Who is too slow with its hello for the peer's patience dials again.
+// Who is too slow with its hello for the peer's time limit dials again.
 func TestSlowHello(t *testing.T) {
 	t.Parallel()
 	var host [16]byte

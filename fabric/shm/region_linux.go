@@ -48,7 +48,7 @@ func (r *region) Key() fabric.RemoteKey {
 // stores.
 func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	if len(mem) == 0 {
-		return nil, errors.New("shm: register: no memory given")
+		return nil, errors.New("shm: register: no memory: want at least 1 byte")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *region) Close() error {
 	}
 	l.mu.Unlock()
 	if !l.quiet(r.entry.Key, wait) {
-		return fmt.Errorf("shm: close region: %w: a peer is in the middle of a copy, or was stopped there: close again later", fabric.ErrInUse)
+		return fmt.Errorf("shm: close region: %w: a peer is copying, or was stopped while copying: close again later", fabric.ErrInUse)
 	}
 	r.closed = true
 	l.mu.Lock()

@@ -26,7 +26,7 @@ func (ep *endpoint) serve(cs []fabric.Completion) int {
 		}
 		f := ep.in.next()
 		if seq := f.seq.Load(); seq != ep.in.head+1 {
-			ep.corrupt(fmt.Errorf("%w: frame %d says it is %d", ErrCorrupt, ep.in.head, seq-1))
+			ep.corrupt(fmt.Errorf("%w: frame %d has the sequence number of frame %d", ErrCorrupt, ep.in.head, seq-1))
 			return n
 		}
 		w := f.w // once, because the peer may change it

@@ -186,7 +186,7 @@ func hostID() (id [16]byte, err error) {
 	}
 	raw, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(b)), "-", ""))
 	if err != nil || len(raw) != len(id) {
-		return id, fmt.Errorf("shm: boot id %q is no UUID", b)
+		return id, fmt.Errorf("shm: boot id %q is not a UUID", b)
 	}
 	return [16]byte(raw), nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -68,24 +67,6 @@ var putter = testutil.NewChild("shm-putter", func(_ []string, in *bufio.Reader, 
 	return nil
 })
 
-// stopProcess stops a child and returns when none of its threads runs any more.
-func stopProcess(tb testing.TB, pid int) {
-	tb.Helper()
-	require.NoError(tb, unix.Kill(pid, unix.SIGSTOP))
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			require.NoError(tb, err)
-			return
-		}
-	}
-}
-
-func continueProcess(tb testing.TB, pid int) {
-	tb.Helper()
-	require.NoError(tb, unix.Kill(pid, unix.SIGCONT))
-}
-
 // A peer that is stopped in the middle of a long put keeps the memory: Close says that it
 // is in use, whatever has become of this side's endpoint meanwhile, until the peer goes
 // on and sees that it must not, or dies. After Close has returned nil nothing is written.
@@ -116,7 +97,7 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 				if hdr.hazard.Load() == r.Key().RKey {
 					return true
 				}
-				continueProcess(t, p.Pid())
+				p.Continue()
 				return false
 			}, "the child to be stopped in a put")
 			if strings.HasPrefix(how, "endpoint") {
@@ -129,7 +110,7 @@ func TestCloseWhileThePeerIsStopped(t *testing.T) {
 			if strings.HasSuffix(how, "dies") {
 				p.Kill()
 			} else {
-				continueProcess(t, p.Pid())
+				p.Continue()
 			}
 			testutil.Eventually(t, testutil.Limit, func() bool { return r.Close() == nil }, "the region to close")
 			clear(mem)
@@ -152,7 +133,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 			t.Parallel() // they wait
 			x := startTarget(t, o)
 			key, blocked := x.seg, o.DisableSegments && o.DisableCMA
-			stopProcess(t, x.Pid())
+			x.Stop(t)
 			testutil.Fill(x.mem.Bytes()[:5*chunkSize], 3, 0)
 			post(t, x.ep, write(x.mem, 0, 5*chunkSize, key, 0))
 			note := write(x.mem, 0, 8, key, 0)
@@ -173,7 +154,7 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 				time.Sleep(time.Millisecond) // sleep: nothing may happen, however long one waits
 			}
 			require.NoError(t, x.ep.Err())
-			continueProcess(t, x.Pid())
+			x.Continue()
 			var cs [8]fabric.Completion
 			wrote := !blocked
 			testutil.Eventually(t, testutil.Limit, func() bool {

@@ -3,6 +3,9 @@
 // writes that become visible piece by piece, reads overtaken by later writes. Protocols are
 // tested on it, and the examples of the documentation use it.
 //
+// The package is a part of the engine below package rma. Applications use rma; the exported
+// names may change in any release.
+//
 // It implements the contract of package fabric as strictly as a device does: local keys and
 // bounds are checked, source memory is read as late as the contract allows (so that early
 // reuse is detected), and Options enable every liberty that the contract grants to links.

@@ -22,7 +22,7 @@ type region struct {
 // Register adds mem to the link's regions.
 func (l *Link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	if len(mem) == 0 {
-		return nil, fmt.Errorf("register: no memory given")
+		return nil, fmt.Errorf("register: no memory: want at least 1 byte")
 	}
 	return l.register(mem, access, false)
 }

@@ -51,7 +51,7 @@ func (a *address) parse(b []byte) error {
 		return bad("not a tcp endpoint's address")
 	}
 	if b[1] != wireVersion {
-		return bad(fmt.Sprintf("version %d, this side speaks %d", b[1], wireVersion))
+		return bad(fmt.Sprintf("version %d, want %d: both sides must run the same release", b[1], wireVersion))
 	}
 	copy(a.token[:], b[2:])
 	a.nonce = binary.LittleEndian.Uint64(b[18:])

@@ -49,7 +49,7 @@ type Congestion [numClasses]string
 // KernelCongestion keeps the system's default.
 const KernelCongestion = "kernel"
 
-var errCongestionList = errors.New("want a name, or class=name,... with classes host, near, long")
+var errCongestionList = errors.New("want a name, or class=name,... with the classes host, near and long")
 
 // ParseCongestion parses `cubic` (for all classes) or `host=reno,long=bbr`; empty and
 // `auto` leave the choice to the link.

@@ -1,5 +1,8 @@
 // Package tcp is the link over TCP sockets. It works on any network and needs no privileges.
 //
+// The package is a part of the engine below package rma, which opens it (internal/links).
+// Applications use rma; the exported names may change in any release.
+//
 // One-sided operations travel as frames on one socket per endpoint; the payload of large
 // ones uses further sockets. The target's Poll executes them (Caps.TargetProgress), without
 // calls by the target's application: a write is checked against the table of registered
@@ -58,25 +61,27 @@
 //	socket.go      a connection; record.go: protected by records; sockopt*.go: its options
 //	frame.go       header of every frame; hello.go, address.go, crypt.go: formats and keys of
 //	               set-up; class.go: classes of peers
+//	state.go       link, endpoint, connector, strangers, region: what they hold
 //	link.go        link: opening, closing; region.go: memory that peers may
 //	               access; memory.go: their accesses
-//	poll.go        Poll, Arm, Disarm; one or two sockets, or many
+//	down.go        how an endpoint goes down and is forgotten
+//	poll.go        Poll, Arm, Disarm; new endpoints; one or two sockets, or many
 //	accept.go      listener, strangers; connector.go: connections made or awaited
+//	direct.go      connections with this process: requests without frames
 //	config.go      Config
-//	poller_*.go    readiness of sockets: epoll, kqueue
+//	poller*.go     readiness of sockets: epoll, kqueue
 //	silence_*.go   hosts that acknowledge nothing; ending their connections
 //	sys_*.go       socket calls: Linux' without allocation, portable ones
 //
-// streams, lanes and completions; socket; frames. What takes an endpoint down is
 // Uses run downward: endpoint; receiver and lane receiver; requester and responder;
 // streams, lanes and completions; socket; frames. Errors that take an endpoint down are
 // returned upward, as a failure.
-// code above kqueue and the portable calls of package unix, which allocate; the
+//
 // The package is written for Linux and tested there. macOS and FreeBSD use the same code
 // with kqueue and the portable calls of package unix, which allocate; with the build tag
 // rma_portable Linux uses these calls as well, so that they are tested. Elsewhere Open
 // returns an error.
-// internal/event.
+//
 // Unit, two-process and hostile-input tests are beside the code; the contract is
 // tested by fabric/fabrictest.
 package tcp

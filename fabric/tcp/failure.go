@@ -14,8 +14,8 @@ var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabri
 // Violations of the protocol that header.parse does not detect.
 var (
 	errBadAck       = errors.New("acknowledges requests that were not sent")
-	errBadReply     = errors.New("reply that answers nothing")
-	errBadNak       = errors.New("refusal that answers nothing")
+	errBadReply     = errors.New("reply to a request that is not outstanding")
+	errBadNak       = errors.New("refusal of a request that is not outstanding")
 	errBadSeq       = errors.New("request out of sequence")
 	errTooManyReads = errors.New("more reads and atomics outstanding than announced")
 	errNoLanes      = errors.New("payload announced for connections that do not exist")

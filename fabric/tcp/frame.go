@@ -77,8 +77,8 @@ type header struct {
 var (
 	errShortHeader = errors.New("frame header cut short")
 	errBadOp       = errors.New("unknown frame type")
-	errBadFlags    = errors.New("flags that the frame type does not have")
-	errBadField    = errors.New("non-zero field that the frame type does not use")
+	errBadFlags    = errors.New("flags not allowed for the frame type")
+	errBadField    = errors.New("non-zero field not used by the frame type")
 	errBadLength   = errors.New("length not allowed for the frame type")
 	errBadStatus   = errors.New("status not allowed for the frame type")
 )

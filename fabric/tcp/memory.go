@@ -35,7 +35,7 @@ func (g *guard) wait() {
 	}
 }
 
-// memory holds the registered regions of a link, and the guard of peers' accesses to them.
+// memory holds the registered regions of a link, and the guards of accesses to them.
 type memory struct {
 	keys    softlink.KeyTable
 	guard   guard

@@ -36,7 +36,7 @@ func wantHangUp(t *testing.T, c net.Conn) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "still open")
 }
 
-// knock says hello, what a peer that knows k says to the challenge, and more behind
+// openHandshake says hello, what a peer that knows k says to the challenge, and more behind
 // it. It returns the handshake so far.
 func openHandshake(t *testing.T, c net.Conn, h hello, k token, more string) *transcript {
 	var s transcript
